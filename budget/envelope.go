@@ -1,0 +1,92 @@
+// Package budget holds the arithmetic of money and envelopes. It knows no
+// store and no wire but the JSON of its own types.
+package budget
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/shopspring/decimal"
+)
+
+// Money is an amount of US dollars in integer nano-dollars, the unit the store
+// counts in: 75 is the price of one token at $0.075 per million.
+type Money int64
+
+var nano = decimal.New(1, 9)
+
+// ParseMoney reads a decimal number of dollars such as "1.5". More than nine
+// decimals, a sign of infinity or an amount beyond about 4 million dollars is
+// an error: the store keeps every number under 2^53.
+func ParseMoney(s string) (Money, error) {
+	// An exponent would let a short text stand for gigabytes of digits.
+	if len(s) > 40 {
+		return 0, fmt.Errorf("amount is too long")
+	}
+	d, err := decimal.NewFromString(s)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a decimal number of dollars", s)
+	}
+	if d.Exponent() > 20 || d.Exponent() < -40 {
+		return 0, fmt.Errorf("%q has an exponent out of range", s)
+	}
+	n := d.Mul(nano)
+	if !n.IsInteger() {
+		return 0, fmt.Errorf("%q has more than nine decimals", s)
+	}
+	if n.Abs().GreaterThan(decimal.NewFromInt(maxNano)) {
+		return 0, fmt.Errorf("%q is beyond $%d", s, maxNano/1_000_000_000)
+	}
+	return Money(n.IntPart()), nil
+}
+
+const maxNano = 4_000_000 * 1_000_000_000 // 4e15, under 2^53
+
+// String writes the amount as a plain decimal number of dollars, no rounding.
+func (m Money) String() string { return decimal.New(int64(m), -9).String() }
+
+// MarshalJSON writes a JSON number of dollars.
+func (m Money) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalJSON reads a JSON number of dollars, or a string holding one.
+func (m *Money) UnmarshalJSON(b []byte) error {
+	s := string(b)
+	if s == "null" {
+		*m = 0
+		return nil
+	}
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		s = s[1 : len(s)-1]
+	}
+	v, err := ParseMoney(s)
+	if err != nil {
+		return err
+	}
+	*m = v
+	return nil
+}
+
+// Envelope is an amount of both dimensions a task may spend: LLM tokens (in
+// plus out) and dollars.
+type Envelope struct {
+	Tokens int64 `json:"tokens"`
+	USD    Money `json:"usd"`
+}
+
+// Default is the envelope of a task that names none: one million tokens and
+// one dollar.
+func Default() Envelope { return Envelope{Tokens: 1_000_000, USD: 1_000_000_000} }
+
+// MaxTokens bounds the tokens of an envelope, well under 2^53.
+const MaxTokens = int64(math.MaxInt32) * 1_000
+
+// Check refuses amounts that are negative or out of range.
+func (e Envelope) Check() error {
+	switch {
+	case e.Tokens < 0 || e.USD < 0:
+		return fmt.Errorf("an envelope cannot be negative")
+	case e.Tokens > MaxTokens:
+		return fmt.Errorf("tokens are at most %d", MaxTokens)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package picket
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"strings"
+)
+
+// CapabilityPrefix starts every lease capability; KeyPrefix every API key.
+const (
+	CapabilityPrefix = "pkl_"
+	KeyPrefix        = "pkk_"
+)
+
+// Sealer makes and opens lease capabilities. A capability encodes namespace,
+// task, run and a MAC over namespace and run, so one look tells every key of
+// the store that a call needs. The first key seals; all of them open, so a key
+// can be rotated while leases live.
+type Sealer struct{ keys [][]byte }
+
+// ErrForged is returned for a capability that none of the keys made.
+var ErrForged = errors.New("the lease token is malformed or was not made here")
+
+// NewSealer takes one or two secret keys of at least 32 bytes.
+func NewSealer(keys ...[]byte) (*Sealer, error) {
+	if len(keys) == 0 || len(keys) > 2 {
+		return nil, errors.New("one or two secret keys are needed")
+	}
+	for _, k := range keys {
+		if len(k) < 32 {
+			return nil, errors.New("a secret key has at least 32 bytes")
+		}
+	}
+	return &Sealer{keys: keys}, nil
+}
+
+// Seal returns the capability of a run's lease. It is a function of its
+// arguments, so a replayed acquire can send it again.
+func (s *Sealer) Seal(namespace, taskID, runID string) Secret {
+	_, task, _ := strings.Cut(taskID, "_")
+	_, run, _ := strings.Cut(runID, "_")
+	mac := mac(s.keys[0], namespace, run)
+	body := namespace + "." + task + "." + run + "." + base64.RawURLEncoding.EncodeToString(mac)
+	return Secret(CapabilityPrefix + body)
+}
+
+// Fingerprint is what the store keeps of a run's secret: the hex SHA-256 of
+// the MAC. It needs no task id, so it exists before the grant picks one.
+func (s *Sealer) Fingerprint(namespace, runID string) string {
+	_, run, _ := strings.Cut(runID, "_")
+	return fingerprint(mac(s.keys[0], namespace, run))
+}
+
+// Open checks the form and the MAC of a capability and returns its credential,
+// without a presented fence. The task id is not covered by the MAC: the engine
+// refuses a wrong one as task_mismatch.
+func (s *Sealer) Open(token string) (Held, error) {
+	body, ok := strings.CutPrefix(token, CapabilityPrefix)
+	parts := strings.Split(body, ".")
+	if !ok || len(token) > 256 || len(parts) != 4 || !spacePattern.MatchString(parts[0]) ||
+		!ulidPattern.MatchString(parts[1]) || !ulidPattern.MatchString(parts[2]) {
+		return Held{}, ErrForged
+	}
+	got, err := base64.RawURLEncoding.Strict().DecodeString(parts[3])
+	if err != nil {
+		return Held{}, ErrForged
+	}
+	for _, key := range s.keys {
+		if hmac.Equal(got, mac(key, parts[0], parts[2])) {
+			return Held{Namespace: parts[0], TaskID: "task_" + parts[1], RunID: "run_" + parts[2], Secret: fingerprint(got)}, nil
+		}
+	}
+	return Held{}, ErrForged
+}
+
+func mac(key []byte, namespace, runULID string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte("lease\x00" + namespace + "\x00" + runULID))
+	return h.Sum(nil)
+}
+
+func fingerprint(mac []byte) string {
+	sum := sha256.Sum256(mac)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,212 @@
+package picket
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code names a refusal. It travels in the body of every error answer and is
+// itself an error, so errors.Is(err, picket.CodeStaleFence) works on anything
+// an engine, a proxy or a client returns.
+type Code string
+
+// The codes, grouped by the HTTP status each is answered with.
+const (
+	CodeValidation   Code = "validation_failed" // 400
+	CodeNotAvailable Code = "not_available"     // 400: a field of something not built yet
+
+	CodeUnauthenticated Code = "unauthenticated" // 401
+
+	CodeForbidden          Code = "forbidden"            // 403
+	CodeTaskMismatch       Code = "task_mismatch"        // 403
+	CodeAuthorCannotReview Code = "author_cannot_review" // 403
+
+	CodeNotFound         Code = "not_found"          // 404
+	CodeMethodNotAllowed Code = "method_not_allowed" // 405
+
+	CodeStateConflict Code = "state_conflict"  // 409
+	CodeTaskClosed    Code = "task_closed"     // 409
+	CodeOffset        Code = "offset_conflict" // 409: log bytes beyond the known end
+
+	CodeCursorExpired Code = "cursor_expired" // 410
+
+	CodeStaleFence    Code = "stale_fence"    // 412: the presented token is lower than the current one
+	CodeUnknownFence  Code = "unknown_fence"  // 412: the presented token is higher than any granted
+	CodeLeaseExpired  Code = "lease_expired"  // 412
+	CodeLeaseReleased Code = "lease_released" // 412
+	CodeTaskCancelled Code = "task_cancelled" // 412
+
+	CodeTooLarge            Code = "too_large"              // 413
+	CodeUnsupportedMedia    Code = "unsupported_media_type" // 415
+	CodeIdempotencyConflict Code = "idempotency_conflict"   // 422
+
+	CodeRateLimited  Code = "rate_limited"   // 429
+	CodeTooManyLanes Code = "too_many_lanes" // 429
+
+	CodeInternal    Code = "internal"                 // 500
+	CodeUnavailable Code = "orchestrator_unavailable" // 503
+	CodeStoreFull   Code = "store_full"               // 503
+	CodePaused      Code = "paused"                   // 503
+)
+
+type codeFacts struct {
+	status int
+	title  string
+}
+
+// codes is the one code-to-status table.
+var codes = map[Code]codeFacts{
+	CodeValidation:          {400, "Invalid request"},
+	CodeNotAvailable:        {400, "Not available yet"},
+	CodeUnauthenticated:     {401, "Not authenticated"},
+	CodeForbidden:           {403, "Not allowed"},
+	CodeTaskMismatch:        {403, "Lease of another task"},
+	CodeAuthorCannotReview:  {403, "The author cannot review"},
+	CodeNotFound:            {404, "Not found"},
+	CodeMethodNotAllowed:    {405, "Method not allowed"},
+	CodeStateConflict:       {409, "Wrong state"},
+	CodeTaskClosed:          {409, "Task is closed"},
+	CodeOffset:              {409, "Log offset beyond the known end"},
+	CodeCursorExpired:       {410, "Cursor expired"},
+	CodeStaleFence:          {412, "Stale fencing token"},
+	CodeUnknownFence:        {412, "Unknown fencing token"},
+	CodeLeaseExpired:        {412, "Lease expired"},
+	CodeLeaseReleased:       {412, "Lease released"},
+	CodeTaskCancelled:       {412, "Task cancelled"},
+	CodeTooLarge:            {413, "Too large"},
+	CodeUnsupportedMedia:    {415, "Unsupported media type"},
+	CodeIdempotencyConflict: {422, "Idempotency key reused"},
+	CodeRateLimited:         {429, "Too many requests"},
+	CodeTooManyLanes:        {429, "Too many lanes"},
+	CodeInternal:            {500, "Internal error"},
+	CodeUnavailable:         {503, "Orchestrator unavailable"},
+	CodeStoreFull:           {503, "Store full"},
+	CodePaused:              {503, "Paused"},
+}
+
+// Codes lists every code, in no order.
+func Codes() []Code {
+	all := make([]Code, 0, len(codes))
+	for c := range codes {
+		all = append(all, c)
+	}
+	return all
+}
+
+// Error is the code itself, so a bare Code can be returned as an error.
+func (c Code) Error() string { return string(c) }
+
+// Status is the HTTP status the code is answered with; 500 for a code that is
+// not in the table.
+func (c Code) Status() int {
+	if f, ok := codes[c]; ok {
+		return f.status
+	}
+	return 500
+}
+
+// Title is a short human name of the code.
+func (c Code) Title() string {
+	if f, ok := codes[c]; ok {
+		return f.title
+	}
+	return "Error"
+}
+
+// Retryable reports whether the same request may succeed later unchanged.
+func (c Code) Retryable() bool {
+	switch c {
+	case CodeUnavailable, CodeStoreFull, CodePaused, CodeRateLimited:
+		return true
+	}
+	return false
+}
+
+// Fenced reports whether the code means that the caller's lease no longer
+// holds, so that it must stop writing: a definite loss.
+func (c Code) Fenced() bool {
+	switch c {
+	case CodeStaleFence, CodeUnknownFence, CodeLeaseExpired, CodeLeaseReleased, CodeTaskCancelled, CodeTaskMismatch:
+		return true
+	}
+	return false
+}
+
+// Error is a refusal: what happened, what to do about it, and the facts.
+type Error struct {
+	Code    Code
+	Message string // one sentence, for people and models
+	Remedy  string // what to do next, an instruction
+	// Facts are extra members of the error body, such as "presented" and
+	// "current" of a stale fence, or "field" of a validation error.
+	Facts map[string]any
+	// RetryAfter is sent as Retry-After when positive.
+	RetryAfter time.Duration
+	cause      error
+}
+
+// Refuse makes an Error with a formatted message.
+func Refuse(code Code, remedy, format string, args ...any) *Error {
+	return &Error{Code: code, Remedy: remedy, Message: fmt.Sprintf(format, args...)}
+}
+
+// Invalid is a validation refusal about one field, named by its JSON path.
+func Invalid(field, remedy, format string, args ...any) *Error {
+	return Refuse(CodeValidation, remedy, format, args...).With("field", field)
+}
+
+// NotAvailable refuses a field or flag of something that is not built yet.
+func NotAvailable(field, subject string) *Error {
+	return Refuse(CodeNotAvailable, "Leave "+field+" out.", "%s needs %s, which this version does not have yet", field, subject).
+		With("field", field).With("subject", subject)
+}
+
+// With adds a fact and returns the error.
+func (e *Error) With(key string, value any) *Error {
+	if e.Facts == nil {
+		e.Facts = map[string]any{}
+	}
+	e.Facts[key] = value
+	return e
+}
+
+// Because records the cause, which is logged and never sent.
+func (e *Error) Because(err error) *Error {
+	e.cause = err
+	return e
+}
+
+// Error is the message, or the code when there is none.
+func (e *Error) Error() string {
+	if e.Message == "" {
+		return string(e.Code)
+	}
+	return e.Message
+}
+
+// Is makes errors.Is(err, CodeX) true for an Error with that code.
+func (e *Error) Is(target error) bool {
+	c, ok := target.(Code)
+	return ok && c == e.Code
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.cause }
+
+// CodeOf finds the code in an error chain; CodeInternal when there is none.
+func CodeOf(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	var c Code
+	if errors.As(err, &c) {
+		return c
+	}
+	return CodeInternal
+}
+
+// ErrUnknown marks a request whose outcome is not known: the reply was lost,
+// so it may or may not have taken effect. Repeat it with the same id.
+var ErrUnknown = errors.New("outcome unknown")

@@ -1,0 +1,90 @@
+package picket
+
+import "encoding/json"
+
+// RawJSON is JSON kept byte for byte; empty is written as null.
+type RawJSON = json.RawMessage
+
+// Event is one line of the log: every transition writes exactly one in the
+// same atomic step.
+type Event struct {
+	ID           string  `json:"id"`  // the sequence number in decimal; the cursor of pages and streams
+	Seq          int64   `json:"seq"` // dense, from 1
+	Type         string  `json:"type"`
+	At           Instant `json:"at"`
+	TaskID       string  `json:"taskId,omitempty"`
+	RunID        string  `json:"runId,omitempty"`
+	AgentID      string  `json:"agentId,omitempty"`
+	FencingToken int64   `json:"fencingToken,omitempty"`
+	Actor        string  `json:"actor"`
+	Reason       string  `json:"reason,omitempty"` // of lease events
+	Data         RawJSON `json:"data"`
+	// Launcher holds the document's fields of agent-heartbeat,
+	// agent-timeout-warning and agent-timed-out, at the top level.
+	LauncherFields
+}
+
+// LauncherFields are the members of the launcher's events that stand at the
+// top level of an event.
+type LauncherFields struct {
+	Agent             string   `json:"agent,omitempty"`
+	SessionID         string   `json:"sessionId,omitempty"`
+	IssueNumber       *int64   `json:"issueNumber,omitempty"`
+	ElapsedSeconds    *float64 `json:"elapsedSeconds,omitempty"`
+	TimeoutSeconds    *float64 `json:"timeoutSeconds,omitempty"`
+	TimeoutPercentage *float64 `json:"timeoutPercentage,omitempty"`
+	RemainingSeconds  *float64 `json:"remainingSeconds,omitempty"`
+}
+
+// Event types, named after the verb that writes them.
+const (
+	EventTaskSubmitted       = "task.submitted"
+	EventTaskLeased          = "task.leased"
+	EventTaskProgress        = "task.progress"
+	EventTaskReview          = "task.review"
+	EventTaskCompleted       = "task.completed"
+	EventTaskHandoff         = "task.handoff"
+	EventTaskAnswered        = "task.answered"
+	EventTaskFinished        = "task.finished"
+	EventTaskApproved        = "task.approved"
+	EventTaskRejected        = "task.rejected"
+	EventTaskCancelled       = "task.cancelled"
+	EventTaskRetried         = "task.retried"
+	EventLeaseReleased       = "lease.released"
+	EventLeaseFailed         = "lease.failed"
+	EventLeaseExpired        = "lease.expired"
+	EventWriteRefused        = "write.refused"
+	EventHandoffClaimed      = "handoff.claimed"
+	EventHandoffOverdue      = "handoff.overdue"
+	EventPaused              = "namespace.paused"
+	EventResumed             = "namespace.resumed"
+	EventRunLaunched         = "run.launched"
+	EventRunExited           = "run.exited"
+	EventAgentHeartbeat      = "agent-heartbeat"
+	EventAgentTimeoutWarning = "agent-timeout-warning"
+	EventAgentTimedOut       = "agent-timed-out"
+)
+
+// RunEvent is one entry of POST /v1/run/events: a launcher event, or
+// run.launched, by which an adapter announces its process.
+type RunEvent struct {
+	Type   string `json:"type"`
+	TaskID string `json:"taskId,omitempty"`
+	LauncherFields
+	Containment string `json:"containment,omitempty"` // of run.launched
+}
+
+// EventQuery selects a page of the log in ascending order. Filters are AND-ed.
+type EventQuery struct {
+	After  int64 // sequence number read last; 0 is the beginning
+	Types  []string
+	TaskID string
+	Agent  string
+	Limit  int // 1 to 1,000, default 100
+}
+
+// EventPage is a page of the log; Next is the last sequence number looked at.
+type EventPage struct {
+	Events []Event `json:"events"`
+	Next   string  `json:"next"`
+}

@@ -1,0 +1,71 @@
+package picket
+
+// Handoff is a task parked until a person acts. A run ends in at most one, so
+// its id is the run's ULID under the prefix handoff_.
+type Handoff struct {
+	HandoffID  string       `json:"handoffId"`
+	TaskID     string       `json:"taskId"`
+	RunID      string       `json:"runId"`
+	Kind       HandoffKind  `json:"kind"`
+	Question   string       `json:"question"`
+	Options    []string     `json:"options"`
+	Tried      []Attempted  `json:"tried"` // from the last report
+	LastReport *Report      `json:"lastReport"`
+	Deadline   Instant      `json:"deadline"`
+	OnDeadline OnDeadline   `json:"onDeadline"`
+	ClaimedBy  string       `json:"claimedBy"`
+	Answer     *Answer      `json:"answer"`
+	State      HandoffState `json:"state"`
+	CreatedAt  Instant      `json:"createdAt"`
+}
+
+// HandoffKind says why a person is needed.
+type HandoffKind string
+
+const (
+	HandoffQuestion   HandoffKind = "question"
+	HandoffApproval   HandoffKind = "approval"
+	HandoffEscalation HandoffKind = "escalation" // made by the retry policy, not by an agent
+)
+
+// OnDeadline says what happens when nobody answers in time.
+type OnDeadline string
+
+const (
+	OnDeadlineWait     OnDeadline = "wait"     // nothing; the default
+	OnDeadlineDeny     OnDeadline = "deny"     // answered "denied by deadline"
+	OnDeadlineEscalate OnDeadline = "escalate" // priority up, and a second notice
+)
+
+// HelpRequest is the body of request_human_help.
+type HelpRequest struct {
+	Question        string      `json:"question"`
+	Options         []string    `json:"options,omitempty"`
+	Kind            HandoffKind `json:"kind,omitempty"`            // question (default) or approval
+	DeadlineSeconds *int        `json:"deadlineSeconds,omitempty"` // 1 to 2,592,000; default none
+	OnDeadline      OnDeadline  `json:"onDeadline,omitempty"`
+}
+
+// HelpRequested answers request_human_help.
+type HelpRequested struct {
+	HandoffID string    `json:"handoffId"`
+	State     TaskState `json:"state"`
+}
+
+// Answer is a person's decision on a hand-off; every answer stays in the
+// task's context for all later runs.
+type Answer struct {
+	HandoffID string  `json:"handoffId"`
+	Question  string  `json:"question"`
+	Answer    RawJSON `json:"answer"`
+	Option    *string `json:"option"`
+	By        string  `json:"by"`
+	At        Instant `json:"at"`
+}
+
+// AnswerRequest is the body of POST /api/v1/handoffs/{id}/answer: free text or
+// any JSON, or one of the options offered, or both.
+type AnswerRequest struct {
+	Answer RawJSON `json:"answer,omitempty"`
+	Option *string `json:"option,omitempty"`
+}

@@ -1,0 +1,49 @@
+package picket
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Ids that the server makes are a kind, an underscore and a ULID.
+var (
+	ulidPattern  = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
+	namePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+	tagPattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+#/-]{0,63}$`)
+	spacePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+	labelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,63}$`)
+)
+
+// CheckID refuses an id that is not kind_ULID. It guards every id that comes
+// from outside: a brace in one would change the store's hash slot.
+func CheckID(field, kind, id string) error {
+	if rest, ok := strings.CutPrefix(id, kind+"_"); ok && ulidPattern.MatchString(rest) {
+		return nil
+	}
+	return Invalid(field, "Copy the id from a listing.", "%s is not a %s id: it has the form %s_ and 26 letters and digits", field, kind, kind)
+}
+
+// CheckName refuses an agent or role id that is not 1 to 128 letters, digits,
+// "_", "." or "-", starting with a letter or digit.
+func CheckName(field, name string) error {
+	if namePattern.MatchString(name) {
+		return nil
+	}
+	return Invalid(field, "Use 1 to 128 letters, digits, _ . or -, starting with a letter or digit.", "%s is not a valid name", field)
+}
+
+// CheckTag refuses a capability that could not be part of a lane's name.
+func CheckTag(field, tag string) error {
+	if tagPattern.MatchString(tag) {
+		return nil
+	}
+	return Invalid(field, "Use 1 to 64 letters, digits or _ . + # / -, starting with a letter or digit.", "%s is not a valid capability", field)
+}
+
+// CheckNamespace refuses a namespace that could not be part of a key.
+func CheckNamespace(field, ns string) error {
+	if spacePattern.MatchString(ns) {
+		return nil
+	}
+	return Invalid(field, "Use 1 to 32 lower-case letters, digits or -.", "%s is not a valid namespace", field)
+}

@@ -1,0 +1,64 @@
+package picket
+
+import (
+	"fmt"
+	"time"
+)
+
+// Instant is a point in time in milliseconds since the Unix epoch, the
+// resolution of the store. It is written as RFC 3339 UTC with exactly three
+// decimals; the zero Instant means "not set" and is written as null.
+type Instant int64
+
+const instantLayout = "2006-01-02T15:04:05.000Z07:00"
+
+// InstantOf rounds t down to milliseconds.
+func InstantOf(t time.Time) Instant { return Instant(t.UnixMilli()) }
+
+// Time returns the instant in UTC; the zero Instant gives the zero time.
+func (i Instant) Time() time.Time {
+	if i == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(i)).UTC()
+}
+
+// IsZero reports whether the instant is not set.
+func (i Instant) IsZero() bool { return i == 0 }
+
+// String is the wire form, or "-" when not set.
+func (i Instant) String() string {
+	if i == 0 {
+		return "-"
+	}
+	return i.Time().Format(instantLayout)
+}
+
+// MarshalJSON writes an RFC 3339 string, or null when not set.
+func (i Instant) MarshalJSON() ([]byte, error) {
+	if i == 0 {
+		return []byte("null"), nil
+	}
+	return []byte(`"` + i.Time().Format(instantLayout) + `"`), nil
+}
+
+// UnmarshalJSON reads an RFC 3339 string with any number of decimals and any
+// offset, or null.
+func (i *Instant) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*i = 0
+		return nil
+	}
+	if len(b) < 2 || b[0] != '"' || b[len(b)-1] != '"' {
+		return fmt.Errorf("a time is an RFC 3339 string such as %q", "2026-04-11T10:42:17Z")
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(b[1:len(b)-1]))
+	if err != nil {
+		return fmt.Errorf("a time is an RFC 3339 string such as %q", "2026-04-11T10:42:17Z")
+	}
+	if y := t.Year(); y < 1970 || y > 9999 {
+		return fmt.Errorf("year %d is outside 1970 to 9999", y)
+	}
+	*i = InstantOf(t)
+	return nil
+}

@@ -1,0 +1,113 @@
+package picket
+
+import "github.com/picket-dev/picket/budget"
+
+// Lease is the record handed to the adapter: the orchestrator's statement that
+// one agent owns one task for one window. The first six fields are those of
+// the lease protocol.
+type Lease struct {
+	TaskID         string          `json:"taskId"`
+	RunID          string          `json:"runId"`
+	LeaseExpiresAt Instant         `json:"leaseExpiresAt"`
+	FencingToken   int64           `json:"fencingToken"`
+	BudgetEnvelope budget.Envelope `json:"budgetEnvelope"`
+	WorkspacePath  string          `json:"workspacePath"`
+
+	LeaseID    string `json:"leaseId"`
+	LeaseToken Secret `json:"leaseToken"` // the bearer for the tool proxy
+	// LeaseTTLMs is what remains now. It is min(window, 30 s) until the first
+	// renewal or tool call confirms that the lease was received.
+	LeaseTTLMs   int64     `json:"leaseTtlMs"`
+	WindowMs     int64     `json:"windowMs"`
+	Attempt      int       `json:"attempt"`
+	Task         LeaseTask `json:"task"`
+	LastReport   *Report   `json:"lastReport"`
+	Answers      []Answer  `json:"answers"`
+	PreviousExit *Exit     `json:"previousExit"`
+	ProxyURL     string    `json:"proxyUrl"`
+	MCPURL       string    `json:"mcpUrl"`
+}
+
+// LeaseTask is what an adapter needs to know of the task.
+type LeaseTask struct {
+	Title          string            `json:"title"`
+	Input          RawJSON           `json:"input"`
+	Role           string            `json:"role"`
+	Needs          []string          `json:"needs"`
+	Labels         map[string]string `json:"labels"`
+	Priority       int               `json:"priority"`
+	TimeoutSeconds *int              `json:"timeoutSeconds"`
+	OnExit         OnExit            `json:"onExit"`
+	Fixes          *string           `json:"fixes"`
+	Retries        *string           `json:"retries"`
+}
+
+// AcquireRequest is the body of POST /api/v1/leases.
+type AcquireRequest struct {
+	AgentID       string   `json:"agentId,omitempty"`
+	Role          string   `json:"role,omitempty"`
+	Capabilities  []string `json:"capabilities,omitempty"`
+	Max           *int     `json:"max,omitempty"`           // 1 to 100; default 1
+	WaitSeconds   *int     `json:"waitSeconds,omitempty"`   // 0 to 50; default 0
+	WorkspaceRoot string   `json:"workspaceRoot,omitempty"` // absolute; each run works in {root}/{runId}
+}
+
+// Acquired answers an acquire; Leases is empty when the wait ran out.
+type Acquired struct {
+	Leases []Lease `json:"leases"`
+}
+
+// Renewal answers a renewal.
+type Renewal struct {
+	LeaseExpiresAt Instant   `json:"leaseExpiresAt"`
+	LeaseTTLMs     int64     `json:"leaseTtlMs"`
+	FencingToken   int64     `json:"fencingToken"`
+	Commands       []Command `json:"commands"`
+}
+
+// Command is an order to the adapter, delivered by watch and renewal.
+type Command struct {
+	Command string `json:"command"` // stop
+	Reason  string `json:"reason,omitempty"`
+}
+
+// Watch answers a lease watch.
+type Watch struct {
+	State    WatchState `json:"state"`
+	Commands []Command  `json:"commands"`
+}
+
+// WatchState is what has become of the watched lease.
+type WatchState string
+
+const (
+	WatchHeld      WatchState = "held"
+	WatchCompleted WatchState = "completed" // mark_complete was called
+	WatchCancelled WatchState = "cancelled"
+	WatchHandoff   WatchState = "handoff" // request_human_help was called
+	WatchLost      WatchState = "lost"    // expired, released or failed: stop now
+)
+
+// LiveLease is a row of GET /api/v1/leases.
+type LiveLease struct {
+	TaskID         string  `json:"taskId"`
+	RunID          string  `json:"runId"`
+	AgentID        string  `json:"agentId"`
+	FencingToken   int64   `json:"fencingToken"`
+	LeaseExpiresAt Instant `json:"leaseExpiresAt"`
+	LeaseTTLMs     int64   `json:"leaseTtlMs"`
+	Renewals       int64   `json:"renewals"`
+}
+
+// Held is a verified lease credential: which run of which task speaks. Every
+// fenced verb takes one right after its context; the zero Held is refused.
+type Held struct {
+	Namespace string
+	TaskID    string
+	RunID     string
+	Secret    string // hex SHA-256 of the lease secret, as the store keeps it
+	Fence     int64  // the X-Fencing-Token presented beside it; 0 when none was
+}
+
+// IsZero reports whether no credential was presented.
+func (h Held) IsZero() bool { return h.RunID == "" || h.TaskID == "" || h.Secret == "" }

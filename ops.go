@@ -1,0 +1,35 @@
+package picket
+
+import "time"
+
+// PauseState says whether the stop button is pressed: no grants while Paused;
+// Hard has ended every run as well.
+type PauseState struct {
+	Paused bool    `json:"paused"`
+	Hard   bool    `json:"hard"`
+	Reason string  `json:"reason"`
+	By     string  `json:"by"`
+	At     Instant `json:"at"`
+}
+
+// Stats are the counts of a namespace.
+type Stats struct {
+	Namespace string              `json:"namespace"`
+	Tasks     map[TaskState]int64 `json:"tasks"`
+	Lanes     int64               `json:"lanes"`
+	Delayed   int64               `json:"delayed"`
+	Waiters   int64               `json:"waiters"` // long polls waiting for a lease
+	Handoffs  int64               `json:"handoffs"`
+	Reviews   int64               `json:"reviews"`
+	LastSeq   int64               `json:"lastSeq"` // sequence number of the newest event
+	Pause     PauseState          `json:"pause"`
+	StoreTime Instant             `json:"storeTime"` // the clock every deadline is judged by
+	LastTick  Instant             `json:"lastTick"`  // of a reaper, on the store's own clock
+}
+
+// Retention says how long what has ended is kept. Zero means its default.
+type Retention struct {
+	Tasks     time.Duration // terminal tasks. Defaults to 30 days.
+	Events    time.Duration // Defaults to 7 days.
+	MaxEvents int64         // Defaults to 1,000,000.
+}

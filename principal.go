@@ -1,0 +1,66 @@
+package picket
+
+import "slices"
+
+// Scope is a right of an API key.
+type Scope string
+
+const (
+	ScopeAgent    Scope = "agent"    // acquire leases, read tasks
+	ScopeReviewer Scope = "reviewer" // read everything but keys; decide hand-offs and reviews
+	ScopeOperator Scope = "operator" // all of reviewer; submit, acquire, cancel, retry, expire, pause
+	ScopeAdmin    Scope = "admin"    // everything, keys included
+)
+
+// Scopes are all scopes, weakest first.
+var Scopes = []Scope{ScopeAgent, ScopeReviewer, ScopeOperator, ScopeAdmin}
+
+// Principal is who an API key speaks for.
+type Principal struct {
+	KeyID     string
+	Name      string
+	Namespace string
+	Scopes    []Scope
+}
+
+// May reports whether the principal holds any of the scopes, or admin.
+func (p Principal) May(any ...Scope) bool {
+	if slices.Contains(p.Scopes, ScopeAdmin) {
+		return true
+	}
+	return slices.ContainsFunc(any, func(s Scope) bool { return slices.Contains(p.Scopes, s) })
+}
+
+// APIKey is a key as it is listed; the secret itself is shown only once.
+type APIKey struct {
+	KeyID     string  `json:"keyId"`
+	Name      string  `json:"name"`
+	Scopes    []Scope `json:"scopes"`
+	CreatedAt Instant `json:"createdAt"`
+	ExpiresAt Instant `json:"expiresAt"`
+	RevokedAt Instant `json:"revokedAt"`
+}
+
+// KeyRequest is the body of POST /api/v1/keys.
+type KeyRequest struct {
+	Name      string  `json:"name"`
+	Scopes    []Scope `json:"scopes"`
+	ExpiresAt Instant `json:"expiresAt,omitempty"`
+}
+
+// NewKey answers POST /api/v1/keys.
+type NewKey struct {
+	KeyID string `json:"keyId"`
+	Key   Secret `json:"key"`
+}
+
+// Caller is who asks for a change through the control plane.
+type Caller struct {
+	Actor string // the key id, or "reaper"; written into events
+	Once  Once   // zero when no Idempotency-Key was sent
+}
+
+// Once identifies a request so that its effect happens once: both members are
+// hex SHA-256, Key over the caller, the route and the Idempotency-Key, Body
+// over the body. The same Key with another Body is refused.
+type Once struct{ Key, Body string }

@@ -1,0 +1,73 @@
+package picket
+
+import "github.com/picket-dev/picket/budget"
+
+// Run is one attempt at a task: one lease, at most one agent process.
+type Run struct {
+	RunID         string          `json:"runId"`
+	TaskID        string          `json:"taskId"`
+	AgentID       string          `json:"agentId"`
+	FencingToken  int64           `json:"fencingToken"`
+	Tokens        []int64         `json:"tokens"` // every token this lease ever had
+	Attempt       int             `json:"attempt"`
+	State         RunState        `json:"state"`
+	StartedAt     Instant         `json:"startedAt"`
+	EndedAt       Instant         `json:"endedAt"`
+	Exit          *Exit           `json:"exit"`
+	WorkspacePath string          `json:"workspacePath"`
+	KeepUntil     Instant         `json:"keepUntil"` // workspace kept until then; null while undecided
+	Containment   string          `json:"containment"`
+	Spent         budget.Envelope `json:"spent"`
+}
+
+// Exit says how a run ended. A class set by the server stays; what the adapter
+// reports later fills in code, signal and duration.
+type Exit struct {
+	Class      ExitClass `json:"class"`
+	Code       *int      `json:"code"`
+	Signal     *string   `json:"signal"`
+	DurationMs *int64    `json:"durationMs"`
+	// Detail is free text, such as the last lines of output or a reason.
+	Detail string `json:"detail,omitempty"`
+}
+
+// ExitClass is the kind of end.
+type ExitClass string
+
+const (
+	ExitSuccess      ExitClass = "success"
+	ExitCrash        ExitClass = "crash"     // counts a failure
+	ExitTimeout      ExitClass = "timeout"   // counts a failure
+	ExitStalled      ExitClass = "stalled"   // counts a failure
+	ExitNoResult     ExitClass = "no_result" // counts a failure
+	ExitKilled       ExitClass = "killed"
+	ExitLeaseLost    ExitClass = "lease_lost"
+	ExitLeaseExpired ExitClass = "lease_expired" // counts a failure, set by the server
+	ExitAgentFailed  ExitClass = "agent_failed"  // counts a failure: mark_failed
+	ExitReleased     ExitClass = "released"      // a voluntary give-back
+	ExitUndelivered  ExitClass = "undelivered"   // granted, never confirmed
+	ExitByOperator   ExitClass = "expired_by_operator"
+	ExitCancelled    ExitClass = "cancelled"
+)
+
+// ReleaseClasses are the classes an adapter may release a lease with.
+var ReleaseClasses = []ExitClass{ExitCrash, ExitTimeout, ExitStalled, ExitNoResult, ExitReleased}
+
+// EvidenceClasses are the classes an adapter may report of a process.
+var EvidenceClasses = []ExitClass{ExitSuccess, ExitCrash, ExitTimeout, ExitStalled, ExitNoResult, ExitKilled, ExitLeaseLost, ExitReleased}
+
+// RetryClasses are the classes a task may list in retry.on; lease_expired and
+// agent_failed are always retried while attempts remain.
+var RetryClasses = []ExitClass{ExitCrash, ExitTimeout, ExitStalled, ExitNoResult}
+
+// Containment is how the adapter holds the process tree together.
+const ContainmentGroup = "group"
+
+// LogChunk is a piece of a run's output stream.
+type LogChunk struct {
+	RunID  string `json:"runId"`
+	Stream string `json:"stream"` // stdout or stderr
+	Offset int64  `json:"offset"` // of the first byte in Data
+	Next   int64  `json:"next"`   // offset to read on from
+	Data   []byte `json:"-"`
+}

@@ -1,0 +1,243 @@
+package picket
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/picket-dev/picket/budget"
+)
+
+// Bounds of a task, in the unit of the field.
+const (
+	MaxTitle         = 512
+	MaxPayload       = 256 << 10 // bytes of input, output, report or answer
+	DefaultPriority  = 5
+	DefaultWindow    = 300 // seconds
+	MinWindow        = 2
+	MaxWindow        = 86_400
+	MaxTimeout       = 604_800
+	DefaultAttempts  = 3
+	DefaultBackoff   = 10 // seconds
+	maxTags          = 32
+	maxLabels        = 32
+	maxLabelValueLen = 128
+)
+
+// Normalize checks a submitted task and fills in every default. The error
+// names the first field that is wrong and what it may be.
+func (s *TaskSpec) Normalize() error {
+	for _, check := range []func() error{s.checkText, s.checkWho, s.checkTimes, s.checkPolicy, s.checkLabels} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if s.BudgetEnvelope == nil {
+		e := budget.Default()
+		s.BudgetEnvelope = &e
+	}
+	if err := s.BudgetEnvelope.Check(); err != nil {
+		return Invalid("/budgetEnvelope", `Send for example {"tokens":250000,"usd":1.5}.`, "budgetEnvelope: %v", err)
+	}
+	return nil
+}
+
+func (s *TaskSpec) checkText() error {
+	if strings.TrimSpace(s.Title) == "" {
+		return Invalid("/title", "Say in a few words what is to be done.", "title is required")
+	}
+	if n := utf8.RuneCountInString(s.Title); n > MaxTitle {
+		return Invalid("/title", "Put the details into input.", "title has %d characters, at most %d are allowed", n, MaxTitle)
+	}
+	if len(s.Input) > MaxPayload {
+		return TooLarge("/input", len(s.Input))
+	}
+	if s.StallAfterSeconds != nil {
+		return NotAvailable("/stallAfterSeconds", "stall detection")
+	}
+	return nil
+}
+
+func (s *TaskSpec) checkWho() error {
+	if s.Role != "" {
+		if err := CheckName("/role", s.Role); err != nil {
+			return err
+		}
+	}
+	if s.Agent != "" {
+		if err := CheckName("/agent", s.Agent); err != nil {
+			return err
+		}
+	}
+	if s.Fixes != "" {
+		if err := CheckID("/fixes", "task", s.Fixes); err != nil {
+			return err
+		}
+	}
+	var err error
+	s.Needs, err = NormalizeTags("/needs", s.Needs)
+	return err
+}
+
+// NormalizeTags checks capabilities and returns them sorted without doubles.
+func NormalizeTags(field string, tags []string) ([]string, error) {
+	if len(tags) > maxTags {
+		return nil, Invalid(field, "Name fewer capabilities.", "%s has %d entries, at most %d are allowed", field, len(tags), maxTags)
+	}
+	for i, t := range tags {
+		if err := CheckTag(field+"/"+strconv.Itoa(i), t); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(tags))), nil
+}
+
+func (s *TaskSpec) checkTimes() error {
+	if err := bounded("/priority", &s.Priority, DefaultPriority, 0, 9); err != nil {
+		return err
+	}
+	if err := bounded("/leaseWindowSeconds", &s.LeaseWindowSeconds, DefaultWindow, MinWindow, MaxWindow); err != nil {
+		return err
+	}
+	if s.TimeoutSeconds == nil {
+		return nil
+	}
+	return bounded("/timeoutSeconds", &s.TimeoutSeconds, 0, 1, MaxTimeout)
+}
+
+func (s *TaskSpec) checkPolicy() error {
+	if s.Retry == nil {
+		s.Retry = &Retry{}
+	}
+	if err := bounded("/retry/maxAttempts", &s.Retry.MaxAttempts, DefaultAttempts, 1, 100); err != nil {
+		return err
+	}
+	if err := bounded("/retry/backoffSeconds", &s.Retry.BackoffSeconds, DefaultBackoff, 0, 3600); err != nil {
+		return err
+	}
+	for i, class := range s.Retry.On {
+		if err := oneOf("/retry/on/"+strconv.Itoa(i), class, RetryClasses...); err != nil {
+			return err
+		}
+	}
+	s.Retry.On = slices.Compact(slices.Sorted(slices.Values(s.Retry.On)))
+	if s.Review == "parent" {
+		return NotAvailable("/review", "delegation (review by the parent task)")
+	}
+	if err := oneOfOr("/escalate", &s.Escalate, EscalateHuman, EscalateFail); err != nil {
+		return err
+	}
+	if err := oneOfOr("/review", &s.Review, ReviewByHuman, ReviewByNone); err != nil {
+		return err
+	}
+	return oneOfOr("/onExit", &s.OnExit, OnExitFail, OnExitComplete)
+}
+
+func (s *TaskSpec) checkLabels() error {
+	if len(s.Labels) > maxLabels {
+		return Invalid("/labels", "Use fewer labels.", "labels has %d entries, at most %d are allowed", len(s.Labels), maxLabels)
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
+		v := s.Labels[k]
+		if !labelPattern.MatchString(k) {
+			return Invalid("/labels", "A label's name has 1 to 64 letters, digits or _ . / -.", "%q is not a valid label name", k)
+		}
+		if len(v) > maxLabelValueLen || strings.ContainsAny(v, "{}") || strings.ContainsFunc(v, func(r rune) bool { return r < ' ' }) {
+			return Invalid("/labels/"+k, "A label's value has at most 128 bytes and no braces or control characters.", "the value of label %s is not allowed", k)
+		}
+	}
+	return nil
+}
+
+// Normalize checks an acquire request and fills in its defaults.
+func (a *AcquireRequest) Normalize() error {
+	if a.AgentID != "" {
+		if err := CheckName("/agentId", a.AgentID); err != nil {
+			return err
+		}
+	}
+	if a.Role != "" {
+		if err := CheckName("/role", a.Role); err != nil {
+			return err
+		}
+	}
+	var err error
+	if a.Capabilities, err = NormalizeTags("/capabilities", a.Capabilities); err != nil {
+		return err
+	}
+	if err := bounded("/max", &a.Max, 1, 1, 100); err != nil {
+		return err
+	}
+	if err := bounded("/waitSeconds", &a.WaitSeconds, 0, 0, 50); err != nil {
+		return err
+	}
+	if a.WorkspaceRoot != "" && (!strings.HasPrefix(a.WorkspaceRoot, "/") || len(a.WorkspaceRoot) > 1024 || strings.ContainsRune(a.WorkspaceRoot, 0)) {
+		return Invalid("/workspaceRoot", "Send an absolute directory of the adapter's machine.", "workspaceRoot is not an absolute path of at most 1024 bytes")
+	}
+	return nil
+}
+
+// Normalize checks a help request and fills in its defaults.
+func (h *HelpRequest) Normalize() error {
+	if strings.TrimSpace(h.Question) == "" {
+		return Invalid("/question", "Ask the person one clear question.", "question is required")
+	}
+	if len(h.Options) > 20 {
+		return Invalid("/options", "Offer fewer options.", "options has %d entries, at most 20 are allowed", len(h.Options))
+	}
+	if h.Kind == "budget" {
+		return NotAvailable("/kind", "the budget hand-off")
+	}
+	if err := oneOfOr("/kind", &h.Kind, HandoffQuestion, HandoffApproval); err != nil {
+		return err
+	}
+	if err := oneOfOr("/onDeadline", &h.OnDeadline, OnDeadlineWait, OnDeadlineDeny, OnDeadlineEscalate); err != nil {
+		return err
+	}
+	if h.DeadlineSeconds == nil {
+		if h.OnDeadline != OnDeadlineWait {
+			return Invalid("/deadlineSeconds", "Send deadlineSeconds, or leave onDeadline out.", "onDeadline %q needs deadlineSeconds", h.OnDeadline)
+		}
+		return nil
+	}
+	return bounded("/deadlineSeconds", &h.DeadlineSeconds, 0, 1, 2_592_000)
+}
+
+// TooLarge refuses a payload over MaxPayload.
+func TooLarge(field string, size int) *Error {
+	return Refuse(CodeTooLarge, "Send less: write the rest to a file in the workspace and name it.",
+		"%s has %d bytes, at most %d are allowed", field, size, MaxPayload).With("field", field).With("limit", MaxPayload)
+}
+
+// bounded sets a missing number to def and refuses one outside lo to hi.
+func bounded(field string, p **int, def, lo, hi int) error {
+	if *p == nil {
+		*p = &def
+		return nil
+	}
+	if v := **p; v < lo || v > hi {
+		return Invalid(field, "Send a number from "+strconv.Itoa(lo)+" to "+strconv.Itoa(hi)+".", "%s is %d, allowed are %d to %d", field, v, lo, hi)
+	}
+	return nil
+}
+
+func oneOfOr[T ~string](field string, p *T, def T, others ...T) error {
+	if *p == "" {
+		*p = def
+		return nil
+	}
+	return oneOf(field, *p, append([]T{def}, others...)...)
+}
+
+func oneOf[T ~string](field string, v T, allowed ...T) error {
+	if slices.Contains(allowed, v) {
+		return nil
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
+	}
+	return Invalid(field, "Send one of: "+strings.Join(names, ", ")+".", "%s is %q, allowed are %s", field, v, strings.Join(names, ", "))
+}

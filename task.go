@@ -1,0 +1,133 @@
+package picket
+
+import (
+	"encoding/json"
+
+	"github.com/picket-dev/picket/budget"
+)
+
+// TaskSpec is what an operator submits: the body of POST /api/v1/tasks. Only
+// Title is required. The zero value of every other field means its default,
+// which [TaskSpec.Normalize] fills in.
+type TaskSpec struct {
+	Title    string          `json:"title"`
+	Input    json.RawMessage `json:"input,omitempty"` // any JSON, at most 256 KiB, kept digit for digit
+	Role     string          `json:"role,omitempty"`  // empty: any agent may take it
+	Needs    []string        `json:"needs,omitempty"` // capabilities an agent must have
+	Agent    string          `json:"agent,omitempty"` // pins the task to one agent id
+	Priority *int            `json:"priority,omitempty"`
+	// NotBefore delays the first run until this instant.
+	NotBefore          Instant           `json:"notBefore,omitempty"`
+	LeaseWindowSeconds *int              `json:"leaseWindowSeconds,omitempty"` // 2 to 86,400; default 300
+	TimeoutSeconds     *int              `json:"timeoutSeconds,omitempty"`     // wall clock of one run, 1 to 604,800; default none
+	BudgetEnvelope     *budget.Envelope  `json:"budgetEnvelope,omitempty"`
+	Retry              *Retry            `json:"retry,omitempty"`
+	Escalate           Escalate          `json:"escalate,omitempty"`
+	Review             ReviewBy          `json:"review,omitempty"`
+	OnExit             OnExit            `json:"onExit,omitempty"`
+	Labels             map[string]string `json:"labels,omitempty"`
+	Fixes              string            `json:"fixes,omitempty"`             // the task this one repairs
+	StallAfterSeconds  *int              `json:"stallAfterSeconds,omitempty"` // refused: not available yet
+}
+
+// Retry says which ends of a run are tried again by themselves.
+type Retry struct {
+	MaxAttempts    *int        `json:"maxAttempts,omitempty"`    // failures after which the task escalates, 1 to 100; default 3
+	On             []ExitClass `json:"on,omitempty"`             // crash, timeout, stalled, no_result; default none
+	BackoffSeconds *int        `json:"backoffSeconds,omitempty"` // 0 to 3,600; default 10. First retry at once, then doubling
+}
+
+// Escalate says where a task goes that is not retried (any more).
+type Escalate string
+
+const (
+	EscalateHuman Escalate = "human" // the hand-off queue; the default
+	EscalateFail  Escalate = "fail"  // the task ends failed
+)
+
+// ReviewBy says who decides a completed task.
+type ReviewBy string
+
+const (
+	ReviewByHuman ReviewBy = "human" // the review queue; the default
+	ReviewByNone  ReviewBy = "none"  // mark_complete completes at once
+)
+
+// OnExit says what exit code 0 without mark_complete means.
+type OnExit string
+
+const (
+	OnExitFail     OnExit = "fail"     // class no_result; the default
+	OnExitComplete OnExit = "complete" // completed with the tail of stdout as output
+)
+
+// Task is the whole of a task as the API shows it.
+type Task struct {
+	TaskID    string          `json:"taskId"`
+	State     TaskState       `json:"state"`
+	Title     string          `json:"title"`
+	Input     json.RawMessage `json:"input"`
+	Role      string          `json:"role"`
+	Needs     []string        `json:"needs"`
+	Agent     string          `json:"agent"`
+	Priority  int             `json:"priority"`
+	NotBefore Instant         `json:"notBefore"`
+	Attempts  int             `json:"attempts"` // runs granted so far
+	Failures  int             `json:"failures"` // runs that count against maxAttempts
+
+	FencingToken int64    `json:"fencingToken"` // 0 before the first lease
+	Parent       *string  `json:"parent"`
+	Root         string   `json:"root"`
+	Fixes        *string  `json:"fixes"`
+	Retries      *string  `json:"retries"`
+	Children     []string `json:"children"`
+
+	BudgetEnvelope budget.Envelope `json:"budgetEnvelope"`
+	Spent          budget.Envelope `json:"spent"`
+	Held           budget.Envelope `json:"held"`
+	Available      budget.Envelope `json:"available"`
+
+	LeaseWindowSeconds int      `json:"leaseWindowSeconds"`
+	TimeoutSeconds     *int     `json:"timeoutSeconds"`
+	Retry              Retry    `json:"retry"`
+	Escalate           Escalate `json:"escalate"`
+	ReviewBy           ReviewBy `json:"reviewBy"`
+	OnExit             OnExit   `json:"onExit"`
+
+	CurrentRun *Run              `json:"currentRun"`
+	Runs       []Run             `json:"runs"` // oldest first
+	LastReport *Report           `json:"lastReport"`
+	Answers    []Answer          `json:"answers"`
+	Output     json.RawMessage   `json:"output"`
+	Summary    string            `json:"summary"`
+	Review     *Review           `json:"review"`
+	Handoff    *Handoff          `json:"handoff"` // the latest one
+	Labels     map[string]string `json:"labels"`
+	Reason     string            `json:"reason"` // why it was cancelled or failed
+	CreatedAt  Instant           `json:"createdAt"`
+	UpdatedAt  Instant           `json:"updatedAt"`
+	CreatedBy  string            `json:"createdBy"`
+}
+
+// TaskQuery selects tasks, newest first. Filters are AND-ed; States OR-ed.
+type TaskQuery struct {
+	States []TaskState
+	Role   string
+	Labels map[string]string
+	Since  Instant // created at or after
+	Limit  int     // 1 to 200, default 50
+	Cursor string  // from the previous page
+}
+
+// TaskPage is a page of tasks without their runs and payload details.
+type TaskPage struct {
+	Tasks      []Task  `json:"tasks"`
+	NextCursor *string `json:"nextCursor"`
+}
+
+// Explanation answers "why is it not running".
+type Explanation struct {
+	State   TaskState `json:"state"`
+	Because []string  `json:"because"`
+	Next    []string  `json:"next"` // commands to run
+}
