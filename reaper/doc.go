@@ -1,0 +1,8 @@
+// Package reaper keeps a namespace honest while nobody looks: it moves store
+// time on, ends leases that nobody renewed, does the book-keeping that a
+// transition left behind and deletes what is older than its retention.
+//
+// Reapers share nothing and have no leader. Every sweep is one atomic step of
+// the store that does nothing when somebody else did it first, so any number
+// of them may run side by side.
+package reaper

@@ -1,0 +1,126 @@
+package reaper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Sweeps is what a reaper does to one namespace. The counts say how much a
+// call did; fewer than limit means that nothing is left for now.
+type Sweeps interface {
+	// Tick moves store time on and wakes what has become due.
+	Tick(ctx context.Context) error
+	// ExpireDue ends up to limit leases past their deadline.
+	ExpireDue(ctx context.Context, limit int) (int, error)
+	// Chore does up to limit pieces of book-keeping left by a transition.
+	Chore(ctx context.Context, limit int) (int, error)
+	// Retain deletes up to limit things older than their retention.
+	Retain(ctx context.Context, keep picket.Retention, limit int) (int, error)
+}
+
+// MaxTick is the longest pause between two ticks: store time stands still
+// while nobody ticks, so the bound is part of the lease protocol.
+const MaxTick = 500 * time.Millisecond
+
+// Config says what to sweep and how often.
+type Config struct {
+	// Sweeps holds the namespaces by name. Required.
+	Sweeps map[string]Sweeps
+	// TickEvery is the longest pause between two ticks, at most [MaxTick].
+	// Defaults to 500 ms.
+	TickEvery time.Duration
+	// SweepEvery is the longest pause between two rounds of expiry, and
+	// between two of chores. Defaults to 500 ms.
+	SweepEvery time.Duration
+	// RetainEvery is the pause between two rounds of retention. Defaults to
+	// one minute.
+	RetainEvery time.Duration
+	// Retention says what is old. Defaults to those of picket.Retention.
+	Retention picket.Retention
+	// Batch is how much one call may do, 1 to 1,000. Defaults to 100.
+	Batch int
+	// MaxBatches bounds the calls of one round; the next round goes on.
+	// Defaults to 100.
+	MaxBatches int
+	// Log takes what changed. Defaults to slog.Default().
+	Log *slog.Logger
+}
+
+// Reaper sweeps its namespaces until it is told to stop.
+type Reaper struct{ cfg Config }
+
+// New fills in the defaults and refuses a configuration that would not keep
+// leases honest.
+func New(cfg Config) (*Reaper, error) {
+	cfg.TickEvery = cmp.Or(cfg.TickEvery, MaxTick)
+	cfg.SweepEvery = cmp.Or(cfg.SweepEvery, MaxTick)
+	cfg.RetainEvery = cmp.Or(cfg.RetainEvery, time.Minute)
+	cfg.Batch = cmp.Or(cfg.Batch, 100)
+	cfg.MaxBatches = cmp.Or(cfg.MaxBatches, 100)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	switch {
+	case len(cfg.Sweeps) == 0:
+		return nil, errors.New("reaper: at least one namespace is needed")
+	case cfg.TickEvery < time.Millisecond || cfg.TickEvery > MaxTick:
+		return nil, errors.New("reaper: TickEvery is 1 ms to 500 ms")
+	case cfg.SweepEvery < time.Millisecond || cfg.RetainEvery < time.Millisecond:
+		return nil, errors.New("reaper: SweepEvery and RetainEvery are at least 1 ms")
+	case cfg.Batch < 1 || cfg.Batch > 1000 || cfg.MaxBatches < 1:
+		return nil, errors.New("reaper: Batch is 1 to 1000, MaxBatches at least 1")
+	}
+	return &Reaper{cfg: cfg}, nil
+}
+
+// Run sweeps until ctx ends; then it returns nil and leaves nothing running.
+// A store that is away is logged once and tried again with the next round.
+func (r *Reaper) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for namespace, sweeps := range r.cfg.Sweeps {
+		for _, l := range r.loops(namespace, sweeps) {
+			wg.Go(func() { l.run(ctx) })
+		}
+	}
+	wg.Wait()
+	return nil
+}
+
+// loops are the four sweeps of a namespace. Each has a goroutine of its own,
+// so a slow one never holds up the tick.
+func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
+	cfg := r.cfg
+	log := cfg.Log.With("namespace", namespace)
+	return []*loop{
+		{name: "tick", every: cfg.TickEvery, log: log, round: s.Tick},
+		{name: "expire", every: cfg.SweepEvery, log: log, round: r.batches(log, "leases expired", s.ExpireDue)},
+		{name: "chore", every: cfg.SweepEvery, log: log, round: r.batches(log, "chores done", s.Chore)},
+		{name: "retain", every: cfg.RetainEvery, log: log, round: r.batches(log, "old records deleted", func(ctx context.Context, limit int) (int, error) {
+			return s.Retain(ctx, cfg.Retention, limit)
+		})},
+	}
+}
+
+// batches makes a round of a sweep: full batches until one comes back short.
+func (r *Reaper) batches(log *slog.Logger, done string, sweep func(context.Context, int) (int, error)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		total := 0
+		defer func() {
+			if total > 0 {
+				log.Info(done, "count", total)
+			}
+		}()
+		for range r.cfg.MaxBatches {
+			n, err := sweep(ctx, r.cfg.Batch)
+			total += n
+			if err != nil || n < r.cfg.Batch || ctx.Err() != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
