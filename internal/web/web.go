@@ -1,0 +1,89 @@
+// Package web is what every HTTP face of Picket shares: one strict JSON
+// decoder, one JSON encoder, one error handler and one server. A handler
+// returns an error; what the client sees is decided here and nowhere else.
+package web
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+)
+
+// requestIDHeader carries the id of a request in both directions.
+const requestIDHeader = "X-Request-Id"
+
+// requestIDPattern is what a client may choose as its own request id. Anything
+// else is replaced: ids go into logs.
+var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
+
+// New makes an echo instance whose every error, its own 404, 405, 413, 415 and
+// panics included, is a problem+json object, and whose every request has an id.
+// A nil log discards.
+func New(log *slog.Logger) *echo.Echo {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.HTTPErrorHandler = func(err error, c echo.Context) { answerProblem(log, err, c) }
+	// Before routing, so that an unknown path has a request id too.
+	e.Pre(identify, catchPanics)
+	return e
+}
+
+// RequestID is the id of the request, as sent by the client or made here.
+func RequestID(c echo.Context) string { return c.Response().Header().Get(requestIDHeader) }
+
+func identify(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id := c.Request().Header.Get(requestIDHeader)
+		if !requestIDPattern.MatchString(id) {
+			id = "req_" + rand.Text()
+		}
+		c.Response().Header().Set(requestIDHeader, id)
+		return next(c)
+	}
+}
+
+// panicked is a recovered panic, with the stack for the log.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+func catchPanics(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			if v := recover(); v == http.ErrAbortHandler {
+				panic(v) // net/http's own way to drop a connection
+			} else if v != nil {
+				err = &panicked{value: v, stack: debug.Stack()}
+			}
+		}()
+		return next(c)
+	}
+}
+
+// JSON answers v with the given status. The encoding is finished before the
+// status is sent, so a value that cannot be encoded is a 500 and not half an
+// answer.
+func JSON(c echo.Context, status int, v any) error {
+	body, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+	h.Set(echo.HeaderCacheControl, "no-store")
+	c.Response().WriteHeader(status)
+	_, err = c.Response().Write(body)
+	return err
+}
