@@ -1,0 +1,7 @@
+//go:build !linux
+
+package adapter
+
+import "time"
+
+func bootClock() time.Duration { return monotonic() }

@@ -1,0 +1,217 @@
+package adapter
+
+import (
+	"cmp"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Config says where leases come from and what is run for them.
+type Config struct {
+	// BaseURL is the orchestrator, such as http://127.0.0.1:7070. Required.
+	BaseURL string
+	// Key is an API key with scope agent. Defaults to none, which only a
+	// server without keys accepts.
+	Key picket.Secret
+	// HTTP talks to orchestrator and proxy. Defaults to that of Client.
+	HTTP *http.Client
+
+	// AgentID names this worker. Defaults to agent_ and a ULID made here.
+	AgentID string
+	// Role is the role whose tasks are taken. Defaults to none: tasks that
+	// name no role.
+	Role string
+	// Capabilities are what tasks may need. Defaults to none.
+	Capabilities []string
+	// Max is how many leases are held at once, 1 to 100. Defaults to 1.
+	Max int
+	// Wait is how long one request for a lease waits at the server, up to
+	// 50 s. Defaults to 30 s.
+	Wait time.Duration
+
+	// Command is the agent: a program and its arguments, never a shell line.
+	// Required unless Launcher is set.
+	Command []string
+	// Env names variables of the adapter's own environment that the agent gets
+	// beside the usual ones. Defaults to none. Names with the prefix PICKET_
+	// are refused: the lease is the only secret an agent gets.
+	Env []string
+	// Launcher starts the agent process. Defaults to CommandLauncher for
+	// Command.
+	Launcher Launcher
+
+	// Workspace says where the agent works. Defaults to WorkspaceEmpty.
+	Workspace Workspace
+	// WorkspaceRoot holds the directories of WorkspaceEmpty. Defaults to
+	// "workspaces" in StateDir.
+	WorkspaceRoot string
+	// Dir is the directory of WorkspaceHere. Defaults to the current one.
+	Dir string
+	// StateDir holds one directory per run with its task, its last report and
+	// its full output. Defaults to picket/adapter in $XDG_STATE_HOME, which
+	// itself defaults to ~/.local/state.
+	StateDir string
+	// KeepRuns is how long the state of an ended run is kept. Defaults to 7
+	// days.
+	KeepRuns time.Duration
+	// LogLimit bounds the kept output of a run in bytes a stream. Defaults to
+	// 64 MiB.
+	LogLimit int64
+
+	// Linger is what an agent that called mark_complete or request_human_help
+	// gets to end by itself. Defaults to 10 s.
+	Linger time.Duration
+	// Grace is what lies between SIGTERM and SIGKILL. Defaults to 5 s.
+	Grace time.Duration
+	// Settle is how long an ended run's report is retried after its lease
+	// while the proxy does not answer. Defaults to 30 s.
+	Settle time.Duration
+
+	// Stdout and Stderr get a copy of the agents' output, the lease token
+	// redacted. Default to none.
+	Stdout, Stderr io.Writer
+	// OnEvent is told what happens, from several goroutines; it must return
+	// quickly. Defaults to nothing.
+	OnEvent func(Event)
+	// Log gets the adapter's own log. Defaults to none.
+	Log *slog.Logger
+
+	// clock reads a clock that counts time in suspend, too.
+	clock func() time.Duration
+}
+
+// Workspace is a way to give an agent a directory.
+type Workspace string
+
+const (
+	WorkspaceEmpty Workspace = "empty" // a new directory of mode 0700 for every run
+	WorkspaceHere  Workspace = "here"  // Config.Dir itself, shared by all runs
+)
+
+// Adapter leases tasks and runs an agent for each.
+type Adapter struct {
+	cfg    Config
+	client *Client
+	kill   chan struct{} // closed by ReleaseNow
+	killed func()
+}
+
+// New checks a configuration and fills in its defaults.
+func New(cfg Config) (*Adapter, error) {
+	if cfg.BaseURL == "" {
+		return nil, picket.Invalid("BaseURL", "Set it to a URL such as http://127.0.0.1:7070.", "the orchestrator's URL is missing")
+	}
+	if cfg.AgentID == "" {
+		cfg.AgentID = "agent_" + newULID(time.Now())
+	}
+	cfg.Max = cmp.Or(cfg.Max, 1)
+	cfg.Wait = cmp.Or(cfg.Wait, 30*time.Second)
+	req := cfg.request(cfg.Max)
+	if err := req.Normalize(); err != nil {
+		return nil, err
+	}
+	if err := cfg.fillPlaces(); err != nil {
+		return nil, err
+	}
+	cfg.KeepRuns = cmp.Or(cfg.KeepRuns, 7*24*time.Hour)
+	cfg.LogLimit = cmp.Or(cfg.LogLimit, 64<<20)
+	cfg.Linger = cmp.Or(cfg.Linger, 10*time.Second)
+	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
+	cfg.Settle = cmp.Or(cfg.Settle, 30*time.Second)
+	if cfg.OnEvent == nil {
+		cfg.OnEvent = func(Event) {}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.clock == nil {
+		cfg.clock = bootClock
+	}
+	for _, name := range cfg.Env {
+		if strings.HasPrefix(name, "PICKET_") || strings.ContainsAny(name, "=\x00") || name == "" {
+			return nil, picket.Invalid("Env", "Leave it out: the agent gets its lease by itself.", "the variable %q cannot be passed to an agent", name)
+		}
+	}
+	if cfg.Launcher == nil {
+		if len(cfg.Command) == 0 {
+			return nil, picket.Invalid("Command", "Name the program to run and its arguments.", "there is no command to run")
+		}
+		cfg.Launcher = CommandLauncher{Command: cfg.Command, Env: cfg.Env}
+	}
+	a := &Adapter{cfg: cfg, client: &Client{BaseURL: cfg.BaseURL, Key: cfg.Key, HTTP: cfg.HTTP}, kill: make(chan struct{})}
+	a.killed = closeOnce(a.kill)
+	return a, nil
+}
+
+// AgentID is the name under which the adapter leases.
+func (a *Adapter) AgentID() string { return a.cfg.AgentID }
+
+// request is what is asked of the orchestrator to get up to n leases.
+func (cfg *Config) request(n int) picket.AcquireRequest {
+	wait := int(cfg.Wait / time.Second)
+	req := picket.AcquireRequest{AgentID: cfg.AgentID, Role: cfg.Role, Capabilities: cfg.Capabilities, Max: &n, WaitSeconds: &wait}
+	if cfg.Workspace == WorkspaceEmpty {
+		req.WorkspaceRoot = cfg.WorkspaceRoot
+	}
+	return req
+}
+
+func (cfg *Config) fillPlaces() (err error) {
+	if cfg.StateDir == "" {
+		if cfg.StateDir, err = defaultStateDir(); err != nil {
+			return err
+		}
+	}
+	cfg.Workspace = cmp.Or(cfg.Workspace, WorkspaceEmpty)
+	cfg.WorkspaceRoot = cmp.Or(cfg.WorkspaceRoot, filepath.Join(cfg.StateDir, "workspaces"))
+	cfg.Dir = cmp.Or(cfg.Dir, ".")
+	for _, dir := range []*string{&cfg.StateDir, &cfg.WorkspaceRoot, &cfg.Dir} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return fmt.Errorf("find directory: %w", err)
+		}
+	}
+	switch cfg.Workspace {
+	case WorkspaceEmpty, WorkspaceHere:
+		return nil
+	case "worktree", "copy":
+		return picket.NotAvailable("Workspace", "a workspace of kind "+string(cfg.Workspace))
+	}
+	return picket.Invalid("Workspace", "Use here or empty.", "there is no workspace of kind %q", cfg.Workspace)
+}
+
+func defaultStateDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "picket", "adapter"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", picket.Invalid("StateDir", "Set StateDir, or the variable HOME.", "there is no place for the state of runs: %v", err)
+	}
+	return filepath.Join(home, ".local", "state", "picket", "adapter"), nil
+}
+
+// newULID makes an id of a time in milliseconds and 80 random bits, in
+// Crockford's base 32.
+func newULID(at time.Time) string {
+	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+	var id [26]byte
+	ms := at.UnixMilli()
+	for i := 9; i >= 0; i-- {
+		id[i] = digits[ms&31]
+		ms >>= 5
+	}
+	rand.Read(id[10:])
+	for i := 10; i < len(id); i++ {
+		id[i] = digits[id[i]&31]
+	}
+	return string(id[:])
+}

@@ -1,0 +1,2 @@
+// Package adapter runs agents for leased tasks.
+package adapter

@@ -1,0 +1,190 @@
+package adapter
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Acquire asks the control plane for up to req.Max leases and waits up to
+// req.WaitSeconds for the first; an empty answer means that the wait ran out.
+// Repeated with the same once key it answers the same leases again, which
+// repairs a lost reply; an empty key lets every call stand for itself.
+func (c *Client) Acquire(ctx context.Context, req picket.AcquireRequest, once string) ([]picket.Lease, error) {
+	wait := 0
+	if req.WaitSeconds != nil {
+		wait = *req.WaitSeconds
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Second+c.timeout())
+	defer cancel()
+	var opts []Option
+	if once != "" {
+		opts = append(opts, WithIdempotencyKey(once))
+	}
+	var got picket.Acquired
+	err := c.Call(ctx, http.MethodPost, "/api/v1/leases", req, &got, opts...)
+	return got.Leases, err
+}
+
+// Proxy is the tool proxy as the holder of one lease sees it. Every method is
+// refused with a code that is [picket.Code.Fenced] once the lease is gone.
+type Proxy struct {
+	client Client
+	fence  string
+}
+
+// NewProxy speaks to the tool proxy of a lease; baseURL is used when the lease
+// names none. A nil client means the default of [Client].
+func NewProxy(lease picket.Lease, baseURL string, client *http.Client) *Proxy {
+	if lease.ProxyURL != "" {
+		baseURL = lease.ProxyURL
+	}
+	return &Proxy{
+		client: Client{BaseURL: baseURL, Key: lease.LeaseToken, HTTP: client},
+		fence:  strconv.FormatInt(lease.FencingToken, 10),
+	}
+}
+
+// BaseURL is the proxy spoken to.
+func (p *Proxy) BaseURL() string { return p.client.BaseURL }
+
+func (p *Proxy) post(ctx context.Context, path string, in, out any, opts ...Option) error {
+	return p.client.Call(ctx, http.MethodPost, path, in, out, append(opts, WithHeader("X-Fencing-Token", p.fence))...)
+}
+
+// Renew extends the lease by its window, counted by the store from now. It
+// never revives a lease that has ended.
+func (p *Proxy) Renew(ctx context.Context) (picket.Renewal, error) {
+	var r picket.Renewal
+	err := p.post(ctx, "/v1/lease/renew", struct{}{}, &r)
+	return r, err
+}
+
+type stateAnswer struct {
+	State picket.TaskState `json:"state"`
+}
+
+type exitBody struct {
+	Class      picket.ExitClass `json:"class"`
+	Code       *int             `json:"code"`
+	Signal     *string          `json:"signal"`
+	DurationMs *int64           `json:"durationMs"`
+}
+
+func bodyOf(e picket.Exit) exitBody { return exitBody{e.Class, e.Code, e.Signal, e.DurationMs} }
+
+// Release ends the lease with how the process ended and answers the task's new
+// state. exit.Class is one of [picket.ReleaseClasses].
+func (p *Proxy) Release(ctx context.Context, exit picket.Exit) (picket.TaskState, error) {
+	in := struct {
+		Exit   exitBody `json:"exit"`
+		Detail string   `json:"detail,omitempty"`
+	}{bodyOf(exit), exit.Detail}
+	var out stateAnswer
+	err := p.post(ctx, "/v1/lease/release", in, &out)
+	return out.State, err
+}
+
+// Watch waits up to wait (at most 50 s, whole seconds) for a change of the
+// lease. changed is false when the wait ran out; a lease that has ended
+// answers at once.
+func (p *Proxy) Watch(ctx context.Context, wait time.Duration) (w picket.Watch, changed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, wait+15*time.Second)
+	defer cancel()
+	status := 0
+	path := "/v1/lease/watch?waitSeconds=" + strconv.Itoa(int(wait/time.Second))
+	err = p.client.Call(ctx, http.MethodGet, path, nil, &w, WithStatus(&status), WithHeader("X-Fencing-Token", p.fence))
+	return w, err == nil && status == http.StatusOK, err
+}
+
+// Exit records how the process ended, as evidence: it never changes the task
+// and is accepted until 15 minutes after the lease ended.
+func (p *Proxy) Exit(ctx context.Context, exit picket.Exit, containment string) error {
+	in := struct {
+		exitBody
+		Containment string `json:"containment,omitempty"`
+	}{bodyOf(exit), containment}
+	return p.post(ctx, "/v1/run/exit", in, nil)
+}
+
+// Logs appends output to a stream (stdout or stderr) of the run, at most 64
+// KiB, whose first byte has the given offset; next is where to go on. Bytes
+// the server has are ignored; an offset beyond them is [picket.CodeOffset]
+// with the fact "expected".
+func (p *Proxy) Logs(ctx context.Context, stream string, offset int64, data []byte) (next int64, err error) {
+	var out struct {
+		Next *int64 `json:"next"`
+	}
+	q := url.Values{"stream": {stream}, "offset": {strconv.FormatInt(offset, 10)}}
+	if err := p.post(ctx, "/v1/run/logs?"+q.Encode(), Text(data), &out); err != nil {
+		return offset, err
+	}
+	if out.Next == nil {
+		return offset + int64(len(data)), nil
+	}
+	return *out.Next, nil
+}
+
+// Events writes launcher events, such as run.launched, into the event log.
+func (p *Proxy) Events(ctx context.Context, events ...picket.RunEvent) error {
+	in := struct {
+		Events []picket.RunEvent `json:"events"`
+	}{events}
+	return p.post(ctx, "/v1/run/events", in, nil)
+}
+
+// Tool calls a tool by name, in and out as the tool's schema has them.
+func (p *Proxy) Tool(ctx context.Context, name string, in, out any, opts ...Option) error {
+	if in == nil {
+		in = struct{}{}
+	}
+	return p.post(ctx, "/v1/tools/"+url.PathEscape(name), in, out, opts...)
+}
+
+// Report pins a progress report.
+func (p *Proxy) Report(ctx context.Context, r picket.Progress, opts ...Option) (picket.Reported, error) {
+	var out picket.Reported
+	err := p.Tool(ctx, "report_progress", r, &out, opts...)
+	return out, err
+}
+
+// Complete ends the lease with the task's output (any JSON; nil is null) and
+// answers the task's new state. The same call again answers the same.
+func (p *Proxy) Complete(ctx context.Context, output picket.RawJSON, summary string) (picket.TaskState, error) {
+	in := struct {
+		Output  picket.RawJSON `json:"output"`
+		Summary string         `json:"summary"`
+	}{output, summary}
+	var out stateAnswer
+	err := p.Tool(ctx, "mark_complete", in, &out)
+	return out.State, err
+}
+
+// Fail ends the lease without a result and answers the task's new state.
+func (p *Proxy) Fail(ctx context.Context, reason string, retryable bool) (picket.TaskState, error) {
+	in := struct {
+		Reason    string `json:"reason"`
+		Retryable bool   `json:"retryable"`
+	}{reason, retryable}
+	var out stateAnswer
+	err := p.Tool(ctx, "mark_failed", in, &out)
+	return out.State, err
+}
+
+// RequestHelp ends the lease and parks the task until a person answers.
+func (p *Proxy) RequestHelp(ctx context.Context, req picket.HelpRequest) (picket.HelpRequested, error) {
+	var out picket.HelpRequested
+	err := p.Tool(ctx, "request_human_help", req, &out)
+	return out, err
+}
+
+// Task reads the task the lease is on.
+func (p *Proxy) Task(ctx context.Context) (picket.Task, error) {
+	var out picket.Task
+	err := p.Tool(ctx, "get_task", nil, &out)
+	return out, err
+}
