@@ -1,0 +1,106 @@
+package devredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// errAbsent means that nothing answers at the socket (yet, or any more).
+var errAbsent = errors.New("no store answers")
+
+// adopt takes over the redis-server that holds the lock, after checking that
+// what answers at the socket is the one of this directory.
+func (s *Server) adopt(ctx context.Context) error {
+	if _, err := ask(ctx, s.socket, "PING"); err != nil && !errors.Is(err, errLoading) {
+		return fmt.Errorf("%w: %w", errAbsent, err)
+	}
+	if err := s.awaitReady(ctx); err != nil {
+		return err
+	}
+	got, err := ask(ctx, s.socket, "CONFIG", "GET", "dir")
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAbsent, err)
+	}
+	if real, err := filepath.EvalSymlinks(s.dir); got != "dir\n"+s.dir && (err != nil || got != "dir\n"+real) {
+		return fmt.Errorf("the redis-server at %s belongs to another directory (%q): end it, or use another --data", s.socket, got)
+	}
+	info, err := ask(ctx, s.socket, "INFO", "server")
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAbsent, err)
+	}
+	if s.pid, err = strconv.Atoi(infoField(info, "process_id")); err != nil {
+		return fmt.Errorf("the redis-server at %s does not say its process id", s.socket)
+	}
+	fd, err := unix.PidfdOpen(s.pid, 0)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAbsent, err)
+	}
+	s.adopted = true
+	s.log.Info("found the store of an earlier start", "pid", s.pid, "dir", s.dir)
+	go s.observe(fd)
+	return nil
+}
+
+// observe notices the end of a redis-server that is not our child, and so
+// cannot be waited for.
+func (s *Server) observe(pidfd int) {
+	defer close(s.done)
+	defer unix.Close(pidfd)
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, -1)
+		if err != nil && errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n > 0 {
+			s.death = fmt.Errorf("redis-server (pid %d) ended; its log is %s", s.pid, filepath.Join(s.dir, logName))
+			return
+		}
+	}
+}
+
+// Stop shuts the store down, keeping its state, and returns when its process has
+// ended. It is safe to call again.
+func (s *Server) Stop(ctx context.Context) error {
+	if s.memory != nil {
+		s.memory.close(s.done)
+		return nil
+	}
+	select {
+	case <-s.done:
+		return nil
+	default:
+	}
+	s.stopped.Store(true)
+	// The reply of a SHUTDOWN that works is the end of the connection.
+	_, err := ask(ctx, s.socket, "SHUTDOWN")
+	if err := s.awaitEnd(ctx, 10*time.Second); err == nil {
+		forgetSocket(s.dir, s.socket)
+		return nil
+	}
+	if kill := unix.Kill(s.pid, unix.SIGTERM); kill != nil {
+		return fmt.Errorf("stop redis-server (pid %d): %w", s.pid, errors.Join(err, kill))
+	}
+	if end := s.awaitEnd(ctx, 10*time.Second); end != nil {
+		return fmt.Errorf("redis-server (pid %d) does not end: %w", s.pid, errors.Join(err, end))
+	}
+	forgetSocket(s.dir, s.socket)
+	return nil
+}
+
+func (s *Server) awaitEnd(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

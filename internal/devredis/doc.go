@@ -1,0 +1,99 @@
+// Package devredis is the store that `picket up` uses when nobody named one: a
+// redis-server child that this package starts, finds again and stops, or, where
+// there is no redis-server, an in-process one that keeps nothing.
+//
+// The child is made to outlive picket. Its lock file is held through a file
+// descriptor it inherits, so "is one running" has one answer that no crash can
+// falsify: the lock is free exactly when no redis-server of this directory lives.
+package devredis
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"sync/atomic"
+)
+
+// Server is a running store.
+type Server struct {
+	dir     string
+	socket  string
+	pid     int
+	adopted bool
+	log     *slog.Logger
+	done    chan struct{} // closed when the store has ended
+	death   error         // why; read after done
+	stopped atomic.Bool   // the end was asked for
+	memory  *memory
+}
+
+// Start returns a store that answers. In dir it adopts the redis-server that an
+// earlier picket left running, else starts one; without a redis-server of at
+// least version 7.0 on PATH it falls back to memory and says so once. A large
+// file may take minutes to load: ctx bounds the wait, and ending it does not
+// stop a store that was returned.
+func Start(ctx context.Context, dir string, log *slog.Logger) (*Server, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		return startMemory(log, "there is no redis-server on PATH"), nil
+	}
+	if why := tooOld(ctx, binary); why != "" {
+		return startMemory(log, why), nil
+	}
+	return startManaged(ctx, binary, dir, log)
+}
+
+// Addr is the unix socket of the store, an absolute path; empty in memory.
+func (s *Server) Addr() string { return s.socket }
+
+// Dial connects to the store. A client of the in-memory store must use it; for
+// the managed one it is the same as dialling Addr.
+func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if s.memory != nil {
+		return s.memory.dial()
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", s.socket)
+}
+
+// Memory reports whether state is lost when this process ends.
+func (s *Server) Memory() bool { return s.memory != nil }
+
+// PID is the process id of the redis-server; 0 in memory.
+func (s *Server) PID() int { return s.pid }
+
+// Adopted reports whether the redis-server was already running.
+func (s *Server) Adopted() bool { return s.adopted }
+
+// String names the store for people.
+func (s *Server) String() string {
+	if s.Memory() {
+		return "in memory (lost at exit)"
+	}
+	return "redis-server, appendonly, in " + s.dir
+}
+
+// Done is closed when the store has ended, whoever ended it; Err then says why.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err is why the store ended, with the last lines of its log; nil while it runs
+// and after Stop.
+func (s *Server) Err() error {
+	select {
+	case <-s.done:
+		if s.stopped.Load() {
+			return nil
+		}
+		return s.death
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,200 @@
+package devredis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	pollEvery    = 20 * time.Millisecond
+	answerWithin = 20 * time.Second // to accept a connection; loading may take longer
+	minMajor     = 7                // functions of the engine's scripts need 7.0
+)
+
+// tooOld says why a binary cannot be used; empty when it can.
+func tooOld(ctx context.Context, binary string) string {
+	out, err := exec.CommandContext(ctx, binary, "--version").Output()
+	if err != nil {
+		return fmt.Sprintf("%s does not run (%v)", binary, err)
+	}
+	_, rest, _ := strings.Cut(string(out), "v=")
+	version, _, _ := strings.Cut(rest, " ")
+	major, err := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
+	if err != nil || major < minMajor {
+		return fmt.Sprintf("%s is version %q, 7.0 or newer is needed", binary, version)
+	}
+	return ""
+}
+
+// startManaged adopts or starts. The two are tried in turn until one works: a
+// store may be on its way up or on its way out while we look.
+func startManaged(ctx context.Context, binary, dir string, log *slog.Logger) (*Server, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := socketPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, socket: socket, log: log, done: make(chan struct{})}
+	giveUp := time.Now().Add(answerWithin)
+	for {
+		lock, err := tryLock(dir)
+		if err != nil {
+			return nil, err
+		}
+		if lock != nil {
+			if err := s.launch(ctx, binary, lock); err != nil {
+				return nil, err
+			}
+			return s, nil
+		}
+		switch err := s.adopt(ctx); {
+		case err == nil:
+			return s, nil
+		case !errors.Is(err, errAbsent):
+			return nil, err
+		case time.Now().After(giveUp):
+			return nil, fmt.Errorf("a redis-server holds %s but does not answer on %s: look at %s, end the process, then start again",
+				filepath.Join(dir, lockName), socket, filepath.Join(dir, logName))
+		}
+		if err := pause(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+const (
+	lockName = "redis.lock"
+	logName  = "redis.log"
+	pidName  = "redis.pid"
+)
+
+// tryLock takes the lock of dir; nil without an error when a store holds it.
+func tryLock(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return f, nil
+}
+
+// launch starts a child that inherits the lock, and waits until it answers.
+func (s *Server) launch(ctx context.Context, binary string, lock *os.File) error {
+	defer lock.Close() // the child's copy keeps it locked
+	_ = os.Remove(s.socket)
+	out, err := os.OpenFile(filepath.Join(s.dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	began, err := out.Seek(0, 2)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(binary, arguments(s.dir, s.socket)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, out, out
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	cmd.ExtraFiles = []*os.File{lock}
+	// A session of its own: neither Ctrl-C nor a closed terminal reaches it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start redis-server: %w", err)
+	}
+	s.pid = cmd.Process.Pid
+	go s.reap(cmd, began)
+	if err := s.awaitReady(ctx); err != nil {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		return err
+	}
+	return nil
+}
+
+func arguments(dir, socket string) []string {
+	return []string{
+		"--port", "0", "--unixsocket", socket, "--unixsocketperm", "700",
+		"--dir", dir, "--appendonly", "yes", "--appendfsync", "always", "--save", "",
+		"--maxmemory-policy", "noeviction", "--daemonize", "no", "--pidfile", filepath.Join(dir, pidName),
+		"--loglevel", "notice", "--always-show-logo", "no", "--set-proc-title", "no",
+	}
+}
+
+// reap waits for a child of ours to end and keeps the reason.
+func (s *Server) reap(cmd *exec.Cmd, logBegan int64) {
+	err := cmd.Wait()
+	if cmd.ProcessState == nil || !cmd.ProcessState.Success() {
+		s.death = fmt.Errorf("redis-server (pid %d) ended: %v%s", s.pid, err, lastLines(filepath.Join(s.dir, logName), logBegan))
+	}
+	close(s.done)
+}
+
+// awaitReady waits for the end of LOADING.
+func (s *Server) awaitReady(ctx context.Context) error {
+	giveUp, told := time.Now().Add(answerWithin), time.Now()
+	for {
+		_, err := ask(ctx, s.socket, "PING")
+		if err == nil {
+			return nil
+		}
+		loading := errors.Is(err, errLoading)
+		switch {
+		case !loading && time.Now().After(giveUp):
+			return fmt.Errorf("redis-server (pid %d) does not answer on %s: %w", s.pid, s.socket, err)
+		case loading && time.Since(told) > 5*time.Second:
+			s.log.Info("the store is still loading its file", "dir", s.dir)
+			told = time.Now()
+		}
+		select {
+		case <-s.done:
+			return fmt.Errorf("the store ended while it started: %w", cmp.Or(s.death, errors.New("shut down by somebody else")))
+		default:
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context) error {
+	t := time.NewTimer(pollEvery)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// lastLines is the end of what the store logged since an offset.
+func lastLines(path string, since int64) string {
+	b, err := os.ReadFile(path)
+	if err != nil || since > int64(len(b)) {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(b[since:])), "\n")
+	if n := len(lines); n > 5 {
+		lines = lines[n-5:]
+	}
+	return "\n  " + strings.Join(lines, "\n  ")
+}

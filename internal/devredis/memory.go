@@ -1,0 +1,31 @@
+package devredis
+
+import (
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// memory is the in-process store. It has no listener: clients dial it through
+// pipes, so nothing else on the machine can reach it.
+type memory struct {
+	redis *miniredis.Miniredis
+	once  sync.Once
+}
+
+func startMemory(log *slog.Logger, why string) *Server {
+	log.Warn("state lives in memory only and is lost when picket stops: "+why,
+		"remedy", "apt-get install redis-server (7.0 or newer), then start picket again")
+	return &Server{log: log, done: make(chan struct{}), memory: &memory{redis: miniredis.NewMiniRedis()}}
+}
+
+func (m *memory) dial() (net.Conn, error) { return m.redis.Dial() }
+
+func (m *memory) close(done chan struct{}) {
+	m.once.Do(func() {
+		m.redis.Close()
+		close(done)
+	})
+}
