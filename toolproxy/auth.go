@@ -1,0 +1,73 @@
+package toolproxy
+
+import (
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// FenceHeader carries the fencing token that a writer believes is its own. It
+// is optional, for the capability names the acquisition already; when sent, it
+// must be the lease's own.
+const FenceHeader = "X-Fencing-Token"
+
+// maxFence keeps tokens below what the store's numbers hold exactly.
+const maxFence = 1<<53 - 1
+
+var fencePattern = regexp.MustCompile(`^[1-9][0-9]{0,15}$`)
+
+// credential opens the capability of a request. A missing or forged one is
+// 401, and nothing else is: agents give up their tools for good at a 401.
+func (p *Proxy) credential(r *http.Request) (picket.Held, error) {
+	token, err := bearer(r.Header)
+	if err != nil {
+		return picket.Held{}, err
+	}
+	held, err := p.sealer.Open(token)
+	if err != nil {
+		return picket.Held{}, unauthenticated("the lease token is malformed or was not made here").Because(err)
+	}
+	held.Fence, err = fence(r.Header)
+	return held, err
+}
+
+// bearer finds the lease token in the Authorization header.
+func bearer(h http.Header) (string, error) {
+	values := h.Values("Authorization")
+	if len(values) == 0 {
+		return "", unauthenticated("there is no lease token")
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	token = strings.TrimSpace(token)
+	switch {
+	case len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "":
+		return "", unauthenticated("the Authorization header is not a single lease token")
+	case strings.HasPrefix(token, picket.KeyPrefix):
+		return "", unauthenticated("an API key opens the control plane, not the tool proxy")
+	}
+	return token, nil
+}
+
+func unauthenticated(message string) *picket.Error {
+	return picket.Refuse(picket.CodeUnauthenticated,
+		"Send Authorization: Bearer with the leaseToken of your lease (PICKET_LEASE_TOKEN in the agent's environment); it starts with "+picket.CapabilityPrefix+".",
+		"%s", message)
+}
+
+// fence reads the fencing token presented beside the capability; 0 when none
+// was.
+func fence(h http.Header) (int64, error) {
+	values := h.Values(FenceHeader)
+	if len(values) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(values[0], 10, 64)
+	if len(values) > 1 || !fencePattern.MatchString(values[0]) || err != nil || n > maxFence {
+		return 0, picket.Invalid(FenceHeader, "Send the fencingToken of your lease as plain digits, or leave the header out.",
+			"%s is not one positive whole number below 2^53", FenceHeader)
+	}
+	return n, nil
+}

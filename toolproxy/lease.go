@@ -1,0 +1,135 @@
+package toolproxy
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// leaser keeps, gives back and observes a lease.
+type leaser interface {
+	// Renew moves the deadline to now + window; it never revives.
+	Renew(ctx context.Context, held picket.Held) (picket.Renewal, error)
+	// Release ends the lease; exit.Class is one of picket.ReleaseClasses.
+	Release(ctx context.Context, held picket.Held, exit picket.Exit) (picket.TaskState, error)
+	// Watch waits until the lease changes; changed is false when the wait ran
+	// out. An ended lease answers at once with its state.
+	Watch(ctx context.Context, held picket.Held, wait time.Duration) (w picket.Watch, changed bool, err error)
+}
+
+// Limits of the small bodies, in bytes.
+const (
+	smallBody = 64 << 10
+	maxDetail = 16 << 10
+)
+
+// MaxWait is the longest a watch waits; clients of tools give up at a minute.
+const MaxWait = 50 * time.Second
+
+// stateAnswer says what has become of the task.
+type stateAnswer struct {
+	State picket.TaskState `json:"state"`
+}
+
+func renew(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+	if _, _, err := web.Decode[struct{}](c, smallBody); err != nil {
+		return err
+	}
+	renewal, err := leaser(door).Renew(c.Request().Context(), held)
+	if err != nil {
+		return err
+	}
+	return web.JSON(c, http.StatusOK, renewal)
+}
+
+// releaseRequest gives a lease back. Without an exit it is a voluntary return,
+// which counts no failure.
+type releaseRequest struct {
+	Exit   *picket.Exit `json:"exit"`
+	Detail string       `json:"detail"` // last lines of output or a reason
+}
+
+func release(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+	exit, err := decodeRelease(c)
+	if err != nil {
+		return err
+	}
+	state, err := leaser(door).Release(c.Request().Context(), held, exit)
+	if err != nil {
+		return err
+	}
+	return web.JSON(c, http.StatusOK, stateAnswer{state})
+}
+
+func decodeRelease(c echo.Context) (picket.Exit, error) {
+	body, _, err := web.Decode[releaseRequest](c, smallBody)
+	if err != nil {
+		return picket.Exit{}, err
+	}
+	exit := picket.Exit{Class: picket.ExitReleased}
+	if body.Exit != nil {
+		exit = *body.Exit
+	}
+	if body.Detail != "" {
+		exit.Detail = body.Detail
+	}
+	return exit, checkExit("/exit", exit, picket.ReleaseClasses)
+}
+
+// checkExit refuses what no process can have ended with.
+func checkExit(at string, exit picket.Exit, allowed []picket.ExitClass) error {
+	switch {
+	case !slices.Contains(allowed, exit.Class):
+		return picket.Invalid(at+"/class", "Send one of: "+joined(allowed)+".", "%q is not a class that a run can end with here", exit.Class)
+	case exit.Code != nil && (*exit.Code < -1 || *exit.Code > 1<<32-1):
+		return picket.Invalid(at+"/code", "Send the process's exit code, or null.", "code %d is not an exit code", *exit.Code)
+	case exit.Signal != nil && !signalPattern.MatchString(*exit.Signal):
+		return picket.Invalid(at+"/signal", "Send a name such as SIGKILL, or null.", "signal is not the name of a signal")
+	case exit.DurationMs != nil && (*exit.DurationMs < 0 || *exit.DurationMs > maxFence):
+		return picket.Invalid(at+"/durationMs", "Send milliseconds, or null.", "durationMs %d is out of range", *exit.DurationMs)
+	case len(exit.Detail) > maxDetail:
+		return picket.Refuse(picket.CodeTooLarge, "Send the last lines only; the log takes the rest.",
+			"detail has %d bytes, at most %d are allowed", len(exit.Detail), maxDetail).With("limit", maxDetail)
+	}
+	return nil
+}
+
+// watch answers as soon as something became of the lease, 204 when the wait
+// ran out or a newer watch of the same run took its place.
+func watch(p *Proxy, c echo.Context, door Door, held picket.Held) error {
+	seconds, err := watchSeconds(c)
+	if err != nil {
+		return err
+	}
+	ctx, stopWaiting := web.WaitContext(c)
+	defer stopWaiting()
+	ctx, leave := p.watches.enter(ctx, held)
+	defer leave()
+	w, changed, err := leaser(door).Watch(ctx, held, time.Duration(seconds)*time.Second)
+	switch {
+	case err == nil && changed:
+		return web.JSON(c, http.StatusOK, w)
+	case displaced(ctx):
+		return c.NoContent(http.StatusNoContent)
+	case ctx.Err() != nil && web.Stopping(c):
+		return web.StoppingError()
+	case err != nil:
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+func watchSeconds(c echo.Context) (int64, error) {
+	q, err := query(c, "waitSeconds")
+	if err != nil {
+		return 0, err
+	}
+	longest := int64(MaxWait / time.Second)
+	return number(q, "waitSeconds", longest, longest)
+}

@@ -1,0 +1,143 @@
+// Package toolproxy is the data plane: the only door for a running agent and
+// for the adapter that watches over it. Every request carries a lease
+// capability; the proxy checks its form and its MAC, and the state of record
+// decides in the same atomic step as the effect whether the lease still holds.
+//
+// A proxy keeps no state but its open watches: run as many as you like.
+package toolproxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+)
+
+// Door is what the proxy asks of one namespace of the state of record. Errors
+// that a caller may see are *picket.Error.
+type Door interface {
+	leaser
+	recorder
+	worker
+	reader
+	witness
+}
+
+// witness is told of writes that the fence kept out.
+type witness interface {
+	// RefusedWrite counts a refused write and puts it into the event log. It
+	// never fails: the refusal itself has been decided already.
+	RefusedWrite(ctx context.Context, held picket.Held, verb string, refusal *picket.Error)
+}
+
+// Config says whom the proxy trusts and where it knocks.
+type Config struct {
+	// Sealer opens lease capabilities. Required.
+	Sealer *picket.Sealer
+	// Door finds the state of record of a namespace; nil (a nil interface,
+	// not a nil pointer inside one) when this process does not serve it.
+	// Required.
+	Door func(namespace string) Door
+	// Log takes refused writes at level debug. Defaults to slog.Default().
+	Log *slog.Logger
+}
+
+// Proxy answers the routes under /v1.
+type Proxy struct {
+	sealer  *picket.Sealer
+	door    func(namespace string) Door
+	log     *slog.Logger
+	watches watches
+}
+
+// New checks the configuration and fills in its defaults.
+func New(cfg Config) (*Proxy, error) {
+	if cfg.Sealer == nil || cfg.Door == nil {
+		return nil, errors.New("toolproxy: Sealer and Door are required")
+	}
+	return &Proxy{sealer: cfg.Sealer, door: cfg.Door, log: cmp.Or(cfg.Log, slog.Default())}, nil
+}
+
+// serve answers one request of a caller whose capability was made here.
+type serve func(p *Proxy, c echo.Context, door Door, held picket.Held) error
+
+// route is one line of the proxy's surface.
+type route struct {
+	method, path string
+	write        string // the verb under which a refusal is recorded; empty for what changes nothing
+	serve        serve
+}
+
+var routes = []route{
+	{http.MethodPost, "/v1/lease/renew", "", renew},
+	{http.MethodPost, "/v1/lease/release", "release", release},
+	{http.MethodGet, "/v1/lease/watch", "", watch},
+	{http.MethodPost, "/v1/run/exit", "exit", exit},
+	{http.MethodPost, "/v1/run/logs", "logs", logs},
+	{http.MethodPost, "/v1/run/events", "events", events},
+	{http.MethodGet, "/v1/tools", "", listTools},
+	{http.MethodPost, "/v1/tools/:name", "", callTool}, // each tool records its own refusals
+	{http.MethodPost, "/v1/lease/reclaim", "", later("reclaim", "adoption of a restored store")},
+	{http.MethodPost, "/v1/run/usage", "", later("usage", "metering")},
+	{http.MethodPost, "/v1/run/evidence", "", later("evidence", "workspace evidence")},
+	{http.MethodPost, "/v1/run/exec/:callId", "", later("exec", "metered tools")},
+}
+
+// Mount adds the proxy's routes to e, which web.New has made.
+func (p *Proxy) Mount(e *echo.Echo) {
+	for _, r := range routes {
+		e.Add(r.method, r.path, func(c echo.Context) error {
+			held, err := p.credential(c.Request())
+			if err != nil {
+				return err
+			}
+			door := p.door(held.Namespace)
+			if door == nil {
+				return unserved(held.Namespace)
+			}
+			err = r.serve(p, c, door, held)
+			if r.write != "" {
+				p.recordRefusal(c, door, held, r.write, err)
+			}
+			return err
+		})
+	}
+}
+
+// unserved is not a 401: the capability is good, and an agent that is told it
+// is not would give up its tools for ever.
+func unserved(namespace string) error {
+	return picket.Refuse(picket.CodeUnavailable,
+		"Call the proxyUrl of the lease record; if this is it, its proxy must be started with this namespace.",
+		"this tool proxy does not serve the namespace %q of the lease", namespace)
+}
+
+// recordRefusal tells the state of record about a write that the fence kept
+// out. A caller that is already gone is recorded all the same.
+func (p *Proxy) recordRefusal(c echo.Context, w witness, held picket.Held, verb string, err error) {
+	var refusal *picket.Error
+	if !errors.As(err, &refusal) || !refusal.Code.Fenced() {
+		return
+	}
+	p.log.Debug("write refused", "task", held.TaskID, "run", held.RunID, "fence", held.Fence, "verb", verb, "code", string(refusal.Code))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), recordFor)
+	defer cancel()
+	w.RefusedWrite(ctx, held, verb, refusal)
+}
+
+// recordFor bounds how long a refusal waits for its record.
+const recordFor = 2 * time.Second
+
+// later refuses a route of something that is not built yet.
+func later(name, subject string) serve {
+	return func(*Proxy, echo.Context, Door, picket.Held) error {
+		return picket.Refuse(picket.CodeNotAvailable, "Do without it.",
+			"%s needs %s, which this version does not have yet", name, subject).With("subject", subject)
+	}
+}

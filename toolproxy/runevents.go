@@ -1,0 +1,114 @@
+package toolproxy
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// MaxRunEvents bounds the entries of one /v1/run/events.
+const MaxRunEvents = 100
+
+type eventsRequest struct {
+	Events []picket.RunEvent `json:"events"`
+}
+
+func events(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+	list, err := decodeEvents(c, held)
+	if err != nil {
+		return err
+	}
+	if err := recorder(door).RunEvents(c.Request().Context(), held, list); err != nil {
+		return err
+	}
+	return web.JSON(c, http.StatusOK, struct{}{})
+}
+
+func decodeEvents(c echo.Context, held picket.Held) ([]picket.RunEvent, error) {
+	body, _, err := web.Decode[eventsRequest](c, picket.MaxPayload)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(body.Events); n == 0 || n > MaxRunEvents {
+		return nil, picket.Invalid("/events", "Send 1 to "+strconv.Itoa(MaxRunEvents)+" events.", "there are %d events", n)
+	}
+	for i, e := range body.Events {
+		if err := checkRunEvent("/events/"+strconv.Itoa(i), e, held); err != nil {
+			return nil, err
+		}
+	}
+	return body.Events, nil
+}
+
+// checkRunEvent admits the launcher's events, with the members that their
+// document makes required, and the adapter's announcement of its process.
+func checkRunEvent(at string, e picket.RunEvent, held picket.Held) error {
+	if e.TaskID != "" && e.TaskID != held.TaskID {
+		return picket.Invalid(at+"/taskId", "Leave it out: the lease names the task.", "the event is about another task than the lease")
+	}
+	if e.Type == picket.EventRunLaunched {
+		if e.LauncherFields != (picket.LauncherFields{}) {
+			return picket.Invalid(at, "Send type and containment only.", "%s takes no launcher fields", e.Type)
+		}
+		return checkContainment(at+"/containment", e.Containment)
+	}
+	if e.Containment != "" {
+		return picket.Invalid(at+"/containment", "Leave it out.", "containment belongs to %s", picket.EventRunLaunched)
+	}
+	if err := checkLauncherType(at, e); err != nil {
+		return err
+	}
+	return checkLauncherFields(at, e.LauncherFields)
+}
+
+func checkLauncherType(at string, e picket.RunEvent) error {
+	var required []measure
+	switch e.Type {
+	case picket.EventAgentHeartbeat:
+		required = []measure{{"elapsedSeconds", e.ElapsedSeconds}}
+	case picket.EventAgentTimeoutWarning:
+		required = []measure{{"elapsedSeconds", e.ElapsedSeconds}, {"timeoutSeconds", e.TimeoutSeconds}, {"remainingSeconds", e.RemainingSeconds}}
+	case picket.EventAgentTimedOut:
+		required = []measure{{"timeoutSeconds", e.TimeoutSeconds}}
+	default:
+		return picket.Invalid(at+"/type", "Send one of: run.launched, agent-heartbeat, agent-timeout-warning, agent-timed-out.", "%q is not an event of a run", clip(e.Type))
+	}
+	for _, m := range required {
+		if m.value == nil {
+			return picket.Invalid(at+"/"+m.name, "Send it in seconds.", "%s needs %s", e.Type, m.name)
+		}
+	}
+	return nil
+}
+
+// measure is a number of an event, nil when absent.
+type measure struct {
+	name  string
+	value *float64
+}
+
+func checkLauncherFields(at string, f picket.LauncherFields) error {
+	if err := picket.CheckName(at+"/agent", f.Agent); err != nil {
+		return err
+	}
+	if len(f.SessionID) > 256 {
+		return picket.Invalid(at+"/sessionId", "Send at most 256 bytes.", "sessionId has %d bytes", len(f.SessionID))
+	}
+	if f.IssueNumber != nil && (*f.IssueNumber < 0 || *f.IssueNumber > maxFence) {
+		return picket.Invalid(at+"/issueNumber", "Send a whole number from 0, or leave it out.", "issueNumber is out of range")
+	}
+	for _, m := range []measure{
+		{"elapsedSeconds", f.ElapsedSeconds}, {"timeoutSeconds", f.TimeoutSeconds},
+		{"timeoutPercentage", f.TimeoutPercentage}, {"remainingSeconds", f.RemainingSeconds},
+	} {
+		if m.value != nil && (*m.value < 0 || *m.value > 1e9 || math.IsNaN(*m.value)) {
+			return picket.Invalid(at+"/"+m.name, "Send a number from 0.", "%s is out of range", m.name)
+		}
+	}
+	return nil
+}

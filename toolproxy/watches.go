@@ -1,0 +1,50 @@
+package toolproxy
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/picket-dev/picket"
+)
+
+// watches remembers the open watch of each run, so that a run that connects
+// again does not pile up waits: the newer watch displaces the older. The zero
+// value is ready.
+type watches struct {
+	mu   sync.Mutex
+	open map[watched]*context.CancelCauseFunc
+}
+
+// watched names a watch. The task is part of it because the MAC does not cover
+// it: an edited capability must not displace the watch of the real one.
+type watched struct{ namespace, task, run string }
+
+var errDisplaced = errors.New("a newer watch of this run took its place")
+
+// enter makes the caller the one watch of its run. The context ends when a
+// newer one comes; leave must be called when the wait is over.
+func (w *watches) enter(ctx context.Context, held picket.Held) (_ context.Context, leave func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	who, mine := watched{held.Namespace, held.TaskID, held.RunID}, &cancel
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if older := w.open[who]; older != nil {
+		(*older)(errDisplaced)
+	}
+	if w.open == nil {
+		w.open = map[watched]*context.CancelCauseFunc{}
+	}
+	w.open[who] = mine
+	return ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.open[who] == mine {
+			delete(w.open, who)
+		}
+		cancel(nil)
+	}
+}
+
+// displaced reports whether a newer watch ended the wait.
+func displaced(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errDisplaced) }
