@@ -1,0 +1,86 @@
+# Every target works on a clean machine with Go and make. Where redis-server is
+# missing it is installed with apt-get (root), or the target says how to get it.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+GO        ?= go
+TESTFLAGS ?=
+FUZZTIME  ?= 3s
+SOAK      ?= 20
+ROUNDS    ?= 3
+BENCHFILE ?= docs/benchmarks.jsonl
+# Packages whose code runs side by side with itself.
+RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/...
+
+.DEFAULT_GOAL := help
+.PHONY: help up build redis test race real bench benchdoc soak fuzz lint fmt demo clean
+
+help: ## show the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
+
+up: build redis ## build picket, get redis-server where possible, start picket
+	@exec ./bin/picket up
+
+build: ## build bin/picket
+	@mkdir -p bin
+	$(GO) build -o bin/picket ./cmd/picket
+
+redis: # never fails: without redis-server picket keeps its state in memory and says so
+	@if command -v redis-server >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing redis-server" >&2; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends redis-server; } >/dev/null </dev/null \
+			|| echo "redis-server could not be installed: going on without it, state lives in memory only" >&2; \
+	else \
+		echo "redis-server is not installed, so state lives in memory only." >&2; \
+		echo "To keep it: sudo apt-get install redis-server (Debian, Ubuntu) or brew install redis (macOS)." >&2; \
+	fi
+
+test: redis ## all tests, in memory and on a real Redis
+	$(GO) test -timeout 12m $(TESTFLAGS) ./...
+	cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
+
+race: redis ## the packages that run side by side, under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m $(TESTFLAGS) $(RACE_PKGS)
+
+real: redis ## only the suites that need a real Redis
+	@command -v redis-server >/dev/null || { echo "no redis-server on PATH" >&2; exit 1; }
+	$(GO) test -count=1 -timeout 12m -run Real $(TESTFLAGS) ./...
+
+soak: redis ## the random tests with SOAK times as many rounds; no limit in time
+	PICKET_SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v $(TESTFLAGS) ./...
+
+fuzz: ## every fuzz target for FUZZTIME (default 3s)
+	@$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/{n[++k]=$$1} /^ok/{for(i=1;i<=k;i++)print $$2, n[i]; k=0}' \
+	| while read -r package target; do \
+		echo "fuzz $$package $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null; \
+	done
+
+lint: ## gofmt, vet, staticcheck, and the adapter on other systems
+	@bad="$$(gofmt -l .)"; [ -z "$$bad" ] || { echo "not gofmt-ed (make fmt mends it):"; echo "$$bad"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	cd cmd/picketbench && $(GO) vet ./...
+	GOOS=darwin $(GO) build ./adapter/...
+	GOOS=windows $(GO) build ./adapter/...
+
+fmt: ## gofmt every file
+	gofmt -w .
+
+demo: build redis ## a frozen worker wakes up and its write is refused
+	@exec ./bin/picket demo zombie
+
+bench: redis ## the life of a task against asynq on the same Redis; then docs/benchmarks.md
+	@command -v redis-server >/dev/null || { echo "no redis-server on PATH" >&2; exit 1; }
+	@mkdir -p bin
+	cd cmd/picketbench && $(GO) build -o ../../bin/picketbench .
+	./bin/picketbench -rounds $(ROUNDS) -o $(BENCHFILE)
+	@$(MAKE) benchdoc
+
+benchdoc: # the table from the figures
+	cd cmd/picketbench && $(GO) run . -table ../../$(BENCHFILE) > ../../docs/benchmarks.md
+
+clean: ## remove what was built
+	rm -rf bin out

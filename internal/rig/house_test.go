@@ -1,0 +1,104 @@
+package rig
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const maxFileLines = 350
+
+// vagueNames say nothing about what a package is for.
+var vagueNames = []string{"util", "utils", "common", "helpers", "helper", "base", "types", "manager", "misc", "shared"}
+
+func TestFilesAreShort(t *testing.T) {
+	eachSource(t, func(path string, text []byte) {
+		if n := bytes.Count(text, []byte("\n")); n > maxFileLines {
+			t.Errorf("%s has %d lines, at most %d: give it a second room", path, n, maxFileLines)
+		}
+	})
+}
+
+func TestPackageNamesSaySomething(t *testing.T) {
+	for _, p := range packages(t) {
+		for part := range strings.SplitSeq(roomOf(p.ImportPath), "/") {
+			if slices.Contains(vagueNames, part) {
+				t.Errorf("%s: %q says nothing about what it is for", p.ImportPath, part)
+			}
+		}
+	}
+}
+
+// In the command only wire.go joins the rooms of the server.
+func TestRoomsMeetInOneFile(t *testing.T) {
+	server := []string{module + "/orchestrator", module + "/orchestrator/api", module + "/toolproxy", module + "/reaper"}
+	eachSource(t, func(path string, text []byte) {
+		if !strings.HasPrefix(path, "cmd/picket/") || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "wire.go" {
+			return
+		}
+		for _, imp := range importsOf(t, path, text) {
+			if slices.Contains(server, imp) {
+				t.Errorf("%s imports %s: only cmd/picket/wire.go joins rooms", path, imp)
+			}
+		}
+	})
+}
+
+func importsOf(t *testing.T, path string, text []byte) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.ImportsOnly)
+	if err != nil {
+		t.Errorf("parse %s: %v", path, err)
+		return nil
+	}
+	var imports []string
+	for _, spec := range file.Imports {
+		imports = append(imports, importPath(spec))
+	}
+	return imports
+}
+
+func importPath(spec *ast.ImportSpec) string {
+	path, _ := strconv.Unquote(spec.Path.Value)
+	return path
+}
+
+// eachSource calls visit for every Go and Lua file of the house.
+func eachSource(t *testing.T, visit func(path string, text []byte)) {
+	t.Helper()
+	seen := 0
+	root := houseRoot(t)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "bin" || name == "out") {
+			return filepath.SkipDir
+		}
+		if ext := filepath.Ext(name); d.IsDir() || ext != ".go" && ext != ".lua" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		seen++
+		if err == nil {
+			visit(filepath.ToSlash(rel), text)
+		}
+		return err
+	})
+	if err != nil || seen < 10 {
+		t.Fatalf("walk the house: %d files, %v", seen, err)
+	}
+}

@@ -1,0 +1,160 @@
+package rig
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/picket-dev/picket"
+
+// anything marks a room that may import whatever it needs.
+var anything = []string{"*"}
+
+// mayImport is the import table: a room and what its code may name beside the
+// standard library. An entry ending in /... covers a whole module or folder;
+// "picket" is the root package, other entries without a dot are folders here.
+// A package without a row is a failure: decide which room it is first.
+var mayImport = map[string][]string{
+	"picket":              {"budget", "github.com/go-json-experiment/json/..."},
+	"budget":              {"github.com/shopspring/decimal"},
+	"orchestrator":        {"picket", "budget", "github.com/redis/go-redis/v9/...", "github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
+	"orchestrator/api":    {"picket", "budget", "orchestrator", "internal/web", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...", "github.com/go-json-experiment/json/..."},
+	"toolproxy":           {"picket", "budget", "internal/web", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...", "github.com/go-json-experiment/json/..."},
+	"reaper":              {"picket", "budget"},
+	"adapter":             {"picket", "budget", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
+	"adapter/adaptertest": {"picket", "budget", "adapter", "github.com/go-json-experiment/json/..."},
+	"internal/web":        {"picket", "github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
+	"internal/devredis":   {"picket", "github.com/redis/go-redis/v9/...", "github.com/alicebob/miniredis/v2/...", "golang.org/x/sys/..."},
+	"internal/rig":        anything,
+	"cmd/picket":          anything,
+}
+
+// mayImportInTests is what the tests of any room may name as well: test
+// libraries and the rig. A room's tests do not reach into a sibling either;
+// what joins rooms is tested in internal/rig and cmd/picket.
+var mayImportInTests = []string{
+	"picket", "budget", "internal/rig/...", "internal/devredis", "internal/web", "adapter/adaptertest",
+	"github.com/alicebob/miniredis/v2/...", "github.com/redis/go-redis/v9/...", "github.com/labstack/echo/v4/...",
+	"github.com/anishathalye/porcupine", "github.com/getkin/kin-openapi/...", "github.com/rogpeppe/go-internal/...",
+	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/go-json-experiment/json/...", "github.com/goccy/go-yaml/...",
+	"github.com/oklog/ulid/v2", "golang.org/x/sys/...", "github.com/prometheus/client_golang/...",
+}
+
+// goPackage is the part of go list's answer that the table is held against.
+type goPackage struct {
+	ImportPath, Dir                    string
+	Imports, TestImports, XTestImports []string
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	for _, p := range packages(t) {
+		room := roomOf(p.ImportPath)
+		if _, known := mayImport[room]; !known {
+			t.Errorf("%s has no row in the import table: decide what it may import", room)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if !allowed(room, imp, false) {
+				t.Errorf("%s imports %s, which the table forbids", room, imp)
+			}
+		}
+		for _, imp := range append(p.TestImports, p.XTestImports...) {
+			if !allowed(room, imp, true) {
+				t.Errorf("a test of %s imports %s, which the table forbids", room, imp)
+			}
+		}
+	}
+}
+
+// The table bites: each of these would be a wrong turn.
+func TestForbiddenImportsAreSeen(t *testing.T) {
+	for room, imports := range map[string][]string{
+		"picket":           {module + "/orchestrator", "github.com/redis/go-redis/v9"},
+		"budget":           {module},
+		"orchestrator":     {"github.com/labstack/echo/v4", module + "/toolproxy", module + "/adapter", module + "/orchestrator/api"},
+		"orchestrator/api": {"github.com/redis/go-redis/v9", module + "/toolproxy"},
+		"toolproxy":        {module + "/orchestrator", "github.com/redis/go-redis/v9"},
+		"reaper":           {module + "/orchestrator", module + "/internal/web"},
+		"adapter":          {module + "/orchestrator", module + "/toolproxy", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9"},
+	} {
+		for _, imp := range imports {
+			if allowed(room, imp, false) {
+				t.Errorf("the table lets %s import %s", room, imp)
+			}
+		}
+	}
+	if !allowed("cmd/picket", module+"/orchestrator", false) || !allowed("reaper", "context", false) {
+		t.Error("the table forbids what it must allow")
+	}
+}
+
+func allowed(room, imp string, inTest bool) bool {
+	if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	name := imp
+	if imp == module || strings.HasPrefix(imp, module+"/") {
+		name = roomOf(imp)
+	}
+	entries := mayImport[room]
+	if inTest {
+		entries = slices.Concat(entries, mayImportInTests, []string{room})
+	}
+	return slices.ContainsFunc(entries, func(entry string) bool {
+		tree, whole := strings.CutSuffix(entry, "/...")
+		return entry == "*" || name == entry || whole && (name == tree || strings.HasPrefix(name, tree+"/"))
+	})
+}
+
+// roomOf names a package of this module by its folder; the root is "picket".
+func roomOf(importPath string) string {
+	if importPath == module {
+		return "picket"
+	}
+	return strings.TrimPrefix(importPath, module+"/")
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = houseRoot(t)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []goPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("read go list: %v", err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 3 {
+		t.Fatalf("go list found %d packages only", len(all))
+	}
+	return all
+}
+
+// houseRoot is the folder that holds go.mod.
+func houseRoot(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
