@@ -1,0 +1,97 @@
+// Package api is the control plane: /api/v1 over one or more engines, and the
+// unauthenticated health, metrics and description routes. Every route stands
+// in one list (routes.go), from which registration and the tests are made.
+package api
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// maxBody is the cap of every request body, in bytes. Payloads inside it have
+// their own, lower one.
+const maxBody = 1 << 20
+
+// Config is what the control plane needs.
+type Config struct {
+	// Engine finds the engine of a namespace, nil when this process does not
+	// serve it. Required.
+	Engine func(namespace string) *orchestrator.Engine
+	// Engines lists the engines of this process, for readiness and metrics.
+	// Required.
+	Engines func() []*orchestrator.Engine
+	// Log. Defaults to discarding.
+	Log *slog.Logger
+	// AllowedHosts are the names accepted in the Host header beside localhost
+	// and literal IP addresses, so that a page of a foreign name cannot be
+	// pointed at this server; "*" accepts all. Defaults to none.
+	AllowedHosts []string
+	// KeepAlive is how often an idle event stream gets a comment. Defaults to
+	// 15 seconds.
+	KeepAlive time.Duration
+	// StreamWrite is how long a reader of an event stream may take to accept a
+	// write before it is dropped. Defaults to 15 seconds.
+	StreamWrite time.Duration
+}
+
+// API is the control plane, ready to be mounted.
+type API struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+}
+
+// New prepares the control plane over the given engines.
+func New(cfg Config) *API {
+	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 15*time.Second)
+	cfg.StreamWrite = cmp.Or(cfg.StreamWrite, 15*time.Second)
+	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	return &API{cfg: cfg, log: log, metrics: newMetrics(cfg.Engines)}
+}
+
+// Mount adds every route of the control plane to e, which web.New has made. A
+// tool proxy may be mounted on the same e; its requests are counted in
+// /metrics too.
+func (a *API) Mount(e *echo.Echo) { a.mount(e, a.routes()) }
+
+// MountOps adds only /healthz, /readyz and /metrics: for a process that runs
+// another role alone.
+func (a *API) MountOps(e *echo.Echo) { a.mount(e, a.opsRoutes()) }
+
+func (a *API) mount(e *echo.Echo, routes []route) {
+	e.Use(a.metrics.observe)
+	for _, r := range routes {
+		e.Add(r.method, r.path, a.handler(r))
+	}
+}
+
+// handler puts the checks that every route shares in front of it.
+func (a *API) handler(r route) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if err := a.checkHost(c.Request()); err != nil {
+			return err
+		}
+		// Nothing here is a page: a browser must not guess one out of a log.
+		c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
+		req := request{Context: c}
+		if !r.public() {
+			var err error
+			if req.engine, req.who, err = a.authenticate(c.Request()); err != nil {
+				return err
+			}
+			if err := r.permit(req.who); err != nil {
+				return err
+			}
+		}
+		return r.handle(req)
+	}
+}
+
+// Registry is where /metrics is gathered from: add what another room counts.
+func (a *API) Registry() prometheus.Registerer { return a.metrics.registry }

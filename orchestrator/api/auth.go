@@ -1,0 +1,93 @@
+package api
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+const apiKeyHeader = "X-API-Key"
+
+// authenticate finds who asks and which engine the key selects. Unknown,
+// wrong, revoked and expired keys, and keys of a namespace that is not served
+// here, get the same answer.
+func (a *API) authenticate(r *http.Request) (*orchestrator.Engine, picket.Principal, error) {
+	none := picket.Principal{}
+	key := presentedKey(r)
+	switch {
+	case key == "":
+		return nil, none, picket.Refuse(picket.CodeUnauthenticated,
+			"Send the key as X-API-Key, or as Authorization: Bearer.", "an API key is needed")
+	case strings.HasPrefix(key, picket.CapabilityPrefix):
+		return nil, none, picket.Refuse(picket.CodeUnauthenticated,
+			"A lease token opens the tool proxy only (/v1/tools, /v1/lease, /v1/run). Send an API key here, or use the tools.",
+			"a lease token is no API key")
+	}
+	engine := a.engineOf(key)
+	if engine == nil {
+		return nil, none, badKey()
+	}
+	who, err := engine.Authenticate(r.Context(), picket.Secret(key))
+	if errors.Is(err, picket.CodeUnauthenticated) {
+		return nil, none, badKey()
+	}
+	return engine, who, err
+}
+
+func badKey() error {
+	return picket.Refuse(picket.CodeUnauthenticated,
+		"Check the key, or make a new one with: picket key create", "the API key is not valid")
+}
+
+// presentedKey prefers X-API-Key; a scheme other than Bearer is no key.
+func presentedKey(r *http.Request) string {
+	if key := r.Header.Get(apiKeyHeader); key != "" {
+		return key
+	}
+	scheme, key, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(key)
+}
+
+// engineOf reads the namespace in pkk_<namespace>_<random>.
+func (a *API) engineOf(key string) *orchestrator.Engine {
+	rest, ok := strings.CutPrefix(key, picket.KeyPrefix)
+	if !ok || len(key) > 256 {
+		return nil
+	}
+	namespace, _, ok := strings.Cut(rest, "_")
+	if !ok || picket.CheckNamespace("namespace", namespace) != nil {
+		return nil
+	}
+	return a.cfg.Engine(namespace)
+}
+
+// checkHost refuses names that were not configured: a foreign name resolving
+// to this server is how a web page reaches a loopback port. A literal address
+// cannot be re-pointed, so it passes.
+func (a *API) checkHost(r *http.Request) error {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
+		return nil
+	}
+	if slices.Contains(a.cfg.AllowedHosts, "*") || slices.Contains(a.cfg.AllowedHosts, host) {
+		return nil
+	}
+	return picket.Refuse(picket.CodeForbidden,
+		"Use localhost or the server's address, or add the name to the allowed hosts of the server.",
+		"the host name %.100q is not served here", host)
+}

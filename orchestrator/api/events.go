@@ -1,0 +1,85 @@
+package api
+
+import (
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+)
+
+const (
+	maxCursor   = 1 << 53
+	mimeSSE     = "text/event-stream"
+	maxTypes    = 64
+	lastEventID = "Last-Event-ID"
+)
+
+// events answers a page, or a stream to a client that accepts one.
+func (a *API) events(r request) error {
+	q, err := r.query([]string{"after", "type", "task", "agent", "limit"}, nil)
+	if err != nil {
+		return err
+	}
+	want, err := q.events()
+	if err != nil {
+		return err
+	}
+	r.Response().Header().Add(echo.HeaderVary, echo.HeaderAccept)
+	if !acceptsStream(r.Request()) {
+		page, err := r.engine.Events(r.ctx(), want)
+		return r.answer(page, err)
+	}
+	return a.stream(r, q, want)
+}
+
+func (q query) events() (want picket.EventQuery, err error) {
+	if want.After, err = q.number("after", 0, 0, maxCursor); err != nil {
+		return want, err
+	}
+	if want.TaskID, err = q.id("task", "task"); err != nil {
+		return want, err
+	}
+	if want.Agent, err = q.name("agent"); err != nil {
+		return want, err
+	}
+	if want.Types = q.list("type"); len(want.Types) > maxTypes {
+		return want, badParameter("type", "Ask for fewer types.", "type has %d values, at most %d are allowed", len(want.Types), maxTypes)
+	}
+	for _, t := range want.Types {
+		if len(t) > 64 || strings.Trim(t, "abcdefghijklmnopqrstuvwxyz._-") != "" {
+			return want, badParameter("type", "Send event types such as task.leased.", "%.64q is not an event type", t)
+		}
+	}
+	limit, err := q.number("limit", 100, 1, 1000)
+	want.Limit = int(limit)
+	return want, err
+}
+
+func acceptsStream(r *http.Request) bool {
+	accepted := strings.Split(strings.Join(r.Header.Values(echo.HeaderAccept), ","), ",")
+	return slices.ContainsFunc(accepted, func(a string) bool {
+		t, _, err := mime.ParseMediaType(a)
+		return err == nil && t == mimeSSE
+	})
+}
+
+// startOf is where a stream begins: after the event the client saw last, after
+// the cursor it names, or now.
+func (r request) startOf(q query, want picket.EventQuery) (int64, error) {
+	if id := r.Request().Header.Get(lastEventID); id != "" {
+		seq, err := strconv.ParseInt(id, 10, 64)
+		if err != nil || seq < 0 || seq > maxCursor {
+			return 0, picket.Invalid(lastEventID, "Send the id of the last event read.", "the Last-Event-ID is not a cursor").With("in", "header")
+		}
+		return seq, nil
+	}
+	if q.values.Has("after") {
+		return want.After, nil
+	}
+	return r.engine.LastSeq(r.ctx())
+}

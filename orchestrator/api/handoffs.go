@@ -1,0 +1,94 @@
+package api
+
+import (
+	"github.com/picket-dev/picket"
+)
+
+type handoffList struct {
+	Handoffs []picket.Handoff `json:"handoffs"`
+}
+
+// listHandoffs shows the open ones unless another state is asked for.
+func listHandoffs(r request) error {
+	q, err := r.query([]string{"state"}, nil)
+	if err != nil {
+		return err
+	}
+	sent, err := q.text("state")
+	if err != nil {
+		return err
+	}
+	state := picket.HandoffOpen
+	if sent != "" {
+		if state, err = oneOf("state", sent, picket.HandoffStates); err != nil {
+			return err
+		}
+	}
+	handoffs, err := r.engine.Handoffs(r.ctx(), state)
+	return r.answer(handoffList{handoffs}, err)
+}
+
+func getHandoff(r request) error {
+	if err := r.noQuery(); err != nil {
+		return err
+	}
+	id, err := r.id("id", "handoff")
+	if err != nil {
+		return err
+	}
+	handoff, err := r.engine.Handoff(r.ctx(), id)
+	return r.answer(handoff, err)
+}
+
+func claimHandoff(r request) error {
+	id, _, by, err := mutation[struct{}](r, "id", "handoff")
+	if err != nil {
+		return err
+	}
+	handoff, err := r.engine.Claim(r.ctx(), by, id)
+	return r.answer(handoff, err)
+}
+
+func answerHandoff(r request) error {
+	id, body, by, err := mutation[picket.AnswerRequest](r, "id", "handoff")
+	if err != nil {
+		return err
+	}
+	if len(body.Answer) == 0 && body.Option == nil {
+		return picket.Invalid("/answer", `Send {"answer":"…"}, or {"option":"…"} with one of the options offered.`, "an answer or an option is required")
+	}
+	if err := checkPayload("/answer", body.Answer); err != nil {
+		return err
+	}
+	task, err := r.engine.Answer(r.ctx(), by, id, body)
+	return r.answer(task, err)
+}
+
+type finished struct {
+	Output picket.RawJSON `json:"output"`
+}
+
+// finishHandoff takes the work as done by the person.
+func finishHandoff(r request) error {
+	id, body, by, err := mutation[finished](r, "id", "handoff")
+	if err != nil {
+		return err
+	}
+	if err := checkPayload("/output", body.Output); err != nil {
+		return err
+	}
+	task, err := r.engine.Finish(r.ctx(), by, id, body.Output)
+	return r.answer(task, err)
+}
+
+func cancelHandoff(r request) error {
+	id, body, by, err := mutation[reasoned](r, "id", "handoff")
+	if err != nil {
+		return err
+	}
+	if err := body.check(); err != nil {
+		return err
+	}
+	task, err := r.engine.CancelHandoff(r.ctx(), by, id, body.Reason)
+	return r.answer(task, err)
+}

@@ -1,0 +1,83 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// acquireLeases is the long poll. A grant whose answer cannot be written is
+// given back: nobody holds it, and its first deadline is 30 s away.
+func acquireLeases(r request) error {
+	_, req, by, err := mutation[picket.AcquireRequest](r, "", "")
+	if err != nil {
+		return err
+	}
+	if err := req.Normalize(); err != nil {
+		return err
+	}
+	ctx, done := web.WaitContext(r.Context)
+	defer done()
+	leases, err := r.engine.Acquire(ctx, by, req)
+	if err != nil {
+		if web.Stopping(r.Context) && ctx.Err() != nil {
+			return web.StoppingError()
+		}
+		return err
+	}
+	if err := r.deliver(leases); err != nil {
+		return r.undeliver(leases, err)
+	}
+	return nil
+}
+
+// deliver writes and flushes, so that a client that is gone shows as an error.
+func (r request) deliver(leases []picket.Lease) error {
+	if err := r.ctx().Err(); err != nil {
+		return err
+	}
+	if err := web.JSON(r.Context, http.StatusOK, picket.Acquired{Leases: leases}); err != nil {
+		return err
+	}
+	return http.NewResponseController(r.Response()).Flush()
+}
+
+func (r request) undeliver(leases []picket.Lease, cause error) error {
+	if len(leases) == 0 {
+		return cause
+	}
+	runs := make([]string, len(leases))
+	for i, l := range leases {
+		runs[i] = l.RunID
+	}
+	if err := r.engine.Undeliver(context.WithoutCancel(r.ctx()), runs...); err != nil {
+		return err
+	}
+	return cause
+}
+
+type leaseList struct {
+	Leases []picket.LiveLease `json:"leases"`
+}
+
+func listLeases(r request) error {
+	if err := r.noQuery(); err != nil {
+		return err
+	}
+	leases, err := r.engine.Leases(r.ctx())
+	return r.answer(leaseList{leases}, err)
+}
+
+func expireLease(r request) error {
+	id, body, by, err := mutation[reasoned](r, "task", "task")
+	if err != nil {
+		return err
+	}
+	if err := body.check(); err != nil {
+		return err
+	}
+	task, err := r.engine.Expire(r.ctx(), by, id, body.Reason)
+	return r.answer(task, err)
+}

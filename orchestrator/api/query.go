@@ -1,0 +1,137 @@
+package api
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// query reads the query string strictly: a parameter that is not known, is
+// there twice or is malformed is refused by name.
+type query struct{ values url.Values }
+
+// query parses the parameters a route knows; those in later belong to a
+// subject that is not built yet.
+func (r request) query(known []string, later map[string]string) (query, error) {
+	values, err := url.ParseQuery(r.Request().URL.RawQuery)
+	if err != nil {
+		return query{}, picket.Invalid("", "Percent-encode the parameters.", "the query string is malformed").With("in", "query")
+	}
+	for name := range values {
+		if subject, ok := later[name]; ok {
+			return query{}, picket.NotAvailable(name, subject).With("in", "query")
+		}
+		if !slices.Contains(known, name) {
+			return query{}, badParameter(name, knownParameters(known), "%.64q is not a parameter of this route", name)
+		}
+	}
+	return query{values}, nil
+}
+
+func (r request) noQuery() error {
+	_, err := r.query(nil, nil)
+	return err
+}
+
+func knownParameters(known []string) string {
+	if len(known) == 0 {
+		return "This route takes no parameters."
+	}
+	return "Known here: " + strings.Join(known, ", ") + "."
+}
+
+func badParameter(name, remedy, format string, args ...any) *picket.Error {
+	return picket.Invalid(name, remedy, format, args...).With("in", "query")
+}
+
+// text is a parameter that may be there once; "" when it is absent or empty.
+func (q query) text(name string) (string, error) {
+	switch v := q.values[name]; len(v) {
+	case 0:
+		return "", nil
+	case 1:
+		return v[0], nil
+	default:
+		return "", badParameter(name, "Send it once.", "%s is there %d times", name, len(v))
+	}
+}
+
+// list is a parameter that takes several values, by commas or by repetition.
+func (q query) list(name string) []string {
+	var all []string
+	for _, v := range q.values[name] {
+		for item := range strings.SplitSeq(v, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				all = append(all, item)
+			}
+		}
+	}
+	return all
+}
+
+// number is an integer from lo to hi; def when the parameter is absent.
+func (q query) number(name string, def, lo, hi int64) (int64, error) {
+	s, err := q.text(name)
+	if err != nil || s == "" {
+		return def, err
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < lo || n > hi {
+		return 0, badParameter(name, "Send a whole number from "+strconv.FormatInt(lo, 10)+" to "+strconv.FormatInt(hi, 10)+".",
+			"%s is not a number in range", name)
+	}
+	return n, nil
+}
+
+// instant is an RFC 3339 time; zero when the parameter is absent.
+func (q query) instant(name string) (picket.Instant, error) {
+	s, err := q.text(name)
+	if err != nil || s == "" {
+		return 0, err
+	}
+	var at picket.Instant
+	if err := at.UnmarshalJSON([]byte(strconv.Quote(s))); err != nil {
+		return 0, badParameter(name, `Send a time such as 2026-04-11T10:42:17Z.`, "%s is not an RFC 3339 time", name)
+	}
+	return at, nil
+}
+
+// oneOf refuses a value that is none of the allowed ones.
+func oneOf[T ~string](name, value string, allowed []T) (T, error) {
+	if slices.Contains(allowed, T(value)) {
+		return T(value), nil
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
+	}
+	return "", badParameter(name, "Send one of: "+strings.Join(names, ", ")+".", "%.64q is not a value of %s", value, name)
+}
+
+// name is an agent or role id; "" when the parameter is absent.
+func (q query) name(name string) (string, error) {
+	s, err := q.text(name)
+	if err != nil || s == "" {
+		return "", err
+	}
+	return s, inQuery(picket.CheckName(name, s))
+}
+
+// id is an id made by the server; "" when the parameter is absent.
+func (q query) id(name, kind string) (string, error) {
+	s, err := q.text(name)
+	if err != nil || s == "" {
+		return "", err
+	}
+	return s, inQuery(picket.CheckID(name, kind, s))
+}
+
+func inQuery(err error) error {
+	if refusal, ok := err.(*picket.Error); ok {
+		return refusal.With("in", "query")
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// request is one authenticated request: engine is that of the key's namespace.
+type request struct {
+	echo.Context
+	engine *orchestrator.Engine
+	who    picket.Principal
+}
+
+const idempotencyHeader = "Idempotency-Key"
+
+// caller names who asks for a change. With an Idempotency-Key the same change
+// asked for again has its effect once; raw is the body it is compared by.
+func (r request) caller(raw []byte) (picket.Caller, error) {
+	by := picket.Caller{Actor: r.who.KeyID}
+	sent := r.Request().Header.Values(idempotencyHeader)
+	if len(sent) == 0 {
+		return by, nil
+	}
+	if len(sent) > 1 || !printable(sent[0]) {
+		return by, picket.Invalid(idempotencyHeader, "Send one Idempotency-Key of 1 to 255 printable ASCII characters, such as a UUID.",
+			"the Idempotency-Key is not acceptable").With("in", "header")
+	}
+	by.Once = picket.Once{
+		Key:  digest(r.who.KeyID, r.Request().Method, r.Request().URL.Path, sent[0]),
+		Body: digest(string(raw)),
+	}
+	return by, nil
+}
+
+func printable(s string) bool {
+	return len(s) >= 1 && len(s) <= 255 && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
+}
+
+// digest is the hex SHA-256 of the parts, kept apart by NUL.
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// id reads the path parameter name, which must be an id of the kind.
+func (r request) id(name, kind string) (string, error) {
+	id := r.Param(name)
+	return id, picket.CheckID(name, kind, id)
+}
+
+// mutation is what every change starts with: the id in the path, the strictly
+// decoded body and the caller.
+func mutation[T any](r request, param, kind string) (id string, body T, by picket.Caller, err error) {
+	if err = r.noQuery(); err != nil {
+		return
+	}
+	if param != "" {
+		if id, err = r.id(param, kind); err != nil {
+			return
+		}
+	}
+	var raw []byte
+	if body, raw, err = web.Decode[T](r.Context, maxBody); err != nil {
+		return
+	}
+	by, err = r.caller(raw)
+	return
+}
+
+// maxNote bounds reasons and notes, in bytes: they go into events.
+const maxNote = 4096
+
+func checkNote(field, text string) error {
+	if len(text) > maxNote {
+		return picket.Invalid(field, "Write less; details belong into the task.", "%s has %d bytes, at most %d are allowed", field, len(text), maxNote)
+	}
+	return nil
+}
+
+func checkPayload(field string, raw picket.RawJSON) error {
+	if len(raw) > picket.MaxPayload {
+		return picket.TooLarge(field, len(raw))
+	}
+	return nil
+}
+
+// reasoned is the body of the changes that take nothing but a reason.
+type reasoned struct {
+	Reason string `json:"reason"`
+}
+
+func (b reasoned) check() error { return checkNote("/reason", b.Reason) }
+
+// ctx is the context of the request; it ends when the client goes away.
+func (r request) ctx() context.Context { return r.Request().Context() }
+
+// answer sends what a change or a read returned.
+func (r request) answer(v any, err error) error {
+	if err != nil {
+		return err
+	}
+	return web.JSON(r.Context, http.StatusOK, v)
+}

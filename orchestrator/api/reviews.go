@@ -1,0 +1,78 @@
+package api
+
+import (
+	"errors"
+
+	"github.com/picket-dev/picket"
+)
+
+type reviewList struct {
+	Reviews []picket.PendingReview `json:"reviews"`
+}
+
+func listReviews(r request) error {
+	if err := r.noQuery(); err != nil {
+		return err
+	}
+	reviews, err := r.engine.Reviews(r.ctx())
+	return r.answer(reviewList{reviews}, err)
+}
+
+type approval struct {
+	Note string `json:"note"`
+}
+
+func approveReview(r request) error {
+	id, body, by, err := mutation[approval](r, "task", "task")
+	if err != nil {
+		return err
+	}
+	if err := checkNote("/note", body.Note); err != nil {
+		return err
+	}
+	task, err := r.engine.Approve(r.ctx(), by, id, body.Note)
+	return r.answer(task, err)
+}
+
+type rejection struct {
+	Note string           `json:"note"`
+	Fix  *picket.TaskSpec `json:"fix"`
+}
+
+// rejected is the frozen task and the one that repairs it, if one was asked for.
+type rejected struct {
+	picket.Task
+	FixTaskID *string `json:"fixTaskId"`
+}
+
+func rejectReview(r request) error {
+	id, body, by, err := mutation[rejection](r, "task", "task")
+	if err != nil {
+		return err
+	}
+	if err := body.check(); err != nil {
+		return err
+	}
+	task, fix, err := r.engine.Reject(r.ctx(), by, id, body.Note, body.Fix)
+	answer := rejected{Task: task}
+	if fix != "" {
+		answer.FixTaskID = &fix
+	}
+	return r.answer(answer, err)
+}
+
+// check refuses a bad fix task here already, so that its fields are named by
+// where they stand in this body.
+func (b rejection) check() error {
+	if err := checkNote("/note", b.Note); err != nil || b.Fix == nil {
+		return err
+	}
+	err := b.Fix.Normalize()
+	var refusal *picket.Error
+	if errors.As(err, &refusal) {
+		if field, ok := refusal.Facts["field"].(string); ok {
+			refusal.With("field", "/fix"+field)
+		}
+	}
+	return err
+}

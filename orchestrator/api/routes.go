@@ -1,0 +1,101 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// route is one line of the control plane. A route without scopes is public;
+// scope admin passes everywhere.
+type route struct {
+	method string
+	path   string // echo's form: /api/v1/tasks/:id
+	scopes []picket.Scope
+	handle func(request) error
+}
+
+// Who may: "operator may all that reviewer may" is spelled out, so that one
+// look at a line tells everything.
+var (
+	public    []picket.Scope
+	readers   = []picket.Scope{picket.ScopeAgent, picket.ScopeReviewer, picket.ScopeOperator}
+	people    = []picket.Scope{picket.ScopeReviewer, picket.ScopeOperator}
+	workers   = []picket.Scope{picket.ScopeAgent, picket.ScopeOperator}
+	operators = []picket.Scope{picket.ScopeOperator}
+	admins    = []picket.Scope{picket.ScopeAdmin}
+)
+
+const (
+	get  = http.MethodGet
+	post = http.MethodPost
+	del  = http.MethodDelete
+)
+
+// routes is the whole control plane.
+func (a *API) routes() []route {
+	return append([]route{
+		{post, "/api/v1/tasks", operators, submitTask},
+		{get, "/api/v1/tasks", readers, listTasks},
+		{get, "/api/v1/tasks/:id", readers, getTask},
+		{post, "/api/v1/tasks/:id/cancel", operators, cancelTask},
+		{post, "/api/v1/tasks/:id/retry", operators, retryTask},
+		{get, "/api/v1/tasks/:id/explain", readers, explainTask},
+		{get, "/api/v1/tasks/:id/logs", readers, taskLogs},
+		{get, "/api/v1/tasks/:id/reports", readers, taskReports},
+
+		{post, "/api/v1/leases", workers, acquireLeases},
+		{get, "/api/v1/leases", people, listLeases},
+		{post, "/api/v1/leases/:task/expire", operators, expireLease},
+
+		{get, "/api/v1/handoffs", people, listHandoffs},
+		{get, "/api/v1/handoffs/:id", people, getHandoff},
+		{post, "/api/v1/handoffs/:id/claim", people, claimHandoff},
+		{post, "/api/v1/handoffs/:id/answer", people, answerHandoff},
+		{post, "/api/v1/handoffs/:id/finish", people, finishHandoff},
+		{post, "/api/v1/handoffs/:id/cancel", people, cancelHandoff},
+
+		{get, "/api/v1/reviews", people, listReviews},
+		{post, "/api/v1/reviews/:task/approve", people, approveReview},
+		{post, "/api/v1/reviews/:task/reject", people, rejectReview},
+
+		{get, "/api/v1/events", people, a.events},
+
+		{post, "/api/v1/pause", operators, pause},
+		{post, "/api/v1/resume", operators, resume},
+		{get, "/api/v1/stats", people, stats},
+
+		{post, "/api/v1/keys", admins, createKey},
+		{get, "/api/v1/keys", admins, listKeys},
+		{get, "/api/v1/keys/:id", admins, getKey},
+		{del, "/api/v1/keys/:id", admins, revokeKey},
+
+		{get, "/openapi.yaml", public, openapi},
+	}, a.opsRoutes()...)
+}
+
+// opsRoutes are what every server process answers, whatever its role.
+func (a *API) opsRoutes() []route {
+	return []route{
+		{get, "/healthz", public, healthz},
+		{get, "/readyz", public, a.readyz},
+		{get, "/metrics", public, a.metrics.serve},
+	}
+}
+
+func (r route) public() bool { return len(r.scopes) == 0 }
+
+// permit refuses a key that has none of the route's scopes.
+func (r route) permit(who picket.Principal) error {
+	if who.May(r.scopes...) {
+		return nil
+	}
+	names := make([]string, len(r.scopes))
+	for i, s := range r.scopes {
+		names[i] = string(s)
+	}
+	need := strings.Join(names, " or ")
+	return picket.Refuse(picket.CodeForbidden, "Use a key with scope "+need+".",
+		"this key may not do this: it needs scope %s", need).With("needs", names).With("has", who.Scopes)
+}

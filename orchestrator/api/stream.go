@@ -1,0 +1,136 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// streamPage is how many events are read for a stream at a time.
+const streamPage = 500
+
+// stream sends events as they come (server-sent events, id: = cursor) until
+// the client goes, stops reading, loses its key, or the server stops.
+func (a *API) stream(r request, q query, want picket.EventQuery) error {
+	after, err := r.startOf(q, want)
+	if err != nil {
+		return err
+	}
+	ctx, done := web.WaitContext(r.Context)
+	defer done()
+	want.Limit = streamPage
+	s := &stream{api: a, request: r, want: want}
+	s.want.After = after
+	if err := s.open(); err != nil {
+		return err
+	}
+	err = s.run(ctx)
+	if ctx.Err() != nil {
+		return nil // the client or the server went: the usual end
+	}
+	return err
+}
+
+type stream struct {
+	api     *API
+	request request
+	want    picket.EventQuery
+}
+
+func (s *stream) open() error {
+	h := s.request.Response().Header()
+	h.Set(echo.HeaderContentType, mimeSSE)
+	h.Set(echo.HeaderCacheControl, "no-store")
+	h.Set("X-Accel-Buffering", "no") // a reverse proxy must not hold events back
+	s.request.Response().WriteHeader(http.StatusOK)
+	return s.send("retry: 1000\n: events after " + strconv.FormatInt(s.want.After, 10) + "\n\n")
+}
+
+func (s *stream) run(ctx context.Context) error {
+	for {
+		page, err := s.request.engine.Events(ctx, s.want)
+		switch {
+		case errors.Is(err, picket.CodeCursorExpired):
+			err = s.reset(ctx)
+		case err == nil:
+			err = s.sendPage(page)
+		}
+		if err != nil {
+			return err
+		}
+		if len(page.Events) == s.want.Limit {
+			continue // there may be more already
+		}
+		if err := s.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *stream) sendPage(page picket.EventPage) error {
+	for _, e := range page.Events {
+		data, err := json.Marshal(e, json.Deterministic(true))
+		if err != nil {
+			return fmt.Errorf("encode event %d: %w", e.Seq, err)
+		}
+		if err := s.send("id: " + e.ID + "\ndata: " + string(data) + "\n\n"); err != nil {
+			return err
+		}
+	}
+	next, err := strconv.ParseInt(page.Next, 10, 64)
+	if err != nil {
+		return fmt.Errorf("read cursor %q: %w", page.Next, err)
+	}
+	s.want.After = max(s.want.After, next)
+	return nil
+}
+
+// reset tells the reader that events it has not seen are gone. It goes on from
+// now: what the reader loads after this covers everything before.
+func (s *stream) reset(ctx context.Context) error {
+	last, err := s.request.engine.LastSeq(ctx)
+	if err != nil {
+		return err
+	}
+	lost := s.want.After
+	s.want.After = last
+	return s.send(fmt.Sprintf("event: reset\nid: %d\ndata: {\"code\":%q,\"after\":\"%d\",\"next\":\"%d\",\"remedy\":%q}\n\n",
+		last, picket.CodeCursorExpired, lost, last, "Load the tasks again, then read on."))
+}
+
+// wait returns when there is something to read, keeping the connection alive
+// and the key checked in the meantime.
+func (s *stream) wait(ctx context.Context) error {
+	for {
+		nap, cancel := context.WithTimeout(ctx, s.api.cfg.KeepAlive)
+		err := s.request.engine.Tail(nap, s.want.After)
+		napped := nap.Err() != nil && ctx.Err() == nil
+		cancel()
+		if !napped {
+			return err
+		}
+		if _, _, err := s.api.authenticate(s.request.Request()); err != nil {
+			return err
+		}
+		if err := s.send(": keep-alive\n\n"); err != nil {
+			return err
+		}
+	}
+}
+
+// send writes and flushes within the time a reader has.
+func (s *stream) send(text string) error {
+	web.ExtendAnswer(s.request.Context, s.api.cfg.StreamWrite)
+	if _, err := s.request.Response().Write([]byte(text)); err != nil {
+		return err
+	}
+	return http.NewResponseController(s.request.Response()).Flush()
+}

@@ -1,0 +1,201 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+func submitTask(r request) error {
+	_, spec, by, err := mutation[picket.TaskSpec](r, "", "")
+	if err != nil {
+		return err
+	}
+	task, err := r.engine.Submit(r.ctx(), by, spec)
+	if err != nil {
+		return err
+	}
+	r.Response().Header().Set(echo.HeaderLocation, "/api/v1/tasks/"+task.TaskID)
+	return web.JSON(r.Context, http.StatusCreated, task)
+}
+
+func listTasks(r request) error {
+	want, err := r.taskQuery()
+	if err != nil {
+		return err
+	}
+	page, err := r.engine.Tasks(r.ctx(), want)
+	if err != nil {
+		return err
+	}
+	return web.JSON(r.Context, http.StatusOK, page)
+}
+
+func (r request) taskQuery() (want picket.TaskQuery, err error) {
+	q, err := r.query([]string{"state", "role", "label", "since", "limit", "cursor"},
+		map[string]string{"parent": "delegation (child tasks)"})
+	if err != nil {
+		return want, err
+	}
+	for _, s := range q.list("state") {
+		state, err := oneOf("state", s, picket.TaskStates)
+		if err != nil {
+			return want, err
+		}
+		want.States = append(want.States, state)
+	}
+	if want.Labels, err = q.labels("label"); err != nil {
+		return want, err
+	}
+	if want.Role, err = q.name("role"); err != nil {
+		return want, err
+	}
+	if want.Since, err = q.instant("since"); err != nil {
+		return want, err
+	}
+	limit, err := q.number("limit", 50, 1, 200)
+	if err != nil {
+		return want, err
+	}
+	want.Limit = int(limit)
+	want.Cursor, err = q.text("cursor")
+	return want, err
+}
+
+// labels reads label=name=value, which may be there several times.
+func (q query) labels(name string) (map[string]string, error) {
+	var labels map[string]string
+	for _, pair := range q.values[name] {
+		k, v, ok := strings.Cut(pair, "=")
+		if !ok || k == "" {
+			return nil, badParameter(name, "Send label=name=value.", "%.64q is not a label and its value", pair)
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		if old, twice := labels[k]; twice && old != v {
+			return nil, badParameter(name, "Ask for one value of a label.", "label %.64q is there with two values", k)
+		}
+		labels[k] = v
+	}
+	return labels, nil
+}
+
+// taskRead answers what read finds for the task in the path.
+func taskRead[T any](r request, read func(id string) (T, error)) error {
+	if err := r.noQuery(); err != nil {
+		return err
+	}
+	id, err := r.id("id", "task")
+	if err != nil {
+		return err
+	}
+	found, err := read(id)
+	if err != nil {
+		return err
+	}
+	return web.JSON(r.Context, http.StatusOK, found)
+}
+
+func getTask(r request) error {
+	return taskRead(r, func(id string) (picket.Task, error) { return r.engine.Task(r.ctx(), id) })
+}
+
+func explainTask(r request) error {
+	return taskRead(r, func(id string) (picket.Explanation, error) { return r.engine.Explain(r.ctx(), id) })
+}
+
+type reportList struct {
+	Reports []picket.Report `json:"reports"`
+}
+
+func taskReports(r request) error {
+	return taskRead(r, func(id string) (list reportList, err error) {
+		list.Reports, err = r.engine.Reports(r.ctx(), id)
+		return list, err
+	})
+}
+
+func cancelTask(r request) error {
+	id, body, by, err := mutation[reasoned](r, "id", "task")
+	if err != nil {
+		return err
+	}
+	if err := body.check(); err != nil {
+		return err
+	}
+	task, err := r.engine.Cancel(r.ctx(), by, id, body.Reason)
+	return r.answer(task, err)
+}
+
+func retryTask(r request) error {
+	id, body, by, err := mutation[reasoned](r, "id", "task")
+	if err != nil {
+		return err
+	}
+	if err := body.check(); err != nil {
+		return err
+	}
+	task, err := r.engine.Retry(r.ctx(), by, id, body.Reason)
+	return r.answer(task, err)
+}
+
+// The headers of a piece of log say which bytes of what it is; the body is the
+// bytes themselves.
+const (
+	logRunHeader    = "X-Picket-Run"
+	logStreamHeader = "X-Picket-Stream"
+	logOffsetHeader = "X-Picket-Offset" // of the first byte of the body
+	logNextHeader   = "X-Picket-Next"   // the offset to read on from
+	maxLogBytes     = 1 << 20
+	defaultLogBytes = 64 << 10
+)
+
+func taskLogs(r request) error {
+	q, err := r.query([]string{"run", "stream", "offset", "limit"}, map[string]string{"follow": "following a log (read on from X-Picket-Next)"})
+	if err != nil {
+		return err
+	}
+	id, err := r.id("id", "task")
+	if err != nil {
+		return err
+	}
+	run, err := q.id("run", "run")
+	if err != nil {
+		return err
+	}
+	stream, err := q.text("stream")
+	if err != nil {
+		return err
+	}
+	if stream == "" {
+		stream = "stdout"
+	}
+	if _, err := oneOf("stream", stream, []string{"stdout", "stderr"}); err != nil {
+		return err
+	}
+	offset, err := q.number("offset", 0, 0, 1<<52)
+	if err != nil {
+		return err
+	}
+	limit, err := q.number("limit", defaultLogBytes, 1, maxLogBytes)
+	if err != nil {
+		return err
+	}
+	chunk, err := r.engine.Log(r.ctx(), id, run, stream, offset, int(limit))
+	if err != nil {
+		return err
+	}
+	h := r.Response().Header()
+	h.Set(logRunHeader, chunk.RunID)
+	h.Set(logStreamHeader, chunk.Stream)
+	h.Set(logOffsetHeader, strconv.FormatInt(chunk.Offset, 10))
+	h.Set(logNextHeader, strconv.FormatInt(chunk.Next, 10))
+	h.Set(echo.HeaderCacheControl, "no-store")
+	return r.Blob(http.StatusOK, "text/plain; charset=utf-8", chunk.Data)
+}
