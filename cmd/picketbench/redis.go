@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisServer is a redis-server of our own on a unix socket.
+type redisServer struct {
+	socket  string
+	version string
+	dir     string
+	process *exec.Cmd
+	client  *redis.Client
+}
+
+// usage is a look at what Redis has done since its start.
+type usage struct {
+	cpuSeconds float64
+	calls      int64
+}
+
+// fsyncArgs are the durability settings by name.
+var fsyncArgs = map[string][]string{
+	"off":      {"--appendonly", "no"},
+	"everysec": {"--appendonly", "yes", "--appendfsync", "everysec"},
+	"always":   {"--appendonly", "yes", "--appendfsync", "always"},
+}
+
+// startRedis starts a server and waits until it answers.
+func startRedis(ctx context.Context, fsync string) (*redisServer, error) {
+	settings, ok := fsyncArgs[fsync]
+	if !ok {
+		return nil, fmt.Errorf("fsync is off, everysec or always")
+	}
+	dir, err := os.MkdirTemp("", "picketbench")
+	if err != nil {
+		return nil, fmt.Errorf("make folder for Redis: %w", err)
+	}
+	socket := filepath.Join(dir, "redis.sock")
+	args := append([]string{"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--maxmemory-policy", "noeviction", "--loglevel", "warning"}, settings...)
+	process := exec.Command("redis-server", args...)
+	process.Stderr = os.Stderr
+	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C ends us first, then it
+	if err := process.Start(); err != nil {
+		os.RemoveAll(dir)
+		return nil, fmt.Errorf("start redis-server (is it installed?): %w", err)
+	}
+	s := &redisServer{socket: socket, dir: dir, process: process, client: redis.NewClient(&redis.Options{Network: "unix", Addr: socket})}
+	if err := s.await(ctx); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *redisServer) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		info, err := s.client.Info(ctx, "server").Result()
+		if err == nil {
+			s.version = field(info, "redis_version")
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("redis-server does not answer: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// stop ends the server and removes its files.
+func (s *redisServer) stop() {
+	s.client.Close()
+	s.process.Process.Kill()
+	s.process.Wait()
+	os.RemoveAll(s.dir)
+}
+
+// empty removes everything from the server, scripts aside, as a new file does.
+func (s *redisServer) empty(ctx context.Context) error {
+	if err := s.client.FlushAll(ctx).Err(); err != nil {
+		return fmt.Errorf("empty Redis: %w", err)
+	}
+	return nil
+}
+
+// look reads the server's processor time and the commands clients sent.
+func (s *redisServer) look(ctx context.Context) (usage, error) {
+	info, err := s.client.Info(ctx, "everything").Result()
+	if err != nil {
+		return usage{}, fmt.Errorf("read Redis info: %w", err)
+	}
+	var u usage
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		v, err := strconv.ParseFloat(field(info, name), 64)
+		if err != nil {
+			return usage{}, fmt.Errorf("read %s: %w", name, err)
+		}
+		u.cpuSeconds += v
+	}
+	u.calls = clientCalls(info)
+	return u, nil
+}
+
+// clientCalls adds up the scripts called. What a script calls is counted by
+// Redis under the command's own name, so only those of scripts tell trips.
+func clientCalls(info string) int64 {
+	var n int64
+	for _, name := range []string{"evalsha", "eval", "fcall"} {
+		for part := range strings.SplitSeq(field(info, "cmdstat_"+name), ",") {
+			if calls, ok := strings.CutPrefix(part, "calls="); ok {
+				v, _ := strconv.ParseInt(calls, 10, 64)
+				n += v
+			}
+		}
+	}
+	return n
+}
+
+func field(info, name string) string {
+	for line := range strings.SplitSeq(info, "\r\n") {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			return v
+		}
+	}
+	return ""
+}
