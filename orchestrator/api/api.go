@@ -5,6 +5,7 @@ package api
 
 import (
 	"cmp"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -26,6 +27,9 @@ type Config struct {
 	// Engines lists the engines of this process, for readiness and metrics.
 	// Required.
 	Engines func() []*orchestrator.Engine
+	// Document is the API description served at /openapi.yaml: docs.OpenAPI.
+	// Required.
+	Document []byte
 	// Log. Defaults to discarding.
 	Log *slog.Logger
 	// AllowedHosts are the names accepted in the Host header beside localhost
@@ -47,12 +51,16 @@ type API struct {
 	metrics *metrics
 }
 
-// New prepares the control plane over the given engines.
-func New(cfg Config) *API {
+// New prepares the control plane over the given engines. It fails when a
+// required field is missing.
+func New(cfg Config) (*API, error) {
+	if cfg.Engine == nil || cfg.Engines == nil || len(cfg.Document) == 0 {
+		return nil, errors.New("Engine, Engines and Document are required")
+	}
 	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 15*time.Second)
 	cfg.StreamWrite = cmp.Or(cfg.StreamWrite, 15*time.Second)
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &API{cfg: cfg, log: log, metrics: newMetrics(cfg.Engines)}
+	return &API{cfg: cfg, log: log, metrics: newMetrics(cfg.Engines)}, nil
 }
 
 // Mount adds every route of the control plane to e, which web.New has made. A

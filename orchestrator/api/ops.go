@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/docs"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -74,4 +73,6 @@ func (a *API) readyz(r request) error {
 	return web.JSON(r.Context, http.StatusOK, health{"ready"})
 }
 
-func openapi(r request) error { return r.Blob(http.StatusOK, "application/yaml", docs.OpenAPI) }
+func (a *API) openapi(r request) error {
+	return r.Blob(http.StatusOK, "application/yaml", a.cfg.Document)
+}
