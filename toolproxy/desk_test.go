@@ -1,0 +1,230 @@
+package toolproxy_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+	"go.uber.org/goleak"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Ids of a lease that no store knows.
+const (
+	aTask = "task_01JZZZZZZZZZZZZZZZZZZZZZZA"
+	aRun  = "run_01JZZZZZZZZZZZZZZZZZZZZZZB"
+)
+
+func newSealer(t testing.TB) *picket.Sealer {
+	t.Helper()
+	s, err := picket.NewSealer(bytes.Repeat([]byte{7}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// desk is a state of record that notes what it was asked and answers what the
+// test tells it to. It stands in where only the proxy's own edge is meant: what
+// is refused before any state is touched.
+type desk struct {
+	mu      sync.Mutex
+	asked   []string
+	held    []picket.Held
+	refused []string
+	keys    []string // request ids of reports
+	exits   []picket.Exit
+	outputs []string
+	err     error                                                            // answered by everything when set
+	watch   func(context.Context, time.Duration) (picket.Watch, bool, error) // nil: changed at once
+}
+
+func (d *desk) note(verb string, held picket.Held) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, verb)
+	d.held = append(d.held, held)
+	return d.err
+}
+
+func (d *desk) Renew(_ context.Context, h picket.Held) (picket.Renewal, error) {
+	return picket.Renewal{FencingToken: 1}, d.note("renew", h)
+}
+
+func (d *desk) Release(_ context.Context, h picket.Held, exit picket.Exit) (picket.TaskState, error) {
+	d.exits = append(d.exits, exit)
+	return picket.TaskQueued, d.note("release", h)
+}
+
+func (d *desk) Watch(ctx context.Context, h picket.Held, wait time.Duration) (picket.Watch, bool, error) {
+	if err := d.note("watch", h); err != nil || d.watch == nil {
+		return picket.Watch{State: picket.WatchLost}, true, err
+	}
+	return d.watch(ctx, wait)
+}
+
+func (d *desk) RunExit(_ context.Context, h picket.Held, exit picket.Exit, _ string) error {
+	d.exits = append(d.exits, exit)
+	return d.note("exit", h)
+}
+
+func (d *desk) RunLog(_ context.Context, h picket.Held, _ string, offset int64, data []byte) (int64, error) {
+	return offset + int64(len(data)), d.note("logs", h)
+}
+
+func (d *desk) RunEvents(_ context.Context, h picket.Held, _ []picket.RunEvent) error {
+	return d.note("events", h)
+}
+
+func (d *desk) Report(_ context.Context, h picket.Held, requestID string, _ picket.Progress) (picket.Reported, error) {
+	d.keys = append(d.keys, requestID)
+	return picket.Reported{Seq: 1, Pinned: true}, d.note("report_progress", h)
+}
+
+func (d *desk) Complete(_ context.Context, h picket.Held, output picket.RawJSON, _ string) (picket.TaskState, error) {
+	d.outputs = append(d.outputs, string(output))
+	return picket.TaskReview, d.note("mark_complete", h)
+}
+
+func (d *desk) Fail(_ context.Context, h picket.Held, _ string, _ bool) (picket.TaskState, error) {
+	return picket.TaskQueued, d.note("mark_failed", h)
+}
+
+func (d *desk) RequestHelp(_ context.Context, h picket.Held, _ picket.HelpRequest) (picket.HelpRequested, error) {
+	return picket.HelpRequested{State: picket.TaskHandoff}, d.note("request_human_help", h)
+}
+
+func (d *desk) HeldTask(_ context.Context, h picket.Held) (picket.Task, error) {
+	return picket.Task{TaskID: h.TaskID}, d.note("get_task", h)
+}
+
+func (d *desk) RefusedWrite(_ context.Context, _ picket.Held, verb string, refusal *picket.Error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refused = append(d.refused, verb+" "+string(refusal.Code))
+}
+
+// count says how many calls reached the state of record.
+func (d *desk) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.asked)
+}
+
+// face is a proxy with one namespace, and a way to call it.
+type face struct {
+	e      *echo.Echo
+	sealer *picket.Sealer
+	log    *bytes.Buffer
+}
+
+func newFace(t testing.TB, door toolproxy.Door) *face {
+	t.Helper()
+	f := &face{sealer: newSealer(t), log: &bytes.Buffer{}}
+	log := slog.New(slog.NewTextHandler(&locked{w: f.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	p, err := toolproxy.New(toolproxy.Config{Sealer: f.sealer, Log: log, Door: func(ns string) toolproxy.Door {
+		if ns != "default" {
+			return nil
+		}
+		return door
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.e = web.New(log)
+	p.Mount(f.e)
+	return f
+}
+
+// token is the capability of the lease that no store knows.
+func (f *face) token() string { return f.sealer.Seal("default", aTask, aRun).Reveal() }
+
+// request is one call; empty members are left out.
+type request struct {
+	method, path, bearer, fence, body, kind string
+	header                                  map[string]string
+}
+
+// answer is what came back, the body decoded when it is JSON.
+type answer struct {
+	status int
+	header http.Header
+	raw    string
+	body   map[string]any
+}
+
+func (a answer) code() string   { return text(a.body["code"]) }
+func (a answer) remedy() string { return text(a.body["remedy"]) }
+func (a answer) field() string  { return text(a.body["field"]) }
+
+func text(v any) string { s, _ := v.(string); return s }
+
+func (f *face) call(t testing.TB, r request) answer {
+	t.Helper()
+	return f.callWith(t, context.Background(), r)
+}
+
+func (f *face) callWith(t testing.TB, ctx context.Context, r request) answer {
+	t.Helper()
+	if r.method == "" {
+		r.method = http.MethodPost
+	}
+	var body io.Reader
+	if r.body != "" {
+		body = strings.NewReader(r.body)
+	}
+	req := httptest.NewRequestWithContext(ctx, r.method, r.path, body)
+	if r.body != "" && r.kind == "" {
+		r.kind = echo.MIMEApplicationJSON
+	}
+	for name, value := range map[string]string{"Content-Type": r.kind, "Authorization": bearerOf(r.bearer), toolproxy.FenceHeader: r.fence} {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	for name, value := range r.header {
+		req.Header.Set(name, value)
+	}
+	rec := httptest.NewRecorder()
+	f.e.ServeHTTP(rec, req)
+	a := answer{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}
+	if a.raw != "" {
+		if err := json.Unmarshal(rec.Body.Bytes(), &a.body); err != nil {
+			t.Errorf("%s %s answered no JSON object: %v: %s", r.method, r.path, err, a.raw)
+		}
+	}
+	return a
+}
+
+func bearerOf(token string) string {
+	if token == "" {
+		return ""
+	}
+	return "Bearer " + token
+}
+
+// locked lets handlers on many goroutines write one log.
+type locked struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
