@@ -76,6 +76,14 @@ func (s *Sealer) Open(token string) (Held, error) {
 	return Held{}, ErrForged
 }
 
+// Derive returns 32 bytes that only a holder of the first key can make, the
+// same for the same label: a secret that a repeated request can be shown again.
+func (s *Sealer) Derive(label string) []byte {
+	h := hmac.New(sha256.New, s.keys[0])
+	h.Write([]byte("derive\x00" + label))
+	return h.Sum(nil)
+}
+
 func mac(key []byte, namespace, runULID string) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte("lease\x00" + namespace + "\x00" + runULID))

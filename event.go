@@ -58,6 +58,8 @@ const (
 	EventHandoffOverdue      = "handoff.overdue"
 	EventPaused              = "namespace.paused"
 	EventResumed             = "namespace.resumed"
+	EventKeyCreated          = "key.created"
+	EventKeyRevoked          = "key.revoked"
 	EventRunLaunched         = "run.launched"
 	EventRunExited           = "run.exited"
 	EventAgentHeartbeat      = "agent-heartbeat"

@@ -25,7 +25,13 @@ type Stats struct {
 	Pause     PauseState          `json:"pause"`
 	StoreTime Instant             `json:"storeTime"` // the clock every deadline is judged by
 	LastTick  Instant             `json:"lastTick"`  // of a reaper, on the store's own clock
+	// SinceTickMs is how long ago LastTick was, on the same clock.
+	SinceTickMs int64 `json:"sinceTickMs"`
 }
+
+// NoReaper reports whether no reaper has ticked for five seconds: deadlines
+// pass, but nothing acts on them.
+func (s Stats) NoReaper() bool { return s.SinceTickMs > 5000 }
 
 // Retention says how long what has ended is kept. Zero means its default.
 type Retention struct {

@@ -140,13 +140,22 @@ func (s *TaskSpec) checkLabels() error {
 		return Invalid("/labels", "Use fewer labels.", "labels has %d entries, at most %d are allowed", len(s.Labels), maxLabels)
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
-		v := s.Labels[k]
-		if !labelPattern.MatchString(k) {
-			return Invalid("/labels", "A label's name has 1 to 64 letters, digits or _ . / -.", "%q is not a valid label name", k)
+		if err := CheckLabel("/labels/"+k, k, s.Labels[k]); err != nil {
+			return err
 		}
-		if len(v) > maxLabelValueLen || strings.ContainsAny(v, "{}") || strings.ContainsFunc(v, func(r rune) bool { return r < ' ' }) {
-			return Invalid("/labels/"+k, "A label's value has at most 128 bytes and no braces or control characters.", "the value of label %s is not allowed", k)
-		}
+	}
+	return nil
+}
+
+// CheckLabel refuses a label that could not be part of a key: its name has 1
+// to 64 letters, digits or _ . / -, its value at most 128 bytes without braces
+// and control characters.
+func CheckLabel(field, name, value string) error {
+	if !labelPattern.MatchString(name) {
+		return Invalid(field, "A label's name has 1 to 64 letters, digits or _ . / -.", "%q is not a valid label name", name)
+	}
+	if len(value) > maxLabelValueLen || strings.ContainsAny(value, "{}") || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return Invalid(field, "A label's value has at most 128 bytes and no braces or control characters.", "the value of label %s is not allowed", name)
 	}
 	return nil
 }

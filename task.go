@@ -94,19 +94,21 @@ type Task struct {
 	ReviewBy           ReviewBy `json:"reviewBy"`
 	OnExit             OnExit   `json:"onExit"`
 
-	CurrentRun *Run              `json:"currentRun"`
-	Runs       []Run             `json:"runs"` // oldest first
-	LastReport *Report           `json:"lastReport"`
-	Answers    []Answer          `json:"answers"`
-	Output     json.RawMessage   `json:"output"`
-	Summary    string            `json:"summary"`
-	Review     *Review           `json:"review"`
-	Handoff    *Handoff          `json:"handoff"` // the latest one
-	Labels     map[string]string `json:"labels"`
-	Reason     string            `json:"reason"` // why it was cancelled or failed
-	CreatedAt  Instant           `json:"createdAt"`
-	UpdatedAt  Instant           `json:"updatedAt"`
-	CreatedBy  string            `json:"createdBy"`
+	CurrentRun *Run `json:"currentRun"`
+	// LeaseExpiresAt is set while the task is leased.
+	LeaseExpiresAt Instant           `json:"leaseExpiresAt"`
+	Runs           []Run             `json:"runs"` // oldest first
+	LastReport     *Report           `json:"lastReport"`
+	Answers        []Answer          `json:"answers"`
+	Output         json.RawMessage   `json:"output"`
+	Summary        string            `json:"summary"`
+	Review         *Review           `json:"review"`
+	Handoff        *Handoff          `json:"handoff"` // the latest one
+	Labels         map[string]string `json:"labels"`
+	Reason         string            `json:"reason"` // why it was cancelled or failed
+	CreatedAt      Instant           `json:"createdAt"`
+	UpdatedAt      Instant           `json:"updatedAt"`
+	CreatedBy      string            `json:"createdBy"`
 }
 
 // TaskQuery selects tasks, newest first. Filters are AND-ed; States OR-ed.

@@ -1,0 +1,232 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/picket-dev/picket"
+)
+
+// CreateKey makes an API key. Its secret is shown only here; a repeat of the
+// same request is shown the same one.
+func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.KeyRequest) (picket.NewKey, error) {
+	if strings.TrimSpace(req.Name) == "" || len(req.Name) > 128 {
+		return picket.NewKey{}, picket.Invalid("/name", "Say whose key it is, in 1 to 128 bytes.", "name is required")
+	}
+	if err := checkScopes(req.Scopes); err != nil {
+		return picket.NewKey{}, err
+	}
+	random := make([]byte, 32)
+	if by.Once.Key != "" {
+		random = e.store.cfg.Sealer.Derive("api key " + by.Once.Key)
+	} else if _, err := rand.Read(random); err != nil {
+		return picket.NewKey{}, err
+	}
+	secret := picket.KeyPrefix + e.namespace + "_" + base64.RawURLEncoding.EncodeToString(random)
+	id, _, err := e.recordKey(ctx, by, secret, req)
+	if err != nil {
+		return picket.NewKey{}, err
+	}
+	return picket.NewKey{KeyID: id, Key: picket.Secret(secret)}, nil
+}
+
+// AdoptKey registers a key that exists already, such as the admin key of a
+// data directory after an empty store; a known key is left as it is.
+func (e *Engine) AdoptKey(ctx context.Context, by picket.Caller, name string, key picket.Secret, scopes []picket.Scope) (picket.APIKey, error) {
+	if err := checkScopes(scopes); err != nil {
+		return picket.APIKey{}, err
+	}
+	if ns, ok := KeyNamespace(key); !ok || ns != e.namespace {
+		return picket.APIKey{}, picket.Invalid("key", "Use a key made for namespace "+e.namespace+".", "the key does not belong to this namespace")
+	}
+	id, _, err := e.recordKey(ctx, by, key.Reveal(), picket.KeyRequest{Name: name, Scopes: scopes})
+	if err != nil {
+		return picket.APIKey{}, err
+	}
+	return e.Key(ctx, id)
+}
+
+func (e *Engine) recordKey(ctx context.Context, by picket.Caller, secret string, req picket.KeyRequest) (id string, created bool, err error) {
+	scopes := make([]string, len(req.Scopes))
+	for i, s := range req.Scopes {
+		scopes[i] = string(s)
+	}
+	got, err := e.run(ctx, "key_create", "key_"+ulid.Make().String(), hashKey(secret), req.Name, strings.Join(scopes, ","),
+		int64(req.ExpiresAt), by.Actor, by.Once.Key, by.Once.Body)
+	if err != nil {
+		return "", false, err
+	}
+	r := &reply{script: "key_create"}
+	l := r.list(got)
+	return r.text(r.at(l, 0)), r.int(r.at(l, 1)) == 1, r.bad
+}
+
+func checkScopes(scopes []picket.Scope) error {
+	if len(scopes) == 0 {
+		return picket.Invalid("/scopes", "Send one or more of: agent, reviewer, operator, admin.", "scopes is required")
+	}
+	for _, s := range scopes {
+		if !slices.Contains(picket.Scopes, s) {
+			return picket.Invalid("/scopes", "Send one or more of: agent, reviewer, operator, admin.", "%q is not a scope", s)
+		}
+	}
+	return nil
+}
+
+// KeyNamespace reads the namespace out of an API key of the form
+// pkk_<namespace>_<43 characters>.
+func KeyNamespace(key picket.Secret) (string, bool) {
+	rest, ok := strings.CutPrefix(key.Reveal(), picket.KeyPrefix)
+	ns, random, found := strings.Cut(rest, "_")
+	if !ok || !found || len(random) != 43 || picket.CheckNamespace("namespace", ns) != nil {
+		return "", false
+	}
+	return ns, true
+}
+
+func hashKey(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// Keys lists all keys, oldest first.
+func (e *Engine) Keys(ctx context.Context) ([]picket.APIKey, error) {
+	got, err := e.run(ctx, "keys", "all", "")
+	if err != nil {
+		return nil, err
+	}
+	r := &reply{script: "keys"}
+	l := r.list(got)
+	out := make([]picket.APIKey, 0, len(l)-1)
+	for _, v := range l[1:] {
+		out = append(out, r.key(v))
+	}
+	return out, r.bad
+}
+
+func (r *reply) key(v any) picket.APIKey {
+	l := r.list(v)
+	h := r.hash(r.at(l, 1))
+	k := picket.APIKey{KeyID: r.text(r.at(l, 0)), Name: h["name"], CreatedAt: picket.Instant(integer(h["created"])),
+		ExpiresAt: picket.Instant(integer(h["expires"])), RevokedAt: picket.Instant(integer(h["revoked"]))}
+	for s := range strings.SplitSeq(h["scopes"], ",") {
+		k.Scopes = append(k.Scopes, picket.Scope(s))
+	}
+	return k
+}
+
+// Key shows one key by its id.
+func (e *Engine) Key(ctx context.Context, keyID string) (picket.APIKey, error) {
+	if err := picket.CheckID("keyId", "key", keyID); err != nil {
+		return picket.APIKey{}, err
+	}
+	_, k, err := e.findKey(ctx, "id", keyID)
+	return k, err
+}
+
+func (e *Engine) findKey(ctx context.Context, by, value string) (raw int64, k picket.APIKey, err error) {
+	got, err := e.run(ctx, "keys", by, value)
+	if err != nil {
+		return 0, picket.APIKey{}, err
+	}
+	r := &reply{script: "keys"}
+	l := r.list(got)
+	return r.int(r.at(l, 0)), r.key(r.at(l, 1)), r.bad
+}
+
+// RevokeKey ends a key at once, in every process.
+func (e *Engine) RevokeKey(ctx context.Context, by picket.Caller, keyID string) (picket.APIKey, error) {
+	if err := picket.CheckID("keyId", "key", keyID); err != nil {
+		return picket.APIKey{}, err
+	}
+	got, err := e.run(ctx, "key_revoke", keyID, by.Actor)
+	if err != nil {
+		return picket.APIKey{}, err
+	}
+	r := &reply{script: "key_revoke"}
+	k := r.key(got)
+	e.callers.forget(r.hash(r.list(got)[1])["hash"])
+	return k, r.bad
+}
+
+// Authenticate finds who an API key speaks for. Unknown, wrong, revoked and
+// expired keys get the same answer.
+func (e *Engine) Authenticate(ctx context.Context, key picket.Secret) (picket.Principal, error) {
+	hash := hashKey(key.Reveal())
+	if p, ok := e.callers.find(hash); ok {
+		return p, nil
+	}
+	raw, k, err := e.findKey(ctx, "hash", hash)
+	if err != nil && picket.CodeOf(err) != picket.CodeNotFound {
+		return picket.Principal{}, err
+	}
+	if err != nil || !k.RevokedAt.IsZero() || (!k.ExpiresAt.IsZero() && int64(k.ExpiresAt) <= raw) {
+		return picket.Principal{}, picket.Refuse(picket.CodeUnauthenticated, "Send a valid key as X-API-Key or as a bearer.", "the API key is not valid")
+	}
+	p := picket.Principal{KeyID: k.KeyID, Name: k.Name, Namespace: e.namespace, Scopes: k.Scopes}
+	life := keyLife
+	if !k.ExpiresAt.IsZero() {
+		life = min(life, time.Duration(int64(k.ExpiresAt)-raw)*time.Millisecond)
+	}
+	e.callers.keep(hash, p, life)
+	return p, nil
+}
+
+// keyLife is how long a process trusts a key without asking again; a
+// revocation is heard at once.
+const keyLife = 5 * time.Second
+
+// keyCache remembers valid keys by hash, at most 10,000 of them.
+type keyCache struct {
+	mu    sync.Mutex
+	known map[string]cachedKey
+}
+
+type cachedKey struct {
+	who   picket.Principal
+	until time.Time
+}
+
+func newKeyCache() *keyCache { return &keyCache{known: map[string]cachedKey{}} }
+
+func (c *keyCache) find(hash string) (picket.Principal, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, ok := c.known[hash]
+	if !ok || time.Now().After(k.until) {
+		delete(c.known, hash)
+		return picket.Principal{}, false
+	}
+	return k.who, true
+}
+
+func (c *keyCache) keep(hash string, p picket.Principal, life time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.known) >= 10_000 {
+		clear(c.known)
+	}
+	c.known[hash] = cachedKey{who: p, until: time.Now().Add(life)}
+}
+
+func (c *keyCache) forget(hash string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, hash)
+}
+
+// heard drops a key that another process has revoked.
+func (c *keyCache) heard(message string) {
+	if hash, ok := strings.CutPrefix(message, "key "); ok {
+		c.forget(hash)
+	}
+}

@@ -1,0 +1,133 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/picket-dev/picket"
+)
+
+// The verbs of people: hand-offs and reviews.
+
+// Claim notes that the caller looks after a hand-off.
+func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string) (picket.Handoff, error) {
+	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
+		return picket.Handoff{}, err
+	}
+	got, err := e.run(ctx, "claim", handoffID, by.Actor, by.Once.Key, by.Once.Body)
+	if err != nil {
+		return picket.Handoff{}, err
+	}
+	r := &reply{script: "claim"}
+	l := r.list(got)
+	h := r.handoff(r.at(l, 2), r.int(r.at(l, 0)), r.int(r.at(l, 1)), r.report(r.at(l, 3), true))
+	return *h, r.bad
+}
+
+// Answer decides a hand-off; its task is queued again with the answer in the
+// context of all later runs.
+func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string, req picket.AnswerRequest) (picket.Task, error) {
+	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
+		return picket.Task{}, err
+	}
+	if len(req.Answer) == 0 && req.Option == nil {
+		return picket.Task{}, picket.Invalid("/answer", `Send {"answer": "…"} or {"option": "…"}.`, "answer or option is required")
+	}
+	if len(req.Answer) > picket.MaxPayload {
+		return picket.Task{}, picket.TooLarge("/answer", len(req.Answer))
+	}
+	answer, option, choice := "null", "null", ""
+	if len(req.Answer) > 0 {
+		answer = string(req.Answer)
+	}
+	if req.Option != nil {
+		b, err := jsonv2.Marshal(*req.Option)
+		if err != nil {
+			return picket.Task{}, fmt.Errorf("encode option: %w", err)
+		}
+		option, choice = string(b), *req.Option
+	}
+	return e.viewed(ctx, "answer", handoffID, by.Actor, by.Once.Key, by.Once.Body, answer, option, choice)
+}
+
+// Finish completes the task of a hand-off with a person's own output.
+func (e *Engine) Finish(ctx context.Context, by picket.Caller, handoffID string, output picket.RawJSON) (picket.Task, error) {
+	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
+		return picket.Task{}, err
+	}
+	if len(output) == 0 {
+		return picket.Task{}, picket.Invalid("/output", "Send the result of the task.", "output is required")
+	}
+	out, err := outJSON(output, "")
+	if err != nil {
+		return picket.Task{}, err
+	}
+	return e.viewed(ctx, "finish", handoffID, by.Actor, by.Once.Key, by.Once.Body, out)
+}
+
+// CancelHandoff cancels the task of an open hand-off.
+func (e *Engine) CancelHandoff(ctx context.Context, by picket.Caller, handoffID, reason string) (picket.Task, error) {
+	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
+		return picket.Task{}, err
+	}
+	return e.viewed(ctx, "cancel", handoffID, by.Actor, by.Once.Key, by.Once.Body, reason)
+}
+
+// Approve completes a task in review.
+func (e *Engine) Approve(ctx context.Context, by picket.Caller, taskID, note string) (picket.Task, error) {
+	t, _, err := e.review(ctx, by, taskID, "approve", note, nil)
+	return t, err
+}
+
+// Reject closes a task in review as rejected. With fix it creates, in the same
+// step, the task that repairs it and returns that task's id.
+func (e *Engine) Reject(ctx context.Context, by picket.Caller, taskID, note string, fix *picket.TaskSpec) (picket.Task, string, error) {
+	return e.review(ctx, by, taskID, "reject", note, fix)
+}
+
+func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision, note string, fix *picket.TaskSpec) (picket.Task, string, error) {
+	if err := picket.CheckID("taskId", "task", taskID); err != nil {
+		return picket.Task{}, "", err
+	}
+	if len(note) > 16<<10 {
+		return picket.Task{}, "", picket.TooLarge("/note", len(note))
+	}
+	args := []any{taskID, decision, by.Actor, by.Once.Key, by.Once.Body, note, "0"}
+	if fix != nil {
+		spec := *fix
+		if spec.Fixes != "" && spec.Fixes != taskID {
+			return picket.Task{}, "", picket.Invalid("/fix/fixes", "Leave fixes out: it is the rejected task.", "fixes names another task")
+		}
+		spec.Fixes = taskID
+		if err := spec.Normalize(); err != nil {
+			return picket.Task{}, "", under("/fix", err)
+		}
+		fields, err := specArgs("task_"+ulid.Make().String(), by.Actor, spec)
+		if err != nil {
+			return picket.Task{}, "", err
+		}
+		args[6] = "1"
+		args = append(args, fields...)
+	}
+	got, err := e.run(ctx, "review", args...)
+	if err != nil {
+		return picket.Task{}, "", err
+	}
+	r := &reply{script: "review"}
+	l := r.list(got)
+	id, t := r.text(r.at(l, 0)), r.task(r.at(l, 1))
+	return t, id, r.bad
+}
+
+// under prefixes the field of a validation error with where it stands.
+func under(path string, err error) error {
+	if e, ok := err.(*picket.Error); ok {
+		if field, ok := e.Facts["field"].(string); ok {
+			e.With("field", path+field)
+		}
+	}
+	return err
+}

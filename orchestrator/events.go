@@ -1,0 +1,142 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+)
+
+// eventScan is how many events one page looks at most, so a filter that
+// matches nothing still answers soon; Next says where it stopped.
+const eventScan = 5000
+
+// Events reads a page of the log after a sequence number. A position that has
+// been deleted by retention is CodeCursorExpired with the fact "first".
+func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventPage, error) {
+	if q.Limit == 0 {
+		q.Limit = 100
+	}
+	if q.Limit < 1 || q.Limit > 1000 {
+		return picket.EventPage{}, picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to 1000", q.Limit)
+	}
+	if q.After < 0 {
+		return picket.EventPage{}, picket.Invalid("after", "Send the id of the last event read, or 0.", "after is negative")
+	}
+	if err := e.checkCursor(ctx, q.After); err != nil {
+		return picket.EventPage{}, err
+	}
+	page := picket.EventPage{Events: []picket.Event{}}
+	at := q.After
+	for looked := 0; looked < eventScan && len(page.Events) < q.Limit; {
+		batch := min(500, eventScan-looked)
+		got, err := e.store.plain.XRangeN(ctx, eventsKey(e.namespace), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
+		if err != nil {
+			return picket.EventPage{}, refusal("events", err)
+		}
+		for _, m := range got {
+			ev, err := eventOf(m)
+			if err != nil {
+				return picket.EventPage{}, err
+			}
+			looked++
+			at = ev.Seq
+			if matches(q, ev) {
+				page.Events = append(page.Events, ev)
+				if len(page.Events) == q.Limit {
+					break
+				}
+			}
+		}
+		if len(got) < batch {
+			break
+		}
+	}
+	page.Next = strconv.FormatInt(at, 10)
+	return page, nil
+}
+
+func (e *Engine) checkCursor(ctx context.Context, after int64) error {
+	trimmed, err := e.store.plain.HGet(ctx, metaKey(e.namespace), "trimmed").Int64()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	if err != nil {
+		return refusal("events", err)
+	}
+	// Position 0 means the beginning, whatever is left of it.
+	if after != 0 && after < trimmed {
+		return picket.Refuse(picket.CodeCursorExpired, fmt.Sprintf("Read on from %d; what lies between has been deleted by retention.", trimmed),
+			"events up to %d are not kept any more", trimmed).With("first", trimmed+1)
+	}
+	return nil
+}
+
+func matches(q picket.EventQuery, ev picket.Event) bool {
+	return (len(q.Types) == 0 || slices.Contains(q.Types, ev.Type)) &&
+		(q.TaskID == "" || q.TaskID == ev.TaskID) && (q.Agent == "" || q.Agent == ev.AgentID)
+}
+
+func eventOf(m redis.XMessage) (picket.Event, error) {
+	field := func(name string) string {
+		s, _ := m.Values[name].(string)
+		return s
+	}
+	id := m.ID
+	if n := len(id) - 2; n > 0 && id[n:] == "-0" {
+		id = id[:n]
+	}
+	ev := picket.Event{ID: id, Seq: integer(id), Type: field("type"), At: picket.Instant(integer(field("at"))), TaskID: field("task"),
+		RunID: field("run"), AgentID: field("agent"), FencingToken: integer(field("token")), Actor: field("actor"),
+		Reason: field("reason"), Data: json.RawMessage(field("data"))}
+	if top := field("top"); top != "" {
+		if err := jsonv2.Unmarshal([]byte(top), &ev.LauncherFields); err != nil {
+			return ev, fmt.Errorf("decode event %s: %w", id, err)
+		}
+	}
+	return ev, nil
+}
+
+// LastSeq is the sequence number of the newest event, 0 before the first.
+func (e *Engine) LastSeq(ctx context.Context) (int64, error) {
+	n, err := e.store.plain.HGet(ctx, metaKey(e.namespace), "seq").Int64()
+	if err != nil {
+		return 0, refusal("events", err)
+	}
+	return n, nil
+}
+
+// Tail waits until there is an event after a sequence number; a negative one
+// means "after now". It returns nil when there may be one, and an error when
+// ctx ends or the store is away.
+func (e *Engine) Tail(ctx context.Context, after int64) error {
+	e.tails.start(e.store.ctx)
+	in := e.tails.wait(true, func(string) bool { return true })
+	defer e.tails.leave(in)
+	for {
+		last, err := e.LastSeq(ctx)
+		if err != nil {
+			return err
+		}
+		if after < 0 {
+			after = last
+		}
+		if last > after {
+			return nil
+		}
+		select {
+		case <-in.c:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.store.ctx.Done():
+			return unavailable("the server is stopping", e.store.ctx.Err())
+		}
+	}
+}

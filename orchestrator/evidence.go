@@ -1,0 +1,130 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// Evidence is about a run: it is accepted from the run's own credential until
+// 15 minutes after the lease ended and never changes the state of the task.
+
+// RunExit notes how the process of a run ended. A class the server has set
+// stays; a task that waits for this process goes on at once.
+func (e *Engine) RunExit(ctx context.Context, held picket.Held, exit picket.Exit, containment string) error {
+	if !slices.Contains(picket.EvidenceClasses, exit.Class) {
+		return badClass(exit.Class, picket.EvidenceClasses)
+	}
+	code, signal, ms := exitArgs(exit)
+	_, err := e.evidence(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment, clip(exit.Detail, 8<<10))
+	return err
+}
+
+// RunLog appends output to a stream of the run and returns the offset of the
+// next byte. Bytes known already are ignored; a gap is CodeOffset with the
+// fact "expected".
+func (e *Engine) RunLog(ctx context.Context, held picket.Held, stream string, offset int64, data []byte) (int64, error) {
+	if err := checkStream(stream); err != nil {
+		return 0, err
+	}
+	if offset < 0 {
+		return 0, picket.Invalid("offset", "Send the number of bytes sent before.", "offset is negative")
+	}
+	got, err := e.evidence(ctx, held, "run_log", stream, offset, data)
+	if err != nil {
+		return 0, err
+	}
+	r := &reply{script: "run_log"}
+	return r.int(got), r.bad
+}
+
+func checkStream(stream string) error {
+	if stream == "stdout" || stream == "stderr" {
+		return nil
+	}
+	return picket.Invalid("stream", "Send stdout or stderr.", "stream is %q, allowed are stdout and stderr", stream)
+}
+
+// runEventTypes are what an adapter may write into the log.
+var runEventTypes = []string{picket.EventRunLaunched, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut}
+
+// RunEvents writes what an adapter observed: its process was launched, or one
+// of the launcher's timed events.
+func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picket.RunEvent) error {
+	if len(events) == 0 || len(events) > 100 {
+		return picket.Invalid("/events", "Send 1 to 100 events.", "events has %d entries", len(events))
+	}
+	var args []any
+	for i, ev := range events {
+		if !slices.Contains(runEventTypes, ev.Type) {
+			return picket.Invalid(fmt.Sprintf("/events/%d/type", i), "Send run.launched, agent-heartbeat, agent-timeout-warning or agent-timed-out.",
+				"%q is not an event an adapter may write", ev.Type)
+		}
+		top := ""
+		if ev.Type != picket.EventRunLaunched {
+			b, err := jsonv2.Marshal(ev.LauncherFields)
+			if err != nil {
+				return fmt.Errorf("encode event: %w", err)
+			}
+			top = string(b)
+		}
+		data, err := jsonv2.Marshal(map[string]any{"containment": ev.Containment})
+		if err != nil {
+			return fmt.Errorf("encode event: %w", err)
+		}
+		if ev.Containment == "" {
+			data = []byte("{}")
+		}
+		args = append(args, ev.Type, string(data), top, ev.Containment)
+	}
+	_, err := e.evidence(ctx, held, "run_events", args...)
+	return err
+}
+
+// counters counts refused writes by code.
+type counters struct {
+	mu sync.Mutex
+	n  map[picket.Code]int64
+}
+
+func (c *counters) add(code picket.Code) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == nil {
+		c.n = map[picket.Code]int64{}
+	}
+	c.n[code]++
+}
+
+// RefusedWrites counts the refused writes this process has seen, by code.
+func (e *Engine) RefusedWrites() map[picket.Code]int64 {
+	e.refused.mu.Lock()
+	defer e.refused.mu.Unlock()
+	out := make(map[picket.Code]int64, len(e.refused.n))
+	for k, v := range e.refused.n {
+		out[k] = v
+	}
+	return out
+}
+
+// RefusedWrite counts a refused write and writes it into the log, the first 20
+// of a run and minute one by one. The caller has its refusal already, so a
+// store that is away only costs the event.
+func (e *Engine) RefusedWrite(ctx context.Context, held picket.Held, verb string, refusal *picket.Error) {
+	e.refused.add(refusal.Code)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	number := func(key string) int64 {
+		n, _ := refusal.Facts[key].(int64)
+		return n
+	}
+	if _, err := e.run(ctx, "refused", held.TaskID, held.RunID, verb, string(refusal.Code), number("presented"), number("current")); err != nil {
+		e.log.Warn("write refused event", "task", held.TaskID, "run", held.RunID, "error", err)
+	}
+}

@@ -1,0 +1,148 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Explain answers "why is it not running", with the commands to run next.
+func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation, error) {
+	if err := picket.CheckID("taskId", "task", taskID); err != nil {
+		return picket.Explanation{}, err
+	}
+	got, err := e.run(ctx, "explain", taskID)
+	if err != nil {
+		return picket.Explanation{}, err
+	}
+	r := &reply{script: "explain"}
+	l := r.list(got)
+	f := explained{task: r.task(r.at(l, 0)), tick: r.int(r.at(l, 1)), delayed: r.int(r.at(l, 2)), lane: r.text(r.at(l, 3)),
+		ahead: r.int(r.at(l, 4)), now: r.int(r.at(l, 5)), raw: r.int(r.at(l, 6)), paused: r.text(r.at(l, 7)) != ""}
+	f.gate = r.hash(r.list(r.at(l, 0))[4])["gate"]
+	f.queuedIn = r.hash(r.list(r.at(l, 0))[4])["at"]
+	for _, w := range l[8:] {
+		f.waiters = append(f.waiters, r.text(w))
+	}
+	if r.bad != nil {
+		return picket.Explanation{}, r.bad
+	}
+	return f.explain(), nil
+}
+
+// explained is what explain.lua found.
+type explained struct {
+	task           picket.Task
+	tick, delayed  int64
+	lane, queuedIn string
+	ahead          int64
+	now, raw       int64
+	paused         bool
+	gate           string
+	waiters        []string
+}
+
+func (f explained) explain() picket.Explanation {
+	x := picket.Explanation{State: f.task.State, Because: []string{}, Next: []string{}}
+	say := func(format string, args ...any) { x.Because = append(x.Because, fmt.Sprintf(format, args...)) }
+	next := func(format string, args ...any) { x.Next = append(x.Next, fmt.Sprintf(format, args...)) }
+	if f.raw-f.tick > 5000 {
+		say("no reaper is running: store time stands still, leases do not expire and delayed tasks do not move")
+		next("picket serve reaper")
+	}
+	switch f.task.State {
+	case picket.TaskQueued:
+		f.queued(say, next)
+	case picket.TaskLeased:
+		run := f.task.CurrentRun
+		say("it is running: %s holds it under token %d, until %s unless renewed", run.RunID, f.task.FencingToken, f.task.LeaseExpiresAt)
+		next("picket task watch %s", f.task.TaskID)
+	case picket.TaskReview:
+		say("it is done and waits for a review")
+		next("picket review approve %s", f.task.TaskID)
+		next("picket review reject %s --note …", f.task.TaskID)
+	case picket.TaskHandoff:
+		say("it waits for a person: %s", f.task.Handoff.Question)
+		next("picket handoff show %s", f.task.Handoff.HandoffID)
+		if f.task.Handoff.Kind == picket.HandoffEscalation {
+			next("picket task retry %s", f.task.TaskID)
+		} else {
+			next("picket handoff answer %s …", f.task.Handoff.HandoffID)
+		}
+	default:
+		say("it is %s and will not run again", f.task.State)
+		if f.task.Reason != "" {
+			say("reason: %s", f.task.Reason)
+		}
+		if f.task.State != picket.TaskCompleted {
+			next("picket task retry %s", f.task.TaskID)
+		}
+	}
+	return x
+}
+
+func (f explained) queued(say, next func(string, ...any)) {
+	if f.paused {
+		say("the namespace is paused: nothing is granted")
+		next("picket resume")
+	}
+	if f.delayed > f.now && f.queuedIn == "" {
+		left := (time.Duration(f.delayed-f.now) * time.Millisecond).Round(time.Second)
+		switch {
+		case f.gate != "":
+			say("the process of %s has not reported its exit; the task waits for it, at most %s", f.gate, left)
+		case f.task.NotBefore.Time().UnixMilli() > f.raw:
+			say("it is not to start before %s (%s from now)", f.task.NotBefore, left)
+		default:
+			say("it waits %s before the next attempt (failure %d)", left, f.task.Failures)
+		}
+		return
+	}
+	if f.ahead > 0 {
+		say("%d tasks are ahead of it in its lane", f.ahead)
+	}
+	agent, pinned := strings.CutPrefix(f.lane, "agent:")
+	if pinned {
+		say("it is pinned to agent %s", agent)
+	}
+	for _, w := range f.waiters {
+		part := strings.SplitN(w, " ", 4)
+		if len(part) == 4 && covers(picket.AcquireRequest{AgentID: part[1], Role: part[2], Capabilities: strings.Split(part[3], ",")}, f.lane) {
+			say("an agent is waiting for this lane: it will start at once")
+			return
+		}
+	}
+	say("nobody is waiting on this lane (%s)", describeLane(f.lane))
+	if pinned {
+		next("picket adapter --agent-id %s -- COMMAND", agent)
+		return
+	}
+	role, needs, _ := strings.Cut(f.lane, "|")
+	command := "picket adapter"
+	if role != "" {
+		command += " --role " + role
+	}
+	for need := range strings.SplitSeq(needs, ",") {
+		if need != "" {
+			command += " --capability " + need
+		}
+	}
+	next("%s -- COMMAND", command)
+}
+
+func describeLane(lane string) string {
+	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
+		return "agent " + agent
+	}
+	role, needs, _ := strings.Cut(lane, "|")
+	if role == "" {
+		role = "any"
+	}
+	if needs == "" {
+		return "role " + role
+	}
+	return "role " + role + ", needs " + needs
+}

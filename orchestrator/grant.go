@@ -1,0 +1,142 @@
+package orchestrator
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/picket-dev/picket"
+)
+
+// Acquire grants up to req.Max leases on the best tasks the agent covers. When
+// there are none it waits up to req.WaitSeconds for one, then answers none.
+func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.AcquireRequest) ([]picket.Lease, error) {
+	if err := req.Normalize(); err != nil {
+		return nil, err
+	}
+	id := "waiter_" + ulid.Make().String()
+	if *req.WaitSeconds == 0 {
+		return e.grant(ctx, by, req, id, 0)
+	}
+	w := e.wakes.wait(false, func(message string) bool {
+		lane, ok := strings.CutPrefix(message, "lane ")
+		return ok && covers(req, lane)
+	})
+	defer e.wakes.leave(w)
+	end := time.Now().Add(time.Duration(*req.WaitSeconds) * time.Second)
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	for {
+		// Registered, then looked, then waits: nothing in between is missed.
+		leases, err := e.grant(ctx, by, req, id, max(1, time.Until(end)))
+		if err != nil || len(leases) > 0 {
+			return leases, err
+		}
+		select {
+		case <-w.c:
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, unavailable("the request was given up", ctx.Err())
+		case <-e.store.ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) ([]picket.Lease, error) {
+	who := waiter + " " + req.AgentID + " " + req.Role + " " + strings.Join(req.Capabilities, ",")
+	args := []any{by.Actor, req.AgentID, req.Role, "," + strings.Join(req.Capabilities, ",") + ",", who, wait.Milliseconds(),
+		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body}
+	runs := make([]string, *req.Max)
+	for i := range runs {
+		runs[i] = "run_" + ulid.Make().String()
+		args = append(args, runs[i], e.store.cfg.Sealer.Fingerprint(e.namespace, runs[i]))
+	}
+	got, err := e.run(ctx, "grant", args...)
+	if err != nil {
+		if ctx.Err() != nil && by.Once.Key == "" {
+			// Nobody can ask for these again: give them back at once.
+			_ = e.Undeliver(context.WithoutCancel(ctx), runs...)
+		}
+		return nil, err
+	}
+	r := &reply{script: "grant"}
+	l := r.list(got)
+	raw := r.int(r.at(l, 1))
+	leases := make([]picket.Lease, 0, len(l)-2)
+	for _, v := range l[2:] {
+		leases = append(leases, e.lease(r, raw, v))
+	}
+	return leases, r.bad
+}
+
+// lease decodes one granted lease and seals its capability.
+func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
+	l := r.list(v)
+	task, run := r.text(r.at(l, 0)), r.text(r.at(l, 1))
+	var s specRecord
+	r.json(r.at(l, 6), &s)
+	ttl := r.int(r.at(l, 5))
+	lease := picket.Lease{
+		TaskID: task, RunID: run, LeaseExpiresAt: picket.Instant(raw + ttl), FencingToken: r.int(r.at(l, 2)),
+		BudgetEnvelope: *s.BudgetEnvelope, WorkspacePath: r.text(r.at(l, 11)),
+		LeaseID: "lease_" + strings.TrimPrefix(run, "run_"), LeaseToken: e.store.cfg.Sealer.Seal(e.namespace, task, run),
+		LeaseTTLMs: ttl, WindowMs: r.int(r.at(l, 4)), Attempt: int(r.int(r.at(l, 3))),
+		Task: picket.LeaseTask{Title: s.Title, Role: s.Role, Needs: s.Needs, Labels: s.Labels, Priority: *s.Priority,
+			TimeoutSeconds: s.TimeoutSeconds, OnExit: s.OnExit, Fixes: optional(r.text(r.at(l, 12))), Retries: optional(r.text(r.at(l, 13)))},
+		LastReport: r.report(r.at(l, 8), true), Answers: r.answers(r.at(l, 9)), ProxyURL: e.store.cfg.ProxyURL,
+	}
+	if in := r.text(r.at(l, 7)); in != "" {
+		lease.Task.Input = picket.RawJSON(in)
+	}
+	if r.at(l, 10) != nil {
+		before := r.run(l[10])
+		lease.PreviousExit = before.Exit
+	}
+	return lease
+}
+
+// covers is grant.lua's rule of the same name, for wake-ups: a wrong answer
+// here costs a delay, there it would cost a wrong grant.
+func covers(req picket.AcquireRequest, lane string) bool {
+	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
+		return agent == req.AgentID
+	}
+	role, needs, _ := strings.Cut(lane, "|")
+	if role != "" && role != req.Role {
+		return false
+	}
+	if needs == "" {
+		return true
+	}
+	for need := range strings.SplitSeq(needs, ",") {
+		if !slices.Contains(req.Capabilities, need) {
+			return false
+		}
+	}
+	return true
+}
+
+// Undeliver gives back grants whose answer did not reach anybody, as long as
+// nobody has used them.
+func (e *Engine) Undeliver(ctx context.Context, runIDs ...string) error {
+	args := []any{"undelivered", "server", 0}
+	for _, id := range runIDs {
+		args = append(args, id)
+	}
+	_, err := e.run(ctx, "expire", args...)
+	return err
+}
+
+// Expire ends the lease of a task by an operator's decision; it counts no
+// failure.
+func (e *Engine) Expire(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error) {
+	if err := picket.CheckID("taskId", "task", taskID); err != nil {
+		return picket.Task{}, err
+	}
+	return e.viewed(ctx, "expire", "task", by.Actor, 1, taskID, reason, by.Once.Key, by.Once.Body)
+}

@@ -1,0 +1,254 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// The fenced verbs: each takes the credential of a run right after its
+// context and is refused unless that run's lease still holds.
+
+func credential(held picket.Held) ([]any, error) {
+	if held.IsZero() {
+		return nil, picket.Refuse(picket.CodeUnauthenticated, "Send the lease token as a bearer.", "no lease credential was presented")
+	}
+	return []any{held.TaskID, held.RunID, held.Secret, held.Fence}, nil
+}
+
+func (e *Engine) fenced(ctx context.Context, held picket.Held, script string, args ...any) (any, error) {
+	who, err := credential(held)
+	if err != nil {
+		return nil, err
+	}
+	return e.run(ctx, script, append(who, args...)...)
+}
+
+// evidence runs a script that takes a run's credential without a fence.
+func (e *Engine) evidence(ctx context.Context, held picket.Held, script string, args ...any) (any, error) {
+	who, err := credential(held)
+	if err != nil {
+		return nil, err
+	}
+	return e.run(ctx, script, append(who[:3:3], args...)...)
+}
+
+// contentHash makes a closing verb idempotent: the same content again is the
+// same call.
+func contentHash(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Renew extends the lease to a full window from now. It never revives one.
+func (e *Engine) Renew(ctx context.Context, held picket.Held) (picket.Renewal, error) {
+	got, err := e.fenced(ctx, held, "renew")
+	if err != nil {
+		return picket.Renewal{}, err
+	}
+	r := &reply{script: "renew"}
+	l := r.list(got)
+	raw, ttl, token := r.int(r.at(l, 0)), r.int(r.at(l, 1)), r.int(r.at(l, 2))
+	return picket.Renewal{LeaseExpiresAt: picket.Instant(raw + ttl), LeaseTTLMs: ttl, FencingToken: token}, r.bad
+}
+
+// Release gives the lease back with the exit of a process that is dead; the
+// task's retry policy decides its new state.
+func (e *Engine) Release(ctx context.Context, held picket.Held, exit picket.Exit) (picket.TaskState, error) {
+	if !slices.Contains(picket.ReleaseClasses, exit.Class) {
+		return "", badClass(exit.Class, picket.ReleaseClasses)
+	}
+	code, signal, ms := exitArgs(exit)
+	detail := clip(exit.Detail, 8<<10)
+	hash := contentHash(string(exit.Class), code, signal)
+	got, err := e.fenced(ctx, held, "release", hash, string(exit.Class), code, signal, ms, detail)
+	return state("release", got, err)
+}
+
+func badClass(class picket.ExitClass, allowed []picket.ExitClass) error {
+	names := make([]string, len(allowed))
+	for i, c := range allowed {
+		names[i] = string(c)
+	}
+	list := strings.Join(names, ", ")
+	return picket.Invalid("/exit/class", "Send one of: "+list+".", "exit class is %q, allowed are %s", class, list)
+}
+
+func exitArgs(x picket.Exit) (code, signal, ms string) {
+	if x.Code != nil {
+		code = fmt.Sprint(*x.Code)
+	}
+	if x.Signal != nil {
+		signal = *x.Signal
+	}
+	if x.DurationMs != nil {
+		ms = fmt.Sprint(*x.DurationMs)
+	}
+	return code, signal, ms
+}
+
+// clip keeps the last n bytes of a text, cut at a rune.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[len(s)-n:], "")
+}
+
+func state(script string, got any, err error) (picket.TaskState, error) {
+	if err != nil {
+		return "", err
+	}
+	r := &reply{script: script}
+	return picket.TaskState(r.text(got)), r.bad
+}
+
+// Fail is the agent's own word that it cannot do the task; a retryable failure
+// is tried again while attempts remain.
+func (e *Engine) Fail(ctx context.Context, held picket.Held, reason string, retryable bool) (picket.TaskState, error) {
+	flag := "0"
+	if retryable {
+		flag = "1"
+	}
+	got, err := e.fenced(ctx, held, "fail", contentHash(reason, flag), clip(reason, 8<<10), flag)
+	return state("fail", got, err)
+}
+
+// Report stores a progress report and pins it. The same requestID among the
+// run's last 32 gets the same answer; an empty one is never repeated.
+func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string, p picket.Progress) (picket.Reported, error) {
+	if strings.TrimSpace(p.Summary) == "" {
+		return picket.Reported{}, picket.Invalid("/summary", "Say in a sentence what is done.", "summary is required")
+	}
+	body, err := jsonv2.Marshal(p)
+	if err != nil {
+		return picket.Reported{}, fmt.Errorf("encode report: %w", err)
+	}
+	if len(body) > picket.MaxPayload {
+		return picket.Reported{}, picket.TooLarge("report", len(body))
+	}
+	got, err := e.fenced(ctx, held, "report", requestID, contentHash(string(body)), string(body))
+	if err != nil {
+		return picket.Reported{}, err
+	}
+	r := &reply{script: "report"}
+	return picket.Reported{Seq: r.int(got), Pinned: true}, r.bad
+}
+
+// Complete ends the lease with an output; the task goes to review, or is
+// completed when nobody reviews it.
+func (e *Engine) Complete(ctx context.Context, held picket.Held, output picket.RawJSON, summary string) (picket.TaskState, error) {
+	out, err := outJSON(output, summary)
+	if err != nil {
+		return "", err
+	}
+	got, err := e.fenced(ctx, held, "complete", contentHash(out), out)
+	return state("complete", got, err)
+}
+
+func outJSON(output picket.RawJSON, summary string) (string, error) {
+	if len(output) > picket.MaxPayload {
+		return "", picket.TooLarge("/output", len(output))
+	}
+	if len(summary) > 16<<10 {
+		return "", picket.TooLarge("/summary", len(summary))
+	}
+	out, err := jsonv2.Marshal(outRecord{Output: output, Summary: summary})
+	if err != nil {
+		return "", picket.Invalid("/output", "Send valid JSON.", "output is not valid JSON").Because(err)
+	}
+	return string(out), nil
+}
+
+// RequestHelp ends the lease and parks the task until a person acts.
+func (e *Engine) RequestHelp(ctx context.Context, held picket.Held, req picket.HelpRequest) (picket.HelpRequested, error) {
+	if err := req.Normalize(); err != nil {
+		return picket.HelpRequested{}, err
+	}
+	body, err := jsonv2.Marshal(map[string]any{"question": req.Question, "options": req.Options}, jsonv2.Deterministic(true))
+	if err != nil {
+		return picket.HelpRequested{}, fmt.Errorf("encode question: %w", err)
+	}
+	if len(body) > picket.MaxPayload {
+		return picket.HelpRequested{}, picket.TooLarge("/question", len(body))
+	}
+	wait := 0
+	if req.DeadlineSeconds != nil {
+		wait = *req.DeadlineSeconds * 1000
+	}
+	hash := contentHash(string(body), string(req.Kind), fmt.Sprint(wait), string(req.OnDeadline))
+	got, err := e.fenced(ctx, held, "request_help", hash, string(req.Kind), string(body), wait, string(req.OnDeadline))
+	if err != nil {
+		return picket.HelpRequested{}, err
+	}
+	r := &reply{script: "request_help"}
+	return picket.HelpRequested{HandoffID: r.text(got), State: picket.TaskHandoff}, r.bad
+}
+
+// HeldTask shows the holder of a lease its task.
+func (e *Engine) HeldTask(ctx context.Context, held picket.Held) (picket.Task, error) {
+	got, err := e.fenced(ctx, held, "get_task")
+	if err != nil {
+		return picket.Task{}, err
+	}
+	r := &reply{script: "get_task"}
+	t := r.task(got)
+	return t, r.bad
+}
+
+// Watch waits until the lease ends and says how; changed is false when the
+// wait ran out first. A lease that has ended answers at once.
+func (e *Engine) Watch(ctx context.Context, held picket.Held, wait time.Duration) (w picket.Watch, changed bool, err error) {
+	in := e.wakes.wait(true, func(message string) bool { return message == "task "+held.TaskID })
+	defer e.wakes.leave(in)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		got, err := e.evidence(ctx, held, "watch")
+		if err != nil {
+			return picket.Watch{}, false, err
+		}
+		r := &reply{script: "watch"}
+		l := r.list(got)
+		if w.State = watched(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2))); w.State != picket.WatchHeld {
+			if w.State == picket.WatchCancelled {
+				w.Commands = []picket.Command{{Command: "stop", Reason: "cancelled"}}
+			}
+			return w, true, r.bad
+		}
+		select {
+		case <-in.c:
+		case <-timer.C:
+			return w, false, r.bad
+		case <-ctx.Done():
+			return w, false, unavailable("the request was given up", ctx.Err())
+		case <-e.store.ctx.Done():
+			return w, false, r.bad
+		}
+	}
+}
+
+func watched(runState, class, closed string) picket.WatchState {
+	switch {
+	case runState == string(picket.RunRunning):
+		return picket.WatchHeld
+	case runState == string(picket.RunCompleted):
+		return picket.WatchCompleted
+	case runState == string(picket.RunCancelled):
+		return picket.WatchCancelled
+	case strings.HasPrefix(closed, "request_help:"):
+		return picket.WatchHandoff
+	}
+	return picket.WatchLost
+}

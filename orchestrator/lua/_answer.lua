@@ -1,0 +1,32 @@
+-- decide records a person's answer on an open hand-off and re-queues its task,
+-- for a minute only to the agent that asked.
+local function decide(hid, h, t, by, answer, option, event)
+  local question = h.body ~= '' and cjson.decode(h.body).question or ''
+  call('SET', K('answer:', hid), '{"handoffId":' .. quote(hid) .. ',"question":' .. quote(question) ..
+    ',"answer":' .. answer .. ',"option":' .. option .. ',"by":' .. quote(by) .. ',"atMs":' .. F(raw) .. '}')
+  call('RPUSH', K('answers:', h.task), hid)
+  close_handoff(hid, 'answered', by)
+  local agent = call('HGET', K('run:', h.run), 'agent')
+  if h.kind == 'escalation' then
+    call('HSET', K('task:', h.task), 'failures', '0')
+  elseif agent and agent ~= '' then
+    t.pin, t.pin_until = agent, F(now + PIN)
+    call('HSET', K('task:', h.task), 'pin', t.pin, 'pin_until', t.pin_until)
+  end
+  move(h.task, t, 'queued')
+  enqueue(h.task, t, 0, h.run)
+  local failures = h.kind == 'escalation' and '0' or F(num(t.failures))
+  emit(event, { task = h.task, actor = by },
+    '{"state":"queued","handoffId":' .. quote(hid) .. ',"failures":' .. failures .. '}')
+end
+
+-- open_handoff loads an open hand-off with its task, or the refusal.
+local function open_handoff(hid)
+  local h = load(K('handoff:', hid))
+  if not h then return nil, nil, refuse('not_found', 'kind', 'hand-off') end
+  local t = load(K('task:', h.task))
+  if h.state ~= 'open' then
+    return nil, nil, refuse('state_conflict', 'state', h.state, 'need', 'open', 'by', h.by or '-')
+  end
+  return h, t
+end

@@ -1,0 +1,54 @@
+-- fenced is the one definition of "still holds". It returns task, run and
+-- deadline, or the refusal; the first test that fails answers.
+local function fenced(tid, rid, secret, presented)
+  local r = load(K('run:', rid))
+  if not r or r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end
+  if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch', 'presented', tid, 'expected', r.task) end
+  local t = load(K('task:', tid))
+  if not t then return nil, nil, nil, refuse('lease_expired', 'cause', 'deleted') end
+  if t.state == 'cancelled' then return nil, nil, nil, refuse('task_cancelled') end
+
+  local current, mine, shown = num(t.token), num(r.token), num(presented)
+  local owner = t.state == 'leased' and t.run or '-'
+  if shown > current then
+    return nil, nil, nil, refuse('unknown_fence', 'presented', F(shown), 'current', F(current))
+  end
+  if shown > 0 and not string.find(r.tokens, ',' .. F(shown) .. ',', 1, true) then
+    return nil, nil, nil, refuse('stale_fence', 'presented', F(shown), 'current', F(current), 'owner', owner)
+  end
+  if mine < current then
+    return nil, nil, nil, refuse('stale_fence', 'presented', F(mine), 'current', F(current), 'owner', owner)
+  end
+
+  if r.state == 'expired' then
+    return nil, nil, nil, refuse('lease_expired', 'cause', r.class, 'presented', F(mine), 'current', F(current))
+  end
+  local deadline = num(call('ZSCORE', K('deadlines'), tid))
+  if r.state ~= 'running' or t.state ~= 'leased' or t.run ~= rid then
+    return nil, nil, nil, refuse('lease_released', 'cause', r.class or r.state, 'state', t.state)
+  end
+  if now >= deadline then
+    return nil, nil, nil, refuse('lease_expired', 'cause', 'time', 'presented', F(mine), 'current', F(current))
+  end
+  return t, r, deadline
+end
+
+-- confirm notes that a lease was received: its first admitted call starts the
+-- full window. It never shortens a deadline.
+local function confirm(tid, rid, r, deadline)
+  if r.confirmed == '1' then return deadline end
+  local d = math.max(deadline, now + num(r.window))
+  call('ZADD', K('deadlines'), F(d), tid)
+  call('HSET', K('run:', rid), 'confirmed', '1')
+  return d
+end
+
+-- told finds the answer of a closing verb that this run made before with the
+-- same content: a repeat gets the same answer.
+local function told(tid, rid, secret, verb, hash)
+  local r = call('HMGET', K('run:', rid), 'task', 'secret', 'closed')
+  if r[1] == tid and r[2] == secret and r[3] then
+    local was, state = string.match(r[3], '^(%S+) (%S+)$')
+    if was == verb .. ':' .. hash then return state end
+  end
+end

@@ -1,0 +1,95 @@
+-- Lanes: where queued tasks wait. lane:<lane> holds task ids by score; lanes
+-- holds every lane that is not empty by the score of its head, so a grant
+-- looks at the best lanes first and reads no list.
+local MAX_LANES = 1024
+local PIN = 60000 -- an answer keeps the task for the same agent this long
+
+local function score(t) return F((9 - num(t.pri)) * 17592186044416 + num(t.order)) end
+
+local function lane_free(lane)
+  return call('ZSCORE', K('lanes'), lane) or call('ZCARD', K('lanes')) < MAX_LANES
+end
+
+local function push(id, t, lane)
+  local s = score(t)
+  call('ZADD', K('lane:', lane), s, id)
+  local head = call('ZSCORE', K('lanes'), lane)
+  if not head or num(s) < num(head) then call('ZADD', K('lanes'), s, lane) end
+  call('HSET', K('task:', id), 'at', lane)
+  t.at = lane
+  wake('lane ' .. lane)
+end
+
+local function pull(id, t)
+  local lane = t.at
+  if not lane or lane == '' then return end
+  call('ZREM', K('lane:', lane), id)
+  local head = call('ZRANGE', K('lane:', lane), 0, 0, 'WITHSCORES')
+  if #head == 0 then
+    call('ZREM', K('lanes'), lane)
+  else
+    call('ZADD', K('lanes'), head[2], lane)
+  end
+  call('HSET', K('task:', id), 'at', '')
+  t.at = ''
+end
+
+-- still_open tells until when a run's process may still act outside: the old
+-- deadline when its adapter announced a process and has not reported its exit.
+local function still_open(run)
+  if not run or run == '' then return 0 end
+  local r = call('HMGET', K('run:', run), 'launched', 'exited', 'deadline')
+  if r[1] == '1' and r[2] ~= '1' then return num(r[3]) end
+  return 0
+end
+
+-- place puts a queued task into the lane it belongs to now: its pinned agent's
+-- while the pin lasts, else its own.
+local function place(id, t)
+  call('HSET', K('task:', id), 'gate', '')
+  if t.pin and t.pin ~= '' and now < num(t.pin_until) then
+    push(id, t, 'agent:' .. t.pin)
+    call('ZADD', K('delayed'), t.pin_until, id)
+  else
+    push(id, t, t.lane)
+    call('ZREM', K('delayed'), id)
+  end
+end
+
+-- enqueue is the only way back to a lane. The task waits in delayed until
+-- ready (notBefore, backoff) and until the process of gate, the run that held
+-- it last, is known to be gone.
+local function enqueue(id, t, ready, gate)
+  local barrier = still_open(gate)
+  local at = math.max(ready, barrier)
+  if at <= now then return place(id, t) end
+  local waits_for = ''
+  if barrier > now then waits_for = gate end
+  call('HSET', K('task:', id), 'ready', F(ready), 'gate', waits_for, 'at', '')
+  t.at = ''
+  if t.pin and t.pin ~= '' then
+    t.pin_until = F(at + PIN)
+    call('HSET', K('task:', id), 'pin_until', t.pin_until)
+  end
+  call('ZADD', K('delayed'), F(at), id)
+end
+
+-- promote moves due entries of delayed on: into a lane, or out of a pin.
+local function promote(limit)
+  local due = call('ZRANGEBYSCORE', K('delayed'), '-inf', F(now), 'LIMIT', 0, limit)
+  for _, id in ipairs(due) do
+    local t = load(K('task:', id))
+    call('ZREM', K('delayed'), id)
+    if t and t.state == 'queued' then
+      if t.at ~= '' then pull(id, t) end
+      place(id, t)
+    end
+  end
+  return #due
+end
+
+-- dequeue takes a queued task out of everything it waits in.
+local function dequeue(id, t)
+  pull(id, t)
+  call('ZREM', K('delayed'), id)
+end

@@ -1,0 +1,40 @@
+-- view reads the whole of a task in one step; the Go side decodes it.
+local function hash_or_false(key)
+  local flat = call('HGETALL', key)
+  if #flat == 0 then return false end
+  return flat
+end
+
+local function handoff_view(hid)
+  if not hid or hid == '' then return false end
+  local flat = hash_or_false(K('handoff:', hid))
+  return flat and { hid, flat, call('GET', K('answer:', hid)) }
+end
+
+-- answers lists every answer a person gave on a task, oldest first.
+local function answers(id)
+  local out = {}
+  for _, hid in ipairs(call('LRANGE', K('answers:', id), 0, -1)) do
+    out[#out + 1] = call('GET', K('answer:', hid))
+  end
+  return out
+end
+
+local function run_view(rid)
+  return { rid, call('HGETALL', K('run:', rid)), call('GET', K('detail:', rid)) }
+end
+
+local function view(id)
+  local t = load(K('task:', id))
+  if not t then return refuse('not_found', 'kind', 'task') end
+  local runs = {}
+  for _, rid in ipairs(call('LRANGE', K('runs:', id), -100, -1)) do
+    runs[#runs + 1] = run_view(rid)
+  end
+  return {
+    id, F(raw), F(now), call('ZSCORE', K('deadlines'), id), call('HGETALL', K('task:', id)),
+    call('GET', K('spec:', id)), call('GET', K('in:', id)), call('GET', K('out:', id)), runs,
+    call('LINDEX', K('reports:', id), -1), answers(id),
+    handoff_view(t.handoff), hash_or_false(K('review:', id)),
+  }
+end

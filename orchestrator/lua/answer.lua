@@ -1,0 +1,23 @@
+-- needs: queue end answer view
+-- answer decides a hand-off; the task is queued again with the answer in its
+-- context.
+-- ARGV: hand-off, actor, request key, body hash, answer JSON, option JSON or
+--   null, option text
+-- Reply: view of the task
+-- Errors: not_found, state_conflict, validation_failed (no such option), idempotency_conflict
+local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local was, err = once(key, body)
+if err then return err end
+if was then return view(was) end
+local h, t, no = open_handoff(hid)
+if no then return no end
+if ARGV[6] ~= 'null' then
+  local known = false
+  for _, o in ipairs(cjson.decode(h.body).options or {}) do
+    if o == ARGV[7] then known = true end
+  end
+  if not known then return refuse('validation_failed', 'field', '/option') end
+end
+decide(hid, h, t, by, ARGV[5], ARGV[6], 'task.answered')
+remember(key, body, h.task, DAY)
+return view(h.task)

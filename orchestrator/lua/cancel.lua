@@ -1,0 +1,36 @@
+-- flags: allow-oom
+-- needs: queue end view
+-- cancel ends a task for good, whatever it is doing.
+-- ARGV: task, actor, request key, body hash, reason
+-- Reply: view of the task
+-- Errors: not_found, task_closed, idempotency_conflict
+local tid, by, key, body, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+if string.sub(tid, 1, 8) == 'handoff_' then
+  local of = call('HMGET', K('handoff:', tid), 'task', 'state', 'by')
+  if not of[1] then return refuse('not_found', 'kind', 'hand-off') end
+  local was, err = once(key, body)
+  if err then return err end
+  if not was and of[2] ~= 'open' then
+    return refuse('state_conflict', 'state', of[2], 'need', 'open', 'by', of[3] or '-')
+  end
+  tid = of[1]
+end
+local was, err = once(key, body)
+if err then return err end
+if was then return view(tid) end
+local t = load(K('task:', tid))
+if not t then return refuse('not_found', 'kind', 'task') end
+if TERMINAL[t.state] then return refuse('task_closed', 'state', t.state) end
+local before = t.state
+if before == 'queued' then
+  dequeue(tid, t)
+elseif before == 'leased' then
+  end_lease(tid, t.run, 'cancelled', 'cancelled')
+elseif before == 'handoff' then
+  close_handoff(t.handoff, 'cancelled', by)
+end
+move(tid, t, 'cancelled', 'reason', reason)
+emit('task.cancelled', { task = tid, run = before == 'leased' and t.run or '', actor = by },
+  '{"state":"cancelled","before":' .. quote(before) .. ',"reason":' .. quote(reason) .. '}')
+remember(key, body, tid, DAY)
+return view(tid)

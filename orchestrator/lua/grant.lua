@@ -1,0 +1,94 @@
+-- needs: queue view
+-- grant leases the best queued tasks an agent covers.
+-- ARGV: actor, agent id, role, capabilities (',a,b,'), waiter id, wait ms,
+--   workspace root, request key, body hash, then run id and secret per lease
+-- Reply: {paused 0|1, raw ms, lease...}, lease = {task, run, token, attempt,
+--   window, ttl, spec, input, last report, answers, previous run, workspace,
+--   fixes, retries}
+-- Errors: idempotency_conflict, lease_expired (a replay of ended leases)
+local actor, agent, role, caps = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local waiter, wait, root = ARGV[5], num(ARGV[6]), ARGV[7]
+local key, body = ARGV[8], ARGV[9]
+local FIRST = 30000 -- an unconfirmed lease comes back after this long
+local out = { 0, F(raw) }
+
+local function lease_view(tid, rid)
+  local t, r = load(K('task:', tid)), load(K('run:', rid))
+  local ttl = num(call('ZSCORE', K('deadlines'), tid)) - now
+  local before = call('LINDEX', K('runs:', tid), -2)
+  return { tid, rid, r.token, r.attempt, r.window, F(ttl), call('GET', K('spec:', tid)), call('GET', K('in:', tid)),
+    call('LINDEX', K('reports:', tid), -1), answers(tid), before and run_view(before), r.workspace,
+    t.fixes, t.retries }
+end
+
+local was, err = once(key, body)
+if err then return err end
+if was then
+  for tid, rid in string.gmatch(was, '(%S+) (%S+)') do
+    local t, r = load(K('task:', tid)), load(K('run:', rid))
+    if not r or not t or r.state ~= 'running' or t.run ~= rid or now >= num(call('ZSCORE', K('deadlines'), tid)) then
+      return refuse('lease_expired', 'cause', 'replayed')
+    end
+    out[#out + 1] = lease_view(tid, rid)
+  end
+  return out
+end
+
+local function covers(lane)
+  local pinned = string.match(lane, '^agent:(.*)$')
+  if pinned then return pinned == agent end
+  local of, needs = string.match(lane, '^([^|]*)|(.*)$')
+  if of ~= '' and of ~= role then return false end
+  for need in string.gmatch(needs, '[^,]+') do
+    if not string.find(caps, ',' .. need .. ',', 1, true) then return false end
+  end
+  return true
+end
+
+-- best finds the best lane that is covered. Lanes are sorted by their heads,
+-- so the first one covered is it; the window grows for an agent that covers few.
+local function best()
+  local from, size = 0, 8
+  while true do
+    local lanes = call('ZRANGE', K('lanes'), from, from + size - 1)
+    for _, lane in ipairs(lanes) do
+      if covers(lane) then return lane end
+    end
+    if #lanes < size then return nil end
+    from, size = from + size, size * 4
+  end
+end
+
+if paused ~= '' then
+  out[1] = 1
+else
+  promote(10)
+  local record = {}
+  for i = 10, #ARGV, 2 do
+    local lane = best()
+    if not lane then break end
+    local tid = call('ZRANGE', K('lane:', lane), 0, 0)[1]
+    local t, rid = load(K('task:', tid)), ARGV[i]
+    local token = F(math.max(num(t.token), floor) + 1)
+    local attempt = F(num(t.attempt) + 1)
+    dequeue(tid, t)
+    call('RPUSH', K('runs:', tid), rid)
+    call('HSET', K('run:', rid), 'task', tid, 'token', token, 'tokens', ',' .. token .. ',', 'attempt', attempt,
+      'state', 'running', 'agent', agent, 'started', F(raw), 'window', t.window, 'secret', ARGV[i + 1],
+      'confirmed', '0', 'workspace', root ~= '' and (root .. '/' .. rid) or '')
+    call('ZADD', K('deadlines'), F(now + math.min(num(t.window), FIRST)), tid)
+    move(tid, t, 'leased', 'token', token, 'attempt', attempt, 'run', rid, 'pin', '', 'gate', '')
+    emit('task.leased', { task = tid, run = rid, agent = agent, token = token, actor = actor },
+      '{"state":"leased","attempt":' .. attempt .. ',"windowMs":' .. t.window .. '}')
+    out[#out + 1] = lease_view(tid, rid)
+    record[#record + 1] = tid .. ' ' .. rid
+  end
+  if #record > 0 then remember(key, body, table.concat(record, ' '), num(out[3][5])) end
+end
+
+if #out > 2 or wait == 0 then
+  call('ZREM', K('waiters'), waiter)
+else
+  call('ZADD', K('waiters'), F(now + wait), waiter)
+end
+return out

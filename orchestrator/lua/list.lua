@@ -1,0 +1,57 @@
+-- list pages through tasks, newest first. It walks the smallest set named and
+-- checks the other filters by membership; a page looks at 2,000 at most.
+-- ARGV: limit, cursor (order, exclusive) or '', since (raw ms) or 0,
+--   number of states, states..., then further set names (tasks, by-role:..., by-label:...)
+-- Reply: {next order or '', row...}, row = {id, task hash, spec}
+local limit, cursor, since = num(ARGV[1]), ARGV[2], num(ARGV[3])
+local states, sets = {}, {}
+for i = 5, 4 + num(ARGV[4]) do states[#states + 1] = K('by-state:', ARGV[i]) end
+for i = 5 + num(ARGV[4]), #ARGV do sets[#sets + 1] = K(ARGV[i]) end
+
+-- The walk goes over all sources at once: the states, or the smallest other set.
+local sources = states
+if #states == 0 then
+  local smallest, size
+  for _, key in ipairs(sets) do
+    local n = call('ZCARD', key)
+    if not size or n < size then smallest, size = key, n end
+  end
+  sources = { smallest }
+end
+local heads = {}
+local function advance(i, below)
+  local max = below == '' and '+inf' or '(' .. below
+  local got = call('ZREVRANGEBYSCORE', sources[i], max, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  heads[i] = got[1] and { got[1], got[2] } or false
+end
+for i = 1, #sources do advance(i, cursor) end
+
+local function member(id)
+  for _, key in ipairs(sets) do
+    if not call('ZSCORE', key, id) then return false end
+  end
+  return true
+end
+
+local out, last, looked = { '' }, '', 0
+while true do
+  local pick
+  for i = 1, #sources do
+    if heads[i] and (not pick or num(heads[i][2]) > num(heads[pick][2])) then pick = i end
+  end
+  if not pick then return out end
+  if #out > limit or looked >= 2000 then
+    out[1] = last
+    return out
+  end
+  local id
+  id, last = heads[pick][1], F(num(heads[pick][2]))
+  looked = looked + 1
+  if member(id) then
+    local t = call('HGETALL', K('task:', id))
+    local created = num(call('HGET', K('task:', id), 'created'))
+    if created < since then return out end
+    out[#out + 1] = { id, t, call('GET', K('spec:', id)) }
+  end
+  advance(pick, last)
+end

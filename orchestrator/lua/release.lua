@@ -1,0 +1,25 @@
+-- flags: allow-oom
+-- needs: queue fence end
+-- release gives a lease back with the exit of its process; the retry policy
+-- decides what becomes of the task. A repeat gets the same answer.
+-- ARGV: task, run, secret, presented token, content hash, class, exit code or
+--   '', signal or '', duration ms or '', detail
+-- Reply: state
+-- Errors: those of fenced
+local tid, rid = ARGV[1], ARGV[2]
+local said = told(tid, rid, ARGV[3], 'release', ARGV[5])
+if said then return said end
+local t, r, _, err = fenced(tid, rid, ARGV[3], ARGV[4])
+if err then return err end
+local class, code, signal = ARGV[6], ARGV[7], ARGV[8]
+end_lease(tid, rid, class == 'released' and 'released' or 'failed', class)
+-- The release comes after the process is dead, so nothing waits for an exit.
+call('HSET', K('run:', rid), 'exited', '1', 'code', code, 'signal', signal, 'duration', ARGV[9])
+if ARGV[10] ~= '' then call('SET', K('detail:', rid), ARGV[10]) end
+local state, failures = after(tid, t, rid, class, true)
+call('HSET', K('run:', rid), 'closed', 'release:' .. ARGV[5] .. ' ' .. state)
+local exit = '{"class":' .. quote(class) .. ',"code":' .. (code == '' and 'null' or code) ..
+    ',"signal":' .. (signal == '' and 'null' or quote(signal)) .. '}'
+emit('lease.released', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = class },
+  '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"reason":' .. quote(class) .. ',"exit":' .. exit .. '}')
+return state

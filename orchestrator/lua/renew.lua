@@ -1,0 +1,14 @@
+-- flags: allow-oom
+-- needs: fence
+-- renew extends a lease that still holds to a full window from now; it never
+-- revives one and never shortens one.
+-- ARGV: task, run, secret, presented token
+-- Reply: {raw ms, ttl ms, token}
+-- Errors: those of fenced
+local tid, rid = ARGV[1], ARGV[2]
+local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
+if err then return err end
+local d = math.max(deadline, now + num(r.window))
+call('ZADD', K('deadlines'), F(d), tid)
+call('HSET', K('run:', rid), 'confirmed', '1', 'renewals', F(num(r.renewals) + 1))
+return { F(raw), F(d - now), r.token }

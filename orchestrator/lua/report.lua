@@ -1,0 +1,30 @@
+-- needs: fence
+-- report stores a progress report and pins it. A requestId seen among the
+-- run's last 32 gets the answer it got before.
+-- ARGV: task, run, secret, presented token, request id or '', content hash, report JSON
+-- Reply: seq
+-- Errors: those of fenced; idempotency_conflict
+local tid, rid, req = ARGV[1], ARGV[2], ARGV[5]
+local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
+if err then return err end
+if req ~= '' then
+  for _, was in ipairs(call('LRANGE', K('seen:', rid), 0, 31)) do
+    local hash, seq, id = string.match(was, '^(%S+) (%S+) (.*)$')
+    if id == req then
+      if hash ~= ARGV[6] then return refuse('idempotency_conflict') end
+      return num(seq)
+    end
+  end
+end
+confirm(tid, rid, r, deadline)
+local seq = call('HINCRBY', K('task:', tid), 'reports', 1)
+call('RPUSH', K('reports:', tid), F(seq) .. ' ' .. F(raw) .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7])
+call('LTRIM', K('reports:', tid), -1000, -1)
+call('HSET', K('task:', tid), 'updated', F(raw))
+if req ~= '' then
+  call('LPUSH', K('seen:', rid), ARGV[6] .. ' ' .. F(seq) .. ' ' .. req)
+  call('LTRIM', K('seen:', rid), 0, 31)
+end
+emit('task.progress', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
+  '{"state":"leased","seq":' .. F(seq) .. '}')
+return seq

@@ -1,0 +1,14 @@
+-- resume lets grants flow again. Resuming what is not paused changes nothing.
+-- ARGV: actor, reason, request key, body hash
+-- Reply: {paused, reason, by, at}
+-- Errors: idempotency_conflict
+local was, err = once(ARGV[3], ARGV[4])
+if err then return err end
+if not was and paused ~= '' then
+  call('HDEL', META, 'paused', 'paused_by', 'paused_why', 'paused_at')
+  call('ZREM', K('chores'), 'pause')
+  emit('namespace.resumed', { actor = ARGV[1] }, '{"reason":' .. quote(ARGV[2]) .. '}')
+  wake('lane *')
+end
+remember(ARGV[3], ARGV[4], 'done', DAY)
+return call('HMGET', META, 'paused', 'paused_why', 'paused_by', 'paused_at')

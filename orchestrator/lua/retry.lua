@@ -1,0 +1,40 @@
+-- needs: queue end create view
+-- retry queues an escalated task again with its failures forgotten, or makes a
+-- new task from one that failed, was cancelled or was rejected.
+-- ARGV: task, actor, request key, body hash, reason, new task id
+-- Reply: view of the task that will run
+-- Errors: not_found, task_closed (completed), state_conflict, too_many_lanes, idempotency_conflict
+local tid, by, key, body, reason, new = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local was, err = once(key, body)
+if err then return err end
+if was then return view(was) end
+local t = load(K('task:', tid))
+if not t then return refuse('not_found', 'kind', 'task') end
+if t.state == 'completed' then return refuse('task_closed', 'state', t.state) end
+
+if TERMINAL[t.state] then
+  if not lane_free(t.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+  local s = { id = new, not_before = '0', labels = t.labels or '', retries = tid, by = by,
+    spec = call('GET', K('spec:', tid)), input = call('GET', K('in:', tid)) or '' }
+  for _, f in ipairs({ 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review', 'role', 'fixes' }) do
+    s[f] = t[f]
+  end
+  emit('task.retried', { task = tid, actor = by }, '{"state":' .. quote(t.state) .. ',"newTaskId":' .. quote(new) ..
+    ',"reason":' .. quote(reason) .. '}')
+  create(s, t.run, ',"retries":' .. quote(tid))
+  remember(key, body, new, DAY)
+  return view(new)
+end
+
+local kind = t.state == 'handoff' and call('HGET', K('handoff:', t.handoff), 'kind')
+if kind ~= 'escalation' then
+  return refuse('state_conflict', 'state', t.state, 'need', 'an_escalated_hand-off_or_a_closed_task')
+end
+close_handoff(t.handoff, 'answered', by)
+call('HSET', K('task:', tid), 'failures', '0')
+t.failures = '0'
+move(tid, t, 'queued')
+enqueue(tid, t, 0, t.run)
+emit('task.retried', { task = tid, actor = by }, '{"state":"queued","failures":0,"before":"handoff","reason":' .. quote(reason) .. '}')
+remember(key, body, tid, DAY)
+return view(tid)

@@ -1,0 +1,30 @@
+-- needs: queue create view
+-- review decides a completed task; a rejection may create the task that fixes
+-- it in the same step.
+-- ARGV: task, decision (approve|reject), actor, request key, body hash, note,
+--   fix 0|1, then the fix task's spec (17 values)
+-- Reply: {fix task id or '', view of the task}
+-- Errors: not_found, task_closed, state_conflict, too_many_lanes, idempotency_conflict
+local tid, decision, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local was, err = once(key, body)
+if err then return err end
+if was then return { was ~= '-' and was or '', view(tid) } end
+local t = load(K('task:', tid))
+if not t then return refuse('not_found', 'kind', 'task') end
+if TERMINAL[t.state] then return refuse('task_closed', 'state', t.state) end
+if t.state ~= 'review' then return refuse('state_conflict', 'state', t.state, 'need', 'review') end
+local fix
+if ARGV[7] == '1' then
+  fix = read_spec(8)
+  if not lane_free(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+end
+local to = decision == 'approve' and 'completed' or 'rejected'
+call('HSET', K('review:', tid), 'run', t.run, 'decision', decision, 'note', ARGV[6], 'by', by, 'at', F(raw),
+  'fix', fix and fix.id or '')
+move(tid, t, to)
+local kind = decision == 'approve' and 'task.approved' or 'task.rejected'
+emit(kind, { task = tid, run = t.run, actor = by }, '{"state":' .. quote(to) .. ',"note":' .. quote(ARGV[6]) ..
+  ',"before":"review","fixTaskId":' .. (fix and quote(fix.id) or 'null') .. '}')
+if fix then create(fix, t.run, ',"fixes":' .. quote(tid)) end
+remember(key, body, fix and fix.id or '-', DAY)
+return { fix and fix.id or '', view(tid) }

@@ -1,0 +1,10 @@
+-- reviews lists tasks that wait for a decision, oldest first.
+-- ARGV: limit
+-- Reply: row..., row = {task, task hash, spec, output, ended ms of the run}
+local out = {}
+for _, tid in ipairs(call('ZRANGE', K('by-state:', 'review'), 0, num(ARGV[1]) - 1)) do
+  local rid = call('HGET', K('task:', tid), 'run')
+  out[#out + 1] = { tid, call('HGETALL', K('task:', tid)), call('GET', K('spec:', tid)), call('GET', K('out:', tid)),
+    call('HGET', K('run:', rid), 'ended') }
+end
+return out

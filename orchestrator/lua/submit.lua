@@ -1,0 +1,21 @@
+-- needs: queue create
+-- submit creates a task.
+-- ARGV: request key, body hash, lane, source task or '', spec (17 values)
+-- Reply: {task id, created ms, replayed 0|1}
+-- Errors: idempotency_conflict, too_many_lanes, not_found
+local key, body, source = ARGV[1], ARGV[2], ARGV[3]
+local was, err = once(key, body)
+if err then return err end
+if was then return { was, '0', 1 } end
+local s = read_spec(4)
+if not lane_free(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+local old
+if source ~= '' then
+  old = call('HGET', K('task:', source), 'run')
+  if not old then return refuse('not_found', 'kind', 'task', 'field', '/fixes') end
+end
+local extra
+if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end
+create(s, old, extra)
+remember(key, body, s.id, DAY)
+return { s.id, F(raw), 0 }

@@ -1,0 +1,6 @@
+-- needs: view
+-- task shows the whole of a task.
+-- ARGV: task
+-- Reply: view of the task
+-- Errors: not_found
+return view(ARGV[1])

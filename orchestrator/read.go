@@ -1,0 +1,190 @@
+package orchestrator
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/picket-dev/picket"
+)
+
+// Bounds of listings that are not paged.
+const maxRows = 1000
+
+// Task shows the whole of a task.
+func (e *Engine) Task(ctx context.Context, taskID string) (picket.Task, error) {
+	if err := picket.CheckID("taskId", "task", taskID); err != nil {
+		return picket.Task{}, err
+	}
+	return e.viewed(ctx, "task", taskID)
+}
+
+// Tasks pages through tasks, newest first, without runs, input and output.
+func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage, error) {
+	if q.Limit == 0 {
+		q.Limit = 50
+	}
+	if q.Limit < 1 || q.Limit > 200 {
+		return picket.TaskPage{}, picket.Invalid("limit", "Send a number from 1 to 200.", "limit is %d, allowed are 1 to 200", q.Limit)
+	}
+	if q.Cursor != "" {
+		if n, err := strconv.ParseInt(q.Cursor, 10, 64); err != nil || n < 0 || n > 1<<53 {
+			return picket.TaskPage{}, picket.Invalid("cursor", "Send nextCursor of the page before, or leave it out.", "cursor is not one of ours")
+		}
+	}
+	args := []any{q.Limit, q.Cursor, int64(q.Since), len(q.States)}
+	for _, s := range q.States {
+		if !s.Valid() {
+			return picket.TaskPage{}, picket.Invalid("state", "Send states of a task, separated by commas.", "%q is not a state", s)
+		}
+		args = append(args, string(s))
+	}
+	args = append(args, "tasks")
+	if q.Role != "" {
+		if err := picket.CheckName("role", q.Role); err != nil {
+			return picket.TaskPage{}, err
+		}
+		args = append(args, "by-role:"+q.Role)
+	}
+	for k, v := range q.Labels {
+		if err := picket.CheckLabel("label", k, v); err != nil {
+			return picket.TaskPage{}, err
+		}
+		args = append(args, "by-label:"+k+"="+v)
+	}
+	got, err := e.run(ctx, "list", args...)
+	if err != nil {
+		return picket.TaskPage{}, err
+	}
+	r := &reply{script: "list"}
+	l := r.list(got)
+	page := picket.TaskPage{NextCursor: optional(r.text(r.at(l, 0)))}
+	for _, v := range l[1:] {
+		row := r.list(v)
+		page.Tasks = append(page.Tasks, r.taskHead(r.text(r.at(row, 0)), r.at(row, 1), r.at(row, 2)))
+	}
+	return page, r.bad
+}
+
+// Reports lists the last 1,000 progress reports of a task, oldest first.
+func (e *Engine) Reports(ctx context.Context, taskID string) ([]picket.Report, error) {
+	if err := picket.CheckID("taskId", "task", taskID); err != nil {
+		return nil, err
+	}
+	got, err := e.run(ctx, "reports", taskID)
+	if err != nil {
+		return nil, err
+	}
+	r := &reply{script: "reports"}
+	l := r.list(got)
+	out := make([]picket.Report, 0, len(l))
+	for i, v := range l {
+		if rep := r.report(v, i == len(l)-1); rep != nil {
+			out = append(out, *rep)
+		}
+	}
+	return out, r.bad
+}
+
+// Log reads up to limit bytes of a run's output from offset on; an empty runID
+// means the latest run. A chunk may start later than asked when the older part
+// is not kept any more.
+func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset int64, limit int) (picket.LogChunk, error) {
+	if err := picket.CheckID("taskId", "task", taskID); err != nil {
+		return picket.LogChunk{}, err
+	}
+	if runID != "" {
+		if err := picket.CheckID("run", "run", runID); err != nil {
+			return picket.LogChunk{}, err
+		}
+	}
+	if err := checkStream(stream); err != nil {
+		return picket.LogChunk{}, err
+	}
+	got, err := e.run(ctx, "log", taskID, runID, stream, max(offset, 0), min(max(limit, 1), 1<<20))
+	if err != nil {
+		return picket.LogChunk{}, err
+	}
+	r := &reply{script: "log"}
+	l := r.list(got)
+	c := picket.LogChunk{RunID: r.text(r.at(l, 0)), Stream: stream, Offset: r.int(r.at(l, 1)), Data: []byte(r.text(r.at(l, 2)))}
+	c.Next = c.Offset + int64(len(c.Data))
+	return c, r.bad
+}
+
+// Leases lists up to 1,000 live leases, the next to expire first.
+func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
+	got, err := e.run(ctx, "leases", maxRows)
+	if err != nil {
+		return nil, err
+	}
+	r := &reply{script: "leases"}
+	l := r.list(got)
+	raw := r.int(r.at(l, 0))
+	out := make([]picket.LiveLease, 0, len(l)-1)
+	for _, v := range l[1:] {
+		row := r.list(v)
+		ttl := r.int(r.at(row, 4))
+		out = append(out, picket.LiveLease{TaskID: r.text(r.at(row, 0)), RunID: r.text(r.at(row, 1)), AgentID: r.text(r.at(row, 2)),
+			FencingToken: r.int(r.at(row, 3)), LeaseTTLMs: ttl, LeaseExpiresAt: picket.Instant(raw + ttl), Renewals: r.int(r.at(row, 5))})
+	}
+	return out, r.bad
+}
+
+// Handoffs lists up to 1,000 hand-offs of a state, oldest first.
+func (e *Engine) Handoffs(ctx context.Context, s picket.HandoffState) ([]picket.Handoff, error) {
+	if !s.Valid() {
+		return nil, picket.Invalid("state", "Send open, answered, finished or cancelled.", "%q is not a state of a hand-off", s)
+	}
+	return e.handoffs(ctx, string(s))
+}
+
+// Handoff shows one hand-off.
+func (e *Engine) Handoff(ctx context.Context, handoffID string) (picket.Handoff, error) {
+	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
+		return picket.Handoff{}, err
+	}
+	all, err := e.handoffs(ctx, handoffID)
+	if err != nil {
+		return picket.Handoff{}, err
+	}
+	return all[0], nil
+}
+
+func (e *Engine) handoffs(ctx context.Context, which string) ([]picket.Handoff, error) {
+	got, err := e.run(ctx, "handoffs", which, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	r := &reply{script: "handoffs"}
+	l := r.list(got)
+	raw, now := r.int(r.at(l, 0)), r.int(r.at(l, 1))
+	out := make([]picket.Handoff, 0, len(l)-2)
+	for _, v := range l[2:] {
+		row := r.list(v)
+		if h := r.handoff(r.at(row, 0), raw, now, r.report(r.at(row, 1), true)); h != nil {
+			out = append(out, *h)
+		}
+	}
+	return out, r.bad
+}
+
+// Reviews lists up to 1,000 tasks that wait for a decision, oldest first.
+func (e *Engine) Reviews(ctx context.Context) ([]picket.PendingReview, error) {
+	got, err := e.run(ctx, "reviews", maxRows)
+	if err != nil {
+		return nil, err
+	}
+	r := &reply{script: "reviews"}
+	l := r.list(got)
+	out := make([]picket.PendingReview, 0, len(l))
+	for _, v := range l {
+		row := r.list(v)
+		id := r.text(r.at(row, 0))
+		t := r.taskHead(id, r.at(row, 1), r.at(row, 2))
+		var o outRecord
+		r.json(r.at(row, 3), &o)
+		out = append(out, picket.PendingReview{TaskID: id, RunID: r.hash(row[1])["run"], Title: t.Title, Output: o.Output, Summary: o.Summary,
+			SubmittedAt: picket.Instant(r.int(r.at(row, 4))), FencingToken: t.FencingToken, Attempts: t.Attempts})
+	}
+	return out, r.bad
+}

@@ -1,0 +1,112 @@
+package orchestrator
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// facts are the key=value pairs of a script's refusal.
+type facts map[string]string
+
+func (f facts) or(key, otherwise string) string {
+	if v := f[key]; v != "" && v != "-" {
+		return v
+	}
+	return otherwise
+}
+
+// wording says, for each code a script answers, what happened and what to do.
+// A model reads it, so the remedy is an instruction.
+var wording = map[picket.Code]func(f facts) (message, remedy string){
+	picket.CodeStaleFence: func(f facts) (string, string) {
+		to := "another run"
+		if o := f.or("owner", ""); o != "" {
+			to = o
+		}
+		return fmt.Sprintf("token %s was superseded by %s", f["presented"], f["current"]),
+			"Stop writing and exit: this task now belongs to " + to + "."
+	},
+	picket.CodeUnknownFence: func(f facts) (string, string) {
+		return fmt.Sprintf("token %s was never granted; the current one is %s", f["presented"], f["current"]),
+			"Send the fencing token of your own lease, or leave the header out."
+	},
+	picket.CodeLeaseExpired: func(f facts) (string, string) {
+		switch f["cause"] {
+		case "evidence_closed":
+			return "evidence is accepted until 15 minutes after the lease ended", "Keep the output where it is; the run's record is closed."
+		case "replayed":
+			return "a lease granted by this request has ended", "Acquire again with a new Idempotency-Key."
+		}
+		return "the lease has expired", "Stop writing and exit: the task will be given to another run."
+	},
+	picket.CodeLeaseReleased: func(f facts) (string, string) {
+		return fmt.Sprintf("the lease has ended (%s); the task is in state %s", f.or("cause", "released"), f.or("state", "unknown")),
+			"Stop writing and exit: nothing more can be changed under this lease."
+	},
+	picket.CodeTaskMismatch: func(f facts) (string, string) {
+		return "the lease does not belong to this task", "Use the lease token exactly as it was handed to you."
+	},
+	picket.CodeTaskCancelled: func(facts) (string, string) {
+		return "the task was cancelled", "Stop writing and exit: nobody needs this work any more."
+	},
+	picket.CodeTaskClosed: func(f facts) (string, string) {
+		return "the task is " + f["state"] + " and cannot be changed any more",
+			"Create a new task for what is left to do (fixes = this task)."
+	},
+	picket.CodeStateConflict: func(f facts) (string, string) {
+		if by := f.or("by", ""); by != "" {
+			return fmt.Sprintf("it is %s already, by %s", f["state"], by), "Look at what was decided before you go on."
+		}
+		return fmt.Sprintf("this needs state %s, but it is %s", strings.ReplaceAll(f["need"], "_", " "), f["state"]),
+			"Look at the task again before you decide."
+	},
+	picket.CodeNotFound: func(f facts) (string, string) {
+		return "there is no such " + f.or("kind", "thing"), "Check the id; closed tasks are deleted after the retention time."
+	},
+	picket.CodeIdempotencyConflict: func(facts) (string, string) {
+		return "this idempotency key was used with another body", "Send a new key for a new request, or the same body to repeat the old one."
+	},
+	picket.CodeTooManyLanes: func(f facts) (string, string) {
+		return "there are " + f["limit"] + " different combinations of role, needs and agent waiting already",
+			"Use fewer different roles and needs, or wait until queued tasks have been taken."
+	},
+	picket.CodeOffset: func(f facts) (string, string) {
+		return fmt.Sprintf("the log is known up to byte %s, not %s", f["expected"], f["presented"]), "Continue from the offset expected."
+	},
+	picket.CodeValidation: func(f facts) (string, string) {
+		return f["field"] + " is not one of the options offered", "Choose an option of the hand-off, or answer with text."
+	},
+}
+
+// explainRefusal reads "code key=value ..." as a script writes it; nil when it
+// is not one of ours.
+func explainRefusal(text string) *picket.Error {
+	words := strings.Fields(text)
+	code := picket.Code(words[0])
+	say, ok := wording[code]
+	if !ok {
+		return nil
+	}
+	f := facts{}
+	for _, w := range words[1:] {
+		if k, v, ok := strings.Cut(w, "="); ok {
+			f[k] = v
+		}
+	}
+	message, remedy := say(f)
+	e := picket.Refuse(code, remedy, "%s", message)
+	for k, v := range f {
+		if v == "" || v == "-" || k == "refused" || k == "kind" {
+			continue
+		}
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+			e.With(k, n)
+		} else {
+			e.With(k, v)
+		}
+	}
+	return e
+}

@@ -1,0 +1,203 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// script is one transition: the prelude, the parts its header needs, its body.
+type script struct {
+	name   string
+	source string
+	sha    string
+	calls  atomic.Int64
+	nanos  atomic.Int64
+}
+
+// compile reads every script. An in-memory store knows no "#!lua" line, so
+// there the flags are dropped.
+func compile(memory bool) (map[string]*script, error) {
+	names, err := fs.Glob(luaFiles, "lua/*.lua")
+	if err != nil {
+		return nil, err
+	}
+	part := func(name string) (string, error) {
+		b, err := luaFiles.ReadFile("lua/" + name + ".lua")
+		return string(b), err
+	}
+	scripts := map[string]*script{}
+	for _, path := range names {
+		name := strings.TrimSuffix(strings.TrimPrefix(path, "lua/"), ".lua")
+		if strings.HasPrefix(name, "_") {
+			continue
+		}
+		body, err := part(name)
+		if err != nil {
+			return nil, err
+		}
+		var parts []string
+		if !hasDirective(body, "bare") {
+			parts = append(parts, "_prelude")
+		}
+		for _, need := range strings.Fields(directive(body, "needs:")) {
+			parts = append(parts, "_"+need)
+		}
+		source := ""
+		if !memory {
+			source = strings.TrimSpace("#!lua "+flags(directive(body, "flags:"))) + "\n"
+		}
+		for _, p := range parts {
+			text, err := part(p)
+			if err != nil {
+				return nil, fmt.Errorf("compile %s: %w", name, err)
+			}
+			source += text + "\n"
+		}
+		source += body
+		sum := sha1.Sum([]byte(source))
+		scripts[name] = &script{name: name, source: source, sha: hex.EncodeToString(sum[:])}
+	}
+	return scripts, nil
+}
+
+func flags(list string) string {
+	if list == "" {
+		return ""
+	}
+	return "flags=" + strings.Join(strings.Fields(list), ",")
+}
+
+// directive finds "-- word rest" among the comment lines a script starts with.
+func directive(body, word string) string {
+	for line := range strings.Lines(body) {
+		text, ok := strings.CutPrefix(line, "--")
+		if !ok {
+			return ""
+		}
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(text), word); ok {
+			return strings.TrimSpace(rest)
+		}
+	}
+	return ""
+}
+
+func hasDirective(body, word string) bool {
+	return strings.Contains(body, "\n-- "+word+"\n")
+}
+
+// line is a connection to the store that carries scripts in order. There are
+// two, so that a large report never delays a renewal.
+type line struct {
+	client redis.UniversalClient
+	pipe   *redis.AutoPipeliner // nil: the switch is off
+}
+
+func (l line) do(ctx context.Context, cmd *redis.Cmd) error {
+	if l.pipe == nil {
+		return l.client.Process(ctx, cmd)
+	}
+	return l.pipe.Submit(ctx, cmd).WaitContext(ctx)
+}
+
+// gate is the one way to Redis: every transition is one EVALSHA through it.
+type gate struct {
+	scripts     map[string]*script
+	clock, work line
+}
+
+// clockVerbs are the scripts that a deadline waits for.
+var clockVerbs = map[string]bool{"renew": true, "expire": true, "tick": true}
+
+func (g *gate) run(ctx context.Context, namespace, name string, args ...any) (any, error) {
+	s, ok := g.scripts[name]
+	if !ok {
+		return nil, fmt.Errorf("no script named %s", name)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, unavailable("the request was given up before it was sent", err)
+	}
+	l := g.work
+	if clockVerbs[name] {
+		l = g.clock
+	}
+	start := time.Now()
+	reply, err := g.eval(ctx, l, "EVALSHA", s.sha, namespace, args)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		reply, err = g.eval(ctx, l, "EVAL", s.source, namespace, args)
+	}
+	s.calls.Add(1)
+	s.nanos.Add(int64(time.Since(start)))
+	if err != nil {
+		return nil, refusal(name, err)
+	}
+	return reply, nil
+}
+
+func (g *gate) eval(ctx context.Context, l line, command, what, namespace string, args []any) (any, error) {
+	all := append([]any{command, what, 1, metaKey(namespace)}, args...)
+	cmd := redis.NewCmd(ctx, all...)
+	if err := l.do(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.Val(), nil
+}
+
+// refusal turns what came back from the store into an error of the vocabulary:
+// the script's own refusal, a full store, or "outcome unknown".
+func refusal(name string, err error) error {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return unavailable("the state of record did not answer", errors.Join(picket.ErrUnknown, err))
+	}
+	text := reply.Error()
+	switch {
+	case strings.HasPrefix(text, "OOM "):
+		return picket.Refuse(picket.CodeStoreFull, "Leases can still end. Free memory or raise maxmemory of the Redis server, then repeat the request.",
+			"the store is full").Because(err)
+	case strings.HasPrefix(text, "store_lost "):
+		return unavailable("the store has lost this namespace", err)
+	case strings.HasPrefix(text, "ERR "), strings.HasPrefix(text, "WRONGTYPE "), strings.HasPrefix(text, "NOPERM "):
+		return fmt.Errorf("run %s: %w", name, err)
+	}
+	if e := explainRefusal(text); e != nil {
+		return e
+	}
+	// LOADING, READONLY, MASTERDOWN, BUSY and their like: nothing was done.
+	return unavailable("the state of record cannot serve now", err)
+}
+
+func unavailable(message string, err error) error {
+	e := picket.Refuse(picket.CodeUnavailable, "Wait a moment and repeat the same request; nothing else is needed.", "%s", message)
+	e.RetryAfter = time.Second
+	return e.Because(err)
+}
+
+// Call counts of one script, for metrics.
+type Calls struct {
+	Script string
+	Count  int64
+	Total  time.Duration // time spent waiting for replies
+}
+
+func (g *gate) stats() []Calls {
+	out := make([]Calls, 0, len(g.scripts))
+	for _, s := range g.scripts {
+		out = append(out, Calls{Script: s.name, Count: s.calls.Load(), Total: time.Duration(s.nanos.Load())})
+	}
+	return out
+}

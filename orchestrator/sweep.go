@@ -1,0 +1,129 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// What the reaper calls; every method is safe in any number of processes.
+
+// sweepBatch bounds what one script of a sweep touches.
+const sweepBatch = 100
+
+// Tick keeps store time true, moves due delayed tasks on and applies the
+// deadline policy of overdue hand-offs.
+func (e *Engine) Tick(ctx context.Context) error {
+	got, err := e.run(ctx, "tick", sweepBatch)
+	if err != nil {
+		return err
+	}
+	r := &reply{script: "tick"}
+	l := r.list(got)
+	if r.int(r.at(l, 1)) > 0 {
+		if _, err := e.run(ctx, "overdue", sweepBatch); err != nil {
+			return err
+		}
+	}
+	return r.bad
+}
+
+// ExpireDue ends up to limit leases that are past their deadline and returns
+// how many.
+func (e *Engine) ExpireDue(ctx context.Context, limit int) (int, error) {
+	return e.count(ctx, "expire", "due", "reaper", limit)
+}
+
+// Chore does the book-keeping that a single write left behind, such as ending
+// the runs of a hard pause, and returns how many it handled.
+func (e *Engine) Chore(ctx context.Context, limit int) (int, error) {
+	return e.count(ctx, "pause", "chore", "reaper", "0", "", limit, "", "")
+}
+
+// Retain deletes up to limit tasks and limit events that are older than they
+// are kept, and returns how many.
+func (e *Engine) Retain(ctx context.Context, keep picket.Retention, limit int) (int, error) {
+	tasks := cmp.Or(keep.Tasks, 30*24*time.Hour)
+	events := cmp.Or(keep.Events, 7*24*time.Hour)
+	return e.count(ctx, "retain", tasks.Milliseconds(), events.Milliseconds(), cmp.Or(keep.MaxEvents, 1_000_000), limit)
+}
+
+func (e *Engine) count(ctx context.Context, script string, args ...any) (int, error) {
+	got, err := e.run(ctx, script, args...)
+	if err != nil {
+		return 0, err
+	}
+	r := &reply{script: script}
+	return int(r.int(got)), r.bad
+}
+
+// Pause presses the stop button: no grants; hard ends all runs too.
+func (e *Engine) Pause(ctx context.Context, by picket.Caller, hard bool, reason string) (picket.PauseState, error) {
+	flag := "0"
+	if hard {
+		flag = "1"
+	}
+	return e.pauseState(ctx, "pause", "press", by.Actor, flag, reason, sweepBatch, by.Once.Key, by.Once.Body)
+}
+
+// Resume lets grants flow again.
+func (e *Engine) Resume(ctx context.Context, by picket.Caller, reason string) (picket.PauseState, error) {
+	return e.pauseState(ctx, "resume", by.Actor, reason, by.Once.Key, by.Once.Body)
+}
+
+func (e *Engine) pauseState(ctx context.Context, script string, args ...any) (picket.PauseState, error) {
+	got, err := e.run(ctx, script, args...)
+	if err != nil {
+		return picket.PauseState{}, err
+	}
+	r := &reply{script: script}
+	l := r.list(got)
+	p := pauseOf(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2)), r.int(r.at(l, 3)))
+	return p, r.bad
+}
+
+func pauseOf(mode, reason, by string, at int64) picket.PauseState {
+	return picket.PauseState{Paused: mode != "", Hard: mode == "hard", Reason: reason, By: by, At: picket.Instant(at)}
+}
+
+// Stats counts a namespace.
+func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
+	var args []any
+	for _, s := range picket.TaskStates {
+		args = append(args, string(s))
+	}
+	got, err := e.run(ctx, "stats", args...)
+	if err != nil {
+		return picket.Stats{}, err
+	}
+	r := &reply{script: "stats"}
+	l := r.list(got)
+	s := picket.Stats{
+		Namespace: e.namespace, StoreTime: picket.Instant(r.int(r.at(l, 1))), LastTick: picket.Instant(r.int(r.at(l, 2))),
+		Lanes: r.int(r.at(l, 3)), Delayed: r.int(r.at(l, 4)), Waiters: r.int(r.at(l, 5)), Handoffs: r.int(r.at(l, 6)),
+		LastSeq: r.int(r.at(l, 7)), Tasks: map[picket.TaskState]int64{},
+		Pause: pauseOf(r.text(r.at(l, 8)), r.text(r.at(l, 9)), r.text(r.at(l, 10)), r.int(r.at(l, 11))),
+	}
+	for i, state := range picket.TaskStates {
+		s.Tasks[state] = r.int(r.at(l, 12+i))
+	}
+	s.Reviews = s.Tasks[picket.TaskReview]
+	s.SinceTickMs = r.int(r.at(l, 0)) - int64(s.LastTick)
+	return s, r.bad
+}
+
+// Ready is nil when the store answers and a reaper ticks; otherwise it says
+// what is wrong and what to do.
+func (e *Engine) Ready(ctx context.Context) error {
+	s, err := e.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	if s.NoReaper() {
+		return picket.Refuse(picket.CodeUnavailable, "Start one with: picket serve reaper", "no reaper: nothing has kept store time for %d s, so leases do not expire",
+			s.SinceTickMs/1000)
+	}
+	return nil
+}
