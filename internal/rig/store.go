@@ -1,0 +1,109 @@
+// Package rig is what the tests of every room stand on: stores to run against,
+// a virtual one on the clock of a synctest bubble and a real redis-server.
+package rig
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+)
+
+// Store says where a test's store is, in the terms of orchestrator.Config.
+type Store struct {
+	Redis  redis.UniversalOptions
+	Memory bool
+}
+
+// Memory starts an in-process miniredis that uses no socket, so it may live
+// inside a synctest bubble, where TIME and TTLs follow the virtual clock. Call
+// stop at the end of the bubble.
+func Memory() (s Store, stop func()) {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	s = Store{Memory: true, Redis: redis.UniversalOptions{
+		Addrs:  []string{"127.0.0.1:6379"},
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+	}}
+	return s, m.Close
+}
+
+// Real starts a redis-server of its own on a unix socket, without persistence,
+// and ends it with the test. Without a redis-server on PATH the test fails:
+// what is not tested on a real store is not tested.
+func Real(tb testing.TB) Store {
+	tb.Helper()
+	s, _ := RealServer(tb)
+	return s
+}
+
+// RealServer is Real that also gives the process, for tests that kill or stop it.
+func RealServer(tb testing.TB, args ...string) (Store, *os.Process) {
+	tb.Helper()
+	// t.TempDir carries the test's name, which can be too long for a socket.
+	dir, err := os.MkdirTemp("", "pk")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
+	cmd := exec.Command("redis-server", append([]string{"--port", "0", "--unixsocket", socket, "--dir", dir,
+		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"}, args...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		tb.Fatalf("start redis-server (apt-get install redis-server): %v", err)
+	}
+	tb.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	s := Store{Redis: redis.UniversalOptions{
+		Addrs: []string{"127.0.0.1:6379"},
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
+	if err := answering(s); err != nil {
+		tb.Fatalf("redis-server does not answer: %v\n%s", err, out.String())
+	}
+	return s, cmd.Process
+}
+
+// answering waits until a store answers a PING.
+func answering(s Store) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c := redis.NewUniversalClient(&s.Redis)
+	defer c.Close()
+	for {
+		err := c.Ping(ctx).Err()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("after 10 s: %w", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Sealer returns a sealer with a fixed key, so capabilities of a test repeat.
+func Sealer() *picket.Sealer {
+	s, err := picket.NewSealer(bytes.Repeat([]byte("k"), 32))
+	if err != nil {
+		panic(err)
+	}
+	return s
+}

@@ -1,0 +1,214 @@
+package orchestrator_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// both runs a test twice: on the virtual clock with an in-process store, and
+// on a real redis-server. wait passes time: virtual time at once, or nothing.
+func both(t *testing.T, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	t.Run("Virtual", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			store, stop := rig.Memory()
+			defer stop()
+			f := open(t, store)
+			defer f.close()
+			f.virtual = true
+			test(t, f)
+		})
+	})
+	t.Run("Real", func(t *testing.T) {
+		f := open(t, rig.Real(t))
+		defer f.close()
+		test(t, f)
+	})
+}
+
+type fixture struct {
+	*orchestrator.Engine
+	store   *orchestrator.Store
+	sealer  *picket.Sealer
+	ctx     context.Context
+	virtual bool
+}
+
+func open(t *testing.T, s rig.Store) *fixture {
+	t.Helper()
+	sealer := rig.Sealer()
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, ProxyURL: "http://proxy",
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{Engine: store.Engine("default"), store: store, sealer: sealer, ctx: t.Context()}
+}
+
+func (f *fixture) close() { _ = f.store.Close() }
+
+// pass lets time go by, keeping store time true as a reaper would. Only the
+// virtual clock can; on the real store it is refused.
+func (f *fixture) pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	if !f.virtual {
+		t.Skip("needs the virtual clock")
+	}
+	for d > 0 {
+		step := min(d, 400*time.Millisecond)
+		time.Sleep(step)
+		d -= step
+		ok(t, f.Tick(f.ctx))
+		for {
+			n, err := f.ExpireDue(f.ctx, 100)
+			ok(t, err)
+			if n < 100 {
+				break
+			}
+		}
+	}
+}
+
+var operator = picket.Caller{Actor: "key_test"}
+
+func (f *fixture) submit(t *testing.T, spec picket.TaskSpec) picket.Task {
+	t.Helper()
+	if spec.Title == "" {
+		spec.Title = "a task"
+	}
+	task, err := f.Submit(f.ctx, operator, spec)
+	ok(t, err)
+	return task
+}
+
+func (f *fixture) lease(t *testing.T, req picket.AcquireRequest) picket.Lease {
+	t.Helper()
+	leases, err := f.Acquire(f.ctx, operator, req)
+	ok(t, err)
+	if len(leases) != 1 {
+		t.Fatalf("acquired %d leases, want 1", len(leases))
+	}
+	return leases[0]
+}
+
+func (f *fixture) held(t *testing.T, l picket.Lease) picket.Held {
+	t.Helper()
+	h, err := f.sealer.Open(l.LeaseToken.Reveal())
+	ok(t, err)
+	return h
+}
+
+func (f *fixture) state(t *testing.T, id string, want picket.TaskState) picket.Task {
+	t.Helper()
+	task, err := f.Task(f.ctx, id)
+	ok(t, err)
+	if task.State != want {
+		t.Fatalf("task is %s, want %s", task.State, want)
+	}
+	return task
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func refused(t *testing.T, err error, code picket.Code) {
+	t.Helper()
+	if picket.CodeOf(err) != code || err == nil {
+		t.Fatalf("got %v (%s), want %s", err, picket.CodeOf(err), code)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestLifeOfATask(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{Title: "fix it", Input: picket.RawJSON(`{"n":12345678901234567890}`), Labels: map[string]string{"team": "a"}})
+		l := f.lease(t, picket.AcquireRequest{AgentID: "a1", WorkspaceRoot: "/work/runs"})
+		if l.TaskID != task.TaskID || l.FencingToken != 1 || l.WorkspacePath != "/work/runs/"+l.RunID || string(l.Task.Input) != `{"n":12345678901234567890}` {
+			t.Fatalf("lease %+v", l)
+		}
+		if l.LeaseTTLMs > 30_000 || l.LeaseTTLMs < 29_000 {
+			t.Fatalf("an unconfirmed lease lives %d ms", l.LeaseTTLMs)
+		}
+		h := f.held(t, l)
+		r, err := f.Renew(f.ctx, h)
+		ok(t, err)
+		if r.LeaseTTLMs != 300_000 || r.FencingToken != 1 {
+			t.Fatalf("renewal %+v", r)
+		}
+		rep, err := f.Report(f.ctx, h, "r1", picket.Progress{Summary: "half way", NextStep: "go on"})
+		ok(t, err)
+		again, err := f.Report(f.ctx, h, "r1", picket.Progress{Summary: "half way", NextStep: "go on"})
+		ok(t, err)
+		if rep.Seq != 1 || again.Seq != 1 {
+			t.Fatalf("reports %+v %+v", rep, again)
+		}
+		_, err = f.Report(f.ctx, h, "r1", picket.Progress{Summary: "other"})
+		refused(t, err, picket.CodeIdempotencyConflict)
+		st, err := f.Complete(f.ctx, h, picket.RawJSON(`"done"`), "ok")
+		ok(t, err)
+		st2, err := f.Complete(f.ctx, h, picket.RawJSON(`"done"`), "ok")
+		ok(t, err)
+		if st != picket.TaskReview || st2 != st {
+			t.Fatalf("states %s %s", st, st2)
+		}
+		_, err = f.Complete(f.ctx, h, picket.RawJSON(`"other"`), "ok")
+		refused(t, err, picket.CodeLeaseReleased)
+		got := f.state(t, task.TaskID, picket.TaskReview)
+		if string(got.Output) != `"done"` || got.LastReport.Summary != "half way" || len(got.Runs) != 1 || got.Review == nil {
+			t.Fatalf("task %+v", got)
+		}
+		rv, err := f.Reviews(f.ctx)
+		ok(t, err)
+		if len(rv) != 1 || rv[0].RunID != l.RunID {
+			t.Fatalf("reviews %+v", rv)
+		}
+		done, err := f.Approve(f.ctx, operator, task.TaskID, "good")
+		ok(t, err)
+		if done.State != picket.TaskCompleted || *done.Review.Decision != "approve" {
+			t.Fatalf("approved %+v", done)
+		}
+		_, err = f.Cancel(f.ctx, operator, task.TaskID, "late")
+		refused(t, err, picket.CodeTaskClosed)
+		page, err := f.Events(f.ctx, picket.EventQuery{})
+		ok(t, err)
+		var types []string
+		for i, ev := range page.Events {
+			if ev.Seq != int64(i+1) {
+				t.Fatalf("event %d has sequence %d", i, ev.Seq)
+			}
+			types = append(types, ev.Type)
+		}
+		want := "task.submitted task.leased task.progress task.review task.approved"
+		if got := join(types); got != want {
+			t.Fatalf("events %s, want %s", got, want)
+		}
+		list, err := f.Tasks(f.ctx, picket.TaskQuery{States: []picket.TaskState{picket.TaskCompleted}, Labels: map[string]string{"team": "a"}})
+		ok(t, err)
+		if len(list.Tasks) != 1 || list.Tasks[0].Title != "fix it" || list.NextCursor != nil {
+			t.Fatalf("list %+v", list)
+		}
+	})
+}
+
+func join(s []string) string {
+	out := ""
+	for i, x := range s {
+		if i > 0 {
+			out += " "
+		}
+		out += x
+	}
+	return out
+}
