@@ -27,9 +27,6 @@ type Config struct {
 	// Engines lists the engines of this process, for readiness and metrics.
 	// Required.
 	Engines func() []*orchestrator.Engine
-	// Document is the API description served at /openapi.yaml: docs.OpenAPI.
-	// Required.
-	Document []byte
 	// Log. Defaults to discarding.
 	Log *slog.Logger
 	// AllowedHosts are the names accepted in the Host header beside localhost
@@ -54,8 +51,8 @@ type API struct {
 // New prepares the control plane over the given engines. It fails when a
 // required field is missing.
 func New(cfg Config) (*API, error) {
-	if cfg.Engine == nil || cfg.Engines == nil || len(cfg.Document) == 0 {
-		return nil, errors.New("Engine, Engines and Document are required")
+	if cfg.Engine == nil || cfg.Engines == nil {
+		return nil, errors.New("api: Engine and Engines are required")
 	}
 	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 15*time.Second)
 	cfg.StreamWrite = cmp.Or(cfg.StreamWrite, 15*time.Second)

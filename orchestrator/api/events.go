@@ -74,7 +74,7 @@ func (r request) startOf(q query, want picket.EventQuery) (int64, error) {
 	if id := r.Request().Header.Get(lastEventID); id != "" {
 		seq, err := strconv.ParseInt(id, 10, 64)
 		if err != nil || seq < 0 || seq > maxCursor {
-			return 0, picket.Invalid(lastEventID, "Send the id of the last event read.", "the Last-Event-ID is not a cursor").With("in", "header")
+			return 0, picket.Invalid(lastEventID, "Send the id of the last event read.", "the Last-Event-ID is not a cursor")
 		}
 		return seq, nil
 	}

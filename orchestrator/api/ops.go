@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/docs"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -73,6 +74,6 @@ func (a *API) readyz(r request) error {
 	return web.JSON(r.Context, http.StatusOK, health{"ready"})
 }
 
-func (a *API) openapi(r request) error {
-	return r.Blob(http.StatusOK, "application/yaml", a.cfg.Document)
+func openapi(r request) error {
+	return r.Blob(http.StatusOK, "application/yaml", docs.OpenAPI)
 }

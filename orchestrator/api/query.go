@@ -18,11 +18,11 @@ type query struct{ values url.Values }
 func (r request) query(known []string, later map[string]string) (query, error) {
 	values, err := url.ParseQuery(r.Request().URL.RawQuery)
 	if err != nil {
-		return query{}, picket.Invalid("", "Percent-encode the parameters.", "the query string is malformed").With("in", "query")
+		return query{}, picket.Invalid("", "Percent-encode the parameters.", "the query string is malformed")
 	}
 	for name := range values {
 		if subject, ok := later[name]; ok {
-			return query{}, picket.NotAvailable(name, subject).With("in", "query")
+			return query{}, picket.NotAvailable("?"+name, subject)
 		}
 		if !slices.Contains(known, name) {
 			return query{}, badParameter(name, knownParameters(known), "%.64q is not a parameter of this route", name)
@@ -43,8 +43,10 @@ func knownParameters(known []string) string {
 	return "Known here: " + strings.Join(known, ", ") + "."
 }
 
+// badParameter names the parameter with a question mark, so that it cannot be
+// taken for a member of the body.
 func badParameter(name, remedy, format string, args ...any) *picket.Error {
-	return picket.Invalid(name, remedy, format, args...).With("in", "query")
+	return picket.Invalid("?"+name, remedy, format, args...)
 }
 
 // text is a parameter that may be there once; "" when it is absent or empty.
@@ -117,7 +119,7 @@ func (q query) name(name string) (string, error) {
 	if err != nil || s == "" {
 		return "", err
 	}
-	return s, inQuery(picket.CheckName(name, s))
+	return s, picket.CheckName("?"+name, s)
 }
 
 // id is an id made by the server; "" when the parameter is absent.
@@ -126,12 +128,5 @@ func (q query) id(name, kind string) (string, error) {
 	if err != nil || s == "" {
 		return "", err
 	}
-	return s, inQuery(picket.CheckID(name, kind, s))
-}
-
-func inQuery(err error) error {
-	if refusal, ok := err.(*picket.Error); ok {
-		return refusal.With("in", "query")
-	}
-	return err
+	return s, picket.CheckID("?"+name, kind, s)
 }

@@ -33,7 +33,7 @@ func (r request) caller(raw []byte) (picket.Caller, error) {
 	}
 	if len(sent) > 1 || !printable(sent[0]) {
 		return by, picket.Invalid(idempotencyHeader, "Send one Idempotency-Key of 1 to 255 printable ASCII characters, such as a UUID.",
-			"the Idempotency-Key is not acceptable").With("in", "header")
+			"the Idempotency-Key is not acceptable")
 	}
 	by.Once = picket.Once{
 		Key:  digest(r.who.KeyID, r.Request().Method, r.Request().URL.Path, sent[0]),

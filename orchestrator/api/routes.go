@@ -71,7 +71,7 @@ func (a *API) routes() []route {
 		{get, "/api/v1/keys/:id", admins, getKey},
 		{del, "/api/v1/keys/:id", admins, revokeKey},
 
-		{get, "/openapi.yaml", public, a.openapi},
+		{get, "/openapi.yaml", public, openapi},
 	}, a.opsRoutes()...)
 }
 

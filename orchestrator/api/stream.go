@@ -51,7 +51,9 @@ func (s *stream) open() error {
 	h.Set(echo.HeaderCacheControl, "no-store")
 	h.Set("X-Accel-Buffering", "no") // a reverse proxy must not hold events back
 	s.request.Response().WriteHeader(http.StatusOK)
-	return s.send("retry: 1000\n: events after " + strconv.FormatInt(s.want.After, 10) + "\n\n")
+	// The id lets a client that loses the connection before the first event
+	// come back to where it began.
+	return s.send("retry: 1000\nid: " + strconv.FormatInt(s.want.After, 10) + "\n\n")
 }
 
 func (s *stream) run(ctx context.Context) error {

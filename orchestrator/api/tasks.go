@@ -63,7 +63,9 @@ func (r request) taskQuery() (want picket.TaskQuery, err error) {
 		return want, err
 	}
 	want.Limit = int(limit)
-	want.Cursor, err = q.text("cursor")
+	if want.Cursor, err = q.text("cursor"); err == nil && len(want.Cursor) > 64 {
+		err = badParameter("cursor", "Send nextCursor of the page before, or leave it out.", "cursor is not one of ours")
+	}
 	return want, err
 }
 
@@ -74,6 +76,9 @@ func (q query) labels(name string) (map[string]string, error) {
 		k, v, ok := strings.Cut(pair, "=")
 		if !ok || k == "" {
 			return nil, badParameter(name, "Send label=name=value.", "%.64q is not a label and its value", pair)
+		}
+		if err := picket.CheckLabel("?"+name, k, v); err != nil {
+			return nil, err
 		}
 		if labels == nil {
 			labels = map[string]string{}
