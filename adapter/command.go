@@ -2,18 +2,155 @@ package adapter
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 )
 
-// CommandLauncher starts a program in a process group of its own.
+// CommandLauncher starts a program in a process group of its own, with an
+// environment of the usual variables, those named in Env and the lease's.
 type CommandLauncher struct {
-	// Command is the program and its arguments. Required.
+	// Command is the program and its arguments, never a shell line. A relative
+	// path is one from the adapter's current directory. Required.
 	Command []string
 	// Env names variables passed on beside the usual ones. Defaults to none.
 	Env []string
+	// WaitDelay is how long output is still read after the tree is dead, from
+	// a pipe that an escaped process holds open. Defaults to 1 s.
+	WaitDelay time.Duration
+}
+
+// usualEnv are the variables an agent gets of the adapter's environment: what
+// programs need to find themselves and their language, and no credentials.
+var usualEnv = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR",
+	"TMPDIR", "TMP", "TEMP", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "SystemRoot", "ComSpec", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
+}
+
+// allowedEnv picks from environ the usual variables and those named.
+func allowedEnv(environ, named []string) []string {
+	var env []string
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if slices.Contains(usualEnv, name) || strings.HasPrefix(name, "LC_") || slices.Contains(named, name) {
+			env = append(env, kv)
+		}
+	}
+	return env
 }
 
 // Launch starts the program.
 func (l CommandLauncher) Launch(ctx context.Context, job Job) (Process, error) {
-	return nil, errors.New("not started")
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	program := l.Command[0]
+	if strings.ContainsRune(program, filepath.Separator) {
+		abs, err := filepath.Abs(program)
+		if err != nil {
+			return nil, fmt.Errorf("find program: %w", err)
+		}
+		program = abs
+	}
+	cmd := exec.Command(program, l.Command[1:]...)
+	cmd.Args[0] = l.Command[0]
+	cmd.Dir = job.Dir
+	cmd.Env = append(allowedEnv(os.Environ(), l.Env), job.Env...)
+	ownGroup(cmd)
+	out, err := newDrain(job.Stdout, job.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout, cmd.Stderr = out.writers[0], out.writers[1]
+	if err := cmd.Start(); err != nil {
+		out.abandon()
+		return nil, fmt.Errorf("start %s: %w", l.Command[0], err)
+	}
+	out.start()
+	p := &groupProcess{cmd: cmd, pid: cmd.Process.Pid, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.reap()
+		out.finish(max(l.WaitDelay, 0), time.Second)
+	}()
+	return p, nil
+}
+
+// groupProcess is a program and its process group.
+type groupProcess struct {
+	cmd  *exec.Cmd
+	pid  int
+	done chan struct{}
+	exit Exited // valid once done is closed
+
+	mu     sync.Mutex
+	reaped bool // the process id may belong to somebody else now
+}
+
+func (p *groupProcess) PID() int              { return p.pid }
+func (p *groupProcess) Done() <-chan struct{} { return p.done }
+func (p *groupProcess) Exit() Exited          { return p.exit }
+
+// drain copies the output of a process from pipes that it owns, so that a
+// grandchild that keeps them open cannot hold up the end of a run.
+type drain struct {
+	readers, writers [2]*os.File
+	to               [2]io.Writer
+	copying          sync.WaitGroup
+}
+
+func newDrain(to ...io.Writer) (*drain, error) {
+	d := &drain{}
+	for i := range d.to {
+		d.to[i] = to[i]
+		if d.to[i] == nil {
+			d.to[i] = io.Discard
+		}
+		var err error
+		if d.readers[i], d.writers[i], err = os.Pipe(); err != nil {
+			d.abandon()
+			return nil, fmt.Errorf("make pipe: %w", err)
+		}
+	}
+	return d, nil
+}
+
+func (d *drain) start() {
+	for i := range d.to {
+		d.writers[i].Close()
+		d.copying.Go(func() {
+			// A writer that fails must not stop the agent with a full pipe.
+			if _, err := io.Copy(d.to[i], d.readers[i]); err != nil {
+				io.Copy(io.Discard, d.readers[i])
+			}
+		})
+	}
+}
+
+// finish reads what is left, for at most delay (or its default).
+func (d *drain) finish(delay, byDefault time.Duration) {
+	if delay == 0 {
+		delay = byDefault
+	}
+	for _, r := range d.readers {
+		r.SetReadDeadline(time.Now().Add(delay))
+	}
+	d.copying.Wait()
+	for _, r := range d.readers {
+		r.Close()
+	}
+}
+
+func (d *drain) abandon() {
+	for i := range d.to {
+		d.readers[i].Close()
+		d.writers[i].Close()
+	}
 }

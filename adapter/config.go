@@ -60,8 +60,8 @@ type Config struct {
 	// its full output. Defaults to picket/adapter in $XDG_STATE_HOME, which
 	// itself defaults to ~/.local/state.
 	StateDir string
-	// KeepRuns is how long the state of an ended run is kept. Defaults to 7
-	// days.
+	// KeepRuns is how long the state of an ended run is kept; workspaces are
+	// never deleted here. Defaults to 7 days.
 	KeepRuns time.Duration
 	// LogLimit bounds the kept output of a run in bytes a stream. Defaults to
 	// 64 MiB.
@@ -178,6 +178,9 @@ func (cfg *Config) fillPlaces() (err error) {
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return fmt.Errorf("find directory: %w", err)
 		}
+	}
+	if cfg.StateDir == cfg.WorkspaceRoot {
+		return picket.Invalid("WorkspaceRoot", "Leave WorkspaceRoot out, or name another directory.", "WorkspaceRoot and StateDir are the same directory")
 	}
 	switch cfg.Workspace {
 	case WorkspaceEmpty, WorkspaceHere:

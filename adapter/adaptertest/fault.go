@@ -1,0 +1,140 @@
+package adaptertest
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+
+	"github.com/picket-dev/picket"
+)
+
+// Trouble is a way for a request to fail.
+type Trouble int
+
+const (
+	Unavailable Trouble = iota + 1 // answered 503, without effect
+	DropRequest                    // the connection breaks, without effect
+	DropReply                      // takes effect, then the connection breaks
+	Hang                           // no answer until the client gives up, without effect
+	Forget                         // logs only: the server has lost what it had of the stream
+)
+
+type fault struct {
+	path  string
+	kind  Trouble
+	times int // left; negative: until mended
+}
+
+// Fail makes the next requests whose path starts with path fail, times of
+// them, or all for a negative number until mend is called.
+func (s *Server) Fail(path string, kind Trouble, times int) (mend func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := &fault{path: path, kind: kind, times: times}
+	s.faults = append(s.faults, f)
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		f.times = 0
+	})
+}
+
+// trouble takes the fault that the next request of a path meets; 0 for none.
+func (s *Server) trouble(path string) Trouble {
+	for _, f := range s.faults {
+		if f.times != 0 && strings.HasPrefix(path, f.path) {
+			if f.times > 0 {
+				f.times--
+			}
+			return f.kind
+		}
+	}
+	return 0
+}
+
+// ServeHTTP serves both servers under one root.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	n := len(s.calls)
+	s.calls = append(s.calls, s.describe(r))
+	kind := s.trouble(r.URL.Path)
+	s.wake()
+	s.mu.Unlock()
+	switch kind {
+	case DropRequest:
+		panic(http.ErrAbortHandler)
+	case Hang:
+		io.Copy(io.Discard, r.Body) // so that the client's going is noticed
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case Unavailable:
+		s.answered(n, picket.CodeUnavailable.Status())
+		refuse(w, picket.Refuse(picket.CodeUnavailable, "Try again.", "the orchestrator is unavailable"))
+		return
+	}
+	status, body, err := s.route(r, kind)
+	if kind == DropReply {
+		panic(http.ErrAbortHandler)
+	}
+	if err != nil {
+		s.answered(n, picket.CodeOf(err).Status())
+		refuse(w, err)
+		return
+	}
+	s.answered(n, status)
+	answer(w, status, body)
+}
+
+func (s *Server) describe(r *http.Request) Call {
+	c := Call{Method: r.Method, Path: r.URL.Path, At: now()}
+	if l := s.leases[bearer(r)]; l != nil {
+		c.RunID = l.record.RunID
+	}
+	return c
+}
+
+func (s *Server) answered(n, status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[n].Status = status
+}
+
+// HTTPClient reaches the server without a socket. It speaks to no other.
+func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: inMemory{s}} }
+
+type inMemory struct{ s *Server }
+
+// RoundTrip calls the handler in a goroutine of its own, as a server would, and
+// leaves when the request's context ends.
+func (t inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
+	type outcome struct {
+		res *http.Response
+		err error
+	}
+	got := make(chan outcome, 1)
+	in := r.Clone(r.Context())
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	go func() {
+		defer func() {
+			if recover() != nil {
+				got <- outcome{err: errors.New("connection broken")}
+			}
+		}()
+		rec := httptest.NewRecorder()
+		t.s.ServeHTTP(rec, in)
+		res := rec.Result()
+		res.Request = r
+		got <- outcome{res: res}
+	}()
+	select {
+	case o := <-got:
+		return o.res, o.err
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}

@@ -1,0 +1,364 @@
+// Package adaptertest is a control plane and a tool proxy in memory, for the
+// tests of an adapter, this one or any other. It grants the leases a test
+// scripts, fences writes as the real servers do, keeps what the adapter sent,
+// and fails on command: it loses requests or replies, answers 503, expires,
+// cancels and supersedes leases.
+//
+// [Start] serves on a loopback port. [New] with [Server.HTTPClient] needs no
+// socket, so a test may run in a testing/synctest bubble, where hours pass at
+// once.
+package adaptertest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// Key is the API key that the control plane accepts.
+const Key picket.Secret = "pkk_test"
+
+// Server is both servers and their state. It is safe for concurrent use.
+type Server struct {
+	// URL is where it listens; a name that only HTTPClient knows until Start.
+	URL string
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at every change
+	tasks   map[string]*task
+	leases  map[picket.Secret]*lease
+	queue   []*task
+	replays map[string][]*lease // acquires by Idempotency-Key
+	calls   []Call
+	faults  []*fault
+	paused  bool
+}
+
+// Call is a request that arrived, in the order of arrival.
+type Call struct {
+	Method, Path string // the path without its query
+	RunID        string // of the lease presented; empty on the control plane
+	At           time.Time
+	Status       int // of the answer; 0 when it was dropped or is under way
+}
+
+// Task scripts a task. Zero values mean the defaults.
+type Task struct {
+	Title   string         // Defaults to "test".
+	Input   picket.RawJSON // Defaults to null.
+	Window  time.Duration  // Defaults to 300 s.
+	Timeout time.Duration  // whole seconds. Defaults to none.
+	OnExit  picket.OnExit  // Defaults to fail.
+	Retries int            // how often a failed or expired run is tried again. Defaults to 0.
+	// LastReport and Answers are handed to the run. Default to none.
+	LastReport *picket.Report
+	Answers    []picket.Answer
+	MCPURL     string // Defaults to none.
+}
+
+// View is what became of a task.
+type View struct {
+	State    picket.TaskState
+	Token    int64 // the highest fencing token granted
+	Output   picket.RawJSON
+	Summary  string
+	Reports  []picket.Progress
+	Question string // of request_human_help
+	Runs     []RunView
+}
+
+// RunView is what became of one lease of a task, oldest first in View.Runs.
+type RunView struct {
+	RunID       string
+	Renewals    int
+	Released    *picket.Exit // what it was released with
+	Evidence    *picket.Exit // what was reported as evidence, last
+	Containment string
+	Stdout      string
+	Stderr      string
+	Events      []picket.RunEvent
+	Ended       time.Time // zero while the lease is held
+}
+
+// New makes a server without a socket; reach it with HTTPClient.
+func New() *Server {
+	return &Server{
+		URL: "http://picket.invalid", changed: make(chan struct{}), tasks: map[string]*task{},
+		leases: map[picket.Secret]*lease{}, replays: map[string][]*lease{},
+	}
+}
+
+// Start makes a server that listens on a loopback port until the test ends.
+func Start(tb testing.TB) *Server {
+	s := New()
+	h := httptest.NewServer(s)
+	tb.Cleanup(func() {
+		h.CloseClientConnections() // ends open long polls
+		h.Close()
+	})
+	s.URL = h.URL
+	return s
+}
+
+type task struct {
+	script  Task
+	id      string
+	view    View
+	attempt int
+	runs    []*lease
+}
+
+type lease struct {
+	task      *task
+	record    picket.Lease
+	window    time.Duration
+	deadline  time.Time
+	confirmed bool
+	state     picket.WatchState
+	refusal   picket.Code // of later writes, once ended
+	commands  []picket.Command
+	verb      string // the verb that ended it, for repetitions
+	answer    picket.TaskState
+	run       RunView
+	logs      map[string][]byte
+}
+
+// Grant makes a task and leases it at once, for a test that runs one lease.
+func (s *Server) Grant(script Task) picket.Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.wake()
+	return s.grant(s.submit(script)).record
+}
+
+// Queue makes a task that the next acquire is given, and answers its id.
+func (s *Server) Queue(script Task) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.wake()
+	t := s.submit(script)
+	s.queue = append(s.queue, t)
+	return t.id
+}
+
+func (s *Server) submit(script Task) *task {
+	if script.Title == "" {
+		script.Title = "test"
+	}
+	if script.Window == 0 {
+		script.Window = picket.DefaultWindow * time.Second
+	}
+	if script.OnExit == "" {
+		script.OnExit = picket.OnExitFail
+	}
+	t := &task{script: script, id: newID("task"), view: View{State: picket.TaskQueued}}
+	s.tasks[t.id] = t
+	return t
+}
+
+func (s *Server) grant(t *task) *lease {
+	t.view.Token++
+	t.attempt++
+	t.view.State = picket.TaskLeased
+	first := min(t.script.Window, 30*time.Second)
+	run := newID("run")
+	l := &lease{
+		task: t, window: t.script.Window, deadline: time.Now().Add(first), state: picket.WatchHeld,
+		logs: map[string][]byte{}, run: RunView{RunID: run},
+	}
+	l.record = picket.Lease{
+		TaskID: t.id, RunID: run, LeaseExpiresAt: picket.InstantOf(l.deadline), FencingToken: t.view.Token,
+		BudgetEnvelope: budget.Default(), LeaseID: "lease" + run[len("run"):], LeaseToken: picket.Secret(picket.CapabilityPrefix + rand.Text()),
+		LeaseTTLMs: first.Milliseconds(), WindowMs: t.script.Window.Milliseconds(), Attempt: t.attempt,
+		LastReport: t.script.LastReport, Answers: t.script.Answers, ProxyURL: s.URL, MCPURL: t.script.MCPURL,
+		Task: picket.LeaseTask{Title: t.script.Title, Input: t.script.Input, OnExit: t.script.OnExit, Priority: picket.DefaultPriority},
+	}
+	if n := int(t.script.Timeout / time.Second); n > 0 {
+		l.record.Task.TimeoutSeconds = &n
+	}
+	if len(t.runs) > 0 {
+		l.record.PreviousExit = t.runs[len(t.runs)-1].run.Released
+	}
+	t.runs = append(t.runs, l)
+	s.leases[l.record.LeaseToken] = l
+	return l
+}
+
+// end ends a lease: its watch answers state, its writes are refused with code.
+func (s *Server) end(l *lease, state picket.WatchState, code picket.Code, to picket.TaskState) {
+	l.state, l.refusal, l.answer = state, code, to
+	l.run.Ended = time.Now()
+	l.task.view.State = to
+	if to == picket.TaskQueued {
+		s.queue = append(s.queue, l.task)
+	}
+	s.wake()
+}
+
+// retried is where a task goes after a failed run.
+func (t *task) retried() picket.TaskState {
+	if t.attempt <= t.script.Retries {
+		return picket.TaskQueued
+	}
+	return picket.TaskHandoff
+}
+
+// Cancel cancels a task: its watch says so and every write is refused.
+func (s *Server) Cancel(taskID string) {
+	s.ending(taskID, picket.WatchCancelled, picket.CodeTaskCancelled, func(*task) picket.TaskState { return picket.TaskCancelled })
+}
+
+// Expire ends a task's lease as if its time had run out.
+func (s *Server) Expire(taskID string) {
+	s.ending(taskID, picket.WatchLost, picket.CodeLeaseExpired, (*task).retried)
+}
+
+// Supersede ends a task's lease and grants the task to somebody else, so that
+// the old token is stale. It answers the new lease.
+func (s *Server) Supersede(taskID string) picket.Lease {
+	s.ending(taskID, picket.WatchLost, picket.CodeStaleFence, func(*task) picket.TaskState { return picket.TaskLeased })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.grant(s.tasks[taskID]).record
+}
+
+func (s *Server) ending(taskID string, state picket.WatchState, code picket.Code, to func(*task) picket.TaskState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tasks[taskID]
+	if l := t.current(); l != nil {
+		s.end(l, state, code, to(t))
+		return
+	}
+	t.view.State = to(t)
+	s.wake()
+}
+
+// current is the lease that is held, or nil.
+func (t *task) current() *lease {
+	if n := len(t.runs); n > 0 && t.runs[n-1].state == picket.WatchHeld {
+		return t.runs[n-1]
+	}
+	return nil
+}
+
+// Command sends an order, such as stop, on the watch of a task's lease.
+func (s *Server) Command(taskID string, c picket.Command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.tasks[taskID].current(); l != nil {
+		l.commands = append(l.commands, c)
+	}
+	s.wake()
+}
+
+// Pause stops or resumes grants: an acquire then waits and answers nothing.
+func (s *Server) Pause(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = on
+	s.wake()
+}
+
+// View answers what has become of a task.
+func (s *Server) View(taskID string) View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view(taskID)
+}
+
+func (s *Server) view(taskID string) View {
+	t, ok := s.tasks[taskID]
+	if !ok {
+		return View{}
+	}
+	v := t.view
+	v.Reports = slices.Clone(v.Reports)
+	for _, l := range t.runs {
+		run := l.run
+		run.Stdout, run.Stderr = string(l.logs["stdout"]), string(l.logs["stderr"])
+		run.Events = slices.Clone(run.Events)
+		v.Runs = append(v.Runs, run)
+	}
+	return v
+}
+
+// Await returns as soon as ok holds for the task, or with ctx's error. ok is
+// asked after every change.
+func (s *Server) Await(ctx context.Context, taskID string, ok func(View) bool) (View, error) {
+	for {
+		s.mu.Lock()
+		v, changed := s.view(taskID), s.changed
+		s.mu.Unlock()
+		if ok(v) {
+			return v, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return v, fmt.Errorf("task %s is %s: %w", taskID, v.State, ctx.Err())
+		}
+	}
+}
+
+// AwaitCalls returns as soon as n calls of a path have arrived.
+func (s *Server) AwaitCalls(ctx context.Context, path string, n int) error {
+	for {
+		s.mu.Lock()
+		got, changed := len(s.callsOf(path)), s.changed
+		s.mu.Unlock()
+		if got >= n {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d calls of %s: %w", got, n, path, ctx.Err())
+		}
+	}
+}
+
+// Calls are the requests that arrived for a path; all of them for "".
+func (s *Server) Calls(path string) []Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.callsOf(path)
+}
+
+func (s *Server) callsOf(path string) []Call {
+	var out []Call
+	for _, c := range s.calls {
+		if path == "" || c.Path == path {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// wake tells everybody who waits that something changed.
+func (s *Server) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+var _ http.Handler = (*Server)(nil)
+
+func newID(kind string) string {
+	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+	var id [26]byte
+	rand.Read(id[:])
+	for i := range id {
+		id[i] = digits[id[i]&31]
+	}
+	id[0] = '0'
+	return kind + "_" + string(id[:])
+}

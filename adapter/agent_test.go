@@ -1,0 +1,87 @@
+package adapter_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+// TestMain is the test program or, as "agent NAME", one of the agents that the
+// tests launch.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "agent" {
+		os.Exit(agents[os.Args[2]]())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// agent is the command of a test agent.
+func agent(name string) []string {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return []string{exe, "agent", name}
+}
+
+var agents = map[string]func() int{
+	"complete":             func() int { return completing(0) },
+	"complete-then-crash":  func() int { return completing(3) },
+	"complete-then-linger": func() int { completing(0); select {} },
+	"complete-then-stay": func() int {
+		signal.Ignore(syscall.SIGTERM)
+		completing(0)
+		select {}
+	},
+	"ask": func() int {
+		_, err := own().RequestHelp(context.Background(), picket.HelpRequest{Question: "which?"})
+		return failed(err)
+	},
+	"fail": func() int {
+		_, err := own().Fail(context.Background(), "no idea", true)
+		return failed(err)
+	},
+	"report": func() int {
+		_, err := own().Report(context.Background(), picket.Progress{Summary: "half way"})
+		return failed(err)
+	},
+}
+
+func completing(code int) int {
+	if _, err := own().Complete(context.Background(), picket.RawJSON(`{"answer":42}`), "done"); err != nil {
+		return failed(err)
+	}
+	return code
+}
+
+// own is the proxy of the lease in the environment, as an agent makes it.
+func own() *adapter.Proxy {
+	return adapter.NewProxy(picket.Lease{
+		LeaseToken: picket.Secret(os.Getenv("PICKET_LEASE_TOKEN")), FencingToken: 1,
+	}, os.Getenv("PICKET_PROXY_URL"), nil)
+}
+
+func failed(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 9
+}
+
+// patience bounds what a test waits for; it is never waited in full unless the
+// test fails.
+func patience(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,161 @@
+package adapter
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/picket-dev/picket"
+)
+
+const (
+	maxChunk   = 64 << 10 // bytes of one post of output
+	maxPending = 1 << 20  // bytes of a stream waiting to be posted
+	maxTail    = 64 << 10 // bytes of the tail kept for output and detail
+	hidden     = "[redacted]"
+)
+
+// output takes one stream of a process: it hides the lease token and hands the
+// rest to a file, the shipper, the tail and a copy for the caller.
+type output struct {
+	mu     sync.Mutex
+	hide   redactor
+	file   *os.File
+	left   int64 // bytes that the file still takes
+	ship   *shipper
+	tail   tail
+	tee    io.Writer
+	log    *slog.Logger
+	closed bool
+}
+
+// Write never fails: trouble with a file or a terminal must not stop an agent.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.spread(o.hide.next(p))
+	return len(p), nil
+}
+
+// close hands on what the redactor held back and ends the stream.
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return
+	}
+	o.closed = true
+	o.spread(o.hide.rest())
+	o.ship.close()
+	if o.file != nil {
+		o.file.Close()
+	}
+}
+
+func (o *output) spread(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	o.ship.add(p)
+	o.tail.add(p)
+	o.keep(p)
+	if o.tee != nil {
+		if _, err := o.tee.Write(p); err != nil {
+			o.log.Warn("the copy of the agent's output cannot be written", "err", err)
+			o.tee = nil
+		}
+	}
+}
+
+// keep appends to the file until its bound.
+func (o *output) keep(p []byte) {
+	if o.file == nil || o.left <= 0 {
+		return
+	}
+	if int64(len(p)) > o.left {
+		p = append(p[:o.left:o.left], "\n[picket: more output was not kept]\n"...)
+	}
+	o.left -= int64(len(p))
+	if _, err := o.file.Write(p); err != nil {
+		o.log.Warn("the agent's output cannot be kept", "file", o.file.Name(), "err", err)
+		o.left = 0
+	}
+}
+
+// redactor replaces a secret in a stream, also where it is cut by a write.
+type redactor struct {
+	secret []byte
+	held   []byte // the end of the stream so far, if the secret may start there
+}
+
+func newRedactor(secret picket.Secret) redactor { return redactor{secret: []byte(secret.Reveal())} }
+
+func (r *redactor) next(p []byte) []byte {
+	if len(r.secret) == 0 {
+		return p
+	}
+	buf := append(r.held, p...)
+	buf = bytes.ReplaceAll(buf, r.secret, []byte(hidden))
+	n := startOf(r.secret, buf)
+	r.held = bytes.Clone(buf[len(buf)-n:])
+	return buf[:len(buf)-n]
+}
+
+func (r *redactor) rest() []byte {
+	held := r.held
+	r.held = nil
+	return held
+}
+
+// startOf is the length of the longest proper start of secret that buf ends
+// with.
+func startOf(secret, buf []byte) int {
+	for n := min(len(secret)-1, len(buf)); n > 0; n-- {
+		if bytes.HasSuffix(buf, secret[:n]) {
+			return n
+		}
+	}
+	return 0
+}
+
+// tail keeps the last maxTail bytes of a stream.
+type tail struct{ b []byte }
+
+func (t *tail) add(p []byte) {
+	t.b = append(t.b, p...)
+	if len(t.b) > 2*maxTail {
+		t.b = bytes.Clone(t.b[len(t.b)-maxTail:])
+	}
+}
+
+// text is the end of the stream, at most n bytes of valid UTF-8.
+func (t *tail) text(n int) string {
+	b := t.b
+	if len(b) > n {
+		b = b[len(b)-n:]
+		for len(b) > 0 && !utf8.RuneStart(b[0]) {
+			b = b[1:]
+		}
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+func (o *output) text(n int) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.tail.text(n)
+	for len(s) > n { // replacement characters are longer than what they replace
+		_, size := utf8.DecodeRuneInString(s)
+		s = s[size:]
+	}
+	return s
+}
+
+func droppedNote(n int64) []byte {
+	return fmt.Appendf(nil, "\n[picket: %d bytes of output were dropped while the proxy did not answer]\n", n)
+}

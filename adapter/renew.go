@@ -1,0 +1,233 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// keeper holds one lease: it renews at 60 % of the window and knows when the
+// adapter must have let go. All its times are readings of clock, and a lease
+// counts from before the request that confirmed it was sent.
+type keeper struct {
+	clock  func() time.Duration
+	renew  func(context.Context) (picket.Renewal, error)
+	window time.Duration
+	from   time.Duration // when the last confirmed request was sent
+	ttl    time.Duration // what it was answered
+
+	onRenewed func(r picket.Renewal)
+	onFailed  func(err error)
+	onWarning func() // the lease nears its end: SIGTERM
+
+	warned   bool
+	failures int
+	next     time.Duration // when to renew
+}
+
+// errDeadline is the keeper's own verdict: it could not renew in time.
+var errDeadline = errors.New("the lease could not be renewed before its deadline")
+
+// tick bounds every wait, so that a resume from suspend, in which timers stand
+// still, is noticed within a second.
+const tick = time.Second
+
+// margin is what a holder's clock and its last signals may cost: the agent is
+// dead this long before the lease ends.
+func margin(window time.Duration) time.Duration {
+	if window < 10*time.Second {
+		return 500 * time.Millisecond
+	}
+	return max(window*3/100, time.Second)
+}
+
+// warning is how long before the lease's end the tree gets SIGTERM; 0 is never.
+func warning(window time.Duration) time.Duration {
+	if window < 10*time.Second {
+		return 0
+	}
+	return max(window/10, 2*time.Second)
+}
+
+// deadline is when the lease ends if it is not renewed again.
+func (k *keeper) deadline() time.Duration { return k.from + k.ttl }
+
+// killAt is when the tree must be killed.
+func (k *keeper) killAt() time.Duration { return k.deadline() - margin(k.window) }
+
+// remaining is what is left until killAt.
+func (k *keeper) remaining() time.Duration { return k.killAt() - k.clock() }
+
+// confirmed takes over a successful renewal that was sent at the time sent.
+func (k *keeper) confirmed(sent time.Duration, r picket.Renewal) {
+	k.from, k.ttl = sent, time.Duration(r.LeaseTTLMs)*time.Millisecond
+	if k.window <= 0 {
+		k.window = k.ttl
+	}
+	k.next = sent + min(k.window, k.ttl)*60/100
+	k.failures, k.warned = 0, false
+}
+
+// confirm renews for the first time, before anything is launched: only then is
+// the lease known to have arrived. It gives up after giveUp.
+func (k *keeper) confirm(ctx context.Context, giveUp time.Duration) (picket.Renewal, error) {
+	end := k.clock() + giveUp
+	for {
+		sent := k.clock()
+		left := end - sent
+		try, cancel := context.WithTimeout(ctx, max(min(left, tryTimeout(giveUp)), time.Millisecond))
+		r, err := k.renew(try)
+		cancel()
+		if err == nil {
+			k.confirmed(sent, r)
+			return r, nil
+		}
+		k.failures++
+		if left = end - k.clock(); ctx.Err() != nil || lost(err) || left <= 0 {
+			return r, err
+		}
+		k.onFailed(err)
+		if !sleep(ctx, k.backoff(left)) {
+			return r, err
+		}
+	}
+}
+
+// reply is the answer to a renewal sent at sent.
+type reply struct {
+	sent time.Duration
+	r    picket.Renewal
+	err  error
+}
+
+// keep renews until ctx ends (nil), the lease is definitely lost (the
+// refusal) or the time to kill has come (errDeadline).
+func (k *keeper) keep(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var answer chan reply // nil: no request under way
+	abort := func() {}
+	defer func() { abort() }()
+	watch := suspendWatch{clock: k.clock, last: k.clock(), at: time.Now()}
+	for {
+		now := k.clock()
+		if now >= k.killAt() {
+			return errDeadline
+		}
+		if watch.resumed() { // renew before anything else, on a new connection
+			abort()
+			answer, k.next = nil, now
+		}
+		if at := k.warnAt(); !k.warned && now >= at {
+			k.warned = true
+			k.onWarning()
+		}
+		if answer == nil && now >= k.next {
+			answer, abort = k.send(ctx, now)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(k.wait(now, answer == nil)):
+		case a := <-answer:
+			answer = nil
+			if err := k.take(a); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// send starts one renewal. The channel has room, so an aborted one ends alone.
+func (k *keeper) send(ctx context.Context, now time.Duration) (chan reply, func()) {
+	answer := make(chan reply, 1)
+	try, cancel := context.WithTimeout(ctx, min(k.killAt()-now, tryTimeout(k.window)))
+	go func() {
+		defer cancel()
+		r, err := k.renew(try)
+		answer <- reply{now, r, err}
+	}()
+	return answer, cancel
+}
+
+// take handles an answer; an error is a definite loss.
+func (k *keeper) take(a reply) error {
+	switch {
+	case a.err == nil:
+		k.confirmed(a.sent, a.r)
+		k.onRenewed(a.r)
+	case lost(a.err):
+		return a.err
+	default:
+		k.failures++
+		k.next = k.clock() + k.backoff(k.remaining())
+		k.onFailed(a.err)
+	}
+	return nil
+}
+
+// wait is the time until something is due.
+func (k *keeper) wait(now time.Duration, idle bool) time.Duration {
+	due := min(k.killAt(), now+tick)
+	if idle {
+		due = min(due, k.next)
+	}
+	if !k.warned {
+		due = min(due, k.warnAt())
+	}
+	return max(due-now, 0)
+}
+
+func (k *keeper) warnAt() time.Duration {
+	if w := warning(k.window); w > 0 {
+		return k.deadline() - w
+	}
+	return k.deadline()
+}
+
+// backoff doubles from 1 % of the window with jitter and never spends more
+// than a quarter of what is left.
+func (k *keeper) backoff(left time.Duration) time.Duration {
+	base := min(max(k.window/100, 50*time.Millisecond), time.Second)
+	d := min(base<<min(k.failures-1, 10), 10*time.Second)
+	d = d/2 + rand.N(d)
+	return max(min(d, left/4), 10*time.Millisecond)
+}
+
+// tryTimeout bounds one renewal, so that a hung connection leaves room for
+// another try.
+func tryTimeout(window time.Duration) time.Duration {
+	return min(max(window/10, time.Second), 10*time.Second)
+}
+
+// lost reports whether an error says for sure that the lease is gone.
+func lost(err error) bool { return err != nil && picket.CodeOf(err).Fenced() }
+
+// suspendWatch compares a clock that counts suspend with one that does not.
+type suspendWatch struct {
+	clock func() time.Duration
+	last  time.Duration
+	at    time.Time
+}
+
+func (s *suspendWatch) resumed() bool {
+	now, at := s.clock(), time.Now()
+	gap := (now - s.last) - at.Sub(s.at)
+	s.last, s.at = now, at
+	return gap > time.Second
+}
+
+// sleep waits for d and reports whether ctx still lives.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

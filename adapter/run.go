@@ -1,0 +1,269 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// run is one lease on its way from grant to report.
+type run struct {
+	cfg   *Config
+	lease picket.Lease
+	proxy *Proxy
+	log   *slog.Logger
+	keep  *keeper
+
+	places         places
+	stdout, stderr *output
+	proc           Process
+	launchedAt     time.Duration
+
+	orders   chan order         // to the supervisor, from keeper and watch
+	stopKeep context.CancelFunc // ends the renewals of a lease that is gone
+	leaseEnd atomic.Int64       // on the clock, as last confirmed
+	forced   bool               // the adapter has sent the process a signal
+	result   Result
+}
+
+func (a *Adapter) newRun(lease picket.Lease) *run {
+	r := &run{
+		cfg:    &a.cfg,
+		lease:  lease,
+		proxy:  NewProxy(lease, a.cfg.BaseURL, a.cfg.HTTP),
+		log:    a.cfg.Log.With("task", lease.TaskID, "run", lease.RunID, "fence", lease.FencingToken, "agent", a.cfg.AgentID),
+		orders: make(chan order, 64),
+		result: Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
+	}
+	r.keep = &keeper{
+		clock: a.cfg.clock, renew: r.renew, window: time.Duration(lease.WindowMs) * time.Millisecond,
+		onRenewed: r.renewed, onFailed: r.renewFailed, onWarning: r.warned,
+	}
+	return r
+}
+
+// do takes the lease to its end. ctx ending means: give it back now.
+func (r *run) do(ctx context.Context) error {
+	first, err := r.keep.confirm(ctx, r.firstWindow())
+	if err != nil {
+		return r.unconfirmed(ctx, err)
+	}
+	r.lease.LeaseExpiresAt = first.LeaseExpiresAt
+	r.renewed(first)
+
+	// What follows outlives ctx: the end of a run is reported in any case.
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop()
+	r.hold(work, &group)
+	if r.places, err = r.cfg.prepare(r.lease); err != nil {
+		return r.stillborn(ctx, fmt.Errorf("prepare run: %w", err))
+	}
+	r.result.StateDir, r.result.Workspace = r.places.state, r.places.workspace
+	shipped := r.openOutputs(work, &group)
+	err = r.launch(work)
+	if err != nil {
+		r.closeOutputs()
+		return r.stillborn(ctx, err)
+	}
+	announced := r.announce(work, &group)
+	v := r.supervise(ctx, work, &group)
+	r.closeOutputs()
+	<-announced
+	err = r.settle(ctx, v)
+	r.flush(ctx, shipped)
+	return err
+}
+
+// firstWindow is how long an unconfirmed lease may live.
+func (r *run) firstWindow() time.Duration {
+	if ttl := time.Duration(r.lease.LeaseTTLMs) * time.Millisecond; ttl > 0 {
+		return ttl
+	}
+	return 30 * time.Second
+}
+
+// unconfirmed ends a run that was never launched.
+func (r *run) unconfirmed(ctx context.Context, err error) error {
+	if lost(err) {
+		r.result.Ending = EndLost
+		r.result.Exit.Class = picket.ExitLeaseLost
+		return nil
+	}
+	if ctx.Err() != nil {
+		return r.giveBack(ctx, picket.Exit{Class: picket.ExitReleased})
+	}
+	r.result.Ending, r.result.Unreported = EndLost, true
+	r.result.Exit.Class = picket.ExitLeaseLost
+	return fmt.Errorf("confirm lease: %w", err)
+}
+
+// stillborn gives back a lease whose agent could not be started. It counts as
+// a crash, so that a broken set-up ends in front of a person, not in a loop.
+func (r *run) stillborn(ctx context.Context, err error) error {
+	code := 127
+	exit := picket.Exit{Class: picket.ExitCrash, Code: &code, Detail: clip(err.Error(), maxDetail)}
+	return errors.Join(err, r.giveBack(ctx, exit))
+}
+
+// hold starts what keeps and watches the lease while the run lasts.
+func (r *run) hold(work context.Context, group *sync.WaitGroup) {
+	work, r.stopKeep = context.WithCancel(work)
+	group.Go(func() {
+		err := r.keep.keep(work)
+		switch {
+		case err == nil:
+		case errors.Is(err, errDeadline):
+			r.order(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost, reason: "the lease could not be renewed in time"})
+		default:
+			r.lostTo(work, err)
+		}
+	})
+}
+
+// lostTo handles a definite loss. A released lease was ended by a verb of this
+// very run or its operator, so it is asked what became of it; every other loss
+// kills at once.
+func (r *run) lostTo(work context.Context, err error) {
+	w := picket.Watch{State: picket.WatchLost}
+	switch picket.CodeOf(err) {
+	case picket.CodeTaskCancelled:
+		w.State = picket.WatchCancelled
+	case picket.CodeLeaseReleased:
+		ask, cancel := context.WithTimeout(work, time.Second)
+		defer cancel()
+		if got, news, err := r.proxy.Watch(ask, 0); err == nil && news {
+			w = got
+		}
+	}
+	r.log.Info("the lease is gone", "state", w.State, "err", err)
+	r.watched(w)
+}
+
+func (r *run) openOutputs(work context.Context, group *sync.WaitGroup) <-chan struct{} {
+	open := func(stream string, tee io.Writer) *output {
+		return &output{
+			hide: newRedactor(r.lease.LeaseToken), file: r.places.openLog(stream), left: r.cfg.LogLimit,
+			ship: newShipper(stream, r.proxy, r.log), log: r.log, tee: tee,
+		}
+	}
+	r.stdout, r.stderr = open("stdout", r.cfg.Stdout), open("stderr", r.cfg.Stderr)
+	var shipping sync.WaitGroup
+	shipping.Go(func() { r.stdout.ship.run(work) })
+	shipping.Go(func() { r.stderr.ship.run(work) })
+	shipped := make(chan struct{})
+	group.Go(func() { shipping.Wait(); close(shipped) })
+	return shipped
+}
+
+func (r *run) closeOutputs() {
+	r.stdout.close()
+	r.stderr.close()
+}
+
+// flush waits until the output was posted, within the bounds of settling.
+func (r *run) flush(ctx context.Context, shipped <-chan struct{}) {
+	t := time.NewTimer(r.settleFor(ctx))
+	defer t.Stop()
+	select {
+	case <-shipped:
+	case <-t.C:
+		r.log.Warn("not all output reached the proxy; the whole of it is in the run's directory", "dir", r.places.state)
+	}
+}
+
+func (r *run) launch(work context.Context) (err error) {
+	r.proc, err = r.cfg.Launcher.Launch(work, Job{
+		Lease: r.lease, Dir: r.places.workspace, Env: environ(r.lease, r.places, r.proxy.BaseURL()),
+		Stdout: r.stdout, Stderr: r.stderr,
+	})
+	if err != nil {
+		return fmt.Errorf("launch agent: %w", err)
+	}
+	r.launchedAt = r.cfg.clock()
+	r.log.Info("agent launched", "pid", r.proc.PID())
+	r.tell(Event{Kind: EventLaunched, PID: r.proc.PID()})
+	return nil
+}
+
+// announce writes run.launched into the event log. The channel closes when it
+// is there, or soon if the proxy is slow: the end of a run does not wait for
+// its beginning.
+func (r *run) announce(work context.Context, group *sync.WaitGroup) <-chan struct{} {
+	done := make(chan struct{})
+	group.Go(func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(work, 2*time.Second)
+		defer cancel()
+		event := picket.RunEvent{Type: picket.EventRunLaunched, Containment: r.proc.Containment()}
+		if err := r.proxy.Events(ctx, event); err != nil {
+			r.log.Warn("the start of the agent was not recorded", "err", err)
+		}
+	})
+	return done
+}
+
+func (r *run) renew(ctx context.Context) (picket.Renewal, error) { return r.proxy.Renew(ctx) }
+
+func (r *run) renewed(got picket.Renewal) {
+	r.leaseEnd.Store(int64(r.keep.deadline()))
+	r.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
+	r.tell(Event{Kind: EventRenewed, ExpiresAt: got.LeaseExpiresAt, Remaining: r.keep.remaining()})
+	r.obey(got.Commands)
+}
+
+func (r *run) renewFailed(err error) {
+	left := r.keep.remaining()
+	r.log.Warn("lease not renewed yet", "err", err, "left", left)
+	r.tell(Event{Kind: EventRenewFailed, Remaining: left, Reason: err.Error(), Err: err})
+}
+
+func (r *run) warned() {
+	r.order(order{how: terminate, class: picket.ExitReleased, reason: "the lease nears its end and could not be renewed"})
+}
+
+// watched turns what became of the lease into an order.
+func (r *run) watched(w picket.Watch) {
+	switch w.State {
+	case picket.WatchHeld:
+		r.obey(w.Commands)
+	case picket.WatchCompleted:
+		r.order(order{how: lingering, ending: EndCompleted, reason: "the agent called mark_complete"})
+	case picket.WatchHandoff:
+		r.order(order{how: lingering, ending: EndHandoff, reason: "the agent asked a person for help"})
+	case picket.WatchCancelled:
+		r.order(order{how: killNow, ending: EndCancelled, reason: "the task was cancelled"})
+	default:
+		r.order(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost, reason: "the lease was lost"})
+	}
+}
+
+func (r *run) obey(commands []picket.Command) {
+	for _, c := range commands {
+		if c.Command == "stop" {
+			r.order(order{how: terminateThenKill, class: picket.ExitReleased, reason: "stop: " + c.Reason})
+		}
+	}
+}
+
+// order reaches the supervisor. It never blocks: the channel only fills when
+// the process has ended and nobody takes orders any more.
+func (r *run) order(o order) {
+	select {
+	case r.orders <- o:
+	default:
+	}
+}
+
+func (r *run) tell(e Event) {
+	e.At, e.TaskID, e.RunID, e.FencingToken = time.Now(), r.lease.TaskID, r.lease.RunID, r.lease.FencingToken
+	r.cfg.OnEvent(e)
+}

@@ -1,0 +1,100 @@
+package adapter_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+// newAdapter makes an adapter with short times and a state of its own.
+func newAdapter(t *testing.T, s *adaptertest.Server, command []string, change ...func(*adapter.Config)) *adapter.Adapter {
+	t.Helper()
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	cfg := adapter.Config{
+		BaseURL: s.URL, Key: adaptertest.Key, HTTP: &http.Client{Transport: transport},
+		Command: command, StateDir: t.TempDir(),
+		Linger: 300 * time.Millisecond, Grace: 300 * time.Millisecond,
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	a, err := adapter.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestHowAProcessEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		command  []string
+		task     adaptertest.Task
+		ending   adapter.Ending
+		released picket.ExitClass // empty: not released
+		evidence picket.ExitClass // empty: none
+		code     int
+		signal   string
+		state    picket.TaskState
+		output   string
+	}{
+		{"crash", []string{"sh", "-c", "echo oops >&2; exit 3"}, adaptertest.Task{}, adapter.EndReleased, picket.ExitCrash, "", 3, "", picket.TaskHandoff, ""},
+		{"killed from outside", []string{"sh", "-c", "kill -9 $$"}, adaptertest.Task{}, adapter.EndReleased, picket.ExitCrash, "", 137, "SIGKILL", picket.TaskHandoff, ""},
+		{"retried", []string{"sh", "-c", "exit 1"}, adaptertest.Task{Retries: 1}, adapter.EndReleased, picket.ExitCrash, "", 1, "", picket.TaskQueued, ""},
+		{"no result", []string{"true"}, adaptertest.Task{}, adapter.EndReleased, picket.ExitNoResult, "", 0, "", picket.TaskHandoff, ""},
+		{"not found", []string{"/nonexistent/agent"}, adaptertest.Task{}, adapter.EndReleased, picket.ExitCrash, "", 127, "", picket.TaskHandoff, ""},
+		{"timeout", []string{"sleep", "1000"}, adaptertest.Task{Timeout: time.Second}, adapter.EndReleased, picket.ExitTimeout, "", 143, "SIGTERM", picket.TaskHandoff, ""},
+		{"on exit complete", []string{"sh", "-c", "echo hi"}, adaptertest.Task{OnExit: picket.OnExitComplete}, adapter.EndCompleted, "", picket.ExitSuccess, 0, "", picket.TaskReview, `"hi\n"`},
+		{"mark_complete", agent("complete"), adaptertest.Task{}, adapter.EndCompleted, "", picket.ExitSuccess, 0, "", picket.TaskReview, `{"answer":42}`},
+		{"mark_complete, then exit 0 with onExit", agent("complete"), adaptertest.Task{OnExit: picket.OnExitComplete}, adapter.EndCompleted, "", picket.ExitSuccess, 0, "", picket.TaskReview, `{"answer":42}`},
+		{"mark_complete, then crash", agent("complete-then-crash"), adaptertest.Task{}, adapter.EndCompleted, "", picket.ExitCrash, 3, "", picket.TaskReview, `{"answer":42}`},
+		{"mark_complete, then linger", agent("complete-then-linger"), adaptertest.Task{}, adapter.EndCompleted, "", picket.ExitKilled, 143, "SIGTERM", picket.TaskReview, `{"answer":42}`},
+		{"mark_complete, then stay", agent("complete-then-stay"), adaptertest.Task{}, adapter.EndCompleted, "", picket.ExitKilled, 137, "SIGKILL", picket.TaskReview, `{"answer":42}`},
+		{"request_human_help", agent("ask"), adaptertest.Task{}, adapter.EndHandoff, "", picket.ExitSuccess, 0, "", picket.TaskHandoff, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := adaptertest.Start(t)
+			lease := s.Grant(tt.task)
+			a := newAdapter(t, s, tt.command)
+			res, err := a.RunLease(patience(t), lease)
+			if (err != nil) != (tt.name == "not found") {
+				t.Fatal(err)
+			}
+			v := s.View(lease.TaskID)
+			run := v.Runs[0]
+			if res.Ending != tt.ending || v.State != tt.state {
+				t.Errorf("ended %s, task %s; want %s, %s", res.Ending, v.State, tt.ending, tt.state)
+			}
+			if got := classOf(run.Released); got != tt.released {
+				t.Errorf("released as %q, want %q", got, tt.released)
+			}
+			if got := classOf(run.Evidence); got != tt.evidence {
+				t.Errorf("evidence is %q, want %q", got, tt.evidence)
+			}
+			if res.Exit.Code == nil || *res.Exit.Code != tt.code {
+				t.Errorf("code is %v, want %d", res.Exit.Code, tt.code)
+			}
+			if tt.signal != "" && (res.Exit.Signal == nil || *res.Exit.Signal != tt.signal) {
+				t.Errorf("signal is %v, want %s", res.Exit.Signal, tt.signal)
+			}
+			if string(v.Output) != tt.output {
+				t.Errorf("output is %s, want %s", v.Output, tt.output)
+			}
+			if res.TimedOut != (tt.name == "timeout") {
+				t.Errorf("timed out: %v", res.TimedOut)
+			}
+		})
+	}
+}
+
+func classOf(e *picket.Exit) picket.ExitClass {
+	if e == nil {
+		return ""
+	}
+	return e.Class
+}

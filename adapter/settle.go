@@ -1,0 +1,193 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// hurry bounds the reports of a run that was told to give back its lease now.
+const hurry = 10 * time.Second
+
+// settle reports the end of a run whose process is dead.
+func (r *run) settle(ctx context.Context, v order) error {
+	exit := r.exit(v)
+	switch {
+	case v.ending != "":
+		r.result.Ending = v.ending
+		return r.evidence(ctx, exit)
+	case v.class != "" || exit.Class != picket.ExitSuccess:
+		if exit.Class == picket.ExitKilled { // not a class of a release
+			exit.Class = picket.ExitCrash
+		}
+		return r.giveBack(ctx, exit)
+	case r.lease.Task.OnExit == picket.OnExitComplete:
+		return r.complete(ctx, exit)
+	}
+	exit.Class, exit.Detail = picket.ExitNoResult, r.lastWords()
+	return r.giveBack(ctx, exit)
+}
+
+// giveBack releases the lease with how the process ended.
+func (r *run) giveBack(ctx context.Context, exit picket.Exit) error {
+	r.result.Exit = exit
+	r.result.Ending = EndReleased
+	err := r.insist(ctx, func(ctx context.Context) (err error) {
+		r.result.State, err = r.proxy.Release(ctx, exit)
+		return err
+	})
+	switch {
+	case err == nil:
+		return nil
+	case over(err):
+		return r.overtaken(ctx, exit)
+	}
+	r.result.Unreported = true
+	return fmt.Errorf("release lease: %w", err)
+}
+
+// complete hands in the end of the process's output as the task's result.
+func (r *run) complete(ctx context.Context, exit picket.Exit) error {
+	output, err := r.resultOutput()
+	if err != nil {
+		return err
+	}
+	err = r.insist(ctx, func(ctx context.Context) (err error) {
+		r.result.State, err = r.proxy.Complete(ctx, output, "")
+		return err
+	})
+	switch {
+	case err == nil:
+		r.result.Ending = EndCompleted
+		return r.evidence(ctx, exit)
+	case over(err):
+		return r.overtaken(ctx, exit)
+	case again(err):
+		r.result.Exit, r.result.Ending, r.result.Unreported = exit, EndLost, true
+		return fmt.Errorf("complete task: %w", err)
+	}
+	r.log.Warn("the result was refused", "err", err)
+	exit.Class, exit.Detail = picket.ExitNoResult, "the result was refused: "+clip(err.Error(), maxDetail/2)
+	return r.giveBack(ctx, exit)
+}
+
+// maxOutput leaves room for the result under picket.MaxPayload: characters may
+// grow sixfold when they are written as JSON.
+const maxOutput = picket.MaxPayload * 3 / 4
+
+func (r *run) resultOutput() (picket.RawJSON, error) {
+	for n := maxTail; ; n /= 2 {
+		b, err := json.Marshal(r.stdout.text(n))
+		if err != nil || len(b) <= maxOutput {
+			return b, err
+		}
+	}
+}
+
+// overtaken ends a run whose lease ended before the adapter could report: the
+// agent may have called mark_complete and exited at once. What became of the
+// lease is asked, and the exit follows as evidence.
+func (r *run) overtaken(ctx context.Context, exit picket.Exit) error {
+	r.result.Ending = EndLost
+	var w picket.Watch
+	err := r.insist(ctx, func(ctx context.Context) (err error) {
+		w, _, err = r.proxy.Watch(ctx, 0)
+		return err
+	})
+	if err == nil {
+		switch w.State {
+		case picket.WatchCompleted:
+			r.result.Ending = EndCompleted
+		case picket.WatchHandoff:
+			r.result.Ending = EndHandoff
+		case picket.WatchCancelled:
+			r.result.Ending = EndCancelled
+		}
+	}
+	if exit.Class == picket.ExitNoResult && exit.Code != nil && *exit.Code == 0 {
+		exit.Class, exit.Detail = picket.ExitSuccess, ""
+	}
+	return r.evidence(ctx, exit)
+}
+
+// evidence records how the process of an ended lease ended.
+func (r *run) evidence(ctx context.Context, exit picket.Exit) error {
+	r.result.Exit = exit
+	containment := ""
+	if r.proc != nil {
+		containment = r.proc.Containment()
+	}
+	err := r.insist(ctx, func(ctx context.Context) error { return r.proxy.Exit(ctx, exit, containment) })
+	if err != nil {
+		r.result.Unreported = true
+		return fmt.Errorf("record exit: %w", err)
+	}
+	return nil
+}
+
+// insist repeats a report while its outcome is unknown or the server is away,
+// until Settle after the lease's end; in a hurry it gives up soon after. All
+// reports are idempotent, so a lost reply does no harm.
+func (r *run) insist(ctx context.Context, report func(context.Context) error) error {
+	until := max(time.Duration(r.leaseEnd.Load()), r.cfg.clock()) + r.cfg.Settle
+	hurried := false
+	wait := 200 * time.Millisecond
+	for {
+		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), hurry)
+		err := report(try)
+		cancel()
+		if err == nil || !again(err) {
+			return err
+		}
+		if ctx.Err() != nil && !hurried {
+			hurried = true
+			until = min(until, r.cfg.clock()+hurry)
+		}
+		if r.cfg.clock() >= until {
+			return err
+		}
+		r.log.Debug("report not taken yet", "err", err)
+		pause := ctx
+		if hurried {
+			pause = context.WithoutCancel(ctx)
+		}
+		sleep(pause, wait/2+rand.N(wait))
+		wait = min(2*wait, 5*time.Second)
+	}
+}
+
+// settleFor is how long the output is still posted after the run's end.
+func (r *run) settleFor(ctx context.Context) time.Duration {
+	if ctx.Err() != nil {
+		return min(r.cfg.Settle, hurry)
+	}
+	return r.cfg.Settle
+}
+
+// again reports whether the same call may succeed later.
+func again(err error) bool {
+	return errors.Is(err, picket.ErrUnknown) || picket.CodeOf(err).Retryable()
+}
+
+// over reports whether the lease or the task has ended already.
+func over(err error) bool {
+	return lost(err) || errors.Is(err, picket.CodeTaskClosed) || errors.Is(err, picket.CodeStateConflict)
+}
+
+// writeExit leaves the result in the run's directory.
+func (r *run) writeExit() {
+	if r.places.state == "" {
+		return
+	}
+	if err := writeJSON(filepath.Join(r.places.state, exitFile), r.result.Exit); err != nil && !os.IsNotExist(err) {
+		r.log.Warn("the end of the run cannot be written", "dir", r.places.state, "err", err)
+	}
+}

@@ -1,0 +1,169 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// shipper posts one stream of output to the proxy in chunks, batched over
+// shipEvery. The agent never waits for it: what does not fit into the buffer
+// while the proxy is away is dropped, oldest first, and a note says so.
+type shipper struct {
+	stream string
+	post   func(ctx context.Context, stream string, offset int64, data []byte) (next int64, err error)
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	pending []byte
+	dropped int64
+	closed  bool
+	dead    bool          // the proxy refuses: nothing is kept any more
+	wake    chan struct{} // has room for one: there is something new
+
+	offset int64 // of the next chunk; used by run alone
+}
+
+const shipEvery = 500 * time.Millisecond
+
+func newShipper(stream string, p *Proxy, log *slog.Logger) *shipper {
+	return &shipper{stream: stream, post: p.Logs, log: log, wake: make(chan struct{}, 1)}
+}
+
+func (s *shipper) add(p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead {
+		return
+	}
+	s.pending = append(s.pending, p...)
+	if over := len(s.pending) - maxPending; over > 0 {
+		s.dropped += int64(over)
+		s.pending = append(s.pending[:0], s.pending[over:]...)
+	}
+	s.poke()
+}
+
+func (s *shipper) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.poke()
+}
+
+func (s *shipper) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take removes the next chunk. ended is true when there will be no more.
+func (s *shipper) take() (chunk []byte, more, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dropped > 0 {
+		chunk = droppedNote(s.dropped)
+		s.dropped = 0
+	}
+	n := min(len(s.pending), maxChunk-len(chunk))
+	chunk = append(chunk, s.pending[:n]...)
+	s.pending = append(s.pending[:0], s.pending[n:]...)
+	return chunk, len(s.pending) > 0, len(chunk) == 0 && s.closed
+}
+
+// run posts until the stream was closed and all of it is posted, or ctx ends.
+func (s *shipper) run(ctx context.Context) {
+	for {
+		chunk, more, ended := s.take()
+		if ended {
+			return
+		}
+		if len(chunk) > 0 && !s.send(ctx, chunk) {
+			s.giveUp()
+			return
+		}
+		if !more && !s.idle(ctx) {
+			return
+		}
+	}
+}
+
+// idle waits for new output and then, for the sake of batches, a little more.
+func (s *shipper) idle(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.wake:
+	}
+	t := time.NewTimer(shipEvery)
+	defer t.Stop()
+	for !s.ready() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-t.C:
+			return true
+		case <-s.wake:
+		}
+	}
+	return true
+}
+
+// ready reports whether there is a reason not to wait for more.
+func (s *shipper) ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed || len(s.pending) >= maxChunk
+}
+
+// send posts one chunk until the server has it. false: it never will.
+func (s *shipper) send(ctx context.Context, chunk []byte) bool {
+	wait := 250 * time.Millisecond
+	for resyncs := 0; len(chunk) > 0; {
+		try, cancel := context.WithTimeout(ctx, 10*time.Second)
+		next, err := s.post(try, s.stream, s.offset, chunk)
+		cancel()
+		switch {
+		case err == nil:
+			chunk = s.accepted(chunk, next)
+		case errors.Is(err, picket.CodeOffset) && resyncs < 3:
+			resyncs++
+			if expected, ok := factInt(err, "expected"); ok {
+				s.offset = expected
+			}
+		case picket.CodeOf(err).Retryable() || errors.Is(err, picket.ErrUnknown):
+			if !sleep(ctx, wait/2+rand.N(wait)) {
+				return false
+			}
+			wait = min(2*wait, 5*time.Second)
+		default:
+			s.log.Warn("the proxy does not take the agent's output", "stream", s.stream, "err", err)
+			return false
+		}
+	}
+	return true
+}
+
+// accepted moves on to what the server expects next and returns the rest of
+// the chunk. A server that is further has seen these bytes before.
+func (s *shipper) accepted(chunk []byte, next int64) []byte {
+	done := next - s.offset
+	if done <= 0 || done >= int64(len(chunk)) {
+		s.offset = max(next, s.offset+int64(len(chunk)))
+		return nil
+	}
+	s.offset = next
+	return chunk[done:]
+}
+
+func (s *shipper) giveUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead, s.pending = true, nil
+}

@@ -1,0 +1,159 @@
+package adapter
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// order tells the supervisor to end the process, how, and what to report.
+type order struct {
+	how    how
+	ending Ending           // how the lease ended already; empty: it is to be released
+	class  picket.ExitClass // of the exit to report; empty: by the process's own end
+	reason string           // for people
+}
+
+type how int
+
+const (
+	terminate         how = iota + 1 // SIGTERM; whether SIGKILL follows is for others to say
+	lingering                        // nothing for Linger, then terminateThenKill
+	terminateThenKill                // SIGTERM, and SIGKILL after Grace
+	killNow                          // SIGKILL
+)
+
+// supervise lets the process run until it has ended and answers what ended it;
+// the zero order is the process itself.
+func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) order {
+	watching, stopWatch := context.WithCancel(work)
+	defer stopWatch()
+	group.Go(func() { watchLease(watching, r.proxy, r.watched) })
+	var verdict order
+	var linger, grace <-chan time.Time
+	limit, giveBack := r.timeLimit(), ctx.Done()
+	for {
+		var o order
+		select {
+		case <-r.proc.Done():
+			r.tell(Event{Kind: EventEnding, Reason: describe(r.proc.Exit())})
+			return verdict
+		case o = <-r.orders:
+		case <-limit:
+			limit, r.result.TimedOut = nil, true
+			o = order{how: terminateThenKill, class: picket.ExitTimeout, reason: "the task's timeout is over"}
+		case <-giveBack:
+			giveBack = nil
+			o = order{how: killNow, class: picket.ExitReleased, reason: "the adapter was told to stop"}
+		case <-linger:
+			o = order{how: terminateThenKill, reason: "the agent did not end by itself"}
+		case <-grace:
+			o = order{how: killNow, reason: "the agent did not end after SIGTERM"}
+		}
+		r.log.Info("ending the agent", "reason", o.reason)
+		r.tell(Event{Kind: EventEnding, Reason: o.reason})
+		verdict = verdict.then(o)
+		if verdict.ending != "" {
+			r.stopKeep()
+		}
+		switch o.how {
+		case terminate:
+			r.signal(r.proc.Terminate)
+		case lingering:
+			linger = time.After(r.cfg.Linger)
+		case terminateThenKill:
+			linger = nil
+			r.signal(r.proc.Terminate)
+			grace = time.After(r.cfg.Grace)
+		case killNow:
+			linger, grace = nil, nil
+			r.signal(r.proc.Kill)
+		}
+	}
+}
+
+func (r *run) signal(send func()) {
+	r.forced = true
+	send()
+}
+
+// timeLimit fires when the task's own timeout is over; never without one.
+func (r *run) timeLimit() <-chan time.Time {
+	if s := r.lease.Task.TimeoutSeconds; s != nil {
+		return time.After(time.Duration(*s) * time.Second)
+	}
+	return nil
+}
+
+// then keeps the first verdict, but lets the lease's own end overrule: what
+// the server has decided is not released any more. A mere warning gives way to
+// everything.
+func (v order) then(o order) order {
+	switch {
+	case o.class == "" && o.ending == "":
+		return v
+	case v.class == "" && v.ending == "", v.how == terminate, v.ending == "" && o.ending != "":
+		return o
+	}
+	return v
+}
+
+// exit describes the process's end under a verdict.
+func (r *run) exit(v order) picket.Exit {
+	end := r.proc.Exit()
+	ms := int64((r.cfg.clock() - r.launchedAt) / time.Millisecond)
+	exit := picket.Exit{Class: v.class, Code: &end.Code, DurationMs: &ms}
+	if end.Signal != "" {
+		exit.Signal = &end.Signal
+	}
+	if exit.Class == "" {
+		exit.Class = r.ownClass(end)
+	}
+	if exit.Class != picket.ExitSuccess {
+		exit.Detail = r.lastWords()
+	}
+	return exit
+}
+
+func (r *run) ownClass(end Exited) picket.ExitClass {
+	switch {
+	case end.Code == 0:
+		return picket.ExitSuccess
+	case r.forced:
+		return picket.ExitKilled
+	}
+	return picket.ExitCrash
+}
+
+// maxDetail bounds the text that goes with an exit, in bytes.
+const maxDetail = 8 << 10
+
+// lastWords are the last lines that the process wrote, errors first.
+func (r *run) lastWords() string {
+	if s := r.stderr.text(maxDetail); s != "" {
+		return s
+	}
+	return r.stdout.text(maxDetail)
+}
+
+func describe(e Exited) string {
+	if e.Signal != "" {
+		return "the agent was ended by " + e.Signal
+	}
+	return fmt.Sprintf("the agent exited with code %s", strconv.Itoa(e.Code))
+}
+
+// clip shortens a text to at most n bytes from its beginning.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

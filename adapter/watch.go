@@ -1,0 +1,43 @@
+package adapter
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// watchWait is how long one watch waits at the proxy.
+const watchWait = 50 * time.Second
+
+// watchLease tells every change of the lease until it has ended or ctx ends.
+// Errors other than a definite loss are for the keeper to judge; the watch
+// just comes back.
+func watchLease(ctx context.Context, p *Proxy, changed func(picket.Watch)) {
+	const least, most = 200 * time.Millisecond, 5 * time.Second
+	for wait := least; ctx.Err() == nil; {
+		asked := time.Now()
+		w, news, err := p.Watch(ctx, watchWait)
+		if lost(err) {
+			w, news = picket.Watch{State: picket.WatchLost}, true
+		}
+		if news {
+			changed(w)
+			if w.State != picket.WatchHeld {
+				return
+			}
+		}
+		if err == nil && time.Since(asked) > time.Second {
+			wait = least
+			continue
+		}
+		// An error, or a server that answers at once: it is not to be hammered.
+		if !sleep(ctx, wait/2+rand.N(wait)) {
+			return
+		}
+		if err != nil {
+			wait = min(2*wait, most)
+		}
+	}
+}
