@@ -228,3 +228,24 @@ func (l *locked) Write(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	return l.w.Write(p)
 }
+
+// calls are one good request for each route and tool.
+var calls = map[string]request{
+	"renew":              {path: "/v1/lease/renew", body: `{}`},
+	"release":            {path: "/v1/lease/release", body: `{"exit":{"class":"crash","code":137,"signal":"SIGKILL"},"detail":"last lines"}`},
+	"watch":              {method: "GET", path: "/v1/lease/watch?waitSeconds=0"},
+	"exit":               {path: "/v1/run/exit", body: `{"class":"success","code":0,"signal":null,"containment":"group","durationMs":12}`},
+	"logs":               {path: "/v1/run/logs?stream=stdout&offset=0", body: "hello\n", kind: "text/plain; charset=utf-8"},
+	"events":             {path: "/v1/run/events", body: `{"events":[{"type":"run.launched","containment":"group"}]}`},
+	"get_task":           {path: "/v1/tools/get_task", body: `{}`},
+	"report_progress":    {path: "/v1/tools/report_progress", body: `{"summary":"s","beliefs":["b"],"attempted":[{"action":"a","outcome":"o"}],"nextStep":"n","blockers":[]}`},
+	"mark_complete":      {path: "/v1/tools/mark_complete", body: `{"output":{"n":12345678901234567890},"summary":"done"}`},
+	"mark_failed":        {path: "/v1/tools/mark_failed", body: `{"reason":"no compiler","retryable":false}`},
+	"request_human_help": {path: "/v1/tools/request_human_help", body: `{"question":"which?","options":["a","b"],"kind":"question","deadlineSeconds":null,"onDeadline":"wait"}`},
+}
+
+// with returns the request with the credential of a lease.
+func (r request) with(bearer, fence string) request {
+	r.bearer, r.fence = bearer, fence
+	return r
+}

@@ -84,16 +84,13 @@ func logs(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
 }
 
 func logPosition(c echo.Context) (stream string, offset int64, err error) {
-	q, err := query(c, "stream", "offset")
-	if err != nil {
-		return "", 0, err
-	}
+	q := c.QueryParams()
 	stream = q.Get("stream")
 	if stream != "stdout" && stream != "stderr" {
-		return "", 0, picket.Invalid("?stream", "Send stdout or stderr.", "?stream is neither stdout nor stderr")
+		return "", 0, badParameter("stream", "Send stdout or stderr.", "stream is neither stdout nor stderr")
 	}
 	if !q.Has("offset") {
-		return "", 0, picket.Invalid("?offset", "Send the offset of the first byte, 0 at the beginning.", "?offset is required")
+		return "", 0, badParameter("offset", "Send the offset of the first byte, 0 at the beginning.", "offset is required")
 	}
 	offset, err = number(q, "offset", 0, maxFence)
 	return stream, offset, err

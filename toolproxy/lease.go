@@ -126,10 +126,6 @@ func watch(p *Proxy, c echo.Context, door Door, held picket.Held) error {
 }
 
 func watchSeconds(c echo.Context) (int64, error) {
-	q, err := query(c, "waitSeconds")
-	if err != nil {
-		return 0, err
-	}
 	longest := int64(MaxWait / time.Second)
-	return number(q, "waitSeconds", longest, longest)
+	return number(c.QueryParams(), "waitSeconds", longest, longest)
 }

@@ -72,21 +72,22 @@ type route struct {
 	method, path string
 	write        string // the verb under which a refusal is recorded; empty for what changes nothing
 	serve        serve
+	parameters   []string // of the query; any other is refused
 }
 
 var routes = []route{
-	{http.MethodPost, "/v1/lease/renew", "", renew},
-	{http.MethodPost, "/v1/lease/release", "release", release},
-	{http.MethodGet, "/v1/lease/watch", "", watch},
-	{http.MethodPost, "/v1/run/exit", "exit", exit},
-	{http.MethodPost, "/v1/run/logs", "logs", logs},
-	{http.MethodPost, "/v1/run/events", "events", events},
-	{http.MethodGet, "/v1/tools", "", listTools},
-	{http.MethodPost, "/v1/tools/:name", "", callTool}, // each tool records its own refusals
-	{http.MethodPost, "/v1/lease/reclaim", "", later("reclaim", "adoption of a restored store")},
-	{http.MethodPost, "/v1/run/usage", "", later("usage", "metering")},
-	{http.MethodPost, "/v1/run/evidence", "", later("evidence", "workspace evidence")},
-	{http.MethodPost, "/v1/run/exec/:callId", "", later("exec", "metered tools")},
+	{http.MethodPost, "/v1/lease/renew", "", renew, nil},
+	{http.MethodPost, "/v1/lease/release", "release", release, nil},
+	{http.MethodGet, "/v1/lease/watch", "", watch, []string{"waitSeconds"}},
+	{http.MethodPost, "/v1/run/exit", "exit", exit, nil},
+	{http.MethodPost, "/v1/run/logs", "logs", logs, []string{"stream", "offset"}},
+	{http.MethodPost, "/v1/run/events", "events", events, nil},
+	{http.MethodGet, "/v1/tools", "", listTools, nil},
+	{http.MethodPost, "/v1/tools/:name", "", callTool, nil}, // each tool records its own refusals
+	{http.MethodPost, "/v1/lease/reclaim", "", later("reclaim", "adoption of a restored store"), nil},
+	{http.MethodPost, "/v1/run/usage", "", later("usage", "metering"), nil},
+	{http.MethodPost, "/v1/run/evidence", "", later("evidence", "workspace evidence"), nil},
+	{http.MethodPost, "/v1/run/exec/:callId", "", later("exec", "metered tools"), nil},
 }
 
 // Mount adds the proxy's routes to e, which web.New has made.
@@ -95,6 +96,9 @@ func (p *Proxy) Mount(e *echo.Echo) {
 		e.Add(r.method, r.path, func(c echo.Context) error {
 			held, err := p.credential(c.Request())
 			if err != nil {
+				return err
+			}
+			if err := checkQuery(c, r.parameters); err != nil {
 				return err
 			}
 			door := p.door(held.Namespace)

@@ -17,22 +17,22 @@ var (
 	signalPattern = regexp.MustCompile(`^SIG[A-Z0-9+-]{1,16}$`)
 )
 
-// query reads the query parameters, as strictly as a body: unknown and
-// repeated ones are refused.
-func query(c echo.Context, known ...string) (url.Values, error) {
+// checkQuery is as strict as a body's decoder: unknown and repeated parameters
+// are refused.
+func checkQuery(c echo.Context, known []string) error {
 	q, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {
-		return nil, picket.Invalid("", "Escape the query as a URL asks for.", "the query string cannot be read")
+		return picket.Invalid("", "Percent-encode the parameters.", "the query string is malformed").With("in", "query")
 	}
 	for name, values := range q {
 		if !slices.Contains(known, name) {
-			return nil, picket.Invalid("?"+clip(name), "Leave it out. Known here: "+strings.Join(known, ", ")+".", "?%s is not a known parameter", clip(name))
+			return badParameter(clip(name), knownParameters(known), "%q is not a parameter of this route", clip(name))
 		}
 		if len(values) > 1 {
-			return nil, picket.Invalid("?"+name, "Send it once.", "?%s is there twice", name)
+			return badParameter(name, "Send it once.", "%s is there %d times", name, len(values))
 		}
 	}
-	return q, nil
+	return nil
 }
 
 // number reads a whole number from 0 to most; def when the parameter is absent.
@@ -42,9 +42,20 @@ func number(q url.Values, name string, def, most int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
 	if err != nil || n > most || !digitsPattern.MatchString(q.Get(name)) {
-		return 0, picket.Invalid("?"+name, "Send a whole number from 0 to "+strconv.FormatInt(most, 10)+".", "?%s is not a whole number in range", name)
+		return 0, badParameter(name, "Send a whole number from 0 to "+strconv.FormatInt(most, 10)+".", "%s is not a number in range", name)
 	}
 	return n, nil
+}
+
+func knownParameters(known []string) string {
+	if len(known) == 0 {
+		return "This route takes no parameters."
+	}
+	return "Known here: " + strings.Join(known, ", ") + "."
+}
+
+func badParameter(name, remedy, format string, args ...any) *picket.Error {
+	return picket.Invalid(name, remedy, format, args...).With("in", "query")
 }
 
 // clip shortens text of a caller's that is repeated in an answer.

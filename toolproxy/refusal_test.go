@@ -1,0 +1,58 @@
+package toolproxy_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+)
+
+// writes are the calls whose refusal belongs into the event log.
+var writes = []string{"events", "exit", "logs", "mark_complete", "mark_failed", "release", "report_progress", "request_human_help"}
+
+func TestRefusedWritesAreRecordedReadsAreNot(t *testing.T) {
+	var recorded []string
+	for name, call := range calls {
+		d := &desk{err: picket.Refuse(picket.CodeStaleFence, "Stop writing and exit.", "superseded")}
+		f := newFace(t, d)
+		if a := f.call(t, call.with(f.token(), "")); a.status != 412 || a.code() != "stale_fence" || a.remedy() == "" {
+			t.Errorf("%s: %d %s", name, a.status, a.raw)
+		}
+		for _, r := range d.refused {
+			if r != name+" stale_fence" {
+				t.Errorf("%s was recorded as %q", name, r)
+			}
+			recorded = append(recorded, name)
+		}
+	}
+	slices.Sort(recorded)
+	if !slices.Equal(recorded, writes) {
+		t.Errorf("recorded %v, want %v", recorded, writes)
+	}
+}
+
+func TestOnlyTheFenceMakesARefusedWrite(t *testing.T) {
+	for _, err := range []error{
+		picket.Refuse(picket.CodeUnavailable, "Wait.", "away").Because(picket.ErrUnknown),
+		picket.Refuse(picket.CodeIdempotencyConflict, "Use another key.", "other body"),
+		picket.Refuse(picket.CodeOffset, "Go on at expected.", "gap"),
+		errors.New("a bug"),
+	} {
+		for name, call := range calls {
+			d := &desk{err: err}
+			f := newFace(t, d)
+			a := f.call(t, call.with(f.token(), ""))
+			if a.status != picket.CodeOf(err).Status() || len(d.refused) != 0 {
+				t.Errorf("%s with %v: %d %s, recorded %v", name, err, a.status, a.raw, d.refused)
+			}
+			if a.status == 503 && a.header.Get("Retry-After") == "" {
+				t.Errorf("%s: 503 without Retry-After", name)
+			}
+			if strings.Contains(a.raw, "a bug") {
+				t.Errorf("%s shows an internal error: %s", name, a.raw)
+			}
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package toolproxy_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+func TestReportsKeepTheirIdempotencyKey(t *testing.T) {
+	d := &desk{}
+	f := newFace(t, d)
+	for _, key := range []string{"a", "a", "b", "", ""} {
+		r := calls["report_progress"].with(f.token(), "")
+		if key != "" {
+			r.header = map[string]string{"Idempotency-Key": key}
+		}
+		if a := f.call(t, r); a.status != 200 {
+			t.Fatalf("key %q: %d %s", key, a.status, a.raw)
+		}
+	}
+	if d.keys[0] != d.keys[1] || d.keys[0] == d.keys[2] || d.keys[3] == d.keys[4] || slices.Contains(d.keys, "") {
+		t.Fatalf("request ids: %q", d.keys)
+	}
+	r := calls["report_progress"].with(f.token(), "")
+	r.header = map[string]string{"Idempotency-Key": strings.Repeat("k", 256)}
+	if a := f.call(t, r); a.status != 400 || a.field() != "Idempotency-Key" {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
+}
+
+func TestToolsAreListedAndTheListIsTrue(t *testing.T) {
+	d := &desk{}
+	f := newFace(t, d)
+	a := f.call(t, request{method: "GET", path: "/v1/tools", bearer: f.token()})
+	list, _ := a.body["tools"].([]any)
+	if a.status != 200 || len(list) != len(toolproxy.Tools()) || len(list) != 5 {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
+	for _, tool := range toolproxy.Tools() {
+		call, ok := calls[tool.Name]
+		if !ok {
+			t.Errorf("%s is listed without a test", tool.Name)
+			continue
+		}
+		if a := f.call(t, call.with(f.token(), "")); a.status != 200 {
+			t.Errorf("%s is listed but answers %d", tool.Name, a.status)
+		}
+		if len(tool.Description) < 60 {
+			t.Errorf("%s: a model cannot use it by %q", tool.Name, tool.Description)
+		}
+	}
+}
+
+func TestSchemasAgreeWithTheDecoders(t *testing.T) {
+	f := newFace(t, &desk{})
+	for _, tool := range toolproxy.Tools() {
+		var schema struct {
+			Type                 string                    `json:"type"`
+			Properties           map[string]jsontext.Value `json:"properties"`
+			Required             []string                  `json:"required"`
+			AdditionalProperties bool                      `json:"additionalProperties"`
+		}
+		if err := json.Unmarshal(tool.InputSchema, &schema); err != nil || schema.Type != "object" || schema.AdditionalProperties {
+			t.Errorf("%s: not the schema of a strict object: %v", tool.Name, err)
+		}
+		call := calls[tool.Name].with(f.token(), "")
+		for property := range schema.Properties {
+			call.body = `{"` + property + `":null}`
+			if a := f.call(t, call); strings.Contains(a.raw, "not a known field") {
+				t.Errorf("%s: the schema has %s, the decoder does not", tool.Name, property)
+			}
+		}
+		var sent map[string]jsontext.Value
+		if err := json.Unmarshal([]byte(calls[tool.Name].body), &sent); err != nil {
+			t.Fatal(err)
+		}
+		for property := range sent {
+			if _, ok := schema.Properties[property]; !ok {
+				t.Errorf("%s: the decoder takes %s, the schema does not have it", tool.Name, property)
+			}
+		}
+		for _, property := range schema.Required {
+			call.body = `{}`
+			if a := f.call(t, call); a.status != 400 || a.field() != "/"+property {
+				t.Errorf("%s: %s is required by the schema, but without it: %d %s", tool.Name, property, a.status, a.raw)
+			}
+		}
+	}
+}
+
+func TestUnknownAndLaterTools(t *testing.T) {
+	d := &desk{}
+	f := newFace(t, d)
+	a := f.call(t, request{path: "/v1/tools/rm_rf", bearer: f.token(), body: `{"whatever":1}`})
+	if a.status != 404 || a.code() != "not_found" || !strings.Contains(a.remedy(), "report_progress") {
+		t.Errorf("unknown tool: %d %s", a.status, a.raw)
+	}
+	if tools, _ := a.body["tools"].([]any); len(tools) != 5 {
+		t.Errorf("the tools are not listed: %s", a.raw)
+	}
+	for path, subject := range map[string]string{
+		"/v1/tools/delegate_subtask": "delegation", "/v1/tools/await_subtask": "delegation", "/v1/tools/review_subtask": "delegation",
+		"/v1/tools/await_top_up": "metered budgets", "/v1/tools/exec": "metered tools", "/v1/tools/http_request": "metered tools", "/v1/tools/sql": "metered tools",
+		"/v1/lease/reclaim": "adoption of a restored store", "/v1/run/usage": "metering", "/v1/run/evidence": "workspace evidence", "/v1/run/exec/call_1": "metered tools",
+	} {
+		a := f.call(t, request{path: path, bearer: f.token(), body: `{"title":"x"}`})
+		if a.status != 400 || a.code() != "not_available" || text(a.body["subject"]) != subject || a.remedy() == "" {
+			t.Errorf("%s: %d %s", path, a.status, a.raw)
+		}
+		for _, tool := range toolproxy.Tools() {
+			if strings.HasSuffix(path, "/"+tool.Name) {
+				t.Errorf("%s is refused and listed", tool.Name)
+			}
+		}
+	}
+	if d.count() != 0 {
+		t.Errorf("reached %v", d.asked)
+	}
+}

@@ -1,0 +1,68 @@
+package toolproxy_test
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+func TestANewerWatchDisplacesTheOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{watch: func(ctx context.Context, wait time.Duration) (picket.Watch, bool, error) {
+			select {
+			case <-ctx.Done():
+				return picket.Watch{}, false, picket.Refuse(picket.CodeUnavailable, "", "cut short").Because(ctx.Err())
+			case <-time.After(wait):
+				return picket.Watch{}, false, nil
+			}
+		}}
+		f := newFace(t, d)
+		began := time.Now()
+		ended := make(chan string, 4)
+		start := func(name, token string) {
+			go func() {
+				a := f.call(t, request{method: "GET", path: "/v1/lease/watch", bearer: token})
+				ended <- name + " " + http.StatusText(a.status) + " " + time.Since(began).String()
+			}()
+			synctest.Wait()
+		}
+		start("first", f.token())
+		time.Sleep(10 * time.Second)
+		start("another run", f.sealer.Seal("default", aTask, "run_01JZZZZZZZZZZZZZZZZZZZZZZC").Reveal())
+		// A capability whose task was edited is not this run's watch.
+		start("edited task", f.sealer.Seal("default", "task_01JZZZZZZZZZZZZZZZZZZZZZZX", aRun).Reveal())
+		start("second", f.token())
+		want := map[string]bool{"first No Content 10s": true, "second No Content 1m0s": true, "another run No Content 1m0s": true, "edited task No Content 1m0s": true}
+		got := map[string]bool{}
+		for range 4 {
+			got[<-ended] = true
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("%v", got)
+		}
+	})
+}
+
+func TestAWatchEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{watch: func(ctx context.Context, _ time.Duration) (picket.Watch, bool, error) {
+			<-ctx.Done()
+			return picket.Watch{}, false, ctx.Err()
+		}}
+		f := newFace(t, d)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			f.callWith(t, ctx, request{method: "GET", path: "/v1/lease/watch", bearer: f.token()})
+			close(ended)
+		}()
+		synctest.Wait()
+		cancel()
+		<-ended
+	})
+}
