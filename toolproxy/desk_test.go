@@ -133,15 +133,19 @@ type face struct {
 }
 
 func newFace(t testing.TB, door toolproxy.Door) *face {
-	t.Helper()
-	f := &face{sealer: newSealer(t), log: &bytes.Buffer{}}
-	log := slog.New(slog.NewTextHandler(&locked{w: f.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	p, err := toolproxy.New(toolproxy.Config{Sealer: f.sealer, Log: log, Door: func(ns string) toolproxy.Door {
+	return newFaceOf(t, newSealer(t), func(ns string) toolproxy.Door {
 		if ns != "default" {
 			return nil
 		}
 		return door
-	}})
+	})
+}
+
+func newFaceOf(t testing.TB, sealer *picket.Sealer, door func(string) toolproxy.Door) *face {
+	t.Helper()
+	f := &face{sealer: sealer, log: &bytes.Buffer{}}
+	log := slog.New(slog.NewTextHandler(&locked{w: f.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	p, err := toolproxy.New(toolproxy.Config{Sealer: sealer, Log: log, Door: door})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,4 +252,13 @@ var calls = map[string]request{
 func (r request) with(bearer, fence string) request {
 	r.bearer, r.fence = bearer, fence
 	return r
+}
+
+// decode reads a JSON object.
+func decode(t testing.TB, raw string) (object map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(raw), &object); err != nil {
+		t.Errorf("no JSON object: %v: %s", err, raw)
+	}
+	return object
 }
