@@ -1,0 +1,148 @@
+package orchestrator_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+func (f *fixture) ask(t *testing.T, agent string, req picket.HelpRequest) (picket.Held, string) {
+	t.Helper()
+	h := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: agent}))
+	_, err := f.Report(f.ctx, h, "", picket.Progress{Summary: "stuck", Attempted: []picket.Attempted{{Action: "think", Outcome: "nothing"}}})
+	ok(t, err)
+	got, err := f.RequestHelp(f.ctx, h, req)
+	ok(t, err)
+	again, err := f.RequestHelp(f.ctx, h, req)
+	ok(t, err)
+	if again != got {
+		t.Fatalf("a repeated request answers %+v, first %+v", again, got)
+	}
+	return h, got.HandoffID
+}
+
+func TestAnswerReachesTheNextRun(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{})
+		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: `Which "colour"?`, Options: []string{"red", "grün"}})
+		hs, err := f.Handoffs(f.ctx, picket.HandoffOpen)
+		ok(t, err)
+		if len(hs) != 1 || hs[0].HandoffID != hid || hs[0].Question != `Which "colour"?` || hs[0].Options[1] != "grün" || hs[0].Tried[0].Action != "think" {
+			t.Fatalf("hand-offs %+v", hs)
+		}
+		claimed, err := f.Claim(f.ctx, operator, hid)
+		ok(t, err)
+		if claimed.ClaimedBy != "key_test" {
+			t.Fatalf("claimed %+v", claimed)
+		}
+		_, err = f.Claim(f.ctx, picket.Caller{Actor: "key_other"}, hid)
+		refused(t, err, picket.CodeStateConflict)
+		_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Option: ptr("blue")})
+		refused(t, err, picket.CodeValidation)
+		got, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Option: ptr("grün"), Answer: picket.RawJSON(`{"n":12345678901234567890}`)})
+		ok(t, err)
+		if got.State != picket.TaskQueued || got.Failures != 0 {
+			t.Fatalf("answered %+v", got)
+		}
+		_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"late"`)})
+		refused(t, err, picket.CodeStateConflict)
+		// For a minute only the agent that asked gets it.
+		none, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "a2"})
+		ok(t, err)
+		if len(none) != 0 {
+			t.Fatal("another agent took the task within the minute")
+		}
+		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+		if len(l.Answers) != 1 || *l.Answers[0].Option != "grün" || string(l.Answers[0].Answer) != `{"n":12345678901234567890}` ||
+			l.Answers[0].Question != `Which "colour"?` || l.LastReport.Summary != "stuck" || l.TaskID != task.TaskID {
+			t.Fatalf("lease %+v", l)
+		}
+	})
+}
+
+func TestAnswerPinFallsOffAfterAMinute(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.submit(t, picket.TaskSpec{})
+		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+		_, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
+		ok(t, err)
+		f.pass(t, 61*time.Second)
+		if l := f.lease(t, picket.AcquireRequest{AgentID: "a2"}); l.FencingToken != 2 {
+			t.Fatalf("token %d", l.FencingToken)
+		}
+	})
+}
+
+func TestDeadlinePolicies(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		deny := f.submit(t, picket.TaskSpec{})
+		f.ask(t, "a1", picket.HelpRequest{Question: "deny?", DeadlineSeconds: ptr(30), OnDeadline: picket.OnDeadlineDeny})
+		escalate := f.submit(t, picket.TaskSpec{})
+		f.ask(t, "a1", picket.HelpRequest{Question: "escalate?", DeadlineSeconds: ptr(30), OnDeadline: picket.OnDeadlineEscalate})
+		wait := f.submit(t, picket.TaskSpec{})
+		f.ask(t, "a1", picket.HelpRequest{Question: "wait?", DeadlineSeconds: ptr(30)})
+		f.pass(t, 31*time.Second)
+		got := f.state(t, deny.TaskID, picket.TaskQueued)
+		if len(got.Answers) != 1 || string(got.Answers[0].Answer) != `"denied by deadline"` {
+			t.Fatalf("answers %+v", got.Answers)
+		}
+		if got := f.state(t, escalate.TaskID, picket.TaskHandoff); got.Priority != 6 || got.Handoff.State != picket.HandoffOpen {
+			t.Fatalf("escalated %+v", got)
+		}
+		if got := f.state(t, wait.TaskID, picket.TaskHandoff); got.Priority != 5 {
+			t.Fatalf("waiting %+v", got)
+		}
+	})
+}
+
+func TestFinishAndCancelAHandoff(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		one := f.submit(t, picket.TaskSpec{})
+		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+		got, err := f.Finish(f.ctx, operator, hid, picket.RawJSON(`{"by":"hand"}`))
+		ok(t, err)
+		if got.State != picket.TaskCompleted || string(got.Output) != `{"by":"hand"}` || got.TaskID != one.TaskID {
+			t.Fatalf("finished %+v", got)
+		}
+		_, err = f.Finish(f.ctx, operator, hid, picket.RawJSON(`1`))
+		refused(t, err, picket.CodeStateConflict)
+		f.submit(t, picket.TaskSpec{})
+		_, hid = f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+		got, err = f.CancelHandoff(f.ctx, operator, hid, "no")
+		ok(t, err)
+		if got.State != picket.TaskCancelled || got.Handoff.State != picket.HandoffCancelled || got.Reason != "no" {
+			t.Fatalf("cancelled %+v", got)
+		}
+		_, err = f.CancelHandoff(f.ctx, operator, hid, "no")
+		refused(t, err, picket.CodeStateConflict)
+		_, err = f.Handoff(f.ctx, "handoff_01ARZ3NDEKTSV4RRFFQ69G5FAV")
+		refused(t, err, picket.CodeNotFound)
+	})
+}
+
+func TestRejectCreatesTheFixInTheSameStep(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{})
+		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+		_, err := f.Complete(f.ctx, h, picket.RawJSON(`"wrong"`), "")
+		ok(t, err)
+		once := picket.Caller{Actor: "key_test", Once: picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}}
+		got, fix, err := f.Reject(f.ctx, once, task.TaskID, "too \"red\"", &picket.TaskSpec{Title: "make it blue"})
+		ok(t, err)
+		again, fix2, err := f.Reject(f.ctx, once, task.TaskID, "too \"red\"", &picket.TaskSpec{Title: "make it blue"})
+		ok(t, err)
+		if fix == "" || fix2 != fix || again.State != got.State || got.State != picket.TaskRejected || *got.Review.FixTaskID != fix {
+			t.Fatalf("rejected %+v fix %q repeated %q", got, fix, fix2)
+		}
+		fixTask := f.state(t, fix, picket.TaskQueued)
+		if *fixTask.Fixes != task.TaskID || fixTask.Title != "make it blue" {
+			t.Fatalf("fix %+v", fixTask)
+		}
+		_, err = f.Approve(f.ctx, operator, task.TaskID, "")
+		refused(t, err, picket.CodeTaskClosed)
+		_, _, err = f.Reject(f.ctx, operator, fix, "not yet", nil)
+		refused(t, err, picket.CodeStateConflict)
+	})
+}

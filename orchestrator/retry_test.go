@@ -1,0 +1,167 @@
+package orchestrator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+func retryOn(attempts, backoff int, on ...picket.ExitClass) *picket.Retry {
+	return &picket.Retry{MaxAttempts: &attempts, BackoffSeconds: &backoff, On: on}
+}
+
+func (f *fixture) crash(t *testing.T, class picket.ExitClass) picket.TaskState {
+	t.Helper()
+	h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	st, err := f.Release(f.ctx, h, picket.Exit{Class: class, Code: ptr(137), Signal: ptr("SIGKILL"), Detail: "last words"})
+	ok(t, err)
+	again, err := f.Release(f.ctx, h, picket.Exit{Class: class, Code: ptr(137), Signal: ptr("SIGKILL")})
+	ok(t, err)
+	if again != st {
+		t.Fatalf("a repeated release answers %s, first %s", again, st)
+	}
+	return st
+}
+
+func TestCrashEscalatesUnlessListed(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{})
+		if st := f.crash(t, picket.ExitCrash); st != picket.TaskHandoff {
+			t.Fatalf("crash led to %s", st)
+		}
+		got := f.state(t, task.TaskID, picket.TaskHandoff)
+		x := got.Runs[0].Exit
+		if x.Class != picket.ExitCrash || *x.Code != 137 || *x.Signal != "SIGKILL" || x.Detail != "last words" || got.Failures != 1 {
+			t.Fatalf("exit %+v failures %d", x, got.Failures)
+		}
+		if got.Handoff.Kind != picket.HandoffEscalation || got.Handoff.State != picket.HandoffOpen || got.Handoff.Question == "" {
+			t.Fatalf("hand-off %+v", got.Handoff)
+		}
+		again, err := f.Retry(f.ctx, operator, task.TaskID, "try once more")
+		ok(t, err)
+		if again.TaskID != task.TaskID || again.State != picket.TaskQueued || again.Failures != 0 {
+			t.Fatalf("retried %+v", again)
+		}
+		l := f.lease(t, picket.AcquireRequest{})
+		if l.PreviousExit == nil || l.PreviousExit.Class != picket.ExitCrash || l.FencingToken != 2 {
+			t.Fatalf("second lease %+v", l)
+		}
+		_, err = f.Retry(f.ctx, operator, task.TaskID, "")
+		refused(t, err, picket.CodeStateConflict)
+	})
+}
+
+func TestEscalateFailEndsTheTaskAndRetryMakesANewOne(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{Escalate: picket.EscalateFail, Title: "again", Input: picket.RawJSON(`[1]`), Role: "", Labels: map[string]string{"a": "b"}})
+		if st := f.crash(t, picket.ExitNoResult); st != picket.TaskFailed {
+			t.Fatalf("led to %s", st)
+		}
+		again, err := f.Retry(f.ctx, operator, task.TaskID, "new")
+		ok(t, err)
+		if again.TaskID == task.TaskID || *again.Retries != task.TaskID || again.State != picket.TaskQueued || again.Title != "again" ||
+			string(again.Input) != "[1]" || again.Attempts != 0 || again.Labels["a"] != "b" {
+			t.Fatalf("new task %+v", again)
+		}
+		f.state(t, task.TaskID, picket.TaskFailed)
+		if l := f.lease(t, picket.AcquireRequest{}); l.TaskID != again.TaskID || *l.Task.Retries != task.TaskID {
+			t.Fatalf("lease %+v", l)
+		}
+	})
+}
+
+func TestBackoffDoublesUntilAttemptsRunOut(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{Retry: retryOn(4, 10, picket.ExitCrash)})
+		if st := f.crash(t, picket.ExitCrash); st != picket.TaskQueued {
+			t.Fatalf("first failure led to %s", st)
+		}
+		f.crash(t, picket.ExitCrash) // the first retry came at once
+		for _, wait := range []time.Duration{10 * time.Second, 20 * time.Second} {
+			f.pass(t, wait-time.Second)
+			if got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{}); err != nil || len(got) != 0 {
+				t.Fatalf("leased before the backoff of %s: %v %v", wait, got, err)
+			}
+			x, err := f.Explain(f.ctx, task.TaskID)
+			ok(t, err)
+			if len(x.Because) == 0 {
+				t.Fatal("explain says nothing")
+			}
+			f.pass(t, 2*time.Second)
+			f.crash(t, picket.ExitCrash)
+		}
+		got := f.state(t, task.TaskID, picket.TaskHandoff)
+		if got.Failures != 4 {
+			t.Fatalf("failures %d", got.Failures)
+		}
+	})
+}
+
+func TestMarkFailed(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{})
+		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+		st, err := f.Fail(f.ctx, h, "no tools", true)
+		ok(t, err)
+		if st != picket.TaskQueued {
+			t.Fatalf("retryable failure led to %s", st)
+		}
+		h = f.held(t, f.lease(t, picket.AcquireRequest{}))
+		st, err = f.Fail(f.ctx, h, "impossible", false)
+		ok(t, err)
+		again, err := f.Fail(f.ctx, h, "impossible", false)
+		ok(t, err)
+		if st != picket.TaskHandoff || again != st {
+			t.Fatalf("final failure led to %s, repeated %s", st, again)
+		}
+		got := f.state(t, task.TaskID, picket.TaskHandoff)
+		if got.Runs[1].Exit.Class != picket.ExitAgentFailed || got.Runs[1].Exit.Detail != "impossible" {
+			t.Fatalf("%+v", got.Runs[1].Exit)
+		}
+	})
+}
+
+// While the old process may still act, the next holder does not start; its
+// exit lets the task go at once.
+func TestNextRunWaitsForTheOldProcess(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{})
+		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+		_, err := f.Renew(f.ctx, h)
+		ok(t, err)
+		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: "group"}}))
+		_, err = f.Expire(f.ctx, operator, task.TaskID, "take it away")
+		ok(t, err)
+		got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{})
+		ok(t, err)
+		if len(got) != 0 {
+			t.Fatal("the next run started beside the old process")
+		}
+		x, err := f.Explain(f.ctx, task.TaskID)
+		ok(t, err)
+		if len(x.Because) == 0 {
+			t.Fatal("explain says nothing")
+		}
+		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitLeaseLost, Code: ptr(0)}, "group"))
+		l := f.lease(t, picket.AcquireRequest{})
+		if l.FencingToken != 2 || l.PreviousExit.Class != picket.ExitByOperator {
+			t.Fatalf("lease %+v exit %+v", l, l.PreviousExit)
+		}
+	})
+}
+
+func TestEvidenceClosesAfterFifteenMinutes(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.submit(t, picket.TaskSpec{})
+		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+		_, err := f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		ok(t, err)
+		f.pass(t, 14*time.Minute)
+		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitSuccess, Code: ptr(0)}, "group"))
+		f.pass(t, 2*time.Minute)
+		refused(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1)}, "group"), picket.CodeLeaseExpired)
+		_, err = f.RunLog(f.ctx, h, "stdout", 0, []byte("late"))
+		refused(t, err, picket.CodeLeaseExpired)
+	})
+}
