@@ -63,8 +63,9 @@ func (s *shipper) poke() {
 	}
 }
 
-// take removes the next chunk. ended is true when there will be no more.
-func (s *shipper) take() (chunk []byte, more, ended bool) {
+// take removes the next chunk; more is true when another waits, last when
+// there will be none.
+func (s *shipper) take() (chunk []byte, more, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dropped > 0 {
@@ -74,21 +75,19 @@ func (s *shipper) take() (chunk []byte, more, ended bool) {
 	n := min(len(s.pending), maxChunk-len(chunk))
 	chunk = append(chunk, s.pending[:n]...)
 	s.pending = append(s.pending[:0], s.pending[n:]...)
-	return chunk, len(s.pending) > 0, len(chunk) == 0 && s.closed
+	more = len(s.pending) > 0
+	return chunk, more, s.closed && !more
 }
 
 // run posts until the stream was closed and all of it is posted, or ctx ends.
 func (s *shipper) run(ctx context.Context) {
 	for {
-		chunk, more, ended := s.take()
-		if ended {
-			return
-		}
+		chunk, more, last := s.take()
 		if len(chunk) > 0 && !s.send(ctx, chunk) {
 			s.giveUp()
 			return
 		}
-		if !more && !s.idle(ctx) {
+		if last || !more && !s.idle(ctx) {
 			return
 		}
 	}
