@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -58,9 +59,12 @@ func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.Acquire
 	}
 	got, err := e.run(ctx, "grant", args...)
 	if err != nil {
-		if ctx.Err() != nil && by.Once.Key == "" {
-			// Nobody can ask for these again: give them back at once.
-			_ = e.Undeliver(context.WithoutCancel(ctx), runs...)
+		if errors.Is(err, picket.ErrUnknown) && by.Once.Key == "" {
+			// Nobody can ask for these again, so give them back at once. Without
+			// an answer the first, short deadline does it.
+			back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_ = e.Undeliver(back, runs...)
 		}
 		return nil, err
 	}
@@ -124,11 +128,11 @@ func covers(req picket.AcquireRequest, lane string) bool {
 // Undeliver gives back grants whose answer did not reach anybody, as long as
 // nobody has used them.
 func (e *Engine) Undeliver(ctx context.Context, runIDs ...string) error {
-	args := []any{"undelivered", "server", 0}
+	args := []any{"server"}
 	for _, id := range runIDs {
 		args = append(args, id)
 	}
-	_, err := e.run(ctx, "expire", args...)
+	_, err := e.run(ctx, "undeliver", args...)
 	return err
 }
 
@@ -138,5 +142,5 @@ func (e *Engine) Expire(ctx context.Context, by picket.Caller, taskID, reason st
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.viewed(ctx, "expire", "task", by.Actor, 1, taskID, reason, by.Once.Key, by.Once.Body)
+	return e.viewed(ctx, "expire", taskID, by.Actor, by.Once.Key, by.Once.Body, reason)
 }

@@ -120,8 +120,9 @@ type gate struct {
 	clock, work line
 }
 
-// clockVerbs are the scripts that a deadline waits for.
-var clockVerbs = map[string]bool{"renew": true, "expire": true, "tick": true}
+// clockVerbs are the scripts that a deadline waits for. undeliver is none of
+// them: it must not overtake the grant it takes back.
+var clockVerbs = map[string]bool{"renew": true, "expire_due": true, "tick": true}
 
 func (g *gate) run(ctx context.Context, namespace, name string, args ...any) (any, error) {
 	s, ok := g.scripts[name]

@@ -33,13 +33,13 @@ func (e *Engine) Tick(ctx context.Context) error {
 // ExpireDue ends up to limit leases that are past their deadline and returns
 // how many.
 func (e *Engine) ExpireDue(ctx context.Context, limit int) (int, error) {
-	return e.count(ctx, "expire", "due", "reaper", limit)
+	return e.count(ctx, "expire_due", "reaper", limit)
 }
 
 // Chore does the book-keeping that a single write left behind, such as ending
 // the runs of a hard pause, and returns how many it handled.
 func (e *Engine) Chore(ctx context.Context, limit int) (int, error) {
-	return e.count(ctx, "pause", "chore", "reaper", "0", "", limit, "", "")
+	return e.count(ctx, "chore", "reaper", limit)
 }
 
 // Retain deletes up to limit tasks and limit events that are older than they
@@ -65,7 +65,7 @@ func (e *Engine) Pause(ctx context.Context, by picket.Caller, hard bool, reason 
 	if hard {
 		flag = "1"
 	}
-	return e.pauseState(ctx, "pause", "press", by.Actor, flag, reason, sweepBatch, by.Once.Key, by.Once.Body)
+	return e.pauseState(ctx, "pause", by.Actor, flag, reason, sweepBatch, by.Once.Key, by.Once.Body)
 }
 
 // Resume lets grants flow again.

@@ -1,0 +1,18 @@
+package api
+
+import "github.com/picket-dev/picket"
+
+// Line is a route as the tests see it.
+type Line struct {
+	Method, Path string
+	Scopes       []picket.Scope
+}
+
+// Lines is the route list, for the tests that are generated from it.
+func (a *API) Lines() []Line {
+	var all []Line
+	for _, r := range a.routes() {
+		all = append(all, Line{r.method, r.path, r.scopes})
+	}
+	return all
+}

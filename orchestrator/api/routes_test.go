@@ -1,0 +1,161 @@
+package api_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/rig/contract"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/api"
+)
+
+var echoParameter = regexp.MustCompile(`:([a-z]+)`)
+
+func lines(t *testing.T) []api.Line {
+	a, err := api.New(api.Config{Engine: func(string) *orchestrator.Engine { return nil }, Engines: func() []*orchestrator.Engine { return nil }})
+	must(t, err)
+	return a.Lines()
+}
+
+func TestEveryRouteIsDescribedAndNoOther(t *testing.T) {
+	var registered, described []string
+	for _, l := range lines(t) {
+		registered = append(registered, l.Method+" "+echoParameter.ReplaceAllString(l.Path, "{$1}"))
+	}
+	for _, r := range contract.Load(t).Routes() {
+		if !strings.Contains(r, " /v1/") { // the tool proxy's
+			described = append(described, r)
+		}
+	}
+	slices.Sort(registered)
+	slices.Sort(described)
+	if !slices.Equal(registered, described) {
+		t.Errorf("registered:\n%s\ndescribed:\n%s", strings.Join(registered, "\n"), strings.Join(described, "\n"))
+	}
+}
+
+// aULID is well-formed and names nothing.
+const aULID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
+
+// concrete puts ids that name nothing into a path.
+func concrete(path string) string {
+	kind := "task"
+	for prefix, k := range map[string]string{"/api/v1/handoffs": "handoff", "/api/v1/keys": "key"} {
+		if strings.HasPrefix(path, prefix) {
+			kind = k
+		}
+	}
+	return echoParameter.ReplaceAllString(path, kind+"_"+aULID)
+}
+
+func TestAuthMatrix(t *testing.T) {
+	both(t, func(t *testing.T, p *plane) {
+		credentials := map[string]string{
+			"none":             "",
+			"malformed":        "hunter2",
+			"unknown":          "pkk_default_" + strings.Repeat("A", 43),
+			"other namespace":  "pkk_elsewhere_" + strings.Repeat("A", 43),
+			"wrong by one":     flipLast(p.keys["admin"]),
+			"expired":          p.newKey(picket.KeyRequest{Name: "old", Scopes: []picket.Scope{picket.ScopeAdmin}, ExpiresAt: picket.InstantOf(time.Now().Add(-time.Hour))}),
+			"revoked":          p.revokedKey(),
+			"lease capability": p.sealer.Seal("default", "task_"+aULID, "run_"+aULID).Reveal(),
+		}
+		messages := map[string]bool{}
+		for _, l := range p.api.Lines() {
+			path := concrete(l.Path)
+			body := ""
+			if l.Method == "POST" {
+				body = "{}"
+			}
+			for name, key := range credentials {
+				a, err := p.try(t.Context(), l.Method, path, key, body)
+				must(t, err)
+				if public := len(l.Scopes) == 0; public == (a.status == 401) {
+					t.Errorf("%s %s with %s: %d", l.Method, l.Path, name, a.status)
+				}
+				if name != "none" && name != "lease capability" && a.status == 401 {
+					messages[a.text("message")+a.text("remedy")] = true
+				}
+			}
+			for _, scope := range picket.Scopes {
+				a := p.call(l.Method, path, string(scope), body)
+				allowed := len(l.Scopes) == 0 || scope == picket.ScopeAdmin || slices.Contains(l.Scopes, scope)
+				if a.status == 401 || a.status >= 500 && path != "/readyz" || allowed == (a.status == 403) {
+					t.Errorf("%s %s with scope %s: %d %s", l.Method, l.Path, scope, a.status, a.raw)
+				}
+			}
+		}
+		if len(messages) != 1 {
+			t.Errorf("bad keys can be told apart: %v", messages)
+		}
+	})
+}
+
+func flipLast(key string) string {
+	last := byte('A')
+	if key[len(key)-1] == last {
+		last = 'E'
+	}
+	return key[:len(key)-1] + string(last)
+}
+
+func (p *plane) revokedKey() string {
+	p.t.Helper()
+	made, err := p.CreateKey(p.t.Context(), root, picket.KeyRequest{Name: "gone", Scopes: []picket.Scope{picket.ScopeAdmin}})
+	must(p.t, err)
+	p.want(200, "DELETE", "/api/v1/keys/"+made.KeyID, "admin", "")
+	return made.Key.Reveal()
+}
+
+func TestBearerIsAsGoodAsTheHeader(t *testing.T) {
+	p := memory(t)
+	p.want(200, "GET", "/api/v1/tasks", "", "", "Authorization", "Bearer "+p.keys["agent"])
+	p.want(200, "GET", "/api/v1/tasks", "", "", "Authorization", "bearer "+p.keys["agent"])
+	p.wantCode(picket.CodeUnauthenticated, "GET", "/api/v1/tasks", "", "", "Authorization", "Basic "+p.keys["agent"])
+	a := p.wantCode(picket.CodeUnauthenticated, "GET", "/api/v1/tasks", "", "", "Authorization", "Bearer "+p.sealer.Seal("default", "task_"+aULID, "run_"+aULID).Reveal())
+	if !strings.Contains(a.text("remedy"), "tool proxy") {
+		t.Errorf("remedy: %s", a.text("remedy"))
+	}
+}
+
+func TestHostsThatWereNotConfiguredAreRefused(t *testing.T) {
+	store, stop := rig.Memory()
+	t.Cleanup(stop)
+	p := serve(t, store, api.Config{AllowedHosts: []string{"picket.example"}})
+	for host, served := range map[string]bool{
+		"localhost": true, "localhost:7070": true, "LOCALHOST": true, "127.0.0.1:1": true, "[::1]:7070": true, "10.0.0.7": true,
+		"picket.example": true, "picket.example:7070": true, "evil.example": false, "localhost.evil.example": false, "127.0.0.1.evil.example:7070": false,
+	} {
+		if a := p.call("GET", "/healthz", "", "", "Host", host); (a.status == 200) != served {
+			t.Errorf("%s: %d", host, a.status)
+		}
+	}
+}
+
+// memory is a plane on the in-process store, for what does not depend on it.
+func memory(t testing.TB) *plane {
+	t.Helper()
+	store, stop := rig.Memory()
+	t.Cleanup(stop)
+	return serve(t, store, api.Config{})
+}
+
+func TestCodesAreDescribed(t *testing.T) {
+	description := memory(t).want(200, "GET", "/openapi.yaml", "", "").raw
+	for _, code := range picket.Codes() {
+		if !strings.Contains(description, string(code)) {
+			t.Errorf("docs/openapi.yaml does not know code %s", code)
+		}
+	}
+	for _, scope := range picket.Scopes {
+		if !strings.Contains(description, fmt.Sprint(scope)) {
+			t.Errorf("docs/openapi.yaml does not know scope %s", scope)
+		}
+	}
+}
