@@ -77,7 +77,8 @@ type Config struct {
 	Settle time.Duration
 
 	// Stdout and Stderr get a copy of the agents' output, the lease token
-	// redacted. Default to none.
+	// redacted. A writer that does not keep up loses output, not the agent
+	// time. They are never written to at the same time. Default to none.
 	Stdout, Stderr io.Writer
 	// OnEvent is told what happens, from several goroutines; it must return
 	// quickly. Defaults to nothing.
@@ -127,6 +128,7 @@ func New(cfg Config) (*Adapter, error) {
 	cfg.Linger = cmp.Or(cfg.Linger, 10*time.Second)
 	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
 	cfg.Settle = cmp.Or(cfg.Settle, 30*time.Second)
+	cfg.Stdout, cfg.Stderr = oneAtATime(cfg.Stdout, cfg.Stderr)
 	if cfg.OnEvent == nil {
 		cfg.OnEvent = func(Event) {}
 	}

@@ -2,7 +2,6 @@ package adapter
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -21,15 +20,14 @@ const (
 )
 
 // output takes one stream of a process: it hides the lease token and hands the
-// rest to a file, the shipper, the tail and a copy for the caller.
+// rest to a file, to the proxy, to the tail and to the caller's copy.
 type output struct {
 	mu     sync.Mutex
 	hide   redactor
 	file   *os.File
 	left   int64 // bytes that the file still takes
-	ship   *shipper
+	ship   []*shipper
 	tail   tail
-	tee    io.Writer
 	log    *slog.Logger
 	closed bool
 }
@@ -38,7 +36,9 @@ type output struct {
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.spread(o.hide.next(p))
+	if !o.closed {
+		o.spread(o.hide.next(p))
+	}
 	return len(p), nil
 }
 
@@ -51,7 +51,9 @@ func (o *output) close() {
 	}
 	o.closed = true
 	o.spread(o.hide.rest())
-	o.ship.close()
+	for _, s := range o.ship {
+		s.close()
+	}
 	if o.file != nil {
 		o.file.Close()
 	}
@@ -61,14 +63,10 @@ func (o *output) spread(p []byte) {
 	if len(p) == 0 {
 		return
 	}
-	o.ship.add(p)
 	o.tail.add(p)
 	o.keep(p)
-	if o.tee != nil {
-		if _, err := o.tee.Write(p); err != nil {
-			o.log.Warn("the copy of the agent's output cannot be written", "err", err)
-			o.tee = nil
-		}
+	for _, s := range o.ship {
+		s.add(p)
 	}
 }
 
@@ -156,6 +154,25 @@ func (o *output) text(n int) string {
 	return s
 }
 
-func droppedNote(n int64) []byte {
-	return fmt.Appendf(nil, "\n[picket: %d bytes of output were dropped while the proxy did not answer]\n", n)
+// lockedWriter shares a lock with another: both may be the same terminal.
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (l lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+func oneAtATime(a, b io.Writer) (io.Writer, io.Writer) {
+	mu := &sync.Mutex{}
+	lock := func(w io.Writer) io.Writer {
+		if w == nil {
+			return nil
+		}
+		return lockedWriter{mu, w}
+	}
+	return lock(a), lock(b)
 }

@@ -68,9 +68,11 @@ func (r *run) do(ctx context.Context) error {
 		return r.stillborn(ctx, fmt.Errorf("prepare run: %w", err))
 	}
 	r.result.StateDir, r.result.Workspace = r.places.state, r.places.workspace
+	if ctx.Err() != nil {
+		return r.unlaunched(ctx)
+	}
 	shipped := r.openOutputs(work, &group)
-	err = r.launch(work)
-	if err != nil {
+	if err = r.launch(work); err != nil {
 		r.closeOutputs()
 		return r.stillborn(ctx, err)
 	}
@@ -95,15 +97,23 @@ func (r *run) firstWindow() time.Duration {
 func (r *run) unconfirmed(ctx context.Context, err error) error {
 	if lost(err) {
 		r.result.Ending = EndLost
+		if errors.Is(err, picket.CodeTaskCancelled) {
+			r.result.Ending = EndCancelled
+		}
 		r.result.Exit.Class = picket.ExitLeaseLost
 		return nil
 	}
 	if ctx.Err() != nil {
-		return r.giveBack(ctx, picket.Exit{Class: picket.ExitReleased})
+		return r.unlaunched(ctx)
 	}
 	r.result.Ending, r.result.Unreported = EndLost, true
 	r.result.Exit.Class = picket.ExitLeaseLost
 	return fmt.Errorf("confirm lease: %w", err)
+}
+
+// unlaunched gives back a lease before anything was started for it.
+func (r *run) unlaunched(ctx context.Context) error {
+	return r.giveBack(ctx, picket.Exit{Class: picket.ExitReleased})
 }
 
 // stillborn gives back a lease whose agent could not be started. It counts as
@@ -148,17 +158,22 @@ func (r *run) lostTo(work context.Context, err error) {
 	r.watched(w)
 }
 
+// openOutputs starts what carries the output on; the channel closes when all
+// of it has arrived.
 func (r *run) openOutputs(work context.Context, group *sync.WaitGroup) <-chan struct{} {
+	var shipping sync.WaitGroup
 	open := func(stream string, tee io.Writer) *output {
-		return &output{
-			hide: newRedactor(r.lease.LeaseToken), file: r.places.openLog(stream), left: r.cfg.LogLimit,
-			ship: newShipper(stream, r.proxy, r.log), log: r.log, tee: tee,
+		o := &output{hide: newRedactor(r.lease.LeaseToken), file: r.places.openLog(stream), left: r.cfg.LogLimit, log: r.log}
+		o.ship = append(o.ship, toProxy(stream, r.proxy, r.log))
+		if tee != nil {
+			o.ship = append(o.ship, toWriter(stream, tee, r.log))
 		}
+		for _, s := range o.ship {
+			shipping.Go(func() { s.run(work) })
+		}
+		return o
 	}
 	r.stdout, r.stderr = open("stdout", r.cfg.Stdout), open("stderr", r.cfg.Stderr)
-	var shipping sync.WaitGroup
-	shipping.Go(func() { r.stdout.ship.run(work) })
-	shipping.Go(func() { r.stderr.ship.run(work) })
 	shipped := make(chan struct{})
 	group.Go(func() { shipping.Wait(); close(shipped) })
 	return shipped
@@ -176,7 +191,7 @@ func (r *run) flush(ctx context.Context, shipped <-chan struct{}) {
 	select {
 	case <-shipped:
 	case <-t.C:
-		r.log.Warn("not all output reached the proxy; the whole of it is in the run's directory", "dir", r.places.state)
+		r.log.Warn("not all output was taken; it is in the run's directory", "dir", r.places.state)
 	}
 }
 

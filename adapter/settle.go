@@ -25,9 +25,6 @@ func (r *run) settle(ctx context.Context, v order) error {
 		r.result.Ending = v.ending
 		return r.evidence(ctx, exit)
 	case v.class != "" || exit.Class != picket.ExitSuccess:
-		if exit.Class == picket.ExitKilled { // not a class of a release
-			exit.Class = picket.ExitCrash
-		}
 		return r.giveBack(ctx, exit)
 	case r.lease.Task.OnExit == picket.OnExitComplete:
 		return r.complete(ctx, exit)

@@ -3,6 +3,8 @@ package adapter
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -11,34 +13,56 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// shipper posts one stream of output to the proxy in chunks, batched over
-// shipEvery. The agent never waits for it: what does not fit into the buffer
-// while the proxy is away is dropped, oldest first, and a note says so.
+// shipper carries one stream of output to a place that may be slow or away, in
+// chunks, batched over every. The agent waits for it at most patience, and
+// then no more until it has caught up: what does not fit into the buffer is
+// dropped, oldest first, and a note says so.
 type shipper struct {
-	stream string
-	post   func(ctx context.Context, stream string, offset int64, data []byte) (next int64, err error)
-	log    *slog.Logger
+	stream   string
+	to       string // for people: where it goes
+	every    time.Duration
+	patience time.Duration
+	post     func(ctx context.Context, stream string, offset int64, data []byte) (next int64, err error)
+	log      *slog.Logger
 
 	mu      sync.Mutex
 	pending []byte
 	dropped int64
 	closed  bool
-	dead    bool          // the proxy refuses: nothing is kept any more
+	dead    bool          // the place refuses: nothing is kept any more
+	stalled bool          // patience has run out once since it was last empty
 	wake    chan struct{} // has room for one: there is something new
+	room    chan struct{} // has room for one: something was taken
 
 	offset int64 // of the next chunk; used by run alone
 }
 
-const shipEvery = 500 * time.Millisecond
+// toProxy ships to the log of the run.
+func toProxy(stream string, p *Proxy, log *slog.Logger) *shipper {
+	return newShipper(&shipper{stream: stream, to: "the proxy", every: 500 * time.Millisecond, post: p.Logs, log: log})
+}
 
-func newShipper(stream string, p *Proxy, log *slog.Logger) *shipper {
-	return &shipper{stream: stream, post: p.Logs, log: log, wake: make(chan struct{}, 1)}
+// toWriter copies to a terminal or a file of the caller's.
+func toWriter(stream string, w io.Writer, log *slog.Logger) *shipper {
+	return newShipper(&shipper{
+		stream: stream, to: "the copy", patience: 500 * time.Millisecond, log: log,
+		post: func(_ context.Context, _ string, offset int64, data []byte) (int64, error) {
+			_, err := w.Write(data)
+			return offset + int64(len(data)), err
+		},
+	})
+}
+
+func newShipper(s *shipper) *shipper {
+	s.wake, s.room = make(chan struct{}, 1), make(chan struct{}, 1)
+	return s
 }
 
 func (s *shipper) add(p []byte) {
+	s.await(len(p))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dead {
+	if s.dead || s.closed {
 		return
 	}
 	s.pending = append(s.pending, p...)
@@ -46,19 +70,43 @@ func (s *shipper) add(p []byte) {
 		s.dropped += int64(over)
 		s.pending = append(s.pending[:0], s.pending[over:]...)
 	}
-	s.poke()
+	poke(s.wake)
+}
+
+// await waits for room for n bytes while there is patience.
+func (s *shipper) await(n int) {
+	if s.patience == 0 {
+		return
+	}
+	t := time.NewTimer(s.patience)
+	defer t.Stop()
+	for {
+		s.mu.Lock()
+		free := s.stalled || s.dead || s.closed || len(s.pending)+n <= maxPending
+		s.mu.Unlock()
+		if free {
+			return
+		}
+		select {
+		case <-s.room:
+		case <-t.C:
+			s.mu.Lock()
+			s.stalled = true
+			s.mu.Unlock()
+		}
+	}
 }
 
 func (s *shipper) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.poke()
+	poke(s.wake)
 }
 
-func (s *shipper) poke() {
+func poke(c chan struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -69,13 +117,17 @@ func (s *shipper) take() (chunk []byte, more, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dropped > 0 {
-		chunk = droppedNote(s.dropped)
+		chunk = fmt.Appendf(nil, "\n[picket: %d bytes of output were dropped here: %s did not keep up]\n", s.dropped, s.to)
 		s.dropped = 0
 	}
 	n := min(len(s.pending), maxChunk-len(chunk))
 	chunk = append(chunk, s.pending[:n]...)
 	s.pending = append(s.pending[:0], s.pending[n:]...)
 	more = len(s.pending) > 0
+	if !more {
+		s.stalled = false
+	}
+	poke(s.room)
 	return chunk, more, s.closed && !more
 }
 
@@ -100,7 +152,7 @@ func (s *shipper) idle(ctx context.Context) bool {
 		return false
 	case <-s.wake:
 	}
-	t := time.NewTimer(shipEvery)
+	t := time.NewTimer(s.every)
 	defer t.Stop()
 	for !s.ready() {
 		select {
@@ -142,7 +194,7 @@ func (s *shipper) send(ctx context.Context, chunk []byte) bool {
 			}
 			wait = min(2*wait, 5*time.Second)
 		default:
-			s.log.Warn("the proxy does not take the agent's output", "stream", s.stream, "err", err)
+			s.log.Warn("the agent's output is not taken any more", "by", s.to, "stream", s.stream, "err", err)
 			return false
 		}
 	}
@@ -165,4 +217,5 @@ func (s *shipper) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dead, s.pending = true, nil
+	poke(s.room)
 }
