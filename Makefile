@@ -44,9 +44,10 @@ test: redis ## all tests, in memory and on a real Redis
 race: redis ## the packages that run side by side, under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m $(TESTFLAGS) $(RACE_PKGS)
 
-real: redis ## only the suites that need a real Redis
+real: redis ## only the packages with suites on a real Redis, without their in-memory half
 	@command -v redis-server >/dev/null || { echo "no redis-server on PATH" >&2; exit 1; }
-	$(GO) test -count=1 -timeout 12m -run Real $(TESTFLAGS) ./...
+	$(GO) test -count=1 -timeout 12m -skip '/(Virtual|Memory)$$' $(TESTFLAGS) \
+		$$(grep -rlE 'rig\.Real|exec\.LookPath\("redis-server"\)' --include='*_test.go' --exclude-dir=picketbench . | xargs -n1 dirname | sort -u)
 
 soak: redis ## the random tests with SOAK times as many rounds; no limit in time
 	PICKET_SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v $(TESTFLAGS) ./...
