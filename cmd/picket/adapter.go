@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+func newAdapter() *cobra.Command {
+	c := &cobra.Command{
+		Use: "adapter [flags] -- COMMAND [ARG ...]", Short: "Work on tasks: lease, launch, renew, release",
+		Long: "A resident worker. It leases tasks, launches the command for each with the lease in its environment,\n" +
+			"renews the lease, watches the process and reports how it ended. SIGTERM drains: no new leases, running\n" +
+			"agents finish; a second SIGTERM ends them and gives their leases back.",
+		Example: "  picket adapter --role coder --capability go --max 4 -- ./agent.sh",
+		RunE:    runAdapter,
+	}
+	f := c.Flags()
+	f.StringSlice("capability", nil, "a capability tasks may need")
+	f.String("role", "", "take tasks of this `role` (and those that name none)")
+	f.Int("max", 1, "hold this many leases at once, 1 to 100")
+	f.String("agent-id", "", "the worker's `name` (default: a new one)")
+	f.Duration("linger", 10*time.Second, "time an agent gets to end by itself after it handed in its result")
+	f.Duration("grace", 5*time.Second, "time between SIGTERM and SIGKILL")
+	f.String("log-level", "info", "debug, info, warn or error")
+	placeFlags(c, adapter.WorkspaceEmpty)
+	// `picket run` starts one adapter for its task.
+	f.String("for-task", "", "end when this task waits for nobody's process any more")
+	f.Bool("pass-output", false, "copy the agent's output to stdout and stderr")
+	f.String("log-file", "", "write the adapter's own log here")
+	for _, internal := range []string{"for-task", "pass-output", "log-file"} {
+		_ = f.MarkHidden(internal)
+	}
+	return c
+}
+
+// placeFlags say where the agent works and what it sees.
+func placeFlags(c *cobra.Command, def adapter.Workspace) {
+	c.Flags().String("workspace", string(def), "where the agent works: here, or empty (a new private directory per run)")
+	c.Flags().StringSlice("env", nil, "a variable `NAME` the agent gets beside the usual ones")
+}
+
+func runAdapter(cmd *cobra.Command, given []string) error {
+	command, err := afterDash(cmd, given)
+	if err != nil {
+		return err
+	}
+	cfg, err := loadSettings(cmd)
+	if err != nil {
+		return err
+	}
+	s, err := connect(cmd)
+	if err != nil {
+		return err
+	}
+	log, err := adapterLog(cmd, cfg)
+	if err != nil {
+		return err
+	}
+	conf := adapterConfig(cmd, s, command, log)
+	a, err := adapter.New(conf)
+	if err != nil {
+		return err
+	}
+	ctx, drain := context.WithCancelCause(cmd.Context())
+	defer drain(nil)
+	defer onTerm(func() {
+		log.Info("draining: running agents finish; SIGTERM again ends them")
+		drain(errors.New("asked to end"))
+	}, a.ReleaseNow)()
+	if task, _ := cmd.Flags().GetString("for-task"); task != "" {
+		go func() { drain(s.untilSettled(ctx, task)) }()
+	}
+	log.Info("waiting for tasks", "agent", a.AgentID(), "server", s.client.BaseURL)
+	return s.hint(a.Run(ctx))
+}
+
+// afterDash answers the command after "--", which must stand first.
+func afterDash(cmd *cobra.Command, given []string) ([]string, error) {
+	dash := cmd.ArgsLenAtDash()
+	if dash < 0 || dash == len(given) {
+		e := usage("the command to run is missing")
+		e.Remedy = "Put it after --, for example: " + cmd.CommandPath() + " -- make test"
+		return nil, e
+	}
+	if dash > 0 {
+		e := usage("%q stands before --", given[0])
+		e.Remedy = "Put the whole command after --: " + cmd.CommandPath() + " -- make test"
+		return nil, e
+	}
+	return given, nil
+}
+
+func adapterConfig(cmd *cobra.Command, s *server, command []string, log *slog.Logger) adapter.Config {
+	f := cmd.Flags()
+	conf := adapter.Config{BaseURL: s.client.BaseURL, Key: s.client.Key, Command: command, Log: log}
+	conf.Role, _ = f.GetString("role")
+	conf.Capabilities, _ = f.GetStringSlice("capability")
+	conf.Max, _ = f.GetInt("max")
+	conf.AgentID, _ = f.GetString("agent-id")
+	conf.Linger, _ = f.GetDuration("linger")
+	conf.Grace, _ = f.GetDuration("grace")
+	conf.Env, _ = f.GetStringSlice("env")
+	workspace, _ := f.GetString("workspace")
+	conf.Workspace = adapter.Workspace(workspace)
+	if pass, _ := f.GetBool("pass-output"); pass {
+		conf.Stdout, conf.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	}
+	return conf
+}
+
+func adapterLog(cmd *cobra.Command, cfg settings) (*slog.Logger, error) {
+	path, _ := cmd.Flags().GetString("log-file")
+	if path == "" {
+		return newLog(cfg, cmd.ErrOrStderr()), nil
+	}
+	// Left open: it is written until the process ends.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, usage("the log file cannot be used: %v", err)
+	}
+	return newLog(cfg, f), nil
+}
+
+// onTerm calls first at the first SIGTERM or SIGINT and then at the second.
+func onTerm(first, then func()) (stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	done := make(chan struct{})
+	go func() {
+		for _, act := range []func(){first, then} {
+			select {
+			case <-signals:
+				act()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { signal.Stop(signals); close(done) }
+}
+
+// errSettled ends the adapter of a `picket run`.
+var errSettled = errors.New("the task needs no process any more")
+
+// abandonAfter is how long the adapter of one task waits for a server that is
+// gone. It holds no lease by then, and must not stay behind for ever.
+const abandonAfter = 15 * time.Minute
+
+// untilSettled returns when the task waits for nobody's process any more.
+func (s *server) untilSettled(ctx context.Context, task string) error {
+	check := func(picket.Event, jsontext.Value) error {
+		var t picket.Task
+		err := s.get(ctx, "/api/v1/tasks/"+segment(task), &t, nil)
+		switch {
+		case errors.Is(err, picket.CodeUnavailable):
+			return nil
+		case err != nil:
+			return err
+		case settled(t):
+			return errSettled
+		}
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	lost := time.AfterFunc(abandonAfter, func() { cancel(errors.New("the server is gone")) })
+	defer lost.Stop()
+	alive := func() { lost.Reset(abandonAfter) }
+	go s.pulse(ctx, alive)
+	// From the beginning of the log: an end that came before the stream was
+	// open is in it, too.
+	return s.follow(ctx, "/api/v1/events?task="+segment(task), "0", alive, check)
+}
+
+// pulse calls alive as long as the server answers.
+func (s *server) pulse(ctx context.Context, alive func()) {
+	for sleep(ctx, time.Minute) == nil {
+		if s.get(ctx, "/healthz", nil, nil) == nil {
+			alive()
+		}
+	}
+}
+
+// settled reports whether no further run can come without a person asking for
+// one: the task is closed, in review, or escalated.
+func settled(t picket.Task) bool {
+	return t.State.Terminal() || t.State == picket.TaskReview || escalated(t)
+}
+
+func escalated(t picket.Task) bool {
+	return t.State == picket.TaskHandoff && t.Handoff != nil && t.Handoff.Kind == picket.HandoffEscalation
+}

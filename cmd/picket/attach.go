@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+const (
+	exitInterrupted = 130 // as a shell reports Ctrl-C
+	outputEvery     = 50 * time.Millisecond
+	secondThoughts  = 1500 * time.Millisecond // between the first Ctrl-C and leaving
+	lastOutput      = 15 * time.Second        // for the adapter to end after its task
+	maxRestarts     = 5
+)
+
+// attachment is one `picket run` that watches its task.
+type attachment struct {
+	cmd      *cobra.Command
+	s        *server
+	w        *worker
+	task     picket.Task
+	line     *liveLine
+	outputs  [2]tail
+	prompt   prompt
+	restarts int
+	said     saying
+}
+
+// attach watches a task until it needs no process any more.
+func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker) error {
+	a := &attachment{cmd: cmd, s: s, w: w, task: task, line: newLiveLine(cmd.ErrOrStderr())}
+	a.outputs[0].path, a.outputs[1].path = filepath.Join(w.dir, "stdout"), filepath.Join(w.dir, "stderr")
+	a.prompt = newPrompt(cmd.InOrStdin(), cmd.ErrOrStderr())
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	changed := make(chan struct{}, 1)
+	failed := make(chan error, 1)
+	go func() {
+		failed <- s.follow(ctx, "/api/v1/events?task="+segment(task.TaskID), "0", nil, func(picket.Event, jsontext.Value) error {
+			select {
+			case changed <- struct{}{}:
+			default: // one look at the task covers any number of events
+			}
+			return nil
+		})
+	}()
+	a.say("%s submitted: %s", task.TaskID, clip(task.Title, 60))
+	return a.loop(ctx, signals, changed, failed)
+}
+
+func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed <-chan struct{}, failed <-chan error) error {
+	output, second := time.NewTicker(outputEvery), time.NewTicker(time.Second)
+	defer output.Stop()
+	defer second.Stop()
+	for {
+		select {
+		case <-output.C:
+			a.pass()
+		case <-second.C:
+			a.tick(ctx)
+		case <-changed:
+			if a.look(ctx); settled(a.task) {
+				return a.finish()
+			}
+		case <-a.w.ended:
+			if a.look(ctx); settled(a.task) {
+				return a.finish()
+			}
+			if err := a.restart(); err != nil {
+				return err
+			}
+		case text := <-a.prompt.lines:
+			a.reply(text)
+		case err := <-failed:
+			return err
+		case sig := <-signals:
+			return a.leave(ctx, sig, signals)
+		}
+	}
+}
+
+// pass copies new output, with the live line out of the way.
+func (a *attachment) pass() {
+	for i, w := range []any{a.cmd.OutOrStdout(), a.cmd.ErrOrStderr()} {
+		var fresh bytes.Buffer
+		if n, err := a.outputs[i].copyTo(&fresh); n == 0 || err != nil {
+			continue
+		}
+		a.line.clear()
+		_, _ = w.(interface{ Write([]byte) (int, error) }).Write(fresh.Bytes())
+		a.line.output(fresh.Bytes())
+	}
+}
+
+// look reads the task anew and tells what has changed.
+func (a *attachment) look(ctx context.Context) {
+	var t picket.Task
+	if err := a.s.get(ctx, "/api/v1/tasks/"+segment(a.task.TaskID), &t, nil); err != nil {
+		if errors.Is(err, picket.CodeUnavailable) && !a.said.away {
+			a.said.away = true
+			a.say("the server does not answer; the task goes on until its lease ends")
+		}
+		return
+	}
+	if a.said.away {
+		a.said.away = false
+		a.say("the server is back")
+	}
+	a.task = t
+	a.pass()
+	a.narrate()
+}
+
+// tick refreshes the live line.
+func (a *attachment) tick(ctx context.Context) {
+	if !a.line.on || a.prompt.open {
+		return
+	}
+	var page struct {
+		Leases []picket.LiveLease `json:"leases"`
+	}
+	var left time.Duration
+	if a.task.State == picket.TaskLeased && a.s.get(ctx, "/api/v1/leases", &page, nil) == nil {
+		for _, l := range page.Leases {
+			if l.TaskID == a.task.TaskID {
+				left = time.Duration(l.LeaseTTLMs) * time.Millisecond
+			}
+		}
+	}
+	a.line.draw(a.task, left)
+}
+
+func (a *attachment) say(format string, args ...any) {
+	a.line.clear()
+	w := a.cmd.ErrOrStderr()
+	fmt.Fprintln(w, painter(w).dim("picket: ")+fmt.Sprintf(format, args...))
+}
+
+// restart starts an adapter that ended before its task did, so that a killed
+// adapter costs one lease window and not the task.
+func (a *attachment) restart() error {
+	if a.restarts++; a.restarts > maxRestarts {
+		return picket.Refuse(picket.CodeInternal, "See why in "+filepath.Join(a.w.dir, "adapter.log")+". The task waits: picket task cancel "+a.task.TaskID,
+			"the adapter keeps ending: %s", a.w.failure())
+	}
+	a.say("the adapter has ended (%v); starting it again", a.w.err)
+	time.Sleep(time.Duration(a.restarts) * 200 * time.Millisecond)
+	return a.w.start(a.task.TaskID)
+}
+
+// finish waits for the last output, says how it ended and answers the exit
+// code.
+func (a *attachment) finish() error {
+	select {
+	case <-a.w.ended:
+	case <-time.After(lastOutput):
+	}
+	a.pass()
+	a.line.clear()
+	code := a.verdict()
+	if a.w.process.ProcessState != nil {
+		a.w.forget()
+	}
+	if code == exitOK {
+		return nil
+	}
+	return ended(code)
+}
+
+// leave is the first Ctrl-C: the task goes on, unless a second one follows.
+func (a *attachment) leave(ctx context.Context, sig os.Signal, signals <-chan os.Signal) error {
+	id := a.task.TaskID
+	if sig == syscall.SIGINT {
+		a.say("leaving %s running; Ctrl-C again cancels it", id)
+		select {
+		case <-signals:
+			a.say("cancelling %s", id)
+			a.s.cancel(ctx, id, "cancelled with Ctrl-C")
+			a.look(ctx)
+			if settled(a.task) {
+				return a.finish()
+			}
+			return ended(exitInterrupted)
+		case <-time.After(secondThoughts):
+		}
+	}
+	a.pass()
+	next(a.cmd, "picket task watch "+id, "picket task logs -f "+id, "picket task cancel "+id)
+	return ended(exitInterrupted)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+)
+
+func newConfig() *cobra.Command {
+	return noun("config", "Show the configuration", newConfigShow())
+}
+
+// shown is one line of `config show`.
+type shownSetting struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Origin string `json:"origin"`
+	Env    string `json:"env"`
+	What   string `json:"what"`
+}
+
+func newConfigShow() *cobra.Command {
+	c := &cobra.Command{
+		Use: "show", Short: "Show every setting, and with --origin where it came from", Args: args(cobra.NoArgs),
+		Long: "Show every setting with its value. The order is flag, environment, picket.yaml, default; --origin names\n" +
+			"which of them won, and -o wide explains each setting.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := loadSettings(cmd)
+			if err != nil {
+				return err
+			}
+			var all []shownSetting
+			for _, s := range knownSettings() {
+				v := cfg[s.key]
+				text := v.text
+				if s.key == "redis" && text != "" {
+					text = redisName(text)
+				}
+				all = append(all, shownSetting{s.key, text, v.origin, s.env(), s.what})
+			}
+			return printSettings(cmd, all)
+		},
+	}
+	c.Flags().Bool("origin", false, "name where each value came from")
+	return formatFlag(c)
+}
+
+func printSettings(cmd *cobra.Command, all []shownSetting) error {
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	switch format {
+	case "name":
+		for _, s := range all {
+			fmt.Fprintln(w, s.Key)
+		}
+		return nil
+	case "json", "yaml":
+		raw, err := json.Marshal(all)
+		if err != nil {
+			return err
+		}
+		return printValue(w, format, raw)
+	case "jsonl":
+		for _, s := range all {
+			raw, err := json.Marshal(s)
+			if err != nil {
+				return err
+			}
+			if err := printValue(w, format, raw); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	origin, _ := cmd.Flags().GetBool("origin")
+	columns := []column[shownSetting]{
+		{head: "KEY", cell: func(s shownSetting) string { return s.Key }},
+		{head: "VALUE", cell: func(s shownSetting) string { return s.Value }},
+	}
+	if origin {
+		columns = append(columns, column[shownSetting]{head: "ORIGIN", cell: func(s shownSetting) string { return s.Origin }})
+	}
+	columns = append(columns,
+		column[shownSetting]{head: "ENV", cell: func(s shownSetting) string { return s.Env }, wide: true},
+		column[shownSetting]{head: "WHAT", cell: func(s shownSetting) string { return s.What }, wide: true})
+	printTable(w, columns, all, format == "wide")
+	return nil
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+const defaultURL = "http://127.0.0.1:7070"
+
+// server is the control plane a command talks to.
+type server struct {
+	client *adapter.Client
+	saved  bool // the URL is that of the profile
+}
+
+// connect finds URL and key: flag or PICKET_URL and PICKET_API_KEY, else the
+// profile. The profile's key is only ever sent to the profile's server.
+func connect(cmd *cobra.Command) (*server, error) {
+	cfg, err := loadSettings(cmd)
+	if err != nil {
+		return nil, err
+	}
+	saved, err := loadProfile()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{client: &adapter.Client{BaseURL: cfg.text("url")}}
+	if s.client.BaseURL == "" {
+		s.client.BaseURL = saved.URL
+	}
+	if s.client.BaseURL == "" {
+		s.client.BaseURL = defaultURL
+	}
+	s.saved = saved.URL == s.client.BaseURL
+	s.client.Key = picket.Secret(os.Getenv("PICKET_API_KEY"))
+	if s.client.Key == "" && s.saved && saved.KeyFile != "" {
+		key, err := readSecret(saved.KeyFile)
+		if err != nil {
+			return nil, picket.Refuse(codeUsage, "Set PICKET_API_KEY, or start `picket up` again.", "the key of %s cannot be read: %v", saved.URL, err)
+		}
+		s.client.Key = key
+	}
+	return s, nil
+}
+
+// call is one request. The answer is decoded into out; raw, when not nil,
+// keeps it byte for byte for -o json.
+func (s *server) call(ctx context.Context, method, path string, in, out any, raw *jsontext.Value, opts ...adapter.Option) error {
+	var body []byte
+	if err := s.client.Call(ctx, method, path, in, &body, opts...); err != nil {
+		return s.hint(err)
+	}
+	if raw != nil {
+		*raw = body
+	}
+	if out == nil || len(body) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return picket.Refuse(picket.CodeInternal, "Check that client and server are of the same version.", "the answer to %s %s cannot be read: %v", method, path, err)
+	}
+	return nil
+}
+
+func (s *server) get(ctx context.Context, path string, out any, raw *jsontext.Value) error {
+	return s.call(ctx, http.MethodGet, path, nil, out, raw)
+}
+
+// post sends a change with an idempotency key, so that a lost answer can be
+// repaired by sending it again; it does so until patience runs out.
+func (s *server) post(ctx context.Context, path string, in, out any, raw *jsontext.Value) error {
+	once := adapter.WithIdempotencyKey(newIdempotencyKey())
+	var err error
+	for wait := 100 * time.Millisecond; wait < time.Second; wait *= 2 {
+		if err = s.call(ctx, http.MethodPost, path, in, out, raw, once); !errors.Is(err, picket.ErrUnknown) {
+			return err
+		}
+		if sleep(ctx, wait) != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// sleep waits for d or the end of ctx, whose cause it returns.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// hint adds what this command line can do about a server that is not there or
+// does not know the key.
+func (s *server) hint(err error) error {
+	var e *picket.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch {
+	case e.Code == picket.CodeUnavailable && errors.Is(err, picket.ErrUnknown):
+		e.Remedy = "Start it with `picket up`, or set PICKET_URL to where it runs."
+	case e.Code == picket.CodeUnauthenticated && s.client.Key == "":
+		e.Remedy = "Set PICKET_API_KEY: there is no saved key for " + s.client.BaseURL + "."
+	}
+	return err
+}
+
+// segment makes an id safe as one path segment.
+func segment(id string) string { return url.PathEscape(id) }
+
+// environment is how a child process is told the same server and key.
+func (s *server) environment() []string {
+	return []string{"PICKET_URL=" + s.client.BaseURL, "PICKET_API_KEY=" + s.client.Key.Reveal()}
+}

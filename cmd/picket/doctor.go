@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+// finding is one thing the doctor looked at.
+type finding struct {
+	what   string
+	grade  string // ok, warn, fail
+	detail string
+	remedy string
+}
+
+func newDoctor() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Check this machine, the configuration and the server", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 15*time.Second)
+			defer cancel()
+			found := examine(ctx, cmd)
+			w := cmd.OutOrStdout()
+			p := painter(w)
+			var rows [][]string
+			failed := false
+			for _, f := range found {
+				rows = append(rows, []string{p.state(f.grade), f.what, f.detail})
+				if f.remedy != "" {
+					rows = append(rows, []string{"", "", p.dim("fix: ") + f.remedy})
+				}
+				failed = failed || f.grade == "fail"
+			}
+			printRows(w, rows)
+			if failed {
+				return ended(exitError)
+			}
+			return nil
+		},
+	}
+}
+
+func examine(ctx context.Context, cmd *cobra.Command) []finding {
+	cfg, err := loadSettings(cmd)
+	if err != nil {
+		return []finding{{"configuration", "fail", explain(err), remedyOf(err)}}
+	}
+	found := []finding{{"configuration", "ok", settingsSource(cmd), ""}}
+	return append(found, storeFinding(ctx, cfg), dataFinding(cfg), serverFinding(ctx, cmd), pathFinding())
+}
+
+func settingsSource(cmd *cobra.Command) string {
+	if path, err := settingsFile(cmd); err == nil && path != "" {
+		return path
+	}
+	return "no picket.yaml; defaults and environment"
+}
+
+func storeFinding(ctx context.Context, cfg settings) finding {
+	f := finding{what: "store", grade: "ok"}
+	if url := cfg.text("redis"); url != "" {
+		f.detail = "configured: " + redisName(url)
+		return f
+	}
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		f.grade, f.detail = "warn", "no redis-server on PATH: `picket up` would keep state in memory only"
+		f.remedy = "apt-get install redis-server"
+		return f
+	}
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	version := strings.TrimSpace(string(out))
+	if err != nil {
+		f.grade, f.detail = "fail", fmt.Sprintf("%s does not run: %v", path, err)
+		return f
+	}
+	if _, v, ok := strings.Cut(version, "v="); ok {
+		version, _, _ = strings.Cut(v, " ")
+	}
+	f.detail = "redis-server " + version
+	if major, _, _ := strings.Cut(version, "."); len(major) == 1 && major < "7" {
+		f.grade, f.detail, f.remedy = "warn", f.detail+" is too old: `picket up` would keep state in memory only", "install redis-server 7.0 or newer"
+	}
+	return f
+}
+
+func dataFinding(cfg settings) finding {
+	dir, err := filepath.Abs(cfg.text("data"))
+	if err != nil {
+		return finding{"data", "fail", err.Error(), ""}
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return finding{"data", "ok", dir + " (made by the first `picket up`)", ""}
+	case err != nil:
+		return finding{"data", "fail", err.Error(), ""}
+	case info.Mode().Perm()&0o077 != 0:
+		return finding{"data", "warn", dir + " can be entered by others", "chmod 700 " + dir}
+	}
+	return finding{"data", "ok", dir, ""}
+}
+
+func serverFinding(ctx context.Context, cmd *cobra.Command) finding {
+	s, err := connect(cmd)
+	if err != nil {
+		return finding{"server", "fail", explain(err), remedyOf(err)}
+	}
+	url := s.client.BaseURL
+	if err := s.get(ctx, "/readyz", nil, nil); err != nil {
+		if errors.Is(err, picket.ErrUnknown) {
+			return finding{"server", "warn", url + " does not answer", remedyOf(err)}
+		}
+		return finding{"server", "fail", url + ": " + explain(err), remedyOf(err)}
+	}
+	var stats picket.Stats
+	if err := s.get(ctx, "/api/v1/stats", &stats, nil); err != nil {
+		return finding{"server", "fail", url + " is ready, but: " + explain(err), remedyOf(err)}
+	}
+	detail := fmt.Sprintf("%s is ready, namespace %s, %d events", url, stats.Namespace, stats.LastSeq)
+	if stats.Pause.Paused {
+		return finding{"server", "warn", detail + ", paused: " + oneLine(stats.Pause.Reason), "picket resume"}
+	}
+	return finding{"server", "ok", detail, ""}
+}
+
+// pathFinding: agents call `picket tool` by name.
+func pathFinding() finding {
+	path, err := exec.LookPath("picket")
+	if err != nil {
+		self, _ := os.Executable()
+		return finding{"PATH", "warn", "picket is not on PATH: agents that call `picket tool` need it", "ln -s " + self + " /usr/local/bin/picket"}
+	}
+	return finding{"PATH", "ok", path, ""}
+}

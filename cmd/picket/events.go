@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newEvents() *cobra.Command {
+	list := eventsVerb("list", "List events, oldest first; -f follows them")
+	c := eventsVerb("events", "Read the log: one event for every change")
+	c.Args = func(cmd *cobra.Command, given []string) error {
+		if len(given) > 0 {
+			return noSuchCommand(cmd, given)
+		}
+		return nil
+	}
+	c.AddCommand(list)
+	return c
+}
+
+func eventsVerb(use, short string) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Args: args(cobra.NoArgs),
+		Example: "  picket events --after 0 --type task.leased,lease.expired\n  picket events -f -o jsonl",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runEvents(cmd) },
+	}
+	f := c.Flags()
+	f.BoolP("follow", "f", false, "go on with new events until Ctrl-C")
+	f.String("after", "", "start after this `cursor`; 0 is the beginning (default: 0, with -f now)")
+	f.StringSlice("type", nil, "only these types")
+	f.String("task", "", "only this `task`")
+	f.String("agent", "", "only this agent `id`")
+	f.Int("limit", 100, "at most this many, 1 to 1000 (without -f)")
+	_ = c.RegisterFlagCompletionFunc("task", completeFrom(taskIDs))
+	return formatFlag(c)
+}
+
+func runEvents(cmd *cobra.Command) error {
+	s, err := connect(cmd)
+	if err != nil {
+		return err
+	}
+	q, err := s.eventQuery(cmd)
+	if err != nil {
+		return err
+	}
+	f := cmd.Flags()
+	if on, _ := f.GetBool("follow"); on {
+		after, _ := f.GetString("after")
+		return s.followEvents(cmd, q, after)
+	}
+	if after, _ := f.GetString("after"); after != "" {
+		q.Set("after", after)
+	}
+	limit, _ := f.GetInt("limit")
+	q.Set("limit", strconv.Itoa(limit))
+	return listing[picket.Event]{
+		cmd: cmd, member: "events", empty: "no events", name: func(e picket.Event) string { return e.ID }, columns: eventColumns,
+	}.show(func(ctx context.Context, raw *jsontext.Value) error {
+		return s.get(ctx, "/api/v1/events?"+q.Encode(), nil, raw)
+	})
+}
+
+func (s *server) eventQuery(cmd *cobra.Command) (url.Values, error) {
+	f, q := cmd.Flags(), url.Values{}
+	if types, _ := f.GetStringSlice("type"); len(types) > 0 {
+		q.Set("type", strings.Join(types, ","))
+	}
+	if agent, _ := f.GetString("agent"); agent != "" {
+		q.Set("agent", agent)
+	}
+	if task, _ := f.GetString("task"); task != "" {
+		id, err := s.taskID(cmd.Context(), task)
+		if err != nil {
+			return nil, err
+		}
+		q.Set("task", id)
+	}
+	return q, nil
+}
+
+var eventColumns = []column[picket.Event]{
+	{head: "SEQ", cell: func(e picket.Event) string { return e.ID }},
+	{head: "AT", cell: func(e picket.Event) string { return e.At.Time().Local().Format("15:04:05.000") }},
+	{head: "TYPE", cell: func(e picket.Event) string { return e.Type }},
+	{head: "TASK", cell: func(e picket.Event) string { return e.TaskID }},
+	{head: "FENCE", cell: func(e picket.Event) string { return fenceText(e.FencingToken) }},
+	{head: "RUN", cell: func(e picket.Event) string { return e.RunID }, wide: true},
+	{head: "AGENT", cell: func(e picket.Event) string { return e.AgentID }, wide: true},
+	{head: "ACTOR", cell: func(e picket.Event) string { return e.Actor }, wide: true},
+	{head: "WHAT", cell: what},
+}
+
+func fenceText(fence int64) string {
+	if fence == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(fence, 10)
+}
+
+// what is the part of an event's data that a person looks for first.
+func what(e picket.Event) string {
+	var data struct {
+		State   string       `json:"state"`
+		Class   string       `json:"class"`
+		Code    string       `json:"code"`
+		Summary string       `json:"summary"`
+		Reason  string       `json:"reason"`
+		Exit    *picket.Exit `json:"exit"`
+	}
+	if json.Unmarshal(e.Data, &data) != nil {
+		return clip(string(e.Data), 80)
+	}
+	var parts []string
+	for _, p := range []string{data.State, data.Class, data.Code, data.Summary, data.Reason} {
+		if p != "" && !strings.Contains(strings.Join(parts, " "), p) {
+			parts = append(parts, p)
+		}
+	}
+	if data.Exit != nil {
+		parts = append(parts, exitText(data.Exit))
+	}
+	return clip(strings.Join(parts, " "), 80)
+}
+
+func (s *server) followEvents(cmd *cobra.Command, q url.Values, after string) error {
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err = s.follow(ctx, "/api/v1/events?"+q.Encode(), after, nil, func(e picket.Event, raw jsontext.Value) error {
+		return printEvent(cmd, format, e, raw)
+	})
+	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func printEvent(cmd *cobra.Command, format string, e picket.Event, raw jsontext.Value) error {
+	w := cmd.OutOrStdout()
+	if e.Type == "reset" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "some events are no longer kept; going on from now")
+		return nil
+	}
+	switch format {
+	case "json", "jsonl":
+		return printValue(w, "jsonl", raw)
+	case "yaml":
+		fmt.Fprintln(w, "---")
+		return printValue(w, "yaml", raw)
+	case "name":
+		_, err := fmt.Fprintln(w, e.ID)
+		return err
+	}
+	p := painter(w)
+	_, err := fmt.Fprintf(w, "%-6s %s  %-16s %s  fence %s  %s\n", e.ID, p.dim(e.At.Time().Local().Format("15:04:05.000")),
+		e.Type, oneLine(e.TaskID), fenceText(e.FencingToken), what(e))
+	return err
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newHandoffClaim() *cobra.Command {
+	return formatFlag(onHandoff("claim", "Say that you take care of it", func(cmd *cobra.Command, s *server, id string) error {
+		var raw jsontext.Value
+		var h picket.Handoff
+		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/claim", struct{}{}, &h, &raw); err != nil {
+			return err
+		}
+		return printHandoff(cmd, h, raw)
+	}))
+}
+
+func newHandoffAnswer() *cobra.Command {
+	c := onHandoff("answer", "Answer the agent: its task is queued again with the answer", func(cmd *cobra.Command, s *server, id string) error {
+		body, err := answerOf(cmd)
+		if err != nil {
+			return err
+		}
+		task, raw, err := s.answer(cmd, id, body)
+		if err != nil {
+			return err
+		}
+		return printTask(cmd, task, raw, "answered")
+	})
+	c.Example = "  picket handoff answer --text \"use the staging key\"\n  picket handoff answer 7Q2K --option yes"
+	c.Flags().StringP("text", "t", "", "the answer: JSON, else text; @file and - (stdin) are read")
+	c.Flags().String("option", "", "one of the options offered, or its number")
+	c.MarkFlagsOneRequired("text", "option")
+	return formatFlag(c)
+}
+
+func answerOf(cmd *cobra.Command) (picket.AnswerRequest, error) {
+	var body picket.AnswerRequest
+	if cmd.Flags().Changed("option") {
+		o, _ := cmd.Flags().GetString("option")
+		body.Option = &o
+	}
+	if text, _ := cmd.Flags().GetString("text"); text != "" {
+		raw, err := jsonArgument(cmd, "--text", text)
+		if err != nil {
+			return body, err
+		}
+		body.Answer = raw
+	}
+	return body, nil
+}
+
+// answer sends an answer; an option given by its number is looked up first.
+func (s *server) answer(cmd *cobra.Command, id string, body picket.AnswerRequest) (picket.Task, jsontext.Value, error) {
+	var task picket.Task
+	var raw jsontext.Value
+	if body.Option != nil {
+		var h picket.Handoff
+		if err := s.get(cmd.Context(), "/api/v1/handoffs/"+segment(id), &h, nil); err != nil {
+			return task, nil, err
+		}
+		body.Option = optionByNumber(h.Options, *body.Option)
+	}
+	err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/answer", body, &task, &raw)
+	return task, raw, err
+}
+
+// optionByNumber turns "2" into the second option, unless an option is itself
+// called "2".
+func optionByNumber(options []string, typed string) *string {
+	n, err := strconv.Atoi(typed)
+	if err == nil && n >= 1 && n <= len(options) && !slices.Contains(options, typed) {
+		return &options[n-1]
+	}
+	return &typed
+}
+
+func newHandoffFinish() *cobra.Command {
+	c := onHandoff("finish", "Do the task yourself: it is completed with your output", func(cmd *cobra.Command, s *server, id string) error {
+		text, _ := cmd.Flags().GetString("result")
+		result, err := jsonArgument(cmd, "--result", text)
+		if err != nil {
+			return err
+		}
+		body := struct {
+			Output picket.RawJSON `json:"output"`
+		}{result}
+		var raw jsontext.Value
+		var task picket.Task
+		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/finish", body, &task, &raw); err != nil {
+			return err
+		}
+		return printTask(cmd, task, raw, "finished")
+	})
+	c.Flags().String("result", "", "the task's output: JSON, else text; @file and - (stdin) are read")
+	_ = c.MarkFlagRequired("result")
+	return formatFlag(c)
+}
+
+func newHandoffCancel() *cobra.Command {
+	c := onHandoff("cancel", "Give the task up", func(cmd *cobra.Command, s *server, id string) error {
+		reason, _ := cmd.Flags().GetString("reason")
+		var raw jsontext.Value
+		var task picket.Task
+		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/cancel", reasonBody{reason}, &task, &raw); err != nil {
+			return err
+		}
+		return printTask(cmd, task, raw, "cancelled")
+	})
+	c.Flags().String("reason", "", "why, for the log")
+	return formatFlag(c)
+}

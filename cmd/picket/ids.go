@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+// An id can be given whole, or by its beginning or end as long as that is
+// unique; the kind in front may be left out. The ids of one minute begin alike,
+// so the end is often the shorter handle.
+
+// fullLength is that of a ULID.
+const fullLength = 26
+
+// taskID completes what was typed to the id of one task.
+func (s *server) taskID(ctx context.Context, typed string) (string, error) {
+	return match(ctx, "task", typed, s.recentTasks)
+}
+
+func (s *server) handoffID(ctx context.Context, typed string) (string, error) {
+	return match(ctx, "handoff", typed, s.allHandoffs)
+}
+
+func (s *server) keyID(ctx context.Context, typed string) (string, error) {
+	return match(ctx, "key", typed, s.allKeys)
+}
+
+type candidates func(context.Context) ([]candidate, error)
+
+// candidate is an id with the words that describe it.
+type candidate struct{ id, about string }
+
+func match(ctx context.Context, kind, typed string, list candidates) (string, error) {
+	body := strings.ToUpper(strings.TrimPrefix(typed, kind+"_"))
+	if len(body) == fullLength {
+		return kind + "_" + body, nil
+	}
+	if len(body) < 2 {
+		return "", usage("%q is too short to name a %s", typed, kind)
+	}
+	all, err := list(ctx)
+	if err != nil {
+		return "", err
+	}
+	var found []candidate
+	for _, c := range all {
+		rest := strings.TrimPrefix(c.id, kind+"_")
+		if strings.HasPrefix(rest, body) || strings.HasSuffix(rest, body) {
+			found = append(found, c)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0].id, nil
+	case 0:
+		return "", picket.Refuse(picket.CodeNotFound, "See: picket "+kind+" list", "there is no %s with an id like %q", kind, typed)
+	}
+	var ids []string
+	for _, c := range found[:min(len(found), 5)] {
+		ids = append(ids, c.id)
+	}
+	return "", picket.Refuse(codeUsage, "Type more of it.", "%q stands for %d %ss: %s …", typed, len(found), kind, strings.Join(ids, " "))
+}
+
+// maxPages bounds the search for an abbreviated id: 2,000 tasks.
+const maxPages = 10
+
+func (s *server) recentTasks(ctx context.Context) ([]candidate, error) {
+	var all []candidate
+	cursor := ""
+	for range maxPages {
+		var page picket.TaskPage
+		q := url.Values{"limit": {"200"}}
+		if cursor != "" {
+			q.Set("cursor", cursor)
+		}
+		if err := s.get(ctx, "/api/v1/tasks?"+q.Encode(), &page, nil); err != nil {
+			return nil, err
+		}
+		for _, t := range page.Tasks {
+			all = append(all, candidate{t.TaskID, string(t.State) + " " + t.Title})
+		}
+		if page.NextCursor == nil {
+			break
+		}
+		cursor = *page.NextCursor
+	}
+	return all, nil
+}
+
+func (s *server) allHandoffs(ctx context.Context) ([]candidate, error) {
+	var all []candidate
+	for _, state := range picket.HandoffStates {
+		list, err := s.handoffs(ctx, state)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range list {
+			all = append(all, candidate{h.HandoffID, h.Question})
+		}
+	}
+	return all, nil
+}
+
+func (s *server) openHandoffs(ctx context.Context) ([]candidate, error) {
+	var all []candidate
+	list, err := s.handoffs(ctx, picket.HandoffOpen)
+	for _, h := range list {
+		all = append(all, candidate{h.HandoffID, h.Question})
+	}
+	return all, err
+}
+
+func (s *server) pendingReviews(ctx context.Context) ([]candidate, error) {
+	var all []candidate
+	list, err := s.reviews(ctx)
+	for _, r := range list {
+		all = append(all, candidate{r.TaskID, r.Title})
+	}
+	return all, err
+}
+
+func (s *server) allKeys(ctx context.Context) ([]candidate, error) {
+	var all []candidate
+	list, err := s.keys(ctx)
+	for _, k := range list {
+		all = append(all, candidate{k.KeyID, k.Name})
+	}
+	return all, err
+}
+
+// theOne answers the id that was typed, or the only candidate when none was.
+func theOne(ctx context.Context, cmd *cobra.Command, given []string, complete func(context.Context, string) (string, error), waiting candidates, what string) (string, error) {
+	if len(given) > 0 {
+		return complete(ctx, given[0])
+	}
+	all, err := waiting(ctx)
+	if err != nil {
+		return "", err
+	}
+	switch len(all) {
+	case 1:
+		return all[0].id, nil
+	case 0:
+		return "", picket.Refuse(picket.CodeNotFound, "", "no %s is waiting", what)
+	}
+	var ids []string
+	for _, c := range all[:min(len(all), 10)] {
+		ids = append(ids, "  "+c.id+"  "+clip(c.about, 60))
+	}
+	e := usage("%d %ss are waiting, name one:\n%s", len(all), what, strings.Join(ids, "\n"))
+	e.Remedy = "Usage: " + cmd.UseLine()
+	return "", e
+}
+
+// completeFrom offers live ids to the shell.
+func completeFrom(list func(*server) candidates) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(given) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		s, err := connect(cmd)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		all, _ := list(s)(cmd.Context())
+		var offers []cobra.Completion
+		for _, c := range all {
+			offers = append(offers, cobra.CompletionWithDesc(c.id, clip(c.about, 50)))
+		}
+		return offers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+func taskIDs(s *server) candidates    { return s.recentTasks }
+func handoffIDs(s *server) candidates { return s.openHandoffs }
+func reviewIDs(s *server) candidates  { return s.pendingReviews }
+func keyIDs(s *server) candidates     { return s.allKeys }

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newInit() *cobra.Command {
+	c := &cobra.Command{
+		Use: "init", Short: "Make a namespace, the shared secret and the first admin key", Args: args(cobra.NoArgs),
+		Long: "Make a namespace in a Redis that several server processes will share, the secret they need, and the first\n" +
+			"admin key, which is printed once. With --admin-key-file an existing key is registered again, as after\n" +
+			"Redis was emptied. Run it again at any time: what exists is kept.",
+		Example: "  picket init --redis redis://10.0.0.5:6379 --secret-file /etc/picket/secret.key",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runInit(cmd) },
+	}
+	c.Flags().String("redis", "", "the Redis `URL`")
+	c.Flags().String("secret-file", "", "the `file` of the shared secret; made when missing")
+	c.Flags().String("namespace", "default", "the namespace to make")
+	c.Flags().String("admin-key-file", "", "keep the admin key in this `file` instead of printing it")
+	return c
+}
+
+func runInit(cmd *cobra.Command) error {
+	cfg, err := loadSettings(cmd)
+	if err != nil {
+		return err
+	}
+	h, err := sharedHouse(cmd, cfg, roles{}, ensureSealer)
+	if err != nil {
+		return err
+	}
+	store, err := h.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	keyFile, _ := cmd.Flags().GetString("admin-key-file")
+	for _, namespace := range cfg.namespaces() {
+		engine := store.Engine(namespace)
+		if keyFile != "" {
+			key, _, err := ensureAdminKey(keyFile, namespace)
+			if err != nil {
+				return err
+			}
+			if err := admit(cmd.Context(), store, namespace, key); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s is ready; its admin key is in %s\n", namespace, keyFile)
+			continue
+		}
+		keys, err := engine.Keys(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if n := countAdmins(keys); n > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s exists and has %d admin key(s); none was made\n", namespace, n)
+			continue
+		}
+		key, err := engine.CreateKey(cmd.Context(), bootstrap, picket.KeyRequest{Name: "admin", Scopes: []picket.Scope{picket.ScopeAdmin}})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), key.Key.Reveal())
+		fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s is made; this is its admin key, shown only now\n", namespace)
+	}
+	next(cmd, "picket serve orchestrator --redis … --secret-file "+cfg.text("secret_file")+" --proxy-url http://…",
+		"picket serve toolproxy --redis … --secret-file "+cfg.text("secret_file"),
+		"picket serve reaper --redis … --secret-file "+cfg.text("secret_file"))
+	return nil
+}
+
+func countAdmins(keys []picket.APIKey) int {
+	n := 0
+	for _, k := range keys {
+		if k.RevokedAt.IsZero() && (picket.Principal{Scopes: k.Scopes}).May() {
+			n++
+		}
+	}
+	return n
+}
+
+// sharedHouse is a house over a Redis that others share.
+func sharedHouse(cmd *cobra.Command, cfg settings, r roles, secret func(string) (*picket.Sealer, error)) (house, error) {
+	h := house{roles: r, cfg: cfg, proxy: cfg.text("proxy_url"), log: newLog(cfg, os.Stderr)}
+	if cfg.text("redis") == "" {
+		return h, picket.Refuse(codeUsage, "Add --redis redis://host:6379, or use `picket up`, which brings its own.", "%s needs the URL of a Redis", cmd.CommandPath())
+	}
+	if cfg.text("secret_file") == "" {
+		return h, picket.Refuse(codeUsage, "Add --secret-file FILE, the same for every server process.", "%s needs the shared secret", cmd.CommandPath())
+	}
+	var err error
+	if h.redis, err = redisOptions(cfg.text("redis")); err != nil {
+		return h, err
+	}
+	h.sealer, err = secret(cfg.text("secret_file"))
+	return h, err
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newKey() *cobra.Command {
+	return noun("key", "Make and revoke API keys", newKeyCreate(), newKeyList(), newKeyRevoke())
+}
+
+func (s *server) keys(ctx context.Context) ([]picket.APIKey, error) {
+	var page struct {
+		Keys []picket.APIKey `json:"keys"`
+	}
+	err := s.get(ctx, "/api/v1/keys", &page, nil)
+	return page.Keys, err
+}
+
+func newKeyCreate() *cobra.Command {
+	c := &cobra.Command{
+		Use: "create NAME", Short: "Make a key; it is shown once", Args: args(cobra.ExactArgs(1)),
+		Example: "  picket key create worker-1 --scope agent --expires 720h",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			req := picket.KeyRequest{Name: given[0]}
+			scopes, _ := cmd.Flags().GetStringSlice("scope")
+			for _, scope := range scopes {
+				req.Scopes = append(req.Scopes, picket.Scope(scope))
+			}
+			if expires, _ := cmd.Flags().GetString("expires"); expires != "" {
+				if req.ExpiresAt, err = instant(expires, 1); err != nil {
+					return err
+				}
+			}
+			var raw jsontext.Value
+			var key picket.NewKey
+			// Without an idempotency key: the server keeps no copy of a key to
+			// answer it a second time.
+			if err := s.call(cmd.Context(), http.MethodPost, "/api/v1/keys", req, &key, &raw); err != nil {
+				return err
+			}
+			return printKey(cmd, key, raw)
+		},
+	}
+	c.Flags().StringSlice("scope", []string{string(picket.ScopeAgent)}, "what it may do: agent, reviewer, operator, admin")
+	c.Flags().String("expires", "", "when it ends: a duration from now, or RFC 3339 (default: never)")
+	return formatFlag(c)
+}
+
+func printKey(cmd *cobra.Command, key picket.NewKey, raw jsontext.Value) error {
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	switch format {
+	case "json", "jsonl", "yaml":
+		return printValue(cmd.OutOrStdout(), format, raw)
+	case "name":
+		fmt.Fprintln(cmd.OutOrStdout(), key.KeyID)
+		return nil
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), key.Key.Reveal())
+	fmt.Fprintln(cmd.ErrOrStderr(), key.KeyID+": the key is not shown again")
+	next(cmd, "export PICKET_API_KEY=<the key>", "picket key revoke "+key.KeyID)
+	return nil
+}
+
+func newKeyList() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the keys, never their secrets", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			return listing[picket.APIKey]{
+				cmd: cmd, member: "keys", empty: "no keys", name: func(k picket.APIKey) string { return k.KeyID },
+				columns: []column[picket.APIKey]{
+					{head: "KEY", cell: func(k picket.APIKey) string { return k.KeyID }},
+					{head: "NAME", cell: func(k picket.APIKey) string { return k.Name }},
+					{head: "SCOPES", cell: func(k picket.APIKey) string { return scopeText(k.Scopes) }},
+					{head: "AGE", cell: func(k picket.APIKey) string { return ago(k.CreatedAt) }},
+					{head: "EXPIRES", cell: func(k picket.APIKey) string { return k.ExpiresAt.String() }},
+					{head: "REVOKED", cell: func(k picket.APIKey) string { return k.RevokedAt.String() }},
+				},
+			}.show(func(ctx context.Context, raw *jsontext.Value) error {
+				return s.get(ctx, "/api/v1/keys", nil, raw)
+			})
+		},
+	}
+	return formatFlag(c)
+}
+
+func scopeText(scopes []picket.Scope) string {
+	var names []string
+	for _, s := range scopes {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, ",")
+}
+
+func newKeyRevoke() *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke KEY", Short: "End a key, everywhere within seconds", Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(keyIDs),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			id, err := s.keyID(cmd.Context(), given[0])
+			if err != nil {
+				return err
+			}
+			if err := s.call(cmd.Context(), http.MethodDelete, "/api/v1/keys/"+segment(id), nil, nil, nil); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), id+" revoked")
+			return nil
+		},
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newLease() *cobra.Command {
+	return noun("lease", "See who holds what, and take it away", newLeaseList(), newLeaseExpire())
+}
+
+func newLeaseList() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the leases held now", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			return leaseListing(cmd).show(func(ctx context.Context, raw *jsontext.Value) error {
+				return s.get(ctx, "/api/v1/leases", nil, raw)
+			})
+		},
+	}
+	return watchFlag(formatFlag(c))
+}
+
+func leaseListing(cmd *cobra.Command) listing[picket.LiveLease] {
+	return listing[picket.LiveLease]{
+		cmd: cmd, member: "leases", empty: "no leases are held", name: func(l picket.LiveLease) string { return l.TaskID },
+		columns: []column[picket.LiveLease]{
+			{head: "TASK", cell: func(l picket.LiveLease) string { return l.TaskID }},
+			{head: "FENCE", cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.FencingToken, 10) }},
+			{head: "LEFT", cell: func(l picket.LiveLease) string { return short(time.Duration(l.LeaseTTLMs) * time.Millisecond) }},
+			{head: "RENEWALS", cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.Renewals, 10) }},
+			{head: "AGENT", cell: func(l picket.LiveLease) string { return l.AgentID }},
+			{head: "RUN", cell: func(l picket.LiveLease) string { return l.RunID }, wide: true},
+			{head: "EXPIRES", cell: func(l picket.LiveLease) string { return l.LeaseExpiresAt.String() }, wide: true},
+		},
+	}
+}
+
+func newLeaseExpire() *cobra.Command {
+	c := onTask("expire", "Take a task's lease away; its holder is refused from now on", func(cmd *cobra.Command, s *server, id string) error {
+		reason, _ := cmd.Flags().GetString("reason")
+		var raw jsontext.Value
+		var task picket.Task
+		if err := s.post(cmd.Context(), "/api/v1/leases/"+segment(id)+"/expire", reasonBody{reason}, &task, &raw); err != nil {
+			return err
+		}
+		return printTask(cmd, task, raw, "expired")
+	})
+	c.Flags().String("reason", "", "why, for the log")
+	return formatFlag(c)
+}

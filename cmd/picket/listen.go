@@ -1,0 +1,56 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"syscall"
+
+	"github.com/picket-dev/picket"
+)
+
+// listen opens the address of a server. Anything that is not this machine
+// alone needs TLS: keys and leases travel in headers.
+func listen(cfg settings) (l net.Listener, url string, err error) {
+	addr, cert, key := cfg.text("listen"), cfg.text("tls.cert"), cfg.text("tls.key")
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, "", usage("--listen %s: write host:port, such as 127.0.0.1:7070", addr)
+	}
+	if (cert == "") != (key == "") {
+		return nil, "", usage("--tls-cert and --tls-key belong together")
+	}
+	if cert == "" && !loopback(host) {
+		return nil, "", picket.Refuse(codeUsage, "Add --tls-cert and --tls-key, or listen on 127.0.0.1 and put a TLS proxy in front.",
+			"refusing to listen on %s without TLS: keys would cross the network in the clear", addr)
+	}
+	l, err = net.Listen("tcp", addr)
+	if err != nil {
+		return nil, "", busy(addr, err)
+	}
+	if cert == "" {
+		return l, "http://" + l.Addr().String(), nil
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		l.Close()
+		return nil, "", usage("the TLS certificate cannot be used: %v", err)
+	}
+	secured := tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
+	return secured, "https://" + l.Addr().String(), nil
+}
+
+func busy(addr string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return picket.Refuse(picket.CodeStateConflict, "End what listens there, or pick another port: --listen 127.0.0.1:0 takes a free one.", "%s is taken", addr)
+	}
+	return usage("cannot listen on %s: %v", addr, err)
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

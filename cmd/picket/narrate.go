@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// saying remembers what was said, so that nothing is said twice.
+type saying struct {
+	fence   int64
+	report  int64
+	handoff string
+	runs    int
+	away    bool
+}
+
+// narrate says in lines what has happened to the task since the last look.
+func (a *attachment) narrate() {
+	t := a.task
+	for _, r := range t.Runs[min(a.said.runs, len(t.Runs)):] {
+		if r.EndedAt.IsZero() {
+			break
+		}
+		a.said.runs++
+		if r.State != picket.RunCompleted {
+			a.say("run %d ended: %s %s", r.Attempt, r.State, exitText(r.Exit))
+		}
+	}
+	if t.State == picket.TaskLeased && t.FencingToken > a.said.fence {
+		a.said.fence = t.FencingToken
+		a.say("leased, attempt %d, fence %d", t.Attempts, t.FencingToken)
+	}
+	if r := t.LastReport; r != nil && r.Seq > a.said.report {
+		a.said.report = r.Seq
+		if !a.line.on {
+			a.say("report %d: %s", r.Seq, oneLine(r.Summary))
+		}
+	}
+	a.question()
+}
+
+// question shows what an agent asks, once, and takes it back when somebody
+// else has answered.
+func (a *attachment) question() {
+	h := a.task.Handoff
+	asked := a.task.State == picket.TaskHandoff && h != nil && h.State == picket.HandoffOpen && h.Kind != picket.HandoffEscalation
+	if !asked {
+		if a.prompt.open {
+			a.prompt.close()
+			a.say("the question was answered elsewhere")
+		}
+		return
+	}
+	if a.said.handoff == h.HandoffID {
+		return
+	}
+	a.said.handoff = h.HandoffID
+	w := a.cmd.ErrOrStderr()
+	a.say("the agent asks: %s", painter(w).bold(oneLine(h.Question)))
+	for i, o := range h.Options {
+		fmt.Fprintf(w, "  %d) %s\n", i+1, oneLine(o))
+	}
+	if a.prompt.possible {
+		a.prompt.ask()
+		return
+	}
+	next(a.cmd, answerCommand(*h))
+}
+
+// reply sends what was typed. An empty line asks again.
+func (a *attachment) reply(text string) {
+	h := a.task.Handoff
+	if !a.prompt.open || h == nil {
+		return
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		a.prompt.ask()
+		return
+	}
+	a.prompt.close()
+	body := picket.AnswerRequest{Option: chosen(h.Options, text)}
+	if body.Option == nil {
+		body.Answer, _ = json.Marshal(text)
+	}
+	if _, _, err := a.s.answer(a.cmd, h.HandoffID, body); err != nil {
+		a.say("not answered: %s", explain(err))
+		a.said.handoff = ""
+		a.question()
+		return
+	}
+	a.say("answered; the task is queued again")
+}
+
+// chosen is the option that was typed, by its number or its words.
+func chosen(options []string, typed string) *string {
+	o := optionByNumber(options, typed)
+	for _, offered := range options {
+		if strings.EqualFold(offered, *o) {
+			return &offered
+		}
+	}
+	return nil
+}
+
+// verdict says how the task stands and answers the exit code.
+func (a *attachment) verdict() int {
+	t, p := a.task, painter(a.cmd.ErrOrStderr())
+	switch {
+	case t.State == picket.TaskReview:
+		a.say("%s is in %s after %s", t.TaskID, p.state("review"), took(lastRun(t)))
+		next(a.cmd, "picket review show "+t.TaskID, "picket review approve "+t.TaskID)
+		return exitOK
+	case t.State == picket.TaskCompleted:
+		a.say("%s is %s", t.TaskID, p.state("completed"))
+		return exitOK
+	case escalated(t):
+		a.say("%s waits for a person: %s", t.TaskID, oneLine(t.Handoff.Question))
+		next(a.cmd, "picket task get "+t.TaskID, "picket handoff show "+t.Handoff.HandoffID, "picket task cancel "+t.TaskID)
+	default:
+		a.say("%s is %s: %s", t.TaskID, p.state(string(t.State)), oneLine(t.Reason))
+		next(a.cmd, "picket task logs --stream stderr "+t.TaskID, "picket task runs "+t.TaskID)
+	}
+	if e := lastRun(t).Exit; e != nil && e.Class == picket.ExitTimeout {
+		return exitTimeout
+	}
+	return exitError
+}
+
+func lastRun(t picket.Task) picket.Run {
+	if len(t.Runs) == 0 {
+		return picket.Run{}
+	}
+	return t.Runs[len(t.Runs)-1]
+}
+
+// liveLine is the one line at the bottom of a terminal that is always true.
+type liveLine struct {
+	w     io.Writer
+	on    bool // the stream is a terminal
+	shown bool
+	mid   bool // the agent's output stopped inside a line
+	began time.Time
+}
+
+func newLiveLine(w io.Writer) *liveLine { return &liveLine{w: w, on: isTerminal(w), began: time.Now()} }
+
+func (l *liveLine) clear() {
+	if l.shown {
+		fmt.Fprint(l.w, "\r\x1b[2K")
+		l.shown = false
+	}
+}
+
+// output notes where the cursor was left by the agent.
+func (l *liveLine) output(b []byte) { l.mid = len(b) > 0 && b[len(b)-1] != '\n' }
+
+func (l *liveLine) draw(t picket.Task, left time.Duration) {
+	if !l.on || l.mid {
+		return
+	}
+	p := painter(l.w)
+	parts := []string{clock(time.Since(l.began)), string(t.State)}
+	if t.FencingToken > 0 {
+		parts = append(parts, fmt.Sprintf("fence %d", t.FencingToken))
+	}
+	if left > 0 {
+		parts = append(parts, "lease "+clock(left))
+	}
+	if t.LastReport != nil {
+		parts = append(parts, oneLine(t.LastReport.Summary))
+	}
+	fmt.Fprint(l.w, "\r\x1b[2K"+p.dim(clip(strings.Join(parts, " · "), columns(l.w)-1)))
+	l.shown = true
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newPause() *cobra.Command {
+	c := &cobra.Command{
+		Use: "pause", Short: "Stop granting leases; --hard also ends every run", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			hard, _ := cmd.Flags().GetBool("hard")
+			reason, _ := cmd.Flags().GetString("reason")
+			return stopButton(cmd, "/api/v1/pause", struct {
+				Hard   bool   `json:"hard"`
+				Reason string `json:"reason,omitempty"`
+			}{hard, reason})
+		},
+	}
+	c.Flags().Bool("hard", false, "end every run now; tasks are queued again")
+	c.Flags().String("reason", "", "why, for the log")
+	return formatFlag(c)
+}
+
+func newResume() *cobra.Command {
+	c := &cobra.Command{
+		Use: "resume", Short: "Grant leases again", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			reason, _ := cmd.Flags().GetString("reason")
+			return stopButton(cmd, "/api/v1/resume", reasonBody{reason})
+		},
+	}
+	c.Flags().String("reason", "", "why, for the log")
+	return formatFlag(c)
+}
+
+func stopButton(cmd *cobra.Command, path string, body any) error {
+	s, err := connect(cmd)
+	if err != nil {
+		return err
+	}
+	var raw jsontext.Value
+	var state picket.PauseState
+	if err := s.post(cmd.Context(), path, body, &state, &raw); err != nil {
+		return err
+	}
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	switch {
+	case format == "json" || format == "jsonl" || format == "yaml":
+		return printValue(cmd.OutOrStdout(), format, raw)
+	case state.Hard:
+		fmt.Fprintln(cmd.OutOrStdout(), "paused, every run is being ended")
+	case state.Paused:
+		fmt.Fprintln(cmd.OutOrStdout(), "paused")
+	default:
+		fmt.Fprintln(cmd.OutOrStdout(), "running")
+		return nil
+	}
+	next(cmd, "picket resume")
+	return nil
+}

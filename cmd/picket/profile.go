@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// profile is where the commands find the server that `picket up` started last.
+// It names the file of the key, not the key.
+type profile struct {
+	URL     string `json:"url"`
+	KeyFile string `json:"keyFile"`
+}
+
+func profilePath() string { return filepath.Join(configDir(), "profile.json") }
+
+func loadProfile() (profile, error) {
+	var p profile
+	b, err := os.ReadFile(profilePath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &p)
+	}
+	if err != nil {
+		return p, picket.Refuse(codeUsage, "Remove the file, then start `picket up` again.", "the profile %s cannot be read: %v", profilePath(), err)
+	}
+	return p, nil
+}
+
+func saveProfile(p profile) error {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return writeWhole(profilePath(), append(b, '\n'))
+}
+
+// writeWhole replaces a private file in one step, so a reader never meets half
+// of it.
+func writeWhole(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".picket-*") // 0600 by contract
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(content)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// readSecret reads a one-line secret from a file that nobody else may read.
+func readSecret(path string) (picket.Secret, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", picket.Refuse(codeUsage, "chmod 600 "+path, "%s can be read by others", path)
+	}
+	b, err := os.ReadFile(path)
+	return picket.Secret(strings.TrimSpace(string(b))), err
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newReview() *cobra.Command {
+	return noun("review", "Decide about completed tasks", newReviewList(), newReviewShow(), newReviewApprove(), newReviewReject())
+}
+
+func (s *server) reviews(ctx context.Context) ([]picket.PendingReview, error) {
+	var page struct {
+		Reviews []picket.PendingReview `json:"reviews"`
+	}
+	err := s.get(ctx, "/api/v1/reviews", &page, nil)
+	return page.Reviews, err
+}
+
+func newReviewList() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List what waits for a decision, oldest first", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			return listing[picket.PendingReview]{
+				cmd: cmd, member: "reviews", empty: "nothing waits for review", name: func(r picket.PendingReview) string { return r.TaskID },
+				columns: []column[picket.PendingReview]{
+					{head: "TASK", cell: func(r picket.PendingReview) string { return r.TaskID }},
+					{head: "WAITS", cell: func(r picket.PendingReview) string { return ago(r.SubmittedAt) }},
+					{head: "TITLE", cell: func(r picket.PendingReview) string { return clip(r.Title, 40) }},
+					{head: "OUTPUT", cell: func(r picket.PendingReview) string { return clip(outputText(r.Output), 60) }},
+					{head: "ATTEMPTS", cell: func(r picket.PendingReview) string { return strconv.Itoa(r.Attempts) }, wide: true},
+					{head: "SUMMARY", cell: func(r picket.PendingReview) string { return clip(r.Summary, 60) }, wide: true},
+				},
+			}.show(func(ctx context.Context, raw *jsontext.Value) error {
+				return s.get(ctx, "/api/v1/reviews", nil, raw)
+			})
+		},
+	}
+	return watchFlag(formatFlag(c))
+}
+
+// onReview is a verb on one waiting review; without an id it takes the only
+// one there is.
+func onReview(use, short string, act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " [TASK]", Short: short, Args: args(cobra.MaximumNArgs(1)), ValidArgsFunction: completeFrom(reviewIDs),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			id, err := theOne(cmd.Context(), cmd, given, s.taskID, s.pendingReviews, "review")
+			if err != nil {
+				return err
+			}
+			return act(cmd, s, id)
+		},
+	}
+}
+
+func newReviewShow() *cobra.Command {
+	return formatFlag(onReview("show", "Show the result, reports and end of a task", func(cmd *cobra.Command, s *server, id string) error {
+		var raw jsontext.Value
+		var task picket.Task
+		if err := s.get(cmd.Context(), "/api/v1/tasks/"+segment(id), &task, &raw); err != nil {
+			return err
+		}
+		if err := printTask(cmd, task, raw, whole); err != nil {
+			return err
+		}
+		if format, _ := formatOf(cmd); format != "table" && format != "wide" {
+			return nil
+		}
+		w := cmd.OutOrStdout()
+		for _, r := range task.Runs {
+			fmt.Fprintf(w, "run %d: %s %s, took %s\n", r.Attempt, r.State, exitText(r.Exit), took(r))
+		}
+		if text := outputText(task.Output); strings.Contains(text, "\n") {
+			fmt.Fprintf(w, "\n%s\n", printable(text))
+		}
+		if task.State == picket.TaskReview {
+			next(cmd, "picket review approve "+id, `picket review reject `+id+` --note "why" [--fix "what to do instead"]`)
+		}
+		return nil
+	}))
+}
+
+func newReviewApprove() *cobra.Command {
+	c := onReview("approve", "Accept the result: the task is completed and frozen", func(cmd *cobra.Command, s *server, id string) error {
+		note, _ := cmd.Flags().GetString("note")
+		body := struct {
+			Note string `json:"note,omitempty"`
+		}{note}
+		var raw jsontext.Value
+		var task picket.Task
+		if err := s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", body, &task, &raw); err != nil {
+			return err
+		}
+		return printTask(cmd, task, raw, "approved")
+	})
+	c.Flags().String("note", "", "a word to the record")
+	return formatFlag(c)
+}
+
+// rejected is the task with the fix that was made in the same step.
+type rejected struct {
+	picket.Task
+	FixTaskID *string `json:"fixTaskId"`
+}
+
+func newReviewReject() *cobra.Command {
+	c := onReview("reject", "Refuse the result; --fix makes the task that repairs it", func(cmd *cobra.Command, s *server, id string) error {
+		note, _ := cmd.Flags().GetString("note")
+		fix, _ := cmd.Flags().GetString("fix")
+		body := struct {
+			Note string           `json:"note,omitempty"`
+			Fix  *picket.TaskSpec `json:"fix,omitempty"`
+		}{Note: note}
+		if fix != "" {
+			body.Fix = &picket.TaskSpec{Title: fix}
+		}
+		var raw jsontext.Value
+		var got rejected
+		if err := s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/reject", body, &got, &raw); err != nil {
+			return err
+		}
+		if err := printTask(cmd, got.Task, raw, "rejected"); err != nil {
+			return err
+		}
+		if got.FixTaskID != nil {
+			next(cmd, "picket task watch "+*got.FixTaskID)
+		}
+		return nil
+	})
+	c.Flags().String("note", "", "what is wrong, for the agent that repairs it")
+	c.Flags().String("fix", "", "make a fix task with this `title`")
+	return formatFlag(c)
+}
+
+// printable keeps lines and drops what could steer a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || r >= ' ' && (r < 0x7f || r >= 0xa0) {
+			return r
+		}
+		return -1
+	}, text)
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// The secret file holds one or two lines of 64 hexadecimal digits. The first
+// seals leases, both open them: put a new one on top to rotate.
+
+// loadSealer reads the secret file.
+func loadSealer(path string) (*picket.Sealer, error) {
+	text, err := readSecret(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, picket.Refuse(codeUsage, "Make one: picket init --redis URL --secret-file "+path, "the secret file %s does not exist", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var keys [][]byte
+	for line := range strings.Lines(text.Reveal()) {
+		key, err := hex.DecodeString(strings.TrimSpace(line))
+		if err != nil {
+			return nil, usage("%s: a secret is 64 hexadecimal digits a line", path)
+		}
+		keys = append(keys, key)
+	}
+	sealer, err := picket.NewSealer(keys...)
+	if err != nil {
+		return nil, usage("%s: %v", path, err)
+	}
+	return sealer, nil
+}
+
+// ensureSealer makes the secret file when it is missing.
+func ensureSealer(path string) (*picket.Sealer, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		key := make([]byte, 32)
+		if _, err := rand.Read(key); err != nil {
+			return nil, err
+		}
+		if err := writeWhole(path, []byte(hex.EncodeToString(key)+"\n")); err != nil {
+			return nil, err
+		}
+	}
+	return loadSealer(path)
+}
+
+// ensureAdminKey reads the admin key of a namespace, or makes one.
+func ensureAdminKey(path, namespace string) (key picket.Secret, made bool, err error) {
+	key, err = readSecret(path)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return key, false, err
+	}
+	random := make([]byte, 32)
+	if _, err := rand.Read(random); err != nil {
+		return "", false, err
+	}
+	key = picket.Secret(picket.KeyPrefix + namespace + "_" + base64.RawURLEncoding.EncodeToString(random))
+	if err := writeWhole(path, []byte(key.Reveal()+"\n")); err != nil {
+		return "", false, fmt.Errorf("keep the admin key: %w", err)
+	}
+	return key, true, nil
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newServe() *cobra.Command {
+	return noun("serve", "Run one role of the server; any number of each over one Redis",
+		newServeRole("orchestrator", "The control plane: tasks, leases, reviews, events", roles{orchestrator: true}),
+		newServeRole("toolproxy", "The data plane: the door for running agents", roles{toolproxy: true}),
+		newServeRole("reaper", "The clock: ends leases nobody renews, deletes what is old", roles{reaper: true}))
+}
+
+func newServeRole(name, short string, r roles) *cobra.Command {
+	c := &cobra.Command{
+		Use: name, Short: short, Args: args(cobra.NoArgs),
+		Example: "  picket serve " + name + " --redis redis://10.0.0.5:6379 --secret-file /etc/picket/secret.key",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runServe(cmd, r) },
+	}
+	c.Flags().String("redis", "", "the Redis `URL`")
+	c.Flags().String("secret-file", "", "the `file` of the shared secret")
+	c.Flags().String("namespace", "default", "the namespaces to serve, separated by commas")
+	if r.orchestrator {
+		c.Flags().String("proxy-url", "", "the tool proxy's `URL`, as adapters and agents reach it")
+	}
+	serverFlags(c)
+	return c
+}
+
+func runServe(cmd *cobra.Command, r roles) (err error) {
+	cfg, err := loadSettings(cmd)
+	if err != nil {
+		return err
+	}
+	h, err := sharedHouse(cmd, cfg, r, loadSealer)
+	if err != nil {
+		return err
+	}
+	if r.orchestrator && h.proxy == "" {
+		return picket.Refuse(codeUsage, "Add --proxy-url http://host:port of a `picket serve toolproxy`.", "the orchestrator puts the tool proxy's URL into every lease")
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	l, url, err := listen(cfg)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	store, err := h.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	serving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- h.serve(serving, l, store) }()
+	// Listening is serving here: readiness may wait for a reaper elsewhere, and
+	// /readyz says so.
+	fmt.Fprintln(cmd.OutOrStdout(), "ready "+url)
+	err = <-ended
+	h.log.Info("stopped")
+	return err
+}

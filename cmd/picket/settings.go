@@ -1,0 +1,151 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+// setting is one key of picket.yaml. The same value can come from a flag and
+// from the environment; the order is flag, environment, file, default.
+type setting struct {
+	key   string // dotted, as in picket.yaml
+	flag  string // on the commands that have it
+	def   string
+	what  string
+	check func(string) error // nil: any text
+}
+
+// env is the variable of a key: PICKET_ and the key in capitals.
+func (s setting) env() string {
+	return "PICKET_" + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
+}
+
+// knownSettings are all keys this version honours. There is no key that is
+// accepted and ignored.
+func knownSettings() []setting {
+	return []setting{
+		{"url", "url", "", "server the commands talk to (default: the one `picket up` started last)", checkURL},
+		{"listen", "listen", "127.0.0.1:7070", "address `up` and `serve` listen on; port 0 picks a free one", nil},
+		{"data", "data", dataDir(), "directory of `picket up`", nil},
+		{"redis", "redis", "", "Redis URL; empty: `up` brings its own store", nil},
+		{"secret_file", "secret-file", "", "file with the secret shared by all server processes", nil},
+		{"namespace", "namespace", "default", "namespace; `serve` takes several, separated by commas", checkNamespaces},
+		{"proxy_url", "proxy-url", "", "URL of the tool proxy, as agents reach it", checkURL},
+		{"allowed_hosts", "", "", "names, separated by commas, that requests may be addressed to beside localhost and IP addresses", nil},
+		{"tls.cert", "tls-cert", "", "certificate file; needed to listen beyond this machine", nil},
+		{"tls.key", "tls-key", "", "file of the certificate's key", nil},
+		{"lease.window", "lease-window", "5m", "how long a lease lasts without a renewal, 2s to 24h", checkWindow},
+		{"retention.tasks", "", "720h", "how long closed tasks are kept", checkDuration},
+		{"retention.events", "", "168h", "how long events are kept", checkDuration},
+		{"retention.max_events", "", "1000000", "how many events are kept at most", checkCount},
+		{"log.level", "log-level", "info", "debug, info, warn or error", checkLevel},
+	}
+}
+
+// laterSettings are keys of the design that wait for something unbuilt.
+var laterSettings = map[string]string{
+	"agents": "the agent registry", "tools": "metered tools", "budget": "metered budgets",
+	"heartbeat": "wake files", "notify": "webhooks", "public_url": "public agent addresses",
+}
+
+// value is a setting's text and where it came from.
+type value struct{ text, origin string }
+
+type settings map[string]value
+
+// loadSettings resolves every key for a command.
+func loadSettings(cmd *cobra.Command) (settings, error) {
+	path, err := settingsFile(cmd)
+	if err != nil {
+		return nil, err
+	}
+	inFile, err := readSettings(path)
+	if err != nil {
+		return nil, err
+	}
+	resolved := settings{}
+	for _, s := range knownSettings() {
+		v := value{s.def, "default"}
+		if in, ok := inFile[s.key]; ok {
+			v = in
+		}
+		if text := os.Getenv(s.env()); text != "" {
+			v = value{text, s.env()}
+		}
+		if s.flag != "" {
+			if f := cmd.Flags().Lookup(s.flag); f != nil && f.Changed {
+				v = value{f.Value.String(), "--" + s.flag}
+			}
+		}
+		if s.check != nil && v.text != "" {
+			if err := s.check(v.text); err != nil {
+				return nil, usage("%s (from %s): %v", s.key, v.origin, err)
+			}
+		}
+		resolved[s.key] = v
+	}
+	return resolved, nil
+}
+
+func (s settings) text(key string) string { return s[key].text }
+
+// duration reads a key that loadSettings has checked.
+func (s settings) duration(key string) time.Duration {
+	d, _ := time.ParseDuration(s[key].text)
+	return d
+}
+
+func (s settings) retention() picket.Retention {
+	most, _ := strconv.ParseInt(s.text("retention.max_events"), 10, 64)
+	return picket.Retention{Tasks: s.duration("retention.tasks"), Events: s.duration("retention.events"), MaxEvents: most}
+}
+
+func (s settings) namespaces() []string { return strings.Split(s.text("namespace"), ",") }
+
+// settingsFile is the file to read; empty when there is none. A file that was
+// named must exist.
+func settingsFile(cmd *cobra.Command) (string, error) {
+	named, _ := cmd.Flags().GetString("config")
+	if named == "" {
+		named = os.Getenv("PICKET_CONFIG")
+	}
+	if named != "" {
+		if _, err := os.Stat(named); err != nil {
+			return "", usage("the configuration file cannot be read: %v", err)
+		}
+		return named, nil
+	}
+	for _, path := range []string{"picket.yaml", filepath.Join(configDir(), "picket.yaml")} {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", nil
+}
+
+// configDir is $XDG_CONFIG_HOME/picket, or ~/.config/picket.
+func configDir() string { return xdg("XDG_CONFIG_HOME", ".config") }
+
+// dataDir is $XDG_DATA_HOME/picket, or ~/.local/share/picket.
+func dataDir() string { return xdg("XDG_DATA_HOME", ".local/share") }
+
+// stateDir is $XDG_STATE_HOME/picket, or ~/.local/state/picket.
+func stateDir() string { return xdg("XDG_STATE_HOME", ".local/state") }
+
+func xdg(variable, fallback string) string {
+	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "picket")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = os.TempDir()
+	}
+	return filepath.Join(home, fallback, "picket")
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return fmt.Errorf("%q is not a URL such as http://127.0.0.1:7070", text)
+	}
+	return nil
+}
+
+func checkNamespaces(text string) error {
+	for ns := range strings.SplitSeq(text, ",") {
+		if err := picket.CheckNamespace("namespace", ns); err != nil {
+			return fmt.Errorf("%q is not a namespace: 1 to 32 lower-case letters, digits or -", ns)
+		}
+	}
+	return nil
+}
+
+func checkDuration(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("%q is not a duration such as 90s, 10m or 720h", text)
+	}
+	return nil
+}
+
+func checkWindow(text string) error {
+	if err := checkDuration(text); err != nil {
+		return err
+	}
+	d, _ := time.ParseDuration(text)
+	if d < picket.MinWindow*time.Second || d > picket.MaxWindow*time.Second {
+		return fmt.Errorf("%s is out of range: a lease lasts 2s to 24h", text)
+	}
+	if d%time.Second != 0 {
+		return fmt.Errorf("%s is not a whole number of seconds", text)
+	}
+	return nil
+}
+
+func checkCount(text string) error {
+	if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 1 {
+		return fmt.Errorf("%q is not a number of at least 1", text)
+	}
+	return nil
+}
+
+func checkLevel(text string) error {
+	var l slog.Level
+	if l.UnmarshalText([]byte(text)) != nil {
+		return errors.New("the level is debug, info, warn or error")
+	}
+	return nil
+}

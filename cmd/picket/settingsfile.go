@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// readSettings reads picket.yaml. Everything unknown in it is an error: a key
+// that is accepted and ignored costs its owner an afternoon.
+func readSettings(path string) (map[string]value, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usage("the configuration file cannot be read: %v", err)
+	}
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return nil, usage("%s: %s", path, firstLine(err))
+	}
+	r := settingsReader{path: path, known: map[string]bool{}, values: map[string]value{}}
+	for _, s := range knownSettings() {
+		r.known[s.key] = true
+		if head, _, nested := strings.Cut(s.key, "."); nested {
+			r.sections = append(r.sections, head)
+		}
+	}
+	for _, doc := range file.Docs {
+		if err := r.read("", doc.Body); err != nil {
+			return nil, err
+		}
+	}
+	return r.values, nil
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+type settingsReader struct {
+	path     string
+	known    map[string]bool
+	sections []string
+	values   map[string]value
+}
+
+func (r *settingsReader) at(t *token.Token) string {
+	return fmt.Sprintf("%s:%d:%d", r.path, t.Position.Line, t.Position.Column)
+}
+
+// read takes the mapping of a section ("" is the top).
+func (r *settingsReader) read(section string, node ast.Node) error {
+	switch n := node.(type) {
+	case nil, *ast.NullNode, *ast.CommentGroupNode:
+		return nil
+	case *ast.MappingNode:
+		var errs []error
+		for _, v := range n.Values {
+			errs = append(errs, r.entry(section, v))
+		}
+		return firstOf(errs)
+	case *ast.MappingValueNode:
+		return r.entry(section, n)
+	}
+	return usage("%s: a mapping of keys to values is expected", r.at(node.GetToken()))
+}
+
+func firstOf(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *settingsReader) entry(section string, v *ast.MappingValueNode) error {
+	name := v.Key.GetToken().Value
+	key := name
+	if section != "" {
+		key = section + "." + name
+	}
+	where := r.at(v.Key.GetToken())
+	if section == "" {
+		for _, s := range r.sections {
+			if s == name {
+				return r.read(name, v.Value)
+			}
+		}
+		if subject, ok := laterSettings[name]; ok {
+			return fmt.Errorf("%s: %w", where, notYet("the key "+name, subject))
+		}
+	}
+	if !r.known[key] {
+		return r.unknown(where, section, key)
+	}
+	text, err := scalar(v.Value)
+	if err != nil {
+		return usage("%s: %s: %v", where, key, err)
+	}
+	r.values[key] = value{text, where}
+	return nil
+}
+
+func (r *settingsReader) unknown(where, section, key string) error {
+	var names []string
+	for k := range r.known {
+		names = append(names, k)
+	}
+	if section == "" {
+		names = append(names, r.sections...)
+	}
+	err := usage("%s: there is no key %q", where, key)
+	err.Remedy = "All keys: picket config show"
+	if near := nearest(key, names); near != "" {
+		err.Remedy = fmt.Sprintf("Did you mean %q? All keys: picket config show", near)
+	}
+	return err
+}
+
+func scalar(n ast.Node) (string, error) {
+	switch v := n.(type) {
+	case *ast.StringNode:
+		return v.Value, nil
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return n.GetToken().Value, nil
+	case *ast.NullNode:
+		return "", nil
+	}
+	return "", errors.New("a single value is expected")
+}

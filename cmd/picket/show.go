@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+)
+
+var formats = []string{"table", "wide", "json", "jsonl", "yaml", "name"}
+
+// formatFlag adds -o to a command that prints data.
+func formatFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().StringP("output", "o", "table", "print as `format`: "+strings.Join(formats, ", "))
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func formatOf(cmd *cobra.Command) (string, error) {
+	f, _ := cmd.Flags().GetString("output")
+	if !slices.Contains(formats, f) {
+		return "", usage("-o %s: choose one of %s", f, strings.Join(formats, ", "))
+	}
+	return f, nil
+}
+
+// column is one column of a table over values of type T.
+type column[T any] struct {
+	head string
+	cell func(T) string
+	wide bool // only with -o wide
+}
+
+// listing is a command's answer that is a list: its items, the server's own
+// words for each, and how to show them.
+type listing[T any] struct {
+	cmd     *cobra.Command
+	member  string // of the answer that holds the items
+	columns []column[T]
+	name    func(T) string
+	empty   string // said on stderr when there is nothing
+}
+
+// show asks once, or with --watch again and again, and prints.
+func (l listing[T]) show(fetch func(context.Context, *jsontext.Value) error) error {
+	format, err := formatOf(l.cmd)
+	if err != nil {
+		return err
+	}
+	return watching(l.cmd, func(ctx context.Context, w io.Writer) error {
+		var raw jsontext.Value
+		if err := fetch(ctx, &raw); err != nil {
+			return err
+		}
+		return l.print(w, format, raw)
+	})
+}
+
+func (l listing[T]) print(w io.Writer, format string, raw jsontext.Value) error {
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return err
+	}
+	var raws []jsontext.Value
+	var items []T
+	if err := json.Unmarshal(members[l.member], &raws); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(members[l.member], &items); err != nil {
+		return err
+	}
+	switch format {
+	case "json", "yaml":
+		return printValue(w, format, raw)
+	case "jsonl":
+		for _, r := range raws {
+			if err := printValue(w, "jsonl", r); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "name":
+		for _, item := range items {
+			fmt.Fprintln(w, l.name(item))
+		}
+		return nil
+	}
+	if len(items) == 0 {
+		fmt.Fprintln(l.cmd.ErrOrStderr(), l.empty)
+		return nil
+	}
+	printTable(w, l.columns, items, format == "wide")
+	return nil
+}
+
+// printValue writes one JSON value as json, jsonl or yaml, digits and member
+// order untouched.
+func printValue(w io.Writer, format string, raw jsontext.Value) error {
+	v := raw.Clone()
+	switch format {
+	case "jsonl":
+		if err := v.Compact(); err != nil {
+			return err
+		}
+	case "yaml":
+		text, err := yaml.JSONToYAML(v)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	default:
+		if err := v.Indent(jsontext.WithIndent("  ")); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s\n", v)
+	return err
+}
+
+// printTable aligns columns by what the eye sees, not by bytes.
+func printTable[T any](w io.Writer, columns []column[T], items []T, wide bool) {
+	p := painter(w)
+	var rows [][]string
+	var head []string
+	for _, c := range columns {
+		if wide || !c.wide {
+			head = append(head, p.dim(c.head))
+		}
+	}
+	rows = append(rows, head)
+	for _, item := range items {
+		var row []string
+		for _, c := range columns {
+			if wide || !c.wide {
+				row = append(row, p.state(oneLine(c.cell(item))))
+			}
+		}
+		rows = append(rows, row)
+	}
+	printRows(w, rows)
+}
+
+func printRows(w io.Writer, rows [][]string) {
+	widths := map[int]int{}
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], ansi.StringWidth(cell))
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			b.WriteString(cell)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-ansi.StringWidth(cell)+2))
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+}
+
+// oneLine keeps text from outside on its own line and away from the terminal's
+// control sequences.
+func oneLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case r < ' ' || (r >= 0x7f && r < 0xa0):
+			return -1
+		}
+		return r
+	}, text)
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// clip shortens text to n columns.
+func clip(text string, n int) string { return ansi.Truncate(oneLine(text), n, "…") }
+
+// watchFlag adds --watch.
+func watchFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().BoolP("watch", "w", false, "print again whenever it changes, until Ctrl-C")
+	return c
+}
+
+// watching runs a printer once, or until Ctrl-C with --watch: whenever its
+// output differs from the last, it is printed again.
+func watching(cmd *cobra.Command, show func(context.Context, io.Writer) error) error {
+	again, _ := cmd.Flags().GetBool("watch")
+	if !again {
+		return show(cmd.Context(), cmd.OutOrStdout())
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	out := cmd.OutOrStdout()
+	var last []byte
+	for first := true; ctx.Err() == nil; first = false {
+		var now bytes.Buffer
+		if err := show(ctx, &terminalBuffer{&now}); err != nil && ctx.Err() == nil {
+			return err
+		}
+		if first || !bytes.Equal(now.Bytes(), last) {
+			if isTerminal(out) {
+				fmt.Fprint(out, "\x1b[H\x1b[2J")
+			}
+			_, _ = out.Write(now.Bytes())
+			last = now.Bytes()
+		}
+		_ = sleep(ctx, time.Second)
+	}
+	return nil
+}
+
+// terminalBuffer is a buffer whose text never gets colours: it is compared.
+type terminalBuffer struct{ *bytes.Buffer }

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"io"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// specFlags are the flags that `run` and `task create` share.
+func specFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.Duration("lease-window", 0, "how long the lease lasts without a renewal (default 5m)")
+	f.Duration("timeout", 0, "kill a run after this `time` (class timeout)")
+	f.Int("retries", 0, "try again up to `N` times: N+1 attempts")
+	f.StringSlice("retry-on", nil, "ends that are tried again: crash, timeout, stalled, no_result")
+	f.Duration("backoff", 0, "pause before the second retry, then doubling (default 10s)")
+	f.String("budget", "", "envelope in `USD`; shown, not enforced yet")
+	f.String("role", "", "only agents of this `role`")
+	f.StringSlice("need", nil, "a capability an agent must have")
+	f.Int("priority", picket.DefaultPriority, "0 to 9, higher first")
+	f.String("review", "", "who decides the result: human (default) or none")
+	f.String("escalate", "", "where a task goes that is not retried: human (default) or fail")
+	f.StringArray("label", nil, "a label `key=value`")
+	f.String("input", "", "input for the agent: JSON, else text; @file and - (stdin) are read")
+}
+
+// specOf reads the shared flags. What it leaves out the server fills in.
+func specOf(cmd *cobra.Command, cfg settings, title string) (picket.TaskSpec, error) {
+	spec := picket.TaskSpec{Title: title}
+	f := cmd.Flags()
+	if w := cfg["lease.window"]; w.origin != "default" {
+		seconds := int(cfg.duration("lease.window") / time.Second)
+		spec.LeaseWindowSeconds = &seconds
+	}
+	if err := timesOf(cmd, &spec); err != nil {
+		return spec, err
+	}
+	spec.Role, _ = f.GetString("role")
+	spec.Needs, _ = f.GetStringSlice("need")
+	if f.Changed("priority") {
+		p, _ := f.GetInt("priority")
+		spec.Priority = &p
+	}
+	review, _ := f.GetString("review")
+	spec.Review = picket.ReviewBy(review)
+	escalate, _ := f.GetString("escalate")
+	spec.Escalate = picket.Escalate(escalate)
+	for _, read := range []func(*cobra.Command, *picket.TaskSpec) error{retryOf, budgetOf, labelsOf, inputOf} {
+		if err := read(cmd, &spec); err != nil {
+			return spec, err
+		}
+	}
+	return spec, nil
+}
+
+func timesOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
+	if !cmd.Flags().Changed("timeout") {
+		return nil
+	}
+	d, _ := cmd.Flags().GetDuration("timeout")
+	if d < time.Second {
+		return usage("--timeout %s: at least 1s", d)
+	}
+	seconds := int(math.Ceil(d.Seconds()))
+	spec.TimeoutSeconds = &seconds
+	return nil
+}
+
+// retryOf reads --retries N as N+1 attempts. Asking for retries without saying
+// of what means of a crash or a timeout: anything else would do nothing.
+func retryOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
+	f := cmd.Flags()
+	if !f.Changed("retries") && !f.Changed("retry-on") && !f.Changed("backoff") {
+		return nil
+	}
+	spec.Retry = &picket.Retry{}
+	if f.Changed("retries") {
+		n, _ := f.GetInt("retries")
+		if n < 0 || n > 99 {
+			return usage("--retries %d: 0 to 99", n)
+		}
+		attempts := n + 1
+		spec.Retry.MaxAttempts = &attempts
+		if n > 0 {
+			spec.Retry.On = []picket.ExitClass{picket.ExitCrash, picket.ExitTimeout}
+		}
+	}
+	if f.Changed("retry-on") {
+		classes, _ := f.GetStringSlice("retry-on")
+		spec.Retry.On = nil
+		for _, c := range classes {
+			spec.Retry.On = append(spec.Retry.On, picket.ExitClass(c))
+		}
+	}
+	if f.Changed("backoff") {
+		d, _ := f.GetDuration("backoff")
+		seconds := int(math.Ceil(d.Seconds()))
+		spec.Retry.BackoffSeconds = &seconds
+	}
+	return nil
+}
+
+func budgetOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
+	text, _ := cmd.Flags().GetString("budget")
+	if text == "" {
+		return nil
+	}
+	usd, err := budget.ParseMoney(strings.TrimPrefix(text, "$"))
+	if err != nil {
+		return usage("--budget %s: %v", text, err)
+	}
+	envelope := budget.Default()
+	envelope.USD = usd
+	spec.BudgetEnvelope = &envelope
+	return nil
+}
+
+func labelsOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
+	given, _ := cmd.Flags().GetStringArray("label")
+	for _, l := range given {
+		k, v, ok := strings.Cut(l, "=")
+		if !ok || k == "" {
+			return usage("--label %s: write key=value", l)
+		}
+		if spec.Labels == nil {
+			spec.Labels = map[string]string{}
+		}
+		spec.Labels[k] = v
+	}
+	return nil
+}
+
+func inputOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
+	text, _ := cmd.Flags().GetString("input")
+	if text == "" {
+		return nil
+	}
+	raw, err := jsonArgument(cmd, "--input", text)
+	spec.Input = raw
+	return err
+}
+
+// jsonArgument reads a value from the command line: @file and - are read
+// first; what is not JSON is taken as text.
+func jsonArgument(cmd *cobra.Command, what, text string) (picket.RawJSON, error) {
+	var b []byte
+	var err error
+	switch {
+	case text == "-":
+		b, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), picket.MaxPayload+1))
+	case strings.HasPrefix(text, "@"):
+		b, err = os.ReadFile(text[1:])
+	default:
+		b = []byte(text)
+	}
+	if err != nil {
+		return nil, usage("%s: %v", what, err)
+	}
+	if len(b) > picket.MaxPayload {
+		return nil, picket.TooLarge(what, len(b))
+	}
+	if v := jsontext.Value(b); len(b) > 0 && v.IsValid() {
+		return picket.RawJSON(b), nil
+	}
+	encoded, err := json.Marshal(string(b))
+	return picket.RawJSON(encoded), err
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+)
+
+// errGap is told to a stream's reader when events were lost: what it knows is
+// out of date, and it goes on from the cursor in the message.
+var errGap = errors.New("events were lost before this point")
+
+// follow reads the event stream until ctx ends, connecting again whenever it
+// breaks and going on where it was. An empty after starts now. A refusal, such
+// as an unknown key, ends it. connected, when not nil, is called after each
+// connect: from then on nothing is missed. each gets the event and its bytes;
+// its error ends the stream.
+func (s *server) follow(ctx context.Context, path, after string, connected func(), each func(picket.Event, jsontext.Value) error) error {
+	wait := 100 * time.Millisecond
+	for {
+		last, err := s.readStream(ctx, path, after, connected, each)
+		if last != after {
+			after, wait = last, 100*time.Millisecond
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil, errors.Is(err, picket.CodeUnavailable), errors.Is(err, io.ErrUnexpectedEOF):
+		default:
+			return err
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+		wait = min(2*wait, 3*time.Second)
+	}
+}
+
+// readStream reads one connection and answers the last cursor.
+func (s *server) readStream(ctx context.Context, path, after string, connected func(), each func(picket.Event, jsontext.Value) error) (string, error) {
+	header := http.Header{"Accept": {"text/event-stream"}}
+	if after != "" {
+		header.Set("Last-Event-ID", after)
+	}
+	body, err := s.client.Stream(ctx, path, header)
+	if err != nil {
+		return after, s.hint(err)
+	}
+	defer body.Close()
+	if connected != nil {
+		connected()
+	}
+	lines := bufio.NewScanner(body)
+	lines.Buffer(make([]byte, 64<<10), 4<<20)
+	var kind, id, data string
+	for lines.Scan() {
+		line := lines.Text()
+		if name, text, ok := strings.Cut(line, ":"); ok && name != "" {
+			text = strings.TrimPrefix(text, " ")
+			switch name {
+			case "event":
+				kind = text
+			case "id":
+				id = text
+			case "data":
+				data += text
+			}
+			continue
+		}
+		if line != "" || data == "" {
+			continue
+		}
+		if err := handOver(kind, data, each); err != nil {
+			return after, err
+		}
+		if id != "" {
+			after = id
+		}
+		kind, id, data = "", "", ""
+	}
+	if err := lines.Err(); err != nil && ctx.Err() == nil {
+		return after, io.ErrUnexpectedEOF
+	}
+	return after, nil
+}
+
+func handOver(kind, data string, each func(picket.Event, jsontext.Value) error) error {
+	if kind == "reset" {
+		return each(picket.Event{Type: kind, Reason: errGap.Error()}, jsontext.Value(data))
+	}
+	var e picket.Event
+	if err := json.Unmarshal([]byte(data), &e); err != nil {
+		return err
+	}
+	return each(e, jsontext.Value(data))
+}

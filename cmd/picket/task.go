@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newTask() *cobra.Command {
+	return noun("task", "Submit, look at and steer tasks",
+		newTaskCreate(), newTaskList(), newTaskGet(), newTaskWatch(), newTaskLogs(), newTaskRuns(),
+		newTaskReports(), newTaskExplain(), newTaskCancel(), newTaskRetry())
+}
+
+// onTask is a verb on one task: it connects, completes the id and acts.
+func onTask(use, short string, act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " TASK", Short: short, Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(taskIDs),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			id, err := s.taskID(cmd.Context(), given[0])
+			if err != nil {
+				return err
+			}
+			return act(cmd, s, id)
+		},
+	}
+}
+
+func newTaskCreate() *cobra.Command {
+	c := &cobra.Command{
+		Use: "create TITLE", Short: "Submit a task for any agent that fits",
+		Example: `  picket task create "fix the flaky test" --role coder --need go --input @notes.md`,
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			cfg, err := loadSettings(cmd)
+			if err != nil {
+				return err
+			}
+			spec, err := specOf(cmd, cfg, given[0])
+			if err != nil {
+				return err
+			}
+			if err := placement(cmd, &spec); err != nil {
+				return err
+			}
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			var raw jsontext.Value
+			var task picket.Task
+			if err := s.post(cmd.Context(), "/api/v1/tasks", spec, &task, &raw); err != nil {
+				return err
+			}
+			if err := printTask(cmd, task, raw, created); err != nil {
+				return err
+			}
+			next(cmd, "picket task watch "+task.TaskID, "picket task explain "+task.TaskID)
+			return nil
+		},
+	}
+	specFlags(c)
+	c.Flags().String("agent", "", "pin the task to this agent `id`")
+	c.Flags().String("on-exit", "", "exit 0 without mark_complete means: fail (default) or complete")
+	c.Flags().String("not-before", "", "do not start before this `time` (RFC 3339, or a duration from now)")
+	c.Flags().String("fixes", "", "the `task` this one repairs")
+	return formatFlag(c)
+}
+
+// placement reads the flags that only `task create` has.
+func placement(cmd *cobra.Command, spec *picket.TaskSpec) error {
+	f := cmd.Flags()
+	spec.Agent, _ = f.GetString("agent")
+	spec.Fixes, _ = f.GetString("fixes")
+	onExit, _ := f.GetString("on-exit")
+	spec.OnExit = picket.OnExit(onExit)
+	text, _ := f.GetString("not-before")
+	if text == "" {
+		return nil
+	}
+	at, err := instant(text, 1)
+	spec.NotBefore = at
+	return err
+}
+
+// instant reads RFC 3339, or a duration counted from now in direction sign.
+func instant(text string, sign time.Duration) (picket.Instant, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		return picket.InstantOf(time.Now().Add(sign * d)), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return 0, usage("%q is neither a time such as 2026-04-11T10:42:17Z nor a duration such as 2h", text)
+	}
+	return picket.InstantOf(t), nil
+}
+
+func newTaskList() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List tasks, newest first", Args: args(cobra.NoArgs),
+		Example: "  picket task list --state queued,leased --label team=a\n  picket task list --watch",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			q, err := taskQuery(cmd)
+			if err != nil {
+				return err
+			}
+			return taskListing(cmd).show(func(ctx context.Context, raw *jsontext.Value) error {
+				return s.get(ctx, "/api/v1/tasks?"+q.Encode(), nil, raw)
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringSlice("state", nil, "only these states")
+	f.String("role", "", "only this role")
+	f.StringArray("label", nil, "only with this label `key=value`")
+	f.String("since", "", "created at or after this `time` (RFC 3339, or a duration back from now)")
+	f.Int("limit", 50, "at most this many, 1 to 200")
+	f.String("cursor", "", "go on where a page of -o json ended (nextCursor)")
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
+	return watchFlag(formatFlag(c))
+}
+
+func stateNames() []string {
+	var names []string
+	for _, s := range picket.TaskStates {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+func taskQuery(cmd *cobra.Command) (url.Values, error) {
+	f, q := cmd.Flags(), url.Values{}
+	if states, _ := f.GetStringSlice("state"); len(states) > 0 {
+		q.Set("state", strings.Join(states, ","))
+	}
+	if role, _ := f.GetString("role"); role != "" {
+		q.Set("role", role)
+	}
+	labels, _ := f.GetStringArray("label")
+	for _, l := range labels {
+		q.Add("label", l)
+	}
+	if since, _ := f.GetString("since"); since != "" {
+		at, err := instant(since, -1)
+		if err != nil {
+			return nil, err
+		}
+		q.Set("since", at.String())
+	}
+	if cursor, _ := f.GetString("cursor"); cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	limit, _ := f.GetInt("limit")
+	q.Set("limit", strconv.Itoa(limit))
+	return q, nil
+}
+
+func taskListing(cmd *cobra.Command) listing[picket.Task] {
+	return listing[picket.Task]{
+		cmd: cmd, member: "tasks", empty: "no tasks", name: func(t picket.Task) string { return t.TaskID },
+		columns: []column[picket.Task]{
+			{head: "TASK", cell: func(t picket.Task) string { return t.TaskID }},
+			{head: "STATE", cell: func(t picket.Task) string { return string(t.State) }},
+			{head: "FENCE", cell: func(t picket.Task) string { return strconv.FormatInt(t.FencingToken, 10) }},
+			{head: "AGE", cell: func(t picket.Task) string { return ago(t.CreatedAt) }},
+			{head: "ROLE", cell: func(t picket.Task) string { return t.Role }, wide: true},
+			{head: "PRIORITY", cell: func(t picket.Task) string { return strconv.Itoa(t.Priority) }, wide: true},
+			{head: "FAILURES", cell: func(t picket.Task) string { return strconv.Itoa(t.Failures) }, wide: true},
+			{head: "LABELS", cell: func(t picket.Task) string { return labelText(t.Labels) }, wide: true},
+			{head: "TITLE", cell: func(t picket.Task) string { return clip(t.Title, 60) }},
+		},
+	}
+}
+
+// next prints the commands that usually follow.
+func next(cmd *cobra.Command, commands ...string) {
+	p := painter(cmd.ErrOrStderr())
+	for i, c := range commands {
+		head := "next: "
+		if i > 0 {
+			head = "      "
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), p.dim(head)+c)
+	}
+}

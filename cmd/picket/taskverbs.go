@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newTaskGet() *cobra.Command {
+	c := onTask("get", "Show one task", func(cmd *cobra.Command, s *server, id string) error {
+		return watching(cmd, func(ctx context.Context, w io.Writer) error {
+			var raw jsontext.Value
+			var task picket.Task
+			if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, &raw); err != nil {
+				return err
+			}
+			return printTaskTo(cmd, w, task, raw, whole)
+		})
+	})
+	c.Aliases = []string{"show"}
+	return watchFlag(formatFlag(c))
+}
+
+func newTaskCancel() *cobra.Command {
+	return reasonVerb("cancel", "Cancel a task: its run ends within a second or two", "/cancel", "cancelled")
+}
+
+func newTaskRetry() *cobra.Command {
+	return reasonVerb("retry", "Queue an escalated task again, or repeat a closed one as a new task", "/retry", "queued")
+}
+
+func reasonVerb(use, short, path, done string) *cobra.Command {
+	c := onTask(use, short, func(cmd *cobra.Command, s *server, id string) error {
+		reason, _ := cmd.Flags().GetString("reason")
+		var raw jsontext.Value
+		var task picket.Task
+		if err := s.post(cmd.Context(), "/api/v1/tasks/"+segment(id)+path, reasonBody{reason}, &task, &raw); err != nil {
+			return err
+		}
+		return printTask(cmd, task, raw, done)
+	})
+	c.Flags().String("reason", "", "why, for the log")
+	return formatFlag(c)
+}
+
+type reasonBody struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// Ways to show a task.
+const (
+	created = "created"
+	whole   = "" // everything
+)
+
+func printTask(cmd *cobra.Command, task picket.Task, raw jsontext.Value, done string) error {
+	return printTaskTo(cmd, cmd.OutOrStdout(), task, raw, done)
+}
+
+func printTaskTo(cmd *cobra.Command, w io.Writer, task picket.Task, raw jsontext.Value, done string) error {
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	switch {
+	case format == "name":
+		fmt.Fprintln(w, task.TaskID)
+	case format == "json" || format == "jsonl" || format == "yaml":
+		return printValue(w, format, raw)
+	case done == created:
+		fmt.Fprintln(w, task.TaskID)
+	case done == whole:
+		describe(w, task)
+	default:
+		fmt.Fprintf(w, "%s %s\n", task.TaskID, painter(w).state(string(task.State)))
+	}
+	return nil
+}
+
+// describe shows a task as a person reads it: what, where it stands, what came
+// of it; only what there is.
+func describe(w io.Writer, t picket.Task) {
+	p := painter(w)
+	var rows [][]string
+	row := func(name, text string) {
+		if text != "" && text != "-" {
+			rows = append(rows, []string{p.dim(name), text})
+		}
+	}
+	row("task", t.TaskID)
+	row("title", oneLine(t.Title))
+	row("state", p.state(string(t.State)))
+	row("reason", oneLine(t.Reason))
+	row("fence", strconv.FormatInt(t.FencingToken, 10))
+	row("attempts", fmt.Sprintf("%d, %d failed", t.Attempts, t.Failures))
+	row("role", oneLine(t.Role))
+	row("needs", strings.Join(t.Needs, " "))
+	row("agent", oneLine(t.Agent))
+	row("labels", labelText(t.Labels))
+	row("budget", fmt.Sprintf("$%s, %d tokens (not enforced yet)", t.BudgetEnvelope.USD, t.BudgetEnvelope.Tokens))
+	row("created", t.CreatedAt.String()+" by "+oneLine(t.CreatedBy))
+	if r := t.CurrentRun; r != nil {
+		row("run", fmt.Sprintf("%s on %s, %s", r.RunID, oneLine(r.AgentID), ago(r.StartedAt)))
+	}
+	if r := t.LastReport; r != nil {
+		row("report", fmt.Sprintf("#%d %s", r.Seq, oneLine(r.Summary)))
+		row("next step", oneLine(r.NextStep))
+		row("blockers", oneLine(strings.Join(r.Blockers, "; ")))
+	}
+	if h := t.Handoff; h != nil {
+		row("hand-off", fmt.Sprintf("%s %s: %s", h.HandoffID, h.State, oneLine(h.Question)))
+	}
+	row("output", clip(outputText(t.Output), 200))
+	row("summary", oneLine(t.Summary))
+	if r := t.Review; r != nil && r.Decision != nil {
+		row("review", strings.TrimSpace(fmt.Sprintf("%s by %s %s", *r.Decision, oneLine(r.By), r.Note)))
+	}
+	printRows(w, rows)
+}
+
+// outputText shows a JSON string as its text and anything else as JSON.
+func outputText(raw picket.RawJSON) string {
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	v := jsontext.Value(raw)
+	if v.Kind() == '"' {
+		if text, err := jsontext.AppendUnquote(nil, v); err == nil {
+			return strings.TrimRight(string(text), "\n")
+		}
+	}
+	return string(raw)
+}
+
+func labelText(labels map[string]string) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		parts = append(parts, k+"="+labels[k])
+	}
+	return strings.Join(parts, " ")
+}
+
+func newTaskRuns() *cobra.Command {
+	c := onTask("runs", "List the attempts at a task", func(cmd *cobra.Command, s *server, id string) error {
+		return listing[picket.Run]{
+			cmd: cmd, member: "runs", empty: "not started yet", name: func(r picket.Run) string { return r.RunID },
+			columns: []column[picket.Run]{
+				{head: "RUN", cell: func(r picket.Run) string { return r.RunID }},
+				{head: "FENCE", cell: func(r picket.Run) string { return strconv.FormatInt(r.FencingToken, 10) }},
+				{head: "STATE", cell: func(r picket.Run) string { return string(r.State) }},
+				{head: "EXIT", cell: func(r picket.Run) string { return exitText(r.Exit) }},
+				{head: "TOOK", cell: took},
+				{head: "AGENT", cell: func(r picket.Run) string { return r.AgentID }},
+				{head: "WORKSPACE", cell: func(r picket.Run) string { return r.WorkspacePath }, wide: true},
+			},
+		}.show(func(ctx context.Context, raw *jsontext.Value) error {
+			return s.get(ctx, "/api/v1/tasks/"+segment(id), nil, raw)
+		})
+	})
+	return watchFlag(formatFlag(c))
+}
+
+func took(r picket.Run) string {
+	if r.EndedAt.IsZero() {
+		return ago(r.StartedAt)
+	}
+	return short(r.EndedAt.Time().Sub(r.StartedAt.Time()))
+}
+
+// exitText is how a run ended in a few letters.
+func exitText(e *picket.Exit) string {
+	if e == nil {
+		return "-"
+	}
+	text := string(e.Class)
+	switch {
+	case e.Signal != nil && *e.Signal != "":
+		text += " " + *e.Signal
+	case e.Code != nil:
+		text += " " + strconv.Itoa(*e.Code)
+	}
+	return text
+}
+
+func newTaskReports() *cobra.Command {
+	c := onTask("reports", "List the progress reports of a task", func(cmd *cobra.Command, s *server, id string) error {
+		return listing[picket.Report]{
+			cmd: cmd, member: "reports", empty: "no reports yet", name: func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) },
+			columns: []column[picket.Report]{
+				{head: "#", cell: func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) }},
+				{head: "AGE", cell: func(r picket.Report) string { return ago(r.At) }},
+				{head: "FENCE", cell: func(r picket.Report) string { return strconv.FormatInt(r.FencingToken, 10) }},
+				{head: "SUMMARY", cell: func(r picket.Report) string { return clip(r.Summary, 80) }},
+				{head: "NEXT", cell: func(r picket.Report) string { return clip(r.NextStep, 50) }},
+				{head: "BLOCKERS", cell: func(r picket.Report) string { return clip(strings.Join(r.Blockers, "; "), 50) }, wide: true},
+			},
+		}.show(func(ctx context.Context, raw *jsontext.Value) error {
+			return s.get(ctx, "/api/v1/tasks/"+segment(id)+"/reports", nil, raw)
+		})
+	})
+	return watchFlag(formatFlag(c))
+}
+
+func newTaskExplain() *cobra.Command {
+	return formatFlag(onTask("explain", "Say why a task is where it is, and what to do", func(cmd *cobra.Command, s *server, id string) error {
+		var raw jsontext.Value
+		var e picket.Explanation
+		if err := s.get(cmd.Context(), "/api/v1/tasks/"+segment(id)+"/explain", &e, &raw); err != nil {
+			return err
+		}
+		format, err := formatOf(cmd)
+		if err != nil {
+			return err
+		}
+		if format != "table" && format != "wide" {
+			return printValue(cmd.OutOrStdout(), format, raw)
+		}
+		w := cmd.OutOrStdout()
+		fmt.Fprintln(w, painter(w).state(string(e.State)))
+		for _, b := range e.Because {
+			fmt.Fprintln(w, "  because "+oneLine(b))
+		}
+		for _, n := range e.Next {
+			fmt.Fprintln(w, "  next:   "+oneLine(n))
+		}
+		return nil
+	}))
+}

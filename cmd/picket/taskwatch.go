@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newTaskWatch() *cobra.Command {
+	c := onTask("watch", "Follow a task's events until it is closed, in review or escalated", func(cmd *cobra.Command, s *server, id string) error {
+		format, err := formatOf(cmd)
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		var task picket.Task
+		err = s.follow(ctx, "/api/v1/events?task="+segment(id), "0", nil, func(e picket.Event, raw jsontext.Value) error {
+			if err := printEvent(cmd, format, e, raw); err != nil {
+				return err
+			}
+			// The log may be ahead of nothing: the task read after an event is at
+			// least as new as the event.
+			if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, nil); err != nil {
+				return err
+			}
+			if settled(task) && caughtUp(task, e) {
+				return errSettled
+			}
+			return nil
+		})
+		switch {
+		case errors.Is(err, errSettled):
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s\n", id, task.State)
+			return outcome(task)
+		case ctx.Err() != nil:
+			return ended(exitInterrupted)
+		case errors.Is(err, context.Canceled):
+			return nil
+		}
+		return err
+	})
+	c.Long = "Follow a task's events from its beginning. Exit code: 0 completed or in review, 1 failed, rejected,\n" +
+		"cancelled or escalated, 124 timed out."
+	return formatFlag(c)
+}
+
+// caughtUp reports whether an event is the task's last so far, so that a
+// finished task is printed with all of its history.
+func caughtUp(t picket.Task, e picket.Event) bool { return e.At >= t.UpdatedAt }
+
+// outcome is the exit code of a command that waited for a task.
+func outcome(t picket.Task) error {
+	switch {
+	case t.State == picket.TaskReview, t.State == picket.TaskCompleted:
+		return nil
+	case lastRun(t).Exit != nil && lastRun(t).Exit.Class == picket.ExitTimeout:
+		return ended(exitTimeout)
+	}
+	return ended(exitError)
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/charmbracelet/x/term"
+)
+
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(f.Fd())
+}
+
+// columns is the width of the terminal, 80 where there is none.
+func columns(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(f.Fd()); err == nil && width > 20 {
+			return width
+		}
+	}
+	return 80
+}
+
+// paint colours text for a terminal and leaves it alone elsewhere.
+type paint bool
+
+// painter answers the paint for a stream. NO_COLOR turns colours off.
+func painter(w io.Writer) paint {
+	return paint(isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
+}
+
+func (p paint) with(code, text string) string {
+	if !p || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (p paint) bold(text string) string { return p.with("1", text) }
+func (p paint) dim(text string) string  { return p.with("2", text) }
+func (p paint) bad(text string) string  { return p.with("31;1", text) }
+func (p paint) good(text string) string { return p.with("32", text) }
+func (p paint) warn(text string) string { return p.with("33", text) }
+
+// state colours the name of a task's state.
+func (p paint) state(text string) string {
+	switch text {
+	case "completed", "ok", "approve":
+		return p.good(text)
+	case "review", "handoff", "warn", "open":
+		return p.warn(text)
+	case "failed", "rejected", "fail":
+		return p.bad(text)
+	case "leased", "running":
+		return p.with("36", text)
+	case "cancelled":
+		return p.dim(text)
+	}
+	return text
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+func newTool() *cobra.Command {
+	return &cobra.Command{
+		Use:   "tool [NAME] ['{json}' | --field value ...]",
+		Short: "Call a tool with the lease in the environment (for agents)",
+		Long: "Call a tool with the lease in the environment: the way a script or an agent without MCP reports,\n" +
+			"asks and hands in its result. Without a name the tools are listed. A repeated --field makes a list;\n" +
+			"dashes become camelCase, so --next-step is nextStep. --idempotency-key makes a repetition harmless.",
+		Example: `  picket tool report_progress --summary "tests written" --next-step "make them pass"
+  picket tool request_human_help --question "Which database?" --options staging --options live
+  picket tool mark_complete '{"output":{"tests":12}}'`,
+		DisableFlagParsing: true, // the fields are the tool's, not ours
+		RunE: func(cmd *cobra.Command, given []string) error {
+			for _, g := range given {
+				if g == "--help" || g == "-h" {
+					return cmd.Help()
+				}
+			}
+			proxy, err := leasedProxy()
+			if err != nil {
+				return err
+			}
+			if len(given) == 0 {
+				return listTools(cmd, proxy)
+			}
+			return callTool(cmd, proxy, given[0], given[1:])
+		},
+		ValidArgsFunction: completeTool,
+	}
+}
+
+// leasedProxy is the tool proxy as the environment's lease sees it.
+func leasedProxy() (*adapter.Client, error) {
+	base, token := os.Getenv("PICKET_PROXY_URL"), os.Getenv("PICKET_LEASE_TOKEN")
+	if base == "" || token == "" {
+		return nil, picket.Refuse(codeUsage,
+			"Run it inside an agent: picket run -- sh -c 'picket tool report_progress --summary hello'",
+			"there is no lease in the environment (PICKET_PROXY_URL and PICKET_LEASE_TOKEN)")
+	}
+	return &adapter.Client{BaseURL: base, Key: picket.Secret(token)}, nil
+}
+
+// fence presents the token this process was started under. The lease token
+// alone would do; both together name the refusal precisely.
+func fence() adapter.Option {
+	return adapter.WithHeader("X-Fencing-Token", os.Getenv("PICKET_FENCING_TOKEN"))
+}
+
+// toolInfo is one line of GET /v1/tools.
+type toolInfo struct {
+	Name        string         `json:"name"`
+	Description string         `json:"description"`
+	InputSchema jsontext.Value `json:"inputSchema"`
+}
+
+func tools(cmd *cobra.Command, proxy *adapter.Client) ([]toolInfo, error) {
+	var page struct {
+		Tools []toolInfo `json:"tools"`
+	}
+	err := proxy.Call(cmd.Context(), http.MethodGet, "/v1/tools", nil, &page)
+	return page.Tools, err
+}
+
+func listTools(cmd *cobra.Command, proxy *adapter.Client) error {
+	all, err := tools(cmd, proxy)
+	if err != nil {
+		return err
+	}
+	printTable(cmd.OutOrStdout(), []column[toolInfo]{
+		{head: "TOOL", cell: func(t toolInfo) string { return t.Name }},
+		{head: "DOES", cell: func(t toolInfo) string { return clip(t.Description, 100) }},
+	}, all, false)
+	return nil
+}
+
+func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []string) error {
+	var opts []adapter.Option
+	if os.Getenv("PICKET_FENCING_TOKEN") != "" {
+		opts = append(opts, fence())
+	}
+	input, once, err := toolInput(cmd, proxy, name, rest)
+	if err != nil {
+		return err
+	}
+	if once != "" {
+		opts = append(opts, adapter.WithIdempotencyKey(once))
+	}
+	var answer []byte
+	if err := proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/"+segment(name), input, &answer, opts...); err != nil {
+		return err
+	}
+	return printValue(cmd.OutOrStdout(), "json", answer)
+}
+
+// toolInput is the JSON that was given, or one made of --field value pairs
+// according to the tool's own schema.
+func toolInput(cmd *cobra.Command, proxy *adapter.Client, name string, rest []string) (input jsontext.Value, once string, err error) {
+	fields, once, err := toolFields(rest)
+	if err != nil || (len(fields) == 0 && len(rest) == 0) {
+		return jsontext.Value("{}"), once, err
+	}
+	if len(fields) == 1 && fields[0].name == "" {
+		raw, err := jsonArgument(cmd, "the input", fields[0].text)
+		if err == nil && jsontext.Value(raw).Kind() != '{' {
+			err = usage("the input of a tool is a JSON object, such as '{\"summary\":\"…\"}'")
+		}
+		return jsontext.Value(raw), once, err
+	}
+	all, err := tools(cmd, proxy)
+	if err != nil {
+		return nil, once, err
+	}
+	var schema toolSchema
+	for _, t := range all {
+		if t.Name == name {
+			_ = json.Unmarshal(t.InputSchema, &schema)
+		}
+	}
+	object := map[string]any{}
+	for _, f := range fields {
+		if err := schema.set(object, f); err != nil {
+			return nil, once, err
+		}
+	}
+	b, err := json.Marshal(object, json.Deterministic(true))
+	return b, once, err
+}
+
+// field is one --name value pair; the JSON input has no name.
+type field struct{ name, text string }
+
+// toolFields splits the arguments after the tool's name.
+func toolFields(rest []string) (fields []field, once string, err error) {
+	for i := 0; i < len(rest); i++ {
+		arg, isFlag := strings.CutPrefix(rest[i], "--")
+		if !isFlag {
+			fields = append(fields, field{"", rest[i]})
+			continue
+		}
+		name, text, joined := strings.Cut(arg, "=")
+		if !joined {
+			if i++; i >= len(rest) {
+				return nil, "", usage("--%s needs a value", name)
+			}
+			text = rest[i]
+		}
+		if name == "idempotency-key" {
+			once = text
+			continue
+		}
+		fields = append(fields, field{camel(name), text})
+	}
+	for _, f := range fields {
+		if f.name == "" && len(fields) > 1 {
+			return nil, "", usage("give either one JSON object or --field value pairs, not %q beside others", f.text)
+		}
+	}
+	return fields, once, nil
+}
+
+// camel writes next-step and next_step as nextStep.
+func camel(name string) string {
+	parts := strings.FieldsFunc(name, func(r rune) bool { return r == '-' || r == '_' })
+	for i := 1; i < len(parts); i++ {
+		parts[i] = strings.ToUpper(parts[i][:1]) + parts[i][1:]
+	}
+	return strings.Join(parts, "")
+}
+
+// toolSchema is as much of a JSON schema as typed fields need.
+type toolSchema struct {
+	Properties map[string]struct {
+		Type  jsontext.Value `json:"type"`
+		Items struct {
+			Type string `json:"type"`
+		} `json:"items"`
+	} `json:"properties"`
+}
+
+// set puts one field into the input. Text stays text where the schema wants
+// text, so that a summary of 123 is not a number.
+func (s toolSchema) set(object map[string]any, f field) error {
+	p := s.Properties[f.name]
+	kind := string(p.Type)
+	switch {
+	case kind == `"string"`:
+		object[f.name] = f.text
+	case kind == `"array"`:
+		if v := jsontext.Value(f.text); v.Kind() == '[' && v.IsValid() {
+			object[f.name] = v
+			return nil
+		}
+		list, _ := object[f.name].([]any)
+		var item any = f.text
+		if p.Items.Type != "string" {
+			v := jsontext.Value(f.text)
+			if !v.IsValid() {
+				return usage("--%s: %q is not JSON, and the tool wants a list of %ss", f.name, f.text, p.Items.Type)
+			}
+			item = v
+		}
+		object[f.name] = append(list, item)
+	default:
+		object[f.name] = f.text
+		if v := jsontext.Value(f.text); len(f.text) > 0 && v.IsValid() {
+			object[f.name] = v
+		}
+	}
+	return nil
+}
+
+func completeTool(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(given) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	proxy, err := leasedProxy()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	all, _ := tools(cmd, proxy)
+	var names []cobra.Completion
+	for _, t := range all {
+		names = append(names, cobra.CompletionWithDesc(t.Name, clip(t.Description, 60)))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/devredis"
+)
+
+func newUp() *cobra.Command {
+	c := &cobra.Command{
+		Use: "up", Short: "Start everything in one process on this machine", Args: args(cobra.NoArgs),
+		Long: "Start orchestrator, tool proxy and reaper in one process. State is kept in the data directory between\n" +
+			"starts. Prints one line, ready and the URL, on stdout when it serves; SIGTERM and Ctrl-C stop it cleanly.",
+		Example: "  picket up\n  picket up --listen 127.0.0.1:0 --data ./picket-data\n  picket up --redis redis://127.0.0.1:6379/0",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runUp(cmd) },
+	}
+	c.Flags().String("data", "", "keep state in this `directory` (default: $XDG_DATA_HOME/picket)")
+	c.Flags().String("redis", "", "use this Redis `URL` (default: a redis-server of its own)")
+	c.Flags().String("namespace", "default", "the namespace")
+	serverFlags(c)
+	return c
+}
+
+// serverFlags are those of every command that serves.
+func serverFlags(c *cobra.Command) {
+	c.Flags().String("listen", "", "listen on this `address` (default 127.0.0.1:7070; port 0 picks a free one)")
+	c.Flags().String("tls-cert", "", "serve TLS with this certificate `file`")
+	c.Flags().String("tls-key", "", "the `file` of the certificate's key")
+	c.Flags().String("log-level", "info", "debug, info, warn or error")
+}
+
+func runUp(cmd *cobra.Command) error {
+	cfg, err := loadSettings(cmd)
+	if err != nil {
+		return err
+	}
+	if len(cfg.namespaces()) != 1 {
+		return usage("`picket up` serves one namespace; `picket serve` serves several")
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	data, err := filepath.Abs(cfg.text("data"))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return usage("the data directory cannot be used: %v", err)
+	}
+	unlock, err := lockData(data)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return up(ctx, cmd, cfg, data)
+}
+
+func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err error) {
+	log := newLog(cfg, cmd.ErrOrStderr())
+	sealer, err := ensureSealer(filepath.Join(data, "secret.key"))
+	if err != nil {
+		return err
+	}
+	namespace := cfg.text("namespace")
+	keyFile := filepath.Join(data, keyFileName(namespace))
+	key, _, err := ensureAdminKey(keyFile, namespace)
+	if err != nil {
+		return err
+	}
+	l, url, err := listen(cfg)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	backing, err := openBacking(ctx, cfg, data, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, backing.close()) }()
+
+	h := house{roles: roles{true, true, true}, cfg: cfg, redis: backing.options, memory: backing.memory, sealer: sealer, proxy: url, log: log}
+	if p := cfg.text("proxy_url"); p != "" {
+		h.proxy = p
+	}
+	store, err := h.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := admit(ctx, store, namespace, key); err != nil {
+		return fmt.Errorf("register the admin key: %w", err)
+	}
+	serving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- h.serve(serving, l, store) }()
+	if err := awaitReady(ctx, store); err != nil && ctx.Err() == nil {
+		cancel()
+		return errors.Join(err, <-ended)
+	}
+	if err := saveProfile(profile{URL: url, KeyFile: keyFile}); err != nil {
+		log.Warn("the profile cannot be saved: set PICKET_URL and PICKET_API_KEY", "err", err)
+	}
+	announce(cmd, url, data, keyFile, backing.name)
+	err = <-ended
+	log.Info("stopped")
+	return err
+}
+
+func keyFileName(namespace string) string {
+	if namespace == "default" {
+		return "admin.key"
+	}
+	return "admin-" + namespace + ".key"
+}
+
+// announce prints the one line that scripts wait for on stdout and everything
+// for people on stderr.
+func announce(cmd *cobra.Command, url, data, keyFile, store string) {
+	fmt.Fprintln(cmd.OutOrStdout(), "ready "+url)
+	w := cmd.ErrOrStderr()
+	p := painter(w)
+	envelope := budget.Default()
+	printRows(w, [][]string{
+		{p.dim("  API"), url + "/api/v1", p.dim("described at " + url + "/openapi.yaml")},
+		{p.dim("  metrics"), url + "/metrics"},
+		{p.dim("  data"), data},
+		{p.dim("  store"), store},
+		{p.dim("  key"), keyFile},
+		{p.dim("  budget"), fmt.Sprintf("$%s and %d tokens a task", envelope.USD, envelope.Tokens), p.dim("shown, not enforced yet")},
+	})
+	fmt.Fprintln(w, p.dim("try:   ")+"picket run -- make test")
+	fmt.Fprintln(w, p.dim("       ")+"picket review approve")
+	fmt.Fprintln(w, p.dim("stop:  ")+"Ctrl-C, or kill "+strconv.Itoa(os.Getpid()))
+}
+
+// lockData makes sure that one `picket up` owns a data directory. The lock
+// lives as long as the process, however it ends.
+func lockData(data string) (unlock func(), err error) {
+	path := filepath.Join(data, "up.lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, usage("the data directory cannot be used: %v", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder, _ := io.ReadAll(io.LimitReader(f, 32))
+		f.Close()
+		return nil, picket.Refuse(picket.CodeStateConflict, "Use it, stop it with `kill "+strings.TrimSpace(string(holder))+"`, or give this one another --data.",
+			"picket up already runs with %s (pid %s)", data, strings.TrimSpace(string(holder)))
+	}
+	_ = f.Truncate(0)
+	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return func() { f.Close() }, nil
+}
+
+// backing is the Redis under a server: somebody else's, or our own child.
+type backing struct {
+	options redis.UniversalOptions
+	memory  bool
+	name    string
+	close   func() error
+}
+
+func openBacking(ctx context.Context, cfg settings, data string, log *slog.Logger) (backing, error) {
+	if url := cfg.text("redis"); url != "" {
+		o, err := redisOptions(url)
+		return backing{options: o, name: redisName(url), close: func() error { return nil }}, err
+	}
+	dir := filepath.Join(data, "redis")
+	server, err := devredis.Start(ctx, dir, log)
+	if err != nil {
+		return backing{}, fmt.Errorf("start the store: %w", err)
+	}
+	b := backing{memory: server.Memory(), name: server.String()}
+	if b.memory {
+		b.options = redis.UniversalOptions{Addrs: []string{"memory"}, Dialer: server.Dial}
+		b.close = func() error { return server.Stop(context.Background()) }
+		return b, nil
+	}
+	b.options = redis.UniversalOptions{Addrs: []string{server.Addr()}}
+	b.close = keepAlive(dir, server, log)
+	return b, nil
+}
+
+// keepAlive starts the managed redis-server again when it ends without having
+// been asked to; the clients find it at the same socket. The answer stops both.
+func keepAlive(dir string, server *devredis.Server, log *slog.Logger) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	finished := make(chan error, 1)
+	go func() {
+		current := server
+		for {
+			select {
+			case <-ctx.Done():
+				finished <- current.Stop(context.Background())
+				return
+			case <-current.Done():
+			}
+			log.Error("the store has ended; starting it again", "err", current.Err())
+			for {
+				next, err := devredis.Start(ctx, dir, log)
+				if err == nil {
+					current = next
+					log.Info("the store is back", "pid", next.PID())
+					break
+				}
+				log.Error("the store does not start", "err", err)
+				if sleep(ctx, 2*time.Second) != nil {
+					finished <- nil
+					return
+				}
+			}
+		}
+	}()
+	return func() error { cancel(); return <-finished }
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/api"
+	"github.com/picket-dev/picket/reaper"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// This file is the only place where the rooms meet: it opens the state of
+// record and hands every other room the few methods it asked for.
+
+// roles says which rooms a server process opens.
+type roles struct{ orchestrator, toolproxy, reaper bool }
+
+// house is a server process before it serves.
+type house struct {
+	roles
+	cfg    settings
+	redis  redis.UniversalOptions
+	memory bool
+	sealer *picket.Sealer
+	proxy  string // URL of the tool proxy, put into leases
+	log    *slog.Logger
+}
+
+// open connects to the state of record.
+func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
+	store, err := orchestrator.Open(ctx, orchestrator.Config{
+		Redis: h.redis, Namespaces: h.cfg.namespaces(), Sealer: h.sealer, ProxyURL: h.proxy, Memory: h.memory, Log: h.log,
+	})
+	if err != nil {
+		return nil, picket.Refuse(picket.CodeUnavailable, "Check that Redis runs and that its URL is right.", "the store cannot be opened: %v", err).Because(err)
+	}
+	return store, nil
+}
+
+// serve runs the rooms on a listener until ctx ends, or until one of them
+// fails. It does not close the store.
+func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.Store) error {
+	group, ctx := errgroup.WithContext(ctx)
+	e := web.New(h.log)
+	control, err := api.New(api.Config{
+		Engine: store.Engine, Engines: store.Engines, Log: h.log, AllowedHosts: h.hosts(),
+	})
+	if err != nil {
+		return err
+	}
+	if h.orchestrator {
+		control.Mount(e)
+	} else {
+		control.MountOps(e)
+	}
+	if h.toolproxy {
+		proxy, err := toolproxy.New(toolproxy.Config{Sealer: h.sealer, Door: doorTo(store), Log: h.log})
+		if err != nil {
+			return err
+		}
+		proxy.Mount(e)
+	}
+	if h.reaper {
+		r, err := reaper.New(reaper.Config{Sweeps: sweepsOf(store), Retention: h.cfg.retention(), Log: h.log})
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return r.Run(ctx) })
+	}
+	group.Go(func() error { return web.Serve(ctx, l, e, h.log) })
+	return group.Wait()
+}
+
+func (h house) hosts() []string {
+	if text := h.cfg.text("allowed_hosts"); text != "" {
+		return strings.Split(text, ",")
+	}
+	return nil
+}
+
+// doorTo avoids the nil pointer inside a non-nil interface.
+func doorTo(store *orchestrator.Store) func(string) toolproxy.Door {
+	return func(namespace string) toolproxy.Door {
+		if e := store.Engine(namespace); e != nil {
+			return e
+		}
+		return nil
+	}
+}
+
+func sweepsOf(store *orchestrator.Store) map[string]reaper.Sweeps {
+	sweeps := map[string]reaper.Sweeps{}
+	for _, e := range store.Engines() {
+		sweeps[e.Namespace()] = e
+	}
+	return sweeps
+}
+
+// awaitReady waits until every namespace can be worked with.
+func awaitReady(ctx context.Context, store *orchestrator.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	for _, e := range store.Engines() {
+		for err := e.Ready(ctx); err != nil; err = e.Ready(ctx) {
+			if sleep(ctx, 20*time.Millisecond) != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// bootstrap is who makes the first key of a namespace.
+var bootstrap = picket.Caller{Actor: "bootstrap"}
+
+// admit registers a key as the administrator of a namespace; again is fine.
+func admit(ctx context.Context, store *orchestrator.Store, namespace string, key picket.Secret) error {
+	_, err := store.Engine(namespace).AdoptKey(ctx, bootstrap, "admin", key, []picket.Scope{picket.ScopeAdmin})
+	return err
+}
+
+// newLog writes for people who read a terminal or a journal.
+func newLog(cfg settings, w interface{ Write([]byte) (int, error) }) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(cfg.text("log.level")))
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
