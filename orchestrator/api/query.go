@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net/url"
 	"slices"
 	"strconv"
@@ -129,4 +130,16 @@ func (q query) id(name, kind string) (string, error) {
 		return "", err
 	}
 	return s, picket.CheckID("?"+name, kind, s)
+}
+
+// inQuery marks the field of a refusal as a parameter: the engine cannot know
+// where a value of a query came from.
+func inQuery(err error) error {
+	var refusal *picket.Error
+	if errors.As(err, &refusal) {
+		if field, ok := refusal.Facts["field"].(string); ok && !strings.HasPrefix(field, "?") {
+			refusal.With("field", "?"+field)
+		}
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -158,4 +159,37 @@ func TestCodesAreDescribed(t *testing.T) {
 			t.Errorf("docs/openapi.yaml does not know scope %s", scope)
 		}
 	}
+}
+
+// The description names the fields of the types, so that a new field is not
+// forgotten where it happens to be left out of an answer.
+func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
+	d := contract.Load(t)
+	for schema, v := range map[string]any{
+		"Task": picket.Task{}, "TaskPage": picket.TaskPage{}, "Run": picket.Run{}, "Exit": picket.Exit{}, "Report": picket.Report{},
+		"Answer": picket.Answer{}, "Review": picket.Review{}, "Handoff": picket.Handoff{}, "Lease": picket.Lease{}, "LeaseTask": picket.LeaseTask{},
+		"LiveLease": picket.LiveLease{}, "PendingReview": picket.PendingReview{}, "Event": picket.Event{}, "PauseState": picket.PauseState{},
+		"Stats": picket.Stats{}, "Key": picket.APIKey{}, "NewKey": picket.NewKey{}, "Explanation": picket.Explanation{}, "Retry": picket.Retry{},
+		"AcquireRequest": picket.AcquireRequest{}, "AnswerRequest": picket.AnswerRequest{}, "KeyRequest": picket.KeyRequest{}, "RetryIn": picket.Retry{},
+		"Renewal": picket.Renewal{}, "Watch": picket.Watch{}, "Command": picket.Command{}, "RunEvent": picket.RunEvent{}, "Progress": picket.Progress{},
+		"Reported": picket.Reported{}, "HelpRequest": picket.HelpRequest{}, "HelpRequested": picket.HelpRequested{},
+	} {
+		if got, want := d.Fields(schema), fieldsOf(reflect.TypeOf(v)); !slices.Equal(got, want) {
+			t.Errorf("schema %s has %v, the type %v", schema, got, want)
+		}
+	}
+}
+
+func fieldsOf(t reflect.Type) (names []string) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			names = append(names, fieldsOf(f.Type)...)
+		case name != "-":
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

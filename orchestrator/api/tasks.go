@@ -30,10 +30,7 @@ func listTasks(r request) error {
 		return err
 	}
 	page, err := r.engine.Tasks(r.ctx(), want)
-	if err != nil {
-		return err
-	}
-	return web.JSON(r.Context, http.StatusOK, page)
+	return r.answer(page, inQuery(err))
 }
 
 func (r request) taskQuery() (want picket.TaskQuery, err error) {

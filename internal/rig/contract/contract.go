@@ -7,9 +7,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -161,4 +163,14 @@ func (c *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		c.t.Error(err)
 	}
 	return resp, nil
+}
+
+// Fields lists the members of a schema of the description, nil when there is
+// no such schema.
+func (d *Document) Fields(schema string) []string {
+	ref := d.doc.Components.Schemas[schema]
+	if ref == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(ref.Value.Properties))
 }
