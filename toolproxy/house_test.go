@@ -32,12 +32,7 @@ func both(t *testing.T, test func(t *testing.T, h *house)) {
 	t.Helper()
 	t.Run("Virtual", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			store, stop := rig.Memory()
-			defer stop()
-			h, leave := enter(t, store)
-			defer leave()
-			h.virtual = true
-			test(t, h)
+			virtual(t, func(h *house) { test(t, h) })
 		})
 	})
 	t.Run("Real", func(t *testing.T) {
@@ -45,6 +40,17 @@ func both(t *testing.T, test func(t *testing.T, h *house)) {
 		defer leave()
 		test(t, h)
 	})
+}
+
+// virtual runs a test on the clock of the bubble it is called in.
+func virtual(t *testing.T, test func(h *house)) {
+	t.Helper()
+	store, stop := rig.Memory()
+	defer stop()
+	h, leave := enter(t, store)
+	defer leave()
+	h.virtual = true
+	test(h)
 }
 
 func enter(t *testing.T, s rig.Store) (h *house, leave func()) {

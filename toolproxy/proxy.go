@@ -12,7 +12,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -31,8 +30,8 @@ type Door interface {
 
 // witness is told of writes that the fence kept out.
 type witness interface {
-	// RefusedWrite counts a refused write and puts it into the event log. It
-	// never fails: the refusal itself has been decided already.
+	// RefusedWrite counts a refused write and puts it into the event log, even
+	// when ctx has ended. It never fails: the refusal has been decided already.
 	RefusedWrite(ctx context.Context, held picket.Held, verb string, refusal *picket.Error)
 }
 
@@ -123,20 +122,15 @@ func unserved(namespace string) error {
 }
 
 // recordRefusal tells the state of record about a write that the fence kept
-// out. A caller that is already gone is recorded all the same.
+// out.
 func (p *Proxy) recordRefusal(c echo.Context, w witness, held picket.Held, verb string, err error) {
 	var refusal *picket.Error
 	if !errors.As(err, &refusal) || !refusal.Code.Fenced() {
 		return
 	}
 	p.log.Debug("write refused", "task", held.TaskID, "run", held.RunID, "fence", held.Fence, "verb", verb, "code", string(refusal.Code))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), recordFor)
-	defer cancel()
-	w.RefusedWrite(ctx, held, verb, refusal)
+	w.RefusedWrite(c.Request().Context(), held, verb, refusal)
 }
-
-// recordFor bounds how long a refusal waits for its record.
-const recordFor = 2 * time.Second
 
 // later refuses a route of something that is not built yet.
 func later(name, subject string) serve {
