@@ -78,7 +78,7 @@ func (k *keeper) confirm(ctx context.Context, giveUp time.Duration) (picket.Rene
 	for {
 		sent := k.clock()
 		left := end - sent
-		try, cancel := context.WithTimeout(ctx, max(min(left, tryTimeout(giveUp)), time.Millisecond))
+		try, cancel := context.WithTimeout(ctx, tryTimeout(giveUp, left))
 		r, err := k.renew(try)
 		cancel()
 		if err == nil {
@@ -144,7 +144,7 @@ func (k *keeper) keep(ctx context.Context) error {
 // send starts one renewal. The channel has room, so an aborted one ends alone.
 func (k *keeper) send(ctx context.Context, now time.Duration) (chan reply, func()) {
 	answer := make(chan reply, 1)
-	try, cancel := context.WithTimeout(ctx, min(k.killAt()-now, tryTimeout(k.window)))
+	try, cancel := context.WithTimeout(ctx, tryTimeout(k.window, k.killAt()-now))
 	go func() {
 		defer cancel()
 		r, err := k.renew(try)
@@ -199,8 +199,9 @@ func (k *keeper) backoff(left time.Duration) time.Duration {
 
 // tryTimeout bounds one renewal, so that a hung connection leaves room for
 // another try.
-func tryTimeout(window time.Duration) time.Duration {
-	return min(max(window/10, time.Second), 10*time.Second)
+func tryTimeout(window, left time.Duration) time.Duration {
+	most := min(max(window/10, time.Second), 10*time.Second)
+	return min(most, max(left/2, 100*time.Millisecond))
 }
 
 // lost reports whether an error says for sure that the lease is gone.
