@@ -107,7 +107,7 @@ func TestFinishAndCancelAHandoff(t *testing.T) {
 			t.Fatalf("finished %+v", got)
 		}
 		_, err = f.Finish(f.ctx, operator, hid, picket.RawJSON(`1`))
-		refused(t, err, picket.CodeStateConflict)
+		refused(t, err, picket.CodeTaskClosed)
 		f.submit(t, picket.TaskSpec{})
 		_, hid = f.ask(t, "a1", picket.HelpRequest{Question: "?"})
 		got, err = f.CancelHandoff(f.ctx, operator, hid, "no")
@@ -116,7 +116,7 @@ func TestFinishAndCancelAHandoff(t *testing.T) {
 			t.Fatalf("cancelled %+v", got)
 		}
 		_, err = f.CancelHandoff(f.ctx, operator, hid, "no")
-		refused(t, err, picket.CodeStateConflict)
+		refused(t, err, picket.CodeTaskClosed)
 		_, err = f.Handoff(f.ctx, "handoff_01ARZ3NDEKTSV4RRFFQ69G5FAV")
 		refused(t, err, picket.CodeNotFound)
 	})

@@ -10,7 +10,7 @@ if string.sub(tid, 1, 8) == 'handoff_' then
   if not of[1] then return refuse('not_found', 'kind', 'hand-off') end
   local was, err = once(key, body)
   if err then return err end
-  if not was and of[2] ~= 'open' then
+  if not was and of[2] ~= 'open' and not TERMINAL[call('HGET', K('task:', of[1]), 'state')] then
     return refuse('state_conflict', 'state', of[2], 'need', 'open', 'by', of[3] or '-')
   end
   tid = of[1]
