@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,7 @@ func runRun(cmd *cobra.Command, given []string) error {
 		return err
 	}
 	if detach, _ := cmd.Flags().GetBool("detach"); detach {
-		cmd.Println(task.TaskID)
+		fmt.Fprintln(cmd.OutOrStdout(), task.TaskID)
 		next(cmd, "picket task watch "+task.TaskID, "picket task logs -f "+task.TaskID, "picket review approve "+task.TaskID)
 		return nil
 	}
