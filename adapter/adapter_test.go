@@ -1,0 +1,207 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func inReview(v adaptertest.View) bool { return v.State == picket.TaskReview }
+
+// running starts Run and answers how to wait for its end.
+func running(ctx context.Context, a *Adapter) func() error {
+	end := make(chan error, 1)
+	go func() { end <- a.Run(ctx) }()
+	return func() error { return <-end }
+}
+
+func TestRunWorksAQueueOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var live, most atomic.Int32
+		a, s := stage(t, func(p *puppet) {
+			n := live.Add(1)
+			most.Store(max(most.Load(), n))
+			time.Sleep(time.Minute)
+			live.Add(-1)
+			p.exits(Exited{})
+		}, func(c *Config) { c.Max = 3 })
+		var ids []string
+		for range 10 {
+			ids = append(ids, s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete}))
+		}
+		ctx, drain := context.WithCancel(t.Context())
+		ended := running(ctx, a)
+		for _, id := range ids {
+			if _, err := s.Await(within(t, time.Hour), id, inReview); err != nil {
+				t.Fatal(err)
+			}
+		}
+		drain()
+		if err := ended(); err != nil {
+			t.Fatal(err)
+		}
+		if most.Load() != 3 {
+			t.Errorf("%d at a time, want 3", most.Load())
+		}
+	})
+}
+
+// Draining takes nothing new and lets what runs finish.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, drain := context.WithCancel(t.Context())
+		a, s := stage(t, func(p *puppet) {
+			drain()
+			lasting(time.Hour)(p)
+		})
+		first, second := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete}), s.Queue(adaptertest.Task{})
+		if err := running(ctx, a)(); err != nil {
+			t.Fatal(err)
+		}
+		if v := s.View(first); v.State != picket.TaskReview {
+			t.Errorf("the running task is %s", v.State)
+		}
+		if v := s.View(second); v.State != picket.TaskQueued {
+			t.Errorf("the waiting task is %s", v.State)
+		}
+	})
+}
+
+// ReleaseNow kills and gives back, also while draining, and counts no failure.
+func TestReleaseNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, drain := context.WithCancel(t.Context())
+		var a *Adapter
+		a, s := stage(t, func(p *puppet) {
+			drain()
+			time.Sleep(time.Second)
+			a.ReleaseNow()
+		})
+		id := s.Queue(adaptertest.Task{})
+		start := time.Now()
+		if err := running(ctx, a)(); err != nil {
+			t.Fatal(err)
+		}
+		v := s.View(id)
+		if v.State != picket.TaskQueued || v.Runs[0].Released == nil || v.Runs[0].Released.Class != picket.ExitReleased {
+			t.Errorf("%+v", v)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// ReleaseNow ends in bounded time although nobody takes the release.
+func TestReleaseNowInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a *Adapter
+		a, s := stage(t, func(*puppet) { a.ReleaseNow() })
+		s.Queue(adaptertest.Task{})
+		start := time.Now()
+		go func() {
+			s.AwaitCalls(t.Context(), "/v1/run/events", 1)
+			s.Fail("/v1/", adaptertest.Hang, -1)
+		}()
+		if err := running(t.Context(), a)(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 45*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// A lost reply to an acquire loses no lease: the same leases come again.
+func TestLostReplyOfAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, lasting(time.Second))
+		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
+		s.Fail("/api/v1/leases", adaptertest.DropReply, 2)
+		ctx, drain := context.WithCancel(t.Context())
+		ended := running(ctx, a)
+		v, err := s.Await(within(t, time.Minute), id, inReview)
+		if err != nil || v.Token != 1 {
+			t.Errorf("token %d: %v", v.Token, err)
+		}
+		drain()
+		ended()
+	})
+}
+
+// A server that is away, or paused, is asked again, ever more seldom, and a
+// running lease is not touched by it.
+func TestOrchestratorAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, lasting(time.Hour), func(c *Config) { c.Max = 2 })
+		mend := s.Fail("/api/v1/leases", adaptertest.Unavailable, -1)
+		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
+		ctx, drain := context.WithCancel(t.Context())
+		ended := running(ctx, a)
+		time.Sleep(10 * time.Minute)
+		if n := len(s.Calls("/api/v1/leases")); n < 30 || n > 150 {
+			t.Errorf("asked %d times in ten minutes", n)
+		}
+		mend()
+		s.AwaitCalls(within(t, time.Minute), "/v1/run/events", 1)
+		s.Fail("/api/v1/leases", adaptertest.Unavailable, -1)
+		if _, err := s.Await(within(t, 2*time.Hour), id, inReview); err != nil {
+			t.Error(err)
+		}
+		drain()
+		ended()
+	})
+}
+
+// A server that refuses for good ends Run, after what runs has finished.
+func TestRevokedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := stage(t, forever, func(c *Config) { c.Key = "pkk_wrong" })
+		if err := a.Run(t.Context()); !errors.Is(err, picket.CodeUnauthenticated) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	good := Config{BaseURL: "http://127.0.0.1:7070", Command: []string{"true"}, StateDir: t.TempDir()}
+	for _, tt := range []struct {
+		name   string
+		change func(*Config)
+		want   error
+	}{
+		{"good", func(*Config) {}, nil},
+		{"no URL", func(c *Config) { c.BaseURL = "" }, picket.CodeValidation},
+		{"no command", func(c *Config) { c.Command = nil }, picket.CodeValidation},
+		{"bad agent", func(c *Config) { c.AgentID = "a b" }, picket.CodeValidation},
+		{"bad role", func(c *Config) { c.Role = "{" }, picket.CodeValidation},
+		{"too many", func(c *Config) { c.Max = 101 }, picket.CodeValidation},
+		{"waits too long", func(c *Config) { c.Wait = time.Minute }, picket.CodeValidation},
+		{"passes a key on", func(c *Config) { c.Env = []string{"PICKET_API_KEY"} }, picket.CodeValidation},
+		{"unknown workspace", func(c *Config) { c.Workspace = "elsewhere" }, picket.CodeValidation},
+		{"later workspace", func(c *Config) { c.Workspace = "worktree" }, picket.CodeNotAvailable},
+		{"one directory for all", func(c *Config) { c.WorkspaceRoot = c.StateDir }, picket.CodeValidation},
+	} {
+		cfg := good
+		tt.change(&cfg)
+		a, err := New(cfg)
+		if !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if err == nil && picket.CheckID("agent", "agent", a.AgentID()) != nil {
+			t.Errorf("agent id is %s", a.AgentID())
+		}
+	}
+}

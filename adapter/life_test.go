@@ -1,0 +1,311 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+// puppet is a process that a test holds the strings of.
+type puppet struct {
+	job    Job
+	done   chan struct{}
+	end    func()
+	exit   Exited
+	onTerm func(*puppet) // Defaults to nothing: SIGTERM is ignored.
+	mu     sync.Mutex
+	got    []string
+}
+
+func (p *puppet) PID() int              { return 0 }
+func (p *puppet) Done() <-chan struct{} { return p.done }
+func (p *puppet) Exit() Exited          { return p.exit }
+func (p *puppet) Containment() string   { return picket.ContainmentGroup }
+func (p *puppet) Terminate() {
+	p.sent("TERM")
+	if p.onTerm != nil {
+		p.onTerm(p)
+	}
+}
+func (p *puppet) Kill() { p.sent("KILL"); p.exits(Exited{137, "SIGKILL"}) }
+
+func (p *puppet) sent(signal string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got = append(p.got, signal)
+}
+
+func (p *puppet) exits(e Exited) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.done:
+	default:
+		p.exit = e
+		p.end()
+	}
+}
+
+// puppets is a launcher whose processes do what play says, in a goroutine.
+type puppets func(p *puppet)
+
+func (play puppets) Launch(_ context.Context, job Job) (Process, error) {
+	p := &puppet{job: job, done: make(chan struct{})}
+	p.end = closeOnce(p.done)
+	go play(p)
+	return p, nil
+}
+
+// stage is an adapter in a bubble: memory for a network, puppets for agents.
+func stage(t *testing.T, play puppets, change ...func(*Config)) (*Adapter, *adaptertest.Server) {
+	s := adaptertest.New()
+	start := time.Now()
+	cfg := Config{
+		BaseURL: s.URL, Key: adaptertest.Key, HTTP: s.HTTPClient(), Launcher: play, StateDir: t.TempDir(),
+		clock: func() time.Duration { return time.Since(start) },
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	a, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, s
+}
+
+// forever is an agent that never ends by itself.
+func forever(*puppet) {}
+
+// lasting is an agent that ends by itself with code 0.
+func lasting(d time.Duration) puppets {
+	return func(p *puppet) {
+		time.Sleep(d)
+		p.exits(Exited{})
+	}
+}
+
+func TestLongRunIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, lasting(8*time.Hour))
+		lease := s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
+		res, err := a.RunLease(t.Context(), lease)
+		if err != nil || res.Ending != EndCompleted || res.State != picket.TaskReview {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		run := s.View(lease.TaskID).Runs[0]
+		if want := 8*60*60/180 + 1; run.Renewals < want-1 || run.Renewals > want {
+			t.Errorf("renewed %d times, want %d", run.Renewals, want)
+		}
+		if first := s.Calls("")[0]; first.Path != "/v1/lease/renew" {
+			t.Errorf("the first call was %s, not a renewal", first.Path)
+		}
+	})
+}
+
+// An outage that ends before the deadline costs nothing.
+func TestOutageSurvived(t *testing.T) {
+	for _, kind := range []adaptertest.Trouble{adaptertest.Unavailable, adaptertest.DropRequest, adaptertest.DropReply, adaptertest.Hang} {
+		synctest.Test(t, func(t *testing.T) {
+			a, s := stage(t, lasting(time.Hour))
+			lease := s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
+			time.AfterFunc(170*time.Second, func() {
+				mend := s.Fail("/v1/", kind, -1)
+				time.AfterFunc(80*time.Second, mend)
+			})
+			res, err := a.RunLease(t.Context(), lease)
+			if err != nil || res.Ending != EndCompleted {
+				t.Fatalf("trouble %d: %+v, %v", kind, res, err)
+			}
+		})
+	}
+}
+
+// In an outage that lasts, the agent is dead before its lease ends, and the run
+// is reported once the proxy is back.
+func TestOutageKillsBeforeTheLeaseEnds(t *testing.T) {
+	for _, window := range []time.Duration{2 * time.Second, 10 * time.Second, 300 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			var died time.Duration
+			start := time.Now()
+			a, s := stage(t, func(p *puppet) { <-p.done; died = time.Since(start) })
+			lease := s.Grant(adaptertest.Task{Window: window})
+			time.AfterFunc(10*time.Millisecond, func() {
+				mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
+				time.AfterFunc(window+10*time.Second, mend)
+			})
+			res, err := a.RunLease(t.Context(), lease)
+			if err != nil || res.Ending != EndLost || res.Exit.Class != picket.ExitLeaseLost || res.Unreported {
+				t.Fatalf("window %s: %+v, %v", window, res, err)
+			}
+			if left := window - died; left < margin(window)-100*time.Millisecond || left > margin(window)+100*time.Millisecond {
+				t.Errorf("window %s: died %s before the end", window, left)
+			}
+			if e := s.View(lease.TaskID).Runs[0].Evidence; e == nil || e.Class != picket.ExitLeaseLost {
+				t.Errorf("window %s: evidence %+v", window, e)
+			}
+		})
+	}
+}
+
+// A run whose end nobody takes is given up on in bounded time.
+func TestEndOfRunInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, lasting(time.Second))
+		lease := s.Grant(adaptertest.Task{})
+		time.AfterFunc(500*time.Millisecond, func() { s.Fail("/v1/", adaptertest.Unavailable, -1) })
+		start := time.Now()
+		res, err := a.RunLease(t.Context(), lease)
+		if !errors.Is(err, picket.CodeUnavailable) || !res.Unreported {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		if took := time.Since(start); took > 300*time.Second+2*a.cfg.Settle+20*time.Second {
+			t.Errorf("given up after %s", took)
+		}
+	})
+}
+
+// The reply to the last report is lost: it is repeated and counts once.
+func TestLostReplyOfTheEnd(t *testing.T) {
+	for _, tt := range []struct {
+		path string
+		task adaptertest.Task
+		want Ending
+	}{
+		{"/v1/lease/release", adaptertest.Task{}, EndReleased},
+		{"/v1/tools/mark_complete", adaptertest.Task{OnExit: picket.OnExitComplete}, EndCompleted},
+		{"/v1/run/exit", adaptertest.Task{OnExit: picket.OnExitComplete}, EndCompleted},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, s := stage(t, lasting(time.Second))
+			lease := s.Grant(tt.task)
+			s.Fail(tt.path, adaptertest.DropReply, 2)
+			res, err := a.RunLease(t.Context(), lease)
+			if err != nil || res.Ending != tt.want || res.State == "" {
+				t.Errorf("%s: %+v, %v", tt.path, res, err)
+			}
+			if n := len(s.Calls(tt.path)); n != 3 {
+				t.Errorf("%s: sent %d times", tt.path, n)
+			}
+		})
+	}
+}
+
+func TestStagesOfAnEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		task    adaptertest.Task
+		trigger func(*adaptertest.Server, picket.Lease) // one second after the launch
+		want    []string
+		after   time.Duration // from the launch to the process's end
+		ending  Ending
+		class   picket.ExitClass
+	}{
+		{"cancel kills at once", adaptertest.Task{}, func(s *adaptertest.Server, l picket.Lease) { s.Cancel(l.TaskID) },
+			[]string{"KILL"}, time.Second, EndCancelled, picket.ExitKilled},
+		{"expiry kills at once", adaptertest.Task{}, func(s *adaptertest.Server, l picket.Lease) { s.Expire(l.TaskID) },
+			[]string{"KILL"}, time.Second, EndLost, picket.ExitLeaseLost},
+		{"a new holder kills at once", adaptertest.Task{}, func(s *adaptertest.Server, l picket.Lease) { s.Supersede(l.TaskID) },
+			[]string{"KILL"}, time.Second, EndLost, picket.ExitLeaseLost},
+		{"timeout has a grace", adaptertest.Task{Timeout: time.Minute}, nil,
+			[]string{"TERM", "KILL"}, 65 * time.Second, EndReleased, picket.ExitTimeout},
+		{"stop has a grace", adaptertest.Task{}, func(s *adaptertest.Server, l picket.Lease) { s.Command(l.TaskID, picket.Command{Command: "stop"}) },
+			[]string{"TERM", "KILL"}, 6 * time.Second, EndReleased, picket.ExitReleased},
+		{"completion has linger and grace", adaptertest.Task{}, func(_ *adaptertest.Server, l picket.Lease) { completeAs(l) },
+			[]string{"TERM", "KILL"}, 16 * time.Second, EndCompleted, picket.ExitKilled},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var p *puppet
+			launched := make(chan time.Time, 1)
+			a, s := stage(t, func(made *puppet) { p = made; launched <- time.Now() })
+			inMemory = s
+			lease := s.Grant(tt.task)
+			var took time.Duration
+			go func() {
+				start := <-launched
+				time.Sleep(time.Second)
+				if tt.trigger != nil {
+					tt.trigger(s, lease)
+				}
+				<-p.done
+				took = time.Since(start)
+			}()
+			res, err := a.RunLease(t.Context(), lease)
+			synctest.Wait()
+			if err != nil || res.Ending != tt.ending || res.Exit.Class != tt.class {
+				t.Fatalf("%s: %+v, %v", tt.name, res, err)
+			}
+			if !slices.Equal(p.got, tt.want) || took < tt.after || took > tt.after+time.Millisecond {
+				t.Errorf("%s: %v after %s, want %v after %s", tt.name, p.got, took, tt.want, tt.after)
+			}
+		})
+	}
+}
+
+var inMemory *adaptertest.Server
+
+func completeAs(l picket.Lease) {
+	if _, err := NewProxy(l, "", inMemory.HTTPClient()).Complete(context.Background(), picket.RawJSON(`1`), ""); err != nil {
+		panic(err)
+	}
+}
+
+// While nobody confirms, nothing is launched.
+func TestNotLaunchedUnconfirmed(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		spoil func(*adaptertest.Server, picket.Lease)
+		want  Ending
+		err   error
+	}{
+		{"expired", func(s *adaptertest.Server, l picket.Lease) { s.Expire(l.TaskID) }, EndLost, nil},
+		{"cancelled", func(s *adaptertest.Server, l picket.Lease) { s.Cancel(l.TaskID) }, EndCancelled, nil},
+		{"proxy away", func(s *adaptertest.Server, _ picket.Lease) { s.Fail("/v1/", adaptertest.Unavailable, -1) }, EndLost, picket.CodeUnavailable},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, s := stage(t, func(*puppet) { t.Errorf("%s: launched", tt.name) })
+			lease := s.Grant(adaptertest.Task{})
+			tt.spoil(s, lease)
+			res, err := a.RunLease(t.Context(), lease)
+			if res.Ending != tt.want || !errors.Is(err, tt.err) {
+				t.Errorf("%s: %+v, %v", tt.name, res, err)
+			}
+		})
+	}
+}
+
+func TestEventsTellTheStory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []EventKind
+		a, s := stage(t, lasting(4*time.Minute), func(c *Config) {
+			c.OnEvent = func(e Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, e.Kind)
+				if e.TaskID == "" || e.At.IsZero() || (e.Kind == EventRenewed && e.Remaining < 290*time.Second) {
+					t.Errorf("%+v", e)
+				}
+			}
+		})
+		lease := s.Grant(adaptertest.Task{})
+		if _, err := a.RunLease(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		want := []EventKind{EventAcquired, EventRenewed, EventLaunched, EventRenewed, EventEnding, EventEnded}
+		if !slices.Equal(told, want) {
+			t.Errorf("%v, want %v", told, want)
+		}
+		events := s.View(lease.TaskID).Runs[0].Events
+		if len(events) != 1 || events[0].Type != picket.EventRunLaunched || events[0].Containment != picket.ContainmentGroup {
+			t.Errorf("events %+v", events)
+		}
+	})
+}
