@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
 	"go.uber.org/goleak"
 
 	"github.com/picket-dev/picket"
@@ -44,6 +45,7 @@ type plane struct {
 	url    string
 	client *http.Client
 	api    *api.API
+	face   http.Handler
 	sealer *picket.Sealer
 	keys   map[string]string // by scope; "" is no key
 	stop   func()            // stops the server and waits for it
@@ -51,6 +53,11 @@ type plane struct {
 }
 
 func serve(t testing.TB, s rig.Store, cfg api.Config) *plane {
+	t.Helper()
+	return mount(t, s, cfg, (*api.API).Mount)
+}
+
+func mount(t testing.TB, s rig.Store, cfg api.Config, mount func(*api.API, *echo.Echo)) *plane {
 	t.Helper()
 	log := &lockedBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
@@ -62,7 +69,8 @@ func serve(t testing.TB, s rig.Store, cfg api.Config) *plane {
 	p.api, err = api.New(cfg)
 	must(t, err)
 	e := web.New(logger)
-	p.api.Mount(e)
+	mount(p.api, e)
+	p.face = e
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	ctx, stop := context.WithCancel(context.Background())

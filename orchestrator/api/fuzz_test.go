@@ -1,0 +1,122 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket/internal/rig/contract"
+)
+
+// seeds are bodies that have broken decoders before.
+var seeds = []string{``, `{}`, `null`, `[`, `{"x":1}`, `{"title":"x"}`, `{"title":"a","title":"b"}`, `{"TITLE":"x"}`, "\xff", "{\"title\":\"\\u0000\"}",
+	`{"title":"x","input":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, `{"title":"x","input":-0.00e+400}`,
+	`{"title":"x","budgetEnvelope":{"usd":1e400}}`, `{"title":"x","notBefore":"9999-12-31T23:59:59.999999999+23:59"}`,
+	`{"title":"x","needs":["a","a"],"labels":{"k":"v"},"role":"r","priority":9,"retry":{"maxAttempts":1,"on":["crash"]}}`,
+	`{"agentId":"a","capabilities":["go"],"max":3,"waitSeconds":0,"workspaceRoot":"/w"}`, `{"answer":"x","option":"a"}`, `{"output":[1,2.50,{"a":null}]}`,
+	`{"note":"n","fix":{"title":"f"}}`, `{"hard":false,"reason":"r"}`, `{"name":"k","scopes":["agent"],"expiresAt":"2999-01-01T00:00:00Z"}`}
+
+// fuzz calls a route with any body: no panic, no 5xx, an answer of bounded
+// size that is described.
+func fuzz(f *testing.F, path func(p *plane) string) {
+	p := memory(f)
+	p.want(200, "GET", "/healthz", "", "")
+	at, d := path(p), contract.Load(f)
+	for _, s := range seeds {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r := httptest.NewRequest("POST", "http://localhost"+at, bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-API-Key", p.keys["admin"])
+		p.judge(t, d, r)
+	})
+}
+
+func (p *plane) judge(t *testing.T, d *contract.Document, r *http.Request) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), 100*time.Millisecond)
+	defer cancel()
+	w := httptest.NewRecorder()
+	p.face.ServeHTTP(w, r.WithContext(ctx))
+	if ctx.Err() != nil {
+		return // a long poll: nobody waits for the answer
+	}
+	if w.Code >= 500 || w.Body.Len() > 4<<20 {
+		t.Fatalf("%d with %d bytes: %.1000s", w.Code, w.Body.Len(), w.Body)
+	}
+	if err := d.Check(r, w.Code, w.Header(), w.Body.Bytes()); err != nil {
+		t.Error(err)
+	}
+}
+
+func at(path string) func(*plane) string { return func(*plane) string { return path } }
+
+func FuzzSubmitBody(f *testing.F)  { fuzz(f, at("/api/v1/tasks")) }
+func FuzzAcquireBody(f *testing.F) { fuzz(f, at("/api/v1/leases")) }
+func FuzzKeyBody(f *testing.F)     { fuzz(f, at("/api/v1/keys")) }
+func FuzzPauseBody(f *testing.F)   { fuzz(f, at("/api/v1/pause")) }
+func FuzzResumeBody(f *testing.F)  { fuzz(f, at("/api/v1/resume")) }
+
+// The first body accepted decides; the rest meets a task in another state,
+// which must be as harmless.
+func FuzzRejectBody(f *testing.F) {
+	fuzz(f, func(p *plane) string { return "/api/v1/reviews/" + p.toReview() + "/reject" })
+}
+
+func FuzzAnswerBody(f *testing.F) {
+	fuzz(f, func(p *plane) string { _, h := p.toHandoff(); return "/api/v1/handoffs/" + h + "/answer" })
+}
+
+func FuzzFinishBody(f *testing.F) {
+	fuzz(f, func(p *plane) string { _, h := p.toHandoff(); return "/api/v1/handoffs/" + h + "/finish" })
+}
+
+func FuzzReasonBody(f *testing.F) {
+	fuzz(f, func(p *plane) string { return "/api/v1/tasks/" + p.submit(`{"title":"x"}`) + "/cancel" })
+}
+
+func FuzzQuery(f *testing.F) {
+	p, d := memory(f), contract.Load(f)
+	task := p.submit(`{"title":"x","labels":{"team":"a"}}`)
+	paths := []string{"/api/v1/tasks", "/api/v1/events", "/api/v1/handoffs", "/api/v1/tasks/" + task + "/logs", "/api/v1/tasks/" + task}
+	for _, s := range []string{"", "state=queued,leased&limit=1", "label=team=a&role=x", "since=2026-01-01T00:00:00Z", "cursor=1", "cursor=99999999999999999999", "after=0&type=task.leased&agent=a",
+		"stream=stderr&offset=1&limit=10", "follow=1", "parent=x", "state=open", "limit=%zz", "a;b", "label=%7B=%7D", "role=%00"} {
+		f.Add(uint8(0), s)
+		f.Add(uint8(1), s)
+		f.Add(uint8(3), s)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, query string) {
+		r := httptest.NewRequest("GET", "http://localhost"+paths[int(which)%len(paths)], nil)
+		r.URL.RawQuery = query
+		r.Header.Set("X-API-Key", p.keys["admin"])
+		p.judge(t, d, r)
+	})
+}
+
+// FuzzPath sends any id and any header of identity: nobody gets in, and no
+// text reaches a key of the store.
+func FuzzPath(f *testing.F) {
+	p, d := memory(f), contract.Load(f)
+	for _, s := range []string{"task_" + aULID, "task_{01}", "..", "%2e%2e", "task_\x00", strings.Repeat("a", 300), "pkk_default_x", "pkk_{a}_x"} {
+		f.Add(s, s)
+		f.Add(s, "")
+	}
+	f.Fuzz(func(t *testing.T, id, key string) {
+		r := httptest.NewRequest("GET", "http://localhost/api/v1/tasks/x", nil)
+		r.URL.Path, r.URL.RawPath = "/api/v1/tasks/"+id, "/api/v1/tasks/"+url.PathEscape(id)
+		r.Header["X-Api-Key"] = []string{key}
+		w := httptest.NewRecorder()
+		p.face.ServeHTTP(w, r)
+		if w.Code < 400 || w.Code >= 500 {
+			t.Fatalf("%d: %.500s", w.Code, w.Body)
+		}
+		r.Header.Set("X-API-Key", p.keys["admin"])
+		p.judge(t, d, r)
+	})
+}

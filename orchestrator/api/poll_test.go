@@ -1,0 +1,185 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/api"
+)
+
+type result struct {
+	answer answer
+	err    error
+}
+
+// polling starts a long poll and returns when the engine has it waiting.
+func (p *plane) polling(ctx context.Context, body string) <-chan result {
+	p.t.Helper()
+	done := make(chan result, 1)
+	go func() {
+		a, err := p.try(ctx, "POST", "/api/v1/leases", p.keys["agent"], body)
+		done <- result{a, err}
+	}()
+	p.until("the poll waits", func() bool {
+		s, err := p.Stats(p.t.Context())
+		must(p.t, err)
+		return s.Waiters > 0
+	})
+	return done
+}
+
+// until asks again until a thing that happens by itself has happened.
+func (p *plane) until(what string, happened func() bool) {
+	p.t.Helper()
+	for end := time.Now().Add(10 * time.Second); !happened(); {
+		if time.Now().After(end) {
+			p.t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+func TestAcquireWaitsForWork(t *testing.T) {
+	both(t, func(t *testing.T, p *plane) {
+		poll := p.polling(t.Context(), `{"waitSeconds":50}`)
+		id := p.submit(`{"title":"x"}`)
+		got := <-poll
+		must(t, got.err)
+		if got.answer.status != 200 || !strings.Contains(got.answer.raw, id) {
+			t.Errorf("poll: %d %s", got.answer.status, got.answer.raw)
+		}
+		if a := p.want(200, "POST", "/api/v1/leases", "agent", `{"waitSeconds":1}`); a.raw != `{"leases":[]}` {
+			t.Errorf("a wait that ran out: %s", a.raw)
+		}
+	})
+}
+
+func TestAcquireEndsWhenTheServerStops(t *testing.T) {
+	p := memory(t)
+	poll := p.polling(t.Context(), `{"waitSeconds":50}`)
+	start := time.Now()
+	p.stop()
+	got := <-poll
+	must(t, got.err)
+	if got.answer.status != 503 || got.answer.header.Get("Retry-After") == "" || time.Since(start) > 9*time.Second {
+		t.Errorf("poll at shutdown: %d %s after %s", got.answer.status, got.answer.raw, time.Since(start))
+	}
+}
+
+func TestAcquireForgetsAClientThatWent(t *testing.T) {
+	p := memory(t)
+	ctx, leave := context.WithCancel(t.Context())
+	poll := p.polling(ctx, `{"waitSeconds":50}`)
+	leave()
+	if got := <-poll; !errors.Is(got.err, context.Canceled) {
+		t.Errorf("poll: %+v", got)
+	}
+	id := p.submit(`{"title":"x"}`)
+	if lease, _ := p.lease(); lease.TaskID != id {
+		t.Errorf("the next client got %+v", lease)
+	}
+}
+
+// brokenPipe takes headers and fails on the first byte of the body.
+type brokenPipe struct{ httptest.ResponseRecorder }
+
+func (*brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestAGrantThatCannotBeDeliveredIsGivenBack(t *testing.T) {
+	both(t, func(t *testing.T, p *plane) {
+		id := p.submit(`{"title":"x"}`)
+		r := httptest.NewRequest("POST", "http://localhost/api/v1/leases", strings.NewReader(`{}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-API-Key", p.keys["agent"])
+		p.face.ServeHTTP(&brokenPipe{}, r)
+		if a := p.want(200, "GET", "/api/v1/tasks/"+id, "agent", ""); a.text("state") != "queued" || a.body["failures"] != 0.0 || a.body["attempts"] != 1.0 {
+			t.Errorf("after the broken delivery: %s", a.raw)
+		}
+		if lease, _ := p.lease(); lease.FencingToken != 2 || lease.PreviousExit == nil || lease.PreviousExit.Class != picket.ExitUndelivered {
+			t.Errorf("the next lease: %+v", lease)
+		}
+	})
+}
+
+func TestHealth(t *testing.T) {
+	both(t, func(t *testing.T, p *plane) {
+		p.want(200, "GET", "/healthz", "", "")
+		a := p.wantCode(picket.CodeUnavailable, "GET", "/readyz", "", "")
+		if !strings.Contains(a.raw, "reaper") {
+			t.Errorf("without a reaper: %s", a.raw)
+		}
+		must(t, p.Tick(t.Context()))
+		p.want(200, "GET", "/readyz", "", "")
+		p.submit(`{"title":"x"}`)
+		p.call("GET", "/nowhere/"+strings.Repeat("x", 50), "", "")
+		metrics := p.want(200, "GET", "/metrics", "", "").raw
+		for _, line := range []string{
+			`picket_tasks{namespace="default",state="queued"} 1`,
+			`picket_store_up{namespace="default"} 1`,
+			`picket_http_requests_total{method="POST",route="/api/v1/tasks",status="201"} 1`,
+			`picket_http_requests_total{method="GET",route="none",status="404"} 1`,
+		} {
+			if !strings.Contains(metrics, line) {
+				t.Errorf("metrics lack %s", line)
+			}
+		}
+	})
+}
+
+func TestOpsAlone(t *testing.T) {
+	store, stop := rig.Memory()
+	t.Cleanup(stop)
+	ops := mount(t, store, api.Config{}, (*api.API).MountOps)
+	ops.want(200, "GET", "/healthz", "", "")
+	ops.want(200, "GET", "/metrics", "", "")
+	if a := ops.call("GET", "/elsewhere", "admin", ""); a.status != 404 {
+		t.Errorf("another route: %d", a.status)
+	}
+}
+
+func TestTheStoreIsAway(t *testing.T) {
+	store, redis := rig.RealServer(t)
+	p := serve(t, store, api.Config{})
+	p.want(200, "GET", "/api/v1/tasks", "admin", "")
+	must(t, redis.Signal(os.Kill))
+	_, err := redis.Wait()
+	must(t, err)
+	var calls sync.WaitGroup
+	for _, l := range p.api.Lines() {
+		if len(l.Scopes) == 0 {
+			continue
+		}
+		path, body := concrete(l.Path), ""
+		if l.Method == http.MethodPost {
+			body = bodyFor[l.Path]
+		}
+		calls.Go(func() {
+			a, err := p.try(t.Context(), l.Method, path, p.keys["admin"], body)
+			if err != nil || a.text("code") != string(picket.CodeUnavailable) || a.header.Get("Retry-After") == "" || a.body["retryable"] != true {
+				t.Errorf("%s %s: %v %d %s", l.Method, l.Path, err, a.status, a.raw)
+			}
+		})
+	}
+	calls.Wait()
+	p.want(200, "GET", "/healthz", "", "")
+	p.wantCode(picket.CodeUnavailable, "GET", "/readyz", "", "")
+	if m := p.want(200, "GET", "/metrics", "", "").raw; !strings.Contains(m, `picket_store_up{namespace="default"} 0`) {
+		t.Error("metrics do not say that the store is away")
+	}
+}
+
+// bodyFor is a good body of the routes that need more than none.
+var bodyFor = map[string]string{
+	"/api/v1/tasks":               `{"title":"x"}`,
+	"/api/v1/handoffs/:id/answer": `{"answer":"x"}`,
+	"/api/v1/handoffs/:id/finish": `{"output":"x"}`,
+	"/api/v1/keys":                `{"name":"x","scopes":["agent"]}`,
+}
