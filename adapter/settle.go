@@ -135,27 +135,20 @@ func (r *run) evidence(ctx context.Context, exit picket.Exit) error {
 // reports are idempotent, so a lost reply does no harm.
 func (r *run) insist(ctx context.Context, report func(context.Context) error) error {
 	until := max(time.Duration(r.leaseEnd.Load()), r.cfg.clock()) + r.cfg.Settle
-	hurried := false
-	wait := 200 * time.Millisecond
+	patient := context.WithoutCancel(ctx)
+	pause, wait := ctx, 200*time.Millisecond
 	for {
-		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), hurry)
+		now := r.cfg.clock()
+		if ctx.Err() != nil && pause != patient {
+			pause, until = patient, min(until, now+hurry)
+		}
+		try, cancel := context.WithTimeout(patient, min(hurry, max(until-now, time.Second)))
 		err := report(try)
 		cancel()
-		if err == nil || !again(err) {
-			return err
-		}
-		if ctx.Err() != nil && !hurried {
-			hurried = true
-			until = min(until, r.cfg.clock()+hurry)
-		}
-		if r.cfg.clock() >= until {
+		if err == nil || !again(err) || r.cfg.clock() >= until {
 			return err
 		}
 		r.log.Debug("report not taken yet", "err", err)
-		pause := ctx
-		if hurried {
-			pause = context.WithoutCancel(ctx)
-		}
 		sleep(pause, wait/2+rand.N(wait))
 		wait = min(2*wait, 5*time.Second)
 	}

@@ -1,0 +1,4 @@
+package adapter
+
+// GroupRuns reports whether a process of the group is alive.
+var GroupRuns = groupRuns
