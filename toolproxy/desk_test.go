@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/contract"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
 )
@@ -130,20 +131,24 @@ type face struct {
 	e      *echo.Echo
 	sealer *picket.Sealer
 	log    *bytes.Buffer
+	doc    *contract.Document // answers are held against it; nil: they are not
+	stub   bool               // behind it is a desk, whose good answers are hollow
 }
 
 func newFace(t testing.TB, door toolproxy.Door) *face {
-	return newFaceOf(t, newSealer(t), func(ns string) toolproxy.Door {
+	f := newFaceOf(t, newSealer(t), func(ns string) toolproxy.Door {
 		if ns != "default" {
 			return nil
 		}
 		return door
 	})
+	f.stub = true
+	return f
 }
 
 func newFaceOf(t testing.TB, sealer *picket.Sealer, door func(string) toolproxy.Door) *face {
 	t.Helper()
-	f := &face{sealer: sealer, log: &bytes.Buffer{}}
+	f := &face{sealer: sealer, log: &bytes.Buffer{}, doc: contract.Load(t)}
 	log := slog.New(slog.NewTextHandler(&locked{w: f.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	p, err := toolproxy.New(toolproxy.Config{Sealer: sealer, Log: log, Door: door})
 	if err != nil {
@@ -152,6 +157,13 @@ func newFaceOf(t testing.TB, sealer *picket.Sealer, door func(string) toolproxy.
 	f.e = web.New(log)
 	p.Mount(f.e)
 	return f
+}
+
+// undescribed is the same proxy, its answers not held against the description.
+func (f *face) undescribed() *face {
+	other := *f
+	other.doc = nil
+	return &other
 }
 
 // token is the capability of the lease that no store knows.
@@ -211,7 +223,20 @@ func (f *face) callWith(t testing.TB, ctx context.Context, r request) answer {
 			t.Errorf("%s %s answered no JSON object: %v: %s", r.method, r.path, err, a.raw)
 		}
 	}
+	f.check(t, req, rec, a)
 	return a
+}
+
+// check holds an answer against the API description. What later parts will
+// bring is not described, and refused as such.
+func (f *face) check(t testing.TB, req *http.Request, rec *httptest.ResponseRecorder, a answer) {
+	t.Helper()
+	if f.doc == nil || f.stub && a.status < 300 || a.code() == string(picket.CodeNotAvailable) {
+		return
+	}
+	if err := f.doc.Check(req, rec.Code, rec.Header(), rec.Body.Bytes()); err != nil {
+		t.Error(err)
+	}
 }
 
 func bearerOf(token string) string {

@@ -18,7 +18,7 @@ func fuzzBody(f *testing.F, route string) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		d := &desk{}
-		face := newFace(t, d)
+		face := newFace(t, d).undescribed()
 		call := calls[route].with(face.token(), "")
 		call.body = string(body)
 		a := face.call(t, call)
@@ -60,7 +60,7 @@ func FuzzCredential(f *testing.F) {
 	f.Add("Bearer "+good, "9007199254740992")
 	f.Fuzz(func(t *testing.T, authorization, fence string) {
 		d := &desk{}
-		face := newFace(t, d)
+		face := newFace(t, d).undescribed()
 		a := face.call(t, request{path: "/v1/lease/renew", body: "{}",
 			header: map[string]string{"Authorization": authorization, toolproxy.FenceHeader: fence}})
 		switch {
@@ -82,7 +82,8 @@ func FuzzQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		for _, route := range []string{"watch", "logs"} {
 			d := &desk{}
-			face := newFace(t, d)
+			face := newFace(t, d).undescribed()
+			face.doc = nil
 			call := calls[route]
 			path, _, _ := strings.Cut(call.path, "?")
 			req := httptest.NewRequest(orPost(call.method), path, strings.NewReader(call.body))
