@@ -73,7 +73,10 @@ type RunEvent struct {
 	Type   string `json:"type"`
 	TaskID string `json:"taskId,omitempty"`
 	LauncherFields
-	Containment string `json:"containment,omitempty"` // of run.launched
+	// Containment and WorkspacePath are of run.launched: how the process tree is
+	// held together, and the absolute directory it works in.
+	Containment   string `json:"containment,omitempty"`
+	WorkspacePath string `json:"workspacePath,omitempty"`
 }
 
 // EventQuery selects a page of the log in ascending order. Filters are AND-ed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,7 +82,11 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picke
 		if ev.Containment == "" {
 			data = []byte("{}")
 		}
-		args = append(args, ev.Type, string(data), top, ev.Containment)
+		if p := ev.WorkspacePath; p != "" && (p[0] != '/' || len(p) > 1024 || strings.ContainsRune(p, 0)) {
+			return picket.Invalid(fmt.Sprintf("/events/%d/workspacePath", i), "Send the absolute directory the process works in.",
+				"workspacePath is not an absolute path of at most 1024 bytes")
+		}
+		args = append(args, ev.Type, string(data), top, ev.Containment, ev.WorkspacePath)
 	}
 	_, err := e.evidence(ctx, held, "run_events", args...)
 	return err

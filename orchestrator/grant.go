@@ -18,7 +18,7 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 	if err := req.Normalize(); err != nil {
 		return nil, err
 	}
-	id := "waiter_" + ulid.Make().String()
+	id := "waiter_" + ulid.Make().String() + " " + req.AgentID + " " + req.Role + " " + strings.Join(req.Capabilities, ",")
 	if *req.WaitSeconds == 0 {
 		return e.grant(ctx, by, req, id, 0)
 	}
@@ -41,6 +41,7 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 		case <-timer.C:
 			return nil, nil
 		case <-ctx.Done():
+			e.unwait(ctx, id)
 			return nil, unavailable("the request was given up", ctx.Err())
 		case <-e.store.ctx.Done():
 			return nil, nil
@@ -48,9 +49,15 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 	}
 }
 
+// unwait forgets a waiter; one that cannot be forgotten ends with its wait.
+func (e *Engine) unwait(ctx context.Context, waiter string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, _ = e.run(ctx, "unwait", waiter)
+}
+
 func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) ([]picket.Lease, error) {
-	who := waiter + " " + req.AgentID + " " + req.Role + " " + strings.Join(req.Capabilities, ",")
-	args := []any{by.Actor, req.AgentID, req.Role, "," + strings.Join(req.Capabilities, ",") + ",", who, wait.Milliseconds(),
+	args := []any{by.Actor, req.AgentID, req.Role, "," + strings.Join(req.Capabilities, ",") + ",", waiter, wait.Milliseconds(),
 		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body}
 	runs := make([]string, *req.Max)
 	for i := range runs {

@@ -10,8 +10,8 @@ local function decide(hid, h, t, by, answer, option, event)
   if h.kind == 'escalation' then
     call('HSET', K('task:', h.task), 'failures', '0')
   elseif agent and agent ~= '' then
-    t.pin, t.pin_until = agent, F(now + PIN)
-    call('HSET', K('task:', h.task), 'pin', t.pin, 'pin_until', t.pin_until)
+    t.pin = agent
+    call('HSET', K('task:', h.task), 'pin', agent)
   end
   move(h.task, t, 'queued')
   enqueue(h.task, t, 0, h.run)

@@ -44,34 +44,50 @@ local function still_open(run)
 end
 
 -- place puts a queued task into the lane it belongs to now: its pinned agent's
--- while the pin lasts, else its own.
+-- while the pin lasts, else its own. It stands in delayed no more, except for
+-- the end of a pin.
 local function place(id, t)
-  call('HSET', K('task:', id), 'gate', '')
+  if t.gate and t.gate ~= '' then call('HSET', K('task:', id), 'gate', '') end
   if t.pin and t.pin ~= '' and now < num(t.pin_until) then
     push(id, t, 'agent:' .. t.pin)
     call('ZADD', K('delayed'), t.pin_until, id)
   else
     push(id, t, t.lane)
-    call('ZREM', K('delayed'), id)
   end
 end
 
 -- enqueue is the only way back to a lane. The task waits in delayed until
 -- ready (notBefore, backoff) and until the process of gate, the run that held
--- it last, is known to be gone.
+-- it or its source last, is known to be gone.
 local function enqueue(id, t, ready, gate)
   local barrier = still_open(gate)
   local at = math.max(ready, barrier)
-  if at <= now then return place(id, t) end
-  local waits_for = ''
-  if barrier > now then waits_for = gate end
-  call('HSET', K('task:', id), 'ready', F(ready), 'gate', waits_for, 'at', '')
-  t.at = ''
   if t.pin and t.pin ~= '' then
-    t.pin_until = F(at + PIN)
+    t.pin_until = F(math.max(at, now) + PIN)
     call('HSET', K('task:', id), 'pin_until', t.pin_until)
   end
+  if at <= now then return place(id, t) end
+  local waits_for = ''
+  if barrier > now then
+    waits_for = gate
+    call('SADD', K('gated:', gate), id)
+  end
+  call('HSET', K('task:', id), 'ready', F(ready), 'gate', waits_for, 'at', '')
+  t.at = ''
   call('ZADD', K('delayed'), F(at), id)
+end
+
+-- open_gate lets go on what waits for the process of a run: its own task, or
+-- the one that repairs or repeats it.
+local function open_gate(run)
+  for _, id in ipairs(call('SMEMBERS', K('gated:', run))) do
+    local t = load(K('task:', id))
+    if t and t.state == 'queued' and t.gate == run then
+      call('ZREM', K('delayed'), id)
+      enqueue(id, t, num(t.ready), nil)
+    end
+  end
+  call('DEL', K('gated:', run))
 end
 
 -- promote moves due entries of delayed on: into a lane, or out of a pin.

@@ -12,13 +12,14 @@ local key, body = ARGV[8], ARGV[9]
 local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local out = { 0, F(raw) }
 
-local function lease_view(tid, rid)
-  local t, r = load(K('task:', tid)), load(K('run:', rid))
-  local ttl = num(call('ZSCORE', K('deadlines'), tid)) - now
-  local before = call('LINDEX', K('runs:', tid), -2)
-  return { tid, rid, r.token, r.attempt, r.window, F(ttl), call('GET', K('spec:', tid)), call('GET', K('in:', tid)),
-    call('LINDEX', K('reports:', tid), -1), answers(tid), before and run_view(before), r.workspace,
-    t.fixes, t.retries }
+local function lease_view(tid, rid, t, r, deadline)
+  local before, report, said = false, false, {}
+  if r.attempt ~= '1' then
+    before = call('LINDEX', K('runs:', tid), -2)
+    report, said = call('LINDEX', K('reports:', tid), -1), answers(tid)
+  end
+  return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)), call('GET', K('in:', tid)),
+    report, said, before and run_view(before), r.workspace, t.fixes, t.retries }
 end
 
 local was, err = once(key, body)
@@ -26,10 +27,11 @@ if err then return err end
 if was then
   for tid, rid in string.gmatch(was, '(%S+) (%S+)') do
     local t, r = load(K('task:', tid)), load(K('run:', rid))
-    if not r or not t or r.state ~= 'running' or t.run ~= rid or now >= num(call('ZSCORE', K('deadlines'), tid)) then
+    local deadline = num(call('ZSCORE', K('deadlines'), tid))
+    if not r or not t or r.state ~= 'running' or t.run ~= rid or now >= deadline then
       return refuse('lease_expired', 'cause', 'replayed')
     end
-    out[#out + 1] = lease_view(tid, rid)
+    out[#out + 1] = lease_view(tid, rid, t, r, deadline)
   end
   return out
 end
@@ -69,18 +71,19 @@ else
     if not lane then break end
     local tid = call('ZRANGE', K('lane:', lane), 0, 0)[1]
     local t, rid = load(K('task:', tid)), ARGV[i]
-    local token = F(math.max(num(t.token), floor) + 1)
-    local attempt = F(num(t.attempt) + 1)
+    local r = { token = F(math.max(num(t.token), floor) + 1), attempt = F(num(t.attempt) + 1),
+      workspace = root ~= '' and (root .. '/' .. rid) or '' }
+    local deadline = now + math.min(num(t.window), FIRST)
     dequeue(tid, t)
     call('RPUSH', K('runs:', tid), rid)
-    call('HSET', K('run:', rid), 'task', tid, 'token', token, 'tokens', ',' .. token .. ',', 'attempt', attempt,
+    call('HSET', K('run:', rid), 'task', tid, 'token', r.token, 'tokens', ',' .. r.token .. ',', 'attempt', r.attempt,
       'state', 'running', 'agent', agent, 'started', F(raw), 'window', t.window, 'secret', ARGV[i + 1],
-      'confirmed', '0', 'workspace', root ~= '' and (root .. '/' .. rid) or '')
-    call('ZADD', K('deadlines'), F(now + math.min(num(t.window), FIRST)), tid)
-    move(tid, t, 'leased', 'token', token, 'attempt', attempt, 'run', rid, 'pin', '', 'gate', '')
-    emit('task.leased', { task = tid, run = rid, agent = agent, token = token, actor = actor },
-      '{"state":"leased","attempt":' .. attempt .. ',"windowMs":' .. t.window .. '}')
-    out[#out + 1] = lease_view(tid, rid)
+      'confirmed', '0', 'workspace', r.workspace)
+    call('ZADD', K('deadlines'), F(deadline), tid)
+    move(tid, t, 'leased', 'token', r.token, 'attempt', r.attempt, 'run', rid, 'pin', '', 'gate', '')
+    emit('task.leased', { task = tid, run = rid, agent = agent, token = r.token, actor = actor },
+      '{"state":"leased","attempt":' .. r.attempt .. ',"windowMs":' .. t.window .. '}')
+    out[#out + 1] = lease_view(tid, rid, t, r, deadline)
     record[#record + 1] = tid .. ' ' .. rid
   end
   if #record > 0 then remember(key, body, table.concat(record, ' '), num(out[3][5])) end

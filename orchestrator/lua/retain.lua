@@ -11,7 +11,7 @@ for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(raw - age), 
     local hid = 'handoff_' .. string.sub(rid, 5)
     local state = call('HGET', K('handoff:', hid), 'state')
     if state then call('ZREM', K('handoffs:', state), hid) end
-    call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('refused:', rid), K('log:', rid .. ':stdout'),
+    call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('refused:', rid), K('gated:', rid), K('log:', rid .. ':stdout'),
       K('log:', rid .. ':stderr'), K('handoff:', hid), K('answer:', hid))
   end
   indexes(t.role or '', t.labels or '', function(key) call('ZREM', key, tid) end)

@@ -2,18 +2,19 @@
 -- run_events writes what an adapter observed into the log: its process was
 -- launched, or one of the launcher's timed events.
 -- ARGV: task, run, secret, then per event: type, data JSON, top-level fields
---   JSON or '', containment
+--   JSON or '', containment, workspace path or ''
 -- Reply: OK
 -- Errors: lease_expired, task_mismatch
 local tid, rid = ARGV[1], ARGV[2]
 local r, err = witness(tid, rid, ARGV[3])
 if err then return err end
-for i = 4, #ARGV, 4 do
+for i = 4, #ARGV, 5 do
   local kind, again = ARGV[i], false
   if kind == 'run.launched' then
     again = r.launched == '1'
     r.launched = '1'
     call('HSET', K('run:', rid), 'launched', '1', 'containment', ARGV[i + 3])
+    if ARGV[i + 4] ~= '' then call('HSET', K('run:', rid), 'workspace', ARGV[i + 4]) end
   end
   if not again then
     emit(kind, { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, ARGV[i + 1],

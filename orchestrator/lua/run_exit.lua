@@ -16,11 +16,7 @@ if r.class and r.class ~= '' and not (r.class == 'success' and r.exited ~= '1') 
 call('HSET', K('run:', rid), 'exited', '1', 'code', ARGV[5], 'signal', ARGV[6], 'duration', ARGV[7], 'containment', ARGV[8])
 if r.state ~= 'running' then call('HSET', K('run:', rid), 'class', class) end
 if ARGV[9] ~= '' then call('SET', K('detail:', rid), ARGV[9], 'NX') end
-local t = load(K('task:', tid))
-if t and t.state == 'queued' and t.gate == rid then
-  call('ZREM', K('delayed'), tid)
-  enqueue(tid, t, num(t.ready), nil)
-end
+open_gate(rid)
 emit('run.exited', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
   '{"class":' .. quote(ARGV[4]) .. ',"code":' .. (ARGV[5] == '' and 'null' or ARGV[5]) ..
   ',"signal":' .. (ARGV[6] == '' and 'null' or quote(ARGV[6])) .. '}')

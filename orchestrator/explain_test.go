@@ -1,0 +1,65 @@
+package orchestrator_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+)
+
+func (f *fixture) because(t *testing.T, id string, want string) picket.Explanation {
+	t.Helper()
+	x, err := f.Explain(f.ctx, id)
+	ok(t, err)
+	if !strings.Contains(strings.Join(x.Because, "\n"), want) {
+		t.Fatalf("explain says %q, want %q", x.Because, want)
+	}
+	return x
+}
+
+func TestExplain(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
+		f.because(t, task.TaskID, "no reaper is running")
+		ok(t, f.Tick(f.ctx))
+		x := f.because(t, task.TaskID, "nobody is waiting on this lane (role coder, needs go)")
+		if want := "picket adapter --role coder --capability go -- COMMAND"; len(x.Because) != 1 || x.Next[0] != want {
+			t.Fatalf("explain %+v, want next %q", x, want)
+		}
+		second := f.submit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
+		f.because(t, second.TaskID, "1 tasks are ahead of it in its lane")
+		pinned := f.submit(t, picket.TaskSpec{Agent: "a9"})
+		f.because(t, pinned.TaskID, "nobody is waiting on this lane (agent a9)")
+
+		_, err := f.Pause(f.ctx, operator, false, "")
+		ok(t, err)
+		f.because(t, task.TaskID, "paused")
+		ctx, leave := context.WithCancel(f.ctx)
+		left := make(chan error, 1)
+		go func() {
+			_, err := f.Acquire(ctx, operator, picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}, WaitSeconds: ptr(50)})
+			left <- err
+		}()
+		for s := (picket.Stats{}); s.Waiters == 0; { // registered once it is counted
+			s, err = f.Stats(f.ctx)
+			ok(t, err)
+		}
+		f.because(t, task.TaskID, "an agent is waiting for this lane")
+		leave()
+		refused(t, <-left, picket.CodeUnavailable)
+		f.because(t, task.TaskID, "nobody is waiting")
+		_, err = f.Resume(f.ctx, operator, "")
+		ok(t, err)
+
+		l := f.lease(t, picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}})
+		f.because(t, task.TaskID, "it is running: "+l.RunID)
+		h := f.held(t, l)
+		_, err = f.Complete(f.ctx, h, nil, "")
+		ok(t, err)
+		f.because(t, task.TaskID, "waits for a review")
+		_, _, err = f.Reject(f.ctx, operator, task.TaskID, "", nil)
+		ok(t, err)
+		f.because(t, task.TaskID, "it is rejected")
+	})
+}
