@@ -1,0 +1,215 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// answering is a client of a server that answers every request the same.
+func answering(t *testing.T, h http.HandlerFunc) *Client {
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &Client{BaseURL: srv.URL + "/", Key: "pkk_secret", HTTP: &http.Client{Transport: transport}}
+}
+
+func TestRefusalsBecomeErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name, contentType, body string
+		status                  int
+		want                    picket.Code
+		unknown                 bool
+	}{
+		{"stale fence", "application/problem+json", `{"code":"stale_fence","message":"token 17 was superseded by 18","remedy":"Stop.","status":412,"presented":17,"current":18}`, 412, picket.CodeStaleFence, false},
+		{"unavailable", "application/problem+json", `{"code":"orchestrator_unavailable","detail":"away"}`, 503, picket.CodeUnavailable, false},
+		{"a code of tomorrow", "application/problem+json", `{"code":"too_sunny","message":"m"}`, 409, "too_sunny", false},
+		{"a load balancer", "text/html", `<html>bad gateway</html>`, 502, picket.CodeUnavailable, true},
+		{"somebody else's JSON", "application/json", `{"error":"x"}`, 500, picket.CodeUnavailable, true},
+		{"somebody else's 404", "text/plain", `no`, 404, picket.CodeNotFound, false},
+		{"somebody else's 401", "text/plain", `no`, 401, picket.CodeUnauthenticated, false},
+		{"a redirect", "text/plain", ``, 302, picket.CodeInternal, false},
+		{"broken JSON", "application/problem+json", `{"code":`, 412, picket.CodeInternal, false},
+	} {
+		c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", tt.contentType)
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(tt.status)
+			io.WriteString(w, tt.body)
+		})
+		err := c.Call(t.Context(), "GET", "/x", nil, nil)
+		if got := picket.CodeOf(err); got != tt.want || errors.Is(err, picket.ErrUnknown) != tt.unknown {
+			t.Errorf("%s: %v (%s)", tt.name, err, got)
+		}
+		if lost(err) != (tt.want == picket.CodeStaleFence) {
+			t.Errorf("%s: taken for a lost lease", tt.name)
+		}
+		if retryAfter(err) != 7*time.Second {
+			t.Errorf("%s: Retry-After is lost", tt.name)
+		}
+		if tt.name == "stale fence" {
+			var e *picket.Error
+			errors.As(err, &e)
+			if n, ok := factInt(err, "current"); !ok || n != 18 || e.Remedy != "Stop." || len(e.Facts) != 2 {
+				t.Errorf("facts %v, remedy %q", e.Facts, e.Remedy)
+			}
+		}
+	}
+}
+
+func TestNoAnswerIsUnknown(t *testing.T) {
+	dead := answering(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	cut := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		io.WriteString(w, `{"leases":`)
+	})
+	nobody := &Client{BaseURL: "http://127.0.0.1:1", Key: "pkk_secret"}
+	for name, c := range map[string]*Client{"dead": dead, "cut": cut, "nobody": nobody} {
+		err := c.Call(t.Context(), "POST", "/x", struct{}{}, &struct{}{})
+		if !errors.Is(err, picket.CodeUnavailable) || !errors.Is(err, picket.ErrUnknown) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if strings.Contains(fmt.Sprintf("%v %+v", err, errors.Unwrap(err)), "pkk_secret") {
+			t.Errorf("%s: the key is in the error", name)
+		}
+	}
+}
+
+func TestCallerGivesUp(t *testing.T) {
+	c := answering(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Call(ctx, "GET", "/x", nil, nil); !errors.Is(err, context.Canceled) || !errors.Is(err, picket.CodeUnavailable) {
+		t.Errorf("%v", err)
+	}
+	c.Timeout = time.Millisecond
+	if err := c.Call(t.Context(), "GET", "/x", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAnswerIsBounded(t *testing.T) {
+	c := answering(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat(" ", 1001)) })
+	c.MaxResponse = 1000
+	if err := c.Call(t.Context(), "GET", "/x", nil, nil); !errors.Is(err, picket.CodeTooLarge) {
+		t.Errorf("%v", err)
+	}
+	c.MaxResponse = 1001
+	var raw []byte
+	if err := c.Call(t.Context(), "GET", "/x", nil, &raw); err != nil || len(raw) != 1001 {
+		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+}
+
+func TestWhatIsSent(t *testing.T) {
+	var got *http.Request
+	var body string
+	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got, body = r, string(b)
+		w.Header().Set("X-Answer", "yes")
+		w.WriteHeader(http.StatusCreated)
+	})
+	var status int
+	var header http.Header
+	in := picket.TaskSpec{Title: "t"}
+	err := c.Call(t.Context(), "POST", "/api/v1/tasks?x=1", in, nil, WithIdempotencyKey("k"), WithStatus(&status), WithResponseHeader(&header))
+	if err != nil || status != 201 || header.Get("X-Answer") != "yes" {
+		t.Fatal(err, status, header)
+	}
+	if got.URL.String() != "/api/v1/tasks?x=1" || got.Header.Get("Authorization") != "Bearer pkk_secret" || got.Header.Get("Idempotency-Key") != "k" {
+		t.Errorf("%s %v", got.URL, got.Header)
+	}
+	if body != `{"title":"t"}` || got.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("body %s", body)
+	}
+	if err := c.Call(t.Context(), "POST", "/x", Text("hi"), nil, WithBearer("pkl_other")); err != nil {
+		t.Fatal(err)
+	}
+	if body != "hi" || got.Header.Get("Authorization") != "Bearer pkl_other" || !strings.HasPrefix(got.Header.Get("Content-Type"), "text/plain") {
+		t.Errorf("body %s, %v", body, got.Header)
+	}
+	if err := c.Call(t.Context(), "DELETE", "/x", nil, nil); err != nil || body != "" || got.Header.Get("Content-Type") != "" {
+		t.Errorf("%v, body %q, %v", err, body, got.Header)
+	}
+}
+
+func TestProxyBodies(t *testing.T) {
+	var body, path, fence string
+	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		body, path, fence = string(b), r.URL.RequestURI(), r.Header.Get("X-Fencing-Token")
+		io.WriteString(w, "{}")
+	})
+	p := NewProxy(picket.Lease{FencingToken: 17, LeaseToken: "pkl_x"}, c.BaseURL, c.HTTP)
+	code, ms, sig := 137, int64(12), "SIGKILL"
+	exit := picket.Exit{Class: picket.ExitCrash, Code: &code, Signal: &sig, DurationMs: &ms, Detail: "last"}
+	ctx := t.Context()
+	for _, tt := range []struct {
+		call       func() error
+		path, body string
+	}{
+		{func() error { _, err := p.Renew(ctx); return err }, "/v1/lease/renew", `{}`},
+		{func() error { _, err := p.Release(ctx, exit); return err }, "/v1/lease/release",
+			`{"exit":{"class":"crash","code":137,"signal":"SIGKILL","durationMs":12},"detail":"last"}`},
+		{func() error { return p.Exit(ctx, exit, "group") }, "/v1/run/exit",
+			`{"class":"crash","code":137,"signal":"SIGKILL","durationMs":12,"containment":"group"}`},
+		{func() error { _, _, err := p.Watch(ctx, 50*time.Second); return err }, "/v1/lease/watch?waitSeconds=50", ``},
+		{func() error { _, err := p.Logs(ctx, "stdout", 5, []byte("hi")); return err }, "/v1/run/logs?offset=5&stream=stdout", `hi`},
+		{func() error { return p.Events(ctx, picket.RunEvent{Type: "run.launched", Containment: "group"}) }, "/v1/run/events",
+			`{"events":[{"type":"run.launched","containment":"group"}]}`},
+		{func() error { _, err := p.Report(ctx, picket.Progress{Summary: "s"}); return err }, "/v1/tools/report_progress",
+			`{"summary":"s","beliefs":[],"attempted":[],"nextStep":"","blockers":[]}`},
+		{func() error { _, err := p.Complete(ctx, picket.RawJSON(`12345678901234567890`), ""); return err }, "/v1/tools/mark_complete",
+			`{"output":12345678901234567890,"summary":""}`},
+		{func() error { _, err := p.Fail(ctx, "r", true); return err }, "/v1/tools/mark_failed", `{"reason":"r","retryable":true}`},
+		{func() error { _, err := p.RequestHelp(ctx, picket.HelpRequest{Question: "q"}); return err }, "/v1/tools/request_human_help", `{"question":"q"}`},
+		{func() error { _, err := p.Task(ctx); return err }, "/v1/tools/get_task", `{}`},
+	} {
+		if err := tt.call(); err != nil || path != tt.path || body != tt.body || fence != "17" {
+			t.Errorf("%s %s (fence %s), %v; want %s %s", path, body, fence, err, tt.path, tt.body)
+		}
+	}
+}
+
+func TestStream(t *testing.T) {
+	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/no" {
+			w.WriteHeader(404)
+			return
+		}
+		fmt.Fprintf(w, "%s %s", r.Header.Get("Accept"), r.Header.Get("Last-Event-ID"))
+	})
+	body, err := c.Stream(t.Context(), "/events", http.Header{"Accept": {"text/event-stream"}, "Last-Event-Id": {"7"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if b, _ := io.ReadAll(body); string(b) != "text/event-stream 7" {
+		t.Errorf("%s", b)
+	}
+	if _, err := c.Stream(t.Context(), "/no", nil); !errors.Is(err, picket.CodeNotFound) {
+		t.Error(err)
+	}
+}
+
+func FuzzProblem(f *testing.F) {
+	f.Add(412, "application/problem+json", `{"code":"stale_fence","current":18}`)
+	f.Add(503, "text/html", `<html>`)
+	f.Fuzz(func(t *testing.T, status int, contentType, body string) {
+		req := httptest.NewRequest("GET", "/x", nil)
+		err := problem(&http.Response{StatusCode: status, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body)), Request: req})
+		if err == nil || picket.CodeOf(err) == "" {
+			t.Fatalf("no code in %v", err)
+		}
+	})
+}
