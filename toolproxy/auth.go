@@ -67,7 +67,7 @@ func fence(h http.Header) (int64, error) {
 	n, err := strconv.ParseInt(values[0], 10, 64)
 	if len(values) > 1 || !fencePattern.MatchString(values[0]) || err != nil || n > maxFence {
 		return 0, picket.Invalid(FenceHeader, "Send the fencingToken of your lease as plain digits, or leave the header out.",
-			"%s is not one positive whole number below 2^53", FenceHeader).With("in", "header")
+			"%s is not one positive whole number below 2^53", FenceHeader)
 	}
 	return n, nil
 }

@@ -22,7 +22,7 @@ var (
 func checkQuery(c echo.Context, known []string) error {
 	q, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {
-		return picket.Invalid("", "Percent-encode the parameters.", "the query string is malformed").With("in", "query")
+		return picket.Invalid("", "Percent-encode the parameters.", "the query string is malformed")
 	}
 	for name, values := range q {
 		if !slices.Contains(known, name) {
@@ -55,7 +55,7 @@ func knownParameters(known []string) string {
 }
 
 func badParameter(name, remedy, format string, args ...any) *picket.Error {
-	return picket.Invalid(name, remedy, format, args...).With("in", "query")
+	return picket.Invalid("?"+name, remedy, format, args...)
 }
 
 // clip shortens text of a caller's that is repeated in an answer.

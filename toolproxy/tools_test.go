@@ -1,6 +1,7 @@
 package toolproxy_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,38 @@ func TestSchemasAgreeWithTheDecoders(t *testing.T) {
 	}
 }
 
+// laterPaths are refused until they are built, and described nowhere.
+var laterPaths = map[string]string{
+	"/v1/tools/delegate_subtask": "delegation", "/v1/tools/await_subtask": "delegation", "/v1/tools/review_subtask": "delegation",
+	"/v1/tools/await_top_up": "metered budgets", "/v1/tools/exec": "metered tools", "/v1/tools/http_request": "metered tools", "/v1/tools/sql": "metered tools",
+	"/v1/lease/reclaim": "adoption of a restored store", "/v1/run/usage": "metering", "/v1/run/evidence": "workspace evidence", "/v1/run/exec/{callId}": "metered tools",
+}
+
+func TestEveryRouteIsDescribed(t *testing.T) {
+	f := newFace(t, &desk{})
+	var mounted, described []string
+	for _, r := range f.e.Routes() {
+		path := regexp.MustCompile(`:(\w+)`).ReplaceAllString(r.Path, "{$1}")
+		if path == "/v1/tools/{name}" {
+			for _, tool := range toolproxy.Tools() {
+				mounted = append(mounted, r.Method+" /v1/tools/"+tool.Name)
+			}
+		} else if laterPaths[path] == "" {
+			mounted = append(mounted, r.Method+" "+path)
+		}
+	}
+	for _, r := range f.doc.Routes() {
+		if _, path, _ := strings.Cut(r, " "); strings.HasPrefix(path, "/v1/") {
+			described = append(described, r)
+		}
+	}
+	slices.Sort(mounted)
+	slices.Sort(described)
+	if !slices.Equal(mounted, described) {
+		t.Errorf("mounted are\n%v\ndescribed are\n%v", mounted, described)
+	}
+}
+
 func TestUnknownAndLaterTools(t *testing.T) {
 	d := &desk{}
 	f := newFace(t, d)
@@ -103,11 +136,7 @@ func TestUnknownAndLaterTools(t *testing.T) {
 	if tools, _ := a.body["tools"].([]any); len(tools) != 5 {
 		t.Errorf("the tools are not listed: %s", a.raw)
 	}
-	for path, subject := range map[string]string{
-		"/v1/tools/delegate_subtask": "delegation", "/v1/tools/await_subtask": "delegation", "/v1/tools/review_subtask": "delegation",
-		"/v1/tools/await_top_up": "metered budgets", "/v1/tools/exec": "metered tools", "/v1/tools/http_request": "metered tools", "/v1/tools/sql": "metered tools",
-		"/v1/lease/reclaim": "adoption of a restored store", "/v1/run/usage": "metering", "/v1/run/evidence": "workspace evidence", "/v1/run/exec/call_1": "metered tools",
-	} {
+	for path, subject := range laterPaths {
 		a := f.call(t, request{path: path, bearer: f.token(), body: `{"title":"x"}`})
 		if a.status != 400 || a.code() != "not_available" || text(a.body["subject"]) != subject || a.remedy() == "" {
 			t.Errorf("%s: %d %s", path, a.status, a.raw)

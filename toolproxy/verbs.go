@@ -58,7 +58,7 @@ func requestKey(h http.Header) (string, error) {
 		return rand.Text(), nil
 	}
 	if len(values) > 1 || values[0] == "" || len(values[0]) > 255 {
-		return "", picket.Invalid("Idempotency-Key", "Send one key of 1 to 255 characters, or none.", "the Idempotency-Key is not one key of 1 to 255 characters").With("in", "header")
+		return "", picket.Invalid("Idempotency-Key", "Send one key of 1 to 255 characters, or none.", "the Idempotency-Key is not one key of 1 to 255 characters")
 	}
 	sum := sha256.Sum256([]byte(values[0]))
 	return hex.EncodeToString(sum[:16]), nil

@@ -3,12 +3,14 @@ package toolproxy_test
 import (
 	"context"
 	"maps"
+	"net"
 	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 func TestANewerWatchDisplacesTheOlder(t *testing.T) {
@@ -65,4 +67,41 @@ func TestAWatchEndsWithItsClient(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+// A server that stops does not keep its watches to their end, nor cut them off.
+func TestAServerThatStopsEndsItsWatches(t *testing.T) {
+	waiting := make(chan struct{})
+	d := &desk{watch: func(ctx context.Context, _ time.Duration) (picket.Watch, bool, error) {
+		close(waiting)
+		<-ctx.Done()
+		return picket.Watch{}, false, ctx.Err()
+	}}
+	f := newFace(t, d)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(ctx, l, f.e, nil) }()
+	go func() { <-waiting; stop() }()
+
+	req, err := http.NewRequest(http.MethodGet, "http://"+l.Addr().String()+"/v1/lease/watch?waitSeconds=50", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+f.token())
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
 }
