@@ -119,7 +119,8 @@ func timed(h http.Handler) http.Handler {
 	})
 }
 
-// timedBody lifts the read deadline once the body is in.
+// timedBody lifts the read deadline once the body is in. After any other end
+// the deadline stays, or the server would read the rest of the body for ever.
 type timedBody struct {
 	io.ReadCloser
 	rc   *http.ResponseController
@@ -128,7 +129,7 @@ type timedBody struct {
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && b.done.CompareAndSwap(false, true) {
+	if err == io.EOF && b.done.CompareAndSwap(false, true) {
 		_ = b.rc.SetReadDeadline(time.Time{})
 	}
 	return n, err
