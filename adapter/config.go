@@ -68,9 +68,10 @@ type Config struct {
 	LogLimit int64
 
 	// Linger is what an agent that called mark_complete or request_human_help
-	// gets to end by itself. Defaults to 10 s.
+	// gets to end by itself; negative is none. Defaults to 10 s.
 	Linger time.Duration
-	// Grace is what lies between SIGTERM and SIGKILL. Defaults to 5 s.
+	// Grace is what lies between SIGTERM and SIGKILL; negative is nothing.
+	// Defaults to 5 s.
 	Grace time.Duration
 	// Settle is how long an ended run's report is retried after its lease
 	// while the proxy does not answer. Defaults to 30 s.

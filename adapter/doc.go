@@ -1,2 +1,58 @@
-// Package adapter runs agents for leased tasks.
+// Package adapter is the process beside an agent: it leases tasks, launches an
+// agent process for each, renews the lease, watches it, and reports how the
+// process ended. Agents never renew; they use the lease and forget about it.
+//
+// # For the author of an agent
+//
+// The program is started with its workspace as the current directory and the
+// lease in its environment:
+//
+//	PICKET_TASK_ID           the task
+//	PICKET_RUN_ID            this attempt
+//	PICKET_FENCING_TOKEN     the number of the lease, for X-Fencing-Token
+//	PICKET_LEASE_TOKEN       the bearer for the tool proxy, and a secret
+//	PICKET_LEASE_EXPIRES_AT  for information: it is renewed behind your back
+//	PICKET_BUDGET_TOKENS     what the task may spend
+//	PICKET_BUDGET_USD        the same in dollars, a decimal number
+//	PICKET_WORKSPACE         the directory to work in
+//	PICKET_PROXY_URL         the tool proxy
+//	PICKET_MCP_URL           the same over MCP, if the server has it
+//	PICKET_TASK_FILE         a JSON file with the task: see [TaskFile]
+//	PICKET_LAST_REPORT       a JSON file with the last report, or null
+//
+// Read the two files, work, and call tools: POST $PICKET_PROXY_URL/v1/tools/NAME
+// with the lease token as bearer. report_progress pins a checkpoint that the
+// next run is given should this one die; mark_complete hands in the result;
+// request_human_help parks the task until a person answers; mark_failed gives
+// up. A refusal says in "remedy" what to do; one with status 412 means: stop
+// writing and exit, the task belongs to somebody else now. [NewProxy] is a
+// client for agents written in Go.
+//
+// End with code 0 after mark_complete. Any other end is reported as what it
+// was: a crash, a timeout, or no result. A task with onExit "complete" takes
+// code 0 as the result and the end of stdout as its output.
+//
+// # For the author of an adapter
+//
+// [New] and [Adapter.Run] are a whole worker; [Adapter.RunLease] runs one lease
+// that came from elsewhere. Another way to start agents, such as containers,
+// is a [Launcher]. What this package promises, and another adapter should too
+// (package adaptertest is a server to test it against):
+//
+//   - The first renewal comes before the launch: it confirms that the lease
+//     was received. Renewals follow at 60 % of the window, counted from before
+//     the last confirmed request was sent, on a clock that goes on in suspend.
+//   - A refusal that means a lost lease ([picket.Code.Fenced]) kills the whole
+//     tree at once. Any other error keeps the agent until the lease's deadline
+//     less a margin of 3 % of the window, at least 1 s (500 ms for windows
+//     under 10 s); then the tree is killed. SIGTERM goes first, 10 % before
+//     the end, at least 2 s; windows under 10 s have no such stage.
+//   - The process is dead before its lease is released, so that the next
+//     holder starts alone.
+//   - Every report is repeated while its outcome is unknown, and is idempotent.
+//
+// The tree is a process group. A process that leaves it (setsid) escapes the
+// kill; the fence still keeps it from writing through the proxy. When the
+// adapter itself is killed, its agent lives on: the lease expires on schedule,
+// and whatever the agent writes after that is refused.
 package adapter

@@ -1,0 +1,158 @@
+package adapter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+// A whole worker: it leases tasks and runs a command for each, until its
+// context is cancelled.
+func ExampleAdapter_Run() {
+	server := adaptertest.New() // in life: picket up
+	server.Queue(adaptertest.Task{Title: "greet", OnExit: picket.OnExitComplete})
+	state, _ := os.MkdirTemp("", "picket")
+	defer os.RemoveAll(state)
+
+	ctx, drain := context.WithCancel(context.Background())
+	worker, err := adapter.New(adapter.Config{
+		BaseURL: server.URL, Key: adaptertest.Key, HTTP: server.HTTPClient(),
+		Command:  []string{"sh", "-c", "echo hello, run $PICKET_FENCING_TOKEN"},
+		StateDir: state,
+		Stdout:   os.Stdout,
+		OnEvent: func(e adapter.Event) {
+			if e.Kind == adapter.EventEnded {
+				fmt.Println(e.Result.Ending, e.Result.State, *e.Result.Exit.Code)
+				drain() // one task is enough here
+			}
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(worker.Run(ctx))
+	// Output:
+	// hello, run 1
+	// completed review 0
+	// <nil>
+}
+
+// One lease, acquired by other means. The result says how it ended.
+func ExampleAdapter_RunLease() {
+	server := adaptertest.New()
+	lease := server.Grant(adaptertest.Task{})
+	state, _ := os.MkdirTemp("", "picket")
+	defer os.RemoveAll(state)
+
+	worker, err := adapter.New(adapter.Config{
+		BaseURL: server.URL, HTTP: server.HTTPClient(), StateDir: state,
+		Command: []string{"sh", "-c", "echo no such luck >&2; exit 3"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	result, err := worker.RunLease(context.Background(), lease)
+	fmt.Println(result.Ending, result.Exit.Class, *result.Exit.Code, err)
+	fmt.Printf("task: %s; last words: %s", result.State, result.Exit.Detail)
+	// Output:
+	// released crash 3 <nil>
+	// task: handoff; last words: no such luck
+}
+
+// inProcess runs a function as the agent instead of a program.
+type inProcess func(ctx context.Context, job adapter.Job) int
+
+func (agent inProcess) Launch(ctx context.Context, job adapter.Job) (adapter.Process, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p := &goroutine{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.code = agent(ctx, job)
+	}()
+	return p, nil
+}
+
+type goroutine struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	code   int
+}
+
+func (p *goroutine) PID() int              { return 0 }
+func (p *goroutine) Done() <-chan struct{} { return p.done }
+func (p *goroutine) Exit() adapter.Exited  { return adapter.Exited{Code: p.code} }
+func (p *goroutine) Terminate()            { p.cancel() }
+func (p *goroutine) Kill()                 { p.cancel() }
+func (p *goroutine) Containment() string   { return "" }
+
+// Agents need not be programs: a Launcher starts whatever runs for a lease.
+func ExampleLauncher() {
+	server := adaptertest.New()
+	lease := server.Grant(adaptertest.Task{Title: "add"})
+	state, _ := os.MkdirTemp("", "picket")
+	defer os.RemoveAll(state)
+
+	worker, err := adapter.New(adapter.Config{
+		BaseURL: server.URL, HTTP: server.HTTPClient(), StateDir: state,
+		Launcher: inProcess(func(ctx context.Context, job adapter.Job) int {
+			proxy := adapter.NewProxy(job.Lease, "", server.HTTPClient())
+			if _, err := proxy.Complete(ctx, picket.RawJSON("5"), "2 + 3"); err != nil {
+				return 1
+			}
+			return 0
+		}),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	result, err := worker.RunLease(context.Background(), lease)
+	view := server.View(lease.TaskID)
+	fmt.Println(result.Ending, view.State, string(view.Output), err)
+	// Output: completed review 5 <nil>
+}
+
+// What an agent does with its lease. A refusal that is Fenced means: stop.
+func ExampleProxy() {
+	server := adaptertest.New()
+	lease := server.Grant(adaptertest.Task{})
+	proxy := adapter.NewProxy(lease, "", server.HTTPClient()) // in life: from the environment
+	ctx := context.Background()
+
+	reported, err := proxy.Report(ctx, picket.Progress{
+		Summary:   "read the code",
+		Attempted: []picket.Attempted{{Action: "ran the tests", Outcome: "two fail"}},
+		NextStep:  "fix the first",
+	})
+	fmt.Println(reported.Seq, reported.Pinned, err)
+
+	server.Supersede(lease.TaskID) // the lease was lost and granted to another
+	_, err = proxy.Complete(ctx, picket.RawJSON(`"done"`), "")
+	fmt.Println(err, picket.CodeOf(err).Fenced())
+	var refusal *picket.Error
+	if errors.As(err, &refusal) {
+		fmt.Println(refusal.Code, "->", refusal.Remedy)
+	}
+	// Output:
+	// 1 true <nil>
+	// token 1 was superseded true
+	// stale_fence -> Stop writing and exit.
+}
+
+// The client of the control plane takes any route.
+func ExampleClient_Call() {
+	server := adaptertest.New()
+	server.Queue(adaptertest.Task{Title: "greet"})
+	client := adapter.Client{BaseURL: server.URL, Key: adaptertest.Key, HTTP: server.HTTPClient()}
+	var got picket.Acquired
+	err := client.Call(context.Background(), "POST", "/api/v1/leases", picket.AcquireRequest{AgentID: "me"}, &got, adapter.WithIdempotencyKey("once"))
+	fmt.Println(len(got.Leases), got.Leases[0].Task.Title, err)
+	// Output: 1 greet <nil>
+}
