@@ -36,7 +36,7 @@ type side struct {
 // result is one JSON line.
 type result struct {
 	Scenario string  `json:"scenario"`
-	Layer    string  `json:"layer"` // engine: no HTTP on either side
+	Layer    string  `json:"layer"` // of Picket: engine, or http
 	Fsync    string  `json:"fsync"`
 	Plan     plan    `json:"plan"`
 	Picket   side    `json:"picket"`
@@ -48,9 +48,9 @@ type result struct {
 	Date     string  `json:"date"`
 }
 
-func summarize(p plan, scenario, fsync, redisVersion string, ours, theirs []sample) result {
+func summarize(p plan, scenario, layer, fsync, redisVersion string, ours, theirs []sample) result {
 	r := result{
-		Scenario: scenario, Layer: "engine", Fsync: fsync, Plan: p,
+		Scenario: scenario, Layer: layer, Fsync: fsync, Plan: p,
 		Picket: sideOf(ours), Asynq: sideOf(theirs),
 		Redis: redisVersion, Go: runtime.Version(), CPUs: runtime.NumCPU(), Date: time.Now().UTC().Format(time.DateOnly),
 	}

@@ -21,7 +21,7 @@ func TestASideIsItsMedianAndSpread(t *testing.T) {
 
 func TestThePageHasARowForEveryLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "figures.jsonl")
-	r := summarize(plan{Rounds: 3, Tasks: 10, Workers: 2, Payload: 8}, "life", "off", "7.0",
+	r := summarize(plan{Rounds: 3, Tasks: 10, Workers: 2, Payload: 8}, "life", "engine", "off", "7.0",
 		[]sample{{300, 10, 3}, {310, 11, 3}, {320, 12, 3}}, []sample{{100, 20, 4}, {150, 21, 4}, {155, 22, 4}})
 	line, err := json.Marshal(r)
 	if err != nil {

@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.IntVar(&plan.Tasks, "tasks", 20_000, "tasks a round")
 	flags.IntVar(&plan.Workers, "workers", 64, "workers, and as many submitters")
 	flags.IntVar(&plan.Payload, "payload", 1024, "bytes of payload a task")
-	scenarios := flags.String("scenarios", "life,life5", "which scenarios, by comma")
+	scenarios := flags.String("scenarios", "life,life5,life-http", "which scenarios, by comma")
 	fsync := flags.String("fsync", "off,everysec,always", "which durability settings of Redis, by comma")
 	out := flags.String("o", "", "also write the JSON lines to this file")
 	table := flags.String("table", "", "measure nothing: write the page for this file of JSON lines")
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 func measure(ctx context.Context, p plan, scenario, fsync string) (result, error) {
 	ours, ok := lives[scenario]
 	if !ok {
-		return result{}, fmt.Errorf("no such scenario: life and life5 exist")
+		return result{}, fmt.Errorf("no such scenario: life, life5 and life-http exist")
 	}
 	server, err := startRedis(ctx, fsync)
 	if err != nil {
@@ -83,7 +83,7 @@ func measure(ctx context.Context, p plan, scenario, fsync string) (result, error
 	sides := []struct {
 		name string
 		run  func(context.Context, plan, *redisServer) (sample, error)
-	}{{"picket", ours}, {"asynq", asynqLife}}
+	}{{"picket", ours.run}, {"asynq", asynqLife}}
 	samples := map[string][]sample{}
 	for round := range p.Rounds + 1 { // the first one warms both sides up
 		for _, side := range sides {
@@ -100,5 +100,5 @@ func measure(ctx context.Context, p plan, scenario, fsync string) (result, error
 			}
 		}
 	}
-	return summarize(p, scenario, fsync, server.version, samples["picket"], samples["asynq"]), nil
+	return summarize(p, scenario, ours.layer, fsync, server.version, samples["picket"], samples["asynq"]), nil
 }

@@ -17,11 +17,13 @@ Ratios of one run on one machine. They say how two programs compare there and th
 How it is measured: ` + "`cmd/picketbench`" + ` starts one redis-server of its own on a unix socket. Both sides run in one process, in
 turn (Picket, asynq, Picket, asynq, …), after one round each that does not count. As many submitters as workers put tasks in
 while the workers take them out; a round ends when the last task is done. asynq 0.26 runs one server with the same number of
-workers and looks for work every millisecond, its best setting here. Neither side speaks HTTP.
+workers and looks for work every millisecond, its best setting here; it has no HTTP.
 
 - *life*: submit, grant, complete on Picket; enqueue, dequeue, done on asynq. Three transitions each. Picket also writes three
   events and keeps the finished task; asynq deletes it.
 - *life5*: Picket does five transitions (a renewal, a report, and the end goes to review) against asynq's same three.
+- *life-http*: life through the control plane and the tool proxy on a loopback port, as an adapter does it; asynq as before, so
+  this row shows what HTTP, keys and strict decoding cost, not two equal programs.
 
 | scenario | fsync | Picket tasks/s (spread) | asynq tasks/s (spread) | ratio | Redis µs a task | Redis calls a task |
 |---|---|---|---|---|---|---|

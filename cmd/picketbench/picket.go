@@ -12,32 +12,61 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lives are Picket's side of each scenario.
-var lives = map[string]func(context.Context, plan, *redisServer) (sample, error){
-	// submit, grant, complete: three transitions, as asynq has.
-	"life": func(ctx context.Context, p plan, r *redisServer) (sample, error) {
-		return picketLife(ctx, p, r, picket.ReviewByNone, nil)
-	},
-	// submit, grant, renew, report, complete into review: five transitions.
-	"life5": func(ctx context.Context, p plan, r *redisServer) (sample, error) {
-		return picketLife(ctx, p, r, picket.ReviewByHuman, work)
-	},
+// life is one scenario of Picket's side.
+type life struct {
+	layer  string // engine, or http: through the control plane and the tool proxy
+	review picket.ReviewBy
+	busy   bool // with a renewal and a report between lease and end
 }
 
-// work is what a steady agent does between its lease and its end.
-func work(ctx context.Context, e *orchestrator.Engine, held picket.Held) error {
-	if _, err := e.Renew(ctx, held); err != nil {
-		return fmt.Errorf("renew: %w", err)
-	}
-	if _, err := e.Report(ctx, held, "r1", picket.Progress{Summary: "half of it is done"}); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
+// lives are the scenarios by name.
+var lives = map[string]life{
+	"life":      {layer: "engine", review: picket.ReviewByNone},
+	"life5":     {layer: "engine", review: picket.ReviewByHuman, busy: true},
+	"life-http": {layer: "http", review: picket.ReviewByNone},
 }
 
-// picketLife submits from as many goroutines as there are workers, while the
-// workers acquire one lease at a time and complete it.
-func picketLife(ctx context.Context, p plan, r *redisServer, review picket.ReviewBy, between func(context.Context, *orchestrator.Engine, picket.Held) error) (sample, error) {
+// door is the way into Picket: the engine itself, or HTTP.
+type door struct {
+	submit  func(context.Context, picket.TaskSpec) error
+	acquire func(context.Context, picket.AcquireRequest) ([]picket.Lease, error)
+	hold    func(picket.Lease) (holder, error)
+}
+
+// holder is what a worker does under its lease.
+type holder struct {
+	renew, report, complete func(context.Context) error
+}
+
+var (
+	halfway = picket.Progress{Summary: "half of it is done"}
+	output  = picket.RawJSON(`"done"`)
+	bench   = picket.Caller{Actor: "bench"}
+)
+
+func engineDoor(e *orchestrator.Engine, sealer *picket.Sealer) door {
+	return door{
+		submit: func(ctx context.Context, spec picket.TaskSpec) error {
+			_, err := e.Submit(ctx, bench, spec)
+			return err
+		},
+		acquire: func(ctx context.Context, req picket.AcquireRequest) ([]picket.Lease, error) {
+			return e.Acquire(ctx, bench, req)
+		},
+		hold: func(lease picket.Lease) (holder, error) {
+			held, err := sealer.Open(lease.LeaseToken.Reveal())
+			return holder{
+				renew:    func(ctx context.Context) error { _, err := e.Renew(ctx, held); return err },
+				report:   func(ctx context.Context) error { _, err := e.Report(ctx, held, "r1", halfway); return err },
+				complete: func(ctx context.Context) error { _, err := e.Complete(ctx, held, output, ""); return err },
+			}, err
+		},
+	}
+}
+
+// run submits from as many goroutines as there are workers, while the workers
+// acquire one lease at a time and complete it.
+func (l life) run(ctx context.Context, p plan, r *redisServer) (sample, error) {
 	sealer, err := picket.NewSealer(bytes.Repeat([]byte("k"), 32))
 	if err != nil {
 		return sample{}, err
@@ -49,22 +78,20 @@ func picketLife(ctx context.Context, p plan, r *redisServer, review picket.Revie
 		return sample{}, fmt.Errorf("open store: %w", err)
 	}
 	defer store.Close()
-	engine := store.Engine("default")
+	d := engineDoor(store.Engine("default"), sealer)
+	if l.layer == "http" {
+		var closeDoor func() error
+		if d, closeDoor, err = httpDoor(ctx, store, sealer, p.Workers); err != nil {
+			return sample{}, err
+		}
+		defer closeDoor()
+	}
 	before, err := r.look(ctx)
 	if err != nil {
 		return sample{}, err
 	}
 	began := time.Now()
-	submitted := make(chan error, 1)
-	go func() {
-		submitted <- spread(p, func() error {
-			_, err := engine.Submit(ctx, picket.Caller{Actor: "bench"}, picket.TaskSpec{Title: "life", Input: payload(p), Review: review})
-			return err
-		})
-	}()
-	w := worker{engine: engine, sealer: sealer, between: between}
-	err = spread(p, func() error { return w.one(ctx) })
-	if err := errors.Join(err, <-submitted); err != nil {
+	if err := l.work(ctx, p, d); err != nil {
 		return sample{}, err
 	}
 	took := time.Since(began)
@@ -75,32 +102,41 @@ func picketLife(ctx context.Context, p plan, r *redisServer, review picket.Revie
 	return sampleOf(p.Tasks, took, before, after), nil
 }
 
-// worker acquires one lease and completes it.
-type worker struct {
-	engine  *orchestrator.Engine
-	sealer  *picket.Sealer
-	between func(context.Context, *orchestrator.Engine, picket.Held) error
+// work lets every task of the plan live.
+func (l life) work(ctx context.Context, p plan, d door) error {
+	submitted := make(chan error, 1)
+	go func() {
+		submitted <- spread(p, func() error {
+			return d.submit(ctx, picket.TaskSpec{Title: "life", Input: payload(p), Review: l.review})
+		})
+	}()
+	err := spread(p, func() error { return l.one(ctx, d) })
+	return errors.Join(err, <-submitted)
 }
 
-func (w worker) one(ctx context.Context) error {
+// one acquires a lease and completes it.
+func (l life) one(ctx context.Context, d door) error {
 	wait := 50
-	leases, err := w.engine.Acquire(ctx, picket.Caller{Actor: "bench"}, picket.AcquireRequest{WaitSeconds: &wait})
+	leases, err := d.acquire(ctx, picket.AcquireRequest{WaitSeconds: &wait})
 	if err != nil {
 		return fmt.Errorf("acquire: %w", err)
 	}
 	if len(leases) != 1 {
 		return fmt.Errorf("no lease within %d s", wait)
 	}
-	held, err := w.sealer.Open(leases[0].LeaseToken.Reveal())
+	h, err := d.hold(leases[0])
 	if err != nil {
 		return fmt.Errorf("open lease token: %w", err)
 	}
-	if w.between != nil {
-		if err := w.between(ctx, w.engine, held); err != nil {
-			return err
+	if l.busy {
+		if err := h.renew(ctx); err != nil {
+			return fmt.Errorf("renew: %w", err)
+		}
+		if err := h.report(ctx); err != nil {
+			return fmt.Errorf("report: %w", err)
 		}
 	}
-	if _, err := w.engine.Complete(ctx, held, picket.RawJSON(`"done"`), ""); err != nil {
+	if err := h.complete(ctx); err != nil {
 		return fmt.Errorf("complete: %w", err)
 	}
 	return nil

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/api"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// httpDoor serves control plane and tool proxy on a loopback port of this
+// process and goes in through them, as an adapter does: keys checked, bodies
+// decoded strictly, one connection a worker and one a submitter.
+func httpDoor(ctx context.Context, store *orchestrator.Store, sealer *picket.Sealer, workers int) (door, func() error, error) {
+	log := slog.New(slog.DiscardHandler)
+	engine := store.Engine("default")
+	made, err := engine.CreateKey(ctx, bench, picket.KeyRequest{Name: "bench", Scopes: []picket.Scope{picket.ScopeOperator}})
+	if err != nil {
+		return door{}, nil, fmt.Errorf("make key: %w", err)
+	}
+	control, err := api.New(api.Config{Engine: store.Engine, Engines: store.Engines, Log: log})
+	if err != nil {
+		return door{}, nil, err
+	}
+	proxy, err := toolproxy.New(toolproxy.Config{Sealer: sealer, Log: log, Door: func(string) toolproxy.Door { return engine }})
+	if err != nil {
+		return door{}, nil, err
+	}
+	e := web.New(log)
+	control.Mount(e)
+	proxy.Mount(e)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return door{}, nil, fmt.Errorf("listen: %w", err)
+	}
+	serving, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- web.Serve(serving, l, e, log) }()
+	transport := &http.Transport{MaxIdleConnsPerHost: 2 * workers}
+	client := &adapter.Client{BaseURL: "http://" + l.Addr().String(), Key: made.Key, HTTP: &http.Client{Transport: transport}}
+	closeDoor := func() error {
+		transport.CloseIdleConnections()
+		stop()
+		return errors.Join(<-ended)
+	}
+	return clientDoor(client), closeDoor, nil
+}
+
+func clientDoor(c *adapter.Client) door {
+	return door{
+		submit: func(ctx context.Context, spec picket.TaskSpec) error {
+			return c.Call(ctx, http.MethodPost, "/api/v1/tasks", spec, nil)
+		},
+		acquire: func(ctx context.Context, req picket.AcquireRequest) ([]picket.Lease, error) {
+			return c.Acquire(ctx, req, "")
+		},
+		hold: func(lease picket.Lease) (holder, error) {
+			p := adapter.NewProxy(lease, c.BaseURL, c.HTTP)
+			return holder{
+				renew:    func(ctx context.Context) error { _, err := p.Renew(ctx); return err },
+				report:   func(ctx context.Context) error { _, err := p.Report(ctx, halfway); return err },
+				complete: func(ctx context.Context) error { _, err := p.Complete(ctx, output, ""); return err },
+			}, nil
+		},
+	}
+}
