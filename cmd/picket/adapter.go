@@ -180,7 +180,11 @@ func (s *server) untilSettled(ctx context.Context, task string) error {
 	go s.pulse(ctx, alive)
 	// From the beginning of the log: an end that came before the stream was
 	// open is in it, too.
-	return s.follow(ctx, "/api/v1/events?task="+segment(task), "0", alive, check)
+	return s.follow(ctx, "/api/v1/events?task="+segment(task), "0", func(up bool) {
+		if up {
+			alive()
+		}
+	}, check)
 }
 
 // pulse calls alive as long as the server answers.

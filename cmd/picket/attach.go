@@ -50,14 +50,15 @@ func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker) error {
 	defer cancel()
 	changed := make(chan struct{}, 1)
 	failed := make(chan error, 1)
+	poke := func() {
+		select {
+		case changed <- struct{}{}:
+		default: // one look at the task covers any number of changes
+		}
+	}
 	go func() {
-		failed <- s.follow(ctx, "/api/v1/events?task="+segment(task.TaskID), "0", nil, func(picket.Event, jsontext.Value) error {
-			select {
-			case changed <- struct{}{}:
-			default: // one look at the task covers any number of events
-			}
-			return nil
-		})
+		failed <- s.follow(ctx, "/api/v1/events?task="+segment(task.TaskID), "0", func(bool) { poke() },
+			func(picket.Event, jsontext.Value) error { poke(); return nil })
 	}()
 	a.say("%s submitted: %s", task.TaskID, clip(task.Title, 60))
 	return a.loop(ctx, signals, changed, failed)

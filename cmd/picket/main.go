@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 
 	"charm.land/fang/v2"
+	"github.com/spf13/cobra"
 )
 
 func main() { os.Exit(execute(os.Args[1:])) }
@@ -17,14 +18,35 @@ func main() { os.Exit(execute(os.Args[1:])) }
 func execute(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
-	// Without a Go-side tag the version is the revision the binary was built from.
+	var failure error
+	keepErrors(root, &failure)
 	err := fang.Execute(context.Background(), root,
 		fang.WithVersion(version()),
 		fang.WithoutManpage(),
-		fang.WithErrorHandler(func(w io.Writer, styles fang.Styles, err error) { complain(w, root, err) }))
+		fang.WithErrorHandler(func(w io.Writer, _ fang.Styles, err error) { complain(w, root, err) }))
+	if err == nil && failure != nil {
+		complain(root.ErrOrStderr(), root, failure)
+		err = failure
+	}
 	return exitCode(err)
 }
 
+// keepErrors lets a command's error pass beside fang, which asks the terminal
+// for its colours before it prints one: that costs time, and the terminal's
+// answer may end up in the shell's next line.
+func keepErrors(c *cobra.Command, failure *error) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			*failure = run(cmd, args)
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		keepErrors(sub, failure)
+	}
+}
+
+// version is the revision the binary was built from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -28,8 +28,10 @@ func (a *attachment) narrate() {
 			break
 		}
 		a.said.runs++
-		if r.State != picket.RunCompleted {
-			a.say("run %d ended: %s %s", r.Attempt, r.State, exitText(r.Exit))
+		// A released run was parked with a question or given back: what comes
+		// next tells more than its end.
+		if r.State != picket.RunCompleted && r.State != picket.RunReleased {
+			a.say("run %d ended: %s", r.Attempt, exitText(r.Exit))
 		}
 	}
 	if t.State == picket.TaskLeased && t.FencingToken > a.said.fence {
@@ -122,7 +124,8 @@ func (a *attachment) verdict() int {
 		return exitOK
 	case escalated(t):
 		a.say("%s waits for a person: %s", t.TaskID, oneLine(t.Handoff.Question))
-		next(a.cmd, "picket task get "+t.TaskID, "picket handoff show "+t.Handoff.HandoffID, "picket task cancel "+t.TaskID)
+		next(a.cmd, "picket task logs --stream stderr "+t.TaskID,
+			"picket task retry "+t.TaskID+" && "+a.w.again(t), "picket task cancel "+t.TaskID)
 	default:
 		a.say("%s is %s: %s", t.TaskID, p.state(string(t.State)), oneLine(t.Reason))
 		next(a.cmd, "picket task logs --stream stderr "+t.TaskID, "picket task runs "+t.TaskID)

@@ -21,13 +21,16 @@ var errGap = errors.New("events were lost before this point")
 
 // follow reads the event stream until ctx ends, connecting again whenever it
 // breaks and going on where it was. An empty after starts now. A refusal, such
-// as an unknown key, ends it. connected, when not nil, is called after each
-// connect: from then on nothing is missed. each gets the event and its bytes;
-// its error ends the stream.
-func (s *server) follow(ctx context.Context, path, after string, connected func(), each func(picket.Event, jsontext.Value) error) error {
+// as an unknown key, ends it. linked, when not nil, is told of each connect and
+// each loss. each gets the event and its bytes; its error ends the stream.
+func (s *server) follow(ctx context.Context, path, after string, linked func(up bool), each func(picket.Event, jsontext.Value) error) error {
+	if linked == nil {
+		linked = func(bool) {}
+	}
 	wait := 100 * time.Millisecond
 	for {
-		last, err := s.readStream(ctx, path, after, connected, each)
+		last, err := s.readStream(ctx, path, after, linked, each)
+		linked(false)
 		if last != after {
 			after, wait = last, 100*time.Millisecond
 		}
@@ -46,7 +49,7 @@ func (s *server) follow(ctx context.Context, path, after string, connected func(
 }
 
 // readStream reads one connection and answers the last cursor.
-func (s *server) readStream(ctx context.Context, path, after string, connected func(), each func(picket.Event, jsontext.Value) error) (string, error) {
+func (s *server) readStream(ctx context.Context, path, after string, linked func(bool), each func(picket.Event, jsontext.Value) error) (string, error) {
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if after != "" {
 		header.Set("Last-Event-ID", after)
@@ -56,9 +59,7 @@ func (s *server) readStream(ctx context.Context, path, after string, connected f
 		return after, s.hint(err)
 	}
 	defer body.Close()
-	if connected != nil {
-		connected()
-	}
+	linked(true)
 	lines := bufio.NewScanner(body)
 	lines.Buffer(make([]byte, 64<<10), 4<<20)
 	var kind, id, data string

@@ -114,6 +114,12 @@ func (w *worker) failure() string {
 	return fmt.Sprint(w.err)
 }
 
+// again is the command that serves the task once more after it was retried: its
+// own adapter has ended with it.
+func (w *worker) again(t picket.Task) string {
+	return "picket adapter --agent-id " + t.Agent + " --workspace here -- " + commandTitle(w.command)
+}
+
 // forget removes the files of a task that is over; the adapter keeps the full
 // output in its own directory.
 func (w *worker) forget() { _ = os.RemoveAll(w.dir) }

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/picket-dev/picket/internal/devredis"
+)
+
+// The scripts in testdata are the manual: each is a story that a reader can
+// type, and fails when it is no longer true.
+
+var update = flag.Bool("update", false, "rewrite the expected outputs in testdata")
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"picket": main}) }
+
+func TestScripts(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Log("redis-server is not installed: the scripts run on the in-memory store")
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, ".home")
+			env.Setenv("XDG_CONFIG_HOME", home+"/config")
+			env.Setenv("XDG_DATA_HOME", home+"/data")
+			env.Setenv("XDG_STATE_HOME", home+"/state")
+			env.Setenv("XDG_RUNTIME_DIR", "")
+			env.Setenv("NO_COLOR", "1")
+			env.Defer(func() { endAll(t, env.WorkDir) })
+			return os.MkdirAll(home, 0o700)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"server": startServer, "stopserver": stopServer, "killserver": killServer, "keep": keepMatch, "await": await, "gone": gone, "exits": exits, "redis": startRedis, "serve": startRole,
+		},
+		Condition: func(name string) (bool, error) {
+			if name == "redis" {
+				_, err := exec.LookPath("redis-server")
+				return err == nil, nil
+			}
+			return false, errors.New("unknown condition " + name)
+		},
+	})
+}
+
+// exits runs a command and checks its exit code: exits CODE COMMAND ARG…
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		got = failed.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d\n%s%s", got, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+}
+
+// startRedis starts a store for the roles apart and sets REDIS_URL.
+func startRedis(ts *testscript.TestScript, neg bool, args []string) {
+	server, err := devredis.Start(context.Background(), ts.MkAbs("redis"), nil)
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(server.Stop(context.Background())) })
+	ts.Setenv("REDIS_URL", "unix://"+server.Addr())
+}
+
+// startRole runs `picket serve` and keeps its URL: serve VAR ROLE FLAG…
+func startRole(ts *testscript.TestScript, neg bool, args []string) {
+	url, _ := startProcess(ts, args[1], append([]string{"serve"}, args[1:]...)...)
+	ts.Setenv(args[0], url)
+}
+
+// startServer runs `picket up` with further arguments and waits for its ready
+// line. It is stopped when the script ends, and must end cleanly.
+func startServer(ts *testscript.TestScript, neg bool, args []string) {
+	url, pid := startProcess(ts, "server", append([]string{"up", "--listen", "127.0.0.1:0"}, args...)...)
+	ts.Setenv("SERVER_URL", url)
+	ts.Setenv("SERVER_PID", strconv.Itoa(pid))
+}
+
+// startProcess starts a picket that serves, waits for its ready line, and sees
+// to it that it is ended with the script.
+func startProcess(ts *testscript.TestScript, name string, args ...string) (url string, pid int) {
+	binary, err := exec.LookPath("picket")
+	ts.Check(err)
+	out, err := os.Create(ts.MkAbs(name + ".out"))
+	ts.Check(err)
+	errOut, err := os.OpenFile(ts.MkAbs(name+".err"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	ts.Check(err)
+	defer out.Close()
+	defer errOut.Close()
+	cmd := exec.Command(binary, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), out, errOut
+	for _, v := range []string{"PATH", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "NO_COLOR", "PICKET_REDIS", "PICKET_SECRET_FILE"} {
+		cmd.Env = append(cmd.Env, v+"="+ts.Getenv(v))
+	}
+	ts.Check(cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	ts.Defer(func() {
+		if err := terminate(cmd, ended); err != nil {
+			ts.Logf("%s did not stop cleanly: %v", name, err)
+		}
+	})
+	err = until(context.Background(), func() (bool, error) {
+		select {
+		case err := <-ended:
+			ended <- err
+			return false, fmt.Errorf("it ended: %w", err)
+		default:
+			text := ts.ReadFile(name + ".out")
+			url = strings.TrimSpace(strings.TrimPrefix(text, "ready "))
+			return strings.HasSuffix(text, "\n"), nil
+		}
+	})
+	if err != nil {
+		ts.Fatalf("%s is not ready: %v\n%s", name, err, ts.ReadFile(name+".err"))
+	}
+	return url, cmd.Process.Pid
+}
+
+func terminate(cmd *exec.Cmd, ended chan error) error {
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-ended:
+		ended <- err
+		return err
+	case <-time.After(20 * time.Second):
+		_ = cmd.Process.Kill()
+		return errors.New("killed after 20 s")
+	}
+}
+
+// stopServer ends the server with SIGTERM and waits until it is gone.
+func stopServer(ts *testscript.TestScript, neg bool, args []string) {
+	signalServer(ts, syscall.SIGTERM)
+}
+
+// killServer ends it with SIGKILL.
+func killServer(ts *testscript.TestScript, neg bool, args []string) {
+	signalServer(ts, syscall.SIGKILL)
+}
+
+func signalServer(ts *testscript.TestScript, sig syscall.Signal) {
+	pid, err := strconv.Atoi(ts.Getenv("SERVER_PID"))
+	ts.Check(err)
+	ts.Check(syscall.Kill(pid, sig))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	ts.Check(until(ctx, func() (bool, error) { return !living(pid), nil }))
+}
+
+// keepMatch sets a variable to what a pattern finds in stdout or a file:
+// keep VAR FILE PATTERN. A group in the pattern is what is kept.
+func keepMatch(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: keep VAR FILE PATTERN")
+	}
+	found := regexp.MustCompile("(?m)" + args[2]).FindStringSubmatch(ts.ReadFile(args[1]))
+	if found == nil {
+		ts.Fatalf("no match for %s in %s:\n%s", args[2], args[1], ts.ReadFile(args[1]))
+	}
+	ts.Setenv(args[0], found[len(found)-1])
+}
+
+// await repeats a picket command until its stdout matches: await PATTERN ARGS…
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	want := regexp.MustCompile(args[0])
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := ts.Exec("picket", args[1:]...)
+		out := ts.ReadFile("stdout")
+		if want.MatchString(out) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("picket %s never matched %s: %v\n%s%s", strings.Join(args[1:], " "), args[0], err, out, ts.ReadFile("stderr"))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// gone waits until no process with this text in its command line is left:
+// gone TEXT
+func gone(ts *testscript.TestScript, neg bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	err := until(ctx, func() (bool, error) { return running(args[0]) == "", nil })
+	if err != nil {
+		ts.Fatalf("still running: %s", running(args[0]))
+	}
+}
+
+func running(text string) string {
+	for _, line := range processes(text) {
+		return line
+	}
+	return ""
+}
+
+// processes finds command lines with a text in them, by process id.
+func processes(text string) map[int]string {
+	found := map[int]string{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		line, _ := os.ReadFile(filepath.Join(d, "cmdline"))
+		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil && strings.Contains(string(line), text) {
+			found[pid] = strings.ReplaceAll(string(line), "\x00", " ")
+		}
+	}
+	return found
+}
+
+// endAll ends what a script that failed half-way left behind. Everything that
+// outlives its starter names a path of the script's own directory.
+func endAll(t *testing.T, dir string) {
+	for pid, line := range processes(dir) {
+		if pid != os.Getpid() {
+			t.Logf("ending process %d: %s", pid, line)
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+		}
+	}
+}
