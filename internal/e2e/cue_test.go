@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cue is a named pipe between a test and an agent's script: the script blocks
+// in `read` until the test sends a line, or the test until the script has
+// echoed one. Both ends are open here, so neither side blocks in open.
+type cue struct {
+	t    *testing.T
+	name string
+	file *os.File
+	r    *bufio.Reader
+}
+
+// cue makes the pipe $E2E/name.
+func (w *world) cue(name string) *cue {
+	w.t.Helper()
+	path := w.path(name)
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		w.t.Fatalf("mkfifo %s: %v", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { f.Close() })
+	return &cue{t: w.t, name: name, file: f, r: bufio.NewReader(f)}
+}
+
+// give lets a script that reads the cue go on.
+func (c *cue) give(text string) {
+	c.t.Helper()
+	if _, err := c.file.WriteString(text + "\n"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// take waits for the next line that a script wrote.
+func (c *cue) take() string {
+	c.t.Helper()
+	if err := c.file.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		c.t.Fatal(err)
+	}
+	line, err := c.r.ReadString('\n')
+	if err != nil {
+		c.t.Fatalf("nothing was written to %s: %v", c.name, err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// takePID waits for a process id.
+func (c *cue) takePID() int {
+	c.t.Helper()
+	line := c.take()
+	pid, err := strconv.Atoi(line)
+	if err != nil {
+		c.t.Fatalf("%s: %q is not a process id", c.name, line)
+	}
+	return pid
+}

@@ -1,0 +1,50 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// suite is where everything of one test run lives. Its path is unique, and
+// every process of the run has it in its environment, its arguments or as a
+// part of its directory: that is how a left-over is found.
+var suite string
+
+// patience bounds every single wait. It is long, because a busy machine is no
+// failure; nothing waits for it to pass.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		fmt.Fprintln(os.Stderr, "skipped: redis-server is not installed")
+		return 0
+	}
+	var err error
+	// Short, so that a unix socket's path fits; not TMPDIR, which may be long.
+	if suite, err = os.MkdirTemp("/tmp", "picket-e2e-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(suite)
+	build := exec.Command("go", "build", "-o", filepath.Join(suite, "bin", "picket"), "github.com/picket-dev/picket/cmd/picket")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build picket: %v\n%s", err, out)
+		return 1
+	}
+	code := m.Run()
+	for _, p := range processesOf(suite) {
+		fmt.Fprintln(os.Stderr, "left over:", p)
+		code = 1
+	}
+	for _, found := range leaks(suite) {
+		fmt.Fprintln(os.Stderr, "a secret was written down:", found)
+		code = 1
+	}
+	return code
+}

@@ -1,0 +1,304 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket"
+)
+
+// world is one test's server, workers and directory, apart from all others.
+type world struct {
+	t         *testing.T
+	dir       string
+	env       []string
+	url, key  string
+	processes []*process
+	count     int
+	log       *journal
+}
+
+// newWorld makes an empty world. At its end every process is asked to end, no
+// process and no socket may be left, and the event log must tell the truth.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	t.Parallel()
+	w := &world{t: t, dir: filepath.Join(suite, strings.TrimPrefix(t.Name(), "Test"))}
+	for _, sub := range []string{"out", "tmp", "home"} {
+		if err := os.MkdirAll(w.path(sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.env = []string{
+		"PATH=" + filepath.Join(suite, "bin") + ":" + os.Getenv("PATH"), "HOME=" + w.path("home"), "TMPDIR=" + w.path("tmp"),
+		"XDG_CONFIG_HOME=" + w.path("config"), "XDG_DATA_HOME=" + w.path("data"), "XDG_STATE_HOME=" + w.path("state"),
+		"E2E=" + w.dir, "LANG=C.UTF-8", "NO_COLOR=1",
+	}
+	t.Cleanup(w.close)
+	return w
+}
+
+func (w *world) path(parts ...string) string {
+	return filepath.Join(append([]string{w.dir}, parts...)...)
+}
+
+func (w *world) data() string { return w.path("data", "picket") }
+
+// up starts `picket up` and waits until it serves. After the first time it
+// listens where it did before.
+func (w *world) up(flags ...string) *process {
+	w.t.Helper()
+	listen := "127.0.0.1:0"
+	if w.url != "" {
+		listen = strings.TrimPrefix(w.url, "http://")
+	}
+	p := w.start("up", append([]string{"up", "--listen", listen}, flags...)...)
+	w.url = p.ready()
+	w.key = w.secret("admin.key")
+	if w.log == nil {
+		w.log = follow(w)
+	}
+	return p
+}
+
+// ready waits for the one line that servers print on stdout.
+func (p *process) ready() (url string) {
+	p.t.Helper()
+	ok := p.out.await(func(all string) bool {
+		_, rest, found := strings.Cut(all, "ready ")
+		url, _, _ = strings.Cut(rest, "\n")
+		return found && strings.Contains(rest, "\n")
+	})
+	if !ok {
+		p.t.Fatalf("%s is not ready: %s", p.name, p.err.text())
+	}
+	return url
+}
+
+func (w *world) secret(file string) string {
+	w.t.Helper()
+	b, err := os.ReadFile(filepath.Join(w.data(), file))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// worker starts a resident adapter that runs a shell script for each task.
+func (w *world) worker(name, script string, flags ...string) *process {
+	w.t.Helper()
+	args := append([]string{"adapter", "--agent-id", name, "--log-level", "debug", "--env", "E2E"}, flags...)
+	return w.start(name, append(args, "--", "sh", "-c", script)...)
+}
+
+// outcome is a finished command.
+type outcome struct {
+	code        int
+	out, errOut string
+}
+
+// cli runs one command to its end.
+func (w *world) cli(args ...string) outcome {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary(), args...)
+	var out, errOut bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = w.dir, w.env, &out, &errOut
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
+		w.t.Fatalf("picket %s: %v %v", strings.Join(args, " "), err, ctx.Err())
+	}
+	return outcome{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+}
+
+// ok runs one command that must succeed and answers its stdout.
+func (w *world) ok(args ...string) string {
+	w.t.Helper()
+	got := w.cli(args...)
+	if got.code != 0 {
+		w.t.Fatalf("picket %s: exit %d\n%s%s", strings.Join(args, " "), got.code, got.out, got.errOut)
+	}
+	return strings.TrimSpace(got.out)
+}
+
+// refused runs one command that must end with an exit code and name an error
+// code.
+func (w *world) refused(exit int, code picket.Code, args ...string) {
+	w.t.Helper()
+	got := w.cli(args...)
+	if got.code != exit || !strings.Contains(got.errOut, string(code)) {
+		w.t.Errorf("picket %s: exit %d, want %d and %s\n%s%s", strings.Join(args, " "), got.code, exit, code, got.out, got.errOut)
+	}
+}
+
+// answer is what a server said.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (a answer) code() picket.Code {
+	var problem struct {
+		Code picket.Code `json:"code"`
+	}
+	_ = json.Unmarshal(a.body, &problem)
+	return problem.Code
+}
+
+// call sends one request with a bearer; header holds names and values in turn.
+func (w *world) call(bearer, method, url string, body any, header ...string) answer {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var in io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		in = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, in)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+bearer)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for pair := range slices.Chunk(header, 2) {
+		req.Header.Set(pair[0], pair[1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.t.Fatalf("%s %s: %v", method, url, err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatalf("%s %s: %v", method, url, err)
+	}
+	return answer{res.StatusCode, res.Header, b}
+}
+
+// api calls the control plane as the administrator.
+func (w *world) api(method, path string, body any, header ...string) answer {
+	w.t.Helper()
+	return w.call(w.key, method, w.url+"/api/v1"+path, body, header...)
+}
+
+// into calls the control plane and reads an answer that must be a success.
+func (w *world) into(v any, method, path string, body any) {
+	w.t.Helper()
+	got := w.api(method, path, body)
+	if got.status/100 != 2 {
+		w.t.Fatalf("%s %s: %d %s", method, path, got.status, got.body)
+	}
+	if err := json.Unmarshal(got.body, v); err != nil {
+		w.t.Fatalf("%s %s: %v", method, path, err)
+	}
+}
+
+func (w *world) submit(spec picket.TaskSpec) (task picket.Task) {
+	w.t.Helper()
+	w.into(&task, http.MethodPost, "/tasks", spec)
+	return task
+}
+
+func (w *world) task(id string) (task picket.Task) {
+	w.t.Helper()
+	w.into(&task, http.MethodGet, "/tasks/"+id, nil)
+	return task
+}
+
+// close ends what is left and looks for what should not be.
+func (w *world) close() {
+	if w.t.Failed() {
+		w.dump()
+	}
+	if w.log != nil {
+		w.log.check()
+		w.log.stop()
+	}
+	for _, p := range slices.Backward(w.processes) {
+		p.end()
+	}
+	w.expectNothingLeft()
+}
+
+// end asks twice, as an impatient person would: an adapter drains at the first
+// SIGTERM and gives back at the second. The third step is for failed tests.
+func (p *process) end() {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGKILL} {
+		if p.ended() {
+			return
+		}
+		_ = p.cmd.Process.Signal(sig)
+		_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		if sig == syscall.SIGKILL {
+			p.t.Errorf("%s had to be killed; it said:\n%s", p.name, p.err.text())
+		}
+		select {
+		case <-p.done:
+		case <-time.After(map[syscall.Signal]time.Duration{syscall.SIGTERM: 5 * time.Second, syscall.SIGKILL: patience}[sig]):
+		}
+	}
+}
+
+// expectNothingLeft fails for each process, socket and directory that outlives
+// its world, and ends the processes.
+func (w *world) expectNothingLeft() {
+	deadline := time.Now().Add(5 * time.Second)
+	for _, line := range processesOf(w.dir) {
+		pid := atoi(line)
+		if awaitEnd(pid, deadline) != nil {
+			w.t.Errorf("left over: process %s", line)
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	_ = filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type()&fs.ModeSocket != 0 {
+			w.t.Errorf("left over: socket %s", path)
+		}
+		return nil
+	})
+	if left, _ := os.ReadDir(w.path("tmp")); len(left) > 0 {
+		w.t.Errorf("left over: %d entries in TMPDIR, such as %s", len(left), left[0].Name())
+	}
+}
+
+func atoi(text string) (n int) {
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			break
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+// dump prints what the processes said last.
+func (w *world) dump() {
+	for _, p := range w.processes {
+		text := p.err.text()
+		w.t.Logf("%s (pid %d, ended %v) said last:\n%s", p.name, p.pid(), p.ended(), text[max(0, len(text)-3000):])
+	}
+}
