@@ -1,0 +1,207 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/picket-dev/picket"
+)
+
+// The model's fenced verbs: what a run may do with its own credential, and
+// which refusal it gets when it may not.
+
+// mheld is a credential as it is presented.
+type mheld struct {
+	task, run string
+	forged    bool
+	fence     int64
+}
+
+// holds is the one definition of "still holds"; the first test that fails
+// answers.
+func (m *rules) holds(h mheld) (*mtask, *mrun, picket.Code) {
+	r := m.runs[h.run]
+	if r == nil || h.forged {
+		return nil, nil, picket.CodeLeaseExpired
+	}
+	t := m.tasks[r.task]
+	switch {
+	case r.task != h.task:
+		return nil, nil, picket.CodeTaskMismatch
+	case t.state == picket.TaskCancelled:
+		return nil, nil, picket.CodeTaskCancelled
+	case h.fence > t.token:
+		return nil, nil, picket.CodeUnknownFence
+	case h.fence > 0 && h.fence != r.token, r.token < t.token:
+		return nil, nil, picket.CodeStaleFence
+	case r.state == picket.RunExpired:
+		return nil, nil, picket.CodeLeaseExpired
+	case r.state != picket.RunRunning:
+		return nil, nil, picket.CodeLeaseReleased
+	case m.now >= t.deadline:
+		return nil, nil, picket.CodeLeaseExpired
+	}
+	return t, r, ""
+}
+
+// confirm starts the full window at the first admitted call.
+func (m *rules) confirm(t *mtask, r *mrun) {
+	if !r.confirmed {
+		r.confirmed = true
+		t.deadline = max(t.deadline, m.now+r.window)
+	}
+}
+
+// said is the answer of a closing verb that this run made before.
+func (m *rules) said(h mheld, verb, content string) (string, bool) {
+	r := m.runs[h.run]
+	if r == nil || h.forged || r.task != h.task || r.closed == "" || r.closed != verb+" "+content {
+		return "", false
+	}
+	return r.closedSay, true
+}
+
+// closing runs a verb that ends a lease; act does what is its own.
+func (m *rules) closing(h mheld, verb, content string, confirms bool, act func(t *mtask, r *mrun) string) (string, picket.Code) {
+	if say, ok := m.said(h, verb, content); ok {
+		return say, ""
+	}
+	t, r, code := m.holds(h)
+	if code != "" {
+		return "", code
+	}
+	if confirms {
+		m.confirm(t, r)
+	}
+	r.closed, r.closedSay = verb+" "+content, act(t, r)
+	return r.closedSay, ""
+}
+
+func (m *rules) renew(h mheld) (ttl int64, code picket.Code) {
+	t, r, code := m.holds(h)
+	if code != "" {
+		return 0, code
+	}
+	r.confirmed = true
+	t.deadline = max(t.deadline, m.now+r.window)
+	return t.deadline - m.now, ""
+}
+
+func (m *rules) getTask(h mheld) picket.Code {
+	t, r, code := m.holds(h)
+	if code == "" {
+		m.confirm(t, r)
+	}
+	return code
+}
+
+func (m *rules) report(h mheld, request, content string) (seq int64, code picket.Code) {
+	t, r, code := m.holds(h)
+	if code != "" {
+		return 0, code
+	}
+	if request != "" {
+		if i := slices.IndexFunc(r.seen, func(s mreport) bool { return s.request == request }); i >= 0 {
+			if r.seen[i].content != content {
+				return 0, picket.CodeIdempotencyConflict
+			}
+			return r.seen[i].seq, ""
+		}
+	}
+	m.confirm(t, r)
+	t.reports++
+	if request != "" {
+		r.seen = append([]mreport{{request, content, t.reports}}, r.seen...)
+		r.seen = r.seen[:min(len(r.seen), 32)]
+	}
+	m.emit(picket.EventTaskProgress, t.id)
+	return t.reports, ""
+}
+
+func (m *rules) complete(h mheld, content string) (string, picket.Code) {
+	return m.closing(h, "complete", content, true, func(t *mtask, r *mrun) string {
+		m.end(r, picket.RunCompleted, picket.ExitSuccess)
+		t.state = picket.TaskReview
+		if t.unreviewed {
+			t.state = picket.TaskCompleted
+		}
+		m.emit("task."+string(t.state), t.id)
+		return string(t.state)
+	})
+}
+
+func (m *rules) fail(h mheld, reason string, retryable bool) (string, picket.Code) {
+	return m.closing(h, "fail", fmt.Sprint(reason, retryable), true, func(t *mtask, r *mrun) string {
+		m.end(r, picket.RunFailed, picket.ExitAgentFailed)
+		m.emit(picket.EventLeaseFailed, t.id)
+		return string(m.after(r, picket.ExitAgentFailed, retryable))
+	})
+}
+
+func (m *rules) release(h mheld, class picket.ExitClass, code string) (string, picket.Code) {
+	return m.closing(h, "release", string(class)+code, false, func(t *mtask, r *mrun) string {
+		state := picket.RunFailed
+		if class == picket.ExitReleased {
+			state = picket.RunReleased
+		}
+		m.end(r, state, class)
+		// A release comes after the process is dead.
+		r.exited, r.code = true, code
+		m.emit(picket.EventLeaseReleased, t.id)
+		return string(m.after(r, class, true))
+	})
+}
+
+func (m *rules) requestHelp(h mheld, kind picket.HandoffKind, question string, wait int64, policy picket.OnDeadline) (string, picket.Code) {
+	content := fmt.Sprint(kind, question, wait, policy)
+	return m.closing(h, "help", content, true, func(t *mtask, r *mrun) string {
+		m.end(r, picket.RunReleased, picket.ExitReleased)
+		m.emit(picket.EventTaskHandoff, t.id)
+		deadline := int64(0)
+		if wait > 0 {
+			deadline = m.now + wait
+		}
+		return m.park(r, kind, deadline, policy)
+	})
+}
+
+// Evidence: good until 15 minutes after the lease ended, whoever holds now.
+
+func (m *rules) witness(h mheld) (*mrun, picket.Code) {
+	r := m.runs[h.run]
+	switch {
+	case r == nil || h.forged:
+		return nil, picket.CodeLeaseExpired
+	case r.task != h.task:
+		return nil, picket.CodeTaskMismatch
+	case r.state != picket.RunRunning && m.now-r.ended >= 15*60_000:
+		return nil, picket.CodeLeaseExpired
+	}
+	return r, ""
+}
+
+func (m *rules) launched(h mheld) picket.Code {
+	r, code := m.witness(h)
+	if code == "" && !r.launched {
+		r.launched = true
+		m.emit(picket.EventRunLaunched, r.task)
+	}
+	return code
+}
+
+func (m *rules) runExit(h mheld, code string) picket.Code {
+	r, refusal := m.witness(h)
+	if refusal != "" || r.exited && r.code == code {
+		return refusal
+	}
+	r.exited, r.code = true, code
+	// Whoever waits for this process goes on: the run's own task, or the one
+	// that repairs or repeats it.
+	for _, id := range m.ids {
+		if t := m.tasks[id]; t.state == picket.TaskQueued && t.gate == r.id {
+			m.enqueue(t, t.ready, "")
+		}
+	}
+	m.emit(picket.EventRunExited, r.task)
+	return ""
+}

@@ -1,0 +1,276 @@
+package orchestrator_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"pgregory.net/rapid"
+
+	"github.com/picket-dev/picket"
+)
+
+// The moves of the model test: each draws a verb's arguments, asks the engine
+// and the model, and compares what they answer.
+
+const (
+	noTask = "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	noRun  = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	noHelp = "handoff_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+)
+
+// once draws whether a request can be repeated and, if so, one of few keys.
+func (x *machine) once(verb string) (monce, picket.Caller) {
+	caller := picket.Caller{Actor: rapid.SampledFrom([]string{"key_a", "key_b"}).Draw(x.T, "actor")}
+	if !x.chance("once", 30) {
+		return monce{}, caller
+	}
+	digest := func(s string) string {
+		sum := sha256.Sum256([]byte(s))
+		return hex.EncodeToString(sum[:])
+	}
+	key := digest(fmt.Sprint(verb, rapid.IntRange(0, 2).Draw(x.T, "key")))
+	body := digest("0")
+	if x.chance("other body", 15) {
+		body = digest("1")
+	}
+	caller.Once = picket.Once{Key: key, Body: body}
+	return monce{key, body}, caller
+}
+
+func (x *machine) spec() (picket.TaskSpec, mspec, int64) {
+	s := picket.TaskSpec{Title: "a task"}
+	switch rapid.IntRange(0, 5).Draw(x.T, "lane") {
+	case 3:
+		s.Role = "coder"
+	case 4:
+		s.Role, s.Needs = "coder", []string{"py", "go"}
+	case 5:
+		s.Agent = "a1"
+	}
+	s.Priority = ptr(rapid.SampledFrom([]int{5, 0, 9}).Draw(x.T, "priority"))
+	s.LeaseWindowSeconds = seconds(rapid.SampledFrom([]int{2, 1, 4}).Draw(x.T, "window"))
+	s.Retry = &picket.Retry{
+		MaxAttempts:    ptr(rapid.SampledFrom([]int{3, 1, 8}).Draw(x.T, "attempts")),
+		BackoffSeconds: seconds(rapid.SampledFrom([]int{0, 1, 2, 30}).Draw(x.T, "backoff")),
+	}
+	if x.chance("retry on", 60) {
+		s.Retry.On = []picket.ExitClass{picket.ExitCrash, picket.ExitTimeout}
+	}
+	if x.chance("fails", 40) {
+		s.Escalate = picket.EscalateFail
+	}
+	if x.chance("unreviewed", 30) {
+		s.Review = picket.ReviewByNone
+	}
+	ready := int64(0)
+	if n := rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(x.T, "not before"); n > 0 {
+		ready = x.m.now + int64(n*half)
+		s.NotBefore = picket.InstantOf(time.Now().Add(time.Duration(n*half) * time.Millisecond))
+	}
+	if x.chance("not before is past", 5) {
+		ready, s.NotBefore = 0, picket.InstantOf(time.Now().Add(-time.Hour))
+	}
+	m := mspec{lane: s.Role + "|", priority: *s.Priority, window: int64(*s.LeaseWindowSeconds) * 1000, backoff: int64(*s.Retry.BackoffSeconds) * 1000,
+		maxAttempts: *s.Retry.MaxAttempts, retryOn: s.Retry.On, fails: s.Escalate == picket.EscalateFail, unreviewed: s.Review == picket.ReviewByNone}
+	if len(s.Needs) > 0 {
+		m.lane = "coder|go,py"
+	}
+	if s.Agent != "" {
+		m.lane = "agent:" + s.Agent
+	}
+	return s, m, ready
+}
+
+func (x *machine) submit() {
+	o, by := x.once("submit")
+	s, ms, ready := x.spec()
+	if x.chance("fixes", 10) {
+		s.Fixes = x.pick("fixes", x.m.ids, noTask)
+	}
+	got, err := x.e.Submit(x.ctx, by, s)
+	id, code := x.m.submit(o, got.TaskID, ms, ready, s.Fixes)
+	if x.agree(err, code, "submit") {
+		x.same("submit", got.TaskID, id)
+		x.same("submit", got.State, x.m.tasks[id].state)
+	}
+}
+
+func (x *machine) acquire() {
+	o, by := x.once("acquire")
+	a := magent{id: rapid.SampledFrom([]string{"a1", "a2", ""}).Draw(x.T, "agent")}
+	if x.chance("role", 60) {
+		a.role = "coder"
+	}
+	a.caps = rapid.SampledFrom([][]string{{"go", "py"}, {"go"}, nil}).Draw(x.T, "capabilities")
+	n := rapid.SampledFrom([]int{1, 1, 2, 5}).Draw(x.T, "max")
+	got, err := x.e.Acquire(x.ctx, by, picket.AcquireRequest{AgentID: a.id, Role: a.role, Capabilities: a.caps, Max: &n})
+	var rids []string
+	for _, l := range got {
+		rids = append(rids, l.RunID)
+	}
+	want, code := x.m.grant(o, a, rids, n)
+	if !x.agree(err, code, "acquire by %+v", a) {
+		return
+	}
+	if !slices.Equal(rids, want) {
+		x.Fatalf("acquire by %+v granted %v, want %v", a, rids, want)
+	}
+	for _, l := range got {
+		r := x.m.runs[l.RunID]
+		t := x.m.tasks[r.task]
+		x.same("acquire: task", l.TaskID, r.task)
+		x.same("acquire: token", l.FencingToken, r.token)
+		x.same("acquire: window", l.WindowMs, r.window)
+		x.near("acquire: ttl", l.LeaseTTLMs, t.deadline-x.m.now)
+		h, err := x.sealer.Open(l.LeaseToken.Reveal())
+		x.ok(err)
+		x.held[l.RunID] = h
+	}
+}
+
+// near compares what remains of a lease: time that the machine lost is gone.
+func (x *machine) near(what string, got, want int64) {
+	x.Helper()
+	if got > want || got <= want-half {
+		x.Fatalf("%s is %d ms, want %d", what, got, want)
+	}
+}
+
+// holder draws a credential: mostly of a run that lives, often of one that has
+// ended, now and then one that was tampered with.
+func (x *machine) holder() (picket.Held, mheld) {
+	rids := x.m.rids
+	if live := x.m.live(); len(live) > 0 && x.chance("live", 65) {
+		rids = nil
+		for _, r := range live {
+			rids = append(rids, r.id)
+		}
+	}
+	rid := x.pick("run", rids, noRun)
+	h, known := x.held[rid]
+	if !known {
+		h = picket.Held{Namespace: x.e.Namespace(), TaskID: noTask, RunID: rid, Secret: x.sealer.Fingerprint(x.e.Namespace(), rid)}
+	}
+	mh := mheld{task: h.TaskID, run: rid}
+	switch rapid.IntRange(0, 24).Draw(x.T, "tamper") {
+	case 24:
+		h.Secret, mh.forged = strings.Repeat("0", 64), true
+	case 23:
+		h.TaskID = x.pick("other task", x.m.ids, noTask)
+		mh.task = h.TaskID
+	}
+	if known && x.chance("shows token", 20) {
+		mh.fence = rapid.SampledFrom([]int64{x.m.runs[rid].token, 1, 2, 3, x.m.tasks[x.m.runs[rid].task].token}).Draw(x.T, "token")
+		h.Fence = mh.fence
+	}
+	return h, mh
+}
+
+// refused sometimes tells the engine of a refused write, as a proxy does.
+func (x *machine) refused(h picket.Held, err error, verb string) {
+	if refusal, ok := err.(*picket.Error); ok && refusal.Code.Fenced() && x.chance("tell", 30) {
+		x.e.RefusedWrite(x.ctx, h, verb, refusal)
+		x.m.emit(picket.EventWriteRefused, h.TaskID)
+	}
+}
+
+func (x *machine) renew() {
+	h, mh := x.holder()
+	got, err := x.e.Renew(x.ctx, h)
+	ttl, code := x.m.renew(mh)
+	if x.agree(err, code, "renew %+v", mh) {
+		x.near("renew: ttl", got.LeaseTTLMs, ttl)
+		x.same("renew: token", got.FencingToken, x.m.runs[h.RunID].token)
+	}
+	x.refused(h, err, "renew")
+}
+
+func (x *machine) getTask() {
+	h, mh := x.holder()
+	got, err := x.e.HeldTask(x.ctx, h)
+	if x.agree(err, x.m.getTask(mh), "get_task %+v", mh) {
+		x.same("get_task", got.TaskID, h.TaskID)
+	}
+	x.refused(h, err, "get_task")
+}
+
+func (x *machine) report() {
+	h, mh := x.holder()
+	request := rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(x.T, "request")
+	text := rapid.SampledFrom([]string{"half way", "there"}).Draw(x.T, "summary")
+	got, err := x.e.Report(x.ctx, h, request, picket.Progress{Summary: text})
+	seq, code := x.m.report(mh, request, text)
+	if x.agree(err, code, "report %+v", mh) {
+		x.same("report", got.Seq, seq)
+	}
+	x.refused(h, err, "report_progress")
+}
+
+func (x *machine) closed(h picket.Held, got, want string, err error, code picket.Code, verb string) {
+	x.Helper()
+	if x.agree(err, code, "%s by %s", verb, h.RunID) {
+		x.same(verb, got, want)
+	}
+	x.refused(h, err, verb)
+}
+
+func (x *machine) complete() {
+	h, mh := x.holder()
+	output := rapid.SampledFrom([]string{`"done"`, `{"n":1}`}).Draw(x.T, "output")
+	got, err := x.e.Complete(x.ctx, h, json.RawMessage(output), "")
+	want, code := x.m.complete(mh, output)
+	x.closed(h, string(got), want, err, code, "complete")
+}
+
+func (x *machine) fail() {
+	h, mh := x.holder()
+	retryable := x.chance("retryable", 70)
+	got, err := x.e.Fail(x.ctx, h, "cannot", retryable)
+	want, code := x.m.fail(mh, "cannot", retryable)
+	x.closed(h, string(got), want, err, code, "fail")
+}
+
+func (x *machine) release() {
+	h, mh := x.holder()
+	class := rapid.SampledFrom(picket.ReleaseClasses).Draw(x.T, "class")
+	exit := rapid.IntRange(0, 1).Draw(x.T, "code")
+	got, err := x.e.Release(x.ctx, h, picket.Exit{Class: class, Code: &exit})
+	want, code := x.m.release(mh, class, fmt.Sprint(exit))
+	x.closed(h, string(got), want, err, code, "release")
+}
+
+func (x *machine) requestHelp() {
+	h, mh := x.holder()
+	req := picket.HelpRequest{Question: "which?", Kind: rapid.SampledFrom([]picket.HandoffKind{picket.HandoffQuestion, picket.HandoffApproval}).Draw(x.T, "kind"),
+		OnDeadline: picket.OnDeadlineWait}
+	wait := int64(0)
+	if n := rapid.IntRange(0, 2).Draw(x.T, "deadline"); n > 0 {
+		req.DeadlineSeconds, wait = seconds(n), int64(n*half)
+		req.OnDeadline = rapid.SampledFrom([]picket.OnDeadline{picket.OnDeadlineDeny, picket.OnDeadlineEscalate, picket.OnDeadlineWait}).Draw(x.T, "policy")
+	}
+	got, err := x.e.RequestHelp(x.ctx, h, req)
+	want, code := x.m.requestHelp(mh, req.Kind, req.Question, wait, req.OnDeadline)
+	x.closed(h, got.HandoffID, want, err, code, "request_help")
+}
+
+func (x *machine) launched() {
+	h, mh := x.holder()
+	err := x.e.RunEvents(x.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}})
+	x.agree(err, x.m.launched(mh), "run.launched %+v", mh)
+}
+
+func (x *machine) runExit() {
+	h, mh := x.holder()
+	exit := rapid.IntRange(0, 1).Draw(x.T, "code")
+	err := x.e.RunExit(x.ctx, h, picket.Exit{Class: picket.ExitKilled, Code: &exit}, picket.ContainmentGroup)
+	x.agree(err, x.m.runExit(mh, fmt.Sprint(exit)), "run exit %+v", mh)
+}
+
+// freshID stands for an id that the engine makes when it refuses to.
+func freshID() string { return "task_" + ulid.Make().String() }

@@ -1,0 +1,333 @@
+package orchestrator_test
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// The model's verbs of operators, people and the reaper.
+
+func (m *rules) submit(o monce, id string, s mspec, ready int64, fixes string) (string, picket.Code) {
+	if was, code, again := m.once(o); again {
+		return first(was), code
+	}
+	source := ""
+	if fixes != "" {
+		t := m.tasks[fixes]
+		if t == nil {
+			return "", picket.CodeNotFound
+		}
+		source = t.run
+	}
+	m.create(id, s, ready, source, fixes)
+	m.remember(o, day, id)
+	return id, ""
+}
+
+func first(s []string) string {
+	if len(s) == 0 {
+		return ""
+	}
+	return s[0]
+}
+
+// magent is who asks for leases.
+type magent struct {
+	id, role string
+	caps     []string
+}
+
+func (a magent) covers(lane string) bool {
+	if pinned, ok := strings.CutPrefix(lane, "agent:"); ok {
+		return pinned == a.id
+	}
+	role, needs, _ := strings.Cut(lane, "|")
+	if role != "" && role != a.role {
+		return false
+	}
+	for need := range strings.SplitSeq(needs, ",") {
+		if need != "" && !slices.Contains(a.caps, need) {
+			return false
+		}
+	}
+	return true
+}
+
+// grant leases up to n tasks, one to each of the runs given, and returns the
+// runs that got one.
+func (m *rules) grant(o monce, a magent, runs []string, n int) ([]string, picket.Code) {
+	if was, code, again := m.once(o); again {
+		for _, rid := range was {
+			if r := m.runs[rid]; r.state != picket.RunRunning || m.now >= m.tasks[r.task].deadline {
+				return nil, picket.CodeLeaseExpired
+			}
+		}
+		return was, code
+	}
+	if m.paused {
+		return nil, ""
+	}
+	m.promote(10)
+	var got []string
+	for len(got) < n {
+		var best *mtask
+		for lane, tasks := range m.lanes() {
+			if a.covers(lane) && (best == nil || better(tasks[0], best) < 0) {
+				best = tasks[0]
+			}
+		}
+		if best == nil {
+			break
+		}
+		rid := "run_missing" // the engine gave fewer: the comparison shows it
+		if len(got) < len(runs) {
+			rid = runs[len(got)]
+		}
+		m.lease(best, rid, a.id)
+		got = append(got, rid)
+	}
+	if len(got) > 0 {
+		m.remember(o, m.runs[got[0]].window, got...)
+	}
+	return got, ""
+}
+
+func (m *rules) lease(t *mtask, rid, agent string) {
+	t.token++
+	t.attempt++
+	t.state, t.run, t.where, t.due, t.pin = picket.TaskLeased, rid, "", 0, ""
+	t.deadline = m.now + min(t.window, 30_000)
+	m.runs[rid] = &mrun{id: rid, task: t.id, agent: agent, token: t.token, window: t.window, state: picket.RunRunning}
+	m.rids = append(m.rids, rid)
+	m.emit(picket.EventTaskLeased, t.id)
+}
+
+func (m *rules) expire(r *mrun, class picket.ExitClass) {
+	m.end(r, picket.RunExpired, class)
+	m.emit(picket.EventLeaseExpired, r.task)
+	m.after(r, class, true)
+}
+
+func (m *rules) expireDue() int {
+	n := 0
+	for _, r := range m.live() {
+		if m.now < m.tasks[r.task].deadline {
+			continue
+		}
+		class := picket.ExitLeaseExpired
+		if !r.confirmed {
+			class = picket.ExitUndelivered
+		}
+		m.expire(r, class)
+		n++
+	}
+	return n
+}
+
+func (m *rules) undeliver(rids []string) {
+	for _, rid := range rids {
+		if r := m.runs[rid]; r != nil && r.state == picket.RunRunning && !r.confirmed {
+			m.expire(r, picket.ExitUndelivered)
+		}
+	}
+}
+
+// onTask runs an operator's verb on a task that is not closed.
+func (m *rules) onTask(o monce, tid string, act func(t *mtask) picket.Code) picket.Code {
+	if _, code, again := m.once(o); again {
+		return code
+	}
+	t := m.tasks[tid]
+	switch {
+	case t == nil:
+		return picket.CodeNotFound
+	case t.state.Terminal():
+		return picket.CodeTaskClosed
+	}
+	code := act(t)
+	if code == "" {
+		m.remember(o, day, tid)
+	}
+	return code
+}
+
+func (m *rules) expireByOperator(o monce, tid string) picket.Code {
+	return m.onTask(o, tid, func(t *mtask) picket.Code {
+		if t.state != picket.TaskLeased {
+			return picket.CodeStateConflict
+		}
+		m.expire(m.runs[t.run], picket.ExitByOperator)
+		return ""
+	})
+}
+
+func (m *rules) cancel(o monce, tid string) picket.Code {
+	return m.onTask(o, tid, func(t *mtask) picket.Code {
+		switch t.state {
+		case picket.TaskLeased:
+			m.end(m.runs[t.run], picket.RunCancelled, picket.ExitCancelled)
+		case picket.TaskHandoff:
+			m.helps[t.help].state = picket.HandoffCancelled
+		}
+		t.state, t.where, t.due = picket.TaskCancelled, "", 0
+		m.emit(picket.EventTaskCancelled, tid)
+		return ""
+	})
+}
+
+func (m *rules) retry(o monce, tid, fresh string) (string, picket.Code) {
+	if was, code, again := m.once(o); again {
+		return first(was), code
+	}
+	t := m.tasks[tid]
+	switch {
+	case t == nil:
+		return "", picket.CodeNotFound
+	case t.state == picket.TaskCompleted:
+		return "", picket.CodeTaskClosed
+	case t.state.Terminal():
+		m.emit(picket.EventTaskRetried, tid)
+		m.create(fresh, t.mspec, 0, t.run, t.fixes)
+		m.remember(o, day, fresh)
+		return fresh, ""
+	case t.state != picket.TaskHandoff || m.helps[t.help].kind != picket.HandoffEscalation:
+		return "", picket.CodeStateConflict
+	}
+	m.helps[t.help].state = picket.HandoffAnswered
+	t.failures = 0
+	m.enqueue(t, 0, t.run)
+	m.emit(picket.EventTaskRetried, tid)
+	m.remember(o, day, tid)
+	return tid, ""
+}
+
+func (m *rules) review(o monce, tid string, approve bool, fix string, s mspec, ready int64) (string, picket.Code) {
+	if was, code, again := m.once(o); again {
+		return first(was), code
+	}
+	code := m.onTask(monce{}, tid, func(t *mtask) picket.Code {
+		if t.state != picket.TaskReview {
+			return picket.CodeStateConflict
+		}
+		t.state = picket.TaskRejected
+		if approve {
+			t.state = picket.TaskCompleted
+		}
+		kind := map[bool]string{true: picket.EventTaskApproved, false: picket.EventTaskRejected}[approve]
+		m.emit(kind, tid)
+		if fix != "" {
+			m.create(fix, s, ready, t.run, tid)
+		}
+		return ""
+	})
+	if code != "" {
+		return "", code
+	}
+	m.remember(o, day, fix)
+	return fix, ""
+}
+
+// onHelp runs a person's verb on an open hand-off.
+func (m *rules) onHelp(o monce, hid string, act func(h *mhelp) picket.Code) picket.Code {
+	if _, code, again := m.once(o); again {
+		return code
+	}
+	h := m.helps[hid]
+	switch {
+	case h == nil:
+		return picket.CodeNotFound
+	case m.tasks[h.task].state.Terminal():
+		return picket.CodeTaskClosed
+	case h.state != picket.HandoffOpen:
+		return picket.CodeStateConflict
+	}
+	code := act(h)
+	if code == "" {
+		m.remember(o, day, h.task)
+	}
+	return code
+}
+
+func (m *rules) answer(o monce, hid string) picket.Code {
+	return m.onHelp(o, hid, func(h *mhelp) picket.Code { m.decide(h); return "" })
+}
+
+func (m *rules) finish(o monce, hid string) picket.Code {
+	return m.onHelp(o, hid, func(h *mhelp) picket.Code {
+		h.state = picket.HandoffFinished
+		m.tasks[h.task].state = picket.TaskCompleted
+		m.emit(picket.EventTaskFinished, h.task)
+		return ""
+	})
+}
+
+func (m *rules) cancelHelp(o monce, hid string) picket.Code {
+	return m.onHelp(o, hid, func(h *mhelp) picket.Code { return m.cancel(monce{}, h.task) })
+}
+
+func (m *rules) claim(o monce, hid, by string) picket.Code {
+	return m.onHelp(o, hid, func(h *mhelp) picket.Code {
+		if h.claimed != "" && h.claimed != by {
+			return picket.CodeStateConflict
+		}
+		if h.claimed == "" {
+			h.claimed = by
+			m.emit(picket.EventHandoffClaimed, h.task)
+		}
+		return ""
+	})
+}
+
+func (m *rules) pause(o monce, hard bool) picket.Code {
+	if _, code, again := m.once(o); again {
+		return code
+	}
+	m.paused = true
+	m.emit(picket.EventPaused, "")
+	if hard {
+		for _, r := range m.live() {
+			m.end(r, picket.RunReleased, picket.ExitReleased)
+			m.after(r, picket.ExitReleased, true)
+			m.emit(picket.EventLeaseReleased, r.task)
+		}
+	}
+	m.remember(o, day, "done")
+	return ""
+}
+
+func (m *rules) resume(o monce) picket.Code {
+	_, code, again := m.once(o)
+	if code != "" {
+		return code
+	}
+	if !again && m.paused {
+		m.paused = false
+		m.emit(picket.EventResumed, "")
+	}
+	m.remember(o, day, "done")
+	return ""
+}
+
+// tick moves due tasks on and applies the deadline policy of hand-offs.
+func (m *rules) tick() {
+	m.promote(100)
+	var due []*mhelp
+	for _, hid := range m.hids {
+		if h := m.helps[hid]; h.state == picket.HandoffOpen && h.deadline > 0 && h.deadline <= m.now {
+			due = append(due, h)
+		}
+	}
+	for _, h := range due {
+		h.deadline = 0
+		switch h.policy {
+		case picket.OnDeadlineDeny:
+			m.decide(h)
+			continue
+		case picket.OnDeadlineEscalate:
+			m.tasks[h.task].priority = min(9, m.tasks[h.task].priority+1)
+		}
+		m.emit(picket.EventHandoffOverdue, h.task)
+	}
+}

@@ -1,0 +1,294 @@
+package orchestrator_test
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/picket-dev/picket"
+)
+
+// rules is the model: what the engine promises, written a second time, plainly
+// and without a store. Times are milliseconds of store time since the start.
+type rules struct {
+	now    int64 // store time: judges every deadline
+	clock  int64 // the server's clock: when request records are forgotten
+	paused bool
+
+	tasks map[string]*mtask
+	runs  map[string]*mrun
+	helps map[string]*mhelp
+	ids   []string // tasks in the order of their creation
+	rids  []string // runs in the order of their grants
+	hids  []string
+
+	requests map[string]mrequest
+	wrote    []mevent // the events that the verb at hand has to write
+}
+
+func newRules() *rules {
+	return &rules{tasks: map[string]*mtask{}, runs: map[string]*mrun{}, helps: map[string]*mhelp{}, requests: map[string]mrequest{}}
+}
+
+type mevent struct{ kind, task string }
+
+// mspec is the part of a specification that rules look at.
+type mspec struct {
+	lane              string // agent:<id>, or <role>|<needs>
+	priority          int
+	window, backoff   int64
+	maxAttempts       int
+	retryOn           []picket.ExitClass
+	fails, unreviewed bool // escalate: fail; review: none
+}
+
+type mtask struct {
+	mspec
+	id        string
+	state     picket.TaskState
+	order     int64
+	token     int64
+	attempt   int
+	failures  int
+	reports   int64
+	run, help string
+	deadline  int64  // of the lease
+	where     string // the lane it waits in, "" when it does not
+	due       int64  // when it is looked at again, 0 for never
+	ready     int64  // from when its own rules let it run
+	gate      string // the run whose process it waits for
+	pin       string
+	pinUntil  int64
+	fixes     string
+}
+
+type mrun struct {
+	id, task, agent   string
+	token             int64
+	window            int64
+	state             picket.RunState
+	class             picket.ExitClass
+	confirmed         bool
+	launched, exited  bool
+	code              string
+	ended, deadline   int64
+	closed, closedSay string
+	seen              []mreport // newest first, at most 32
+}
+
+type mreport struct {
+	request, content string
+	seq              int64
+}
+
+type mhelp struct {
+	id, task, run, claimed string
+	kind                   picket.HandoffKind
+	state                  picket.HandoffState
+	deadline               int64
+	policy                 picket.OnDeadline
+}
+
+// monce identifies a request; the zero value is one that is never repeated.
+type monce struct{ key, body string }
+
+type mrequest struct {
+	body    string
+	answer  []string
+	forgets int64 // by the server's clock
+}
+
+const day = 24 * 3600 * 1000
+
+// once answers a request that was made before.
+func (m *rules) once(o monce) (answer []string, code picket.Code, again bool) {
+	was, ok := m.requests[o.key]
+	if o.key == "" || !ok || m.clock >= was.forgets {
+		return nil, "", false
+	}
+	if was.body != o.body {
+		return nil, picket.CodeIdempotencyConflict, true
+	}
+	return was.answer, "", true
+}
+
+func (m *rules) remember(o monce, life int64, answer ...string) {
+	if o.key != "" {
+		m.requests[o.key] = mrequest{body: o.body, answer: answer, forgets: m.clock + life}
+	}
+}
+
+func (m *rules) emit(kind, task string) { m.wrote = append(m.wrote, mevent{kind, task}) }
+
+// Queueing.
+
+func (m *rules) create(id string, s mspec, ready int64, source, fixes string) {
+	t := &mtask{mspec: s, id: id, state: picket.TaskQueued, order: int64(len(m.ids) + 1), fixes: fixes}
+	m.tasks[id] = t
+	m.ids = append(m.ids, id)
+	m.enqueue(t, ready, source)
+	m.emit(picket.EventTaskSubmitted, id)
+}
+
+// stillOpen says until when the process of a run may still act outside.
+func (m *rules) stillOpen(run string) int64 {
+	if r := m.runs[run]; r != nil && r.launched && !r.exited {
+		return r.deadline
+	}
+	return 0
+}
+
+// enqueue is the only way back to queued: not before ready, and not before the
+// process of the run that held it last is known to be gone.
+func (m *rules) enqueue(t *mtask, ready int64, gate string) {
+	t.state, t.ready, t.gate, t.where, t.due = picket.TaskQueued, ready, "", "", 0
+	barrier := m.stillOpen(gate)
+	at := max(ready, barrier)
+	if t.pin != "" {
+		t.pinUntil = max(at, m.now) + 60_000
+	}
+	if at <= m.now {
+		m.place(t)
+		return
+	}
+	t.due = at
+	if barrier > m.now {
+		t.gate = gate
+	}
+}
+
+func (m *rules) place(t *mtask) {
+	t.gate, t.where, t.due = "", t.lane, 0
+	if t.pin != "" && m.now < t.pinUntil {
+		t.where, t.due = "agent:"+t.pin, t.pinUntil
+	}
+}
+
+func (m *rules) promote(limit int) {
+	var due []*mtask
+	for _, t := range m.tasks {
+		if t.state == picket.TaskQueued && t.due > 0 && t.due <= m.now {
+			due = append(due, t)
+		}
+	}
+	slices.SortFunc(due, func(a, b *mtask) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id)) })
+	for _, t := range due[:min(limit, len(due))] {
+		m.place(t)
+	}
+}
+
+// The retry policy.
+
+func countsFailure(c picket.ExitClass) bool {
+	switch c {
+	case picket.ExitCrash, picket.ExitTimeout, picket.ExitStalled, picket.ExitNoResult, picket.ExitAgentFailed, picket.ExitLeaseExpired:
+		return true
+	}
+	return false
+}
+
+// wait is how long the n-th failure delays the next attempt: nothing at first,
+// then the backoff, doubling up to five minutes or to itself.
+func (s mspec) wait(failures int) int64 {
+	if failures <= 1 {
+		return 0
+	}
+	d := s.backoff
+	for i := 2; i < failures && d < 300_000; i++ {
+		d *= 2
+	}
+	return min(d, max(s.backoff, 300_000))
+}
+
+// end ends the lease of a run.
+func (m *rules) end(r *mrun, state picket.RunState, class picket.ExitClass) {
+	t := m.tasks[r.task]
+	r.state, r.class, r.ended, r.deadline = state, class, m.now, t.deadline
+	t.deadline = 0
+}
+
+// after decides what becomes of the task of an ended run.
+func (m *rules) after(r *mrun, class picket.ExitClass, retryable bool) picket.TaskState {
+	t := m.tasks[r.task]
+	if !countsFailure(class) {
+		m.enqueue(t, 0, r.id)
+		return t.state
+	}
+	t.failures++
+	byItself := class == picket.ExitLeaseExpired || class == picket.ExitAgentFailed || slices.Contains(t.retryOn, class)
+	switch {
+	case retryable && byItself && t.failures < t.maxAttempts:
+		m.enqueue(t, m.now+t.wait(t.failures), r.id)
+	case t.fails:
+		t.state = picket.TaskFailed
+	default:
+		m.park(r, picket.HandoffEscalation, 0, picket.OnDeadlineWait)
+	}
+	return t.state
+}
+
+func (m *rules) park(r *mrun, kind picket.HandoffKind, deadline int64, policy picket.OnDeadline) string {
+	t := m.tasks[r.task]
+	h := &mhelp{id: "handoff_" + r.id[len("run_"):], task: t.id, run: r.id, kind: kind, state: picket.HandoffOpen, deadline: deadline, policy: policy}
+	m.helps[h.id] = h
+	m.hids = append(m.hids, h.id)
+	t.state, t.help = picket.TaskHandoff, h.id
+	return h.id
+}
+
+// decide answers a hand-off: for a minute only the agent that asked gets the
+// task; an escalation starts counting anew.
+func (m *rules) decide(h *mhelp) {
+	t := m.tasks[h.task]
+	h.state = picket.HandoffAnswered
+	if h.kind == picket.HandoffEscalation {
+		t.failures = 0
+	} else {
+		t.pin = m.runs[h.run].agent
+	}
+	m.enqueue(t, 0, h.run)
+	m.emit(picket.EventTaskAnswered, t.id)
+}
+
+// What is asked of the model.
+
+// live lists the runs whose lease has not ended, the first to expire first.
+func (m *rules) live() []*mrun {
+	var out []*mrun
+	for _, rid := range m.rids {
+		if m.runs[rid].state == picket.RunRunning {
+			out = append(out, m.runs[rid])
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *mrun) int {
+		return cmp.Or(cmp.Compare(m.tasks[a.task].deadline, m.tasks[b.task].deadline), cmp.Compare(a.task, b.task))
+	})
+	return out
+}
+
+// told is what the model says about its tasks, in the terms of the replay.
+func (m *rules) told() map[string]told {
+	out := map[string]told{}
+	for id, t := range m.tasks {
+		out[id] = told{State: t.state, Token: t.token, Attempt: t.attempt, Failures: t.failures, Run: t.run}
+	}
+	return out
+}
+
+// lanes lists the tasks of every lane, the best first.
+func (m *rules) lanes() map[string][]*mtask {
+	out := map[string][]*mtask{}
+	for t := range maps.Values(m.tasks) {
+		if t.state == picket.TaskQueued && t.where != "" {
+			out[t.where] = append(out[t.where], t)
+		}
+	}
+	for _, lane := range out {
+		slices.SortFunc(lane, better)
+	}
+	return out
+}
+
+func better(a, b *mtask) int {
+	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.order, b.order))
+}

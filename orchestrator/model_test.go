@@ -1,0 +1,221 @@
+package orchestrator_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// The model test: random verbs against the engine and against the rules of
+// model_rules_test.go. After every step both must say the same of every task,
+// run, lane and hand-off, and the invariants must hold.
+//
+// All durations are multiples of half a minute and a check takes less than
+// that, so it never matters how fast the machine is.
+const half = 30_000 // ms
+
+func TestModelVirtual(t *testing.T) {
+	modelFlags(t)
+	synctest.Test(t, func(t *testing.T) {
+		// A test in a bubble may not ask for its deadline: rapid gets one that has none.
+		rapid.Check(struct{ testing.TB }{t}, func(rt *rapid.T) {
+			store, stop := rig.Memory()
+			defer stop()
+			runModel(rt, store, "default", true)
+		})
+	})
+}
+
+func TestModelReal(t *testing.T) {
+	modelFlags(t)
+	store := rig.Real(t)
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		runModel(rt, store, fmt.Sprintf("model-%d", n), false)
+	})
+}
+
+// modelFlags sets how much is tried, unless the command line says it, and
+// prints how to repeat it: rapid adds the seed of a failure to what it prints.
+func modelFlags(t *testing.T) {
+	t.Helper()
+	checks, steps := "200", "50"
+	if os.Getenv("PICKET_SOAK") != "" {
+		checks, steps = "5000", "100"
+	}
+	given := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	set := func(name, value string) {
+		f := flag.Lookup(name)
+		if was := f.Value.String(); !given[name] && was != value {
+			t.Cleanup(func() { _ = flag.Set(name, was) })
+			if err := flag.Set(name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	set("rapid.checks", checks)
+	set("rapid.steps", steps)
+	set("rapid.nofailfile", "true") // the seed says it all
+	if flag.Lookup("rapid.seed").Value.String() == "0" {
+		set("rapid.seed", fmt.Sprint(uint64(time.Now().UnixNano())))
+	}
+	if t.Name() == "TestModelVirtual" {
+		set("rapid.shrinktime", "87600h") // virtual time: it runs much faster than ours
+	}
+	value := func(name string) string { return flag.Lookup(name).Value.String() }
+	t.Logf("repeat with: go test ./orchestrator -run '^%s$' -rapid.checks=%s -rapid.steps=%s -rapid.seed=%s",
+		t.Name(), value("rapid.checks"), value("rapid.steps"), value("rapid.seed"))
+}
+
+// machine is one check: an engine, the model of it and what joins them.
+type machine struct {
+	*rapid.T
+	ctx     context.Context
+	e       *orchestrator.Engine
+	raw     redis.UniversalClient
+	prefix  string
+	virtual bool
+	sealer  *picket.Sealer
+
+	m    *rules
+	j    *journal
+	base int64    // store time at the start
+	held map[string]picket.Held
+}
+
+func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool) {
+	ctx := context.Background()
+	x := &machine{T: rt, ctx: ctx, prefix: "pk:{" + namespace + "}:", virtual: virtual, sealer: rig.Sealer(), m: newRules(), j: newJournal(),
+		held: map[string]picket.Held{}}
+	store, err := orchestrator.Open(ctx, orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{namespace}, Sealer: x.sealer,
+		Log: slog.New(slog.DiscardHandler)})
+	x.ok(err)
+	defer store.Close()
+	x.raw = redis.NewUniversalClient(&s.Redis)
+	defer x.raw.Close()
+	x.e = store.Engine(namespace)
+	x.base, err = x.raw.HGet(ctx, x.prefix+"meta", "now").Int64()
+	x.ok(err)
+	rt.Repeat(map[string]func(*rapid.T){
+		"": func(rt *rapid.T) { x.T = rt; x.compare() },
+
+		"submit":       x.step(x.submit),
+		"submit_":      x.step(x.submit),
+		"acquire":      x.step(x.acquire),
+		"acquire_":     x.step(x.acquire),
+		"acquire__":    x.step(x.acquire),
+		"renew":        x.step(x.renew),
+		"get_task":     x.step(x.getTask),
+		"report":       x.step(x.report),
+		"complete":     x.step(x.complete),
+		"complete_":    x.step(x.complete),
+		"fail":         x.step(x.fail),
+		"release":      x.step(x.release),
+		"release_":     x.step(x.release),
+		"request_help": x.step(x.requestHelp),
+		"launched":     x.step(x.launched),
+		"launched_":    x.step(x.launched),
+		"run_exit":     x.step(x.runExit),
+		"expire":       x.step(x.expire),
+		"expire_due":   x.step(x.expireDue),
+		"undeliver":    x.step(x.undeliver),
+		"cancel":       x.step(x.cancel),
+		"retry":        x.step(x.retry),
+		"retry_":       x.step(x.retry),
+		"review":       x.step(x.review),
+		"review_":      x.step(x.review),
+		"answer":       x.step(x.answer),
+		"finish":       x.step(x.finish),
+		"cancel_help":  x.step(x.cancelHelp),
+		"claim":        x.step(x.claim),
+		"pause":        x.step(x.pause),
+		"resume":       x.step(x.resume),
+		"resume_":      x.step(x.resume),
+		"tick":         x.step(x.tick),
+		"pass":         x.step(x.pass),
+		"pass_":        x.step(x.pass),
+	})
+}
+
+func (x *machine) step(act func()) func(*rapid.T) {
+	return func(rt *rapid.T) {
+		x.T = rt
+		x.m.wrote = nil
+		act()
+	}
+}
+
+func (x *machine) ok(err error) {
+	x.Helper()
+	if err != nil {
+		x.Fatalf("%v", err)
+	}
+}
+
+// agree holds the engine's refusal against the model's. It returns whether the
+// verb had an effect or an answer to compare.
+func (x *machine) agree(err error, want picket.Code, what string, args ...any) bool {
+	x.Helper()
+	what = fmt.Sprintf(what, args...)
+	switch {
+	case err == nil && want != "":
+		x.Fatalf("%s was admitted, want %s", what, want)
+	case err != nil && picket.CodeOf(err) != want:
+		x.Fatalf("%s: %s (%v), want %q", what, picket.CodeOf(err), err, want)
+	}
+	return err == nil
+}
+
+func (x *machine) same(what string, got, want any) {
+	x.Helper()
+	if got != want {
+		x.Fatalf("%s answered %v, want %v", what, got, want)
+	}
+}
+
+// pick draws from a list, with a few draws of something that does not exist.
+func (x *machine) pick(label string, list []string, unknown string) string {
+	if len(list) == 0 || rapid.IntRange(0, 29).Draw(x.T, label+" unknown") == 29 {
+		return unknown
+	}
+	// The youngest first: that is where shrinking goes, and they are the busy ones.
+	n := len(list) - 1 - rapid.IntRange(0, len(list)-1).Draw(x.T, label)
+	return list[n]
+}
+
+func (x *machine) chance(label string, percent int) bool {
+	return rapid.IntRange(1, 100).Draw(x.T, label) > 100-percent
+}
+
+// seconds is a number of half minutes, in seconds.
+func seconds(halves int) *int { return ptr(halves * half / 1000) }
+
+// inHalves cuts what the machine's own slowness adds to a point of store time.
+func (x *machine) inHalves(ms float64) int64 {
+	return int64(math.Floor((ms-float64(x.base))/half)) * half
+}
+
+func sortedEvents(l []mevent) []string {
+	out := make([]string, len(l))
+	for i, ev := range l {
+		out[i] = ev.kind + " " + ev.task
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,191 @@
+package orchestrator_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// told is what the event log alone says about a task.
+type told struct {
+	State    picket.TaskState
+	Token    int64
+	Attempt  int
+	Failures int
+	Run      string // the run that holds or held it last
+}
+
+// journal replays an event log from its start. It knows nothing but the log:
+// what it ends with must be what the store says.
+type journal struct {
+	last  int64 // sequence number read last
+	tasks map[string]*told
+	// leased counts grants, so a test can tell that something happened.
+	leased int
+}
+
+func newJournal() *journal { return &journal{tasks: map[string]*told{}} }
+
+// replay reads the whole log of a namespace.
+func replay(ctx context.Context, e *orchestrator.Engine) (*journal, error) {
+	j := newJournal()
+	return j, j.follow(ctx, e)
+}
+
+// follow reads what the log has beyond the last event read.
+func (j *journal) follow(ctx context.Context, e *orchestrator.Engine) error {
+	for {
+		page, err := e.Events(ctx, picket.EventQuery{After: j.last, Limit: 1000})
+		if err != nil {
+			return err
+		}
+		for _, ev := range page.Events {
+			if err := j.read(ev); err != nil {
+				return fmt.Errorf("event %d %s of %s: %w", ev.Seq, ev.Type, ev.TaskID, err)
+			}
+		}
+		if len(page.Events) < 1000 {
+			return nil
+		}
+	}
+}
+
+// eventData are the members of an event's data that the replay looks at.
+type eventData struct {
+	State     picket.TaskState `json:"state"`
+	Attempt   *int             `json:"attempt"`
+	Failures  *int             `json:"failures"`
+	NewTaskID string           `json:"newTaskId"`
+	Retries   string           `json:"retries"`
+	Fixes     string           `json:"fixes"`
+}
+
+// aside are the events that move no task.
+var aside = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed, picket.EventHandoffOverdue,
+	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventRunLaunched,
+	picket.EventRunExited, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut}
+
+// verbOf names the verb whose row of the legal-move table an event follows.
+func verbOf(ev picket.Event, d eventData) (string, error) {
+	switch ev.Type {
+	case picket.EventTaskSubmitted:
+		if d.Retries != "" {
+			return "retry", nil
+		}
+		return "submit", nil
+	case picket.EventTaskLeased:
+		return "grant", nil
+	case picket.EventTaskReview, picket.EventTaskCompleted:
+		return "complete", nil
+	case picket.EventTaskHandoff:
+		return "request_help", nil
+	case picket.EventTaskAnswered:
+		if ev.Actor == "deadline" {
+			return "overdue", nil
+		}
+		return "answer", nil
+	case picket.EventTaskFinished:
+		return "finish", nil
+	case picket.EventTaskApproved, picket.EventTaskRejected:
+		return "review", nil
+	case picket.EventTaskCancelled:
+		return "cancel", nil
+	case picket.EventTaskRetried:
+		return "retry", nil
+	case picket.EventLeaseReleased:
+		if ev.Reason == "paused" {
+			return "pause", nil
+		}
+		return "release", nil
+	case picket.EventLeaseFailed:
+		return "fail", nil
+	case picket.EventLeaseExpired:
+		return "expire", nil
+	}
+	return "", fmt.Errorf("the replay does not know this type")
+}
+
+// read applies one event; an error is a broken promise of the log.
+func (j *journal) read(ev picket.Event) error {
+	if ev.Seq != j.last+1 {
+		return fmt.Errorf("sequence is not dense: after %d comes %d", j.last, ev.Seq)
+	}
+	j.last = ev.Seq
+	var d eventData
+	if err := json.Unmarshal(ev.Data, &d); err != nil {
+		return fmt.Errorf("data %q: %w", ev.Data, err)
+	}
+	t := j.tasks[ev.TaskID]
+	if slices.Contains(aside, ev.Type) {
+		if d.State != "" && (t == nil || t.State != d.State) {
+			return fmt.Errorf("it says the task is %s, the log says %+v", d.State, t)
+		}
+		return nil
+	}
+	verb, err := verbOf(ev, d)
+	if err != nil {
+		return err
+	}
+	if d.NewTaskID != "" { // a closed task is retried by another one
+		if t == nil || !t.State.Terminal() || t.State != d.State {
+			return fmt.Errorf("a closed task in state %s was to be retried, the log says %+v", d.State, t)
+		}
+		return nil
+	}
+	return j.move(t, ev, d, verb)
+}
+
+func (j *journal) move(t *told, ev picket.Event, d eventData, verb string) error {
+	from := picket.TaskState("")
+	if t != nil {
+		from = t.State
+	} else {
+		t = &told{}
+		j.tasks[ev.TaskID] = t
+	}
+	if !picket.MayMove(from, verb, d.State) {
+		return fmt.Errorf("%s may not take a task from %q to %q", verb, from, d.State)
+	}
+	if from == picket.TaskLeased && ev.RunID != t.Run {
+		return fmt.Errorf("run %s ended it, but %s holds it", ev.RunID, t.Run)
+	}
+	if from == picket.TaskLeased && ev.FencingToken != 0 && ev.FencingToken != t.Token {
+		return fmt.Errorf("token %d ended it, but %d is current", ev.FencingToken, t.Token)
+	}
+	t.State = d.State
+	if d.Failures != nil {
+		t.Failures = *d.Failures
+	}
+	if verb != "grant" {
+		return nil
+	}
+	j.leased++
+	if ev.FencingToken <= t.Token {
+		return fmt.Errorf("token %d was granted after %d", ev.FencingToken, t.Token)
+	}
+	if d.Attempt == nil || *d.Attempt != t.Attempt+1 {
+		return fmt.Errorf("attempt after %d is not the next one: %s", t.Attempt, ev.Data)
+	}
+	t.Token, t.Attempt, t.Run = ev.FencingToken, *d.Attempt, ev.RunID
+	return nil
+}
+
+// differs compares the replay with the tasks of a store by what both know.
+func (j *journal) differs(tasks map[string]told) string {
+	var out []string
+	for _, id := range slices.Sorted(maps.Keys(tasks)) {
+		if got := j.tasks[id]; got == nil || *got != tasks[id] {
+			out = append(out, fmt.Sprintf("%s is %+v, the log says %+v", id, tasks[id], got))
+		}
+	}
+	if len(j.tasks) != len(tasks) {
+		out = append(out, fmt.Sprintf("%d tasks in the store, %d in the log", len(tasks), len(j.tasks)))
+	}
+	return strings.Join(out, "\n")
+}
