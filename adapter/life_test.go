@@ -142,6 +142,7 @@ func TestOutageKillsBeforeTheLeaseEnds(t *testing.T) {
 				time.AfterFunc(window+10*time.Second, mend)
 			})
 			res, err := a.RunLease(t.Context(), lease)
+			synctest.Wait()
 			if err != nil || res.Ending != EndLost || res.Exit.Class != picket.ExitLeaseLost || res.Unreported {
 				t.Fatalf("window %s: %+v, %v", window, res, err)
 			}

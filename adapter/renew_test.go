@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ import (
 type holding struct {
 	*keeper
 	start   time.Time
-	suspend time.Duration // what the boot clock is ahead of the timers
+	suspend atomic.Int64 // ns: what the boot clock is ahead of the timers
 	did     []string
 	replies func(n int) error         // of the n-th renewal, from 1
 	takes   func(n int) time.Duration // how long the n-th renewal is under way
@@ -28,7 +29,7 @@ func newHolding(window time.Duration) *holding {
 	h := &holding{start: time.Now()}
 	h.keeper = &keeper{
 		window:    window,
-		clock:     func() time.Duration { return time.Since(h.start) + h.suspend },
+		clock:     func() time.Duration { return time.Since(h.start) + time.Duration(h.suspend.Load()) },
 		renew:     h.request,
 		onRenewed: func(picket.Renewal) { h.note("renewed") },
 		onFailed:  func(error) { h.note("failed") },
@@ -218,7 +219,7 @@ func TestSuspend(t *testing.T) {
 	}{{100 * time.Second, false}, {280 * time.Second, true}, {10 * time.Hour, true}} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHolding(300 * time.Second)
-			time.AfterFunc(20500*time.Millisecond, func() { h.suspend = tt.asleep })
+			time.AfterFunc(20500*time.Millisecond, func() { h.suspend.Store(int64(tt.asleep)) })
 			err := h.hold(t, 30*time.Second)
 			if errors.Is(err, errDeadline) != tt.lost {
 				t.Fatalf("asleep %s: %v", tt.asleep, err)
@@ -244,7 +245,7 @@ func TestSuspendDuringRenewal(t *testing.T) {
 			}
 			return 0
 		}
-		time.AfterFunc(181500*time.Millisecond, func() { h.suspend = 30 * time.Second })
+		time.AfterFunc(181500*time.Millisecond, func() { h.suspend.Store(int64(30 * time.Second)) })
 		if err := h.hold(t, 183*time.Second); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ func newAdapter(t *testing.T, s *adaptertest.Server, command []string, change ..
 	cfg := adapter.Config{
 		BaseURL: s.URL, Key: adaptertest.Key, HTTP: &http.Client{Transport: transport},
 		Command: command, StateDir: t.TempDir(),
-		Linger: 300 * time.Millisecond, Grace: 300 * time.Millisecond,
+		Linger: time.Minute, Grace: 300 * time.Millisecond,
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -60,7 +60,11 @@ func TestHowAProcessEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := adaptertest.Start(t)
 			lease := s.Grant(tt.task)
-			a := newAdapter(t, s, tt.command)
+			a := newAdapter(t, s, tt.command, func(c *adapter.Config) {
+				if tt.evidence == picket.ExitKilled {
+					c.Linger = 100 * time.Millisecond
+				}
+			})
 			res, err := a.RunLease(patience(t), lease)
 			if (err != nil) != (tt.name == "not found") {
 				t.Fatal(err)
@@ -76,8 +80,11 @@ func TestHowAProcessEnds(t *testing.T) {
 			if got := classOf(run.Evidence); got != tt.evidence {
 				t.Errorf("evidence is %q, want %q", got, tt.evidence)
 			}
-			if res.Exit.Code == nil || *res.Exit.Code != tt.code {
-				t.Errorf("code is %v, want %d", res.Exit.Code, tt.code)
+			if res.Exit.Code == nil {
+				t.Fatal("there is no code")
+			}
+			if got := *res.Exit.Code; got != tt.code {
+				t.Errorf("code is %d, want %d", got, tt.code)
 			}
 			if tt.signal != "" && (res.Exit.Signal == nil || *res.Exit.Signal != tt.signal) {
 				t.Errorf("signal is %v, want %s", res.Exit.Signal, tt.signal)
