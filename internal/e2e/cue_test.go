@@ -33,7 +33,9 @@ func (w *world) cue(name string) *cue {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { f.Close() })
-	return &cue{t: w.t, name: name, file: f, r: bufio.NewReader(f)}
+	c := &cue{t: w.t, name: name, file: f, r: bufio.NewReader(f)}
+	w.cues = append(w.cues, c)
+	return c
 }
 
 // give lets a script that reads the cue go on.
@@ -66,4 +68,16 @@ func (c *cue) takePID() int {
 		c.t.Fatalf("%s: %q is not a process id", c.name, line)
 	}
 	return pid
+}
+
+// give lets the script go on that reads the named cue.
+func (w *world) give(name string) {
+	w.t.Helper()
+	for _, c := range w.cues {
+		if c.name == name {
+			c.give("on")
+			return
+		}
+	}
+	w.t.Fatalf("there is no cue %s", name)
 }

@@ -29,6 +29,7 @@ type world struct {
 	env       []string
 	url, key  string
 	processes []*process
+	cues      []*cue
 	count     int
 	log       *journal
 }
@@ -97,6 +98,27 @@ func (w *world) secret(file string) string {
 		w.t.Fatal(err)
 	}
 	return strings.TrimSpace(string(b))
+}
+
+func (w *world) read(file string) string {
+	w.t.Helper()
+	b, err := os.ReadFile(w.path(file))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// storePID is the process id of the living store that `picket up` brought.
+func (w *world) storePID() int {
+	w.t.Helper()
+	for _, line := range processesOf(w.path("data", "picket", "redis")) {
+		if strings.Contains(line, "redis-server") {
+			return atoi(line)
+		}
+	}
+	w.t.Fatal("there is no store")
+	return 0
 }
 
 // worker starts a resident adapter that runs a shell script for each task.
