@@ -14,7 +14,7 @@ import (
 
 const (
 	maxChunk   = 64 << 10 // bytes of one post of output
-	maxPending = 1 << 20  // bytes of a stream waiting to be posted
+	maxPending = 1 << 20  // bytes of a stream waiting to be posted, for a moment twice that
 	maxTail    = 64 << 10 // bytes of the tail kept for output and detail
 	hidden     = "[redacted]"
 )

@@ -158,7 +158,7 @@ func TestOutageDropsOldestOutput(t *testing.T) {
 			t.Errorf("the agent waited %s", took)
 		}
 		got := s.View(lease.TaskID).Runs[0].Stdout
-		if len(got) > maxPending+maxChunk+200 || !strings.Contains(got, "bytes of output were dropped") || !strings.HasSuffix(got, "the end") {
+		if len(got) > 2*maxPending+maxChunk+200 || !strings.Contains(got, "bytes of output were dropped") || !strings.HasSuffix(got, "the end") {
 			t.Errorf("%d bytes arrived, ending in %q", len(got), got[max(0, len(got)-20):])
 		}
 		if info, err := os.Stat(filepath.Join(res.StateDir, "stdout.log")); err != nil || info.Size() != 4<<20+7 {
@@ -179,7 +179,7 @@ func TestSlowCopy(t *testing.T) {
 		var took time.Duration
 		a, s := stage(t, func(p *puppet) {
 			start := time.Now()
-			for range 8 {
+			for range 20 {
 				p.job.Stdout.Write(bytes.Repeat([]byte("x"), 500<<10))
 			}
 			took = time.Since(start)

@@ -58,43 +58,46 @@ func newShipper(s *shipper) *shipper {
 	return s
 }
 
+// add takes output in. It waits for room as long as there is patience.
 func (s *shipper) add(p []byte) {
-	s.await(len(p))
+	var impatient <-chan time.Time
+	for !s.tryAdd(p) {
+		if impatient == nil {
+			impatient = time.After(s.patience)
+		}
+		select {
+		case <-s.room:
+		case <-impatient:
+			s.stall()
+		}
+	}
+}
+
+// tryAdd reports false when waiting for room is worth it.
+func (s *shipper) tryAdd(p []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead || s.closed {
-		return
+		return true
+	}
+	full := len(s.pending)+len(p) > maxPending
+	if full && len(s.pending) > 0 && s.patience > 0 && !s.stalled {
+		return false
 	}
 	s.pending = append(s.pending, p...)
-	if over := len(s.pending) - maxPending; over > 0 {
+	if len(s.pending) > 2*maxPending { // seldom, so that a flood is not copied at every write
+		over := len(s.pending) - maxPending
 		s.dropped += int64(over)
 		s.pending = append(s.pending[:0], s.pending[over:]...)
 	}
 	poke(s.wake)
+	return true
 }
 
-// await waits for room for n bytes while there is patience.
-func (s *shipper) await(n int) {
-	if s.patience == 0 {
-		return
-	}
-	t := time.NewTimer(s.patience)
-	defer t.Stop()
-	for {
-		s.mu.Lock()
-		free := s.stalled || s.dead || s.closed || len(s.pending)+n <= maxPending
-		s.mu.Unlock()
-		if free {
-			return
-		}
-		select {
-		case <-s.room:
-		case <-t.C:
-			s.mu.Lock()
-			s.stalled = true
-			s.mu.Unlock()
-		}
-	}
+func (s *shipper) stall() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stalled = true
 }
 
 func (s *shipper) close() {
