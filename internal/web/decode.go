@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -60,28 +59,22 @@ func ReadBody(c echo.Context, limit int64, contentType string) ([]byte, error) {
 		return nil, nil
 	}
 	if r.ContentLength > limit {
-		c.Response().Header().Set(echo.HeaderConnection, "close")
 		return nil, tooLarge(limit)
 	}
 	if enc := r.Header.Get(echo.HeaderContentEncoding); enc != "" && enc != "identity" {
 		return nil, picket.Refuse(picket.CodeUnsupportedMedia, "Send the body uncompressed.", "Content-Encoding %.64q is not accepted", enc)
 	}
-	raw, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, r.Body, limit))
-	if err != nil {
-		return nil, unreadable(err, limit)
+	raw, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, picket.Invalid("", "Send the whole body, in time.", "the body could not be read to its end").Because(err)
+	case int64(len(raw)) > limit:
+		return nil, tooLarge(limit)
 	}
 	if got := r.Header.Get(echo.HeaderContentType); len(raw) > 0 && !isType(got, contentType) {
 		return nil, unsupported(got, contentType)
 	}
 	return raw, nil
-}
-
-func unreadable(err error, limit int64) error {
-	var over *http.MaxBytesError
-	if errors.As(err, &over) {
-		return tooLarge(limit)
-	}
-	return picket.Invalid("", "Send the whole body, in time.", "the body could not be read to its end").Because(err)
 }
 
 func isType(header, want string) bool {

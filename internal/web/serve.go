@@ -25,6 +25,9 @@ const (
 	idleTimeout   = 2 * time.Minute
 	drainTimeout  = 10 * time.Second
 	maxHeader     = 64 << 10
+
+	drainBodyTimeout = 2 * time.Second
+	maxDrain         = 4 << 20
 )
 
 type stoppingKey struct{}
@@ -112,10 +115,7 @@ func timed(h http.Handler) http.Handler {
 		_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 		r.Body = body
 		h.ServeHTTP(w, r)
-		if !body.done.Load() {
-			// The server reads on to keep the connection; not for long.
-			_ = rc.SetReadDeadline(time.Now().Add(time.Second))
-		}
+		body.drain(r)
 	})
 }
 
@@ -124,13 +124,25 @@ func timed(h http.Handler) http.Handler {
 type timedBody struct {
 	io.ReadCloser
 	rc   *http.ResponseController
-	done atomic.Bool
+	done atomic.Bool // read to its end, or beyond reading
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF && b.done.CompareAndSwap(false, true) {
+	if err != nil && b.done.CompareAndSwap(false, true) && err == io.EOF {
 		_ = b.rc.SetReadDeadline(time.Time{})
 	}
 	return n, err
+}
+
+// drain reads what a refused client still sends, within bounds: a connection
+// that is closed under a writing client takes the answer away with it.
+func (b *timedBody) drain(r *http.Request) {
+	if b.done.Load() {
+		return
+	}
+	_ = b.rc.SetReadDeadline(time.Now().Add(drainBodyTimeout))
+	if r.Header.Get("Expect") == "" { // else it waits for our leave to send
+		_, _ = io.CopyN(io.Discard, b, maxDrain)
+	}
 }

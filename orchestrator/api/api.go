@@ -27,6 +27,8 @@ type Config struct {
 	// Engines lists the engines of this process, for readiness and metrics.
 	// Required.
 	Engines func() []*orchestrator.Engine
+	// Calls counts the scripts of the store, for metrics. Defaults to none.
+	Calls func() []orchestrator.Calls
 	// Log. Defaults to discarding.
 	Log *slog.Logger
 	// AllowedHosts are the names accepted in the Host header beside localhost
@@ -57,7 +59,7 @@ func New(cfg Config) (*API, error) {
 	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 15*time.Second)
 	cfg.StreamWrite = cmp.Or(cfg.StreamWrite, 15*time.Second)
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &API{cfg: cfg, log: log, metrics: newMetrics(cfg.Engines)}, nil
+	return &API{cfg: cfg, log: log, metrics: newMetrics(cfg)}, nil
 }
 
 // Mount adds every route of the control plane to e, which web.New has made. A

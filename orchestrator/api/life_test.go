@@ -173,3 +173,42 @@ func TestKeys(t *testing.T) {
 		}
 	})
 }
+
+func TestLogs(t *testing.T) {
+	both(t, func(t *testing.T, p *plane) {
+		id := p.submit(`{"title":"x"}`)
+		path := "/api/v1/tasks/" + id + "/logs"
+		if a := p.want(200, "GET", path, "agent", ""); a.raw != "" || a.header.Get("X-Picket-Run") != "" {
+			t.Errorf("no run yet: %q %v", a.raw, a.header)
+		}
+		lease, held := p.lease()
+		if a := p.want(200, "GET", path, "agent", ""); a.raw != "" || a.header.Get("X-Picket-Next") != "0" {
+			t.Errorf("no output yet: %q %v", a.raw, a.header)
+		}
+		out := "one\ntwo \xff\x00 three\n"
+		_, err := p.RunLog(t.Context(), held, "stdout", 0, []byte(out))
+		must(t, err)
+		a := p.want(200, "GET", path+"?offset=4&limit=5&run="+lease.RunID, "agent", "")
+		if a.raw != out[4:9] || a.header.Get("X-Picket-Run") != lease.RunID || a.header.Get("X-Picket-Offset") != "4" || a.header.Get("X-Picket-Next") != "9" {
+			t.Errorf("a piece: %q %v", a.raw, a.header)
+		}
+		if a := p.want(200, "GET", path+"?stream=stderr", "agent", ""); a.raw != "" || a.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("the other stream: %q %v", a.raw, a.header)
+		}
+	})
+}
+
+func TestAKeySelectsItsNamespace(t *testing.T) {
+	both(t, func(t *testing.T, p *plane) {
+		made, err := p.other.CreateKey(t.Context(), root, picket.KeyRequest{Name: "o", Scopes: []picket.Scope{picket.ScopeAdmin}})
+		must(t, err)
+		p.keys["other"] = made.Key.Reveal()
+		here, there := p.submit(`{"title":"x"}`), p.want(201, "POST", "/api/v1/tasks", "other", `{"title":"x"}`).text("taskId")
+		p.wantCode(picket.CodeNotFound, "GET", "/api/v1/tasks/"+here, "other", "")
+		p.wantCode(picket.CodeNotFound, "GET", "/api/v1/tasks/"+there, "admin", "")
+		p.want(200, "GET", "/api/v1/tasks/"+there, "other", "")
+		// A key of one namespace under the name of another is no key.
+		p.keys["forged"] = strings.Replace(p.keys["other"], "pkk_other_", "pkk_default_", 1)
+		p.wantCode(picket.CodeUnauthenticated, "GET", "/api/v1/tasks", "forged", "")
+	})
+}

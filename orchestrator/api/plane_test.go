@@ -41,6 +41,7 @@ func both(t *testing.T, test func(t *testing.T, p *plane)) {
 // plane is a running control plane with one key of every scope.
 type plane struct {
 	*orchestrator.Engine
+	other  *orchestrator.Engine // another namespace of the same process
 	t      testing.TB
 	url    string
 	client *http.Client
@@ -62,10 +63,11 @@ func mount(t testing.TB, s rig.Store, cfg api.Config, mount func(*api.API, *echo
 	log := &lockedBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	p := &plane{t: t, sealer: rig.Sealer(), keys: map[string]string{}, log: log}
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: p.sealer, ProxyURL: "http://proxy", Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default", "other"}, Sealer: p.sealer, ProxyURL: "http://proxy", Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	p.Engine = store.Engine("default")
-	cfg.Engine, cfg.Engines, cfg.Log = store.Engine, store.Engines, logger
+	cfg.Engine, cfg.Engines, cfg.Calls, cfg.Log = store.Engine, store.Engines, store.Calls, logger
+	p.other = store.Engine("other")
 	p.api, err = api.New(cfg)
 	must(t, err)
 	e := web.New(logger)

@@ -117,6 +117,8 @@ func TestHealth(t *testing.T) {
 			t.Errorf("without a reaper: %s", a.raw)
 		}
 		must(t, p.Tick(t.Context()))
+		p.wantCode(picket.CodeUnavailable, "GET", "/readyz", "", "") // the other namespace
+		must(t, p.other.Tick(t.Context()))
 		p.want(200, "GET", "/readyz", "", "")
 		p.submit(`{"title":"x"}`)
 		p.call("GET", "/nowhere/"+strings.Repeat("x", 50), "", "")
@@ -124,6 +126,8 @@ func TestHealth(t *testing.T) {
 		for _, line := range []string{
 			`picket_tasks{namespace="default",state="queued"} 1`,
 			`picket_store_up{namespace="default"} 1`,
+			`picket_store_up{namespace="other"} 1`,
+			`picket_script_calls_total{script="submit"} 1`,
 			`picket_http_requests_total{method="POST",route="/api/v1/tasks",status="201"} 1`,
 			`picket_http_requests_total{method="GET",route="none",status="404"} 1`,
 		} {

@@ -57,6 +57,9 @@ func (s *stream) open() error {
 }
 
 func (s *stream) run(ctx context.Context) error {
+	if err := s.checkStart(ctx); err != nil {
+		return err
+	}
 	for {
 		page, err := s.request.engine.Events(ctx, s.want)
 		switch {
@@ -75,6 +78,16 @@ func (s *stream) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// checkStart resets a reader whose cursor is ahead of the log: it is of another
+// store, and waiting for it would miss everything in between.
+func (s *stream) checkStart(ctx context.Context) error {
+	last, err := s.request.engine.LastSeq(ctx)
+	if err != nil || s.want.After <= last {
+		return err
+	}
+	return s.reset(ctx)
 }
 
 func (s *stream) sendPage(page picket.EventPage) error {

@@ -154,9 +154,15 @@ func TestExpiredCursor(t *testing.T) {
 		if b.kind != "reset" || b.id != strconv.FormatInt(last, 10) || !strings.Contains(b.data, "cursor_expired") {
 			t.Fatalf("got %+v, want a reset to %d", b, last)
 		}
+		ahead := p.listen(t, "/api/v1/events", "reviewer", "Last-Event-ID", "4000000")
+		if b, _ := ahead.next(); b.kind != "reset" || b.id != strconv.FormatInt(last, 10) {
+			t.Fatalf("got %+v, want a reset to %d", b, last)
+		}
 		id := p.submit(`{"title":"y"}`)
-		if got := s.want(picket.EventTaskSubmitted); got.TaskID != id {
-			t.Errorf("after the reset: %+v", got)
+		for _, stream := range []*events{s, ahead} {
+			if got := stream.want(picket.EventTaskSubmitted); got.TaskID != id {
+				t.Errorf("after the reset: %+v", got)
+			}
 		}
 	})
 }
