@@ -95,7 +95,7 @@ type machine struct {
 
 	m    *rules
 	j    *journal
-	base int64    // store time at the start
+	base int64 // store time at the start
 	held map[string]picket.Held
 }
 

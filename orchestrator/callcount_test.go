@@ -1,0 +1,208 @@
+package orchestrator_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// One transition is one call: a life of seven transitions costs seven EVALSHA
+// and nothing else, by the server's own count and by what goes over the wire.
+func TestCallsPerLifeReal(t *testing.T) {
+	for _, noPipeline := range []bool{false, true} {
+		t.Run(fmt.Sprintf("NoPipeline=%v", noPipeline), func(t *testing.T) {
+			s := rig.Real(t)
+			wire := &wireCount{}
+			watched := s.Redis
+			watched.Dialer = wire.dialer(s.Redis.Dialer)
+			store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), NoPipeline: noPipeline,
+				Log: slog.New(slog.DiscardHandler)})
+			ok(t, err)
+			defer store.Close()
+			raw := redis.NewUniversalClient(&s.Redis)
+			defer raw.Close()
+			e := store.Engine("default")
+
+			oneLife(t, e) // the first one loads the scripts
+			before, sent := commandCalls(t, raw), wire.take()
+			if sent["evalsha"] == 0 {
+				t.Fatalf("nothing was seen on the wire: %v", sent)
+			}
+			const lives = 5
+			transitions := 0
+			for range lives {
+				transitions += oneLife(t, e)
+			}
+			after, sent := commandCalls(t, raw), wire.take()
+			if got := after["evalsha"] - before["evalsha"]; got != transitions {
+				t.Errorf("the server ran EVALSHA %d times for %d transitions", got, transitions)
+			}
+			if got := after["eval"] - before["eval"]; got != 0 {
+				t.Errorf("the server ran EVAL %d times", got)
+			}
+			for _, command := range slices.Sorted(maps.Keys(sent)) {
+				n := sent[command]
+				switch command {
+				case "evalsha":
+					if n != transitions {
+						t.Errorf("%d EVALSHA were sent for %d transitions", n, transitions)
+					}
+				case "hello", "client": // a connection is set up
+				default:
+					t.Errorf("%s was sent %d times", command, n)
+				}
+			}
+			t.Logf("%d lives, %d transitions, on the wire %v", lives, transitions, sent)
+		})
+	}
+}
+
+// oneLife takes a task from submission to approval and returns the number of
+// transitions that took.
+func oneLife(t *testing.T, e *orchestrator.Engine) int {
+	t.Helper()
+	ctx, sealer, n := t.Context(), rig.Sealer(), 0
+	did := func(err error) {
+		t.Helper()
+		ok(t, err)
+		n++
+	}
+	task, err := e.Submit(ctx, operator, picket.TaskSpec{Title: "a task", Input: picket.RawJSON(`{"n":1}`)})
+	did(err)
+	leases, err := e.Acquire(ctx, operator, picket.AcquireRequest{AgentID: "a1"})
+	did(err)
+	h, err := sealer.Open(leases[0].LeaseToken.Reveal())
+	ok(t, err)
+	_, err = e.Renew(ctx, h)
+	did(err)
+	_, err = e.Report(ctx, h, "r1", picket.Progress{Summary: "half way"})
+	did(err)
+	_, err = e.Renew(ctx, h)
+	did(err)
+	_, err = e.Complete(ctx, h, picket.RawJSON(`"done"`), "")
+	did(err)
+	_, err = e.Approve(ctx, operator, task.TaskID, "")
+	did(err)
+	return n
+}
+
+// commandCalls reads how often the server has run each command.
+func commandCalls(t *testing.T, c redis.UniversalClient) map[string]int {
+	t.Helper()
+	text, err := c.Info(t.Context(), "commandstats").Result()
+	ok(t, err)
+	calls := map[string]int{}
+	for line := range strings.Lines(text) {
+		name, rest, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "cmdstat_"), ":calls=")
+		if !found {
+			continue
+		}
+		count, _, _ := strings.Cut(rest, ",")
+		calls[name], err = strconv.Atoi(count)
+		ok(t, err)
+	}
+	return calls
+}
+
+// wireCount counts the commands that a client sends: commandstats counts those
+// that scripts run as well, so it cannot tell that nothing else was asked.
+type wireCount struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (w *wireCount) take() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.n
+	w.n = nil
+	return n
+}
+
+func (w *wireCount) add(command string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.n == nil {
+		w.n = map[string]int{}
+	}
+	w.n[strings.ToLower(command)]++
+}
+
+type dialer = func(context.Context, string, string) (net.Conn, error)
+
+func (w *wireCount) dialer(dial dialer) dialer {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &wireConn{Conn: c, count: w}, nil
+	}
+}
+
+// wireConn counts the commands written to a connection before they are sent,
+// so before their answers can come back.
+type wireConn struct {
+	net.Conn
+	count *wireCount
+	rest  []byte // the beginning of a command that is not whole yet
+}
+
+func (c *wireConn) Write(b []byte) (int, error) {
+	c.rest = append(c.rest, b...)
+	for {
+		command, size := firstCommand(c.rest)
+		if size == 0 {
+			break
+		}
+		c.count.add(command)
+		c.rest = c.rest[size:]
+	}
+	return c.Conn.Write(b)
+}
+
+// firstCommand reads one command, an array of bulk strings, and its size on
+// the wire; a size of 0 means that it is not whole.
+func firstCommand(b []byte) (command string, size int) {
+	number := func(mark byte) (n int) {
+		end := bytes.Index(b[size:], []byte("\r\n"))
+		if end < 2 || b[size] != mark {
+			return -1
+		}
+		n, err := strconv.Atoi(string(b[size+1 : size+end]))
+		if err != nil {
+			return -1
+		}
+		size += end + 2
+		return n
+	}
+	words := number('*')
+	if words < 0 {
+		return "", 0
+	}
+	for i := range words {
+		n := number('$')
+		if n < 0 || size+n+2 > len(b) {
+			return "", 0
+		}
+		if i == 0 {
+			command = string(b[size : size+n])
+		}
+		size += n + 2
+	}
+	return command, size
+}
