@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -84,8 +83,10 @@ func (a *API) checkHost(r *http.Request) error {
 	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
 		return nil
 	}
-	if slices.Contains(a.cfg.AllowedHosts, "*") || slices.Contains(a.cfg.AllowedHosts, host) {
-		return nil
+	for _, allowed := range a.cfg.AllowedHosts {
+		if allowed == "*" || strings.EqualFold(allowed, host) {
+			return nil
+		}
 	}
 	return picket.Refuse(picket.CodeForbidden,
 		"Use localhost or the server's address, or add the name to the allowed hosts of the server.",

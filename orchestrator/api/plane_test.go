@@ -91,6 +91,9 @@ func mount(t testing.TB, s rig.Store, cfg api.Config, mount func(*api.API, *echo
 		plain.CloseIdleConnections()
 		p.stop()
 		_ = store.Close()
+		if text := log.String(); strings.Contains(text, picket.KeyPrefix) || strings.Contains(text, picket.CapabilityPrefix) {
+			t.Errorf("a secret is in the log: %s", text)
+		}
 	})
 	for _, scope := range picket.Scopes {
 		p.keys[string(scope)] = p.newKey(picket.KeyRequest{Name: string(scope), Scopes: []picket.Scope{scope}})

@@ -128,7 +128,7 @@ func TestBearerIsAsGoodAsTheHeader(t *testing.T) {
 func TestHostsThatWereNotConfiguredAreRefused(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	p := serve(t, store, api.Config{AllowedHosts: []string{"picket.example"}})
+	p := serve(t, store, api.Config{AllowedHosts: []string{"Picket.example"}})
 	for host, served := range map[string]bool{
 		"localhost": true, "localhost:7070": true, "LOCALHOST": true, "127.0.0.1:1": true, "[::1]:7070": true, "10.0.0.7": true,
 		"picket.example": true, "picket.example:7070": true, "evil.example": false, "localhost.evil.example": false, "127.0.0.1.evil.example:7070": false,
