@@ -26,8 +26,8 @@ type TaskSpec struct {
 	Review             ReviewBy          `json:"review,omitempty"`
 	OnExit             OnExit            `json:"onExit,omitempty"`
 	Labels             map[string]string `json:"labels,omitempty"`
-	Fixes              string            `json:"fixes,omitempty"`             // the task this one repairs
-	StallAfterSeconds  *int              `json:"stallAfterSeconds,omitempty"` // refused: not available yet
+	Fixes              string            `json:"fixes,omitempty"`                                     // the task this one repairs
+	StallAfterSeconds  *int              `json:"stallAfterSeconds,omitempty" later:"stall detection"` // refused: not available yet
 }
 
 // Retry says which ends of a run are tried again by themselves.

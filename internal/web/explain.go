@@ -73,7 +73,8 @@ func unknownMember(e *json.SemanticError) error {
 }
 
 // memberNames lists the JSON names of a struct, those of embedded structs
-// included.
+// included. A field tagged later:"subject" is of something not built yet: it is
+// known, so that it can be refused by its subject, but nobody is told to use it.
 func memberNames(t reflect.Type) []string {
 	var names []string
 	for t != nil && t.Kind() == reflect.Pointer {
@@ -87,7 +88,7 @@ func memberNames(t reflect.Type) []string {
 		switch {
 		case f.Anonymous && name == "":
 			names = append(names, memberNames(f.Type)...)
-		case name != "" && name != "-":
+		case name != "" && name != "-" && f.Tag.Get("later") == "":
 			names = append(names, name)
 		}
 	}

@@ -78,6 +78,9 @@ func TestBadInput(t *testing.T) {
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				a := p.wantCode(tt.code, tt.method, tt.path, "admin", tt.body)
+				if strings.Contains(a.text("remedy"), "stallAfterSeconds") && tt.code != picket.CodeNotAvailable {
+					t.Errorf("the remedy advertises what is not built yet: %s", a.raw)
+				}
 				if a.text("field") != tt.field {
 					t.Errorf("field %q, want %q: %s", a.text("field"), tt.field, a.raw)
 				}
