@@ -106,22 +106,23 @@ func TestReleaseNow(t *testing.T) {
 
 // ReleaseNow ends in bounded time although nobody takes the release.
 func TestReleaseNowInAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var a *Adapter
-		a, s := stage(t, func(*puppet) { a.ReleaseNow() })
-		s.Queue(adaptertest.Task{})
-		start := time.Now()
-		go func() {
-			s.AwaitCalls(t.Context(), "/v1/run/events", 1)
-			s.Fail("/v1/", adaptertest.Hang, -1)
-		}()
-		if err := running(t.Context(), a)(); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(start); took > 25*time.Second {
-			t.Errorf("took %s", took)
-		}
-	})
+	for _, kind := range []adaptertest.Trouble{adaptertest.Hang, adaptertest.Unavailable, adaptertest.DropRequest} {
+		synctest.Test(t, func(t *testing.T) {
+			a, s := stage(t, forever)
+			id := s.Queue(adaptertest.Task{})
+			ended := running(t.Context(), a)
+			s.AwaitCalls(within(t, time.Minute), "/v1/run/events", 1)
+			s.Fail("/v1/", kind, -1)
+			start := time.Now()
+			a.ReleaseNow()
+			if err := ended(); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took > 25*time.Second || s.View(id).Runs[0].Released != nil {
+				t.Errorf("trouble %d: took %s", kind, took)
+			}
+		})
+	}
 }
 
 // A lost reply to an acquire loses no lease: the same leases come again.

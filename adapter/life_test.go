@@ -203,26 +203,30 @@ func TestStagesOfAnEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		task    adaptertest.Task
-		trigger func(*adaptertest.Server, picket.Lease) // one second after the launch
+		wait    time.Duration // from the launch to the trigger; 1 s when zero
+		trigger func(*adaptertest.Server, picket.Lease)
 		want    []string
 		after   time.Duration // from the launch to the process's end
 		ending  Ending
 		class   picket.ExitClass
 	}{
-		{"cancel kills at once", adaptertest.Task{}, func(s *adaptertest.Server, l picket.Lease) { s.Cancel(l.TaskID) },
+		{"cancel kills at once", adaptertest.Task{}, 0, func(s *adaptertest.Server, l picket.Lease) { s.Cancel(l.TaskID) },
 			[]string{"KILL"}, time.Second, EndCancelled, picket.ExitKilled},
-		{"expiry kills at once", adaptertest.Task{}, func(s *adaptertest.Server, l picket.Lease) { s.Expire(l.TaskID) },
+		{"expiry kills at once", adaptertest.Task{}, 0, func(s *adaptertest.Server, l picket.Lease) { s.Expire(l.TaskID) },
 			[]string{"KILL"}, time.Second, EndLost, picket.ExitLeaseLost},
-		{"a new holder kills at once", adaptertest.Task{}, func(s *adaptertest.Server, l picket.Lease) { s.Supersede(l.TaskID) },
+		{"a new holder kills at once", adaptertest.Task{}, 0, func(s *adaptertest.Server, l picket.Lease) { s.Supersede(l.TaskID) },
 			[]string{"KILL"}, time.Second, EndLost, picket.ExitLeaseLost},
-		{"timeout has a grace", adaptertest.Task{Timeout: time.Minute}, nil,
+		{"timeout has a grace", adaptertest.Task{Timeout: time.Minute}, 0, nil,
 			[]string{"TERM", "KILL"}, 65 * time.Second, EndReleased, picket.ExitTimeout},
-		{"stop has a grace", adaptertest.Task{}, func(s *adaptertest.Server, l picket.Lease) { s.Command(l.TaskID, picket.Command{Command: "stop"}) },
+		{"stop has a grace", adaptertest.Task{}, 0, func(s *adaptertest.Server, l picket.Lease) { s.Command(l.TaskID, picket.Command{Command: "stop"}) },
 			[]string{"TERM", "KILL"}, 6 * time.Second, EndReleased, picket.ExitReleased},
-		{"completion has linger and grace", adaptertest.Task{}, func(_ *adaptertest.Server, l picket.Lease) { completeAs(l) },
+		{"completion has linger and grace", adaptertest.Task{}, 0, func(_ *adaptertest.Server, l picket.Lease) { completeAs(l) },
 			[]string{"TERM", "KILL"}, 16 * time.Second, EndCompleted, picket.ExitKilled},
+		{"no renewal after completion", adaptertest.Task{}, 175 * time.Second, func(_ *adaptertest.Server, l picket.Lease) { completeAs(l) },
+			[]string{"TERM", "KILL"}, 190 * time.Second, EndCompleted, picket.ExitKilled},
 	} {
 		synctest.Test(t, func(t *testing.T) {
+			wait := max(tt.wait, time.Second)
 			var p *puppet
 			launched := make(chan time.Time, 1)
 			a, s := stage(t, func(made *puppet) { p = made; launched <- time.Now() })
@@ -231,7 +235,7 @@ func TestStagesOfAnEnd(t *testing.T) {
 			var took time.Duration
 			go func() {
 				start := <-launched
-				time.Sleep(time.Second)
+				time.Sleep(wait)
 				if tt.trigger != nil {
 					tt.trigger(s, lease)
 				}
@@ -255,6 +259,38 @@ var inMemory *adaptertest.Server
 func completeAs(l picket.Lease) {
 	if _, err := NewProxy(l, "", inMemory.HTTPClient()).Complete(context.Background(), picket.RawJSON(`1`), ""); err != nil {
 		panic(err)
+	}
+}
+
+// With the watch out of order, the next renewal says what became of the lease.
+func TestEndSeenByRenewal(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		trigger func(*adaptertest.Server, picket.Lease)
+		want    []string
+		ending  Ending
+	}{
+		{"completed", func(_ *adaptertest.Server, l picket.Lease) { completeAs(l) }, []string{"TERM", "KILL"}, EndCompleted},
+		{"cancelled", func(s *adaptertest.Server, l picket.Lease) { s.Cancel(l.TaskID) }, []string{"KILL"}, EndCancelled},
+		{"expired", func(s *adaptertest.Server, l picket.Lease) { s.Expire(l.TaskID) }, []string{"KILL"}, EndLost},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var p *puppet
+			a, s := stage(t, func(made *puppet) { p = made })
+			inMemory = s
+			lease := s.Grant(adaptertest.Task{})
+			s.Fail("/v1/lease/watch", adaptertest.Hang, 3) // 65 s each: past the renewal
+			time.AfterFunc(170*time.Second, func() { tt.trigger(s, lease) })
+			start := time.Now()
+			res, err := a.RunLease(t.Context(), lease)
+			synctest.Wait()
+			if err != nil || res.Ending != tt.ending || !slices.Equal(p.got, tt.want) {
+				t.Errorf("%s: %v, %+v, %v", tt.name, p.got, res, err)
+			}
+			if took := time.Since(start); took < 180*time.Second || took > 196*time.Second {
+				t.Errorf("%s: took %s", tt.name, took)
+			}
+		})
 	}
 }
 

@@ -150,6 +150,24 @@ func TestOutageUntilTheDeadline(t *testing.T) {
 	}
 }
 
+// The deadline, too, counts from before the request.
+func TestDeadlineAfterASlowReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolding(300 * time.Second)
+		h.takes = func(int) time.Duration { return 2 * time.Second }
+		h.replies = func(n int) error {
+			if n > 1 {
+				return errAway
+			}
+			return nil
+		}
+		err := h.hold(t, time.Hour)
+		if got := h.clock(); !errors.Is(err, errDeadline) || got != 291*time.Second {
+			t.Errorf("let go after %s: %v", got, err)
+		}
+	})
+}
+
 // A lost reply is retried within the same window and nothing is lost.
 func TestLostReplyIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -130,6 +130,25 @@ func alive(pid string) bool {
 	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }
 
+// A stopped process sees SIGTERM: it is woken for it.
+func TestStoppedProcessIsTerminated(t *testing.T) {
+	s := adaptertest.Start(t)
+	post := newSignpost(t)
+	a := newAdapter(t, s, []string{"sh", "-c", `trap 'exit 7' TERM; (kill -STOP $$; echo $$ > $1) & wait`, "sh", post.path},
+		func(c *adapter.Config) { c.Grace = time.Minute })
+	lease := s.Grant(adaptertest.Task{})
+	ended := make(chan adapter.Result, 1)
+	go func() {
+		res, _ := a.RunLease(patience(t), lease)
+		ended <- res
+	}()
+	post.read(t)
+	s.Command(lease.TaskID, picket.Command{Command: "stop"})
+	if res := <-ended; *res.Exit.Code != 7 || res.Exit.Class != picket.ExitReleased {
+		t.Errorf("code %d, class %s", *res.Exit.Code, res.Exit.Class)
+	}
+}
+
 // The leader's end takes what it left in the background along.
 func TestLeaderLeavesChildren(t *testing.T) {
 	s := adaptertest.Start(t)
