@@ -188,19 +188,28 @@ func (a answer) code() picket.Code {
 // call sends one request with a bearer; header holds names and values in turn.
 func (w *world) call(bearer, method, url string, body any, header ...string) answer {
 	w.t.Helper()
+	got, err := try(bearer, method, url, body, header...)
+	if err != nil {
+		w.t.Fatalf("%s %s: %v", method, url, err)
+	}
+	return got
+}
+
+// try is call for a goroutine, which may not end the test.
+func try(bearer, method, url string, body any, header ...string) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var in io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
-			w.t.Fatal(err)
+			return answer{}, err
 		}
 		in = bytes.NewReader(b)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, url, in)
 	if err != nil {
-		w.t.Fatal(err)
+		return answer{}, err
 	}
 	req.Header.Set("Authorization", "Bearer "+bearer)
 	if body != nil {
@@ -211,14 +220,11 @@ func (w *world) call(bearer, method, url string, body any, header ...string) ans
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		w.t.Fatalf("%s %s: %v", method, url, err)
+		return answer{}, err
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.t.Fatalf("%s %s: %v", method, url, err)
-	}
-	return answer{res.StatusCode, res.Header, b}
+	return answer{res.StatusCode, res.Header, b}, err
 }
 
 // api calls the control plane as the administrator.
