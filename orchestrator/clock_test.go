@@ -9,7 +9,7 @@ import (
 )
 
 // A jump of the server's clock moves store time by one second at most, and
-// never back: nobody is expired early, no second holder starts.
+// never back by more than the tenth of a second it is kept to: nobody is expired early, no second holder starts.
 func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour, 10 * 365 * 24 * time.Hour} {
 		t.Run(fmt.Sprint(jump), func(t *testing.T) {
@@ -29,7 +29,9 @@ func TestClockJumps(t *testing.T) {
 				after, err := f.Stats(f.ctx)
 				ok(t, err)
 				moved := int64(after.StoreTime - before.StoreTime)
-				if moved < 0 || moved > 2000 { // 1 s for the jump, the rest for a slow machine
+				// Up to 100 ms had been read but not written when the clock stepped
+				// back; 1 s is for the jump, the rest for a slow machine.
+				if moved < -100 || moved > 2000 {
 					t.Fatalf("store time moved %d ms", moved)
 				}
 				f.state(t, task.TaskID, picket.TaskLeased)

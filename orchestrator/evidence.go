@@ -23,7 +23,7 @@ func (e *Engine) RunExit(ctx context.Context, held picket.Held, exit picket.Exit
 		return badClass(exit.Class, picket.EvidenceClasses)
 	}
 	code, signal, ms := exitArgs(exit)
-	_, err := e.evidence(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment, clip(exit.Detail, 8<<10))
+	_, err := e.as(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment, clip(exit.Detail, 8<<10))
 	return err
 }
 
@@ -37,7 +37,7 @@ func (e *Engine) RunLog(ctx context.Context, held picket.Held, stream string, of
 	if offset < 0 {
 		return 0, picket.Invalid("offset", "Send the number of bytes sent before.", "offset is negative")
 	}
-	got, err := e.evidence(ctx, held, "run_log", stream, offset, data)
+	got, err := e.as(ctx, held, "run_log", stream, offset, data)
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +88,7 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picke
 		}
 		args = append(args, ev.Type, string(data), top, ev.Containment, ev.WorkspacePath)
 	}
-	_, err := e.evidence(ctx, held, "run_events", args...)
+	_, err := e.as(ctx, held, "run_events", args...)
 	return err
 }
 
@@ -125,11 +125,13 @@ func (e *Engine) RefusedWrite(ctx context.Context, held picket.Held, verb string
 	e.refused.add(refusal.Code)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	number := func(key string) int64 {
-		n, _ := refusal.Facts[key].(int64)
-		return n
+	number := func(key string, otherwise int64) int64 {
+		if n, ok := refusal.Facts[key].(int64); ok {
+			return n
+		}
+		return otherwise
 	}
-	if _, err := e.run(ctx, "refused", held.TaskID, held.RunID, verb, string(refusal.Code), number("presented"), number("current")); err != nil {
+	if _, err := e.run(ctx, "refused", held.RunID, verb, string(refusal.Code), number("presented", held.Fence), number("current", 0), held.TaskID); err != nil {
 		e.log.Warn("write refused event", "task", held.TaskID, "run", held.RunID, "error", err)
 	}
 }

@@ -24,21 +24,13 @@ func credential(held picket.Held) ([]any, error) {
 	return []any{held.TaskID, held.RunID, held.Secret, held.Fence}, nil
 }
 
-func (e *Engine) fenced(ctx context.Context, held picket.Held, script string, args ...any) (any, error) {
+// as runs a script that begins with a run's credential.
+func (e *Engine) as(ctx context.Context, held picket.Held, script string, args ...any) (any, error) {
 	who, err := credential(held)
 	if err != nil {
 		return nil, err
 	}
 	return e.run(ctx, script, append(who, args...)...)
-}
-
-// evidence runs a script that takes a run's credential without a fence.
-func (e *Engine) evidence(ctx context.Context, held picket.Held, script string, args ...any) (any, error) {
-	who, err := credential(held)
-	if err != nil {
-		return nil, err
-	}
-	return e.run(ctx, script, append(who[:3:3], args...)...)
 }
 
 // contentHash makes a closing verb idempotent: the same content again is the
@@ -53,7 +45,7 @@ func contentHash(parts ...string) string {
 
 // Renew extends the lease to a full window from now. It never revives one.
 func (e *Engine) Renew(ctx context.Context, held picket.Held) (picket.Renewal, error) {
-	got, err := e.fenced(ctx, held, "renew")
+	got, err := e.as(ctx, held, "renew")
 	if err != nil {
 		return picket.Renewal{}, err
 	}
@@ -72,7 +64,7 @@ func (e *Engine) Release(ctx context.Context, held picket.Held, exit picket.Exit
 	code, signal, ms := exitArgs(exit)
 	detail := clip(exit.Detail, 8<<10)
 	hash := contentHash(string(exit.Class), code, signal)
-	got, err := e.fenced(ctx, held, "release", hash, string(exit.Class), code, signal, ms, detail)
+	got, err := e.as(ctx, held, "release", hash, string(exit.Class), code, signal, ms, detail)
 	return state("release", got, err)
 }
 
@@ -121,7 +113,7 @@ func (e *Engine) Fail(ctx context.Context, held picket.Held, reason string, retr
 	if retryable {
 		flag = "1"
 	}
-	got, err := e.fenced(ctx, held, "fail", contentHash(reason, flag), clip(reason, 8<<10), flag)
+	got, err := e.as(ctx, held, "fail", contentHash(reason, flag), clip(reason, 8<<10), flag)
 	return state("fail", got, err)
 }
 
@@ -138,7 +130,7 @@ func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string,
 	if len(body) > picket.MaxPayload {
 		return picket.Reported{}, picket.TooLarge("report", len(body))
 	}
-	got, err := e.fenced(ctx, held, "report", requestID, contentHash(string(body)), string(body))
+	got, err := e.as(ctx, held, "report", requestID, contentHash(string(body)), string(body))
 	if err != nil {
 		return picket.Reported{}, err
 	}
@@ -153,7 +145,7 @@ func (e *Engine) Complete(ctx context.Context, held picket.Held, output picket.R
 	if err != nil {
 		return "", err
 	}
-	got, err := e.fenced(ctx, held, "complete", contentHash(out), out)
+	got, err := e.as(ctx, held, "complete", contentHash(out), out)
 	return state("complete", got, err)
 }
 
@@ -188,7 +180,7 @@ func (e *Engine) RequestHelp(ctx context.Context, held picket.Held, req picket.H
 		wait = *req.DeadlineSeconds * 1000
 	}
 	hash := contentHash(string(body), string(req.Kind), fmt.Sprint(wait), string(req.OnDeadline))
-	got, err := e.fenced(ctx, held, "request_help", hash, string(req.Kind), string(body), wait, string(req.OnDeadline))
+	got, err := e.as(ctx, held, "request_help", hash, string(req.Kind), string(body), wait, string(req.OnDeadline))
 	if err != nil {
 		return picket.HelpRequested{}, err
 	}
@@ -198,7 +190,7 @@ func (e *Engine) RequestHelp(ctx context.Context, held picket.Held, req picket.H
 
 // HeldTask shows the holder of a lease its task.
 func (e *Engine) HeldTask(ctx context.Context, held picket.Held) (picket.Task, error) {
-	got, err := e.fenced(ctx, held, "get_task")
+	got, err := e.as(ctx, held, "get_task")
 	if err != nil {
 		return picket.Task{}, err
 	}
@@ -215,7 +207,7 @@ func (e *Engine) Watch(ctx context.Context, held picket.Held, wait time.Duration
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		got, err := e.evidence(ctx, held, "watch")
+		got, err := e.as(ctx, held, "watch")
 		if err != nil {
 			return picket.Watch{}, false, err
 		}

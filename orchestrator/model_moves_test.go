@@ -176,7 +176,13 @@ func (x *machine) holder() (picket.Held, mheld) {
 func (x *machine) refused(h picket.Held, err error, verb string) {
 	if refusal, ok := err.(*picket.Error); ok && refusal.Code.Fenced() && x.chance("tell", 30) {
 		x.e.RefusedWrite(x.ctx, h, verb, refusal)
-		x.m.emit(picket.EventWriteRefused, h.TaskID)
+		// It is about the run's own task, whatever task was presented; only an
+		// unknown run is taken at its word.
+		about := h.TaskID
+		if r := x.m.runs[h.RunID]; r != nil {
+			about = r.task
+		}
+		x.m.emit(picket.EventWriteRefused, about)
 	}
 }
 

@@ -22,6 +22,10 @@ func (f facts) or(key, otherwise string) string {
 // A model reads it, so the remedy is an instruction.
 var wording = map[picket.Code]func(f facts) (message, remedy string){
 	picket.CodeStaleFence: func(f facts) (string, string) {
+		if f["owner"] == "own" {
+			return fmt.Sprintf("token %s is not one of this lease; the current one is %s", f["presented"], f["current"]),
+				"Send the fencing token of your own lease, or leave the header out."
+		}
 		to := "another run"
 		if o := f.or("owner", ""); o != "" {
 			to = o
@@ -99,7 +103,7 @@ func explainRefusal(text string) *picket.Error {
 	message, remedy := say(f)
 	e := picket.Refuse(code, remedy, "%s", message)
 	for k, v := range f {
-		if v == "" || v == "-" || k == "refused" || k == "kind" {
+		if v == "" || v == "-" || v == "own" || k == "refused" || k == "kind" {
 			continue
 		}
 		if n, err := strconv.ParseInt(v, 10, 64); err == nil {

@@ -75,6 +75,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		}
 	}
 	cfg.Redis.MaxRetries = -1
+	cfg.Redis.DialerRetries = 1
 	cfg.Redis.ContextTimeoutEnabled = true
 	cfg.Redis.ReadTimeout = cmp.Or(cfg.Redis.ReadTimeout, time.Second)
 	cfg.Redis.WriteTimeout = cmp.Or(cfg.Redis.WriteTimeout, time.Second)

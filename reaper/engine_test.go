@@ -111,7 +111,7 @@ func virtual(t *testing.T, test func(ns *namespace)) {
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := rig.Memory()
 		defer stop()
-		ns, close := open(t, buffered(store))
+		ns, close := open(t, store)
 		defer close()
 		test(ns)
 	})

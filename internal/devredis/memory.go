@@ -21,7 +21,13 @@ func startMemory(log *slog.Logger, why string) *Server {
 	return &Server{log: log, done: make(chan struct{}), memory: &memory{redis: miniredis.NewMiniRedis()}}
 }
 
-func (m *memory) dial() (net.Conn, error) { return m.redis.Dial() }
+func (m *memory) dial() (net.Conn, error) {
+	c, err := m.redis.Dial()
+	if err != nil {
+		return nil, err
+	}
+	return Buffered(c), nil
+}
 
 func (m *memory) close(done chan struct{}) {
 	m.once.Do(func() {

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/devredis"
 )
 
 // Store says where a test's store is, in the terms of orchestrator.Config.
@@ -33,7 +34,13 @@ func Memory() (s Store, stop func()) {
 	m.ClockTTL(true)
 	s = Store{Memory: true, Redis: redis.UniversalOptions{
 		Addrs:  []string{"127.0.0.1:6379"},
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			c, err := m.Dial()
+			if err != nil {
+				return nil, err
+			}
+			return devredis.Buffered(c), nil
+		},
 	}}
 	return s, m.Close
 }

@@ -1,11 +1,16 @@
 -- witness checks a run's own credential for evidence: it is good until 15
--- minutes after the lease ended, and never changes the state of the task.
+-- minutes after the lease ended, whoever holds the task by then, and never
+-- changes the state of the task.
 local LATE = 900000
 
-local function witness(tid, rid, secret)
+local function witness(tid, rid, secret, presented)
   local r = load(K('run:', rid))
   if not r or r.secret ~= secret then return nil, refuse('lease_expired', 'cause', 'unknown') end
-  if r.task ~= tid then return nil, refuse('task_mismatch', 'presented', tid, 'expected', r.task) end
+  if r.task ~= tid then return nil, refuse('task_mismatch') end
+  local shown = num(presented)
+  if shown > 0 and not string.find(r.tokens, ',' .. F(shown) .. ',', 1, true) then
+    return nil, refuse(shown > num(r.token) and 'unknown_fence' or 'stale_fence', 'presented', F(shown), 'current', r.token)
+  end
   if r.state ~= 'running' and now - num(r.ended_at) > LATE then
     return nil, refuse('lease_expired', 'cause', 'evidence_closed')
   end

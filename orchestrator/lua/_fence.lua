@@ -3,7 +3,7 @@
 local function fenced(tid, rid, secret, presented)
   local r = load(K('run:', rid))
   if not r or r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end
-  if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch', 'presented', tid, 'expected', r.task) end
+  if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch') end
   local t = load(K('task:', tid))
   if not t then return nil, nil, nil, refuse('lease_expired', 'cause', 'deleted') end
   if t.state == 'cancelled' then return nil, nil, nil, refuse('task_cancelled') end
@@ -14,6 +14,7 @@ local function fenced(tid, rid, secret, presented)
     return nil, nil, nil, refuse('unknown_fence', 'presented', F(shown), 'current', F(current))
   end
   if shown > 0 and not string.find(r.tokens, ',' .. F(shown) .. ',', 1, true) then
+    if owner == rid then owner = 'own' end
     return nil, nil, nil, refuse('stale_fence', 'presented', F(shown), 'current', F(current), 'owner', owner)
   end
   if mine < current then

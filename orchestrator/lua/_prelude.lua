@@ -18,8 +18,9 @@ do
   if not m[1] or not m[2] then
     return redis.error_reply('store_lost the namespace has no meta record')
   end
-  -- Store time never runs backwards and never leaps: a step of the server's
-  -- clock back counts as nothing, a step forward as one second at most.
+  -- Store time never leaps: a step of the server's clock back counts as
+  -- nothing, a step forward as one second at most. It is written every 100 ms,
+  -- so after a step back it may stand where it stood up to 100 ms before.
   local d = raw - num(m[2])
   now = num(m[1])
   if d < 0 then

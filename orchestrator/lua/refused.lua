@@ -1,17 +1,25 @@
 -- flags: allow-oom
 -- refused writes a refused write into the log: each of the first 20 of a run
 -- and minute, and the number of the others with the next minute's first.
--- ARGV: task, run, verb, code, presented, current
+-- The event belongs to the run's own task, whatever task was presented; only a
+-- run that is not known any more is taken at its word.
+-- ARGV: run, verb, code, presented or 0, current or 0, task
 -- Reply: 1 when an event was written, else 0
-local tid, rid = ARGV[1], ARGV[2]
+local rid, verb, code = ARGV[1], ARGV[2], ARGV[3]
+local of = call('HMGET', K('run:', rid), 'task', 'token', 'agent')
+local tid = of[1] or ARGV[6]
+local mine = of[2] or '0'
+local presented = ARGV[4] ~= '0' and ARGV[4] or mine
+local current = ARGV[5]
+if current == '0' then current = call('HGET', K('task:', tid), 'token') or '0' end
 local key = K('refused:', rid)
 local minute = F(math.floor(raw / 60000))
 local was = call('HMGET', key, 'minute', 'n', 'more')
 local n, more = num(was[2]), num(was[3])
-local e = { task = tid, run = rid, actor = rid, token = ARGV[5] }
+local e = { task = tid, run = rid, agent = of[3], actor = rid, token = mine }
 local function body(count)
-  return '{"code":' .. quote(ARGV[4]) .. ',"verb":' .. quote(ARGV[3]) .. ',"presented":' .. ARGV[5] ..
-      ',"current":' .. ARGV[6] .. ',"count":' .. F(count) .. '}'
+  return '{"code":' .. quote(code) .. ',"verb":' .. quote(verb) .. ',"presented":' .. presented ..
+      ',"current":' .. current .. ',"count":' .. F(count) .. '}'
 end
 if was[1] ~= minute then
   call('HSET', key, 'minute', minute, 'n', '1', 'more', '0')

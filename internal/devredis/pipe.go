@@ -1,31 +1,20 @@
-package reaper_test
+package devredis
 
 import (
-	"context"
 	"net"
 	"sync"
 	"time"
-
-	"github.com/picket-dev/picket/internal/rig"
 )
 
-// buffered makes the connections of an in-process store take what is written
-// to them, as a socket would. A bare net.Pipe has no buffer: the store answers
-// the first command of a batch before it has read the rest, and both sides
-// would write at each other until one times out.
-func buffered(s rig.Store) rig.Store {
-	dial := s.Redis.Dialer
-	s.Redis.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		b := &bufferedConn{Conn: c}
-		b.more.L = &b.mu
-		go b.pump()
-		return b, nil
-	}
-	return s
+// Buffered makes a connection of an in-process store take what is written to
+// it at once, as a socket would. A bare net.Pipe has no buffer: the store
+// answers the first command of a batch before it has read the rest, and both
+// sides would write at each other until one times out.
+func Buffered(c net.Conn) net.Conn {
+	b := &bufferedConn{Conn: c}
+	b.more.L = &b.mu
+	go b.pump()
+	return b
 }
 
 type bufferedConn struct {
