@@ -174,6 +174,10 @@ func (m *rules) witness(h mheld) (*mrun, picket.Code) {
 		return nil, picket.CodeLeaseExpired
 	case r.task != h.task:
 		return nil, picket.CodeTaskMismatch
+	case h.fence > r.token:
+		return nil, picket.CodeUnknownFence
+	case h.fence > 0 && h.fence < r.token:
+		return nil, picket.CodeStaleFence
 	case r.state != picket.RunRunning && m.now-r.ended >= 15*60_000:
 		return nil, picket.CodeLeaseExpired
 	}

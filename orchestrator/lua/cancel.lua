@@ -1,9 +1,9 @@
 -- flags: allow-oom
 -- needs: queue end view
 -- cancel ends a task for good, whatever it is doing.
--- ARGV: task, actor, request key, body hash, reason
+-- ARGV: task or its open hand-off, actor, request key, body hash, reason
 -- Reply: view of the task
--- Errors: not_found, task_closed, idempotency_conflict
+-- Errors: not_found, task_closed, state_conflict (a decided hand-off), idempotency_conflict
 local tid, by, key, body, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if string.sub(tid, 1, 8) == 'handoff_' then
   local of = call('HMGET', K('handoff:', tid), 'task', 'state', 'by')

@@ -1,0 +1,265 @@
+package orchestrator_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// What can be said about the scripts by reading them: they use no word that
+// Go does not know.
+
+var (
+	luaRefuse = regexp.MustCompile(`refuse\((.*)`)
+	luaCode   = regexp.MustCompile(`'([a-z]+_[a-z_]+)'`)
+	luaEvent  = regexp.MustCompile(`'((?:task|lease|run|handoff|namespace|key|write)\.[a-z]+)'`)
+	luaMove   = regexp.MustCompile(`\bmove\([^,]+, [^,]+, ('[a-z]+'|\w+)`)
+	luaEither = regexp.MustCompile(`local (\w+) = [^\n]* and '(\w+)' or '(\w+)'`)
+	luaCalls  = regexp.MustCompile(`\b(after|decide|create|expire|stop_runs)\(`)
+)
+
+func TestEveryScriptHasAHeader(t *testing.T) {
+	for _, f := range luaSources(t) {
+		if strings.HasPrefix(f.text, "--") && f.shared() {
+			continue
+		}
+		head, code := f.header(), f.code()
+		name := regexp.MustCompile(`(?m)^` + f.name + ` \w+`)
+		if !name.MatchString(head) {
+			t.Errorf("%s.lua does not say what %q does", f.name, f.name+" …")
+		}
+		for _, want := range []string{"ARGV:", "Reply:"} {
+			if !strings.Contains(head, "\n"+want) {
+				t.Errorf("%s.lua has no line %q", f.name, want)
+			}
+		}
+		refuses := regexp.MustCompile(`\b(refuse|fenced|witness|once|open_handoff|view)\(`).MatchString(code)
+		if refuses != strings.Contains(head, "\nErrors:") {
+			t.Errorf("%s.lua: it refuses: %v, but it has a line \"Errors:\": %v", f.name, refuses, !refuses)
+		}
+		_, errs, _ := strings.Cut(head, "\nErrors:")
+		for _, code := range refusedCodes(f) {
+			if !strings.Contains(errs, string(code)) && !(strings.Contains(errs, "those of fenced") && code.Fenced()) {
+				t.Errorf("%s.lua refuses with %s, which its header does not name", f.name, code)
+			}
+		}
+	}
+}
+
+// refusedCodes lists the codes a file refuses with.
+func refusedCodes(f luaFile) []picket.Code {
+	var out []picket.Code
+	for line := range strings.Lines(f.code()) {
+		for _, m := range luaRefuse.FindAllStringSubmatch(line, -1) {
+			// The code is the first argument; "x and 'a' or 'b'" has two of them.
+			arg, _, _ := strings.Cut(m[1], ", '")
+			if strings.Contains(m[1], " or '") {
+				arg = m[1]
+			}
+			for _, c := range luaCode.FindAllStringSubmatch(arg, -1) {
+				out = append(out, picket.Code(c[1]))
+			}
+		}
+	}
+	return out
+}
+
+func TestEveryRefusalIsWorded(t *testing.T) {
+	used := map[picket.Code]bool{}
+	for _, f := range luaSources(t) {
+		for _, code := range refusedCodes(f) {
+			used[code] = true
+			if !slices.Contains(picket.Codes(), code) {
+				t.Errorf("%s.lua refuses with %q, which is no code", f.name, code)
+			}
+			if !orchestrator.Worded(code) {
+				t.Errorf("%s.lua refuses with %q, which has no message and remedy", f.name, code)
+			}
+		}
+	}
+	for _, code := range picket.Codes() {
+		if orchestrator.Worded(code) && !used[code] {
+			t.Errorf("%s has a wording, but no script answers it", code)
+		}
+	}
+}
+
+func TestEveryEventTypeIsKnown(t *testing.T) {
+	known := eventTypes(t)
+	used := map[string]bool{"task.review": true, "task.completed": true} // complete makes them of the state
+	for _, f := range luaSources(t) {
+		for _, m := range luaEvent.FindAllStringSubmatch(f.code(), -1) {
+			used[m[1]] = true
+			if !slices.Contains(known, m[1]) {
+				t.Errorf("%s.lua writes %s, which is no event type", f.name, m[1])
+			}
+		}
+	}
+	for _, kind := range known {
+		if strings.Contains(kind, ".") && !used[kind] {
+			t.Errorf("no script writes %s", kind)
+		}
+	}
+}
+
+// eventTypes reads the constants of the vocabulary, so none is forgotten here.
+func eventTypes(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../event.go", nil, 0)
+	ok(t, err)
+	var out []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, isValue := n.(*ast.ValueSpec); isValue && strings.HasPrefix(v.Names[0].Name, "Event") && len(v.Values) == 1 {
+			if lit, isLit := v.Values[0].(*ast.BasicLit); isLit {
+				s, err := strconv.Unquote(lit.Value)
+				ok(t, err)
+				out = append(out, s)
+			}
+		}
+		return true
+	})
+	if len(out) < 20 {
+		t.Fatalf("found %d event types only", len(out))
+	}
+	return out
+}
+
+func TestEveryStateIsKnown(t *testing.T) {
+	task, run, help := names(picket.TaskStates), names(picket.RunStates), names(picket.HandoffStates)
+	for _, rule := range []struct {
+		where string
+		known []string
+	}{
+		{`\b(?:t\.state|before|TERMINAL\[)\s*[=~]=\s*'(\w+)'`, append(task, "")},
+		{`"state":"(\w+)"`, task},
+		{`'by-state:', '(\w+)'`, task},
+		{`'need', '(\w+)'`, append(append(slices.Clone(task), help...), "unclaimed", "an_escalated_hand")},
+		{`\br(?:un)?\.state\s*[=~]=\s*'(\w+)'`, run},
+		{`end_lease\([^,]+, [^,]+, '(\w+)'`, run},
+		{`\bh\.state\s*[=~]=\s*'(\w+)'`, help},
+		{`close_handoff\([^,]+, '(\w+)'`, help},
+		{`'handoffs:', '(\w+)'`, help},
+		{`local TERMINAL = \{([^}]*)\}`, nil},
+	} {
+		found := 0
+		for _, f := range luaSources(t) {
+			for _, m := range regexp.MustCompile(rule.where).FindAllStringSubmatch(f.code(), -1) {
+				found++
+				if rule.known == nil {
+					checkTerminal(t, m[1])
+				} else if !slices.Contains(rule.known, m[1]) {
+					t.Errorf("%s.lua: %s: %q is no state here", f.name, m[0], m[1])
+				}
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s matches nothing: this test looks in the wrong place", rule.where)
+		}
+	}
+}
+
+func names[T ~string](states []T) []string {
+	var out []string
+	for _, s := range states {
+		out = append(out, string(s))
+	}
+	return out
+}
+
+// checkTerminal holds the prelude's table of terminal states against Go's.
+func checkTerminal(t *testing.T, table string) {
+	t.Helper()
+	for _, s := range picket.TaskStates {
+		if got := strings.Contains(table, string(s)+" = true"); got != s.Terminal() {
+			t.Errorf("TERMINAL says %v about %s, Go says %v", got, s, s.Terminal())
+		}
+	}
+}
+
+// The moves of every script are those of the legal-move table, all of them.
+func TestEveryMoveIsLegal(t *testing.T) {
+	// What the functions that scripts share may do to a task.
+	shared := map[string][]string{}
+	files := luaSources(t)
+	for _, f := range files {
+		if !f.shared() {
+			continue
+		}
+		for _, fn := range strings.Split(f.code(), "\nlocal function ")[1:] {
+			name, body, _ := strings.Cut(fn, "(")
+			if moves := movesOf(t, f.name, body); len(moves) > 0 && name != "move" {
+				shared[name] = slices.Compact(slices.Sorted(slices.Values(moves)))
+			}
+		}
+	}
+	if len(shared["after"]) != 3 || len(shared["decide"]) != 1 || len(shared["create"]) != 1 {
+		t.Fatalf("found these moves in shared functions: %v", shared)
+	}
+	shared["expire"] = shared["after"] // expire and stop_runs end leases through after,
+	shared["stop_runs"] = []string{"queued"}
+	// and stop_runs does so with class released, which is no failure.
+	verbs := map[string]string{"expire_due": "expire", "undeliver": "expire", "chore": "pause"}
+	made := map[string][]string{}
+	for _, f := range files {
+		if f.shared() {
+			continue
+		}
+		moves := movesOf(t, f.name, f.code())
+		for _, m := range luaCalls.FindAllStringSubmatch(f.code(), -1) {
+			moves = append(moves, shared[m[1]]...)
+		}
+		verb := f.name
+		if v, ok := verbs[verb]; ok {
+			verb = v
+		}
+		made[verb] = append(made[verb], moves...)
+	}
+	for verb, moves := range made {
+		for _, to := range moves {
+			legal := slices.ContainsFunc(append(slices.Clone(picket.TaskStates), ""), func(from picket.TaskState) bool {
+				return picket.MayMove(from, verb, picket.TaskState(to))
+			})
+			if !legal {
+				t.Errorf("%s.lua moves a task to %s, which the table does not allow", verb, to)
+			}
+		}
+	}
+	picket.TaskMoves(func(from picket.TaskState, verb string, to picket.TaskState) {
+		if !slices.Contains(made[verb], string(to)) {
+			t.Errorf("the table lets %s move a task from %q to %s, but %s.lua does not do it", verb, from, to, verb)
+		}
+	})
+}
+
+// movesOf lists the states that a piece of Lua moves tasks to.
+func movesOf(t *testing.T, name, code string) []string {
+	t.Helper()
+	var out []string
+	for _, m := range luaMove.FindAllStringSubmatch(code, -1) {
+		if s, quoted := strings.CutPrefix(m[1], "'"); quoted {
+			out = append(out, strings.TrimSuffix(s, "'"))
+			continue
+		}
+		if m[1] == "to" && name == "_prelude" {
+			continue // the definition of move itself
+		}
+		found := false
+		for _, either := range luaEither.FindAllStringSubmatch(code, -1) {
+			if either[1] == m[1] {
+				out, found = append(out, either[2], either[3]), true
+			}
+		}
+		if !found {
+			t.Errorf("%s.lua moves a task to %q: this test cannot tell which state that is", name, m[1])
+		}
+	}
+	return out
+}
