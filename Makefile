@@ -9,8 +9,7 @@ TESTFLAGS ?=
 FUZZTIME  ?= 3s
 ROUNDS    ?= 3
 BENCHFILE ?= docs/benchmarks.jsonl
-# Packages whose code runs side by side with itself.
-RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/...
+RACE_PKGS ?= ./...
 
 .DEFAULT_GOAL := help
 .PHONY: help up build redis test race real bench benchdoc soak fuzz lint fmt demo clean
@@ -40,7 +39,7 @@ test: redis ## all tests, in memory and on a real Redis
 	$(GO) test -timeout 12m $(TESTFLAGS) ./...
 	cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
 
-race: redis ## the packages that run side by side, under the race detector (needs a C compiler)
+race: redis ## all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m $(TESTFLAGS) $(RACE_PKGS)
 
 real: redis ## only the packages with suites on a real Redis, without their in-memory half
