@@ -114,6 +114,10 @@ func (l line) do(ctx context.Context, cmd *redis.Cmd) error {
 	return l.pipe.Submit(ctx, cmd).WaitContext(ctx)
 }
 
+// callTimeout bounds one transition. A script takes well under a millisecond,
+// so a store that needs longer is away.
+const callTimeout = 2 * time.Second
+
 // gate is the one way to Redis: every transition is one EVALSHA through it.
 type gate struct {
 	scripts     map[string]*script
@@ -136,6 +140,10 @@ func (g *gate) run(ctx context.Context, namespace, name string, args ...any) (an
 	if clockVerbs[name] {
 		l = g.clock
 	}
+	// Connection, handshake and read each have a timeout of their own; together
+	// they may not keep a caller longer than this.
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	start := time.Now()
 	reply, err := g.eval(ctx, l, "EVALSHA", s.sha, namespace, args)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {

@@ -122,10 +122,11 @@ func unserved(namespace string) error {
 }
 
 // recordRefusal tells the state of record about a write that the fence kept
-// out.
+// out. An adapter that releases what its own agent has just ended is no such
+// write: the two cross in a perfectly normal life.
 func (p *Proxy) recordRefusal(c echo.Context, w witness, held picket.Held, verb string, err error) {
 	var refusal *picket.Error
-	if !errors.As(err, &refusal) || !refusal.Code.Fenced() {
+	if !errors.As(err, &refusal) || !refusal.Code.Fenced() || (verb == "release" && refusal.Code == picket.CodeLeaseReleased) {
 		return
 	}
 	p.log.Debug("write refused", "task", held.TaskID, "run", held.RunID, "fence", held.Fence, "verb", verb, "code", string(refusal.Code))
