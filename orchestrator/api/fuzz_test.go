@@ -116,6 +116,9 @@ func FuzzPath(f *testing.F) {
 		if w.Code < 400 || w.Code >= 500 {
 			t.Fatalf("%d: %.500s", w.Code, w.Body)
 		}
+		if strings.Contains(id, "/") {
+			return // the description knows no path with a slash inside an id
+		}
 		r.Header.Set("X-API-Key", p.keys["admin"])
 		p.judge(t, d, r)
 	})
