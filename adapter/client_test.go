@@ -181,6 +181,20 @@ func TestProxyBodies(t *testing.T) {
 	}
 }
 
+// A watch that is refused says that the lease is lost, once.
+func TestRefusedWatch(t *testing.T) {
+	c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(412)
+		io.WriteString(w, `{"code":"stale_fence"}`)
+	})
+	var got []picket.Watch
+	watchLease(t.Context(), NewProxy(picket.Lease{}, c.BaseURL, c.HTTP), func(w picket.Watch) { got = append(got, w) })
+	if len(got) != 1 || got[0].State != picket.WatchLost {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestStream(t *testing.T) {
 	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {

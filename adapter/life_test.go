@@ -13,85 +13,6 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
-// puppet is a process that a test holds the strings of.
-type puppet struct {
-	job    Job
-	done   chan struct{}
-	end    func()
-	exit   Exited
-	onTerm func(*puppet) // Defaults to nothing: SIGTERM is ignored.
-	mu     sync.Mutex
-	got    []string
-}
-
-func (p *puppet) PID() int              { return 0 }
-func (p *puppet) Done() <-chan struct{} { return p.done }
-func (p *puppet) Exit() Exited          { return p.exit }
-func (p *puppet) Containment() string   { return picket.ContainmentGroup }
-func (p *puppet) Terminate() {
-	p.sent("TERM")
-	if p.onTerm != nil {
-		p.onTerm(p)
-	}
-}
-func (p *puppet) Kill() { p.sent("KILL"); p.exits(Exited{137, "SIGKILL"}) }
-
-func (p *puppet) sent(signal string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.got = append(p.got, signal)
-}
-
-func (p *puppet) exits(e Exited) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.done:
-	default:
-		p.exit = e
-		p.end()
-	}
-}
-
-// puppets is a launcher whose processes do what play says, in a goroutine.
-type puppets func(p *puppet)
-
-func (play puppets) Launch(_ context.Context, job Job) (Process, error) {
-	p := &puppet{job: job, done: make(chan struct{})}
-	p.end = closeOnce(p.done)
-	go play(p)
-	return p, nil
-}
-
-// stage is an adapter in a bubble: memory for a network, puppets for agents.
-func stage(t *testing.T, play puppets, change ...func(*Config)) (*Adapter, *adaptertest.Server) {
-	s := adaptertest.New()
-	start := time.Now()
-	cfg := Config{
-		BaseURL: s.URL, Key: adaptertest.Key, HTTP: s.HTTPClient(), Launcher: play, StateDir: t.TempDir(),
-		clock: func() time.Duration { return time.Since(start) },
-	}
-	for _, f := range change {
-		f(&cfg)
-	}
-	a, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a, s
-}
-
-// forever is an agent that never ends by itself.
-func forever(*puppet) {}
-
-// lasting is an agent that ends by itself with code 0.
-func lasting(d time.Duration) puppets {
-	return func(p *puppet) {
-		time.Sleep(d)
-		p.exits(Exited{})
-	}
-}
-
 func TestLongRunIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := stage(t, lasting(8*time.Hour))
@@ -151,6 +72,40 @@ func TestOutageKillsBeforeTheLeaseEnds(t *testing.T) {
 			}
 			if e := s.View(lease.TaskID).Runs[0].Evidence; e == nil || e.Class != picket.ExitLeaseLost {
 				t.Errorf("window %s: evidence %+v", window, e)
+			}
+		})
+	}
+}
+
+// SIGTERM at the warning: an agent that heeds it gives its lease back without a
+// failure; one that does not works on when the proxy is back in time.
+func TestWarning(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		onTerm func(*puppet)
+		class  picket.ExitClass
+		state  picket.TaskState
+	}{
+		{"heeded", func(p *puppet) { p.exits(Exited{Code: 1}) }, picket.ExitReleased, picket.TaskQueued},
+		{"ignored", nil, picket.ExitCrash, picket.TaskHandoff},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, s := stage(t, func(p *puppet) {
+				p.onTerm = tt.onTerm
+				select {
+				case <-time.After(time.Hour):
+					p.exits(Exited{Code: 1})
+				case <-p.done:
+				}
+			})
+			lease := s.Grant(adaptertest.Task{})
+			time.AfterFunc(time.Minute, func() {
+				mend := s.Fail("/v1/lease", adaptertest.Unavailable, -1)
+				time.AfterFunc(220*time.Second, mend) // between SIGTERM at 270 s and SIGKILL at 291 s
+			})
+			res, err := a.RunLease(t.Context(), lease)
+			if err != nil || res.Ending != EndReleased || res.Exit.Class != tt.class || res.State != tt.state {
+				t.Errorf("%s: %+v, %v", tt.name, res, err)
 			}
 		})
 	}

@@ -232,6 +232,7 @@ func (r *run) renewed(got picket.Renewal) {
 	r.leaseEnd.Store(int64(r.keep.deadline()))
 	r.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
 	r.tell(Event{Kind: EventRenewed, ExpiresAt: got.LeaseExpiresAt, Remaining: r.keep.remaining()})
+	r.order(order{how: carryOn})
 	r.obey(got.Commands)
 }
 

@@ -25,6 +25,7 @@ const (
 	lingering                        // nothing for Linger, then terminateThenKill
 	terminateThenKill                // SIGTERM, and SIGKILL after Grace
 	killNow                          // SIGKILL
+	carryOn                          // takes a warning back: the lease was renewed after all
 )
 
 // supervise lets the process run until it has ended and answers what ended it;
@@ -53,6 +54,12 @@ func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) order 
 			o = order{how: terminateThenKill, reason: "the agent did not end by itself"}
 		case <-grace:
 			o = order{how: killNow, reason: "the agent did not end after SIGTERM"}
+		}
+		if o.how == carryOn {
+			if verdict.how == terminate {
+				verdict, r.forced = order{}, false
+			}
+			continue
 		}
 		r.log.Info("ending the agent", "reason", o.reason)
 		r.tell(Event{Kind: EventEnding, Reason: o.reason})

@@ -1,0 +1,192 @@
+package adaptertest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+func now() time.Time { return time.Now() }
+
+func bearer(r *http.Request) picket.Secret {
+	return picket.Secret(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+}
+
+func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	if err != nil {
+		return 0, nil, picket.Invalid("", "Send it again.", "the body cannot be read")
+	}
+	if r.URL.Path == "/api/v1/leases" && r.Method == http.MethodPost {
+		return s.acquire(r, body)
+	}
+	s.mu.Lock()
+	l := s.leases[bearer(r)]
+	s.mu.Unlock()
+	if l == nil {
+		return 0, nil, picket.Refuse(picket.CodeUnauthenticated, "Send the lease token.", "there is no such lease token")
+	}
+	if r.URL.Path == "/v1/lease/watch" && r.Method == http.MethodGet {
+		return s.watch(r, l)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if kind == Forget {
+		clear(l.logs)
+	}
+	do, fenced := fencedVerbs[r.URL.Path]
+	if !fenced {
+		do = evidenceVerbs[r.URL.Path]
+	}
+	if do == nil || r.Method != http.MethodPost {
+		return 0, nil, picket.Refuse(picket.CodeNotFound, "See the protocol.", "there is no %s %s", r.Method, r.URL.Path)
+	}
+	if fenced && !(l.verb != "" && l.verb == r.URL.Path+string(body)) { // the same again gets the same answer
+		if err := s.fence(l); err != nil {
+			return 0, nil, err
+		}
+		l.confirmed = true
+	}
+	out, err := do(s, l, r, body)
+	return http.StatusOK, out, err
+}
+
+// fence is the one test of "still holds".
+func (s *Server) fence(l *lease) error {
+	if l.state == picket.WatchHeld && !time.Now().Before(l.deadline) {
+		s.end(l, picket.WatchLost, picket.CodeLeaseExpired, l.task.retried())
+	}
+	switch {
+	case l.state == picket.WatchHeld:
+		return nil
+	case l.refusal != picket.CodeTaskCancelled && l.record.FencingToken < l.task.view.Token:
+		return picket.Refuse(picket.CodeStaleFence, "Stop writing and exit.", "token %d was superseded", l.record.FencingToken).
+			With("presented", l.record.FencingToken).With("current", l.task.view.Token)
+	}
+	return picket.Refuse(l.refusal, "Stop writing and exit.", "the lease has ended")
+}
+
+func (s *Server) acquire(r *http.Request, body []byte) (int, any, error) {
+	req, err := decode[picket.AcquireRequest](body)
+	if err != nil {
+		return 0, nil, err
+	}
+	if bearer(r) != Key {
+		return 0, nil, picket.Refuse(picket.CodeUnauthenticated, "Send an API key.", "the key is not known")
+	}
+	if err := req.Normalize(); err != nil {
+		return 0, nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(*req.WaitSeconds)*time.Second)
+	defer cancel()
+	once := r.Header.Get("Idempotency-Key")
+	for {
+		s.mu.Lock()
+		leases, changed := s.grantUpTo(*req.Max, once, req.WorkspaceRoot), s.changed
+		s.mu.Unlock()
+		if len(leases) > 0 {
+			return http.StatusOK, picket.Acquired{Leases: leases}, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return http.StatusOK, picket.Acquired{}, nil
+		}
+	}
+}
+
+func (s *Server) grantUpTo(n int, once, root string) (out []picket.Lease) {
+	granted := s.replays[once]
+	for len(granted) == 0 && len(out) < n && len(s.queue) > 0 && !s.paused {
+		t := s.queue[0]
+		s.queue = s.queue[1:]
+		l := s.grant(t)
+		if root != "" {
+			l.record.WorkspacePath = root + "/" + l.record.RunID
+		}
+		out = append(out, l.record)
+		if once != "" {
+			s.replays[once] = append(s.replays[once], l)
+		}
+	}
+	for _, l := range granted {
+		out = append(out, l.record)
+	}
+	return out
+}
+
+func (s *Server) watch(r *http.Request, l *lease) (int, any, error) {
+	seconds, err := strconv.Atoi(r.URL.Query().Get("waitSeconds"))
+	if err != nil || seconds < 0 || seconds > 50 {
+		return 0, nil, picket.Invalid("?waitSeconds", "Send a number from 0 to 50.", "waitSeconds is not in range")
+	}
+	end := time.After(time.Duration(seconds) * time.Second)
+	for {
+		s.mu.Lock()
+		s.fence(l)
+		w, changed, left := picket.Watch{State: l.state, Commands: l.commands}, s.changed, time.Until(l.deadline)
+		l.commands = nil
+		s.mu.Unlock()
+		if w.State != picket.WatchHeld || len(w.Commands) > 0 {
+			return http.StatusOK, w, nil
+		}
+		select {
+		case <-changed:
+		case <-time.After(left):
+		case <-end:
+			return http.StatusNoContent, nil, nil
+		case <-r.Context().Done():
+			return http.StatusNoContent, nil, nil
+		}
+	}
+}
+
+func decode[T any](body []byte) (T, error) {
+	var v T
+	if err := json.Unmarshal(body, &v, json.RejectUnknownMembers(true)); err != nil {
+		return v, picket.Invalid("", "See the protocol.", "the body cannot be read: %v", err)
+	}
+	return v, nil
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	if status == http.StatusNoContent {
+		w.WriteHeader(status)
+		return
+	}
+	b, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(b)
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	e := &picket.Error{}
+	if got, ok := err.(*picket.Error); ok {
+		e = got
+	}
+	body := map[string]any{
+		"type": "about:blank", "title": e.Code.Title(), "status": e.Code.Status(), "detail": e.Message,
+		"code": e.Code, "message": e.Message, "remedy": e.Remedy, "retryable": e.Code.Retryable(), "requestId": "test",
+	}
+	for k, v := range e.Facts {
+		body[k] = v
+	}
+	b, merr := json.Marshal(body)
+	if merr != nil {
+		panic(merr)
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(e.Code.Status())
+	w.Write(b)
+}
