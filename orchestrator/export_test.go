@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"crypto/sha1"
 	"encoding/hex"
 
@@ -22,4 +23,10 @@ func Rewrite(s *Store, change func(source string) string) {
 func Worded(code picket.Code) bool {
 	_, ok := wording[code]
 	return ok
+}
+
+// Found makes the record of a namespace that has lost it, as Open does.
+func Found(ctx context.Context, e *Engine) error {
+	_, err := e.run(ctx, "found", "store_again")
+	return err
 }

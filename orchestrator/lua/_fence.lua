@@ -13,7 +13,8 @@ local function fenced(tid, rid, secret, presented)
   if shown > current then
     return nil, nil, nil, refuse('unknown_fence', 'presented', F(shown), 'current', F(current))
   end
-  if shown > 0 and not string.find(r.tokens, ',' .. F(shown) .. ',', 1, true) then
+  -- Showing the current token is no lie; whether this lease has it comes next.
+  if shown > 0 and shown < current and not string.find(r.tokens, ',' .. F(shown) .. ',', 1, true) then
     if owner == rid then owner = 'own' end
     return nil, nil, nil, refuse('stale_fence', 'presented', F(shown), 'current', F(current), 'owner', owner)
   end

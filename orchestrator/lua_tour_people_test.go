@@ -1,0 +1,161 @@
+package orchestrator_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+)
+
+func tourHandoffs(t *testing.T, f *fixture) {
+	ask := func(agent string, req picket.HelpRequest) string {
+		t.Helper()
+		f.submit(t, picket.TaskSpec{Priority: ptr(9)})
+		h := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: agent}))
+		got, err := f.RequestHelp(f.ctx, h, req)
+		ok(t, err)
+		again, err := f.RequestHelp(f.ctx, h, req)
+		ok(t, err)
+		req.Question += "!"
+		_, err = f.RequestHelp(f.ctx, h, req)
+		refused(t, err, picket.CodeLeaseReleased)
+		return again.HandoffID + got.HandoffID[len(again.HandoffID):]
+	}
+	yes := picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}
+	hid := ask("a1", picket.HelpRequest{Question: "?", Options: []string{"red", "blue"}})
+	f.again(t, func() error { _, err := f.Claim(f.ctx, once("5"), hid); return err })
+	_, err := f.Claim(f.ctx, operator, hid) // the same person
+	ok(t, err)
+	_, err = f.Claim(f.ctx, picket.Caller{Actor: "other"}, hid)
+	refused(t, err, picket.CodeStateConflict)
+	clash := once("5")
+	clash.Once.Body = strings.Repeat("c", 64)
+	for verb, act := range map[string]func(by picket.Caller, id string) error{
+		"claim":  func(by picket.Caller, id string) error { _, err := f.Claim(f.ctx, by, id); return err },
+		"answer": func(by picket.Caller, id string) error { _, err := f.Answer(f.ctx, by, id, yes); return err },
+		"finish": func(by picket.Caller, id string) error {
+			_, err := f.Finish(f.ctx, by, id, picket.RawJSON(`1`))
+			return err
+		},
+		"cancel": func(by picket.Caller, id string) error { _, err := f.CancelHandoff(f.ctx, by, id, "r"); return err },
+	} {
+		if err := act(clash, hid); picket.CodeOf(err) != picket.CodeIdempotencyConflict {
+			t.Fatalf("%s with another body: %v", verb, err)
+		}
+		if err := act(operator, noHelp); picket.CodeOf(err) != picket.CodeNotFound {
+			t.Fatalf("%s of nothing: %v", verb, err)
+		}
+	}
+	_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Option: ptr("green")})
+	refused(t, err, picket.CodeValidation)
+	f.again(t, func() error {
+		_, err := f.Answer(f.ctx, once("6"), hid, picket.AnswerRequest{Option: ptr("blue")})
+		return err
+	})
+	for _, act := range []func() error{
+		func() error { _, err := f.Answer(f.ctx, operator, hid, yes); return err },
+		func() error { _, err := f.CancelHandoff(f.ctx, operator, hid, "r"); return err },
+	} {
+		refused(t, act(), picket.CodeStateConflict)
+	}
+	f.jump(t, 2*time.Minute) // the pin ends
+	ok(t, f.Tick(f.ctx))
+	hid = ask("", picket.HelpRequest{Question: "?"}) // asked by nobody in particular: no pin
+	_, err = f.Answer(f.ctx, operator, hid, yes)
+	ok(t, err)
+	hid = ask("a1", picket.HelpRequest{Question: "?"})
+	f.again(t, func() error { _, err := f.Finish(f.ctx, once("7"), hid, picket.RawJSON(`1`)); return err })
+	_, err = f.Finish(f.ctx, operator, hid, picket.RawJSON(`1`))
+	refused(t, err, picket.CodeTaskClosed)
+	hid = ask("a1", picket.HelpRequest{Question: "?"})
+	f.again(t, func() error { _, err := f.CancelHandoff(f.ctx, once("8"), hid, "r"); return err })
+	_, err = f.CancelHandoff(f.ctx, operator, hid, "r")
+	refused(t, err, picket.CodeTaskClosed)
+
+	for _, policy := range []picket.OnDeadline{picket.OnDeadlineDeny, picket.OnDeadlineEscalate, picket.OnDeadlineWait} {
+		ask("a1", picket.HelpRequest{Question: "?", DeadlineSeconds: ptr(1), OnDeadline: policy})
+	}
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:chores", redis.Z{Score: 1, Member: "handoff:" + noHelp}).Err()) // of a damaged store
+	f.jump(t, time.Minute)
+	ok(t, f.Tick(f.ctx))
+	_, err = f.Handoffs(f.ctx, picket.HandoffOpen)
+	ok(t, err)
+	_, err = f.Handoff(f.ctx, hid)
+	ok(t, err)
+	_, err = f.Handoff(f.ctx, noHelp)
+	refused(t, err, picket.CodeNotFound)
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:handoffs:open", redis.Z{Score: 1, Member: noHelp}).Err()) // of a damaged store
+	_, err = f.Handoffs(f.ctx, picket.HandoffOpen)
+	ok(t, err)
+	ok(t, f.raw.ZRem(f.ctx, "pk:{default}:handoffs:open", noHelp).Err())
+
+	f.clear(t)
+	// Escalations: answered, retried.
+	for _, decide := range []func(task picket.Task) error{
+		func(task picket.Task) error {
+			_, err := f.Answer(f.ctx, operator, task.Handoff.HandoffID, yes)
+			return err
+		},
+		func(task picket.Task) error { _, err := f.Retry(f.ctx, operator, task.TaskID, "r"); return err },
+	} {
+		task, h := f.start(t, picket.TaskSpec{})
+		_, err := f.Fail(f.ctx, h, "no", false)
+		ok(t, err)
+		ok(t, decide(f.state(t, task.TaskID, picket.TaskHandoff)))
+		f.clear(t)
+	}
+}
+
+func tourReviews(t *testing.T, f *fixture) {
+	done := func() string {
+		t.Helper()
+		task, h := f.start(t, picket.TaskSpec{})
+		_, err := f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		ok(t, err)
+		return task.TaskID
+	}
+	id := done()
+	_, err := f.Reviews(f.ctx)
+	ok(t, err)
+	f.again(t, func() error { _, err := f.Approve(f.ctx, once("9"), id, "n"); return err })
+	clash := once("9")
+	clash.Once.Body = strings.Repeat("c", 64)
+	_, err = f.Approve(f.ctx, clash, id, "n")
+	refused(t, err, picket.CodeIdempotencyConflict)
+	_, err = f.Approve(f.ctx, operator, id, "n")
+	refused(t, err, picket.CodeTaskClosed)
+	_, err = f.Approve(f.ctx, operator, noTask, "n")
+	refused(t, err, picket.CodeNotFound)
+	_, err = f.Retry(f.ctx, operator, id, "r")
+	refused(t, err, picket.CodeTaskClosed)
+	_, err = f.Retry(f.ctx, operator, noTask, "r")
+	refused(t, err, picket.CodeNotFound)
+	_, err = f.Retry(f.ctx, clash, id, "r")
+	refused(t, err, picket.CodeIdempotencyConflict)
+	id = done()
+	f.crowdLanes(t)
+	_, _, err = f.Reject(f.ctx, operator, id, "n", &picket.TaskSpec{Title: "fix", Role: "new"})
+	refused(t, err, picket.CodeTooManyLanes)
+	f.thinLanes(t)
+	_, fix, err := f.Reject(f.ctx, operator, id, "n", &picket.TaskSpec{Title: "fix"})
+	ok(t, err)
+	_, err = f.Approve(f.ctx, operator, fix, "n")
+	refused(t, err, picket.CodeStateConflict)
+	_, err = f.Retry(f.ctx, operator, fix, "r")
+	refused(t, err, picket.CodeStateConflict)
+	_, err = f.Cancel(f.ctx, operator, fix, "r")
+	ok(t, err)
+	f.crowdLanes(t)
+	_, err = f.Retry(f.ctx, operator, fix, "r")
+	refused(t, err, picket.CodeTooManyLanes)
+	f.thinLanes(t)
+	f.again(t, func() error { _, err := f.Retry(f.ctx, once("d"), fix, "r"); return err })
+	f.clear(t)
+	_, _, err = f.Reject(f.ctx, operator, done(), "n", nil)
+	ok(t, err)
+	done() // left in review
+	f.clear(t)
+}
