@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -109,15 +110,18 @@ func TestStoreKilled(t *testing.T) {
 	if got := w.task(task.TaskID); got.State != picket.TaskReview || got.Attempts != 1 || got.Failures != 0 || got.LastReport.Summary != "went on" {
 		t.Errorf("%s after %d attempts, report %+v", got.State, got.Attempts, got.LastReport)
 	}
-	w.finish(worker, server)
+	w.finish(server, worker)
 }
 
-// finish ends the world in the order that lets a store outlive its clients.
+// finish ends what was started, the newest first, so that a store of the test's
+// own outlives its clients.
 func (w *world) finish(clients ...*process) {
-	w.log.check()
-	w.log.stop()
-	w.log = nil
-	for _, p := range clients {
+	if w.log != nil {
+		w.log.check()
+		w.log.stop()
+		w.log = nil
+	}
+	for _, p := range slices.Backward(clients) {
 		p.end()
 	}
 }
@@ -238,5 +242,5 @@ while :; do sleep 1000; done`)
 	if got := w.task(task.TaskID); string(got.Output) != `"second try"` || got.LastReport == nil || got.LastReport.Summary != "half" {
 		t.Errorf("output %s, report %+v", got.Output, got.LastReport)
 	}
-	w.finish(worker, server)
+	w.finish(server, worker)
 }

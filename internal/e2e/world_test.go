@@ -273,20 +273,25 @@ func (w *world) close() {
 }
 
 // end asks twice, as an impatient person would: an adapter drains at the first
-// SIGTERM and gives back at the second. The third step is for failed tests.
+// SIGTERM and gives back at the second. SIGQUIT makes a process that does not
+// end say where it hangs.
 func (p *process) end() {
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGKILL} {
+	for _, step := range []struct {
+		sig   syscall.Signal
+		limit time.Duration
+	}{{syscall.SIGTERM, 5 * time.Second}, {syscall.SIGTERM, 15 * time.Second}, {syscall.SIGQUIT, 5 * time.Second}, {syscall.SIGKILL, patience}} {
 		if p.ended() {
 			return
 		}
-		_ = p.cmd.Process.Signal(sig)
+		_ = p.cmd.Process.Signal(step.sig)
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
-		if sig == syscall.SIGKILL {
-			p.t.Errorf("%s had to be killed; it said:\n%s", p.name, p.err.text())
-		}
 		select {
 		case <-p.done:
-		case <-time.After(map[syscall.Signal]time.Duration{syscall.SIGTERM: 5 * time.Second, syscall.SIGKILL: patience}[sig]):
+		case <-time.After(step.limit):
+		}
+		if step.sig == syscall.SIGQUIT {
+			text := p.err.text()
+			p.t.Errorf("%s did not end by itself; it said:\n%s", p.name, text[max(0, len(text)-20_000):])
 		}
 	}
 }
