@@ -91,7 +91,9 @@ func TestWarning(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, s := stage(t, func(p *puppet) {
+				p.mu.Lock()
 				p.onTerm = tt.onTerm
+				p.mu.Unlock()
 				select {
 				case <-time.After(time.Hour):
 					p.exits(Exited{Code: 1})

@@ -27,8 +27,11 @@ func (p *puppet) Exit() Exited          { return p.exit }
 func (p *puppet) Containment() string   { return picket.ContainmentGroup }
 func (p *puppet) Terminate() {
 	p.sent("TERM")
-	if p.onTerm != nil {
-		p.onTerm(p)
+	p.mu.Lock()
+	heed := p.onTerm
+	p.mu.Unlock()
+	if heed != nil {
+		heed(p)
 	}
 }
 func (p *puppet) Kill() { p.sent("KILL"); p.exits(Exited{137, "SIGKILL"}) }
