@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -27,9 +29,9 @@ func newAdapter() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringSlice("capability", nil, "a capability tasks may need")
-	f.String("role", "", "take tasks of this `role` (and those that name none)")
+	f.String("role", "", "take tasks of this role (and those that name none)")
 	f.Int("max", 1, "hold this many leases at once, 1 to 100")
-	f.String("agent-id", "", "the worker's `name` (default: a new one)")
+	f.String("agent-id", "", "the worker's name (default: a new one)")
 	f.Duration("linger", 10*time.Second, "time an agent gets to end by itself after it handed in its result")
 	f.Duration("grace", 5*time.Second, "time between SIGTERM and SIGKILL")
 	f.String("log-level", "info", "debug, info, warn or error")
@@ -47,7 +49,7 @@ func newAdapter() *cobra.Command {
 // placeFlags say where the agent works and what it sees.
 func placeFlags(c *cobra.Command, def adapter.Workspace) {
 	c.Flags().String("workspace", string(def), "where the agent works: here, or empty (a new private directory per run)")
-	c.Flags().StringSlice("env", nil, "a variable `NAME` the agent gets beside the usual ones")
+	c.Flags().StringSlice("env", nil, "a variable NAME the agent gets beside the usual ones")
 }
 
 func runAdapter(cmd *cobra.Command, given []string) error {
@@ -67,6 +69,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
+	offerSelf()
 	conf := adapterConfig(cmd, s, command, log)
 	a, err := adapter.New(conf)
 	if err != nil {
@@ -83,6 +86,17 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	}
 	log.Info("waiting for tasks", "agent", a.AgentID(), "server", s.client.BaseURL)
 	return s.hint(a.Run(ctx))
+}
+
+// offerSelf puts this binary's directory at the end of PATH when there is no
+// picket on it, so that an agent's `picket tool` works without an installation.
+func offerSelf() {
+	if _, err := exec.LookPath("picket"); err == nil {
+		return
+	}
+	if self, err := os.Executable(); err == nil && filepath.Base(self) == "picket" {
+		_ = os.Setenv("PATH", os.Getenv("PATH")+string(filepath.ListSeparator)+filepath.Dir(self))
+	}
 }
 
 // afterDash answers the command after "--", which must stand first.

@@ -139,7 +139,7 @@ func pathFinding() finding {
 	path, err := exec.LookPath("picket")
 	if err != nil {
 		self, _ := os.Executable()
-		return finding{"PATH", "warn", "picket is not on PATH: agents that call `picket tool` need it", "ln -s " + self + " /usr/local/bin/picket"}
+		return finding{"PATH", "warn", "picket is not on PATH; agents started by an adapter find it all the same", "ln -s " + self + " /usr/local/bin/picket"}
 	}
 	return finding{"PATH", "ok", path, ""}
 }

@@ -38,10 +38,10 @@ func eventsVerb(use, short string) *cobra.Command {
 	}
 	f := c.Flags()
 	f.BoolP("follow", "f", false, "go on with new events until Ctrl-C")
-	f.String("after", "", "start after this `cursor`; 0 is the beginning (default: 0, with -f now)")
+	f.String("after", "", "start after this cursor; 0 is the beginning (default: 0, with -f now)")
 	f.StringSlice("type", nil, "only these types")
-	f.String("task", "", "only this `task`")
-	f.String("agent", "", "only this agent `id`")
+	f.String("task", "", "only this task")
+	f.String("agent", "", "only this agent id")
 	f.Int("limit", 100, "at most this many, 1 to 1000 (without -f)")
 	_ = c.RegisterFlagCompletionFunc("task", completeFrom(taskIDs))
 	return formatFlag(c)

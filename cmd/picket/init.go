@@ -18,10 +18,10 @@ func newInit() *cobra.Command {
 		Example: "  picket init --redis redis://10.0.0.5:6379 --secret-file /etc/picket/secret.key",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runInit(cmd) },
 	}
-	c.Flags().String("redis", "", "the Redis `URL`")
-	c.Flags().String("secret-file", "", "the `file` of the shared secret; made when missing")
+	c.Flags().String("redis", "", "the Redis URL")
+	c.Flags().String("secret-file", "", "the file of the shared secret; made when missing")
 	c.Flags().String("namespace", "default", "the namespace to make")
-	c.Flags().String("admin-key-file", "", "keep the admin key in this `file` instead of printing it")
+	c.Flags().String("admin-key-file", "", "keep the admin key in this file instead of printing it")
 	return c
 }
 

@@ -36,7 +36,7 @@ func newTaskLogs() *cobra.Command {
 		return err
 	})
 	c.Flags().String("stream", "stdout", "stdout or stderr")
-	c.Flags().String("run", "", "an earlier `run` instead of the latest (see: picket task runs)")
+	c.Flags().String("run", "", "an earlier run instead of the latest (see: picket task runs)")
 	c.Flags().BoolP("follow", "f", false, "go on until the task is closed or in review")
 	return c
 }

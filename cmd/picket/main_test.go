@@ -32,7 +32,7 @@ func TestScripts(t *testing.T) {
 		t.Log("redis-server is not installed: the scripts run on the in-memory store")
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
+		Dir: "testdata", Deadline: time.Now().Add(4 * time.Minute), UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, ".home")
 			env.Setenv("XDG_CONFIG_HOME", home+"/config")
@@ -183,17 +183,12 @@ func keepMatch(ts *testscript.TestScript, neg bool, args []string) {
 // await repeats a picket command until its stdout matches: await PATTERN ARGS…
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	want := regexp.MustCompile(args[0])
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		err := ts.Exec("picket", args[1:]...)
-		out := ts.ReadFile("stdout")
-		if want.MatchString(out) {
-			return
-		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("picket %s never matched %s: %v\n%s%s", strings.Join(args[1:], " "), args[0], err, out, ts.ReadFile("stderr"))
-		}
-		time.Sleep(50 * time.Millisecond)
+	err := until(context.Background(), func() (bool, error) {
+		_ = ts.Exec("picket", args[1:]...) // a failure is looked at when the time is over
+		return want.MatchString(ts.ReadFile("stdout")), nil
+	})
+	if err != nil {
+		ts.Fatalf("picket %s never matched %s\n%s%s", strings.Join(args[1:], " "), args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
 }
 

@@ -144,7 +144,7 @@ func newReviewReject() *cobra.Command {
 		return nil
 	})
 	c.Flags().String("note", "", "what is wrong, for the agent that repairs it")
-	c.Flags().String("fix", "", "make a fix task with this `title`")
+	c.Flags().String("fix", "", "make a fix task with this title")
 	return formatFlag(c)
 }
 

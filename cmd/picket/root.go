@@ -27,8 +27,8 @@ func newRoot() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: noSuchCommand,
 	}
-	root.PersistentFlags().String("config", "", "read this `file` (default: picket.yaml here, else in the user's configuration directory)")
-	root.PersistentFlags().String("url", "", "talk to the server at this `URL`")
+	root.PersistentFlags().String("config", "", "read this file (default: picket.yaml here, else in the user's configuration directory)")
+	root.PersistentFlags().String("url", "", "talk to the server at this URL")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.AddGroup(
 		&cobra.Group{ID: groupStart, Title: "start"},
@@ -44,6 +44,8 @@ func newRoot() *cobra.Command {
 	add(groupStart, newUp(), newRun(), newDemo(), newDoctor())
 	add(groupWork, newTask(), newLease(), newAdapter(), newTool(), newEvents())
 	add(groupHuman, newReview(), newHandoff())
+	root.SetCompletionCommandGroupID(groupOps)
+	root.SetHelpCommandGroupID(groupOps)
 	add(groupOps, newInit(), newServe(), newKey(), newPause(), newResume(), newConfig())
 	return root
 }

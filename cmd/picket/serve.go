@@ -25,11 +25,11 @@ func newServeRole(name, short string, r roles) *cobra.Command {
 		Example: "  picket serve " + name + " --redis redis://10.0.0.5:6379 --secret-file /etc/picket/secret.key",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runServe(cmd, r) },
 	}
-	c.Flags().String("redis", "", "the Redis `URL`")
-	c.Flags().String("secret-file", "", "the `file` of the shared secret")
+	c.Flags().String("redis", "", "the Redis URL")
+	c.Flags().String("secret-file", "", "the file of the shared secret")
 	c.Flags().String("namespace", "default", "the namespaces to serve, separated by commas")
 	if r.orchestrator {
-		c.Flags().String("proxy-url", "", "the tool proxy's `URL`, as adapters and agents reach it")
+		c.Flags().String("proxy-url", "", "the tool proxy's URL, as adapters and agents reach it")
 	}
 	serverFlags(c)
 	return c

@@ -22,7 +22,7 @@ var formats = []string{"table", "wide", "json", "jsonl", "yaml", "name"}
 
 // formatFlag adds -o to a command that prints data.
 func formatFlag(c *cobra.Command) *cobra.Command {
-	c.Flags().StringP("output", "o", "table", "print as `format`: "+strings.Join(formats, ", "))
+	c.Flags().StringP("output", "o", "table", "print as format: "+strings.Join(formats, ", "))
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

@@ -19,17 +19,20 @@ import (
 func specFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.Duration("lease-window", 0, "how long the lease lasts without a renewal (default 5m)")
-	f.Duration("timeout", 0, "kill a run after this `time` (class timeout)")
-	f.Int("retries", 0, "try again up to `N` times: N+1 attempts")
+	f.Duration("timeout", 0, "kill a run after this time (class timeout)")
+	f.Int("retries", 0, "try again up to N times: N+1 attempts")
 	f.StringSlice("retry-on", nil, "ends that are tried again: crash, timeout, stalled, no_result")
 	f.Duration("backoff", 0, "pause before the second retry, then doubling (default 10s)")
-	f.String("budget", "", "envelope in `USD`; shown, not enforced yet")
-	f.String("role", "", "only agents of this `role`")
+	f.String("budget", "", "envelope in USD; shown, not enforced yet")
+	f.String("role", "", "only agents of this role")
 	f.StringSlice("need", nil, "a capability an agent must have")
 	f.Int("priority", picket.DefaultPriority, "0 to 9, higher first")
 	f.String("review", "", "who decides the result: human (default) or none")
 	f.String("escalate", "", "where a task goes that is not retried: human (default) or fail")
-	f.StringArray("label", nil, "a label `key=value`")
+	f.StringArray("label", nil, "a label key=value")
+	for _, name := range []string{"lease-window", "timeout", "backoff"} {
+		f.Lookup(name).DefValue = "" // 0s in the help would be a lie
+	}
 	f.String("input", "", "input for the agent: JSON, else text; @file and - (stdin) are read")
 }
 

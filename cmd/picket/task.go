@@ -72,10 +72,10 @@ func newTaskCreate() *cobra.Command {
 		},
 	}
 	specFlags(c)
-	c.Flags().String("agent", "", "pin the task to this agent `id`")
+	c.Flags().String("agent", "", "pin the task to this agent id")
 	c.Flags().String("on-exit", "", "exit 0 without mark_complete means: fail (default) or complete")
-	c.Flags().String("not-before", "", "do not start before this `time` (RFC 3339, or a duration from now)")
-	c.Flags().String("fixes", "", "the `task` this one repairs")
+	c.Flags().String("not-before", "", "do not start before this time (RFC 3339, or a duration from now)")
+	c.Flags().String("fixes", "", "the task this one repairs")
 	return formatFlag(c)
 }
 
@@ -128,8 +128,8 @@ func newTaskList() *cobra.Command {
 	f := c.Flags()
 	f.StringSlice("state", nil, "only these states")
 	f.String("role", "", "only this role")
-	f.StringArray("label", nil, "only with this label `key=value`")
-	f.String("since", "", "created at or after this `time` (RFC 3339, or a duration back from now)")
+	f.StringArray("label", nil, "only with this label key=value")
+	f.String("since", "", "created at or after this time (RFC 3339, or a duration back from now)")
 	f.Int("limit", 50, "at most this many, 1 to 200")
 	f.String("cursor", "", "go on where a page of -o json ended (nextCursor)")
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))

@@ -31,8 +31,8 @@ func newUp() *cobra.Command {
 		Example: "  picket up\n  picket up --listen 127.0.0.1:0 --data ./picket-data\n  picket up --redis redis://127.0.0.1:6379/0",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runUp(cmd) },
 	}
-	c.Flags().String("data", "", "keep state in this `directory` (default: $XDG_DATA_HOME/picket)")
-	c.Flags().String("redis", "", "use this Redis `URL` (default: a redis-server of its own)")
+	c.Flags().String("data", "", "keep state in this directory (default: $XDG_DATA_HOME/picket)")
+	c.Flags().String("redis", "", "use this Redis URL (default: a redis-server of its own)")
 	c.Flags().String("namespace", "default", "the namespace")
 	serverFlags(c)
 	return c
@@ -40,9 +40,9 @@ func newUp() *cobra.Command {
 
 // serverFlags are those of every command that serves.
 func serverFlags(c *cobra.Command) {
-	c.Flags().String("listen", "", "listen on this `address` (default 127.0.0.1:7070; port 0 picks a free one)")
-	c.Flags().String("tls-cert", "", "serve TLS with this certificate `file`")
-	c.Flags().String("tls-key", "", "the `file` of the certificate's key")
+	c.Flags().String("listen", "", "listen on this address (default 127.0.0.1:7070; port 0 picks a free one)")
+	c.Flags().String("tls-cert", "", "serve TLS with this certificate file")
+	c.Flags().String("tls-key", "", "the file of the certificate's key")
 	c.Flags().String("log-level", "info", "debug, info, warn or error")
 }
 

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+func TestExitCodes(t *testing.T) {
+	for err, want := range map[error]int{
+		nil:                                0,
+		errors.New("anything"):             1,
+		picket.CodeForbidden:               1,
+		picket.CodeUnauthenticated:         1,
+		picket.CodeInternal:                1,
+		usage("no"):                        2,
+		picket.CodeValidation:              2,
+		picket.CodeNotAvailable:            2,
+		picket.CodeTooLarge:                2,
+		errors.New("unknown flag: --x"):    2,
+		picket.CodeNotFound:                3,
+		picket.CodeTaskClosed:              4,
+		picket.CodeStaleFence:              4,
+		picket.CodeLeaseExpired:            4,
+		picket.CodeCursorExpired:           4,
+		picket.CodeIdempotencyConflict:     4,
+		picket.CodeUnavailable:             6,
+		picket.CodePaused:                  6,
+		ended(exitTimeout):                 124,
+		fmt.Errorf("x: %w", ended(1)):      1,
+		picket.Code("budget_exceeded"):     1, // not in the table yet: 402 comes with it
+		fmt.Errorf("%w", context.Canceled): 1,
+	} {
+		if got := exitCode(err); got != want {
+			t.Errorf("%v: exit code %d, want %d", err, got, want)
+		}
+	}
+	if exitOfStatus(402) != exitBudget {
+		t.Error("402 is not the budget's exit code")
+	}
+}
+
+func TestComplaintsKeepSecretsAndSayWhatToDo(t *testing.T) {
+	var out bytes.Buffer
+	root := newRoot()
+	complain(&out, root, picket.Invalid("/title", "Say what.", "it is required").With("requestId", "req_1"))
+	if got := out.String(); got != "picket: /title: it is required [validation_failed]\n  fix: Say what.\n" {
+		t.Errorf("complaint: %q", got)
+	}
+	out.Reset()
+	complain(&out, root, ended(4))
+	if out.Len() != 0 {
+		t.Errorf("a quiet end said %q", out.String())
+	}
+}
+
+func TestRedisURLs(t *testing.T) {
+	for text, want := range map[string]string{
+		"redis://127.0.0.1:6379/2":                           "[127.0.0.1:6379] db 2 master  cluster false tls false",
+		"rediss://:secret@redis.example:6380":                "[redis.example:6380] db 0 master  cluster false tls true",
+		"unix:///tmp/redis.sock":                             "[/tmp/redis.sock] db 0 master  cluster false tls false",
+		"redis://a:26379?master_name=m&addr=b:26379":         "[a:26379 b:26379] db 0 master m cluster false tls false",
+		"redis://user:secret@a:6379?addr=b:6379&addr=c:6379": "[a:6379 b:6379 c:6379] db 0 master  cluster true tls false",
+	} {
+		o, err := redisOptions(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		got := fmt.Sprintf("%v db %d master %s cluster %v tls %v", o.Addrs, o.DB, o.MasterName, o.IsClusterMode, o.TLSConfig != nil)
+		if got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "127.0.0.1:6379", "http://x", "redis://:secret@x:port", "redis://:secret@x/notadb", "unix://", "redis://:secret@a?master_name=m&read_timeout=x"} {
+		_, err := redisOptions(text)
+		if err == nil || exitCode(err) != exitUsage || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if got := redisName("redis://u:secret@x:1"); strings.Contains(got, "secret") {
+		t.Errorf("redisName shows the password: %s", got)
+	}
+}
+
+func TestToolFields(t *testing.T) {
+	for line, want := range map[string]string{
+		"--next-step x":                   "nextStep=x",
+		"--a=b --a c":                     "a=b a=c",
+		"--x_y --looks-like-a-flag":       "xY=--looks-like-a-flag",
+		`{"a":1}`:                         `={"a":1}`,
+		"--idempotency-key k --summary s": "summary=s",
+		"--empty=":                        "empty=",
+	} {
+		fields, _, err := toolFields(strings.Fields(line))
+		var got []string
+		for _, f := range fields {
+			got = append(got, f.name+"="+f.text)
+		}
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, %v; want %s", line, got, err, want)
+		}
+	}
+	for _, line := range []string{"--summary", `{"a":1} --b c`, "one two"} {
+		if _, _, err := toolFields(strings.Fields(line)); !errors.Is(err, codeUsage) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+func TestIDsByBeginningOrEnd(t *testing.T) {
+	list := func(context.Context) ([]candidate, error) {
+		return []candidate{{id: "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"}, {id: "task_01ARZ3NDEKTSV4RRFFQ69G5FBW"}, {id: "task_02ARZ3NDEKTSV4RRFFQ69G5FCX"}}, nil
+	}
+	for typed, want := range map[string]string{
+		"5fav":                            "task_01ARZ3NDEKTSV4RRFFQ69G5FAV",
+		"task_02A":                        "task_02ARZ3NDEKTSV4RRFFQ69G5FCX",
+		"02":                              "task_02ARZ3NDEKTSV4RRFFQ69G5FCX",
+		"task_7ZZZZZZZZZZZZZZZZZZZZZZZZZ": "task_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", // whole: the server decides
+	} {
+		if got, err := match(t.Context(), "task", typed, list); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", typed, got, err, want)
+		}
+	}
+	if _, err := match(t.Context(), "task", "01", list); !errors.Is(err, codeUsage) || !strings.Contains(err.Error(), "2 tasks") {
+		t.Errorf("an ambiguous id: %v", err)
+	}
+	if _, err := match(t.Context(), "task", "zz", list); !errors.Is(err, picket.CodeNotFound) {
+		t.Errorf("an unknown id: %v", err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	for word, want := range map[string]string{"lits": "list", "aprove": "approve", "zzzzzz": ""} {
+		if got := nearest(word, []string{"list", "approve", "reject"}); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
+
+func TestTextFromOutsideCannotSteerTheTerminal(t *testing.T) {
+	if got := oneLine("a\x1b[2Jb\nc\u009bd"); got != "a[2Jb cd" {
+		t.Errorf("oneLine: %q", got)
+	}
+	if got := printable("a\x1b]0;x\x07\nb"); got != "a]0;x\nb" {
+		t.Errorf("printable: %q", got)
+	}
+}
+
+// TestStreamGoesOnWhereItBroke cuts an event stream in the middle of an event
+// and checks that nothing is lost or told twice.
+func TestStreamGoesOnWhereItBroke(t *testing.T) {
+	var asked []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Header.Get("Last-Event-ID"))
+		w.Header().Set("Content-Type", "text/event-stream")
+		switch len(asked) {
+		case 1:
+			io.WriteString(w, "retry: 1000\n: hello\n\nid: 1\ndata: {\"id\":\"1\",\"seq\":1}\n\nid: 2\ndata: {\"id\":\"2\",")
+		case 2:
+			w.WriteHeader(http.StatusBadGateway)
+		case 3:
+			io.WriteString(w, "id: 2\ndata: {\"id\":\"2\",\"seq\":2}\n\nevent: reset\nid: 9\ndata: {\"after\":\"2\"}\n\n")
+		default:
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusUnauthorized)
+			io.WriteString(w, `{"code":"unauthenticated","message":"no"}`)
+		}
+	}))
+	defer srv.Close()
+	s := &server{client: &adapter.Client{BaseURL: srv.URL}}
+	var got, links []string
+	err := s.follow(t.Context(), "/", "0", func(up bool) { links = append(links, fmt.Sprint(up)) }, func(e picket.Event, _ jsontext.Value) error {
+		got = append(got, e.ID+e.Type)
+		return nil
+	})
+	if !errors.Is(err, picket.CodeUnauthenticated) {
+		t.Errorf("follow ended with %v", err)
+	}
+	if fmt.Sprint(got) != "[1 2 reset]" || fmt.Sprint(asked) != "[0 1 1 9]" {
+		t.Errorf("events %v, asked after %v", got, asked)
+	}
+	if fmt.Sprint(links) != "[true false false true false false]" {
+		t.Errorf("links %v", links)
+	}
+}
+
+func TestInstants(t *testing.T) {
+	at, err := instant("2026-04-11T10:42:17Z", 1)
+	if err != nil || at.String() != "2026-04-11T10:42:17.000Z" {
+		t.Errorf("%v, %v", at, err)
+	}
+	soon, err := instant("1h", 1)
+	if left := time.Until(soon.Time()); err != nil || left < 59*time.Minute || left > time.Hour {
+		t.Errorf("1h from now is %v away, %v", left, err)
+	}
+	if _, err := instant("tomorrow", 1); !errors.Is(err, codeUsage) {
+		t.Errorf("tomorrow: %v", err)
+	}
+}
+
+func TestShellWords(t *testing.T) {
+	if got := commandTitle([]string{"sh", "-c", "echo 'hi'", ""}); got != `sh -c 'echo '\''hi'\''' ''` {
+		t.Errorf("title %s", got)
+	}
+	if n := len([]rune(commandTitle([]string{strings.Repeat("ä", 2000)}))); n != picket.MaxTitle {
+		t.Errorf("a long title has %d characters", n)
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+// configured parses a command line and resolves its settings.
+func configured(t *testing.T, file string, line ...string) (settings, error) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	if file != "" {
+		if err := os.WriteFile("picket.yaml", []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newUp()
+	c.Flags().String("config", "", "")
+	c.Flags().String("url", "", "")
+	if err := c.ParseFlags(line); err != nil {
+		t.Fatal(err)
+	}
+	return loadSettings(c)
+}
+
+func TestOrderOfSettings(t *testing.T) {
+	const file = "listen: 127.0.0.1:1\nlease:\n  window: 30s\n"
+	for _, tc := range []struct {
+		name, file, env, flag, value, origin string
+	}{
+		{"default", "", "", "", "127.0.0.1:7070", "default"},
+		{"file", file, "", "", "127.0.0.1:1", "picket.yaml:1:1"},
+		{"environment", file, "127.0.0.1:2", "", "127.0.0.1:2", "PICKET_LISTEN"},
+		{"flag", file, "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:3", "--listen"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Setenv("PICKET_LISTEN", tc.env)
+			var line []string
+			if tc.flag != "" {
+				line = []string{"--listen", tc.flag}
+			}
+			got, err := configured(t, tc.file, line...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v := got["listen"]; v.text != tc.value || v.origin != tc.origin {
+				t.Errorf("listen = %q from %s, want %q from %s", v.text, v.origin, tc.value, tc.origin)
+			}
+		})
+	}
+}
+
+// TestEverySettingIsHonoured keeps the list honest: a flag named in it exists,
+// and a default passes its own check.
+func TestEverySettingIsHonoured(t *testing.T) {
+	flags := map[string]bool{}
+	var visit func(*cobra.Command)
+	visit = func(c *cobra.Command) {
+		for _, s := range knownSettings() {
+			if c.Flags().Lookup(s.flag) != nil || c.PersistentFlags().Lookup(s.flag) != nil {
+				flags[s.flag] = true
+			}
+		}
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot())
+	for _, s := range knownSettings() {
+		if s.flag != "" && !flags[s.flag] {
+			t.Errorf("%s names the flag --%s, which no command has", s.key, s.flag)
+		}
+		if s.check != nil && s.def != "" {
+			if err := s.check(s.def); err != nil {
+				t.Errorf("the default of %s: %v", s.key, err)
+			}
+		}
+		if s.what == "" {
+			t.Errorf("%s is not explained", s.key)
+		}
+	}
+}
+
+func TestBadSettings(t *testing.T) {
+	for file, want := range map[string]string{
+		"listn: x":                      `picket.yaml:1:1: there is no key "listn"`,
+		"a: b\nlisten: c":               `picket.yaml:1:1: there is no key "a"`,
+		"lease: 5m":                     "picket.yaml:1:8: a mapping",
+		"lease:\n  window: fast":        `lease.window (from picket.yaml:2:3): "fast" is not a duration`,
+		"lease:\n  window: 25h":         "out of range",
+		"retention:\n  max_events: 0":   "retention.max_events",
+		"namespace: Default":            "namespace (from picket.yaml:1:1)",
+		"url: not-a-url":                "url (from picket.yaml:1:1)",
+		"log:\n  level: loud":           "debug, info, warn or error",
+		"tools: {}":                     "the key tools needs metered tools",
+		"listen: [1]":                   "a single value is expected",
+		"- listen":                      "a mapping",
+		"listen: 'unfinished":           "picket.yaml",
+		"listen: x\nlisten: y":          "picket.yaml",
+		"retention: {tasks: 1h, x: 2h}": `there is no key "retention.x"`,
+	} {
+		_, err := configured(t, file)
+		if err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUsage {
+			t.Errorf("%q: %v (exit code %d), want %q", file, err, exitCode(err), want)
+		}
+	}
+}
+
+func TestNamedFileMustExist(t *testing.T) {
+	_, err := configured(t, "", "--config", "nowhere.yaml")
+	if !errors.Is(err, codeUsage) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestRetentionAndNamespaces(t *testing.T) {
+	got, err := configured(t, "retention: {tasks: 1h, events: 2h, max_events: 3}\nnamespace: a,b-2\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := got.retention(); r.Tasks.Hours() != 1 || r.Events.Hours() != 2 || r.MaxEvents != 3 {
+		t.Errorf("retention = %+v", r)
+	}
+	if ns := got.namespaces(); len(ns) != 2 || ns[1] != "b-2" {
+		t.Errorf("namespaces = %v", ns)
+	}
+}
+
+func FuzzSettings(f *testing.F) {
+	f.Add("listen: 127.0.0.1:1\nlease:\n  window: 30s\n")
+	f.Add("a: &a [*a]\n")
+	f.Add("lease: {window: {x: y}}")
+	f.Add("---\nlisten: x\n---\nlisten: y\n")
+	f.Add("? {a: b}\n: c")
+	path := filepath.Join(f.TempDir(), "picket.yaml")
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		values, err := readSettings(path)
+		var refusal *picket.Error
+		if err != nil && !errors.As(err, &refusal) {
+			t.Errorf("the error has no code: %v", err)
+		}
+		for key := range values {
+			known := false
+			for _, s := range knownSettings() {
+				known = known || s.key == key
+			}
+			if !known {
+				t.Errorf("the unknown key %q was accepted", key)
+			}
+		}
+	})
+}
