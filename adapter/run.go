@@ -218,7 +218,7 @@ func (r *run) announce(work context.Context, group *sync.WaitGroup) <-chan struc
 		defer close(done)
 		ctx, cancel := context.WithTimeout(work, 2*time.Second)
 		defer cancel()
-		event := picket.RunEvent{Type: picket.EventRunLaunched, Containment: r.proc.Containment()}
+		event := picket.RunEvent{Type: picket.EventRunLaunched, Containment: r.proc.Containment(), WorkspacePath: r.places.workspace}
 		if err := r.proxy.Events(ctx, event); err != nil {
 			r.log.Warn("the start of the agent was not recorded", "err", err)
 		}

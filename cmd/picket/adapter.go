@@ -115,6 +115,14 @@ func afterDash(cmd *cobra.Command, given []string) ([]string, error) {
 	return given, nil
 }
 
+// orNone turns a flag of zero into "none": to the library, zero is "default".
+func orNone(d time.Duration, _ error) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
 func adapterConfig(cmd *cobra.Command, s *server, command []string, log *slog.Logger) adapter.Config {
 	f := cmd.Flags()
 	conf := adapter.Config{BaseURL: s.client.BaseURL, Key: s.client.Key, Command: command, Log: log}
@@ -122,8 +130,7 @@ func adapterConfig(cmd *cobra.Command, s *server, command []string, log *slog.Lo
 	conf.Capabilities, _ = f.GetStringSlice("capability")
 	conf.Max, _ = f.GetInt("max")
 	conf.AgentID, _ = f.GetString("agent-id")
-	conf.Linger, _ = f.GetDuration("linger")
-	conf.Grace, _ = f.GetDuration("grace")
+	conf.Linger, conf.Grace = orNone(f.GetDuration("linger")), orNone(f.GetDuration("grace"))
 	conf.Env, _ = f.GetStringSlice("env")
 	workspace, _ := f.GetString("workspace")
 	conf.Workspace = adapter.Workspace(workspace)

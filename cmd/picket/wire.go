@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -37,6 +38,7 @@ type house struct {
 
 // open connects to the state of record.
 func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
+	redis.SetLogger(driverLog{h.log})
 	store, err := orchestrator.Open(ctx, orchestrator.Config{
 		Redis: h.redis, Namespaces: h.cfg.namespaces(), Sealer: h.sealer, ProxyURL: h.proxy, Memory: h.memory, Log: h.log,
 	})
@@ -52,7 +54,7 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	group, ctx := errgroup.WithContext(ctx)
 	e := web.New(h.log)
 	control, err := api.New(api.Config{
-		Engine: store.Engine, Engines: store.Engines, Log: h.log, AllowedHosts: h.hosts(),
+		Engine: store.Engine, Engines: store.Engines, Calls: store.Calls, Log: h.log, AllowedHosts: h.hosts(),
 	})
 	if err != nil {
 		return err
@@ -126,6 +128,14 @@ var bootstrap = picket.Caller{Actor: "bootstrap"}
 func admit(ctx context.Context, store *orchestrator.Store, namespace string, key picket.Secret) error {
 	_, err := store.Engine(namespace).AdoptKey(ctx, bootstrap, "admin", key, []picket.Scope{picket.ScopeAdmin})
 	return err
+}
+
+// driverLog takes what the Redis driver says to itself. Every caller gets its
+// own error, so it is detail for whoever asks for it.
+type driverLog struct{ log *slog.Logger }
+
+func (d driverLog) Printf(ctx context.Context, format string, args ...any) {
+	d.log.DebugContext(ctx, fmt.Sprintf(format, args...))
 }
 
 // newLog writes for people who read a terminal or a journal.
