@@ -74,7 +74,8 @@ func (k *keeper) confirmed(sent time.Duration, r picket.Renewal) {
 // confirm renews for the first time, before anything is launched: only then is
 // the lease known to have arrived. It gives up after giveUp.
 func (k *keeper) confirm(ctx context.Context, giveUp time.Duration) (picket.Renewal, error) {
-	end := k.clock() + giveUp
+	k.from, k.ttl = k.clock(), giveUp
+	end := k.deadline()
 	for {
 		sent := k.clock()
 		left := end - sent
@@ -189,12 +190,12 @@ func (k *keeper) warnAt() time.Duration {
 }
 
 // backoff doubles from 1 % of the window with jitter and never spends more
-// than a quarter of what is left.
+// than a quarter of what is left, but for a last pause of 100 ms.
 func (k *keeper) backoff(left time.Duration) time.Duration {
 	base := min(max(k.window/100, 50*time.Millisecond), time.Second)
 	d := min(base<<min(k.failures-1, 10), 10*time.Second)
 	d = d/2 + rand.N(d)
-	return max(min(d, left/4), 10*time.Millisecond)
+	return min(max(min(d, left/4), 100*time.Millisecond), max(left, 10*time.Millisecond))
 }
 
 // tryTimeout bounds one renewal, so that a hung connection leaves room for

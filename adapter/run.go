@@ -238,7 +238,11 @@ func (r *run) renewed(got picket.Renewal) {
 
 func (r *run) renewFailed(err error) {
 	left := r.keep.remaining()
-	r.log.Warn("lease not renewed yet", "err", err, "left", left)
+	level := slog.LevelDebug
+	if r.keep.failures == 1 { // the first says it all; the rest is detail
+		level = slog.LevelWarn
+	}
+	r.log.Log(context.Background(), level, "lease not renewed yet", "err", err, "left", left)
 	r.tell(Event{Kind: EventRenewFailed, Remaining: left, Reason: err.Error(), Err: err})
 }
 
