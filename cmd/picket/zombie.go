@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -32,11 +33,14 @@ mv "$DEMO_DIR/code.new" "$DEMO_DIR/code"
 while :; do sleep 1; done
 `
 
-const zombieWindow = 3 // seconds; short, so that the demo is
+const zombieWindow = 4 // seconds; short, so that the demo is, and long enough for a busy machine
 
 // playZombie plays the whole story and fails at the first thing that was not
 // observed to happen.
 func playZombie(ctx context.Context, out io.Writer) (err error) {
+	if runtime.GOOS != "linux" {
+		return notYet("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc")
+	}
 	st, err := newStage(out)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -37,31 +38,33 @@ func (s *Server) adopt(ctx context.Context) error {
 	if s.pid, err = strconv.Atoi(infoField(info, "process_id")); err != nil {
 		return fmt.Errorf("the redis-server at %s does not say its process id", s.socket)
 	}
-	fd, err := unix.PidfdOpen(s.pid, 0)
+	// A connection that is only held: its end is the first sign of the store's.
+	var d net.Dialer
+	held, err := d.DialContext(ctx, "unix", s.socket)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errAbsent, err)
 	}
 	s.adopted = true
 	s.log.Info("found the store of an earlier start", "pid", s.pid, "dir", s.dir)
-	go s.observe(fd)
+	go s.observe(held)
 	return nil
 }
 
 // observe notices the end of a redis-server that is not our child, and so
-// cannot be waited for.
-func (s *Server) observe(pidfd int) {
+// cannot be waited for: the connection breaks, then the lock becomes free.
+func (s *Server) observe(held net.Conn) {
 	defer close(s.done)
-	defer unix.Close(pidfd)
-	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	defer held.Close()
+	_, _ = held.Read(make([]byte, 1)) // nothing is ever sent: it returns at the end
 	for {
-		n, err := unix.Poll(fds, -1)
-		if err != nil && errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || n > 0 {
+		if lock, err := tryLock(s.dir); lock != nil || err != nil {
+			if lock != nil {
+				lock.Close()
+			}
 			s.death = fmt.Errorf("redis-server (pid %d) ended; its log is %s", s.pid, filepath.Join(s.dir, logName))
 			return
 		}
+		time.Sleep(pollEvery)
 	}
 }
 
