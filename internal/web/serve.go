@@ -43,7 +43,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 	// Requests do not inherit ctx: a transition under way is finished, only
 	// waiting is cut short.
 	requests := context.WithValue(context.WithoutCancel(ctx), stoppingKey{}, ctx)
+	spare := &silent{conns: map[net.Conn]struct{}{}}
 	srv := &http.Server{
+		ConnState:         spare.note,
 		Handler:           timed(h),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: headerTimeout,
@@ -58,6 +60,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 		return err
 	case <-ctx.Done():
 	}
+	srv.RegisterOnShutdown(spare.close)
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	if err := srv.Shutdown(grace); err != nil {

@@ -264,3 +264,38 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 	})
 }
+
+// A client that connected and asked nothing does not hold up the stop.
+func TestSilentConnectionsDoNotHoldUpTheStop(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- web.Serve(ctx, l, web.New(slog.New(slog.DiscardHandler)), nil) }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// A request on a second connection: the server has accepted the first by then.
+	r, err := http.Get("http://" + l.Addr().String() + "/nothing")
+	if err != nil || r.StatusCode != 404 {
+		t.Fatal(r, err)
+	}
+	r.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	stop()
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Fatal("the silent connection was answered")
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(4 * time.Second):
+		t.Fatal("the stop waits for a silent connection")
+	}
+}
