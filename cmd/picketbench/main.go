@@ -15,10 +15,11 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "picketbench:", err)
@@ -30,7 +31,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("picketbench", flag.ContinueOnError)
 	var plan plan
 	flags.IntVar(&plan.Rounds, "rounds", 3, "rounds of each side, at least 3")
-	flags.IntVar(&plan.Tasks, "tasks", 20_000, "tasks a round")
+	flags.IntVar(&plan.Tasks, "tasks", 8_000, "tasks a round")
 	flags.IntVar(&plan.Workers, "workers", 64, "workers, and as many submitters")
 	flags.IntVar(&plan.Payload, "payload", 1024, "bytes of payload a task")
 	scenarios := flags.String("scenarios", "life,life5,life-http", "which scenarios, by comma")
