@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"syscall"
@@ -35,7 +36,7 @@ func exitOf(t *testing.T, ev picket.Event) picket.Exit {
 }
 
 // kill -9 of an agent: its adapter notices, and another worker has the next
-// lease at once.
+// lease at once. The first adapter drains by then: it would compete for it.
 func TestKilledAgent(t *testing.T) {
 	w := newWorld(t)
 	w.up()
@@ -48,10 +49,12 @@ func TestKilledAgent(t *testing.T) {
 	s := spec("killed agent", 60)
 	s.Retry = &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}
 	task := w.submit(s)
-	w.worker("first", script("first"))
+	first := w.worker("first", script("first"))
 	agent := pid.takePID()
 	w.worker("second", script("second"))
-	w.warmUp("second", pid)
+	w.waiting(1)
+	first.signal(syscall.SIGTERM)
+	first.says("draining")
 
 	killed := time.Now()
 	if err := unix.Kill(agent, unix.SIGKILL); err != nil {
@@ -71,23 +74,23 @@ func TestKilledAgent(t *testing.T) {
 	w.give("second")
 	done := w.of(task.TaskID, picket.EventTaskReview)
 	gone(t, "the second agent", second)
+	if code := first.wait(); code != 0 {
+		t.Errorf("the first worker's exit code is %d", code)
+	}
 	got := w.task(task.TaskID)
 	if done.FencingToken != 2 || got.Failures != 1 || len(got.Runs) != 2 || got.Runs[0].Exit.Class != picket.ExitCrash {
 		t.Errorf("token %d, %d failures, runs %+v", done.FencingToken, got.Failures, got.Runs)
 	}
 }
 
-// warmUp has a worker run one task of its own, up to the cue of its name, so
-// that it is known to be there and asks for the next.
-func (w *world) warmUp(agent string, pid *cue) {
+// waiting waits until n requests for a lease are waiting at the server.
+func (w *world) waiting(n int64) {
 	w.t.Helper()
-	s := spec("warm up", 60)
-	s.Agent = agent
-	task := w.submit(s)
-	process := pid.takePID()
-	w.give(agent)
-	w.of(task.TaskID, picket.EventRunExited)
-	gone(w.t, "the agent of the first task", process)
+	w.until(fmt.Sprintf("%d requests for a lease wait", n), func() bool {
+		var stats picket.Stats
+		w.into(&stats, http.MethodGet, "/stats", nil)
+		return stats.Waiters == n
+	})
 }
 
 // kill -9 of an adapter: nobody renews, so the lease ends on schedule. Its

@@ -121,6 +121,7 @@ func (w *world) finish(clients ...*process) {
 		w.log.stop()
 		w.log = nil
 	}
+	http.DefaultClient.CloseIdleConnections()
 	for _, p := range slices.Backward(clients) {
 		p.end()
 	}
@@ -129,17 +130,9 @@ func (w *world) finish(clients ...*process) {
 // serves waits until the server can work with its store again.
 func (w *world) serves() {
 	w.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		got := w.call(w.key, http.MethodGet, w.url+"/readyz", nil)
-		if got.status == http.StatusOK {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("not ready: %d %s", got.status, got.body)
-		}
-		time.Sleep(20 * time.Millisecond) // between two looks at a state, which has no signal
-	}
+	w.until("the server is ready", func() bool {
+		return w.call(w.key, http.MethodGet, w.url+"/readyz", nil).status == http.StatusOK
+	})
 }
 
 func (w *world) tasks() []picket.Task {

@@ -257,6 +257,17 @@ func (w *world) task(id string) (task picket.Task) {
 	return task
 }
 
+// until looks at a state that nothing signals until it is as wanted.
+func (w *world) until(what string, as func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); !as(); {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not observed: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 // close ends what is left and looks for what should not be.
 func (w *world) close() {
 	if w.t.Failed() {
@@ -266,6 +277,7 @@ func (w *world) close() {
 		w.log.check()
 		w.log.stop()
 	}
+	http.DefaultClient.CloseIdleConnections()
 	for _, p := range slices.Backward(w.processes) {
 		p.end()
 	}
@@ -276,6 +288,12 @@ func (w *world) close() {
 // SIGTERM and gives back at the second. SIGQUIT makes a process that does not
 // end say where it hangs.
 func (p *process) end() {
+	began := time.Now()
+	defer func() {
+		if d := time.Since(began); d > time.Second {
+			p.t.Logf("%s needed %s to end", p.name, d.Round(time.Millisecond))
+		}
+	}()
 	for _, step := range []struct {
 		sig   syscall.Signal
 		limit time.Duration
