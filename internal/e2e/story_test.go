@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/picket-dev/picket"
 )
 
@@ -19,7 +21,7 @@ func TestStory(t *testing.T) {
 	}
 	id := w.ok("review", "list", "-o", "name")
 	task := w.task(id)
-	if task.State != picket.TaskReview || strings.TrimSpace(string(task.Output)) != `"hi\n"` && string(task.Output) != `"hi"` {
+	if task.State != picket.TaskReview || string(task.Output) != `"hi\n"` {
 		t.Fatalf("the task is %s with output %s", task.State, task.Output)
 	}
 	if task.FencingToken != 1 || task.Attempts != 1 {
@@ -42,5 +44,16 @@ func TestStory(t *testing.T) {
 		if got := w.api(http.MethodPost, path, struct{}{}); got.status != http.StatusConflict {
 			t.Errorf("POST %s on a closed task: %d %s", path, got.status, got.body)
 		}
+	}
+	var told []string
+	for line := range strings.Lines(w.ok("events", "--task", id, "-o", "jsonl")) {
+		var ev picket.Event
+		if err := json.Unmarshal([]byte(line), &ev); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		told = append(told, ev.Type)
+	}
+	if want := "task.submitted task.leased run.launched task.review run.exited task.approved"; strings.Join(told, " ") != want {
+		t.Errorf("the log says %v, want %s", told, want)
 	}
 }

@@ -39,7 +39,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
-	w := &world{t: t, dir: filepath.Join(suite, strings.TrimPrefix(t.Name(), "Test"))}
+	w := &world{t: t, dir: filepath.Join(suite, strings.ReplaceAll(strings.TrimPrefix(t.Name(), "Test"), "/", "-"))}
 	for _, sub := range []string{"out", "tmp", "home"} {
 		if err := os.MkdirAll(w.path(sub), 0o700); err != nil {
 			t.Fatal(err)
@@ -294,13 +294,18 @@ func (p *process) end() {
 			p.t.Logf("%s needed %s to end", p.name, d.Round(time.Millisecond))
 		}
 	}()
+	asked := false
 	for _, step := range []struct {
 		sig   syscall.Signal
 		limit time.Duration
 	}{{syscall.SIGTERM, 5 * time.Second}, {syscall.SIGTERM, 15 * time.Second}, {syscall.SIGQUIT, 5 * time.Second}, {syscall.SIGKILL, patience}} {
 		if p.ended() {
+			if code := p.wait(); asked && code != 0 {
+				p.t.Errorf("%s was asked to end and ended with %d:\n%s", p.name, code, p.err.text())
+			}
 			return
 		}
+		asked = true
 		_ = p.cmd.Process.Signal(step.sig)
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		select {

@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket"
+)
+
+// parentOf is the process that started another one.
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(stat)
+	parent, err := strconv.Atoi(strings.Fields(text[strings.LastIndexByte(text, ')')+1:])[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parent
+}
+
+// kill -9 of the adapter behind an attached run: it is started again, and the
+// task goes on under the next token once the lease has ended.
+func TestAttachedAdapterKilled(t *testing.T) {
+	w := newWorld(t)
+	w.up()
+	pid := w.cue("pid")
+	w.cue("go")
+	attached := w.start("run", "run", "--lease-window", "2s", "--env", "E2E", "--", "sh", "-c",
+		`echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo "token $PICKET_FENCING_TOKEN"`)
+	orphan := pid.takePID()
+	id := w.ok("task", "list", "-o", "name")
+	if err := unix.Kill(parentOf(t, orphan), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	attached.says("starting it again")
+	w.leased(id, 2)
+	second := pid.takePID()
+	if err := unix.Kill(orphan, unix.SIGKILL); err != nil { // containment beyond the adapter's life is for a later version
+		t.Fatal(err)
+	}
+	w.give("go")
+	if code := attached.wait(); code != 0 {
+		t.Errorf("the attached run ended with %d: %s", code, attached.err.text())
+	}
+	gone(t, "the second agent", second)
+	if got := w.task(id); got.State != picket.TaskReview || !strings.Contains(string(got.Output), "token 2") || got.Failures != 1 {
+		t.Errorf("%s, output %s, %d failures", got.State, got.Output, got.Failures)
+	}
+}
+
+// kill -9 of the attached run itself, or a closed terminal: the task goes on.
+func TestAttachedRunKilled(t *testing.T) {
+	for name, sig := range map[string]syscall.Signal{"SIGKILL": syscall.SIGKILL, "SIGHUP": syscall.SIGHUP} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.up()
+			pid := w.cue("pid")
+			w.cue("go")
+			attached := w.start("run", "run", "--env", "E2E", "--", "sh", "-c", `echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo made`)
+			agent := pid.takePID()
+			if err := unix.Kill(-attached.pid(), sig); err != nil {
+				t.Fatal(err)
+			}
+			attached.wait()
+			w.give("go")
+			id := w.ok("task", "list", "-o", "name")
+			w.of(id, picket.EventTaskReview)
+			gone(t, "the agent", agent)
+			if got := w.task(id); got.Attempts != 1 || !strings.Contains(string(got.Output), "made") {
+				t.Errorf("output %s after %d attempts", got.Output, got.Attempts)
+			}
+		})
+	}
+}
