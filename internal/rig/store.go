@@ -33,7 +33,7 @@ func Memory() (s Store, stop func()) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	s = Store{Memory: true, Redis: redis.UniversalOptions{
-		Addrs:  []string{"127.0.0.1:6379"},
+		Addrs: []string{"127.0.0.1:6379"},
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			c, err := m.Dial()
 			if err != nil {
