@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -121,9 +122,13 @@ func (e *Engine) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.NoReaper() {
-		return picket.Refuse(picket.CodeUnavailable, "Start one with: picket serve reaper", "no reaper: nothing has kept store time for %d s, so leases do not expire",
-			s.SinceTickMs/1000)
+	if !s.NoReaper() {
+		return nil
 	}
-	return nil
+	since := "yet"
+	if s.LastTick != 0 {
+		since = fmt.Sprintf("for %d s", s.SinceTickMs/1000)
+	}
+	return picket.Refuse(picket.CodeUnavailable, "Start one with: picket serve reaper",
+		"no reaper: nothing has kept store time %s, so leases do not expire", since)
 }
