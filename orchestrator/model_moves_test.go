@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
-	"pgregory.net/rapid"
-
 	"github.com/picket-dev/picket"
 )
 
@@ -26,7 +24,7 @@ const (
 
 // once draws whether a request can be repeated and, if so, one of few keys.
 func (x *machine) once(verb string) (monce, picket.Caller) {
-	caller := picket.Caller{Actor: rapid.SampledFrom([]string{"key_a", "key_b"}).Draw(x.T, "actor")}
+	caller := picket.Caller{Actor: oneOf(x, "actor", "key_a", "key_b")}
 	if !x.chance("once", 30) {
 		return monce{}, caller
 	}
@@ -34,7 +32,7 @@ func (x *machine) once(verb string) (monce, picket.Caller) {
 		sum := sha256.Sum256([]byte(s))
 		return hex.EncodeToString(sum[:])
 	}
-	key := digest(fmt.Sprint(verb, rapid.IntRange(0, 2).Draw(x.T, "key")))
+	key := digest(fmt.Sprint(verb, x.below(3, "key")))
 	body := digest("0")
 	if x.chance("other body", 15) {
 		body = digest("1")
@@ -45,7 +43,7 @@ func (x *machine) once(verb string) (monce, picket.Caller) {
 
 func (x *machine) spec() (picket.TaskSpec, mspec, int64) {
 	s := picket.TaskSpec{Title: "a task"}
-	switch rapid.IntRange(0, 5).Draw(x.T, "lane") {
+	switch x.below(6, "lane") {
 	case 3:
 		s.Role = "coder"
 	case 4:
@@ -53,11 +51,11 @@ func (x *machine) spec() (picket.TaskSpec, mspec, int64) {
 	case 5:
 		s.Agent = "a1"
 	}
-	s.Priority = ptr(rapid.SampledFrom([]int{5, 0, 9}).Draw(x.T, "priority"))
-	s.LeaseWindowSeconds = seconds(rapid.SampledFrom([]int{2, 1, 4}).Draw(x.T, "window"))
+	s.Priority = ptr(oneOf(x, "priority", 5, 0, 9))
+	s.LeaseWindowSeconds = seconds(oneOf(x, "window", 2, 1, 4))
 	s.Retry = &picket.Retry{
-		MaxAttempts:    ptr(rapid.SampledFrom([]int{3, 1, 8}).Draw(x.T, "attempts")),
-		BackoffSeconds: seconds(rapid.SampledFrom([]int{0, 1, 2, 30}).Draw(x.T, "backoff")),
+		MaxAttempts:    ptr(oneOf(x, "attempts", 3, 1, 8)),
+		BackoffSeconds: seconds(oneOf(x, "backoff", 0, 1, 2, 30)),
 	}
 	if x.chance("retry on", 60) {
 		s.Retry.On = []picket.ExitClass{picket.ExitCrash, picket.ExitTimeout}
@@ -69,7 +67,7 @@ func (x *machine) spec() (picket.TaskSpec, mspec, int64) {
 		s.Review = picket.ReviewByNone
 	}
 	ready := int64(0)
-	if n := rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(x.T, "not before"); n > 0 {
+	if n := oneOf(x, "not before", 0, 0, 0, 1, 3); n > 0 {
 		ready = x.m.now + int64(n*half)
 		s.NotBefore = picket.InstantOf(time.Now().Add(time.Duration(n*half) * time.Millisecond))
 	}
@@ -103,12 +101,12 @@ func (x *machine) submit() {
 
 func (x *machine) acquire() {
 	o, by := x.once("acquire")
-	a := magent{id: rapid.SampledFrom([]string{"a1", "a2", ""}).Draw(x.T, "agent")}
+	a := magent{id: oneOf(x, "agent", "a1", "a2", "")}
 	if x.chance("role", 60) {
 		a.role = "coder"
 	}
-	a.caps = rapid.SampledFrom([][]string{{"go", "py"}, {"go"}, nil}).Draw(x.T, "capabilities")
-	n := rapid.SampledFrom([]int{1, 1, 2, 5}).Draw(x.T, "max")
+	a.caps = oneOf(x, "capabilities", []string{"go", "py"}, []string{"go"}, nil)
+	n := oneOf(x, "max", 1, 1, 2, 5)
 	got, err := x.e.Acquire(x.ctx, by, picket.AcquireRequest{AgentID: a.id, Role: a.role, Capabilities: a.caps, Max: &n})
 	var rids []string
 	for _, l := range got {
@@ -158,7 +156,7 @@ func (x *machine) holder() (picket.Held, mheld) {
 		h = picket.Held{Namespace: x.e.Namespace(), TaskID: noTask, RunID: rid, Secret: x.sealer.Fingerprint(x.e.Namespace(), rid)}
 	}
 	mh := mheld{task: h.TaskID, run: rid}
-	switch rapid.IntRange(0, 24).Draw(x.T, "tamper") {
+	switch x.below(25, "tamper") {
 	case 24:
 		h.Secret, mh.forged = strings.Repeat("0", 64), true
 	case 23:
@@ -166,15 +164,17 @@ func (x *machine) holder() (picket.Held, mheld) {
 		mh.task = h.TaskID
 	}
 	if known && x.chance("shows token", 20) {
-		mh.fence = rapid.SampledFrom([]int64{x.m.runs[rid].token, 1, 2, 3, x.m.tasks[x.m.runs[rid].task].token}).Draw(x.T, "token")
+		mh.fence = oneOf(x, "token", x.m.runs[rid].token, 1, 2, 3, x.m.tasks[x.m.runs[rid].task].token)
 		h.Fence = mh.fence
 	}
 	return h, mh
 }
 
-// refused sometimes tells the engine of a refused write, as a proxy does.
+// refused sometimes tells the engine of a refused write, as a proxy does: not
+// so often of one run that the engine would begin to count instead of writing.
 func (x *machine) refused(h picket.Held, err error, verb string) {
-	if refusal, ok := err.(*picket.Error); ok && refusal.Code.Fenced() && x.chance("tell", 30) {
+	if refusal, ok := err.(*picket.Error); ok && refusal.Code.Fenced() && x.refusals[h.RunID] < 20 && x.chance("tell", 30) {
+		x.refusals[h.RunID]++
 		x.e.RefusedWrite(x.ctx, h, verb, refusal)
 		// It is about the run's own task, whatever task was presented; only an
 		// unknown run is taken at its word.
@@ -208,8 +208,8 @@ func (x *machine) getTask() {
 
 func (x *machine) report() {
 	h, mh := x.holder()
-	request := rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(x.T, "request")
-	text := rapid.SampledFrom([]string{"half way", "there"}).Draw(x.T, "summary")
+	request := oneOf(x, "request", "", "r1", "r2")
+	text := oneOf(x, "summary", "half way", "there")
 	got, err := x.e.Report(x.ctx, h, request, picket.Progress{Summary: text})
 	seq, code := x.m.report(mh, request, text)
 	if x.agree(err, code, "report %+v", mh) {
@@ -228,7 +228,7 @@ func (x *machine) closed(h picket.Held, got, want string, err error, code picket
 
 func (x *machine) complete() {
 	h, mh := x.holder()
-	output := rapid.SampledFrom([]string{`"done"`, `{"n":1}`}).Draw(x.T, "output")
+	output := oneOf(x, "output", `"done"`, `{"n":1}`)
 	got, err := x.e.Complete(x.ctx, h, json.RawMessage(output), "")
 	want, code := x.m.complete(mh, output)
 	x.closed(h, string(got), want, err, code, "complete")
@@ -244,8 +244,8 @@ func (x *machine) fail() {
 
 func (x *machine) release() {
 	h, mh := x.holder()
-	class := rapid.SampledFrom(picket.ReleaseClasses).Draw(x.T, "class")
-	exit := rapid.IntRange(0, 1).Draw(x.T, "code")
+	class := oneOf(x, "class", picket.ReleaseClasses...)
+	exit := x.below(2, "code")
 	got, err := x.e.Release(x.ctx, h, picket.Exit{Class: class, Code: &exit})
 	want, code := x.m.release(mh, class, fmt.Sprint(exit))
 	x.closed(h, string(got), want, err, code, "release")
@@ -253,12 +253,12 @@ func (x *machine) release() {
 
 func (x *machine) requestHelp() {
 	h, mh := x.holder()
-	req := picket.HelpRequest{Question: "which?", Kind: rapid.SampledFrom([]picket.HandoffKind{picket.HandoffQuestion, picket.HandoffApproval}).Draw(x.T, "kind"),
+	req := picket.HelpRequest{Question: "which?", Kind: oneOf(x, "kind", picket.HandoffQuestion, picket.HandoffApproval),
 		OnDeadline: picket.OnDeadlineWait}
 	wait := int64(0)
-	if n := rapid.IntRange(0, 2).Draw(x.T, "deadline"); n > 0 {
+	if n := x.below(3, "deadline"); n > 0 {
 		req.DeadlineSeconds, wait = seconds(n), int64(n*half)
-		req.OnDeadline = rapid.SampledFrom([]picket.OnDeadline{picket.OnDeadlineDeny, picket.OnDeadlineEscalate, picket.OnDeadlineWait}).Draw(x.T, "policy")
+		req.OnDeadline = oneOf(x, "policy", picket.OnDeadlineDeny, picket.OnDeadlineEscalate, picket.OnDeadlineWait)
 	}
 	got, err := x.e.RequestHelp(x.ctx, h, req)
 	want, code := x.m.requestHelp(mh, req.Kind, req.Question, wait, req.OnDeadline)
@@ -273,7 +273,7 @@ func (x *machine) launched() {
 
 func (x *machine) runExit() {
 	h, mh := x.holder()
-	exit := rapid.IntRange(0, 1).Draw(x.T, "code")
+	exit := x.below(2, "code")
 	err := x.e.RunExit(x.ctx, h, picket.Exit{Class: picket.ExitKilled, Code: &exit}, picket.ContainmentGroup)
 	x.agree(err, x.m.runExit(mh, fmt.Sprint(exit)), "run exit %+v", mh)
 }

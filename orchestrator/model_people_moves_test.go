@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/picket-dev/picket"
 )
 
@@ -65,7 +63,7 @@ func (x *machine) expireDue() {
 
 func (x *machine) undeliver() {
 	var rids []string
-	for range rapid.IntRange(1, 3).Draw(x.T, "runs") {
+	for range 1 + x.below(3, "runs") {
 		rids = append(rids, x.pick("run", x.m.rids, noRun))
 	}
 	x.ok(x.e.Undeliver(x.ctx, rids...))
@@ -182,7 +180,7 @@ func (x *machine) tick() {
 
 // pass lets time go by: with a reaper that ticks, or with nobody acting on it.
 func (x *machine) pass() {
-	halves := rapid.SampledFrom([]int{1, 1, 2, 3, 11, 31}).Draw(x.T, "half minutes")
+	halves := oneOf(x, "half minutes", 1, 1, 2, 3, 11, 31)
 	ticks := x.chance("ticks", 50)
 	for range halves {
 		sleeps := x.virtual && halves <= 3

@@ -97,12 +97,14 @@ type machine struct {
 	j    *journal
 	base int64 // store time at the start
 	held map[string]picket.Held
+	// refusals counts, by run, the refused writes the engine was told of.
+	refusals map[string]int
 }
 
 func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool) {
 	ctx := context.Background()
 	x := &machine{T: rt, ctx: ctx, prefix: "pk:{" + namespace + "}:", virtual: virtual, sealer: rig.Sealer(), m: newRules(), j: newJournal(),
-		held: map[string]picket.Held{}}
+		held: map[string]picket.Held{}, refusals: map[string]int{}}
 	store, err := orchestrator.Open(ctx, orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{namespace}, Sealer: x.sealer,
 		Log: slog.New(slog.DiscardHandler)})
 	x.ok(err)
@@ -112,53 +114,46 @@ func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool) {
 	x.e = store.Engine(namespace)
 	x.base, err = x.raw.HGet(ctx, x.prefix+"meta", "now").Int64()
 	x.ok(err)
+	moves := x.moves()
 	rt.Repeat(map[string]func(*rapid.T){
-		"": func(rt *rapid.T) { x.T = rt; x.compare() },
-
-		"submit":       x.step(x.submit),
-		"submit_":      x.step(x.submit),
-		"acquire":      x.step(x.acquire),
-		"acquire_":     x.step(x.acquire),
-		"acquire__":    x.step(x.acquire),
-		"renew":        x.step(x.renew),
-		"get_task":     x.step(x.getTask),
-		"report":       x.step(x.report),
-		"complete":     x.step(x.complete),
-		"complete_":    x.step(x.complete),
-		"fail":         x.step(x.fail),
-		"release":      x.step(x.release),
-		"release_":     x.step(x.release),
-		"request_help": x.step(x.requestHelp),
-		"launched":     x.step(x.launched),
-		"launched_":    x.step(x.launched),
-		"run_exit":     x.step(x.runExit),
-		"expire":       x.step(x.expire),
-		"expire_due":   x.step(x.expireDue),
-		"undeliver":    x.step(x.undeliver),
-		"cancel":       x.step(x.cancel),
-		"retry":        x.step(x.retry),
-		"retry_":       x.step(x.retry),
-		"review":       x.step(x.review),
-		"review_":      x.step(x.review),
-		"answer":       x.step(x.answer),
-		"finish":       x.step(x.finish),
-		"cancel_help":  x.step(x.cancelHelp),
-		"claim":        x.step(x.claim),
-		"pause":        x.step(x.pause),
-		"resume":       x.step(x.resume),
-		"resume_":      x.step(x.resume),
-		"tick":         x.step(x.tick),
-		"pass":         x.step(x.pass),
-		"pass_":        x.step(x.pass),
+		"":     func(rt *rapid.T) { x.T = rt; x.compare() },
+		"step": func(rt *rapid.T) { x.T = rt; x.step(moves) },
 	})
 }
 
-func (x *machine) step(act func()) func(*rapid.T) {
-	return func(rt *rapid.T) {
-		x.T = rt
-		x.m.wrote = nil
-		act()
+// moves are the verbs; one that stands here twice is drawn twice as often.
+func (x *machine) moves() []move {
+	return []move{
+		{"submit", x.submit}, {"submit", x.submit}, {"submit", x.submit},
+		{"acquire", x.acquire}, {"acquire", x.acquire}, {"acquire", x.acquire}, {"acquire", x.acquire},
+		{"renew", x.renew}, {"renew", x.renew},
+		{"get_task", x.getTask},
+		{"report", x.report}, {"report", x.report}, {"report", x.report},
+		{"complete", x.complete}, {"complete", x.complete},
+		{"fail", x.fail}, {"fail", x.fail},
+		{"release", x.release}, {"release", x.release},
+		{"request_help", x.requestHelp}, {"request_help", x.requestHelp},
+		{"launched", x.launched}, {"launched", x.launched}, {"launched", x.launched},
+		{"run_exit", x.runExit}, {"run_exit", x.runExit},
+		{"expire", x.expire}, {"expire_due", x.expireDue}, {"undeliver", x.undeliver},
+		{"cancel", x.cancel}, {"retry", x.retry}, {"retry", x.retry},
+		{"review", x.review}, {"review", x.review}, {"review", x.review},
+		{"answer", x.answer}, {"answer", x.answer}, {"finish", x.finish}, {"cancel_help", x.cancelHelp}, {"claim", x.claim},
+		{"pause", x.pause}, {"resume", x.resume}, {"resume", x.resume},
+		{"tick", x.tick}, {"pass", x.pass}, {"pass", x.pass}, {"pass", x.pass},
 	}
+}
+
+type move struct {
+	verb string
+	act  func()
+}
+
+func (x *machine) step(moves []move) {
+	m := moves[x.below(len(moves), "move")]
+	x.Logf("%s", m.verb)
+	x.m.wrote = nil
+	m.act()
 }
 
 func (x *machine) ok(err error) {
@@ -189,18 +184,36 @@ func (x *machine) same(what string, got, want any) {
 	}
 }
 
-// pick draws from a list, with a few draws of something that does not exist.
-func (x *machine) pick(label string, list []string, unknown string) string {
-	if len(list) == 0 || rapid.IntRange(0, 29).Draw(x.T, label+" unknown") == 29 {
-		return unknown
+// bits is a number below 2^10, every one as likely: rapid's own generators
+// prefer the small ones, which would try some verbs hardly ever.
+var bits = rapid.Custom(func(t *rapid.T) int {
+	n := 0
+	for range 10 {
+		n <<= 1
+		if rapid.Bool().Draw(t, "bit") {
+			n |= 1
+		}
 	}
-	// The youngest first: that is where shrinking goes, and they are the busy ones.
-	n := len(list) - 1 - rapid.IntRange(0, len(list)-1).Draw(x.T, label)
-	return list[n]
+	return n
+})
+
+// below draws a number from 0 to n-1.
+func (x *machine) below(n int, label string) int { return bits.Draw(x.T, label) * n >> 10 }
+
+// oneOf draws an element; shrinking goes to the first.
+func oneOf[V any](x *machine, label string, values ...V) V {
+	return values[x.below(len(values), label)]
 }
 
-func (x *machine) chance(label string, percent int) bool {
-	return rapid.IntRange(1, 100).Draw(x.T, label) > 100-percent
+func (x *machine) chance(label string, percent int) bool { return x.below(100, label) >= 100-percent }
+
+// pick draws from a list, with a few draws of something that does not exist.
+func (x *machine) pick(label string, list []string, unknown string) string {
+	if len(list) == 0 || x.chance(label+" unknown", 3) {
+		return unknown
+	}
+	// The youngest first: that is where shrinking goes.
+	return list[len(list)-1-x.below(len(list), label)]
 }
 
 // seconds is a number of half minutes, in seconds.
