@@ -27,6 +27,7 @@ type process struct {
 	out  *lines // stdout
 	err  *lines // stderr
 	done chan struct{}
+	rank int // of its end
 }
 
 // start starts picket in a process group of its own, as a shell would.

@@ -67,7 +67,6 @@ func TestRolesApart(t *testing.T) {
 		w.submit(s)
 	}
 	began := time.Now()
-	servers := len(w.processes)
 	for i := range workers {
 		w.resident(fmt.Sprintf("worker%d", i), pairs[i%2].mainURL, slots)
 	}
@@ -84,8 +83,6 @@ func TestRolesApart(t *testing.T) {
 	s := spec("the worker is back", 3)
 	s.Agent, s.OnExit, s.Review = "worker0", picket.OnExitComplete, picket.ReviewByNone
 	w.of(w.submit(s).TaskID, picket.EventTaskCompleted)
-	w.finish(w.processes[servers : servers+workers]...)
-	w.finish(w.processes[1:]...) // the store goes last
 }
 
 // resident starts a worker with several slots at one of the orchestrators.

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +25,7 @@ func (w *world) store() *process {
 	}
 	p := w.launch("redis", exec.Command("redis-server", "--port", "0", "--unixsocket", w.path("redis.sock"), "--dir", dir,
 		"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxmemory-policy", "noeviction"))
+	p.rank = storeRank
 	if !p.out.await(func(all string) bool { return strings.Contains(all, "is now ready to accept connections") }) {
 		w.t.Fatalf("redis-server is not ready: %s%s", p.out.text(), p.err.text())
 	}
@@ -82,10 +82,10 @@ func (w *world) expectAway(proxy, bearer string) {
 func TestStoreKilled(t *testing.T) {
 	w := newWorld(t)
 	store := w.store()
-	server := w.up("--redis", w.storeURL())
+	w.up("--redis", w.storeURL())
 	pid, token := w.cue("pid"), w.cue("token")
 	w.cue("go")
-	worker := w.worker("first", holder)
+	w.worker("first", holder)
 	task := w.submit(spec("outlives its store", 30))
 	pid.takePID()
 	proxy, bearer, _ := strings.Cut(token.take(), " ")
@@ -109,21 +109,6 @@ func TestStoreKilled(t *testing.T) {
 	w.of(task.TaskID, picket.EventRunExited)
 	if got := w.task(task.TaskID); got.State != picket.TaskReview || got.Attempts != 1 || got.Failures != 0 || got.LastReport.Summary != "went on" {
 		t.Errorf("%s after %d attempts, report %+v", got.State, got.Attempts, got.LastReport)
-	}
-	w.finish(server, worker)
-}
-
-// finish ends what was started, the newest first, so that a store of the test's
-// own outlives its clients.
-func (w *world) finish(clients ...*process) {
-	if w.log != nil {
-		w.log.check()
-		w.log.stop()
-		w.log = nil
-	}
-	http.DefaultClient.CloseIdleConnections()
-	for _, p := range slices.Backward(clients) {
-		p.end()
 	}
 }
 
@@ -211,9 +196,9 @@ func TestManagedStoreKilled(t *testing.T) {
 func TestStoreAwayTooLong(t *testing.T) {
 	w := newWorld(t)
 	store := w.store()
-	server := w.up("--redis", w.storeURL())
+	w.up("--redis", w.storeURL())
 	pid := w.cue("pid")
-	worker := w.worker("first", `echo $$ >"$E2E/pid"
+	w.worker("first", `echo $$ >"$E2E/pid"
 if grep -q '"attempt": 2' "$PICKET_TASK_FILE"; then exec picket tool mark_complete --output "second try"; fi
 picket tool report_progress --summary "half"; echo reported >"$E2E/pid"
 while :; do sleep 1000; done`)
@@ -235,5 +220,4 @@ while :; do sleep 1000; done`)
 	if got := w.task(task.TaskID); string(got.Output) != `"second try"` || got.LastReport == nil || got.LastReport.Summary != "half" {
 		t.Errorf("output %s, report %+v", got.Output, got.LastReport)
 	}
-	w.finish(server, worker)
 }
