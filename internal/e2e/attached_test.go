@@ -67,6 +67,7 @@ func TestAttachedRunKilled(t *testing.T) {
 			w.cue("go")
 			attached := w.start("run", "run", "--env", "E2E", "--", "sh", "-c", `echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo made`)
 			agent := pid.takePID()
+			adapter := parentOf(t, agent)
 			if err := unix.Kill(-attached.pid(), sig); err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +75,7 @@ func TestAttachedRunKilled(t *testing.T) {
 			w.give("go")
 			id := w.ok("task", "list", "-o", "name")
 			w.of(id, picket.EventTaskReview)
-			gone(t, "the agent", agent)
+			gone(t, "the agent or its adapter", agent, adapter)
 			if got := w.task(id); got.Attempts != 1 || !strings.Contains(string(got.Output), "made") {
 				t.Errorf("output %s after %d attempts", got.Output, got.Attempts)
 			}

@@ -105,6 +105,7 @@ func TestCtrlC(t *testing.T) {
 	w.cue("go")
 	attached := w.start("run", "run", "--env", "E2E", "--", "sh", "-c", `echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo made`)
 	agent := pid.takePID()
+	adapter := parentOf(t, agent)
 	attached.ctrlC()
 	attached.says("leaving")
 	if code := attached.wait(); code != 130 {
@@ -116,7 +117,7 @@ func TestCtrlC(t *testing.T) {
 	}
 	w.give("go")
 	w.of(id, picket.EventTaskReview)
-	gone(t, "the agent", agent)
+	gone(t, "the agent or its adapter", agent, adapter)
 	if got := w.task(id); !strings.Contains(string(got.Output), "made") || got.Attempts != 1 {
 		t.Errorf("output %s after %d attempts", got.Output, got.Attempts)
 	}
