@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,13 @@ func TestModelReal(t *testing.T) {
 	})
 }
 
+// givenFlags are those of the command line: asked first before any is set here.
+var givenFlags = sync.OnceValue(func() map[string]bool {
+	given := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	return given
+})
+
 // modelFlags sets how much is tried, unless the command line says it, and
 // prints how to repeat it: rapid adds the seed of a failure to what it prints.
 func modelFlags(t *testing.T) {
@@ -58,8 +66,7 @@ func modelFlags(t *testing.T) {
 	if os.Getenv("PICKET_SOAK") != "" {
 		checks, steps = "5000", "100"
 	}
-	given := map[string]bool{}
-	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	given := givenFlags()
 	set := func(name, value string) {
 		f := flag.Lookup(name)
 		if was := f.Value.String(); !given[name] && was != value {
@@ -72,9 +79,7 @@ func modelFlags(t *testing.T) {
 	set("rapid.checks", checks)
 	set("rapid.steps", steps)
 	set("rapid.nofailfile", "true") // the seed says it all
-	if flag.Lookup("rapid.seed").Value.String() == "0" {
-		set("rapid.seed", fmt.Sprint(uint64(time.Now().UnixNano())))
-	}
+	set("rapid.seed", fmt.Sprint(time.Now().UnixNano()))
 	if t.Name() == "TestModelVirtual" {
 		set("rapid.shrinktime", "87600h") // virtual time: it runs much faster than ours
 	}
