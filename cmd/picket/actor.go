@@ -77,6 +77,9 @@ func (a *actor) freeze(ctx context.Context) (agent []int, err error) {
 		for _, p := range agent {
 			if state(p) != 'T' {
 				still = false
+				if state(p) == 'D' {
+					letExec(p)
+				}
 				if err := unix.Kill(p, unix.SIGSTOP); err != nil && living(p) {
 					return false, err
 				}
@@ -85,6 +88,15 @@ func (a *actor) freeze(ctx context.Context) (agent []int, err error) {
 		return still, nil
 	})
 	return agent, err
+}
+
+// letExec wakes the children of a process that waits for one of them to exec:
+// a child that was stopped between vfork and exec would hold it for ever, short
+// of being stopped itself. The next look stops the child again.
+func letExec(parent int) {
+	for _, child := range descendants(parent) {
+		_ = unix.Kill(child, unix.SIGCONT)
+	}
 }
 
 // frozen reports whether every process is stopped.
