@@ -50,6 +50,9 @@ type AcquireRequest struct {
 	Max           *int     `json:"max,omitempty"`           // 1 to 100; default 1
 	WaitSeconds   *int     `json:"waitSeconds,omitempty"`   // 0 to 50; default 0
 	WorkspaceRoot string   `json:"workspaceRoot,omitempty"` // absolute; each run works in {root}/{runId}
+	// PinnedOnly leaves every task alone that is not pinned to AgentID: the
+	// adapter of "picket run" must never run its command for somebody else's task.
+	PinnedOnly bool `json:"pinnedOnly,omitempty"`
 }
 
 // Acquired answers an acquire; Leases is empty when the wait ran out.

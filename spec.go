@@ -167,6 +167,9 @@ func (a *AcquireRequest) Normalize() error {
 			return err
 		}
 	}
+	if a.PinnedOnly && a.AgentID == "" {
+		return Invalid("/agentId", "Send the agent id that the tasks are pinned to.", "pinnedOnly needs agentId")
+	}
 	if a.Role != "" {
 		if err := CheckName("/role", a.Role); err != nil {
 			return err

@@ -32,6 +32,9 @@ type Config struct {
 	Role string
 	// Capabilities are what tasks may need. Defaults to none.
 	Capabilities []string
+	// PinnedOnly takes nothing but tasks pinned to AgentID, for an adapter that
+	// serves one task. Defaults to false.
+	PinnedOnly bool
 	// Max is how many leases are held at once, 1 to 100. Defaults to 1.
 	Max int
 	// Wait is how long one request for a lease waits at the server, up to
@@ -161,7 +164,7 @@ func (a *Adapter) AgentID() string { return a.cfg.AgentID }
 // request is what is asked of the orchestrator to get up to n leases.
 func (cfg *Config) request(n int) picket.AcquireRequest {
 	wait := int(cfg.Wait / time.Second)
-	req := picket.AcquireRequest{AgentID: cfg.AgentID, Role: cfg.Role, Capabilities: cfg.Capabilities, Max: &n, WaitSeconds: &wait}
+	req := picket.AcquireRequest{AgentID: cfg.AgentID, Role: cfg.Role, Capabilities: cfg.Capabilities, PinnedOnly: cfg.PinnedOnly, Max: &n, WaitSeconds: &wait}
 	if cfg.Workspace == WorkspaceEmpty {
 		req.WorkspaceRoot = cfg.WorkspaceRoot
 	}

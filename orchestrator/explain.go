@@ -110,14 +110,14 @@ func (f explained) queued(say, next func(string, ...any)) {
 	}
 	for _, w := range f.waiters {
 		part := strings.SplitN(w, " ", 4)
-		if len(part) == 4 && covers(picket.AcquireRequest{AgentID: part[1], Role: part[2], Capabilities: strings.Split(part[3], ",")}, f.lane) {
+		if len(part) == 4 && covers(picket.AcquireRequest{AgentID: part[1], Role: part[2], Capabilities: strings.Split(part[3], ","), PinnedOnly: part[2] == pinnedOnly}, f.lane) {
 			say("an agent is waiting for this lane: it will start at once")
 			return
 		}
 	}
 	say("nobody is waiting on this lane (%s)", describeLane(f.lane))
 	if pinned {
-		next("picket adapter --agent-id %s -- COMMAND", agent)
+		next("picket adapter --agent-id %s --pinned-only -- COMMAND", agent)
 		return
 	}
 	role, needs, _ := strings.Cut(f.lane, "|")

@@ -18,7 +18,7 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 	if err := req.Normalize(); err != nil {
 		return nil, err
 	}
-	id := "waiter_" + ulid.Make().String() + " " + req.AgentID + " " + req.Role + " " + strings.Join(req.Capabilities, ",")
+	id := "waiter_" + ulid.Make().String() + " " + req.AgentID + " " + roleArg(req) + " " + strings.Join(req.Capabilities, ",")
 	if *req.WaitSeconds == 0 {
 		return e.grant(ctx, by, req, id, 0)
 	}
@@ -57,7 +57,7 @@ func (e *Engine) unwait(ctx context.Context, waiter string) {
 }
 
 func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) ([]picket.Lease, error) {
-	args := []any{by.Actor, req.AgentID, req.Role, "," + strings.Join(req.Capabilities, ",") + ",", waiter, wait.Milliseconds(),
+	args := []any{by.Actor, req.AgentID, roleArg(req), "," + strings.Join(req.Capabilities, ",") + ",", waiter, wait.Milliseconds(),
 		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body}
 	runs := make([]string, *req.Max)
 	for i := range runs {
@@ -111,11 +111,25 @@ func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
 	return lease
 }
 
+// pinnedOnly stands for the role of who takes nothing but tasks pinned to it;
+// no role is named so.
+const pinnedOnly = "!"
+
+func roleArg(req picket.AcquireRequest) string {
+	if req.PinnedOnly {
+		return pinnedOnly
+	}
+	return req.Role
+}
+
 // covers is grant.lua's rule of the same name, for wake-ups: a wrong answer
 // here costs a delay, there it would cost a wrong grant.
 func covers(req picket.AcquireRequest, lane string) bool {
 	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return agent == req.AgentID
+	}
+	if req.PinnedOnly {
+		return false
 	}
 	role, needs, _ := strings.Cut(lane, "|")
 	if role != "" && role != req.Role {

@@ -189,3 +189,22 @@ func TestHardPauseEndsEveryRunInBatches(t *testing.T) {
 		}
 	})
 }
+
+// The adapter of one task takes that task and nobody else's, whatever waits.
+func TestPinnedOnlyLeavesOtherTasksAlone(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.submit(t, picket.TaskSpec{Priority: ptr(9)})
+		mine := f.submit(t, picket.TaskSpec{Agent: "run-1"})
+		only := picket.AcquireRequest{AgentID: "run-1", PinnedOnly: true}
+		if l := f.lease(t, only); l.TaskID != mine.TaskID {
+			t.Fatalf("took %s", l.TaskID)
+		}
+		got, err := f.Acquire(f.ctx, operator, only)
+		ok(t, err)
+		if len(got) != 0 {
+			t.Fatalf("took %s, which is not pinned to it", got[0].TaskID)
+		}
+		_, err = f.Acquire(f.ctx, operator, picket.AcquireRequest{PinnedOnly: true})
+		refused(t, err, picket.CodeValidation)
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,19 +31,27 @@ import (
 const half = 30_000 // ms
 
 func TestModelVirtual(t *testing.T) {
-	modelFlags(t)
-	synctest.Test(t, func(t *testing.T) {
-		// A test in a bubble may not ask for its deadline: rapid gets one that has none.
-		rapid.Check(struct{ testing.TB }{t}, func(rt *rapid.T) {
-			store, stop := rig.Memory()
-			defer stop()
-			runModel(rt, store, "default", true)
+	flags := modelFlags(t)
+	// rapid stops after a day, which on the virtual clock is a minute of ours:
+	// every portion has a clock and a seed of its own.
+	const portion = 200
+	for left, seed := flags.checks, flags.seed; left > 0 && !t.Failed(); left, seed = left-portion, seed+1 {
+		flags.set("rapid.checks", fmt.Sprint(min(left, portion)))
+		flags.set("rapid.seed", fmt.Sprint(seed))
+		flags.log()
+		synctest.Test(t, func(t *testing.T) {
+			// A test in a bubble may not ask for its deadline: rapid gets one that has none.
+			rapid.Check(struct{ testing.TB }{t}, func(rt *rapid.T) {
+				store, stop := rig.Memory()
+				defer stop()
+				runModel(rt, store, "default", true)
+			})
 		})
-	})
+	}
 }
 
 func TestModelReal(t *testing.T) {
-	modelFlags(t)
+	modelFlags(t).log()
 	store := rig.Real(t)
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -58,34 +67,48 @@ var givenFlags = sync.OnceValue(func() map[string]bool {
 	return given
 })
 
-// modelFlags sets how much is tried, unless the command line says it, and
-// prints how to repeat it: rapid adds the seed of a failure to what it prints.
-func modelFlags(t *testing.T) {
+// rapidFlags says how much is tried.
+type rapidFlags struct {
+	t      *testing.T
+	checks int
+	seed   uint64
+}
+
+// modelFlags decides how much is tried, unless the command line says it.
+func modelFlags(t *testing.T) rapidFlags {
 	t.Helper()
-	checks, steps := "200", "50"
+	f := rapidFlags{t: t}
+	usual := map[string]string{"rapid.checks": "200", "rapid.steps": "50", "rapid.seed": fmt.Sprint(time.Now().UnixNano()),
+		"rapid.nofailfile": "true"} // the seed says it all
 	if os.Getenv("PICKET_SOAK") != "" {
-		checks, steps = "5000", "100"
+		usual["rapid.checks"], usual["rapid.steps"] = "5000", "100"
 	}
-	given := givenFlags()
-	set := func(name, value string) {
-		f := flag.Lookup(name)
-		if was := f.Value.String(); !given[name] && was != value {
-			t.Cleanup(func() { _ = flag.Set(name, was) })
-			if err := flag.Set(name, value); err != nil {
-				t.Fatal(err)
-			}
+	if t.Name() == "TestModelVirtual" {
+		usual["rapid.shrinktime"] = "23h" // virtual time: it runs much faster than ours
+	}
+	for name, value := range usual {
+		was := flag.Lookup(name).Value.String()
+		t.Cleanup(func() { _ = flag.Set(name, was) })
+		if !givenFlags()[name] {
+			f.set(name, value)
 		}
 	}
-	set("rapid.checks", checks)
-	set("rapid.steps", steps)
-	set("rapid.nofailfile", "true") // the seed says it all
-	set("rapid.seed", fmt.Sprint(time.Now().UnixNano()))
-	if t.Name() == "TestModelVirtual" {
-		set("rapid.shrinktime", "87600h") // virtual time: it runs much faster than ours
-	}
-	value := func(name string) string { return flag.Lookup(name).Value.String() }
-	t.Logf("repeat with: go test ./orchestrator -run '^%s$' -rapid.checks=%s -rapid.steps=%s -rapid.seed=%s",
-		t.Name(), value("rapid.checks"), value("rapid.steps"), value("rapid.seed"))
+	var err error
+	f.checks, err = strconv.Atoi(f.get("rapid.checks"))
+	ok(t, err)
+	f.seed, err = strconv.ParseUint(f.get("rapid.seed"), 10, 64)
+	ok(t, err)
+	return f
+}
+
+func (f rapidFlags) get(name string) string { return flag.Lookup(name).Value.String() }
+
+func (f rapidFlags) set(name, value string) { ok(f.t, flag.Set(name, value)) }
+
+// log prints how to repeat what follows.
+func (f rapidFlags) log() {
+	f.t.Logf("repeat with: go test ./orchestrator -run '^%s$' -rapid.checks=%s -rapid.steps=%s -rapid.seed=%s",
+		f.t.Name(), f.get("rapid.checks"), f.get("rapid.steps"), f.get("rapid.seed"))
 }
 
 // machine is one check: an engine, the model of it and what joins them.

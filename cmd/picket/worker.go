@@ -48,7 +48,7 @@ func newWorker(cmd *cobra.Command, s *server, spec picket.TaskSpec, command []st
 	default:
 		return nil, usage("--workspace %s: choose here or empty", workspace)
 	}
-	args := []string{"adapter", "--pass-output", "--agent-id", spec.Agent, "--workspace", workspace}
+	args := []string{"adapter", "--pass-output", "--agent-id", spec.Agent, "--pinned-only", "--workspace", workspace}
 	if spec.Role != "" {
 		args = append(args, "--role", spec.Role)
 	}
@@ -117,7 +117,7 @@ func (w *worker) failure() string {
 // again is the command that serves the task once more after it was retried: its
 // own adapter has ended with it.
 func (w *worker) again(t picket.Task) string {
-	return "picket adapter --agent-id " + t.Agent + " --workspace here -- " + commandTitle(w.command)
+	return "picket adapter --agent-id " + t.Agent + " --pinned-only --workspace here -- " + commandTitle(w.command)
 }
 
 // forget removes the files of a task that is over; the adapter keeps the full

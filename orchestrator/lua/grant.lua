@@ -1,6 +1,6 @@
 -- needs: queue view
 -- grant leases the best queued tasks an agent covers.
--- ARGV: actor, agent id, role, capabilities (',a,b,'), waiter id, wait ms,
+-- ARGV: actor, agent id, role ('!': only tasks pinned to the agent), capabilities (',a,b,'), waiter id, wait ms,
 --   workspace root, request key, body hash, then run id and secret per lease
 -- Reply: {paused 0|1, raw ms, lease...}, lease = {task, run, token, attempt,
 --   window, ttl, spec, input, last report, answers, previous run, workspace,
@@ -39,6 +39,7 @@ end
 local function covers(lane)
   local pinned = string.match(lane, '^agent:(.*)$')
   if pinned then return pinned == agent end
+  if role == '!' then return false end
   local of, needs = string.match(lane, '^([^|]*)|(.*)$')
   if of ~= '' and of ~= role then return false end
   for need in string.gmatch(needs, '[^,]+') do
