@@ -40,6 +40,10 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_STATE_HOME", home+"/state")
 			env.Setenv("XDG_RUNTIME_DIR", "")
 			env.Setenv("NO_COLOR", "1")
+			// Never the port of a picket that runs on this machine: nothing
+			// listens on port 1, and what listens picks a free one.
+			env.Setenv("PICKET_URL", "http://127.0.0.1:1")
+			env.Setenv("PICKET_LISTEN", "127.0.0.1:0")
 			env.Defer(func() { endAll(t, env.WorkDir) })
 			return os.MkdirAll(home, 0o700)
 		},
@@ -92,6 +96,7 @@ func startRole(ts *testscript.TestScript, neg bool, args []string) {
 func startServer(ts *testscript.TestScript, neg bool, args []string) {
 	url, pid := startProcess(ts, "server", append([]string{"up", "--listen", "127.0.0.1:0"}, args...)...)
 	ts.Setenv("SERVER_URL", url)
+	ts.Setenv("PICKET_URL", "") // from here on the saved profile names the server
 	ts.Setenv("SERVER_PID", strconv.Itoa(pid))
 }
 
