@@ -66,11 +66,14 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
+	offerSelf()
+	if err := startable(command); err != nil {
+		return err
+	}
 	log, err := adapterLog(cmd, cfg)
 	if err != nil {
 		return err
 	}
-	offerSelf()
 	conf := adapterConfig(cmd, s, command, log)
 	a, err := adapter.New(conf)
 	if err != nil {
@@ -114,6 +117,22 @@ func afterDash(cmd *cobra.Command, given []string) ([]string, error) {
 		return nil, e
 	}
 	return given, nil
+}
+
+// startable refuses a command that cannot be started here, before a task is made
+// for it or taken with it.
+func startable(command []string) error {
+	if _, err := exec.LookPath(command[0]); err != nil {
+		reason := err
+		var of *exec.Error
+		if errors.As(err, &of) {
+			reason = of.Err
+		}
+		e := usage("%s cannot be started: %v", quoted(command[0]), reason)
+		e.Remedy = "Give a program on PATH, or a path such as ./agent.sh to a file with chmod +x; shell syntax goes through sh -c '…'."
+		return e
+	}
+	return nil
 }
 
 // orNone turns a flag of zero into "none": to the library, zero is "default".

@@ -154,6 +154,14 @@ func TestTextFromOutsideCannotSteerTheTerminal(t *testing.T) {
 	if got := oneLine("a\x1b[2Jb\nc\u009bd"); got != "a[2Jb cd" {
 		t.Errorf("oneLine: %q", got)
 	}
+	var out bytes.Buffer
+	cmd := newRoot()
+	cmd.SetErr(&out)
+	next(cmd, "picket x a\x1b[2Jb\u202e")
+	complain(&out, cmd, usage("a\x1b[2Jb"))
+	if got := out.String(); strings.ContainsAny(got, "\x1b\u202e") {
+		t.Errorf("next and complain print %q", got)
+	}
 	if got := printable("a\x1b]0;x\x07\nb"); got != "a]0;x\nb" {
 		t.Errorf("printable: %q", got)
 	}
@@ -212,6 +220,14 @@ func TestInstants(t *testing.T) {
 }
 
 func TestShellWords(t *testing.T) {
+	for word, want := range map[string]string{
+		"plain": "plain", "two words": "'two words'", "it's": `'it'\''s'`, "": "''",
+		"a\x1b[2Jb": `$'a\x1b[2Jb'`, "a'\n\\": `$'a\'\n\\'`, "a\u009bb": `$'a\xc2\x9bb'`, "a\u202eb": `$'a\xe2\x80\xaeb'`,
+	} {
+		if got := quoted(word); got != want {
+			t.Errorf("quoted(%q) = %s, want %s", word, got, want)
+		}
+	}
 	if got := commandTitle([]string{"sh", "-c", "echo 'hi'", ""}); got != `sh -c 'echo '\''hi'\''' ''` {
 		t.Errorf("title %s", got)
 	}

@@ -80,11 +80,26 @@ func newHandoffShow() *cobra.Command {
 		if err := s.get(cmd.Context(), "/api/v1/handoffs/"+segment(id), &h, &raw); err != nil {
 			return err
 		}
-		return printHandoff(cmd, h, raw)
+		return printHandoff(cmd, h, raw, s.escalatedRun(cmd.Context(), h))
 	}))
 }
 
-func printHandoff(cmd *cobra.Command, h picket.Handoff, raw jsontext.Value) error {
+// escalatedRun is how the run ended that made an escalation; an empty text for
+// other hand-offs, and when it is not known any more.
+func (s *server) escalatedRun(ctx context.Context, h picket.Handoff) string {
+	var t picket.Task
+	if h.Kind != picket.HandoffEscalation || s.get(ctx, "/api/v1/tasks/"+segment(h.TaskID), &t, nil) != nil {
+		return ""
+	}
+	for _, r := range t.Runs {
+		if r.RunID == h.RunID {
+			return endText(r)
+		}
+	}
+	return ""
+}
+
+func printHandoff(cmd *cobra.Command, h picket.Handoff, raw jsontext.Value, run string) error {
 	format, err := formatOf(cmd)
 	if err != nil {
 		return err
@@ -101,6 +116,9 @@ func printHandoff(cmd *cobra.Command, h picket.Handoff, raw jsontext.Value) erro
 	rows := [][]string{
 		{p.dim("hand-off"), h.HandoffID}, {p.dim("task"), h.TaskID}, {p.dim("kind"), string(h.Kind)},
 		{p.dim("state"), p.state(string(h.State))}, {p.dim("question"), p.bold(oneLine(h.Question))},
+	}
+	if run != "" {
+		rows = append(rows, []string{p.dim("run ended"), run})
 	}
 	for i, o := range h.Options {
 		rows = append(rows, []string{p.dim("option " + strconv.Itoa(i+1)), oneLine(o)})
@@ -127,17 +145,9 @@ func answerCommand(h picket.Handoff) string {
 		return "picket task retry " + h.TaskID
 	}
 	if len(h.Options) > 0 {
-		return "picket handoff answer " + h.HandoffID + " --option " + quoted(h.Options[0])
+		return "picket handoff answer " + h.HandoffID + " --option 1"
 	}
 	return "picket handoff answer " + h.HandoffID + ` --text "…"`
-}
-
-// quoted writes a word so that a shell reads it as one.
-func quoted(word string) string {
-	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:@%+,") == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 func answerText(a *picket.Answer) string {

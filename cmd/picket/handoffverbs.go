@@ -17,7 +17,7 @@ func newHandoffClaim() *cobra.Command {
 		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/claim", struct{}{}, &h, &raw); err != nil {
 			return err
 		}
-		return printHandoff(cmd, h, raw)
+		return printHandoff(cmd, h, raw, s.escalatedRun(cmd.Context(), h))
 	}))
 }
 

@@ -31,7 +31,7 @@ func (a *attachment) narrate() {
 		// A released run was parked with a question or given back: what comes
 		// next tells more than its end.
 		if r.State != picket.RunCompleted && r.State != picket.RunReleased {
-			a.say("run %d ended: %s", r.Attempt, exitText(r.Exit))
+			a.say("run %d ended: %s", r.Attempt, endText(r))
 		}
 	}
 	if t.State == picket.TaskLeased && t.FencingToken > a.said.fence {
@@ -92,7 +92,7 @@ func (a *attachment) reply(text string) {
 		body.Answer, _ = json.Marshal(text)
 	}
 	if _, _, err := a.s.answer(a.cmd, h.HandoffID, body); err != nil {
-		a.say("not answered: %s", explain(err))
+		a.say("not answered: %s", oneLine(explain(err)))
 		a.said.handoff = ""
 		a.question()
 		return
@@ -125,7 +125,7 @@ func (a *attachment) verdict() int {
 	case escalated(t):
 		a.say("%s waits for a person: %s", t.TaskID, oneLine(t.Handoff.Question))
 		next(a.cmd, "picket task logs --stream stderr "+t.TaskID,
-			"picket task retry "+t.TaskID+" && "+a.w.again(t), "picket task cancel "+t.TaskID)
+			"picket task retry "+t.TaskID+" && "+a.w.again(), "picket task cancel "+t.TaskID)
 	default:
 		a.say("%s is %s: %s", t.TaskID, p.state(string(t.State)), oneLine(t.Reason))
 		next(a.cmd, "picket task logs --stream stderr "+t.TaskID, "picket task runs "+t.TaskID)

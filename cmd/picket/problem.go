@@ -95,9 +95,9 @@ func complain(w io.Writer, root *cobra.Command, err error) {
 		return
 	}
 	paint := painter(root.ErrOrStderr())
-	fmt.Fprintf(w, "%s %s\n", paint.bad("picket:"), explain(err))
+	fmt.Fprintf(w, "%s %s\n", paint.bad("picket:"), printable(explain(err)))
 	if remedy := remedyOf(err); remedy != "" {
-		fmt.Fprintf(w, "%s %s\n", paint.dim("  fix:"), remedy)
+		fmt.Fprintf(w, "%s %s\n", paint.dim("  fix:"), printable(remedy))
 	}
 }
 

@@ -84,7 +84,7 @@ func newReviewShow() *cobra.Command {
 		}
 		w := cmd.OutOrStdout()
 		for _, r := range task.Runs {
-			fmt.Fprintf(w, "run %d: %s %s, took %s\n", r.Attempt, r.State, exitText(r.Exit), took(r))
+			fmt.Fprintf(w, "run %d: %s after %s, %s\n", r.Attempt, r.State, took(r), endText(r))
 		}
 		if text := outputText(task.Output); strings.Contains(text, "\n") {
 			fmt.Fprintf(w, "\n%s\n", printable(text))
@@ -146,14 +146,4 @@ func newReviewReject() *cobra.Command {
 	c.Flags().String("note", "", "what is wrong, for the agent that repairs it")
 	c.Flags().String("fix", "", "make a fix task with this title")
 	return formatFlag(c)
-}
-
-// printable keeps lines and drops what could steer a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || r >= ' ' && (r < 0x7f || r >= 0xa0) {
-			return r
-		}
-		return -1
-	}, text)
 }

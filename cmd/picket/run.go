@@ -39,6 +39,10 @@ func runRun(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
+	offerSelf()
+	if err := startable(command); err != nil {
+		return err
+	}
 	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return err
@@ -65,7 +69,11 @@ func runRun(cmd *cobra.Command, given []string) error {
 	}
 	if detach, _ := cmd.Flags().GetBool("detach"); detach {
 		fmt.Fprintln(cmd.OutOrStdout(), task.TaskID)
-		next(cmd, "picket task watch "+task.TaskID, "picket task logs -f "+task.TaskID, "picket review approve "+task.TaskID)
+		follow := []string{"picket task watch " + task.TaskID, "picket task logs -f " + task.TaskID}
+		if task.ReviewBy != picket.ReviewByNone {
+			follow = append(follow, "picket review approve "+task.TaskID)
+		}
+		next(cmd, follow...)
 		return nil
 	}
 	return attach(cmd, s, task, w)
@@ -89,11 +97,7 @@ func runSpec(cmd *cobra.Command, cfg settings, command []string) (picket.TaskSpe
 }
 
 func commandTitle(command []string) string {
-	words := make([]string, len(command))
-	for i, c := range command {
-		words[i] = quoted(c)
-	}
-	title := []rune(strings.ToValidUTF8(strings.Join(words, " "), "?"))
+	title := []rune(commandLine(command))
 	if len(title) > picket.MaxTitle {
 		title = append(title[:picket.MaxTitle-1], '…')
 	}

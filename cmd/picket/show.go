@@ -171,24 +171,6 @@ func printRows(w io.Writer, rows [][]string) {
 	}
 }
 
-// oneLine keeps text from outside on its own line and away from the terminal's
-// control sequences.
-func oneLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case r < ' ' || (r >= 0x7f && r < 0xa0):
-			return -1
-		}
-		return r
-	}, text)
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 // clip shortens text to n columns.
 func clip(text string, n int) string { return ansi.Truncate(oneLine(text), n, "…") }
 

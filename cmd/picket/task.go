@@ -188,7 +188,9 @@ func taskListing(cmd *cobra.Command) listing[picket.Task] {
 	}
 }
 
-// next prints the commands that usually follow.
+// next prints the commands that usually follow. They are made to be pasted, so
+// what comes from outside stands in them only as commandLine or quoted wrote it;
+// oneLine is the second lock.
 func next(cmd *cobra.Command, commands ...string) {
 	p := painter(cmd.ErrOrStderr())
 	for i, c := range commands {
@@ -196,6 +198,6 @@ func next(cmd *cobra.Command, commands ...string) {
 		if i > 0 {
 			head = "      "
 		}
-		fmt.Fprintln(cmd.ErrOrStderr(), p.dim(head)+c)
+		fmt.Fprintln(cmd.ErrOrStderr(), p.dim(head)+oneLine(c))
 	}
 }

@@ -116,6 +116,9 @@ func describe(w io.Writer, t picket.Task) {
 		row("next step", oneLine(r.NextStep))
 		row("blockers", oneLine(strings.Join(r.Blockers, "; ")))
 	}
+	if r := lastRun(t); !r.EndedAt.IsZero() && r.State != picket.RunCompleted {
+		row("last run", endText(r))
+	}
 	if h := t.Handoff; h != nil {
 		row("hand-off", fmt.Sprintf("%s %s: %s", h.HandoffID, h.State, oneLine(h.Question)))
 	}
@@ -159,8 +162,9 @@ func newTaskRuns() *cobra.Command {
 				{head: "STATE", cell: func(r picket.Run) string { return string(r.State) }},
 				{head: "EXIT", cell: func(r picket.Run) string { return exitText(r.Exit) }},
 				{head: "TOOK", cell: took},
-				{head: "AGENT", cell: func(r picket.Run) string { return r.AgentID }},
+				{head: "AGENT", cell: func(r picket.Run) string { return r.AgentID }, wide: true},
 				{head: "WORKSPACE", cell: func(r picket.Run) string { return r.WorkspacePath }, wide: true},
+				{head: "WHY", cell: why},
 			},
 		}.show(func(ctx context.Context, raw *jsontext.Value) error {
 			return s.get(ctx, "/api/v1/tasks/"+segment(id), nil, raw)
@@ -189,6 +193,24 @@ func exitText(e *picket.Exit) string {
 		text += " " + strconv.Itoa(*e.Code)
 	}
 	return text
+}
+
+// why is the reason of a run's end. Of an agent's last words the last line says
+// what went wrong.
+func why(r picket.Run) string {
+	if r.Exit == nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(r.Exit.Detail), "\n")
+	return clip(lines[len(lines)-1], 160)
+}
+
+// endText is how a run ended and why.
+func endText(r picket.Run) string {
+	if reason := why(r); reason != "" && reason != "-" {
+		return exitText(r.Exit) + ": " + reason
+	}
+	return exitText(r.Exit)
 }
 
 func newTaskReports() *cobra.Command {

@@ -48,13 +48,7 @@ func newWorker(cmd *cobra.Command, s *server, spec picket.TaskSpec, command []st
 	default:
 		return nil, usage("--workspace %s: choose here or empty", workspace)
 	}
-	args := []string{"adapter", "--pass-output", "--agent-id", spec.Agent, "--pinned-only", "--workspace", workspace}
-	if spec.Role != "" {
-		args = append(args, "--role", spec.Role)
-	}
-	for _, n := range spec.Needs {
-		args = append(args, "--capability", n)
-	}
+	args := []string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--workspace", workspace}
 	names, _ := f.GetStringSlice("env")
 	for _, n := range names {
 		args = append(args, "--env", n)
@@ -84,7 +78,7 @@ func (w *worker) start(task string) error {
 	}
 	defer stderr.Close()
 	args := append([]string{}, w.args...)
-	args = append(args, "--for-task", task, "--log-file", filepath.Join(w.dir, "adapter.log"), "--")
+	args = append(args, "--pass-output", "--for-task", task, "--log-file", filepath.Join(w.dir, "adapter.log"), "--")
 	w.process = exec.Command(w.binary, append(args, w.command...)...)
 	w.process.Env, w.process.Stdout, w.process.Stderr = w.env, stdout, stderr
 	w.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -116,8 +110,8 @@ func (w *worker) failure() string {
 
 // again is the command that serves the task once more after it was retried: its
 // own adapter has ended with it.
-func (w *worker) again(t picket.Task) string {
-	return "picket adapter --agent-id " + t.Agent + " --pinned-only --workspace here -- " + commandTitle(w.command)
+func (w *worker) again() string {
+	return "picket " + commandLine(w.args) + " -- " + commandLine(w.command)
 }
 
 // forget removes the files of a task that is over; the adapter keeps the full
