@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -91,7 +92,8 @@ func (x *machine) retry() {
 
 func (x *machine) review() {
 	tid := x.task(picket.TaskReview)
-	o, by := x.once("review" + tid)
+	approve, fixed := x.chance("approve", 40), x.chance("fix", 60)
+	o, by := x.once(fmt.Sprint("review", approve, tid)) // two routes, so two requests
 	var (
 		got picket.Task
 		fix string
@@ -99,7 +101,6 @@ func (x *machine) review() {
 		ms  mspec
 		at  int64
 	)
-	approve, fixed := x.chance("approve", 40), x.chance("fix", 60)
 	switch {
 	case approve:
 		got, err = x.e.Approve(x.ctx, by, tid, "fine")
@@ -182,6 +183,9 @@ func (x *machine) tick() {
 func (x *machine) pass() {
 	halves := oneOf(x, "half minutes", 1, 1, 2, 3, 11, 31)
 	ticks := x.chance("ticks", 50)
+	if ticks {
+		x.tick() // what is due already is not left to a tick on the way
+	}
 	for range halves {
 		sleeps := x.virtual && halves <= 3
 		x.passHalf(sleeps, ticks)
