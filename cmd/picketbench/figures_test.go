@@ -40,6 +40,22 @@ func TestThePageHasARowForEveryLine(t *testing.T) {
 	}
 }
 
+// The page in the house is the one its figures give.
+func TestThePageIsUpToDate(t *testing.T) {
+	docs := filepath.Join("..", "..", "docs")
+	have, err := os.ReadFile(filepath.Join(docs, "benchmarks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want bytes.Buffer
+	if err := writePage(&want, filepath.Join(docs, "benchmarks.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if want.String() != string(have) {
+		t.Error("docs/benchmarks.md is not what docs/benchmarks.jsonl gives: make benchdoc")
+	}
+}
+
 func TestScriptCallsAreCounted(t *testing.T) {
 	info := "cmdstat_evalsha:calls=30,usec=9\r\ncmdstat_hset:calls=99,usec=9\r\ncmdstat_eval:calls=2,usec=1\r\n"
 	if n := clientCalls(info); n != 32 {

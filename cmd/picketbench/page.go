@@ -19,6 +19,8 @@ turn (Picket, asynq, Picket, asynq, …), after one round each that does not cou
 while the workers take them out; a round ends when the last task is done. asynq 0.26 runs one server with the same number of
 workers and looks for work every millisecond, its best setting here; it has no HTTP.
 
+A ratio under 1 means that asynq did more tasks. Redis is what Picket's engine waits for: its scripts do more a task.
+
 - *life*: submit, grant, complete on Picket; enqueue, dequeue, done on asynq. Three transitions each. Picket also writes three
   events and keeps the finished task; asynq deletes it.
 - *life5*: Picket does five transitions (a renewal, a report, and the end goes to review) against asynq's same three.
