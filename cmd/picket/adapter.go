@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -53,6 +54,25 @@ func placeFlags(c *cobra.Command, def adapter.Workspace) {
 	c.Flags().StringSlice("env", nil, "a variable NAME the agent gets beside the usual ones")
 }
 
+// placeOf reads the flags of placeFlags.
+func placeOf(cmd *cobra.Command) (adapter.Workspace, []string, error) {
+	workspace, _ := cmd.Flags().GetString("workspace")
+	env, _ := cmd.Flags().GetStringSlice("env")
+	switch adapter.Workspace(workspace) {
+	case adapter.WorkspaceHere, adapter.WorkspaceEmpty:
+	case "worktree", "copy":
+		return "", nil, notYet("--workspace "+workspace, "worktree workspaces", "Choose here or empty.")
+	default:
+		return "", nil, usage("--workspace %s: choose here or empty", workspace)
+	}
+	for _, e := range env {
+		if name, _, given := strings.Cut(e, "="); given {
+			return "", nil, usage("--env %s: write only the name, --env %s; its value is taken from your environment", quoted(e), quoted(name))
+		}
+	}
+	return adapter.Workspace(workspace), env, nil
+}
+
 func runAdapter(cmd *cobra.Command, given []string) error {
 	command, err := afterDash(cmd, given)
 	if err != nil {
@@ -74,7 +94,10 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	conf := adapterConfig(cmd, s, command, log)
+	conf, err := adapterConfig(cmd, s, command, log)
+	if err != nil {
+		return err
+	}
 	a, err := adapter.New(conf)
 	if err != nil {
 		return err
@@ -143,22 +166,25 @@ func orNone(d time.Duration, _ error) time.Duration {
 	return d
 }
 
-func adapterConfig(cmd *cobra.Command, s *server, command []string, log *slog.Logger) adapter.Config {
+func adapterConfig(cmd *cobra.Command, s *server, command []string, log *slog.Logger) (conf adapter.Config, err error) {
 	f := cmd.Flags()
-	conf := adapter.Config{BaseURL: s.client.BaseURL, Key: s.client.Key, Command: command, Log: log}
+	conf = adapter.Config{BaseURL: s.client.BaseURL, Key: s.client.Key, Command: command, Log: log}
 	conf.Role, _ = f.GetString("role")
 	conf.Capabilities, _ = f.GetStringSlice("capability")
 	conf.Max, _ = f.GetInt("max")
 	conf.AgentID, _ = f.GetString("agent-id")
 	conf.PinnedOnly, _ = f.GetBool("pinned-only")
 	conf.Linger, conf.Grace = orNone(f.GetDuration("linger")), orNone(f.GetDuration("grace"))
-	conf.Env, _ = f.GetStringSlice("env")
-	workspace, _ := f.GetString("workspace")
-	conf.Workspace = adapter.Workspace(workspace)
+	if conf.Workspace, conf.Env, err = placeOf(cmd); err != nil {
+		return conf, err
+	}
+	if conf.Max < 1 { // to the library, zero is "default"
+		return conf, usage("--max %d: 1 to 100", conf.Max)
+	}
 	if pass, _ := f.GetBool("pass-output"); pass {
 		conf.Stdout, conf.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	}
-	return conf
+	return conf, nil
 }
 
 func adapterLog(cmd *cobra.Command, cfg settings) (*slog.Logger, error) {

@@ -155,9 +155,9 @@ func (a *attachment) say(format string, args ...any) {
 // restart starts an adapter that ended before its task did, so that a killed
 // adapter costs one lease window and not the task.
 func (a *attachment) restart() error {
-	if a.restarts++; a.restarts > maxRestarts {
-		return picket.Refuse(picket.CodeInternal, "See why in "+filepath.Join(a.w.dir, "adapter.log")+". The task waits: picket task cancel "+a.task.TaskID,
-			"the adapter keeps ending: %s", a.w.failure())
+	if a.restarts++; a.restarts > maxRestarts || a.w.refused() {
+		return picket.Refuse(picket.CodeInternal, "See why in "+a.w.dir+". The task waits: picket task cancel "+a.task.TaskID,
+			"the adapter has ended %d times: %s", a.restarts, a.w.failure())
 	}
 	a.say("the adapter has ended (%v); starting it again", a.w.err)
 	time.Sleep(time.Duration(a.restarts) * 200 * time.Millisecond)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
@@ -41,6 +42,9 @@ func newKeyCreate() *cobra.Command {
 			if expires, _ := cmd.Flags().GetString("expires"); expires != "" {
 				if req.ExpiresAt, err = instant(expires, 1); err != nil {
 					return err
+				}
+				if !req.ExpiresAt.Time().After(time.Now()) {
+					return usage("--expires %s: that time is over, the key could not be used", expires)
 				}
 			}
 			var raw jsontext.Value

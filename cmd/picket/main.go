@@ -37,7 +37,7 @@ func execute(args []string) int {
 func keepErrors(c *cobra.Command, failure *error) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(cmd *cobra.Command, args []string) error {
-			*failure = run(cmd, args)
+			*failure = inFlags(cmd, run(cmd, args))
 			return nil
 		}
 	}

@@ -31,10 +31,11 @@ func usage(format string, args ...any) *picket.Error {
 	return picket.Refuse(codeUsage, "", format, args...)
 }
 
-// notYet refuses a command or flag of something that is not built yet.
-func notYet(what, subject string) *picket.Error {
+// notYet refuses a command or flag of something that is not built yet, and says
+// what to do instead.
+func notYet(what, subject, instead string) *picket.Error {
 	e := picket.NotAvailable(what, subject)
-	e.Remedy = ""
+	e.Remedy = instead
 	return e
 }
 

@@ -63,8 +63,8 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	if later, ok := laterCommands[args[0]]; ok && !cmd.HasParent() {
-		return notYet("picket "+args[0], later)
+	if later, ok := laterCommands[cmd.CommandPath()+" "+args[0]]; ok {
+		return notYet(cmd.CommandPath()+" "+args[0], later, cmd.CommandPath()+" --help shows what there is.")
 	}
 	var names []string
 	for _, c := range cmd.Commands() {
@@ -84,8 +84,11 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 // laterCommands are named in the design and not built yet; naming one is
 // answered with what it waits for.
 var laterCommands = map[string]string{
-	"agent": "the agent registry", "pool": "the agent registry", "budget": "metered budgets", "price": "metered budgets",
-	"mcp": "the MCP server", "session": "wake files", "workspace": "worktree workspaces", "notify": "webhooks", "conformance": "the conformance kit",
+	"picket agent": "the agent registry", "picket pool": "the agent registry", "picket budget": "metered budgets",
+	"picket price": "metered budgets", "picket mcp": "the MCP server", "picket session": "wake files",
+	"picket workspace": "worktree workspaces", "picket notify": "webhooks", "picket conformance": "the conformance kit",
+	"picket demo budget": "metered budgets", "picket demo handoff": "the other demos", "picket demo crash": "the other demos",
+	"picket demo all": "the other demos",
 }
 
 // args wraps an argument check so that its failure counts as a usage error.
@@ -109,7 +112,7 @@ var laterFlags = map[string]string{
 func flagError(err error) error {
 	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: "); ok {
 		if subject, later := laterFlags[name]; later {
-			return notYet("the flag "+name, subject)
+			return notYet("the flag "+name, subject, "Leave it out; --help shows the flags there are.")
 		}
 	}
 	e := usage("%v", err)

@@ -33,7 +33,7 @@ func newRun() *cobra.Command {
 
 func runRun(cmd *cobra.Command, given []string) error {
 	if cmd.ArgsLenAtDash() < 0 && len(given) == 1 && strings.ContainsAny(given[0], " \t\n") {
-		return notYet("a prompt", "agent presets")
+		return notYet("a prompt", "agent presets", "Give a command instead: picket run -- make test")
 	}
 	command, err := afterDash(cmd, given)
 	if err != nil {

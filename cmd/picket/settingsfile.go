@@ -96,7 +96,7 @@ func (r *settingsReader) entry(section string, v *ast.MappingValueNode) error {
 			}
 		}
 		if subject, ok := laterSettings[name]; ok {
-			return fmt.Errorf("%s: %w", where, notYet("the key "+name, subject))
+			return fmt.Errorf("%s: %w", where, notYet("the key "+name, subject, "Take it out of the file; picket config show -o wide lists the keys there are."))
 		}
 	}
 	if !r.known[key] {

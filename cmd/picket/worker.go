@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
 )
 
 // worker is the adapter of one `picket run`: a process in a session of its own
@@ -39,21 +41,21 @@ func newWorker(cmd *cobra.Command, s *server, spec picket.TaskSpec, command []st
 	if err != nil {
 		return nil, fmt.Errorf("find the picket binary: %w", err)
 	}
-	f := cmd.Flags()
-	workspace, _ := f.GetString("workspace")
-	switch workspace {
-	case "here", "empty":
-	case "worktree", "copy":
-		return nil, notYet("--workspace "+workspace, "worktree workspaces")
-	default:
-		return nil, usage("--workspace %s: choose here or empty", workspace)
+	workspace, env, err := placeOf(cmd)
+	if err != nil {
+		return nil, err
 	}
-	args := []string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--workspace", workspace}
-	names, _ := f.GetStringSlice("env")
-	for _, n := range names {
+	// The adapter is a process of its own; what it would refuse is refused here,
+	// before there is a task.
+	if _, err := adapter.New(adapter.Config{BaseURL: s.client.BaseURL, AgentID: spec.Agent, PinnedOnly: true,
+		Workspace: workspace, Env: env, Command: command}); err != nil {
+		return nil, err
+	}
+	args := []string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--workspace", string(workspace)}
+	for _, n := range env {
 		args = append(args, "--env", n)
 	}
-	if config, _ := f.GetString("config"); config != "" {
+	if config, _ := cmd.Flags().GetString("config"); config != "" {
 		args = append(args, "--config", config)
 	}
 	return &worker{binary: binary, args: args, command: command, env: append(os.Environ(), s.environment()...)}, nil
@@ -98,15 +100,21 @@ func (w *worker) open(stream string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(w.dir, stream), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
 
-// failure is why the adapter ended, in its own last words.
+// failure is why the adapter ended, in its own last words: the line before the
+// remedy, in a file that it shares with the agent.
 func (w *worker) failure() string {
 	text, _ := os.ReadFile(filepath.Join(w.dir, "stderr"))
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if last := lines[len(lines)-1]; last != "" {
-		return last
+	for _, line := range slices.Backward(strings.Split(string(text), "\n")) {
+		if reason, ok := strings.CutPrefix(line, "picket: "); ok {
+			return oneLine(reason)
+		}
 	}
 	return fmt.Sprint(w.err)
 }
+
+// refused reports whether the adapter did not even begin: it ends the same way
+// however often it is started.
+func (w *worker) refused() bool { return w.process.ProcessState.ExitCode() == exitUsage }
 
 // again is the command that serves the task once more after it was retried: its
 // own adapter has ended with it.

@@ -39,7 +39,7 @@ const zombieWindow = 4 // seconds; short, so that the demo is, and long enough f
 // observed to happen.
 func playZombie(ctx context.Context, out io.Writer) (err error) {
 	if runtime.GOOS != "linux" {
-		return notYet("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc")
+		return notYet("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc", "Run it on Linux.")
 	}
 	st, err := newStage(out)
 	if err != nil {
