@@ -19,7 +19,7 @@ func (m *rules) submit(o monce, id string, s mspec, ready int64, fixes string) (
 		if t == nil {
 			return "", picket.CodeNotFound
 		}
-		source = t.run
+		source = t.lastOpen()
 	}
 	m.create(id, s, ready, source, fixes)
 	m.remember(o, day, id)
@@ -189,7 +189,7 @@ func (m *rules) retry(o monce, tid, fresh string) (string, picket.Code) {
 		return "", picket.CodeTaskClosed
 	case t.state.Terminal():
 		m.emit(picket.EventTaskRetried, tid)
-		m.create(fresh, t.mspec, 0, t.run, t.fixes)
+		m.create(fresh, t.mspec, 0, t.lastOpen(), t.fixes)
 		m.remember(o, day, fresh)
 		return fresh, ""
 	case t.state != picket.TaskHandoff || m.helps[t.help].kind != picket.HandoffEscalation:

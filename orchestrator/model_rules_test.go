@@ -138,6 +138,10 @@ func (m *rules) stillOpen(run string) int64 {
 	return 0
 }
 
+// lastOpen names the run whose process a task that repairs or repeats t has to
+// wait for: its last one, or the one that t itself was waiting for.
+func (t *mtask) lastOpen() string { return cmp.Or(t.gate, t.run) }
+
 // enqueue is the only way back to queued: not before ready, and not before the
 // process of the run that held it last is known to be gone.
 func (m *rules) enqueue(t *mtask, ready int64, gate string) {
