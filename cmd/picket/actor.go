@@ -74,11 +74,15 @@ func (a *actor) freeze(ctx context.Context) (agent []int, err error) {
 	err = until(ctx, func() (bool, error) {
 		agent = a.tree()
 		still := state(a.pid()) == 'T'
+		var execing []int
 		for _, p := range agent {
 			if state(p) != 'T' {
 				still = false
 				if state(p) == 'D' {
-					letExec(p)
+					execing = append(execing, letExec(p)...)
+				}
+				if slices.Contains(execing, p) {
+					continue
 				}
 				if err := unix.Kill(p, unix.SIGSTOP); err != nil && living(p) {
 					return false, err
@@ -92,11 +96,13 @@ func (a *actor) freeze(ctx context.Context) (agent []int, err error) {
 
 // letExec wakes the children of a process that waits for one of them to exec:
 // a child that was stopped between vfork and exec would hold it for ever, short
-// of being stopped itself. The next look stops the child again.
-func letExec(parent int) {
-	for _, child := range descendants(parent) {
+// of being stopped itself. It answers the children; the next look stops them.
+func letExec(parent int) []int {
+	children := descendants(parent)
+	for _, child := range children {
 		_ = unix.Kill(child, unix.SIGCONT)
 	}
+	return children
 }
 
 // frozen reports whether every process is stopped.

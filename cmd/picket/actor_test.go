@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFreezeOfAShellThatStartsProcesses freezes a shell that does nothing but
+// start processes: stopped between vfork and exec, its child would hold it in a
+// state in which no stop reaches it.
+func TestFreezeOfAShellThatStartsProcesses(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("there is no /proc")
+	}
+	st := &stage{dir: t.TempDir(), binary: "/bin/sh", env: os.Environ()}
+	for round := range 40 {
+		// The outer shell stands for the adapter, the inner one for the agent.
+		a, err := st.start("-c", "sh -c 'echo on; while :; do sleep 0.002; done' & wait")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := until(t.Context(), func() (bool, error) { return a.said() != "", nil }); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		agent, err := a.freeze(ctx)
+		cancel()
+		if err != nil || !frozen(agent...) {
+			t.Errorf("round %d: not frozen: %v", round, err)
+		}
+		for _, p := range append(agent, a.pid()) {
+			_ = unix.Kill(p, unix.SIGKILL)
+		}
+		<-a.done
+		if t.Failed() {
+			return
+		}
+	}
+}
