@@ -45,6 +45,9 @@ func connect(cmd *cobra.Command) (*server, error) {
 	s.saved = saved.URL == s.client.BaseURL
 	s.client.Key = picket.Secret(os.Getenv("PICKET_API_KEY"))
 	if s.client.Key == "" && s.saved && saved.KeyFile != "" {
+		if err := notFromARun(); err != nil {
+			return nil, err
+		}
 		key, err := readSecret(saved.KeyFile)
 		if err != nil {
 			return nil, picket.Refuse(codeUsage, "Set PICKET_API_KEY, or start `picket up` again.", "the key of %s cannot be read: %v", saved.URL, err)
@@ -52,6 +55,19 @@ func connect(cmd *cobra.Command) (*server, error) {
 		s.client.Key = key
 	}
 	return s, nil
+}
+
+// notFromARun keeps an agent from deciding about its own work with the key of
+// the person it runs for. It is a guard against accidents and obedient models,
+// not against a process of the same user, which can read the key by itself.
+func notFromARun() error {
+	run := os.Getenv("PICKET_RUN_ID")
+	if run == "" || os.Getenv("PICKET_LEASE_TOKEN") == "" {
+		return nil
+	}
+	return picket.Refuse(picket.CodeForbidden,
+		"Use `picket tool`, which speaks for the run. For more, set PICKET_API_KEY to a key made for agents: picket key create NAME --scope agent",
+		"this is inside %s, and the saved key belongs to the person it works for", oneLine(run))
 }
 
 // call is one request. The answer is decoded into out; raw, when not nil,
