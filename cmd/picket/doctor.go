@@ -29,7 +29,7 @@ func newDoctor() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 15*time.Second)
 			defer cancel()
-			found := examine(ctx, cmd)
+			found, unreached := examine(ctx, cmd)
 			w := cmd.OutOrStdout()
 			p := painter(w)
 			var rows [][]string
@@ -42,7 +42,10 @@ func newDoctor() *cobra.Command {
 				failed = failed || f.grade == "fail"
 			}
 			printRows(w, rows)
-			if failed {
+			switch {
+			case unreached != nil:
+				return ended(exitCode(unreached))
+			case failed:
 				return ended(exitError)
 			}
 			return nil
@@ -50,13 +53,16 @@ func newDoctor() *cobra.Command {
 	}
 }
 
-func examine(ctx context.Context, cmd *cobra.Command) []finding {
+// examine looks at everything. The error is why the server cannot be used; its
+// finding says the same in words.
+func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 	cfg, err := loadSettings(cmd)
 	if err != nil {
-		return []finding{{"configuration", "fail", explain(err), remedyOf(err)}}
+		return []finding{{"configuration", "fail", explain(err), remedyOf(err)}}, err
 	}
 	found := []finding{{"configuration", "ok", settingsSource(cmd), ""}}
-	return append(found, storeFinding(ctx, cfg), dataFinding(cfg), serverFinding(ctx, cmd), pathFinding())
+	server, err := serverFinding(ctx, cmd)
+	return append(found, storeFinding(ctx, cfg), dataFinding(cfg), server, pathFinding()), err
 }
 
 func settingsSource(cmd *cobra.Command) string {
@@ -111,27 +117,27 @@ func dataFinding(cfg settings) finding {
 	return finding{"data", "ok", dir, ""}
 }
 
-func serverFinding(ctx context.Context, cmd *cobra.Command) finding {
+func serverFinding(ctx context.Context, cmd *cobra.Command) (finding, error) {
 	s, err := connect(cmd)
 	if err != nil {
-		return finding{"server", "fail", explain(err), remedyOf(err)}
+		return finding{"server", "fail", explain(err), remedyOf(err)}, err
 	}
 	url := s.client.BaseURL
 	if err := s.get(ctx, "/readyz", nil, nil); err != nil {
 		if errors.Is(err, picket.ErrUnknown) {
-			return finding{"server", "warn", url + " does not answer", remedyOf(err)}
+			return finding{"server", "fail", url + " does not answer", remedyOf(err)}, err
 		}
-		return finding{"server", "fail", url + ": " + explain(err), remedyOf(err)}
+		return finding{"server", "fail", url + ": " + explain(err), remedyOf(err)}, err
 	}
 	var stats picket.Stats
 	if err := s.get(ctx, "/api/v1/stats", &stats, nil); err != nil {
-		return finding{"server", "fail", url + " is ready, but: " + explain(err), remedyOf(err)}
+		return finding{"server", "fail", url + " is ready, but: " + explain(err), remedyOf(err)}, err
 	}
 	detail := fmt.Sprintf("%s is ready, namespace %s, %d events", url, stats.Namespace, stats.LastSeq)
 	if stats.Pause.Paused {
-		return finding{"server", "warn", detail + ", paused: " + oneLine(stats.Pause.Reason), "picket resume"}
+		return finding{"server", "warn", detail + ", paused: " + oneLine(stats.Pause.Reason), "picket resume"}, nil
 	}
-	return finding{"server", "ok", detail, ""}
+	return finding{"server", "ok", detail, ""}, nil
 }
 
 // pathFinding: agents call `picket tool` by name.

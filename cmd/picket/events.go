@@ -68,6 +68,12 @@ func runEvents(cmd *cobra.Command) error {
 	q.Set("limit", strconv.Itoa(limit))
 	return listing[picket.Event]{
 		cmd: cmd, member: "events", empty: "no events", name: func(e picket.Event) string { return e.ID }, columns: eventColumns,
+		more: func(members map[string]jsontext.Value, n int) string {
+			if n < limit {
+				return ""
+			}
+			return "--after " + quoted(outputText(picket.RawJSON(members["next"]))) + ", or --limit 1000"
+		},
 	}.show(func(ctx context.Context, raw *jsontext.Value) error {
 		return s.get(ctx, "/api/v1/events?"+q.Encode(), nil, raw)
 	})

@@ -40,7 +40,7 @@ func newHandoffList() *cobra.Command {
 					{head: "HANDOFF", cell: func(h picket.Handoff) string { return h.HandoffID }},
 					{head: "KIND", cell: func(h picket.Handoff) string { return string(h.Kind) }},
 					{head: "WAITS", cell: func(h picket.Handoff) string { return ago(h.CreatedAt) }},
-					{head: "CLAIMED", cell: func(h picket.Handoff) string { return h.ClaimedBy }},
+					{head: "CLAIMED", cell: func(h picket.Handoff) string { return h.ClaimedBy }, wide: true},
 					{head: "TASK", cell: func(h picket.Handoff) string { return h.TaskID }, wide: true},
 					{head: "DEADLINE", cell: func(h picket.Handoff) string { return h.Deadline.String() }, wide: true},
 					{head: "STATE", cell: func(h picket.Handoff) string { return string(h.State) }, wide: true},
@@ -116,6 +116,9 @@ func printHandoff(cmd *cobra.Command, h picket.Handoff, raw jsontext.Value, run 
 	rows := [][]string{
 		{p.dim("hand-off"), h.HandoffID}, {p.dim("task"), h.TaskID}, {p.dim("kind"), string(h.Kind)},
 		{p.dim("state"), p.state(string(h.State))}, {p.dim("question"), p.bold(oneLine(h.Question))},
+	}
+	if h.ClaimedBy != "" {
+		rows = append(rows, []string{p.dim("claimed by"), oneLine(h.ClaimedBy)})
 	}
 	if run != "" {
 		rows = append(rows, []string{p.dim("run ended"), run})

@@ -26,6 +26,9 @@ func newTaskLogs() *cobra.Command {
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
 		l := logReader{s: s, task: id, run: run, stream: stream, w: cmd.OutOrStdout()}
+		if raw, _ := cmd.Flags().GetBool("raw"); !raw && isTerminal(l.w) {
+			l.w = &terminalText{w: l.w}
+		}
 		if !follow {
 			return l.drain(ctx)
 		}
@@ -37,6 +40,7 @@ func newTaskLogs() *cobra.Command {
 	})
 	c.Flags().String("stream", "stdout", "stdout or stderr")
 	c.Flags().String("run", "", "an earlier run instead of the latest (see: picket task runs)")
+	c.Flags().Bool("raw", false, "print every byte to a terminal, too; what the agent wrote may steer it")
 	c.Flags().BoolP("follow", "f", false, "go on until the task is closed or in review")
 	return c
 }

@@ -1,16 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
 )
 
 // profile is where the commands find the server that `picket up` started last.
@@ -43,6 +46,30 @@ func saveProfile(p profile) error {
 		return err
 	}
 	return writeWhole(profilePath(), append(b, '\n'))
+}
+
+// becomeProfile makes a server the one that the commands talk to, unless another
+// one is and answers: that one's URL is the result then.
+func becomeProfile(ctx context.Context, p profile) (other string, err error) {
+	if saved, err := loadProfile(); err == nil && saved.URL != p.URL && saved.answers(ctx) {
+		return saved.URL, nil
+	}
+	return "", saveProfile(p)
+}
+
+// answers reports whether a server is there that knows the profile's key.
+func (p profile) answers(ctx context.Context) bool {
+	if p.URL == "" {
+		return false
+	}
+	key, err := readSecret(p.KeyFile)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	s := &server{client: &adapter.Client{BaseURL: p.URL, Key: key}}
+	return s.get(ctx, "/api/v1/stats", nil, nil) == nil
 }
 
 // writeWhole replaces a private file in one step, so a reader never meets half

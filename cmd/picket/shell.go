@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"unicode"
 )
 
 // commandLine writes words so that a shell reads exactly them.
@@ -45,39 +44,4 @@ func quoted(word string) string {
 	}
 	b.WriteString("'")
 	return b.String()
-}
-
-// oneLine keeps text from outside on its own line and away from the terminal's
-// control sequences.
-func oneLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case steers(r):
-			return -1
-		}
-		return r
-	}, text)
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// printable keeps lines and drops what could steer a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && steers(r) {
-			return -1
-		}
-		return r
-	}, text)
-}
-
-// steers reports whether a character changes what a terminal does or shows
-// instead of being shown: control characters, line separators, and those that
-// turn the direction of the text around them.
-func steers(r rune) bool {
-	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }

@@ -50,6 +50,9 @@ type listing[T any] struct {
 	columns []column[T]
 	name    func(T) string
 	empty   string // said on stderr when there is nothing
+	// more is said on stderr when the server has more than it sent; nil for
+	// lists that come whole.
+	more func(members map[string]jsontext.Value, n int) string
 }
 
 // show asks once, or with --watch again and again, and prints.
@@ -80,6 +83,13 @@ func (l listing[T]) print(w io.Writer, format string, raw jsontext.Value) error 
 	if err := json.Unmarshal(members[l.member], &items); err != nil {
 		return err
 	}
+	if l.more != nil && format != "json" && format != "yaml" { // they show the cursor
+		defer func() {
+			if text := l.more(members, len(items)); text != "" {
+				fmt.Fprintf(l.cmd.ErrOrStderr(), "%d shown, there are more: add %s\n", len(items), text)
+			}
+		}()
+	}
 	switch format {
 	case "json", "yaml":
 		return printValue(w, format, raw)
@@ -107,7 +117,10 @@ func (l listing[T]) print(w io.Writer, format string, raw jsontext.Value) error 
 // printValue writes one JSON value as json, jsonl or yaml, digits and member
 // order untouched.
 func printValue(w io.Writer, format string, raw jsontext.Value) error {
-	v := raw.Clone()
+	v := plainJSON(raw.Clone())
+	if format == "yaml" && steered(v) {
+		format = "json" // which is YAML, and can write such text without its bytes
+	}
 	switch format {
 	case "jsonl":
 		if err := v.Compact(); err != nil {
@@ -149,8 +162,31 @@ func printTable[T any](w io.Writer, columns []column[T], items []T, wide bool) {
 		}
 		rows = append(rows, row)
 	}
+	if wide, limited := width(w); limited {
+		fit(rows, wide)
+	}
 	printRows(w, rows)
 }
+
+// fit shortens the last column, which is the one with the most text, to a width.
+func fit(rows [][]string, wide int) {
+	widths := map[int]int{}
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], ansi.StringWidth(cell))
+		}
+	}
+	last := len(rows[0]) - 1
+	for i := range last {
+		wide -= widths[i] + 2
+	}
+	for _, row := range rows {
+		row[last] = ansi.Truncate(row[last], max(wide, narrowest), "…")
+	}
+}
+
+// narrowest is what a column keeps on a terminal that is too narrow for it.
+const narrowest = 12
 
 func printRows(w io.Writer, rows [][]string) {
 	widths := map[int]int{}
@@ -193,7 +229,7 @@ func watching(cmd *cobra.Command, show func(context.Context, io.Writer) error) e
 	var last []byte
 	for first := true; ctx.Err() == nil; first = false {
 		var now bytes.Buffer
-		if err := show(ctx, &terminalBuffer{&now}); err != nil && ctx.Err() == nil {
+		if err := show(ctx, &terminalBuffer{&now, out}); err != nil && ctx.Err() == nil {
 			return err
 		}
 		if first || !bytes.Equal(now.Bytes(), last) {
@@ -208,5 +244,9 @@ func watching(cmd *cobra.Command, show func(context.Context, io.Writer) error) e
 	return nil
 }
 
-// terminalBuffer is a buffer whose text never gets colours: it is compared.
-type terminalBuffer struct{ *bytes.Buffer }
+// terminalBuffer is a buffer whose text never gets colours: it is compared. It
+// is as wide as where it goes.
+type terminalBuffer struct {
+	*bytes.Buffer
+	shown io.Writer
+}

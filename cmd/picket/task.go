@@ -174,6 +174,12 @@ func taskQuery(cmd *cobra.Command) (url.Values, error) {
 func taskListing(cmd *cobra.Command) listing[picket.Task] {
 	return listing[picket.Task]{
 		cmd: cmd, member: "tasks", empty: "no tasks", name: func(t picket.Task) string { return t.TaskID },
+		more: func(members map[string]jsontext.Value, _ int) string {
+			if cursor := outputText(picket.RawJSON(members["nextCursor"])); cursor != "" {
+				return "--cursor " + quoted(cursor) + " for the next page, or --limit 200"
+			}
+			return ""
+		},
 		columns: []column[picket.Task]{
 			{head: "TASK", cell: func(t picket.Task) string { return t.TaskID }},
 			{head: "STATE", cell: func(t picket.Task) string { return string(t.State) }},

@@ -23,6 +23,15 @@ func columns(w io.Writer) int {
 	return 80
 }
 
+// width is how many columns a table may have on a stream; elsewhere than on a
+// terminal it is not limited.
+func width(w io.Writer) (int, bool) {
+	if b, ok := w.(*terminalBuffer); ok {
+		w = b.shown
+	}
+	return columns(w), isTerminal(w)
+}
+
 // paint colours text for a terminal and leaves it alone elsewhere.
 type paint bool
 

@@ -114,10 +114,11 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 		cancel()
 		return errors.Join(err, <-ended)
 	}
-	if err := saveProfile(profile{URL: url, KeyFile: keyFile}); err != nil {
+	other, err := becomeProfile(ctx, profile{URL: url, KeyFile: keyFile})
+	if err != nil {
 		log.Warn("the profile cannot be saved: set PICKET_URL and PICKET_API_KEY", "err", err)
 	}
-	announce(cmd, url, data, keyFile, backing.name)
+	announce(cmd, url, data, keyFile, backing.name, other)
 	err = <-ended
 	log.Info("stopped")
 	return err
@@ -132,19 +133,25 @@ func keyFileName(namespace string) string {
 
 // announce prints the one line that scripts wait for on stdout and everything
 // for people on stderr.
-func announce(cmd *cobra.Command, url, data, keyFile, store string) {
+// other is the server that the commands go on talking to, if it is not this one.
+func announce(cmd *cobra.Command, url, data, keyFile, store, other string) {
 	fmt.Fprintln(cmd.OutOrStdout(), "ready "+url)
 	w := cmd.ErrOrStderr()
 	p := painter(w)
 	envelope := budget.Default()
 	printRows(w, [][]string{
-		{p.dim("  API"), url + "/api/v1", p.dim("described at " + url + "/openapi.yaml")},
+		{p.dim("  API"), url + "/api/v1"},
+		{p.dim("  described"), url + "/openapi.yaml"},
 		{p.dim("  metrics"), url + "/metrics"},
 		{p.dim("  data"), data},
 		{p.dim("  store"), store},
 		{p.dim("  key"), keyFile},
-		{p.dim("  budget"), fmt.Sprintf("$%s and %d tokens a task", envelope.USD, envelope.Tokens), p.dim("shown, not enforced yet")},
+		{p.dim("  budget"), fmt.Sprintf("$%s and %d tokens a task, shown, not enforced yet", envelope.USD, envelope.Tokens)},
 	})
+	if other != "" {
+		fmt.Fprintln(w, "commands go on talking to "+other+"; for this server:")
+		fmt.Fprintf(w, "       export PICKET_URL=%s PICKET_API_KEY=$(cat %s)\n", url, quoted(keyFile))
+	}
 	fmt.Fprintln(w, p.dim("try:   ")+"picket run -- make test")
 	fmt.Fprintln(w, p.dim("       ")+"picket review approve")
 	fmt.Fprintln(w, p.dim("stop:  ")+"Ctrl-C, or kill "+strconv.Itoa(os.Getpid()))
