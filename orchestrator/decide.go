@@ -33,14 +33,14 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Task{}, err
 	}
-	if len(req.Answer) == 0 && req.Option == nil {
+	if isNull(req.Answer) && req.Option == nil {
 		return picket.Task{}, picket.Invalid("/answer", `Send {"answer": "…"} or {"option": "…"}.`, "answer or option is required")
 	}
 	if len(req.Answer) > picket.MaxPayload {
 		return picket.Task{}, picket.TooLarge("/answer", len(req.Answer))
 	}
 	answer, option, choice := "null", "null", ""
-	if len(req.Answer) > 0 {
+	if !isNull(req.Answer) {
 		answer = string(req.Answer)
 	}
 	if req.Option != nil {
@@ -58,7 +58,7 @@ func (e *Engine) Finish(ctx context.Context, by picket.Caller, handoffID string,
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Task{}, err
 	}
-	if len(output) == 0 {
+	if isNull(output) {
 		return picket.Task{}, picket.Invalid("/output", "Send the result of the task.", "output is required")
 	}
 	out, err := outJSON(output, "")
@@ -75,6 +75,9 @@ func (e *Engine) CancelHandoff(ctx context.Context, by picket.Caller, handoffID,
 	}
 	return e.viewed(ctx, "cancel", handoffID, by.Actor, by.Once.Key, by.Once.Body, reason)
 }
+
+// isNull reports whether a JSON member was not sent, or sent as null.
+func isNull(raw picket.RawJSON) bool { return len(raw) == 0 || string(raw) == "null" }
 
 // Approve completes a task in review.
 func (e *Engine) Approve(ctx context.Context, by picket.Caller, taskID, note string) (picket.Task, error) {

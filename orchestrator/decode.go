@@ -201,7 +201,7 @@ func (r *reply) run(v any) picket.Run {
 	for t := range strings.SplitSeq(strings.Trim(h["tokens"], ","), ",") {
 		run.Tokens = append(run.Tokens, integer(t))
 	}
-	if run.State != picket.RunRunning || h["exited"] == "1" {
+	if run.State != picket.RunRunning {
 		run.Exit = exitOf(h, r.text(r.at(l, 2)))
 	}
 	return run

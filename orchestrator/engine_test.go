@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -225,4 +226,11 @@ func join(s []string) string {
 		out += x
 	}
 	return out
+}
+
+func z(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
+
+// event is an old event as the log keeps it.
+func event(seq int) *redis.XAddArgs {
+	return &redis.XAddArgs{Stream: "pk:{default}:events", ID: fmt.Sprintf("%d-0", seq), Values: []any{"type", "task.progress", "at", "1000", "now", "1000", "actor", "x", "data", "{}"}}
 }

@@ -27,6 +27,14 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 		return ok && covers(req, lane)
 	})
 	defer e.wakes.leave(w)
+	// A message that was taken and did not lead to what it told of is handed on:
+	// the lease may be of another lane, the client may be gone.
+	took := ""
+	defer func() {
+		if took != "" {
+			e.wakes.wake(took)
+		}
+	}()
 	end := time.Now().Add(time.Duration(*req.WaitSeconds) * time.Second)
 	timer := time.NewTimer(time.Until(end))
 	defer timer.Stop()
@@ -37,7 +45,7 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 			return leases, err
 		}
 		select {
-		case <-w.c:
+		case took = <-w.c:
 		case <-timer.C:
 			return nil, nil
 		case <-ctx.Done():

@@ -18,7 +18,8 @@ import (
 // tests say what each has to do.
 func tour(t *testing.T, f *fixture) {
 	for _, stop := range []func(*testing.T, *fixture){tourClock, tourSubmit, tourGrant, tourFence, tourEnds, tourBarrier, tourHandoffs,
-		tourReviews, tourPause, tourEvidence, tourReads, tourKeys, tourRetention, tourLoss} {
+		tourReviews, tourPause, tourEvidence, tourReads, tourKeys, tourRetention, tourWaits,
+		tourDamage, tourLoss} {
 		stop(t, f)
 	}
 }

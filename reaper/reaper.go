@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -45,8 +46,9 @@ type Config struct {
 	Retention picket.Retention
 	// Batch is how much one call may do, 1 to 1,000. Defaults to 100.
 	Batch int
-	// MaxBatches bounds the calls of one round; the next round goes on.
-	// Defaults to 100.
+	// MaxBatches bounds the calls of one round of expiry or chores; the next
+	// round goes on. Retention has a minute between its rounds and no one
+	// waits for it, so it goes on until nothing is left. Defaults to 100.
 	MaxBatches int
 	// Log takes what changed. Defaults to slog.Default().
 	Log *slog.Logger
@@ -97,16 +99,16 @@ func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 	log := cfg.Log.With("namespace", namespace)
 	return []*loop{
 		{name: "tick", every: cfg.TickEvery, log: log, round: s.Tick},
-		{name: "expire", every: cfg.SweepEvery, log: log, round: r.batches(log, "leases expired", s.ExpireDue)},
-		{name: "chore", every: cfg.SweepEvery, log: log, round: r.batches(log, "chores done", s.Chore)},
-		{name: "retain", every: cfg.RetainEvery, log: log, round: r.batches(log, "old records deleted", func(ctx context.Context, limit int) (int, error) {
+		{name: "expire", every: cfg.SweepEvery, log: log, round: r.batches(log, "leases expired", cfg.MaxBatches, s.ExpireDue)},
+		{name: "chore", every: cfg.SweepEvery, log: log, round: r.batches(log, "chores done", cfg.MaxBatches, s.Chore)},
+		{name: "retain", every: cfg.RetainEvery, log: log, round: r.batches(log, "old records deleted", math.MaxInt, func(ctx context.Context, limit int) (int, error) {
 			return s.Retain(ctx, cfg.Retention, limit)
 		})},
 	}
 }
 
 // batches makes a round of a sweep: full batches until one comes back short.
-func (r *Reaper) batches(log *slog.Logger, done string, sweep func(context.Context, int) (int, error)) func(context.Context) error {
+func (r *Reaper) batches(log *slog.Logger, done string, most int, sweep func(context.Context, int) (int, error)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		total := 0
 		defer func() {
@@ -114,7 +116,7 @@ func (r *Reaper) batches(log *slog.Logger, done string, sweep func(context.Conte
 				log.Info(done, "count", total)
 			}
 		}()
-		for range r.cfg.MaxBatches {
+		for range most {
 			n, err := sweep(ctx, r.cfg.Batch)
 			total += n
 			if err != nil || n < r.cfg.Batch || ctx.Err() != nil {

@@ -84,7 +84,7 @@ func decodeComplete(c echo.Context) (completeRequest, error) {
 	switch {
 	case err != nil:
 		return body, err
-	case body.Children != nil:
+	case len(body.Children) > 0 && string(body.Children) != "null":
 		return body, picket.NotAvailable("/children", "delegation")
 	case body.Output == nil:
 		return body, picket.Invalid("/output", "Send the result of the task: text or any JSON.", "output is required")

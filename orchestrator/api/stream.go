@@ -61,6 +61,9 @@ func (s *stream) run(ctx context.Context) error {
 		return err
 	}
 	for {
+		if err := s.admit(); err != nil {
+			return err
+		}
 		page, err := s.request.engine.Events(ctx, s.want)
 		switch {
 		case errors.Is(err, picket.CodeCursorExpired):
@@ -78,6 +81,13 @@ func (s *stream) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// admit asks whether the key is still good. It is called for every page; the
+// engine remembers a good key for some seconds and hears of a revoked one.
+func (s *stream) admit() error {
+	_, _, err := s.api.authenticate(s.request.Request())
+	return err
 }
 
 // checkStart resets a reader whose cursor is ahead of the log: it is of another
@@ -132,7 +142,7 @@ func (s *stream) wait(ctx context.Context) error {
 		if !napped {
 			return err
 		}
-		if _, _, err := s.api.authenticate(s.request.Request()); err != nil {
+		if err := s.admit(); err != nil {
 			return err
 		}
 		if err := s.send(": keep-alive\n\n"); err != nil {

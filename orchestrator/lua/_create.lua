@@ -31,7 +31,11 @@ local function create(s, source, extra)
   indexes(s.role, s.labels, function(key) call('ZADD', key, order, s.id) end)
   move(s.id, t, 'queued')
   local ready = 0
-  if num(s.not_before) > raw then ready = now + num(s.not_before) - raw end
+  if num(s.not_before) > raw then
+    ready = now + num(s.not_before) - raw
+    call('HSET', K('task:', s.id), 'not_before', s.not_before)
+    call('ZADD', K('starts'), s.not_before, s.id)
+  end
   enqueue(s.id, t, ready, source)
   emit('task.submitted', { task = s.id, actor = s.by }, '{"state":"queued"' .. (extra or '') .. '}')
 end

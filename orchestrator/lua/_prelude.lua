@@ -58,7 +58,7 @@ local function quote(s) return cjson.encode(s or '') end
 -- cursor and stream id are one. data is a JSON object, more are extra fields.
 local function emit(kind, e, data, more)
   local seq = F(call('HINCRBY', META, 'seq', 1))
-  local f = { 'type', kind, 'at', F(raw), 'actor', e.actor or '', 'data', data }
+  local f = { 'type', kind, 'at', F(raw), 'now', F(now), 'actor', e.actor or '', 'data', data }
   for _, k in ipairs({ 'task', 'run', 'agent', 'token', 'reason' }) do
     if e[k] and e[k] ~= '' then
       f[#f + 1] = k
@@ -83,7 +83,7 @@ local TERMINAL = { completed = true, rejected = true, failed = true, cancelled =
 local function move(id, t, to, ...)
   if t.state and t.state ~= '' then call('ZREM', K('by-state:', t.state), id) end
   call('ZADD', K('by-state:', to), t.order, id)
-  if TERMINAL[to] then call('ZADD', K('terminal'), F(raw), id) end
+  if TERMINAL[to] then call('ZADD', K('terminal'), F(now), id) end
   call('HSET', K('task:', id), 'state', to, 'updated', F(raw), ...)
   t.state = to
 end

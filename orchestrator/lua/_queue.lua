@@ -6,8 +6,19 @@ local PIN = 60000 -- an answer keeps the task for the same agent this long
 
 local function score(t) return F((9 - num(t.pri)) * 17592186044416 + num(t.order)) end
 
+-- late counts the delayed tasks of each lane: they will need it later. A lane
+-- that has both kinds counts twice, which errs on the safe side.
 local function lane_free(lane)
-  return call('ZSCORE', K('lanes'), lane) or call('ZCARD', K('lanes')) < MAX_LANES
+  return call('ZSCORE', K('lanes'), lane) or call('HEXISTS', K('late'), lane) == 1 or
+      call('ZCARD', K('lanes')) + call('HLEN', K('late')) < MAX_LANES
+end
+
+-- undelay takes a task out of delayed, where it waited for its turn or, in a
+-- lane, for the end of its pin.
+local function undelay(id, t)
+  if call('ZREM', K('delayed'), id) == 1 and t.at == '' and call('HINCRBY', K('late'), t.lane, -1) <= 0 then
+    call('HDEL', K('late'), t.lane)
+  end
 end
 
 local function push(id, t, lane)
@@ -43,6 +54,13 @@ local function still_open(run)
   return 0
 end
 
+-- last_open names the run whose process a repair or a repeat of a task has to
+-- wait for: the task's own last run, or what it was waiting for itself.
+local function last_open(t)
+  if t.gate and t.gate ~= '' then return t.gate end
+  return t.run
+end
+
 -- place puts a queued task into the lane it belongs to now: its pinned agent's
 -- while the pin lasts, else its own. It stands in delayed no more, except for
 -- the end of a pin.
@@ -75,6 +93,7 @@ local function enqueue(id, t, ready, gate)
   call('HSET', K('task:', id), 'ready', F(ready), 'gate', waits_for, 'at', '')
   t.at = ''
   call('ZADD', K('delayed'), F(at), id)
+  call('HINCRBY', K('late'), t.lane, 1)
 end
 
 -- open_gate lets go on what waits for the process of a run: its own task, or
@@ -83,8 +102,8 @@ local function open_gate(run)
   for _, id in ipairs(call('SMEMBERS', K('gated:', run))) do
     local t = load(K('task:', id))
     if t and t.state == 'queued' and t.gate == run then
-      call('ZREM', K('delayed'), id)
-      enqueue(id, t, num(t.ready), nil)
+      undelay(id, t)
+      enqueue(id, t, t.not_before and num(t.not_before) <= raw and 0 or num(t.ready), nil)
     end
   end
   call('DEL', K('gated:', run))
@@ -95,8 +114,10 @@ local function promote(limit)
   local due = call('ZRANGEBYSCORE', K('delayed'), '-inf', F(now), 'LIMIT', 0, limit)
   for _, id in ipairs(due) do
     local t = load(K('task:', id))
-    call('ZREM', K('delayed'), id)
-    if t and t.state == 'queued' then
+    if not t or t.state ~= 'queued' then -- only a damaged store has one
+      call('ZREM', K('delayed'), id)
+    else
+      undelay(id, t)
       if t.at ~= '' then pull(id, t) end
       place(id, t)
     end
@@ -104,8 +125,22 @@ local function promote(limit)
   return #due
 end
 
+-- start lets tasks go whose notBefore has come by the clock on the wall, which
+-- goes on while store time stands still.
+local function start(limit)
+  for _, id in ipairs(call('ZRANGEBYSCORE', K('starts'), '-inf', F(raw), 'LIMIT', 0, limit)) do
+    call('ZREM', K('starts'), id)
+    local t = load(K('task:', id))
+    if t and t.state == 'queued' and t.at == '' then
+      undelay(id, t)
+      enqueue(id, t, 0, t.gate)
+    end
+  end
+end
+
 -- dequeue takes a queued task out of everything it waits in.
 local function dequeue(id, t)
+  undelay(id, t)
   pull(id, t)
-  call('ZREM', K('delayed'), id)
+  if t.not_before then call('ZREM', K('starts'), id) end
 end

@@ -11,11 +11,16 @@ local function handoff_view(hid)
   return flat and { hid, flat, call('GET', K('answer:', hid)) }
 end
 
--- answers lists every answer a person gave on a task, oldest first.
+-- answers lists what people answered on a task, oldest first: the latest
+-- MiB, and never less than the last one.
 local function answers(id)
-  local out = {}
-  for _, hid in ipairs(call('LRANGE', K('answers:', id), 0, -1)) do
-    out[#out + 1] = call('GET', K('answer:', hid))
+  local out, size = {}, 0
+  local all = call('LRANGE', K('answers:', id), -100, -1)
+  for i = #all, 1, -1 do
+    local a = call('GET', K('answer:', all[i]))
+    size = size + #a
+    if size > 1048576 and #out > 0 then break end
+    table.insert(out, 1, a)
   end
   return out
 end

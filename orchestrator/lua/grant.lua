@@ -9,6 +9,7 @@
 local actor, agent, role, caps = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local waiter, wait, root = ARGV[5], num(ARGV[6]), ARGV[7]
 local key, body = ARGV[8], ARGV[9]
+local ENOUGH = 4194304 -- bytes of payload that one answer may pass before it ends
 local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local out = { 0, F(raw) }
 
@@ -66,9 +67,9 @@ if paused ~= '' then
   out[1] = 1
 else
   promote(10)
-  local record = {}
+  local record, size = {}, 0
   for i = 10, #ARGV, 2 do
-    local lane = best()
+    local lane = size < ENOUGH and best()
     if not lane then break end
     local tid = call('ZRANGE', K('lane:', lane), 0, 0)[1]
     local t, rid = load(K('task:', tid)), ARGV[i]
@@ -84,7 +85,9 @@ else
     move(tid, t, 'leased', 'token', r.token, 'attempt', r.attempt, 'run', rid, 'pin', '', 'gate', '')
     emit('task.leased', { task = tid, run = rid, agent = agent, token = r.token, actor = actor },
       '{"state":"leased","attempt":' .. r.attempt .. ',"windowMs":' .. t.window .. '}')
-    out[#out + 1] = lease_view(tid, rid, t, r, deadline)
+    local view = lease_view(tid, rid, t, r, deadline)
+    for _, part in ipairs({ view[7], view[8], view[9], unpack(view[10]) }) do size = size + (part and #part or 0) end
+    out[#out + 1] = view
     record[#record + 1] = tid .. ' ' .. rid
   end
   if #record > 0 then remember(key, body, table.concat(record, ' '), num(out[3][5])) end

@@ -8,15 +8,22 @@ local states, sets = {}, {}
 for i = 5, 4 + num(ARGV[4]) do states[#states + 1] = K('by-state:', ARGV[i]) end
 for i = 5 + num(ARGV[4]), #ARGV do sets[#sets + 1] = K(ARGV[i]) end
 
--- The walk goes over all sources at once: the states, or the smallest other set.
-local sources = states
-if #states == 0 then
-  local smallest, size
-  for _, key in ipairs(sets) do
-    local n = call('ZCARD', key)
-    if not size or n < size then smallest, size = key, n end
-  end
-  sources = { smallest }
+-- The walk goes over the smaller of: the states, all at once, or the smallest
+-- other set.
+local function size(keys)
+  local n = 0
+  for _, key in ipairs(keys) do n = n + call('ZCARD', key) end
+  return n
+end
+local sources, fewest = states, #states > 0 and size(states)
+for _, key in ipairs(sets) do
+  local n = size({ key })
+  if not fewest or n < fewest then sources, fewest = { key }, n end
+end
+local wanted
+if #states > 0 and sources ~= states then
+  wanted = {}
+  for i = 5, 4 + num(ARGV[4]) do wanted[ARGV[i]] = true end
 end
 local heads = {}
 local function advance(i, below)
@@ -27,6 +34,7 @@ end
 for i = 1, #sources do advance(i, cursor) end
 
 local function member(id)
+  if wanted and not wanted[call('HGET', K('task:', id), 'state')] then return false end
   for _, key in ipairs(sets) do
     if not call('ZSCORE', key, id) then return false end
   end

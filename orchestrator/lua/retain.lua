@@ -1,11 +1,12 @@
 -- needs: create
 -- retain deletes what ended long ago: closed tasks with all they own, and old
--- events from the head of the log.
+-- events from the head of the log. Age is judged by store time, so a jump of
+-- the server's clock deletes nothing.
 -- ARGV: task age ms, event age ms, max events, limit
 -- Reply: number of tasks and events deleted
 local age, event_age, max, limit = num(ARGV[1]), num(ARGV[2]), num(ARGV[3]), num(ARGV[4])
 local n = 0
-for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(raw - age), 'LIMIT', 0, limit)) do
+for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
   local t = load(K('task:', tid))
   for _, rid in ipairs(call('LRANGE', K('runs:', tid), 0, -1)) do
     local hid = 'handoff_' .. string.sub(rid, 5)
@@ -14,29 +15,41 @@ for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(raw - age), 
     call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('refused:', rid), K('gated:', rid), K('log:', rid .. ':stdout'),
       K('log:', rid .. ':stderr'), K('handoff:', hid), K('answer:', hid))
   end
-  indexes(t.role or '', t.labels or '', function(key) call('ZREM', key, tid) end)
-  call('ZREM', K('by-state:', t.state), tid)
+  if t then -- only a damaged store has none
+    indexes(t.role or '', t.labels or '', function(key) call('ZREM', key, tid) end)
+    call('ZREM', K('by-state:', t.state), tid)
+  end
   call('ZREM', K('terminal'), tid)
   call('DEL', K('task:', tid), K('spec:', tid), K('in:', tid), K('out:', tid), K('runs:', tid), K('reports:', tid),
     K('answers:', tid), K('review:', tid))
   n = n + 1
 end
 
-local last
-local over = call('XLEN', K('events')) - max
-for _, e in ipairs(call('XRANGE', K('events'), '-', '+', 'COUNT', limit)) do
-  local old = over > 0
+-- Sequence numbers are dense, so the cut by number needs no reading; by age a
+-- whole bite goes when its last event is old, else event by event.
+local BITE = 10000
+local function seq_of(e) return num(string.match(e[1], '^(%d+)')) end
+local function old(e)
   for i = 1, #e[2], 2 do
-    if e[2][i] == 'at' and num(e[2][i + 1]) < raw - event_age then old = true end
+    if e[2][i] == 'now' then return num(e[2][i + 1]) < now - event_age end
   end
-  if not old then break end
-  over = over - 1
-  last = e[1]
-  n = n + 1
 end
-if last then
-  local seq = num(string.match(last, '^(%d+)'))
-  call('XTRIM', K('events'), 'MINID', F(seq + 1) .. '-0')
-  call('HSET', META, 'trimmed', F(seq))
+local head = call('XRANGE', K('events'), '-', '+', 'COUNT', 1)[1]
+if not head then return n end
+local first = seq_of(head)
+local cut = first - 1 + math.min(math.max(call('XLEN', K('events')) - max, 0), BITE)
+local probe = call('XRANGE', K('events'), F(first + BITE - 1) .. '-0', '+', 'COUNT', 1)[1]
+if probe and old(probe) then
+  cut = math.max(cut, first + BITE - 1)
+else
+  for _, e in ipairs(call('XRANGE', K('events'), '-', '+', 'COUNT', limit)) do
+    if not old(e) then break end
+    cut = math.max(cut, seq_of(e))
+  end
+end
+if cut >= first then
+  call('XTRIM', K('events'), 'MINID', F(cut + 1) .. '-0')
+  call('HSET', META, 'trimmed', F(cut))
+  n = n + cut - first + 1
 end
 return n

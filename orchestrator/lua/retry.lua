@@ -21,7 +21,7 @@ if TERMINAL[t.state] then
   end
   emit('task.retried', { task = tid, actor = by }, '{"state":' .. quote(t.state) .. ',"newTaskId":' .. quote(new) ..
     ',"reason":' .. quote(reason) .. '}')
-  create(s, t.run, ',"retries":' .. quote(tid))
+  create(s, last_open(t), ',"retries":' .. quote(tid))
   remember(key, body, new, DAY)
   return view(new)
 end

@@ -25,6 +25,6 @@ move(tid, t, to)
 local kind = decision == 'approve' and 'task.approved' or 'task.rejected'
 emit(kind, { task = tid, run = t.run, actor = by }, '{"state":' .. quote(to) .. ',"note":' .. quote(ARGV[6]) ..
   ',"before":"review","fixTaskId":' .. (fix and quote(fix.id) or 'null') .. '}')
-if fix then create(fix, t.run, ',"fixes":' .. quote(tid)) end
+if fix then create(fix, last_open(t), ',"fixes":' .. quote(tid)) end
 remember(key, body, fix and fix.id or '-', DAY)
 return { fix and fix.id or '', view(tid) }

@@ -1,7 +1,7 @@
 -- flags: allow-oom
 -- needs: queue evidence
--- run_exit notes how a run's process ended. A class set by the server stays; a
--- task waiting for this process goes on at once.
+-- run_exit notes how a run's process ended. The class was set when the lease
+-- ended and stays; a task waiting for this process goes on at once.
 -- ARGV: task, run, secret, presented token, class, code or '', signal or '', duration ms or '',
 --   containment, detail
 -- Reply: OK
@@ -10,11 +10,7 @@ local tid, rid = ARGV[1], ARGV[2]
 local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 if r.exited == '1' and r.code == ARGV[6] and r.signal == ARGV[7] then return 'OK' end
-local class = ARGV[5]
--- "success" is only a first word: the exit of a completed run says more.
-if r.class and r.class ~= '' and not (r.class == 'success' and r.exited ~= '1') then class = r.class end
 call('HSET', K('run:', rid), 'exited', '1', 'code', ARGV[6], 'signal', ARGV[7], 'duration', ARGV[8], 'containment', ARGV[9])
-if r.state ~= 'running' then call('HSET', K('run:', rid), 'class', class) end
 if ARGV[10] ~= '' then call('SET', K('detail:', rid), ARGV[10], 'NX') end
 open_gate(rid)
 emit('run.exited', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },

@@ -11,8 +11,9 @@ local s = read_spec(4)
 if not lane_free(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
 local old
 if source ~= '' then
-  old = call('HGET', K('task:', source), 'run')
-  if not old then return refuse('not_found', 'kind', 'task', 'field', '/fixes') end
+  local t = load(K('task:', source))
+  old = t and last_open(t)
+  if not t then return refuse('not_found', 'kind', 'task', 'field', '/fixes') end
 end
 local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end

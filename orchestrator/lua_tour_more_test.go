@@ -1,0 +1,107 @@
+package orchestrator_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// tourWaits goes through what waits for something else than a worker.
+func tourWaits(t *testing.T, f *fixture) {
+	// A repeat of a repeat waits for the process of the first.
+	task, h := f.start(t, picket.TaskSpec{})
+	ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
+	for range 2 {
+		_, err := f.Cancel(f.ctx, operator, task.TaskID, "r")
+		ok(t, err)
+		task, err = f.Retry(f.ctx, operator, task.TaskID, "r")
+		ok(t, err)
+	}
+	f.clear(t)
+	// The time on the wall has come: for one that waits, one that waits no more.
+	late := f.submit(t, picket.TaskSpec{NotBefore: picket.InstantOf(time.Now().Add(time.Hour))})
+	here := f.submit(t, picket.TaskSpec{})
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:starts", z(1, late.TaskID), z(1, here.TaskID)).Err())
+	ok(t, f.Tick(f.ctx))
+	f.clear(t)
+	// Two tasks of a lane wait: the first that goes leaves the other counted.
+	for range 2 {
+		f.submit(t, picket.TaskSpec{Role: "later", NotBefore: picket.InstantOf(time.Now().Add(time.Hour))})
+	}
+	f.clear(t)
+	_, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "a1", PinnedOnly: true})
+	ok(t, err)
+	f.submit(t, picket.TaskSpec{})
+	_, err = f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "a1", PinnedOnly: true})
+	ok(t, err)
+	f.clear(t)
+	// Many long answers: the oldest are left out.
+	for range 6 {
+		f.submit(t, picket.TaskSpec{Labels: map[string]string{"long": "yes"}})
+	}
+	f.clear(t)
+	f.submit(t, picket.TaskSpec{})
+	for range 6 {
+		h := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		help, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
+		ok(t, err)
+		_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"` + strings.Repeat("x", 250_000) + `"`)})
+		ok(t, err)
+	}
+	if l := f.lease(t, picket.AcquireRequest{AgentID: "a1"}); len(l.Answers) != 4 {
+		t.Fatalf("%d answers were handed over", len(l.Answers))
+	}
+	f.clear(t)
+	// A filter that is smaller than the states it is combined with.
+	f.submit(t, picket.TaskSpec{Labels: map[string]string{"rare": "yes"}})
+	for _, state := range []picket.TaskState{picket.TaskQueued, picket.TaskLeased} {
+		for range 9 {
+			f.submit(t, picket.TaskSpec{})
+		}
+		_, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "a1", Max: ptr(4)})
+		ok(t, err)
+		_, err = f.Tasks(f.ctx, picket.TaskQuery{States: []picket.TaskState{state}, Labels: map[string]string{"rare": "yes"}})
+		ok(t, err)
+	}
+	f.clear(t)
+	pipe := f.raw.Pipeline()
+	last, err := f.LastSeq(f.ctx)
+	ok(t, err)
+	for i := 1; i <= 10_500; i++ { // more than one bite of old events
+		pipe.XAdd(f.ctx, event(int(last)+i))
+		if i%500 == 0 {
+			_, err := pipe.Exec(f.ctx)
+			ok(t, err)
+		}
+	}
+	ok(t, f.raw.HSet(f.ctx, meta, "seq", last+10_500).Err())
+	for range 2 {
+		_, err = f.Retain(f.ctx, picket.Retention{Events: time.Hour}, 100)
+		ok(t, err)
+	}
+}
+
+// tourDamage plants rows that no script writes, as a partial restore may leave
+// them: they go, and hold nothing up.
+func tourDamage(t *testing.T, f *fixture) {
+	for _, key := range []string{"delayed", "starts", "terminal", "deadlines"} {
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:"+key, z(1, noTask)).Err())
+	}
+	ok(t, f.Tick(f.ctx))
+	_, err := f.ExpireDue(f.ctx, 100)
+	ok(t, err)
+	_, err = f.Retain(f.ctx, picket.Retention{}, 100)
+	ok(t, err)
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:deadlines", z(1e15, noTask)).Err())
+	_, err = f.Pause(f.ctx, operator, true, "r")
+	ok(t, err)
+	_, err = f.Resume(f.ctx, operator, "r")
+	ok(t, err)
+	for _, key := range []string{"delayed", "starts", "deadlines"} {
+		if n := f.raw.ZCard(f.ctx, "pk:{default}:"+key).Val(); n != 0 {
+			t.Fatalf("%d rows are left in %s", n, key)
+		}
+	}
+}
