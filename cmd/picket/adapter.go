@@ -36,13 +36,14 @@ func newAdapter() *cobra.Command {
 	f.Bool("pinned-only", false, "take only tasks pinned to --agent-id")
 	f.Duration("linger", 10*time.Second, "time an agent gets to end by itself after it handed in its result")
 	f.Duration("grace", 5*time.Second, "time between SIGTERM and SIGKILL")
-	f.String("log-level", "info", "debug, info, warn or error")
+	f.String("log-level", "info", "how much is logged: debug, info, warn or error")
+	choices(c, "log-level", "debug", "info", "warn", "error")
 	placeFlags(c, adapter.WorkspaceEmpty)
+	f.String("for-task", "", "end when this task is closed, in review or escalated")
 	// `picket run` starts one adapter for its task.
-	f.String("for-task", "", "end when this task waits for nobody's process any more")
 	f.Bool("pass-output", false, "copy the agent's output to stdout and stderr")
 	f.String("log-file", "", "write the adapter's own log here")
-	for _, internal := range []string{"for-task", "pass-output", "log-file"} {
+	for _, internal := range []string{"pass-output", "log-file"} {
 		_ = f.MarkHidden(internal)
 	}
 	return c
@@ -51,6 +52,7 @@ func newAdapter() *cobra.Command {
 // placeFlags say where the agent works and what it sees.
 func placeFlags(c *cobra.Command, def adapter.Workspace) {
 	c.Flags().String("workspace", string(def), "where the agent works: here, or empty (a new private directory per run)")
+	choices(c, "workspace", "here", "empty")
 	c.Flags().StringSlice("env", nil, "a variable NAME the agent gets beside the usual ones")
 }
 
@@ -118,7 +120,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 // offerSelf puts this binary's directory at the end of PATH when there is no
 // picket on it, so that an agent's `picket tool` works without an installation.
 func offerSelf() {
-	if _, err := exec.LookPath("picket"); err == nil {
+	if onPath() {
 		return
 	}
 	if self, err := os.Executable(); err == nil && filepath.Base(self) == "picket" {

@@ -85,7 +85,11 @@ func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed
 			if err := a.restart(); err != nil {
 				return err
 			}
-		case text := <-a.prompt.lines:
+		case text, open := <-a.prompt.lines:
+			if !open {
+				a.unanswered()
+				continue
+			}
 			a.reply(text)
 		case err := <-failed:
 			return err
@@ -129,6 +133,7 @@ func (a *attachment) look(ctx context.Context) {
 
 // tick refreshes the live line.
 func (a *attachment) tick(ctx context.Context) {
+	a.explainWait(ctx)
 	if !a.line.on || a.prompt.open {
 		return
 	}
@@ -201,6 +206,10 @@ func (a *attachment) leave(ctx context.Context, sig os.Signal, signals <-chan os
 		}
 	}
 	a.pass()
+	if a.prompt.open && a.task.Handoff != nil {
+		a.prompt.close()
+		next(a.cmd, answerCommand(*a.task.Handoff))
+	}
 	next(a.cmd, "picket task watch "+id, "picket task logs -f "+id, "picket task cancel "+id)
 	return ended(exitInterrupted)
 }

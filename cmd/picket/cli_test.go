@@ -267,6 +267,16 @@ func TestInstants(t *testing.T) {
 	}
 }
 
+func TestSuggestionsWithoutPicketOnThePath(t *testing.T) {
+	got := calledAs("./my bin/picket", "picket task retry task_1 && picket adapter -- sh -c 'picket tool'")
+	if want := "'./my bin/picket' task retry task_1 && './my bin/picket' adapter -- sh -c 'picket tool'"; got != want {
+		t.Errorf("suggested %s, want %s", got, want)
+	}
+	if got := calledAs("bin/picket", "export PICKET_API_KEY=<the key>"); got != "export PICKET_API_KEY=<the key>" {
+		t.Errorf("suggested %s", got)
+	}
+}
+
 func TestShellWords(t *testing.T) {
 	for word, want := range map[string]string{
 		"plain": "plain", "two words": "'two words'", "it's": `'it'\''s'`, "": "''",

@@ -21,7 +21,8 @@ const defaultURL = "http://127.0.0.1:7070"
 // server is the control plane a command talks to.
 type server struct {
 	client *adapter.Client
-	saved  bool // the URL is that of the profile
+	saved  bool   // the URL is that of the profile
+	source string // where the key comes from
 }
 
 // connect finds URL and key: flag or PICKET_URL and PICKET_API_KEY, else the
@@ -43,7 +44,7 @@ func connect(cmd *cobra.Command) (*server, error) {
 		s.client.BaseURL = defaultURL
 	}
 	s.saved = saved.URL == s.client.BaseURL
-	s.client.Key = picket.Secret(os.Getenv("PICKET_API_KEY"))
+	s.client.Key, s.source = picket.Secret(os.Getenv("PICKET_API_KEY")), "PICKET_API_KEY"
 	if s.client.Key == "" && s.saved && saved.KeyFile != "" {
 		if err := notFromARun(); err != nil {
 			return nil, err
@@ -52,7 +53,7 @@ func connect(cmd *cobra.Command) (*server, error) {
 		if err != nil {
 			return nil, picket.Refuse(codeUsage, "Set PICKET_API_KEY, or start `picket up` again.", "the key of %s cannot be read: %v", saved.URL, err)
 		}
-		s.client.Key = key
+		s.client.Key, s.source = key, saved.KeyFile
 	}
 	return s, nil
 }
@@ -133,6 +134,10 @@ func (s *server) hint(err error) error {
 		e.Remedy = "Start it with `picket up`, or set PICKET_URL to where it runs."
 	case e.Code == picket.CodeUnauthenticated && s.client.Key == "":
 		e.Remedy = "Set PICKET_API_KEY: there is no saved key for " + s.client.BaseURL + "."
+	case e.Code == picket.CodeUnauthenticated && s.source == "PICKET_API_KEY":
+		e.Remedy = "PICKET_API_KEY holds a key that " + s.client.BaseURL + " does not know: set it to one it knows, or unset it to use the saved one."
+	case e.Code == picket.CodeUnauthenticated:
+		e.Remedy = "The key in " + s.source + " is not known there. Start `picket up` again, which registers it; or set PICKET_API_KEY."
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
@@ -76,6 +77,9 @@ func storeFinding(ctx context.Context, cfg settings) finding {
 	f := finding{what: "store", grade: "ok"}
 	if url := cfg.text("redis"); url != "" {
 		f.detail = "configured: " + redisName(url)
+		if err := ping(ctx, url); err != nil {
+			f.grade, f.detail, f.remedy = "fail", redisName(url)+" does not answer", "Start it, or check --redis, PICKET_REDIS and picket.yaml."
+		}
 		return f
 	}
 	path, err := exec.LookPath("redis-server")
@@ -99,6 +103,24 @@ func storeFinding(ctx context.Context, cfg settings) finding {
 	}
 	return f
 }
+
+// ping asks a configured Redis once.
+func ping(ctx context.Context, url string) error {
+	o, err := redisOptions(url)
+	if err != nil {
+		return err
+	}
+	redis.SetLogger(silence{}) // a connection that fails is told in the finding
+	o.DialTimeout, o.MaxRetries = 2*time.Second, -1
+	client := redis.NewUniversalClient(&o)
+	defer client.Close()
+	return client.Ping(ctx).Err()
+}
+
+// silence takes the driver's own log.
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
 
 func dataFinding(cfg settings) finding {
 	dir, err := filepath.Abs(cfg.text("data"))

@@ -64,7 +64,10 @@ func match(ctx context.Context, kind, typed string, list candidates) (string, er
 	for _, c := range found[:min(len(found), 5)] {
 		ids = append(ids, c.id)
 	}
-	return "", picket.Refuse(codeUsage, "Type more of it.", "%q stands for %d %ss: %s …", typed, len(found), kind, strings.Join(ids, " "))
+	if len(found) > len(ids) {
+		ids = append(ids, "…")
+	}
+	return "", picket.Refuse(codeUsage, "Type more of it.", "%q stands for %d %ss: %s", typed, len(found), kind, strings.Join(ids, " "))
 }
 
 // maxPages bounds the search for an abbreviated id: 2,000 tasks.
@@ -147,7 +150,7 @@ func theOne(ctx context.Context, cmd *cobra.Command, given []string, complete fu
 	case 1:
 		return all[0].id, nil
 	case 0:
-		return "", picket.Refuse(picket.CodeNotFound, "", "no %s is waiting", what)
+		return "", picket.Refuse(picket.CodeNotFound, "See what there is: "+cmd.Parent().CommandPath()+" list, or picket task list", "no %s is waiting", what)
 	}
 	var ids []string
 	for _, c := range all[:min(len(all), 10)] {

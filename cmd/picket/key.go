@@ -58,6 +58,7 @@ func newKeyCreate() *cobra.Command {
 		},
 	}
 	c.Flags().StringSlice("scope", []string{string(picket.ScopeAgent)}, "what it may do: agent, reviewer, operator, admin")
+	choices(c, "scope", "agent", "reviewer", "operator", "admin")
 	c.Flags().String("expires", "", "when it ends: a duration from now, or RFC 3339 (default: never)")
 	return formatFlag(c)
 }

@@ -38,7 +38,8 @@ func newTaskLogs() *cobra.Command {
 		}
 		return err
 	})
-	c.Flags().String("stream", "stdout", "stdout or stderr")
+	c.Flags().String("stream", "stdout", "the stream: stdout or stderr")
+	choices(c, "stream", "stdout", "stderr")
 	c.Flags().String("run", "", "an earlier run instead of the latest (see: picket task runs)")
 	c.Flags().Bool("raw", false, "print every byte to a terminal, too; what the agent wrote may steer it")
 	c.Flags().BoolP("follow", "f", false, "go on until the task is closed or in review")

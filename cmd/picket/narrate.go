@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -18,6 +19,7 @@ type saying struct {
 	handoff string
 	runs    int
 	away    bool
+	waits   string
 }
 
 // narrate says in lines what has happened to the task since the last look.
@@ -100,6 +102,35 @@ func (a *attachment) reply(text string) {
 	a.say("answered; the task is queued again")
 }
 
+// patientFor is how long a task may be queued before a person is told why.
+const patientFor = 2 * time.Second
+
+// explainWait says why a task is not started, whenever the reason is a new one.
+func (a *attachment) explainWait(ctx context.Context) {
+	var e picket.Explanation
+	if a.task.State != picket.TaskQueued || time.Since(a.task.UpdatedAt.Time()) < patientFor ||
+		a.s.get(ctx, "/api/v1/tasks/"+segment(a.task.TaskID)+"/explain", &e, nil) != nil ||
+		e.State != picket.TaskQueued || len(e.Because) == 0 || e.Because[0] == a.said.waits {
+		return
+	}
+	a.said.waits = e.Because[0]
+	a.say("it waits: %s", oneLine(e.Because[0]))
+	for _, n := range e.Next {
+		next(a.cmd, n)
+	}
+}
+
+// unanswered is the end of the input, such as Ctrl-D: nobody answers here any
+// more.
+func (a *attachment) unanswered() {
+	a.prompt.lines, a.prompt.possible = nil, false
+	if a.prompt.open && a.task.Handoff != nil {
+		a.prompt.close()
+		a.say("no answer from here; the question stands")
+		next(a.cmd, answerCommand(*a.task.Handoff))
+	}
+}
+
 // chosen is the option that was typed, by its number or its words.
 func chosen(options []string, typed string) *string {
 	o := optionByNumber(options, typed)
@@ -125,7 +156,7 @@ func (a *attachment) verdict() int {
 	case escalated(t):
 		a.say("%s waits for a person: %s", t.TaskID, oneLine(t.Handoff.Question))
 		next(a.cmd, "picket task logs --stream stderr "+t.TaskID,
-			"picket task retry "+t.TaskID+" && "+a.w.again(), "picket task cancel "+t.TaskID)
+			"picket task retry "+t.TaskID+" && "+a.w.again(t.TaskID), "picket task cancel "+t.TaskID)
 	default:
 		a.say("%s is %s: %s", t.TaskID, p.state(string(t.State)), oneLine(t.Reason))
 		next(a.cmd, "picket task logs --stream stderr "+t.TaskID, "picket task runs "+t.TaskID)

@@ -28,11 +28,13 @@ func (p *prompt) ask() {
 		return
 	}
 	p.reading = true
+	in, lines := p.in, p.lines
 	go func() {
-		s := bufio.NewScanner(p.in)
+		s := bufio.NewScanner(in)
 		for s.Scan() {
-			p.lines <- s.Text()
+			lines <- s.Text()
 		}
+		close(lines)
 	}()
 }
 

@@ -47,7 +47,16 @@ func newRoot() *cobra.Command {
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)
 	add(groupOps, newInit(), newServe(), newKey(), newPause(), newResume(), newConfig())
+	flow(root)
 	return root
+}
+
+// flow leaves the line breaks of the help to the terminal it is read on.
+func flow(c *cobra.Command) {
+	c.Long = strings.ReplaceAll(c.Long, "\n", " ")
+	for _, sub := range c.Commands() {
+		flow(sub)
+	}
 }
 
 // noun is a command that only holds verbs.

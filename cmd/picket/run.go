@@ -16,8 +16,9 @@ func newRun() *cobra.Command {
 	c := &cobra.Command{
 		Use: "run [flags] -- COMMAND [ARG ...]", Short: "Submit a command as a task, run it here and watch it",
 		Long: "Submit a command as a task, run it on this machine under a lease and watch it. The agent's output passes\n" +
-			"through; its questions can be answered in place. Ctrl-C leaves it running, a second Ctrl-C cancels it.\n" +
-			"Exit code: 0 completed or in review, 1 failed, rejected, cancelled or escalated, 124 timed out.",
+			"through; its standard input is empty (--input hands it something); its questions can be answered in place.\n" +
+			"Ctrl-C leaves it running, a second Ctrl-C cancels it. Exit code: 0 completed or in review, 1 failed,\n" +
+			"rejected, cancelled or escalated, 124 timed out, 130 left running.",
 		Example: `  picket run -- make test
   picket run --timeout 10m --retries 2 -- ./agent.sh
   picket run --detach --label team=a -- make bench`,

@@ -2,7 +2,10 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
+	"sync"
 )
 
 // commandLine writes words so that a shell reads exactly them.
@@ -45,3 +48,25 @@ func quoted(word string) string {
 	b.WriteString("'")
 	return b.String()
 }
+
+// asCalled writes a suggested command so that it works where it is read: with
+// the name this program was called by when the PATH does not know it.
+func asCalled(command string) string {
+	if onPath() {
+		return command
+	}
+	return calledAs(os.Args[0], command)
+}
+
+func calledAs(self, command string) string {
+	if rest, ok := strings.CutPrefix(command, "picket "); ok {
+		return strings.ReplaceAll(quoted(self)+" "+rest, "&& picket ", "&& "+quoted(self)+" ")
+	}
+	return command
+}
+
+// onPath is asked once, before offerSelf adds to the PATH.
+var onPath = sync.OnceValue(func() bool {
+	_, err := exec.LookPath("picket")
+	return err == nil
+})

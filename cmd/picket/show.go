@@ -35,6 +35,11 @@ func formatOf(cmd *cobra.Command) (string, error) {
 	return f, nil
 }
 
+// choices offers the shell the values of a flag.
+func choices(c *cobra.Command, flag string, values ...string) {
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
 // column is one column of a table over values of type T.
 type column[T any] struct {
 	head string

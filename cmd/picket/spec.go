@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -21,7 +22,7 @@ func specFlags(c *cobra.Command) {
 	f.Duration("lease-window", 0, "how long the lease lasts without a renewal (default 5m)")
 	f.Duration("timeout", 0, "kill a run after this time (class timeout)")
 	f.Int("retries", 0, "try again up to N times: N+1 attempts")
-	f.StringSlice("retry-on", nil, "ends that are tried again: crash, timeout, stalled, no_result")
+	f.StringSlice("retry-on", nil, "ends that are tried again: crash, timeout, no_result")
 	f.Duration("backoff", 0, "pause before the second retry, then doubling (default 10s)")
 	f.String("budget", "", "envelope in USD; shown, not enforced yet")
 	f.String("role", "", "only agents of this role")
@@ -30,6 +31,9 @@ func specFlags(c *cobra.Command) {
 	f.String("review", "", "who decides the result: human (default) or none")
 	f.String("escalate", "", "where a task goes that is not retried: human (default) or fail")
 	f.StringArray("label", nil, "a label key=value")
+	choices(c, "retry-on", "crash", "timeout", "no_result")
+	choices(c, "review", "human", "none")
+	choices(c, "escalate", "human", "fail")
 	for _, name := range []string{"lease-window", "timeout", "backoff"} {
 		f.Lookup(name).DefValue = "" // 0s in the help would be a lie
 	}
@@ -166,13 +170,18 @@ func jsonArgument(cmd *cobra.Command, what, text string) (picket.RawJSON, error)
 		b = []byte(text)
 	}
 	if err != nil {
-		return nil, usage("%s: %v", what, err)
+		e := usage("%s: %v", what, err)
+		e.Remedy = "After @ comes a file that can be read; - is the standard input."
+		return nil, e
 	}
 	if len(b) > picket.MaxPayload {
 		return nil, picket.TooLarge(what, len(b))
 	}
 	if v := jsontext.Value(b); len(b) > 0 && v.IsValid() {
 		return picket.RawJSON(b), nil
+	}
+	if v := jsontext.Value(b); len(b) > 0 && (b[0] == '{' || b[0] == '[') {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s looks like JSON and is taken as text: %s\n", what, oneLine(fmt.Sprint(v.Format())))
 	}
 	encoded, err := json.Marshal(string(b))
 	return picket.RawJSON(encoded), err

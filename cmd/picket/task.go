@@ -74,6 +74,7 @@ func newTaskCreate() *cobra.Command {
 	specFlags(c)
 	c.Flags().String("agent", "", "pin the task to this agent id")
 	c.Flags().String("on-exit", "", "exit 0 without mark_complete means: fail (default) or complete")
+	choices(c, "on-exit", "fail", "complete")
 	c.Flags().String("not-before", "", "do not start before this time (RFC 3339, or a duration from now)")
 	c.Flags().String("fixes", "", "the task this one repairs")
 	return formatFlag(c)
@@ -102,7 +103,9 @@ func instant(text string, sign time.Duration) (picket.Instant, error) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return 0, usage("%q is neither a time such as 2026-04-11T10:42:17Z nor a duration such as 2h", text)
+		e := usage("%q is neither a time nor a duration", text)
+		e.Remedy = "Such as 2026-04-11T10:42:17Z, or 2h."
+		return 0, e
 	}
 	return picket.InstantOf(t), nil
 }
@@ -204,6 +207,6 @@ func next(cmd *cobra.Command, commands ...string) {
 		if i > 0 {
 			head = "      "
 		}
-		fmt.Fprintln(cmd.ErrOrStderr(), p.dim(head)+oneLine(c))
+		fmt.Fprintln(cmd.ErrOrStderr(), p.dim(head)+oneLine(asCalled(c)))
 	}
 }

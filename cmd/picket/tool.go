@@ -15,9 +15,9 @@ import (
 
 func newTool() *cobra.Command {
 	return &cobra.Command{
-		Use:   "tool [NAME] ['{json}' | --field value ...]",
-		Short: "Call a tool with the lease in the environment (for agents)",
-		Long: "Call a tool with the lease in the environment: the way a script or an agent without MCP reports,\n" +
+		Use:   "tool [NAME] [INPUT ...]",
+		Short: "Call a tool from inside a run (for agents)",
+		Long: "INPUT is one JSON object, or --field value pairs. Call a tool with the lease in the environment: the way a script or an agent without MCP reports,\n" +
 			"asks and hands in its result. Without a name the tools are listed. A repeated --field makes a list;\n" +
 			"dashes become camelCase, so --next-step is nextStep. --idempotency-key makes a repetition harmless.",
 		Example: `  picket tool report_progress --summary "tests written" --next-step "make them pass"

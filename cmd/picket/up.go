@@ -43,7 +43,8 @@ func serverFlags(c *cobra.Command) {
 	c.Flags().String("listen", "", "listen on this address (default 127.0.0.1:7070; port 0 picks a free one)")
 	c.Flags().String("tls-cert", "", "serve TLS with this certificate file")
 	c.Flags().String("tls-key", "", "the file of the certificate's key")
-	c.Flags().String("log-level", "info", "debug, info, warn or error")
+	c.Flags().String("log-level", "info", "how much is logged: debug, info, warn or error")
+	choices(c, "log-level", "debug", "info", "warn", "error")
 }
 
 func runUp(cmd *cobra.Command) error {
@@ -152,8 +153,8 @@ func announce(cmd *cobra.Command, url, data, keyFile, store, other string) {
 		fmt.Fprintln(w, "commands go on talking to "+other+"; for this server:")
 		fmt.Fprintf(w, "       export PICKET_URL=%s PICKET_API_KEY=$(cat %s)\n", url, quoted(keyFile))
 	}
-	fmt.Fprintln(w, p.dim("try:   ")+"picket run -- make test")
-	fmt.Fprintln(w, p.dim("       ")+"picket review approve")
+	fmt.Fprintln(w, p.dim("try:   ")+asCalled("picket run -- make test"))
+	fmt.Fprintln(w, p.dim("       ")+asCalled("picket review approve"))
 	fmt.Fprintln(w, p.dim("stop:  ")+"Ctrl-C, or kill "+strconv.Itoa(os.Getpid()))
 }
 

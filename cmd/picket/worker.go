@@ -118,8 +118,8 @@ func (w *worker) refused() bool { return w.process.ProcessState.ExitCode() == ex
 
 // again is the command that serves the task once more after it was retried: its
 // own adapter has ended with it.
-func (w *worker) again() string {
-	return "picket " + commandLine(w.args) + " -- " + commandLine(w.command)
+func (w *worker) again(task string) string {
+	return "picket " + commandLine(w.args) + " --for-task " + task + " -- " + commandLine(w.command)
 }
 
 // forget removes the files of a task that is over; the adapter keeps the full
