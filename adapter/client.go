@@ -133,7 +133,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any, opts []O
 	}
 	body, contentType, err := encode(in)
 	if err != nil {
-		return nil, set, fmt.Errorf("encode %s %s: %w", method, path, err)
+		return nil, set, picket.Refuse(picket.CodeValidation, "Send text that is valid UTF-8.", "the request cannot be written as JSON: %v", err).Because(err)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(c.BaseURL, "/")+path, body)
 	if err != nil {
