@@ -97,6 +97,18 @@ func TestStateSurvivesAStop(t *testing.T) {
 	if pgid, err := unix.Getpgid(first.PID()); err != nil || pgid == unix.Getpgrp() {
 		t.Errorf("process group %d, %v: want one of its own", pgid, err)
 	}
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := e.Info(); err != nil || path != dir && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s can be read by others: %v, %v", path, info.Mode(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 	if err := first.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

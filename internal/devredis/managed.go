@@ -112,7 +112,8 @@ func (s *Server) launch(ctx context.Context, binary string, lock *os.File) error
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(binary, arguments(s.dir, s.socket)...)
+	// The shell sets the umask for redis-server alone and becomes it.
+	cmd := exec.Command("/bin/sh", append([]string{"-c", `umask 077; exec "$0" "$@"`, binary}, arguments(s.dir, s.socket)...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, out, out
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.ExtraFiles = []*os.File{lock}
