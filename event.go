@@ -15,7 +15,7 @@ type Event struct {
 	TaskID       string  `json:"taskId,omitempty"`
 	RunID        string  `json:"runId,omitempty"`
 	AgentID      string  `json:"agentId,omitempty"`
-	FencingToken int64   `json:"fencingToken,omitempty"`
+	FencingToken int64   `json:"fencingToken,omitzero"`
 	Actor        string  `json:"actor"`
 	Reason       string  `json:"reason,omitempty"` // of lease events
 	Data         RawJSON `json:"data"`

@@ -33,7 +33,7 @@ type TaskSpec struct {
 // Retry says which ends of a run are tried again by themselves.
 type Retry struct {
 	MaxAttempts    *int        `json:"maxAttempts,omitempty"`    // failures after which the task escalates, 1 to 100; default 3
-	On             []ExitClass `json:"on,omitempty"`             // crash, timeout, stalled, no_result; default none
+	On             []ExitClass `json:"on"`                       // crash, timeout, stalled, no_result; default none
 	BackoffSeconds *int        `json:"backoffSeconds,omitempty"` // 0 to 3,600; default 10. First retry at once, then doubling
 }
 

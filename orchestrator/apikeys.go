@@ -32,9 +32,17 @@ func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.Key
 		return picket.NewKey{}, err
 	}
 	secret := picket.KeyPrefix + e.namespace + "_" + base64.RawURLEncoding.EncodeToString(random)
-	id, _, err := e.recordKey(ctx, by, secret, req)
+	id, created, err := e.recordKey(ctx, by, secret, req)
 	if err != nil {
 		return picket.NewKey{}, err
+	}
+	if !created {
+		if k, err := e.Key(ctx, id); err != nil {
+			return picket.NewKey{}, err
+		} else if !k.RevokedAt.IsZero() {
+			return picket.NewKey{}, picket.Refuse(picket.CodeStateConflict, "Send a new Idempotency-Key to make a new key.",
+				"the key that this request made was revoked")
+		}
 	}
 	return picket.NewKey{KeyID: id, Key: picket.Secret(secret)}, nil
 }

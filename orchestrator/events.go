@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/redis/go-redis/v9"
@@ -41,6 +42,10 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 		if err != nil {
 			return picket.EventPage{}, refusal("events", err)
 		}
+		if at == q.After && at > 0 && len(got) > 0 && seqOf(got[0].ID) > at+1 {
+			// Numbers are dense: what lies between was deleted just now.
+			return picket.EventPage{}, cursorExpired(seqOf(got[0].ID) - 1)
+		}
 		for _, m := range got {
 			ev, err := eventOf(m)
 			if err != nil {
@@ -73,11 +78,18 @@ func (e *Engine) checkCursor(ctx context.Context, after int64) error {
 	}
 	// Position 0 means the beginning, whatever is left of it.
 	if after != 0 && after < trimmed {
-		return picket.Refuse(picket.CodeCursorExpired, fmt.Sprintf("Read on from %d; what lies between has been deleted by retention.", trimmed),
-			"events up to %d are not kept any more", trimmed).With("first", trimmed+1)
+		return cursorExpired(trimmed)
 	}
 	return nil
 }
+
+func cursorExpired(trimmed int64) error {
+	return picket.Refuse(picket.CodeCursorExpired, fmt.Sprintf("Read on from %d; what lies between has been deleted by retention.", trimmed),
+		"events up to %d are not kept any more", trimmed).With("first", trimmed+1)
+}
+
+// seqOf is the sequence number in a stream id "<seq>-0".
+func seqOf(id string) int64 { return integer(strings.TrimSuffix(id, "-0")) }
 
 func matches(q picket.EventQuery, ev picket.Event) bool {
 	return (len(q.Types) == 0 || slices.Contains(q.Types, ev.Type)) &&
@@ -89,10 +101,7 @@ func eventOf(m redis.XMessage) (picket.Event, error) {
 		s, _ := m.Values[name].(string)
 		return s
 	}
-	id := m.ID
-	if n := len(id) - 2; n > 0 && id[n:] == "-0" {
-		id = id[:n]
-	}
+	id := strings.TrimSuffix(m.ID, "-0")
 	ev := picket.Event{ID: id, Seq: integer(id), Type: field("type"), At: picket.Instant(integer(field("at"))), TaskID: field("task"),
 		RunID: field("run"), AgentID: field("agent"), FencingToken: integer(field("token")), Actor: field("actor"),
 		Reason: field("reason"), Data: json.RawMessage(field("data"))}

@@ -88,6 +88,7 @@ func (f explained) queued(say, next func(string, ...any)) {
 	if f.paused {
 		say("the namespace is paused: nothing is granted")
 		next("picket resume")
+		return
 	}
 	if f.delayed > f.now && f.queuedIn == "" {
 		left := (time.Duration(f.delayed-f.now) * time.Millisecond).Round(time.Second)
@@ -101,11 +102,18 @@ func (f explained) queued(say, next func(string, ...any)) {
 		}
 		return
 	}
-	if f.ahead > 0 {
+	switch {
+	case f.ahead == 1:
+		say("one task is ahead of it in its lane")
+	case f.ahead > 1:
 		say("%d tasks are ahead of it in its lane", f.ahead)
 	}
 	agent, pinned := strings.CutPrefix(f.lane, "agent:")
-	if pinned {
+	switch {
+	case pinned && f.task.Agent == "":
+		left := (time.Duration(f.delayed-f.now) * time.Millisecond).Round(time.Second)
+		say("it is kept for agent %s, which asked for the answer; in %s anybody may take it", agent, max(left, 0))
+	case pinned:
 		say("it is pinned to agent %s", agent)
 	}
 	for _, w := range f.waiters {

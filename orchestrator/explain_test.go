@@ -28,7 +28,7 @@ func TestExplain(t *testing.T) {
 			t.Fatalf("explain %+v, want next %q", x, want)
 		}
 		second := f.submit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
-		f.because(t, second.TaskID, "1 tasks are ahead of it in its lane")
+		f.because(t, second.TaskID, "one task is ahead of it in its lane")
 		pinned := f.submit(t, picket.TaskSpec{Agent: "a9"})
 		f.because(t, pinned.TaskID, "nobody is waiting on this lane (agent a9)")
 
@@ -45,12 +45,17 @@ func TestExplain(t *testing.T) {
 			s, err = f.Stats(f.ctx)
 			ok(t, err)
 		}
-		f.because(t, task.TaskID, "an agent is waiting for this lane")
+		f.because(t, task.TaskID, "paused")
 		leave()
 		refused(t, <-left, picket.CodeUnavailable)
-		f.because(t, task.TaskID, "nobody is waiting")
+		s, err := f.Stats(f.ctx)
+		ok(t, err)
+		if s.Waiters != 0 {
+			t.Fatalf("%d waiters are left of a client that went away", s.Waiters)
+		}
 		_, err = f.Resume(f.ctx, operator, "")
 		ok(t, err)
+		f.because(t, task.TaskID, "nobody is waiting")
 
 		l := f.lease(t, picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}})
 		f.because(t, task.TaskID, "it is running: "+l.RunID)

@@ -205,6 +205,90 @@ func TestAFilterIsFoundBehindManyOthers(t *testing.T) {
 	})
 }
 
+// The largest lists fit into one reply of a few MiB, and say the latest.
+func TestListingsAreBounded(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(86_400)})
+		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+		large := strings.Repeat("x", 250_000)
+		for i := range 40 {
+			_, err := f.Report(f.ctx, h, "", picket.Progress{Summary: fmt.Sprint(i), NextStep: large})
+			ok(t, err)
+		}
+		reports, err := f.Reports(f.ctx, task.TaskID)
+		ok(t, err)
+		if n := len(reports); n < 10 || n > 20 || reports[n-1].Summary != "39" || !reports[n-1].Pinned || reports[0].Seq != int64(41-n) {
+			t.Fatalf("%d reports, the last %.20q", n, reports[n-1].Summary)
+		}
+		_, err = f.Complete(f.ctx, h, picket.RawJSON(`"`+large+`"`), "")
+		ok(t, err)
+		for range 30 {
+			f.submit(t, picket.TaskSpec{})
+			h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+			_, err := f.Complete(f.ctx, h, picket.RawJSON(`"`+large+`"`), "")
+			ok(t, err)
+		}
+		reviews, err := f.Reviews(f.ctx)
+		ok(t, err)
+		if n := len(reviews); n < 10 || n > 20 || reviews[0].TaskID != task.TaskID {
+			t.Fatalf("%d reviews", n)
+		}
+		for range 30 {
+			f.submit(t, picket.TaskSpec{})
+			h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+			_, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: large})
+			ok(t, err)
+		}
+		handoffs, err := f.Handoffs(f.ctx, picket.HandoffOpen)
+		ok(t, err)
+		if n := len(handoffs); n < 10 || n > 20 {
+			t.Fatalf("%d hand-offs", n)
+		}
+	})
+}
+
+func TestARevokedKeyIsNotHandedOutAgain(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		req := picket.KeyRequest{Name: "w", Scopes: []picket.Scope{picket.ScopeAgent}}
+		k, err := f.CreateKey(f.ctx, once("k"), req)
+		ok(t, err)
+		_, err = f.RevokeKey(f.ctx, operator, k.KeyID)
+		ok(t, err)
+		_, err = f.CreateKey(f.ctx, once("k"), req)
+		refused(t, err, picket.CodeStateConflict)
+	})
+}
+
+func TestARunningTaskIsNotRepaired(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{})
+		f.lease(t, picket.AcquireRequest{})
+		_, err := f.Submit(f.ctx, operator, picket.TaskSpec{Title: "fix", Fixes: task.TaskID})
+		refused(t, err, picket.CodeStateConflict)
+	})
+}
+
+// The fix of a rejection waits for the process that handed the result in.
+func TestAFixWaitsForTheProcessOfWhatItRepairs(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{})
+		h := f.launched(t)
+		_, err := f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		ok(t, err)
+		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, "", &picket.TaskSpec{Title: "fix"})
+		ok(t, err)
+		none, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{})
+		ok(t, err)
+		if len(none) != 0 {
+			t.Fatal("the fix started beside the open process")
+		}
+		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitSuccess, Code: ptr(0)}, "group"))
+		if l := f.lease(t, picket.AcquireRequest{}); l.TaskID != fix {
+			t.Fatalf("leased %s", l.TaskID)
+		}
+	})
+}
+
 func TestNullIsNoAnswer(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		f.submit(t, picket.TaskSpec{})

@@ -141,7 +141,7 @@ func TestEveryStateIsKnown(t *testing.T) {
 		{`\b(?:t\.state|before|TERMINAL\[)\s*[=~]=\s*'(\w+)'`, append(task, "")},
 		{`"state":"(\w+)"`, task},
 		{`'by-state:', '(\w+)'`, task},
-		{`'need', '(\w+)'`, append(append(slices.Clone(task), help...), "unclaimed", "an_escalated_hand")},
+		{`'need', '(\w+)'`, append(append(slices.Clone(task), help...), "unclaimed", "an_escalated_hand", "a_task_that_is_not_running", "another_admin_key")},
 		{`\br(?:un)?\.state\s*[=~]=\s*'(\w+)'`, run},
 		{`end_lease\([^,]+, [^,]+, '(\w+)'`, run},
 		{`\bh\.state\s*[=~]=\s*'(\w+)'`, help},

@@ -54,6 +54,30 @@ func tourWaits(t *testing.T, f *fixture) {
 		t.Fatalf("%d answers were handed over", len(l.Answers))
 	}
 	f.clear(t)
+	// Lists that do not fit into one reply.
+	large := strings.Repeat("x", 250_000)
+	for range 20 {
+		task, h := f.start(t, picket.TaskSpec{})
+		_, err := f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", Fixes: task.TaskID})
+		refused(t, err, picket.CodeStateConflict)
+		_, err = f.Complete(f.ctx, h, picket.RawJSON(`"`+large+`"`), "")
+		ok(t, err)
+		_, h = f.start(t, picket.TaskSpec{})
+		_, err = f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: large})
+		ok(t, err)
+	}
+	_, err = f.Reviews(f.ctx)
+	ok(t, err)
+	_, err = f.Handoffs(f.ctx, picket.HandoffOpen)
+	ok(t, err)
+	task, h = f.start(t, picket.TaskSpec{})
+	for range 20 {
+		_, err = f.Report(f.ctx, h, "", picket.Progress{Summary: large})
+		ok(t, err)
+	}
+	_, err = f.Reports(f.ctx, task.TaskID)
+	ok(t, err)
+	f.clear(t)
 	// A filter that is smaller than the states it is combined with.
 	f.submit(t, picket.TaskSpec{Labels: map[string]string{"rare": "yes"}})
 	for _, state := range []picket.TaskState{picket.TaskQueued, picket.TaskLeased} {

@@ -176,9 +176,9 @@ func (x *machine) refused(h picket.Held, err error, verb string) {
 	if refusal, ok := err.(*picket.Error); ok && refusal.Code.Fenced() && x.refusals[h.RunID] < 20 && x.chance("tell", 30) {
 		x.refusals[h.RunID]++
 		x.e.RefusedWrite(x.ctx, h, verb, refusal)
-		// It is about the run's own task, whatever task was presented; only an
-		// unknown run is taken at its word.
-		about := h.TaskID
+		// It is about the run's own task, whatever task was presented; that of
+		// an unknown run is about none.
+		about := ""
 		if r := x.m.runs[h.RunID]; r != nil {
 			about = r.task
 		}

@@ -19,6 +19,9 @@ func (m *rules) submit(o monce, id string, s mspec, ready int64, fixes string) (
 		if t == nil {
 			return "", picket.CodeNotFound
 		}
+		if t.state == picket.TaskLeased {
+			return "", picket.CodeStateConflict
+		}
 		source = t.lastOpen()
 	}
 	m.create(id, s, ready, source, fixes)

@@ -64,6 +64,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if by := f.or("by", ""); by != "" {
 			return fmt.Sprintf("it is %s already, by %s", f["state"], by), "Look at what was decided before you go on."
 		}
+		if f["state"] == "the_last_admin_key" {
+			return "this is the last admin key: without it nobody could make another", "Make another admin key, then revoke this one with it."
+		}
 		return fmt.Sprintf("this needs state %s, but it is %s", strings.ReplaceAll(f["need"], "_", " "), f["state"]),
 			"Look at the task again before you decide."
 	},

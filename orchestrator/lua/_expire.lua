@@ -4,7 +4,7 @@ local function expire(tid, t, class, reason, actor)
   local r = call('HMGET', K('run:', rid), 'agent', 'token')
   end_lease(tid, rid, 'expired', class)
   local state, failures = after(tid, t, rid, class, true)
-  emit('lease.expired', { task = tid, run = rid, agent = r[1], token = r[2], actor = actor, reason = class },
+  emit('lease.expired', { task = tid, run = rid, agent = r[1], token = r[2], actor = actor, reason = reason },
     '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"class":' .. quote(class) ..
     ',"reason":' .. quote(reason) .. '}')
 end

@@ -76,6 +76,10 @@ end
 -- wake tells every server process that a topic changed.
 local function wake(topic) call('PUBLISH', K('wake'), topic) end
 
+-- MAX_REPLY bounds what a listing reads, in bytes: a large reply would keep
+-- every other caller waiting. The first row is always given.
+local MAX_REPLY = 4194304
+
 local TERMINAL = { completed = true, rejected = true, failed = true, cancelled = true }
 
 -- move takes a task from one state set to another; further fields are written

@@ -12,6 +12,6 @@ local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return refuse('task_closed', 'state', t.state) end
 if t.state ~= 'leased' then return refuse('state_conflict', 'state', t.state, 'need', 'leased') end
-expire(tid, t, 'expired_by_operator', ARGV[5], by)
+expire(tid, t, 'expired_by_operator', ARGV[5] ~= '' and ARGV[5] or 'expired_by_operator', by)
 remember(key, body, tid, DAY)
 return view(tid)

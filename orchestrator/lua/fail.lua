@@ -15,7 +15,7 @@ end_lease(tid, rid, 'failed', 'agent_failed')
 call('SET', K('detail:', rid), ARGV[6])
 local state, failures = after(tid, t, rid, 'agent_failed', ARGV[7] == '1')
 call('HSET', K('run:', rid), 'closed', 'fail:' .. ARGV[5] .. ' ' .. state)
-emit('lease.failed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = 'agent_failed' },
+emit('lease.failed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = ARGV[6] },
   '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"reason":' .. quote(ARGV[6]) ..
   ',"retryable":' .. (ARGV[7] == '1' and 'true' or 'false') .. '}')
 return state

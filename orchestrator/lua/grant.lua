@@ -9,7 +9,6 @@
 local actor, agent, role, caps = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local waiter, wait, root = ARGV[5], num(ARGV[6]), ARGV[7]
 local key, body = ARGV[8], ARGV[9]
-local ENOUGH = 4194304 -- bytes of payload that one answer may pass before it ends
 local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local out = { 0, F(raw) }
 
@@ -69,7 +68,7 @@ else
   promote(10)
   local record, size = {}, 0
   for i = 10, #ARGV, 2 do
-    local lane = size < ENOUGH and best()
+    local lane = size < MAX_REPLY and best()
     if not lane then break end
     local tid = call('ZRANGE', K('lane:', lane), 0, 0)[1]
     local t, rid = load(K('task:', tid)), ARGV[i]

@@ -1,13 +1,13 @@
 -- flags: allow-oom
 -- refused writes a refused write into the log: each of the first 20 of a run
 -- and minute, and the number of the others with the next minute's first.
--- The event belongs to the run's own task, whatever task was presented; only a
--- run that is not known any more is taken at its word.
--- ARGV: run, verb, code, presented or 0, current or 0, task
+-- The event belongs to the run's own task, whatever task was presented; that
+-- of a run which is not known any more belongs to none.
+-- ARGV: run, verb, code, presented or 0, current or 0
 -- Reply: 1 when an event was written, else 0
 local rid, verb, code = ARGV[1], ARGV[2], ARGV[3]
 local of = call('HMGET', K('run:', rid), 'task', 'token', 'agent')
-local tid = of[1] or ARGV[6]
+local tid = of[1] or ''
 local mine = of[2] or '0'
 local presented = ARGV[4] ~= '0' and ARGV[4] or mine
 local current = ARGV[5]

@@ -23,7 +23,7 @@ call('HSET', K('review:', tid), 'run', t.run, 'decision', decision, 'note', ARGV
   'fix', fix and fix.id or '')
 move(tid, t, to)
 local kind = decision == 'approve' and 'task.approved' or 'task.rejected'
-emit(kind, { task = tid, run = t.run, actor = by }, '{"state":' .. quote(to) .. ',"note":' .. quote(ARGV[6]) ..
+emit(kind, { task = tid, run = t.run, token = t.token, actor = by }, '{"state":' .. quote(to) .. ',"note":' .. quote(ARGV[6]) ..
   ',"before":"review","fixTaskId":' .. (fix and quote(fix.id) or 'null') .. '}')
 if fix then create(fix, last_open(t), ',"fixes":' .. quote(tid)) end
 remember(key, body, fix and fix.id or '-', DAY)

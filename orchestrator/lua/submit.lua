@@ -2,7 +2,7 @@
 -- submit creates a task.
 -- ARGV: request key, body hash, lane, source task or '', spec (17 values)
 -- Reply: {task id, created ms, replayed 0|1}
--- Errors: idempotency_conflict, too_many_lanes, not_found
+-- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict
 local key, body, source = ARGV[1], ARGV[2], ARGV[3]
 local was, err = once(key, body)
 if err then return err end
@@ -13,6 +13,9 @@ local old
 if source ~= '' then
   local t = load(K('task:', source))
   old = t and last_open(t)
+  if t and t.state == 'leased' then
+    return refuse('state_conflict', 'state', 'leased', 'need', 'a_task_that_is_not_running', 'field', '/fixes')
+  end
   if not t then return refuse('not_found', 'kind', 'task', 'field', '/fixes') end
 end
 local extra
