@@ -26,6 +26,7 @@ type saying struct {
 func (a *attachment) narrate() {
 	t := a.task
 	for _, r := range t.Runs[min(a.said.runs, len(t.Runs)):] {
+		a.leased(r.Attempt, r.FencingToken)
 		if r.EndedAt.IsZero() {
 			break
 		}
@@ -36,9 +37,8 @@ func (a *attachment) narrate() {
 			a.say("run %d ended: %s", r.Attempt, endText(r))
 		}
 	}
-	if t.State == picket.TaskLeased && t.FencingToken > a.said.fence {
-		a.said.fence = t.FencingToken
-		a.say("leased, attempt %d, fence %d", t.Attempts, t.FencingToken)
+	if t.State == picket.TaskLeased {
+		a.leased(t.Attempts, t.FencingToken)
 	}
 	if r := t.LastReport; r != nil && r.Seq > a.said.report {
 		a.said.report = r.Seq
@@ -47,6 +47,15 @@ func (a *attachment) narrate() {
 		}
 	}
 	a.question()
+}
+
+// leased says that an attempt has begun, also of one that was over before it was
+// looked at.
+func (a *attachment) leased(attempt int, fence int64) {
+	if fence > a.said.fence {
+		a.said.fence = fence
+		a.say("leased, attempt %d, fence %d", attempt, fence)
+	}
 }
 
 // question shows what an agent asks, once, and takes it back when somebody

@@ -71,6 +71,7 @@ func (l listing[T]) show(fetch func(context.Context, *jsontext.Value) error) err
 		if err := fetch(ctx, &raw); err != nil {
 			return err
 		}
+		showing(w, raw)
 		return l.print(w, format, raw)
 	})
 }
@@ -231,27 +232,38 @@ func watching(cmd *cobra.Command, show func(context.Context, io.Writer) error) e
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	out := cmd.OutOrStdout()
-	var last []byte
+	var last, lastOf []byte
 	for first := true; ctx.Err() == nil; first = false {
 		var now bytes.Buffer
-		if err := show(ctx, &terminalBuffer{&now, out}); err != nil && ctx.Err() == nil {
+		view := &terminalBuffer{Buffer: &now, shown: out}
+		if err := show(ctx, view); err != nil && ctx.Err() == nil {
 			return err
 		}
-		if first || !bytes.Equal(now.Bytes(), last) {
+		// In a log, an age that has moved by itself is no news.
+		aged := view.of != nil && bytes.Equal(view.of, lastOf) && !isTerminal(out)
+		if first || !aged && !bytes.Equal(now.Bytes(), last) {
 			if isTerminal(out) {
 				fmt.Fprint(out, "\x1b[H\x1b[2J")
 			}
 			_, _ = out.Write(now.Bytes())
-			last = now.Bytes()
+			last, lastOf = now.Bytes(), view.of
 		}
 		_ = sleep(ctx, time.Second)
 	}
 	return nil
 }
 
-// terminalBuffer is a buffer whose text never gets colours: it is compared. It
-// is as wide as where it goes.
+// terminalBuffer holds what is shown until it is compared with the last look. It
+// is as wide and as coloured as where it goes.
 type terminalBuffer struct {
 	*bytes.Buffer
 	shown io.Writer
+	of    jsontext.Value // what it shows, where that is one answer
+}
+
+// showing notes for --watch what a view shows.
+func showing(w io.Writer, raw jsontext.Value) {
+	if b, ok := w.(*terminalBuffer); ok {
+		b.of = raw
+	}
 }

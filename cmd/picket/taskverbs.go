@@ -23,6 +23,7 @@ func newTaskGet() *cobra.Command {
 			if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, &raw); err != nil {
 				return err
 			}
+			showing(w, raw)
 			return printTaskTo(cmd, w, task, raw, whole)
 		})
 	})

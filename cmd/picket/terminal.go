@@ -37,6 +37,9 @@ type paint bool
 
 // painter answers the paint for a stream. NO_COLOR turns colours off.
 func painter(w io.Writer) paint {
+	if b, ok := w.(*terminalBuffer); ok {
+		w = b.shown
+	}
 	return paint(isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
 }
 

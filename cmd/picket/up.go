@@ -222,7 +222,7 @@ func keepAlive(dir string, server *devredis.Server, log *slog.Logger) (stop func
 			}
 			log.Error("the store has ended; starting it again", "err", current.Err())
 			for {
-				next, err := devredis.Start(ctx, dir, log)
+				next, err := devredis.Restart(ctx, dir, log)
 				if err == nil {
 					current = next
 					log.Info("the store is back", "pid", next.PID())
