@@ -1,6 +1,6 @@
 // Package devredis is the store that `picket up` uses when nobody named one: a
 // redis-server child that this package starts, finds again and stops, or, where
-// there is no redis-server, an in-process one that keeps nothing.
+// there is no redis-server and no state, an in-process one that keeps nothing.
 //
 // The child is made to outlive picket. Its lock file is held through a file
 // descriptor it inherits, so "is one running" has one answer that no crash can
@@ -9,10 +9,10 @@ package devredis
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"sync/atomic"
 )
 
@@ -30,25 +30,39 @@ type Server struct {
 }
 
 // Start returns a store that answers. In dir it adopts the redis-server that an
-// earlier picket left running, else starts one; without a redis-server of at
-// least version 7.0 on PATH it falls back to memory and says so once. A large
+// earlier picket left running, else starts one, for which a redis-server of at
+// least version 7.0 must be on PATH. Without one it keeps state in memory and
+// says so once, but only where dir holds no state of an earlier start: that is
+// an error, as an empty store beside it would deny every lease it knows. A large
 // file may take minutes to load: ctx bounds the wait, and ending it does not
 // stop a store that was returned.
 func Start(ctx context.Context, dir string, log *slog.Logger) (*Server, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	s, err := Restart(ctx, dir, log)
+	var none *noBinaryError
+	if errors.As(err, &none) && !none.state {
+		return startMemory(orDiscard(log), none.why), nil
 	}
+	return s, err
+}
+
+// Restart is Start after the store of dir has ended: it never falls back to
+// memory, which the clients of the old one would not find.
+func Restart(ctx context.Context, dir string, log *slog.Logger) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		return startMemory(log, "there is no redis-server on PATH"), nil
+	binary, why := findBinary(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err // and not a verdict on the binary
 	}
-	if why := tooOld(ctx, binary); why != "" {
-		return startMemory(log, why), nil
+	return startManaged(ctx, binary, why, dir, orDiscard(log))
+}
+
+func orDiscard(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.New(slog.DiscardHandler)
 	}
-	return startManaged(ctx, binary, dir, log)
+	return log
 }
 
 // Addr is the unix socket of the store, an absolute path; empty in memory.

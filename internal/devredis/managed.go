@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -20,27 +19,12 @@ import (
 const (
 	pollEvery    = 20 * time.Millisecond
 	answerWithin = 20 * time.Second // to accept a connection; loading may take longer
-	minMajor     = 7                // functions of the engine's scripts need 7.0
 )
 
-// tooOld says why a binary cannot be used; empty when it can.
-func tooOld(ctx context.Context, binary string) string {
-	out, err := exec.CommandContext(ctx, binary, "--version").Output()
-	if err != nil {
-		return fmt.Sprintf("%s does not run (%v)", binary, err)
-	}
-	_, rest, _ := strings.Cut(string(out), "v=")
-	version, _, _ := strings.Cut(rest, " ")
-	major, err := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
-	if err != nil || major < minMajor {
-		return fmt.Sprintf("%s is version %q, 7.0 or newer is needed", binary, version)
-	}
-	return ""
-}
-
 // startManaged adopts or starts. The two are tried in turn until one works: a
-// store may be on its way up or on its way out while we look.
-func startManaged(ctx context.Context, binary, dir string, log *slog.Logger) (*Server, error) {
+// store may be on its way up or on its way out while we look. Adopting needs no
+// binary; starting without one is a noBinaryError that says why there is none.
+func startManaged(ctx context.Context, binary, why, dir string, log *slog.Logger) (*Server, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -56,6 +40,11 @@ func startManaged(ctx context.Context, binary, dir string, log *slog.Logger) (*S
 		if err != nil {
 			return nil, err
 		}
+		if lock != nil && binary == "" {
+			defer lock.Close()
+			forgetSocket(dir, socket)
+			return nil, noBinary(dir, why)
+		}
 		if lock != nil {
 			if err := s.launch(ctx, binary, lock); err != nil {
 				return nil, err
@@ -64,6 +53,9 @@ func startManaged(ctx context.Context, binary, dir string, log *slog.Logger) (*S
 		}
 		switch err := s.adopt(ctx); {
 		case err == nil:
+			if binary == "" {
+				log.Warn("the store runs, but could not be started again if it ended: " + why)
+			}
 			return s, nil
 		case !errors.Is(err, errAbsent):
 			return nil, err
