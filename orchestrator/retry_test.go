@@ -35,6 +35,9 @@ func TestCrashEscalatesUnlessListed(t *testing.T) {
 		if x.Class != picket.ExitCrash || *x.Code != 137 || *x.Signal != "SIGKILL" || x.Detail != "last words" || got.Failures != 1 {
 			t.Fatalf("exit %+v failures %d", x, got.Failures)
 		}
+		if kept := got.Runs[0].KeepUntil.Time().Sub(got.Runs[0].EndedAt.Time()); kept != 7*24*time.Hour {
+			t.Fatalf("a failed run is kept for %s", kept)
+		}
 		if got.Handoff.Kind != picket.HandoffEscalation || got.Handoff.State != picket.HandoffOpen || got.Handoff.Question == "" {
 			t.Fatalf("hand-off %+v", got.Handoff)
 		}

@@ -1,6 +1,6 @@
 module github.com/picket-dev/picket/cmd/picketbench
 
-go 1.26.8
+go 1.26.0
 
 replace github.com/picket-dev/picket => ../..
 
