@@ -228,3 +228,26 @@ func TestAReaderThatDoesNotReadIsDropped(t *testing.T) {
 	end()
 	<-served
 }
+
+// A revoked key loses a busy stream as well as an idle one.
+func TestABusyStreamEndsWithItsKey(t *testing.T) {
+	both(t, func(t *testing.T, p *plane) {
+		made, err := p.CreateKey(t.Context(), root, picket.KeyRequest{Name: "r", Scopes: []picket.Scope{picket.ScopeReviewer}})
+		must(t, err)
+		p.keys["mine"] = made.Key.Reveal()
+		s := p.listen(t, "/api/v1/events?type=task.submitted", "mine")
+		p.submit(`{"title":"seen"}`)
+		s.want(picket.EventTaskSubmitted)
+		p.want(200, "DELETE", "/api/v1/keys/"+made.KeyID, "admin", "")
+		p.submit(`{"title":"unseen"}`) // the stream wakes up, and ends without showing it
+		for {
+			b, ok := s.next()
+			if !ok {
+				return
+			}
+			if b.data != "" {
+				t.Fatalf("a revoked key reads on: %s", b.data)
+			}
+		}
+	})
+}
