@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os/signal"
 	"strconv"
@@ -65,7 +66,6 @@ func runEvents(cmd *cobra.Command) error {
 		q.Set("after", after)
 	}
 	limit, _ := f.GetInt("limit")
-	q.Set("limit", strconv.Itoa(limit))
 	return listing[picket.Event]{
 		cmd: cmd, member: "events", empty: "no events", name: func(e picket.Event) string { return e.ID }, columns: eventColumns,
 		more: func(members map[string]jsontext.Value, n int) string {
@@ -75,9 +75,46 @@ func runEvents(cmd *cobra.Command) error {
 			return "--after " + quoted(outputText(picket.RawJSON(members["next"]))) + ", or --limit 1000"
 		},
 	}.show(func(ctx context.Context, raw *jsontext.Value) error {
-		return s.get(ctx, "/api/v1/events?"+q.Encode(), nil, raw)
+		page, err := s.events(ctx, q, limit)
+		if err != nil {
+			return err
+		}
+		*raw, err = json.Marshal(page)
+		return err
 	})
 }
+
+// eventsRead is what was read of the log, in the server's own words.
+type eventsRead struct {
+	Events []jsontext.Value `json:"events"`
+	Next   string           `json:"next"`
+}
+
+// events reads up to limit events. A page that comes short, or empty, is not
+// the end: the server looks at so many events and says in next how far it came.
+func (s *server) events(ctx context.Context, q url.Values, limit int) (eventsRead, error) {
+	q = maps.Clone(q)
+	var all eventsRead
+	for {
+		q.Set("limit", strconv.Itoa(limit-len(all.Events)))
+		var page eventsRead
+		if err := s.get(ctx, "/api/v1/events?"+q.Encode(), &page, nil); err != nil {
+			return all, err
+		}
+		before, _ := strconv.ParseInt(q.Get("after"), 10, 64)
+		now, _ := strconv.ParseInt(page.Next, 10, 64)
+		all.Events, all.Next = append(all.Events, page.Events...), page.Next
+		if len(all.Events) >= limit || now-before < endOfLog {
+			return all, nil
+		}
+		q.Set("after", page.Next)
+	}
+}
+
+// endOfLog is the step that a short page takes at least when there is more; a
+// smaller one is what was written since the last page. Without it a busy log
+// would be followed instead of listed.
+const endOfLog = 100
 
 func (s *server) eventQuery(cmd *cobra.Command) (url.Values, error) {
 	f, q := cmd.Flags(), url.Values{}

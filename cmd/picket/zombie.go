@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"runtime"
 	"strings"
@@ -180,18 +181,19 @@ func (z *zombie) wakeTheAgent(ctx context.Context) error {
 
 // checkRecord looks at what the log and the reports say about the refusal.
 func (z *zombie) checkRecord(ctx context.Context) error {
-	var page picket.EventPage
-	if err := z.s.get(ctx, "/api/v1/events?limit=1000&type="+picket.EventWriteRefused+"&task="+segment(z.id), &page, nil); err != nil {
+	log, err := z.s.events(ctx, url.Values{"type": {picket.EventWriteRefused}, "task": {z.id}}, 1000)
+	if err != nil {
 		return err
 	}
 	refused := false
-	for _, e := range page.Events {
+	for _, raw := range log.Events {
+		var e picket.Event
 		var data struct {
 			Code      picket.Code `json:"code"`
 			Presented int64       `json:"presented"`
 			Current   int64       `json:"current"`
 		}
-		if json.Unmarshal(e.Data, &data) == nil && data.Code == picket.CodeStaleFence && data.Presented == 1 && data.Current == 2 {
+		if json.Unmarshal(raw, &e) == nil && json.Unmarshal(e.Data, &data) == nil && data.Code == picket.CodeStaleFence && data.Presented == 1 && data.Current == 2 {
 			refused = true
 		}
 	}
