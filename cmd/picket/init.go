@@ -47,7 +47,7 @@ func runInit(cmd *cobra.Command) error {
 			if err != nil {
 				return err
 			}
-			if err := admit(cmd.Context(), store, namespace, key); err != nil {
+			if err := admit(cmd.Context(), store, namespace, keyFile, key); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s is ready; its admin key is in %s\n", namespace, keyFile)

@@ -104,7 +104,7 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := admit(ctx, store, namespace, key); err != nil {
+	if err := admit(ctx, store, namespace, keyFile, key); err != nil {
 		return fmt.Errorf("register the admin key: %w", err)
 	}
 	serving, cancel := context.WithCancel(ctx)

@@ -124,9 +124,15 @@ func awaitReady(ctx context.Context, store *orchestrator.Store) error {
 // bootstrap is who makes the first key of a namespace.
 var bootstrap = picket.Caller{Actor: "bootstrap"}
 
-// admit registers a key as the administrator of a namespace; again is fine.
-func admit(ctx context.Context, store *orchestrator.Store, namespace string, key picket.Secret) error {
-	_, err := store.Engine(namespace).AdoptKey(ctx, bootstrap, "admin", key, []picket.Scope{picket.ScopeAdmin})
+// admit registers the key of a file as the administrator of a namespace; again
+// is fine. A revoked one is refused: a server that starts with it could not be
+// used by anybody who has no other key.
+func admit(ctx context.Context, store *orchestrator.Store, namespace, keyFile string, key picket.Secret) error {
+	known, err := store.Engine(namespace).AdoptKey(ctx, bootstrap, "admin", key, []picket.Scope{picket.ScopeAdmin})
+	if err == nil && !known.RevokedAt.IsZero() {
+		return picket.Refuse(picket.CodeStateConflict, "Delete "+keyFile+" and start again: a new admin key is made.",
+			"the key in %s (%s) was revoked", keyFile, known.KeyID)
+	}
 	return err
 }
 
