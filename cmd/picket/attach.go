@@ -127,6 +127,9 @@ func (a *attachment) look(ctx context.Context) {
 		a.say("the server is back")
 	}
 	a.task = t
+	if i := a.said.runs; i < len(t.Runs) {
+		a.leased(t.Runs[i].Attempt, t.Runs[i].FencingToken) // before what it printed
+	}
 	a.pass()
 	a.narrate()
 }

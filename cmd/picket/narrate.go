@@ -156,7 +156,7 @@ func (a *attachment) verdict() int {
 	t, p := a.task, painter(a.cmd.ErrOrStderr())
 	switch {
 	case t.State == picket.TaskReview:
-		a.say("%s is in %s after %s", t.TaskID, p.state("review"), took(lastRun(t)))
+		a.say("%s is in %s; its run took %s", t.TaskID, p.state("review"), took(lastRun(t)))
 		next(a.cmd, "picket review show "+t.TaskID, "picket review approve "+t.TaskID)
 		return exitOK
 	case t.State == picket.TaskCompleted:

@@ -48,7 +48,32 @@ func newRoot() *cobra.Command {
 	root.SetHelpCommandGroupID(groupOps)
 	add(groupOps, newInit(), newServe(), newKey(), newPause(), newResume(), newConfig())
 	flow(root)
+	for _, name := range []string{"up", "init", "serve", "demo"} {
+		c, _, _ := root.Find([]string{name})
+		noURL(c)
+	}
 	return root
+}
+
+// noURL refuses --url on commands that talk to no server but their own.
+func noURL(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		noURL(sub)
+	}
+	if c.HasSubCommands() {
+		return
+	}
+	c.Flags().String("url", "", "")
+	_ = c.Flags().MarkHidden("url")
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, given []string) error {
+		if cmd.Flags().Changed("url") {
+			e := usage("%s talks to no server, so --url has no meaning for it", cmd.CommandPath())
+			e.Remedy = "Leave it out."
+			return e
+		}
+		return run(cmd, given)
+	}
 }
 
 // flow leaves the line breaks of the help to the terminal it is read on.
