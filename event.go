@@ -67,6 +67,14 @@ const (
 	EventAgentTimedOut       = "agent-timed-out"
 )
 
+// EventTypes are all types that can stand in the log.
+var EventTypes = []string{
+	EventTaskSubmitted, EventTaskLeased, EventTaskProgress, EventTaskReview, EventTaskCompleted, EventTaskHandoff,
+	EventTaskAnswered, EventTaskFinished, EventTaskApproved, EventTaskRejected, EventTaskCancelled, EventTaskRetried,
+	EventLeaseReleased, EventLeaseFailed, EventLeaseExpired, EventWriteRefused, EventHandoffClaimed, EventHandoffOverdue,
+	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventRunLaunched, EventRunExited, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
+}
+
 // RunEvent is one entry of POST /v1/run/events: a launcher event, or
 // run.launched, by which an adapter announces its process.
 type RunEvent struct {

@@ -10,6 +10,14 @@ import (
 
 // tourWaits goes through what waits for something else than a worker.
 func tourWaits(t *testing.T, f *fixture) {
+	// To a person: not listed, and used up.
+	_, h := f.start(t, picket.TaskSpec{})
+	_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitCrash})
+	ok(t, err)
+	_, h = f.start(t, picket.TaskSpec{Retry: retryOn(1, 0, picket.ExitCrash)})
+	_, err = f.Release(f.ctx, h, picket.Exit{Class: picket.ExitCrash})
+	ok(t, err)
+	f.clear(t)
 	// A repeat of a repeat waits for the process of the first.
 	task, h := f.start(t, picket.TaskSpec{})
 	ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
@@ -31,7 +39,7 @@ func tourWaits(t *testing.T, f *fixture) {
 		f.submit(t, picket.TaskSpec{Role: "later", NotBefore: picket.InstantOf(time.Now().Add(time.Hour))})
 	}
 	f.clear(t)
-	_, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "a1", PinnedOnly: true})
+	_, err = f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "a1", PinnedOnly: true})
 	ok(t, err)
 	f.submit(t, picket.TaskSpec{})
 	_, err = f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "a1", PinnedOnly: true})

@@ -38,7 +38,8 @@ func TestCrashEscalatesUnlessListed(t *testing.T) {
 		if kept := got.Runs[0].KeepUntil.Time().Sub(got.Runs[0].EndedAt.Time()); kept != 7*24*time.Hour {
 			t.Fatalf("a failed run is kept for %s", kept)
 		}
-		if got.Handoff.Kind != picket.HandoffEscalation || got.Handoff.State != picket.HandoffOpen || got.Handoff.Question == "" {
+		if got.Handoff.Kind != picket.HandoffEscalation || got.Handoff.State != picket.HandoffOpen ||
+			got.Handoff.Question != "Run 1 ended with crash, and the task does not list crash in retry.on. Retry, answer, finish or cancel the task." {
 			t.Fatalf("hand-off %+v", got.Handoff)
 		}
 		again, err := f.Retry(f.ctx, operator, task.TaskID, "try once more")

@@ -51,8 +51,8 @@ func (q query) events() (want picket.EventQuery, err error) {
 		return want, badParameter("type", "Ask for fewer types.", "type has %d values, at most %d are allowed", len(want.Types), maxTypes)
 	}
 	for _, t := range want.Types {
-		if len(t) > 64 || strings.Trim(t, "abcdefghijklmnopqrstuvwxyz._-") != "" {
-			return want, badParameter("type", "Send event types such as task.leased.", "%.64q is not an event type", t)
+		if !slices.Contains(picket.EventTypes, t) {
+			return want, badParameter("type", "Send types of events such as task.leased; docs/protocol.md lists them.", "%.64q is not an event type", t)
 		}
 	}
 	limit, err := q.number("limit", 100, 1, 1000)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -30,6 +31,9 @@ func createKey(r request) error {
 }
 
 func checkKey(k picket.KeyRequest) error {
+	if e := k.ExpiresAt; !e.IsZero() && !e.Time().After(time.Now()) {
+		return picket.Invalid("/expiresAt", "Send a time in the future, or leave it out for a key without an end.", "expiresAt has passed already")
+	}
 	if strings.TrimSpace(k.Name) == "" || len(k.Name) > 128 {
 		return picket.Invalid("/name", "Say in 1 to 128 bytes who or what uses the key.", "name is required and has at most 128 bytes")
 	}

@@ -72,6 +72,8 @@ func TestBadInput(t *testing.T) {
 			{"key without a name", "POST", "/api/v1/keys", `{"scopes":["agent"]}`, picket.CodeValidation, "/name"},
 			{"key without scopes", "POST", "/api/v1/keys", `{"name":"x"}`, picket.CodeValidation, "/scopes"},
 			{"key with an unknown scope", "POST", "/api/v1/keys", `{"name":"x","scopes":["god"]}`, picket.CodeValidation, "/scopes/0"},
+			{"key that has ended", "POST", "/api/v1/keys", `{"name":"x","scopes":["agent"],"expiresAt":"2001-01-01T00:00:00Z"}`, picket.CodeValidation, "/expiresAt"},
+			{"unknown event type", "GET", "/api/v1/events?type=task.nonsense", ``, picket.CodeValidation, "?type"},
 			{"unknown path", "GET", "/api/v2/tasks", "", picket.CodeNotFound, ""},
 			{"path of a later part", "GET", "/api/v1/agents", "", picket.CodeNotFound, ""},
 			{"wrong method", "PUT", "/api/v1/tasks", `{}`, picket.CodeMethodNotAllowed, ""},

@@ -60,8 +60,11 @@ local function after(tid, t, rid, class, retryable)
     move(tid, t, 'failed', 'reason', class)
     return 'failed', failures
   end
-  local why = 'Run ' .. F(num(t.attempt)) .. ' ended with ' .. class .. ' (failure ' .. F(failures) .. ' of ' ..
-      F(num(t.max_attempts)) .. ' allowed). Retry, answer, finish or cancel the task.'
+  local because = 'it is failure ' .. F(failures) .. ' of ' .. F(num(t.max_attempts)) .. ' allowed'
+  if not again then because = 'the task does not list ' .. class .. ' in retry.on' end
+  if not retryable then because = 'the agent called it final' end
+  local why = 'Run ' .. F(num(t.attempt)) .. ' ended with ' .. class .. ', and ' .. because ..
+      '. Retry, answer, finish or cancel the task.'
   park(tid, t, rid, 'escalation', '{"question":"' .. why .. '"}', 0, 'wait')
   move(tid, t, 'handoff')
   return 'handoff', failures
