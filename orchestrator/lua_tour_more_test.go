@@ -18,6 +18,15 @@ func tourWaits(t *testing.T, f *fixture) {
 	_, err = f.Release(f.ctx, h, picket.Exit{Class: picket.ExitCrash})
 	ok(t, err)
 	f.clear(t)
+	// More refused writes than are told one by one.
+	_, h = f.start(t, picket.TaskSpec{})
+	for range 25 {
+		f.RefusedWrite(f.ctx, h, "report_progress", picket.Refuse(picket.CodeStaleFence, "", "x"))
+	}
+	f.jump(t, 61*time.Second)
+	ok(t, f.Tick(f.ctx))
+	f.RefusedWrite(f.ctx, h, "report_progress", picket.Refuse(picket.CodeStaleFence, "", "x"))
+	f.clear(t)
 	// A repeat of a repeat waits for the process of the first.
 	task, h := f.start(t, picket.TaskSpec{})
 	ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))

@@ -1,11 +1,22 @@
--- needs: queue end answer
--- overdue applies the deadline policy of hand-offs nobody decided in time:
--- deny answers by itself, escalate raises the priority and tells again.
+-- needs: queue end answer refused
+-- overdue does what has become due: the deadline policy of hand-offs nobody
+-- decided in time (deny answers by itself, escalate raises the priority and
+-- tells again), and the word about refused writes that were only counted.
 -- ARGV: limit
--- Reply: number of hand-offs handled
+-- Reply: number of chores handled
 local due = call('ZRANGEBYSCORE', K('chores'), '-inf', F(now), 'LIMIT', 0, ARGV[1])
 local n = 0
 for _, chore in ipairs(due) do
+  local rid = string.match(chore, '^refused:(.*)$')
+  if rid then
+    n = n + 1
+    call('ZREM', K('chores'), chore)
+    local was = call('HMGET', K('refused:', rid), 'more', 'verb', 'code', 'presented', 'current')
+    if num(was[1]) > 0 then
+      call('HSET', K('refused:', rid), 'more', '0')
+      tell_refused(rid, { was[2], was[3], was[4], was[5] }, num(was[1]))
+    end
+  end
   local hid = string.match(chore, '^handoff:(.*)$')
   if hid then
     n = n + 1

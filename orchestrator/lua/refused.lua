@@ -1,36 +1,28 @@
 -- flags: allow-oom
+-- needs: refused
 -- refused writes a refused write into the log: each of the first 20 of a run
--- and minute, and the number of the others with the next minute's first.
+-- and minute; the others are told together when the minute is over.
 -- The event belongs to the run's own task, whatever task was presented; that
 -- of a run which is not known any more belongs to none.
 -- ARGV: run, verb, code, presented or 0, current or 0
 -- Reply: 1 when an event was written, else 0
-local rid, verb, code = ARGV[1], ARGV[2], ARGV[3]
-local of = call('HMGET', K('run:', rid), 'task', 'token', 'agent')
-local tid = of[1] or ''
-local mine = of[2] or '0'
-local presented = ARGV[4] ~= '0' and ARGV[4] or mine
-local current = ARGV[5]
-if current == '0' then current = call('HGET', K('task:', tid), 'token') or '0' end
+local MINUTE = 60000
+local rid = ARGV[1]
+local of = call('HMGET', K('run:', rid), 'task', 'token')
+local last = { ARGV[2], ARGV[3], ARGV[4], ARGV[5] }
+if last[3] == '0' then last[3] = of[2] or '0' end
+if last[4] == '0' then last[4] = call('HGET', K('task:', of[1] or ''), 'token') or '0' end
 local key = K('refused:', rid)
-local minute = F(math.floor(raw / 60000))
+local minute = F(math.floor(now / MINUTE))
 local was = call('HMGET', key, 'minute', 'n', 'more')
 local n, more = num(was[2]), num(was[3])
-local e = { task = tid, run = rid, agent = of[3], actor = rid, token = mine }
-local function body(count)
-  return '{"code":' .. quote(code) .. ',"verb":' .. quote(verb) .. ',"presented":' .. presented ..
-      ',"current":' .. current .. ',"count":' .. F(count) .. '}'
-end
-if was[1] ~= minute then
-  call('HSET', key, 'minute', minute, 'n', '1', 'more', '0')
-  call('PEXPIRE', key, 3600000)
-  emit('write.refused', e, body(1 + more))
-  return 1
-end
+if was[1] ~= minute then n = 0 end -- what was only counted is told by its chore
 if n < 20 then
-  call('HSET', key, 'n', F(n + 1))
-  emit('write.refused', e, body(1))
+  call('HSET', key, 'minute', minute, 'n', F(n + 1))
+  call('PEXPIRE', key, 60 * MINUTE)
+  tell_refused(rid, last, 1)
   return 1
 end
-call('HSET', key, 'more', F(more + 1))
+call('HSET', key, 'more', F(more + 1), 'verb', last[1], 'code', last[2], 'presented', last[3], 'current', last[4])
+call('ZADD', K('chores'), F((num(minute) + 1) * MINUTE), 'refused:' .. rid)
 return 0
