@@ -37,7 +37,12 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
-	w := &world{t: t, dir: filepath.Join(suite, strings.ReplaceAll(strings.TrimPrefix(t.Name(), "Test"), "/", "-"))}
+	// A test may run more than once in one process: each time in a new place.
+	dir, err := os.MkdirTemp(suite, strings.ReplaceAll(strings.TrimPrefix(t.Name(), "Test"), "/", "-")+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, dir: dir}
 	for _, sub := range []string{"out", "tmp", "home"} {
 		if err := os.MkdirAll(w.path(sub), 0o700); err != nil {
 			t.Fatal(err)
