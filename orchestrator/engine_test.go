@@ -149,8 +149,8 @@ func ptr[T any](v T) *T { return &v }
 func TestLifeOfATask(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task := f.submit(t, picket.TaskSpec{Title: "fix it", Input: picket.RawJSON(`{"n":12345678901234567890}`), Labels: map[string]string{"team": "a"}})
-		l := f.lease(t, picket.AcquireRequest{AgentID: "a1", WorkspaceRoot: "/work/runs"})
-		if l.TaskID != task.TaskID || l.FencingToken != 1 || l.WorkspacePath != "/work/runs/"+l.RunID || string(l.Task.Input) != `{"n":12345678901234567890}` {
+		l := f.lease(t, picket.AcquireRequest{AgentID: "a1", WorkspaceRoot: "/srv/runs"})
+		if l.TaskID != task.TaskID || l.FencingToken != 1 || l.WorkspacePath != "/srv/runs/"+l.RunID || string(l.Task.Input) != `{"n":12345678901234567890}` {
 			t.Fatalf("lease %+v", l)
 		}
 		if l.LeaseTTLMs > 30_000 || l.LeaseTTLMs < 29_000 {

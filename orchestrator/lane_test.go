@@ -112,14 +112,15 @@ func TestAcquireWaitsAndIsWoken(t *testing.T) {
 
 func TestAcquireWaitRunsOut(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
+		wait := 50
 		if !f.virtual {
-			t.Skip("needs the virtual clock")
+			wait = 1
 		}
 		start := time.Now()
-		l, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{WaitSeconds: ptr(50)})
+		l, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{WaitSeconds: &wait})
 		ok(t, err)
-		if len(l) != 0 || time.Since(start) != 50*time.Second {
-			t.Fatalf("%d leases after %s", len(l), time.Since(start))
+		if took := time.Since(start); len(l) != 0 || took < time.Duration(wait)*time.Second || f.virtual && took > 50*time.Second {
+			t.Fatalf("%d leases after %s", len(l), took)
 		}
 	})
 }

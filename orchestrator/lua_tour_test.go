@@ -266,7 +266,7 @@ func tourEnds(t *testing.T, f *fixture) {
 
 // tourBarrier takes the ways of a task that waits for the process of a run.
 func tourBarrier(t *testing.T, f *fixture) {
-	launched := []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup, WorkspacePath: "/work/here"}}
+	launched := []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup, WorkspacePath: "/srv/here"}}
 	exit := picket.Exit{Class: picket.ExitKilled, Signal: ptr("SIGKILL")}
 	// Waits, and the exit lets it go on.
 	task, h := f.start(t, picket.TaskSpec{})
