@@ -57,20 +57,7 @@ func newHandoffList() *cobra.Command {
 
 // onHandoff is a verb on one hand-off; without an id it takes the only open one.
 func onHandoff(use, short string, act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
-	return &cobra.Command{
-		Use: use + " [HANDOFF]", Short: short, Args: args(cobra.MaximumNArgs(1)), ValidArgsFunction: completeFrom(handoffIDs),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			s, err := connect(cmd)
-			if err != nil {
-				return err
-			}
-			id, err := theOne(cmd.Context(), cmd, given, s.handoffID, s.openHandoffs, "hand-off")
-			if err != nil {
-				return err
-			}
-			return act(cmd, s, id)
-		},
-	}
+	return onOne(use+" [HANDOFF]", short, "hand-off", (*server).handoffID, handoffIDs, act)
 }
 
 func newHandoffShow() *cobra.Command {

@@ -137,6 +137,27 @@ func (s *server) allKeys(ctx context.Context) ([]candidate, error) {
 	return all, err
 }
 
+// onOne is a verb on one of the things that wait for a person; without an id it
+// takes the only one there is.
+func onOne(use, short, what string, complete func(*server, context.Context, string) (string, error), waiting func(*server) candidates,
+	act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: args(cobra.MaximumNArgs(1)), ValidArgsFunction: completeFrom(waiting),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			find := func(ctx context.Context, typed string) (string, error) { return complete(s, ctx, typed) }
+			id, err := theOne(cmd.Context(), cmd, given, find, waiting(s), what)
+			if err != nil {
+				return err
+			}
+			return act(cmd, s, id)
+		},
+	}
+}
+
 // theOne answers the id that was typed, or the only candidate when none was.
 func theOne(ctx context.Context, cmd *cobra.Command, given []string, complete func(context.Context, string) (string, error), waiting candidates, what string) (string, error) {
 	if len(given) > 0 {

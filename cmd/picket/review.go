@@ -53,20 +53,7 @@ func newReviewList() *cobra.Command {
 // onReview is a verb on one waiting review; without an id it takes the only
 // one there is.
 func onReview(use, short string, act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
-	return &cobra.Command{
-		Use: use + " [TASK]", Short: short, Args: args(cobra.MaximumNArgs(1)), ValidArgsFunction: completeFrom(reviewIDs),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			s, err := connect(cmd)
-			if err != nil {
-				return err
-			}
-			id, err := theOne(cmd.Context(), cmd, given, s.taskID, s.pendingReviews, "review")
-			if err != nil {
-				return err
-			}
-			return act(cmd, s, id)
-		},
-	}
+	return onOne(use+" [TASK]", short, "review", (*server).taskID, reviewIDs, act)
 }
 
 func newReviewShow() *cobra.Command {

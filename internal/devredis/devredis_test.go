@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 func needRedis(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip("redis-server is not installed")
+		t.Fatal("redis-server is not on PATH: apt-get install redis-server")
 	}
 }
 
