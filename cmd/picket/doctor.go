@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/devredis"
 )
 
 // finding is one thing the doctor looked at.
@@ -84,9 +85,7 @@ func storeFinding(ctx context.Context, cfg settings) finding {
 	}
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		f.grade, f.detail = "warn", "no redis-server on PATH: `picket up` would keep state in memory only"
-		f.remedy = "apt-get install redis-server"
-		return f
+		return withoutRedis(cfg, "no redis-server on PATH")
 	}
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	version := strings.TrimSpace(string(out))
@@ -99,7 +98,17 @@ func storeFinding(ctx context.Context, cfg settings) finding {
 	}
 	f.detail = "redis-server " + version
 	if major, _, _ := strings.Cut(version, "."); len(major) == 1 && major < "7" {
-		f.grade, f.detail, f.remedy = "warn", f.detail+" is too old: `picket up` would keep state in memory only", "install redis-server 7.0 or newer"
+		return withoutRedis(cfg, f.detail+" is too old")
+	}
+	return f
+}
+
+// withoutRedis says what a start would do: keep state in memory, or refuse to
+// where state has been kept already.
+func withoutRedis(cfg settings, why string) finding {
+	f := finding{what: "store", grade: "warn", detail: why + ": `picket up` would keep state in memory only", remedy: "apt-get install redis-server (7.0 or newer)"}
+	if kept, err := devredis.HasState(filepath.Join(cfg.text("data"), "redis")); kept || err != nil {
+		f.grade, f.detail = "fail", why+": `picket up` does not start, the state of an earlier start needs it"
 	}
 	return f
 }

@@ -59,11 +59,21 @@ func (e *noBinaryError) Error() string {
 
 // noBinary is asked while nothing runs in dir, so what lies there is all there is.
 func noBinary(dir, why string) error {
-	_, err := os.Stat(filepath.Join(dir, appendOnlyDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	state, err := HasState(dir)
+	if err != nil {
 		return err
 	}
-	return &noBinaryError{dir: dir, why: why, state: err == nil}
+	return &noBinaryError{dir: dir, why: why, state: state}
+}
+
+// HasState reports whether a redis-server has kept state in dir: such a
+// directory is never served from memory.
+func HasState(dir string) (bool, error) {
+	_, err := os.Stat(filepath.Join(dir, appendOnlyDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // appendOnlyDir is where a redis-server keeps its state, from its first moment.
