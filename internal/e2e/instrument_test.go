@@ -41,13 +41,21 @@ func TestLeftOversAreSeen(t *testing.T) {
 		"environment": func(c *exec.Cmd) { c.Env = []string{"X=" + dir + "/x"} },
 		"argument":    func(c *exec.Cmd) { c.Args = append(c.Args, dir+"/x") },
 	} {
-		cmd := exec.Command("sh", "-c", "read x")
+		cmd := exec.Command("sh", "-c", "echo; read x")
 		prepare(cmd)
 		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
 		if err == nil {
 			err = cmd.Start()
 		}
 		if err != nil {
+			t.Fatal(err)
+		}
+		// Just after the exec /proc shows an empty environment: wait for its word.
+		if _, err := out.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
 		if found := processesOf(dir); len(found) != 1 {
