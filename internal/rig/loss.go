@@ -1,0 +1,203 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Durable is a redis-server whose append-only file is synced before every
+// answer, and to which everything can be done that makes a store forget.
+// Nothing is ever rewritten in the file, so a copy of it is the state of a
+// moment and a shorter file is an earlier state.
+type Durable struct {
+	tb   testing.TB
+	dir  string
+	args []string
+	cmd  *exec.Cmd
+	out  bytes.Buffer
+
+	mu   sync.Mutex
+	open chan struct{} // closed while the server answers
+}
+
+// NewDurable starts a server on an empty directory; it ends with the test.
+// args are further arguments of redis-server and stay the same at every start.
+func NewDurable(tb testing.TB, args ...string) *Durable {
+	tb.Helper()
+	// t.TempDir carries the test's name, which can be too long for a socket.
+	dir, err := os.MkdirTemp("", "pk")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d := &Durable{tb: tb, dir: dir, args: args, open: make(chan struct{})}
+	tb.Cleanup(func() {
+		d.Kill()
+		_ = os.RemoveAll(dir)
+	})
+	d.Start()
+	return d
+}
+
+// Start starts the server on the files that are there and returns when it has
+// read them.
+func (d *Durable) Start() {
+	d.tb.Helper()
+	d.out.Reset()
+	d.cmd = exec.Command("redis-server", append([]string{"--port", "0", "--unixsocket", d.socket(), "--dir", d.dir, "--save", "",
+		"--appendonly", "yes", "--appendfsync", "always", "--aof-load-truncated", "yes", "--auto-aof-rewrite-percentage", "0",
+		"--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0"}, d.args...)...)
+	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
+	if err := d.cmd.Start(); err != nil {
+		d.tb.Fatalf("start redis-server (apt-get install redis-server): %v", err)
+	}
+	if err := answering(Store{Redis: redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}, Dialer: d.dial}}); err != nil {
+		d.Kill()
+		d.tb.Fatalf("redis-server does not answer: %v\n%s", err, d.out.String())
+	}
+	d.mu.Lock()
+	close(d.open)
+	d.mu.Unlock()
+}
+
+// Kill ends the server with SIGKILL. Killing a dead one is harmless.
+func (d *Durable) Kill() {
+	if d.cmd == nil {
+		return
+	}
+	d.mu.Lock()
+	select {
+	case <-d.open:
+		d.open = make(chan struct{})
+	default:
+	}
+	d.mu.Unlock()
+	_ = d.cmd.Process.Kill()
+	_ = d.cmd.Wait()
+	d.cmd = nil
+}
+
+// Store is where the server is, at every start. Who dials while it is down
+// waits for it instead of being refused: a client that has been refused often
+// takes a second's rest, and a test of many losses would spend its time so.
+func (d *Durable) Store() Store {
+	return Store{Redis: redis.UniversalOptions{
+		Addrs: []string{"127.0.0.1:6379"},
+		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+			d.mu.Lock()
+			open := d.open
+			d.mu.Unlock()
+			select {
+			case <-open:
+				return d.dial(ctx, network, address)
+			case <-ctx.Done():
+				return nil, fmt.Errorf("dial a server that is down: %w", ctx.Err())
+			case <-time.After(10 * time.Second): // not every caller has a deadline
+				return nil, fmt.Errorf("dial a server that is down: %w", os.ErrDeadlineExceeded)
+			}
+		},
+	}}
+}
+
+func (d *Durable) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "unix", d.socket())
+}
+
+func (d *Durable) socket() string { return filepath.Join(d.dir, "s") }
+
+func (d *Durable) files() string { return filepath.Join(d.dir, "appendonlydir") }
+
+// Snapshot copies the append-only files into a directory, which is made. It
+// may be done while the server writes: the copy then ends with some change,
+// perhaps in the middle of one, as after a loss of power.
+func (d *Durable) Snapshot(to string) {
+	d.tb.Helper()
+	copyFiles(d.tb, d.files(), to)
+}
+
+// Restore puts a snapshot in the place of the files. The server must be down.
+func (d *Durable) Restore(from string) {
+	d.tb.Helper()
+	d.Empty()
+	copyFiles(d.tb, from, d.files())
+}
+
+// Empty deletes all files. The server must be down.
+func (d *Durable) Empty() {
+	d.tb.Helper()
+	if d.cmd != nil {
+		d.tb.Fatal("the files of a running server are not to be touched")
+	}
+	if err := os.RemoveAll(d.files()); err != nil {
+		d.tb.Fatal(err)
+	}
+}
+
+// CutTail shortens the file of changes to a length chosen by pick, which gets
+// the whole length, and returns how many bytes are gone. The server must be
+// down.
+func (d *Durable) CutTail(pick func(size int64) int64) int64 {
+	d.tb.Helper()
+	if d.cmd != nil {
+		d.tb.Fatal("the files of a running server are not to be touched")
+	}
+	found, err := filepath.Glob(filepath.Join(d.files(), "*.incr.aof"))
+	if err != nil || len(found) == 0 {
+		d.tb.Fatalf("no file of changes in %s: %v", d.files(), err)
+	}
+	slices.Sort(found)
+	last := found[len(found)-1]
+	info, err := os.Stat(last)
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	keep := pick(info.Size())
+	if err := os.Truncate(last, keep); err != nil {
+		d.tb.Fatal(err)
+	}
+	return info.Size() - keep
+}
+
+func copyFiles(tb testing.TB, from, to string) {
+	tb.Helper()
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		tb.Fatal(err)
+	}
+	list, err := os.ReadDir(from)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, f := range list {
+		if err := copyFile(filepath.Join(from, f.Name()), filepath.Join(to, f.Name())); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
