@@ -9,6 +9,7 @@ TESTFLAGS ?=
 FUZZTIME  ?= 3s
 ROUNDS    ?= 3
 BENCHFILE ?= docs/benchmarks.jsonl
+ONLY      ?=
 # Those that run side by side with themselves first: a bounded run gets to them.
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket . ./budget
 
@@ -72,11 +73,11 @@ fmt: ## gofmt every file
 demo: build redis ## a frozen worker wakes up and its write is refused
 	@exec ./bin/picket demo zombie
 
-bench: redis ## the life of a task against asynq on the same Redis; then docs/benchmarks.md
+bench: redis ## measure against peers, all scenarios or ONLY=life,depth; then docs/benchmarks.md
 	@command -v redis-server >/dev/null || { echo "no redis-server on PATH" >&2; exit 1; }
 	@mkdir -p bin
 	cd cmd/picketbench && $(GO) build -o ../../bin/picketbench .
-	./bin/picketbench -rounds $(ROUNDS) -o $(BENCHFILE)
+	./bin/picketbench -rounds $(ROUNDS) -only "$(ONLY)" -o $(BENCHFILE)
 	@$(MAKE) benchdoc
 
 benchdoc: # the table from the figures

@@ -52,7 +52,7 @@ func asynqLife(ctx context.Context, p plan, r *redisServer) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	return sampleOf(p.Tasks, took, before, after), nil
+	return lifeSample(p.Tasks, took, before, after), nil
 }
 
 // payload is a JSON string of the planned size.

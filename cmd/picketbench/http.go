@@ -22,7 +22,7 @@ import (
 func httpDoor(ctx context.Context, store *orchestrator.Store, sealer *picket.Sealer, workers int) (door, func() error, error) {
 	log := slog.New(slog.DiscardHandler)
 	engine := store.Engine("default")
-	made, err := engine.CreateKey(ctx, bench, picket.KeyRequest{Name: "bench", Scopes: []picket.Scope{picket.ScopeOperator}})
+	made, err := engine.CreateKey(ctx, asBench, picket.KeyRequest{Name: "bench", Scopes: []picket.Scope{picket.ScopeOperator}})
 	if err != nil {
 		return door{}, nil, fmt.Errorf("make key: %w", err)
 	}

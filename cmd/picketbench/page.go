@@ -1,85 +1,146 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
+	"maps"
+	"slices"
 	"strings"
 )
 
 const pageHead = `<!-- Made by "make bench" from benchmarks.jsonl. Do not edit. -->
 # Benchmarks
 Ratios of one run on one machine. They say how two programs compare there and then, and promise nothing about yours: run
-` + "`make bench`" + ` to get your own.
+` + "`make bench`" + ` to get your own, ` + "`make bench ONLY=life`" + ` for one scenario.
 
-How it is measured: ` + "`cmd/picketbench`" + ` starts one redis-server of its own on a unix socket. Both sides run in one process, in
-turn (Picket, asynq, Picket, asynq, …), after one round each that does not count. As many submitters as workers put tasks in
-while the workers take them out; a round ends when the last task is done. asynq 0.26 runs one server with the same number of
-workers and looks for work every millisecond, its best setting here; it has no HTTP.
+` + "`cmd/picketbench`" + ` starts servers of its own on unix sockets. Both sides of a row run in one process, in turn (A, B, A, B, …), after
+one round each that does not count. A figure is the median of the rounds; in brackets is its spread, (largest - smallest) / median.
+A side marked *noisy* had a spread over 30 %: read it as a hint only. Layer *engine* calls the Go API, *http* goes through the
+control plane and the tool proxy on a loopback port, *script* is the time Redis itself spent.
 
-A ratio under 1 means that asynq did more tasks. Redis is what Picket's engine waits for: its scripts do more a task.
-
-- *life*: submit, grant, complete on Picket; enqueue, dequeue, done on asynq. Three transitions each. Picket also writes three
-  events and keeps the finished task; asynq deletes it.
-- *life5*: Picket does five transitions (a renewal, a report, and the end goes to review) against asynq's same three.
-- *life-http*: life through the control plane and the tool proxy on a loopback port, as an adapter does it; asynq as before, so
-  this row shows what HTTP, keys and strict decoding cost, not two equal programs.
-
-| scenario | fsync | Picket tasks/s (spread) | asynq tasks/s (spread) | ratio | Redis µs a task | Redis calls a task |
-|---|---|---|---|---|---|---|
+The ratio is of rates, first side over second; of times, how many times shorter the first side is; where one side is the same thing in
+a larger store, how many times longer it takes there, so x1 is flat. *must* is what Picket sets itself, *moonshot* what it would like.
 `
 
 // writePage writes docs/benchmarks.md from a file of JSON lines.
 func writePage(w io.Writer, path string) error {
-	f, err := os.Open(path)
+	lines, err := readFigures(path)
 	if err != nil {
-		return fmt.Errorf("open figures (make bench makes them): %w", err)
+		return err
 	}
-	defer f.Close()
-	var page strings.Builder
-	page.WriteString(pageHead)
-	var last result
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if err := json.Unmarshal(lines.Bytes(), &last); err != nil {
-			return fmt.Errorf("read figures: %w", err)
-		}
-		writeRow(&page, last)
-	}
-	if last.Scenario == "" {
+	if len(lines) == 0 {
 		return fmt.Errorf("%s holds no figures: run make bench", path)
 	}
-	fmt.Fprintf(&page, "\nMeasured %s: %d rounds of %d tasks, %d workers, %d bytes of payload; Redis %s, %s, %d processors shared by Redis, both\nsides and whatever else ran. A side marked *noisy* had a spread over 30 %%: read its figure as a hint only.\n",
-		last.Date, last.Plan.Rounds, last.Plan.Tasks, last.Plan.Workers, last.Plan.Payload, last.Redis, last.Go, last.CPUs)
-	page.WriteString("Redis µs and calls are Picket's against asynq's: processor time of redis-server, and scripts called, each a task.\n")
+	var page strings.Builder
+	page.WriteString(pageHead)
+	writeTable(&page, lines)
+	writeTerms(&page, lines)
+	writeProfile(&page, lines)
+	writeMachine(&page, lines)
 	_, err = io.WriteString(w, page.String())
 	return err
 }
 
-func writeRow(page *strings.Builder, r result) {
-	ours, theirs := r.Picket.middle(), r.Asynq.middle()
-	fmt.Fprintf(page, "| %s | %s | %s | %s | x%.2f | %.0f / %.0f | %.2f / %.2f |\n", r.Scenario, r.Fsync, r.Picket, r.Asynq, r.Ratio,
-		ours.RedisMicros, theirs.RedisMicros, ours.CallsPerTask, theirs.CallsPerTask)
-}
-
-func (s side) String() string {
-	noisy := ""
-	if s.Noisy {
-		noisy = ", noisy"
-	}
-	return fmt.Sprintf("%.0f (%.0f %%%s)", s.Median, s.Spread*100, noisy)
-}
-
-// middle is the round whose rate is nearest to the median.
-func (s side) middle() sample {
-	best := s.Rounds[0]
-	for _, r := range s.Rounds {
-		if abs(r.PerSecond-s.Median) < abs(best.PerSecond-s.Median) {
-			best = r
+func writeTable(page *strings.Builder, lines []line) {
+	page.WriteString("\n| scenario | case | layer | first side | second side | unit | ratio | must | moonshot | reached |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, l := range lines {
+		switch {
+		case l.LeftOut != "":
+			fmt.Fprintf(page, "| %s | %s | %s | left out: %s | | | | %s | %s | - |\n", l.Scenario, l.Case, l.Layer, l.LeftOut, l.Must.text(l.Unit), l.Moonshot.text(l.Unit))
+		case len(l.Sides) > 1:
+			a, b := l.Sides[0], l.Sides[1]
+			fmt.Fprintf(page, "| %s | %s | %s | %s %s | %s %s | %s | x%s | %s | %s | %s |\n", l.Scenario, l.Case, l.Layer,
+				a.Name, a, b.Name, b, l.Unit, figure(l.Ratio), l.Must.text(l.Unit), l.Moonshot.text(l.Unit), l.reached())
 		}
 	}
-	return best
 }
 
-func abs(v float64) float64 { return max(v, -v) }
+// reached is the highest goal that a line reaches.
+func (l line) reached() string {
+	switch {
+	case l.Must == nil && l.Moonshot == nil:
+		return "-"
+	case l.Moonshot != nil && l.met(l.Moonshot):
+		return "moonshot"
+	case l.Must != nil && l.met(l.Must):
+		return "must"
+	}
+	return "**no**"
+}
+
+// writeTerms says of every scenario how it is measured, and what was seen
+// beside its figures.
+func writeTerms(page *strings.Builder, lines []line) {
+	page.WriteString("\n## On what terms\n")
+	for _, s := range scenarios() {
+		if !slices.ContainsFunc(lines, func(l line) bool { return l.Scenario == s.name }) {
+			continue
+		}
+		fmt.Fprintf(page, "- **%s**: %s\n", s.name, s.what)
+		for _, l := range lines {
+			if l.Scenario == s.name {
+				writeBeside(page, l)
+			}
+		}
+	}
+}
+
+func writeBeside(page *strings.Builder, l line) {
+	var sides []string
+	for _, s := range l.Sides {
+		near := s.near()
+		var more []string
+		for _, name := range slices.Sorted(maps.Keys(near.More)) {
+			more = append(more, name+" "+figure(near.More[name]))
+		}
+		if len(more) > 0 {
+			sides = append(sides, s.Name+" "+strings.Join(more, ", "))
+		}
+	}
+	if len(sides) > 0 {
+		fmt.Fprintf(page, "  - %s: %s\n", l.Case, strings.Join(sides, "; "))
+	}
+}
+
+func writeProfile(page *strings.Builder, lines []line) {
+	for _, l := range lines {
+		if len(l.Profile) == 0 {
+			continue
+		}
+		fmt.Fprintf(page, "\n## What a script costs Redis (%s)\n", l.Case)
+		page.WriteString("| script | µs a call | of them in nested calls | nested calls | which |\n|---|---|---|---|---|\n")
+		for _, p := range l.Profile {
+			fmt.Fprintf(page, "| %s | %s | %s | %s | %s |\n", p.Script, figure(p.Micros), figure(p.Inside), figure(p.Nested), p.list())
+		}
+	}
+}
+
+// writeMachine says where and with what the figures were made, once for each
+// way in which the lines differ.
+func writeMachine(page *strings.Builder, lines []line) {
+	page.WriteString("\n## Measured\n")
+	var order []string
+	made := map[string][]string{}
+	for _, l := range lines {
+		m := l.Machine
+		var peers []string
+		for _, name := range slices.Sorted(maps.Keys(m.Peers)) {
+			peers = append(peers, name+" "+m.Peers[name])
+		}
+		quick := ""
+		if l.Plan.Quick {
+			quick = " **with -quick: small sizes, not to be quoted**"
+		}
+		text := fmt.Sprintf("%s: %d rounds, %d tasks a round, %d workers, %d bytes of payload%s; Redis %s, %s, %s; %d processors shared by the servers, both sides and whatever else ran",
+			m.Date, l.Plan.Rounds, l.Plan.Tasks, l.Plan.Workers, l.Plan.Payload, quick, m.Redis, m.Go, strings.Join(peers, ", "), m.CPUs)
+		if made[text] == nil {
+			order = append(order, text)
+		}
+		if !slices.Contains(made[text], l.Scenario) {
+			made[text] = append(made[text], l.Scenario)
+		}
+	}
+	for _, text := range order {
+		fmt.Fprintf(page, "- %s (%s).\n", text, strings.Join(made[text], ", "))
+	}
+}

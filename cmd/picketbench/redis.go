@@ -139,3 +139,38 @@ func field(info, name string) string {
 	}
 	return ""
 }
+
+// resetCounts sets the server's counters of commands back to nothing.
+func (s *redisServer) resetCounts(ctx context.Context) error {
+	if err := s.client.ConfigResetStat(ctx).Err(); err != nil {
+		return fmt.Errorf("reset counters: %w", err)
+	}
+	return nil
+}
+
+// count is what Redis did of one command since resetCounts: inside scripts too.
+type count struct {
+	calls  int64
+	micros float64
+}
+
+// counts reads the counters of all commands.
+func (s *redisServer) counts(ctx context.Context) (map[string]count, error) {
+	info, err := s.client.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return nil, fmt.Errorf("read counters: %w", err)
+	}
+	out := map[string]count{}
+	for row := range strings.SplitSeq(info, "\r\n") {
+		name, values, ok := strings.Cut(strings.TrimPrefix(row, "cmdstat_"), ":")
+		if !ok || !strings.HasPrefix(row, "cmdstat_") {
+			continue
+		}
+		var c count
+		if _, err := fmt.Sscanf(values, "calls=%d,usec=%f", &c.calls, &c.micros); err != nil {
+			return nil, fmt.Errorf("read counter %q: %w", row, err)
+		}
+		out[name] = c
+	}
+	return out, nil
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,21 +8,64 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator"
-	"github.com/redis/go-redis/v9"
+)
+
+const (
+	lifeText = "submit, grant, complete on Picket against enqueue, dequeue, done on asynq: three transitions each, as many submitters as workers, " +
+		"1 KiB of payload, the same Redis, one process for both; asynq runs one server with as many workers and looks for work every millisecond, its best setting here. " +
+		"Picket also writes three events and keeps the finished task; asynq deletes it."
+	life5Text    = "as life, but Picket does five transitions (a renewal, a report, and the end goes to review) against asynq's same three."
+	lifeHTTPText = "life through the control plane and the tool proxy on a loopback port, as an adapter does it, keys checked and bodies decoded strictly; " +
+		"asynq as before, which has no HTTP: it shows what HTTP costs, not two equal programs."
 )
 
 // life is one scenario of Picket's side.
 type life struct {
-	layer  string // engine, or http: through the control plane and the tool proxy
-	review picket.ReviewBy
-	busy   bool // with a renewal and a report between lease and end
+	layer    string // engine, or http: through the control plane and the tool proxy
+	review   picket.ReviewBy
+	busy     bool             // with a renewal and a report between lease and end
+	must     map[string]*goal // by fsync
+	moonshot map[string]*goal
 }
 
-// lives are the scenarios by name.
-var lives = map[string]life{
-	"life":      {layer: "engine", review: picket.ReviewByNone},
-	"life5":     {layer: "engine", review: picket.ReviewByHuman, busy: true},
+// lifeKinds are the lives by scenario.
+var lifeKinds = map[string]life{
+	"life": {layer: "engine", review: picket.ReviewByNone,
+		must:     map[string]*goal{"off": atLeast(1.5), "everysec": atLeast(1.5), "always": atLeast(2)},
+		moonshot: map[string]*goal{"off": atLeast(5), "everysec": atLeast(5), "always": atLeast(8)}},
+	"life5": {layer: "engine", review: picket.ReviewByHuman, busy: true,
+		must:     map[string]*goal{"off": atLeast(1), "everysec": atLeast(1), "always": atLeast(2)},
+		moonshot: map[string]*goal{"off": atLeast(3), "everysec": atLeast(3), "always": atLeast(8)}},
 	"life-http": {layer: "http", review: picket.ReviewByNone},
+}
+
+// lives measures one kind of life against asynq, for every durability setting.
+func lives(ctx context.Context, b *bench, name string) error {
+	l := lifeKinds[name]
+	for _, fsync := range b.fsyncs {
+		server, err := startRedis(ctx, fsync)
+		if err != nil {
+			return err
+		}
+		defer server.stop()
+		onEmpty := func(round func(context.Context, plan, *redisServer) (sample, error)) func(context.Context) (sample, error) {
+			return func(ctx context.Context) (sample, error) {
+				if err := server.empty(ctx); err != nil {
+					return sample{}, err
+				}
+				return round(ctx, b.plan, server)
+			}
+		}
+		sides, err := b.inTurn(ctx, name+", fsync "+fsync, "tasks/s",
+			contender{"picket", onEmpty(l.run)}, contender{"asynq", onEmpty(asynqLife)})
+		if err != nil {
+			return err
+		}
+		b.add(line{Scenario: name, Case: "fsync " + fsync, Layer: l.layer, Unit: "tasks/s", Fsync: fsync,
+			Sides: sides, Must: l.must[fsync], Moonshot: l.moonshot[fsync]}, rate, server.version)
+		server.stop()
+	}
+	return nil
 }
 
 // door is the way into Picket: the engine itself, or HTTP.
@@ -41,17 +83,17 @@ type holder struct {
 var (
 	halfway = picket.Progress{Summary: "half of it is done"}
 	output  = picket.RawJSON(`"done"`)
-	bench   = picket.Caller{Actor: "bench"}
+	asBench = picket.Caller{Actor: "bench"}
 )
 
 func engineDoor(e *orchestrator.Engine, sealer *picket.Sealer) door {
 	return door{
 		submit: func(ctx context.Context, spec picket.TaskSpec) error {
-			_, err := e.Submit(ctx, bench, spec)
+			_, err := e.Submit(ctx, asBench, spec)
 			return err
 		},
 		acquire: func(ctx context.Context, req picket.AcquireRequest) ([]picket.Lease, error) {
-			return e.Acquire(ctx, bench, req)
+			return e.Acquire(ctx, asBench, req)
 		},
 		hold: func(lease picket.Lease) (holder, error) {
 			held, err := sealer.Open(lease.LeaseToken.Reveal())
@@ -67,15 +109,9 @@ func engineDoor(e *orchestrator.Engine, sealer *picket.Sealer) door {
 // run submits from as many goroutines as there are workers, while the workers
 // acquire one lease at a time and complete it.
 func (l life) run(ctx context.Context, p plan, r *redisServer) (sample, error) {
-	sealer, err := picket.NewSealer(bytes.Repeat([]byte("k"), 32))
+	store, sealer, err := openStore(ctx, r, true)
 	if err != nil {
 		return sample{}, err
-	}
-	store, err := orchestrator.Open(ctx, orchestrator.Config{
-		Redis: redis.UniversalOptions{Addrs: []string{r.socket}}, Sealer: sealer,
-	})
-	if err != nil {
-		return sample{}, fmt.Errorf("open store: %w", err)
 	}
 	defer store.Close()
 	d := engineDoor(store.Engine("default"), sealer)
@@ -99,7 +135,7 @@ func (l life) run(ctx context.Context, p plan, r *redisServer) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	return sampleOf(p.Tasks, took, before, after), nil
+	return lifeSample(p.Tasks, took, before, after), nil
 }
 
 // work lets every task of the plan live.
@@ -140,4 +176,14 @@ func (l life) one(ctx context.Context, d door) error {
 		return fmt.Errorf("complete: %w", err)
 	}
 	return nil
+}
+
+// lifeSample turns a round's wall time and the two looks at Redis into figures
+// a task.
+func lifeSample(tasks int, took time.Duration, before, after usage) sample {
+	n := float64(tasks)
+	return sample{Value: round(n/took.Seconds(), 0), More: map[string]float64{
+		"redis µs a task":    round((after.cpuSeconds-before.cpuSeconds)*1e6/n, 1),
+		"redis calls a task": round(float64(after.calls-before.calls)/n, 2),
+	}}
 }

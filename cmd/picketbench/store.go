@@ -1,0 +1,29 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/redis/go-redis/v9"
+)
+
+// openStore opens Picket's state of record on a Redis of ours. Without
+// pipelined, every script is a round trip of its own.
+func openStore(ctx context.Context, r *redisServer, pipelined bool) (*orchestrator.Store, *picket.Sealer, error) {
+	sealer, err := picket.NewSealer(bytes.Repeat([]byte("k"), 32))
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := orchestrator.Open(ctx, orchestrator.Config{
+		Redis: redis.UniversalOptions{Addrs: []string{r.socket}}, Sealer: sealer, NoPipeline: !pipelined,
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("open store: %w", err)
+	}
+	return store, sealer, nil
+}
