@@ -1,0 +1,253 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Finding is one thing about a Redis server that puts at risk what Picket has
+// acknowledged.
+type Finding struct {
+	Node    string // address of the server; empty where there is only one
+	Refused bool   // a start has to be refused; otherwise it is a warning
+	Detail  string // what is wrong and what it can cost
+	Remedy  string // what to do about it
+}
+
+// maxReplicaLag is how long, in seconds, a primary may go on taking writes that
+// no replica has acknowledged. It is also Redis' own default.
+const maxReplicaLag = 10
+
+// CheckDurability asks every primary of a store how it keeps what it is told.
+// No finding means that an acknowledged transition survives the end of a
+// process, and with replicas that a primary without them stops taking writes.
+// The error says that a server does not answer.
+func CheckDurability(ctx context.Context, where redis.UniversalOptions) ([]Finding, error) {
+	where.MaxRetries, where.DialerRetries, where.ContextTimeoutEnabled = -1, 1, true
+	where.DialTimeout = cmp.Or(where.DialTimeout, time.Second)
+	client := redis.NewUniversalClient(&where)
+	defer client.Close()
+	cluster, spread := client.(*redis.ClusterClient)
+	if !spread {
+		one, single := client.(*redis.Client)
+		if !single {
+			return nil, fmt.Errorf("check durability: %T is no client of one server", client)
+		}
+		n := node{client: one, sentinel: where.MasterName != ""}
+		return n.check(ctx)
+	}
+	var mu sync.Mutex
+	var all []Finding
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+		n := node{client: c, name: c.Options().Addr, cluster: true}
+		found, err := n.check(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, found...)
+		return err
+	})
+	slices.SortStableFunc(all, func(a, b Finding) int { return strings.Compare(a.Node, b.Node) })
+	return all, err
+}
+
+// node is one primary under examination.
+type node struct {
+	client            *redis.Client
+	name              string
+	sentinel, cluster bool
+	info, config      map[string]string
+	findings          []Finding
+}
+
+func (n *node) refuse(remedy, detail string, a ...any) {
+	n.findings = append(n.findings, Finding{n.name, true, fmt.Sprintf(detail, a...), remedy})
+}
+
+func (n *node) warn(remedy, detail string, a ...any) {
+	n.findings = append(n.findings, Finding{n.name, false, fmt.Sprintf(detail, a...), remedy})
+}
+
+func (n *node) check(ctx context.Context) ([]Finding, error) {
+	for _, ask := range []func(context.Context) (known bool, err error){n.readInfo, n.readConfig} {
+		if known, err := ask(ctx); !known || err != nil {
+			return n.findings, err
+		}
+	}
+	n.checkMemory()
+	n.checkFile()
+	n.checkReplicas()
+	return n.findings, n.checkUser(ctx)
+}
+
+// readInfo learns what kind of server this is; one of the wrong kind is not
+// asked further.
+func (n *node) readInfo(ctx context.Context) (bool, error) {
+	text, err := n.client.Info(ctx).Result()
+	if mayNot(err) {
+		n.refuse("Allow the user INFO: ACL SETUSER … +info.", "the user may not ask what kind of server this is: %v", err)
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	n.info = map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			n.info[name] = value
+		}
+	}
+	version := n.info["redis_version"]
+	major, _, _ := strings.Cut(version, ".")
+	if v, err := strconv.Atoi(major); err != nil || v < 7 {
+		n.refuse("Use Redis 7.0 or newer.", "the server is Redis %q", version)
+		return false, nil
+	}
+	mode := n.info["redis_mode"]
+	switch {
+	case mode == "sentinel":
+		n.refuse("Add ?master_name=NAME to the URL: the primary is found through the Sentinel.", "the server is a Sentinel, which keeps nothing")
+	case mode == "cluster" && !n.cluster:
+		n.refuse("Name its other nodes in the URL: ?addr=HOST:PORT&addr=HOST:PORT.", "the server is a node of a Redis Cluster")
+	case mode != "cluster" && n.cluster:
+		n.refuse("Leave ?addr= out of the URL for one server; add ?master_name=NAME for Sentinels.", "the server is no node of a Redis Cluster")
+	case n.info["role"] != "master":
+		n.refuse("Name its primary, or the Sentinels that know it (?master_name=NAME&addr=HOST:PORT).", "the server is a replica of %s:%s", n.info["master_host"], n.info["master_port"])
+	default:
+		return true, nil
+	}
+	return false, nil
+}
+
+func (n *node) readConfig(ctx context.Context) (bool, error) {
+	var err error
+	n.config, err = configOf(ctx, n.client, "maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite",
+		"min-replicas-to-write", "min-replicas-max-lag")
+	if refusal := redis.Error(nil); errors.As(err, &refusal) && !isAway(err) {
+		n.refuse("Allow the user CONFIG GET: ACL SETUSER … +config|get. Where the service that runs it does not allow it, Picket cannot know what it keeps.",
+			"the user may not ask how the server keeps its data: %v", err)
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func configOf(ctx context.Context, c *redis.Client, names ...string) (map[string]string, error) {
+	args := []any{"CONFIG", "GET"}
+	for _, name := range names {
+		args = append(args, name)
+	}
+	cmd := redis.NewMapStringStringCmd(ctx, args...)
+	if err := c.Process(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.Val(), nil
+}
+
+func (n *node) checkMemory() {
+	if policy := n.config["maxmemory-policy"]; policy != "noeviction" {
+		n.refuse("CONFIG SET maxmemory-policy noeviction, and the same in redis.conf.",
+			"maxmemory-policy is %s: an evicted key is a lost task", policy)
+	}
+}
+
+func (n *node) checkFile() {
+	if n.config["appendonly"] != "yes" {
+		n.refuse("CONFIG SET appendonly yes, then appendfsync always, and the same in redis.conf.",
+			"appendonly is %s: everything since the last snapshot is lost when the server ends", n.config["appendonly"])
+		return
+	}
+	const always = "CONFIG SET appendfsync always, and the same in redis.conf."
+	switch fsync := n.config["appendfsync"]; fsync {
+	case "always":
+	case "everysec":
+		n.warn(always, "appendfsync is everysec: about a second of acknowledged transitions, two at most, is lost when the machine fails")
+	default:
+		n.refuse(always, "appendfsync is %s: half a minute of acknowledged transitions, or more, is lost when the machine fails", fsync)
+	}
+	if n.config["no-appendfsync-on-rewrite"] == "yes" {
+		n.refuse("CONFIG SET no-appendfsync-on-rewrite no, and the same in redis.conf.",
+			"no-appendfsync-on-rewrite is yes: while the file is rewritten, acknowledged transitions are not on the disk")
+	}
+	if status := n.info["aof_last_write_status"]; status != "" && status != "ok" {
+		n.refuse("Free the server's disk or mend it; its log says what is wrong.", "the last write of the append-only file failed")
+	}
+}
+
+// checkReplicas: a primary that was cut off its replicas must not go on taking
+// writes while one of them is promoted.
+func (n *node) checkReplicas() {
+	replicas, _ := strconv.Atoi(n.info["connected_slaves"])
+	if replicas == 0 && !n.sentinel {
+		return
+	}
+	least, _ := strconv.Atoi(n.config["min-replicas-to-write"])
+	lag, _ := strconv.Atoi(n.config["min-replicas-max-lag"])
+	who := fmt.Sprintf("the server has %d replicas", replicas)
+	if n.sentinel {
+		who = "Sentinels fail over to a replica"
+	}
+	if least < 1 {
+		n.refuse(fmt.Sprintf("CONFIG SET min-replicas-to-write 1 min-replicas-max-lag %d, and the same in redis.conf of every replica.", maxReplicaLag),
+			"%s and min-replicas-to-write is %d: cut off, it goes on taking writes that a failover loses", who, least)
+		return
+	}
+	if lag < 1 || lag > maxReplicaLag {
+		n.refuse(fmt.Sprintf("CONFIG SET min-replicas-max-lag %d, and the same in redis.conf of every replica; 0 switches the check off.", maxReplicaLag),
+			"%s and min-replicas-max-lag is %d: cut off, it goes on taking writes for too long", who, lag)
+	}
+}
+
+// dangerous are commands that end a store in one step. Picket needs none.
+var dangerous = []string{"FLUSHALL", "FLUSHDB", "DEBUG JMAP", "CONFIG SET maxmemory 0", "SHUTDOWN"}
+
+// checkUser asks without trying: a probe of FLUSHALL that somebody's Redis
+// understands differently would be the accident itself.
+func (n *node) checkUser(ctx context.Context) error {
+	const script = `local may = {}
+for _, line in ipairs(ARGV) do
+  local words = {}
+  for word in string.gmatch(line, '%S+') do words[#words + 1] = word end
+  local known, allowed = pcall(redis.acl_check_cmd, unpack(words)) -- a renamed command is unknown
+  if known and allowed then may[#may + 1] = line end
+end
+return may`
+	args := []any{"EVAL", script, 0}
+	for _, command := range dangerous {
+		args = append(args, command)
+	}
+	may, err := n.client.Do(ctx, args...).StringSlice()
+	if mayNot(err) {
+		n.refuse("Allow the user EVAL, EVALSHA and what the ACL file in the documentation lists.", "the user may not run scripts: %v", err)
+		return nil
+	}
+	if err != nil || len(may) == 0 {
+		return err
+	}
+	for i, command := range may {
+		words := strings.Fields(command)
+		may[i] = strings.Join(words[:min(2, len(words))], " ")
+		if words[0] == "DEBUG" {
+			may[i] = words[0]
+		}
+	}
+	n.warn("Give Picket a user of its own with the ACL of the documentation, and name it in the URL: redis://USER:PASSWORD@HOST.",
+		"the user may run %s: one such command ends the store", strings.Join(may, ", "))
+	return nil
+}
+
+func mayNot(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOPERM") }
+
+// isAway: the server is there but does not serve, or wants to know who asks.
+func isAway(err error) bool {
+	return slices.ContainsFunc([]string{"LOADING", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS", "CLUSTERDOWN"}, func(prefix string) bool {
+		return redis.HasErrorPrefix(err, prefix)
+	})
+}

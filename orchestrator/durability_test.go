@@ -1,0 +1,229 @@
+package orchestrator_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// durable are the settings that satisfy every check.
+var durable = []string{"--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"}
+
+// findings of a store in one line each: "refused: …" or "warning: …".
+func findings(t *testing.T, s rig.Store) []string {
+	t.Helper()
+	found, err := orchestrator.CheckDurability(t.Context(), s.Redis)
+	ok(t, err)
+	var out []string
+	for _, f := range found {
+		grade := "warning: "
+		if f.Refused {
+			grade = "refused: "
+		}
+		if f.Remedy == "" {
+			t.Errorf("no remedy for %q", f.Detail)
+		}
+		out = append(out, grade+f.Detail)
+	}
+	return out
+}
+
+// only checks that there is one finding with this beginning, or none for "".
+func only(t *testing.T, s rig.Store, want string) {
+	t.Helper()
+	got := findings(t, s)
+	if want == "" && len(got) == 0 || len(got) == 1 && want != "" && strings.HasPrefix(got[0], want) {
+		return
+	}
+	t.Errorf("found %q, want %q", got, want)
+}
+
+// picketUser is a user without the commands that end a store.
+const picketUser, picketPassword = "picket", "pw"
+
+func asPicket(s rig.Store) rig.Store {
+	s.Redis.Username, s.Redis.Password = picketUser, picketPassword
+	return s
+}
+
+func addUser(t *testing.T, n *rig.Node, rules ...any) {
+	t.Helper()
+	ok(t, n.Do(t.Context(), append([]any{"ACL", "SETUSER", picketUser, "reset", "on", ">" + picketPassword, "~*", "&*"}, rules...)...).Err())
+}
+
+func TestDurabilityOfOneServer(t *testing.T) {
+	n := rig.StartNode(t, durable...)
+	addUser(t, n, "+@all", "-@dangerous", "-@admin", "+info", "+config|get")
+	s := asPicket(n.Store())
+	only(t, s, "")
+	for _, c := range []struct{ parameter, value, want string }{
+		{"maxmemory-policy", "allkeys-lru", "refused: maxmemory-policy is allkeys-lru"},
+		{"maxmemory-policy", "volatile-ttl", "refused: maxmemory-policy is volatile-ttl"},
+		{"appendfsync", "everysec", "warning: appendfsync is everysec: about a second"},
+		{"appendfsync", "no", "refused: appendfsync is no"},
+		{"no-appendfsync-on-rewrite", "yes", "refused: no-appendfsync-on-rewrite is yes"},
+		{"appendonly", "no", "refused: appendonly is no"},
+		{"min-replicas-to-write", "0", ""}, // it has none
+	} {
+		was, err := n.Do(t.Context(), "CONFIG", "GET", c.parameter).Result()
+		ok(t, err)
+		ok(t, n.Do(t.Context(), "CONFIG", "SET", c.parameter, c.value).Err())
+		only(t, s, c.want)
+		ok(t, n.Do(t.Context(), "CONFIG", "SET", c.parameter, was.(map[any]any)[c.parameter]).Err())
+	}
+	only(t, s, "")
+}
+
+func TestDurabilityAsksAsAUser(t *testing.T) {
+	n := rig.StartNode(t, durable...)
+	only(t, n.Store(), "warning: the user may run FLUSHALL, FLUSHDB, DEBUG, CONFIG SET, SHUTDOWN")
+	for rules, want := range map[string]string{
+		"+@all":                            "warning: the user may run FLUSHALL, FLUSHDB, DEBUG, CONFIG SET, SHUTDOWN",
+		"+@all -flushall -debug -shutdown": "warning: the user may run FLUSHDB, CONFIG SET:",
+		"+@all -@dangerous +config|get":    "refused: the user may not ask what kind of server this is",
+		"+@all -@dangerous +info":          "refused: the user may not ask how the server keeps its data",
+		"+info +config|get +ping":          "refused: the user may not run scripts",
+		"+info +config|get +eval +@dangerous -flushall -flushdb -debug -shutdown -config +config|get": "",
+	} {
+		var words []any
+		for _, w := range strings.Fields(rules) {
+			words = append(words, w)
+		}
+		addUser(t, n, words...)
+		t.Run(rules, func(t *testing.T) { only(t, asPicket(n.Store()), want) })
+	}
+	// Who may not even say its name is no finding: the store cannot be reached.
+	s := asPicket(n.Store())
+	s.Redis.Password = "wrong"
+	if found, err := orchestrator.CheckDurability(t.Context(), s.Redis); err == nil {
+		t.Errorf("a wrong password found %v", found)
+	}
+	n.Kill()
+	if found, err := orchestrator.CheckDurability(t.Context(), n.Store().Redis); err == nil {
+		t.Errorf("a server that is away found %v", found)
+	}
+}
+
+func TestDurabilityWithReplicas(t *testing.T) {
+	s := rig.StartSentinels(t, rig.SentinelConfig{Args: append([]string{"--user", picketUser, "on", ">" + picketPassword, "~*", "&*", "+@all", "-@dangerous", "+info", "+config|get"}, durable...)})
+	primary, replica := s.Nodes[0], s.Nodes[1]
+	only(t, asPicket(replica.Store()), "refused: the server is a replica of 127.0.0.1:")
+	only(t, s.Sentinels[0].Store(), "refused: the server is a Sentinel")
+	for _, c := range []struct{ least, lag, want string }{
+		{"0", "10", "and min-replicas-to-write is 0"},
+		{"1", "0", "and min-replicas-max-lag is 0"},
+		{"1", "600", "and min-replicas-max-lag is 600"},
+		{"1", "10", ""},
+		{"2", "1", ""},
+	} {
+		ok(t, primary.Do(t.Context(), "CONFIG", "SET", "min-replicas-to-write", c.least, "min-replicas-max-lag", c.lag).Err())
+		for who, where := range map[string]rig.Store{"the server has 1 replicas ": primary.Store(), "Sentinels fail over to a replica ": s.Store()} {
+			want := c.want
+			if want != "" {
+				want = "refused: " + who + want
+			}
+			only(t, asPicket(where), want)
+		}
+	}
+	// Sentinels alone are reason enough, also while no replica is there.
+	ok(t, primary.Do(t.Context(), "CONFIG", "SET", "min-replicas-to-write", "0").Err())
+	ok(t, s.CutLinks(primary))
+	only(t, asPicket(primary.Store()), "")
+	only(t, asPicket(s.Store()), "refused: Sentinels fail over")
+}
+
+// On a Cluster every primary is asked.
+func TestDurabilityOfACluster(t *testing.T) {
+	c := rig.StartCluster(t, durable...)
+	for _, n := range c.Nodes {
+		addUser(t, n, "+@all", "-@dangerous", "+info", "+config|get")
+	}
+	only(t, asPicket(c.Store()), "")
+	only(t, asPicket(c.Nodes[1].Store()), "refused: the server is a node of a Redis Cluster")
+	for _, n := range c.Nodes {
+		ok(t, n.Do(t.Context(), "CONFIG", "SET", "maxmemory-policy", "allkeys-lfu").Err())
+		only(t, asPicket(c.Store()), "refused: maxmemory-policy is allkeys-lfu")
+		found, err := orchestrator.CheckDurability(t.Context(), asPicket(c.Store()).Redis)
+		ok(t, err)
+		if len(found) != 1 || found[0].Node != n.Addr {
+			t.Errorf("found %+v, want one on %s", found, n.Addr)
+		}
+		ok(t, n.Do(t.Context(), "CONFIG", "SET", "maxmemory-policy", "noeviction").Err())
+	}
+	c.Nodes[2].Kill()
+	if found, err := orchestrator.CheckDurability(t.Context(), asPicket(c.Store()).Redis); err == nil {
+		t.Errorf("with a node away: %v", found)
+	}
+}
+
+func TestAnOldServerIsRefused(t *testing.T) {
+	for version, want := range map[string]string{"6.2.14": `refused: the server is Redis "6.2.14"`, "5.0.3": `refused: the server is Redis "5.0.3"`, "": "refused: the server is Redis"} {
+		only(t, sham(t, version, "ok"), want)
+	}
+	only(t, sham(t, "7.0.0", "ok"), "")
+	only(t, sham(t, "8.2.1", "ok"), "")
+}
+
+func TestAFileThatCannotBeWrittenIsSeen(t *testing.T) {
+	only(t, sham(t, "7.0.15", "err"), "refused: the last write of the append-only file failed")
+}
+
+// sham answers what the checks ask as a durable server of that version would.
+func sham(t *testing.T, version, written string) rig.Store {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	ok(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	info := "redis_version:" + version + "\r\nredis_mode:standalone\r\nrole:master\r\naof_last_write_status:" + written + "\r\n"
+	answers := map[string]string{
+		"INFO":   fmt.Sprintf("$%d\r\n%s\r\n", len(info), info),
+		"CONFIG": "*6\r\n+appendonly\r\n+yes\r\n+appendfsync\r\n+always\r\n+maxmemory-policy\r\n+noeviction\r\n",
+		"EVAL":   "*0\r\n",
+	}
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			go converse(c, answers)
+		}
+	}()
+	return rig.Store{Redis: redis.UniversalOptions{Addrs: []string{"sham"}, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+}
+
+// converse answers commands by their first word until the other side hangs up.
+func converse(c net.Conn, answers map[string]string) {
+	defer c.Close()
+	for in := bufio.NewReader(c); ; {
+		count := 0
+		if _, err := fmt.Fscanf(in, "*%d\r\n", &count); err != nil {
+			return
+		}
+		words := make([]string, count)
+		for i := range words {
+			size := 0
+			if _, err := fmt.Fscanf(in, "$%d\r\n", &size); err != nil {
+				return
+			}
+			word := make([]byte, size+2)
+			if _, err := io.ReadFull(in, word); err != nil {
+				return
+			}
+			words[i] = string(word[:size])
+		}
+		if _, err := io.WriteString(c, cmp.Or(answers[strings.ToUpper(words[0])], "-ERR unknown command\r\n")); err != nil {
+			return
+		}
+	}
+}
