@@ -64,7 +64,11 @@ func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 	}
 	found := []finding{{"configuration", "ok", settingsSource(cmd), ""}}
 	server, err := serverFinding(ctx, cmd)
-	return append(found, storeFinding(ctx, cfg), dataFinding(cfg), server, pathFinding()), err
+	store := storeFinding(ctx, cfg)
+	if found = append(found, store); store.grade == "ok" {
+		found = append(found, redisFindings(ctx, cfg)...)
+	}
+	return append(found, dataFinding(cfg), server, pathFinding()), err
 }
 
 func settingsSource(cmd *cobra.Command) string {

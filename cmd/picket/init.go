@@ -21,6 +21,7 @@ func newInit() *cobra.Command {
 	c.Flags().String("redis", "", "the Redis URL")
 	c.Flags().String("secret-file", "", "the file of the shared secret; made when missing")
 	c.Flags().String("namespace", "default", "the namespace to make")
+	unsafeFlag(c)
 	c.Flags().String("admin-key-file", "", "keep the admin key in this file instead of printing it")
 	return c
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/picket-dev/picket/internal/devredis"
@@ -77,12 +78,19 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// startRedis starts a store for the roles apart and sets REDIS_URL.
+// startRedis starts a store for the roles apart, sets REDIS_URL and then
+// parameters of the server: redis NAME=VALUE…
 func startRedis(ts *testscript.TestScript, neg bool, args []string) {
 	server, err := devredis.Start(context.Background(), ts.MkAbs("redis"), nil)
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(server.Stop(context.Background())) })
 	ts.Setenv("REDIS_URL", "unix://"+server.Addr())
+	c := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer c.Close()
+	for _, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
+		ts.Check(c.ConfigSet(context.Background(), name, value).Err())
+	}
 }
 
 // startRole runs `picket serve` and keeps its URL: serve VAR ROLE FLAG…

@@ -27,6 +27,7 @@ func newServeRole(name, short string, r roles) *cobra.Command {
 	}
 	c.Flags().String("redis", "", "the Redis URL")
 	c.Flags().String("secret-file", "", "the file of the shared secret")
+	unsafeFlag(c)
 	c.Flags().String("namespace", "default", "the namespaces to serve, separated by commas")
 	if r.orchestrator {
 		c.Flags().String("proxy-url", "", "the tool proxy's URL, as adapters and agents reach it")

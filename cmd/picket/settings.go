@@ -35,6 +35,7 @@ func knownSettings() []setting {
 		{"listen", "listen", "127.0.0.1:7070", "address `up` and `serve` listen on; port 0 picks a free one", nil},
 		{"data", "data", dataDir(), "directory of `picket up`", nil},
 		{"redis", "redis", "", "Redis URL; empty: `up` brings its own store", nil},
+		{"allow_unsafe_redis", "allow-unsafe-redis", "false", "start on a Redis that can lose what was acknowledged; for experiments", checkYesNo},
 		{"secret_file", "secret-file", "", "file with the secret shared by all server processes", nil},
 		{"namespace", "namespace", "default", "namespace; `serve` takes several, separated by commas", checkNamespaces},
 		{"proxy_url", "proxy-url", "", "URL of the tool proxy, as agents reach it", checkURL},
@@ -93,6 +94,9 @@ func loadSettings(cmd *cobra.Command) (settings, error) {
 	}
 	return resolved, nil
 }
+
+// yes reads a key that checkYesNo has checked.
+func (s settings) yes(key string) bool { return s[key].text == "true" }
 
 func (s settings) text(key string) string { return s[key].text }
 

@@ -58,6 +58,13 @@ func checkCount(text string) error {
 	return nil
 }
 
+func checkYesNo(text string) error {
+	if text != "true" && text != "false" {
+		return fmt.Errorf("%q is neither true nor false", text)
+	}
+	return nil
+}
+
 func checkLevel(text string) error {
 	var l slog.Level
 	if l.UnmarshalText([]byte(text)) != nil {

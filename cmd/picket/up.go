@@ -34,6 +34,7 @@ func newUp() *cobra.Command {
 	c.Flags().String("data", "", "keep state in this directory (default: $XDG_DATA_HOME/picket)")
 	c.Flags().String("redis", "", "use this Redis URL (default: a redis-server of its own)")
 	c.Flags().String("namespace", "default", "the namespace")
+	unsafeFlag(c)
 	serverFlags(c)
 	return c
 }

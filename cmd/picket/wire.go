@@ -39,13 +39,50 @@ type house struct {
 // open connects to the state of record.
 func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
 	redis.SetLogger(driverLog{h.log})
+	if err := h.checkStore(ctx); err != nil {
+		return nil, err
+	}
 	store, err := orchestrator.Open(ctx, orchestrator.Config{
 		Redis: h.redis, Namespaces: h.cfg.namespaces(), Sealer: h.sealer, ProxyURL: h.proxy, Memory: h.memory, Log: h.log,
 	})
 	if err != nil {
-		return nil, picket.Refuse(picket.CodeUnavailable, "Check that Redis runs and that its URL is right.", "the store cannot be opened: %v", err).Because(err)
+		return nil, cannotOpen(err)
 	}
 	return store, nil
+}
+
+func cannotOpen(err error) error {
+	return picket.Refuse(picket.CodeUnavailable, "Check that Redis runs and that its URL is right.", "the store cannot be opened: %v", err).Because(err)
+}
+
+// checkStore asks how the Redis servers keep what they are told, before
+// anything is written to them.
+func (h house) checkStore(ctx context.Context) error {
+	if h.memory {
+		return nil
+	}
+	found, err := storeFindings(ctx, h.redis)
+	if err != nil {
+		return cannotOpen(err)
+	}
+	return judgeStore(found, h.cfg, h.log)
+}
+
+// storeFindings is what puts the data of a Redis at risk.
+func storeFindings(ctx context.Context, where redis.UniversalOptions) ([]finding, error) {
+	found, err := orchestrator.CheckDurability(ctx, where)
+	var out []finding
+	for _, f := range found {
+		as := finding{what: "redis", grade: "warn", detail: f.Detail, remedy: f.Remedy}
+		if f.Refused {
+			as.grade = "fail"
+		}
+		if f.Node != "" {
+			as.what += " " + f.Node
+		}
+		out = append(out, as)
+	}
+	return out, err
 }
 
 // serve runs the rooms on a listener until ctx ends, or until one of them

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func unsafeFlag(c *cobra.Command) {
+	c.Flags().Bool("allow-unsafe-redis", false, "start on a Redis that can lose what was acknowledged; for experiments")
+}
+
+// judgeStore refuses a start on a store that can lose what was acknowledged.
+// The managed store is ours alone, so there a user that may do everything is
+// as it should be.
+func judgeStore(found []finding, cfg settings, log *slog.Logger) error {
+	var details, remedies []string
+	for _, f := range found {
+		switch {
+		case f.grade == "fail" && cfg.yes("allow_unsafe_redis"):
+			log.Warn("UNSAFE, and allowed: "+f.detail, "store", f.what, "remedy", f.remedy)
+		case f.grade == "fail":
+			details, remedies = append(details, f.what+": "+f.detail), append(remedies, f.remedy)
+		case cfg.text("redis") != "":
+			log.Warn(f.detail, "store", f.what, "remedy", f.remedy)
+		}
+	}
+	if details == nil {
+		return nil
+	}
+	remedy := strings.Join(remedies, " ") + " For an experiment that may lose its state: --allow-unsafe-redis."
+	return picket.Refuse(codeUsage, remedy, "the store is not safe: %s", strings.Join(details, "; "))
+}
+
+// redisFindings asks the configured Redis. That of a server elsewhere is asked
+// by the server, when it starts.
+func redisFindings(ctx context.Context, cfg settings) []finding {
+	url := cfg.text("redis")
+	if url == "" {
+		return nil
+	}
+	o, err := redisOptions(url)
+	if err != nil {
+		return []finding{{"redis", "fail", explain(err), remedyOf(err)}}
+	}
+	found, err := storeFindings(ctx, o)
+	if err != nil {
+		return []finding{{"redis", "fail", "it cannot be asked: " + oneLine(err.Error()), ""}}
+	}
+	if len(found) == 0 {
+		found = []finding{{"redis", "ok", "keeps what it acknowledges", ""}}
+	}
+	for i := range found {
+		if found[i].grade == "fail" && cfg.yes("allow_unsafe_redis") {
+			found[i].grade, found[i].detail = "warn", found[i].detail+" (allowed by "+cfg["allow_unsafe_redis"].origin+")"
+		}
+	}
+	return found
+}
