@@ -1,0 +1,39 @@
+package picket
+
+// Violation is one thing that the invariant scanner found wrong.
+type Violation struct {
+	Kind     string `json:"kind"`    // one of InvariantKinds
+	Subject  string `json:"subject"` // the task, hand-off or lane that is wrong
+	Detail   string `json:"detail"`  // what is wrong, in words
+	Repaired bool   `json:"repaired"`
+}
+
+// InspectRequest asks for the next part of a whole pass over a namespace.
+type InspectRequest struct {
+	// Repair mends what is safe to mend. Defaults to false.
+	Repair bool `json:"repair"`
+	// Cursor is Next of the part before. Defaults to "", the beginning.
+	Cursor string `json:"cursor"`
+}
+
+// Inspection is one part of a pass. A violation can stand in more than one.
+type Inspection struct {
+	Checked    int64       `json:"checked"` // entries looked at
+	Violations []Violation `json:"violations"`
+	Next       string      `json:"next"` // "" at the end of the pass
+}
+
+// InvariantKinds are the kinds of violations; true are those that a scanner
+// repairs. The others are alarms: no repair is known to be safe.
+var InvariantKinds = map[string]bool{
+	"record_damaged": false, "entry_orphaned": true,
+	"state_missing": true, "state_extra": true, "state_score": true,
+	"list_missing": true, "list_score": true,
+	"terminal_missing": true, "terminal_extra": true,
+	"run_lost": false, "token_fell": false, "token_differs": false, "lease_wrong": false, "attempt_differs": false,
+	"deadline_missing": true, "deadline_extra": true, "deadline_far": false,
+	"place_wrong": true, "lane_missing": true, "lane_extra": true, "lane_score": true,
+	"head_missing": true, "head_extra": true, "head_score": true,
+	"delayed_missing": true, "delayed_extra": true, "delayed_score": true, "start_extra": true, "gate_missing": true,
+	"handoff_closed": false, "handoff_open": false, "handoff_missing": true, "handoff_extra": true,
+}

@@ -1,0 +1,322 @@
+package orchestrator_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// mustHold runs a whole pass of the invariant scanner, which may find nothing.
+// Every random test ends with it: it is also what keeps the scanner from
+// raising false alarms.
+func mustHold(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, e *orchestrator.Engine) {
+	t.Helper()
+	found, err := wholePass(context.Background(), e, false)
+	if err != nil {
+		t.Fatalf("inspect: %v", err)
+	}
+	if len(found) > 0 {
+		t.Fatalf("%d invariants are violated, the first: %+v", len(found), found[0])
+	}
+}
+
+// wholePass inspects a namespace from its beginning to its end.
+func wholePass(ctx context.Context, e *orchestrator.Engine, repair bool) ([]picket.Violation, error) {
+	var all []picket.Violation
+	for cursor := ""; ; {
+		part, err := e.Inspect(ctx, operator, picket.InspectRequest{Repair: repair, Cursor: cursor})
+		if err != nil {
+			return all, err
+		}
+		all = append(all, part.Violations...)
+		if cursor = part.Next; cursor == "" {
+			return all, nil
+		}
+	}
+}
+
+// scene is a namespace with a task in every place a task can be in.
+type scene struct {
+	*fixture
+	t *testing.T
+	// one has had two runs and is leased; head and tail wait in one lane, later
+	// for its time, pinned for an agent, gated for a process.
+	leased, head, tail, later, pinned, gated, review, parked, closed picket.Task
+	holder                                                           picket.Held // of leased
+	firstRun, gateRun                                                string
+	answered                                                         string // a hand-off that was answered
+}
+
+func newScene(t *testing.T, f *fixture) *scene {
+	t.Helper()
+	s := &scene{fixture: f, t: t}
+	worker := picket.AcquireRequest{AgentID: "a1"}
+	s.leased, s.holder = f.start(t, picket.TaskSpec{})
+	s.firstRun = s.holder.RunID
+	_, err := f.Release(f.ctx, s.holder, picket.Exit{Class: picket.ExitReleased})
+	ok(t, err)
+	s.holder = f.held(t, f.lease(t, worker))
+	_, err = f.Renew(f.ctx, s.holder)
+	ok(t, err)
+
+	var h picket.Held
+	s.closed, h = f.start(t, picket.TaskSpec{Review: picket.ReviewByNone})
+	_, err = f.Complete(f.ctx, h, nil, "")
+	ok(t, err)
+	s.review, h = f.start(t, picket.TaskSpec{})
+	_, err = f.Complete(f.ctx, h, nil, "")
+	ok(t, err)
+	s.parked, h = f.start(t, picket.TaskSpec{})
+	_, err = f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
+	ok(t, err)
+	s.pinned, h = f.start(t, picket.TaskSpec{})
+	help, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
+	ok(t, err)
+	s.answered = help.HandoffID
+	s.gated, h = s.launched()
+	s.gateRun = h.RunID
+	_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
+	ok(t, err)
+
+	s.head = f.submit(t, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}, Priority: ptr(9)})
+	s.tail = f.submit(t, picket.TaskSpec{Role: "coder"})
+	s.later = f.submit(t, picket.TaskSpec{Role: "coder", NotBefore: picket.InstantOf(time.Now().Add(time.Hour))})
+	return s
+}
+
+// launched is a task whose run was taken away while its process lives.
+func (s *scene) launched() (picket.Task, picket.Held) {
+	task, h := s.start(s.t, picket.TaskSpec{})
+	_, err := s.Renew(s.ctx, h)
+	ok(s.t, err)
+	ok(s.t, s.RunEvents(s.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
+	_, err = s.Expire(s.ctx, operator, task.TaskID, "r")
+	ok(s.t, err)
+	return task, h
+}
+
+// do sends a raw command; the first argument after it is a key without prefix.
+func (s *scene) do(command, key string, args ...any) {
+	s.t.Helper()
+	ok(s.t, s.raw.Do(s.ctx, append([]any{command, "pk:{default}:" + key}, args...)...).Err())
+}
+
+func (s *scene) pass(repair bool) []picket.Violation {
+	s.t.Helper()
+	found, err := wholePass(s.ctx, s.Engine, repair)
+	ok(s.t, err)
+	return found
+}
+
+// about is what an event says of a finding.
+func (s *scene) events(kind string) map[string]int {
+	s.t.Helper()
+	page, err := s.Events(s.ctx, picket.EventQuery{Types: []string{kind}, Limit: 1000})
+	ok(s.t, err)
+	n := map[string]int{}
+	for _, ev := range page.Events {
+		_, rest, _ := strings.Cut(string(ev.Data), `"kind":"`)
+		what, rest, _ := strings.Cut(rest, `","subject":"`)
+		subject, _, _ := strings.Cut(rest, `"`)
+		n[what+" "+subject]++
+		if strings.HasPrefix(subject, "task_") != (ev.TaskID == subject) {
+			s.t.Errorf("the event about %s names task %q", subject, ev.TaskID)
+		}
+	}
+	return n
+}
+
+func kindsOf(found []picket.Violation) []string {
+	kinds := map[string]bool{}
+	for _, v := range found {
+		kinds[v.Kind] = true
+	}
+	return slices.Sorted(maps.Keys(kinds))
+}
+
+// Every kind of damage is found, told once, and repaired where that is safe;
+// then the next pass finds nothing.
+func TestDamageIsFoundAndRepaired(t *testing.T) {
+	for _, d := range damages {
+		t.Run(d.name(), func(t *testing.T) {
+			both(t, func(t *testing.T, f *fixture) { d.check(t, newScene(t, f)) })
+		})
+	}
+	covered := map[string]bool{}
+	for _, d := range damages {
+		covered[d.kind] = true
+	}
+	for kind := range picket.InvariantKinds {
+		if !covered[kind] {
+			t.Errorf("no damage of kind %s was planted", kind)
+		}
+	}
+}
+
+func (d damage) name() string { return d.kind + "/" + strings.ReplaceAll(d.what, " ", "_") }
+
+func (d damage) check(t *testing.T, s *scene) {
+	if found := s.pass(false); len(found) > 0 {
+		t.Fatalf("before the damage: %+v", found)
+	}
+	d.plant(s)
+	expect := append([]string{d.kind}, d.also...)
+	slices.Sort(expect)
+	for range 2 { // looking changes nothing
+		if got := kindsOf(s.pass(false)); !slices.Equal(got, expect) {
+			t.Fatalf("found %v, want %v", got, expect)
+		}
+	}
+	for what, n := range s.events(picket.EventInvariantViolated) {
+		if n != 1 {
+			t.Errorf("%s was told %d times", what, n)
+		}
+	}
+	mended := s.pass(true)
+	repairs := picket.InvariantKinds[d.kind]
+	for _, v := range mended {
+		if v.Repaired != picket.InvariantKinds[v.Kind] {
+			t.Errorf("repaired: %v, of %+v", v.Repaired, v)
+		}
+	}
+	if !slices.Contains(kindsOf(mended), d.kind) {
+		t.Fatalf("the repair found %+v", mended)
+	}
+	left := s.pass(true)
+	if repairs && len(left) > 0 || !repairs && !slices.Contains(kindsOf(left), d.kind) {
+		t.Fatalf("after the repair: %+v", left)
+	}
+	told := 0
+	for what, n := range s.events(picket.EventInvariantRepaired) {
+		if strings.HasPrefix(what, d.kind+" ") {
+			told += n
+		}
+		if n != 1 {
+			t.Errorf("repair %s was told %d times", what, n)
+		}
+	}
+	if repairs == (told == 0) {
+		t.Errorf("%d repairs were told", told)
+	}
+	counted := map[string]int64{}
+	for _, c := range s.Violations() {
+		counted[fmt.Sprint(c.Kind, " ", c.Repaired)] += c.Count
+	}
+	if counted[d.kind+" false"] == 0 || repairs != (counted[d.kind+" true"] > 0) {
+		t.Errorf("counted %v", counted)
+	}
+	if repairs {
+		s.drain()
+	}
+}
+
+// drain takes what can be taken: a repair is worth something when the work
+// goes on after it.
+func (s *scene) drain() {
+	s.t.Helper()
+	ok(s.t, s.Tick(s.ctx))
+	leases, err := s.Acquire(s.ctx, operator, picket.AcquireRequest{AgentID: "a1", Role: "coder", Max: ptr(100)})
+	ok(s.t, err)
+	got := map[string]bool{}
+	for _, l := range leases {
+		got[l.TaskID] = true
+	}
+	for _, task := range []picket.Task{s.head, s.tail, s.pinned} {
+		if !got[task.TaskID] {
+			s.t.Errorf("%s cannot be leased after the repair", task.TaskID)
+		}
+	}
+	if got[s.leased.TaskID] || got[s.closed.TaskID] {
+		s.t.Errorf("the repair made a task grantable that is not queued")
+	}
+	_, err = s.Renew(s.ctx, s.holder)
+	ok(s.t, err)
+	s.pass2()
+}
+
+func (s *scene) pass2() {
+	s.t.Helper()
+	if found := s.pass(false); len(found) > 0 {
+		s.t.Errorf("after work went on: %+v", found)
+	}
+}
+
+// A lost deadline comes back short: the holder who lives renews it, the lease
+// of one who does not ends.
+func TestALostDeadlineComesBackShort(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, lives := f.start(t, picket.TaskSpec{})
+		dead, died := f.start(t, picket.TaskSpec{})
+		for _, h := range []picket.Held{lives, died} {
+			_, err := f.Renew(f.ctx, h)
+			ok(t, err)
+			ok(t, f.raw.ZRem(f.ctx, "pk:{default}:deadlines", h.TaskID).Err())
+		}
+		f.pass(t, time.Hour)
+		f.state(t, dead.TaskID, picket.TaskLeased) // for ever, without the repair
+		ok(t, f.InspectNext(f.ctx, 100))
+		r, err := f.Renew(f.ctx, lives)
+		ok(t, err)
+		if r.LeaseTTLMs != 300_000 {
+			t.Fatalf("renewed for %d ms", r.LeaseTTLMs)
+		}
+		f.pass(t, 31*time.Second)
+		f.state(t, dead.TaskID, picket.TaskQueued)
+		f.state(t, lives.TaskID, picket.TaskLeased)
+		_, err = f.Renew(f.ctx, died)
+		refused(t, err, picket.CodeLeaseExpired)
+		mustHold(t, f.Engine)
+	})
+}
+
+// Inspectors side by side repair each thing once.
+func TestInspectorsSideBySideRepairOnce(t *testing.T) {
+	s := rig.Real(t)
+	f := open(t, s)
+	defer f.close()
+	const tasks = 300
+	for range tasks {
+		f.submit(t, picket.TaskSpec{})
+	}
+	for range 3 {
+		_, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "a1", Max: ptr(100)})
+		ok(t, err)
+	}
+	ok(t, f.raw.Del(f.ctx, "pk:{default}:deadlines").Err())
+	type answer struct {
+		found []picket.Violation
+		err   error
+	}
+	answers := make(chan answer)
+	for range 4 {
+		other := open(t, s)
+		defer other.close()
+		go func() {
+			found, err := wholePass(f.ctx, other.Engine, true)
+			answers <- answer{found, err}
+		}()
+	}
+	repaired := 0
+	for range 4 {
+		a := <-answers
+		ok(t, a.err)
+		repaired += len(a.found)
+	}
+	page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventInvariantRepaired}, Limit: 1000})
+	ok(t, err)
+	if repaired != tasks || len(page.Events) != tasks {
+		t.Errorf("%d repairs and %d events for %d lost deadlines", repaired, len(page.Events), tasks)
+	}
+	mustHold(t, f.Engine)
+}

@@ -1,0 +1,41 @@
+-- What a look at the store found wrong. Every finding is in the reply; in the
+-- log it is once an hour for one thing and kind, so that lasting damage does
+-- not flood it. A repair is made in the step that found its cause, so two
+-- inspectors make it once.
+local REPAIR = ARGV[2] == '1'
+local HOUR = 3600000
+local findings = {}
+
+-- violated notes a finding. mend repairs it where that is safe; without one
+-- there is only the alarm. It returns whether it was repaired.
+local function violated(kind, subject, detail, mend)
+  local mended = REPAIR and mend ~= nil
+  if mended then mend() end
+  local event = mended and 'invariant.repaired' or 'invariant.violated'
+  local told = call('SET', K('told:', event .. ':' .. kind .. ':' .. subject), '1', 'NX', 'PX', F(HOUR))
+  if told then
+    emit(event, { task = string.match(subject, '^task_.*'), actor = ARGV[1] },
+      '{"kind":' .. quote(kind) .. ',"subject":' .. quote(subject) .. ',"reason":' .. quote(detail) .. '}')
+  end
+  findings[#findings + 1] = { kind, subject, detail, mended and 1 or 0, told and 1 or 0 }
+  return mended
+end
+
+-- stands holds the place of a member in a sorted set against what it has to
+-- be: a score, true for any score, false for none. entry is the score it gets
+-- where it is missing and any would do. It returns whether it was repaired.
+local function stands(kind, key, member, want, entry)
+  local got = call('ZSCORE', key, member)
+  if not want and not got then return false end
+  if want and got and (want == true or num(got) == num(want)) then return false end
+  local set = string.sub(key, #P + 1)
+  if not want then
+    return violated(kind .. '_extra', member, 'it stands in ' .. set, function() call('ZREM', key, member) end)
+  end
+  local right = entry or want
+  local mend = function() call('ZADD', key, right, member) end
+  if got then
+    return violated(kind .. '_score', member, 'its place in ' .. set .. ' is ' .. got .. ', not ' .. right, mend)
+  end
+  return violated(kind .. '_missing', member, 'it does not stand in ' .. set, mend)
+end

@@ -1,0 +1,96 @@
+-- flags: allow-oom
+-- needs: queue create found examine
+-- inspect holds the next batch of a namespace against its invariants and
+-- repairs what is safe to repair. What lives is walked apart from the archive,
+-- so that a lost deadline is found soon, however much has ended.
+-- ARGV: actor, repair 0|1, limit, walk (live|rest: from where the last call of
+--   that walk stopped; '': all, from the cursor), cursor of the reply before or ''
+-- Reply: {next cursor, '' at the end; members looked at; finding...},
+--   finding = {kind, subject, detail, repaired 0|1, told 0|1}
+local limit, walk = num(ARGV[3]), ARGV[4]
+local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'starts', 'by-state:handoff', 'handoffs:open',
+  'by-state:review', 'lanes' }
+local SETS = { unpack(LIVE) }
+for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed', 'by-state:cancelled' }) do
+  SETS[#SETS + 1] = set
+end
+-- A task in one of these, in such a state, is examined with another set.
+local ELSEWHERE = { deadlines = { leased = true }, delayed = { queued = true }, starts = { queued = true }, terminal = TERMINAL,
+  ['by-state:completed'] = TERMINAL, ['by-state:rejected'] = TERMINAL, ['by-state:failed'] = TERMINAL, ['by-state:cancelled'] = TERMINAL }
+local looked = 0
+
+local function orphan(set, id)
+  return violated('entry_orphaned', id, 'it stands in ' .. set .. ', but there is no record of it', function()
+    call('ZREM', K(set), id)
+  end)
+end
+
+-- visit looks at one member of a set; lane is the lane that the set is, if any.
+local function visit(set, id, lane)
+  local t = load(K('task:', id))
+  if not t then
+    if orphan(set, id) and lane then head(lane, true) end
+  elseif lane then
+    if t.state ~= 'queued' or t.at ~= lane then examine(id, t) end
+    if t.lane ~= lane and t.at ~= lane then in_lane(lane, id, false) end
+  elseif not (ELSEWHERE[set] and ELSEWHERE[set][t.state]) then
+    examine(id, t)
+  end
+end
+
+local function visit_handoff(set, id)
+  local h = call('HMGET', K('handoff:', id), 'task', 'state')
+  if not h[1] then return orphan(set, id) end
+  local t = call('HMGET', K('task:', h[1]), 'state', 'handoff')
+  if h[2] ~= 'open' then
+    stands('handoff', K(set), id, false)
+  elseif t[1] ~= 'handoff' or t[2] ~= id then
+    violated('handoff_open', id, 'its task ' .. h[1] .. ' is ' .. (t[1] or 'gone') .. ' and does not wait for it')
+  end
+end
+
+-- scan visits about as many members as are left of the limit.
+local function scan(set, pos, lane)
+  local got = call('ZSCAN', K(set), pos, 'COUNT', math.max(1, limit - looked))
+  for i = 1, #got[2], 2 do (set == 'handoffs:open' and visit_handoff or visit)(set, got[2][i], lane) end
+  looked = looked + #got[2] / 2
+  return got[1]
+end
+
+-- scan_lanes goes through the lanes by name: those after lane, or on with lane
+-- itself where pos is not 0. It returns nil at the end.
+local function scan_lanes(pos, lane)
+  local names = call('ZRANGE', K('lanes'), 0, 2 * MAX_LANES)
+  table.sort(names)
+  for _, name in ipairs(names) do
+    if name > lane or name == lane and pos ~= '0' then
+      if name ~= lane then pos, lane = '0', name end
+      head(lane)
+      pos = scan('lane:' .. lane, pos, lane)
+      looked = looked + 1
+      if pos ~= '0' or looked >= limit then return pos, lane end
+    end
+  end
+end
+
+local cursor = walk == '' and ARGV[5] or call('HGET', META, 'inspect_' .. walk) or ''
+local at, pos, lane = string.match(cursor, '^(%d+) (%d+) (.*)$')
+at = num(at or (walk == 'rest' and #LIVE + 1 or 1))
+pos, lane = pos or '0', lane or ''
+local last = walk == 'live' and #LIVE or #SETS
+while at <= last and looked < limit do
+  local done
+  if SETS[at] == 'lanes' then
+    pos, lane = scan_lanes(pos, lane)
+    done = not pos
+  else
+    pos = scan(SETS[at], pos)
+    done = pos == '0'
+  end
+  if done then at, pos, lane = at + 1, '0', '' end
+end
+cursor = at <= last and F(at) .. ' ' .. pos .. ' ' .. lane or ''
+if walk ~= '' then call('HSET', META, 'inspect_' .. walk, cursor) end
+local out = { cursor, looked }
+for _, f in ipairs(findings) do out[#out + 1] = f end
+return out
