@@ -36,6 +36,8 @@ const (
 	CodeLeaseExpired  Code = "lease_expired"  // 412
 	CodeLeaseReleased Code = "lease_released" // 412
 	CodeTaskCancelled Code = "task_cancelled" // 412
+	// 412: the lease is from before the store was adopted: reclaim it, then repeat
+	CodeReclaimRequired Code = "reclaim_required"
 
 	CodeTooLarge            Code = "too_large"              // 413
 	CodeUnsupportedMedia    Code = "unsupported_media_type" // 415
@@ -74,6 +76,7 @@ var codes = map[Code]codeFacts{
 	CodeLeaseExpired:        {412, "Lease expired"},
 	CodeLeaseReleased:       {412, "Lease released"},
 	CodeTaskCancelled:       {412, "Task cancelled"},
+	CodeReclaimRequired:     {412, "Reclaim required"},
 	CodeTooLarge:            {413, "Too large"},
 	CodeUnsupportedMedia:    {415, "Unsupported media type"},
 	CodeIdempotencyConflict: {422, "Idempotency key reused"},

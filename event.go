@@ -53,9 +53,13 @@ const (
 	EventLeaseReleased       = "lease.released"
 	EventLeaseFailed         = "lease.failed"
 	EventLeaseExpired        = "lease.expired"
+	EventLeaseReclaimed      = "lease.reclaimed"
+	EventStoreAdopted        = "store.adopted"
 	EventWriteRefused        = "write.refused"
 	EventHandoffClaimed      = "handoff.claimed"
 	EventHandoffOverdue      = "handoff.overdue"
+	EventInvariantViolated   = "invariant.violated"
+	EventInvariantRepaired   = "invariant.repaired"
 	EventPaused              = "namespace.paused"
 	EventResumed             = "namespace.resumed"
 	EventKeyCreated          = "key.created"
@@ -71,7 +75,8 @@ const (
 var EventTypes = []string{
 	EventTaskSubmitted, EventTaskLeased, EventTaskProgress, EventTaskReview, EventTaskCompleted, EventTaskHandoff,
 	EventTaskAnswered, EventTaskFinished, EventTaskApproved, EventTaskRejected, EventTaskCancelled, EventTaskRetried,
-	EventLeaseReleased, EventLeaseFailed, EventLeaseExpired, EventWriteRefused, EventHandoffClaimed, EventHandoffOverdue,
+	EventLeaseReleased, EventLeaseFailed, EventLeaseExpired, EventLeaseReclaimed, EventStoreAdopted, EventWriteRefused, EventHandoffClaimed, EventHandoffOverdue,
+	EventInvariantViolated, EventInvariantRepaired,
 	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventRunLaunched, EventRunExited, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
 }
 

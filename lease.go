@@ -88,6 +88,7 @@ const (
 	WatchCompleted WatchState = "completed" // mark_complete was called
 	WatchCancelled WatchState = "cancelled"
 	WatchHandoff   WatchState = "handoff" // request_human_help was called
+	WatchReclaim   WatchState = "reclaim" // the store was adopted: POST /v1/lease/reclaim, then go on
 	WatchLost      WatchState = "lost"    // expired, released or failed: stop now
 )
 

@@ -27,6 +27,11 @@ type Stats struct {
 	LastTick  Instant             `json:"lastTick"`  // of a reaper, on the store's own clock
 	// SinceTickMs is how long ago LastTick was, on the same clock.
 	SinceTickMs int64 `json:"sinceTickMs"`
+	// StoreID, Floor and AdoptedAt tell which store this is: no token up to the
+	// floor holds any more. AdoptedAt is zero for a store that was never adopted.
+	StoreID   string  `json:"storeId"`
+	Floor     int64   `json:"floor"`
+	AdoptedAt Instant `json:"adoptedAt,omitzero"`
 }
 
 // NoReaper reports whether no reaper has ticked for five seconds: deadlines

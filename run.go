@@ -47,6 +47,7 @@ const (
 	ExitReleased     ExitClass = "released"      // a voluntary give-back
 	ExitUndelivered  ExitClass = "undelivered"   // granted, never confirmed
 	ExitByOperator   ExitClass = "expired_by_operator"
+	ExitStoreAdopted ExitClass = "store_adopted" // from before an adoption, never reclaimed
 	ExitCancelled    ExitClass = "cancelled"
 )
 

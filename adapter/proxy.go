@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -53,7 +54,29 @@ func NewProxy(lease picket.Lease, baseURL string, client *http.Client) *Proxy {
 func (p *Proxy) BaseURL() string { return p.client.BaseURL }
 
 func (p *Proxy) post(ctx context.Context, path string, in, out any, opts ...Option) error {
-	return p.client.Call(ctx, http.MethodPost, path, in, out, append(opts, WithHeader("X-Fencing-Token", p.fence))...)
+	return p.call(ctx, http.MethodPost, path, in, out, opts...)
+}
+
+// call repeats a call once whose lease has to be reclaimed first, so nobody
+// else needs to notice that the store was another one for a while.
+func (p *Proxy) call(ctx context.Context, method, path string, in, out any, opts ...Option) error {
+	opts = append(opts, WithHeader("X-Fencing-Token", p.fence))
+	err := p.client.Call(ctx, method, path, in, out, opts...)
+	if !errors.Is(err, picket.CodeReclaimRequired) {
+		return err
+	}
+	if _, err := p.Reclaim(ctx); err != nil {
+		return err
+	}
+	return p.client.Call(ctx, method, path, in, out, opts...)
+}
+
+// Reclaim takes a lease from before an adoption of the store over into it: the
+// fencing token rises, the lease token stays. Any other lease is left as it is.
+func (p *Proxy) Reclaim(ctx context.Context) (picket.Renewal, error) {
+	var r picket.Renewal
+	err := p.client.Call(ctx, http.MethodPost, "/v1/lease/reclaim", struct{}{}, &r, WithHeader("X-Fencing-Token", p.fence))
+	return r, err
 }
 
 // Renew extends the lease by its window, counted by the store from now. It
@@ -97,7 +120,7 @@ func (p *Proxy) Watch(ctx context.Context, wait time.Duration) (w picket.Watch, 
 	defer cancel()
 	status := 0
 	path := "/v1/lease/watch?waitSeconds=" + strconv.Itoa(int(wait/time.Second))
-	err = p.client.Call(ctx, http.MethodGet, path, nil, &w, WithStatus(&status), WithHeader("X-Fencing-Token", p.fence))
+	err = p.call(ctx, http.MethodGet, path, nil, &w, WithStatus(&status))
 	return w, err == nil && status == http.StatusOK, err
 }
 

@@ -19,6 +19,10 @@ func watchLease(ctx context.Context, p *Proxy, changed func(picket.Watch)) {
 	for wait := least; ctx.Err() == nil; {
 		asked := time.Now()
 		w, news, err := p.Watch(ctx, watchWait)
+		if news && w.State == picket.WatchReclaim {
+			news = false
+			_, err = p.Reclaim(ctx)
+		}
 		if lost(err) {
 			w, news = picket.Watch{State: picket.WatchLost}, true
 		}

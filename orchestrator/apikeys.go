@@ -206,6 +206,13 @@ type cachedKey struct {
 
 func newKeyCache() *keyCache { return &keyCache{known: map[string]cachedKey{}} }
 
+// forgetAll is for a store that may know other keys now.
+func (c *keyCache) forgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.known)
+}
+
 func (c *keyCache) find(hash string) (picket.Principal, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

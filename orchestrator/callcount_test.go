@@ -30,7 +30,7 @@ func TestCallsPerLifeReal(t *testing.T) {
 			watched := s.Redis
 			watched.Dialer = wire.dialer(s.Redis.Dialer)
 			store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), NoPipeline: noPipeline,
-				Log: slog.New(slog.DiscardHandler)})
+				Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 			ok(t, err)
 			defer store.Close()
 			raw := redis.NewUniversalClient(&s.Redis)

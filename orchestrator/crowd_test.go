@@ -71,7 +71,7 @@ func runCrowd(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	t.Logf("seed %d (repeat with PICKET_SEED=%d)", c.seed, c.seed)
 	for i := range c.stores {
 		store, err := orchestrator.Open(ctx, orchestrator.Config{Redis: s.Redis, Namespaces: []string{namespace}, Sealer: c.sealer,
-			NoPipeline: noPipeline, Log: slog.New(slog.DiscardHandler)})
+			NoPipeline: noPipeline, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
 		defer store.Close()
 		c.stores[i], c.e[i] = store, store.Engine(namespace)

@@ -43,17 +43,18 @@ type fixture struct {
 	ctx     context.Context
 	raw     redis.UniversalClient // past the engine
 	virtual bool
+	where   rig.Store // to open more processes on it
 }
 
 func open(t *testing.T, s rig.Store) *fixture {
 	t.Helper()
 	sealer := rig.Sealer()
 	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, ProxyURL: "http://proxy",
-		Log: slog.New(slog.DiscardHandler)})
+		Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{Engine: store.Engine("default"), store: store, sealer: sealer, ctx: t.Context(),
+	return &fixture{Engine: store.Engine("default"), where: s, store: store, sealer: sealer, ctx: t.Context(),
 		raw: redis.NewUniversalClient(&s.Redis)}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -18,15 +19,36 @@ func Rewrite(s *Store, change func(source string) string) {
 	}
 }
 
+// Aside reports whether a script says a code to this package alone.
+func Aside(code picket.Code) bool { return asides[string(code)] != nil }
+
 // Worded reports whether a code that a script answers has a message and a
 // remedy.
 func Worded(code picket.Code) bool {
 	_, ok := wording[code]
-	return ok
+	return ok || asides[string(code)] != nil
 }
 
-// Found makes the record of a namespace that has lost it, as Open does.
-func Found(ctx context.Context, e *Engine) error {
-	_, err := e.run(ctx, "found", "store_again")
+// Greet makes sure that a store is the one this process knows, as a new
+// connection does.
+func Greet(ctx context.Context, e *Engine) error {
+	return e.greet(ctx, e.store.gate.on(e.store.bare, e.namespace), false)
+}
+
+// SetClock sets the time of day that floors are taken from.
+func SetClock(cfg *Config, now func() time.Time) { cfg.clock = now }
+
+// FoundAnew makes the record of a namespace that nobody ever knew.
+func FoundAnew(ctx context.Context, e *Engine) error {
+	run := e.store.gate.on(e.store.bare, e.namespace)
+	s, err := look(ctx, run)
+	if err == nil {
+		_, err = run(ctx, "adopt", s.here, "", "", "", "store_anew", 0, 0)
+	}
 	return err
+}
+
+// AdoptBlindly tries to adopt a store by what nobody saw.
+func AdoptBlindly(ctx context.Context, e *Engine) error {
+	return e.claim(ctx, e.store.gate.on(e.store.bare, e.namespace), sight{here: "nobody"}, e.witness.now())
 }

@@ -65,14 +65,21 @@ func (e *Engine) unwait(ctx context.Context, waiter string) {
 }
 
 func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) ([]picket.Lease, error) {
+	if e.witness == nil {
+		return nil, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.", "this process keeps no witness, so it may not grant leases")
+	}
 	args := []any{by.Actor, req.AgentID, roleArg(req), "," + strings.Join(req.Capabilities, ",") + ",", waiter, wait.Milliseconds(),
-		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body}
+		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0}
+	floor := len(args) - 1
 	runs := make([]string, *req.Max)
 	for i := range runs {
 		runs[i] = "run_" + ulid.Make().String()
 		args = append(args, runs[i], e.store.cfg.Sealer.Fingerprint(e.namespace, runs[i]))
 	}
-	got, err := e.run(ctx, "grant", args...)
+	got, err := e.settled(ctx, func() (any, error) {
+		args[floor] = e.witness.now().Floor
+		return e.store.gate.run(ctx, e.namespace, "grant", args...)
+	})
 	if err != nil {
 		if errors.Is(err, picket.ErrUnknown) && by.Once.Key == "" {
 			// Nobody can ask for these again, so give them back at once. Without
@@ -86,8 +93,11 @@ func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.Acquire
 	r := &reply{script: "grant"}
 	l := r.list(got)
 	raw := r.int(r.at(l, 1))
-	leases := make([]picket.Lease, 0, len(l)-2)
-	for _, v := range l[2:] {
+	if err := e.saw(r.int(r.at(l, 2))); err != nil {
+		e.log.Error("the witness cannot be written: free its disk or mend its rights", "err", err)
+	}
+	leases := make([]picket.Lease, 0, len(l))
+	for _, v := range l[min(3, len(l)):] {
 		leases = append(leases, e.lease(r, raw, v))
 	}
 	return leases, r.bad

@@ -24,10 +24,19 @@ func credential(held picket.Held) ([]any, error) {
 	return []any{held.TaskID, held.RunID, held.Secret, held.Fence}, nil
 }
 
-// as runs a script that begins with a run's credential.
+// as runs a script that begins with a run's credential. A lease from before an
+// adoption is reclaimed and the call repeated, so neither agent nor adapter
+// needs to notice that the store was another one for a while.
 func (e *Engine) as(ctx context.Context, held picket.Held, script string, args ...any) (any, error) {
 	who, err := credential(held)
 	if err != nil {
+		return nil, err
+	}
+	got, err := e.run(ctx, script, append(who, args...)...)
+	if picket.CodeOf(err) != picket.CodeReclaimRequired {
+		return got, err
+	}
+	if _, err := e.Reclaim(ctx, held); err != nil {
 		return nil, err
 	}
 	return e.run(ctx, script, append(who, args...)...)
@@ -46,10 +55,14 @@ func contentHash(parts ...string) string {
 // Renew extends the lease to a full window from now. It never revives one.
 func (e *Engine) Renew(ctx context.Context, held picket.Held) (picket.Renewal, error) {
 	got, err := e.as(ctx, held, "renew")
+	return renewal("renew", got, err)
+}
+
+func renewal(script string, got any, err error) (picket.Renewal, error) {
 	if err != nil {
 		return picket.Renewal{}, err
 	}
-	r := &reply{script: "renew"}
+	r := &reply{script: script}
 	l := r.list(got)
 	raw, ttl, token := r.int(r.at(l, 0)), r.int(r.at(l, 1)), r.int(r.at(l, 2))
 	return picket.Renewal{LeaseExpiresAt: picket.Instant(raw + ttl), LeaseTTLMs: ttl, FencingToken: token}, r.bad
@@ -213,6 +226,12 @@ func (e *Engine) Watch(ctx context.Context, held picket.Held, wait time.Duration
 		}
 		r := &reply{script: "watch"}
 		l := r.list(got)
+		if r.text(r.at(l, 0)) == "reclaim" {
+			if _, err := e.Reclaim(ctx, held); err != nil {
+				return picket.Watch{}, false, err
+			}
+			continue
+		}
 		if w.State = watched(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2))); w.State != picket.WatchHeld {
 			if w.State == picket.WatchCancelled {
 				w.Commands = []picket.Command{{Command: "stop", Reason: "cancelled"}}

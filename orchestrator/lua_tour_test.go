@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/orchestrator"
 )
 
 // tour takes every branch of every script once. It asserts little: the other
@@ -323,15 +322,4 @@ func tourPause(t *testing.T, f *fixture) {
 	ok(t, err)
 	f.again(t, func() error { _, err := f.Resume(f.ctx, once("f"), "r"); return err })
 	f.clear(t)
-}
-
-func tourLoss(t *testing.T, f *fixture) {
-	ok(t, orchestrator.Found(f.ctx, f.Engine)) // it has one
-	ok(t, f.raw.Del(f.ctx, meta).Err())
-	_, err := f.Stats(f.ctx)
-	refused(t, err, picket.CodeUnavailable)
-	if errors.Is(err, picket.ErrUnknown) {
-		t.Fatal("a lost namespace is no unknown outcome")
-	}
-	ok(t, orchestrator.Found(f.ctx, f.Engine))
 }

@@ -50,6 +50,10 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return fmt.Sprintf("the lease has ended (%s); the task is in state %s", f.or("cause", "released"), f.or("state", "unknown")),
 			"Stop writing and exit: nothing more can be changed under this lease."
 	},
+	picket.CodeReclaimRequired: func(facts) (string, string) {
+		return "the lease was granted before the store was restored or replaced",
+			"Reclaim the lease with the same lease token (POST /v1/lease/reclaim), then repeat the request."
+	},
 	picket.CodeTaskMismatch: func(f facts) (string, string) {
 		return "the lease does not belong to this task", "Use the lease token exactly as it was handed to you."
 	},

@@ -51,8 +51,9 @@ func compile(memory bool) (map[string]*script, error) {
 			return nil, err
 		}
 		var parts []string
-		if !hasDirective(body, "bare") {
-			parts = append(parts, "_prelude")
+		parts = append(parts, "_prelude")
+		if !hasDirective(body, "clockless") {
+			parts = append(parts, "_clock")
 		}
 		for _, need := range strings.Fields(directive(body, "needs:")) {
 			parts = append(parts, "_"+need)
@@ -122,6 +123,7 @@ const callTimeout = 2 * time.Second
 type gate struct {
 	scripts     map[string]*script
 	clock, work line
+	fault       func(point string) error // nil outside of tests
 }
 
 // clockVerbs are the scripts that a deadline waits for. undeliver is none of
@@ -144,23 +146,52 @@ func (g *gate) run(ctx context.Context, namespace, name string, args ...any) (an
 	// they may not keep a caller longer than this.
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	return g.call(ctx, s, l.do, namespace, args)
+}
+
+// on is a way past the two lines: scripts on a connection that is just being
+// made, or by a client that looks at a store nobody has adopted yet.
+func (g *gate) on(c interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}, namespace string) runner {
+	do := func(ctx context.Context, cmd *redis.Cmd) error { return c.Process(ctx, cmd) }
+	return func(ctx context.Context, name string, args ...any) (any, error) {
+		return g.call(ctx, g.scripts[name], do, namespace, args)
+	}
+}
+
+func (g *gate) call(ctx context.Context, s *script, do func(context.Context, *redis.Cmd) error, namespace string, args []any) (any, error) {
 	start := time.Now()
-	reply, err := g.eval(ctx, l, "EVALSHA", s.sha, namespace, args)
+	if err := g.at("redis." + s.name + ".before"); err != nil {
+		return nil, unavailable("the request was not sent", err)
+	}
+	reply, err := eval(ctx, do, "EVALSHA", s.sha, namespace, args)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = g.eval(ctx, l, "EVAL", s.source, namespace, args)
+		reply, err = eval(ctx, do, "EVAL", s.source, namespace, args)
+	}
+	if lost := g.at("redis." + s.name + ".after"); lost != nil {
+		reply, err = nil, lost
 	}
 	s.calls.Add(1)
 	s.nanos.Add(int64(time.Since(start)))
 	if err != nil {
-		return nil, refusal(name, err)
+		return nil, refusal(s.name, err)
 	}
 	return reply, nil
 }
 
-func (g *gate) eval(ctx context.Context, l line, command, what, namespace string, args []any) (any, error) {
+// at is a point where a test can make the store fail.
+func (g *gate) at(point string) error {
+	if g.fault == nil {
+		return nil
+	}
+	return g.fault(point)
+}
+
+func eval(ctx context.Context, do func(context.Context, *redis.Cmd) error, command, what, namespace string, args []any) (any, error) {
 	all := append([]any{command, what, 1, metaKey(namespace)}, args...)
 	cmd := redis.NewCmd(ctx, all...)
-	if err := l.do(ctx, cmd); err != nil {
+	if err := do(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return cmd.Val(), nil
@@ -169,6 +200,10 @@ func (g *gate) eval(ctx context.Context, l line, command, what, namespace string
 // refusal turns what came back from the store into an error of the vocabulary:
 // the script's own refusal, a full store, or "outcome unknown".
 func refusal(name string, err error) error {
+	var known *picket.Error // of the check of a new connection: nothing was sent
+	if errors.As(err, &known) {
+		return known
+	}
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return unavailable("the state of record did not answer", errors.Join(picket.ErrUnknown, err))
@@ -178,10 +213,12 @@ func refusal(name string, err error) error {
 	case strings.HasPrefix(text, "OOM "):
 		return picket.Refuse(picket.CodeStoreFull, "Leases can still end. Free memory or raise maxmemory of the Redis server, then repeat the request.",
 			"the store is full").Because(err)
-	case strings.HasPrefix(text, "store_lost "):
-		return unavailable("the store has lost this namespace", err)
 	case strings.HasPrefix(text, "ERR "), strings.HasPrefix(text, "WRONGTYPE "), strings.HasPrefix(text, "NOPERM "):
 		return fmt.Errorf("run %s: %w", name, err)
+	}
+	code, _, _ := strings.Cut(text, " ")
+	if said, ok := asides[code]; ok {
+		return unavailable(said.Error(), errors.Join(said, err))
 	}
 	if e := explainRefusal(text); e != nil {
 		return e

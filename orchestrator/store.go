@@ -9,9 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
-	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
@@ -29,8 +29,29 @@ type Config struct {
 	// ProxyURL is put into leases: where adapters and agents find the tool
 	// proxy. Defaults to "".
 	ProxyURL string
-	// Memory says that the store is an in-process miniredis. Defaults to false.
+	// Memory says that the store is an in-process miniredis, reached through
+	// Redis.Dialer. Defaults to false.
 	Memory bool
+	// Witness is the directory in which this process keeps the floor of each
+	// namespace, on a disk that outlives both the process and the store;
+	// processes of one machine may share it. Only a process with one may found
+	// or adopt a store and grant leases; any other answers 503 until one has.
+	// Defaults to "": none.
+	Witness string
+	// Found lets a namespace that neither the store nor the witness knows begin
+	// with floor 0, so that its tokens read 1, 2, 3. Otherwise the floor is taken
+	// from the clock, in case it did exist once. Defaults to false.
+	Found bool
+	// Adopted is told, in a goroutine of its own, that a store was adopted by
+	// this process: whatever was registered in it may be gone. Defaults to nil.
+	Adopted func(ctx context.Context, e *Engine)
+	// Fault makes named points fail, for tests: "redis.<script>.before" (not
+	// sent), "redis.<script>.after" (reply lost), "witness.write",
+	// "witness.fsync", "witness.rename", "witness.dirsync". Defaults to nil.
+	Fault func(point string) error
+	// clock is the time of day that a floor without a memory is taken from.
+	// Defaults to time.Now; tests set it.
+	clock func() time.Time
 	// NoPipeline sends every script on its own instead of sharing round trips.
 	// Defaults to false.
 	NoPipeline bool
@@ -43,6 +64,8 @@ type Store struct {
 	cfg     Config
 	gate    *gate
 	plain   redis.UniversalClient // blocking reads and subscriptions
+	bare    redis.UniversalClient // looks at stores that have not been adopted yet
+	tasks   sync.WaitGroup        // in the background
 	engines map[string]*Engine
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
@@ -51,13 +74,15 @@ type Store struct {
 // Engine is one namespace: its tasks, leases, hand-offs, reviews and events.
 // All methods may be called from any number of goroutines and processes.
 type Engine struct {
-	namespace string
-	store     *Store
-	wakes     *hub
-	tails     *hub
-	callers   *keyCache
-	refused   counters
-	log       *slog.Logger
+	namespace  string
+	store      *Store
+	wakes      *hub
+	tails      *hub
+	callers    *keyCache
+	refused    counters
+	violations violationCounters
+	witness    *witness // nil: this process adopts nothing
+	log        *slog.Logger
 }
 
 // Open connects to the store and makes the record of a namespace that has none.
@@ -69,6 +94,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg.Namespaces = []string{"default"}
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	if cfg.clock == nil {
+		cfg.clock = time.Now
+	}
 	for _, ns := range cfg.Namespaces {
 		if err := picket.CheckNamespace("namespace", ns); err != nil {
 			return nil, fmt.Errorf("open store: %w", err)
@@ -81,32 +109,61 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg.Redis.WriteTimeout = cmp.Or(cfg.Redis.WriteTimeout, time.Second)
 	cfg.Redis.DialTimeout = cmp.Or(cfg.Redis.DialTimeout, time.Second)
 
+	if cfg.Memory && cfg.Redis.Dialer == nil {
+		return nil, errors.New("open store: a store in memory needs a dialer, it has no address")
+	}
+
 	scripts, err := compile(cfg.Memory)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{cfg: cfg, plain: redis.NewUniversalClient(&cfg.Redis), gate: &gate{scripts: scripts}, engines: map[string]*Engine{}}
-	for _, l := range []*line{&s.gate.clock, &s.gate.work} {
-		if *l, err = newLine(cfg); err != nil {
-			_ = s.Close()
-			return nil, fmt.Errorf("open store: %w", err)
-		}
-	}
-	for _, ns := range cfg.Namespaces {
-		e := &Engine{namespace: ns, store: s, callers: newKeyCache(), log: cfg.Log.With("namespace", ns)}
-		if _, err := s.gate.run(ctx, ns, "found", "store_"+ulid.Make().String()); err != nil {
-			_ = s.Close()
-			return nil, fmt.Errorf("open namespace %s: %w", ns, err)
-		}
-		e.wakes = newHub(s.plain, wakeChannel(ns), e.log, e.callers.heard)
-		e.tails = newHub(s.plain, eventChannel(ns), e.log, nil)
-		s.engines[ns] = e
-	}
+	s := &Store{cfg: cfg, gate: &gate{scripts: scripts, fault: cfg.Fault}, engines: map[string]*Engine{}}
+	s.bare = redis.NewUniversalClient(&cfg.Redis)
+	s.cfg.Redis.OnConnect = s.onConnect
+	s.plain = redis.NewUniversalClient(&s.cfg.Redis)
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	for _, e := range s.engines {
-		e.wakes.start(s.ctx)
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// open settles every namespace before the first script runs.
+func (s *Store) open(ctx context.Context) error {
+	for _, ns := range s.cfg.Namespaces {
+		e := &Engine{namespace: ns, store: s, callers: newKeyCache(), log: s.cfg.Log.With("namespace", ns)}
+		e.wakes = newHub(s.plain, wakeChannel(ns), e.log, e.callers.heard)
+		e.tails = newHub(s.plain, eventChannel(ns), e.log, nil)
+		if s.cfg.Witness != "" {
+			var err error
+			if e.witness, err = openWitness(s.cfg.Witness, ns, s.cfg.Fault); err != nil {
+				return fmt.Errorf("open namespace %s: %w", ns, err)
+			}
+		}
+		s.engines[ns] = e
+	}
+	for _, l := range []*line{&s.gate.clock, &s.gate.work} {
+		var err error
+		if *l, err = newLine(s.cfg); err != nil {
+			return fmt.Errorf("open store: %w", err)
+		}
+	}
+	for _, ns := range s.cfg.Namespaces {
+		e := s.engines[ns]
+		// A process that adopts nothing may start before one that does.
+		if err := e.greet(ctx, s.gate.on(s.bare, ns), false); err != nil && e.witness != nil {
+			return fmt.Errorf("open namespace %s: %w", ns, err)
+		} else if err != nil {
+			e.log.Warn("the store cannot be used yet", "err", err)
+		}
+		e.wakes.start(s.ctx)
+	}
+	return nil
+}
+
+// background runs what nobody waits for; Close does.
+func (s *Store) background(do func(ctx context.Context)) {
+	s.tasks.Go(func() { do(s.ctx) })
 }
 
 func newLine(cfg Config) (line, error) {
@@ -122,9 +179,8 @@ func newLine(cfg Config) (line, error) {
 // Close ends the subscriptions and connections. Long polls answer as if their
 // wait ran out.
 func (s *Store) Close() error {
-	if s.stop != nil {
-		s.stop()
-	}
+	s.stop()
+	s.tasks.Wait()
 	for _, e := range s.engines {
 		e.wakes.close()
 		e.tails.close()
@@ -138,7 +194,7 @@ func (s *Store) Close() error {
 			errs = append(errs, l.client.Close())
 		}
 	}
-	return errors.Join(append(errs, s.plain.Close())...)
+	return errors.Join(append(errs, s.plain.Close(), s.bare.Close())...)
 }
 
 // Engine returns the engine of a namespace, nil when this process does not
@@ -161,5 +217,5 @@ func (s *Store) Calls() []Calls { return s.gate.stats() }
 func (e *Engine) Namespace() string { return e.namespace }
 
 func (e *Engine) run(ctx context.Context, name string, args ...any) (any, error) {
-	return e.store.gate.run(ctx, e.namespace, name, args...)
+	return e.settled(ctx, func() (any, error) { return e.store.gate.run(ctx, e.namespace, name, args...) })
 }

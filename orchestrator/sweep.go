@@ -107,8 +107,9 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 		LastSeq: r.int(r.at(l, 7)), Tasks: map[picket.TaskState]int64{},
 		Pause: pauseOf(r.text(r.at(l, 8)), r.text(r.at(l, 9)), r.text(r.at(l, 10)), r.int(r.at(l, 11))),
 	}
+	s.StoreID, s.Floor, s.AdoptedAt = r.text(r.at(l, 12)), r.int(r.at(l, 13)), picket.Instant(r.int(r.at(l, 14)))
 	for i, state := range picket.TaskStates {
-		s.Tasks[state] = r.int(r.at(l, 12+i))
+		s.Tasks[state] = r.int(r.at(l, 15+i))
 	}
 	s.Reviews = s.Tasks[picket.TaskReview]
 	s.SinceTickMs = r.int(r.at(l, 0)) - int64(s.LastTick)

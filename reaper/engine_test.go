@@ -30,7 +30,7 @@ type namespace struct {
 func open(t *testing.T, s rig.Store) (ns *namespace, close func()) {
 	t.Helper()
 	sealer := rig.Sealer()
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,6 +199,32 @@ func TestAPressedStopButtonEndsEveryRun(t *testing.T) {
 			if err := ns.renew(l); !errors.Is(err, picket.CodeLeaseReleased) {
 				t.Fatalf("a run goes on after the stop button: %v", err)
 			}
+		}
+	})
+}
+
+// A lease whose deadline was lost would never end; the reapers find it within
+// seconds and give it a short one.
+func TestALeaseWithoutADeadlineEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := rig.Memory()
+		defer stop()
+		ns, close := open(t, store)
+		defer close()
+		defer ns.reapers(3)()
+		all := ns.leases(250, 300)
+		for _, l := range all {
+			ns.ok(ns.renew(l))
+		}
+		raw := redis.NewUniversalClient(&store.Redis)
+		defer raw.Close()
+		ns.ok(raw.Del(t.Context(), "pk:{default}:deadlines").Err())
+		time.Sleep(time.Minute + 30*time.Second)
+		if n := ns.count(picket.EventInvariantRepaired); n != 250 {
+			t.Errorf("%d deadlines were put back, want 250 once each", n)
+		}
+		if n := ns.count(picket.EventLeaseExpired); n != 250 {
+			t.Errorf("%d leases ended, want 250 once each", n)
 		}
 	})
 }

@@ -66,6 +66,10 @@ func (d *desk) Renew(_ context.Context, h picket.Held) (picket.Renewal, error) {
 	return picket.Renewal{FencingToken: 1}, d.note("renew", h)
 }
 
+func (d *desk) Reclaim(_ context.Context, h picket.Held) (picket.Renewal, error) {
+	return picket.Renewal{FencingToken: 1 << 21}, d.note("reclaim", h)
+}
+
 func (d *desk) Release(_ context.Context, h picket.Held, exit picket.Exit) (picket.TaskState, error) {
 	d.exits = append(d.exits, exit)
 	return picket.TaskQueued, d.note("release", h)

@@ -56,7 +56,7 @@ func virtual(t *testing.T, test func(h *house)) {
 func enter(t *testing.T, s rig.Store) (h *house, leave func()) {
 	t.Helper()
 	sealer := rig.Sealer()
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,9 @@ import (
 type leaser interface {
 	// Renew moves the deadline to now + window; it never revives.
 	Renew(ctx context.Context, held picket.Held) (picket.Renewal, error)
+	// Reclaim gives a lease from before an adoption of the store a higher token;
+	// any other it leaves as it is.
+	Reclaim(ctx context.Context, held picket.Held) (picket.Renewal, error)
 	// Release ends the lease; exit.Class is one of picket.ReleaseClasses.
 	Release(ctx context.Context, held picket.Held, exit picket.Exit) (picket.TaskState, error)
 	// Watch waits until the lease changes; changed is false when the wait ran
@@ -38,10 +41,18 @@ type stateAnswer struct {
 }
 
 func renew(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+	return answerRenewal(c, held, door.Renew)
+}
+
+func reclaim(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+	return answerRenewal(c, held, door.Reclaim)
+}
+
+func answerRenewal(c echo.Context, held picket.Held, extend func(context.Context, picket.Held) (picket.Renewal, error)) error {
 	if _, _, err := web.Decode[struct{}](c, smallBody); err != nil {
 		return err
 	}
-	renewal, err := leaser(door).Renew(c.Request().Context(), held)
+	renewal, err := extend(c.Request().Context(), held)
 	if err != nil {
 		return err
 	}

@@ -76,6 +76,7 @@ type route struct {
 
 var routes = []route{
 	{http.MethodPost, "/v1/lease/renew", "", renew, nil},
+	{http.MethodPost, "/v1/lease/reclaim", "", reclaim, nil},
 	{http.MethodPost, "/v1/lease/release", "release", release, nil},
 	{http.MethodGet, "/v1/lease/watch", "", watch, []string{"waitSeconds"}},
 	{http.MethodPost, "/v1/run/exit", "exit", exit, nil},
@@ -83,7 +84,6 @@ var routes = []route{
 	{http.MethodPost, "/v1/run/events", "events", events, nil},
 	{http.MethodGet, "/v1/tools", "", listTools, nil},
 	{http.MethodPost, "/v1/tools/:name", "", callTool, nil}, // each tool records its own refusals
-	{http.MethodPost, "/v1/lease/reclaim", "", later("reclaim", "adoption of a restored store"), nil},
 	{http.MethodPost, "/v1/run/usage", "", later("usage", "metering"), nil},
 	{http.MethodPost, "/v1/run/evidence", "", later("evidence", "workspace evidence"), nil},
 	{http.MethodPost, "/v1/run/exec/:callId", "", later("exec", "metered tools"), nil},

@@ -32,6 +32,8 @@ func Conform(t *testing.T, work Worker) {
 		"hands in the output of onExit complete":        handsIn,
 		"kills the tree of a cancelled task":            func(t *testing.T, b *bench) { kills(t, b, b.s.Cancel) },
 		"kills the tree of a superseded lease":          func(t *testing.T, b *bench) { kills(t, b, func(id string) { b.s.Supersede(id) }) },
+		"reclaims its lease in an adopted store":        reclaims,
+		"kills the tree of a lease it cannot reclaim":   func(t *testing.T, b *bench) { kills(t, b, func(id string) { b.s.Adopt(); b.s.Expire(id) }) },
 		"is done with a tree before the lease ends":     killsInTime,
 		"keeps its agent through an outage that passes": keeps,
 	} {
@@ -182,6 +184,17 @@ func keeps(t *testing.T, b *bench) {
 	v := b.await(t, id, func(v View) bool { return v.Runs[0].Renewals >= 5 || v.State != picket.TaskLeased })
 	if v.State != picket.TaskLeased || syscall.Kill(pids[0], 0) != nil {
 		t.Errorf("the task is %s", v.State)
+	}
+}
+
+func reclaims(t *testing.T, b *bench) {
+	id := b.run(t, Task{Window: 2 * time.Second}, tree)
+	pids := b.said(t)
+	b.s.Adopt()
+	renewed := b.s.View(id).Runs[0].Renewals
+	v := b.await(t, id, func(v View) bool { return v.Runs[0].Renewals >= renewed+3 || v.State != picket.TaskLeased })
+	if v.State != picket.TaskLeased || v.Runs[0].Reclaims != 1 || syscall.Kill(pids[0], 0) != nil {
+		t.Errorf("the task is %s after %d reclaims", v.State, v.Runs[0].Reclaims)
 	}
 }
 

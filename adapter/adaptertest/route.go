@@ -52,6 +52,9 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 		if err := s.fence(l); err != nil {
 			return 0, nil, err
 		}
+		if l.void && r.URL.Path != "/v1/lease/reclaim" {
+			return 0, nil, picket.Refuse(picket.CodeReclaimRequired, "Reclaim the lease, then repeat the request.", "the store was adopted")
+		}
 		l.confirmed = true
 	}
 	out, err := do(s, l, r, body)
@@ -133,6 +136,9 @@ func (s *Server) watch(r *http.Request, l *lease) (int, any, error) {
 		s.fence(l)
 		w, changed, left := picket.Watch{State: l.state, Commands: l.commands}, s.changed, time.Until(l.deadline)
 		l.commands = nil
+		if l.void && w.State == picket.WatchHeld {
+			w.State = picket.WatchReclaim
+		}
 		s.mu.Unlock()
 		if w.State != picket.WatchHeld || len(w.Commands) > 0 {
 			return http.StatusOK, w, nil

@@ -88,6 +88,7 @@ type lease struct {
 	window    time.Duration
 	deadline  time.Time
 	confirmed bool
+	void      bool // from before an adoption, not reclaimed yet
 	state     picket.WatchState
 	refusal   picket.Code // of later writes, once ended
 	commands  []picket.Command
@@ -185,6 +186,17 @@ func (s *Server) Cancel(taskID string) {
 // Expire ends a task's lease as if its time had run out.
 func (s *Server) Expire(taskID string) {
 	s.ending(taskID, picket.WatchLost, picket.CodeLeaseExpired, (*task).retried)
+}
+
+// Adopt makes every lease one from before an adoption of the store: it has to
+// be reclaimed before it holds again.
+func (s *Server) Adopt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.leases {
+		l.void = l.state == picket.WatchHeld
+	}
+	s.wake()
 }
 
 // Supersede ends a task's lease and grants the task to somebody else, so that

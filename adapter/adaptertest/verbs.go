@@ -14,6 +14,7 @@ type verb func(s *Server, l *lease, r *http.Request, body []byte) (any, error)
 
 var fencedVerbs = map[string]verb{
 	"/v1/lease/renew":              renew,
+	"/v1/lease/reclaim":            reclaim,
 	"/v1/tools/report_progress":    report,
 	"/v1/tools/get_task":           getTask,
 	"/v1/lease/release":            release,
@@ -32,6 +33,16 @@ func renew(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 	l.deadline = time.Now().Add(l.window)
 	s.wake()
 	return picket.Renewal{LeaseExpiresAt: picket.InstantOf(l.deadline), LeaseTTLMs: l.window.Milliseconds(), FencingToken: l.record.FencingToken}, nil
+}
+
+func reclaim(s *Server, l *lease, r *http.Request, body []byte) (any, error) {
+	if l.void {
+		l.void = false
+		l.task.view.Token += 1 << 21
+		l.record.FencingToken = l.task.view.Token
+		l.run.Reclaims++
+	}
+	return renew(s, l, r, body)
 }
 
 type stateAnswer struct {

@@ -32,6 +32,7 @@ type View struct {
 type RunView struct {
 	RunID       string
 	Renewals    int
+	Reclaims    int          // those that raised the token
 	Released    *picket.Exit // what it was released with
 	Evidence    *picket.Exit // what was reported as evidence, last
 	Containment string

@@ -63,7 +63,7 @@ func mount(t testing.TB, s rig.Store, cfg api.Config, mount func(*api.API, *echo
 	log := &lockedBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	p := &plane{t: t, sealer: rig.Sealer(), keys: map[string]string{}, log: log}
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default", "other"}, Sealer: p.sealer, ProxyURL: "http://proxy", Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default", "other"}, Sealer: p.sealer, ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	p.Engine = store.Engine("default")
 	cfg.Engine, cfg.Engines, cfg.Calls, cfg.Log = store.Engine, store.Engines, store.Calls, logger

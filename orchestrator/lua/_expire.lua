@@ -8,3 +8,9 @@ local function expire(tid, t, class, reason, actor)
     '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"class":' .. quote(class) ..
     ',"reason":' .. quote(reason) .. '}')
 end
+
+-- reclaimable tells until when the holder of a void lease may reclaim it.
+local function reclaimable(t)
+  if num(t.token) > floor then return 0 end
+  return num(call('HGET', META, 'adopted')) + GRACE
+end

@@ -1,6 +1,8 @@
 -- fenced is the one definition of "still holds". It returns task, run and
--- deadline, or the refusal; the first test that fails answers.
-local function fenced(tid, rid, secret, presented)
+-- deadline, or the refusal; the first test that fails answers. A lease from
+-- before an adoption holds for nothing but to be reclaimed, whatever its
+-- deadline says: store time stood still while the store was away.
+local function fenced(tid, rid, secret, presented, reclaiming)
   local r = load(K('run:', rid))
   if not r or r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end
   if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch') end
@@ -28,6 +30,10 @@ local function fenced(tid, rid, secret, presented)
   local deadline = num(call('ZSCORE', K('deadlines'), tid))
   if r.state ~= 'running' or t.state ~= 'leased' or t.run ~= rid then
     return nil, nil, nil, refuse('lease_released', 'cause', r.class or r.state, 'state', t.state)
+  end
+  if mine <= floor then
+    if reclaiming then return t, r, deadline end
+    return nil, nil, nil, refuse('reclaim_required', 'presented', F(mine), 'current', F(current))
   end
   if now >= deadline then
     return nil, nil, nil, refuse('lease_expired', 'cause', 'time', 'presented', F(mine), 'current', F(current))

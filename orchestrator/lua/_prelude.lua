@@ -1,4 +1,4 @@
--- What every script shares: key names, store time, loading, moving, events.
+-- What every script shares: key names, loading, moving, events.
 -- KEYS[1] is the namespace's meta key; every other key is made from its prefix,
 -- so all keys of a script carry one hash tag.
 local call = redis.call
@@ -11,27 +11,9 @@ local function num(s) return tonumber(s or '0') or 0 end
 local META = K('meta')
 local now, raw -- store time and the server's own clock, in ms
 local paused, floor
-do
+local function server_clock()
   local t = call('TIME')
-  raw = num(t[1]) * 1000 + math.floor(num(t[2]) / 1000)
-  local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused')
-  if not m[1] or not m[2] then
-    return redis.error_reply('store_lost the namespace has no meta record')
-  end
-  -- Store time never leaps: a step of the server's clock back counts as
-  -- nothing, a step forward as one second at most. It is written every 100 ms,
-  -- so after a step back it may stand where it stood up to 100 ms before.
-  local d = raw - num(m[2])
-  now = num(m[1])
-  if d < 0 then
-    call('HSET', META, 'raw', F(raw))
-  else
-    if d > 1000 then d = 1000 end
-    now = now + d
-    if d >= 100 then call('HSET', META, 'now', F(now), 'raw', F(raw)) end
-  end
-  floor = num(m[3])
-  paused = m[4] or ''
+  return num(t[1]) * 1000 + math.floor(num(t[2]) / 1000)
 end
 
 -- refuse builds the error "code key=value ..."; no value may hold a space.
@@ -108,3 +90,6 @@ local function remember(key, body, answer, ms)
   if key ~= '' then call('SET', K('req:', key), body .. ' ' .. answer, 'PX', F(ms)) end
 end
 local DAY = 86400000
+-- GRACE is how long after an adoption a holder may reclaim its lease, in ms of
+-- store time.
+local GRACE = 30000

@@ -1,15 +1,21 @@
 -- flags: allow-oom
 -- needs: queue end expire
--- expire_due ends leases that are past their deadline.
+-- expire_due ends leases that are past their deadline. One from before an
+-- adoption is left alone while its holder may reclaim it.
 -- ARGV: actor, limit
--- Reply: number of leases ended
+-- Reply: number of deadlines handled
 local due = call('ZRANGEBYSCORE', K('deadlines'), '-inf', F(now), 'LIMIT', 0, ARGV[2])
 for _, tid in ipairs(due) do
   local t = load(K('task:', tid))
   if t and t.state == 'leased' then
-    local confirmed = call('HGET', K('run:', t.run), 'confirmed')
-    local class = confirmed == '1' and 'lease_expired' or 'undelivered'
-    expire(tid, t, class, class, ARGV[1])
+    local ends = reclaimable(t)
+    if ends > now then
+      call('ZADD', K('deadlines'), F(ends), tid)
+    else
+      local confirmed = call('HGET', K('run:', t.run), 'confirmed') == '1'
+      local class = num(t.token) <= floor and 'store_adopted' or confirmed and 'lease_expired' or 'undelivered'
+      expire(tid, t, class, class, ARGV[1])
+    end
   else -- only a damaged store has one; it must not hold up the others
     call('ZREM', K('deadlines'), tid)
   end

@@ -1,16 +1,22 @@
--- needs: queue view
+-- needs: queue view identity
 -- grant leases the best queued tasks an agent covers.
 -- ARGV: actor, agent id, role ('!': only tasks pinned to the agent), capabilities (',a,b,'), waiter id, wait ms,
---   workspace root, request key, body hash, then run id and secret per lease
--- Reply: {paused 0|1, raw ms, lease...}, lease = {task, run, token, attempt,
+--   workspace root, request key, body hash, floor of the caller's witness, then run id and secret per lease
+-- Reply: {paused 0|1, raw ms, seq, lease...}, lease = {task, run, token, attempt,
 --   window, ttl, spec, input, last report, answers, previous run, workspace,
 --   fixes, retries}
--- Errors: idempotency_conflict, lease_expired (a replay of ended leases)
+-- Errors: store_changed (not the store the caller knows), floor_exhausted,
+--   idempotency_conflict, lease_expired (a replay of ended leases)
 local actor, agent, role, caps = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local waiter, wait, root = ARGV[5], num(ARGV[6]), ARGV[7]
 local key, body = ARGV[8], ARGV[9]
 local FIRST = 30000 -- an unconfirmed lease comes back after this long
-local out = { 0, F(raw) }
+local RANGE = 2097152 -- tokens above a floor before the next floor is needed
+local known = call('HMGET', META, 'identity', 'seq')
+if known[1] ~= identity() or F(floor) ~= ARGV[10] then
+  return refuse('store_changed')
+end
+local out = { 0, F(raw), known[2] }
 
 local function lease_view(tid, rid, t, r, deadline)
   local before, report, said = false, false, {}
@@ -67,12 +73,17 @@ if paused ~= '' then
 else
   promote(10)
   local record, size = {}, 0
-  for i = 10, #ARGV, 2 do
+  for i = 11, #ARGV, 2 do
     local lane = size < MAX_REPLY and best()
     if not lane then break end
     local tid = call('ZRANGE', K('lane:', lane), 0, 0)[1]
     local t, rid = load(K('task:', tid)), ARGV[i]
-    local r = { token = F(math.max(num(t.token), floor) + 1), attempt = F(num(t.attempt) + 1),
+    local token = math.max(num(t.token), floor) + 1
+    if token > floor + RANGE then
+      if #record > 0 then break end
+      return refuse('floor_exhausted')
+    end
+    local r = { token = F(token), attempt = F(num(t.attempt) + 1),
       workspace = root ~= '' and (root .. '/' .. rid) or '' }
     local deadline = now + math.min(num(t.window), FIRST)
     dequeue(tid, t)
@@ -89,10 +100,10 @@ else
     out[#out + 1] = view
     record[#record + 1] = tid .. ' ' .. rid
   end
-  if #record > 0 then remember(key, body, table.concat(record, ' '), num(out[3][5])) end
+  if #record > 0 then remember(key, body, table.concat(record, ' '), num(out[4][5])) end
 end
 
-if #out > 2 or wait == 0 then
+if #out > 3 or wait == 0 then
   call('ZREM', K('waiters'), waiter)
 else
   call('ZADD', K('waiters'), F(now + wait), waiter)

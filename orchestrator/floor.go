@@ -1,0 +1,282 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+)
+
+// A store can forget what it acknowledged: an older file is restored, a replica
+// that lagged is promoted. Tokens rise all the same, because every grant passes
+// a floor that this machine keeps outside the store, and because another server
+// process is met with a higher floor before it grants anything: it is adopted.
+
+// floorRange is how many tokens and sequence numbers one floor is good for.
+const floorRange = 1 << 21
+
+// epoch is where the floor of the clock counts seconds from: it makes floors
+// rise even when neither the store nor a witness remembers one.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// What the scripts say to this file; a caller sees orchestrator_unavailable.
+var (
+	errStoreLost    = errors.New("the store has lost this namespace")
+	errStoreChanged = errors.New("the store is not the one this process knows")
+	errExhausted    = errors.New("the tokens above the floor are used up")
+	errAdoptLost    = errors.New("another process adopted the store")
+)
+
+// asides are their codes.
+var asides = map[string]error{
+	"store_lost": errStoreLost, "store_changed": errStoreChanged, "floor_exhausted": errExhausted, "adopt_lost": errAdoptLost,
+}
+
+// runner runs one script, through the gate or on one connection alone.
+type runner func(ctx context.Context, script string, args ...any) (any, error)
+
+// sight is what identify shows of a server and a namespace on it.
+type sight struct {
+	here, role string // this server process and its role
+	store      string // "" when the namespace is not there
+	adopted    string // the identity that the namespace was adopted on
+	floor, seq int64
+	raw        [2]string // store floor as read, for the comparison of adopt
+}
+
+func look(ctx context.Context, run runner) (sight, error) {
+	got, err := run(ctx, "identify")
+	if err != nil {
+		return sight{}, err
+	}
+	r := &reply{script: "identify"}
+	l := r.list(got)
+	s := sight{here: r.text(r.at(l, 0)), role: r.text(r.at(l, 1)), store: r.text(r.at(l, 2)), adopted: r.text(r.at(l, 3))}
+	floor := r.text(r.at(l, 4))
+	s.raw = [2]string{floor, r.text(r.at(l, 5))}
+	s.floor, _ = strconv.ParseInt(floor, 10, 64)
+	s.seq, _ = strconv.ParseInt(s.raw[1], 10, 64)
+	return s, r.bad
+}
+
+// known reports whether the namespace was adopted on this very server.
+func (s sight) known() bool { return s.store != "" && s.adopted == s.here }
+
+// greet makes sure that the store is the one this process may work with. One
+// that is new is adopted, by a process that keeps a witness; any other process
+// is refused until somebody has. exhausted asks for a new floor in any case.
+func (e *Engine) greet(ctx context.Context, run runner, exhausted bool) error {
+	s, err := look(ctx, run)
+	if err != nil {
+		return err
+	}
+	if err := e.store.mayServe(s); err != nil {
+		return err
+	}
+	if e.witness == nil {
+		if !s.known() {
+			return notAdopted(s)
+		}
+		return nil
+	}
+	if s.known() && s.floor == e.witness.now().Floor && !exhausted {
+		return e.keepAbove(s)
+	}
+	return e.witness.inTurn(func() error { return e.adopt(ctx, run, exhausted) })
+}
+
+// settled runs a transition again after the store turned out to be another one
+// and was settled; nothing has been done by the first try.
+func (e *Engine) settled(ctx context.Context, try func() (any, error)) (any, error) {
+	for range 3 {
+		got, err := try()
+		exhausted := errors.Is(err, errExhausted)
+		if !exhausted && !errors.Is(err, errStoreLost) && !errors.Is(err, errStoreChanged) {
+			return got, err
+		}
+		if e.witness == nil {
+			return nil, err
+		}
+		if err := e.greet(ctx, e.store.gate.on(e.store.bare, e.namespace), exhausted); err != nil {
+			return nil, err
+		}
+	}
+	return try()
+}
+
+func notAdopted(s sight) error {
+	what := "was restarted or restored"
+	if s.store == "" {
+		what = "does not have this namespace"
+	}
+	e := picket.Refuse(picket.CodeUnavailable, "Start `picket serve orchestrator`; where one runs, wait a moment and repeat the same request.",
+		"the store %s, and no orchestrator has adopted it yet", what)
+	e.RetryAfter = time.Second
+	return e
+}
+
+// mayServe refuses servers that could not keep what they promise.
+func (s *Store) mayServe(seen sight) error {
+	if seen.role == "slave" {
+		return unavailable("this Redis is a replica", fmt.Errorf("READONLY"))
+	}
+	if s.cfg.Memory != (seen.role == "memory") {
+		return picket.Refuse(picket.CodeUnavailable, "Give the Redis user the right +info.",
+			"the Redis server does not tell who it is, so a restart could not be noticed")
+	}
+	return nil
+}
+
+// adopt compares witness and store and brings the lower one up, until they
+// agree. It runs while nobody else can raise this witness.
+func (e *Engine) adopt(ctx context.Context, run runner, exhausted bool) error {
+	for range 10 {
+		s, err := look(ctx, run)
+		if err != nil {
+			return err
+		}
+		w := e.witness.now()
+		if s.known() && s.floor >= w.Floor && !exhausted {
+			return e.witness.raise(witnessed{StoreID: s.store, Floor: s.floor, Ceiling: ceiling(s.seq, w.Ceiling)})
+		}
+		err = e.claim(ctx, run, s, w)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, errAdoptLost) {
+			return err
+		}
+		exhausted = false // another process has given the store a new floor
+	}
+	return unavailable("other processes keep adopting the store", nil)
+}
+
+// claim takes a store over: the new floor is in the witness before it is in the
+// store, so no crash in between can make it forgotten.
+func (e *Engine) claim(ctx context.Context, run runner, s sight, w witnessed) error {
+	clock := e.store.cfg.clock
+	floor := newFloor(s.floor, w.Floor, clock())
+	if s.store == "" && w.blank() && e.store.cfg.Found {
+		floor = 0
+	}
+	fresh := "store_" + ulid.Make().String()
+	start := max(floor, w.Ceiling)
+	next := witnessed{StoreID: s.store, Floor: floor, Ceiling: ceiling(max(s.seq, start), w.Ceiling)}
+	if next.StoreID == "" {
+		next.StoreID = fresh
+	}
+	// One adoption a second: whoever has nothing but the clock then gets a floor
+	// above this one all the same.
+	if err := sleepUntil(ctx, clock, epoch.Add(time.Duration(floor/floorRange-1)*time.Second)); err != nil {
+		return err
+	}
+	if err := e.witness.raise(next); err != nil {
+		return err
+	}
+	if _, err := run(ctx, "adopt", s.here, s.store, s.adopted, s.raw[0], fresh, floor, start); err != nil {
+		return err
+	}
+	e.callers.forgetAll()
+	if floor > 0 {
+		e.log.Warn("the store was adopted: running agents reclaim their leases", "store", next.StoreID, "floor", floor, "was", s.adopted, "is", s.here)
+		if e.store.cfg.Adopted != nil {
+			e.store.background(func(ctx context.Context) { e.store.cfg.Adopted(ctx, e) })
+		}
+	}
+	return nil
+}
+
+// sleepUntil waits for the clock to reach a time, 2 s at most: a clock that was
+// set back is made up for by the witness.
+func sleepUntil(ctx context.Context, clock func() time.Time, t time.Time) error {
+	left := t.Sub(clock())
+	if left <= 0 || left > 2*time.Second {
+		return nil
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return unavailable("the store is being adopted", ctx.Err())
+	}
+}
+
+func newFloor(store, witness int64, clock time.Time) int64 {
+	seconds := max(0, int64(clock.Sub(epoch)/time.Second))
+	return max(store, witness, seconds*floorRange) + floorRange
+}
+
+// keepAbove raises the ceiling before the sequence numbers of the store reach
+// it; nothing is voided by that.
+func (e *Engine) keepAbove(s sight) error { return e.saw(s.seq) }
+
+func (e *Engine) saw(seq int64) error {
+	w := e.witness.now()
+	if ceiling(seq, w.Ceiling) == w.Ceiling {
+		return nil
+	}
+	return e.witness.inTurn(func() error {
+		w := e.witness.now()
+		w.Ceiling = ceiling(seq, w.Ceiling)
+		return e.witness.raise(w)
+	})
+}
+
+// ceiling leaves at least half a range above a sequence number.
+func ceiling(seq, now int64) int64 {
+	if seq+floorRange/2 < now {
+		return now
+	}
+	return seq + floorRange
+}
+
+// onConnect checks every new connection before it carries anything: a server
+// that was restarted, restored or promoted shows itself in no other way.
+func (s *Store) onConnect(ctx context.Context, c *redis.Conn) error {
+	for _, e := range s.engines {
+		err := e.greet(ctx, s.gate.on(c, e.namespace), false)
+		if elsewhere(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("check the store of namespace %s: %w", e.namespace, err)
+		}
+	}
+	return nil
+}
+
+// elsewhere recognises a server that does not hold a namespace: another node of
+// a cluster, or a sentinel.
+func elsewhere(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	text := reply.Error()
+	for _, prefix := range []string{"MOVED ", "ASK ", "TRYAGAIN ", "CROSSSLOT ", "ERR unknown command"} {
+		if strings.HasPrefix(text, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Reclaim gives the holder of a lease from before an adoption a higher token
+// under the same credential; for any other lease it changes nothing.
+func (e *Engine) Reclaim(ctx context.Context, held picket.Held) (picket.Renewal, error) {
+	who, err := credential(held)
+	if err != nil {
+		return picket.Renewal{}, err
+	}
+	got, err := e.run(ctx, "reclaim", who...)
+	return renewal("reclaim", got, err)
+}

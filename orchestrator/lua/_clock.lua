@@ -1,0 +1,22 @@
+-- Store time, read once per script; it judges every deadline.
+do
+  raw = server_clock()
+  local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused')
+  if not m[1] or not m[2] then
+    return redis.error_reply('store_lost the namespace has no meta record')
+  end
+  -- Store time never leaps: a step of the server's clock back counts as
+  -- nothing, a step forward as one second at most. It is written every 100 ms,
+  -- so after a step back it may stand where it stood up to 100 ms before.
+  local d = raw - num(m[2])
+  now = num(m[1])
+  if d < 0 then
+    call('HSET', META, 'raw', F(raw))
+  else
+    if d > 1000 then d = 1000 end
+    now = now + d
+    if d >= 100 then call('HSET', META, 'now', F(now), 'raw', F(raw)) end
+  end
+  floor = num(m[3])
+  paused = m[4] or ''
+end

@@ -1,0 +1,9 @@
+-- identify tells which server this is and which one the namespace was adopted
+-- on. It runs without store time, since there may be no meta record.
+-- clockless
+-- needs: identity
+-- ARGV: none
+-- Reply: {identity, role, store id or nil, identity adopted, floor, seq}
+local here, role = identity()
+local m = call('HMGET', META, 'store', 'identity', 'floor', 'seq')
+return { here, role, m[1], m[2], m[3], m[4] }

@@ -1,0 +1,20 @@
+-- flags: allow-oom
+-- needs: fence
+-- reclaim gives the holder of a lease from before an adoption a token above the
+-- floor and a full window. A lease above it is left as it is, so a repeat
+-- changes nothing.
+-- ARGV: task, run, secret, presented token
+-- Reply: {raw ms, ttl ms, token}
+-- Errors: those of fenced, but for reclaim_required
+local tid, rid = ARGV[1], ARGV[2]
+local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4], true)
+if err then return err end
+if num(r.token) <= floor then
+  r.token = F(floor + 1)
+  deadline = math.max(deadline, now + num(r.window))
+  call('ZADD', K('deadlines'), F(deadline), tid)
+  call('HSET', K('task:', tid), 'token', r.token, 'updated', F(raw))
+  call('HSET', K('run:', rid), 'token', r.token, 'tokens', r.tokens .. r.token .. ',', 'confirmed', '1')
+  emit('lease.reclaimed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"state":"leased"}')
+end
+return { F(raw), F(deadline - now), r.token }

@@ -1,0 +1,93 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// swapStore makes the namespace look as if it had come to another server, and
+// has it adopted.
+func (f *fixture) swapStore(t *testing.T) {
+	t.Helper()
+	ok(t, f.raw.HSet(f.ctx, meta, "identity", "another server").Err())
+	ok(t, orchestrator.Greet(f.ctx, f.Engine))
+}
+
+func (f *fixture) score(t *testing.T, set, member string, score float64) {
+	t.Helper()
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:"+set, redis.Z{Score: score, Member: member}).Err())
+}
+
+func tourLoss(t *testing.T, f *fixture) {
+	ok(t, orchestrator.Greet(f.ctx, f.Engine)) // it has one
+	ok(t, f.raw.Del(f.ctx, meta).Err())
+	_, err := f.Stats(f.ctx) // which is made again
+	ok(t, err)
+	ok(t, f.raw.HSet(f.ctx, meta, "identity", "another server").Err())
+	_, err = f.Acquire(f.ctx, operator, picket.AcquireRequest{})
+	ok(t, err)
+	// Reclaimed, reclaimed again, and not reclaimed: within a batch and beyond.
+	f.submit(t, picket.TaskSpec{})
+	f.submit(t, picket.TaskSpec{})
+	kept, left := f.lease(t, picket.AcquireRequest{}), f.lease(t, picket.AcquireRequest{})
+	f.swapStore(t)
+	f.again(t, func() error { _, err := f.Reclaim(f.ctx, f.held(t, kept)); return err })
+	_, _, err = f.Watch(f.ctx, f.held(t, left), 0)
+	ok(t, err)
+	f.swapStore(t)
+	f.renew(t, left)
+	f.swapStore(t)
+	f.jump(t, 20*time.Second)
+	f.score(t, "deadlines", kept.TaskID, 1)
+	f.pass(t, time.Second) // within the grace
+	f.jump(t, 20*time.Second)
+	f.score(t, "deadlines", kept.TaskID, 1)
+	f.pass(t, time.Second)
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:deadlines", redis.Z{Score: 1e15, Member: noTask}).Err())
+	_, err = f.Chore(f.ctx, 100)
+	ok(t, err)
+	f.state(t, left.TaskID, picket.TaskQueued)
+	_, err = f.Reclaim(f.ctx, f.held(t, left))
+	refused(t, err, picket.CodeLeaseExpired)
+	// More than one bite of the scan.
+	many := make([]redis.Z, 2000)
+	for i := range many {
+		many[i] = redis.Z{Score: 1e15, Member: fmt.Sprint("task_", i)}
+	}
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:deadlines", many...).Err())
+	f.swapStore(t)
+	f.jump(t, 40*time.Second)
+	for n := 10; n >= 10; {
+		n, err = f.Chore(f.ctx, 10)
+		ok(t, err)
+	}
+	for _, z := range many {
+		ok(t, f.raw.ZRem(f.ctx, "pk:{default}:deadlines", z.Member).Err())
+	}
+	// The tokens above a floor are used up: in the first lease, then in the second.
+	f.clear(t)
+	for i, token := range []int64{1 << 60, 0, 1 << 60} {
+		task := f.submit(t, picket.TaskSpec{Title: fmt.Sprint(i)})
+		if token > 0 {
+			stats, err := f.Stats(f.ctx)
+			ok(t, err)
+			ok(t, f.raw.HSet(f.ctx, "pk:{default}:task:"+task.TaskID, "token", stats.Floor+1<<21).Err())
+		}
+		if i != 1 {
+			_, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{Max: ptr(2)})
+			ok(t, err)
+		}
+	}
+	ok(t, f.raw.Del(f.ctx, meta).Err())
+	ok(t, orchestrator.FoundAnew(f.ctx, f.Engine))
+	// Another process is faster.
+	if err := orchestrator.AdoptBlindly(f.ctx, f.Engine); err == nil {
+		t.Fatal("a store that was not looked at was adopted")
+	}
+}

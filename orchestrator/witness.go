@@ -1,0 +1,163 @@
+package orchestrator
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket"
+)
+
+// witness is what this machine knows of a namespace's store even when the store
+// forgets: the highest floor it ever used and a number above every sequence
+// number it has seen. It is a small file, and several processes may share it.
+type witness struct {
+	path  string
+	fault func(point string) error
+
+	turn  sync.Mutex // held by who is allowed to raise
+	known atomic.Pointer[witnessed]
+}
+
+// witnessed is the content of the file. Its numbers only rise.
+type witnessed struct {
+	Namespace string `json:"namespace"`
+	StoreID   string `json:"storeId"` // of the last store seen
+	Floor     int64  `json:"floor"`   // no token above it was granted by a store with a lower floor
+	Ceiling   int64  `json:"ceiling"` // above every sequence number seen
+}
+
+// blank reports whether nothing was ever witnessed.
+func (w witnessed) blank() bool { return w.StoreID == "" && w.Floor == 0 }
+
+func openWitness(dir, namespace string, fault func(string) error) (*witness, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open witness: %w", err)
+	}
+	w := &witness{path: filepath.Join(dir, namespace+".json"), fault: fault}
+	w.known.Store(&witnessed{Namespace: namespace})
+	return w, w.inTurn(func() error { return nil })
+}
+
+// now is what was last read or written.
+func (w *witness) now() witnessed { return *w.known.Load() }
+
+// inTurn runs do while no other goroutine, and no other process that shares the
+// file, can raise the witness; it begins by reading the file.
+func (w *witness) inTurn(do func() error) error {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	unlock, err := lockFile(w.path + ".lock")
+	if err != nil {
+		return fmt.Errorf("lock witness: %w", err)
+	}
+	defer unlock()
+	file, err := w.read()
+	if err != nil {
+		return err
+	}
+	known := w.now().merged(file)
+	w.known.Store(&known)
+	return do()
+}
+
+// raise makes higher numbers durable before it returns. Only inside inTurn.
+func (w *witness) raise(to witnessed) error {
+	next := w.now().merged(to)
+	next.StoreID = to.StoreID
+	if file, err := w.read(); err == nil && file == next {
+		return nil
+	}
+	if err := w.write(next); err != nil {
+		e := picket.Refuse(picket.CodeUnavailable, "Give "+filepath.Dir(w.path)+" free space and the right to write, then repeat the same request.",
+			"the witness of the store cannot be written")
+		e.RetryAfter = time.Second
+		return e.Because(err)
+	}
+	w.known.Store(&next)
+	return nil
+}
+
+// merged never lowers a number: a file that was lost or put back from an older
+// copy is no reason to.
+func (w witnessed) merged(other witnessed) witnessed {
+	if w.StoreID == "" {
+		w.StoreID = other.StoreID
+	}
+	w.Floor, w.Ceiling = max(w.Floor, other.Floor), max(w.Ceiling, other.Ceiling)
+	return w
+}
+
+func (w *witness) read() (witnessed, error) {
+	namespace := w.now().Namespace
+	text, err := os.ReadFile(w.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return witnessed{}, nil
+	}
+	if err != nil {
+		return witnessed{}, fmt.Errorf("read witness: %w", err)
+	}
+	var file witnessed
+	if err := jsonv2.Unmarshal(text, &file, jsonv2.RejectUnknownMembers(true)); err != nil || file.Namespace != namespace || file.Floor < 0 {
+		return witnessed{}, picket.Refuse(picket.CodeInternal, "Move it away and start again: the floor is then taken from the clock, and agents that run go on.",
+			"the witness file %s is damaged", w.path).Because(err)
+	}
+	return file, nil
+}
+
+func (w *witness) write(next witnessed) error {
+	text, err := jsonv2.Marshal(next)
+	if err != nil {
+		return err
+	}
+	temp := w.path + ".new"
+	steps := []struct {
+		point string
+		do    func() error
+	}{
+		{"witness.write", func() error { return os.WriteFile(temp, append(text, '\n'), 0o600) }},
+		{"witness.fsync", func() error { return syncPath(temp) }},
+		{"witness.rename", func() error { return os.Rename(temp, w.path) }},
+		{"witness.dirsync", func() error { return syncPath(filepath.Dir(w.path)) }},
+	}
+	for _, s := range steps {
+		if w.fault != nil {
+			if err := w.fault(s.point); err != nil {
+				return err
+			}
+		}
+		if err := s.do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// lockFile waits for its turn; the lock ends with the process, too.
+func lockFile(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
