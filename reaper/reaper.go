@@ -23,6 +23,9 @@ type Sweeps interface {
 	Chore(ctx context.Context, limit int) (int, error)
 	// Retain deletes up to limit things older than their retention.
 	Retain(ctx context.Context, keep picket.Retention, limit int) (int, error)
+	// InspectNext holds about limit entries more against the invariants and
+	// repairs what is safe to repair; where it goes on is kept in the store.
+	InspectNext(ctx context.Context, limit int) error
 }
 
 // MaxTick is the longest pause between two ticks: store time stands still
@@ -42,6 +45,9 @@ type Config struct {
 	// RetainEvery is the pause between two rounds of retention. Defaults to
 	// one minute.
 	RetainEvery time.Duration
+	// InspectEvery is the pause between two looks of the invariant scanner,
+	// each at one batch. Defaults to 10 s.
+	InspectEvery time.Duration
 	// Retention says what is old. Defaults to those of picket.Retention.
 	Retention picket.Retention
 	// Batch is how much one call may do, 1 to 1,000. Defaults to 100.
@@ -63,6 +69,7 @@ func New(cfg Config) (*Reaper, error) {
 	cfg.TickEvery = cmp.Or(cfg.TickEvery, MaxTick)
 	cfg.SweepEvery = cmp.Or(cfg.SweepEvery, MaxTick)
 	cfg.RetainEvery = cmp.Or(cfg.RetainEvery, time.Minute)
+	cfg.InspectEvery = cmp.Or(cfg.InspectEvery, 10*time.Second)
 	cfg.Batch = cmp.Or(cfg.Batch, 100)
 	cfg.MaxBatches = cmp.Or(cfg.MaxBatches, 100)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
@@ -71,8 +78,8 @@ func New(cfg Config) (*Reaper, error) {
 		return nil, errors.New("reaper: at least one namespace is needed")
 	case cfg.TickEvery < time.Millisecond || cfg.TickEvery > MaxTick:
 		return nil, errors.New("reaper: TickEvery is 1 ms to 500 ms")
-	case cfg.SweepEvery < time.Millisecond || cfg.RetainEvery < time.Millisecond:
-		return nil, errors.New("reaper: SweepEvery and RetainEvery are at least 1 ms")
+	case cfg.SweepEvery < time.Millisecond || cfg.RetainEvery < time.Millisecond || cfg.InspectEvery < time.Millisecond:
+		return nil, errors.New("reaper: SweepEvery, RetainEvery and InspectEvery are at least 1 ms")
 	case cfg.Batch < 1 || cfg.Batch > 1000 || cfg.MaxBatches < 1:
 		return nil, errors.New("reaper: Batch is 1 to 1000, MaxBatches at least 1")
 	}
@@ -92,7 +99,7 @@ func (r *Reaper) Run(ctx context.Context) error {
 	return nil
 }
 
-// loops are the four sweeps of a namespace. Each has a goroutine of its own,
+// loops are the five sweeps of a namespace. Each has a goroutine of its own,
 // so a slow one never holds up the tick.
 func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 	cfg := r.cfg
@@ -104,6 +111,7 @@ func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 		{name: "retain", every: cfg.RetainEvery, log: log, round: r.batches(log, "old records deleted", math.MaxInt, func(ctx context.Context, limit int) (int, error) {
 			return s.Retain(ctx, cfg.Retention, limit)
 		})},
+		{name: "inspect", every: cfg.InspectEvery, log: log, round: func(ctx context.Context) error { return s.InspectNext(ctx, cfg.Batch) }},
 	}
 }
 

@@ -28,6 +28,7 @@ type script struct {
 	backlog int // leases left to expire
 	calls   int // of ExpireDue
 	kept    []picket.Retention
+	looks   []time.Time           // of the invariant scanner
 	chore   func(context.Context) // runs inside Chore when set
 }
 
@@ -59,6 +60,16 @@ func (s *script) Retain(_ context.Context, keep picket.Retention, _ int) (int, e
 	defer s.mu.Unlock()
 	s.kept = append(s.kept, keep)
 	return 0, nil
+}
+
+func (s *script) InspectNext(_ context.Context, limit int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks = append(s.looks, time.Now())
+	if limit != 100 {
+		return fmt.Errorf("asked to look at %d entries", limit)
+	}
+	return nil
 }
 
 // left says how many leases still have to expire.
@@ -174,6 +185,18 @@ func TestRetentionRunsEachMinute(t *testing.T) {
 	})
 }
 
+func TestInvariantsAreLookedAtEveryTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := &script{}
+		log, stop := start(t, reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns}})
+		time.Sleep(10 * time.Minute)
+		stop()
+		if n := len(ns.looks); n < 60 || n > 76 || log.String() != "" {
+			t.Fatalf("%d looks in ten minutes; log: %s", n, log)
+		}
+	})
+}
+
 func TestTroubleIsLoggedOncePerChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := &script{}
@@ -227,6 +250,7 @@ func TestRefusesABadConfiguration(t *testing.T) {
 		{Sweeps: ns, TickEvery: time.Second},
 		{Sweeps: ns, TickEvery: -1},
 		{Sweeps: ns, SweepEvery: 1},
+		{Sweeps: ns, InspectEvery: 1},
 		{Sweeps: ns, Batch: 5000},
 		{Sweeps: ns, MaxBatches: -1},
 	} {

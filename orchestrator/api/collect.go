@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,6 +31,7 @@ var (
 	seqDesc      = describe("event_seq", "Sequence number of the newest event.")
 	pausedDesc   = describe("paused", "1 while no leases are granted.")
 	tickDesc     = describe("reaper_tick_age_seconds", "Time since a reaper last ticked; leases do not expire while none does.")
+	brokenDesc   = describe("invariant_violations_total", "Violated invariants that the scanner of this process met.", "kind", "repaired")
 	refusedDesc  = describe("refused_writes_total", "Writes refused by the fence in this process.", "code")
 
 	callsDesc   = prometheus.NewDesc("picket_script_calls_total", "Transitions and reads asked of the store by this process.", []string{"script"}, nil)
@@ -37,7 +39,7 @@ var (
 )
 
 func (e *engineCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upDesc, tasksDesc, handoffsDesc, reviewsDesc, lanesDesc, delayedDesc, waitersDesc, seqDesc, pausedDesc, tickDesc, refusedDesc, callsDesc, secondsDesc} {
+	for _, d := range []*prometheus.Desc{upDesc, tasksDesc, handoffsDesc, reviewsDesc, lanesDesc, delayedDesc, waitersDesc, seqDesc, pausedDesc, tickDesc, brokenDesc, refusedDesc, callsDesc, secondsDesc} {
 		ch <- d
 	}
 }
@@ -49,6 +51,9 @@ func (e *engineCollector) Collect(ch chan<- prometheus.Metric) {
 		ns := engine.Namespace()
 		for code, n := range engine.RefusedWrites() {
 			ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), ns, string(code))
+		}
+		for _, v := range engine.Violations() {
+			ch <- prometheus.MustNewConstMetric(brokenDesc, prometheus.CounterValue, float64(v.Count), ns, v.Kind, strconv.FormatBool(v.Repaired))
 		}
 		counts, err := engine.Stats(ctx)
 		ch <- gauge(upDesc, flag(err == nil), ns)

@@ -48,6 +48,16 @@ func stats(r request) error {
 	return r.answer(counts, err)
 }
 
+// inspect looks at the next part of a pass over the invariants.
+func inspect(r request) error {
+	_, body, by, err := mutation[picket.InspectRequest](r, "", "")
+	if err != nil {
+		return err
+	}
+	part, err := r.engine.Inspect(r.ctx(), by, body)
+	return r.answer(part, err)
+}
+
 type health struct {
 	Status string `json:"status"`
 }

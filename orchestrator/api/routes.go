@@ -65,6 +65,7 @@ func (a *API) routes() []route {
 		{post, "/api/v1/pause", operators, pause},
 		{post, "/api/v1/resume", operators, resume},
 		{get, "/api/v1/stats", people, stats},
+		{post, "/api/v1/invariants", operators, inspect},
 
 		{post, "/api/v1/keys", admins, createKey},
 		{get, "/api/v1/keys", admins, listKeys},

@@ -173,6 +173,7 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"AcquireRequest": picket.AcquireRequest{}, "AnswerRequest": picket.AnswerRequest{}, "KeyRequest": picket.KeyRequest{}, "RetryIn": picket.Retry{},
 		"Renewal": picket.Renewal{}, "Watch": picket.Watch{}, "Command": picket.Command{}, "RunEvent": picket.RunEvent{}, "Progress": picket.Progress{},
 		"Reported": picket.Reported{}, "HelpRequest": picket.HelpRequest{}, "HelpRequested": picket.HelpRequested{},
+		"InspectRequest": picket.InspectRequest{}, "Inspection": picket.Inspection{}, "Violation": picket.Violation{},
 	} {
 		if got, want := d.Fields(schema), fieldsOf(reflect.TypeOf(v)); !slices.Equal(got, want) {
 			t.Errorf("schema %s has %v, the type %v", schema, got, want)
