@@ -3,6 +3,7 @@ package rig
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,7 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,9 +53,32 @@ func NewDurable(tb testing.TB, args ...string) *Durable {
 	return d
 }
 
-// Start starts the server on the files that are there and returns when it has
-// read them.
+// Start starts the server on the files that are there, repaired as Repair does,
+// and returns when it has read them.
 func (d *Durable) Start() {
+	d.tb.Helper()
+	d.Repair()
+	d.StartAsIs()
+}
+
+// Repair cuts the file of changes back to where it is whole, as the operations
+// manual tells: a redis-server that finds half a transaction at its end cuts
+// away only the half command, and applies the rest of it at the start after.
+func (d *Durable) Repair() {
+	d.tb.Helper()
+	manifest := filepath.Join(d.files(), "appendonly.aof.manifest")
+	if _, err := os.Stat(manifest); err != nil {
+		return
+	}
+	cmd := exec.Command("redis-check-aof", "--fix", manifest)
+	cmd.Stdin = strings.NewReader("y\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		d.tb.Fatalf("redis-check-aof: %v\n%s", err, out)
+	}
+}
+
+// StartAsIs is Start without the repair.
+func (d *Durable) StartAsIs() {
 	d.tb.Helper()
 	d.out.Reset()
 	d.cmd = exec.Command("redis-server", append([]string{"--port", "0", "--unixsocket", d.socket(), "--dir", d.dir, "--save", "",
@@ -93,21 +119,31 @@ func (d *Durable) Kill() {
 // takes a second's rest, and a test of many losses would spend its time so.
 func (d *Durable) Store() Store {
 	return Store{Redis: redis.UniversalOptions{
-		Addrs: []string{"127.0.0.1:6379"},
-		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			d.mu.Lock()
-			open := d.open
-			d.mu.Unlock()
-			select {
-			case <-open:
-				return d.dial(ctx, network, address)
-			case <-ctx.Done():
-				return nil, fmt.Errorf("dial a server that is down: %w", ctx.Err())
-			case <-time.After(10 * time.Second): // not every caller has a deadline
-				return nil, fmt.Errorf("dial a server that is down: %w", os.ErrDeadlineExceeded)
-			}
-		},
+		Addrs:  []string{"127.0.0.1:6379"},
+		Dialer: d.dialWhenUp,
 	}}
+}
+
+func (d *Durable) dialWhenUp(ctx context.Context, network, address string) (net.Conn, error) {
+	late := time.NewTimer(10 * time.Second) // not every caller has a deadline
+	defer late.Stop()
+	for {
+		d.mu.Lock()
+		open := d.open
+		d.mu.Unlock()
+		select {
+		case <-open:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("dial a server that is down: %w", ctx.Err())
+		case <-late.C:
+			return nil, fmt.Errorf("dial a server that is down: %w", os.ErrDeadlineExceeded)
+		}
+		c, err := d.dial(ctx, network, address)
+		if err == nil || !errors.Is(err, syscall.ECONNREFUSED) {
+			return c, err
+		}
+		time.Sleep(time.Millisecond) // it is being killed just now
+	}
 }
 
 func (d *Durable) dial(ctx context.Context, _, _ string) (net.Conn, error) {

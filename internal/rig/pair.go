@@ -1,0 +1,100 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+)
+
+// Pair is a primary and its replica whose link can be cut while both go on
+// serving clients: what the primary acknowledges from then on, the replica
+// never hears of.
+type Pair struct {
+	tb    testing.TB
+	nodes [2]*Node
+	links [2]*Faults // to each node, for the other one
+	addrs [2]string
+	first int // which of them is the primary
+}
+
+// StartPair starts both and returns when the replica is in step, which takes
+// about a second. They end with the test. args go to both and win.
+func StartPair(tb testing.TB, args ...string) *Pair {
+	tb.Helper()
+	p := &Pair{tb: tb}
+	for i := range p.nodes {
+		p.nodes[i] = StartNode(tb, args...)
+		_, p.links[i] = p.nodes[i].Store().Faulty(tb)
+		p.addrs[i] = p.links[i].Listen(tb)
+	}
+	p.Follow()
+	return p
+}
+
+// Primary is the node that was started or promoted as one.
+func (p *Pair) Primary() *Node { return p.nodes[p.first] }
+
+// Replica is the other node.
+func (p *Pair) Replica() *Node { return p.nodes[1-p.first] }
+
+// CutLink cuts the replica off and returns when the primary knows it.
+func (p *Pair) CutLink() {
+	p.tb.Helper()
+	p.links[p.first].Cut()
+	p.eventually("cut the link", func(ctx context.Context) error {
+		if n := p.Primary().Info(ctx, "replication", "connected_slaves"); n != "0" {
+			return fmt.Errorf("%s has %s replicas", p.Primary().Addr, n)
+		}
+		return nil
+	})
+}
+
+// Promote makes the replica a primary; the old one is told nothing and stays
+// writable. From now on Primary is the new one.
+func (p *Pair) Promote() (was, now *Node) {
+	p.tb.Helper()
+	p.do(p.Replica(), "REPLICAOF", "NO", "ONE")
+	was, now = p.Primary(), p.Replica()
+	p.first = 1 - p.first
+	return was, now
+}
+
+// Follow mends the link, lets the other node follow the primary, and returns
+// when it has all of its data and nothing else.
+func (p *Pair) Follow() {
+	p.tb.Helper()
+	p.links[p.first].Heal()
+	host, port, err := net.SplitHostPort(p.addrs[p.first])
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	p.do(p.Replica(), "REPLICAOF", host, port)
+	p.InStep()
+}
+
+// InStep waits until the replica has all that the primary has.
+func (p *Pair) InStep() {
+	p.tb.Helper()
+	p.eventually("follow the primary", func(ctx context.Context) error {
+		offset := p.Primary().offset(ctx, "master_repl_offset")
+		if p.Replica().Info(ctx, "replication", "master_link_status") != "up" || p.Replica().offset(ctx, "slave_repl_offset") < offset {
+			return fmt.Errorf("%s is not in step with %s", p.Replica().Addr, p.Primary().Addr)
+		}
+		return nil
+	})
+}
+
+func (p *Pair) do(n *Node, args ...any) {
+	p.tb.Helper()
+	if err := n.Do(context.Background(), args...).Err(); err != nil {
+		p.tb.Fatalf("%v on %s: %v", args, n.Addr, err)
+	}
+}
+
+func (p *Pair) eventually(what string, attempt func(context.Context) error) {
+	p.tb.Helper()
+	if err := eventually(attempt); err != nil {
+		p.tb.Fatalf("%s: %v", what, err)
+	}
+}

@@ -1,0 +1,313 @@
+package orchestrator_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// What is checked of a store that was lost and adopted while no call is on its
+// way: what it holds is read past the engine and held against what clients get.
+
+// tally counts what was looked at in all rests.
+type tally struct {
+	adoptions, survivors, forgotten, ended, zombies, unclaimed int
+	floor                                                      int64
+}
+
+const lossPrefix = "pk:{default}:"
+
+// heldState is what the store itself holds of a lease.
+type heldState struct {
+	run, task map[string]string
+	deadline  float64
+	floor     int64
+	now       int64
+}
+
+func (l *losses) stateOf(h *holding) heldState {
+	p := l.raw.Pipeline()
+	run, task := p.HGetAll(l.ctx, lossPrefix+"run:"+h.RunID), p.HGetAll(l.ctx, lossPrefix+"task:"+h.TaskID)
+	deadline, meta := p.ZScore(l.ctx, lossPrefix+"deadlines", h.TaskID), p.HMGet(l.ctx, lossPrefix+"meta", "floor", "now")
+	_, err := p.Exec(l.ctx)
+	if err != nil && err != redis.Nil {
+		l.t.Fatalf("look at run %s: %v", h.RunID, err)
+	}
+	s := heldState{run: run.Val(), task: task.Val(), deadline: deadline.Val()}
+	s.floor, s.now = number(meta.Val()[0]), number(meta.Val()[1])
+	return s
+}
+
+func number(v any) int64 {
+	text, _ := v.(string)
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+// void reports a lease from before the adoption.
+func (s heldState) void() bool { return number(s.run["token"]) <= s.floor }
+
+// lives reports whether the store remembers the lease as held; one from before
+// the adoption may be reclaimed whatever its deadline.
+func (s heldState) lives(h *holding) bool {
+	return s.run["state"] == "running" && s.task["state"] == "leased" && s.task["run"] == h.RunID &&
+		s.run["token"] == s.task["token"] && (s.void() || float64(s.now) < s.deadline)
+}
+
+// rest checks everything that can be told only while nothing moves.
+func (l *losses) rest() {
+	l.t.Helper()
+	l.mem.rest()
+	if l.follow(l.ctx, l.any(nil)) {
+		l.t.Fatalf("the store does not answer at rest: %v", l.mem.first)
+	}
+	l.readAgain()
+	floor := number(l.raw.HGet(l.ctx, lossPrefix+"meta", "floor").Val())
+	if floor != l.reader.floor {
+		l.mem.broke("consumers are told of every floor", "it is %d, the last one told %d", floor, l.reader.floor)
+	}
+	if floor < l.rested.floor {
+		l.mem.broke("floors rise", "it is %d after %d", floor, l.rested.floor)
+	}
+	l.rested.floor = floor
+	l.rested.adoptions = l.reader.leaps
+	valid := map[string]string{}
+	left := map[*holding]bool{}
+	for _, w := range l.workers {
+		for _, h := range w.held {
+			if l.rnd.IntN(3) == 0 {
+				left[h] = true // nobody speaks for it now
+				continue
+			}
+			l.probe(h, valid, false)
+		}
+	}
+	l.mu.Lock()
+	zombies := l.zombies
+	l.mu.Unlock()
+	for _, h := range zombies {
+		l.probe(h, valid, true)
+	}
+	l.oneEach()
+	if l.rnd.IntN(3) == 0 {
+		l.grace()
+	}
+}
+
+// probe lets a holder speak and compares the answer with what the store holds.
+func (l *losses) probe(h *holding, valid map[string]string, zombie bool) {
+	l.t.Helper()
+	before := l.stateOf(h)
+	highest := l.mem.highest(h.TaskID)
+	err := l.renew(l.ctx, h, l.any(l.rnd))
+	if !before.lives(h) {
+		switch code := picket.CodeOf(err); {
+		case err == nil:
+			l.mem.broke("only a lease that holds is admitted", "run %s, which the store holds as %v", h.RunID, before.run)
+		case !code.Fenced(), len(before.run) == 0 && code != picket.CodeLeaseExpired:
+			l.mem.broke("a lost lease is refused for good", "run %s, held as %v, got %s (%v)", h.RunID, before.run, code, err)
+		case zombie:
+			l.rested.zombies++
+		case len(before.run) == 0:
+			l.rested.forgotten++
+		default:
+			l.rested.ended++
+		}
+		return
+	}
+	if err != nil {
+		l.mem.broke("a holder whose lease survived goes on", "run %s, held as %v, got %s (%v)", h.RunID, before.run, picket.CodeOf(err), err)
+		return
+	}
+	if before.void() && (h.token <= before.floor || h.token <= highest) {
+		l.mem.broke("tokens rise", "%s: run %s got %d over the floor %d; %d was given", h.TaskID, h.RunID, h.token, before.floor, highest)
+	}
+	if other, twice := valid[h.TaskID]; twice && other != h.RunID {
+		l.mem.broke("one valid lease per task", "%s: runs %s and %s", h.TaskID, other, h.RunID)
+	}
+	valid[h.TaskID] = h.RunID
+	l.rested.survivors++
+}
+
+// zombie remembers a lease that its holder gave up without a word.
+func (l *losses) zombie(h *holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.zombies = append(l.zombies, h)
+	if len(l.zombies) > 12 {
+		l.zombies = l.zombies[1:]
+	}
+}
+
+// readAgain reads the end of the log a second time, past the engine: nothing
+// may stand under a number that a consumer has seen with other contents.
+func (l *losses) readAgain() {
+	got, err := l.raw.XRevRangeN(l.ctx, lossPrefix+"events", "+", "-", 500).Result()
+	ok(l.t, err)
+	for _, m := range got {
+		seq, ok := strings.CutSuffix(m.ID, "-0")
+		if !ok {
+			l.t.Fatalf("event %s is no sequence number", m.ID)
+		}
+		l.reader.again(number(seq), m.Values)
+	}
+}
+
+// oneEach reads all tasks: tokens rise from run to run, one run at most is
+// running, and it is the one that the task is leased to.
+func (l *losses) oneEach() {
+	l.t.Helper()
+	leased, err := l.raw.ZRange(l.ctx, lossPrefix+"by-state:leased", 0, -1).Result()
+	ok(l.t, err)
+	deadlines, err := l.raw.ZCard(l.ctx, lossPrefix+"deadlines").Result()
+	ok(l.t, err)
+	if int(deadlines) != len(leased) {
+		l.mem.broke("every lease has a deadline", "%d leases, %d deadlines", len(leased), deadlines)
+	}
+	open, err := l.raw.ZRange(l.ctx, lossPrefix+"by-state:queued", 0, -1).Result()
+	ok(l.t, err)
+	for i, task := range append(leased, open...) {
+		l.oneOf(task, i < len(leased))
+	}
+}
+
+func (l *losses) oneOf(task string, leased bool) {
+	runs, err := l.raw.LRange(l.ctx, lossPrefix+"runs:"+task, 0, -1).Result()
+	ok(l.t, err)
+	p := l.raw.Pipeline()
+	got := make([]*redis.SliceCmd, len(runs))
+	for i, run := range runs {
+		got[i] = p.HMGet(l.ctx, lossPrefix+"run:"+run, "state", "tokens")
+	}
+	if len(runs) > 0 {
+		_, err = p.Exec(l.ctx)
+		ok(l.t, err)
+	}
+	last, running := int64(0), 0
+	for i := range runs {
+		state, _ := got[i].Val()[0].(string)
+		if state == "running" {
+			running++
+		}
+		tokens, _ := got[i].Val()[1].(string)
+		for part := range strings.SplitSeq(strings.Trim(tokens, ","), ",") {
+			token := number(part)
+			if token <= last {
+				l.mem.broke("tokens rise", "%s: run %s has %d after %d", task, runs[i], token, last)
+			}
+			last = token
+		}
+	}
+	if leased && running != 1 || !leased && running != 0 {
+		l.mem.broke("one valid lease per task", "%s, leased %v, has %d running", task, leased, running)
+	}
+}
+
+// grace lets the time pass in which a lease from before the adoption may be
+// reclaimed: until its end none is ended, then all are, without a failure.
+func (l *losses) grace() {
+	l.t.Helper()
+	meta, err := l.raw.HMGet(l.ctx, lossPrefix+"meta", "floor", "now", "adopted").Result()
+	ok(l.t, err)
+	floor, now, adopted := number(meta[0]), number(meta[1]), number(meta[2])
+	if adopted == 0 {
+		return
+	}
+	void := l.voidLeases(floor)
+	if remains := adopted + 30_000 - now; remains > 5_000 {
+		l.pass(remains - 5_000)
+		for task := range void {
+			if state := l.raw.HGet(l.ctx, lossPrefix+"task:"+task, "state").Val(); state != "leased" {
+				l.mem.broke("the grace is 30 s", "%s is %s %d ms too early", task, state, 5_000)
+			}
+		}
+		l.pass(5_500)
+	} else {
+		l.pass(remains + 500)
+	}
+	for task, failures := range void {
+		got, err := l.raw.HMGet(l.ctx, lossPrefix+"task:"+task, "state", "failures", "run").Result()
+		ok(l.t, err)
+		run, _ := got[2].(string)
+		class := l.raw.HGet(l.ctx, lossPrefix+"run:"+run, "class").Val()
+		if got[0] != "queued" || got[1] != failures || class != "store_adopted" {
+			l.mem.broke("what nobody reclaims ends without a failure", "%s is %v, %v failures after %v, class %s", task, got[0], got[1], failures, class)
+			continue
+		}
+		l.rested.unclaimed++
+	}
+	if l.follow(l.ctx, l.any(nil)) {
+		l.t.Fatal("the store does not answer at rest")
+	}
+}
+
+// voidLeases are the tasks whose lease is from before the adoption, with their
+// failures.
+func (l *losses) voidLeases(floor int64) map[string]any {
+	leased, err := l.raw.ZRange(l.ctx, lossPrefix+"by-state:leased", 0, -1).Result()
+	ok(l.t, err)
+	out := map[string]any{}
+	for _, task := range leased {
+		got, err := l.raw.HMGet(l.ctx, lossPrefix+"task:"+task, "token", "failures").Result()
+		ok(l.t, err)
+		if number(got[0]) <= floor {
+			out[task] = got[1]
+		}
+	}
+	return out
+}
+
+// pass moves store time on and does what a reaper does, by a process that has
+// no witness.
+func (l *losses) pass(ms int64) {
+	l.t.Helper()
+	ok(l.t, l.raw.HIncrBy(l.ctx, lossPrefix+"meta", "now", ms).Err())
+	reaper := l.procs[lossOrchestrators+l.rnd.IntN(lossProxies)]
+	_, err := reaper.do(func(e *orchestrator.Engine) (any, error) { return nil, e.Tick(l.ctx) })
+	ok(l.t, err)
+	for _, sweep := range []func(*orchestrator.Engine) (int, error){
+		func(e *orchestrator.Engine) (int, error) { return e.ExpireDue(l.ctx, 100) },
+		func(e *orchestrator.Engine) (int, error) { return e.Chore(l.ctx, 100) },
+	} {
+		for n := 100; n >= 100; {
+			_, err := reaper.do(func(e *orchestrator.Engine) (_ any, err error) {
+				n, err = sweep(e)
+				return nil, err
+			})
+			ok(l.t, err)
+		}
+	}
+}
+
+// refuseAll asks the processes without a witness for everything, while nobody
+// has adopted the store: they have to say 503 to all of it.
+func (l *losses) refuseAll() {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+	defer cancel()
+	for _, p := range l.procs[lossOrchestrators:] {
+		for _, w := range l.workers {
+			for _, h := range w.held {
+				l.must503("renew", l.renew(ctx, h, p))
+				l.must503("report", l.report(ctx, h, p, "early"))
+			}
+		}
+		l.must503("submit", l.submit(ctx, p))
+		_, err := p.do(func(e *orchestrator.Engine) (any, error) { return e.Acquire(ctx, operator, picket.AcquireRequest{}) })
+		l.must503("acquire", err)
+		_, err = p.do(func(e *orchestrator.Engine) (any, error) { return nil, e.Tick(ctx) })
+		l.must503("tick", err)
+	}
+}
+
+func (l *losses) must503(verb string, err error) {
+	if picket.CodeOf(err) != picket.CodeUnavailable {
+		l.mem.broke("no witness: 503 until somebody adopts", "%s: %s (%v)", verb, picket.CodeOf(err), err)
+	}
+}
