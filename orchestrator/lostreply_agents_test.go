@@ -1,0 +1,166 @@
+package orchestrator_test
+
+import (
+	"strings"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// readers are the scripts that change nothing.
+var readers = []string{"explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task", "watch"}
+
+func lostCases() []lostCase {
+	var all []lostCase
+	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases, adoptionCases} {
+		all = append(all, cases...)
+	}
+	return all
+}
+
+func asked(key string) picket.Caller {
+	return picket.Caller{Actor: "key_test", Once: picket.Once{Key: strings.Repeat(key, 64), Body: strings.Repeat("b", 64)}}
+}
+
+func (w *lostWorld) submitted(spec picket.TaskSpec) {
+	w.t.Helper()
+	if spec.Title == "" {
+		spec.Title = "a task"
+	}
+	var err error
+	w.task, err = w.direct.Submit(w.ctx, operator, spec)
+	ok(w.t, err)
+}
+
+func (w *lostWorld) acquired() {
+	w.t.Helper()
+	leases, err := w.direct.Acquire(w.ctx, operator, picket.AcquireRequest{AgentID: "a1", WorkspaceRoot: "/srv/runs"})
+	ok(w.t, err)
+	if len(leases) != 1 {
+		w.t.Fatalf("acquired %d leases", len(leases))
+	}
+	w.run = leases[0].RunID
+	w.held, err = rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+	ok(w.t, err)
+}
+
+// leased is a set-up with one task that is leased.
+func leased(spec picket.TaskSpec) func(w *lostWorld) {
+	return func(w *lostWorld) {
+		w.submitted(spec)
+		w.acquired()
+	}
+}
+
+// confirmed is leased by an agent that has been heard of.
+func confirmed(spec picket.TaskSpec) func(w *lostWorld) {
+	return func(w *lostWorld) {
+		leased(spec)(w)
+		_, err := w.direct.Renew(w.ctx, w.held)
+		ok(w.t, err)
+	}
+}
+
+var flaky = picket.TaskSpec{Retry: &picket.Retry{MaxAttempts: ptr(3), On: []picket.ExitClass{picket.ExitCrash}}}
+
+var taskCases = []lostCase{
+	{name: "submit", setup: func(*lostWorld) {},
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.Submit(w.ctx, asked("1"), picket.TaskSpec{Title: "t", Role: "coder", Labels: map[string]string{"team": "a"}, Input: picket.RawJSON(`{"n":1}`)})
+		}},
+	{name: "submit/fixes", setup: func(w *lostWorld) {
+		confirmed(picket.TaskSpec{})(w)
+		_, err := w.direct.Complete(w.ctx, w.held, picket.RawJSON(`1`), "")
+		ok(w.t, err)
+	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		return e.Submit(w.ctx, asked("1"), picket.TaskSpec{Title: "t", Fixes: w.task.TaskID})
+	}},
+	{name: "grant", setup: func(w *lostWorld) {
+		w.submitted(picket.TaskSpec{Input: picket.RawJSON(`"one"`)})
+		w.submitted(picket.TaskSpec{Priority: ptr(9)})
+		w.submitted(picket.TaskSpec{Role: "other"})
+	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		leases, err := e.Acquire(w.ctx, asked("1"), picket.AcquireRequest{AgentID: "a1", Max: ptr(3), WorkspaceRoot: "/srv/runs"})
+		for i := range leases {
+			leases[i].LeaseTTLMs = 0 // computed now; leaseExpiresAt says the same
+		}
+		return leases, err
+	}},
+	{name: "undeliver", counts: "a repeat finds nothing left to give back", setup: leased(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return nil, e.Undeliver(w.ctx, w.run)
+		}},
+	{name: "unwait", silent: "a waiter that stays ends with its wait", setup: func(w *lostWorld) {
+		ok(w.t, w.raw.ZAdd(w.ctx, "pk:{default}:waiters", z(float64(w.now.Milliseconds()+20_000), "waiter_1 a1  ")).Err())
+	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		orchestrator.Unwait(w.ctx, e, "waiter_1 a1  ")
+		return nil, nil
+	}},
+}
+
+var leaseCases = []lostCase{
+	{name: "renew", again: "a renewal extends the lease from when it is made, and is counted", setup: leased(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Renew(w.ctx, w.held) }},
+	{name: "get_task", setup: leased(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.HeldTask(w.ctx, w.held) }},
+	{name: "report", setup: leased(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.Report(w.ctx, w.held, "r1", picket.Progress{Summary: "half way", NextStep: "the rest"})
+		}},
+	{name: "complete", setup: leased(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.Complete(w.ctx, w.held, picket.RawJSON(`{"n":1}`), "done")
+		}},
+	{name: "complete/unreviewed", setup: confirmed(picket.TaskSpec{Review: picket.ReviewByNone}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.Complete(w.ctx, w.held, picket.RawJSON(`{"n":1}`), "done")
+		}},
+	{name: "request_help", setup: leased(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.RequestHelp(w.ctx, w.held, picket.HelpRequest{Question: "which one?", Options: []string{"a", "b"}, DeadlineSeconds: ptr(60), OnDeadline: picket.OnDeadlineDeny})
+		}},
+	{name: "release", setup: confirmed(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.Release(w.ctx, w.held, picket.Exit{Class: picket.ExitReleased})
+		}},
+	{name: "release/crash", setup: confirmed(flaky),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.Release(w.ctx, w.held, picket.Exit{Class: picket.ExitCrash, Code: ptr(1), Detail: "the last lines"})
+		}},
+	{name: "fail", setup: confirmed(flaky),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Fail(w.ctx, w.held, "no luck", true) }},
+	{name: "fail/final", setup: confirmed(flaky),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Fail(w.ctx, w.held, "no way", false) }},
+}
+
+var evidenceCases = []lostCase{
+	{name: "run_exit", setup: func(w *lostWorld) { // a task that waits for this exit
+		confirmed(picket.TaskSpec{})(w)
+		ok(w.t, w.direct.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}}))
+		_, err := w.direct.Expire(w.ctx, operator, w.task.TaskID, "test")
+		ok(w.t, err)
+	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		return nil, e.RunExit(w.ctx, w.held, picket.Exit{Class: picket.ExitCrash, Signal: ptr("SIGKILL"), Detail: "the last lines"}, picket.ContainmentGroup)
+	}},
+	{name: "run_log", setup: func(w *lostWorld) {
+		confirmed(picket.TaskSpec{})(w)
+		_, err := w.direct.RunLog(w.ctx, w.held, "stdout", 0, []byte("hello "))
+		ok(w.t, err)
+	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		return e.RunLog(w.ctx, w.held, "stdout", 6, []byte("world\r\n"))
+	}},
+	{name: "run_events", setup: confirmed(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return nil, e.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup, WorkspacePath: "/srv/here"}})
+		}},
+	{name: "run_events/timed", again: "a timed event carries no id to know it by; only run.launched is told once", setup: confirmed(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return nil, e.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventAgentTimeoutWarning}, {Type: picket.EventAgentTimedOut}})
+		}},
+	{name: "refused", silent: "the caller has had its refusal; only its event is at stake", again: "each refusal is told", setup: leased(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			e.RefusedWrite(w.ctx, w.held, "complete", picket.Refuse(picket.CodeStaleFence, "Stop.", "superseded"))
+			return nil, nil
+		}},
+}

@@ -1,0 +1,133 @@
+package orchestrator_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	ulidText   = regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b|_[0-9A-HJKMNP-TV-Z]{26}`)
+	macText    = regexp.MustCompile(`\.[A-Za-z0-9_-]{43}\b`)
+	aboveFloor = regexp.MustCompile(`\b4503[0-9]{12}\b`) // tokens and sequence numbers after an adoption
+	hashText   = regexp.MustCompile(`secret [0-9a-f]{64}`)
+)
+
+// dump writes everything a namespace holds, one line a value, sorted. Ids that
+// differ from run to run are numbered in the order they were made, so two runs
+// of the same story read the same.
+func dump(ctx context.Context, c redis.UniversalClient, answer any) (text string, err error) {
+	var lines []string
+	keys := c.Scan(ctx, 0, "pk:*", 1000).Iterator()
+	for keys.Next(ctx) {
+		rows, err := rowsOf(ctx, c, keys.Val())
+		if err != nil {
+			return "", fmt.Errorf("dump %s: %w", keys.Val(), err)
+		}
+		for _, row := range rows {
+			lines = append(lines, keys.Val()+" "+row)
+		}
+	}
+	if err := keys.Err(); err != nil {
+		return "", err
+	}
+	said, err := jsonv2.Marshal(answer, jsonv2.Deterministic(true))
+	if err != nil {
+		return "", fmt.Errorf("dump the answer: %w", err)
+	}
+	lines = append(lines, "answer "+string(said))
+	text = hashText.ReplaceAllString(strings.Join(lines, "\n"), "secret (hash)")
+	text = macText.ReplaceAllString(text, ".(mac)")
+	return numbered(numbered(text, ulidText), aboveFloor), nil
+}
+
+// rowsOf reads the rows of one key, whatever its type.
+func rowsOf(ctx context.Context, c redis.UniversalClient, key string) ([]string, error) {
+	kind, err := c.Type(ctx, key).Result()
+	if err != nil {
+		return nil, err
+	}
+	var rows []string
+	switch kind {
+	case "string":
+		v, err := c.Get(ctx, key).Result()
+		return []string{v}, err
+	case "hash":
+		m, err := c.HGetAll(ctx, key).Result()
+		for f, v := range m {
+			rows = append(rows, f+" "+v)
+		}
+		return rows, err
+	case "list":
+		l, err := c.LRange(ctx, key, 0, -1).Result()
+		for i, v := range l {
+			rows = append(rows, fmt.Sprintf("%d %s", i, v))
+		}
+		return rows, err
+	case "set":
+		return c.SMembers(ctx, key).Result()
+	case "zset":
+		z, err := c.ZRangeWithScores(ctx, key, 0, -1).Result()
+		for _, m := range z {
+			rows = append(rows, fmt.Sprintf("%.0f %s", m.Score, m.Member))
+		}
+		return rows, err
+	case "stream":
+		events, err := c.XRange(ctx, key, "-", "+").Result()
+		for _, e := range events {
+			rows = append(rows, fmt.Sprintf("%s %v", e.ID, e.Values))
+		}
+		return rows, err
+	}
+	return nil, fmt.Errorf("a key of type %s", kind)
+}
+
+// numbered replaces what the pattern finds by its rank: ids sort in the order
+// they were made, tokens in the order they were granted.
+func numbered(text string, pattern *regexp.Regexp) string {
+	found := pattern.FindAllString(text, -1)
+	for i := range found {
+		found[i] = strings.TrimPrefix(found[i], "_")
+	}
+	slices.Sort(found)
+	var pairs []string
+	for i, id := range slices.Compact(found) {
+		pairs = append(pairs, id, fmt.Sprintf("#%d", i))
+	}
+	lines := strings.Split(strings.NewReplacer(pairs...).Replace(text), "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// without drops the lines that begin with any of the words.
+func without(text string, words ...string) string {
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(line, w) })
+	})
+	return strings.Join(lines, "\n")
+}
+
+// difference lists the lines that only one of two dumps has.
+func difference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	var out []string
+	for _, line := range g {
+		if !slices.Contains(w, line) {
+			out = append(out, "  got  "+line)
+		}
+	}
+	for _, line := range w {
+		if !slices.Contains(g, line) {
+			out = append(out, "  want "+line)
+		}
+	}
+	if len(out) == 0 && got != want {
+		out = append(out, "  a line stands there another number of times")
+	}
+	return strings.Join(out, "\n")
+}
