@@ -27,7 +27,7 @@ type lossProcess struct {
 	witness string
 	cfg     orchestrator.Config
 	plant   func(*orchestrator.Store) // a planted bug, or nil
-	asleep  bool                      // open, but nobody calls it
+	asleep  atomic.Bool               // open, but nobody calls it
 	back    atomic.Bool               // its clock is an hour behind
 
 	mu    sync.RWMutex
@@ -78,7 +78,7 @@ func (p *lossProcess) loseWitness() error { return os.RemoveAll(p.witness) }
 
 // orchestrator picks a process that grants and is awake.
 func (l *losses) orchestrator(rnd *rand.Rand) *lossProcess {
-	return pickProcess(rnd, l.procs[:lossOrchestrators])
+	return pickProcess(rnd, l.procs[:l.orchestrators])
 }
 
 // any picks a process for a fenced verb: any that is awake.
@@ -87,7 +87,7 @@ func (l *losses) any(rnd *rand.Rand) *lossProcess { return pickProcess(rnd, l.pr
 func pickProcess(rnd *rand.Rand, procs []*lossProcess) *lossProcess {
 	var awake []*lossProcess
 	for _, p := range procs {
-		if p.up() && !p.asleep {
+		if p.up() && !p.asleep.Load() {
 			awake = append(awake, p)
 		}
 	}
@@ -100,23 +100,22 @@ func pickProcess(rnd *rand.Rand, procs []*lossProcess) *lossProcess {
 	return awake[rnd.IntN(len(awake))]
 }
 
-// startProcesses opens the orchestrators and proxies on a store nobody knows.
-func (l *losses) startProcesses(s rig.Store, plant func(*orchestrator.Store)) {
-	for i := range lossOrchestrators + lossProxies {
-		p := &lossProcess{name: "orchestrator", plant: plant, cfg: orchestrator.Config{Redis: s.Redis, Sealer: l.sealer, Log: slog.New(slog.DiscardHandler),
-			NoPipeline: i%2 == 1, Fault: l.fault}}
-		orchestrator.SetClock(&p.cfg, func() time.Time { return l.clock(p) })
-		if i < lossOrchestrators {
-			p.witness = l.t.TempDir()
-			p.cfg.Witness, p.cfg.Found = p.witness, i == 0
-		} else {
-			p.name = "proxy"
-		}
-		ok(l.t, p.open(l.ctx))
-		p.cfg.Found = false
-		l.t.Cleanup(p.end)
-		l.procs = append(l.procs, p)
+// startProcess opens a process on a store; it ends with the test. The first
+// orchestrator may found the namespace.
+func (l *losses) startProcess(s rig.Store, orchestrates bool, plant func(*orchestrator.Store)) {
+	i := len(l.procs)
+	p := &lossProcess{name: "proxy", plant: plant, cfg: orchestrator.Config{Redis: s.Redis, Sealer: l.sealer, Log: slog.New(slog.DiscardHandler),
+		NoPipeline: i%2 == 1, Fault: l.fault}}
+	orchestrator.SetClock(&p.cfg, func() time.Time { return l.clock(p) })
+	if orchestrates {
+		p.name, p.witness = "orchestrator", l.t.TempDir()
+		p.cfg.Witness, p.cfg.Found = p.witness, i == 0
+		l.orchestrators++
 	}
+	ok(l.t, p.open(l.ctx))
+	p.cfg.Found = false
+	l.t.Cleanup(p.end)
+	l.procs = append(l.procs, p)
 }
 
 // clock is the time of day of a process. Losses come faster here than once a

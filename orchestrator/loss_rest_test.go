@@ -268,7 +268,7 @@ func (l *losses) voidLeases(floor int64) map[string]any {
 func (l *losses) pass(ms int64) {
 	l.t.Helper()
 	ok(l.t, l.raw.HIncrBy(l.ctx, lossPrefix+"meta", "now", ms).Err())
-	reaper := l.procs[lossOrchestrators+l.rnd.IntN(lossProxies)]
+	reaper := l.procs[l.orchestrators+l.rnd.IntN(len(l.procs)-l.orchestrators)]
 	_, err := reaper.do(func(e *orchestrator.Engine) (any, error) { return nil, e.Tick(l.ctx) })
 	ok(l.t, err)
 	for _, sweep := range []func(*orchestrator.Engine) (int, error){
@@ -291,7 +291,7 @@ func (l *losses) refuseAll() {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
 	defer cancel()
-	for _, p := range l.procs[lossOrchestrators:] {
+	for _, p := range l.procs[l.orchestrators:] {
 		for _, w := range l.workers {
 			for _, h := range w.held {
 				l.must503("renew", l.renew(ctx, h, p))

@@ -43,18 +43,20 @@ const (
 
 // losses is a history of losses of one store.
 type losses struct {
-	t       *testing.T
-	ctx     context.Context
-	seed    uint64
-	rnd     *rand.Rand
-	sealer  *picket.Sealer
-	server  *rig.Durable
-	raw     redis.UniversalClient
-	procs   []*lossProcess
-	workers []*lossWorker
-	mem     *memory
-	reader  *lossReader
-	start   time.Time
+	t      *testing.T
+	ctx    context.Context
+	seed   uint64
+	rnd    *rand.Rand
+	sealer *picket.Sealer
+	server *rig.Durable
+	raw    redis.UniversalClient
+	procs  []*lossProcess // orchestrators first
+	// orchestrators is how many of them have a witness.
+	orchestrators int
+	workers       []*lossWorker
+	mem           *memory
+	reader        *lossReader
+	start         time.Time
 
 	snapshots []string
 	taken     int
@@ -74,24 +76,32 @@ type losses struct {
 }
 
 func newLosses(t *testing.T, plant func(*orchestrator.Store)) *losses {
+	l := newHistory(t)
+	l.server = rig.NewDurable(t)
+	s := l.server.Store()
+	l.raw = redis.NewUniversalClient(&s.Redis)
+	t.Cleanup(func() { _ = l.raw.Close() })
+	for i := range lossOrchestrators + lossProxies {
+		l.startProcess(s, i < lossOrchestrators, plant)
+	}
+	l.snapshot()
+	return l
+}
+
+// newHistory is the clients and all they know, without a store.
+func newHistory(t *testing.T) *losses {
 	running := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, running) })
-	l := &losses{t: t, ctx: t.Context(), seed: uint64(time.Now().UnixNano()), sealer: rig.Sealer(), server: rig.NewDurable(t),
-		mem: newMemory(), kinds: map[string]int{}, start: time.Now()}
+	l := &losses{t: t, ctx: t.Context(), seed: uint64(time.Now().UnixNano()), sealer: rig.Sealer(), mem: newMemory(), kinds: map[string]int{}, start: time.Now()}
 	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
 		l.seed = v
 	}
 	t.Logf("seed %d (repeat with PICKET_SEED=%d)", l.seed, l.seed)
 	l.rnd = rand.New(rand.NewPCG(l.seed, 0))
 	l.reader = newLossReader(l.mem)
-	s := l.server.Store()
-	l.raw = redis.NewUniversalClient(&s.Redis)
-	t.Cleanup(func() { _ = l.raw.Close() })
-	l.startProcesses(s, plant)
 	for i := range lossWorkers {
 		l.workers = append(l.workers, &lossWorker{l: l, rnd: rand.New(rand.NewPCG(l.seed, uint64(i+1)))})
 	}
-	l.snapshot()
 	return l
 }
 
@@ -159,11 +169,11 @@ func (l *losses) cycle(p plan) {
 	}
 	l.faults.Store(p.faults)
 	if p.sleeps >= 0 {
-		l.procs[p.sleeps].asleep = true
+		l.procs[p.sleeps].asleep.Store(true)
 	}
 	if p.proxiesOnly {
 		load()
-		for _, q := range l.procs[:lossOrchestrators] {
+		for _, q := range l.procs[:l.orchestrators] {
 			q.end()
 		}
 		l.lose(p.kind)
@@ -190,7 +200,7 @@ func (l *losses) cycle(p plan) {
 // setBack sets the clock of every orchestrator back that will have a witness of
 // the floor in force.
 func (l *losses) setBack(p plan) {
-	for i, q := range l.procs[:lossOrchestrators] {
+	for i, q := range l.procs[:l.orchestrators] {
 		if p.forget != i && l.upToDate(q) {
 			q.back.Store(true)
 			l.backs++
@@ -216,8 +226,8 @@ func (l *losses) load() func() {
 // wakes the sleepers, unless p lets them sleep on.
 func (l *losses) openAll(p plan) {
 	for i, q := range l.procs {
-		if q.asleep && p.sleeps != i {
-			q.asleep = false
+		if p.sleeps != i {
+			q.asleep.Store(false)
 		}
 		if q.up() || slices.Contains(p.down, i) {
 			continue

@@ -25,11 +25,21 @@ func StartPair(tb testing.TB, args ...string) *Pair {
 	p := &Pair{tb: tb}
 	for i := range p.nodes {
 		p.nodes[i] = StartNode(tb, args...)
-		_, p.links[i] = p.nodes[i].Store().Faulty(tb)
+		_, p.links[i] = p.nodes[i].Behind(tb)
 		p.addrs[i] = p.links[i].Listen(tb)
 	}
 	p.Follow()
 	return p
+}
+
+// Behind puts a proxy before the node, for one client or for the other node.
+func (n *Node) Behind(tb testing.TB) (Store, *Faults) {
+	tb.Helper()
+	s := n.Store()
+	s.Redis.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", n.Addr)
+	}
+	return s.Faulty(tb)
 }
 
 // Primary is the node that was started or promoted as one.

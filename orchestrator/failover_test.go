@@ -1,0 +1,282 @@
+package orchestrator_test
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// Failover with a cut link: the replica has not heard of the last grants, and
+// the old primary stays writable while the new one is adopted. One
+// orchestrator is on either side of the cut.
+func TestFailoverCutLinkReal(t *testing.T) {
+	f := newFailovers(t)
+	for i := range soakRounds(3, 200) {
+		f.round(i)
+		if t.Failed() || len(f.l.mem.broken) > 0 {
+			t.Fatalf("in failover %d: broken promises: %v\n%s", i, f.l.mem.broken, strings.Join(f.l.mem.first, "\n"))
+		}
+	}
+	r := f.l.rested
+	t.Logf("failover with a cut link: %d failovers (in %d the old primary was killed, in %d it stopped writing by itself); %d tokens granted, %d raised by reclaim; "+
+		"%d tasks granted on both sides of a cut; %d survivors went on, %d forgotten and %d ended refused, %d zombies refused; 0 regressions; seed %d, %.0f s",
+		r.adoptions, f.killed, f.lagged, f.l.mem.granted, f.l.mem.raised, f.both, r.survivors, r.forgotten, r.ended, r.zombies, f.l.seed, time.Since(f.l.start).Seconds())
+}
+
+// failovers is a history of failovers of one pair. Process 0 stays with the old
+// primary, the others go with the new one.
+type failovers struct {
+	t     *testing.T
+	l     *losses
+	pair  *rig.Pair
+	doors []*door
+	raws  map[*rig.Node]*redis.Client
+
+	killed, lagged, both int
+}
+
+func newFailovers(t *testing.T) *failovers {
+	f := &failovers{t: t, l: newHistory(t), pair: rig.StartPair(t, "--min-replicas-max-lag", "1"), raws: map[*rig.Node]*redis.Client{}}
+	for _, n := range []*rig.Node{f.pair.Primary(), f.pair.Replica()} {
+		f.raws[n] = n.Client()
+		t.Cleanup(func() { _ = f.raws[n].Close() })
+	}
+	for i := range 3 {
+		d := newDoor(t, f.pair)
+		f.doors = append(f.doors, d)
+		f.l.startProcess(d.store(), i < 2, nil)
+	}
+	return f
+}
+
+// door is a process's way to the store: to one node at a time. Going through
+// another one ends all connections, as when an address moves.
+type door struct {
+	mu    sync.Mutex
+	links map[*rig.Node]*rig.Faults
+	dials map[*rig.Node]func(context.Context, string, string) (net.Conn, error)
+	to    *rig.Node
+}
+
+func newDoor(t *testing.T, pair *rig.Pair) *door {
+	d := &door{links: map[*rig.Node]*rig.Faults{}, dials: map[*rig.Node]func(context.Context, string, string) (net.Conn, error){}, to: pair.Primary()}
+	for _, n := range []*rig.Node{pair.Primary(), pair.Replica()} {
+		through, link := n.Behind(t)
+		d.links[n], d.dials[n] = link, through.Redis.Dialer
+	}
+	return d
+}
+
+func (d *door) store() rig.Store {
+	return rig.Store{Redis: redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}, Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+		d.mu.Lock()
+		dial := d.dials[d.to]
+		d.mu.Unlock()
+		return dial(ctx, network, address)
+	}}}
+}
+
+func (d *door) move(to *rig.Node) {
+	d.mu.Lock()
+	was := d.to
+	d.to = to
+	d.mu.Unlock()
+	if was != to {
+		d.links[was].Cut()
+		d.links[was].Heal()
+	}
+}
+
+// round is one failover, there and back in step.
+func (f *failovers) round(i int) {
+	l := f.l
+	l.ahead.Add(int64(10 * time.Second))
+	lag := i%3 == 2
+	f.minReplicas(f.pair.Primary(), lag)
+	for range 8 { // more than the clients hold: both sides will grant them
+		ok(f.t, l.submit(l.ctx, l.procs[0]))
+	}
+	stop := l.load()
+	l.done.wait(f.t, 30+l.rnd.IntN(30), "calls before the cut")
+	f.pair.CutLink()
+	if !lag {
+		l.done.wait(f.t, 20+l.rnd.IntN(30), "calls that the replica never hears of")
+	}
+	stop()
+	l.raw = f.raws[f.pair.Primary()]
+	l.mem.rest()
+
+	older, newer := f.split()
+	was, now := f.pair.Promote()
+	f.minReplicas(now, false)
+	newer.raw = f.raws[now]
+	for _, d := range f.doors[1:] {
+		d.move(now)
+	}
+	if lag {
+		f.stopsWriting(older)
+	} else {
+		stop = older.load()
+	}
+	stopNewer := newer.load()
+	newer.done.wait(f.t, 60, "calls on the new primary")
+	if !lag {
+		older.done.wait(f.t, 30, "calls on the old primary")
+	}
+	stopNewer()
+	stop()
+	f.compare(older, newer)
+	f.join(was, now, older, newer, lag)
+}
+
+// minReplicas switches the rule by which a primary without replicas takes no
+// writes after max-lag.
+func (f *failovers) minReplicas(n *rig.Node, on bool) {
+	f.t.Helper()
+	ok(f.t, f.raws[n].ConfigSet(f.l.ctx, "min-replicas-to-write", map[bool]string{true: "1", false: "0"}[on]).Err())
+}
+
+// split gives each side of the cut half of the clients and a memory of its own.
+func (f *failovers) split() (older, newer *losses) {
+	half := func(procs []*lossProcess, orchestrators int, workers []*lossWorker) *losses {
+		side := &losses{t: f.t, ctx: f.l.ctx, rnd: f.l.rnd, sealer: f.l.sealer, mem: f.l.mem.clone(), procs: procs, orchestrators: orchestrators,
+			workers: workers, zombies: f.l.zombies, rested: f.l.rested}
+		side.reader = f.l.reader.clone(side.mem)
+		for _, w := range workers {
+			w.l = side
+		}
+		return side
+	}
+	n := len(f.l.workers) / 2
+	older = half(f.l.procs[:1], 1, f.l.workers[:n])
+	newer = half(f.l.procs[1:], 1, f.l.workers[n:])
+	older.zombies = nil
+	return older, newer
+}
+
+// stopsWriting waits until the old primary has noticed that it has no replica,
+// and finds it refusing every write.
+func (f *failovers) stopsWriting(older *losses) {
+	f.lagged++
+	late := time.After(time.Minute)
+	for older.submit(f.l.ctx, older.procs[0]) == nil {
+		select {
+		case <-late:
+			f.t.Fatal("the old primary goes on writing a minute after its replica is gone")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	for _, w := range older.workers {
+		for _, h := range w.held {
+			older.must503("renew", older.renew(f.l.ctx, h, older.procs[0]))
+			older.must503("report", older.report(f.l.ctx, h, older.procs[0], "late"))
+		}
+	}
+	_, err := older.procs[0].do(func(e *orchestrator.Engine) (any, error) {
+		return e.Acquire(f.l.ctx, operator, picket.AcquireRequest{AgentID: "late"})
+	})
+	older.must503("acquire", err)
+}
+
+// compare holds the tokens of the sides against each other: all of the new one
+// are above all of the old one, also above those that the old primary gave
+// after the new one had begun.
+func (f *failovers) compare(older, newer *losses) {
+	for _, task := range slices.Sorted(maps.Keys(newer.mem.tokens)) {
+		given := newer.mem.tokens[task][1:] // the first one is from before the split
+		if _, known := f.l.mem.tokens[task]; !known {
+			given = newer.mem.tokens[task]
+		}
+		top := older.mem.highest(task)
+		for _, s := range given {
+			if s.token <= top {
+				newer.mem.broke("tokens rise", "%s: the new primary gave %d, the old one %d", task, s.token, top)
+			}
+		}
+		if list := older.mem.tokens[task]; len(given) > 0 && len(list) > 1 {
+			f.both++
+		}
+	}
+}
+
+// join cuts the old primary off, lets everybody be heard by the new one, and
+// makes the old one its replica.
+func (f *failovers) join(was, now *rig.Node, older, newer *losses, lag bool) {
+	if !lag && f.l.rnd.IntN(2) == 0 {
+		f.killed++
+		was.Kill()
+	}
+	f.doors[0].move(now)
+	_ = older.follow(f.l.ctx, older.procs[0]) // a consumer that was on the old side
+	l := f.l
+	l.mem.merge(older.mem, newer.mem)
+	l.reader = newer.reader
+	l.reader.m = l.mem
+	l.raw = f.raws[now]
+	l.zombies = append(newer.zombies, older.zombies...)
+	l.rested = newer.rested
+	for _, w := range l.workers {
+		w.l = l
+	}
+	for _, p := range l.procs { // whoever comes from the other side is met first
+		_, err := p.do(func(e *orchestrator.Engine) (any, error) { return nil, e.Tick(l.ctx) })
+		for try := 0; picket.CodeOf(err) == picket.CodeUnavailable && try < 2000; try++ {
+			time.Sleep(time.Millisecond)
+			_, err = p.do(func(e *orchestrator.Engine) (any, error) { return nil, e.Tick(l.ctx) })
+		}
+		ok(f.t, err)
+	}
+	l.rest()
+	if older.reader.last < l.reader.floor {
+		l.mem.broke("consumers are told of every floor", "the one from the old side stands at %d, the floor is %d", older.reader.last, l.reader.floor)
+	}
+	if lag {
+		f.minReplicas(was, false)
+	}
+	if was.Info(l.ctx, "server", "run_id") == "" {
+		was.Start()
+	}
+	f.pair.Follow()
+}
+
+// clone is a memory of the same tokens.
+func (m *memory) clone() *memory {
+	c := newMemory()
+	c.stamp = m.stamp
+	for task, list := range m.tokens {
+		c.tokens[task] = slices.Clone(list)
+	}
+	return c
+}
+
+// merge takes in what the two sides of a split have learned.
+func (m *memory) merge(sides ...*memory) {
+	for _, s := range sides {
+		m.stamp = max(m.stamp, s.stamp)
+		m.granted, m.raised = m.granted+s.granted, m.raised+s.raised
+		for task, list := range s.tokens {
+			m.tokens[task] = append(m.tokens[task], list...)
+		}
+		for promise, n := range s.broken {
+			m.broken[promise] += n
+		}
+		m.first = append(m.first, s.first...)
+	}
+}
+
+func (r *lossReader) clone(m *memory) *lossReader {
+	c := *r
+	c.m, c.tokens, c.seen = m, maps.Clone(r.tokens), maps.Clone(r.seen)
+	return &c
+}
