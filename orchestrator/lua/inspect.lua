@@ -52,7 +52,8 @@ end
 -- scan visits about as many members as are left of the limit.
 local function scan(set, pos, lane)
   local got = call('ZSCAN', K(set), pos, 'COUNT', math.max(1, limit - looked))
-  for i = 1, #got[2], 2 do (set == 'handoffs:open' and visit_handoff or visit)(set, got[2][i], lane) end
+  local look = set == 'handoffs:open' and visit_handoff or visit
+  for i = 1, #got[2], 2 do look(set, got[2][i], lane) end
   looked = looked + #got[2] / 2
   return got[1]
 end

@@ -1,0 +1,50 @@
+package orchestrator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// tourInspect plants every damage and has it looked at and repaired. What is
+// only told stays, so each of those has a scene of its own.
+func tourInspect(t *testing.T, f *fixture) {
+	f.jump(t, 100*24*time.Hour) // all that other stops left behind is deleted
+	_, err := f.Retain(f.ctx, picket.Retention{}, 1000)
+	ok(t, err)
+	s := newScene(t, f)
+	for _, d := range damages {
+		if picket.InvariantKinds[d.kind] {
+			d.plant(s)
+			s.pass(true)
+		}
+	}
+	if left := s.pass(false); len(left) > 0 {
+		t.Fatalf("after the repairs: %+v", left)
+	}
+	for _, d := range damages {
+		if !picket.InvariantKinds[d.kind] {
+			f.clear(t)
+			d.plant(newScene(t, f))
+			s.pass(true)
+		}
+	}
+	f.clear(t)
+	// One in the lane of its agent for good: the end of the pin changes nothing.
+	f.submit(t, picket.TaskSpec{Agent: "a1"})
+	help, err := f.RequestHelp(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"})), picket.HelpRequest{Question: "?"})
+	ok(t, err)
+	_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`1`)})
+	ok(t, err)
+	f.jump(t, 2*time.Minute)
+	ok(t, f.Tick(f.ctx))
+	// More in one lane than one look takes.
+	for range 150 {
+		f.submit(t, picket.TaskSpec{Role: "many"})
+	}
+	for range 50 {
+		ok(t, f.InspectNext(f.ctx, 20))
+	}
+	f.clear(t)
+}
