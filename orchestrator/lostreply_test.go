@@ -1,18 +1,14 @@
 package orchestrator_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/picket-dev/picket"
@@ -59,94 +55,6 @@ func (c lostCase) pause() time.Duration {
 	return 250 * time.Millisecond
 }
 
-// lostWorld is a fresh namespace whose clock stands still, an engine on it,
-// and another one that reaches it through a proxy.
-type lostWorld struct {
-	t       *testing.T
-	ctx     context.Context
-	direct  *orchestrator.Engine
-	via     *orchestrator.Engine
-	faults  *rig.Faults
-	sha     map[string]string
-	raw     redis.UniversalClient
-	stores  []*orchestrator.Store
-	now     time.Duration // on the clock, since 1970
-	witness string        // the directory that both processes keep their floor in
-
-	// What a set-up leaves for the call.
-	task    picket.Task
-	run     string
-	held    picket.Held
-	handoff string
-	key     string
-}
-
-func newLostWorld(t *testing.T, s rig.Store, noPipeline bool) *lostWorld {
-	t.Helper()
-	w := &lostWorld{t: t, ctx: t.Context(), raw: redis.NewUniversalClient(&s.Redis), now: 1_790_000_000 * time.Second}
-	ok(t, w.raw.FlushAll(w.ctx).Err())
-	through, faults := s.Faulty(t)
-	w.faults = faults
-	w.witness = t.TempDir()
-	for _, at := range []struct {
-		store rig.Store
-		e     **orchestrator.Engine
-	}{{s, &w.direct}, {through, &w.via}} {
-		store, err := orchestrator.Open(w.ctx, orchestrator.Config{Redis: at.store.Redis, Sealer: rig.Sealer(), NoPipeline: noPipeline,
-			Witness: w.witness, Found: true, Log: slog.New(slog.DiscardHandler)})
-		ok(t, err)
-		orchestrator.Rewrite(store, func(source string) string { return stillClock(t, source) })
-		w.stores = append(w.stores, store)
-		*at.e = store.Engine("default")
-	}
-	w.sha = orchestrator.Scripts(w.stores[1])
-	w.load()
-	w.pass(0)
-	ms := fmt.Sprint(w.now.Milliseconds())
-	ok(t, w.raw.HSet(w.ctx, meta, "now", ms, "raw", ms).Err())
-	_, err := w.direct.Stats(w.ctx) // its connection is made before a case has changed anything
-	ok(t, err)
-	return w
-}
-
-// load makes the server know every script, so that no call is sent twice.
-func (w *lostWorld) load() {
-	w.t.Helper()
-	known, err := w.raw.ScriptExists(w.ctx, slices.Collect(maps.Values(w.sha))...).Result()
-	ok(w.t, err)
-	if !slices.Contains(known, false) {
-		return
-	}
-	for _, source := range orchestrator.Sources(w.stores[1]) {
-		ok(w.t, w.raw.ScriptLoad(w.ctx, source).Err())
-	}
-}
-
-// stillClock makes a script read the clock of the test.
-func stillClock(t *testing.T, source string) string {
-	const reading = "call('TIME')"
-	if n := strings.Count(source, reading); n != 1 {
-		t.Fatalf("a script reads the clock %d times:\n%s", n, source)
-	}
-	source = strings.Replace(source, "redis."+reading, reading, 1)
-	return strings.Replace(source, reading, `redis.call('HMGET', 'rig-clock', 's', 'us')`, 1)
-}
-
-// pass moves the clock on.
-func (w *lostWorld) pass(d time.Duration) {
-	w.t.Helper()
-	w.now += d
-	ok(w.t, w.raw.HSet(w.ctx, "rig-clock", "s", int64(w.now/time.Second), "us", int64(w.now%time.Second/time.Microsecond)).Err())
-}
-
-func (w *lostWorld) close() {
-	for _, s := range w.stores {
-		_ = s.Close()
-	}
-	w.faults.Close()
-	_ = w.raw.Close()
-}
-
 // settled is a dump after something has read the clock.
 func (w *lostWorld) settled(c lostCase, answer any) string {
 	w.t.Helper()
@@ -161,9 +69,9 @@ func (w *lostWorld) settled(c lostCase, answer any) string {
 }
 
 // calm runs a case without a mishap: a letter c calls, a dot lets time pass.
-func calm(t *testing.T, s rig.Store, c lostCase, story string) string {
-	t.Helper()
-	w := newLostWorld(t, s, false)
+func (p lostPlace) calm(c lostCase, story string) string {
+	p.t.Helper()
+	w := p.world()
 	defer w.close()
 	c.setup(w)
 	var answer any
@@ -175,7 +83,7 @@ func calm(t *testing.T, s rig.Store, c lostCase, story string) string {
 		var err error
 		answer, err = c.call(w, w.via)
 		if err != nil {
-			t.Fatalf("without any mishap: %v", err)
+			p.t.Fatalf("without any mishap: %v", err)
 		}
 	}
 	return w.settled(c, answer)
@@ -202,10 +110,11 @@ func (c lostCase) story(m mishap) string {
 	return "c.c"
 }
 
-// disturbed runs a case with a mishap and repeats it as its caller would.
-func disturbed(t *testing.T, s rig.Store, c lostCase, m mishap, noPipeline bool) string {
-	t.Helper()
-	w := newLostWorld(t, s, noPipeline)
+// disturbed runs a case with a mishap and repeats it as its caller would. A
+// line of its own says what went wrong on the way.
+func (p lostPlace) disturbed(c lostCase, m mishap) string {
+	p.t.Helper()
+	w := p.world()
 	defer w.close()
 	c.setup(w)
 	hit := w.faults.Next(m.kind, rig.Words("EVALSHA", w.sha[c.script()]))
@@ -213,48 +122,25 @@ func disturbed(t *testing.T, s rig.Store, c lostCase, m mishap, noPipeline bool)
 	waits.Go(func() { w.giveUp(m, hit) })
 	answer, err := c.call(w, w.via)
 	waits.Wait()
-	if c.silent == "" && m.kind != rig.Duplicate {
-		if picket.CodeOf(err) != picket.CodeUnavailable || !errors.Is(err, picket.ErrUnknown) {
-			t.Errorf("the first call got %v (%s)", err, picket.CodeOf(err))
-		}
-	} else if err != nil {
-		t.Errorf("the call got %v", err)
+	wrong, unseen := "", c.silent != "" || m.kind == rig.Duplicate
+	if unseen && err != nil {
+		wrong += fmt.Sprintf("\nthe call got %v", err)
+	}
+	if !unseen && (picket.CodeOf(err) != picket.CodeUnavailable || !errors.Is(err, picket.ErrUnknown)) {
+		wrong += fmt.Sprintf("\nthe first call got %v (%s)", err, picket.CodeOf(err))
 	}
 	w.pass(c.pause())
-	if c.silent == "" && m.kind != rig.Duplicate {
+	if !unseen {
 		if answer, err = c.call(w, w.via); err != nil {
-			t.Errorf("the repeat got %v", err)
+			wrong += fmt.Sprintf("\nthe repeat got %v", err)
 		}
 	}
 	hit.Release()
 	w.await(hit.Over(), "the end of the fault")
 	if n := w.faults.Counts(); n.Struck[m.kind] != 1 {
-		t.Errorf("the proxy counted %+v", n)
+		wrong += fmt.Sprintf("\nthe proxy counted %+v", n)
 	}
-	return w.settled(c, answer)
-}
-
-// giveUp lets the first call time out when its fault holds what it waits for.
-func (w *lostWorld) giveUp(m mishap, hit *rig.Fault) {
-	switch m.kind {
-	case rig.HoldRequest:
-		w.await(hit.Struck(), "the request")
-		hit.GiveUp()
-	case rig.HoldReply:
-		w.await(hit.Answered(), "the reply")
-		hit.GiveUp()
-	default:
-		w.await(hit.Struck(), "the request")
-	}
-}
-
-func (w *lostWorld) await(c <-chan struct{}, what string) {
-	select {
-	case <-c:
-	case <-time.After(30 * time.Second):
-		w.t.Errorf("%s never came", what)
-		w.faults.Cut()
-	}
+	return w.settled(c, answer) + wrong
 }
 
 // Every verb that changes state, with each mishap that can befall one call,
@@ -267,20 +153,20 @@ func TestLostRepliesReal(t *testing.T) {
 	start, cells := time.Now(), 0
 	for _, c := range lostCases() {
 		t.Run(c.name, func(t *testing.T) {
-			want := map[string]string{"": calm(t, s, c, ".")}
+			p := lostPlace{t: t, store: s}
+			want := map[string]string{"": p.calm(c, ".")}
 			for _, m := range mishaps {
 				story := c.story(m)
 				if want[story] == "" {
-					want[story] = calm(t, s, c, story)
+					want[story] = p.calm(c, story)
 					if story != "." && without(want[story], "answer ") == without(want[""], "answer ") {
 						t.Fatalf("the call has no effect:\n%s", want[story])
 					}
 				}
-				for _, noPipeline := range []bool{false, true} {
+				for _, p.noPipeline = range []bool{false, true} {
 					cells++
-					got := disturbed(t, s, c, m, noPipeline)
-					if got != want[story] {
-						t.Errorf("%s, NoPipeline=%v: the store is not as after %q:\n%s", m.name, noPipeline, story, difference(got, want[story]))
+					if got := p.disturbed(c, m); got != want[story] {
+						t.Errorf("%s, NoPipeline=%v: the store is not as after %q:\n%s", m.name, p.noPipeline, story, difference(got, want[story]))
 					}
 				}
 			}

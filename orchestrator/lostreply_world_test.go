@@ -1,0 +1,143 @@
+package orchestrator_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// lostWorld is a fresh namespace whose clock stands still, an engine on it,
+// and another one that reaches it through a proxy.
+type lostWorld struct {
+	t       *testing.T
+	ctx     context.Context
+	direct  *orchestrator.Engine
+	via     *orchestrator.Engine
+	faults  *rig.Faults
+	sha     map[string]string
+	raw     redis.UniversalClient
+	stores  []*orchestrator.Store
+	now     time.Duration // on the clock, since 1970
+	witness string        // the directory that both processes keep their floor in
+
+	// What a set-up leaves for the call.
+	task    picket.Task
+	run     string
+	held    picket.Held
+	handoff string
+	key     string
+}
+
+// lostPlace says where a world is made, and with which bug in its scripts.
+type lostPlace struct {
+	t          *testing.T
+	store      rig.Store
+	noPipeline bool
+	bug        func(source string) string // nil: none
+}
+
+func (p lostPlace) world() *lostWorld {
+	t, s := p.t, p.store
+	t.Helper()
+	w := &lostWorld{t: t, ctx: t.Context(), raw: redis.NewUniversalClient(&s.Redis), now: 1_790_000_000 * time.Second}
+	ok(t, w.raw.FlushAll(w.ctx).Err())
+	through, faults := s.Faulty(t)
+	w.faults = faults
+	w.witness = t.TempDir()
+	for _, at := range []struct {
+		store rig.Store
+		e     **orchestrator.Engine
+	}{{s, &w.direct}, {through, &w.via}} {
+		store, err := orchestrator.Open(w.ctx, orchestrator.Config{Redis: at.store.Redis, Sealer: rig.Sealer(), NoPipeline: p.noPipeline,
+			Witness: w.witness, Found: true, Log: slog.New(slog.DiscardHandler)})
+		ok(t, err)
+		orchestrator.Rewrite(store, func(source string) string {
+			if p.bug != nil {
+				source = p.bug(source)
+			}
+			return stillClock(t, source)
+		})
+		w.stores = append(w.stores, store)
+		*at.e = store.Engine("default")
+	}
+	w.sha = orchestrator.Scripts(w.stores[1])
+	w.load()
+	w.pass(0)
+	ms := fmt.Sprint(w.now.Milliseconds())
+	ok(t, w.raw.HSet(w.ctx, meta, "now", ms, "raw", ms).Err())
+	_, err := w.direct.Stats(w.ctx) // its connection is made before a case has changed anything
+	ok(t, err)
+	return w
+}
+
+// load makes the server know every script, so that no call is sent twice.
+func (w *lostWorld) load() {
+	w.t.Helper()
+	known, err := w.raw.ScriptExists(w.ctx, slices.Collect(maps.Values(w.sha))...).Result()
+	ok(w.t, err)
+	if !slices.Contains(known, false) {
+		return
+	}
+	for _, source := range orchestrator.Sources(w.stores[1]) {
+		ok(w.t, w.raw.ScriptLoad(w.ctx, source).Err())
+	}
+}
+
+// stillClock makes a script read the clock of the test.
+func stillClock(t *testing.T, source string) string {
+	const reading = "call('TIME')"
+	if n := strings.Count(source, reading); n != 1 {
+		t.Fatalf("a script reads the clock %d times:\n%s", n, source)
+	}
+	source = strings.Replace(source, "redis."+reading, reading, 1)
+	return strings.Replace(source, reading, `redis.call('HMGET', 'rig-clock', 's', 'us')`, 1)
+}
+
+// pass moves the clock on.
+func (w *lostWorld) pass(d time.Duration) {
+	w.t.Helper()
+	w.now += d
+	ok(w.t, w.raw.HSet(w.ctx, "rig-clock", "s", int64(w.now/time.Second), "us", int64(w.now%time.Second/time.Microsecond)).Err())
+}
+
+func (w *lostWorld) close() {
+	for _, s := range w.stores {
+		_ = s.Close()
+	}
+	w.faults.Close()
+	_ = w.raw.Close()
+}
+
+// giveUp lets the first call time out when its fault holds what it waits for.
+func (w *lostWorld) giveUp(m mishap, hit *rig.Fault) {
+	switch m.kind {
+	case rig.HoldRequest:
+		w.await(hit.Struck(), "the request")
+		hit.GiveUp()
+	case rig.HoldReply:
+		w.await(hit.Answered(), "the reply")
+		hit.GiveUp()
+	default:
+		w.await(hit.Struck(), "the request")
+	}
+}
+
+func (w *lostWorld) await(c <-chan struct{}, what string) {
+	select {
+	case <-c:
+	case <-time.After(30 * time.Second):
+		w.t.Errorf("%s never came", what)
+		w.faults.Cut()
+	}
+}
