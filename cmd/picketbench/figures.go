@@ -205,7 +205,7 @@ func (t times) at(q float64) float64 {
 // quantiles is a round of single calls by one of its quantiles; the others go
 // beside it.
 func quantiles(t times, q float64) sample {
-	return sample{Value: round(t.at(q), 2), More: map[string]float64{
-		"p50": round(t.at(0.5), 2), "p90": round(t.at(0.9), 2), "p99": round(t.at(0.99), 2), "calls": float64(len(t)),
+	return sample{Value: round(t.at(q), 3), More: map[string]float64{
+		"p50": round(t.at(0.5), 3), "p90": round(t.at(0.9), 3), "p99": round(t.at(0.99), 3), "calls": float64(len(t)),
 	}}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,42 +15,47 @@ import (
 	"github.com/picket-dev/picket/toolproxy"
 )
 
-// httpDoor serves control plane and tool proxy on a loopback port of this
-// process and goes in through them, as an adapter does: keys checked, bodies
-// decoded strictly, one connection a worker and one a submitter.
-func httpDoor(ctx context.Context, store *orchestrator.Store, sealer *picket.Sealer, workers int) (door, func() error, error) {
+// site is control plane and tool proxy on a loopback port of this process, as
+// one server process has them, and a client with an operator's key.
+type site struct {
+	client *adapter.Client
+	close  func() error
+}
+
+// openSite serves a store; the client keeps a connection for each worker and
+// each submitter.
+func openSite(ctx context.Context, store *orchestrator.Store, sealer *picket.Sealer, workers int) (*site, error) {
 	log := slog.New(slog.DiscardHandler)
 	engine := store.Engine("default")
-	made, err := engine.CreateKey(ctx, asBench, picket.KeyRequest{Name: "bench", Scopes: []picket.Scope{picket.ScopeOperator}})
+	made, err := engine.CreateKey(ctx, asBench, picket.KeyRequest{Name: "bench", Scopes: []picket.Scope{picket.ScopeOperator, picket.ScopeAgent}})
 	if err != nil {
-		return door{}, nil, fmt.Errorf("make key: %w", err)
+		return nil, fmt.Errorf("make key: %w", err)
 	}
 	control, err := api.New(api.Config{Engine: store.Engine, Engines: store.Engines, Log: log})
 	if err != nil {
-		return door{}, nil, err
+		return nil, err
 	}
 	proxy, err := toolproxy.New(toolproxy.Config{Sealer: sealer, Log: log, Door: func(string) toolproxy.Door { return engine }})
 	if err != nil {
-		return door{}, nil, err
+		return nil, err
 	}
 	e := web.New(log)
 	control.Mount(e)
 	proxy.Mount(e)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return door{}, nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("listen: %w", err)
 	}
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- web.Serve(serving, l, e, log) }()
 	transport := &http.Transport{MaxIdleConnsPerHost: 2 * workers}
 	client := &adapter.Client{BaseURL: "http://" + l.Addr().String(), Key: made.Key, HTTP: &http.Client{Transport: transport}}
-	closeDoor := func() error {
+	return &site{client: client, close: func() error {
 		transport.CloseIdleConnections()
 		stop()
-		return errors.Join(<-ended)
-	}
-	return clientDoor(client), closeDoor, nil
+		return <-ended
+	}}, nil
 }
 
 func clientDoor(c *adapter.Client) door {

@@ -116,11 +116,12 @@ func (l life) run(ctx context.Context, p plan, r *redisServer) (sample, error) {
 	defer store.Close()
 	d := engineDoor(store.Engine("default"), sealer)
 	if l.layer == "http" {
-		var closeDoor func() error
-		if d, closeDoor, err = httpDoor(ctx, store, sealer, p.Workers); err != nil {
+		site, err := openSite(ctx, store, sealer, p.Workers)
+		if err != nil {
 			return sample{}, err
 		}
-		defer closeDoor()
+		defer site.close()
+		d = clientDoor(site.client)
 	}
 	before, err := r.look(ctx)
 	if err != nil {

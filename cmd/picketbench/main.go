@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -65,10 +66,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	b := &bench{plan: p, fsyncs: strings.Split(*fsync, ","), log: os.Stderr}
+	var failed []error
 	for _, s := range chosen {
-		b.began, b.lines = time.Now(), nil
+		b.began, b.lines, b.peers = time.Now(), nil, nil
 		if err := s.run(ctx, b); err != nil {
-			return fmt.Errorf("scenario %s: %w", s.name, err)
+			failed = append(failed, fmt.Errorf("scenario %s: %w", s.name, err))
+			continue // its figures stay as they were
 		}
 		if err := writeLines(json.NewEncoder(stdout), b.lines); err != nil {
 			return err
@@ -80,7 +83,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // choose finds scenarios by name.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -173,4 +174,50 @@ func (s *redisServer) counts(ctx context.Context) (map[string]count, error) {
 		out[name] = c
 	}
 	return out, nil
+}
+
+// timed runs do and returns what each matching command cost the server itself,
+// in the order they ran, once there are as many as wanted. It is Redis' own
+// slow log at a threshold of nothing, so waiting and transport are not in it.
+func (s *redisServer) timed(ctx context.Context, wanted int, match func(args []string) bool, do func() error) (times, error) {
+	if err := s.slowLog(ctx, "0"); err != nil {
+		return nil, err
+	}
+	defer s.slowLog(context.WithoutCancel(ctx), "-1")
+	if err := do(); err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		rows, err := s.client.SlowLogGet(ctx, -1).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read slow log: %w", err)
+		}
+		var out times
+		for _, row := range slices.Backward(rows) { // the latest comes first
+			if match(row.Args) {
+				out.add(row.Duration)
+			}
+		}
+		if len(out) >= wanted {
+			return out, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%d of %d commands were seen: %w", len(out), wanted, ctx.Err())
+		case <-tick.C: // a peer works behind our back
+		}
+	}
+}
+
+func (s *redisServer) slowLog(ctx context.Context, threshold string) error {
+	pipe := s.client.Pipeline()
+	pipe.ConfigSet(ctx, "slowlog-log-slower-than", threshold)
+	pipe.ConfigSet(ctx, "slowlog-max-len", "200000")
+	pipe.SlowLogReset(ctx)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("set slow log: %w", err)
+	}
+	return nil
 }

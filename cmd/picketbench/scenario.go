@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"runtime/debug"
 	"time"
 )
@@ -21,6 +22,13 @@ func scenarios() []scenario {
 		{"life", lifeText, func(ctx context.Context, b *bench) error { return lives(ctx, b, "life") }},
 		{"life5", life5Text, func(ctx context.Context, b *bench) error { return lives(ctx, b, "life5") }},
 		{"life-http", lifeHTTPText, func(ctx context.Context, b *bench) error { return lives(ctx, b, "life-http") }},
+		{"inflight", inflightText, inflight},
+		{"fence", fenceText, fence},
+		{"renew", renewText, renew},
+		{"pickup", pickupText, pickup},
+		{"kill", killText, kill},
+		{"leases", leasesText, leases},
+		{"depth", depthText, depth},
 		{"scripts", scriptsText, scripts},
 	}
 }
@@ -30,8 +38,9 @@ type bench struct {
 	plan
 	fsyncs []string // of the scenarios that are measured for each
 	log    io.Writer
-	lines  []line    // of the scenario being measured
-	began  time.Time // of the line being measured
+	lines  []line            // of the scenario being measured
+	began  time.Time         // of the line being measured
+	peers  map[string]string // versions of servers beside Redis
 }
 
 // contender is one side of a comparison.
@@ -67,6 +76,7 @@ func (b *bench) inTurn(ctx context.Context, what, unit string, contenders ...con
 func (b *bench) add(l line, c compare, redis string) {
 	l.Plan, l.Machine = b.plan, thisMachine()
 	l.Machine.Redis = redis
+	maps.Copy(l.Machine.Peers, b.peers)
 	l.Seconds = round(time.Since(b.began).Seconds(), 1)
 	b.began = time.Now()
 	if len(l.Sides) > 1 {

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+const killText = "SIGKILL of an agent's process until another worker holds the next lease on its task: adapter, HTTP, tool proxy, engine, wake-up of a worker that waits already, and the lease in its hands. " +
+	"The task lists crash in retry.on. In milliseconds, and as a multiple of one bare EVALSHA round trip (p50, plain client, same Redis) in the same run. " +
+	"No peer: a queue that learns of a crash only by a lease that ran out needs its whole window, 30 s and a sweep each minute at asynq, and that is a constant, not a measurement."
+
+// killing is a site, the worker whose agent is killed and the one that waits.
+type killing struct {
+	engine *orchestrator.Engine
+	site   *site
+	agents *adapter.Adapter
+	pids   chan int // of launched agents
+	raw    *rawClient
+	sha    string
+	kills  int // a round
+	seen   times
+}
+
+// kill measures the way from a dead agent to the next holder.
+func kill(ctx context.Context, b *bench) error {
+	server, err := startRedis(ctx, "off")
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	store, sealer, err := openStore(ctx, server, true)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	k := &killing{engine: store.Engine("default"), pids: make(chan int, 1), kills: b.pick(200, 20)}
+	if k.site, err = openSite(ctx, store, sealer, 4); err != nil {
+		return err
+	}
+	defer k.site.close()
+	if k.raw, err = newRawClient(server, false); err != nil {
+		return err
+	}
+	defer k.raw.close()
+	if k.sha, err = k.raw.load(ctx, "return 1"); err != nil {
+		return fmt.Errorf("load script: %w", err)
+	}
+	dir := filepath.Join(server.dir, "adapter")
+	k.agents, err = adapter.New(adapter.Config{
+		BaseURL: k.site.client.BaseURL, Key: k.site.client.Key, HTTP: k.site.client.HTTP, AgentID: "agent_killed",
+		Command: []string{"sleep", "1000"}, StateDir: dir, OnEvent: func(e adapter.Event) {
+			if e.Kind == adapter.EventLaunched {
+				k.pids <- e.PID
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	sides, err := b.inTurn(ctx, "kill", "ms", contender{"kill to lease", k.round}, contender{"bare EVALSHA", k.bare})
+	if err != nil {
+		return err
+	}
+	bare := sides[1]
+	for _, c := range []struct {
+		quantile       string
+		must, moonshot *goal
+	}{{"p50", nil, nil}, {"p99", under(50), under(5)}} {
+		b.add(line{Scenario: "kill", Case: c.quantile, Layer: "http", Unit: "ms", Fsync: "off",
+			Sides: []side{byQuantile(sides[0], c.quantile), bare}, Must: c.must, Moonshot: c.moonshot}, growth, server.version)
+	}
+	return nil
+}
+
+// bare is a round of round trips that do nothing.
+func (k *killing) bare(ctx context.Context) (sample, error) {
+	k.seen = nil
+	for range 2_000 {
+		began := time.Now()
+		if err := k.raw.evalsha(ctx, k.sha, []string{"bare"}); err != nil {
+			return sample{}, err
+		}
+		k.seen.add(time.Since(began))
+	}
+	return quantiles(k.seen.millis(), 0.5), nil
+}
+
+func (k *killing) round(ctx context.Context) (sample, error) {
+	var took times
+	for range k.kills {
+		d, err := k.one(ctx)
+		if err != nil {
+			return sample{}, err
+		}
+		took.add(d)
+	}
+	return quantiles(took.millis(), 0.99), nil
+}
+
+// one kills one agent.
+func (k *killing) one(ctx context.Context) (time.Duration, error) {
+	spec := picket.TaskSpec{Title: "kill", Review: picket.ReviewByNone, Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}}
+	task, err := k.engine.Submit(ctx, asBench, spec)
+	if err != nil {
+		return 0, err
+	}
+	first, err := k.lease(ctx, "agent_killed", 0)
+	if err != nil {
+		return 0, err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := k.agents.RunLease(ctx, first)
+		ended <- err
+	}()
+	var pid int
+	select {
+	case pid = <-k.pids:
+	case err := <-ended:
+		return 0, fmt.Errorf("no agent was launched: %w", err)
+	}
+	type granted struct {
+		lease picket.Lease
+		at    time.Time
+		err   error
+	}
+	next := make(chan granted, 1)
+	go func() {
+		l, err := k.lease(ctx, "agent_next", 50)
+		next <- granted{l, time.Now(), err}
+	}()
+	if err := awaitWaiter(ctx, k.engine); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return 0, fmt.Errorf("kill agent: %w", err)
+	}
+	got := <-next
+	if got.err != nil {
+		return 0, got.err
+	}
+	if got.lease.TaskID != task.TaskID || got.lease.FencingToken <= first.FencingToken {
+		return 0, fmt.Errorf("the next lease is of task %s, token %d", got.lease.TaskID, got.lease.FencingToken)
+	}
+	if err := <-ended; err != nil {
+		return 0, err
+	}
+	_, err = adapter.NewProxy(got.lease, k.site.client.BaseURL, k.site.client.HTTP).Complete(ctx, output, "")
+	return got.at.Sub(began), err
+}
+
+// lease acquires one lease over HTTP.
+func (k *killing) lease(ctx context.Context, agent string, wait int) (picket.Lease, error) {
+	leases, err := k.site.client.Acquire(ctx, picket.AcquireRequest{AgentID: agent, WaitSeconds: &wait}, "")
+	if err != nil {
+		return picket.Lease{}, fmt.Errorf("acquire: %w", err)
+	}
+	if len(leases) != 1 {
+		return picket.Lease{}, fmt.Errorf("%d leases granted", len(leases))
+	}
+	return leases[0], nil
+}
+
+// awaitWaiter returns when a worker waits for a lease.
+func awaitWaiter(ctx context.Context, e *orchestrator.Engine) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		s, err := e.Stats(ctx)
+		if err != nil || s.Waiters > 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// millis are the same durations in milliseconds.
+func (t times) millis() times {
+	out := make(times, len(t))
+	for i, v := range t {
+		out[i] = v / 1000
+	}
+	return out
+}

@@ -1,0 +1,15 @@
+-- The writes of a progress report by somebody who has no fence: the same keys,
+-- values and event as Picket's report, without asking whether the lease still
+-- holds, without store time and without a record of the request.
+-- KEYS: task, list of reports, meta, events. ARGV: task, run, token, report JSON, channel
+local t = redis.call('TIME')
+local raw = string.format('%.0f', tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000))
+local seq = redis.call('HINCRBY', KEYS[1], 'reports', 1)
+redis.call('RPUSH', KEYS[2], seq .. ' ' .. raw .. ' ' .. ARGV[2] .. ' ' .. ARGV[3] .. ' ' .. ARGV[4])
+redis.call('LTRIM', KEYS[2], -1000, -1)
+redis.call('HSET', KEYS[1], 'updated', raw)
+local event = string.format('%.0f', redis.call('HINCRBY', KEYS[3], 'seq', 1))
+redis.call('XADD', KEYS[4], event .. '-0', 'type', 'task.progress', 'at', raw, 'now', raw, 'actor', ARGV[2],
+  'data', '{"state":"leased","seq":' .. seq .. '}', 'task', ARGV[1], 'run', ARGV[2], 'token', ARGV[3])
+redis.call('PUBLISH', ARGV[5], event)
+return seq
