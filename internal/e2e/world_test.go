@@ -37,6 +37,13 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
+	return newWorldAlone(t)
+}
+
+// newWorldAlone is newWorld for a test that would take the machine away from
+// others beside it.
+func newWorldAlone(t *testing.T) *world {
+	t.Helper()
 	// A test may run more than once in one process: each time in a new place.
 	dir, err := os.MkdirTemp(suite, strings.ReplaceAll(strings.TrimPrefix(t.Name(), "Test"), "/", "-")+"-")
 	if err != nil {
@@ -269,5 +276,12 @@ func (w *world) until(what string, as func() bool) {
 			w.t.Fatalf("not observed: %s", what)
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// decodeInto reads what a server said, in a goroutine, too.
+func decodeInto(t *testing.T, b []byte, v any) {
+	if err := json.Unmarshal(b, v); err != nil {
+		t.Errorf("%v: %.200s", err, b)
 	}
 }

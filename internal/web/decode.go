@@ -2,7 +2,7 @@ package web
 
 import (
 	"bytes"
-	"io"
+	"errors"
 	"mime"
 	"net/http"
 	"strings"
@@ -64,8 +64,10 @@ func ReadBody(c echo.Context, limit int64, contentType string) ([]byte, error) {
 	if enc := r.Header.Get(echo.HeaderContentEncoding); enc != "" && enc != "identity" {
 		return nil, picket.Refuse(picket.CodeUnsupportedMedia, "Send the body uncompressed.", "Content-Encoding %.64q is not accepted", enc)
 	}
-	raw, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	raw, err := readUpTo(r.Body, limit)
 	switch {
+	case errors.Is(err, errCrowded):
+		return nil, crowded(err)
 	case err != nil:
 		return nil, picket.Invalid("", "Send the whole body, in time.", "the body could not be read to its end").Because(err)
 	case int64(len(raw)) > limit:

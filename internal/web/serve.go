@@ -3,11 +3,9 @@ package web
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -120,32 +118,4 @@ func timed(h http.Handler) http.Handler {
 		h.ServeHTTP(w, r)
 		body.drain(r)
 	})
-}
-
-// timedBody lifts the read deadline once the body is in. After any other end
-// the deadline stays, or the server would read the rest of the body for ever.
-type timedBody struct {
-	io.ReadCloser
-	rc   *http.ResponseController
-	done atomic.Bool // read to its end, or beyond reading
-}
-
-func (b *timedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && b.done.CompareAndSwap(false, true) && err == io.EOF {
-		_ = b.rc.SetReadDeadline(time.Time{})
-	}
-	return n, err
-}
-
-// drain reads what a refused client still sends, within bounds: a connection
-// that is closed under a writing client takes the answer away with it.
-func (b *timedBody) drain(r *http.Request) {
-	if b.done.Load() {
-		return
-	}
-	_ = b.rc.SetReadDeadline(time.Now().Add(drainBodyTimeout))
-	if r.Header.Get("Expect") == "" { // else it waits for our leave to send
-		_, _ = io.CopyN(io.Discard, b, maxDrain)
-	}
 }

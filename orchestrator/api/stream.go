@@ -14,8 +14,10 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// streamPage is how many events are read for a stream at a time.
-const streamPage = 500
+// streamPage is how many events are read for a stream at a time. A stream whose
+// reader is stuck holds a page until it is given up, and there may be hundreds
+// of such readers.
+const streamPage = 20
 
 // stream sends events as they come (server-sent events, id: = cursor) until
 // the client goes, stops reading, loses its key, or the server stops.

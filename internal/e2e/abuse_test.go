@@ -1,0 +1,237 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// maxResident is what a server may take at its worst, in bytes.
+const maxResident = 200 << 20
+
+// times multiplies what a random or large suite does in a soak run.
+func times(n, soak int) int {
+	if os.Getenv("PICKET_SOAK") != "" {
+		return n * soak
+	}
+	return n
+}
+
+// siege is a server under attack, and a client who must not notice.
+type siege struct {
+	*world
+	server *process
+	addr   string
+	bearer string // of a lease that holds during the whole attack
+	before usage
+	rude   atomic.Int64 // requests of attackers
+	conns  atomic.Int64 // connections of attackers
+}
+
+// TestAbuse attacks one server in every way at once that a client has, while
+// another client goes on with its work.
+func TestAbuse(t *testing.T) {
+	w := newWorldAlone(t)
+	w.store()
+	s := &siege{world: w, server: w.up("--redis", w.storeURL(), "--log-level", "warn")}
+	s.addr = strings.TrimPrefix(w.url, "http://")
+	s.bearer = s.hold()
+	s.warm()
+	s.fillLog()
+	s.before = s.usage()
+
+	for round := range times(1, 4) {
+		began := time.Now()
+		stop := s.beside()
+		s.attack(round)
+		healthy := stop()
+		after := s.calm()
+		t.Logf("HTTP abuse: %d requests on %d connections in %s; meanwhile %d healthy requests were answered, %d of them asked again, the slowest after %s; "+
+			"resident at most %d MB; goroutines %d -> %d, descriptors %d -> %d",
+			s.rude.Load(), s.conns.Load(), time.Since(began).Round(time.Second), healthy.answered, healthy.again, healthy.slowest.Round(time.Millisecond),
+			s.peak()>>20, s.before.goroutines, after.goroutines, s.before.files, after.files)
+	}
+	if peak := s.peak(); peak > maxResident {
+		t.Errorf("the server took %d MB at its worst, allowed are %d", peak>>20, maxResident>>20)
+	}
+	if s.server.ended() {
+		t.Error("the server has ended")
+	}
+}
+
+// attack is everything at once, each to its end.
+func (s *siege) attack(round int) {
+	var group sync.WaitGroup
+	for name, kind := range map[string]func() error{
+		"malformed": s.malformed, "headers": s.dribbleHeaders, "bodies": s.dribbleBodies, "fat bodies": s.dribbleFat, "silent": s.silent, "idle": s.idle,
+		"polls": s.polls, "watches": s.watches, "streams": s.streams,
+	} {
+		group.Go(func() {
+			began := time.Now()
+			if err := kind(); err != nil {
+				s.t.Errorf("%s: %v", name, err)
+			}
+			s.t.Logf("round %d, %s: %s", round, name, time.Since(began).Round(time.Millisecond))
+		})
+	}
+	group.Wait()
+}
+
+// hold makes a task and leases it for an hour, for attacks on the tool proxy.
+func (s *siege) hold() string {
+	s.t.Helper()
+	task := spec("held", 3600)
+	task.Role = "held"
+	s.submit(task)
+	var got picket.Acquired
+	s.into(&got, http.MethodPost, "/leases", map[string]any{"agentId": "holder", "role": "held", "waitSeconds": 5})
+	if len(got.Leases) != 1 {
+		s.t.Fatalf("%d leases", len(got.Leases))
+	}
+	bearer := got.Leases[0].LeaseToken.Reveal()
+	if a := s.call(bearer, http.MethodPost, s.url+"/v1/lease/renew", struct{}{}); a.status != http.StatusOK {
+		s.t.Fatalf("renew: %d %s", a.status, a.body)
+	}
+	return bearer
+}
+
+// warm lets the server open the connections to its store that it keeps.
+func (s *siege) warm() {
+	s.t.Helper()
+	var group sync.WaitGroup
+	for range 100 {
+		group.Go(func() {
+			for range 5 {
+				if a, err := try(s.key, http.MethodGet, s.url+"/api/v1/events?limit=5", nil); err != nil || a.status != http.StatusOK {
+					s.t.Errorf("warm up: %v %d", err, a.status)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// beside starts the client whose work must go on. The returned function stops
+// it and says how it went.
+func (s *siege) beside() (stop func() *polite) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	p := &polite{siege: s}
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil && !s.t.Failed() {
+			p.live()
+		}
+	}()
+	return func() *polite { cancel(); <-ended; return p }
+}
+
+// polite is the client beside the attack.
+type polite struct {
+	*siege
+	answered, again int
+	slowest         time.Duration
+}
+
+func (p *polite) live() {
+	p.ask(p.key, http.MethodGet, "/healthz", nil)
+	task := spec("healthy", 60)
+	task.Role, task.Review = "healthy", picket.ReviewByNone
+	p.ask(p.key, http.MethodPost, "/api/v1/tasks", task)
+	var got picket.Acquired
+	decodeInto(p.t, p.ask(p.key, http.MethodPost, "/api/v1/leases", map[string]any{"agentId": "healthy", "role": "healthy", "waitSeconds": 20}), &got)
+	for _, l := range got.Leases {
+		bearer := l.LeaseToken.Reveal()
+		p.ask(bearer, http.MethodPost, "/v1/lease/renew", struct{}{})
+		p.ask(bearer, http.MethodPost, "/v1/tools/report_progress", map[string]string{"summary": strings.Repeat("fine ", 400)})
+		p.ask(bearer, http.MethodPost, "/v1/tools/mark_complete", map[string]string{"output": "done"})
+	}
+	p.ask(p.key, http.MethodGet, "/api/v1/tasks?limit=20", nil)
+	p.ask(p.key, http.MethodGet, "/readyz", nil)
+}
+
+// ask must be answered well. A machine that is too busy for its store may say
+// 503 meanwhile, whose remedy is to ask again: that is counted.
+func (p *polite) ask(bearer, method, path string, body any) []byte {
+	for deadline := time.Now().Add(patience); ; {
+		began := time.Now()
+		a, err := try(bearer, method, p.url+path, body, "Idempotency-Key", fmt.Sprintf("polite-%d", p.answered))
+		p.slowest = max(p.slowest, time.Since(began))
+		if err == nil && a.status/100 == 2 {
+			p.answered++
+			return a.body
+		}
+		if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || time.Now().After(deadline) {
+			p.t.Errorf("a healthy %s %s during the attack: %v, %d %s", method, path, err, a.status, a.body)
+			return nil
+		}
+		p.again++
+	}
+}
+
+// usage is what a server holds.
+type usage struct{ goroutines, files int }
+
+var goroutineMetric = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
+
+func (s *siege) usage() usage {
+	s.t.Helper()
+	http.DefaultClient.CloseIdleConnections()
+	files, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(s.server.pid()), "fd"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	found := goroutineMetric.FindSubmatch(s.call("", http.MethodGet, s.url+"/metrics", nil).body)
+	if found == nil {
+		s.t.Fatal("/metrics does not tell go_goroutines")
+	}
+	return usage{goroutines: atoi(string(found[1])), files: len(files)}
+}
+
+// calm waits until the server holds no more than before the attack. The slack
+// is for what comes and goes by itself: a connection of ours that is just being
+// closed, a sweep of the reaper.
+func (s *siege) calm() (now usage) {
+	s.t.Helper()
+	const slack = 6
+	s.until(fmt.Sprintf("the server lets go of what the attack took; before it %+v", s.before), func() bool {
+		now = s.usage()
+		return now.goroutines <= s.before.goroutines+slack && now.files <= s.before.files+slack
+	})
+	return now
+}
+
+// peak is the most memory the server has ever had, in bytes.
+func (s *siege) peak() int64 {
+	s.t.Helper()
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.server.pid()), "status"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kb := atoi(strings.TrimSpace(rest))
+	if kb == 0 {
+		s.t.Fatal("/proc does not tell VmHWM")
+	}
+	return int64(kb) << 10
+}
+
+// dial opens an attacker's connection.
+func (s *siege) dial() (net.Conn, error) {
+	s.conns.Add(1)
+	return (&net.Dialer{Timeout: patience}).Dial("tcp", s.addr)
+}
