@@ -66,41 +66,6 @@ func TestComplaintsKeepSecretsAndSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestRedisURLs(t *testing.T) {
-	for text, want := range map[string]string{
-		"redis://127.0.0.1:6379/2":                           "[127.0.0.1:6379] db 2 master  cluster false tls false",
-		"rediss://:secret@redis.example:6380":                "[redis.example:6380] db 0 master  cluster false tls true",
-		"unix:///tmp/redis.sock":                             "[/tmp/redis.sock] db 0 master  cluster false tls false",
-		"redis://a:26379?master_name=m&addr=b:26379":         "[a:26379 b:26379] db 0 master m cluster false tls false",
-		"redis://a:6379?db=3":                                "[a:6379] db 3 master  cluster false tls false",
-		"rediss://a:6379?skip_verify=true":                   "[a:6379] db 0 master  cluster false tls true",
-		"redis://user:secret@a:6379?addr=b:6379&addr=c:6379": "[a:6379 b:6379 c:6379] db 0 master  cluster true tls false",
-	} {
-		o, err := redisOptions(text)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		got := fmt.Sprintf("%v db %d master %s cluster %v tls %v", o.Addrs, o.DB, o.MasterName, o.IsClusterMode, o.TLSConfig != nil)
-		if got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-	}
-	for _, text := range []string{"", "127.0.0.1:6379", "http://x", "redis://:secret@x:port", "redis://:secret@x/notadb", "unix://", "redis://:secret@a?master_name=m&read_timeout=x",
-		"redis://:secret@a?pool_size=5", "redis://:secret@a?read_timeout=3s", "unix:///tmp/redis.sock?client_name=secret", "redis://a?skip_verify=true",
-		"redis://a?addr=b:1&protocol=2", "redis://a?addr=b:1&db=1", "redis://a?master_name=m&password=secret&dial_timeout=1s"} {
-		_, err := redisOptions(text)
-		if err == nil || exitCode(err) != exitUsage || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-	for _, text := range []string{"redis://u:secret@x:1", "redis://x:1?master_name=m&password=secret"} {
-		if got := redisName(text); strings.Contains(got, "secret") {
-			t.Errorf("redisName shows the password: %s", got)
-		}
-	}
-}
-
 func TestToolFields(t *testing.T) {
 	for line, want := range map[string]string{
 		"--next-step x":                   "nextStep=x",

@@ -49,7 +49,7 @@ func newNode(tb testing.TB, args ...string) *Node {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	port := strconv.Itoa(freePort(tb))
+	port := strconv.Itoa(FreePort(tb))
 	n := &Node{tb: tb, Dir: dir, Addr: net.JoinHostPort("127.0.0.1", port)}
 	n.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no",
 		"--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(dir, "log")}, args...)
@@ -181,10 +181,10 @@ var ports struct {
 	given map[int]bool
 }
 
-// freePort finds a port below the range that the kernel gives to outgoing
+// FreePort finds a port below the range that the kernel gives to outgoing
 // connections, so nobody takes it before the server does. No port is given
 // twice, nor one whose cluster bus port (10000 above) would be another's.
-func freePort(tb testing.TB) int {
+func FreePort(tb testing.TB) int {
 	tb.Helper()
 	ports.Lock()
 	defer ports.Unlock()
