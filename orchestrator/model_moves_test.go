@@ -54,8 +54,8 @@ func (x *machine) spec() (picket.TaskSpec, mspec, int64) {
 	s.Priority = ptr(oneOf(x, "priority", 5, 0, 9))
 	s.LeaseWindowSeconds = seconds(oneOf(x, "window", 2, 1, 4))
 	s.Retry = &picket.Retry{
-		MaxAttempts:    ptr(oneOf(x, "attempts", 3, 1, 8)),
-		BackoffSeconds: seconds(oneOf(x, "backoff", 0, 1, 2, 30)),
+		MaxAttempts:    ptr(oneOf(x, "attempts", 3, 1, 8, 8)),
+		BackoffSeconds: seconds(oneOf(x, "backoff", 1, 0, 2, 30)),
 	}
 	if x.chance("retry on", 60) {
 		s.Retry.On = []picket.ExitClass{picket.ExitCrash, picket.ExitTimeout}
@@ -142,15 +142,10 @@ func (x *machine) near(what string, got, want int64) {
 
 // holder draws a credential: mostly of a run that lives, often of one that has
 // ended, now and then one that was tampered with.
-func (x *machine) holder() (picket.Held, mheld) {
-	rids := x.m.rids
-	if live := x.m.live(); len(live) > 0 && x.chance("live", 65) {
-		rids = nil
-		for _, r := range live {
-			rids = append(rids, r.id)
-		}
-	}
-	rid := x.pick("run", rids, noRun)
+func (x *machine) holder() (picket.Held, mheld) { return x.holderOf(lives) }
+
+func (x *machine) holderOf(fits func(*mrun) bool) (picket.Held, mheld) {
+	rid := x.pick("run", x.someRuns(fits), noRun)
 	h, known := x.held[rid]
 	if !known {
 		h = picket.Held{Namespace: x.e.Namespace(), TaskID: noTask, RunID: rid, Secret: x.sealer.Fingerprint(x.e.Namespace(), rid)}
@@ -206,16 +201,25 @@ func (x *machine) getTask() {
 	x.refused(h, err, "get_task")
 }
 
+// report sends up to three reports in a row: only so do they share a memory.
 func (x *machine) report() {
 	h, mh := x.holder()
+	for range 1 + x.below(3, "reports") {
+		x.reportBy(h, mh)
+	}
+}
+
+func (x *machine) reportBy(h picket.Held, mh mheld) {
 	request := oneOf(x, "request", "", "r1", "r2")
 	text := oneOf(x, "summary", "half way", "there")
-	got, err := x.e.Report(x.ctx, h, request, picket.Progress{Summary: text})
-	seq, code := x.m.report(mh, request, text)
-	if x.agree(err, code, "report %+v", mh) {
-		x.same("report", got.Seq, seq)
-	}
-	x.refused(h, err, "report_progress")
+	x.callsAs(h, mh, func(h picket.Held, mh mheld) {
+		got, err := x.e.Report(x.ctx, h, request, picket.Progress{Summary: text})
+		seq, code := x.m.report(mh, request, text)
+		if x.agree(err, code, "report %+v", mh) {
+			x.same("report", got.Seq, seq)
+		}
+		x.refused(h, err, "report_progress")
+	})
 }
 
 func (x *machine) closed(h picket.Held, got, want string, err error, code picket.Code, verb string) {
@@ -227,32 +231,34 @@ func (x *machine) closed(h picket.Held, got, want string, err error, code picket
 }
 
 func (x *machine) complete() {
-	h, mh := x.holder()
 	output := oneOf(x, "output", `"done"`, `{"n":1}`)
-	got, err := x.e.Complete(x.ctx, h, json.RawMessage(output), "")
-	want, code := x.m.complete(mh, output)
-	x.closed(h, string(got), want, err, code, "complete")
+	x.calls(func(h picket.Held, mh mheld) {
+		got, err := x.e.Complete(x.ctx, h, json.RawMessage(output), "")
+		want, code := x.m.complete(mh, output)
+		x.closed(h, string(got), want, err, code, "complete")
+	})
 }
 
 func (x *machine) fail() {
-	h, mh := x.holder()
 	retryable := x.chance("retryable", 70)
-	got, err := x.e.Fail(x.ctx, h, "cannot", retryable)
-	want, code := x.m.fail(mh, "cannot", retryable)
-	x.closed(h, string(got), want, err, code, "fail")
+	x.calls(func(h picket.Held, mh mheld) {
+		got, err := x.e.Fail(x.ctx, h, "cannot", retryable)
+		want, code := x.m.fail(mh, "cannot", retryable)
+		x.closed(h, string(got), want, err, code, "fail")
+	})
 }
 
 func (x *machine) release() {
-	h, mh := x.holder()
 	class := oneOf(x, "class", picket.ReleaseClasses...)
 	exit := x.below(2, "code")
-	got, err := x.e.Release(x.ctx, h, picket.Exit{Class: class, Code: &exit})
-	want, code := x.m.release(mh, class, fmt.Sprint(exit))
-	x.closed(h, string(got), want, err, code, "release")
+	x.calls(func(h picket.Held, mh mheld) {
+		got, err := x.e.Release(x.ctx, h, picket.Exit{Class: class, Code: &exit})
+		want, code := x.m.release(mh, class, fmt.Sprint(exit))
+		x.closed(h, string(got), want, err, code, "release")
+	})
 }
 
 func (x *machine) requestHelp() {
-	h, mh := x.holder()
 	req := picket.HelpRequest{Question: "which?", Kind: oneOf(x, "kind", picket.HandoffQuestion, picket.HandoffApproval),
 		OnDeadline: picket.OnDeadlineWait}
 	wait := int64(0)
@@ -260,19 +266,53 @@ func (x *machine) requestHelp() {
 		req.DeadlineSeconds, wait = seconds(n), int64(n*half)
 		req.OnDeadline = oneOf(x, "policy", picket.OnDeadlineDeny, picket.OnDeadlineEscalate, picket.OnDeadlineWait)
 	}
-	got, err := x.e.RequestHelp(x.ctx, h, req)
-	want, code := x.m.requestHelp(mh, req.Kind, req.Question, wait, req.OnDeadline)
-	x.closed(h, got.HandoffID, want, err, code, "request_help")
+	x.calls(func(h picket.Held, mh mheld) {
+		got, err := x.e.RequestHelp(x.ctx, h, req)
+		want, code := x.m.requestHelp(mh, req.Kind, req.Question, wait, req.OnDeadline)
+		x.closed(h, got.HandoffID, want, err, code, "request_help")
+	})
+}
+
+// made is a fenced call that may come again.
+type made struct {
+	h    picket.Held
+	mh   mheld
+	verb func(picket.Held, mheld)
+}
+
+// calls makes a fenced call and remembers it.
+func (x *machine) calls(verb func(picket.Held, mheld)) {
+	h, mh := x.holder()
+	x.callsAs(h, mh, verb)
+}
+
+func (x *machine) callsAs(h picket.Held, mh mheld, verb func(picket.Held, mheld)) {
+	verb(h, mh)
+	x.made = append(x.made, made{h, mh, verb})
+	x.made = x.made[max(0, len(x.made)-4):]
+}
+
+// again repeats one of the last calls as it was, or under a forged credential:
+// replies get lost, and requests overtake one another.
+func (x *machine) again() {
+	if len(x.made) == 0 {
+		return
+	}
+	c := x.made[len(x.made)-1-x.below(len(x.made), "call")]
+	if x.chance("forged", 25) {
+		c.h.Secret, c.mh.forged = strings.Repeat("0", 64), true
+	}
+	c.verb(c.h, c.mh)
 }
 
 func (x *machine) launched() {
-	h, mh := x.holder()
+	h, mh := x.holderOf(func(r *mrun) bool { return lives(r) && !r.launched })
 	err := x.e.RunEvents(x.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}})
 	x.agree(err, x.m.launched(mh), "run.launched %+v", mh)
 }
 
 func (x *machine) runExit() {
-	h, mh := x.holder()
+	h, mh := x.holderOf(mayExit)
 	exit := x.below(2, "code")
 	err := x.e.RunExit(x.ctx, h, picket.Exit{Class: picket.ExitKilled, Code: &exit}, picket.ContainmentGroup)
 	x.agree(err, x.m.runExit(mh, fmt.Sprint(exit)), "run exit %+v", mh)

@@ -65,7 +65,7 @@ func (x *machine) expireDue() {
 func (x *machine) undeliver() {
 	var rids []string
 	for range 1 + x.below(3, "runs") {
-		rids = append(rids, x.pick("run", x.m.rids, noRun))
+		rids = append(rids, x.pick("run", x.someRuns(lives), noRun))
 	}
 	x.ok(x.e.Undeliver(x.ctx, rids...))
 	x.m.undeliver(rids)
@@ -81,7 +81,7 @@ func (x *machine) cancel() {
 }
 
 func (x *machine) retry() {
-	tid := x.task(picket.TaskHandoff, picket.TaskFailed, picket.TaskRejected, picket.TaskCancelled)
+	tid := x.task(append(closed, picket.TaskHandoff)...)
 	o, by := x.once("retry" + tid)
 	got, err := x.e.Retry(x.ctx, by, tid, "because")
 	id, code := x.m.retry(o, tid, cmp.Or(got.TaskID, freshID()))

@@ -44,7 +44,7 @@ func TestModelVirtual(t *testing.T) {
 			rapid.Check(struct{ testing.TB }{t}, func(rt *rapid.T) {
 				store, stop := rig.Memory()
 				defer stop()
-				runModel(rt, store, "default", true)
+				runModel(rt, store, "default", true, nil)
 			})
 		})
 	}
@@ -56,7 +56,7 @@ func TestModelReal(t *testing.T) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		runModel(rt, store, fmt.Sprintf("model-%d", n), false)
+		runModel(rt, store, fmt.Sprintf("model-%d", n), false, nil)
 	})
 }
 
@@ -127,61 +127,38 @@ type machine struct {
 	held map[string]picket.Held
 	// refusals counts, by run, the refused writes the engine was told of.
 	refusals map[string]int
+	made     []made
+	most     int // open tasks, or submit is drawn less
+	jumps    int // of the store's clock
 }
 
-func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool) {
+// runModel is the property. plant, when given, changes the scripts of the
+// store first: the mutation gate plants bugs that have to be found.
+func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, plant func(source string) string) {
 	ctx := context.Background()
 	x := &machine{T: rt, ctx: ctx, prefix: "pk:{" + namespace + "}:", virtual: virtual, sealer: rig.Sealer(), m: newRules(), j: newJournal(),
 		held: map[string]picket.Held{}, refusals: map[string]int{}}
+	witness, err := os.MkdirTemp("", "witness")
+	x.ok(err)
+	defer os.RemoveAll(witness)
 	store, err := orchestrator.Open(ctx, orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{namespace}, Sealer: x.sealer,
-		Log: slog.New(slog.DiscardHandler)})
+		Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)})
 	x.ok(err)
 	defer store.Close()
+	if plant != nil {
+		orchestrator.Rewrite(store, plant)
+	}
 	x.raw = redis.NewUniversalClient(&s.Redis)
 	defer x.raw.Close()
 	x.e = store.Engine(namespace)
 	x.base, err = x.raw.HGet(ctx, x.prefix+"meta", "now").Int64()
 	x.ok(err)
+	x.most = 1 + x.below(6, "open tasks")
 	moves := x.moves()
 	rt.Repeat(map[string]func(*rapid.T){
 		"":     func(rt *rapid.T) { x.T = rt; x.compare() },
 		"step": func(rt *rapid.T) { x.T = rt; x.step(moves) },
 	})
-}
-
-// moves are the verbs; one that stands here twice is drawn twice as often.
-func (x *machine) moves() []move {
-	return []move{
-		{"submit", x.submit}, {"submit", x.submit}, {"submit", x.submit},
-		{"acquire", x.acquire}, {"acquire", x.acquire}, {"acquire", x.acquire}, {"acquire", x.acquire},
-		{"renew", x.renew}, {"renew", x.renew},
-		{"get_task", x.getTask},
-		{"report", x.report}, {"report", x.report}, {"report", x.report},
-		{"complete", x.complete}, {"complete", x.complete},
-		{"fail", x.fail}, {"fail", x.fail},
-		{"release", x.release}, {"release", x.release},
-		{"request_help", x.requestHelp}, {"request_help", x.requestHelp},
-		{"launched", x.launched}, {"launched", x.launched}, {"launched", x.launched},
-		{"run_exit", x.runExit}, {"run_exit", x.runExit},
-		{"expire", x.expire}, {"expire_due", x.expireDue}, {"undeliver", x.undeliver},
-		{"cancel", x.cancel}, {"retry", x.retry}, {"retry", x.retry},
-		{"review", x.review}, {"review", x.review}, {"review", x.review},
-		{"answer", x.answer}, {"answer", x.answer}, {"finish", x.finish}, {"cancel_help", x.cancelHelp}, {"claim", x.claim},
-		{"pause", x.pause}, {"resume", x.resume}, {"resume", x.resume},
-		{"tick", x.tick}, {"pass", x.pass}, {"pass", x.pass}, {"pass", x.pass},
-	}
-}
-
-type move struct {
-	verb string
-	act  func()
-}
-
-func (x *machine) step(moves []move) {
-	m := moves[x.below(len(moves), "move")]
-	x.Logf("%s", m.verb)
-	x.m.wrote = nil
-	m.act()
 }
 
 func (x *machine) ok(err error) {
