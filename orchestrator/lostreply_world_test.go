@@ -45,6 +45,7 @@ type lostPlace struct {
 	store      rig.Store
 	noPipeline bool
 	bug        func(source string) string // nil: none
+	fault      func(point string) error   // of the engine behind the proxy
 }
 
 func (p lostPlace) world() *lostWorld {
@@ -57,10 +58,11 @@ func (p lostPlace) world() *lostWorld {
 	w.witness = t.TempDir()
 	for _, at := range []struct {
 		store rig.Store
+		fault func(point string) error
 		e     **orchestrator.Engine
-	}{{s, &w.direct}, {through, &w.via}} {
+	}{{s, nil, &w.direct}, {through, p.fault, &w.via}} {
 		store, err := orchestrator.Open(w.ctx, orchestrator.Config{Redis: at.store.Redis, Sealer: rig.Sealer(), NoPipeline: p.noPipeline,
-			Witness: w.witness, Found: true, Log: slog.New(slog.DiscardHandler)})
+			Witness: w.witness, Found: true, Fault: at.fault, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
 		orchestrator.Rewrite(store, func(source string) string {
 			if p.bug != nil {

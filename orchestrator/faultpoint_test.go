@@ -1,0 +1,159 @@
+package orchestrator_test
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+var errInjected = errors.New("injected")
+
+// points records the fault points that an engine passes, and makes one fail
+// once.
+type points struct {
+	mu   sync.Mutex
+	seen map[string]bool
+	bad  string
+}
+
+func (p *points) at(point string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen[point] = true
+	if point != p.bad {
+		return nil
+	}
+	p.bad = ""
+	return errInjected
+}
+
+// fail makes the next pass of a point fail; it returns whether the one before
+// was met.
+func (p *points) fail(point string) (met bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	met = p.bad == ""
+	p.bad = point
+	return met
+}
+
+// At every named point around every script an error can be injected. What
+// fails before the call was not sent, and says so; what fails after it has an
+// unknown outcome; repeated, the effect happens once.
+func TestEveryFaultPointReal(t *testing.T) {
+	s := rig.Real(t)
+	watched := &points{seen: map[string]bool{}}
+	p := lostPlace{t: t, store: s, fault: watched.at}
+	for _, c := range lostCases() {
+		for point, like := range map[string]mishap{".before": mishaps[0], ".after": mishaps[1]} {
+			got, want := p.injected(c, "redis."+c.script()+point, watched), p.calm(c, c.story(like))
+			if got != want {
+				t.Errorf("%s, an error at redis.%s%s:\n%s", c.name, c.script(), point, difference(got, want))
+			}
+		}
+	}
+	p.readFaults(watched)
+
+	want := []string{"witness.dirsync", "witness.fsync", "witness.rename", "witness.write"}
+	for _, name := range orchestrator.ScriptNames() {
+		want = append(want, "redis."+name+".after", "redis."+name+".before")
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(watched.seen)); !slices.Equal(got, want) {
+		t.Errorf("the points passed are not those of the scripts:\n%s", difference(strings.Join(got, "\n"), strings.Join(want, "\n")))
+	}
+	t.Logf("%d fault points", len(want))
+}
+
+// injected runs a case with an error at a point, and repeats it.
+func (p lostPlace) injected(c lostCase, point string, watched *points) string {
+	p.t.Helper()
+	w := p.world()
+	defer w.close()
+	c.setup(w)
+	watched.fail(point)
+	answer, err := c.call(w, w.via)
+	if !watched.fail("") {
+		p.t.Errorf("%s does not pass %s", c.name, point)
+	}
+	wrong := ""
+	if c.silent == "" {
+		wrong = injectedAs(err, point)
+	}
+	w.pass(c.pause())
+	if c.silent == "" {
+		answer, err = c.call(w, w.via)
+	}
+	if err != nil {
+		wrong += "\nthe repeat: " + err.Error()
+	}
+	return w.settled(c, answer) + wrong
+}
+
+// injectedAs tells what is wrong about the error that a caller got.
+func injectedAs(err error, point string) string {
+	unknown := errors.Is(err, picket.ErrUnknown)
+	if picket.CodeOf(err) != picket.CodeUnavailable || !errors.Is(err, errInjected) || unknown != strings.HasSuffix(point, ".after") {
+		return "\nthe caller got " + errText(err)
+	}
+	return ""
+}
+
+func errText(err error) string {
+	if err == nil {
+		return "no error"
+	}
+	return err.Error()
+}
+
+// readFaults injects errors around the scripts that only read: the reader is
+// told, nothing changes, and the next reading works.
+func (p lostPlace) readFaults(watched *points) {
+	w := p.world()
+	defer w.close()
+	asking(w)
+	confirmed(picket.TaskSpec{})(w)
+	calls := map[string]func() error{
+		"explain":  func() error { _, err := w.via.Explain(w.ctx, w.task.TaskID); return err },
+		"handoffs": func() error { _, err := w.via.Handoffs(w.ctx, picket.HandoffOpen); return err },
+		"identify": func() error { return orchestrator.Greet(w.ctx, w.via) },
+		"keys":     func() error { _, err := w.via.Keys(w.ctx); return err },
+		"leases":   func() error { _, err := w.via.Leases(w.ctx); return err },
+		"list":     func() error { _, err := w.via.Tasks(w.ctx, picket.TaskQuery{}); return err },
+		"log":      func() error { _, err := w.via.Log(w.ctx, w.task.TaskID, "", "stdout", 0, 10); return err },
+		"reports":  func() error { _, err := w.via.Reports(w.ctx, w.task.TaskID); return err },
+		"reviews":  func() error { _, err := w.via.Reviews(w.ctx); return err },
+		"stats":    func() error { _, err := w.via.Stats(w.ctx); return err },
+		"task":     func() error { _, err := w.via.Task(w.ctx, w.task.TaskID); return err },
+		"watch":    func() error { _, _, err := w.via.Watch(w.ctx, w.held, 0); return err },
+	}
+	before, err := dump(w.ctx, w.raw, nil)
+	ok(p.t, err)
+	for _, name := range readers {
+		if calls[name] == nil {
+			p.t.Errorf("no call of %s.lua here", name)
+			continue
+		}
+		for _, point := range []string{".before", ".after"} {
+			watched.fail("redis." + name + point)
+			if wrong := injectedAs(calls[name](), point); wrong != "" {
+				p.t.Errorf("redis.%s%s:%s", name, point, wrong)
+			}
+			if err := calls[name](); !watched.fail("") || err != nil {
+				p.t.Errorf("redis.%s%s: the next call got %v", name, point, err)
+			}
+		}
+	}
+	after, err := dump(w.ctx, w.raw, nil)
+	ok(p.t, err)
+	if after != before {
+		p.t.Errorf("reading changed the store:\n%s", difference(after, before))
+	}
+}
