@@ -57,6 +57,7 @@ type crowd struct {
 	mu      sync.Mutex
 	highest map[string]int64 // the highest token seen of each task
 	crashes int
+	passes  int // of the scanner
 	zombies int
 }
 
@@ -79,6 +80,7 @@ func runCrowd(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	running, stop := context.WithCancel(ctx)
 	for i := range c.e {
 		c.wg.Go(func() { c.reap(running, c.e[i]) })
+		c.wg.Go(func() { c.inspect(running, c.e[i]) })
 	}
 	for i := range crowdWorkers {
 		c.wg.Go(func() { c.work(running, i) })
@@ -326,5 +328,7 @@ func (c *crowd) check() {
 	if len(leases) > 0 {
 		c.t.Errorf("leases are left: %+v", leases)
 	}
-	c.t.Logf("%d events, %d leases, %d crashes, %d zombies refused; tasks %v", j.last, j.leased, c.crashes, c.zombies, ends)
+	mustHold(c.t, c.e[0])
+	c.t.Logf("%d events, %d leases, %d crashes, %d zombies refused, %d passes of the scanner; tasks %v",
+		j.last, j.leased, c.crashes, c.zombies, c.passes, ends)
 }

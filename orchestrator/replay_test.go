@@ -69,7 +69,8 @@ type eventData struct {
 // aside are the events that move no task.
 var aside = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed, picket.EventHandoffOverdue,
 	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventRunLaunched,
-	picket.EventRunExited, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut}
+	picket.EventRunExited, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
+	picket.EventInvariantViolated, picket.EventInvariantRepaired}
 
 // verbOf names the verb whose row of the legal-move table an event follows.
 func verbOf(ev picket.Event, d eventData) (string, error) {
