@@ -185,12 +185,24 @@ func (e *Engine) claim(ctx context.Context, run runner, s sight, w witnessed) er
 	}
 	e.callers.forgetAll()
 	if floor > 0 {
-		e.log.Warn("the store was adopted: running agents reclaim their leases", "store", next.StoreID, "floor", floor, "was", s.adopted, "is", s.here)
+		e.tell(s, w, floor)
 		if e.store.cfg.Adopted != nil {
 			e.store.background(func(ctx context.Context) { e.store.cfg.Adopted(ctx, e) })
 		}
 	}
 	return nil
+}
+
+// tell logs an adoption: a restart is nothing special, lost transitions are.
+func (e *Engine) tell(s sight, w witnessed, floor int64) {
+	switch log := e.log.With("floor", floor); {
+	case s.store == "" && !w.blank():
+		log.Warn("the store has lost this namespace, it begins anew: what ran is refused now")
+	case s.store != "" && s.floor < w.Floor:
+		log.Warn("the store is older than what this machine knows, so transitions were lost: agents reclaim the leases that are left")
+	default:
+		log.Info("the store was restarted, replaced or is new: agents reclaim their leases")
+	}
 }
 
 // sleepUntil waits for the clock to reach a time, 2 s at most: a clock that was

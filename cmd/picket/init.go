@@ -21,6 +21,7 @@ func newInit() *cobra.Command {
 	c.Flags().String("redis", "", "the Redis URL")
 	c.Flags().String("secret-file", "", "the file of the shared secret; made when missing")
 	c.Flags().String("namespace", "default", "the namespace to make")
+	witnessFlag(c)
 	unsafeFlag(c)
 	c.Flags().String("admin-key-file", "", "keep the admin key in this file instead of printing it")
 	return c
@@ -35,6 +36,7 @@ func runInit(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	h.witness, h.found = witnessDir(cfg.text("data")), true
 	store, err := h.open(cmd.Context())
 	if err != nil {
 		return err
@@ -48,7 +50,7 @@ func runInit(cmd *cobra.Command) error {
 			if err != nil {
 				return err
 			}
-			if err := admit(cmd.Context(), store, namespace, keyFile, key); err != nil {
+			if err := admit(cmd.Context(), engine, keyFile, key); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s is ready; its admin key is in %s\n", namespace, keyFile)

@@ -30,6 +30,7 @@ func newServeRole(name, short string, r roles) *cobra.Command {
 	unsafeFlag(c)
 	c.Flags().String("namespace", "default", "the namespaces to serve, separated by commas")
 	if r.orchestrator {
+		witnessFlag(c)
 		c.Flags().String("proxy-url", "", "the tool proxy's URL, as adapters and agents reach it")
 	}
 	serverFlags(c)
@@ -55,6 +56,9 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 		return err
 	}
 	defer l.Close()
+	if r.orchestrator {
+		h.witness = witnessDir(cfg.text("data"))
+	}
 	store, err := h.open(ctx)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func knownSettings() []setting {
 	return []setting{
 		{"url", "url", "", "server the commands talk to (default: the one `picket up` started last)", checkURL},
 		{"listen", "listen", "127.0.0.1:7070", "address `up` and `serve` listen on; port 0 picks a free one", nil},
-		{"data", "data", dataDir(), "directory of `picket up`", nil},
+		{"data", "data", dataDir(), "directory of `picket up`; `serve orchestrator` and `init` keep their witness of the store in it", nil},
 		{"redis", "redis", "", "Redis URL; empty: `up` brings its own store", nil},
 		{"allow_unsafe_redis", "allow-unsafe-redis", "false", "start on a Redis that can lose what was acknowledged; for experiments", checkYesNo},
 		{"secret_file", "secret-file", "", "file with the secret shared by all server processes", nil},

@@ -21,6 +21,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/devredis"
+	"github.com/picket-dev/picket/orchestrator"
 )
 
 func newUp() *cobra.Command {
@@ -37,6 +38,11 @@ func newUp() *cobra.Command {
 	unsafeFlag(c)
 	serverFlags(c)
 	return c
+}
+
+// witnessFlag is of commands that may adopt a store and have no other data.
+func witnessFlag(c *cobra.Command) {
+	c.Flags().String("data", "", "keep what this machine knows of the store in this directory (default: $XDG_DATA_HOME/picket)")
 }
 
 // serverFlags are those of every command that serves.
@@ -96,7 +102,14 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 	}
 	defer func() { err = errors.Join(err, backing.close()) }()
 
-	h := house{roles: roles{true, true, true}, cfg: cfg, redis: backing.options, memory: backing.memory, sealer: sealer, proxy: url, log: log}
+	h := house{roles: roles{true, true, true}, cfg: cfg, redis: backing.options, memory: backing.memory, sealer: sealer, proxy: url, log: log,
+		witness: witnessDir(data), found: true}
+	// A store that was emptied has lost the key, too.
+	h.adopted = func(ctx context.Context, e *orchestrator.Engine) {
+		if err := admit(ctx, e, keyFile, key); err != nil {
+			log.Error("register the admin key in the adopted store", "err", err)
+		}
+	}
 	if p := cfg.text("proxy_url"); p != "" {
 		h.proxy = p
 	}
@@ -105,7 +118,7 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := admit(ctx, store, namespace, keyFile, key); err != nil {
+	if err := admit(ctx, store.Engine(namespace), keyFile, key); err != nil {
 		return fmt.Errorf("register the admin key: %w", err)
 	}
 	serving, cancel := context.WithCancel(ctx)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -34,7 +35,15 @@ type house struct {
 	sealer *picket.Sealer
 	proxy  string // URL of the tool proxy, put into leases
 	log    *slog.Logger
+	// witness is the directory of what this machine keeps of the store; empty for
+	// roles that may not adopt one. found: a namespace nobody knows is ours.
+	witness string
+	found   bool
+	adopted func(ctx context.Context, e *orchestrator.Engine)
 }
+
+// witnessDir is where this machine keeps the floor of each namespace.
+func witnessDir(data string) string { return filepath.Join(data, "witness") }
 
 // open connects to the state of record.
 func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
@@ -44,6 +53,7 @@ func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
 	}
 	store, err := orchestrator.Open(ctx, orchestrator.Config{
 		Redis: h.redis, Namespaces: h.cfg.namespaces(), Sealer: h.sealer, ProxyURL: h.proxy, Memory: h.memory, Log: h.log,
+		Witness: h.witness, Found: h.found, Adopted: h.adopted,
 	})
 	if err != nil {
 		return nil, cannotOpen(err)
@@ -164,8 +174,8 @@ var bootstrap = picket.Caller{Actor: "bootstrap"}
 // admit registers the key of a file as the administrator of a namespace; again
 // is fine. A revoked one is refused: a server that starts with it could not be
 // used by anybody who has no other key.
-func admit(ctx context.Context, store *orchestrator.Store, namespace, keyFile string, key picket.Secret) error {
-	known, err := store.Engine(namespace).AdoptKey(ctx, bootstrap, "admin", key, []picket.Scope{picket.ScopeAdmin})
+func admit(ctx context.Context, e *orchestrator.Engine, keyFile string, key picket.Secret) error {
+	known, err := e.AdoptKey(ctx, bootstrap, "admin", key, []picket.Scope{picket.ScopeAdmin})
 	if err == nil && !known.RevokedAt.IsZero() {
 		return picket.Refuse(picket.CodeStateConflict, "Delete "+keyFile+" and start again: a new admin key is made.",
 			"the key in %s (%s) was revoked", keyFile, known.KeyID)

@@ -125,6 +125,15 @@ func (w *world) of(task, kind string) picket.Event {
 	return w.event(kind+" of "+task, func(ev picket.Event) bool { return ev.Type == kind && ev.TaskID == task })
 }
 
+// leasedAgain waits until a task was granted under a token above the floor of
+// an adoption.
+func (w *world) leasedAgain(task string) picket.Event {
+	w.t.Helper()
+	return w.event("second lease of "+task, func(ev picket.Event) bool {
+		return ev.Type == picket.EventTaskLeased && ev.TaskID == task && ev.FencingToken > 1<<21
+	})
+}
+
 // leased waits until a task was granted under a token.
 func (w *world) leased(task string, token int64) picket.Event {
 	w.t.Helper()
@@ -158,16 +167,22 @@ type moved struct {
 }
 
 // replay follows the log and reports every promise that it breaks: a gap, a
-// second holder, a token that does not rise, a closed task that moves.
+// second holder, a token that does not rise, a write from below the floor of an
+// adoption, a closed task that moves.
 func replay(events []picket.Event) (tasks map[string]*told, broken []string) {
 	tasks = map[string]*told{}
-	for i, ev := range events {
+	var last, floor int64
+	for _, ev := range events {
 		complain := func(format string, args ...any) {
 			broken = append(broken, fmt.Sprintf("event %d %s of %s: ", ev.Seq, ev.Type, ev.TaskID)+fmt.Sprintf(format, args...))
 		}
-		if ev.Seq != int64(i)+1 {
-			complain("it stands at place %d", i+1)
+		switch {
+		case ev.Type == picket.EventStoreAdopted && ev.Seq > last: // the one that leaps
+			floor = ev.Seq - 1
+		case ev.Seq != last+1:
+			complain("it comes after %d", last)
 		}
+		last = ev.Seq
 		var d moved
 		if err := json.Unmarshal(ev.Data, &d); err != nil {
 			complain("%v", err)
@@ -183,17 +198,19 @@ func replay(events []picket.Event) (tasks map[string]*told, broken []string) {
 		if t.state.Terminal() && d.State != t.state {
 			complain("a task that is %s becomes %s", t.state, d.State)
 		}
-		if ev.Type == picket.EventTaskLeased {
-			if t.state != picket.TaskQueued {
-				complain("leased while %s", t.state)
-			}
+		if ev.Type == picket.EventTaskLeased && t.state != picket.TaskQueued || ev.Type == picket.EventLeaseReclaimed && t.state != picket.TaskLeased {
+			complain("while %s", t.state)
+		}
+		if ev.Type == picket.EventTaskLeased || ev.Type == picket.EventLeaseReclaimed {
 			if ev.FencingToken <= t.token {
 				complain("token %d after %d", ev.FencingToken, t.token)
 			}
 			t.token = ev.FencingToken
+		}
+		if ev.Type == picket.EventTaskLeased {
 			t.attempts++
 		}
-		if ev.Type == picket.EventTaskProgress && (t.state != picket.TaskLeased || ev.FencingToken != t.token) {
+		if ev.Type == picket.EventTaskProgress && (t.state != picket.TaskLeased || ev.FencingToken != t.token || t.token <= floor) {
 			complain("a write under %d was let in; the task is %s under %d", ev.FencingToken, t.state, t.token)
 		}
 		t.state = d.State

@@ -9,8 +9,9 @@ local function expire(tid, t, class, reason, actor)
     ',"reason":' .. quote(reason) .. '}')
 end
 
--- reclaimable tells until when the holder of a void lease may reclaim it.
+-- reclaimable tells until when the holder of a void lease may reclaim it; one
+-- whose process has exited will not.
 local function reclaimable(t)
-  if num(t.token) > floor then return 0 end
+  if num(t.token) > floor or call('HGET', K('run:', t.run), 'exited') == '1' then return 0 end
   return num(call('HGET', META, 'adopted')) + GRACE
 end
