@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -80,6 +81,7 @@ func (e *ending) round(ctx context.Context) (sample, error) {
 		return sample{}, err
 	}
 	ours := func(args []string) bool { return args[0] == "EVALSHA" && strings.HasPrefix(args[3], "pk:{") }
+	runtime.GC() // a collection during the calls would take processor time from Redis
 	took, err := e.server.timed(ctx, e.batch, ours, func() error {
 		return each(e.plan, held, func(h picket.Held) error {
 			_, err := e.engine.Complete(ctx, h, output, "")
@@ -153,6 +155,7 @@ func (h *asynqHolder) round(ctx context.Context, n int) (sample, error) {
 	done := func(args []string) bool {
 		return strings.EqualFold(args[0], "EVALSHA") && slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "asynq:{default}:processed:") })
 	}
+	runtime.GC()
 	took, err := h.redis.timed(ctx, n, done, func() error { return h.enqueue(ctx, "pass", n) })
 	return quantiles(took, 0.5), err
 }

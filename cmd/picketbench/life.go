@@ -12,7 +12,7 @@ import (
 
 const (
 	lifeText = "submit, grant, complete on Picket against enqueue, dequeue, done on asynq: three transitions each, as many submitters as workers, " +
-		"1 KiB of payload, the same Redis, one process for both; asynq runs one server with as many workers and looks for work every millisecond, its best setting here. " +
+		"1 KiB of payload, the same Redis, one process for both; asynq runs one server with as many workers and as many connections and looks for work every millisecond, its best setting here; Picket shares its connections between all. " +
 		"Picket also writes three events and keeps the finished task; asynq deletes it."
 	life5Text    = "as life, but Picket does five transitions (a renewal, a report, and the end goes to review) against asynq's same three."
 	lifeHTTPText = "life through the control plane and the tool proxy on a loopback port, as an adapter does it, keys checked and bodies decoded strictly; " +

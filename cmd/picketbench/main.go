@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -66,6 +67,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	b := &bench{plan: p, fsyncs: strings.Split(*fsync, ","), log: os.Stderr}
+	fmt.Fprintf(b.log, "%d processors, %s, %v\n", runtime.NumCPU(), runtime.Version(), peerVersions())
 	var failed []error
 	for _, s := range chosen {
 		b.began, b.lines, b.peers = time.Now(), nil, nil
