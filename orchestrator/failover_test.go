@@ -104,7 +104,8 @@ func (f *failovers) round(i int) {
 	l.ahead.Add(int64(10 * time.Second))
 	lag := i%3 == 2
 	f.minReplicas(f.pair.Primary(), lag)
-	for range 8 { // more than the clients hold: both sides will grant them
+	waiting := f.raws[f.pair.Primary()].ZCard(l.ctx, lossPrefix+"by-state:queued").Val()
+	for range 30 - waiting { // more than the clients hold: both sides will grant the same ones
 		ok(f.t, l.submit(l.ctx, l.procs[0]))
 	}
 	stop := l.load()
@@ -194,20 +195,25 @@ func (f *failovers) stopsWriting(older *losses) {
 // after the new one had begun.
 func (f *failovers) compare(older, newer *losses) {
 	for _, task := range slices.Sorted(maps.Keys(newer.mem.tokens)) {
-		given := newer.mem.tokens[task][1:] // the first one is from before the split
-		if _, known := f.l.mem.tokens[task]; !known {
-			given = newer.mem.tokens[task]
-		}
-		top := older.mem.highest(task)
+		given, top := f.since(newer, task), older.mem.highest(task)
 		for _, s := range given {
 			if s.token <= top {
 				newer.mem.broke("tokens rise", "%s: the new primary gave %d, the old one %d", task, s.token, top)
 			}
 		}
-		if list := older.mem.tokens[task]; len(given) > 0 && len(list) > 1 {
+		if len(given) > 0 && len(f.since(older, task)) > 0 {
 			f.both++
 		}
 	}
+}
+
+// since are the tokens that one side has given since the split.
+func (f *failovers) since(side *losses, task string) []seenToken {
+	list := side.mem.tokens[task]
+	if _, known := f.l.mem.tokens[task]; known {
+		return list[1:] // the first one is from before
+	}
+	return list
 }
 
 // join cuts the old primary off, lets everybody be heard by the new one, and

@@ -18,14 +18,18 @@ type memory struct {
 	granted int
 	raised  int // by reclaim
 	broken  map[string]int
-	first   []string // the first few broken promises, for a person
+	// split says that an old primary may still be giving tokens, which then have
+	// to be at or below the floor of the new one: late, by task.
+	split bool
+	late  map[string][]int64
+	first []string // the first few broken promises, for a person
 }
 
 // seenToken is a token and when its receiver knew it.
 type seenToken struct{ token, stamp int64 }
 
 func newMemory() *memory {
-	return &memory{tokens: map[string][]seenToken{}, broken: map[string]int{}}
+	return &memory{tokens: map[string][]seenToken{}, broken: map[string]int{}, late: map[string][]int64{}}
 }
 
 // now is a moment: what was seen before it is smaller.
@@ -61,6 +65,10 @@ func (m *memory) gave(task string, token, since int64, how string) {
 		m.raised++
 	}
 	for _, was := range m.tokens[task] {
+		if m.split && was.token > token {
+			m.late[task] = append(m.late[task], token)
+			break
+		}
 		if was.token == token || was.stamp < since && was.token > token {
 			m.brokeLocked("tokens rise", "%s: %s gave %d, and %d had been given before", task, how, token, was.token)
 			break
@@ -83,6 +91,21 @@ func (m *memory) rest() {
 		}
 		m.tokens[task] = append(list[:0], top)
 	}
+}
+
+// joined ends a split: whatever the old primary gave is below the floor.
+func (m *memory) joined(floor int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for task, list := range m.late {
+		for _, token := range list {
+			if token > floor {
+				m.brokeLocked("tokens rise", "%s: %d came after a higher one, and it is above the floor %d", task, token, floor)
+			}
+		}
+	}
+	clear(m.late)
+	m.split = false
 }
 
 // highest is the highest token known of a task, 0 when none is.

@@ -18,6 +18,7 @@ type lossWorker struct {
 	rnd  *rand.Rand
 	held []*holding
 	n    int
+	away bool // the last call was answered 503
 }
 
 // holding is a lease in the hands of a client.
@@ -37,8 +38,10 @@ func (w *lossWorker) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		w.away = err != nil
 		if err == nil {
 			w.l.done.add(1)
+			time.Sleep(w.l.pace)
 			continue
 		}
 		if picket.CodeOf(err) != picket.CodeUnavailable {
@@ -53,11 +56,14 @@ func (w *lossWorker) run(ctx context.Context) {
 // error; what comes back is what a client would wait and try again for.
 func (w *lossWorker) step(ctx context.Context) error {
 	w.n++
-	if len(w.held) == 0 || len(w.held) < lossHoldings && w.rnd.IntN(3) == 0 {
+	if len(w.held) == 0 || len(w.held) < lossHoldings && !w.away && w.rnd.IntN(3) == 0 {
 		return w.acquire(ctx)
 	}
 	i := w.rnd.IntN(len(w.held))
 	h := w.held[i]
+	if w.away { // nothing new is begun before the store is back
+		return w.keep(i, w.l.renew(ctx, h, w.l.any(w.rnd)))
+	}
 	if h.close != "" {
 		return w.close(ctx, i, h.close)
 	}

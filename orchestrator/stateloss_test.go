@@ -57,6 +57,7 @@ type losses struct {
 	mem           *memory
 	reader        *lossReader
 	start         time.Time
+	pace          time.Duration // of a client, between two calls
 
 	snapshots []string
 	taken     int

@@ -1,0 +1,118 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// Failover as it happens in the field: three Sentinels choose another primary,
+// the processes follow them by themselves, and the load never stops. In half of
+// the failovers the replica has missed the last writes.
+func TestFailoverSentinelReal(t *testing.T) {
+	l := newHistory(t)
+	l.pace = 10 * time.Millisecond // the Sentinels take seconds
+	trio := rig.StartSentinels(t, rig.SentinelConfig{})
+	for _, n := range trio.Sentinels {
+		// A replica is chosen only if it was heard of within five of these periods,
+		// and one without its primary is asked every second.
+		ok(t, n.Do(l.ctx, "SENTINEL", "DEBUG", "ping-period", 300).Err())
+	}
+	for i := range 3 {
+		l.startProcess(trio.Store(), i < 2, nil)
+	}
+	var adopted, served []time.Duration
+	for i := range soakRounds(3, 200) {
+		a, s := sentinelRound(t, l, trio, i)
+		adopted, served = append(adopted, a), append(served, s)
+		if len(l.mem.broken) > 0 {
+			t.Fatalf("in failover %d: broken promises: %v\n%s", i, l.mem.broken, strings.Join(l.mem.first, "\n"))
+		}
+	}
+	r := l.rested
+	t.Logf("failover by Sentinels: %d failovers (%s); adoption after the new primary accepts: %s; %d tokens granted, %d raised by reclaim; "+
+		"%d survivors went on, %d forgotten and %d ended refused, %d zombies refused; 0 regressions; seed %d, %.0f s",
+		r.adoptions, sentinelKinds(l), spread(adopted), l.mem.granted, l.mem.raised, r.survivors, r.forgotten, r.ended, r.zombies, l.seed, time.Since(l.start).Seconds())
+	t.Logf("40 calls answered after the new primary accepts: %s", spread(served))
+}
+
+func sentinelKinds(l *losses) string {
+	return fmt.Sprintf("primary killed %d, still writable %d; with a cut link %d", l.kinds["killed"], l.kinds["asked"], l.kinds["cut"])
+}
+
+// spread tells the middle and the worst of some durations.
+func spread(all []time.Duration) string {
+	slices.Sort(all)
+	return fmt.Sprintf("median %d ms, worst %d ms", all[len(all)/2].Milliseconds(), all[len(all)-1].Milliseconds())
+}
+
+// sentinelRound is one failover, and all in step again. It returns how long
+// after the new primary accepted writes it was adopted, and how long until 40
+// calls more had been answered.
+func sentinelRound(t *testing.T, l *losses, trio *rig.Sentinels, i int) (adopted, served time.Duration) {
+	l.ahead.Add(int64(10 * time.Second))
+	stop := l.load()
+	l.done.wait(t, 30+l.rnd.IntN(30), "calls before the failover")
+	was := trio.Primary()
+	if was == nil {
+		t.Fatal("the Sentinels do not agree on a primary")
+	}
+	cut, kill := l.rnd.IntN(2) == 0, i%2 == 0
+	if cut {
+		l.kinds["cut"]++
+		ok(t, trio.CutLinks(was))
+		l.done.wait(t, 10+l.rnd.IntN(20), "calls that the replica never hears of")
+	}
+	var now *rig.Node
+	var err error
+	if kill {
+		l.kinds["killed"]++
+		now, err = trio.Switch(func() error { was.Kill(); return nil })
+	} else {
+		l.kinds["asked"]++
+		l.mem.mu.Lock()
+		l.mem.split = true // until it is made a replica, some may be with the old one
+		l.mem.mu.Unlock()
+		_, now, err = trio.FailOver()
+	}
+	ok(t, err)
+	accepts := time.Now()
+	raw := now.Client()
+	t.Cleanup(func() { _ = raw.Close() })
+	l.raw = raw
+	runID := now.Info(l.ctx, "server", "run_id")
+	await(t, "the new primary is adopted", func() bool {
+		return strings.HasPrefix(raw.HGet(l.ctx, lossPrefix+"meta", "identity").Val(), runID)
+	})
+	adopted = time.Since(accepts)
+	l.done.wait(t, 40, "calls on the new primary")
+	served = time.Since(accepts)
+	if kill {
+		was.Start()
+	}
+	ok(t, trio.MendLinks(was))
+	await(t, "the old primary follows the new one", func() bool { return was.Info(l.ctx, "replication", "role") == "slave" })
+	l.done.wait(t, 10, "calls after the old primary is one no more")
+	stop()
+	l.mem.joined(number(raw.HGet(l.ctx, lossPrefix+"meta", "floor").Val()))
+	l.rest()
+	ok(t, trio.InStep())
+	return adopted, served
+}
+
+// await waits for something that tells nobody when it happens.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for !is() {
+		select {
+		case <-late:
+			t.Fatalf("after a minute: not yet: %s", what)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
