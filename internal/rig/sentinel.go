@@ -66,7 +66,9 @@ func StartSentinels(tb testing.TB, cfg SentinelConfig) *Sentinels {
 }
 
 // startSentinel starts one Sentinel with short periods, so that a failover
-// takes about a second instead of ten.
+// takes about a second instead of ten. A replica is good to be promoted while
+// its INFO is younger than five pings; of a primary that is away it comes once
+// a second only, so pings may not be much quicker.
 func (s *Sentinels) startSentinel(tb testing.TB, host, port string) *Node {
 	tb.Helper()
 	n := newNode(tb)
@@ -87,7 +89,7 @@ func (s *Sentinels) startSentinel(tb testing.TB, host, port string) *Node {
 	c := s.ask(n)
 	defer c.Close()
 	ctx := context.Background()
-	periods := redis.NewStatusCmd(ctx, "SENTINEL", "DEBUG", "info-period", 200, "ping-period", 100, "ask-period", 200,
+	periods := redis.NewStatusCmd(ctx, "SENTINEL", "DEBUG", "info-period", 200, "ping-period", 300, "ask-period", 200,
 		"publish-period", 500, "min-link-reconnect-period", 100, "slave-reconf-timeout", 2000)
 	if err := c.Process(ctx, periods); err != nil {
 		tb.Fatalf("set the periods of a Sentinel: %v", err)

@@ -1,0 +1,75 @@
+package orchestrator_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// Found through Sentinels a task has its life; after a failover a running agent
+// goes on with what it holds, and so does everything else.
+func TestLifeThroughSentinels(t *testing.T) {
+	// With min-replicas-to-write the old primary takes no more writes once its
+	// replica has left it, though it does not know yet that it is the old one.
+	s := rig.StartSentinels(t, rig.SentinelConfig{Username: "app", Password: "pw",
+		Args: append([]string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "10"}, durable...)})
+	eachWay(t, func(t *testing.T, noPipeline bool) {
+		ok(t, s.InStep())
+		workers := openWith(t, s.Store(), noPipeline)
+		defer workers.close()
+		people := openWith(t, s.Store(), noPipeline)
+		defer people.close()
+		ok(t, life(t.Context(), people.Engine, workers.Engine, workers.sealer))
+		task := people.submit(t, picket.TaskSpec{})
+		l := workers.lease(t, picket.AcquireRequest{AgentID: "a1"})
+		held := workers.held(t, l)
+		_, err := workers.Renew(t.Context(), held)
+		ok(t, err)
+		ok(t, s.InStep()) // nothing is lost: the agent's lease is on the replica
+
+		was, now, err := s.FailOver()
+		ok(t, err)
+		var r picket.Renewal
+		patiently(t, func(ctx context.Context) (err error) { r, err = workers.Renew(ctx, held); return err })
+		if r.FencingToken <= l.FencingToken {
+			t.Errorf("token %d on the new primary, %d on the old one", r.FencingToken, l.FencingToken)
+		}
+		patiently(t, func(ctx context.Context) error {
+			_, err := workers.Complete(ctx, held, picket.RawJSON(`1`), "done on "+now.Addr)
+			return err
+		})
+		patiently(t, func(ctx context.Context) error {
+			_, err := people.Approve(ctx, operator, task.TaskID, "good")
+			return err
+		})
+		people.state(t, task.TaskID, picket.TaskCompleted)
+		ok(t, s.InStep())
+		ok(t, life(t.Context(), people.Engine, workers.Engine, workers.sealer))
+		if size, err := was.Do(t.Context(), "DBSIZE").Int(); err != nil || size == 0 {
+			t.Errorf("the old primary holds %d keys as a replica (%v)", size, err)
+		}
+	})
+}
+
+// patiently repeats what a store that is away refused, as every client does.
+func patiently(t *testing.T, act func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		err := act(ctx)
+		if err == nil {
+			return
+		}
+		if picket.CodeOf(err) != picket.CodeUnavailable || ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
