@@ -102,7 +102,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("open store: %w", err)
 		}
 	}
-	cfg.Redis.MaxRetries = -1
+	// MaxRedirects is the driver's retries on a cluster.
+	cfg.Redis.MaxRetries, cfg.Redis.MaxRedirects = -1, -1
 	cfg.Redis.DialerRetries = 1
 	cfg.Redis.ContextTimeoutEnabled = true
 	cfg.Redis.ReadTimeout = cmp.Or(cfg.Redis.ReadTimeout, time.Second)

@@ -95,6 +95,9 @@ func tryLock(dir string) (*os.File, error) {
 func (s *Server) launch(ctx context.Context, binary string, lock *os.File) error {
 	defer lock.Close() // the child's copy keeps it locked
 	_ = os.Remove(s.socket)
+	if err := mendTail(s.dir, s.log); err != nil {
+		return fmt.Errorf("look at the end of the store's file: %w", err)
+	}
 	out, err := os.OpenFile(filepath.Join(s.dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
