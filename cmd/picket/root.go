@@ -41,7 +41,7 @@ func newRoot() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(groupStart, newUp(), newRun(), newDemo(), newDoctor())
+	add(groupStart, newUp(), newRun(), newDemo(), withInvariants(newDoctor()))
 	add(groupWork, newTask(), newLease(), newAdapter(), newTool(), newEvents())
 	add(groupHuman, newReview(), newHandoff())
 	root.SetCompletionCommandGroupID(groupOps)

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+// withInvariants adds the whole pass of the invariant scanner to the doctor.
+// The reaper makes the same pass all the time, slowly.
+func withInvariants(c *cobra.Command) *cobra.Command {
+	usual := c.RunE
+	f := c.Flags()
+	f.Bool("invariants", false, "hold the whole store against its invariants instead; exit code 1 when one was violated")
+	f.Bool("repair", false, "with --invariants: also repair what is safe to repair")
+	c.RunE = func(cmd *cobra.Command, given []string) error {
+		whole, _ := f.GetBool("invariants")
+		repair, _ := f.GetBool("repair")
+		switch {
+		case whole:
+			return examineStore(cmd, repair)
+		case repair:
+			return usage("--repair repairs what --invariants finds: give both")
+		}
+		return usual(cmd, given)
+	}
+	return c
+}
+
+// shownViolations bounds what is printed; the event log has the rest.
+const shownViolations = 100
+
+// storeVerdict collects what a pass found, each thing once.
+type storeVerdict struct {
+	checked          int64
+	events, compared int
+	found            []picket.Violation
+	seen             map[picket.Violation]bool
+}
+
+func (v *storeVerdict) add(found ...picket.Violation) {
+	for _, f := range found {
+		if !v.seen[f] {
+			v.seen[f] = true
+			v.found = append(v.found, f)
+		}
+	}
+}
+
+func examineStore(cmd *cobra.Command, repair bool) error {
+	s, err := connect(cmd)
+	if err != nil {
+		return err
+	}
+	v := &storeVerdict{seen: map[picket.Violation]bool{}}
+	say := progress(cmd.ErrOrStderr())
+	if err := s.inspectAll(cmd.Context(), repair, v, say); err != nil {
+		return err
+	}
+	if err := s.replayAll(cmd.Context(), v, say); err != nil {
+		return err
+	}
+	v.print(cmd.OutOrStdout())
+	if len(v.found) > 0 {
+		return ended(exitError)
+	}
+	return nil
+}
+
+// inspectAll asks for one part of the pass after the other.
+func (s *server) inspectAll(ctx context.Context, repair bool, v *storeVerdict, say func(string, ...any)) error {
+	for ask := (picket.InspectRequest{Repair: repair}); ; {
+		var part picket.Inspection
+		if err := s.post(ctx, "/api/v1/invariants", ask, &part, nil); err != nil {
+			return err
+		}
+		v.checked += part.Checked
+		v.add(part.Violations...)
+		say("%d entries looked at", v.checked)
+		if ask.Cursor = part.Next; ask.Cursor == "" {
+			return nil
+		}
+	}
+}
+
+// progress tells how far a long pass has come, every two seconds.
+func progress(w io.Writer) func(format string, args ...any) {
+	last := time.Now()
+	return func(format string, args ...any) {
+		if time.Since(last) > 2*time.Second {
+			last = time.Now()
+			fmt.Fprintf(w, format+" …\n", args...)
+		}
+	}
+}
+
+func (v *storeVerdict) print(w io.Writer) {
+	p := painter(w)
+	var rows [][]string
+	repaired, repairable := 0, 0
+	for i, f := range v.found {
+		grade := "fail"
+		switch {
+		case f.Repaired:
+			grade = "warn"
+			repaired++
+		case picket.InvariantKinds[f.Kind]:
+			repairable++
+		}
+		if i < shownViolations {
+			rows = append(rows, []string{p.state(grade), f.Kind, oneLine(f.Subject), oneLine(f.Detail)})
+		}
+	}
+	printRows(w, rows)
+	if more := len(v.found) - len(rows); more > 0 {
+		fmt.Fprintf(w, "and %d more: picket events --type invariant.violated,invariant.repaired\n", more)
+	}
+	fmt.Fprintf(w, "%d entries looked at, %d events replayed, %d tasks compared with them\n", v.checked, v.events, v.compared)
+	if len(v.found) == 0 {
+		fmt.Fprintln(w, p.good("every invariant holds"))
+		return
+	}
+	fmt.Fprintln(w, p.bad(fmt.Sprintf("%d violations, %d of them repaired", len(v.found), repaired)))
+	if repairable > 0 {
+		fmt.Fprintln(w, p.dim("fix: ")+"picket doctor --invariants --repair")
+	}
+	if alarms := len(v.found) - repaired - repairable; alarms > 0 {
+		fmt.Fprintf(w, "%sno repair is known to be safe for %d of them: see \"When an invariant is violated\" in docs/operations.md\n", p.dim("fix: "), alarms)
+	}
+}
