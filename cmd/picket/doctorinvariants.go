@@ -130,6 +130,6 @@ func (v *storeVerdict) print(w io.Writer) {
 		fmt.Fprintln(w, p.dim("fix: ")+"picket doctor --invariants --repair")
 	}
 	if alarms := len(v.found) - repaired - repairable; alarms > 0 {
-		fmt.Fprintf(w, "%sno repair is known to be safe for %d of them: see \"When an invariant is violated\" in docs/operations.md\n", p.dim("fix: "), alarms)
+		fmt.Fprintf(w, "%sno repair is known to be safe for %d of them: see docs/invariants.md\n", p.dim("fix: "), alarms)
 	}
 }
