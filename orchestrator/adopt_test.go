@@ -281,3 +281,24 @@ func TestConsumersReadOfTheAdoptionFirst(t *testing.T) {
 		}
 	})
 }
+
+// A witness that is lost while the process runs is put back; where it cannot
+// be, readiness says so.
+func TestALostWitnessIsPutBack(t *testing.T) {
+	stores(t, func(t *testing.T, f *fixture, s rig.Store) {
+		dir := filepath.Join(t.TempDir(), "witness")
+		e := f.beside(t, s, orchestrator.Config{Witness: dir}).Engine("default")
+		ok(t, e.Tick(f.ctx))
+		ok(t, e.Ready(f.ctx))
+		path := filepath.Join(dir, "default.json")
+		before, err := os.ReadFile(path)
+		ok(t, err)
+		ok(t, os.Remove(path))
+		ok(t, e.Ready(f.ctx))
+		if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
+			t.Fatalf("the witness is %q, was %q (%v)", after, before, err)
+		}
+		ok(t, os.RemoveAll(dir))
+		refused(t, e.Ready(f.ctx), picket.CodeUnavailable)
+	})
+}

@@ -243,6 +243,15 @@ func (e *Engine) saw(seq int64) error {
 	})
 }
 
+// keepWitness puts back a witness file that was lost while this process runs,
+// and tells when that cannot be done.
+func (e *Engine) keepWitness() error {
+	if e.witness == nil {
+		return nil
+	}
+	return e.witness.inTurn(func() error { return e.witness.raise(e.witness.now()) })
+}
+
 // ceiling leaves at least half a range above a sequence number.
 func ceiling(seq, now int64) int64 {
 	if seq+floorRange/2 < now {

@@ -116,11 +116,14 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	return s, r.bad
 }
 
-// Ready is nil when the store answers and a reaper ticks; otherwise it says
-// what is wrong and what to do.
+// Ready is nil when the store answers and is adopted, the witness can be kept
+// and a reaper ticks; otherwise it says what is wrong and what to do.
 func (e *Engine) Ready(ctx context.Context) error {
 	s, err := e.Stats(ctx)
 	if err != nil {
+		return err
+	}
+	if err := e.keepWitness(); err != nil {
 		return err
 	}
 	if !s.NoReaper() {

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
 )
@@ -47,6 +47,15 @@ func openWitness(dir, namespace string, fault func(string) error) (*witness, err
 	return w, w.inTurn(func() error { return nil })
 }
 
+// WitnessedFloor is the floor that the witness in a directory holds for a
+// namespace; known is false where there is none.
+func WitnessedFloor(dir, namespace string) (floor int64, known bool, err error) {
+	w := &witness{path: filepath.Join(dir, namespace+".json")}
+	w.known.Store(&witnessed{Namespace: namespace})
+	file, err := w.read()
+	return file.Floor, !file.blank(), err
+}
+
 // now is what was last read or written.
 func (w *witness) now() witnessed { return *w.known.Load() }
 
@@ -57,7 +66,7 @@ func (w *witness) inTurn(do func() error) error {
 	defer w.turn.Unlock()
 	unlock, err := lockFile(w.path + ".lock")
 	if err != nil {
-		return fmt.Errorf("lock witness: %w", err)
+		return w.unusable(err)
 	}
 	defer unlock()
 	file, err := w.read()
@@ -77,13 +86,17 @@ func (w *witness) raise(to witnessed) error {
 		return nil
 	}
 	if err := w.write(next); err != nil {
-		e := picket.Refuse(picket.CodeUnavailable, "Give "+filepath.Dir(w.path)+" free space and the right to write, then repeat the same request.",
-			"the witness of the store cannot be written")
-		e.RetryAfter = time.Second
-		return e.Because(err)
+		return w.unusable(err)
 	}
 	w.known.Store(&next)
 	return nil
+}
+
+func (w *witness) unusable(err error) error {
+	e := picket.Refuse(picket.CodeUnavailable, "Give "+filepath.Dir(w.path)+" free space and the right to write, then repeat the same request.",
+		"the witness of the store cannot be written")
+	e.RetryAfter = time.Second
+	return e.Because(err)
 }
 
 // merged never lowers a number: a file that was lost or put back from an older
@@ -155,7 +168,7 @@ func lockFile(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		f.Close()
 		return nil, err
 	}

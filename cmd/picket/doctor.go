@@ -68,7 +68,11 @@ func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 	if found = append(found, store); store.grade == "ok" {
 		found = append(found, redisFindings(ctx, cfg)...)
 	}
-	return append(found, dataFinding(cfg), server, pathFinding()), err
+	found = append(found, dataFinding(cfg), server)
+	if err == nil {
+		found = append(found, floorFinding(ctx, cmd, cfg))
+	}
+	return append(found, pathFinding()), err
 }
 
 func settingsSource(cmd *cobra.Command) string {
@@ -173,6 +177,31 @@ func serverFinding(ctx context.Context, cmd *cobra.Command) (finding, error) {
 		return finding{"server", "warn", detail + ", paused: " + oneLine(stats.Pause.Reason), "picket resume"}, nil
 	}
 	return finding{"server", "ok", detail, ""}, nil
+}
+
+// floorFinding tells which store the server works with, and whether it is
+// behind what this machine knows.
+func floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings) finding {
+	var stats picket.Stats
+	s, err := connect(cmd)
+	if err == nil {
+		err = s.get(ctx, "/api/v1/stats", &stats, nil)
+	}
+	if err != nil {
+		return finding{"fence", "fail", explain(err), remedyOf(err)}
+	}
+	detail := stats.StoreID + " was never adopted: tokens of a task begin at 1"
+	if stats.Floor > 0 {
+		detail = fmt.Sprintf("%s was adopted %s: every token is above %d", stats.StoreID, stats.AdoptedAt, stats.Floor)
+	}
+	switch floor, known, err := witnessedFloor(cfg, stats.Namespace); {
+	case err != nil:
+		return finding{"fence", "fail", explain(err), remedyOf(err)}
+	case known && floor > stats.Floor:
+		return finding{"fence", "warn", fmt.Sprintf("%s; the witness in %s knows %d, from another store or a newer state of this one", detail, witnessDir(cfg.text("data")), floor),
+			"None, if the server is another one; else its next grant adopts the store."}
+	}
+	return finding{"fence", "ok", detail, ""}
 }
 
 // pathFinding: agents call `picket tool` by name.

@@ -21,7 +21,6 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/devredis"
-	"github.com/picket-dev/picket/orchestrator"
 )
 
 func newUp() *cobra.Command {
@@ -104,12 +103,7 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 
 	h := house{roles: roles{true, true, true}, cfg: cfg, redis: backing.options, memory: backing.memory, sealer: sealer, proxy: url, log: log,
 		witness: witnessDir(data), found: true}
-	// A store that was emptied has lost the key, too.
-	h.adopted = func(ctx context.Context, e *orchestrator.Engine) {
-		if err := admit(ctx, e, keyFile, key); err != nil {
-			log.Error("register the admin key in the adopted store", "err", err)
-		}
-	}
+	h.adopted = admitAgain(keyFile, key, log)
 	if p := cfg.text("proxy_url"); p != "" {
 		h.proxy = p
 	}

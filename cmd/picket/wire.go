@@ -183,6 +183,21 @@ func admit(ctx context.Context, e *orchestrator.Engine, keyFile string, key pick
 	return err
 }
 
+// admitAgain registers the key in a store that was adopted: one that was
+// emptied has lost it.
+func admitAgain(keyFile string, key picket.Secret, log *slog.Logger) func(context.Context, *orchestrator.Engine) {
+	return func(ctx context.Context, e *orchestrator.Engine) {
+		if err := admit(ctx, e, keyFile, key); err != nil {
+			log.Error("register the admin key in the adopted store", "err", err)
+		}
+	}
+}
+
+// witnessedFloor is what this machine knows of a namespace's store.
+func witnessedFloor(cfg settings, namespace string) (floor int64, known bool, err error) {
+	return orchestrator.WitnessedFloor(witnessDir(cfg.text("data")), namespace)
+}
+
 // driverLog takes what the Redis driver says to itself. Every caller gets its
 // own error, so it is detail for whoever asks for it.
 type driverLog struct{ log *slog.Logger }
