@@ -1,0 +1,180 @@
+package orchestrator_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+const (
+	stormWorkers = 8
+	stormLives   = 10 // of each worker
+)
+
+// storm is a network that loses, repeats and delays one script in six, with
+// workers on it that repeat until they are told.
+type storm struct {
+	t       *testing.T
+	ctx     context.Context
+	e, past *orchestrator.Engine // through the network and past it
+	sealer  *picket.Sealer
+	seed    uint64
+	sent    atomic.Int64 // calls, repeats among them
+	repeats atomic.Int64
+
+	mu   sync.Mutex // of the rest; the plan runs under the proxy's lock, too
+	rnd  *rand.Rand
+	held []*late
+}
+
+// late is a held fault and the number of commands it has to wait for.
+type late struct {
+	fault *rig.Fault
+	left  int
+}
+
+// Many workers on a bad network: each repeats what failed, as it was, until it
+// is told. In the end every task has exactly the events its worker caused, in
+// order, and the log replays to the state.
+func TestLostReplyStormReal(t *testing.T) {
+	for _, noPipeline := range []bool{false, true} {
+		t.Run(strings.TrimPrefix(pipelining(noPipeline), ", "), func(t *testing.T) {
+			s := rig.Real(t)
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			for round := range soakRounds(1, 20) {
+				runStorm(t, s, fmt.Sprint("storm-", round), noPipeline)
+			}
+		})
+	}
+}
+
+func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	x := &storm{t: t, ctx: ctx, sealer: rig.Sealer(), seed: uint64(time.Now().UnixNano())}
+	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
+		x.seed = v
+	}
+	x.rnd = rand.New(rand.NewPCG(x.seed, 0))
+	through, faults := s.Faulty(t)
+	defer faults.Close()
+	witness := t.TempDir()
+	for store, e := range map[*rig.Store]**orchestrator.Engine{&s: &x.past, &through: &x.e} {
+		st, err := orchestrator.Open(ctx, orchestrator.Config{Redis: store.Redis, Namespaces: []string{namespace}, Sealer: x.sealer,
+			Witness: witness, Found: true, NoPipeline: noPipeline, Log: slog.New(slog.DiscardHandler)})
+		ok(t, err)
+		defer st.Close()
+		*e = st.Engine(namespace)
+	}
+	start := time.Now()
+	faults.Plan(x.plan)
+	var workers []*stormWorker
+	var done sync.WaitGroup
+	for i := range stormWorkers {
+		w := &stormWorker{storm: x, name: fmt.Sprint("w", i), rnd: rand.New(rand.NewPCG(x.seed, uint64(i)+1)), lived: map[string][]string{}}
+		workers = append(workers, w)
+		done.Go(func() {
+			for range stormLives {
+				w.life()
+			}
+		})
+	}
+	done.Wait()
+	faults.Plan(nil)
+	x.calm()
+	for _, w := range workers {
+		w.check()
+	}
+	log, err := replay(ctx, x.past)
+	ok(t, err)
+	n := faults.Counts()
+	t.Logf("seed %d (PICKET_SEED): %d lives, %d calls, %d of them repeats, faults %v, %d events, in %.1f s", x.seed, stormWorkers*stormLives, x.sent.Load(), x.repeats.Load(), n.Struck, log.last, time.Since(start).Seconds())
+	for kind := rig.Drop; kind <= rig.Duplicate; kind++ {
+		if n.Struck[kind] == 0 {
+			t.Errorf("no command was ever struck by %s", kind)
+		}
+	}
+	if len(log.tasks) != stormWorkers*stormLives {
+		t.Errorf("%d tasks were made of %d requests", len(log.tasks), stormWorkers*stormLives)
+	}
+}
+
+// plan strikes one script in six.
+func (x *storm) plan(command []string) *rig.Fault {
+	if !strings.EqualFold(command[0], "EVALSHA") && !strings.EqualFold(command[0], "EVAL") {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.held = slices.DeleteFunc(x.held, func(l *late) bool {
+		if l.left--; l.left <= 0 {
+			l.fault.Release()
+		}
+		return l.left <= 0
+	})
+	if x.rnd.IntN(6) != 0 {
+		return nil
+	}
+	kind := rig.Drop + rig.Kind(x.rnd.IntN(int(rig.Duplicate)))
+	f := rig.NewFault(kind)
+	switch kind {
+	case rig.HoldReply:
+		go func() { <-f.Answered(); f.GiveUp() }()
+	case rig.HoldRequest:
+		go f.GiveUp()
+	default:
+		return f
+	}
+	x.held = append(x.held, &late{f, 1 + x.rnd.IntN(20)})
+	return f
+}
+
+// calm lets everything arrive that is still on its way.
+func (x *storm) calm() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, l := range x.held {
+		l.fault.Release()
+		<-l.fault.Over()
+	}
+	x.held = nil
+}
+
+// answered repeats a call until its caller knows what became of it.
+func answered[T any](x *storm, what string, call func() (T, error)) T {
+	for range 1000 {
+		x.sent.Add(1)
+		v, err := call()
+		if picket.CodeOf(err) == picket.CodeUnavailable && x.ctx.Err() == nil {
+			x.repeats.Add(1)
+			continue
+		}
+		if err == nil {
+			return v
+		}
+		x.t.Errorf("seed %d: %s: %v", x.seed, what, err)
+		runtime.Goexit() // what this worker does next would be wrong, too
+	}
+	x.t.Errorf("seed %d: %s was never told", x.seed, what)
+	runtime.Goexit()
+	panic("unreachable")
+}
+
+func none(err error) (struct{}, error) { return struct{}{}, err }
