@@ -130,7 +130,7 @@ func (n *node) readInfo(ctx context.Context) (bool, error) {
 func (n *node) readConfig(ctx context.Context) (bool, error) {
 	var err error
 	n.config, err = configOf(ctx, n.client, "maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite",
-		"min-replicas-to-write", "min-replicas-max-lag")
+		"min-replicas-to-write", "min-replicas-max-lag", "enable-debug-command")
 	if refusal := redis.Error(nil); errors.As(err, &refusal) && !isAway(err) {
 		n.refuse("Allow the user CONFIG GET: ACL SETUSER … +config|get. Where the service that runs it does not allow it, Picket cannot know what it keeps.",
 			"the user may not ask how the server keeps its data: %v", err)
@@ -205,41 +205,46 @@ func (n *node) checkReplicas() {
 	}
 }
 
-// dangerous are commands that end a store in one step. Picket needs none.
-var dangerous = []string{"FLUSHALL", "FLUSHDB", "DEBUG JMAP", "CONFIG SET maxmemory 0", "SHUTDOWN"}
+// dangerous are commands that end a store in one step, as they are called and
+// as they are asked about. Picket needs none.
+var dangerous = []struct{ name, line string }{
+	{"FLUSHALL", "FLUSHALL"}, {"FLUSHDB", "FLUSHDB"}, {"DEBUG", "DEBUG JMAP"}, {"CONFIG SET", "CONFIG SET maxmemory 0"}, {"SHUTDOWN", "SHUTDOWN"},
+}
 
 // checkUser asks without trying: a probe of FLUSHALL that somebody's Redis
 // understands differently would be the accident itself.
 func (n *node) checkUser(ctx context.Context) error {
 	const script = `local may = {}
-for _, line in ipairs(ARGV) do
+for i, line in ipairs(ARGV) do
   local words = {}
   for word in string.gmatch(line, '%S+') do words[#words + 1] = word end
   local known, allowed = pcall(redis.acl_check_cmd, unpack(words)) -- a renamed command is unknown
-  if known and allowed then may[#may + 1] = line end
+  may[i] = known and allowed and 1 or 0
 end
 return may`
 	args := []any{"EVAL", script, 0}
 	for _, command := range dangerous {
-		args = append(args, command)
+		args = append(args, command.line)
 	}
-	may, err := n.client.Do(ctx, args...).StringSlice()
+	may, err := n.client.Do(ctx, args...).Int64Slice()
 	if mayNot(err) {
-		n.refuse("Allow the user EVAL, EVALSHA and what the ACL file in the documentation lists.", "the user may not run scripts: %v", err)
+		n.refuse("Allow the user EVAL, EVALSHA and what the ACL file in docs/redis.md lists.", "the user may not run scripts: %v", err)
 		return nil
 	}
-	if err != nil || len(may) == 0 {
+	if err != nil {
 		return err
 	}
-	for i, command := range may {
-		words := strings.Fields(command)
-		may[i] = strings.Join(words[:min(2, len(words))], " ")
-		if words[0] == "DEBUG" {
-			may[i] = words[0]
+	var names []string
+	for i, command := range dangerous {
+		switchedOff := command.name == "DEBUG" && n.config["enable-debug-command"] == "no"
+		if i < len(may) && may[i] == 1 && !switchedOff {
+			names = append(names, command.name)
 		}
 	}
-	n.warn("Give Picket a user of its own with the ACL of the documentation, and name it in the URL: redis://USER:PASSWORD@HOST.",
-		"the user may run %s: one such command ends the store", strings.Join(may, ", "))
+	if len(names) > 0 {
+		n.warn("Give Picket a user of its own with the ACL file in docs/redis.md, and name it in the URL: redis://USER:PASSWORD@HOST.",
+			"the user may run %s: one such command ends the store", strings.Join(names, ", "))
+	}
 	return nil
 }
 

@@ -87,12 +87,14 @@ func TestDurabilityOfOneServer(t *testing.T) {
 
 func TestDurabilityAsksAsAUser(t *testing.T) {
 	n := rig.StartNode(t, durable...)
-	only(t, n.Store(), "warning: the user may run FLUSHALL, FLUSHDB, DEBUG, CONFIG SET, SHUTDOWN")
+	only(t, n.Store(), "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN")
+	only(t, rig.StartNode(t, append([]string{"--enable-debug-command", "local"}, durable...)...).Store(), "warning: the user may run FLUSHALL, FLUSHDB, DEBUG, CONFIG SET, SHUTDOWN")
 	for rules, want := range map[string]string{
-		"+@all":                            "warning: the user may run FLUSHALL, FLUSHDB, DEBUG, CONFIG SET, SHUTDOWN",
+		"+@all":                            "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN",
 		"+@all -flushall -debug -shutdown": "warning: the user may run FLUSHDB, CONFIG SET:",
 		"+@all -@dangerous +config|get":    "refused: the user may not ask what kind of server this is",
 		"+@all -@dangerous +info":          "refused: the user may not ask how the server keeps its data",
+		"+info +config|get +eval +debug":   "",
 		"+info +config|get +ping":          "refused: the user may not run scripts",
 		"+info +config|get +eval +@dangerous -flushall -flushdb -debug -shutdown -config +config|get": "",
 	} {

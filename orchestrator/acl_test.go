@@ -1,0 +1,137 @@
+package orchestrator_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// block is a code block of docs/redis.md, named on its first line.
+func block(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/redis.md")
+	ok(t, err)
+	found := regexp.MustCompile("(?s)\n```"+name+"\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(found) != 1 {
+		t.Fatalf("docs/redis.md has %d blocks %q", len(found), name)
+	}
+	return found[0][1]
+}
+
+func aclFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "users.acl")
+	ok(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// With the rights of the documentation every script runs and no check finds
+// anything; what ends a store does not run.
+func TestACLOfTheDocuments(t *testing.T) {
+	n := rig.StartNode(t, append([]string{"--aclfile", aclFile(t, block(t, "acl"))}, durable...)...)
+	where := n.Store()
+	where.Redis.Username, where.Redis.Password = "admin", "CHANGE-THIS"
+	admin := redis.NewUniversalClient(&where.Redis)
+	defer admin.Close()
+	where.Redis.Username, where.Redis.Password = "picket", "CHANGE-THIS-TOO"
+	only(t, where, "")
+	ok(t, admin.ConfigSet(t.Context(), "appendfsync", "no").Err()) // the tour is not about that
+	f := openWith(t, where, false)
+	defer f.close()
+	own := f.raw
+	defer own.Close()
+	f.raw = admin // the tour plants damage past the engine
+	tour(t, f)
+	refusals, err := admin.Do(f.ctx, "ACL", "LOG").Slice()
+	ok(t, err)
+	if len(refusals) > 0 {
+		t.Errorf("Picket was refused: %v", refusals)
+	}
+	for _, line := range []string{"FLUSHALL", "FLUSHDB", "CONFIG SET maxmemory 1", "CONFIG REWRITE", "SHUTDOWN NOSAVE", "KEYS *", "SCAN 0",
+		"SCRIPT FLUSH", "REPLICAOF NO ONE", "ACL SETUSER x", "MONITOR", "SAVE", "BGREWRITEAOF", "SWAPDB 0 1", "MIGRATE h 1 k 0 1", "RESTORE k 0 v",
+		"SET other 1", "GET other", "PUBLISH other x", "SUBSCRIBE other", "CLIENT KILL TYPE normal", "FAILOVER", "CLUSTER RESET", "FUNCTION FLUSH"} {
+		if err := own.Do(f.ctx, words(line)...).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
+			t.Errorf("%s answers %v", line, err)
+		}
+	}
+	// DEBUG is switched off besides, so there the rights alone are asked.
+	may, err := admin.Do(f.ctx, words("ACL DRYRUN picket DEBUG JMAP")...).Text()
+	if err == nil && may == "OK" || own.Do(f.ctx, "DEBUG", "JMAP").Err() == nil {
+		t.Errorf("DEBUG is allowed: %s, %v", may, err)
+	}
+	anonymous := redis.NewClient(&redis.Options{Addr: n.Addr})
+	defer anonymous.Close()
+	if err := anonymous.Ping(t.Context()).Err(); err == nil {
+		t.Error("the default user may do something")
+	}
+}
+
+func words(line string) []any {
+	var out []any
+	for _, word := range strings.Fields(line) {
+		out = append(out, word)
+	}
+	return out
+}
+
+// The same rights do on a Cluster.
+func TestACLOfTheDocumentsOnACluster(t *testing.T) {
+	text := strings.Replace(block(t, "acl"), "user default off", "user default on nopass ~* &* +@all", 1) // for the rig
+	c := rig.StartCluster(t, append([]string{"--aclfile", aclFile(t, text)}, durable...)...)
+	where := c.Store()
+	where.Redis.Username, where.Redis.Password = "picket", "CHANGE-THIS-TOO"
+	only(t, where, "")
+	names := c.Namespaces(t, 2)
+	workers := openWith(t, where, false, names...)
+	defer workers.close()
+	people := openWith(t, where, true, names...)
+	defer people.close()
+	for _, ns := range names {
+		ok(t, life(t.Context(), people.store.Engine(ns), workers.store.Engine(ns), workers.sealer))
+	}
+	for _, n := range c.Nodes {
+		refusals, err := n.Do(t.Context(), "ACL", "LOG").Slice()
+		ok(t, err)
+		if len(refusals) > 0 {
+			t.Errorf("Picket was refused on %s: %v", n.Addr, refusals)
+		}
+	}
+}
+
+// usedByGo are the rights that the driver and the code around the scripts use.
+var usedByGo = []string{"eval", "evalsha", "info", "config|get", "select", "command", "cluster|slots", "ping", "subscribe", "unsubscribe", "xrange", "hget"}
+
+// The documented rights are those in use, no more: a script that uses another
+// command has to say so here.
+func TestACLGrantsWhatIsUsed(t *testing.T) {
+	used := slices.Clone(usedByGo)
+	calls := regexp.MustCompile(`\bp?call\('([A-Z]+)'`)
+	for _, f := range luaSources(t) {
+		for _, m := range calls.FindAllStringSubmatch(f.code(), -1) {
+			used = append(used, strings.ToLower(m[1]))
+		}
+	}
+	slices.Sort(used)
+	used = slices.Compact(used)
+	var granted []string
+	for line := range strings.Lines(block(t, "acl")) {
+		if strings.HasPrefix(line, "user picket ") {
+			for _, word := range strings.Fields(line) {
+				if right, ok := strings.CutPrefix(word, "+"); ok {
+					granted = append(granted, right)
+				}
+			}
+		}
+	}
+	slices.Sort(granted)
+	if !slices.Equal(granted, used) {
+		t.Errorf("docs/redis.md grants\n%v\nin use are\n%v", granted, used)
+	}
+}
