@@ -41,9 +41,11 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 		if len(q.Types) == 0 && q.TaskID == "" && q.Agent == "" {
 			batch = min(batch, q.Limit-len(page.Events)) // nothing is filtered out: no more than is wanted
 		}
-		got, err := e.store.plain.XRangeN(ctx, eventsKey(e.namespace), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
+		got, err := reading(e.store.gate, func() ([]redis.XMessage, error) {
+			return e.store.plain.XRangeN(ctx, eventsKey(e.namespace), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
+		})
 		if err != nil {
-			return picket.EventPage{}, refusal("events", err)
+			return picket.EventPage{}, err
 		}
 		if at == q.After && at > 0 && len(got) > 0 && seqOf(got[0].ID) > at+1 && got[0].Values["type"] != picket.EventStoreAdopted {
 			// Numbers are dense: what lies between was deleted just now.
@@ -72,12 +74,12 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 }
 
 func (e *Engine) checkCursor(ctx context.Context, after int64) error {
-	trimmed, err := e.store.plain.HGet(ctx, metaKey(e.namespace), "trimmed").Int64()
+	trimmed, err := e.metaNumber(ctx, "trimmed")
 	if errors.Is(err, redis.Nil) {
 		return nil
 	}
 	if err != nil {
-		return refusal("events", err)
+		return err
 	}
 	// Position 0 means the beginning, whatever is left of it.
 	if after != 0 && after < trimmed {
@@ -118,11 +120,17 @@ func eventOf(m redis.XMessage) (picket.Event, error) {
 
 // LastSeq is the sequence number of the newest event, 0 before the first.
 func (e *Engine) LastSeq(ctx context.Context) (int64, error) {
-	n, err := e.store.plain.HGet(ctx, metaKey(e.namespace), "seq").Int64()
-	if err != nil {
-		return 0, refusal("events", err)
+	n, err := e.metaNumber(ctx, "seq")
+	if errors.Is(err, redis.Nil) {
+		return 0, unavailable("the store has lost this namespace", err)
 	}
-	return n, nil
+	return n, err
+}
+
+func (e *Engine) metaNumber(ctx context.Context, field string) (int64, error) {
+	return reading(e.store.gate, func() (int64, error) {
+		return e.store.plain.HGet(ctx, metaKey(e.namespace), field).Int64()
+	})
 }
 
 // Tail waits until there is an event after a sequence number; a negative one

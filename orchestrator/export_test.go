@@ -52,3 +52,16 @@ func FoundAnew(ctx context.Context, e *Engine) error {
 func AdoptBlindly(ctx context.Context, e *Engine) error {
 	return e.claim(ctx, e.store.gate.on(e.store.bare, e.namespace), sight{here: "nobody"}, e.witness.now())
 }
+
+// SourcesOf is what every script is compiled to.
+func SourcesOf(memory bool) map[string]string {
+	scripts, err := compile(memory)
+	if err != nil {
+		panic(err)
+	}
+	out := map[string]string{}
+	for name, s := range scripts {
+		out[name] = s.source
+	}
+	return out
+}

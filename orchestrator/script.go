@@ -188,6 +188,21 @@ func (g *gate) at(point string) error {
 	return g.fault(point)
 }
 
+// reading runs a plain read of the log between the same two points.
+func reading[T any](g *gate, read func() (T, error)) (got T, err error) {
+	if err := g.at("redis.events.before"); err != nil {
+		return got, unavailable("the request was not sent", err)
+	}
+	got, err = read()
+	if lost := g.at("redis.events.after"); lost != nil {
+		err = lost
+	}
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return got, refusal("events", err)
+	}
+	return got, err
+}
+
 func eval(ctx context.Context, do func(context.Context, *redis.Cmd) error, command, what, namespace string, args []any) (any, error) {
 	all := append([]any{command, what, 1, metaKey(namespace)}, args...)
 	cmd := redis.NewCmd(ctx, all...)
