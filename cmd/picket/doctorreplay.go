@@ -80,7 +80,7 @@ func (r *logReplay) apply(e picket.Event) error {
 		Attempt  *int64           `json:"attempt"`
 		Failures *int64           `json:"failures"`
 	}
-	if e.TaskID == "" {
+	if e.TaskID == "" || e.Type == picket.EventInvariantViolated || e.Type == picket.EventInvariantRepaired {
 		return nil
 	}
 	if err := json.Unmarshal(e.Data, &data); err != nil {
