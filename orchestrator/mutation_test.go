@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -84,91 +85,103 @@ func TestPlantedBugsFit(t *testing.T) {
 	}
 }
 
-// verdict says who found a bug, and how long it took.
+// verdict is what a suite made of a mutant.
 type verdict struct {
-	by     string // "" while it lives
-	rounds int    // tried before it was found, or in vain
+	found  bool
+	rounds int // until it was found, or in vain
 	took   time.Duration
 	said   string
 }
 
-// killer is a suite that is shown a mutant for a number of rounds.
-type killer struct {
-	name string
-	try  func(t *testing.T, plant func(string) string, seed uint64) verdict
-}
+// verdicts holds them by mutant and suite.
+type verdicts map[string]map[string]verdict
 
-func TestEveryPlantedBugIsFound(t *testing.T) {
-	flags := modelFlags(t)
-	flags.set("rapid.shrinktime", "0s") // a kill is enough
-	flags.set("rapid.steps", "50")
-	plants, verdicts := garden(t), map[string]*verdict{}
-	for _, m := range mutants {
-		verdicts[m.name] = &verdict{}
-	}
-	alive := mutants
-	for i, p := range gate(t) {
-		seed := flags.seed + uint64(i)
-		flags.set("rapid.checks", fmt.Sprint(p.rounds))
-		flags.set("rapid.seed", fmt.Sprint(seed))
-		alive = hunt(t, p.killer, seed, alive, plants, verdicts)
-	}
-	if t.Failed() {
-		t.Logf("repeat with: go test ./orchestrator -run '^%s$' -rapid.seed=%d", t.Name(), flags.seed)
-	}
-	logVerdicts(t, verdicts)
-	for _, m := range alive {
-		t.Errorf("nobody found: %s (seed %d)", m.name, flags.seed)
-	}
-}
-
-// phase shows who is still alive to one suite, for a number of rounds.
+// phase shows mutants to one suite, for a number of rounds.
 type phase struct {
-	killer
+	suite  string
 	rounds int
+	try    func(t *testing.T, plant func(string) string) verdict
 }
 
 // gate lists the phases: most bugs are found in the first, the last go on for
 // several times what any bug of the table was seen to need.
-func gate(t *testing.T) []phase {
+func gate(t *testing.T, seed uint64) []phase {
 	store := rig.Real(t)
-	live := killer{"model, real store", func(t *testing.T, plant func(string) string, _ uint64) verdict { return realModel(t, store, plant) }}
-	virtual := killer{"model, virtual clock", virtualModel}
-	return []phase{{live, 30}, {virtual, 20}, {live, 400}, {virtual, 200}}
+	live := func(n int) phase {
+		return phase{"model, real store", n, func(t *testing.T, plant func(string) string) verdict { return realModel(t, store, plant) }}
+	}
+	virtual := func(n int) phase { return phase{"model, virtual clock", n, virtualModel} }
+	races := func(n int) phase {
+		return phase{"linearizability", n, func(t *testing.T, plant func(string) string) verdict { return linearHunt(t, store, plant, seed, n) }}
+	}
+	if soaking() {
+		return []phase{live(1000), virtual(200), races(50)}
+	}
+	return []phase{live(60), virtual(5), live(400), virtual(200), races(20)}
 }
 
-// hunt shows every mutant to a suite, as many at once as there are processors,
-// and returns the survivors.
-func hunt(t *testing.T, k killer, seed uint64, prey []mutant, plants map[string]func(string) string, verdicts map[string]*verdict) []mutant {
+func soaking() bool { return os.Getenv("PICKET_SOAK") != "" }
+
+// TestEveryPlantedBugIsFound stops at the first suite that finds a bug; in a
+// soak every suite is shown every bug.
+func TestEveryPlantedBugIsFound(t *testing.T) {
+	flags := modelFlags(t)
+	flags.set("rapid.shrinktime", "0s") // a kill is enough
+	flags.set("rapid.steps", "50")
+	plants, all := garden(t), verdicts{}
+	for i, p := range gate(t, flags.seed) {
+		flags.set("rapid.checks", fmt.Sprint(p.rounds))
+		flags.set("rapid.seed", fmt.Sprint(flags.seed+uint64(i)))
+		var prey []mutant
+		for _, m := range mutants {
+			if soaking() || !all.found(m) {
+				prey = append(prey, m)
+			}
+		}
+		hunt(t, p, prey, plants, all)
+	}
+	all.log(t)
+	for _, m := range mutants {
+		if !all.found(m) {
+			t.Errorf("nobody found: %s", m.name)
+		}
+	}
+	if t.Failed() {
+		t.Logf("repeat with: go test ./orchestrator -run '^%s$' -rapid.seed=%d", t.Name(), flags.seed)
+	}
+}
+
+// hunt shows mutants to a suite, as many at once as there are processors.
+func hunt(t *testing.T, p phase, prey []mutant, plants map[string]func(string) string, all verdicts) {
 	t.Helper()
-	t.Run(k.name, func(t *testing.T) {
+	var mu sync.Mutex
+	t.Run(p.suite, func(t *testing.T) {
 		for _, m := range prey {
-			v, plant := verdicts[m.name], plants[m.name]
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel()
 				start := time.Now()
-				got := k.try(t, plant, seed)
-				got.took = time.Since(start) + v.took
-				got.rounds += v.rounds
-				*v = got
-				if strings.Contains(got.said, "user_script") || strings.Contains(got.said, "ERR ") {
-					t.Errorf("the script breaks instead of misbehaving, which proves nothing:\n%s", got.said)
+				v := p.try(t, plants[m.name])
+				mu.Lock()
+				defer mu.Unlock()
+				if all[m.name] == nil {
+					all[m.name] = map[string]verdict{}
+				}
+				was := all[m.name][p.suite]
+				v.rounds, v.took = v.rounds+was.rounds, time.Since(start)+was.took
+				all[m.name][p.suite] = v
+				for _, broken := range []string{"user_script", "ERR ", "panic", "open namespace"} {
+					if strings.Contains(v.said, broken) {
+						t.Errorf("the script breaks instead of misbehaving, which proves nothing:\n%s", v.said)
+					}
 				}
 			})
 		}
 	})
-	var left []mutant
-	for _, m := range prey {
-		if verdicts[m.name].by == "" {
-			left = append(left, m)
-		}
-	}
-	return left
 }
 
-func virtualModel(t *testing.T, plant func(string) string, _ uint64) (v verdict) {
+func virtualModel(t *testing.T, plant func(string) string) (v verdict) {
 	synctest.Test(t, func(t *testing.T) {
-		v = judge(t, "model, virtual clock", func(rt *rapid.T, _ int) {
+		v = judge(t, func(rt *rapid.T, _ int) {
 			store, stop := rig.Memory()
 			defer stop()
 			runModel(rt, store, "default", true, plant)
@@ -182,13 +195,13 @@ var hunts atomic.Int64
 
 func realModel(t *testing.T, store rig.Store, plant func(string) string) verdict {
 	hunt := hunts.Add(1)
-	return judge(t, "model, real store", func(rt *rapid.T, n int) {
+	return judge(t, func(rt *rapid.T, n int) {
 		runModel(rt, store, fmt.Sprintf("hunt-%d-%d", hunt, n), false, plant)
 	})
 }
 
 // judge checks a property under a test of its own that may fail.
-func judge(t *testing.T, by string, property func(rt *rapid.T, n int)) verdict {
+func judge(t *testing.T, property func(rt *rapid.T, n int)) verdict {
 	w := &bystander{TB: t}
 	n, killed := 0, 0
 	done := make(chan struct{})
@@ -210,7 +223,7 @@ func judge(t *testing.T, by string, property func(rt *rapid.T, n int)) verdict {
 	if !w.failed {
 		return verdict{rounds: n}
 	}
-	return verdict{by: by, rounds: killed, said: strings.Join(w.said, "\n")}
+	return verdict{found: true, rounds: killed, said: strings.Join(w.said, "\n")}
 }
 
 // bystander is a test whose failure is seen and not passed on.
@@ -232,21 +245,43 @@ func (w *bystander) Errorf(format string, args ...any) { w.Logf(format, args...)
 func (w *bystander) Fatal(args ...any)                 { w.Log(args...); w.FailNow() }
 func (w *bystander) Fatalf(format string, args ...any) { w.Logf(format, args...); w.FailNow() }
 
-// logVerdicts prints the table, fit for a document.
-func logVerdicts(t *testing.T, verdicts map[string]*verdict) {
+func (all verdicts) found(m mutant) bool {
+	for _, v := range all[m.name] {
+		if v.found {
+			return true
+		}
+	}
+	return false
+}
+
+// log prints the table, fit for a document.
+func (all verdicts) log(t *testing.T) {
 	t.Helper()
+	suites := []string{"model, real store", "model, virtual clock", "linearizability"}
 	var out strings.Builder
-	out.WriteString("\n| planted bug | found by | rounds | ms |\n|---|---|---|---|\n")
-	worst, found := 0, 0
+	fmt.Fprintf(&out, "\n| planted bug | %s | ms |\n|---|---|---|---|---|\n", strings.Join(suites, " | "))
+	found, took := 0, time.Duration(0)
 	for _, m := range mutants {
-		v := verdicts[m.name]
-		fmt.Fprintf(&out, "| %s | %s | %d | %d |\n", m.name, cmp.Or(v.by, "NOBODY"), v.rounds, v.took.Milliseconds())
-		if v.by != "" {
-			found, worst = found+1, max(worst, v.rounds)
+		fmt.Fprintf(&out, "| %s |", m.name)
+		sum := time.Duration(0)
+		for _, suite := range suites {
+			switch v, tried := all[m.name][suite]; {
+			case v.found:
+				fmt.Fprintf(&out, " found, round %d |", v.rounds)
+			case tried:
+				fmt.Fprintf(&out, " not in %d |", v.rounds)
+			default:
+				out.WriteString(" |")
+			}
+			sum += all[m.name][suite].took
+		}
+		fmt.Fprintf(&out, " %d |\n", sum.Milliseconds())
+		if took += sum; all.found(m) {
+			found++
 		}
 	}
 	t.Log(out.String())
-	t.Logf("%d of %d planted bugs found, the last after %d rounds", found, len(mutants), worst)
+	t.Logf("%d of %d planted bugs found, %v of hunting", found, len(mutants), took.Round(time.Second))
 	if path := os.Getenv("PICKET_MUTANTS"); path != "" {
 		ok(t, os.WriteFile(path, []byte(out.String()), 0o644))
 	}
@@ -261,12 +296,12 @@ func TestTheEngineItselfSurvivesTheGate(t *testing.T) {
 	flags.set("rapid.seed", fmt.Sprint(flags.seed))
 	asItIs := func(source string) string { return source + "\n" }
 	store := rig.Real(t)
-	for _, v := range []verdict{virtualModel(t, asItIs, 0), realModel(t, store, asItIs)} {
-		if v.by != "" {
-			t.Errorf("%s found a bug where none was planted (seed %d):\n%s", v.by, flags.seed, v.said)
+	for suite, v := range map[string]verdict{"virtual": virtualModel(t, asItIs), "real": realModel(t, store, asItIs), "linear": linearHunt(t, store, asItIs, flags.seed, 4)} {
+		if v.found {
+			t.Errorf("%s: a bug was found where none was planted (seed %d):\n%s", suite, flags.seed, v.said)
 		}
-		if v.rounds < 40 {
-			t.Errorf("only %d rounds were tried", v.rounds)
+		if suite != "linear" && v.rounds < 40 || v.rounds < 4 {
+			t.Errorf("%s: only %d rounds were tried", suite, v.rounds)
 		}
 	}
 }

@@ -1,0 +1,197 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// Linearizability: what eight clients of two processes saw, while replies and
+// requests were lost, has to be what one task after the other could have
+// answered. The checker is porcupine.
+
+// mix says which verbs a history is made of, by weight.
+type mix struct {
+	name  string
+	tasks int
+	verbs map[string]int
+}
+
+var mixes = []mix{
+	// A fenced register: only the holder writes, anybody reads.
+	{"register", 2, map[string]int{"acquire": 8, "report": 20, "read": 10, "renew": 3, "expire": 3, "complete": 1, "approve": 1}},
+	// The life of a lease: every way it begins, goes on and ends.
+	{"lease", 4, map[string]int{"acquire": 14, "renew": 6, "report": 5, "release": 3, "fail": 2, "help": 3, "answer": 4, "complete": 3, "approve": 2,
+		"expire": 2, "expire_due": 2, "clock": 2, "cancel": 1, "undeliver": 1, "read": 4}},
+}
+
+// checkTime bounds one history. A history that cannot be decided in it counts
+// as a failure.
+const checkTime = 30 * time.Second
+
+func TestLinearizable(t *testing.T) {
+	histories := 10
+	if soaking() {
+		histories = 500
+	}
+	seed := givenSeed(t)
+	store := rig.Real(t)
+	var sum linearCounts
+	for i := range histories {
+		w := mixes[i%len(mixes)]
+		h := record(t, store, w, seed+uint64(i), nil)
+		if h.calls < 500 {
+			t.Fatalf("only %d operations", h.calls)
+		}
+		if bad := h.judge(); bad != "" {
+			t.Fatalf("%s history %d: %s\nrepeat with: go test ./orchestrator -run '^TestLinearizable$' -rapid.seed=%d (clients race: it may take several tries)",
+				w.name, i, bad, seed+uint64(i))
+		}
+		sum.add(h.linearCounts)
+	}
+	t.Logf("%d histories of 8 clients, %d operations, %d of unknown outcome, %d refused, %d leases; longest %v, longest check %v; 0 illegal (seed %d)",
+		histories, sum.calls, sum.unknown, sum.refused, sum.leases, sum.took.Round(time.Millisecond), sum.checked.Round(time.Millisecond), seed)
+	if sum.unknown < histories || sum.leases < histories*10 {
+		t.Error("the histories hold too few lost replies or leases to prove anything")
+	}
+}
+
+// givenSeed is rapid's seed from the command line, or a fresh one.
+func givenSeed(t *testing.T) uint64 {
+	t.Helper()
+	if givenFlags()["rapid.seed"] {
+		return modelFlags(t).seed
+	}
+	return uint64(time.Now().UnixNano())
+}
+
+// linearCounts counts what a history held.
+type linearCounts struct {
+	calls, unknown, refused, leases int
+	took, checked                   time.Duration
+}
+
+func (s *linearCounts) add(h linearCounts) {
+	s.calls, s.unknown, s.refused, s.leases = s.calls+h.calls, s.unknown+h.unknown, s.refused+h.refused, s.leases+h.leases
+	s.took, s.checked = max(s.took, h.took), max(s.checked, h.checked)
+}
+
+// history is what the clients saw.
+type history struct {
+	linearCounts
+	tasks []string
+	ops   []porcupine.Operation
+}
+
+var linearModel = porcupine.Model{
+	Partition: byTask,
+	Init:      func() any { return newLTask() },
+	Step: func(state, input, output any) (bool, any) {
+		next, legal := state.(ltask).step(input.(lop), output.(lreply))
+		return legal, next
+	},
+	DescribeOperation: func(input, output any) string {
+		op, got := input.(lop), output.(lreply)
+		if got.unknown {
+			return fmt.Sprintf("%s %s: unknown", op.verb, op.run)
+		}
+		return fmt.Sprintf("%+v: %+v", op, got)
+	},
+	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
+}
+
+// byTask gives every task its own operations and those that touch all tasks.
+// Tasks share nothing, so a history is linearizable if each part is.
+func byTask(all []porcupine.Operation) [][]porcupine.Operation {
+	parts, names := map[string][]porcupine.Operation{}, []string{}
+	for _, o := range all {
+		if task := o.Input.(lop).task; task != "" && parts[task] == nil {
+			parts[task] = []porcupine.Operation{}
+			names = append(names, task)
+		}
+	}
+	for _, o := range all {
+		if task := o.Input.(lop).task; task != "" {
+			parts[task] = append(parts[task], o)
+			continue
+		}
+		for _, name := range names {
+			parts[name] = append(parts[name], o)
+		}
+	}
+	out := make([][]porcupine.Operation, 0, len(names))
+	for _, name := range names {
+		out = append(out, parts[name])
+	}
+	return out
+}
+
+// judge says what is wrong with a history, "" for nothing.
+func (h *history) judge() string {
+	start := time.Now()
+	result, info := porcupine.CheckOperationsVerbose(linearModel, h.ops, checkTime)
+	h.checked = time.Since(start)
+	if result == porcupine.Ok {
+		return ""
+	}
+	where := "nowhere: it could not be written"
+	if dir, err := os.MkdirTemp("", "picket-linear-"); err == nil {
+		where = filepath.Join(dir, "history.html")
+		if err := porcupine.VisualizePath(linearModel, info, where); err != nil {
+			where = "nowhere: " + err.Error()
+		}
+	}
+	return fmt.Sprintf("porcupine says %s after %v; the picture is in %s", result, h.checked, where)
+}
+
+// linearHunt looks for a planted bug in so many histories. One that cannot be
+// decided in time finds nothing.
+func linearHunt(t *testing.T, store rig.Store, plant func(string) string, seed uint64, rounds int) verdict {
+	for i := range rounds {
+		h := record(t, store, mixes[i%len(mixes)], seed+uint64(i), plant)
+		if porcupine.CheckOperationsTimeout(linearModel, h.ops, checkTime/6) == porcupine.Illegal {
+			return verdict{found: true, rounds: i + 1, said: "illegal"}
+		}
+	}
+	return verdict{rounds: rounds}
+}
+
+// noReturn is the end of an operation whose reply was lost.
+const noReturn = math.MaxInt64 / 2
+
+// The checker bites: histories that no single task could have answered.
+func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
+	lease := func(run string, token int64) lreply { return lreply{run: run, token: token, ttl: 30_000} }
+	type did struct {
+		op  lop
+		got lreply
+	}
+	for name, ops := range map[string][]did{
+		"two holders":          {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "acquire"}, lease("run_b", 2)}},
+		"the token stands":     {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "expire"}, lreply{answer: "queued"}}, {lop{verb: "acquire"}, lease("run_b", 1)}},
+		"a zombie writes":      {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "expire"}, lreply{answer: "queued"}}, {lop{verb: "acquire"}, lease("run_b", 2)}, {lop{verb: "report", run: "run_a", token: 1}, lreply{seq: 1}}},
+		"a write is forgotten": {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "report", run: "run_a", token: 1, content: "x"}, lreply{seq: 1}}, {lop{verb: "read"}, lreply{seen: lview{state: "leased", token: 1, attempt: 1, run: "run_a"}}}},
+	} {
+		var h history
+		for i, o := range ops {
+			o.op.task = "task_1"
+			h.ops = append(h.ops, porcupine.Operation{ClientId: 0, Input: o.op, Output: o.got, Call: int64(2 * i), Return: int64(2*i + 1)})
+		}
+		if porcupine.CheckOperations(linearModel, h.ops) {
+			t.Errorf("%s: the history was called legal", name)
+		}
+		for i := range h.ops[:len(h.ops)-1] { // and legal without its last step
+			if !porcupine.CheckOperations(linearModel, h.ops[:i+1]) && !strings.HasPrefix(name, "two") {
+				t.Errorf("%s: step %d was called illegal", name, i)
+			}
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package orchestrator_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// The verbs of the histories: each asks the engine and puts the answer into
+// the terms of the specification.
+
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+	return hex.EncodeToString(sum[:])
+}
+
+// call does an operation and writes it into the history.
+func (s *arena) call(id int, e *orchestrator.Engine, op lop, by lease) lreply {
+	if op.verb == "acquire" {
+		op.run = "?" + ulid.Make().String() // its name if nobody hears of it
+	}
+	asked := time.Now()
+	got := s.ask(e, op, by)
+	s.note(id, op, got, asked, time.Now())
+	if op.verb == "acquire" && got.unknown && op.key == "" {
+		// The engine tries to give back what nobody will hear of.
+		s.note(id, lop{verb: "undeliver", task: op.task, run: op.run}, lreply{unknown: true}, asked, time.Now())
+	}
+	s.mu.Lock()
+	done := s.history.calls
+	s.mu.Unlock()
+	s.losses.release(done)
+	return got
+}
+
+func (s *arena) ask(e *orchestrator.Engine, op lop, by lease) lreply {
+	switch op.verb {
+	case "read":
+		t, err := e.Task(s.ctx, op.task)
+		got, fine := outcome(err)
+		if fine {
+			got.seen = viewOf(t)
+		}
+		return got
+	case "clock":
+		if err := s.raw.HIncrBy(s.ctx, s.prefix+"meta", "now", op.jump).Err(); err != nil {
+			s.t.Error(err)
+		}
+		return lreply{}
+	case "expire_due":
+		_, err := e.ExpireDue(s.ctx, 100)
+		got, _ := outcome(err)
+		return got
+	case "undeliver":
+		got, _ := outcome(e.Undeliver(s.ctx, op.run))
+		return got
+	case "acquire":
+		return s.acquire(e, op)
+	case "expire":
+		return shown(e.Expire(s.ctx, operator, op.task, "because"))
+	case "cancel":
+		return shown(e.Cancel(s.ctx, operator, op.task, "because"))
+	case "approve":
+		return shown(e.Approve(s.ctx, operator, op.task, "fine"))
+	case "answer":
+		return shown(e.Answer(s.ctx, operator, op.help, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}))
+	}
+	return s.askFenced(e, op, by)
+}
+
+// viewOf is what the specification knows of a task. A run that nobody heard of
+// has no name there.
+func viewOf(t picket.Task) lview {
+	v := lview{state: t.State, token: t.FencingToken, attempt: t.Attempts, failures: t.Failures}
+	if len(t.Runs) > 0 {
+		v.run = t.Runs[len(t.Runs)-1].RunID
+	}
+	if t.LastReport != nil {
+		v.value, v.seq = t.LastReport.Summary, t.LastReport.Seq
+	}
+	return v
+}
+
+func (s *arena) acquire(e *orchestrator.Engine, op lop) lreply {
+	by := operator
+	if op.key != "" {
+		by.Once = picket.Once{Key: op.key, Body: digest("same")}
+	}
+	leases, err := e.Acquire(s.ctx, by, picket.AcquireRequest{Role: op.content})
+	got, fine := outcome(err)
+	if fine && len(leases) > 0 {
+		got.run, got.token, got.ttl = leases[0].RunID, leases[0].FencingToken, leases[0].LeaseTTLMs
+	}
+	return got
+}
+
+func shown(t picket.Task, err error) lreply {
+	got, fine := outcome(err)
+	if fine {
+		got.answer = string(t.State)
+	}
+	return got
+}
+
+func (s *arena) askFenced(e *orchestrator.Engine, op lop, by lease) lreply {
+	var (
+		got   lreply
+		state picket.TaskState
+		err   error
+	)
+	switch op.verb {
+	case "renew":
+		var r picket.Renewal
+		r, err = e.Renew(s.ctx, by.held)
+		got.token, got.ttl = r.FencingToken, r.LeaseTTLMs
+	case "report":
+		var r picket.Reported
+		r, err = e.Report(s.ctx, by.held, op.key, picket.Progress{Summary: op.content})
+		got.seq = r.Seq
+	case "complete":
+		state, err = e.Complete(s.ctx, by.held, picket.RawJSON(`"`+op.content+`"`), "")
+	case "fail":
+		state, err = e.Fail(s.ctx, by.held, "cannot", op.content == "again")
+	case "release":
+		state, err = e.Release(s.ctx, by.held, picket.Exit{Class: picket.ExitClass(op.content)})
+	case "help":
+		var r picket.HelpRequested
+		r, err = e.RequestHelp(s.ctx, by.held, picket.HelpRequest{Question: op.content})
+		got.answer = r.HandoffID
+	default:
+		panic("no verb " + op.verb)
+	}
+	if bad, fine := outcome(err); !fine {
+		return bad
+	}
+	if state != "" {
+		got.answer = string(state)
+	}
+	return got
+}
