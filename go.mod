@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	charm.land/fang/v2 v2.0.1
 	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/charmbracelet/x/ansi v0.11.6
 	github.com/charmbracelet/x/term v0.2.2
 	github.com/getkin/kin-openapi v0.152.0
