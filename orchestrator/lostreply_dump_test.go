@@ -23,7 +23,7 @@ var (
 // of the same story read the same.
 func dump(ctx context.Context, c redis.UniversalClient, answer any) (text string, err error) {
 	var lines []string
-	keys := c.Scan(ctx, 0, "pk:*", 1000).Iterator()
+	keys := c.Scan(ctx, 0, "pk:{default}:*", 1000).Iterator()
 	for keys.Next(ctx) {
 		rows, err := rowsOf(ctx, c, keys.Val())
 		if err != nil {

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,10 +66,7 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	x := &storm{t: t, ctx: ctx, sealer: rig.Sealer(), seed: uint64(time.Now().UnixNano())}
-	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
-		x.seed = v
-	}
+	x := &storm{t: t, ctx: ctx, sealer: rig.Sealer(), seed: lostSeed()}
 	x.rnd = rand.New(rand.NewPCG(x.seed, 0))
 	through, faults := s.Faulty(t)
 	defer faults.Close()

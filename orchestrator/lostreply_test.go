@@ -3,7 +3,10 @@ package orchestrator_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -69,8 +72,16 @@ func (w *lostWorld) settled(c lostCase, answer any) string {
 }
 
 // calm runs a case without a mishap: a letter c calls, a dot lets time pass.
-func (p lostPlace) calm(c lostCase, story string) string {
+func (p lostPlace) calm(c lostCase, story string) (text string) {
 	p.t.Helper()
+	if p.calms[story] != "" {
+		return p.calms[story]
+	}
+	defer func() {
+		if p.calms != nil {
+			p.calms[story] = text
+		}
+	}()
 	w := p.world()
 	defer w.close()
 	c.setup(w)
@@ -117,7 +128,9 @@ func (p lostPlace) disturbed(c lostCase, m mishap) string {
 	w := p.world()
 	defer w.close()
 	c.setup(w)
-	hit := w.faults.Next(m.kind, rig.Words("EVALSHA", w.sha[c.script()]))
+	stop := w.companions(p.company)
+	defer stop()
+	hit := w.strike(m.kind, c.script())
 	var waits sync.WaitGroup
 	waits.Go(func() { w.giveUp(m, hit) })
 	answer, err := c.call(w, w.via)
@@ -137,6 +150,7 @@ func (p lostPlace) disturbed(c lostCase, m mishap) string {
 	}
 	hit.Release()
 	w.await(hit.Over(), "the end of the fault")
+	stop()
 	if n := w.faults.Counts(); n.Struck[m.kind] != 1 {
 		wrong += fmt.Sprintf("\nthe proxy counted %+v", n)
 	}
@@ -150,29 +164,49 @@ func (p lostPlace) disturbed(c lostCase, m mishap) string {
 func TestLostRepliesReal(t *testing.T) {
 	s := rig.Real(t)
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	start, cells := time.Now(), 0
-	for _, c := range lostCases() {
-		t.Run(c.name, func(t *testing.T) {
-			p := lostPlace{t: t, store: s}
-			want := map[string]string{"": p.calm(c, ".")}
-			for _, m := range mishaps {
-				story := c.story(m)
-				if want[story] == "" {
-					want[story] = p.calm(c, story)
-					if story != "." && without(want[story], "answer ") == without(want[""], "answer ") {
-						t.Fatalf("the call has no effect:\n%s", want[story])
-					}
+	start, cells, seed, rounds := time.Now(), 0, lostSeed(), soakRounds(1, 20)
+	for range rounds {
+		for _, c := range lostCases() {
+			t.Run(c.name, func(t *testing.T) {
+				p := lostPlace{t: t, store: s, calms: map[string]string{}}
+				for _, m := range mishaps {
+					want := p.expected(c, m)
+					cells += p.cells(c, m, want, rand.New(rand.NewPCG(seed, uint64(cells))))
 				}
-				for _, p.noPipeline = range []bool{false, true} {
-					cells++
-					if got := p.disturbed(c, m); got != want[story] {
-						t.Errorf("%s, NoPipeline=%v: the store is not as after %q:\n%s", m.name, p.noPipeline, story, difference(got, want[story]))
-					}
-				}
-			}
-		})
+			})
+		}
 	}
-	t.Logf("%d ways to call %d scripts, %d mishaps, pipeliner on and off: %d cells in %.1f s", len(lostCases()), len(writers()), len(mishaps), cells, time.Since(start).Seconds())
+	t.Logf("seed %d (PICKET_SEED): %d ways to call %d scripts x %d mishaps x 3 ways to send x %d: %d cells in %.1f s", seed, len(lostCases()), len(writers()), len(mishaps), rounds, cells, time.Since(start).Seconds())
+}
+
+func lostSeed() uint64 {
+	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
+		return v
+	}
+	return uint64(time.Now().UnixNano())
+}
+
+// expected is the store after an undisturbed run, which must show the effect.
+func (p lostPlace) expected(c lostCase, m mishap) string {
+	p.t.Helper()
+	want := p.calm(c, c.story(m))
+	if c.story(m) != "." && without(want, "answer ") == without(p.calm(c, "."), "answer ") {
+		p.t.Fatalf("the call has no effect:\n%s", want)
+	}
+	return want
+}
+
+// cells runs a mishap plain, pipelined, and pipelined in a batch with others.
+func (p lostPlace) cells(c lostCase, m mishap, want string, rnd *rand.Rand) int {
+	p.t.Helper()
+	ways := []lostPlace{{noPipeline: true}, {}, {company: rnd}}
+	for _, way := range ways {
+		way.t, way.store = p.t, p.store
+		if got := way.disturbed(c, m); got != want {
+			p.t.Errorf("%s, plain: %v, in company: %v: the store is not as after %q:\n%s", m.name, way.noPipeline, way.company != nil, c.story(m), difference(got, want))
+		}
+	}
+	return len(ways)
 }
 
 // writers are the scripts that the matrix covers.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,6 +48,8 @@ type lostPlace struct {
 	noPipeline bool
 	bug        func(source string) string // nil: none
 	fault      func(point string) error   // of the engine behind the proxy
+	company    *rand.Rand                 // others call beside; nil: nobody
+	calms      map[string]string          // dumps of undisturbed runs of one case, by story; may be nil
 }
 
 func (p lostPlace) world() *lostWorld {
@@ -56,13 +60,17 @@ func (p lostPlace) world() *lostWorld {
 	through, faults := s.Faulty(t)
 	w.faults = faults
 	w.witness = t.TempDir()
+	namespaces := []string{"default"}
+	if p.company != nil {
+		namespaces = append(namespaces, "company")
+	}
 	for _, at := range []struct {
 		store rig.Store
 		fault func(point string) error
 		e     **orchestrator.Engine
 	}{{s, nil, &w.direct}, {through, p.fault, &w.via}} {
 		store, err := orchestrator.Open(w.ctx, orchestrator.Config{Redis: at.store.Redis, Sealer: rig.Sealer(), NoPipeline: p.noPipeline,
-			Witness: w.witness, Found: true, Fault: at.fault, Log: slog.New(slog.DiscardHandler)})
+			Namespaces: namespaces, Witness: w.witness, Found: true, Fault: at.fault, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
 		orchestrator.Rewrite(store, func(source string) string {
 			if p.bug != nil {
@@ -81,6 +89,42 @@ func (p lostPlace) world() *lostWorld {
 	_, err := w.direct.Stats(w.ctx) // its connection is made before a case has changed anything
 	ok(t, err)
 	return w
+}
+
+// strike asks for a mishap for the next call of a script in the namespace.
+func (w *lostWorld) strike(kind rig.Kind, script string) *rig.Fault {
+	return w.faults.Next(kind, rig.Words("EVALSHA", w.sha[script], "1", meta))
+}
+
+// companions call through the same pipeline, in a namespace of their own, so
+// that the command that is struck stands in a batch with others. stop ends them.
+func (w *lostWorld) companions(seeds *rand.Rand) (stop func()) {
+	if seeds == nil {
+		return func() {}
+	}
+	e := w.stores[1].Engine("company")
+	ctx, cancel := context.WithCancel(w.ctx)
+	var running sync.WaitGroup
+	for range 4 {
+		rnd := rand.New(rand.NewPCG(seeds.Uint64(), 0))
+		running.Go(func() {
+			for ctx.Err() == nil {
+				var err error
+				if rnd.IntN(2) == 0 {
+					_, err = e.Submit(ctx, operator, picket.TaskSpec{Title: "beside"})
+				} else {
+					err = e.Tick(ctx)
+				}
+				if err != nil && picket.CodeOf(err) != picket.CodeUnavailable {
+					w.t.Errorf("beside: %v", err)
+				}
+			}
+		})
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // load makes the server know every script, so that no call is sent twice.
