@@ -1,0 +1,251 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// The backup and the restore of the documents, step by step, under traffic:
+// what the page says happens then, happens, with the witness kept and on a
+// machine that has none.
+func TestBackupAndRestore(t *testing.T) {
+	for name, lost := range map[string]bool{"WitnessKept": false, "NewMachine": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBackupStory(t)
+			b.before()
+			b.backup()
+			b.after()
+			b.restore()
+			if lost {
+				b.witness = t.TempDir()
+			}
+			b.open()
+			b.then()
+		})
+	}
+}
+
+type backupStory struct {
+	*testing.T
+	*fixture
+	node                *rig.Node
+	witness, data, copy string
+
+	kept, left        picket.Lease // leased before the backup: one holder goes on, one is never heard of again
+	first, second     picket.Lease // of one task, before the backup and after it
+	gone              picket.Lease // of a task that the backup does not know
+	early, late       string       // keys made before the backup and after it
+	highest, last     int64        // of all tokens and sequence numbers before the restore
+	submitted, copied int          // tasks of the traffic: all, and those the backup must know
+}
+
+func newBackupStory(t *testing.T) *backupStory {
+	// Small enough that Redis would rewrite its file during the backup.
+	args := append([]string{"--auto-aof-rewrite-min-size", "16kb"}, durable...)
+	b := &backupStory{T: t, node: rig.StartNode(t, args...), witness: t.TempDir(), data: t.TempDir(), copy: filepath.Join(t.TempDir(), "backup")}
+	for _, name := range []string{"secret.key", "admin.key"} {
+		ok(t, os.WriteFile(filepath.Join(b.data, name), []byte(name), 0o600))
+	}
+	b.open()
+	return b
+}
+
+func (b *backupStory) open() {
+	b.Helper()
+	where := b.node.Store()
+	store, err := orchestrator.Open(b.Context(), orchestrator.Config{Redis: where.Redis, Sealer: rig.Sealer(), Witness: b.witness, Found: true,
+		Log: slog.New(slog.DiscardHandler)})
+	ok(b.T, err)
+	b.fixture = &fixture{Engine: store.Engine("default"), store: store, sealer: rig.Sealer(), ctx: b.Context(), raw: redis.NewUniversalClient(&where.Redis)}
+	b.Cleanup(func() { _ = store.Close() })
+	b.Cleanup(func() { _ = b.raw.Close() })
+}
+
+// take leases a new task of a role and confirms the lease.
+func (b *backupStory) take(role string) picket.Lease {
+	b.Helper()
+	b.submit(b.T, picket.TaskSpec{Role: role})
+	l := b.lease(b.T, picket.AcquireRequest{AgentID: role, Role: role})
+	_, err := b.Renew(b.ctx, b.held(b.T, l))
+	ok(b.T, err)
+	b.highest = max(b.highest, l.FencingToken)
+	return l
+}
+
+func (b *backupStory) makeKey(name string) string {
+	b.Helper()
+	k, err := b.CreateKey(b.ctx, operator, picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeAgent}})
+	ok(b.T, err)
+	return k.KeyID
+}
+
+func (b *backupStory) before() {
+	b.kept, b.left, b.first = b.take("kept"), b.take("left"), b.take("passed-on")
+	b.early = b.makeKey("early")
+	_, err := b.Report(b.ctx, b.held(b.T, b.kept), "", picket.Progress{Summary: "half way"})
+	ok(b.T, err)
+}
+
+// backup runs the documented lines while tasks come and go.
+func (b *backupStory) backup() {
+	b.Helper()
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			task, err := b.Submit(context.WithoutCancel(b.ctx), operator, picket.TaskSpec{Title: strings.Repeat("traffic ", 10), Role: "traffic"})
+			if err != nil {
+				stopped <- fmt.Errorf("task %d of the traffic: %w", b.submitted, err)
+				return
+			}
+			b.submitted++
+			if b.submitted%2 == 0 {
+				if _, err = b.Cancel(context.WithoutCancel(b.ctx), operator, task.TaskID, "over"); err != nil {
+					stopped <- err
+					return
+				}
+			}
+		}
+	}()
+	for size := int64(0); size < 200; { // there is traffic when the copy begins
+		n, err := b.raw.ZCard(b.ctx, "pk:{default}:tasks").Result()
+		ok(b.T, err)
+		size = n
+	}
+	b.copied = 200
+	b.documented("sh backup", "TO="+b.copy)
+	close(stop)
+	ok(b.T, <-stopped)
+	if p, err := b.raw.ConfigGet(b.ctx, "auto-aof-rewrite-percentage").Result(); err != nil || p["auto-aof-rewrite-percentage"] != "100" {
+		b.Errorf("rewriting is left at %v, %v", p, err)
+	}
+}
+
+// documented runs a block of the page.
+func (b *backupStory) documented(name string, env ...string) {
+	b.Helper()
+	cmd := exec.CommandContext(b.ctx, "bash", "-c", block(b.T, name))
+	cmd.Env = append(os.Environ(), append(env, "ADMIN=redis://"+b.node.Addr, "REDIS_DIR="+b.node.Dir, "DATA="+b.data)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("run the block %q: %v\n%s", name, err, out)
+	}
+}
+
+// after is what the backup does not know.
+func (b *backupStory) after() {
+	b.gone = b.take("gone")
+	b.late = b.makeKey("late")
+	_, err := b.RevokeKey(b.ctx, operator, b.early)
+	ok(b.T, err)
+	_, err = b.Expire(b.ctx, operator, b.first.TaskID, "hand over")
+	ok(b.T, err)
+	b.second = b.lease(b.T, picket.AcquireRequest{AgentID: "b", Role: "passed-on"})
+	b.highest = max(b.highest, b.second.FencingToken)
+	b.last, err = b.LastSeq(b.ctx)
+	ok(b.T, err)
+}
+
+func (b *backupStory) restore() {
+	b.Helper()
+	ok(b.T, errors.Join(b.raw.Close(), b.store.Close()))
+	b.node.Kill()
+	for _, name := range []string{"secret.key", "admin.key"} {
+		ok(b.T, os.Remove(filepath.Join(b.data, name)))
+	}
+	b.documented("sh restore", "FROM="+b.copy)
+	for _, name := range []string{"secret.key", "admin.key"} {
+		if text, err := os.ReadFile(filepath.Join(b.data, name)); err != nil || string(text) != name {
+			b.Errorf("%s came back as %q, %v", name, text, err)
+		}
+	}
+	b.node.Start()
+}
+
+// then is the list at the end of the page.
+func (b *backupStory) then() {
+	b.Helper()
+	mustHold(b.T, b.Engine)
+	tasks, err := b.raw.ZCard(b.ctx, "pk:{default}:tasks").Result()
+	ok(b.T, err)
+	if tasks < int64(b.copied) {
+		b.Errorf("%d tasks are back, %d were there when the backup began", tasks, b.copied)
+	}
+	b.Logf("%d of %d tasks of the traffic came back", tasks-3, b.submitted)
+
+	// A holder that the backup knows goes on under a higher token.
+	held := b.held(b.T, b.kept)
+	rep, err := b.Report(b.ctx, held, "", picket.Progress{Summary: "nearly there"})
+	ok(b.T, err)
+	r, err := b.Renew(b.ctx, held)
+	ok(b.T, err)
+	if rep.Seq != 2 || r.FencingToken <= b.highest {
+		b.Errorf("report %d, token %d; want 2 and more than %d", rep.Seq, r.FencingToken, b.highest)
+	}
+	_, err = b.Complete(b.ctx, held, picket.RawJSON(`1`), "")
+	ok(b.T, err)
+	// One that it does not know is stopped.
+	_, err = b.Renew(b.ctx, b.held(b.T, b.gone))
+	refused(b.T, err, picket.CodeLeaseExpired)
+	_, err = b.Task(b.ctx, b.gone.TaskID)
+	refused(b.T, err, picket.CodeNotFound)
+	_, err = b.Renew(b.ctx, b.held(b.T, b.second))
+	refused(b.T, err, picket.CodeLeaseExpired)
+	r, err = b.Renew(b.ctx, b.held(b.T, b.first))
+	ok(b.T, err)
+	if r.FencingToken <= b.highest {
+		b.Errorf("the task goes back to its first holder with token %d, %d was before", r.FencingToken, b.highest)
+	}
+	// One that does not come back ends, and its task is queued again.
+	b.pass(b.T, 31*time.Second)
+	_, err = b.Chore(b.ctx, 100)
+	ok(b.T, err)
+	task := b.state(b.T, b.left.TaskID, picket.TaskQueued)
+	if exit := task.Runs[0].Exit; exit == nil || exit.Class != picket.ExitStoreAdopted || task.Failures != 0 {
+		b.Errorf("the task that nobody reclaimed: %d failures, %+v", task.Failures, exit)
+	}
+	if again := b.lease(b.T, picket.AcquireRequest{AgentID: "left", Role: "left"}); again.FencingToken <= b.highest {
+		b.Errorf("token %d is granted, %d was before", again.FencingToken, b.highest)
+	}
+	b.checkEvents()
+	b.checkKeys()
+	mustHold(b.T, b.Engine)
+}
+
+func (b *backupStory) checkEvents() {
+	b.Helper()
+	page, err := b.Events(b.ctx, picket.EventQuery{After: b.last})
+	ok(b.T, err)
+	if len(page.Events) == 0 || page.Events[0].Type != picket.EventStoreAdopted || page.Events[0].Seq <= b.last {
+		b.Errorf("a reader at %d goes on with %+v", b.last, page.Events[:min(1, len(page.Events))])
+	}
+}
+
+func (b *backupStory) checkKeys() {
+	b.Helper()
+	early, err := b.Key(b.ctx, b.early)
+	ok(b.T, err)
+	if !early.RevokedAt.IsZero() {
+		b.Error("the key that was revoked after the backup is still revoked: the page says otherwise")
+	}
+	_, err = b.Key(b.ctx, b.late)
+	refused(b.T, err, picket.CodeNotFound)
+}
