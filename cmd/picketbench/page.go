@@ -112,6 +112,8 @@ func writeProfile(page *strings.Builder, lines []line) {
 		for _, p := range l.Profile {
 			fmt.Fprintf(page, "| %s | %s | %s | %s | %s |\n", p.Script, figure(p.Micros), figure(p.Inside), figure(p.Nested), p.list())
 		}
+		fixed, call := costs(l.Profile)
+		fmt.Fprintf(page, "\nFitted over these rows, a script costs %s µs to begin with, %s µs for every command it calls, and what the commands themselves take.\n", figure(fixed), figure(call))
 	}
 }
 
@@ -143,4 +145,22 @@ func writeMachine(page *strings.Builder, lines []line) {
 	for _, text := range order {
 		fmt.Fprintf(page, "- %s (%s).\n", text, strings.Join(made[text], ", "))
 	}
+}
+
+// costs splits what scripts take outside the commands they call into a part
+// that each has and a part a command, by least squares.
+func costs(rows []profile) (fixed, call float64) {
+	var n, x, y, xx, xy float64
+	for _, p := range rows {
+		if p.Nested == 0 {
+			continue // the bare script has no prelude
+		}
+		rest := p.Micros - p.Inside
+		n, x, y, xx, xy = n+1, x+p.Nested, y+rest, xx+p.Nested*p.Nested, xy+p.Nested*rest
+	}
+	if d := n*xx - x*x; d != 0 {
+		call = (n*xy - x*y) / d
+		fixed = (y - call*x) / n
+	}
+	return round(fixed, 1), round(call, 2)
 }

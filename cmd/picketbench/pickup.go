@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -29,11 +30,13 @@ type starter struct {
 	starts int                         // a round
 	cry    *pipeMouth
 	random *rand.Rand
+	stages func(began time.Time) map[string]time.Duration // of the last start; nil for a peer
 }
 
 // round submits work to the idle worker, one piece after the other.
 func (s *starter) round(ctx context.Context) (sample, error) {
 	var took times
+	stages := map[string]times{}
 	for range s.starts {
 		if err := s.idle(ctx); err != nil {
 			return sample{}, err
@@ -50,8 +53,20 @@ func (s *starter) round(ctx context.Context) (sample, error) {
 			return sample{}, err
 		}
 		took.add(at.Sub(began))
+		if s.stages == nil {
+			continue
+		}
+		for name, d := range s.stages(began) {
+			t := stages[name]
+			t.add(d)
+			stages[name] = t
+		}
 	}
-	return quantiles(took.millis(), 0.5), nil
+	q := quantiles(took.millis(), 0.5)
+	for name, t := range stages {
+		q.More["p50 "+name] = round(t.millis().at(0.5), 3)
+	}
+	return q, nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -186,9 +201,11 @@ func startPicket(ctx context.Context, b *bench, r *redisServer) (*starter, func(
 	if err != nil {
 		return nil, nil, err
 	}
+	var seen sync.Map // when the adapter's last event of a kind happened
 	worker, err := adapter.New(adapter.Config{
 		BaseURL: site.client.BaseURL, Key: site.client.Key, HTTP: site.client.HTTP, AgentID: "agent_bench",
 		Command: mouth.command(), StateDir: filepath.Join(r.dir, "adapter"), Wait: 50 * time.Second,
+		OnEvent: func(e adapter.Event) { seen.Store(e.Kind, e.At) },
 	})
 	if err != nil {
 		return nil, nil, err
@@ -199,6 +216,15 @@ func startPicket(ctx context.Context, b *bench, r *redisServer) (*starter, func(
 	engine := store.Engine("default")
 	s := &starter{name: "picket", pause: 50 * time.Millisecond, starts: b.pick(100, 10), cry: mouth, random: rand.New(rand.NewPCG(1, 2))}
 	s.idle = func(ctx context.Context) error { return awaitWaiter(ctx, engine) }
+	s.stages = func(began time.Time) map[string]time.Duration {
+		to := map[string]time.Duration{}
+		for name, kind := range map[string]adapter.EventKind{"to lease": adapter.EventAcquired, "to renewal": adapter.EventRenewed, "to launch": adapter.EventLaunched} {
+			if at, ok := seen.Load(kind); ok {
+				to[name] = at.(time.Time).Sub(began)
+			}
+		}
+		return to
+	}
 	s.submit = func(ctx context.Context) error {
 		return clientDoor(site.client).submit(ctx, picket.TaskSpec{
 			Title: "pickup", Input: payload(b.plan), Review: picket.ReviewByNone, OnExit: picket.OnExitComplete,
