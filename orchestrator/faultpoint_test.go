@@ -62,7 +62,7 @@ func TestEveryFaultPointReal(t *testing.T) {
 	p.readFaults(watched)
 
 	want := []string{"witness.dirsync", "witness.fsync", "witness.rename", "witness.write"}
-	for _, name := range orchestrator.ScriptNames() {
+	for _, name := range append(orchestrator.ScriptNames(), "events") {
 		want = append(want, "redis."+name+".after", "redis."+name+".before")
 	}
 	slices.Sort(want)
@@ -120,34 +120,35 @@ func (p lostPlace) readFaults(watched *points) {
 	defer w.close()
 	asking(w)
 	confirmed(picket.TaskSpec{})(w)
-	calls := map[string]func() error{
-		"explain":  func() error { _, err := w.via.Explain(w.ctx, w.task.TaskID); return err },
-		"handoffs": func() error { _, err := w.via.Handoffs(w.ctx, picket.HandoffOpen); return err },
-		"identify": func() error { return orchestrator.Greet(w.ctx, w.via) },
-		"keys":     func() error { _, err := w.via.Keys(w.ctx); return err },
-		"leases":   func() error { _, err := w.via.Leases(w.ctx); return err },
-		"list":     func() error { _, err := w.via.Tasks(w.ctx, picket.TaskQuery{}); return err },
-		"log":      func() error { _, err := w.via.Log(w.ctx, w.task.TaskID, "", "stdout", 0, 10); return err },
-		"reports":  func() error { _, err := w.via.Reports(w.ctx, w.task.TaskID); return err },
-		"reviews":  func() error { _, err := w.via.Reviews(w.ctx); return err },
-		"stats":    func() error { _, err := w.via.Stats(w.ctx); return err },
-		"task":     func() error { _, err := w.via.Task(w.ctx, w.task.TaskID); return err },
-		"watch":    func() error { _, _, err := w.via.Watch(w.ctx, w.held, 0); return err },
+	calls := []struct {
+		of   string
+		call func() error
+	}{
+		{"explain", func() error { _, err := w.via.Explain(w.ctx, w.task.TaskID); return err }},
+		{"handoffs", func() error { _, err := w.via.Handoffs(w.ctx, picket.HandoffOpen); return err }},
+		{"identify", func() error { return orchestrator.Greet(w.ctx, w.via) }},
+		{"keys", func() error { _, err := w.via.Keys(w.ctx); return err }},
+		{"leases", func() error { _, err := w.via.Leases(w.ctx); return err }},
+		{"list", func() error { _, err := w.via.Tasks(w.ctx, picket.TaskQuery{}); return err }},
+		{"log", func() error { _, err := w.via.Log(w.ctx, w.task.TaskID, "", "stdout", 0, 10); return err }},
+		{"reports", func() error { _, err := w.via.Reports(w.ctx, w.task.TaskID); return err }},
+		{"reviews", func() error { _, err := w.via.Reviews(w.ctx); return err }},
+		{"stats", func() error { _, err := w.via.Stats(w.ctx); return err }},
+		{"events", func() error { _, err := w.via.Events(w.ctx, picket.EventQuery{After: 1}); return err }}, // no script
+		{"events", func() error { _, err := w.via.LastSeq(w.ctx); return err }},
+		{"task", func() error { _, err := w.via.Task(w.ctx, w.task.TaskID); return err }},
+		{"watch", func() error { _, _, err := w.via.Watch(w.ctx, w.held, 0); return err }},
 	}
 	before, err := dump(w.ctx, w.raw, nil)
 	ok(p.t, err)
-	for _, name := range readers {
-		if calls[name] == nil {
-			p.t.Errorf("no call of %s.lua here", name)
-			continue
-		}
-		for _, point := range []string{".before", ".after"} {
-			watched.fail("redis." + name + point)
-			if wrong := injectedAs(calls[name](), point); wrong != "" {
-				p.t.Errorf("redis.%s%s:%s", name, point, wrong)
+	for _, c := range calls {
+		for _, point := range []string{"redis." + c.of + ".before", "redis." + c.of + ".after"} {
+			watched.fail(point)
+			if wrong := injectedAs(c.call(), point); wrong != "" {
+				p.t.Errorf("%s:%s", point, wrong)
 			}
-			if err := calls[name](); !watched.fail("") || err != nil {
-				p.t.Errorf("redis.%s%s: the next call got %v", name, point, err)
+			if err := c.call(); !watched.fail("") || err != nil {
+				p.t.Errorf("%s: the next call got %v", point, err)
 			}
 		}
 	}
