@@ -13,7 +13,7 @@ import (
 const (
 	lifeText = "submit, grant, complete on Picket against enqueue, dequeue, done on asynq: three transitions each, as many submitters as workers, " +
 		"1 KiB of payload, the same Redis, one process for both; asynq runs one server with as many workers and as many connections and looks for work every millisecond, its best setting here; Picket shares its connections between all. " +
-		"Picket also writes three events and keeps the finished task; asynq deletes it."
+		"Picket also writes three events and keeps the finished task; asynq deletes it. Redis and client µs are processor time of redis-server and of the measuring process."
 	life5Text    = "as life, but Picket does five transitions (a renewal, a report, and the end goes to review) against asynq's same three."
 	lifeHTTPText = "life through the control plane and the tool proxy on a loopback port, as an adapter does it, keys checked and bodies decoded strictly; " +
 		"asynq as before, which has no HTTP: it shows what HTTP costs, not two equal programs."
@@ -186,5 +186,6 @@ func lifeSample(tasks int, took time.Duration, before, after usage) sample {
 	return sample{Value: round(n/took.Seconds(), 0), More: map[string]float64{
 		"redis µs a task":    round((after.cpuSeconds-before.cpuSeconds)*1e6/n, 1),
 		"redis calls a task": round(float64(after.calls-before.calls)/n, 2),
+		"client µs a task":   round((after.ownSeconds-before.ownSeconds)*1e6/n, 1),
 	}}
 }

@@ -24,9 +24,10 @@ type redisServer struct {
 	client  *redis.Client
 }
 
-// usage is a look at what Redis has done since its start.
+// usage is a look at what Redis and this process have done since their start.
 type usage struct {
 	cpuSeconds float64
+	ownSeconds float64 // of this process
 	calls      int64
 }
 
@@ -114,6 +115,11 @@ func (s *redisServer) look(ctx context.Context) (usage, error) {
 		u.cpuSeconds += v
 	}
 	u.calls = clientCalls(info)
+	var own syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
+		return usage{}, fmt.Errorf("read own processor time: %w", err)
+	}
+	u.ownSeconds = time.Duration(own.Utime.Nano() + own.Stime.Nano()).Seconds()
 	return u, nil
 }
 
