@@ -18,9 +18,9 @@ func TestFailoverSentinelReal(t *testing.T) {
 	l.pace = 10 * time.Millisecond // the Sentinels take seconds
 	trio := rig.StartSentinels(t, rig.SentinelConfig{})
 	for _, n := range trio.Sentinels {
-		// A replica is chosen only if it was heard of within five of these periods,
-		// and one without its primary is asked every second.
-		ok(t, n.Do(l.ctx, "SENTINEL", "DEBUG", "ping-period", 300).Err())
+		// A replica is chosen only if its last INFO is younger than five of the
+		// first or three of the second, and without a primary it gives one a second.
+		ok(t, n.Do(l.ctx, "SENTINEL", "DEBUG", "ping-period", 300, "info-period", 500).Err())
 	}
 	for i := range 3 {
 		l.startProcess(trio.Store(), i < 2, nil)
@@ -35,8 +35,8 @@ func TestFailoverSentinelReal(t *testing.T) {
 	}
 	r := l.rested
 	t.Logf("failover by Sentinels: %d failovers (%s); adoption after the new primary accepts: %s; %d tokens granted, %d raised by reclaim; "+
-		"%d survivors went on, %d forgotten and %d ended refused, %d zombies refused; 0 regressions; seed %d, %.0f s",
-		r.adoptions, sentinelKinds(l), spread(adopted), l.mem.granted, l.mem.raised, r.survivors, r.forgotten, r.ended, r.zombies, l.seed, time.Since(l.start).Seconds())
+		"%d survivors went on, %d forgotten and %d ended refused, %d refused under load, %d zombies refused; 0 regressions; seed %d, %.0f s",
+		r.adoptions, sentinelKinds(l), spread(adopted), l.mem.granted, l.mem.raised, r.survivors, r.forgotten, r.ended, l.lost.value(), r.zombies, l.seed, time.Since(l.start).Seconds())
 	t.Logf("40 calls answered after the new primary accepts: %s", spread(served))
 }
 

@@ -46,6 +46,7 @@ func TestStateLossBitesReal(t *testing.T) {
 					}
 				}
 			})
+			l.graces = true
 			cycles := 0
 			for cycles < 60 && l.mem.times(bug.promise) == 0 {
 				l.cycle(l.plan())

@@ -246,3 +246,63 @@ func (l *losses) read(ctx context.Context) {
 		cancel()
 	}
 }
+
+// patient repeats a call that is answered 503, as a client does; one connection
+// or another may not have been used since the loss.
+func (l *losses) patient(call func() error) error {
+	late := time.Now().Add(time.Minute)
+	for {
+		err := call()
+		if picket.CodeOf(err) != picket.CodeUnavailable || time.Now().After(late) {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// caughtUp reads the log to its end.
+func (l *losses) caughtUp() {
+	l.t.Helper()
+	ok(l.t, l.patient(func() error {
+		if l.follow(l.ctx, l.any(nil)) {
+			return picket.CodeUnavailable
+		}
+		return nil
+	}))
+}
+
+// meet lets a process find out what has become of the store.
+func (l *losses) meet(p *lossProcess) {
+	l.t.Helper()
+	ok(l.t, l.patient(func() error {
+		_, err := p.do(func(e *orchestrator.Engine) (any, error) { return nil, e.Tick(l.ctx) })
+		return err
+	}))
+}
+
+// refuseAll asks the processes without a witness for everything, while nobody
+// has adopted the store: they have to say 503 to all of it.
+func (l *losses) refuseAll() {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+	defer cancel()
+	for _, p := range l.procs[l.orchestrators:] {
+		for _, w := range l.workers {
+			for _, h := range w.held {
+				l.must503("renew", l.renew(ctx, h, p))
+				l.must503("report", l.report(ctx, h, p, "early"))
+			}
+		}
+		l.must503("submit", l.submit(ctx, p))
+		_, err := p.do(func(e *orchestrator.Engine) (any, error) { return e.Acquire(ctx, operator, picket.AcquireRequest{}) })
+		l.must503("acquire", err)
+		_, err = p.do(func(e *orchestrator.Engine) (any, error) { return nil, e.Tick(ctx) })
+		l.must503("tick", err)
+	}
+}
+
+func (l *losses) must503(verb string, err error) {
+	if picket.CodeOf(err) != picket.CodeUnavailable {
+		l.mem.broke("no witness: 503 until somebody adopts", "%s: %s (%v)", verb, picket.CodeOf(err), err)
+	}
+}

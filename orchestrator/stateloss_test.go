@@ -70,6 +70,7 @@ type losses struct {
 	faults  atomic.Bool
 	faulted atomic.Int64
 	backs   int
+	graces  bool // at every rest the time of grace passes
 
 	mu      sync.Mutex
 	zombies []*holding
@@ -293,7 +294,7 @@ func (l *losses) summary() {
 	}
 	r := l.rested
 	l.t.Logf("state loss: %s; %d tokens granted, %d raised by reclaim, %d adoptions; at rest %d survivors went on, %d forgotten and %d ended refused, "+
-		"%d zombies refused, %d unclaimed ended without a failure; %d calls waited, %d faults, %d clocks set back; %d events read, %d leaps; %d regressions, %d broken promises; seed %d, %.0f s",
-		strings.Join(kinds, ", "), l.mem.granted, l.mem.raised, r.adoptions, r.survivors, r.forgotten, r.ended, r.zombies, r.unclaimed,
+		"%d zombies refused, %d refused under load, %d recorded reports looked at, %d unclaimed ended without a failure; %d calls waited, %d faults, %d clocks set back; %d events read, %d leaps; %d regressions, %d broken promises; seed %d, %.0f s",
+		strings.Join(kinds, ", "), l.mem.granted, l.mem.raised, r.adoptions, r.survivors, r.forgotten, r.ended, r.zombies, l.lost.value(), r.reports, r.unclaimed,
 		l.waits.value(), l.faulted.Load(), l.backs, l.reader.events, l.reader.leaps, l.mem.times("tokens rise"), len(l.mem.broken), l.seed, time.Since(l.start).Seconds())
 }
