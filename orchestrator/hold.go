@@ -39,7 +39,12 @@ func (e *Engine) as(ctx context.Context, held picket.Held, script string, args .
 	if _, err := e.Reclaim(ctx, held); err != nil {
 		return nil, err
 	}
-	return e.run(ctx, script, append(who, args...)...)
+	got, err = e.run(ctx, script, append(who, args...)...)
+	if picket.CodeOf(err) == picket.CodeReclaimRequired {
+		// While a primary is replaced, two connections can lead to two servers.
+		return nil, unavailable("the store is being replaced", err)
+	}
+	return got, err
 }
 
 // contentHash makes a closing verb idempotent: the same content again is the
