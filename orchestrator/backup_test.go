@@ -132,12 +132,35 @@ func (b *backupStory) backup() {
 		size = n
 	}
 	b.copied = 200
-	b.documented("sh backup", "TO="+b.copy)
+	b.documented("sh backup", "TO="+b.copy, "PATH="+b.slowCopy()+":"+os.Getenv("PATH"))
 	close(stop)
 	ok(b.T, <-stopped)
 	if p, err := b.raw.ConfigGet(b.ctx, "auto-aof-rewrite-percentage").Result(); err != nil || p["auto-aof-rewrite-percentage"] != "100" {
 		b.Errorf("rewriting is left at %v, %v", p, err)
 	}
+}
+
+// slowCopy is a cp that takes the manifest first and the files it names when
+// twice as much has been written, time enough for Redis to replace them.
+func (b *backupStory) slowCopy() string {
+	b.Helper()
+	real, err := exec.LookPath("cp")
+	ok(b.T, err)
+	dir := b.TempDir()
+	script := `#!/bin/sh
+size() { redis-cli -u "$ADMIN" INFO persistence | sed -n 's/^aof_current_size:\([0-9]*\).*/\1/p'; }
+case "$2" in */appendonlydir)
+	mkdir "$3/appendonlydir"
+	` + real + ` -a "$2"/*.manifest "$3/appendonlydir/"
+	was=$(size)
+	while [ "$(size)" -lt $((was * 2)) ]; do sleep 0.05; done
+	sleep 0.5
+	exec ` + real + ` -a $(sed -n "s|^file \([^ ]*\) .*|$2/\1|p" "$3"/appendonlydir/*.manifest) "$3/appendonlydir/"
+esac
+exec ` + real + ` "$@"
+`
+	ok(b.T, os.WriteFile(filepath.Join(dir, "cp"), []byte(script), 0o755))
+	return dir
 }
 
 // documented runs a block of the page.
