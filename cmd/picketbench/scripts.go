@@ -147,7 +147,7 @@ func readProfile(name string, counts map[string]count) (profile, error) {
 	row := profile{Script: name, Calls: script.calls, Micros: round(script.micros/n, 1), Commands: map[string]float64{}}
 	for command, c := range counts {
 		switch command {
-		case "evalsha", "eval", "config|resetstat", "info":
+		case "evalsha", "eval", "config|resetstat":
 			continue
 		}
 		row.Nested += float64(c.calls) / n
