@@ -302,3 +302,18 @@ func TestALostWitnessIsPutBack(t *testing.T) {
 		refused(t, e.Ready(f.ctx), picket.CodeUnavailable)
 	})
 }
+
+// One namespace that nobody has founded yet does not keep a process from
+// serving the others.
+func TestAMissingNamespaceStandsAlone(t *testing.T) {
+	stores(t, func(t *testing.T, f *fixture, s rig.Store) {
+		both := f.beside(t, s, orchestrator.Config{Namespaces: []string{"default", "later"}})
+		_, err := both.Engine("default").Stats(f.ctx)
+		ok(t, err)
+		_, err = both.Engine("later").Stats(f.ctx)
+		refused(t, err, picket.CodeUnavailable)
+		f.beside(t, s, orchestrator.Config{Namespaces: []string{"later"}, Witness: t.TempDir(), Found: true})
+		_, err = both.Engine("later").Stats(f.ctx)
+		ok(t, err)
+	})
+}

@@ -82,7 +82,7 @@ func (e *Engine) greet(ctx context.Context, run runner, exhausted bool) error {
 	}
 	if e.witness == nil {
 		if !s.known() {
-			return notAdopted(s)
+			return e.notAdopted(s)
 		}
 		return nil
 	}
@@ -111,15 +111,15 @@ func (e *Engine) settled(ctx context.Context, try func() (any, error)) (any, err
 	return try()
 }
 
-func notAdopted(s sight) error {
-	what := "was restarted or restored"
+func (e *Engine) notAdopted(s sight) error {
+	what, why := "was restarted or restored", errStoreChanged
 	if s.store == "" {
-		what = "does not have this namespace"
+		what, why = "does not have it", errStoreLost
 	}
-	e := picket.Refuse(picket.CodeUnavailable, "Start `picket serve orchestrator`; where one runs, wait a moment and repeat the same request.",
-		"the store %s, and no orchestrator has adopted it yet", what)
-	e.RetryAfter = time.Second
-	return e
+	r := picket.Refuse(picket.CodeUnavailable, "Start `picket serve orchestrator` for it; where one runs, wait a moment and repeat the same request.",
+		"namespace %s: the store %s, and no orchestrator has adopted it yet", e.namespace, what)
+	r.RetryAfter = time.Second
+	return r.Because(why)
 }
 
 // mayServe refuses servers that could not keep what they promise.
@@ -265,7 +265,9 @@ func ceiling(seq, now int64) int64 {
 func (s *Store) onConnect(ctx context.Context, c *redis.Conn) error {
 	for _, e := range s.engines {
 		err := e.greet(ctx, s.gate.on(c, e.namespace), false)
-		if elsewhere(err) {
+		// Where a namespace is missing every script refuses by itself; the other
+		// namespaces of this process go on.
+		if elsewhere(err) || (e.witness == nil && errors.Is(err, errStoreLost)) {
 			continue
 		}
 		if err != nil {
