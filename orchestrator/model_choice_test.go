@@ -35,7 +35,7 @@ func (x *machine) moves() []move {
 		{3, "launched", x.anyRun(func(r *mrun) bool { return lives(r) && !r.launched }), x.launched},
 		{2, "run_exit", x.anyRun(mayExit), x.runExit},
 		{1, "expire", live, x.expire},
-		{1, "expire_due", live, x.expireDue},
+		{2, "expire_due", x.anyRun(func(r *mrun) bool { return lives(r) && x.m.now >= x.m.tasks[r.task].deadline }), x.expireDue},
 		{1, "undeliver", live, x.undeliver},
 		{1, "cancel", func() bool { return x.openTasks() > 0 }, x.cancel},
 		{3, "retry", func() bool { return x.escalated() || x.anyTask(closed...)() }, x.retry},
@@ -48,6 +48,9 @@ func (x *machine) moves() []move {
 		{6, "resume", func() bool { return x.m.paused }, x.resume},
 		{1, "tick", always, x.tick},
 		{3, "pass", always, x.pass},
+		{2, "swap", func() bool { return live() && x.swaps < 5 }, x.swap},
+		{1, "reclaim", x.anyRun(func(r *mrun) bool { return lives(r) && r.token <= x.m.floor }), x.reclaim},
+		{1, "chore", func() bool { return x.m.chores && x.m.now >= x.m.adopted+half }, x.chore},
 		{1, "jump", func() bool { return x.jumps < 10 }, x.jump},
 	}
 }

@@ -32,16 +32,29 @@ func (m *rules) holds(h mheld) (*mtask, *mrun, picket.Code) {
 		return nil, nil, picket.CodeTaskCancelled
 	case h.fence > t.token:
 		return nil, nil, picket.CodeUnknownFence
-	case h.fence > 0 && h.fence != r.token, r.token < t.token:
+	case h.fence > 0 && h.fence < t.token && !slices.Contains(r.tokens, h.fence), r.token < t.token:
 		return nil, nil, picket.CodeStaleFence
 	case r.state == picket.RunExpired:
 		return nil, nil, picket.CodeLeaseExpired
 	case r.state != picket.RunRunning:
 		return nil, nil, picket.CodeLeaseReleased
+	case r.token <= m.floor:
+		return t, r, picket.CodeReclaimRequired
 	case m.now >= t.deadline:
 		return nil, nil, picket.CodeLeaseExpired
 	}
 	return t, r, ""
+}
+
+// admits is holds for whom reclaims a lease from before an adoption and asks
+// again, as the engine does by itself.
+func (m *rules) admits(h mheld) (*mtask, *mrun, picket.Code) {
+	t, r, code := m.holds(h)
+	if code == picket.CodeReclaimRequired {
+		m.raise(t, r)
+		t, r, code = m.holds(h)
+	}
+	return t, r, code
 }
 
 // confirm starts the full window at the first admitted call.
@@ -66,7 +79,7 @@ func (m *rules) closing(h mheld, verb, content string, confirms bool, act func(t
 	if say, ok := m.said(h, verb, content); ok {
 		return say, ""
 	}
-	t, r, code := m.holds(h)
+	t, r, code := m.admits(h)
 	if code != "" {
 		return "", code
 	}
@@ -78,7 +91,7 @@ func (m *rules) closing(h mheld, verb, content string, confirms bool, act func(t
 }
 
 func (m *rules) renew(h mheld) (ttl int64, code picket.Code) {
-	t, r, code := m.holds(h)
+	t, r, code := m.admits(h)
 	if code != "" {
 		return 0, code
 	}
@@ -88,7 +101,7 @@ func (m *rules) renew(h mheld) (ttl int64, code picket.Code) {
 }
 
 func (m *rules) getTask(h mheld) picket.Code {
-	t, r, code := m.holds(h)
+	t, r, code := m.admits(h)
 	if code == "" {
 		m.confirm(t, r)
 	}
@@ -96,7 +109,7 @@ func (m *rules) getTask(h mheld) picket.Code {
 }
 
 func (m *rules) report(h mheld, request, content string) (seq int64, code picket.Code) {
-	t, r, code := m.holds(h)
+	t, r, code := m.admits(h)
 	if code != "" {
 		return 0, code
 	}
@@ -176,7 +189,7 @@ func (m *rules) witness(h mheld) (*mrun, picket.Code) {
 		return nil, picket.CodeTaskMismatch
 	case h.fence > r.token:
 		return nil, picket.CodeUnknownFence
-	case h.fence > 0 && h.fence < r.token:
+	case h.fence > 0 && !slices.Contains(r.tokens, h.fence):
 		return nil, picket.CodeStaleFence
 	case r.state != picket.RunRunning && m.now-r.ended >= 15*60_000:
 		return nil, picket.CodeLeaseExpired

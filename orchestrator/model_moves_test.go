@@ -159,7 +159,7 @@ func (x *machine) holderOf(fits func(*mrun) bool) (picket.Held, mheld) {
 		mh.task = h.TaskID
 	}
 	if known && x.chance("shows token", 20) {
-		mh.fence = oneOf(x, "token", x.m.runs[rid].token, 1, 2, 3, x.m.tasks[x.m.runs[rid].task].token)
+		mh.fence = oneOf(x, "token", x.m.runs[rid].token, x.m.runs[rid].tokens[0], 1, 2, 3, x.m.tasks[x.m.runs[rid].task].token)
 		h.Fence = mh.fence
 	}
 	return h, mh

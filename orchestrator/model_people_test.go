@@ -98,11 +98,11 @@ func (m *rules) grant(o monce, a magent, runs []string, n int) ([]string, picket
 }
 
 func (m *rules) lease(t *mtask, rid, agent string) {
-	t.token++
+	t.token = max(t.token, m.floor) + 1
 	t.attempt++
 	t.state, t.run, t.where, t.due, t.pin = picket.TaskLeased, rid, "", 0, ""
 	t.deadline = m.now + min(t.window, 30_000)
-	m.runs[rid] = &mrun{id: rid, task: t.id, agent: agent, token: t.token, window: t.window, state: picket.RunRunning}
+	m.runs[rid] = &mrun{id: rid, task: t.id, agent: agent, token: t.token, tokens: []int64{t.token}, window: t.window, state: picket.RunRunning}
 	m.rids = append(m.rids, rid)
 	m.emit(picket.EventTaskLeased, t.id)
 }
@@ -119,12 +119,18 @@ func (m *rules) expireDue() int {
 		if m.now < m.tasks[r.task].deadline {
 			continue
 		}
+		n++
 		class := picket.ExitLeaseExpired
-		if !r.confirmed {
+		switch {
+		case r.token <= m.floor && !r.exited && m.now < m.adopted+half:
+			m.tasks[r.task].deadline = m.adopted + half
+			continue
+		case r.token <= m.floor:
+			class = picket.ExitStoreAdopted
+		case !r.confirmed:
 			class = picket.ExitUndelivered
 		}
 		m.expire(r, class)
-		n++
 	}
 	return n
 }

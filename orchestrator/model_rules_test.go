@@ -14,6 +14,10 @@ type rules struct {
 	now    int64 // store time: judges every deadline
 	clock  int64 // the server's clock: when request records are forgotten
 	paused bool
+	// After an adoption: no token up to the floor holds any more, and who does
+	// not reclaim within the grace has lost its lease.
+	floor, adopted int64
+	chores         bool // the leases that nobody reclaimed are still to be ended
 
 	tasks map[string]*mtask
 	runs  map[string]*mrun
@@ -65,6 +69,7 @@ type mtask struct {
 type mrun struct {
 	id, task, agent   string
 	token             int64
+	tokens            []int64 // all it ever had
 	window            int64
 	state             picket.RunState
 	class             picket.ExitClass

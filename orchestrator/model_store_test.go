@@ -107,6 +107,9 @@ func (x *machine) compare() {
 	if c.count != int64(len(x.m.ids)) {
 		x.Fatalf("%d tasks, want %d", c.count, len(x.m.ids))
 	}
+	if got := c.meta["floor"]; got != fmt.Sprint(x.m.floor) {
+		x.Fatalf("floor %s, want %d", got, x.m.floor)
+	}
 	if got := c.meta["paused"] != ""; got != x.m.paused {
 		x.Fatalf("paused %v, want %v", got, x.m.paused)
 	}
@@ -285,6 +288,13 @@ func (x *machine) compareHelps(c *contents) {
 		if open {
 			waits++
 		}
+	}
+	due, has := c.chores["adopted"]
+	if has != x.m.chores || has && x.inHalves(due) != x.m.adopted+half {
+		x.Fatalf("void leases are looked after at %.0f (%v), want %d (%v)", due-float64(x.base), has, x.m.adopted+half, x.m.chores)
+	}
+	if has {
+		waits++
 	}
 	if len(in) != len(x.m.hids) || len(c.chores) != waits {
 		x.Fatalf("%d hand-offs and chores %v, want %d and %d", len(in), c.chores, len(x.m.hids), waits)

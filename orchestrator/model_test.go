@@ -130,6 +130,7 @@ type machine struct {
 	made     []made
 	most     int // open tasks, or submit is drawn less
 	jumps    int // of the store's clock
+	swaps    int // of the store
 }
 
 // runModel is the property. plant, when given, changes the scripts of the
@@ -141,8 +142,10 @@ func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, plant fu
 	witness, err := os.MkdirTemp("", "witness")
 	x.ok(err)
 	defer os.RemoveAll(witness)
-	store, err := orchestrator.Open(ctx, orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{namespace}, Sealer: x.sealer,
-		Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)})
+	cfg := orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{namespace}, Sealer: x.sealer,
+		Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)}
+	orchestrator.SetClock(&cfg, quickClock())
+	store, err := orchestrator.Open(ctx, cfg)
 	x.ok(err)
 	defer store.Close()
 	if plant != nil {

@@ -70,7 +70,7 @@ type eventData struct {
 var aside = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed, picket.EventHandoffOverdue,
 	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventRunLaunched,
 	picket.EventRunExited, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
-	picket.EventInvariantViolated, picket.EventInvariantRepaired}
+	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted}
 
 // verbOf names the verb whose row of the legal-move table an event follows.
 func verbOf(ev picket.Event, d eventData) (string, error) {
@@ -114,7 +114,8 @@ func verbOf(ev picket.Event, d eventData) (string, error) {
 
 // read applies one event; an error is a broken promise of the log.
 func (j *journal) read(ev picket.Event) error {
-	if ev.Seq != j.last+1 {
+	// What another store may have told after the last event is left out.
+	if ev.Seq != j.last+1 && (ev.Type != picket.EventStoreAdopted || ev.Seq <= j.last) {
 		return fmt.Errorf("sequence is not dense: after %d comes %d", j.last, ev.Seq)
 	}
 	j.last = ev.Seq
@@ -127,6 +128,13 @@ func (j *journal) read(ev picket.Event) error {
 		if d.State != "" && (t == nil || t.State != d.State) {
 			return fmt.Errorf("it says the task is %s, the log says %+v", d.State, t)
 		}
+		return nil
+	}
+	if ev.Type == picket.EventLeaseReclaimed {
+		if t == nil || t.State != picket.TaskLeased || ev.RunID != t.Run || ev.FencingToken <= t.Token {
+			return fmt.Errorf("run %s reclaimed it with token %d, the log says %+v", ev.RunID, ev.FencingToken, t)
+		}
+		t.Token = ev.FencingToken
 		return nil
 	}
 	verb, err := verbOf(ev, d)

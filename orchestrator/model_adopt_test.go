@@ -1,0 +1,130 @@
+package orchestrator_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// The model when the store turns out to be another one: it is adopted, every
+// lease is void until its holder reclaims it.
+
+func (m *rules) adopt(floor int64) {
+	m.floor, m.adopted, m.chores = floor, m.now, true
+	m.emit(picket.EventStoreAdopted, "")
+}
+
+// raise gives a void lease a token above the floor and a full window.
+func (m *rules) raise(t *mtask, r *mrun) {
+	t.token = m.floor + 1
+	r.token, r.tokens, r.confirmed = t.token, append(r.tokens, t.token), true
+	t.deadline = max(t.deadline, m.now+r.window)
+	m.emit(picket.EventLeaseReclaimed, t.id)
+}
+
+func (m *rules) reclaim(h mheld) (ttl int64, code picket.Code) {
+	t, _, code := m.admits(h)
+	if code != "" {
+		return 0, code
+	}
+	return t.deadline - m.now, ""
+}
+
+// chore ends what nobody reclaimed within the grace. It looks at every lease.
+func (m *rules) chore() int {
+	if !m.chores || m.now < m.adopted+half {
+		return 0
+	}
+	live := m.live()
+	m.chores = false
+	for _, r := range live {
+		if r.token <= m.floor {
+			m.expire(r, picket.ExitStoreAdopted)
+		}
+	}
+	return len(live)
+}
+
+// swap lets some time pass, makes the store another one and goes on at once
+// with what an adoption matters for.
+func (x *machine) swap() {
+	for range x.below(3, "half minutes before") {
+		x.passOne(false, false)
+	}
+	x.swaps++
+	x.adopted()
+	switch x.below(4, "then") {
+	case 1:
+		x.expireDue()
+	case 2:
+		x.passOne(false, false)
+		x.chore()
+	case 3:
+		x.passOne(false, false)
+		x.expireDue()
+	}
+}
+
+// adopted makes the store look like one that nobody has adopted yet. The next
+// grant, or a new connection, adopts it.
+func (x *machine) adopted() {
+	x.tick() // an adoption goes on from the store time written last
+	x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "identity", "another server").Err())
+	granting := x.chance("granting", 50)
+	if granting {
+		_, err := x.e.Acquire(x.ctx, picket.Caller{Actor: "key_a"}, picket.AcquireRequest{AgentID: "nobody", PinnedOnly: true})
+		x.ok(err)
+		x.m.adoptedBy(x)
+		if !x.m.paused {
+			x.m.promote(10)
+		}
+		return
+	}
+	x.ok(orchestrator.Greet(x.ctx, x.e))
+	x.m.adoptedBy(x)
+}
+
+// adoptedBy takes the new floor from the store: it has to be above everything
+// that was ever granted, and so has the number of the first event after it.
+func (m *rules) adoptedBy(x *machine) {
+	x.Helper()
+	floor, err := x.raw.HGet(x.ctx, x.prefix+"meta", "floor").Int64()
+	x.ok(err)
+	seq, err := x.raw.HGet(x.ctx, x.prefix+"meta", "seq").Int64()
+	x.ok(err)
+	highest := m.floor
+	for _, r := range m.runs {
+		highest = max(highest, slices.Max(r.tokens))
+	}
+	if floor <= highest || seq <= floor {
+		x.Fatalf("adopted with floor %d and event %d, but token or floor %d was known", floor, seq, highest)
+	}
+	m.adopt(floor)
+}
+
+func (x *machine) reclaim() {
+	h, mh := x.holder()
+	got, err := x.e.Reclaim(x.ctx, h)
+	ttl, code := x.m.reclaim(mh)
+	if x.agree(err, code, "reclaim %+v", mh) {
+		x.near("reclaim: ttl", got.LeaseTTLMs, ttl)
+		x.same("reclaim: token", got.FencingToken, x.m.runs[h.RunID].token)
+	}
+}
+
+func (x *machine) chore() {
+	n, err := x.e.Chore(x.ctx, 100)
+	x.ok(err)
+	x.same("chore", n, x.m.chore())
+}
+
+// quickClock is a time of day that runs ahead, so that no adoption waits for
+// the next second.
+func quickClock() func() time.Time {
+	var n atomic.Int64
+	from := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	return func() time.Time { return from.Add(time.Duration(n.Add(10)) * time.Second) }
+}
