@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- needs: queue view
 -- explain gathers why a task is where it is.
 -- ARGV: task

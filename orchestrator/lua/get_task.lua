@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- needs: fence view
 -- get_task shows the holder of a lease its task.
 -- ARGV: task, run, secret, presented token

@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- needs: view
 -- handoffs lists hand-offs of one state, oldest first, as many as fit into one
 -- reply, or one by its id.

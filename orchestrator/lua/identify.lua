@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- identify tells which server this is and which one the namespace was adopted
 -- on. It runs without store time, since there may be no meta record.
 -- clockless

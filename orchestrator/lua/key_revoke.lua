@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- key_revoke ends a key at once; revoking it again changes nothing. The last
 -- live admin key stays: without it nobody could make another.
 -- ARGV: key id, actor

@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- keys lists API keys, or finds one by its id or by the hash of its secret.
 -- ARGV: by (all | id | hash), value
 -- Reply: {raw ms, row...}, row = {key id, key hash}

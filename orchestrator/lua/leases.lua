@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- leases lists who holds what, the next to expire first.
 -- ARGV: limit
 -- Reply: {raw ms, row...}, row = {task, run, agent, token, ttl ms, renewals}

@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- list pages through tasks, newest first. It walks the smallest set named and
 -- checks the other filters by membership; a page looks at 2,000 at most.
 -- ARGV: limit, cursor (order, exclusive) or '', since (raw ms) or 0,

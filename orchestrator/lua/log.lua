@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- log reads a piece of a run's output.
 -- ARGV: task, run or '' for the latest, stream, offset, limit
 -- Reply: {run, offset of the first byte, bytes}

@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- needs: queue end answer refused
 -- overdue does what has become due: the deadline policy of hand-offs nobody
 -- decided in time (deny answers by itself, escalate raises the priority and

@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- reports lists the latest progress reports of a task, oldest first, as many as
 -- fit into one reply.
 -- ARGV: task

@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- resume lets grants flow again. Resuming what is not paused changes nothing.
 -- ARGV: actor, reason, request key, body hash
 -- Reply: {paused, reason, by, at}

@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- needs: create
 -- retain deletes what ended long ago: closed tasks with all they own, and old
 -- events from the head of the log. Age is judged by store time, so a jump of

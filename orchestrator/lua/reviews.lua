@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- reviews lists tasks that wait for a decision, oldest first, as many as fit
 -- into one reply.
 -- ARGV: limit

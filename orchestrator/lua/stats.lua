@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- stats counts a namespace.
 -- ARGV: state...
 -- Reply: {raw, now, tick, lanes, delayed, waiters, open hand-offs, seq, paused,

@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- needs: view
 -- task shows the whole of a task.
 -- ARGV: task

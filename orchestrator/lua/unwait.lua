@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- unwait forgets a waiter whose client went away, so that explain does not
 -- count on it.
 -- ARGV: waiter

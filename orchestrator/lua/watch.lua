@@ -1,3 +1,4 @@
+-- flags: allow-oom
 -- watch tells what has become of a run's lease.
 -- ARGV: task, run, secret, presented token (not looked at: watching is no write)
 -- Reply: {running|reclaim|how it ended, class of the run, closing verb and answer}
