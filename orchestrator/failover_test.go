@@ -21,7 +21,7 @@ import (
 // the old primary stays writable while the new one is adopted. One
 // orchestrator is on either side of the cut.
 func TestFailoverCutLinkReal(t *testing.T) {
-	f := newFailovers(t)
+	f := newFailovers(t, nil)
 	for i := range soakRounds(3, 200) {
 		f.round(i)
 		if t.Failed() || len(f.l.mem.broken) > 0 {
@@ -46,7 +46,7 @@ type failovers struct {
 	killed, lagged, both int
 }
 
-func newFailovers(t *testing.T) *failovers {
+func newFailovers(t *testing.T, plant func(*orchestrator.Store)) *failovers {
 	f := &failovers{t: t, l: newHistory(t), pair: rig.StartPair(t, "--min-replicas-max-lag", "1"), raws: map[*rig.Node]*redis.Client{}}
 	for _, n := range []*rig.Node{f.pair.Primary(), f.pair.Replica()} {
 		f.raws[n] = n.Client()
@@ -55,7 +55,7 @@ func newFailovers(t *testing.T) *failovers {
 	for i := range 3 {
 		d := newDoor(t, f.pair)
 		f.doors = append(f.doors, d)
-		f.l.startProcess(d.store(), i < 2, nil)
+		f.l.startProcess(d.store(), i < 2, plant)
 	}
 	return f
 }
@@ -152,7 +152,7 @@ func (f *failovers) minReplicas(n *rig.Node, on bool) {
 func (f *failovers) split() (older, newer *losses) {
 	half := func(procs []*lossProcess, orchestrators int, workers []*lossWorker) *losses {
 		side := &losses{t: f.t, ctx: f.l.ctx, rnd: f.l.rnd, sealer: f.l.sealer, mem: f.l.mem.clone(), procs: procs, orchestrators: orchestrators,
-			workers: workers, zombies: f.l.zombies, rested: f.l.rested}
+			workers: workers, rested: f.l.rested}
 		side.reader = f.l.reader.clone(side.mem)
 		for _, w := range workers {
 			w.l = side
@@ -162,7 +162,6 @@ func (f *failovers) split() (older, newer *losses) {
 	n := len(f.l.workers) / 2
 	older = half(f.l.procs[:1], 1, f.l.workers[:n])
 	newer = half(f.l.procs[1:], 1, f.l.workers[n:])
-	older.zombies = nil
 	return older, newer
 }
 
@@ -230,7 +229,9 @@ func (f *failovers) join(was, now *rig.Node, older, newer *losses, lag bool) {
 	l.reader = newer.reader
 	l.reader.m = l.mem
 	l.raw = f.raws[now]
-	l.zombies = append(newer.zombies, older.zombies...)
+	for _, h := range append(older.zombies, newer.zombies...) {
+		l.zombie(h)
+	}
 	l.rested = newer.rested
 	l.lost.add(older.lost.value() + newer.lost.value())
 	for _, w := range l.workers {

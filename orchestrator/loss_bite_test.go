@@ -28,24 +28,7 @@ func TestStateLossBitesReal(t *testing.T) {
 		}},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
-			l := newLosses(t, func(s *orchestrator.Store) {
-				found := map[string]bool{}
-				orchestrator.Rewrite(s, func(source string) string {
-					for i := 0; i < len(bug.swap); i += 2 {
-						found[bug.swap[i]] = found[bug.swap[i]] || strings.Contains(source, bug.swap[i])
-						source = strings.ReplaceAll(source, bug.swap[i], bug.swap[i+1])
-					}
-					return source
-				})
-				if len(found)*2 != len(bug.swap) {
-					t.Errorf("the bug is planted nowhere: %v", found)
-				}
-				for text, is := range found {
-					if !is {
-						t.Errorf("no script says %q any more", text)
-					}
-				}
-			})
+			l := newLosses(t, planted(t, bug.swap...))
 			l.graces = true
 			cycles := 0
 			for cycles < 60 && l.mem.times(bug.promise) == 0 {
@@ -57,5 +40,38 @@ func TestStateLossBitesReal(t *testing.T) {
 			}
 			t.Logf("found in cycle %d: %s", cycles, l.mem.example(bug.promise))
 		})
+	}
+}
+
+// The suite of failovers bites, too: without a floor both sides of a cut give
+// the same tokens.
+func TestFailoverBitesReal(t *testing.T) {
+	f := newFailovers(t, planted(t, "math.max(num(t.token), floor) + 1", "num(t.token) + 1", "if mine <= floor then", "if false then"))
+	for i := 0; i < 20 && f.l.mem.times("tokens rise") == 0; i++ {
+		f.round(i)
+	}
+	if f.l.mem.times("tokens rise") == 0 {
+		t.Fatalf("nothing was found: %v", f.l.mem.broken)
+	}
+	t.Logf("found: %s", f.l.mem.example("tokens rise"))
+}
+
+// planted puts bugs into the scripts of a store: texts, each followed by what
+// stands in its place.
+func planted(t *testing.T, swap ...string) func(*orchestrator.Store) {
+	return func(s *orchestrator.Store) {
+		found := map[string]bool{}
+		orchestrator.Rewrite(s, func(source string) string {
+			for i := 0; i < len(swap); i += 2 {
+				found[swap[i]] = found[swap[i]] || strings.Contains(source, swap[i])
+				source = strings.ReplaceAll(source, swap[i], swap[i+1])
+			}
+			return source
+		})
+		for text, is := range found {
+			if !is {
+				t.Errorf("no script says %q any more, so the bug is planted nowhere", text)
+			}
+		}
 	}
 }
