@@ -21,8 +21,23 @@ import (
 //	err := call()    // the store did it, the caller does not know
 //	<-lost.Over()    // the fault really struck
 //
-// Connections that subscribe, monitor or replicate are passed through from
-// then on; Cut ends them as well.
+// A reply that comes too late, after its caller has given up and repeated:
+//
+//	late := faults.Next(rig.HoldReply, rig.Words("EVALSHA", sha))
+//	go func() { <-late.Answered(); late.GiveUp() }()
+//	err := call()    // times out at once, without waiting for a clock
+//	err = call()     // the repeat, on another connection
+//	late.Release()   // now the first reply goes out
+//	<-late.Over()
+//
+// Plan does the same for random tests, Cut and Heal for whole links, Listen
+// for clients in other processes. Inside a synctest bubble use Memory().Faulty.
+//
+// What stands before a struck command in its pipeline has been answered when
+// it is struck. Drop and SwallowReply end the connection, so what stands after
+// it is not done; a client may call the whole batch lost, also what was
+// answered: go-redis does. Connections that subscribe, monitor or replicate are
+// passed through from then on; Cut ends them as well.
 type Faults struct {
 	store Store // what stands behind
 
