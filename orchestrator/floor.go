@@ -69,6 +69,10 @@ func look(ctx context.Context, run runner) (sight, error) {
 // known reports whether the namespace was adopted on this very server.
 func (s sight) known() bool { return s.store != "" && s.adopted == s.here }
 
+// intact reports whether the server is the one adopted and its state was not
+// put back meanwhile: sequence numbers never fall.
+func (e *Engine) intact(s sight) bool { return s.known() && s.seq >= e.seen.Load() }
+
 // greet makes sure that the store is the one this process may work with. One
 // that is new is adopted, by a process that keeps a witness; any other process
 // is refused until somebody has. exhausted asks for a new floor in any case.
@@ -86,8 +90,8 @@ func (e *Engine) greet(ctx context.Context, run runner, exhausted bool) error {
 		}
 		return nil
 	}
-	if s.known() && s.floor == e.witness.now().Floor && !exhausted {
-		return e.keepAbove(s)
+	if e.intact(s) && s.floor == e.witness.now().Floor && !exhausted {
+		return e.saw(s.seq)
 	}
 	return e.witness.inTurn(func() error { return e.adopt(ctx, run, exhausted) })
 }
@@ -143,7 +147,7 @@ func (e *Engine) adopt(ctx context.Context, run runner, exhausted bool) error {
 			return err
 		}
 		w := e.witness.now()
-		if s.known() && s.floor >= w.Floor && !exhausted {
+		if e.intact(s) && s.floor >= w.Floor && !exhausted {
 			return e.witness.raise(witnessed{StoreID: s.store, Floor: s.floor, Ceiling: ceiling(s.seq, w.Ceiling)})
 		}
 		err = e.claim(ctx, run, s, w)
@@ -167,7 +171,7 @@ func (e *Engine) claim(ctx context.Context, run runner, s sight, w witnessed) er
 		floor = 0
 	}
 	fresh := "store_" + ulid.Make().String()
-	start := max(floor, w.Ceiling)
+	start := max(floor, w.Ceiling, e.seen.Load())
 	next := witnessed{StoreID: s.store, Floor: floor, Ceiling: ceiling(max(s.seq, start), w.Ceiling)}
 	if next.StoreID == "" {
 		next.StoreID = fresh
@@ -227,11 +231,11 @@ func newFloor(store, witness int64, clock time.Time) int64 {
 	return max(store, witness, seconds*floorRange) + floorRange
 }
 
-// keepAbove raises the ceiling before the sequence numbers of the store reach
-// it; nothing is voided by that.
-func (e *Engine) keepAbove(s sight) error { return e.saw(s.seq) }
-
+// saw notes a sequence number that the store has reached, and raises the
+// ceiling before they reach it; nothing is voided by that.
 func (e *Engine) saw(seq int64) error {
+	for was := e.seen.Load(); seq > was && !e.seen.CompareAndSwap(was, seq); was = e.seen.Load() {
+	}
 	w := e.witness.now()
 	if ceiling(seq, w.Ceiling) == w.Ceiling {
 		return nil

@@ -69,15 +69,15 @@ func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.Acquire
 		return nil, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.", "this process keeps no witness, so it may not grant leases")
 	}
 	args := []any{by.Actor, req.AgentID, roleArg(req), "," + strings.Join(req.Capabilities, ",") + ",", waiter, wait.Milliseconds(),
-		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0}
-	floor := len(args) - 1
+		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0}
+	known := len(args) - 2
 	runs := make([]string, *req.Max)
 	for i := range runs {
 		runs[i] = "run_" + ulid.Make().String()
 		args = append(args, runs[i], e.store.cfg.Sealer.Fingerprint(e.namespace, runs[i]))
 	}
 	got, err := e.settled(ctx, func() (any, error) {
-		args[floor] = e.witness.now().Floor
+		args[known], args[known+1] = e.witness.now().Floor, e.seen.Load()
 		return e.store.gate.run(ctx, e.namespace, "grant", args...)
 	})
 	if err != nil {

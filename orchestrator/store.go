@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -81,7 +82,8 @@ type Engine struct {
 	callers    *keyCache
 	refused    counters
 	violations violationCounters
-	witness    *witness // nil: this process adopts nothing
+	witness    *witness     // nil: this process adopts nothing
+	seen       atomic.Int64 // the highest sequence number that this process has met
 	log        *slog.Logger
 }
 

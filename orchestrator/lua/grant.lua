@@ -1,7 +1,8 @@
 -- needs: queue view identity
 -- grant leases the best queued tasks an agent covers.
 -- ARGV: actor, agent id, role ('!': only tasks pinned to the agent), capabilities (',a,b,'), waiter id, wait ms,
---   workspace root, request key, body hash, floor of the caller's witness, then run id and secret per lease
+--   workspace root, request key, body hash, floor of the caller's witness,
+--   highest sequence number the caller has seen, then run id and secret per lease
 -- Reply: {paused 0|1, raw ms, seq, lease...}, lease = {task, run, token, attempt,
 --   window, ttl, spec, input, last report, answers, previous run, workspace,
 --   fixes, retries}
@@ -13,7 +14,8 @@ local key, body = ARGV[8], ARGV[9]
 local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local RANGE = 2097152 -- tokens above a floor before the next floor is needed
 local known = call('HMGET', META, 'identity', 'seq')
-if known[1] ~= identity() or F(floor) ~= ARGV[10] then
+-- Sequence numbers never fall but by a state that was put back.
+if known[1] ~= identity() or F(floor) ~= ARGV[10] or num(known[2]) < num(ARGV[11]) then
   return refuse('store_changed')
 end
 local out = { 0, F(raw), known[2] }
@@ -73,7 +75,7 @@ if paused ~= '' then
 else
   promote(10)
   local record, size = {}, 0
-  for i = 11, #ARGV, 2 do
+  for i = 12, #ARGV, 2 do
     local lane = size < MAX_REPLY and best()
     if not lane then break end
     local tid = call('ZRANGE', K('lane:', lane), 0, 0)[1]
@@ -100,6 +102,7 @@ else
     out[#out + 1] = view
     record[#record + 1] = tid .. ' ' .. rid
   end
+  out[3] = F(num(known[2]) + #record)
   if #record > 0 then remember(key, body, table.concat(record, ' '), num(out[4][5])) end
 end
 
