@@ -176,6 +176,11 @@ func life(ctx context.Context, people, workers *orchestrator.Engine, sealer *pic
 		got <- leases
 	}()
 	for waits := int64(0); waits == 0; {
+		select {
+		case err := <-failed:
+			return fmt.Errorf("the worker does not wait: %w", err)
+		default:
+		}
 		s, err := people.Stats(ctx)
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -11,7 +12,10 @@ import (
 
 // Cluster is a Redis Cluster of three primaries on loopback, a third of the
 // slots each.
-type Cluster struct{ Nodes []*Node }
+type Cluster struct {
+	Nodes []*Node // the primaries
+	args  []string
+}
 
 const clusterSlots = 16384
 
@@ -19,9 +23,9 @@ const clusterSlots = 16384
 // takes about three seconds. args go to every node and win.
 func StartCluster(tb testing.TB, args ...string) *Cluster {
 	tb.Helper()
-	c := &Cluster{}
+	c := &Cluster{args: append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000"}, args...)}
 	for range 3 {
-		c.Nodes = append(c.Nodes, StartNode(tb, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000"}, args...)...))
+		c.Nodes = append(c.Nodes, StartNode(tb, c.args...))
 	}
 	ctx := context.Background()
 	for i, n := range c.Nodes {
@@ -34,16 +38,13 @@ func StartCluster(tb testing.TB, args ...string) *Cluster {
 		}
 	}
 	for _, n := range c.Nodes {
-		err := eventually(func(context.Context) error {
+		c.await(tb, n, func(context.Context) error {
 			text, err := n.Do(ctx, "CLUSTER", "INFO").Text()
 			if err == nil && (valueOf(text, "cluster_state") != "ok" || valueOf(text, "cluster_known_nodes") != "3") {
 				err = fmt.Errorf("%s is not ready:\n%s", n.Addr, text)
 			}
 			return err
 		})
-		if err != nil {
-			tb.Fatalf("start a cluster: %v", err)
-		}
 	}
 	return c
 }
@@ -64,13 +65,10 @@ func (c *Cluster) Store() Store {
 	return s
 }
 
-// NodeOf is the node that holds a namespace.
+// NodeOf is the primary that a namespace was given to when the cluster began.
 func (c *Cluster) NodeOf(tb testing.TB, namespace string) *Node {
 	tb.Helper()
-	slot, err := c.Nodes[0].Do(context.Background(), "CLUSTER", "KEYSLOT", "pk:{"+namespace+"}:meta").Int()
-	if err != nil {
-		tb.Fatalf("find the slot of %s: %v", namespace, err)
-	}
+	slot := c.slotOf(tb, namespace)
 	for i := range c.Nodes {
 		if slot < clusterSlots*(i+1)/3 {
 			return c.Nodes[i]
@@ -78,6 +76,15 @@ func (c *Cluster) NodeOf(tb testing.TB, namespace string) *Node {
 	}
 	tb.Fatalf("slot %d is nowhere", slot)
 	return nil
+}
+
+func (c *Cluster) slotOf(tb testing.TB, namespace string) int {
+	tb.Helper()
+	slot, err := c.Nodes[0].Do(context.Background(), "CLUSTER", "KEYSLOT", "pk:{"+namespace+"}:meta").Int()
+	if err != nil {
+		tb.Fatalf("find the slot of %s: %v", namespace, err)
+	}
+	return slot
 }
 
 // Namespaces are n namespaces on n different nodes, at most three.
@@ -93,4 +100,92 @@ func (c *Cluster) Namespaces(tb testing.TB, n int) []string {
 		}
 	}
 	return names
+}
+
+// AddReplica gives a primary a replica and returns when it follows.
+func (c *Cluster) AddReplica(tb testing.TB, of *Node) *Node {
+	tb.Helper()
+	n := StartNode(tb, c.args...)
+	host, port := hostPort(of.Addr)
+	c.do(tb, n, "CLUSTER", "MEET", host, port)
+	id := c.id(tb, of)
+	c.await(tb, n, func(ctx context.Context) error {
+		return n.Do(ctx, "CLUSTER", "REPLICATE", id).Err() // refused until it has met the primary
+	})
+	c.awaitReplica(tb, n, of)
+	return n
+}
+
+// FailOver makes a replica the primary in place of another node, with nothing
+// lost, and returns when that one follows it.
+func (c *Cluster) FailOver(tb testing.TB, from, to *Node) {
+	tb.Helper()
+	c.do(tb, to, "CLUSTER", "FAILOVER")
+	c.await(tb, to, func(ctx context.Context) error {
+		if role := to.Info(ctx, "replication", "role"); role != "master" {
+			return fmt.Errorf("%s is a %s", to.Addr, role)
+		}
+		return nil
+	})
+	c.awaitReplica(tb, from, to)
+}
+
+// awaitReplica waits until a replica follows a primary and all nodes know it.
+func (c *Cluster) awaitReplica(tb testing.TB, n, of *Node) {
+	tb.Helper()
+	c.await(tb, n, func(ctx context.Context) error {
+		if up := n.Info(ctx, "replication", "master_link_status"); up != "up" {
+			return fmt.Errorf("the link to %s is %q", of.Addr, up)
+		}
+		return nil
+	})
+	id := c.id(tb, of)
+	for _, other := range append([]*Node{of, n}, c.Nodes...) {
+		c.await(tb, other, func(ctx context.Context) error {
+			text, err := other.Do(ctx, "CLUSTER", "NODES").Text()
+			for line := range strings.Lines(text) {
+				if strings.Contains(line, n.Addr) && strings.Contains(line, "slave "+id) {
+					return nil
+				}
+			}
+			return fmt.Errorf("%s does not know that %s follows %s (%v)", other.Addr, n.Addr, of.Addr, err)
+		})
+	}
+}
+
+func (c *Cluster) id(tb testing.TB, n *Node) string {
+	tb.Helper()
+	id, err := n.Do(context.Background(), "CLUSTER", "MYID").Text()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return id
+}
+
+// MoveSlot takes the slot of a namespace, with all of its keys, to another
+// node. Nobody may use the namespace meanwhile.
+func (c *Cluster) MoveSlot(tb testing.TB, namespace string, to *Node) {
+	tb.Helper()
+	ctx := context.Background()
+	from, slot := c.NodeOf(tb, namespace), c.slotOf(tb, namespace)
+	c.do(tb, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.id(tb, from))
+	c.do(tb, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.id(tb, to))
+	keys, err := from.Do(ctx, "CLUSTER", "GETKEYSINSLOT", slot, 100_000).StringSlice()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	host, port := hostPort(to.Addr)
+	for _, key := range keys {
+		c.do(tb, from, "MIGRATE", host, port, key, 0, 10_000)
+	}
+	for _, n := range append([]*Node{to, from}, c.Nodes...) {
+		c.do(tb, n, "CLUSTER", "SETSLOT", slot, "NODE", c.id(tb, to))
+	}
+}
+
+func (c *Cluster) await(tb testing.TB, n *Node, attempt func(context.Context) error) {
+	tb.Helper()
+	if err := eventually(attempt); err != nil {
+		tb.Fatalf("wait for %s: %v", n.Addr, err)
+	}
 }

@@ -1,0 +1,104 @@
+package orchestrator_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// When a replica takes over a node of a Cluster, a running agent goes on with
+// what it holds under a higher token, and a namespace on another node is not
+// touched by it.
+func TestANodeOfAClusterFailsOver(t *testing.T) {
+	c := rig.StartCluster(t)
+	names := c.Namespaces(t, 2)
+	home := c.NodeOf(t, names[0])
+	replica := c.AddReplica(t, home)
+	eachWay(t, func(t *testing.T, noPipeline bool) {
+		f := openWith(t, c.Store(), noPipeline, names...)
+		defer f.close()
+		others := f.store.Engine(names[1])
+		f.submit(t, picket.TaskSpec{})
+		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+		held := f.held(t, l)
+		_, err := f.Renew(f.ctx, held)
+		ok(t, err)
+		quiet, err := others.LastSeq(f.ctx)
+		ok(t, err)
+
+		c.FailOver(t, home, replica)
+		// A grant looks who the server is, and adopts it.
+		patiently(t, func(ctx context.Context) error {
+			_, err := f.Acquire(ctx, operator, picket.AcquireRequest{AgentID: "nobody", PinnedOnly: true})
+			return err
+		})
+		var r picket.Renewal
+		patiently(t, func(ctx context.Context) (err error) { r, err = f.Renew(ctx, held); return err })
+		if r.FencingToken <= l.FencingToken {
+			t.Errorf("token %d on the new node, %d on the old one", r.FencingToken, l.FencingToken)
+		}
+		patiently(t, func(ctx context.Context) error {
+			_, err := f.Complete(ctx, held, picket.RawJSON(`1`), "done")
+			return err
+		})
+		// Each connection pool learns by itself where the slot is now.
+		patiently(t, func(ctx context.Context) error { _, err := f.LastSeq(ctx); return err })
+		ok(t, life(t.Context(), f.Engine, f.Engine, f.sealer))
+		seq, err := others.LastSeq(f.ctx)
+		ok(t, err)
+		if seq != quiet {
+			t.Errorf("the namespace on another node went from event %d to %d", quiet, seq)
+		}
+		ok(t, life(t.Context(), others, others, f.sealer))
+		home, replica = replica, home // and back again
+	})
+}
+
+// A namespace whose slot is moved while nobody serves it goes on at its new
+// place; whoever serves it again finds it there.
+func TestANamespaceMovesToAnotherNode(t *testing.T) {
+	c := rig.StartCluster(t)
+	ns := c.Namespaces(t, 1)[0]
+	home, witness := c.NodeOf(t, ns), t.TempDir()
+	next := c.Nodes[0]
+	if next == home {
+		next = c.Nodes[1]
+	}
+	start := func() *fixture {
+		where := c.Store()
+		store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: where.Redis, Namespaces: []string{ns}, Sealer: rig.Sealer(),
+			Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)})
+		ok(t, err)
+		return &fixture{Engine: store.Engine(ns), store: store, sealer: rig.Sealer(), ctx: t.Context(), raw: redis.NewUniversalClient(&where.Redis)}
+	}
+	f := start()
+	task := f.submit(t, picket.TaskSpec{})
+	l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+	_, err := f.Renew(f.ctx, f.held(t, l))
+	ok(t, err)
+	f.close()
+	before := len(keysOf(t, home, "*"))
+
+	c.MoveSlot(t, ns, next)
+	if left, there := len(keysOf(t, home, "*")), len(keysOf(t, next, "*")); left != 0 || there != before {
+		t.Fatalf("%d keys were moved, %d stayed, %d came", before, left, there)
+	}
+	f = start()
+	defer f.close()
+	r, err := f.Renew(f.ctx, f.held(t, l))
+	ok(t, err)
+	if r.FencingToken <= l.FencingToken {
+		t.Errorf("token %d here, %d there", r.FencingToken, l.FencingToken)
+	}
+	_, err = f.Complete(f.ctx, f.held(t, l), nil, "")
+	ok(t, err)
+	f.state(t, task.TaskID, picket.TaskReview)
+	ok(t, life(t.Context(), f.Engine, f.Engine, f.sealer))
+	mustHold(t, f.Engine)
+}
