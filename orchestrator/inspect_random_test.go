@@ -1,0 +1,67 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Damage rarely comes alone. Whatever comes together, a few passes repair all
+// that can be repaired, and none of them makes it worse.
+func TestRandomDamageIsRepaired(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
+		seed = v
+	}
+	t.Logf("seed %d (repeat with PICKET_SEED=%d)", seed, seed)
+	both(t, func(t *testing.T, f *fixture) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		planted, repaired, passes := 0, 0, 0
+		record, err := f.raw.HGetAll(f.ctx, meta).Result()
+		ok(t, err)
+		rounds := soakRounds(30, 1000)
+		for round := range rounds {
+			ok(t, f.raw.FlushDB(f.ctx).Err())
+			ok(t, f.raw.HSet(f.ctx, meta, record).Err())
+			s := newScene(t, f)
+			var story []string
+			for range 1 + rnd.IntN(6) {
+				d := damages[rnd.IntN(len(damages))]
+				d.plant(s)
+				planted++
+				story = append(story, d.name())
+			}
+			n, fixed := s.settle(fmt.Sprintf("round %d, %v", round, story))
+			passes = max(passes, n)
+			repaired += fixed
+		}
+		t.Logf("%d stores, %d damages, %d repairs, at most %d passes until nothing but alarms was left", rounds, planted, repaired, passes)
+	})
+}
+
+// settle repairs until a pass has nothing to repair.
+func (s *scene) settle(what string) (passes, repaired int) {
+	s.t.Helper()
+	for passes = 1; passes <= 4; passes++ {
+		found := s.pass(true)
+		fixed := 0
+		for _, v := range found {
+			if v.Repaired {
+				fixed++
+			} else if picket.InvariantKinds[v.Kind] {
+				s.t.Fatalf("%s: not repaired: %+v", what, v)
+			}
+		}
+		if fixed == 0 {
+			return passes, repaired
+		}
+		repaired += fixed
+	}
+	s.t.Fatalf("%s: still repairing after %d passes: %+v", what, passes-1, s.pass(true))
+	return 0, 0
+}
