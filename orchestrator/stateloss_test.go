@@ -149,6 +149,9 @@ func (l *losses) plan() plan {
 func (l *losses) cycles(n int) {
 	for i := range n {
 		l.cycle(l.plan())
+		if (i+1)%100 == 0 {
+			l.t.Logf("%d of %d cycles, %d broken promises", i+1, n, len(l.mem.broken))
+		}
 		if l.t.Failed() {
 			l.t.Fatalf("in cycle %d", i)
 		}
