@@ -34,9 +34,9 @@ func TestFailoverSentinelReal(t *testing.T) {
 		}
 	}
 	r := l.rested
-	t.Logf("failover by Sentinels: %d failovers (%s); adoption after the new primary accepts: %s; %d tokens granted, %d raised by reclaim; "+
+	t.Logf("failover by Sentinels: %d failovers (%s), %d adoptions; adoption after the new primary accepts: %s; %d tokens granted, %d raised by reclaim; "+
 		"%d survivors went on, %d forgotten and %d ended refused, %d refused under load, %d zombies refused; 0 regressions; seed %d, %.0f s",
-		r.adoptions, sentinelKinds(l), spread(adopted), l.mem.granted, l.mem.raised, r.survivors, r.forgotten, r.ended, l.lost.value(), r.zombies, l.seed, time.Since(l.start).Seconds())
+		len(adopted), sentinelKinds(l), r.adoptions, spread(adopted), l.mem.granted, l.mem.raised, r.survivors, r.forgotten, r.ended, l.lost.value(), r.zombies, l.seed, time.Since(l.start).Seconds())
 	t.Logf("40 calls answered after the new primary accepts: %s", spread(served))
 }
 

@@ -22,16 +22,17 @@ import (
 // orchestrator is on either side of the cut.
 func TestFailoverCutLinkReal(t *testing.T) {
 	f := newFailovers(t, nil)
-	for i := range soakRounds(3, 200) {
+	n := soakRounds(3, 200)
+	for i := range n {
 		f.round(i)
 		if t.Failed() || len(f.l.mem.broken) > 0 {
 			t.Fatalf("in failover %d: broken promises: %v\n%s", i, f.l.mem.broken, strings.Join(f.l.mem.first, "\n"))
 		}
 	}
 	r := f.l.rested
-	t.Logf("failover with a cut link: %d failovers (in %d the old primary was killed, in %d it stopped writing by itself); %d tokens granted, %d raised by reclaim; "+
+	t.Logf("failover with a cut link: %d failovers (in %d the old primary was killed, in %d it stopped writing by itself); %d adoptions, %d tokens granted, %d raised by reclaim; "+
 		"%d tasks granted on both sides of a cut; %d survivors went on, %d forgotten and %d ended refused, %d refused under load, %d zombies refused; 0 regressions; seed %d, %.0f s",
-		r.adoptions, f.killed, f.lagged, f.l.mem.granted, f.l.mem.raised, f.both, r.survivors, r.forgotten, r.ended, f.l.lost.value(), r.zombies, f.l.seed, time.Since(f.l.start).Seconds())
+		n, f.killed, f.lagged, r.adoptions, f.l.mem.granted, f.l.mem.raised, f.both, r.survivors, r.forgotten, r.ended, f.l.lost.value(), r.zombies, f.l.seed, time.Since(f.l.start).Seconds())
 }
 
 // failovers is a history of failovers of one pair. Process 0 stays with the old
