@@ -41,7 +41,7 @@ func SetClock(cfg *Config, now func() time.Time) { cfg.clock = now }
 // FoundAnew makes the record of a namespace that nobody ever knew.
 func FoundAnew(ctx context.Context, e *Engine) error {
 	run := e.store.gate.on(e.store.bare, e.namespace)
-	s, err := look(ctx, run)
+	s, err := e.look(ctx, run)
 	if err == nil {
 		_, err = run(ctx, "adopt", s.here, "", "", "", "store_anew", 0, 0)
 	}

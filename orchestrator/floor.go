@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -47,11 +47,14 @@ type sight struct {
 	here, role string // this server process and its role
 	store      string // "" when the namespace is not there
 	adopted    string // the identity that the namespace was adopted on
+	raw        string // floor as it stands there, for the comparison of adopt
 	floor, seq int64
-	raw        [2]string // store floor as read, for the comparison of adopt
+	granted    int64 // grants ever
+	fewer      bool  // than this process knows of
 }
 
-func look(ctx context.Context, run runner) (sight, error) {
+func (e *Engine) look(ctx context.Context, run runner) (sight, error) {
+	floor, known := e.granted.last() // before the store is asked: there it can only be more
 	got, err := run(ctx, "identify")
 	if err != nil {
 		return sight{}, err
@@ -59,25 +62,45 @@ func look(ctx context.Context, run runner) (sight, error) {
 	r := &reply{script: "identify"}
 	l := r.list(got)
 	s := sight{here: r.text(r.at(l, 0)), role: r.text(r.at(l, 1)), store: r.text(r.at(l, 2)), adopted: r.text(r.at(l, 3))}
-	floor := r.text(r.at(l, 4))
-	s.raw = [2]string{floor, r.text(r.at(l, 5))}
-	s.floor, _ = strconv.ParseInt(floor, 10, 64)
-	s.seq, _ = strconv.ParseInt(s.raw[1], 10, 64)
+	s.raw = r.text(r.at(l, 4))
+	s.floor, s.seq, s.granted = integer(s.raw), integer(r.text(r.at(l, 5))), integer(r.text(r.at(l, 6)))
+	s.fewer = s.floor == floor && s.granted < known
 	return s, r.bad
 }
 
-// known reports whether the namespace was adopted on this very server.
-func (s sight) known() bool { return s.store != "" && s.adopted == s.here }
+// known reports whether the namespace was adopted on this very server, and has
+// not forgotten since.
+func (s sight) known() bool { return s.store != "" && s.adopted == s.here && !s.fewer }
 
-// intact reports whether the server is the one adopted and its state was not
-// put back meanwhile: sequence numbers never fall.
-func (e *Engine) intact(s sight) bool { return s.known() && s.seq >= e.seen.Load() }
+// grants is how many grants a process knows of, and under which floor. Fewer
+// in the store mean that an older state was put back into a living server.
+type grants struct {
+	mu       sync.Mutex
+	floor, n int64
+}
+
+func (g *grants) last() (floor, n int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.floor, g.n
+}
+
+func (g *grants) raise(floor, n int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if floor > g.floor {
+		g.floor, g.n = floor, 0
+	}
+	if floor == g.floor {
+		g.n = max(g.n, n)
+	}
+}
 
 // greet makes sure that the store is the one this process may work with. One
 // that is new is adopted, by a process that keeps a witness; any other process
 // is refused until somebody has. exhausted asks for a new floor in any case.
 func (e *Engine) greet(ctx context.Context, run runner, exhausted bool) error {
-	s, err := look(ctx, run)
+	s, err := e.look(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -90,10 +113,15 @@ func (e *Engine) greet(ctx context.Context, run runner, exhausted bool) error {
 		}
 		return nil
 	}
-	if e.intact(s) && s.floor == e.witness.now().Floor && !exhausted {
+	if s.known() && s.floor == e.witness.now().Floor && !exhausted {
 		return e.saw(s.seq)
 	}
 	return e.witness.inTurn(func() error { return e.adopt(ctx, run, exhausted) })
+}
+
+// meet greets the store past the two lines.
+func (e *Engine) meet(ctx context.Context) error {
+	return e.greet(ctx, e.store.gate.on(e.store.bare, e.namespace), false)
 }
 
 // settled runs a transition again after the store turned out to be another one
@@ -142,12 +170,12 @@ func (s *Store) mayServe(seen sight) error {
 // agree. It runs while nobody else can raise this witness.
 func (e *Engine) adopt(ctx context.Context, run runner, exhausted bool) error {
 	for range 10 {
-		s, err := look(ctx, run)
+		s, err := e.look(ctx, run)
 		if err != nil {
 			return err
 		}
 		w := e.witness.now()
-		if e.intact(s) && s.floor >= w.Floor && !exhausted {
+		if s.known() && s.floor >= w.Floor && !exhausted {
 			return e.witness.raise(witnessed{StoreID: s.store, Floor: s.floor, Ceiling: ceiling(s.seq, w.Ceiling)})
 		}
 		err = e.claim(ctx, run, s, w)
@@ -171,7 +199,7 @@ func (e *Engine) claim(ctx context.Context, run runner, s sight, w witnessed) er
 		floor = 0
 	}
 	fresh := "store_" + ulid.Make().String()
-	start := max(floor, w.Ceiling, e.seen.Load())
+	start := max(floor, w.Ceiling)
 	next := witnessed{StoreID: s.store, Floor: floor, Ceiling: ceiling(max(s.seq, start), w.Ceiling)}
 	if next.StoreID == "" {
 		next.StoreID = fresh
@@ -184,7 +212,7 @@ func (e *Engine) claim(ctx context.Context, run runner, s sight, w witnessed) er
 	if err := e.witness.raise(next); err != nil {
 		return err
 	}
-	if _, err := run(ctx, "adopt", s.here, s.store, s.adopted, s.raw[0], fresh, floor, start); err != nil {
+	if _, err := run(ctx, "adopt", s.here, s.store, s.adopted, s.raw, fresh, floor, start); err != nil {
 		return err
 	}
 	e.callers.forgetAll()
@@ -231,11 +259,9 @@ func newFloor(store, witness int64, clock time.Time) int64 {
 	return max(store, witness, seconds*floorRange) + floorRange
 }
 
-// saw notes a sequence number that the store has reached, and raises the
-// ceiling before they reach it; nothing is voided by that.
+// saw raises the ceiling before the sequence numbers of the store reach it;
+// nothing is voided by that.
 func (e *Engine) saw(seq int64) error {
-	for was := e.seen.Load(); seq > was && !e.seen.CompareAndSwap(was, seq); was = e.seen.Load() {
-	}
 	w := e.witness.now()
 	if ceiling(seq, w.Ceiling) == w.Ceiling {
 		return nil

@@ -77,8 +77,13 @@ func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.Acquire
 		args = append(args, runs[i], e.store.cfg.Sealer.Fingerprint(e.namespace, runs[i]))
 	}
 	got, err := e.settled(ctx, func() (any, error) {
-		args[known], args[known+1] = e.witness.now().Floor, e.seen.Load()
-		return e.store.gate.run(ctx, e.namespace, "grant", args...)
+		floor := e.witness.now().Floor
+		under, n := e.granted.last()
+		if under != floor {
+			n = 0
+		}
+		args[known], args[known+1] = floor, n
+		return e.store.gate.run(ctx, e.namespace, e.meet, "grant", args...)
 	})
 	if err != nil {
 		if errors.Is(err, picket.ErrUnknown) && by.Once.Key == "" {
@@ -93,11 +98,12 @@ func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.Acquire
 	r := &reply{script: "grant"}
 	l := r.list(got)
 	raw := r.int(r.at(l, 1))
+	e.granted.raise(args[known].(int64), r.int(r.at(l, 3)))
 	if err := e.saw(r.int(r.at(l, 2))); err != nil {
 		e.log.Error("the witness cannot be written: free its disk or mend its rights", "err", err)
 	}
 	leases := make([]picket.Lease, 0, len(l))
-	for _, v := range l[min(3, len(l)):] {
+	for _, v := range l[min(4, len(l)):] {
 		leases = append(leases, e.lease(r, raw, v))
 	}
 	return leases, r.bad

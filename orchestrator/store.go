@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -82,8 +81,8 @@ type Engine struct {
 	callers    *keyCache
 	refused    counters
 	violations violationCounters
-	witness    *witness     // nil: this process adopts nothing
-	seen       atomic.Int64 // the highest sequence number that this process has met
+	witness    *witness // nil: this process adopts nothing
+	granted    grants   // what this process knows of the number of grants
 	log        *slog.Logger
 }
 
@@ -220,5 +219,5 @@ func (s *Store) Calls() []Calls { return s.gate.stats() }
 func (e *Engine) Namespace() string { return e.namespace }
 
 func (e *Engine) run(ctx context.Context, name string, args ...any) (any, error) {
-	return e.settled(ctx, func() (any, error) { return e.store.gate.run(ctx, e.namespace, name, args...) })
+	return e.settled(ctx, func() (any, error) { return e.store.gate.run(ctx, e.namespace, e.meet, name, args...) })
 }

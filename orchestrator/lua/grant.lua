@@ -2,8 +2,8 @@
 -- grant leases the best queued tasks an agent covers.
 -- ARGV: actor, agent id, role ('!': only tasks pinned to the agent), capabilities (',a,b,'), waiter id, wait ms,
 --   workspace root, request key, body hash, floor of the caller's witness,
---   highest sequence number the caller has seen, then run id and secret per lease
--- Reply: {paused 0|1, raw ms, seq, lease...}, lease = {task, run, token, attempt,
+--   number of grants the caller knows of, then run id and secret per lease
+-- Reply: {paused 0|1, raw ms, seq, grants ever, lease...}, lease = {task, run, token, attempt,
 --   window, ttl, spec, input, last report, answers, previous run, workspace,
 --   fixes, retries}
 -- Errors: store_changed (not the store the caller knows), floor_exhausted,
@@ -13,12 +13,12 @@ local waiter, wait, root = ARGV[5], num(ARGV[6]), ARGV[7]
 local key, body = ARGV[8], ARGV[9]
 local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local RANGE = 2097152 -- tokens above a floor before the next floor is needed
-local known = call('HMGET', META, 'identity', 'seq')
--- Sequence numbers never fall but by a state that was put back.
-if known[1] ~= identity() or F(floor) ~= ARGV[10] or num(known[2]) < num(ARGV[11]) then
+local known = call('HMGET', META, 'identity', 'seq', 'granted')
+-- The number of grants falls only when an older state was put back.
+if known[1] ~= identity() or F(floor) ~= ARGV[10] or num(known[3]) < num(ARGV[11]) then
   return refuse('store_changed')
 end
-local out = { 0, F(raw), known[2] }
+local out = { 0, F(raw), known[2], F(num(known[3])) }
 
 local function lease_view(tid, rid, t, r, deadline)
   local before, report, said = false, false, {}
@@ -102,11 +102,13 @@ else
     out[#out + 1] = view
     record[#record + 1] = tid .. ' ' .. rid
   end
-  out[3] = F(num(known[2]) + #record)
-  if #record > 0 then remember(key, body, table.concat(record, ' '), num(out[4][5])) end
+  if #record > 0 then
+    out[4] = F(call('HINCRBY', META, 'granted', #record))
+    remember(key, body, table.concat(record, ' '), num(out[5][5]))
+  end
 end
 
-if #out > 3 or wait == 0 then
+if #out > 4 or wait == 0 then
   call('ZREM', K('waiters'), waiter)
 else
   call('ZADD', K('waiters'), F(now + wait), waiter)

@@ -4,7 +4,8 @@
 -- clockless
 -- needs: identity
 -- ARGV: none
--- Reply: {identity, role, store id or nil, identity adopted, floor, seq}
+-- Reply: {identity, role, store id or nil, identity adopted, floor, seq,
+--   grants ever}
 local here, role = identity()
-local m = call('HMGET', META, 'store', 'identity', 'floor', 'seq')
-return { here, role, m[1], m[2], m[3], m[4] }
+local m = call('HMGET', META, 'store', 'identity', 'floor', 'seq', 'granted')
+return { here, role, m[1], m[2], m[3], m[4], m[5] or '0' }
