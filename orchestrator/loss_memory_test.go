@@ -131,6 +131,13 @@ func (m *memory) example(promise string) string {
 	return promise
 }
 
+// given is how many tokens were granted.
+func (m *memory) given() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.granted
+}
+
 // times is how often a promise was broken.
 func (m *memory) times(promise string) int {
 	m.mu.Lock()

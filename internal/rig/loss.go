@@ -180,6 +180,27 @@ func (d *Durable) Empty() {
 	}
 }
 
+// Rewind puts an earlier state under the running server, which goes on as the
+// same process: what a virtual machine that is set back to an earlier moment
+// does, or data that is loaded into a server. pick is as in CutTail. The server
+// needs "--enable-debug-command", "yes".
+func (d *Durable) Rewind(pick func(size int64) int64) {
+	d.tb.Helper()
+	c := redis.NewClient(&redis.Options{Dialer: d.dial, MaxRetries: -1})
+	defer c.Close()
+	do := func(args ...any) {
+		d.tb.Helper()
+		if err := c.Do(context.Background(), args...).Err(); err != nil {
+			d.tb.Fatalf("%v: %v", args, err)
+		}
+	}
+	do("CLIENT", "PAUSE", 10_000, "WRITE") // nothing may be appended meanwhile
+	d.cut(pick)
+	d.Repair()
+	do("DEBUG", "LOADAOF")
+	do("CLIENT", "UNPAUSE")
+}
+
 // CutTail shortens the file of changes to a length chosen by pick, which gets
 // the whole length, and returns how many bytes are gone. The server must be
 // down.
@@ -188,21 +209,38 @@ func (d *Durable) CutTail(pick func(size int64) int64) int64 {
 	if d.cmd != nil {
 		d.tb.Fatal("the files of a running server are not to be touched")
 	}
+	return d.cut(pick)
+}
+
+// Size is the length of the file of changes, in bytes.
+func (d *Durable) Size() int64 {
+	d.tb.Helper()
+	info, err := os.Stat(d.changes())
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	return info.Size()
+}
+
+func (d *Durable) cut(pick func(size int64) int64) int64 {
+	d.tb.Helper()
+	size := d.Size()
+	keep := pick(size)
+	if err := os.Truncate(d.changes(), keep); err != nil {
+		d.tb.Fatal(err)
+	}
+	return size - keep
+}
+
+// changes is the last file of changes.
+func (d *Durable) changes() string {
+	d.tb.Helper()
 	found, err := filepath.Glob(filepath.Join(d.files(), "*.incr.aof"))
 	if err != nil || len(found) == 0 {
 		d.tb.Fatalf("no file of changes in %s: %v", d.files(), err)
 	}
 	slices.Sort(found)
-	last := found[len(found)-1]
-	info, err := os.Stat(last)
-	if err != nil {
-		d.tb.Fatal(err)
-	}
-	keep := pick(info.Size())
-	if err := os.Truncate(last, keep); err != nil {
-		d.tb.Fatal(err)
-	}
-	return info.Size() - keep
+	return found[len(found)-1]
 }
 
 func copyFiles(tb testing.TB, from, to string) {
