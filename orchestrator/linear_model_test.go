@@ -223,11 +223,9 @@ func (t *ltask) fenced(op lop) lreply {
 	if op.verb == "report" {
 		return t.report(op)
 	}
-	if op.verb != "release" {
-		t.confirmed, t.deadline = true, max(t.deadline, t.now+linearWindow)
-	}
 	switch op.verb {
 	case "renew":
+		t.confirmed, t.deadline = true, max(t.deadline, t.now+linearWindow)
 		return lreply{token: t.token, ttl: t.deadline - t.now}
 	case "complete":
 		t.end(picket.RunCompleted)
@@ -284,7 +282,9 @@ func (t *ltask) report(op lop) lreply {
 			return lreply{seq: n}
 		}
 	}
-	t.confirmed, t.deadline = true, max(t.deadline, t.now+linearWindow)
+	if !t.confirmed { // the first call starts the window, a report does not extend it
+		t.confirmed, t.deadline = true, max(t.deadline, t.now+linearWindow)
+	}
 	if t.seq, t.value = t.seq+1, op.content; op.key != "" {
 		t.told += fmt.Sprintf("%s/%s=%s@%d ", op.run, op.key, op.content, t.seq)
 	}
