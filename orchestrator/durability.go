@@ -55,6 +55,10 @@ func CheckDurability(ctx context.Context, where redis.UniversalOptions) ([]Findi
 		all = append(all, found...)
 		return err
 	})
+	if err != nil && strings.Contains(err.Error(), "cluster support disabled") {
+		return []Finding{{Refused: true, Detail: "the server is no node of a Redis Cluster",
+			Remedy: "Leave addr and cluster out of the URL for one server; add master_name=NAME for Sentinels."}}, nil
+	}
 	slices.SortStableFunc(all, func(a, b Finding) int { return strings.Compare(a.Node, b.Node) })
 	return all, err
 }
@@ -117,8 +121,6 @@ func (n *node) readInfo(ctx context.Context) (bool, error) {
 		n.refuse("Add ?master_name=NAME to the URL: the primary is found through the Sentinel.", "the server is a Sentinel, which keeps nothing")
 	case mode == "cluster" && !n.cluster:
 		n.refuse("Name its other nodes in the URL: ?addr=HOST:PORT&addr=HOST:PORT.", "the server is a node of a Redis Cluster")
-	case mode != "cluster" && n.cluster:
-		n.refuse("Leave ?addr= out of the URL for one server; add ?master_name=NAME for Sentinels.", "the server is no node of a Redis Cluster")
 	case n.info["role"] != "master":
 		n.refuse("Name its primary, or the Sentinels that know it (?master_name=NAME&addr=HOST:PORT).", "the server is a replica of %s:%s", n.info["master_host"], n.info["master_port"])
 	default:

@@ -163,6 +163,9 @@ func TestDurabilityOfACluster(t *testing.T) {
 		}
 		ok(t, n.Do(t.Context(), "CONFIG", "SET", "maxmemory-policy", "noeviction").Err())
 	}
+	alone := rig.StartNode(t, durable...).Store()
+	alone.Redis.IsClusterMode = true
+	only(t, alone, "refused: the server is no node of a Redis Cluster")
 	c.Nodes[2].Kill()
 	if found, err := orchestrator.CheckDurability(t.Context(), asPicket(c.Store()).Redis); err == nil {
 		t.Errorf("with a node away: %v", found)
