@@ -1,10 +1,16 @@
 package orchestrator_test
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -92,4 +98,29 @@ func TestNoFalseAlarms(t *testing.T) {
 			t.Errorf("%d tasks are left", n)
 		}
 	})
+}
+
+// A violation is a line of level error, once, whether the reaper found it or
+// somebody looked.
+func TestAViolationIsLoggedAsAnError(t *testing.T) {
+	s, stop := rig.Memory()
+	defer stop()
+	var log bytes.Buffer
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: true, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
+		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
+	ok(t, err)
+	defer store.Close()
+	raw := redis.NewUniversalClient(&s.Redis)
+	defer raw.Close()
+	e := store.Engine("default")
+	task, err := e.Submit(t.Context(), operator, picket.TaskSpec{Title: "t"})
+	ok(t, err)
+	ok(t, raw.HSet(t.Context(), "pk:{default}:task:"+task.TaskID, "token", "7").Err())
+	for range 3 {
+		ok(t, e.InspectNext(t.Context(), 100))
+	}
+	want := "level=ERROR msg=\"an invariant was violated\" namespace=default kind=token_differs subject=" + task.TaskID
+	if n := strings.Count(log.String(), want); n != 1 || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("%q stands %d times in the log:\n%s", want, n, log.String())
+	}
 }
