@@ -37,7 +37,8 @@ import (
 // it is struck. Drop and SwallowReply end the connection, so what stands after
 // it is not done; a client may call the whole batch lost, also what was
 // answered: go-redis does. Connections that subscribe, monitor or replicate are
-// passed through from then on; Cut ends them as well.
+// passed through from then on: the command itself can be dropped or held, and
+// Cut ends them as well.
 type Faults struct {
 	store Store // what stands behind
 

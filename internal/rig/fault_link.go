@@ -65,11 +65,12 @@ func (l *link) requests() {
 			l.drain()
 			return
 		}
+		fault := l.faults.pick(words)
 		if streams(words[0]) {
-			l.stream(raw, in)
+			l.stream(fault, raw, in)
 			return
 		}
-		if !l.forward(l.faults.pick(words), raw) {
+		if !l.forward(fault, raw) {
 			l.drain()
 			return
 		}
@@ -198,8 +199,16 @@ func (l *link) deliver(reply []byte) bool {
 }
 
 // stream passes a connection through from a command on that starts a stream.
-func (l *link) stream(raw []byte, in io.Reader) {
+// Such a command has no reply to hold: it arrives, late or not at all.
+func (l *link) stream(fault *Fault, raw []byte, in io.Reader) {
 	l.drain()
+	if fault != nil {
+		fault.strike(l)
+		defer fault.over.fire()
+		if fault.kind == Drop || fault.kind == HoldRequest && !l.hold(fault) {
+			return
+		}
+	}
 	l.mu.Lock()
 	l.raw = true
 	l.mu.Unlock()

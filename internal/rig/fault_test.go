@@ -2,7 +2,6 @@ package rig
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -272,66 +271,4 @@ func TestAPlan(t *testing.T) {
 			t.Errorf("without the plan the store has %s", got)
 		}
 	})
-}
-
-// A client of another process dials the proxy's address.
-func TestListen(t *testing.T) {
-	store := Real(t)
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	_, faults := store.Faulty(t)
-	defer faults.Close()
-	c := redis.NewClient(&redis.Options{Addr: faults.Listen(t), MaxRetries: -1})
-	defer c.Close()
-	hit := faults.Next(SwallowReply, Words("SET"))
-	if err := c.Set(context.Background(), "a", "b", 0).Err(); err == nil {
-		t.Error("the reply was swallowed, and the client got it")
-	}
-	<-hit.Over()
-	if got, err := c.Get(context.Background(), "a").Result(); got != "b" || err != nil {
-		t.Errorf("got %q, %v", got, err)
-	}
-	faults.Cut()
-	if err := c.Ping(context.Background()).Err(); err == nil {
-		t.Error("a cut link answered")
-	}
-}
-
-// A replica follows its primary through the proxy until the link is cut, and
-// again when it is healed.
-func TestReplicationPassesThrough(t *testing.T) {
-	store, _ := RealServer(t, "--repl-diskless-sync-delay", "0")
-	_, faults := store.Faulty(t)
-	patient := store.Redis
-	patient.ReadTimeout = time.Minute
-	primary := redis.NewUniversalClient(&patient)
-	defer primary.Close()
-	host, port, _ := strings.Cut(faults.Listen(t), ":")
-	following, _ := RealServer(t, "--replicaof", host+" "+port, "--repl-timeout", "3600")
-	replica := redis.NewUniversalClient(&following.Redis)
-	defer replica.Close()
-	write := func(key string) {
-		t.Helper()
-		if err := primary.Set(t.Context(), key, "1", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	arrives := func(key string) {
-		t.Helper()
-		// WAIT answers when the replica has confirmed what was written.
-		if n, err := primary.Do(t.Context(), "WAIT", 1, 30_000).Int(); n != 1 || err != nil {
-			t.Fatalf("%d replicas confirmed, %v", n, err)
-		}
-		if got := replica.Get(t.Context(), key).Val(); got != "1" {
-			t.Errorf("%s did not arrive: %q", key, got)
-		}
-	}
-	write("a")
-	arrives("a")
-	faults.Cut()
-	write("b")
-	if got := replica.Get(t.Context(), "b").Val(); got != "" {
-		t.Errorf("b came through a cut link: %q", got)
-	}
-	faults.Heal()
-	arrives("b")
 }
