@@ -1,0 +1,81 @@
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+)
+
+// whoMay says once more, apart from the list of routes, which scopes each route
+// lets in beside admin; "public" asks for no key. A route that is added, or
+// opened to somebody else, has to be changed here, too.
+var whoMay = map[string]string{
+	"POST /api/v1/tasks": "operator", "GET /api/v1/tasks": "agent reviewer operator", "GET /api/v1/tasks/:id": "agent reviewer operator",
+	"POST /api/v1/tasks/:id/cancel": "operator", "POST /api/v1/tasks/:id/retry": "operator",
+	"GET /api/v1/tasks/:id/explain": "agent reviewer operator", "GET /api/v1/tasks/:id/logs": "agent reviewer operator",
+	"GET /api/v1/tasks/:id/reports": "agent reviewer operator",
+	"POST /api/v1/leases":           "agent operator", "GET /api/v1/leases": "reviewer operator", "POST /api/v1/leases/:task/expire": "operator",
+	"GET /api/v1/handoffs": "reviewer operator", "GET /api/v1/handoffs/:id": "reviewer operator",
+	"POST /api/v1/handoffs/:id/claim": "reviewer operator", "POST /api/v1/handoffs/:id/answer": "reviewer operator",
+	"POST /api/v1/handoffs/:id/finish": "reviewer operator", "POST /api/v1/handoffs/:id/cancel": "reviewer operator",
+	"GET /api/v1/reviews": "reviewer operator", "POST /api/v1/reviews/:task/approve": "reviewer operator",
+	"POST /api/v1/reviews/:task/reject": "reviewer operator", "GET /api/v1/events": "reviewer operator",
+	"POST /api/v1/pause": "operator", "POST /api/v1/resume": "operator", "GET /api/v1/stats": "reviewer operator",
+	"POST /api/v1/invariants": "operator",
+	"POST /api/v1/keys":       "", "GET /api/v1/keys": "", "GET /api/v1/keys/:id": "", "DELETE /api/v1/keys/:id": "",
+	"GET /openapi.yaml": "public", "GET /healthz": "public", "GET /readyz": "public", "GET /metrics": "public",
+}
+
+// Every route, with a key of every scope and of every combination of two: who
+// has none of what the route asks for gets 403 and is told what it asks for,
+// everybody else gets in.
+func TestWhoMayDoWhat(t *testing.T) {
+	p := memory(t)
+	keys := map[string][]picket.Scope{}
+	for i, one := range picket.Scopes {
+		for _, two := range picket.Scopes[i:] {
+			scopes := slices.Compact([]picket.Scope{one, two})
+			keys[p.newKey(picket.KeyRequest{Name: fmt.Sprint(scopes), Scopes: scopes})] = scopes
+		}
+	}
+	listed, cells := map[string]bool{}, 0
+	for _, l := range p.api.Lines() {
+		at := l.Method + " " + l.Path
+		want, known := whoMay[at]
+		if listed[at] = true; !known {
+			t.Errorf("%s is not in the table", at)
+			continue
+		}
+		for key, scopes := range keys {
+			cells++
+			p.expectScope(t, l.Method, l.Path, key, scopes, strings.Fields(want))
+		}
+	}
+	for at := range whoMay {
+		if !listed[at] {
+			t.Errorf("%s is in the table, but no route", at)
+		}
+	}
+	t.Logf("scopes of the control plane: %d routes x %d keys: %d cells", len(whoMay), len(keys), cells)
+}
+
+func (p *plane) expectScope(t *testing.T, method, path, key string, scopes []picket.Scope, want []string) {
+	t.Helper()
+	body := ""
+	if method == "POST" {
+		body = "{}"
+	}
+	a, err := p.try(t.Context(), method, concrete(path), key, body)
+	must(t, err)
+	may := slices.Contains(want, "public") || slices.Contains(scopes, picket.ScopeAdmin) ||
+		slices.ContainsFunc(scopes, func(s picket.Scope) bool { return slices.Contains(want, string(s)) })
+	switch {
+	case may && (a.status == 401 || a.status == 403 || a.status >= 500 && path != "/readyz"):
+		t.Errorf("%s %s with %v: %d %s", method, path, scopes, a.status, a.raw)
+	case !may && (a.status != 403 || a.text("code") != string(picket.CodeForbidden) || a.text("remedy") == ""):
+		t.Errorf("%s %s with %v is let in: %d %s", method, path, scopes, a.status, a.raw)
+	}
+}
