@@ -20,7 +20,7 @@ func TestStateLossBitesReal(t *testing.T) {
 		}},
 		{"void tokens are let in", "no write under a void token", []string{"if mine <= floor then", "if false then"}},
 		{"sequence numbers go on from what the store remembers", "no sequence number is used twice", []string{
-			"'seq', F(math.max(num(m[4]), num(ARGV[7])))", "'seq', F(num(m[4]))",
+			"F(math.max(num(meta.seq), num(ARGV[7])))", "F(num(meta.seq))",
 		}},
 		{"no grace", "the grace is 30 s", []string{"if due and num(due) <= now then", "if due then"}},
 		{"an adoption counts a failure", "what nobody reclaims ends without a failure", []string{

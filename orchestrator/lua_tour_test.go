@@ -218,6 +218,10 @@ func tourEnds(t *testing.T, f *fixture) {
 	refused(t, err, picket.CodeLeaseReleased)
 	_, err = f.Release(f.ctx, h, picket.Exit{Class: picket.ExitReleased})
 	refused(t, err, picket.CodeLeaseReleased)
+	foreign := h
+	foreign.Secret = strings.Repeat("0", 64)
+	_, err = f.Release(f.ctx, foreign, crash)
+	refused(t, err, picket.CodeLeaseExpired)
 	h = f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 	f.again(t, func() error { _, err := f.Fail(f.ctx, h, "no", true); return err })
 	_, err = f.Fail(f.ctx, h, "no", false)

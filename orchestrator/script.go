@@ -20,7 +20,8 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// script is one transition: the prelude, the parts its header needs, its body.
+// script is one transition: the prelude, the parts its header needs, its body
+// as a function, and the end that writes what it changed.
 type script struct {
 	name   string
 	source string
@@ -41,6 +42,10 @@ func compile(memory bool) (map[string]*script, error) {
 		return string(b), err
 	}
 	scripts := map[string]*script{}
+	last, err := part("_last")
+	if err != nil {
+		return nil, err
+	}
 	for _, path := range names {
 		name := strings.TrimSuffix(strings.TrimPrefix(path, "lua/"), ".lua")
 		if strings.HasPrefix(name, "_") {
@@ -69,7 +74,7 @@ func compile(memory bool) (map[string]*script, error) {
 			}
 			source += text + "\n"
 		}
-		source += body
+		source += "local function verb()\n" + body + "\nend\n" + last
 		sum := sha1.Sum([]byte(source))
 		scripts[name] = &script{name: name, source: source, sha: hex.EncodeToString(sum[:])}
 	}

@@ -3,21 +3,21 @@
 local function decide(hid, h, t, by, answer, option, event)
   local question = h.body ~= '' and cjson.decode(h.body).question or ''
   call('SET', K('answer:', hid), '{"handoffId":' .. quote(hid) .. ',"question":' .. quote(question) ..
-    ',"answer":' .. answer .. ',"option":' .. option .. ',"by":' .. quote(by) .. ',"atMs":' .. F(raw) .. '}')
+    ',"answer":' .. answer .. ',"option":' .. option .. ',"by":' .. quote(by) .. ',"atMs":' .. RAW .. '}')
   call('RPUSH', K('answers:', h.task), hid)
   close_handoff(hid, 'answered', by)
-  local agent = call('HGET', K('run:', h.run), 'agent')
+  local agent = pick(K('run:', h.run), 'agent').agent
   if h.kind == 'escalation' then
-    call('HSET', K('task:', h.task), 'failures', '0')
+    put(t, 'failures', '0')
+    t.failures = '0'
   elseif agent and agent ~= '' then
+    put(t, 'pin', agent)
     t.pin = agent
-    call('HSET', K('task:', h.task), 'pin', agent)
   end
   move(h.task, t, 'queued')
   enqueue(h.task, t, 0, h.run)
-  local failures = h.kind == 'escalation' and '0' or F(num(t.failures))
   emit(event, { task = h.task, actor = by },
-    '{"state":"queued","handoffId":' .. quote(hid) .. ',"failures":' .. failures .. '}')
+    '{"state":"queued","handoffId":' .. quote(hid) .. ',"failures":' .. F(num(t.failures)) .. '}')
 end
 
 -- open_handoff loads an open hand-off with its task, or the refusal.

@@ -1,7 +1,7 @@
 -- Store time, read once per script; it judges every deadline.
 do
   raw = server_clock()
-  local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused')
+  local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused', 'seq', 'order', 'granted', 'identity')
   if not m[1] or not m[2] then
     return redis.error_reply('store_lost the namespace has no meta record')
   end
@@ -17,6 +17,8 @@ do
     now = now + d
     if d >= 100 then call('HSET', META, 'now', F(now), 'raw', F(raw)) end
   end
+  NOW, RAW = F(now), F(raw)
   floor = num(m[3])
   paused = m[4] or ''
+  meta = { seq = m[5], order = m[6], granted = m[7], identity = m[8] }
 end

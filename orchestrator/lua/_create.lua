@@ -9,31 +9,34 @@ local function read_spec(first)
   return s
 end
 
--- indexes calls f with every list key the task stands in beside its state.
-local function indexes(role, labels, f)
-  f(K('tasks'))
-  if role ~= '' then f(K('by-role:', role)) end
-  for label in string.gmatch(labels, '[^\n]+') do f(K('by-label:', label)) end
+-- indexes names every list key the task stands in beside its state.
+local function indexes(role, labels)
+  local keys = { K('tasks') }
+  if role ~= '' then keys[2] = K('by-role:', role) end
+  for label in string.gmatch(labels, '[^\n]+') do keys[#keys + 1] = K('by-label:', label) end
+  return keys
 end
 
 -- create writes a new queued task. source is the run whose process must be
 -- gone first when this task repairs or repeats another, else nil.
 local function create(s, source, extra)
-  local order = F(call('HINCRBY', META, 'order', 1))
-  local t = { state = '', order = order, pri = s.pri, lane = s.lane, at = '' }
-  call('HSET', K('task:', s.id), 'token', '0', 'attempt', '0', 'failures', '0', 'run', '', 'handoff', '',
-    'order', order, 'created', F(raw), 'lane', s.lane, 'at', '', 'pri', s.pri, 'window', s.window,
-    'max_attempts', s.max_attempts, 'backoff', s.backoff, 'retry_on', s.retry_on, 'escalate', s.escalate,
-    'review', s.review, 'by', s.by, 'fixes', s.fixes, 'retries', s.retries, 'role', s.role)
-  if s.labels ~= '' then call('HSET', K('task:', s.id), 'labels', s.labels) end
+  local order = F(num(meta.order) + 1)
+  meta.order = order
+  local t = { K('task:', s.id), order = order, pri = s.pri, lane = s.lane, at = '' }
+  put(t, 'token', '0', 'run', '', 'order', order, 'attempt', '0', 'lane', s.lane, 'pri', s.pri, 'window', s.window,
+    'review', s.review, 'failures', '0', 'handoff', '', 'created', RAW, 'max_attempts', s.max_attempts, 'backoff', s.backoff,
+    'retry_on', s.retry_on, 'escalate', s.escalate, 'by', s.by, 'role', s.role)
+  for _, field in ipairs({ 'labels', 'fixes', 'retries' }) do
+    if s[field] ~= '' then put(t, field, s[field]) end
+  end
   call('SET', K('spec:', s.id), s.spec)
   if s.input ~= '' then call('SET', K('in:', s.id), s.input) end
-  indexes(s.role, s.labels, function(key) call('ZADD', key, order, s.id) end)
+  for _, key in ipairs(indexes(s.role, s.labels)) do call('ZADD', key, order, s.id) end
   move(s.id, t, 'queued')
   local ready = 0
   if num(s.not_before) > raw then
     ready = now + num(s.not_before) - raw
-    call('HSET', K('task:', s.id), 'not_before', s.not_before)
+    put(t, 'not_before', s.not_before)
     call('ZADD', K('starts'), s.not_before, s.id)
   end
   enqueue(s.id, t, ready, source)

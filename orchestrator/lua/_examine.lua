@@ -105,7 +105,7 @@ local function examine(id, t)
     return
   end
   for _, s in ipairs(STATES) do stands('state', K('by-state:', s), id, s == t.state and t.order) end
-  indexes(t.role, t.labels or '', function(key) stands('list', key, id, t.order) end)
+  for _, key in ipairs(indexes(t.role, t.labels or '')) do stands('list', key, id, t.order) end
   stands('terminal', K('terminal'), id, TERMINAL[t.state] or false, F(now))
   examine_runs(id, t)
   examine_deadline(id, t)

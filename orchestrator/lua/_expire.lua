@@ -1,10 +1,10 @@
 -- expire ends a lease that its holder did not give back, with one event.
 local function expire(tid, t, class, reason, actor)
   local rid = t.run
-  local r = call('HMGET', K('run:', rid), 'agent', 'token')
+  local r = pick(K('run:', rid), 'agent', 'token')
   end_lease(tid, rid, 'expired', class)
   local state, failures = after(tid, t, rid, class, true)
-  emit('lease.expired', { task = tid, run = rid, agent = r[1], token = r[2], actor = actor, reason = reason },
+  emit('lease.expired', { task = tid, run = rid, agent = r.agent, token = r.token, actor = actor, reason = reason },
     '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"class":' .. quote(class) ..
     ',"reason":' .. quote(reason) .. '}')
 end

@@ -1,13 +1,17 @@
 -- fenced is the one definition of "still holds". It returns task, run and
 -- deadline, or the refusal; the first test that fails answers. A lease from
 -- before an adoption holds for nothing but to be reclaimed, whatever its
--- deadline says: store time stood still while the store was away.
+-- deadline says: store time stood still while the store was away. Of task and
+-- run it reads what most verbs need.
 local function fenced(tid, rid, secret, presented, reclaiming)
-  local r = load(K('run:', rid))
-  if not r or r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end
+  local m = call('HMGET', K('run:', rid), 'task', 'secret', 'token', 'tokens', 'state', 'class', 'agent', 'window', 'confirmed', 'renewals')
+  local r = known({ K('run:', rid), task = m[1], secret = m[2], token = m[3], tokens = m[4], state = m[5], class = m[6],
+    agent = m[7], window = m[8], confirmed = m[9], renewals = m[10] })
+  if r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end
   if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch') end
-  local t = load(K('task:', tid))
-  if not t then return nil, nil, nil, refuse('lease_expired', 'cause', 'deleted') end
+  m = call('HMGET', K('task:', tid), 'state', 'token', 'run', 'order', 'review', 'reports')
+  local t = known({ K('task:', tid), state = m[1], token = m[2], run = m[3], order = m[4], review = m[5], reports = m[6] })
+  if not t.state then return nil, nil, nil, refuse('lease_expired', 'cause', 'deleted') end
   if t.state == 'cancelled' then return nil, nil, nil, refuse('task_cancelled') end
 
   local current, mine, shown = num(t.token), num(r.token), num(presented)
@@ -41,18 +45,21 @@ local function fenced(tid, rid, secret, presented, reclaiming)
   return t, r, deadline
 end
 
--- confirm notes that a lease was received: its first admitted call starts the
--- full window. It never shortens a deadline.
-local function confirm(tid, rid, r, deadline)
-  if r.confirmed == '1' then return deadline end
-  local d = math.max(deadline, now + num(r.window))
-  call('ZADD', K('deadlines'), F(d), tid)
-  call('HSET', K('run:', rid), 'confirmed', '1')
-  return d
+-- admitted is the deadline of a lease from this call on: the first one shows
+-- that it was received and starts the full window. It never shortens a deadline.
+local function admitted(r, deadline)
+  return r.confirmed == '1' and deadline or math.max(deadline, now + num(r.window))
+end
+
+-- confirm notes that a lease was received; a call that ends it need not.
+local function confirm(tid, r, deadline)
+  if r.confirmed == '1' then return end
+  call('ZADD', K('deadlines'), F(admitted(r, deadline)), tid)
+  put(r, 'confirmed', '1')
 end
 
 -- told finds the answer of a closing verb that this run made before with the
--- same content: a repeat gets the same answer.
+-- same content: a repeat, which does not hold any more, gets the same answer.
 local function told(tid, rid, secret, verb, hash)
   local r = call('HMGET', K('run:', rid), 'task', 'secret', 'closed')
   if r[1] == tid and r[2] == secret and r[3] then

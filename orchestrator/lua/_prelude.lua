@@ -1,15 +1,17 @@
--- What every script shares: key names, loading, moving, events.
+-- What every script shares: key names, records, moving, events.
 -- KEYS[1] is the namespace's meta key; every other key is made from its prefix,
 -- so all keys of a script carry one hash tag.
 local call = redis.call
 local P = string.sub(KEYS[1], 1, -5)
 local function K(kind, id) return P .. kind .. (id or '') end
 -- Integers leave Lua through this, never through "..": 1.7e+15 is no number.
-local function F(n) return string.format('%.0f', n) end
+local function F(n) return string.format('%d', n) end
 local function num(s) return tonumber(s or '0') or 0 end
 
 local META = K('meta')
+local meta -- its record: seq, order, granted: the last numbers given out
 local now, raw -- store time and the server's own clock, in ms
+local NOW, RAW -- the same as they are written
 local paused, floor
 local function server_clock()
   local t = call('TIME')
@@ -25,13 +27,56 @@ local function refuse(code, ...)
   return redis.error_reply(table.concat(out, ' '))
 end
 
--- load reads a whole hash into a table; nil when there is none.
+-- A record is a hash that this script looks at, one table for one key: its key
+-- at 1, its fields by name.
+local records = {}
+local function known(r)
+  records[r[1]] = r
+  return r
+end
+local function record(key) return records[key] or known({ key }) end
+
+-- pick reads fields of a record, those it does not know; one that is not there
+-- is false. load reads all of them, at several times the price; it returns nil
+-- when there is no record.
+local function pick(key, ...)
+  local r, got = record(key), call('HMGET', key, ...)
+  for i, field in ipairs({ ... }) do
+    if r[field] == nil then r[field] = got[i] end
+  end
+  return r
+end
+
 local function load(key)
-  local flat = call('HGETALL', key)
-  if #flat == 0 then return nil end
-  local t = {}
-  for i = 1, #flat, 2 do t[flat[i]] = flat[i + 1] end
-  return t
+  local r, flat = record(key), call('HGETALL', key)
+  for i = 1, #flat, 2 do
+    if r[flat[i]] == nil then r[flat[i]] = flat[i + 1] end
+  end
+  return #flat > 0 and r or nil
+end
+
+-- put changes fields of a record in the store. All changes of a record are one
+-- write, made when the script is done or shows what it did; what it looks at
+-- again it has to change in r as well. A refusal writes nothing.
+local changed = {}
+local function put(r, ...)
+  local c = r.changes
+  if not c then
+    r.changes = { r[1], ... }
+    changed[#changed + 1] = r
+    return
+  end
+  for i = 1, select('#', ...) do c[#c + 1] = (select(i, ...)) end
+end
+
+local events = 0 -- written by this script; whatever counts in meta has one
+local function save()
+  for _, r in ipairs(changed) do
+    call('HSET', unpack(r.changes))
+    r.changes = nil
+  end
+  if events > 0 then call('HSET', META, 'seq', meta.seq, 'order', meta.order or '0', 'granted', meta.granted or '0') end
+  changed, events = {}, 0
 end
 
 local function quote(s) return cjson.encode(s or '') end
@@ -39,19 +84,11 @@ local function quote(s) return cjson.encode(s or '') end
 -- emit appends one event; its id is the dense sequence number, so sequence,
 -- cursor and stream id are one. data is a JSON object, more are extra fields.
 local function emit(kind, e, data, more)
-  local seq = F(call('HINCRBY', META, 'seq', 1))
-  local f = { 'type', kind, 'at', F(raw), 'now', F(now), 'actor', e.actor or '', 'data', data }
-  for _, k in ipairs({ 'task', 'run', 'agent', 'token', 'reason' }) do
-    if e[k] and e[k] ~= '' then
-      f[#f + 1] = k
-      f[#f + 1] = e[k]
-    end
-  end
-  if more then
-    f[#f + 1] = 'top'
-    f[#f + 1] = more
-  end
-  call('XADD', K('events'), seq .. '-0', unpack(f))
+  local seq = F(num(meta.seq) + 1)
+  meta.seq, events = seq, events + 1
+  -- Entries with the same fields as the one before take less room and time.
+  call('XADD', K('events'), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
+    'task', e.task or '', 'run', e.run or '', 'agent', e.agent or '', 'token', e.token or '', 'reason', e.reason or '', 'top', more or '')
   call('PUBLISH', K('tail'), seq)
 end
 
@@ -65,12 +102,12 @@ local MAX_REPLY = 4194304
 local TERMINAL = { completed = true, rejected = true, failed = true, cancelled = true }
 
 -- move takes a task from one state set to another; further fields are written
--- with it. from is '' for a task being created.
+-- with it. A task being created comes from none.
 local function move(id, t, to, ...)
-  if t.state and t.state ~= '' then call('ZREM', K('by-state:', t.state), id) end
+  if t.state then call('ZREM', K('by-state:', t.state), id) end
   call('ZADD', K('by-state:', to), t.order, id)
-  if TERMINAL[to] then call('ZADD', K('terminal'), F(now), id) end
-  call('HSET', K('task:', id), 'state', to, 'updated', F(raw), ...)
+  if TERMINAL[to] then call('ZADD', K('terminal'), NOW, id) end
+  put(t, 'state', to, 'updated', RAW, ...)
   t.state = to
 end
 

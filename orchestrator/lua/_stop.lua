@@ -5,10 +5,10 @@ local function stop_runs(actor, limit)
   for _, tid in ipairs(live) do
     local t = load(K('task:', tid))
     if t and t.state == 'leased' then
-      local r = call('HMGET', K('run:', t.run), 'agent', 'token')
+      local r = pick(K('run:', t.run), 'agent', 'token')
       end_lease(tid, t.run, 'released', 'released')
       local state, failures = after(tid, t, t.run, 'released', true)
-      emit('lease.released', { task = tid, run = t.run, agent = r[1], token = r[2], actor = actor, reason = 'paused' },
+      emit('lease.released', { task = tid, run = t.run, agent = r.agent, token = r.token, actor = actor, reason = 'paused' },
         '{"state":' .. quote(state) .. ',"failures":' .. F(failures) ..
         ',"reason":"paused","exit":{"class":"released","code":null,"signal":null}}')
     else -- only a damaged store has one; it must not hold up the others

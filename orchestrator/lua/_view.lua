@@ -1,4 +1,5 @@
--- view reads the whole of a task in one step; the Go side decodes it.
+-- view reads the whole of a task in one step, with what the script changed; the
+-- Go side decodes it.
 local function hash_or_false(key)
   local flat = call('HGETALL', key)
   if #flat == 0 then return false end
@@ -30,6 +31,7 @@ local function run_view(rid)
 end
 
 local function view(id)
+  save()
   local t = load(K('task:', id))
   if not t then return refuse('not_found', 'kind', 'task') end
   local runs = {}
@@ -37,7 +39,7 @@ local function view(id)
     runs[#runs + 1] = run_view(rid)
   end
   return {
-    id, F(raw), F(now), call('ZSCORE', K('deadlines'), id), call('HGETALL', K('task:', id)),
+    id, RAW, NOW, call('ZSCORE', K('deadlines'), id), call('HGETALL', K('task:', id)),
     call('GET', K('spec:', id)), call('GET', K('in:', id)), call('GET', K('out:', id)), runs,
     call('LINDEX', K('reports:', id), -1), answers(id),
     handoff_view(t.handoff), hash_or_false(K('review:', id)),

@@ -8,22 +8,22 @@
 --   fresh store id, new floor, sequence number to start above
 -- Reply: {store id, floor, seq}
 -- Errors: adopt_lost (another was faster)
-local m = call('HMGET', META, 'store', 'identity', 'floor', 'seq', 'now')
+meta = pick(META, 'store', 'identity', 'floor', 'seq', 'order', 'granted', 'now')
 local here = identity()
-if here ~= ARGV[1] or (m[1] or '') ~= ARGV[2] or (m[2] or '') ~= ARGV[3] or (m[3] or '') ~= ARGV[4] then
+if here ~= ARGV[1] or (meta.store or '') ~= ARGV[2] or (meta.identity or '') ~= ARGV[3] or (meta.floor or '') ~= ARGV[4] then
   return refuse('adopt_lost')
 end
 raw = server_clock()
-now = num(m[5] or F(raw))
-local store, new = m[1] or ARGV[5], num(ARGV[6])
-call('HSET', META, 'store', store, 'identity', here, 'floor', F(new), 'now', F(now), 'raw', F(raw),
-  'seq', F(math.max(num(m[4]), num(ARGV[7]))))
-call('HSETNX', META, 'order', '0')
+now = num(meta.now or raw)
+NOW, RAW = F(now), F(raw)
+local store, new = meta.store or ARGV[5], num(ARGV[6])
+meta.seq = F(math.max(num(meta.seq), num(ARGV[7])))
+put(meta, 'store', store, 'identity', here, 'floor', F(new), 'now', NOW, 'raw', RAW, 'seq', meta.seq, 'order', meta.order or '0')
 if new > 0 then
-  call('HSET', META, 'adopted', F(now), 'adopted_at', F(raw))
+  put(meta, 'adopted', NOW, 'adopted_at', RAW)
   call('HDEL', META, 'adopted_scan')
   call('ZADD', K('chores'), F(now + GRACE), 'adopted')
   emit('store.adopted', { actor = 'server' }, '{"storeId":' .. quote(store) .. ',"floor":' .. F(new) .. '}')
   wake('lane *')
 end
-return { store, F(new), call('HGET', META, 'seq') }
+return { store, F(new), meta.seq }

@@ -1,4 +1,4 @@
--- needs: queue end answer view
+-- needs: lane queue handoff answer view
 -- claim notes who looks after a hand-off. The same person may claim again.
 -- ARGV: hand-off, actor, request key, body hash
 -- Reply: {raw ms, now ms, hand-off view, last report}
@@ -13,10 +13,11 @@ if not was then
     return refuse('state_conflict', 'state', 'claimed', 'need', 'unclaimed', 'by', h.claimed)
   end
   if h.claimed == '' then
-    call('HSET', K('handoff:', hid), 'claimed', by)
+    put(h, 'claimed', by)
     emit('handoff.claimed', { task = h.task, actor = by }, '{"state":"handoff","handoffId":' .. quote(hid) .. '}')
   end
   remember(key, body, hid, DAY)
 end
+save()
 local tid = call('HGET', K('handoff:', hid), 'task')
-return { F(raw), F(now), handoff_view(hid), call('LINDEX', K('reports:', tid), -1) }
+return { RAW, NOW, handoff_view(hid), call('LINDEX', K('reports:', tid), -1) }

@@ -1,10 +1,10 @@
 -- flags: allow-oom
--- needs: queue end expire
+-- needs: lane queue end handoff after expire
 -- expire_due ends leases that are past their deadline. One from before an
 -- adoption is left alone while its holder may reclaim it.
 -- ARGV: actor, limit
 -- Reply: number of deadlines handled
-local due = call('ZRANGEBYSCORE', K('deadlines'), '-inf', F(now), 'LIMIT', 0, ARGV[2])
+local due = call('ZRANGEBYSCORE', K('deadlines'), '-inf', NOW, 'LIMIT', 0, ARGV[2])
 for _, tid in ipairs(due) do
   local t = load(K('task:', tid))
   if t and t.state == 'leased' then

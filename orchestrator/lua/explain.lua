@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: queue view
+-- needs: view
 -- explain gathers why a task is where it is.
 -- ARGV: task
 -- Reply: {view, last tick ms or '', delayed score or '', lane, better tasks in
@@ -9,6 +9,6 @@ local t = load(K('task:', ARGV[1]))
 if not t then return refuse('not_found', 'kind', 'task') end
 local lane = t.at ~= '' and t.at or t.lane
 local out = { view(ARGV[1]), call('HGET', META, 'tick') or '', call('ZSCORE', K('delayed'), ARGV[1]) or '', lane,
-  call('ZRANK', K('lane:', lane), ARGV[1]) or 0, F(now), F(raw), paused }
-for _, w in ipairs(call('ZRANGEBYSCORE', K('waiters'), F(now), '+inf', 'LIMIT', 0, 1000)) do out[#out + 1] = w end
+  call('ZRANK', K('lane:', lane), ARGV[1]) or 0, NOW, RAW, paused }
+for _, w in ipairs(call('ZRANGEBYSCORE', K('waiters'), NOW, '+inf', 'LIMIT', 0, 1000)) do out[#out + 1] = w end
 return out

@@ -1,20 +1,17 @@
 -- flags: allow-oom
--- needs: queue fence end
+-- needs: lane queue fence end handoff after
 -- fail is the agent's own word that it cannot do the task. A repeat gets the
 -- same answer.
 -- ARGV: task, run, secret, presented token, content hash, reason, retryable 0|1
 -- Reply: state
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
-local said = told(tid, rid, ARGV[3], 'fail', ARGV[5])
-if said then return said end
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
-if err then return err end
-confirm(tid, rid, r, deadline)
-end_lease(tid, rid, 'failed', 'agent_failed')
+if err then return told(tid, rid, ARGV[3], 'fail', ARGV[5]) or err end
+end_lease(tid, rid, 'failed', 'agent_failed', admitted(r, deadline))
 call('SET', K('detail:', rid), ARGV[6])
 local state, failures = after(tid, t, rid, 'agent_failed', ARGV[7] == '1')
-call('HSET', K('run:', rid), 'closed', 'fail:' .. ARGV[5] .. ' ' .. state)
+put(r, 'closed', 'fail:' .. ARGV[5] .. ' ' .. state)
 emit('lease.failed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = ARGV[6] },
   '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"reason":' .. quote(ARGV[6]) ..
   ',"retryable":' .. (ARGV[7] == '1' and 'true' or 'false') .. '}')

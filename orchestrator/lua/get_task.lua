@@ -6,5 +6,5 @@
 -- Errors: those of fenced
 local t, r, deadline, err = fenced(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if err then return err end
-confirm(ARGV[1], ARGV[2], r, deadline)
+confirm(ARGV[1], r, deadline)
 return view(ARGV[1])

@@ -1,4 +1,4 @@
--- needs: queue view identity
+-- needs: lane view identity
 -- grant leases the best queued tasks an agent covers.
 -- ARGV: actor, agent id, role ('!': only tasks pinned to the agent), capabilities (',a,b,'), waiter id, wait ms,
 --   workspace root, request key, body hash, floor of the caller's witness,
@@ -13,12 +13,11 @@ local waiter, wait, root = ARGV[5], num(ARGV[6]), ARGV[7]
 local key, body = ARGV[8], ARGV[9]
 local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local RANGE = 2097152 -- tokens above a floor before the next floor is needed
-local known = call('HMGET', META, 'identity', 'seq', 'granted')
 -- The number of grants falls only when an older state was put back.
-if known[1] ~= identity() or F(floor) ~= ARGV[10] or num(known[3]) < num(ARGV[11]) then
+if not same_server(meta.identity) or F(floor) ~= ARGV[10] or num(meta.granted) < num(ARGV[11]) then
   return refuse('store_changed')
 end
-local out = { 0, F(raw), known[2], F(num(known[3])) }
+local out = { 0, RAW, meta.seq, meta.granted or '0' }
 
 local function lease_view(tid, rid, t, r, deadline)
   local before, report, said = false, false, {}
@@ -27,7 +26,7 @@ local function lease_view(tid, rid, t, r, deadline)
     report, said = call('LINDEX', K('reports:', tid), -1), answers(tid)
   end
   return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)), call('GET', K('in:', tid)),
-    report, said, before and run_view(before), r.workspace, t.fixes, t.retries }
+    report, said, before and run_view(before), r.workspace, t.fixes or false, t.retries or false }
 end
 
 local was, err = once(key, body)
@@ -74,25 +73,25 @@ if paused ~= '' then
   out[1] = 1
 else
   promote(10)
-  local record, size = {}, 0
+  local granted, size = {}, 0
   for i = 12, #ARGV, 2 do
     local lane = size < MAX_REPLY and best()
     if not lane then break end
-    local tid = call('ZRANGE', K('lane:', lane), 0, 0)[1]
-    local t, rid = load(K('task:', tid)), ARGV[i]
+    local two = call('ZRANGE', K('lane:', lane), 0, 1, 'WITHSCORES') -- the head and the next one
+    local tid, rid = two[1], ARGV[i]
+    local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before', 'fixes', 'retries')
     local token = math.max(num(t.token), floor) + 1
     if token > floor + RANGE then
-      if #record > 0 then break end
+      if #granted > 0 then break end
       return refuse('floor_exhausted')
     end
-    local r = { token = F(token), attempt = F(num(t.attempt) + 1),
-      workspace = root ~= '' and (root .. '/' .. rid) or '' }
+    local r = { token = F(token), attempt = F(num(t.attempt) + 1), workspace = root ~= '' and (root .. '/' .. rid) or '' }
     local deadline = now + math.min(num(t.window), FIRST)
-    dequeue(tid, t)
+    dequeue(tid, t, two[4])
     call('RPUSH', K('runs:', tid), rid)
-    call('HSET', K('run:', rid), 'task', tid, 'token', r.token, 'tokens', ',' .. r.token .. ',', 'attempt', r.attempt,
-      'state', 'running', 'agent', agent, 'started', F(raw), 'window', t.window, 'secret', ARGV[i + 1],
-      'confirmed', '0', 'workspace', r.workspace)
+    call('HSET', K('run:', rid), 'task', tid, 'secret', ARGV[i + 1], 'token', r.token, 'tokens', ',' .. r.token .. ',',
+      'state', 'running', 'agent', agent, 'window', t.window, 'confirmed', '0', 'attempt', r.attempt, 'started', RAW,
+      'workspace', r.workspace)
     call('ZADD', K('deadlines'), F(deadline), tid)
     move(tid, t, 'leased', 'token', r.token, 'attempt', r.attempt, 'run', rid, 'pin', '', 'gate', '')
     emit('task.leased', { task = tid, run = rid, agent = agent, token = r.token, actor = actor },
@@ -100,11 +99,12 @@ else
     local view = lease_view(tid, rid, t, r, deadline)
     for _, part in ipairs({ view[7], view[8], view[9], unpack(view[10]) }) do size = size + (part and #part or 0) end
     out[#out + 1] = view
-    record[#record + 1] = tid .. ' ' .. rid
+    granted[#granted + 1] = tid .. ' ' .. rid
   end
-  if #record > 0 then
-    out[4] = F(call('HINCRBY', META, 'granted', #record))
-    remember(key, body, table.concat(record, ' '), num(out[5][5]))
+  if #granted > 0 then
+    meta.granted = F(num(meta.granted) + #granted)
+    out[4] = meta.granted
+    remember(key, body, table.concat(granted, ' '), num(out[5][5]))
   end
 end
 

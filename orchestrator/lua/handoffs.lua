@@ -5,7 +5,7 @@
 -- ARGV: state or hand-off id, limit
 -- Reply: {raw ms, now ms, row...}, row = {hand-off view, last report}
 -- Errors: not_found
-local out, size = { F(raw), F(now) }, 0
+local out, size = { RAW, NOW }, 0
 local function add(hid)
   local v = handoff_view(hid)
   if not v then return false end

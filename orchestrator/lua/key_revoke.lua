@@ -22,7 +22,7 @@ if admin(ARGV[1]) then
   if others == 0 then return refuse('state_conflict', 'state', 'the_last_admin_key', 'need', 'another_admin_key') end
 end
 if revoked == '0' then
-  call('HSET', key, 'revoked', F(raw))
+  call('HSET', key, 'revoked', RAW)
   emit('key.revoked', { actor = ARGV[2] }, '{"keyId":' .. quote(ARGV[1]) .. '}')
 end
 wake('key ' .. call('HGET', key, 'hash'))

@@ -11,7 +11,7 @@ elseif ARGV[1] == 'id' then
 else
   ids = { call('GET', K('keyhash:', ARGV[2])) or nil }
 end
-local out = { F(raw) }
+local out = { RAW }
 for _, id in ipairs(ids) do
   local flat = call('HGETALL', K('key:', id))
   if #flat > 0 then out[#out + 1] = { id, flat } end

@@ -2,7 +2,7 @@
 -- leases lists who holds what, the next to expire first.
 -- ARGV: limit
 -- Reply: {raw ms, row...}, row = {task, run, agent, token, ttl ms, renewals}
-local out = { F(raw) }
+local out = { RAW }
 local live = call('ZRANGE', K('deadlines'), 0, num(ARGV[1]) - 1, 'WITHSCORES')
 for i = 1, #live, 2 do
   local rid = call('HGET', K('task:', live[i]), 'run')

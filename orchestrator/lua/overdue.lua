@@ -1,11 +1,11 @@
 -- flags: allow-oom
--- needs: queue end answer refused
+-- needs: lane queue handoff answer refused
 -- overdue does what has become due: the deadline policy of hand-offs nobody
 -- decided in time (deny answers by itself, escalate raises the priority and
 -- tells again), and the word about refused writes that were only counted.
 -- ARGV: limit
 -- Reply: number of chores handled
-local due = call('ZRANGEBYSCORE', K('chores'), '-inf', F(now), 'LIMIT', 0, ARGV[1])
+local due = call('ZRANGEBYSCORE', K('chores'), '-inf', NOW, 'LIMIT', 0, ARGV[1])
 local n = 0
 for _, chore in ipairs(due) do
   local rid = string.match(chore, '^refused:(.*)$')
@@ -29,7 +29,7 @@ for _, chore in ipairs(due) do
         decide(hid, h, t, 'deadline', '"denied by deadline"', 'null', 'task.answered')
       else
         if h.policy == 'escalate' then
-          call('HSET', K('task:', h.task), 'pri', F(math.min(9, num(t.pri) + 1)))
+          put(t, 'pri', F(math.min(9, num(t.pri) + 1)))
         end
         emit('handoff.overdue', { task = h.task, actor = 'deadline' },
           '{"state":"handoff","handoffId":' .. quote(hid) .. ',"policy":' .. quote(h.policy) .. '}')

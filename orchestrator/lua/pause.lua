@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: queue end stop
+-- needs: lane queue end handoff after stop
 -- pause presses the stop button: no grants from now on; hard also ends runs,
 -- up to a batch here and the rest as a chore.
 -- ARGV: actor, hard 0|1, reason, limit, request key, body hash
@@ -9,10 +9,10 @@ local actor, hard = ARGV[1], ARGV[2] == '1'
 local was, err = once(ARGV[5], ARGV[6])
 if err then return err end
 if not was then
-  call('HSET', META, 'paused', hard and 'hard' or 'soft', 'paused_by', actor, 'paused_why', ARGV[3], 'paused_at', F(raw))
+  call('HSET', META, 'paused', hard and 'hard' or 'soft', 'paused_by', actor, 'paused_why', ARGV[3], 'paused_at', RAW)
   emit('namespace.paused', { actor = actor }, '{"hard":' .. tostring(hard) .. ',"reason":' .. quote(ARGV[3]) .. '}')
   if hard then
-    call('ZADD', K('chores'), F(now), 'pause')
+    call('ZADD', K('chores'), NOW, 'pause')
     stop_runs(actor, num(ARGV[4]))
   end
   remember(ARGV[5], ARGV[6], 'done', DAY)

@@ -13,8 +13,8 @@ if num(r.token) <= floor then
   r.token = F(floor + 1)
   deadline = math.max(deadline, now + num(r.window))
   call('ZADD', K('deadlines'), F(deadline), tid)
-  call('HSET', K('task:', tid), 'token', r.token, 'updated', F(raw))
-  call('HSET', K('run:', rid), 'token', r.token, 'tokens', r.tokens .. r.token .. ',', 'confirmed', '1')
+  put(t, 'token', r.token, 'updated', RAW)
+  put(r, 'token', r.token, 'tokens', r.tokens .. r.token .. ',', 'confirmed', '1')
   emit('lease.reclaimed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"state":"leased"}')
 end
-return { F(raw), F(deadline - now), r.token }
+return { RAW, F(deadline - now), r.token }

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: queue fence end
+-- needs: lane queue fence end handoff after
 -- release gives a lease back with the exit of its process; the retry policy
 -- decides what becomes of the task. A repeat gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, class, exit code or
@@ -7,17 +7,16 @@
 -- Reply: state
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
-local said = told(tid, rid, ARGV[3], 'release', ARGV[5])
-if said then return said end
-local t, r, _, err = fenced(tid, rid, ARGV[3], ARGV[4])
-if err then return err end
+local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
+if err then return told(tid, rid, ARGV[3], 'release', ARGV[5]) or err end
 local class, code, signal = ARGV[6], ARGV[7], ARGV[8]
-end_lease(tid, rid, class == 'released' and 'released' or 'failed', class)
+end_lease(tid, rid, class == 'released' and 'released' or 'failed', class, deadline)
 -- The release comes after the process is dead, so nothing waits for an exit.
-call('HSET', K('run:', rid), 'exited', '1', 'code', code, 'signal', signal, 'duration', ARGV[9])
+r.exited = '1'
+put(r, 'exited', '1', 'code', code, 'signal', signal, 'duration', ARGV[9])
 if ARGV[10] ~= '' then call('SET', K('detail:', rid), ARGV[10]) end
 local state, failures = after(tid, t, rid, class, true)
-call('HSET', K('run:', rid), 'closed', 'release:' .. ARGV[5] .. ' ' .. state)
+put(r, 'closed', 'release:' .. ARGV[5] .. ' ' .. state)
 local exit = '{"class":' .. quote(class) .. ',"code":' .. (code == '' and 'null' or code) ..
     ',"signal":' .. (signal == '' and 'null' or quote(signal)) .. '}'
 emit('lease.released', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = class },

@@ -10,5 +10,5 @@ local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local d = math.max(deadline, now + num(r.window))
 call('ZADD', K('deadlines'), F(d), tid)
-call('HSET', K('run:', rid), 'confirmed', '1', 'renewals', F(num(r.renewals) + 1))
-return { F(raw), F(d - now), r.token }
+put(r, 'confirmed', '1', 'renewals', F(num(r.renewals) + 1))
+return { RAW, F(d - now), r.token }

@@ -16,11 +16,11 @@ if req ~= '' then
     end
   end
 end
-confirm(tid, rid, r, deadline)
-local seq = call('HINCRBY', K('task:', tid), 'reports', 1)
-call('RPUSH', K('reports:', tid), F(seq) .. ' ' .. F(raw) .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7])
+confirm(tid, r, deadline)
+local seq = num(t.reports) + 1
+put(t, 'reports', F(seq), 'updated', RAW)
+call('RPUSH', K('reports:', tid), F(seq) .. ' ' .. RAW .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7])
 call('LTRIM', K('reports:', tid), -1000, -1)
-call('HSET', K('task:', tid), 'updated', F(raw))
 if req ~= '' then
   call('LPUSH', K('seen:', rid), ARGV[6] .. ' ' .. F(seq) .. ' ' .. req)
   call('LTRIM', K('seen:', rid), 0, 31)

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: fence end queue
+-- needs: fence end handoff
 -- request_help ends the lease and parks the task until a person acts. A repeat
 -- gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, kind, question JSON
@@ -7,17 +7,14 @@
 -- Reply: hand-off id
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
-local said = told(tid, rid, ARGV[3], 'request_help', ARGV[5])
-if said then return said end
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
-if err then return err end
-confirm(tid, rid, r, deadline)
-end_lease(tid, rid, 'released', 'released')
+if err then return told(tid, rid, ARGV[3], 'request_help', ARGV[5]) or err end
+end_lease(tid, rid, 'released', 'released', admitted(r, deadline))
 local due = num(ARGV[8])
 if due > 0 then due = now + due end
 local hid = park(tid, t, rid, ARGV[6], ARGV[7], due, ARGV[9])
 move(tid, t, 'handoff')
-call('HSET', K('run:', rid), 'closed', 'request_help:' .. ARGV[5] .. ' ' .. hid)
+put(r, 'closed', 'request_help:' .. ARGV[5] .. ' ' .. hid)
 emit('task.handoff', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
   '{"state":"handoff","handoffId":' .. quote(hid) .. ',"kind":' .. quote(ARGV[6]) .. '}')
 return hid

@@ -17,7 +17,7 @@ for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 
       K('log:', rid .. ':stderr'), K('handoff:', hid), K('answer:', hid))
   end
   if t then -- only a damaged store has none
-    indexes(t.role or '', t.labels or '', function(key) call('ZREM', key, tid) end)
+    for _, key in ipairs(indexes(t.role or '', t.labels or '')) do call('ZREM', key, tid) end
     call('ZREM', K('by-state:', t.state), tid)
   end
   call('ZREM', K('terminal'), tid)

@@ -1,4 +1,4 @@
--- needs: queue end create view
+-- needs: lane queue handoff create view
 -- retry queues an escalated task again with its failures forgotten, or makes a
 -- new task from one that failed, was cancelled or was rejected.
 -- ARGV: task, actor, request key, body hash, reason, new task id
@@ -14,9 +14,9 @@ if t.state == 'completed' then return refuse('task_closed', 'state', t.state) en
 
 if TERMINAL[t.state] then
   if not lane_free(t.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
-  local s = { id = new, not_before = '0', labels = t.labels or '', retries = tid, by = by,
+  local s = { id = new, not_before = '0', labels = t.labels or '', fixes = t.fixes or '', retries = tid, by = by,
     spec = call('GET', K('spec:', tid)), input = call('GET', K('in:', tid)) or '' }
-  for _, f in ipairs({ 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review', 'role', 'fixes' }) do
+  for _, f in ipairs({ 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review', 'role' }) do
     s[f] = t[f]
   end
   emit('task.retried', { task = tid, actor = by }, '{"state":' .. quote(t.state) .. ',"newTaskId":' .. quote(new) ..
@@ -31,7 +31,7 @@ if kind ~= 'escalation' then
   return refuse('state_conflict', 'state', t.state, 'need', 'an_escalated_hand-off_or_a_closed_task')
 end
 close_handoff(t.handoff, 'answered', by)
-call('HSET', K('task:', tid), 'failures', '0')
+put(t, 'failures', '0')
 t.failures = '0'
 move(tid, t, 'queued')
 enqueue(tid, t, 0, t.run)

@@ -1,4 +1,4 @@
--- needs: queue create view
+-- needs: lane queue create view
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,
@@ -19,7 +19,7 @@ if ARGV[7] == '1' then
   if not lane_free(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
 end
 local to = decision == 'approve' and 'completed' or 'rejected'
-call('HSET', K('review:', tid), 'run', t.run, 'decision', decision, 'note', ARGV[6], 'by', by, 'at', F(raw),
+call('HSET', K('review:', tid), 'run', t.run, 'decision', decision, 'note', ARGV[6], 'by', by, 'at', RAW,
   'fix', fix and fix.id or '')
 move(tid, t, to)
 local kind = decision == 'approve' and 'task.approved' or 'task.rejected'

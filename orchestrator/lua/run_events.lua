@@ -12,9 +12,9 @@ for i = 5, #ARGV, 5 do
   local kind, again = ARGV[i], false
   if kind == 'run.launched' then
     again = r.launched == '1'
+    put(r, 'launched', '1', 'containment', ARGV[i + 3])
     r.launched = '1'
-    call('HSET', K('run:', rid), 'launched', '1', 'containment', ARGV[i + 3])
-    if ARGV[i + 4] ~= '' then call('HSET', K('run:', rid), 'workspace', ARGV[i + 4]) end
+    if ARGV[i + 4] ~= '' then put(r, 'workspace', ARGV[i + 4]) end
   end
   if not again then
     emit(kind, { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, ARGV[i + 1],

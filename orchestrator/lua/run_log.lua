@@ -22,5 +22,5 @@ while finish - start > KEEP do
   call('LPOP', key)
   start = start + #first
 end
-call('HSET', K('run:', rid), stream .. '_end', F(finish), stream .. '_start', F(start))
+put(r, stream .. '_end', F(finish), stream .. '_start', F(start))
 return finish

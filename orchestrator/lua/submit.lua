@@ -1,6 +1,6 @@
--- needs: queue create
+-- needs: lane queue create
 -- submit creates a task.
--- ARGV: request key, body hash, lane, source task or '', spec (17 values)
+-- ARGV: request key, body hash, source task or '', spec (17 values)
 -- Reply: {task id, created ms, replayed 0|1}
 -- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict
 local key, body, source = ARGV[1], ARGV[2], ARGV[3]
@@ -22,4 +22,4 @@ local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end
 create(s, old, extra)
 remember(key, body, s.id, DAY)
-return { s.id, F(raw), 0 }
+return { s.id, RAW, 0 }

@@ -1,0 +1,44 @@
+-- What becomes of a task whose run has ended without a result.
+local FAILURE = { crash = true, timeout = true, stalled = true, no_result = true, agent_failed = true, lease_expired = true }
+local REQUEUED = { agent_failed = true, lease_expired = true } -- retried without being listed in retry.on
+
+local function backoff(t, failures)
+  if failures <= 1 then return 0 end
+  local base = num(t.backoff)
+  -- 2^30 seconds is beyond every cap; a larger exponent would only overflow.
+  local d = base * 2 ^ math.min(failures - 2, 30)
+  return math.min(d, math.max(base, 300000))
+end
+
+-- after applies the retry policy to an ended run and moves the task. It
+-- returns the new state and the number of failures.
+local function after(tid, t, rid, class, retryable)
+  load(t[1])
+  local failures = num(t.failures)
+  if not FAILURE[class] then
+    move(tid, t, 'queued')
+    enqueue(tid, t, 0, rid)
+    return 'queued', failures
+  end
+  failures = failures + 1
+  put(t, 'failures', F(failures))
+  t.failures = F(failures)
+  local again = REQUEUED[class] or string.find(t.retry_on, ',' .. class .. ',', 1, true)
+  if retryable and again and failures < num(t.max_attempts) then
+    move(tid, t, 'queued')
+    enqueue(tid, t, now + backoff(t, failures), rid)
+    return 'queued', failures
+  end
+  if t.escalate == 'fail' then
+    move(tid, t, 'failed', 'reason', class)
+    return 'failed', failures
+  end
+  local because = 'it is failure ' .. F(failures) .. ' of ' .. F(num(t.max_attempts)) .. ' allowed'
+  if not again then because = 'the task does not list ' .. class .. ' in retry.on' end
+  if not retryable then because = 'the agent called it final' end
+  local why = 'Run ' .. F(num(t.attempt)) .. ' ended with ' .. class .. ', and ' .. because ..
+      '. Retry, answer, finish or cancel the task.'
+  park(tid, t, rid, 'escalation', '{"question":"' .. why .. '"}', 0, 'wait')
+  move(tid, t, 'handoff')
+  return 'handoff', failures
+end

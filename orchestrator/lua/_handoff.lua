@@ -1,0 +1,21 @@
+-- park opens the hand-off of a run: its id is the run's under another prefix.
+local function park(tid, t, rid, kind, body, deadline, policy)
+  local hid = 'handoff_' .. string.sub(rid, 5)
+  put(record(K('handoff:', hid)), 'task', tid, 'run', rid, 'kind', kind, 'state', 'open', 'created', RAW,
+    'body', body, 'deadline', F(deadline), 'policy', policy, 'claimed', '')
+  call('ZADD', K('handoffs:', 'open'), RAW, hid)
+  if deadline > 0 then call('ZADD', K('chores'), F(deadline), 'handoff:' .. hid) end
+  put(t, 'handoff', hid)
+  t.handoff = hid
+  return hid
+end
+
+-- close_handoff takes a hand-off from open to its final state.
+local function close_handoff(hid, state, by)
+  call('ZREM', K('handoffs:', 'open'), hid)
+  call('ZREM', K('chores'), 'handoff:' .. hid)
+  call('ZADD', K('handoffs:', state), RAW, hid)
+  local h = record(K('handoff:', hid))
+  put(h, 'state', state, 'by', by, 'closed', RAW)
+  h.state = state
+end

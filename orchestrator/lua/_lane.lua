@@ -1,0 +1,73 @@
+-- Lanes: where queued tasks wait. lane:<lane> holds task ids by score; lanes
+-- holds every lane that is not empty by the score of its head, so a grant
+-- looks at the best lanes first and reads no list.
+local function score(t) return F((9 - num(t.pri)) * 17592186044416 + num(t.order)) end
+
+-- undelay takes a task out of delayed, where it waited for its turn or, in a
+-- lane, for the end of its pin.
+local function undelay(id, t)
+  if call('ZREM', K('delayed'), id) == 1 and t.at == '' and call('HINCRBY', K('late'), t.lane, -1) <= 0 then
+    call('HDEL', K('late'), t.lane)
+  end
+end
+
+local function push(id, t, lane)
+  local s = score(t)
+  call('ZADD', K('lane:', lane), s, id)
+  call('ZADD', K('lanes'), 'LT', s, lane)
+  put(t, 'at', lane)
+  t.at = lane
+  wake('lane ' .. lane)
+end
+
+-- pull takes a task out of its lane; head is the score of the next one, where
+-- it is known.
+local function pull(id, t, head)
+  local lane = t.at
+  if not lane or lane == '' then return end
+  call('ZREM', K('lane:', lane), id)
+  head = head or call('ZRANGE', K('lane:', lane), 0, 0, 'WITHSCORES')[2]
+  if head then
+    call('ZADD', K('lanes'), head, lane)
+  else
+    call('ZREM', K('lanes'), lane)
+  end
+  put(t, 'at', '')
+  t.at = ''
+end
+
+-- place puts a queued task into the lane it belongs to now: its pinned agent's
+-- while the pin lasts, else its own. It stands in delayed no more, except for
+-- the end of a pin.
+local function place(id, t)
+  if t.gate and t.gate ~= '' then put(t, 'gate', '') end
+  if t.pin and t.pin ~= '' and now < num(t.pin_until) then
+    push(id, t, 'agent:' .. t.pin)
+    call('ZADD', K('delayed'), t.pin_until, id)
+  else
+    push(id, t, t.lane)
+  end
+end
+
+-- promote moves due entries of delayed on: into a lane, or out of a pin.
+local function promote(limit)
+  local due = call('ZRANGEBYSCORE', K('delayed'), '-inf', NOW, 'LIMIT', 0, limit)
+  for _, id in ipairs(due) do
+    local t = load(K('task:', id))
+    if not t or t.state ~= 'queued' then -- only a damaged store has one
+      call('ZREM', K('delayed'), id)
+    else
+      undelay(id, t)
+      if t.at ~= '' then pull(id, t) end
+      place(id, t)
+    end
+  end
+  return #due
+end
+
+-- dequeue takes a queued task out of everything it waits in.
+local function dequeue(id, t, head)
+  if t.at == '' or t.pin and t.pin ~= '' then undelay(id, t) end
+  pull(id, t, head)
+  if t.not_before then call('ZREM', K('starts'), id) end
+end
