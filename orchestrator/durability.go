@@ -133,7 +133,7 @@ func (n *node) readConfig(ctx context.Context) (bool, error) {
 	var err error
 	n.config, err = configOf(ctx, n.client, "maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite",
 		"min-replicas-to-write", "min-replicas-max-lag", "enable-debug-command")
-	if refusal := redis.Error(nil); errors.As(err, &refusal) && !isAway(err) {
+	if refusal := redis.Error(nil); errors.As(err, &refusal) {
 		n.refuse("Allow the user CONFIG GET: ACL SETUSER … +config|get. Where the service that runs it does not allow it, Picket cannot know what it keeps.",
 			"the user may not ask how the server keeps its data: %v", err)
 		return false, nil
@@ -251,10 +251,3 @@ return may`
 }
 
 func mayNot(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOPERM") }
-
-// isAway: the server is there but does not serve, or wants to know who asks.
-func isAway(err error) bool {
-	return slices.ContainsFunc([]string{"LOADING", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS", "CLUSTERDOWN"}, func(prefix string) bool {
-		return redis.HasErrorPrefix(err, prefix)
-	})
-}

@@ -180,12 +180,17 @@ func TestAnOldServerIsRefused(t *testing.T) {
 	only(t, sham(t, "8.2.1", "ok"), "")
 }
 
+// Some services that run a Redis for others know no CONFIG at all.
+func TestAServerThatDoesNotTellIsRefused(t *testing.T) {
+	only(t, sham(t, "7.0.15", "ok", "CONFIG"), "refused: the user may not ask how the server keeps its data: ERR unknown command")
+}
+
 func TestAFileThatCannotBeWrittenIsSeen(t *testing.T) {
 	only(t, sham(t, "7.0.15", "err"), "refused: the last write of the append-only file failed")
 }
 
 // sham answers what the checks ask as a durable server of that version would.
-func sham(t *testing.T, version, written string) rig.Store {
+func sham(t *testing.T, version, written string, unknown ...string) rig.Store {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -196,6 +201,9 @@ func sham(t *testing.T, version, written string) rig.Store {
 		"INFO":   fmt.Sprintf("$%d\r\n%s\r\n", len(info), info),
 		"CONFIG": "*6\r\n+appendonly\r\n+yes\r\n+appendfsync\r\n+always\r\n+maxmemory-policy\r\n+noeviction\r\n",
 		"EVAL":   "*0\r\n",
+	}
+	for _, command := range unknown {
+		delete(answers, command)
 	}
 	go func() {
 		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
