@@ -120,6 +120,9 @@ func TestACLGrantsWhatIsUsed(t *testing.T) {
 	}
 	slices.Sort(used)
 	used = slices.Compact(used)
+	if len(used) < 40 {
+		t.Fatalf("found %d commands only", len(used))
+	}
 	var granted []string
 	for line := range strings.Lines(block(t, "acl")) {
 		if strings.HasPrefix(line, "user picket ") {
@@ -130,8 +133,14 @@ func TestACLGrantsWhatIsUsed(t *testing.T) {
 			}
 		}
 	}
-	slices.Sort(granted)
-	if !slices.Equal(granted, used) {
-		t.Errorf("docs/redis.md grants\n%v\nin use are\n%v", granted, used)
+	for _, right := range used {
+		if !slices.Contains(granted, right) {
+			t.Errorf("the user of docs/redis.md lacks +%s", right)
+		}
+	}
+	for _, right := range granted {
+		if !slices.Contains(used, right) {
+			t.Errorf("the user of docs/redis.md has +%s, which nothing uses", right)
+		}
 	}
 }
