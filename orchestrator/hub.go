@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -47,7 +48,9 @@ func (h *hub) start(ctx context.Context) {
 	h.done = make(chan struct{})
 	h.mu.Unlock()
 	sub := h.client.Subscribe(ctx, h.channel)
-	if _, err := sub.Receive(ctx); err != nil {
+	// With a limit: the driver would wait for a lost answer for ever, and not
+	// look at ctx meanwhile. It subscribes again by itself.
+	if _, err := sub.ReceiveTimeout(ctx, time.Second); err != nil {
 		h.log.Warn("subscribe to wake-ups", "channel", h.channel, "error", err)
 	}
 	go h.listen(ctx, sub)
