@@ -140,6 +140,28 @@ func tourDamage(t *testing.T, f *fixture) {
 	ok(t, err)
 	_, err = f.Resume(f.ctx, operator, "r")
 	ok(t, err)
+	// Lanes: one whose head is no task, one that is empty, one with a task behind.
+	behind := f.submit(t, picket.TaskSpec{Role: "behind"})
+	for lane, members := range map[string][]string{"gone|": {noTask}, "empty|": nil, "behind|": {noTask}} {
+		for _, m := range members {
+			ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:lane:"+lane, z(1, m)).Err())
+		}
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:lanes", z(1, lane)).Err())
+	}
+	for _, role := range []string{"gone", "empty"} {
+		got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{Role: role})
+		ok(t, err)
+		if len(got) != 0 {
+			t.Fatalf("granted %v", got)
+		}
+	}
+	if got := f.lease(t, picket.AcquireRequest{Role: "behind"}); got.TaskID != behind.TaskID {
+		t.Fatalf("granted %s", got.TaskID)
+	}
+	if n := count(t, f, picket.EventInvariantRepaired); n < 5 {
+		t.Fatalf("%d repairs were told", n)
+	}
+	f.clear(t)
 	for _, key := range []string{"delayed", "starts", "deadlines"} {
 		if n := f.raw.ZCard(f.ctx, "pk:{default}:"+key).Val(); n != 0 {
 			t.Fatalf("%d rows are left in %s", n, key)

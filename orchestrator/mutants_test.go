@@ -39,7 +39,7 @@ var mutants = []mutant{
 	{"one capability is enough", []edit{{"grant", "if not string.find(caps, ',' .. need .. ',', 1, true) then return false end",
 		"if string.find(caps, ',' .. need .. ',', 1, true) then return true end"}}},
 	{"a repeated acquire hands out an ended lease", []edit{{"grant", "r.state ~= 'running' or t.run ~= rid or now >= deadline", "false"}}},
-	{"the granted task stays in its lane", []edit{{"grant", "dequeue(tid, t, two[4])", ""}}},
+	{"the granted task stays in its lane", []edit{{"grant", "dequeue(tid, t, behind)", ""}}},
 	// Queues.
 	{"priority inverted", []edit{{"_lane", "(9 - num(t.pri))", "num(t.pri)"}}},
 	{"a lane keeps the place of its old head", []edit{{"_lane", "call('ZADD', K('lanes'), head, lane)", ""}}},
@@ -78,6 +78,7 @@ var mutants = []mutant{
 	{"grants do not pass the floor", []edit{{"grant", "math.max(num(t.token), floor) + 1", "num(t.token) + 1"}}},
 	{"a void lease still holds", []edit{{"_fence", "if mine <= floor then", "if false then"}}},
 	{"grant does not ask which server it is on", []edit{{"grant", "not same_server(meta.identity) or ", ""}}},
+	{"a state that was put back is not noticed", []edit{{"grant", " or num(meta.granted) < num(ARGV[11])", ""}}},
 	{"reclaim revives an ended lease", []edit{{"_fence", "if r.state ~= 'running' or t.state ~= 'leased' or t.run ~= rid then",
 		"if not reclaiming and (r.state ~= 'running' or t.state ~= 'leased' or t.run ~= rid) then"}}},
 	{"reclaim raises the token by one", []edit{{"reclaim", "r.token = F(floor + 1)", "r.token = F(num(r.token) + 1)"}}},

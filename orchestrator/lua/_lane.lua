@@ -54,8 +54,8 @@ local function promote(limit)
   local due = call('ZRANGEBYSCORE', K('delayed'), '-inf', NOW, 'LIMIT', 0, limit)
   for _, id in ipairs(due) do
     local t = load(K('task:', id))
-    if not t or t.state ~= 'queued' then -- only a damaged store has one
-      call('ZREM', K('delayed'), id)
+    if not t or t.state ~= 'queued' then
+      stray('delayed_extra', K('delayed'), id)
     else
       undelay(id, t)
       if t.at ~= '' then pull(id, t) end

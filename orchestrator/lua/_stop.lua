@@ -11,8 +11,8 @@ local function stop_runs(actor, limit)
       emit('lease.released', { task = tid, run = t.run, agent = r.agent, token = r.token, actor = actor, reason = 'paused' },
         '{"state":' .. quote(state) .. ',"failures":' .. F(failures) ..
         ',"reason":"paused","exit":{"class":"released","code":null,"signal":null}}')
-    else -- only a damaged store has one; it must not hold up the others
-      call('ZREM', K('deadlines'), tid)
+    else
+      stray('deadline_extra', K('deadlines'), tid)
     end
   end
   if #live < limit then call('ZREM', K('chores'), 'pause') end

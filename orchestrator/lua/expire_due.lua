@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: lane queue end handoff after expire
+-- needs: stray lane queue end handoff after expire
 -- expire_due ends leases that are past their deadline. One from before an
 -- adoption is left alone while its holder may reclaim it.
 -- ARGV: actor, limit
@@ -16,8 +16,8 @@ for _, tid in ipairs(due) do
       local class = num(t.token) <= floor and 'store_adopted' or confirmed and 'lease_expired' or 'undelivered'
       expire(tid, t, class, class, ARGV[1])
     end
-  else -- only a damaged store has one; it must not hold up the others
-    call('ZREM', K('deadlines'), tid)
+  else
+    stray('deadline_extra', K('deadlines'), tid)
   end
 end
 return #due

@@ -1,4 +1,4 @@
--- needs: lane view identity
+-- needs: stray lane view identity
 -- grant leases the best queued tasks an agent covers.
 -- ARGV: actor, agent id, role ('!': only tasks pinned to the agent), capabilities (',a,b,'), waiter id, wait ms,
 --   workspace root, request key, body hash, floor of the caller's witness,
@@ -69,17 +69,34 @@ local function best()
   end
 end
 
+-- head finds the task to grant next, if there is room for more, and the score
+-- of the one behind it.
+local function head(room)
+  while true do
+    local lane = room and best()
+    if not lane then return nil end
+    local two = call('ZRANGE', K('lane:', lane), 0, 1, 'WITHSCORES')
+    local tid, behind = two[1] or '', two[4]
+    local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before', 'fixes', 'retries')
+    if t.state == 'queued' then return tid, t, behind end
+    stray('lane_extra', K('lane:', lane), tid)
+    if behind then
+      call('ZADD', K('lanes'), behind, lane)
+    else
+      call('ZREM', K('lanes'), lane)
+    end
+  end
+end
+
 if paused ~= '' then
   out[1] = 1
 else
   promote(10)
   local granted, size = {}, 0
   for i = 12, #ARGV, 2 do
-    local lane = size < MAX_REPLY and best()
-    if not lane then break end
-    local two = call('ZRANGE', K('lane:', lane), 0, 1, 'WITHSCORES') -- the head and the next one
-    local tid, rid = two[1], ARGV[i]
-    local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before', 'fixes', 'retries')
+    local tid, t, behind = head(size < MAX_REPLY)
+    if not tid then break end
+    local rid = ARGV[i]
     local token = math.max(num(t.token), floor) + 1
     if token > floor + RANGE then
       if #granted > 0 then break end
@@ -87,7 +104,7 @@ else
     end
     local r = { token = F(token), attempt = F(num(t.attempt) + 1), workspace = root ~= '' and (root .. '/' .. rid) or '' }
     local deadline = now + math.min(num(t.window), FIRST)
-    dequeue(tid, t, two[4])
+    dequeue(tid, t, behind)
     call('RPUSH', K('runs:', tid), rid)
     call('HSET', K('run:', rid), 'task', tid, 'secret', ARGV[i + 1], 'token', r.token, 'tokens', ',' .. r.token .. ',',
       'state', 'running', 'agent', agent, 'window', t.window, 'confirmed', '0', 'attempt', r.attempt, 'started', RAW,

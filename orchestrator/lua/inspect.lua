@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: lane queue create found examine
+-- needs: stray lane queue create found examine
 -- inspect holds the next batch of a namespace against its invariants and
 -- repairs what is safe to repair. What lives is walked apart from the archive,
 -- so that a lost deadline is found soon, however much has ended.

@@ -1,4 +1,4 @@
--- needs: lane queue create view
+-- needs: stray lane queue create view
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: lane queue evidence
+-- needs: stray lane queue evidence
 -- run_exit notes how a run's process ended. The class was set when the lease
 -- ended and stays; a task waiting for this process goes on at once.
 -- ARGV: task, run, secret, presented token, class, code or '', signal or '', duration ms or '',

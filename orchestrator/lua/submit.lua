@@ -1,4 +1,4 @@
--- needs: lane queue create
+-- needs: stray lane queue create
 -- submit creates a task.
 -- ARGV: request key, body hash, source task or '', spec (17 values)
 -- Reply: {task id, created ms, replayed 0|1}
