@@ -71,13 +71,19 @@ func (x *machine) swap() {
 // adopted makes the store look like one that nobody has adopted yet. The next
 // grant, or a new connection, adopts it.
 func (x *machine) adopted() {
-	x.tick() // an adoption goes on from the store time written last
-	x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "identity", "another server").Err())
+	x.tick()                                                            // an adoption goes on from the store time written last
+	granted, _ := x.raw.HGet(x.ctx, x.prefix+"meta", "granted").Int64() // 0 before the first
+	if x.counted && granted > 0 && x.chance("put back", 50) {           // the same server, with fewer grants than were seen
+		x.ok(x.raw.HIncrBy(x.ctx, x.prefix+"meta", "granted", -1).Err())
+	} else {
+		x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "identity", "another server").Err())
+	}
 	granting := x.chance("granting", 50)
 	if granting {
 		_, err := x.e.Acquire(x.ctx, picket.Caller{Actor: "key_a"}, picket.AcquireRequest{AgentID: "nobody", PinnedOnly: true})
 		x.ok(err)
 		x.m.adoptedBy(x)
+		x.counted = true
 		if !x.m.paused {
 			x.m.promote(10)
 		}
@@ -85,6 +91,7 @@ func (x *machine) adopted() {
 	}
 	x.ok(orchestrator.Greet(x.ctx, x.e))
 	x.m.adoptedBy(x)
+	x.counted = false
 }
 
 // adoptedBy takes the new floor from the store: it has to be above everything

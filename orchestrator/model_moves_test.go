@@ -116,6 +116,7 @@ func (x *machine) acquire() {
 	if !x.agree(err, code, "acquire by %+v", a) {
 		return
 	}
+	x.counted = true
 	if !slices.Equal(rids, want) {
 		x.Fatalf("acquire by %+v granted %v, want %v", a, rids, want)
 	}

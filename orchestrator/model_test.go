@@ -128,9 +128,10 @@ type machine struct {
 	// refusals counts, by run, the refused writes the engine was told of.
 	refusals map[string]int
 	made     []made
-	most     int // open tasks, or submit is drawn less
-	jumps    int // of the store's clock
-	swaps    int // of the store
+	most     int  // open tasks, or submit is drawn less
+	jumps    int  // of the store's clock
+	swaps    int  // of the store
+	counted  bool // the engine was told the number of grants since
 }
 
 // runModel is the property. plant, when given, changes the scripts of the

@@ -1,7 +1,7 @@
 package orchestrator_test
 
 // mutants are the planted bugs. Each is a mistake that somebody could make, in
-// a file of lua/: old text, new text. emit( becomes type( where an event is to
+// a file of lua/: old text, new text. emit( or dequeue( becomes type( where it is to
 // be lost: type takes any arguments and does nothing.
 var mutants = []mutant{
 	// Who still holds.
@@ -39,7 +39,7 @@ var mutants = []mutant{
 	{"one capability is enough", []edit{{"grant", "if not string.find(caps, ',' .. need .. ',', 1, true) then return false end",
 		"if string.find(caps, ',' .. need .. ',', 1, true) then return true end"}}},
 	{"a repeated acquire hands out an ended lease", []edit{{"grant", "r.state ~= 'running' or t.run ~= rid or now >= deadline", "false"}}},
-	{"the granted task stays in its lane", []edit{{"grant", "dequeue(tid, t, behind)", ""}}},
+	{"the granted task stays in its lane", []edit{{"grant", "dequeue(tid, t,", "type(tid, t,"}}},
 	// Queues.
 	{"priority inverted", []edit{{"_lane", "(9 - num(t.pri))", "num(t.pri)"}}},
 	{"a lane keeps the place of its old head", []edit{{"_lane", "call('ZADD', K('lanes'), head, lane)", ""}}},
