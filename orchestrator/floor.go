@@ -113,7 +113,7 @@ func (e *Engine) greet(ctx context.Context, run runner, exhausted bool) error {
 		}
 		return nil
 	}
-	if s.known() && s.floor == e.witness.now().Floor && !exhausted {
+	if w := e.witness.now(); s.known() && s.floor == w.Floor && s.store == w.StoreID && !exhausted {
 		return e.saw(s.seq)
 	}
 	return e.witness.inTurn(func() error { return e.adopt(ctx, run, exhausted) })
@@ -175,7 +175,10 @@ func (e *Engine) adopt(ctx context.Context, run runner, exhausted bool) error {
 			return err
 		}
 		w := e.witness.now()
-		if s.known() && s.floor >= w.Floor && !exhausted {
+		// Another store under an old floor was founded by somebody who knew
+		// nothing of this one.
+		other := w.StoreID != "" && s.store != w.StoreID && s.floor <= w.Floor
+		if s.known() && s.floor >= w.Floor && !other && !exhausted {
 			return e.witness.raise(witnessed{StoreID: s.store, Floor: s.floor, Ceiling: ceiling(s.seq, w.Ceiling)})
 		}
 		err = e.claim(ctx, run, s, w)

@@ -70,8 +70,8 @@ func (w *witness) inTurn(do func() error) error {
 	}
 	defer unlock()
 	file, err := w.read()
-	if err != nil {
-		return err
+	if err != nil && w.now().blank() {
+		return err // and else it is written anew
 	}
 	known := w.now().merged(file)
 	w.known.Store(&known)

@@ -172,7 +172,7 @@ func serverFinding(ctx context.Context, cmd *cobra.Command) (finding, error) {
 	if err := s.get(ctx, "/api/v1/stats", &stats, nil); err != nil {
 		return finding{"server", "fail", url + " is ready, but: " + explain(err), remedyOf(err)}, err
 	}
-	detail := fmt.Sprintf("%s is ready, namespace %s, %d events", url, stats.Namespace, stats.LastSeq)
+	detail := fmt.Sprintf("%s is ready, namespace %s, last event %d", url, stats.Namespace, stats.LastSeq)
 	if stats.Pause.Paused {
 		return finding{"server", "warn", detail + ", paused: " + oneLine(stats.Pause.Reason), "picket resume"}, nil
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -64,6 +65,10 @@ func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
 }
 
 func cannotOpen(err error) error {
+	var refusal *picket.Error
+	if errors.As(err, &refusal) && !errors.Is(err, picket.ErrUnknown) {
+		return err
+	}
 	return picket.Refuse(picket.CodeUnavailable, "Check that Redis runs and that its URL is right.", "the store cannot be opened: %v", err).Because(err)
 }
 
