@@ -10,7 +10,7 @@ import (
 )
 
 const depthText = "whether a larger store is slower: p50 of submit, acquire and complete as one caller sees them, one after the other, in a deep store against a shallow one. " +
-	"Each store has a Redis of its own, the same settings and 1 KiB of payload a task; every life adds one task and ends one, so the depth stays. No peer: both sides are Picket. Filling time is beside the figures. *complete in Redis* is the script's own time as the slow log gives it."
+	"Each store has a Redis of its own, the same settings and 1 KiB of payload a task; every life adds one task and ends one, so the depth stays. No peer: both sides are Picket. It begins when Redis has moved its keys into tables of the new size. Filling time is beside the figures. *complete in Redis* is the script's own time as the slow log gives it."
 
 // deep is a store of a certain size and what a life in it costs.
 type deep struct {
@@ -48,6 +48,10 @@ func dig(ctx context.Context, b *bench, name string, queued, leased int) (*deep,
 		return nil, fmt.Errorf("fill %s: %w", name, err)
 	}
 	d.filled = time.Since(began)
+	if err := server.settle(ctx); err != nil {
+		d.fillIn()
+		return nil, err
+	}
 	fmt.Fprintf(b.log, "depth: %s filled in %.1f s\n", name, d.filled.Seconds())
 	return d, nil
 }

@@ -126,10 +126,13 @@ func TestAProfileSplitsAScriptFromWhatItCalls(t *testing.T) {
 	}
 }
 
-func TestCostsAreSplitIntoFixedAndPerCall(t *testing.T) {
-	fixed, call := costs([]profile{{Micros: 1}, {Micros: 9 + 4*1.5 + 2, Nested: 4, Inside: 2}, {Micros: 9 + 20*1.5 + 15, Nested: 20, Inside: 15}, {Micros: 9 + 7*1.5 + 6, Nested: 7, Inside: 6}})
-	if fixed != 9 || call != 1.5 {
-		t.Errorf("got %v and %v a call, want 9 and 1.5", fixed, call)
+func TestLuaIsWhatCommandsDoNotTake(t *testing.T) {
+	got := luaPerCall([]profile{{Micros: 1}, {Micros: 8, Nested: 4, Inside: 2}, {Micros: 45, Nested: 20, Inside: 15}})
+	if got != 1.5 {
+		t.Errorf("got %v µs a call, want 36 / 24", got)
+	}
+	if got := luaPerCall([]profile{{Micros: 1}}); got != 0 {
+		t.Errorf("got %v of scripts that call nothing", got)
 	}
 }
 

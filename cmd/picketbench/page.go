@@ -112,8 +112,7 @@ func writeProfile(page *strings.Builder, lines []line) {
 		for _, p := range l.Profile {
 			fmt.Fprintf(page, "| %s | %s | %s | %s | %s |\n", p.Script, figure(p.Micros), figure(p.Inside), figure(p.Nested), p.list())
 		}
-		fixed, call := costs(l.Profile)
-		fmt.Fprintf(page, "\nFitted over these rows, a script costs %s µs to begin with, %s µs for every command it calls, and what the commands themselves take.\n", figure(fixed), figure(call))
+		fmt.Fprintf(page, "\nOver these rows, Lua takes %s µs for every command that a script calls, beside what the command itself takes.\n", figure(luaPerCall(l.Profile)))
 	}
 }
 
@@ -147,20 +146,18 @@ func writeMachine(page *strings.Builder, lines []line) {
 	}
 }
 
-// costs splits what scripts take outside the commands they call into a part
-// that each has and a part a command, by least squares.
-func costs(rows []profile) (fixed, call float64) {
-	var n, x, y, xx, xy float64
+// luaPerCall is what scripts take outside the commands they call, in µs a
+// command: making the call, reading its reply, and the script's own work.
+func luaPerCall(rows []profile) float64 {
+	var rest, calls float64
 	for _, p := range rows {
-		if p.Nested == 0 {
-			continue // the bare script has no prelude
+		if p.Nested > 0 { // the bare script calls nothing
+			rest += p.Micros - p.Inside
+			calls += p.Nested
 		}
-		rest := p.Micros - p.Inside
-		n, x, y, xx, xy = n+1, x+p.Nested, y+rest, xx+p.Nested*p.Nested, xy+p.Nested*rest
 	}
-	if d := n*xx - x*x; d != 0 {
-		call = (n*xy - x*y) / d
-		fixed = (y - call*x) / n
+	if calls == 0 {
+		return 0
 	}
-	return round(fixed, 1), round(call, 2)
+	return round(rest/calls, 1)
 }

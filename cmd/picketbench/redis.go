@@ -49,7 +49,7 @@ func startRedis(ctx context.Context, fsync string) (*redisServer, error) {
 		return nil, fmt.Errorf("make folder for Redis: %w", err)
 	}
 	socket := filepath.Join(dir, "redis.sock")
-	args := append([]string{"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--maxmemory-policy", "noeviction", "--loglevel", "warning"}, settings...)
+	args := append([]string{"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--maxmemory-policy", "noeviction", "--loglevel", "warning", "--enable-debug-command", "local"}, settings...)
 	process := exec.Command("redis-server", args...)
 	process.Stderr = os.Stderr
 	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C ends us first, then it
@@ -226,4 +226,26 @@ func (s *redisServer) slowLog(ctx context.Context, threshold string) error {
 		return fmt.Errorf("set slow log: %w", err)
 	}
 	return nil
+}
+
+// settle waits until the server has moved its keys into the table that fits
+// their number. While it does, every command moves a few, which costs what the
+// size of the store does not.
+func (s *redisServer) settle(ctx context.Context) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		tables, err := s.client.Do(ctx, "DEBUG", "HTSTATS", 0).Text()
+		if err != nil {
+			return fmt.Errorf("read sizes of tables: %w", err)
+		}
+		if !strings.Contains(tables, "rehashing target") {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
