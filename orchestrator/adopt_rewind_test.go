@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -77,11 +78,72 @@ func TestAWitnessDamagedAtWorkIsWrittenAnew(t *testing.T) {
 		dir := t.TempDir()
 		e := f.beside(t, f.where, orchestrator.Config{Witness: dir}).Engine("default")
 		ok(t, e.Tick(f.ctx))
-		path := filepath.Join(dir, "default.json")
+		path := witnessFile(dir)
 		ok(t, os.WriteFile(path, []byte("{"), 0o600))
 		ok(t, e.Ready(f.ctx))
-		if floor, known, err := orchestrator.WitnessedFloor(dir, "default"); err != nil || !known || floor != 0 {
+		if floor, known, err := orchestrator.WitnessedFloor(dir, "default", storeOf(t, e)); err != nil || !known || floor != 0 {
 			t.Fatalf("floor %d, known %v, %v", floor, known, err)
 		}
 	})
+}
+
+// witnessFile is the file of the default namespace in a directory of witnesses.
+func witnessFile(dir string) string {
+	paths, err := filepath.Glob(filepath.Join(dir, "default@*.json"))
+	if err != nil || len(paths) != 1 {
+		return filepath.Join(dir, "none")
+	}
+	return paths[0]
+}
+
+func storeOf(t *testing.T, e *orchestrator.Engine) string {
+	t.Helper()
+	stats, err := e.Stats(t.Context())
+	ok(t, err)
+	return stats.StoreID
+}
+
+// Two stores whose servers share a directory do not disturb each other.
+func TestTwoStoresShareADirectory(t *testing.T) {
+	dir := t.TempDir()
+	var engines []*orchestrator.Engine
+	for i := range 2 {
+		s := rig.Real(t)
+		s.Redis.Addrs = []string{fmt.Sprint("store", i, ":6379")}
+		f := open(t, s)
+		defer f.close()
+		engines = append(engines, f.beside(t, s, orchestrator.Config{Witness: dir}).Engine("default"))
+		ok(t, f.Tick(t.Context()))
+	}
+	for range 3 {
+		for _, e := range engines {
+			ok(t, e.Ready(t.Context()))
+			stats, err := e.Stats(t.Context())
+			ok(t, err)
+			if stats.Floor != 0 {
+				t.Fatalf("%s was adopted for nothing", stats.StoreID)
+			}
+		}
+	}
+}
+
+// A holder that was told a token by a store that is lost may go on showing it.
+func TestATokenOfALostStoreMayBeShown(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	f.submit(t, picket.TaskSpec{})
+	l := f.lease(t, picket.AcquireRequest{})
+	f.swapStore(t)
+	before := f.dump(t)
+	h := f.held(t, l)
+	h.Fence = f.renew(t, l).FencingToken // of a reclaim that is lost
+	f.putBack(t, before)
+	ok(t, f.raw.HSet(t.Context(), meta, "identity", "another server").Err())
+	for range 2 {
+		_, err := f.Report(t.Context(), h, "", picket.Progress{Summary: "going on"})
+		ok(t, err)
+	}
+	h.Fence += 1 << 40
+	_, err := f.Report(t.Context(), h, "", picket.Progress{Summary: "never granted"})
+	refused(t, err, picket.CodeUnknownFence)
 }

@@ -163,7 +163,7 @@ func TestWitnessesDiffer(t *testing.T) {
 		if len(leases) != 1 || leases[0].FencingToken != raised+1 {
 			t.Fatalf("granted %v at floor %d", leases, raised)
 		}
-		if text, err := os.ReadFile(filepath.Join(dir, "default.json")); err != nil || !strings.Contains(string(text), fmt.Sprint(raised)) {
+		if text, err := os.ReadFile(witnessFile(dir)); err != nil || !strings.Contains(string(text), fmt.Sprint(raised)) {
 			t.Fatalf("the floor used is not in the witness: %s %v", text, err)
 		}
 		// The store forgets the adoption; the witness does not.
@@ -236,11 +236,14 @@ func TestAWitnessThatCannotBeWrittenGrantsNothing(t *testing.T) {
 
 func TestADamagedWitnessIsNotBelieved(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, os.WriteFile(filepath.Join(dir, "default.json"), []byte(`{"namespace":"default","floor":`), 0o600))
 	s, stop := rig.Memory()
 	defer stop()
-	_, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: true, Sealer: rig.Sealer(), Witness: dir,
-		Log: slog.New(slog.DiscardHandler)})
+	cfg := orchestrator.Config{Redis: s.Redis, Memory: true, Sealer: rig.Sealer(), Witness: dir, Log: slog.New(slog.DiscardHandler)}
+	store, err := orchestrator.Open(t.Context(), cfg)
+	ok(t, err)
+	ok(t, store.Close())
+	ok(t, os.WriteFile(witnessFile(dir), []byte(`{"namespace":"default","floor":`), 0o600))
+	_, err = orchestrator.Open(t.Context(), cfg)
 	if err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Fatalf("opened with a damaged witness: %v", err)
 	}
@@ -290,7 +293,7 @@ func TestALostWitnessIsPutBack(t *testing.T) {
 		e := f.beside(t, s, orchestrator.Config{Witness: dir}).Engine("default")
 		ok(t, e.Tick(f.ctx))
 		ok(t, e.Ready(f.ctx))
-		path := filepath.Join(dir, "default.json")
+		path := witnessFile(dir)
 		before, err := os.ReadFile(path)
 		ok(t, err)
 		ok(t, os.Remove(path))

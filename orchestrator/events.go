@@ -41,7 +41,7 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 		if len(q.Types) == 0 && q.TaskID == "" && q.Agent == "" {
 			batch = min(batch, q.Limit-len(page.Events)) // nothing is filtered out: no more than is wanted
 		}
-		got, err := reading(e.store.gate, func() ([]redis.XMessage, error) {
+		got, err := reading(ctx, e, func() ([]redis.XMessage, error) {
 			return e.store.plain.XRangeN(ctx, eventsKey(e.namespace), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
 		})
 		if err != nil {
@@ -128,7 +128,7 @@ func (e *Engine) LastSeq(ctx context.Context) (int64, error) {
 }
 
 func (e *Engine) metaNumber(ctx context.Context, field string) (int64, error) {
-	return reading(e.store.gate, func() (int64, error) {
+	return reading(ctx, e, func() (int64, error) {
 		return e.store.plain.HGet(ctx, metaKey(e.namespace), field).Int64()
 	})
 }

@@ -22,6 +22,10 @@ import (
 // floorRange is how many tokens and sequence numbers one floor is good for.
 const floorRange = 1 << 21
 
+// farAhead is a clock that is wrong for certain: a floor taken from it would
+// leave no room below 2^53, where numbers in the store stop being exact.
+const farAhead = 60 * 365 * 24 * time.Hour
+
 // epoch is where the floor of the clock counts seconds from: it makes floors
 // rise even when neither the store nor a witness remembers one.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -114,7 +118,8 @@ func (e *Engine) greet(ctx context.Context, run runner, exhausted bool) error {
 		return nil
 	}
 	if w := e.witness.now(); s.known() && s.floor == w.Floor && s.store == w.StoreID && !exhausted {
-		return e.saw(s.seq)
+		e.saw(s.seq)
+		return nil
 	}
 	return e.witness.inTurn(func() error { return e.adopt(ctx, run, exhausted) })
 }
@@ -127,6 +132,9 @@ func (e *Engine) meet(ctx context.Context) error {
 // settled runs a transition again after the store turned out to be another one
 // and was settled; nothing has been done by the first try.
 func (e *Engine) settled(ctx context.Context, try func() (any, error)) (any, error) {
+	if err := e.cleared(ctx); err != nil {
+		return nil, err
+	}
 	for range 3 {
 		got, err := try()
 		exhausted := errors.Is(err, errExhausted)
@@ -141,6 +149,18 @@ func (e *Engine) settled(ctx context.Context, try func() (any, error)) (any, err
 		}
 	}
 	return try()
+}
+
+// cleared greets a store of which a new connection brought doubts.
+func (e *Engine) cleared(ctx context.Context) error {
+	if !e.suspect.Load() {
+		return nil
+	}
+	if err := e.meet(ctx); err != nil {
+		return err
+	}
+	e.suspect.Store(false)
+	return nil
 }
 
 func (e *Engine) notAdopted(s sight) error {
@@ -200,6 +220,9 @@ func (e *Engine) claim(ctx context.Context, run runner, s sight, w witnessed) er
 	floor := newFloor(s.floor, w.Floor, clock())
 	if s.store == "" && w.blank() && e.store.cfg.Found {
 		floor = 0
+	}
+	if clock().Sub(epoch) > farAhead {
+		return picket.Refuse(picket.CodeUnavailable, "Set the clock of this machine, then repeat the same request.", "the clock of this machine is far ahead (%s)", clock())
 	}
 	fresh := "store_" + ulid.Make().String()
 	start := max(floor, w.Ceiling)
@@ -263,17 +286,20 @@ func newFloor(store, witness int64, clock time.Time) int64 {
 }
 
 // saw raises the ceiling before the sequence numbers of the store reach it;
-// nothing is voided by that.
-func (e *Engine) saw(seq int64) error {
+// nothing is voided by that. A million of them are left when it fails.
+func (e *Engine) saw(seq int64) {
 	w := e.witness.now()
 	if ceiling(seq, w.Ceiling) == w.Ceiling {
-		return nil
+		return
 	}
-	return e.witness.inTurn(func() error {
+	err := e.witness.inTurn(func() error {
 		w := e.witness.now()
 		w.Ceiling = ceiling(seq, w.Ceiling)
 		return e.witness.raise(w)
 	})
+	if err != nil {
+		e.log.Error("the witness cannot be written: free its disk or mend its rights", "err", err)
+	}
 }
 
 // keepWitness puts back a witness file that was lost while this process runs,
@@ -282,7 +308,12 @@ func (e *Engine) keepWitness() error {
 	if e.witness == nil {
 		return nil
 	}
-	return e.witness.inTurn(func() error { return e.witness.raise(e.witness.now()) })
+	return e.witness.inTurn(func() error {
+		if err := e.witness.writable(); err != nil {
+			return err
+		}
+		return e.witness.raise(e.witness.now())
+	})
 }
 
 // ceiling leaves at least half a range above a sequence number.
@@ -298,13 +329,12 @@ func ceiling(seq, now int64) int64 {
 func (s *Store) onConnect(ctx context.Context, c *redis.Conn) error {
 	for _, e := range s.engines {
 		err := e.greet(ctx, s.gate.on(c, e.namespace), false)
-		// Where a namespace is missing every script refuses by itself; the other
-		// namespaces of this process go on.
-		if elsewhere(err) || (e.witness == nil && errors.Is(err, errStoreLost)) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == nil, elsewhere(err):
+		case errors.Is(err, picket.ErrUnknown):
 			return fmt.Errorf("check the store of namespace %s: %w", e.namespace, err)
+		default: // its calls are refused until it is well; the other namespaces go on
+			e.suspect.Store(true)
 		}
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -149,7 +148,7 @@ func (l *losses) fault(point string) error {
 
 // upToDate reports whether a process has witnessed the floor that is in force.
 func (l *losses) upToDate(p *lossProcess) bool {
-	text, err := os.ReadFile(filepath.Join(p.witness, "default.json"))
+	text, err := os.ReadFile(witnessFile(p.witness))
 	var w struct{ Floor int64 }
 	return err == nil && json.Unmarshal(text, &w) == nil && w.Floor == l.reader.floor
 }

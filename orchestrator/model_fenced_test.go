@@ -25,6 +25,9 @@ func (m *rules) holds(h mheld) (*mtask, *mrun, picket.Code) {
 		return nil, nil, picket.CodeLeaseExpired
 	}
 	t := m.tasks[r.task]
+	if r.token <= m.floor && h.fence <= m.floor && r.state == picket.RunRunning {
+		h.fence = 0 // a store that is lost may have granted it
+	}
 	switch {
 	case r.task != h.task:
 		return nil, nil, picket.CodeTaskMismatch
@@ -51,6 +54,9 @@ func (m *rules) holds(h mheld) (*mtask, *mrun, picket.Code) {
 func (m *rules) admits(h mheld) (*mtask, *mrun, picket.Code) {
 	t, r, code := m.holds(h)
 	if code == picket.CodeReclaimRequired {
+		if h.fence > 0 && !slices.Contains(r.tokens, h.fence) {
+			r.tokens = append(r.tokens, h.fence)
+		}
 		m.raise(t, r)
 		t, r, code = m.holds(h)
 	}

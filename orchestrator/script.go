@@ -200,7 +200,11 @@ func (g *gate) at(point string) error {
 }
 
 // reading runs a plain read of the log between the same two points.
-func reading[T any](g *gate, read func() (T, error)) (got T, err error) {
+func reading[T any](ctx context.Context, e *Engine, read func() (T, error)) (got T, err error) {
+	g := e.store.gate
+	if err := e.cleared(ctx); err != nil {
+		return got, err
+	}
 	if err := g.at("redis.events.before"); err != nil {
 		return got, unavailable("the request was not sent", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -81,8 +82,9 @@ type Engine struct {
 	callers    *keyCache
 	refused    counters
 	violations violationCounters
-	witness    *witness // nil: this process adopts nothing
-	granted    grants   // what this process knows of the number of grants
+	witness    *witness    // nil: this process adopts nothing
+	granted    grants      // what this process knows of the number of grants
+	suspect    atomic.Bool // a new connection led to a store that has to be greeted first
 	log        *slog.Logger
 }
 
@@ -138,7 +140,7 @@ func (s *Store) open(ctx context.Context) error {
 		e.tails = newHub(s.plain, eventChannel(ns), e.log, nil)
 		if s.cfg.Witness != "" {
 			var err error
-			if e.witness, err = openWitness(s.cfg.Witness, ns, s.cfg.Fault); err != nil {
+			if e.witness, err = openWitness(s.cfg.Witness, ns, address(s.cfg.Redis), s.cfg.Fault); err != nil {
 				return fmt.Errorf("open namespace %s: %w", ns, err)
 			}
 		}
@@ -161,6 +163,30 @@ func (s *Store) open(ctx context.Context) error {
 		e.wakes.start(s.ctx)
 	}
 	return nil
+}
+
+// address names a store as the configuration does.
+func address(o redis.UniversalOptions) string {
+	return fmt.Sprint(o.Addrs, o.MasterName, o.DB)
+}
+
+// Keep looks at the stores of all namespaces once a second until ctx ends, so
+// that one that was replaced is adopted even when nobody acquires.
+func (s *Store) Keep(ctx context.Context) error {
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		}
+		for _, e := range s.Engines() {
+			if err := e.meet(ctx); err != nil && ctx.Err() == nil {
+				e.log.Debug("look at the store", "err", err)
+			}
+		}
+	}
 }
 
 // background runs what nobody waits for; Close does.

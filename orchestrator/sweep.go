@@ -123,6 +123,9 @@ func (e *Engine) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := e.meet(ctx); err != nil {
+		return err
+	}
 	if err := e.keepWitness(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,9 @@ import (
 
 	"github.com/picket-dev/picket"
 )
+
+// lockWait is longer than an adoption takes with its wait for the clock.
+const lockWait = 1500 * time.Millisecond
 
 // witness is what this machine knows of a namespace's store even when the store
 // forgets: the highest floor it ever used and a number above every sequence
@@ -38,22 +42,43 @@ type witnessed struct {
 // blank reports whether nothing was ever witnessed.
 func (w witnessed) blank() bool { return w.StoreID == "" && w.Floor == 0 }
 
-func openWitness(dir, namespace string, fault func(string) error) (*witness, error) {
+// openWitness reads the file of a namespace of the store at an address: two
+// stores that share a directory know nothing of each other.
+func openWitness(dir, namespace, address string, fault func(string) error) (*witness, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open witness: %w", err)
 	}
-	w := &witness{path: filepath.Join(dir, namespace+".json"), fault: fault}
+	sum := sha256.Sum256([]byte(address))
+	w := &witness{path: filepath.Join(dir, fmt.Sprintf("%s@%x.json", namespace, sum[:4])), fault: fault}
 	w.known.Store(&witnessed{Namespace: namespace})
 	return w, w.inTurn(func() error { return nil })
 }
 
-// WitnessedFloor is the floor that the witness in a directory holds for a
-// namespace; known is false where there is none.
-func WitnessedFloor(dir, namespace string) (floor int64, known bool, err error) {
-	w := &witness{path: filepath.Join(dir, namespace+".json")}
-	w.known.Store(&witnessed{Namespace: namespace})
-	file, err := w.read()
-	return file.Floor, !file.blank(), err
+// WitnessedFloor is the floor that a witness in a directory holds for a
+// namespace of a store; known is false where there is none.
+func WitnessedFloor(dir, namespace, storeID string) (floor int64, known bool, err error) {
+	paths, err := filepath.Glob(filepath.Join(dir, namespace+"@*.json"))
+	for _, path := range paths {
+		w := &witness{path: path}
+		w.known.Store(&witnessed{Namespace: namespace})
+		file, err := w.read()
+		if err != nil {
+			return 0, false, err
+		}
+		if file.StoreID == storeID {
+			floor, known = max(floor, file.Floor), true
+		}
+	}
+	return floor, known, err
+}
+
+// writable tries what raise would have to do.
+func (w *witness) writable() error {
+	temp := w.path + ".try"
+	if err := os.WriteFile(temp, []byte("1"), 0o600); err != nil {
+		return w.unusable(err)
+	}
+	return os.Remove(temp)
 }
 
 // now is what was last read or written.
@@ -120,7 +145,7 @@ func (w *witness) read() (witnessed, error) {
 	}
 	var file witnessed
 	if err := jsonv2.Unmarshal(text, &file, jsonv2.RejectUnknownMembers(true)); err != nil || file.Namespace != namespace || file.Floor < 0 {
-		return witnessed{}, picket.Refuse(picket.CodeInternal, "Move it away and start again: the floor is then taken from the clock, and agents that run go on.",
+		return witnessed{}, picket.Refuse(picket.CodeUnavailable, "Move it away and start again: the floor is then taken from Redis, or from the clock where that is another server.",
 			"the witness file %s is damaged", w.path).Because(err)
 	}
 	return file, nil
@@ -162,15 +187,21 @@ func syncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// lockFile waits for its turn; the lock ends with the process, too.
+// lockFile waits for its turn, but not for ever: another process may have been
+// stopped in the middle of its own. The lock ends with the process, too.
 func lockFile(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		f.Close()
-		return nil, err
+	for end := time.Now().Add(lockWait); ; time.Sleep(5 * time.Millisecond) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
+			f.Close()
+			return nil, fmt.Errorf("another process holds %s: %w", path, err)
+		}
 	}
-	return func() { f.Close() }, nil
 }

@@ -194,7 +194,7 @@ func floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings) finding
 	if stats.Floor > 0 {
 		detail = fmt.Sprintf("%s was adopted %s: every token is above %d", stats.StoreID, stats.AdoptedAt, stats.Floor)
 	}
-	switch floor, known, err := witnessedFloor(cfg, stats.Namespace); {
+	switch floor, known, err := witnessedFloor(cfg, stats.Namespace, stats.StoreID); {
 	case err != nil:
 		return finding{"fence", "fail", explain(err), remedyOf(err)}
 	case known && floor > stats.Floor:

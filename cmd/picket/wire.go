@@ -137,6 +137,9 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 		}
 		group.Go(func() error { return r.Run(ctx) })
 	}
+	if h.orchestrator {
+		group.Go(func() error { return store.Keep(ctx) })
+	}
 	group.Go(func() error { return web.Serve(ctx, l, e, h.log) })
 	return group.Wait()
 }
@@ -206,8 +209,8 @@ func admitAgain(keyFile string, key picket.Secret, log *slog.Logger) func(contex
 }
 
 // witnessedFloor is what this machine knows of a namespace's store.
-func witnessedFloor(cfg settings, namespace string) (floor int64, known bool, err error) {
-	return orchestrator.WitnessedFloor(witnessDir(cfg.text("data")), namespace)
+func witnessedFloor(cfg settings, namespace, storeID string) (floor int64, known bool, err error) {
+	return orchestrator.WitnessedFloor(witnessDir(cfg.text("data")), namespace, storeID)
 }
 
 // driverLog takes what the Redis driver says to itself. Every caller gets its

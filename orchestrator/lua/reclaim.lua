@@ -14,7 +14,10 @@ if num(r.token) <= floor then
   deadline = math.max(deadline, now + num(r.window))
   call('ZADD', K('deadlines'), F(deadline), tid)
   put(t, 'token', r.token, 'updated', RAW)
-  put(r, 'token', r.token, 'tokens', r.tokens .. r.token .. ',', 'confirmed', '1')
+  -- What the holder shows stays good for this lease, also if a lost store granted it.
+  local shown = F(num(ARGV[4])) .. ','
+  local new = shown ~= '0,' and not string.find(r.tokens, ',' .. shown, 1, true)
+  put(r, 'token', r.token, 'tokens', r.tokens .. (new and shown or '') .. r.token .. ',', 'confirmed', '1')
   emit('lease.reclaimed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"state":"leased"}')
 end
 return { RAW, F(deadline - now), r.token }
