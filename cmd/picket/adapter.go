@@ -248,6 +248,7 @@ func (s *server) untilSettled(ctx context.Context, task string) error {
 	defer lost.Stop()
 	alive := func() { lost.Reset(abandonAfter) }
 	go s.pulse(ctx, alive)
+	go func() { cancel(s.vigil(ctx, task)) }()
 	// From the beginning of the log: an end that came before the stream was
 	// open is in it, too.
 	return s.follow(ctx, "/api/v1/events?task="+segment(task), "0", func(up bool) {

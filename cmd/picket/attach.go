@@ -49,7 +49,7 @@ func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	changed := make(chan struct{}, 1)
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	poke := func() {
 		select {
 		case changed <- struct{}{}:
@@ -60,6 +60,7 @@ func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker) error {
 		failed <- s.follow(ctx, "/api/v1/events?task="+segment(task.TaskID), "0", func(bool) { poke() },
 			func(picket.Event, jsontext.Value) error { poke(); return nil })
 	}()
+	go func() { failed <- s.vigil(ctx, task.TaskID) }()
 	a.say("%s submitted: %s", task.TaskID, clip(task.Title, 60))
 	return a.loop(ctx, signals, changed, failed)
 }
@@ -75,12 +76,12 @@ func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed
 		case <-second.C:
 			a.tick(ctx)
 		case <-changed:
-			if a.look(ctx); settled(a.task) {
-				return a.finish()
+			if over, err := a.over(ctx); over {
+				return err
 			}
 		case <-a.w.ended:
-			if a.look(ctx); settled(a.task) {
-				return a.finish()
+			if over, err := a.over(ctx); over {
+				return err
 			}
 			if err := a.restart(); err != nil {
 				return err
@@ -92,6 +93,9 @@ func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed
 			}
 			a.reply(text)
 		case err := <-failed:
+			if errors.Is(err, errTaskLost) {
+				return a.lost()
+			}
 			return err
 		case sig := <-signals:
 			return a.leave(ctx, sig, signals)
@@ -112,15 +116,27 @@ func (a *attachment) pass() {
 	}
 }
 
-// look reads the task anew and tells what has changed.
-func (a *attachment) look(ctx context.Context) {
+// over looks at the task, and ends the watch when there is nothing more to see.
+func (a *attachment) over(ctx context.Context) (bool, error) {
+	switch gone := a.look(ctx); {
+	case gone:
+		return true, a.lost()
+	case settled(a.task):
+		return true, a.finish()
+	}
+	return false, nil
+}
+
+// look reads the task anew and tells what has changed. It reports whether the
+// task is gone.
+func (a *attachment) look(ctx context.Context) (gone bool) {
 	var t picket.Task
 	if err := a.s.get(ctx, "/api/v1/tasks/"+segment(a.task.TaskID), &t, nil); err != nil {
 		if errors.Is(err, picket.CodeUnavailable) && !a.said.away {
 			a.said.away = true
 			a.say("the server does not answer; the task goes on until its lease ends")
 		}
-		return
+		return isLost(err)
 	}
 	if a.said.away {
 		a.said.away = false
@@ -128,10 +144,11 @@ func (a *attachment) look(ctx context.Context) {
 	}
 	a.task = t
 	if i := a.said.runs; i < len(t.Runs) {
-		a.leased(t.Runs[i].Attempt, t.Runs[i].FencingToken) // before what it printed
+		a.leased(t.Runs[i].RunID, t.Runs[i].Attempt, t.Runs[i].FencingToken) // before what it printed
 	}
 	a.pass()
 	a.narrate()
+	return false
 }
 
 // tick refreshes the live line.
@@ -191,6 +208,19 @@ func (a *attachment) finish() error {
 	return ended(code)
 }
 
+// lost ends the watch of a task that is gone. The adapter is asked to end, since
+// no lease can come any more; an agent that still runs is ended by it.
+func (a *attachment) lost() error {
+	_ = a.w.process.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-a.w.ended:
+	case <-time.After(lastOutput):
+	}
+	a.pass()
+	a.line.clear()
+	return taskLost(a.task.TaskID, "picket run -- "+commandLine(a.w.command))
+}
+
 // leave is the first Ctrl-C: the task goes on, unless a second one follows.
 func (a *attachment) leave(ctx context.Context, sig os.Signal, signals <-chan os.Signal) error {
 	id := a.task.TaskID
@@ -200,9 +230,8 @@ func (a *attachment) leave(ctx context.Context, sig os.Signal, signals <-chan os
 		case <-signals:
 			a.say("cancelling %s", id)
 			a.s.cancel(ctx, id, "cancelled with Ctrl-C")
-			a.look(ctx)
-			if settled(a.task) {
-				return a.finish()
+			if over, err := a.over(ctx); over {
+				return err
 			}
 			return ended(exitInterrupted)
 		case <-time.After(secondThoughts):

@@ -95,13 +95,18 @@ func (l *logReader) step(ctx context.Context) (int, error) {
 
 // follow prints until the task waits for nobody's process any more.
 func (l *logReader) follow(ctx context.Context) error {
-	latest := l.run == ""
+	latest, seen := l.run == "", false
 	for {
 		var task picket.Task
-		if err := l.s.get(ctx, "/api/v1/tasks/"+segment(l.task), &task, nil); err != nil && !errors.Is(err, picket.CodeUnavailable) {
+		err := keyMayReturn(ctx, func() error { return l.s.get(ctx, "/api/v1/tasks/"+segment(l.task), &task, nil) })
+		switch {
+		case seen && isLost(err):
+			return taskLost(l.task, "")
+		case err != nil && !errors.Is(err, picket.CodeUnavailable):
 			return err
 		}
-		if err := l.drain(ctx); err != nil && !errors.Is(err, picket.CodeUnavailable) && !errors.Is(err, picket.CodeNotFound) {
+		seen = seen || err == nil
+		if err := keyMayReturn(ctx, func() error { return l.drain(ctx) }); err != nil && !errors.Is(err, picket.CodeUnavailable) && !errors.Is(err, picket.CodeNotFound) {
 			return err
 		}
 		if latest && task.CurrentRun != nil && l.run != "" && task.CurrentRun.RunID != l.run {

@@ -15,6 +15,7 @@ import (
 // saying remembers what was said, so that nothing is said twice.
 type saying struct {
 	fence   int64
+	run     string // that the fence was said of
 	report  int64
 	handoff string
 	runs    int
@@ -26,7 +27,7 @@ type saying struct {
 func (a *attachment) narrate() {
 	t := a.task
 	for _, r := range t.Runs[min(a.said.runs, len(t.Runs)):] {
-		a.leased(r.Attempt, r.FencingToken)
+		a.leased(r.RunID, r.Attempt, r.FencingToken)
 		if r.EndedAt.IsZero() {
 			break
 		}
@@ -37,8 +38,8 @@ func (a *attachment) narrate() {
 			a.say("run %d ended: %s", r.Attempt, endText(r))
 		}
 	}
-	if t.State == picket.TaskLeased {
-		a.leased(t.Attempts, t.FencingToken)
+	if t.State == picket.TaskLeased && t.CurrentRun != nil {
+		a.leased(t.CurrentRun.RunID, t.Attempts, t.FencingToken)
 	}
 	if r := t.LastReport; r != nil && r.Seq > a.said.report {
 		a.said.report = r.Seq
@@ -50,12 +51,17 @@ func (a *attachment) narrate() {
 }
 
 // leased says that an attempt has begun, also of one that was over before it was
-// looked at.
-func (a *attachment) leased(attempt int, fence int64) {
-	if fence > a.said.fence {
-		a.said.fence = fence
+// looked at. The fence of a run rises when a store that was restarted is adopted.
+func (a *attachment) leased(run string, attempt int, fence int64) {
+	switch {
+	case fence <= a.said.fence:
+		return
+	case run == a.said.run:
+		a.say("the store was restarted; attempt %d goes on under fence %d", attempt, fence)
+	default:
 		a.say("leased, attempt %d, fence %d", attempt, fence)
 	}
+	a.said.fence, a.said.run = fence, run
 }
 
 // question shows what an agent asks, once, and takes it back when somebody

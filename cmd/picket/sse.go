@@ -54,7 +54,11 @@ func (s *server) readStream(ctx context.Context, path, after string, linked func
 	if after != "" {
 		header.Set("Last-Event-ID", after)
 	}
-	body, err := s.client.Stream(ctx, path, header)
+	var body io.ReadCloser
+	err := keyMayReturn(ctx, func() (err error) {
+		body, err = s.client.Stream(ctx, path, header)
+		return err
+	})
 	if err != nil {
 		return after, s.hint(err)
 	}

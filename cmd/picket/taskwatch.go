@@ -19,9 +19,15 @@ func newTaskWatch() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+		interruptible, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
 		var task picket.Task
+		if err := s.get(interruptible, "/api/v1/tasks/"+segment(id), &task, nil); isLost(err) {
+			return err // it never was there, as far as is known here
+		}
+		ctx, cancel := context.WithCancelCause(interruptible)
+		defer cancel(nil)
+		go func() { cancel(s.vigil(ctx, id)) }()
 		err = s.follow(ctx, "/api/v1/events?task="+segment(id), "0", nil, func(e picket.Event, raw jsontext.Value) error {
 			if err := printEvent(cmd, format, e, raw); err != nil {
 				return err
@@ -29,6 +35,9 @@ func newTaskWatch() *cobra.Command {
 			// The log may be ahead of nothing: the task read after an event is at
 			// least as new as the event.
 			if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, nil); err != nil {
+				if isLost(err) {
+					return errTaskLost
+				}
 				return err
 			}
 			if settled(task) && caughtUp(task, e) {
@@ -40,7 +49,9 @@ func newTaskWatch() *cobra.Command {
 		case errors.Is(err, errSettled):
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s\n", id, task.State)
 			return outcome(task)
-		case ctx.Err() != nil:
+		case errors.Is(err, errTaskLost):
+			return taskLost(id, "")
+		case interruptible.Err() != nil:
 			return ended(exitInterrupted)
 		case errors.Is(err, context.Canceled):
 			return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"net/http"
 	"os"
 	"strings"
@@ -19,7 +20,8 @@ func newTool() *cobra.Command {
 		Short: "Call a tool from inside a run (for agents)",
 		Long: "INPUT is one JSON object, or --field value pairs. Call a tool with the lease in the environment: the way a script or an agent without MCP reports,\n" +
 			"asks and hands in its result. Without a name the tools are listed. A repeated --field makes a list;\n" +
-			"dashes become camelCase, so --next-step is nextStep. --idempotency-key makes a repetition harmless.",
+			"dashes become camelCase, so --next-step is nextStep. --idempotency-key makes a repetition harmless.\n" +
+			"A call that the server did not answer is repeated for 10 s.",
 		Example: `  picket tool report_progress --summary "tests written" --next-step "make them pass"
   picket tool request_human_help --question "Which database?" --options staging --options live
   picket tool mark_complete '{"output":{"tests":12}}'`,
@@ -71,7 +73,9 @@ func tools(cmd *cobra.Command, proxy *adapter.Client) ([]toolInfo, error) {
 	var page struct {
 		Tools []toolInfo `json:"tools"`
 	}
-	err := proxy.Call(cmd.Context(), http.MethodGet, "/v1/tools", nil, &page)
+	err := patiently(cmd.Context(), toolPatience, cmd.ErrOrStderr(), func() error {
+		return proxy.Call(cmd.Context(), http.MethodGet, "/v1/tools", nil, &page)
+	})
 	return page.Tools, err
 }
 
@@ -96,11 +100,14 @@ func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []str
 	if err != nil {
 		return err
 	}
-	if once != "" {
-		opts = append(opts, adapter.WithIdempotencyKey(once))
-	}
+	// One key for all attempts makes a repeated report one report; the other
+	// tools know a repetition by its content.
+	opts = append(opts, adapter.WithIdempotencyKey(cmp.Or(once, newIdempotencyKey())))
 	var answer []byte
-	if err := proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/"+segment(name), input, &answer, opts...); err != nil {
+	err = patiently(cmd.Context(), toolPatience, cmd.ErrOrStderr(), func() error {
+		return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/"+segment(name), input, &answer, opts...)
+	})
+	if err != nil {
 		return err
 	}
 	return printValue(cmd.OutOrStdout(), "json", answer)
