@@ -54,7 +54,9 @@ local function open_gate(run)
     local t = load(K('task:', id))
     if t and t.state == 'queued' and t.gate == run then
       undelay(id, t)
-      enqueue(id, t, t.not_before and num(t.not_before) <= raw and 0 or num(t.ready), nil)
+      -- Its start may have come by the wall; once it has run, ready is a backoff.
+      local come = t.not_before and num(t.attempt) == 0 and num(t.not_before) <= raw
+      enqueue(id, t, come and 0 or num(t.ready), nil)
     end
   end
   call('DEL', K('gated:', run))
