@@ -95,13 +95,14 @@ func (e *Engine) settled(ctx context.Context, try func() (any, error)) (any, err
 
 // cleared greets a store of which a new connection brought doubts.
 func (e *Engine) cleared(ctx context.Context) error {
-	if !e.suspect.Load() {
+	doubts := e.suspect.Load()
+	if doubts == 0 {
 		return nil
 	}
 	if err := e.meet(ctx); err != nil {
 		return err
 	}
-	e.suspect.Store(false)
+	e.suspect.CompareAndSwap(doubts, 0) // not those that came meanwhile
 	return nil
 }
 
@@ -276,7 +277,7 @@ func (s *Store) onConnect(ctx context.Context, c *redis.Conn) error {
 		case errors.Is(err, picket.ErrUnknown):
 			return fmt.Errorf("check the store of namespace %s: %w", e.namespace, err)
 		default: // its calls are refused until it is well; the other namespaces go on
-			e.suspect.Store(true)
+			e.suspect.Add(1)
 		}
 	}
 	return nil

@@ -82,9 +82,9 @@ type Engine struct {
 	callers    *keyCache
 	refused    counters
 	violations violationCounters
-	witness    *witness    // nil: this process adopts nothing
-	granted    grants      // what this process knows of the number of grants
-	suspect    atomic.Bool // a new connection led to a store that has to be greeted first
+	witness    *witness     // nil: this process adopts nothing
+	granted    grants       // what this process knows of the number of grants
+	suspect    atomic.Int64 // new connections that led to a store which has to be greeted first
 	log        *slog.Logger
 }
 
