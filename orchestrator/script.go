@@ -20,8 +20,8 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// script is one transition: the prelude, the parts its header needs, its body
-// as a function, and the end that writes what it changed.
+// script is one transition: what all share, the parts its header needs, its
+// body as a function, and the end that writes what it changed.
 type script struct {
 	name   string
 	source string
@@ -55,8 +55,7 @@ func compile(memory bool) (map[string]*script, error) {
 		if err != nil {
 			return nil, err
 		}
-		var parts []string
-		parts = append(parts, "_prelude")
+		parts := []string{"_prelude", "_identity"}
 		if !hasDirective(body, "clockless") {
 			parts = append(parts, "_clock")
 		}

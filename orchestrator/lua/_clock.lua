@@ -5,6 +5,9 @@ do
   if not m[1] or not m[2] then
     return redis.error_reply('store_lost the namespace has no meta record')
   end
+  -- A server can become another one under a connection that is open, and a call
+  -- can be on its way when a connection is made anew: so this is asked here.
+  if not same_server(m[8]) then return refuse('store_changed') end
   -- Store time never leaps: a step of the server's clock back counts as
   -- nothing, a step forward as one second at most. It is written every 100 ms,
   -- so after a step back it may stand where it stood up to 100 ms before.

@@ -1,6 +1,5 @@
 -- flags: allow-oom
 -- clockless
--- needs: identity
 -- adopt makes this server, as it is, the namespace's store. The new floor voids
 -- every older lease in one write; their holders reclaim within the grace. A
 -- floor of 0 founds a namespace that nobody ever knew.

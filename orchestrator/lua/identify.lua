@@ -2,7 +2,6 @@
 -- identify tells which server this is and which one the namespace was adopted
 -- on. It runs without store time, since there may be no meta record.
 -- clockless
--- needs: identity
 -- ARGV: none
 -- Reply: {identity, role, store id or nil, identity adopted, floor, seq,
 --   grants ever}
