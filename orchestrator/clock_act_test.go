@@ -1,6 +1,8 @@
 package orchestrator_test
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -13,7 +15,8 @@ func (l *clockLife) submit() {
 	s := picket.TaskSpec{Title: "a task", LeaseWindowSeconds: ptr(10 + 10*l.random.IntN(2)), Retry: &picket.Retry{MaxAttempts: ptr(100), BackoffSeconds: ptr(0)}}
 	var at start
 	if l.random.IntN(3) == 0 {
-		wait := time.Duration(1+l.random.IntN(15)) * time.Second
+		// An instant has whole milliseconds, as the clock of the store has.
+		wait := time.Duration(1+l.random.IntN(15))*time.Second - l.wall%time.Millisecond
 		at = start{wall: l.wall + wait, own: l.own + wait}
 		s.NotBefore = picket.Instant(at.wall.Milliseconds())
 	}
@@ -32,7 +35,8 @@ func (l *clockLife) act(more bool) {
 		l.submit()
 	}
 	l.acquire()
-	for id, h := range l.holders {
+	for _, id := range slices.Sorted(maps.Keys(l.holders)) { // so that a seed repeats
+		h := l.holders[id]
 		switch {
 		case h.dead:
 		case l.own >= h.sent+h.window*6/10:

@@ -186,3 +186,40 @@ func (l *clockLife) askForHelp() {
 	ok(l.t, err)
 	l.help = task.TaskID
 }
+
+// A task starts at its notBefore to the millisecond, which is what an instant
+// has, and not a part of one before it, wherever in one it was submitted.
+func TestATaskStartsAtItsMillisecond(t *testing.T) {
+	for _, part := range []time.Duration{0, 311 * time.Microsecond, 999 * time.Microsecond} {
+		t.Run(part.String(), func(t *testing.T) {
+			l := newClockLife(t, rig.Real(t), nil)
+			at := l.wall + 50*time.Millisecond
+			l.to(l.wall + part)
+			_, err := l.e.Submit(l.ctx, operator, picket.TaskSpec{Title: "a task", NotBefore: picket.Instant(at.Milliseconds())})
+			ok(t, err)
+			l.to(at - time.Microsecond)
+			if got := l.granted(); got != 0 {
+				t.Errorf("granted %d a microsecond before the time", got)
+			}
+			l.to(at)
+			if got := l.granted(); got != 1 {
+				t.Errorf("granted %d at the time", got)
+			}
+		})
+	}
+}
+
+// to sets the clock, and lets a reaper look at it.
+func (l *clockLife) to(wall time.Duration) {
+	l.t.Helper()
+	l.wall = wall
+	l.setClock()
+	ok(l.t, l.e.Tick(l.ctx))
+}
+
+func (l *clockLife) granted() int {
+	l.t.Helper()
+	leases, err := l.e.Acquire(l.ctx, operator, picket.AcquireRequest{AgentID: "a1"})
+	ok(l.t, err)
+	return len(leases)
+}
