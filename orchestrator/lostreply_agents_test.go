@@ -9,7 +9,7 @@ import (
 )
 
 // readers are the scripts that change nothing.
-var readers = []string{"explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task", "watch"}
+var readers = []string{"evidence", "explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task", "watch"}
 
 func lostCases() []lostCase {
 	var all []lostCase
@@ -164,3 +164,9 @@ var evidenceCases = []lostCase{
 			return nil, nil
 		}},
 }
+	{name: "run_evidence", setup: func(w *lostWorld) { // what was handed in before is replaced
+		confirmed(picket.TaskSpec{})(w)
+		ok(w.t, w.direct.RunEvidence(w.ctx, w.held, picket.Evidence{Branch: "picket/t", Diff: "-a"}))
+	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		return nil, e.RunEvidence(w.ctx, w.held, picket.Evidence{Branch: "picket/t", Diff: "-a\n+b"})
+	}},

@@ -33,6 +33,7 @@ func tourEvidence(t *testing.T, f *fixture) {
 		_, err := f.RunLog(f.ctx, c.h, "stdout", 0, []byte("x"))
 		refused(t, err, c.code)
 		refused(t, f.RunExit(f.ctx, c.h, picket.Exit{Class: picket.ExitKilled}, ""), c.code)
+		refused(t, f.RunEvidence(f.ctx, c.h, picket.Evidence{Branch: "b"}), c.code)
 		refused(t, f.RunEvents(f.ctx, c.h, []picket.RunEvent{{Type: picket.EventAgentHeartbeat}}), c.code)
 		_, _, err = f.Watch(f.ctx, c.h, time.Millisecond)
 		if c.h.Fence == 0 {
@@ -60,6 +61,15 @@ func tourEvidence(t *testing.T, f *fixture) {
 	_, err = f.Log(f.ctx, noTask, "", "stdout", 0, 10)
 	refused(t, err, picket.CodeNotFound)
 	_, err = f.Log(f.ctx, task.TaskID, noRun, "stdout", 0, 10)
+	refused(t, err, picket.CodeNotFound)
+	f.again(t, func() error { return f.RunEvidence(f.ctx, h, picket.Evidence{Branch: "b", Diff: "+x"}) })
+	for _, run := range []string{"", h.RunID} {
+		_, err = f.Evidence(f.ctx, task.TaskID, run)
+		ok(t, err)
+	}
+	_, err = f.Evidence(f.ctx, noTask, "")
+	refused(t, err, picket.CodeNotFound)
+	_, err = f.Evidence(f.ctx, task.TaskID, noRun)
 	refused(t, err, picket.CodeNotFound)
 	refusal := picket.Refuse(picket.CodeStaleFence, "", "x")
 	for range 22 {

@@ -43,15 +43,16 @@ func newSealer(t testing.TB) *picket.Sealer {
 // test tells it to. It stands in where only the proxy's own edge is meant: what
 // is refused before any state is touched.
 type desk struct {
-	mu      sync.Mutex
-	asked   []string
-	held    []picket.Held
-	refused []string
-	keys    []string // request ids of reports
-	exits   []picket.Exit
-	outputs []string
-	err     error                                                            // answered by everything when set
-	watch   func(context.Context, time.Duration) (picket.Watch, bool, error) // nil: changed at once
+	mu       sync.Mutex
+	asked    []string
+	held     []picket.Held
+	refused  []string
+	keys     []string // request ids of reports
+	exits    []picket.Exit
+	outputs  []string
+	evidence []picket.Evidence
+	err      error                                                            // answered by everything when set
+	watch    func(context.Context, time.Duration) (picket.Watch, bool, error) // nil: changed at once
 }
 
 func (d *desk) note(verb string, held picket.Held) error {
@@ -93,6 +94,11 @@ func (d *desk) RunLog(_ context.Context, h picket.Held, _ string, offset int64, 
 
 func (d *desk) RunEvents(_ context.Context, h picket.Held, _ []picket.RunEvent) error {
 	return d.note("events", h)
+}
+
+func (d *desk) RunEvidence(_ context.Context, h picket.Held, ev picket.Evidence) error {
+	d.evidence = append(d.evidence, ev)
+	return d.note("evidence", h)
 }
 
 func (d *desk) Report(_ context.Context, h picket.Held, requestID string, _ picket.Progress) (picket.Reported, error) {
@@ -270,6 +276,7 @@ var calls = map[string]request{
 	"exit":               {path: "/v1/run/exit", body: `{"class":"success","code":0,"signal":null,"containment":"group","durationMs":12}`},
 	"logs":               {path: "/v1/run/logs?stream=stdout&offset=0", body: "hello\n", kind: "text/plain; charset=utf-8"},
 	"events":             {path: "/v1/run/events", body: `{"events":[{"type":"run.launched","containment":"group"}]}`},
+	"evidence":           {path: "/v1/run/evidence", body: `{"repository":"/r","branch":"picket/t","base":"abc","diffstat":" a | 1 +","diff":"+x","truncated":false,"files":[{"path":"a","added":1,"removed":0}]}`},
 	"get_task":           {path: "/v1/tools/get_task", body: `{}`},
 	"report_progress":    {path: "/v1/tools/report_progress", body: `{"summary":"s","beliefs":["b"],"attempted":[{"action":"a","outcome":"o"}],"nextStep":"n","blockers":[]}`},
 	"mark_complete":      {path: "/v1/tools/mark_complete", body: `{"output":{"n":12345678901234567890},"summary":"done"}`},

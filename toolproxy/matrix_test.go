@@ -22,7 +22,7 @@ var surface = map[string]string{
 	"POST /v1/run/exit": "evidence", "POST /v1/run/logs": "evidence", "POST /v1/run/events": "evidence",
 	"GET /v1/tools": "list", "POST /v1/tools/get_task": "fenced", "POST /v1/tools/report_progress": "fenced",
 	"POST /v1/tools/mark_complete": "fenced", "POST /v1/tools/mark_failed": "fenced", "POST /v1/tools/request_human_help": "fenced",
-	"POST /v1/run/usage": "later", "POST /v1/run/evidence": "later", "POST /v1/run/exec/:callId": "later",
+	"POST /v1/run/evidence": "evidence", "POST /v1/run/usage": "later", "POST /v1/run/exec/:callId": "later",
 }
 
 // A row says how a caller comes to a credential, and what it is told by routes

@@ -83,9 +83,9 @@ var routes = []route{
 	{http.MethodPost, "/v1/run/logs", "logs", logs, []string{"stream", "offset"}},
 	{http.MethodPost, "/v1/run/events", "events", events, nil},
 	{http.MethodGet, "/v1/tools", "", listTools, nil},
+	{http.MethodPost, "/v1/run/evidence", "evidence", changes, nil},
 	{http.MethodPost, "/v1/tools/:name", "", callTool, nil}, // each tool records its own refusals
 	{http.MethodPost, "/v1/run/usage", "", later("usage", "metering"), nil},
-	{http.MethodPost, "/v1/run/evidence", "", later("evidence", "workspace evidence"), nil},
 	{http.MethodPost, "/v1/run/exec/:callId", "", later("exec", "metered tools"), nil},
 }
 

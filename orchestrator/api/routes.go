@@ -44,6 +44,7 @@ func (a *API) routes() []route {
 		{get, "/api/v1/tasks/:id/explain", readers, explainTask},
 		{get, "/api/v1/tasks/:id/logs", readers, taskLogs},
 		{get, "/api/v1/tasks/:id/reports", readers, taskReports},
+		{get, "/api/v1/tasks/:id/evidence", readers, taskEvidence},
 
 		{post, "/api/v1/leases", workers, acquireLeases},
 		{get, "/api/v1/leases", people, listLeases},

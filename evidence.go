@@ -1,0 +1,46 @@
+package picket
+
+// Evidence is what a run has changed, handed in by its adapter: it never
+// changes the task, and a person reads it before deciding.
+type Evidence struct {
+	RunID string `json:"runId"`
+	// Repository is the directory on the adapter's machine that Branch can be
+	// merged into.
+	Repository string        `json:"repository"`
+	Branch     string        `json:"branch"`
+	Base       string        `json:"base"` // the commit that Diff starts from
+	Diffstat   string        `json:"diffstat"`
+	Diff       string        `json:"diff"`      // unified; ends with a marker when it was cut
+	Truncated  bool          `json:"truncated"` // Diff, Diffstat or Files were cut
+	Files      []ChangedFile `json:"files"`
+	At         Instant       `json:"at"` // when it was handed in
+}
+
+// ChangedFile is one line of the list of what a run has changed.
+type ChangedFile struct {
+	Path    string `json:"path"`
+	Added   *int   `json:"added"`   // lines; null for a binary file
+	Removed *int   `json:"removed"` // lines; null for a binary file
+}
+
+// Bounds of evidence.
+const (
+	MaxChangedFiles = 1000
+	maxBranch       = 255  // bytes
+	maxPath         = 4096 // bytes
+)
+
+// Check refuses evidence that is out of bounds. RunID and At are the server's.
+func (e *Evidence) Check() error {
+	switch {
+	case e.Branch == "" || len(e.Branch) > maxBranch:
+		return Invalid("/branch", "Name the branch that holds the changes.", "branch has %d bytes, allowed are 1 to %d", len(e.Branch), maxBranch)
+	case len(e.Base) > maxBranch:
+		return Invalid("/base", "Send the name of a commit.", "base has %d bytes, at most %d are allowed", len(e.Base), maxBranch)
+	case len(e.Repository) > maxPath:
+		return Invalid("/repository", "Send the directory of the repository.", "repository has %d bytes, at most %d are allowed", len(e.Repository), maxPath)
+	case len(e.Files) > MaxChangedFiles:
+		return Invalid("/files", "Send the first ones and truncated.", "files has %d entries, at most %d are allowed", len(e.Files), MaxChangedFiles)
+	}
+	return nil
+}

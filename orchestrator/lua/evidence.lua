@@ -1,0 +1,22 @@
+-- flags: allow-oom
+-- evidence reads what the runs of a task have changed, the latest run first.
+-- ARGV: task, run or '' for all
+-- Reply: list of {run, "at json"}
+-- Errors: not_found
+local tid, rid = ARGV[1], ARGV[2]
+if not call('HGET', K('task:', tid), 'state') then return refuse('not_found', 'kind', 'task') end
+local runs = call('LRANGE', K('runs:', tid), -100, -1)
+if rid ~= '' then
+  if call('HGET', K('run:', rid), 'task') ~= tid then return refuse('not_found', 'kind', 'run') end
+  runs = { rid }
+end
+local out, size = {}, 0
+for i = #runs, 1, -1 do
+  local kept = call('GET', K('evidence:', runs[i]))
+  if kept then
+    size = size + #kept
+    if size > MAX_REPLY and #out > 0 then break end
+    out[#out + 1] = { runs[i], kept }
+  end
+end
+return out
