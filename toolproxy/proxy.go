@@ -23,6 +23,7 @@ import (
 type Door interface {
 	leaser
 	recorder
+	changeKeeper
 	worker
 	reader
 	witness
