@@ -150,6 +150,12 @@ var evidenceCases = []lostCase{
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 		return e.RunLog(w.ctx, w.held, "stdout", 6, []byte("world\r\n"))
 	}},
+	{name: "run_evidence", setup: func(w *lostWorld) { // what was handed in before is replaced
+		confirmed(picket.TaskSpec{})(w)
+		ok(w.t, w.direct.RunEvidence(w.ctx, w.held, picket.Evidence{Branch: "picket/t", Diff: "-a"}))
+	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		return nil, e.RunEvidence(w.ctx, w.held, picket.Evidence{Branch: "picket/t", Diff: "-a\n+b"})
+	}},
 	{name: "run_events", setup: confirmed(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return nil, e.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup, WorkspacePath: "/srv/here"}})
@@ -164,9 +170,3 @@ var evidenceCases = []lostCase{
 			return nil, nil
 		}},
 }
-	{name: "run_evidence", setup: func(w *lostWorld) { // what was handed in before is replaced
-		confirmed(picket.TaskSpec{})(w)
-		ok(w.t, w.direct.RunEvidence(w.ctx, w.held, picket.Evidence{Branch: "picket/t", Diff: "-a"}))
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		return nil, e.RunEvidence(w.ctx, w.held, picket.Evidence{Branch: "picket/t", Diff: "-a\n+b"})
-	}},
