@@ -83,7 +83,10 @@ var EventTypes = []string{
 // RunEvent is one entry of POST /v1/run/events: a launcher event, or
 // run.launched, by which an adapter announces its process.
 type RunEvent struct {
-	Type   string `json:"type"`
+	Type string `json:"type"`
+	// ID, up to 64 printable characters, makes the event count once: the same
+	// id again, as after a lost answer, is taken and not written.
+	ID     string `json:"id,omitempty"`
 	TaskID string `json:"taskId,omitempty"`
 	LauncherFields
 	// Containment and WorkspacePath are of run.launched: how the process tree is

@@ -80,6 +80,17 @@ type Config struct {
 	// while the proxy does not answer. Defaults to 30 s.
 	Settle time.Duration
 
+	// AgentName is what launcher events call the agent, 1 to 128 letters, digits
+	// or _ . -. Defaults to the first that there is of the task's role, Role, the
+	// name of the program and AgentID.
+	AgentName string
+	// Heartbeat says how often a running agent is told of. Defaults to every
+	// 30 s, with a warning when 80 % of the task's timeout are over.
+	Heartbeat HeartbeatConfig
+	// OnHeartbeat is told at every heartbeat how long the agent has run, for who
+	// does not want OnEvent; it must return quickly. Defaults to nothing.
+	OnHeartbeat func(Elapsed)
+
 	// Stdout and Stderr get a copy of the agents' output, the lease token
 	// redacted. A writer that does not keep up loses output, not the agent
 	// time. They are never written to at the same time. Default to none.
@@ -133,6 +144,17 @@ func New(cfg Config) (*Adapter, error) {
 	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
 	cfg.Settle = cmp.Or(cfg.Settle, 30*time.Second)
 	cfg.Stdout, cfg.Stderr = oneAtATime(cfg.Stdout, cfg.Stderr)
+	if cfg.AgentName != "" {
+		if err := picket.CheckName("AgentName", cfg.AgentName); err != nil {
+			return nil, err
+		}
+	}
+	if err := cfg.Heartbeat.fill(); err != nil {
+		return nil, err
+	}
+	if cfg.OnHeartbeat == nil {
+		cfg.OnHeartbeat = func(Elapsed) {}
+	}
 	if cfg.OnEvent == nil {
 		cfg.OnEvent = func(Event) {}
 	}

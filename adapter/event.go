@@ -17,6 +17,11 @@ const (
 	EventRenewFailed EventKind = "renew_failed" // not extended yet; it is tried again
 	EventEnding      EventKind = "ending"       // the process is being ended, or has ended
 	EventEnded       EventKind = "ended"        // the run is over and has been reported
+
+	// Those of the launcher, which go to the event log too, as Event.Launcher.
+	EventHeartbeat      EventKind = picket.EventAgentHeartbeat      // every Heartbeat.Interval from launch to exit
+	EventTimeoutWarning EventKind = picket.EventAgentTimeoutWarning // once, when the timeout is near
+	EventTimedOut       EventKind = picket.EventAgentTimedOut       // the agent is killed because its time is over
 )
 
 // Event is told to Config.OnEvent.
@@ -26,13 +31,14 @@ type Event struct {
 	TaskID       string
 	RunID        string
 	FencingToken int64
-	Lease        *picket.Lease  // of acquired
-	PID          int            // of launched, 0 when the launcher has none
-	ExpiresAt    picket.Instant // of acquired and renewed: by the store's clock
-	Remaining    time.Duration  // of acquired, renewed, renew_failed: until the adapter stops the agent
-	Reason       string         // of ending and renew_failed, for people
-	Result       *Result        // of ended
-	Err          error          // of renew_failed and ended
+	Lease        *picket.Lease    // of acquired
+	PID          int              // of launched, 0 when the launcher has none
+	ExpiresAt    picket.Instant   // of acquired and renewed: by the store's clock
+	Remaining    time.Duration    // of acquired, renewed, renew_failed: until the adapter stops the agent
+	Reason       string           // of ending and renew_failed, for people
+	Result       *Result          // of ended
+	Err          error            // of renew_failed and ended
+	Launcher     *picket.RunEvent // of agent-heartbeat, agent-timeout-warning and agent-timed-out
 }
 
 // Ending says how a run ended, as the adapter saw it.
@@ -58,8 +64,12 @@ type Result struct {
 	// Exit is how the process ended. Its class is what was reported; Code is
 	// nil when no process was started.
 	Exit picket.Exit
-	// TimedOut says that the task's timeoutSeconds ran out.
+	// TimedOut says that the agent was killed because the task's
+	// timeoutSeconds ran out.
 	TimedOut bool
+	// LastHeartbeat is when the last agent-heartbeat was told; zero when the
+	// agent ended before the first.
+	LastHeartbeat time.Time
 	// Unreported says that the proxy did not take the end of the run: the
 	// lease expires by itself.
 	Unreported bool

@@ -87,7 +87,10 @@ func forever(*puppet) {}
 // lasting is an agent that ends by itself with code 0.
 func lasting(d time.Duration) puppets {
 	return func(p *puppet) {
-		time.Sleep(d)
-		p.exits(Exited{})
+		select {
+		case <-time.After(d):
+			p.exits(Exited{})
+		case <-p.done:
+		}
 	}
 }

@@ -25,6 +25,8 @@ type run struct {
 	stdout, stderr *output
 	proc           Process
 	launchedAt     time.Duration
+	pulse          *pulse   // since the launch
+	events         *courier // to the event log
 
 	orders   chan order         // to the supervisor, from keeper and watch
 	stopKeep context.CancelFunc // ends the renewals of a lease that is gone
@@ -42,6 +44,7 @@ func (a *Adapter) newRun(lease picket.Lease) *run {
 		orders: make(chan order, 64),
 		result: Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
 	}
+	r.events = newCourier(r.proxy, r.log)
 	r.keep = &keeper{
 		clock: a.cfg.clock, renew: r.renew, window: time.Duration(lease.WindowMs) * time.Millisecond,
 		onRenewed: r.renewed, onFailed: r.renewFailed, onWarning: r.warned,
@@ -78,8 +81,8 @@ func (r *run) do(ctx context.Context) error {
 	}
 	announced := r.announce(work, &group)
 	v := r.supervise(ctx, work, &group)
-	r.closeOutputs()
 	<-announced
+	r.closeOutputs()
 	err = r.settle(ctx, v)
 	r.flush(ctx, shipped)
 	return err
@@ -158,8 +161,8 @@ func (r *run) lostTo(work context.Context, err error) {
 	r.watched(w)
 }
 
-// openOutputs starts what carries the output on; the channel closes when all
-// of it has arrived.
+// openOutputs starts what carries output and events on; the channel closes when
+// all of it has arrived.
 func (r *run) openOutputs(work context.Context, group *sync.WaitGroup) <-chan struct{} {
 	var shipping sync.WaitGroup
 	open := func(stream string, tee io.Writer) *output {
@@ -174,6 +177,7 @@ func (r *run) openOutputs(work context.Context, group *sync.WaitGroup) <-chan st
 		return o
 	}
 	r.stdout, r.stderr = open("stdout", r.cfg.Stdout), open("stderr", r.cfg.Stderr)
+	shipping.Go(func() { r.events.run(work) })
 	shipped := make(chan struct{})
 	group.Go(func() { shipping.Wait(); close(shipped) })
 	return shipped
@@ -182,9 +186,10 @@ func (r *run) openOutputs(work context.Context, group *sync.WaitGroup) <-chan st
 func (r *run) closeOutputs() {
 	r.stdout.close()
 	r.stderr.close()
+	r.events.close()
 }
 
-// flush waits until the output was posted, within the bounds of settling.
+// flush waits until output and events were posted, within the bounds of settling.
 func (r *run) flush(ctx context.Context, shipped <-chan struct{}) {
 	t := time.NewTimer(r.settleFor(ctx))
 	defer t.Stop()
@@ -220,7 +225,8 @@ func (r *run) announce(work context.Context, group *sync.WaitGroup) <-chan struc
 		defer cancel()
 		event := picket.RunEvent{Type: picket.EventRunLaunched, Containment: r.proc.Containment(), WorkspacePath: r.places.workspace}
 		if err := r.proxy.Events(ctx, event); err != nil {
-			r.log.Warn("the start of the agent was not recorded", "err", err)
+			r.log.Warn("the start of the agent is not recorded yet", "err", err)
+			r.events.add(event)
 		}
 	})
 	return done

@@ -34,66 +34,93 @@ func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) order 
 	watching, stopWatch := context.WithCancel(work)
 	defer stopWatch()
 	group.Go(func() { watchLease(watching, r.proxy, r.watched) })
-	var verdict order
-	var linger, grace <-chan time.Time
-	limit, giveBack := r.timeLimit(), ctx.Done()
+	r.pulse = r.newPulse()
+	var end ending
+	giveBack := ctx.Done()
 	for {
-		var o order
 		select {
 		case <-r.proc.Done():
 			r.tell(Event{Kind: EventEnding, Reason: describe(r.proc.Exit())})
-			return verdict
-		case o = <-r.orders:
-		case <-limit:
-			limit, r.result.TimedOut = nil, true
-			o = order{how: terminateThenKill, class: picket.ExitTimeout, reason: "the task's timeout is over"}
+			return end.verdict
+		case o := <-r.orders:
+			r.obeyOrder(&end, o)
+		case <-time.After(r.pulse.wait()):
+			r.beat(&end)
 		case <-giveBack:
 			giveBack = nil
-			o = order{how: killNow, class: picket.ExitReleased, reason: "the adapter was told to stop"}
-		case <-linger:
-			o = order{how: terminateThenKill, reason: "the agent did not end by itself"}
-		case <-grace:
-			o = order{how: killNow, reason: "the agent did not end after SIGTERM"}
+			r.obeyOrder(&end, order{how: killNow, class: picket.ExitReleased, reason: "the adapter was told to stop"})
+		case <-end.linger:
+			r.obeyOrder(&end, order{how: terminateThenKill, reason: "the agent did not end by itself"})
+		case <-end.grace:
+			r.obeyOrder(&end, order{how: killNow, reason: "the agent did not end after SIGTERM"})
 		}
-		if o.how == carryOn {
-			if verdict.how == terminate {
-				verdict, r.forced = order{}, false
-			}
-			continue
+	}
+}
+
+// ending is how far the end of a process has come.
+type ending struct {
+	verdict order
+	killing bool             // SIGKILL was sent, or follows after grace
+	linger  <-chan time.Time // an agent whose lease has ended may still end by itself
+	grace   <-chan time.Time // SIGKILL comes then
+}
+
+// beat tells what the time asks for and ends an agent whose time is over.
+func (r *run) beat(end *ending) {
+	for _, e := range r.pulse.due() {
+		r.launcherEvent(e)
+	}
+	if !end.killing && r.pulse.expired() {
+		r.result.TimedOut = true
+		r.launcherEvent(r.pulse.timedOut())
+		r.obeyOrder(end, order{how: terminateThenKill, class: picket.ExitTimeout, reason: "the task's timeout is over"})
+	}
+}
+
+// launcherEvent goes to the bus, to the callback and on its way to the log.
+func (r *run) launcherEvent(e picket.RunEvent) {
+	if e.Type == picket.EventAgentHeartbeat {
+		r.result.LastHeartbeat = time.Now()
+		r.cfg.OnHeartbeat(elapsedOf(e))
+	}
+	r.tell(Event{Kind: EventKind(e.Type), Launcher: &e})
+	r.events.add(e)
+}
+
+// obeyOrder carries an order out.
+func (r *run) obeyOrder(end *ending, o order) {
+	if o.how == carryOn {
+		if end.verdict.how == terminate {
+			end.verdict, r.forced = order{}, false
 		}
-		r.log.Info("ending the agent", "reason", o.reason)
-		r.tell(Event{Kind: EventEnding, Reason: o.reason})
-		verdict = verdict.then(o)
-		if verdict.ending != "" {
-			r.stopKeep()
-		}
-		switch o.how {
-		case terminate:
-			r.signal(r.proc.Terminate)
-		case lingering:
-			linger = time.After(r.cfg.Linger)
-		case terminateThenKill:
-			linger = nil
-			r.signal(r.proc.Terminate)
-			grace = time.After(r.cfg.Grace)
-		case killNow:
-			linger, grace = nil, nil
-			r.signal(r.proc.Kill)
-		}
+		return
+	}
+	r.log.Info("ending the agent", "reason", o.reason)
+	r.tell(Event{Kind: EventEnding, Reason: o.reason})
+	end.verdict = end.verdict.then(o)
+	if end.verdict.ending != "" {
+		r.stopKeep()
+	}
+	switch o.how {
+	case terminate:
+		r.signal(r.proc.Terminate)
+	case lingering:
+		end.linger = time.After(r.cfg.Linger)
+	case terminateThenKill:
+		end.linger, end.killing = nil, true
+		r.pulse.dying()
+		r.signal(r.proc.Terminate)
+		end.grace = time.After(r.cfg.Grace)
+	case killNow:
+		end.linger, end.grace, end.killing = nil, nil, true
+		r.pulse.dying()
+		r.signal(r.proc.Kill)
 	}
 }
 
 func (r *run) signal(send func()) {
 	r.forced = true
 	send()
-}
-
-// timeLimit fires when the task's own timeout is over; never without one.
-func (r *run) timeLimit() <-chan time.Time {
-	if s := r.lease.Task.TimeoutSeconds; s != nil {
-		return time.After(time.Duration(*s) * time.Second)
-	}
-	return nil
 }
 
 // then keeps the first verdict, but lets the lease's own end overrule: what

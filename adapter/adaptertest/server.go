@@ -42,12 +42,14 @@ type Server struct {
 
 // Task scripts a task. Zero values mean the defaults.
 type Task struct {
-	Title   string         // Defaults to "test".
-	Input   picket.RawJSON // Defaults to null.
-	Window  time.Duration  // Defaults to 300 s.
-	Timeout time.Duration  // whole seconds. Defaults to none.
-	OnExit  picket.OnExit  // Defaults to fail.
-	Retries int            // how often a failed or expired run is tried again. Defaults to 0.
+	Title   string            // Defaults to "test".
+	Input   picket.RawJSON    // Defaults to null.
+	Window  time.Duration     // Defaults to 300 s.
+	Timeout time.Duration     // whole seconds. Defaults to none.
+	OnExit  picket.OnExit     // Defaults to fail.
+	Role    string            // Defaults to none.
+	Labels  map[string]string // Default to none.
+	Retries int               // how often a failed or expired run is tried again. Defaults to 0.
 	// LastReport and Answers are handed to the run. Default to none.
 	LastReport *picket.Report
 	Answers    []picket.Answer
@@ -146,7 +148,7 @@ func (s *Server) grant(t *task) *lease {
 		BudgetEnvelope: budget.Default(), LeaseID: "lease" + run[len("run"):], LeaseToken: picket.Secret(picket.CapabilityPrefix + rand.Text()),
 		LeaseTTLMs: first.Milliseconds(), WindowMs: t.script.Window.Milliseconds(), Attempt: t.attempt,
 		LastReport: t.script.LastReport, Answers: t.script.Answers, ProxyURL: s.URL, MCPURL: t.script.MCPURL,
-		Task: picket.LeaseTask{Title: t.script.Title, Input: t.script.Input, OnExit: t.script.OnExit, Priority: picket.DefaultPriority},
+		Task: picket.LeaseTask{Title: t.script.Title, Input: t.script.Input, OnExit: t.script.OnExit, Role: t.script.Role, Labels: t.script.Labels, Priority: picket.DefaultPriority},
 	}
 	if n := int(t.script.Timeout / time.Second); n > 0 {
 		l.record.Task.TimeoutSeconds = &n

@@ -183,7 +183,12 @@ func events(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.run.Events = append(l.run.Events, in.Events...)
+	for _, e := range in.Events {
+		again := func(was picket.RunEvent) bool { return e.ID != "" && was.ID == e.ID }
+		if !slices.ContainsFunc(l.run.Events, again) {
+			l.run.Events = append(l.run.Events, e)
+		}
+	}
 	s.wake()
 	return struct{}{}, nil
 }

@@ -1,0 +1,123 @@
+package adapter
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// courier carries the events of a run to the proxy, in their order and without
+// ever making anybody wait. While the proxy is away the newest heartbeat takes
+// the place of the one before; everything else stays until it has arrived.
+type courier struct {
+	post func(ctx context.Context, events ...picket.RunEvent) error
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	queue  []picket.RunEvent
+	closed bool
+	more   chan struct{} // has room for one: something changed
+}
+
+func newCourier(p *Proxy, log *slog.Logger) *courier {
+	return &courier{post: p.Events, log: log, more: make(chan struct{}, 1)}
+}
+
+// add takes an event. Its id lets the proxy know it again when an answer was
+// lost.
+func (c *courier) add(e picket.RunEvent) {
+	e.ID = "event_" + newULID(time.Now())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	if e.Type == picket.EventAgentHeartbeat {
+		c.queue = slices.DeleteFunc(c.queue, isHeartbeat)
+	}
+	c.queue = append(c.queue, e)
+	c.stir()
+}
+
+// close lets run end as soon as everything has arrived.
+func (c *courier) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.stir()
+}
+
+func (c *courier) stir() {
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
+
+func isHeartbeat(e picket.RunEvent) bool { return e.Type == picket.EventAgentHeartbeat }
+
+// run posts until everything has arrived after close, until ctx ends, or until
+// the credential is not good any more.
+func (c *courier) run(ctx context.Context) {
+	const least, most = 200 * time.Millisecond, 5 * time.Second
+	for wait := least; ; {
+		batch, open := c.take()
+		if len(batch) == 0 {
+			if !open {
+				return
+			}
+			select {
+			case <-c.more:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		try, cancel := context.WithTimeout(ctx, hurry)
+		err := c.post(try, batch...)
+		cancel()
+		switch {
+		case err == nil:
+			wait = least
+			continue
+		case lost(err):
+			c.log.Warn("the events of the run are not taken any more", "events", len(batch), "err", err)
+			return
+		case !again(err):
+			c.log.Warn("events of the run were refused", "events", len(batch), "err", err)
+			continue
+		}
+		c.putBack(batch)
+		if !sleep(ctx, wait/2+rand.N(wait)) {
+			return
+		}
+		wait = min(2*wait, most)
+	}
+}
+
+// maxBatch is how many events go into one post.
+const maxBatch = 50
+
+func (c *courier) take() (batch []picket.RunEvent, open bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(c.queue), maxBatch)
+	batch, c.queue = c.queue[:n:n], c.queue[n:]
+	return batch, !c.closed
+}
+
+// putBack queues again what may not have arrived; a heartbeat only if there is
+// no newer one.
+func (c *courier) putBack(batch []picket.RunEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.ContainsFunc(c.queue, isHeartbeat) {
+		batch = slices.DeleteFunc(batch, isHeartbeat)
+	}
+	c.queue = append(batch, c.queue...)
+}
