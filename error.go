@@ -159,6 +159,17 @@ func Invalid(field, remedy, format string, args ...any) *Error {
 	return Refuse(CodeValidation, remedy, format, args...).With("field", field)
 }
 
+// Within names the field of a refusal by where it stands in a larger body.
+func Within(prefix string, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		if field, ok := e.Facts["field"].(string); ok {
+			e.With("field", prefix+field)
+		}
+	}
+	return err
+}
+
 // NotAvailable refuses a field or flag of something that is not built yet.
 func NotAvailable(field, subject string) *Error {
 	return Refuse(CodeNotAvailable, "Leave "+field+" out.", "%s needs %s, which this version does not have yet", field, subject).

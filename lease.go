@@ -60,6 +60,22 @@ type Acquired struct {
 	Leases []Lease `json:"leases"`
 }
 
+// AdvanceRequest is the body of POST /api/v1/leases/advance: what
+// mark_complete takes, with the lease it is about, and what is asked for next.
+type AdvanceRequest struct {
+	LeaseToken   Secret         `json:"leaseToken"`
+	FencingToken int64          `json:"fencingToken,omitempty"` // optional; when sent, it must be the lease's own
+	Output       RawJSON        `json:"output,omitempty"`
+	Summary      string         `json:"summary,omitempty"`
+	Acquire      AcquireRequest `json:"acquire"`
+}
+
+// Advanced answers it: the state of the completed task, and the next leases.
+type Advanced struct {
+	State  TaskState `json:"state"`
+	Leases []Lease   `json:"leases"`
+}
+
 // Renewal answers a renewal.
 type Renewal struct {
 	LeaseExpiresAt Instant   `json:"leaseExpiresAt"`

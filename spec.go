@@ -14,6 +14,7 @@ import (
 const (
 	MaxTitle         = 512
 	MaxPayload       = 256 << 10 // bytes of input, output, report or answer
+	MaxNumber        = 1<<53 - 1 // above it the store's numbers are not exact
 	DefaultPriority  = 5
 	DefaultWindow    = 300 // seconds
 	MinWindow        = 2
@@ -189,6 +190,17 @@ func (a *AcquireRequest) Normalize() error {
 		return Invalid("/workspaceRoot", "Send an absolute directory of the adapter's machine.", "workspaceRoot is not an absolute path of at most 1024 bytes")
 	}
 	return nil
+}
+
+// Normalize checks what is asked for next and fills in its defaults.
+func (a *AdvanceRequest) Normalize() error {
+	if a.LeaseToken == "" {
+		return Invalid("/leaseToken", "Send the leaseToken of the lease that is completed.", "leaseToken is required")
+	}
+	if a.FencingToken < 0 || a.FencingToken > MaxNumber {
+		return Invalid("/fencingToken", "Send the fencingToken of the lease, or leave it out.", "fencingToken is not a positive number below 2^53")
+	}
+	return Within("/acquire", a.Acquire.Normalize())
 }
 
 // Normalize checks a help request and fills in its defaults.

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -44,6 +45,13 @@ func TestRefusals(t *testing.T) {
 		},
 		"complete": func(f *fixture, h picket.Held) error {
 			_, err := f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+			return err
+		},
+		"advance": func(f *fixture, h picket.Held) error {
+			got, err := f.Advance(f.ctx, h, operator, picket.AdvanceRequest{Output: picket.RawJSON(`1`)})
+			if len(got.Leases) > 0 {
+				return fmt.Errorf("leases were granted: %v (%w)", got.Leases, err)
+			}
 			return err
 		},
 		"request_help": func(f *fixture, h picket.Held) error {

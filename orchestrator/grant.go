@@ -18,9 +18,17 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 	if err := req.Normalize(); err != nil {
 		return nil, err
 	}
+	return e.await(ctx, req, func(waiter string, wait time.Duration) ([]picket.Lease, error) {
+		return e.grant(ctx, by, req, waiter, wait)
+	})
+}
+
+// await asks for leases until there is one or the request's wait has run out.
+// ask registers as waiter for the time that is left.
+func (e *Engine) await(ctx context.Context, req picket.AcquireRequest, ask func(waiter string, wait time.Duration) ([]picket.Lease, error)) ([]picket.Lease, error) {
 	id := "waiter_" + ulid.Make().String() + " " + req.AgentID + " " + roleArg(req) + " " + strings.Join(req.Capabilities, ",")
 	if *req.WaitSeconds == 0 {
-		return e.grant(ctx, by, req, id, 0)
+		return ask(id, 0)
 	}
 	w := e.wakes.wait(false, func(message string) bool {
 		lane, ok := strings.CutPrefix(message, "lane ")
@@ -40,7 +48,7 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 	defer timer.Stop()
 	for {
 		// Registered, then looked, then waits: nothing in between is missed.
-		leases, err := e.grant(ctx, by, req, id, max(1, time.Until(end)))
+		leases, err := ask(id, max(1, time.Until(end)))
 		if err != nil || len(leases) > 0 {
 			return leases, err
 		}
@@ -65,46 +73,58 @@ func (e *Engine) unwait(ctx context.Context, waiter string) {
 }
 
 func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) ([]picket.Lease, error) {
-	if e.witness == nil {
-		return nil, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.", "this process keeps no witness, so it may not grant leases")
+	got, floor, err := e.leasing(ctx, "grant", nil, by, req, waiter, wait)
+	if err != nil {
+		return nil, err
 	}
-	args := []any{by.Actor, req.AgentID, roleArg(req), "," + strings.Join(req.Capabilities, ",") + ",", waiter, wait.Milliseconds(),
-		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0}
+	r := &reply{script: "grant"}
+	return e.leases(r, got, floor), r.bad
+}
+
+// leasing runs a script that grants: first are the arguments it takes before
+// those of grant. It also tells the floor that the grants are above.
+func (e *Engine) leasing(ctx context.Context, script string, first []any, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) (got any, floor int64, err error) {
+	if e.witness == nil {
+		return nil, 0, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.", "this process keeps no witness, so it may not grant leases")
+	}
+	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req), ","+strings.Join(req.Capabilities, ",")+",", waiter, wait.Milliseconds(),
+		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0)
 	known := len(args) - 2
 	runs := make([]string, *req.Max)
 	for i := range runs {
 		runs[i] = "run_" + ulid.Make().String()
 		args = append(args, runs[i], e.store.cfg.Sealer.Fingerprint(e.namespace, runs[i]))
 	}
-	got, err := e.settled(ctx, func() (any, error) {
-		floor := e.witness.now().Floor
+	got, err = e.settled(ctx, func() (any, error) {
+		floor = e.witness.now().Floor
 		under, n := e.granted.last()
 		if under != floor {
 			n = 0
 		}
 		args[known], args[known+1] = floor, n
-		return e.store.gate.run(ctx, e.namespace, e.meet, "grant", args...)
+		return e.store.gate.run(ctx, e.namespace, e.meet, script, args...)
 	})
-	if err != nil {
-		if errors.Is(err, picket.ErrUnknown) && by.Once.Key == "" {
-			// Nobody can ask for these again, so give them back at once. Without
-			// an answer the first, short deadline does it.
-			back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			_ = e.Undeliver(back, runs...)
-		}
-		return nil, err
+	if errors.Is(err, picket.ErrUnknown) && by.Once.Key == "" {
+		// Nobody can ask for these again, so give them back at once. Without
+		// an answer the first, short deadline does it.
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = e.Undeliver(back, runs...)
 	}
-	r := &reply{script: "grant"}
+	return got, floor, err
+}
+
+// leases decodes what grant replies.
+func (e *Engine) leases(r *reply, got any, floor int64) []picket.Lease {
 	l := r.list(got)
 	raw := r.int(r.at(l, 1))
-	e.granted.raise(args[known].(int64), r.int(r.at(l, 3)))
+	e.granted.raise(floor, r.int(r.at(l, 3)))
 	e.saw(r.int(r.at(l, 2)))
 	leases := make([]picket.Lease, 0, len(l))
 	for _, v := range l[min(4, len(l)):] {
 		leases = append(leases, e.lease(r, raw, v))
 	}
-	return leases, r.bad
+	return leases
 }
 
 // lease decodes one granted lease and seals its capability.

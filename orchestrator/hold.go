@@ -32,14 +32,20 @@ func (e *Engine) as(ctx context.Context, held picket.Held, script string, args .
 	if err != nil {
 		return nil, err
 	}
-	got, err := e.run(ctx, script, append(who, args...)...)
+	return e.reclaiming(ctx, held, func() (any, error) { return e.run(ctx, script, append(who, args...)...) })
+}
+
+// reclaiming tries a call of a lease, and tries it once more when the lease had
+// to be reclaimed.
+func (e *Engine) reclaiming(ctx context.Context, held picket.Held, try func() (any, error)) (any, error) {
+	got, err := try()
 	if picket.CodeOf(err) != picket.CodeReclaimRequired {
 		return got, err
 	}
 	if _, err := e.Reclaim(ctx, held); err != nil {
 		return nil, err
 	}
-	got, err = e.run(ctx, script, append(who, args...)...)
+	got, err = try()
 	if picket.CodeOf(err) == picket.CodeReclaimRequired {
 		// While a primary is replaced, two connections can lead to two servers.
 		return nil, unavailable("the store is being replaced", err)

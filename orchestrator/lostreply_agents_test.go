@@ -116,6 +116,21 @@ var leaseCases = []lostCase{
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return e.Complete(w.ctx, w.held, picket.RawJSON(`{"n":1}`), "done")
 		}},
+	{name: "advance", setup: func(w *lostWorld) {
+		leased(picket.TaskSpec{})(w)
+		w.submitted(picket.TaskSpec{Input: picket.RawJSON(`"next"`)})
+		w.submitted(picket.TaskSpec{})
+	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		got, err := e.Advance(w.ctx, w.held, asked("1"), picket.AdvanceRequest{Output: picket.RawJSON(`{"n":1}`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
+		for i := range got.Leases {
+			got.Leases[i].LeaseTTLMs = 0 // computed now; leaseExpiresAt says the same
+		}
+		return got, err
+	}},
+	{name: "advance/unreviewed", setup: confirmed(picket.TaskSpec{Review: picket.ReviewByNone}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.Advance(w.ctx, w.held, operator, picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
+		}},
 	{name: "request_help", setup: leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return e.RequestHelp(w.ctx, w.held, picket.HelpRequest{Question: "which one?", Options: []string{"a", "b"}, DeadlineSeconds: ptr(60), OnDeadline: picket.OnDeadlineDeny})

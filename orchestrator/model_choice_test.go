@@ -28,6 +28,7 @@ func (x *machine) moves() []move {
 		{1, "get_task", live, x.getTask},
 		{3, "report", live, x.report},
 		{2, "complete", live, x.complete},
+		{2, "advance", live, x.advance},
 		{3, "fail", live, x.fail},
 		{2, "release", live, x.release},
 		{2, "request_help", live, x.requestHelp},

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -96,40 +95,6 @@ func (x *machine) submit() {
 	if x.agree(err, code, "submit") {
 		x.same("submit", got.TaskID, id)
 		x.same("submit", got.State, x.m.tasks[id].state)
-	}
-}
-
-func (x *machine) acquire() {
-	o, by := x.once("acquire")
-	a := magent{id: oneOf(x, "agent", "a1", "a2", "")}
-	if x.chance("role", 60) {
-		a.role = "coder"
-	}
-	a.caps = oneOf(x, "capabilities", []string{"go", "py"}, []string{"go"}, nil)
-	n := oneOf(x, "max", 1, 1, 2, 5)
-	got, err := x.e.Acquire(x.ctx, by, picket.AcquireRequest{AgentID: a.id, Role: a.role, Capabilities: a.caps, Max: &n})
-	var rids []string
-	for _, l := range got {
-		rids = append(rids, l.RunID)
-	}
-	want, code := x.m.grant(o, a, rids, n)
-	if !x.agree(err, code, "acquire by %+v", a) {
-		return
-	}
-	x.counted = true
-	if !slices.Equal(rids, want) {
-		x.Fatalf("acquire by %+v granted %v, want %v", a, rids, want)
-	}
-	for _, l := range got {
-		r := x.m.runs[l.RunID]
-		t := x.m.tasks[r.task]
-		x.same("acquire: task", l.TaskID, r.task)
-		x.same("acquire: token", l.FencingToken, r.token)
-		x.same("acquire: window", l.WindowMs, r.window)
-		x.near("acquire: ttl", l.LeaseTTLMs, t.deadline-x.m.now)
-		h, err := x.sealer.Open(l.LeaseToken.Reveal())
-		x.ok(err)
-		x.held[l.RunID] = h
 	}
 }
 

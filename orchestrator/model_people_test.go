@@ -1,9 +1,6 @@
 package orchestrator_test
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/picket-dev/picket"
 )
 
@@ -34,77 +31,6 @@ func first(s []string) string {
 		return ""
 	}
 	return s[0]
-}
-
-// magent is who asks for leases.
-type magent struct {
-	id, role string
-	caps     []string
-}
-
-func (a magent) covers(lane string) bool {
-	if pinned, ok := strings.CutPrefix(lane, "agent:"); ok {
-		return pinned == a.id
-	}
-	role, needs, _ := strings.Cut(lane, "|")
-	if role != "" && role != a.role {
-		return false
-	}
-	for need := range strings.SplitSeq(needs, ",") {
-		if need != "" && !slices.Contains(a.caps, need) {
-			return false
-		}
-	}
-	return true
-}
-
-// grant leases up to n tasks, one to each of the runs given, and returns the
-// runs that got one.
-func (m *rules) grant(o monce, a magent, runs []string, n int) ([]string, picket.Code) {
-	if was, code, again := m.once(o); again {
-		for _, rid := range was {
-			if r := m.runs[rid]; r.state != picket.RunRunning || m.now >= m.tasks[r.task].deadline {
-				return nil, picket.CodeLeaseExpired
-			}
-		}
-		return was, code
-	}
-	if m.paused {
-		return nil, ""
-	}
-	m.promote(10)
-	var got []string
-	for len(got) < n {
-		var best *mtask
-		for lane, tasks := range m.lanes() {
-			if a.covers(lane) && (best == nil || better(tasks[0], best) < 0) {
-				best = tasks[0]
-			}
-		}
-		if best == nil {
-			break
-		}
-		rid := "run_missing" // the engine gave fewer: the comparison shows it
-		if len(got) < len(runs) {
-			rid = runs[len(got)]
-		}
-		m.lease(best, rid, a.id)
-		got = append(got, rid)
-	}
-	if len(got) > 0 {
-		m.remember(o, m.runs[got[0]].window, got...)
-	}
-	return got, ""
-}
-
-func (m *rules) lease(t *mtask, rid, agent string) {
-	t.token = max(t.token, m.floor) + 1
-	t.attempt++
-	t.state, t.run, t.where, t.due, t.pin = picket.TaskLeased, rid, "", 0, ""
-	t.deadline = m.now + min(t.window, 30_000)
-	m.runs[rid] = &mrun{id: rid, task: t.id, agent: agent, token: t.token, tokens: []int64{t.token}, window: t.window, state: picket.RunRunning}
-	m.rids = append(m.rids, rid)
-	m.emit(picket.EventTaskLeased, t.id)
 }
 
 func (m *rules) expire(r *mrun, class picket.ExitClass) {

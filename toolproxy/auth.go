@@ -14,9 +14,6 @@ import (
 // must be the lease's own.
 const FenceHeader = "X-Fencing-Token"
 
-// maxFence keeps tokens below what the store's numbers hold exactly.
-const maxFence = 1<<53 - 1
-
 var fencePattern = regexp.MustCompile(`^[1-9][0-9]{0,15}$`)
 
 // credential opens the capability of a request. A missing or forged one is
@@ -65,7 +62,7 @@ func fence(h http.Header) (int64, error) {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
-	if len(values) > 1 || !fencePattern.MatchString(values[0]) || err != nil || n > maxFence {
+	if len(values) > 1 || !fencePattern.MatchString(values[0]) || err != nil || n > picket.MaxNumber {
 		return 0, picket.Invalid(FenceHeader, "Send the fencingToken of your lease as plain digits, or leave the header out.",
 			"%s is not one positive whole number below 2^53", FenceHeader)
 	}

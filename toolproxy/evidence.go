@@ -92,7 +92,7 @@ func logPosition(c echo.Context) (stream string, offset int64, err error) {
 	if !q.Has("offset") {
 		return "", 0, badParameter("offset", "Send the offset of the first byte, 0 at the beginning.", "offset is required")
 	}
-	offset, err = number(q, "offset", 0, maxFence)
+	offset, err = number(q, "offset", 0, picket.MaxNumber)
 	return stream, offset, err
 }
 

@@ -102,7 +102,7 @@ func checkExit(at string, exit picket.Exit, allowed []picket.ExitClass) error {
 		return picket.Invalid(at+"/code", "Send the process's exit code, or null.", "code %d is not an exit code", *exit.Code)
 	case exit.Signal != nil && !signalPattern.MatchString(*exit.Signal):
 		return picket.Invalid(at+"/signal", "Send a name such as SIGKILL, or null.", "signal is not the name of a signal")
-	case exit.DurationMs != nil && (*exit.DurationMs < 0 || *exit.DurationMs > maxFence):
+	case exit.DurationMs != nil && (*exit.DurationMs < 0 || *exit.DurationMs > picket.MaxNumber):
 		return picket.Invalid(at+"/durationMs", "Send milliseconds, or null.", "durationMs %d is out of range", *exit.DurationMs)
 	case len(exit.Detail) > maxDetail:
 		return picket.Refuse(picket.CodeTooLarge, "Send the last lines only; the log takes the rest.",

@@ -99,7 +99,7 @@ func checkLauncherFields(at string, f picket.LauncherFields) error {
 	if len(f.SessionID) > 256 {
 		return picket.Invalid(at+"/sessionId", "Send at most 256 bytes.", "sessionId has %d bytes", len(f.SessionID))
 	}
-	if f.IssueNumber != nil && (*f.IssueNumber < 0 || *f.IssueNumber > maxFence) {
+	if f.IssueNumber != nil && (*f.IssueNumber < 0 || *f.IssueNumber > picket.MaxNumber) {
 		return picket.Invalid(at+"/issueNumber", "Send a whole number from 0, or leave it out.", "issueNumber is out of range")
 	}
 	for _, m := range []measure{

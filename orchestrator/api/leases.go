@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/picket-dev/picket"
@@ -21,24 +22,53 @@ func acquireLeases(r request) error {
 	ctx, done := web.WaitContext(r.Context)
 	defer done()
 	leases, err := r.engine.Acquire(ctx, by, req)
+	return r.grants(ctx, leases, picket.Acquired{Leases: leases}, err)
+}
+
+// advanceLease completes a lease and acquires the next: the key of the caller
+// is good for what it gets, the lease token for what it ends.
+func advanceLease(r request) error {
+	_, req, by, err := mutation[picket.AdvanceRequest](r, "", "")
+	if err != nil {
+		return err
+	}
+	if err := req.Normalize(); err != nil {
+		return err
+	}
+	held, err := r.engine.Held(req)
+	if err != nil {
+		return err
+	}
+	ctx, done := web.WaitContext(r.Context)
+	defer done()
+	got, err := r.engine.Advance(ctx, held, by, req)
+	var refusal *picket.Error
+	if errors.As(err, &refusal) && refusal.Code.Fenced() {
+		r.engine.RefusedWrite(r.ctx(), held, "advance", refusal)
+	}
+	return r.grants(ctx, got.Leases, got, err)
+}
+
+// grants answers with leases that were waited for.
+func (r request) grants(ctx context.Context, leases []picket.Lease, answer any, err error) error {
 	if err != nil {
 		if web.Stopping(r.Context) && ctx.Err() != nil {
 			return web.StoppingError()
 		}
 		return err
 	}
-	if err := r.deliver(leases); err != nil {
+	if err := r.deliver(answer); err != nil {
 		return r.undeliver(leases, err)
 	}
 	return nil
 }
 
 // deliver writes and flushes, so that a client that is gone shows as an error.
-func (r request) deliver(leases []picket.Lease) error {
+func (r request) deliver(answer any) error {
 	if err := r.ctx().Err(); err != nil {
 		return err
 	}
-	if err := web.JSON(r.Context, http.StatusOK, picket.Acquired{Leases: leases}); err != nil {
+	if err := web.JSON(r.Context, http.StatusOK, answer); err != nil {
 		return err
 	}
 	return http.NewResponseController(r.Response()).Flush()

@@ -165,6 +165,9 @@ func TestTheStoreIsAway(t *testing.T) {
 		if l.Method == http.MethodPost {
 			body = bodyFor[l.Path]
 		}
+		if l.Path == "/api/v1/leases/advance" {
+			body = `{"leaseToken":"` + p.sealer.Seal("default", "task_"+aULID, "run_"+aULID).Reveal() + `"}`
+		}
 		calls.Go(func() {
 			a, err := p.try(t.Context(), l.Method, path, p.keys["admin"], body)
 			if err != nil || a.text("code") != string(picket.CodeUnavailable) || a.header.Get("Retry-After") == "" || a.body["retryable"] != true {

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"errors"
-
 	"github.com/picket-dev/picket"
 )
 
@@ -67,12 +65,5 @@ func (b rejection) check() error {
 	if err := checkNote("/note", b.Note); err != nil || b.Fix == nil {
 		return err
 	}
-	err := b.Fix.Normalize()
-	var refusal *picket.Error
-	if errors.As(err, &refusal) {
-		if field, ok := refusal.Facts["field"].(string); ok {
-			refusal.With("field", "/fix"+field)
-		}
-	}
-	return err
+	return picket.Within("/fix", b.Fix.Normalize())
 }

@@ -47,6 +47,7 @@ func (a *API) routes() []route {
 		{get, "/api/v1/tasks/:id/evidence", readers, taskEvidence},
 
 		{post, "/api/v1/leases", workers, acquireLeases},
+		{post, "/api/v1/leases/advance", workers, advanceLease},
 		{get, "/api/v1/leases", people, listLeases},
 		{post, "/api/v1/leases/:task/expire", operators, expireLease},
 

@@ -1,0 +1,91 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// errNoMore ends a wait that nothing can come of: the leases that this request
+// was given have ended, and it gets no others.
+var errNoMore = errors.New("the leases of this request have ended")
+
+// Advance completes a lease and acquires the next in one step: the worker that
+// goes from task to task saves a round trip each time. Both are done or, when
+// an error comes back before the wait, neither. The same call again tells the
+// same state; leases it gave are shown again under by.Once, else given anew.
+func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller, req picket.AdvanceRequest) (picket.Advanced, error) {
+	who, err := credential(held)
+	if err != nil {
+		return picket.Advanced{}, err
+	}
+	if err := req.Acquire.Normalize(); err != nil {
+		return picket.Advanced{}, err
+	}
+	out, err := outJSON(req.Output, req.Summary)
+	if err != nil {
+		return picket.Advanced{}, err
+	}
+	var done picket.Advanced
+	next := req.Acquire
+	done.Leases, err = e.await(ctx, next, func(waiter string, wait time.Duration) ([]picket.Lease, error) {
+		if done.State != "" {
+			return e.grant(ctx, by, next, waiter, wait)
+		}
+		state, leases, how, err := e.advance(ctx, held, append(who, contentHash(out), out), by, next, waiter, wait)
+		done.State = state
+		switch {
+		case err != nil:
+			return nil, err
+		case how == exhausted:
+			return e.grant(ctx, by, next, waiter, wait)
+		case how == repeated && len(leases) == 0:
+			return nil, errNoMore
+		}
+		return leases, nil
+	})
+	if errors.Is(err, errNoMore) {
+		return done, nil
+	}
+	if !errors.Is(err, picket.CodeStoreFull) {
+		return done, err
+	}
+	// A full store lets leases end, and grants none.
+	done.State, err = e.Complete(ctx, held, req.Output, req.Summary)
+	return done, err
+}
+
+// Held opens the lease token of a request.
+func (e *Engine) Held(req picket.AdvanceRequest) (picket.Held, error) {
+	held, err := e.store.cfg.Sealer.Open(req.LeaseToken.Reveal())
+	if err != nil || held.Namespace != e.namespace {
+		return picket.Held{}, picket.Invalid("/leaseToken", "Send the leaseToken of a lease of your key's namespace; it starts with "+picket.CapabilityPrefix+".",
+			"the lease token is malformed or was not made here").Because(err)
+	}
+	held.Fence = req.FencingToken
+	return held, nil
+}
+
+// How the leases of an advance came about, where that matters.
+const (
+	repeated  = 2 // they are those of the same request made before
+	exhausted = 3 // there are none before a grant has brought a new floor
+)
+
+func (e *Engine) advance(ctx context.Context, held picket.Held, complete []any, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) (state picket.TaskState, leases []picket.Lease, how int64, err error) {
+	var floor int64
+	got, err := e.reclaiming(ctx, held, func() (got any, err error) {
+		got, floor, err = e.leasing(ctx, "advance", complete, by, req, waiter, wait)
+		return got, err
+	})
+	if err != nil {
+		return "", nil, 0, err
+	}
+	r := &reply{script: "advance"}
+	l := r.list(got)
+	grants := r.at(l, 1)
+	leases, how = e.leases(r, grants, floor), r.int(r.at(r.list(grants), 0))
+	return picket.TaskState(r.text(r.at(l, 0))), leases, how, r.bad
+}

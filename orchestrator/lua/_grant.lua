@@ -1,0 +1,146 @@
+-- Leasing the next tasks: what grant and advance share.
+local FIRST = 30000 -- an unconfirmed lease comes back after this long
+local RANGE = 2097152 -- tokens above a floor before the next floor is needed
+
+local function lease_view(tid, rid, t, r, deadline)
+  local before, report, said = false, false, {}
+  if r.attempt ~= '1' then
+    before = call('LINDEX', K('runs:', tid), -2)
+    report, said = call('LINDEX', K('reports:', tid), -1), answers(tid)
+  end
+  return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)), call('GET', K('in:', tid)),
+    report, said, before and run_view(before), r.workspace, t.fixes or false, t.retries or false }
+end
+
+local function covers(lane, agent, role, caps)
+  local pinned = string.match(lane, '^agent:(.*)$')
+  if pinned then return pinned == agent end
+  if role == '!' then return false end
+  local of, needs = string.match(lane, '^([^|]*)|(.*)$')
+  if of ~= '' and of ~= role then return false end
+  for need in string.gmatch(needs, '[^,]+') do
+    if not string.find(caps, ',' .. need .. ',', 1, true) then return false end
+  end
+  return true
+end
+
+-- best finds the best lane that is covered. Lanes are sorted by their heads,
+-- so the first one covered is it; the window grows for an agent that covers few.
+local function best(...)
+  local from, size = 0, 8
+  while true do
+    local lanes = call('ZRANGE', K('lanes'), from, from + size - 1)
+    for _, lane in ipairs(lanes) do
+      if covers(lane, ...) then return lane end
+    end
+    if #lanes < size then return nil end
+    from, size = from + size, size * 4
+  end
+end
+
+-- head finds the task to grant next, if there is room for more, and the score
+-- of the one behind it.
+local function head(room, ...)
+  while true do
+    local lane = room and best(...)
+    if not lane then return nil end
+    local two = call('ZRANGE', K('lane:', lane), 0, 1, 'WITHSCORES')
+    local tid, behind = two[1] or '', two[4]
+    local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before', 'fixes', 'retries')
+    if t.state == 'queued' then return tid, t, behind end
+    stray('lane_extra', K('lane:', lane), tid)
+    if behind then
+      call('ZADD', K('lanes'), behind, lane)
+    else
+      call('ZREM', K('lanes'), lane)
+    end
+  end
+end
+
+-- take leases a task to an agent.
+local function take(tid, t, behind, rid, secret, token, agent, root, actor)
+  local r = { token = F(token), attempt = F(num(t.attempt) + 1), workspace = root ~= '' and (root .. '/' .. rid) or '' }
+  local deadline = now + math.min(num(t.window), FIRST)
+  dequeue(tid, t, behind)
+  call('RPUSH', K('runs:', tid), rid)
+  call('HSET', K('run:', rid), 'task', tid, 'secret', secret, 'token', r.token, 'tokens', ',' .. r.token .. ',',
+    'state', 'running', 'agent', agent, 'window', t.window, 'confirmed', '0', 'attempt', r.attempt, 'started', RAW,
+    'workspace', r.workspace)
+  call('ZADD', K('deadlines'), F(deadline), tid)
+  move(tid, t, 'leased', 'token', r.token, 'attempt', r.attempt, 'run', rid, 'pin', '', 'gate', '')
+  emit('task.leased', { task = tid, run = rid, agent = agent, token = r.token, actor = actor },
+    '{"state":"leased","attempt":' .. r.attempt .. ',"windowMs":' .. t.window .. '}')
+  return lease_view(tid, rid, t, r, deadline)
+end
+
+-- replay shows the leases of a request made before; nil when one has ended and
+-- strict is set, else those that have ended are left out.
+local function replay(was, out, strict)
+  for tid, rid in string.gmatch(was, '(%S+) (%S+)') do
+    local t, r = load(K('task:', tid)), load(K('run:', rid))
+    local deadline = num(call('ZSCORE', K('deadlines'), tid))
+    if r and t and r.state == 'running' and t.run == rid and now < deadline then
+      out[#out + 1] = lease_view(tid, rid, t, r, deadline)
+    elseif strict then
+      return nil
+    end
+  end
+  return out
+end
+
+-- grant is the verb of this name; the first skip ARGV are another's. close ends
+-- the lease that comes before, after everything that can refuse the grant; it
+-- returns nothing, or an error. From then on nothing is refused.
+local function grant(skip, close)
+  local function arg(i) return ARGV[skip + i] end
+  local agent, role, caps, waiter, wait, key, body = arg(2), arg(3), arg(4), arg(5), num(arg(6)), arg(8), arg(9)
+  -- The number of grants falls only when an older state was put back.
+  if F(floor) ~= arg(10) or num(meta.granted) < num(arg(11)) then
+    return refuse('store_changed')
+  end
+  local out = { 0, RAW, meta.seq, meta.granted or '0' }
+  local was, err = once(key, body)
+  err = err or close and close()
+  if err then return err end
+  if was then
+    out[1] = 2
+    return replay(was, out, not close) or refuse('lease_expired', 'cause', 'replayed')
+  end
+
+  if paused ~= '' then
+    out[1] = 1
+  else
+    promote(10)
+    local granted, size = {}, 0
+    for i = 12, #ARGV - skip, 2 do
+      local tid, t, behind = head(size < MAX_REPLY, agent, role, caps)
+      if not tid then break end
+      local token = math.max(num(t.token), floor) + 1
+      if token > floor + RANGE then
+        if #granted > 0 then break end
+        if not close then
+          save() -- what was promoted stays so
+          return refuse('floor_exhausted')
+        end
+        out[1] = 3
+        break
+      end
+      local view = take(tid, t, behind, arg(i), arg(i + 1), token, agent, arg(7), arg(1))
+      for _, part in ipairs({ view[7], view[8], view[9], unpack(view[10]) }) do size = size + (part and #part or 0) end
+      out[#out + 1] = view
+      granted[#granted + 1] = tid .. ' ' .. arg(i)
+    end
+    if #granted > 0 then
+      meta.granted = F(num(meta.granted) + #granted)
+      out[4] = meta.granted
+      remember(key, body, table.concat(granted, ' '), num(out[5][5]))
+    end
+  end
+
+  if #out > 4 or wait == 0 then
+    call('ZREM', K('waiters'), waiter)
+  else
+    call('ZADD', K('waiters'), F(now + wait), waiter)
+  end
+  return out
+end

@@ -1,0 +1,15 @@
+-- needs: fence end complete stray lane view grant
+-- advance completes a lease and leases the agent's next tasks in the same step:
+-- both are done or neither. A repeat tells the same state and shows those of the
+-- leases that still hold. When the tokens of the floor are used up it leases
+-- nothing, for the next grant to mend.
+-- ARGV: those of complete, then those of grant
+-- Reply: {state, reply of grant}
+-- Errors: those of complete; store_changed, idempotency_conflict
+local state
+local got = grant(6, function()
+  local done = complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+  if type(done) == 'table' then return done end
+  state = done
+end)
+return state and { state, got } or got

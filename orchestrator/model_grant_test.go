@@ -1,0 +1,168 @@
+package orchestrator_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// The verbs that grant leases: what the model makes of them, and the moves.
+
+// magent is who asks for leases.
+type magent struct {
+	id, role string
+	caps     []string
+}
+
+func (a magent) covers(lane string) bool {
+	if pinned, ok := strings.CutPrefix(lane, "agent:"); ok {
+		return pinned == a.id
+	}
+	role, needs, _ := strings.Cut(lane, "|")
+	if role != "" && role != a.role {
+		return false
+	}
+	for need := range strings.SplitSeq(needs, ",") {
+		if need != "" && !slices.Contains(a.caps, need) {
+			return false
+		}
+	}
+	return true
+}
+
+// grant leases up to n tasks, one to each of the runs given, and returns the
+// runs that got one.
+func (m *rules) grant(o monce, a magent, runs []string, n int) ([]string, picket.Code) {
+	if was, code, again := m.once(o); again {
+		for _, rid := range was {
+			if r := m.runs[rid]; r.state != picket.RunRunning || m.now >= m.tasks[r.task].deadline {
+				return nil, picket.CodeLeaseExpired
+			}
+		}
+		return was, code
+	}
+	if m.paused {
+		return nil, ""
+	}
+	m.promote(10)
+	var got []string
+	for len(got) < n {
+		var best *mtask
+		for lane, tasks := range m.lanes() {
+			if a.covers(lane) && (best == nil || better(tasks[0], best) < 0) {
+				best = tasks[0]
+			}
+		}
+		if best == nil {
+			break
+		}
+		rid := "run_missing" // the engine gave fewer: the comparison shows it
+		if len(got) < len(runs) {
+			rid = runs[len(got)]
+		}
+		m.lease(best, rid, a.id)
+		got = append(got, rid)
+	}
+	if len(got) > 0 {
+		m.remember(o, m.runs[got[0]].window, got...)
+	}
+	return got, ""
+}
+
+// advance is complete and grant in one step. Leases of a replay that have ended
+// are left out, for the state of the completed task has to be told.
+func (m *rules) advance(h mheld, content string, o monce, a magent, runs []string, n int) (string, []string, picket.Code) {
+	was, code, again := m.once(o)
+	if code != "" {
+		return "", nil, code
+	}
+	state, code := m.complete(h, content)
+	if code != "" {
+		return "", nil, code
+	}
+	if again {
+		ended := func(rid string) bool {
+			r := m.runs[rid]
+			return r.state != picket.RunRunning || m.now >= m.tasks[r.task].deadline
+		}
+		return state, slices.DeleteFunc(slices.Clone(was), ended), ""
+	}
+	got, code := m.grant(o, a, runs, n)
+	return state, got, code
+}
+
+func (m *rules) lease(t *mtask, rid, agent string) {
+	t.token = max(t.token, m.floor) + 1
+	t.attempt++
+	t.state, t.run, t.where, t.due, t.pin = picket.TaskLeased, rid, "", 0, ""
+	t.deadline = m.now + min(t.window, 30_000)
+	m.runs[rid] = &mrun{id: rid, task: t.id, agent: agent, token: t.token, tokens: []int64{t.token}, window: t.window, state: picket.RunRunning}
+	m.rids = append(m.rids, rid)
+	m.emit(picket.EventTaskLeased, t.id)
+}
+
+func (x *machine) agent() (magent, picket.AcquireRequest) {
+	a := magent{id: oneOf(x, "agent", "a1", "a2", "")}
+	if x.chance("role", 60) {
+		a.role = "coder"
+	}
+	a.caps = oneOf(x, "capabilities", []string{"go", "py"}, []string{"go"}, nil)
+	n := oneOf(x, "max", 1, 1, 2, 5)
+	return a, picket.AcquireRequest{AgentID: a.id, Role: a.role, Capabilities: a.caps, Max: &n}
+}
+
+func runsOf(leases []picket.Lease) []string {
+	var rids []string
+	for _, l := range leases {
+		rids = append(rids, l.RunID)
+	}
+	return rids
+}
+
+func (x *machine) acquire() {
+	o, by := x.once("acquire")
+	a, req := x.agent()
+	got, err := x.e.Acquire(x.ctx, by, req)
+	want, code := x.m.grant(o, a, runsOf(got), *req.Max)
+	if x.agree(err, code, "acquire by %+v", a) {
+		x.granted(a, got, want)
+	}
+}
+
+// advance completes a lease and acquires the next.
+func (x *machine) advance() {
+	o, by := x.once("advance")
+	a, req := x.agent()
+	output := oneOf(x, "output", `"done"`, `{"n":1}`)
+	x.calls(func(h picket.Held, mh mheld) {
+		got, err := x.e.Advance(x.ctx, h, by, picket.AdvanceRequest{Output: json.RawMessage(output), Acquire: req})
+		state, want, code := x.m.advance(mh, output, o, a, runsOf(got.Leases), *req.Max)
+		if x.agree(err, code, "advance %+v by %+v", mh, a) {
+			x.same("advance", string(got.State), state)
+			x.granted(a, got.Leases, want)
+		}
+		x.refused(h, err, "advance")
+	})
+}
+
+func (x *machine) granted(a magent, got []picket.Lease, want []string) {
+	x.Helper()
+	x.counted = true
+	rids := runsOf(got)
+	if !slices.Equal(rids, want) {
+		x.Fatalf("acquire by %+v granted %v, want %v", a, rids, want)
+	}
+	for _, l := range got {
+		r := x.m.runs[l.RunID]
+		t := x.m.tasks[r.task]
+		x.same("acquire: task", l.TaskID, r.task)
+		x.same("acquire: token", l.FencingToken, r.token)
+		x.same("acquire: window", l.WindowMs, r.window)
+		x.near("acquire: ttl", l.LeaseTTLMs, t.deadline-x.m.now)
+		h, err := x.sealer.Open(l.LeaseToken.Reveal())
+		x.ok(err)
+		x.held[l.RunID] = h
+	}
+}
