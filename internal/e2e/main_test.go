@@ -23,7 +23,12 @@ var suite string
 // failure; nothing waits for it to pass.
 const patience = 30 * time.Second
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == asAgent {
+		os.Exit(diehard(os.Args[2] == "escape"))
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	if _, err := exec.LookPath("redis-server"); err != nil {

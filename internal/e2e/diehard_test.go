@@ -1,0 +1,172 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+// asAgent is the word that makes the test binary an agent: see diehard.
+const asAgent = "as-agent"
+
+// diehard is an agent that does all it can to outlive its lease: it is deaf to
+// SIGTERM, keeps children, and writes on and on whatever it is told. It keeps a
+// ledger of its own in $E2E/ledger:
+//
+//	start TOKEN RUN N PIDS    N processes of older runs of the task live, as /proc shows
+//	wrote|refused|away TOKEN MILLISECONDS CODE
+//
+// It ends with mark_complete once $E2E/finish/TASK exists, or at once when the
+// task is titled so.
+func diehard(escape bool) int {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	task, run := os.Getenv("PICKET_TASK_ID"), os.Getenv("PICKET_RUN_ID")
+	token, _ := strconv.ParseInt(os.Getenv("PICKET_FENCING_TOKEN"), 10, 64)
+	ledger, err := os.OpenFile(filepath.Join(os.Getenv("E2E"), "ledger", task), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var older []string
+	for pid, of := range marked("PICKET_TASK_ID=" + task) {
+		if of != run {
+			older = append(older, strconv.Itoa(pid))
+		}
+	}
+	fmt.Fprintf(ledger, "start %d %s %d %s\n", token, run, len(older), strings.Join(older, ","))
+	beget(ledger, escape)
+	proxy := adapter.NewProxy(picket.Lease{
+		FencingToken: token, LeaseToken: picket.Secret(os.Getenv("PICKET_LEASE_TOKEN")), ProxyURL: os.Getenv("PICKET_PROXY_URL"),
+	}, "", nil)
+	for n := 1; ; n++ {
+		if quick() || exists(filepath.Join(os.Getenv("E2E"), "finish", task)) {
+			if done(proxy, ledger, token) {
+				return 0
+			}
+		}
+		note(ledger, token, report(proxy, run, n))
+		time.Sleep(50 * time.Millisecond) // an agent works between its writes
+	}
+}
+
+func report(p *adapter.Proxy, run string, n int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_, err := p.Report(ctx, picket.Progress{Summary: fmt.Sprintf("%s %d", run, n)})
+	return err
+}
+
+func done(p *adapter.Proxy, ledger io.Writer, token int64) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_, err := p.Complete(ctx, picket.RawJSON(`"done"`), "")
+	note(ledger, token, err)
+	return err == nil
+}
+
+func note(ledger io.Writer, token int64, err error) {
+	what, code := "wrote", picket.CodeOf(err)
+	switch {
+	case err == nil:
+		code = "-"
+	case code.Fenced():
+		what = "refused"
+	default:
+		what = "away"
+	}
+	fmt.Fprintf(ledger, "%s %d %d %s\n", what, token, time.Now().UnixMilli(), code)
+}
+
+// beget starts children: one in the agent's group and, if it may, one that has
+// left it for a session of its own.
+func beget(ledger io.Writer, escape bool) {
+	for _, leave := range []bool{false, true} {
+		if leave && !escape {
+			continue
+		}
+		child := exec.Command("sleep", "1000")
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: leave}
+		if err := child.Start(); err != nil {
+			fmt.Fprintf(ledger, "away 0 0 %q\n", err)
+		}
+	}
+}
+
+func quick() bool {
+	b, _ := os.ReadFile(os.Getenv("PICKET_TASK_FILE"))
+	return strings.Contains(string(b), `"title": "quick`)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// marked finds every living process that has a variable in its environment and
+// answers the run it belongs to. A zombie has no environment any more.
+func marked(variable string) map[int]string {
+	found := map[int]string{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		env := "\x00" + string(environ)
+		if !strings.Contains(env, "\x00"+variable+"\x00") {
+			continue
+		}
+		_, run, _ := strings.Cut(env, "\x00PICKET_RUN_ID=")
+		found[pid], _, _ = strings.Cut(run, "\x00")
+	}
+	return found
+}
+
+// entry is a line of an agent's ledger.
+type entry struct {
+	what  string
+	token int64
+	run   string    // of start
+	older int       // of start: processes of older runs that lived then
+	at    time.Time // of a write
+	code  string    // of a write that was refused
+}
+
+func (w *world) ledger(task string) (all []entry) {
+	w.t.Helper()
+	b, err := os.ReadFile(w.path("ledger", task))
+	if err != nil && !os.IsNotExist(err) {
+		w.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // under way
+		}
+		f := append(strings.Fields(line), "", "", "", "")
+		e := entry{what: f[0]}
+		e.token, _ = strconv.ParseInt(f[1], 10, 64)
+		if e.what == "start" {
+			e.run = f[2]
+			e.older, _ = strconv.Atoi(f[3])
+		} else {
+			ms, _ := strconv.ParseInt(f[2], 10, 64)
+			e.at, e.code = time.UnixMilli(ms), f[3]
+		}
+		all = append(all, e)
+	}
+	return all
+}

@@ -1,0 +1,258 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// window is the lease of the tasks on lanes; the adapter's margin is half a
+// second of it.
+const window = 2 * time.Second
+
+// lane is a task with a worker of its own, whose agent is struck, and a second
+// worker that waits for the task.
+type lane struct {
+	*world
+	name, story   string
+	level         string // of containment; empty: the best there is
+	first, second *process
+	task          picket.Task
+	run           string
+	agents        []int // the tree of the first run
+	shim          int   // 0: there is none
+	died          chan time.Time
+}
+
+// openLane submits a task and waits until the agent of the first worker writes.
+func (w *world) openLane(name, level string) *lane {
+	w.t.Helper()
+	if err := os.MkdirAll(w.path("ledger"), 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	l := &lane{world: w, name: name, level: level, died: make(chan time.Time, 1)}
+	l.task = w.submit(l.spec("diehard"))
+	l.first = l.hire("first")
+	return l
+}
+
+func (l *lane) spec(title string) picket.TaskSpec {
+	s := spec(title+" "+l.name, int(window/time.Second))
+	s.Role, s.Review, s.Escalate = l.name, picket.ReviewByNone, picket.EscalateFail
+	attempts, backoff := 100, 0
+	s.Retry = &picket.Retry{MaxAttempts: &attempts, BackoffSeconds: &backoff,
+		On: []picket.ExitClass{picket.ExitCrash, picket.ExitNoResult, picket.ExitStalled}}
+	return s
+}
+
+func (l *lane) hire(which string) *process {
+	l.t.Helper()
+	args := []string{"adapter", "--agent-id", l.name + "-" + which, "--role", l.name, "--env", "E2E", "--log-level", "debug"}
+	shape := "escape"
+	if l.level == picket.ContainmentGroup || !l.contained() {
+		shape = "stay"
+	}
+	if l.level != "" {
+		args = append(args, "--containment", l.level)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	env := l.env
+	defer func() { l.env = env }()
+	l.env = append(env[:len(env):len(env)], "PICKET_URL="+l.url, "PICKET_API_KEY="+l.key)
+	return l.start(l.name+"-"+which, append(args, "--", self, asAgent, shape)...)
+}
+
+// contained reports whether this binary holds more than a process group.
+func (w *world) contained() bool {
+	w.t.Helper()
+	return strings.Contains(w.ok("adapter", "--help"), "--containment")
+}
+
+// stand waits for the agent at work, lets the second worker wait, too, and
+// looks at what runs.
+func (l *lane) stand() {
+	l.t.Helper()
+	l.writes(1, 2, time.Time{})
+	for _, e := range l.ledger(l.task.TaskID) {
+		if e.what == "start" {
+			l.run = e.run
+		}
+	}
+	l.second = l.hire("second")
+	l.second.says("waiting for tasks")
+	l.shim = l.shimOf(l.run)
+	for pid := range marked("PICKET_RUN_ID=" + l.run) {
+		if pid != l.shim {
+			l.agents = append(l.agents, pid)
+		}
+	}
+	if len(l.agents) < 2 {
+		l.t.Fatalf("%s: the tree is only %v", l.name, l.agents)
+	}
+	go func() {
+		for _, pid := range l.agents {
+			_ = awaitEnd(pid, time.Now().Add(3*patience))
+		}
+		l.died <- time.Now()
+	}()
+}
+
+// writes waits until n writes under a token were admitted after an instant.
+func (l *lane) writes(token int64, n int, after time.Time) {
+	l.t.Helper()
+	l.until(fmt.Sprintf("%s: %d writes under %d", l.name, n, token), func() bool {
+		had := 0
+		for _, e := range l.ledger(l.task.TaskID) {
+			if e.what == "wrote" && e.token == token && e.at.After(after) {
+				had++
+			}
+		}
+		return had >= n
+	})
+}
+
+// shimOf is the process that outlives a killed adapter, as the adapter wrote it
+// down; 0 without one.
+func (w *world) shimOf(run string) int {
+	w.t.Helper()
+	b, err := os.ReadFile(w.path("state", "picket", "adapter", run, "process.json"))
+	if err != nil {
+		return 0
+	}
+	var is struct {
+		Shim struct {
+			PID int `json:"pid"`
+		} `json:"shim"`
+	}
+	if err := json.Unmarshal(b, &is); err != nil {
+		w.t.Fatalf("process.json: %v: %s", err, b)
+	}
+	return is.Shim.PID
+}
+
+// killAt is when the first worker has to be done with its agent, as far as it
+// knows: one margin before the end that the last renewal was answered with.
+func (l *lane) killAt() time.Time {
+	l.t.Helper()
+	var at time.Time
+	for line := range strings.Lines(l.first.err.text()) {
+		if _, rest, ok := strings.Cut(line, "lease renewed"); ok && strings.Contains(line, l.run) {
+			_, text, _ := strings.Cut(rest, "expires=")
+			text, _, _ = strings.Cut(strings.TrimSpace(text), " ")
+			got, err := time.Parse(time.RFC3339, text)
+			if err != nil {
+				l.t.Fatalf("%q: %v", line, err)
+			}
+			at = got.Add(-500 * time.Millisecond)
+		}
+	}
+	return at
+}
+
+// strike sends a signal to some of the lane's processes, the adapter first, so
+// that it cannot react to the rest.
+func (l *lane) strike(who string, sig syscall.Signal) {
+	l.t.Helper()
+	for _, part := range strings.Split(who, "+") {
+		for _, pid := range l.part(part) {
+			if err := unix.Kill(pid, sig); err != nil && err != unix.ESRCH {
+				l.t.Fatalf("%s: %s with %s: %v", l.name, part, sig, err)
+			}
+		}
+	}
+}
+
+func (l *lane) part(name string) []int {
+	switch name {
+	case "adapter":
+		return []int{l.first.pid()}
+	case "shim":
+		if l.shim == 0 { // to a signal, process 0 is the sender's own group
+			return nil
+		}
+		return []int{l.shim}
+	}
+	return l.agents
+}
+
+// thawAfter wakes them again.
+func (l *lane) thawAfter(d time.Duration, who string, done *sync.WaitGroup) {
+	done.Add(1)
+	var pids []int
+	for _, part := range strings.Split(who, "+") {
+		pids = append(pids, l.part(part)...)
+	}
+	time.AfterFunc(d, func() {
+		defer done.Done()
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGCONT)
+		}
+	})
+}
+
+// settle waits until one run is at work, alone, and finishes the task.
+func (l *lane) settle() {
+	l.t.Helper()
+	since := time.Now()
+	var token int64
+	l.until(l.name+": one run at work", func() bool {
+		token = l.world.task(l.task.TaskID).FencingToken
+		for _, e := range l.ledger(l.task.TaskID) {
+			if e.what == "wrote" && e.token == token && e.at.After(since) {
+				return true
+			}
+		}
+		return false
+	})
+	run := l.world.task(l.task.TaskID).CurrentRun
+	l.until(l.name+": older runs are gone", func() bool {
+		for _, of := range marked("PICKET_TASK_ID=" + l.task.TaskID) {
+			if run == nil || of != run.RunID {
+				return false
+			}
+		}
+		return true
+	})
+	l.finish(l.task.TaskID)
+}
+
+func (l *lane) finish(task string) {
+	l.t.Helper()
+	dir := l.path("finish")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, task), nil, 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	l.of(task, picket.EventTaskCompleted)
+}
+
+// serves has a worker do a task for itself alone: whatever befell it, it goes
+// on cleanly.
+func (l *lane) serves(p *process, which string) {
+	l.t.Helper()
+	s := l.spec("quick")
+	s.Agent = l.name + "-" + which
+	l.of(l.submit(s).TaskID, picket.EventTaskCompleted)
+	if p.ended() {
+		l.t.Errorf("%s: the %s worker is gone:\n%s", l.name, which, p.err.text())
+	}
+}
+
+func tail(text string) string { return text[max(0, len(text)-2_000):] }

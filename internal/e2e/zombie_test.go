@@ -1,0 +1,218 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// zombies is a stack whose processes are stopped and woken, lane by lane.
+type zombies struct {
+	*world
+	random   *rand.Rand
+	redis    *process
+	house    pair
+	count    map[string]int
+	refused  int
+	kept     int             // lanes whose first agent held on and went on
+	fence    int             // lanes in which an old tree lived on beside the next holder, as it must
+	lateness []time.Duration // from the instant a tree had to be dead to its death
+}
+
+func newZombies(t *testing.T) *zombies {
+	z := &zombies{world: newWorld(t), random: random(t), count: map[string]int{}}
+	z.redis = z.store()
+	z.ok("init", "--redis", z.storeURL(), "--secret-file", z.path("secret.key"), "--admin-key-file", z.path("data", "picket", "admin.key"))
+	z.key = z.secret("admin.key")
+	z.house.open(z.world, "")
+	z.url = z.house.mainURL
+	z.log = follow(z.world)
+	return z
+}
+
+// random repeats with PICKET_SEED.
+func random(t *testing.T) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("PICKET_SEED"); text != "" {
+		if _, err := fmt.Sscan(text, &seed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("repeats with PICKET_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// victims are what is stopped together; a plus joins them.
+var victims = []string{
+	"adapter", "adapter+shim", "agent", "shim", "adapter+agent", "adapter+shim+agent", "shim+agent", "adapter",
+}
+
+// Whatever of a run is stopped for half a lease to three, and woken: no stale
+// write is admitted, and the next run starts when the tree of the old one is
+// gone. Adapter and shim stopped together leave only the fence, and the fence
+// holds.
+func TestZombies(t *testing.T) {
+	z := newZombies(t)
+	for batch := range times(1, 125) {
+		order := slices.Clone(victims)
+		z.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		var thawed sync.WaitGroup
+		lanes := z.open(batch, len(order))
+		for i, l := range lanes {
+			frozen := window/2 + time.Duration(z.random.Int64N(int64(window*5/2)))
+			z.count[order[i]]++
+			l.strike(order[i], syscall.SIGSTOP)
+			l.thawAfter(frozen, order[i], &thawed)
+			l.story = fmt.Sprintf("%s stopped for %s", order[i], frozen.Round(time.Millisecond))
+		}
+		thawed.Wait()
+		for i, l := range lanes {
+			z.after(l, order[i])
+		}
+	}
+	z.tell("stopped")
+}
+
+// The servers stand still while agents work: each adapter is done with its
+// agent before its lease ends, whatever the servers do with the writes that
+// have piled up when they wake.
+func TestFrozenServers(t *testing.T) {
+	z := newZombies(t)
+	for batch := range times(1, 60) {
+		roles := [][]int{{1}, {0, 1, 2}, {1, 2}, {0, 1, 2, storeRole}}[z.random.IntN(4)]
+		lanes := z.open(batch, 4)
+		frozen := window*3/4 + time.Duration(z.random.Int64N(int64(window*9/4)))
+		pids := z.pidsOf(roles)
+		z.count[fmt.Sprint(roles)] += len(lanes)
+		for _, pid := range pids {
+			if err := unix.Kill(pid, syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(frozen) // how long is what is random
+		for _, pid := range slices.Backward(pids) {
+			if err := unix.Kill(pid, syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, l := range lanes {
+			l.story = fmt.Sprintf("servers %v stopped for %s", roles, frozen)
+			z.after(l, "servers")
+		}
+	}
+	z.tell("servers stopped")
+}
+
+// storeRole stands for the store beside the places of a pair's processes:
+// reaper, proxy, orchestrator.
+const storeRole = 3
+
+func (z *zombies) pidsOf(roles []int) (pids []int) {
+	for _, role := range roles {
+		if role == storeRole {
+			pids = append(pids, z.redis.pid())
+			continue
+		}
+		pids = append(pids, z.house.processes[role].pid())
+	}
+	return pids
+}
+
+// kill -9 of what holds a run: the next one starts alone, or, with adapter and
+// shim gone at once, beside an orphan whose writes are refused. An adapter that
+// is started again ends the orphan.
+func TestKilledHolders(t *testing.T) {
+	z := newZombies(t)
+	who := []string{"adapter", "shim", "agent", "adapter+shim"}
+	for batch := range times(1, 60) {
+		lanes := z.open(batch, len(who))
+		for i, l := range lanes {
+			z.count[who[i]]++
+			l.story = who[i] + " killed"
+			l.strike(who[i], syscall.SIGKILL)
+		}
+		for i, l := range lanes {
+			if who[i] != "shim" {
+				l.leased(l.task.TaskID, 2)
+			}
+			if l.shim == 0 {
+				l.strike("agent", syscall.SIGKILL)
+			}
+			if strings.HasPrefix(who[i], "adapter") {
+				l.writes(2, 1, time.Time{})
+				l.first.wait()
+				l.first = l.hire("first")
+			}
+			z.after(l, who[i])
+		}
+	}
+	z.tell("killed")
+}
+
+// open makes lanes side by side.
+func (z *zombies) open(batch, n int) (lanes []*lane) {
+	z.t.Helper()
+	for i := range n {
+		lanes = append(lanes, z.openLane(fmt.Sprintf("lane%d-%d", batch, i), ""))
+	}
+	for _, l := range lanes {
+		l.stand()
+	}
+	return lanes
+}
+
+// after looks at a lane whose processes all run again.
+func (z *zombies) after(l *lane, who string) {
+	z.t.Helper()
+	unfenced := who == "adapter+shim" || who == "adapter+shim+agent" || l.shim == 0 && who != "servers"
+	l.settle()
+	overlap := 0
+	for _, e := range l.ledger(l.task.TaskID) {
+		switch {
+		case e.what == "start" && e.older > 0:
+			overlap++
+		case e.what == "refused":
+			z.refused++
+		}
+	}
+	switch {
+	case unfenced && overlap > 0:
+		z.fence++
+	case overlap > 0:
+		z.t.Errorf("%s, %s: a run started beside the tree of an older one\n%s", l.name, l.story, tail(l.first.err.text()))
+	}
+	if z.world.task(l.task.TaskID).Attempts == 1 {
+		z.kept++
+	} else if at := l.killAt(); !unfenced && !at.IsZero() {
+		z.lateness = append(z.lateness, (<-l.died).Sub(at))
+	}
+	l.serves(l.first, "first")
+	l.serves(l.second, "second")
+	for _, p := range []*process{l.first, l.second} {
+		p.end()
+	}
+}
+
+// tell prints what the suite has seen.
+func (z *zombies) tell(how string) {
+	slices.Sort(z.lateness)
+	at := func(q float64) time.Duration {
+		if len(z.lateness) == 0 {
+			return 0
+		}
+		return z.lateness[int(q*float64(len(z.lateness)-1))].Round(time.Millisecond)
+	}
+	z.t.Logf("zombies: %s %v; %d went on under their lease, %d writes refused, in %d only the fence held; "+
+		"dead after the instant (of %d): median %s, p99 %s, max %s; margin 500ms, 0 stale writes admitted",
+		how, z.count, z.kept, z.refused, z.fence, len(z.lateness), at(0.5), at(0.99), at(1))
+}
