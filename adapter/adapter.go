@@ -3,7 +3,6 @@ package adapter
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -18,18 +17,25 @@ func (a *Adapter) Run(ctx context.Context) error {
 	a.cfg.sweep(time.Now())
 	runs, stop := a.killable(context.WithoutCancel(ctx))
 	defer stop()
+	var group sync.WaitGroup
+	defer group.Wait()
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
 	defer context.AfterFunc(runs, stopAsking)()
-	var group sync.WaitGroup
-	defer group.Wait()
-	slots := make(chan struct{}, a.cfg.Max) // one token per running lease
+	// Workers that were started at once, such as after a deployment, do not all
+	// ask at once. Who serves one agent id competes with nobody.
+	if !a.cfg.PinnedOnly && !sleep(asking, a.cfg.jitter(spread)) {
+		return nil
+	}
+	w := &worker{Adapter: a, runs: runs, asking: asking, group: &group, slots: make(chan struct{}, a.cfg.Max)}
 	for {
-		free, err := takeSlots(asking, slots)
+		free, err := takeSlots(asking, w.slots)
 		if err != nil {
 			return nil
 		}
+		w.asked.Store(int32(free))
 		leases, err := a.acquire(asking, free)
+		w.asked.Store(0)
 		if err != nil {
 			if asking.Err() != nil {
 				return nil
@@ -37,16 +43,16 @@ func (a *Adapter) Run(ctx context.Context) error {
 			return err
 		}
 		for range free - len(leases) {
-			<-slots
+			<-w.slots
 		}
 		for _, lease := range leases {
-			group.Go(func() {
-				defer func() { <-slots }()
-				a.runLease(runs, lease)
-			})
+			w.start(lease)
 		}
 	}
 }
+
+// spread is how far the first requests of workers started together lie apart.
+const spread = 250 * time.Millisecond
 
 // takeSlots waits for a free slot and takes all that are free.
 func takeSlots(ctx context.Context, slots chan struct{}) (int, error) {
@@ -71,7 +77,7 @@ func (a *Adapter) acquire(ctx context.Context, n int) ([]picket.Lease, error) {
 	once, wait := newULID(time.Now()), least
 	for {
 		asked := time.Now()
-		leases, err := a.client.Acquire(ctx, a.cfg.request(n), once)
+		leases, err := a.client.Acquire(ctx, a.cfg.waiting(n), once)
 		switch {
 		case ctx.Err() != nil && len(leases) == 0:
 			return nil, ctx.Err()
@@ -91,7 +97,7 @@ func (a *Adapter) acquire(ctx context.Context, n int) ([]picket.Lease, error) {
 		if err != nil {
 			a.cfg.Log.Warn("no lease yet", "agent", a.cfg.AgentID, "err", err)
 		}
-		if !sleep(ctx, max(wait/2+rand.N(wait), retryAfter(err))) {
+		if !sleep(ctx, max(wait/2, retryAfter(err))+a.cfg.jitter(wait)) {
 			return nil, ctx.Err()
 		}
 		wait = min(2*wait, most)
@@ -130,11 +136,13 @@ func (a *Adapter) killable(ctx context.Context) (context.Context, context.Cancel
 func (a *Adapter) RunLease(ctx context.Context, lease picket.Lease) (Result, error) {
 	ctx, stop := a.killable(ctx)
 	defer stop()
-	return a.runLease(ctx, lease)
+	return a.runLease(ctx, lease, nil)
 }
 
-func (a *Adapter) runLease(ctx context.Context, lease picket.Lease) (Result, error) {
+// runLease runs a lease in a slot; nil is a run that stands for itself.
+func (a *Adapter) runLease(ctx context.Context, lease picket.Lease, s *slot) (Result, error) {
 	r := a.newRun(lease)
+	r.slot = s
 	r.log.Info("lease acquired")
 	r.tell(Event{Kind: EventAcquired, Lease: &lease, ExpiresAt: lease.LeaseExpiresAt, Remaining: r.firstWindow()})
 	err := r.do(ctx)

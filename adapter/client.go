@@ -254,6 +254,8 @@ func foreign(res *http.Response, e *picket.Error) error {
 		e.Code = picket.CodeUnauthenticated
 	case res.StatusCode == http.StatusNotFound:
 		e.Code = picket.CodeNotFound
+	case res.StatusCode == http.StatusMethodNotAllowed:
+		e.Code = picket.CodeMethodNotAllowed
 	default:
 		e.Code = picket.CodeInternal
 	}

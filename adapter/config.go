@@ -2,14 +2,16 @@ package adapter
 
 import (
 	"cmp"
-	"crypto/rand"
+	crand "crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -103,6 +105,8 @@ type Config struct {
 
 	// clock reads a clock that counts time in suspend, too.
 	clock func() time.Duration
+	// jitter picks a time from 0 up to d.
+	jitter func(d time.Duration) time.Duration
 }
 
 // Workspace is a way to give an agent a directory.
@@ -119,6 +123,8 @@ type Adapter struct {
 	client *Client
 	kill   chan struct{} // closed by ReleaseNow
 	killed func()
+
+	noAdvance atomic.Bool // the server is of a version that has no such route
 }
 
 // New checks a configuration and fills in its defaults.
@@ -164,6 +170,9 @@ func New(cfg Config) (*Adapter, error) {
 	if cfg.clock == nil {
 		cfg.clock = bootClock
 	}
+	if cfg.jitter == nil {
+		cfg.jitter = rand.N[time.Duration]
+	}
 	for _, name := range cfg.Env {
 		if strings.HasPrefix(name, "PICKET_") || strings.ContainsAny(name, "=\x00") || name == "" {
 			return nil, picket.Invalid("Env", "Leave it out: the agent gets its lease by itself.", "the variable %q cannot be passed to an agent", name)
@@ -190,6 +199,14 @@ func (cfg *Config) request(n int) picket.AcquireRequest {
 	if cfg.Workspace == WorkspaceEmpty {
 		req.WorkspaceRoot = cfg.WorkspaceRoot
 	}
+	return req
+}
+
+// waiting is request with a wait of its own length, at most a fifth shorter:
+// workers that began to wait together do not come back together.
+func (cfg *Config) waiting(n int) picket.AcquireRequest {
+	req := cfg.request(n)
+	*req.WaitSeconds -= int(cfg.jitter(cfg.Wait/5+1) / time.Second)
 	return req
 }
 
@@ -240,7 +257,7 @@ func newULID(at time.Time) string {
 		id[i] = digits[ms&31]
 		ms >>= 5
 	}
-	rand.Read(id[10:])
+	crand.Read(id[10:])
 	for i := 10; i < len(id); i++ {
 		id[i] = digits[id[i]&31]
 	}

@@ -20,6 +20,7 @@ type run struct {
 	proxy *Proxy
 	log   *slog.Logger
 	keep  *keeper
+	slot  *slot // nil when nothing comes after the lease
 
 	places         places
 	stdout, stderr *output

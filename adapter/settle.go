@@ -57,10 +57,7 @@ func (r *run) complete(ctx context.Context, exit picket.Exit) error {
 	if err != nil {
 		return err
 	}
-	err = r.insist(ctx, func(ctx context.Context) (err error) {
-		r.result.State, err = r.proxy.Complete(ctx, output, "")
-		return err
-	})
+	r.result.State, err = r.finish(ctx, output)
 	switch {
 	case err == nil:
 		r.result.Ending = EndCompleted

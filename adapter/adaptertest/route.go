@@ -27,6 +27,9 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 	if r.URL.Path == "/api/v1/leases" && r.Method == http.MethodPost {
 		return s.acquire(r, body)
 	}
+	if r.URL.Path == "/api/v1/leases/advance" && r.Method == http.MethodPost {
+		return s.advance(r, body)
+	}
 	s.mu.Lock()
 	l := s.leases[bearer(r)]
 	s.mu.Unlock()
@@ -87,6 +90,11 @@ func (s *Server) acquire(r *http.Request, body []byte) (int, any, error) {
 	if err := req.Normalize(); err != nil {
 		return 0, nil, err
 	}
+	return http.StatusOK, picket.Acquired{Leases: s.granted(r, req)}, nil
+}
+
+// granted grants what there is, or waits for it.
+func (s *Server) granted(r *http.Request, req picket.AcquireRequest) []picket.Lease {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(*req.WaitSeconds)*time.Second)
 	defer cancel()
 	once := r.Header.Get("Idempotency-Key")
@@ -95,12 +103,12 @@ func (s *Server) acquire(r *http.Request, body []byte) (int, any, error) {
 		leases, changed := s.grantUpTo(*req.Max, once, req.WorkspaceRoot), s.changed
 		s.mu.Unlock()
 		if len(leases) > 0 {
-			return http.StatusOK, picket.Acquired{Leases: leases}, nil
+			return leases
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return http.StatusOK, picket.Acquired{}, nil
+			return nil
 		}
 	}
 }

@@ -38,6 +38,8 @@ type Server struct {
 	calls   []Call
 	faults  []*fault
 	paused  bool
+
+	noAdvance bool
 }
 
 // Task scripts a task. Zero values mean the defaults.

@@ -1,0 +1,65 @@
+package adaptertest
+
+import (
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// Advance says whether the server has the route POST /api/v1/leases/advance;
+// without it, it is one of an earlier version. It has it at first.
+func (s *Server) Advance(has bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noAdvance = !has
+}
+
+// advance completes a lease and grants the next ones. The same again tells the
+// same, and so does mark_complete with the same output.
+func (s *Server) advance(r *http.Request, body []byte) (int, any, error) {
+	req, err := decode[picket.AdvanceRequest](body)
+	if err != nil {
+		return 0, nil, err
+	}
+	if bearer(r) != Key {
+		return 0, nil, picket.Refuse(picket.CodeUnauthenticated, "Send an API key.", "the key is not known")
+	}
+	if err := req.Normalize(); err != nil {
+		return 0, nil, err
+	}
+	s.mu.Lock()
+	l := s.leases[req.LeaseToken]
+	state, err := s.completed(l, req)
+	s.mu.Unlock()
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, picket.Advanced{State: state, Leases: s.granted(r, req.Acquire)}, nil
+}
+
+func (s *Server) completed(l *lease, req picket.AdvanceRequest) (picket.TaskState, error) {
+	switch {
+	case s.noAdvance:
+		return "", picket.Refuse(picket.CodeNotFound, "See the protocol.", "there is no such route")
+	case l == nil:
+		return "", picket.Invalid("/leaseToken", "Send the leaseToken of a lease.", "there is no such lease token")
+	}
+	same, err := json.Marshal(struct {
+		Output  picket.RawJSON `json:"output"`
+		Summary string         `json:"summary"`
+	}{req.Output, req.Summary})
+	if err != nil {
+		return "", err
+	}
+	if verb := "/v1/tools/mark_complete" + string(same); l.verb != verb {
+		if err := s.fence(l); err != nil {
+			return "", err
+		}
+		l.verb = verb
+		l.task.view.Output, l.task.view.Summary = req.Output, req.Summary
+		s.end(l, picket.WatchCompleted, picket.CodeLeaseReleased, picket.TaskReview)
+	}
+	return l.answer, nil
+}

@@ -1,0 +1,130 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// worker is one Run of an adapter: the slots for leases and who fills them.
+type worker struct {
+	*Adapter
+	runs   context.Context // ends with ReleaseNow
+	asking context.Context // ends with the drain, too
+	group  *sync.WaitGroup
+	slots  chan struct{} // one token for each lease, and for each that is asked for
+	asked  atomic.Int32  // how many slots the acquire under way would fill
+}
+
+// slot is the place of one lease among those held at once. Its run alone uses
+// it.
+type slot struct {
+	*worker
+	passed bool // to the next lease
+}
+
+// start runs a lease in a slot that is taken.
+func (w *worker) start(lease picket.Lease) {
+	w.group.Go(func() {
+		s := &slot{worker: w}
+		defer s.free()
+		ctx := w.runs
+		if w.asking.Err() != nil { // it came too late: it goes back at once
+			ctx = w.asking
+		}
+		w.runLease(ctx, lease, s)
+	})
+}
+
+func (s *slot) free() {
+	if !s.passed {
+		<-s.slots
+	}
+}
+
+// next gives the slot to another lease, which starts now: what is left to do
+// for the old run, such as evidence and output, goes on beside it.
+func (s *slot) next(lease picket.Lease) {
+	s.passed = true
+	s.start(lease)
+}
+
+// advances reports whether a task that is completed here should be swapped for
+// the next one: not while an acquire waits with other slots, which gets the
+// next task anyway, nor in a drain.
+func (s *slot) advances() bool {
+	return s != nil && s.asking.Err() == nil && s.asked.Load() == 0 && !s.noAdvance.Load()
+}
+
+// finish completes the task, and takes the next lease in the same step where
+// that is possible. Where it is not, or nobody knows what came of it, the plain
+// verb of the proxy completes: the same again is no second effect.
+func (r *run) finish(ctx context.Context, output picket.RawJSON) (state picket.TaskState, err error) {
+	if r.slot.advances() {
+		state, err = r.advance(ctx, output)
+		if err == nil || over(err) {
+			return state, err
+		}
+		r.log.Debug("completed without asking for the next task", "err", err)
+	}
+	err = r.insist(ctx, func(ctx context.Context) (err error) {
+		state, err = r.proxy.Complete(ctx, output, "")
+		return err
+	})
+	return state, err
+}
+
+// advance asks until it knows what came of it, for a while: a lease whose grant
+// was lost on the way comes with the repetition.
+func (r *run) advance(ctx context.Context, output picket.RawJSON) (picket.TaskState, error) {
+	req := picket.AdvanceRequest{LeaseToken: r.lease.LeaseToken, FencingToken: r.lease.FencingToken, Output: output, Acquire: r.cfg.request(1)}
+	req.Acquire.WaitSeconds = new(int) // none: the result must not wait for other people's tasks
+	once, until := newULID(time.Now()), r.cfg.clock()+hurry
+	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(until-r.cfg.clock(), time.Second))
+		got, err := r.slot.client.Advance(try, req, once)
+		cancel()
+		switch {
+		case err == nil:
+			for _, lease := range got.Leases {
+				r.slot.next(lease)
+			}
+			return got.State, nil
+		case noRoute(err):
+			r.slot.noAdvance.Store(true)
+			return "", err
+		case !again(err) || r.cfg.clock() >= until || !sleep(ctx, wait/2+rand.N(wait)):
+			return "", err
+		}
+	}
+}
+
+// noRoute reports a server that does not know the path or the method.
+func noRoute(err error) bool {
+	return errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed)
+}
+
+// Advance completes the task of a lease and asks for the next leases in one
+// step: both are done or neither. Repeated with the same once key it tells the
+// same state and shows those of its leases that still hold.
+func (c *Client) Advance(ctx context.Context, req picket.AdvanceRequest, once string) (picket.Advanced, error) {
+	wait := 0
+	if req.Acquire.WaitSeconds != nil {
+		wait = *req.Acquire.WaitSeconds
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Second+c.timeout())
+	defer cancel()
+	var opts []Option
+	if once != "" {
+		opts = append(opts, WithIdempotencyKey(once))
+	}
+	var got picket.Advanced
+	err := c.Call(ctx, http.MethodPost, "/api/v1/leases/advance", req, &got, opts...)
+	return got, err
+}
