@@ -102,7 +102,7 @@ func (e *Engine) leasing(ctx context.Context, script string, first []any, by pic
 			n = 0
 		}
 		args[known], args[known+1] = floor, n
-		return e.store.gate.run(ctx, e.namespace, e.meet, script, args...)
+		return e.store.gate.run(ctx, e.namespace, script, args...)
 	})
 	if errors.Is(err, picket.ErrUnknown) && by.Once.Key == "" {
 		// Nobody can ask for these again, so give them back at once. Without

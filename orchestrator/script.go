@@ -134,9 +134,8 @@ type gate struct {
 // them: it must not overtake the grant it takes back.
 var clockVerbs = map[string]bool{"renew": true, "expire_due": true, "tick": true}
 
-// run runs a script. A server that does not have it yet is a new one: greet is
-// asked before it is given the script.
-func (g *gate) run(ctx context.Context, namespace string, greet func(context.Context) error, name string, args ...any) (any, error) {
+// run runs a script.
+func (g *gate) run(ctx context.Context, namespace, name string, args ...any) (any, error) {
 	s, ok := g.scripts[name]
 	if !ok {
 		return nil, fmt.Errorf("no script named %s", name)
@@ -152,7 +151,7 @@ func (g *gate) run(ctx context.Context, namespace string, greet func(context.Con
 	// they may not keep a caller longer than this.
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return g.call(ctx, s, l.do, greet, namespace, args)
+	return g.call(ctx, s, l.do, namespace, args)
 }
 
 // on is a way past the two lines: scripts on a connection that is just being
@@ -162,21 +161,17 @@ func (g *gate) on(c interface {
 }, namespace string) runner {
 	do := func(ctx context.Context, cmd *redis.Cmd) error { return c.Process(ctx, cmd) }
 	return func(ctx context.Context, name string, args ...any) (any, error) {
-		welcome := func(context.Context) error { return nil } // this is how it is greeted
-		return g.call(ctx, g.scripts[name], do, welcome, namespace, args)
+		return g.call(ctx, g.scripts[name], do, namespace, args)
 	}
 }
 
-func (g *gate) call(ctx context.Context, s *script, do func(context.Context, *redis.Cmd) error, greet func(context.Context) error, namespace string, args []any) (any, error) {
+func (g *gate) call(ctx context.Context, s *script, do func(context.Context, *redis.Cmd) error, namespace string, args []any) (any, error) {
 	start := time.Now()
 	if err := g.at("redis." + s.name + ".before"); err != nil {
 		return nil, unavailable("the request was not sent", err)
 	}
 	reply, err := eval(ctx, do, "EVALSHA", s.sha, namespace, args)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		if err := greet(ctx); err != nil {
-			return nil, err
-		}
 		reply, err = eval(ctx, do, "EVAL", s.source, namespace, args)
 	}
 	if lost := g.at("redis." + s.name + ".after"); lost != nil {

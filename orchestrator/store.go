@@ -245,5 +245,5 @@ func (s *Store) Calls() []Calls { return s.gate.stats() }
 func (e *Engine) Namespace() string { return e.namespace }
 
 func (e *Engine) run(ctx context.Context, name string, args ...any) (any, error) {
-	return e.settled(ctx, func() (any, error) { return e.store.gate.run(ctx, e.namespace, e.meet, name, args...) })
+	return e.settled(ctx, func() (any, error) { return e.store.gate.run(ctx, e.namespace, name, args...) })
 }

@@ -23,5 +23,5 @@ do
   NOW, RAW = F(now), F(raw)
   floor = num(m[3])
   paused = m[4] or ''
-  meta = { seq = m[5], order = m[6], granted = m[7], identity = m[8] }
+  meta = { seq = m[5], order = m[6], granted = m[7] }
 end
