@@ -34,17 +34,25 @@ type lane struct {
 	agents        []int // the tree of the first run
 	shim          int   // 0: there is none
 	died          chan time.Time
+	front         string            // where workers reach the servers
+	places        map[string]*netns // of the workers; nil: this one
 }
 
 // openLane submits a task and waits until the agent of the first worker writes.
 func (w *world) openLane(name, level string) *lane {
 	w.t.Helper()
+	l := w.newLane(name, level)
+	l.first = l.hire("first")
+	return l
+}
+
+func (w *world) newLane(name, level string) *lane {
+	w.t.Helper()
 	if err := os.MkdirAll(w.path("ledger"), 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	l := &lane{world: w, name: name, level: level, died: make(chan time.Time, 1)}
+	l := &lane{world: w, name: name, level: level, died: make(chan time.Time, 1), front: w.url}
 	l.task = w.submit(l.spec("diehard"))
-	l.first = l.hire("first")
 	return l
 }
 
@@ -72,8 +80,9 @@ func (l *lane) hire(which string) *process {
 		l.t.Fatal(err)
 	}
 	env := l.env
-	defer func() { l.env = env }()
-	l.env = append(env[:len(env):len(env)], "PICKET_URL="+l.url, "PICKET_API_KEY="+l.key)
+	defer func() { l.env, l.within = env, nil }()
+	l.within = l.places[which]
+	l.env = append(env[:len(env):len(env)], "PICKET_URL="+l.front, "PICKET_API_KEY="+l.key)
 	return l.start(l.name+"-"+which, append(args, "--", self, asAgent, shape)...)
 }
 

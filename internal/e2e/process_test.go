@@ -49,7 +49,11 @@ func (w *world) launch(name string, cmd *exec.Cmd) *process {
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = w.dir, w.env, p.out, p.err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second // an orphan may hold the pipes for longer
-	if err := cmd.Start(); err != nil {
+	start := cmd.Start
+	if w.within != nil {
+		start = func() error { return w.within.do(cmd.Start) }
+	}
+	if err := start(); err != nil {
 		w.t.Fatalf("start %s: %v", name, err)
 	}
 	go func() {

@@ -30,6 +30,7 @@ type world struct {
 	cues      []*cue
 	count     int
 	log       *journal
+	within    *netns // where processes are started; nil: in this network
 }
 
 // newWorld makes an empty world. At its end every process is asked to end, no

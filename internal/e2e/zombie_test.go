@@ -174,7 +174,7 @@ func (z *zombies) open(batch, n int) (lanes []*lane) {
 // after looks at a lane whose processes all run again.
 func (z *zombies) after(l *lane, who string) {
 	z.t.Helper()
-	unfenced := who == "adapter+shim" || who == "adapter+shim+agent" || l.shim == 0 && who != "servers"
+	unfenced := who == "adapter+shim" || who == "adapter+shim+agent" || l.shim == 0 && who != "servers" && who != "network"
 	l.settle()
 	overlap := 0
 	for _, e := range l.ledger(l.task.TaskID) {
