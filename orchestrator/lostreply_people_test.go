@@ -178,7 +178,7 @@ func changed(w *lostWorld) {
 const fused = "a report that has to reclaim first"
 
 var adoptionCases = []lostCase{
-	{name: "adopt", alone: "whoever makes a connection adopts the store first", setup: changed,
+	{name: "adopt", alone: "whoever makes a connection adopts the store first", unread: "whoever reads it adopts the store", setup: changed,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return nil, orchestrator.Greet(w.ctx, e) }},
 	{name: "reclaim", setup: voided,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
