@@ -61,8 +61,16 @@ var EvidenceClasses = []ExitClass{ExitSuccess, ExitCrash, ExitTimeout, ExitStall
 // agent_failed are always retried while attempts remain.
 var RetryClasses = []ExitClass{ExitCrash, ExitTimeout, ExitStalled, ExitNoResult}
 
-// Containment is how the adapter holds the process tree together.
-const ContainmentGroup = "group"
+// The ways in which an adapter holds the process tree of a run together, best
+// first.
+const (
+	ContainmentCgroup    = "cgroup"    // a cgroup (v2) of its own: nothing leaves it
+	ContainmentSubreaper = "subreaper" // every descendant, also one that left its group and session
+	ContainmentGroup     = "group"     // the process group: a process that leaves it escapes
+)
+
+// Containments are all of them.
+var Containments = []string{ContainmentCgroup, ContainmentSubreaper, ContainmentGroup}
 
 // LogChunk is a piece of a run's output stream.
 type LogChunk struct {

@@ -18,6 +18,7 @@ import (
 // TestMain is the test program or, as "agent NAME", one of the agents that the
 // tests launch.
 func TestMain(m *testing.M) {
+	adapter.RunShim()
 	if len(os.Args) == 3 && os.Args[1] == "agent" {
 		os.Exit(agents[os.Args[2]]())
 	}

@@ -11,10 +11,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/picket-dev/picket"
 )
 
 // CommandLauncher starts a program in a process group of its own, with an
-// environment of the usual variables, those named in Env and the lease's.
+// environment of the usual variables, those named in Env and the lease's. Where
+// this program can be a shim (see RunShim) the agent runs under one, which holds
+// the whole tree together and outlives a killed adapter for as long as it takes
+// to kill it.
 type CommandLauncher struct {
 	// Command is the program and its arguments, never a shell line. A relative
 	// path is one from the adapter's current directory. Required.
@@ -24,6 +29,13 @@ type CommandLauncher struct {
 	// WaitDelay is how long output is still read after the tree is dead, from
 	// a pipe that an escaped process holds open. Defaults to 1 s.
 	WaitDelay time.Duration
+	// Containment is how the tree is held together, one of picket.Containments.
+	// Defaults to the best that works here; one that does not is an error of
+	// Launch.
+	Containment string
+	// Shim is a program, and its arguments, that calls RunShim first thing.
+	// Defaults to the running program, if it does so.
+	Shim []string
 }
 
 // usualEnv are the variables an agent gets of the adapter's environment: what
@@ -51,6 +63,10 @@ func (l CommandLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	level, err := l.levelFor()
+	if err != nil {
+		return nil, err
+	}
 	program := l.Command[0]
 	if strings.ContainsRune(program, filepath.Separator) {
 		abs, err := filepath.Abs(program)
@@ -63,6 +79,17 @@ func (l CommandLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 	cmd.Args[0] = l.Command[0]
 	cmd.Dir = job.Dir
 	cmd.Env = append(allowedEnv(os.Environ(), l.Env), job.Env...)
+	switch {
+	case cmd.Err != nil:
+		return nil, fmt.Errorf("start %s: %w", l.Command[0], cmd.Err)
+	case level == picket.ContainmentGroup:
+		return l.launchGroup(job, cmd)
+	}
+	return l.launchShim(ctx, job, cmd, level)
+}
+
+// launchGroup starts the program without a shim.
+func (l CommandLauncher) launchGroup(job Job, cmd *exec.Cmd) (Process, error) {
 	ownGroup(cmd)
 	out, err := newDrain(job.Stdout, job.Stderr)
 	if err != nil {
@@ -75,6 +102,9 @@ func (l CommandLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 	}
 	out.start()
 	p := &groupProcess{cmd: cmd, pid: cmd.Process.Pid, done: make(chan struct{})}
+	if job.StateDir != "" {
+		_ = p.record().write(job.StateDir) // a run is not worth less without it
+	}
 	go func() {
 		defer close(p.done)
 		p.reap()

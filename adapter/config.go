@@ -50,6 +50,10 @@ type Config struct {
 	// beside the usual ones. Defaults to none. Names with the prefix PICKET_
 	// are refused: the lease is the only secret an agent gets.
 	Env []string
+	// Containment is how the agent's process tree is held together, one of
+	// picket.Containments. Defaults to the best that works here. It is for
+	// Command; a Launcher has its own way.
+	Containment string
 	// Launcher starts the agent process. Defaults to CommandLauncher for
 	// Command.
 	Launcher Launcher
@@ -182,7 +186,12 @@ func New(cfg Config) (*Adapter, error) {
 		if len(cfg.Command) == 0 {
 			return nil, picket.Invalid("Command", "Name the program to run and its arguments.", "there is no command to run")
 		}
-		cfg.Launcher = CommandLauncher{Command: cfg.Command, Env: cfg.Env}
+		if err := checkContainment(cfg.Containment, nil); err != nil {
+			return nil, err
+		}
+		cfg.Launcher = CommandLauncher{Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment}
+	} else if cfg.Containment != "" {
+		return nil, picket.Invalid("Containment", "Leave it out, or leave Launcher out.", "a Launcher of your own decides how it holds processes")
 	}
 	a := &Adapter{cfg: cfg, client: &Client{BaseURL: cfg.BaseURL, Key: cfg.Key, HTTP: cfg.HTTP}, kill: make(chan struct{})}
 	a.killed = closeOnce(a.kill)

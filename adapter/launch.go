@@ -3,6 +3,7 @@ package adapter
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -24,6 +25,11 @@ type Job struct {
 	Env []string
 	// Stdout and Stderr take the output. Writing never blocks for long.
 	Stdout, Stderr io.Writer
+	// StateDir is the run's own directory, for files beside the workspace.
+	// Empty means that there is none.
+	StateDir string
+	// KillAt is the first deadline of a Deadliner, 0 for none.
+	KillAt time.Duration
 }
 
 // Process is a running agent: a leader and all that it starts.
@@ -39,8 +45,25 @@ type Process interface {
 	Terminate()
 	// Kill ends the whole tree now (SIGKILL). Done is closed soon after.
 	Kill()
-	// Containment says how the tree is held together, such as "group".
+	// Containment says how the tree is held together: picket.ContainmentCgroup,
+	// ContainmentSubreaper or ContainmentGroup, or empty when it is not.
 	Containment() string
+}
+
+// Deadliner is a Process that ends by itself when nobody tells it to go on,
+// such as one whose adapter was killed.
+type Deadliner interface {
+	// KillAt says by when the tree must be dead, unless it is told again. The
+	// time is a reading of the clock that counts from boot and goes on in
+	// suspend (CLOCK_BOOTTIME on Linux).
+	KillAt(at time.Duration)
+}
+
+// Observer is a Process that can look at its tree.
+type Observer interface {
+	// Stopped reports that there are processes and every one of them is stopped
+	// (state T), as by SIGSTOP.
+	Stopped() bool
 }
 
 // Exited is how a process ended: with a code, or by a signal, whose code is

@@ -27,6 +27,7 @@ func init() {
 		}
 		a, err := adapter.New(adapter.Config{
 			BaseURL: os.Getenv("URL"), StateDir: os.Getenv("STATE"), Command: agent("orphan"), Env: []string{"SIGNPOST"},
+			Containment: picket.ContainmentGroup,
 		})
 		if err != nil {
 			return failed(err)
@@ -49,8 +50,9 @@ func init() {
 	}
 }
 
-// kill -9 of the adapter: its agent lives on, the lease expires by itself, the
-// task is leased again, and the old agent's write is refused.
+// kill -9 of the adapter where nobody else holds the agent: it lives on, the
+// lease expires by itself, the task is leased again, and the old agent's write
+// is refused.
 func TestKillNineOfTheAdapter(t *testing.T) {
 	s := adaptertest.Start(t)
 	post := newSignpost(t)

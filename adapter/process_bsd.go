@@ -28,3 +28,8 @@ func awaitDeath(pid int) {
 }
 
 func groupRuns(pgid int) bool { return !errors.Is(unix.Kill(-pgid, 0), unix.ESRCH) }
+
+// record names the leader.
+func (p *groupProcess) record() processRecord {
+	return processRecord{Leader: processID{PID: p.pid}, Containment: p.Containment()}
+}

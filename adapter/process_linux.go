@@ -1,11 +1,8 @@
 package adapter
 
 import (
-	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,17 +16,18 @@ func awaitDeath(pid int) {
 // groupRuns reports whether a process of the group is alive. Zombies, which
 // wait for a parent that may never reap them, are not.
 func groupRuns(pgid int) bool {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range stats {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		// pid (name) state ppid pgrp: the name may hold anything, even ")".
-		fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-		if len(fields) > 2 && string(fields[2]) == strconv.Itoa(pgid) && fields[0][0] != 'Z' && fields[0][0] != 'X' {
-			return true
-		}
-	}
-	return false
+	return len(groupOf(pgid)) > 0
+}
+
+func groupOf(pgid int) []processStat {
+	return slices.DeleteFunc(processes(nil), func(p processStat) bool { return p.group != pgid || p.dead() })
+}
+
+// Stopped implements Observer.
+func (p *groupProcess) Stopped() bool { return allStopped(groupOf(p.pid)) }
+
+// record names the leader: in front of its own end it cannot be a stranger.
+func (p *groupProcess) record() processRecord {
+	leader, _ := statOf(p.pid)
+	return processRecord{BootID: bootID(), Leader: leader.processID, Containment: p.Containment()}
 }

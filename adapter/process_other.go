@@ -28,3 +28,8 @@ func (p *groupProcess) reap() {
 	p.reaped = true
 	p.exit = Exited{Code: p.cmd.ProcessState.ExitCode()}
 }
+
+// record names the leader.
+func (p *groupProcess) record() processRecord {
+	return processRecord{Leader: processID{PID: p.pid}}
+}

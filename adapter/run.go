@@ -32,6 +32,7 @@ type run struct {
 	orders   chan order         // to the supervisor, from keeper and watch
 	stopKeep context.CancelFunc // ends the renewals of a lease that is gone
 	leaseEnd atomic.Int64       // on the clock, as last confirmed
+	reins    reins              // the deadline that the process itself keeps
 	forced   bool               // the adapter has sent the process a signal
 	result   Result
 }
@@ -81,7 +82,7 @@ func (r *run) do(ctx context.Context) error {
 		return r.stillborn(ctx, err)
 	}
 	announced := r.announce(work, &group)
-	v := r.supervise(ctx, work, &group)
+	v := r.overdue(r.supervise(ctx, work, &group))
 	<-announced
 	r.closeOutputs()
 	err = r.settle(ctx, v)
@@ -202,13 +203,15 @@ func (r *run) flush(ctx context.Context, shipped <-chan struct{}) {
 }
 
 func (r *run) launch(work context.Context) (err error) {
+	told := r.reins.first()
 	r.proc, err = r.cfg.Launcher.Launch(work, Job{
 		Lease: r.lease, Dir: r.places.workspace, Env: environ(r.lease, r.places, r.proxy.BaseURL()),
-		Stdout: r.stdout, Stderr: r.stderr,
+		Stdout: r.stdout, Stderr: r.stderr, StateDir: r.places.state, KillAt: told,
 	})
 	if err != nil {
 		return fmt.Errorf("launch agent: %w", err)
 	}
+	r.reins.hand(r.proc, told)
 	r.launchedAt = r.cfg.clock()
 	r.log.Info("agent launched", "pid", r.proc.PID())
 	r.tell(Event{Kind: EventLaunched, PID: r.proc.PID()})
@@ -237,6 +240,7 @@ func (r *run) renew(ctx context.Context) (picket.Renewal, error) { return r.prox
 
 func (r *run) renewed(got picket.Renewal) {
 	r.leaseEnd.Store(int64(r.keep.deadline()))
+	r.reins.extend(r.keep.killAt())
 	r.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
 	r.tell(Event{Kind: EventRenewed, ExpiresAt: got.LeaseExpiresAt, Remaining: r.keep.remaining()})
 	r.order(order{how: carryOn})

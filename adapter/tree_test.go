@@ -176,7 +176,8 @@ func TestLeaderLeavesChildren(t *testing.T) {
 func TestEscapedPipeHolder(t *testing.T) {
 	s := adaptertest.Start(t)
 	post := newSignpost(t)
-	a := newAdapter(t, s, []string{"sh", "-c", `echo before; setsid sh -c 'echo $$ > "$0"; exec sleep 1000' $1 & wait_for=$!; cat $1.go > /dev/null; exit 0`, "sh", post.path})
+	a := newAdapter(t, s, []string{"sh", "-c", `echo before; setsid sh -c 'echo $$ > "$0"; exec sleep 1000' $1 & wait_for=$!; cat $1.go > /dev/null; exit 0`, "sh", post.path},
+		func(c *adapter.Config) { c.Containment = picket.ContainmentGroup })
 	lease := s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	if err := syscall.Mkfifo(post.path+".go", 0o600); err != nil {
 		t.Fatal(err)

@@ -27,7 +27,6 @@ func TestBadBodiesNameTheField(t *testing.T) {
 		{"release", `{"detail":"` + strings.Repeat("x", 20_000) + `"}`, 413, "too_large", ""},
 		{"exit", `{}`, 400, "validation_failed", "/class"},
 		{"exit", `{"class":"cancelled"}`, 400, "validation_failed", "/class"},
-		{"exit", `{"class":"success","containment":"cgroup"}`, 400, "not_available", "/containment"},
 		{"exit", `{"class":"success","containment":"jail"}`, 400, "validation_failed", "/containment"},
 		{"events", `{}`, 400, "validation_failed", "/events"},
 		{"events", `{"events":[{"type":"task.submitted"}]}`, 400, "validation_failed", "/events/0/type"},

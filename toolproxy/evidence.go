@@ -4,6 +4,8 @@ import (
 	"context"
 	"mime"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -53,13 +55,10 @@ func decodeExit(c echo.Context) (exitRequest, error) {
 }
 
 func checkContainment(field, containment string) error {
-	switch containment {
-	case "", picket.ContainmentGroup:
+	if containment == "" || slices.Contains(picket.Containments, containment) {
 		return nil
-	case "subreaper", "cgroup":
-		return picket.NotAvailable(field, containment+" containment")
 	}
-	return picket.Invalid(field, "Send "+picket.ContainmentGroup+", or leave it out.", "%s is not a way to hold a process tree", field)
+	return picket.Invalid(field, "Send "+strings.Join(picket.Containments, ", ")+", or leave it out.", "%s is not a way to hold a process tree", field)
 }
 
 // logAnswer says at which offset to go on.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket/adapter"
 )
 
 // actor is a process of a demo with all that it starts.
@@ -160,6 +162,12 @@ func stat(pid int) (parent int, state byte) {
 	}
 	parent, _ = strconv.Atoi(f[1])
 	return parent, f[0][0]
+}
+
+// isShim reports whether a process is the one between an adapter and an agent.
+func isShim(pid int) bool {
+	name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	return strings.TrimSpace(string(name)) == adapter.ShimName
 }
 
 // descendants lists the living processes under one, parents before children.

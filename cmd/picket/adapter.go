@@ -54,6 +54,8 @@ func placeFlags(c *cobra.Command, def adapter.Workspace) {
 	c.Flags().String("workspace", string(def), "where the agent works: here, or empty (a new private directory per run)")
 	choices(c, "workspace", "here", "empty")
 	c.Flags().StringSlice("env", nil, "a variable NAME the agent gets beside the usual ones")
+	c.Flags().String("containment", "", "how the agent's processes are held together: cgroup, subreaper or group (default: the best that works here)")
+	choices(c, "containment", picket.Containments...)
 }
 
 // placeOf reads the flags of placeFlags.
@@ -180,6 +182,7 @@ func adapterConfig(cmd *cobra.Command, s *server, command []string, log *slog.Lo
 	if conf.Workspace, conf.Env, err = placeOf(cmd); err != nil {
 		return conf, err
 	}
+	conf.Containment, _ = f.GetString("containment")
 	if conf.Max < 1 { // to the library, zero is "default"
 		return conf, usage("--max %d: 1 to 100", conf.Max)
 	}

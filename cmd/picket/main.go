@@ -10,9 +10,14 @@ import (
 
 	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket/adapter"
 )
 
-func main() { os.Exit(execute(os.Args[1:])) }
+func main() {
+	adapter.RunShim()
+	os.Exit(execute(os.Args[1:]))
+}
 
 // execute runs one command line and answers the process's exit code.
 func execute(args []string) int {

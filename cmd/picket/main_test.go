@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/internal/devredis"
 )
 
@@ -26,7 +27,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected outputs in testdata")
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"picket": main}) }
+func TestMain(m *testing.M) {
+	adapter.RunShim()
+	testscript.Main(m, map[string]func(){"picket": main})
+}
 
 func TestScripts(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil {

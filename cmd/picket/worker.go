@@ -45,13 +45,17 @@ func newWorker(cmd *cobra.Command, s *server, spec picket.TaskSpec, command []st
 	if err != nil {
 		return nil, err
 	}
+	containment, _ := cmd.Flags().GetString("containment")
 	// The adapter is a process of its own; what it would refuse is refused here,
 	// before there is a task.
 	if _, err := adapter.New(adapter.Config{BaseURL: s.client.BaseURL, AgentID: spec.Agent, PinnedOnly: true,
-		Workspace: workspace, Env: env, Command: command}); err != nil {
+		Workspace: workspace, Env: env, Command: command, Containment: containment}); err != nil {
 		return nil, err
 	}
 	args := []string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--workspace", string(workspace)}
+	if containment != "" {
+		args = append(args, "--containment", containment)
+	}
 	for _, n := range env {
 		args = append(args, "--env", n)
 	}

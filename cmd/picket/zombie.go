@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,6 +80,7 @@ type zombie struct {
 	id     string
 	first  *actor
 	agent  []int // the first worker's agent and its children
+	shims  []int // what would end them at their deadline
 	closed time.Time
 }
 
@@ -109,15 +111,23 @@ func (z *zombie) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-func (z *zombie) closeTheLaptop(ctx context.Context) (err error) {
-	if z.agent, err = z.first.freeze(ctx); err != nil {
+func (z *zombie) closeTheLaptop(ctx context.Context) error {
+	tree, err := z.first.freeze(ctx)
+	if err != nil {
 		return fmt.Errorf("not observed: all processes of the worker stopped: %w", err)
+	}
+	for _, p := range tree {
+		if isShim(p) {
+			z.shims = append(z.shims, p)
+		} else {
+			z.agent = append(z.agent, p)
+		}
 	}
 	if len(z.agent) == 0 {
 		return errors.New("the first worker has no agent process")
 	}
 	z.closed = time.Now()
-	z.tell("SIGSTOP: the laptop is closed. Adapter %d and agent processes %v stand still; nobody renews.", z.first.pid(), z.agent)
+	z.tell("SIGSTOP: the laptop is closed. Adapter, shim and agent processes %v stand still; nobody renews.", append([]int{z.first.pid()}, tree...))
 	return nil
 }
 
@@ -141,7 +151,7 @@ func (z *zombie) takeOver(ctx context.Context) error {
 		return err
 	}
 	z.tell("Its agent was given the last report and says: %q.", t.LastReport.Summary)
-	if !frozen(append([]int{z.first.pid()}, z.agent...)...) {
+	if !frozen(slices.Concat([]int{z.first.pid()}, z.shims, z.agent)...) {
 		return errors.New("the first worker did not stay frozen")
 	}
 	return nil
@@ -214,8 +224,10 @@ func (z *zombie) checkRecord(ctx context.Context) error {
 }
 
 func (z *zombie) wakeTheAdapter(ctx context.Context) error {
-	if err := unix.Kill(z.first.pid(), unix.SIGCONT); err != nil {
-		return err
+	for _, p := range append([]int{z.first.pid()}, z.shims...) {
+		if err := unix.Kill(p, unix.SIGCONT); err != nil {
+			return err
+		}
 	}
 	woken := time.Now()
 	err := until(ctx, func() (bool, error) {

@@ -28,6 +28,7 @@ func TestDemoZombie(t *testing.T) {
 
 // A whole worker stands still past its lease. Its agent wakes first and writes
 // on, which is refused; then its adapter wakes and ends the agent by itself.
+// There is no shim, which would not let it come to that.
 func TestFrozenWorker(t *testing.T) {
 	w := newWorld(t)
 	w.up()
@@ -35,7 +36,7 @@ func TestFrozenWorker(t *testing.T) {
 	w.cue("hold")
 	task := w.submit(spec("frozen", 2))
 	first := w.worker("first", `echo $$ >"$E2E/pid"
-while :; do picket tool report_progress --summary "as if nothing had happened" >>"$E2E/answers" 2>&1; done`)
+while :; do picket tool report_progress --summary "as if nothing had happened" >>"$E2E/answers" 2>&1; done`, "--containment", picket.ContainmentGroup)
 	agent := pid.takePID()
 	w.of(task.TaskID, picket.EventTaskProgress)
 	frozen := freeze(t, first.pid(), agent)

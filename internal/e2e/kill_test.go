@@ -95,8 +95,8 @@ func (w *world) waiting(n int64) {
 	})
 }
 
-// kill -9 of an adapter: nobody renews, so the lease ends on schedule. Its
-// agent lives on as an orphan, and what it writes is refused.
+// kill -9 of an adapter: nobody renews, so the lease ends on schedule. Without
+// a shim its agent lives on as an orphan, and what it writes is refused.
 func TestKilledAdapter(t *testing.T) {
 	w := newWorld(t)
 	w.up()
@@ -107,7 +107,7 @@ func TestKilledAdapter(t *testing.T) {
 	first := w.worker("first", `echo $$ >"$E2E/pid"; echo "$PICKET_PROXY_URL $PICKET_LEASE_TOKEN" >"$E2E/token"
 read x <"$E2E/wake"
 picket tool report_progress --summary late >"$E2E/answer" 2>&1
-echo $? >"$E2E/code"`)
+echo $? >"$E2E/code"`, "--containment", picket.ContainmentGroup)
 	orphan := pid.takePID()
 	proxy, bearer, _ := strings.Cut(token.take(), " ")
 
@@ -136,7 +136,7 @@ echo $? >"$E2E/code"`)
 	pid.takePID()
 
 	if err := unix.Kill(orphan, 0); err != nil {
-		t.Fatalf("the orphan should live on in this version: %v", err)
+		t.Fatalf("without a shim the orphan should live on: %v", err)
 	}
 	w.give("wake")
 	said := code.take()

@@ -36,7 +36,7 @@ while :; do sleep 1004; done`)
 	w.of(task.TaskID, picket.EventTaskCancelled)
 	w.of(task.TaskID, picket.EventRunExited)
 	got := w.task(task.TaskID)
-	if got.State != picket.TaskCancelled || got.Runs[0].State != picket.RunCancelled || got.Runs[0].Containment != picket.ContainmentGroup {
+	if got.State != picket.TaskCancelled || got.Runs[0].State != picket.RunCancelled || got.Runs[0].Containment == "" {
 		t.Errorf("%s, run %+v", got.State, got.Runs[0])
 	}
 	if exit := got.Runs[0].Exit; exit == nil || exit.Class != picket.ExitCancelled || exit.Signal == nil || *exit.Signal != "SIGKILL" {
@@ -107,7 +107,7 @@ func TestCtrlC(t *testing.T) {
 	w.cue("go")
 	attached := w.start("run", "run", "--env", "E2E", "--", "sh", "-c", `echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo made`)
 	agent := pid.takePID()
-	adapter := parentOf(t, agent)
+	adapter := adapterOf(t, agent)
 	attached.ctrlC()
 	attached.says("leaving")
 	if code := attached.wait(); code != 130 {

@@ -1,0 +1,123 @@
+package adapter
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// processStat is what is needed of /proc/PID/stat.
+type processStat struct {
+	processID
+	state         byte // such as R, S, T, Z
+	parent, group int
+	session       int
+}
+
+// dead reports whether the process only waits for its parent to take note.
+func (p processStat) dead() bool { return p.state == 'Z' || p.state == 'X' || p.state == 'x' }
+
+// statOf reads one process; false when there is none of that id.
+func statOf(pid int) (p processStat, ok bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return p, false
+	}
+	// pid (name) state ppid pgrp session …: the name may hold anything, even ")".
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 20 {
+		return p, false
+	}
+	number := func(i int) int { n, _ := strconv.Atoi(string(fields[i])); return n }
+	start, _ := strconv.ParseUint(string(fields[19]), 10, 64)
+	return processStat{
+		processID: processID{pid, start}, state: fields[0][0],
+		parent: number(1), group: number(2), session: number(3),
+	}, true
+}
+
+// alive reports whether the very process of id still runs.
+func (id processID) alive() bool {
+	p, ok := statOf(id.PID)
+	return ok && p.Start == id.Start && !p.dead()
+}
+
+// signal reaches the very process of id or nobody.
+func (id processID) signal(sig unix.Signal) {
+	fd, err := unix.PidfdOpen(id.PID, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if id.alive() {
+		_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it may have ended just now
+	}
+}
+
+// pids are the ids of all processes, newest first on a machine whose ids have
+// not wrapped: what is being forked just now is looked at first.
+func pids() []int {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	ids := make([]int, 0, len(names))
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			ids = append(ids, pid)
+		}
+	}
+	slices.Sort(ids)
+	slices.Reverse(ids)
+	return ids
+}
+
+// processes reads all processes, and tells each to see as soon as it is read.
+func processes(see func(processStat)) []processStat {
+	var all []processStat
+	for _, pid := range pids() {
+		if p, ok := statOf(pid); ok {
+			if see != nil {
+				see(p)
+			}
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// descendants picks those that are children of root or of one of its
+// descendants, parents before their children. The dead are left out.
+func descendants(all []processStat, root int) []processStat {
+	children := map[int][]processStat{}
+	for _, p := range all {
+		children[p.parent] = append(children[p.parent], p)
+	}
+	var found []processStat
+	for next := []int{root}; len(next) > 0; next = next[1:] {
+		for _, p := range children[next[0]] {
+			next = append(next, p.PID)
+			if !p.dead() {
+				found = append(found, p)
+			}
+		}
+	}
+	return found
+}
+
+// allStopped reports whether there are processes and all of them are stopped.
+func allStopped(tree []processStat) bool {
+	return len(tree) > 0 && !slices.ContainsFunc(tree, func(p processStat) bool { return p.state != 'T' && p.state != 't' })
+}
+
+// carries reports whether the environment that a process was started with has
+// the variable NAME=value.
+func carries(pid int, variable string) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	return err == nil && slices.ContainsFunc(bytes.Split(b, []byte{0}), func(v []byte) bool { return string(v) == variable })
+}

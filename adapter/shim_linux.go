@@ -1,0 +1,263 @@
+package adapter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket"
+)
+
+// shim is the parent of one agent. It has a session of its own, is where
+// orphans of the tree are re-parented to, and ends only when nobody of the
+// tree is left. One goroutine on one thread does everything: the agent's
+// leader dies with the thread that started it.
+type shim struct {
+	job    shimJob
+	status *os.File
+	record processRecord
+	group  cgroup // no directory: the level is subreaper
+
+	alarm   *alarm
+	killAt  time.Duration
+	overdue bool
+
+	end   *shimEnd // once the leader was reaped
+	again <-chan time.Time
+	pause time.Duration // before the tree is killed once more; 0: it is not to be killed
+}
+
+// serveShim serves and exits where this process was started as a shim.
+func serveShim() {
+	version := os.Getenv(shimVariable)
+	if version == "" {
+		return
+	}
+	if err := serve(version); err != nil {
+		fmt.Fprintln(os.Stderr, ShimName+":", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func serve(version string) error {
+	if version != shimVersion {
+		return fmt.Errorf("the adapter speaks version %s, this program %s: use the same one for both", version, shimVersion)
+	}
+	runtime.LockOSThread()
+	var files [fdStderr + 1]*os.File
+	for fd := fdControl; fd <= fdStderr; fd++ {
+		var stat unix.Stat_t
+		if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFIFO {
+			return fmt.Errorf("%s is set, but this is no shim of an adapter", shimVariable)
+		}
+		unix.CloseOnExec(fd)
+		files[fd] = os.NewFile(uintptr(fd), "")
+	}
+	// For ps; a shim under another name does its duty, too.
+	_ = os.WriteFile("/proc/self/comm", []byte(ShimName), 0)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
+	children := unendable()
+	control := jsontext.NewDecoder(files[fdControl])
+	s := &shim{status: files[fdStatus]}
+	if err := json.UnmarshalDecode(control, &s.job); err != nil {
+		return nil // the adapter is gone, and there is nothing to end
+	}
+	err := s.start(files[fdStdout], files[fdStderr])
+	files[fdStdout].Close()
+	files[fdStderr].Close()
+	if err != nil {
+		failure := &shimFailure{Text: err.Error()}
+		errors.As(err, &failure.Errno)
+		return speak(s.status, shimWord{Failed: failure})
+	}
+	s.tell(shimWord{Started: &s.record})
+	s.guard(listen[shimOrder](control, nil), children)
+	s.tell(shimWord{Ended: s.end})
+	return nil
+}
+
+// unendable takes the signals that a terminal or a service manager sends to
+// everybody: the shim ends with its tree. They are caught, not ignored, which
+// the agent would inherit. The channel tells of children.
+func unendable() <-chan os.Signal {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, unix.SIGCHLD)
+	return children
+}
+
+// tell reaches an adapter that is there; the shim's duty does not depend on it.
+func (s *shim) tell(w shimWord) { _ = speak(s.status, w) }
+
+// start starts the agent's leader, in its cgroup from its first instruction.
+func (s *shim) start(stdout, stderr *os.File) error {
+	self, _ := statOf(os.Getpid())
+	s.record = processRecord{BootID: bootID(), Shim: self.processID, Containment: picket.ContainmentSubreaper}
+	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	if s.job.Containment == picket.ContainmentCgroup {
+		dir, err := s.enclose()
+		if err != nil && s.job.Forced {
+			return err
+		}
+		if err == nil {
+			defer dir.Close()
+			sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
+			s.record.Cgroup, s.record.Containment = s.group.dir, picket.ContainmentCgroup
+		}
+	}
+	err := s.launch(sys, stdout, stderr)
+	if err != nil && s.group.dir != "" {
+		_ = s.group.remove()
+	}
+	return err
+}
+
+// enclose makes the agent's cgroup.
+func (s *shim) enclose() (*os.File, error) {
+	group, err := newCgroup(s.job.CgroupIn, fmt.Sprintf("picket-%s-%d", filepath.Base(s.job.RunID), os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.Open(group.dir)
+	if err != nil {
+		_ = group.remove()
+		return nil, err
+	}
+	s.group = group
+	return dir, nil
+}
+
+func (s *shim) launch(sys *syscall.SysProcAttr, stdout, stderr *os.File) (err error) {
+	if s.alarm, err = newAlarm(); err != nil {
+		return err
+	}
+	if err = s.extend(time.Duration(s.job.KillAt)); err != nil {
+		return err
+	}
+	// Written before there is a process to forget, and again with its name.
+	if err = s.remember(); err != nil {
+		return err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	pid, err := syscall.ForkExec(string(s.job.Path), textsOf(s.job.Args), &syscall.ProcAttr{
+		Dir: string(s.job.Dir), Env: textsOf(s.job.Env), Sys: sys,
+		Files: []uintptr{null.Fd(), stdout.Fd(), stderr.Fd()},
+	})
+	if err != nil {
+		return &os.PathError{Op: "fork/exec", Path: string(s.job.Path), Err: err}
+	}
+	leader, _ := statOf(pid) // its child, so it is there even when it has ended
+	s.record.Leader = leader.processID
+	_ = s.remember() // the shim and the cgroup are on record already
+	return nil
+}
+
+func (s *shim) remember() error {
+	if len(s.job.StateDir) == 0 {
+		return nil
+	}
+	return s.record.write(string(s.job.StateDir))
+}
+
+func (s *shim) extend(at time.Duration) error {
+	s.killAt = at
+	return s.alarm.set(at)
+}
+
+// guard returns when the whole tree is gone. The tree is killed when its leader
+// has ended, when the deadline has passed, when the adapter says so and when
+// the adapter is no more.
+func (s *shim) guard(orders <-chan shimOrder, children <-chan os.Signal) {
+	for {
+		if childless := s.reap(); s.end != nil {
+			if s.pause == 0 {
+				s.kill()
+				continue
+			}
+			if childless && s.vacated() {
+				s.end.Overdue = s.overdue
+				return
+			}
+		}
+		select {
+		case o, there := <-orders:
+			if !there {
+				orders = nil
+				s.kill()
+				break
+			}
+			s.obey(o)
+		case <-s.alarm.rings:
+			if s.killAt > 0 && bootClock() >= s.killAt {
+				s.overdue = s.pause == 0
+				s.kill()
+			}
+		case <-s.again:
+			s.strike()
+		case <-children:
+		}
+	}
+}
+
+func (s *shim) obey(o shimOrder) {
+	switch {
+	case o.Signal == unix.SIGKILL:
+		s.kill()
+	case o.Signal == unix.SIGTERM:
+		s.terminate()
+	case o.KillAt != 0:
+		if s.extend(time.Duration(o.KillAt)) != nil {
+			return // unacknowledged: the adapter holds on to the old deadline
+		}
+	}
+	s.tell(shimWord{Ack: o.Seq})
+}
+
+// reap buries the dead and reports whether nobody is left that it could bury.
+func (s *shim) reap() (childless bool) {
+	if leader, ok := statOf(s.record.Leader.PID); s.end == nil && ok && leader.dead() {
+		// While the dead leader holds its id, the group cannot be a stranger's.
+		_ = unix.Kill(-leader.PID, unix.SIGKILL)
+	}
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return true
+		case pid == 0:
+			return false
+		case pid == s.record.Leader.PID && s.end == nil:
+			s.end = endOf(status)
+		}
+	}
+}
+
+func endOf(status unix.WaitStatus) *shimEnd {
+	if status.Signaled() {
+		return &shimEnd{Code: 128 + int(status.Signal()), Signal: unix.SignalName(status.Signal())}
+	}
+	return &shimEnd{Code: status.ExitStatus()}
+}
+
+// vacated removes the cgroup when nobody is in it.
+func (s *shim) vacated() bool {
+	return s.group.dir == "" || !s.group.populated() && s.group.remove() == nil
+}

@@ -1,0 +1,84 @@
+package adapter
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket"
+)
+
+// strike kills whoever of the tree is there now, without the shim's help.
+func (p *shimProcess) strike() {
+	if p.group.dir != "" {
+		_ = p.group.kill()
+	}
+	p.signal(unix.SIGKILL)
+}
+
+func (p *shimProcess) signal(sig unix.Signal) {
+	for _, id := range p.tree() {
+		id.signal(sig)
+	}
+}
+
+// bury ends the tree of a shim that is dead, stopped or deaf, and then the
+// shim. How the leader ended is not known: that is reported as a kill.
+func (p *shimProcess) bury() {
+	p.exit = Exited{Code: 128 + int(unix.SIGKILL), Signal: unix.SignalName(unix.SIGKILL)}
+	p.mu.Lock()
+	p.overdue = p.killed == 0 && p.due > 0 && bootClock() > p.due
+	p.mu.Unlock()
+	pause := time.Millisecond
+	for end := bootClock() + dieWithin; bootClock() < end; {
+		if p.group.dir != "" {
+			_ = p.group.kill()
+		}
+		left := p.survivors()
+		if len(left) == 0 && (p.group.dir == "" || !p.group.populated()) {
+			break
+		}
+		for _, s := range left {
+			s.signal(unix.SIGKILL)
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, 50*time.Millisecond)
+	}
+	_ = p.cmd.Process.Kill()
+	if p.group.dir != "" {
+		_ = p.group.remove()
+	}
+}
+
+// survivors are the living processes of the tree, found also when the shim is
+// dead and they have other parents: by the session it made and the run's
+// variable, and by their own parents.
+func (p *shimProcess) survivors() []processStat {
+	shim := p.record.Shim
+	mark := ""
+	if p.record.Containment != picket.ContainmentCgroup && p.runID != "" {
+		mark = "PICKET_RUN_ID=" + p.runID
+	}
+	all := processes(nil)
+	found := map[int]processStat{}
+	add := func(tree ...processStat) {
+		for _, s := range tree {
+			if s.PID != shim.PID && s.PID != os.Getpid() && !s.dead() {
+				found[s.PID] = s
+			}
+		}
+	}
+	add(descendants(all, shim.PID)...)
+	for _, s := range all {
+		if s.Start >= shim.Start && (s.session == shim.PID || mark != "" && carries(s.PID, mark)) {
+			add(s)
+			add(descendants(all, s.PID)...)
+		}
+	}
+	left := make([]processStat, 0, len(found))
+	for _, s := range found {
+		left = append(left, s)
+	}
+	return left
+}

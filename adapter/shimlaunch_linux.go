@@ -1,0 +1,124 @@
+package adapter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+)
+
+// launchShim starts a shim and lets it start the program.
+func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.Cmd, level string) (Process, error) {
+	out, err := newDrain(job.Stdout, job.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.startShim(out)
+	if err != nil {
+		out.abandon()
+		return nil, err
+	}
+	p.runID = job.Lease.RunID
+	err = speak(p.control, shimJob{
+		Path: []byte(program.Path), Args: bytesOf(program.Args), Env: bytesOf(program.Environ()), Dir: []byte(program.Dir),
+		StateDir: []byte(job.StateDir), RunID: job.Lease.RunID,
+		Containment: level, Forced: l.Containment != "", CgroupIn: shimLevels().cgroupParent, KillAt: int64(job.KillAt),
+	})
+	if err == nil {
+		out.start()
+		err = p.begun(ctx)
+	}
+	if err != nil {
+		p.abandon()
+		out.finish(0, time.Second)
+		return nil, fmt.Errorf("start %s: %w", l.Command[0], err)
+	}
+	p.due, p.delay = job.KillAt, l.WaitDelay
+	go p.follow()
+	return p, nil
+}
+
+// startShim starts this very program again, even when its file was replaced, or
+// the one that was named.
+func (l CommandLauncher) startShim(out *drain) (*shimProcess, error) {
+	controlEnd, control, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make pipe: %w", err)
+	}
+	defer controlEnd.Close()
+	status, statusEnd, err := os.Pipe()
+	if err != nil {
+		control.Close()
+		return nil, fmt.Errorf("make pipe: %w", err)
+	}
+	defer statusEnd.Close()
+	p := &shimProcess{out: out, control: control, status: status, done: make(chan struct{}), quit: make(chan struct{}), said: &bytes.Buffer{}}
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{ShimName}}
+	if len(l.Shim) > 0 {
+		cmd = exec.Command(l.Shim[0], l.Shim[1:]...)
+	}
+	cmd.Dir, cmd.Env = "/", []string{shimVariable + "=" + shimVersion}
+	cmd.Stderr, cmd.WaitDelay = p.said, time.Second
+	cmd.ExtraFiles = []*os.File{controlEnd, statusEnd, out.writers[0], out.writers[1]}
+	// A session of its own: what a terminal sends to the adapter is not meant
+	// for the shim.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		control.Close()
+		status.Close()
+		return nil, fmt.Errorf("start shim: %w", err)
+	}
+	p.cmd = cmd
+	p.words = listen[shimWord](jsontext.NewDecoder(status), p.quit)
+	return p, nil
+}
+
+// begun waits until the agent runs.
+func (p *shimProcess) begun(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	select {
+	case w, there := <-p.words:
+		switch {
+		case there && w.Started != nil:
+			p.record, p.group = *w.Started, cgroup{w.Started.Cgroup}
+			return nil
+		case there && w.Failed != nil:
+			return w.Failed
+		}
+		return errors.New("the shim ended before the agent began")
+	case <-ctx.Done():
+		return fmt.Errorf("the shim does not answer: %w", ctx.Err())
+	}
+}
+
+// abandon ends a shim whose agent never began.
+func (p *shimProcess) abandon() {
+	p.control.Close()
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	close(p.quit)
+	p.status.Close()
+}
+
+// levelFor is how this launcher holds the next tree.
+func (l CommandLauncher) levelFor() (string, error) {
+	if err := checkContainment(l.Containment, l.Shim); err != nil {
+		return "", err
+	}
+	switch {
+	case l.Containment != "":
+		return l.Containment, nil
+	case len(l.Shim) == 0 && !canBeShim.Load():
+		return picket.ContainmentGroup, nil
+	}
+	return shimLevels().best, nil
+}
