@@ -192,7 +192,9 @@ func TestConfigIsChecked(t *testing.T) {
 		{"waits too long", func(c *Config) { c.Wait = time.Minute }, picket.CodeValidation},
 		{"passes a key on", func(c *Config) { c.Env = []string{"PICKET_API_KEY"} }, picket.CodeValidation},
 		{"unknown workspace", func(c *Config) { c.Workspace = "elsewhere" }, picket.CodeValidation},
-		{"later workspace", func(c *Config) { c.Workspace = "worktree" }, picket.CodeNotAvailable},
+		{"a worktree of nothing", func(c *Config) { c.Workspace, c.Dir = WorkspaceWorktree, t.TempDir() }, picket.CodeValidation},
+		{"unknown way to resume", func(c *Config) { c.Resume = "somehow" }, picket.CodeValidation},
+		{"kept for less than nothing", func(c *Config) { c.KeepWorkspaces = -time.Second }, picket.CodeValidation},
 		{"one directory for all", func(c *Config) { c.WorkspaceRoot = c.StateDir }, picket.CodeValidation},
 	} {
 		cfg := good

@@ -60,17 +60,23 @@ type Config struct {
 
 	// Workspace says where the agent works. Defaults to WorkspaceEmpty.
 	Workspace Workspace
-	// WorkspaceRoot holds the directories of WorkspaceEmpty. Defaults to
+	// WorkspaceRoot holds the directories of all kinds but WorkspaceHere. Defaults to
 	// "workspaces" in StateDir.
 	WorkspaceRoot string
-	// Dir is the directory of WorkspaceHere. Defaults to the current one.
+	// Dir is the directory of WorkspaceHere, and what a copy or a worktree is
+	// made of. Defaults to the current one.
 	Dir string
+	// Resume is what becomes of a task's directory in its next run. Defaults to
+	// ResumeReuse.
+	Resume Resume
+	// KeepWorkspaces is how long a directory is kept at least after the end of
+	// its run, though the server says that it is due. Defaults to 0.
+	KeepWorkspaces time.Duration
 	// StateDir holds one directory per run with its task, its last report and
 	// its full output. Defaults to picket/adapter in $XDG_STATE_HOME, which
 	// itself defaults to ~/.local/state.
 	StateDir string
-	// KeepRuns is how long the state of an ended run is kept; workspaces are
-	// never deleted here. Defaults to 7 days.
+	// KeepRuns is how long the state of an ended run is kept. Defaults to 7 days.
 	KeepRuns time.Duration
 	// LogLimit bounds the kept output of a run in bytes a stream. Defaults to
 	// 64 MiB.
@@ -106,6 +112,9 @@ type Config struct {
 	OnEvent func(Event)
 	// Log gets the adapter's own log. Defaults to none.
 	Log *slog.Logger
+
+	repo repository         // that Dir is in; of WorkspaceWorktree
+	spot func(point string) // of tests: told of every step of a workspace
 
 	// clock reads a clock that counts time in suspend, too.
 	clock func() time.Duration
@@ -205,7 +214,7 @@ func (a *Adapter) AgentID() string { return a.cfg.AgentID }
 func (cfg *Config) request(n int) picket.AcquireRequest {
 	wait := int(cfg.Wait / time.Second)
 	req := picket.AcquireRequest{AgentID: cfg.AgentID, Role: cfg.Role, Capabilities: cfg.Capabilities, PinnedOnly: cfg.PinnedOnly, Max: &n, WaitSeconds: &wait}
-	if cfg.Workspace == WorkspaceEmpty {
+	if cfg.Workspace != WorkspaceHere {
 		req.WorkspaceRoot = cfg.WorkspaceRoot
 	}
 	return req
@@ -236,13 +245,7 @@ func (cfg *Config) fillPlaces() (err error) {
 	if cfg.StateDir == cfg.WorkspaceRoot {
 		return picket.Invalid("WorkspaceRoot", "Leave WorkspaceRoot out, or name another directory.", "WorkspaceRoot and StateDir are the same directory")
 	}
-	switch cfg.Workspace {
-	case WorkspaceEmpty, WorkspaceHere:
-		return nil
-	case "worktree", "copy":
-		return picket.NotAvailable("Workspace", "a workspace of kind "+string(cfg.Workspace))
-	}
-	return picket.Invalid("Workspace", "Use here or empty.", "there is no workspace of kind %q", cfg.Workspace)
+	return cfg.checkWorkspace()
 }
 
 func defaultStateDir() (string, error) {

@@ -48,8 +48,8 @@ func TestEnvironment(t *testing.T) {
 		"PICKET_TASK_ID": lease.TaskID, "PICKET_RUN_ID": lease.RunID, "PICKET_FENCING_TOKEN": "1",
 		"PICKET_LEASE_TOKEN": "[redacted]", "PICKET_BUDGET_TOKENS": "1000000", "PICKET_BUDGET_USD": "1",
 		"PICKET_WORKSPACE": res.Workspace, "PICKET_PROXY_URL": lease.ProxyURL,
-		"PICKET_TASK_FILE":   filepath.Join(res.StateDir, "task.json"),
-		"PICKET_LAST_REPORT": filepath.Join(res.StateDir, "last-report.json"),
+		"PICKET_TASK_FILE":   filepath.Join(res.Workspace, ".picket", "task.json"),
+		"PICKET_LAST_REPORT": filepath.Join(res.Workspace, ".picket", "last-report.json"),
 		"WANTED":             "yes", "PATH": os.Getenv("PATH"),
 	} {
 		if vars[name] != want {
@@ -76,9 +76,9 @@ func TestFilesOfARun(t *testing.T) {
 		LastReport: &picket.Report{Seq: 3, Progress: picket.Progress{Summary: "half way"}},
 		Answers:    []picket.Answer{{Question: "which?", Answer: picket.RawJSON(`"that one"`)}},
 	}
-	text, lease, res := outputOf(t, []string{"sh", "-c", `umask; pwd; ls -A; cat "$PICKET_TASK_FILE" "$PICKET_LAST_REPORT"`}, task)
+	text, lease, res := outputOf(t, []string{"sh", "-c", `umask; pwd; ls -A; touch kept; cat "$PICKET_TASK_FILE" "$PICKET_LAST_REPORT"`}, task)
 	for _, want := range []string{
-		`"taskId": "` + lease.TaskID, `"title": "fix it"`, `"n": 12345678901234567890`, `"summary": "half way"`, `"that one"`, res.Workspace + "\n{",
+		`"taskId": "` + lease.TaskID, `"title": "fix it"`, `"n": 12345678901234567890`, `"summary": "half way"`, `"that one"`, res.Workspace + "\n.picket\n{",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in\n%s", want, text)
@@ -86,7 +86,8 @@ func TestFilesOfARun(t *testing.T) {
 	}
 	for path, mode := range map[string]os.FileMode{
 		res.StateDir: 0o700, res.Workspace: 0o700,
-		filepath.Join(res.StateDir, "task.json"): 0o600, filepath.Join(res.StateDir, "last-report.json"): 0o600,
+		filepath.Join(res.Workspace, ".picket"): 0o700, filepath.Join(res.Workspace, ".picket", "task.json"): 0o600,
+		filepath.Join(res.Workspace, ".picket", "last-report.json"): 0o600, filepath.Join(res.Workspace, ".picket", "budget.json"): 0o600,
 		filepath.Join(res.StateDir, "stdout.log"): 0o600, filepath.Join(res.StateDir, "exit.json"): 0o600,
 	} {
 		info, err := os.Stat(path)

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,7 +25,15 @@ type TaskFile struct {
 	picket.LeaseTask
 	Answers      []picket.Answer `json:"answers"`      // of people, oldest first
 	PreviousExit *picket.Exit    `json:"previousExit"` // null in the first run
+	Workspace    TaskWorkspace   `json:"workspace"`
 }
+
+// The files an agent reads.
+const (
+	taskFile       = "task.json"
+	lastReportFile = "last-report.json"
+	budgetFile     = "budget.json" // the envelope of the task, as it was granted
+)
 
 // places are the directories and files of one run.
 type places struct {
@@ -37,31 +46,55 @@ type places struct {
 // prepare makes the run's directories and writes what the agent reads. Ids
 // come from a server, so they are checked before they become part of a path,
 // and the directories are made inside their root.
-func (cfg *Config) prepare(lease picket.Lease) (places, error) {
-	if err := picket.CheckID("runId", "run", lease.RunID); err != nil {
-		return places{}, err
+func (r *run) prepare(ctx context.Context) error {
+	if err := picket.CheckID("runId", "run", r.lease.RunID); err != nil {
+		return err
 	}
-	state, err := privateDir(cfg.StateDir, lease.RunID)
+	if err := picket.CheckID("taskId", "task", r.lease.TaskID); err != nil {
+		return err
+	}
+	state, err := privateDir(r.cfg.StateDir, r.lease.RunID)
 	if err != nil {
-		return places{}, fmt.Errorf("make state directory: %w", err)
+		return fmt.Errorf("make state directory: %w", err)
 	}
-	p := places{state: state, workspace: cfg.Dir, taskFile: filepath.Join(state, "task.json"), lastReport: filepath.Join(state, "last-report.json")}
-	if cfg.Workspace == WorkspaceEmpty {
-		if p.workspace, err = privateDir(cfg.WorkspaceRoot, lease.RunID); err != nil {
-			return places{}, fmt.Errorf("make workspace: %w", err)
+	r.places = places{state: state}
+	k, told, err := (&workspaces{cfg: r.cfg}).open(ctx, r.lease)
+	if err != nil {
+		return err
+	}
+	r.work.kept, r.places.workspace = k, told.Path
+	if told.Resumed != "" {
+		r.log.Info("workspace resumed", "how", told.Resumed, "workspace", told.Path, "note", told.Note)
+	}
+	return r.brief(told)
+}
+
+// brief writes what the agent reads: into its own directory, or beside its
+// output when it works in a directory of the user's.
+func (r *run) brief(told TaskWorkspace) error {
+	files := map[string]any{
+		taskFile: TaskFile{
+			TaskID: r.lease.TaskID, RunID: r.lease.RunID, FencingToken: r.lease.FencingToken, Attempt: r.lease.Attempt,
+			LeaseTask: r.lease.Task, Answers: r.lease.Answers, PreviousExit: r.lease.PreviousExit, Workspace: told,
+		},
+		lastReportFile: r.lease.LastReport,
+		budgetFile:     r.lease.BudgetEnvelope,
+	}
+	dir := r.places.state
+	if k := r.work.kept; k != nil {
+		var err error
+		if dir, err = writeBrief(k.Path, told.Path, files); err != nil {
+			return err
+		}
+	} else {
+		for name, v := range files {
+			if err := writeJSON(filepath.Join(dir, name), v); err != nil {
+				return fmt.Errorf("write %s: %w", name, err)
+			}
 		}
 	}
-	task := TaskFile{
-		TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken, Attempt: lease.Attempt,
-		LeaseTask: lease.Task, Answers: lease.Answers, PreviousExit: lease.PreviousExit,
-	}
-	if err := writeJSON(p.taskFile, task); err != nil {
-		return places{}, fmt.Errorf("write task file: %w", err)
-	}
-	if err := writeJSON(p.lastReport, lease.LastReport); err != nil {
-		return places{}, fmt.Errorf("write last report: %w", err)
-	}
-	return p, nil
+	r.places.taskFile, r.places.lastReport = filepath.Join(dir, taskFile), filepath.Join(dir, lastReportFile)
+	return nil
 }
 
 // privateDir makes root/name with mode 0700; it may exist from an earlier try.
@@ -101,8 +134,7 @@ func (p places) openLog(stream string) *os.File {
 const exitFile = "exit.json"
 
 // sweep deletes the state of runs that ended KeepRuns ago, and what an adapter
-// that was killed left behind, later. Workspaces stay: a review may still want
-// them.
+// that was killed left behind, later. Workspaces have a time of their own.
 func (cfg *Config) sweep(now time.Time) {
 	entries, _ := os.ReadDir(cfg.StateDir)
 	for _, e := range entries {

@@ -35,6 +35,7 @@ type run struct {
 	reins    reins              // the deadline that the process itself keeps
 	forced   bool               // the adapter has sent the process a signal
 	result   Result
+	work     work // its hold on its directory
 }
 
 func (a *Adapter) newRun(lease picket.Lease) *run {
@@ -69,7 +70,8 @@ func (r *run) do(ctx context.Context) error {
 	defer group.Wait()
 	defer stop()
 	r.hold(work, &group)
-	if r.places, err = r.cfg.prepare(r.lease); err != nil {
+	defer func() { r.leaveWork(ctx) }()
+	if err = r.prepare(ctx); err != nil {
 		return r.stillborn(ctx, fmt.Errorf("prepare run: %w", err))
 	}
 	r.result.StateDir, r.result.Workspace = r.places.state, r.places.workspace
@@ -85,6 +87,7 @@ func (r *run) do(ctx context.Context) error {
 	v := r.overdue(r.supervise(ctx, work, &group))
 	<-announced
 	r.closeOutputs()
+	r.keepWork(ctx)
 	err = r.settle(ctx, v)
 	r.flush(ctx, shipped)
 	return err

@@ -51,6 +51,7 @@ type Task struct {
 	OnExit  picket.OnExit     // Defaults to fail.
 	Role    string            // Defaults to none.
 	Labels  map[string]string // Default to none.
+	Fixes   string            // the task this one repairs. Defaults to none.
 	Retries int               // how often a failed or expired run is tried again. Defaults to 0.
 	// LastReport and Answers are handed to the run. Default to none.
 	LastReport *picket.Report
@@ -151,6 +152,9 @@ func (s *Server) grant(t *task) *lease {
 		LeaseTTLMs: first.Milliseconds(), WindowMs: t.script.Window.Milliseconds(), Attempt: t.attempt,
 		LastReport: t.script.LastReport, Answers: t.script.Answers, ProxyURL: s.URL, MCPURL: t.script.MCPURL,
 		Task: picket.LeaseTask{Title: t.script.Title, Input: t.script.Input, OnExit: t.script.OnExit, Role: t.script.Role, Labels: t.script.Labels, Priority: picket.DefaultPriority},
+	}
+	if t.script.Fixes != "" {
+		l.record.Task.Fixes = &t.script.Fixes
 	}
 	if n := int(t.script.Timeout / time.Second); n > 0 {
 		l.record.Task.TimeoutSeconds = &n

@@ -23,7 +23,7 @@ var fencedVerbs = map[string]verb{
 	"/v1/tools/request_human_help": help,
 }
 
-var evidenceVerbs = map[string]verb{"/v1/run/exit": exit, "/v1/run/logs": logs, "/v1/run/events": events}
+var evidenceVerbs = map[string]verb{"/v1/run/exit": exit, "/v1/run/evidence": changes, "/v1/run/logs": logs, "/v1/run/events": events}
 
 func renew(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 	if _, err := decode[struct{}](body); err != nil {

@@ -32,9 +32,10 @@ type View struct {
 type RunView struct {
 	RunID       string
 	Renewals    int
-	Reclaims    int          // those that raised the token
-	Released    *picket.Exit // what it was released with
-	Evidence    *picket.Exit // what was reported as evidence, last
+	Reclaims    int              // those that raised the token
+	Released    *picket.Exit     // what it was released with
+	Evidence    *picket.Exit     // what was reported as evidence, last
+	Changes     *picket.Evidence // what the run has changed, as handed in last
 	Containment string
 	Stdout      string
 	Stderr      string

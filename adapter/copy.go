@@ -1,0 +1,187 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// Bounds of a copy.
+const (
+	maxCopyFiles = 200_000
+	maxCopyBytes = 4 << 30
+)
+
+// copier copies the files of one directory into another. Both are held open:
+// whatever is renamed or linked meanwhile, nothing outside is read or written.
+type copier struct {
+	from, to    *os.Root
+	except      []string // absolute directories that are left out
+	missing     bool     // what is there already stays
+	files       int
+	left        int64
+	maxFiles    int
+	fromDir     string
+	directories []stamp
+}
+
+type stamp struct {
+	name string
+	info fs.FileInfo
+}
+
+// copyTree copies a whole directory, except some in it.
+func copyTree(ctx context.Context, from, to string, except ...string) error {
+	return (&copier{except: except}).copy(ctx, from, to)
+}
+
+// copyMissing copies what is not there yet, without what belongs to git.
+func copyMissing(ctx context.Context, from, to string) error {
+	return (&copier{missing: true, except: []string{filepath.Join(from, ".git")}}).copy(ctx, from, to)
+}
+
+func (c *copier) copy(ctx context.Context, from, to string) (err error) {
+	c.fromDir, c.left, c.maxFiles = from, maxCopyBytes, maxCopyFiles
+	if c.from, err = os.OpenRoot(from); err != nil {
+		return fmt.Errorf("copy %s: %w", from, err)
+	}
+	defer c.from.Close()
+	if c.to, err = os.OpenRoot(to); err != nil {
+		return fmt.Errorf("copy %s: %w", from, err)
+	}
+	defer c.to.Close()
+	err = fs.WalkDir(c.from.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // it went while we looked
+		case err != nil:
+			return err
+		case name == ".":
+			return nil
+		case c.excepted(name):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		return c.entry(name, d)
+	})
+	for _, dir := range c.directories { // last, for the copying itself needs to write in them
+		c.dress(dir.name, dir.info)
+	}
+	if err != nil {
+		return fmt.Errorf("copy %s: %w", from, err)
+	}
+	return nil
+}
+
+func (c *copier) excepted(name string) bool {
+	full := filepath.Join(c.fromDir, name)
+	for _, dir := range c.except {
+		if full == dir || strings.HasPrefix(full, dir+string(filepath.Separator)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *copier) entry(name string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := c.to.Lstat(name); err == nil && c.missing {
+		return nil
+	}
+	if c.files++; c.files > c.maxFiles {
+		return tooMuch("more than %d files", c.maxFiles)
+	}
+	switch {
+	case d.IsDir():
+		c.directories = append(c.directories, stamp{name, info})
+		if err := c.to.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	case d.Type()&fs.ModeSymlink != 0:
+		target, err := c.from.Readlink(name)
+		if err != nil {
+			return err
+		}
+		return c.to.Symlink(target, name)
+	case d.Type().IsRegular():
+		if c.left -= info.Size(); c.left < 0 {
+			return tooMuch("more than %d GiB", maxCopyBytes>>30)
+		}
+		return c.file(name, info)
+	}
+	return nil // a socket, a pipe or a device is no work
+}
+
+func tooMuch(format string, args ...any) error {
+	return picket.Invalid("Workspace", "Use a workspace of kind worktree or here, or start in a smaller directory.",
+		"the directory is too large to be copied: it has "+format, args...)
+}
+
+func (c *copier) file(name string, info fs.FileInfo) error {
+	in, err := c.from.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := c.to.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err = errors.Join(err, out.Close()); err == nil {
+		c.dress(name, info)
+	}
+	return err
+}
+
+// dress gives a copy mode and time of the original, for build tools look at
+// both. A system that has no such thing does without.
+func (c *copier) dress(name string, info fs.FileInfo) {
+	_ = c.to.Chmod(name, info.Mode().Perm())
+	_ = c.to.Chtimes(name, info.ModTime(), info.ModTime())
+}
+
+// removeTree deletes root/name and what is in it, and nothing outside: links
+// are deleted, never followed.
+func removeTree(root, name string) error {
+	r, err := os.OpenRoot(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := r.RemoveAll(name); err == nil || !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	// A directory that may not be written keeps what is in it, such as a module cache.
+	err = fs.WalkDir(r.FS(), name, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			_ = r.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return errors.Join(err, r.RemoveAll(name))
+}

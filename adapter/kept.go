@@ -1,0 +1,173 @@
+package adapter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// KeptWorkspace is a directory that runs of one task have worked in and that
+// outlives them. Its name is the id of the first of them.
+type KeptWorkspace struct {
+	Name   string    `json:"name"`
+	Path   string    `json:"path"`
+	Source Workspace `json:"source"`
+	TaskID string    `json:"taskId"`
+	RunID  string    `json:"runId"` // has it now, or had it last
+	Runs   []string  `json:"runs"`  // all that had it, oldest first
+	Title  string    `json:"title"`
+	// Stage is making, ready or settled; what is making was never used.
+	Stage     string         `json:"stage"`
+	CreatedAt picket.Instant `json:"createdAt"`
+	EndedAt   picket.Instant `json:"endedAt"`   // of the last run; null while it has not ended here
+	KeepUntil picket.Instant `json:"keepUntil"` // as the server last said; null while undecided
+	Pinned    bool           `json:"pinned"`
+	InUse     bool           `json:"inUse"` // a process has it now
+
+	// Of a worktree: the checkout it was made from, the directory that all
+	// worktrees share, its own part of that, branch and the commit it began at.
+	Repository string `json:"repository,omitempty"`
+	Common     string `json:"common,omitempty"`
+	Admin      string `json:"admin,omitempty"`
+	Branch     string `json:"branch,omitempty"`
+	Base       string `json:"base,omitempty"`
+}
+
+const (
+	stageMaking  = "making"
+	stageReady   = "ready"
+	stageSettled = "settled"
+
+	recordFile = "workspace.json"
+	pinFile    = "pinned"
+)
+
+// errInUse says that another process works with a directory.
+var errInUse = errors.New("it is in use by another process")
+
+// kept is a workspace in the hands of this process.
+type kept struct {
+	KeptWorkspace
+	record string // the directory that holds its record
+	lock   *os.File
+}
+
+// keptIn is the directory with one directory for each kept workspace.
+func keptIn(stateDir string) string { return filepath.Join(stateDir, "kept") }
+
+// newKept begins the record of a workspace, before anything is made.
+func newKept(ctx context.Context, stateDir, root string, lease picket.Lease, source Workspace) (*kept, error) {
+	name := lease.RunID
+	record, err := privateDir(keptIn(stateDir), name)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := flock(ctx, record, 0)
+	if err != nil {
+		return nil, err
+	}
+	k := &kept{record: record, lock: lock, KeptWorkspace: KeptWorkspace{
+		Name: name, Path: filepath.Join(root, name), Source: source, TaskID: lease.TaskID, RunID: lease.RunID, Runs: []string{lease.RunID},
+		Title: lease.Task.Title, Stage: stageMaking, CreatedAt: picket.InstantOf(time.Now()),
+	}}
+	if err := k.save(); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// save writes the record so that whoever reads it finds the old or the new one.
+func (k *kept) save() error {
+	w := k.KeptWorkspace
+	w.Pinned, w.InUse = false, false // said by a file and by the lock
+	return swapJSON(k.record, recordFile, w)
+}
+
+// swapJSON replaces a file in one step.
+func swapJSON(dir, name string, v any) error {
+	fresh := filepath.Join(dir, name+".new")
+	if err := writeJSON(fresh, v); err != nil {
+		return err
+	}
+	return os.Rename(fresh, filepath.Join(dir, name))
+}
+
+func (k *kept) release() { k.lock.Close() }
+
+// take locks a workspace and reads its record anew; errInUse when another
+// process has it.
+func take(ctx context.Context, w KeptWorkspace, stateDir string, atMost time.Duration) (*kept, error) {
+	record := filepath.Join(keptIn(stateDir), w.Name)
+	lock, err := flock(ctx, record, atMost)
+	if err != nil {
+		return nil, err
+	}
+	now, err := readKept(stateDir, w.Name)
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return &kept{KeptWorkspace: now, record: record, lock: lock}, nil
+}
+
+func readKept(stateDir, name string) (w KeptWorkspace, err error) {
+	if err := picket.CheckID("workspace", "run", name); err != nil {
+		return w, err
+	}
+	dir := filepath.Join(keptIn(stateDir), name)
+	if err := loadJSON(filepath.Join(dir, recordFile), &w); err != nil {
+		return w, err
+	}
+	if w.Name != name || filepath.Base(w.Path) != name || !filepath.IsAbs(w.Path) {
+		return w, fmt.Errorf("the record of workspace %s is about another one", name)
+	}
+	_, err = os.Lstat(filepath.Join(dir, pinFile))
+	w.Pinned = err == nil
+	return w, nil
+}
+
+// listKept reads all records, oldest first. One that cannot be read is left
+// out: its directory stays.
+func listKept(stateDir string) ([]KeptWorkspace, error) {
+	entries, err := os.ReadDir(keptIn(stateDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var all []KeptWorkspace
+	for _, e := range entries {
+		if w, err := readKept(stateDir, e.Name()); err == nil {
+			all = append(all, w)
+		}
+	}
+	slices.SortFunc(all, func(a, b KeptWorkspace) int { return cmp.Compare(a.RunID, b.RunID) })
+	return all, err
+}
+
+// forget deletes the record; the directory is gone already.
+func (k *kept) forget() error {
+	for _, name := range []string{pinFile, recordFile + ".new", recordFile} {
+		if err := os.Remove(filepath.Join(k.record, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.Remove(k.record)
+}
+
+func loadJSON(file string, v any) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}

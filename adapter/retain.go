@@ -1,0 +1,236 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Collected is what became of one kept workspace.
+type Collected struct {
+	KeptWorkspace
+	Deleted bool   // or, of a dry run, due
+	Why     string // for people
+	Err     error  // it is due, but could not be deleted
+}
+
+// Shelf is the workspaces that adapters of this machine keep in a state
+// directory.
+type Shelf struct {
+	// StateDir is that of the adapters. Defaults to theirs.
+	StateDir string
+	// Keep is how long a workspace is kept at least after the end of its run.
+	// Defaults to 0.
+	Keep time.Duration
+	// Ask answers the runs of a task, and the server's time, or an error where
+	// it is not known. Defaults to knowing nothing, so that everything stays
+	// until the time that is noted already.
+	Ask func(ctx context.Context, taskID string) ([]picket.Run, time.Time, error)
+}
+
+func (s Shelf) place() (string, error) {
+	if s.StateDir != "" {
+		return s.StateDir, nil
+	}
+	return defaultStateDir()
+}
+
+// List shows all workspaces, oldest first.
+func (s Shelf) List(ctx context.Context) ([]KeptWorkspace, error) {
+	dir, err := s.place()
+	if err != nil {
+		return nil, err
+	}
+	all, err := listKept(dir)
+	for i := range all {
+		k, err := take(ctx, all[i], dir, 0)
+		all[i].InUse = errors.Is(err, errInUse)
+		if err != nil {
+			continue
+		}
+		if s.hear(ctx, k) == nil {
+			all[i] = k.KeptWorkspace
+		}
+		k.release()
+	}
+	return all, err
+}
+
+// Pin keeps a workspace until it is unpinned, whatever its task comes to.
+func (s Shelf) Pin(name string, pinned bool) error {
+	dir, err := s.place()
+	if err != nil {
+		return err
+	}
+	if _, err := readKept(dir, name); err != nil {
+		return err
+	}
+	file := filepath.Join(keptIn(dir), name, pinFile)
+	if pinned {
+		return os.WriteFile(file, nil, 0o600)
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Collect deletes what is due; a dry run only says what that is. Work in a
+// worktree that is not on its branch yet is committed first.
+func (s Shelf) Collect(ctx context.Context, dry bool) ([]Collected, error) {
+	dir, err := s.place()
+	if err != nil {
+		return nil, err
+	}
+	all, err := listKept(dir)
+	var out []Collected
+	for _, w := range all {
+		if ctx.Err() != nil {
+			break
+		}
+		out = append(out, s.collect(ctx, dir, w, dry))
+	}
+	return out, err
+}
+
+func (s Shelf) collect(ctx context.Context, dir string, w KeptWorkspace, dry bool) Collected {
+	k, err := take(ctx, w, dir, 0)
+	switch {
+	case errors.Is(err, errInUse):
+		w.InUse = true
+		return Collected{KeptWorkspace: w, Why: "in use"}
+	case err != nil:
+		return Collected{KeptWorkspace: w, Why: "its record cannot be read"}
+	}
+	defer k.release()
+	heard := s.hear(ctx, k)
+	got := Collected{KeptWorkspace: k.KeptWorkspace}
+	if got.Why = s.stays(k, heard); got.Why != "" {
+		return got
+	}
+	got.Why = "it is due"
+	if dry {
+		got.Deleted = true
+		return got
+	}
+	shop := &workspaces{cfg: &Config{StateDir: dir}}
+	if got.Err = shop.finish(ctx, k); got.Err == nil {
+		got.Err = shop.discard(ctx, k)
+	}
+	got.Deleted = got.Err == nil
+	return got
+}
+
+// silence is how the server's time is told when it said nothing.
+var errUnknownRun = errors.New("the server does not know the run")
+
+// hear asks the server until when the workspace is kept, and notes the answer.
+func (s Shelf) hear(ctx context.Context, k *kept) error {
+	if s.Ask == nil || k.Stage == stageMaking {
+		return errUnknownRun
+	}
+	runs, now, err := s.Ask(ctx, k.TaskID)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		if r.RunID != k.RunID {
+			continue
+		}
+		if k.EndedAt == 0 && r.State != picket.RunRunning {
+			k.EndedAt = r.EndedAt
+		}
+		k.KeepUntil = r.KeepUntil
+		if err := k.save(); err != nil {
+			return err
+		}
+		if !r.KeepUntil.IsZero() && now.Before(r.KeepUntil.Time()) {
+			return errNotYet
+		}
+		return nil
+	}
+	return errUnknownRun
+}
+
+// errNotYet says that by the server's clock a workspace is not due.
+var errNotYet = errors.New("not yet")
+
+// stays says why a workspace is not deleted; empty when it is due. By both
+// clocks, that of the server and ours, it must be.
+func (s Shelf) stays(k *kept, heard error) string {
+	now := time.Now()
+	switch {
+	case k.Stage == stageMaking:
+		return "" // its adapter died before the agent saw it
+	case k.Pinned:
+		return "pinned"
+	case k.KeepUntil.IsZero() && heard != nil:
+		return "the server did not say until when it is kept"
+	case k.KeepUntil.IsZero():
+		return "its task is not decided"
+	case errors.Is(heard, errNotYet) || now.Before(k.KeepUntil.Time()):
+		return "it is kept until " + k.KeepUntil.String()
+	case s.Keep > 0 && now.Before(k.EndedAt.Time().Add(s.Keep)):
+		return "it is kept until " + picket.InstantOf(k.EndedAt.Time().Add(s.Keep)).String()
+	}
+	return ""
+}
+
+// finish brings what is in a worktree onto its branch before it is deleted.
+func (w *workspaces) finish(ctx context.Context, k *kept) error {
+	if k.Source != WorkspaceWorktree || k.Stage != stageReady {
+		return nil
+	}
+	if _, err := os.Stat(k.Common); errors.Is(err, fs.ErrNotExist) {
+		return nil // the repository is gone
+	}
+	if err := w.mend(ctx, k); err != nil && !errors.Is(err, errNotUsable) {
+		return err
+	}
+	return nil
+}
+
+// AskServer makes the question of a Shelf to a server.
+func (c *Client) AskServer(ctx context.Context, taskID string) ([]picket.Run, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var task picket.Task
+	var header http.Header
+	err := c.Call(ctx, http.MethodGet, "/api/v1/tasks/"+taskID, nil, &task, WithResponseHeader(&header))
+	now, bad := http.ParseTime(header.Get("Date"))
+	if bad != nil {
+		now = time.Now()
+	}
+	return task.Runs, now, err
+}
+
+// tidyEvery is how often a working adapter looks for workspaces that are due.
+const tidyEvery = time.Hour
+
+// tidy deletes what is due, at once and then now and then until ctx ends.
+func (a *Adapter) tidy(ctx context.Context) {
+	shelf := Shelf{StateDir: a.cfg.StateDir, Keep: a.cfg.KeepWorkspaces, Ask: a.client.AskServer}
+	for {
+		done, err := shelf.Collect(ctx, false)
+		if err != nil {
+			a.cfg.Log.Warn("the kept workspaces cannot be listed", "err", err)
+		}
+		for _, c := range done {
+			switch {
+			case c.Err != nil:
+				a.cfg.Log.Warn("a workspace that is due cannot be deleted", "workspace", c.Name, "err", c.Err)
+			case c.Deleted:
+				a.cfg.Log.Info("workspace deleted", "workspace", c.Name, "task", c.TaskID)
+			}
+		}
+		if !sleep(ctx, tidyEvery) {
+			return
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package adapter
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// work is a run's hold on its directory.
+type work struct {
+	kept    *kept            // nil: the directory is the user's own
+	pending *picket.Evidence // not handed in yet
+}
+
+// committing bounds what is done with a worktree while its lease is kept.
+const committing = 2 * time.Minute
+
+// keepWork brings what the agent has left in its worktree onto the branch of
+// the task, while the lease is still held, and hands it in. Nothing of it
+// changes how the run ends: what cannot be committed stays in the directory.
+func (r *run) keepWork(ctx context.Context) {
+	k := r.work.kept
+	if k == nil {
+		return
+	}
+	if k.Source == WorkspaceWorktree {
+		doing, cancel := context.WithTimeout(context.WithoutCancel(ctx), committing)
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(hurry, cancel) })()
+		if err := r.commitWork(doing, k); err != nil {
+			r.log.Warn("the work is not on its branch; it is in the workspace", "workspace", k.Path, "err", err)
+			return
+		}
+	}
+	k.Stage, k.EndedAt = stageSettled, picket.InstantOf(time.Now())
+	if err := k.save(); err != nil {
+		r.log.Warn("the record of the workspace cannot be written", "workspace", k.Path, "err", err)
+	}
+}
+
+func (r *run) commitWork(ctx context.Context, k *kept) error {
+	about := lastWord(ctx, r)
+	tip, err := (&workspaces{cfg: r.cfg}).commit(ctx, k, k.message(about))
+	if err != nil {
+		return err
+	}
+	ev, err := k.evidence(ctx, tip, r.lease.LeaseToken)
+	if err != nil {
+		return err
+	}
+	r.work.pending = &ev
+	once, cancel := context.WithTimeout(ctx, hurry/2)
+	defer cancel()
+	r.handIn(once)
+	return nil
+}
+
+// lastWord is the summary of the last report, else what the task is about.
+func lastWord(ctx context.Context, r *run) string {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	var task picket.Task
+	c := &Client{BaseURL: r.cfg.BaseURL, Key: r.cfg.Key, HTTP: r.cfg.HTTP}
+	last := r.lease.LastReport
+	if err := c.Call(ctx, http.MethodGet, "/api/v1/tasks/"+r.lease.TaskID, nil, &task); err == nil && task.LastReport != nil {
+		last = task.LastReport
+	}
+	about := r.lease.Task.Title
+	if last != nil && last.Summary != "" {
+		about = last.Summary
+	}
+	return clean(about, r.lease.LeaseToken)
+}
+
+// handIn posts the evidence, if that is still to be done.
+func (r *run) handIn(ctx context.Context) error {
+	if r.work.pending == nil {
+		return nil
+	}
+	err := r.proxy.Evidence(ctx, *r.work.pending)
+	if err == nil || !again(err) {
+		r.work.pending = nil
+	}
+	if err != nil {
+		r.log.Warn("what the run has changed is not handed in yet", "err", err)
+	}
+	return err
+}
+
+// leaveWork hands in what could not be handed in before and lets go of the
+// directory. One that was made empty and was left empty is deleted.
+func (r *run) leaveWork(ctx context.Context) {
+	if r.work.pending != nil {
+		_ = r.insist(ctx, r.handIn)
+	}
+	k := r.work.kept
+	if k == nil {
+		return
+	}
+	defer k.release()
+	if k.Source != WorkspaceEmpty || !k.untouched() {
+		return
+	}
+	if err := (&workspaces{cfg: r.cfg}).discard(context.WithoutCancel(ctx), k); err != nil {
+		r.log.Warn("an empty workspace cannot be deleted", "workspace", k.Path, "err", err)
+	}
+}
+
+// untouched reports whether there is nothing in a directory but our own files.
+func (k *kept) untouched() bool {
+	entries, err := os.ReadDir(k.Path)
+	return err == nil && (len(entries) == 0 || len(entries) == 1 && entries[0].Name() == briefingDir)
+}

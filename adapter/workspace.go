@@ -1,0 +1,251 @@
+package adapter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+const (
+	// WorkspaceCopy is a copy of Config.Dir, at most 200,000 files of 4 GiB
+	// together; links stay links, and what is neither file, directory nor link
+	// is left out.
+	WorkspaceCopy Workspace = "copy"
+	// WorkspaceWorktree is a git worktree at HEAD of the repository that
+	// Config.Dir is in, on the branch picket/{task}. What a run leaves is
+	// committed there and handed in as evidence.
+	WorkspaceWorktree Workspace = "worktree"
+)
+
+// Resume is what becomes of a task's directory in its next run. It needs the
+// directory to be on this machine; where it is not, the run begins afresh and
+// its task file says so.
+type Resume string
+
+const (
+	ResumeReuse Resume = "reuse" // the next run goes on in it
+	ResumeCopy  Resume = "copy"  // the next run gets a copy of it
+	ResumeFresh Resume = "fresh" // the next run begins as the first did
+)
+
+// TaskWorkspace tells an agent about the directory it works in.
+type TaskWorkspace struct {
+	Source Workspace `json:"source"`
+	Path   string    `json:"path"`
+	Branch string    `json:"branch,omitempty"`
+	Base   string    `json:"base,omitempty"`
+	// Resumed says what a later run of a task begins with: reuse or copy of the
+	// directory of the run before, its branch, or fresh. Empty in a first run.
+	Resumed string `json:"resumed"`
+	Note    string `json:"note,omitempty"` // why it is not as the policy has it
+}
+
+const resumedBranch = "branch" // a new directory, with all that was committed
+
+// busyFor is how long a run waits for a directory that the run before it has
+// not let go of yet.
+const busyFor = 30 * time.Second
+
+// checkWorkspace fills in how directories are made, and says what is missing
+// for it before a task is taken.
+func (cfg *Config) checkWorkspace() (err error) {
+	cfg.Resume = cmp.Or(cfg.Resume, ResumeReuse)
+	if !slices.Contains([]Resume{ResumeReuse, ResumeCopy, ResumeFresh}, cfg.Resume) {
+		return picket.Invalid("Resume", "Use reuse, copy or fresh.", "there is no way to resume called %q", cfg.Resume)
+	}
+	if cfg.KeepWorkspaces < 0 {
+		return picket.Invalid("KeepWorkspaces", "Use a duration from 0.", "workspaces cannot be kept for %s", cfg.KeepWorkspaces)
+	}
+	switch cfg.Workspace {
+	case WorkspaceEmpty, WorkspaceHere, WorkspaceCopy:
+		return nil
+	case WorkspaceWorktree:
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		cfg.repo, err = findRepository(ctx, cfg.Dir)
+		return err
+	}
+	return picket.Invalid("Workspace", "Use here, worktree, copy or empty.", "there is no workspace of kind %q", cfg.Workspace)
+}
+
+// workspaces makes the directories of a configuration's runs.
+type workspaces struct {
+	cfg *Config
+}
+
+// at names a step, for tests that stop there.
+func (w *workspaces) at(point string) {
+	if w.cfg.spot != nil {
+		w.cfg.spot(point)
+	}
+}
+
+// open gives a run its directory; nil when it is Config.Dir itself.
+func (w *workspaces) open(ctx context.Context, lease picket.Lease) (*kept, TaskWorkspace, error) {
+	cfg := w.cfg
+	told := TaskWorkspace{Source: cfg.Workspace, Path: cfg.Dir}
+	if cfg.Workspace == WorkspaceHere {
+		return nil, told, nil
+	}
+	before, err := w.before(ctx, lease)
+	if err != nil {
+		return nil, told, err
+	}
+	var k *kept
+	switch {
+	case before != nil && (cfg.Resume == ResumeReuse || before.RunID == lease.RunID):
+		k, err = before, w.reuse(ctx, before, lease)
+		told.Resumed = string(ResumeReuse)
+		if err == nil || !errors.Is(err, errNotUsable) {
+			break
+		}
+		told.Note = err.Error()
+		fallthrough
+	default:
+		k, told.Resumed, err = w.make(ctx, lease, before)
+	}
+	if err != nil {
+		if k != nil {
+			k.release()
+		}
+		return nil, told, err
+	}
+	if told.Resumed == string(ResumeFresh) && told.Note == "" && cfg.Resume != ResumeFresh {
+		told.Note = "the directory of the run before is not on this machine"
+	}
+	told.Path, told.Branch, told.Base = w.dir(k), k.Branch, k.Base
+	return k, told, nil
+}
+
+// dir is where the agent starts: in a worktree of a part of a repository, at
+// the same part.
+func (w *workspaces) dir(k *kept) string {
+	if k.Source != WorkspaceWorktree {
+		return k.Path
+	}
+	return filepath.Join(k.Path, filepath.FromSlash(w.cfg.repo.prefix))
+}
+
+// before finds the directory of the run before, in our hands; nil when there is
+// none. Those that were never finished are deleted on the way.
+func (w *workspaces) before(ctx context.Context, lease picket.Lease) (*kept, error) {
+	all, err := listKept(w.cfg.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("look for earlier workspaces: %w", err)
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		one := all[i]
+		if one.TaskID != lease.TaskID || one.Source != w.cfg.Workspace || one.Common != w.cfg.repo.common && one.Stage != stageMaking {
+			continue
+		}
+		k, err := take(ctx, one, w.cfg.StateDir, busyFor)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("take over the workspace of the run before: %w", err)
+		}
+		if k.Stage == stageMaking {
+			err = w.discard(ctx, k)
+			k.release()
+			if err != nil {
+				return nil, fmt.Errorf("delete a workspace that was never finished: %w", err)
+			}
+			continue
+		}
+		if _, err := os.Lstat(k.Path); err != nil {
+			k.release()
+			continue
+		}
+		return k, nil
+	}
+	return nil, nil
+}
+
+// errNotUsable says that a kept directory cannot be gone on in; it stays.
+var errNotUsable = errors.New("the directory of the run before cannot be used")
+
+// reuse hands a directory on to the next run of its task.
+func (w *workspaces) reuse(ctx context.Context, k *kept, lease picket.Lease) error {
+	if k.Source == WorkspaceWorktree {
+		if err := w.mend(ctx, k); err != nil {
+			return err
+		}
+	}
+	if k.RunID != lease.RunID {
+		k.RunID, k.Runs = lease.RunID, append(k.Runs, lease.RunID)
+	}
+	k.Stage, k.EndedAt, k.KeepUntil = stageReady, 0, 0
+	return k.save()
+}
+
+// make makes a new directory; before is that of the run before, or nil, and is
+// let go of.
+func (w *workspaces) make(ctx context.Context, lease picket.Lease, before *kept) (k *kept, resumed string, err error) {
+	if before != nil {
+		defer before.release()
+		if before.Source == WorkspaceWorktree {
+			if err := w.retire(ctx, before); err != nil {
+				return nil, "", err
+			}
+		}
+	}
+	if k, err = newKept(ctx, w.cfg.StateDir, w.cfg.WorkspaceRoot, lease, w.cfg.Workspace); err != nil {
+		return nil, "", fmt.Errorf("make workspace: %w", err)
+	}
+	w.at("recorded")
+	if _, err = privateDir(w.cfg.WorkspaceRoot, k.Name); err != nil {
+		return k, "", fmt.Errorf("make workspace: %w", err)
+	}
+	w.at("made")
+	if lease.Attempt > 1 || lease.Task.Fixes != nil || lease.Task.Retries != nil {
+		resumed = string(ResumeFresh)
+	}
+	var begun bool
+	switch w.cfg.Workspace {
+	case WorkspaceWorktree:
+		begun, err = w.addTree(ctx, k, lease)
+	case WorkspaceCopy:
+		if before == nil || w.cfg.Resume == ResumeFresh {
+			err = copyTree(ctx, w.cfg.Dir, k.Path, w.cfg.WorkspaceRoot, w.cfg.StateDir)
+		}
+	}
+	if err != nil {
+		return k, "", err
+	}
+	if begun {
+		resumed = resumedBranch
+	}
+	if before != nil && w.cfg.Resume == ResumeCopy {
+		if err = copyMissing(ctx, before.Path, k.Path); err != nil {
+			return k, "", err
+		}
+		resumed = string(ResumeCopy)
+	}
+	w.at("filled")
+	k.Stage = stageReady
+	return k, resumed, k.save()
+}
+
+// discard deletes a directory and its record. Only its own tree is deleted:
+// links in it are deleted as links.
+func (w *workspaces) discard(ctx context.Context, k *kept) error {
+	if err := removeTree(filepath.Dir(k.Path), k.Name); err != nil {
+		return err
+	}
+	w.at("deleted")
+	if k.Common != "" {
+		if err := forgetTree(ctx, k); err != nil {
+			return err
+		}
+	}
+	return k.forget()
+}

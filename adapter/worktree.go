@@ -1,0 +1,251 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// branchOf is where the work of a task goes.
+func branchOf(taskID string) string { return "picket/" + taskID }
+
+// ours is a directory in the part of a repository that all its worktrees share;
+// git does not look at it.
+func (g git) ours(parts ...string) string {
+	return filepath.Join(append([]string{g.common, "picket"}, parts...)...)
+}
+
+// sharing is how long one adapter waits for another that makes or deletes a
+// worktree of the same repository.
+const sharing = 2 * time.Minute
+
+func (g git) lock(ctx context.Context) (*os.File, error) {
+	if err := os.MkdirAll(g.ours(), 0o700); err != nil {
+		return nil, err
+	}
+	return flock(ctx, g.ours(), sharing)
+}
+
+// addTree makes the worktree of a task in the empty directory of k. It reports
+// whether the branch had work on it already.
+func (w *workspaces) addTree(ctx context.Context, k *kept, lease picket.Lease) (begun bool, err error) {
+	repo := w.cfg.repo
+	lock, err := repo.lock(ctx)
+	if err != nil {
+		return false, fmt.Errorf("make worktree: %w", err)
+	}
+	defer lock.Close()
+	if err := repo.exclude(); err != nil {
+		return false, fmt.Errorf("keep %s out of git: %w", briefingDir, err)
+	}
+	k.Common, k.Repository, k.Branch = repo.common, repo.top, branchOf(k.TaskID)
+	if err := k.save(); err != nil {
+		return false, err
+	}
+	w.at("adding")
+	tip := repo.commit(ctx, "refs/heads/"+k.Branch)
+	if tip != "" && w.cfg.Resume != ResumeFresh {
+		k.Base = repo.baseOf(ctx, k.TaskID, tip)
+		begun = tip != k.Base
+		_, err = repo.say(ctx, "worktree", "add", "--quiet", k.Path, k.Branch)
+	} else {
+		err = w.addBranch(ctx, k, lease, tip)
+	}
+	if err != nil {
+		return false, fmt.Errorf("make worktree: %w", err)
+	}
+	w.at("added")
+	probe := git{}.command(ctx, "rev-parse", "--absolute-git-dir")
+	probe.Dir = k.Path
+	if k.Admin, err = spoken(probe); err != nil {
+		return false, fmt.Errorf("make worktree: %w", err)
+	}
+	return begun, nil
+}
+
+// addBranch makes the worktree with a new branch. What an earlier one of the
+// same name has and the new one has not stays under a name of its own.
+func (w *workspaces) addBranch(ctx context.Context, k *kept, lease picket.Lease, old string) error {
+	repo := w.cfg.repo
+	start, base, err := w.start(ctx, lease)
+	if err != nil {
+		return err
+	}
+	if old != "" && !repo.contains(ctx, start, old) {
+		if _, err := repo.say(ctx, "update-ref", "refs/heads/"+k.Branch+"."+old[:12], old); err != nil {
+			return err
+		}
+	}
+	k.Base = base
+	if err := repo.noteBase(k.TaskID, base); err != nil {
+		return err
+	}
+	w.at("based")
+	_, err = repo.say(ctx, "worktree", "add", "--quiet", "--no-track", "-B", k.Branch, k.Path, start)
+	return err
+}
+
+// start is the commit that the first run of a task begins at, and the one that
+// its changes are shown against: a repair or a repeat goes on where the other
+// task stopped.
+func (w *workspaces) start(ctx context.Context, lease picket.Lease) (start, base string, err error) {
+	repo := w.cfg.repo
+	from := lease.Task.Fixes
+	if from == nil && w.cfg.Resume != ResumeFresh {
+		from = lease.Task.Retries
+	}
+	if from != nil && picket.CheckID("task", "task", *from) == nil {
+		if tip := repo.commit(ctx, "refs/heads/"+branchOf(*from)); tip != "" {
+			return tip, repo.baseOf(ctx, *from, tip), nil
+		}
+	}
+	head, err := repo.head(ctx)
+	return head, head, err
+}
+
+// noteBase and baseOf keep the commit that the branch of a task began at.
+func (g git) noteBase(taskID, base string) error {
+	if err := os.MkdirAll(g.ours("base"), 0o700); err != nil {
+		return err
+	}
+	file := g.ours("base", taskID)
+	if err := os.WriteFile(file+".new", []byte(base+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+func (r repository) baseOf(ctx context.Context, taskID, tip string) string {
+	if b, err := os.ReadFile(r.ours("base", taskID)); err == nil {
+		if base := r.commit(ctx, strings.TrimSpace(string(b))); base != "" {
+			return base
+		}
+	}
+	if head, err := r.head(ctx); err == nil {
+		if base, err := r.say(ctx, "merge-base", head, tip); err == nil {
+			return base
+		}
+	}
+	return tip
+}
+
+// contains reports whether commit is part of the history of another.
+func (g git) contains(ctx context.Context, of, commit string) bool {
+	_, err := g.say(ctx, "merge-base", "--is-ancestor", commit, of)
+	return err == nil
+}
+
+// exclude keeps our files in a workspace away from git, in the repository's own
+// list that is no part of any commit.
+func (g git) exclude() error {
+	const line = briefingDir + "/"
+	file := filepath.Join(g.common, "info", "exclude")
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for have := range strings.Lines(string(text)) {
+		if strings.TrimSpace(have) == line {
+			return nil
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	more := line + "\n"
+	if len(text) > 0 && !strings.HasSuffix(string(text), "\n") {
+		more = "\n" + more
+	}
+	_, err = f.WriteString(more)
+	return errors.Join(err, f.Close())
+}
+
+func (k *kept) git() git { return git{common: k.Common, admin: k.Admin, tree: k.Path} }
+
+// mend makes a worktree usable again that an adapter or a git has left in the
+// middle of something, and commits what the run before has left.
+func (w *workspaces) mend(ctx context.Context, k *kept) error {
+	g := k.git()
+	if info, err := os.Stat(k.Admin); k.Admin == "" || err != nil || !info.IsDir() {
+		return fmt.Errorf("%w: git does not know it any more", errNotUsable)
+	}
+	// Nobody else works here: k is locked and its processes are dead.
+	for _, stale := range []string{
+		filepath.Join(k.Admin, "index.lock"), filepath.Join(k.Admin, "HEAD.lock"), filepath.Join(g.common, "refs", "heads", k.Branch+".lock"),
+	} {
+		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	link := filepath.Join(k.Path, ".git")
+	if _, err := os.Lstat(link); errors.Is(err, fs.ErrNotExist) {
+		if err := os.WriteFile(link, []byte("gitdir: "+k.Admin+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	if g.commit(ctx, "HEAD") == "" {
+		return fmt.Errorf("%w: its HEAD cannot be read", errNotUsable)
+	}
+	if k.Stage == stageSettled {
+		if at, _ := g.say(ctx, "symbolic-ref", "--quiet", "HEAD"); at != "refs/heads/"+k.Branch {
+			return fmt.Errorf("%w: its branch has gone on elsewhere", errNotUsable)
+		}
+		return nil
+	}
+	if _, err := w.commit(ctx, k, k.message("What a run left that has not ended here")); err != nil {
+		w.cfg.Log.Warn("what the run before has left is not committed", "task", k.TaskID, "run", k.RunID, "err", err)
+	}
+	return nil
+}
+
+// retire frees the branch for another worktree. What is in the directory is
+// committed first, and stays there, too.
+func (w *workspaces) retire(ctx context.Context, k *kept) error {
+	err := w.mend(ctx, k)
+	if errors.Is(err, errNotUsable) {
+		return nil
+	}
+	if err == nil {
+		_, err = k.git().say(ctx, "update-ref", "--no-deref", "HEAD", "HEAD^{commit}")
+	}
+	if err == nil {
+		k.Stage = stageSettled
+		err = k.save()
+	}
+	if err != nil {
+		return fmt.Errorf("put the workspace of the run before away: %w", err)
+	}
+	w.at("retired")
+	return nil
+}
+
+// forgetTree takes a worktree whose directory is gone out of the repository;
+// its branch stays.
+func forgetTree(ctx context.Context, k *kept) error {
+	g := git{common: k.Common}
+	if _, err := os.Stat(k.Common); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	lock, err := g.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	_, err = g.say(ctx, "worktree", "remove", "--force", "--force", k.Path)
+	var e *gitError
+	if errors.As(err, &e) && strings.Contains(e.said, "is not a working tree") {
+		return nil
+	}
+	return err
+}
