@@ -63,6 +63,18 @@ func FuzzKeyBody(f *testing.F)     { fuzz(f, at("/api/v1/keys")) }
 func FuzzPauseBody(f *testing.F)   { fuzz(f, at("/api/v1/pause")) }
 func FuzzResumeBody(f *testing.F)  { fuzz(f, at("/api/v1/resume")) }
 
+// A body that has the lease token completes; the rest is refused.
+func FuzzAdvanceBody(f *testing.F) {
+	fuzz(f, func(p *plane) string {
+		p.submit(`{"title":"x"}`)
+		lease, _ := p.lease()
+		f.Add([]byte(advancing(lease, `{"agentId":"a1","max":2}`)))
+		f.Add([]byte(advancing(lease, `{"waitSeconds":1}`)))
+		f.Add([]byte(advancing(lease, `null`)))
+		return advancePath
+	})
+}
+
 // The first body accepted decides; the rest meets a task in another state,
 // which must be as harmless.
 func FuzzRejectBody(f *testing.F) {
