@@ -89,7 +89,7 @@ func TestProtocolExamplesRun(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"fencingToken": 1`, `"leaseTtlMs":300000`, "204\n", `{"seq":1,"pinned":true}`, `{"state":"review"}`, `{"next":14}`,
-		`"completed"`, `"task_closed"`, "task.leased leased\n", "task.approved completed\n",
+		`"completed"`, `"task_closed"`, "task.leased leased\n", "task.approved completed\n", `["review","errand two"]`,
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the examples did not print %q", want)
