@@ -15,11 +15,11 @@ import (
 	"github.com/picket-dev/picket/adapter"
 )
 
-// TestMain is the test program or, as "agent NAME", one of the agents that the
-// tests launch.
+// TestMain is the test program, a shim or, as "agent NAME", one of the agents
+// that the tests launch.
 func TestMain(m *testing.M) {
 	adapter.RunShim()
-	if len(os.Args) == 3 && os.Args[1] == "agent" {
+	if len(os.Args) >= 3 && os.Args[1] == "agent" {
 		os.Exit(agents[os.Args[2]]())
 	}
 	goleak.VerifyTestMain(m)

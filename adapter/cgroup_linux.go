@@ -161,21 +161,23 @@ func tryCgroup(parent string) error {
 		return err
 	}
 	defer c.remove()
-	if err := c.kill(); err != nil {
-		return err
-	}
 	dir, err := os.Open(c.dir)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
 	// A program without a name cannot be executed, but the process that tries
-	// to is there by then.
-	_, err = syscall.ForkExec("", []string{""}, &syscall.ProcAttr{
+	// to is there by then. It goes before the kill: kernels are known that kill
+	// whoever is started in a cgroup that was killed once.
+	pid, err := syscall.ForkExec("", []string{""}, &syscall.ProcAttr{
 		Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())},
 	})
+	if err == nil {
+		_, _ = unix.Wait4(pid, nil, 0, nil)
+		return fmt.Errorf("a process that was started in %s is killed", c.dir)
+	}
 	if !errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("start a process in %s: %w", c.dir, err)
 	}
-	return nil
+	return c.kill()
 }
