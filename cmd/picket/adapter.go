@@ -98,7 +98,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	conf, err := adapterConfig(cmd, s, command, log)
+	conf, err := adapterConfig(cmd, cfg, s, command, log)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func orNone(d time.Duration, _ error) time.Duration {
 	return d
 }
 
-func adapterConfig(cmd *cobra.Command, s *server, command []string, log *slog.Logger) (conf adapter.Config, err error) {
+func adapterConfig(cmd *cobra.Command, cfg settings, s *server, command []string, log *slog.Logger) (conf adapter.Config, err error) {
 	f := cmd.Flags()
 	conf = adapter.Config{BaseURL: s.client.BaseURL, Key: s.client.Key, Command: command, Log: log}
 	conf.Role, _ = f.GetString("role")
@@ -182,7 +182,7 @@ func adapterConfig(cmd *cobra.Command, s *server, command []string, log *slog.Lo
 	if conf.Workspace, conf.Env, err = placeOf(cmd); err != nil {
 		return conf, err
 	}
-	conf.Containment, _ = f.GetString("containment")
+	conf.Containment = cfg.text("containment")
 	if conf.Max < 1 { // to the library, zero is "default"
 		return conf, usage("--max %d: 1 to 100", conf.Max)
 	}

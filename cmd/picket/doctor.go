@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/internal/devredis"
 )
 
@@ -72,7 +73,7 @@ func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 	if err == nil {
 		found = append(found, floorFinding(ctx, cmd, cfg))
 	}
-	return append(found, pathFinding()), err
+	return append(found, containmentFinding(), pathFinding()), err
 }
 
 func settingsSource(cmd *cobra.Command) string {
@@ -202,6 +203,18 @@ func floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings) finding
 			"None, if the server is another one; else its next grant adopts the store."}
 	}
 	return finding{"fence", "ok", detail, ""}
+}
+
+// containmentFinding tells how well an adapter here holds its agents' processes.
+func containmentFinding() finding {
+	level, why := adapter.BestContainment()
+	switch {
+	case why == "":
+		return finding{"containment", "ok", level + ": nobody of an agent's process tree survives its run", ""}
+	case level == picket.ContainmentSubreaper:
+		return finding{"containment", "ok", level + "; no cgroup: " + oneLine(why), ""}
+	}
+	return finding{"containment", "warn", level + " only: " + oneLine(why) + "; a process that leaves its group survives", "Run agents on Linux, or in a container."}
 }
 
 // pathFinding: agents call `picket tool` by name.

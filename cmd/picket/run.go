@@ -56,7 +56,7 @@ func runRun(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	w, err := newWorker(cmd, s, spec, command)
+	w, err := newWorker(cmd, cfg, s, spec, command)
 	if err != nil {
 		return err
 	}

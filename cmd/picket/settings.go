@@ -42,6 +42,7 @@ func knownSettings() []setting {
 		{"allowed_hosts", "", "", "names, separated by commas, that requests may be addressed to beside localhost and IP addresses", nil},
 		{"tls.cert", "tls-cert", "", "certificate file; needed to listen beyond this machine", nil},
 		{"tls.key", "tls-key", "", "file of the certificate's key", nil},
+		{"containment", "containment", "", "how agents' processes are held together: cgroup, subreaper or group (default: the best that works)", checkContainment},
 		{"lease.window", "lease-window", "5m", "how long a lease lasts without a renewal, 2s to 24h", checkWindow},
 		{"retention.tasks", "", "720h", "how long closed tasks are kept", checkDuration},
 		{"retention.events", "", "168h", "how long events are kept", checkDuration},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +62,13 @@ func checkCount(text string) error {
 func checkYesNo(text string) error {
 	if text != "true" && text != "false" {
 		return fmt.Errorf("%q is neither true nor false", text)
+	}
+	return nil
+}
+
+func checkContainment(text string) error {
+	if !slices.Contains(picket.Containments, text) {
+		return fmt.Errorf("choose %s, or leave it out for the best that works", strings.Join(picket.Containments, ", "))
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ type worker struct {
 
 const keepWorkers = 7 * 24 * time.Hour
 
-func newWorker(cmd *cobra.Command, s *server, spec picket.TaskSpec, command []string) (*worker, error) {
+func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec, command []string) (*worker, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the picket binary: %w", err)
@@ -45,7 +45,7 @@ func newWorker(cmd *cobra.Command, s *server, spec picket.TaskSpec, command []st
 	if err != nil {
 		return nil, err
 	}
-	containment, _ := cmd.Flags().GetString("containment")
+	containment := cfg.text("containment")
 	// The adapter is a process of its own; what it would refuse is refused here,
 	// before there is a task.
 	if _, err := adapter.New(adapter.Config{BaseURL: s.client.BaseURL, AgentID: spec.Agent, PinnedOnly: true,

@@ -1,0 +1,198 @@
+package adapter_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+// shape is a process tree that an agent builds. Its script is given a FIFO to
+// say at that it stands ($1), a word that every process of the tree shall keep
+// in its arguments where it leaves environment and directory ($2), and a file
+// whose existence ends who else would go on for ever ($3).
+type shape struct {
+	name    string // as docs/guarantees.md calls it
+	script  string
+	program string // an agent of this test program that plays it instead
+	escapes bool   // the process group
+}
+
+var treeShapes = []shape{
+	{name: "a child in the background", script: `sleep 1000 & sleep 1000 & echo up > $1; wait`},
+	{name: "a double fork", script: `(sleep 1000 & sleep 1000 &) ; echo up > $1; exec sleep 1000`},
+	{name: "`setsid`", escapes: true,
+		script: `setsid sh -c 'echo up > $1; exec sleep 1000' sh $1 & wait`},
+	{name: "a double fork with `setsid`", escapes: true,
+		script: `(setsid sh -c 'sleep 1000 & echo up > $1; wait' sh $1 &) ; exec sleep 1000`},
+	{name: "`nohup`", script: `nohup sh -c 'echo up > $1; sleep 1000; :' sh $1 > /dev/null 2>&1 & wait`},
+	{name: "stopped processes", script: `sleep 1000 & kill -STOP $!; sh -c 'sleep 1000 & echo up > $1; kill -STOP $$; wait' sh $1 & wait`},
+	{name: "a process group of its own", program: "own-group", escapes: true},
+	{name: "a holder of the output pipe", escapes: true,
+		script: `echo said; setsid sh -c 'echo up > $1; exec sleep 1000' sh $1 & exec > /dev/null 2>&1; wait`},
+	{name: "ignores SIGTERM", script: `trap '' TERM HUP INT; sh -c 'trap "" TERM; while :; do sleep 1000; done' & sleep 1000 & echo up > $1; while :; do wait; done`},
+	{name: "a burst of 200 children", script: `i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i+1)); done; echo up > $1; wait`},
+	{name: "a daemon that closes its files", escapes: true,
+		script: `setsid sh -c 'cd /; (sh -c "echo up > $1; exec sleep 1000 <&- >&- 2>&-" sh $1 $2 <&- >&- 2>&- &)' sh $1 $2; exec sleep 1000`},
+	{name: "a deep chain", script: `d='[ $3 -gt 0 ] && { sh -c "$0" "$0" $1 $2 $(($3-1)) & wait; exit; }; echo up > $1; sleep 1000; :'; sh -c "$d" "$d" $1 $2 40 & wait`},
+	{name: "clears its environment and renames itself", program: "disguise", escapes: true},
+	{name: "a chain of exec", script: `e='[ $3 -gt 0 ] && exec sh -c "$0" "$0" $1 $2 $(($3-1)); sleep 1000 & echo up > $1; wait'; exec sh -c "$e" "$e" $1 $2 40`},
+	{name: "forks while it dies", script: `g='[ -e $3 ] || { sh -c "$0" "$0" $1 $2 $3 & exit; }'; sh -c "$g" "$g" $1 $2 $3; echo up > $1; exec sleep 1000`},
+	{name: "forks while it dies, with `setsid`", escapes: true,
+		script: `g='[ -e $3 ] || { setsid sh -c "$0" "$0" $1 $2 $3 & exit; }'; sh -c "$g" "$g" $1 $2 $3; echo up > $1; exec sleep 1000`},
+}
+
+func init() {
+	// own-group leaves the group without leaving the session.
+	agents["own-group"] = func() int {
+		if child() {
+			return failed(errors.Join(os.WriteFile(os.Args[3], []byte("up"), 0), syscall.Pause()))
+		}
+		return spawn(&syscall.SysProcAttr{Setpgid: true})
+	}
+	// disguise goes to / in another session, as another program, under another
+	// name and without a variable.
+	agents["disguise"] = func() int {
+		if !child() {
+			return spawn(&syscall.SysProcAttr{Setsid: true})
+		}
+		if err := os.Chdir("/"); err != nil {
+			return failed(err)
+		}
+		const script = `echo up > $1; while :; do sleep 1000; done`
+		return failed(syscall.Exec("/bin/sh", []string{"[kworker/0:1]", "-c", script, "sh", os.Args[3], os.Args[4]}, nil))
+	}
+}
+
+// child reports whether this process is one that spawn started.
+func child() bool { return len(os.Args) > 6 }
+
+// spawn starts this very agent as a child and stays with it.
+func spawn(attr *syscall.SysProcAttr) int {
+	cmd := exec.Command(os.Args[0], append(os.Args[1:], "child")...)
+	cmd.SysProcAttr = attr
+	return failed(cmd.Run())
+}
+
+// tree is a shape that was launched.
+type tree struct {
+	shape
+	proc   adapter.Process
+	marks  marks
+	post   signpost
+	stop   string // made to end who goes on for ever
+	state  string // the run's own directory
+	level  string
+	launch time.Duration
+}
+
+var trees atomic.Int64
+
+// grow launches a shape and waits until it stands.
+func grow(t *testing.T, s shape, level string, job adapter.Job) *tree {
+	t.Helper()
+	dir := t.TempDir()
+	work := filepath.Join(dir, "work")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	post := newSignpost(t)
+	if err := syscall.Mkfifo(post.path+".go", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := strconv.FormatInt(trees.Add(1), 10) + "x" + strconv.Itoa(os.Getpid())
+	tr := &tree{shape: s, post: post, stop: filepath.Join(dir, "stop"), state: dir, level: level, marks: marks{"run_" + id, "mark-" + id, dir}}
+	command := []string{"sh", "-c", s.script, "sh"}
+	if s.program != "" {
+		command = agent(s.program)
+	}
+	command = append(command, post.path, tr.marks.word, tr.stop)
+	job.Lease = picket.Lease{RunID: tr.marks.run}
+	job.Dir, job.StateDir = work, dir
+	job.Env = append(job.Env, "PICKET_RUN_ID="+tr.marks.run)
+	start := time.Now()
+	var err error
+	tr.proc, err = adapter.CommandLauncher{Command: command, Containment: level}.Launch(context.Background(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.launch = time.Since(start)
+	t.Cleanup(func() { tr.uproot(t) })
+	post.read(t)
+	return tr
+}
+
+// dead waits until the launcher says that the tree is dead.
+func (tr *tree) dead(t *testing.T) {
+	t.Helper()
+	select {
+	case <-tr.proc.Done():
+	case <-patience(t).Done():
+		t.Fatalf("%s, %s: the process does not end; there are still %v", tr.name, tr.level, tr.marks.find())
+	}
+}
+
+// uproot leaves nothing of the test behind, whatever its launcher can do.
+func (tr *tree) uproot(t *testing.T) {
+	tr.proc.Kill()
+	<-tr.proc.Done()
+	if err := os.WriteFile(tr.stop, nil, 0o600); err != nil {
+		t.Error(err)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		left := tr.marks.find()
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Errorf("%s: %v do not die", tr.name, left)
+			return
+		}
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// marks are what the processes of a run have on them, whoever their parents
+// are: a variable of their environment, a word among their arguments, or their
+// directory.
+type marks struct{ run, word, dir string }
+
+// find looks at every process of the machine. The dead do not count.
+func (m marks) find() (pids []int) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err == nil && pid != os.Getpid() && alive(e.Name()) && m.on(filepath.Join("/proc", e.Name())) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (m marks) on(proc string) bool {
+	has := func(file string, matches func(field string) bool) bool {
+		b, _ := os.ReadFile(filepath.Join(proc, file))
+		return slices.ContainsFunc(bytes.Split(b, []byte{0}), func(f []byte) bool { return matches(string(f)) })
+	}
+	cwd, _ := os.Readlink(filepath.Join(proc, "cwd"))
+	return has("environ", func(f string) bool { return f == "PICKET_RUN_ID="+m.run }) ||
+		has("cmdline", func(f string) bool { return f == m.word }) ||
+		strings.HasPrefix(cwd, m.dir+"/")
+}
