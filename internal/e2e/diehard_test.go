@@ -47,7 +47,20 @@ func diehard(escape bool) int {
 		}
 	}
 	fmt.Fprintf(ledger, "start %d %s %d %s\n", token, run, len(older), strings.Join(older, ","))
-	beget(ledger, escape)
+	return beget(escape)
+}
+
+// writer is the part of diehard that writes. It is a child, so that it can
+// outlive even its leader.
+func writer() int {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	task, run := os.Getenv("PICKET_TASK_ID"), os.Getenv("PICKET_RUN_ID")
+	token, _ := strconv.ParseInt(os.Getenv("PICKET_FENCING_TOKEN"), 10, 64)
+	ledger, err := os.OpenFile(filepath.Join(os.Getenv("E2E"), "ledger", task), os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	proxy := adapter.NewProxy(picket.Lease{
 		FencingToken: token, LeaseToken: picket.Secret(os.Getenv("PICKET_LEASE_TOKEN")), ProxyURL: os.Getenv("PICKET_PROXY_URL"),
 	}, "", nil)
@@ -90,19 +103,27 @@ func note(ledger io.Writer, token int64, err error) {
 	fmt.Fprintf(ledger, "%s %d %d %s\n", what, token, time.Now().UnixMilli(), code)
 }
 
-// beget starts children: one in the agent's group and, if it may, one that has
-// left it for a session of its own.
-func beget(ledger io.Writer, escape bool) {
-	for _, leave := range []bool{false, true} {
-		if leave && !escape {
-			continue
-		}
-		child := exec.Command("sleep", "1000")
-		child.SysProcAttr = &syscall.SysProcAttr{Setsid: leave}
-		if err := child.Start(); err != nil {
-			fmt.Fprintf(ledger, "away 0 0 %q\n", err)
-		}
+// beget starts a child that sleeps in the agent's group and the writer, which
+// leaves it for a session of its own if it may, and lasts as long as that does.
+func beget(escape bool) int {
+	sleeper := exec.Command("sleep", "1000")
+	if err := sleeper.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	child := exec.Command(self, asAgent, "writer")
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: escape}
+	if err := child.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 func quick() bool {

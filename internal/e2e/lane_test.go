@@ -32,7 +32,7 @@ type lane struct {
 	task          picket.Task
 	run           string
 	agents        []int // the tree of the first run
-	shim          int   // 0: there is none
+	shim          int
 	died          chan time.Time
 	front         string            // where workers reach the servers
 	places        map[string]*netns // of the workers; nil: this one
@@ -67,9 +67,9 @@ func (l *lane) spec(title string) picket.TaskSpec {
 
 func (l *lane) hire(which string) *process {
 	l.t.Helper()
-	args := []string{"adapter", "--agent-id", l.name + "-" + which, "--role", l.name, "--env", "E2E", "--log-level", "debug"}
+	args := []string{"adapter", "--agent-id", l.name + "-" + which, "--role", l.name, "--env", "E2E", "--workspace", "here", "--log-level", "debug"}
 	shape := "escape"
-	if l.level == picket.ContainmentGroup || !l.contained() {
+	if l.level == picket.ContainmentGroup {
 		shape = "stay"
 	}
 	if l.level != "" {
@@ -84,12 +84,6 @@ func (l *lane) hire(which string) *process {
 	l.within = l.places[which]
 	l.env = append(env[:len(env):len(env)], "PICKET_URL="+l.front, "PICKET_API_KEY="+l.key)
 	return l.start(l.name+"-"+which, append(args, "--", self, asAgent, shape)...)
-}
-
-// contained reports whether this binary holds more than a process group.
-func (w *world) contained() bool {
-	w.t.Helper()
-	return strings.Contains(w.ok("adapter", "--help"), "--containment")
 }
 
 // stand waits for the agent at work, lets the second worker wait, too, and
@@ -110,7 +104,7 @@ func (l *lane) stand() {
 			l.agents = append(l.agents, pid)
 		}
 	}
-	if len(l.agents) < 2 {
+	if len(l.agents) < 3 {
 		l.t.Fatalf("%s: the tree is only %v", l.name, l.agents)
 	}
 	go func() {
@@ -135,20 +129,36 @@ func (l *lane) writes(token int64, n int, after time.Time) {
 	})
 }
 
+// orphaned waits until the next run is at work beside the tree of the first,
+// which lives and is refused.
+func (l *lane) orphaned() {
+	l.t.Helper()
+	l.writes(2, 1, time.Time{})
+	asked := time.Now()
+	l.until(l.name+": the orphan is refused", func() bool {
+		for _, e := range l.ledger(l.task.TaskID) {
+			if e.what == "refused" && e.token == 1 && e.at.After(asked) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // shimOf is the process that outlives a killed adapter, as the adapter wrote it
-// down; 0 without one.
+// down.
 func (w *world) shimOf(run string) int {
 	w.t.Helper()
 	b, err := os.ReadFile(w.path("state", "picket", "adapter", run, "process.json"))
 	if err != nil {
-		return 0
+		w.t.Fatalf("what holds the run is not written down: %v", err)
 	}
 	var is struct {
 		Shim struct {
 			PID int `json:"pid"`
 		} `json:"shim"`
 	}
-	if err := json.Unmarshal(b, &is); err != nil {
+	if err := json.Unmarshal(b, &is); err != nil || is.Shim.PID == 0 { // to a signal, 0 is the sender's own group
 		w.t.Fatalf("process.json: %v: %s", err, b)
 	}
 	return is.Shim.PID
@@ -191,9 +201,6 @@ func (l *lane) part(name string) []int {
 	case "adapter":
 		return []int{l.first.pid()}
 	case "shim":
-		if l.shim == 0 { // to a signal, process 0 is the sender's own group
-			return nil
-		}
 		return []int{l.shim}
 	}
 	return l.agents
