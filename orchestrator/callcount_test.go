@@ -100,6 +100,58 @@ func oneLife(t *testing.T, e *orchestrator.Engine) int {
 	return n
 }
 
+// A worker that advances from task to task calls twice a task, where one that
+// completes and acquires calls three times: by the server's own count.
+func TestAdvanceSavesARoundTripReal(t *testing.T) {
+	s := rig.Real(t)
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
+		Log: slog.New(slog.DiscardHandler)})
+	ok(t, err)
+	defer store.Close()
+	raw := redis.NewUniversalClient(&s.Redis)
+	defer raw.Close()
+	e := store.Engine("default")
+	const lives = 10
+	spent := map[bool]int{}
+	for _, advances := range []bool{true, true, false} { // the first time the scripts are loaded
+		before := commandCalls(t, raw)
+		steady(t, e, lives, advances)
+		spent[advances] = commandCalls(t, raw)["evalsha"] - before["evalsha"]
+	}
+	if want := 3*lives - (lives - 1); spent[true] != want || spent[false] != 3*lives {
+		t.Errorf("%d lives cost %d calls with advance, want %d, and %d without, want %d", lives, spent[true], want, spent[false], 3*lives)
+	}
+}
+
+// steady submits some tasks and completes one after the other.
+func steady(t *testing.T, e *orchestrator.Engine, lives int, advances bool) {
+	t.Helper()
+	for range lives {
+		_, err := e.Submit(t.Context(), operator, picket.TaskSpec{Title: "a task"})
+		ok(t, err)
+	}
+	var leases []picket.Lease
+	for n := range lives {
+		var err error
+		if n == 0 || !advances {
+			leases, err = e.Acquire(t.Context(), operator, picket.AcquireRequest{AgentID: "a1"})
+			ok(t, err)
+		}
+		h, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+		ok(t, err)
+		if !advances || n == lives-1 {
+			_, err = e.Complete(t.Context(), h, picket.RawJSON(`1`), "")
+			ok(t, err)
+			continue
+		}
+		got, err := e.Advance(t.Context(), h, operator, picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
+		ok(t, err)
+		if leases = got.Leases; len(leases) != 1 {
+			t.Fatalf("advanced to %+v", got)
+		}
+	}
+}
+
 // commandCalls reads how often the server has run each command.
 func commandCalls(t *testing.T, c redis.UniversalClient) map[string]int {
 	t.Helper()

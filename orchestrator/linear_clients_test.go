@@ -242,6 +242,9 @@ func (s *arena) choose(slot *slot, verb string, rng *rand.Rand) (lop, lease) {
 			}
 		case "complete", "help":
 			op.content = fmt.Sprintf("c%d", rng.IntN(2))
+		case "advance":
+			next := s.slots[rng.IntN(len(s.slots))]
+			op.content, op.next = fmt.Sprintf("c%d", rng.IntN(2)), lnext{next.task, next.role}
 		case "release":
 			op.content = string([]picket.ExitClass{picket.ExitReleased, picket.ExitCrash}[rng.IntN(2)])
 		case "fail":
@@ -255,6 +258,11 @@ func (s *arena) choose(slot *slot, verb string, rng *rand.Rand) (lop, lease) {
 // learn keeps what a reply told: leases to use, hand-offs to answer, tasks that
 // are closed.
 func (s *arena) learn(slot *slot, op lop, got lreply) {
+	if op.verb == "advance" {
+		completes, acquires := op.halves()
+		s.learn(s.slotOf(op.next.task, slot), acquires, lreply{run: got.run, token: got.token})
+		got.run, op = "", completes
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if got.run != "" {
@@ -274,6 +282,16 @@ func (s *arena) learn(slot *slot, op lop, got lreply) {
 	if picket.TaskState(got.answer).Terminal() || got.seen.state.Terminal() || got.code == picket.CodeTaskClosed || got.code == picket.CodeTaskCancelled {
 		s.refill(slot, op.task)
 	}
+}
+
+// slotOf is where a task is worked on, or another slot when it is no more.
+func (s *arena) slotOf(task string, otherwise *slot) *slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.IndexFunc(s.slots, func(of *slot) bool { return of.task == task }); i >= 0 {
+		return s.slots[i]
+	}
+	return otherwise
 }
 
 // refill puts a new task in the place of one that is closed.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/picket-dev/picket"
 )
 
@@ -21,6 +23,18 @@ type lop struct {
 	content    string
 	help       string
 	jump       int64 // ms
+	next       lnext // of an advance: what it acquires
+}
+
+// lnext is a task and the role that nobody but it asks for.
+type lnext struct{ task, role string }
+
+// halves are an advance as two operations that happened at the same time, each
+// on a task of its own.
+func (op lop) halves() (completes, acquires lop) {
+	completes, acquires = op, lop{verb: "acquire", task: op.next.task, content: op.next.role, run: "?" + ulid.Make().String()}
+	completes.verb, completes.next = "complete", lnext{}
+	return completes, acquires
 }
 
 // lreply is what the client was told. A lost one is unknown: the operation took

@@ -35,7 +35,7 @@ var mixes = []mix{
 	// A fenced register: only the holder writes, anybody reads.
 	{"register", 2, map[string]int{"acquire": 8, "report": 20, "read": 10, "renew": 3, "expire": 3, "complete": 1, "approve": 1}},
 	// The life of a lease: every way it begins, goes on and ends.
-	{"lease", 4, map[string]int{"acquire": 14, "renew": 6, "report": 5, "release": 3, "fail": 2, "help": 3, "answer": 4, "complete": 3, "approve": 2,
+	{"lease", 4, map[string]int{"acquire": 14, "renew": 6, "report": 5, "release": 3, "fail": 2, "help": 3, "answer": 4, "complete": 2, "advance": 3, "approve": 2,
 		"expire": 2, "expire_due": 2, "clock": 2, "cancel": 1, "undeliver": 1, "read": 4}},
 }
 

@@ -27,15 +27,39 @@ func (s *arena) call(id int, e *orchestrator.Engine, op lop, by lease) lreply {
 	}
 	asked := time.Now()
 	got := s.ask(e, op, by)
+	if op.verb == "advance" {
+		return s.advanced(id, op, got, asked)
+	}
 	s.note(id, op, got, asked, time.Now())
 	if op.verb == "acquire" && got.unknown && op.key == "" {
 		// The engine tries to give back what nobody will hear of.
 		s.note(id, lop{verb: "undeliver", task: op.task, run: op.run}, lreply{unknown: true}, asked, time.Now())
 	}
+	s.letGo()
+	return got
+}
+
+// letGo releases what was held back until now.
+func (s *arena) letGo() {
 	s.mu.Lock()
 	done := s.history.calls
 	s.mu.Unlock()
 	s.losses.release(done)
+}
+
+// advanced writes an advance into the history: of one that was refused nothing
+// may be seen on the task it would have acquired.
+func (s *arena) advanced(id int, op lop, got lreply, asked time.Time) lreply {
+	back, granted := time.Now(), lreply{unknown: got.unknown, run: got.run, token: got.token, ttl: got.ttl}
+	completes, acquires := op.halves()
+	s.note(id, completes, lreply{unknown: got.unknown, code: got.code, answer: got.answer}, asked, back)
+	if got.code == "" {
+		s.note(id, acquires, granted, asked, back)
+	}
+	if got.unknown {
+		s.note(id, lop{verb: "undeliver", task: acquires.task, run: acquires.run}, lreply{unknown: true}, asked, back)
+	}
+	s.letGo()
 	return got
 }
 
@@ -125,6 +149,13 @@ func (s *arena) askFenced(e *orchestrator.Engine, op lop, by lease) lreply {
 		got.seq = r.Seq
 	case "complete":
 		state, err = e.Complete(s.ctx, by.held, picket.RawJSON(`"`+op.content+`"`), "")
+	case "advance":
+		var a picket.Advanced
+		a, err = e.Advance(s.ctx, by.held, operator, picket.AdvanceRequest{Output: picket.RawJSON(`"` + op.content + `"`),
+			Acquire: picket.AcquireRequest{Role: op.next.role}})
+		if state = a.State; len(a.Leases) > 0 {
+			got.run, got.token, got.ttl = a.Leases[0].RunID, a.Leases[0].FencingToken, a.Leases[0].LeaseTTLMs
+		}
 	case "fail":
 		state, err = e.Fail(s.ctx, by.held, "cannot", op.content == "again")
 	case "release":

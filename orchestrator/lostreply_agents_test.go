@@ -116,7 +116,7 @@ var leaseCases = []lostCase{
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return e.Complete(w.ctx, w.held, picket.RawJSON(`{"n":1}`), "done")
 		}},
-	{name: "advance", setup: func(w *lostWorld) {
+	{name: "advance", partly: "the lease ends and none is granted", setup: func(w *lostWorld) {
 		leased(picket.TaskSpec{})(w)
 		w.submitted(picket.TaskSpec{Input: picket.RawJSON(`"next"`)})
 		w.submitted(picket.TaskSpec{})
@@ -127,7 +127,7 @@ var leaseCases = []lostCase{
 		}
 		return got, err
 	}},
-	{name: "advance/unreviewed", setup: confirmed(picket.TaskSpec{Review: picket.ReviewByNone}),
+	{name: "advance/unreviewed", ends: true, setup: confirmed(picket.TaskSpec{Review: picket.ReviewByNone}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return e.Advance(w.ctx, w.held, operator, picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
 		}},

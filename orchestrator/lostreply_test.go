@@ -31,6 +31,8 @@ type lostCase struct {
 	alone  string // why nobody may call beside
 	silent string // why its caller neither sees an error nor repeats
 	unread string // why nothing may read the clock before the dump
+	partly string // why a full store lets another part of it through than a store with room
+	ends   bool   // a full store lets it through, though not its script: nothing but its end is asked for
 }
 
 func (c lostCase) script() string {

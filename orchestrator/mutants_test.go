@@ -40,6 +40,13 @@ var mutants = []mutant{
 		"if string.find(caps, ',' .. need .. ',', 1, true) then return true end"}}},
 	{"a repeated acquire hands out an ended lease", []edit{{"_grant", "r.state == 'running' and t.run == rid and now < deadline then", "true then"}}},
 	{"the granted task stays in its lane", []edit{{"_grant", "dequeue(tid, t,", "type(tid, t,"}}},
+	// From task to task.
+	{"an advance that is refused grants all the same", []edit{{"_grant", "err = err or close and close()", "if close then close() end"}}},
+	{"an advance ends nothing", []edit{{"advance", "complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])", "'review'"}}},
+	{"a repeated advance grants anew", []edit{{"_grant", "if was then", "if was and not close then"}}},
+	{"an advance is not remembered", []edit{{"_grant", "remember(key, body, table", "remember(close and '' or key, body, table"}}},
+	{"a repeated advance hands out an ended lease", []edit{{"_grant", "elseif strict then\n      return nil\n    end",
+		"else\n      if strict then return nil end\n      out[#out + 1] = lease_view(tid, rid, t, r, deadline)\n    end"}}},
 	// Queues.
 	{"priority inverted", []edit{{"_lane", "(9 - num(t.pri))", "num(t.pri)"}}},
 	{"a lane keeps the place of its old head", []edit{{"_lane", "call('ZADD', K('lanes'), head, lane)", ""}}},

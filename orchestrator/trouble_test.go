@@ -96,6 +96,9 @@ func (s *troubleStore) suffer(t *testing.T, c lostCase, trouble rig.Trouble) {
 	if trouble.Full && c.stages != "" {
 		t.Skip("two verbs, of which a full store lets only one through")
 	}
+	if trouble.Full && c.partly != "" {
+		t.Skip(c.partly)
+	}
 	p := lostPlace{t: t, store: s.Store()}
 	p.store.Redis.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", s.Addr)
@@ -112,7 +115,7 @@ func (s *troubleStore) suffer(t *testing.T, c lostCase, trouble rig.Trouble) {
 		w.faults.Heal()
 	}
 	answer, err := c.call(w, w.via)
-	refused, passes := false, trouble.Full && slices.Contains(whenFull, c.script())
+	refused, passes := false, trouble.Full && (c.ends || slices.Contains(whenFull, c.script()))
 	switch {
 	case passes || c.silent != "":
 		ok(t, err)
