@@ -20,7 +20,7 @@ import (
 
 // window is the lease of the tasks on lanes; the adapter's margin is half a
 // second of it.
-const window = 2 * time.Second
+const window = 3 * time.Second
 
 // lane is a task with a worker of its own, whose agent is struck, and a second
 // worker that waits for the task.
@@ -30,8 +30,9 @@ type lane struct {
 	level         string // of containment; empty: the best there is
 	first, second *process
 	task          picket.Task
-	run           string
-	agents        []int // the tree of the first run
+	run           string // the first that came to work
+	token         int64  // of it
+	agents        []int  // the tree of the first run
 	shim          int
 	died          chan time.Time
 	front         string            // where workers reach the servers
@@ -90,9 +91,9 @@ func (l *lane) hire(which string) *process {
 // looks at what runs.
 func (l *lane) stand() {
 	l.t.Helper()
-	l.writes(1, 2, time.Time{})
+	l.token = l.writes(1, 2, time.Time{})
 	for _, e := range l.ledger(l.task.TaskID) {
-		if e.what == "start" {
+		if e.what == "start" && e.token == l.token {
 			l.run = e.run
 		}
 	}
@@ -115,29 +116,32 @@ func (l *lane) stand() {
 	}()
 }
 
-// writes waits until n writes under a token were admitted after an instant.
-func (l *lane) writes(token int64, n int, after time.Time) {
+// writes waits until n writes under one token, at least as high as given, were
+// admitted after an instant, and answers that token.
+func (l *lane) writes(least int64, n int, after time.Time) (token int64) {
 	l.t.Helper()
-	l.until(fmt.Sprintf("%s: %d writes under %d", l.name, n, token), func() bool {
-		had := 0
+	l.until(fmt.Sprintf("%s: %d writes under %d or more", l.name, n, least), func() bool {
+		had := map[int64]int{}
 		for _, e := range l.ledger(l.task.TaskID) {
-			if e.what == "wrote" && e.token == token && e.at.After(after) {
-				had++
+			if e.what == "wrote" && e.token >= least && e.at.After(after) {
+				had[e.token]++
+				token = e.token
 			}
 		}
-		return had >= n
+		return had[token] >= n
 	})
+	return token
 }
 
 // orphaned waits until the next run is at work beside the tree of the first,
 // which lives and is refused.
 func (l *lane) orphaned() {
 	l.t.Helper()
-	l.writes(2, 1, time.Time{})
+	l.writes(l.token+1, 1, time.Time{})
 	asked := time.Now()
 	l.until(l.name+": the orphan is refused", func() bool {
 		for _, e := range l.ledger(l.task.TaskID) {
-			if e.what == "refused" && e.token == 1 && e.at.After(asked) {
+			if e.what == "refused" && e.token == l.token && e.at.After(asked) {
 				return true
 			}
 		}

@@ -151,7 +151,7 @@ func TestKilledHolders(t *testing.T) {
 		}
 		for i, l := range lanes {
 			if who[i] != "shim" {
-				l.leased(l.task.TaskID, 2)
+				l.writes(l.token+1, 1, time.Time{})
 			}
 			if strings.HasPrefix(who[i], "adapter") {
 				if who[i] == fenceOnly {
@@ -199,7 +199,7 @@ func (z *zombies) after(l *lane, who string) {
 	case overlap > 0:
 		z.t.Errorf("%s, %s: a run started beside the tree of an older one\n%s", l.name, l.story, tail(l.first.err.text()))
 	}
-	if z.world.task(l.task.TaskID).Attempts == 1 {
+	if z.world.task(l.task.TaskID).FencingToken == l.token {
 		z.kept++
 	} else if at := l.killAt(); !unfenced && !at.IsZero() {
 		z.lateness = append(z.lateness, (<-l.died).Sub(at))
