@@ -40,6 +40,8 @@ type LeaseTask struct {
 	OnExit         OnExit            `json:"onExit"`
 	Fixes          *string           `json:"fixes"`
 	Retries        *string           `json:"retries"`
+	// ReviewNote is what the reviewer said about the task this one repairs.
+	ReviewNote string `json:"reviewNote,omitempty"`
 }
 
 // AcquireRequest is the body of POST /api/v1/leases.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -144,21 +143,9 @@ func (r *reply) task(v any) picket.Task {
 		t.Review = &picket.Review{TaskID: id, RunID: h["run"]}
 	}
 	for i := range t.Runs {
-		t.Runs[i].KeepUntil = keepUntil(t.Runs[i], t.Review)
+		t.Runs[i].KeepUntil = keepUntil(t, t.Runs[i])
 	}
 	return t
-}
-
-// How long the workspace of a run is kept: a failed one 7 days, a completed
-// one until 24 hours after its review was decided; otherwise undecided.
-func keepUntil(r picket.Run, review *picket.Review) picket.Instant {
-	switch {
-	case r.State == picket.RunFailed || r.State == picket.RunExpired:
-		return r.EndedAt + picket.Instant((7 * 24 * time.Hour).Milliseconds())
-	case r.State == picket.RunCompleted && review != nil && review.RunID == r.RunID && review.At != 0:
-		return review.At + picket.Instant((24 * time.Hour).Milliseconds())
-	}
-	return 0
 }
 
 // outRecord is what out:<task> holds.

@@ -143,6 +143,7 @@ func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
 			TimeoutSeconds: s.TimeoutSeconds, OnExit: s.OnExit, Fixes: optional(r.text(r.at(l, 12))), Retries: optional(r.text(r.at(l, 13)))},
 		LastReport: r.report(r.at(l, 8), true), Answers: r.answers(r.at(l, 9)), ProxyURL: e.store.cfg.ProxyURL,
 	}
+	lease.Task.ReviewNote = r.text(r.at(l, 14))
 	if in := r.text(r.at(l, 7)); in != "" {
 		lease.Task.Input = picket.RawJSON(in)
 	}
