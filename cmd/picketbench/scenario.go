@@ -22,6 +22,7 @@ func scenarios() []scenario {
 		{"life", lifeText, func(ctx context.Context, b *bench) error { return lives(ctx, b, "life") }},
 		{"life5", life5Text, func(ctx context.Context, b *bench) error { return lives(ctx, b, "life5") }},
 		{"life-http", lifeHTTPText, func(ctx context.Context, b *bench) error { return lives(ctx, b, "life-http") }},
+		{"steady", steadyText, steady},
 		{"inflight", inflightText, inflight},
 		{"fence", fenceText, fence},
 		{"renew", renewText, renew},

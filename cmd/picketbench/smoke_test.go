@@ -11,7 +11,7 @@ import (
 func TestScenariosRun(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	chosen, err := choose("life,life5,life-http,fence,renew,kill,scripts")
+	chosen, err := choose("life,life5,life-http,steady,fence,renew,kill,scripts")
 	if err != nil {
 		t.Fatal(err)
 	}
