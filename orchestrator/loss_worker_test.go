@@ -84,8 +84,10 @@ func (w *lossWorker) step(ctx context.Context) error {
 		return w.keep(i, first)
 	case n < 90:
 		return w.close(ctx, i, "release")
-	case n < 96:
+	case n < 93:
 		return w.close(ctx, i, "complete")
+	case n < 96:
+		return w.close(ctx, i, "advance")
 	default: // this one is heard of no more, until it comes back as a zombie
 		w.l.zombie(h)
 		w.drop(i)
@@ -114,13 +116,8 @@ func (w *lossWorker) acquire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, lease := range leases.([]picket.Lease) {
-		w.l.mem.gave(lease.TaskID, lease.FencingToken, since, "grant")
-		h, err := w.l.sealer.Open(lease.LeaseToken.Reveal())
-		if err != nil {
-			return err
-		}
-		w.held = append(w.held, &holding{Held: h, agent: agent, token: lease.FencingToken, since: w.l.mem.now()})
+	if err := w.took(leases.([]picket.Lease), agent, since); err != nil {
+		return err
 	}
 	if len(leases.([]picket.Lease)) == 0 {
 		return w.l.submit(ctx, w.l.orchestrator(w.rnd))
@@ -128,10 +125,39 @@ func (w *lossWorker) acquire(ctx context.Context) error {
 	return nil
 }
 
+// took keeps the leases of an answer that was asked for at since.
+func (w *lossWorker) took(leases []picket.Lease, agent string, since int64) error {
+	for _, lease := range leases {
+		w.l.mem.gave(lease.TaskID, lease.FencingToken, since, "grant")
+		h, err := w.l.sealer.Open(lease.LeaseToken.Reveal())
+		if err != nil {
+			return err
+		}
+		w.held = append(w.held, &holding{Held: h, agent: agent, token: lease.FencingToken, since: w.l.mem.now()})
+	}
+	return nil
+}
+
+// advance completes a lease and takes the next.
+func (w *lossWorker) advance(ctx context.Context, i int) error {
+	h, since := w.held[i], w.l.mem.now()
+	got, err := w.l.orchestrator(w.rnd).do(func(e *orchestrator.Engine) (any, error) {
+		return e.Advance(ctx, h.Held, operator, picket.AdvanceRequest{Output: picket.RawJSON(`"done"`), Acquire: picket.AcquireRequest{AgentID: h.agent}})
+	})
+	if err != nil {
+		return w.keep(i, err)
+	}
+	w.drop(i)
+	return w.took(got.(picket.Advanced).Leases, h.agent, since)
+}
+
 // close ends a lease. When the answer is lost the same is said again later.
 func (w *lossWorker) close(ctx context.Context, i int, verb string) error {
 	h := w.held[i]
 	h.close = verb
+	if verb == "advance" {
+		return w.advance(ctx, i)
+	}
 	_, err := w.l.any(w.rnd).do(func(e *orchestrator.Engine) (any, error) {
 		if verb == "complete" {
 			return e.Complete(ctx, h.Held, picket.RawJSON(`"done"`), "")
