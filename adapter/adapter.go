@@ -10,9 +10,9 @@ import (
 )
 
 // Run leases tasks and runs them until ctx is cancelled, which drains: no new
-// leases are taken and what runs is left to finish. It returns nil after a
-// drain, and an error when the orchestrator refuses the adapter for good, such
-// as for a revoked key.
+// leases are taken and what runs is left to finish. First it ends what adapters
+// that died have left in StateDir. It returns nil after a drain, and an error
+// when the orchestrator refuses the adapter for good, such as for a revoked key.
 func (a *Adapter) Run(ctx context.Context) error {
 	a.cfg.sweep(time.Now())
 	runs, stop := a.killable(context.WithoutCancel(ctx))
@@ -22,6 +22,7 @@ func (a *Adapter) Run(ctx context.Context) error {
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
 	defer context.AfterFunc(runs, stopAsking)()
+	a.sweepOrphans(asking, &group)
 	// Workers that were started at once, such as after a deployment, do not all
 	// ask at once. Who serves one agent id competes with nobody.
 	if !a.cfg.PinnedOnly && !sleep(asking, a.cfg.jitter(spread)) {
@@ -147,6 +148,7 @@ func (a *Adapter) runLease(ctx context.Context, lease picket.Lease, s *slot) (Re
 	r.tell(Event{Kind: EventAcquired, Lease: &lease, ExpiresAt: lease.LeaseExpiresAt, Remaining: r.firstWindow()})
 	err := r.do(ctx)
 	r.writeExit()
+	r.unclaim()
 	if err != nil {
 		r.log.Error("run ended with an error", "ending", r.result.Ending, "err", err)
 	} else {

@@ -23,6 +23,7 @@ type run struct {
 	slot  *slot // nil when nothing comes after the lease
 
 	places         places
+	claimed        atomic.Pointer[claim]
 	stdout, stderr *output
 	proc           Process
 	launchedAt     time.Duration
@@ -75,6 +76,9 @@ func (r *run) do(ctx context.Context) error {
 		return r.stillborn(ctx, fmt.Errorf("prepare run: %w", err))
 	}
 	r.result.StateDir, r.result.Workspace = r.places.state, r.places.workspace
+	if err = r.claim(); err != nil {
+		return r.stillborn(ctx, fmt.Errorf("note lease: %w", err))
+	}
 	if ctx.Err() != nil {
 		return r.unlaunched(ctx)
 	}
@@ -245,6 +249,7 @@ func (r *run) renewed(got picket.Renewal) {
 	r.leaseEnd.Store(int64(r.keep.deadline()))
 	r.reins.extend(r.keep.killAt())
 	r.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
+	r.noteRenewal()
 	r.tell(Event{Kind: EventRenewed, ExpiresAt: got.LeaseExpiresAt, Remaining: r.keep.remaining()})
 	r.order(order{how: carryOn})
 	r.obey(got.Commands)

@@ -85,6 +85,7 @@ type task struct {
 	view    View
 	attempt int
 	runs    []*lease
+	last    *picket.Report
 }
 
 type lease struct {
@@ -131,7 +132,7 @@ func (s *Server) submit(script Task) *task {
 	if script.OnExit == "" {
 		script.OnExit = picket.OnExitFail
 	}
-	t := &task{script: script, id: newID("task"), view: View{State: picket.TaskQueued}}
+	t := &task{script: script, id: newID("task"), view: View{State: picket.TaskQueued}, last: script.LastReport}
 	s.tasks[t.id] = t
 	return t
 }
@@ -150,7 +151,7 @@ func (s *Server) grant(t *task) *lease {
 		TaskID: t.id, RunID: run, LeaseExpiresAt: picket.InstantOf(l.deadline), FencingToken: t.view.Token,
 		BudgetEnvelope: budget.Default(), LeaseID: "lease" + run[len("run"):], LeaseToken: picket.Secret(picket.CapabilityPrefix + rand.Text()),
 		LeaseTTLMs: first.Milliseconds(), WindowMs: t.script.Window.Milliseconds(), Attempt: t.attempt,
-		LastReport: t.script.LastReport, Answers: t.script.Answers, ProxyURL: s.URL, MCPURL: t.script.MCPURL,
+		LastReport: t.last, Answers: t.script.Answers, ProxyURL: s.URL, MCPURL: t.script.MCPURL,
 		Task: picket.LeaseTask{Title: t.script.Title, Input: t.script.Input, OnExit: t.script.OnExit, Role: t.script.Role, Labels: t.script.Labels, Priority: picket.DefaultPriority},
 	}
 	if t.script.Fixes != "" {

@@ -129,12 +129,13 @@ func report(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 		return nil, err
 	}
 	l.task.view.Reports = append(l.task.view.Reports, p)
+	l.task.last = &picket.Report{Seq: int64(len(l.task.view.Reports)), Progress: p, RunID: l.record.RunID, FencingToken: l.record.FencingToken, Pinned: true}
 	s.wake()
 	return picket.Reported{Seq: int64(len(l.task.view.Reports)), Pinned: true}, nil
 }
 
 func getTask(_ *Server, l *lease, _ *http.Request, _ []byte) (any, error) {
-	return picket.Task{TaskID: l.task.id, State: l.task.view.State, Title: l.task.script.Title, Input: l.task.script.Input, FencingToken: l.task.view.Token}, nil
+	return picket.Task{TaskID: l.task.id, State: l.task.view.State, Title: l.task.script.Title, Input: l.task.script.Input, FencingToken: l.task.view.Token, LastReport: l.task.last}, nil
 }
 
 func exit(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {

@@ -95,8 +95,8 @@ func (w *world) waiting(n int64) {
 	})
 }
 
-// kill -9 of an adapter: nobody renews, so the lease ends on schedule. Without
-// a shim its agent lives on as an orphan, and what it writes is refused.
+// kill -9 of an adapter that nobody starts again: nobody renews, so the lease
+// ends on schedule. Without a shim its agent lives on as an orphan, and what it writes is refused.
 func TestKilledAdapter(t *testing.T) {
 	w := newWorld(t)
 	w.up()
@@ -120,7 +120,7 @@ echo $? >"$E2E/code"`, "--containment", picket.ContainmentGroup)
 		t.Fatalf("%d leases are live", len(live.Leases))
 	}
 	due := live.Leases[0].LeaseExpiresAt.Time()
-	w.worker("second", `echo $$ >"$E2E/pid"; read x <"$E2E/hold"; picket tool mark_complete --output done`)
+	w.elsewhere("second", `echo $$ >"$E2E/pid"; read x <"$E2E/hold"; picket tool mark_complete --output done`)
 	expired := w.of(task.TaskID, picket.EventLeaseExpired)
 	if class := exitOf(t, expired).Class; class != picket.ExitLeaseExpired {
 		t.Errorf("the run ended as %s: %s", class, expired.Data)

@@ -1,0 +1,148 @@
+//go:build linux
+
+package adapter
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+// left starts a shell that says "ready" and leaves processes behind; they
+// are killed at the end of the test.
+func left(t *testing.T, script string, env ...string) (id processID) {
+	t.Helper()
+	var tree []processID
+	cmd := exec.Command("sh", "-c", script+"; echo ready; exec sleep 1000")
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, id := range tree {
+			id.signal(syscall.SIGKILL)
+		}
+		cmd.Wait()
+	})
+	for said := ""; !strings.Contains(said, "ready"); {
+		b := make([]byte, 100)
+		n, err := out.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said += string(b[:n])
+	}
+	p, ok := statOf(cmd.Process.Pid)
+	if !ok {
+		t.Fatal("the process is gone")
+	}
+	tree = append(tree, p.processID)
+	for _, child := range descendants(processes(nil), p.PID) {
+		tree = append(tree, child.processID)
+	}
+	return p.processID
+}
+
+// A process that only has the number of a dead one is never killed.
+func TestRecycledNumberIsLetBe(t *testing.T) {
+	someRun := "run_" + newULID(time.Now())
+	stranger := left(t, ":")
+	before := processID{stranger.PID, stranger.Start - 1}
+	for what, record := range map[string]processRecord{
+		"leader": {BootID: bootID(), Leader: before}, "shim": {BootID: bootID(), Shim: before},
+		"cgroup": {BootID: bootID(), Cgroup: "/sys/fs/cgroup"},
+	} {
+		if got := survivors(record, someRun); len(got) != 0 {
+			t.Errorf("%s: %v are taken for survivors", what, got)
+		}
+		if err := endLeftovers(record, someRun, time.Second); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	before.signal(syscall.SIGKILL)
+	if !stranger.alive() {
+		t.Fatal("the stranger was killed")
+	}
+	other := orphan{lease: leaseNote{RunID: someRun}, left: processRecord{BootID: "another-boot", Leader: stranger, Shim: stranger}}
+	if err := other.end(); err != nil || !stranger.alive() {
+		t.Fatalf("a process of this boot was taken for one of another: %v", err)
+	}
+	other.left.BootID = bootID()
+	if err := other.end(); err != nil || stranger.alive() {
+		t.Fatalf("the very process was not killed: %v", err)
+	}
+}
+
+// What a run left dies however it is known: by number and start, by its group,
+// by its parents, by the run in its environment.
+func TestLeftoversDie(t *testing.T) {
+	for _, tt := range []struct {
+		name, script string
+		known        bool // the leader is noted
+		marked       bool
+		stopped      bool
+	}{
+		{"by number", ":", true, false, false},
+		{"by group", "env -i sleep 1001 & :", true, false, false},
+		{"by parents, out of the group", "setsid env -i sleep 1002 & :", true, false, false},
+		{"by the environment alone", "setsid sleep 1003 & :", false, true, false},
+		{"stopped", ":", true, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			someRun := "run_" + newULID(time.Now())
+			record, env := processRecord{BootID: bootID()}, []string{"PICKET_RUN_ID=run_" + newULID(time.Now())}
+			if tt.marked {
+				env[0] = "PICKET_RUN_ID=" + someRun
+			}
+			leader := left(t, tt.script, env...)
+			if tt.known {
+				record.Leader = leader
+			}
+			if tt.stopped {
+				leader.signal(syscall.SIGSTOP)
+			}
+			found := survivors(record, someRun)
+			if want := 1 + strings.Count(tt.script, "sleep"); len(found) != want {
+				t.Fatalf("%d survivors are found, want %d", len(found), want)
+			}
+			if err := endLeftovers(record, someRun, 10*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range found {
+				if id.alive() {
+					t.Errorf("%v lives", id)
+				}
+			}
+		})
+	}
+}
+
+// A tree that does not die keeps its lease: nobody may start beside it.
+func TestLeaseOfALivingTreeIsNotGivenBack(t *testing.T) {
+	a, s := stage(t, forever)
+	lease := s.Grant(adaptertest.Task{})
+	abandon(t, &a.cfg, lease, processRecord{})
+	found := a.cfg.orphans()
+	if len(found) != 1 {
+		t.Fatalf("%d orphans", len(found))
+	}
+	// Locked by us: a second look finds nobody to sweep.
+	if again := a.cfg.orphans(); len(again) != 0 {
+		t.Errorf("%d orphans are swept by two", len(again))
+	}
+	found[0].lock.Close()
+	left(t, ":", "PICKET_RUN_ID="+lease.RunID)
+	if err := endLeftovers(processRecord{}, lease.RunID, -time.Second); err == nil {
+		t.Error("an end that did not come in time was taken for one")
+	}
+}

@@ -1,0 +1,188 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// orphan is a run whose adapter is dead: its directory, locked by us now, and
+// what is known of its lease and its processes.
+type orphan struct {
+	dir   string
+	lock  *os.File
+	lease leaseNote
+	left  processRecord
+}
+
+// sweepOrphans ends what adapters that died have left in StateDir: first every
+// process of their runs, then the leases. It comes before anything is
+// acquired, and waits a little for a server that is away; what is not taken by
+// then is tried on beside the new runs until ctx ends.
+func (a *Adapter) sweepOrphans(ctx context.Context, group *sync.WaitGroup) {
+	var reported sync.WaitGroup
+	for _, o := range a.cfg.orphans() {
+		if err := o.end(); err != nil {
+			// Not given back: nobody may start beside a process that lives.
+			a.cfg.Log.Error("what a dead adapter left cannot be ended", "run", o.lease.RunID, "err", err)
+			o.lock.Close()
+			continue
+		}
+		reported.Add(1)
+		group.Go(func() {
+			defer reported.Done()
+			a.giveBackOrphan(ctx, o)
+		})
+	}
+	done := make(chan struct{})
+	group.Go(func() { reported.Wait(); close(done) })
+	patience := time.NewTimer(hurry)
+	defer patience.Stop()
+	select {
+	case <-done:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+}
+
+// orphans locks and answers the runs in StateDir that nobody looks after.
+func (cfg *Config) orphans() []*orphan {
+	if !sweeps {
+		return nil
+	}
+	entries, _ := os.ReadDir(cfg.StateDir)
+	var found []*orphan
+	for _, e := range entries {
+		dir := filepath.Join(cfg.StateDir, e.Name())
+		if _, err := os.Stat(filepath.Join(dir, leaseFile)); err != nil || picket.CheckID("run", "run", e.Name()) != nil {
+			continue
+		}
+		lock, err := lockDir(dir)
+		if err != nil {
+			continue // its adapter lives
+		}
+		o := &orphan{dir: dir, lock: lock}
+		// Read under the lock: a run may have ended a moment ago.
+		if err := readJSON(dir, leaseFile, &o.lease); err != nil || o.lease.RunID != e.Name() {
+			lock.Close()
+			continue
+		}
+		if o.left, err = readProcessRecord(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			cfg.Log.Warn("the processes of a run cannot be read", "run", e.Name(), "err", err)
+		}
+		found = append(found, o)
+	}
+	return found
+}
+
+// end kills every process of the run that is left.
+func (o *orphan) end() error {
+	if o.left.BootID != "" && o.left.BootID != bootID() {
+		return nil // they ended with the machine; their numbers are others' now
+	}
+	return endLeftovers(o.left, o.lease.RunID, 5*time.Second)
+}
+
+// giveBackOrphan reports the end of the run until it is taken.
+func (a *Adapter) giveBackOrphan(ctx context.Context, o *orphan) {
+	defer o.lock.Close()
+	log := a.cfg.Log.With("task", o.lease.TaskID, "run", o.lease.RunID)
+	proxy := NewProxy(picket.Lease{ProxyURL: o.lease.ProxyURL, LeaseToken: o.lease.LeaseToken, FencingToken: o.lease.FencingToken}, a.cfg.BaseURL, a.cfg.HTTP)
+	exit, state, err := o.report(ctx, proxy)
+	if again(err) || ctx.Err() != nil {
+		log.Warn("the lease of a dead adapter could not be given back", "err", err)
+		return
+	}
+	if err != nil {
+		log.Warn("the lease of a dead adapter is refused; it ends by itself", "err", err)
+	} else {
+		log.Info("the lease of a dead adapter was given back", "class", exit.Class, "state", state)
+	}
+	if err := writeJSON(filepath.Join(o.dir, exitFile), exit); err != nil {
+		log.Warn("the end of the run cannot be written", "dir", o.dir, "err", err)
+	}
+	if err := os.Remove(filepath.Join(o.dir, leaseFile)); err != nil {
+		log.Warn("the note of an ended lease cannot be deleted", "dir", o.dir, "err", err)
+	}
+}
+
+// report releases the lease, or hands the end in as evidence when the lease is
+// over: then a task that waits for this process goes on. It tries until the
+// server answers, or for as long as evidence is taken.
+func (o *orphan) report(ctx context.Context, proxy *Proxy) (exit picket.Exit, state picket.TaskState, err error) {
+	const least, most, evidence = 200 * time.Millisecond, 15 * time.Second, 15 * time.Minute
+	until := time.Now().Add(max(time.Until(o.lease.KillAt.Time()), 0) + evidence)
+	for wait := least; ; wait = min(2*wait, most) {
+		try, cancel := context.WithTimeout(ctx, hurry)
+		err = o.acquit(try, proxy)
+		exit = o.exit()
+		if !again(err) {
+			state, err = proxy.Release(try, exit)
+		}
+		if over(err) {
+			late := exit
+			late.Class, late.Detail = picket.ExitKilled, ""
+			err = proxy.Exit(try, late, "")
+		}
+		cancel()
+		if !again(err) || time.Now().After(until) || !sleep(ctx, wait/2+rand.N(wait)) {
+			return exit, state, err
+		}
+	}
+}
+
+// acquit takes a suspicion back when the run did report something.
+func (o *orphan) acquit(ctx context.Context, proxy *Proxy) error {
+	if !o.lease.Suspect {
+		return nil
+	}
+	task, err := proxy.Task(ctx)
+	if err == nil && task.LastReport != nil && task.LastReport.RunID == o.lease.RunID {
+		o.lease.Suspect = false
+	}
+	return err
+}
+
+// orphaned begins the detail of an exit that the sweep reports, and tells it
+// from others.
+const orphaned = "the adapter of this run died"
+
+// exit is what the run is given back with. A run that has ended and could not
+// be reported keeps its own exit. Of any other the adapter's death is not the
+// agent's failure, but twice in a row with nothing reported between it counts
+// as one: the agent may be what takes adapters, or the machine, down.
+func (o *orphan) exit() picket.Exit {
+	var own picket.Exit
+	if err := readJSON(o.dir, exitFile, &own); err == nil && slices.Contains(picket.ReleaseClasses, own.Class) {
+		return own
+	}
+	how := "what was left of the agent was ended"
+	if o.left.BootID != "" && o.left.BootID != bootID() {
+		how = "the machine was restarted"
+	}
+	exit := picket.Exit{Class: picket.ExitReleased, Detail: fmt.Sprintf("%s; %s", orphaned, how)}
+	if o.lease.Suspect {
+		exit.Class = picket.ExitCrash
+		exit.Detail += "; so did the one before, and nothing was reported between"
+	}
+	return exit
+}
+
+// suspect reports whether the run before this lease took its adapter down and
+// reported nothing.
+func suspect(l picket.Lease) bool {
+	before := l.PreviousExit
+	if before == nil || before.Class != picket.ExitReleased || !strings.HasPrefix(before.Detail, orphaned) {
+		return false
+	}
+	return l.LastReport == nil || l.LastReport.FencingToken < l.FencingToken-1
+}

@@ -1,0 +1,284 @@
+//go:build linux
+
+package adapter
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+// abandon leaves a lease as an adapter does that is killed while it holds it.
+func abandon(t *testing.T, cfg *Config, lease picket.Lease, left processRecord) (dir string) {
+	t.Helper()
+	dir, err := privateDir(cfg.StateDir, lease.RunID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := leaseNote{
+		TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken, LeaseToken: lease.LeaseToken,
+		KillAt: picket.InstantOf(time.Now().Add(time.Minute)), Suspect: suspect(lease),
+	}
+	if err := replaceJSON(dir, leaseFile, note); err != nil {
+		t.Fatal(err)
+	}
+	if left != (processRecord{}) {
+		if err := left.write(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// swept runs an adapter until the task is released, and then to its drain.
+func swept(t *testing.T, a *Adapter, s *adaptertest.Server, task string) adaptertest.View {
+	t.Helper()
+	ctx, drain := context.WithCancel(t.Context())
+	ended := running(ctx, a)
+	v, err := s.Await(within(t, time.Hour), task, func(v adaptertest.View) bool {
+		return v.Runs[0].Released != nil || v.Runs[0].Evidence != nil
+	})
+	time.Sleep(time.Minute) // of the bubble: a lost reply is repeated
+	drain()
+	if e := ended(); err != nil || e != nil {
+		t.Fatal(err, e)
+	}
+	return v
+}
+
+// What a dead adapter held is given back before anything is asked for, the
+// agent's failures are not counted up, and the task goes on.
+func TestOrphanIsGivenBackFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, forever)
+		lease := s.Grant(adaptertest.Task{})
+		dir := abandon(t, &a.cfg, lease, processRecord{})
+		ctx, drain := context.WithCancel(t.Context())
+		ended := running(ctx, a)
+		v, err := s.Await(within(t, time.Hour), lease.TaskID, func(v adaptertest.View) bool { return len(v.Runs) == 2 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first := s.Calls("")[0]; first.Path != "/v1/lease/release" {
+			t.Errorf("the first call was %s", first.Path)
+		}
+		if exit := v.Runs[0].Released; exit == nil || exit.Class != picket.ExitReleased || !strings.HasPrefix(exit.Detail, orphaned) {
+			t.Errorf("given back as %+v", exit)
+		}
+		if _, err := os.Stat(filepath.Join(dir, leaseFile)); !os.IsNotExist(err) {
+			t.Errorf("the note of the lease is still there: %v", err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, exitFile)); err != nil {
+			t.Errorf("the end of the run is not noted: %v", err)
+		}
+		drain()
+		a.ReleaseNow()
+		if err := ended(); err != nil {
+			t.Fatal(err)
+		}
+		if left := a.cfg.orphans(); len(left) != 0 {
+			t.Errorf("%d orphans after a clean end", len(left))
+		}
+	})
+}
+
+// A run whose adapter lives is left alone, whoever shares the directory.
+func TestLivingAdaptersRunIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, s := stage(t, forever)
+		held := s.Queue(adaptertest.Task{})
+		ctx, drain := context.WithCancel(t.Context())
+		ended := running(ctx, first)
+		if err := s.AwaitCalls(within(t, time.Minute), "/v1/run/events", 1); err != nil {
+			t.Fatal(err)
+		}
+		second, _ := stage(t, forever, func(c *Config) {
+			c.StateDir, c.BaseURL, c.HTTP = first.cfg.StateDir, s.URL, s.HTTPClient()
+		})
+		other, drainOther := context.WithCancel(t.Context())
+		otherEnded := running(other, second)
+		asked := len(s.Calls("/api/v1/leases"))
+		if err := s.AwaitCalls(within(t, time.Minute), "/api/v1/leases", asked+1); err != nil {
+			t.Fatal(err)
+		}
+		if v := s.View(held); v.State != picket.TaskLeased || v.Runs[0].Released != nil {
+			t.Errorf("the run of a living adapter was taken: %+v", v)
+		}
+		drainOther()
+		if err := otherEnded(); err != nil {
+			t.Error(err)
+		}
+		drain()
+		first.ReleaseNow()
+		if err := ended(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The report of an orphan's end meets trouble: it is repeated, and a lease that
+// is over gets the end as evidence.
+func TestReportOfAnOrphan(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		happens  func(*adaptertest.Server, picket.Lease)
+		released bool
+	}{
+		{"the reply is lost", func(s *adaptertest.Server, _ picket.Lease) { s.Fail("/v1/lease/release", adaptertest.DropReply, 2) }, true},
+		{"the server is away for a while", func(s *adaptertest.Server, _ picket.Lease) {
+			mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
+			time.AfterFunc(5*time.Minute, mend)
+		}, false},
+		{"the server is away for a moment", func(s *adaptertest.Server, _ picket.Lease) { s.Fail("/v1/", adaptertest.Unavailable, 3) }, true},
+		{"the lease is over", func(s *adaptertest.Server, l picket.Lease) { s.Expire(l.TaskID) }, false},
+		{"the lease is another's", func(s *adaptertest.Server, l picket.Lease) { s.Supersede(l.TaskID) }, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, s := stage(t, forever)
+			lease := s.Grant(adaptertest.Task{})
+			abandon(t, &a.cfg, lease, processRecord{})
+			tt.happens(s, lease)
+			s.Pause(true)
+			v := swept(t, a, s, lease.TaskID)
+			if tt.released != (v.Runs[0].Released != nil) {
+				t.Errorf("%s: released as %+v", tt.name, v.Runs[0].Released)
+			}
+			if e := v.Runs[0].Evidence; !tt.released && (e == nil || e.Class != picket.ExitKilled) {
+				t.Errorf("%s: evidence %+v", tt.name, e)
+			}
+			if left := a.cfg.orphans(); len(left) != 0 {
+				t.Errorf("%s: the run is still noted as held", tt.name)
+			}
+		})
+	}
+}
+
+// A drain does not wait for a server that is away; the next start tries again.
+func TestOrphanOutlivesADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, forever)
+		lease := s.Grant(adaptertest.Task{})
+		abandon(t, &a.cfg, lease, processRecord{})
+		mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
+		ctx, drain := context.WithTimeout(t.Context(), time.Minute)
+		defer drain()
+		start := time.Now()
+		if err := running(ctx, a)(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 75*time.Second {
+			t.Errorf("drained after %s", took)
+		}
+		mend()
+		s.Pause(true)
+		// The lease is over by then, but its evidence is taken.
+		if v := swept(t, a, s, lease.TaskID); v.Runs[0].Released == nil && v.Runs[0].Evidence == nil {
+			t.Errorf("%+v", v.Runs[0])
+		}
+	})
+}
+
+// A run that ended and could not be reported keeps its own end.
+func TestUnreportedEndIsReportedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, func(p *puppet) {
+			time.Sleep(time.Second)
+			p.exits(Exited{Code: 3})
+		}, func(c *Config) { c.Settle = time.Second })
+		lease := s.Grant(adaptertest.Task{Window: time.Hour})
+		mend := s.Fail("/v1/lease/release", adaptertest.Unavailable, -1)
+		ctx, hurried := context.WithCancel(t.Context())
+		time.AfterFunc(5*time.Second, hurried)
+		if res, err := a.RunLease(ctx, lease); err == nil || !res.Unreported {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		mend()
+		s.Pause(true)
+		if exit := swept(t, a, s, lease.TaskID).Runs[0].Released; exit == nil || exit.Class != picket.ExitCrash || exit.Code == nil || *exit.Code != 3 {
+			t.Errorf("released as %+v", exit)
+		}
+	})
+}
+
+// Two runs in a row that took their adapter with them and reported nothing are
+// a failure of the agent; with a report between they are not.
+func TestSuspectCounts(t *testing.T) {
+	own := &picket.Exit{Class: picket.ExitReleased, Detail: orphaned + "; the machine was restarted"}
+	for _, tt := range []struct {
+		name   string
+		before *picket.Exit
+		report *picket.Report
+		want   picket.ExitClass
+	}{
+		{"first", nil, nil, picket.ExitReleased},
+		{"after another end", &picket.Exit{Class: picket.ExitReleased}, nil, picket.ExitReleased},
+		{"twice", own, nil, picket.ExitCrash},
+		{"twice, with an old report", own, &picket.Report{FencingToken: 3}, picket.ExitCrash},
+		{"twice, with a report between", own, &picket.Report{FencingToken: 4}, picket.ExitReleased},
+	} {
+		lease := picket.Lease{FencingToken: 5, PreviousExit: tt.before, LastReport: tt.report}
+		o := &orphan{dir: t.TempDir(), lease: leaseNote{Suspect: suspect(lease)}}
+		if exit := o.exit(); exit.Class != tt.want || !strings.HasPrefix(exit.Detail, orphaned) {
+			t.Errorf("%s: %+v, want %s", tt.name, exit, tt.want)
+		}
+	}
+}
+
+// Who is suspected is asked about first: a report of this very run acquits it.
+func TestSuspectIsAcquitted(t *testing.T) {
+	for _, reports := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, s := stage(t, forever)
+			lease := s.Grant(adaptertest.Task{})
+			lease.PreviousExit = &picket.Exit{Class: picket.ExitReleased, Detail: orphaned}
+			abandon(t, &a.cfg, lease, processRecord{})
+			want := picket.ExitCrash
+			if reports {
+				want = picket.ExitReleased
+				if _, err := NewProxy(lease, s.URL, s.HTTPClient()).Report(t.Context(), picket.Progress{Summary: "on the way"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Fail("/v1/tools/get_task", adaptertest.DropReply, 2)
+			s.Pause(true)
+			if exit := swept(t, a, s, lease.TaskID).Runs[0].Released; exit == nil || exit.Class != want {
+				t.Errorf("reported %t: released as %+v, want %s", reports, exit, want)
+			}
+		})
+	}
+}
+
+// Notes that are damaged, foreign or of nobody's run end nothing and nobody.
+func TestDamagedNotes(t *testing.T) {
+	a, _ := stage(t, forever)
+	for name, text := range map[string]string{
+		"run_01J00000000000000000000000": "{", "run_01J00000000000000000000001": `{"runId":"run_01J00000000000000000000009"}`,
+		"run_01J00000000000000000000002": "", "other": `{"runId":"other"}`,
+	} {
+		dir, err := privateDir(a.cfg.StateDir, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, leaseFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found := a.cfg.orphans(); len(found) != 0 {
+		t.Errorf("%d orphans in damaged notes", len(found))
+	}
+	// A record that names nobody matches nobody.
+	if got := survivors(processRecord{}, "run_01J00000000000000000000000"); len(got) != 0 {
+		t.Fatalf("%v survive of nothing", got)
+	}
+	if !slices.ContainsFunc(processes(nil), func(p processStat) bool { return p.PID == os.Getpid() }) {
+		t.Error("the test cannot see itself")
+	}
+}
