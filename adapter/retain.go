@@ -54,9 +54,8 @@ func (s Shelf) List(ctx context.Context) ([]KeptWorkspace, error) {
 		if err != nil {
 			continue
 		}
-		if s.hear(ctx, k) == nil {
-			all[i] = k.KeptWorkspace
-		}
+		_ = s.hear(ctx, k) // what is not known now is shown as it was said last
+		all[i] = k.KeptWorkspace
 		k.release()
 	}
 	return all, err

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -47,34 +46,6 @@ func newAdapter() *cobra.Command {
 		_ = f.MarkHidden(internal)
 	}
 	return c
-}
-
-// placeFlags say where the agent works and what it sees.
-func placeFlags(c *cobra.Command, def adapter.Workspace) {
-	c.Flags().String("workspace", string(def), "where the agent works: here, or empty (a new private directory per run)")
-	choices(c, "workspace", "here", "empty")
-	c.Flags().StringSlice("env", nil, "a variable NAME the agent gets beside the usual ones")
-	c.Flags().String("containment", "", "how the agent's processes are held together: cgroup, subreaper or group (default: the best that works here)")
-	choices(c, "containment", picket.Containments...)
-}
-
-// placeOf reads the flags of placeFlags.
-func placeOf(cmd *cobra.Command) (adapter.Workspace, []string, error) {
-	workspace, _ := cmd.Flags().GetString("workspace")
-	env, _ := cmd.Flags().GetStringSlice("env")
-	switch adapter.Workspace(workspace) {
-	case adapter.WorkspaceHere, adapter.WorkspaceEmpty:
-	case "worktree", "copy":
-		return "", nil, notYet("--workspace "+workspace, "worktree workspaces", "Choose here or empty.")
-	default:
-		return "", nil, usage("--workspace %s: choose here or empty", workspace)
-	}
-	for _, e := range env {
-		if name, _, given := strings.Cut(e, "="); given {
-			return "", nil, usage("--env %s: write only the name, --env %s; its value is taken from your environment", quoted(e), quoted(name))
-		}
-	}
-	return adapter.Workspace(workspace), env, nil
 }
 
 func runAdapter(cmd *cobra.Command, given []string) error {
@@ -179,9 +150,11 @@ func adapterConfig(cmd *cobra.Command, cfg settings, s *server, command []string
 	conf.AgentID, _ = f.GetString("agent-id")
 	conf.PinnedOnly, _ = f.GetBool("pinned-only")
 	conf.Linger, conf.Grace = orNone(f.GetDuration("linger")), orNone(f.GetDuration("grace"))
-	if conf.Workspace, conf.Env, err = placeOf(cmd); err != nil {
+	at, err := placeOf(cmd)
+	if err != nil {
 		return conf, err
 	}
+	at.set(&conf)
 	conf.Containment = cfg.text("containment")
 	if conf.Max < 1 { // to the library, zero is "default"
 		return conf, usage("--max %d: 1 to 100", conf.Max)

@@ -57,7 +57,7 @@ func onReview(use, short string, act func(cmd *cobra.Command, s *server, id stri
 }
 
 func newReviewShow() *cobra.Command {
-	return formatFlag(onReview("show", "Show the result, reports and end of a task", func(cmd *cobra.Command, s *server, id string) error {
+	c := formatFlag(onReview("show", "Show the result, reports, end and changes of a task", func(cmd *cobra.Command, s *server, id string) error {
 		var raw jsontext.Value
 		var task picket.Task
 		if err := s.get(cmd.Context(), "/api/v1/tasks/"+segment(id), &task, &raw); err != nil {
@@ -76,11 +76,16 @@ func newReviewShow() *cobra.Command {
 		if text := outputText(task.Output); strings.Contains(text, "\n") {
 			fmt.Fprintf(w, "\n%s\n", printable(text))
 		}
+		if err := showChanges(cmd, s, id); err != nil {
+			return err
+		}
 		if task.State == picket.TaskReview {
 			next(cmd, "picket review approve "+id, `picket review reject `+id+` --note "why" [--fix "what to do instead"]`)
 		}
 		return nil
 	}))
+	c.Aliases = []string{"get"}
+	return c
 }
 
 func newReviewApprove() *cobra.Command {
@@ -94,7 +99,13 @@ func newReviewApprove() *cobra.Command {
 		if err := s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", body, &task, &raw); err != nil {
 			return err
 		}
-		return printTask(cmd, task, raw, "approved")
+		if err := printTask(cmd, task, raw, "approved"); err != nil {
+			return err
+		}
+		if ev, err := s.changes(cmd.Context(), id); err == nil && ev != nil && len(ev.Files) > 0 {
+			next(cmd, mergeCommand(ev))
+		}
+		return nil
 	})
 	c.Flags().String("note", "", "a word to the record")
 	return formatFlag(c)

@@ -42,7 +42,7 @@ func newRoot() *cobra.Command {
 		}
 	}
 	add(groupStart, newUp(), newRun(), newDemo(), withInvariants(newDoctor()))
-	add(groupWork, newTask(), newLease(), newAdapter(), newTool(), newEvents())
+	add(groupWork, newTask(), newLease(), newAdapter(), newWorkspace(), newTool(), newEvents())
 	add(groupHuman, newReview(), newHandoff())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)

@@ -38,6 +38,24 @@ func checkDuration(text string) error {
 	return nil
 }
 
+func checkSource(text string) error { return checkOneOf(text, sources...) }
+
+func checkResume(text string) error { return checkOneOf(text, resumes...) }
+
+func checkOneOf(text string, values ...string) error {
+	if !slices.Contains(values, text) {
+		return fmt.Errorf("%q is none of %s", text, strings.Join(values, ", "))
+	}
+	return nil
+}
+
+func checkKeep(text string) error {
+	if d, err := time.ParseDuration(text); err != nil || d < 0 {
+		return fmt.Errorf("%q is not a duration such as 0s, 36h or 720h", text)
+	}
+	return nil
+}
+
 func checkWindow(text string) error {
 	if err := checkDuration(text); err != nil {
 		return err

@@ -24,7 +24,13 @@ func newTaskGet() *cobra.Command {
 				return err
 			}
 			showing(w, raw)
-			return printTaskTo(cmd, w, task, raw, whole)
+			if err := printTaskTo(cmd, w, task, raw, whole); err != nil {
+				return err
+			}
+			if format, _ := formatOf(cmd); format == "wide" {
+				return changesTo(ctx, s, w, id)
+			}
+			return nil
 		})
 	})
 	c.Aliases = []string{"show"}

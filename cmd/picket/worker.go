@@ -41,23 +41,21 @@ func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec
 	if err != nil {
 		return nil, fmt.Errorf("find the picket binary: %w", err)
 	}
-	workspace, env, err := placeOf(cmd)
+	at, err := placeOf(cmd)
 	if err != nil {
 		return nil, err
 	}
 	containment := cfg.text("containment")
 	// The adapter is a process of its own; what it would refuse is refused here,
 	// before there is a task.
-	if _, err := adapter.New(adapter.Config{BaseURL: s.client.BaseURL, AgentID: spec.Agent, PinnedOnly: true,
-		Workspace: workspace, Env: env, Command: command, Containment: containment}); err != nil {
+	conf := adapter.Config{BaseURL: s.client.BaseURL, AgentID: spec.Agent, PinnedOnly: true, Command: command, Containment: containment}
+	at.set(&conf)
+	if _, err := adapter.New(conf); err != nil {
 		return nil, err
 	}
-	args := []string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--workspace", string(workspace)}
+	args := append([]string{"adapter", "--agent-id", spec.Agent, "--pinned-only"}, at.flags()...)
 	if containment != "" {
 		args = append(args, "--containment", containment)
-	}
-	for _, n := range env {
-		args = append(args, "--env", n)
 	}
 	if config, _ := cmd.Flags().GetString("config"); config != "" {
 		args = append(args, "--config", config)

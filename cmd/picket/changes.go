@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+// changes are what the latest run of a task that handed something in has
+// changed; nil when none has.
+func (s *server) changes(ctx context.Context, task string) (*picket.Evidence, error) {
+	var list struct {
+		Evidence []picket.Evidence `json:"evidence"`
+	}
+	if err := s.get(ctx, "/api/v1/tasks/"+segment(task)+"/evidence", &list, nil); err != nil || len(list.Evidence) == 0 {
+		return nil, err
+	}
+	return &list.Evidence[0], nil
+}
+
+// changeText shows a diff as a person reads it. Nothing in it can steer the
+// terminal: what would is dropped.
+func changeText(ev *picket.Evidence, p paint) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", p.dim("branch"), oneLine(ev.Branch))
+	if ev.Diff == "" && ev.Diffstat == "" {
+		b.WriteString("nothing has been changed\n")
+		return b.String()
+	}
+	b.WriteString(printable(ev.Diffstat))
+	b.WriteString("\n")
+	for line := range strings.Lines(ev.Diff) {
+		b.WriteString(diffLine(strings.TrimSuffix(printable(line), "\n"), p) + "\n")
+	}
+	if ev.Truncated {
+		fmt.Fprintf(&b, "%s git -C %s diff %s %s\n", p.dim("all of it:"), quoted(ev.Repository), quoted(ev.Base), quoted(ev.Branch))
+	}
+	return b.String()
+}
+
+func diffLine(line string, p paint) string {
+	switch {
+	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
+		return p.bold(line)
+	case strings.HasPrefix(line, "+"):
+		return p.good(line)
+	case strings.HasPrefix(line, "-"):
+		return p.bad(line)
+	case strings.HasPrefix(line, "@@"):
+		return p.dim(line)
+	}
+	return line
+}
+
+// paged shows text on a terminal a page at a time; elsewhere it just prints it.
+func paged(cmd *cobra.Command, text string) error {
+	w := cmd.OutOrStdout()
+	pager := strings.Fields(os.Getenv("PAGER"))
+	if len(pager) == 0 {
+		pager = []string{"less"}
+	}
+	if !isTerminal(w) || !isTerminal(cmd.InOrStdin()) || fits(w, text) {
+		_, err := io.WriteString(w, text)
+		return err
+	}
+	show := exec.CommandContext(cmd.Context(), pager[0], pager[1:]...)
+	show.Stdin, show.Stdout, show.Stderr = strings.NewReader(text), w, cmd.ErrOrStderr()
+	show.Env = append(os.Environ(), "LESS=FRX", "LESSSECURE=1")
+	if err := show.Start(); err != nil {
+		_, err = io.WriteString(w, text)
+		return err
+	}
+	_ = show.Wait() // a pager that was left early has shown what was wanted
+	return nil
+}
+
+func fits(w io.Writer, text string) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return true
+	}
+	_, height, err := term.GetSize(f.Fd())
+	return err != nil || strings.Count(text, "\n") < height-1
+}
+
+// showChanges prints what a task has changed, if it has handed anything in.
+func showChanges(cmd *cobra.Command, s *server, task string) error {
+	ev, err := s.changes(cmd.Context(), task)
+	if err != nil || ev == nil {
+		return err
+	}
+	return paged(cmd, "\n"+changeText(ev, painter(cmd.OutOrStdout())))
+}
+
+// changesTo is showChanges for what is printed again and again.
+func changesTo(ctx context.Context, s *server, w io.Writer, task string) error {
+	ev, err := s.changes(ctx, task)
+	if err == nil && ev != nil {
+		_, err = io.WriteString(w, "\n"+changeText(ev, painter(w)))
+	}
+	return err
+}
+
+// mergeCommand brings approved work into the checkout it came from.
+func mergeCommand(ev *picket.Evidence) string {
+	return "git -C " + quoted(ev.Repository) + " merge " + quoted(ev.Branch)
+}

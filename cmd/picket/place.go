@@ -1,0 +1,77 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+var (
+	sources = []string{string(adapter.WorkspaceHere), string(adapter.WorkspaceWorktree), string(adapter.WorkspaceCopy), string(adapter.WorkspaceEmpty)}
+	resumes = []string{string(adapter.ResumeReuse), string(adapter.ResumeCopy), string(adapter.ResumeFresh)}
+)
+
+// workplace is where an agent works, what of it stays, and what it sees.
+type workplace struct {
+	source adapter.Workspace
+	resume adapter.Resume
+	keep   time.Duration
+	env    []string
+}
+
+// placeFlags are the flags of a workplace.
+func placeFlags(c *cobra.Command, def adapter.Workspace) {
+	f := c.Flags()
+	f.String("workspace", string(def), "where the agent works: here, worktree (of the git repository here), copy (of this directory) or empty")
+	f.String("resume", string(adapter.ResumeReuse), "what the next run of a task begins with: reuse its workspace, a copy of it, or fresh")
+	f.Duration("keep", 0, "keep workspaces at least this long after their run; the server may keep them longer")
+	f.Lookup("keep").DefValue = ""
+	f.StringSlice("env", nil, "a variable NAME the agent gets beside the usual ones")
+	f.String("containment", "", "how the agent's processes are held together: cgroup, subreaper or group (default: the best that works here)")
+	choices(c, "workspace", sources...)
+	choices(c, "resume", resumes...)
+	choices(c, "containment", picket.Containments...)
+}
+
+// placeOf reads the flags of placeFlags and the settings behind them.
+func placeOf(cmd *cobra.Command) (at workplace, err error) {
+	cfg, err := loadSettings(cmd)
+	if err != nil {
+		return at, err
+	}
+	source := cfg.text("workspace.source")
+	if source == "" {
+		source = cmd.Flags().Lookup("workspace").DefValue
+	}
+	at = workplace{source: adapter.Workspace(source), resume: adapter.Resume(cfg.text("workspace.resume")), keep: cfg.duration("workspace.keep")}
+	at.env, _ = cmd.Flags().GetStringSlice("env")
+	for _, e := range at.env {
+		if name, _, given := strings.Cut(e, "="); given {
+			return at, usage("--env %s: write only the name, --env %s; its value is taken from your environment", quoted(e), quoted(name))
+		}
+	}
+	return at, nil
+}
+
+func (at workplace) set(conf *adapter.Config) {
+	conf.Workspace, conf.Resume, conf.KeepWorkspaces, conf.Env = at.source, at.resume, at.keep, at.env
+}
+
+// flags are the flags that say the same to another process.
+func (at workplace) flags() []string {
+	args := []string{"--workspace", string(at.source)}
+	if at.resume != adapter.ResumeReuse {
+		args = append(args, "--resume", string(at.resume))
+	}
+	if at.keep > 0 {
+		args = append(args, "--keep", at.keep.String())
+	}
+	for _, n := range at.env {
+		args = append(args, "--env", n)
+	}
+	return args
+}

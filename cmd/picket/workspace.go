@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+func newWorkspace() *cobra.Command {
+	return noun("workspace", "See and keep the directories that agents of this machine work in",
+		newWorkspaceList(), newWorkspacePath(), newWorkspacePin(true), newWorkspacePin(false), newWorkspaceCollect())
+}
+
+// shelf is what the adapters of this machine keep. What the server says of it
+// is asked for, where it can be reached.
+func shelf(cmd *cobra.Command) (adapter.Shelf, error) {
+	cfg, err := loadSettings(cmd)
+	if err != nil {
+		return adapter.Shelf{}, err
+	}
+	kept := adapter.Shelf{Keep: cfg.duration("workspace.keep")}
+	s, err := connect(cmd)
+	if err != nil {
+		return kept, err
+	}
+	away := false
+	kept.Ask = func(ctx context.Context, task string) ([]picket.Run, time.Time, error) {
+		if away {
+			return nil, time.Time{}, picket.CodeUnavailable
+		}
+		runs, now, err := s.client.AskServer(ctx, task)
+		away = errors.Is(err, picket.CodeUnavailable)
+		return runs, now, err
+	}
+	return kept, nil
+}
+
+// workspaceRow is a kept workspace with its size.
+type workspaceRow struct {
+	adapter.KeptWorkspace
+	Bytes   int64  `json:"bytes"`
+	Deleted *bool  `json:"deleted,omitempty"` // of gc
+	Because string `json:"because,omitempty"` // of gc: why it was deleted or stays
+}
+
+var workspaceColumns = []column[workspaceRow]{
+	{head: "WORKSPACE", cell: func(r workspaceRow) string { return r.Name }},
+	{head: "TASK", cell: func(r workspaceRow) string { return r.TaskID }},
+	{head: "SOURCE", cell: func(r workspaceRow) string { return string(r.Source) }},
+	{head: "SIZE", cell: func(r workspaceRow) string { return sizeText(r.Bytes) }},
+	{head: "EXPIRES", cell: expiry},
+	{head: "RUN", cell: func(r workspaceRow) string { return r.RunID }, wide: true},
+	{head: "RUNS", cell: func(r workspaceRow) string { return fmt.Sprint(len(r.Runs)) }, wide: true},
+	{head: "BRANCH", cell: func(r workspaceRow) string { return r.Branch }, wide: true},
+	{head: "PATH", cell: func(r workspaceRow) string { return r.Path }, wide: true},
+	{head: "TITLE", cell: func(r workspaceRow) string { return clip(r.Title, 40) }},
+}
+
+func workspaceListing(cmd *cobra.Command, empty string) listing[workspaceRow] {
+	return listing[workspaceRow]{cmd: cmd, member: "workspaces", empty: empty, columns: workspaceColumns,
+		name: func(r workspaceRow) string { return r.Name }}
+}
+
+func wrapped(rows []workspaceRow, raw *jsontext.Value) (err error) {
+	*raw, err = json.Marshal(struct {
+		Workspaces []workspaceRow `json:"workspaces"`
+	}{rows})
+	return err
+}
+
+func newWorkspaceList() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the kept workspaces, oldest first", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			kept, err := shelf(cmd)
+			if err != nil {
+				return err
+			}
+			return workspaceListing(cmd, "no workspaces are kept").show(func(ctx context.Context, raw *jsontext.Value) error {
+				all, err := kept.List(ctx)
+				if err != nil {
+					return err
+				}
+				var rows []workspaceRow
+				for _, w := range all {
+					rows = append(rows, workspaceRow{KeptWorkspace: w, Bytes: sizeOf(w.Path)})
+				}
+				return wrapped(rows, raw)
+			})
+		},
+	}
+	return watchFlag(formatFlag(c))
+}
+
+// workspaceNamed finds a workspace by its own id, or that of one of its runs or
+// of its task, each by beginning or end; of several of a task the latest.
+func workspaceNamed(ctx context.Context, typed string) (adapter.KeptWorkspace, error) {
+	all, err := (adapter.Shelf{}).List(ctx)
+	if err != nil {
+		return adapter.KeptWorkspace{}, err
+	}
+	kind, idsOf := "run", func(w adapter.KeptWorkspace) []string { return w.Runs }
+	if strings.HasPrefix(typed, "task_") {
+		kind, idsOf = "task", func(w adapter.KeptWorkspace) []string { return []string{w.TaskID} }
+	}
+	known := map[string]adapter.KeptWorkspace{}
+	for _, w := range all {
+		for _, id := range idsOf(w) {
+			known[id] = w
+		}
+	}
+	id, err := match(ctx, kind, typed, func(context.Context) (found []candidate, err error) {
+		for id, w := range known {
+			found = append(found, candidate{id, w.Title})
+		}
+		return found, nil
+	})
+	if err == nil {
+		if w, ok := known[id]; ok {
+			return w, nil
+		}
+	} else if !errors.Is(err, picket.CodeNotFound) {
+		return adapter.KeptWorkspace{}, err
+	}
+	return adapter.KeptWorkspace{}, picket.Refuse(picket.CodeNotFound, "See: picket workspace list", "no workspace of %s is kept on this machine", oneLine(typed))
+}
+
+func newWorkspacePath() *cobra.Command {
+	return &cobra.Command{
+		Use: "path WORKSPACE|TASK", Short: "Print the directory of a workspace", Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(workspaceIDs),
+		Example: "  cd \"$(picket workspace path TASK)\"",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			w, err := workspaceNamed(cmd.Context(), given[0])
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(w.Path); err != nil {
+				return picket.Refuse(picket.CodeNotFound, "Its record goes with: picket workspace gc", "the directory %s is gone", oneLine(w.Path))
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), oneLine(w.Path))
+			return nil
+		},
+	}
+}
+
+func newWorkspacePin(pin bool) *cobra.Command {
+	use, short, done := "pin", "Keep a workspace until it is unpinned", "pinned"
+	if !pin {
+		use, short, done = "unpin", "Let a pinned workspace go when it is due", "unpinned"
+	}
+	return &cobra.Command{
+		Use: use + " WORKSPACE|TASK", Short: short, Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(workspaceIDs),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			w, err := workspaceNamed(cmd.Context(), given[0])
+			if err != nil {
+				return err
+			}
+			if err := (adapter.Shelf{}).Pin(w.Name, pin); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), w.Name, done)
+			return nil
+		},
+	}
+}
+
+func workspaceIDs(*server) candidates {
+	return func(ctx context.Context) (found []candidate, err error) {
+		all, err := (adapter.Shelf{}).List(ctx)
+		for _, w := range all {
+			found = append(found, candidate{w.Name, w.Title})
+		}
+		return found, err
+	}
+}
