@@ -44,6 +44,7 @@ func (w *stormWorker) life() {
 	}
 	by := w.once()
 	w.task, w.token = answered(w.storm, "submit", func() (picket.Task, error) { return w.e.Submit(w.ctx, by, spec) }).TaskID, 0
+	w.made.Add(1)
 	w.caused(picket.EventTaskSubmitted)
 	for attempt := 0; ; attempt++ {
 		w.attempt()
@@ -138,6 +139,9 @@ func (w *stormWorker) end(how int) (closed bool) {
 	case 5:
 		task("cancel", picket.EventTaskCancelled, func() (picket.Task, error) { return w.e.Cancel(w.ctx, by, w.task, "no need") })
 		return true
+	case 6:
+		w.advance()
+		return true
 	default:
 		got := answered(w.storm, "complete", func() (picket.TaskState, error) { return w.e.Complete(w.ctx, h, picket.RawJSON(`"done"`), "") })
 		w.caused("task." + string(got))
@@ -148,6 +152,30 @@ func (w *stormWorker) end(how int) (closed bool) {
 		return true
 	}
 	return false
+}
+
+// advance completes the task and leases another, which it cancels.
+func (w *stormWorker) advance() {
+	h, submits, by, cancels, approves := w.held, w.once(), w.once(), w.once(), w.once()
+	next := answered(w.storm, "submit", func() (picket.Task, error) {
+		return w.e.Submit(w.ctx, submits, picket.TaskSpec{Title: "the next", Role: w.name})
+	}).TaskID
+	got := answered(w.storm, "advance", func() (picket.Advanced, error) {
+		return w.e.Advance(w.ctx, h, by, picket.AdvanceRequest{Output: picket.RawJSON(`"done"`), Acquire: picket.AcquireRequest{AgentID: w.name, Role: w.name}})
+	})
+	if len(got.Leases) != 1 || got.Leases[0].TaskID != next || got.Leases[0].FencingToken != 1 {
+		w.t.Errorf("seed %d: %s advanced to %+v, not to %s", w.seed, w.name, got, next)
+		runtime.Goexit()
+	}
+	w.caused("task." + string(got.State))
+	w.exit()
+	if got.State == picket.TaskReview {
+		answered(w.storm, "approve", func() (picket.Task, error) { return w.e.Approve(w.ctx, approves, w.task, "good") })
+		w.caused(picket.EventTaskApproved)
+	}
+	answered(w.storm, "cancel", func() (picket.Task, error) { return w.e.Cancel(w.ctx, cancels, next, "enough") })
+	w.made.Add(1)
+	w.lived[next] = []string{picket.EventTaskSubmitted, picket.EventTaskLeased, picket.EventTaskCancelled}
 }
 
 // exit is the evidence that a task waits for before it is leased again.
