@@ -5,83 +5,179 @@ package adaptertest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/picket-dev/picket"
 )
 
 // Worker runs an adapter under test: it leases from s with [Key], launches the
-// command for each lease, and returns when ctx has ended and what ran has
-// finished.
+// command for each lease with the lease in its environment, and returns when
+// ctx has ended and what ran has finished.
 type Worker func(ctx context.Context, s *Server, command []string) error
 
-// Conform checks an adapter against what the protocol asks of one, with real
-// processes. It takes some seconds, since one check lets a lease of 2 s end.
-func Conform(t *testing.T, work Worker) {
-	for name, check := range map[string]func(*testing.T, *bench){
-		"confirms the lease before it launches":         confirmsFirst,
-		"reports a crash with code and class":           reportsCrash,
-		"reports a signal":                              reportsSignal,
-		"reports a process without a result":            reportsNoResult,
-		"hands in the output of onExit complete":        handsIn,
-		"kills the tree of a cancelled task":            func(t *testing.T, b *bench) { kills(t, b, b.s.Cancel) },
-		"kills the tree of a superseded lease":          func(t *testing.T, b *bench) { kills(t, b, func(id string) { b.s.Supersede(id) }) },
-		"reclaims its lease in an adopted store":        reclaims,
-		"kills the tree of a lease it cannot reclaim":   func(t *testing.T, b *bench) { kills(t, b, func(id string) { b.s.Adopt(); b.s.Expire(id) }) },
-		"is done with a tree before the lease ends":     killsInTime,
-		"keeps its agent through an outage that passes": keeps,
-	} {
-		t.Run(name, func(t *testing.T) { check(t, newBench(t, work)) })
+// Conform checks an adapter, in any language as long as a Worker can run it,
+// against every rule but those named, with real processes, several side by
+// side. It takes some seconds, since some rules are about the end of a lease of
+// 2 s.
+func Conform(t *testing.T, work Worker, except ...string) {
+	rules := slices.DeleteFunc(Rules(), func(r Rule) bool { return slices.Contains(except, r.Name) })
+	for i, checked := range sideBySide(t.Context(), rules, work) {
+		t.Run(rules[i].Name, func(t *testing.T) {
+			if err := <-checked; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
-// bench is one adapter at work and a FIFO through which its agent says that it
-// runs.
+// sideBySide starts all checks, eight at a time, and answers where each will
+// tell what it found.
+func sideBySide(ctx context.Context, rules []Rule, work Worker) []chan error {
+	busy := make(chan struct{}, 8)
+	found := make([]chan error, len(rules))
+	for i, rule := range rules {
+		found[i] = make(chan error, 1)
+		go func() {
+			busy <- struct{}{}
+			defer func() { <-busy }()
+			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+			defer cancel()
+			found[i] <- rule.Check(ctx, work)
+		}()
+	}
+	return found
+}
+
+// Rule is one thing that the protocol asks of an adapter.
+type Rule struct {
+	Name string
+	Why  string // what goes wrong for people without it
+	test func(*bench)
+}
+
+// Rules are all of them.
+func Rules() []Rule { return append(rulesOfEnds(), rulesOfTrouble()...) }
+
+// Check runs an adapter against the rule and answers what it did wrong. An
+// adapter that has not done what is asked when ctx ends, has failed.
+func (r Rule) Check(ctx context.Context, work Worker) error {
+	b, err := newBench(ctx, work)
+	if err != nil {
+		return fmt.Errorf("prepare check: %w", err)
+	}
+	tested := make(chan struct{})
+	go func() {
+		defer close(tested)
+		defer b.close()
+		r.test(b)
+	}()
+	<-tested
+	if err := errors.Join(b.failures...); err != nil {
+		return fmt.Errorf("%w\n(%s)", err, r.Why)
+	}
+	return nil
+}
+
+// bench is one adapter at work and a FIFO through which its agents say that
+// they run.
 type bench struct {
-	s    *Server
-	work Worker
-	ctx  context.Context
-	post string
+	s        *Server
+	work     Worker
+	ctx      context.Context
+	dir      string
+	post     string
+	tasks    []string
+	pids     []int // that agents have told
+	closers  []func()
+	failures []error
 }
 
-func newBench(t *testing.T, work Worker) *bench {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
-	b := &bench{s: Start(t), work: work, ctx: ctx, post: filepath.Join(t.TempDir(), "post")}
-	if err := syscall.Mkfifo(b.post, 0o600); err != nil {
-		t.Fatal(err)
+func newBench(ctx context.Context, work Worker) (*bench, error) {
+	dir, err := os.MkdirTemp("", "conform")
+	if err != nil {
+		return nil, err
 	}
-	return b
+	s := New()
+	h := httptest.NewServer(s)
+	s.URL = h.URL
+	b := &bench{s: s, work: work, ctx: ctx, dir: dir, post: filepath.Join(dir, "post")}
+	b.closers = append(b.closers, func() {
+		h.CloseClientConnections() // ends open long polls
+		h.Close()
+		os.RemoveAll(dir)
+	})
+	return b, syscall.Mkfifo(b.post, 0o600)
+}
+
+func (b *bench) close() {
+	for i := range b.closers {
+		b.closers[len(b.closers)-1-i]()
+	}
+}
+
+// wrong notes something that the adapter did wrong.
+func (b *bench) wrong(format string, args ...any) {
+	b.failures = append(b.failures, fmt.Errorf(format, args...))
+}
+
+// stop ends the check: there is nothing to look at any more.
+func (b *bench) stop(format string, args ...any) {
+	b.wrong(format, args...)
+	runtime.Goexit()
 }
 
 // run queues a task and starts the adapter with a shell script as its agent,
 // for which $1 is the FIFO.
-func (b *bench) run(t *testing.T, task Task, script string) (id string) {
-	t.Helper()
-	id = b.s.Queue(task)
-	ctx, stop := context.WithCancel(b.ctx)
+func (b *bench) run(task Task, script string) (id string) {
+	id = b.queue(task)
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- b.work(ctx, b.s, []string{"sh", "-c", script, "sh", b.post}) }()
-	t.Cleanup(func() {
-		b.s.Pause(true)
-		b.s.Cancel(id) // so that nothing is left to finish
+	b.closers = append(b.closers, func() {
 		stop()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("the adapter ended with: %v", err)
+		b.clear()
+		select {
+		case err := <-ended:
+			if err != nil && !errors.Is(err, context.Canceled) {
+				b.wrong("the adapter ended with: %v", err)
+			}
+		case <-time.After(15 * time.Second):
+			b.wrong("the adapter did not end although its context had ended and its task was cancelled")
 		}
 	})
 	return id
 }
 
-// said waits for the agent and answers the process ids that it wrote.
-func (b *bench) said(t *testing.T) []int {
-	t.Helper()
+func (b *bench) queue(task Task) (id string) {
+	id = b.s.Queue(task)
+	b.tasks = append(b.tasks, id)
+	return id
+}
+
+// clear leaves an adapter nothing to finish, even one that is broken.
+func (b *bench) clear() {
+	b.s.Mend()
+	b.s.Pause(true)
+	for _, id := range b.tasks {
+		b.s.Cancel(id)
+	}
+	for _, pid := range b.pids {
+		if alive(pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// said waits for an agent and answers the process ids that it wrote.
+func (b *bench) said() (pids []int) {
 	defer context.AfterFunc(b.ctx, func() { // a reader of a FIFO waits for a writer
 		if f, err := os.OpenFile(b.post, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
 			f.Close()
@@ -89,128 +185,44 @@ func (b *bench) said(t *testing.T) []int {
 	})()
 	text, err := os.ReadFile(b.post)
 	if err != nil || len(text) == 0 {
-		t.Fatalf("the agent was not launched: %v", err)
+		b.stop("the agent was not launched: %v", err)
 	}
-	var pids []int
 	for _, word := range strings.Fields(string(text)) {
 		pid, err := strconv.Atoi(word)
 		if err != nil {
-			t.Fatal(err)
+			b.stop("what the agent said makes no sense: %v", err)
 		}
 		pids = append(pids, pid)
 	}
+	b.pids = append(b.pids, pids...)
 	return pids
 }
 
-func (b *bench) await(t *testing.T, id string, ok func(View) bool) View {
-	t.Helper()
+// await waits until the server has seen of a task what is wanted.
+func (b *bench) await(id, what string, ok func(View) bool) View {
 	v, err := b.s.Await(b.ctx, id, ok)
 	if err != nil {
-		t.Fatal(err)
+		b.stop("not seen in time: %s; the task is %s, its runs %+v", what, v.State, v.Runs)
 	}
 	return v
 }
 
-func released(v View) bool { return len(v.Runs) > 0 && v.Runs[0].Released != nil }
-
-const tree = `sleep 1000 & echo $$ $! > $1; wait`
-
-func confirmsFirst(t *testing.T, b *bench) {
-	id := b.run(t, Task{}, tree)
-	b.said(t)
-	if v := b.s.View(id); v.Runs[0].Renewals == 0 {
-		t.Error("the agent was launched for a lease that was not renewed yet")
-	}
-}
-
-func reportsCrash(t *testing.T, b *bench) {
-	v := b.await(t, b.run(t, Task{}, `exit 3`), released)
-	if e := v.Runs[0].Released; e.Class != picket.ExitCrash || e.Code == nil || *e.Code != 3 {
-		t.Errorf("released with %+v, want class crash and code 3", e)
-	}
-}
-
-func reportsSignal(t *testing.T, b *bench) {
-	v := b.await(t, b.run(t, Task{}, `kill -9 $$`), released)
-	if e := v.Runs[0].Released; e.Class != picket.ExitCrash || e.Signal == nil || *e.Signal != "SIGKILL" {
-		t.Errorf("released with %+v, want class crash and SIGKILL", e)
-	}
-}
-
-func reportsNoResult(t *testing.T, b *bench) {
-	v := b.await(t, b.run(t, Task{}, `exit 0`), released)
-	if e := v.Runs[0].Released; e.Class != picket.ExitNoResult {
-		t.Errorf("released with %+v, want class no_result", e)
-	}
-}
-
-func handsIn(t *testing.T, b *bench) {
-	id := b.run(t, Task{OnExit: picket.OnExitComplete}, `echo hi`)
-	v := b.await(t, id, func(v View) bool { return v.State == picket.TaskReview })
-	if string(v.Output) != `"hi\n"` {
-		t.Errorf("the output is %s", v.Output)
-	}
-	b.await(t, id, func(v View) bool { return v.Runs[0].Evidence != nil })
-}
-
-func kills(t *testing.T, b *bench, end func(id string)) {
-	id := b.run(t, Task{}, tree)
-	pids := b.said(t)
-	b.s.Pause(true)
-	end(id)
-	b.await(t, id, func(v View) bool { return v.Runs[0].Evidence != nil })
-	dead(t, pids)
-}
-
-func killsInTime(t *testing.T, b *bench) {
-	id := b.run(t, Task{Window: 2 * time.Second}, tree)
-	pids := b.said(t)
-	mend := b.s.Fail("/v1/", Unavailable, -1)
-	defer mend()
-	b.s.mu.Lock()
-	end := b.s.tasks[id].runs[0].deadline
-	b.s.mu.Unlock()
-	select {
-	case <-time.After(time.Until(end)): // what is tested is a deadline
-	case <-b.ctx.Done():
-	}
-	dead(t, pids)
-}
-
-func keeps(t *testing.T, b *bench) {
-	id := b.run(t, Task{Window: 2 * time.Second}, tree)
-	pids := b.said(t)
-	b.s.Fail("/v1/lease/renew", DropReply, 1)
-	v := b.await(t, id, func(v View) bool { return v.Runs[0].Renewals >= 5 || v.State != picket.TaskLeased })
-	if v.State != picket.TaskLeased || syscall.Kill(pids[0], 0) != nil {
-		t.Errorf("the task is %s", v.State)
-	}
-}
-
-func reclaims(t *testing.T, b *bench) {
-	id := b.run(t, Task{Window: 2 * time.Second}, tree)
-	pids := b.said(t)
-	b.s.Adopt()
-	renewed := b.s.View(id).Runs[0].Renewals
-	v := b.await(t, id, func(v View) bool { return v.Runs[0].Renewals >= renewed+3 || v.State != picket.TaskLeased })
-	if v.State != picket.TaskLeased || v.Runs[0].Reclaims != 1 || syscall.Kill(pids[0], 0) != nil {
-		t.Errorf("the task is %s after %d reclaims", v.State, v.Runs[0].Reclaims)
-	}
-}
-
-// dead fails the test for every process that still runs. A dead one may wait
-// for its parent to take notice, so its state is read where there is /proc.
-func dead(t *testing.T, pids []int) {
-	t.Helper()
+// dead notes every process that still runs.
+func (b *bench) dead(pids []int) {
 	for _, pid := range pids {
-		if syscall.Kill(pid, 0) != nil {
-			continue
+		if alive(pid) {
+			b.wrong("process %d survived", pid)
 		}
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if _, state, _ := strings.Cut(string(b), ") "); err == nil && (strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")) {
-			continue
-		}
-		t.Errorf("process %d survived", pid)
-		syscall.Kill(pid, syscall.SIGKILL)
 	}
+}
+
+// alive reports whether a process runs. A dead one may wait for its parent to
+// take notice, so its state is read where there is /proc.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err != nil || !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 
 	"github.com/picket-dev/picket"
 )
@@ -20,12 +19,14 @@ const (
 	DropReply                      // takes effect, then the connection breaks
 	Hang                           // no answer until the client gives up, without effect
 	Forget                         // logs only: the server has lost what it had of the stream
+	Mute                           // takes effect, then no answer until the client gives up
 )
 
 type fault struct {
 	path  string
 	kind  Trouble
-	times int // left; negative: until mended
+	times int           // left; negative: until mended
+	over  chan struct{} // closed when mended
 }
 
 // Fail makes the next requests whose path starts with path fail, times of
@@ -33,26 +34,52 @@ type fault struct {
 func (s *Server) Fail(path string, kind Trouble, times int) (mend func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := &fault{path: path, kind: kind, times: times}
-	s.faults = append(s.faults, f)
-	return sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		f.times = 0
-	})
+	return s.fail(path, kind, times)
 }
 
-// trouble takes the fault that the next request of a path meets; 0 for none.
-func (s *Server) trouble(path string) Trouble {
+// fail is Fail for who holds the lock.
+func (s *Server) fail(path string, kind Trouble, times int) (mend func()) {
+	f := &fault{path: path, kind: kind, times: times, over: make(chan struct{})}
+	s.faults = append(s.faults, f)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		f.mend()
+	}
+}
+
+// mend breaks the connections of those who wait.
+func (f *fault) mend() {
+	f.times = 0
+	select {
+	case <-f.over:
+	default:
+		close(f.over)
+	}
+}
+
+// Mend ends all that [Server.Fail] began.
+func (s *Server) Mend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.faults {
+		f.mend()
+	}
+	s.faults = nil
+}
+
+// trouble takes the fault that the next request of a path meets; its zero value
+// for none.
+func (s *Server) trouble(path string) fault {
 	for _, f := range s.faults {
 		if f.times != 0 && strings.HasPrefix(path, f.path) {
 			if f.times > 0 {
 				f.times--
 			}
-			return f.kind
+			return *f
 		}
 	}
-	return 0
+	return fault{}
 }
 
 // ServeHTTP serves both servers under one root.
@@ -60,23 +87,25 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	n := len(s.calls)
 	s.calls = append(s.calls, s.describe(r))
-	kind := s.trouble(r.URL.Path)
+	met := s.trouble(r.URL.Path)
 	s.wake()
 	s.mu.Unlock()
-	switch kind {
+	switch met.kind {
 	case DropRequest:
 		panic(http.ErrAbortHandler)
 	case Hang:
 		io.Copy(io.Discard, r.Body) // so that the client's going is noticed
-		<-r.Context().Done()
-		panic(http.ErrAbortHandler)
+		met.hang(r)
 	case Unavailable:
 		s.answered(n, picket.CodeUnavailable.Status())
 		refuse(w, picket.Refuse(picket.CodeUnavailable, "Try again.", "the orchestrator is unavailable"))
 		return
 	}
-	status, body, err := s.route(r, kind)
-	if kind == DropReply {
+	status, body, err := s.route(r, met.kind)
+	switch met.kind {
+	case Mute:
+		met.hang(r)
+	case DropReply:
 		panic(http.ErrAbortHandler)
 	}
 	if err != nil {
@@ -86,6 +115,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.answered(n, status)
 	answer(w, status, body)
+}
+
+// hang keeps a request until its client has given up or the fault is mended.
+func (f fault) hang(r *http.Request) {
+	select {
+	case <-r.Context().Done():
+	case <-f.over:
+	}
+	panic(http.ErrAbortHandler)
 }
 
 func (s *Server) describe(r *http.Request) Call {

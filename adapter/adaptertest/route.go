@@ -66,7 +66,7 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 
 // fence is the one test of "still holds".
 func (s *Server) fence(l *lease) error {
-	if l.state == picket.WatchHeld && !time.Now().Before(l.deadline) {
+	if l.state == picket.WatchHeld && !s.now().Before(l.deadline) {
 		s.end(l, picket.WatchLost, picket.CodeLeaseExpired, l.task.retried())
 	}
 	switch {
@@ -142,7 +142,7 @@ func (s *Server) watch(r *http.Request, l *lease) (int, any, error) {
 	for {
 		s.mu.Lock()
 		s.fence(l)
-		w, changed, left := picket.Watch{State: l.state, Commands: l.commands}, s.changed, time.Until(l.deadline)
+		w, changed, left := picket.Watch{State: l.state, Commands: l.commands}, s.changed, l.deadline.Sub(s.now())
 		l.commands = nil
 		if l.void && w.State == picket.WatchHeld {
 			w.State = picket.WatchReclaim

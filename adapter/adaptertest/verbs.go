@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -30,7 +29,7 @@ func renew(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 		return nil, err
 	}
 	l.run.Renewals++
-	l.deadline = time.Now().Add(l.window)
+	l.deadline = s.now().Add(l.window)
 	s.wake()
 	return picket.Renewal{LeaseExpiresAt: picket.InstantOf(l.deadline), LeaseTTLMs: l.window.Milliseconds(), FencingToken: l.record.FencingToken}, nil
 }

@@ -1,0 +1,181 @@
+//go:build unix
+
+package adaptertest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// tree is an agent with a child.
+const tree = `sleep 1000 & echo $$ $! > $1; wait`
+
+// deaf is one that heeds no SIGTERM.
+const deaf = `trap '' TERM; sleep 1000 & echo $$ $! > $1; while :; do wait; done`
+
+// rulesOfEnds are about how a run begins and ends when nothing is broken.
+func rulesOfEnds() []Rule {
+	return []Rule{
+		{"confirms the lease before it launches", "an agent would work under a lease that never arrived", confirmsFirst},
+		{"announces its process and how it is held", "the next run would not wait for the old process to be gone", announces},
+		{"reports a crash with code and class", "nobody would know why the run ended", reportsCrash},
+		{"reports a signal", "nobody would know that the process was killed", reportsSignal},
+		{"reports a process without a result", "a task would count as done that is not", reportsNoResult},
+		{"hands in the output of onExit complete", "plain commands would have no result", handsIn},
+		{"does one task after the other", "work would wait for a worker that is idle", oneByOne},
+		{"lets an agent that is done end by itself", "its last words would be lost", lingers},
+		{"obeys stop", "an operator's stop button would stop nothing", obeysStop},
+		{"ends nobody for a nudge", "a hint would cost a run", nudges},
+		{"kills a tree that is deaf to SIGTERM", "an agent could outlive its task", killsDeaf},
+		{"ships the output, each byte once", "logs would lie", ships},
+		{"ends a run at its timeout and says so", "an agent could run for ever", timesOut},
+	}
+}
+
+func released(v View) bool { return len(v.Runs) > 0 && v.Runs[0].Released != nil }
+
+func evident(v View) bool { return len(v.Runs) > 0 && v.Runs[0].Evidence != nil }
+
+func confirmsFirst(b *bench) {
+	id := b.run(Task{}, tree)
+	b.said()
+	if v := b.s.View(id); v.Runs[0].Renewals == 0 {
+		b.wrong("the agent was launched for a lease that was not renewed yet")
+	}
+}
+
+func announces(b *bench) {
+	id := b.run(Task{}, tree)
+	b.said()
+	v := b.await(id, "run.launched", func(v View) bool { return slices.ContainsFunc(v.Runs[0].Events, launched) })
+	e := v.Runs[0].Events[slices.IndexFunc(v.Runs[0].Events, launched)]
+	if e.Containment != "" && !slices.Contains(picket.Containments, e.Containment) {
+		b.wrong("the process is held by %q, which is none of %v", e.Containment, picket.Containments)
+	}
+}
+
+func launched(e picket.RunEvent) bool { return e.Type == picket.EventRunLaunched }
+
+func reportsCrash(b *bench) {
+	v := b.await(b.run(Task{}, `exit 3`), "a release", released)
+	if e := v.Runs[0].Released; e.Class != picket.ExitCrash || e.Code == nil || *e.Code != 3 {
+		b.wrong("released with %+v, want class crash and code 3", e)
+	}
+}
+
+func reportsSignal(b *bench) {
+	v := b.await(b.run(Task{}, `kill -9 $$`), "a release", released)
+	if e := v.Runs[0].Released; e.Class != picket.ExitCrash || e.Signal == nil || *e.Signal != "SIGKILL" {
+		b.wrong("released with %+v, want class crash and SIGKILL", e)
+	}
+}
+
+func reportsNoResult(b *bench) {
+	v := b.await(b.run(Task{}, `exit 0`), "a release", released)
+	if e := v.Runs[0].Released; e.Class != picket.ExitNoResult {
+		b.wrong("released with %+v, want class no_result", e)
+	}
+}
+
+func handsIn(b *bench) {
+	id := b.run(Task{OnExit: picket.OnExitComplete}, `echo hi`)
+	v := b.await(id, "the result", func(v View) bool { return v.State == picket.TaskReview })
+	if string(v.Output) != `"hi\n"` {
+		b.wrong("the output is %s", v.Output)
+	}
+	b.await(id, "how the process ended", evident)
+}
+
+func oneByOne(b *bench) {
+	ids := []string{b.run(Task{OnExit: picket.OnExitComplete}, `echo done`)}
+	for range 2 {
+		ids = append(ids, b.queue(Task{OnExit: picket.OnExitComplete}))
+	}
+	for _, id := range ids {
+		v := b.await(id, "the result", func(v View) bool { return v.State == picket.TaskReview })
+		if len(v.Runs) != 1 {
+			b.wrong("the task took %d runs", len(v.Runs))
+		}
+	}
+}
+
+func lingers(b *bench) {
+	id := b.run(Task{}, `echo $$ > $1; sleep 0.5; echo last words; exit 0`)
+	b.said()
+	b.s.Complete(id, picket.RawJSON(`"made"`))
+	v := b.await(id, "how the process ended", evident)
+	if e := v.Runs[0].Evidence; e.Class != picket.ExitSuccess || e.Code == nil || *e.Code != 0 {
+		b.wrong("the process ended with %+v, want class success and code 0", e)
+	}
+	if string(v.Output) != `"made"` {
+		b.wrong("the output is %s", v.Output)
+	}
+	b.await(id, "the last words", func(v View) bool { return v.Runs[0].Stdout == "last words\n" })
+}
+
+func obeysStop(b *bench) {
+	id := b.run(Task{}, tree)
+	pids := b.said()
+	b.s.Pause(true)
+	b.s.Command(id, picket.Command{Command: "stop", Reason: "enough"})
+	v := b.await(id, "a release", released)
+	b.dead(pids)
+	if e := v.Runs[0].Released; e.Class != picket.ExitReleased {
+		b.wrong("released with class %s, want released", e.Class)
+	}
+}
+
+func nudges(b *bench) {
+	id := b.run(Task{Window: 2 * time.Second}, tree)
+	pids := b.said()
+	b.s.Command(id, picket.Command{Command: "nudge", Reason: "are you there?"})
+	b.keepsOn(id, pids, 2)
+}
+
+func killsDeaf(b *bench) {
+	id := b.run(Task{}, deaf)
+	pids := b.said()
+	b.s.Pause(true)
+	b.s.Command(id, picket.Command{Command: "stop"})
+	b.await(id, "a release", released)
+	b.dead(pids)
+}
+
+func ships(b *bench) {
+	b.s.Fail("/v1/run/logs", DropReply, 1)
+	b.s.Fail("/v1/run/logs", Unavailable, 1)
+	id := b.run(Task{OnExit: picket.OnExitComplete}, `echo one; echo $$ > $1; sleep 0.7; echo two; echo three >&2`)
+	b.said()
+	v := b.await(id, "all output", func(v View) bool { return len(v.Runs[0].Stdout) >= 8 && len(v.Runs[0].Stderr) >= 6 })
+	if v.Runs[0].Stdout != "one\ntwo\n" || v.Runs[0].Stderr != "three\n" {
+		b.wrong("the logs are %q and %q", v.Runs[0].Stdout, v.Runs[0].Stderr)
+	}
+}
+
+func timesOut(b *bench) {
+	id := b.run(Task{Timeout: time.Second}, tree)
+	pids := b.said()
+	b.s.Pause(true)
+	v := b.await(id, "a release", released)
+	b.dead(pids)
+	if e := v.Runs[0].Released; e.Class != picket.ExitTimeout {
+		b.wrong("released with class %s, want timeout", e.Class)
+	}
+	v = b.await(id, "agent-timed-out", func(v View) bool { return told(v, picket.EventAgentTimedOut) > 0 })
+	for _, kind := range []string{picket.EventAgentTimedOut, picket.EventAgentTimeoutWarning} {
+		if n := told(v, kind); n > 1 {
+			b.wrong("%s was told %d times", kind, n)
+		}
+	}
+}
+
+func told(v View, kind string) (n int) {
+	for _, e := range v.Runs[0].Events {
+		if e.Type == kind {
+			n++
+		}
+	}
+	return n
+}

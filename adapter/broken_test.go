@@ -1,0 +1,260 @@
+//go:build unix
+
+package adapter_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+// exchange is one request of an adapter that is to be broken.
+type exchange struct {
+	req  *http.Request
+	body []byte
+	send func(*http.Request, []byte) (*http.Response, error)
+}
+
+func (x exchange) pass() (*http.Response, error) { return x.send(x.req, x.body) }
+
+// breakage is a way to be a bad adapter: it stands between a good one and the
+// server, and does there what the bad one would do.
+type breakage func(x exchange) (*http.Response, error)
+
+func (b breakage) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+		r.Body.Close()
+	}
+	return b(exchange{req: r, body: body, send: func(r *http.Request, body []byte) (*http.Response, error) {
+		out := r.Clone(r.Context())
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		return http.DefaultTransport.RoundTrip(out)
+	}})
+}
+
+func answerOf(x exchange, body string) *http.Response {
+	return &http.Response{
+		StatusCode: http.StatusOK, Request: x.req, ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+	}
+}
+
+// invents answers a path by itself: the server hears nothing of it.
+func invents(path, answer string) breakage {
+	return func(x exchange) (*http.Response, error) {
+		if x.req.URL.Path == path {
+			return answerOf(x, answer), nil
+		}
+		return x.pass()
+	}
+}
+
+// rewrites changes the bodies of requests to a path.
+func rewrites(path, from, to string) breakage {
+	return func(x exchange) (*http.Response, error) {
+		if x.req.URL.Path == path {
+			x.body = bytes.ReplaceAll(x.body, []byte(from), []byte(to))
+		}
+		return x.pass()
+	}
+}
+
+// misreads changes the answers of a path.
+func misreads(path, from, to string) breakage {
+	return func(x exchange) (*http.Response, error) {
+		res, err := x.pass()
+		if err != nil || x.req.URL.Path != path {
+			return res, err
+		}
+		b, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		b = bytes.ReplaceAll(b, []byte(from), []byte(to))
+		res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
+		return res, nil
+	}
+}
+
+// believes takes every renewal for granted and hears nothing of its lease.
+func believes(x exchange) (*http.Response, error) {
+	switch x.req.URL.Path {
+	case "/v1/lease/renew":
+		if res, err := x.pass(); err == nil && res.StatusCode == http.StatusOK {
+			return res, nil
+		} else if err == nil {
+			res.Body.Close()
+		}
+		return answerOf(x, `{"leaseExpiresAt":"2030-01-01T00:00:00.000Z","leaseTtlMs":600000,"fencingToken":1,"commands":[]}`), nil
+	case "/v1/lease/watch":
+		if x.req.URL.Query().Get("waitSeconds") == "0" { // asked when all is over
+			return x.pass()
+		}
+		<-x.req.Context().Done()
+		return nil, x.req.Context().Err()
+	}
+	return x.pass()
+}
+
+// panics gives up at the first trouble with a path.
+func panics(path string) breakage {
+	return func(x exchange) (*http.Response, error) {
+		res, err := x.pass()
+		if x.req.URL.Path != path || err == nil && res.StatusCode/100 == 2 {
+			return res, err
+		}
+		return fenced(x), nil
+	}
+}
+
+func fenced(x exchange) *http.Response {
+	res := answerOf(x, `{"status":412,"code":"lease_expired","message":"gone","remedy":"Exit."}`)
+	res.StatusCode, res.Header = http.StatusPreconditionFailed, http.Header{"Content-Type": {"application/problem+json"}}
+	return res
+}
+
+// hammers asks fifty times for once.
+func hammers(x exchange) (*http.Response, error) {
+	if x.req.URL.Path == "/api/v1/leases" {
+		for range 50 {
+			if res, err := x.pass(); err == nil {
+				res.Body.Close()
+			}
+		}
+	}
+	return x.pass()
+}
+
+// forgets loses the key of a repeated request.
+func forgets(x exchange) (*http.Response, error) {
+	x.req.Header.Del("Idempotency-Key")
+	return x.pass()
+}
+
+// onlyFirst sends the first request of a path and makes the others up.
+func onlyFirst(path, answer string) breakage {
+	var sent atomic.Bool
+	return func(x exchange) (*http.Response, error) {
+		if x.req.URL.Path != path || sent.CompareAndSwap(false, true) {
+			return x.pass()
+		}
+		return answerOf(x, answer), nil
+	}
+}
+
+// bad has one adapter for each rule, which breaks it.
+var bad = map[string]breakage{
+	"confirms the lease before it launches":    invents("/v1/lease/renew", `{"leaseExpiresAt":"2030-01-01T00:00:00.000Z","leaseTtlMs":600000,"fencingToken":1,"commands":[]}`),
+	"announces its process and how it is held": rewrites("/v1/run/events", `"containment":"`, `"containment":"string and `),
+	"reports a crash with code and class":      rewrites("/v1/lease/release", `"code":3`, `"code":1`),
+	"reports a signal":                         rewrites("/v1/lease/release", `"SIGKILL"`, `"SIGTERM"`),
+	"reports a process without a result":       rewrites("/v1/lease/release", `"no_result"`, `"crash"`),
+	"hands in the output of onExit complete":   rewrites("/api/v1/leases/advance", `"hi\n"`, `"hello"`),
+	"does one task after the other":            misreads("/api/v1/leases/advance", `"leases":[`, `"leases":[],"more":[`),
+	"lets an agent that is done end by itself": misreads("/v1/lease/watch", `"completed"`, `"cancelled"`),
+	"obeys stop":                                          misreads("/v1/lease/watch", `"stop"`, `"ping"`),
+	"ends nobody for a nudge":                             misreads("/v1/lease/watch", `"nudge"`, `"stop"`),
+	"kills a tree that is deaf to SIGTERM":                invents("/v1/lease/watch", `{"state":"held","commands":[]}`),
+	"ships the output, each byte once":                    rewrites("/v1/run/logs", "two", "too"),
+	"ends a run at its timeout and says so":               rewrites("/v1/run/events", "agent-timed-out", "agent-heartbeat"),
+	"kills the tree of a cancelled task":                  believes,
+	"kills the tree of a superseded lease":                believes,
+	"kills the tree of a lease that ended while it slept": believes,
+	"reclaims its lease in an adopted store":              invents("/v1/lease/reclaim", `{"leaseExpiresAt":"2030-01-01T00:00:00.000Z","leaseTtlMs":600000,"fencingToken":1,"commands":[]}`),
+	"kills the tree of a lease it cannot reclaim":         believes,
+
+	"is done with a tree before the lease ends, in a storm of 503": believes,
+	"is done with a tree before the lease ends, cut off":           trusting,
+	"is done with a tree before the lease ends, without replies":   trusting,
+
+	"goes on after a partition":                                    trusting,
+	"keeps its agent through a reply that is lost":                 panics("/v1/lease/renew"),
+	"keeps its agent through a server that is away for a moment":   panics("/v1/lease/renew"),
+	"asks again with the same key when an acquire's reply is lost": forgets,
+	"backs off from a server that is away":                         hammers,
+	"releases once although the reply is lost":                     onlyFirst("/v1/lease/release", `{"state":"queued"}`),
+	"completes once although request and reply are lost":           panics("/v1/tools/mark_complete"),
+}
+
+// trusting waits for no answer to a renewal for longer than a moment and takes
+// silence for consent.
+func trusting(x exchange) (*http.Response, error) {
+	if x.req.URL.Path != "/v1/lease/renew" {
+		return x.pass()
+	}
+	ctx, cancel := context.WithTimeout(x.req.Context(), 200*time.Millisecond)
+	defer cancel()
+	req := x.req
+	x.req = req.Clone(ctx)
+	res, err := x.pass()
+	if err == nil { // the body must be read before ctx ends
+		b, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		res.Body = io.NopCloser(bytes.NewReader(b))
+		return res, nil
+	}
+	x.req = req
+	return answerOf(x, `{"leaseExpiresAt":"2030-01-01T00:00:00.000Z","leaseTtlMs":2000,"fencingToken":1,"commands":[]}`), nil
+}
+
+// Every rule of the conformance table is broken by somebody, and says so.
+func TestEveryRuleCanBeBroken(t *testing.T) {
+	rules := adaptertest.Rules()
+	for name := range bad {
+		if !has(rules, name) {
+			t.Errorf("there is no rule %q", name)
+		}
+	}
+	busy := make(chan struct{}, 8)
+	found := make([]chan error, len(rules))
+	for i, rule := range rules {
+		found[i] = make(chan error, 1)
+		broken, ok := bad[rule.Name]
+		if !ok {
+			t.Errorf("no adapter breaks the rule %q: nothing shows that it can fail", rule.Name)
+			continue
+		}
+		go func() {
+			busy <- struct{}{}
+			defer func() { <-busy }()
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			found[i] <- rule.Check(ctx, breaking(t, broken))
+		}()
+	}
+	for i, rule := range rules {
+		t.Run(rule.Name, func(t *testing.T) {
+			err := <-found[i]
+			if err == nil {
+				t.Error("an adapter that breaks the rule is let pass")
+			}
+			t.Log(err)
+		})
+	}
+}
+
+// breaking is an adapter that is a bad one, and ends at once when it is told.
+func breaking(t *testing.T, broken breakage) adaptertest.Worker {
+	return func(ctx context.Context, s *adaptertest.Server, command []string) error {
+		a := newAdapter(t, s, command, func(c *adapter.Config) { c.HTTP = &http.Client{Transport: broken} })
+		defer context.AfterFunc(ctx, a.ReleaseNow)()
+		return a.Run(ctx)
+	}
+}
+
+func has(rules []adaptertest.Rule, name string) bool {
+	for _, r := range rules {
+		if r.Name == name {
+			return true
+		}
+	}
+	return false
+}
