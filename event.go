@@ -66,6 +66,7 @@ const (
 	EventKeyRevoked          = "key.revoked"
 	EventRunLaunched         = "run.launched"
 	EventRunExited           = "run.exited"
+	EventRunStalled          = "run.stalled"
 	EventAgentHeartbeat      = "agent-heartbeat"
 	EventAgentTimeoutWarning = "agent-timeout-warning"
 	EventAgentTimedOut       = "agent-timed-out"
@@ -77,11 +78,12 @@ var EventTypes = []string{
 	EventTaskAnswered, EventTaskFinished, EventTaskApproved, EventTaskRejected, EventTaskCancelled, EventTaskRetried,
 	EventLeaseReleased, EventLeaseFailed, EventLeaseExpired, EventLeaseReclaimed, EventStoreAdopted, EventWriteRefused, EventHandoffClaimed, EventHandoffOverdue,
 	EventInvariantViolated, EventInvariantRepaired,
-	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventRunLaunched, EventRunExited, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
+	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventRunLaunched, EventRunExited, EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
 }
 
-// RunEvent is one entry of POST /v1/run/events: a launcher event, or
-// run.launched, by which an adapter announces its process.
+// RunEvent is one entry of POST /v1/run/events: a launcher event, run.launched,
+// by which an adapter announces its process, or run.stalled, by which it says
+// that the agent shows no sign of life and is to be nudged.
 type RunEvent struct {
 	Type string `json:"type"`
 	// ID, up to 64 printable characters, makes the event count once: the same
@@ -93,6 +95,8 @@ type RunEvent struct {
 	// held together, and the absolute directory it works in.
 	Containment   string `json:"containment,omitempty"`
 	WorkspacePath string `json:"workspacePath,omitempty"`
+	// IdleSeconds is of run.stalled: since the last sign of life.
+	IdleSeconds *float64 `json:"idleSeconds,omitempty"`
 }
 
 // EventQuery selects a page of the log in ascending order. Filters are AND-ed.

@@ -30,16 +30,17 @@ type Lease struct {
 
 // LeaseTask is what an adapter needs to know of the task.
 type LeaseTask struct {
-	Title          string            `json:"title"`
-	Input          RawJSON           `json:"input"`
-	Role           string            `json:"role"`
-	Needs          []string          `json:"needs"`
-	Labels         map[string]string `json:"labels"`
-	Priority       int               `json:"priority"`
-	TimeoutSeconds *int              `json:"timeoutSeconds"`
-	OnExit         OnExit            `json:"onExit"`
-	Fixes          *string           `json:"fixes"`
-	Retries        *string           `json:"retries"`
+	Title             string            `json:"title"`
+	Input             RawJSON           `json:"input"`
+	Role              string            `json:"role"`
+	Needs             []string          `json:"needs"`
+	Labels            map[string]string `json:"labels"`
+	Priority          int               `json:"priority"`
+	TimeoutSeconds    *int              `json:"timeoutSeconds"`
+	StallAfterSeconds *int              `json:"stallAfterSeconds"`
+	OnExit            OnExit            `json:"onExit"`
+	Fixes             *string           `json:"fixes"`
+	Retries           *string           `json:"retries"`
 	// ReviewNote is what the reviewer said about the task this one repairs.
 	ReviewNote string `json:"reviewNote,omitempty"`
 }
@@ -84,13 +85,34 @@ type Renewal struct {
 	LeaseTTLMs     int64     `json:"leaseTtlMs"`
 	FencingToken   int64     `json:"fencingToken"`
 	Commands       []Command `json:"commands"`
+	// IdleMs is how long ago the agent called a tool, in ms; nil when it has not
+	// yet, or the server does not say.
+	IdleMs *int64 `json:"idleMs,omitempty"`
 }
 
 // Command is an order to the adapter, delivered by watch and renewal.
 type Command struct {
-	Command string `json:"command"` // stop
+	Command string `json:"command"` // stop or nudge
 	Reason  string `json:"reason,omitempty"`
+	// Number counts the nudges of a run from 1. A nudge may be delivered more
+	// than once; the number tells whether it is a new one.
+	Number int64  `json:"number,omitzero"`
+	Cause  string `json:"cause,omitempty"` // of a nudge: silent or loop
 }
+
+// Nudge tells an agent that it seems to be stuck. It is a word, not an end.
+type Nudge struct {
+	Number int64   `json:"number"` // counts per run from 1
+	Cause  string  `json:"cause"`  // NudgeSilent or NudgeLoop
+	Reason string  `json:"reason"`
+	At     Instant `json:"at"`
+}
+
+// The causes of a nudge.
+const (
+	NudgeSilent = "silent" // no report, output or tool call for the task's stallAfterSeconds
+	NudgeLoop   = "loop"   // the same tool call with the same arguments, again and again
+)
 
 // Watch answers a lease watch.
 type Watch struct {

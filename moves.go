@@ -38,6 +38,7 @@ var taskMoves = map[TaskState]map[string][]TaskState{
 		"fail":         {TaskQueued, TaskHandoff, TaskFailed},
 		"expire":       {TaskQueued, TaskHandoff, TaskFailed},
 		"pause":        {TaskQueued},
+		"loop":         {TaskHandoff, TaskFailed}, // the tool call that the agent has made too often
 		"cancel":       {TaskCancelled},
 	},
 	TaskReview: {

@@ -29,6 +29,7 @@ type Report struct {
 
 // Reported answers report_progress.
 type Reported struct {
-	Seq    int64 `json:"seq"`
-	Pinned bool  `json:"pinned"`
+	Seq    int64  `json:"seq"`
+	Pinned bool   `json:"pinned"`
+	Nudge  *Nudge `json:"nudge,omitempty"` // the agent seems to be stuck
 }

@@ -20,6 +20,8 @@ const (
 	MinWindow        = 2
 	MaxWindow        = 86_400
 	MaxTimeout       = 604_800
+	MinStall         = 2
+	MaxStall         = 86_400
 	DefaultAttempts  = 3
 	DefaultBackoff   = 10 // seconds
 	maxTags          = 32
@@ -54,9 +56,6 @@ func (s *TaskSpec) checkText() error {
 	}
 	if len(s.Input) > MaxPayload {
 		return TooLarge("/input", len(s.Input))
-	}
-	if s.StallAfterSeconds != nil {
-		return NotAvailable("/stallAfterSeconds", "stall detection")
 	}
 	return nil
 }
@@ -102,10 +101,15 @@ func (s *TaskSpec) checkTimes() error {
 	if err := bounded("/leaseWindowSeconds", &s.LeaseWindowSeconds, DefaultWindow, MinWindow, MaxWindow); err != nil {
 		return err
 	}
-	if s.TimeoutSeconds == nil {
+	if s.TimeoutSeconds != nil {
+		if err := bounded("/timeoutSeconds", &s.TimeoutSeconds, 0, 1, MaxTimeout); err != nil {
+			return err
+		}
+	}
+	if s.StallAfterSeconds == nil {
 		return nil
 	}
-	return bounded("/timeoutSeconds", &s.TimeoutSeconds, 0, 1, MaxTimeout)
+	return bounded("/stallAfterSeconds", &s.StallAfterSeconds, 0, MinStall, MaxStall)
 }
 
 func (s *TaskSpec) checkPolicy() error {

@@ -47,7 +47,7 @@ func TestSpecRefusals(t *testing.T) {
 		"/labels/a b":           {TaskSpec{Title: "x", Labels: map[string]string{"a b": "c"}}, CodeValidation},
 		"/labels/a":             {TaskSpec{Title: "x", Labels: map[string]string{"a": "{x}"}}, CodeValidation},
 		"/review":               {TaskSpec{Title: "x", Review: "parent"}, CodeNotAvailable},
-		"/stallAfterSeconds":    {TaskSpec{Title: "x", StallAfterSeconds: n(5)}, CodeNotAvailable},
+		"/stallAfterSeconds":    {TaskSpec{Title: "x", StallAfterSeconds: n(1)}, CodeValidation},
 		"/input":                {TaskSpec{Title: "x", Input: json.RawMessage(strings.Repeat("1", MaxPayload+1))}, CodeTooLarge},
 	} {
 		var e *Error

@@ -17,17 +17,20 @@ type TaskSpec struct {
 	Agent    string          `json:"agent,omitempty"` // pins the task to one agent id
 	Priority *int            `json:"priority,omitempty"`
 	// NotBefore delays the first run until this instant.
-	NotBefore          Instant           `json:"notBefore,omitempty"`
-	LeaseWindowSeconds *int              `json:"leaseWindowSeconds,omitempty"` // 2 to 86,400; default 300
-	TimeoutSeconds     *int              `json:"timeoutSeconds,omitempty"`     // wall clock of one run, 1 to 604,800; default none
-	BudgetEnvelope     *budget.Envelope  `json:"budgetEnvelope,omitempty"`
-	Retry              *Retry            `json:"retry,omitempty"`
-	Escalate           Escalate          `json:"escalate,omitempty"`
-	Review             ReviewBy          `json:"review,omitempty"`
-	OnExit             OnExit            `json:"onExit,omitempty"`
-	Labels             map[string]string `json:"labels,omitempty"`
-	Fixes              string            `json:"fixes,omitempty"`                                     // the task this one repairs
-	StallAfterSeconds  *int              `json:"stallAfterSeconds,omitempty" later:"stall detection"` // refused: not available yet
+	NotBefore          Instant `json:"notBefore,omitempty"`
+	LeaseWindowSeconds *int    `json:"leaseWindowSeconds,omitempty"` // 2 to 86,400; default 300
+	TimeoutSeconds     *int    `json:"timeoutSeconds,omitempty"`     // wall clock of one run, 1 to 604,800; default none
+	// StallAfterSeconds is how long a run may show no sign of life (a report,
+	// output, a tool call), 2 to 86,400; default none. Then it is nudged, and
+	// after as long again ended with class stalled.
+	StallAfterSeconds *int              `json:"stallAfterSeconds,omitempty"`
+	BudgetEnvelope    *budget.Envelope  `json:"budgetEnvelope,omitempty"`
+	Retry             *Retry            `json:"retry,omitempty"`
+	Escalate          Escalate          `json:"escalate,omitempty"`
+	Review            ReviewBy          `json:"review,omitempty"`
+	OnExit            OnExit            `json:"onExit,omitempty"`
+	Labels            map[string]string `json:"labels,omitempty"`
+	Fixes             string            `json:"fixes,omitempty"` // the task this one repairs
 }
 
 // Retry says which ends of a run are tried again by themselves.
@@ -89,6 +92,7 @@ type Task struct {
 
 	LeaseWindowSeconds int      `json:"leaseWindowSeconds"`
 	TimeoutSeconds     *int     `json:"timeoutSeconds"`
+	StallAfterSeconds  *int     `json:"stallAfterSeconds"`
 	Retry              Retry    `json:"retry"`
 	Escalate           Escalate `json:"escalate"`
 	ReviewBy           ReviewBy `json:"reviewBy"`
@@ -105,7 +109,8 @@ type Task struct {
 	Review         *Review           `json:"review"`
 	Handoff        *Handoff          `json:"handoff"` // the latest one
 	Labels         map[string]string `json:"labels"`
-	Reason         string            `json:"reason"` // why it was cancelled or failed
+	Reason         string            `json:"reason"`          // why it was cancelled or failed
+	Nudge          *Nudge            `json:"nudge,omitempty"` // of get_task only: the agent seems to be stuck
 	CreatedAt      Instant           `json:"createdAt"`
 	UpdatedAt      Instant           `json:"updatedAt"`
 	CreatedBy      string            `json:"createdBy"`

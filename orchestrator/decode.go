@@ -174,7 +174,7 @@ func (r *reply) taskHead(id string, hash, spec any) picket.Task {
 func headOf(id string, s picket.TaskSpec) picket.Task {
 	t := picket.Task{
 		TaskID: id, State: picket.TaskQueued, Root: id, Title: s.Title, Input: s.Input, Role: s.Role, Needs: s.Needs,
-		Agent: s.Agent, NotBefore: s.NotBefore, TimeoutSeconds: s.TimeoutSeconds, Escalate: s.Escalate,
+		Agent: s.Agent, NotBefore: s.NotBefore, TimeoutSeconds: s.TimeoutSeconds, StallAfterSeconds: s.StallAfterSeconds, Escalate: s.Escalate,
 		ReviewBy: s.Review, OnExit: s.OnExit, Labels: s.Labels, Fixes: optional(s.Fixes),
 	}
 	if s.Priority != nil {

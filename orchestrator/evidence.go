@@ -53,10 +53,11 @@ func checkStream(stream string) error {
 }
 
 // runEventTypes are what an adapter may write into the log.
-var runEventTypes = []string{picket.EventRunLaunched, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut}
+var runEventTypes = []string{picket.EventRunLaunched, picket.EventRunStalled, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut}
 
-// RunEvents writes what an adapter observed: its process was launched, or one
-// of the launcher's timed events.
+// RunEvents writes what an adapter observed: its process was launched, it shows
+// no sign of life, or one of the launcher's timed events. An event with an id
+// that the run has had is taken and not written again.
 func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picket.RunEvent) error {
 	if len(events) == 0 || len(events) > 100 {
 		return picket.Invalid("/events", "Send 1 to 100 events.", "events has %d entries", len(events))
@@ -64,11 +65,11 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picke
 	var args []any
 	for i, ev := range events {
 		if !slices.Contains(runEventTypes, ev.Type) {
-			return picket.Invalid(fmt.Sprintf("/events/%d/type", i), "Send run.launched, agent-heartbeat, agent-timeout-warning or agent-timed-out.",
+			return picket.Invalid(fmt.Sprintf("/events/%d/type", i), "Send run.launched, run.stalled, agent-heartbeat, agent-timeout-warning or agent-timed-out.",
 				"%q is not an event an adapter may write", ev.Type)
 		}
 		top := ""
-		if ev.Type != picket.EventRunLaunched {
+		if ev.Type != picket.EventRunLaunched && ev.Type != picket.EventRunStalled {
 			b, err := jsonv2.Marshal(ev.LauncherFields)
 			if err != nil {
 				return fmt.Errorf("encode event: %w", err)
@@ -86,10 +87,25 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picke
 			return picket.Invalid(fmt.Sprintf("/events/%d/workspacePath", i), "Send the absolute directory the process works in.",
 				"workspacePath is not an absolute path of at most 1024 bytes")
 		}
-		args = append(args, ev.Type, string(data), top, ev.Containment, ev.WorkspacePath)
+		if len(ev.ID) > 64 {
+			return picket.Invalid(fmt.Sprintf("/events/%d/id", i), "Send at most 64 bytes.", "id has %d bytes", len(ev.ID))
+		}
+		said := ev.Containment
+		if ev.Type == picket.EventRunStalled {
+			said = silence(ev.IdleSeconds)
+		}
+		args = append(args, ev.Type, ev.ID, string(data), top, said, ev.WorkspacePath)
 	}
 	_, err := e.as(ctx, held, "run_events", args...)
 	return err
+}
+
+// silence is a nudge's reason in words.
+func silence(idle *float64) string {
+	if idle == nil {
+		return "no report, output or tool call for some time"
+	}
+	return "no report, output or tool call for " + time.Duration(*idle*float64(time.Second)).Round(time.Second).String()
 }
 
 // counters counts refused writes by code.

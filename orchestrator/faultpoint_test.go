@@ -137,7 +137,6 @@ func (p lostPlace) readFaults(watched *points) {
 		{"events", func() error { _, err := w.via.Events(w.ctx, picket.EventQuery{After: 1}); return err }}, // no script
 		{"events", func() error { _, err := w.via.LastSeq(w.ctx); return err }},
 		{"task", func() error { _, err := w.via.Task(w.ctx, w.task.TaskID); return err }},
-		{"watch", func() error { _, _, err := w.via.Watch(w.ctx, w.held, 0); return err }},
 	}
 	before, err := dump(w.ctx, w.raw, nil)
 	ok(p.t, err)

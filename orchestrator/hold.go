@@ -76,7 +76,11 @@ func renewal(script string, got any, err error) (picket.Renewal, error) {
 	r := &reply{script: script}
 	l := r.list(got)
 	raw, ttl, token := r.int(r.at(l, 0)), r.int(r.at(l, 1)), r.int(r.at(l, 2))
-	return picket.Renewal{LeaseExpiresAt: picket.Instant(raw + ttl), LeaseTTLMs: ttl, FencingToken: token}, r.bad
+	out := picket.Renewal{LeaseExpiresAt: picket.Instant(raw + ttl), LeaseTTLMs: ttl, FencingToken: token}
+	if len(l) > 3 {
+		out.IdleMs, out.Commands = r.idle(l[3]), r.nudgeCommand(l[4])
+	}
+	return out, r.bad
 }
 
 // Release gives the lease back with the exit of a process that is dead; the
@@ -154,12 +158,16 @@ func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string,
 	if len(body) > picket.MaxPayload {
 		return picket.Reported{}, picket.TooLarge("report", len(body))
 	}
-	got, err := e.as(ctx, held, "report", requestID, contentHash(string(body)), string(body))
+	got, err := e.as(ctx, held, "report", requestID, contentHash(string(body)), string(body), named("report_progress", string(body)))
 	if err != nil {
 		return picket.Reported{}, err
 	}
 	r := &reply{script: "report"}
-	return picket.Reported{Seq: r.int(got), Pinned: true}, r.bad
+	l := r.list(got)
+	if looped(l) {
+		return picket.Reported{}, inALoop("report_progress")
+	}
+	return picket.Reported{Seq: r.int(r.at(l, 0)), Pinned: true, Nudge: r.nudge(r.at(l, 1))}, r.bad
 }
 
 // Complete ends the lease with an output; the task goes to review, or is
@@ -214,12 +222,17 @@ func (e *Engine) RequestHelp(ctx context.Context, held picket.Held, req picket.H
 
 // HeldTask shows the holder of a lease its task.
 func (e *Engine) HeldTask(ctx context.Context, held picket.Held) (picket.Task, error) {
-	got, err := e.as(ctx, held, "get_task")
+	got, err := e.as(ctx, held, "get_task", named("get_task", "{}"))
 	if err != nil {
 		return picket.Task{}, err
 	}
 	r := &reply{script: "get_task"}
-	t := r.task(got)
+	l := r.list(got)
+	if looped(l) {
+		return picket.Task{}, inALoop("get_task")
+	}
+	t := r.task(r.at(l, 0))
+	t.Nudge = r.nudge(r.at(l, 1))
 	return t, r.bad
 }
 
@@ -243,10 +256,14 @@ func (e *Engine) Watch(ctx context.Context, held picket.Held, wait time.Duration
 			}
 			continue
 		}
+		w.Commands = r.nudgeCommand(r.at(l, 3))
 		if w.State = watched(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2))); w.State != picket.WatchHeld {
 			if w.State == picket.WatchCancelled {
 				w.Commands = []picket.Command{{Command: "stop", Reason: "cancelled"}}
 			}
+			return w, true, r.bad
+		}
+		if len(w.Commands) > 0 {
 			return w, true, r.bad
 		}
 		select {

@@ -9,7 +9,7 @@ import (
 )
 
 // readers are the scripts that change nothing.
-var readers = []string{"evidence", "explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task", "watch"}
+var readers = []string{"evidence", "explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task"}
 
 func lostCases() []lostCase {
 	var all []lostCase
@@ -102,11 +102,28 @@ var taskCases = []lostCase{
 var leaseCases = []lostCase{
 	{name: "renew", again: "a renewal extends the lease from when it is made, and is counted", setup: leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Renew(w.ctx, w.held) }},
-	{name: "get_task", setup: leased(picket.TaskSpec{}),
+	{name: "get_task", again: "every look is a sign of life", setup: leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.HeldTask(w.ctx, w.held) }},
 	{name: "report", setup: leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return e.Report(w.ctx, w.held, "r1", picket.Progress{Summary: "half way", NextStep: "the rest"})
+		}},
+	{name: "report/nudged", setup: saidOften(4),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.Report(w.ctx, w.held, "r5", picket.Progress{Summary: "again"})
+		}},
+	{name: "report/loops", setup: saidOften(9), // the tenth, which ends the run
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			_, err := e.Report(w.ctx, w.held, "r10", picket.Progress{Summary: "again"})
+			if picket.CodeOf(err) == picket.CodeLeaseReleased {
+				return picket.CodeLeaseReleased, nil
+			}
+			return nil, err
+		}},
+	{name: "watch", setup: saidOften(5), // delivers a nudge once; what is lost comes with the next renewal
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			_, _, err := e.Watch(w.ctx, w.held, 0)
+			return nil, err
 		}},
 	{name: "complete", setup: leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
@@ -149,6 +166,17 @@ var leaseCases = []lostCase{
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Fail(w.ctx, w.held, "no way", false) }},
 }
 
+// saidOften is a run that has made the same report n times in a row.
+func saidOften(n int) func(w *lostWorld) {
+	return func(w *lostWorld) {
+		confirmed(picket.TaskSpec{})(w)
+		for range n {
+			_, err := w.direct.Report(w.ctx, w.held, "", picket.Progress{Summary: "again"})
+			ok(w.t, err)
+		}
+	}
+}
+
 var evidenceCases = []lostCase{
 	{name: "run_exit", setup: func(w *lostWorld) { // a task that waits for this exit
 		confirmed(picket.TaskSpec{})(w)
@@ -175,9 +203,13 @@ var evidenceCases = []lostCase{
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return nil, e.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup, WorkspacePath: "/srv/here"}})
 		}},
-	{name: "run_events/timed", again: "a timed event carries no id to know it by; only run.launched is told once", setup: confirmed(picket.TaskSpec{}),
+	{name: "run_events/timed", setup: confirmed(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return nil, e.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventAgentTimeoutWarning}, {Type: picket.EventAgentTimedOut}})
+			return nil, e.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventAgentTimeoutWarning, ID: "e1"}, {Type: picket.EventAgentTimedOut, ID: "e2"}})
+		}},
+	{name: "run_events/stalled", setup: confirmed(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return nil, e.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventRunStalled, ID: "e1", IdleSeconds: ptr(60.0)}})
 		}},
 	{name: "refused", silent: "the caller has had its refusal; only its event is at stake", again: "each refusal is told", setup: leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -88,8 +89,8 @@ func tourWaits(t *testing.T, f *fixture) {
 	_, err = f.Handoffs(f.ctx, picket.HandoffOpen)
 	ok(t, err)
 	task, h = f.start(t, picket.TaskSpec{})
-	for range 20 {
-		_, err = f.Report(f.ctx, h, "", picket.Progress{Summary: large})
+	for i := range 20 {
+		_, err = f.Report(f.ctx, h, "", picket.Progress{Summary: large, NextStep: fmt.Sprint(i)})
 		ok(t, err)
 	}
 	_, err = f.Reports(f.ctx, task.TaskID)

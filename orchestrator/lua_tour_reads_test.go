@@ -44,6 +44,9 @@ func tourEvidence(t *testing.T, f *fixture) {
 	_, _, err = f.Watch(f.ctx, h, time.Millisecond)
 	ok(t, err)
 	ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventAgentHeartbeat}, {Type: picket.EventRunLaunched}}))
+	f.again(t, func() error {
+		return f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventAgentTimedOut, ID: "e1"}, {Type: picket.EventRunStalled, ID: "e2", IdleSeconds: ptr(60.0)}})
+	})
 	at := int64(0)
 	chunk := bytes.Repeat([]byte("x"), 48<<10)
 	for range 24 { // more than a mebibyte, in pieces of no round size

@@ -198,6 +198,7 @@ func tourFence(t *testing.T, f *fixture) {
 	}
 	_, err = f.Report(f.ctx, h, "", progress)
 	refused(t, err, picket.CodeStaleFence)
+	tourLoop(t, f)
 	// A run whose task is gone: only a damaged store has one.
 	ok(t, f.raw.Rename(f.ctx, "pk:{default}:task:"+task.TaskID, "pk:{default}:aside").Err())
 	_, err = f.Renew(f.ctx, next)

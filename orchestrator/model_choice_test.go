@@ -26,6 +26,8 @@ func (x *machine) moves() []move {
 		{5, "acquire", func() bool { return !x.m.paused && x.anyTask(picket.TaskQueued)() }, x.acquire},
 		{2, "renew", live, x.renew},
 		{1, "get_task", live, x.getTask},
+		{1, "loop", live, x.loop},
+		{1, "stalled", live, x.stalled},
 		{3, "report", live, x.report},
 		{2, "complete", live, x.complete},
 		{2, "advance", live, x.advance},

@@ -106,35 +106,31 @@ func (m *rules) renew(h mheld) (ttl int64, code picket.Code) {
 	return t.deadline - m.now, ""
 }
 
-func (m *rules) getTask(h mheld) picket.Code {
-	t, r, code := m.admits(h)
-	if code == "" {
-		m.confirm(t, r)
-	}
-	return code
-}
-
-func (m *rules) report(h mheld, request, content string) (seq int64, code picket.Code) {
+func (m *rules) report(h mheld, request, content string) (seq, nudge int64, code picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
-		return 0, code
+		return 0, 0, code
 	}
 	if request != "" {
 		if i := slices.IndexFunc(r.seen, func(s mreport) bool { return s.request == request }); i >= 0 {
 			if r.seen[i].content != content {
-				return 0, picket.CodeIdempotencyConflict
+				return 0, 0, picket.CodeIdempotencyConflict
 			}
-			return r.seen[i].seq, ""
+			return r.seen[i].seq, r.toldWith(request), ""
 		}
 	}
 	m.confirm(t, r)
+	nudge, code = m.acted(t, r, "report "+content, request)
+	if code != "" {
+		return 0, 0, code
+	}
 	t.reports++
 	if request != "" {
 		r.seen = append([]mreport{{request, content, t.reports}}, r.seen...)
 		r.seen = r.seen[:min(len(r.seen), 32)]
 	}
 	m.emit(picket.EventTaskProgress, t.id)
-	return t.reports, ""
+	return t.reports, nudge, ""
 }
 
 func (m *rules) complete(h mheld, content string) (string, picket.Code) {

@@ -153,6 +153,7 @@ func (x *machine) renew() {
 	ttl, code := x.m.renew(mh)
 	if x.agree(err, code, "renew %+v", mh) {
 		x.near("renew: ttl", got.LeaseTTLMs, ttl)
+		x.lives(got, x.m.runs[h.RunID])
 		x.same("renew: token", got.FencingToken, x.m.runs[h.RunID].token)
 	}
 	x.refused(h, err, "renew")
@@ -160,11 +161,7 @@ func (x *machine) renew() {
 
 func (x *machine) getTask() {
 	h, mh := x.holder()
-	got, err := x.e.HeldTask(x.ctx, h)
-	if x.agree(err, x.m.getTask(mh), "get_task %+v", mh) {
-		x.same("get_task", got.TaskID, h.TaskID)
-	}
-	x.refused(h, err, "get_task")
+	x.getTaskBy(h, mh)
 }
 
 // report sends up to three reports in a row: only so do they share a memory.
@@ -180,9 +177,10 @@ func (x *machine) reportBy(h picket.Held, mh mheld) {
 	text := oneOf(x, "summary", "half way", "there")
 	x.callsAs(h, mh, func(h picket.Held, mh mheld) {
 		got, err := x.e.Report(x.ctx, h, request, picket.Progress{Summary: text})
-		seq, code := x.m.report(mh, request, text)
+		seq, nudge, code := x.m.report(mh, request, text)
 		if x.agree(err, code, "report %+v", mh) {
 			x.same("report", got.Seq, seq)
+			x.nudged("report", got.Nudge, nudge)
 		}
 		x.refused(h, err, "report_progress")
 	})

@@ -79,6 +79,7 @@ type mrun struct {
 	ended, deadline   int64
 	closed, closedSay string
 	seen              []mreport // newest first, at most 32
+	mlife
 }
 
 type mreport struct {

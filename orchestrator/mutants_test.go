@@ -74,7 +74,17 @@ var mutants = []mutant{
 	{"report numbers stand still", []edit{{"report", "put(t, 'reports', F(seq), 'updated', RAW)", ""}}},
 	{"only the last report is recognised", []edit{{"report", "call('LTRIM', K('seen:', rid), 0, 31)", "call('LTRIM', K('seen:', rid), 0, 0)"}}},
 	{"an event is missing", []edit{{"_complete", "emit('task.' .. state,", "type('task.' .. state,"}}},
-	{"an event is told twice", []edit{{"run_events", "if not again then", "if true then"}}},
+	{"an event is told twice", []edit{{"run_events", "elseif not again then", "else"}}},
+	// Signs of life.
+	{"a tool call is no sign of life", []edit{{"_activity", "put(r, 'active', NOW, 'call',", "put(r, 'call',"}}},
+	{"other calls count as the same", []edit{{"_activity", "r.call == call_id and", "r.call and"}}},
+	{"a loop is never told", []edit{{"_activity", "if same == LOOP then", "if false then"}}},
+	{"a loop never ends", []edit{{"_activity", "elseif same == 2 * LOOP then", "elseif false then"}}},
+	{"a loop is tried again", []edit{{"_activity", "after(tid, t, rid, 'stalled', false, why)", "after(tid, t, rid, 'agent_failed', true, why)"}}},
+	{"every answer nudges", []edit{{"_nudge", "if name ~= '' and r.nudge_for == '' then put(r, 'nudge_for', name) end", ""}}},
+	{"the next answer has no nudge", []edit{{"_nudge", "  return r.nudge\nend", "  return ''\nend"}}},
+	{"a nudge is told twice for one event", []edit{{"run_events", "if not again and kind == 'run.stalled' then", "if kind == 'run.stalled' then"}}},
+	{"a renewal does not tell the nudge", []edit{{"renew", "r.nudge or ''", "''"}}},
 	{"an event tells the wrong state", []edit{{"fail", "'{\"state\":' .. quote(state) ..", "'{\"state\":' .. quote('queued') .."}}},
 	{"a task stands in two state sets", []edit{{"_prelude", "call('ZREM', K('by-state:', t.state), id)", "call('PING')"}}},
 	// Store time.

@@ -69,7 +69,7 @@ type eventData struct {
 // aside are the events that move no task.
 var aside = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed, picket.EventHandoffOverdue,
 	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventRunLaunched,
-	picket.EventRunExited, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
+	picket.EventRunExited, picket.EventRunStalled, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
 	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted}
 
 // verbOf names the verb whose row of the legal-move table an event follows.
@@ -105,6 +105,9 @@ func verbOf(ev picket.Event, d eventData) (string, error) {
 		}
 		return "release", nil
 	case picket.EventLeaseFailed:
+		if ev.Actor == "server" {
+			return "loop", nil
+		}
 		return "fail", nil
 	case picket.EventLeaseExpired:
 		return "expire", nil

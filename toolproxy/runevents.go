@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -13,6 +14,9 @@ import (
 
 // MaxRunEvents bounds the entries of one /v1/run/events.
 const MaxRunEvents = 100
+
+// maxEventID bounds the id of an event, in bytes.
+const maxEventID = 64
 
 type eventsRequest struct {
 	Events []picket.RunEvent `json:"events"`
@@ -51,6 +55,15 @@ func checkRunEvent(at string, e picket.RunEvent, held picket.Held) error {
 	if e.TaskID != "" && e.TaskID != held.TaskID {
 		return picket.Invalid(at+"/taskId", "Leave it out: the lease names the task.", "the event is about another task than the lease")
 	}
+	if len(e.ID) > maxEventID || strings.ContainsFunc(e.ID, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return picket.Invalid(at+"/id", "Send up to 64 printable characters, or leave it out.", "the id of the event is not 1 to 64 printable characters")
+	}
+	if e.Type == picket.EventRunStalled {
+		return checkStalled(at, e)
+	}
+	if e.IdleSeconds != nil {
+		return picket.Invalid(at+"/idleSeconds", "Leave it out.", "idleSeconds belongs to %s", picket.EventRunStalled)
+	}
 	if e.Type == picket.EventRunLaunched {
 		if e.LauncherFields != (picket.LauncherFields{}) {
 			return picket.Invalid(at, "Send type and containment only.", "%s takes no launcher fields", e.Type)
@@ -66,6 +79,17 @@ func checkRunEvent(at string, e picket.RunEvent, held picket.Held) error {
 	return checkLauncherFields(at, e.LauncherFields)
 }
 
+// checkStalled admits the word that an agent shows no sign of life.
+func checkStalled(at string, e picket.RunEvent) error {
+	if e.LauncherFields != (picket.LauncherFields{}) || e.Containment != "" || e.WorkspacePath != "" {
+		return picket.Invalid(at, "Send type, id and idleSeconds only.", "%s takes nothing else", e.Type)
+	}
+	if s := e.IdleSeconds; s == nil || *s < 0 || *s > 1e9 || math.IsNaN(*s) {
+		return picket.Invalid(at+"/idleSeconds", "Send the seconds since the last sign of life.", "%s needs idleSeconds, a number from 0", e.Type)
+	}
+	return nil
+}
+
 func checkLauncherType(at string, e picket.RunEvent) error {
 	var required []measure
 	switch e.Type {
@@ -76,7 +100,7 @@ func checkLauncherType(at string, e picket.RunEvent) error {
 	case picket.EventAgentTimedOut:
 		required = []measure{{"timeoutSeconds", e.TimeoutSeconds}}
 	default:
-		return picket.Invalid(at+"/type", "Send one of: run.launched, agent-heartbeat, agent-timeout-warning, agent-timed-out.", "%q is not an event of a run", clip(e.Type))
+		return picket.Invalid(at+"/type", "Send one of: run.launched, run.stalled, agent-heartbeat, agent-timeout-warning, agent-timed-out.", "%q is not an event of a run", clip(e.Type))
 	}
 	for _, m := range required {
 		if m.value == nil {

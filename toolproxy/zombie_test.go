@@ -1,6 +1,7 @@
 package toolproxy_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -21,7 +22,7 @@ func TestNoWriteLandsBehindTheNextGrant(t *testing.T) {
 		landed := make(chan struct{}, crowd)
 		for range crowd {
 			wg.Go(func() {
-				for h.post(l, "/v1/tools/report_progress", `{"summary":"still here"}`).status == 200 {
+				for n := 0; h.post(l, "/v1/tools/report_progress", fmt.Sprintf(`{"summary":"still here, %d"}`, n)).status == 200; n++ {
 					select {
 					case landed <- struct{}{}:
 					default:

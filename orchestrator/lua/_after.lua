@@ -11,8 +11,9 @@ local function backoff(t, failures)
 end
 
 -- after applies the retry policy to an ended run and moves the task. It
--- returns the new state and the number of failures.
-local function after(tid, t, rid, class, retryable)
+-- returns the new state and the number of failures. final says why nothing is
+-- tried again when retryable is false.
+local function after(tid, t, rid, class, retryable, final)
   load(t[1])
   local failures = num(t.failures)
   if not FAILURE[class] then
@@ -35,10 +36,10 @@ local function after(tid, t, rid, class, retryable)
   end
   local because = 'it is failure ' .. F(failures) .. ' of ' .. F(num(t.max_attempts)) .. ' allowed'
   if not again then because = 'the task does not list ' .. class .. ' in retry.on' end
-  if not retryable then because = 'the agent called it final' end
+  if not retryable then because = final or 'the agent called it final' end
   local why = 'Run ' .. F(num(t.attempt)) .. ' ended with ' .. class .. ', and ' .. because ..
       '. Retry, answer, finish or cancel the task.'
-  park(tid, t, rid, 'escalation', '{"question":"' .. why .. '"}', 0, 'wait')
+  park(tid, t, rid, 'escalation', '{"question":' .. quote(why) .. '}', 0, 'wait')
   move(tid, t, 'handoff')
   return 'handoff', failures
 end

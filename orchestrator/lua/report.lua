@@ -1,8 +1,9 @@
--- needs: fence
+-- needs: stray lane queue fence end handoff after nudge activity
 -- report stores a progress report and pins it. A requestId seen among the
 -- run's last 32 gets the answer it got before.
--- ARGV: task, run, secret, presented token, request id or '', content hash, report JSON
--- Reply: seq
+-- ARGV: task, run, secret, presented token, request id or '', content hash,
+--   report JSON, the call in words
+-- Reply: {seq, nudge JSON or ''}, or {} when this call ended the run
 -- Errors: those of fenced; idempotency_conflict
 local tid, rid, req = ARGV[1], ARGV[2], ARGV[5]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
@@ -12,11 +13,13 @@ if req ~= '' then
     local hash, seq, id = string.match(was, '^(%S+) (%S+) (.*)$')
     if id == req then
       if hash ~= ARGV[6] then return refuse('idempotency_conflict') end
-      return num(seq)
+      return { num(seq), told_with(r, req) }
     end
   end
 end
 confirm(tid, r, deadline)
+local nudge = acted(tid, rid, t, r, deadline, 'report_progress ' .. ARGV[6], ARGV[8], req)
+if not nudge then return {} end
 local seq = num(t.reports) + 1
 put(t, 'reports', F(seq), 'updated', RAW)
 call('RPUSH', K('reports:', tid), F(seq) .. ' ' .. RAW .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7])
@@ -27,4 +30,4 @@ if req ~= '' then
 end
 emit('task.progress', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
   '{"state":"leased","seq":' .. F(seq) .. '}')
-return seq
+return { seq, nudge }

@@ -1,0 +1,20 @@
+-- nudge tells a run that it seems to be stuck: the adapter hears of it by watch
+-- and renewal, the agent with the answer of its next tool call.
+local function nudge(tid, rid, r, cause, reason)
+  r.nudges, r.nudge_for = F(num(r.nudges) + 1), ''
+  r.nudge = '{"number":' .. r.nudges .. ',"cause":' .. quote(cause) .. ',"reason":' .. quote(reason) .. ',"atMs":' .. RAW .. '}'
+  put(r, 'nudges', r.nudges, 'nudge', r.nudge, 'nudge_for', '')
+  emit('run.stalled', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = reason },
+    '{"cause":' .. quote(cause) .. ',"reason":' .. quote(reason) .. ',"number":' .. r.nudges .. '}')
+  wake('task ' .. tid)
+end
+
+-- told_with answers the nudge that goes with a call, or ''. A call that changes
+-- something has a name and takes the nudge, its repeats get it too; one that
+-- only reads gets it as long as nobody has taken it.
+local function told_with(r, name)
+  pick(r[1], 'nudge', 'nudge_for')
+  if not r.nudge or r.nudge_for ~= '' and r.nudge_for ~= name then return '' end
+  if name ~= '' and r.nudge_for == '' then put(r, 'nudge_for', name) end
+  return r.nudge
+end
