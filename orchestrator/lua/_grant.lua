@@ -10,7 +10,7 @@ local function lease_view(tid, rid, t, r, deadline)
   end
   return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)), call('GET', K('in:', tid)),
     report, said, before and run_view(before), r.workspace, t.fixes or false, t.retries or false,
-    t.fixes and call('HGET', K('review:', t.fixes), 'note') }
+    t.fixes and call('HGET', K('review:', t.fixes), 'note') or false }
 end
 
 local function covers(lane, agent, role, caps)
