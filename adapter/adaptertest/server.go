@@ -2,7 +2,8 @@
 // tests of an adapter, this one or any other. It grants the leases a test
 // scripts, fences writes as the real servers do, keeps what the adapter sent,
 // and fails on command: it loses requests or replies, answers 503, expires,
-// cancels and supersedes leases.
+// cancels and supersedes leases. [Conform] runs any adapter against the rules of
+// the lease protocol.
 //
 // [Start] serves on a loopback port. [New] with [Server.HTTPClient] needs no
 // socket, so a test may run in a testing/synctest bubble, where hours pass at
@@ -49,6 +50,7 @@ type Task struct {
 	Input   picket.RawJSON    // Defaults to null.
 	Window  time.Duration     // Defaults to 300 s.
 	Timeout time.Duration     // whole seconds. Defaults to none.
+	Stall   time.Duration     // whole seconds: stallAfterSeconds. Defaults to none.
 	OnExit  picket.OnExit     // Defaults to fail.
 	Role    string            // Defaults to none.
 	Labels  map[string]string // Default to none.
@@ -95,6 +97,7 @@ type lease struct {
 	window    time.Duration
 	deadline  time.Time
 	confirmed bool
+	called    time.Time // the last tool call
 	void      bool // from before an adoption, not reclaimed yet
 	state     picket.WatchState
 	refusal   picket.Code // of later writes, once ended
@@ -160,6 +163,9 @@ func (s *Server) grant(t *task) *lease {
 	}
 	if n := int(t.script.Timeout / time.Second); n > 0 {
 		l.record.Task.TimeoutSeconds = &n
+	}
+	if n := int(t.script.Stall / time.Second); n > 0 {
+		l.record.Task.StallAfterSeconds = &n
 	}
 	if len(t.runs) > 0 {
 		l.record.PreviousExit = t.runs[len(t.runs)-1].run.Released
