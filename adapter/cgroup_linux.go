@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,15 +82,6 @@ func ownCgroup(file string) (string, error) {
 	return "", errors.New("this process is in no cgroup v2")
 }
 
-// newCgroup makes a leaf.
-func newCgroup(parent, name string) (cgroup, error) {
-	c := cgroup{filepath.Join(parent, name)}
-	if err := os.Mkdir(c.dir, 0o755); err != nil {
-		return cgroup{}, err
-	}
-	return c, nil
-}
-
 // kill sends SIGKILL to every process in the leaf and below, at once: a fork
 // cannot outrun it.
 func (c cgroup) kill() error {
@@ -137,6 +129,30 @@ func (c cgroup) remove() error {
 	return nil
 }
 
+// discard removes a leaf whose processes were killed: the kernel may have told
+// of their end a moment before it takes them out.
+func (c cgroup) discard() {
+	for end := bootClock() + time.Second; c.remove() != nil && bootClock() < end; {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// clearCgroups removes the leaves in a directory that nobody is in, and whose maker,
+// named at their end, is no more.
+func clearCgroups(parent string) {
+	dirs, _ := filepath.Glob(filepath.Join(parent, cgroupPrefix+"*"))
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(dir[strings.LastIndexByte(dir, '-')+1:])
+		if _, there := statOf(pid); err == nil && !there {
+			_ = cgroup{dir}.remove() // fails where somebody is left
+		}
+	}
+}
+
+// cgroupPrefix begins the name of every leaf, and the id of the process that
+// made it ends it.
+const cgroupPrefix = "picket-"
+
 // cgroupTrial answers the directory in which leaves can be made, found by
 // making one, starting a process in it and removing it.
 func cgroupTrial() (parent string, err error) {
@@ -150,17 +166,18 @@ func cgroupTrial() (parent string, err error) {
 			failures = append(failures, err)
 			continue
 		}
+		clearCgroups(dir)
 		return dir, nil
 	}
 	return "", errors.Join(failures...)
 }
 
 func tryCgroup(parent string) error {
-	c, err := newCgroup(parent, fmt.Sprintf("picket-trial-%d", os.Getpid()))
-	if err != nil {
+	c := cgroup{filepath.Join(parent, fmt.Sprintf("%strial-%d", cgroupPrefix, os.Getpid()))}
+	if err := os.Mkdir(c.dir, 0o755); err != nil {
 		return err
 	}
-	defer c.remove()
+	defer c.discard()
 	dir, err := os.Open(c.dir)
 	if err != nil {
 		return err

@@ -119,20 +119,25 @@ func (s *shim) start(stdout, stderr *os.File) error {
 	}
 	err := s.launch(sys, stdout, stderr)
 	if err != nil && s.group.dir != "" {
-		_ = s.group.remove()
+		s.group.discard()
 	}
 	return err
 }
 
+// shimGroup is the cgroup that a shim makes for its agent.
+func shimGroup(in, run string, shim int) cgroup {
+	return cgroup{filepath.Join(in, fmt.Sprintf("%s%s-%d", cgroupPrefix, filepath.Base(run), shim))}
+}
+
 // enclose makes the agent's cgroup.
 func (s *shim) enclose() (*os.File, error) {
-	group, err := newCgroup(s.job.CgroupIn, fmt.Sprintf("picket-%s-%d", filepath.Base(s.job.RunID), os.Getpid()))
-	if err != nil {
+	group := shimGroup(s.job.CgroupIn, s.job.RunID, os.Getpid())
+	if err := os.Mkdir(group.dir, 0o755); err != nil {
 		return nil, err
 	}
 	dir, err := os.Open(group.dir)
 	if err != nil {
-		_ = group.remove()
+		group.discard()
 		return nil, err
 	}
 	s.group = group

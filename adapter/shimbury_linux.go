@@ -24,12 +24,11 @@ func (p *shimProcess) signal(sig unix.Signal) {
 }
 
 // bury ends the tree of a shim that is dead, stopped or deaf, and then the
-// shim. How the leader ended is not known: that is reported as a kill.
+// shim. How the leader ended is not known: that is reported as a kill. It is
+// not overdue: it was the shim that failed, not the lease.
 func (p *shimProcess) bury() {
 	p.exit = Exited{Code: 128 + int(unix.SIGKILL), Signal: unix.SignalName(unix.SIGKILL)}
-	p.mu.Lock()
-	p.overdue = p.killed == 0 && p.due > 0 && bootClock() > p.due
-	p.mu.Unlock()
+	_ = p.cmd.Process.Signal(unix.SIGSTOP) // it is to start nobody any more
 	pause := time.Millisecond
 	for end := bootClock() + dieWithin; bootClock() < end; {
 		if p.group.dir != "" {
@@ -47,7 +46,7 @@ func (p *shimProcess) bury() {
 	}
 	_ = p.cmd.Process.Kill()
 	if p.group.dir != "" {
-		_ = p.group.remove()
+		p.group.discard()
 	}
 }
 

@@ -26,7 +26,12 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 		out.abandon()
 		return nil, err
 	}
-	p.runID = job.Lease.RunID
+	p.runID, p.due, p.delay = job.Lease.RunID, job.KillAt, l.WaitDelay
+	self, _ := statOf(p.cmd.Process.Pid) // its child, so it is there even when it has ended
+	p.record = processRecord{Shim: self.processID, Containment: level}
+	if level == picket.ContainmentCgroup {
+		p.group = shimGroup(shimLevels().cgroupParent, p.runID, self.PID)
+	}
 	err = speak(p.control, shimJob{
 		Path: []byte(program.Path), Args: bytesOf(program.Args), Env: bytesOf(program.Environ()), Dir: []byte(program.Dir),
 		StateDir: []byte(job.StateDir), RunID: job.Lease.RunID,
@@ -34,14 +39,13 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 	})
 	if err == nil {
 		out.start()
-		err = p.begun(ctx)
+		err = p.begun(ctx, job.KillAt)
 	}
 	if err != nil {
 		p.abandon()
 		out.finish(0, time.Second)
 		return nil, fmt.Errorf("start %s: %w", l.Command[0], err)
 	}
-	p.due, p.delay = job.KillAt, l.WaitDelay
 	go p.follow()
 	return p, nil
 }
@@ -81,9 +85,16 @@ func (l CommandLauncher) startShim(out *drain) (*shimProcess, error) {
 	return p, nil
 }
 
-// begun waits until the agent runs.
-func (p *shimProcess) begun(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+// beginWithin bounds the start of a shim and its agent.
+const beginWithin = 30 * time.Second
+
+// begun waits until the agent runs, but never beyond its deadline.
+func (p *shimProcess) begun(ctx context.Context, killAt time.Duration) error {
+	within := beginWithin
+	if killAt > 0 {
+		within = min(within, killAt-bootClock())
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	select {
 	case w, there := <-p.words:
@@ -100,10 +111,11 @@ func (p *shimProcess) begun(ctx context.Context) error {
 	}
 }
 
-// abandon ends a shim whose agent never began.
+// abandon ends a shim that did not say that its agent began; it may run all
+// the same.
 func (p *shimProcess) abandon() {
 	p.control.Close()
-	_ = p.cmd.Process.Kill()
+	p.bury()
 	_ = p.cmd.Wait()
 	close(p.quit)
 	p.status.Close()

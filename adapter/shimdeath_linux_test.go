@@ -1,0 +1,311 @@
+package adapter_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+func init() {
+	// worker is an adapter in a process of its own: worker LEVEL COMMAND …,
+	// with LEASE, URL and STATE in its environment.
+	agents["worker"] = func() int {
+		var lease picket.Lease
+		if err := json.Unmarshal([]byte(os.Getenv("LEASE")), &lease); err != nil {
+			return failed(err)
+		}
+		a, err := adapter.New(adapter.Config{
+			BaseURL: os.Getenv("URL"), StateDir: os.Getenv("STATE"), Command: os.Args[4:], Containment: os.Args[3],
+		})
+		if err != nil {
+			return failed(err)
+		}
+		_, err = a.RunLease(context.Background(), lease)
+		return failed(err)
+	}
+}
+
+// grove is a tree that is hard to kill: somebody in the leader's group,
+// somebody who left it, and an orphan in a session of its own.
+const grove = `sleep 1000 & setsid sleep 1000 & (setsid sh -c 'echo up > $1; sleep 1000; :' sh $1 &) ; trap '' TERM; while :; do sleep 1000; done`
+
+// watched is a run of grove and what is needed to harm it.
+type watched struct {
+	s     *adaptertest.Server
+	lease picket.Lease
+	marks marks
+	state string
+	from  time.Time // the lease was not confirmed before
+}
+
+func newWatched(t *testing.T, window time.Duration) (*watched, []string) {
+	t.Helper()
+	s := adaptertest.Start(t)
+	w := &watched{s: s, lease: s.Grant(adaptertest.Task{Window: window, Retries: 9}), state: t.TempDir(), from: time.Now()}
+	w.marks = marks{run: w.lease.RunID, word: "mark-" + w.lease.RunID, dir: w.state}
+	post := newSignpost(t)
+	t.Cleanup(func() {
+		for _, pid := range w.marks.find() {
+			t.Errorf("process %d is left", pid)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return w, []string{"sh", "-c", grove, "sh", post.path, w.marks.word}
+}
+
+// stands waits until the tree stands and answers its shim.
+func (w *watched) stands(t *testing.T, command []string) (shim int) {
+	t.Helper()
+	signpost{command[4]}.read(t)
+	b, err := os.ReadFile(filepath.Join(w.state, w.lease.RunID, "process.json"))
+	var r record
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.marks.find()); n < 4 {
+		t.Fatalf("the tree has only %d processes", n)
+	}
+	if !alive(strconv.Itoa(r.Shim.PID)) {
+		t.Fatal("there is no shim")
+	}
+	return r.Shim.PID
+}
+
+// gone waits until nobody of the tree lives.
+func (w *watched) gone(t *testing.T, still ...int) {
+	t.Helper()
+	eventually(t, func() bool { return len(w.marks.find()) == 0 }, "the tree lives on")
+	for _, pid := range still {
+		if state(pid) != 'T' {
+			t.Errorf("process %d was to be stopped and is %c: this test proves nothing", pid, state(pid))
+		}
+	}
+}
+
+// late tells when the tree was dead, measured from the end of its lease; a
+// renewal may have put that off.
+func (w *watched) late(t *testing.T, what string, window time.Duration) {
+	confirmed := w.from
+	for _, c := range w.s.Calls("/v1/lease/renew") {
+		confirmed = c.At
+	}
+	t.Logf("%s: the tree was dead %s before the end of its lease of %s", what, time.Until(confirmed.Add(window)).Round(time.Millisecond), window)
+}
+
+// eventually looks again and again; the machine may be slow.
+func eventually(t *testing.T, ok func() bool, otherwise string) {
+	t.Helper()
+	for ctx := patience(t); !ok(); time.Sleep(2 * time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatal(otherwise)
+		}
+	}
+}
+
+func state(pid int) byte {
+	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	for i := len(b) - 1; i > 1; i-- {
+		if b[i-2] == ')' {
+			return b[i]
+		}
+	}
+	return 0
+}
+
+// outside starts the adapter of w in a process of its own.
+func (w *watched) outside(t *testing.T, level string, command []string) (adapter int) {
+	t.Helper()
+	raw, err := json.Marshal(w.lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := append(append(agent("worker"), level), command...)
+	cmd := exec.Command(worker[0], worker[1:]...)
+	cmd.Env = append(os.Environ(), "LEASE="+string(raw), "URL="+w.s.URL, "STATE="+w.state)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	w.marks.except = cmd.Process.Pid
+	return cmd.Process.Pid
+}
+
+func send(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eachLevel runs a test at the levels that have a shim.
+func eachLevel(t *testing.T, test func(t *testing.T, level string)) {
+	for _, level := range levelsHere(t) {
+		if level != picket.ContainmentGroup {
+			t.Run(level, func(t *testing.T) {
+				t.Parallel()
+				test(t, level)
+			})
+		}
+	}
+}
+
+// The tree of a killed adapter does not outlive it.
+func TestKilledAdapter(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		const window = 5 * time.Minute
+		w, command := newWatched(t, window)
+		adapter := w.outside(t, level, command)
+		shim := w.stands(t, command)
+		start := time.Now()
+		send(t, adapter, syscall.SIGKILL)
+		w.gone(t)
+		t.Logf("the tree was dead %s after the kill", time.Since(start).Round(time.Millisecond))
+		w.late(t, "adapter killed", window)
+		eventually(t, func() bool { return !alive(strconv.Itoa(shim)) }, "the shim stays behind")
+		if v := w.s.View(w.lease.TaskID); v.State != picket.TaskLeased {
+			t.Errorf("the task is %s: somebody released it", v.State)
+		}
+	})
+}
+
+// The shim of a stopped adapter keeps the deadline.
+func TestStoppedAdapter(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		const window = 2 * time.Second
+		w, command := newWatched(t, window)
+		adapter := w.outside(t, level, command)
+		w.stands(t, command)
+		send(t, adapter, syscall.SIGSTOP)
+		w.gone(t, adapter)
+		w.late(t, "adapter stopped", window)
+		// Awake again it does not take what the shim did for a crash.
+		send(t, adapter, syscall.SIGCONT)
+		v, err := w.s.Await(patience(t), w.lease.TaskID, func(v adaptertest.View) bool { return v.Runs[0].Evidence != nil || v.Runs[0].Released != nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := classOf(v.Runs[0].Evidence); got != picket.ExitLeaseLost {
+			t.Errorf("reported as %q, released as %q", got, classOf(v.Runs[0].Released))
+		}
+	})
+}
+
+// Adapter and shim stopped: nobody kills the tree, however late it is. Only the
+// fence holds then.
+func TestStoppedAdapterAndShim(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		const window = 2 * time.Second
+		w, command := newWatched(t, window)
+		adapter := w.outside(t, level, command)
+		shim := w.stands(t, command)
+		send(t, adapter, syscall.SIGSTOP)
+		send(t, shim, syscall.SIGSTOP)
+		before := w.marks.find()
+		time.Sleep(window + time.Second) // past every deadline there was
+		for _, pid := range append(before, adapter, shim) {
+			if !alive(strconv.Itoa(pid)) {
+				t.Errorf("somebody ended process %d", pid)
+			}
+		}
+		if state(adapter) != 'T' || state(shim) != 'T' {
+			t.Error("adapter or shim did not stay stopped: this test proves nothing")
+		}
+		send(t, shim, syscall.SIGCONT)
+		w.gone(t, adapter)
+	})
+}
+
+// inside runs w by an adapter in this process.
+func (w *watched) inside(t *testing.T, level string, command []string) <-chan adapter.Result {
+	a := newAdapter(t, w.s, command, func(c *adapter.Config) { c.StateDir, c.Containment = w.state, level })
+	ended := make(chan adapter.Result, 1)
+	go func() {
+		res, err := a.RunLease(patience(t), w.lease)
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- res
+	}()
+	return ended
+}
+
+// crashed checks that the run was released as a crash whose leader was killed.
+func crashed(t *testing.T, res adapter.Result) {
+	t.Helper()
+	if res.Ending != adapter.EndReleased || res.Exit.Class != picket.ExitCrash || res.Exit.Signal == nil || *res.Exit.Signal != "SIGKILL" {
+		t.Errorf("ended %s with %+v", res.Ending, res.Exit)
+	}
+}
+
+// A killed shim takes its leader along, and the adapter the rest.
+func TestKilledShim(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		w, command := newWatched(t, 5*time.Minute)
+		ended := w.inside(t, level, command)
+		shim := w.stands(t, command)
+		start := time.Now()
+		send(t, shim, syscall.SIGKILL)
+		crashed(t, <-ended)
+		t.Logf("reported %s after the kill", time.Since(start).Round(time.Millisecond))
+		if left := w.marks.find(); len(left) > 0 {
+			t.Errorf("%v survived", left)
+		}
+	})
+}
+
+// A stopped shim does not hear that the lease goes on. When the deadline that
+// it knows has passed, the adapter ends the tree in its place.
+func TestStoppedShim(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		const window = 2 * time.Second
+		w, command := newWatched(t, window)
+		ended := w.inside(t, level, command)
+		shim := w.stands(t, command)
+		send(t, shim, syscall.SIGSTOP)
+		crashed(t, <-ended)
+		w.late(t, "shim stopped", window)
+		if left := w.marks.find(); len(left) > 0 {
+			t.Errorf("%v survived", left)
+		}
+		if alive(strconv.Itoa(shim)) {
+			t.Error("the stopped shim is left")
+		}
+	})
+}
+
+// A stopped shim does not hold up a kill.
+func TestStoppedShimIsPassedOver(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		w, command := newWatched(t, 5*time.Minute)
+		ended := w.inside(t, level, command)
+		shim := w.stands(t, command)
+		send(t, shim, syscall.SIGSTOP)
+		start := time.Now()
+		w.s.Cancel(w.lease.TaskID)
+		w.gone(t)
+		t.Logf("dead %s after the cancellation", time.Since(start).Round(time.Millisecond))
+		if res := <-ended; res.Ending != adapter.EndCancelled {
+			t.Errorf("ended %s", res.Ending)
+		}
+		if alive(strconv.Itoa(shim)) {
+			t.Error("the stopped shim is left")
+		}
+	})
+}
