@@ -47,8 +47,9 @@ func myRun(client adapter.Client, lease picket.Lease, command []string) {
 	if err := cmd.Start(); err != nil {
 		return
 	}
-	// The next run waits for what was announced.
-	_ = proxy.Events(ctx, picket.RunEvent{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup})
+	go func() { // the next run waits for what was announced; this one waits for nobody
+		_ = proxy.Events(ctx, picket.RunEvent{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup})
+	}()
 	go func() { ended <- cmd.Wait() }()
 	go func() { lost <- watched(ctx, proxy) }()
 	for deadline, next := sent.Add(window), sent.Add(window*6/10); ; {
