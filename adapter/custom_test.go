@@ -51,7 +51,7 @@ func myRun(client adapter.Client, lease picket.Lease, command []string) {
 		_ = proxy.Events(ctx, picket.RunEvent{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup})
 	}()
 	go func() { ended <- cmd.Wait() }()
-	go func() { lost <- watched(ctx, proxy) }()
+	go func() { lost <- lostLease(ctx, proxy) }()
 	for deadline, next := sent.Add(window), sent.Add(window*6/10); ; {
 		kill := time.Until(deadline) < max(window*3/100, 500*time.Millisecond) // the margin
 		select {
@@ -75,8 +75,8 @@ func myRun(client adapter.Client, lease picket.Lease, command []string) {
 	}
 }
 
-// watched returns when the lease is gone.
-func watched(ctx context.Context, proxy *adapter.Proxy) bool {
+// lostLease returns when the lease is gone.
+func lostLease(ctx context.Context, proxy *adapter.Proxy) bool {
 	for ctx.Err() == nil {
 		w, _, err := proxy.Watch(ctx, 50*time.Second)
 		if picket.CodeOf(err).Fenced() || err == nil && w.State != "" && w.State != picket.WatchHeld && w.State != picket.WatchReclaim {
