@@ -22,6 +22,9 @@ const (
 	EventHeartbeat      EventKind = picket.EventAgentHeartbeat      // every Heartbeat.Interval from launch to exit
 	EventTimeoutWarning EventKind = picket.EventAgentTimeoutWarning // once, when the timeout is near
 	EventTimedOut       EventKind = picket.EventAgentTimedOut       // the agent is killed because its time is over
+
+	EventNudged  EventKind = "nudged"  // the agent was told that it seems to be stuck
+	EventStalled EventKind = "stalled" // it is ended for that
 )
 
 // Event is told to Config.OnEvent.
@@ -35,7 +38,8 @@ type Event struct {
 	PID          int              // of launched, 0 when the launcher has none
 	ExpiresAt    picket.Instant   // of acquired and renewed: by the store's clock
 	Remaining    time.Duration    // of acquired, renewed, renew_failed: until the adapter stops the agent
-	Reason       string           // of ending and renew_failed, for people
+	Reason       string           // of ending, renew_failed, nudged and stalled, for people
+	Cause        string           // of nudged: picket.NudgeSilent or picket.NudgeLoop
 	Result       *Result          // of ended
 	Err          error            // of renew_failed and ended
 	Launcher     *picket.RunEvent // of agent-heartbeat, agent-timeout-warning and agent-timed-out

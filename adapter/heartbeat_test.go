@@ -22,6 +22,7 @@ import (
 type invocation struct {
 	suspend atomic.Int64 // ns: what that clock is ahead of the timers
 	start   time.Time
+	task    string
 	mu      sync.Mutex
 	told    []string // of the launcher, in order: kind and time
 	events  []Event
@@ -37,7 +38,7 @@ func (v *invocation) clock() time.Duration {
 func (v *invocation) hear(e Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if e.Launcher != nil {
+	if e.Launcher != nil || e.Kind == EventNudged || e.Kind == EventStalled {
 		v.told = append(v.told, fmt.Sprintf("%s %.1f", e.Kind, v.clock().Seconds()))
 		v.events = append(v.events, e)
 	}
@@ -70,7 +71,9 @@ func invoke(t *testing.T, task adaptertest.Task, play puppets, change ...func(*C
 		t.Fatal(err)
 	}
 	lease := s.Grant(task)
+	v.task = lease.TaskID
 	v.result, v.err = a.RunLease(t.Context(), lease)
+	synctest.Wait() // the agent has taken notice
 	return v, s.View(lease.TaskID).Runs[0]
 }
 

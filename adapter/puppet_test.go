@@ -3,6 +3,7 @@ package adapter
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ type puppet struct {
 	onTerm func(*puppet) // Defaults to nothing: SIGTERM is ignored.
 	mu     sync.Mutex
 	got    []string
+
+	stopped atomic.Bool // every process of it
 }
 
 func (p *puppet) PID() int              { return 0 }

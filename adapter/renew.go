@@ -23,6 +23,7 @@ type keeper struct {
 	onFailed  func(err error)
 	onWarning func() // the lease nears its end: SIGTERM
 
+	asked    chan struct{} // has room for one: renew now
 	warned   bool
 	failures int
 	next     time.Duration // when to renew
@@ -97,6 +98,15 @@ func (k *keeper) confirm(ctx context.Context, giveUp time.Duration) (picket.Rene
 	}
 }
 
+// ask lets keep renew at once, for what the answer tells; not while renewals
+// fail, which are tried again in their own time.
+func (k *keeper) ask() {
+	select {
+	case k.asked <- struct{}{}:
+	default:
+	}
+}
+
 // reply is the answer to a renewal sent at sent.
 type reply struct {
 	sent time.Duration
@@ -132,6 +142,10 @@ func (k *keeper) keep(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-k.asked:
+			if k.failures == 0 {
+				k.next = k.clock()
+			}
 		case <-time.After(k.wait(now, answer == nil)):
 		case a := <-answer:
 			answer = nil

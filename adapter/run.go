@@ -29,6 +29,7 @@ type run struct {
 	launchedAt     time.Duration
 	pulse          *pulse   // since the launch
 	events         *courier // to the event log
+	life           *life    // its signs
 
 	orders   chan order         // to the supervisor, from keeper and watch
 	stopKeep context.CancelFunc // ends the renewals of a lease that is gone
@@ -49,8 +50,9 @@ func (a *Adapter) newRun(lease picket.Lease) *run {
 		result: Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
 	}
 	r.events = newCourier(r.proxy, r.log)
+	r.life = newLife(lease, a.cfg.clock)
 	r.keep = &keeper{
-		clock: a.cfg.clock, renew: r.renew, window: time.Duration(lease.WindowMs) * time.Millisecond,
+		clock: a.cfg.clock, renew: r.renew, window: time.Duration(lease.WindowMs) * time.Millisecond, asked: make(chan struct{}, 1),
 		onRenewed: r.renewed, onFailed: r.renewFailed, onWarning: r.warned,
 	}
 	return r
@@ -211,15 +213,17 @@ func (r *run) flush(ctx context.Context, shipped <-chan struct{}) {
 
 func (r *run) launch(work context.Context) (err error) {
 	told := r.reins.first()
+	r.forgetNudge()
 	r.proc, err = r.cfg.Launcher.Launch(work, Job{
 		Lease: r.lease, Dir: r.places.workspace, Env: environ(r.lease, r.places, r.proxy.BaseURL()),
-		Stdout: r.stdout, Stderr: r.stderr, StateDir: r.places.state, KillAt: told,
+		Stdout: r.life.mark(r.stdout), Stderr: r.life.mark(r.stderr), StateDir: r.places.state, KillAt: told,
 	})
 	if err != nil {
 		return fmt.Errorf("launch agent: %w", err)
 	}
 	r.reins.hand(r.proc, told)
 	r.launchedAt = r.cfg.clock()
+	r.life.begin()
 	r.log.Info("agent launched", "pid", r.proc.PID())
 	r.tell(Event{Kind: EventLaunched, PID: r.proc.PID()})
 	return nil
@@ -247,6 +251,7 @@ func (r *run) renew(ctx context.Context) (picket.Renewal, error) { return r.prox
 
 func (r *run) renewed(got picket.Renewal) {
 	r.leaseEnd.Store(int64(r.keep.deadline()))
+	r.life.heard(got.IdleMs, r.cfg.clock()-r.keep.from)
 	r.reins.extend(r.keep.killAt())
 	r.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
 	r.noteRenewal()
@@ -287,8 +292,12 @@ func (r *run) watched(w picket.Watch) {
 
 func (r *run) obey(commands []picket.Command) {
 	for _, c := range commands {
-		if c.Command == "stop" {
+		switch {
+		case c.Command == "stop":
 			r.order(order{how: terminateThenKill, class: picket.ExitReleased, reason: "stop: " + c.Reason})
+		// Of silence the adapter itself has told the store.
+		case c.Command == "nudge" && r.life.fresh(c.Number) && c.Cause != picket.NudgeSilent:
+			r.nudge(c.Cause, c.Reason)
 		}
 	}
 }

@@ -45,7 +45,6 @@ func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) order 
 		case o := <-r.orders:
 			r.obeyOrder(&end, o)
 		case <-time.After(r.pulse.wait()):
-			r.beat(&end)
 		case <-giveBack:
 			giveBack = nil
 			r.obeyOrder(&end, order{how: killNow, class: picket.ExitReleased, reason: "the adapter was told to stop"})
@@ -54,6 +53,7 @@ func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) order 
 		case <-end.grace:
 			r.obeyOrder(&end, order{how: killNow, reason: "the agent did not end after SIGTERM"})
 		}
+		r.beat(&end)
 	}
 }
 
@@ -74,6 +74,9 @@ func (r *run) beat(end *ending) {
 		r.result.TimedOut = true
 		r.launcherEvent(r.pulse.timedOut())
 		r.obeyOrder(end, order{how: terminateThenKill, class: picket.ExitTimeout, reason: "the task's timeout is over"})
+	}
+	if !end.killing && end.verdict == (order{}) {
+		r.vigil(end)
 	}
 }
 
@@ -149,6 +152,9 @@ func (r *run) exit(v order) picket.Exit {
 	}
 	if exit.Class != picket.ExitSuccess {
 		exit.Detail = r.lastWords()
+	}
+	if v.class == picket.ExitStalled {
+		exit.Detail = clip(v.reason+"\n"+exit.Detail, maxDetail)
 	}
 	return exit
 }

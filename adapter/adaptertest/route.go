@@ -59,6 +59,9 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 			return 0, nil, picket.Refuse(picket.CodeReclaimRequired, "Reclaim the lease, then repeat the request.", "the store was adopted")
 		}
 		l.confirmed = true
+		if strings.HasPrefix(r.URL.Path, "/v1/tools/") {
+			l.called = s.now()
+		}
 	}
 	out, err := do(s, l, r, body)
 	return http.StatusOK, out, err

@@ -98,7 +98,7 @@ type lease struct {
 	deadline  time.Time
 	confirmed bool
 	called    time.Time // the last tool call
-	void      bool // from before an adoption, not reclaimed yet
+	void      bool      // from before an adoption, not reclaimed yet
 	state     picket.WatchState
 	refusal   picket.Code // of later writes, once ended
 	commands  []picket.Command

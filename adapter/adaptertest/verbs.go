@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -31,7 +32,7 @@ func renew(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 	l.run.Renewals++
 	l.deadline = s.now().Add(l.window)
 	s.wake()
-	return picket.Renewal{LeaseExpiresAt: picket.InstantOf(l.deadline), LeaseTTLMs: l.window.Milliseconds(), FencingToken: l.record.FencingToken}, nil
+	return picket.Renewal{LeaseExpiresAt: picket.InstantOf(l.deadline), LeaseTTLMs: l.window.Milliseconds(), FencingToken: l.record.FencingToken, IdleMs: l.idle(s.now())}, nil
 }
 
 func reclaim(s *Server, l *lease, r *http.Request, body []byte) (any, error) {
@@ -42,6 +43,15 @@ func reclaim(s *Server, l *lease, r *http.Request, body []byte) (any, error) {
 		l.run.Reclaims++
 	}
 	return renew(s, l, r, body)
+}
+
+// idle is the age of the last tool call in ms, nil without one.
+func (l *lease) idle(now time.Time) *int64 {
+	if l.called.IsZero() {
+		return nil
+	}
+	ms := now.Sub(l.called).Milliseconds()
+	return &ms
 }
 
 type stateAnswer struct {
