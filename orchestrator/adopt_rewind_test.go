@@ -26,6 +26,32 @@ func TestAStateThatWasPutBackIsNoticed(t *testing.T) {
 	}
 }
 
+// Until an orchestrator notices it, who grants nothing goes by what was put
+// back, even past an adoption; from then on tokens are above all that was told.
+func TestWhoGrantsNothingDoesNotNoticeAStatePutBack(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	proxy := f.beside(t, f.where, orchestrator.Config{}).Engine("default")
+	f.submit(t, picket.TaskSpec{})
+	l := f.lease(t, picket.AcquireRequest{})
+	before := f.dump(t)
+	f.swapStore(t)
+	reclaimed := f.renew(t, l).FencingToken
+	f.putBack(t, before)
+	told, err := proxy.Renew(f.ctx, f.held(t, l))
+	ok(t, err)
+	if told.FencingToken != l.FencingToken || reclaimed <= l.FencingToken {
+		t.Errorf("granted %d, reclaimed %d, then told %d", l.FencingToken, reclaimed, told.FencingToken)
+	}
+	_, err = f.Acquire(f.ctx, operator, picket.AcquireRequest{})
+	ok(t, err)
+	told, err = proxy.Renew(f.ctx, f.held(t, l))
+	ok(t, err)
+	if told.FencingToken <= reclaimed {
+		t.Errorf("reclaimed %d, and after it was noticed %d", reclaimed, told.FencingToken)
+	}
+}
+
 // dump is every key as it is stored.
 func (f *fixture) dump(t *testing.T) map[string]string {
 	t.Helper()
