@@ -3,6 +3,7 @@ package adapter
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -60,8 +61,14 @@ func serve(version string) error {
 		if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFIFO {
 			return fmt.Errorf("%s is set, but this is no shim of an adapter", shimVariable)
 		}
-		unix.CloseOnExec(fd)
 		files[fd] = os.NewFile(uintptr(fd), "")
+	}
+	// Neither these nor what the adapter was given by who started it is for the
+	// agent.
+	if err := unix.CloseRange(fdControl, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		for fd := fdControl; fd <= fdStderr; fd++ {
+			unix.CloseOnExec(fd)
+		}
 	}
 	// For ps; a shim under another name does its duty, too.
 	_ = os.WriteFile("/proc/self/comm", []byte(ShimName), 0)

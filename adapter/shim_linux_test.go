@@ -1,0 +1,249 @@
+package adapter_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+// bootNow reads the clock that deadlines are of.
+func bootNow() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+func overdue(p adapter.Process) bool { return p.(interface{ Overdue() bool }).Overdue() }
+
+// The shim kills the tree at its deadline, the first one too, and not while it
+// is put off.
+func TestShimKeepsTheDeadline(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		s := shape{name: "two", script: `setsid sleep 1000 & echo up > $1; read x < $1.go; echo on > $1; wait`}
+		tr := grow(t, s, level, adapter.Job{KillAt: bootNow() + 30*time.Second})
+		first := bootNow() + 300*time.Millisecond
+		d := tr.proc.(adapter.Deadliner)
+		d.KillAt(first)
+		d.KillAt(first + time.Hour)
+		for bootNow() < first+200*time.Millisecond {
+			time.Sleep(50 * time.Millisecond)
+		}
+		if err := os.WriteFile(tr.post.path+".go", nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		tr.post.read(t) // it lives
+		last := bootNow() + 100*time.Millisecond
+		d.KillAt(last)
+		tr.dead(t)
+		t.Logf("dead %s after the deadline", (bootNow() - last).Round(time.Millisecond))
+		if bootNow() < last || !overdue(tr.proc) || tr.proc.Exit().Signal != "SIGKILL" {
+			t.Errorf("dead %s before the deadline, overdue %v, %+v", last-bootNow(), overdue(tr.proc), tr.proc.Exit())
+		}
+		if left := tr.marks.find(); len(left) > 0 {
+			t.Errorf("%v survived", left)
+		}
+	})
+}
+
+func TestFirstDeadlineHolds(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		tr := grow(t, treeShapes[3], level, adapter.Job{KillAt: bootNow() + 2*time.Second})
+		tr.dead(t)
+		if left := tr.marks.find(); len(left) > 0 || !overdue(tr.proc) {
+			t.Errorf("%v survived, overdue %v", left, overdue(tr.proc))
+		}
+	})
+}
+
+// SIGTERM reaches everybody of the tree, also those outside of its group, once
+// each: many programs take a second one for "at once".
+func TestTerminateReachesEverybodyOnce(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		s := shape{name: "heed", script: `
+w='trap "echo $0 >> $2.heard" TERM; : > $2.$0; while :; do sleep 1000 & wait $!; done'
+sh -c "$w" child $1 $2 & setsid sh -c "$w" session $1 $2 &
+trap 'echo leader >> $2.heard' TERM
+while [ ! -e $2.child -o ! -e $2.session ]; do sleep 0.01; done
+echo up > $1
+while :; do sleep 1000 & wait $!; done`}
+		tr := grow(t, s, level, adapter.Job{})
+		heard := filepath.Join(tr.marks.dir, "work", tr.marks.word+".heard")
+		tr.proc.Terminate()
+		words := func() []string {
+			b, _ := os.ReadFile(heard)
+			return strings.Fields(string(b))
+		}
+		eventually(t, func() bool { return len(words()) >= 3 }, "not everybody heard it")
+		tr.proc.Kill()
+		tr.dead(t)
+		got := words()
+		slices.Sort(got)
+		if !slices.Equal(got, []string{"child", "leader", "session"}) {
+			t.Errorf("heard by %v", got)
+		}
+	})
+}
+
+// Stopped is true only while everybody is.
+func TestStopped(t *testing.T) {
+	for _, level := range levelsHere(t) {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			tr := grow(t, shape{name: "two", script: `sleep 1000 & echo $! > $1.pid; echo up > $1; wait`}, level, adapter.Job{})
+			child, _ := os.ReadFile(tr.post.path + ".pid")
+			pid, err := strconv.Atoi(strings.TrimSpace(string(child)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := tr.proc.(adapter.Observer)
+			send(t, tr.proc.PID(), syscall.SIGSTOP)
+			eventually(t, func() bool { return state(tr.proc.PID()) == 'T' }, "the leader does not stop")
+			if o.Stopped() {
+				t.Error("its child runs")
+			}
+			send(t, pid, syscall.SIGSTOP)
+			eventually(t, o.Stopped, "all are stopped, but it does not say so")
+			tr.proc.Kill()
+			tr.dead(t)
+			if o.Stopped() {
+				t.Error("nobody is there any more")
+			}
+		})
+	}
+}
+
+// What cannot be started says why, and leaves nobody behind.
+func TestShimCannotStart(t *testing.T) {
+	dir := t.TempDir()
+	deaf := filepath.Join(dir, "deaf")
+	if err := os.WriteFile(deaf, []byte("no program"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	eachLevel(t, func(t *testing.T, level string) {
+		for _, tt := range []struct {
+			name    string
+			command string
+			job     adapter.Job
+			want    error
+		}{
+			{"no such program", "/nonexistent/agent", adapter.Job{Dir: dir}, fs.ErrNotExist},
+			{"no program", deaf, adapter.Job{Dir: dir}, syscall.ENOEXEC},
+			{"no such directory", "sh", adapter.Job{Dir: filepath.Join(dir, "gone")}, fs.ErrNotExist},
+			{"nowhere to note it", "sh", adapter.Job{Dir: dir, StateDir: filepath.Join(dir, "gone")}, fs.ErrNotExist},
+		} {
+			tt.job.Lease.RunID = "run_cannot" + level
+			_, err := adapter.CommandLauncher{Command: []string{tt.command}, Containment: level}.Launch(t.Context(), tt.job)
+			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.command) {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+		}
+		if left := shimsOf("run_cannot" + level); len(left) > 0 {
+			t.Errorf("%v are left", left)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (adapter.CommandLauncher{Command: []string{"sh"}}).Launch(ctx, adapter.Job{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a start that was called off: %v", err)
+	}
+}
+
+// shimsOf finds what the cgroup hierarchy still has of a run.
+func shimsOf(run string) []string {
+	left, _ := filepath.Glob("/sys/fs/cgroup/*/picket-" + run + "-*")
+	more, _ := filepath.Glob("/sys/fs/cgroup/picket-" + run + "-*")
+	return append(left, more...)
+}
+
+// The agent finds itself as if it had been started plainly: three files, no
+// signal ignored, and none of the shim's own variables. Of the shim nobody
+// learns what the agent's secret is.
+func TestAgentInheritsNothing(t *testing.T) {
+	const secret = "s3cret-of-the-lease"
+	eachLevel(t, func(t *testing.T, level string) {
+		var out bytes.Buffer
+		s := shape{name: "look", script: `ls /proc/$$/fd; grep -E '^Sig(Ign|Blk)' /proc/$$/status; env | grep SHIM; echo end; echo up > $1; exec sleep 1000`}
+		tr := grow(t, s, level, adapter.Job{Env: []string{"TOKEN=" + secret}, Stdout: &out})
+		shim := "/proc/" + strconv.Itoa(tr.record(t).Shim.PID)
+		for _, file := range []string{"/cmdline", "/environ"} {
+			b, err := os.ReadFile(shim + file)
+			if err != nil || len(b) == 0 || bytes.Contains(b, []byte(secret)) {
+				t.Errorf("%s of the shim: %q, %v", file, b, err)
+			}
+		}
+		tr.proc.Kill()
+		tr.dead(t)
+		got := strings.Fields(out.String())
+		want := strings.Fields("0 1 2 SigBlk: 0000000000000000 SigIgn: 0000000000000000 end")
+		got = slices.DeleteFunc(got, func(fd string) bool { return fd == "10" || fd == "255" }) // a shell's own
+		if !slices.Equal(got, want) {
+			t.Errorf("the agent sees %q", got)
+		}
+	})
+}
+
+// What a terminal, a service manager or a person in a hurry sends does not end
+// a shim, and so not the run.
+func TestShimHeedsNoSignal(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		tr := grow(t, shape{name: "one", script: `echo up > $1; read x < $1.go; exit 5`}, level, adapter.Job{})
+		for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCHLD} {
+			send(t, tr.record(t).Shim.PID, sig)
+		}
+		if err := os.WriteFile(tr.post.path+".go", nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		tr.dead(t)
+		if got := tr.proc.Exit(); got != (adapter.Exited{Code: 5}) {
+			t.Errorf("the agent ended with %+v", got)
+		}
+	})
+}
+
+// Started without an adapter, a shim says so.
+func TestShimByHand(t *testing.T) {
+	for _, version := range []string{"1", "99"} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = []string{"PICKET_SHIM=" + version}
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.HasPrefix(string(out), "picket-shim: ") {
+			t.Errorf("version %s: %v, %s", version, err, out)
+		}
+	}
+}
+
+// Cut off from its server the adapter ends the tree at the deadline, whoever
+// of the two is first, and calls that a lost lease.
+func TestCutOffEndsAsLostLease(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		const window = 2 * time.Second
+		w, command := newWatched(t, window)
+		ended := w.inside(t, level, command)
+		w.stands(t, command)
+		mend := w.s.Fail("/v1/lease/renew", adaptertest.Unavailable, -1)
+		eventually(t, func() bool { return len(w.marks.find()) == 0 }, "the tree lives on")
+		w.late(t, "cut off", window)
+		mend()
+		if res := <-ended; res.Ending != adapter.EndLost || res.Exit.Class != picket.ExitLeaseLost {
+			t.Errorf("ended %s, %s", res.Ending, res.Exit.Class)
+		}
+	})
+}
