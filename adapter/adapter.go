@@ -23,6 +23,7 @@ func (a *Adapter) Run(ctx context.Context) error {
 	defer stopAsking()
 	defer context.AfterFunc(runs, stopAsking)()
 	a.sweepOrphans(asking, &group)
+	group.Go(func() { a.tidy(asking) })
 	// Workers that were started at once, such as after a deployment, do not all
 	// ask at once. Who serves one agent id competes with nobody.
 	if !a.cfg.PinnedOnly && !sleep(asking, a.cfg.jitter(spread)) {

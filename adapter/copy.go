@@ -25,9 +25,9 @@ type copier struct {
 	from, to    *os.Root
 	except      []string // absolute directories that are left out
 	missing     bool     // what is there already stays
+	maxFiles    int      // of what is copied
+	left        int64    // bytes that may still be copied
 	files       int
-	left        int64
-	maxFiles    int
 	fromDir     string
 	directories []stamp
 }
@@ -39,16 +39,16 @@ type stamp struct {
 
 // copyTree copies a whole directory, except some in it.
 func copyTree(ctx context.Context, from, to string, except ...string) error {
-	return (&copier{except: except}).copy(ctx, from, to)
+	return (&copier{except: except, maxFiles: maxCopyFiles, left: maxCopyBytes}).copy(ctx, from, to)
 }
 
 // copyMissing copies what is not there yet, without what belongs to git.
 func copyMissing(ctx context.Context, from, to string) error {
-	return (&copier{missing: true, except: []string{filepath.Join(from, ".git")}}).copy(ctx, from, to)
+	return (&copier{missing: true, maxFiles: maxCopyFiles, left: maxCopyBytes, except: []string{filepath.Join(from, ".git")}}).copy(ctx, from, to)
 }
 
 func (c *copier) copy(ctx context.Context, from, to string) (err error) {
-	c.fromDir, c.left, c.maxFiles = from, maxCopyBytes, maxCopyFiles
+	c.fromDir = from
 	if c.from, err = os.OpenRoot(from); err != nil {
 		return fmt.Errorf("copy %s: %w", from, err)
 	}
@@ -123,7 +123,7 @@ func (c *copier) entry(name string, d fs.DirEntry) error {
 		return c.to.Symlink(target, name)
 	case d.Type().IsRegular():
 		if c.left -= info.Size(); c.left < 0 {
-			return tooMuch("more than %d GiB", maxCopyBytes>>30)
+			return tooMuch("more than %s", "4 GiB")
 		}
 		return c.file(name, info)
 	}

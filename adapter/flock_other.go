@@ -5,8 +5,11 @@ package adapter
 import (
 	"context"
 	"os"
+	"os/exec"
 	"time"
 )
 
 // flock cannot keep other processes out on this system.
 func flock(_ context.Context, dir string, _ time.Duration) (*os.File, error) { return os.Open(dir) }
+
+func inherit(*exec.Cmd, *os.File) {}

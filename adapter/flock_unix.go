@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,5 +34,12 @@ func flock(ctx context.Context, dir string, atMost time.Duration) (*os.File, err
 			f.Close()
 			return nil, fmt.Errorf("%s: %w", dir, errInUse)
 		}
+	}
+}
+
+// inherit lets a child hold a lock together with us.
+func inherit(cmd *exec.Cmd, lock *os.File) {
+	if lock != nil {
+		cmd.ExtraFiles = []*os.File{lock}
 	}
 }

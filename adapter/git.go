@@ -20,6 +20,9 @@ type git struct {
 	common string // the directory that all worktrees of the repository share
 	admin  string // of a worktree: its part of common
 	tree   string // of a worktree: its files
+	// lock is held by the commands, too: one that outlives a killed adapter
+	// keeps the next one out until it has ended.
+	lock *os.File
 }
 
 // quietly are settings that hold for every command.
@@ -57,6 +60,7 @@ func (g git) command(ctx context.Context, args ...string) *exec.Cmd {
 		cmd.Dir = g.common
 	}
 	cmd.Env = gitEnv()
+	inherit(cmd, g.lock)
 	return cmd
 }
 

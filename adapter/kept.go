@@ -25,7 +25,9 @@ type KeptWorkspace struct {
 	TaskID string    `json:"taskId"`
 	RunID  string    `json:"runId"` // has it now, or had it last
 	Runs   []string  `json:"runs"`  // all that had it, oldest first
-	Title  string    `json:"title"`
+	// Attempt is the number of that run, which orders the workspaces of a task.
+	Attempt int    `json:"attempt"`
+	Title   string `json:"title"`
 	// Stage is making, ready or settled; what is making was never used.
 	Stage     string         `json:"stage"`
 	CreatedAt picket.Instant `json:"createdAt"`
@@ -77,7 +79,7 @@ func newKept(ctx context.Context, stateDir, root string, lease picket.Lease, sou
 		return nil, err
 	}
 	k := &kept{record: record, lock: lock, KeptWorkspace: KeptWorkspace{
-		Name: name, Path: filepath.Join(root, name), Source: source, TaskID: lease.TaskID, RunID: lease.RunID, Runs: []string{lease.RunID},
+		Name: name, Path: filepath.Join(root, name), Source: source, TaskID: lease.TaskID, RunID: lease.RunID, Runs: []string{lease.RunID}, Attempt: lease.Attempt,
 		Title: lease.Task.Title, Stage: stageMaking, CreatedAt: picket.InstantOf(time.Now()),
 	}}
 	if err := k.save(); err != nil {
@@ -150,7 +152,9 @@ func listKept(stateDir string) ([]KeptWorkspace, error) {
 			all = append(all, w)
 		}
 	}
-	slices.SortFunc(all, func(a, b KeptWorkspace) int { return cmp.Compare(a.RunID, b.RunID) })
+	slices.SortFunc(all, func(a, b KeptWorkspace) int {
+		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.Name, b.Name))
+	})
 	return all, err
 }
 

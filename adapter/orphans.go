@@ -96,7 +96,9 @@ func (o *orphan) end() error {
 func (a *Adapter) giveBackOrphan(ctx context.Context, o *orphan) {
 	defer o.lock.Close()
 	log := a.cfg.Log.With("task", o.lease.TaskID, "run", o.lease.RunID)
-	proxy := NewProxy(picket.Lease{ProxyURL: o.lease.ProxyURL, LeaseToken: o.lease.LeaseToken, FencingToken: o.lease.FencingToken}, a.cfg.BaseURL, a.cfg.HTTP)
+	lost := picket.Lease{TaskID: o.lease.TaskID, RunID: o.lease.RunID, ProxyURL: o.lease.ProxyURL, LeaseToken: o.lease.LeaseToken, FencingToken: o.lease.FencingToken}
+	a.rescueWork(ctx, lost)
+	proxy := NewProxy(lost, a.cfg.BaseURL, a.cfg.HTTP)
 	exit, state, err := o.report(ctx, proxy)
 	if again(err) || ctx.Err() != nil {
 		log.Warn("the lease of a dead adapter could not be given back", "err", err)

@@ -109,6 +109,11 @@ func (s Shelf) collect(ctx context.Context, dir string, w KeptWorkspace, dry boo
 	}
 	defer k.release()
 	heard := s.hear(ctx, k)
+	shop := &workspaces{cfg: &Config{StateDir: dir}}
+	if !k.EndedAt.IsZero() && !dry {
+		// Its adapter died before it could commit; a reviewer waits for the branch.
+		_ = shop.finish(ctx, k)
+	}
 	got := Collected{KeptWorkspace: k.KeptWorkspace}
 	if got.Why = s.stays(k, heard); got.Why != "" {
 		return got
@@ -118,7 +123,6 @@ func (s Shelf) collect(ctx context.Context, dir string, w KeptWorkspace, dry boo
 		got.Deleted = true
 		return got
 	}
-	shop := &workspaces{cfg: &Config{StateDir: dir}}
 	if got.Err = shop.finish(ctx, k); got.Err == nil {
 		got.Err = shop.discard(ctx, k)
 	}

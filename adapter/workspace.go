@@ -136,14 +136,23 @@ func (w *workspaces) dir(k *kept) string {
 
 // before finds the directory of the run before, in our hands; nil when there is
 // none. Those that were never finished are deleted on the way.
-func (w *workspaces) before(ctx context.Context, lease picket.Lease) (*kept, error) {
+func (w *workspaces) before(ctx context.Context, lease picket.Lease) (last *kept, err error) {
 	all, err := listKept(w.cfg.StateDir)
 	if err != nil {
 		return nil, fmt.Errorf("look for earlier workspaces: %w", err)
 	}
-	for i := len(all) - 1; i >= 0; i-- {
-		one := all[i]
-		if one.TaskID != lease.TaskID || one.Source != w.cfg.Workspace || one.Common != w.cfg.repo.common && one.Stage != stageMaking {
+	slices.SortStableFunc(all, func(a, b KeptWorkspace) int { return cmp.Compare(b.Attempt, a.Attempt) })
+	for _, one := range all {
+		if one.TaskID != lease.TaskID {
+			continue
+		}
+		if one.Stage == stageMaking {
+			if err := w.drop(ctx, one); err != nil {
+				w.cfg.Log.Warn("a workspace that was never finished cannot be deleted", "workspace", one.Path, "err", err)
+			}
+			continue
+		}
+		if last != nil || one.Source != w.cfg.Workspace || one.Common != w.cfg.repo.common {
 			continue
 		}
 		k, err := take(ctx, one, w.cfg.StateDir, busyFor)
@@ -153,21 +162,26 @@ func (w *workspaces) before(ctx context.Context, lease picket.Lease) (*kept, err
 		if err != nil {
 			return nil, fmt.Errorf("take over the workspace of the run before: %w", err)
 		}
-		if k.Stage == stageMaking {
-			err = w.discard(ctx, k)
-			k.release()
-			if err != nil {
-				return nil, fmt.Errorf("delete a workspace that was never finished: %w", err)
-			}
-			continue
-		}
 		if _, err := os.Lstat(k.Path); err != nil {
 			k.release()
 			continue
 		}
-		return k, nil
+		last = k
 	}
-	return nil, nil
+	return last, nil
+}
+
+// drop deletes a workspace that no agent has seen.
+func (w *workspaces) drop(ctx context.Context, one KeptWorkspace) error {
+	k, err := take(ctx, one, w.cfg.StateDir, busyFor)
+	if err != nil {
+		return err
+	}
+	defer k.release()
+	if k.Stage != stageMaking {
+		return nil
+	}
+	return w.discard(ctx, k)
 }
 
 // errNotUsable says that a kept directory cannot be gone on in; it stays.
@@ -176,12 +190,16 @@ var errNotUsable = errors.New("the directory of the run before cannot be used")
 // reuse hands a directory on to the next run of its task.
 func (w *workspaces) reuse(ctx context.Context, k *kept, lease picket.Lease) error {
 	if k.Source == WorkspaceWorktree {
-		if err := w.mend(ctx, k); err != nil {
+		err := w.mend(ctx, k)
+		switch {
+		case errors.Is(err, errNotUsable):
 			return err
+		case err != nil: // it is all in the directory, and the run goes on there
+			w.cfg.Log.Warn("what the run before has left is not committed", "task", k.TaskID, "run", k.RunID, "err", err)
 		}
 	}
 	if k.RunID != lease.RunID {
-		k.RunID, k.Runs = lease.RunID, append(k.Runs, lease.RunID)
+		k.RunID, k.Runs, k.Attempt = lease.RunID, append(k.Runs, lease.RunID), lease.Attempt
 	}
 	k.Stage, k.EndedAt, k.KeepUntil = stageReady, 0, 0
 	return k.save()

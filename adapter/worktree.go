@@ -26,7 +26,7 @@ func (g git) ours(parts ...string) string {
 // worktree of the same repository.
 const sharing = 2 * time.Minute
 
-func (g git) lock(ctx context.Context) (*os.File, error) {
+func (g git) share(ctx context.Context) (*os.File, error) {
 	if err := os.MkdirAll(g.ours(), 0o700); err != nil {
 		return nil, err
 	}
@@ -37,11 +37,12 @@ func (g git) lock(ctx context.Context) (*os.File, error) {
 // whether the branch had work on it already.
 func (w *workspaces) addTree(ctx context.Context, k *kept, lease picket.Lease) (begun bool, err error) {
 	repo := w.cfg.repo
-	lock, err := repo.lock(ctx)
+	lock, err := repo.share(ctx)
 	if err != nil {
 		return false, fmt.Errorf("make worktree: %w", err)
 	}
 	defer lock.Close()
+	repo.lock = lock
 	if err := repo.exclude(); err != nil {
 		return false, fmt.Errorf("keep %s out of git: %w", briefingDir, err)
 	}
@@ -50,13 +51,16 @@ func (w *workspaces) addTree(ctx context.Context, k *kept, lease picket.Lease) (
 		return false, err
 	}
 	w.at("adding")
+	if err := repo.unlock(k.Branch); err != nil {
+		return false, err
+	}
 	tip := repo.commit(ctx, "refs/heads/"+k.Branch)
 	if tip != "" && w.cfg.Resume != ResumeFresh {
 		k.Base = repo.baseOf(ctx, k.TaskID, tip)
 		begun = tip != k.Base
 		_, err = repo.say(ctx, "worktree", "add", "--quiet", k.Path, k.Branch)
 	} else {
-		err = w.addBranch(ctx, k, lease, tip)
+		err = w.addBranch(ctx, repo, k, lease, tip)
 	}
 	if err != nil {
 		return false, fmt.Errorf("make worktree: %w", err)
@@ -72,14 +76,17 @@ func (w *workspaces) addTree(ctx context.Context, k *kept, lease picket.Lease) (
 
 // addBranch makes the worktree with a new branch. What an earlier one of the
 // same name has and the new one has not stays under a name of its own.
-func (w *workspaces) addBranch(ctx context.Context, k *kept, lease picket.Lease, old string) error {
-	repo := w.cfg.repo
+func (w *workspaces) addBranch(ctx context.Context, repo repository, k *kept, lease picket.Lease, old string) error {
 	start, base, err := w.start(ctx, lease)
 	if err != nil {
 		return err
 	}
 	if old != "" && !repo.contains(ctx, start, old) {
-		if _, err := repo.say(ctx, "update-ref", "refs/heads/"+k.Branch+"."+old[:12], old); err != nil {
+		aside := k.Branch + "." + old[:12]
+		if err := repo.unlock(aside); err != nil {
+			return err
+		}
+		if _, err := repo.say(ctx, "update-ref", "refs/heads/"+aside, old); err != nil {
 			return err
 		}
 	}
@@ -171,7 +178,7 @@ func (g git) exclude() error {
 	return errors.Join(err, f.Close())
 }
 
-func (k *kept) git() git { return git{common: k.Common, admin: k.Admin, tree: k.Path} }
+func (k *kept) git() git { return git{common: k.Common, admin: k.Admin, tree: k.Path, lock: k.lock} }
 
 // mend makes a worktree usable again that an adapter or a git has left in the
 // middle of something, and commits what the run before has left.
@@ -181,12 +188,9 @@ func (w *workspaces) mend(ctx context.Context, k *kept) error {
 		return fmt.Errorf("%w: git does not know it any more", errNotUsable)
 	}
 	// Nobody else works here: k is locked and its processes are dead.
-	for _, stale := range []string{
-		filepath.Join(k.Admin, "index.lock"), filepath.Join(k.Admin, "HEAD.lock"), filepath.Join(g.common, "refs", "heads", k.Branch+".lock"),
-	} {
-		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	stale := []error{removed(filepath.Join(k.Admin, "index.lock")), removed(filepath.Join(k.Admin, "HEAD.lock")), g.unlock(k.Branch)}
+	if err := errors.Join(stale...); err != nil {
+		return err
 	}
 	link := filepath.Join(k.Path, ".git")
 	if _, err := os.Lstat(link); errors.Is(err, fs.ErrNotExist) {
@@ -203,8 +207,22 @@ func (w *workspaces) mend(ctx context.Context, k *kept) error {
 		}
 		return nil
 	}
-	if _, err := w.commit(ctx, k, k.message("What a run left that has not ended here")); err != nil {
-		w.cfg.Log.Warn("what the run before has left is not committed", "task", k.TaskID, "run", k.RunID, "err", err)
+	if _, err := w.commit(ctx, k, k.message("What a run left whose adapter died")); err != nil {
+		return err
+	}
+	k.Stage = stageSettled
+	return k.save()
+}
+
+// unlock deletes the lock of a branch of ours that a killed git has left. Only
+// one process works for a task at a time.
+func (g git) unlock(branch string) error {
+	return removed(filepath.Join(g.common, "refs", "heads", filepath.FromSlash(branch)+".lock"))
+}
+
+func removed(file string) error {
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -237,11 +255,12 @@ func forgetTree(ctx context.Context, k *kept) error {
 	if _, err := os.Stat(k.Common); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	lock, err := g.lock(ctx)
+	lock, err := g.share(ctx)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
+	g.lock = lock
 	_, err = g.say(ctx, "worktree", "remove", "--force", "--force", k.Path)
 	var e *gitError
 	if errors.As(err, &e) && strings.Contains(e.said, "is not a working tree") {
