@@ -3,9 +3,9 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,9 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 )
 
 // asAgent is the word that makes the test binary an agent: see diehard.
@@ -61,46 +58,31 @@ func writer() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	proxy := adapter.NewProxy(picket.Lease{
-		FencingToken: token, LeaseToken: picket.Secret(os.Getenv("PICKET_LEASE_TOKEN")), ProxyURL: os.Getenv("PICKET_PROXY_URL"),
-	}, "", nil)
 	for n := 1; ; n++ {
 		if quick() || exists(filepath.Join(os.Getenv("E2E"), "finish", task)) {
-			if done(proxy, ledger, token) {
+			if write(ledger, token, "mark_complete", map[string]any{"output": "done", "summary": ""}) {
 				return 0
 			}
 		}
-		note(ledger, token, report(proxy, run, n))
+		write(ledger, token, "report_progress", map[string]any{"summary": fmt.Sprintf("%s %d", run, n)})
 		time.Sleep(50 * time.Millisecond) // an agent works between its writes
 	}
 }
 
-func report(p *adapter.Proxy, run string, n int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	_, err := p.Report(ctx, picket.Progress{Summary: fmt.Sprintf("%s %d", run, n)})
-	return err
-}
-
-func done(p *adapter.Proxy, ledger io.Writer, token int64) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	_, err := p.Complete(ctx, picket.RawJSON(`"done"`), "")
-	note(ledger, token, err)
-	return err == nil
-}
-
-func note(ledger io.Writer, token int64, err error) {
-	what, code := "wrote", picket.CodeOf(err)
+// write calls a tool, notes what came of it, and reports whether it was
+// admitted.
+func write(ledger io.Writer, token int64, tool string, body any) bool {
+	got, err := tryFor(2*time.Second, os.Getenv("PICKET_LEASE_TOKEN"), http.MethodPost, os.Getenv("PICKET_PROXY_URL")+"/v1/tools/"+tool, body)
+	what, code := "away", got.code()
 	switch {
-	case err == nil:
-		code = "-"
+	case err != nil:
+	case got.status/100 == 2:
+		what = "wrote"
 	case code.Fenced():
 		what = "refused"
-	default:
-		what = "away"
 	}
 	fmt.Fprintf(ledger, "%s %d %d %s\n", what, token, time.Now().UnixMilli(), code)
+	return what == "wrote"
 }
 
 // beget starts a child that sleeps in the agent's group and the writer, which

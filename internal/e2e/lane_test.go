@@ -187,14 +187,20 @@ func (l *lane) killAt() time.Time {
 	return at
 }
 
-// strike sends a signal to some of the lane's processes, the adapter first, so
-// that it cannot react to the rest.
+// strike sends a signal to some of the lane's processes. They are all stopped
+// first, so that none reacts to what befalls another.
 func (l *lane) strike(who string, sig syscall.Signal) {
 	l.t.Helper()
-	for _, part := range strings.Split(who, "+") {
-		for _, pid := range l.part(part) {
-			if err := unix.Kill(pid, sig); err != nil && err != unix.ESRCH {
-				l.t.Fatalf("%s: %s with %s: %v", l.name, part, sig, err)
+	signals := []syscall.Signal{syscall.SIGSTOP, sig}
+	if sig == syscall.SIGCONT {
+		signals = signals[1:]
+	}
+	for _, sig := range signals {
+		for part := range strings.SplitSeq(who, "+") {
+			for _, pid := range l.part(part) {
+				if err := unix.Kill(pid, sig); err != nil && err != unix.ESRCH {
+					l.t.Fatalf("%s: %s with %s: %v", l.name, part, sig, err)
+				}
 			}
 		}
 	}

@@ -209,7 +209,12 @@ func (w *world) call(bearer, method, url string, body any, header ...string) ans
 
 // try is call for a goroutine, which may not end the test.
 func try(bearer, method, url string, body any, header ...string) (answer, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	return tryFor(patience, bearer, method, url, body, header...)
+}
+
+// tryFor is try for who has no patience.
+func tryFor(limit time.Duration, bearer, method, url string, body any, header ...string) (answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var in io.Reader
 	if body != nil {
