@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,14 +38,16 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 		StateDir: []byte(job.StateDir), RunID: job.Lease.RunID,
 		Containment: level, Forced: l.Containment != "", CgroupIn: shimLevels().cgroupParent, KillAt: int64(job.KillAt),
 	})
-	if err == nil {
-		out.start()
+	out.start()
+	if err != nil {
+		err = errShimGone
+	} else {
 		err = p.begun(ctx, job.KillAt)
 	}
 	if err != nil {
-		p.abandon()
+		said := p.abandon()
 		out.finish(0, time.Second)
-		return nil, fmt.Errorf("start %s: %w", l.Command[0], err)
+		return nil, fmt.Errorf("start %s: %w%s", l.Command[0], err, said)
 	}
 	go p.follow()
 	return p, nil
@@ -85,6 +88,8 @@ func (l CommandLauncher) startShim(out *drain) (*shimProcess, error) {
 	return p, nil
 }
 
+var errShimGone = errors.New("the shim ended before the agent began")
+
 // beginWithin bounds the start of a shim and its agent.
 const beginWithin = 30 * time.Second
 
@@ -105,20 +110,24 @@ func (p *shimProcess) begun(ctx context.Context, killAt time.Duration) error {
 		case there && w.Failed != nil:
 			return w.Failed
 		}
-		return errors.New("the shim ended before the agent began")
+		return errShimGone
 	case <-ctx.Done():
 		return fmt.Errorf("the shim does not answer: %w", ctx.Err())
 	}
 }
 
 // abandon ends a shim that did not say that its agent began; it may run all
-// the same.
-func (p *shimProcess) abandon() {
+// the same. It answers what the shim complained of, after a colon.
+func (p *shimProcess) abandon() (said string) {
 	p.control.Close()
 	p.bury()
 	_ = p.cmd.Wait()
 	close(p.quit)
 	p.status.Close()
+	if text := strings.TrimSpace(p.said.String()); text != "" {
+		return ": " + clip(text, 500)
+	}
+	return ""
 }
 
 // levelFor is how this launcher holds the next tree.
