@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"unicode"
@@ -19,8 +20,12 @@ import (
 // of it.
 func (w *workspaces) commit(ctx context.Context, k *kept, message string) (string, error) {
 	g := k.git()
-	if err := g.addAll(ctx); err != nil {
+	left, err := g.addAll(ctx)
+	if err != nil {
 		return "", fmt.Errorf("commit work: %w", err)
+	}
+	if left != "" && w.cfg.Log != nil {
+		w.cfg.Log.Warn("not everything can be committed; it is in the workspace", "workspace", k.Path, "err", left)
 	}
 	w.at("indexed")
 	tree, err := g.say(ctx, "write-tree")
@@ -56,23 +61,33 @@ func (w *workspaces) commit(ctx context.Context, k *kept, message string) (strin
 }
 
 // addAll notes the state of all files. An index that cannot be read is made
-// anew: it holds nothing that the files and HEAD do not.
-func (g git) addAll(ctx context.Context) error {
-	add := func() error {
-		_, err := g.say(ctx, "add", "--all", "--", ":/", ":(exclude,top,glob)**/"+briefingDir+"/**")
+// anew: it holds nothing that the files and HEAD do not. What git cannot take,
+// such as a repository without a commit or a file it may not read, is left out
+// and told of.
+func (g git) addAll(ctx context.Context) (left string, err error) {
+	add := func(options ...string) error {
+		args := append([]string{"add", "--all"}, options...)
+		_, err := g.say(ctx, append(args, "--", ":/", ":(exclude,top,glob)**/"+briefingDir+"/**")...)
 		return err
 	}
-	err := add()
-	if err == nil || ctx.Err() != nil {
-		return err
+	if err := add(); err == nil || ctx.Err() != nil {
+		return "", err
 	}
-	if gone := os.Remove(filepath.Join(g.admin, "index")); gone != nil {
-		return errors.Join(err, gone)
+	if _, unread := g.say(ctx, "ls-files", "--cached", "--", ":(top)"+briefingDir); unread != nil {
+		if err := removed(filepath.Join(g.admin, "index")); err != nil {
+			return "", err
+		}
+		if _, err := g.say(ctx, "read-tree", "HEAD"); err != nil {
+			return "", err
+		}
 	}
-	if _, again := g.say(ctx, "read-tree", "HEAD"); again != nil {
-		return errors.Join(err, again)
+	err = add("--ignore-errors")
+	var e *gitError
+	var ended *exec.ExitError
+	if errors.As(err, &e) && errors.As(err, &ended) && ended.ExitCode() == 1 {
+		return e.Error(), nil
 	}
-	return add()
+	return "", err
 }
 
 // write makes a commit of a tree. The author is the user, or picket where git
@@ -89,24 +104,23 @@ func (g git) write(ctx context.Context, tree string, parents []string, message s
 }
 
 func (g git) identity(ctx context.Context) []string {
+	said, _ := g.say(ctx, "config", "--get-regexp", `^(user|author|committer)\.(name|email)$`)
+	known := map[string]bool{}
+	for line := range strings.Lines(said) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		known[key] = value != ""
+	}
 	var env []string
-	for _, who := range []string{"AUTHOR", "COMMITTER"} {
-		for _, part := range []struct{ key, variable, otherwise string }{
-			{"user.name", "NAME", "picket"}, {"user.email", "EMAIL", "picket@localhost"},
-		} {
-			name := "GIT_" + who + "_" + part.variable
-			specific := strings.ToLower(who) + "." + strings.ToLower(part.variable)
-			if os.Getenv(name) == "" && !g.has(ctx, part.key) && !g.has(ctx, specific) && (part.variable != "EMAIL" || os.Getenv("EMAIL") == "") {
-				env = append(env, name+"="+part.otherwise)
+	for _, who := range []string{"author", "committer"} {
+		for part, otherwise := range map[string]string{"name": "picket", "email": "picket@localhost"} {
+			variable := "GIT_" + strings.ToUpper(who+"_"+part)
+			given := os.Getenv(variable) != "" || part == "email" && os.Getenv("EMAIL") != ""
+			if !given && !known["user."+part] && !known[who+"."+part] {
+				env = append(env, variable+"="+otherwise)
 			}
 		}
 	}
 	return env
-}
-
-func (g git) has(ctx context.Context, key string) bool {
-	text, err := g.say(ctx, "config", "--get", key)
-	return err == nil && text != ""
 }
 
 // message describes a commit: what a person said of it last, and whose it is.
