@@ -51,8 +51,19 @@
 //     holder starts alone.
 //   - Every report is repeated while its outcome is unknown, and is idempotent.
 //
-// The tree is a process group. A process that leaves it (setsid) escapes the
-// kill; the fence still keeps it from writing through the proxy. When the
-// adapter itself is killed, its agent lives on: the lease expires on schedule,
-// and whatever the agent writes after that is refused.
+// # Process trees
+//
+// A program that calls [RunShim] first thing in main holds the tree of an agent
+// together with a cgroup where one can be made, else as the one to whom orphans
+// are re-parented. Between adapter and agent stands a shim, the same program
+// started again: it holds the deadline of the lease, is told every new one, and
+// kills the tree when the deadline passes, when it is told to, and when the
+// adapter is no more. So neither a killed nor a stopped adapter leaves an agent
+// behind. A shim that fails is noticed by the adapter, which then does its
+// duty. With both of them stopped nobody ends the tree; what it writes through
+// the proxy after the lease is refused all the same.
+//
+// Without a shim, and elsewhere than on Linux, the tree is a process group: a
+// process that leaves it (setsid) escapes the kill, and the agent of a killed
+// adapter lives on until someone ends it.
 package adapter
