@@ -213,7 +213,8 @@ func (c *Client) AskServer(ctx context.Context, taskID string) ([]picket.Run, ti
 	return task.Runs, now, err
 }
 
-// tidyEvery is how often a working adapter looks for workspaces that are due.
+// tidyEvery is how often a working adapter looks for workspaces, and for the
+// state of runs, that are due.
 const tidyEvery = time.Hour
 
 // tidy deletes what is due, at once and then now and then until ctx ends.
@@ -235,5 +236,6 @@ func (a *Adapter) tidy(ctx context.Context) {
 		if !sleep(ctx, tidyEvery) {
 			return
 		}
+		a.cfg.sweep(time.Now())
 	}
 }
