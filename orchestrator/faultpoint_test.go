@@ -124,6 +124,7 @@ func (p lostPlace) readFaults(watched *points) {
 		of   string
 		call func() error
 	}{
+		{"evidence", func() error { _, err := w.via.Evidence(w.ctx, w.task.TaskID, ""); return err }},
 		{"explain", func() error { _, err := w.via.Explain(w.ctx, w.task.TaskID); return err }},
 		{"handoffs", func() error { _, err := w.via.Handoffs(w.ctx, picket.HandoffOpen); return err }},
 		{"identify", func() error { return orchestrator.Greet(w.ctx, w.via) }},

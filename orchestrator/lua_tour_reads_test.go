@@ -65,7 +65,10 @@ func tourEvidence(t *testing.T, f *fixture) {
 	refused(t, err, picket.CodeNotFound)
 	_, err = f.Log(f.ctx, task.TaskID, noRun, "stdout", 0, 10)
 	refused(t, err, picket.CodeNotFound)
+	_, err = f.Evidence(f.ctx, task.TaskID, "") // there is none
+	ok(t, err)
 	f.again(t, func() error { return f.RunEvidence(f.ctx, h, picket.Evidence{Branch: "b", Diff: "+x"}) })
+	f.longEvidence(t, task.TaskID)
 	for _, run := range []string{"", h.RunID} {
 		_, err = f.Evidence(f.ctx, task.TaskID, run)
 		ok(t, err)
@@ -180,4 +183,20 @@ func tourRetention(t *testing.T, f *fixture) {
 			ok(t, err)
 		}
 	}
+}
+
+// longEvidence lets a later run have left more than an answer holds.
+func (f *fixture) longEvidence(t *testing.T, task string) {
+	t.Helper()
+	const prefix = "pk:{default}:"
+	long := `1 {"branch":"b","diff":"` + strings.Repeat("x", 5<<20) + `"}`
+	ok(t, f.raw.RPush(f.ctx, prefix+"runs:"+task, noRun).Err())
+	ok(t, f.raw.Set(f.ctx, prefix+"evidence:"+noRun, long, 0).Err())
+	list, err := f.Evidence(f.ctx, task, "")
+	ok(t, err)
+	if len(list) != 1 || len(list[0].Diff) != 5<<20 {
+		t.Errorf("%d entries", len(list))
+	}
+	ok(t, f.raw.RPop(f.ctx, prefix+"runs:"+task).Err())
+	ok(t, f.raw.Del(f.ctx, prefix+"evidence:"+noRun).Err())
 }
