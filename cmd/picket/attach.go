@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type attachment struct {
 	prompt   prompt
 	restarts int
 	said     saying
+	pace     pace
 }
 
 // attach watches a task until it needs no process any more.
@@ -50,6 +52,7 @@ func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker) error {
 	defer cancel()
 	changed := make(chan struct{}, 1)
 	failed := make(chan error, 2)
+	told := make(chan picket.Event)
 	poke := func() {
 		select {
 		case changed <- struct{}{}:
@@ -58,14 +61,21 @@ func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker) error {
 	}
 	go func() {
 		failed <- s.follow(ctx, "/api/v1/events?task="+segment(task.TaskID), "0", func(bool) { poke() },
-			func(picket.Event, jsontext.Value) error { poke(); return nil })
+			func(e picket.Event, _ jsontext.Value) error {
+				poke()
+				select {
+				case told <- e:
+				case <-ctx.Done():
+				}
+				return nil
+			})
 	}()
 	go func() { failed <- s.vigil(ctx, task.TaskID) }()
 	a.say("%s submitted: %s", task.TaskID, clip(task.Title, 60))
-	return a.loop(ctx, signals, changed, failed)
+	return a.loop(ctx, signals, changed, told, failed)
 }
 
-func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed <-chan struct{}, failed <-chan error) error {
+func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed <-chan struct{}, told <-chan picket.Event, failed <-chan error) error {
 	output, second := time.NewTicker(outputEvery), time.NewTicker(time.Second)
 	defer output.Stop()
 	defer second.Stop()
@@ -75,6 +85,10 @@ func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed
 			a.pass()
 		case <-second.C:
 			a.tick(ctx)
+		case e := <-told:
+			if text := a.pace.hear(e, time.Now()); text != "" {
+				a.say("%s", text)
+			}
 		case <-changed:
 			if over, err := a.over(ctx); over {
 				return err
@@ -168,7 +182,21 @@ func (a *attachment) tick(ctx context.Context) {
 			}
 		}
 	}
-	a.line.draw(a.task, left)
+	a.line.draw(a.task, a.running(), left)
+}
+
+// running is how long the agent has been at work, "" when it is not.
+func (a *attachment) running() string {
+	if a.task.State != picket.TaskLeased || a.task.CurrentRun == nil {
+		return ""
+	}
+	if a.pace.agent == "" { // there was no heartbeat yet
+		a.pace.agent = cmp.Or(a.task.Role, filepath.Base(a.w.command[0]))
+		if s := a.task.TimeoutSeconds; s != nil {
+			a.pace.timeout = time.Duration(*s) * time.Second
+		}
+	}
+	return a.pace.text(a.task.CurrentRun.RunID, time.Now())
 }
 
 func (a *attachment) say(format string, args ...any) {

@@ -155,6 +155,9 @@ func fenceText(fence int64) string {
 
 // what is the part of an event's data that a person looks for first.
 func what(e picket.Event) string {
+	if text := launcherText(e); text != "" {
+		return clip(text, 80)
+	}
 	var data struct {
 		State   string       `json:"state"`
 		Class   string       `json:"class"`

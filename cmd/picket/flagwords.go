@@ -16,7 +16,7 @@ var flagOf = map[string]string{
 	"/leaseWindowSeconds": "lease-window", "/max": "max", "/needs": "need", "/note": "note", "/notBefore": "not-before", "/onExit": "on-exit",
 	"/option": "option", "/output": "result", "/priority": "priority", "/reason": "reason", "/retry/backoffSeconds": "backoff",
 	"/retry/maxAttempts": "retries", "/retry/on": "retry-on", "/review": "review", "/role": "role", "/scopes": "scope",
-	"/timeoutSeconds": "timeout", "Env": "env",
+	"/timeoutSeconds": "timeout", "/stallAfterSeconds": "stall-after", "Env": "env",
 	"?agent": "agent", "?cursor": "cursor", "?after": "after", "?label": "label", "?limit": "limit", "?role": "role", "?since": "since",
 	"?state": "state", "?task": "task", "?type": "type",
 }

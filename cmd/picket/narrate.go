@@ -210,12 +210,17 @@ func (l *liveLine) clear() {
 // output notes where the cursor was left by the agent.
 func (l *liveLine) output(b []byte) { l.mid = len(b) > 0 && b[len(b)-1] != '\n' }
 
-func (l *liveLine) draw(t picket.Task, left time.Duration) {
+// draw shows how long the agent has run, where that is known, else for how long
+// the task is watched and its state.
+func (l *liveLine) draw(t picket.Task, running string, left time.Duration) {
 	if !l.on || l.mid {
 		return
 	}
 	p := painter(l.w)
 	parts := []string{clock(time.Since(l.began)), string(t.State)}
+	if running != "" {
+		parts = []string{oneLine(running)}
+	}
 	if t.FencingToken > 0 {
 		parts = append(parts, fmt.Sprintf("fence %d", t.FencingToken))
 	}

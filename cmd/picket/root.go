@@ -139,7 +139,7 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 
 // laterFlags are flags of the design that wait for something unbuilt.
 var laterFlags = map[string]string{
-	"--agent": "agent presets", "--children": "delegation", "--parent": "delegation", "--stall-after": "stall detection", "--public-url": "public agent addresses",
+	"--agent": "agent presets", "--children": "delegation", "--parent": "delegation", "--public-url": "public agent addresses",
 }
 
 // flagError explains a flag that could not be read.

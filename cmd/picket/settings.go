@@ -44,6 +44,7 @@ func knownSettings() []setting {
 		{"tls.key", "tls-key", "", "file of the certificate's key", nil},
 		{"containment", "containment", "", "how agents' processes are held together: cgroup, subreaper or group (default: the best that works)", checkContainment},
 		{"lease.window", "lease-window", "5m", "how long a lease lasts without a renewal, 2s to 24h", checkWindow},
+		{"stall_after", "stall-after", "", "a run without a sign of life for this time is nudged, and ended after as long again, 2s to 24h (default: never)", checkStall},
 		{"workspace.source", "workspace", "", "where agents work: here, worktree, copy or empty; empty: here for `run`, a new directory for `adapter`", checkSource},
 		{"workspace.resume", "resume", "reuse", "what the next run of a task begins with: reuse, copy or fresh", checkResume},
 		{"workspace.keep", "keep", "0s", "how long a workspace is kept at least after its run; the server may keep it longer", checkKeep},

@@ -70,6 +70,14 @@ func checkWindow(text string) error {
 	return nil
 }
 
+func checkStall(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < picket.MinStall*time.Second || d > picket.MaxStall*time.Second || d%time.Second != 0 {
+		return fmt.Errorf("%q is not a whole number of seconds from 2s to 24h, such as 10m", text)
+	}
+	return nil
+}
+
 func checkCount(text string) error {
 	if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 1 {
 		return fmt.Errorf("%q is not a number of at least 1", text)

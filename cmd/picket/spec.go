@@ -21,8 +21,9 @@ func specFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.Duration("lease-window", 0, "how long the lease lasts without a renewal (default 5m)")
 	f.Duration("timeout", 0, "kill a run after this time (class timeout)")
+	f.Duration("stall-after", 0, "nudge a run that shows no sign of life for this time, and end it after as long again (class stalled)")
 	f.Int("retries", 0, "try again up to N times: N+1 attempts")
-	f.StringSlice("retry-on", nil, "ends that are tried again: crash, timeout, no_result")
+	f.StringSlice("retry-on", nil, "ends that are tried again: crash, timeout, stalled, no_result")
 	f.Duration("backoff", 0, "pause before the second retry, then doubling (default 10s)")
 	f.String("budget", "", "envelope in USD; shown, not enforced yet")
 	f.String("role", "", "only agents of this role")
@@ -31,10 +32,10 @@ func specFlags(c *cobra.Command) {
 	f.String("review", "", "who decides the result: human (default) or none")
 	f.String("escalate", "", "where a task goes that is not retried: human (default) or fail")
 	f.StringArray("label", nil, "a label key=value")
-	choices(c, "retry-on", "crash", "timeout", "no_result")
+	choices(c, "retry-on", "crash", "timeout", "stalled", "no_result")
 	choices(c, "review", "human", "none")
 	choices(c, "escalate", "human", "fail")
-	for _, name := range []string{"lease-window", "timeout", "backoff"} {
+	for _, name := range []string{"lease-window", "timeout", "stall-after", "backoff"} {
 		f.Lookup(name).DefValue = "" // 0s in the help would be a lie
 	}
 	f.String("input", "", "input for the agent: JSON, else text; @file and - (stdin) are read")
@@ -47,6 +48,10 @@ func specOf(cmd *cobra.Command, cfg settings, title string) (picket.TaskSpec, er
 	if w := cfg["lease.window"]; w.origin != "default" {
 		seconds := int(cfg.duration("lease.window") / time.Second)
 		spec.LeaseWindowSeconds = &seconds
+	}
+	if cfg.text("stall_after") != "" {
+		seconds := int(cfg.duration("stall_after") / time.Second)
+		spec.StallAfterSeconds = &seconds
 	}
 	if err := timesOf(cmd, &spec); err != nil {
 		return spec, err
