@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -129,6 +130,7 @@ func describe(w io.Writer, t picket.Task) {
 	if h := t.Handoff; h != nil {
 		row("hand-off", fmt.Sprintf("%s %s: %s", h.HandoffID, h.State, oneLine(h.Question)))
 	}
+	row("containment", oneLine(lastRun(t).Containment))
 	row("output", clip(outputText(t.Output), 200))
 	row("summary", oneLine(t.Summary))
 	if r := t.Review; r != nil && r.Decision != nil {
@@ -169,6 +171,7 @@ func newTaskRuns() *cobra.Command {
 				{head: "STATE", cell: func(r picket.Run) string { return string(r.State) }},
 				{head: "EXIT", cell: func(r picket.Run) string { return exitText(r.Exit) }},
 				{head: "TOOK", cell: took},
+				{head: "CONTAINMENT", cell: func(r picket.Run) string { return cmp.Or(oneLine(r.Containment), "-") }},
 				{head: "AGENT", cell: func(r picket.Run) string { return r.AgentID }, wide: true},
 				{head: "WORKSPACE", cell: func(r picket.Run) string { return r.WorkspacePath }, wide: true},
 				{head: "WHY", cell: why},
