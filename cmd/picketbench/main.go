@@ -20,9 +20,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/picket-dev/picket/adapter"
 )
 
 func main() {
+	adapter.RunShim() // of the agents that are measured
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {

@@ -28,6 +28,7 @@ func scenarios() []scenario {
 		{"renew", renewText, renew},
 		{"pickup", pickupText, pickup},
 		{"kill", killText, kill},
+		{"launch", launchText, launches},
 		{"leases", leasesText, leases},
 		{"depth", depthText, depth},
 		{"scripts", scriptsText, scripts},

@@ -4,14 +4,21 @@ import (
 	"io"
 	"os"
 	"testing"
+
+	"github.com/picket-dev/picket/adapter"
 )
+
+func TestMain(m *testing.M) {
+	adapter.RunShim()
+	os.Exit(m.Run())
+}
 
 // Every scenario that is quick at a small size runs, gives figures for both
 // sides and leaves nothing behind. What the figures are is not looked at.
 func TestScenariosRun(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	chosen, err := choose("life,life5,life-http,steady,fence,renew,kill,scripts")
+	chosen, err := choose("life,life5,life-http,steady,fence,renew,kill,launch,scripts")
 	if err != nil {
 		t.Fatal(err)
 	}
