@@ -58,7 +58,7 @@ func TestRefusals(t *testing.T) {
 			_, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
 			return err
 		},
-		"get_task": func(f *fixture, h picket.Held) error { _, err := f.HeldTask(f.ctx, h); return err },
+		"get_task": func(f *fixture, h picket.Held) error { _, err := f.HeldTask(f.ctx, h, ""); return err },
 	}
 	both(t, func(t *testing.T, f *fixture) {
 		old := f.submit(t, picket.TaskSpec{})
@@ -170,7 +170,7 @@ func TestUndeliverOnlyWhileUnconfirmed(t *testing.T) {
 		ok(t, f.Undeliver(f.ctx, l.RunID, "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"))
 		f.state(t, task.TaskID, picket.TaskQueued)
 		l = f.lease(t, picket.AcquireRequest{})
-		_, err := f.HeldTask(f.ctx, f.held(t, l))
+		_, err := f.HeldTask(f.ctx, f.held(t, l), "")
 		ok(t, err)
 		ok(t, f.Undeliver(f.ctx, l.RunID))
 		got := f.state(t, task.TaskID, picket.TaskLeased)

@@ -220,9 +220,10 @@ func (e *Engine) RequestHelp(ctx context.Context, held picket.Held, req picket.H
 	return picket.HelpRequested{HandoffID: r.text(got), State: picket.TaskHandoff}, r.bad
 }
 
-// HeldTask shows the holder of a lease its task.
-func (e *Engine) HeldTask(ctx context.Context, held picket.Held) (picket.Task, error) {
-	got, err := e.as(ctx, held, "get_task", named("get_task", "{}"))
+// HeldTask shows the holder of a lease its task. Asked again with the same
+// requestID it is the same look; with an empty one every look counts.
+func (e *Engine) HeldTask(ctx context.Context, held picket.Held, requestID string) (picket.Task, error) {
+	got, err := e.as(ctx, held, "get_task", requestID, named("get_task", "{}"))
 	if err != nil {
 		return picket.Task{}, err
 	}

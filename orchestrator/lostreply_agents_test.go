@@ -102,8 +102,8 @@ var taskCases = []lostCase{
 var leaseCases = []lostCase{
 	{name: "renew", again: "a renewal extends the lease from when it is made, and is counted", setup: leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Renew(w.ctx, w.held) }},
-	{name: "get_task", again: "every look is a sign of life", setup: leased(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.HeldTask(w.ctx, w.held) }},
+	{name: "get_task", setup: leased(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.HeldTask(w.ctx, w.held, "g1") }},
 	{name: "report", setup: leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return e.Report(w.ctx, w.held, "r1", picket.Progress{Summary: "half way", NextStep: "the rest"})

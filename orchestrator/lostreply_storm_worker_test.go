@@ -76,7 +76,7 @@ func (w *stormWorker) attempt() {
 		runtime.Goexit()
 	}
 	w.held = h
-	answered(w.storm, "get task", func() (picket.Task, error) { return w.e.HeldTask(w.ctx, h) })
+	answered(w.storm, "get task", func() (picket.Task, error) { return w.e.HeldTask(w.ctx, h, "look") })
 	launched := []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}}
 	answered(w.storm, "launched", func() (struct{}, error) { return none(w.e.RunEvents(w.ctx, h, launched)) })
 	w.caused(picket.EventRunLaunched)

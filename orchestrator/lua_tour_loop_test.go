@@ -13,13 +13,13 @@ func tourLoop(t *testing.T, f *fixture) {
 	// Told at the fifth call of a tool; the name of a report takes the nudge.
 	task, h := f.start(t, picket.TaskSpec{})
 	for i := range 4 {
-		_, err := f.HeldTask(f.ctx, h)
+		_, err := f.HeldTask(f.ctx, h, "")
 		ok(t, err)
 		_, err = f.Report(f.ctx, h, "", picket.Progress{Summary: fmt.Sprint(i)})
 		ok(t, err)
 	}
 	for range 5 {
-		_, err := f.HeldTask(f.ctx, h)
+		_, err := f.HeldTask(f.ctx, h, "")
 		ok(t, err)
 	}
 	_, changed, err := f.Watch(f.ctx, h, time.Millisecond) // delivers it
@@ -27,8 +27,9 @@ func tourLoop(t *testing.T, f *fixture) {
 		t.Error("the watch did not deliver the nudge")
 	}
 	f.again(t, func() error { _, err := f.Report(f.ctx, h, "told", picket.Progress{Summary: "s"}); return err })
-	_, err = f.HeldTask(f.ctx, h)
+	_, err = f.HeldTask(f.ctx, h, "")
 	ok(t, err)
+	f.again(t, func() error { _, err := f.HeldTask(f.ctx, h, "look"); return err })
 	_, err = f.Renew(f.ctx, h)
 	ok(t, err)
 	_, err = f.Complete(f.ctx, h, nil, "")
@@ -41,10 +42,10 @@ func tourLoop(t *testing.T, f *fixture) {
 	}{{picket.EscalateHuman, picket.TaskHandoff}, {picket.EscalateFail, picket.TaskFailed}} {
 		task, h = f.start(t, picket.TaskSpec{Escalate: c.escalate})
 		for range 9 {
-			_, err = f.HeldTask(f.ctx, h)
+			_, err = f.HeldTask(f.ctx, h, "")
 			ok(t, err)
 		}
-		_, err = f.HeldTask(f.ctx, h)
+		_, err = f.HeldTask(f.ctx, h, "")
 		refused(t, err, picket.CodeLeaseReleased)
 		f.state(t, task.TaskID, c.state)
 	}

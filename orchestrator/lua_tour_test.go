@@ -169,10 +169,10 @@ func tourFence(t *testing.T, f *fixture) {
 	next := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 	renew(func(*picket.Held) {}, picket.CodeStaleFence)
 	next.Fence = 1
-	_, err = f.HeldTask(f.ctx, next) // an older token is shown
+	_, err = f.HeldTask(f.ctx, next, "") // an older token is shown
 	refused(t, err, picket.CodeStaleFence)
 	next.Fence = 0
-	_, err = f.HeldTask(f.ctx, next)
+	_, err = f.HeldTask(f.ctx, next, "")
 	ok(t, err)
 	h.Fence = 2 // another's token does not help: what is stale is its own
 	_, err = f.Renew(f.ctx, h)

@@ -12,6 +12,7 @@ import (
 // mlife is what a run's record says of them.
 type mlife struct {
 	call     string // the last one
+	request  string // its id
 	same     int    // how often it came in a row
 	active   int64  // when it came
 	called   bool
@@ -21,8 +22,13 @@ type mlife struct {
 }
 
 // acted notes a tool call and answers the nudge that goes with it. The fifth
-// of the same call is told; the tenth goes to a person.
-func (m *rules) acted(t *mtask, r *mrun, call, name string) (nudge int64, code picket.Code) {
+// of the same call is told; the tenth goes to a person. The same request is no
+// call of its own.
+func (m *rules) acted(t *mtask, r *mrun, call, name, request string) (nudge int64, code picket.Code) {
+	if request != "" && r.request == request {
+		return r.toldWith(name), ""
+	}
+	r.request = request
 	if r.call != call {
 		r.call, r.same = call, 0
 	}
@@ -57,13 +63,13 @@ func (r *mrun) toldWith(name string) int64 {
 	return r.nudges
 }
 
-func (m *rules) getTask(h mheld) (nudge int64, code picket.Code) {
+func (m *rules) getTask(h mheld, request string) (nudge int64, code picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
 		return 0, code
 	}
 	m.confirm(t, r)
-	return m.acted(t, r, "get_task", "")
+	return m.acted(t, r, "get_task", "", request)
 }
 
 func (m *rules) stalled(h mheld, id string) picket.Code {
@@ -79,9 +85,9 @@ func (m *rules) stalled(h mheld, id string) picket.Code {
 	return ""
 }
 
-func (x *machine) getTaskBy(h picket.Held, mh mheld) {
-	got, err := x.e.HeldTask(x.ctx, h)
-	nudge, code := x.m.getTask(mh)
+func (x *machine) getTaskBy(h picket.Held, mh mheld, request string) {
+	got, err := x.e.HeldTask(x.ctx, h, request)
+	nudge, code := x.m.getTask(mh, request)
 	if x.agree(err, code, "get_task %+v", mh) {
 		x.same("get_task", got.TaskID, h.TaskID)
 		x.nudged("get_task", got.Nudge, nudge)
@@ -93,7 +99,7 @@ func (x *machine) getTaskBy(h picket.Held, mh mheld) {
 func (x *machine) loop() {
 	h, mh := x.holder()
 	for range 4 + x.below(9, "calls") {
-		x.getTaskBy(h, mh)
+		x.getTaskBy(h, mh, "")
 	}
 }
 

@@ -120,7 +120,7 @@ func (m *rules) report(h mheld, request, content string) (seq, nudge int64, code
 		}
 	}
 	m.confirm(t, r)
-	nudge, code = m.acted(t, r, "report "+content, request)
+	nudge, code = m.acted(t, r, "report "+content, request, request)
 	if code != "" {
 		return 0, 0, code
 	}

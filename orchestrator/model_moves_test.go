@@ -161,7 +161,7 @@ func (x *machine) renew() {
 
 func (x *machine) getTask() {
 	h, mh := x.holder()
-	x.getTaskBy(h, mh)
+	x.getTaskBy(h, mh, oneOf(x, "look", "", "g1"))
 }
 
 // report sends up to three reports in a row: only so do they share a memory.

@@ -78,6 +78,7 @@ var mutants = []mutant{
 	// Signs of life.
 	{"a tool call is no sign of life", []edit{{"_activity", "put(r, 'active', NOW, 'call',", "put(r, 'call',"}}},
 	{"other calls count as the same", []edit{{"_activity", "r.call == call_id and", "r.call and"}}},
+	{"a repeated look counts", []edit{{"_activity", "if req ~= '' and r.call_by == req then return told_with(r, name) end", ""}}},
 	{"a loop is never told", []edit{{"_activity", "if same == LOOP then", "if false then"}}},
 	{"a loop never ends", []edit{{"_activity", "elseif same == 2 * LOOP then", "elseif false then"}}},
 	{"a loop is tried again", []edit{{"_activity", "after(tid, t, rid, 'stalled', false, why)", "after(tid, t, rid, 'agent_failed', true, why)"}}},

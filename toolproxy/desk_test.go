@@ -119,7 +119,7 @@ func (d *desk) RequestHelp(_ context.Context, h picket.Held, _ picket.HelpReques
 	return picket.HelpRequested{State: picket.TaskHandoff}, d.note("request_human_help", h)
 }
 
-func (d *desk) HeldTask(_ context.Context, h picket.Held) (picket.Task, error) {
+func (d *desk) HeldTask(_ context.Context, h picket.Held, _ string) (picket.Task, error) {
 	return picket.Task{TaskID: h.TaskID}, d.note("get_task", h)
 }
 

@@ -25,7 +25,8 @@ type worker interface {
 
 // reader shows an agent its own task.
 type reader interface {
-	HeldTask(ctx context.Context, held picket.Held) (picket.Task, error)
+	// HeldTask with the requestID of the look before is that look again.
+	HeldTask(ctx context.Context, held picket.Held, requestID string) (picket.Task, error)
 }
 
 // completeBody leaves room for an output of picket.MaxPayload and a summary.
@@ -135,7 +136,11 @@ func getTask(c echo.Context, door Door, held picket.Held) (any, error) {
 	if _, _, err := web.Decode[struct{}](c, smallBody); err != nil {
 		return nil, err
 	}
-	return reader(door).HeldTask(c.Request().Context(), held)
+	key, err := requestKey(c.Request().Header)
+	if err != nil {
+		return nil, err
+	}
+	return reader(door).HeldTask(c.Request().Context(), held, key)
 }
 
 func checkText(field, text string, limit int) error {

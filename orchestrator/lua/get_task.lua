@@ -1,12 +1,13 @@
 -- flags: allow-oom
 -- needs: stray lane queue fence end handoff after nudge activity view
 -- get_task shows the holder of a lease its task.
--- ARGV: task, run, secret, presented token, the call in words
+-- ARGV: task, run, secret, presented token, request id or '', the
+--   call in words
 -- Reply: {view of the task, nudge JSON or ''}, or {} when this call ended the run
 -- Errors: those of fenced
 local t, r, deadline, err = fenced(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if err then return err end
 confirm(ARGV[1], r, deadline)
-local nudge = acted(ARGV[1], ARGV[2], t, r, deadline, 'get_task', ARGV[5], '')
+local nudge = acted(ARGV[1], ARGV[2], t, r, deadline, 'get_task', ARGV[6], '', ARGV[5])
 if not nudge then return {} end
 return { view(ARGV[1]), nudge }
