@@ -79,4 +79,40 @@ type LogChunk struct {
 	Offset int64  `json:"offset"` // of the first byte in Data
 	Next   int64  `json:"next"`   // offset to read on from
 	Data   []byte `json:"-"`
+
+	// Inside says that Data begins within a line, Marks when it was written.
+	Inside bool      `json:"inside"`
+	Marks  []LogMark `json:"marks"`
+	// State tells whether more may come. LatestRunID and TaskState are the
+	// task's, which may have a newer run by now.
+	State       LogState  `json:"state"`
+	LatestRunID string    `json:"latestRunId"`
+	TaskState   TaskState `json:"taskState"`
+}
+
+// LogState tells whether more of a stream may come.
+type LogState string
+
+const (
+	LogOpen   LogState = "open"   // the run goes on, or there is none yet
+	LogEnded  LogState = "ended"  // the run has ended; what it wrote last may be on its way
+	LogClosed LogState = "closed" // this is all
+)
+
+// LogMark says when a stream was written from an offset on, up to the next mark.
+type LogMark struct {
+	Offset int64   `json:"offset"`
+	At     Instant `json:"at"`
+}
+
+// MaxLogMarks is how many marks one piece of output may have.
+const MaxLogMarks = 512
+
+// LogPiece is a piece of output on its way to the log.
+type LogPiece struct {
+	Stream string
+	Offset int64 // of the first byte
+	Data   []byte
+	Marks  []LogMark // in their order, none before Offset; without any the time of arrival counts
+	End    bool      // nothing follows
 }

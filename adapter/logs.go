@@ -2,11 +2,14 @@ package adapter
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/picket-dev/picket"
@@ -25,6 +28,9 @@ type output struct {
 	mu     sync.Mutex
 	hide   redactor
 	file   *os.File
+	times  *os.File // when the file grew: a line "offset milliseconds-since-1970" for each change
+	kept   int64    // bytes in the file
+	last   picket.Instant
 	left   int64 // bytes that the file still takes
 	ship   []*shipper
 	tail   tail
@@ -54,8 +60,10 @@ func (o *output) close() {
 	for _, s := range o.ship {
 		s.close()
 	}
-	if o.file != nil {
-		o.file.Close()
+	for _, f := range []*os.File{o.file, o.times} {
+		if f != nil {
+			f.Close()
+		}
 	}
 }
 
@@ -63,18 +71,24 @@ func (o *output) spread(p []byte) {
 	if len(p) == 0 {
 		return
 	}
+	at := picket.InstantOf(time.Now())
 	o.tail.add(p)
-	o.keep(p)
+	o.keep(p, at)
 	for _, s := range o.ship {
-		s.add(p)
+		s.add(p, at)
 	}
 }
 
 // keep appends to the file until its bound.
-func (o *output) keep(p []byte) {
+func (o *output) keep(p []byte, at picket.Instant) {
 	if o.file == nil || o.left <= 0 {
 		return
 	}
+	if o.times != nil && at > o.last {
+		fmt.Fprintln(o.times, o.kept, int64(at))
+		o.last = at
+	}
+	o.kept += int64(len(p))
 	if int64(len(p)) > o.left {
 		p = append(p[:o.left:o.left], "\n[picket: more output was not kept]\n"...)
 	}
@@ -83,6 +97,15 @@ func (o *output) keep(p []byte) {
 		o.log.Warn("the agent's output cannot be kept", "file", o.file.Name(), "err", err)
 		o.left = 0
 	}
+}
+
+// openTimes makes the file that says when a stream grew; nil when it cannot.
+func (p places) openTimes(stream string) *os.File {
+	f, err := os.OpenFile(filepath.Join(p.state, stream+".times"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil
+	}
+	return f
 }
 
 // redactor replaces a secret in a stream, also where it is cut by a write.

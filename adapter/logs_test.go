@@ -259,13 +259,13 @@ func TestShipperUnderLoad(t *testing.T) {
 	var mu sync.Mutex
 	var got int64
 	s := newShipper(&shipper{to: "test", patience: time.Minute, log: slog.New(slog.DiscardHandler),
-		post: func(_ context.Context, _ string, offset int64, data []byte) (int64, error) {
+		post: func(_ context.Context, p picket.LogPiece) (int64, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if offset != got {
-				t.Errorf("offset %d, want %d", offset, got)
+			if p.Offset != got {
+				t.Errorf("offset %d, want %d", p.Offset, got)
 			}
-			got += int64(len(data))
+			got += int64(len(p.Data))
 			return got, nil
 		}})
 	var writers, pump sync.WaitGroup
@@ -273,7 +273,7 @@ func TestShipperUnderLoad(t *testing.T) {
 	for range 4 {
 		writers.Go(func() {
 			for range 1000 {
-				s.add(make([]byte, 1000))
+				s.add(make([]byte, 1000), picket.InstantOf(time.Now()))
 			}
 		})
 	}

@@ -139,17 +139,42 @@ func (p *Proxy) Exit(ctx context.Context, exit picket.Exit, containment string) 
 // the server has are ignored; an offset beyond them is [picket.CodeOffset]
 // with the fact "expected".
 func (p *Proxy) Logs(ctx context.Context, stream string, offset int64, data []byte) (next int64, err error) {
+	return p.LogPiece(ctx, picket.LogPiece{Stream: stream, Offset: offset, Data: data})
+}
+
+// LogPiece is Logs for output whose times are known, or that is the last.
+func (p *Proxy) LogPiece(ctx context.Context, piece picket.LogPiece) (next int64, err error) {
 	var out struct {
 		Next *int64 `json:"next"`
 	}
-	q := url.Values{"stream": {stream}, "offset": {strconv.FormatInt(offset, 10)}}
-	if err := p.post(ctx, "/v1/run/logs?"+q.Encode(), Text(data), &out); err != nil {
-		return offset, err
+	q := url.Values{"stream": {piece.Stream}, "offset": {strconv.FormatInt(piece.Offset, 10)}}
+	if piece.End {
+		q.Set("end", "true")
+	}
+	var opts []Option
+	if len(piece.Marks) > 0 {
+		opts = append(opts, WithHeader("X-Picket-Log-Times", logTimes(piece)))
+	}
+	if err := p.post(ctx, "/v1/run/logs?"+q.Encode(), Text(piece.Data), &out, opts...); err != nil {
+		return piece.Offset, err
 	}
 	if out.Next == nil {
-		return offset + int64(len(data)), nil
+		return piece.Offset + int64(len(piece.Data)), nil
 	}
 	return *out.Next, nil
+}
+
+// logTimes writes marks as the header has them: a base, then position:delay.
+func logTimes(piece picket.LogPiece) string {
+	base := piece.Marks[0].At
+	b := strconv.AppendInt(nil, int64(base), 10)
+	for i, m := range piece.Marks {
+		b = append(b, " ,"[min(i, 1)])
+		b = strconv.AppendInt(b, m.Offset-piece.Offset, 10)
+		b = append(b, ':')
+		b = strconv.AppendInt(b, int64(m.At-base), 10)
+	}
+	return string(b)
 }
 
 // Events writes launcher events, such as run.launched, into the event log.

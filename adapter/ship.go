@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,11 +23,13 @@ type shipper struct {
 	to       string // for people: where it goes
 	every    time.Duration
 	patience time.Duration
-	post     func(ctx context.Context, stream string, offset int64, data []byte) (next int64, err error)
+	post     func(ctx context.Context, p picket.LogPiece) (next int64, err error)
 	log      *slog.Logger
 
 	mu      sync.Mutex
 	pending []byte
+	first   int64            // how many bytes came before those pending
+	marks   []picket.LogMark // when the pending ones were written, counted like first
 	dropped int64
 	closed  bool
 	dead    bool          // the place refuses: nothing is kept any more
@@ -39,16 +42,19 @@ type shipper struct {
 
 // toProxy ships to the log of the run.
 func toProxy(stream string, p *Proxy, log *slog.Logger) *shipper {
-	return newShipper(&shipper{stream: stream, to: "the proxy", every: 500 * time.Millisecond, post: p.Logs, log: log})
+	return newShipper(&shipper{stream: stream, to: "the proxy", every: 500 * time.Millisecond, post: p.LogPiece, log: log})
 }
 
 // toWriter copies to a terminal or a file of the caller's.
 func toWriter(stream string, w io.Writer, log *slog.Logger) *shipper {
 	return newShipper(&shipper{
 		stream: stream, to: "the copy", patience: 500 * time.Millisecond, log: log,
-		post: func(_ context.Context, _ string, offset int64, data []byte) (int64, error) {
-			_, err := w.Write(data)
-			return offset + int64(len(data)), err
+		post: func(_ context.Context, p picket.LogPiece) (int64, error) {
+			if len(p.Data) == 0 {
+				return p.Offset, nil
+			}
+			_, err := w.Write(p.Data)
+			return p.Offset + int64(len(p.Data)), err
 		},
 	})
 }
@@ -59,9 +65,9 @@ func newShipper(s *shipper) *shipper {
 }
 
 // add takes output in. It waits for room as long as there is patience.
-func (s *shipper) add(p []byte) {
+func (s *shipper) add(p []byte, at picket.Instant) {
 	var impatient <-chan time.Time
-	for !s.tryAdd(p) {
+	for !s.tryAdd(p, at) {
 		if impatient == nil {
 			impatient = time.After(s.patience)
 		}
@@ -74,7 +80,7 @@ func (s *shipper) add(p []byte) {
 }
 
 // tryAdd reports false when waiting for room is worth it.
-func (s *shipper) tryAdd(p []byte) bool {
+func (s *shipper) tryAdd(p []byte, at picket.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead || s.closed {
@@ -84,11 +90,15 @@ func (s *shipper) tryAdd(p []byte) bool {
 	if full && len(s.pending) > 0 && s.patience > 0 && !s.stalled {
 		return false
 	}
+	if n := len(s.marks); n == 0 || s.marks[n-1].At < at { // a clock set back marks nothing
+		s.marks = append(s.marks, picket.LogMark{Offset: s.first + int64(len(s.pending)), At: at})
+		s.remove(0)
+	}
 	s.pending = append(s.pending, p...)
 	if len(s.pending) > 2*maxPending { // seldom, so that a flood is not copied at every write
 		over := len(s.pending) - maxPending
 		s.dropped += int64(over)
-		s.pending = append(s.pending[:0], s.pending[over:]...)
+		s.remove(over)
 	}
 	poke(s.wake)
 	return true
@@ -114,35 +124,62 @@ func poke(c chan struct{}) {
 	}
 }
 
-// take removes the next chunk; more is true when another waits, last when
-// there will be none.
-func (s *shipper) take() (chunk []byte, more, last bool) {
+// take removes the next piece, whose offsets count from its own first byte;
+// more is true when another waits, End when there will be none.
+func (s *shipper) take() (p picket.LogPiece, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.Stream = s.stream
 	if s.dropped > 0 {
-		chunk = fmt.Appendf(nil, "\n[picket: %d bytes of output were dropped here: %s did not keep up]\n", s.dropped, s.to)
+		p.Data = fmt.Appendf(nil, "\n[picket: %d bytes of output were dropped here: %s did not keep up]\n", s.dropped, s.to)
 		s.dropped = 0
 	}
-	n := min(len(s.pending), maxChunk-len(chunk))
-	chunk = append(chunk, s.pending[:n]...)
-	s.pending = append(s.pending[:0], s.pending[n:]...)
+	note := int64(len(p.Data))
+	n := min(len(s.pending), maxChunk-len(p.Data))
+	for _, m := range s.marks {
+		at := max(m.Offset-s.first, 0)
+		if at >= int64(n) {
+			break
+		}
+		if len(p.Marks) == picket.MaxLogMarks {
+			n = int(at)
+			break
+		}
+		if at > 0 {
+			at += note
+		}
+		p.Marks = append(p.Marks, picket.LogMark{Offset: at, At: m.At})
+	}
+	p.Data = append(p.Data, s.pending[:n]...)
+	s.remove(n)
 	more = len(s.pending) > 0
 	if !more {
 		s.stalled = false
 	}
 	poke(s.room)
-	return chunk, more, s.closed && !more
+	p.End = s.closed && !more
+	return p, more
+}
+
+// remove forgets the oldest n pending bytes, and the marks of what is gone but
+// for the last, which holds for what follows, too.
+func (s *shipper) remove(n int) {
+	s.pending = append(s.pending[:0], s.pending[n:]...)
+	s.first += int64(n)
+	for len(s.marks) > 1 && s.marks[1].Offset <= s.first {
+		s.marks = s.marks[1:]
+	}
 }
 
 // run posts until the stream was closed and all of it is posted, or ctx ends.
 func (s *shipper) run(ctx context.Context) {
 	for {
-		chunk, more, last := s.take()
-		if len(chunk) > 0 && !s.send(ctx, chunk) {
+		piece, more := s.take()
+		if (len(piece.Data) > 0 || piece.End) && !s.send(ctx, piece) {
 			s.giveUp()
 			return
 		}
-		if last || !more && !s.idle(ctx) {
+		if piece.End || !more && !s.idle(ctx) {
 			return
 		}
 	}
@@ -176,16 +213,21 @@ func (s *shipper) ready() bool {
 	return s.closed || len(s.pending) >= maxChunk
 }
 
-// send posts one chunk until the server has it. false: it never will.
-func (s *shipper) send(ctx context.Context, chunk []byte) bool {
+// send posts one piece until the server has it. false: it never will.
+func (s *shipper) send(ctx context.Context, p picket.LogPiece) bool {
+	if len(p.Data) == 0 {
+		s.bye(ctx, p)
+		return true
+	}
 	wait := 250 * time.Millisecond
-	for resyncs := 0; len(chunk) > 0; {
+	for resyncs, sent := 0, false; !sent; {
 		try, cancel := context.WithTimeout(ctx, 10*time.Second)
-		next, err := s.post(try, s.stream, s.offset, chunk)
+		next, err := s.post(try, s.placed(p))
 		cancel()
 		switch {
 		case err == nil:
-			chunk = s.accepted(chunk, next)
+			p = s.accepted(p, next)
+			sent = len(p.Data) == 0
 		case errors.Is(err, picket.CodeOffset) && resyncs < 3:
 			resyncs++
 			if expected, ok := factInt(err, "expected"); ok {
@@ -204,21 +246,49 @@ func (s *shipper) send(ctx context.Context, chunk []byte) bool {
 	return true
 }
 
+// bye says that nothing follows. Once: readers do without it, and the end of a
+// run does not wait for it.
+func (s *shipper) bye(ctx context.Context, p picket.LogPiece) {
+	try, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := s.post(try, s.placed(p)); err != nil {
+		s.log.Debug("the end of the output was not told", "stream", s.stream, "err", err)
+	}
+}
+
+// placed is a piece at the offset where the server expects it.
+func (s *shipper) placed(p picket.LogPiece) picket.LogPiece {
+	p.Offset = s.offset
+	p.Marks = slices.Clone(p.Marks)
+	for i := range p.Marks {
+		p.Marks[i].Offset += s.offset
+	}
+	return p
+}
+
 // accepted moves on to what the server expects next and returns the rest of
-// the chunk. A server that is further has seen these bytes before.
-func (s *shipper) accepted(chunk []byte, next int64) []byte {
+// the piece. A server that is further has seen these bytes before.
+func (s *shipper) accepted(p picket.LogPiece, next int64) picket.LogPiece {
 	done := next - s.offset
-	if done <= 0 || done >= int64(len(chunk)) {
-		s.offset = max(next, s.offset+int64(len(chunk)))
-		return nil
+	if done <= 0 || done >= int64(len(p.Data)) {
+		s.offset = max(next, s.offset+int64(len(p.Data)))
+		p.Data, p.Marks = nil, nil
+		return p
 	}
 	s.offset = next
-	return chunk[done:]
+	p.Data = p.Data[done:]
+	for len(p.Marks) > 1 && p.Marks[1].Offset <= done {
+		p.Marks = p.Marks[1:]
+	}
+	for i := range p.Marks {
+		p.Marks[i].Offset = max(p.Marks[i].Offset-done, 0)
+	}
+	return p
 }
 
 func (s *shipper) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dead, s.pending = true, nil
+	s.dead, s.pending, s.marks = true, nil, nil
 	poke(s.room)
 }

@@ -30,14 +30,21 @@ func (e *Engine) RunExit(ctx context.Context, held picket.Held, exit picket.Exit
 // RunLog appends output to a stream of the run and returns the offset of the
 // next byte. Bytes known already are ignored; a gap is CodeOffset with the
 // fact "expected".
-func (e *Engine) RunLog(ctx context.Context, held picket.Held, stream string, offset int64, data []byte) (int64, error) {
-	if err := checkStream(stream); err != nil {
+func (e *Engine) RunLog(ctx context.Context, held picket.Held, p picket.LogPiece) (int64, error) {
+	if err := checkStream(p.Stream); err != nil {
 		return 0, err
 	}
-	if offset < 0 {
+	if p.Offset < 0 {
 		return 0, picket.Invalid("offset", "Send the number of bytes sent before.", "offset is negative")
 	}
-	got, err := e.as(ctx, held, "run_log", stream, offset, data)
+	if len(p.Marks) > picket.MaxLogMarks {
+		return 0, picket.Invalid("marks", "Send smaller pieces.", "%d marks are more than %d", len(p.Marks), picket.MaxLogMarks)
+	}
+	end := 0
+	if p.End {
+		end = 1
+	}
+	got, err := e.as(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), end)
 	if err != nil {
 		return 0, err
 	}

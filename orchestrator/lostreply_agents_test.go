@@ -188,10 +188,10 @@ var evidenceCases = []lostCase{
 	}},
 	{name: "run_log", setup: func(w *lostWorld) {
 		confirmed(picket.TaskSpec{})(w)
-		_, err := w.direct.RunLog(w.ctx, w.held, "stdout", 0, []byte("hello "))
+		_, err := w.direct.RunLog(w.ctx, w.held, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("hello ")})
 		ok(w.t, err)
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		return e.RunLog(w.ctx, w.held, "stdout", 6, []byte("world\r\n"))
+		return e.RunLog(w.ctx, w.held, picket.LogPiece{Stream: "stdout", Offset: 6, Data: []byte("world\r\n")})
 	}},
 	{name: "run_evidence", setup: func(w *lostWorld) { // what was handed in before is replaced
 		confirmed(picket.TaskSpec{})(w)

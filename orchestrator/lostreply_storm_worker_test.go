@@ -90,7 +90,9 @@ func (w *stormWorker) attempt() {
 			w.t.Errorf("seed %d: report %d of %s got number %d", w.seed, want, w.task, got.Seq)
 		}
 		line := fmt.Sprintf("%s says %d\n", w.name, i)
-		at = answered(w.storm, "log", func() (int64, error) { return w.e.RunLog(w.ctx, h, "stdout", at, []byte(line)) })
+		at = answered(w.storm, "log", func() (int64, error) {
+			return w.e.RunLog(w.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: []byte(line)})
+		})
 		answered(w.storm, "renew", func() (picket.Renewal, error) { return w.e.Renew(w.ctx, h) })
 		w.log(line)
 	}

@@ -30,7 +30,7 @@ func tourEvidence(t *testing.T, f *fixture) {
 		{change(func(h *picket.Held) { h.TaskID = noTask }), picket.CodeTaskMismatch},
 		{change(func(h *picket.Held) { h.Fence = 99 }), picket.CodeUnknownFence},
 	} {
-		_, err := f.RunLog(f.ctx, c.h, "stdout", 0, []byte("x"))
+		_, err := f.RunLog(f.ctx, c.h, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("x")})
 		refused(t, err, c.code)
 		refused(t, f.RunExit(f.ctx, c.h, picket.Exit{Class: picket.ExitKilled}, ""), c.code)
 		refused(t, f.RunEvidence(f.ctx, c.h, picket.Evidence{Branch: "b"}), c.code)
@@ -50,13 +50,16 @@ func tourEvidence(t *testing.T, f *fixture) {
 	at := int64(0)
 	chunk := bytes.Repeat([]byte("x"), 48<<10)
 	for range 24 { // more than a mebibyte, in pieces of no round size
-		at, err = f.RunLog(f.ctx, h, "stdout", at, chunk)
+		at, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: chunk})
 		ok(t, err)
 	}
-	_, err = f.RunLog(f.ctx, h, "stdout", 0, chunk) // known
+	_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 0, Data: chunk}) // known
 	ok(t, err)
-	_, err = f.RunLog(f.ctx, h, "stdout", at+1, chunk)
+	_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at + 1, Data: chunk})
 	refused(t, err, picket.CodeOffset)
+	_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, End: true})
+	ok(t, err)
+	ok(t, f.raw.LPop(f.ctx, "pk:{default}:marks:"+h.RunID+":stdout").Err()) // as of an earlier version, which kept none
 	for _, from := range []int64{0, at - 5, at + 5} {
 		_, err = f.Log(f.ctx, task.TaskID, h.RunID, "stdout", from, 100)
 		ok(t, err)

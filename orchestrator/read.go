@@ -106,9 +106,26 @@ func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset i
 	}
 	r := &reply{script: "log"}
 	l := r.list(got)
-	c := picket.LogChunk{RunID: r.text(r.at(l, 0)), Stream: stream, Offset: r.int(r.at(l, 1)), Data: []byte(r.text(r.at(l, 2)))}
+	c := picket.LogChunk{RunID: r.text(r.at(l, 0)), Stream: stream, Offset: r.int(r.at(l, 1)), Data: []byte(r.text(r.at(l, 2))),
+		LatestRunID: r.text(r.at(l, 4)), TaskState: picket.TaskState(r.text(r.at(l, 5)))}
 	c.Next = c.Offset + int64(len(c.Data))
+	before := r.text(r.at(l, 3))
+	c.Inside = before != "" && before != "\n"
+	c.State = logState(r.text(r.at(l, 6)), r.text(r.at(l, 7)))
+	for _, v := range l[min(8, len(l)):] {
+		c.Marks = append(c.Marks, r.marks(r.text(v))...)
+	}
 	return c, r.bad
+}
+
+func logState(runState, closed string) picket.LogState {
+	switch {
+	case closed == "1":
+		return picket.LogClosed
+	case runState != "" && runState != string(picket.RunRunning):
+		return picket.LogEnded
+	}
+	return picket.LogOpen
 }
 
 // Leases lists up to 1,000 live leases, the next to expire first.

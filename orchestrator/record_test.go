@@ -53,14 +53,14 @@ func TestLogKeepsTheLastMebibyte(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task := f.submit(t, picket.TaskSpec{})
 		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
-		next, err := f.RunLog(f.ctx, h, "stdout", 0, []byte("hello "))
+		next, err := f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("hello ")})
 		ok(t, err)
-		again, err := f.RunLog(f.ctx, h, "stdout", 0, []byte("hello world"))
+		again, err := f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("hello world")})
 		ok(t, err)
 		if next != 6 || again != 11 {
 			t.Fatalf("offsets %d %d", next, again)
 		}
-		_, err = f.RunLog(f.ctx, h, "stdout", 12, []byte("!"))
+		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 12, Data: []byte("!")})
 		refused(t, err, picket.CodeOffset)
 		c, err := f.Log(f.ctx, task.TaskID, "", "stdout", 3, 4)
 		ok(t, err)
@@ -70,7 +70,7 @@ func TestLogKeepsTheLastMebibyte(t *testing.T) {
 		at := int64(11)
 		chunk := bytes.Repeat([]byte{0xff, 0}, 32<<10)
 		for range 20 {
-			at, err = f.RunLog(f.ctx, h, "stdout", at, chunk)
+			at, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: chunk})
 			ok(t, err)
 		}
 		c, err = f.Log(f.ctx, task.TaskID, "", "stdout", 0, 2<<20)

@@ -88,8 +88,8 @@ func (d *desk) RunExit(_ context.Context, h picket.Held, exit picket.Exit, _ str
 	return d.note("exit", h)
 }
 
-func (d *desk) RunLog(_ context.Context, h picket.Held, _ string, offset int64, data []byte) (int64, error) {
-	return offset + int64(len(data)), d.note("logs", h)
+func (d *desk) RunLog(_ context.Context, h picket.Held, p picket.LogPiece) (int64, error) {
+	return p.Offset + int64(len(p.Data)), d.note("logs", h)
 }
 
 func (d *desk) RunEvents(_ context.Context, h picket.Held, _ []picket.RunEvent) error {

@@ -81,7 +81,7 @@ var routes = []route{
 	{http.MethodPost, "/v1/lease/release", "release", release, nil},
 	{http.MethodGet, "/v1/lease/watch", "", watch, []string{"waitSeconds"}},
 	{http.MethodPost, "/v1/run/exit", "exit", exit, nil},
-	{http.MethodPost, "/v1/run/logs", "logs", logs, []string{"stream", "offset"}},
+	{http.MethodPost, "/v1/run/logs", "logs", logs, []string{"stream", "offset", "end"}},
 	{http.MethodPost, "/v1/run/events", "events", events, nil},
 	{http.MethodGet, "/v1/tools", "", listTools, nil},
 	{http.MethodPost, "/v1/run/evidence", "evidence", changes, nil},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os/signal"
@@ -25,7 +26,8 @@ func newTaskLogs() *cobra.Command {
 		follow, _ := cmd.Flags().GetBool("follow")
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		l := logReader{s: s, task: id, run: run, stream: stream, w: cmd.OutOrStdout()}
+		times, _ := cmd.Flags().GetBool("timestamps")
+		l := logReader{s: s, task: id, run: run, only: run != "", stream: stream, times: times, w: cmd.OutOrStdout()}
 		if raw, _ := cmd.Flags().GetBool("raw"); !raw && isTerminal(l.w) {
 			l.w = &terminalText{w: l.w}
 		}
@@ -42,7 +44,8 @@ func newTaskLogs() *cobra.Command {
 	choices(c, "stream", "stdout", "stderr")
 	c.Flags().String("run", "", "an earlier run instead of the latest (see: picket task runs)")
 	c.Flags().Bool("raw", false, "print every byte to a terminal, too; what the agent wrote may steer it")
-	c.Flags().BoolP("follow", "f", false, "go on until the task is closed or in review")
+	c.Flags().BoolP("follow", "f", false, "go on until the task is closed or in review, or the run of --run is over")
+	c.Flags().Bool("timestamps", false, "put the time at which it was written before each line")
 	return c
 }
 
@@ -51,31 +54,51 @@ type logReader struct {
 	s      *server
 	task   string
 	run    string // "" is the latest
+	only   bool   // this run, not the ones after it
 	stream string
+	times  bool
 	offset int64
 	w      io.Writer
+}
+
+// logAnswer is what the headers of a piece of log say.
+type logAnswer struct {
+	bytes  int
+	state  picket.LogState
+	latest string // the task's latest run
+	task   picket.TaskState
 }
 
 // drain prints what there is now.
 func (l *logReader) drain(ctx context.Context) error {
 	for {
-		n, err := l.step(ctx)
-		if err != nil || n == 0 {
+		got, err := l.step(ctx, "")
+		if err != nil || got.bytes == 0 {
 			return err
 		}
 	}
 }
 
-func (l *logReader) step(ctx context.Context) (int, error) {
+// step prints the next piece. With follow, run or task, it waits for one.
+func (l *logReader) step(ctx context.Context, follow string) (got logAnswer, err error) {
 	q := url.Values{"stream": {l.stream}, "offset": {strconv.FormatInt(l.offset, 10)}, "limit": {"1048576"}}
 	if l.run != "" {
 		q.Set("run", l.run)
+	}
+	if l.times {
+		q.Set("timestamps", "true")
+	}
+	if follow != "" {
+		q.Set("follow", follow)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Minute)
+		defer cancel()
 	}
 	var body []byte
 	var header http.Header
 	path := "/api/v1/tasks/" + segment(l.task) + "/logs?" + q.Encode()
 	if err := l.s.client.Call(ctx, http.MethodGet, path, nil, &body, adapter.WithResponseHeader(&header)); err != nil {
-		return 0, l.s.hint(err)
+		return got, l.s.hint(err)
 	}
 	if run := header.Get("X-Picket-Run"); l.run == "" && run != "" {
 		l.run = run
@@ -89,39 +112,42 @@ func (l *logReader) step(ctx context.Context) (int, error) {
 		next = l.offset + int64(len(body))
 	}
 	l.offset = next
+	got = logAnswer{len(body), picket.LogState(header.Get("X-Picket-Log")), header.Get("X-Picket-Latest-Run"), picket.TaskState(header.Get("X-Picket-Task-State"))}
 	_, err = l.w.Write(body)
-	return len(body), err
+	return got, err
 }
 
-// follow prints until the task waits for nobody's process any more.
+// follow prints until the run is over or, when it goes on to later ones, until
+// the task waits for nobody's process any more. The server waits, not we.
 func (l *logReader) follow(ctx context.Context) error {
-	latest, seen := l.run == "", false
+	what, seen := "task", false
+	if l.only {
+		what = "run"
+	}
 	for {
-		var task picket.Task
-		err := keyMayReturn(ctx, func() error { return l.s.get(ctx, "/api/v1/tasks/"+segment(l.task), &task, nil) })
+		var got logAnswer
+		err := keyMayReturn(ctx, func() (err error) { got, err = l.step(ctx, what); return err })
 		switch {
 		case seen && isLost(err):
 			return taskLost(l.task, "")
-		case err != nil && !errors.Is(err, picket.CodeUnavailable):
-			return err
-		}
-		seen = seen || err == nil
-		if err := keyMayReturn(ctx, func() error { return l.drain(ctx) }); err != nil && !errors.Is(err, picket.CodeUnavailable) && !errors.Is(err, picket.CodeNotFound) {
-			return err
-		}
-		if latest && task.CurrentRun != nil && l.run != "" && task.CurrentRun.RunID != l.run {
-			l.run, l.offset = task.CurrentRun.RunID, 0
-			continue
-		}
-		if task.State.Terminal() || task.State == picket.TaskReview {
-			// The adapter ships the tail after the state has changed.
-			if err := sleep(ctx, 300*time.Millisecond); err != nil {
+		case errors.Is(err, picket.CodeUnavailable):
+			if err := sleep(ctx, 500*time.Millisecond+rand.N(500*time.Millisecond)); err != nil {
 				return err
 			}
-			return l.drain(ctx)
-		}
-		if err := sleep(ctx, 500*time.Millisecond); err != nil {
+			continue
+		case err != nil:
 			return err
+		}
+		seen = true
+		over := got.bytes == 0 && got.state != picket.LogOpen
+		switch {
+		case over && l.only, over && l.run == got.latest && noMoreRuns(got.task), l.run == "" && got.task.Terminal():
+			return nil
+		case over && l.run != got.latest:
+			l.run, l.offset = got.latest, 0
 		}
 	}
 }
+
+// noMoreRuns reports a state in which no run of the task comes any more.
+func noMoreRuns(s picket.TaskState) bool { return s.Terminal() || s == picket.TaskReview }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -145,59 +144,4 @@ func retryTask(r request) error {
 	}
 	task, err := r.engine.Retry(r.ctx(), by, id, body.Reason)
 	return r.answer(task, err)
-}
-
-// The headers of a piece of log say which bytes of what it is; the body is the
-// bytes themselves.
-const (
-	logRunHeader    = "X-Picket-Run"
-	logStreamHeader = "X-Picket-Stream"
-	logOffsetHeader = "X-Picket-Offset" // of the first byte of the body
-	logNextHeader   = "X-Picket-Next"   // the offset to read on from
-	maxLogBytes     = 1 << 20
-	defaultLogBytes = 64 << 10
-)
-
-func taskLogs(r request) error {
-	q, err := r.query([]string{"run", "stream", "offset", "limit"}, map[string]string{"follow": "following a log (read on from X-Picket-Next)"})
-	if err != nil {
-		return err
-	}
-	id, err := r.id("id", "task")
-	if err != nil {
-		return err
-	}
-	run, err := q.id("run", "run")
-	if err != nil {
-		return err
-	}
-	stream, err := q.text("stream")
-	if err != nil {
-		return err
-	}
-	if stream == "" {
-		stream = "stdout"
-	}
-	if _, err := oneOf("stream", stream, []string{"stdout", "stderr"}); err != nil {
-		return err
-	}
-	offset, err := q.number("offset", 0, 0, 1<<52)
-	if err != nil {
-		return err
-	}
-	limit, err := q.number("limit", defaultLogBytes, 1, maxLogBytes)
-	if err != nil {
-		return err
-	}
-	chunk, err := r.engine.Log(r.ctx(), id, run, stream, offset, int(limit))
-	if err != nil {
-		return err
-	}
-	h := r.Response().Header()
-	h.Set(logRunHeader, chunk.RunID)
-	h.Set(logStreamHeader, chunk.Stream)
-	h.Set(logOffsetHeader, strconv.FormatInt(chunk.Offset, 10))
-	h.Set(logNextHeader, strconv.FormatInt(chunk.Next, 10))
-	h.Set(echo.HeaderCacheControl, "no-store")
-	return r.Blob(http.StatusOK, "text/plain; charset=utf-8", chunk.Data)
 }

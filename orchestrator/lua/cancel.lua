@@ -22,6 +22,7 @@ local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return refuse('task_closed', 'state', t.state) end
 local before = t.state
+if before ~= 'leased' then wake('task ' .. tid) end
 if before == 'queued' then
   dequeue(tid, t)
 elseif before == 'leased' then

@@ -14,7 +14,7 @@ for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 
     local state = call('HGET', K('handoff:', hid), 'state')
     if state then call('ZREM', K('handoffs:', state), hid) end
     call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('told:', rid), K('refused:', rid), K('gated:', rid), K('evidence:', rid),
-      K('log:', rid .. ':stdout'), K('log:', rid .. ':stderr'), K('handoff:', hid), K('answer:', hid))
+      K('log:', rid .. ':stdout'), K('log:', rid .. ':stderr'), K('marks:', rid .. ':stdout'), K('marks:', rid .. ':stderr'), K('handoff:', hid), K('answer:', hid))
   end
   if t then -- only a damaged store has none
     for _, key in ipairs(indexes(t.role or '', t.labels or '')) do call('ZREM', key, tid) end

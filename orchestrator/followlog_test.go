@@ -1,0 +1,126 @@
+package orchestrator_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// reading starts to follow a log in a goroutine of its own.
+func (f *fixture) reading(task, run string, offset int64, whole bool) <-chan picket.LogChunk {
+	got := make(chan picket.LogChunk, 1)
+	go func() {
+		c, err := f.FollowLog(f.ctx, task, run, "stdout", offset, 1<<20, whole, 50*time.Second)
+		if err != nil {
+			c.Data = []byte(err.Error())
+		}
+		got <- c
+	}()
+	return got
+}
+
+// A reader that waits is woken by output and by each end that there is. Nobody
+// asks again and again: a wait that nothing ends lasts to its end.
+func TestFollowLog(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}})
+		first := f.reading(task.TaskID, "", 0, true) // there is no run yet
+		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+		_, err := f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stderr", Data: []byte("not this stream")})
+		ok(t, err)
+		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Data: []byte("one\n")})
+		ok(t, err)
+		if c := <-first; string(c.Data) != "one\n" || c.RunID != h.RunID || c.State != picket.LogOpen || c.TaskState != picket.TaskLeased {
+			t.Fatalf("%+v %s", c, c.Data)
+		}
+		short, err := f.FollowLog(f.ctx, task.TaskID, h.RunID, "stdout", 4, 10, true, 20*time.Millisecond)
+		if err != nil || len(short.Data) != 0 || short.Next != 4 || short.State != picket.LogOpen {
+			t.Fatalf("a wait that ran out: %+v, %v", short, err)
+		}
+
+		// The end of the run, for who reads this run and for who reads the task.
+		ofRun, ofTask := f.reading(task.TaskID, h.RunID, 4, false), f.reading(task.TaskID, h.RunID, 4, true)
+		code := 1
+		_, err = f.Release(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: &code})
+		ok(t, err)
+		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 4, End: true})
+		ok(t, err)
+		if c := <-ofRun; len(c.Data) != 0 || c.State != picket.LogClosed {
+			t.Fatalf("the end of the run: %+v %s", c, c.Data)
+		}
+		next := f.held(t, f.lease(t, picket.AcquireRequest{}))
+		_, err = f.RunLog(f.ctx, next, picket.LogPiece{Stream: "stdout", Data: []byte("two\n")})
+		ok(t, err)
+		if c := <-ofTask; len(c.Data) != 0 || c.State != picket.LogClosed || c.LatestRunID != next.RunID {
+			t.Fatalf("a newer run: %+v %s", c, c.Data)
+		}
+
+		// A task that needs no run any more, of an adapter that never says "end".
+		last := f.reading(task.TaskID, next.RunID, 4, true)
+		_, err = f.Complete(f.ctx, next, nil, "")
+		ok(t, err)
+		if c := <-last; len(c.Data) != 0 || c.State != picket.LogEnded || c.TaskState != picket.TaskReview {
+			t.Fatalf("in review: %+v %s", c, c.Data)
+		}
+	})
+}
+
+// A task that is cancelled before it ran ends a wait, and so does a client that
+// goes.
+func TestFollowLogEnds(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{})
+		waiting := f.reading(task.TaskID, "", 0, true)
+		_, err := f.Cancel(f.ctx, operator, task.TaskID, "")
+		ok(t, err)
+		if c := <-waiting; c.TaskState != picket.TaskCancelled || len(c.Data) != 0 {
+			t.Fatalf("%+v %s", c, c.Data)
+		}
+		ctx, leave := context.WithTimeout(f.ctx, 10*time.Millisecond)
+		defer leave()
+		_, err = f.FollowLog(ctx, f.submit(t, picket.TaskSpec{}).TaskID, "", "stdout", 0, 10, true, 50*time.Second)
+		refused(t, err, picket.CodeUnavailable)
+	})
+}
+
+// The times of output are kept with it, are forgotten with it, and are those of
+// arrival where nobody told them.
+func TestLogMarks(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{})
+		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+		piece := picket.LogPiece{Stream: "stdout", Data: []byte("one\ntwo\nthree\n"), Marks: []picket.LogMark{{Offset: 0, At: 1000}, {Offset: 4, At: 1500}}}
+		_, err := f.RunLog(f.ctx, h, piece)
+		ok(t, err)
+		piece.Data = append(piece.Data, "four\n"...) // its beginning is known
+		piece.Marks = append(piece.Marks, picket.LogMark{Offset: 14, At: 2000})
+		at, err := f.RunLog(f.ctx, h, piece)
+		ok(t, err)
+		c, err := f.Log(f.ctx, task.TaskID, "", "stdout", 5, 100)
+		ok(t, err)
+		if !c.Inside || c.Marks[1] != (picket.LogMark{Offset: 4, At: 1500}) || c.Marks[len(c.Marks)-1] != (picket.LogMark{Offset: 14, At: 2000}) {
+			t.Fatalf("%+v", c)
+		}
+		if c, err = f.Log(f.ctx, task.TaskID, "", "stdout", 4, 100); err != nil || c.Inside {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		chunk := bytes.Repeat([]byte("x"), 64<<10)
+		for range 40 {
+			at, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: chunk, Marks: []picket.LogMark{{Offset: at, At: picket.Instant(at)}}})
+			ok(t, err)
+		}
+		c, err = f.Log(f.ctx, task.TaskID, "", "stdout", 0, 1<<20)
+		ok(t, err)
+		if c.Offset == 0 || len(c.Marks) == 0 || c.Marks[0].Offset != c.Offset || int64(c.Marks[0].At) != c.Offset {
+			t.Fatalf("from %d: %v", c.Offset, c.Marks)
+		}
+		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stderr", Data: []byte("unmarked")})
+		ok(t, err)
+		if c, err = f.Log(f.ctx, task.TaskID, "", "stderr", 0, 100); err != nil || len(c.Marks) != 1 || c.Marks[0].Offset != 0 || c.Marks[0].At == 0 {
+			t.Fatalf("%+v, %v", c, err)
+		}
+	})
+}

@@ -1,0 +1,113 @@
+package toolproxy
+
+import (
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// MaxLogChunk bounds the body of one /v1/run/logs, in bytes.
+const MaxLogChunk = 64 << 10
+
+// LogTimesHeader says when the output of a /v1/run/logs was written: a Unix
+// time in milliseconds, then position:delay pairs with commas between, such as
+// "1763748000000 0:0,120:35". From its position in the body on, up to the next
+// pair, the output was written delay milliseconds after that time.
+const LogTimesHeader = "X-Picket-Log-Times"
+
+// logAnswer says at which offset to go on.
+type logAnswer struct {
+	Next int64 `json:"next"`
+}
+
+func logs(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+	piece, err := logPiece(c)
+	if err != nil {
+		return err
+	}
+	if piece.Data, err = logBytes(c); err != nil {
+		return err
+	}
+	piece.Marks, err = logMarks(c.Request().Header.Get(LogTimesHeader), piece.Offset, len(piece.Data))
+	if err != nil {
+		return err
+	}
+	next, err := recorder(door).RunLog(c.Request().Context(), held, piece)
+	if err != nil {
+		return err
+	}
+	return web.JSON(c, http.StatusOK, logAnswer{next})
+}
+
+func logPiece(c echo.Context) (p picket.LogPiece, err error) {
+	q := c.QueryParams()
+	p.Stream = q.Get("stream")
+	if p.Stream != "stdout" && p.Stream != "stderr" {
+		return p, badParameter("stream", "Send stdout or stderr.", "stream is neither stdout nor stderr")
+	}
+	if !q.Has("offset") {
+		return p, badParameter("offset", "Send the offset of the first byte, 0 at the beginning.", "offset is required")
+	}
+	if p.Offset, err = number(q, "offset", 0, picket.MaxNumber); err != nil {
+		return p, err
+	}
+	p.End, err = flag(q, "end")
+	return p, err
+}
+
+func flag(q url.Values, name string) (bool, error) {
+	switch q.Get(name) {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	}
+	return false, badParameter(name, "Send true or false.", "%s is neither true nor false", name)
+}
+
+// logBytes reads a chunk as it is: output need not be valid text.
+func logBytes(c echo.Context) ([]byte, error) {
+	const text = "text/plain"
+	got, _, _ := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
+	if got != echo.MIMEOctetStream {
+		return web.ReadBody(c, MaxLogChunk, text)
+	}
+	return web.ReadBody(c, MaxLogChunk, echo.MIMEOctetStream)
+}
+
+// logMarks reads LogTimesHeader.
+func logMarks(header string, offset int64, size int) ([]picket.LogMark, error) {
+	if header == "" {
+		return nil, nil
+	}
+	bad := picket.Invalid(LogTimesHeader, "Send milliseconds since 1970 and position:delay pairs, such as 1763748000000 0:0,120:35, or leave the header out.",
+		"%s cannot be read", LogTimesHeader)
+	since, pairs, _ := strings.Cut(header, " ")
+	base, err := strconv.ParseInt(since, 10, 64)
+	if err != nil || base < 0 || base > picket.MaxNumber/2 {
+		return nil, bad
+	}
+	if strings.Count(pairs, ",") >= picket.MaxLogMarks {
+		return nil, picket.Invalid(LogTimesHeader, "Send smaller pieces.", "%s has more than %d pairs", LogTimesHeader, picket.MaxLogMarks)
+	}
+	var marks []picket.LogMark
+	last := -1
+	for pair := range strings.SplitSeq(pairs, ",") {
+		position, delay, _ := strings.Cut(pair, ":")
+		at, err := strconv.Atoi(position)
+		ms, err2 := strconv.ParseInt(delay, 10, 64)
+		if err != nil || err2 != nil || at <= last || at > size || ms < 0 || ms > picket.MaxNumber/2 {
+			return nil, bad
+		}
+		last = at
+		marks = append(marks, picket.LogMark{Offset: offset + int64(at), At: picket.Instant(base + ms)})
+	}
+	return marks, nil
+}
