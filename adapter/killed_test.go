@@ -50,9 +50,7 @@ func init() {
 	}
 }
 
-// die runs a lease in a process that is killed at a point, and reports whether
-// it came there.
-func (w *shift) die(lease picket.Lease, resume adapter.Resume, point, script string) bool {
+func (w *shift) doomed(lease picket.Lease, resume adapter.Resume, point, script string) *exec.Cmd {
 	w.t.Helper()
 	text, err := json.Marshal(doomed{point, script, lease, w.s.URL, w.repo, w.state, resume})
 	if err != nil {
@@ -60,7 +58,14 @@ func (w *shift) die(lease picket.Lease, resume adapter.Resume, point, script str
 	}
 	cmd := exec.Command(agent("doomed")[0], agent("doomed")[1:]...)
 	cmd.Env = append(os.Environ(), "DOOMED="+string(text))
-	out, err := cmd.CombinedOutput()
+	return cmd
+}
+
+// die runs a lease in a process that is killed at a point, and reports whether
+// it came there.
+func (w *shift) die(lease picket.Lease, resume adapter.Resume, point, script string) bool {
+	w.t.Helper()
+	out, err := w.doomed(lease, resume, point, script).CombinedOutput()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) && ended.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
 		return true
