@@ -25,6 +25,7 @@ type keeper struct {
 
 	asked    chan struct{} // has room for one: renew now
 	warned   bool
+	waking   bool // resumed from suspend: first of all comes a renewal
 	failures int
 	next     time.Duration // when to renew
 }
@@ -130,9 +131,9 @@ func (k *keeper) keep(ctx context.Context) error {
 		}
 		if watch.resumed() { // renew before anything else, on a new connection
 			abort()
-			answer, k.next = nil, now
+			answer, k.next, k.waking = nil, now, true
 		}
-		if at := k.warnAt(); !k.warned && now >= at {
+		if at := k.warnAt(); !k.warned && !k.waking && now >= at {
 			k.warned = true
 			k.onWarning()
 		}
@@ -170,6 +171,7 @@ func (k *keeper) send(ctx context.Context, now time.Duration) (chan reply, func(
 
 // take handles an answer; an error is a definite loss.
 func (k *keeper) take(a reply) error {
+	k.waking = false
 	switch {
 	case a.err == nil:
 		k.confirmed(a.sent, a.r)
@@ -190,7 +192,7 @@ func (k *keeper) wait(now time.Duration, idle bool) time.Duration {
 	if idle {
 		due = min(due, k.next)
 	}
-	if !k.warned {
+	if !k.warned && !k.waking {
 		due = min(due, k.warnAt())
 	}
 	return max(due-now, 0)
