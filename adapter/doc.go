@@ -66,4 +66,8 @@
 // Without a shim, and elsewhere than on Linux, the tree is a process group: a
 // process that leaves it (setsid) escapes the kill, and the agent of a killed
 // adapter lives on until someone ends it.
+//
+// On Linux, that someone is the next [Adapter.Run] on the same StateDir: first
+// of all it ends what is left of runs whose adapter is dead and gives their
+// leases back.
 package adapter

@@ -67,24 +67,21 @@ func TestFollowedLog(t *testing.T) {
 	if got := w.ok("task", "logs", "--stream", "stderr", task.TaskID); got != "stderr [redacted]" {
 		t.Errorf("stderr: %q", got)
 	}
-	if n := w.logRequests(); n > 60 { // four readers, some pieces each
+	if n := w.counted(`route="/api/v1/tasks/:id/logs"`); n == 0 || n > 60 { // four readers, some pieces each
 		t.Errorf("%d requests for logs", n)
 	}
 }
 
-// logRequests is how often the server was asked for a log.
-func (w *world) logRequests() int {
+// counted is how many requests the server has counted under a label.
+func (w *world) counted(label string) int {
 	w.t.Helper()
 	total := 0
 	for line := range strings.Lines(string(w.call(w.key, "GET", w.url+"/metrics", nil).body)) {
-		if strings.HasPrefix(line, "picket_http_requests_total{") && strings.Contains(line, `/logs"`) && strings.Contains(line, "/api/v1/tasks/") {
+		if strings.HasPrefix(line, "picket_http_requests_total{") && strings.Contains(line, label) {
 			n, err := strconv.ParseFloat(strings.Fields(line)[1], 64)
 			w.must(err)
 			total += int(n)
 		}
-	}
-	if total == 0 {
-		w.t.Error("no request for a log was counted: this test proves nothing")
 	}
 	return total
 }
