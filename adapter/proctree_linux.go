@@ -110,6 +110,13 @@ func descendants(all []processStat, root int) []processStat {
 	return found
 }
 
+func idsOf(tree []processStat) (pids []int) {
+	for _, p := range tree {
+		pids = append(pids, p.PID)
+	}
+	return pids
+}
+
 // allStopped reports whether there are processes and all of them are stopped.
 func allStopped(tree []processStat) bool {
 	return len(tree) > 0 && !slices.ContainsFunc(tree, func(p processStat) bool { return p.state != 'T' && p.state != 't' })

@@ -35,6 +35,7 @@ type shim struct {
 	end   *shimEnd // once the leader was reaped
 	again <-chan time.Time
 	pause time.Duration // before the tree is killed once more; 0: it is not to be killed
+	since time.Duration // when it was killed first
 }
 
 // serveShim serves and exits where this process was started as a shim.
@@ -192,7 +193,7 @@ func (s *shim) extend(at time.Duration) error {
 	return s.alarm.set(at)
 }
 
-// guard returns when the whole tree is gone. The tree is killed when its leader
+// guard returns when the whole tree is gone, or does not go. The tree is killed when its leader
 // has ended, when the deadline has passed, when the adapter says so and when
 // the adapter is no more.
 func (s *shim) guard(orders <-chan shimOrder, children <-chan os.Signal) {
@@ -202,7 +203,7 @@ func (s *shim) guard(orders <-chan shimOrder, children <-chan os.Signal) {
 				s.kill()
 				continue
 			}
-			if childless && s.vacated() {
+			if childless && s.vacated() || s.givesUp() {
 				s.end.Overdue = s.overdue
 				return
 			}
@@ -267,6 +268,16 @@ func endOf(status unix.WaitStatus) *shimEnd {
 		return &shimEnd{Code: 128 + int(status.Signal()), Signal: unix.SignalName(status.Signal())}
 	}
 	return &shimEnd{Code: status.ExitStatus()}
+}
+
+// givesUp reports whether it is no use to wait for the rest of the tree, such
+// as programs of another user.
+func (s *shim) givesUp() bool {
+	if bootClock() < s.since+dieWithin {
+		return false
+	}
+	s.end.Left = idsOf(treeOf(os.Getpid(), s.group))
+	return true
 }
 
 // vacated removes the cgroup when nobody is in it.

@@ -35,6 +35,7 @@ func (p *shimProcess) bury() {
 			_ = p.group.kill()
 		}
 		left := p.survivors()
+		p.left = idsOf(left)
 		if len(left) == 0 && (p.group.dir == "" || !p.group.populated()) {
 			break
 		}

@@ -64,18 +64,31 @@ func newWatched(t *testing.T, window time.Duration) (*watched, []string) {
 	return w, []string{"sh", "-c", grove, "sh", post.path, w.marks.word}
 }
 
-// stands waits until the tree stands and answers its shim.
-func (w *watched) stands(t *testing.T, command []string) (shim int) {
+// record is what the run's directory says about its processes.
+func (w *watched) record(t *testing.T) (r record) {
 	t.Helper()
-	signpost{command[4]}.read(t)
 	b, err := os.ReadFile(filepath.Join(w.state, w.lease.RunID, "process.json"))
-	var r record
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// leader waits for the agent's first process to be on record.
+func (w *watched) leader(t *testing.T) (pid int) {
+	t.Helper()
+	eventually(t, func() bool { pid = w.record(t).Leader.PID; return pid != 0 }, "there is no leader on record")
+	return pid
+}
+
+// stands waits until the tree stands and answers its shim.
+func (w *watched) stands(t *testing.T, command []string) (shim int) {
+	t.Helper()
+	signpost{command[4]}.read(t)
+	r := w.record(t)
 	if n := len(w.marks.find()); n < 4 {
 		t.Fatalf("the tree has only %d processes", n)
 	}
@@ -232,6 +245,24 @@ func TestStoppedAdapterAndShim(t *testing.T) {
 		}
 		send(t, shim, syscall.SIGCONT)
 		w.gone(t, adapter)
+	})
+}
+
+// The agent's first process dies with its shim, also when the adapter cannot do
+// anything about it; the adapter ends the others once it can.
+func TestLeaderDiesWithItsShim(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		w, command := newWatched(t, 5*time.Minute)
+		adapter := w.outside(t, level, command)
+		shim, leader := w.stands(t, command), w.leader(t)
+		send(t, adapter, syscall.SIGSTOP)
+		send(t, shim, syscall.SIGKILL)
+		eventually(t, func() bool { return !alive(strconv.Itoa(leader)) }, "the leader lives on")
+		if state(adapter) != 'T' {
+			t.Error("the adapter did not stay stopped: this test proves nothing")
+		}
+		send(t, adapter, syscall.SIGCONT)
+		w.gone(t)
 	})
 }
 

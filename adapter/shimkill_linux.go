@@ -11,7 +11,7 @@ import (
 // is looked for is found in the next round.
 func (s *shim) kill() {
 	if s.pause == 0 {
-		s.pause = time.Millisecond
+		s.pause, s.since = time.Millisecond, bootClock()
 		s.strike()
 	}
 }

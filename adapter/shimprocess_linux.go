@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"sync"
@@ -27,6 +28,7 @@ type shimProcess struct {
 	done    chan struct{}
 	exit    Exited // valid once done is closed
 	overdue bool   // the same: nobody told in time that the lease goes on
+	left    []int  // processes that do not die
 
 	mu      sync.Mutex
 	control *os.File
@@ -48,8 +50,9 @@ const (
 	answerWithin = 250 * time.Millisecond
 	// reportWithin is what it then gets to report the end.
 	reportWithin = 2 * time.Second
-	// dieWithin bounds how long a killed tree is waited for: who does not die
-	// for so long is stuck in the kernel, and never comes back to his program.
+	// dieWithin bounds how long a killed tree is waited for. Who does not die
+	// for so long is stuck in the kernel, and never comes back to his program,
+	// or is another user's.
 	dieWithin = 30 * time.Second
 )
 
@@ -131,7 +134,7 @@ func (p *shimProcess) unheard(now time.Duration) (terminate, kill bool) {
 func (p *shimProcess) stuck(now time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.killed > 0 && now > p.killed+dieWithin
+	return p.killed > 0 && now > p.killed+dieWithin+reportWithin
 }
 
 // follow reads what the shim says until the tree is gone.
@@ -144,6 +147,9 @@ func (p *shimProcess) follow() {
 	close(p.quit)
 	p.status.Close()
 	p.out.finish(max(p.delay, 0), time.Second)
+	if len(p.left) > 0 {
+		fmt.Fprintf(p.out.to[1], "\n[picket: these processes of the run do not die: %v]\n", p.left)
+	}
 	p.leave()
 }
 
@@ -159,7 +165,7 @@ func (p *shimProcess) heed() {
 				p.bury()
 				return
 			case w.Ended != nil:
-				p.exit, p.overdue = Exited{w.Ended.Code, w.Ended.Signal}, w.Ended.Overdue
+				p.exit, p.overdue, p.left = Exited{w.Ended.Code, w.Ended.Signal}, w.Ended.Overdue, w.Ended.Left
 				return
 			case w.Ack != 0:
 				p.acknowledged(w.Ack)

@@ -48,7 +48,7 @@ type shimWord struct {
 	Failed  *shimFailure   `json:"failed,omitzero"`
 	Started *processRecord `json:"started,omitzero"`
 	Ack     uint64         `json:"ack,omitzero"`
-	Ended   *shimEnd       `json:"ended,omitzero"` // the whole tree is gone
+	Ended   *shimEnd       `json:"ended,omitzero"` // the whole tree is gone, or dieWithin over
 }
 
 // shimFailure says why the agent could not be started.
@@ -72,6 +72,8 @@ type shimEnd struct {
 	Signal string `json:"signal"`
 	// Overdue says that the shim killed the tree because its deadline passed.
 	Overdue bool `json:"overdue"`
+	// Left are processes that do not die though they were killed.
+	Left []int `json:"left"`
 }
 
 // speak writes one message in one piece.

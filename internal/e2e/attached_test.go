@@ -12,14 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 )
 
 // adapterOf is the adapter of an agent: its parent, or that of its shim.
 func adapterOf(t *testing.T, agent int) int {
 	t.Helper()
 	parent := parentOf(t, agent)
-	if name, _ := os.ReadFile("/proc/" + strconv.Itoa(parent) + "/comm"); strings.TrimSpace(string(name)) == adapter.ShimName {
+	if name, _ := os.ReadFile("/proc/" + strconv.Itoa(parent) + "/comm"); strings.TrimSpace(string(name)) == "picket-shim" {
 		return parentOf(t, parent)
 	}
 	return parent
