@@ -49,12 +49,13 @@ func TestTheNextAdapterHandsInWhatADeadOneLeft(t *testing.T) {
 // directory before it has ended.
 func TestAGitThatOutlivesItsAdapterIsWaitedFor(t *testing.T) {
 	w := newShift(t)
-	gate, went := filepath.Join(t.TempDir(), "gate"), filepath.Join(t.TempDir(), "went")
+	dir := t.TempDir()
+	gate, went, passed := filepath.Join(dir, "gate"), filepath.Join(dir, "went"), filepath.Join(dir, "passed")
 	if out, err := exec.Command("mkfifo", gate, went).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	// The first file that is added stops git until the gate is written to.
-	runGit(t, w.repo, "config", "filter.slow.clean", fmt.Sprintf("sh -c 'echo here > %s; cat %s >/dev/null; cat'", went, gate))
+	runGit(t, w.repo, "config", "filter.slow.clean", fmt.Sprintf("sh -c 'echo here > %s; cat %s >/dev/null; cat; touch %s'", went, gate, passed))
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	doomed := w.doomed(lease, adapter.ResumeReuse, "never", `echo one > first.slow; echo "first.slow filter=slow" > .gitattributes`)
 	if err := doomed.Start(); err != nil {
@@ -70,15 +71,21 @@ func TestAGitThatOutlivesItsAdapterIsWaitedFor(t *testing.T) {
 	runGit(t, w.repo, "config", "--unset", "filter.slow.clean")
 
 	second := w.s.Supersede(lease.TaskID)
-	done := make(chan adapter.Result, 1)
-	go func() { done <- w.run(second, "cat first.slow > second.txt") }()
-	if err := w.s.AwaitCalls(patience(t), "/v1/lease/renew", 2); err != nil { // it holds its lease, and prepares
-		t.Fatal(err)
-	}
-	select {
-	case <-done:
-		t.Error("the next run did not wait for git")
-	case <-time.After(300 * time.Millisecond): // long enough to be seen if it does not wait
+	launched, done := make(chan struct{}), make(chan struct{})
+	w.set = append(w.set, func(c *adapter.Config) {
+		c.OnEvent = func(e adapter.Event) {
+			if e.Kind == adapter.EventLaunched {
+				close(launched)
+			}
+		}
+	})
+	go func() {
+		defer close(done)
+		w.run(second, "test -e "+passed+" && cat first.slow > second.txt")
+	}()
+	select { // a run that does not wait is soon launched; one that waits never is
+	case <-launched:
+	case <-time.After(1500 * time.Millisecond):
 	}
 	if err := os.WriteFile(gate, nil, 0); err != nil { // opening it lets git go on
 		t.Fatal(err)

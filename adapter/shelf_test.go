@@ -105,6 +105,23 @@ func TestWhatIsDueIsDeleted(t *testing.T) {
 	}
 }
 
+// Work whose adapter was killed is on its branch before its directory goes.
+func TestWhatWasNotCommittedIsCommittedBeforeItGoes(t *testing.T) {
+	w := newShift(t)
+	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
+	if !w.die(lease, adapter.ResumeReuse, "indexed", firstWork) {
+		t.Fatal("the adapter was not killed")
+	}
+	past := picket.InstantOf(time.Now().Add(-time.Minute))
+	run := picket.Run{RunID: lease.RunID, State: picket.RunExpired, EndedAt: past, KeepUntil: past}
+	if got := collected(t, adapter.Shelf{StateDir: w.state, Ask: answers(run, time.Now())}, false); len(got) != 1 || !got[0].Deleted || exists(got[0].Path) {
+		t.Errorf("%+v", got)
+	}
+	if got := runGit(t, w.repo, "show", "picket/"+lease.TaskID+":first.txt"); got != "one\ntwo" {
+		t.Errorf("the branch has %q", got)
+	}
+}
+
 // A workspace that a run works in now is let be.
 func TestAWorkspaceInUseStays(t *testing.T) {
 	w := newShift(t)

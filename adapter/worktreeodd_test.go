@@ -23,6 +23,7 @@ func TestWhateverAnAgentDoesToItsWorktree(t *testing.T) {
 		"another branch":     `git checkout -q -b elsewhere; echo new > new.txt; git add new.txt; git commit -qm own; echo late > late.txt`,
 		"a detached head":    `git checkout -q --detach; echo new > new.txt; git add new.txt; git commit -qm own`,
 		"an older commit":    `echo new > new.txt; git add new.txt; git commit -qm own; git reset -q --hard HEAD~1; echo new > new.txt`,
+		"an older place":     `echo own > own.txt; git add own.txt; git commit -qm own; git checkout -q --detach HEAD~1; echo new > new.txt`,
 		"no link to git":     `rm .git; echo new > new.txt`,
 		"a new repository":   `rm .git; git init -q; echo new > new.txt`,
 		"a merge in work":    `git checkout -q -b b; echo b > a.txt; git commit -qam b; git checkout -q -; echo c > a.txt; git commit -qam c; git merge -q b; echo new > new.txt`,
@@ -43,6 +44,9 @@ func TestWhateverAnAgentDoesToItsWorktree(t *testing.T) {
 				if ev := w.changes(lease); !strings.Contains(ev.Diff, "new.txt") {
 					t.Errorf("the diff is\n%s", ev.Diff)
 				}
+			}
+			if log := runGit(t, w.repo, "log", "--format=%s", branch); strings.Contains(script, "own") != strings.Contains(log, "own") && name != "an older commit" {
+				t.Errorf("the history is\n%s", log)
 			}
 			second := w.s.Supersede(lease.TaskID)
 			w.run(second, `cat new.txt > again.txt`)
