@@ -202,7 +202,7 @@ func trusting(x exchange) (*http.Response, error) {
 		return res, nil
 	}
 	x.req = req
-	return answerOf(x, `{"leaseExpiresAt":"2030-01-01T00:00:00.000Z","leaseTtlMs":2000,"fencingToken":1,"commands":[]}`), nil
+	return answerOf(x, `{"leaseExpiresAt":"2030-01-01T00:00:00.000Z","leaseTtlMs":600000,"fencingToken":1,"commands":[]}`), nil
 }
 
 // Every rule of the conformance table is broken by somebody, and says so.

@@ -202,6 +202,9 @@ func New(cfg Config) (*Adapter, error) {
 	} else if cfg.Containment != "" {
 		return nil, picket.Invalid("Containment", "Leave it out, or leave Launcher out.", "a Launcher of your own decides how it holds processes")
 	}
+	if err := cfg.usable(); err != nil {
+		return nil, err
+	}
 	a := &Adapter{cfg: cfg, client: &Client{BaseURL: cfg.BaseURL, Key: cfg.Key, HTTP: cfg.HTTP}, kill: make(chan struct{})}
 	a.killed = closeOnce(a.kill)
 	return a, nil
@@ -254,7 +257,7 @@ func defaultStateDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", picket.Invalid("StateDir", "Set StateDir, or the variable HOME.", "there is no place for the state of runs: %v", err)
+		return "", picket.Invalid("StateDir", "Set the variable HOME or XDG_STATE_HOME, or StateDir.", "there is no place for the state of runs: %v", err)
 	}
 	return filepath.Join(home, ".local", "state", "picket", "adapter"), nil
 }

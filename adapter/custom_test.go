@@ -58,7 +58,9 @@ func myRun(client adapter.Client, lease picket.Lease, command []string) {
 		case <-lost:
 			kill = true
 		case <-ended:
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind
+			for end := time.Now().Add(time.Second); syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) == nil && time.Now().Before(end); {
+				time.Sleep(5 * time.Millisecond) // what it left behind has to be gone, too
+			}
 			tell(proxy, cmd.ProcessState)
 			return
 		case <-time.After(50 * time.Millisecond):

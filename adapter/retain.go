@@ -130,7 +130,7 @@ func (s Shelf) collect(ctx context.Context, dir string, w KeptWorkspace, dry boo
 	return got
 }
 
-// silence is how the server's time is told when it said nothing.
+// errUnknownRun says that nothing is known of a workspace beyond its record.
 var errUnknownRun = errors.New("the server does not know the run")
 
 // hear asks the server until when the workspace is kept, and notes the answer.
@@ -199,7 +199,7 @@ func (w *workspaces) finish(ctx context.Context, k *kept) error {
 	return nil
 }
 
-// AskServer makes the question of a Shelf to a server.
+// AskServer answers the runs of a task and the server's time, for Shelf.Ask.
 func (c *Client) AskServer(ctx context.Context, taskID string) ([]picket.Run, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

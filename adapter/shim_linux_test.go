@@ -218,6 +218,21 @@ func TestShimHeedsNoSignal(t *testing.T) {
 	})
 }
 
+// A cgroup holds who left everything else, also when the shim is killed that
+// would have found him.
+func TestCgroupHoldsWithoutItsShim(t *testing.T) {
+	if levels := levelsHere(t); levels[0] != picket.ContainmentCgroup {
+		t.Skip("no cgroup here")
+	}
+	i := slices.IndexFunc(treeShapes, func(s shape) bool { return s.program == "disguise" })
+	tr := grow(t, treeShapes[i], picket.ContainmentCgroup, adapter.Job{})
+	send(t, tr.record(t).Shim.PID, syscall.SIGKILL)
+	tr.dead(t)
+	if left := tr.marks.find(); len(left) > 0 {
+		t.Errorf("%v survived", left)
+	}
+}
+
 // Started without an adapter, a shim says so.
 func TestShimByHand(t *testing.T) {
 	for _, version := range []string{"1", "99"} {

@@ -172,13 +172,17 @@ func TestHungAgentIsEnded(t *testing.T) {
 			play := func(made *puppet) {
 				p = made
 				time.Sleep(20 * time.Second)
-				p.stopped.Store(true)
-				select {
-				case <-time.After(tt.stopped):
+				for range 2 { // two short stops are not one long one
+					p.stopped.Store(true)
+					select {
+					case <-time.After(tt.stopped):
+					case <-p.done:
+						return
+					}
 					p.stopped.Store(false)
-					lasting(20 * time.Second)(p)
-				case <-p.done:
+					time.Sleep(5 * time.Second)
 				}
+				p.exits(Exited{})
 			}
 			v, run := invoke(t, adaptertest.Task{OnExit: picket.OnExitComplete}, play)
 			if !tt.hung {

@@ -54,6 +54,15 @@ const resumedBranch = "branch" // a new directory, with all that was committed
 // not let go of yet.
 const busyFor = 30 * time.Second
 
+// patience is how long a run waits for it. Of a run that was never reported
+// ended, the adapter is frozen or cut off: nobody knows when it lets go.
+func patience(lease picket.Lease) time.Duration {
+	if exit := lease.PreviousExit; exit != nil && exit.Class == picket.ExitLeaseExpired {
+		return time.Second
+	}
+	return busyFor
+}
+
 // checkWorkspace fills in how directories are made, and says what is missing
 // for it before a task is taken.
 func (cfg *Config) checkWorkspace() (err error) {
@@ -78,7 +87,8 @@ func (cfg *Config) checkWorkspace() (err error) {
 
 // workspaces makes the directories of a configuration's runs.
 type workspaces struct {
-	cfg *Config
+	cfg  *Config
+	held bool // the directory of the run before is, by that run
 }
 
 // at names a step, for tests that stop there.
@@ -118,8 +128,11 @@ func (w *workspaces) open(ctx context.Context, lease picket.Lease) (*kept, TaskW
 		}
 		return nil, told, err
 	}
-	if told.Resumed == string(ResumeFresh) && told.Note == "" && cfg.Resume != ResumeFresh {
+	if told.Note == "" && cfg.Resume != ResumeFresh && before == nil && lease.Attempt > 1 {
 		told.Note = "the directory of the run before is not on this machine"
+		if w.held {
+			told.Note = "the directory of the run before is still held by its adapter, which may be frozen"
+		}
 	}
 	told.Path, told.Branch, told.Base = w.dir(k), k.Branch, k.Base
 	return k, told, nil
@@ -155,8 +168,13 @@ func (w *workspaces) before(ctx context.Context, lease picket.Lease) (last *kept
 		if last != nil || one.Source != w.cfg.Workspace || one.Common != w.cfg.repo.common {
 			continue
 		}
-		k, err := take(ctx, one, w.cfg.StateDir, busyFor)
+		k, err := take(ctx, one, w.cfg.StateDir, patience(lease))
 		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if errors.Is(err, errInUse) {
+			w.cfg.Log.Warn("the directory of the run before is still in use; it is left alone", "task", lease.TaskID, "workspace", one.Path)
+			w.held = true
 			continue
 		}
 		if err != nil {

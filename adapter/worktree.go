@@ -51,8 +51,8 @@ func (w *workspaces) addTree(ctx context.Context, k *kept, lease picket.Lease) (
 		return false, err
 	}
 	w.at("adding")
-	if err := repo.unlock(k.Branch); err != nil {
-		return false, err
+	if err := errors.Join(repo.unlock(k.Branch), w.freeBranch(ctx, repo, k)); err != nil {
+		return false, fmt.Errorf("make worktree: %w", err)
 	}
 	tip := repo.commit(ctx, "refs/heads/"+k.Branch)
 	if tip != "" && w.cfg.Resume != ResumeFresh {
@@ -186,6 +186,9 @@ func (w *workspaces) mend(ctx context.Context, k *kept) error {
 	g := k.git()
 	if info, err := os.Stat(k.Admin); k.Admin == "" || err != nil || !info.IsDir() {
 		return fmt.Errorf("%w: git does not know it any more", errNotUsable)
+	}
+	if _, err := os.Lstat(filepath.Join(k.Admin, retiredFile)); err == nil {
+		return fmt.Errorf("%w: another adapter has gone on with its branch", errNotUsable)
 	}
 	// Nobody else works here: k is locked and its processes are dead.
 	stale := []error{removed(filepath.Join(k.Admin, "index.lock")), removed(filepath.Join(k.Admin, "HEAD.lock")), g.unlock(k.Branch)}

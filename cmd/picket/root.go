@@ -120,7 +120,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 var laterCommands = map[string]string{
 	"picket agent": "the agent registry", "picket pool": "the agent registry", "picket budget": "metered budgets",
 	"picket price": "metered budgets", "picket mcp": "the MCP server", "picket session": "wake files",
-	"picket workspace": "worktree workspaces", "picket notify": "webhooks", "picket conformance": "the conformance kit",
+	"picket notify": "webhooks", "picket conformance": "the conformance kit",
 	"picket demo budget": "metered budgets", "picket demo handoff": "the other demos", "picket demo crash": "the other demos",
 	"picket demo all": "the other demos",
 }
