@@ -59,6 +59,8 @@ func (p *puppet) exits(e Exited) {
 // puppets is a launcher whose processes do what play says, in a goroutine.
 type puppets func(p *puppet)
 
+func (play puppets) Holds() string { return picket.ContainmentGroup }
+
 func (play puppets) Launch(_ context.Context, job Job) (Process, error) {
 	p := &puppet{job: job, done: make(chan struct{})}
 	p.end = closeOnce(p.done)

@@ -85,13 +85,13 @@ func (r *run) do(ctx context.Context) error {
 		return r.unlaunched(ctx)
 	}
 	shipped := r.openOutputs(work, &group)
+	told := r.announce(work)
 	if err = r.launch(work); err != nil {
 		r.closeOutputs()
 		return r.stillborn(ctx, err)
 	}
-	announced := r.announce(work, &group)
+	r.correct(told)
 	v := r.overdue(r.supervise(ctx, work, &group))
-	<-announced
 	r.closeOutputs()
 	r.keepWork(ctx)
 	err = r.settle(ctx, v)
@@ -227,24 +227,6 @@ func (r *run) launch(work context.Context) (err error) {
 	r.log.Info("agent launched", "pid", r.proc.PID())
 	r.tell(Event{Kind: EventLaunched, PID: r.proc.PID()})
 	return nil
-}
-
-// announce writes run.launched into the event log. The channel closes when it
-// is there, or soon if the proxy is slow: the end of a run does not wait for
-// its beginning.
-func (r *run) announce(work context.Context, group *sync.WaitGroup) <-chan struct{} {
-	done := make(chan struct{})
-	group.Go(func() {
-		defer close(done)
-		ctx, cancel := context.WithTimeout(work, 2*time.Second)
-		defer cancel()
-		event := picket.RunEvent{Type: picket.EventRunLaunched, Containment: r.proc.Containment(), WorkspacePath: r.places.workspace}
-		if err := r.proxy.Events(ctx, event); err != nil {
-			r.log.Warn("the start of the agent is not recorded yet", "err", err)
-			r.events.add(event)
-		}
-	})
-	return done
 }
 
 func (r *run) renew(ctx context.Context) (picket.Renewal, error) { return r.proxy.Renew(ctx) }
