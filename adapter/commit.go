@@ -20,6 +20,9 @@ import (
 // of it.
 func (w *workspaces) commit(ctx context.Context, k *kept, message string) (string, error) {
 	g := k.git()
+	if err := k.retired(); err != nil {
+		return "", err
+	}
 	left, err := g.addAll(ctx)
 	if err != nil {
 		return "", fmt.Errorf("commit work: %w", err)
@@ -48,6 +51,9 @@ func (w *workspaces) commit(ctx context.Context, k *kept, message string) (strin
 		}
 	}
 	w.at("committed")
+	if err := k.retired(); err != nil {
+		return "", err
+	}
 	if tip != old {
 		if _, err := g.say(ctx, "update-ref", "-m", "picket: "+k.RunID, branch, tip, cmp.Or(old, strings.Repeat("0", len(tip)))); err != nil {
 			return "", fmt.Errorf("commit work: %w", err)

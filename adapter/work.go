@@ -90,16 +90,19 @@ func (r *run) handIn(ctx context.Context) error {
 	return err
 }
 
-// leaveWork hands in what could not be handed in before and lets go of the
-// directory. One that was made empty and was left empty is deleted.
+// leaveWork lets go of the directory, for the next run may wait for it, and
+// hands in what could not be handed in before.
 func (r *run) leaveWork(ctx context.Context) {
+	if r.work.kept != nil {
+		r.letGo(ctx, r.work.kept)
+	}
 	if r.work.pending != nil {
 		_ = r.insist(ctx, r.handIn)
 	}
-	k := r.work.kept
-	if k == nil {
-		return
-	}
+}
+
+// letGo deletes a directory that was made empty and was left empty.
+func (r *run) letGo(ctx context.Context, k *kept) {
 	defer k.release()
 	if k.Source != WorkspaceEmpty || !k.untouched() {
 		return

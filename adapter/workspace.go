@@ -51,8 +51,8 @@ type TaskWorkspace struct {
 const resumedBranch = "branch" // a new directory, with all that was committed
 
 // busyFor is how long a run waits for a directory that the run before it has
-// not let go of yet.
-const busyFor = 30 * time.Second
+// not let go of yet. An adapter that is frozen never lets go.
+const busyFor = 5 * time.Second
 
 // patience is how long a run waits for it. Of a run that was never reported
 // ended, the adapter is frozen or cut off: nobody knows when it lets go.

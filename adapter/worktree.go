@@ -187,8 +187,8 @@ func (w *workspaces) mend(ctx context.Context, k *kept) error {
 	if info, err := os.Stat(k.Admin); k.Admin == "" || err != nil || !info.IsDir() {
 		return fmt.Errorf("%w: git does not know it any more", errNotUsable)
 	}
-	if _, err := os.Lstat(filepath.Join(k.Admin, retiredFile)); err == nil {
-		return fmt.Errorf("%w: another adapter has gone on with its branch", errNotUsable)
+	if err := k.retired(); err != nil {
+		return err
 	}
 	// Nobody else works here: k is locked and its processes are dead.
 	stale := []error{removed(filepath.Join(k.Admin, "index.lock")), removed(filepath.Join(k.Admin, "HEAD.lock")), g.unlock(k.Branch)}
