@@ -95,11 +95,13 @@ func (x *machine) getTaskBy(h picket.Held, mh mheld, request string) {
 	x.refused(h, err, "get_task")
 }
 
-// loop makes the same call until it has been told, or until its run is over.
+// loop makes the same call until it has been told, or until its run is over;
+// one that is repeated under its id is a single one, however often.
 func (x *machine) loop() {
 	h, mh := x.holder()
+	request := oneOf(x, "loop id", "", "g2")
 	for range 4 + x.below(9, "calls") {
-		x.getTaskBy(h, mh, "")
+		x.getTaskBy(h, mh, request)
 	}
 }
 
