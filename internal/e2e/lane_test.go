@@ -68,7 +68,7 @@ func (l *lane) spec(title string) picket.TaskSpec {
 
 func (l *lane) hire(which string) *process {
 	l.t.Helper()
-	args := []string{"adapter", "--agent-id", l.name + "-" + which, "--role", l.name, "--env", "E2E", "--workspace", "here", "--log-level", "debug"}
+	args := []string{"adapter", "--agent-id", l.name + "-" + which, "--role", l.name, "--env", "E2E", "--log-level", "debug"}
 	shape := "escape"
 	if l.level == picket.ContainmentGroup {
 		shape = "stay"
