@@ -20,6 +20,9 @@
 //	PICKET_TASK_FILE         a JSON file with the task: see [TaskFile]
 //	PICKET_LAST_REPORT       a JSON file with the last report, or null
 //
+// An agent that seems to be stuck finds a file nudge.json beside the task file
+// ([NudgeFile]), and the same in the answer of its next tool call.
+//
 // Read the two files, work, and call tools: POST $PICKET_PROXY_URL/v1/tools/NAME
 // with the lease token as bearer. report_progress pins a checkpoint that the
 // next run is given should this one die; mark_complete hands in the result;
@@ -47,6 +50,11 @@
 //     less a margin of 3 % of the window, at least 1 s (500 ms for windows
 //     under 10 s); then the tree is killed. SIGTERM goes first, 10 % before
 //     the end, at least 2 s; windows under 10 s have no such stage.
+//   - A heartbeat is told every 30 s from launch to exit, one warning when 80 %
+//     of the task's timeout are over, and the end for time, all without the
+//     agent. Suspend counts.
+//   - An agent without a sign of life for stallAfterSeconds is nudged once and
+//     ended after as long again; one whose processes are all stopped, after 10 s.
 //   - The process is dead before its lease is released, so that the next
 //     holder starts alone.
 //   - Every report is repeated while its outcome is unknown, and is idempotent.

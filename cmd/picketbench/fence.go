@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -154,7 +155,9 @@ func fenceCase(ctx context.Context, b *bench, name string, pipelined, once bool,
 			if once {
 				id = fmt.Sprintf("r%d-%d", turn, n)
 			}
-			_, err := engine.Report(ctx, held[w], id, report)
+			next := report // the same again and again would be a loop
+			next.NextStep = strconv.Itoa(n)
+			_, err := engine.Report(ctx, held[w], id, next)
 			return err
 		})
 	}

@@ -36,7 +36,7 @@ func TestFrozenWorker(t *testing.T) {
 	w.cue("hold")
 	task := w.submit(spec("frozen", 2))
 	first := w.worker("first", `echo $$ >"$E2E/pid"
-while :; do picket tool report_progress --summary "as if nothing had happened" >>"$E2E/answers" 2>&1; done`, "--containment", picket.ContainmentGroup)
+n=0; while n=$((n+1)); do picket tool report_progress --summary "as if nothing had happened, $n" >>"$E2E/answers" 2>&1; done`, "--containment", picket.ContainmentGroup)
 	agent := pid.takePID()
 	w.of(task.TaskID, picket.EventTaskProgress)
 	frozen := freeze(t, first.pid(), agent)
