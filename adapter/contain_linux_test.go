@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
 // pretend lets a test say what works here. Tests that do so do not run side by
@@ -114,6 +116,33 @@ func TestProgramThatIsNoShim(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the shim ended before the agent began: no shim here") {
 		t.Errorf("with a program that is no shim: %v", err)
 	}
+}
+
+// late is a puppet whose shim saw its deadline pass before the adapter did.
+type late struct{ *puppet }
+
+func (late) Overdue() bool { return true }
+
+type launchLate struct{}
+
+func (launchLate) Launch(ctx context.Context, job Job) (Process, error) {
+	p, err := puppets(func(p *puppet) { p.exits(Exited{137, "SIGKILL"}) }).Launch(ctx, job)
+	return late{p.(*puppet)}, err
+}
+
+// An agent that the deadline ended is no crash, whoever was first to end it.
+func TestOverdueIsALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, nil, func(c *Config) { c.Launcher = launchLate{} })
+		lease := s.Grant(adaptertest.Task{})
+		res, err := a.RunLease(t.Context(), lease)
+		if err != nil || res.Ending != EndLost || res.Exit.Class != picket.ExitLeaseLost || res.Exit.Signal == nil {
+			t.Errorf("ended %s with %+v, %v", res.Ending, res.Exit, err)
+		}
+		if v := s.View(lease.TaskID); v.Runs[0].Released != nil || v.Runs[0].Evidence == nil {
+			t.Errorf("reported as %+v", v.Runs[0])
+		}
+	})
 }
 
 func TestCgroupMount(t *testing.T) {

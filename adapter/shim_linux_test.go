@@ -63,6 +63,24 @@ func TestShimKeepsTheDeadline(t *testing.T) {
 	})
 }
 
+// The shim of a run is told of every renewal: it outlives its first deadline.
+func TestShimIsToldOfRenewals(t *testing.T) {
+	eachLevel(t, func(t *testing.T, level string) {
+		w, _ := newWatched(t, 4*time.Second)
+		post := newSignpost(t)
+		ended := w.inside(t, level, []string{"sh", "-c", `read x < $1; exit 0`, "sh", post.path})
+		if err := w.s.AwaitCalls(patience(t), "/v1/lease/renew", 4); err != nil { // the last after 7.2 s
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(post.path, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		if res := <-ended; res.Exit.Class != picket.ExitNoResult || res.Exit.Code == nil || *res.Exit.Code != 0 {
+			t.Errorf("ended %s: %+v", res.Ending, res.Exit)
+		}
+	})
+}
+
 func TestFirstDeadlineHolds(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
 		tr := grow(t, treeShapes[3], level, adapter.Job{KillAt: bootNow() + 2*time.Second})
