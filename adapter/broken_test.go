@@ -84,6 +84,9 @@ func misreads(path, from, to string) breakage {
 	}
 }
 
+// forEver is a renewal that was never answered.
+const forEver = `{"leaseExpiresAt":"2030-01-01T00:00:00.000Z","leaseTtlMs":600000,"fencingToken":1,"commands":[]}`
+
 // believes takes every renewal for granted and hears nothing of its lease.
 func believes(x exchange) (*http.Response, error) {
 	switch x.req.URL.Path {
@@ -93,7 +96,7 @@ func believes(x exchange) (*http.Response, error) {
 		} else if err == nil {
 			res.Body.Close()
 		}
-		return answerOf(x, `{"leaseExpiresAt":"2030-01-01T00:00:00.000Z","leaseTtlMs":600000,"fencingToken":1,"commands":[]}`), nil
+		return answerOf(x, forEver), nil
 	case "/v1/lease/watch":
 		if x.req.URL.Query().Get("waitSeconds") == "0" { // asked when all is over
 			return x.pass()
@@ -152,7 +155,7 @@ func onlyFirst(path, answer string) breakage {
 
 // bad has one adapter for each rule, which breaks it.
 var bad = map[string]breakage{
-	"confirms the lease before it launches":    invents("/v1/lease/renew", `{"leaseExpiresAt":"2030-01-01T00:00:00.000Z","leaseTtlMs":600000,"fencingToken":1,"commands":[]}`),
+	"confirms the lease before it launches":    invents("/v1/lease/renew", forEver),
 	"announces its process and how it is held": rewrites("/v1/run/events", `"containment":"`, `"containment":"string and `),
 	"reports a crash with code and class":      rewrites("/v1/lease/release", `"code":3`, `"code":1`),
 	"reports a signal":                         rewrites("/v1/lease/release", `"SIGKILL"`, `"SIGTERM"`),
@@ -168,41 +171,20 @@ var bad = map[string]breakage{
 	"kills the tree of a cancelled task":                  believes,
 	"kills the tree of a superseded lease":                believes,
 	"kills the tree of a lease that ended while it slept": believes,
-	"reclaims its lease in an adopted store":              invents("/v1/lease/reclaim", `{"leaseExpiresAt":"2030-01-01T00:00:00.000Z","leaseTtlMs":600000,"fencingToken":1,"commands":[]}`),
+	"reclaims its lease in an adopted store":              invents("/v1/lease/reclaim", forEver),
 	"kills the tree of a lease it cannot reclaim":         believes,
 
 	"is done with a tree before the lease ends, in a storm of 503": believes,
-	"is done with a tree before the lease ends, cut off":           trusting,
-	"is done with a tree before the lease ends, without replies":   trusting,
+	"is done with a tree before the lease ends, cut off":           onlyFirst("/v1/lease/renew", forEver),
+	"is done with a tree before the lease ends, without replies":   onlyFirst("/v1/lease/renew", forEver),
 
-	"goes on after a partition":                                    trusting,
+	"goes on after a partition":                                    onlyFirst("/v1/lease/renew", forEver),
 	"keeps its agent through a reply that is lost":                 panics("/v1/lease/renew"),
 	"keeps its agent through a server that is away for a moment":   panics("/v1/lease/renew"),
 	"asks again with the same key when an acquire's reply is lost": forgets,
 	"backs off from a server that is away":                         hammers,
 	"releases once although the reply is lost":                     onlyFirst("/v1/lease/release", `{"state":"queued"}`),
 	"completes once although request and reply are lost":           panics("/v1/tools/mark_complete"),
-}
-
-// trusting waits for no answer to a renewal for longer than a moment and takes
-// silence for consent.
-func trusting(x exchange) (*http.Response, error) {
-	if x.req.URL.Path != "/v1/lease/renew" {
-		return x.pass()
-	}
-	ctx, cancel := context.WithTimeout(x.req.Context(), 200*time.Millisecond)
-	defer cancel()
-	req := x.req
-	x.req = req.Clone(ctx)
-	res, err := x.pass()
-	if err == nil { // the body must be read before ctx ends
-		b, _ := io.ReadAll(res.Body)
-		res.Body.Close()
-		res.Body = io.NopCloser(bytes.NewReader(b))
-		return res, nil
-	}
-	x.req = req
-	return answerOf(x, `{"leaseExpiresAt":"2030-01-01T00:00:00.000Z","leaseTtlMs":600000,"fencingToken":1,"commands":[]}`), nil
 }
 
 // Every rule of the conformance table is broken by somebody, and says so.
