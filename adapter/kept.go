@@ -158,6 +158,18 @@ func listKept(stateDir string) ([]KeptWorkspace, error) {
 	return all, err
 }
 
+// sweepKept deletes the places of records that were never written: their
+// adapters died between the two.
+func sweepKept(stateDir string, now time.Time) {
+	entries, _ := os.ReadDir(keptIn(stateDir))
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && now.Sub(info.ModTime()) > time.Hour && picket.CheckID("workspace", "run", e.Name()) == nil {
+			_ = os.Remove(filepath.Join(keptIn(stateDir), e.Name())) // only what is empty goes
+		}
+	}
+}
+
 // forget deletes the record; the directory is gone already.
 func (k *kept) forget() error {
 	for _, name := range []string{pinFile, recordFile + ".new", recordFile} {

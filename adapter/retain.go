@@ -87,6 +87,9 @@ func (s Shelf) Collect(ctx context.Context, dry bool) ([]Collected, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !dry {
+		sweepKept(dir, time.Now())
+	}
 	all, err := listKept(dir)
 	var out []Collected
 	for _, w := range all {

@@ -122,6 +122,34 @@ func TestWhatWasNotCommittedIsCommittedBeforeItGoes(t *testing.T) {
 	}
 }
 
+// The place of a record that was never written goes after an hour, and nothing
+// else does.
+func TestThePlaceOfAnUnwrittenRecordGoes(t *testing.T) {
+	state := t.TempDir()
+	places := map[string]bool{"run_01ARZ3NDEKTSV4RRFFQ69G5FAV": false, "run_01ARZ3NDEKTSV4RRFFQ69G5FAW": true, "run_01ARZ3NDEKTSV4RRFFQ69G5FAX": true, "other": true}
+	old := time.Now().Add(-2 * time.Hour)
+	for name := range places {
+		dir := filepath.Join(state, "kept", name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, "FAW") {
+			write(t, filepath.Join(dir, "pinned"), "")
+		}
+		if !strings.HasSuffix(name, "FAX") { // that is of this moment
+			if err := os.Chtimes(dir, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	collected(t, adapter.Shelf{StateDir: state}, false)
+	for name, stays := range places {
+		if exists(filepath.Join(state, "kept", name)) != stays {
+			t.Errorf("%s is there: %t", name, !stays)
+		}
+	}
+}
+
 // A workspace that a run works in now is let be.
 func TestAWorkspaceInUseStays(t *testing.T) {
 	w := newShift(t)
