@@ -17,7 +17,7 @@ const (
 	Unavailable Trouble = iota + 1 // answered 503, without effect
 	DropRequest                    // the connection breaks, without effect
 	DropReply                      // takes effect, then the connection breaks
-	Hang                           // no answer until the client gives up, without effect
+	Hang                           // no answer until the client gives up, without effect; lasting, also to what is under way
 	Forget                         // logs only: the server has lost what it had of the stream
 	Mute                           // takes effect, then no answer until the client gives up
 )
@@ -82,6 +82,19 @@ func (s *Server) trouble(path string) fault {
 	return fault{}
 }
 
+// cutOff answers the lasting silence that has begun while a request of a path
+// was under way: its answer does not arrive any more.
+func (s *Server) cutOff(path string) (fault, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.faults {
+		if f.times < 0 && (f.kind == Hang || f.kind == Mute) && strings.HasPrefix(path, f.path) {
+			return *f, true
+		}
+	}
+	return fault{}, false
+}
+
 // ServeHTTP serves both servers under one root.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
@@ -102,6 +115,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status, body, err := s.route(r, met.kind)
+	if cut, ok := s.cutOff(r.URL.Path); ok {
+		cut.hang(r)
+	}
 	switch met.kind {
 	case Mute:
 		met.hang(r)
