@@ -73,11 +73,14 @@ func TestFollowLog(t *testing.T) {
 func TestFollowLogEnds(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task := f.submit(t, picket.TaskSpec{})
-		waiting := f.reading(task.TaskID, "", 0, true)
+		began, waiting := time.Now(), f.reading(task.TaskID, "", 0, true)
 		_, err := f.Cancel(f.ctx, operator, task.TaskID, "")
 		ok(t, err)
 		if c := <-waiting; c.TaskState != picket.TaskCancelled || len(c.Data) != 0 {
 			t.Fatalf("%+v %s", c, c.Data)
+		}
+		if waited := time.Since(began); waited > 40*time.Second { // 50 s is the wait itself
+			t.Fatalf("nobody woke the reader for %s", waited)
 		}
 		ctx, leave := context.WithTimeout(f.ctx, 10*time.Millisecond)
 		defer leave()
@@ -116,6 +119,10 @@ func TestLogMarks(t *testing.T) {
 		ok(t, err)
 		if c.Offset == 0 || len(c.Marks) == 0 || c.Marks[0].Offset != c.Offset || int64(c.Marks[0].At) != c.Offset {
 			t.Fatalf("from %d: %v", c.Offset, c.Marks)
+		}
+		pieces, marks := f.raw.LLen(f.ctx, "pk:{default}:log:"+h.RunID+":stdout").Val(), f.raw.LLen(f.ctx, "pk:{default}:marks:"+h.RunID+":stdout").Val()
+		if pieces == 0 || marks != pieces {
+			t.Fatalf("%d pieces have %d marks", pieces, marks)
 		}
 		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stderr", Data: []byte("unmarked")})
 		ok(t, err)
