@@ -70,7 +70,7 @@ func TestRecycledNumberIsLetBe(t *testing.T) {
 		}
 	}
 	before.signal(syscall.SIGKILL)
-	if !stranger.alive() {
+	if before.alive() || !stranger.alive() {
 		t.Fatal("the stranger was killed")
 	}
 	other := orphan{lease: leaseNote{RunID: someRun}, left: processRecord{BootID: "another-boot", Leader: stranger, Shim: stranger}}

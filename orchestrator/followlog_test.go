@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -74,6 +75,9 @@ func TestFollowLogEnds(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task := f.submit(t, picket.TaskSpec{})
 		began, waiting := time.Now(), f.reading(task.TaskID, "", 0, true)
+		if f.virtual {
+			synctest.Wait() // it has looked and waits
+		}
 		_, err := f.Cancel(f.ctx, operator, task.TaskID, "")
 		ok(t, err)
 		if c := <-waiting; c.TaskState != picket.TaskCancelled || len(c.Data) != 0 {
