@@ -62,11 +62,11 @@ func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker) error {
 	go func() {
 		failed <- s.follow(ctx, "/api/v1/events?task="+segment(task.TaskID), "0", func(bool) { poke() },
 			func(e picket.Event, _ jsontext.Value) error {
-				poke()
 				select {
-				case told <- e:
+				case told <- e: // before a look can find that the task is over
 				case <-ctx.Done():
 				}
+				poke()
 				return nil
 			})
 	}()
