@@ -18,9 +18,12 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// window is the lease of the tasks on lanes; the adapter's margin is half a
-// second of it.
-const window = 3 * time.Second
+// window is the lease of the tasks on lanes, margin how long before its end the
+// agent has to be dead.
+const (
+	window = 3 * time.Second
+	margin = 500 * time.Millisecond
+)
 
 // lane is a task with a worker of its own, whose agent is struck, and a second
 // worker that waits for the task.
@@ -181,7 +184,7 @@ func (l *lane) killAt() time.Time {
 			if err != nil {
 				l.t.Fatalf("%q: %v", line, err)
 			}
-			at = got.Add(-500 * time.Millisecond)
+			at = got.Add(-margin)
 		}
 	}
 	return at

@@ -221,7 +221,12 @@ func (z *zombies) tell(how string) {
 		}
 		return z.lateness[int(q*float64(len(z.lateness)-1))].Round(time.Millisecond)
 	}
+	events := z.allEvents()
+	_, broken := replay(events)
+	for _, b := range broken {
+		z.t.Error(b)
+	}
 	z.t.Logf("zombies: %s %v; %d went on under their lease, %d writes refused, in %d only the fence held; "+
-		"dead after the instant (of %d): median %s, p99 %s, max %s; margin 500ms, 0 stale writes admitted",
-		how, z.count, z.kept, z.refused, z.fence, len(z.lateness), at(0.5), at(0.99), at(1))
+		"dead after the instant (of %d): median %s, p99 %s, max %s; margin %s; %d events, %d of them break a promise",
+		how, z.count, z.kept, z.refused, z.fence, len(z.lateness), at(0.5), at(0.99), at(1), margin, len(events), len(broken))
 }
