@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -81,6 +82,18 @@ func (s *Server) trouble(path string) fault {
 	}
 	return fault{}
 }
+
+// Skip lets time pass for the server alone, as it does for the machine of an
+// adapter that was suspended.
+func (s *Server) Skip(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead += d
+	s.wake()
+}
+
+// now is the server's clock.
+func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
 
 // cutOff answers the lasting silence that has begun while a request of a path
 // was under way: its answer does not arrive any more.

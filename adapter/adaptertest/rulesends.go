@@ -130,7 +130,7 @@ func obeysStop(b *bench) {
 func nudges(b *bench) {
 	id := b.run(Task{Window: 2 * time.Second}, tree)
 	pids := b.said()
-	b.s.Command(id, picket.Command{Command: "nudge", Reason: "are you there?"})
+	b.s.Command(id, picket.Command{Command: "nudge", Reason: "are you there?", Number: 1, Cause: picket.NudgeSilent})
 	b.keepsOn(id, pids, 2)
 }
 

@@ -223,18 +223,6 @@ func (s *Server) Complete(taskID string, output picket.RawJSON) {
 	})
 }
 
-// Skip lets time pass for the server alone, as it does for the machine of an
-// adapter that was suspended.
-func (s *Server) Skip(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ahead += d
-	s.wake()
-}
-
-// now is the server's clock.
-func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
-
 // Supersede ends a task's lease and grants the task to somebody else, so that
 // the old token is stale. It answers the new lease.
 func (s *Server) Supersede(taskID string) picket.Lease {
