@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,9 +32,7 @@ func lockDir(dir string) (*os.File, error) {
 // endLeftovers kills every process that certainly belongs to a run, until none
 // is left. A process that merely has the number of one of them is let be.
 func endLeftovers(left processRecord, runID string, atMost time.Duration) error {
-	leaf := cgroup{left.Cgroup}
-	// It is named by the run: a path that is not belongs to somebody else.
-	inLeaf := filepath.IsAbs(leaf.dir) && strings.Contains(filepath.Base(leaf.dir), runID)
+	leaf, inLeaf := leafOf(left, runID)
 	struck := map[processID]bool{} // they need not be found again to be waited for
 	for end := time.Now().Add(atMost); ; time.Sleep(5 * time.Millisecond) {
 		if inLeaf {
@@ -62,6 +61,12 @@ func endLeftovers(left processRecord, runID string, atMost time.Duration) error 
 	return nil
 }
 
+// leafOf is the noted cgroup if it is named by the run: a path that is not
+// belongs to somebody else.
+func leafOf(left processRecord, runID string) (leaf cgroup, ok bool) {
+	return cgroup{left.Cgroup}, filepath.IsAbs(left.Cgroup) && strings.Contains(filepath.Base(left.Cgroup), runID)
+}
+
 // freeze stops the survivors until there are no new ones, so that none slips
 // away while its parent dies, and answers them.
 func freeze(left processRecord, runID string) []processID {
@@ -81,8 +86,8 @@ func freeze(left processRecord, runID string) []processID {
 }
 
 // survivors are the living processes of a run: those noted, by number and
-// start; the group of a noted leader; who carries the run in its environment;
-// and all that descend from one of these.
+// start; the group of a noted leader; who is in its cgroup or carries the run in
+// its environment; and all that descend from one of these.
 func survivors(left processRecord, runID string) []processID {
 	all := processes(nil)
 	byPID := make(map[int]processStat, len(all))
@@ -96,8 +101,12 @@ func survivors(left processRecord, runID string) []processID {
 			mine[p.PID] = p.processID
 		}
 	}
+	var inside []int
+	if leaf, ok := leafOf(left, runID); ok {
+		inside = leaf.pids()
+	}
 	for _, p := range all {
-		if p.processID == left.Shim || p.processID == left.Leader ||
+		if p.processID == left.Shim || slices.Contains(inside, p.PID) || p.processID == left.Leader ||
 			leader && p.group == left.Leader.PID || carries(p.PID, "PICKET_RUN_ID="+runID) {
 			add(p)
 			for _, child := range descendants(all, p.PID) {

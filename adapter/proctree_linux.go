@@ -3,6 +3,7 @@ package adapter
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -15,10 +16,14 @@ type processStat struct {
 	state         byte // such as R, S, T, Z
 	parent, group int
 	session       int
+	threads       int
 }
 
-// dead reports whether the process only waits for its parent to take note.
-func (p processStat) dead() bool { return p.state == 'Z' || p.state == 'X' || p.state == 'x' }
+// dead reports whether the process only waits for its parent to take note. One
+// whose first thread has ended looks the same, but others go on.
+func (p processStat) dead() bool {
+	return p.state == 'Z' && p.threads <= 1 || p.state == 'X' || p.state == 'x'
+}
 
 // statOf reads one process; false when there is none of that id.
 func statOf(pid int) (p processStat, ok bool) {
@@ -35,7 +40,7 @@ func statOf(pid int) (p processStat, ok bool) {
 	start, _ := strconv.ParseUint(string(fields[19]), 10, 64)
 	return processStat{
 		processID: processID{pid, start}, state: fields[0][0],
-		parent: number(1), group: number(2), session: number(3),
+		parent: number(1), group: number(2), session: number(3), threads: number(17),
 	}, true
 }
 
@@ -123,8 +128,16 @@ func allStopped(tree []processStat) bool {
 }
 
 // carries reports whether the environment that a process was started with has
-// the variable NAME=value.
+// the variable NAME=value. Where its first thread has ended, another one tells.
 func carries(pid int, variable string) bool {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	return err == nil && slices.ContainsFunc(bytes.Split(b, []byte{0}), func(v []byte) bool { return string(v) == variable })
+	proc := "/proc/" + strconv.Itoa(pid)
+	b, err := os.ReadFile(proc + "/environ")
+	if err == nil && len(b) == 0 {
+		others, _ := filepath.Glob(proc + "/task/*/environ")
+		for _, file := range others {
+			more, _ := os.ReadFile(file)
+			b = append(b, more...)
+		}
+	}
+	return slices.ContainsFunc(bytes.Split(b, []byte{0}), func(v []byte) bool { return string(v) == variable })
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,7 @@ var treeShapes = []shape{
 		script: `setsid sh -c 'cd /; (sh -c "echo up > $1; exec sleep 1000 <&- >&- 2>&-" sh $1 $2 <&- >&- 2>&- &)' sh $1 $2; exec sleep 1000`},
 	{name: "a deep chain", script: `d='[ $3 -gt 0 ] && { sh -c "$0" "$0" $1 $2 $(($3-1)) & wait; exit; }; echo up > $1; sleep 1000; :'; sh -c "$d" "$d" $1 $2 40 & wait`},
 	{name: "clears its environment and renames itself", program: "disguise", escapes: true},
+	{name: "a process whose first thread has ended", program: "headless", escapes: true},
 	{name: "a chain of exec", script: `e='[ $3 -gt 0 ] && exec sh -c "$0" "$0" $1 $2 $(($3-1)); sleep 1000 & echo up > $1; wait'; exec sh -c "$e" "$e" $1 $2 40`},
 	{name: "forks while it dies", script: `g='[ -e $3 ] || { sh -c "$0" "$0" $1 $2 $3 & exit; }'; sh -c "$g" "$g" $1 $2 $3; echo up > $1; exec sleep 1000`},
 	{name: "forks while it dies, with `setsid`", escapes: true,
@@ -55,6 +57,27 @@ var treeShapes = []shape{
 }
 
 func init() {
+	if len(os.Args) > 2 && os.Args[2] == "headless" {
+		runtime.LockOSThread() // here it is the first one
+	}
+	// headless goes on in another thread, in another session. What is left of
+	// the first one looks like a dead process.
+	agents["headless"] = func() int {
+		if !child() {
+			return spawn(&syscall.SysProcAttr{Setsid: true})
+		}
+		go func() {
+			for stat := ""; !strings.Contains(stat, ") Z "); {
+				b, err := os.ReadFile("/proc/self/stat")
+				if stat = string(b); err != nil {
+					os.Exit(failed(err))
+				}
+			}
+			os.Exit(failed(errors.Join(os.WriteFile(os.Args[3], []byte("up"), 0), syscall.Pause())))
+		}()
+		_, _, err := syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0) // of this thread
+		return failed(err)
+	}
 	// own-group leaves the group without leaving the session.
 	agents["own-group"] = func() int {
 		if child() {
@@ -182,11 +205,25 @@ func (m marks) find() (pids []int) {
 	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err == nil && pid != os.Getpid() && pid != m.except && alive(e.Name()) && m.on(filepath.Join("/proc", e.Name())) {
+		if err != nil || pid == os.Getpid() || pid == m.except {
+			continue
+		}
+		proc := filepath.Join("/proc", e.Name())
+		if alive(e.Name()) && m.on(proc) || slices.ContainsFunc(threads(proc), m.on) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+// threads are those of a process whose first one has ended: nothing else shows
+// any more what is on it.
+func threads(proc string) []string {
+	if alive(filepath.Base(proc)) {
+		return nil
+	}
+	all, _ := filepath.Glob(proc + "/task/*")
+	return all
 }
 
 func (m marks) on(proc string) bool {
