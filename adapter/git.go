@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -61,6 +62,8 @@ func (g git) command(ctx context.Context, args ...string) *exec.Cmd {
 	}
 	cmd.Env = gitEnv()
 	inherit(cmd, g.lock)
+	ownSession(cmd)
+	cmd.WaitDelay = time.Second
 	return cmd
 }
 
@@ -72,7 +75,8 @@ func (g git) say(ctx context.Context, args ...string) (string, error) {
 func spoken(cmd *exec.Cmd) (string, error) {
 	var out, talk bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &talk
-	if err := cmd.Run(); err != nil {
+	// What git has started may outlive it; its output is waited for no longer.
+	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return "", &gitError{cmd.Args[len(cmd.Args)-1], strings.TrimSpace(talk.String()), err}
 	}
 	return strings.TrimSuffix(out.String(), "\n"), nil
