@@ -40,6 +40,20 @@ func writeBrief(top, at string, files map[string]any) (string, error) {
 	return filepath.Join(at, briefingDir), nil
 }
 
+// replaceBrief replaces one file in .picket while the agent runs.
+func replaceBrief(top, at, name string, v any) error {
+	r, err := openBelow(top, at)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	file := filepath.Join(briefingDir, name)
+	if err := writeIn(r, file+".new", v); err != nil {
+		return err
+	}
+	return r.Rename(file+".new", file)
+}
+
 // openBelow opens a directory in top, and makes it if it is not there.
 func openBelow(top, at string) (*os.Root, error) {
 	r, err := os.OpenRoot(top)

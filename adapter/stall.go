@@ -191,17 +191,22 @@ func (r *run) endStalled(end *ending, how how, reason string) {
 // whoever listens to the adapter.
 func (r *run) nudge(cause, reason string) {
 	r.log.Warn("nudging the agent", "cause", cause, "reason", reason)
-	if file := r.nudgePath(); file != "" {
-		// The agent may be reading: the file changes in one step.
-		err := writeJSON(file+".new", NudgeFile{Cause: cause, Reason: reason, At: picket.InstantOf(time.Now())})
-		if err == nil {
-			err = os.Rename(file+".new", file)
-		}
-		if err != nil {
-			r.log.Warn("the nudge cannot be written", "file", file, "err", err)
-		}
+	if err := r.writeNudge(NudgeFile{Cause: cause, Reason: reason, At: picket.InstantOf(time.Now())}); err != nil {
+		r.log.Warn("the nudge cannot be written", "err", err)
 	}
 	r.tell(Event{Kind: EventNudged, Cause: cause, Reason: reason})
+}
+
+// writeNudge changes the file in one step, for the agent may be reading it. What
+// the agent has made of its directory leads nowhere else.
+func (r *run) writeNudge(n NudgeFile) error {
+	switch k := r.work.kept; {
+	case r.places.taskFile == "":
+		return nil
+	case k != nil:
+		return replaceBrief(k.Path, r.places.workspace, nudgeFile, n)
+	}
+	return swapJSON(filepath.Dir(r.places.taskFile), nudgeFile, n)
 }
 
 func (r *run) nudgePath() string {
