@@ -72,10 +72,10 @@ func (r *run) do(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer stop()
-	r.hold(work, &group)
+	held := r.hold(ctx, work, &group)
 	defer func() { r.leaveWork(ctx) }()
-	if err = r.prepare(ctx); err != nil {
-		return r.stillborn(ctx, fmt.Errorf("prepare run: %w", err))
+	if err = r.prepare(held); err != nil {
+		return r.unprepared(ctx, held, fmt.Errorf("prepare run: %w", err))
 	}
 	r.result.StateDir, r.result.Workspace = r.places.state, r.places.workspace
 	if err = r.claim(); err != nil {
@@ -107,41 +107,13 @@ func (r *run) firstWindow() time.Duration {
 	return 30 * time.Second
 }
 
-// unconfirmed ends a run that was never launched.
-func (r *run) unconfirmed(ctx context.Context, err error) error {
-	if lost(err) {
-		r.result.Ending = EndLost
-		if errors.Is(err, picket.CodeTaskCancelled) {
-			r.result.Ending = EndCancelled
-		}
-		r.result.Exit.Class = picket.ExitLeaseLost
-		return nil
-	}
-	if ctx.Err() != nil {
-		return r.unlaunched(ctx)
-	}
-	r.result.Ending, r.result.Unreported = EndLost, true
-	r.result.Exit.Class = picket.ExitLeaseLost
-	return fmt.Errorf("confirm lease: %w", err)
-}
-
-// unlaunched gives back a lease before anything was started for it.
-func (r *run) unlaunched(ctx context.Context) error {
-	return r.giveBack(ctx, picket.Exit{Class: picket.ExitReleased})
-}
-
-// stillborn gives back a lease whose agent could not be started. It counts as
-// a crash, so that a broken set-up ends in front of a person, not in a loop.
-func (r *run) stillborn(ctx context.Context, err error) error {
-	code := 127
-	exit := picket.Exit{Class: picket.ExitCrash, Code: &code, Detail: clip(err.Error(), maxDetail)}
-	return errors.Join(err, r.giveBack(ctx, exit))
-}
-
-// hold starts what keeps and watches the lease while the run lasts.
-func (r *run) hold(work context.Context, group *sync.WaitGroup) {
+// hold starts what keeps the lease while the run lasts. It answers ctx, ended
+// when the lease is gone, too.
+func (r *run) hold(ctx, work context.Context, group *sync.WaitGroup) (held context.Context) {
 	work, r.stopKeep = context.WithCancel(work)
+	held, gone := context.WithCancel(ctx)
 	group.Go(func() {
+		defer gone()
 		err := r.keep.keep(work)
 		switch {
 		case err == nil:
@@ -151,6 +123,7 @@ func (r *run) hold(work context.Context, group *sync.WaitGroup) {
 			r.lostTo(work, err)
 		}
 	})
+	return held
 }
 
 // lostTo handles a definite loss. A released lease was ended by a verb of this
