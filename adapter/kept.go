@@ -134,9 +134,13 @@ func readKept(stateDir, name string) (w KeptWorkspace, err error) {
 	if w.Name != name || filepath.Base(w.Path) != name || !filepath.IsAbs(w.Path) {
 		return w, fmt.Errorf("the record of workspace %s is about another one", name)
 	}
-	_, err = os.Lstat(filepath.Join(dir, pinFile))
-	w.Pinned = err == nil
+	w.Pinned = pinnedIn(dir)
 	return w, nil
+}
+
+func pinnedIn(record string) bool {
+	_, err := os.Lstat(filepath.Join(record, pinFile))
+	return err == nil
 }
 
 // listKept reads all records, oldest first. One that cannot be read is left

@@ -126,9 +126,14 @@ func (s Shelf) collect(ctx context.Context, dir string, w KeptWorkspace, dry boo
 		got.Deleted = true
 		return got
 	}
-	if got.Err = shop.finish(ctx, k); got.Err == nil {
-		got.Err = shop.discard(ctx, k)
+	if got.Err = shop.finish(ctx, k); got.Err != nil {
+		return got
 	}
+	if got.Pinned = pinnedIn(k.record); got.Pinned { // while the server was asked
+		got.Why = "pinned"
+		return got
+	}
+	got.Err = shop.discard(ctx, k)
 	got.Deleted = got.Err == nil
 	return got
 }

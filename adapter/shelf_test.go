@@ -81,7 +81,16 @@ func TestWhatIsDueIsDeleted(t *testing.T) {
 			t.Errorf("%s: %+v", c.why, got)
 		}
 	}
-	shelf = adapter.Shelf{StateDir: w.state, Ask: answers(keep(past), time.Now())}
+	shelf = adapter.Shelf{StateDir: w.state, Ask: func(context.Context, string) ([]picket.Run, time.Time, error) {
+		return []picket.Run{keep(past)}, time.Now(), adapter.Shelf{StateDir: w.state}.Pin(lease.RunID, true)
+	}}
+	if err := shelf.Pin(lease.RunID, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := collected(t, shelf, false); got[0].Deleted || !got[0].Pinned || !exists(res.Workspace) {
+		t.Errorf("pinned while the server was asked: %+v", got)
+	}
+	shelf.Ask = answers(keep(past), time.Now())
 	if err := shelf.Pin(lease.RunID, false); err != nil {
 		t.Fatal(err)
 	}
