@@ -151,3 +151,24 @@ func TestTimesOfTheFullLog(t *testing.T) {
 		}
 	})
 }
+
+// A server of an earlier version, which does not know that output can be said to
+// end, gets all of it.
+func TestOutputForAnEarlierServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{t: t}
+		s := newShipper(&shipper{stream: "stdout", to: "test", log: slog.New(slog.DiscardHandler),
+			post: func(_ context.Context, p picket.LogPiece) (int64, error) {
+				if p.End {
+					return 0, picket.Invalid("?end", "See the protocol.", "end is not a parameter of this route")
+				}
+				return b.take(p, len(p.Data)), nil
+			}})
+		s.add([]byte("all of it"), 1)
+		s.close()
+		s.run(t.Context())
+		if string(b.data) != "all of it" {
+			t.Errorf("it got %q", b.data)
+		}
+	})
+}

@@ -233,6 +233,8 @@ func (s *shipper) send(ctx context.Context, p picket.LogPiece) bool {
 			if expected, ok := factInt(err, "expected"); ok {
 				s.offset = expected
 			}
+		case p.End && errors.Is(err, picket.CodeValidation):
+			p.End = false // a server of an earlier version does not know the word
 		case picket.CodeOf(err).Retryable() || errors.Is(err, picket.ErrUnknown):
 			if !sleep(ctx, wait/2+rand.N(wait)) {
 				return false
