@@ -2,14 +2,17 @@ package adapter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -79,13 +82,50 @@ func (l CommandLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 	cmd.Args[0] = l.Command[0]
 	cmd.Dir = job.Dir
 	cmd.Env = append(allowedEnv(os.Environ(), l.Env), job.Env...)
-	switch {
-	case cmd.Err != nil:
+	if cmd.Err != nil {
 		return nil, fmt.Errorf("start %s: %w", l.Command[0], cmd.Err)
-	case level == picket.ContainmentGroup:
-		return l.launchGroup(job, cmd)
 	}
-	return l.launchShim(ctx, job, cmd, level)
+	var p Process
+	if level == picket.ContainmentGroup {
+		p, err = l.launchGroup(job, cmd)
+	} else {
+		p, err = l.launchShim(ctx, job, cmd, level)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w%s", err, startRemedy(cmd.Path, err))
+	}
+	return p, nil
+}
+
+// startRemedy tells what to do about a start that failed for a reason which its
+// own words hide.
+func startRemedy(program string, err error) string {
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return "; the limit on open files is too low for the adapter: raise it (ulimit -n 1024), or run fewer agents at once (--max)"
+	}
+	if name := interpreter(program); name != "" && errors.Is(err, fs.ErrNotExist) {
+		if _, missing := os.Stat(name); missing != nil {
+			return fmt.Sprintf("; its first line names %s, which is not there", name)
+		}
+	}
+	return ""
+}
+
+// interpreter is what the first line of a script names; empty for other files.
+func interpreter(program string) string {
+	f, err := os.Open(program)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var start [256]byte
+	n, _ := io.ReadFull(f, start[:])
+	line, _, _ := strings.Cut(string(start[:n]), "\n")
+	line, script := strings.CutPrefix(line, "#!")
+	if words := strings.Fields(line); script && len(words) > 0 {
+		return words[0]
+	}
+	return ""
 }
 
 // launchGroup starts the program without a shim.

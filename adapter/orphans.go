@@ -174,7 +174,7 @@ func (o *orphan) exit() picket.Exit {
 	exit := picket.Exit{Class: picket.ExitReleased, Detail: fmt.Sprintf("%s; %s", orphaned, how)}
 	if o.lease.Suspect {
 		exit.Class = picket.ExitCrash
-		exit.Detail += "; so did the one before, and nothing was reported between"
+		exit.Detail += "; the adapter of the run before died as well, and nothing was reported between"
 	}
 	return exit
 }

@@ -156,6 +156,10 @@ func TestShimCannotStart(t *testing.T) {
 	if err := os.WriteFile(deaf, []byte("no program"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("#! /nonexistent/sh -e\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	eachLevel(t, func(t *testing.T, level string) {
 		for _, tt := range []struct {
 			name    string
@@ -164,13 +168,15 @@ func TestShimCannotStart(t *testing.T) {
 			want    error
 		}{
 			{"no such program", "/nonexistent/agent", adapter.Job{Dir: dir}, fs.ErrNotExist},
+			{"no interpreter", script, adapter.Job{Dir: dir}, fs.ErrNotExist},
 			{"no program", deaf, adapter.Job{Dir: dir}, syscall.ENOEXEC},
 			{"no such directory", "sh", adapter.Job{Dir: filepath.Join(dir, "gone")}, fs.ErrNotExist},
 			{"nowhere to note it", "sh", adapter.Job{Dir: dir, StateDir: filepath.Join(dir, "gone")}, fs.ErrNotExist},
 		} {
 			tt.job.Lease.RunID = "run_cannot" + level
 			_, err := adapter.CommandLauncher{Command: []string{tt.command}, Containment: level}.Launch(t.Context(), tt.job)
-			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.command) {
+			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.command) ||
+				strings.Contains(err.Error(), "names /nonexistent/sh") != (tt.command == script) {
 				t.Errorf("%s: %v", tt.name, err)
 			}
 		}
