@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"time"
@@ -32,6 +33,7 @@ func (r *run) keepWork(ctx context.Context) {
 		defer context.AfterFunc(ctx, func() { time.AfterFunc(hurry, cancel) })()
 		if err := r.commitWork(doing, k); err != nil {
 			r.log.Warn("the work is not on its branch; it is in the workspace", "workspace", k.Path, "err", err)
+			r.tellUncommitted(ctx, k, err)
 			return
 		}
 	}
@@ -56,6 +58,19 @@ func (r *run) commitWork(ctx context.Context, k *kept) error {
 	defer cancel()
 	r.handIn(once)
 	return nil
+}
+
+// tellUncommitted lets the reviewer know that there is work that he does not
+// see, but of a run whose branch belongs to the next one by now.
+func (r *run) tellUncommitted(ctx context.Context, k *kept, err error) {
+	if errors.Is(err, errNotUsable) {
+		return
+	}
+	note := clean("[picket: what the run left in "+k.Path+" is not on its branch: "+err.Error()+"]\n", r.lease.LeaseToken)
+	r.work.pending = &picket.Evidence{RunID: k.RunID, Repository: k.Repository, Branch: k.Branch, Base: k.Base, Diffstat: note}
+	once, cancel := context.WithTimeout(context.WithoutCancel(ctx), hurry/2)
+	defer cancel()
+	r.handIn(once)
 }
 
 // lastWord is the summary of the last report, else what the task is about.

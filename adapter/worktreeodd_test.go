@@ -61,6 +61,16 @@ func TestWhateverAnAgentDoesToItsWorktree(t *testing.T) {
 	}
 }
 
+// A reviewer is told of work that could not be committed.
+func TestWorkThatCannotBeCommittedIsTold(t *testing.T) {
+	w := newShift(t)
+	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
+	res := w.run(lease, `touch "$(git rev-parse --git-common-dir)/$(git symbolic-ref HEAD).lock"; echo new > new.txt`)
+	if ev := w.changes(lease); !strings.Contains(ev.Diffstat, res.Workspace+" is not on its branch") || ev.Branch != "picket/"+lease.TaskID || len(ev.Files) > 0 {
+		t.Errorf("told is %+v", ev)
+	}
+}
+
 // The policies of resuming, and what the agent is told of them.
 func TestHowARunResumes(t *testing.T) {
 	for _, c := range []struct {
