@@ -37,8 +37,9 @@ redis: # never fails: without redis-server picket keeps its state in memory and 
 		echo "To keep it: sudo apt-get install redis-server (Debian, Ubuntu) or brew install redis (macOS)." >&2; \
 	fi
 
+# The longest first, so that none of them is left to run alone at the end.
 test: redis ## all tests, in memory and on a real Redis
-	$(GO) test -timeout 12m $(TESTFLAGS) ./...
+	$(GO) test -timeout 12m $(TESTFLAGS) ./orchestrator ./adapter ./internal/e2e ./...
 	cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
 
 race: redis ## all tests under the race detector (needs a C compiler)

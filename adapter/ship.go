@@ -92,7 +92,7 @@ func (s *shipper) tryAdd(p []byte, at picket.Instant) bool {
 	}
 	if n := len(s.marks); n == 0 || s.marks[n-1].At < at { // a clock set back marks nothing
 		s.marks = append(s.marks, picket.LogMark{Offset: s.first + int64(len(s.pending)), At: at})
-		s.remove(0)
+		s.trimMarks()
 	}
 	s.pending = append(s.pending, p...)
 	if len(s.pending) > 2*maxPending { // seldom, so that a flood is not copied at every write
@@ -161,11 +161,16 @@ func (s *shipper) take() (p picket.LogPiece, more bool) {
 	return p, more
 }
 
-// remove forgets the oldest n pending bytes, and the marks of what is gone but
-// for the last, which holds for what follows, too.
+// remove forgets the oldest n pending bytes.
 func (s *shipper) remove(n int) {
 	s.pending = append(s.pending[:0], s.pending[n:]...)
 	s.first += int64(n)
+	s.trimMarks()
+}
+
+// trimMarks forgets the marks of what is gone but for the last, which holds for
+// what follows, too.
+func (s *shipper) trimMarks() {
 	for len(s.marks) > 1 && s.marks[1].Offset <= s.first {
 		s.marks = s.marks[1:]
 	}
