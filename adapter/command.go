@@ -103,12 +103,14 @@ func startRemedy(program string, err error) string {
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 		return "; the limit on open files is too low for the adapter: raise it (ulimit -n 1024), or run fewer agents at once (--max)"
 	}
-	if name := interpreter(program); name != "" && errors.Is(err, fs.ErrNotExist) {
-		if _, missing := os.Stat(name); missing != nil {
-			return fmt.Sprintf("; its first line names %s, which is not there", name)
-		}
+	if info, missing := os.Stat(program); missing != nil || !info.Mode().IsRegular() || !errors.Is(err, fs.ErrNotExist) {
+		return ""
 	}
-	return ""
+	name := interpreter(program)
+	if _, missing := os.Stat(name); name == "" || missing == nil {
+		return ""
+	}
+	return fmt.Sprintf("; its first line names %s, which is not there", name)
 }
 
 // interpreter is what the first line of a script names; empty for other files.
