@@ -27,7 +27,7 @@ func (w *workspaces) commit(ctx context.Context, k *kept, message string) (strin
 	if err != nil {
 		return "", fmt.Errorf("commit work: %w", err)
 	}
-	if left != "" && w.cfg.Log != nil {
+	if k.left = left; left != "" && w.cfg.Log != nil {
 		w.cfg.Log.Warn("not everything can be committed; it is in the workspace", "workspace", k.Path, "err", left)
 	}
 	w.at("indexed")
@@ -175,6 +175,9 @@ func (k *kept) evidence(ctx context.Context, tip string, hide picket.Secret) (pi
 		return ev, fmt.Errorf("show changes: %w", err)
 	}
 	ev.Diffstat, ev.Truncated = stat, more
+	if k.left != "" {
+		ev.Diffstat += clean("[picket: not everything could be committed, it is in "+k.Path+": "+k.left+"]\n", hide)
+	}
 	numbers, more, err := diff(256<<10, "--numstat", "--no-renames", "-z")
 	if err != nil {
 		return ev, fmt.Errorf("show changes: %w", err)

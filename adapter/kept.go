@@ -62,6 +62,7 @@ type kept struct {
 	KeptWorkspace
 	record string // the directory that holds its record
 	lock   *os.File
+	left   string // why git could not take everything at the last commit
 }
 
 // keptIn is the directory with one directory for each kept workspace.

@@ -41,8 +41,12 @@ func TestWhateverAnAgentDoesToItsWorktree(t *testing.T) {
 				if got := runGit(t, w.repo, "show", branch+":new.txt"); got != "new" {
 					t.Errorf("new.txt is %q", got)
 				}
-				if ev := w.changes(lease); !strings.Contains(ev.Diff, "new.txt") {
+				ev := w.changes(lease)
+				if !strings.Contains(ev.Diff, "new.txt") {
 					t.Errorf("the diff is\n%s", ev.Diff)
+				}
+				if strings.Contains(ev.Diffstat, "not everything") != (name == "a repository in it") {
+					t.Errorf("the diffstat is\n%s", ev.Diffstat)
 				}
 			}
 			if log := runGit(t, w.repo, "log", "--format=%s", branch); strings.Contains(script, "own") != strings.Contains(log, "own") && name != "an older commit" {
