@@ -29,6 +29,7 @@ type output struct {
 	hide   redactor
 	file   *os.File
 	times  *os.File // when the file grew: a line "offset milliseconds-since-1970" for each change
+	noted  int64    // bytes in times
 	kept   int64    // bytes in the file
 	last   picket.Instant
 	left   int64 // bytes that the file still takes
@@ -84,8 +85,10 @@ func (o *output) keep(p []byte, at picket.Instant) {
 	if o.file == nil || o.left <= 0 {
 		return
 	}
-	if o.times != nil && at > o.last {
-		fmt.Fprintln(o.times, o.kept, int64(at))
+	// Of output that comes byte by byte, its times may not outgrow it.
+	if o.times != nil && at > o.last && o.noted < o.kept+4096 {
+		n, _ := fmt.Fprintln(o.times, o.kept, int64(at))
+		o.noted += int64(n)
 		o.last = at
 	}
 	o.kept += int64(len(p))

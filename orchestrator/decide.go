@@ -106,7 +106,7 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision,
 		}
 		spec.Fixes = taskID
 		if err := spec.Normalize(); err != nil {
-			return picket.Task{}, "", under("/fix", err)
+			return picket.Task{}, "", picket.Within("/fix", err)
 		}
 		fields, err := specArgs("task_"+ulid.Make().String(), by.Actor, spec)
 		if err != nil {
@@ -123,14 +123,4 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision,
 	l := r.list(got)
 	id, t := r.text(r.at(l, 0)), r.task(r.at(l, 1))
 	return t, id, r.bad
-}
-
-// under prefixes the field of a validation error with where it stands.
-func under(path string, err error) error {
-	if e, ok := err.(*picket.Error); ok {
-		if field, ok := e.Facts["field"].(string); ok {
-			e.With("field", path+field)
-		}
-	}
-	return err
 }

@@ -126,7 +126,10 @@ func newReviewReject() *cobra.Command {
 			Fix  *picket.TaskSpec `json:"fix,omitempty"`
 		}{Note: note}
 		if fix != "" {
-			body.Fix = &picket.TaskSpec{Title: fix}
+			var err error
+			if body.Fix, err = fixOf(cmd, s, id, fix); err != nil {
+				return err
+			}
 		}
 		var raw jsontext.Value
 		var got rejected
@@ -137,11 +140,26 @@ func newReviewReject() *cobra.Command {
 			return err
 		}
 		if got.FixTaskID != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is queued for a worker of the same kind; where none runs, start one: picket adapter --workspace worktree -- COMMAND\n", *got.FixTaskID)
 			next(cmd, "picket task watch "+*got.FixTaskID)
 		}
 		return nil
 	})
 	c.Flags().String("note", "", "what is wrong, for the agent that repairs it")
-	c.Flags().String("fix", "", "make a fix task with this title")
+	c.Flags().String("fix", "", "make a fix task with this title, for the same kind of agent")
 	return formatFlag(c)
+}
+
+// fixOf is the task that repairs another: it asks for the same kind of agent
+// and ends as that one did, under the same limits.
+func fixOf(cmd *cobra.Command, s *server, id, title string) (*picket.TaskSpec, error) {
+	var t picket.Task
+	if err := s.get(cmd.Context(), "/api/v1/tasks/"+segment(id), &t, nil); err != nil {
+		return nil, err
+	}
+	return &picket.TaskSpec{
+		Title: title, Role: t.Role, Needs: t.Needs, Labels: t.Labels, Priority: &t.Priority, OnExit: t.OnExit, Review: t.ReviewBy,
+		LeaseWindowSeconds: &t.LeaseWindowSeconds, TimeoutSeconds: t.TimeoutSeconds, StallAfterSeconds: t.StallAfterSeconds,
+		Retry: &t.Retry, Escalate: t.Escalate, BudgetEnvelope: &t.BudgetEnvelope,
+	}, nil
 }
