@@ -33,7 +33,7 @@ func (f footprint) String() string {
 // has passed.
 func TestShortRunsLeaveNothing(t *testing.T) {
 	const early = 100
-	total := 200
+	total := 500
 	if os.Getenv("PICKET_SOAK") != "" {
 		total = 2_000
 	}
