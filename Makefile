@@ -39,6 +39,7 @@ redis: # never fails: without redis-server picket keeps its state in memory and 
 
 # The longest first, so that none of them is left to run alone at the end.
 test: redis ## all tests, in memory and on a real Redis
+	@echo "all tests: 7 to 10 minutes on two cores; the first result to be printed is that of the longest package" >&2
 	$(GO) test -timeout 12m $(TESTFLAGS) ./orchestrator ./adapter ./internal/e2e ./...
 	cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
 
