@@ -3,6 +3,7 @@ package adapter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
@@ -198,8 +199,12 @@ func (w *workspaces) finish(ctx context.Context, k *kept) error {
 	if k.Source != WorkspaceWorktree || k.Stage != stageReady {
 		return nil
 	}
+	if _, err := os.Stat(k.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil // there is nothing left to bring there
+	}
 	if _, err := os.Stat(k.Common); errors.Is(err, fs.ErrNotExist) {
-		return nil // the repository is gone
+		// It may be on a disk that is not mounted now.
+		return fmt.Errorf("its work is not on its branch yet, and the repository %s is not there: bring that back, or delete %s", k.Repository, k.Path)
 	}
 	if err := w.mend(ctx, k); err != nil && !errors.Is(err, errNotUsable) {
 		return err

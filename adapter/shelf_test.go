@@ -123,7 +123,18 @@ func TestWhatWasNotCommittedIsCommittedBeforeItGoes(t *testing.T) {
 	}
 	past := picket.InstantOf(time.Now().Add(-time.Minute))
 	run := picket.Run{RunID: lease.RunID, State: picket.RunExpired, EndedAt: past, KeepUntil: past}
-	if got := collected(t, adapter.Shelf{StateDir: w.state, Ask: answers(run, time.Now())}, false); len(got) != 1 || !got[0].Deleted || exists(got[0].Path) {
+	shelf := adapter.Shelf{StateDir: w.state, Ask: answers(run, time.Now())}
+	away := w.repo + ".away" // on a disk that is not mounted now
+	if err := os.Rename(w.repo, away); err != nil {
+		t.Fatal(err)
+	}
+	if got := collected(t, shelf, false); len(got) != 1 || got[0].Deleted || got[0].Err == nil || !exists(got[0].Path) {
+		t.Errorf("without its repository: %+v", got)
+	}
+	if err := os.Rename(away, w.repo); err != nil {
+		t.Fatal(err)
+	}
+	if got := collected(t, shelf, false); len(got) != 1 || !got[0].Deleted || exists(got[0].Path) {
 		t.Errorf("%+v", got)
 	}
 	if got := runGit(t, w.repo, "show", "picket/"+lease.TaskID+":first.txt"); got != "one\ntwo" {
