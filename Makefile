@@ -44,7 +44,7 @@ test: redis ## all tests, in memory and on a real Redis
 	cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
 
 race: redis ## all tests under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -timeout 15m $(TESTFLAGS) $(RACE_PKGS)
+	GORACE="atexit_sleep_ms=0" CGO_ENABLED=1 $(GO) test -race -timeout 15m $(TESTFLAGS) $(RACE_PKGS)
 
 real: redis ## only the packages with suites on a real Redis, without their in-memory half
 	@command -v redis-server >/dev/null || { echo "no redis-server on PATH" >&2; exit 1; }

@@ -65,14 +65,15 @@ func TestTimesOfOutput(t *testing.T) {
 	t.Logf("PICKET_SEED=%d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	for range 20 {
+		taken := rand.New(rand.NewPCG(rnd.Uint64(), 0)) // the shipper's goroutine has its own
 		synctest.Test(t, func(t *testing.T) {
 			b := &book{t: t}
 			s := newShipper(&shipper{stream: "stdout", to: "test", every: 100 * time.Millisecond, log: slog.New(slog.DiscardHandler),
 				post: func(_ context.Context, p picket.LogPiece) (int64, error) {
-					if rnd.IntN(4) == 0 {
+					if taken.IntN(4) == 0 {
 						return 0, picket.Refuse(picket.CodeUnavailable, "", "away")
 					}
-					return b.take(p, 1+rnd.IntN(len(p.Data)+1)), nil
+					return b.take(p, 1+taken.IntN(len(p.Data)+1)), nil
 				}})
 			done := make(chan struct{})
 			go func() { s.run(t.Context()); close(done) }()

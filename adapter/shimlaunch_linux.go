@@ -73,6 +73,11 @@ func (l CommandLauncher) startShim(out *drain) (*shimProcess, error) {
 		cmd = exec.Command(l.Shim[0], l.Shim[1:]...)
 	}
 	cmd.Dir, cmd.Env = "/", []string{shimVariable + "=" + shimVersion}
+	for _, name := range []string{"GODEBUG", "GORACE"} { // the runtime's own settings
+		if value, set := os.LookupEnv(name); set {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
 	cmd.Stderr, cmd.WaitDelay = p.said, time.Second
 	cmd.ExtraFiles = []*os.File{controlEnd, statusEnd, out.writers[0], out.writers[1]}
 	// A session of its own: what a terminal sends to the adapter is not meant
