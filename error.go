@@ -28,7 +28,10 @@ const (
 	CodeStateConflict Code = "state_conflict"  // 409
 	CodeTaskClosed    Code = "task_closed"     // 409
 	CodeOffset        Code = "offset_conflict" // 409: log bytes beyond the known end
+	CodeVersion       Code = "version_conflict"
+	CodeAgentDraining Code = "agent_draining"
 
+	CodeAgentGone     Code = "agent_gone"     // 410: dead, deregistered or superseded: register again
 	CodeCursorExpired Code = "cursor_expired" // 410
 
 	CodeStaleFence    Code = "stale_fence"    // 412: the presented token is lower than the current one
@@ -42,6 +45,8 @@ const (
 	CodeTooLarge            Code = "too_large"              // 413
 	CodeUnsupportedMedia    Code = "unsupported_media_type" // 415
 	CodeIdempotencyConflict Code = "idempotency_conflict"   // 422
+
+	CodePreconditionRequired Code = "precondition_required" // 428: If-Match is missing
 
 	CodeRateLimited  Code = "rate_limited"   // 429
 	CodeTooManyLanes Code = "too_many_lanes" // 429
@@ -59,33 +64,37 @@ type codeFacts struct {
 
 // codes is the one code-to-status table.
 var codes = map[Code]codeFacts{
-	CodeValidation:          {400, "Invalid request"},
-	CodeNotAvailable:        {400, "Not available yet"},
-	CodeUnauthenticated:     {401, "Not authenticated"},
-	CodeForbidden:           {403, "Not allowed"},
-	CodeTaskMismatch:        {403, "Lease of another task"},
-	CodeAuthorCannotReview:  {403, "The author cannot review"},
-	CodeNotFound:            {404, "Not found"},
-	CodeMethodNotAllowed:    {405, "Method not allowed"},
-	CodeStateConflict:       {409, "Wrong state"},
-	CodeTaskClosed:          {409, "Task is closed"},
-	CodeOffset:              {409, "Log offset beyond the known end"},
-	CodeCursorExpired:       {410, "Cursor expired"},
-	CodeStaleFence:          {412, "Stale fencing token"},
-	CodeUnknownFence:        {412, "Unknown fencing token"},
-	CodeLeaseExpired:        {412, "Lease expired"},
-	CodeLeaseReleased:       {412, "Lease released"},
-	CodeTaskCancelled:       {412, "Task cancelled"},
-	CodeReclaimRequired:     {412, "Reclaim required"},
-	CodeTooLarge:            {413, "Too large"},
-	CodeUnsupportedMedia:    {415, "Unsupported media type"},
-	CodeIdempotencyConflict: {422, "Idempotency key reused"},
-	CodeRateLimited:         {429, "Too many requests"},
-	CodeTooManyLanes:        {429, "Too many lanes"},
-	CodeInternal:            {500, "Internal error"},
-	CodeUnavailable:         {503, "Orchestrator unavailable"},
-	CodeStoreFull:           {503, "Store full"},
-	CodePaused:              {503, "Paused"},
+	CodeValidation:           {400, "Invalid request"},
+	CodeNotAvailable:         {400, "Not available yet"},
+	CodeUnauthenticated:      {401, "Not authenticated"},
+	CodeForbidden:            {403, "Not allowed"},
+	CodeTaskMismatch:         {403, "Lease of another task"},
+	CodeAuthorCannotReview:   {403, "The author cannot review"},
+	CodeNotFound:             {404, "Not found"},
+	CodeMethodNotAllowed:     {405, "Method not allowed"},
+	CodeStateConflict:        {409, "Wrong state"},
+	CodeTaskClosed:           {409, "Task is closed"},
+	CodeOffset:               {409, "Log offset beyond the known end"},
+	CodeVersion:              {409, "Version conflict"},
+	CodeAgentDraining:        {409, "Agent is draining"},
+	CodeAgentGone:            {410, "Agent is gone"},
+	CodeCursorExpired:        {410, "Cursor expired"},
+	CodeStaleFence:           {412, "Stale fencing token"},
+	CodeUnknownFence:         {412, "Unknown fencing token"},
+	CodeLeaseExpired:         {412, "Lease expired"},
+	CodeLeaseReleased:        {412, "Lease released"},
+	CodeTaskCancelled:        {412, "Task cancelled"},
+	CodeReclaimRequired:      {412, "Reclaim required"},
+	CodeTooLarge:             {413, "Too large"},
+	CodeUnsupportedMedia:     {415, "Unsupported media type"},
+	CodeIdempotencyConflict:  {422, "Idempotency key reused"},
+	CodePreconditionRequired: {428, "Precondition required"},
+	CodeRateLimited:          {429, "Too many requests"},
+	CodeTooManyLanes:         {429, "Too many lanes"},
+	CodeInternal:             {500, "Internal error"},
+	CodeUnavailable:          {503, "Orchestrator unavailable"},
+	CodeStoreFull:            {503, "Store full"},
+	CodePaused:               {503, "Paused"},
 }
 
 // Codes lists every code, in no order.

@@ -22,6 +22,8 @@ type Event struct {
 	// Launcher holds the document's fields of agent-heartbeat,
 	// agent-timeout-warning and agent-timed-out, at the top level.
 	LauncherFields
+	// Lifecycle holds RFC-0016's fields of agent.lifecycle.
+	LifecycleFields
 }
 
 // LauncherFields are the members of the launcher's events that stand at the
@@ -67,6 +69,10 @@ const (
 	EventRunLaunched         = "run.launched"
 	EventRunExited           = "run.exited"
 	EventRunStalled          = "run.stalled"
+	EventAgentLifecycle      = "agent.lifecycle"
+	EventAgentCommand        = "agent.command"
+	EventAgentDrift          = "agent.drift"
+	EventAgentDrainOverdue   = "agent.drain_overdue"
 	EventAgentHeartbeat      = "agent-heartbeat"
 	EventAgentTimeoutWarning = "agent-timeout-warning"
 	EventAgentTimedOut       = "agent-timed-out"
@@ -78,6 +84,7 @@ var EventTypes = []string{
 	EventTaskAnswered, EventTaskFinished, EventTaskApproved, EventTaskRejected, EventTaskCancelled, EventTaskRetried,
 	EventLeaseReleased, EventLeaseFailed, EventLeaseExpired, EventLeaseReclaimed, EventStoreAdopted, EventWriteRefused, EventHandoffClaimed, EventHandoffOverdue,
 	EventInvariantViolated, EventInvariantRepaired,
+	EventAgentLifecycle, EventAgentCommand, EventAgentDrift, EventAgentDrainOverdue,
 	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventRunLaunched, EventRunExited, EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
 }
 

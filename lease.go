@@ -56,6 +56,9 @@ type AcquireRequest struct {
 	// PinnedOnly leaves every task alone that is not pinned to AgentID: the
 	// adapter of "picket run" must never run its command for somebody else's task.
 	PinnedOnly bool `json:"pinnedOnly,omitempty"`
+	// Incarnation is that of AgentID's registration: one that was superseded is
+	// refused with agent_gone. 0: not said.
+	Incarnation int64 `json:"incarnation,omitzero"`
 }
 
 // Acquired answers an acquire; Leases is empty when the wait ran out.

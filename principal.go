@@ -58,6 +58,8 @@ type NewKey struct {
 type Caller struct {
 	Actor string // the key id, or "reaper"; written into events
 	Once  Once   // zero when no Idempotency-Key was sent
+	// Operator may act for agents that another principal has registered.
+	Operator bool
 }
 
 // Once identifies a request so that its effect happens once: both members are

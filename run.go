@@ -43,6 +43,7 @@ const (
 	ExitKilled       ExitClass = "killed"
 	ExitLeaseLost    ExitClass = "lease_lost"
 	ExitLeaseExpired ExitClass = "lease_expired" // counts a failure, set by the server
+	ExitAgentDead    ExitClass = "agent_dead"    // counts a failure, set by the server
 	ExitAgentFailed  ExitClass = "agent_failed"  // counts a failure: mark_failed
 	ExitReleased     ExitClass = "released"      // a voluntary give-back
 	ExitUndelivered  ExitClass = "undelivered"   // granted, never confirmed
