@@ -16,3 +16,9 @@ func (a *API) Lines() []Line {
 	}
 	return all
 }
+
+// IfMatch and ETag are the two directions of a version on the wire.
+var (
+	IfMatch = ifMatch
+	ETag    = etag
+)

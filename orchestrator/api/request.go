@@ -26,7 +26,7 @@ const idempotencyHeader = "Idempotency-Key"
 // caller names who asks for a change. With an Idempotency-Key the same change
 // asked for again has its effect once; raw is the body it is compared by.
 func (r request) caller(raw []byte) (picket.Caller, error) {
-	by := picket.Caller{Actor: r.who.KeyID}
+	by := picket.Caller{Actor: r.who.KeyID, Operator: r.who.May(picket.ScopeOperator)}
 	sent := r.Request().Header.Values(idempotencyHeader)
 	if len(sent) == 0 {
 		return by, nil
