@@ -28,9 +28,10 @@ type journal struct {
 	tasks map[string]*told
 	// leased counts grants, so a test can tell that something happened.
 	leased int
+	*crew
 }
 
-func newJournal() *journal { return &journal{tasks: map[string]*told{}} }
+func newJournal() *journal { return &journal{tasks: map[string]*told{}, crew: newCrew()} }
 
 // replay reads the whole log of a namespace.
 func replay(ctx context.Context, e *orchestrator.Engine) (*journal, error) {
@@ -64,13 +65,18 @@ type eventData struct {
 	NewTaskID string           `json:"newTaskId"`
 	Retries   string           `json:"retries"`
 	Fixes     string           `json:"fixes"`
+	Class     string           `json:"class"`
+	// Of agents.
+	Reason      string `json:"reason"`
+	Incarnation int64  `json:"incarnation"`
+	Version     int64  `json:"version"`
 }
 
 // aside are the events that move no task.
 var aside = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed, picket.EventHandoffOverdue,
 	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventRunLaunched,
 	picket.EventRunExited, picket.EventRunStalled, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
-	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted}
+	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted, picket.EventAgentCommand, picket.EventAgentDrift}
 
 // verbOf names the verb whose row of the legal-move table an event follows.
 func verbOf(ev picket.Event, d eventData) (string, error) {
@@ -126,6 +132,12 @@ func (j *journal) read(ev picket.Event) error {
 	if err := json.Unmarshal(ev.Data, &d); err != nil {
 		return fmt.Errorf("data %q: %w", ev.Data, err)
 	}
+	switch ev.Type {
+	case picket.EventAgentLifecycle:
+		return j.lifecycle(ev, d)
+	case picket.EventAgentDrainOverdue:
+		return j.drainOverdue(ev)
+	}
 	t := j.tasks[ev.TaskID]
 	if slices.Contains(aside, ev.Type) {
 		if d.State != "" && (t == nil || t.State != d.State) {
@@ -175,9 +187,12 @@ func (j *journal) move(t *told, ev picket.Event, d eventData, verb string) error
 		t.Failures = *d.Failures
 	}
 	if verb != "grant" {
-		return nil
+		return j.ended(ev, d)
 	}
 	j.leased++
+	if err := j.granted(ev); err != nil {
+		return err
+	}
 	if ev.FencingToken <= t.Token {
 		return fmt.Errorf("token %d was granted after %d", ev.FencingToken, t.Token)
 	}
