@@ -173,6 +173,10 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"AcquireRequest": picket.AcquireRequest{}, "AnswerRequest": picket.AnswerRequest{}, "KeyRequest": picket.KeyRequest{}, "RetryIn": picket.Retry{},
 		"Renewal": picket.Renewal{}, "Watch": picket.Watch{}, "Command": picket.Command{}, "RunEvent": picket.RunEvent{}, "Progress": picket.Progress{},
 		"Reported": picket.Reported{}, "HelpRequest": picket.HelpRequest{}, "HelpRequested": picket.HelpRequested{},
+		"Agent": picket.Agent{}, "Capacity": picket.Capacity{}, "HeartbeatConfig": picket.HeartbeatConfig{}, "AgentRow": picket.AgentRow{}, "AgentPage": picket.AgentPage{},
+		"Registration": picket.Registration{}, "DeclaredCapacity": picket.DeclaredCapacity{}, "Thresholds": picket.Thresholds{}, "Pool": picket.Pool{},
+		"PoolAdvice": picket.PoolAdvice{}, "PoolList": picket.PoolList{}, "Heartbeat": picket.Heartbeat{}, "HeartbeatAnswer": picket.HeartbeatAnswer{},
+		"PendingCommand": picket.PendingCommand{}, "AgentCommand": picket.AgentCommand{}, "CommandAccepted": picket.CommandAccepted{}, "AgentStatusChange": picket.AgentStatusChange{},
 		"InspectRequest": picket.InspectRequest{}, "Inspection": picket.Inspection{}, "Violation": picket.Violation{},
 	} {
 		if got, want := d.Fields(schema), fieldsOf(reflect.TypeOf(v)); !slices.Equal(got, want) {
