@@ -2,7 +2,6 @@ package adapter
 
 import (
 	"cmp"
-	crand "crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
@@ -42,6 +41,20 @@ type Config struct {
 	// Wait is how long one request for a lease waits at the server, up to
 	// 50 s. Defaults to 30 s.
 	Wait time.Duration
+
+	// Name is what people call this worker, up to 256 characters. Defaults to
+	// none.
+	Name string
+	// Health is when silence of this worker means what. Defaults to heartbeats
+	// every 30 s, unhealthy after 90 s, dead after 300 s.
+	Health HealthConfig
+	// Metadata goes into this worker's record beside version, platform and
+	// containment; everybody who may read the registry sees it. Defaults to none.
+	Metadata map[string]any
+	// Unregistered leaves the registry alone: no record, no heartbeats, and
+	// leases end by their own deadline only. Defaults to false: Run registers,
+	// unless the server is of a version without a registry.
+	Unregistered bool
 
 	// Command is the agent: a program and its arguments, never a shell line.
 	// Required unless Launcher is set.
@@ -171,6 +184,9 @@ func New(cfg Config) (*Adapter, error) {
 	if err := cfg.Heartbeat.fill(); err != nil {
 		return nil, err
 	}
+	if err := cfg.Health.fill(); err != nil {
+		return nil, err
+	}
 	if cfg.OnHeartbeat == nil {
 		cfg.OnHeartbeat = func(Elapsed) {}
 	}
@@ -201,6 +217,9 @@ func New(cfg Config) (*Adapter, error) {
 		cfg.Launcher = CommandLauncher{Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment}
 	} else if cfg.Containment != "" {
 		return nil, picket.Invalid("Containment", "Leave it out, or leave Launcher out.", "a Launcher of your own decides how it holds processes")
+	}
+	if _, err := cfg.registration("instance"); err != nil {
+		return nil, err
 	}
 	if err := cfg.usable(); err != nil {
 		return nil, err
@@ -260,21 +279,4 @@ func defaultStateDir() (string, error) {
 		return "", picket.Invalid("StateDir", "Set the variable HOME or XDG_STATE_HOME, or StateDir.", "there is no place for the state of runs: %v", err)
 	}
 	return filepath.Join(home, ".local", "state", "picket", "adapter"), nil
-}
-
-// newULID makes an id of a time in milliseconds and 80 random bits, in
-// Crockford's base 32.
-func newULID(at time.Time) string {
-	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-	var id [26]byte
-	ms := at.UnixMilli()
-	for i := 9; i >= 0; i-- {
-		id[i] = digits[ms&31]
-		ms >>= 5
-	}
-	crand.Read(id[10:])
-	for i := 10; i < len(id); i++ {
-		id[i] = digits[id[i]&31]
-	}
-	return string(id[:])
 }

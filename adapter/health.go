@@ -1,0 +1,104 @@
+package adapter
+
+import (
+	"cmp"
+	"maps"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// HealthConfig says when silence of this adapter means what, to the registry
+// and to the adapter itself: one that was not heard for DeadAfter is dead, its
+// leases have ended, and it has killed its agents a margin before. All times are
+// whole seconds.
+type HealthConfig struct {
+	// Interval lies between two heartbeats. Defaults to 30 s.
+	Interval time.Duration
+	// UnhealthyAfter is the silence after which a warning is told, at least
+	// twice Interval. Defaults to 90 s.
+	UnhealthyAfter time.Duration
+	// DeadAfter is the silence that ends all work, at least twice
+	// UnhealthyAfter. Defaults to 300 s.
+	DeadAfter time.Duration
+	// DrainTimeout is what running agents get to finish in a drain; negative is
+	// none. Defaults to 120 s.
+	DrainTimeout time.Duration
+}
+
+func (h *HealthConfig) fill() error {
+	h.Interval = cmp.Or(h.Interval, picket.DefaultHeartbeat*time.Second)
+	h.UnhealthyAfter = cmp.Or(h.UnhealthyAfter, picket.DefaultUnhealthy*time.Second)
+	h.DeadAfter = cmp.Or(h.DeadAfter, picket.DefaultDead*time.Second)
+	h.DrainTimeout = max(cmp.Or(h.DrainTimeout, picket.DefaultDrainTimeout*time.Second), 0)
+	for _, m := range []struct {
+		field string
+		d     time.Duration
+	}{{"Interval", h.Interval}, {"UnhealthyAfter", h.UnhealthyAfter}, {"DeadAfter", h.DeadAfter}, {"DrainTimeout", h.DrainTimeout}} {
+		if m.d%time.Second != 0 {
+			return picket.Invalid("Health."+m.field, "Use whole seconds.", "%s is %s", m.field, m.d)
+		}
+	}
+	return nil
+}
+
+func (h *HealthConfig) thresholds() *picket.Thresholds {
+	seconds := func(d time.Duration) *int { n := int(d / time.Second); return &n }
+	return &picket.Thresholds{IntervalSeconds: seconds(h.Interval), UnhealthyAfterSeconds: seconds(h.UnhealthyAfter), DeadAfterSeconds: seconds(h.DeadAfter)}
+}
+
+// instanceKey is the member of the metadata that tells the registrations of one
+// id from each other: the next process on this machine knows by it that the one
+// that registered is dead.
+const instanceKey = "instance"
+
+// registration is what the registry is told of this adapter.
+func (cfg *Config) registration(instance string) (picket.Registration, error) {
+	about := map[string]any{"version": buildVersion(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
+	if h, ok := cfg.Launcher.(Holder); ok {
+		about["containment"] = h.Holds()
+	}
+	if _, taken := cfg.Metadata[instanceKey]; taken {
+		return picket.Registration{}, picket.Invalid("Metadata", "Give it another name.", "the adapter sets %q itself", instanceKey)
+	}
+	maps.Copy(about, cfg.Metadata)
+	about[instanceKey] = instance
+	raw, err := json.Marshal(about, json.Deterministic(true))
+	if err != nil {
+		return picket.Registration{}, picket.Invalid("Metadata", "Use what can be written as JSON.", "the metadata cannot be written: %v", err)
+	}
+	drain := int(cfg.Health.DrainTimeout / time.Second)
+	reg := picket.Registration{
+		AgentID: cfg.AgentID, RoleID: cfg.Role, Name: cfg.Name, Capabilities: cfg.Capabilities,
+		Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: &cfg.Max}, Heartbeat: cfg.Health.thresholds(),
+		DrainTimeoutSeconds: &drain, Metadata: raw,
+	}
+	return reg, reg.Normalize()
+}
+
+// buildVersion is the version of this module that the program was built with.
+func buildVersion() string {
+	const module = "github.com/picket-dev/picket"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, dep := range info.Deps {
+		if dep.Path == module {
+			return dep.Version
+		}
+	}
+	if info.Main.Path == module && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value[:min(len(s.Value), 12)]
+		}
+	}
+	return "devel"
+}
