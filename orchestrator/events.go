@@ -110,7 +110,12 @@ func eventOf(m redis.XMessage) (picket.Event, error) {
 	ev := picket.Event{ID: id, Seq: integer(id), Type: field("type"), At: picket.Instant(integer(field("at"))), TaskID: field("task"),
 		RunID: field("run"), AgentID: field("agent"), FencingToken: integer(field("token")), Actor: field("actor"),
 		Reason: field("reason"), Data: json.RawMessage(field("data"))}
-	if top := field("top"); top != "" {
+	if top := field("top"); top != "" && ev.Type == picket.EventAgentLifecycle {
+		if err := jsonv2.Unmarshal([]byte(top), &ev.LifecycleFields); err != nil {
+			return ev, fmt.Errorf("decode event %s: %w", id, err)
+		}
+		ev.Timestamp = ev.At
+	} else if top != "" {
 		if err := jsonv2.Unmarshal([]byte(top), &ev.LauncherFields); err != nil {
 			return ev, fmt.Errorf("decode event %s: %w", id, err)
 		}

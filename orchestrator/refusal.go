@@ -74,6 +74,15 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return fmt.Sprintf("this needs state %s, but it is %s", strings.ReplaceAll(f["need"], "_", " "), f["state"]),
 			"Look at the task again before you decide."
 	},
+	picket.CodeForbidden: func(facts) (string, string) {
+		return "the agent was registered by another key", "Use the key that registered it, or one of an operator; or register under an id of your own."
+	},
+	picket.CodeAgentGone: func(f facts) (string, string) {
+		if !picket.AgentStatus(f["status"]).Gone() {
+			return "the agent was registered again, so this process is not it any more", "Stop all work and exit; or register under an id of your own."
+		}
+		return "the agent is " + f["status"] + " (" + f["reason"] + ")", "Stop all work first, its leases have ended; then register again (POST /api/v1/agents)."
+	},
 	picket.CodeNotFound: func(f facts) (string, string) {
 		return "there is no such " + f.or("kind", "thing"), "Check the id; closed tasks are deleted after the retention time."
 	},

@@ -132,7 +132,7 @@ type gate struct {
 
 // clockVerbs are the scripts that a deadline waits for. undeliver is none of
 // them: it must not overtake the grant it takes back.
-var clockVerbs = map[string]bool{"renew": true, "expire_due": true, "tick": true}
+var clockVerbs = map[string]bool{"renew": true, "expire_due": true, "tick": true, "heartbeat": true, "judge": true}
 
 // run runs a script.
 func (g *gate) run(ctx context.Context, namespace, name string, args ...any) (any, error) {

@@ -82,6 +82,7 @@ type Engine struct {
 	callers    *keyCache
 	refused    counters
 	violations violationCounters
+	drifts     atomic.Int64 // heartbeats of agents whose clock is off
 	witness    *witness     // nil: this process adopts nothing
 	granted    grants       // what this process knows of the number of grants
 	suspect    atomic.Int64 // new connections that led to a store which has to be greeted first

@@ -1,6 +1,6 @@
 -- What becomes of a task whose run has ended without a result.
-local FAILURE = { crash = true, timeout = true, stalled = true, no_result = true, agent_failed = true, lease_expired = true }
-local REQUEUED = { agent_failed = true, lease_expired = true } -- retried without being listed in retry.on
+local FAILURE = { crash = true, timeout = true, stalled = true, no_result = true, agent_failed = true, lease_expired = true, agent_dead = true }
+local REQUEUED = { agent_failed = true, lease_expired = true, agent_dead = true } -- retried without being listed in retry.on
 
 local function backoff(t, failures)
   if failures <= 1 then return 0 end

@@ -1,7 +1,7 @@
 -- Store time, read once per script; it judges every deadline.
 do
   raw = server_clock()
-  local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused', 'seq', 'order', 'granted', 'identity')
+  local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused', 'seq', 'order', 'granted', 'identity', 'incarnations')
   if not m[1] or not m[2] then
     return redis.error_reply('store_lost the namespace has no meta record')
   end
@@ -23,5 +23,5 @@ do
   NOW, RAW = F(now), F(raw)
   floor = num(m[3])
   paused = m[4] or ''
-  meta = { seq = m[5], order = m[6], granted = m[7] }
+  meta = { seq = m[5], order = m[6], granted = m[7], incarnations = m[9] }
 end

@@ -1,5 +1,7 @@
 -- end_lease does what every end of a lease shares; what becomes of the task is
 -- decided elsewhere. deadline spares a look where it is known.
+local given_up = {} -- by registered agents: {agent, incarnation}
+
 local function end_lease(tid, rid, state, class, deadline)
   deadline = deadline and F(deadline) or call('ZSCORE', K('deadlines'), tid) or NOW
   call('ZREM', K('deadlines'), tid)
@@ -7,4 +9,20 @@ local function end_lease(tid, rid, state, class, deadline)
   put(r, 'state', state, 'class', class, 'ended', RAW, 'ended_at', NOW, 'deadline', deadline)
   r.state, r.deadline = state, deadline
   wake('task ' .. tid)
+  if r.incarnation == nil then pick(r[1], 'agent', 'incarnation') end
+  if num(r.incarnation) > 0 then
+    call('ZREM', K('holder:', r.agent .. ':' .. r.incarnation), tid)
+    given_up[#given_up + 1] = { r.agent, r.incarnation }
+  end
+end
+
+-- A draining agent that has given up its last lease is done, in the same step
+-- and after the word about the lease.
+at_the_end = function()
+  for _, g in ipairs(given_up) do
+    local id, a = g[1], pick(K('agent:', g[1]), 'status', 'incarnation')
+    if a.status == 'draining' and a.incarnation == g[2] and call('ZCARD', holder(id, a)) == 0 then
+      lifecycle(id, agent(id), 'deregistered', 'drain_completed', 'server')
+    end
+  end
 end

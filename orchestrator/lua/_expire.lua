@@ -1,7 +1,7 @@
 -- expire ends a lease that its holder did not give back, with one event.
 local function expire(tid, t, class, reason, actor)
   local rid = t.run
-  local r = pick(K('run:', rid), 'agent', 'token')
+  local r = pick(K('run:', rid), 'agent', 'token', 'incarnation')
   end_lease(tid, rid, 'expired', class)
   local state, failures = after(tid, t, rid, class, true)
   emit('lease.expired', { task = tid, run = rid, agent = r.agent, token = r.token, actor = actor, reason = reason },

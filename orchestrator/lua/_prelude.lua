@@ -58,6 +58,7 @@ end
 -- put changes fields of a record in the store. All changes of a record are one
 -- write, made when the script is done or shows what it did; what it looks at
 -- again it has to change in r as well. A refusal writes nothing.
+local at_the_end -- what a part does when the verb has succeeded
 local changed = {}
 local function put(r, ...)
   local c = r.changes

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue end handoff after stop expire void
+-- needs: stray lane queue agent end handoff after stop expire void
 -- chore does the next batch of what a single write left behind: the runs that
 -- a hard pause ends, the leases that nobody reclaimed after an adoption.
 -- ARGV: actor, limit

@@ -1,0 +1,217 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// Agent shows an agent's record as it is stored, and the id of the key that
+// registered it.
+func (e *Engine) Agent(ctx context.Context, agentID string) (a picket.Agent, owner string, err error) {
+	if err := picket.CheckName("agent_id", agentID); err != nil {
+		return picket.Agent{}, "", err
+	}
+	got, err := e.run(ctx, "agent", agentID)
+	if err != nil {
+		return picket.Agent{}, "", err
+	}
+	r := &reply{script: "agent"}
+	a, owner = r.agent(got)
+	return a, owner, r.bad
+}
+
+func agentOf(script string, got any, err error) (picket.Agent, error) {
+	if err != nil {
+		return picket.Agent{}, err
+	}
+	r := &reply{script: script}
+	a, _ := r.agent(got)
+	return a, r.bad
+}
+
+// agent decodes an agent_view.
+func (r *reply) agent(v any) (a picket.Agent, owner string) {
+	l := r.list(v)
+	raw, now, h := r.int(r.at(l, 1)), r.int(r.at(l, 2)), r.hash(r.at(l, 3))
+	a = picket.Agent{
+		AgentID: r.text(r.at(l, 0)), RoleID: h["role"], Name: h["name"], Capabilities: tagList(h["caps"]), Capacity: capacity(h["max"], h["load"]),
+		Status: picket.AgentStatus(h["status"]), Endpoint: h["endpoint"], Metadata: picket.RawJSON(r.text(r.at(l, 4))),
+		Heartbeat: picket.HeartbeatConfig{IntervalSeconds: int(integer(h["interval"])), UnhealthyAfterSeconds: int(integer(h["unhealthy"])),
+			DeadAfterSeconds: int(integer(h["dead"]))},
+		RegisteredAt: picket.Instant(integer(h["registered"])), LastHeartbeatAt: picket.Instant(integer(h["beat"])),
+		Version: integer(h["version"]), Incarnation: integer(h["incarnation"]), DrainTimeoutSeconds: optionalInt(h["drain"]),
+	}
+	if a.Status == picket.AgentDraining {
+		a.DrainDeadlineAt = picket.Instant(raw + integer(h["drain_until"]) - now)
+	}
+	return a, h["owner"]
+}
+
+func capacity(most, load string) picket.Capacity {
+	return picket.Capacity{MaxConcurrentTasks: optionalInt(most), CurrentLoad: int(integer(load))}
+}
+
+func optionalInt(s string) *int {
+	if s == "" {
+		return nil
+	}
+	n := int(integer(s))
+	return &n
+}
+
+func tagList(s string) []string {
+	if s == "" {
+		return []string{}
+	}
+	return strings.Split(s, ",")
+}
+
+// commands decodes the pending commands of an agent, oldest first, and then
+// those that follow from what it reported.
+func (r *reply) commands(pending, stop any) []picket.PendingCommand {
+	out := []picket.PendingCommand{}
+	flat := r.list(pending)
+	for i := 0; i+1 < len(flat); i += 2 {
+		c := picket.PendingCommand{CommandID: r.text(flat[i])}
+		r.json(flat[i+1], &c.AgentCommand)
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b picket.PendingCommand) int { return cmp.Compare(a.CommandID, b.CommandID) })
+	for _, task := range r.list(stop) {
+		id := r.text(task)
+		out = append(out, picket.PendingCommand{CommandID: "stop_" + id,
+			AgentCommand: picket.AgentCommand{Command: picket.CommandStopTask, TaskID: id, Reason: "no_lease"}})
+	}
+	return out
+}
+
+// Agents pages through the registry: by status in the order asked for, then by
+// role where the key sees only its own pools, then by id.
+func (e *Engine) Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentPage, error) {
+	w, err := walkOf(&q)
+	if err != nil {
+		return picket.AgentPage{}, err
+	}
+	page := picket.AgentPage{Agents: []picket.AgentRow{}}
+	last := "" // cursor of the last row of the page
+	for {
+		// One row more than the page holds tells whether there is another page.
+		rows, _, err := e.walk(ctx, &w, q.Limit+1-len(page.Agents))
+		if err != nil {
+			return picket.AgentPage{}, err
+		}
+		for _, row := range rows {
+			if len(page.Agents) == q.Limit {
+				page.NextCursor = last
+				break
+			}
+			page.Agents = append(page.Agents, row.AgentRow)
+			last = row.roster + ":" + row.AgentID
+		}
+		if w.done || page.NextCursor != "" {
+			break
+		}
+	}
+	if page.Total = len(page.Agents); q.Cursor == "" && page.NextCursor == "" {
+		return page, nil
+	}
+	page.Total, err = e.countAgents(ctx, q)
+	return page, err
+}
+
+func (e *Engine) countAgents(ctx context.Context, q picket.AgentQuery) (total int, err error) {
+	q.Cursor = ""
+	w, err := walkOf(&q)
+	for err == nil && !w.done {
+		var n int
+		_, n, err = e.walk(ctx, &w, 0)
+		total += n
+	}
+	return total, err
+}
+
+// agentWalk is how far a walk over the registry has come.
+type agentWalk struct {
+	filter        []any // arguments of the script that stay
+	roster, after string
+	done          bool
+}
+
+type agentRow struct {
+	roster string
+	picket.AgentRow
+}
+
+// maxAgents is how many agents a page holds at most.
+const maxAgents = 1000
+
+// walkOf checks a query, fills in its defaults and begins where its cursor says.
+func walkOf(q *picket.AgentQuery) (agentWalk, error) {
+	if q.Limit == 0 {
+		q.Limit = maxAgents
+	}
+	if q.Limit < 1 || q.Limit > maxAgents {
+		return agentWalk{}, picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to %d", q.Limit, maxAgents)
+	}
+	if q.MinAvailable != nil && *q.MinAvailable < 0 {
+		return agentWalk{}, picket.Invalid("min_available_capacity", "Send 0 or more.", "min_available_capacity is %d", *q.MinAvailable)
+	}
+	if q.Role != "" {
+		if err := picket.CheckName("role_id", q.Role); err != nil {
+			return agentWalk{}, err
+		}
+	}
+	caps, err := picket.NormalizeTags("capabilities", q.Capabilities)
+	if err != nil {
+		return agentWalk{}, err
+	}
+	any1 := ""
+	if len(caps) > 0 {
+		any1 = "," + strings.Join(caps, ",") + ","
+	}
+	if len(q.Statuses) == 0 {
+		q.Statuses = []picket.AgentStatus{picket.AgentActive}
+	}
+	w := agentWalk{filter: []any{q.Role, q.Owner, number(q.MinAvailable), any1}}
+	for i, s := range q.Statuses {
+		if !s.Valid() {
+			return agentWalk{}, picket.Invalid("status", "Send active, unhealthy, draining, dead, deregistered, or * for all of them.", "%.40q is no status of an agent", s)
+		}
+		if !slices.Contains(q.Statuses[:i], s) {
+			w.filter = append(w.filter, string(s))
+		}
+	}
+	if q.Cursor == "" {
+		return w, nil
+	}
+	var found bool
+	w.roster, w.after, found = strings.Cut(q.Cursor, ":")
+	status, _, _ := strings.Cut(w.roster, "|")
+	if !found || !picket.AgentStatus(status).Valid() || picket.CheckName("cursor", w.after) != nil {
+		return agentWalk{}, picket.Invalid("cursor", "Send next_cursor of the page before, or leave it out.", "cursor is not one of ours")
+	}
+	return w, nil
+}
+
+// walk takes up to limit agents more, or counts where limit is 0.
+func (e *Engine) walk(ctx context.Context, w *agentWalk, limit int) (rows []agentRow, n int, err error) {
+	got, err := e.run(ctx, "agents", append([]any{limit, w.roster, w.after}, w.filter...)...)
+	if err != nil {
+		return nil, 0, err
+	}
+	r := &reply{script: "agents"}
+	l := r.list(got)
+	w.roster, w.after, n = r.text(r.at(l, 0)), r.text(r.at(l, 1)), int(r.int(r.at(l, 2)))
+	w.done = w.roster == ""
+	for _, v := range l[min(3, len(l)):] {
+		f := r.list(v)
+		rows = append(rows, agentRow{r.text(r.at(f, 0)), picket.AgentRow{AgentID: r.text(r.at(f, 1)), RoleID: r.text(r.at(f, 2)), Name: r.text(r.at(f, 3)),
+			Capabilities: tagList(r.text(r.at(f, 4))), Capacity: capacity(r.text(r.at(f, 5)), r.text(r.at(f, 6))),
+			Status: picket.AgentStatus(r.text(r.at(f, 7))), LastHeartbeatAt: picket.Instant(r.int(r.at(f, 8)))}})
+	}
+	return rows, n, r.bad
+}

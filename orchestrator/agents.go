@@ -1,0 +1,125 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/picket-dev/picket"
+)
+
+// The registry of RFC-0016: what agents and those who look after them change.
+
+// judged runs a script that does not act while time has changed the status of
+// the agent and nobody has written that down: then it is written, and the
+// script runs again. So no outcome depends on when a reaper came by.
+func (e *Engine) judged(ctx context.Context, agentID string, try func() (any, error)) (any, error) {
+	for range 3 {
+		got, err := try()
+		if !errors.Is(err, errJudgeDue) {
+			return got, err
+		}
+		if err := e.judgeOne(ctx, agentID); err != nil {
+			return nil, err
+		}
+	}
+	return try()
+}
+
+// flag is how scripts read a boolean.
+func flag(set bool) string {
+	if set {
+		return "1"
+	}
+	return "0"
+}
+
+func number(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.Itoa(*n)
+}
+
+// Register makes an agent a participant: active, with a new incarnation. An id
+// that is dead or deregistered begins anew, for the key that registered it; a
+// live one is refused with CodeStateConflict. The same by.Once answers the
+// record as it is now.
+func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Registration) (picket.Agent, error) {
+	if err := reg.Normalize(); err != nil {
+		return picket.Agent{}, err
+	}
+	id := reg.AgentID
+	if id == "" {
+		id = "agent_" + ulid.Make().String()
+	}
+	most := ""
+	if reg.Capacity != nil {
+		most = number(reg.Capacity.MaxConcurrentTasks)
+	}
+	beat := reg.Heartbeat.Config()
+	args := []any{id, by.Actor, by.Once.Key, by.Once.Body, reg.RoleID, reg.Name, strings.Join(reg.Capabilities, ","), most, reg.Endpoint,
+		beat.IntervalSeconds, beat.UnhealthyAfterSeconds, beat.DeadAfterSeconds, number(reg.DrainTimeoutSeconds), string(reg.Metadata)}
+	got, err := e.judged(ctx, id, func() (any, error) { return e.run(ctx, "register", args...) })
+	return agentOf("register", got, err)
+}
+
+// Heartbeat notes that the agent lives and tells what it is to do. Only the key
+// that registered it, or an operator, may send one; any other is refused with
+// CodeForbidden and changes nothing. An agent that is no participant any more,
+// and a process of an earlier registration, are refused with CodeAgentGone.
+func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string, hb picket.Heartbeat) (picket.HeartbeatAnswer, error) {
+	if err := picket.CheckName("agent_id", agentID); err != nil {
+		return picket.HeartbeatAnswer{}, err
+	}
+	if err := hb.Check(); err != nil {
+		return picket.HeartbeatAnswer{}, err
+	}
+	args := []any{agentID, by.Actor, flag(by.Operator), hb.Incarnation, string(hb.Status), number(hb.CurrentLoad),
+		int64(hb.ClientTimestamp), len(hb.HandledCommands)}
+	for _, list := range [][]string{hb.HandledCommands, hb.TasksInProgress} {
+		for _, id := range list {
+			args = append(args, id)
+		}
+	}
+	got, err := e.judged(ctx, agentID, func() (any, error) { return e.run(ctx, "heartbeat", args...) })
+	if err != nil {
+		return picket.HeartbeatAnswer{}, err
+	}
+	r := &reply{script: "heartbeat"}
+	l := r.list(got)
+	at := picket.Instant(r.int(r.at(l, 0)))
+	e.drift(agentID, r.text(r.at(l, 2)), at, hb.ClientTimestamp)
+	return picket.HeartbeatAnswer{Acknowledged: true, ServerTimestamp: at, AgentStatus: picket.AgentStatus(r.text(r.at(l, 1))),
+		PendingCommands: r.commands(r.at(l, 4), r.at(l, 3))}, r.bad
+}
+
+// drift counts a heartbeat whose sender's clock is off, and logs the first one.
+func (e *Engine) drift(agentID, how string, server, client picket.Instant) {
+	if how == "" {
+		return
+	}
+	e.drifts.Add(1)
+	if how == "began_to_drift" {
+		e.log.Warn("the clock of an agent is off by more than twice its heartbeat interval; nothing is judged by it",
+			"agent", agentID, "server_time", server, "client_timestamp", client)
+	}
+}
+
+// Drifts counts the heartbeats that this process took from agents whose clock
+// is off by more than twice their interval.
+func (e *Engine) Drifts() int64 { return e.drifts.Load() }
+
+// Judge writes down what time has made of up to limit silent or draining
+// agents, and returns how many it looked at.
+func (e *Engine) Judge(ctx context.Context, limit int) (int, error) {
+	return e.count(ctx, "judge", "", limit)
+}
+
+func (e *Engine) judgeOne(ctx context.Context, agentID string) error {
+	_, err := e.run(ctx, "judge", agentID, 1)
+	return err
+}

@@ -1,0 +1,48 @@
+package orchestrator_test
+
+import (
+	"testing"
+
+	"github.com/picket-dev/picket"
+)
+
+// owner is the key that registers agents in these tests.
+var owner = picket.Caller{Actor: "key_owner"}
+
+func (f *fixture) register(t *testing.T, reg picket.Registration) picket.Agent {
+	t.Helper()
+	a, err := f.Register(f.ctx, owner, reg)
+	ok(t, err)
+	return a
+}
+
+func (f *fixture) beat(t *testing.T, id string) picket.HeartbeatAnswer {
+	t.Helper()
+	got, err := f.Heartbeat(f.ctx, owner, id, beating())
+	ok(t, err)
+	return got
+}
+
+// beating is the heartbeat of an agent that is well.
+func beating() picket.Heartbeat {
+	return picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: 1}
+}
+
+func TestRegisterAndHeartbeat(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		a := f.register(t, picket.Registration{AgentID: "a1", RoleID: "billing", Capabilities: []string{"z", "a"}, Metadata: picket.RawJSON(`{"n":12345678901234567890}`),
+			Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(5)}})
+		if a.Version != 1 || a.Status != picket.AgentActive || a.Incarnation != 1 || string(a.Metadata) != `{"n":12345678901234567890}` || a.Capabilities[0] != "z" {
+			t.Fatalf("registered %+v", a)
+		}
+		got := f.beat(t, "a1")
+		t.Logf("%+v", got)
+		page, err := f.Agents(f.ctx, picket.AgentQuery{})
+		ok(t, err)
+		if page.Total != 1 || page.Agents[0].AgentID != "a1" {
+			t.Fatalf("%+v", page)
+		}
+		_, err = f.Register(f.ctx, owner, picket.Registration{AgentID: "a1"})
+		refused(t, err, picket.CodeStateConflict)
+	})
+}

@@ -1,0 +1,81 @@
+-- Agents: what every script shares that looks at one. Its record alone says
+-- when time changes its status next; silence is the index of these instants.
+local GONE = { dead = true, deregistered = true }
+
+local function agent(id, ...)
+  return pick(K('agent:', id), 'status', 'reason', 'role', 'version', 'incarnation', 'owner', 'beat_at', 'interval', 'unhealthy',
+    'dead', 'drain_due', ...)
+end
+
+-- judge_at is that instant, in store time. Silence as long as a threshold is
+-- still fine, one millisecond more is not.
+local function judge_at(a)
+  if a.status == 'active' then return num(a.beat_at) + num(a.unhealthy) * 1000 + 1 end
+  local silent = num(a.beat_at) + num(a.dead) * 1000 + 1
+  return a.status == 'draining' and math.min(silent, num(a.drain_due)) or silent
+end
+
+local function watch_silence(id, a) call('ZADD', K('silence'), F(judge_at(a)), id) end
+
+-- allowed is the refusal of who may not act for an agent, and of everybody
+-- while time has changed its status and nobody has written that down yet.
+local function allowed(a, by, operator)
+  if not a.status then return refuse('not_found', 'kind', 'agent') end
+  if a.owner ~= by and operator ~= '1' then return refuse('forbidden', 'kind', 'agent') end
+  if not GONE[a.status] and now >= judge_at(a) then return refuse('judge_due') end
+end
+
+-- gone is the refusal of an agent that is no participant any more, or of a
+-- process whose registration was superseded by a later one.
+local function gone(a, incarnation)
+  if GONE[a.status] or num(incarnation) > 0 and num(incarnation) < num(a.incarnation) then
+    return refuse('agent_gone', 'status', a.status, 'reason', a.reason)
+  end
+end
+
+-- acting is how the log names who acts for an agent: the instance by its own
+-- key, anybody else by theirs.
+local function acting(id, a, by) return a.owner == by and id or by end
+
+local function roster(id, role, from, to)
+  if from then
+    call('ZREM', K('roster:', from), id)
+    call('ZREM', K('roster:', from .. '|' .. role), id)
+  end
+  if to then
+    call('ZADD', K('roster:', to), '0', id)
+    call('ZADD', K('roster:', to .. '|' .. role), '0', id)
+  end
+end
+
+-- lifecycle moves an agent from one status to another, with its event.
+local function lifecycle(id, a, to, reason, actor)
+  local from = a.status
+  a.status, a.reason, a.version = to, reason, F(num(a.version) + 1)
+  put(a, 'status', to, 'reason', reason, 'version', a.version)
+  roster(id, a.role, from, to)
+  if GONE[to] then
+    call('ZREM', K('silence'), id)
+    call('ZADD', K('gone'), NOW, id)
+  end
+  emit('agent.lifecycle', { agent = id, actor = actor, reason = reason },
+    '{"status":' .. quote(to) .. ',"before":' .. quote(from) .. ',"reason":' .. quote(reason) .. ',"version":' .. a.version ..
+    ',"incarnation":' .. a.incarnation .. '}',
+    '{"agent_id":' .. quote(id) .. ',"previous_status":' .. quote(from) .. ',"new_status":' .. quote(to) .. '}')
+  if to ~= 'active' and to ~= 'unhealthy' then wake('agent ' .. id) end
+end
+
+-- tally counts the records of a role.
+local function tally(key, role, by)
+  if call('HINCRBY', key, role, by) <= 0 then call('HDEL', key, role) end
+end
+
+local function holder(id, a) return K('holder:', id .. ':' .. a.incarnation) end
+
+-- agent_view reads an agent's record, with what the script changed.
+local function agent_view(id)
+  save()
+  local flat = call('HGETALL', K('agent:', id))
+  if #flat == 0 then return refuse('not_found', 'kind', 'agent') end
+  return { id, RAW, NOW, flat, call('GET', K('metadata:', id)) }
+end

@@ -1,0 +1,30 @@
+-- tell_command is the word about a command in the log.
+local function tell_command(id, cid, state, request, actor, reason)
+  emit('agent.command', { agent = id, actor = actor, reason = reason },
+    '{"state":' .. quote(state) .. ',"commandId":' .. quote(cid) .. ',"request":' .. request .. '}')
+end
+
+-- handled takes a pending command off the list; it returns what it was.
+local function handled(id, a, cid, actor)
+  local request = call('HGET', K('commands:', id), cid)
+  if not request then return nil end
+  call('HDEL', K('commands:', id), cid)
+  a.commands = F(num(a.commands) - 1)
+  put(a, 'commands', a.commands)
+  tell_command(id, cid, 'handled', request, actor)
+  return cjson.decode(request)
+end
+
+-- begin_drain takes an agent out of service, for timeout seconds or, where that
+-- is '', for as long as the order to drain or its registration says. One that
+-- holds nothing waits for its next heartbeat only, so that it hears of it.
+local function begin_drain(id, a, timeout, actor)
+  pick(a[1], 'drain', 'drain_command', 'commands')
+  lifecycle(id, a, 'draining', 'drain_initiated', actor)
+  local ordered = a.drain_command ~= '' and handled(id, a, a.drain_command, actor) or {}
+  if timeout == '' then timeout = ordered.drain_timeout_seconds or a.drain end
+  if timeout == '' then timeout = 120 end
+  local ends = now + num(timeout) * 1000
+  a.drain_due = call('ZCARD', holder(id, a)) == 0 and math.min(ends, now + num(a.interval) * 1000) or ends
+  put(a, 'drain_until', F(ends), 'drain_due', F(a.drain_due), 'drain_command', '')
+end

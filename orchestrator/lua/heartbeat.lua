@@ -1,0 +1,50 @@
+-- flags: allow-oom
+-- needs: agent drain
+-- heartbeat notes that an agent lives and tells it what it is to do.
+-- ARGV: agent, actor, operator 0|1, incarnation or 0, status it reports, load
+--   or '', its own time ms, number of commands handled, command..., task in progress...
+-- Reply: {raw ms, status, '' | drifts | began_to_drift, {task to stop...}, {command id, request JSON, ...}}
+-- Errors: not_found, forbidden, agent_gone, judge_due
+local id, by = ARGV[1], ARGV[2]
+local a = agent(id, 'drifting', 'commands', 'load')
+local no = allowed(a, by, ARGV[3]) or gone(a, ARGV[4])
+if no then return no end
+local actor = acting(id, a, by)
+
+a.beat_at = NOW
+put(a, 'beat', RAW, 'beat_at', NOW)
+if ARGV[6] ~= '' then put(a, 'load', ARGV[6]) end
+if a.status == 'unhealthy' then lifecycle(id, a, 'active', 'heartbeat_resumed', actor) end
+if a.status == 'draining' and call('ZCARD', holder(id, a)) == 0 then
+  lifecycle(id, a, 'deregistered', 'drain_completed', 'server')
+elseif a.status == 'active' and ARGV[5] == 'draining' then
+  begin_drain(id, a, '', actor)
+end
+if not GONE[a.status] then watch_silence(id, a) end
+
+-- The agent's own time decides nothing; it is only worth a word when it is off.
+local off = num(ARGV[7]) - raw
+local drift = math.abs(off) > 2000 * num(a.interval) and 'drifts' or ''
+if drift ~= '' and a.drifting ~= '1' then
+  drift = 'began_to_drift'
+  emit('agent.drift', { agent = id, actor = 'server' }, '{"offsetMs":' .. F(off) .. ',"intervalSeconds":' .. a.interval .. '}')
+end
+if (drift ~= '') ~= (a.drifting == '1') then put(a, 'drifting', drift ~= '' and '1' or '0') end
+
+local first = 9 + num(ARGV[8])
+local pending = {}
+if num(a.commands) > 0 then
+  for i = 9, first - 1 do handled(id, a, ARGV[i], actor) end
+  pending = call('HGETALL', K('commands:', id))
+end
+
+local function holds(task)
+  if call('ZSCORE', holder(id, a), task) then return true end
+  local t = call('HMGET', K('task:', task), 'state', 'run')
+  return t[1] == 'leased' and call('HGET', K('run:', t[2]), 'agent') == id
+end
+local stop = {}
+for i = first, #ARGV do
+  if not holds(ARGV[i]) then stop[#stop + 1] = ARGV[i] end
+end
+return { RAW, a.status, drift, stop, pending }

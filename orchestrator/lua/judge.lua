@@ -1,0 +1,37 @@
+-- flags: allow-oom
+-- needs: agent stray lane queue end handoff after expire gone
+-- judge writes down what time has made of agents: what they were before a late
+-- look included, in order. Whoever judges first does it for all.
+-- ARGV: agent, or '' for those of the silence index that are due, limit
+-- Reply: number of agents looked at
+local room = BATCH
+
+local function judge(id)
+  local a = agent(id, 'drain_until')
+  if not a.status or GONE[a.status] then
+    if call('ZSCORE', K('silence'), id) then stray('silence_extra', K('silence'), id) end
+    return
+  end
+  if a.status == 'active' and now >= judge_at(a) then lifecycle(id, a, 'unhealthy', 'heartbeat_timeout', 'server') end
+  if now >= judge_at(a) then
+    local silent = num(a.beat_at) + num(a.dead) * 1000 + 1
+    if a.status == 'unhealthy' or silent < num(a.drain_due) then
+      room = room - retire(id, a, 'dead', 'heartbeat_timeout', 'agent_dead', 'server', room)
+    elseif call('ZCARD', holder(id, a)) == 0 then
+      lifecycle(id, a, 'deregistered', 'drain_completed', 'server')
+    else
+      emit('agent.drain_overdue', { agent = id, actor = 'server', reason = 'drain_timeout' },
+        '{"leases":' .. F(call('ZCARD', holder(id, a))) .. ',"reason":"drain_timeout"}')
+      room = room - retire(id, a, 'dead', 'drain_timeout', 'drain_timeout', 'server', room)
+    end
+  end
+  if not GONE[a.status] then watch_silence(id, a) end
+end
+
+if ARGV[1] ~= '' then
+  judge(ARGV[1])
+  return 1
+end
+local ids = call('ZRANGEBYSCORE', K('silence'), '-inf', NOW, 'LIMIT', 0, ARGV[2])
+for _, id in ipairs(ids) do judge(id) end
+return #ids

@@ -1,0 +1,44 @@
+-- needs: agent
+-- register makes an agent a participant, for the first time or again after it
+-- was dead or deregistered.
+-- ARGV: agent, actor, request key, body hash, role, name, capabilities
+--   (a,b), max concurrent tasks or '', endpoint, interval s, unhealthy after s,
+--   dead after s, drain timeout s or '', metadata JSON
+-- Reply: agent_view
+-- Errors: idempotency_conflict, not_found (a repeat after its record was
+--   deleted), judge_due, state_conflict (it is live), forbidden (registered by another key)
+local id, by, key, body, role = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local was, err = once(key, body)
+if err then return err end
+if was then return agent_view(was) end
+local a = agent(id, 'registered')
+local from = a.status
+if from and not GONE[from] then
+  if now >= judge_at(a) then return refuse('judge_due') end
+  return refuse('state_conflict', 'status', from, 'state', from, 'need', 'dead_or_deregistered')
+end
+if from and a.owner ~= by then return refuse('forbidden', 'kind', 'agent') end
+
+if from then
+  tally(K('pools'), a.role, -1)
+  tally(K('roles-of:', by), a.role, -1)
+  call('ZREM', K('gone'), id)
+  call('DEL', K('commands:', id))
+end
+tally(K('pools'), role, 1)
+tally(K('roles-of:', by), role, 1)
+call('SET', K('metadata:', id), ARGV[14])
+-- One counter for all agents: it does not fall when a record is deleted, nor
+-- when an older store comes back, for the floor has risen then.
+a.incarnation = F(math.max(num(meta.incarnations), floor) + 1)
+call('HSET', META, 'incarnations', a.incarnation)
+put(a, 'role', role, 'name', ARGV[6], 'caps', ARGV[7], 'max', ARGV[8], 'load', '0', 'endpoint', ARGV[9], 'interval', ARGV[10],
+  'unhealthy', ARGV[11], 'dead', ARGV[12], 'drain', ARGV[13], 'registered', a.registered or RAW, 'beat', RAW, 'beat_at', NOW,
+  'incarnation', a.incarnation, 'owner', by, 'drain_until', '', 'drain_due', '', 'drain_command', '', 'drifting', '0', 'commands', '0')
+if from then roster(id, a.role, from) end
+a.role, a.unhealthy, a.beat_at = role, ARGV[11], NOW
+a.status, a.version = from or 'registering', '0'
+lifecycle(id, a, 'active', from and 're_registered' or 'registered', id)
+watch_silence(id, a)
+remember(key, body, id, DAY)
+return agent_view(id)
