@@ -60,24 +60,12 @@ func serve(t testing.TB, s rig.Store, cfg api.Config) *plane {
 
 func mount(t testing.TB, s rig.Store, cfg api.Config, mount func(*api.API, *echo.Echo)) *plane {
 	t.Helper()
-	log := &lockedBuffer{}
-	logger := slog.New(slog.NewTextHandler(log, nil))
-	p := &plane{t: t, sealer: rig.Sealer(), keys: map[string]string{}, log: log}
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default", "other"}, Sealer: p.sealer, ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
-	p.Engine = store.Engine("default")
-	cfg.Engine, cfg.Engines, cfg.Calls, cfg.Log = store.Engine, store.Engines, store.Calls, logger
-	p.other = store.Engine("other")
-	p.api, err = api.New(cfg)
-	must(t, err)
-	e := web.New(logger)
-	mount(p.api, e)
-	p.face = e
+	p, store := prepare(t, s, cfg, mount)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- web.Serve(ctx, l, e, logger) }()
+	go func() { served <- web.Serve(ctx, l, p.face, slog.New(slog.NewTextHandler(p.log, nil))) }()
 	p.stop = sync.OnceFunc(func() {
 		stop()
 		if err := <-served; err != nil {
@@ -91,14 +79,42 @@ func mount(t testing.TB, s rig.Store, cfg api.Config, mount func(*api.API, *echo
 		plain.CloseIdleConnections()
 		p.stop()
 		_ = store.Close()
-		if text := log.String(); strings.Contains(text, picket.KeyPrefix) || strings.Contains(text, picket.CapabilityPrefix) {
-			t.Errorf("a secret is in the log: %s", text)
-		}
+		p.checkLog()
 	})
+	p.makeKeys()
+	return p
+}
+
+// prepare opens the engines and mounts the control plane, which nobody can call
+// yet.
+func prepare(t testing.TB, s rig.Store, cfg api.Config, mount func(*api.API, *echo.Echo)) (*plane, *orchestrator.Store) {
+	t.Helper()
+	log := &lockedBuffer{}
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	p := &plane{t: t, sealer: rig.Sealer(), keys: map[string]string{}, log: log}
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default", "other"}, Sealer: p.sealer, ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true, Log: logger})
+	must(t, err)
+	p.Engine = store.Engine("default")
+	cfg.Engine, cfg.Engines, cfg.Calls, cfg.Log = store.Engine, store.Engines, store.Calls, logger
+	p.other = store.Engine("other")
+	p.api, err = api.New(cfg)
+	must(t, err)
+	e := web.New(logger)
+	mount(p.api, e)
+	p.face = e
+	return p, store
+}
+
+func (p *plane) makeKeys() {
 	for _, scope := range picket.Scopes {
 		p.keys[string(scope)] = p.newKey(picket.KeyRequest{Name: string(scope), Scopes: []picket.Scope{scope}})
 	}
-	return p
+}
+
+func (p *plane) checkLog() {
+	if text := p.log.String(); strings.Contains(text, picket.KeyPrefix) || strings.Contains(text, picket.CapabilityPrefix) {
+		p.t.Errorf("a secret is in the log: %s", text)
+	}
 }
 
 var root = picket.Caller{Actor: "test"}
