@@ -39,6 +39,7 @@ const shownViolations = 100
 type storeVerdict struct {
 	checked          int64
 	events, compared int
+	agents           int // compared
 	found            []picket.Violation
 	seen             map[picket.Violation]bool
 }
@@ -120,7 +121,11 @@ func (v *storeVerdict) print(w io.Writer) {
 	if more := len(v.found) - len(rows); more > 0 {
 		fmt.Fprintf(w, "and %d more: picket events --type invariant.violated,invariant.repaired\n", more)
 	}
-	fmt.Fprintf(w, "%d entries looked at, %d events replayed, %d tasks compared with them\n", v.checked, v.events, v.compared)
+	agents := ""
+	if v.agents > 0 {
+		agents = fmt.Sprintf(" and %d agents", v.agents)
+	}
+	fmt.Fprintf(w, "%d entries looked at, %d events replayed, %d tasks%s compared with them\n", v.checked, v.events, v.compared, agents)
 	if len(v.found) == 0 {
 		fmt.Fprintln(w, p.good("every invariant holds"))
 		return

@@ -128,7 +128,7 @@ func TestTheDoctorWaitsForATaskThatMoves(t *testing.T) {
 	task := w.submit()
 	s, err := connect(newRoot())
 	w.ok(err)
-	r := &logReplay{s: s, last: "0", tasks: map[string]*toldTask{}}
+	r := newLogReplay(s)
 	quiet := func(string, ...any) {}
 	w.ok(r.follow(t.Context(), quiet))
 	_, err = w.Cancel(context.Background(), tester, task.TaskID, "moved on")
@@ -138,7 +138,7 @@ func TestTheDoctorWaitsForATaskThatMoves(t *testing.T) {
 	if len(suspects) != 1 {
 		t.Fatalf("suspects: %v", suspects)
 	}
-	if found, err := r.judge(t.Context(), task.TaskID); err != nil || len(found) > 0 {
+	if found, err := r.judge(t.Context(), task.TaskID); err != nil || found != nil {
 		t.Fatalf("a task that moved on is taken for damage: %+v, %v", found, err)
 	}
 }

@@ -26,12 +26,18 @@ type logReplay struct {
 	last  string // cursor
 	read  int
 	tasks map[string]*toldTask
+	// agents are told by agent.lifecycle alone.
+	agents map[string]toldAgent
 }
 
-// replayAll holds the event log against the tasks: a change and its event are
-// one step, so what the log says last has to be what the store says.
+func newLogReplay(s *server) *logReplay {
+	return &logReplay{s: s, last: "0", tasks: map[string]*toldTask{}, agents: map[string]toldAgent{}}
+}
+
+// replayAll holds the event log against tasks and agents: a change and its event
+// are one step, so what the log says last has to be what the store says.
 func (s *server) replayAll(ctx context.Context, v *storeVerdict, say func(string, ...any)) error {
-	r := &logReplay{s: s, last: "0", tasks: map[string]*toldTask{}}
+	r := newLogReplay(s)
 	if err := r.follow(ctx, say); err != nil {
 		return err
 	}
@@ -44,7 +50,12 @@ func (s *server) replayAll(ctx context.Context, v *storeVerdict, say func(string
 		if err != nil {
 			return err
 		}
-		v.add(found...)
+		if found != nil {
+			v.add(*found)
+		}
+	}
+	if err := r.compareAgents(ctx, v, say); err != nil {
+		return err
 	}
 	v.events = r.read
 	return nil
@@ -80,11 +91,14 @@ func (r *logReplay) apply(e picket.Event) error {
 		Attempt  *int64           `json:"attempt"`
 		Failures *int64           `json:"failures"`
 	}
+	if e.Type == picket.EventAgentLifecycle {
+		return r.applyAgent(e)
+	}
 	if e.TaskID == "" || e.Type == picket.EventInvariantViolated || e.Type == picket.EventInvariantRepaired {
 		return nil
 	}
 	if err := json.Unmarshal(e.Data, &data); err != nil {
-		return picket.Refuse(picket.CodeInternal, "Check that client and server are of the same version.", "event %d cannot be read: %v", e.Seq, err)
+		return unreadable(e, err)
 	}
 	t := r.tasks[e.TaskID]
 	if t == nil {
@@ -108,6 +122,10 @@ func (r *logReplay) apply(e picket.Event) error {
 		t.failures = *data.Failures
 	}
 	return nil
+}
+
+func unreadable(e picket.Event, err error) error {
+	return picket.Refuse(picket.CodeInternal, "Check that client and server are of the same version.", "event %d cannot be read: %v", e.Seq, err)
 }
 
 // differs says where a task is not as the log says, "" when it is.
@@ -160,34 +178,25 @@ func (r *logReplay) suspects(ctx context.Context, v *storeVerdict, say func(stri
 	return out, nil
 }
 
-// judge reads one task and then the log again: when that has nothing new about
-// the task, the two had to be the same at the moment of reading.
-func (r *logReplay) judge(ctx context.Context, id string) ([]picket.Violation, error) {
-	quiet := func(string, ...any) {}
-	for range 100 {
-		before := *r.tasks[id]
+// judge reads one task, which may only have moved on.
+func (r *logReplay) judge(ctx context.Context, id string) (*picket.Violation, error) {
+	return r.settled(ctx, func() int64 { return r.tasks[id].seq }, func() (*picket.Violation, error) {
+		told := *r.tasks[id]
 		var is picket.Task
 		err := r.s.get(ctx, "/api/v1/tasks/"+segment(id), &is, nil)
 		gone := errors.Is(err, picket.CodeNotFound)
 		if err != nil && !gone {
 			return nil, err
 		}
-		if err := r.follow(ctx, quiet); err != nil {
-			return nil, err
-		}
-		if r.tasks[id].seq != before.seq {
-			continue
-		}
-		what := before.differs(is)
+		what := told.differs(is)
 		switch {
-		case gone && before.state.Terminal():
+		case gone && told.state.Terminal():
 			return nil, nil // deleted in the meantime
 		case gone:
-			return []picket.Violation{{Kind: "task_lost", Subject: id, Detail: "it does not exist, the log says it is " + string(before.state)}}, nil
+			return &picket.Violation{Kind: "task_lost", Subject: id, Detail: "it does not exist, the log says it is " + string(told.state)}, nil
 		case what == "":
 			return nil, nil
 		}
-		return []picket.Violation{{Kind: "log_differs", Subject: id, Detail: what + " (event " + strconv.FormatInt(before.seq, 10) + ")"}}, nil
-	}
-	return nil, nil // it never stands still: it is no standing violation
+		return &picket.Violation{Kind: "log_differs", Subject: id, Detail: what + " (event " + strconv.FormatInt(told.seq, 10) + ")"}, nil
+	})
 }
