@@ -21,10 +21,11 @@ import (
 func newAdapter() *cobra.Command {
 	c := &cobra.Command{
 		Use: "adapter [flags] -- COMMAND [ARG ...]", Short: "Work on tasks: lease, launch, renew, release",
-		Long: "A resident worker. It leases tasks, launches the command for each with the lease in its environment,\n" +
-			"renews the lease, watches the process and reports how it ended. SIGTERM drains: no new leases, running\n" +
-			"agents finish; a second SIGTERM ends them and gives their leases back.",
-		Example: "  picket adapter --role coder --capability go --max 4 -- ./agent.sh",
+		Long: "A resident worker. It registers, sends heartbeats, leases tasks, launches the command for each with the\n" +
+			"lease in its environment, renews the lease, watches the process and reports how it ended. SIGTERM drains:\n" +
+			"no new leases, running agents finish; a second SIGTERM ends them and gives their leases back. --as takes\n" +
+			"the command and all that is not given from an entry under agents: in picket.yaml.",
+		Example: "  picket adapter --role coder --capability go --max 4 -- ./agent.sh\n  picket adapter --as coder",
 		RunE:    runAdapter,
 	}
 	f := c.Flags()
@@ -35,6 +36,9 @@ func newAdapter() *cobra.Command {
 	f.Bool("pinned-only", false, "take only tasks pinned to --agent-id")
 	f.Duration("linger", 10*time.Second, "time an agent gets to end by itself after it handed in its result")
 	f.Duration("grace", 5*time.Second, "time between SIGTERM and SIGKILL")
+	f.Bool("unregistered", false, "stay out of the registry: no record, no heartbeats; leases end by their own deadline only")
+	healthFlags(c)
+	asFlag(c)
 	f.String("log-level", "info", "how much is logged: debug, info, warn or error")
 	choices(c, "log-level", "debug", "info", "warn", "error")
 	placeFlags(c, adapter.WorkspaceEmpty)
@@ -49,11 +53,18 @@ func newAdapter() *cobra.Command {
 }
 
 func runAdapter(cmd *cobra.Command, given []string) error {
-	command, err := afterDash(cmd, given)
+	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return err
 	}
-	cfg, err := loadSettings(cmd)
+	cfg, entry, err := standIn(cmd, cfg)
+	if err != nil {
+		return err
+	}
+	if err := unregisteredAlone(cmd); err != nil {
+		return err
+	}
+	command, err := adapterCommand(cmd, given, entry)
 	if err != nil {
 		return err
 	}
@@ -73,6 +84,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
+	conf.Env = entry.env(conf.Env)
 	a, err := adapter.New(conf)
 	if err != nil {
 		return err
@@ -149,8 +161,13 @@ func adapterConfig(cmd *cobra.Command, cfg settings, s *server, command []string
 	conf.Max, _ = f.GetInt("max")
 	conf.AgentID, _ = f.GetString("agent-id")
 	conf.PinnedOnly, _ = f.GetBool("pinned-only")
+	conf.Name, _ = f.GetString("name")
+	conf.Unregistered, _ = f.GetBool("unregistered")
+	if conf.Health, err = healthOf(cmd); err != nil {
+		return conf, err
+	}
 	conf.Linger, conf.Grace = orNone(f.GetDuration("linger")), orNone(f.GetDuration("grace"))
-	at, err := placeOf(cmd)
+	at, err := placeOf(cmd, cfg)
 	if err != nil {
 		return conf, err
 	}

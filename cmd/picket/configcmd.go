@@ -39,11 +39,23 @@ func newConfigShow() *cobra.Command {
 				}
 				all = append(all, shownSetting{s.key, text, v.origin, s.env(), s.what})
 			}
-			return printSettings(cmd, all)
+			return printSettings(cmd, append(all, shownAgents(cfg)...))
 		},
 	}
 	c.Flags().Bool("origin", false, "name where each value came from")
 	return formatFlag(c)
+}
+
+// shownAgents are the keys that entries under agents have.
+func shownAgents(cfg settings) (all []shownSetting) {
+	for _, e := range cfg.agentEntries() {
+		for _, k := range agentKeys {
+			if v, ok := e.value(k.key); ok {
+				all = append(all, shownSetting{Key: spokenKey(entryKey(e.name, k.key)), Value: v.text, Origin: v.origin, What: k.what})
+			}
+		}
+	}
+	return all
 }
 
 func printSettings(cmd *cobra.Command, all []shownSetting) error {

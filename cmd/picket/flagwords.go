@@ -17,6 +17,9 @@ var flagOf = map[string]string{
 	"/option": "option", "/output": "result", "/priority": "priority", "/reason": "reason", "/retry/backoffSeconds": "backoff",
 	"/retry/maxAttempts": "retries", "/retry/on": "retry-on", "/review": "review", "/role": "role", "/scopes": "scope",
 	"/timeoutSeconds": "timeout", "/stallAfterSeconds": "stall-after", "Env": "env",
+	"/agent_id": "agent-id", "/role_id": "role", "/name": "name", "/endpoint": "endpoint", "/metadata": "metadata", "/drain_timeout_seconds": "drain-timeout",
+	"/capacity/max_concurrent_tasks": "max", "/heartbeat_config/interval_seconds": "heartbeat",
+	"/heartbeat_config/unhealthy_after_seconds": "unhealthy-after", "/heartbeat_config/dead_after_seconds": "dead-after",
 	"?agent": "agent", "?cursor": "cursor", "?after": "after", "?label": "label", "?limit": "limit", "?role": "role", "?since": "since",
 	"?state": "state", "?task": "task", "?type": "type",
 }

@@ -38,11 +38,7 @@ func placeFlags(c *cobra.Command, def adapter.Workspace) {
 }
 
 // placeOf reads the flags of placeFlags and the settings behind them.
-func placeOf(cmd *cobra.Command) (at workplace, err error) {
-	cfg, err := loadSettings(cmd)
-	if err != nil {
-		return at, err
-	}
+func placeOf(cmd *cobra.Command, cfg settings) (at workplace, err error) {
 	source := cfg.text("workspace.source")
 	if source == "" {
 		source = cmd.Flags().Lookup("workspace").DefValue

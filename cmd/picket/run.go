@@ -81,7 +81,7 @@ func runRun(cmd *cobra.Command, given []string) error {
 }
 
 // runSpec is the task of a command: pinned to an adapter of its own, complete
-// when the command succeeds.
+// when the command succeeds, if its role does not say otherwise.
 func runSpec(cmd *cobra.Command, cfg settings, command []string) (picket.TaskSpec, error) {
 	title, _ := cmd.Flags().GetString("title")
 	if title == "" {
@@ -92,7 +92,9 @@ func runSpec(cmd *cobra.Command, cfg settings, command []string) (picket.TaskSpe
 		return spec, err
 	}
 	spec.Agent = "run-" + strings.ToLower(rand.Text()[:16])
-	spec.OnExit = picket.OnExitComplete
+	if spec.OnExit == "" {
+		spec.OnExit = picket.OnExitComplete
+	}
 	checked := spec
 	return spec, checked.Normalize()
 }

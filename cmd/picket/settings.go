@@ -1,8 +1,10 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,13 +59,18 @@ func knownSettings() []setting {
 
 // laterSettings are keys of the design that wait for something unbuilt.
 var laterSettings = map[string]string{
-	"agents": "the agent registry", "tools": "metered tools", "budget": "metered budgets",
+	"tools": "metered tools", "budget": "metered budgets",
 	"heartbeat": "wake files", "notify": "webhooks", "public_url": "public agent addresses",
 }
 
 // value is a setting's text and where it came from.
-type value struct{ text, origin string }
+type value struct {
+	text, origin string
+	items        []string // of a list
+}
 
+// settings are all values by dotted key; an entry under agents has the keys
+// agents.NAME and agents.NAME.KEY.
 type settings map[string]value
 
 // loadSettings resolves every key for a command.
@@ -78,16 +85,16 @@ func loadSettings(cmd *cobra.Command) (settings, error) {
 	}
 	resolved := settings{}
 	for _, s := range knownSettings() {
-		v := value{s.def, "default"}
+		v := value{text: s.def, origin: "default"}
 		if in, ok := inFile[s.key]; ok {
 			v = in
 		}
 		if text := os.Getenv(s.env()); text != "" {
-			v = value{text, s.env()}
+			v = value{text: text, origin: s.env()}
 		}
 		if s.flag != "" {
 			if f := cmd.Flags().Lookup(s.flag); f != nil && f.Changed {
-				v = value{f.Value.String(), "--" + s.flag}
+				v = value{text: f.Value.String(), origin: "--" + s.flag}
 			}
 		}
 		if s.check != nil && v.text != "" {
@@ -97,7 +104,32 @@ func loadSettings(cmd *cobra.Command) (settings, error) {
 		}
 		resolved[s.key] = v
 	}
-	return resolved, nil
+	for key, v := range inFile {
+		if strings.HasPrefix(key, agentsPrefix) {
+			resolved[key] = v
+		}
+	}
+	return resolved, resolved.checkAgents()
+}
+
+// roleKeys are the keys that an entry under agents overrides for its role.
+var roleKeys = []string{"stall_after", "workspace.source", "workspace.resume", "workspace.keep"}
+
+// forRole is the settings as they hold for a role: what its entry says stands
+// between the environment and the file's general keys.
+func (s settings) forRole(role string) settings {
+	e, ok := s.agentOfRole(role)
+	if !ok {
+		return s
+	}
+	own := maps.Clone(s)
+	for _, k := range knownSettings() {
+		v, given := e.value(k.key)
+		if origin := s[k.key].origin; given && slices.Contains(roleKeys, k.key) && origin != k.env() && origin != "--"+k.flag {
+			own[k.key] = v
+		}
+	}
+	return own
 }
 
 // yes reads a key that checkYesNo has checked.

@@ -140,6 +140,8 @@ func FuzzSettings(f *testing.F) {
 	f.Add("lease: {window: {x: y}}")
 	f.Add("---\nlisten: x\n---\nlisten: y\n")
 	f.Add("? {a: b}\n: c")
+	f.Add("agents: {a: {role_id: r, retry: {on: [crash]}}, b.launch: {launch: {command: x}}}")
+	f.Add("agents: {a: {capabilities: [[]], pool: {min_instances: 9, max_instances: 1}}}")
 	path := filepath.Join(f.TempDir(), "picket.yaml")
 	f.Fuzz(func(t *testing.T, text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -151,7 +153,11 @@ func FuzzSettings(f *testing.F) {
 			t.Errorf("the error has no code: %v", err)
 		}
 		for key := range values {
-			known := false
+			_, inEntry, known := strings.Cut(key, ":")
+			if known {
+				_, key := agentKeyNamed(inEntry)
+				known = inEntry == "" || key || agentSection(inEntry)
+			}
 			for _, s := range knownSettings() {
 				known = known || s.key == key
 			}

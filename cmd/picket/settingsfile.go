@@ -58,28 +58,25 @@ func (r *settingsReader) at(t *token.Token) string {
 
 // read takes the mapping of a section ("" is the top).
 func (r *settingsReader) read(section string, node ast.Node) error {
+	return r.each(node, func(v *ast.MappingValueNode) error { return r.entry(section, v) })
+}
+
+// each calls one for every key of a mapping, up to the first error.
+func (r *settingsReader) each(node ast.Node, one func(*ast.MappingValueNode) error) error {
 	switch n := node.(type) {
 	case nil, *ast.NullNode, *ast.CommentGroupNode:
 		return nil
 	case *ast.MappingNode:
-		var errs []error
 		for _, v := range n.Values {
-			errs = append(errs, r.entry(section, v))
+			if err := one(v); err != nil {
+				return err
+			}
 		}
-		return firstOf(errs)
+		return nil
 	case *ast.MappingValueNode:
-		return r.entry(section, n)
+		return one(n)
 	}
 	return usage("%s: a mapping of keys to values is expected", r.at(node.GetToken()))
-}
-
-func firstOf(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (r *settingsReader) entry(section string, v *ast.MappingValueNode) error {
@@ -89,6 +86,9 @@ func (r *settingsReader) entry(section string, v *ast.MappingValueNode) error {
 		key = section + "." + name
 	}
 	where := r.at(v.Key.GetToken())
+	if section == "" && name == "agents" {
+		return r.agents(v.Value)
+	}
 	if section == "" {
 		for _, s := range r.sections {
 			if s == name {
@@ -106,7 +106,7 @@ func (r *settingsReader) entry(section string, v *ast.MappingValueNode) error {
 	if err != nil {
 		return usage("%s: %s: %v", where, key, err)
 	}
-	r.values[key] = value{text, where}
+	r.values[key] = value{text: text, origin: where}
 	return nil
 }
 
@@ -116,7 +116,7 @@ func (r *settingsReader) unknown(where, section, key string) error {
 		names = append(names, k)
 	}
 	if section == "" {
-		names = append(names, r.sections...)
+		names = append(append(names, r.sections...), "agents")
 	}
 	err := usage("%s: there is no key %q", where, key)
 	err.Remedy = "All keys: picket config show"

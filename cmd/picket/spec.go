@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/budget"
 )
 
 // specFlags are the flags that `run` and `task create` share.
@@ -41,10 +40,17 @@ func specFlags(c *cobra.Command) {
 	f.String("input", "", "input for the agent: JSON, else text; @file and - (stdin) are read")
 }
 
-// specOf reads the shared flags. What it leaves out the server fills in.
+// specOf reads the shared flags over what picket.yaml says of the role's tasks.
+// What both leave out the server fills in.
 func specOf(cmd *cobra.Command, cfg settings, title string) (picket.TaskSpec, error) {
-	spec := picket.TaskSpec{Title: title}
+	var spec picket.TaskSpec
 	f := cmd.Flags()
+	role, _ := f.GetString("role")
+	if e, ok := cfg.agentOfRole(role); ok {
+		spec = e.task()
+	}
+	spec.Title, spec.Role = title, role
+	cfg = cfg.forRole(role)
 	if w := cfg["lease.window"]; w.origin != "default" {
 		seconds := int(cfg.duration("lease.window") / time.Second)
 		spec.LeaseWindowSeconds = &seconds
@@ -56,22 +62,27 @@ func specOf(cmd *cobra.Command, cfg settings, title string) (picket.TaskSpec, er
 	if err := timesOf(cmd, &spec); err != nil {
 		return spec, err
 	}
-	spec.Role, _ = f.GetString("role")
 	spec.Needs, _ = f.GetStringSlice("need")
 	if f.Changed("priority") {
 		p, _ := f.GetInt("priority")
 		spec.Priority = &p
 	}
-	review, _ := f.GetString("review")
-	spec.Review = picket.ReviewBy(review)
-	escalate, _ := f.GetString("escalate")
-	spec.Escalate = picket.Escalate(escalate)
+	overridden(cmd, "review", &spec.Review)
+	overridden(cmd, "escalate", &spec.Escalate)
 	for _, read := range []func(*cobra.Command, *picket.TaskSpec) error{retryOf, budgetOf, labelsOf, inputOf} {
 		if err := read(cmd, &spec); err != nil {
 			return spec, err
 		}
 	}
 	return spec, nil
+}
+
+// overridden takes the value of a flag that was given.
+func overridden[T ~string](cmd *cobra.Command, flag string, p *T) {
+	if f := cmd.Flags(); f.Changed(flag) {
+		text, _ := f.GetString(flag)
+		*p = T(text)
+	}
 }
 
 func timesOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
@@ -94,7 +105,9 @@ func retryOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	if !f.Changed("retries") && !f.Changed("retry-on") && !f.Changed("backoff") {
 		return nil
 	}
-	spec.Retry = &picket.Retry{}
+	if spec.Retry == nil {
+		spec.Retry = &picket.Retry{}
+	}
 	if f.Changed("retries") {
 		n, _ := f.GetInt("retries")
 		if n < 0 || n > 99 {
@@ -102,7 +115,7 @@ func retryOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 		}
 		attempts := n + 1
 		spec.Retry.MaxAttempts = &attempts
-		if n > 0 {
+		if n > 0 && spec.Retry.On == nil {
 			spec.Retry.On = []picket.ExitClass{picket.ExitCrash, picket.ExitTimeout}
 		}
 	}
@@ -126,12 +139,10 @@ func budgetOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	if text == "" {
 		return nil
 	}
-	usd, err := budget.ParseMoney(strings.TrimPrefix(text, "$"))
+	envelope, err := envelopeOf(text)
 	if err != nil {
 		return usage("--budget %s: %v", text, err)
 	}
-	envelope := budget.Default()
-	envelope.USD = usd
 	spec.BudgetEnvelope = &envelope
 	return nil
 }

@@ -85,8 +85,7 @@ func placement(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	f := cmd.Flags()
 	spec.Agent, _ = f.GetString("agent")
 	spec.Fixes, _ = f.GetString("fixes")
-	onExit, _ := f.GetString("on-exit")
-	spec.OnExit = picket.OnExit(onExit)
+	overridden(cmd, "on-exit", &spec.OnExit)
 	text, _ := f.GetString("not-before")
 	if text == "" {
 		return nil

@@ -41,9 +41,16 @@ func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec
 	if err != nil {
 		return nil, fmt.Errorf("find the picket binary: %w", err)
 	}
-	at, err := placeOf(cmd)
+	at, err := placeOf(cmd, cfg.forRole(spec.Role))
 	if err != nil {
 		return nil, err
+	}
+	linger := []string(nil)
+	if e, ok := cfg.agentOfRole(spec.Role); ok {
+		at.env = e.env(at.env)
+		if d, given := e.duration("linger"); given {
+			linger = []string{"--linger", d.String()}
+		}
 	}
 	containment := cfg.text("containment")
 	// The adapter is a process of its own; what it would refuse is refused here,
@@ -53,7 +60,7 @@ func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec
 	if _, err := adapter.New(conf); err != nil {
 		return nil, err
 	}
-	args := append([]string{"adapter", "--agent-id", spec.Agent, "--pinned-only"}, at.flags()...)
+	args := append([]string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--unregistered"}, append(linger, at.flags()...)...)
 	if containment != "" {
 		args = append(args, "--containment", containment)
 	}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/picket-dev/picket"
+)
+
+// agentsPrefix begins the keys of the entries under agents.
+const agentsPrefix = "agents."
+
+// entryKey is where a key of an entry is kept among the settings; "" is the
+// entry itself. No name holds a colon, but it may hold dots.
+func entryKey(name, key string) string { return agentsPrefix + name + ":" + key }
+
+// spokenKey is a key as people write it.
+func spokenKey(key string) string {
+	return strings.TrimSuffix(strings.Replace(key, ":", ".", 1), ".")
+}
+
+// agents reads the entries under agents: names with a mapping each.
+func (r *settingsReader) agents(node ast.Node) error {
+	return r.each(node, func(v *ast.MappingValueNode) error {
+		name, where := v.Key.GetToken().Value, r.at(v.Key.GetToken())
+		if err := picket.CheckName(agentsPrefix+name, name); err != nil {
+			e := usage("%s: %s is no name of an agent", where, quoted(name))
+			e.Remedy = remedyOf(err)
+			return e
+		}
+		if before, twice := r.values[entryKey(name, "")]; twice {
+			return usage("%s: agents.%s is there already, at %s", where, name, before.origin)
+		}
+		r.values[entryKey(name, "")] = value{origin: where}
+		return r.agent(name, "", v.Value)
+	})
+}
+
+// agent reads the keys of an entry, or those of a section in it.
+func (r *settingsReader) agent(name, section string, node ast.Node) error {
+	return r.each(node, func(v *ast.MappingValueNode) error {
+		word, where := v.Key.GetToken().Value, r.at(v.Key.GetToken())
+		key := strings.TrimPrefix(section+"."+word, ".")
+		if section == "" && agentSection(word) {
+			r.values[entryKey(name, word)] = value{origin: where}
+			return r.agent(name, word, v.Value)
+		}
+		if later, ok := laterAgentKeys[key]; ok {
+			return within(where, notYet(spokenKey(entryKey(name, key)), later.subject, later.instead))
+		}
+		k, known := agentKeyNamed(key)
+		if !known {
+			return unknownAgentKey(where, name, section, word)
+		}
+		items, err := k.read(v.Value)
+		if err != nil {
+			return usage("%s: agents.%s.%s: %v", where, name, key, err)
+		}
+		if items != nil {
+			r.values[entryKey(name, key)] = value{text: k.shown(items), items: items, origin: where}
+		}
+		return nil
+	})
+}
+
+// within says where in a file an error is, keeping what it says to do.
+func within(where string, err *picket.Error) error {
+	said := *err
+	said.Message = where + ": " + err.Message
+	return &said
+}
+
+func unknownAgentKey(where, name, section, word string) error {
+	err := usage("%s: there is no key %q in %s", where, word, spokenKey(entryKey(name, section)))
+	names := agentKeyNames(section)
+	err.Remedy = "Its keys: " + strings.Join(names, ", ")
+	if near := nearest(word, names); near != "" {
+		err.Remedy = "Did you mean \"" + near + "\"? " + err.Remedy
+	}
+	return err
+}
+
+// read takes the value of a key and checks each of its items. A list of one may
+// be written without brackets; nil is a key without a value.
+func (k agentKey) read(node ast.Node) ([]string, error) {
+	nodes := []ast.Node{node}
+	switch n := node.(type) {
+	case *ast.NullNode:
+		return nil, nil
+	case *ast.SequenceNode:
+		if k.list {
+			nodes = n.Values
+		}
+	}
+	items := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		item, err := scalar(n)
+		if err != nil && k.list {
+			err = errors.New("a list of single values is expected")
+		}
+		if err == nil && k.check != nil {
+			err = k.check(item)
+		}
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// shown is a value as `config show` prints it.
+func (k agentKey) shown(items []string) string {
+	if k.key == "launch.command" {
+		return commandLine(items)
+	}
+	return strings.Join(items, ",")
+}
