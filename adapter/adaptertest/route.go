@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"net/http"
 	"strconv"
@@ -29,6 +30,9 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 	}
 	if r.URL.Path == "/api/v1/leases/advance" && r.Method == http.MethodPost {
 		return s.advance(r, body)
+	}
+	if path := r.URL.Path; path == "/api/v1/agents" || strings.HasPrefix(path, "/api/v1/agents/") {
+		return s.registryRoute(r, body)
 	}
 	s.mu.Lock()
 	l := s.leases[bearer(r)]
@@ -69,6 +73,9 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 
 // fence is the one test of "still holds".
 func (s *Server) fence(l *lease) error {
+	if a := s.agents[l.agent]; a != nil {
+		s.judge(a)
+	}
 	if l.state == picket.WatchHeld && !s.now().Before(l.deadline) {
 		s.end(l, picket.WatchLost, picket.CodeLeaseExpired, l.task.retried())
 	}
@@ -93,37 +100,46 @@ func (s *Server) acquire(r *http.Request, body []byte) (int, any, error) {
 	if err := req.Normalize(); err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, picket.Acquired{Leases: s.granted(r, req)}, nil
+	leases, err := s.granted(r, req)
+	return http.StatusOK, picket.Acquired{Leases: leases}, err
 }
 
 // granted grants what there is, or waits for it.
-func (s *Server) granted(r *http.Request, req picket.AcquireRequest) []picket.Lease {
+func (s *Server) granted(r *http.Request, req picket.AcquireRequest) ([]picket.Lease, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(*req.WaitSeconds)*time.Second)
 	defer cancel()
 	once := r.Header.Get("Idempotency-Key")
+	s.asks(req)
 	for {
 		s.mu.Lock()
-		leases, changed := s.grantUpTo(*req.Max, once, req.WorkspaceRoot), s.changed
+		if err := s.admits(req); err != nil {
+			s.mu.Unlock()
+			return nil, err
+		}
+		leases, changed := s.grantUpTo(req, once), s.changed
 		s.mu.Unlock()
 		if len(leases) > 0 {
-			return leases
+			return leases, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil
+			return nil, nil
 		}
 	}
 }
 
-func (s *Server) grantUpTo(n int, once, root string) (out []picket.Lease) {
+func (s *Server) grantUpTo(req picket.AcquireRequest, once string) (out []picket.Lease) {
 	granted := s.replays[once]
-	for len(granted) == 0 && len(out) < n && len(s.queue) > 0 && !s.paused {
+	for len(granted) == 0 && len(out) < *req.Max && len(s.queue) > 0 && !s.paused {
 		t := s.queue[0]
 		s.queue = s.queue[1:]
 		l := s.grant(t)
-		if root != "" {
-			l.record.WorkspacePath = root + "/" + l.record.RunID
+		if req.WorkspaceRoot != "" {
+			l.record.WorkspacePath = req.WorkspaceRoot + "/" + l.record.RunID
+		}
+		if a := s.agents[req.AgentID]; a != nil {
+			l.agent, l.incarnation = a.record.AgentID, a.record.Incarnation
 		}
 		out = append(out, l.record)
 		if once != "" {
@@ -183,6 +199,9 @@ func answer(w http.ResponseWriter, status int, body any) {
 		panic(err)
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if a, ok := body.(picket.Agent); ok {
+		w.Header().Set("ETag", `"`+strconv.FormatInt(a.Version, 10)+`"`)
+	}
 	w.WriteHeader(status)
 	w.Write(b)
 }
@@ -206,4 +225,15 @@ func refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(e.Code.Status())
 	w.Write(b)
+}
+
+func newID(kind string) string {
+	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+	var id [26]byte
+	rand.Read(id[:])
+	for i := range id {
+		id[i] = digits[id[i]&31]
+	}
+	id[0] = '0'
+	return kind + "_" + string(id[:])
 }

@@ -29,6 +29,12 @@ const Key picket.Secret = "pkk_test"
 type Server struct {
 	// URL is where it listens; a name that only HTTPClient knows until Start.
 	URL string
+	// Thresholds are what an adapter under test is to register with, so that a
+	// check need not take minutes. Zero: it may choose.
+	Thresholds picket.HeartbeatConfig
+	// OnRegister is told of every registration that arrives, before it has any
+	// effect. Set it before there is an adapter; it must not call the server.
+	OnRegister func(picket.Registration)
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at every change
@@ -40,6 +46,12 @@ type Server struct {
 	faults  []*fault
 	paused  bool
 
+	agents      map[string]*agent
+	agentIDs    []string                // in the order of their first registration
+	registered  map[string]picket.Agent // by Idempotency-Key
+	incarnation int64
+
+	noAgents  bool
 	noAdvance bool
 	ahead     time.Duration // of the clock on the wall
 }
@@ -67,6 +79,7 @@ func New() *Server {
 	return &Server{
 		URL: "http://picket.invalid", changed: make(chan struct{}), tasks: map[string]*task{},
 		leases: map[picket.Secret]*lease{}, replays: map[string][]*lease{},
+		agents: map[string]*agent{}, registered: map[string]picket.Agent{},
 	}
 }
 
@@ -92,20 +105,22 @@ type task struct {
 }
 
 type lease struct {
-	task      *task
-	record    picket.Lease
-	window    time.Duration
-	deadline  time.Time
-	confirmed bool
-	called    time.Time // the last tool call
-	void      bool      // from before an adoption, not reclaimed yet
-	state     picket.WatchState
-	refusal   picket.Code // of later writes, once ended
-	commands  []picket.Command
-	verb      string // the verb that ended it, for repetitions
-	answer    picket.TaskState
-	run       RunView
-	logs      map[string][]byte
+	task        *task
+	agent       string // that holds it; empty when it is not registered
+	incarnation int64
+	record      picket.Lease
+	window      time.Duration
+	deadline    time.Time
+	confirmed   bool
+	called      time.Time // the last tool call
+	void        bool      // from before an adoption, not reclaimed yet
+	state       picket.WatchState
+	refusal     picket.Code // of later writes, once ended
+	commands    []picket.Command
+	verb        string // the verb that ended it, for repetitions
+	answer      picket.TaskState
+	run         RunView
+	logs        map[string][]byte
 }
 
 // Grant makes a task and leases it at once, for a test that runs one lease.
@@ -182,6 +197,9 @@ func (s *Server) end(l *lease, state picket.WatchState, code picket.Code, to pic
 	l.task.view.State = to
 	if to == picket.TaskQueued {
 		s.queue = append(s.queue, l.task)
+	}
+	if a := s.agents[l.agent]; a != nil && a.record.Status == picket.AgentDraining && len(s.heldBy(a)) == 0 {
+		s.move(a, picket.ReasonDrainCompleted)
 	}
 	s.wake()
 }
@@ -277,14 +295,3 @@ func (s *Server) wake() {
 }
 
 var _ http.Handler = (*Server)(nil)
-
-func newID(kind string) string {
-	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-	var id [26]byte
-	rand.Read(id[:])
-	for i := range id {
-		id[i] = digits[id[i]&31]
-	}
-	id[0] = '0'
-	return kind + "_" + string(id[:])
-}
