@@ -31,6 +31,7 @@ func scenarios() []scenario {
 		{"launch", launchText, launches},
 		{"leases", leasesText, leases},
 		{"depth", depthText, depth},
+		{"agents", agentsText, agents},
 		{"scripts", scriptsText, scripts},
 	}
 }

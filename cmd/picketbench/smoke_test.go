@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 func TestScenariosRun(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	chosen, err := choose("life,life5,life-http,steady,fence,renew,kill,launch,scripts")
+	chosen, err := choose("life,life5,life-http,steady,fence,renew,kill,launch,agents,scripts")
 	if err != nil {
 		t.Fatal(err)
 	}
