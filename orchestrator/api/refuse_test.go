@@ -77,7 +77,7 @@ func TestBadInput(t *testing.T) {
 			{"key that has ended", "POST", "/api/v1/keys", `{"name":"x","scopes":["agent"],"expiresAt":"2001-01-01T00:00:00Z"}`, picket.CodeValidation, "/expiresAt"},
 			{"unknown event type", "GET", "/api/v1/events?type=task.nonsense", ``, picket.CodeValidation, "?type"},
 			{"unknown path", "GET", "/api/v2/tasks", "", picket.CodeNotFound, ""},
-			{"path of a later part", "GET", "/api/v1/agents", "", picket.CodeNotFound, ""},
+			{"path of a later part", "GET", "/api/v1/envelopes", "", picket.CodeNotFound, ""},
 			{"wrong method", "PUT", "/api/v1/tasks", `{}`, picket.CodeMethodNotAllowed, ""},
 		} {
 			t.Run(tt.name, func(t *testing.T) {

@@ -51,6 +51,11 @@ func (a *API) routes() []route {
 		{get, "/api/v1/leases", people, listLeases},
 		{post, "/api/v1/leases/:task/expire", operators, expireLease},
 
+		{post, "/api/v1/agents", workers, registerAgent},
+		{get, "/api/v1/agents", workers, listAgents},
+		{get, "/api/v1/agents/:id", workers, getAgent},
+		{post, "/api/v1/agents/:id/heartbeat", workers, heartbeat},
+
 		{get, "/api/v1/handoffs", people, listHandoffs},
 		{get, "/api/v1/handoffs/:id", people, getHandoff},
 		{post, "/api/v1/handoffs/:id/claim", people, claimHandoff},

@@ -71,7 +71,7 @@ func TestAuthMatrix(t *testing.T) {
 		for _, l := range p.api.Lines() {
 			path := concrete(l.Path)
 			body := ""
-			if l.Method == "POST" {
+			if l.Method == "POST" || l.Method == "PATCH" {
 				body = "{}"
 			}
 			for name, key := range credentials {

@@ -18,6 +18,8 @@ var whoMay = map[string]string{
 	"GET /api/v1/tasks/:id/explain": "agent reviewer operator", "GET /api/v1/tasks/:id/logs": "agent reviewer operator",
 	"GET /api/v1/tasks/:id/reports": "agent reviewer operator", "GET /api/v1/tasks/:id/evidence": "agent reviewer operator",
 	"POST /api/v1/leases": "agent operator", "POST /api/v1/leases/advance": "agent operator", "GET /api/v1/leases": "reviewer operator", "POST /api/v1/leases/:task/expire": "operator",
+	"POST /api/v1/agents": "agent operator", "GET /api/v1/agents": "agent operator", "GET /api/v1/agents/:id": "agent operator",
+	"POST /api/v1/agents/:id/heartbeat": "agent operator",
 	"GET /api/v1/handoffs": "reviewer operator", "GET /api/v1/handoffs/:id": "reviewer operator",
 	"POST /api/v1/handoffs/:id/claim": "reviewer operator", "POST /api/v1/handoffs/:id/answer": "reviewer operator",
 	"POST /api/v1/handoffs/:id/finish": "reviewer operator", "POST /api/v1/handoffs/:id/cancel": "reviewer operator",
@@ -65,7 +67,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 func (p *plane) expectScope(t *testing.T, method, path, key string, scopes []picket.Scope, want []string) {
 	t.Helper()
 	body := ""
-	if method == "POST" {
+	if method == "POST" || method == "PATCH" {
 		body = "{}"
 	}
 	a, err := p.try(t.Context(), method, concrete(path), key, body)

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"slices"
+
+	"github.com/picket-dev/picket"
+)
+
+// everyStatus is the value of ?status= that leaves the filter out.
+const everyStatus = "*"
+
+// registryOwner is the key whose share of the registry may be seen; "" is all
+// of it. Listing it tells who can do what, so an agent sees its own pools only.
+func (r request) registryOwner() string {
+	if r.who.May(picket.ScopeOperator) {
+		return ""
+	}
+	return r.who.KeyID
+}
+
+func listAgents(r request) error {
+	want, err := r.agentQuery()
+	if err != nil {
+		return err
+	}
+	if len(want.Statuses) == 0 { // of those asked for, no record can have any
+		return r.answer(picket.AgentPage{}, nil)
+	}
+	page, err := r.engine.Agents(r.ctx(), want)
+	return r.answer(page, inQuery(err))
+}
+
+// agentQuery reads the parameters of RFC-0016 section 6.2.
+func (r request) agentQuery() (want picket.AgentQuery, err error) {
+	q, err := r.query([]string{"capabilities", "status", "role_id", "min_available_capacity", "limit", "cursor"}, nil)
+	if err != nil {
+		return want, err
+	}
+	want.Owner = r.registryOwner()
+	if want.Capabilities, err = q.tags("capabilities"); err != nil {
+		return want, err
+	}
+	if want.Statuses, err = q.statuses("status"); err != nil {
+		return want, err
+	}
+	if want.Role, err = q.name("role_id"); err != nil {
+		return want, err
+	}
+	if q.values.Get("min_available_capacity") != "" {
+		least, err := q.number("min_available_capacity", 0, 0, maxCapacity)
+		if err != nil {
+			return want, err
+		}
+		n := int(least)
+		want.MinAvailable = &n
+	}
+	limit, err := q.number("limit", maxAgents, 1, maxAgents)
+	if err != nil {
+		return want, err
+	}
+	want.Limit = int(limit)
+	if want.Cursor, err = q.text("cursor"); err == nil && len(want.Cursor) > maxAgentCursor {
+		err = badParameter("cursor", "Send next_cursor of the page before, or leave it out.", "cursor is not one of ours")
+	}
+	return want, err
+}
+
+const (
+	maxAgents       = 1000
+	maxCapabilities = 32
+	maxCapacity     = 1_000_000
+	maxAgentCursor  = 512
+)
+
+// tags reads capabilities, separated by commas.
+func (q query) tags(name string) ([]string, error) {
+	all := q.list(name)
+	for _, t := range all {
+		if err := picket.CheckTag("?"+name, t); err != nil {
+			return nil, err
+		}
+	}
+	if len(all) > maxCapabilities {
+		return nil, badParameter(name, "Ask for fewer.", "%s has %d values, at most %d are allowed", name, len(all), maxCapabilities)
+	}
+	return all, nil
+}
+
+// statuses reads statuses, separated by commas: active unless others are named,
+// * for all. The RFC knows registering, too, but no record stays in it, so it
+// finds nothing: what is answered can be empty.
+func (q query) statuses(name string) ([]picket.AgentStatus, error) {
+	sent := q.list(name)
+	if len(sent) == 0 {
+		return []picket.AgentStatus{picket.AgentActive}, nil
+	}
+	known := append([]picket.AgentStatus{everyStatus, picket.AgentRegistering}, picket.AgentStatuses...)
+	var all []picket.AgentStatus
+	for _, s := range sent {
+		status, err := oneOf(name, s, known)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, status)
+	}
+	if slices.Contains(all, everyStatus) {
+		return picket.AgentStatuses, nil
+	}
+	return slices.DeleteFunc(all, func(s picket.AgentStatus) bool { return s == picket.AgentRegistering }), nil
+}
+
+// getAgent shows a record to operators, to whoever registered it and to the
+// members of its pool.
+func getAgent(r request) error {
+	if err := r.noQuery(); err != nil {
+		return err
+	}
+	id, err := r.agentID()
+	if err != nil {
+		return err
+	}
+	agent, owner, err := r.engine.Agent(r.ctx(), id)
+	if err != nil {
+		return err
+	}
+	if mine := r.registryOwner(); mine != "" && mine != owner {
+		return foreign("this agent was registered by another key")
+	}
+	return r.record(agent, nil)
+}
+
+// foreign refuses what belongs to others.
+func foreign(what string) error {
+	return picket.Refuse(picket.CodeForbidden, "Use the key that registered it, or an operator's.", "%s", what)
+}
