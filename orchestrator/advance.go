@@ -9,8 +9,8 @@ import (
 )
 
 // errNoMore ends a wait that nothing can come of: the leases that this request
-// was given have ended, and it gets no others.
-var errNoMore = errors.New("the leases of this request have ended")
+// was given have ended, or its agent takes no more.
+var errNoMore = errors.New("this request gets no more leases")
 
 // Advance completes a lease and acquires the next in one step: the worker that
 // goes from task to task saves a round trip each time. Both are done or, when
@@ -32,7 +32,7 @@ func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller
 	next := req.Acquire
 	done.Leases, err = e.await(ctx, next, func(waiter string, wait time.Duration) ([]picket.Lease, error) {
 		if done.State != "" {
-			return e.grant(ctx, by, next, waiter, wait)
+			return e.further(ctx, by, next, waiter, wait)
 		}
 		state, leases, how, err := e.advance(ctx, held, append(who, contentHash(out), out), by, next, waiter, wait)
 		done.State = state
@@ -40,8 +40,8 @@ func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller
 		case err != nil:
 			return nil, err
 		case how == exhausted:
-			return e.grant(ctx, by, next, waiter, wait)
-		case how == repeated && len(leases) == 0:
+			return e.further(ctx, by, next, waiter, wait)
+		case how == barred, how == repeated && len(leases) == 0:
 			return nil, errNoMore
 		}
 		return leases, nil
@@ -72,7 +72,19 @@ func (e *Engine) Held(req picket.AdvanceRequest) (picket.Held, error) {
 const (
 	repeated  = 2 // they are those of the same request made before
 	exhausted = 3 // there are none before a grant has brought a new floor
+	barred    = 4 // there are none for this agent: it drains, is gone or is another key's
 )
+
+// further acquires for a task that is completed already, so what the agent may
+// not be given any more is no error.
+func (e *Engine) further(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) ([]picket.Lease, error) {
+	leases, err := e.grant(ctx, by, req, waiter, wait)
+	switch picket.CodeOf(err) {
+	case picket.CodeAgentDraining, picket.CodeAgentGone, picket.CodeForbidden:
+		return nil, errNoMore
+	}
+	return leases, err
+}
 
 func (e *Engine) advance(ctx context.Context, held picket.Held, complete []any, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) (state picket.TaskState, leases []picket.Lease, how int64, err error) {
 	var floor int64

@@ -3,9 +3,11 @@ package orchestrator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
@@ -95,6 +97,63 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 	e.drift(agentID, r.text(r.at(l, 2)), at, hb.ClientTimestamp)
 	return picket.HeartbeatAnswer{Acknowledged: true, ServerTimestamp: at, AgentStatus: picket.AgentStatus(r.text(r.at(l, 1))),
 		PendingCommands: r.commands(r.at(l, 4), r.at(l, 3))}, r.bad
+}
+
+// ChangeAgent makes an agent drain or deregisters it; match holds the versions
+// it may have, none means any. An agent that has the status already is left as
+// it is; any other status is refused with CodeStateConflict, and another
+// version with CodeVersion and the facts presented and current.
+func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64, change picket.AgentStatusChange) (picket.Agent, error) {
+	if err := change.Check(); err != nil {
+		return picket.Agent{}, err
+	}
+	if change.Status == picket.AgentDeregistered {
+		return e.Deregister(ctx, by, agentID, match)
+	}
+	return e.move(ctx, by, agentID, match, "drain", string(change.Status), number(change.DrainTimeoutSeconds))
+}
+
+// Deregister removes an agent at once: its leases end, which is no failure of
+// their tasks. One that was deregistered before is left as it is, a dead one is
+// refused with CodeStateConflict. match is as for ChangeAgent.
+func (e *Engine) Deregister(ctx context.Context, by picket.Caller, agentID string, match []int64) (picket.Agent, error) {
+	return e.move(ctx, by, agentID, match, "deregister")
+}
+
+func (e *Engine) move(ctx context.Context, by picket.Caller, agentID string, match []int64, script string, how ...any) (picket.Agent, error) {
+	if err := picket.CheckName("agent_id", agentID); err != nil {
+		return picket.Agent{}, err
+	}
+	args := append([]any{agentID, by.Actor, flag(by.Operator), by.Once.Key, by.Once.Body}, how...)
+	for _, version := range match {
+		args = append(args, version)
+	}
+	got, err := e.judged(ctx, agentID, func() (any, error) { return e.run(ctx, script, args...) })
+	return agentOf(script, got, err)
+}
+
+// CommandAgent gives an agent something to do. It hears of it with the answers
+// of its heartbeats, at least once, until it was done. An order to drain takes
+// the place of one that is pending, and its id.
+func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID string, c picket.AgentCommand) (commandID string, err error) {
+	if err := picket.CheckName("agent_id", agentID); err != nil {
+		return "", err
+	}
+	if err := c.Check(); err != nil {
+		return "", err
+	}
+	body, err := jsonv2.Marshal(c)
+	if err != nil {
+		return "", fmt.Errorf("encode command: %w", err)
+	}
+	args := []any{agentID, by.Actor, flag(by.Operator), by.Once.Key, by.Once.Body, "cmd_" + ulid.Make().String(), c.Command, string(body), c.Reason,
+		picket.MaxPendingCommands}
+	got, err := e.judged(ctx, agentID, func() (any, error) { return e.run(ctx, "command", args...) })
+	if err != nil {
+		return "", err
+	}
+	r := &reply{script: "command"}
+	return r.text(got), r.bad
 }
 
 // drift counts a heartbeat whose sender's clock is off, and logs the first one.

@@ -32,7 +32,7 @@ func (e *Engine) await(ctx context.Context, req picket.AcquireRequest, ask func(
 	}
 	w := e.wakes.wait(false, func(message string) bool {
 		lane, ok := strings.CutPrefix(message, "lane ")
-		return ok && covers(req, lane)
+		return ok && covers(req, lane) || message == "agent "+req.AgentID
 	})
 	defer e.wakes.leave(w)
 	// A message that was taken and did not lead to what it told of is handed on:
@@ -88,21 +88,23 @@ func (e *Engine) leasing(ctx context.Context, script string, first []any, by pic
 		return nil, 0, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.", "this process keeps no witness, so it may not grant leases")
 	}
 	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req), ","+strings.Join(req.Capabilities, ",")+",", waiter, wait.Milliseconds(),
-		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0)
-	known := len(args) - 2
+		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0, req.Incarnation, flag(by.Operator))
+	known := len(args) - 4
 	runs := make([]string, *req.Max)
 	for i := range runs {
 		runs[i] = "run_" + ulid.Make().String()
 		args = append(args, runs[i], e.store.cfg.Sealer.Fingerprint(e.namespace, runs[i]))
 	}
-	got, err = e.settled(ctx, func() (any, error) {
-		floor = e.witness.now().Floor
-		under, n := e.granted.last()
-		if under != floor {
-			n = 0
-		}
-		args[known], args[known+1] = floor, n
-		return e.store.gate.run(ctx, e.namespace, script, args...)
+	got, err = e.judged(ctx, req.AgentID, func() (any, error) {
+		return e.settled(ctx, func() (any, error) {
+			floor = e.witness.now().Floor
+			under, n := e.granted.last()
+			if under != floor {
+				n = 0
+			}
+			args[known], args[known+1] = floor, n
+			return e.store.gate.run(ctx, e.namespace, script, args...)
+		})
 	})
 	if errors.Is(err, picket.ErrUnknown) && by.Once.Key == "" {
 		// Nobody can ask for these again, so give them back at once. Without

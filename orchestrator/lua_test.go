@@ -19,8 +19,8 @@ import (
 
 var (
 	luaRefuse = regexp.MustCompile(`refuse\((.*)`)
-	luaCode   = regexp.MustCompile(`'([a-z]+_[a-z_]+)'`)
-	luaEvent  = regexp.MustCompile(`'((?:task|lease|run|handoff|namespace|key|write|invariant|store)\.[a-z]+)'`)
+	luaCode   = regexp.MustCompile(`'([a-z]+_[a-z_]+|forbidden)'`)
+	luaEvent  = regexp.MustCompile(`'((?:task|lease|run|handoff|namespace|key|write|invariant|store|agent)\.[a-z_]+)'`)
 	luaMove   = regexp.MustCompile(`\bmove\([^,]+, [^,]+, ('[a-z]+'|\w+)`)
 	luaEither = regexp.MustCompile(`local (\w+) = [^\n]* and '(\w+)' or '(\w+)'`)
 	luaCalls  = regexp.MustCompile(`\b(acted|after|complete|grant|decide|create|expire|stop_runs)\(`)
@@ -41,7 +41,7 @@ func TestEveryScriptHasAHeader(t *testing.T) {
 				t.Errorf("%s.lua has no line %q", f.name, want)
 			}
 		}
-		refuses := regexp.MustCompile(`\b(refuse|fenced|witness|once|open_handoff|view|complete|grant)\(`).MatchString(code)
+		refuses := regexp.MustCompile(`\b(refuse|fenced|witness|once|open_handoff|view|complete|grant|allowed|agent_view)\(`).MatchString(code)
 		if refuses != strings.Contains(head, "\nErrors:") {
 			t.Errorf("%s.lua: it refuses: %v, but it has a line \"Errors:\": %v", f.name, refuses, !refuses)
 		}

@@ -71,11 +71,28 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if f["state"] == "the_last_admin_key" {
 			return "this is the last admin key: without it nobody could make another", "Make another admin key, then revoke this one with it."
 		}
+		if f["asked"] != "" {
+			return fmt.Sprintf("an agent that is %s cannot be made %s", f["status"], f["asked"]), "Read the agent again before you decide; one that is dead or deregistered registers anew."
+		}
+		if f["status"] != "" {
+			return "an agent of this id is registered already and is " + f["status"],
+				"Deregister it first (DELETE), wait until it is dead, or register under another id."
+		}
 		return fmt.Sprintf("this needs state %s, but it is %s", strings.ReplaceAll(f["need"], "_", " "), f["state"]),
 			"Look at the task again before you decide."
 	},
 	picket.CodeForbidden: func(facts) (string, string) {
 		return "the agent was registered by another key", "Use the key that registered it, or one of an operator; or register under an id of your own."
+	},
+	picket.CodeAgentDraining: func(facts) (string, string) {
+		return "the agent is draining: it finishes what it has and gets nothing new", "Finish the tasks in progress, then exit; the agent is deregistered when its last lease ends."
+	},
+	picket.CodeVersion: func(f facts) (string, string) {
+		return fmt.Sprintf("the agent is at version %s, not %s", f["current"], f["presented"]),
+			"Read the agent again, decide anew, and send its ETag as If-Match."
+	},
+	picket.CodeRateLimited: func(f facts) (string, string) {
+		return f["pending"] + " commands wait for this agent already", "Wait until it has handled some; it hears of them with its next heartbeat."
 	},
 	picket.CodeAgentGone: func(f facts) (string, string) {
 		if !picket.AgentStatus(f["status"]).Gone() {

@@ -7,6 +7,16 @@ local function agent(id, ...)
     'dead', 'drain_due', ...)
 end
 
+-- orphaned tells why a lease does not hold any more although nobody has ended
+-- it yet: the registration it was granted to is over. One that was granted to
+-- no registered agent never is.
+local function orphaned(r)
+  if num(r.incarnation) == 0 then return nil end
+  local a = pick(K('agent:', r.agent), 'status', 'incarnation')
+  if a.incarnation == r.incarnation and not GONE[a.status] then return nil end
+  return a.status == 'deregistered' and 'agent_deregistered' or 'agent_dead'
+end
+
 -- judge_at is that instant, in store time. Silence as long as a threshold is
 -- still fine, one millisecond more is not.
 local function judge_at(a)
@@ -18,11 +28,12 @@ end
 local function watch_silence(id, a) call('ZADD', K('silence'), F(judge_at(a)), id) end
 
 -- allowed is the refusal of who may not act for an agent, and of everybody
--- while time has changed its status and nobody has written that down yet.
+-- while time has changed its status and nobody has written that down yet; then
+-- it also returns true.
 local function allowed(a, by, operator)
   if not a.status then return refuse('not_found', 'kind', 'agent') end
   if a.owner ~= by and operator ~= '1' then return refuse('forbidden', 'kind', 'agent') end
-  if not GONE[a.status] and now >= judge_at(a) then return refuse('judge_due') end
+  if not GONE[a.status] and now >= judge_at(a) then return refuse('judge_due'), true end
 end
 
 -- gone is the refusal of an agent that is no participant any more, or of a
@@ -31,6 +42,16 @@ local function gone(a, incarnation)
   if GONE[a.status] or num(incarnation) > 0 and num(incarnation) < num(a.incarnation) then
     return refuse('agent_gone', 'status', a.status, 'reason', a.reason)
   end
+end
+
+-- other_version is the refusal of a caller who has seen another version than
+-- that of now; ARGV from first on are those it would accept, none means any.
+local function other_version(a, first)
+  if not ARGV[first] then return nil end
+  for i = first, #ARGV do
+    if ARGV[i] == a.version then return nil end
+  end
+  return refuse('version_conflict', 'presented', ARGV[first], 'current', a.version)
 end
 
 -- acting is how the log names who acts for an agent: the instance by its own

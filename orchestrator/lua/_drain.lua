@@ -11,6 +11,7 @@ local function handled(id, a, cid, actor)
   call('HDEL', K('commands:', id), cid)
   a.commands = F(num(a.commands) - 1)
   put(a, 'commands', a.commands)
+  if a.drain_command == cid then put(a, 'drain_command', '') end
   tell_command(id, cid, 'handled', request, actor)
   return cjson.decode(request)
 end
@@ -26,5 +27,5 @@ local function begin_drain(id, a, timeout, actor)
   if timeout == '' then timeout = 120 end
   local ends = now + num(timeout) * 1000
   a.drain_due = call('ZCARD', holder(id, a)) == 0 and math.min(ends, now + num(a.interval) * 1000) or ends
-  put(a, 'drain_until', F(ends), 'drain_due', F(a.drain_due), 'drain_command', '')
+  put(a, 'drain_until', F(ends), 'drain_due', F(a.drain_due))
 end

@@ -5,9 +5,10 @@
 -- run it reads what most verbs need.
 local function fenced(tid, rid, secret, presented, reclaiming)
   local m = call('HMGET', K('run:', rid), 'task', 'secret', 'token', 'tokens', 'state', 'class', 'agent', 'window', 'confirmed', 'renewals',
-    'active', 'nudge')
+    'active', 'nudge', 'incarnation')
   local r = known({ K('run:', rid), task = m[1], secret = m[2], token = m[3], tokens = m[4], state = m[5], class = m[6],
-    agent = m[7], window = m[8], confirmed = m[9], renewals = m[10], active = m[11], nudge = m[12] })
+    agent = m[7], window = m[8], confirmed = m[9], renewals = m[10], active = m[11], nudge = m[12],
+    incarnation = m[13] })
   if r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end
   if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch') end
   m = call('HMGET', K('task:', tid), 'state', 'token', 'run', 'order', 'review', 'reports')
@@ -38,10 +39,14 @@ local function fenced(tid, rid, secret, presented, reclaiming)
   if r.state ~= 'running' or t.state ~= 'leased' or t.run ~= rid then
     return nil, nil, nil, refuse('lease_released', 'cause', r.class or r.state, 'state', t.state)
   end
-  if mine <= floor then
-    if reclaiming then return t, r, deadline end
+  if mine <= floor and not reclaiming then
     return nil, nil, nil, refuse('reclaim_required', 'presented', F(mine), 'current', F(current))
   end
+  local lost = orphaned(r)
+  if lost then
+    return nil, nil, nil, refuse('lease_expired', 'cause', lost, 'presented', F(mine), 'current', F(current))
+  end
+  if mine <= floor then return t, r, deadline end
   if now >= deadline then
     return nil, nil, nil, refuse('lease_expired', 'cause', 'time', 'presented', F(mine), 'current', F(current))
   end

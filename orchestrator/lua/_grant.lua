@@ -59,14 +59,16 @@ local function head(room, ...)
 end
 
 -- take leases a task to an agent.
-local function take(tid, t, behind, rid, secret, token, agent, root, actor)
+local function take(tid, t, behind, rid, secret, token, agent, incarnation, root, actor)
   local r = { token = F(token), attempt = F(num(t.attempt) + 1), workspace = root ~= '' and (root .. '/' .. rid) or '' }
   local deadline = now + math.min(num(t.window), FIRST)
   dequeue(tid, t, behind)
   call('RPUSH', K('runs:', tid), rid)
   call('HSET', K('run:', rid), 'task', tid, 'secret', secret, 'token', r.token, 'tokens', ',' .. r.token .. ',',
     'state', 'running', 'agent', agent, 'window', t.window, 'confirmed', '0', 'attempt', r.attempt, 'started', RAW,
-    'workspace', r.workspace)
+    'workspace', r.workspace, 'incarnation', incarnation)
+  meta.granted = F(num(meta.granted) + 1)
+  if incarnation ~= '0' then call('ZADD', K('holder:', agent .. ':' .. incarnation), meta.granted, tid) end
   call('ZADD', K('deadlines'), F(deadline), tid)
   move(tid, t, 'leased', 'token', r.token, 'attempt', r.attempt, 'run', rid, 'pin', '', 'gate', '')
   emit('task.leased', { task = tid, run = rid, agent = agent, token = r.token, actor = actor },
@@ -80,13 +82,25 @@ local function replay(was, out, strict)
   for tid, rid in string.gmatch(was, '(%S+) (%S+)') do
     local t, r = load(K('task:', tid)), load(K('run:', rid))
     local deadline = num(call('ZSCORE', K('deadlines'), tid))
-    if r and t and r.state == 'running' and t.run == rid and now < deadline then
+    if r and t and r.state == 'running' and t.run == rid and now < deadline and not orphaned(r) then
       out[#out + 1] = lease_view(tid, rid, t, r, deadline)
     elseif strict then
       return nil
     end
   end
   return out
+end
+
+-- registered looks up the agent that asks, where any agent is registered at
+-- all. It returns its record; why it may be given nothing; and whether that is
+-- only because it has to be judged first.
+local function registered(id, by, operator, incarnation)
+  local a = meta.incarnations and agent(id)
+  if not a or not a.status then return nil end
+  local no, early = allowed(a, by, operator)
+  no = no or gone(a, incarnation)
+  if not no and a.status == 'draining' then no = refuse('agent_draining') end
+  return a, no, early
 end
 
 -- grant is the verb of this name; the first skip ARGV are another's. close ends
@@ -101,19 +115,26 @@ local function grant(skip, close)
   end
   local out = { 0, RAW, meta.seq, meta.granted or '0' }
   local was, err = once(key, body)
-  err = err or close and close()
+  if err then return err end
+  local a, no, early = registered(agent, arg(1), arg(13), arg(12))
+  -- A lease that comes before can end all the same, and what was granted to an
+  -- agent that drains by now is still its own.
+  if early or no and not close and not (was and a.status == 'draining') then return no end
+  err = close and close()
   if err then return err end
   if was then
     out[1] = 2
     return replay(was, out, not close) or refuse('lease_expired', 'cause', 'replayed')
   end
 
-  if paused ~= '' then
+  if no then
+    out[1] = 4
+  elseif paused ~= '' then
     out[1] = 1
   else
     promote(10)
     local granted, size = {}, 0
-    for i = 12, #ARGV - skip, 2 do
+    for i = 14, #ARGV - skip, 2 do
       local tid, t, behind = head(size < MAX_REPLY, agent, role, caps)
       if not tid then break end
       local token = math.max(num(t.token), floor) + 1
@@ -126,19 +147,18 @@ local function grant(skip, close)
         out[1] = 3
         break
       end
-      local view = take(tid, t, behind, arg(i), arg(i + 1), token, agent, arg(7), arg(1))
+      local view = take(tid, t, behind, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7), arg(1))
       for _, part in ipairs({ view[7], view[8], view[9], unpack(view[10]) }) do size = size + (part and #part or 0) end
       out[#out + 1] = view
       granted[#granted + 1] = tid .. ' ' .. arg(i)
     end
     if #granted > 0 then
-      meta.granted = F(num(meta.granted) + #granted)
       out[4] = meta.granted
       remember(key, body, table.concat(granted, ' '), num(out[5][5]))
     end
   end
 
-  if #out > 4 or wait == 0 then
+  if no or #out > 4 or wait == 0 then
     call('ZREM', K('waiters'), waiter)
   else
     call('ZADD', K('waiters'), F(now + wait), waiter)

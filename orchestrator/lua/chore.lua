@@ -1,11 +1,22 @@
 -- flags: allow-oom
--- needs: stray lane queue agent end handoff after stop expire void
+-- needs: stray lane queue agent end handoff after stop expire void gone
 -- chore does the next batch of what a single write left behind: the runs that
--- a hard pause ends, the leases that nobody reclaimed after an adoption.
+-- a hard pause ends, the leases that nobody reclaimed after an adoption, those
+-- of agents that are gone.
 -- ARGV: actor, limit
 -- Reply: number of leases looked at; fewer than limit when nothing is left
 local actor, limit = ARGV[1], num(ARGV[2])
 if call('ZSCORE', K('chores'), 'pause') then return stop_runs(actor, limit) end
 local due = call('ZSCORE', K('chores'), 'adopted')
 if due and num(due) <= now then return end_void(actor, limit) end
-return 0
+-- The leases of one registration after the other, oldest grant first.
+local n = 0
+for _, chore in ipairs(call('ZRANGEBYSCORE', K('chores'), 0, 0, 'LIMIT', 0, limit)) do
+  if n >= limit then break end
+  local id, incarnation, reason = string.match(chore, '^dead:([^:]+):(%d+):(.*)$')
+  local room = limit - n
+  local ended = dismiss(id, incarnation, reason, 'server', room)
+  if ended < room then call('ZREM', K('chores'), chore) end
+  n = n + ended
+end
+return n

@@ -6,7 +6,7 @@
 -- Reply: {raw ms, status, '' | drifts | began_to_drift, {task to stop...}, {command id, request JSON, ...}}
 -- Errors: not_found, forbidden, agent_gone, judge_due
 local id, by = ARGV[1], ARGV[2]
-local a = agent(id, 'drifting', 'commands', 'load')
+local a = agent(id, 'drifting', 'commands', 'drain_command')
 local no = allowed(a, by, ARGV[3]) or gone(a, ARGV[4])
 if no then return no end
 local actor = acting(id, a, by)

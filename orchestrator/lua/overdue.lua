@@ -5,7 +5,7 @@
 -- tells again), and the word about refused writes that were only counted.
 -- ARGV: limit
 -- Reply: number of chores handled
-local due = call('ZRANGEBYSCORE', K('chores'), '-inf', NOW, 'LIMIT', 0, ARGV[1])
+local due = call('ZRANGEBYSCORE', K('chores'), '(0', NOW, 'LIMIT', 0, ARGV[1])
 local n = 0
 for _, chore in ipairs(due) do
   local rid = string.match(chore, '^refused:(.*)$')

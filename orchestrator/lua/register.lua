@@ -15,7 +15,7 @@ local a = agent(id, 'registered')
 local from = a.status
 if from and not GONE[from] then
   if now >= judge_at(a) then return refuse('judge_due') end
-  return refuse('state_conflict', 'status', from, 'state', from, 'need', 'dead_or_deregistered')
+  return refuse('state_conflict', 'status', from)
 end
 if from and a.owner ~= by then return refuse('forbidden', 'kind', 'agent') end
 

@@ -1,0 +1,25 @@
+-- flags: allow-oom
+-- needs: agent drain
+-- drain takes an agent out of service: it finishes what it has and gets nothing
+-- new. An agent that has the status asked for is left as it is, its deadline too.
+-- ARGV: agent, actor, operator 0|1, request key, body hash, status asked for,
+--   drain timeout s or '', version it must have...
+-- Reply: agent_view
+-- Errors: not_found, forbidden, judge_due, version_conflict, state_conflict
+--   (another status than draining is not reached by asking), idempotency_conflict
+local id, by = ARGV[1], ARGV[2]
+local was, err = once(ARGV[4], ARGV[5])
+if err then return err end
+if was then return agent_view(was) end
+local a = agent(id)
+err = allowed(a, by, ARGV[3]) or other_version(a, 8)
+if err then return err end
+if a.status ~= ARGV[6] then
+  if ARGV[6] ~= 'draining' or GONE[a.status] then
+    return refuse('state_conflict', 'status', a.status, 'asked', ARGV[6])
+  end
+  begin_drain(id, a, ARGV[7], acting(id, a, by))
+  watch_silence(id, a)
+end
+remember(ARGV[4], ARGV[5], id, DAY)
+return agent_view(id)
