@@ -55,8 +55,8 @@ func TestDrainEndsWithTheLastLease(t *testing.T) {
 				f.register(t, picket.Registration{AgentID: "a1"})
 				var leases []picket.Lease
 				for range 2 {
-					f.submit(t, picket.TaskSpec{Review: picket.ReviewNone})
-					leases = append(leases, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+					f.submit(t, picket.TaskSpec{Review: picket.ReviewByNone})
+					leases = append(leases, f.own(t, "a1"))
 				}
 				seq := f.lastSeq(t)
 				a := f.drain(t, "a1", draining)

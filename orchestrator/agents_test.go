@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -16,6 +17,17 @@ func (f *fixture) register(t *testing.T, reg picket.Registration) picket.Agent {
 	return a
 }
 
+// own leases one task to a registered agent, by its own key.
+func (f *fixture) own(t *testing.T, id string) picket.Lease {
+	t.Helper()
+	leases, err := f.Acquire(f.ctx, owner, picket.AcquireRequest{AgentID: id})
+	ok(t, err)
+	if len(leases) != 1 {
+		t.Fatalf("acquired %d leases, want 1", len(leases))
+	}
+	return leases[0]
+}
+
 func (f *fixture) beat(t *testing.T, id string) picket.HeartbeatAnswer {
 	t.Helper()
 	got, err := f.Heartbeat(f.ctx, owner, id, beating())
@@ -25,7 +37,7 @@ func (f *fixture) beat(t *testing.T, id string) picket.HeartbeatAnswer {
 
 // beating is the heartbeat of an agent that is well.
 func beating() picket.Heartbeat {
-	return picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: 1}
+	return picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: picket.InstantOf(time.Now())}
 }
 
 func TestRegisterAndHeartbeat(t *testing.T) {
