@@ -158,6 +158,9 @@ func what(e picket.Event) string {
 	if text := launcherText(e); text != "" {
 		return clip(text, 80)
 	}
+	if text := agentText(e); text != "" {
+		return clip(text, 80)
+	}
 	var data struct {
 		State   string       `json:"state"`
 		Class   string       `json:"class"`

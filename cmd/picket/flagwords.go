@@ -20,6 +20,8 @@ var flagOf = map[string]string{
 	"/agent_id": "agent-id", "/role_id": "role", "/name": "name", "/endpoint": "endpoint", "/metadata": "metadata", "/drain_timeout_seconds": "drain-timeout",
 	"/capacity/max_concurrent_tasks": "max", "/heartbeat_config/interval_seconds": "heartbeat",
 	"/heartbeat_config/unhealthy_after_seconds": "unhealthy-after", "/heartbeat_config/dead_after_seconds": "dead-after",
+	"/task_id": "task", "/tasks_in_progress": "task", "/handled_commands": "handled", "/current_load": "load", "/incarnation": "incarnation",
+	"?capabilities": "capability", "?status": "status", "?role_id": "role", "?min_available_capacity": "min-available",
 	"?agent": "agent", "?cursor": "cursor", "?after": "after", "?label": "label", "?limit": "limit", "?role": "role", "?since": "since",
 	"?state": "state", "?task": "task", "?type": "type",
 }
@@ -48,6 +50,9 @@ func inFlags(cmd *cobra.Command, err error) error {
 	}
 	said.Facts["field"] = "--" + name
 	said.Message = strings.ReplaceAll(e.Message, field, spoken)
+	if query, ok := strings.CutPrefix(field, "?"); ok && strings.Contains(query, "_") { // no word of a sentence
+		said.Message = strings.ReplaceAll(said.Message, query, spoken)
+	}
 	said.Remedy = strings.ReplaceAll(e.Remedy, field, "--"+name)
 	if rest, ok := strings.CutPrefix(said.Remedy, "Send "); ok {
 		said.Remedy = "Give " + rest

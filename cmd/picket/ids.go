@@ -41,7 +41,7 @@ func match(ctx context.Context, kind, typed string, list candidates) (string, er
 		return kind + "_" + body, nil
 	}
 	if len(body) < 2 {
-		return "", usage("%q is too short to name a %s", typed, kind)
+		return "", usage("%q is too short to name one of the %ss", typed, kind)
 	}
 	all, err := list(ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func match(ctx context.Context, kind, typed string, list candidates) (string, er
 	}
 	var found []candidate
 	for _, c := range all {
-		rest := strings.TrimPrefix(c.id, kind+"_")
+		rest := strings.ToUpper(strings.TrimPrefix(c.id, kind+"_"))
 		if strings.HasPrefix(rest, body) || strings.HasSuffix(rest, body) {
 			found = append(found, c)
 		}

@@ -42,7 +42,7 @@ func newRoot() *cobra.Command {
 		}
 	}
 	add(groupStart, newUp(), newRun(), newDemo(), withInvariants(newDoctor()))
-	add(groupWork, newTask(), newLease(), newAdapter(), newWorkspace(), newTool(), newEvents())
+	add(groupWork, newTask(), newLease(), newAgent(), newPool(), newAdapter(), newWorkspace(), newTool(), newEvents())
 	add(groupHuman, newReview(), newHandoff())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)
@@ -118,7 +118,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 // laterCommands are named in the design and not built yet; naming one is
 // answered with what it waits for.
 var laterCommands = map[string]string{
-	"picket agent": "the agent registry", "picket pool": "the agent registry", "picket budget": "metered budgets",
+	"picket agent heartbeat": "wake files", "picket budget": "metered budgets",
 	"picket price": "metered budgets", "picket mcp": "the MCP server", "picket session": "wake files",
 	"picket notify": "webhooks", "picket conformance": "the conformance kit",
 	"picket demo budget": "metered budgets", "picket demo handoff": "the other demos", "picket demo crash": "the other demos",

@@ -59,15 +59,15 @@ func (p paint) warn(text string) string { return p.with("33", text) }
 // state colours the name of a task's state.
 func (p paint) state(text string) string {
 	switch text {
-	case "completed", "ok", "approve":
+	case "completed", "ok", "approve", "active":
 		return p.good(text)
-	case "review", "handoff", "warn", "open":
+	case "review", "handoff", "warn", "open", "unhealthy", "draining":
 		return p.warn(text)
-	case "failed", "rejected", "fail":
+	case "failed", "rejected", "fail", "dead":
 		return p.bad(text)
 	case "leased", "running":
 		return p.with("36", text)
-	case "cancelled":
+	case "cancelled", "deregistered":
 		return p.dim(text)
 	}
 	return text

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+func newAgentDrain() *cobra.Command {
+	c := onAgent("drain", "Let an agent finish what it has and take nothing more", runDrain)
+	c.Long = "Let an agent finish what it has and take nothing more. It is deregistered when its last lease has ended; what\n" +
+		"it still holds when the timeout is over is taken from it, and the agent is dead. It holds at once; to ask the\n" +
+		"agent to drain itself, with a reason: picket agent command AGENT drain. Exit code with --wait: 0 deregistered,\n" +
+		"124 it still held something, 1 it died before."
+	c.Example = "  picket agent drain coder-1 --timeout 10m --wait"
+	c.Flags().Duration("timeout", 0, "what its tasks get to finish (default: as it registered, else 2m)")
+	c.Flags().Lookup("timeout").DefValue = ""
+	c.Flags().Bool("wait", false, "return when the agent is gone")
+	return formatFlag(c)
+}
+
+func runDrain(cmd *cobra.Command, s *server, id string) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	change := picket.AgentStatusChange{Status: picket.AgentDraining}
+	if cmd.Flags().Changed("timeout") {
+		n, err := secondsOf(cmd, "timeout")
+		if err != nil {
+			return err
+		}
+		change.DrainTimeoutSeconds = &n
+	}
+	since := s.lastEvent(ctx)
+	var raw jsontext.Value
+	a, err := s.changeAgent(ctx, cmd, id, change, &raw)
+	if err != nil {
+		return err
+	}
+	if wait, _ := cmd.Flags().GetBool("wait"); wait {
+		return s.awaitDrained(ctx, cmd, a, since)
+	}
+	if err := printAgent(ctx, cmd, s, cmd.OutOrStdout(), a, raw, "drained"); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "until %s at the latest; it holds %s\n", a.DrainDeadlineAt, counted(len(s.holds(ctx, id)), "lease"))
+	next(cmd, "picket agent watch "+id, "picket agent get "+id)
+	return nil
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// changeAgent changes an agent's status on the strength of the record it has
+// just read. When the record has changed in between, or the answer is lost, it
+// says so, looks again and tries once more: a change that has been made already
+// is none the second time.
+func (s *server) changeAgent(ctx context.Context, cmd *cobra.Command, id string, change picket.AgentStatusChange, raw *jsontext.Value) (picket.Agent, error) {
+	var a picket.Agent
+	for wait, again := 100*time.Millisecond, true; ; wait *= 2 {
+		if err := s.get(ctx, agentPath(id), &a, nil); err != nil {
+			return a, err
+		}
+		err := s.call(ctx, http.MethodPatch, agentPath(id)+"/status", change, &a, raw, adapter.WithIfMatch(a.Version))
+		switch {
+		case errors.Is(err, picket.CodeVersion) && again:
+			again = false
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s has changed meanwhile, trying again\n", id)
+		case errors.Is(err, picket.ErrUnknown) && wait < time.Second:
+			if sleep(ctx, wait) != nil {
+				return a, err
+			}
+		default:
+			return a, err
+		}
+	}
+}
+
+// lastEvent is the cursor of the newest event; "" where this key may not know.
+func (s *server) lastEvent(ctx context.Context) string {
+	var stats picket.Stats
+	if s.get(ctx, "/api/v1/stats", &stats, nil) != nil {
+		return ""
+	}
+	return strconv.FormatInt(stats.LastSeq, 10)
+}
+
+// awaitDrained looks at a draining agent until it is gone.
+func (s *server) awaitDrained(ctx context.Context, cmd *cobra.Command, a picket.Agent, since string) error {
+	talk := cmd.ErrOrStderr()
+	fmt.Fprintf(talk, "%s drains, until %s at the latest\n", a.AgentID, a.DrainDeadlineAt)
+	incarnation := a.Incarnation
+	var raw jsontext.Value
+	for held := -1; !a.Status.Gone() && a.Incarnation == incarnation; {
+		if n := len(s.holds(ctx, a.AgentID)); n != held {
+			held = n
+			fmt.Fprintf(talk, "it holds %s\n", counted(n, "lease"))
+		}
+		if sleep(ctx, 300*time.Millisecond) != nil {
+			return ended(exitInterrupted)
+		}
+		if err := s.get(ctx, agentPath(a.AgentID), &a, &raw); err != nil && !errors.Is(err, picket.ErrUnknown) && ctx.Err() == nil {
+			return err
+		}
+	}
+	if a.Incarnation != incarnation {
+		return picket.Refuse(picket.CodeStateConflict, "Drain it again: picket agent drain "+a.AgentID, "%s was gone and has registered again", a.AgentID)
+	}
+	if err := printAgent(ctx, cmd, s, cmd.OutOrStdout(), a, raw, "drained"); err != nil {
+		return err
+	}
+	if a.Status == picket.AgentDeregistered {
+		return nil
+	}
+	if reason := s.lastReason(ctx, a.AgentID, since); reason == picket.ReasonDrainTimeout {
+		fmt.Fprintln(talk, "its time was over: what it still held was taken from it and is queued again")
+		return ended(exitTimeout)
+	}
+	fmt.Fprintln(talk, "it was not heard of any more: what it held was taken from it and is queued again")
+	return ended(exitError)
+}
+
+// lastReason is why an agent's status changed last, of the events after a
+// cursor; "" where this key may not know.
+func (s *server) lastReason(ctx context.Context, id, since string) (last picket.LifecycleReason) {
+	var page picket.EventPage
+	if since != "" {
+		_ = s.get(ctx, agentEvents(id, picket.EventAgentLifecycle)+"&limit=1000&after="+since, &page, nil)
+	}
+	for _, e := range page.Events {
+		last = picket.LifecycleReason(e.Reason)
+	}
+	return last
+}
+
+func newAgentDeregister() *cobra.Command {
+	c := onAgent("deregister", "Take an agent out of the registry at once; what it holds is taken from it", func(cmd *cobra.Command, s *server, id string) error {
+		held := s.holds(cmd.Context(), id)
+		var raw jsontext.Value
+		var a picket.Agent
+		// Again is harmless, so a lost answer is repaired by asking once more.
+		err := s.call(cmd.Context(), http.MethodDelete, agentPath(id), nil, &a, &raw)
+		if errors.Is(err, picket.ErrUnknown) {
+			err = s.call(cmd.Context(), http.MethodDelete, agentPath(id), nil, &a, &raw)
+		}
+		if err != nil {
+			return err
+		}
+		if err := printAgent(cmd.Context(), cmd, s, cmd.OutOrStdout(), a, raw, "deregistered"); err != nil {
+			return err
+		}
+		if len(held) > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "it held %s; the tasks are queued again\n", counted(len(held), "lease"))
+		}
+		next(cmd, "picket agent get "+id, "picket agent list")
+		return nil
+	})
+	c.Aliases = []string{"rm", "delete"}
+	return formatFlag(c)
+}
+
+var commandNames = []string{picket.CommandDrain, picket.CommandStopTask, picket.CommandPing}
+
+func newAgentCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "command AGENT drain|stop_task|ping", Short: "Leave an agent a command; it comes with the answer to its next heartbeat",
+		Example: "  picket agent command coder-1 drain --reason maintenance --drain-timeout 10m\n  picket agent command coder-1 stop_task --task TASK",
+		Args:    args(cobra.ExactArgs(2)),
+		ValidArgsFunction: func(cmd *cobra.Command, given []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(given) == 1 {
+				return commandNames, cobra.ShellCompDirectiveNoFileComp
+			}
+			return completeFrom(agentIDs)(cmd, given, typed)
+		},
+		RunE: runCommand,
+	}
+	f := c.Flags()
+	f.String("task", "", "of stop_task: the task to stop")
+	f.String("reason", "", "why, for the agent and the log")
+	f.Duration("drain-timeout", 0, "of drain: what its tasks get to finish (default: as it registered, else 2m)")
+	f.Lookup("drain-timeout").DefValue = ""
+	_ = c.RegisterFlagCompletionFunc("task", completeFrom(taskIDs))
+	return formatFlag(c)
+}
+
+func runCommand(cmd *cobra.Command, given []string) error {
+	ctx, f := cmd.Context(), cmd.Flags()
+	order := picket.AgentCommand{Command: given[1]}
+	if f.Changed("drain-timeout") {
+		n, err := secondsOf(cmd, "drain-timeout")
+		if err != nil {
+			return err
+		}
+		order.DrainTimeoutSeconds = &n
+	}
+	order.Reason, _ = f.GetString("reason")
+	order.TaskID, _ = f.GetString("task")
+	if err := order.Check(); err != nil {
+		return err
+	}
+	s, err := connect(cmd)
+	if err != nil {
+		return err
+	}
+	id, err := s.agentID(ctx, given[0])
+	if err != nil {
+		return err
+	}
+	if order.TaskID != "" {
+		if order.TaskID, err = s.taskID(ctx, order.TaskID); err != nil {
+			return err
+		}
+	}
+	var raw jsontext.Value
+	var accepted picket.CommandAccepted
+	if err := s.post(ctx, agentPath(id)+"/commands", order, &accepted, &raw); err != nil {
+		return err
+	}
+	switch format, err := formatOf(cmd); {
+	case err != nil:
+		return err
+	case format == "json" || format == "jsonl" || format == "yaml":
+		return printValue(cmd.OutOrStdout(), format, raw)
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), accepted.CommandID)
+	next(cmd, "picket agent watch "+id)
+	return nil
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+// agentEventTypes are the events that are about agents themselves.
+var agentEventTypes = []string{picket.EventAgentLifecycle, picket.EventAgentCommand, picket.EventAgentDrift, picket.EventAgentDrainOverdue}
+
+// agentEvents is the log of an agent; "" is all of them.
+func agentEvents(id string, types ...string) string {
+	path := "/api/v1/events?type=" + strings.Join(types, ",")
+	if id != "" {
+		path += "&agent=" + segment(id)
+	}
+	return path
+}
+
+func newAgentWatch() *cobra.Command {
+	c := &cobra.Command{
+		Use: "watch [AGENT]", Short: "Follow what becomes of agents, until Ctrl-C", Args: args(cobra.MaximumNArgs(1)), ValidArgsFunction: completeFrom(agentIDs),
+		Example: "  picket agent watch\n  picket agent watch coder-1 --after 0",
+		RunE:    runAgentWatch,
+	}
+	c.Flags().String("after", "", "start after this cursor; 0 is the beginning (default: now)")
+	return formatFlag(c)
+}
+
+func runAgentWatch(cmd *cobra.Command, given []string) error {
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	s, err := connect(cmd)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	id, after := "", cmd.Flag("after").Value.String()
+	if after == "" {
+		after = s.lastEvent(ctx) // before the look at the agent: no change falls between
+	}
+	if len(given) > 0 {
+		if id, err = s.agentID(ctx, given[0]); err != nil {
+			return err
+		}
+		var a picket.Agent
+		if err := s.get(ctx, agentPath(id), &a, nil); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s, last heard of %s ago\n", id, a.Status, ago(a.LastHeartbeatAt))
+	}
+	err = s.follow(ctx, agentEvents(id, agentEventTypes...), after, nil, func(e picket.Event, raw jsontext.Value) error {
+		if format != "table" && format != "wide" || e.Type == "reset" {
+			return printEvent(cmd, format, e, raw)
+		}
+		w := cmd.OutOrStdout()
+		p := painter(w)
+		_, err := fmt.Fprintf(w, "%-6s %s  %-16s %s  %s\n", e.ID, p.dim(e.At.Time().Local().Format("15:04:05.000")), e.Type, oneLine(e.AgentID), agentText(e))
+		return err
+	})
+	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// agentText is what an event about an agent says; "" for other events.
+func agentText(e picket.Event) string {
+	var data struct {
+		State           string              `json:"state"`
+		Request         picket.AgentCommand `json:"request"`
+		OffsetMs        int64               `json:"offsetMs"`
+		IntervalSeconds int64               `json:"intervalSeconds"`
+		Leases          int                 `json:"leases"`
+	}
+	_ = json.Unmarshal(e.Data, &data)
+	var text string
+	switch e.Type {
+	case picket.EventAgentLifecycle:
+		text = fmt.Sprintf("%s to %s: %s", e.PreviousStatus, e.NewStatus, e.Reason)
+	case picket.EventAgentCommand:
+		text = strings.Join(strings.Fields(data.State+" "+data.Request.Command+" "+data.Request.TaskID), " ")
+		if e.Reason != "" {
+			text += ": " + e.Reason
+		}
+	case picket.EventAgentDrift:
+		text = fmt.Sprintf("its clock is %d ms off, more than twice its heartbeat of %d s", data.OffsetMs, data.IntervalSeconds)
+	case picket.EventAgentDrainOverdue:
+		text = "the drain's time is over, it holds " + counted(data.Leases, "lease")
+	default:
+		return ""
+	}
+	if e.Actor != "" && e.Actor != e.AgentID {
+		text += ", by " + e.Actor
+	}
+	return oneLine(text)
+}

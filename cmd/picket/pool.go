@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newPool() *cobra.Command {
+	return noun("pool", "See the agents of each role together: how many, how busy", newPoolList(), newPoolGet())
+}
+
+func newPoolList() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the pools: all agents that share a role", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			return poolListing(cmd).show(func(ctx context.Context, raw *jsontext.Value) error {
+				return s.get(ctx, "/api/v1/pools", nil, raw)
+			})
+		},
+	}
+	return watchFlag(formatFlag(c))
+}
+
+func poolListing(cmd *cobra.Command) listing[picket.Pool] {
+	members := func(status picket.AgentStatus) func(picket.Pool) string {
+		return func(p picket.Pool) string { return strconv.Itoa(p.Members[status]) }
+	}
+	return listing[picket.Pool]{
+		cmd: cmd, member: "pools", empty: "no agent with a role is registered", name: func(p picket.Pool) string { return p.RoleID },
+		columns: []column[picket.Pool]{
+			{head: "ROLE", cell: func(p picket.Pool) string { return p.RoleID }},
+			{head: "ACTIVE", cell: members(picket.AgentActive)},
+			{head: "UNHEALTHY", cell: members(picket.AgentUnhealthy)},
+			{head: "DRAINING", cell: members(picket.AgentDraining)},
+			{head: "DEAD", cell: members(picket.AgentDead), wide: true},
+			{head: "DEREGISTERED", cell: members(picket.AgentDeregistered), wide: true},
+			{head: "LOAD", cell: func(p picket.Pool) string { return fmt.Sprintf("%d/%d", p.CurrentLoad, p.MaxConcurrentTasks) }},
+			{head: "FREE", cell: func(p picket.Pool) string { return strconv.Itoa(p.AvailableCapacity) }},
+			{head: "ADVISED", cell: func(p picket.Pool) string { return adviceText(p.Advisory) }},
+		},
+	}
+}
+
+// adviceText is how many members the workflow file wants.
+func adviceText(a *picket.PoolAdvice) string {
+	switch {
+	case a == nil || a.MinInstances == nil && a.MaxInstances == nil:
+		return "-"
+	case a.MaxInstances == nil:
+		return fmt.Sprintf("%d or more", *a.MinInstances)
+	case a.MinInstances == nil:
+		return fmt.Sprintf("up to %d", *a.MaxInstances)
+	case *a.MinInstances == *a.MaxInstances:
+		return strconv.Itoa(*a.MinInstances)
+	}
+	return fmt.Sprintf("%d to %d", *a.MinInstances, *a.MaxInstances)
+}
+
+func newPoolGet() *cobra.Command {
+	return watchFlag(formatFlag(&cobra.Command{
+		Use: "get ROLE", Short: "Show the pool of a role", Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(poolRoles),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			format, err := formatOf(cmd)
+			if err != nil {
+				return err
+			}
+			return watching(cmd, func(ctx context.Context, w io.Writer) error {
+				var raw jsontext.Value
+				if err := s.get(ctx, "/api/v1/pools/"+segment(given[0]), nil, &raw); err != nil {
+					return err
+				}
+				showing(w, raw)
+				if format == "json" || format == "jsonl" || format == "yaml" {
+					return printValue(w, format, raw)
+				}
+				list, err := json.Marshal(map[string][]jsontext.Value{"pools": {raw}})
+				if err != nil {
+					return err
+				}
+				return poolListing(cmd).print(w, format, list)
+			})
+		},
+	}))
+}
+
+func (s *server) pools(ctx context.Context) ([]candidate, error) {
+	var list picket.PoolList
+	err := s.get(ctx, "/api/v1/pools", &list, nil)
+	var all []candidate
+	for _, p := range list.Pools {
+		all = append(all, candidate{p.RoleID, fmt.Sprintf("%d active", p.Members[picket.AgentActive])})
+	}
+	return all, err
+}
+
+func poolRoles(s *server) candidates { return s.pools }
