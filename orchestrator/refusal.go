@@ -139,6 +139,9 @@ func explainRefusal(text string) *picket.Error {
 		if v == "" || v == "-" || v == "own" || k == "refused" || k == "kind" {
 			continue
 		}
+		if k == "status" {
+			k = "agent_status" // status is that of HTTP in every error body
+		}
 		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
 			e.With(k, n)
 		} else {
