@@ -57,6 +57,36 @@ func (r request) record(a picket.Agent, err error) error {
 	return web.JSON(r.Context, http.StatusOK, a)
 }
 
+// changeAgentStatus asks for If-Match before anything else: who has not read
+// the record knows nothing that is worth checking.
+func changeAgentStatus(r request) error {
+	match, err := r.matched()
+	if err != nil {
+		return err
+	}
+	id, change, by, err := agentChange[picket.AgentStatusChange](r)
+	if err != nil {
+		return err
+	}
+	if err := change.Check(); err != nil {
+		return err
+	}
+	return r.record(r.engine.ChangeAgent(r.ctx(), by, id, match, change))
+}
+
+// deregisterAgent takes an If-Match and needs none.
+func deregisterAgent(r request) error {
+	match, _, err := ifMatch(r.Request().Header)
+	if err != nil {
+		return err
+	}
+	id, _, by, err := agentChange[struct{}](r)
+	if err != nil {
+		return err
+	}
+	return r.record(r.engine.Deregister(r.ctx(), by, id, match))
+}
+
 func heartbeat(r request) error {
 	id, hb, by, err := agentChange[picket.Heartbeat](r)
 	if err != nil {
@@ -67,4 +97,24 @@ func heartbeat(r request) error {
 	}
 	answer, err := r.engine.Heartbeat(r.ctx(), by, id, hb)
 	return r.answer(answer, err)
+}
+
+// commandAgent leaves a command for the agent, who gets it with its next
+// heartbeat.
+func commandAgent(r request) error {
+	id, command, by, err := agentChange[picket.AgentCommand](r)
+	if err != nil {
+		return err
+	}
+	if err := command.Check(); err != nil {
+		return err
+	}
+	if err := checkNote("/reason", command.Reason); err != nil {
+		return err
+	}
+	made, err := r.engine.CommandAgent(r.ctx(), by, id, command)
+	if err != nil {
+		return err
+	}
+	return web.JSON(r.Context, http.StatusAccepted, picket.CommandAccepted{CommandID: made})
 }

@@ -61,7 +61,7 @@ func (m *metrics) observe(next echo.HandlerFunc) echo.HandlerFunc {
 // series of its own.
 func labels(c echo.Context) (method, route string) {
 	method, route = c.Request().Method, cmp.Or(c.Path(), "none")
-	if !slices.Contains([]string{get, post, del}, method) {
+	if !slices.Contains([]string{get, post, patch, del}, method) {
 		method = "other"
 	}
 	return method, route

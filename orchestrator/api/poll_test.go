@@ -162,14 +162,14 @@ func TestTheStoreIsAway(t *testing.T) {
 			continue
 		}
 		path, body := concrete(l.Path), ""
-		if l.Method == http.MethodPost {
+		if l.Method == http.MethodPost || l.Method == http.MethodPatch {
 			body = bodyFor[l.Path]
 		}
 		if l.Path == "/api/v1/leases/advance" {
 			body = `{"leaseToken":"` + p.sealer.Seal("default", "task_"+aULID, "run_"+aULID).Reveal() + `"}`
 		}
 		calls.Go(func() {
-			a, err := p.try(t.Context(), l.Method, path, p.keys["admin"], body)
+			a, err := p.try(t.Context(), l.Method, path, p.keys["admin"], body, "If-Match", "*")
 			if err != nil || a.text("code") != string(picket.CodeUnavailable) || a.header.Get("Retry-After") == "" || a.body["retryable"] != true {
 				t.Errorf("%s %s: %v %d %s", l.Method, l.Path, err, a.status, a.raw)
 			}
@@ -185,8 +185,11 @@ func TestTheStoreIsAway(t *testing.T) {
 
 // bodyFor is a good body of the routes that need more than none.
 var bodyFor = map[string]string{
-	"/api/v1/tasks":               `{"title":"x"}`,
-	"/api/v1/handoffs/:id/answer": `{"answer":"x"}`,
-	"/api/v1/handoffs/:id/finish": `{"output":"x"}`,
-	"/api/v1/keys":                `{"name":"x","scopes":["agent"]}`,
+	"/api/v1/tasks":                `{"title":"x"}`,
+	"/api/v1/agents/:id/status":    `{"status":"draining"}`,
+	"/api/v1/agents/:id/heartbeat": `{"status":"active","client_timestamp":"2026-02-08T10:30:00Z"}`,
+	"/api/v1/agents/:id/commands":  `{"command":"ping"}`,
+	"/api/v1/handoffs/:id/answer":  `{"answer":"x"}`,
+	"/api/v1/handoffs/:id/finish":  `{"output":"x"}`,
+	"/api/v1/keys":                 `{"name":"x","scopes":["agent"]}`,
 }

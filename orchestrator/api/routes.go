@@ -28,9 +28,10 @@ var (
 )
 
 const (
-	get  = http.MethodGet
-	post = http.MethodPost
-	del  = http.MethodDelete
+	get   = http.MethodGet
+	post  = http.MethodPost
+	patch = http.MethodPatch
+	del   = http.MethodDelete
 )
 
 // routes is the whole control plane.
@@ -54,7 +55,10 @@ func (a *API) routes() []route {
 		{post, "/api/v1/agents", workers, registerAgent},
 		{get, "/api/v1/agents", workers, listAgents},
 		{get, "/api/v1/agents/:id", workers, getAgent},
+		{del, "/api/v1/agents/:id", workers, deregisterAgent},
+		{patch, "/api/v1/agents/:id/status", workers, changeAgentStatus},
 		{post, "/api/v1/agents/:id/heartbeat", workers, heartbeat},
+		{post, "/api/v1/agents/:id/commands", operators, commandAgent},
 
 		{get, "/api/v1/handoffs", people, listHandoffs},
 		{get, "/api/v1/handoffs/:id", people, getHandoff},
