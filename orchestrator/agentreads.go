@@ -123,6 +123,52 @@ func (e *Engine) Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentP
 	return page, err
 }
 
+// Pools sums up the agents of each role, by name: of one role, or with role ""
+// of all. With an owner, a key id, they are those in which that key has
+// registered an agent. What the workflow file says of a pool is not filled in.
+func (e *Engine) Pools(ctx context.Context, role, owner string) ([]picket.Pool, error) {
+	if role != "" {
+		if err := picket.CheckName("role_id", role); err != nil {
+			return nil, err
+		}
+	}
+	pools := []picket.Pool{}
+	for from, after := "", ""; ; {
+		got, err := e.run(ctx, "pools", role, owner, from, after)
+		if err != nil {
+			return nil, err
+		}
+		r := &reply{script: "pools"}
+		l := r.list(got)
+		from, after = r.text(r.at(l, 0)), r.text(r.at(l, 1))
+		for _, v := range l[min(2, len(l)):] {
+			pools = r.pool(pools, r.list(v))
+		}
+		if r.bad != nil || from == "" {
+			return pools, r.bad
+		}
+	}
+}
+
+// pool adds what a script found out about a pool to the last one, or begins
+// with a new one.
+func (r *reply) pool(pools []picket.Pool, v []any) []picket.Pool {
+	role := r.text(r.at(v, 0))
+	if n := len(pools); n == 0 || pools[n-1].RoleID != role {
+		pools = append(pools, picket.Pool{RoleID: role, Members: map[picket.AgentStatus]int{}})
+	}
+	p := &pools[len(pools)-1]
+	p.MaxConcurrentTasks += int(r.int(r.at(v, 1)))
+	p.CurrentLoad += int(r.int(r.at(v, 2)))
+	p.AvailableCapacity = p.MaxConcurrentTasks - p.CurrentLoad
+	for i, s := range picket.AgentStatuses {
+		if n := r.text(r.at(v, 3+i)); n != "" {
+			p.Members[s] = int(integer(n))
+		}
+	}
+	return pools
+}
+
 func (e *Engine) countAgents(ctx context.Context, q picket.AgentQuery) (total int, err error) {
 	q.Cursor = ""
 	w, err := walkOf(&q)

@@ -43,8 +43,9 @@ func (e *Engine) Chore(ctx context.Context, limit int) (int, error) {
 	return e.count(ctx, "chore", "reaper", limit)
 }
 
-// Retain deletes up to limit tasks and limit events that are older than they
-// are kept, and returns how many.
+// Retain deletes up to limit tasks, limit agents that are gone and limit events
+// that are older than they are kept, and returns how many. Agents are kept as
+// long as tasks.
 func (e *Engine) Retain(ctx context.Context, keep picket.Retention, limit int) (int, error) {
 	tasks := cmp.Or(keep.Tasks, 30*24*time.Hour)
 	events := cmp.Or(keep.Events, 7*24*time.Hour)

@@ -21,6 +21,8 @@ type Sweeps interface {
 	ExpireDue(ctx context.Context, limit int) (int, error)
 	// Chore does up to limit pieces of book-keeping left by a transition.
 	Chore(ctx context.Context, limit int) (int, error)
+	// Judge looks at up to limit agents whose silence or drain has become due.
+	Judge(ctx context.Context, limit int) (int, error)
 	// Retain deletes up to limit things older than their retention.
 	Retain(ctx context.Context, keep picket.Retention, limit int) (int, error)
 	// InspectNext holds about limit entries more against the invariants and
@@ -39,8 +41,8 @@ type Config struct {
 	// TickEvery is the longest pause between two ticks, at most [MaxTick].
 	// Defaults to 500 ms.
 	TickEvery time.Duration
-	// SweepEvery is the longest pause between two rounds of expiry, and
-	// between two of chores. Defaults to 500 ms.
+	// SweepEvery is the longest pause between two rounds of expiry, between two
+	// of chores, and between two of judging agents. Defaults to 500 ms.
 	SweepEvery time.Duration
 	// RetainEvery is the pause between two rounds of retention. Defaults to
 	// one minute.
@@ -52,7 +54,7 @@ type Config struct {
 	Retention picket.Retention
 	// Batch is how much one call may do, 1 to 1,000. Defaults to 100.
 	Batch int
-	// MaxBatches bounds the calls of one round of expiry or chores; the next
+	// MaxBatches bounds the calls of one round of expiry, chores or judging; the next
 	// round goes on. Retention has a minute between its rounds and no one
 	// waits for it, so it goes on until nothing is left. Defaults to 100.
 	MaxBatches int
@@ -99,7 +101,7 @@ func (r *Reaper) Run(ctx context.Context) error {
 	return nil
 }
 
-// loops are the five sweeps of a namespace. Each has a goroutine of its own,
+// loops are the six sweeps of a namespace. Each has a goroutine of its own,
 // so a slow one never holds up the tick.
 func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 	cfg := r.cfg
@@ -108,6 +110,7 @@ func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 		{name: "tick", every: cfg.TickEvery, log: log, round: s.Tick},
 		{name: "expire", every: cfg.SweepEvery, log: log, round: r.batches(log, "leases expired", cfg.MaxBatches, s.ExpireDue)},
 		{name: "chore", every: cfg.SweepEvery, log: log, round: r.batches(log, "chores done", cfg.MaxBatches, s.Chore)},
+		{name: "judge", every: cfg.SweepEvery, log: log, round: r.batches(log, "agents judged", cfg.MaxBatches, s.Judge)},
 		{name: "retain", every: cfg.RetainEvery, log: log, round: r.batches(log, "old records deleted", math.MaxInt, func(ctx context.Context, limit int) (int, error) {
 			return s.Retain(ctx, cfg.Retention, limit)
 		})},

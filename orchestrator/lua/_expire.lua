@@ -1,8 +1,9 @@
 -- expire ends a lease that its holder did not give back, with one event.
-local function expire(tid, t, class, reason, actor)
+-- deadline is when its process is gone for certain, where that is not the lease's own.
+local function expire(tid, t, class, reason, actor, deadline)
   local rid = t.run
   local r = pick(K('run:', rid), 'agent', 'token', 'incarnation')
-  end_lease(tid, rid, 'expired', class)
+  end_lease(tid, rid, 'expired', class, deadline)
   local state, failures = after(tid, t, rid, class, true)
   emit('lease.expired', { task = tid, run = rid, agent = r.agent, token = r.token, actor = actor, reason = reason },
     '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"class":' .. quote(class) ..

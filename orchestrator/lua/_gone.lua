@@ -3,15 +3,19 @@
 local BATCH = 100 -- leases that one step ends
 
 -- dismiss ends up to limit leases of one registration and returns how many it
--- looked at. Only a death counts as a failure of the tasks.
+-- looked at. Only a death counts as a failure of the tasks. An adapter kills
+-- what it runs before its agent can have died of silence, and before it registers
+-- again, so their next runs need not wait for longer than that.
 local function dismiss(id, incarnation, reason, actor, limit)
-  local key = K('holder:', id .. ':' .. incarnation)
+  local key, a = K('holder:', id .. ':' .. incarnation), agent(id)
+  local dark = a.incarnation == incarnation and num(a.beat_at) + num(a.dead) * 1000 or now
   local tasks = call('ZRANGE', key, 0, limit - 1)
   for _, tid in ipairs(tasks) do
     local t = load(K('task:', tid))
     local r = t and t.state == 'leased' and pick(K('run:', t.run), 'agent', 'token', 'incarnation')
     if r and r.agent == id and r.incarnation == incarnation then
-      expire(tid, t, reason == 'agent_dead' and 'agent_dead' or 'released', reason, actor)
+      expire(tid, t, reason == 'agent_dead' and 'agent_dead' or 'released', reason, actor,
+        math.min(dark, num(call('ZSCORE', K('deadlines'), tid))))
     else
       stray('holder_extra', key, tid)
     end

@@ -1,10 +1,10 @@
 -- flags: allow-oom
--- needs: create
--- retain deletes what ended long ago: closed tasks with all they own, and old
--- events from the head of the log. Age is judged by store time, so a jump of
+-- needs: create agent
+-- retain deletes what ended long ago: closed tasks with all they own, agents
+-- that are gone, and old events from the head of the log. Age is judged by store time, so a jump of
 -- the server's clock deletes nothing.
 -- ARGV: task age ms, event age ms, max events, limit
--- Reply: number of tasks and events deleted
+-- Reply: number of tasks, agents and events deleted
 local age, event_age, max, limit = num(ARGV[1]), num(ARGV[2]), num(ARGV[3]), num(ARGV[4])
 local n = 0
 for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
@@ -23,6 +23,18 @@ for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 
   call('ZREM', K('terminal'), tid)
   call('DEL', K('task:', tid), K('spec:', tid), K('in:', tid), K('out:', tid), K('runs:', tid), K('reports:', tid),
     K('answers:', tid), K('review:', tid))
+  n = n + 1
+end
+
+for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
+  local a = agent(id)
+  call('ZREM', K('gone'), id)
+  if GONE[a.status] then
+    roster(id, a.role, a.status)
+    tally(K('pools'), a.role, -1)
+    tally(K('roles-of:', a.owner), a.role, -1)
+    call('DEL', K('agent:', id), K('metadata:', id), K('commands:', id))
+  end
   n = n + 1
 end
 

@@ -1,0 +1,38 @@
+-- flags: allow-oom
+-- pools sums up the agents of each role, by name. A call looks at a thousand
+-- agents at most and says where to go on.
+-- ARGV: role or '', only what this key may see or '', role to begin with or
+--   '', active agent of it to begin after or ''
+-- Reply: {role to go on with or '', agent to go on after, pool...},
+--   pool = {role, sum of maxima, load of the same agents, number of agents per
+--   status..., in the order of AgentStatuses; '' where the pool goes on}
+local LOOKS = 1000
+local STATUSES = { 'active', 'unhealthy', 'draining', 'dead', 'deregistered' }
+local role, key, from, after = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local flat = call('HGETALL', key == '' and K('pools') or K('roles-of:', key))
+local roles = {}
+for i = 1, #flat, 2 do
+  local named = flat[i] ~= '' and (role == '' or flat[i] == role)
+  if named and flat[i] >= from then roles[#roles + 1] = flat[i] end
+end
+table.sort(roles)
+
+local out, looked = { '', '' }, 0
+for _, r in ipairs(roles) do
+  local going_on = r == from and after ~= ''
+  local ids = call('ZRANGE', K('roster:', 'active|' .. r), going_on and '(' .. after or '-', '+', 'BYLEX', 'LIMIT', 0, LOOKS - looked)
+  local most, load = 0, 0
+  for _, id in ipairs(ids) do
+    local a = call('HMGET', K('agent:', id), 'max', 'load')
+    if a[1] and a[1] ~= '' then most, load = most + num(a[1]), load + num(a[2]) end
+  end
+  local pool = { r, F(most), F(load) }
+  for _, s in ipairs(STATUSES) do pool[#pool + 1] = going_on and '' or call('ZCARD', K('roster:', s .. '|' .. r)) end
+  out[#out + 1] = pool
+  looked = looked + #ids + 1 -- one for the pool itself
+  if looked >= LOOKS then
+    out[1], out[2] = r, ids[#ids] or ''
+    return out
+  end
+end
+return out
