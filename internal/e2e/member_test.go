@@ -24,6 +24,7 @@ type member struct {
 	*world
 	id          string
 	incarnation int64
+	patient     bool   // it is not missed as long as a test lasts
 	silence     func() // ends the heartbeats; nil: there are none
 }
 
@@ -37,7 +38,7 @@ func (w *world) register(id string) *member {
 
 // enter registers.
 func (m *member) enter() error {
-	got, err := try(m.key, http.MethodPost, m.url+"/api/v1/agents", registration(m.id))
+	got, err := try(m.key, http.MethodPost, m.url+"/api/v1/agents", m.registration())
 	if err != nil || got.status != http.StatusCreated {
 		return fmt.Errorf("register %s: %d %s %w", m.id, got.status, got.body, err)
 	}
@@ -49,9 +50,13 @@ func (m *member) enter() error {
 	return nil
 }
 
-func registration(id string) picket.Registration {
-	return picket.Registration{AgentID: id, RoleID: id, Heartbeat: &picket.Thresholds{
-		IntervalSeconds: &brisk.IntervalSeconds, UnhealthyAfterSeconds: &brisk.UnhealthyAfterSeconds, DeadAfterSeconds: &brisk.DeadAfterSeconds}}
+func (m *member) registration() picket.Registration {
+	h := brisk
+	if m.patient {
+		h.UnhealthyAfterSeconds, h.DeadAfterSeconds = 60, 120
+	}
+	return picket.Registration{AgentID: m.id, RoleID: m.id, Heartbeat: &picket.Thresholds{
+		IntervalSeconds: &h.IntervalSeconds, UnhealthyAfterSeconds: &h.UnhealthyAfterSeconds, DeadAfterSeconds: &h.DeadAfterSeconds}}
 }
 
 // beat sends one heartbeat.
@@ -87,10 +92,14 @@ func (m *member) live() {
 	})
 }
 
+// post asks for leases.
+func (m *member) post(req picket.AcquireRequest) (answer, error) {
+	return try(m.key, http.MethodPost, m.url+"/api/v1/leases", req)
+}
+
 // acquire takes a lease on a task of a role, in a goroutine, too.
 func (m *member) acquire(role string, wait int) (leases []picket.Lease, got answer, err error) {
-	got, err = try(m.key, http.MethodPost, m.url+"/api/v1/leases",
-		picket.AcquireRequest{AgentID: m.id, Role: role, WaitSeconds: &wait, Incarnation: m.incarnation})
+	got, err = m.post(picket.AcquireRequest{AgentID: m.id, Role: role, WaitSeconds: &wait, Incarnation: m.incarnation})
 	if err != nil || got.status != http.StatusOK {
 		return nil, got, err
 	}
