@@ -32,8 +32,9 @@ var mayImport = map[string][]string{
 	"adapter/adaptertest":   {"picket", "budget", "adapter", "github.com/go-json-experiment/json/..."},
 	"internal/web":          {"picket", "github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
 	"internal/devredis":     {"picket", "github.com/redis/go-redis/v9/...", "github.com/alicebob/miniredis/v2/...", "golang.org/x/sys/..."},
-	"docs":                  nil, // the API description, embedded
-	"internal/e2e":          nil, // tests of the binary alone
+	"docs":                  nil,                                        // the API description, embedded
+	"internal/rfc16":        {"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
+	"internal/e2e":          nil,                                        // tests of the binary alone
 	"internal/rig":          anything,
 	"internal/rig/contract": {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
 	"cmd/picket":            anything,

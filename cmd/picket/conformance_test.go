@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rfc16"
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// conformed is a whole server for the suite: orchestrator, proxy and reaper on
+// one listener, as `picket up` runs them.
+type conformed struct {
+	url  string
+	key  string
+	http *http.Client
+}
+
+// startConformed serves until stop is called. The listener is the test's own,
+// so it may be one without sockets.
+func startConformed(t *testing.T, s rig.Store, l net.Listener, transport *http.Transport) (c conformed, stop func()) {
+	t.Helper()
+	url := "http://" + l.Addr().String()
+	h := house{roles: roles{true, true, true}, redis: s.Redis, memory: s.Memory, sealer: rig.Sealer(), proxy: url,
+		log: slog.New(slog.DiscardHandler), witness: t.TempDir(), found: true, cfg: settings{"namespace": value{text: "default"}, "allow_unsafe_redis": value{text: "true"}}}
+	store, err := h.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := store.Engine("default").CreateKey(t.Context(), bootstrap, picket.KeyRequest{Name: "conformance", Scopes: []picket.Scope{picket.ScopeAdmin}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- h.serve(ctx, l, store) }()
+	if err := awaitReady(t.Context(), store); err != nil {
+		t.Error(err)
+	}
+	return conformed{url: url, key: key.Key.Reveal(), http: &http.Client{Transport: transport}}, sync.OnceFunc(func() {
+		transport.CloseIdleConnections()
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		_ = store.Close()
+	})
+}
+
+// inBubble runs a test on the virtual clock with a server that has no sockets:
+// thresholds are the RFC's defaults and requests take no time.
+func inBubble(t *testing.T, test func(t *testing.T, cfg rfc16.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store, end := rig.Memory()
+		defer end()
+		l := newPipes()
+		c, stop := startConformed(t, store, l, &http.Transport{DialContext: l.dial, MaxIdleConnsPerHost: 400})
+		defer stop()
+		test(t, rfc16.Config{URL: c.url, Key: c.key, HTTP: c.http, Interval: 30, Unhealthy: 90, Dead: 300, DrainTimeout: 120,
+			Parallel: 400, Poll: 250 * time.Millisecond, Slack: 2 * time.Second, Exact: true})
+	})
+}
+
+// pipes is a listener whose connections are net.Pipes.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case p.conns <- there:
+		return here, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, io.EOF
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return pipeAddr{} }
+
+type pipeAddr struct{}
+
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return "127.0.0.1:7070" }
+
+// elsewhere are the rules that no server can be held against over HTTP.
+func elsewhere() []string {
+	var names []string
+	for _, r := range rfc16.Rules() {
+		if r.Check == nil {
+			names = append(names, r.Name())
+		}
+	}
+	return names
+}
+
+// conforms expects every rule to have passed, but for those that cannot be run
+// here.
+func conforms(t *testing.T, report rfc16.Report, notRun ...string) {
+	t.Helper()
+	t.Log(report.Summary())
+	for _, r := range report.Results {
+		name := r.Section + "/" + r.ID
+		switch {
+		case r.Outcome == rfc16.Failed:
+			t.Errorf("%s: %s\n  expected: %s\n  got:      %s\n  repeat:   %s", name, r.Text, r.Expected, r.Got, r.Repeat)
+		case r.Outcome == rfc16.NotRun && !slices.Contains(notRun, name):
+			t.Errorf("%s was not run: %s", name, r.Why)
+		case r.Outcome == rfc16.Passed && slices.Contains(notRun, name):
+			t.Errorf("%s cannot have been run", name)
+		}
+	}
+	if len(report.Left) > 0 {
+		t.Errorf("left behind: %s", strings.Join(report.Left, ", "))
+	}
+}
+
+func TestConformanceVirtual(t *testing.T) {
+	inBubble(t, func(t *testing.T, cfg rfc16.Config) {
+		report, err := rfc16.Run(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conforms(t, report, elsewhere()...)
+	})
+}

@@ -1,0 +1,102 @@
+package rfc16
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// event is one line of the server's log.
+type event struct {
+	fields
+	a *answer // that held it
+}
+
+func (e event) str(path string) string { return text(e.fields, path) }
+
+// move is what a lifecycle event says of the status.
+func (e event) move() string {
+	return e.str("previous_status") + " " + e.str("new_status") + " " + e.str("reason")
+}
+
+// mark notes where the event log stands, so that the rule reads only what comes
+// after. Rules with Events begin with it.
+func (t *Trial) mark() {
+	a := t.status(t.call(operator, "GET", "/api/v1/stats", nil), 200)
+	t.cursor = fmt.Sprint(max(0, a.num("lastSeq")))
+}
+
+// events reads what the log holds of some types since the rule began, of one
+// agent or task (both may be empty), in order.
+func (t *Trial) events(agentID, taskID string, types ...string) []event {
+	var all []event
+	for after := t.cursor; ; {
+		q := url.Values{"after": {after}, "limit": {"1000"}}
+		for name, value := range map[string]string{"agent": agentID, "task": taskID, "type": strings.Join(types, ",")} {
+			if value != "" {
+				q.Set(name, value)
+			}
+		}
+		a := t.status(t.call(operator, "GET", "/api/v1/events?"+q.Encode(), nil), 200)
+		page := a.list("events")
+		for _, e := range page {
+			all = append(all, event{e, a})
+		}
+		next := a.str("next")
+		if next == after || next == "" {
+			return all
+		}
+		after = next
+	}
+}
+
+// life is every lifecycle event of an agent since the rule began.
+func (a *agent) life() []event { return a.t.events(a.id, "", "agent.lifecycle") }
+
+// moved expects exactly these lifecycle events of an agent, each as "previous
+// new reason".
+func (a *agent) moved(want ...string) []event {
+	all := a.life()
+	var got []string
+	for _, e := range all {
+		got = append(got, e.move())
+	}
+	a.t.equal("lifecycle events of "+a.id, got, want)
+	return all
+}
+
+// Lifecycle events as moved writes them.
+const (
+	moveIn        = "registering active registered"
+	moveUnwell    = "active unhealthy heartbeat_timeout"
+	moveBack      = "unhealthy active heartbeat_resumed"
+	moveDead      = "unhealthy dead heartbeat_timeout"
+	moveDrain     = "active draining drain_initiated"
+	moveDrainSick = "unhealthy draining drain_initiated"
+	moveDone      = "draining deregistered drain_completed"
+	moveOverdue   = "draining dead drain_timeout"
+	moveMute      = "draining dead heartbeat_timeout"
+	moveOut       = "active deregistered deregistered"
+	moveReborn    = "dead active re_registered"
+	moveBackIn    = "deregistered active re_registered"
+)
+
+// awaitEvent looks until the log holds an event of a type about an agent or a
+// task, and answers the first.
+func (t *Trial) awaitEvent(agentID, taskID, kind string, within time.Duration) event {
+	for end := t.now().Add(within); ; t.sleep(t.s.cfg.Poll) {
+		if all := t.events(agentID, taskID, kind); len(all) > 0 {
+			return all[0]
+		}
+		if t.now().After(end) {
+			t.that(false, t.last, "an event %s within %s", kind, within)
+		}
+	}
+}
+
+// seq is the place of an event in the log.
+func (e event) seq() int { return number(e.fields, "seq") }
+
+// at is when the event says it happened.
+func (e event) at() time.Time { return instant(e.str("timestamp")) }

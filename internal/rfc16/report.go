@@ -1,0 +1,63 @@
+package rfc16
+
+import (
+	"fmt"
+	"time"
+)
+
+// Outcome is what became of a rule.
+type Outcome string
+
+const (
+	Passed Outcome = "ok"
+	Failed Outcome = "fail"
+	NotRun Outcome = "not_run"
+)
+
+// Result is one rule with its outcome.
+type Result struct {
+	Section  string  `json:"section"`
+	ID       string  `json:"id"`
+	Text     string  `json:"text"`
+	Settled  bool    `json:"settled"` // the RFC leaves it open; Picket's decision
+	Outcome  Outcome `json:"outcome"`
+	Expected string  `json:"expected,omitempty"`
+	Got      string  `json:"got,omitempty"`
+	Repeat   string  `json:"repeat,omitempty"` // the last request as a command line, its key as a variable
+	Why      string  `json:"why,omitempty"`    // it was not run
+	Millis   int64   `json:"elapsed_ms"`
+	spoiled  bool
+}
+
+// Report is a whole run.
+type Report struct {
+	URL     string   `json:"url"`
+	Prefix  string   `json:"prefix"` // of every id of the run
+	Started string   `json:"started_at"`
+	Millis  int64    `json:"elapsed_ms"`
+	Passed  int      `json:"passed"`
+	Failed  int      `json:"failed"`
+	NotRun  int      `json:"not_run"`
+	Left    []string `json:"left"` // what could not be taken away again
+	Results []Result `json:"results"`
+}
+
+// Summary is the run in one line.
+func (r Report) Summary() string {
+	return fmt.Sprintf("RFC-0016: %d rules, %d ok, %d failed, %d not run, in %s", len(r.Results), r.Passed, r.Failed, r.NotRun,
+		(time.Duration(r.Millis) * time.Millisecond).Round(100*time.Millisecond))
+}
+
+// Line is a result in one line.
+func (r Result) Line() string {
+	mark := ""
+	if r.Settled {
+		mark = " (settled)"
+	}
+	word := map[Outcome]string{Passed: "ok      ", Failed: "FAIL    ", NotRun: "not run "}[r.Outcome]
+	line := word + r.Section + " " + r.ID + mark
+	if r.Outcome == NotRun {
+		line += ": " + r.Why
+	}
+	return line
+}

@@ -1,0 +1,81 @@
+// Package rfc16 is the conformance suite of RFC-0016, Agent Lifecycle & Health:
+// a table in which every rule of the document is a row, and a runner that holds
+// a running server against it over HTTP, whatever the server is written in.
+//
+// A rule runs with agents of its own, side by side with others, and takes away
+// what it made. Where the RFC leaves something open, Picket's decision is a row
+// too, marked as settled; what needs routes of Picket's own (tasks, leases,
+// events, commands, pools) says so.
+package rfc16
+
+import (
+	"slices"
+	"strings"
+)
+
+// Rule is one row: a sentence, number, code or table row of the document.
+type Rule struct {
+	Section string // of the document, such as "4.4"; "Security" for its considerations
+	ID      string // unique in the section
+	Text    string // what must hold, for a reader
+	Needs   Needs
+	Check   func(*Trial) // nil: Why says why HTTP cannot show it
+	Why     string
+}
+
+// Name identifies a rule: section and id.
+func (r Rule) Name() string { return r.Section + "/" + r.ID }
+
+// Needs is what a rule uses beyond one key and the routes of the RFC.
+type Needs uint
+
+// What a rule can need. Settled is no need but a mark: the RFC leaves the point
+// open and this is Picket's decision.
+const (
+	Stranger Needs = 1 << iota // a second agent key, which owns nothing of the first
+	Operator                   // an operator's key beside the agent's
+	Events                     // GET /api/v1/events
+	Tasks                      // tasks, leases and the tool proxy
+	Commands                   // POST /api/v1/agents/{id}/commands
+	Pools                      // GET /api/v1/pools
+	Reviewer                   // a key that may read, but not the registry
+	Exact                      // a clock on which requests take no time
+	Settled
+)
+
+var needNames = []struct {
+	need Needs
+	name string
+}{
+	{Stranger, "second key"}, {Operator, "operator"}, {Events, "events"}, {Tasks, "leases"}, {Commands, "commands"},
+	{Pools, "pools"}, {Reviewer, "reviewer"}, {Exact, "exact clock"},
+}
+
+// String lists the needs, without the mark Settled.
+func (n Needs) String() string {
+	var names []string
+	for _, of := range needNames {
+		if n&of.need != 0 {
+			names = append(names, of.name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// beyond are the needs that only Picket's own routes meet.
+const beyond = Events | Tasks | Commands | Pools | Reviewer
+
+// Foreign reports whether a server that speaks the RFC and nothing else can be
+// held against the rule.
+func (r Rule) Foreign() bool { return r.Needs&(beyond|Settled) == 0 }
+
+// Rules is the whole table in the order of the document.
+func Rules() []Rule {
+	return slices.Concat(
+		recordRules(), stateRules(), transitionRules(), eventRules(),
+		registrationRules(), reregistrationRules(),
+		heartbeatRules(), silenceRules(), driftRules(), partitionRules(),
+		drainRules(), drainEndRules(), commandRules(),
+		listRules(), poolRules(), leaseRules(), otherRules(), securityRules(),
+	)
+}

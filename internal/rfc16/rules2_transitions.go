@@ -1,0 +1,164 @@
+package rfc16
+
+// Section 2.2: the valid transitions, and every other one refused.
+func transitionRules() []Rule {
+	rules := []Rule{
+		{"2.2", "registering-active", "registering -> active: registration accepted by server.", 0, func(t *Trial) {
+			t.member(t.register(nil).reg, "status", "active")
+		}, ""},
+		{"2.2", "active-draining", "active -> draining: agent sends drain request.", 0, func(t *Trial) {
+			a := t.register(nil)
+			r := a.drain(600)
+			t.that(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
+		}, ""},
+		{"2.2", "active-unhealthy", "active -> unhealthy: no heartbeat received within unhealthy_after_seconds.", 0, func(t *Trial) {
+			a := t.register(t.lingering())
+			a.expect("active")
+			a.falls("unhealthy")
+		}, ""},
+		{"2.2", "unhealthy-active", "unhealthy -> active: heartbeat received (agent recovered).", 0, func(t *Trial) {
+			a := t.unwell(nil)
+			a.alive()
+			a.expect("active")
+		}, ""},
+		{"2.2", "unhealthy-dead", "unhealthy -> dead: no heartbeat received within dead_after_seconds.", Events, func(t *Trial) {
+			t.dying(nil).moved(moveIn, moveUnwell, moveDead)
+		}, ""},
+		{"2.2", "unhealthy-draining", "unhealthy -> draining: agent sends drain request while unhealthy.", 0, func(t *Trial) {
+			a := t.unwell(nil)
+			r := a.drain(600)
+			t.that(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
+		}, ""},
+		{"2.2", "draining-deregistered", "draining -> deregistered: all current tasks completed.", Tasks | Events, func(t *Trial) {
+			a := t.register(nil)
+			l := t.leased(a)
+			a.drain(600)
+			t.status(l.release(), 200)
+			a.becomes("deregistered", t.s.cfg.Slack)
+			a.moved(moveIn, moveDrain, moveDone)
+		}, ""},
+		{"2.2", "draining-deregistered-by-time", "draining -> deregistered: drain timeout expired, no task in progress.", 0, func(t *Trial) {
+			a := t.register(nil)
+			a.drain(t.s.cfg.DrainTimeout)
+			t.sleep(seconds(t.s.cfg.DrainTimeout))
+			a.becomes("deregistered", t.s.cfg.Slack)
+		}, ""},
+		{"2.2", "draining-dead", "draining -> dead: drain timeout expired with tasks still in progress and no heartbeats.", Tasks, func(t *Trial) {
+			a := t.register(nil)
+			t.leased(a)
+			a.drain(t.s.cfg.DrainTimeout)
+			t.sleep(seconds(t.s.cfg.DrainTimeout))
+			a.becomes("dead", t.s.cfg.Slack)
+		}, ""},
+		{"2.2", "draining-dead-in-silence", "A draining agent that falls silent skips unhealthy: silent for longer than dead_after_seconds it is dead, before its deadline.", Tasks | Events | Settled, func(t *Trial) {
+			a := t.register(t.mortal())
+			t.leased(a)
+			a.drain(100_000)
+			a.falls("dead")
+			a.moved(moveIn, moveDrain, moveMute)
+		}, ""},
+		{"2.2", "dead-active", "dead -> active: agent re-registers with the same agent_id.", 0, func(t *Trial) {
+			a := t.dying(nil)
+			t.status(a.again(owner), 201)
+			a.expect("active")
+			a.alive()
+		}, ""},
+		{"2.2", "dead-active-starts-fresh", "dead -> active: previous leases remain expired; agent starts fresh.", Tasks, func(t *Trial) {
+			a := t.register(t.mortal())
+			t.status(a.beat(owner, "active", fields{"current_load": 4}), 200)
+			l := t.leased(a)
+			a.falls("dead")
+			a.body = also(a.body, fields{"heartbeat_config": fields{}})
+			r := t.status(a.again(owner), 201)
+			t.member(r, "capacity.current_load", 0)
+			t.code(l.write(), 412, "lease_expired")
+			t.code(l.renew(), 412, "lease_expired")
+			t.equal("task", a.takes().task, l.task)
+			t.code(l.write(), 412, "stale_fence")
+		}, ""},
+		{"2.2", "deregistered-active", "deregistered -> active: allowed by a new registration.", Settled, func(t *Trial) {
+			a := t.register(nil)
+			a.remove()
+			t.status(a.again(owner), 201)
+			a.expect("active")
+			a.alive()
+		}, ""},
+	}
+	for _, from := range []struct {
+		status string
+		legal  []string
+		make   func(*Trial) *agent
+		needs  Needs
+	}{
+		{"active", []string{"draining", "deregistered"}, func(t *Trial) *agent { return t.register(nil) }, 0},
+		{"unhealthy", []string{"draining", "deregistered"}, func(t *Trial) *agent {
+			a := t.register(t.lingering())
+			t.leased(a)
+			a.falls("unhealthy")
+			return a
+		}, Tasks},
+		{"draining", []string{"deregistered"}, func(t *Trial) *agent { return t.draining(nil) }, Tasks},
+		{"dead", nil, func(t *Trial) *agent { return t.dying(nil) }, 0},
+		{"deregistered", nil, func(t *Trial) *agent { a := t.register(nil); a.remove(); return a }, 0},
+	} {
+		for _, to := range []string{"registering", "active", "unhealthy", "draining", "dead", "deregistered"} {
+			switch {
+			case from.status == to:
+				rules = append(rules, sameStatus(to, from.needs, from.make))
+			case contains(from.legal, to):
+				rules = append(rules, legal(from.status, to, from.needs, from.make))
+			default:
+				rules = append(rules, illegal(from.status, to, from.needs, from.make))
+			}
+		}
+	}
+	return rules
+}
+
+func contains(all []string, one string) bool {
+	for _, a := range all {
+		if a == one {
+			return true
+		}
+	}
+	return false
+}
+
+func illegal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
+	return Rule{"2.2", "no-" + from + "-to-" + to, "PATCH from " + from + " to " + to + " is refused with 409, changes nothing and writes no event.",
+		needs | Events | Settled, func(t *Trial) {
+			a := make(t)
+			before, moves := a.expect(from), len(a.life())
+			t.code(a.changeIf(owner, before.header.Get("ETag"), fields{"status": to}), 409, "state_conflict")
+			t.member(a.expect(from), "version", before.num("version"))
+			t.equal("number of lifecycle events", len(a.life()), moves)
+		}, ""}
+}
+
+func legal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
+	return Rule{"2.2", from + "-to-" + to + "-by-patch", "PATCH from " + from + " to " + to + " answers 200 with the record, its ETag and the next version, and writes one event.",
+		needs | Events | Settled, func(t *Trial) {
+			a := make(t)
+			before, moves := a.expect(from), len(a.life())
+			r := t.status(a.changeIf(owner, before.header.Get("ETag"), fields{"status": to}), 200)
+			t.member(r, "status", to)
+			t.member(r, "version", before.num("version")+1)
+			t.equal("ETag", r.header.Get("ETag"), `"`+show(before.num("version")+1)+`"`)
+			life := a.life()
+			reason := map[string]string{"draining": "drain_initiated", "deregistered": "deregistered"}[to]
+			t.equal("number of lifecycle events", len(life), moves+1)
+			t.equal("the last one", life[len(life)-1].move(), from+" "+to+" "+reason)
+		}, ""}
+}
+
+func sameStatus(status string, needs Needs, make func(*Trial) *agent) Rule {
+	return Rule{"2.2", status + "-again", "PATCH to " + status + ", which it is already, answers 200, changes nothing and writes no event.",
+		needs | Events | Settled, func(t *Trial) {
+			a := make(t)
+			before, moves := a.expect(status), len(a.life())
+			r := t.status(a.changeIf(owner, before.header.Get("ETag"), fields{"status": status}), 200)
+			t.member(r, "version", before.num("version"))
+			t.equal("drain_deadline_at", r.str("drain_deadline_at"), before.str("drain_deadline_at"))
+			t.equal("number of lifecycle events", len(a.life()), moves)
+		}, ""}
+}

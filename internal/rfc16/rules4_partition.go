@@ -1,0 +1,84 @@
+package rfc16
+
+// partition is the story of section 4.6: an agent that holds two tasks cannot be
+// reached, another takes one of them over, and the first comes back.
+type partition struct {
+	a, b        *agent
+	old, kept   *lease // of the first agent; kept stays queued until the end
+	replacement *lease
+	unhealthy   *answer // the record
+	dead        *answer
+	lost        []event // ends of both leases
+	heartbeat   *answer // after the network has recovered
+	write       *answer // of the old lease
+	renewal     *answer
+	taken       *answer // write under the lease that was taken over
+	again       *answer // registration
+	afterwards  *answer // write of the old lease after that
+}
+
+func partitioned(t *Trial) partition {
+	return tell(t, "partition", func(t *Trial) partition {
+		t.mark()
+		a := t.register(t.mortal())
+		p := partition{a: a, old: t.leased(a), kept: t.leased(a)}
+		p.unhealthy = a.falls("unhealthy")
+		t.sleep(seconds(t.s.cfg.Dead - t.s.cfg.Unhealthy))
+		p.dead = a.becomes("dead", t.s.cfg.Slack)
+		p.lost = []event{p.old.expired(t.s.cfg.Slack), p.kept.expired(t.s.cfg.Slack)}
+		p.b = t.register(nil)
+		p.replacement = p.b.takes()
+		p.heartbeat = a.beat(owner, "active", nil)
+		p.write, p.renewal = p.old.write(), p.old.renew()
+		p.taken = p.replacement.write()
+		a.body = also(a.body, fields{"heartbeat_config": fields{}})
+		p.again = a.again(owner)
+		p.afterwards = p.old.write()
+		return p
+	})
+}
+
+// Section 4.6: network partition behaviour.
+func partitionRules() []Rule {
+	const needs = Tasks | Events
+	return []Rule{
+		{"4.6", "1", "The agent's heartbeats cannot reach the server.", 0, nil, "it is the beginning of the story; steps 2 to 8 are what follows"},
+		{"4.6", "2", "After unhealthy_after_seconds, the server marks the agent unhealthy.", needs, func(t *Trial) {
+			t.member(partitioned(t).unhealthy, "status", "unhealthy")
+		}, ""},
+		{"4.6", "3", "After dead_after_seconds, the server marks the agent dead and expires all held leases.", needs, func(t *Trial) {
+			p := partitioned(t)
+			t.member(p.dead, "status", "dead")
+			for _, e := range p.lost {
+				t.equal("reason", e.str("reason"), "agent_dead")
+			}
+		}, ""},
+		{"4.6", "4", "The dead agent's tasks are assigned to a replacement.", needs, func(t *Trial) {
+			p := partitioned(t)
+			t.that(p.replacement.task == p.old.task || p.replacement.task == p.kept.task, p.replacement.previous, "one of the dead agent's tasks")
+			t.that(p.replacement.fence > p.old.fence, p.replacement.previous, "a fencing token above %d", p.old.fence)
+		}, ""},
+		{"4.6", "5-6", "The network recovers, the original agent attempts a heartbeat: the server rejects it with 410 Gone.", needs, func(t *Trial) {
+			t.status(partitioned(t).heartbeat, 410)
+		}, ""},
+		{"4.6", "7", "The original agent re-registers and discovers that its leases have expired.", needs, func(t *Trial) {
+			p := partitioned(t)
+			t.status(p.again, 201)
+			t.status(p.afterwards, 412)
+		}, ""},
+		{"4.6", "8", "Only the agent that holds a valid lease may write: the original agent's writes are rejected with 412 Precondition Failed.", needs, func(t *Trial) {
+			p := partitioned(t)
+			t.status(p.write, 412)
+			t.status(p.renewal, 412)
+			t.status(p.taken, 200)
+		}, ""},
+		{"4.6", "8-code", "A write under a lease ended by its agent's death has code lease_expired; once superseded, stale_fence.", needs | Settled, func(t *Trial) {
+			p := partitioned(t)
+			want := "lease_expired"
+			if p.replacement.task == p.old.task {
+				want = "stale_fence"
+			}
+			t.code(p.write, 412, want)
+		}, ""},
+	}
+}

@@ -1,0 +1,148 @@
+package rfc16
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// tries is how often a rule is tried when the machine was too slow for it.
+const tries = 4
+
+// cleaning bounds taking away what a rule made.
+const cleaning = time.Minute
+
+// runAll runs the rules side by side and answers in their order.
+func (s *suite) runAll(ctx context.Context, rules []Rule) []Result {
+	results := make([]Result, len(rules))
+	places := make(chan struct{}, s.cfg.Parallel)
+	var wg sync.WaitGroup
+	done := 0
+	for i, r := range rules {
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			results[i] = s.judge(ctx, r)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			done++
+			if s.cfg.Progress != nil {
+				s.cfg.Progress(done, len(rules), results[i])
+			}
+		})
+	}
+	wg.Wait()
+	return results
+}
+
+// judge tries a rule until there is a verdict.
+func (s *suite) judge(ctx context.Context, r Rule) Result {
+	began := s.cfg.Clock.Now()
+	out := Result{Section: r.Section, ID: r.ID, Text: r.Text, Settled: r.Needs&Settled != 0}
+	if why := s.lacks(r); why != "" {
+		out.Outcome, out.Why = NotRun, why
+		return out
+	}
+	for try := 1; try <= tries; try++ {
+		out.spoiled, out.Why, out.Outcome = false, "", ""
+		s.attempt(ctx, r, try, &out)
+		if !out.spoiled || ctx.Err() != nil {
+			break
+		}
+	}
+	out.Millis = s.cfg.Clock.Now().Sub(began).Milliseconds()
+	return out
+}
+
+// lacks says why a rule cannot be run; empty when it can.
+func (s *suite) lacks(r Rule) string {
+	if r.Check == nil {
+		return r.Why
+	}
+	for _, n := range needNames {
+		if r.Needs&n.need != 0 && s.meets&n.need == 0 {
+			return s.why[n.need]
+		}
+	}
+	return ""
+}
+
+// attempt runs the check on a goroutine of its own, which a missed expectation
+// ends.
+func (s *suite) attempt(ctx context.Context, r Rule, try int, out *Result) {
+	prefix := s.prefix + strings.ReplaceAll(strings.ToLower(r.Section), " ", "") + "-" + r.ID + "-"
+	if try > 1 {
+		prefix += fmt.Sprintf("%d-", try)
+	}
+	t := &Trial{s: s, ctx: ctx, prefix: prefix, result: out}
+	ended := make(chan any)
+	go func() {
+		defer func() { ended <- recover() }()
+		if r.Needs&Events != 0 {
+			t.mark()
+		}
+		r.Check(t)
+		out.Outcome = Passed
+	}()
+	if fault := <-ended; fault != nil {
+		out.Outcome, out.Expected, out.Got = Failed, "an answer that can be judged", fmt.Sprint(fault)
+	}
+	if out.Outcome == "" {
+		out.Outcome, out.Expected, out.Got = Failed, "a verdict", "none: the rule ended early"
+	}
+	s.forget(ctx, t)
+}
+
+func (s *suite) forget(ctx context.Context, t *Trial) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+	defer cancel()
+	left := t.clean(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = append(s.left, left...)
+}
+
+// story is something that happens once and is looked at by several rules.
+type story struct {
+	ended chan struct{}
+	trial *Trial
+	value any
+}
+
+// tell runs a story, or waits for its end when another rule runs it. Its
+// failure is that of every rule that looks at it.
+func tell[T any](t *Trial, name string, happen func(*Trial) T) T {
+	t.s.mu.Lock()
+	st, known := t.s.stories[name]
+	if !known {
+		st = &story{ended: make(chan struct{}), trial: &Trial{s: t.s, ctx: t.ctx, prefix: t.s.prefix + name + "-", result: &Result{}}}
+		t.s.stories[name] = st
+	}
+	t.s.mu.Unlock()
+	if !known {
+		go func() {
+			defer close(st.ended)
+			st.value = happen(st.trial)
+			st.trial.result.Outcome = Passed
+		}()
+	}
+	<-st.ended
+	if r := st.trial.result; r.Outcome != Passed {
+		spare := *t.result
+		*t.result = *r
+		t.result.Section, t.result.ID, t.result.Text, t.result.Settled = spare.Section, spare.ID, spare.Text, spare.Settled
+		t.result.spoiled = false
+		t.end()
+	}
+	t.last = st.trial.last
+	return st.value.(T)
+}
+
+// endStories takes away what the stories made.
+func (s *suite) endStories(ctx context.Context) {
+	for _, st := range s.stories {
+		s.forget(ctx, st.trial)
+	}
+}
