@@ -21,7 +21,7 @@ type move struct {
 func (x *machine) moves() []move {
 	always := func() bool { return true }
 	live, helps := x.anyRun(lives), func() bool { return x.openHelps() > 0 }
-	return []move{
+	return append(x.crewMoves(), []move{
 		{3, "submit", func() bool { return x.openTasks() < x.most }, x.submit},
 		{5, "acquire", func() bool { return !x.m.paused && x.anyTask(picket.TaskQueued)() }, x.acquire},
 		{2, "renew", live, x.renew},
@@ -55,7 +55,7 @@ func (x *machine) moves() []move {
 		{1, "reclaim", x.anyRun(func(r *mrun) bool { return lives(r) && r.token <= x.m.floor }), x.reclaim},
 		{1, "chore", func() bool { return x.m.chores && x.m.now >= x.m.adopted+half }, x.chore},
 		{1, "jump", func() bool { return x.jumps < 10 }, x.jump},
-	}
+	}...)
 }
 
 var closed = []picket.TaskState{picket.TaskFailed, picket.TaskRejected, picket.TaskCancelled, picket.TaskCompleted}

@@ -43,6 +43,8 @@ func (m *rules) holds(h mheld) (*mtask, *mrun, picket.Code) {
 		return nil, nil, picket.CodeLeaseReleased
 	case r.token <= m.floor:
 		return t, r, picket.CodeReclaimRequired
+	case !m.serves(r):
+		return nil, nil, picket.CodeLeaseExpired
 	case m.now >= t.deadline:
 		return nil, nil, picket.CodeLeaseExpired
 	}
@@ -53,6 +55,9 @@ func (m *rules) holds(h mheld) (*mtask, *mrun, picket.Code) {
 // again, as the engine does by itself.
 func (m *rules) admits(h mheld) (*mtask, *mrun, picket.Code) {
 	t, r, code := m.holds(h)
+	if code == picket.CodeReclaimRequired && !m.serves(r) {
+		return nil, nil, picket.CodeLeaseExpired
+	}
 	if code == picket.CodeReclaimRequired {
 		if h.fence > 0 && !slices.Contains(r.tokens, h.fence) {
 			r.tokens = append(r.tokens, h.fence)

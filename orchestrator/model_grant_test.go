@@ -12,8 +12,10 @@ import (
 
 // magent is who asks for leases.
 type magent struct {
-	id, role string
-	caps     []string
+	id, role    string
+	caps        []string
+	by          mby
+	incarnation int64 // it says it has
 }
 
 func (a magent) covers(lane string) bool {
@@ -35,16 +37,34 @@ func (a magent) covers(lane string) bool {
 // grant leases up to n tasks, one to each of the runs given, and returns the
 // runs that got one.
 func (m *rules) grant(o monce, a magent, runs []string, n int) ([]string, picket.Code) {
-	if was, code, again := m.once(o); again {
-		for _, rid := range was {
-			if r := m.runs[rid]; r.state != picket.RunRunning || m.now >= m.tasks[r.task].deadline {
-				return nil, picket.CodeLeaseExpired
-			}
-		}
-		return was, code
+	was, code, again := m.once(o)
+	if code != "" {
+		return nil, code
 	}
+	// What was granted to an agent that drains by now is still its own.
+	incarnation, no := m.admit(a)
+	if rec := m.agents[a.id]; no != "" && !(again && rec.status == picket.AgentDraining) {
+		return nil, no
+	}
+	if again {
+		if slices.ContainsFunc(was, m.over) {
+			return nil, picket.CodeLeaseExpired
+		}
+		return was, ""
+	}
+	return m.give(o, a, incarnation, runs, n), ""
+}
+
+// over tells whether a lease that was granted does not hold any more.
+func (m *rules) over(rid string) bool {
+	r := m.runs[rid]
+	return r.state != picket.RunRunning || m.now >= m.tasks[r.task].deadline || !m.serves(r)
+}
+
+// give leases what there is to an agent that may have it.
+func (m *rules) give(o monce, a magent, incarnation int64, runs []string, n int) []string {
 	if m.paused {
-		return nil, ""
+		return nil
 	}
 	m.promote(10)
 	var got []string
@@ -62,13 +82,13 @@ func (m *rules) grant(o monce, a magent, runs []string, n int) ([]string, picket
 		if len(got) < len(runs) {
 			rid = runs[len(got)]
 		}
-		m.lease(best, rid, a.id)
+		m.lease(best, rid, a.id, incarnation)
 		got = append(got, rid)
 	}
 	if len(got) > 0 {
 		m.remember(o, m.runs[got[0]].window, got...)
 	}
-	return got, ""
+	return got
 }
 
 // advance is complete and grant in one step. Leases of a replay that have ended
@@ -78,39 +98,42 @@ func (m *rules) advance(h mheld, content string, o monce, a magent, runs []strin
 	if code != "" {
 		return "", nil, code
 	}
+	// Who may be given nothing can end a lease all the same.
+	incarnation, no := m.admit(a)
 	state, code := m.complete(h, content)
-	if code != "" {
+	switch {
+	case code != "":
 		return "", nil, code
+	case again:
+		return state, slices.DeleteFunc(slices.Clone(was), m.over), ""
+	case no != "":
+		return state, nil, ""
 	}
-	if again {
-		ended := func(rid string) bool {
-			r := m.runs[rid]
-			return r.state != picket.RunRunning || m.now >= m.tasks[r.task].deadline
-		}
-		return state, slices.DeleteFunc(slices.Clone(was), ended), ""
-	}
-	got, code := m.grant(o, a, runs, n)
-	return state, got, code
+	return state, m.give(o, a, incarnation, runs, n), ""
 }
 
-func (m *rules) lease(t *mtask, rid, agent string) {
+func (m *rules) lease(t *mtask, rid, agent string, incarnation int64) {
 	t.token = max(t.token, m.floor) + 1
 	t.attempt++
 	t.state, t.run, t.where, t.due, t.pin = picket.TaskLeased, rid, "", 0, ""
 	t.deadline = m.now + min(t.window, 30_000)
-	m.runs[rid] = &mrun{id: rid, task: t.id, agent: agent, token: t.token, tokens: []int64{t.token}, window: t.window, state: picket.RunRunning}
+	m.runs[rid] = &mrun{id: rid, task: t.id, agent: agent, incarnation: incarnation, token: t.token, tokens: []int64{t.token}, window: t.window, state: picket.RunRunning}
 	m.rids = append(m.rids, rid)
 	m.emit(picket.EventTaskLeased, t.id)
 }
 
-func (x *machine) agent() (magent, picket.AcquireRequest) {
-	a := magent{id: oneOf(x, "agent", "a1", "a2", "")}
+func (x *machine) agent(caller *picket.Caller) (magent, picket.AcquireRequest) {
+	a := magent{id: oneOf(x, "agent", "a1", "a2", ""), by: mby{caller.Actor, x.chance("operator", 50)}}
+	caller.Operator = a.by.operator
+	if rec := x.m.agents[a.id]; rec != nil {
+		a.incarnation = oneOf(x, "incarnation", 0, rec.incarnation, rec.incarnation+1, max(0, rec.incarnation-1))
+	}
 	if x.chance("role", 60) {
 		a.role = "coder"
 	}
 	a.caps = oneOf(x, "capabilities", []string{"go", "py"}, []string{"go"}, nil)
 	n := oneOf(x, "max", 1, 1, 2, 5)
-	return a, picket.AcquireRequest{AgentID: a.id, Role: a.role, Capabilities: a.caps, Max: &n}
+	return a, picket.AcquireRequest{AgentID: a.id, Incarnation: a.incarnation, Role: a.role, Capabilities: a.caps, Max: &n}
 }
 
 func runsOf(leases []picket.Lease) []string {
@@ -123,7 +146,7 @@ func runsOf(leases []picket.Lease) []string {
 
 func (x *machine) acquire() {
 	o, by := x.once("acquire")
-	a, req := x.agent()
+	a, req := x.agent(&by)
 	got, err := x.e.Acquire(x.ctx, by, req)
 	want, code := x.m.grant(o, a, runsOf(got), *req.Max)
 	if x.agree(err, code, "acquire by %+v", a) {
@@ -134,7 +157,7 @@ func (x *machine) acquire() {
 // advance completes a lease and acquires the next.
 func (x *machine) advance() {
 	o, by := x.once("advance")
-	a, req := x.agent()
+	a, req := x.agent(&by)
 	output := oneOf(x, "output", `"done"`, `{"n":1}`)
 	x.calls(func(h picket.Held, mh mheld) {
 		got, err := x.e.Advance(x.ctx, h, by, picket.AdvanceRequest{Output: json.RawMessage(output), Acquire: req})

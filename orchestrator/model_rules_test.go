@@ -22,16 +22,19 @@ type rules struct {
 	tasks map[string]*mtask
 	runs  map[string]*mrun
 	helps map[string]*mhelp
-	ids   []string // tasks in the order of their creation
-	rids  []string // runs in the order of their grants
-	hids  []string
+	// agents by id; incarnations is the number that was given out last.
+	agents       map[string]*mrec
+	incarnations int64
+	ids          []string // tasks in the order of their creation
+	rids         []string // runs in the order of their grants
+	hids         []string
 
 	requests map[string]mrequest
 	wrote    []mevent // the events that the verb at hand has to write
 }
 
 func newRules() *rules {
-	return &rules{tasks: map[string]*mtask{}, runs: map[string]*mrun{}, helps: map[string]*mhelp{}, requests: map[string]mrequest{}}
+	return &rules{tasks: map[string]*mtask{}, runs: map[string]*mrun{}, helps: map[string]*mhelp{}, requests: map[string]mrequest{}, agents: map[string]*mrec{}}
 }
 
 type mevent struct{ kind, task string }
@@ -68,6 +71,7 @@ type mtask struct {
 
 type mrun struct {
 	id, task, agent   string
+	incarnation       int64 // of the agent, 0 for one that was not registered
 	token             int64
 	tokens            []int64 // all it ever had
 	window            int64
@@ -191,7 +195,7 @@ func (m *rules) promote(limit int) {
 
 func countsFailure(c picket.ExitClass) bool {
 	switch c {
-	case picket.ExitCrash, picket.ExitTimeout, picket.ExitStalled, picket.ExitNoResult, picket.ExitAgentFailed, picket.ExitLeaseExpired:
+	case picket.ExitCrash, picket.ExitTimeout, picket.ExitStalled, picket.ExitNoResult, picket.ExitAgentFailed, picket.ExitLeaseExpired, picket.ExitAgentDead:
 		return true
 	}
 	return false
@@ -215,6 +219,7 @@ func (m *rules) end(r *mrun, state picket.RunState, class picket.ExitClass) {
 	t := m.tasks[r.task]
 	r.state, r.class, r.ended, r.deadline = state, class, m.now, t.deadline
 	t.deadline = 0
+	m.drained(r)
 }
 
 // after decides what becomes of the task of an ended run.
@@ -225,7 +230,7 @@ func (m *rules) after(r *mrun, class picket.ExitClass, retryable bool) picket.Ta
 		return t.state
 	}
 	t.failures++
-	byItself := class == picket.ExitLeaseExpired || class == picket.ExitAgentFailed || slices.Contains(t.retryOn, class)
+	byItself := class == picket.ExitLeaseExpired || class == picket.ExitAgentFailed || class == picket.ExitAgentDead || slices.Contains(t.retryOn, class)
 	switch {
 	case retryable && byItself && t.failures < t.maxAttempts:
 		m.enqueue(t, m.now+t.wait(t.failures), r.id)

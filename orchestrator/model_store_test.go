@@ -98,6 +98,7 @@ func (x *machine) compare() {
 	x.compareRuns(c)
 	x.compareQueues(c)
 	x.compareHelps(c)
+	x.compareAgents()
 	if diff := x.j.differs(x.m.told()); diff != "" { // I4
 		x.Fatalf("the event log does not replay:\n%s", diff)
 	}
@@ -126,7 +127,7 @@ func (x *machine) follow(after int64) {
 		if err := x.j.read(ev); err != nil {
 			x.Fatalf("event %d %s of %s: %v", ev.Seq, ev.Type, ev.TaskID, err)
 		}
-		wrote = append(wrote, mevent{ev.Type, ev.TaskID})
+		wrote = append(wrote, mevent{ev.Type, about(ev)})
 	}
 	if got, want := sortedEvents(wrote), sortedEvents(x.m.wrote); !slices.Equal(got, want) {
 		x.Fatalf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -228,7 +229,7 @@ func (x *machine) compareQueues(c *contents) {
 			}
 			continue
 		}
-		if got["at"] != t.where || got["gate"] != t.gate || waits != (t.due > 0) || waits && x.inHalves(at) != t.due {
+		if got["at"] != t.where || got["gate"] != t.gate || waits != (t.due > 0) || waits && x.inHalves(at) != t.due/half*half {
 			x.Fatalf("%s waits in lane %q for run %q, delayed %v until %.0f; want lane %q, run %q, until %d", id, got["at"], got["gate"],
 				waits, at-float64(x.base), t.where, t.gate, t.due)
 		}

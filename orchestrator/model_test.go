@@ -54,6 +54,7 @@ func TestModelReal(t *testing.T) {
 	modelFlags(t).log()
 	store := rig.Real(t)
 	n := 0
+	defer lifecycles.log(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		runModel(rt, store, fmt.Sprintf("model-%d", n), false, nil)
@@ -159,6 +160,7 @@ func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, plant fu
 	x.ok(err)
 	x.most = 1 + x.below(6, "open tasks")
 	moves := x.moves()
+	defer x.j.count()
 	rt.Repeat(map[string]func(*rapid.T){
 		"":     func(rt *rapid.T) { x.T = rt; x.compare() },
 		"step": func(rt *rapid.T) { x.T = rt; x.step(moves) },

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"testing"
 
 	"github.com/picket-dev/picket"
 )
@@ -166,4 +168,31 @@ func (c *crew) differsFrom(agents map[string]toldAgent) string {
 		out = append(out, fmt.Sprintf("%d agents in the store, %d in the log", len(agents), len(c.agents)))
 	}
 	return strings.Join(out, "\n")
+}
+
+// lifecycles counts the transitions of agents over all checks of the model.
+var lifecycles = census{n: map[string]int{}}
+
+type census struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (c *crew) count() {
+	lifecycles.mu.Lock()
+	defer lifecycles.mu.Unlock()
+	for move, n := range c.moves {
+		lifecycles.n[move] += n
+	}
+}
+
+// log tells how often each legal transition happened.
+func (c *census) log(t *testing.T) {
+	var out []string
+	picket.AgentMoves(func(from picket.AgentStatus, reason picket.LifecycleReason, _ picket.AgentStatus) {
+		move := string(from) + " " + string(reason)
+		out = append(out, fmt.Sprint(move, ": ", c.n[move]))
+	})
+	slices.Sort(out)
+	t.Logf("transitions of agents: %s", strings.Join(out, ", "))
 }

@@ -140,7 +140,7 @@ func (j *journal) read(ev picket.Event) error {
 	}
 	t := j.tasks[ev.TaskID]
 	if slices.Contains(aside, ev.Type) {
-		if d.State != "" && (t == nil || t.State != d.State) {
+		if d.State != "" && ev.TaskID != "" && (t == nil || t.State != d.State) {
 			return fmt.Errorf("it says the task is %s, the log says %+v", d.State, t)
 		}
 		return nil

@@ -1,0 +1,305 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/picket-dev/picket"
+)
+
+// The model's agents: what time, the agent itself and people make of one, and
+// what that does to its leases.
+
+// Thresholds that never fall on a multiple of half a minute, but a second
+// before: time passes in halves, and a bit more.
+const (
+	beats        = 15_000
+	unhealthySet = 59_000
+	deadSet      = 119_000
+)
+
+// mrec is the record of an agent.
+type mrec struct {
+	id, role, owner string
+	status          picket.AgentStatus
+	reason          picket.LifecycleReason
+	incarnation     int64
+	version         int64
+	beat            int64
+	drain           int // registered drain timeout in seconds, -1 for none
+	drainUntil      int64
+	drainDue        int64
+	load            int
+	commands        map[string]picket.AgentCommand
+	order           string // the drain that is pending
+}
+
+// mby is who asks.
+type mby struct {
+	key      string
+	operator bool
+}
+
+func (m *rules) move(a *mrec, to picket.AgentStatus, why picket.LifecycleReason) {
+	m.emit(picket.EventAgentLifecycle, fmt.Sprint(a.id, " ", a.status, " ", to, " ", why))
+	a.status, a.reason = to, why
+	a.version++
+}
+
+// holds lists the leases of an agent's incarnation, the first granted first.
+func (m *rules) holding(id string, incarnation int64) []*mrun {
+	var out []*mrun
+	for _, rid := range m.rids {
+		if r := m.runs[rid]; r.state == picket.RunRunning && r.agent == id && r.incarnation == incarnation && incarnation > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// serves tells whether the agent of a lease still takes part, as it did when it
+// got it.
+func (m *rules) serves(r *mrun) bool {
+	if r.incarnation == 0 {
+		return true
+	}
+	a := m.agents[r.agent]
+	return a.incarnation == r.incarnation && !a.status.Gone()
+}
+
+// leave ends the part of an agent, and then its leases.
+func (m *rules) leave(a *mrec, to picket.AgentStatus, why picket.LifecycleReason, class picket.ExitClass) {
+	held := m.holding(a.id, a.incarnation)
+	m.move(a, to, why)
+	for _, r := range held {
+		// An adapter has killed what it runs when its agent may be dead of silence.
+		m.tasks[r.task].deadline = min(m.tasks[r.task].deadline, a.beat+deadSet)
+		m.expire(r, class)
+	}
+}
+
+// due tells whether time has changed what an agent is.
+func (m *rules) due(a *mrec) bool {
+	silent := m.now - a.beat
+	switch a.status {
+	case picket.AgentActive:
+		return silent > unhealthySet
+	case picket.AgentUnhealthy:
+		return silent > deadSet
+	case picket.AgentDraining:
+		return silent > deadSet || m.now >= a.drainDue
+	}
+	return false
+}
+
+// judge writes that down, as often as it takes.
+func (m *rules) judge(a *mrec) (judged bool) {
+	for m.due(a) {
+		judged = true
+		silent := a.beat + deadSet
+		switch {
+		case a.status == picket.AgentActive:
+			m.move(a, picket.AgentUnhealthy, picket.ReasonHeartbeatTimeout)
+		case a.status == picket.AgentUnhealthy || silent < a.drainDue:
+			m.leave(a, picket.AgentDead, picket.ReasonHeartbeatTimeout, picket.ExitAgentDead)
+		case len(m.holding(a.id, a.incarnation)) == 0:
+			m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted)
+		default:
+			m.emit(picket.EventAgentDrainOverdue, a.id)
+			m.leave(a, picket.AgentDead, picket.ReasonDrainTimeout, picket.ExitReleased)
+		}
+	}
+	return judged
+}
+
+func (m *rules) judgeAll() (n int) {
+	for _, id := range slices.Sorted(maps.Keys(m.agents)) {
+		if m.judge(m.agents[id]) {
+			n++
+		}
+	}
+	return n
+}
+
+// drained ends a drain with the last lease.
+func (m *rules) drained(r *mrun) {
+	a := m.agents[r.agent]
+	if r.incarnation > 0 && a.incarnation == r.incarnation && a.status == picket.AgentDraining && len(m.holding(a.id, a.incarnation)) == 0 {
+		m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted)
+	}
+}
+
+// may is who may act for an agent, after time has been taken into account.
+func (m *rules) may(by mby, id string) (*mrec, picket.Code) {
+	a := m.agents[id]
+	switch {
+	case a == nil:
+		return nil, picket.CodeNotFound
+	case a.owner != by.key && !by.operator:
+		return nil, picket.CodeForbidden
+	}
+	m.judge(a)
+	return a, ""
+}
+
+func (m *rules) register(o monce, by mby, id, role string, drain int) picket.Code {
+	if _, code, again := m.once(o); again {
+		return code
+	}
+	a := m.agents[id]
+	if a != nil && !a.status.Gone() {
+		if m.judge(a); !a.status.Gone() {
+			return picket.CodeStateConflict
+		}
+	}
+	if a != nil && a.owner != by.key {
+		return picket.CodeForbidden
+	}
+	why := picket.ReasonReRegistered
+	if a == nil {
+		why, a = picket.ReasonRegistered, &mrec{id: id, status: picket.AgentRegistering}
+		m.agents[id] = a
+	}
+	m.incarnations = max(m.incarnations, m.floor) + 1
+	*a = mrec{id: id, role: role, owner: by.key, status: a.status, incarnation: m.incarnations, beat: m.now, drain: drain,
+		commands: map[string]picket.AgentCommand{}}
+	m.move(a, picket.AgentActive, why)
+	m.remember(o, day, id)
+	return ""
+}
+
+func (m *rules) heartbeat(by mby, id string, hb picket.Heartbeat) (*mrec, picket.Code) {
+	a, code := m.may(by, id)
+	if code != "" {
+		return nil, code
+	}
+	if a.status.Gone() || hb.Incarnation > 0 && hb.Incarnation < a.incarnation {
+		return nil, picket.CodeAgentGone
+	}
+	a.beat = m.now
+	if hb.CurrentLoad != nil {
+		a.load = *hb.CurrentLoad
+	}
+	if a.status == picket.AgentUnhealthy {
+		m.move(a, picket.AgentActive, picket.ReasonHeartbeatResumed)
+	}
+	switch {
+	case a.status == picket.AgentDraining && len(m.holding(id, a.incarnation)) == 0:
+		m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted)
+	case a.status == picket.AgentActive && hb.Status == picket.AgentDraining:
+		m.drain(a, nil)
+	}
+	for _, cid := range hb.HandledCommands {
+		m.handled(a, cid)
+	}
+	return a, ""
+}
+
+func (m *rules) handled(a *mrec, cid string) (c picket.AgentCommand) {
+	if c, ok := a.commands[cid]; ok {
+		delete(a.commands, cid)
+		m.emit(picket.EventAgentCommand, a.id+" handled")
+		if a.order == cid {
+			a.order = ""
+		}
+		return c
+	}
+	return c
+}
+
+func (m *rules) drain(a *mrec, timeout *int) {
+	m.move(a, picket.AgentDraining, picket.ReasonDrainInitiated)
+	ordered := m.handled(a, a.order)
+	seconds := 120
+	switch {
+	case timeout != nil:
+		seconds = *timeout
+	case ordered.DrainTimeoutSeconds != nil:
+		seconds = *ordered.DrainTimeoutSeconds
+	case a.drain >= 0:
+		seconds = a.drain
+	}
+	a.drainUntil = m.now + int64(seconds)*1000
+	a.drainDue = a.drainUntil
+	if len(m.holding(a.id, a.incarnation)) == 0 {
+		a.drainDue = min(a.drainUntil, m.now+beats)
+	}
+}
+
+// change is a new status asked for, where match is the version that it is for,
+// 0 for any.
+func (m *rules) change(by mby, id string, match int64, to picket.AgentStatus, timeout *int) (*mrec, picket.Code) {
+	a, code := m.may(by, id)
+	switch {
+	case code != "":
+		return nil, code
+	case match > 0 && match != a.version:
+		return nil, picket.CodeVersion
+	case a.status == to:
+		return a, ""
+	case to == picket.AgentDraining && (a.status == picket.AgentActive || a.status == picket.AgentUnhealthy):
+		m.drain(a, timeout)
+		return a, ""
+	case to == picket.AgentDeregistered && !a.status.Gone():
+		m.leave(a, picket.AgentDeregistered, picket.ReasonDeregistered, picket.ExitReleased)
+		return a, ""
+	}
+	return nil, picket.CodeStateConflict
+}
+
+func (m *rules) command(o monce, by mby, id, cid string, c picket.AgentCommand) (string, picket.Code) {
+	if was, code, again := m.once(o); again {
+		return first(was), code
+	}
+	a, code := m.may(by, id)
+	switch {
+	case code != "":
+		return "", code
+	case a.status.Gone():
+		return "", picket.CodeAgentGone
+	case c.Command == picket.CommandDrain && a.status == picket.AgentDraining:
+		return "", picket.CodeStateConflict
+	}
+	drain := c.Command == picket.CommandDrain
+	switch {
+	case drain && a.order != "":
+		cid = a.order
+	case len(a.commands) >= picket.MaxPendingCommands:
+		return "", picket.CodeRateLimited
+	}
+	if drain {
+		a.order = cid
+	}
+	a.commands[cid] = c
+	m.emit(picket.EventAgentCommand, a.id+" requested")
+	m.remember(o, day, cid)
+	return cid, ""
+}
+
+// admit is whether an agent gets leases: 0 for one that has no record.
+func (m *rules) admit(who magent) (int64, picket.Code) {
+	a := m.agents[who.id]
+	if a == nil {
+		return 0, ""
+	}
+	if _, code := m.may(who.by, who.id); code != "" {
+		return 0, code
+	}
+	switch {
+	case a.status.Gone() || who.incarnation > 0 && who.incarnation < a.incarnation:
+		return 0, picket.CodeAgentGone
+	case a.status == picket.AgentDraining:
+		return 0, picket.CodeAgentDraining
+	}
+	return a.incarnation, ""
+}
+
+// crewTold is what the model says about its agents, in the terms of the replay.
+func (m *rules) crewTold() map[string]toldAgent {
+	out := map[string]toldAgent{}
+	for id, a := range m.agents {
+		out[id] = toldAgent{Status: a.status, Incarnation: a.incarnation, Version: a.version}
+	}
+	return out
+}
