@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -57,4 +58,10 @@ func TestRegisterAndHeartbeat(t *testing.T) {
 		_, err = f.Register(f.ctx, owner, picket.Registration{AgentID: "a1"})
 		refused(t, err, picket.CodeStateConflict)
 	})
+}
+
+func refusalOf(err error) *picket.Error {
+	var e *picket.Error
+	errors.As(err, &e)
+	return e
 }
