@@ -14,17 +14,18 @@ type PauseState struct {
 
 // Stats are the counts of a namespace.
 type Stats struct {
-	Namespace string              `json:"namespace"`
-	Tasks     map[TaskState]int64 `json:"tasks"`
-	Lanes     int64               `json:"lanes"`
-	Delayed   int64               `json:"delayed"`
-	Waiters   int64               `json:"waiters"` // long polls waiting for a lease
-	Handoffs  int64               `json:"handoffs"`
-	Reviews   int64               `json:"reviews"`
-	LastSeq   int64               `json:"lastSeq"` // sequence number of the newest event
-	Pause     PauseState          `json:"pause"`
-	StoreTime Instant             `json:"storeTime"` // the clock every deadline is judged by
-	LastTick  Instant             `json:"lastTick"`  // of a reaper, on the store's own clock
+	Namespace string                `json:"namespace"`
+	Tasks     map[TaskState]int64   `json:"tasks"`
+	Agents    map[AgentStatus]int64 `json:"agents"` // records, by status
+	Lanes     int64                 `json:"lanes"`
+	Delayed   int64                 `json:"delayed"`
+	Waiters   int64                 `json:"waiters"` // long polls waiting for a lease
+	Handoffs  int64                 `json:"handoffs"`
+	Reviews   int64                 `json:"reviews"`
+	LastSeq   int64                 `json:"lastSeq"` // sequence number of the newest event
+	Pause     PauseState            `json:"pause"`
+	StoreTime Instant               `json:"storeTime"` // the clock every deadline is judged by
+	LastTick  Instant               `json:"lastTick"`  // of a reaper, on the store's own clock
 	// SinceTickMs is how long ago LastTick was, on the same clock.
 	SinceTickMs int64 `json:"sinceTickMs"`
 	// StoreID, Floor and AdoptedAt tell which store this is: no token up to the

@@ -94,7 +94,10 @@ func pauseOf(mode, reason, by string, at int64) picket.PauseState {
 func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	var args []any
 	for _, s := range picket.TaskStates {
-		args = append(args, string(s))
+		args = append(args, "by-state:"+string(s))
+	}
+	for _, s := range picket.AgentStatuses {
+		args = append(args, "roster:"+string(s))
 	}
 	got, err := e.run(ctx, "stats", args...)
 	if err != nil {
@@ -105,12 +108,15 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	s := picket.Stats{
 		Namespace: e.namespace, StoreTime: picket.Instant(r.int(r.at(l, 1))), LastTick: picket.Instant(r.int(r.at(l, 2))),
 		Lanes: r.int(r.at(l, 3)), Delayed: r.int(r.at(l, 4)), Waiters: r.int(r.at(l, 5)), Handoffs: r.int(r.at(l, 6)),
-		LastSeq: r.int(r.at(l, 7)), Tasks: map[picket.TaskState]int64{},
+		LastSeq: r.int(r.at(l, 7)), Tasks: map[picket.TaskState]int64{}, Agents: map[picket.AgentStatus]int64{},
 		Pause: pauseOf(r.text(r.at(l, 8)), r.text(r.at(l, 9)), r.text(r.at(l, 10)), r.int(r.at(l, 11))),
 	}
 	s.StoreID, s.Floor, s.AdoptedAt = r.text(r.at(l, 12)), r.int(r.at(l, 13)), picket.Instant(r.int(r.at(l, 14)))
 	for i, state := range picket.TaskStates {
 		s.Tasks[state] = r.int(r.at(l, 15+i))
+	}
+	for i, status := range picket.AgentStatuses {
+		s.Agents[status] = r.int(r.at(l, 15+len(picket.TaskStates)+i))
 	}
 	s.Reviews = s.Tasks[picket.TaskReview]
 	s.SinceTickMs = r.int(r.at(l, 0)) - int64(s.LastTick)

@@ -23,6 +23,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 var (
 	upDesc       = describe("store_up", "1 when the store answers.")
 	tasksDesc    = describe("tasks", "Tasks by state.", "state")
+	agentsDesc   = describe("agents", "Registered agents by status.", "status")
+	driftDesc    = describe("agent_drift_total", "Heartbeats that this process took from agents whose clock is off by more than twice their interval.")
 	handoffsDesc = describe("handoffs_open", "Hand-offs waiting for a person.")
 	reviewsDesc  = describe("reviews_pending", "Completed tasks waiting for a decision.")
 	lanesDesc    = describe("lanes", "Queues that are not empty.")
@@ -39,7 +41,7 @@ var (
 )
 
 func (e *engineCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upDesc, tasksDesc, handoffsDesc, reviewsDesc, lanesDesc, delayedDesc, waitersDesc, seqDesc, pausedDesc, tickDesc, brokenDesc, refusedDesc, callsDesc, secondsDesc} {
+	for _, d := range []*prometheus.Desc{upDesc, tasksDesc, agentsDesc, driftDesc, handoffsDesc, reviewsDesc, lanesDesc, delayedDesc, waitersDesc, seqDesc, pausedDesc, tickDesc, brokenDesc, refusedDesc, callsDesc, secondsDesc} {
 		ch <- d
 	}
 }
@@ -55,6 +57,7 @@ func (e *engineCollector) Collect(ch chan<- prometheus.Metric) {
 		for _, v := range engine.Violations() {
 			ch <- prometheus.MustNewConstMetric(brokenDesc, prometheus.CounterValue, float64(v.Count), ns, v.Kind, strconv.FormatBool(v.Repaired))
 		}
+		ch <- prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(engine.Drifts()), ns)
 		counts, err := engine.Stats(ctx)
 		ch <- gauge(upDesc, flag(err == nil), ns)
 		if err == nil {
@@ -77,6 +80,9 @@ func (e *engineCollector) collectCalls(ch chan<- prometheus.Metric) {
 func collectStats(ch chan<- prometheus.Metric, ns string, s picket.Stats) {
 	for _, state := range picket.TaskStates {
 		ch <- gauge(tasksDesc, s.Tasks[state], ns, string(state))
+	}
+	for _, status := range picket.AgentStatuses {
+		ch <- gauge(agentsDesc, s.Agents[status], ns, string(status))
 	}
 	ch <- gauge(handoffsDesc, s.Handoffs, ns)
 	ch <- gauge(reviewsDesc, s.Reviews, ns)
