@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -126,7 +127,12 @@ func runBeat(cmd *cobra.Command, s *server, id string) error {
 	}
 	var raw jsontext.Value
 	var answer picket.HeartbeatAnswer
-	if err := s.post(cmd.Context(), agentPath(id)+"/heartbeat", hb, &answer, &raw); err != nil {
+	err := s.post(cmd.Context(), agentPath(id)+"/heartbeat", hb, &answer, &raw)
+	var refusal *picket.Error
+	if errors.Is(err, picket.CodeAgentGone) && errors.As(err, &refusal) {
+		refusal.Remedy = "Stop all work first, its leases have ended; then: picket agent register " + id
+	}
+	if err != nil {
 		return err
 	}
 	format, err := formatOf(cmd)

@@ -72,6 +72,7 @@ func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 	found = append(found, dataFinding(cfg), server)
 	if err == nil {
 		found = append(found, floorFinding(ctx, cmd, cfg))
+		found = append(found, agentsFindings(ctx, cmd)...)
 	}
 	return append(found, containmentFinding(), pathFinding()), err
 }
