@@ -18,7 +18,7 @@ import (
 type race struct {
 	*member
 	held       picket.Lease
-	began      time.Duration // after the registration: the writing
+	began      time.Duration // after the last heartbeat: the writing
 	beats      time.Duration // the one heartbeat that may come just in time; 0 is none
 	completes  time.Duration // mark_complete; 0 is never
 	admitted   int           // reports
@@ -63,8 +63,8 @@ func TestWriteRacesExpiry(t *testing.T) {
 		len(races), r.admitted, r.refused, r.codes, r.first, r.second, r.resumed)
 }
 
-// planRace draws what one round does. Silence begins with the registration, so
-// the death comes 4 s after it, and up to half a second later by the sweep.
+// planRace draws what one round does. The death comes 4 s after the last
+// heartbeat, and up to half a second later by the sweep.
 func planRace(w *world, id string, random *rand.Rand) *race {
 	around := func(mid, spread time.Duration) time.Duration {
 		return mid - spread/2 + time.Duration(random.Int64N(int64(spread)))
@@ -73,7 +73,7 @@ func planRace(w *world, id string, random *rand.Rand) *race {
 	r := &race{member: &member{world: w, id: id}, refusals: map[picket.Code]int{}, began: around(dead-400*time.Millisecond, 200*time.Millisecond)}
 	switch random.IntN(4) {
 	case 0, 1:
-		r.completes = around(dead+250*time.Millisecond, time.Second)
+		r.completes = around(dead+100*time.Millisecond, 800*time.Millisecond)
 	case 2:
 		r.beats = around(dead, 800*time.Millisecond)
 	}
@@ -82,23 +82,23 @@ func planRace(w *world, id string, random *rand.Rand) *race {
 
 // run is one round, from the registration until the task is completed.
 func (r *race) run() {
-	registered := time.Now()
 	if err := r.prepare(); err != nil {
 		r.t.Errorf("%s: %v", r.id, err)
 		return
 	}
+	silent := time.Now()
 	over := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() { r.succeed(over) })
 	defer running.Wait()
 	defer close(over)
-	time.Sleep(time.Until(registered.Add(r.began))) // the instant is what is random
+	time.Sleep(time.Until(silent.Add(r.began))) // the instant is what is random
 	for n := 0; ; n++ {
-		if r.beats > 0 && time.Since(registered) > r.beats && !r.beatLate() {
+		if r.beats > 0 && time.Since(silent) > r.beats && !r.beatLate() {
 			time.Sleep(r.began) // it begins anew
 		}
 		tool, body := "report_progress", map[string]any{"summary": fmt.Sprint(n)}
-		if r.completes > 0 && time.Since(registered) > r.completes {
+		if r.completes > 0 && time.Since(silent) > r.completes {
 			tool, body = "mark_complete", map[string]any{"output": "by the first"}
 		}
 		if r.write(tool, body) {
@@ -107,7 +107,8 @@ func (r *race) run() {
 	}
 }
 
-// prepare registers, submits the round's task and takes it.
+// prepare registers, submits the round's task, takes it, and sends the last
+// heartbeat.
 func (r *race) prepare() error {
 	if err := r.enter(); err != nil {
 		return err
@@ -125,6 +126,9 @@ func (r *race) prepare() error {
 	got, err = try(r.held.LeaseToken.Reveal(), http.MethodPost, r.held.ProxyURL+"/v1/lease/renew", struct{}{})
 	if err != nil || got.status != http.StatusOK {
 		return fmt.Errorf("renew: %d %s %w", got.status, got.body, err)
+	}
+	if got, err = r.beat(); err != nil || got.status != http.StatusOK {
+		return fmt.Errorf("heartbeat: %d %s %w", got.status, got.body, err)
 	}
 	return nil
 }

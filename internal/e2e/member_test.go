@@ -99,7 +99,18 @@ func (m *member) post(req picket.AcquireRequest) (answer, error) {
 
 // acquire takes a lease on a task of a role, in a goroutine, too.
 func (m *member) acquire(role string, wait int) (leases []picket.Lease, got answer, err error) {
-	got, err = m.post(picket.AcquireRequest{AgentID: m.id, Role: role, WaitSeconds: &wait, Incarnation: m.incarnation})
+	return m.ask(picket.AcquireRequest{Role: role, WaitSeconds: &wait})
+}
+
+// acquireMost takes up to n leases that are there.
+func (m *member) acquireMost(role string, n int) (leases []picket.Lease, got answer, err error) {
+	n = min(n, 100)
+	return m.ask(picket.AcquireRequest{Role: role, Max: &n})
+}
+
+func (m *member) ask(req picket.AcquireRequest) (leases []picket.Lease, got answer, err error) {
+	req.AgentID, req.Incarnation = m.id, m.incarnation
+	got, err = m.post(req)
 	if err != nil || got.status != http.StatusOK {
 		return nil, got, err
 	}
