@@ -14,7 +14,7 @@ ONLY      ?=
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket . ./budget
 
 .DEFAULT_GOAL := help
-.PHONY: help up build redis test race real bench benchdoc soak fuzz lint fmt demo clean
+.PHONY: help up build redis test race real bench benchdoc rfcdoc soak fuzz lint fmt demo clean
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -85,6 +85,9 @@ bench: redis ## measure against peers, all scenarios or ONLY=life,depth; then do
 
 benchdoc: # the table from the figures
 	cd cmd/picketbench && $(GO) run . -table ../../$(BENCHFILE) > ../../docs/benchmarks.md
+
+rfcdoc: # docs/rfc16.md from the table of rules
+	$(GO) test ./internal/rfc16 -run TestThePageIsTheTable -update
 
 clean: ## remove what was built
 	rm -rf bin out

@@ -48,14 +48,12 @@ func (r Report) Summary() string {
 		(time.Duration(r.Millis) * time.Millisecond).Round(100*time.Millisecond))
 }
 
-// Line is a result in one line.
+// Line names a result: its rule, and why it was not run.
 func (r Result) Line() string {
-	mark := ""
+	line := r.Section + " " + r.ID
 	if r.Settled {
-		mark = " (settled)"
+		line += " (settled)"
 	}
-	word := map[Outcome]string{Passed: "ok      ", Failed: "FAIL    ", NotRun: "not run "}[r.Outcome]
-	line := word + r.Section + " " + r.ID + mark
 	if r.Outcome == NotRun {
 		line += ": " + r.Why
 	}
