@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/picket-dev/picket"
@@ -27,6 +28,12 @@ func listAgents(r request) error {
 		return r.answer(picket.AgentPage{}, nil)
 	}
 	page, err := r.engine.Agents(r.ctx(), want)
+	if err == nil && page.Total == 0 && want.Role != "" {
+		// Nothing is there, or nothing that this key may see: it is told which.
+		if sees, err := r.seesPool(want.Role); err != nil || !sees {
+			return cmp.Or(err, foreignPool(want.Role))
+		}
+	}
 	return r.answer(page, inQuery(err))
 }
 
@@ -123,13 +130,13 @@ func getAgent(r request) error {
 	if err != nil {
 		return err
 	}
-	if mine := r.registryOwner(); mine != "" && mine != owner {
-		return foreign("this agent was registered by another key")
+	if owner == r.who.KeyID {
+		return r.record(agent, nil)
 	}
-	return r.record(agent, nil)
-}
-
-// foreign refuses what belongs to others.
-func foreign(what string) error {
-	return picket.Refuse(picket.CodeForbidden, "Use the key that registered it, or an operator's.", "%s", what)
+	sees, err := r.seesPool(agent.RoleID)
+	if err == nil && !sees {
+		err = picket.Refuse(picket.CodeForbidden, "Ask for an agent that this key has registered or that is in its pools, or use an operator's key.",
+			"the agent was registered by another key and is in none of this key's pools")
+	}
+	return r.record(agent, err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -38,6 +39,9 @@ type Config struct {
 	// KeepAlive is how often an idle event stream gets a comment. Defaults to
 	// 15 seconds.
 	KeepAlive time.Duration
+	// Advice is what the workflow file says of pools, by role; it is shown with
+	// them. Defaults to none.
+	Advice map[string]picket.PoolAdvice
 	// StreamWrite is how long a reader of an event stream may take to accept a
 	// write before it is dropped. Defaults to 15 seconds.
 	StreamWrite time.Duration

@@ -59,6 +59,8 @@ func (a *API) routes() []route {
 		{patch, "/api/v1/agents/:id/status", workers, changeAgentStatus},
 		{post, "/api/v1/agents/:id/heartbeat", workers, heartbeat},
 		{post, "/api/v1/agents/:id/commands", operators, commandAgent},
+		{get, "/api/v1/pools", workers, a.listPools},
+		{get, "/api/v1/pools/:role", workers, a.getPool},
 
 		{get, "/api/v1/handoffs", people, listHandoffs},
 		{get, "/api/v1/handoffs/:id", people, getHandoff},

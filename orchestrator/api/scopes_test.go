@@ -21,6 +21,7 @@ var whoMay = map[string]string{
 	"POST /api/v1/agents": "agent operator", "GET /api/v1/agents": "agent operator", "GET /api/v1/agents/:id": "agent operator",
 	"DELETE /api/v1/agents/:id": "agent operator", "PATCH /api/v1/agents/:id/status": "agent operator",
 	"POST /api/v1/agents/:id/heartbeat": "agent operator", "POST /api/v1/agents/:id/commands": "operator",
+	"GET /api/v1/pools": "agent operator", "GET /api/v1/pools/:role": "agent operator",
 	"GET /api/v1/handoffs": "reviewer operator", "GET /api/v1/handoffs/:id": "reviewer operator",
 	"POST /api/v1/handoffs/:id/claim": "reviewer operator", "POST /api/v1/handoffs/:id/answer": "reviewer operator",
 	"POST /api/v1/handoffs/:id/finish": "reviewer operator", "POST /api/v1/handoffs/:id/cancel": "reviewer operator",
@@ -76,9 +77,9 @@ func (p *plane) expectScope(t *testing.T, method, path, key string, scopes []pic
 	may := slices.Contains(want, "public") || slices.Contains(scopes, picket.ScopeAdmin) ||
 		slices.ContainsFunc(scopes, func(s picket.Scope) bool { return slices.Contains(want, string(s)) })
 	switch {
-	case may && (a.status == 401 || a.status == 403 || a.status >= 500 && path != "/readyz"):
+	case may && (a.status == 401 || a.body["needs"] != nil || a.status >= 500 && path != "/readyz"):
 		t.Errorf("%s %s with %v: %d %s", method, path, scopes, a.status, a.raw)
-	case !may && (a.status != 403 || a.text("code") != string(picket.CodeForbidden) || a.text("remedy") == ""):
+	case !may && (a.status != 403 || a.body["needs"] == nil || a.text("code") != string(picket.CodeForbidden) || a.text("remedy") == ""):
 		t.Errorf("%s %s with %v is let in: %d %s", method, path, scopes, a.status, a.raw)
 	}
 }
