@@ -9,10 +9,13 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// Run leases tasks and runs them until ctx is cancelled, which drains: no new
-// leases are taken and what runs is left to finish. First it ends what adapters
-// that died have left in StateDir. It returns nil after a drain, and an error
-// when the orchestrator refuses the adapter for good, such as for a revoked key.
+// Run leases tasks and runs them until ctx is cancelled or the registry asks for
+// it, which drains: no new leases are taken, what runs is left to finish, and
+// the adapter leaves the registry. First it ends what adapters that died have
+// left in StateDir, and registers. One that the registry takes for dead ends all
+// its work, registers again and goes on. It returns nil after a drain, and an
+// error when the orchestrator refuses the adapter for good, such as for a
+// revoked key, or when an operator has removed it ([picket.CodeAgentGone]).
 func (a *Adapter) Run(ctx context.Context) error {
 	a.cfg.sweep(time.Now())
 	runs, stop := a.killable(context.WithoutCancel(ctx))
@@ -22,33 +25,38 @@ func (a *Adapter) Run(ctx context.Context) error {
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
 	defer context.AfterFunc(runs, stopAsking)()
-	a.sweepOrphans(asking, &group)
+	clean := a.sweepOrphans(asking, &group)
 	group.Go(func() { a.tidy(asking) })
 	// Workers that were started at once, such as after a deployment, do not all
 	// ask at once. Who serves one agent id competes with nobody.
 	if !a.cfg.PinnedOnly && !sleep(asking, a.cfg.jitter(spread)) {
 		return nil
 	}
-	w := &worker{Adapter: a, runs: runs, asking: asking, group: &group, slots: make(chan struct{}, a.cfg.Max)}
+	w := &worker{Adapter: a, runs: runs, asking: asking, drain: stopAsking, clean: clean, group: &group, slots: make(chan struct{}, a.cfg.Max)}
+	return w.serve()
+}
+
+// take takes leases and starts their runs, under a session, until ctx ends.
+func (w *worker) take(ctx context.Context, under *session) error {
 	for {
-		free, err := takeSlots(asking, w.slots)
-		if err != nil {
-			return nil
-		}
-		w.asked.Store(int32(free))
-		leases, err := a.acquire(asking, free)
-		w.asked.Store(0)
-		if err != nil {
-			if asking.Err() != nil {
-				return nil
-			}
+		if err := under.awaitHeard(ctx); err != nil {
 			return err
 		}
+		free, err := takeSlots(ctx, w.slots)
+		if err != nil {
+			return err
+		}
+		w.asked.Store(int32(free))
+		leases, err := w.acquire(ctx, free, under.number())
+		w.asked.Store(0)
 		for range free - len(leases) {
 			<-w.slots
 		}
+		if err != nil {
+			return err
+		}
 		for _, lease := range leases {
-			w.start(lease)
+			w.start(lease, under)
 		}
 	}
 }
@@ -74,12 +82,14 @@ func takeSlots(ctx context.Context, slots chan struct{}) (int, error) {
 
 // acquire asks until at least one lease is granted. A request whose reply was
 // lost is repeated with the same key, so that its leases are not lost with it.
-func (a *Adapter) acquire(ctx context.Context, n int) ([]picket.Lease, error) {
+func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]picket.Lease, error) {
 	const least, most = 250 * time.Millisecond, 15 * time.Second
 	once, wait := newULID(time.Now()), least
 	for {
 		asked := time.Now()
-		leases, err := a.client.Acquire(ctx, a.cfg.waiting(n), once)
+		req := a.cfg.waiting(n)
+		req.Incarnation = incarnation
+		leases, err := a.client.Acquire(ctx, req, once)
 		switch {
 		case ctx.Err() != nil && len(leases) == 0:
 			return nil, ctx.Err()
@@ -143,8 +153,12 @@ func (a *Adapter) RunLease(ctx context.Context, lease picket.Lease) (Result, err
 
 // runLease runs a lease in a slot; nil is a run that stands for itself.
 func (a *Adapter) runLease(ctx context.Context, lease picket.Lease, s *slot) (Result, error) {
-	r := a.newRun(lease)
-	r.slot = s
+	r := a.newRun(lease, s)
+	ctx, r.stop = context.WithCancelCause(ctx)
+	defer r.stop(nil)
+	r.session.add(r)
+	defer r.session.drop(r)
+	defer r.leave()
 	r.log.Info("lease acquired")
 	r.tell(Event{Kind: EventAcquired, Lease: &lease, ExpiresAt: lease.LeaseExpiresAt, Remaining: r.firstWindow()})
 	err := r.do(ctx)

@@ -65,7 +65,7 @@ func TestDrain(t *testing.T) {
 		a, s := stage(t, func(p *puppet) {
 			drain()
 			lasting(time.Hour)(p)
-		})
+		}, func(c *Config) { c.Health.DrainTimeout = 2 * time.Hour })
 		first, second := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete}), s.Queue(adaptertest.Task{})
 		if err := running(ctx, a)(); err != nil {
 			t.Fatal(err)

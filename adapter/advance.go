@@ -17,6 +17,8 @@ type worker struct {
 	*Adapter
 	runs   context.Context // ends with ReleaseNow
 	asking context.Context // ends with the drain, too
+	drain  func()          // ends asking
+	clean  bool            // all that dead adapters have left was ended
 	group  *sync.WaitGroup
 	slots  chan struct{} // one token for each lease, and for each that is asked for
 	asked  atomic.Int32  // how many slots the acquire under way would fill
@@ -26,13 +28,14 @@ type worker struct {
 // it.
 type slot struct {
 	*worker
-	passed bool // to the next lease
+	session *session // under which the lease was granted
+	passed  bool     // to the next lease
 }
 
 // start runs a lease in a slot that is taken.
-func (w *worker) start(lease picket.Lease) {
+func (w *worker) start(lease picket.Lease, under *session) {
 	w.group.Go(func() {
-		s := &slot{worker: w}
+		s := &slot{worker: w, session: under}
 		defer s.free()
 		ctx := w.runs
 		if w.asking.Err() != nil { // it came too late: it goes back at once
@@ -52,14 +55,14 @@ func (s *slot) free() {
 // for the old run, such as evidence and output, goes on beside it.
 func (s *slot) next(lease picket.Lease) {
 	s.passed = true
-	s.start(lease)
+	s.start(lease, s.session)
 }
 
 // advances reports whether a task that is completed here should be swapped for
 // the next one: not while an acquire waits with other slots, which gets the
 // next task anyway, nor in a drain.
 func (s *slot) advances() bool {
-	return s != nil && s.asking.Err() == nil && s.asked.Load() == 0 && !s.noAdvance.Load()
+	return s != nil && s.asking.Err() == nil && !s.session.isOver() && !s.session.silent() && s.asked.Load() == 0 && !s.noAdvance.Load()
 }
 
 // finish completes the task, and takes the next lease in the same step where
@@ -84,6 +87,7 @@ func (r *run) finish(ctx context.Context, output picket.RawJSON) (state picket.T
 // was lost on the way comes with the repetition.
 func (r *run) advance(ctx context.Context, output picket.RawJSON) (picket.TaskState, error) {
 	req := picket.AdvanceRequest{LeaseToken: r.lease.LeaseToken, FencingToken: r.lease.FencingToken, Output: output, Acquire: r.cfg.request(1)}
+	req.Acquire.Incarnation = r.session.number()
 	req.Acquire.WaitSeconds = new(int) // none: the result must not wait for other people's tasks
 	once, until := newULID(time.Now()), r.cfg.clock()+hurry
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {

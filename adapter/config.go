@@ -126,8 +126,9 @@ type Config struct {
 	// Log gets the adapter's own log. Defaults to none.
 	Log *slog.Logger
 
-	repo repository         // that Dir is in; of WorkspaceWorktree
-	spot func(point string) // of tests: told of every step of a workspace
+	named bool               // AgentID was given
+	repo  repository         // that Dir is in; of WorkspaceWorktree
+	spot  func(point string) // of tests: told of every step of a workspace
 
 	// clock reads a clock that counts time in suspend, too.
 	clock func() time.Duration
@@ -158,7 +159,7 @@ func New(cfg Config) (*Adapter, error) {
 	if cfg.BaseURL == "" {
 		return nil, picket.Invalid("BaseURL", "Set it to a URL such as http://127.0.0.1:7070.", "the orchestrator's URL is missing")
 	}
-	if cfg.AgentID == "" {
+	if cfg.named = cfg.AgentID != ""; !cfg.named {
 		cfg.AgentID = "agent_" + newULID(time.Now())
 	}
 	cfg.Max = cmp.Or(cfg.Max, 1)

@@ -81,6 +81,9 @@ type reins struct {
 func (r *reins) extend(at time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if at == r.at {
+		return
+	}
 	r.at = at
 	if r.proc != nil {
 		r.proc.KillAt(at)

@@ -14,6 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// locks says that a lock is one, and that its holder's death ends it.
+const locks = true
+
 // flock takes a directory for whoever asks first and waits for it at most so
 // long. The kernel drops it when the process ends, however it ends; closing
 // the file gives it back.

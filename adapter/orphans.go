@@ -27,14 +27,17 @@ type orphan struct {
 // sweepOrphans ends what adapters that died have left in StateDir: first every
 // process of their runs, then the leases. It comes before anything is
 // acquired, and waits a little for a server that is away; what is not taken by
-// then is tried on beside the new runs until ctx ends.
-func (a *Adapter) sweepOrphans(ctx context.Context, group *sync.WaitGroup) {
+// then is tried on beside the new runs until ctx ends. It answers whether nothing
+// is left that runs.
+func (a *Adapter) sweepOrphans(ctx context.Context, group *sync.WaitGroup) (clean bool) {
+	clean = true
 	var reported sync.WaitGroup
 	for _, o := range a.cfg.orphans() {
 		if err := o.end(); err != nil {
 			// Not given back: nobody may start beside a process that lives.
 			a.cfg.Log.Error("what a dead adapter left cannot be ended", "run", o.lease.RunID, "err", err)
 			o.lock.Close()
+			clean = false
 			continue
 		}
 		reported.Add(1)
@@ -52,6 +55,7 @@ func (a *Adapter) sweepOrphans(ctx context.Context, group *sync.WaitGroup) {
 	case <-patience.C:
 	case <-ctx.Done():
 	}
+	return clean
 }
 
 // orphans locks and answers the runs in StateDir that nobody looks after.

@@ -19,19 +19,28 @@ type keeper struct {
 	from   time.Duration // when the last confirmed request was sent
 	ttl    time.Duration // what it was answered
 
+	session *session // whose silence ends the lease's work, too; nil: nobody's
+
 	onRenewed func(r picket.Renewal)
+	onHeard   func() // a heartbeat was acknowledged
 	onFailed  func(err error)
-	onWarning func() // the lease nears its end: SIGTERM
+	onWarning func() // the deadline is near: SIGTERM
+	onCalm    func() // that was taken back
 
 	asked    chan struct{} // has room for one: renew now
 	warned   bool
 	waking   bool // resumed from suspend: first of all comes a renewal
+	deaf     bool // the same: no heartbeat was acknowledged since
 	failures int
 	next     time.Duration // when to renew
 }
 
-// errDeadline is the keeper's own verdict: it could not renew in time.
-var errDeadline = errors.New("the lease could not be renewed before its deadline")
+// The keeper's own verdicts.
+var (
+	errDeadline = errors.New("the lease could not be renewed before its deadline")
+	errSilent   = errors.New("no heartbeat was acknowledged in time")
+	errOver     = errors.New("the adapter's registration has ended")
+)
 
 // tick bounds every wait, so that a resume from suspend, in which timers stand
 // still, is noticed within a second.
@@ -58,7 +67,20 @@ func warning(window time.Duration) time.Duration {
 func (k *keeper) deadline() time.Duration { return k.from + k.ttl }
 
 // killAt is when the tree must be killed.
-func (k *keeper) killAt() time.Duration { return k.deadline() - margin(k.window) }
+func (k *keeper) killAt() time.Duration { return min(k.deadline()-margin(k.window), k.session.killAt()) }
+
+// verdict is why the tree must be dead at a time, or nil.
+func (k *keeper) verdict(now time.Duration) error {
+	switch {
+	case k.session.isOver():
+		return errOver
+	case now >= k.deadline()-margin(k.window):
+		return errDeadline
+	case now >= k.session.killAt():
+		return errSilent
+	}
+	return nil
+}
 
 // remaining is what is left until killAt.
 func (k *keeper) remaining() time.Duration { return k.killAt() - k.clock() }
@@ -70,7 +92,16 @@ func (k *keeper) confirmed(sent time.Duration, r picket.Renewal) {
 		k.window = k.ttl
 	}
 	k.next = sent + min(k.window, k.ttl)*60/100
-	k.failures, k.warned = 0, false
+	k.failures = 0
+	k.calm(k.clock())
+}
+
+// calm takes a warning back that is not due any more.
+func (k *keeper) calm(now time.Duration) {
+	if k.warned && now < k.warnAt() {
+		k.warned = false
+		k.onCalm()
+	}
 }
 
 // confirm renews for the first time, before anything is launched: only then is
@@ -116,7 +147,7 @@ type reply struct {
 }
 
 // keep renews until ctx ends (nil), the lease is definitely lost (the
-// refusal) or the time to kill has come (errDeadline).
+// refusal) or the time to kill has come (errDeadline, errSilent, errOver).
 func (k *keeper) keep(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,13 +156,13 @@ func (k *keeper) keep(ctx context.Context) error {
 	defer func() { abort() }()
 	watch := suspendWatch{clock: k.clock, last: k.clock(), at: time.Now()}
 	for {
-		now := k.clock()
-		if now >= k.killAt() {
-			return errDeadline
+		now, heard := k.clock(), k.session.extended()
+		if err := k.verdict(now); err != nil {
+			return err
 		}
 		if watch.resumed() { // renew before anything else, on a new connection
 			abort()
-			answer, k.next, k.waking = nil, now, true
+			answer, k.next, k.waking, k.deaf = nil, now, true, true
 		}
 		if at := k.warnAt(); !k.warned && !k.waking && now >= at {
 			k.warned = true
@@ -143,6 +174,11 @@ func (k *keeper) keep(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-k.session.ended():
+		case <-heard:
+			k.deaf = false
+			k.calm(k.clock())
+			k.onHeard()
 		case <-k.asked:
 			if k.failures == 0 {
 				k.next = k.clock()
@@ -199,10 +235,11 @@ func (k *keeper) wait(now time.Duration, idle bool) time.Duration {
 }
 
 func (k *keeper) warnAt() time.Duration {
-	if w := warning(k.window); w > 0 {
-		return k.deadline() - w
+	at := k.deadline() - warning(k.window)
+	if k.deaf { // the first heartbeat may be on its way
+		return at
 	}
-	return k.deadline()
+	return min(at, k.session.warnAt())
 }
 
 // backoff doubles from 1 % of the window with jitter and never spends more

@@ -34,6 +34,7 @@ func newHolding(window time.Duration) *holding {
 		onRenewed: func(picket.Renewal) { h.note("renewed") },
 		onFailed:  func(error) { h.note("failed") },
 		onWarning: func() { h.note("warned") },
+		onCalm:    func() {},
 	}
 	return h
 }

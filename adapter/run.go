@@ -22,6 +22,11 @@ type run struct {
 	keep  *keeper
 	slot  *slot // nil when nothing comes after the lease
 
+	session *session                // nil: not registered
+	stop    context.CancelCauseFunc // gives the lease back now
+	vacant  chan struct{}           // closed when nothing of the run runs, nor will
+	leave   func()                  // closes it
+
 	places         places
 	claimed        atomic.Pointer[claim]
 	stdout, stderr *output
@@ -40,20 +45,26 @@ type run struct {
 	work     work // its hold on its directory
 }
 
-func (a *Adapter) newRun(lease picket.Lease) *run {
+func (a *Adapter) newRun(lease picket.Lease, s *slot) *run {
 	r := &run{
+		slot: s,
 		cfg:    &a.cfg,
 		lease:  lease,
 		proxy:  NewProxy(lease, a.cfg.BaseURL, a.cfg.HTTP),
 		log:    a.cfg.Log.With("task", lease.TaskID, "run", lease.RunID, "fence", lease.FencingToken, "agent", a.cfg.AgentID),
-		orders: make(chan order, 64),
+		orders: make(chan order, 64), vacant: make(chan struct{}),
 		result: Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
 	}
 	r.events = newCourier(r.proxy, r.log)
 	r.life = newLife(lease, a.cfg.clock)
+	r.leave = closeOnce(r.vacant)
+	if s != nil {
+		r.session = s.session
+	}
 	r.keep = &keeper{
+		session: r.session, onHeard: r.heard,
 		clock: a.cfg.clock, renew: r.renew, window: time.Duration(lease.WindowMs) * time.Millisecond, asked: make(chan struct{}, 1),
-		onRenewed: r.renewed, onFailed: r.renewFailed, onWarning: r.warned,
+		onRenewed: r.renewed, onFailed: r.renewFailed, onWarning: r.warned, onCalm: r.calmed,
 	}
 	return r
 }
@@ -81,8 +92,11 @@ func (r *run) do(ctx context.Context) error {
 	if err = r.claim(); err != nil {
 		return r.stillborn(ctx, fmt.Errorf("note lease: %w", err))
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || r.session.silent() {
 		return r.unlaunched(ctx)
+	}
+	if r.session.isOver() {
+		return r.overtaken(ctx, picket.Exit{Class: picket.ExitLeaseLost})
 	}
 	shipped := r.openOutputs(work, &group)
 	told := r.announce(work)
@@ -92,6 +106,7 @@ func (r *run) do(ctx context.Context) error {
 	}
 	r.correct(told)
 	v := r.overdue(r.supervise(ctx, work, &group))
+	r.leave()
 	r.closeOutputs()
 	r.keepWork(ctx)
 	err = r.settle(ctx, v)
@@ -111,12 +126,16 @@ func (r *run) firstWindow() time.Duration {
 // when the lease is gone, too.
 func (r *run) hold(ctx, work context.Context, group *sync.WaitGroup) (held context.Context) {
 	work, r.stopKeep = context.WithCancel(work)
-	held, gone := context.WithCancel(ctx)
+	held, gone := context.WithCancelCause(ctx)
 	group.Go(func() {
-		defer gone()
 		err := r.keep.keep(work)
+		defer gone(err)
 		switch {
 		case err == nil:
+		case errors.Is(err, errOver):
+			r.order(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost, reason: err.Error()})
+		case errors.Is(err, errSilent): // the lease may hold: it is given back
+			r.order(order{how: killNow, class: picket.ExitReleased, reason: err.Error()})
 		case errors.Is(err, errDeadline):
 			r.order(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost, reason: "the lease could not be renewed in time"})
 		default:
@@ -207,13 +226,20 @@ func (r *run) renew(ctx context.Context) (picket.Renewal, error) { return r.prox
 func (r *run) renewed(got picket.Renewal) {
 	r.leaseEnd.Store(int64(r.keep.deadline()))
 	r.life.heard(got.IdleMs, r.cfg.clock()-r.keep.from)
-	r.reins.extend(r.keep.killAt())
 	r.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
 	r.noteRenewal()
 	r.tell(Event{Kind: EventRenewed, ExpiresAt: got.LeaseExpiresAt, Remaining: r.keep.remaining()})
-	r.order(order{how: carryOn})
+	r.heard()
+	if !r.keep.warned {
+		r.calmed() // it wakes the supervisor, who may have waited for the answer
+	}
 	r.obey(got.Commands)
 }
+
+// heard lets the agent go on, as far as lease and heartbeats allow.
+func (r *run) heard() { r.reins.extend(r.keep.killAt()) }
+
+func (r *run) calmed() { r.order(order{how: carryOn}) }
 
 func (r *run) renewFailed(err error) {
 	left := r.keep.remaining()
@@ -226,7 +252,7 @@ func (r *run) renewFailed(err error) {
 }
 
 func (r *run) warned() {
-	r.order(order{how: terminate, class: picket.ExitReleased, reason: "the lease nears its end and could not be renewed"})
+	r.order(order{how: terminate, class: picket.ExitReleased, reason: "the adapter's own deadline is near: renewals or heartbeats are not answered"})
 }
 
 // watched turns what became of the lease into an order.

@@ -35,7 +35,7 @@ func (r *run) unlaunched(ctx context.Context) error {
 // its own when the lease was lost meanwhile or is to be given back.
 func (r *run) unprepared(ctx, held context.Context, err error) error {
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil || errors.Is(context.Cause(held), errSilent):
 		return r.unlaunched(ctx)
 	case held.Err() != nil:
 		return r.overtaken(ctx, picket.Exit{Class: picket.ExitLeaseLost})

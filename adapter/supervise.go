@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -47,7 +48,7 @@ func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) order 
 		case <-time.After(r.pulse.wait()):
 		case <-giveBack:
 			giveBack = nil
-			r.obeyOrder(&end, order{how: killNow, class: picket.ExitReleased, reason: "the adapter was told to stop"})
+			r.obeyOrder(&end, order{how: killNow, class: picket.ExitReleased, reason: r.toldToStop(ctx)})
 		case <-end.linger:
 			r.obeyOrder(&end, order{how: terminateThenKill, reason: "the agent did not end by itself"})
 		case <-end.grace:
@@ -55,6 +56,14 @@ func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) order 
 		}
 		r.beat(&end)
 	}
+}
+
+// toldToStop is who wants the run to be given back.
+func (r *run) toldToStop(ctx context.Context) string {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause.Error()
+	}
+	return "the adapter was told to stop"
 }
 
 // ending is how far the end of a process has come.
@@ -103,6 +112,7 @@ func (r *run) obeyOrder(end *ending, o order) {
 	end.verdict = end.verdict.then(o)
 	if end.verdict.ending != "" {
 		r.stopKeep()
+		r.session.release(r)
 	}
 	switch o.how {
 	case terminate:

@@ -112,7 +112,7 @@ func (s *Server) granted(r *http.Request, req picket.AcquireRequest) ([]picket.L
 	s.asks(req)
 	for {
 		s.mu.Lock()
-		if err := s.admits(req); err != nil {
+		if err := s.admits(req); err != nil && len(s.replays[once]) == 0 {
 			s.mu.Unlock()
 			return nil, err
 		}

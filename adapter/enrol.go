@@ -1,0 +1,123 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// member is the adapter's place in the registry, through all its sessions.
+type member struct {
+	*Adapter
+	drained func()
+	seat    *seat
+	clean   bool // nothing is left of processes that died here
+	left    bool // the registry
+	off     bool // the server has no registry
+}
+
+// application is one attempt to be registered, however often it is sent.
+type application struct {
+	reg  picket.Registration
+	once string
+	sent time.Duration // when it was first sent with an effect, as far as is known
+	open bool          // it may have had one
+}
+
+// enrol registers, and goes on trying until ctx ends. It answers nil where
+// there is nothing to register with.
+func (m *member) enrol(ctx context.Context) (*session, error) {
+	if m.cfg.Unregistered || m.off {
+		return nil, nil
+	}
+	if err := m.sit(ctx); err != nil {
+		return nil, err
+	}
+	const least, most = 250 * time.Millisecond, 15 * time.Second
+	var app *application
+	for wait := least; ; wait = min(2*wait, most) {
+		if app == nil {
+			var err error
+			if app, err = m.apply(); err != nil {
+				return nil, err
+			}
+		}
+		s, err := m.register(ctx, app)
+		switch {
+		case err == nil:
+			return s, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case noRoute(err):
+			m.off = true
+			m.cfg.Log.Warn("the server is of a version without a registry: working unregistered", "agent", m.cfg.AgentID, "err", err)
+			return nil, nil
+		case errors.Is(err, picket.CodeStateConflict):
+			app = nil
+			if m.evict(ctx) {
+				continue
+			}
+		case !again(err) && !errors.Is(err, picket.CodeInternal):
+			return nil, err
+		default:
+			m.cfg.Log.Warn("not registered yet", "agent", m.cfg.AgentID, "err", err)
+		}
+		if !sleep(ctx, max(wait/2, retryAfter(err))+m.cfg.jitter(wait)) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// apply makes a new application. Its instance is noted before it is sent.
+func (m *member) apply() (*application, error) {
+	instance := newULID(time.Now())
+	if err := m.seat.note(instance); err != nil {
+		return nil, err
+	}
+	reg, err := m.cfg.registration(instance)
+	return &application{reg: reg, once: newULID(time.Now())}, err
+}
+
+// register sends an application. Its effect counts as the first heartbeat, from
+// when it may have had it first.
+func (m *member) register(ctx context.Context, app *application) (*session, error) {
+	now := m.cfg.clock()
+	if !app.open {
+		app.sent = now
+	}
+	try, cancel := context.WithTimeout(ctx, hurry)
+	defer cancel()
+	agent, err := m.client.Register(try, app.reg, WithIdempotencyKey(app.once))
+	if err != nil {
+		app.open = app.open || errors.Is(err, picket.ErrUnknown)
+		return nil, err
+	}
+	m.cfg.Log.Info("registered", "agent", agent.AgentID, "incarnation", agent.Incarnation)
+	return newSession(m.Adapter, agent.Incarnation, app.sent, m.drained), nil
+}
+
+// evict takes the place of a registration that was made from this state
+// directory, and of which nobody is left. Of any other that lives, it waits for
+// the end: two that take turns would end each other's work.
+func (m *member) evict(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, hurry)
+	defer cancel()
+	there, err := m.client.Agent(ctx, m.cfg.AgentID)
+	if err != nil {
+		return false
+	}
+	var about map[string]any
+	_ = json.Unmarshal(there.Metadata, &about)
+	instance, _ := about[instanceKey].(string)
+	if !m.clean || !m.seat.mine(instance) {
+		m.seat.warn(m.cfg.Log, there)
+		return false
+	}
+	m.cfg.Log.Info("taking the place of a process that has ended", "agent", there.AgentID, "incarnation", there.Incarnation)
+	_, err = m.client.Deregister(ctx, m.cfg.AgentID, WithIfMatch(there.Version))
+	return err == nil
+}
