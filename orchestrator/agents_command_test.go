@@ -1,0 +1,185 @@
+package orchestrator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+func commandIDs(hb picket.HeartbeatAnswer) []string {
+	ids := []string{}
+	for _, c := range hb.PendingCommands {
+		ids = append(ids, c.CommandID)
+	}
+	return ids
+}
+
+// A command comes with every answer until it was done: an order to drain until
+// the agent drains, any other until the agent says so.
+func TestCommandsUntilHonoured(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.register(t, picket.Registration{AgentID: "a1"})
+		seq := f.lastSeq(t)
+		ping, err := f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandPing, Reason: "are you there"})
+		ok(t, err)
+		stop, err := f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandStopTask, TaskID: "task_1"})
+		ok(t, err)
+		drain, err := f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(10)})
+		ok(t, err)
+		again, err := f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(20), Reason: "now"})
+		ok(t, err)
+		if again != drain {
+			t.Fatalf("the second order to drain is %s, the first %s", again, drain)
+		}
+		for range 2 {
+			got := f.beat(t, "a1").PendingCommands
+			if len(got) != 3 || got[0].CommandID != ping || got[0].Reason != "are you there" || got[1].TaskID != "task_1" ||
+				got[2].CommandID != drain || *got[2].DrainTimeoutSeconds != 20 || got[2].Reason != "now" {
+				t.Fatalf("pending %+v", got)
+			}
+		}
+		hb := beating()
+		hb.HandledCommands = []string{ping, "cmd_unknown", ping}
+		for range 2 { // its answer was lost
+			got, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+			ok(t, err)
+			if ids := commandIDs(got); len(ids) != 2 || ids[0] != stop || ids[1] != drain {
+				t.Fatalf("pending %v", ids)
+			}
+		}
+		f.submit(t, picket.TaskSpec{})
+		f.own(t, "a1")
+		f.drain(t, "a1", draining)
+		if ids := commandIDs(f.beat(t, "a1")); len(ids) != 1 || ids[0] != stop {
+			t.Fatalf("pending %v", ids)
+		}
+		_, err = f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandDrain})
+		refused(t, err, picket.CodeStateConflict)
+		f.saw(t, seq, "agent.command are you there", "agent.command", "agent.command", "agent.command now", "agent.command",
+			"task.submitted", "task.leased", "a1: active -> draining, drain_initiated by a1", "agent.command")
+		_, err = f.Deregister(f.ctx, owner, "a1", nil)
+		ok(t, err)
+		_, err = f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandPing})
+		refused(t, err, picket.CodeAgentGone)
+		f.register(t, picket.Registration{AgentID: "a1"})
+		if got := f.beat(t, "a1").PendingCommands; len(got) != 0 {
+			t.Fatalf("commands of the life before: %+v", got)
+		}
+	})
+}
+
+func TestTooManyCommands(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.register(t, picket.Registration{AgentID: "a1"})
+		command := func(c string) (string, error) {
+			return f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: c})
+		}
+		drain, err := command(picket.CommandDrain)
+		ok(t, err)
+		for range picket.MaxPendingCommands - 1 {
+			_, err := command(picket.CommandPing)
+			ok(t, err)
+		}
+		_, err = command(picket.CommandPing)
+		refused(t, err, picket.CodeRateLimited)
+		again, err := command(picket.CommandDrain)
+		ok(t, err)
+		got := f.beat(t, "a1")
+		if len(got.PendingCommands) != picket.MaxPendingCommands || again != drain {
+			t.Fatalf("%d commands are pending, drain is %s and %s", len(got.PendingCommands), drain, again)
+		}
+		hb := beating()
+		hb.HandledCommands = []string{drain} // it says so without draining
+		_, err = f.Heartbeat(f.ctx, owner, "a1", hb)
+		ok(t, err)
+		fresh, err := command(picket.CommandDrain)
+		ok(t, err)
+		if fresh == drain {
+			t.Fatal("an order that was honoured is given anew under the same id")
+		}
+		if n := len(f.beat(t, "a1").PendingCommands); n != picket.MaxPendingCommands {
+			t.Fatalf("%d commands are pending", n)
+		}
+	})
+}
+
+// An agent that works on what it holds no lease of is told to stop, as long as
+// it goes on.
+func TestStopTask(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.submit(t, picket.TaskSpec{})
+		early := f.own(t, "a1")
+		f.register(t, quick("a1"))
+		f.submit(t, picket.TaskSpec{})
+		own := f.own(t, "a1")
+		f.submit(t, picket.TaskSpec{})
+		other := f.lease(t, picket.AcquireRequest{AgentID: "a2"})
+		hb := beating()
+		hb.TasksInProgress = []string{early.TaskID, own.TaskID, other.TaskID, "task_gone"}
+		for range 2 {
+			got, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+			ok(t, err)
+			want := []picket.PendingCommand{
+				{CommandID: "stop_" + other.TaskID, AgentCommand: picket.AgentCommand{Command: "stop_task", TaskID: other.TaskID, Reason: "no_lease"}},
+				{CommandID: "stop_task_gone", AgentCommand: picket.AgentCommand{Command: "stop_task", TaskID: "task_gone", Reason: "no_lease"}},
+			}
+			if p := got.PendingCommands; len(p) != 2 || p[0] != want[0] || p[1] != want[1] {
+				t.Fatalf("pending %+v", p)
+			}
+		}
+		hb.TasksInProgress = []string{own.TaskID}
+		got, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+		ok(t, err)
+		if len(got.PendingCommands) != 0 {
+			t.Fatalf("pending %+v", got.PendingCommands)
+		}
+	})
+}
+
+// The word about a clock that is off is written when it begins, and again when
+// it begins again; nothing is judged by that clock.
+func TestDriftIsToldWhenItBegins(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		a := f.register(t, quick("a1"))
+		seq := f.lastSeq(t)
+		counted := f.Drifts()
+		for _, off := range []time.Duration{time.Hour, -time.Hour, 0, 3 * time.Second, time.Second, -24 * time.Hour} {
+			hb := beating()
+			hb.ClientTimestamp = picket.InstantOf(time.Now().Add(off))
+			got, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+			ok(t, err)
+			if got.AgentStatus != picket.AgentActive {
+				t.Fatalf("off by %s: %+v", off, got)
+			}
+		}
+		f.saw(t, seq, "agent.drift", "agent.drift", "agent.drift")
+		if n := f.Drifts() - counted; n != 4 {
+			t.Errorf("%d heartbeats of a clock that is off were counted, want 4", n)
+		}
+		if after := f.agent(t, "a1", picket.AgentActive); after.Version != a.Version {
+			t.Errorf("%+v became %+v", a, after)
+		}
+	})
+}
+
+// On the virtual clock the bound of the drift is exact: twice the interval is
+// still fine.
+func TestTheBoundOfDriftIsExact(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		if !f.virtual {
+			t.Skip("needs a clock that stands still")
+		}
+		f.register(t, quick("a1"))
+		for off, want := range map[time.Duration]int64{2 * time.Second: 0, -2 * time.Second: 0, 2001 * time.Millisecond: 1, -2001 * time.Millisecond: 1} {
+			before := f.Drifts()
+			hb := beating()
+			hb.ClientTimestamp = picket.InstantOf(time.Now().Add(off))
+			_, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+			ok(t, err)
+			if n := f.Drifts() - before; n != want {
+				t.Errorf("off by %s: %d warnings", off, n)
+			}
+		}
+	})
+}
