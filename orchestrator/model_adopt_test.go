@@ -33,10 +33,16 @@ func (m *rules) reclaim(h mheld) (ttl int64, code picket.Code) {
 	return t.deadline - m.now, ""
 }
 
-// chore ends what nobody reclaimed within the grace. It looks at every lease.
+// chore ends what nobody reclaimed within the grace, looking at every lease;
+// else what agents that are gone have left.
 func (m *rules) chore() int {
 	if !m.chores || m.now < m.adopted+half {
-		return 0
+		n := 0
+		for _, end := range m.left {
+			n += end()
+		}
+		clear(m.left)
+		return n
 	}
 	live := m.live()
 	m.chores = false
@@ -75,6 +81,7 @@ func (x *machine) adopted() {
 	granted, _ := x.raw.HGet(x.ctx, x.prefix+"meta", "granted").Int64() // 0 before the first
 	if x.counted && granted > 0 && x.chance("put back", 50) {           // the same server, with fewer grants than were seen
 		x.ok(x.raw.HIncrBy(x.ctx, x.prefix+"meta", "granted", -1).Err())
+		x.m.granted--
 	} else {
 		x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "identity", "another server").Err())
 	}

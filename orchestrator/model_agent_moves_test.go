@@ -70,6 +70,9 @@ func (x *machine) crewMoves() []move {
 	if x.chance("no crew", 50) {
 		return nil
 	}
+	if x.chance("small steps", 50) {
+		x.m.batch = 1
+	}
 	return []move{
 		{8, "register", func() bool { return len(x.m.agents) < len(agentIDs) || x.anyAgent(goneAgent)() }, x.register},
 		{8, "heartbeat", x.anyAgent(takesPart), x.heartbeat},
@@ -81,6 +84,7 @@ func (x *machine) crewMoves() []move {
 		{8, "judge", x.anyAgent(x.m.due), x.judge},
 		{10, "acquire", func() bool { return x.anyAgent(takesPart)() && x.anyTask(picket.TaskQueued)() }, x.acquire},
 		{8, "silence", x.anyAgent(takesPart), x.silence},
+		{4, "brink", func() bool { return x.virtual && x.anyAgent(takesPart)() }, x.brink},
 	}
 }
 
@@ -248,8 +252,16 @@ func (x *machine) command() {
 	}
 }
 
+// judge judges all who are due; one by one where a step ends few leases, or it
+// would depend on milliseconds whose are ended at once.
 func (x *machine) judge() {
-	n, err := x.e.Judge(x.ctx, 100)
-	x.ok(err)
-	x.same("judge", n, x.m.judgeAll())
+	looked, limit := 0, x.m.batch
+	for {
+		n, err := x.e.Judge(x.ctx, limit)
+		x.ok(err)
+		if looked += n; n < limit {
+			break
+		}
+	}
+	x.same("judge", looked, x.m.judgeAll())
 }

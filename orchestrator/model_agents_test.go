@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,7 +48,7 @@ func (m *rules) move(a *mrec, to picket.AgentStatus, why picket.LifecycleReason)
 	a.version++
 }
 
-// holds lists the leases of an agent's incarnation, the first granted first.
+// holding lists the leases of an agent's incarnation, the first granted first.
 func (m *rules) holding(id string, incarnation int64) []*mrun {
 	var out []*mrun
 	for _, rid := range m.rids {
@@ -55,6 +56,7 @@ func (m *rules) holding(id string, incarnation int64) []*mrun {
 			out = append(out, r)
 		}
 	}
+	slices.SortFunc(out, func(a, b *mrun) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.task, b.task)) })
 	return out
 }
 
@@ -68,15 +70,32 @@ func (m *rules) serves(r *mrun) bool {
 	return a.incarnation == r.incarnation && !a.status.Gone()
 }
 
-// leave ends the part of an agent, and then its leases.
-func (m *rules) leave(a *mrec, to picket.AgentStatus, why picket.LifecycleReason, class picket.ExitClass) {
-	held := m.holding(a.id, a.incarnation)
+// leave ends the part of an agent, and then its leases: those that one step
+// does not end are a chore.
+func (m *rules) leave(a *mrec, to picket.AgentStatus, why picket.LifecycleReason, cause string) {
 	m.move(a, to, why)
+	if m.dismiss(a.id, a.incarnation, cause, m.batch) == m.batch && len(m.holding(a.id, a.incarnation)) > 0 {
+		id, incarnation := a.id, a.incarnation
+		m.left[fmt.Sprintf("dead:%s:%d:%s", id, incarnation, cause)] = func() int { return m.dismiss(id, incarnation, cause, 100) }
+	}
+}
+
+func (m *rules) dismiss(id string, incarnation int64, cause string, limit int) int {
+	held, a := m.holding(id, incarnation), m.agents[id]
+	held = held[:min(limit, len(held))]
+	class, dark := picket.ExitReleased, m.now
+	if cause == "agent_dead" {
+		class = picket.ExitAgentDead
+	}
+	if a.incarnation == incarnation {
+		dark = a.beat + deadSet
+	}
 	for _, r := range held {
 		// An adapter has killed what it runs when its agent may be dead of silence.
-		m.tasks[r.task].deadline = min(m.tasks[r.task].deadline, a.beat+deadSet)
+		m.tasks[r.task].deadline = min(m.tasks[r.task].deadline, dark)
 		m.expire(r, class)
 	}
+	return len(held)
 }
 
 // due tells whether time has changed what an agent is.
@@ -102,12 +121,12 @@ func (m *rules) judge(a *mrec) (judged bool) {
 		case a.status == picket.AgentActive:
 			m.move(a, picket.AgentUnhealthy, picket.ReasonHeartbeatTimeout)
 		case a.status == picket.AgentUnhealthy || silent < a.drainDue:
-			m.leave(a, picket.AgentDead, picket.ReasonHeartbeatTimeout, picket.ExitAgentDead)
+			m.leave(a, picket.AgentDead, picket.ReasonHeartbeatTimeout, "agent_dead")
 		case len(m.holding(a.id, a.incarnation)) == 0:
 			m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted)
 		default:
 			m.emit(picket.EventAgentDrainOverdue, a.id)
-			m.leave(a, picket.AgentDead, picket.ReasonDrainTimeout, picket.ExitReleased)
+			m.leave(a, picket.AgentDead, picket.ReasonDrainTimeout, "drain_timeout")
 		}
 	}
 	return judged
@@ -242,7 +261,7 @@ func (m *rules) change(by mby, id string, match int64, to picket.AgentStatus, ti
 		m.drain(a, timeout)
 		return a, ""
 	case to == picket.AgentDeregistered && !a.status.Gone():
-		m.leave(a, picket.AgentDeregistered, picket.ReasonDeregistered, picket.ExitReleased)
+		m.leave(a, picket.AgentDeregistered, picket.ReasonDeregistered, "agent_deregistered")
 		return a, ""
 	}
 	return nil, picket.CodeStateConflict

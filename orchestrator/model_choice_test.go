@@ -53,7 +53,7 @@ func (x *machine) moves() []move {
 		{3, "pass", always, x.pass},
 		{2, "swap", func() bool { return live() && x.swaps < 5 }, x.swap},
 		{1, "reclaim", x.anyRun(func(r *mrun) bool { return lives(r) && r.token <= x.m.floor }), x.reclaim},
-		{1, "chore", func() bool { return x.m.chores && x.m.now >= x.m.adopted+half }, x.chore},
+		{1, "chore", func() bool { return x.m.chores && x.m.now >= x.m.adopted+half || len(x.m.left) > 0 }, x.chore},
 		{1, "jump", func() bool { return x.jumps < 10 }, x.jump},
 	}...)
 }

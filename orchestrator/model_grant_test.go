@@ -117,7 +117,8 @@ func (m *rules) lease(t *mtask, rid, agent string, incarnation int64) {
 	t.attempt++
 	t.state, t.run, t.where, t.due, t.pin = picket.TaskLeased, rid, "", 0, ""
 	t.deadline = m.now + min(t.window, 30_000)
-	m.runs[rid] = &mrun{id: rid, task: t.id, agent: agent, incarnation: incarnation, token: t.token, tokens: []int64{t.token}, window: t.window, state: picket.RunRunning}
+	m.granted++
+	m.runs[rid] = &mrun{id: rid, task: t.id, agent: agent, incarnation: incarnation, number: m.granted, token: t.token, tokens: []int64{t.token}, window: t.window, state: picket.RunRunning}
 	m.rids = append(m.rids, rid)
 	m.emit(picket.EventTaskLeased, t.id)
 }

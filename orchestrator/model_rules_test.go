@@ -25,6 +25,9 @@ type rules struct {
 	// agents by id; incarnations is the number that was given out last.
 	agents       map[string]*mrec
 	incarnations int64
+	left         map[string]func() int // leases of those who are gone, by chore
+	batch        int                   // leases that one step ends with their agent
+	granted      int64
 	ids          []string // tasks in the order of their creation
 	rids         []string // runs in the order of their grants
 	hids         []string
@@ -34,7 +37,7 @@ type rules struct {
 }
 
 func newRules() *rules {
-	return &rules{tasks: map[string]*mtask{}, runs: map[string]*mrun{}, helps: map[string]*mhelp{}, requests: map[string]mrequest{}, agents: map[string]*mrec{}}
+	return &rules{tasks: map[string]*mtask{}, runs: map[string]*mrun{}, helps: map[string]*mhelp{}, requests: map[string]mrequest{}, agents: map[string]*mrec{}, left: map[string]func() int{}, batch: 100}
 }
 
 type mevent struct{ kind, task string }
@@ -72,6 +75,7 @@ type mtask struct {
 type mrun struct {
 	id, task, agent   string
 	incarnation       int64 // of the agent, 0 for one that was not registered
+	number            int64 // of the grant
 	token             int64
 	tokens            []int64 // all it ever had
 	window            int64

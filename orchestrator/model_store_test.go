@@ -297,6 +297,12 @@ func (x *machine) compareHelps(c *contents) {
 	if has {
 		waits++
 	}
+	for chore := range x.m.left {
+		if _, has := c.chores[chore]; !has {
+			x.Fatalf("%s is forgotten; there are %v", chore, c.chores)
+		}
+		waits++
+	}
 	if len(in) != len(x.m.hids) || len(c.chores) != waits {
 		x.Fatalf("%d hand-offs and chores %v, want %d and %d", len(in), c.chores, len(x.m.hids), waits)
 	}

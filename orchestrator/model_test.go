@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -144,22 +145,28 @@ func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, plant fu
 	witness, err := os.MkdirTemp("", "witness")
 	x.ok(err)
 	defer os.RemoveAll(witness)
+	moves := x.moves()
 	cfg := orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{namespace}, Sealer: x.sealer,
 		Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)}
 	orchestrator.SetClock(&cfg, quickClock())
 	store, err := orchestrator.Open(ctx, cfg)
 	x.ok(err)
 	defer store.Close()
-	if plant != nil {
-		orchestrator.Rewrite(store, plant)
-	}
+	orchestrator.Rewrite(store, func(source string) string {
+		if plant != nil {
+			source = plant(source)
+		}
+		if x.m.batch == 1 {
+			source = strings.Replace(source, "local BATCH = 100", "local BATCH = 1", 1)
+		}
+		return source
+	})
 	x.raw = redis.NewUniversalClient(&s.Redis)
 	defer x.raw.Close()
 	x.e = store.Engine(namespace)
 	x.base, err = x.raw.HGet(ctx, x.prefix+"meta", "now").Int64()
 	x.ok(err)
 	x.most = 1 + x.below(6, "open tasks")
-	moves := x.moves()
 	defer x.j.count()
 	rt.Repeat(map[string]func(*rapid.T){
 		"":     func(rt *rapid.T) { x.T = rt; x.compare() },

@@ -38,10 +38,10 @@ var mutants = []mutant{
 	{"any role gets the task", []edit{{"_grant", "if of ~= '' and of ~= role then return false end", ""}}},
 	{"one capability is enough", []edit{{"_grant", "if not string.find(caps, ',' .. need .. ',', 1, true) then return false end",
 		"if string.find(caps, ',' .. need .. ',', 1, true) then return true end"}}},
-	{"a repeated acquire hands out an ended lease", []edit{{"_grant", "r.state == 'running' and t.run == rid and now < deadline then", "true then"}}},
+	{"a repeated acquire hands out an ended lease", []edit{{"_grant", "r.state == 'running' and t.run == rid and now < deadline and not orphaned(r) then", "true then"}}},
 	{"the granted task stays in its lane", []edit{{"_grant", "dequeue(tid, t,", "type(tid, t,"}}},
 	// From task to task.
-	{"an advance that is refused grants all the same", []edit{{"_grant", "err = err or close and close()", "if close then close() end"}}},
+	{"an advance that is refused grants all the same", []edit{{"_grant", "err = close and close()", "if close then close() end"}}},
 	{"an advance ends nothing", []edit{{"advance", "complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])", "'review'"}}},
 	{"a repeated advance grants anew", []edit{{"_grant", "if was then", "if was and not close then"}}},
 	{"an advance is not remembered", []edit{{"_grant", "remember(key, body, table", "remember(close and '' or key, body, table"}}},
@@ -57,7 +57,7 @@ var mutants = []mutant{
 	{"the answer is not kept for who asked", []edit{{"_answer", "t.pin = agent", ""}}},
 	// Failures.
 	{"one attempt too many", []edit{{"_after", "failures < num(t.max_attempts)", "failures <= num(t.max_attempts)"}}},
-	{"a lost lease is not counted", []edit{{"_after", "agent_failed = true, lease_expired = true }\nlocal", "agent_failed = true }\nlocal"}}},
+	{"a lost lease is not counted", []edit{{"_after", "lease_expired = true, agent_dead = true }\nlocal REQ", "agent_dead = true }\nlocal REQ"}}},
 	{"no backoff", []edit{{"_after", "now + backoff(t, failures)", "0"}}},
 	{"backoff doubles too early", []edit{{"_after", "math.min(failures - 2, 30)", "math.min(failures - 1, 30)"}}},
 	{"a final failure is tried again", []edit{{"_after", "if retryable and again", "if again"}}},

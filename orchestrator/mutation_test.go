@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,13 @@ import (
 // edit replaces a piece of a Lua file. The old text must be there exactly
 // once, so the table cannot rot while the scripts move on.
 type edit struct{ file, old, new string }
+
+// allMutants are the planted bugs of both tables.
+func allMutants() []mutant { return slices.Concat(mutants, crewMutants) }
+
+// onTheBrink are the planted bugs of a millisecond: only a clock that stands
+// still shows them.
+var onTheBrink = []string{"unhealthy at the threshold already", "dead at the threshold already"}
 
 // mutant is one planted bug.
 type mutant struct {
@@ -56,7 +64,7 @@ func garden(t *testing.T) map[string]func(string) string {
 	for _, f := range luaSources(t) {
 		files[f.name] = f.text
 	}
-	for _, m := range mutants {
+	for _, m := range allMutants() {
 		plant, err := m.plant(files)
 		if err != nil {
 			t.Error(err)
@@ -140,7 +148,10 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 		flags.set("rapid.checks", fmt.Sprint(p.rounds))
 		flags.set("rapid.seed", fmt.Sprint(flags.seed+uint64(i)))
 		var prey []mutant
-		for _, m := range mutants {
+		for _, m := range allMutants() {
+			if slices.Contains(onTheBrink, m.name) && p.suite != "model, virtual clock" {
+				continue
+			}
 			if soaking() || !all.found(m) {
 				prey = append(prey, m)
 			}
@@ -148,7 +159,7 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 		hunt(t, p, prey, plants, all)
 	}
 	all.log(t)
-	for _, m := range mutants {
+	for _, m := range allMutants() {
 		if !all.found(m) {
 			t.Errorf("nobody found: %s", m.name)
 		}
@@ -268,7 +279,7 @@ func (all verdicts) log(t *testing.T) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "\n| planted bug | %s | ms |\n|---|---|---|---|---|\n", strings.Join(suites, " | "))
 	found, took := 0, time.Duration(0)
-	for _, m := range mutants {
+	for _, m := range allMutants() {
 		fmt.Fprintf(&out, "| %s |", m.name)
 		sum := time.Duration(0)
 		for _, suite := range suites {
