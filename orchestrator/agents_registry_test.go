@@ -1,0 +1,210 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+var stranger = picket.Caller{Actor: "key_stranger"}
+
+// What only the key that registered an agent, or an operator, may do. A
+// stranger changes nothing, not even how long the agent was silent.
+func TestStrangersAreRefused(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.register(t, quick("a1"))
+		f.tickTo(t, 1500*time.Millisecond)
+		seq := f.lastSeq(t)
+		_, err := f.Heartbeat(f.ctx, stranger, "a1", beating())
+		refused(t, err, picket.CodeForbidden)
+		_, err = f.ChangeAgent(f.ctx, stranger, "a1", nil, draining)
+		refused(t, err, picket.CodeForbidden)
+		_, err = f.Deregister(f.ctx, stranger, "a1", []int64{99})
+		refused(t, err, picket.CodeForbidden)
+		_, err = f.CommandAgent(f.ctx, stranger, "a1", picket.AgentCommand{Command: picket.CommandPing})
+		refused(t, err, picket.CodeForbidden)
+		f.submit(t, picket.TaskSpec{})
+		_, err = f.Acquire(f.ctx, stranger, picket.AcquireRequest{AgentID: "a1"})
+		refused(t, err, picket.CodeForbidden)
+		leases, err := f.Acquire(f.ctx, operator2, picket.AcquireRequest{AgentID: "a1"})
+		ok(t, err)
+		if len(leases) != 1 {
+			t.Fatalf("an operator acquired %d leases for the agent", len(leases))
+		}
+		f.tickTo(t, 502*time.Millisecond)
+		f.judge(t)
+		f.saw(t, seq, "task.submitted", "task.leased", "a1: active -> unhealthy, heartbeat_timeout by server")
+		_, err = f.Register(f.ctx, operator2, quick("a1"))
+		refused(t, err, picket.CodeStateConflict) // a live one, whoever asks
+		if e := refusalOf(err); e.Facts["agent_status"] != "unhealthy" {
+			t.Fatalf("facts %v", e.Facts)
+		}
+		f.tickTo(t, 5*time.Second)
+		f.judge(t)
+		for _, by := range []picket.Caller{stranger, operator2} {
+			_, err = f.Register(f.ctx, by, quick("a1"))
+			refused(t, err, picket.CodeForbidden)
+		}
+		_, err = f.Heartbeat(f.ctx, stranger, "a1", beating())
+		refused(t, err, picket.CodeForbidden)
+		_, err = f.Heartbeat(f.ctx, owner, "a1", beating())
+		refused(t, err, picket.CodeAgentGone)
+		_, err = f.Heartbeat(f.ctx, owner, "nobody", beating())
+		refused(t, err, picket.CodeNotFound)
+		_, _, err = f.Agent(f.ctx, "nobody")
+		refused(t, err, picket.CodeNotFound)
+	})
+}
+
+// An agent begins anew, under what it says now.
+func TestRegisteredAgain(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		first := f.register(t, picket.Registration{AgentID: "a1", RoleID: "r1", Name: "One", Endpoint: "https://example.com/x", Capabilities: []string{"x"},
+			Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(3)}, DrainTimeoutSeconds: ptr(9), Metadata: picket.RawJSON(`{"a":1.50}`)})
+		hb := beating()
+		hb.CurrentLoad = ptr(2)
+		_, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+		ok(t, err)
+		shown, key, err := f.Agent(f.ctx, "a1")
+		ok(t, err)
+		if key != "key_owner" || shown.Capacity.CurrentLoad != 2 || *shown.Capacity.MaxConcurrentTasks != 3 || *shown.DrainTimeoutSeconds != 9 ||
+			shown.Name != "One" || shown.Endpoint != "https://example.com/x" || string(shown.Metadata) != `{"a":1.50}` || shown.Version != 1 {
+			t.Fatalf("%s has %+v", key, shown)
+		}
+		f.beat(t, "a1") // says no load
+		if again, _, _ := f.Agent(f.ctx, "a1"); again.Capacity.CurrentLoad != 2 {
+			t.Fatalf("%+v", again)
+		}
+		_, err = f.Deregister(f.ctx, owner, "a1", nil)
+		ok(t, err)
+		f.tickTo(t, time.Second)
+		second := f.register(t, picket.Registration{AgentID: "a1", RoleID: "r2"})
+		if second.RegisteredAt != first.RegisteredAt || second.Incarnation != first.Incarnation+1 || second.Version != 1 || second.Name != "" ||
+			second.Capacity.MaxConcurrentTasks != nil || second.Capacity.CurrentLoad != 0 || string(second.Metadata) != "{}" || second.RoleID != "r2" {
+			t.Fatalf("registered again as %+v", second)
+		}
+		pools, err := f.Pools(f.ctx, "", "")
+		ok(t, err)
+		if len(pools) != 1 || pools[0].RoleID != "r2" || pools[0].Members[picket.AgentActive] != 1 {
+			t.Fatalf("pools %+v", pools)
+		}
+		own := f.register(t, picket.Registration{})
+		if ok(t, picket.CheckID("agent_id", "agent", own.AgentID)); own.Incarnation != second.Incarnation+1 {
+			t.Fatalf("registered %+v", own)
+		}
+	})
+}
+
+// A repeated request has its effect once; the answer is the record as it is now.
+func TestRegistryRequestsHappenOnce(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		by := func(key string) picket.Caller {
+			return picket.Caller{Actor: "key_owner", Once: picket.Once{Key: key, Body: fmt.Sprintf("%064d", 1)}}
+		}
+		a, err := f.Register(f.ctx, by("k1"), picket.Registration{})
+		ok(t, err)
+		seq := f.lastSeq(t)
+		again, err := f.Register(f.ctx, by("k1"), picket.Registration{})
+		ok(t, err)
+		if again.AgentID != a.AgentID || again.Version != 1 || f.lastSeq(t) != seq {
+			t.Fatalf("%+v, then %+v", a, again)
+		}
+		ping := picket.AgentCommand{Command: picket.CommandPing}
+		c1, err := f.CommandAgent(f.ctx, by("k2"), a.AgentID, ping)
+		ok(t, err)
+		c2, err := f.CommandAgent(f.ctx, by("k2"), a.AgentID, ping)
+		ok(t, err)
+		if n := len(f.beat(t, a.AgentID).PendingCommands); c1 != c2 || n != 1 {
+			t.Fatalf("commands %s and %s, %d pending", c1, c2, n)
+		}
+		for range 2 {
+			got, err := f.ChangeAgent(f.ctx, by("k3"), a.AgentID, []int64{1}, draining)
+			ok(t, err)
+			if got.Status != picket.AgentDraining || got.Version != 2 {
+				t.Fatalf("%+v", got)
+			}
+		}
+		for range 2 {
+			got, err := f.Deregister(f.ctx, by("k4"), a.AgentID, []int64{2})
+			ok(t, err)
+			if got.Status != picket.AgentDeregistered || got.Version != 3 {
+				t.Fatalf("%+v", got)
+			}
+		}
+		other := by("k1")
+		other.Once.Body = fmt.Sprintf("%064d", 2)
+		_, err = f.Register(f.ctx, other, picket.Registration{})
+		refused(t, err, picket.CodeIdempotencyConflict)
+		again, err = f.Register(f.ctx, by("k1"), picket.Registration{})
+		ok(t, err)
+		if again.Status != picket.AgentDeregistered {
+			t.Fatalf("the record of now is %+v", again)
+		}
+	})
+}
+
+// Incarnations rise over an adoption, and over the end of a record.
+func TestIncarnationsNeverFall(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		a := f.register(t, quick("a1"))
+		_, err := f.Deregister(f.ctx, owner, "a1", nil)
+		ok(t, err)
+		f.tickTo(t, 2*time.Second)
+		n, err := f.Retain(f.ctx, picket.Retention{Tasks: time.Second}, 100)
+		ok(t, err)
+		_, _, err = f.Agent(f.ctx, "a1")
+		refused(t, err, picket.CodeNotFound)
+		if pools, _ := f.Pools(f.ctx, "", ""); n != 1 || len(pools) != 0 {
+			t.Fatalf("%d deleted, pools %+v", n, pools)
+		}
+		for _, s := range picket.AgentStatuses {
+			if page, _ := f.Agents(f.ctx, picket.AgentQuery{Statuses: []picket.AgentStatus{s}}); page.Total != 0 {
+				t.Fatalf("%s: %+v", s, page)
+			}
+		}
+		b, err := f.Register(f.ctx, stranger, quick("a1"))
+		ok(t, err)
+		ok(t, f.raw.HSet(f.ctx, "pk:{default}:meta", "identity", "another server").Err())
+		c := f.register(t, quick("a2"))
+		s, err := f.Stats(f.ctx)
+		ok(t, err)
+		if b.Incarnation != a.Incarnation+1 || c.Incarnation <= s.Floor || s.Floor == 0 {
+			t.Fatalf("incarnations %d, %d, after an adoption %d with floor %d", a.Incarnation, b.Incarnation, c.Incarnation, s.Floor)
+		}
+	})
+}
+
+// A leap of the server's clock kills nobody: store time judges, and takes part
+// of it as a second.
+func TestClockLeapsKillNobody(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.register(t, quick("a1"))
+		for _, leap := range []time.Duration{time.Hour, -3 * time.Hour, 24 * time.Hour * 365} {
+			ok(t, f.raw.HIncrBy(f.ctx, "pk:{default}:meta", "raw", -leap.Milliseconds()).Err())
+			ok(t, f.Tick(f.ctx))
+			f.judge(t)
+			f.agent(t, "a1", picket.AgentActive)
+			if got := f.beat(t, "a1"); got.AgentStatus != picket.AgentActive {
+				t.Fatalf("after a leap of %s: %+v", leap, got)
+			}
+		}
+	})
+}
+
+func ids(page picket.AgentPage) []string {
+	out := []string{}
+	for _, a := range page.Agents {
+		out = append(out, a.AgentID)
+	}
+	return out
+}
+
+func listed(t *testing.T, got picket.AgentPage, want ...string) {
+	t.Helper()
+	if !slices.Equal(ids(got), want) || got.Total != len(want) {
+		t.Errorf("listed %v of %d, want %v", ids(got), got.Total, want)
+	}
+}
