@@ -39,6 +39,9 @@ func (w *world) close() {
 			}
 		}
 	}
+	for _, do := range w.last {
+		do()
+	}
 	w.expectNothingLeft()
 }
 

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"testing"
 )
 
 // front passes connections on to a server until it is cut. Then it is a network
@@ -22,12 +21,11 @@ type front struct {
 	over  bool
 }
 
-func newFront(t *testing.T, to string) *front {
-	t.Helper()
+// newFront lays one that lasts until the processes of the world have ended.
+func (w *world) newFront(to string) *front {
+	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.must(err)
 	f := &front{url: "http://" + l.Addr().String(), open: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	close(f.open)
 	var running sync.WaitGroup
@@ -40,7 +38,7 @@ func newFront(t *testing.T, to string) *front {
 			running.Go(func() { f.pass(from, strings.TrimPrefix(to, "http://")) })
 		}
 	})
-	t.Cleanup(func() {
+	w.last = append(w.last, func() {
 		l.Close()
 		f.sever()
 		f.heal()

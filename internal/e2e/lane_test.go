@@ -40,6 +40,7 @@ type lane struct {
 	died          chan time.Time
 	front         string            // where workers reach the servers
 	places        map[string]*netns // of the workers; nil: this one
+	flags         []string          // of the workers
 }
 
 // openLane submits a task and waits until the agent of the first worker writes.
@@ -79,6 +80,7 @@ func (l *lane) hire(which string) *process {
 	if l.level != "" {
 		args = append(args, "--containment", l.level)
 	}
+	args = append(args, l.flags...)
 	self, err := os.Executable()
 	if err != nil {
 		l.t.Fatal(err)

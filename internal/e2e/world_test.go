@@ -30,7 +30,8 @@ type world struct {
 	cues      []*cue
 	count     int
 	log       *journal
-	within    *netns // where processes are started; nil: in this network
+	within    *netns   // where processes are started; nil: in this network
+	last      []func() // to be done when all processes have ended
 }
 
 // newWorld makes an empty world. At its end every process is asked to end, no
