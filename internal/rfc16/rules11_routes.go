@@ -116,8 +116,13 @@ func (r summed) exists() Rule {
 	return Rule{"11", r.id, r.method + " " + agentsPath + r.path + ": " + r.text, 0, func(t *Trial) {
 		a := t.register(nil)
 		got := t.status(r.call(t, a, owner), r.want, 204)
-		if r.id == "register" {
-			t.agents = append(t.agents, &agent{t: t, id: got.str("agent_id"), key: owner})
+		switch r.id {
+		case "register":
+			made := &agent{t: t, id: got.str("agent_id"), key: owner}
+			t.agents = append(t.agents, made)
+			t.member(made.expect("active"), "name", "guarded")
+		case "list":
+			t.that(got.num("total") > 0 && len(got.list("agents")) > 0, got, "agents, of which one is active for sure")
 		}
 		if want := map[string]string{"status": "deregistered", "delete": "deregistered"}[r.id]; want != "" {
 			a.expect(want)

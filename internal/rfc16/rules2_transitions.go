@@ -4,7 +4,9 @@ package rfc16
 func transitionRules() []Rule {
 	rules := []Rule{
 		{"2.2", "registering-active", "registering -> active: registration accepted by server.", 0, func(t *Trial) {
-			t.member(t.register(nil).reg, "status", "active")
+			a := t.register(nil)
+			t.member(a.reg, "status", "active")
+			a.expect("active")
 		}, ""},
 		{"2.2", "active-draining", "active -> draining: agent sends drain request.", 0, func(t *Trial) {
 			a := t.register(nil)

@@ -24,8 +24,9 @@ func registrationRules() []Rule {
 			t.register(whole())
 		}, ""},
 		{"3.1", "all-optional", "Every member of the request is optional.", Settled, func(t *Trial) {
-			r := t.register(fields{"agent_id": nil}).reg
-			t.member(r, "status", "active")
+			a := t.register(fields{"agent_id": nil})
+			t.member(a.reg, "status", "active")
+			t.member(a.expect("active"), "agent_id", a.id)
 		}, ""},
 		{"3.2", "201", "A registration answers 201 Created.", 0, func(t *Trial) {
 			t.status(t.try(owner, whole()).reg, 201)

@@ -158,6 +158,7 @@ func listRules() []Rule {
 		{"6.2", "no-cursor-without-more", "next_cursor is there only when there is more.", Settled, func(t *Trial) {
 			tag, _ := t.pool(nil, nil)
 			r := t.status(t.call(operator, "GET", agentsPath+"?limit=2&capabilities="+tag, nil), 200)
+			t.equal("number of agents", len(r.list("agents")), 2)
 			_, more := r.at("next_cursor")
 			t.that(!more, r, "no next_cursor")
 		}, ""},

@@ -67,7 +67,9 @@ func poolRules() []Rule {
 		{"8.1", "restart-same-id", "A restarted agent MAY re-register with the same agent_id (if the previous record is dead or deregistered).", 0, func(t *Trial) {
 			a := t.register(nil)
 			a.remove()
+			t.status(a.beat(owner, "active", nil), 410)
 			t.status(a.again(owner), 201)
+			a.alive()
 		}, ""},
 		{"8.1", "restart-new-id", "Or with a new one: a restarted agent with the same role_id is a new instance beside its predecessor's record.", 0, func(t *Trial) {
 			role := t.id("role")
