@@ -20,7 +20,8 @@ end
 -- and after the word about the lease.
 at_the_end = function()
   for _, g in ipairs(given_up) do
-    local id, a = g[1], pick(K('agent:', g[1]), 'status', 'incarnation')
+    local id, a = g[1], record(K('agent:', g[1]))
+    if a.status == nil then pick(a[1], 'status', 'incarnation') end
     if a.status == 'draining' and a.incarnation == g[2] and call('ZCARD', holder(id, a)) == 0 then
       lifecycle(id, agent(id), 'deregistered', 'drain_completed', 'server')
     end

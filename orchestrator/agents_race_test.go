@@ -1,0 +1,217 @@
+package orchestrator_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// Two that judge the same agents at once, and the agents themselves at the same
+// time, write each step once.
+func TestJudgedAtOnce(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	const agents = 20
+	for i := range agents {
+		f.register(t, quick(fmt.Sprint("a", i)))
+	}
+	seq := f.lastSeq(t)
+	f.tickTo(t, 5*time.Second)
+	var wg sync.WaitGroup
+	for i := range agents {
+		wg.Go(func() {
+			_, err := f.Judge(f.ctx, 7)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			_, err := f.Heartbeat(f.ctx, owner, fmt.Sprint("a", i), beating())
+			if picket.CodeOf(err) != picket.CodeAgentGone {
+				t.Errorf("the heartbeat of a dead agent: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	f.judge(t)
+	steps := map[string]int{}
+	for _, ev := range f.happened(t, seq) {
+		steps[ev]++
+	}
+	for i := range agents {
+		for _, step := range []string{"active -> unhealthy", "unhealthy -> dead"} {
+			if ev := fmt.Sprintf("a%d: %s, heartbeat_timeout by server", i, step); steps[ev] != 1 {
+				t.Errorf("%d times %s", steps[ev], ev)
+			}
+		}
+	}
+	if len(steps) != 2*agents {
+		t.Errorf("steps %v", steps)
+	}
+}
+
+// Of those who register an id at once one does.
+func TestRegisteredAtOnce(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	for range 10 {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		won := 0
+		for i := range 8 {
+			wg.Go(func() {
+				_, err := f.Register(f.ctx, picket.Caller{Actor: fmt.Sprint("key", i)}, quick("a1"))
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					won++
+				} else if picket.CodeOf(err) != picket.CodeStateConflict {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if won != 1 {
+			t.Fatalf("%d registered", won)
+		}
+		_, err := f.Deregister(f.ctx, operator2, "a1", nil)
+		ok(t, err)
+		ok(t, f.raw.Del(f.ctx, "pk:{default}:agent:a1").Err())
+	}
+}
+
+// A worker that goes from task to task and drains completes its task and gets
+// no other; that is the end of its drain.
+func TestAdvanceOfADrainingAgent(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		next := func(id string) picket.AdvanceRequest {
+			return picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: id, WaitSeconds: ptr(20)}}
+		}
+		was := f.in(t, "a1", picket.AgentDraining)
+		f.submit(t, picket.TaskSpec{})
+		seq := f.lastSeq(t)
+		got, err := f.Advance(f.ctx, f.held(t, was.lease), owner, next("a1"))
+		ok(t, err)
+		if got.State != picket.TaskReview || len(got.Leases) != 0 {
+			t.Fatalf("advanced to %+v", got)
+		}
+		f.saw(t, seq, "task.review", "a1: draining -> deregistered, drain_completed by server")
+		again, err := f.Advance(f.ctx, f.held(t, was.lease), owner, next("a1"))
+		ok(t, err)
+		if again.State != got.State || len(again.Leases) != 0 {
+			t.Fatalf("advanced again to %+v", again)
+		}
+
+		was = f.in(t, "a2", picket.AgentActive)
+		f.acquireRest(t)
+		done := make(chan picket.Advanced, 1)
+		go func() {
+			got, err := f.Advance(f.ctx, f.held(t, was.lease), owner, next("a2"))
+			if err != nil {
+				t.Error(err)
+			}
+			done <- got
+		}()
+		f.waiters(t, 1)
+		f.drain(t, "a2", draining)
+		if got := <-done; got.State != picket.TaskReview || len(got.Leases) != 0 {
+			t.Fatalf("advanced to %+v", got)
+		}
+
+		was = f.in(t, "a3", picket.AgentActive)
+		f.tickTo(t, 5*time.Second)
+		_, err = f.Advance(f.ctx, f.held(t, was.lease), owner, next("a3"))
+		refused(t, err, picket.CodeLeaseExpired)
+	})
+}
+
+func (f *fixture) acquireRest(t *testing.T) {
+	t.Helper()
+	for {
+		got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "other"})
+		ok(t, err)
+		if len(got) == 0 {
+			return
+		}
+	}
+}
+
+// What registration costs: an agent that is not registered pays nothing where
+// nobody is, one look for each grant elsewhere; one that is registered one look
+// in each verb, and its place among the holders.
+func TestWhatRegistrationCostsReal(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	life := func(id string) map[string]int {
+		f.submit(t, picket.TaskSpec{})
+		before := commandCalls(t, f.raw)
+		l := f.own(t, id)
+		h := f.held(t, l)
+		_, err := f.Renew(f.ctx, h)
+		ok(t, err)
+		_, err = f.Report(f.ctx, h, "r1", picket.Progress{Summary: "s"})
+		ok(t, err)
+		_, err = f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		ok(t, err)
+		after := commandCalls(t, f.raw)
+		maps.DeleteFunc(after, func(command string, n int) bool {
+			return command == "info" || command == "eval" || n == before[command]
+		})
+		for command := range after {
+			after[command] -= before[command]
+		}
+		return after
+	}
+	life("a0") // loads the scripts
+	alone := life("a1")
+	f.register(t, picket.Registration{AgentID: "a2"})
+	beside, registered := life("a1"), life("a2")
+	differs := func(got map[string]int, want map[string]int) map[string]int {
+		diff := maps.Clone(got)
+		for command, n := range alone {
+			diff[command] -= n
+		}
+		for command, n := range want {
+			diff[command] -= n
+		}
+		maps.DeleteFunc(diff, func(_ string, n int) bool { return n == 0 })
+		return diff
+	}
+	delete(alone, "hset") // store time is written every 100 ms
+	delete(beside, "hset")
+	delete(registered, "hset")
+	if diff := differs(beside, map[string]int{"hmget": 1}); len(diff) > 0 {
+		t.Errorf("beside a registered agent it costs %v more than one look", diff)
+	}
+	if diff := differs(registered, map[string]int{"hmget": 4, "zadd": 1, "zrem": 1}); len(diff) > 0 {
+		t.Errorf("registered it costs %v more than four looks and a place", diff)
+	}
+	t.Logf("alone %v, beside %v, registered %v", alone, beside, registered)
+}
+
+// The caller of a long poll that goes away leaves nothing behind that the end
+// of the agent would wake.
+func TestAWaiterThatLeavesIsForgotten(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.register(t, picket.Registration{AgentID: "a1"})
+		ctx, leave := context.WithCancel(f.ctx)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := f.Acquire(ctx, owner, picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(30)})
+			ended <- err
+		}()
+		f.waiters(t, 1)
+		leave()
+		<-ended
+		f.drain(t, "a1", draining)
+		if s, err := f.Stats(f.ctx); err != nil || s.Waiters != 0 {
+			t.Fatalf("%d waiters: %v", s.Waiters, err)
+		}
+	})
+}
