@@ -26,6 +26,7 @@ import (
 
 func main() {
 	adapter.RunShim() // of the agents that are measured
+	asHost()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {

@@ -32,6 +32,7 @@ func scenarios() []scenario {
 		{"leases", leasesText, leases},
 		{"depth", depthText, depth},
 		{"agents", agentsText, agents},
+		{"hostdeath", hostdeathText, hostdeath},
 		{"scripts", scriptsText, scripts},
 	}
 }

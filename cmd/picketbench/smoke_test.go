@@ -10,6 +10,7 @@ import (
 
 func TestMain(m *testing.M) {
 	adapter.RunShim()
+	asHost()
 	os.Exit(m.Run())
 }
 
@@ -18,7 +19,11 @@ func TestMain(m *testing.M) {
 func TestScenariosRun(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	chosen, err := choose("life,life5,life-http,steady,fence,renew,kill,launch,agents,scripts")
+	names := "life,life5,life-http,steady,fence,renew,kill,launch,agents,scripts"
+	if os.Getenv("PICKET_SOAK") != "" {
+		names += ",hostdeath" // which waits for silence and for leases to run out
+	}
+	chosen, err := choose(names)
 	if err != nil {
 		t.Fatal(err)
 	}
