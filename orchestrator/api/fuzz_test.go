@@ -19,11 +19,16 @@ var seeds = []string{``, `{}`, `null`, `[`, `{"x":1}`, `{"title":"x"}`, `{"title
 	`{"title":"x","budgetEnvelope":{"usd":1e400}}`, `{"title":"x","notBefore":"9999-12-31T23:59:59.999999999+23:59"}`,
 	`{"title":"x","needs":["a","a"],"labels":{"k":"v"},"role":"r","priority":9,"retry":{"maxAttempts":1,"on":["crash"]}}`,
 	`{"agentId":"a","capabilities":["go"],"max":3,"waitSeconds":0,"workspaceRoot":"/w"}`, `{"answer":"x","option":"a"}`, `{"output":[1,2.50,{"a":null}]}`,
+	theRegistration, `{"agent_id":"f1","metadata":{"a":[1.50,-0,1e400]},"heartbeat_config":{"interval_seconds":1,"unhealthy_after_seconds":2,"dead_after_seconds":4}}`,
+	`{"status":"active","client_timestamp":"2026-02-08T10:30:00+09:30","current_load":3,"tasks_in_progress":["t"],"handled_commands":["c"],"incarnation":1}`,
+	`{"status":"draining","drain_timeout_seconds":0}`, `{"command":"stop_task","task_id":"t","reason":"\u0000"}`, `{"command":"drain","drain_timeout_seconds":1}`,
 	`{"note":"n","fix":{"title":"f"}}`, `{"hard":false,"reason":"r"}`, `{"name":"k","scopes":["agent"],"expiresAt":"2999-01-01T00:00:00Z"}`}
 
 // fuzz calls a route with any body: no panic, no 5xx, an answer of bounded
 // size that is described.
-func fuzz(f *testing.F, path func(p *plane) string) {
+func fuzz(f *testing.F, path func(p *plane) string) { fuzzMethod(f, "POST", path) }
+
+func fuzzMethod(f *testing.F, method string, path func(p *plane) string) {
 	p := memory(f)
 	p.want(200, "GET", "/healthz", "", "")
 	at, d := path(p), contract.Load(f)
@@ -31,8 +36,9 @@ func fuzz(f *testing.F, path func(p *plane) string) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r := httptest.NewRequest("POST", "http://localhost"+at, bytes.NewReader(body))
+		r := httptest.NewRequest(method, "http://localhost"+at, bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("If-Match", "*")
 		r.Header.Set("X-API-Key", p.keys["admin"])
 		p.judge(t, d, r)
 	})
@@ -75,6 +81,16 @@ func FuzzAdvanceBody(f *testing.F) {
 	})
 }
 
+func FuzzRegisterBody(f *testing.F) { fuzz(f, at("/api/v1/agents")) }
+
+func anAgentsRoute(f *testing.F, method, rest string) {
+	fuzzMethod(f, method, func(p *plane) string { p.register("admin", `{"agent_id":"a1"}`); return anAgent + rest })
+}
+
+func FuzzHeartbeatBody(f *testing.F) { anAgentsRoute(f, "POST", "/heartbeat") }
+func FuzzCommandBody(f *testing.F)   { anAgentsRoute(f, "POST", "/commands") }
+func FuzzStatusBody(f *testing.F)    { anAgentsRoute(f, "PATCH", "/status") }
+
 // The first body accepted decides; the rest meets a task in another state,
 // which must be as harmless.
 func FuzzRejectBody(f *testing.F) {
@@ -96,12 +112,17 @@ func FuzzReasonBody(f *testing.F) {
 func FuzzQuery(f *testing.F) {
 	p, d := memory(f), contract.Load(f)
 	task := p.submit(`{"title":"x","labels":{"team":"a"}}`)
-	paths := []string{"/api/v1/tasks", "/api/v1/events", "/api/v1/handoffs", "/api/v1/tasks/" + task + "/logs", "/api/v1/tasks/" + task}
+	p.register("admin", theRegistration)
+	paths := []string{"/api/v1/tasks", "/api/v1/events", "/api/v1/handoffs", "/api/v1/tasks/" + task + "/logs", "/api/v1/tasks/" + task,
+		"/api/v1/agents", "/api/v1/pools/billing-processor"}
 	for _, s := range []string{"", "state=queued,leased&limit=1", "label=team=a&role=x", "since=2026-01-01T00:00:00Z", "cursor=1", "cursor=99999999999999999999", "after=0&type=task.leased&agent=a",
 		"stream=stderr&offset=1&limit=10", "follow=1", "parent=x", "state=open", "limit=%zz", "a;b", "label=%7B=%7D", "role=%00"} {
 		f.Add(uint8(0), s)
 		f.Add(uint8(1), s)
 		f.Add(uint8(3), s)
+	}
+	for _, s := range []string{"status=*", "status=%2A,dead", "capabilities=a,b,,&min_available_capacity=1", "role_id=billing-processor&limit=1&cursor=active:a", "cursor=active%7Cr:a", "cursor=:"} {
+		f.Add(uint8(5), s)
 	}
 	f.Fuzz(func(t *testing.T, which uint8, query string) {
 		r := httptest.NewRequest("GET", "http://localhost"+paths[int(which)%len(paths)], nil)
