@@ -19,7 +19,7 @@ import (
 
 const hostdeathText = "the death of a machine until another worker holds the next lease on its task: its network is cut without a word, so nothing is given back, and its adapter is killed. Hosts die side by side, each at a random instant of its heartbeat's second. " +
 	"*1/2/4*: the adapter is registered, heartbeats every second, is unhealthy after 2 s of silence and dead after 4 s; its lease would last 300 s. The other side has no record, so that only its lease tells: the shortest that is not for tests, 10 s. " +
-	"Adapter, HTTP, reaper, engine, wake-up of a worker that waits already. As many workers that live, with the same thresholds and a lease each, stand by on the same two processors: the scenario fails when one of them is made dead or loses its lease."
+	"*max* is the slowest of a round. Adapter, HTTP, reaper, engine, wake-up of a worker that waits already. As many workers that live, with the same thresholds and a lease each, stand by on the same two processors: the scenario fails when one of them is made dead or loses its lease."
 
 // graveyard is a site whose hosts die, with workers beside them that do not.
 type graveyard struct {
