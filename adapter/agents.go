@@ -30,7 +30,7 @@ func (c *Client) Register(ctx context.Context, reg picket.Registration, opts ...
 // Heartbeat tells that an agent is alive, and what it does. The commands of the
 // answer come again until they were honoured. [picket.CodeAgentGone] means that
 // the agent is dead, deregistered or superseded: it must stop its work before it
-// registers again. Its facts "status" and "reason" are those of the record.
+// registers again. Its facts "agent_status" and "reason" are those of the record.
 func (c *Client) Heartbeat(ctx context.Context, id string, hb picket.Heartbeat, opts ...Option) (picket.HeartbeatAnswer, error) {
 	var got picket.HeartbeatAnswer
 	err := c.Call(ctx, http.MethodPost, agentPath(id)+"/heartbeat", hb, &got, opts...)

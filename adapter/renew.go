@@ -67,7 +67,9 @@ func warning(window time.Duration) time.Duration {
 func (k *keeper) deadline() time.Duration { return k.from + k.ttl }
 
 // killAt is when the tree must be killed.
-func (k *keeper) killAt() time.Duration { return min(k.deadline()-margin(k.window), k.session.killAt()) }
+func (k *keeper) killAt() time.Duration {
+	return min(k.deadline()-margin(k.window), k.session.killAt())
+}
 
 // verdict is why the tree must be dead at a time, or nil.
 func (k *keeper) verdict(now time.Duration) error {

@@ -47,7 +47,7 @@ type run struct {
 
 func (a *Adapter) newRun(lease picket.Lease, s *slot) *run {
 	r := &run{
-		slot: s,
+		slot:   s,
 		cfg:    &a.cfg,
 		lease:  lease,
 		proxy:  NewProxy(lease, a.cfg.BaseURL, a.cfg.HTTP),
@@ -132,9 +132,11 @@ func (r *run) hold(ctx, work context.Context, group *sync.WaitGroup) (held conte
 		defer gone(err)
 		switch {
 		case err == nil:
+		case errors.Is(err, errOver) && noRoute(r.session.why()): // so may this one
+			r.order(order{how: killNow, class: picket.ExitReleased, reason: err.Error()})
 		case errors.Is(err, errOver):
 			r.order(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost, reason: err.Error()})
-		case errors.Is(err, errSilent): // the lease may hold: it is given back
+		case errors.Is(err, errSilent): // the lease may still hold: it is given back
 			r.order(order{how: killNow, class: picket.ExitReleased, reason: err.Error()})
 		case errors.Is(err, errDeadline):
 			r.order(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost, reason: "the lease could not be renewed in time"})

@@ -23,12 +23,12 @@ type session struct {
 	stirred     chan struct{} // has room for one: beat now
 
 	mu       sync.Mutex
-	cause    error           // why it is over
-	acked    time.Duration   // when the last acknowledged heartbeat was sent, on the clock
-	next     chan struct{}   // closed and replaced at every acknowledgement
-	runs     map[*run]bool   // true while its lease is held
-	draining bool            // it says so in its heartbeats
-	told     bool            // the registry has acknowledged one that did
+	cause    error         // why it is over
+	acked    time.Duration // when the last acknowledged heartbeat was sent, on the clock
+	next     chan struct{} // closed and replaced at every acknowledgement
+	runs     map[*run]bool // true while its lease is held
+	draining bool          // it says so in its heartbeats
+	told     bool          // the registry has acknowledged one that did
 	handled  []string      // commands, not acknowledged yet
 	known    []string      // commands that were carried out or are being, the newest ones
 
@@ -253,7 +253,7 @@ func deregistered(err error) bool {
 	if !errors.As(err, &e) || e.Code != picket.CodeAgentGone {
 		return false
 	}
-	status, _ := e.Facts["status"].(string)
+	status, _ := e.Facts["agent_status"].(string)
 	return picket.AgentStatus(status) == picket.AgentDeregistered
 }
 

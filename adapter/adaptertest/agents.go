@@ -78,7 +78,7 @@ func (s *Server) register(once string, body []byte) (int, any, error) {
 		}
 	} else if s.judge(a); !a.record.Status.Gone() {
 		return 0, nil, picket.Refuse(picket.CodeStateConflict, "Use another agent_id, or deregister that one.", "agent %s is %s", reg.AgentID, a.record.Status).
-			With("status", string(a.record.Status))
+			With("agent_status", string(a.record.Status))
 	}
 	s.incarnation++
 	now := picket.InstantOf(s.now())
@@ -176,7 +176,7 @@ func (s *Server) heldBy(a *agent) (held []*lease) {
 func (s *Server) gone(a *agent, incarnation int64) error {
 	if a.record.Status.Gone() || incarnation > 0 && incarnation < a.record.Incarnation {
 		return picket.Refuse(picket.CodeAgentGone, "Stop all work, then register again.", "agent %s is %s", a.record.AgentID, a.record.Status).
-			With("status", string(a.record.Status)).With("reason", string(a.reason))
+			With("agent_status", string(a.record.Status)).With("reason", string(a.reason))
 	}
 	return nil
 }
