@@ -62,6 +62,18 @@ func TestDocumentedMovesAreTheMoves(t *testing.T) {
 	same(t, "docs/guarantees.md, moves", got, want)
 }
 
+func TestDocumentedMovesOfAgentsAreTheMoves(t *testing.T) {
+	want := map[string]string{}
+	picket.AgentMoves(func(from picket.AgentStatus, reason picket.LifecycleReason, to picket.AgentStatus) {
+		want[string(from)+" "+string(reason)+" "+string(to)] = ""
+	})
+	got := map[string]string{}
+	for _, row := range table(t, "docs/protocol.md", "| status | reason | next status |") {
+		got[row[0]+" "+row[1]+" "+row[2]] = ""
+	}
+	same(t, "docs/protocol.md, moves of agents", got, want)
+}
+
 func TestDocumentedExitClassesAreTheClasses(t *testing.T) {
 	want := map[string]string{}
 	for name, value := range stringConstants(t, "run.go") {
