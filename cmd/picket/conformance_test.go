@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/internal/rfc16"
 	"github.com/picket-dev/picket/internal/rig"
 )
@@ -147,11 +148,71 @@ func conforms(t *testing.T, report rfc16.Report, notRun ...string) {
 }
 
 func TestConformanceVirtual(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, cfg rfc16.Config) {
 		report, err := rfc16.Run(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		conforms(t, report, elsewhere()...)
+		leavesNothing(t, cfg, report)
 	})
+}
+
+// TestConformanceReal is the same on the clock on the wall, over sockets and a
+// real Redis, with thresholds of 1, 2 and 4 seconds.
+func TestConformanceReal(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, stop := startConformed(t, rig.Real(t), l, &http.Transport{MaxIdleConnsPerHost: 64})
+	defer stop()
+	// The suite runs beside other tests: lateness is not what is tested here.
+	cfg := rfc16.Config{URL: c.url, Key: c.key, HTTP: c.http, Parallel: 64, Slack: time.Minute}
+	report, err := rfc16.Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact := elsewhere()
+	for _, r := range rfc16.Rules() {
+		if r.Needs&rfc16.Exact != 0 {
+			exact = append(exact, r.Name())
+		}
+	}
+	conforms(t, report, exact...)
+	leavesNothing(t, cfg, report)
+}
+
+// leavesNothing looks for what a run has left on a server that had nothing.
+func leavesNothing(t *testing.T, cfg rfc16.Config, report rfc16.Report) {
+	t.Helper()
+	client := &adapter.Client{BaseURL: cfg.URL, Key: picket.Secret(cfg.Key), HTTP: cfg.HTTP}
+	var agents picket.AgentPage
+	var leases struct {
+		Leases []picket.LiveLease `json:"leases"`
+	}
+	var keys struct {
+		Keys []picket.APIKey `json:"keys"`
+	}
+	var stats picket.Stats
+	for path, into := range map[string]any{"/api/v1/agents?status=active,unhealthy,draining,dead": &agents, "/api/v1/leases": &leases, "/api/v1/keys": &keys, "/api/v1/stats": &stats} {
+		if err := client.Call(t.Context(), "GET", path, nil, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if agents.Total > 0 || len(leases.Leases) > 0 {
+		t.Errorf("%d agents and %d leases are left, such as %+v", agents.Total, len(leases.Leases), agents.Agents)
+	}
+	for state, n := range stats.Tasks {
+		if n > 0 && !state.Terminal() {
+			t.Errorf("%d tasks are left in %s", n, state)
+		}
+	}
+	for _, k := range keys.Keys {
+		if strings.HasPrefix(k.Name, report.Prefix) && k.RevokedAt.IsZero() {
+			t.Errorf("the key %s is left", k.Name)
+		}
+	}
 }
