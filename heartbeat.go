@@ -1,6 +1,12 @@
 package picket
 
-import "strconv"
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// maxReason bounds the reason of a command, in characters.
+const maxReason = 1000
 
 // maxInProgress bounds tasks_in_progress of one heartbeat.
 const maxInProgress = 1000
@@ -114,6 +120,9 @@ func (c AgentCommand) Check() error {
 	}
 	if c.Command != CommandDrain && c.DrainTimeoutSeconds != nil {
 		return Invalid("/drain_timeout_seconds", "Leave it out.", "drain_timeout_seconds is for drain only")
+	}
+	if n := utf8.RuneCountInString(c.Reason); n > maxReason {
+		return Invalid("/reason", "Say it in fewer words: it comes with every answer until the command is handled.", "reason has %d characters, at most %d are allowed", n, maxReason)
 	}
 	return CheckDrainTimeout("/drain_timeout_seconds", c.DrainTimeoutSeconds)
 }

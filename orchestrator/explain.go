@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -30,7 +31,34 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 	if r.bad != nil {
 		return picket.Explanation{}, r.bad
 	}
+	if err := e.couldServe(ctx, &f); err != nil {
+		return picket.Explanation{}, err
+	}
 	return f.explain(), nil
+}
+
+// couldServe looks into the registry for who could take a queued task: the
+// agent it is pinned to, or how many serve its lane. Agents need not register,
+// so nobody being there says nothing.
+func (e *Engine) couldServe(ctx context.Context, f *explained) error {
+	if f.task.State != picket.TaskQueued {
+		return nil
+	}
+	if agent, pinned := strings.CutPrefix(f.lane, "agent:"); pinned {
+		a, _, err := e.Agent(ctx, agent)
+		if f.pinnedTo = a.Status; errors.Is(err, picket.CodeNotFound) {
+			return nil
+		}
+		return err
+	}
+	role, _, _ := strings.Cut(f.lane, "|")
+	page, err := e.Agents(ctx, picket.AgentQuery{Role: role, Statuses: []picket.AgentStatus{picket.AgentActive, picket.AgentUnhealthy}})
+	for _, a := range page.Agents {
+		if covers(picket.AcquireRequest{AgentID: a.AgentID, Role: a.RoleID, Capabilities: a.Capabilities}, f.lane) {
+			f.serving++
+		}
+	}
+	return err
 }
 
 // explained is what explain.lua found.
@@ -43,6 +71,8 @@ type explained struct {
 	paused         bool
 	gate           string
 	waiters        []string
+	pinnedTo       picket.AgentStatus // of the agent it is pinned to; "" when that is not registered
+	serving        int                // registered agents that could take it
 }
 
 func (f explained) explain() picket.Explanation {
@@ -124,6 +154,14 @@ func (f explained) queued(say, next func(string, ...any)) {
 		}
 	}
 	say("nobody is waiting on this lane (%s)", describeLane(f.lane))
+	switch {
+	case f.pinnedTo != "":
+		say("agent %s is registered and %s", agent, f.pinnedTo)
+	case f.serving == 1:
+		say("one registered agent could take it, but does not ask for work now")
+	case f.serving > 1:
+		say("%d registered agents could take it, but none asks for work now", f.serving)
+	}
 	if pinned {
 		next("picket adapter --agent-id %s --pinned-only -- COMMAND", agent)
 		return

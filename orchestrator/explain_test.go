@@ -68,3 +68,28 @@ func TestExplain(t *testing.T) {
 		f.because(t, task.TaskID, "it is rejected")
 	})
 }
+
+// Of a task that nobody waits for it is told who could: of the registered
+// agents those that serve its lane, or how the one is that it is pinned to.
+func TestExplainKnowsTheRegistry(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		ok(t, f.Tick(f.ctx))
+		lane := f.submit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
+		pinned := f.submit(t, picket.TaskSpec{Agent: "a1"})
+		if x := f.because(t, lane.TaskID, "nobody is waiting"); len(x.Because) != 1 {
+			t.Fatalf("without agents explain says %q", x.Because)
+		}
+		if x := f.because(t, pinned.TaskID, "nobody is waiting"); len(x.Because) != 2 {
+			t.Fatalf("without the agent explain says %q", x.Because)
+		}
+		f.register(t, picket.Registration{AgentID: "a1", RoleID: "coder", Capabilities: []string{"go", "c"}})
+		f.register(t, picket.Registration{AgentID: "a2", RoleID: "coder", Capabilities: []string{"c"}})
+		f.because(t, lane.TaskID, "one registered agent could take it")
+		f.because(t, pinned.TaskID, "agent a1 is registered and active")
+		f.register(t, picket.Registration{AgentID: "a3", RoleID: "coder", Capabilities: []string{"go"}})
+		f.because(t, lane.TaskID, "2 registered agents could take it")
+		f.drain(t, "a1", draining)
+		f.because(t, lane.TaskID, "one registered agent could take it")
+		f.because(t, pinned.TaskID, "agent a1 is registered and draining")
+	})
+}

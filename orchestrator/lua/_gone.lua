@@ -4,11 +4,14 @@ local BATCH = 100 -- leases that one step ends
 
 -- dismiss ends up to limit leases of one registration and returns how many it
 -- looked at. Only a death counts as a failure of the tasks. An adapter kills
--- what it runs before its agent can have died of silence, and before it registers
--- again, so their next runs need not wait for longer than that.
+-- what it runs before its agent can have died of silence, so the next runs of
+-- its tasks need not wait for a process any longer than that.
 local function dismiss(id, incarnation, reason, actor, limit)
-  local key, a = K('holder:', id .. ':' .. incarnation), agent(id)
-  local dark = a.incarnation == incarnation and num(a.beat_at) + num(a.dead) * 1000 or now
+  local key, dark = K('holder:', id .. ':' .. incarnation), now
+  if reason ~= 'agent_dead' then
+    local a = agent(id)
+    dark = a.incarnation == incarnation and num(a.beat_at) + num(a.dead) * 1000 or math.huge
+  end
   local tasks = call('ZRANGE', key, 0, limit - 1)
   for _, tid in ipairs(tasks) do
     local t = load(K('task:', tid))

@@ -7,5 +7,5 @@ call('HSET', META, 'now', NOW, 'raw', RAW, 'tick', RAW)
 call('ZREMRANGEBYSCORE', K('waiters'), '-inf', F(now - 1))
 start(num(ARGV[1]))
 local n = promote(num(ARGV[1]))
-local due = call('ZRANGEBYSCORE', K('chores'), '-inf', NOW, 'LIMIT', 0, 1)
+local due = call('ZRANGEBYSCORE', K('chores'), '(0', NOW, 'LIMIT', 0, 1)
 return { n, #due }
