@@ -51,6 +51,7 @@ func (m *member) enrol(ctx context.Context) (*session, error) {
 		case err == nil:
 			return s, nil
 		case ctx.Err() != nil:
+			m.withdraw(ctx)
 			return nil, ctx.Err()
 		case noRoute(err):
 			m.off = true
@@ -67,6 +68,9 @@ func (m *member) enrol(ctx context.Context) (*session, error) {
 			m.cfg.Log.Warn("not registered yet", "agent", m.cfg.AgentID, "err", err)
 		}
 		if !sleep(ctx, max(wait/2, retryAfter(err))+m.cfg.jitter(wait)) {
+			if app != nil && app.open {
+				m.withdraw(ctx)
+			}
 			return nil, ctx.Err()
 		}
 	}
@@ -100,6 +104,14 @@ func (m *member) register(ctx context.Context, app *application) (*session, erro
 	return newSession(m.Adapter, agent.Incarnation, app.sent, m.drained), nil
 }
 
+// withdraw takes back a registration of which nobody knows whether it took
+// effect, for an adapter that is drained before it has begun.
+func (m *member) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+	defer cancel()
+	m.left = m.evict(ctx)
+}
+
 // evict takes the place of a registration that was made from this state
 // directory, and of which nobody is left. Of any other that lives, it waits for
 // the end: two that take turns would end each other's work.
@@ -117,7 +129,7 @@ func (m *member) evict(ctx context.Context) bool {
 		m.seat.warn(m.cfg.Log, there)
 		return false
 	}
-	m.cfg.Log.Info("taking the place of a process that has ended", "agent", there.AgentID, "incarnation", there.Incarnation)
+	m.cfg.Log.Info("ending a registration of this state directory that nobody holds any more", "agent", there.AgentID, "incarnation", there.Incarnation)
 	_, err = m.client.Deregister(ctx, m.cfg.AgentID, WithIfMatch(there.Version))
 	return err == nil
 }

@@ -33,7 +33,7 @@ func TestTheDeadStopFirst(t *testing.T) {
 			w := employ(t, 300*time.Second)
 			before := w.s.AgentView("").Record.Incarnation
 			left := -1
-			w.s.OnRegister = func(picket.Registration) { left = int(w.lives.Load()) }
+			w.s.OnRegister = func(picket.Registration) { left = w.lives() }
 			lose(w)
 			v := w.await(t, name, func(v adaptertest.AgentView) bool { return v.Record.Incarnation > before })
 			if left != 0 {
@@ -219,7 +219,7 @@ func TestCommands(t *testing.T) {
 			// The task is back here, and nobody stops it for a command of before.
 			w.await(t, "the task again", lists(w.id))
 			time.Sleep(time.Minute)
-			if n := w.lives.Load(); n != 1 || len(w.s.View(w.id).Runs) != 2 {
+			if n := w.lives(); n != 1 || len(w.s.View(w.id).Runs) != 2 {
 				t.Errorf("trouble %d: %d agents, %d runs", kind, n, len(w.s.View(w.id).Runs))
 			}
 			var said []string
@@ -251,7 +251,7 @@ func TestDisowned(t *testing.T) {
 				w.s.Expire(w.id)
 			}
 			w.await(t, "the end", lists())
-			for w.lives.Load() > 0 {
+			for w.lives() > 0 {
 				time.Sleep(time.Second)
 			}
 			if took := time.Since(ended); !done && took > 10*time.Second || done && took < time.Minute {

@@ -41,22 +41,38 @@ type working struct {
 	s     *adaptertest.Server
 	id    string
 	diary *diary
-	lives *atomic.Int32
+	mu    sync.Mutex
+	made  []*puppet
 	stop  func() error // drains
+}
+
+// lives counts the agents that are not dead.
+func (w *working) lives() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.made {
+		select {
+		case <-p.done:
+		default:
+			n++
+		}
+	}
+	return n
 }
 
 // employ starts an adapter and one agent that heeds nothing but SIGKILL.
 func employ(t *testing.T, window time.Duration, change ...func(*Config)) *working {
 	t.Helper()
-	w := &working{diary: &diary{start: time.Now()}, lives: new(atomic.Int32)}
+	w := &working{diary: &diary{start: time.Now()}}
 	w.a, w.s = stage(t, func(p *puppet) {
-		w.lives.Add(1)
+		w.mu.Lock()
+		w.made = append(w.made, p)
+		w.mu.Unlock()
 		p.mu.Lock()
 		p.onTerm = func(*puppet) { w.diary.note("TERM") }
 		p.mu.Unlock()
 		<-p.done
 		w.diary.note("dead")
-		w.lives.Add(-1)
 	}, slices.Concat([]func(*Config){func(c *Config) { c.Health, c.PinnedOnly = quick, true }}, change)...)
 	w.id = w.s.Queue(adaptertest.Task{Window: window, Retries: 9})
 	ctx, drain := context.WithCancel(t.Context())
@@ -80,7 +96,7 @@ func (w *working) end(t *testing.T) {
 	if err := w.stop(); err != nil {
 		t.Error(err)
 	}
-	if n := w.lives.Load(); n != 0 {
+	if n := w.lives(); n != 0 {
 		t.Errorf("%d agents are left", n)
 	}
 }
@@ -100,6 +116,7 @@ func TestSilenceEndsTheWork(t *testing.T) {
 				t.Fatal(err)
 			}
 			took := time.Since(acked)
+			synctest.Wait()
 			if want := 60*time.Second - margin(60*time.Second); took < want-time.Second || took > want+time.Second {
 				t.Errorf("trouble %d: the agent died %s after the last heartbeat, want %s", kind, took, want)
 			}
@@ -110,7 +127,7 @@ func TestSilenceEndsTheWork(t *testing.T) {
 				t.Errorf("trouble %d: %v", kind, told)
 			}
 			time.Sleep(time.Hour)
-			if n := w.lives.Load(); n != 0 {
+			if n := w.lives(); n != 0 {
 				t.Errorf("trouble %d: %d agents run in silence", kind, n)
 			}
 			mend()
@@ -235,7 +252,7 @@ func TestServerAwayForAnHour(t *testing.T) {
 		before := len(w.s.Calls(""))
 		mend := w.s.Fail("/", adaptertest.Unavailable, -1)
 		time.Sleep(time.Hour)
-		if n := w.lives.Load(); n != 0 {
+		if n := w.lives(); n != 0 {
 			t.Errorf("%d agents run", n)
 		}
 		if n := len(w.s.Calls("")) - before; n > 1500 {
