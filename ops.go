@@ -28,6 +28,9 @@ type Stats struct {
 	LastTick  Instant               `json:"lastTick"`  // of a reaper, on the store's own clock
 	// SinceTickMs is how long ago LastTick was, on the same clock.
 	SinceTickMs int64 `json:"sinceTickMs"`
+	// JudgeLateMs is how long the next silent agent has waited to be judged by a
+	// reaper; 0 when none is due.
+	JudgeLateMs int64 `json:"judgeLateMs"`
 	// StoreID, Floor and AdoptedAt tell which store this is: no token up to the
 	// floor holds any more. AdoptedAt is zero for a store that was never adopted.
 	StoreID   string  `json:"storeId"`

@@ -118,6 +118,7 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	for i, status := range picket.AgentStatuses {
 		s.Agents[status] = r.int(r.at(l, 15+len(picket.TaskStates)+i))
 	}
+	s.JudgeLateMs = r.int(r.at(l, 15+len(args)))
 	s.Reviews = s.Tasks[picket.TaskReview]
 	s.SinceTickMs = r.int(r.at(l, 0)) - int64(s.LastTick)
 	return s, r.bad

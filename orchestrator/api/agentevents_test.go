@@ -157,6 +157,23 @@ func TestAgentsAreCounted(t *testing.T) {
 				t.Errorf("%s: want %d, stats %d, metrics %s", status, n, stats.Agents[status], regexp.MustCompile(`(?m)^picket_agents.*$`).FindAllString(metrics, -1))
 			}
 		}
+		late := func(want string) {
+			t.Helper()
+			if m := p.want(200, "GET", "/metrics", "", "").raw; !strings.Contains(m, "picket_agent_judged_late_seconds{namespace=\"default\"} "+want+"\n") {
+				t.Errorf("lateness is not %s: %s", want, regexp.MustCompile(`(?m)^picket_agent_judged.*$`).FindString(m))
+			}
+		}
+		late("0")
+		// u1 is due 300.001 s after its registration, and nobody judges it for a while.
+		p.pass(297900 * time.Millisecond)
+		late("0")
+		for range 3 {
+			time.Sleep(500 * time.Millisecond)
+			must(t, p.Tick(t.Context()))
+		}
+		late("1.499")
+		p.pass(time.Millisecond)
+		late("0")
 		if len(stats.Agents) != len(want) || regexp.MustCompile(`["/](b1|b2|r1|u1|d1)["/]`).MatchString(metrics) {
 			t.Errorf("an agent's id is a label, or there are statuses too many: %v", stats.Agents)
 		}

@@ -24,6 +24,7 @@ var (
 	upDesc       = describe("store_up", "1 when the store answers.")
 	tasksDesc    = describe("tasks", "Tasks by state.", "state")
 	agentsDesc   = describe("agents", "Registered agents by status.", "status")
+	lateDesc     = describe("agent_judged_late_seconds", "How long the next silent agent has waited to be judged; 0 when none is due.")
 	driftDesc    = describe("agent_drift_total", "Heartbeats that this process took from agents whose clock is off by more than twice their interval.")
 	handoffsDesc = describe("handoffs_open", "Hand-offs waiting for a person.")
 	reviewsDesc  = describe("reviews_pending", "Completed tasks waiting for a decision.")
@@ -41,7 +42,7 @@ var (
 )
 
 func (e *engineCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upDesc, tasksDesc, agentsDesc, driftDesc, handoffsDesc, reviewsDesc, lanesDesc, delayedDesc, waitersDesc, seqDesc, pausedDesc, tickDesc, brokenDesc, refusedDesc, callsDesc, secondsDesc} {
+	for _, d := range []*prometheus.Desc{upDesc, tasksDesc, agentsDesc, lateDesc, driftDesc, handoffsDesc, reviewsDesc, lanesDesc, delayedDesc, waitersDesc, seqDesc, pausedDesc, tickDesc, brokenDesc, refusedDesc, callsDesc, secondsDesc} {
 		ch <- d
 	}
 }
@@ -84,6 +85,7 @@ func collectStats(ch chan<- prometheus.Metric, ns string, s picket.Stats) {
 	for _, status := range picket.AgentStatuses {
 		ch <- gauge(agentsDesc, s.Agents[status], ns, string(status))
 	}
+	ch <- prometheus.MustNewConstMetric(lateDesc, prometheus.GaugeValue, float64(s.JudgeLateMs)/1000, ns)
 	ch <- gauge(handoffsDesc, s.Handoffs, ns)
 	ch <- gauge(reviewsDesc, s.Reviews, ns)
 	ch <- gauge(lanesDesc, s.Lanes, ns)
