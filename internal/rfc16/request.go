@@ -20,6 +20,7 @@ const (
 	stranger  who = "OTHER_KEY"
 	operator  who = "OPERATOR_KEY"
 	reviewer  who = "REVIEWER_KEY"
+	admin     who = "ADMIN_KEY"
 	forger    who = "UNKNOWN_KEY"
 	leaseHand who = "LEASE_TOKEN"
 )

@@ -39,6 +39,7 @@ const (
 	Commands                   // POST /api/v1/agents/{id}/commands
 	Pools                      // GET /api/v1/pools
 	Reviewer                   // a key that may read, but not the registry
+	Keys                       // an administrator's key and POST /api/v1/keys
 	Exact                      // a clock on which requests take no time
 	Settled
 )
@@ -48,7 +49,7 @@ var needNames = []struct {
 	name string
 }{
 	{Stranger, "second key"}, {Operator, "operator"}, {Events, "events"}, {Tasks, "leases"}, {Commands, "commands"},
-	{Pools, "pools"}, {Reviewer, "reviewer"}, {Exact, "exact clock"},
+	{Pools, "pools"}, {Reviewer, "reviewer"}, {Keys, "keys"}, {Exact, "exact clock"},
 }
 
 // String lists the needs, without the mark Settled.
@@ -63,7 +64,7 @@ func (n Needs) String() string {
 }
 
 // beyond are the needs that only Picket's own routes meet.
-const beyond = Events | Tasks | Commands | Pools | Reviewer
+const beyond = Events | Tasks | Commands | Pools | Reviewer | Keys
 
 // Foreign reports whether a server that speaks the RFC and nothing else can be
 // held against the rule.

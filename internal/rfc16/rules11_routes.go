@@ -69,6 +69,19 @@ func otherRules() []Rule {
 			b.expect("dead")
 			t.code(t.call(owner, "DELETE", agentsPath+"/"+t.id("never"), nil), 404, "not_found")
 		}, ""},
+		{"11", "delete-while-unhealthy", "DELETE of an unhealthy agent deregisters it, one event.", Events | Settled, func(t *Trial) {
+			a := t.unwell(nil)
+			a.remove()
+			a.moved(moveIn, moveUnwell, "unhealthy deregistered deregistered")
+		}, ""},
+		{"11", "delete-while-draining", "DELETE of a draining agent deregisters it, one event, and ends its leases.", Events | Tasks | Settled, func(t *Trial) {
+			a := t.register(nil)
+			l := t.leased(a)
+			a.drain(600)
+			a.remove()
+			a.moved(moveIn, moveDrain, "draining deregistered deregistered")
+			t.equal("reason", l.expired(t.s.cfg.Slack).str("reason"), "agent_deregistered")
+		}, ""},
 		{"11", "delete-if-match", "If-Match of a DELETE is optional; one that is not the current version is 409.", Settled, func(t *Trial) {
 			a := t.register(nil)
 			t.code(t.call(owner, "DELETE", a.path(""), nil, "If-Match", `"2"`), 409, "version_conflict")

@@ -52,6 +52,20 @@ func recordRules() []Rule {
 			t.member(a.record(), "status", "deregistered")
 		}, ""},
 		kept("endpoint", "string, optional. URL for push notifications.", "https://billing-agent.example.com/webhook"),
+		{"1.1", "endpoint-not-needed", "endpoint is not used by the heartbeat protocol: an agent whose endpoint nobody answers is as healthy as any.", 0, func(t *Trial) {
+			a := t.register(fields{"endpoint": "http://192.0.2.1:9/webhook"})
+			t.alive2(a)
+			a.expect("active")
+		}, ""},
+		{"1.1", "endpoint-checked", "An endpoint is an absolute http or https URL without credentials.", Settled, func(t *Trial) {
+			for _, bad := range []string{"billing-agent", "ftp://example.com/x", "http://", "https://user:secret@example.com/"} {
+				t.code(t.try(owner, fields{"agent_id": t.id("odd"), "endpoint": bad}).reg, 400, "validation_failed")
+			}
+		}, ""},
+		{"1.1", "metadata-bounded", "Metadata of more than 64 KiB is refused with 413.", Settled, func(t *Trial) {
+			t.register(fields{"metadata": fields{"text": strings.Repeat("x", 60<<10)}})
+			t.code(t.try(owner, fields{"agent_id": t.id("large"), "metadata": fields{"text": strings.Repeat("x", 65<<10)}}).reg, 413, "too_large")
+		}, ""},
 		defaulted("interval_seconds", "How often the agent sends heartbeats. Default: 30.", 30),
 		defaulted("unhealthy_after_seconds", "Seconds of silence before the server marks the agent unhealthy. Default: 90.", 90),
 		defaulted("dead_after_seconds", "Seconds of silence before the server marks the agent dead. Default: 300.", 300),

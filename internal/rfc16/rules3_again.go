@@ -1,5 +1,7 @@
 package rfc16
 
+import "time"
+
 // Section 3.3: an id that is registered again.
 func reregistrationRules() []Rule {
 	return []Rule{
@@ -72,6 +74,21 @@ func reregistrationRules() []Rule {
 			t.submit(nil)
 			t.code(a.acquire(owner, fields{"incarnation": old}), 410, "agent_gone")
 			t.status(a.beat(owner, "active", fields{"incarnation": now}), 200)
+		}, ""},
+		{"3.3", "later-incarnation", "One above the current one, of a store that was lost since, is accepted.", Settled, func(t *Trial) {
+			a := t.register(nil)
+			t.status(a.beat(owner, "active", fields{"incarnation": a.reg.num("incarnation") + 1000}), 200)
+			a.expect("active")
+		}, ""},
+		{"3.3", "again-by-time", "An agent that has just been silent for too long is registered again, whether a sweep has seen its death or not.", Settled | Exact | Events, func(t *Trial) {
+			a := t.register(t.mortal())
+			t.sleep(seconds(t.s.cfg.Dead) + time.Millisecond)
+			t.status(a.again(owner), 201)
+			a.moved(moveIn, moveUnwell, moveDead, moveReborn)
+		}, ""},
+		{"3.3", "who-may-register", "Agents' and operators' keys may register, a reader's may not.", Settled | Operator | Reviewer, func(t *Trial) {
+			t.status(t.try(operator, nil).reg, 201)
+			t.code(t.try(reviewer, fields{"agent_id": t.id("reader")}).reg, 403, "forbidden")
 		}, ""},
 		{"3.3", "live-id-facts", "A live id registered again is 409 state_conflict with its status, for everybody.", Settled | Stranger | Operator, func(t *Trial) {
 			a := t.register(nil)

@@ -61,6 +61,8 @@ func heartbeatRules() []Rule {
 				t.that(len(all) == 1, r, "one pending command, stop_task of %s", none)
 				t.member(&answer{raw: r.raw, status: r.status, body: all[0]}, "command", "stop_task")
 				t.equal("task_id", text(all[0], "task_id"), none)
+				t.equal("command_id", text(all[0], "command_id"), "stop_"+none)
+				t.equal("reason", text(all[0], "reason"), "no_lease")
 			}
 			t.member(t.status(a.beat(owner, "active", fields{"tasks_in_progress": []string{mine}}), 200), "pending_commands", []any{})
 		}, ""},
@@ -84,6 +86,12 @@ func heartbeatRules() []Rule {
 			after := a.record()
 			t.member(after, "capacity.current_load", 0)
 			t.equal("last_heartbeat_at", after.str("last_heartbeat_at"), before.str("last_heartbeat_at"))
+		}, ""},
+		{"4.3", "unknown-member", "An unknown member is refused with 400.", Settled, func(t *Trial) {
+			a := t.register(nil)
+			t.code(a.beat(owner, "active", fields{"load": 3}), 400, "validation_failed")
+			t.code(a.changeIf(owner, `"1"`, fields{"status": "draining", "timeout": 3}), 400, "validation_failed")
+			a.expect("active")
 		}, ""},
 		{"4.4", "resets-timer", "A successful heartbeat resets the agent's silence timer.", 0, func(t *Trial) {
 			a := t.register(t.lingering())

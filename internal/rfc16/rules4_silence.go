@@ -76,6 +76,16 @@ func silenceRules() []Rule {
 			t.status(a.beat(owner, "active", nil), 410)
 			a.moved(moveIn, moveUnwell, moveDead)
 		}, ""},
+		{"4.5", "dead-beyond-acquire", "A millisecond more than dead_after_seconds is dead for an acquire too; less than that is not.", Exact | Events | Tasks | Settled, func(t *Trial) {
+			a := t.register(t.mortal())
+			t.submit(nil)
+			t.sleep(seconds(t.s.cfg.Dead))
+			a.takes()
+			t.sleep(time.Millisecond)
+			t.submit(nil)
+			t.code(a.acquire(owner, nil), 410, "agent_gone")
+			a.moved(moveIn, moveUnwell, moveDead)
+		}, ""},
 		{"4.5", "late-heartbeats", "As long as heartbeats arrive within unhealthy_after_seconds of the previous one, the agent remains active.", Events, func(t *Trial) {
 			a := t.register(t.lingering())
 			late := seconds(t.s.cfg.Unhealthy) * 3 / 4

@@ -1,5 +1,7 @@
 package rfc16
 
+import "time"
+
 // order posts a command as an operator and answers its id.
 func (a *agent) order(body fields) string {
 	r := a.t.status(a.t.call(operator, "POST", a.path("/commands"), body), 202)
@@ -115,6 +117,27 @@ func commandRules() []Rule {
 			t.equal("number of agent.command events", len(t.events(a.id, "", "agent.command")), 1)
 			a.pending(fields{"handled_commands": []string{id}})
 			t.equal("number of agent.command events", len(t.events(a.id, "", "agent.command")), 2)
+		}, ""},
+		{"5.3", "should-honour", "The agent SHOULD honour drain commands.", Settled, nil, "it is a rule for agents; Picket's own adapter is tested against it"},
+		{"5.3", "escalation", "If the agent ignores the command, the coordinator may escalate by revoking the agent's grants: a revoked key is refused.", Keys, func(t *Trial) {
+			made := t.status(t.call(admin, "POST", "/api/v1/keys", fields{"name": t.prefix, "scopes": []string{"agent"}}), 201)
+			id, secret := made.str("keyId"), made.str("key")
+			revoke := func() *answer { return t.call(admin, "DELETE", "/api/v1/keys/"+id, nil) }
+			a := &agent{t: t, id: t.id("a1"), key: operator}
+			ask := func(path string, body any) *answer {
+				return t.send(request{by: owner, secret: secret, method: "POST", url: t.s.cfg.URL + path, body: body})
+			}
+			reg := ask(agentsPath, fields{"agent_id": a.id})
+			t.agents = append(t.agents, a)
+			t.status(revoke(), 200)
+			t.status(reg, 201)
+			for end := t.now().Add(t.s.cfg.Slack); ; t.sleep(t.s.cfg.Poll) {
+				r := ask(a.path("/heartbeat"), fields{"status": "active", "client_timestamp": t.now().UTC().Format(time.RFC3339)})
+				if r.status == 401 {
+					return
+				}
+				t.that(t.now().Before(end), r, "401 within %s of the revocation", t.s.cfg.Slack)
+			}
 		}, ""},
 		{"5.3", "operators-only", "Commands are an operator's: the agent's own key may not post them.", Commands | Operator | Settled, func(t *Trial) {
 			a := t.register(nil)

@@ -79,6 +79,16 @@ func drainRules() []Rule {
 		{"5.1", "unknown-agent", "A status update of an id that was never registered is 404.", 0, func(t *Trial) {
 			t.status((&agent{t: t, id: t.id("never")}).changeIf(owner, `"1"`, fields{"status": "draining"}), 404)
 		}, ""},
+		{"5.1", "check-order", "The first of these that is wrong answers: the key (401), a missing If-Match (428), an unparsable one (400), the id (404), whose it is (403), the version (409).", Settled | Stranger, func(t *Trial) {
+			a, never, to := t.register(nil), &agent{t: t, id: t.id("never")}, fields{"status": "draining"}
+			t.code(never.changeIf(nobody, "", to), 401, "unauthenticated")
+			t.code(never.changeIf(stranger, "", to), 428, "precondition_required")
+			t.code(never.changeIf(stranger, `"x"`, to), 400, "validation_failed")
+			t.code(never.changeIf(stranger, `"7"`, to), 404, "not_found")
+			t.code(a.changeIf(stranger, `"7"`, to), 403, "forbidden")
+			t.code(a.changeIf(owner, `"7"`, to), 409, "version_conflict")
+			a.expect("active")
+		}, ""},
 		{"5.2", "1", "The server transitions the agent to draining status.", Tasks, func(t *Trial) {
 			t.draining(nil).expect("draining")
 		}, ""},

@@ -41,6 +41,15 @@ func poolRules() []Rule {
 				t.equal("members."+status, number(p, "members."+status), want)
 			}
 		}, ""},
+		{"7.2", "one-pool", "GET /api/v1/pools/{role_id} shows one pool; one that nobody is in is 404, another's is 403 for an agent's key.", Pools | Operator | Stranger | Settled, func(t *Trial) {
+			role := t.id("role")
+			t.register(fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": 4}})
+			r := t.status(t.call(operator, "GET", "/api/v1/pools/"+role, nil), 200)
+			t.equal("pool", r.body, t.poolOf(role))
+			t.status(t.call(owner, "GET", "/api/v1/pools/"+role, nil), 200)
+			t.code(t.call(stranger, "GET", "/api/v1/pools/"+role, nil), 403, "forbidden")
+			t.code(t.call(operator, "GET", "/api/v1/pools/"+role+"none", nil), 404, "not_found")
+		}, ""},
 		{"7.2", "independent-lifecycles", "Each pool member has an independent lifecycle: one instance going unhealthy does not affect others.", 0, func(t *Trial) {
 			role := t.id("role")
 			a := t.register(also(t.steady(), fields{"role_id": role}))
@@ -79,6 +88,7 @@ func poolRules() []Rule {
 			t.member(a.expect("deregistered"), "role_id", role)
 			t.equal("listed", t.listed("role_id="+role), []string{b.id})
 		}, ""},
+		{"8.1", "restart-same-role", "A restarted agent SHOULD use the same role_id as its predecessor.", Settled, nil, "it is a rule for agents; the server takes any"},
 		{"8.1", "role_id-shared", "Multiple running instances MAY share a role_id, whatever their names.", 0, func(t *Trial) {
 			role := t.id("role")
 			a, b := t.register(fields{"role_id": role, "name": "one"}), t.register(fields{"role_id": role, "name": "two"})

@@ -52,7 +52,9 @@ func securityRules() []Rule {
 			}
 			t.equal("listed for the agent", see(owner), []string{a.id, c.id})
 			t.equal("listed for the operator", see(operator), []string{a.id, b.id, c.id})
+			t.status(t.call(owner, "GET", c.path(""), nil), 200)
 			t.status(t.call(owner, "GET", b.path(""), nil), 403, 404)
+			t.code(t.call(owner, "GET", agentsPath+"?role_id="+theirs, nil), 403, "forbidden")
 		}, ""},
 		{"Security", "own-agents-without-role", "An agent without a role is seen by its own key alone, and by operators.", Stranger | Operator | Settled, func(t *Trial) {
 			tag := t.tag()

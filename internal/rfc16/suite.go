@@ -110,7 +110,7 @@ func start(ctx context.Context, cfg Config) (*suite, error) {
 	}
 	cfg.URL = strings.TrimRight(cfg.URL, "/")
 	s := &suite{cfg: cfg, prefix: "rfc16-" + strings.ToLower(rand.Text()[:8]) + "-", why: map[Needs]string{}, stories: map[string]*story{}}
-	s.keys = map[who]string{operator: cfg.Key, owner: cmp.Or(cfg.AgentKey, cfg.Key), stranger: cfg.OtherKey, forger: "unknown-" + rand.Text()}
+	s.keys = map[who]string{admin: cfg.Key, operator: cfg.Key, owner: cmp.Or(cfg.AgentKey, cfg.Key), stranger: cfg.OtherKey, forger: "unknown-" + rand.Text()}
 	return s, s.explore(ctx)
 }
 
@@ -132,6 +132,7 @@ func (s *suite) explore(ctx context.Context) error {
 	s.needs(Stranger, s.keys[stranger] != "", "no second agent key was given")
 	s.needs(Operator, s.keys[operator] != s.keys[owner], "the agents' key is the operator's own")
 	s.needs(Reviewer, s.keys[reviewer] != "", "no reviewer's key could be made")
+	s.needs(Keys, len(s.made) > 0, "the key makes no other keys")
 	s.needs(Exact, s.cfg.Exact, "it takes a clock on which requests take no time")
 	for need, path := range map[Needs]string{Events: "/api/v1/stats", Tasks: "/api/v1/tasks?limit=1", Pools: "/api/v1/pools"} {
 		a := s.ask(ctx, operator, "GET", path, nil)
@@ -164,7 +165,6 @@ func (s *suite) ask(ctx context.Context, by who, method, path string, body any) 
 
 // makeKeys makes the scoped keys that were not given, where the key may.
 func (s *suite) makeKeys(ctx context.Context) {
-	admin := s.cfg.Key
 	for _, k := range []struct {
 		by    who
 		scope string
@@ -175,7 +175,7 @@ func (s *suite) makeKeys(ctx context.Context) {
 		if k.given {
 			continue
 		}
-		a := s.do(ctx, request{by: operator, secret: admin, method: "POST", url: s.cfg.URL + "/api/v1/keys", body: fields{"name": s.prefix + k.scope, "scopes": []string{k.scope}}})
+		a := s.do(ctx, request{by: admin, secret: s.cfg.Key, method: "POST", url: s.cfg.URL + "/api/v1/keys", body: fields{"name": s.prefix + k.scope, "scopes": []string{k.scope}}})
 		if a.status != 201 {
 			return
 		}
@@ -187,7 +187,7 @@ func (s *suite) makeKeys(ctx context.Context) {
 // revoke ends the keys of the run.
 func (s *suite) revoke(ctx context.Context) {
 	for _, id := range s.made {
-		if a := s.do(ctx, request{by: operator, secret: s.cfg.Key, method: "DELETE", url: s.cfg.URL + "/api/v1/keys/" + id}); a.status != 200 {
+		if a := s.do(ctx, request{by: admin, secret: s.cfg.Key, method: "DELETE", url: s.cfg.URL + "/api/v1/keys/" + id}); a.status != 200 {
 			s.left = append(s.left, "key "+id)
 		}
 	}

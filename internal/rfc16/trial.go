@@ -28,10 +28,15 @@ func (t *Trial) call(by who, method, path string, body any, headers ...string) *
 
 func (t *Trial) send(r request) *answer {
 	t.last = t.s.do(t.ctx, r)
+	t.alive()
+	return t.last
+}
+
+// alive ends the rule when the run is over.
+func (t *Trial) alive() {
 	if t.ctx.Err() != nil {
 		t.notRun("the run was ended")
 	}
-	return t.last
 }
 
 // fail ends the rule: what was expected, and what came.
