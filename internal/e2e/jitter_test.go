@@ -97,12 +97,13 @@ func (l *shaken) arrive(request, answer time.Duration) {
 	got, err := l.beat(l.held.TaskID)
 	l.mu.Lock()
 	l.beats++
+	n := l.beats
 	l.longest, l.last = max(l.longest, time.Since(l.last)), time.Now()
 	l.mu.Unlock()
 	if err != nil || got.status != http.StatusOK {
 		l.t.Errorf("%s: a heartbeat that was %s late: %d %v %s", l.id, request, got.status, err, got.body)
 	}
-	wrote, err := try(l.held.LeaseToken.Reveal(), http.MethodPost, l.held.ProxyURL+"/v1/tools/report_progress", map[string]string{"summary": "goes on"})
+	wrote, err := try(l.held.LeaseToken.Reveal(), http.MethodPost, l.held.ProxyURL+"/v1/tools/report_progress", map[string]string{"summary": fmt.Sprint("step ", n)})
 	if err != nil || wrote.status != http.StatusOK {
 		l.t.Errorf("%s: a write: %d %v %s", l.id, wrote.status, err, wrote.body)
 	}
