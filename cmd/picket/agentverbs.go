@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
@@ -117,32 +118,37 @@ func (s *server) awaitDrained(ctx context.Context, cmd *cobra.Command, a picket.
 			return err
 		}
 	}
+	reason := s.lastReason(ctx, a.AgentID, since, incarnation)
 	if a.Incarnation != incarnation {
-		return picket.Refuse(picket.CodeStateConflict, "Drain it again: picket agent drain "+a.AgentID, "%s was gone and has registered again", a.AgentID)
-	}
-	if err := printAgent(ctx, cmd, s, cmd.OutOrStdout(), a, raw, "drained"); err != nil {
+		fmt.Fprintf(talk, "%s has registered again since\n", a.AgentID)
+	} else if err := printAgent(ctx, cmd, s, cmd.OutOrStdout(), a, raw, "drained"); err != nil {
 		return err
 	}
-	if a.Status == picket.AgentDeregistered {
-		return nil
-	}
-	if reason := s.lastReason(ctx, a.AgentID, since); reason == picket.ReasonDrainTimeout {
+	switch {
+	case reason == picket.ReasonDrainTimeout:
 		fmt.Fprintln(talk, "its time was over: what it still held was taken from it and is queued again")
 		return ended(exitTimeout)
+	case reason == picket.ReasonHeartbeatTimeout, reason == "" && a.Status == picket.AgentDead:
+		fmt.Fprintln(talk, "it was not heard of any more: what it held was taken from it and is queued again")
+		return ended(exitError)
 	}
-	fmt.Fprintln(talk, "it was not heard of any more: what it held was taken from it and is queued again")
-	return ended(exitError)
+	return nil
 }
 
-// lastReason is why an agent's status changed last, of the events after a
-// cursor; "" where this key may not know.
-func (s *server) lastReason(ctx context.Context, id, since string) (last picket.LifecycleReason) {
+// lastReason is why an incarnation of an agent changed its status last, of the
+// events after a cursor; "" where this key may not know.
+func (s *server) lastReason(ctx context.Context, id, since string, incarnation int64) (last picket.LifecycleReason) {
 	var page picket.EventPage
 	if since != "" {
 		_ = s.get(ctx, agentEvents(id, picket.EventAgentLifecycle)+"&limit=1000&after="+since, &page, nil)
 	}
 	for _, e := range page.Events {
-		last = picket.LifecycleReason(e.Reason)
+		var data struct {
+			Incarnation int64 `json:"incarnation"`
+		}
+		if json.Unmarshal(e.Data, &data) == nil && data.Incarnation == incarnation {
+			last = picket.LifecycleReason(e.Reason)
+		}
 	}
 	return last
 }

@@ -68,7 +68,7 @@ func runAgentWatch(cmd *cobra.Command, given []string) error {
 		}
 		w := cmd.OutOrStdout()
 		p := painter(w)
-		_, err := fmt.Fprintf(w, "%-6s %s  %-16s %s  %s\n", e.ID, p.dim(e.At.Time().Local().Format("15:04:05.000")), e.Type, oneLine(e.AgentID), agentText(e))
+		_, err := fmt.Fprintf(w, "%-6s %s  %-18s  %s  %s\n", e.ID, p.dim(e.At.Time().Local().Format("15:04:05.000")), e.Type, oneLine(e.AgentID), agentText(e))
 		return err
 	})
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {

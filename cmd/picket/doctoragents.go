@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,35 +10,28 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// agentsFindings tell of the workers the server knows: nothing where the key may
-// not see them, or where the server is of a version without a registry.
+// agentsFindings tell of the workers the server knows; nothing where the server
+// is of a version without a registry.
 func agentsFindings(ctx context.Context, cmd *cobra.Command) []finding {
 	s, err := connect(cmd)
 	if err != nil {
 		return nil
 	}
+	var stats picket.Stats
+	if err := s.get(ctx, "/api/v1/stats", &stats, nil); err != nil || stats.Agents == nil {
+		return nil
+	}
 	var parts []string
-	silent := 0
 	for _, status := range []picket.AgentStatus{picket.AgentActive, picket.AgentUnhealthy, picket.AgentDraining} {
-		var page picket.AgentPage
-		err := s.get(ctx, "/api/v1/agents?limit=1&status="+string(status), &page, nil)
-		switch {
-		case errors.Is(err, picket.CodeForbidden), errors.Is(err, picket.CodeNotFound):
-			return nil
-		case err != nil:
-			return []finding{{"agents", "fail", explain(err), remedyOf(err)}}
-		case page.Total > 0:
-			parts = append(parts, fmt.Sprintf("%d %s", page.Total, status))
-		}
-		if status == picket.AgentUnhealthy {
-			silent = page.Total
+		if n := stats.Agents[status]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, status))
 		}
 	}
 	f := finding{what: "agents", grade: "ok", detail: strings.Join(parts, ", ")}
 	if len(parts) == 0 {
 		f.detail = "none registered; `picket run` brings its own"
 	}
-	if silent > 0 {
+	if stats.Agents[picket.AgentUnhealthy] > 0 {
 		f.grade, f.remedy = "warn", "See who is silent: picket agent list --status unhealthy"
 	}
 	return append([]finding{f}, poolFindings(ctx, s)...)

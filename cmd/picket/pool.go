@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -82,7 +83,12 @@ func newPoolGet() *cobra.Command {
 			}
 			return watching(cmd, func(ctx context.Context, w io.Writer) error {
 				var raw jsontext.Value
-				if err := s.get(ctx, "/api/v1/pools/"+segment(given[0]), nil, &raw); err != nil {
+				err := s.get(ctx, "/api/v1/pools/"+segment(given[0]), nil, &raw)
+				var refusal *picket.Error
+				if errors.Is(err, picket.CodeNotFound) && errors.As(err, &refusal) {
+					refusal.Remedy = "See: picket pool list"
+				}
+				if err != nil {
 					return err
 				}
 				showing(w, raw)

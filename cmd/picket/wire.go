@@ -113,7 +113,7 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	group, ctx := errgroup.WithContext(ctx)
 	e := web.New(h.log)
 	control, err := api.New(api.Config{
-		Engine: store.Engine, Engines: store.Engines, Calls: store.Calls, Log: h.log, AllowedHosts: h.hosts(),
+		Engine: store.Engine, Engines: store.Engines, Calls: store.Calls, Log: h.log, AllowedHosts: h.hosts(), Advice: h.cfg.advice(),
 	})
 	if err != nil {
 		return err
