@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -25,14 +24,11 @@ func TestHostsDie(t *testing.T) {
 	proxy := w.newFront(w.url)
 	_, beside := w.serve("orchestrator", "orchestrator", "", "--proxy-url", proxy.url, "--secret-file", filepath.Join(w.data(), "secret.key"))
 	control := w.newFront(beside)
-	w.must(os.MkdirAll(w.path("ledger"), 0o700))
+	w.laneFlags, w.laneWindow = briskFlags, time.Minute
 	var lanes []*lane
 	for i := range times(4, 4) {
-		l := &lane{world: w, name: fmt.Sprintf("host%d", i), died: make(chan time.Time, 1), front: control.url, flags: briskFlags}
-		s := l.spec("diehard")
-		minute := 60
-		s.LeaseWindowSeconds = &minute
-		l.task = w.submit(s)
+		l := w.newLane(fmt.Sprintf("host%d", i), "")
+		l.front = control.url
 		l.first = l.hire("first")
 		lanes = append(lanes, l)
 	}

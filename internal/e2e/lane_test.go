@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,13 +57,13 @@ func (w *world) newLane(name, level string) *lane {
 	if err := os.MkdirAll(w.path("ledger"), 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	l := &lane{world: w, name: name, level: level, died: make(chan time.Time, 1), front: w.url}
+	l := &lane{world: w, name: name, level: level, died: make(chan time.Time, 1), front: w.url, flags: w.laneFlags}
 	l.task = w.submit(l.spec("diehard"))
 	return l
 }
 
 func (l *lane) spec(title string) picket.TaskSpec {
-	s := spec(title+" "+l.name, int(window/time.Second))
+	s := spec(title+" "+l.name, int(cmp.Or(l.laneWindow, window)/time.Second))
 	s.Role, s.Review, s.Escalate = l.name, picket.ReviewByNone, picket.EscalateFail
 	attempts, backoff := 100, 0
 	s.Retry = &picket.Retry{MaxAttempts: &attempts, BackoffSeconds: &backoff,

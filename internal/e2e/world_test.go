@@ -32,6 +32,9 @@ type world struct {
 	log       *journal
 	within    *netns   // where processes are started; nil: in this network
 	last      []func() // to be done when all processes have ended
+
+	laneFlags  []string      // of the workers of lanes
+	laneWindow time.Duration // of their leases; 0: window
 }
 
 // newWorld makes an empty world. At its end every process is asked to end, no

@@ -202,7 +202,7 @@ func (z *zombies) after(l *lane, who string) {
 	}
 	if z.world.task(l.task.TaskID).FencingToken == l.token {
 		z.kept++
-	} else if at := l.killAt(); !unfenced && !at.IsZero() {
+	} else if at := l.killAt(); !unfenced && !at.IsZero() && z.laneWindow == 0 {
 		z.lateness = append(z.lateness, (<-l.died).Sub(at))
 	}
 	l.serves(l.first, "first")

@@ -1,0 +1,118 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Workers that are missed after 4 s, with leases of a minute: only the silence
+// of an agent ends them.
+func newSilent(t *testing.T) *zombies {
+	z := newZombies(t)
+	z.laneFlags, z.laneWindow = briskFlags, time.Minute
+	return z
+}
+
+// spell is a time around the thresholds: some agents are only warned of.
+func (z *zombies) spell() time.Duration {
+	return time.Second + time.Duration(z.random.Int64N(int64(8*time.Second)))
+}
+
+// Whatever of a run is stopped around its agent's death and woken: the next run
+// starts when the tree of the old one is gone, no stale write is admitted, and
+// the worker registers again and goes on.
+func TestZombiesOfDeadAgents(t *testing.T) {
+	z := newSilent(t)
+	for batch := range times(1, 60) {
+		order := []string{"adapter", "adapter+agent", "shim", "adapter", "shim+agent", fenceOnly}
+		var thawed sync.WaitGroup
+		lanes := z.open(batch, len(order))
+		for i, l := range lanes {
+			frozen := z.spell()
+			z.count[order[i]]++
+			l.strike(order[i], syscall.SIGSTOP)
+			if order[i] != fenceOnly {
+				l.thawAfter(frozen, order[i], &thawed)
+			}
+			l.story = fmt.Sprintf("%s stopped for %s", order[i], frozen.Round(time.Millisecond))
+		}
+		thawed.Wait()
+		for i, l := range lanes {
+			if order[i] == fenceOnly {
+				l.orphaned()
+				l.strike(order[i], syscall.SIGCONT)
+			}
+			z.after(l, order[i])
+		}
+	}
+	z.tellSilence("stopped")
+}
+
+// The same when the network breaks: requests lost, replies lost, or both. Who
+// is heard but hears nothing ends its agent, too, and its lease is not left to
+// run out.
+func TestPartitionsOfDeadAgents(t *testing.T) {
+	ways := []string{"requests", "replies", "both ways", "requests", "replies", "both ways"}
+	hub, spokes := spokes(t, len(ways)+1)
+	z := newSilent(t)
+	front := z.behind(hub)
+	for batch := range times(1, 50) {
+		var lanes []*lane
+		for i := range ways {
+			lanes = append(lanes, z.placeLane(fmt.Sprintf("lane%d-%d", batch, i), front, spokes[i], spokes[len(ways)]))
+		}
+		for _, l := range lanes {
+			l.stand()
+		}
+		var healed sync.WaitGroup
+		for i, l := range lanes {
+			cut := z.spell()
+			l.story = fmt.Sprintf("%s lost for %s", ways[i], cut.Round(time.Millisecond))
+			z.count[ways[i]]++
+			hub.cut(spokes[i], ways[i])
+			healed.Go(func() {
+				time.Sleep(cut) // how long is what is random
+				hub.heal(spokes[i], ways[i])
+			})
+		}
+		healed.Wait()
+		for _, l := range lanes {
+			z.after(l, "network")
+		}
+	}
+	z.tellSilence("cut off")
+}
+
+// tellSilence prints what became of the agents, and holds every life against
+// the legal moves.
+func (z *zombies) tellSilence(how string) {
+	z.t.Helper()
+	moves := map[string]int{}
+	status := map[string]picket.AgentStatus{}
+	for _, ev := range z.allEvents() {
+		if ev.Type != picket.EventAgentLifecycle {
+			continue
+		}
+		moves[string(ev.NewStatus)+" "+ev.Reason]++
+		from, why := ev.PreviousStatus, picket.LifecycleReason(ev.Reason)
+		if was := status[ev.LifecycleAgentID]; picket.AgentMove(from, why) != ev.NewStatus || was != "" && was != from {
+			z.t.Errorf("event %d: %s was %q and goes from %s to %s: %s", ev.Seq, ev.LifecycleAgentID, was, from, ev.NewStatus, why)
+		}
+		status[ev.LifecycleAgentID] = ev.NewStatus
+	}
+	var told []string
+	for move, n := range moves {
+		told = append(told, fmt.Sprintf("%d %s", n, move))
+	}
+	slices.Sort(told)
+	z.t.Logf("agents: %q", told)
+	z.tell(how)
+}
