@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -190,6 +191,7 @@ var bad = map[string]breakage{
 // Every rule of the conformance table is broken by somebody, and says so.
 func TestEveryRuleCanBeBroken(t *testing.T) {
 	rules := adaptertest.Rules()
+	maps.Copy(bad, badAgents)
 	for name := range bad {
 		if !has(rules, name) {
 			t.Errorf("there is no rule %q", name)
@@ -226,7 +228,7 @@ func TestEveryRuleCanBeBroken(t *testing.T) {
 // breaking is an adapter that is a bad one, and ends at once when it is told.
 func breaking(t *testing.T, broken breakage) adaptertest.Worker {
 	return func(ctx context.Context, s *adaptertest.Server, command []string) error {
-		a := newAdapter(t, s, command, func(c *adapter.Config) { c.HTTP = &http.Client{Transport: broken} })
+		a := newAdapter(t, s, command, asAsked(s), func(c *adapter.Config) { c.HTTP = &http.Client{Transport: broken} })
 		defer context.AfterFunc(ctx, a.ReleaseNow)()
 		return a.Run(ctx)
 	}

@@ -136,10 +136,10 @@ func TestCustomAdapterConforms(t *testing.T) {
 	adaptertest.Conform(t, func(ctx context.Context, s *adaptertest.Server, command []string) error {
 		myWorker(ctx, adapter.Client{BaseURL: s.URL, Key: adaptertest.Key}, command)
 		return nil
-	},
+	}, append(adaptertest.RegistryRules(), // it does not register
 		"hands in the output of onExit complete", "does one task after the other",
 		"lets an agent that is done end by itself", "obeys stop", "kills a tree that is deaf to SIGTERM",
-		"ships the output, each byte once", "ends a run at its timeout and says so", "completes once although request and reply are lost")
+		"ships the output, each byte once", "ends a run at its timeout and says so", "completes once although request and reply are lost")...)
 }
 
 // The table of the documentation is the table that is checked.

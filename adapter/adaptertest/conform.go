@@ -20,7 +20,8 @@ import (
 
 // Worker runs an adapter under test: it leases from s with [Key], launches the
 // command for each lease with the lease in its environment, and returns when
-// ctx has ended and what ran has finished.
+// ctx has ended and what ran has finished. One that registers does so with
+// [Server.Thresholds], where there are any.
 type Worker func(ctx context.Context, s *Server, command []string) error
 
 // Conform checks an adapter, in any language as long as a Worker can run it,
@@ -64,7 +65,7 @@ type Rule struct {
 }
 
 // Rules are all of them.
-func Rules() []Rule { return append(rulesOfEnds(), rulesOfTrouble()...) }
+func Rules() []Rule { return slices.Concat(rulesOfEnds(), rulesOfTrouble(), rulesOfAgents()) }
 
 // Check runs an adapter against the rule and answers what it did wrong. An
 // adapter that has not done what is asked when ctx ends, has failed.
@@ -98,6 +99,10 @@ type bench struct {
 	pids     []int // that agents have told
 	closers  []func()
 	failures []error
+
+	end       func()        // tells the adapter to
+	ended     chan struct{} // closed when it has
+	mayRefuse bool          // it may end with an error
 }
 
 func newBench(ctx context.Context, work Worker) (*bench, error) {
@@ -139,14 +144,18 @@ func (b *bench) stop(format string, args ...any) {
 func (b *bench) run(task Task, script string) (id string) {
 	id = b.queue(task)
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.ctx))
-	ended := make(chan error, 1)
-	go func() { ended <- b.work(ctx, b.s, []string{"sh", "-c", script, "sh", b.post}) }()
+	var err error
+	b.end, b.ended = stop, make(chan struct{})
+	go func() {
+		defer close(b.ended)
+		err = b.work(ctx, b.s, []string{"sh", "-c", script, "sh", b.post})
+	}()
 	b.closers = append(b.closers, func() {
 		stop()
 		b.clear()
 		select {
-		case err := <-ended:
-			if err != nil && !errors.Is(err, context.Canceled) {
+		case <-b.ended:
+			if err != nil && !b.mayRefuse && !errors.Is(err, context.Canceled) {
 				b.wrong("the adapter ended with: %v", err)
 			}
 		case <-time.After(15 * time.Second):
