@@ -77,7 +77,8 @@ func (x *machine) crewMoves() []move {
 		{8, "register", func() bool { return len(x.m.agents) < len(agentIDs) || x.anyAgent(goneAgent)() }, x.register},
 		{8, "heartbeat", x.anyAgent(takesPart), x.heartbeat},
 		{6, "change agent", x.anyAgent(takesPart), x.changeAgent},
-		{6, "submit", func() bool { return x.openTasks() < x.most }, x.submit},
+		{6, "gather", func() bool { return x.openTasks() < x.most && !x.m.paused }, x.gather},
+		{8, "fall", x.anyAgent(x.m.busy), x.fall},
 		{6, "wear out", x.anyAgent(x.m.busy), x.wearOut},
 		{1, "deregister", x.anyAgent(takesPart), x.deregister},
 		{3, "command", x.anyAgent(takesPart), x.command},
@@ -101,8 +102,7 @@ func (x *machine) register() {
 	o, repeatable := x.once("register" + by.key + id)
 	caller.Once = repeatable.Once
 	role, drain := oneOf(x, "role", "coder", "", "tester"), oneOf(x, "drain timeout", -1, 30, 90)
-	reg := picket.Registration{AgentID: id, RoleID: role, Heartbeat: &picket.Thresholds{IntervalSeconds: ptr(beats / 1000),
-		UnhealthyAfterSeconds: ptr(unhealthySet / 1000), DeadAfterSeconds: ptr(deadSet / 1000)}}
+	reg := picket.Registration{AgentID: id, RoleID: role, Heartbeat: halves()}
 	if drain >= 0 {
 		reg.DrainTimeoutSeconds = &drain
 	}

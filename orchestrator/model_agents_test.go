@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/picket-dev/picket"
@@ -83,11 +84,11 @@ func (m *rules) leave(a *mrec, to picket.AgentStatus, why picket.LifecycleReason
 func (m *rules) dismiss(id string, incarnation int64, cause string, limit int) int {
 	held, a := m.holding(id, incarnation), m.agents[id]
 	held = held[:min(limit, len(held))]
-	class, dark := picket.ExitReleased, m.now
-	if cause == "agent_dead" {
-		class = picket.ExitAgentDead
-	}
-	if a.incarnation == incarnation {
+	class, dark := picket.ExitReleased, int64(math.MaxInt64)
+	switch {
+	case cause == "agent_dead":
+		class, dark = picket.ExitAgentDead, m.now
+	case a.incarnation == incarnation:
 		dark = a.beat + deadSet
 	}
 	for _, r := range held {

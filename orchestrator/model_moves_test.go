@@ -147,17 +147,7 @@ func (x *machine) refused(h picket.Held, err error, verb string) {
 	}
 }
 
-func (x *machine) renew() {
-	h, mh := x.holder()
-	got, err := x.e.Renew(x.ctx, h)
-	ttl, code := x.m.renew(mh)
-	if x.agree(err, code, "renew %+v", mh) {
-		x.near("renew: ttl", got.LeaseTTLMs, ttl)
-		x.lives(got, x.m.runs[h.RunID])
-		x.same("renew: token", got.FencingToken, x.m.runs[h.RunID].token)
-	}
-	x.refused(h, err, "renew")
-}
+func (x *machine) renew() { x.renewAs(x.holder()) }
 
 func (x *machine) getTask() {
 	h, mh := x.holder()

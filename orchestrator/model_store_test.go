@@ -229,7 +229,7 @@ func (x *machine) compareQueues(c *contents) {
 			}
 			continue
 		}
-		if got["at"] != t.where || got["gate"] != t.gate || waits != (t.due > 0) || waits && x.inHalves(at) != t.due/half*half {
+		if got["at"] != t.where || got["gate"] != t.gate || waits != (t.due > 0) || waits && x.inHalves(at-float64(t.due)) != 0 {
 			x.Fatalf("%s waits in lane %q for run %q, delayed %v until %.0f; want lane %q, run %q, until %d", id, got["at"], got["gate"],
 				waits, at-float64(x.base), t.where, t.gate, t.due)
 		}

@@ -1,0 +1,132 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// What random verbs hardly ever come to: an agent with several leases whose
+// part ends, and what its processes try afterwards.
+
+// gathered is an acquire that can be repeated.
+type gathered struct {
+	o      monce
+	caller picket.Caller
+	a      magent
+	req    picket.AcquireRequest
+}
+
+// gather gives an agent more than one task.
+func (x *machine) gather() {
+	id := oneOf(x, "id", agentIDs...)
+	if a := x.m.agents[id]; a == nil || a.status.Gone() {
+		x.registerAs(id, mby{key: "key_a"})
+	}
+	for range 2 {
+		x.submit()
+	}
+	x.gatherings++
+	g := gathered{a: magent{id: id, role: "coder", caps: []string{"go", "py"}, by: mby{"key_a", true}}}
+	g.o = monce{strings.Repeat("e", 60) + fmt.Sprintf("%04x", x.gatherings), strings.Repeat("0", 64)}
+	g.caller = picket.Caller{Actor: "key_a", Operator: true, Once: picket.Once{Key: g.o.key, Body: g.o.body}}
+	g.req = picket.AcquireRequest{AgentID: id, Role: "coder", Capabilities: g.a.caps, Max: ptr(5)}
+	x.gathered = g
+	x.acquireAs(g)
+}
+
+func (x *machine) acquireAs(g gathered) {
+	got, err := x.e.Acquire(x.ctx, g.caller, g.req)
+	want, code := x.m.grant(g.o, g.a, runsOf(got), *g.req.Max)
+	if x.agree(err, code, "acquire by %+v", g.a) {
+		x.granted(g.a, got, want)
+	}
+}
+
+func (x *machine) registerAs(id string, by mby) {
+	reg := picket.Registration{AgentID: id, Heartbeat: halves()}
+	x.ok(reg.Normalize())
+	got, err := x.e.Register(x.ctx, picket.Caller{Actor: by.key}, reg)
+	if x.agree(err, x.m.register(monce{}, by, id, "", -1), "register %s by %+v", id, by) {
+		x.shown("register", got, x.m.agents[id])
+	}
+}
+
+func halves() *picket.Thresholds {
+	return &picket.Thresholds{IntervalSeconds: ptr(beats / 1000), UnhealthyAfterSeconds: ptr(unhealthySet / 1000), DeadAfterSeconds: ptr(deadSet / 1000)}
+}
+
+// fall ends the part of an agent that holds leases; its processes go on for a
+// while, under the leases they had.
+func (x *machine) fall() {
+	a := x.m.agents[x.member(x.m.busy)]
+	if a == nil || !x.m.busy(a) {
+		return
+	}
+	held := x.m.holding(a.id, a.incarnation)
+	for _, r := range held {
+		if x.chance("process", 40) {
+			h, mh := x.credential(r)
+			err := x.e.RunEvents(x.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}})
+			x.agree(err, x.m.launched(mh), "run.launched %+v", mh)
+		}
+		x.renewAs(x.credential(r))
+	}
+	x.drop(a, held)
+	if a.status.Gone() && x.chance("registers again", 60) {
+		x.registerAs(a.id, mby{key: a.owner})
+	}
+	if x.gathered.a.id == a.id && x.chance("repeats", 50) {
+		x.acquireAs(x.gathered)
+	}
+	for _, r := range held {
+		x.renewAs(x.credential(r))
+	}
+}
+
+// drop is how it ends.
+func (x *machine) drop(a *mrec, held []*mrun) {
+	by, caller := mby{a.owner, true}, picket.Caller{Actor: a.owner, Operator: true}
+	change := picket.AgentStatusChange{Status: picket.AgentDraining, DrainTimeoutSeconds: ptr(oneOf(x, "drain timeout", 300, 30))}
+	switch x.below(4, "ends by") {
+	case 0:
+		change = picket.AgentStatusChange{Status: picket.AgentDeregistered}
+		x.changeBy(by, caller, a.id, a.version, change)
+	case 1:
+		for range 5 {
+			x.passOne(false, false)
+		}
+		x.judge()
+	case 2:
+		x.changeBy(by, caller, a.id, a.version, change)
+		hb := picket.Heartbeat{Status: picket.AgentDraining, ClientTimestamp: picket.InstantOf(time.Now())}
+		got, err := x.e.Heartbeat(x.ctx, caller, a.id, hb)
+		_, code := x.m.heartbeat(by, a.id, hb)
+		if x.agree(err, code, "heartbeat of %s", a.id) {
+			x.same("heartbeat", got.AgentStatus, a.status)
+		}
+	case 3:
+		x.changeBy(by, caller, a.id, a.version, change)
+		h, mh := x.credential(held[x.below(len(held), "lease")])
+		got, err := x.e.Release(x.ctx, h, picket.Exit{Class: picket.ExitReleased})
+		want, code := x.m.release(mh, picket.ExitReleased, "")
+		x.closed(h, string(got), want, err, code, "release")
+	}
+}
+
+func (x *machine) credential(r *mrun) (picket.Held, mheld) {
+	return x.held[r.id], mheld{task: r.task, run: r.id}
+}
+
+func (x *machine) renewAs(h picket.Held, mh mheld) {
+	got, err := x.e.Renew(x.ctx, h)
+	ttl, code := x.m.renew(mh)
+	if x.agree(err, code, "renew %+v", mh) {
+		x.near("renew: ttl", got.LeaseTTLMs, ttl)
+		x.lives(got, x.m.runs[h.RunID])
+		x.same("renew: token", got.FencingToken, x.m.runs[h.RunID].token)
+	}
+	x.refused(h, err, "renew")
+}
