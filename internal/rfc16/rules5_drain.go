@@ -89,7 +89,7 @@ func drainRules() []Rule {
 			t.code(a.changeIf(owner, `"7"`, to), 409, "version_conflict")
 			a.expect("active")
 		}, ""},
-		{"5.2", "1", "The server transitions the agent to draining status.", Tasks, func(t *Trial) {
+		{"5.2", "1", "The server transitions the agent to draining status.", 0, func(t *Trial) {
 			t.draining(nil).expect("draining")
 		}, ""},
 		{"5.2", "2", "An agent.lifecycle event is emitted with reason drain_initiated.", Events, func(t *Trial) {

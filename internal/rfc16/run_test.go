@@ -126,7 +126,7 @@ func TestAServerWithTheRFCAlone(t *testing.T) {
 			t.Errorf("%s: %s", name, r.Why)
 		}
 	}
-	lacking := map[Needs]string{Stranger: "no second agent key", Operator: "operator's own", Events: "/api/v1/stats answers 404", Tasks: "/api/v1/tasks?limit=1 answers 404",
+	lacking := map[Needs]string{Stranger: "no second agent key", Operator: "operator's own", Events: "/api/v1/stats answers 404", Tasks: "/api/v1/tasks answers 404",
 		Commands: "commands answers 404", Pools: "/api/v1/pools answers 404", Reviewer: "no reviewer's key", Keys: "makes no other keys"}
 	all := outcomes(t, plain, Config{})
 	for _, r := range Rules() {

@@ -64,6 +64,8 @@ func willing() wrong {
 			return 200, also(recordOf(fields{"agent_id": id}, made), records[id])
 		case path == "/api/v1/keys":
 			return 201, fields{"keyId": "key_1", "key": fmt.Sprintf("pkk_%d", made)}
+		case method == "POST" && path == "/api/v1/tasks" && body["title"] == nil:
+			return 400, fields{}
 		case method == "POST" && path == "/api/v1/tasks":
 			return 201, fields{"taskId": "task_1"}
 		case path == "/api/v1/leases":
