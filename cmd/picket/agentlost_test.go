@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// between stands between a command and a server. meddle may change a request;
+// lose says whether its answer is lost, after it has taken effect.
+type between struct {
+	backend string
+	meddle  func(*http.Request)
+	lose    func(*http.Request) bool
+}
+
+func (b between) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if b.meddle != nil {
+		b.meddle(r)
+	}
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, b.backend+r.URL.RequestURI(), r.Body)
+	if err != nil {
+		panic(err)
+	}
+	req.Header, req.ContentLength = r.Header.Clone(), r.ContentLength
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	defer res.Body.Close()
+	if b.lose != nil && b.lose(r) {
+		_, _ = io.Copy(io.Discard, res.Body) // it was answered, so it has happened
+		panic(http.ErrAbortHandler)
+	}
+	for name, values := range res.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(res.StatusCode)
+	_, _ = io.Copy(w, res.Body)
+}
+
+// street is a server, and a way to run commands through something between.
+type street struct {
+	t *testing.T
+	c *adapter.Client
+}
+
+func newStreet(t *testing.T) street {
+	store, end := rig.Memory()
+	t.Cleanup(end)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, stop := startConformed(t, store, l, http.DefaultTransport.(*http.Transport).Clone())
+	t.Cleanup(stop)
+	return street{t, &adapter.Client{BaseURL: served.url, Key: picket.Secret(served.key)}}
+}
+
+func (s street) run(b between, line ...string) (said string, code int) {
+	s.t.Helper()
+	b.backend = s.c.BaseURL
+	srv := httptest.NewServer(b)
+	defer srv.Close()
+	cmd := exec.Command("picket", line...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &out, s.t.TempDir()
+	cmd.Env = append(os.Environ(), "PICKET_URL="+srv.URL, "PICKET_API_KEY="+s.c.Key.Reveal(), "XDG_CONFIG_HOME="+s.t.TempDir())
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		s.t.Fatal(err)
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// log is what has become of an agent.
+func (s street) log(id string) string {
+	var page picket.EventPage
+	if err := s.c.Call(s.t.Context(), http.MethodGet, agentEvents(id, agentEventTypes...)+"&after=0", nil, &page); err != nil {
+		s.t.Error(err)
+	}
+	var told []string
+	for _, e := range page.Events {
+		told = append(told, agentText(e))
+	}
+	return strings.Join(told, "; ")
+}
+
+// The answer to every change of an agent is lost once: the command succeeds all
+// the same, and the change was made once.
+func TestALostAnswerChangesAnAgentOnce(t *testing.T) {
+	s := newStreet(t)
+	const registered = "registering to active: registered"
+	for _, c := range []struct{ id, line, change, log string }{
+		{"a", "agent register a --role r", http.MethodPost, registered},
+		{"b", "agent drain b --timeout 90s", http.MethodPatch, registered + "; active to draining: drain_initiated"},
+		{"c", "agent deregister c", http.MethodDelete, registered + "; active to deregistered: deregistered"},
+		{"d", "agent command d ping --reason why", http.MethodPost, registered + "; requested ping: why"},
+		{"e", "agent beat e --load 1", http.MethodPost, registered},
+	} {
+		t.Run(c.change+" "+c.line, func(t *testing.T) {
+			if c.id != "a" {
+				if _, err := s.c.Register(t.Context(), picket.Registration{AgentID: c.id}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var lost atomic.Bool
+			said, code := s.run(between{lose: func(r *http.Request) bool { return r.Method == c.change && lost.CompareAndSwap(false, true) }}, strings.Fields(c.line)...)
+			if code != 0 || !lost.Load() {
+				t.Errorf("exit code %d, lost %v\n%s", code, lost.Load(), said)
+			}
+			if got := s.log(c.id); got != c.log {
+				t.Errorf("log: %s\nwant %s", got, c.log)
+			}
+		})
+	}
+}
+
+// A record that changes between the look and the change is looked at again,
+// once; who keeps losing is told.
+func TestADrainOfAChangingAgent(t *testing.T) {
+	s := newStreet(t)
+	for id, times := range map[string]int32{"once": 1, "always": 9} {
+		if _, err := s.c.Register(t.Context(), picket.Registration{AgentID: id}); err != nil {
+			t.Fatal(err)
+		}
+		var meddled atomic.Int32
+		said, code := s.run(between{meddle: func(r *http.Request) {
+			if r.Method == http.MethodPatch && meddled.Add(1) <= times {
+				r.Header.Set("If-Match", `"77"`)
+			}
+		}}, "agent", "drain", id)
+		if !strings.Contains(said, id+" has changed meanwhile, trying again") {
+			t.Errorf("%s: it is not told:\n%s", id, said)
+		}
+		if want := map[string]int{"once": exitOK, "always": exitConflict}[id]; code != want || meddled.Load() != 2 {
+			t.Errorf("%s: exit code %d after %d tries, want %d after 2\n%s", id, code, meddled.Load(), want, said)
+		}
+	}
+	if got := s.log("always"); strings.Contains(got, "draining") {
+		t.Errorf("always: %s", got)
+	}
+}
+
+// Ten people drain one agent at once: one change, and nobody is told of an
+// error.
+func TestManyDrainOneAgent(t *testing.T) {
+	s := newStreet(t)
+	if _, err := s.c.Register(t.Context(), picket.Registration{AgentID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for i := range 10 {
+		group.Go(func() {
+			if said, code := s.run(between{}, "agent", "drain", "a", "--timeout", fmt.Sprintf("%ds", 60+i)); code != 0 {
+				t.Errorf("exit code %d\n%s", code, said)
+			}
+		})
+	}
+	group.Wait()
+	if got := s.log("a"); strings.Count(got, "drain_initiated") != 1 {
+		t.Errorf("log: %s", got)
+	}
+}
