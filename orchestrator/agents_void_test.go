@@ -1,0 +1,74 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// A lease that its agent's end has made void is void before anybody has ended
+// it: it cannot be reclaimed after an adoption, and a repeated request does not
+// show it again.
+func TestVoidLeasesStayVoid(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		was := f.in(t, "a1", picket.AgentActive)
+		for range 130 {
+			f.submit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(3600)})
+		}
+		all := f.acquireAll(t, "a1", 130)
+		f.submit(t, picket.TaskSpec{})
+		once := picket.Caller{Actor: "key_owner", Once: picket.Once{Key: "k", Body: fmt.Sprintf("%064d", 1)}}
+		next := picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}}
+		done, err := f.Advance(f.ctx, f.held(t, was.lease), once, next)
+		ok(t, err)
+		if len(done.Leases) != 1 {
+			t.Fatalf("advanced to %+v", done)
+		}
+		ok(t, f.raw.HSet(f.ctx, "pk:{default}:meta", "identity", "another server").Err())
+		_, err = f.Renew(f.ctx, f.held(t, all[0])) // reclaims
+		ok(t, err)
+		_, err = f.Deregister(f.ctx, owner, "a1", nil)
+		ok(t, err)
+		for _, l := range []picket.Lease{all[0], all[len(all)-1], done.Leases[0]} {
+			_, err = f.Reclaim(f.ctx, f.held(t, l))
+			refused(t, err, picket.CodeLeaseExpired)
+		}
+		again, err := f.Advance(f.ctx, f.held(t, was.lease), once, next)
+		ok(t, err)
+		if again.State != done.State || len(again.Leases) != 0 {
+			t.Fatalf("advanced again to %+v", again)
+		}
+		f.chores(t)
+		left, err := f.Leases(f.ctx)
+		ok(t, err)
+		if len(left) != 0 {
+			t.Fatalf("%d leases are left", len(left))
+		}
+	})
+}
+
+// A heartbeat moves the agent in the silence index, so that a sweep never
+// looks at one that is well.
+func TestSweepsDoNotLookAtTheHealthy(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.register(t, quick("a1"))
+		for range 4 {
+			f.tickTo(t, 1200*time.Millisecond)
+			f.beat(t, "a1")
+		}
+		f.tickTo(t, 500*time.Millisecond)
+		n, err := f.Judge(f.ctx, 100)
+		ok(t, err)
+		if n != 0 {
+			t.Fatalf("a sweep looked at %d agents", n)
+		}
+		_, err = f.Deregister(f.ctx, owner, "a1", nil)
+		ok(t, err)
+		f.tickTo(t, 10*time.Second)
+		if n, err = f.Judge(f.ctx, 100); n != 0 || err != nil {
+			t.Fatalf("a sweep looked at %d agents that are gone: %v", n, err)
+		}
+	})
+}
