@@ -31,8 +31,8 @@ func (t *Trial) try(by who, change fields) *agent {
 	a := &agent{t: t, key: by, body: fields{"agent_id": t.id(fmt.Sprintf("a%d", len(t.agents)+1))}}
 	maps.Copy(a.body, change)
 	maps.DeleteFunc(a.body, func(_ string, v any) bool { return v == nil })
-	a.sent = t.s.cfg.Clock.Now()
-	a.reg = t.s.do(t.ctx, request{by: by, secret: t.s.keys[by], method: "POST", url: t.s.cfg.URL + agentsPath, body: a.body})
+	a.sent = t.cfg.Clock.Now()
+	a.reg = t.s.do(t.ctx, request{by: by, secret: t.s.keys[by], method: "POST", url: t.cfg.URL + agentsPath, body: a.body})
 	t.last = a.reg
 	if a.id, _ = a.body["agent_id"].(string); a.reg.status/100 == 2 {
 		a.id = a.reg.str("agent_id")
@@ -47,7 +47,7 @@ func (t *Trial) try(by who, change fields) *agent {
 
 // again registers the same id once more.
 func (a *agent) again(by who) *answer {
-	a.sent = a.t.s.cfg.Clock.Now()
+	a.sent = a.t.cfg.Clock.Now()
 	return a.t.call(by, "POST", agentsPath, a.body)
 }
 
@@ -58,18 +58,18 @@ func thresholds(interval, unhealthy, dead int) fields {
 
 // mortal are the thresholds of an agent that is to be seen falling silent.
 func (t *Trial) mortal() fields {
-	c := t.s.cfg
+	c := t.cfg
 	return thresholds(c.Interval, c.Unhealthy, c.Dead)
 }
 
 // lingering are those of one that becomes unhealthy and stays so.
 func (t *Trial) lingering() fields {
-	return thresholds(t.s.cfg.Interval, t.s.cfg.Unhealthy, 1000*t.s.cfg.Dead)
+	return thresholds(t.cfg.Interval, t.cfg.Unhealthy, 1000*t.cfg.Dead)
 }
 
 // steady are those of one that stays healthy while others do not.
 func (t *Trial) steady() fields {
-	return thresholds(t.s.cfg.Interval, 1000*t.s.cfg.Unhealthy, 10_000*t.s.cfg.Dead)
+	return thresholds(t.cfg.Interval, 1000*t.cfg.Unhealthy, 10_000*t.cfg.Dead)
 }
 
 // also joins bodies.
@@ -87,7 +87,7 @@ func (a *agent) path(rest string) string { return agentsPath + "/" + a.id + rest
 func (a *agent) beat(by who, status string, change fields) *answer {
 	body := also(fields{"status": status, "client_timestamp": a.t.now().UTC().Format(time.RFC3339Nano)}, change)
 	maps.DeleteFunc(body, func(_ string, v any) bool { return v == nil })
-	a.sent = a.t.s.cfg.Clock.Now()
+	a.sent = a.t.cfg.Clock.Now()
 	return a.t.call(by, "POST", a.path("/heartbeat"), body)
 }
 
@@ -133,7 +133,7 @@ func (a *agent) remove() *answer {
 // falls waits, in silence, until the server has judged the agent, which was
 // last heard of just now.
 func (a *agent) falls(to string) *answer {
-	c := a.t.s.cfg
+	c := a.t.cfg
 	after := c.Unhealthy
 	if to == "dead" {
 		after = c.Dead
@@ -144,13 +144,13 @@ func (a *agent) falls(to string) *answer {
 
 // becomes looks at the agent until it has a status, at most for a time.
 func (a *agent) becomes(status string, within time.Duration) *answer {
-	for end := a.t.now().Add(within); ; a.t.sleep(a.t.s.cfg.Poll) {
+	for end := a.t.now().Add(within); ; a.t.sleep(a.t.cfg.Poll) {
 		r := a.record()
 		got := r.str("status")
 		switch {
 		case got == status:
 			return r
-		case status == "unhealthy" && got == "dead" && !a.surely(seconds(a.t.s.cfg.Dead)):
+		case status == "unhealthy" && got == "dead" && !a.surely(seconds(a.t.cfg.Dead)):
 			a.t.spoiled("the agent was dead before it was seen unhealthy")
 		case a.t.now().After(end) || status != got && gone(got):
 			a.t.that(false, r, "status %q within %s", status, within)
@@ -160,7 +160,7 @@ func (a *agent) becomes(status string, within time.Duration) *answer {
 
 // surely reports whether the server has had a sign of life within d, however
 // long requests took.
-func (a *agent) surely(d time.Duration) bool { return a.t.s.cfg.Clock.Now().Sub(a.sent) <= d }
+func (a *agent) surely(d time.Duration) bool { return a.t.cfg.Clock.Now().Sub(a.sent) <= d }
 
 func gone(status string) bool { return status == "dead" || status == "deregistered" }
 

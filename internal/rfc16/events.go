@@ -85,7 +85,7 @@ const (
 // awaitEvent looks until the log holds an event of a type about an agent or a
 // task, and answers the first.
 func (t *Trial) awaitEvent(agentID, taskID, kind string, within time.Duration) event {
-	for end := t.now().Add(within); ; t.sleep(t.s.cfg.Poll) {
+	for end := t.now().Add(within); ; t.sleep(t.cfg.Poll) {
 		if all := t.events(agentID, taskID, kind); len(all) > 0 {
 			return all[0]
 		}

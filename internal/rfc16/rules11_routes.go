@@ -54,7 +54,7 @@ func otherRules() []Rule {
 			a := t.register(nil)
 			l := t.leased(a)
 			a.remove()
-			t.equal("reason", l.expired(t.s.cfg.Slack).str("reason"), "agent_deregistered")
+			t.equal("reason", l.expired(t.cfg.Slack).str("reason"), "agent_deregistered")
 			t.member(t.state(l.task), "failures", 0)
 			a.moved(moveIn, moveOut)
 			t.equal("task", t.register(nil).takes().task, l.task)
@@ -80,7 +80,7 @@ func otherRules() []Rule {
 			a.drain(600)
 			a.remove()
 			a.moved(moveIn, moveDrain, "draining deregistered deregistered")
-			t.equal("reason", l.expired(t.s.cfg.Slack).str("reason"), "agent_deregistered")
+			t.equal("reason", l.expired(t.cfg.Slack).str("reason"), "agent_deregistered")
 		}, ""},
 		{"11", "delete-if-match", "If-Match of a DELETE is optional; one that is not the current version is 409.", Settled, func(t *Trial) {
 			a := t.register(nil)

@@ -88,14 +88,14 @@ func recordRules() []Rule {
 			a := t.register(nil)
 			at := t.isTime(a.reg, "registered_at")
 			off := at.Sub(t.now()).Abs()
-			t.that(off < t.s.cfg.Slack+2e9, a.reg, "registered_at now, by the server's clock")
+			t.that(off < t.cfg.Slack+2e9, a.reg, "registered_at now, by the server's clock")
 			t.alive2(a)
 			t.equal("registered_at", a.record().str("registered_at"), a.reg.str("registered_at"))
 		}, ""},
 		{"1.1", "last_heartbeat_at", "last_heartbeat_at: string (ISO 8601), required. Timestamp of the most recently received heartbeat (server-generated).", 0, func(t *Trial) {
 			a := t.register(nil)
 			before := t.isTime(a.reg, "last_heartbeat_at")
-			t.sleep(t.s.cfg.Poll)
+			t.sleep(t.cfg.Poll)
 			beat := a.alive()
 			after := t.isTime(a.record(), "last_heartbeat_at")
 			t.that(after.After(before), t.last, "last_heartbeat_at after %s", a.reg.str("last_heartbeat_at"))

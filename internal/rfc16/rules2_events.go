@@ -27,7 +27,7 @@ func eventRules() []Rule {
 			a.alive()
 			a.drain(600)
 			t.status(l.release(), 200)
-			a.becomes("deregistered", t.s.cfg.Slack)
+			a.becomes("deregistered", t.cfg.Slack)
 			t.status(a.again(owner), 201)
 			all := a.moved(moveIn, moveUnwell, moveBack, moveDrain, moveDone, moveBackIn)
 			for i := range all[1:] {
@@ -62,15 +62,15 @@ func eventRules() []Rule {
 			l := t.leased(a)
 			a.drain(600)
 			t.status(l.release(), 200)
-			a.becomes("deregistered", t.s.cfg.Slack)
+			a.becomes("deregistered", t.cfg.Slack)
 			return a
 		}, Tasks),
 		moved("drain_timeout", []string{moveIn, moveDrain, moveOverdue}, func(t *Trial) *agent {
 			a := t.register(nil)
 			t.leased(a)
-			a.drain(t.s.cfg.DrainTimeout)
-			t.sleep(seconds(t.s.cfg.DrainTimeout))
-			a.becomes("dead", t.s.cfg.Slack)
+			a.drain(t.cfg.DrainTimeout)
+			t.sleep(seconds(t.cfg.DrainTimeout))
+			a.becomes("dead", t.cfg.Slack)
 			return a
 		}, Tasks),
 		moved("deregistered", []string{moveIn, moveOut}, func(t *Trial) *agent { a := t.register(nil); a.remove(); return a }, 0),

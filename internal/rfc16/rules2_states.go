@@ -31,7 +31,7 @@ func stateRules() []Rule {
 			a.drain(600)
 			a.expect("draining")
 			t.status(l.complete(), 200)
-			a.becomes("deregistered", t.s.cfg.Slack)
+			a.becomes("deregistered", t.cfg.Slack)
 		}, ""},
 		{"2.1", "unhealthy", "unhealthy: agent has missed heartbeats beyond unhealthy_after_seconds.", 0, func(t *Trial) {
 			t.unwell(nil).expect("unhealthy")
@@ -56,8 +56,8 @@ func stateRules() []Rule {
 		{"2.1", "unhealthy-dies", "unhealthy: if silence continues, transitions to dead.", 0, func(t *Trial) {
 			a := t.register(t.mortal())
 			a.falls("unhealthy")
-			t.sleep(seconds(t.s.cfg.Dead - t.s.cfg.Unhealthy))
-			a.becomes("dead", t.s.cfg.Slack)
+			t.sleep(seconds(t.cfg.Dead - t.cfg.Unhealthy))
+			a.becomes("dead", t.cfg.Slack)
 		}, ""},
 		{"2.1", "dead", "dead: agent has missed heartbeats beyond dead_after_seconds; all held leases are expired.", Tasks, func(t *Trial) {
 			a := t.register(t.mortal())

@@ -36,21 +36,21 @@ func transitionRules() []Rule {
 			l := t.leased(a)
 			a.drain(600)
 			t.status(l.release(), 200)
-			a.becomes("deregistered", t.s.cfg.Slack)
+			a.becomes("deregistered", t.cfg.Slack)
 			a.moved(moveIn, moveDrain, moveDone)
 		}, ""},
 		{"2.2", "draining-deregistered-by-time", "draining -> deregistered: drain timeout expired, no task in progress.", 0, func(t *Trial) {
 			a := t.register(nil)
-			a.drain(t.s.cfg.DrainTimeout)
-			t.sleep(seconds(t.s.cfg.DrainTimeout))
-			a.becomes("deregistered", t.s.cfg.Slack)
+			a.drain(t.cfg.DrainTimeout)
+			t.sleep(seconds(t.cfg.DrainTimeout))
+			a.becomes("deregistered", t.cfg.Slack)
 		}, ""},
 		{"2.2", "draining-dead", "draining -> dead: drain timeout expired with tasks still in progress and no heartbeats.", Tasks, func(t *Trial) {
 			a := t.register(nil)
 			t.leased(a)
-			a.drain(t.s.cfg.DrainTimeout)
-			t.sleep(seconds(t.s.cfg.DrainTimeout))
-			a.becomes("dead", t.s.cfg.Slack)
+			a.drain(t.cfg.DrainTimeout)
+			t.sleep(seconds(t.cfg.DrainTimeout))
+			a.becomes("dead", t.cfg.Slack)
 		}, ""},
 		{"2.2", "draining-dead-in-silence", "A draining agent that falls silent skips unhealthy: silent for longer than dead_after_seconds it is dead, before its deadline.", Tasks | Events | Settled, func(t *Trial) {
 			a := t.register(t.mortal())

@@ -49,7 +49,7 @@ func reregistrationRules() []Rule {
 		{"3.3", "registered_at-stays", "registered_at is that of the first registration, also after a new one.", Settled, func(t *Trial) {
 			a := t.register(nil)
 			a.remove()
-			t.sleep(t.s.cfg.Poll)
+			t.sleep(t.cfg.Poll)
 			r := t.status(a.again(owner), 201)
 			t.equal("registered_at", r.str("registered_at"), a.reg.str("registered_at"))
 			t.that(r.time("last_heartbeat_at").After(a.reg.time("last_heartbeat_at")), r, "a later last_heartbeat_at")
@@ -82,7 +82,7 @@ func reregistrationRules() []Rule {
 		}, ""},
 		{"3.3", "again-by-time", "An agent that has just been silent for too long is registered again, whether a sweep has seen its death or not.", Settled | Exact | Events, func(t *Trial) {
 			a := t.register(t.mortal())
-			t.sleep(seconds(t.s.cfg.Dead) + time.Millisecond)
+			t.sleep(seconds(t.cfg.Dead) + time.Millisecond)
 			t.status(a.again(owner), 201)
 			a.moved(moveIn, moveUnwell, moveDead, moveReborn)
 		}, ""},

@@ -15,7 +15,7 @@ func driftRules() []Rule {
 			for _, off := range []time.Duration{-time.Hour, time.Hour} {
 				a := t.register(nil)
 				a.skewed(t.isTime(a.alive(), "server_timestamp"), off)
-				t.awaitEvent(a.id, "", "agent.drift", t.s.cfg.Slack)
+				t.awaitEvent(a.id, "", "agent.drift", t.cfg.Slack)
 			}
 		}, ""},
 		{"4.5", "drift-within", "A difference within twice interval_seconds is no drift.", Events, func(t *Trial) {
@@ -48,7 +48,7 @@ func driftRules() []Rule {
 		{"4.5", "client-clock-behind", "The server MUST NOT use client timestamps for health decisions: a clock that is years behind makes no agent unhealthy.", 0, func(t *Trial) {
 			a := t.register(t.mortal())
 			for range 3 {
-				t.sleep(seconds(t.s.cfg.Interval))
+				t.sleep(seconds(t.cfg.Interval))
 				a.stillActive(fields{"client_timestamp": "1999-01-01T00:00:00Z"})
 			}
 		}, ""},

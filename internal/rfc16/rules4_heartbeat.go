@@ -81,7 +81,7 @@ func heartbeatRules() []Rule {
 		{"4.3", "refused-counts-nothing", "A refused heartbeat changes nothing: not the load, not the time it was last heard of.", 0, func(t *Trial) {
 			a := t.register(nil)
 			before := a.record()
-			t.sleep(t.s.cfg.Poll)
+			t.sleep(t.cfg.Poll)
 			t.refused(a.beat(owner, "asleep", fields{"current_load": 9}))
 			after := a.record()
 			t.member(after, "capacity.current_load", 0)
@@ -95,7 +95,7 @@ func heartbeatRules() []Rule {
 		}, ""},
 		{"4.4", "resets-timer", "A successful heartbeat resets the agent's silence timer.", 0, func(t *Trial) {
 			a := t.register(t.lingering())
-			a.keepsUp(t.s.cfg.Dead / t.s.cfg.Interval)
+			a.keepsUp(t.cfg.Dead / t.cfg.Interval)
 			a.falls("unhealthy")
 		}, ""},
 		{"4.4", "resumed", "A heartbeat of an unhealthy agent transitions it back to active.", 0, func(t *Trial) {

@@ -23,9 +23,9 @@ func partitioned(t *Trial) partition {
 		a := t.register(t.mortal())
 		p := partition{a: a, old: t.leased(a), kept: t.leased(a)}
 		p.unhealthy = a.falls("unhealthy")
-		t.sleep(seconds(t.s.cfg.Dead - t.s.cfg.Unhealthy))
-		p.dead = a.becomes("dead", t.s.cfg.Slack)
-		p.lost = []event{p.old.expired(t.s.cfg.Slack), p.kept.expired(t.s.cfg.Slack)}
+		t.sleep(seconds(t.cfg.Dead - t.cfg.Unhealthy))
+		p.dead = a.becomes("dead", t.cfg.Slack)
+		p.lost = []event{p.old.expired(t.cfg.Slack), p.kept.expired(t.cfg.Slack)}
 		p.b = t.register(nil)
 		p.replacement = p.b.takes()
 		p.heartbeat = a.beat(owner, "active", nil)

@@ -6,7 +6,7 @@ import "time"
 func (a *agent) keepsUp(n int) {
 	a.alive()
 	for range n {
-		a.t.sleep(seconds(a.t.s.cfg.Interval))
+		a.t.sleep(seconds(a.t.cfg.Interval))
 		a.stillActive(nil)
 	}
 }
@@ -17,7 +17,7 @@ func (a *agent) stillActive(change fields) {
 	t, before := a.t, a.sent
 	seen := a.record()
 	r := a.beat(a.key, "active", change)
-	if t.s.cfg.Clock.Now().Sub(before) > seconds(t.s.cfg.Unhealthy) {
+	if t.cfg.Clock.Now().Sub(before) > seconds(t.cfg.Unhealthy) {
 		t.spoiled("heartbeats came too late")
 	}
 	t.member(seen, "status", "active")
@@ -36,8 +36,8 @@ func silenceRules() []Rule {
 			a.falls("unhealthy")
 			e := a.moved(moveIn, moveUnwell)[1]
 			s := t.silence(e, heard)
-			t.that(s > seconds(t.s.cfg.Unhealthy), e.a, "the event more than %ds after the last heartbeat at %s, not %s", t.s.cfg.Unhealthy, heard, s)
-			t.that(s < seconds(t.s.cfg.Unhealthy)+t.s.cfg.Slack, e.a, "the event at most %s late, not after %s", t.s.cfg.Slack, s)
+			t.that(s > seconds(t.cfg.Unhealthy), e.a, "the event more than %ds after the last heartbeat at %s, not %s", t.cfg.Unhealthy, heard, s)
+			t.that(s < seconds(t.cfg.Unhealthy)+t.cfg.Slack, e.a, "the event at most %s late, not after %s", t.cfg.Slack, s)
 		}, ""},
 		{"4.5", "dead-threshold", "The server marks an agent dead when now - last_heartbeat_at > dead_after_seconds: not earlier, and then soon.", Events, func(t *Trial) {
 			a := t.register(t.mortal())
@@ -45,13 +45,13 @@ func silenceRules() []Rule {
 			a.falls("dead")
 			e := a.moved(moveIn, moveUnwell, moveDead)[2]
 			s := t.silence(e, heard)
-			t.that(s > seconds(t.s.cfg.Dead), e.a, "the event more than %ds after the last heartbeat at %s, not %s", t.s.cfg.Dead, heard, s)
-			t.that(s < seconds(t.s.cfg.Dead)+t.s.cfg.Slack, e.a, "the event at most %s late, not after %s", t.s.cfg.Slack, s)
+			t.that(s > seconds(t.cfg.Dead), e.a, "the event more than %ds after the last heartbeat at %s, not %s", t.cfg.Dead, heard, s)
+			t.that(s < seconds(t.cfg.Dead)+t.cfg.Slack, e.a, "the event at most %s late, not after %s", t.cfg.Slack, s)
 		}, ""},
 		{"4.5", "unhealthy-boundary", "Silence of exactly unhealthy_after_seconds is still fine: two heartbeats are missed entirely, the third comes 30 seconds late (with 30 and 90).", Exact | Events, func(t *Trial) {
 			a := t.register(t.lingering())
 			for range 4 {
-				t.sleep(seconds(t.s.cfg.Unhealthy))
+				t.sleep(seconds(t.cfg.Unhealthy))
 				a.expect("active")
 				a.alive()
 			}
@@ -59,27 +59,27 @@ func silenceRules() []Rule {
 		}, ""},
 		{"4.5", "unhealthy-beyond", "A millisecond more than unhealthy_after_seconds is unhealthy, whether a sweep has seen it or not.", Exact | Events | Settled, func(t *Trial) {
 			a := t.register(t.lingering())
-			t.sleep(seconds(t.s.cfg.Unhealthy) + time.Millisecond)
+			t.sleep(seconds(t.cfg.Unhealthy) + time.Millisecond)
 			t.member(a.alive(), "agent_status", "active")
 			a.moved(moveIn, moveUnwell, moveBack)
 		}, ""},
 		{"4.5", "dead-boundary", "Silence of exactly dead_after_seconds is still not dead: the heartbeat is acknowledged.", Exact | Events, func(t *Trial) {
 			a := t.register(t.mortal())
-			t.sleep(seconds(t.s.cfg.Dead))
+			t.sleep(seconds(t.cfg.Dead))
 			a.expect("unhealthy")
 			t.member(a.alive(), "agent_status", "active")
 			a.moved(moveIn, moveUnwell, moveBack)
 		}, ""},
 		{"4.5", "dead-beyond", "A millisecond more than dead_after_seconds is dead: the heartbeat is refused with 410, whether a sweep has seen it or not.", Exact | Events | Settled, func(t *Trial) {
 			a := t.register(t.mortal())
-			t.sleep(seconds(t.s.cfg.Dead) + time.Millisecond)
+			t.sleep(seconds(t.cfg.Dead) + time.Millisecond)
 			t.status(a.beat(owner, "active", nil), 410)
 			a.moved(moveIn, moveUnwell, moveDead)
 		}, ""},
 		{"4.5", "dead-beyond-acquire", "A millisecond more than dead_after_seconds is dead for an acquire too; less than that is not.", Exact | Events | Tasks | Settled, func(t *Trial) {
 			a := t.register(t.mortal())
 			t.submit(nil)
-			t.sleep(seconds(t.s.cfg.Dead))
+			t.sleep(seconds(t.cfg.Dead))
 			a.takes()
 			t.sleep(time.Millisecond)
 			t.submit(nil)
@@ -88,7 +88,7 @@ func silenceRules() []Rule {
 		}, ""},
 		{"4.5", "late-heartbeats", "As long as heartbeats arrive within unhealthy_after_seconds of the previous one, the agent remains active.", Events, func(t *Trial) {
 			a := t.register(t.lingering())
-			late := seconds(t.s.cfg.Unhealthy) * 3 / 4
+			late := seconds(t.cfg.Unhealthy) * 3 / 4
 			a.alive()
 			for range 3 {
 				t.sleep(late)
@@ -98,7 +98,7 @@ func silenceRules() []Rule {
 		}, ""},
 		{"4.5", "growing-latency", "Progressive latency (50 ms, 1 s, 10 s, 30 s of a 30 s interval) makes no agent unhealthy.", Events, func(t *Trial) {
 			a := t.register(t.lingering())
-			interval := seconds(t.s.cfg.Interval)
+			interval := seconds(t.cfg.Interval)
 			a.alive()
 			for _, latency := range []time.Duration{interval / 600, interval / 30, interval / 3, interval * 9 / 10} {
 				t.sleep(interval + latency)
@@ -107,7 +107,7 @@ func silenceRules() []Rule {
 			a.moved(moveIn)
 		}, ""},
 		{"4.5", "thresholds-of-each", "Each agent is judged by its own thresholds, side by side with others.", 0, func(t *Trial) {
-			slow := t.register(thresholds(t.s.cfg.Interval, 50*t.s.cfg.Unhealthy, 100*t.s.cfg.Unhealthy))
+			slow := t.register(thresholds(t.cfg.Interval, 50*t.cfg.Unhealthy, 100*t.cfg.Unhealthy))
 			quick := t.register(t.lingering())
 			quick.falls("unhealthy")
 			slow.expect("active")

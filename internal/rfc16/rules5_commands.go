@@ -65,7 +65,7 @@ func commandRules() []Rule {
 			a.order(fields{"command": "drain", "drain_timeout_seconds": 500})
 			at := t.isTime(t.status(a.beat(owner, "draining", nil), 200), "server_timestamp")
 			left := t.isTime(a.record(), "drain_deadline_at").Sub(at)
-			t.that(left > seconds(500)-t.s.cfg.Slack && left <= seconds(500)+t.s.cfg.Slack, t.last, "drain_deadline_at 500 s after the heartbeat")
+			t.that(left > seconds(500)-t.cfg.Slack && left <= seconds(500)+t.cfg.Slack, t.last, "drain_deadline_at 500 s after the heartbeat")
 		}, ""},
 		{"5.3", "drain-once", "A drain posted again replaces the pending one and keeps its command_id.", Commands | Settled, func(t *Trial) {
 			a := t.register(nil)
@@ -125,18 +125,18 @@ func commandRules() []Rule {
 			revoke := func() *answer { return t.call(admin, "DELETE", "/api/v1/keys/"+id, nil) }
 			a := &agent{t: t, id: t.id("a1"), key: operator}
 			ask := func(path string, body any) *answer {
-				return t.send(request{by: owner, secret: secret, method: "POST", url: t.s.cfg.URL + path, body: body})
+				return t.send(request{by: owner, secret: secret, method: "POST", url: t.cfg.URL + path, body: body})
 			}
 			reg := ask(agentsPath, fields{"agent_id": a.id})
 			t.agents = append(t.agents, a)
 			t.status(revoke(), 200)
 			t.status(reg, 201)
-			for end := t.now().Add(t.s.cfg.Slack); ; t.sleep(t.s.cfg.Poll) {
+			for end := t.now().Add(t.cfg.Slack); ; t.sleep(t.cfg.Poll) {
 				r := ask(a.path("/heartbeat"), fields{"status": "active", "client_timestamp": t.now().UTC().Format(time.RFC3339)})
 				if r.status == 401 {
 					return
 				}
-				t.that(t.now().Before(end), r, "401 within %s of the revocation", t.s.cfg.Slack)
+				t.that(t.now().Before(end), r, "401 within %s of the revocation", t.cfg.Slack)
 			}
 		}, ""},
 		{"5.3", "operators-only", "Commands are an operator's: the agent's own key may not post them.", Commands | Operator | Settled, func(t *Trial) {

@@ -60,7 +60,7 @@ func drainRules() []Rule {
 				before := t.isTime(a.alive(), "server_timestamp")
 				r := t.status(a.change(owner, fields{"status": "draining"}), 200)
 				left := t.isTime(r, "drain_deadline_at").Sub(before)
-				t.that(left >= want.in && left < want.in+t.s.cfg.Slack, r, "drain_deadline_at %s from now", want.in)
+				t.that(left >= want.in && left < want.in+t.cfg.Slack, r, "drain_deadline_at %s from now", want.in)
 			}
 		}, ""},
 		{"5.1", "timeout-checked", "A drain_timeout_seconds that is no number of seconds is refused.", 0, func(t *Trial) {
@@ -129,7 +129,7 @@ func drainRules() []Rule {
 			t.status(l.release(), 200)
 			a.expect("draining")
 			t.status(m.release(), 200)
-			a.becomes("deregistered", t.s.cfg.Slack)
+			a.becomes("deregistered", t.cfg.Slack)
 			a.moved(moveIn, moveDrain, moveDone)
 		}, ""},
 		{"5.2", "6-at-once", "The drain is complete in the step in which the last lease ends, after the lease's own event.", Tasks | Events | Settled, func(t *Trial) {

@@ -19,16 +19,16 @@ func overdue(t *Trial) drainedOut {
 		t.mark()
 		a := t.register(nil)
 		d := drainedOut{a: a, l: t.leased(a), m: t.leased(a)}
-		a.drain(t.s.cfg.DrainTimeout)
+		a.drain(t.cfg.DrainTimeout)
 		for range 2 {
-			t.sleep(seconds(t.s.cfg.DrainTimeout) / 2)
+			t.sleep(seconds(t.cfg.DrainTimeout) / 2)
 			a.beat(owner, "draining", nil)
 		}
-		d.record = a.becomes("dead", t.s.cfg.Slack)
+		d.record = a.becomes("dead", t.cfg.Slack)
 		d.write = d.l.write()
 		d.heartbeat = a.beat(owner, "draining", nil)
-		d.lost = [2]event{d.l.expired(t.s.cfg.Slack), d.m.expired(t.s.cfg.Slack)}
-		d.warning = t.awaitEvent(a.id, "", "agent.drain_overdue", t.s.cfg.Slack)
+		d.lost = [2]event{d.l.expired(t.cfg.Slack), d.m.expired(t.cfg.Slack)}
+		d.warning = t.awaitEvent(a.id, "", "agent.drain_overdue", t.cfg.Slack)
 		life := a.moved(moveIn, moveDrain, moveOverdue)
 		d.before, d.at = life[1], life[2]
 		d.took = t.register(nil).takes()
@@ -43,8 +43,8 @@ func drainEndRules() []Rule {
 		{"5.2", "7", "If drain_timeout_seconds elapses and the agent still holds leases, the server transitions the agent to dead: not earlier, and then soon.", needs, func(t *Trial) {
 			d := overdue(t)
 			t.member(d.record, "status", "dead")
-			took, want := d.at.at().Sub(d.before.at()), seconds(t.s.cfg.DrainTimeout)
-			t.that(took >= want && took < want+t.s.cfg.Slack, d.at.a, "dead %s after the drain began, not %s", want, took)
+			took, want := d.at.at().Sub(d.before.at()), seconds(t.cfg.DrainTimeout)
+			t.that(took >= want && took < want+t.cfg.Slack, d.at.a, "dead %s after the drain began, not %s", want, took)
 		}, ""},
 		{"5.2", "7-warning", "The server emits a warning event.", needs, func(t *Trial) {
 			t.equal("type", overdue(t).warning.str("type"), "agent.drain_overdue")
@@ -70,9 +70,9 @@ func drainEndRules() []Rule {
 		}, ""},
 		{"5.2", "none-held-at-deadline", "A deadline that passes with no lease held ends in deregistered, reason drain_completed.", needs | Settled, func(t *Trial) {
 			a := t.register(nil)
-			a.drain(t.s.cfg.DrainTimeout)
-			t.sleep(seconds(t.s.cfg.DrainTimeout))
-			a.becomes("deregistered", t.s.cfg.Slack)
+			a.drain(t.cfg.DrainTimeout)
+			t.sleep(seconds(t.cfg.DrainTimeout))
+			a.becomes("deregistered", t.cfg.Slack)
 			a.moved(moveIn, moveDrain, moveDone)
 		}, ""},
 		{"5.2", "none-held-next-heartbeat", "A drain with no lease held is complete at the agent's next heartbeat, which hears of it; the one after that is refused with 410.", needs | Settled, func(t *Trial) {
@@ -86,8 +86,8 @@ func drainEndRules() []Rule {
 		{"5.2", "none-held-one-interval", "A drain with no lease held is complete one heartbeat interval after it began, without a heartbeat.", needs | Settled, func(t *Trial) {
 			a := t.register(t.lingering())
 			a.drain(100_000)
-			t.sleep(seconds(t.s.cfg.Interval))
-			a.becomes("deregistered", t.s.cfg.Slack)
+			t.sleep(seconds(t.cfg.Interval))
+			a.becomes("deregistered", t.cfg.Slack)
 			a.moved(moveIn, moveDrain, moveDone)
 		}, ""},
 		{"5.2", "deadline-fixed", "The deadline is fixed when the drain begins: asked for again, with another timeout or by heartbeat, it stays.", Tasks | Settled, func(t *Trial) {
@@ -118,7 +118,7 @@ func drainEndRules() []Rule {
 			t.leased(b)
 			waiting := make(chan *answer, 1)
 			go func() { waiting <- t.s.do(t.ctx, acquiring(b, t.s.keys[owner])) }()
-			t.sleep(2 * t.s.cfg.Poll)
+			t.sleep(2 * t.cfg.Poll)
 			b.drain(600)
 			r := <-waiting
 			t.code(r, 409, "agent_draining")
@@ -128,13 +128,13 @@ func drainEndRules() []Rule {
 			l := t.leased(a)
 			a.drain(600)
 			t.status(l.release(), 200)
-			a.becomes("deregistered", t.s.cfg.Slack)
+			a.becomes("deregistered", t.cfg.Slack)
 		}, ""},
 	}
 }
 
 // acquiring is a long poll that finds no work: its tag is nobody's.
 func acquiring(a *agent, key string) request {
-	return request{by: owner, secret: key, method: "POST", url: a.t.s.cfg.URL + "/api/v1/leases",
+	return request{by: owner, secret: key, method: "POST", url: a.t.cfg.URL + "/api/v1/leases",
 		body: fields{"agentId": a.id, "pinnedOnly": true, "waitSeconds": 20}}
 }

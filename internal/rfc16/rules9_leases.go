@@ -19,7 +19,7 @@ func leaseRules() []Rule {
 			held := []*lease{t.leased(a), t.leased(a)}
 			a.falls("dead")
 			for _, l := range held {
-				t.equal("reason", l.expired(t.s.cfg.Slack).str("reason"), "agent_dead")
+				t.equal("reason", l.expired(t.cfg.Slack).str("reason"), "agent_dead")
 			}
 		}, ""},
 		{"9.1", "3", "Lease expiry events are appended to the relevant event logs, one for each lease.", Tasks | Events, func(t *Trial) {
@@ -27,7 +27,7 @@ func leaseRules() []Rule {
 			held := []*lease{t.leased(a), t.leased(a)}
 			a.falls("dead")
 			for _, l := range held {
-				e := l.expired(t.s.cfg.Slack)
+				e := l.expired(t.cfg.Slack)
 				t.equal("agentId", e.str("agentId"), a.id)
 				t.equal("runId", e.str("runId"), l.run)
 				t.equal("number of lease.expired events", len(t.events("", l.task, "lease.expired")), 1)
@@ -54,8 +54,8 @@ func leaseRules() []Rule {
 			a := t.register(t.mortal())
 			l := t.leased(a)
 			b := t.register(t.steady())
-			t.sleep(seconds(t.s.cfg.Dead))
-			e := t.awaitEvent(a.id, "", "lease.expired", t.s.cfg.Slack)
+			t.sleep(seconds(t.cfg.Dead))
+			e := t.awaitEvent(a.id, "", "lease.expired", t.cfg.Slack)
 			t.equal("taskId", e.str("taskId"), l.task)
 			t.equal("task", b.takes().task, l.task)
 		}, ""},
@@ -65,7 +65,7 @@ func leaseRules() []Rule {
 			a.falls("dead")
 			death := a.moved(moveIn, moveUnwell, moveDead)[2]
 			for _, l := range held {
-				e := l.expired(t.s.cfg.Slack)
+				e := l.expired(t.cfg.Slack)
 				t.that(death.seq() < e.seq(), e.a, "agent.lifecycle (%d) before lease.expired (%d)", death.seq(), e.seq())
 			}
 		}, ""},
@@ -89,7 +89,7 @@ func leaseRules() []Rule {
 			task := t.submit(fields{"leaseWindowSeconds": 2})
 			a.takes()
 			t.sleep(seconds(2))
-			e := t.awaitEvent("", task, "lease.expired", t.s.cfg.Slack)
+			e := t.awaitEvent("", task, "lease.expired", t.cfg.Slack)
 			t.that(e.str("reason") != "agent_dead", e.a, "an expiry by time")
 			t.member(a.expect("active"), "version", 1)
 			a.moved(moveIn)

@@ -17,7 +17,7 @@ func securityRules() []Rule {
 		{"Security", "spoofed-heartbeat-resets-nothing", "A refused heartbeat keeps no agent alive: the silence timer is not reset.", Stranger, func(t *Trial) {
 			a := t.register(t.lingering())
 			heard := a.record().str("last_heartbeat_at")
-			c := t.s.cfg
+			c := t.cfg
 			for range c.Unhealthy / c.Interval {
 				t.sleep(seconds(c.Interval))
 				for _, by := range []who{stranger, forger, nobody} {

@@ -8,8 +8,16 @@ import (
 	"time"
 )
 
-// tries is how often a rule is tried when the machine was too slow for it.
+// tries is how often a rule is tried when the machine was too slow for it, each
+// time with thresholds twice as long.
 const tries = 4
+
+func (c Config) slower(try int) Config {
+	for _, seconds := range []*int{&c.Interval, &c.Unhealthy, &c.Dead, &c.DrainTimeout} {
+		*seconds <<= try - 1
+	}
+	return c
+}
 
 // cleaning bounds taking away what a rule made.
 const cleaning = time.Minute
@@ -76,7 +84,7 @@ func (s *suite) attempt(ctx context.Context, r Rule, try int, out *Result) {
 	if try > 1 {
 		prefix += fmt.Sprintf("%d-", try)
 	}
-	t := &Trial{s: s, ctx: ctx, prefix: prefix, result: out}
+	t := &Trial{s: s, nth: try, cfg: s.cfg.slower(try), ctx: ctx, prefix: prefix, result: out}
 	ended := make(chan any)
 	go func() {
 		defer func() { ended <- recover() }()
@@ -112,12 +120,14 @@ type story struct {
 }
 
 // tell runs a story, or waits for its end when another rule runs it. Its
-// failure is that of every rule that looks at it.
+// failure is that of every rule that looks at it; when this machine was too slow
+// for it, they are tried again with the next telling.
 func tell[T any](t *Trial, name string, happen func(*Trial) T) T {
+	name = fmt.Sprintf("%s-%d", name, t.nth)
 	t.s.mu.Lock()
 	st, known := t.s.stories[name]
 	if !known {
-		st = &story{ended: make(chan struct{}), trial: &Trial{s: t.s, ctx: t.ctx, prefix: t.s.prefix + name + "-", result: &Result{}}}
+		st = &story{ended: make(chan struct{}), trial: &Trial{s: t.s, nth: t.nth, cfg: t.cfg, ctx: t.ctx, prefix: t.s.prefix + name + "-", result: &Result{}}}
 		t.s.stories[name] = st
 	}
 	t.s.mu.Unlock()
@@ -133,7 +143,6 @@ func tell[T any](t *Trial, name string, happen func(*Trial) T) T {
 		spare := *t.result
 		*t.result = *r
 		t.result.Section, t.result.ID, t.result.Text, t.result.Settled = spare.Section, spare.ID, spare.Text, spare.Settled
-		t.result.spoiled = false
 		t.end()
 	}
 	t.last = st.trial.last

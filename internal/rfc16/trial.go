@@ -12,6 +12,8 @@ import (
 // The first expectation that is not met ends it.
 type Trial struct {
 	s      *suite
+	nth    int    // try of its rule, from 1
+	cfg    Config // with the thresholds of this try
 	ctx    context.Context
 	prefix string // of every id it makes
 	agents []*agent
@@ -23,7 +25,7 @@ type Trial struct {
 
 // call sends a request to the server.
 func (t *Trial) call(by who, method, path string, body any, headers ...string) *answer {
-	return t.send(request{by: by, secret: t.s.keys[by], method: method, url: t.s.cfg.URL + path, body: body, headers: headers})
+	return t.send(request{by: by, secret: t.s.keys[by], method: method, url: t.cfg.URL + path, body: body, headers: headers})
 }
 
 func (t *Trial) send(r request) *answer {
@@ -125,10 +127,10 @@ func (t *Trial) isTime(a *answer, path string) time.Time {
 func (t *Trial) id(name string) string { return t.prefix + name }
 
 // now is the time as the server has it, as well as it is known.
-func (t *Trial) now() time.Time { return t.s.cfg.Clock.Now().Add(t.s.ahead) }
+func (t *Trial) now() time.Time { return t.cfg.Clock.Now().Add(t.s.ahead) }
 
 func (t *Trial) sleep(d time.Duration) {
-	if t.s.cfg.Clock.Sleep(t.ctx, d) != nil {
+	if t.cfg.Clock.Sleep(t.ctx, d) != nil {
 		t.notRun("the run was ended")
 	}
 }
@@ -142,7 +144,7 @@ func (t *Trial) clean(ctx context.Context) (left []string) {
 		}
 	}
 	for _, id := range t.tasks {
-		if a := t.s.do(ctx, request{by: operator, secret: t.s.keys[operator], method: "POST", url: t.s.cfg.URL + "/api/v1/tasks/" + id + "/cancel", body: fields{"reason": "conformance run"}}); a.status != 200 && a.status != 409 {
+		if a := t.s.do(ctx, request{by: operator, secret: t.s.keys[operator], method: "POST", url: t.cfg.URL + "/api/v1/tasks/" + id + "/cancel", body: fields{"reason": "conformance run"}}); a.status != 200 && a.status != 409 {
 			left = append(left, "task "+id)
 		}
 	}

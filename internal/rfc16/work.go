@@ -47,7 +47,7 @@ func (a *agent) takes() *lease {
 	l := &lease{t: t, task: text(all[0], "taskId"), run: text(all[0], "runId"), secret: text(all[0], "leaseToken"),
 		fence: number(all[0], "fencingToken"), proxy: text(all[0], "proxyUrl"), previous: got}
 	if l.proxy == "" {
-		l.proxy = t.s.cfg.URL
+		l.proxy = t.cfg.URL
 	}
 	if !t.owns(l.task) {
 		l.call("/v1/lease/release", fields{})
