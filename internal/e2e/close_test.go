@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket"
 )
 
 // The order in which processes are asked to end: whoever talks to a server
@@ -117,5 +119,13 @@ func (w *world) dump() {
 	for _, p := range w.processes {
 		text := p.err.text()
 		w.t.Logf("%s (pid %d, ended %v) said last:\n%s", p.name, p.pid(), p.ended(), text[max(0, len(text)-3000):])
+	}
+	if w.log == nil {
+		return
+	}
+	for _, ev := range w.log.all() {
+		if ev.Type == picket.EventAgentLifecycle {
+			w.t.Logf("event %d at %s: %s %s > %s: %s, by %s", ev.Seq, ev.At, ev.AgentID, ev.PreviousStatus, ev.NewStatus, ev.Reason, ev.Actor)
+		}
 	}
 }
