@@ -5,22 +5,38 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/picket-dev/picket"
 )
 
-// beater sends the heartbeats of one session. It alone uses its fields.
+// beater sends the heartbeats of one session. They leave in time whatever
+// became of those before: on a slow network several are under way. It alone uses
+// its fields.
 type beater struct {
 	*session
 	due      time.Duration // when the next one is to be sent, on the clock
-	again    bool          // one more at once, when that under way is over
+	flights  []flight      // what is under way, oldest first
+	answers  chan beaten
+	sent     int           // how many so far
+	newest   int           // which of them has the answer that counts so far
 	failures int
 	quiet    bool // that silence has gone on for too long was said
 }
 
+// maxFlights bounds what is under way; one more takes the place of the oldest.
+const maxFlights = 8
+
+// flight is a heartbeat under way.
+type flight struct {
+	number int
+	abort  context.CancelFunc
+}
+
 // beaten is how one heartbeat went.
 type beaten struct {
+	number int
 	sent   time.Duration
 	hb     picket.Heartbeat
 	answer picket.HeartbeatAnswer
@@ -29,26 +45,20 @@ type beaten struct {
 
 // beat sends heartbeats until the session is over or ctx ends.
 func (s *session) beat(ctx context.Context) {
-	b := &beater{session: s}
+	b := &beater{session: s, answers: make(chan beaten)}
 	b.due = s.lastAcked() + b.interval()
 	defer s.jobs.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var answer chan beaten // nil: none under way
-	abort := func() {}
 	watch := suspendWatch{clock: s.cfg.clock, last: s.cfg.clock(), at: time.Now()}
 	for !s.isOver() {
 		now := s.cfg.clock()
 		if watch.resumed() { // what is under way may be so on a dead connection
-			abort()
-			answer, b.due = nil, now
+			b.abort(len(b.flights))
+			b.due = now
 		}
-		if answer == nil && now >= b.due {
-			answer, abort = b.send(ctx, now)
-		}
-		wait := tick
-		if answer == nil {
-			wait = min(max(b.due-now, 0), tick)
+		if now >= b.due {
+			b.send(ctx, now)
 		}
 		select {
 		case <-ctx.Done():
@@ -56,10 +66,9 @@ func (s *session) beat(ctx context.Context) {
 		case <-s.over:
 			return
 		case <-s.stirred:
-			b.due, b.again = now, answer != nil
-		case <-time.After(wait):
-		case got := <-answer:
-			answer = nil
+			b.due = s.cfg.clock()
+		case <-time.After(min(max(b.due-now, 0), tick)):
+		case got := <-b.answers:
 			b.take(ctx, got)
 		}
 	}
@@ -72,53 +81,69 @@ func (b *beater) interval() time.Duration {
 	return every - b.cfg.jitter(every/10)
 }
 
-// send starts one heartbeat. The channel has room, so an aborted one ends alone.
-func (b *beater) send(ctx context.Context, now time.Duration) (chan beaten, func()) {
-	answer := make(chan beaten, 1)
-	hb := b.report()
-	try, cancel := context.WithTimeout(ctx, b.patience(b.killAt()-now))
-	go func() {
-		defer cancel()
+// send starts one heartbeat.
+func (b *beater) send(ctx context.Context, now time.Duration) {
+	b.abort(len(b.flights) + 1 - maxFlights)
+	b.due = now + b.interval()
+	b.sent++
+	number, hb := b.sent, b.report()
+	try, abort := context.WithTimeout(ctx, b.patience(b.killAt()-now))
+	b.flights = append(b.flights, flight{number, abort})
+	b.jobs.Go(func() {
+		defer abort()
 		got, err := b.client.Heartbeat(try, b.cfg.AgentID, hb)
-		answer <- beaten{now, hb, got, err}
-	}()
-	return answer, cancel
+		select {
+		case b.answers <- beaten{number, now, hb, got, err}:
+		case <-ctx.Done():
+		}
+	})
 }
 
-// patience bounds one heartbeat, so that a hung connection leaves room for
-// another one; slow ones are not given up.
-func (b *beater) patience(left time.Duration) time.Duration {
-	most := max(b.cfg.Health.Interval, time.Second)
-	if left <= 0 {
-		return most
+// abort gives the oldest ones up.
+func (b *beater) abort(n int) {
+	for ; n > 0; n-- {
+		b.flights[0].abort()
+		b.flights = b.flights[1:]
 	}
-	return min(most, max(left/2, 100*time.Millisecond))
+}
+
+// landed forgets a heartbeat that is not under way any more, and reports whether
+// it was still waited for.
+func (b *beater) landed(number int) bool {
+	n := len(b.flights)
+	b.flights = slices.DeleteFunc(b.flights, func(f flight) bool { return f.number == number })
+	return len(b.flights) < n
+}
+
+// patience bounds one heartbeat: an answer that comes later is of no use.
+func (b *beater) patience(left time.Duration) time.Duration {
+	return min(max(left, b.cfg.Health.Interval), b.cfg.Health.DeadAfter)
 }
 
 func (b *beater) take(ctx context.Context, got beaten) {
+	waited := b.landed(got.number)
 	switch {
 	case got.err == nil:
 		b.acknowledge(got.sent, got.hb)
-		b.failures, b.quiet, b.due = 0, false, got.sent+b.interval()
-		b.heed(ctx, got.answer)
-	case ctx.Err() != nil:
+		b.failures, b.quiet = 0, false
+		if got.number > b.newest { // what an older one was told has changed since
+			b.newest = got.number
+			b.heed(ctx, got.answer)
+		}
+	case ctx.Err() != nil || !waited:
 	case errors.Is(got.err, picket.CodeAgentGone) || noRoute(got.err):
 		b.end(got.err)
 	default:
 		b.failed(got.err)
 	}
-	if b.again {
-		b.again, b.due = false, b.cfg.clock()
-	}
 }
 
-// failed lets the next one come soon, ever later, but never so late that the
-// adapter counts as dead for that.
+// failed lets the next one come soon, and never later than without a failure.
 func (b *beater) failed(err error) {
 	b.failures++
 	now := b.cfg.clock()
 	left := b.killAt() - now
-	b.due = now + b.backoff(left, retryAfter(err))
+	b.due = min(b.due, now+b.backoff(left, retryAfter(err)))
 	level := slog.LevelDebug
 	if b.failures == 1 {
 		level = slog.LevelWarn
@@ -131,10 +156,9 @@ func (b *beater) failed(err error) {
 }
 
 func (b *beater) backoff(left, asked time.Duration) time.Duration {
-	const most = 15 * time.Second
 	base := min(max(b.cfg.Health.Interval/20, 50*time.Millisecond), time.Second)
-	d := min(base<<min(b.failures-1, 10), most)
-	d = max(d/2+rand.N(d), asked)
+	d := min(base<<min(b.failures-1, 10), b.cfg.Health.Interval)
+	d = max(d/2+rand.N(d/2), asked)
 	if left <= 0 {
 		return d
 	}

@@ -37,7 +37,8 @@ func (m *member) enrol(ctx context.Context) (*session, error) {
 	if err := m.sit(ctx); err != nil {
 		return nil, err
 	}
-	const least, most = 250 * time.Millisecond, 15 * time.Second
+	const least = 250 * time.Millisecond
+	most := min(max(m.cfg.Health.Interval, time.Second), 15*time.Second)
 	var app *application
 	for wait := least; ; wait = min(2*wait, most) {
 		if app == nil {

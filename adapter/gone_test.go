@@ -193,6 +193,25 @@ func TestDrainTimeout(t *testing.T) {
 	})
 }
 
+// An operator's drain without any time is the end, too.
+func TestDrainWithoutTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, forever, func(c *Config) { c.Health = quick })
+		id := s.Queue(adaptertest.Task{})
+		ended := running(t.Context(), a)
+		if _, err := s.AwaitAgent(within(t, time.Minute), "", lists(id)); err != nil {
+			t.Fatal(err)
+		}
+		s.Drain(a.AgentID(), 0)
+		if err := ended(); err != nil {
+			t.Error(err)
+		}
+		if v := s.AgentView(""); v.Record.Status != picket.AgentDead || len(v.Registrations) != 1 || s.View(id).Token != 1 {
+			t.Errorf("%s, %d registrations, token %d", v.Record.Status, len(v.Registrations), s.View(id).Token)
+		}
+	})
+}
+
 // Commands are carried out once, however often they come, and reported until
 // that was heard.
 func TestCommands(t *testing.T) {

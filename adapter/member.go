@@ -95,7 +95,8 @@ func (w *worker) afterwards(s *session) error {
 	err := s.why()
 	log := w.cfg.Log.With("agent", w.cfg.AgentID, "incarnation", s.incarnation)
 	switch {
-	case drainOver(err):
+	case drainOver(err): // before this side had heard of it
+		log.Info("drained by the registry", "err", err)
 		return w.finish(nil)
 	case deregistered(err):
 		log.Error("removed from the registry: ending all work")

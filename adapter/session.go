@@ -257,7 +257,7 @@ func deregistered(err error) bool {
 	return picket.AgentStatus(status) == picket.AgentDeregistered
 }
 
-// drainOver reports whether that was the end of a drain.
+// drainOver reports whether that was the end of a drain, in time or not.
 func drainOver(err error) bool {
 	if errors.Is(err, errDrained) {
 		return true
@@ -267,5 +267,5 @@ func drainOver(err error) bool {
 		return false
 	}
 	reason, _ := e.Facts["reason"].(string)
-	return picket.LifecycleReason(reason) == picket.ReasonDrainCompleted
+	return slices.Contains([]picket.LifecycleReason{picket.ReasonDrainCompleted, picket.ReasonDrainTimeout}, picket.LifecycleReason(reason))
 }
