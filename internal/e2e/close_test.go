@@ -128,4 +128,6 @@ func (w *world) dump() {
 			w.t.Logf("event %d at %s: %s %s > %s: %s, by %s", ev.Seq, ev.At, ev.AgentID, ev.PreviousStatus, ev.NewStatus, ev.Reason, ev.Actor)
 		}
 	}
+	text := w.log.String()
+	w.t.Logf("the log ends with\n%s", text[max(0, len(text)-10_000):])
 }
