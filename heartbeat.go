@@ -68,6 +68,10 @@ type CommandAccepted struct {
 type AgentStatusChange struct {
 	Status              AgentStatus `json:"status"`
 	DrainTimeoutSeconds *int        `json:"drain_timeout_seconds,omitempty"`
+	// Incarnation is that of the registration it is meant for; once that was
+	// superseded it is refused with agent_gone. Versions begin at 1 again with
+	// each registration, so they do not tell. 0: whichever there is.
+	Incarnation int64 `json:"incarnation,omitzero"`
 }
 
 // Check reports the first member that is wrong and what it may be.
@@ -97,7 +101,11 @@ func (h Heartbeat) Check() error {
 			return err
 		}
 	}
-	if h.Incarnation < 0 || h.Incarnation > MaxNumber {
+	return checkIncarnation(h.Incarnation)
+}
+
+func checkIncarnation(n int64) error {
+	if n < 0 || n > MaxNumber {
 		return Invalid("/incarnation", "Send the incarnation of the registration, or leave it out.", "incarnation is no number of a registration")
 	}
 	return nil
@@ -134,6 +142,9 @@ func (c AgentStatusChange) Check() error {
 	}
 	if c.Status != AgentDraining && c.DrainTimeoutSeconds != nil {
 		return Invalid("/drain_timeout_seconds", "Leave it out.", "drain_timeout_seconds is for draining only")
+	}
+	if err := checkIncarnation(c.Incarnation); err != nil {
+		return err
 	}
 	return CheckDrainTimeout("/drain_timeout_seconds", c.DrainTimeoutSeconds)
 }

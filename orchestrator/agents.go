@@ -101,35 +101,33 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 
 // ChangeAgent makes an agent drain or deregisters it; match holds the versions
 // it may have, none means any. An agent that has the status already is left as
-// it is; any other status is refused with CodeStateConflict, and another
-// version with CodeVersion and the facts presented and current.
+// it is; any other status is refused with CodeStateConflict, another version
+// with CodeVersion and the facts presented and current, and a change that is
+// meant for an earlier registration with CodeAgentGone.
 func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64, change picket.AgentStatusChange) (picket.Agent, error) {
+	if err := picket.CheckName("agent_id", agentID); err != nil {
+		return picket.Agent{}, err
+	}
 	if err := change.Check(); err != nil {
 		return picket.Agent{}, err
 	}
-	if change.Status == picket.AgentDeregistered {
-		return e.Deregister(ctx, by, agentID, match)
+	script, args := "deregister", []any{agentID, by.Actor, flag(by.Operator), by.Once.Key, by.Once.Body}
+	if change.Status != picket.AgentDeregistered {
+		script, args = "drain", append(args, string(change.Status), number(change.DrainTimeoutSeconds))
 	}
-	return e.move(ctx, by, agentID, match, "drain", string(change.Status), number(change.DrainTimeoutSeconds))
+	args = append(args, change.Incarnation)
+	for _, version := range match {
+		args = append(args, version)
+	}
+	got, err := e.judged(ctx, agentID, func() (any, error) { return e.run(ctx, script, args...) })
+	return agentOf(script, got, err)
 }
 
 // Deregister removes an agent at once: its leases end, which is no failure of
 // their tasks. One that was deregistered before is left as it is, a dead one is
 // refused with CodeStateConflict. match is as for ChangeAgent.
 func (e *Engine) Deregister(ctx context.Context, by picket.Caller, agentID string, match []int64) (picket.Agent, error) {
-	return e.move(ctx, by, agentID, match, "deregister")
-}
-
-func (e *Engine) move(ctx context.Context, by picket.Caller, agentID string, match []int64, script string, how ...any) (picket.Agent, error) {
-	if err := picket.CheckName("agent_id", agentID); err != nil {
-		return picket.Agent{}, err
-	}
-	args := append([]any{agentID, by.Actor, flag(by.Operator), by.Once.Key, by.Once.Body}, how...)
-	for _, version := range match {
-		args = append(args, version)
-	}
-	got, err := e.judged(ctx, agentID, func() (any, error) { return e.run(ctx, script, args...) })
-	return agentOf(script, got, err)
+	return e.ChangeAgent(ctx, by, agentID, match, picket.AgentStatusChange{Status: picket.AgentDeregistered})
 }
 
 // CommandAgent gives an agent something to do. It hears of it with the answers

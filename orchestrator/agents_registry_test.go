@@ -208,3 +208,29 @@ func listed(t *testing.T, got picket.AgentPage, want ...string) {
 		t.Errorf("listed %v of %d, want %v", ids(got), got.Total, want)
 	}
 }
+
+// A change that was meant for the registration before, and comes late, does
+// not hit the one after it, although that has the same version.
+func TestChangesAreMeantForOneRegistration(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		old := f.register(t, quick("a1"))
+		remove := picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: old.Incarnation}
+		drain := picket.AgentStatusChange{Status: picket.AgentDraining, Incarnation: old.Incarnation}
+		for range 2 {
+			_, err := f.ChangeAgent(f.ctx, owner, "a1", nil, remove)
+			ok(t, err)
+		}
+		a := f.register(t, quick("a1"))
+		seq := f.lastSeq(t)
+		for _, change := range []picket.AgentStatusChange{remove, drain} {
+			_, err := f.ChangeAgent(f.ctx, owner, "a1", []int64{1}, change)
+			refused(t, err, picket.CodeAgentGone)
+			if e := refusalOf(err); e.Facts["incarnation"] != a.Incarnation || e.Facts["agent_status"] != "active" {
+				t.Fatalf("facts %v", e.Facts)
+			}
+		}
+		f.saw(t, seq)
+		drain.Incarnation = a.Incarnation
+		f.drain(t, "a1", drain)
+	})
+}

@@ -36,12 +36,17 @@ local function allowed(a, by, operator)
   if not GONE[a.status] and now >= judge_at(a) then return refuse('judge_due'), true end
 end
 
--- gone is the refusal of an agent that is no participant any more, or of a
--- process whose registration was superseded by a later one.
-local function gone(a, incarnation)
-  if GONE[a.status] or num(incarnation) > 0 and num(incarnation) < num(a.incarnation) then
-    return refuse('agent_gone', 'status', a.status, 'reason', a.reason)
+-- superseded is the refusal of a process whose registration was followed by
+-- another one, gone that of an agent that is no participant any more as well.
+local function superseded(a, incarnation)
+  if num(incarnation) > 0 and num(incarnation) < num(a.incarnation) then
+    return refuse('agent_gone', 'status', a.status, 'reason', a.reason, 'incarnation', a.incarnation)
   end
+end
+
+local function gone(a, incarnation)
+  if GONE[a.status] then return refuse('agent_gone', 'status', a.status, 'reason', a.reason) end
+  return superseded(a, incarnation)
 end
 
 -- other_version is the refusal of a caller who has seen another version than

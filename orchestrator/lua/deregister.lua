@@ -2,16 +2,18 @@
 -- needs: agent stray lane queue end handoff after expire gone
 -- deregister removes an agent at once: its leases end, which is no failure of
 -- their tasks. One that was deregistered before is left as it is.
--- ARGV: agent, actor, operator 0|1, request key, body hash, version it must have...
+-- ARGV: agent, actor, operator 0|1, request key, body hash, incarnation or 0,
+--   version it must have...
 -- Reply: agent_view
--- Errors: not_found, forbidden, judge_due, version_conflict, state_conflict (it
+-- Errors: not_found, forbidden, judge_due, agent_gone (another registration), version_conflict, state_conflict (it
 --   is dead), idempotency_conflict
 local id, by = ARGV[1], ARGV[2]
 local was, err = once(ARGV[4], ARGV[5])
 if err then return err end
 if was then return agent_view(was) end
 local a = agent(id)
-err = allowed(a, by, ARGV[3]) or other_version(a, 6)
+err = allowed(a, by, ARGV[3])
+err = err or superseded(a, ARGV[6]) or other_version(a, 7)
 if err then return err end
 if a.status == 'dead' then return refuse('state_conflict', 'status', 'dead', 'asked', 'deregistered') end
 if a.status ~= 'deregistered' then
