@@ -178,3 +178,32 @@ func TestManyDrainOneAgent(t *testing.T) {
 		t.Errorf("log: %s", got)
 	}
 }
+
+// Who waits for a drain is told how that one ended, also when the agent has
+// registered again before anybody looked.
+func TestADrainThatEndedBeforeTheNextRegistration(t *testing.T) {
+	s := newStreet(t)
+	ctx := t.Context()
+	if _, err := s.c.Register(ctx, picket.Registration{AgentID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.c.Call(ctx, http.MethodPost, "/api/v1/tasks", picket.TaskSpec{Title: "held"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if leases, err := s.c.Acquire(ctx, picket.AcquireRequest{AgentID: "a"}, newIdempotencyKey()); err != nil || len(leases) != 1 {
+		t.Fatalf("%d leases, %v", len(leases), err)
+	}
+	var drains, again atomic.Bool
+	said, code := s.run(between{meddle: func(r *http.Request) {
+		switch {
+		case r.Method == http.MethodPatch:
+			drains.Store(true)
+		case drains.Load() && strings.HasSuffix(r.URL.Path, "/agents/a") && !again.Load():
+			_, err := s.c.Register(ctx, picket.Registration{AgentID: "a"})
+			again.Store(err == nil) // refused while it still drains
+		}
+	}}, "agent", "drain", "a", "--timeout", "0s", "--wait")
+	if code != exitTimeout || !strings.Contains(said, "a has registered again since") || !strings.Contains(said, "its time was over") {
+		t.Errorf("exit code %d\n%s", code, said)
+	}
+}

@@ -19,7 +19,7 @@ func newAgentRegister() *cobra.Command {
 		Use: "register [AGENT]", Short: "Register an agent by hand, for scripts; adapters do it themselves", Args: args(cobra.MaximumNArgs(1)),
 		Long: "Register an agent by hand. It must then send heartbeats: picket agent beat. Without AGENT the server makes an\n" +
 			"id. The id of a dead or deregistered agent can be registered again with the key that did it before.",
-		Example:           `  picket agent register night-batch --role batch --heartbeat 60s --unhealthy-after 3m --dead-after 10m --metadata '{"version":"1.2.0"}'`,
+		Example:           `  picket agent register night-batch --role batch --max 2 --metadata '{"version":"1.2.0"}'`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              runRegister,
 	}

@@ -21,7 +21,7 @@ import (
 func newAgentDrain() *cobra.Command {
 	c := onAgent("drain", "Let an agent finish what it has and take nothing more", runDrain)
 	c.Long = "Let an agent finish what it has and take nothing more. It is deregistered when its last lease has ended; what\n" +
-		"it still holds when the timeout is over is taken from it, and the agent is dead. It holds at once; to ask the\n" +
+		"it still holds when the timeout is over is taken from it, and the agent is dead. It takes effect at once; to ask the\n" +
 		"agent to drain itself, with a reason: picket agent command AGENT drain. Exit code with --wait: 0 deregistered,\n" +
 		"124 it still held something, 1 it died before."
 	c.Example = "  picket agent drain coder-1 --timeout 10m --wait"
