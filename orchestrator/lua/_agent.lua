@@ -64,10 +64,8 @@ end
 local function acting(id, a, by) return a.owner == by and id or by end
 
 local function roster(id, role, from, to)
-  if from then
-    call('ZREM', K('roster:', from), id)
-    call('ZREM', K('roster:', from .. '|' .. role), id)
-  end
+  call('ZREM', K('roster:', from), id)
+  call('ZREM', K('roster:', from .. '|' .. role), id)
   if to then
     call('ZADD', K('roster:', to), '0', id)
     call('ZADD', K('roster:', to .. '|' .. role), '0', id)
