@@ -16,6 +16,7 @@ type agent struct {
 	body fields    // of its registration
 	reg  *answer   // to it
 	sent time.Time // when the last request that counts as a sign of life left here
+	fell bool      // its silence is what the rule wants
 }
 
 // register makes an agent, with the thresholds that the server gives. Members of change replace
@@ -47,7 +48,7 @@ func (t *Trial) try(by who, change fields) *agent {
 
 // again registers the same id once more.
 func (a *agent) again(by who) *answer {
-	a.sent = a.t.cfg.Clock.Now()
+	a.shows()
 	return a.t.call(by, "POST", agentsPath, a.body)
 }
 
@@ -87,12 +88,36 @@ func (a *agent) path(rest string) string { return agentsPath + "/" + a.id + rest
 func (a *agent) beat(by who, status string, change fields) *answer {
 	body := also(fields{"status": status, "client_timestamp": a.t.now().UTC().Format(time.RFC3339Nano)}, change)
 	maps.DeleteFunc(body, func(_ string, v any) bool { return v == nil })
-	a.sent = a.t.cfg.Clock.Now()
+	a.shows()
 	return a.t.call(by, "POST", a.path("/heartbeat"), body)
 }
 
 // alive is a heartbeat that must be acknowledged.
-func (a *agent) alive() *answer { return a.t.status(a.beat(a.key, "active", nil), 200) }
+func (a *agent) alive() *answer {
+	a.inTime()
+	return a.t.status(a.beat(a.key, "active", nil), 200)
+}
+
+// shows notes a sign of life that is on its way.
+func (a *agent) shows() { a.sent, a.fell = a.t.cfg.Clock.Now(), false }
+
+// mayHaveFallen reports whether the server may have found the agent silent
+// although the rule does not want it.
+func (a *agent) mayHaveFallen() bool {
+	config, _ := a.body["heartbeat_config"].(fields)
+	after, ok := config["unhealthy_after_seconds"].(int)
+	if !ok {
+		after = 90
+	}
+	return !a.t.cfg.Exact && !a.fell && !a.surely(seconds(after))
+}
+
+// inTime ends the try when that may have happened.
+func (a *agent) inTime() {
+	if a.mayHaveFallen() {
+		a.t.spoiled("%s was silent for longer than it should", a.id)
+	}
+}
 
 // record reads the agent as it is shown.
 func (a *agent) record() *answer { return a.t.status(a.t.call(a.key, "GET", a.path(""), nil), 200) }
@@ -123,7 +148,9 @@ func (a *agent) changeIf(by who, match string, body fields) *answer {
 
 // drain takes the agent out; it fails the rule when it cannot.
 func (a *agent) drain(seconds int) *answer {
-	return a.t.status(a.change(a.key, fields{"status": "draining", "drain_timeout_seconds": seconds}), 200)
+	r := a.t.status(a.change(a.key, fields{"status": "draining", "drain_timeout_seconds": seconds}), 200)
+	a.inTime()
+	return r
 }
 
 func (a *agent) remove() *answer {
@@ -138,6 +165,8 @@ func (a *agent) falls(to string) *answer {
 	if to == "dead" {
 		after = c.Dead
 	}
+	a.inTime()
+	a.fell = true
 	a.t.sleep(seconds(after))
 	return a.becomes(to, c.Slack)
 }

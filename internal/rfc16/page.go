@@ -76,8 +76,8 @@ picket conformance rfc16 --only 4.4 -o json
 ` + "```" + `
 A run takes about half a minute: agents that are to fall silent have thresholds of 1, 2 and 4 seconds. It uses ids of its own, and
 takes away what it made: agents are deregistered, tasks cancelled, keys revoked. With an administrator's key it makes the keys
-that it needs. A rule that lacks something is reported as *not run* with the reason, never as passed; so is one for which the machine
-was too slow. The exit code is 1 when a rule failed.
+that it needs. A rule that lacks something is reported as *not run* with the reason, never as passed. One for which the machine
+was too slow is tried again with longer thresholds. The exit code is 1 when a rule failed.
 
 Of %d rules, %d are marked **settled**: there the RFC leaves the point open and the rule is Picket's decision. %d cannot be seen over
 HTTP and say where they are looked at. The last column says what a rule needs beyond an agent's key and the RFC's own routes:

@@ -38,6 +38,14 @@ func otherRules() []Rule {
 			a.takes().held()
 		}, ""},
 		{"10.4", "memory", "RFC-0015 (Agent Memory): see section 8.2.", 0, nil, "it is a reference; section 8.2 has rows of its own"},
+		{"11", "401", "Without a key and with an unknown one the answer is 401 unauthenticated, on every endpoint.", Settled, func(t *Trial) {
+			a := t.register(nil)
+			for _, r := range routes {
+				t.code(r.call(t, a, nobody), 401, "unauthenticated")
+				t.code(r.call(t, a, forger), 401, "unauthenticated")
+			}
+			t.member(a.expect("active"), "version", 1)
+		}, ""},
 		{"11", "if-match", "Status updates use If-Match for optimistic concurrency: of two updates of the same version one wins.", 0, func(t *Trial) {
 			a := t.register(nil)
 			t.status(a.changeIf(owner, `"1"`, fields{"status": "draining", "drain_timeout_seconds": 600}), 200)
@@ -144,10 +152,10 @@ func (r summed) exists() Rule {
 }
 
 func (r summed) guarded() Rule {
-	return Rule{"11", r.id + "-key", r.method + " " + agentsPath + r.path + " requires X-API-Key: 401 without one and with an unknown one.", 0, func(t *Trial) {
+	return Rule{"11", r.id + "-key", r.method + " " + agentsPath + r.path + " requires X-API-Key: it is refused without one and with an unknown one.", 0, func(t *Trial) {
 		a := t.register(nil)
-		t.status(r.call(t, a, nobody), 401)
-		t.status(r.call(t, a, forger), 401)
+		t.status(r.call(t, a, nobody), 401, 403)
+		t.status(r.call(t, a, forger), 401, 403)
 		t.member(a.expect("active"), "version", 1)
 	}, ""}
 }

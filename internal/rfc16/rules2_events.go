@@ -28,6 +28,7 @@ func eventRules() []Rule {
 			a.drain(600)
 			t.status(l.release(), 200)
 			a.becomes("deregistered", t.cfg.Slack)
+			a.body = fields{"agent_id": a.id}
 			t.status(a.again(owner), 201)
 			all := a.moved(moveIn, moveUnwell, moveBack, moveDrain, moveDone, moveBackIn)
 			for i := range all[1:] {

@@ -140,7 +140,7 @@ func heartbeatRules() []Rule {
 			t.status(a.again(owner), 201)
 			a.alive()
 		}, ""},
-		{"4.4", "unknown-agent", "A heartbeat of an id that was never registered is 404.", 0, func(t *Trial) {
+		{"4.4", "unknown-agent", "A heartbeat of an id that was never registered is 404.", Settled, func(t *Trial) {
 			t.status((&agent{t: t, id: t.id("never")}).beat(owner, "active", nil), 404)
 		}, ""},
 		{"4.4", "draining-by-itself", "A heartbeat with status draining transitions the agent to draining, as if it had asked for a drain.", Settled | Events | Tasks, func(t *Trial) {

@@ -122,6 +122,7 @@ func commandRules() []Rule {
 		{"5.3", "escalation", "If the agent ignores the command, the coordinator may escalate by revoking the agent's grants: a revoked key is refused.", Keys, func(t *Trial) {
 			made := t.status(t.call(admin, "POST", "/api/v1/keys", fields{"name": t.prefix, "scopes": []string{"agent"}}), 201)
 			id, secret := made.str("keyId"), made.str("key")
+			t.s.alsoRevoke(id)
 			revoke := func() *answer { return t.call(admin, "DELETE", "/api/v1/keys/"+id, nil) }
 			a := &agent{t: t, id: t.id("a1"), key: operator}
 			ask := func(path string, body any) *answer {

@@ -76,7 +76,7 @@ func drainRules() []Rule {
 			t.refused(a.changeIf(owner, `"1"`, fields{}))
 			a.expect("active")
 		}, ""},
-		{"5.1", "unknown-agent", "A status update of an id that was never registered is 404.", 0, func(t *Trial) {
+		{"5.1", "unknown-agent", "A status update of an id that was never registered is 404.", Settled, func(t *Trial) {
 			t.status((&agent{t: t, id: t.id("never")}).changeIf(owner, `"1"`, fields{"status": "draining"}), 404)
 		}, ""},
 		{"5.1", "check-order", "The first of these that is wrong answers: the key (401), a missing If-Match (428), an unparsable one (400), the id (404), whose it is (403), the version (409).", Settled | Stranger, func(t *Trial) {

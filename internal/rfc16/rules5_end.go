@@ -86,6 +86,7 @@ func drainEndRules() []Rule {
 		{"5.2", "none-held-one-interval", "A drain with no lease held is complete one heartbeat interval after it began, without a heartbeat.", needs | Settled, func(t *Trial) {
 			a := t.register(t.lingering())
 			a.drain(100_000)
+			a.fell = true
 			t.sleep(seconds(t.cfg.Interval))
 			a.becomes("deregistered", t.cfg.Slack)
 			a.moved(moveIn, moveDrain, moveDone)

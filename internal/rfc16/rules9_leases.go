@@ -54,6 +54,7 @@ func leaseRules() []Rule {
 			a := t.register(t.mortal())
 			l := t.leased(a)
 			b := t.register(t.steady())
+			a.fell = true
 			t.sleep(seconds(t.cfg.Dead))
 			e := t.awaitEvent(a.id, "", "lease.expired", t.cfg.Slack)
 			t.equal("taskId", e.str("taskId"), l.task)
@@ -86,9 +87,9 @@ func leaseRules() []Rule {
 		}, ""},
 		{"9.1", "timeout-is-not-death", "A lease expiring due to timeout does not affect the agent's lifecycle status.", Tasks | Events, func(t *Trial) {
 			a := t.register(nil)
-			task := t.submit(fields{"leaseWindowSeconds": 2})
+			task := t.submit(fields{"leaseWindowSeconds": 5})
 			a.takes()
-			t.sleep(seconds(2))
+			t.sleep(seconds(5))
 			e := t.awaitEvent("", task, "lease.expired", t.cfg.Slack)
 			t.that(e.str("reason") != "agent_dead", e.a, "an expiry by time")
 			t.member(a.expect("active"), "version", 1)

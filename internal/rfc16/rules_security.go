@@ -10,20 +10,21 @@ func securityRules() []Rule {
 	return []Rule{
 		{"Security", "spoofed-heartbeat", "Heartbeat endpoints MUST validate the X-API-Key and ensure it matches the agent's registration credentials: another key's heartbeat is refused.", Stranger, func(t *Trial) {
 			a := t.register(nil)
-			t.status(a.beat(stranger, "active", fields{"current_load": 9}), 403)
-			t.status(a.beat(stranger, "draining", nil), 403)
+			t.status(a.beat(stranger, "active", fields{"current_load": 9}), 401, 403)
+			t.status(a.beat(stranger, "draining", nil), 401, 403)
 			t.member(a.expect("active"), "capacity.current_load", 0)
 		}, ""},
 		{"Security", "spoofed-heartbeat-resets-nothing", "A refused heartbeat keeps no agent alive: the silence timer is not reset.", Stranger, func(t *Trial) {
 			a := t.register(t.lingering())
 			heard := a.record().str("last_heartbeat_at")
+			a.fell = true
 			c := t.cfg
 			for range c.Unhealthy / c.Interval {
 				t.sleep(seconds(c.Interval))
 				for _, by := range []who{stranger, forger, nobody} {
 					sent := a.sent
 					t.refused(a.beat(by, "active", nil))
-					a.sent = sent
+					a.sent, a.fell = sent, true
 				}
 			}
 			t.equal("last_heartbeat_at", a.becomes("unhealthy", c.Slack).str("last_heartbeat_at"), heard)
@@ -66,20 +67,20 @@ func securityRules() []Rule {
 		{"Security", "stranger-drains", "Only the agent itself, its coordinator or an administrator can change an agent's status: another key's drain is refused.", Stranger, func(t *Trial) {
 			a := t.register(nil)
 			for _, to := range []string{"draining", "deregistered"} {
-				t.status(a.changeIf(stranger, `"1"`, fields{"status": to}), 403)
+				t.status(a.changeIf(stranger, `"1"`, fields{"status": to}), 401, 403)
 			}
 			t.member(a.expect("active"), "version", 1)
 		}, ""},
 		{"Security", "stranger-deregisters", "Another key's DELETE is refused.", Stranger, func(t *Trial) {
 			a := t.register(nil)
-			t.status(t.call(stranger, "DELETE", a.path(""), nil), 403)
+			t.status(t.call(stranger, "DELETE", a.path(""), nil), 401, 403)
 			t.member(a.expect("active"), "version", 1)
 		}, ""},
-		{"Security", "refused-writes-nothing", "Refused heartbeats and status updates of strangers write no lifecycle event.", Stranger | Events | Settled, func(t *Trial) {
+		{"Security", "refused-writes-nothing", "Heartbeats and status updates of strangers are 403 forbidden and write no lifecycle event.", Stranger | Events | Settled, func(t *Trial) {
 			a := t.register(nil)
-			t.status(a.beat(stranger, "draining", nil), 403)
-			t.status(a.changeIf(stranger, `"1"`, fields{"status": "draining"}), 403)
-			t.status(t.call(stranger, "DELETE", a.path(""), nil), 403)
+			t.code(a.beat(stranger, "draining", nil), 403, "forbidden")
+			t.code(a.changeIf(stranger, `"1"`, fields{"status": "draining"}), 403, "forbidden")
+			t.code(t.call(stranger, "DELETE", a.path(""), nil), 403, "forbidden")
 			a.moved(moveIn)
 		}, ""},
 		{"Security", "stranger-takes-over-dead", "A dead id is registered again by its own key only: it would inherit grants.", Stranger | Operator | Settled, func(t *Trial) {

@@ -80,7 +80,7 @@ func (s *suite) lacks(r Rule) string {
 // attempt runs the check on a goroutine of its own, which a missed expectation
 // ends.
 func (s *suite) attempt(ctx context.Context, r Rule, try int, out *Result) {
-	prefix := s.prefix + strings.ReplaceAll(strings.ToLower(r.Section), " ", "") + "-" + r.ID + "-"
+	prefix := s.prefix + strings.ReplaceAll(strings.ToLower(r.Section), ".", "-") + "-" + r.ID + "-"
 	if try > 1 {
 		prefix += fmt.Sprintf("%d-", try)
 	}

@@ -186,6 +186,13 @@ func (s *suite) makeKeys(ctx context.Context) {
 	}
 }
 
+// alsoRevoke has a key of a rule's revoked at the end, if it was not before.
+func (s *suite) alsoRevoke(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.made = append(s.made, id)
+}
+
 // revoke ends the keys of the run.
 func (s *suite) revoke(ctx context.Context) {
 	for _, id := range s.made {

@@ -1,6 +1,10 @@
 package rfc16
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
 
 // lease is a task in the hands of an agent.
 type lease struct {
@@ -26,10 +30,11 @@ func (t *Trial) submit(change fields) string {
 
 // tag is a capability that nobody else has.
 func (t *Trial) tag() string {
-	if len(t.prefix) > 60 {
-		return "t" + t.prefix[len(t.prefix)-56:]
+	if len(t.prefix) <= 60 {
+		return t.prefix + "t"
 	}
-	return t.prefix + "t"
+	sum := sha256.Sum256([]byte(t.prefix)) // tags are short
+	return t.s.prefix + hex.EncodeToString(sum[:8]) + "t"
 }
 
 // acquire asks for work as an agent.
