@@ -3,7 +3,7 @@ package picket
 // Violation is one thing that the invariant scanner found wrong.
 type Violation struct {
 	Kind     string `json:"kind"`    // one of InvariantKinds
-	Subject  string `json:"subject"` // the task, hand-off or lane that is wrong
+	Subject  string `json:"subject"` // the task, hand-off, lane, agent or pool that is wrong
 	Detail   string `json:"detail"`  // what is wrong, in words
 	Repaired bool   `json:"repaired"`
 }
@@ -35,5 +35,8 @@ var InvariantKinds = map[string]bool{
 	"place_wrong": true, "lane_missing": true, "lane_extra": true, "lane_score": true,
 	"head_missing": true, "head_extra": true, "head_score": true,
 	"delayed_missing": true, "delayed_extra": true, "delayed_score": true, "start_extra": true, "gate_missing": true,
+	"agent_damaged": false, "silence_missing": true, "silence_extra": true, "silence_late": true,
+	"roster_missing": true, "roster_extra": true, "roster_score": true, "pool_count": true, "gone_missing": true, "gone_extra": true,
+	"commands_differ": true, "holder_missing": true, "holder_extra": true, "lease_of_gone": true,
 	"handoff_closed": false, "handoff_open": false, "handoff_missing": true, "handoff_extra": true,
 }

@@ -65,3 +65,6 @@ func SourcesOf(memory bool) map[string]string {
 	}
 	return out
 }
+
+// JudgeOne judges one agent, due or not.
+func JudgeOne(ctx context.Context, e *Engine, id string) error { return e.judgeOne(ctx, id) }

@@ -31,7 +31,7 @@ func TestRandomDamageIsRepaired(t *testing.T) {
 			s := newScene(t, f)
 			var story []string
 			for range 1 + rnd.IntN(6) {
-				d := damages[rnd.IntN(len(damages))]
+				d := oneDamage(rnd)
 				d.plant(s)
 				planted++
 				story = append(story, d.name())

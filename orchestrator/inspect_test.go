@@ -55,7 +55,8 @@ type scene struct {
 	leased, head, tail, later, pinned, gated, review, parked, closed picket.Task
 	holder                                                           picket.Held // of leased
 	firstRun, gateRun                                                string
-	answered                                                         string // a hand-off that was answered
+	manned                                                           picket.Task // leased to m1, who is registered; m2 was
+	answered                                                         string      // a hand-off that was answered
 }
 
 func newScene(t *testing.T, f *fixture) *scene {
@@ -89,6 +90,7 @@ func newScene(t *testing.T, f *fixture) *scene {
 	_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
 	ok(t, err)
 
+	s.manned = s.crew()
 	s.head = f.submit(t, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}, Priority: ptr(9)})
 	s.tail = f.submit(t, picket.TaskSpec{Role: "coder"})
 	s.later = f.submit(t, picket.TaskSpec{Role: "coder", NotBefore: picket.InstantOf(time.Now().Add(time.Hour))})
@@ -148,13 +150,13 @@ func kindsOf(found []picket.Violation) []string {
 // Every kind of damage is found, told once, and repaired where that is safe;
 // then the next pass finds nothing.
 func TestDamageIsFoundAndRepaired(t *testing.T) {
-	for _, d := range damages {
+	for _, d := range allDamages() {
 		t.Run(d.name(), func(t *testing.T) {
 			both(t, func(t *testing.T, f *fixture) { d.check(t, newScene(t, f)) })
 		})
 	}
 	covered := map[string]bool{}
-	for _, d := range damages {
+	for _, d := range allDamages() {
 		covered[d.kind] = true
 	}
 	for kind := range picket.InvariantKinds {

@@ -14,7 +14,7 @@ func tourInspect(t *testing.T, f *fixture) {
 	_, err := f.Retain(f.ctx, picket.Retention{}, 1000)
 	ok(t, err)
 	s := newScene(t, f)
-	for _, d := range damages {
+	for _, d := range allDamages() {
 		if picket.InvariantKinds[d.kind] {
 			d.plant(s)
 			s.pass(true)
@@ -30,6 +30,8 @@ func tourInspect(t *testing.T, f *fixture) {
 			s.pass(true)
 		}
 	}
+	crewDamages[0].plant(s) // nobody registers a damaged one again
+	s.pass(true)
 	f.clear(t)
 	// One in the lane of its agent for good: the end of the pin changes nothing.
 	f.submit(t, picket.TaskSpec{Agent: "a1"})

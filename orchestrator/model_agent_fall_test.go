@@ -61,6 +61,9 @@ func halves() *picket.Thresholds {
 // fall ends the part of an agent that holds leases; its processes go on for a
 // while, under the leases they had.
 func (x *machine) fall() {
+	if !x.anyAgent(x.m.busy)() {
+		x.gather()
+	}
 	a := x.m.agents[x.member(x.m.busy)]
 	if a == nil || !x.m.busy(a) {
 		return

@@ -70,15 +70,13 @@ func (x *machine) crewMoves() []move {
 	if x.chance("no crew", 50) {
 		return nil
 	}
-	if x.chance("small steps", 50) {
-		x.m.batch = 1
-	}
+	x.m.batch = oneOf(x, "leases in a step", 100, 100, 1, 0)
 	return []move{
 		{8, "register", func() bool { return len(x.m.agents) < len(agentIDs) || x.anyAgent(goneAgent)() }, x.register},
 		{8, "heartbeat", x.anyAgent(takesPart), x.heartbeat},
 		{6, "change agent", x.anyAgent(takesPart), x.changeAgent},
 		{6, "gather", func() bool { return x.openTasks() < x.most && !x.m.paused }, x.gather},
-		{8, "fall", x.anyAgent(x.m.busy), x.fall},
+		{14, "fall", func() bool { return x.anyAgent(x.m.busy)() || x.openTasks() < x.most && !x.m.paused }, x.fall},
 		{6, "wear out", x.anyAgent(x.m.busy), x.wearOut},
 		{1, "deregister", x.anyAgent(takesPart), x.deregister},
 		{3, "command", x.anyAgent(takesPart), x.command},
@@ -255,7 +253,7 @@ func (x *machine) command() {
 // judge judges all who are due; one by one where a step ends few leases, or it
 // would depend on milliseconds whose are ended at once.
 func (x *machine) judge() {
-	looked, limit := 0, x.m.batch
+	looked, limit := 0, max(1, x.m.batch)
 	for {
 		n, err := x.e.Judge(x.ctx, limit)
 		x.ok(err)

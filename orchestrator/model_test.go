@@ -130,10 +130,13 @@ type machine struct {
 	// refusals counts, by run, the refused writes the engine was told of.
 	refusals map[string]int
 	made     []made
-	most     int  // open tasks, or submit is drawn less
-	jumps    int  // of the store's clock
-	swaps    int  // of the store
-	counted  bool // the engine was told the number of grants since
+	most     int // open tasks, or submit is drawn less
+	jumps    int // of the store's clock
+	swaps    int // of the store
+	// An acquire by a registered agent, and how many there were.
+	gathered   gathered
+	gatherings int
+	counted    bool // the engine was told the number of grants since
 }
 
 // runModel is the property. plant, when given, changes the scripts of the
@@ -156,10 +159,7 @@ func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, plant fu
 		if plant != nil {
 			source = plant(source)
 		}
-		if x.m.batch == 1 {
-			source = strings.Replace(source, "local BATCH = 100", "local BATCH = 1", 1)
-		}
-		return source
+		return strings.Replace(source, "local BATCH = 100", fmt.Sprint("local BATCH = ", x.m.batch), 1)
 	})
 	x.raw = redis.NewUniversalClient(&s.Redis)
 	defer x.raw.Close()

@@ -111,4 +111,5 @@ local function examine(id, t)
   examine_deadline(id, t)
   examine_place(id, t)
   if t.state == 'handoff' then examine_handoff(id, t) end
+  if t.state == 'leased' then examine_holder(id, t) end
 end

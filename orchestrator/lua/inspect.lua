@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue create found examine
+-- needs: stray lane queue agent create found muster examine
 -- inspect holds the next batch of a namespace against its invariants and
 -- repairs what is safe to repair. What lives is walked apart from the archive,
 -- so that a lost deadline is found soon, however much has ended.
@@ -9,9 +9,10 @@
 --   finding = {kind, subject, detail, repaired 0|1, told 0|1}
 local limit, walk = num(ARGV[3]), ARGV[4]
 local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'starts', 'by-state:handoff', 'handoffs:open',
-  'by-state:review', 'lanes' }
+  'by-state:review', 'lanes', 'silence', 'roster:active', 'roster:unhealthy', 'roster:draining' }
 local SETS = { unpack(LIVE) }
-for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed', 'by-state:cancelled' }) do
+for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed', 'by-state:cancelled',
+  'roster:dead', 'roster:deregistered', 'pools' }) do
   SETS[#SETS + 1] = set
 end
 -- A task in one of these, in such a state, is examined with another set.
@@ -49,10 +50,22 @@ local function visit_handoff(set, id)
   end
 end
 
+-- An agent that is judged is examined with those who are.
+local function visit_agent(set, id)
+  local a = load(K('agent:', id))
+  if not a then return orphan(set, id) end
+  if set == 'silence' or GONE[a.status] or not call('ZSCORE', K('silence'), id) or set ~= 'roster:' .. (a.status or '') then
+    examine_agent(id, a)
+  end
+end
+
+local LOOK = { ['handoffs:open'] = visit_handoff, silence = visit_agent }
+for _, s in ipairs(STATUSES) do LOOK['roster:' .. s] = visit_agent end
+
 -- scan visits about as many members as are left of the limit.
 local function scan(set, pos, lane)
   local got = call('ZSCAN', K(set), pos, 'COUNT', math.max(1, limit - looked))
-  local look = set == 'handoffs:open' and visit_handoff or visit
+  local look = LOOK[set] or visit
   for i = 1, #got[2], 2 do look(set, got[2][i], lane) end
   looked = looked + #got[2] / 2
   return got[1]
@@ -74,6 +87,13 @@ local function scan_lanes(pos, lane)
   end
 end
 
+local function scan_pools(pos)
+  local got = call('HSCAN', K('pools'), pos, 'COUNT', math.max(1, limit - looked))
+  for i = 1, #got[2], 2 do examine_pool(got[2][i], got[2][i + 1]) end
+  looked = looked + #got[2] / 2
+  return got[1]
+end
+
 local cursor = walk == '' and ARGV[5] or call('HGET', META, 'inspect_' .. walk) or ''
 local at, pos, lane = string.match(cursor, '^(%d+) (%d+) (.*)$')
 at = num(at or (walk == 'rest' and #LIVE + 1 or 1))
@@ -84,6 +104,9 @@ while at <= last and looked < limit do
   if SETS[at] == 'lanes' then
     pos, lane = scan_lanes(pos, lane)
     done = not pos
+  elseif SETS[at] == 'pools' then
+    pos = scan_pools(pos)
+    done = pos == '0'
   else
     pos = scan(SETS[at], pos)
     done = pos == '0'

@@ -1,0 +1,262 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+var passerby = picket.Caller{Actor: "key_stranger"}
+
+func clash(key string) picket.Caller {
+	by := once(key)
+	by.Once.Body = strings.Repeat("c", 64)
+	return by
+}
+
+// tourAgents takes the ways of registrations, heartbeats and commands.
+func tourAgents(t *testing.T, f *fixture) {
+	reg := picket.Registration{AgentID: "t1", RoleID: "tour", Capabilities: []string{"go"}}
+	f.again(t, func() error { _, err := f.Register(f.ctx, once("u"), reg); return err })
+	_, err := f.Register(f.ctx, clash("u"), reg)
+	refused(t, err, picket.CodeIdempotencyConflict)
+	_, err = f.Register(f.ctx, owner, reg)
+	refused(t, err, picket.CodeStateConflict)
+	by := picket.Caller{Actor: once("u").Actor}
+	beat := func(by picket.Caller, change func(hb *picket.Heartbeat)) (picket.HeartbeatAnswer, error) {
+		hb := picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: picket.InstantOf(time.Now())}
+		change(&hb)
+		return f.Heartbeat(f.ctx, by, "t1", hb)
+	}
+	plain := func(*picket.Heartbeat) {}
+	_, err = beat(passerby, plain)
+	refused(t, err, picket.CodeForbidden)
+	_, err = f.Heartbeat(f.ctx, by, "t9", beating())
+	refused(t, err, picket.CodeNotFound)
+	for _, off := range []time.Duration{time.Hour, time.Hour, 0} { // drifts, still does, does no more
+		_, err = beat(by, func(hb *picket.Heartbeat) {
+			hb.ClientTimestamp, hb.CurrentLoad = picket.InstantOf(time.Now().Add(off)), ptr(1)
+		})
+		ok(t, err)
+	}
+
+	command := func(by picket.Caller, c picket.AgentCommand) string {
+		t.Helper()
+		id, err := f.CommandAgent(f.ctx, by, "t1", c)
+		ok(t, err)
+		return id
+	}
+	ping := picket.AgentCommand{Command: picket.CommandPing}
+	cid := command(once("v"), ping)
+	command(once("v"), ping)
+	_, err = f.CommandAgent(f.ctx, clash("v"), "t1", ping)
+	refused(t, err, picket.CodeIdempotencyConflict)
+	_, err = f.CommandAgent(f.ctx, passerby, "t1", ping)
+	refused(t, err, picket.CodeForbidden)
+	order := command(by, picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(5)})
+	command(by, picket.AgentCommand{Command: picket.CommandDrain}) // replaces it
+	for range picket.MaxPendingCommands - 2 {
+		command(by, ping)
+	}
+	_, err = f.CommandAgent(f.ctx, by, "t1", ping)
+	refused(t, err, picket.CodeRateLimited)
+	_, err = beat(by, func(hb *picket.Heartbeat) { hb.HandledCommands = []string{cid, "unknown", order} })
+	ok(t, err)
+
+	// Unhealthy, back, unhealthy again and dead: by whoever looks first.
+	f.jump(t, 100*time.Second)
+	_, err = beat(by, plain)
+	ok(t, err)
+	f.jump(t, 400*time.Second)
+	_, err = f.Register(f.ctx, passerby, reg)
+	refused(t, err, picket.CodeForbidden)
+	_, err = beat(by, plain)
+	refused(t, err, picket.CodeAgentGone)
+	reg.DrainTimeoutSeconds = ptr(60)
+	a, err := f.Register(f.ctx, by, reg)
+	ok(t, err)
+	_, err = beat(by, func(hb *picket.Heartbeat) { hb.Incarnation = a.Incarnation - 1 })
+	refused(t, err, picket.CodeAgentGone)
+
+	// What it works on: leased under its registration, before it, and to nobody.
+	f.submit(t, picket.TaskSpec{Agent: "t1"})
+	held, err := f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: "t1", Max: ptr(1)})
+	ok(t, err)
+	f.submit(t, picket.TaskSpec{Agent: "t2"})
+	early := f.lease(t, picket.AcquireRequest{AgentID: "t2"})
+	_, err = beat(by, func(hb *picket.Heartbeat) { hb.TasksInProgress = []string{held[0].TaskID, early.TaskID, noTask} })
+	ok(t, err)
+	f.clear(t)
+}
+
+// tourDrains takes the ways of drains and deregistrations.
+func tourDrains(t *testing.T, f *fixture) {
+	by := owner
+	to := func(by picket.Caller, id string, status picket.AgentStatus, seconds *int, match ...int64) error {
+		_, err := f.ChangeAgent(f.ctx, by, id, match, picket.AgentStatusChange{Status: status, DrainTimeoutSeconds: seconds})
+		return err
+	}
+	f.register(t, picket.Registration{AgentID: "d1"})
+	refused(t, to(by, "d1", picket.AgentDraining, nil, 7), picket.CodeVersion)
+	refused(t, to(by, "d1", picket.AgentDead, nil), picket.CodeStateConflict)
+	refused(t, to(passerby, "d1", picket.AgentDraining, nil), picket.CodeForbidden)
+	ok(t, to(by, "d1", picket.AgentActive, nil, 1))
+	again := once("w")
+	again.Operator = true
+	f.again(t, func() error { return to(again, "d1", picket.AgentDraining, nil, 1) })
+	other := clash("w")
+	other.Operator = true
+	refused(t, to(other, "d1", picket.AgentDraining, nil), picket.CodeIdempotencyConflict)
+	refused(t, to(other, "d1", picket.AgentDeregistered, nil), picket.CodeIdempotencyConflict)
+	_, err := f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: "d1"})
+	refused(t, err, picket.CodeAgentDraining)
+	_, err = f.CommandAgent(f.ctx, by, "d1", picket.AgentCommand{Command: picket.CommandDrain})
+	refused(t, err, picket.CodeStateConflict)
+	f.beat(t, "d1") // done
+	refused(t, to(by, "d1", picket.AgentDraining, nil), picket.CodeStateConflict)
+	ok(t, to(by, "d1", picket.AgentDeregistered, nil))
+
+	// With a lease: it ends, or the deadline comes, or the silence.
+	for _, ends := range []func(h picket.Held){
+		func(h picket.Held) {
+			_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitReleased})
+			ok(t, err)
+		},
+		func(picket.Held) { f.jump(t, 10*time.Second) },
+		func(picket.Held) { f.jump(t, 400*time.Second) },
+	} {
+		f.register(t, picket.Registration{AgentID: "d1", DrainTimeoutSeconds: ptr(600)})
+		f.submit(t, picket.TaskSpec{Agent: "d1"})
+		leases, err := f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: "d1"})
+		ok(t, err)
+		_, err = f.CommandAgent(f.ctx, by, "d1", picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(10)})
+		ok(t, err)
+		_, err = f.Heartbeat(f.ctx, by, "d1", picket.Heartbeat{Status: picket.AgentDraining, ClientTimestamp: 1})
+		ok(t, err)
+		ok(t, to(by, "d1", picket.AgentDraining, ptr(5))) // as it is
+		ends(f.held(t, leases[0]))
+		_, err = f.Judge(f.ctx, 100)
+		ok(t, err)
+		f.clear(t)
+	}
+	f.register(t, picket.Registration{AgentID: "d2", DrainTimeoutSeconds: ptr(600)})
+	f.submit(t, picket.TaskSpec{Agent: "d2"})
+	_, err = f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: "d2"})
+	ok(t, err)
+	ok(t, to(by, "d2", picket.AgentDraining, nil))
+	_, h := f.start(t, picket.TaskSpec{})
+	_, err = f.Advance(f.ctx, h, by, picket.AdvanceRequest{Acquire: picket.AcquireRequest{AgentID: "d2"}}) // ends, and grants nothing
+	ok(t, err)
+	f.jump(t, 400*time.Second) // silent before the deadline
+	_, err = f.Judge(f.ctx, 100)
+	ok(t, err)
+	refused(t, to(by, "d2", picket.AgentDeregistered, nil), picket.CodeStateConflict)
+	// With nothing to do it is over after an interval.
+	f.register(t, picket.Registration{AgentID: "d3"})
+	ok(t, to(by, "d3", picket.AgentDraining, ptr(60)))
+	f.jump(t, 31*time.Second)
+	_, err = f.Judge(f.ctx, 100)
+	ok(t, err)
+	f.register(t, picket.Registration{AgentID: "d4"})
+	refused(t, to(passerby, "d4", picket.AgentDeregistered, nil), picket.CodeForbidden)
+	leaves := once("x")
+	leaves.Operator = true
+	f.again(t, func() error { return to(leaves, "d4", picket.AgentDeregistered, nil, 1) })
+	f.clear(t)
+}
+
+// tourDeaths takes the ways of leases whose agent is gone.
+func tourDeaths(t *testing.T, f *fixture) {
+	hold := func(id string, n int) (last picket.Held) {
+		for range n {
+			f.submit(t, picket.TaskSpec{Agent: id})
+		}
+		for n > 0 {
+			leases, err := f.Acquire(f.ctx, owner, picket.AcquireRequest{AgentID: id, Max: ptr(min(n, 100))})
+			ok(t, err)
+			n -= len(leases)
+			last = f.held(t, leases[len(leases)-1])
+		}
+		return last
+	}
+	f.register(t, picket.Registration{AgentID: "e1"})
+	left := hold("e1", 102)
+	f.register(t, picket.Registration{AgentID: "e2"})
+	hold("e2", 1)
+	// A member of its holder set that it does not hold: only a damaged store has one.
+	a, _, err := f.Agent(f.ctx, "e2")
+	ok(t, err)
+	ok(t, f.raw.ZAdd(f.ctx, fmt.Sprint("pk:{default}:holder:e2:", a.Incarnation), redis.Z{Score: 1e9, Member: noTask}).Err())
+	f.jump(t, 400*time.Second)
+	_, err = f.Judge(f.ctx, 100)
+	ok(t, err)
+	_, err = f.Renew(f.ctx, left)
+	refused(t, err, picket.CodeLeaseExpired)
+	_, _, err = f.Watch(f.ctx, left, time.Millisecond)
+	ok(t, err)
+	ok(t, orchestrator.JudgeOne(f.ctx, f.Engine, "e1")) // somebody was faster
+	for range 3 {
+		_, err = f.Chore(f.ctx, 2)
+		ok(t, err)
+	}
+	_, err = f.Chore(f.ctx, 100)
+	ok(t, err)
+	f.register(t, picket.Registration{AgentID: "e1"})
+	left = hold("e1", 101)
+	_, err = f.Deregister(f.ctx, owner, "e1", nil)
+	ok(t, err)
+	_, err = f.Renew(f.ctx, left)
+	refused(t, err, picket.CodeLeaseExpired)
+	f.register(t, picket.Registration{AgentID: "e1"})
+	_, err = f.Chore(f.ctx, 100)
+	ok(t, err)
+	// One that is judged although it is gone: only a damaged store has it.
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:silence", redis.Z{Score: 1, Member: "e2"}, redis.Z{Score: 1, Member: "nobody"}).Err())
+	_, err = f.Judge(f.ctx, 100)
+	ok(t, err)
+	f.clear(t)
+}
+
+// tourLists takes the ways of the registry's lists.
+func tourLists(t *testing.T, f *fixture) {
+	f.register(t, picket.Registration{AgentID: "l1", RoleID: "tour", Capabilities: []string{"go", "py"}, Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(2)}})
+	f.register(t, picket.Registration{AgentID: "l2", RoleID: "other"})
+	_, err := f.Register(f.ctx, passerby, picket.Registration{AgentID: "l3"})
+	ok(t, err)
+	for _, q := range []picket.AgentQuery{{}, {Limit: 1}, {Role: "tour"}, {Owner: owner.Actor}, {Owner: owner.Actor, Role: "tour"}, {Owner: passerby.Actor},
+		{Capabilities: []string{"py"}}, {MinAvailable: ptr(1)}, {MinAvailable: ptr(9)}, {Statuses: picket.AgentStatuses, Limit: 2}, {Owner: owner.Actor, Limit: 1}} {
+		for {
+			page, err := f.Agents(f.ctx, q)
+			ok(t, err)
+			if q.Cursor = page.NextCursor; q.Cursor == "" {
+				break
+			}
+		}
+	}
+	for at := 0; at < 1000; at += 50 { // more in a pool than one call looks at
+		var z []redis.Z
+		for i := range 50 {
+			z = append(z, redis.Z{Member: fmt.Sprintf("pool-%d", at+i)})
+		}
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:roster:active|pool", z...).Err())
+	}
+	ok(t, f.raw.HSet(f.ctx, "pk:{default}:pools", "pool", 1000).Err())
+	for _, role := range []string{"", "tour"} {
+		for _, key := range []string{"", owner.Actor} {
+			_, err := f.Pools(f.ctx, role, key)
+			ok(t, err)
+		}
+	}
+	ok(t, f.raw.Del(f.ctx, "pk:{default}:roster:active|pool").Err())
+	ok(t, f.raw.HDel(f.ctx, "pk:{default}:pools", "pool").Err())
+	// One that is to be deleted although it takes part: only a damaged store has it.
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:gone", redis.Z{Score: 1, Member: "l1"}).Err())
+	_, err = f.Retain(f.ctx, picket.Retention{}, 1000)
+	ok(t, err)
+}
