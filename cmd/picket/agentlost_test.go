@@ -110,7 +110,7 @@ func TestALostAnswerChangesAnAgentOnce(t *testing.T) {
 	for _, c := range []struct{ id, line, change, log string }{
 		{"a", "agent register a --role r", http.MethodPost, registered},
 		{"b", "agent drain b --timeout 90s", http.MethodPatch, registered + "; active to draining: drain_initiated"},
-		{"c", "agent deregister c", http.MethodDelete, registered + "; active to deregistered: deregistered"},
+		{"c", "agent deregister c", http.MethodPatch, registered + "; active to deregistered: deregistered"},
 		{"d", "agent command d ping --reason why", http.MethodPost, registered + "; requested ping: why"},
 		{"e", "agent beat e --load 1", http.MethodPost, registered},
 	} {
@@ -204,6 +204,36 @@ func TestADrainThatEndedBeforeTheNextRegistration(t *testing.T) {
 		}
 	}}, "agent", "drain", "a", "--timeout", "0s", "--wait")
 	if code != exitTimeout || !strings.Contains(said, "a has registered again since") || !strings.Contains(said, "its time was over") {
+		t.Errorf("exit code %d\n%s", code, said)
+	}
+}
+
+// The answer to a drain is lost, and before it is asked for again the agent has
+// gone and come back: the new registration is not drained.
+func TestALostDrainDoesNotMeetTheNextRegistration(t *testing.T) {
+	s := newStreet(t)
+	ctx := t.Context()
+	if _, err := s.c.Register(ctx, picket.Registration{AgentID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	var lost atomic.Bool
+	said, code := s.run(between{lose: func(r *http.Request) bool {
+		if r.Method != http.MethodPatch || !lost.CompareAndSwap(false, true) {
+			return false
+		}
+		_, err := s.c.Deregister(ctx, "a")
+		if err == nil {
+			_, err = s.c.Register(ctx, picket.Registration{AgentID: "a"})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return true
+	}}, "agent", "drain", "a")
+	if a, err := s.c.Agent(ctx, "a"); err != nil || a.Status != picket.AgentActive {
+		t.Errorf("it is %s, %v", a.Status, err)
+	}
+	if code != exitConflict || !strings.Contains(said, "agent_gone") {
 		t.Errorf("exit code %d\n%s", code, said)
 	}
 }

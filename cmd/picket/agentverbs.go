@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,14 +69,15 @@ func counted(n int, what string) string {
 
 // changeAgent changes an agent's status on the strength of the record it has
 // just read. When the record has changed in between, or the answer is lost, it
-// says so, looks again and tries once more: a change that has been made already
-// is none the second time.
+// looks again and tries once more: a change that has been made already is none
+// the second time, and a registration that came later is left alone.
 func (s *server) changeAgent(ctx context.Context, cmd *cobra.Command, id string, change picket.AgentStatusChange, raw *jsontext.Value) (picket.Agent, error) {
 	var a picket.Agent
 	for wait, again := 100*time.Millisecond, true; ; wait *= 2 {
 		if err := s.get(ctx, agentPath(id), &a, nil); err != nil {
 			return a, err
 		}
+		change.Incarnation = cmp.Or(change.Incarnation, a.Incarnation)
 		err := s.call(ctx, http.MethodPatch, agentPath(id)+"/status", change, &a, raw, adapter.WithIfMatch(a.Version))
 		switch {
 		case errors.Is(err, picket.CodeVersion) && again:
@@ -157,12 +159,7 @@ func newAgentDeregister() *cobra.Command {
 	c := onAgent("deregister", "Take an agent out of the registry at once; what it holds is taken from it", func(cmd *cobra.Command, s *server, id string) error {
 		held := s.holds(cmd.Context(), id)
 		var raw jsontext.Value
-		var a picket.Agent
-		// Again is harmless, so a lost answer is repaired by asking once more.
-		err := s.call(cmd.Context(), http.MethodDelete, agentPath(id), nil, &a, &raw)
-		if errors.Is(err, picket.ErrUnknown) {
-			err = s.call(cmd.Context(), http.MethodDelete, agentPath(id), nil, &a, &raw)
-		}
+		a, err := s.changeAgent(cmd.Context(), cmd, id, picket.AgentStatusChange{Status: picket.AgentDeregistered}, &raw)
 		if err != nil {
 			return err
 		}
