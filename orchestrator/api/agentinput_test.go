@@ -55,7 +55,7 @@ func badAgentInput(agents, hb, status, commands, good string) []badInput {
 	all = append(all, post(commands, picket.CodeValidation,
 		`{}`, "/command", `{"command":"restart"}`, "/command", `{"command":"stop_task"}`, "/task_id", `{"command":"stop_task","task_id":"a}"}`, "/task_id", `{"command":"ping","task_id":"t"}`, "/task_id",
 		`{"command":"ping","drain_timeout_seconds":1}`, "/drain_timeout_seconds", `{"command":"drain","drain_timeout_seconds":-1}`, "/drain_timeout_seconds",
-		`{"command":"ping","reason":"`+strings.Repeat("x", 4097)+`"}`, "/reason", `{"command":"ping","command_id":"mine"}`, "/command_id",
+		`{"command":"ping","reason":"`+strings.Repeat("é", 1001)+`"}`, "/reason", `{"command":"ping","command_id":"mine"}`, "/command_id",
 	)...)
 	for body, field := range map[string]string{`{}`: "/status", `{"status":"asleep"}`: "/status", `{"status":"draining","drain_timeout_seconds":604801}`: "/drain_timeout_seconds",
 		`{"status":"deregistered","drain_timeout_seconds":1}`: "/drain_timeout_seconds", `{"status":"draining","reason":"x"}`: "/reason"} {

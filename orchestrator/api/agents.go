@@ -109,9 +109,6 @@ func commandAgent(r request) error {
 	if err := command.Check(); err != nil {
 		return err
 	}
-	if err := checkNote("/reason", command.Reason); err != nil {
-		return err
-	}
 	made, err := r.engine.CommandAgent(r.ctx(), by, id, command)
 	if err != nil {
 		return err
