@@ -23,7 +23,7 @@ func TestJitterFencesNobody(t *testing.T) {
 	w.store()
 	w.up("--redis", w.storeURL(), "--log-level", "warn")
 	random := random(t)
-	lasts, members := time.Duration(times(8, 75))*time.Second, times(10, 10)
+	lasts, members := time.Duration(times(8, 75))*time.Second, times(10, 3)
 	var late []*shaken
 	for i := range members {
 		late = append(late, w.shaken(fmt.Sprintf("shaken%d", i), rand.New(rand.NewPCG(random.Uint64(), 0))))
