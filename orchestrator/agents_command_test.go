@@ -134,6 +134,14 @@ func TestStopTask(t *testing.T) {
 		if len(got.PendingCommands) != 0 {
 			t.Fatalf("pending %+v", got.PendingCommands)
 		}
+		_, err = f.Complete(f.ctx, f.held(t, early), picket.RawJSON(`1`), "")
+		ok(t, err)
+		hb.TasksInProgress = []string{own.TaskID, early.TaskID} // done, and still at it
+		got, err = f.Heartbeat(f.ctx, owner, "a1", hb)
+		ok(t, err)
+		if ids := commandIDs(got); len(ids) != 1 || ids[0] != "stop_"+early.TaskID {
+			t.Fatalf("pending %v", ids)
+		}
 	})
 }
 
