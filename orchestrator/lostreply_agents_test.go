@@ -9,11 +9,11 @@ import (
 )
 
 // readers are the scripts that change nothing.
-var readers = []string{"evidence", "explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task"}
+var readers = []string{"agent", "agents", "pools", "evidence", "explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task"}
 
 func lostCases() []lostCase {
 	var all []lostCase
-	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases, adoptionCases} {
+	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases, adoptionCases, crewCases} {
 		all = append(all, cases...)
 	}
 	return all
