@@ -29,7 +29,7 @@ func agentsFindings(ctx context.Context, cmd *cobra.Command) []finding {
 	}
 	f := finding{what: "agents", grade: "ok", detail: strings.Join(parts, ", ")}
 	if len(parts) == 0 {
-		f.detail = "none registered; `picket run` brings its own"
+		f.detail = "none at work; `picket run` brings its own"
 	}
 	if stats.Agents[picket.AgentUnhealthy] > 0 {
 		f.grade, f.remedy = "warn", "See who is silent: picket agent list --status unhealthy"
