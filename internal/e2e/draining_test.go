@@ -33,7 +33,9 @@ func newDrained(t *testing.T, flags ...string) *drained {
 	d.up()
 	pid := d.cue("pid")
 	d.cue("go")
-	d.first = d.briskWorker("first", finishing, append([]string{"--linger", "1s"}, flags...)...)
+	// It hears of a drain at once, and is not missed however busy the machine is.
+	flags = append(flags, "--linger", "1s", "--role", "story", "--heartbeat", "1s", "--unhealthy-after", "30s", "--dead-after", "90s")
+	d.first = d.worker("first", finishing, flags...)
 	d.lifecycle("first", picket.AgentActive, picket.ReasonRegistered, 1)
 	s := spec("under way", 60)
 	s.Role, s.Review = "story", picket.ReviewByNone

@@ -152,7 +152,25 @@ func statuses(events []picket.Event, agent string) (all []string) {
 // expectStatuses holds the log against the whole life of an agent.
 func (w *world) expectStatuses(t *testing.T, agent string, want ...string) {
 	t.Helper()
-	if got := statuses(w.allEvents(), agent); !slices.Equal(got, want) {
+	if got := steady(statuses(w.allEvents(), agent)); !slices.Equal(got, want) {
 		t.Errorf("the life of %s:\n%q, want\n%q", agent, got, want)
 	}
 }
+
+// steady leaves out the warnings that came to nothing: a busy machine may keep
+// an agent silent for a moment.
+func steady(told []string) (kept []string) {
+	for _, line := range told {
+		if n := len(kept); n > 0 && line == resumed && kept[n-1] == warned {
+			kept = kept[:n-1]
+			continue
+		}
+		kept = append(kept, line)
+	}
+	return kept
+}
+
+const (
+	warned  = "active > unhealthy: heartbeat_timeout"
+	resumed = "unhealthy > active: heartbeat_resumed"
+)
