@@ -74,7 +74,10 @@ func runConformanceRFC16(cmd *cobra.Command) error {
 		fmt.Fprint(cmd.ErrOrStderr(), "\r\x1b[K")
 	}
 	if err != nil && len(report.Results) == 0 {
-		return s.hint(cannotJudge(err))
+		if err = cannotJudge(err); s.source != "--key" || picket.CodeOf(err) != picket.CodeUnauthenticated {
+			err = s.hint(err)
+		}
+		return err
 	}
 	if err := printReport(cmd.OutOrStdout(), cmd.ErrOrStderr(), format, report); err != nil {
 		return err
@@ -98,7 +101,7 @@ func conformanceConfig(cmd *cobra.Command) (cfg rfc16.Config, err error) {
 		e.Remedy = "Such as --thresholds 1,2,4."
 		return cfg, e
 	}
-	cfg.Interval, cfg.Unhealthy, cfg.Dead = seconds[0], seconds[1], seconds[2]
+	cfg.Interval, cfg.Unhealthy, cfg.Dead, cfg.DrainTimeout = seconds[0], seconds[1], seconds[2], seconds[1]
 	if only, _ := f.GetStringSlice("only"); len(only) > 0 {
 		cfg.Only = func(r rfc16.Rule) bool {
 			return slices.ContainsFunc(only, func(want string) bool {
