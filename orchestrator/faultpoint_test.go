@@ -118,12 +118,16 @@ func errText(err error) string {
 func (p lostPlace) readFaults(watched *points) {
 	w := p.world()
 	defer w.close()
+	enlisted(w)
 	asking(w)
 	confirmed(picket.TaskSpec{})(w)
 	calls := []struct {
 		of   string
 		call func() error
 	}{
+		{"agent", func() error { _, _, err := w.via.Agent(w.ctx, "m1"); return err }},
+		{"agents", func() error { _, err := w.via.Agents(w.ctx, picket.AgentQuery{}); return err }},
+		{"pools", func() error { _, err := w.via.Pools(w.ctx, "", ""); return err }},
 		{"evidence", func() error { _, err := w.via.Evidence(w.ctx, w.task.TaskID, ""); return err }},
 		{"explain", func() error { _, err := w.via.Explain(w.ctx, w.task.TaskID); return err }},
 		{"handoffs", func() error { _, err := w.via.Handoffs(w.ctx, picket.HandoffOpen); return err }},

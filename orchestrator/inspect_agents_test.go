@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"testing"
+	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -79,4 +81,32 @@ func allDamages() []damage { return slices.Concat(damages, crewDamages) }
 func oneDamage(rnd *rand.Rand) damage {
 	all := allDamages()
 	return all[rnd.IntN(len(all))]
+}
+
+// A lease that outlived its agent ends by the repair, for the reason for which
+// the agent is gone; a silence that was lost comes back, and is judged.
+func TestRepairsOfAgentsTakeEffect(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		s := newScene(t, f)
+		s.do("HSET", "agent:m1", "status", "dead", "reason", "drain_timeout")
+		s.pass(true)
+		_, err := f.Chore(f.ctx, 100)
+		ok(t, err)
+		task := f.state(t, s.manned.TaskID, picket.TaskQueued)
+		if exit := task.Runs[0].Exit; exit == nil || exit.Class != picket.ExitReleased || task.Failures != 0 {
+			t.Errorf("it ended as %+v with %d failures", exit, task.Failures)
+		}
+		f.register(t, picket.Registration{AgentID: "m3"})
+		s.do("DEL", "silence")
+		f.pass(t, 400*time.Second)
+		_, err = f.Judge(f.ctx, 100)
+		ok(t, err)
+		s.pass(true)
+		_, err = f.Judge(f.ctx, 100)
+		ok(t, err)
+		if a, _, err := f.Agent(f.ctx, "m3"); err != nil || a.Status != picket.AgentDead {
+			t.Errorf("%+v, %v", a, err)
+		}
+		mustHold(t, f.Engine)
+	})
 }

@@ -40,7 +40,7 @@ var crewMutants = []mutant{
 	{"a live id is registered again", []edit{{"register", "if from and not GONE[from] then", "if false then"}}},
 	{"the commands of a life before are carried over", []edit{{"register", "call('DEL', K('commands:', id))", ""}}},
 	{"anybody may act for an agent", []edit{{"_agent", "if a.owner ~= by and operator ~= '1' then", "if false then"}}},
-	{"a superseded process counts as the agent", []edit{{"_agent", " or num(incarnation) > 0 and num(incarnation) < num(a.incarnation) then", " then"}}},
+	{"a superseded process counts as the agent", []edit{{"_agent", "if num(incarnation) > 0 and num(incarnation) < num(a.incarnation) then", "if false then"}}},
 	{"an agent stands in two rosters", []edit{{"_agent", "call('ZREM', K('roster:', from), id)", ""}}},
 	{"a change is made for an outdated version", []edit{{"_agent", "if ARGV[i] == a.version then", "if true then"}}},
 	// Draining.

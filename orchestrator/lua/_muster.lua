@@ -65,7 +65,7 @@ local function examine_holder(tid, t)
   end
   violated('lease_of_gone', tid, 'it is leased to ' .. it .. ', which is ' .. status .. ', and nothing ends that', function()
     local why = status == 'deregistered' and 'agent_deregistered' or a[3] == 'drain_timeout' and status == 'dead' and a[3] or 'agent_dead'
-    call('ZADD', K('chores'), NOW, 'dead:' .. it .. ':' .. why)
+    call('ZADD', K('chores'), '0', 'dead:' .. it .. ':' .. why)
   end)
 end
 

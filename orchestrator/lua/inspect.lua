@@ -87,11 +87,11 @@ local function scan_lanes(pos, lane)
   end
 end
 
-local function scan_pools(pos)
-  local got = call('HSCAN', K('pools'), pos, 'COUNT', math.max(1, limit - looked))
-  for i = 1, #got[2], 2 do examine_pool(got[2][i], got[2][i + 1]) end
-  looked = looked + #got[2] / 2
-  return got[1]
+-- Pools are far fewer than their agents, so they are looked at all at once.
+local function visit_pools()
+  local flat = call('HGETALL', K('pools'))
+  for i = 1, #flat, 2 do examine_pool(flat[i], flat[i + 1]) end
+  looked = looked + #flat / 2
 end
 
 local cursor = walk == '' and ARGV[5] or call('HGET', META, 'inspect_' .. walk) or ''
@@ -105,8 +105,8 @@ while at <= last and looked < limit do
     pos, lane = scan_lanes(pos, lane)
     done = not pos
   elseif SETS[at] == 'pools' then
-    pos = scan_pools(pos)
-    done = pos == '0'
+    visit_pools()
+    done = true
   else
     pos = scan(SETS[at], pos)
     done = pos == '0'
