@@ -58,7 +58,7 @@ func badAgentInput(agents, hb, status, commands, good string) []badInput {
 		`{"command":"ping","reason":"`+strings.Repeat("é", 1001)+`"}`, "/reason", `{"command":"ping","command_id":"mine"}`, "/command_id",
 	)...)
 	for body, field := range map[string]string{`{}`: "/status", `{"status":"asleep"}`: "/status", `{"status":"draining","drain_timeout_seconds":604801}`: "/drain_timeout_seconds",
-		`{"status":"deregistered","drain_timeout_seconds":1}`: "/drain_timeout_seconds", `{"status":"draining","reason":"x"}`: "/reason"} {
+		`{"status":"deregistered","drain_timeout_seconds":1}`: "/drain_timeout_seconds", `{"status":"draining","reason":"x"}`: "/reason", `{"status":"draining","incarnation":-1}`: "/incarnation"} {
 		all = append(all, badInput{"PATCH", status, body, picket.CodeValidation, field})
 	}
 	for path, code := range map[string]picket.Code{"/api/v1/agents/a%7Db": picket.CodeValidation, "/api/v1/agents/" + strings.Repeat("a", 129): picket.CodeValidation, "/api/v1/agents/nobody": picket.CodeNotFound} {

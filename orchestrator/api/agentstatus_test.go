@@ -214,6 +214,26 @@ func TestTheGoneAreToldSo(t *testing.T) {
 	})
 }
 
+// A removal that was under way for long ends nobody's registration but the one
+// it was meant for, although versions begin at 1 again.
+func TestALateRemovalMissesTheNextRegistration(t *testing.T) {
+	both(t, func(t *testing.T, p *plane) {
+		first := p.register("agent", `{"agent_id":"a1"}`)
+		late := fmt.Sprintf(`{"status":"deregistered","incarnation":%v}`, first.body["incarnation"])
+		p.want(200, "PATCH", anAgent+"/status", "agent", late, "If-Match", `"1"`)
+		p.register("agent", `{"agent_id":"a1"}`)
+		for _, match := range []string{`"1"`, "*"} {
+			a := p.wantCode(picket.CodeAgentGone, "PATCH", anAgent+"/status", "agent", late, "If-Match", match)
+			if a.text("agent_status") != "active" || a.body["incarnation"] != 2.0 {
+				t.Errorf("late: %s", a.raw)
+			}
+			p.wantCode(picket.CodeAgentGone, "PATCH", anAgent+"/status", "agent", `{"status":"draining","incarnation":1}`, "If-Match", match)
+		}
+		p.wantTransitions("a1", "registering active registered a1", "active deregistered deregistered a1", "deregistered active re_registered a1")
+		p.want(200, "PATCH", anAgent+"/status", "agent", `{"status":"deregistered","incarnation":2}`, "If-Match", `"1"`)
+	})
+}
+
 // Leases: none for who drains, none for somebody else's agent; registration is
 // optional.
 func TestWhoGetsLeases(t *testing.T) {
