@@ -167,3 +167,14 @@ func adapterCommand(cmd *cobra.Command, given []string, e agentEntry) ([]string,
 	}
 	return command, err
 }
+
+// workerHere is the command that starts a worker as picket.yaml describes it,
+// where a suggested one starts any worker of its role.
+func (s settings) workerHere(suggested string) string {
+	role, ok := strings.CutPrefix(suggested, "picket adapter --role ")
+	role, placeholder := strings.CutSuffix(role, " -- COMMAND")
+	if e, known := s.agentOfRole(role); ok && placeholder && known && len(e.list("launch.command")) > 0 {
+		return "picket adapter --as " + e.name
+	}
+	return suggested
+}

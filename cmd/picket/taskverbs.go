@@ -261,8 +261,12 @@ func newTaskExplain() *cobra.Command {
 		for _, b := range e.Because {
 			fmt.Fprintln(w, "  because "+oneLine(b))
 		}
+		cfg, err := loadSettings(cmd)
+		if err != nil {
+			return err
+		}
 		for _, n := range e.Next {
-			fmt.Fprintln(w, "  next:   "+oneLine(n))
+			fmt.Fprintln(w, "  next:   "+oneLine(cfg.workerHere(n)))
 		}
 		return nil
 	}))
