@@ -142,3 +142,22 @@ func TestTheDoctorWaitsForATaskThatMoves(t *testing.T) {
 		t.Fatalf("a task that moved on is taken for damage: %+v, %v", found, err)
 	}
 }
+
+// What the log says of agents is held against their records.
+func TestTheDoctorHoldsAgentsAgainstTheLog(t *testing.T) {
+	w := newWard(t)
+	for _, id := range []string{"a1", "a2", "a3"} {
+		_, err := w.Register(t.Context(), tester, picket.Registration{AgentID: id, RoleID: "coder"})
+		w.ok(err)
+	}
+	_, err := w.Deregister(t.Context(), tester, "a3", nil)
+	w.ok(err)
+	w.expect(0, "--invariants", "and 3 agents compared", "every invariant holds")
+	w.do("ZREM", "pk:{default}:silence", "a1")
+	w.expect(1, "--invariants --repair", "silence_missing  a1", "1 violations, 1 of them repaired")
+	w.do("HSET", "pk:{default}:agent:a1", "incarnation", "7")
+	w.do("HSET", "pk:{default}:agent:a3", "status", "dead")
+	w.do("DEL", "pk:{default}:agent:a2")
+	w.expect(1, "--invariants", "log_differs", "its incarnation is 7, the log says 1", "it is dead, the log says deregistered", "agent_lost",
+		"it does not exist, the log says it is active")
+}
