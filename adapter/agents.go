@@ -11,8 +11,11 @@ import (
 )
 
 // WithIfMatch lets a change of an agent's record take effect only while the
-// record has this version.
+// record has this version; 0 is any.
 func WithIfMatch(version int64) Option {
+	if version == 0 {
+		return WithHeader("If-Match", "*")
+	}
 	return WithHeader("If-Match", `"`+strconv.FormatInt(version, 10)+`"`)
 }
 
@@ -45,7 +48,9 @@ func (c *Client) Agent(ctx context.Context, id string, opts ...Option) (picket.A
 }
 
 // AgentStatus changes the status of an agent to draining or deregistered. It
-// takes effect only while the record has this version; otherwise it is refused
+// takes effect only while the record has this version, 0 for any, and the
+// incarnation of the change, if it names one: versions begin again with every
+// registration. Otherwise it is refused
 // with [picket.CodeVersion], whose fact "current" is the version there is. The
 // status that the agent has already is no change and no error; one that it
 // cannot take is [picket.CodeStateConflict].

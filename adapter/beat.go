@@ -19,8 +19,8 @@ type beater struct {
 	due      time.Duration // when the next one is to be sent, on the clock
 	flights  []flight      // what is under way, oldest first
 	answers  chan beaten
-	sent     int           // how many so far
-	newest   int           // which of them has the answer that counts so far
+	sent     int // how many so far
+	newest   int // which of them has the answer that counts so far
 	failures int
 	quiet    bool // that silence has gone on for too long was said
 }
@@ -60,6 +60,7 @@ func (s *session) beat(ctx context.Context) {
 		if now >= b.due {
 			b.send(ctx, now)
 		}
+		b.complain()
 		select {
 		case <-ctx.Done():
 			return
@@ -87,7 +88,7 @@ func (b *beater) send(ctx context.Context, now time.Duration) {
 	b.due = now + b.interval()
 	b.sent++
 	number, hb := b.sent, b.report()
-	try, abort := context.WithTimeout(ctx, b.patience(b.killAt()-now))
+	try, abort := context.WithTimeout(ctx, b.cfg.Health.DeadAfter) // an answer that comes later is of no use
 	b.flights = append(b.flights, flight{number, abort})
 	b.jobs.Go(func() {
 		defer abort()
@@ -113,11 +114,6 @@ func (b *beater) landed(number int) bool {
 	n := len(b.flights)
 	b.flights = slices.DeleteFunc(b.flights, func(f flight) bool { return f.number == number })
 	return len(b.flights) < n
-}
-
-// patience bounds one heartbeat: an answer that comes later is of no use.
-func (b *beater) patience(left time.Duration) time.Duration {
-	return min(max(left, b.cfg.Health.Interval), b.cfg.Health.DeadAfter)
 }
 
 func (b *beater) take(ctx context.Context, got beaten) {
@@ -149,7 +145,11 @@ func (b *beater) failed(err error) {
 		level = slog.LevelWarn
 	}
 	b.cfg.Log.Log(context.Background(), level, "heartbeat not acknowledged", "agent", b.cfg.AgentID, "err", err, "left", left)
-	if left <= 0 && !b.quiet {
+}
+
+// complain says once that the silence has ended all work.
+func (b *beater) complain() {
+	if b.silent() && !b.quiet {
 		b.quiet = true
 		b.cfg.Log.Error("no heartbeat was acknowledged for too long: all agents were ended", "agent", b.cfg.AgentID, "dead_after", b.cfg.Health.DeadAfter)
 	}

@@ -110,10 +110,19 @@ func (r *reins) hand(p Process, told time.Duration) {
 	}
 }
 
+// momentBefore is how much sooner than the adapter a process may act on a
+// deadline that both know.
+const momentBefore = 250 * time.Millisecond
+
 // overdue is the verdict on a process that ended because its deadline passed,
-// which it may have seen a moment before the adapter did.
+// which it may have seen a moment before the adapter did. Before the deadline of
+// the lease, that was one of the heartbeats: the lease may hold.
 func (r *run) overdue(v order) order {
 	if p, ok := r.proc.(interface{ Overdue() bool }); ok && p.Overdue() {
+		late := time.Duration(r.leaseEnd.Load()) - margin(r.keep.window) - momentBefore
+		if r.session != nil && r.cfg.clock() < late {
+			return v.then(order{how: killNow, class: picket.ExitReleased, own: true})
+		}
 		v = v.then(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost})
 	}
 	return v

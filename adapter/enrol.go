@@ -131,6 +131,7 @@ func (m *member) evict(ctx context.Context) bool {
 		return false
 	}
 	m.cfg.Log.Info("ending a registration of this state directory that nobody holds any more", "agent", there.AgentID, "incarnation", there.Incarnation)
-	_, err = m.client.Deregister(ctx, m.cfg.AgentID, WithIfMatch(there.Version))
+	// Late or repeated, this must not meet the registration after that one.
+	_, err = m.client.AgentStatus(ctx, m.cfg.AgentID, there.Version, picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: there.Incarnation})
 	return err == nil
 }

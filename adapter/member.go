@@ -96,7 +96,7 @@ func (w *worker) afterwards(s *session) error {
 	log := w.cfg.Log.With("agent", w.cfg.AgentID, "incarnation", s.incarnation)
 	switch {
 	case drainOver(err): // before this side had heard of it
-		log.Info("drained by the registry", "err", err)
+		log.Warn("drained by the registry", "err", err)
 		return w.finish(nil)
 	case deregistered(err):
 		log.Error("removed from the registry: ending all work")
@@ -124,7 +124,7 @@ func (s *session) leave() {
 		}
 	}
 	for wait := 100 * time.Millisecond; !s.isOver() && !s.silent(); wait *= 2 {
-		_, err := s.client.Deregister(ctx, s.cfg.AgentID)
+		_, err := s.client.AgentStatus(ctx, s.cfg.AgentID, 0, picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: s.incarnation})
 		if err == nil {
 			s.end(errDrained)
 			return

@@ -42,6 +42,7 @@ type joined struct {
 	process *exec.Cmd
 	pids    []string
 	task    string
+	mend    func() // of the watch
 	// survivors counts who ran at a registration that was not the first.
 	survivors atomic.Int32
 }
@@ -57,7 +58,7 @@ func join(t *testing.T) *joined {
 	j.task = j.s.Queue(adaptertest.Task{Retries: 9})
 	j.start(t)
 	j.pids = j.post.read(t)
-	j.s.Fail("/v1/lease/watch", adaptertest.Hang, -1) // nobody else says that the lease is gone
+	j.mend = j.s.Fail("/v1/lease/watch", adaptertest.Hang, -1) // nobody else says that the lease is gone
 	return j
 }
 
@@ -99,6 +100,7 @@ func (j *joined) again(t *testing.T) adaptertest.AgentView {
 	if n := j.survivors.Load(); n != 0 {
 		t.Errorf("agents ran at %d registrations", n)
 	}
+	j.mend()
 	j.pids = j.post.read(t)
 	return j.s.AgentView("")
 }

@@ -133,11 +133,11 @@ func (r *run) hold(ctx, work context.Context, group *sync.WaitGroup) (held conte
 		switch {
 		case err == nil:
 		case errors.Is(err, errOver) && noRoute(r.session.why()): // so may this one
-			r.order(order{how: killNow, class: picket.ExitReleased, reason: err.Error()})
+			r.order(order{how: killNow, class: picket.ExitReleased, own: true, reason: err.Error()})
 		case errors.Is(err, errOver):
 			r.order(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost, reason: err.Error()})
 		case errors.Is(err, errSilent): // the lease may still hold: it is given back
-			r.order(order{how: killNow, class: picket.ExitReleased, reason: err.Error()})
+			r.order(order{how: killNow, class: picket.ExitReleased, own: true, reason: err.Error()})
 		case errors.Is(err, errDeadline):
 			r.order(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost, reason: "the lease could not be renewed in time"})
 		default:

@@ -24,6 +24,8 @@ func (r *run) settle(ctx context.Context, v order) error {
 	case v.ending != "":
 		r.result.Ending = v.ending
 		return r.evidence(ctx, exit)
+	case v.own:
+		return r.giveBackLate(ctx, exit)
 	case v.class != "" || exit.Class != picket.ExitSuccess:
 		return r.giveBack(ctx, exit)
 	case r.lease.Task.OnExit == picket.OnExitComplete:
@@ -48,6 +50,25 @@ func (r *run) giveBack(ctx context.Context, exit picket.Exit) error {
 		return r.overtaken(ctx, exit)
 	}
 	r.result.Unreported = true
+	return fmt.Errorf("release lease: %w", err)
+}
+
+// giveBackLate releases a lease that may have ended with its agent, which is no
+// failure if it has not.
+func (r *run) giveBackLate(ctx context.Context, exit picket.Exit) error {
+	err := r.insist(ctx, func(ctx context.Context) (err error) {
+		r.result.State, err = r.proxy.Release(ctx, exit)
+		return err
+	})
+	if err == nil {
+		r.result.Exit, r.result.Ending = exit, EndReleased
+		return nil
+	}
+	exit.Class = picket.ExitLeaseLost
+	if over(err) {
+		return r.overtaken(ctx, exit)
+	}
+	r.result.Exit, r.result.Ending, r.result.Unreported = exit, EndLost, true
 	return fmt.Errorf("release lease: %w", err)
 }
 

@@ -73,6 +73,40 @@ func TestSlowNetworkEndsNoAgent(t *testing.T) {
 	}
 }
 
+// Silence counts from before a heartbeat was sent, however late its answer.
+func TestSilenceCountsFromBeforeTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := employ(t, time.Hour, func(c *Config) {
+			c.Health = quick
+			c.HTTP = &http.Client{Transport: tardy{c.HTTP.Transport, 20 * time.Second}}
+		})
+		v := w.await(t, "a heartbeat", func(v adaptertest.AgentView) bool { return len(v.Heartbeats) > 8 })
+		w.s.Fail("/api/v1/agents", adaptertest.DropRequest, -1)
+		arrived := v.Heartbeats[len(v.Heartbeats)-1].At
+		for w.lives() > 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took, want := time.Since(arrived), quick.DeadAfter-margin(quick.DeadAfter); took > want+time.Second || took < want-time.Second {
+			t.Errorf("the agent died %s after the last heartbeat arrived, want %s", took, want)
+		}
+		w.end(t)
+	})
+}
+
+// tardy is a network on which the answers to heartbeats come late.
+type tardy struct {
+	http.RoundTripper
+	by time.Duration
+}
+
+func (l tardy) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := l.RoundTripper.RoundTrip(r)
+	if err == nil && strings.HasSuffix(r.URL.Path, "/heartbeat") {
+		sleep(r.Context(), l.by)
+	}
+	return res, err
+}
+
 // While the servers are away, their time may stand still: heartbeats come as
 // often as ever, so that the adapter is back before it is missed.
 func TestBackBeforeItIsMissed(t *testing.T) {

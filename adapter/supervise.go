@@ -17,6 +17,7 @@ type order struct {
 	ending Ending           // how the lease ended already; empty: it is to be released
 	class  picket.ExitClass // of the exit to report; empty: by the process's own end
 	reason string           // for people
+	own    bool             // for a deadline of the adapter's own: the lease may still hold
 }
 
 type how int

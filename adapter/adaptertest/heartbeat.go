@@ -82,6 +82,9 @@ func (s *Server) drain(a *agent, seconds int) {
 
 func (s *Server) changeStatus(a *agent, match string, body []byte) (int, any, error) {
 	version, err := strconv.ParseInt(strings.Trim(match, `"`), 10, 64)
+	if match == "*" {
+		version, err = a.record.Version, nil
+	}
 	if err != nil {
 		return 0, nil, picket.Refuse(picket.CodePreconditionRequired, "Send the record's version.", "If-Match is missing or unreadable")
 	}
@@ -92,6 +95,8 @@ func (s *Server) changeStatus(a *agent, match string, body []byte) (int, any, er
 	switch {
 	case err != nil:
 		return 0, nil, err
+	case change.Incarnation > 0 && change.Incarnation < a.record.Incarnation:
+		return 0, nil, s.gone(a, change.Incarnation)
 	case version != a.record.Version:
 		return 0, nil, picket.Refuse(picket.CodeVersion, "Read the record again.", "the version is %d", a.record.Version).
 			With("presented", version).With("current", a.record.Version)
