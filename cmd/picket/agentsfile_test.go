@@ -250,6 +250,13 @@ func TestDocumentedKeys(t *testing.T) {
 			t.Errorf("docs/operations.md does not have the key %s", s.key)
 		}
 	}
+	for name := range documented {
+		if key, ok := strings.CutPrefix(name, "agents.NAME."); ok {
+			if _, known := agentKeyNamed(key); !known {
+				t.Errorf("docs/operations.md has the key %s, which there is not", name)
+			}
+		}
+	}
 	for _, k := range agentKeys {
 		if !documented["agents.NAME."+k.key] {
 			t.Errorf("docs/operations.md does not have the key agents.NAME.%s", k.key)

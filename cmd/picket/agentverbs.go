@@ -108,12 +108,13 @@ func (s *server) awaitDrained(ctx context.Context, cmd *cobra.Command, a picket.
 	fmt.Fprintf(talk, "%s drains, until %s at the latest\n", a.AgentID, a.DrainDeadlineAt)
 	incarnation := a.Incarnation
 	var raw jsontext.Value
-	for held := -1; !a.Status.Gone() && a.Incarnation == incarnation; {
+	wait := 100 * time.Millisecond
+	for held := -1; !a.Status.Gone() && a.Incarnation == incarnation; wait = min(wait*3/2, 2*time.Second) {
 		if n := len(s.holds(ctx, a.AgentID)); n != held {
 			held = n
 			fmt.Fprintf(talk, "it holds %s\n", counted(n, "lease"))
 		}
-		if sleep(ctx, 300*time.Millisecond) != nil {
+		if sleep(ctx, wait) != nil {
 			return ended(exitInterrupted)
 		}
 		if err := s.get(ctx, agentPath(a.AgentID), &a, &raw); err != nil && !errors.Is(err, picket.ErrUnknown) && ctx.Err() == nil {
