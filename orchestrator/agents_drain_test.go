@@ -143,7 +143,10 @@ func TestDrainDeadline(t *testing.T) {
 		if moved := again.DrainDeadlineAt - a.DrainDeadlineAt; f.virtual && moved != 0 || again.Version != a.Version {
 			t.Fatalf("the deadline moved by %d ms: %+v", moved, again)
 		}
-		f.beat(t, "a1")
+		hb := beating()
+		hb.Status = picket.AgentDraining // which it does already
+		_, err = f.Heartbeat(f.ctx, owner, "a1", hb)
+		ok(t, err)
 		f.tickTo(t, 10*time.Second)
 		_, err = f.Heartbeat(f.ctx, owner, "a1", beating()) // no reaper came by
 		refused(t, err, picket.CodeAgentGone)

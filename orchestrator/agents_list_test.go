@@ -116,6 +116,13 @@ func TestDiscoveryPages(t *testing.T) {
 		if mine.Total != 5 { // all of r3, none without a role
 			t.Errorf("a key sees %v", ids(mine))
 		}
+		_, err = f.Register(f.ctx, stranger, picket.Registration{AgentID: "b"})
+		ok(t, err)
+		mine, err = f.Agents(f.ctx, picket.AgentQuery{Statuses: both, Owner: "key_stranger"})
+		ok(t, err)
+		if mine.Total != 6 { // its own without a role
+			t.Errorf("a key sees %v", ids(mine))
+		}
 	})
 }
 

@@ -101,6 +101,9 @@ func TestAdvanceOfADrainingAgent(t *testing.T) {
 		if got.State != picket.TaskReview || len(got.Leases) != 0 {
 			t.Fatalf("advanced to %+v", got)
 		}
+		if s, err := f.Stats(f.ctx); err != nil || s.Waiters != 0 {
+			t.Fatalf("%d wait for work that they do not get: %v", s.Waiters, err)
+		}
 		f.saw(t, seq, "task.review", "a1: draining -> deregistered, drain_completed by server")
 		again, err := f.Advance(f.ctx, f.held(t, was.lease), owner, next("a1"))
 		ok(t, err)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/picket-dev/picket"
 )
 
@@ -69,6 +71,45 @@ func TestSweepsDoNotLookAtTheHealthy(t *testing.T) {
 		f.tickTo(t, 10*time.Second)
 		if n, err = f.Judge(f.ctx, 100); n != 0 || err != nil {
 			t.Fatalf("a sweep looked at %d agents that are gone: %v", n, err)
+		}
+	})
+}
+
+// The end of old leases is not that of a drain which the next registration of
+// their agent has begun; and however much of it is to be done, it keeps nothing
+// else that is due waiting.
+func TestOldLeasesEndBesideADrain(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.register(t, quick("a1"))
+		for range 101 {
+			f.submit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(3600)})
+		}
+		f.acquireAll(t, "a1", 101)
+		_, err := f.Deregister(f.ctx, owner, "a1", nil)
+		ok(t, err)
+		f.register(t, quick("a1"))
+		f.drain(t, "a1", draining)
+		f.chores(t)
+		if left, err := f.Leases(f.ctx); err != nil || len(left) > 0 {
+			t.Fatalf("%d leases are left: %v", len(left), err)
+		}
+		f.agent(t, "a1", picket.AgentDraining)
+		if got := f.beat(t, "a1"); got.AgentStatus != picket.AgentDeregistered {
+			t.Fatalf("heartbeat %+v", got)
+		}
+
+		task := f.submit(t, picket.TaskSpec{Priority: ptr(9)})
+		_, err = f.RequestHelp(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a2"})),
+			picket.HelpRequest{Question: "?", DeadlineSeconds: ptr(1), OnDeadline: picket.OnDeadlineDeny})
+		ok(t, err)
+		for i := range 150 {
+			ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:chores", redis.Z{Member: fmt.Sprintf("dead:b%d:1:agent_dead", i)}).Err())
+		}
+		f.tickTo(t, 2*time.Second)
+		f.state(t, task.TaskID, picket.TaskQueued)
+		f.chores(t)
+		if left, err := f.raw.ZCard(f.ctx, "pk:{default}:chores").Result(); err != nil || left > 0 {
+			t.Errorf("%d chores are left: %v", left, err)
 		}
 	})
 }

@@ -4,7 +4,8 @@
 -- a hard pause ends, the leases that nobody reclaimed after an adoption, those
 -- of agents that are gone.
 -- ARGV: actor, limit
--- Reply: number of leases looked at; fewer than limit when nothing is left
+-- Reply: number of leases looked at, at least one for each agent that is gone;
+--   fewer than limit when nothing is left
 local actor, limit = ARGV[1], num(ARGV[2])
 if call('ZSCORE', K('chores'), 'pause') then return stop_runs(actor, limit) end
 local due = call('ZSCORE', K('chores'), 'adopted')
@@ -17,6 +18,6 @@ for _, chore in ipairs(call('ZRANGEBYSCORE', K('chores'), 0, 0, 'LIMIT', 0, limi
   local room = limit - n
   local ended = dismiss(id, incarnation, reason, 'server', room)
   if ended < room then call('ZREM', K('chores'), chore) end
-  n = n + ended
+  n = n + math.max(ended, 1)
 end
 return n
