@@ -34,7 +34,6 @@ func (t *Trial) try(by who, change fields) *agent {
 	maps.DeleteFunc(a.body, func(_ string, v any) bool { return v == nil })
 	a.sent = t.cfg.Clock.Now()
 	a.reg = t.s.do(t.ctx, request{by: by, secret: t.s.keys[by], method: "POST", url: t.cfg.URL + agentsPath, body: a.body})
-	t.last = a.reg
 	if a.id, _ = a.body["agent_id"].(string); a.reg.status/100 == 2 {
 		a.id = a.reg.str("agent_id")
 	}
@@ -42,7 +41,7 @@ func (t *Trial) try(by who, change fields) *agent {
 	if a.reg.status/100 == 2 || a.reg.err != nil && a.id != "" {
 		t.agents = append(t.agents, a)
 	}
-	t.alive()
+	t.came(a.reg)
 	return a
 }
 

@@ -179,3 +179,25 @@ func TestGivenKeysAreUsed(t *testing.T) {
 		}
 	})
 }
+
+// A server that is away for a moment is asked again; one that stays away fails.
+func TestAServerThatIsAway(t *testing.T) {
+	for away, want := range map[int]Outcome{1: Passed, tries - 1: Passed, 1000: Failed} {
+		server, asked := willing(), 0
+		flaky := roundTrip(func(r *http.Request) (*http.Response, error) {
+			res, err := server.RoundTrip(r)
+			if strings.HasSuffix(r.URL.Path, "/heartbeat") {
+				if asked++; asked <= away {
+					res.StatusCode = 503
+				}
+			}
+			return res, err
+		})
+		synctest.Test(t, func(t *testing.T) {
+			report, err := Run(t.Context(), Config{URL: "http://away.test", Key: "k", HTTP: &http.Client{Transport: flaky}, Only: only("4.2/acknowledged")})
+			if err != nil || len(report.Results) != 1 || report.Results[0].Outcome != want {
+				t.Errorf("away %d times: %v, %+v", away, err, report)
+			}
+		})
+	}
+}

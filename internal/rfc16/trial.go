@@ -29,16 +29,20 @@ func (t *Trial) call(by who, method, path string, body any, headers ...string) *
 }
 
 func (t *Trial) send(r request) *answer {
-	t.last = t.s.do(t.ctx, r)
-	t.alive()
-	return t.last
+	return t.came(t.s.do(t.ctx, r))
 }
 
-// alive ends the rule when the run is over.
-func (t *Trial) alive() {
+// came takes an answer. Without a verdict it ends the rule when the run is over,
+// and the try when the server says that it cannot answer just now.
+func (t *Trial) came(a *answer) *answer {
+	t.last = a
 	if t.ctx.Err() != nil {
 		t.notRun("the run was ended")
 	}
+	if a.status == 503 && t.nth < tries {
+		t.spoiled("it answers 503")
+	}
+	return a
 }
 
 // fail ends the rule: what was expected, and what came. Nothing is proved when
