@@ -224,12 +224,13 @@ func (p leashedProcess) KillAt(at time.Duration) { p.told(at) }
 // A suspend beyond dead_after ends the agents before anything else; a shorter
 // one costs nothing, not even a warning.
 func TestSuspendOfAMember(t *testing.T) {
-	for asleep, dies := range map[time.Duration]bool{54 * time.Second: false, 2 * time.Minute: true} {
+	for asleep, dies := range map[time.Duration]bool{54500 * time.Millisecond: false, 2 * time.Minute: true} {
 		synctest.Test(t, func(t *testing.T) {
 			var suspend atomic.Int64
 			start := time.Now()
 			w := employ(t, 300*time.Second, func(c *Config) {
 				c.clock = func() time.Duration { return time.Since(start) + time.Duration(suspend.Load()) }
+				c.Health.Interval = 2 * time.Second // so that it wakes between warning and kill
 				c.HTTP = &http.Client{Transport: tardy{c.HTTP.Transport, 100 * time.Millisecond}} // later than the renewal's
 			})
 			time.Sleep(time.Minute + 500*time.Millisecond)
