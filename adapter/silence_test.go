@@ -230,7 +230,7 @@ func TestSuspendOfAMember(t *testing.T) {
 			start := time.Now()
 			w := employ(t, 300*time.Second, func(c *Config) {
 				c.clock = func() time.Duration { return time.Since(start) + time.Duration(suspend.Load()) }
-				c.Health.Interval = 2 * time.Second // so that it wakes between warning and kill
+				c.Health.Interval = 2 * time.Second                                               // so that it wakes between warning and kill
 				c.HTTP = &http.Client{Transport: tardy{c.HTTP.Transport, 100 * time.Millisecond}} // later than the renewal's
 			})
 			time.Sleep(time.Minute + 500*time.Millisecond)
