@@ -28,6 +28,7 @@ func TestEveryLuaBranchRuns(t *testing.T) {
 			for _, file := range files {
 				source = strings.Replace(source, file.text, counted[file.text], 1)
 			}
+			source = strings.Replace(source, "local BATCH = 100", "local BATCH = 2", 1) // few leases are more than a step ends
 			if first, rest, ok := strings.Cut(source, "\n"); ok && strings.HasPrefix(first, "#!") {
 				return first + "\n" + tagCheck + rest
 			}

@@ -186,7 +186,7 @@ func tourDeaths(t *testing.T, f *fixture) {
 		return last
 	}
 	f.register(t, picket.Registration{AgentID: "e1"})
-	left := hold("e1", 102)
+	left := hold("e1", 4)
 	f.register(t, picket.Registration{AgentID: "e2"})
 	hold("e2", 1)
 	// A member of its holder set that it does not hold: only a damaged store has one.
@@ -208,7 +208,7 @@ func tourDeaths(t *testing.T, f *fixture) {
 	_, err = f.Chore(f.ctx, 100)
 	ok(t, err)
 	f.register(t, picket.Registration{AgentID: "e1"})
-	left = hold("e1", 101)
+	left = hold("e1", 3)
 	_, err = f.Deregister(f.ctx, owner, "e1", nil)
 	ok(t, err)
 	_, err = f.Renew(f.ctx, left)

@@ -39,7 +39,7 @@ func (m *rules) chore() int {
 	if !m.chores || m.now < m.adopted+half {
 		n := 0
 		for _, end := range m.left {
-			n += end()
+			n += max(end(), 1)
 		}
 		clear(m.left)
 		return n
