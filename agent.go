@@ -13,7 +13,7 @@ type Agent struct {
 	Status       AgentStatus     `json:"status"`
 	Endpoint     string          `json:"endpoint,omitempty"` // stored and shown, never dialled
 	Heartbeat    HeartbeatConfig `json:"heartbeat_config"`
-	Metadata     RawJSON         `json:"metadata"` // kept byte for byte; {} when none was given
+	Metadata     RawJSON         `json:"metadata"` // every digit and the order are kept; {} when none was given
 	RegisteredAt Instant         `json:"registered_at"`
 	// LastHeartbeatAt is when the server received it; registration counts as one.
 	LastHeartbeatAt Instant `json:"last_heartbeat_at"`

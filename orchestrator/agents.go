@@ -82,8 +82,13 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 	}
 	args := []any{agentID, by.Actor, flag(by.Operator), hb.Incarnation, string(hb.Status), number(hb.CurrentLoad),
 		int64(hb.ClientTimestamp), len(hb.HandledCommands)}
-	for _, list := range [][]string{hb.HandledCommands, hb.TasksInProgress} {
-		for _, id := range list {
+	for _, id := range hb.HandledCommands {
+		args = append(args, id)
+	}
+	told := map[string]bool{} // of a task that is named twice it is told once to stop
+	for _, id := range hb.TasksInProgress {
+		if !told[id] {
+			told[id] = true
 			args = append(args, id)
 		}
 	}
