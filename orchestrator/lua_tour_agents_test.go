@@ -239,15 +239,20 @@ func tourLists(t *testing.T, f *fixture) {
 			}
 		}
 	}
-	for at := 0; at < 1000; at += 50 { // more in a pool than one call looks at
-		var z []redis.Z
-		for i := range 50 {
-			z = append(z, redis.Z{Member: fmt.Sprintf("pool-%d", at+i)})
-		}
-		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:roster:active|pool", z...).Err())
-	}
+	// More in a pool than one call looks at, and more pools of one key.
+	f.many(t, "roster:active|pool", 1000)
 	ok(t, f.raw.HSet(f.ctx, "pk:{default}:pools", "pool", 1000).Err())
-	for _, role := range []string{"", "tour"} {
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:pools:names", redis.Z{Member: "pool"}).Err())
+	many := picket.Caller{Actor: "key_many"}
+	for _, id := range []string{"n1", "n2"} {
+		_, err := f.Register(f.ctx, many, picket.Registration{AgentID: id, RoleID: "a-role"})
+		ok(t, err)
+	}
+	f.many(t, "roles-of:key_many:names", 1050)
+	_, err = f.Agents(f.ctx, picket.AgentQuery{Owner: many.Actor, Limit: 1})
+	ok(t, err)
+	ok(t, f.raw.ZRemRangeByLex(f.ctx, "pk:{default}:roles-of:key_many:names", "[m-", "[m~").Err())
+	for _, role := range []string{"", "tour", "nothing"} {
 		for _, key := range []string{"", owner.Actor} {
 			_, err := f.Pools(f.ctx, role, key)
 			ok(t, err)
@@ -255,8 +260,21 @@ func tourLists(t *testing.T, f *fixture) {
 	}
 	ok(t, f.raw.Del(f.ctx, "pk:{default}:roster:active|pool").Err())
 	ok(t, f.raw.HDel(f.ctx, "pk:{default}:pools", "pool").Err())
+	ok(t, f.raw.ZRem(f.ctx, "pk:{default}:pools:names", "pool").Err())
 	// One that is to be deleted although it takes part: only a damaged store has it.
 	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:gone", redis.Z{Score: 1, Member: "l1"}).Err())
 	_, err = f.Retain(f.ctx, picket.Retention{}, 1000)
 	ok(t, err)
+}
+
+// many adds members without a record to a set that is in order by name.
+func (f *fixture) many(t *testing.T, key string, n int) {
+	t.Helper()
+	for at := 0; at < n; at += 50 { // small batches: the in-process pipe holds nothing
+		var z []redis.Z
+		for i := range 50 {
+			z = append(z, redis.Z{Member: fmt.Sprintf("m-%d", at+i)})
+		}
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:"+key, z...).Err())
+	}
 }
