@@ -48,8 +48,13 @@ func TestRegisterAndHeartbeat(t *testing.T) {
 		if a.Version != 1 || a.Status != picket.AgentActive || a.Incarnation != 1 || string(a.Metadata) != `{"n":12345678901234567890}` || a.Capabilities[0] != "z" {
 			t.Fatalf("registered %+v", a)
 		}
+		f.tickTo(t, time.Second)
 		got := f.beat(t, "a1")
-		t.Logf("%+v", got)
+		after := f.agent(t, "a1", picket.AgentActive)
+		if !got.Acknowledged || got.AgentStatus != picket.AgentActive || got.PendingCommands == nil || len(got.PendingCommands) > 0 ||
+			after.LastHeartbeatAt != got.ServerTimestamp || after.RegisteredAt != a.RegisteredAt || after.Version != 1 {
+			t.Fatalf("heartbeat %+v, then %+v", got, after)
+		}
 		page, err := f.Agents(f.ctx, picket.AgentQuery{})
 		ok(t, err)
 		if page.Total != 1 || page.Agents[0].AgentID != "a1" {
