@@ -280,3 +280,18 @@ func TestDisowned(t *testing.T) {
 		})
 	}
 }
+
+// A command that comes again after it was handled is not carried out again.
+func TestCommandIsTakenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := stage(t, forever)
+		s := newSession(a, 1, 0, func() {})
+		ping := picket.PendingCommand{CommandID: "command_1", AgentCommand: picket.AgentCommand{Command: picket.CommandPing}}
+		for range 3 {
+			s.obey(t.Context(), ping)
+		}
+		if !slices.Equal(s.report().HandledCommands, []string{"command_1"}) {
+			t.Errorf("handled %v", s.report().HandledCommands)
+		}
+	})
+}
