@@ -164,10 +164,13 @@ func (m *rules) may(by mby, id string) (*mrec, picket.Code) {
 }
 
 func (m *rules) register(o monce, by mby, id, role string, drain int) picket.Code {
-	if _, code, again := m.once(o); again {
+	a := m.agents[id]
+	if was, code, again := m.once(o); again {
+		if code == "" && was[1] != fmt.Sprint(a.incarnation) {
+			return picket.CodeAgentGone
+		}
 		return code
 	}
-	a := m.agents[id]
 	if a != nil && !a.status.Gone() {
 		if m.judge(a); !a.status.Gone() {
 			return picket.CodeStateConflict
@@ -185,7 +188,7 @@ func (m *rules) register(o monce, by mby, id, role string, drain int) picket.Cod
 	*a = mrec{id: id, role: role, owner: by.key, status: a.status, incarnation: m.incarnations, beat: m.now, drain: drain,
 		commands: map[string]picket.AgentCommand{}}
 	m.move(a, picket.AgentActive, why)
-	m.remember(o, day, id)
+	m.remember(o, day, id, fmt.Sprint(a.incarnation))
 	return ""
 }
 
@@ -211,7 +214,9 @@ func (m *rules) heartbeat(by mby, id string, hb picket.Heartbeat) (*mrec, picket
 		m.drain(a, nil)
 	}
 	for _, cid := range hb.HandledCommands {
-		m.handled(a, cid)
+		if cid != a.order {
+			m.handled(a, cid)
+		}
 	}
 	return a, ""
 }

@@ -81,7 +81,10 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return fmt.Sprintf("this needs state %s, but it is %s", strings.ReplaceAll(f["need"], "_", " "), f["state"]),
 			"Look at the task again before you decide."
 	},
-	picket.CodeForbidden: func(facts) (string, string) {
+	picket.CodeForbidden: func(f facts) (string, string) {
+		if f["kind"] == "registration" {
+			return "the agent was registered by another key, and its id stays with that key", "Register it with the key of before, or under another id."
+		}
 		return "the agent was registered by another key", "Use the key that registered it, or one of an operator; or register under an id of your own."
 	},
 	picket.CodeAgentDraining: func(facts) (string, string) {
@@ -101,6 +104,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return "the agent is " + f["status"] + " (" + f["reason"] + ")", "Stop all work first, its leases have ended; then register again (POST /api/v1/agents)."
 	},
 	picket.CodeNotFound: func(f facts) (string, string) {
+		if f["kind"] == "agent" {
+			return "there is no such agent", "Check the id, or register (POST /api/v1/agents); agents that are gone are deleted after the retention time."
+		}
 		return "there is no such " + f.or("kind", "thing"), "Check the id; closed tasks are deleted after the retention time."
 	},
 	picket.CodeIdempotencyConflict: func(facts) (string, string) {

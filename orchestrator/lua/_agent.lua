@@ -89,9 +89,16 @@ local function lifecycle(id, a, to, reason, actor)
   if to ~= 'active' and to ~= 'unhealthy' then wake('agent ' .. id) end
 end
 
--- tally counts the records of a role.
+-- tally counts the records of a role, and keeps the names of those that have
+-- any in order.
 local function tally(key, role, by)
-  if call('HINCRBY', key, role, by) <= 0 then call('HDEL', key, role) end
+  local n = call('HINCRBY', key, role, by)
+  if n <= 0 then
+    call('HDEL', key, role)
+    call('ZREM', key .. ':names', role)
+  elseif n == by then
+    call('ZADD', key .. ':names', '0', role)
+  end
 end
 
 local function holder(id, a) return K('holder:', id .. ':' .. a.incarnation) end

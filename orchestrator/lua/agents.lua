@@ -9,26 +9,7 @@
 local LOOKS = 1000
 local rows, from, after, role, key = num(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local room, caps = ARGV[6], ARGV[7]
-
--- The rosters of a status from one on: that of the role, of all roles, or of
--- those in which the key has registered an agent.
-local function rosters(status, first, out)
-  local mine
-  if key ~= '' then
-    mine = {}
-    local flat = call('HGETALL', K('roles-of:', key))
-    for i = 1, #flat, 2 do
-      if role == '' or flat[i] == role then mine[#mine + 1] = flat[i] end
-    end
-    table.sort(mine)
-  elseif role ~= '' then
-    mine = { role }
-  end
-  if not mine then out[#out + 1] = status end
-  for _, r in ipairs(mine or {}) do
-    if status .. '|' .. r >= first then out[#out + 1] = status .. '|' .. r end
-  end
-end
+local plain = room == '' and caps == '' -- all that a roster holds match
 
 local function shares(own)
   for cap in string.gmatch(own, '[^,]+') do
@@ -44,17 +25,22 @@ local function matches(a)
   return caps == '' or shares(a[4])
 end
 
-local groups, begun = {}, from == ''
-for i = 8, #ARGV do
-  -- Names of one status have the same beginning, so their order is that of the roles.
-  local here = not begun and string.match(from, '^%a+') == ARGV[i]
-  begun = begun or here
-  if begun then rosters(ARGV[i], here and from or '', groups) end
-end
+-- walk looks at the agents of a roster; it returns true when that is enough for
+-- one call. An empty roster is a look, too: a key can have many. Where all that
+-- a roster holds match and none is shown, its size says enough.
 local out, found, looked = { '', '', 0 }, 0, 0
-for _, group in ipairs(groups) do
-  local min = group == from and '(' .. after or '-'
-  local ids = call('ZRANGE', K('roster:', group), min, '+', 'BYLEX', 'LIMIT', 0, LOOKS - looked)
+local function stop(group, id)
+  out[1], out[2], out[3] = group, id, found
+  return true
+end
+
+local function walk(group, whole)
+  local ids = {}
+  if rows > 0 or not whole then
+    ids = call('ZRANGE', K('roster:', group), group == from and '(' .. after or '-', '+', 'BYLEX', 'LIMIT', 0, LOOKS - looked)
+  elseif group ~= from then
+    found = found + call('ZCARD', K('roster:', group))
+  end
   for _, id in ipairs(ids) do
     looked = looked + 1
     local a = call('HMGET', K('agent:', id), 'name', 'role', 'owner', 'caps', 'max', 'load', 'status', 'beat')
@@ -62,11 +48,38 @@ for _, group in ipairs(groups) do
       found = found + 1
       if rows > 0 then out[#out + 1] = { group, id, a[2], a[1], a[4], a[5], a[6], a[7], a[8] } end
     end
-    if looked == LOOKS or rows > 0 and found == rows then
-      out[1], out[2], out[3] = group, id, found
-      return out
-    end
+    if looked == LOOKS or rows > 0 and found == rows then return stop(group, id) end
   end
+  looked = looked + 1
+  return looked == LOOKS and stop(group, '~') -- which comes after every id
+end
+
+-- walk_own walks the rosters of a status in which the key has registered an
+-- agent, from the role first on.
+local function walk_own(status, first)
+  local min = first and '[' .. first or '-'
+  while true do
+    local names = call('ZRANGE', K('roles-of:', key) .. ':names', min, '+', 'BYLEX', 'LIMIT', 0, 100)
+    for _, name in ipairs(names) do
+      if walk(status .. '|' .. name, plain and name ~= '') then return true end
+    end
+    if #names < 100 then return false end
+    min = '(' .. names[100]
+  end
+end
+
+local begun = from == ''
+for i = 8, #ARGV do
+  local status = ARGV[i]
+  local here = not begun and string.match(from, '^%a+') == status
+  begun = begun or here
+  local enough = false
+  if begun and key ~= '' and role == '' then
+    enough = walk_own(status, here and string.match(from, '|(.*)$'))
+  elseif begun and (key == '' or call('HEXISTS', K('roles-of:', key), role) == 1) then
+    enough = walk(role == '' and status or status .. '|' .. role, plain)
+  end
+  if enough then return out end
 end
 out[3] = found
 return out

@@ -34,7 +34,10 @@ if (drift ~= '') ~= (a.drifting == '1') then put(a, 'drifting', drift ~= '' and 
 local first = 9 + num(ARGV[8])
 local pending = {}
 if num(a.commands) > 0 then
-  for i = 9, first - 1 do handled(id, a, ARGV[i], actor) end
+  -- An order to drain is honoured by draining, not by saying so.
+  for i = 9, first - 1 do
+    if ARGV[i] ~= a.drain_command then handled(id, a, ARGV[i], actor) end
+  end
   pending = call('HGETALL', K('commands:', id))
 end
 

@@ -9,13 +9,15 @@
 local LOOKS = 1000
 local STATUSES = { 'active', 'unhealthy', 'draining', 'dead', 'deregistered' }
 local role, key, from, after = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local flat = call('HGETALL', key == '' and K('pools') or K('roles-of:', key))
+local EACH = 5 -- looks that a pool costs beside its active agents
+local counts = key == '' and K('pools') or K('roles-of:', key)
 local roles = {}
-for i = 1, #flat, 2 do
-  local named = flat[i] ~= '' and (role == '' or flat[i] == role)
-  if named and flat[i] >= from then roles[#roles + 1] = flat[i] end
+if role == '' then
+  -- Without a role there is no pool.
+  roles = call('ZRANGE', counts .. ':names', from == '' and '(' or '[' .. from, '+', 'BYLEX', 'LIMIT', 0, LOOKS / EACH)
+elseif call('HEXISTS', counts, role) == 1 then
+  roles = { role }
 end
-table.sort(roles)
 
 local out, looked = { '', '' }, 0
 for _, r in ipairs(roles) do
@@ -29,7 +31,7 @@ for _, r in ipairs(roles) do
   local pool = { r, F(most), F(load) }
   for _, s in ipairs(STATUSES) do pool[#pool + 1] = going_on and '' or call('ZCARD', K('roster:', s .. '|' .. r)) end
   out[#out + 1] = pool
-  looked = looked + #ids + 1 -- one for the pool itself
+  looked = looked + #ids + EACH
   if looked >= LOOKS then
     out[1], out[2] = r, ids[#ids] or ''
     return out

@@ -6,18 +6,23 @@
 --   dead after s, drain timeout s or '', metadata JSON
 -- Reply: agent_view
 -- Errors: idempotency_conflict, not_found (a repeat after its record was
---   deleted), judge_due, state_conflict (it is live), forbidden (registered by another key)
+--   deleted), agent_gone (a repeat after the next registration), judge_due, state_conflict (it is live), forbidden (registered by another key)
 local id, by, key, body, role = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local was, err = once(key, body)
 if err then return err end
-if was then return agent_view(was) end
+if was then
+  -- The repeat of a process that was followed by another one is told so: with
+  -- the other's incarnation it could act as that one.
+  local made, incarnation = string.match(was, '^(%S+) (%d+)$')
+  return superseded(agent(made), incarnation) or agent_view(made)
+end
 local a = agent(id, 'registered')
 local from = a.status
 if from and not GONE[from] then
   if now >= judge_at(a) then return refuse('judge_due') end
   return refuse('state_conflict', 'status', from)
 end
-if from and a.owner ~= by then return refuse('forbidden', 'kind', 'agent') end
+if from and a.owner ~= by then return refuse('forbidden', 'kind', 'registration') end
 
 if from then
   tally(K('pools'), a.role, -1)
@@ -40,5 +45,5 @@ a.role, a.unhealthy, a.beat_at = role, ARGV[11], NOW
 a.status, a.version = from or 'registering', '0'
 lifecycle(id, a, 'active', from and 're_registered' or 'registered', id)
 watch_silence(id, a)
-remember(key, body, id, DAY)
+remember(key, body, id .. ' ' .. a.incarnation, DAY)
 return agent_view(id)
