@@ -46,8 +46,9 @@ local function holds(task)
   local t = call('HMGET', K('task:', task), 'state', 'run')
   return t[1] == 'leased' and call('HGET', K('run:', t[2]), 'agent') == id
 end
-local stop = {}
+local stop, seen = {}, {}
 for i = first, #ARGV do
-  if not holds(ARGV[i]) then stop[#stop + 1] = ARGV[i] end
+  if not seen[ARGV[i]] and not holds(ARGV[i]) then stop[#stop + 1] = ARGV[i] end
+  seen[ARGV[i]] = true
 end
 return { RAW, a.status, drift, stop, pending }
