@@ -109,9 +109,10 @@ func (r *run) advance(ctx context.Context, output picket.RawJSON) (picket.TaskSt
 	}
 }
 
-// noRoute reports a server that does not know the path or the method.
+// noRoute reports a server that does not know the path or the method. What a
+// load balancer says of itself means nothing.
 func noRoute(err error) bool {
-	return errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed)
+	return !errors.Is(err, errForeign) && (errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed))
 }
 
 // Advance completes the task of a lease and asks for the next leases in one

@@ -241,6 +241,9 @@ func problem(res *http.Response) error {
 	return e
 }
 
+// errForeign says that it was not a Picket server that knows no such thing.
+var errForeign = errors.New("the answer is not one of Picket")
+
 // foreign completes the error of an answer that did not come from Picket, such
 // as that of a load balancer: nothing is known about the call's effect.
 func foreign(res *http.Response, e *picket.Error) error {
@@ -254,8 +257,10 @@ func foreign(res *http.Response, e *picket.Error) error {
 		e.Code = picket.CodeUnauthenticated
 	case res.StatusCode == http.StatusNotFound:
 		e.Code = picket.CodeNotFound
+		return e.Because(errForeign)
 	case res.StatusCode == http.StatusMethodNotAllowed:
 		e.Code = picket.CodeMethodNotAllowed
+		return e.Because(errForeign)
 	default:
 		e.Code = picket.CodeInternal
 	}

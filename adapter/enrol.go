@@ -15,9 +15,10 @@ type member struct {
 	*Adapter
 	drained func()
 	seat    *seat
-	clean   bool // nothing is left of processes that died here
-	left    bool // the registry
-	off     bool // the server has no registry
+	clean   bool        // nothing is left of processes that died here
+	sweep   func() bool // looks again whether it is so, and ends what is left
+	left    bool        // the registry
+	off     bool        // the server has no registry
 }
 
 // application is one attempt to be registered, however often it is sent.
@@ -34,8 +35,13 @@ func (m *member) enrol(ctx context.Context) (*session, error) {
 	if m.cfg.Unregistered || m.off {
 		return nil, nil
 	}
-	if err := m.sit(ctx); err != nil {
-		return nil, err
+	if m.seat == nil {
+		if err := m.sit(ctx); err != nil {
+			return nil, err
+		}
+		if m.cfg.named { // who had the seat may have died after the first look
+			m.clean = m.sweep()
+		}
 	}
 	const least = 250 * time.Millisecond
 	most := min(max(m.cfg.Health.Interval, time.Second), 15*time.Second)
@@ -60,9 +66,14 @@ func (m *member) enrol(ctx context.Context) (*session, error) {
 			return nil, nil
 		case errors.Is(err, picket.CodeStateConflict):
 			app = nil
-			if m.evict(ctx) {
+			switch free, err := m.evict(ctx); {
+			case err != nil:
+				return nil, err
+			case free:
 				continue
 			}
+		case errors.Is(err, picket.CodeAgentGone): // it took effect, and has been followed since
+			app = nil
 		case !again(err) && !errors.Is(err, picket.CodeInternal):
 			return nil, err
 		default:
@@ -110,28 +121,33 @@ func (m *member) register(ctx context.Context, app *application) (*session, erro
 func (m *member) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 	defer cancel()
-	m.left = m.evict(ctx)
+	m.left, _ = m.evict(ctx)
 }
 
 // evict takes the place of a registration that was made from this state
 // directory, and of which nobody is left. Of any other that lives, it waits for
-// the end: two that take turns would end each other's work.
-func (m *member) evict(ctx context.Context) bool {
+// the end: two that take turns would end each other's work. An id of another
+// key is none to wait for: it stays with that key.
+func (m *member) evict(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, hurry)
 	defer cancel()
 	there, err := m.client.Agent(ctx, m.cfg.AgentID)
-	if err != nil {
-		return false
+	switch {
+	case errors.Is(err, picket.CodeForbidden):
+		return false, picket.Refuse(picket.CodeForbidden, "Start this adapter with an agent id of its own, or with the key that registered that one.",
+			"the agent id %s is taken: another key has registered it", m.cfg.AgentID).Because(err)
+	case err != nil:
+		return false, nil
 	}
 	var about map[string]any
 	_ = json.Unmarshal(there.Metadata, &about)
 	instance, _ := about[instanceKey].(string)
 	if !m.clean || !m.seat.mine(instance) {
 		m.seat.warn(m.cfg.Log, there)
-		return false
+		return false, nil
 	}
 	m.cfg.Log.Info("ending a registration of this state directory that nobody holds any more", "agent", there.AgentID, "incarnation", there.Incarnation)
 	// Late or repeated, this must not meet the registration after that one.
 	_, err = m.client.AgentStatus(ctx, m.cfg.AgentID, there.Version, picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: there.Incarnation})
-	return err == nil
+	return err == nil, nil
 }

@@ -13,7 +13,7 @@ import (
 // registry ended for silence, or forgot, is followed by the next one, once
 // nothing runs under it any more.
 func (w *worker) serve() error {
-	m := &member{Adapter: w.Adapter, clean: w.clean, drained: sync.OnceFunc(func() {
+	m := &member{Adapter: w.Adapter, clean: w.clean, sweep: func() bool { return w.sweepOrphans(w.asking, w.group) }, drained: sync.OnceFunc(func() {
 		if w.asking.Err() == nil {
 			w.cfg.Log.Info("draining: the registry asks for it", "agent", w.cfg.AgentID)
 		}
@@ -29,7 +29,7 @@ func (w *worker) serve() error {
 		switch {
 		case errors.Is(err, errOver):
 			continue
-		case w.asking.Err() != nil && errors.Is(err, context.Canceled):
+		case w.asking.Err() != nil && errors.Is(err, w.asking.Err()):
 			return nil
 		}
 		return err

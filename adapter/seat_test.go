@@ -167,11 +167,12 @@ func TestNoEvictionBesideWhatLives(t *testing.T) {
 		if _, err := m.client.Register(t.Context(), app.reg); err != nil {
 			t.Fatal(err)
 		}
-		if m.evict(t.Context()) {
-			t.Error("evicted although processes are left")
+		if evicted, err := m.evict(t.Context()); evicted || err != nil {
+			t.Errorf("evicted although processes are left: %v", err)
 		}
-		if m.clean = true; !m.evict(t.Context()) {
-			t.Error("not evicted")
+		m.clean = true
+		if evicted, err := m.evict(t.Context()); !evicted || err != nil {
+			t.Errorf("not evicted: %v", err)
 		}
 	})
 }

@@ -1,0 +1,139 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+// between answers in the server's place, where it has an answer.
+type between struct {
+	http.RoundTripper
+	answer func(*http.Request) *http.Response
+}
+
+func (b between) RoundTrip(r *http.Request) (*http.Response, error) {
+	if res := b.answer(r); res != nil {
+		res.Request = r
+		return res, nil
+	}
+	return b.RoundTripper.RoundTrip(r)
+}
+
+// interposed puts answers between an adapter and its server.
+func interposed(answer func(*http.Request) *http.Response) func(*Config) {
+	return func(c *Config) { c.HTTP = &http.Client{Transport: between{c.HTTP.Transport, answer}} }
+}
+
+func response(status int, contentType, body string) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body))}
+}
+
+func refusal(status int, code picket.Code) *http.Response {
+	return response(status, "application/problem+json", `{"code":"`+string(code)+`","message":"no"}`)
+}
+
+// What a load balancer says of itself is not the registry's word: nothing ends,
+// and nothing is registered twice.
+func TestAnswersOfOthersEndNothing(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed} {
+		synctest.Test(t, func(t *testing.T) {
+			var left atomic.Int32
+			a, s := stage(t, lasting(10*time.Minute), interposed(func(r *http.Request) *http.Response {
+				if strings.HasSuffix(r.URL.Path, "/heartbeat") && left.Add(-1) >= 0 {
+					return response(status, "text/html", "default backend")
+				}
+				return nil
+			}))
+			id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
+			ctx, drain := context.WithCancel(t.Context())
+			ended := running(ctx, a)
+			if _, err := s.AwaitAgent(within(t, time.Minute), "", lists(id)); err != nil {
+				t.Fatal(err)
+			}
+			left.Store(3)
+			v, err := s.Await(within(t, time.Hour), id, inReview)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(s.AgentView("").Registrations); n != 1 || len(v.Runs) != 1 || left.Load() >= 0 {
+				t.Errorf("status %d: %d registrations, %d runs", status, n, len(v.Runs))
+			}
+			drain()
+			if err := ended(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// An id that another key has registered is not waited for: it never becomes free.
+func TestIDOfAnotherKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, forever, func(c *Config) { c.AgentID = "agent_taken" }, interposed(func(r *http.Request) *http.Response {
+			if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/agents/") {
+				return refusal(http.StatusForbidden, picket.CodeForbidden)
+			}
+			return nil
+		}))
+		if _, err := (&Client{BaseURL: s.URL, Key: adaptertest.Key, HTTP: s.HTTPClient()}).Register(t.Context(), picket.Registration{AgentID: "agent_taken"}); err != nil {
+			t.Fatal(err)
+		}
+		err := a.Run(within(t, time.Hour))
+		var e *picket.Error
+		if !errors.As(err, &e) || e.Code != picket.CodeForbidden || !strings.Contains(e.Message, "agent_taken") || !strings.Contains(e.Remedy, "agent id of its own") {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+// A registration whose reply was lost, and that another process has followed
+// since, is made anew.
+func TestRegistrationThatWasFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var keys []string
+		a, s := stage(t, forever, interposed(func(r *http.Request) *http.Response {
+			if r.Method == http.MethodPost && r.URL.Path == "/api/v1/agents" {
+				keys = append(keys, r.Header.Get("Idempotency-Key"))
+				if len(keys) == 2 {
+					return refusal(http.StatusGone, picket.CodeAgentGone)
+				}
+			}
+			return nil
+		}))
+		s.Fail("/api/v1/agents", adaptertest.DropReply, 1)
+		ctx, drain := context.WithCancel(t.Context())
+		ended := running(ctx, a)
+		if _, err := s.AwaitAgent(within(t, time.Minute), "", registered(2)); err != nil {
+			t.Fatal(err)
+		}
+		drain()
+		if err := ended(); err != nil {
+			t.Error(err)
+		}
+		if len(keys) < 3 || keys[0] != keys[1] || slices.Contains(keys[2:], keys[0]) {
+			t.Errorf("registered with the keys %v", keys)
+		}
+	})
+}
+
+// A deadline is a way to end, too, also before the adapter is registered.
+func TestDeadlineBeforeTheRegistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, forever)
+		s.Fail("/api/v1/agents", adaptertest.Unavailable, -1)
+		if err := a.Run(within(t, time.Minute)); err != nil {
+			t.Error(err)
+		}
+	})
+}
