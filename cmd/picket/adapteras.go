@@ -67,7 +67,7 @@ func unregisteredAlone(cmd *cobra.Command) error {
 	if out, _ := f.GetBool("unregistered"); !out {
 		return nil
 	}
-	for _, name := range []string{"name", "heartbeat", "unhealthy-after", "dead-after"} {
+	for _, name := range []string{"name", "heartbeat", "unhealthy-after", "dead-after", "drain-timeout"} {
 		if f.Changed(name) {
 			e := usage("--%s has no meaning with --unregistered", name)
 			e.Remedy = "Leave one of them out."
