@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/picket-dev/picket"
@@ -22,7 +23,7 @@ import (
 
 const (
 	stormWorkers = 8
-	stormLives   = 10 // of each worker
+	stormLives   = 8 // of each worker
 )
 
 // storm is a network that loses, repeats and delays one script in six, with
@@ -43,6 +44,10 @@ type storm struct {
 	rnd  *rand.Rand
 	held []*late
 	made atomic.Int64 // tasks, as the workers count
+
+	raw    redis.UniversalClient // past the network
+	prefix string                // of the namespace's keys
+	look   chan struct{}         // asks the reapers to look
 }
 
 // late is a held fault and the number of commands it has to wait for.
@@ -71,7 +76,9 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	x := &storm{t: t, ctx: ctx, sealer: rig.Sealer(), seed: lostSeed()}
+	x := &storm{t: t, ctx: ctx, sealer: rig.Sealer(), seed: lostSeed(),
+		raw: redis.NewUniversalClient(&s.Redis), prefix: "pk:{" + namespace + "}:", look: make(chan struct{}, 1)}
+	defer x.raw.Close()
 	x.rnd = rand.New(rand.NewPCG(x.seed, 0))
 	through, faults := s.Faulty(t)
 	defer faults.Close()
@@ -86,28 +93,35 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	}
 	start := time.Now()
 	faults.Plan(x.plan)
+	stop := x.reap()
 	var workers []*stormWorker
 	var done sync.WaitGroup
 	for i := range stormWorkers {
 		w := &stormWorker{storm: x, name: fmt.Sprint("w", i), rnd: rand.New(rand.NewPCG(x.seed, uint64(i)+1)), lived: map[string][]string{}}
 		workers = append(workers, w)
 		done.Go(func() {
+			if i%4 == 0 {
+				w.enlist()
+			}
 			for range stormLives {
 				w.life()
 			}
 		})
 	}
 	done.Wait()
+	stop()
 	faults.Plan(nil)
 	x.cuts.Wait()
 	x.calm()
 	for _, w := range workers {
 		w.check()
 	}
+	mustHold(t, x.past)
 	log, err := replay(ctx, x.past)
 	ok(t, err)
+	x.crew(log.crew)
 	n := faults.Counts()
-	t.Logf("seed %d (PICKET_SEED): %d lives, %d calls, %d of them repeats, faults %v, %d connections refused, %d events, in %.1f s", x.seed, stormWorkers*stormLives, x.sent.Load(), x.repeats.Load(), n.Struck, n.Refused, log.last, time.Since(start).Seconds())
+	t.Logf("seed %d (PICKET_SEED): %d lives, %d calls, %d of them repeats, faults %v, %d connections refused, %d events, agents %v, in %.1f s", x.seed, stormWorkers*stormLives, x.sent.Load(), x.repeats.Load(), n.Struck, n.Refused, log.last, log.moves, time.Since(start).Seconds())
 	for kind := rig.Drop; kind <= rig.Duplicate; kind++ {
 		if n.Struck[kind] == 0 {
 			t.Errorf("no command was ever struck by %s", kind)
