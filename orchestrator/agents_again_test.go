@@ -78,5 +78,10 @@ func TestAForeignRegistrationIsRefusedTruthfully(t *testing.T) {
 		if remedy := refusalOf(err).Remedy; !strings.Contains(remedy, "register") {
 			t.Errorf("an agent that is unknown is told: %s", remedy)
 		}
+		_, err = f.CommandAgent(f.ctx, owner, "a1", picket.AgentCommand{Command: picket.CommandPing})
+		refused(t, err, picket.CodeAgentGone)
+		if remedy := refusalOf(err).Remedy; strings.Contains(remedy, "Stop all work") {
+			t.Errorf("an operator is told: %s", remedy)
+		}
 	})
 }

@@ -155,6 +155,8 @@ func (f explained) queued(say, next func(string, ...any)) {
 	}
 	say("nobody is waiting on this lane (%s)", describeLane(f.lane))
 	switch {
+	case f.pinnedTo.Gone():
+		say("agent %s is %s, until it registers again", agent, f.pinnedTo)
 	case f.pinnedTo != "":
 		say("agent %s is registered and %s", agent, f.pinnedTo)
 	case f.serving == 1:

@@ -91,5 +91,8 @@ func TestExplainKnowsTheRegistry(t *testing.T) {
 		f.drain(t, "a1", draining)
 		f.because(t, lane.TaskID, "one registered agent could take it")
 		f.because(t, pinned.TaskID, "agent a1 is registered and draining")
+		_, err := f.Deregister(f.ctx, owner, "a1", nil)
+		ok(t, err)
+		f.because(t, pinned.TaskID, "agent a1 is deregistered, until it registers again")
 	})
 }

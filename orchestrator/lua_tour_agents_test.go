@@ -261,6 +261,10 @@ func tourLists(t *testing.T, f *fixture) {
 	ok(t, f.raw.Del(f.ctx, "pk:{default}:roster:active|pool").Err())
 	ok(t, f.raw.HDel(f.ctx, "pk:{default}:pools", "pool").Err())
 	ok(t, f.raw.ZRem(f.ctx, "pk:{default}:pools:names", "pool").Err())
+	_, err = f.Deregister(f.ctx, owner, "l2", nil)
+	ok(t, err)
+	_, err = f.CommandAgent(f.ctx, owner, "l2", picket.AgentCommand{Command: picket.CommandPing})
+	refused(t, err, picket.CodeAgentGone)
 	// One that is to be deleted although it takes part: only a damaged store has it.
 	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:gone", redis.Z{Score: 1, Member: "l1"}).Err())
 	_, err = f.Retain(f.ctx, picket.Retention{}, 1000)

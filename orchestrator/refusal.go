@@ -101,6 +101,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if !picket.AgentStatus(f["status"]).Gone() {
 			return "the agent was registered again, so this process is not it any more", "Stop all work and exit; or register under an id of your own."
 		}
+		if f["kind"] == "command" {
+			return "the agent is " + f["status"] + " (" + f["reason"] + ") and hears of nothing any more", "Look at the agents that are left, or wait until this one is started and registers again."
+		}
 		return "the agent is " + f["status"] + " (" + f["reason"] + ")", "Stop all work first, its leases have ended; then register again (POST /api/v1/agents)."
 	},
 	picket.CodeNotFound: func(f facts) (string, string) {

@@ -12,8 +12,9 @@ local was, err = once(ARGV[4], ARGV[5])
 if err then return err end
 if was then return was end
 local a = agent(id, 'commands', 'drain_command')
-err = allowed(a, by, ARGV[3]) or gone(a, '0')
+err = allowed(a, by, ARGV[3])
 if err then return err end
+if GONE[a.status] then return refuse('agent_gone', 'status', a.status, 'reason', a.reason, 'kind', 'command') end
 local drains = ARGV[7] == 'drain'
 if drains and a.status == 'draining' then return refuse('state_conflict', 'status', 'draining', 'asked', 'draining') end
 local again = drains and a.drain_command ~= ''
