@@ -54,5 +54,5 @@ var crewMutants = []mutant{
 	{"an order to drain stays after the drain", []edit{{"_drain", "a.drain_command ~= '' and handled(id, a, a.drain_command, actor) or {}", "{}"}}},
 	// Commands.
 	{"a handled command comes again", []edit{{"_drain", "call('HDEL', K('commands:', id), cid)", ""}}},
-	{"what an agent works on without a lease is not said", []edit{{"heartbeat", "if not holds(ARGV[i]) then", "if false then"}}},
+	{"what an agent works on without a lease is not said", []edit{{"heartbeat", "not holds(ARGV[i]) then", "false then"}}},
 }

@@ -94,7 +94,7 @@ var mutants = []mutant{
 	{"store time is not kept", []edit{{"_clock", "if d >= 100 then call('HSET', META, 'now', F(now), 'raw', F(raw)) end", ""}}},
 	// Adoption: the store turns out to be another one.
 	{"grants do not pass the floor", []edit{{"_grant", "math.max(num(t.token), floor) + 1", "num(t.token) + 1"}}},
-	{"a void lease still holds", []edit{{"_fence", "if mine <= floor then", "if false then"}}},
+	{"a void lease still holds", []edit{{"_fence", "if mine <= floor and not reclaiming then", "if false then"}}},
 	{"nothing asks which server it is on", []edit{{"_clock", "if not same_server(m[8]) then", "if false then"}}},
 	{"a state that was put back is not noticed", []edit{{"_grant", " or num(meta.granted) < num(arg(11))", ""}}},
 	{"reclaim revives an ended lease", []edit{{"_fence", "if r.state ~= 'running' or t.state ~= 'leased' or t.run ~= rid then",
