@@ -36,7 +36,8 @@ var InvariantKinds = map[string]bool{
 	"head_missing": true, "head_extra": true, "head_score": true,
 	"delayed_missing": true, "delayed_extra": true, "delayed_score": true, "start_extra": true, "gate_missing": true,
 	"agent_damaged": false, "silence_missing": true, "silence_extra": true, "silence_late": true,
-	"roster_missing": true, "roster_extra": true, "roster_score": true, "pool_count": true, "gone_missing": true, "gone_extra": true,
+	"roster_missing": true, "roster_extra": true, "roster_score": true, "pool_count": true,
+	"pool_missing": true, "pool_extra": true, "pool_score": true, "role_missing": true, "role_score": true, "gone_missing": true, "gone_extra": true,
 	"commands_differ": true, "holder_missing": true, "holder_extra": true, "lease_of_gone": true,
 	"handoff_closed": false, "handoff_open": false, "handoff_missing": true, "handoff_extra": true,
 }

@@ -60,12 +60,19 @@ var crewDamages = []damage{
 	{kind: "roster_missing", what: "not listed", plant: raw("ZREM", "roster:active", "m1")},
 	{kind: "roster_missing", what: "not listed by role", also: []string{"pool_count"}, plant: raw("ZREM", "roster:active|mender", "m1")},
 	{kind: "roster_extra", what: "active and dead", plant: raw("ZADD", "roster:dead", 0, "m1")},
-	{kind: "roster_extra", what: "in another pool", also: []string{"pool_count"}, plant: func(s *scene) {
+	{kind: "roster_extra", what: "in another pool", also: []string{"pool_count", "pool_missing"}, plant: func(s *scene) {
 		s.do("ZADD", "roster:active|coder", 0, "m1")
 		s.do("HSET", "pools", "coder", 0)
 	}},
 	{kind: "roster_score", what: "out of order", plant: raw("ZADD", "roster:active", 7, "m1")},
 	{kind: "pool_count", what: "one too many", plant: raw("HSET", "pools", "mender", 3)},
+	{kind: "pool_count", what: "none", plant: raw("HDEL", "pools", "mender")},
+	{kind: "pool_missing", what: "not listed", plant: raw("ZREM", "pools:names", "mender")},
+	{kind: "pool_extra", what: "of no agent", plant: raw("ZADD", "pools:names", 0, "nobody")},
+	{kind: "pool_score", what: "out of order", plant: raw("ZADD", "pools:names", 7, "mender")},
+	{kind: "role_missing", what: "not counted", plant: raw("HDEL", "roles-of:"+owner.Actor, "mender")},
+	{kind: "role_missing", what: "not listed", plant: raw("ZREM", "roles-of:"+owner.Actor+":names", "mender")},
+	{kind: "role_score", what: "out of order", plant: raw("ZADD", "roles-of:"+owner.Actor+":names", 7, "mender")},
 	{kind: "gone_missing", what: "never deleted", plant: raw("ZREM", "gone", "m2")},
 	{kind: "gone_extra", what: "deleted while active", plant: raw("ZADD", "gone", 1, "m1")},
 	{kind: "commands_differ", what: "never sent", plant: raw("HSET", "agent:m1", "commands", 0)},

@@ -27,6 +27,16 @@ local function examine_held(id, a)
   end
 end
 
+-- The key that owns an agent finds it by its role. How many such agents it has
+-- is known from all records only, so a number that was lost begins at one.
+local function examine_role(id, a)
+  local key = K('roles-of:', a.owner)
+  if num(call('HGET', key, a.role) or '0') < 1 then
+    violated('role_missing', id, 'its key ' .. a.owner .. ' counts no agent of ' .. a.role, function() call('HSET', key, a.role, '1') end)
+  end
+  stands('role', key .. ':names', a.role, '0')
+end
+
 local function examine_agent(id, a)
   local known = false
   for _, s in ipairs(STATUSES) do known = known or s == a.status end
@@ -42,6 +52,7 @@ local function examine_agent(id, a)
   stands('gone', K('gone'), id, GONE[a.status] or false, NOW)
   examine_silence(id, a)
   examine_held(id, a)
+  examine_role(id, a)
   local pending = call('HLEN', K('commands:', id))
   if pending ~= num(a.commands) then
     violated('commands_differ', id, 'it counts ' .. a.commands .. ' commands, ' .. F(pending) .. ' are pending', function()
@@ -69,12 +80,12 @@ local function examine_holder(tid, t)
   end)
 end
 
--- A pool counts its records; what stands in its rosters and is not of it is
+-- A pool counts its records, and is listed while there are any; what stands in its rosters and is not of it is
 -- looked for only when the numbers differ.
-local function examine_pool(role, count)
+local function recount(role, count)
   local listed = 0
   for _, s in ipairs(STATUSES) do listed = listed + call('ZCARD', K('roster:', s .. '|' .. role)) end
-  if listed == num(count) then return end
+  if listed == num(count) then return listed end
   for _, s in ipairs(STATUSES) do
     local key = K('roster:', s .. '|' .. role)
     for _, id in ipairs(call('ZRANGE', key, 0, 999)) do
@@ -89,4 +100,7 @@ local function examine_pool(role, count)
       call('HSET', K('pools'), role, F(listed))
     end)
   end
+  return listed
 end
+
+local function examine_pool(role, count) stands('pool', K('pools') .. ':names', role, recount(role, count) > 0 and '0') end
