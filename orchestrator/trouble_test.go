@@ -47,7 +47,7 @@ func TestTroubleReal(t *testing.T) {
 	}
 	t.Logf("repeat with: PICKET_SEED=%d go test ./orchestrator -run '^TestTroubleReal$'", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	const workers = 20
+	const workers = 24
 	var stores []*troubleStore
 	for range workers {
 		stores = append(stores, &troubleStore{rig.TroubledNode(t), map[string]string{}})
