@@ -19,6 +19,7 @@ const hurry = 10 * time.Second
 
 // settle reports the end of a run whose process is dead.
 func (r *run) settle(ctx context.Context, v order) error {
+	defer r.session.release(r) // its output may take longer
 	exit := r.exit(v)
 	switch {
 	case v.ending != "":

@@ -137,3 +137,37 @@ func TestDeadlineBeforeTheRegistration(t *testing.T) {
 		}
 	})
 }
+
+// A task whose result was handed in is none in progress, though its output is
+// still on its way.
+func TestHandedInIsNotInProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, func(p *puppet) {
+			_, _ = p.job.Stdout.Write([]byte("done\n"))
+			time.Sleep(12 * time.Second)
+			p.exits(Exited{})
+		}, func(c *Config) { c.Health = quick })
+		mend := s.Fail("/v1/run/logs", adaptertest.Hang, -1)
+		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
+		ctx, drain := context.WithCancel(t.Context())
+		ended := running(ctx, a)
+		if _, err := s.Await(within(t, time.Hour), id, inReview); err != nil {
+			t.Fatal(err)
+		}
+		before := len(s.AgentView("").Heartbeats)
+		v, err := s.AwaitAgent(within(t, time.Minute), "", func(v adaptertest.AgentView) bool { return len(v.Heartbeats) >= before+3 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, hb := range v.Heartbeats[before+1:] { // one may have been under way
+			if len(hb.TasksInProgress) != 0 || *hb.CurrentLoad != 0 {
+				t.Errorf("in progress: %v", hb.TasksInProgress)
+			}
+		}
+		mend()
+		drain()
+		if err := ended(); err != nil {
+			t.Error(err)
+		}
+	})
+}
