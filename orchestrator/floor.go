@@ -29,21 +29,6 @@ const farAhead = 60 * 365 * 24 * time.Hour
 // rise even when neither the store nor a witness remembers one.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// What the scripts say to this package; a caller sees orchestrator_unavailable.
-var (
-	errStoreLost    = errors.New("the store has lost this namespace")
-	errStoreChanged = errors.New("the store is not the one this process knows")
-	errExhausted    = errors.New("the tokens above the floor are used up")
-	errAdoptLost    = errors.New("another process adopted the store")
-	errJudgeDue     = errors.New("time has changed the status of the agent")
-)
-
-// asides are their codes.
-var asides = map[string]error{
-	"store_lost": errStoreLost, "store_changed": errStoreChanged, "floor_exhausted": errExhausted, "adopt_lost": errAdoptLost,
-	"judge_due": errJudgeDue,
-}
-
 // greet makes sure that the store is the one this process may work with. One
 // that is new is adopted, by a process that keeps a witness; any other process
 // is refused until somebody has. exhausted asks for a new floor in any case.

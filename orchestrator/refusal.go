@@ -1,12 +1,28 @@
 package orchestrator
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/picket-dev/picket"
 )
+
+// What the scripts say to this package; a caller sees orchestrator_unavailable.
+var (
+	errStoreLost    = errors.New("the store has lost this namespace")
+	errStoreChanged = errors.New("the store is not the one this process knows")
+	errExhausted    = errors.New("the tokens above the floor are used up")
+	errAdoptLost    = errors.New("another process adopted the store")
+	errJudgeDue     = errors.New("time has changed the status of the agent")
+)
+
+// asides are their codes.
+var asides = map[string]error{
+	"store_lost": errStoreLost, "store_changed": errStoreChanged, "floor_exhausted": errExhausted, "adopt_lost": errAdoptLost,
+	"judge_due": errJudgeDue,
+}
 
 // facts are the key=value pairs of a script's refusal.
 type facts map[string]string
