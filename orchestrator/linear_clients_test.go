@@ -213,6 +213,8 @@ func (s *arena) choose(slot *slot, verb string, rng *rand.Rand) (lop, lease) {
 		op.content = slot.role
 		if rng.IntN(3) == 0 {
 			op.key = digest(slot.task, fmt.Sprint(rng.IntN(4)))
+		} else if s.w.verbs["dismiss"] > 0 && rng.IntN(2) == 0 {
+			op.agent = slot.role
 		}
 	case "answer":
 		if len(slot.helps) == 0 {
@@ -220,6 +222,8 @@ func (s *arena) choose(slot *slot, verb string, rng *rand.Rand) (lop, lease) {
 		}
 		h := slot.helps[len(slot.helps)-1-rng.IntN(min(2, len(slot.helps)))]
 		op.task, op.help = h.task, h.help
+	case "dismiss":
+		op.content = slot.role
 	case "read", "expire", "cancel", "approve":
 	default:
 		if len(slot.runs) == 0 {
@@ -307,6 +311,7 @@ func (s *arena) refill(slot *slot, closed string) {
 		s.t.Error(err)
 	}
 	slot.task = task.TaskID
+	s.enlist(slot.role)
 	s.history.tasks = append(s.history.tasks, task.TaskID)
 }
 

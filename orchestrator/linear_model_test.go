@@ -22,8 +22,9 @@ type lop struct {
 	key        string // of a request that can be repeated
 	content    string
 	help       string
-	jump       int64 // ms
-	next       lnext // of an advance: what it acquires
+	jump       int64  // ms
+	next       lnext  // of an advance: what it acquires
+	agent      string // that acquires: the registered one, "" for one that is not
 }
 
 // lnext is a task and the role that nobody but it asks for.
@@ -66,6 +67,9 @@ type ltask struct {
 	by            string          // the acquire that granted it
 	help          string          // the open hand-off
 	escalated     bool            // which is the engine's own
+	member        bool            // whether the registered agent holds it
+	gone          bool            // whether that was deregistered
+	kept          int64           // until when an answered task is kept for the registered agent, which asked
 	granted       string          // "key=run " of every acquire that can be repeated
 	closed        string          // "run verb content=answer " of every run that closed its lease
 	told          string          // "run request content=seq " of every report that can be repeated
@@ -112,6 +116,11 @@ func (t *ltask) apply(op lop, got lreply) lreply {
 			t.end(picket.RunExpired)
 			t.state = picket.TaskQueued
 		}
+	case "dismiss":
+		if t.gone = true; t.state == picket.TaskLeased && t.member {
+			t.end(picket.RunExpired)
+			t.state = picket.TaskQueued
+		}
 	case "expire", "cancel", "approve":
 		return t.operate(op.verb)
 	case "answer":
@@ -145,9 +154,16 @@ func (t *ltask) acquire(op lop, got lreply) lreply {
 		t.name(got.run)
 		return lreply{run: t.run, token: t.token, ttl: t.deadline - t.now}
 	}
+	if op.agent != "" && t.gone {
+		return lreply{code: picket.CodeAgentGone}
+	}
 	if t.state != picket.TaskQueued {
 		return lreply{}
 	}
+	if t.now < t.kept && op.agent == "" {
+		return lreply{}
+	}
+	t.member, t.kept = op.agent != "", 0
 	t.token++
 	t.attempt++
 	t.state, t.run, t.by, t.ended, t.confirmed = picket.TaskLeased, op.run, op.run, "", false
@@ -220,6 +236,8 @@ func (t *ltask) answer(help string) lreply {
 	}
 	if t.escalated {
 		t.failures = 0
+	} else if t.member {
+		t.kept = t.now + 60_000
 	}
 	t.state, t.help = picket.TaskQueued, ""
 	return lreply{answer: string(t.state)}

@@ -36,7 +36,7 @@ var mixes = []mix{
 	{"register", 2, map[string]int{"acquire": 8, "report": 20, "read": 10, "renew": 3, "expire": 3, "complete": 1, "approve": 1}},
 	// The life of a lease: every way it begins, goes on and ends.
 	{"lease", 4, map[string]int{"acquire": 14, "renew": 6, "report": 5, "release": 3, "fail": 2, "help": 3, "answer": 4, "complete": 2, "advance": 3, "approve": 2,
-		"expire": 2, "expire_due": 2, "clock": 2, "cancel": 1, "undeliver": 1, "read": 4}},
+		"expire": 2, "expire_due": 2, "clock": 2, "dismiss": 2, "cancel": 1, "undeliver": 1, "read": 4}},
 }
 
 // checkTime bounds one history. A history that cannot be decided in it counts
@@ -109,7 +109,7 @@ var linearModel = porcupine.Model{
 		if got.unknown {
 			return fmt.Sprintf("%s %s: unknown", op.verb, op.run)
 		}
-		return fmt.Sprintf("%s %s: %s", op.verb, fields(op.run, op.token, op.key, op.content, op.help, op.jump),
+		return fmt.Sprintf("%s %s: %s", op.verb, fields(op.run, op.agent, op.token, op.key, op.content, op.help, op.jump),
 			fields(got.code, got.run, got.token, got.ttl, got.answer, got.seq, got.seen))
 	},
 	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
@@ -273,6 +273,7 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 		"two holders":          {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "acquire"}, lease("run_b", 2)}},
 		"the token stands":     {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "expire"}, lreply{answer: "queued"}}, {lop{verb: "acquire"}, lease("run_b", 1)}},
 		"a zombie writes":      {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "expire"}, lreply{answer: "queued"}}, {lop{verb: "acquire"}, lease("run_b", 2)}, {lop{verb: "report", run: "run_a", token: 1}, lreply{seq: 1}}},
+		"a removed one writes": {{lop{verb: "acquire", agent: "a"}, lease("run_a", 1)}, {lop{verb: "dismiss"}, lreply{}}, {lop{verb: "report", run: "run_a", token: 1}, lreply{seq: 1}}},
 		"a write is forgotten": {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "report", run: "run_a", token: 1, content: "x"}, lreply{seq: 1}}, {lop{verb: "read"}, lreply{seen: lview{state: "leased", token: 1, attempt: 1, run: "run_a"}}}},
 	} {
 		var h history

@@ -86,6 +86,10 @@ func (s *arena) ask(e *orchestrator.Engine, op lop, by lease) lreply {
 		return got
 	case "acquire":
 		return s.acquire(e, op)
+	case "dismiss":
+		_, err := e.Deregister(s.ctx, operator, op.content, nil)
+		got, _ := outcome(err)
+		return got
 	case "expire":
 		return shown(e.Expire(s.ctx, operator, op.task, "because"))
 	case "cancel":
@@ -96,6 +100,18 @@ func (s *arena) ask(e *orchestrator.Engine, op lop, by lease) lreply {
 		return shown(e.Answer(s.ctx, operator, op.help, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}))
 	}
 	return s.askFenced(e, op, by)
+}
+
+// enlist registers the agent that a task's leases go to now and then. Nobody
+// hears of it again, so it may be silent for as long as anybody may.
+func (s *arena) enlist(role string) {
+	seconds := 4_000_000
+	unhealthy, dead := 2*seconds, 4*seconds
+	_, err := s.clean.Register(s.ctx, operator, picket.Registration{AgentID: role, RoleID: role,
+		Heartbeat: &picket.Thresholds{IntervalSeconds: &seconds, UnhealthyAfterSeconds: &unhealthy, DeadAfterSeconds: &dead}})
+	if err != nil {
+		s.t.Error(err)
+	}
 }
 
 // viewOf is what the specification knows of a task. A run that nobody heard of
@@ -116,7 +132,7 @@ func (s *arena) acquire(e *orchestrator.Engine, op lop) lreply {
 	if op.key != "" {
 		by.Once = picket.Once{Key: op.key, Body: digest("same")}
 	}
-	leases, err := e.Acquire(s.ctx, by, picket.AcquireRequest{Role: op.content})
+	leases, err := e.Acquire(s.ctx, by, picket.AcquireRequest{Role: op.content, AgentID: op.agent})
 	got, fine := outcome(err)
 	if fine && len(leases) > 0 {
 		got.run, got.token, got.ttl = leases[0].RunID, leases[0].FencingToken, leases[0].LeaseTTLMs
