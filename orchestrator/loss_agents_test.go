@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
@@ -33,6 +34,49 @@ func TestIncarnationsRiseWhenTheStoreForgetsReal(t *testing.T) {
 		last = a.Incarnation
 		_, err := f.Deregister(f.ctx, owner, "later", nil)
 		ok(t, err)
+	}
+	mustHold(t, f.Engine)
+}
+
+// A file of before a second registration really comes back: the later one's
+// heartbeats go on, its lease is refused, and no incarnation is given twice.
+func TestAnAgentOfAnOlderFileReal(t *testing.T) {
+	server := rig.NewDurable(t)
+	f := open(t, server.Store())
+	defer f.close()
+	f.register(t, picket.Registration{AgentID: "a1", RoleID: "mender"})
+	f.submit(t, picket.TaskSpec{Role: "mender"})
+	mark := server.Size()
+	_, err := f.Deregister(f.ctx, owner, "a1", nil)
+	ok(t, err)
+	second := f.register(t, picket.Registration{AgentID: "a1", RoleID: "mender"})
+	leases, err := f.Acquire(f.ctx, owner, picket.AcquireRequest{AgentID: "a1", Role: "mender", Incarnation: second.Incarnation})
+	ok(t, err)
+	held := f.held(t, leases[0])
+	server.Kill()
+	server.CutTail(func(int64) int64 { return mark })
+	server.Start()
+	ok(t, orchestrator.Greet(f.ctx, f.Engine))
+	if a, _, err := f.Agent(f.ctx, "a1"); err != nil || a.Incarnation >= second.Incarnation {
+		t.Fatalf("nothing was forgotten: %+v, %v", a, err)
+	}
+	_, err = f.Heartbeat(f.ctx, owner, "a1", picket.Heartbeat{Status: picket.AgentActive, Incarnation: second.Incarnation,
+		ClientTimestamp: picket.Instant(time.Now().UnixMilli())})
+	ok(t, err)
+	_, err = f.Renew(f.ctx, held)
+	refused(t, err, picket.CodeLeaseExpired)
+	again, err := f.Acquire(f.ctx, owner, picket.AcquireRequest{AgentID: "a1", Role: "mender", Incarnation: second.Incarnation})
+	ok(t, err)
+	if len(again) != 1 || again[0].FencingToken <= leases[0].FencingToken {
+		t.Fatalf("granted %+v after token %d", again, leases[0].FencingToken)
+	}
+	_, err = f.Deregister(f.ctx, owner, "a1", nil)
+	ok(t, err)
+	_, err = f.Renew(f.ctx, f.held(t, again[0]))
+	refused(t, err, picket.CodeLeaseExpired)
+	third := f.register(t, picket.Registration{AgentID: "a1", RoleID: "mender"})
+	if third.Incarnation <= second.Incarnation {
+		t.Errorf("incarnation %d was given after %d", third.Incarnation, second.Incarnation)
 	}
 	mustHold(t, f.Engine)
 }
