@@ -205,7 +205,7 @@ func TestAgentInheritsNothing(t *testing.T) {
 	const secret = "s3cret-of-the-lease"
 	eachLevel(t, func(t *testing.T, level string) {
 		var out bytes.Buffer
-		s := shape{name: "look", script: `ls /proc/$$/fd; grep -E '^Sig(Ign|Blk)' /proc/$$/status; env | grep SHIM; echo end; echo up > $1; exec sleep 1000`}
+		s := shape{name: "look", script: `ls /proc/$$/fd; grep -E '^Sig(Ign|Blk)' /proc/self/status; env | grep SHIM; echo end; echo up > $1; exec sleep 1000`}
 		tr := grow(t, s, level, adapter.Job{Env: []string{"TOKEN=" + secret}, Stdout: &out})
 		shim := "/proc/" + strconv.Itoa(tr.record(t).Shim.PID)
 		for _, file := range []string{"/cmdline", "/environ"} {

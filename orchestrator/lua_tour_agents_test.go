@@ -223,6 +223,17 @@ func tourDeaths(t *testing.T, f *fixture) {
 	f.clear(t)
 }
 
+// tourAnswers answers an agent that is still there.
+func tourAnswers(t *testing.T, f *fixture) {
+	f.register(t, picket.Registration{AgentID: "t_asks"})
+	f.submit(t, picket.TaskSpec{Agent: "t_asks"})
+	help, err := f.RequestHelp(f.ctx, f.held(t, f.own(t, "t_asks")), picket.HelpRequest{Question: "?"})
+	ok(t, err)
+	_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
+	ok(t, err)
+	f.own(t, "t_asks")
+}
+
 // tourLists takes the ways of the registry's lists.
 func tourLists(t *testing.T, f *fixture) {
 	f.register(t, picket.Registration{AgentID: "l1", RoleID: "tour", Capabilities: []string{"go", "py"}, Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(2)}})

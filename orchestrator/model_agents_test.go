@@ -99,6 +99,12 @@ func (m *rules) dismiss(id string, incarnation int64, cause string, limit int) i
 	return len(held)
 }
 
+// takesTasks tells whether a registered agent may be given one.
+func (m *rules) takesTasks(id string) bool {
+	a := m.agents[id]
+	return a != nil && (a.status == picket.AgentActive || a.status == picket.AgentUnhealthy)
+}
+
 // due tells whether time has changed what an agent is.
 func (m *rules) due(a *mrec) bool {
 	silent := m.now - a.beat

@@ -256,14 +256,14 @@ func (m *rules) park(r *mrun, kind picket.HandoffKind, deadline int64, policy pi
 }
 
 // decide answers a hand-off: for a minute only the agent that asked gets the
-// task; an escalation starts counting anew.
+// task, if it still takes any; an escalation starts counting anew.
 func (m *rules) decide(h *mhelp) {
 	t := m.tasks[h.task]
 	h.state = picket.HandoffAnswered
 	if h.kind == picket.HandoffEscalation {
 		t.failures = 0
-	} else {
-		t.pin = m.runs[h.run].agent
+	} else if r := m.runs[h.run]; r.incarnation == 0 || m.takesTasks(r.agent) {
+		t.pin = r.agent
 	}
 	m.enqueue(t, 0, h.run)
 	m.emit(picket.EventTaskAnswered, t.id)

@@ -75,6 +75,25 @@ func TestAnswerPinFallsOffAfterAMinute(t *testing.T) {
 	})
 }
 
+// Nobody waits for an agent that cannot come back for the answer.
+func TestAnswerIsNotKeptForAnAgentThatIsGone(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.register(t, picket.Registration{AgentID: "a1"})
+		f.submit(t, picket.TaskSpec{})
+		_, err := f.RequestHelp(f.ctx, f.held(t, f.own(t, "a1")), picket.HelpRequest{Question: "?"})
+		ok(t, err)
+		_, err = f.Deregister(f.ctx, owner, "a1", nil)
+		ok(t, err)
+		open, err := f.Handoffs(f.ctx, picket.HandoffOpen)
+		ok(t, err)
+		_, err = f.Answer(f.ctx, operator, open[0].HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
+		ok(t, err)
+		if l := f.lease(t, picket.AcquireRequest{AgentID: "a2"}); l.FencingToken != 2 || len(l.Answers) != 1 {
+			t.Fatalf("token %d with %d answers", l.FencingToken, len(l.Answers))
+		}
+	})
+}
+
 func TestDeadlinePolicies(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		deny := f.submit(t, picket.TaskSpec{})

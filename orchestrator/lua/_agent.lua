@@ -17,6 +17,12 @@ local function orphaned(r)
   return a.status == 'deregistered' and 'agent_deregistered' or 'agent_dead'
 end
 
+-- takes_tasks reports whether a registered agent may be given one.
+local function takes_tasks(id)
+  local status = pick(K('agent:', id), 'status').status
+  return status == 'active' or status == 'unhealthy'
+end
+
 -- judge_at is that instant, in store time. Silence as long as a threshold is
 -- still fine, one millisecond more is not.
 local function judge_at(a)

@@ -1,16 +1,17 @@
 -- decide records a person's answer on an open hand-off and re-queues its task,
--- for a minute only to the agent that asked.
+-- for a minute only to the agent that asked, if that one still takes tasks.
 local function decide(hid, h, t, by, answer, option, event)
   local question = h.body ~= '' and cjson.decode(h.body).question or ''
   call('SET', K('answer:', hid), '{"handoffId":' .. quote(hid) .. ',"question":' .. quote(question) ..
     ',"answer":' .. answer .. ',"option":' .. option .. ',"by":' .. quote(by) .. ',"atMs":' .. RAW .. '}')
   call('RPUSH', K('answers:', h.task), hid)
   close_handoff(hid, 'answered', by)
-  local agent = pick(K('run:', h.run), 'agent').agent
+  local r = pick(K('run:', h.run), 'agent', 'incarnation')
+  local agent = r.agent
   if h.kind == 'escalation' then
     put(t, 'failures', '0')
     t.failures = '0'
-  elseif agent and agent ~= '' then
+  elseif agent and agent ~= '' and (num(r.incarnation) == 0 or takes_tasks(agent)) then
     put(t, 'pin', agent)
     t.pin = agent
   end

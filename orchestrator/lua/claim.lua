@@ -1,4 +1,4 @@
--- needs: stray lane queue handoff answer view
+-- needs: stray lane queue handoff agent answer view
 -- claim notes who looks after a hand-off. The same person may claim again.
 -- ARGV: hand-off, actor, request key, body hash
 -- Reply: {raw ms, now ms, hand-off view, last report}
