@@ -38,6 +38,7 @@ func (a *Adapter) Run(ctx context.Context) error {
 
 // take takes leases and starts their runs, under a session, until ctx ends.
 func (w *worker) take(ctx context.Context, under *session) error {
+	w.cfg.Log.Info("waiting for tasks", "agent", w.cfg.AgentID, "server", w.cfg.BaseURL)
 	for {
 		if err := under.awaitHeard(ctx); err != nil {
 			return err

@@ -98,7 +98,6 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if task, _ := cmd.Flags().GetString("for-task"); task != "" {
 		go func() { drain(s.untilSettled(ctx, task)) }()
 	}
-	log.Info("waiting for tasks", "agent", a.AgentID(), "server", s.client.BaseURL)
 	return s.hint(a.Run(ctx))
 }
 
