@@ -137,6 +137,7 @@ func TestSweepAfterAReboot(t *testing.T) {
 	task := w.submit(spec("before the reboot", 60))
 	first := w.worker("first", script, "--containment", picket.ContainmentGroup)
 	stranger := pid.takePID()
+	first.says("agent launched") // by then it has noted the process
 	run := w.task(task.TaskID).CurrentRun.RunID
 	first.kill()
 	file := filepath.Join(w.runDir(run), "process.json")
