@@ -147,8 +147,9 @@ func TestEveryWayToBeAnAgentIsTheSame(t *testing.T) {
 	ways := map[string]way{"library": byLibrary(c), "command": byCommand(t, c), "by-hand": byHand(c)}
 	lives := map[string]chan string{}
 	for name, w := range ways {
-		lives[name] = make(chan string, 1)
-		go func() { lives[name] <- lead(t, c, name, w) }()
+		life := make(chan string, 1)
+		lives[name] = life
+		go func() { life <- lead(t, c, name, w) }()
 	}
 	want := <-lives["by-hand"]
 	for _, name := range []string{"library", "command"} {
