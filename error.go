@@ -18,9 +18,13 @@ const (
 
 	CodeUnauthenticated Code = "unauthenticated" // 401
 
+	CodeBudgetExceeded Code = "budget_exceeded" // 402
+
 	CodeForbidden          Code = "forbidden"            // 403
 	CodeTaskMismatch       Code = "task_mismatch"        // 403
 	CodeAuthorCannotReview Code = "author_cannot_review" // 403
+	CodeUnpricedTool       Code = "unpriced_tool"        // 403: nobody has said what a call costs
+	CodeDestination        Code = "destination_refused"  // 403: an address that calls may not reach
 
 	CodeNotFound         Code = "not_found"          // 404
 	CodeMethodNotAllowed Code = "method_not_allowed" // 405
@@ -30,6 +34,10 @@ const (
 	CodeOffset        Code = "offset_conflict" // 409: log bytes beyond the known end
 	CodeVersion       Code = "version_conflict"
 	CodeAgentDraining Code = "agent_draining"
+	CodeChildrenOpen  Code = "children_open"    // 409: subtasks are not finished
+	CodeCallRunning   Code = "call_in_progress" // 409: the same call is under way
+	CodeLeaseEnding   Code = "lease_ending"     // 409: too late to begin something outside
+	CodeDelegation    Code = "delegation_limit" // 409: too deep, or too many children
 
 	CodeAgentGone     Code = "agent_gone"     // 410: dead, deregistered or superseded: register again
 	CodeCursorExpired Code = "cursor_expired" // 410
@@ -51,10 +59,12 @@ const (
 	CodeRateLimited  Code = "rate_limited"   // 429
 	CodeTooManyLanes Code = "too_many_lanes" // 429
 
-	CodeInternal    Code = "internal"                 // 500
-	CodeUnavailable Code = "orchestrator_unavailable" // 503
-	CodeStoreFull   Code = "store_full"               // 503
-	CodePaused      Code = "paused"                   // 503
+	CodeInternal        Code = "internal"                 // 500
+	CodeUpstream        Code = "upstream_failed"          // 502: what a tool stands for did not answer
+	CodeUnavailable     Code = "orchestrator_unavailable" // 503
+	CodeStoreFull       Code = "store_full"               // 503
+	CodePaused          Code = "paused"                   // 503
+	CodeUpstreamTimeout Code = "upstream_timeout"         // 504: it did not answer in time
 )
 
 type codeFacts struct {
@@ -67,9 +77,12 @@ var codes = map[Code]codeFacts{
 	CodeValidation:           {400, "Invalid request"},
 	CodeNotAvailable:         {400, "Not available yet"},
 	CodeUnauthenticated:      {401, "Not authenticated"},
+	CodeBudgetExceeded:       {402, "Budget exceeded"},
 	CodeForbidden:            {403, "Not allowed"},
 	CodeTaskMismatch:         {403, "Lease of another task"},
 	CodeAuthorCannotReview:   {403, "The author cannot review"},
+	CodeUnpricedTool:         {403, "Tool without a price"},
+	CodeDestination:          {403, "Destination refused"},
 	CodeNotFound:             {404, "Not found"},
 	CodeMethodNotAllowed:     {405, "Method not allowed"},
 	CodeStateConflict:        {409, "Wrong state"},
@@ -77,6 +90,10 @@ var codes = map[Code]codeFacts{
 	CodeOffset:               {409, "Log offset beyond the known end"},
 	CodeVersion:              {409, "Version conflict"},
 	CodeAgentDraining:        {409, "Agent is draining"},
+	CodeChildrenOpen:         {409, "Subtasks are open"},
+	CodeCallRunning:          {409, "Call in progress"},
+	CodeLeaseEnding:          {409, "Lease is ending"},
+	CodeDelegation:           {409, "Delegation limit"},
 	CodeAgentGone:            {410, "Agent is gone"},
 	CodeCursorExpired:        {410, "Cursor expired"},
 	CodeStaleFence:           {412, "Stale fencing token"},
@@ -92,9 +109,11 @@ var codes = map[Code]codeFacts{
 	CodeRateLimited:          {429, "Too many requests"},
 	CodeTooManyLanes:         {429, "Too many lanes"},
 	CodeInternal:             {500, "Internal error"},
+	CodeUpstream:             {502, "Upstream failed"},
 	CodeUnavailable:          {503, "Orchestrator unavailable"},
 	CodeStoreFull:            {503, "Store full"},
 	CodePaused:               {503, "Paused"},
+	CodeUpstreamTimeout:      {504, "Upstream timed out"},
 }
 
 // Codes lists every code, in no order.

@@ -73,6 +73,13 @@ const (
 	EventAgentCommand        = "agent.command"
 	EventAgentDrift          = "agent.drift"
 	EventAgentDrainOverdue   = "agent.drain_overdue"
+	EventToolCalled          = "tool.called"
+	EventBudgetWarning       = "budget.warning"
+	EventBudgetExceeded      = "budget.exceeded"
+	EventBudgetToppedUp      = "budget.topped_up"
+	EventBudgetOverrun       = "budget.overrun"
+	EventBudgetUncertain     = "budget.uncertain"
+	EventBudgetLate          = "budget.late"
 	EventAgentHeartbeat      = "agent-heartbeat"
 	EventAgentTimeoutWarning = "agent-timeout-warning"
 	EventAgentTimedOut       = "agent-timed-out"
@@ -85,6 +92,7 @@ var EventTypes = []string{
 	EventLeaseReleased, EventLeaseFailed, EventLeaseExpired, EventLeaseReclaimed, EventStoreAdopted, EventWriteRefused, EventHandoffClaimed, EventHandoffOverdue,
 	EventInvariantViolated, EventInvariantRepaired,
 	EventAgentLifecycle, EventAgentCommand, EventAgentDrift, EventAgentDrainOverdue,
+	EventToolCalled, EventBudgetWarning, EventBudgetExceeded, EventBudgetToppedUp, EventBudgetOverrun, EventBudgetUncertain, EventBudgetLate,
 	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventRunLaunched, EventRunExited, EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
 }
 
@@ -102,6 +110,8 @@ type RunEvent struct {
 	// held together, and the absolute directory it works in.
 	Containment   string `json:"containment,omitempty"`
 	WorkspacePath string `json:"workspacePath,omitempty"`
+	// Exec is of run.launched too: the adapter runs processes for the tool exec.
+	Exec bool `json:"exec,omitzero"`
 	// IdleSeconds is of run.stalled: since the last sign of life.
 	IdleSeconds *float64 `json:"idleSeconds,omitempty"`
 }

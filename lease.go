@@ -95,12 +95,14 @@ type Renewal struct {
 
 // Command is an order to the adapter, delivered by watch and renewal.
 type Command struct {
-	Command string `json:"command"` // stop or nudge
+	Command string `json:"command"` // stop, nudge or exec
 	Reason  string `json:"reason,omitempty"`
 	// Number counts the nudges of a run from 1. A nudge may be delivered more
 	// than once; the number tells whether it is a new one.
 	Number int64  `json:"number,omitzero"`
 	Cause  string `json:"cause,omitempty"` // of a nudge: silent or loop
+	// Exec is of exec. It may be delivered more than once; its CallID tells.
+	Exec *ExecOrder `json:"exec,omitempty"`
 }
 
 // Nudge tells an agent that it seems to be stuck. It is a word, not an end.

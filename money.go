@@ -1,0 +1,217 @@
+package picket
+
+import "github.com/picket-dev/picket/budget"
+
+// Effects says whether a tool acts on the world outside in a way that must not
+// overlap with the next holder of the task.
+type Effects string
+
+const (
+	EffectsNone     Effects = "none"     // reads and LLM calls: nobody waits for them
+	EffectsExternal Effects = "external" // the next lease of the task waits until the call has ended or its deadline has passed
+)
+
+// MaxExternalCall is the longest deadline of a call with external effects, in
+// seconds.
+const MaxExternalCall = 120
+
+// CallRequest asks for money before a tool is called.
+type CallRequest struct {
+	// CallID names the call within its task; it is made by the caller, from the
+	// idempotency key where there is one, and is what makes a reservation happen
+	// once. See [CallID].
+	CallID string
+	// Nonce tells the caller's own repetition, after a lost answer, from a second
+	// call with the same key.
+	Nonce string
+	Tool  string
+	// Hash is of the arguments: the same CallID with another one is
+	// idempotency_conflict. Empty for calls without a key.
+	Hash         string
+	Reserve      budget.Envelope // upper bound of the price
+	PriceVersion string
+	Effects      Effects
+	// TimeoutMs bounds the call; past it and a grace the reservation is settled
+	// as it stands, flagged uncertain.
+	TimeoutMs int64
+	Keyed     bool // the result is kept under the CallID for a day
+}
+
+// Reservation answers it. Exactly one of Replay and a new reservation holds.
+type Reservation struct {
+	CallID    string
+	TaskID    string
+	RunID     string
+	Nonce     string
+	Token     int64 // the fencing token the call was admitted under
+	Reserved  budget.Envelope
+	Available budget.Envelope // after the reservation
+	// LeaseTTLMs is how long the lease still lasts: a call must not be believed
+	// to be covered for longer.
+	LeaseTTLMs int64
+	// Replay is the kept answer of the same call made before; nil for a new one.
+	Replay *Replay
+	Nudge  *Nudge
+}
+
+// Replay is what a call answered when it was made.
+type Replay struct {
+	Result RawJSON // as it was kept
+	Cost   budget.Envelope
+}
+
+// CallOutcome is how a call ended, as its money is concerned.
+type CallOutcome string
+
+const (
+	CallDone         CallOutcome = "done"         // answered; Cost is true
+	CallFailed       CallOutcome = "failed"       // answered with a failure; Cost says what it costs all the same
+	CallUndispatched CallOutcome = "undispatched" // it never left: costs nothing
+	CallUncertain    CallOutcome = "uncertain"    // nobody knows: costs what was reserved until a true figure comes
+)
+
+// Settlement books what a reserved call cost, exactly once. It needs no valid
+// lease: money spent is spent.
+type Settlement struct {
+	CallID  string
+	TaskID  string
+	Nonce   string
+	Outcome CallOutcome
+	Cost    budget.Envelope // ignored for undispatched and uncertain
+	Result  RawJSON         // kept for repetitions with the same key; at most MaxResult
+	Detail  string          // for the ledger, such as an HTTP status; up to 256 bytes, no secrets
+}
+
+// MaxResult bounds the kept result of a call in bytes. A larger one is charged
+// and answered, and a repetition is told that it was not kept.
+const MaxResult = 1 << 20
+
+// Settled answers a settlement; the same again answers the same.
+type Settled struct {
+	Cost      budget.Envelope
+	Available budget.Envelope // of the envelope that paid
+	Overrun   bool            // more than was available: the envelope is locked until a top-up
+}
+
+// UsageReport is the body of POST /v1/run/usage: what an agent's own output
+// says it has used. The figures are cumulative, the difference to the last
+// report is charged; what the LLM pass-through has charged to the same run is
+// not charged again.
+type UsageReport struct {
+	Source  string `json:"source"`  // such as claude; 1 to 64 characters
+	Session string `json:"session"` // of the agent's own making; up to 128 characters
+	// Scope says since when the figures count: "run" (the default) since the run
+	// began, "session" since the session did, which a later run may have resumed.
+	Scope  string       `json:"scope,omitempty"`
+	Tokens int64        `json:"tokens"`
+	USD    budget.Money `json:"usd"`
+}
+
+// Usage answers it.
+type Usage struct {
+	Charged   budget.Envelope `json:"charged"` // by this report
+	Available budget.Envelope `json:"available"`
+	Overrun   bool            `json:"overrun"`
+}
+
+// TopUp is the body of POST /api/v1/envelopes/{id}/top-up.
+type TopUp struct {
+	Tokens int64        `json:"tokens,omitzero"`
+	USD    budget.Money `json:"usd,omitzero"`
+	Reason string       `json:"reason,omitempty"`
+}
+
+// EnvelopeState is an envelope with what was carved from it: the answer of
+// GET /api/v1/envelopes/{id}.
+type EnvelopeState struct {
+	ID     string `json:"id"` // a task id, or house:<UTC date>
+	Parent string `json:"parent,omitempty"`
+	State  string `json:"state"` // open or closed
+	// Envelope is what the task was given: carved at first plus topped up. It
+	// stays when Granted shrinks at closing.
+	Envelope budget.Envelope `json:"budgetEnvelope"`
+	budget.Account
+	Locked   bool            `json:"locked"` // overrun: no paid call until a top-up
+	Calls    []OpenCall      `json:"calls"`  // under way, oldest deadline first, at most 100
+	Children []EnvelopeState `json:"children"`
+}
+
+// OpenCall is a reservation that is not settled yet.
+type OpenCall struct {
+	CallID     string          `json:"callId"`
+	RunID      string          `json:"runId"`
+	Tool       string          `json:"tool"`
+	Reserved   budget.Envelope `json:"reserved"`
+	DeadlineMs int64           `json:"deadlineMs"` // until it settles by itself
+	Effects    Effects         `json:"effects"`
+}
+
+// LedgerRow is one change of money: each settled call, each usage report that
+// charged, each correction and each top-up has one.
+type LedgerRow struct {
+	Seq          int64           `json:"seq"` // of its event; the cursor
+	At           Instant         `json:"at"`
+	TaskID       string          `json:"taskId"` // or house:<UTC date>
+	RunID        string          `json:"runId,omitempty"`
+	CallID       string          `json:"callId,omitempty"`
+	Kind         LedgerKind      `json:"kind"`
+	Tool         string          `json:"tool,omitempty"` // or the source of a usage report
+	Outcome      CallOutcome     `json:"outcome,omitempty"`
+	Reserved     budget.Envelope `json:"reserved"`
+	Charged      budget.Envelope `json:"charged"` // a top-up: what was added
+	PriceVersion string          `json:"priceVersion,omitempty"`
+	Late         bool            `json:"late,omitzero"` // the envelope was closed: an ancestor paid
+	Detail       string          `json:"detail,omitempty"`
+	Actor        string          `json:"actor,omitempty"`
+}
+
+// LedgerKind is why a row was written.
+type LedgerKind string
+
+const (
+	LedgerCall       LedgerKind = "call"
+	LedgerUsage      LedgerKind = "usage"
+	LedgerCorrection LedgerKind = "correction" // a true figure after an uncertain one
+	LedgerTopUp      LedgerKind = "top_up"
+)
+
+// LedgerQuery selects rows in ascending order; After is the seq read last.
+type LedgerQuery struct {
+	TaskID string // empty: of the whole namespace
+	After  int64
+	Limit  int // 1 to 1,000, default 100
+}
+
+// LedgerPage is a page of the ledger; Next is the cursor of the next one, empty
+// at the end.
+type LedgerPage struct {
+	Rows []LedgerRow `json:"rows"`
+	Next string      `json:"next,omitempty"`
+}
+
+// Funds answers await_top_up.
+type Funds struct {
+	ToppedUp  bool            `json:"toppedUp"` // false: the wait ran out, call again
+	Available budget.Envelope `json:"available"`
+	Locked    bool            `json:"locked"`
+}
+
+// ExecOrder is a process that an agent wants run inside its run's containment.
+type ExecOrder struct {
+	CallID         string   `json:"callId"`
+	Argv           []string `json:"argv"`
+	Stdin          string   `json:"stdin,omitempty"`
+	TimeoutSeconds int      `json:"timeoutSeconds"`
+}
+
+// ExecResult is the body of POST /v1/run/exec/{callId}.
+type ExecResult struct {
+	Code       *int    `json:"code"`
+	Signal     *string `json:"signal"`
+	Stdout     string  `json:"stdout"`
+	Stderr     string  `json:"stderr"`
+	Truncated  bool    `json:"truncated"`
+	DurationMs int64   `json:"durationMs"`
+	// Failed says why the process could not be started; Code is null then.
+	Failed string `json:"failed,omitempty"`
+}
