@@ -57,7 +57,7 @@ func TestAHolderGoesOnAfterAnAdoption(t *testing.T) {
 		if again.FencingToken != task.FencingToken {
 			t.Fatalf("a repeated reclaim moved the token from %d to %d", task.FencingToken, again.FencingToken)
 		}
-		_, err = f.Complete(f.ctx, h, nil, "done")
+		_, err = f.Complete(f.ctx, h, picket.Completion{Summary: "done"})
 		ok(t, err)
 		if got := count(t, f, picket.EventLeaseReclaimed); got != 1 {
 			t.Fatalf("%d reclaims in the log", got)

@@ -53,7 +53,7 @@ func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller
 		return done, err
 	}
 	// A full store lets leases end, and grants none.
-	done.State, err = e.Complete(ctx, held, req.Output, req.Summary)
+	done.State, err = e.Complete(ctx, held, picket.Completion{Output: req.Output, Summary: req.Summary})
 	return done, err
 }
 

@@ -129,7 +129,7 @@ func TestStopTask(t *testing.T) {
 		if len(got.PendingCommands) != 0 {
 			t.Fatalf("pending %+v", got.PendingCommands)
 		}
-		_, err = f.Complete(f.ctx, f.held(t, early), picket.RawJSON(`1`), "")
+		_, err = f.Complete(f.ctx, f.held(t, early), picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		hb.TasksInProgress = []string{own.TaskID, early.TaskID} // done, and still at it
 		got, err = f.Heartbeat(f.ctx, owner, "a1", hb)

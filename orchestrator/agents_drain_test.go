@@ -27,7 +27,7 @@ func (f *fixture) drain(t *testing.T, id string, change picket.AgentStatusChange
 func TestDrainEndsWithTheLastLease(t *testing.T) {
 	ends := map[string]func(t *testing.T, f *fixture, l picket.Lease){
 		"task.completed": func(t *testing.T, f *fixture, l picket.Lease) {
-			_, err := f.Complete(f.ctx, f.held(t, l), picket.RawJSON(`1`), "")
+			_, err := f.Complete(f.ctx, f.held(t, l), picket.Completion{Output: picket.RawJSON(`1`)})
 			ok(t, err)
 		},
 		"lease.released released": func(t *testing.T, f *fixture, l picket.Lease) {

@@ -34,7 +34,7 @@ var causes = map[picket.LifecycleReason]func(t *testing.T, f *fixture, was place
 		if was.status == picket.AgentRegistering {
 			return picket.CodeNotFound
 		}
-		_, err := f.Complete(f.ctx, f.held(t, was.lease), picket.RawJSON(`1`), "")
+		_, err := f.Complete(f.ctx, f.held(t, was.lease), picket.Completion{Output: picket.RawJSON(`1`)})
 		return err
 	},
 	picket.ReasonDrainTimeout: func(t *testing.T, f *fixture, was placed) error {

@@ -160,7 +160,7 @@ func TestWhatRegistrationCostsReal(t *testing.T) {
 		ok(t, err)
 		_, err = f.Report(f.ctx, h, "r1", picket.Progress{Summary: "s"})
 		ok(t, err)
-		_, err = f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		_, err = f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		after := commandCalls(t, f.raw)
 		maps.DeleteFunc(after, func(command string, n int) bool {

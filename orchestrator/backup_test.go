@@ -223,7 +223,7 @@ func (b *backupStory) then() {
 	if rep.Seq != 2 || r.FencingToken <= b.highest {
 		b.Errorf("report %d, token %d; want 2 and more than %d", rep.Seq, r.FencingToken, b.highest)
 	}
-	_, err = b.Complete(b.ctx, held, picket.RawJSON(`1`), "")
+	_, err = b.Complete(b.ctx, held, picket.Completion{Output: picket.RawJSON(`1`)})
 	ok(b.T, err)
 	// One that it does not know is stopped.
 	_, err = b.Renew(b.ctx, b.held(b.T, b.gone))

@@ -93,7 +93,7 @@ func oneLife(t *testing.T, e *orchestrator.Engine) int {
 	did(err)
 	_, err = e.Renew(ctx, h)
 	did(err)
-	_, err = e.Complete(ctx, h, picket.RawJSON(`"done"`), "")
+	_, err = e.Complete(ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`)})
 	did(err)
 	_, err = e.Approve(ctx, operator, task.TaskID, "")
 	did(err)
@@ -140,7 +140,7 @@ func steady(t *testing.T, e *orchestrator.Engine, lives int, advances bool) {
 		h, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
 		ok(t, err)
 		if !advances || n == lives-1 {
-			_, err = e.Complete(t.Context(), h, picket.RawJSON(`1`), "")
+			_, err = e.Complete(t.Context(), h, picket.Completion{Output: picket.RawJSON(`1`)})
 			ok(t, err)
 			continue
 		}

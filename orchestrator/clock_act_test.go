@@ -42,7 +42,7 @@ func (l *clockLife) act(more bool) {
 		case l.own >= h.sent+h.window*6/10:
 			l.renew(h)
 		case l.random.IntN(60) == 0:
-			_, err := l.e.Complete(l.ctx, h.held, picket.RawJSON(`1`), "")
+			_, err := l.e.Complete(l.ctx, h.held, picket.Completion{Output: picket.RawJSON(`1`)})
 			ok(l.t, err)
 			delete(l.holders, id)
 		case l.random.IntN(40) == 0:

@@ -207,7 +207,7 @@ func life(ctx context.Context, people, workers *orchestrator.Engine, sealer *pic
 		_, err = workers.Report(ctx, held, "r1", picket.Progress{Summary: "half"})
 	}
 	if err == nil {
-		_, err = workers.Complete(ctx, held, picket.RawJSON(`1`), "done")
+		_, err = workers.Complete(ctx, held, picket.Completion{Output: picket.RawJSON(`1`), Summary: "done"})
 	}
 	if err == nil {
 		_, err = people.Approve(ctx, operator, task.TaskID, "good")

@@ -44,7 +44,7 @@ func TestANodeOfAClusterFailsOver(t *testing.T) {
 			t.Errorf("token %d on the new node, %d on the old one", r.FencingToken, l.FencingToken)
 		}
 		patiently(t, func(ctx context.Context) error {
-			_, err := f.Complete(ctx, held, picket.RawJSON(`1`), "done")
+			_, err := f.Complete(ctx, held, picket.Completion{Output: picket.RawJSON(`1`), Summary: "done"})
 			return err
 		})
 		// Each connection pool learns by itself where the slot is now.
@@ -96,7 +96,7 @@ func TestANamespaceMovesToAnotherNode(t *testing.T) {
 	if r.FencingToken <= l.FencingToken {
 		t.Errorf("token %d here, %d there", r.FencingToken, l.FencingToken)
 	}
-	_, err = f.Complete(f.ctx, f.held(t, l), nil, "")
+	_, err = f.Complete(f.ctx, f.held(t, l), picket.Completion{})
 	ok(t, err)
 	f.state(t, task.TaskID, picket.TaskReview)
 	ok(t, life(t.Context(), f.Engine, f.Engine, f.sealer))

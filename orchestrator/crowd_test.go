@@ -206,7 +206,7 @@ func (c *crowd) run(ctx context.Context, rnd *rand.Rand, e *orchestrator.Engine,
 		_, err = e.RequestHelp(ctx, h, picket.HelpRequest{Question: "which?"})
 		must("request_help", err)
 	default:
-		_, err = e.Complete(ctx, h, picket.RawJSON(`"done"`), "")
+		_, err = e.Complete(ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`)})
 		must("complete", err)
 	}
 }
@@ -226,7 +226,7 @@ func (c *crowd) crash(ctx context.Context, e *orchestrator.Engine, h picket.Held
 			c.t.Errorf("watch of a crashed run: ended %v, %v", ended, err)
 			return
 		}
-		if _, err = e.Complete(ctx, h, picket.RawJSON(`"late"`), ""); !picket.CodeOf(err).Fenced() && ctx.Err() == nil {
+		if _, err = e.Complete(ctx, h, picket.Completion{Output: picket.RawJSON(`"late"`)}); !picket.CodeOf(err).Fenced() && ctx.Err() == nil {
 			c.t.Errorf("a zombie's write: %v", err)
 			return
 		}

@@ -172,14 +172,14 @@ func TestLifeOfATask(t *testing.T) {
 		}
 		_, err = f.Report(f.ctx, h, "r1", picket.Progress{Summary: "other"})
 		refused(t, err, picket.CodeIdempotencyConflict)
-		st, err := f.Complete(f.ctx, h, picket.RawJSON(`"done"`), "ok")
+		st, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`), Summary: "ok"})
 		ok(t, err)
-		st2, err := f.Complete(f.ctx, h, picket.RawJSON(`"done"`), "ok")
+		st2, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`), Summary: "ok"})
 		ok(t, err)
 		if st != picket.TaskReview || st2 != st {
 			t.Fatalf("states %s %s", st, st2)
 		}
-		_, err = f.Complete(f.ctx, h, picket.RawJSON(`"other"`), "ok")
+		_, err = f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"other"`), Summary: "ok"})
 		refused(t, err, picket.CodeLeaseReleased)
 		got := f.state(t, task.TaskID, picket.TaskReview)
 		if string(got.Output) != `"done"` || got.LastReport.Summary != "half way" || len(got.Runs) != 1 || got.Review == nil {

@@ -60,7 +60,7 @@ func TestExplain(t *testing.T) {
 		l := f.lease(t, picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}})
 		f.because(t, task.TaskID, "it is running: "+l.RunID)
 		h := f.held(t, l)
-		_, err = f.Complete(f.ctx, h, nil, "")
+		_, err = f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
 		f.because(t, task.TaskID, "waits for a review")
 		_, _, err = f.Reject(f.ctx, operator, task.TaskID, "", nil)

@@ -44,7 +44,7 @@ func TestRefusals(t *testing.T) {
 			return err
 		},
 		"complete": func(f *fixture, h picket.Held) error {
-			_, err := f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+			_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 			return err
 		},
 		"advance": func(f *fixture, h picket.Held) error {
@@ -141,7 +141,7 @@ func TestDeadlineCountsWithoutReaper(t *testing.T) {
 			f.advance(t, 100*time.Millisecond)
 			ok(t, f.Tick(f.ctx)) // time passes, nothing is expired
 		}
-		_, err := f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		refused(t, err, picket.CodeLeaseExpired)
 		w, changed, err := f.Watch(f.ctx, h, time.Second)
 		ok(t, err)
@@ -182,7 +182,7 @@ func TestUndeliverOnlyWhileUnconfirmed(t *testing.T) {
 
 func TestWatchWakesWithItsState(t *testing.T) {
 	ends := map[picket.WatchState]func(f *fixture, h picket.Held) error{
-		picket.WatchCompleted: func(f *fixture, h picket.Held) error { _, err := f.Complete(f.ctx, h, nil, ""); return err },
+		picket.WatchCompleted: func(f *fixture, h picket.Held) error { _, err := f.Complete(f.ctx, h, picket.Completion{}); return err },
 		picket.WatchHandoff: func(f *fixture, h picket.Held) error {
 			_, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
 			return err

@@ -220,12 +220,12 @@ func TestListingsAreBounded(t *testing.T) {
 		if n := len(reports); n < 10 || n > 20 || reports[n-1].Summary != "39" || !reports[n-1].Pinned || reports[0].Seq != int64(41-n) {
 			t.Fatalf("%d reports, the last %.20q", n, reports[n-1].Summary)
 		}
-		_, err = f.Complete(f.ctx, h, picket.RawJSON(`"`+large+`"`), "")
+		_, err = f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"` + large + `"`)})
 		ok(t, err)
 		for range 30 {
 			f.submit(t, picket.TaskSpec{})
 			h := f.held(t, f.lease(t, picket.AcquireRequest{}))
-			_, err := f.Complete(f.ctx, h, picket.RawJSON(`"`+large+`"`), "")
+			_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"` + large + `"`)})
 			ok(t, err)
 		}
 		reviews, err := f.Reviews(f.ctx)
@@ -273,7 +273,7 @@ func TestAFixWaitsForTheProcessOfWhatItRepairs(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task := f.submit(t, picket.TaskSpec{})
 		h := f.launched(t)
-		_, err := f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, "", &picket.TaskSpec{Title: "fix"})
 		ok(t, err)

@@ -61,7 +61,7 @@ func TestFollowLog(t *testing.T) {
 
 		// A task that needs no run any more, of an adapter that never says "end".
 		last := f.reading(task.TaskID, next.RunID, 4, true)
-		_, err = f.Complete(f.ctx, next, nil, "")
+		_, err = f.Complete(f.ctx, next, picket.Completion{})
 		ok(t, err)
 		if c := <-last; len(c.Data) != 0 || c.State != picket.LogEnded || c.TaskState != picket.TaskReview {
 			t.Fatalf("in review: %+v %s", c, c.Data)

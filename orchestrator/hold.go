@@ -172,8 +172,8 @@ func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string,
 
 // Complete ends the lease with an output; the task goes to review, or is
 // completed when nobody reviews it.
-func (e *Engine) Complete(ctx context.Context, held picket.Held, output picket.RawJSON, summary string) (picket.TaskState, error) {
-	out, err := outJSON(output, summary)
+func (e *Engine) Complete(ctx context.Context, held picket.Held, c picket.Completion) (picket.TaskState, error) {
+	out, err := outJSON(c.Output, c.Summary)
 	if err != nil {
 		return "", err
 	}

@@ -73,10 +73,10 @@ func newScene(t *testing.T, f *fixture) *scene {
 
 	var h picket.Held
 	s.closed, h = f.start(t, picket.TaskSpec{Review: picket.ReviewByNone})
-	_, err = f.Complete(f.ctx, h, nil, "")
+	_, err = f.Complete(f.ctx, h, picket.Completion{})
 	ok(t, err)
 	s.review, h = f.start(t, picket.TaskSpec{})
-	_, err = f.Complete(f.ctx, h, nil, "")
+	_, err = f.Complete(f.ctx, h, picket.Completion{})
 	ok(t, err)
 	s.parked, h = f.start(t, picket.TaskSpec{})
 	_, err = f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})

@@ -29,7 +29,7 @@ func TestWorkspacesAreKeptUntilSomebodyHasDecided(t *testing.T) {
 		}
 		task, h := f.start(t, picket.TaskSpec{})
 		kept("running", task, 0)
-		_, err := f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		kept("in review", task, 0)
 		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, "the tabs are wrong", &picket.TaskSpec{Title: "use tabs"})
@@ -49,7 +49,7 @@ func TestWorkspacesAreKeptUntilSomebodyHasDecided(t *testing.T) {
 		kept("cancelled", picket.Task{TaskID: fix}, 24*time.Hour)
 
 		task, h = f.start(t, picket.TaskSpec{Review: picket.ReviewByNone})
-		_, err = f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		_, err = f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		kept("completed without a review", task, 24*time.Hour)
 
@@ -65,7 +65,7 @@ func TestEvidenceGoesWithItsTask(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task, h := f.start(t, picket.TaskSpec{Review: picket.ReviewByNone})
 		ok(t, f.RunEvidence(f.ctx, h, picket.Evidence{Branch: "picket/t", Diff: "+a", Files: []picket.ChangedFile{{Path: "a"}}}))
-		_, err := f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		f.jump(t, 14*time.Minute)
 		ok(t, f.RunEvidence(f.ctx, h, picket.Evidence{Branch: "picket/t", Diff: "+a\n+b"}))

@@ -164,7 +164,7 @@ func (s *arena) askFenced(e *orchestrator.Engine, op lop, by lease) lreply {
 		r, err = e.Report(s.ctx, by.held, op.key, picket.Progress{Summary: op.content})
 		got.seq = r.Seq
 	case "complete":
-		state, err = e.Complete(s.ctx, by.held, picket.RawJSON(`"`+op.content+`"`), "")
+		state, err = e.Complete(s.ctx, by.held, picket.Completion{Output: picket.RawJSON(`"` + op.content + `"`)})
 	case "advance":
 		var a picket.Advanced
 		a, err = e.Advance(s.ctx, by.held, operator, picket.AdvanceRequest{Output: picket.RawJSON(`"` + op.content + `"`),

@@ -160,7 +160,7 @@ func (w *lossWorker) close(ctx context.Context, i int, verb string) error {
 	}
 	_, err := w.l.any(w.rnd).do(func(e *orchestrator.Engine) (any, error) {
 		if verb == "complete" {
-			return e.Complete(ctx, h.Held, picket.RawJSON(`"done"`), "")
+			return e.Complete(ctx, h.Held, picket.Completion{Output: picket.RawJSON(`"done"`)})
 		}
 		return e.Release(ctx, h.Held, picket.Exit{Class: picket.ExitReleased})
 	})

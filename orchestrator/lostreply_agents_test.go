@@ -71,7 +71,7 @@ var taskCases = []lostCase{
 		}},
 	{name: "submit/fixes", setup: func(w *lostWorld) {
 		confirmed(picket.TaskSpec{})(w)
-		_, err := w.direct.Complete(w.ctx, w.held, picket.RawJSON(`1`), "")
+		_, err := w.direct.Complete(w.ctx, w.held, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(w.t, err)
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 		return e.Submit(w.ctx, asked("1"), picket.TaskSpec{Title: "t", Fixes: w.task.TaskID})
@@ -127,11 +127,11 @@ var leaseCases = []lostCase{
 		}},
 	{name: "complete", setup: leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Complete(w.ctx, w.held, picket.RawJSON(`{"n":1}`), "done")
+			return e.Complete(w.ctx, w.held, picket.Completion{Output: picket.RawJSON(`{"n":1}`), Summary: "done"})
 		}},
 	{name: "complete/unreviewed", setup: confirmed(picket.TaskSpec{Review: picket.ReviewByNone}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Complete(w.ctx, w.held, picket.RawJSON(`{"n":1}`), "done")
+			return e.Complete(w.ctx, w.held, picket.Completion{Output: picket.RawJSON(`{"n":1}`), Summary: "done"})
 		}},
 	{name: "advance", partly: "the lease ends and none is granted", setup: func(w *lostWorld) {
 		leased(picket.TaskSpec{})(w)

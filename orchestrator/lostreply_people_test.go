@@ -24,7 +24,7 @@ func asking(w *lostWorld) {
 // reviewed is a set-up with one task that waits for its review.
 func inReview(w *lostWorld) {
 	confirmed(picket.TaskSpec{})(w)
-	_, err := w.direct.Complete(w.ctx, w.held, picket.RawJSON(`"done"`), "")
+	_, err := w.direct.Complete(w.ctx, w.held, picket.Completion{Output: picket.RawJSON(`"done"`)})
 	ok(w.t, err)
 }
 

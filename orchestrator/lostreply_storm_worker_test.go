@@ -160,7 +160,9 @@ func (w *stormWorker) end(how int) (closed bool) {
 		w.advance()
 		return true
 	default:
-		got := answered(w.storm, "complete", func() (picket.TaskState, error) { return w.e.Complete(w.ctx, h, picket.RawJSON(`"done"`), "") })
+		got := answered(w.storm, "complete", func() (picket.TaskState, error) {
+			return w.e.Complete(w.ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`)})
+		})
 		w.caused("task." + string(got))
 		w.exit()
 		if got == picket.TaskReview {

@@ -32,7 +32,7 @@ func tourLoop(t *testing.T, f *fixture) {
 	f.again(t, func() error { _, err := f.HeldTask(f.ctx, h, "look"); return err })
 	_, err = f.Renew(f.ctx, h)
 	ok(t, err)
-	_, err = f.Complete(f.ctx, h, nil, "")
+	_, err = f.Complete(f.ctx, h, picket.Completion{})
 	ok(t, err)
 	f.state(t, task.TaskID, picket.TaskReview)
 	// The tenth goes to a person, or ends the task where nobody is to be asked.

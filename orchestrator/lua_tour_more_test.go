@@ -78,7 +78,7 @@ func tourWaits(t *testing.T, f *fixture) {
 		task, h := f.start(t, picket.TaskSpec{})
 		_, err := f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", Fixes: task.TaskID})
 		refused(t, err, picket.CodeStateConflict)
-		_, err = f.Complete(f.ctx, h, picket.RawJSON(`"`+large+`"`), "")
+		_, err = f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"` + large + `"`)})
 		ok(t, err)
 		_, h = f.start(t, picket.TaskSpec{})
 		_, err = f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: large})

@@ -113,7 +113,7 @@ func tourReviews(t *testing.T, f *fixture) {
 	done := func() string {
 		t.Helper()
 		task, h := f.start(t, picket.TaskSpec{})
-		_, err := f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		return task.TaskID
 	}

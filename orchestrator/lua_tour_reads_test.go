@@ -85,7 +85,7 @@ func tourEvidence(t *testing.T, f *fixture) {
 		f.RefusedWrite(f.ctx, h, "renew", refusal)
 	}
 	f.RefusedWrite(f.ctx, change(func(h *picket.Held) { h.RunID = noRun }), "renew", refusal.With("presented", int64(1)).With("current", int64(2)))
-	_, err = f.Complete(f.ctx, h, nil, "")
+	_, err = f.Complete(f.ctx, h, picket.Completion{})
 	ok(t, err)
 	_, _, err = f.Watch(f.ctx, h, time.Millisecond)
 	ok(t, err)

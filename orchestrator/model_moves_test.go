@@ -187,7 +187,7 @@ func (x *machine) closed(h picket.Held, got, want string, err error, code picket
 func (x *machine) complete() {
 	output := oneOf(x, "output", `"done"`, `{"n":1}`)
 	x.calls(func(h picket.Held, mh mheld) {
-		got, err := x.e.Complete(x.ctx, h, json.RawMessage(output), "")
+		got, err := x.e.Complete(x.ctx, h, picket.Completion{Output: json.RawMessage(output)})
 		want, code := x.m.complete(mh, output)
 		x.closed(h, string(got), want, err, code, "complete")
 	})

@@ -145,7 +145,7 @@ func TestRejectCreatesTheFixInTheSameStep(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task := f.submit(t, picket.TaskSpec{})
 		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
-		_, err := f.Complete(f.ctx, h, picket.RawJSON(`"wrong"`), "")
+		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"wrong"`)})
 		ok(t, err)
 		once := picket.Caller{Actor: "key_test", Once: picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}}
 		got, fix, err := f.Reject(f.ctx, once, task.TaskID, "too \"red\"", &picket.TaskSpec{Title: "make it blue"})

@@ -145,7 +145,7 @@ func fencedCalls(ctx context.Context, e *orchestrator.Engine, h picket.Held) map
 		"release":  func() error { _, err := e.Release(ctx, h, picket.Exit{Class: picket.ExitReleased}); return err },
 		"fail":     func() error { _, err := e.Fail(ctx, h, "late", true); return err },
 		"reclaim":  func() error { _, err := e.Reclaim(ctx, h); return err },
-		"complete": func() error { _, err := e.Complete(ctx, h, nil, "late"); return err },
+		"complete": func() error { _, err := e.Complete(ctx, h, picket.Completion{Summary: "late"}); return err },
 		"help":     func() error { _, err := e.RequestHelp(ctx, h, picket.HelpRequest{Question: "which?"}); return err },
 	}
 }

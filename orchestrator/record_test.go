@@ -42,7 +42,7 @@ func TestAcquireOnce(t *testing.T) {
 		if a[0].RunID != b[0].RunID || a[0].LeaseToken != b[0].LeaseToken {
 			t.Fatal("a replay granted another lease")
 		}
-		_, err = f.Complete(f.ctx, f.held(t, a[0]), nil, "")
+		_, err = f.Complete(f.ctx, f.held(t, a[0]), picket.Completion{})
 		ok(t, err)
 		_, err = f.Acquire(f.ctx, once("1"), picket.AcquireRequest{})
 		refused(t, err, picket.CodeLeaseExpired)

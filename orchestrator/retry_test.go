@@ -159,7 +159,7 @@ func TestEvidenceClosesAfterFifteenMinutes(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		f.submit(t, picket.TaskSpec{})
 		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
-		_, err := f.Complete(f.ctx, h, picket.RawJSON(`1`), "")
+		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		f.pass(t, 14*time.Minute)
 		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitSuccess, Code: ptr(0)}, "group"))

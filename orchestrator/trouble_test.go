@@ -246,7 +246,7 @@ func (w *lostWorld) expectWorks() {
 			var held picket.Held
 			held, err = rig.Sealer().Open(leases[0].LeaseToken.Reveal())
 			if err == nil {
-				_, err = w.via.Complete(w.ctx, held, picket.RawJSON(`1`), "")
+				_, err = w.via.Complete(w.ctx, held, picket.Completion{Output: picket.RawJSON(`1`)})
 			}
 		}
 		leased <- err

@@ -106,8 +106,8 @@ func (d *desk) Report(_ context.Context, h picket.Held, requestID string, _ pick
 	return picket.Reported{Seq: 1, Pinned: true}, d.note("report_progress", h)
 }
 
-func (d *desk) Complete(_ context.Context, h picket.Held, output picket.RawJSON, _ string) (picket.TaskState, error) {
-	d.outputs = append(d.outputs, string(output))
+func (d *desk) Complete(_ context.Context, h picket.Held, done picket.Completion) (picket.TaskState, error) {
+	d.outputs = append(d.outputs, string(done.Output))
 	return picket.TaskReview, d.note("mark_complete", h)
 }
 

@@ -78,7 +78,7 @@ var credentials = []credential{
 	{name: "completed", status: 412, code: picket.CodeLeaseReleased, tell: "Stop writing and exit",
 		make: func(h *house) (string, string) {
 			l := h.first()
-			_, err := h.Complete(h.ctx, h.held(l), picket.RawJSON(`"another output"`), "")
+			_, err := h.Complete(h.ctx, h.held(l), picket.Completion{Output: picket.RawJSON(`"another output"`)})
 			h.ok(err)
 			return l.LeaseToken.Reveal(), ""
 		}},

@@ -18,7 +18,7 @@ import (
 type worker interface {
 	// Report stores a checkpoint; the same requestID again answers the same.
 	Report(ctx context.Context, held picket.Held, requestID string, p picket.Progress) (picket.Reported, error)
-	Complete(ctx context.Context, held picket.Held, output picket.RawJSON, summary string) (picket.TaskState, error)
+	Complete(ctx context.Context, held picket.Held, c picket.Completion) (picket.TaskState, error)
 	Fail(ctx context.Context, held picket.Held, reason string, retryable bool) (picket.TaskState, error)
 	RequestHelp(ctx context.Context, held picket.Held, req picket.HelpRequest) (picket.HelpRequested, error)
 }
@@ -76,7 +76,7 @@ func markComplete(c echo.Context, door Door, held picket.Held) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := worker(door).Complete(c.Request().Context(), held, body.Output, body.Summary)
+	state, err := worker(door).Complete(c.Request().Context(), held, picket.Completion{Output: body.Output, Summary: body.Summary})
 	return stateAnswer{state}, err
 }
 

@@ -16,7 +16,7 @@ var ends = []struct {
 }{
 	{"cancel", func(h *house, l picket.Lease) { _, err := h.Cancel(h.ctx, operator, l.TaskID, "test"); h.ok(err) }, "cancelled"},
 	{"complete", func(h *house, l picket.Lease) {
-		_, err := h.Complete(h.ctx, h.held(l), picket.RawJSON(`1`), "")
+		_, err := h.Complete(h.ctx, h.held(l), picket.Completion{Output: picket.RawJSON(`1`)})
 		h.ok(err)
 	}, "completed"},
 	{"help", func(h *house, l picket.Lease) {

@@ -93,7 +93,7 @@ func oneTask(ctx context.Context, e *orchestrator.Engine) error {
 	if err != nil {
 		return err
 	}
-	if _, err := e.Complete(ctx, held, nil, ""); err != nil {
+	if _, err := e.Complete(ctx, held, picket.Completion{}); err != nil {
 		return err
 	}
 	task, err = e.Task(ctx, task.TaskID)

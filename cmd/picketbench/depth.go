@@ -94,7 +94,7 @@ func (d *deep) live(ctx context.Context) error {
 		return err
 	}
 	began = time.Now()
-	if _, err := d.engine.Complete(ctx, held, output, ""); err != nil {
+	if _, err := d.engine.Complete(ctx, held, picket.Completion{Output: output}); err != nil {
 		return err
 	}
 	d.note("complete", began)

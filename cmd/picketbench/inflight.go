@@ -84,7 +84,7 @@ func (e *ending) round(ctx context.Context) (sample, error) {
 	runtime.GC() // a collection during the calls would take processor time from Redis
 	took, err := e.server.timed(ctx, e.batch, ours, func() error {
 		return each(e.plan, held, func(h picket.Held) error {
-			_, err := e.engine.Complete(ctx, h, output, "")
+			_, err := e.engine.Complete(ctx, h, picket.Completion{Output: output})
 			return err
 		})
 	})

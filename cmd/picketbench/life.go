@@ -98,9 +98,12 @@ func engineDoor(e *orchestrator.Engine, sealer *picket.Sealer) door {
 		hold: func(lease picket.Lease) (holder, error) {
 			held, err := sealer.Open(lease.LeaseToken.Reveal())
 			return holder{
-				renew:    func(ctx context.Context) error { _, err := e.Renew(ctx, held); return err },
-				report:   func(ctx context.Context) error { _, err := e.Report(ctx, held, "r1", halfway); return err },
-				complete: func(ctx context.Context) error { _, err := e.Complete(ctx, held, output, ""); return err },
+				renew:  func(ctx context.Context) error { _, err := e.Renew(ctx, held); return err },
+				report: func(ctx context.Context) error { _, err := e.Report(ctx, held, "r1", halfway); return err },
+				complete: func(ctx context.Context) error {
+					_, err := e.Complete(ctx, held, picket.Completion{Output: output})
+					return err
+				},
 			}, err
 		},
 	}

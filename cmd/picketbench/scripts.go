@@ -91,7 +91,7 @@ func stages(p plan, r *redisServer, e *orchestrator.Engine, sealer *picket.Seale
 		return err
 	}
 	complete := func(ctx context.Context, i int) error {
-		_, err := e.Complete(ctx, held[i], output, "")
+		_, err := e.Complete(ctx, held[i], picket.Completion{Output: output})
 		return err
 	}
 	return []stage{

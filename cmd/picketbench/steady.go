@@ -43,7 +43,7 @@ func advances(ctx context.Context, e *orchestrator.Engine, held picket.Held) ([]
 }
 
 func completes(ctx context.Context, e *orchestrator.Engine, held picket.Held) ([]picket.Lease, error) {
-	if _, err := e.Complete(ctx, held, output, ""); err != nil {
+	if _, err := e.Complete(ctx, held, picket.Completion{Output: output}); err != nil {
 		return nil, err
 	}
 	return e.Acquire(ctx, asBench, picket.AcquireRequest{})

@@ -34,7 +34,7 @@ func TestLifeOfATask(t *testing.T) {
 		if got := p.want(200, "GET", "/api/v1/tasks/"+id+"/reports", "agent", ""); !strings.Contains(got.raw, "half way") {
 			t.Errorf("reports: %s", got.raw)
 		}
-		_, err = p.Complete(t.Context(), held, picket.RawJSON(`"done"`), "all of it")
+		_, err = p.Complete(t.Context(), held, picket.Completion{Output: picket.RawJSON(`"done"`), Summary: "all of it"})
 		must(t, err)
 		if got := p.want(200, "GET", "/api/v1/reviews", "reviewer", ""); !strings.Contains(got.raw, id) {
 			t.Errorf("reviews: %s", got.raw)
@@ -76,7 +76,7 @@ func (p *plane) toReviewOf(id string) string {
 	if lease.TaskID != id {
 		p.t.Fatalf("leased %s, want %s", lease.TaskID, id)
 	}
-	_, err := p.Complete(p.t.Context(), held, picket.RawJSON(`1`), "")
+	_, err := p.Complete(p.t.Context(), held, picket.Completion{Output: picket.RawJSON(`1`)})
 	must(p.t, err)
 	return id
 }

@@ -62,7 +62,7 @@ func TestFollowLogs(t *testing.T) {
 		if a := p.want(200, "GET", path+"?offset=6&follow=run&waitSeconds=0", "agent", ""); a.raw != "" || a.header.Get("X-Picket-Log") != "open" {
 			t.Errorf("no wait: %q %v", a.raw, a.header)
 		}
-		_, err = p.Complete(t.Context(), held, nil, "")
+		_, err = p.Complete(t.Context(), held, picket.Completion{})
 		must(t, err)
 		_, err = p.RunLog(t.Context(), held, picket.LogPiece{Stream: "stdout", Offset: 6, End: true})
 		must(t, err)

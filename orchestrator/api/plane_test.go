@@ -224,7 +224,7 @@ func (p *plane) toReview() string {
 	p.t.Helper()
 	id := p.submit(`{"title":"x"}`)
 	_, held := p.lease()
-	_, err := p.Complete(p.t.Context(), held, picket.RawJSON(`{"n":1.00000000000000000001}`), "done")
+	_, err := p.Complete(p.t.Context(), held, picket.Completion{Output: picket.RawJSON(`{"n":1.00000000000000000001}`), Summary: "done"})
 	must(p.t, err)
 	return id
 }
