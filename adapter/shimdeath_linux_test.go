@@ -256,6 +256,8 @@ func TestLeaderDiesWithItsShim(t *testing.T) {
 		adapter := w.outside(t, level, command)
 		shim, leader := w.stands(t, command), w.leader(t)
 		send(t, adapter, syscall.SIGSTOP)
+		// A process with many threads takes a moment to stop.
+		eventually(t, func() bool { return state(adapter) == 'T' }, "the adapter does not stop")
 		send(t, shim, syscall.SIGKILL)
 		eventually(t, func() bool { return !alive(strconv.Itoa(leader)) }, "the leader lives on")
 		if state(adapter) != 'T' {
