@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -39,7 +42,7 @@ func newConfigShow() *cobra.Command {
 				}
 				all = append(all, shownSetting{s.key, text, v.origin, s.env(), s.what})
 			}
-			return printSettings(cmd, append(all, shownAgents(cfg)...))
+			return printSettings(cmd, append(append(all, shownAgents(cfg)...), shownTools(cfg)...))
 		},
 	}
 	c.Flags().Bool("origin", false, "name where each value came from")
@@ -53,6 +56,17 @@ func shownAgents(cfg settings) (all []shownSetting) {
 			if v, ok := e.value(k.key); ok {
 				all = append(all, shownSetting{Key: spokenKey(entryKey(e.name, k.key)), Value: v.text, Origin: v.origin, What: k.what})
 			}
+		}
+	}
+	return all
+}
+
+// shownTools are the values under tools.
+func shownTools(cfg settings) (all []shownSetting) {
+	for _, key := range slices.Sorted(maps.Keys(cfg)) {
+		if v := cfg[key]; strings.HasPrefix(key, toolsPrefix) && v.items != nil {
+			path := strings.Split(key, pathSep)
+			all = append(all, shownSetting{Key: strings.Join(path, "."), Value: v.text, Origin: v.origin, What: toolsShape().at(path[1:]).what})
 		}
 	}
 	return all

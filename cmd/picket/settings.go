@@ -53,13 +53,16 @@ func knownSettings() []setting {
 		{"retention.tasks", "", "720h", "how long closed tasks are kept", checkDuration},
 		{"retention.events", "", "168h", "how long events are kept", checkDuration},
 		{"retention.max_events", "", "1000000", "how many events are kept at most", checkCount},
+		{"budget.house.usd", "", "", "dollars that all tasks of a UTC day are given together (default: no limit)", checkDollars},
+		{"budget.house.tokens", "", "", "tokens that all tasks of a UTC day are given together (default: no limit)", checkTokens},
+		{"budget.default.usd", "", "1", "dollars of a task that names no envelope", checkDollars},
+		{"budget.default.tokens", "", "1000000", "tokens of a task that names no envelope", checkTokens},
 		{"log.level", "log-level", "info", "debug, info, warn or error", checkLevel},
 	}
 }
 
 // laterSettings are keys of the design that wait for something unbuilt.
 var laterSettings = map[string]string{
-	"tools": "metered tools", "budget": "metered budgets",
 	"heartbeat": "wake files", "notify": "webhooks", "public_url": "public agent addresses",
 }
 
@@ -70,7 +73,7 @@ type value struct {
 }
 
 // settings are all values by dotted key; an entry under agents has the keys
-// agents.NAME and agents.NAME.KEY.
+// agents.NAME and agents.NAME.KEY, a place under tools that of its path.
 type settings map[string]value
 
 // loadSettings resolves every key for a command.
@@ -105,7 +108,7 @@ func loadSettings(cmd *cobra.Command) (settings, error) {
 		resolved[s.key] = v
 	}
 	for key, v := range inFile {
-		if strings.HasPrefix(key, agentsPrefix) {
+		if strings.HasPrefix(key, agentsPrefix) || key == "tools" || strings.HasPrefix(key, toolsPrefix) {
 			resolved[key] = v
 		}
 	}

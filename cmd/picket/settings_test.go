@@ -100,7 +100,7 @@ func TestBadSettings(t *testing.T) {
 		"namespace: Default":            "namespace (from picket.yaml:1:1)",
 		"url: not-a-url":                "url (from picket.yaml:1:1)",
 		"log:\n  level: loud":           "debug, info, warn or error",
-		"tools: {}":                     "the key tools needs metered tools",
+		"notify: {}":                    "the key notify needs webhooks",
 		"listen: [1]":                   "a single value is expected",
 		"- listen":                      "a mapping",
 		"listen: 'unfinished":           "picket.yaml",
@@ -141,6 +141,8 @@ func FuzzSettings(f *testing.F) {
 	f.Add("---\nlisten: x\n---\nlisten: y\n")
 	f.Add("? {a: b}\n: c")
 	f.Add("agents: {a: {role_id: r, retry: {on: [crash]}}, b.launch: {launch: {command: x}}}")
+	f.Add(allTools)
+	f.Add("tools: {prices: {x: {call: [1], per_unit: {byte: {}}}}, upstreams: {a: {command: x}}}")
 	f.Add("agents: {a: {capabilities: [[]], pool: {min_instances: 9, max_instances: 1}}}")
 	path := filepath.Join(f.TempDir(), "picket.yaml")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -161,6 +163,7 @@ func FuzzSettings(f *testing.F) {
 			for _, s := range knownSettings() {
 				known = known || s.key == key
 			}
+			known = known || key == "tools" || strings.HasPrefix(key, toolsPrefix)
 			if !known {
 				t.Errorf("the unknown key %q was accepted", key)
 			}

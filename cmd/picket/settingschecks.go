@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 func checkURL(text string) error {
@@ -83,6 +84,14 @@ func checkCount(text string) error {
 		return fmt.Errorf("%q is not a number of at least 1", text)
 	}
 	return nil
+}
+
+func checkTokens(text string) error {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%q is not a whole number of tokens", text)
+	}
+	return budget.Envelope{Tokens: n}.Check()
 }
 
 func checkYesNo(text string) error {

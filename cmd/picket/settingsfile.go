@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -28,8 +29,10 @@ func readSettings(path string) (map[string]value, error) {
 	r := settingsReader{path: path, known: map[string]bool{}, values: map[string]value{}}
 	for _, s := range knownSettings() {
 		r.known[s.key] = true
-		if head, _, nested := strings.Cut(s.key, "."); nested {
-			r.sections = append(r.sections, head)
+		for i, letter := range s.key {
+			if section := s.key[:i]; letter == '.' && !slices.Contains(r.sections, section) {
+				r.sections = append(r.sections, section)
+			}
 		}
 	}
 	for _, doc := range file.Docs {
@@ -89,12 +92,13 @@ func (r *settingsReader) entry(section string, v *ast.MappingValueNode) error {
 	if section == "" && name == "agents" {
 		return r.agents(v.Value)
 	}
+	if section == "" && name == "tools" {
+		return r.tools(v.Value)
+	}
+	if slices.Contains(r.sections, key) {
+		return r.read(key, v.Value)
+	}
 	if section == "" {
-		for _, s := range r.sections {
-			if s == name {
-				return r.read(name, v.Value)
-			}
-		}
 		if subject, ok := laterSettings[name]; ok {
 			return fmt.Errorf("%s: %w", where, notYet("the key "+name, subject, "Take it out of the file; picket config show -o wide lists the keys there are."))
 		}
@@ -116,7 +120,7 @@ func (r *settingsReader) unknown(where, section, key string) error {
 		names = append(names, k)
 	}
 	if section == "" {
-		names = append(append(names, r.sections...), "agents")
+		names = append(append(names, r.sections...), "agents", "tools")
 	}
 	err := usage("%s: there is no key %q", where, key)
 	err.Remedy = "All keys: picket config show"

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/picket-dev/picket/budget"
+)
+
+// priceList is what picket.yaml says that calls cost.
+func (s settings) priceList() *budget.List {
+	l := &budget.List{Tools: map[string]budget.Price{}, Models: map[string]budget.TokenPrice{}}
+	for _, name := range s.under("prices") {
+		p := budget.Price{
+			Call: s.dollars("prices", name, "call"), Max: s.dollars("prices", name, "max"),
+			ChargeOn: budget.ChargeOn(s.tool("prices", name, "charge_on").text),
+		}
+		for _, unit := range s.under("prices", name, "per_unit") {
+			if p.PerUnit == nil {
+				p.PerUnit = map[budget.Unit]budget.Money{}
+			}
+			p.PerUnit[budget.Unit(unit)] = s.dollars("prices", name, "per_unit", unit)
+		}
+		l.Tools[name] = p
+	}
+	for _, name := range s.under("models") {
+		l.Models[name] = budget.TokenPrice{
+			Input: s.dollars("models", name, "input"), Output: s.dollars("models", name, "output"),
+			CacheRead: s.dollars("models", name, "cache_read"), CacheWrite: s.dollars("models", name, "cache_write"),
+		}
+	}
+	return l
+}
+
+// dollars reads a value that checkDollars has checked.
+func (s settings) dollars(path ...string) budget.Money {
+	m, _ := budget.ParseMoney(strings.TrimPrefix(s.tool(path...).text, "$"))
+	return m
+}
+
+// toolsOf is everything under tools, checked where one key depends on another.
+func toolsOf(s settings) (*budget.List, error) {
+	for _, name := range s.under("prices") {
+		if err := s.checkPrice(name); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range s.under("models") {
+		for _, key := range []string{"input", "output"} {
+			if s.tool("models", name, key).items == nil {
+				return nil, usage("%s: tools.models.%s needs %s: dollars a million tokens", s.tool("models", name).origin, name, key)
+			}
+		}
+	}
+	for _, name := range s.under("upstreams") {
+		if err := s.checkUpstream(name); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range s.under("sql") {
+		if s.tool("sql", name, "url_env").items == nil {
+			return nil, usage("%s: tools.sql.%s needs url_env, the variable that holds the database's URL", s.tool("sql", name).origin, name)
+		}
+	}
+	return s.priceList(), nil
+}
+
+// checkPrice: what a call may cost at most has to be known before it is made.
+func (s settings) checkPrice(name string) error {
+	where := s.tool("prices", name).origin
+	most, units := s.tool("prices", name, "max"), s.under("prices", name, "per_unit")
+	switch {
+	case s.tool("prices", name, "call").items == nil && len(units) == 0:
+		err := usage("%s: tools.prices.%s has no price", where, name)
+		err.Remedy = "Give call, such as call: 0.001; a free tool has call: 0."
+		return err
+	case len(units) > 0 && most.items == nil:
+		err := usage("%s: tools.prices.%s has per_unit and no max", where, name)
+		err.Remedy = "Give max: what a call uses is not known before it is made, and max is what is reserved."
+		return err
+	case most.items != nil && s.dollars("prices", name, "max") < s.dollars("prices", name, "call"):
+		return usage("%s: tools.prices.%s.max is below its call", most.origin, name)
+	}
+	return nil
+}
+
+// checkUpstream: an MCP server is reached by URL or started, not both.
+func (s settings) checkUpstream(name string) error {
+	where := s.tool("upstreams", name).origin
+	byURL, started := s.tool("upstreams", name, "url").items != nil, len(s.tool("upstreams", name, "command").items) > 0
+	switch {
+	case byURL == started:
+		err := usage("%s: tools.upstreams.%s needs either url or command", where, name)
+		err.Remedy = "url is where an MCP server listens; command starts one that speaks over its standard streams."
+		return err
+	case started && len(s.under("upstreams", name, "headers")) > 0:
+		return usage("%s: tools.upstreams.%s: headers have no meaning with command", where, name)
+	case byURL && s.tool("upstreams", name, "env").items != nil:
+		return usage("%s: tools.upstreams.%s: env has no meaning with url", where, name)
+	}
+	for _, h := range s.under("upstreams", name, "headers") {
+		if s.tool("upstreams", name, "headers", h, "env").items == nil {
+			return usage("%s: the header %s needs env, the variable that holds its value", s.tool("upstreams", name, "headers", h).origin, h)
+		}
+	}
+	return nil
+}
