@@ -16,6 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // Door is what the proxy asks of one namespace of the state of record. Errors
@@ -44,6 +45,9 @@ type Config struct {
 	// not a nil pointer inside one) when this process does not serve it.
 	// Required.
 	Door func(namespace string) Door
+	// Prices is the list in force, asked for with every call. Defaults to no
+	// prices, so that every tool that is not free is refused.
+	Prices func() *budget.List
 	// Log takes refused writes at level debug. Defaults to slog.Default().
 	Log *slog.Logger
 }
@@ -52,8 +56,11 @@ type Config struct {
 type Proxy struct {
 	sealer  *picket.Sealer
 	door    func(namespace string) Door
+	prices  func() *budget.List
 	log     *slog.Logger
 	watches watches
+	runs    runs
+	sources []Source
 }
 
 // New checks the configuration and fills in its defaults.
@@ -61,7 +68,11 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Sealer == nil || cfg.Door == nil {
 		return nil, errors.New("toolproxy: Sealer and Door are required")
 	}
-	return &Proxy{sealer: cfg.Sealer, door: cfg.Door, log: cmp.Or(cfg.Log, slog.Default())}, nil
+	prices := cfg.Prices
+	if prices == nil {
+		prices = func() *budget.List { return nil }
+	}
+	return &Proxy{sealer: cfg.Sealer, door: cfg.Door, prices: prices, log: cmp.Or(cfg.Log, slog.Default())}, nil
 }
 
 // serve answers one request of a caller whose capability was made here.
@@ -107,7 +118,7 @@ func (p *Proxy) Mount(e *echo.Echo) {
 			}
 			err = r.serve(p, c, door, held)
 			if r.write != "" {
-				p.recordRefusal(c, door, held, r.write, err)
+				p.recordRefusal(c.Request().Context(), door, held, r.write, err)
 			}
 			return err
 		})
@@ -125,13 +136,13 @@ func unserved(namespace string) error {
 // recordRefusal tells the state of record about a write that the fence kept
 // out. An adapter that releases what its own agent has just ended is no such
 // write: the two cross in a perfectly normal life.
-func (p *Proxy) recordRefusal(c echo.Context, w witness, held picket.Held, verb string, err error) {
+func (p *Proxy) recordRefusal(ctx context.Context, w witness, held picket.Held, verb string, err error) {
 	var refusal *picket.Error
 	if !errors.As(err, &refusal) || !refusal.Code.Fenced() || (verb == "release" && refusal.Code == picket.CodeLeaseReleased) {
 		return
 	}
 	p.log.Debug("write refused", "task", held.TaskID, "run", held.RunID, "fence", held.Fence, "verb", verb, "code", string(refusal.Code))
-	w.RefusedWrite(c.Request().Context(), held, verb, refusal)
+	w.RefusedWrite(ctx, held, verb, refusal)
 }
 
 // later refuses a route of something that is not built yet.

@@ -5,13 +5,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"net/http"
 	"strings"
 
-	"github.com/labstack/echo/v4"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/web"
 )
 
 // worker is what an agent says about its own task.
@@ -36,33 +34,25 @@ const (
 	maxReason    = 8 << 10  // bytes: it goes into the event
 )
 
-func reportProgress(c echo.Context, door Door, held picket.Held) (any, error) {
-	key, err := requestKey(c.Request().Header)
-	if err != nil {
-		return nil, err
-	}
-	p, _, err := web.Decode[picket.Progress](c, picket.MaxPayload)
+func reportProgress(ctx context.Context, c Call) (any, error) {
+	p, err := decodeArgs[picket.Progress](c.Args)
 	if err != nil {
 		return nil, err
 	}
 	if strings.TrimSpace(p.Summary) == "" {
 		return nil, picket.Invalid("/summary", "Say in a sentence where you are.", "summary is required")
 	}
-	return worker(door).Report(c.Request().Context(), held, key, p)
+	return worker(c.Door).Report(ctx, c.Held, c.requestID(), p)
 }
 
-// requestKey identifies a report: the Idempotency-Key as a hash, since it is
-// any text, or a new one that nobody repeats.
-func requestKey(h http.Header) (string, error) {
-	values := h.Values("Idempotency-Key")
-	if len(values) == 0 {
-		return rand.Text(), nil
+// requestID identifies a report: the idempotency key as a hash, since it is any
+// text, or a new one that nobody repeats.
+func (c Call) requestID() string {
+	if c.Key == "" {
+		return rand.Text()
 	}
-	if len(values) > 1 || values[0] == "" || len(values[0]) > 255 {
-		return "", picket.Invalid("Idempotency-Key", "Send one key of 1 to 255 characters, or none.", "the Idempotency-Key is not one key of 1 to 255 characters")
-	}
-	sum := sha256.Sum256([]byte(values[0]))
-	return hex.EncodeToString(sum[:16]), nil
+	sum := sha256.Sum256([]byte(c.Key))
+	return hex.EncodeToString(sum[:16])
 }
 
 type completeRequest struct {
@@ -71,17 +61,17 @@ type completeRequest struct {
 	Children picket.RawJSON `json:"children" later:"delegation"` // refused: not available yet
 }
 
-func markComplete(c echo.Context, door Door, held picket.Held) (any, error) {
-	body, err := decodeComplete(c)
+func markComplete(ctx context.Context, c Call) (any, error) {
+	body, err := decodeComplete(c.Args)
 	if err != nil {
 		return nil, err
 	}
-	state, err := worker(door).Complete(c.Request().Context(), held, picket.Completion{Output: body.Output, Summary: body.Summary})
+	state, err := worker(c.Door).Complete(ctx, c.Held, picket.Completion{Output: body.Output, Summary: body.Summary})
 	return stateAnswer{state}, err
 }
 
-func decodeComplete(c echo.Context) (completeRequest, error) {
-	body, _, err := web.Decode[completeRequest](c, completeBody)
+func decodeComplete(args jsontext.Value) (completeRequest, error) {
+	body, err := decodeArgs[completeRequest](args)
 	switch {
 	case err != nil:
 		return body, err
@@ -100,18 +90,18 @@ type failRequest struct {
 	Retryable *bool  `json:"retryable"` // absent: true
 }
 
-func markFailed(c echo.Context, door Door, held picket.Held) (any, error) {
-	body, err := decodeFail(c)
+func markFailed(ctx context.Context, c Call) (any, error) {
+	body, err := decodeFail(c.Args)
 	if err != nil {
 		return nil, err
 	}
 	retryable := body.Retryable == nil || *body.Retryable
-	state, err := worker(door).Fail(c.Request().Context(), held, body.Reason, retryable)
+	state, err := worker(c.Door).Fail(ctx, c.Held, body.Reason, retryable)
 	return stateAnswer{state}, err
 }
 
-func decodeFail(c echo.Context) (failRequest, error) {
-	body, _, err := web.Decode[failRequest](c, smallBody)
+func decodeFail(args jsontext.Value) (failRequest, error) {
+	body, err := decodeArgs[failRequest](args)
 	if err != nil {
 		return body, err
 	}
@@ -121,26 +111,22 @@ func decodeFail(c echo.Context) (failRequest, error) {
 	return body, checkText("/reason", body.Reason, maxReason)
 }
 
-func requestHumanHelp(c echo.Context, door Door, held picket.Held) (any, error) {
-	req, _, err := web.Decode[picket.HelpRequest](c, picket.MaxPayload)
+func requestHumanHelp(ctx context.Context, c Call) (any, error) {
+	req, err := decodeArgs[picket.HelpRequest](c.Args)
 	if err != nil {
 		return nil, err
 	}
 	if err := req.Normalize(); err != nil {
 		return nil, err
 	}
-	return worker(door).RequestHelp(c.Request().Context(), held, req)
+	return worker(c.Door).RequestHelp(ctx, c.Held, req)
 }
 
-func getTask(c echo.Context, door Door, held picket.Held) (any, error) {
-	if _, _, err := web.Decode[struct{}](c, smallBody); err != nil {
+func getTask(ctx context.Context, c Call) (any, error) {
+	if _, err := decodeArgs[struct{}](c.Args); err != nil {
 		return nil, err
 	}
-	key, err := requestKey(c.Request().Header)
-	if err != nil {
-		return nil, err
-	}
-	return reader(door).HeldTask(c.Request().Context(), held, key)
+	return reader(c.Door).HeldTask(ctx, c.Held, c.requestID())
 }
 
 func checkText(field, text string, limit int) error {

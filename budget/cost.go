@@ -1,0 +1,208 @@
+package budget
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+)
+
+// Use is what a call of a tool has used. Negative figures count as none.
+type Use struct {
+	Bytes        int64 // of the answer
+	Millis       int64 // the call took
+	ResultTokens int64 // 0: Bytes/4, begun ones count
+}
+
+// count is how many of a unit were used; begun ones count.
+func (u Use) count(unit Unit) int64 {
+	n := int64(0)
+	switch unit {
+	case UnitByte:
+		n = u.Bytes
+	case UnitSecond:
+		n = ceilDiv(u.Millis, 1000)
+	case UnitResultToken:
+		if n = u.ResultTokens; n == 0 {
+			n = ceilDiv(u.Bytes, 4)
+		}
+	}
+	return max(n, 0)
+}
+
+func ceilDiv(n, by int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	return (n-1)/by + 1
+}
+
+// Bound is what a call may cost at most, and so what is reserved for it.
+func (p Price) Bound() Money {
+	if p.Max > 0 && (len(p.PerUnit) > 0 || p.Max < p.Call) {
+		return p.Max
+	}
+	return p.Call
+}
+
+// Cost is what a call that left has cost: never more than [Price.Bound].
+func (p Price) Cost(u Use, failed bool) Money {
+	if failed && p.ChargeOn == ChargeOnSuccess {
+		return 0
+	}
+	sum := big.NewInt(int64(p.Call))
+	for unit, each := range p.PerUnit {
+		sum.Add(sum, times(u.count(unit), each))
+	}
+	return min(saturated(sum), p.Bound())
+}
+
+// Check refuses a price that cannot be charged. The error names the field.
+func (p Price) Check() error {
+	switch {
+	case p.Call < 0 || p.Max < 0:
+		return fmt.Errorf("a price cannot be negative")
+	case len(p.PerUnit) > 0 && p.Max == 0:
+		return fmt.Errorf("per_unit needs max: it is what is reserved before the call")
+	case p.Max > 0 && p.Max < p.Call:
+		return fmt.Errorf("max is less than call")
+	case p.ChargeOn != "" && p.ChargeOn != ChargeOnDispatch && p.ChargeOn != ChargeOnSuccess:
+		return fmt.Errorf("charge_on is %q, not dispatch or success", p.ChargeOn)
+	}
+	for unit, each := range p.PerUnit {
+		if unit != UnitByte && unit != UnitSecond && unit != UnitResultToken {
+			return fmt.Errorf("per_unit has %q, not byte, second or result_token", unit)
+		}
+		if each < 0 {
+			return fmt.Errorf("a price cannot be negative")
+		}
+	}
+	return nil
+}
+
+// Tokens counts what an LLM call used. Input leaves out what was read from or
+// written to the cache.
+type Tokens struct{ Input, Output, CacheRead, CacheWrite int64 }
+
+// Total is what the call takes from the tokens of an envelope.
+func (t Tokens) Total() int64 {
+	sum := new(big.Int)
+	for _, n := range []int64{t.Input, t.Output, t.CacheRead, t.CacheWrite} {
+		sum.Add(sum, big.NewInt(max(n, 0)))
+	}
+	if sum.Cmp(big.NewInt(MaxTokens)) > 0 {
+		return MaxTokens
+	}
+	return sum.Int64()
+}
+
+// Cost is what the tokens cost, rounded up once to the next nano-dollar.
+func (p TokenPrice) Cost(t Tokens) Money {
+	read, write := p.CacheRead, p.CacheWrite
+	if read == 0 {
+		read = p.Input
+	}
+	if write == 0 {
+		write = p.Input
+	}
+	sum := times(t.Input, p.Input)
+	sum.Add(sum, times(t.Output, p.Output))
+	sum.Add(sum, times(t.CacheRead, read))
+	sum.Add(sum, times(t.CacheWrite, write))
+	million := big.NewInt(1_000_000)
+	sum.Add(sum, big.NewInt(999_999))
+	return saturated(sum.Quo(sum, million))
+}
+
+// Dearest is the highest price of an input token, cache included: the bound of
+// a prompt whose way through the cache is not known yet.
+func (p TokenPrice) Dearest() Money { return max(p.Input, p.CacheRead, p.CacheWrite) }
+
+// Check refuses a price that cannot be charged.
+func (p TokenPrice) Check() error {
+	if min(p.Input, p.Output, p.CacheRead, p.CacheWrite) < 0 {
+		return fmt.Errorf("a price cannot be negative")
+	}
+	return nil
+}
+
+// times is n x each; less than nothing of n is nothing.
+func times(n int64, each Money) *big.Int {
+	return new(big.Int).Mul(big.NewInt(max(n, 0)), big.NewInt(int64(each)))
+}
+
+// saturated keeps an amount within what the store can count.
+func saturated(n *big.Int) Money {
+	if n.Cmp(big.NewInt(maxNano)) > 0 {
+		return maxNano
+	}
+	return Money(n.Int64())
+}
+
+// NewList checks prices and gives them their version.
+func NewList(tools map[string]Price, models map[string]TokenPrice) (*List, error) {
+	for name, p := range tools {
+		if err := checkName(name); err != nil {
+			return nil, fmt.Errorf("tool %q: %w", name, err)
+		}
+		if err := p.Check(); err != nil {
+			return nil, fmt.Errorf("tool %q: %w", name, err)
+		}
+	}
+	for name, p := range models {
+		if err := checkName(name); err != nil {
+			return nil, fmt.Errorf("model %q: %w", name, err)
+		}
+		if err := p.Check(); err != nil {
+			return nil, fmt.Errorf("model %q: %w", name, err)
+		}
+	}
+	l := &List{Tools: tools, Models: models}
+	content, err := json.Marshal(l) // maps are written in the order of their keys
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(content)
+	l.Version = "p" + hex.EncodeToString(sum[:6])
+	return l, nil
+}
+
+func checkName(name string) error {
+	if name == "" || len(name) > 128 || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+		return fmt.Errorf("a name has 1 to 128 characters, and * stands at its end only")
+	}
+	return nil
+}
+
+// Tool finds the price of a tool. A nil list knows none.
+func (l *List) Tool(name string) (Price, bool) {
+	if l == nil {
+		return Price{}, false
+	}
+	return lookup(l.Tools, name)
+}
+
+// Model finds the price of a model. A nil list knows none.
+func (l *List) Model(name string) (TokenPrice, bool) {
+	if l == nil {
+		return TokenPrice{}, false
+	}
+	return lookup(l.Models, name)
+}
+
+// lookup takes the whole name, then the longest prefix.
+func lookup[P any](prices map[string]P, name string) (best P, found bool) {
+	if p, ok := prices[name]; ok {
+		return p, true
+	}
+	longest := -1
+	for pattern, p := range prices {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		if open && strings.HasPrefix(name, prefix) && len(prefix) > longest {
+			best, found, longest = p, true, len(prefix)
+		}
+	}
+	return best, found
+}

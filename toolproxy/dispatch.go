@@ -1,0 +1,129 @@
+package toolproxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// errLeaseEnded is why a call with external effects was cut off.
+var errLeaseEnded = errors.New("the lease of the call ended")
+
+// dispatch makes a reserved call and settles it.
+func (p *Proxy) dispatch(ctx context.Context, door Door, purse spender, held picket.Held, m MeteredCall, priced priced, r picket.Reservation) (MeteredResult, error) {
+	d, callErr := p.bounded(ctx, door, held, m, r)
+	s := picket.Settlement{CallID: r.CallID, TaskID: r.TaskID, Nonce: r.Nonce, Outcome: outcomeOf(d, callErr), Result: d.Result, Detail: clip(d.Detail)}
+	switch s.Outcome {
+	case picket.CallUndispatched:
+	case picket.CallUncertain:
+		s.Cost = r.Reserved
+	default:
+		s.Cost = priced.cost(d)
+	}
+	settled, err := p.settle(ctx, purse, s)
+	if callErr != nil {
+		return MeteredResult{}, p.callRefusal(m.Tool, s, callErr)
+	}
+	if err != nil {
+		// The call was made and its answer is here: it is not kept from the agent.
+		// The reservation settles by itself at its deadline.
+		p.log.Warn("a call could not be settled", "tool", m.Tool, "task", held.TaskID, "run", held.RunID, "call", r.CallID, "err", err)
+		settled = picket.Settled{Cost: s.Cost, Available: r.Available}
+	}
+	return MeteredResult{Result: d.Result, Cost: settled.Cost, Available: settled.Available, Nudge: r.Nudge}, nil
+}
+
+// bounded dispatches within everything that ends a call. A call with a key is
+// finished though its caller goes away: who comes with the key again gets the
+// answer.
+func (p *Proxy) bounded(ctx context.Context, door Door, held picket.Held, m MeteredCall, r picket.Reservation) (d Dispatched, err error) {
+	if m.Key != "" {
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.timeout())
+	defer cancel()
+	if m.Effects == picket.EffectsExternal {
+		var leave func()
+		ctx, leave = p.runs.join(ctx, door, held, p.log)
+		defer leave()
+	}
+	if err := ctx.Err(); err != nil {
+		return Dispatched{}, NeverLeft(context.Cause(ctx))
+	}
+	d, err = m.Dispatch(ctx, r)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cutOff{err, cause}
+	}
+	return d, err
+}
+
+// cutOff is the error of a dispatch whose context had ended, and why.
+type cutOff struct{ err, cause error }
+
+func (c cutOff) Error() string   { return c.err.Error() }
+func (c cutOff) Unwrap() []error { return []error{c.err, c.cause} }
+
+func outcomeOf(d Dispatched, err error) picket.CallOutcome {
+	var never neverLeft
+	switch {
+	case errors.As(err, &never):
+		return picket.CallUndispatched
+	case err != nil:
+		return picket.CallUncertain
+	case d.Failed:
+		return picket.CallFailed
+	}
+	return picket.CallDone
+}
+
+// settle tries until it is known that the call is booked, within bounds.
+func (p *Proxy) settle(ctx context.Context, purse spender, s picket.Settlement) (out picket.Settled, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	if len(s.Result) > picket.MaxResult {
+		s.Result = nil
+	}
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		out, err = purse.Settle(ctx, s)
+		code := picket.CodeOf(err)
+		if err == nil || !errors.Is(err, picket.ErrUnknown) && code != picket.CodeUnavailable {
+			return out, err
+		}
+		select {
+		case <-ctx.Done():
+			return out, err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// callRefusal is what an agent is told of a call that gave no answer, what it
+// was charged included.
+func (p *Proxy) callRefusal(tool string, s picket.Settlement, err error) error {
+	var refusal *picket.Error
+	switch {
+	case errors.Is(err, errLeaseEnded):
+		refusal = picket.Refuse(picket.CodeLeaseReleased, "Stop writing and exit: the lease has ended.", "the call of %s was cut off, for its lease ended", tool)
+	case errors.As(err, &refusal):
+	case errors.Is(err, context.DeadlineExceeded):
+		refusal = picket.Refuse(picket.CodeUpstreamTimeout, "Look whether it took effect before you call it again.", "%s did not answer in time", tool)
+	default:
+		refusal = picket.Refuse(picket.CodeUpstream, "Look whether it took effect before you call it again.", "%s did not answer", tool).Because(err)
+	}
+	told := *refusal
+	told.Facts = map[string]any{}
+	for k, v := range refusal.Facts {
+		told.Facts[k] = v
+	}
+	return told.With("tool", tool).With("outcome", string(s.Outcome)).With("charged", charged(s))
+}
+
+func charged(s picket.Settlement) budget.Envelope {
+	if s.Outcome == picket.CallUndispatched {
+		return budget.Envelope{}
+	}
+	return s.Cost
+}

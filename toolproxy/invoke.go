@@ -1,0 +1,164 @@
+package toolproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// EstimateHeader with the value true asks what a call would reserve. Nothing
+// is called and nothing is charged.
+const EstimateHeader = "Picket-Estimate"
+
+// maxArgs bounds the arguments of a tool that has no bound of its own, in
+// bytes.
+const maxArgs = 1 << 20
+
+// Invoke runs a tool by its name: the one way for calls over HTTP and over
+// MCP. args is a JSON object (empty: {}), key the caller's idempotency key, ""
+// for none. Refusals are *picket.Error; those of the fence have been recorded.
+func (p *Proxy) Invoke(ctx context.Context, door Door, held picket.Held, name string, args jsontext.Value, key string) (jsontext.Value, error) {
+	answer, err := p.invoke(ctx, Call{Door: door, Held: held, Name: name, Args: args, Key: key})
+	var e *estimated
+	if errors.As(err, &e) {
+		return encode(e.Estimate)
+	}
+	return answer, err
+}
+
+func (p *Proxy) invoke(ctx context.Context, c Call) (jsontext.Value, error) {
+	if limit := argsLimit(c.Name); int64(len(c.Args)) > limit {
+		return nil, picket.Refuse(picket.CodeTooLarge, "Send less: keep large things in files and name them.",
+			"the arguments have %d bytes, at most %d are allowed", len(c.Args), limit).With("limit", limit)
+	}
+	if b, ok := bindings[c.Name]; ok {
+		return p.free(ctx, b, c)
+	}
+	for _, s := range p.sources {
+		answer, mine, err := s.Call(ctx, c)
+		if !mine {
+			continue
+		}
+		if err != nil {
+			p.recordRefusal(ctx, c.Door, c.Held, c.Name, err)
+		}
+		return answer, err
+	}
+	return nil, p.noTool(ctx, c)
+}
+
+// free calls a built-in tool that costs nothing.
+func (p *Proxy) free(ctx context.Context, b binding, c Call) (jsontext.Value, error) {
+	if estimating(ctx) {
+		return nil, p.estimate(ctx, c.Door, c.Held, c.Name, budget.Envelope{}, "")
+	}
+	answer, err := b.call(ctx, c)
+	if err != nil {
+		if b.write {
+			p.recordRefusal(ctx, c.Door, c.Held, c.Name, err)
+		}
+		return nil, err
+	}
+	return encode(answer)
+}
+
+func argsLimit(name string) int64 {
+	if b, ok := bindings[name]; ok {
+		return b.limit
+	}
+	return maxArgs
+}
+
+func encode(v any) (jsontext.Value, error) { return json.Marshal(v, json.Deterministic(true)) }
+
+// decodeArgs reads arguments as strictly as a body; none are {}.
+func decodeArgs[T any](args jsontext.Value) (v T, err error) {
+	if len(bytes.TrimLeft(args, " \t\r\n")) > 0 {
+		err = web.Unmarshal(args, &v)
+	}
+	return v, err
+}
+
+type toolList struct {
+	Tools []Tool `json:"tools"`
+}
+
+func listTools(p *Proxy, c echo.Context, door Door, held picket.Held) error {
+	list, err := p.ToolsFor(c.Request().Context(), door, held)
+	if err != nil {
+		return err
+	}
+	return web.JSON(c, http.StatusOK, toolList{list})
+}
+
+func callTool(p *Proxy, c echo.Context, door Door, held picket.Held) error {
+	h := c.Request().Header
+	key, err := idempotencyKey(h)
+	if err != nil {
+		return err
+	}
+	name := c.Param("name")
+	args, err := web.ReadBody(c, argsLimit(name), echo.MIMEApplicationJSON)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	if h.Get(EstimateHeader) == "true" {
+		ctx = withEstimate(ctx)
+	}
+	answer, err := p.Invoke(ctx, door, held, name, args, key)
+	if err != nil {
+		return err
+	}
+	return web.JSON(c, http.StatusOK, answer)
+}
+
+// idempotencyKey is the key of a request, "" when it has none.
+func idempotencyKey(h http.Header) (string, error) {
+	values := h.Values("Idempotency-Key")
+	if len(values) == 0 {
+		return "", nil
+	}
+	if len(values) > 1 {
+		return "", badKey()
+	}
+	return values[0], CheckKey(values[0])
+}
+
+// CheckKey refuses what is no idempotency key; "" is none either.
+func CheckKey(key string) error {
+	if key == "" || len(key) > 255 {
+		return badKey()
+	}
+	return nil
+}
+
+func badKey() error {
+	return picket.Invalid("Idempotency-Key", "Send one key of 1 to 255 characters, or none.", "the Idempotency-Key is not one key of 1 to 255 characters")
+}
+
+// noTool refuses a name that nothing here answers to.
+func (p *Proxy) noTool(ctx context.Context, c Call) error {
+	list, err := p.ToolsFor(ctx, c.Door, c.Held)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(list))
+	for i, t := range list {
+		names[i] = t.Name
+	}
+	if subject, ok := laterTools[c.Name]; ok {
+		return picket.Refuse(picket.CodeNotAvailable, "Do without it. The tools are: "+joined(names)+".",
+			"the tool %s needs %s, which this version does not have yet", c.Name, subject).With("tool", c.Name).With("subject", subject)
+	}
+	return picket.Refuse(picket.CodeNotFound, "Call one of: "+joined(names)+".", "there is no tool %q", clip(c.Name)).With("tools", names)
+}

@@ -1,0 +1,86 @@
+package toolproxy
+
+import (
+	"context"
+	_ "embed"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// Tool is how a tool is listed: a name, a description written for a model, the
+// JSON schema of its input, and what a call costs.
+type Tool struct {
+	Name         string         `json:"name"`
+	Description  string         `json:"description"`
+	InputSchema  jsontext.Value `json:"inputSchema"`
+	OutputSchema jsontext.Value `json:"outputSchema,omitempty"`
+	// Price is absent for the tools that are part of holding a lease: they are
+	// free. The price of any other tool is there even when it is zero.
+	Price *budget.Price `json:"price,omitempty"`
+	// Effects is external when the next lease of the task waits for a call.
+	Effects picket.Effects `json:"effects,omitempty"`
+}
+
+// Call is one call of a tool by a run.
+type Call struct {
+	Door Door
+	Held picket.Held
+	Name string
+	Args jsontext.Value // a JSON object as it was sent; empty: {}
+	// Key is the caller's idempotency key, "" for none. The same key and the same
+	// arguments are the same call.
+	Key string
+}
+
+// Source brings tools beside the built-in ones.
+type Source interface {
+	// Tools lists what the run may call now. Their names must not change hands
+	// between sources: of two tools with one name the first source's counts.
+	Tools(ctx context.Context, door Door, held picket.Held) ([]Tool, error)
+	// Call makes a call; mine is false when c.Name is no tool of this source. A
+	// tool that is not free goes through [Proxy.Metered], and its answer through
+	// [MeteredResult.Answer].
+	Call(ctx context.Context, c Call) (answer jsontext.Value, mine bool, err error)
+}
+
+//go:embed tools.json
+var toolsJSON []byte
+
+// tools are listed in the order in which an agent usually needs them.
+var tools = parseTools(toolsJSON)
+
+func parseTools(raw []byte) (list []Tool) {
+	if err := json.Unmarshal(raw, &list, json.RejectUnknownMembers(true)); err != nil {
+		panic("toolproxy: description of tools: " + err.Error())
+	}
+	return list
+}
+
+// Tools lists the free tools of this version, which every run has.
+func Tools() []Tool { return slices.Clone(tools) }
+
+// AddSource adds tools; call it before the proxy serves.
+func (p *Proxy) AddSource(s Source) { p.sources = append(p.sources, s) }
+
+// ToolsFor lists what a run can call: the free tools, then those of the
+// sources, in the order in which these were added.
+func (p *Proxy) ToolsFor(ctx context.Context, door Door, held picket.Held) ([]Tool, error) {
+	list := Tools()
+	for _, s := range p.sources {
+		more, err := s.Tools(ctx, door, held)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range more {
+			if !slices.ContainsFunc(list, func(known Tool) bool { return known.Name == t.Name }) {
+				list = append(list, t)
+			}
+		}
+	}
+	return list, nil
+}
