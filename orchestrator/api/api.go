@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -42,6 +43,9 @@ type Config struct {
 	// Advice is what the workflow file says of pools, by role; it is shown with
 	// them. Defaults to none.
 	Advice map[string]picket.PoolAdvice
+	// Prices is the price list in force, asked for with every request. Defaults
+	// to an empty list.
+	Prices func() *budget.List
 	// StreamWrite is how long a reader of an event stream may take to accept a
 	// write before it is dropped. Defaults to 15 seconds.
 	StreamWrite time.Duration
@@ -59,6 +63,9 @@ type API struct {
 func New(cfg Config) (*API, error) {
 	if cfg.Engine == nil || cfg.Engines == nil {
 		return nil, errors.New("api: Engine and Engines are required")
+	}
+	if cfg.Prices == nil {
+		cfg.Prices = func() *budget.List { return noPrices }
 	}
 	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 15*time.Second)
 	cfg.StreamWrite = cmp.Or(cfg.StreamWrite, 15*time.Second)

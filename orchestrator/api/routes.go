@@ -73,6 +73,8 @@ func (a *API) routes() []route {
 		{post, "/api/v1/reviews/:task/approve", people, approveReview},
 		{post, "/api/v1/reviews/:task/reject", people, rejectReview},
 
+		{get, "/api/v1/prices", people, a.listPrices},
+
 		{get, "/api/v1/events", people, a.events},
 
 		{post, "/api/v1/pause", operators, pause},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/contract"
 	"github.com/picket-dev/picket/orchestrator"
@@ -178,6 +179,7 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"PoolAdvice": picket.PoolAdvice{}, "PoolList": picket.PoolList{}, "Heartbeat": picket.Heartbeat{}, "HeartbeatAnswer": picket.HeartbeatAnswer{},
 		"PendingCommand": picket.PendingCommand{}, "AgentCommand": picket.AgentCommand{}, "CommandAccepted": picket.CommandAccepted{}, "AgentStatusChange": picket.AgentStatusChange{},
 		"InspectRequest": picket.InspectRequest{}, "Inspection": picket.Inspection{}, "Violation": picket.Violation{},
+		"Price": budget.Price{}, "TokenPrice": budget.TokenPrice{}, "PriceList": budget.List{},
 	} {
 		if got, want := d.Fields(schema), fieldsOf(reflect.TypeOf(v)); !slices.Equal(got, want) {
 			t.Errorf("schema %s has %v, the type %v", schema, got, want)
