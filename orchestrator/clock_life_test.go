@@ -106,7 +106,7 @@ func newClockLife(t *testing.T, s rig.Store, random *rand.Rand) *clockLife {
 	store, err := orchestrator.Open(l.ctx, orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: rig.Sealer(), NoPipeline: true,
 		Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 	ok(t, err)
-	orchestrator.Rewrite(store, func(source string) string { return stillClock(t, source) })
+	orchestrator.RewriteAs(store, &stilled, func(source string) string { return stillClock(t, source) })
 	l.e = store.Engine("default")
 	l.setClock()
 	ms := fmt.Sprint(l.wall.Milliseconds())

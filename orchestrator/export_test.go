@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"sync"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -16,6 +17,24 @@ func Rewrite(s *Store, change func(source string) string) {
 		sc.source = change(sc.source)
 		sum := sha1.Sum([]byte(sc.source))
 		sc.sha = hex.EncodeToString(sum[:])
+	}
+}
+
+// Rewritten remembers what sources were changed to: the same change on many
+// stores is made once.
+type Rewritten struct{ of sync.Map }
+
+// RewriteAs is Rewrite for a change that was made before on another store.
+func RewriteAs(s *Store, was *Rewritten, change func(source string) string) {
+	for _, sc := range s.gate.scripts {
+		known, ok := was.of.Load(sc.source)
+		if !ok {
+			source := change(sc.source)
+			sum := sha1.Sum([]byte(source))
+			known, _ = was.of.LoadOrStore(sc.source, text{source: source, sha: hex.EncodeToString(sum[:])})
+		}
+		to := known.(text)
+		sc.source, sc.sha = to.source, to.sha
 	}
 }
 

@@ -69,7 +69,7 @@ var namespaces = func() func() string {
 }()
 
 // record lets the clients loose and returns what they saw.
-func record(t *testing.T, store rig.Store, w mix, seed uint64, plant func(string) string) *history {
+func record(t *testing.T, store rig.Store, w mix, seed uint64, bug *patch) *history {
 	t.Helper()
 	through, faults := store.Faulty(t)
 	defer faults.Close()
@@ -83,9 +83,7 @@ func record(t *testing.T, store rig.Store, w mix, seed uint64, plant func(string
 			Witness: dir, Found: true, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
 		defer st.Close()
-		if plant != nil {
-			orchestrator.Rewrite(st, plant)
-		}
+		bug.to(st, 100)
 		if i == 0 {
 			s.clean = st.Engine(ns)
 		} else {

@@ -53,7 +53,7 @@ func TestLinearizable(t *testing.T) {
 	var sum linearCounts
 	for i := range histories {
 		w := mixes[i%len(mixes)]
-		h := record(t, store, w, seed+uint64(i), nil)
+		h := record(t, store, w, seed+uint64(i), &unpatched)
 		if h.calls < 500 {
 			t.Fatalf("only %d operations", h.calls)
 		}
@@ -248,9 +248,9 @@ func until(ops []porcupine.Operation, end int64) []porcupine.Operation {
 
 // linearHunt looks for a planted bug in so many histories. One that cannot be
 // decided in time finds nothing.
-func linearHunt(t *testing.T, store rig.Store, plant func(string) string, seed uint64, rounds int) verdict {
+func linearHunt(t *testing.T, store rig.Store, bug *patch, seed uint64, rounds int) verdict {
 	for i := range rounds {
-		h := record(t, store, mixes[i%len(mixes)], seed+uint64(i), plant)
+		h := record(t, store, mixes[i%len(mixes)], seed+uint64(i), bug)
 		start := time.Now()
 		if porcupine.CheckOperationsTimeout(linearModel, h.ops, checkTime/6) == porcupine.Illegal && time.Since(start) < checkTime/6 {
 			return verdict{found: true, rounds: i + 1, said: "illegal"}

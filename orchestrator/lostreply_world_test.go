@@ -72,7 +72,11 @@ func (p lostPlace) world() *lostWorld {
 		store, err := orchestrator.Open(w.ctx, orchestrator.Config{Redis: at.store.Redis, Sealer: rig.Sealer(), NoPipeline: p.noPipeline,
 			Namespaces: namespaces, Witness: w.witness, Found: true, Fault: at.fault, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
-		orchestrator.Rewrite(store, func(source string) string {
+		was := &stilled
+		if p.bug != nil {
+			was = new(orchestrator.Rewritten)
+		}
+		orchestrator.RewriteAs(store, was, func(source string) string {
 			if p.bug != nil {
 				source = p.bug(source)
 			}
@@ -139,6 +143,9 @@ func (w *lostWorld) load() {
 		ok(w.t, w.raw.ScriptLoad(w.ctx, source).Err())
 	}
 }
+
+// stilled are the scripts of a world without a bug.
+var stilled orchestrator.Rewritten
 
 // stillClock makes a script read the clock of the test.
 func stillClock(t *testing.T, source string) string {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,7 +44,7 @@ func TestModelVirtual(t *testing.T) {
 			rapid.Check(struct{ testing.TB }{t}, func(rt *rapid.T) {
 				store, stop := rig.Memory()
 				defer stop()
-				runModel(rt, store, "default", true, nil)
+				runModel(rt, store, "default", true, &unpatched)
 			})
 		})
 	}
@@ -58,7 +57,7 @@ func TestModelReal(t *testing.T) {
 	defer lifecycles.log(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		runModel(rt, store, fmt.Sprintf("model-%d", n), false, nil)
+		runModel(rt, store, fmt.Sprintf("model-%d", n), false, &unpatched)
 	})
 }
 
@@ -139,9 +138,8 @@ type machine struct {
 	counted    bool // the engine was told the number of grants since
 }
 
-// runModel is the property. plant, when given, changes the scripts of the
-// store first: the mutation gate plants bugs that have to be found.
-func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, plant func(source string) string) {
+// runModel is the property. The mutation gate plants bugs that have to be found.
+func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, bug *patch) {
 	ctx := context.Background()
 	x := &machine{T: rt, ctx: ctx, prefix: "pk:{" + namespace + "}:", virtual: virtual, sealer: rig.Sealer(), m: newRules(), j: newJournal(),
 		held: map[string]picket.Held{}, refusals: map[string]int{}}
@@ -155,12 +153,7 @@ func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, plant fu
 	store, err := orchestrator.Open(ctx, cfg)
 	x.ok(err)
 	defer store.Close()
-	orchestrator.Rewrite(store, func(source string) string {
-		if plant != nil {
-			source = plant(source)
-		}
-		return strings.Replace(source, "local BATCH = 100", fmt.Sprint("local BATCH = ", x.m.batch), 1)
-	})
+	bug.to(store, x.m.batch)
 	x.raw = redis.NewUniversalClient(&s.Redis)
 	defer x.raw.Close()
 	x.e = store.Engine(namespace)

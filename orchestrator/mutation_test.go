@@ -58,9 +58,9 @@ func (m mutant) plant(files map[string]string) (func(source string) string, erro
 }
 
 // garden plants every bug of the table, or says which do not fit any more.
-func garden(t *testing.T) map[string]func(string) string {
+func garden(t *testing.T) map[string]*patch {
 	t.Helper()
-	files, plants := map[string]string{}, map[string]func(string) string{}
+	files, plants := map[string]string{}, map[string]*patch{}
 	for _, f := range luaSources(t) {
 		files[f.name] = f.text
 	}
@@ -72,7 +72,7 @@ func garden(t *testing.T) map[string]func(string) string {
 		if plants[m.name] != nil {
 			t.Errorf("two planted bugs are named %q", m.name)
 		}
-		plants[m.name] = plant
+		plants[m.name] = &patch{of: plant}
 	}
 	if t.Failed() {
 		t.FailNow()
@@ -108,7 +108,7 @@ type verdicts map[string]map[string]verdict
 type phase struct {
 	suite  string
 	rounds int
-	try    func(t *testing.T, plant func(string) string) verdict
+	try    func(t *testing.T, bug *patch) verdict
 }
 
 // gate lists the phases: most bugs are found in the first, the last go on for
@@ -116,11 +116,11 @@ type phase struct {
 func gate(t *testing.T, seed uint64) []phase {
 	store := rig.Real(t)
 	live := func(n int) phase {
-		return phase{"model, real store", n, func(t *testing.T, plant func(string) string) verdict { return realModel(t, store, plant) }}
+		return phase{"model, real store", n, func(t *testing.T, bug *patch) verdict { return realModel(t, store, bug) }}
 	}
 	virtual := func(n int) phase { return phase{"model, virtual clock", n, virtualModel} }
 	races := func(n int) phase {
-		return phase{"linearizability", n, func(t *testing.T, plant func(string) string) verdict { return linearHunt(t, store, plant, seed, n) }}
+		return phase{"linearizability", n, func(t *testing.T, bug *patch) verdict { return linearHunt(t, store, bug, seed, n) }}
 	}
 	if soaking() {
 		return []phase{live(1000), virtual(200), races(50)}
@@ -189,7 +189,7 @@ func inTurn(t *testing.T) []mutant {
 }
 
 // hunt shows mutants to a suite, as many at once as there are processors.
-func hunt(t *testing.T, p phase, prey []mutant, plants map[string]func(string) string, all verdicts) {
+func hunt(t *testing.T, p phase, prey []mutant, plants map[string]*patch, all verdicts) {
 	t.Helper()
 	var mu sync.Mutex
 	t.Run(p.suite, func(t *testing.T) {
@@ -198,6 +198,7 @@ func hunt(t *testing.T, p phase, prey []mutant, plants map[string]func(string) s
 				t.Parallel()
 				start := time.Now()
 				v := p.try(t, plants[m.name])
+				plants[m.name].was.Clear()
 				mu.Lock()
 				defer mu.Unlock()
 				if all[m.name] == nil {
@@ -216,12 +217,12 @@ func hunt(t *testing.T, p phase, prey []mutant, plants map[string]func(string) s
 	})
 }
 
-func virtualModel(t *testing.T, plant func(string) string) (v verdict) {
+func virtualModel(t *testing.T, bug *patch) (v verdict) {
 	synctest.Test(t, func(t *testing.T) {
 		v = judge(t, func(rt *rapid.T, _ int) {
 			store, stop := rig.Memory()
 			defer stop()
-			runModel(rt, store, "default", true, plant)
+			runModel(rt, store, "default", true, bug)
 		})
 	})
 	return v
@@ -230,10 +231,10 @@ func virtualModel(t *testing.T, plant func(string) string) (v verdict) {
 // hunts numbers the namespaces: every round has one of its own.
 var hunts atomic.Int64
 
-func realModel(t *testing.T, store rig.Store, plant func(string) string) verdict {
+func realModel(t *testing.T, store rig.Store, bug *patch) verdict {
 	hunt := hunts.Add(1)
 	return judge(t, func(rt *rapid.T, n int) {
-		runModel(rt, store, fmt.Sprintf("hunt-%d-%d", hunt, n), false, plant)
+		runModel(rt, store, fmt.Sprintf("hunt-%d-%d", hunt, n), false, bug)
 	})
 }
 
@@ -331,7 +332,7 @@ func TestTheEngineItselfSurvivesTheGate(t *testing.T) {
 	flags.set("rapid.checks", "40")
 	flags.set("rapid.steps", "50")
 	flags.set("rapid.seed", fmt.Sprint(flags.seed))
-	asItIs := func(source string) string { return source + "\n" }
+	asItIs := &patch{of: func(source string) string { return source + "\n" }}
 	store := rig.Real(t)
 	for suite, v := range map[string]verdict{"virtual": virtualModel(t, asItIs), "real": realModel(t, store, asItIs), "linear": linearHunt(t, store, asItIs, flags.seed, 4)} {
 		if v.found {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,9 +31,31 @@ type script struct {
 	nanos  atomic.Int64
 }
 
-// compile reads every script. An in-memory store knows no "#!lua" line, so
-// there the flags are dropped.
+// compile gives every script with counters of its own.
 func compile(memory bool) (map[string]*script, error) {
+	texts, err := assembled[memory]()
+	if err != nil {
+		return nil, err
+	}
+	scripts := make(map[string]*script, len(texts))
+	for name, t := range texts {
+		scripts[name] = &script{name: name, source: t.source, sha: t.sha}
+	}
+	return scripts, nil
+}
+
+type text struct{ source, sha string }
+
+// assembled are the scripts for a store in memory or not: put together once in
+// the life of a process, however many stores it opens.
+var assembled = map[bool]func() (map[string]text, error){
+	false: sync.OnceValues(func() (map[string]text, error) { return assemble(false) }),
+	true:  sync.OnceValues(func() (map[string]text, error) { return assemble(true) }),
+}
+
+// assemble reads every script. An in-memory store knows no "#!lua" line, so
+// there the flags are dropped.
+func assemble(memory bool) (map[string]text, error) {
 	names, err := fs.Glob(luaFiles, "lua/*.lua")
 	if err != nil {
 		return nil, err
@@ -41,7 +64,7 @@ func compile(memory bool) (map[string]*script, error) {
 		b, err := luaFiles.ReadFile("lua/" + name + ".lua")
 		return string(b), err
 	}
-	scripts := map[string]*script{}
+	scripts := map[string]text{}
 	last, err := part("_last")
 	if err != nil {
 		return nil, err
@@ -75,7 +98,7 @@ func compile(memory bool) (map[string]*script, error) {
 		}
 		source += "local function verb()\n" + body + "\nend\n" + last
 		sum := sha1.Sum([]byte(source))
-		scripts[name] = &script{name: name, source: source, sha: hex.EncodeToString(sum[:])}
+		scripts[name] = text{source: source, sha: hex.EncodeToString(sum[:])}
 	}
 	return scripts, nil
 }
