@@ -64,6 +64,8 @@ func (p Price) Check() error {
 	switch {
 	case p.Call < 0 || p.Max < 0:
 		return fmt.Errorf("a price cannot be negative")
+	case max(p.Call, p.Max) > maxNano:
+		return fmt.Errorf("a call costs at most $%d", int64(maxNano/1_000_000_000))
 	case len(p.PerUnit) > 0 && p.Max == 0:
 		return fmt.Errorf("per_unit needs max: it is what is reserved before the call")
 	case p.Max > 0 && p.Max < p.Call:
