@@ -108,7 +108,7 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision,
 		if err := spec.Normalize(); err != nil {
 			return picket.Task{}, "", picket.Within("/fix", err)
 		}
-		fields, err := specArgs("task_"+ulid.Make().String(), by.Actor, spec)
+		fields, err := e.specArgs("task_"+ulid.Make().String(), by.Actor, spec)
 		if err != nil {
 			return picket.Task{}, "", err
 		}

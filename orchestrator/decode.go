@@ -124,6 +124,7 @@ func (r *reply) task(v any) picket.Task {
 	var out outRecord
 	r.json(r.at(l, 7), &out)
 	t.Output, t.Summary = out.Output, out.Summary
+	r.money(&t, r.at(l, 13))
 	h := r.hash(r.at(l, 4))
 	for _, run := range r.list(r.at(l, 8)) {
 		t.Runs = append(t.Runs, r.run(run))

@@ -138,7 +138,7 @@ func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
 	ttl := r.int(r.at(l, 5))
 	lease := picket.Lease{
 		TaskID: task, RunID: run, LeaseExpiresAt: picket.Instant(raw + ttl), FencingToken: r.int(r.at(l, 2)),
-		BudgetEnvelope: *s.BudgetEnvelope, WorkspacePath: r.text(r.at(l, 11)),
+		BudgetEnvelope: r.pair(r.at(l, 15)), WorkspacePath: r.text(r.at(l, 11)),
 		LeaseID: "lease_" + strings.TrimPrefix(run, "run_"), LeaseToken: e.store.cfg.Sealer.Seal(e.namespace, task, run),
 		LeaseTTLMs: ttl, WindowMs: r.int(r.at(l, 4)), Attempt: int(r.int(r.at(l, 3))),
 		Task: picket.LeaseTask{Title: s.Title, Role: s.Role, Needs: s.Needs, Labels: s.Labels, Priority: *s.Priority,

@@ -60,7 +60,9 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 	page := picket.TaskPage{NextCursor: optional(r.text(r.at(l, 0)))}
 	for _, v := range l[1:] {
 		row := r.list(v)
-		page.Tasks = append(page.Tasks, r.taskHead(r.text(r.at(row, 0)), r.at(row, 1), r.at(row, 2)))
+		t := r.taskHead(r.text(r.at(row, 0)), r.at(row, 1), r.at(row, 2))
+		r.money(&t, r.at(row, 3))
+		page.Tasks = append(page.Tasks, t)
 	}
 	return page, r.bad
 }

@@ -80,7 +80,11 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return "the task is " + f["state"] + " and cannot be changed any more",
 			"Create a new task for what is left to do (fixes = this task)."
 	},
+	picket.CodeBudgetExceeded: budgetExceeded,
 	picket.CodeStateConflict: func(f facts) (string, string) {
+		if f["cause"] == "exec_over" {
+			return "no call waits for this result: its deadline has passed", "Drop the result; the call was settled without it."
+		}
 		if by := f.or("by", ""); by != "" {
 			return fmt.Sprintf("it is %s already, by %s", f["state"], by), "Look at what was decided before you go on."
 		}
@@ -110,7 +114,13 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return fmt.Sprintf("the agent is at version %s, not %s", f["current"], f["presented"]),
 			"Read the agent again, decide anew, and send its ETag as If-Match."
 	},
+	picket.CodeNotAvailable: func(facts) (string, string) {
+		return "the adapter of this run starts no processes", "Do without it, or start them yourself."
+	},
 	picket.CodeRateLimited: func(f facts) (string, string) {
+		if f["kind"] == "exec" {
+			return f["pending"] + " processes of this run are under way already", "Wait until one has ended."
+		}
 		return f["pending"] + " commands wait for this agent already", "Wait until it has handled some; it hears of them with its next heartbeat."
 	},
 	picket.CodeAgentGone: func(f facts) (string, string) {
@@ -172,6 +182,9 @@ func explainRefusal(text string) *picket.Error {
 		} else {
 			e.With(k, v)
 		}
+	}
+	if code == picket.CodeBudgetExceeded {
+		inMoney(e, f)
 	}
 	return e
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // Config of a Store.
@@ -39,6 +40,10 @@ type Config struct {
 	// or adopt a store and grant leases; any other answers 503 until one has.
 	// Defaults to "": none.
 	Witness string
+	// HousePerDay caps what the tasks of a namespace that are submitted on one day
+	// (UTC) may spend together, in both dimensions; a change holds from the next
+	// task on. Defaults to nil: no cap.
+	HousePerDay *budget.Envelope
 	// Found lets a namespace that neither the store nor the witness knows begin
 	// with floor 0, so that its tokens read 1, 2, 3. Otherwise the floor is taken
 	// from the clock, in case it did exist once. Defaults to false.

@@ -20,7 +20,7 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 		return picket.Task{}, err
 	}
 	id := "task_" + ulid.Make().String()
-	fields, err := specArgs(id, by.Actor, spec)
+	fields, err := e.specArgs(id, by.Actor, spec)
 	if err != nil {
 		return picket.Task{}, err
 	}
@@ -50,7 +50,7 @@ func laneOf(s picket.TaskSpec) string {
 }
 
 // specArgs is a specification as _create.lua reads it: FIELDS, in order.
-func specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
+func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 	stored := s
 	stored.Input = nil
 	spec, err := jsonv2.Marshal(stored)
@@ -68,7 +68,7 @@ func specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 	return []any{
 		id, laneOf(s), *s.Priority, *s.LeaseWindowSeconds * 1000, *s.Retry.MaxAttempts, *s.Retry.BackoffSeconds * 1000,
 		on, string(s.Escalate), string(s.Review), int64(s.NotBefore), s.Role, strings.Join(labels, "\n"), s.Fixes, "",
-		actor, string(spec), string(s.Input),
+		actor, string(spec), string(s.Input), s.BudgetEnvelope.Tokens, int64(s.BudgetEnvelope.USD), e.store.cfg.house(),
 	}, nil
 }
 
@@ -86,7 +86,7 @@ func (e *Engine) Retry(ctx context.Context, by picket.Caller, taskID, reason str
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.viewed(ctx, "retry", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, "task_"+ulid.Make().String())
+	return e.viewed(ctx, "retry", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, "task_"+ulid.Make().String(), e.store.cfg.house())
 }
 
 // viewed runs a script that answers the view of a task.

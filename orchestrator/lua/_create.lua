@@ -1,7 +1,7 @@
 -- Creating a task: submit, the fix of a rejection and the retry of a closed
 -- task share it. A specification is a flat list of FIELDS values in ARGV.
 local FIELDS = { 'id', 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review',
-  'not_before', 'role', 'labels', 'fixes', 'retries', 'by', 'spec', 'input' }
+  'not_before', 'role', 'labels', 'fixes', 'retries', 'by', 'spec', 'input', 'tokens', 'nano', 'house' }
 
 local function read_spec(first)
   local s = {}
@@ -15,6 +15,15 @@ local function indexes(role, labels)
   if role ~= '' then keys[2] = K('by-role:', role) end
   for label in string.gmatch(labels, '[^\n]+') do keys[#keys + 1] = K('by-label:', label) end
   return keys
+end
+
+-- payer names the envelope that a new task's is carved from: that of its
+-- parent, or the house's. uncovered is the refusal where that has too little.
+local function payer(s) return s.parent or house(s.house) end
+
+local function uncovered(s)
+  local from = payer(s)
+  return from ~= '' and short(from, num(s.tokens), num(s.nano)) or nil
 end
 
 -- create writes a new queued task. source is the run whose process must be
@@ -32,6 +41,7 @@ local function create(s, source, extra)
   call('SET', K('spec:', s.id), s.spec)
   if s.input ~= '' then call('SET', K('in:', s.id), s.input) end
   for _, key in ipairs(indexes(s.role, s.labels)) do call('ZADD', key, order, s.id) end
+  carve(payer(s), s.id, order, num(s.tokens), num(s.nano))
   move(s.id, t, 'queued')
   local ready = 0
   if num(s.not_before) > raw then

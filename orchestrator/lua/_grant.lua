@@ -10,7 +10,7 @@ local function lease_view(tid, rid, t, r, deadline)
   end
   return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)), call('GET', K('in:', tid)),
     report, said, before and run_view(before), r.workspace, t.fixes or false, t.retries or false,
-    t.fixes and call('HGET', K('review:', t.fixes), 'note') or false }
+    t.fixes and call('HGET', K('review:', t.fixes), 'note') or false, call('HMGET', K('env:', tid), 'envelope_t', 'envelope_u') }
 end
 
 local function covers(lane, agent, role, caps)
@@ -47,10 +47,18 @@ local function head(room, ...)
     if not lane then return nil end
     local two = call('ZRANGE', K('lane:', lane), 0, 1, 'WITHSCORES')
     local tid, behind = two[1] or '', two[4]
-    local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before', 'fixes', 'retries')
-    if t.state == 'queued' then return tid, t, behind end
-    stray('lane_extra', K('lane:', lane), tid)
-    if behind then
+    local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before', 'fixes', 'retries',
+      'root')
+    local queued = t.state == 'queued'
+    if queued and not marked(t) then return tid, t, behind end
+    if queued then
+      drop(tid, t, behind)
+    else
+      stray('lane_extra', K('lane:', lane), tid)
+    end
+    if queued then
+      -- its lane is in order
+    elseif behind then
       call('ZADD', K('lanes'), behind, lane)
     else
       call('ZREM', K('lanes'), lane)

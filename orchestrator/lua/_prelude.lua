@@ -52,6 +52,7 @@ local function load(key)
   for i = 1, #flat, 2 do
     if r[flat[i]] == nil then r[flat[i]] = flat[i + 1] end
   end
+  if r.root == nil then r.root = false end
   return #flat > 0 and r or nil
 end
 
@@ -102,14 +103,40 @@ local MAX_REPLY = 4194304
 
 local TERMINAL = { completed = true, rejected = true, failed = true, cancelled = true }
 
+local close_envelope -- what the end of a task does to its money
+
 -- move takes a task from one state set to another; further fields are written
 -- with it. A task being created comes from none.
 local function move(id, t, to, ...)
   if t.state then call('ZREM', K('by-state:', t.state), id) end
   call('ZADD', K('by-state:', to), t.order, id)
-  if TERMINAL[to] then call('ZADD', K('terminal'), NOW, id) end
+  if TERMINAL[to] then
+    call('ZADD', K('terminal'), NOW, id)
+    close_envelope(id)
+  end
+  if t.root == nil then pick(t[1], 'root') end
+  if t.root then
+    wake('task ' .. id)
+    if TERMINAL[to] then call('HINCRBY', K('tree:', t.root), 'open', -1) end
+  end
   put(t, 'state', to, 'updated', RAW, ...)
   t.state = to
+end
+
+-- marked tells whether an ancestor of a task was cancelled, which voids all that
+-- is below it at once; what is cancelled itself has its own state.
+local function marked(t)
+  if t.root == nil then pick(t[1], 'root') end
+  if not t.root then return false end
+  pick(t[1], 'parent', 'up1', 'up2', 'up3')
+  local path = { t.root, t.parent }
+  for _, part in ipairs({ t.up1 or '', t.up2 or '', t.up3 or '' }) do
+    for id in string.gmatch(part, '%S+') do path[#path + 1] = id end
+  end
+  for _, cancelled in ipairs(call('HMGET', K('tree:', t.root), unpack(path))) do
+    if cancelled then return true end
+  end
+  return false
 end
 
 -- once finds the record of a request made before. It returns the recorded

@@ -42,6 +42,6 @@ local function view(id)
     id, RAW, NOW, call('ZSCORE', K('deadlines'), id), call('HGETALL', K('task:', id)),
     call('GET', K('spec:', id)), call('GET', K('in:', id)), call('GET', K('out:', id)), runs,
     call('LINDEX', K('reports:', id), -1), answers(id),
-    handoff_view(t.handoff), hash_or_false(K('review:', id)),
+    handoff_view(t.handoff), hash_or_false(K('review:', id)), hash_or_false(K('env:', id)),
   }
 end

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue agent end handoff view
+-- needs: money stray lane queue agent end handoff view
 -- cancel ends a task for good, whatever it is doing.
 -- ARGV: task or its open hand-off, actor, request key, body hash, reason
 -- Reply: view of the task

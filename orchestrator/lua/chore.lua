@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue agent end handoff after stop expire void gone
+-- needs: money stray lane queue agent end handoff after stop expire void gone
 -- chore does the next batch of what a single write left behind: the runs that
 -- a hard pause ends, the leases that nobody reclaimed after an adoption, those
 -- of agents that are gone.

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent fence end complete
+-- needs: money agent fence end complete
 -- complete ends the lease with an output: the task goes to review, or is
 -- completed when nobody reviews it. A repeat gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, output JSON {output, summary}

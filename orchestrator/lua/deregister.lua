@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent stray lane queue end handoff after expire gone
+-- needs: money agent stray lane queue end handoff after expire gone
 -- deregister removes an agent at once: its leases end, which is no failure of
 -- their tasks. One that was deregistered before is left as it is.
 -- ARGV: agent, actor, operator 0|1, request key, body hash, incarnation or 0,

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue agent end handoff after expire view
+-- needs: money stray lane queue agent end handoff after expire view
 -- expire takes a lease away by an operator's decision.
 -- ARGV: task, actor, request key, body hash, reason
 -- Reply: view of the task

@@ -1,4 +1,4 @@
--- needs: stray lane queue handoff agent answer view
+-- needs: money stray lane queue handoff agent answer view
 -- finish completes a parked task with a person's own output.
 -- ARGV: hand-off, actor, request key, body hash, output JSON {output, summary}
 -- Reply: view of the task

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue agent fence end handoff after nudge activity view
+-- needs: money stray lane queue agent fence end handoff after nudge activity view
 -- get_task shows the holder of a lease its task.
 -- ARGV: task, run, secret, presented token, request id or '', the
 --   call in words

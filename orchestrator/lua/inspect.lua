@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue agent create found muster examine
+-- needs: money stray lane queue agent create found muster examine
 -- inspect holds the next batch of a namespace against its invariants and
 -- repairs what is safe to repair. What lives is walked apart from the archive,
 -- so that a lost deadline is found soon, however much has ended.

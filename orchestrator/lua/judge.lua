@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent stray lane queue end handoff after expire gone
+-- needs: money agent stray lane queue end handoff after expire gone
 -- judge writes down what time has made of agents: what they were before a late
 -- look included, in order. Whoever judges first does it for all.
 -- ARGV: agent, or '' for those of the silence index that are due, limit

@@ -3,7 +3,7 @@
 -- checks the other filters by membership; a page looks at 2,000 at most.
 -- ARGV: limit, cursor (order, exclusive) or '', since (raw ms) or 0,
 --   number of states, states..., then further set names (tasks, by-role:..., by-label:...)
--- Reply: {next order or '', row...}, row = {id, task hash, spec}
+-- Reply: {next order or '', row...}, row = {id, task hash, spec, envelope}
 local limit, cursor, since = num(ARGV[1]), ARGV[2], num(ARGV[3])
 local states, sets = {}, {}
 for i = 5, 4 + num(ARGV[4]) do states[#states + 1] = K('by-state:', ARGV[i]) end
@@ -60,7 +60,7 @@ while true do
     local t = call('HGETALL', K('task:', id))
     local created = num(call('HGET', K('task:', id), 'created'))
     if created < since then return out end
-    out[#out + 1] = { id, t, call('GET', K('spec:', id)) }
+    out[#out + 1] = { id, t, call('GET', K('spec:', id)), call('HGETALL', K('env:', id)) }
   end
   advance(pick, last)
 end

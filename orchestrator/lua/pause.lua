@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue agent end handoff after stop
+-- needs: money stray lane queue agent end handoff after stop
 -- pause presses the stop button: no grants from now on; hard also ends runs,
 -- up to a batch here and the rest as a chore.
 -- ARGV: actor, hard 0|1, reason, limit, request key, body hash

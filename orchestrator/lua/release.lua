@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue agent fence end handoff after
+-- needs: money stray lane queue agent fence end handoff after
 -- release gives a lease back with the exit of its process; the retry policy
 -- decides what becomes of the task. A repeat gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, class, exit code or

@@ -1,4 +1,4 @@
--- needs: stray lane queue agent fence end handoff after nudge activity
+-- needs: money stray lane queue agent fence end handoff after nudge activity
 -- report stores a progress report and pins it. A requestId seen among the
 -- run's last 32 gets the answer it got before.
 -- ARGV: task, run, secret, presented token, request id or '', content hash,

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: create agent
+-- needs: money create agent
 -- retain deletes what ended long ago: closed tasks with all they own, agents
 -- that are gone, and old events from the head of the log. Age is judged by store time, so a jump of
 -- the server's clock deletes nothing.
@@ -13,7 +13,7 @@ for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 
     local hid = 'handoff_' .. string.sub(rid, 5)
     local state = call('HGET', K('handoff:', hid), 'state')
     if state then call('ZREM', K('handoffs:', state), hid) end
-    call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('told:', rid), K('refused:', rid), K('gated:', rid), K('evidence:', rid),
+    call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('told:', rid), K('refused:', rid), K('gated:', rid), K('evidence:', rid), K('exec:', rid),
       K('log:', rid .. ':stdout'), K('log:', rid .. ':stderr'), K('marks:', rid .. ':stdout'), K('marks:', rid .. ':stderr'), K('handoff:', hid), K('answer:', hid))
   end
   if t then -- only a damaged store has none

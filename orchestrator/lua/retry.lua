@@ -1,9 +1,9 @@
--- needs: stray lane queue handoff create view
+-- needs: money stray lane queue handoff create view
 -- retry queues an escalated task again with its failures forgotten, or makes a
 -- new task from one that failed, was cancelled or was rejected.
--- ARGV: task, actor, request key, body hash, reason, new task id
+-- ARGV: task, actor, request key, body hash, reason, new task id, cap of the house or ''
 -- Reply: view of the task that will run
--- Errors: not_found, task_closed (completed), state_conflict, too_many_lanes, idempotency_conflict
+-- Errors: not_found, task_closed (completed), state_conflict, too_many_lanes, idempotency_conflict, budget_exceeded (the house)
 local tid, by, key, body, reason, new = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local was, err = once(key, body)
 if err then return err end
@@ -15,10 +15,14 @@ if t.state == 'completed' then return refuse('task_closed', 'state', t.state) en
 if TERMINAL[t.state] then
   if not lane_free(t.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
   local s = { id = new, not_before = '0', labels = t.labels or '', fixes = t.fixes or '', retries = tid, by = by,
-    spec = call('GET', K('spec:', tid)), input = call('GET', K('in:', tid)) or '' }
+    spec = call('GET', K('spec:', tid)), input = call('GET', K('in:', tid)) or '', house = ARGV[7] }
   for _, f in ipairs({ 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review', 'role' }) do
     s[f] = t[f]
   end
+  local e = envelope(tid)
+  s.tokens, s.nano = e.envelope_t or '0', e.envelope_u or '0'
+  local no = uncovered(s)
+  if no then return no end
   emit('task.retried', { task = tid, actor = by }, '{"state":' .. quote(t.state) .. ',"newTaskId":' .. quote(new) ..
     ',"reason":' .. quote(reason) .. '}')
   create(s, last_open(t), ',"retries":' .. quote(tid))

@@ -1,10 +1,10 @@
--- needs: stray lane queue create view
+-- needs: money stray lane queue create view
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,
---   fix 0|1, then the fix task's spec (17 values)
+--   fix 0|1, then the fix task's spec (20 values)
 -- Reply: {fix task id or '', view of the task}
--- Errors: not_found, task_closed, state_conflict, too_many_lanes, idempotency_conflict
+-- Errors: not_found, task_closed, state_conflict, too_many_lanes, idempotency_conflict, budget_exceeded (the house)
 local tid, decision, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local was, err = once(key, body)
 if err then return err end
@@ -17,6 +17,8 @@ local fix
 if ARGV[7] == '1' then
   fix = read_spec(8)
   if not lane_free(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+  local no = uncovered(fix)
+  if no then return no end
 end
 local to = decision == 'approve' and 'completed' or 'rejected'
 call('HSET', K('review:', tid), 'run', t.run, 'decision', decision, 'note', ARGV[6], 'by', by, 'at', RAW,

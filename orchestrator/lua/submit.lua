@@ -1,8 +1,8 @@
--- needs: stray lane queue create
+-- needs: money stray lane queue create
 -- submit creates a task.
--- ARGV: request key, body hash, source task or '', spec (17 values)
+-- ARGV: request key, body hash, source task or '', spec (20 values)
 -- Reply: {task id, created ms, replayed 0|1}
--- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict
+-- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict, budget_exceeded (the house)
 local key, body, source = ARGV[1], ARGV[2], ARGV[3]
 local was, err = once(key, body)
 if err then return err end
@@ -18,6 +18,8 @@ if source ~= '' then
   end
   if not t then return refuse('not_found', 'kind', 'task', 'field', '/fixes') end
 end
+local no = uncovered(s)
+if no then return no end
 local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end
 create(s, old, extra)

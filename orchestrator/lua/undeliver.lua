@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue agent end handoff after expire
+-- needs: money stray lane queue agent end handoff after expire
 -- undeliver gives back leases whose grant reached nobody: only those that
 -- nobody has confirmed.
 -- ARGV: actor, run...

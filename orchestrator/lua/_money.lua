@@ -1,0 +1,102 @@
+-- Money: an envelope for each task and, where a daily cap is set, one for each
+-- day's house. Amounts are integers, tokens (t) and nano-dollars (u); in both
+-- granted = available + held + spent + carved, always.
+local ENVELOPE = { 'parent', 'closed', 'granted_t', 'granted_u', 'available_t', 'available_u', 'held_t', 'held_u', 'spent_t', 'spent_u',
+  'carved_t', 'carved_u', 'envelope_t', 'envelope_u', 'warned_t', 'warned_u', 'tops', 'cap_t', 'cap_u' }
+
+-- envelope is the record of one; where there is none its parent is false.
+local function envelope(id) return pick(K('env:', id), unpack(ENVELOPE)) end
+
+-- shift adds to one column of an envelope, in both dimensions.
+local function shift(e, column, t, u)
+  for i, by in ipairs({ t, u }) do
+    local field = column .. (i == 1 and '_t' or '_u')
+    if by ~= 0 then
+      e[field] = F(num(e[field]) + by)
+      put(e, field, e[field])
+    end
+  end
+end
+
+-- short is the refusal of what an envelope cannot cover; both dimensions have
+-- to, and after an overrun none does until it is made good.
+local function short(id, t, u)
+  if t == 0 and u == 0 then return nil end
+  local e = envelope(id)
+  local have_t, have_u = num(e.available_t), num(e.available_u)
+  local less_t = (have_t < 0 or have_t < t) and t - have_t or 0
+  local less_u = (have_u < 0 or have_u < u) and u - have_u or 0
+  if less_t == 0 and less_u == 0 then return nil end
+  local usd = less_u > 0
+  return refuse('budget_exceeded', 'envelope', id, 'dimension', usd and 'usd' or 'tokens', 'need', F(usd and u or t),
+    'available', F(usd and have_u or have_t), 'held', F(num(usd and e.held_u or e.held_t)),
+    'spent', F(num(usd and e.spent_u or e.spent_t)), 'less_t', F(less_t), 'less_u', F(less_u))
+end
+
+-- carve gives a new task its envelope, out of that of parent or, where that is
+-- '', of nothing. That it can be covered was asked before.
+local function carve(parent, id, order, t, u)
+  local e = known({ K('env:', id), parent = parent })
+  put(e, 'parent', parent)
+  for _, column in ipairs({ 'granted', 'available', 'envelope' }) do shift(e, column, t, u) end
+  if parent == '' then return end
+  local p = envelope(parent)
+  shift(p, 'available', -t, -u)
+  shift(p, 'carved', t, u)
+  call('ZADD', K('children:', parent), order, id)
+end
+
+-- give_back passes what is available in a closed envelope, be it less than
+-- nothing, to the one that it was carved from, and on through closed ones. It
+-- returns the envelope where it ends up.
+local function give_back(id, e)
+  while e.closed == '1' and e.parent and e.parent ~= '' do
+    local p = envelope(e.parent)
+    if not p.parent then break end -- deleted long ago
+    local t, u = num(e.available_t), num(e.available_u)
+    shift(e, 'granted', -t, -u)
+    shift(e, 'available', -t, -u)
+    shift(p, 'carved', -t, -u)
+    shift(p, 'available', t, u)
+    id, e = e.parent, p
+  end
+  return id, e
+end
+
+close_envelope = function(id)
+  local e = envelope(id)
+  if not e.parent then return end
+  e.closed = '1'
+  put(e, 'closed', '1')
+  give_back(id, e)
+end
+
+-- today is the date by the server's clock, UTC.
+local function today()
+  local z = math.floor(raw / DAY) + 719468 -- days since the first of March of the year 0
+  local era = math.floor(z / 146097)
+  local day = z - era * 146097
+  local year = math.floor((day - math.floor(day / 1460) + math.floor(day / 36524) - math.floor(day / 146096)) / 365)
+  day = day - (365 * year + math.floor(year / 4) - math.floor(year / 100))
+  local month = math.floor((5 * day + 2) / 153)
+  day = day - math.floor((153 * month + 2) / 5) + 1
+  month = month < 10 and month + 3 or month - 9
+  return string.format('%04d-%02d-%02d', year + era * 400 + (month <= 2 and 1 or 0), month, day)
+end
+
+-- house names the envelope of the day, which a new root task is carved from;
+-- cap is "tokens nano-dollars", or '' where there is none and nothing is checked.
+local function house(cap)
+  if cap == '' then return '' end
+  local id = 'house:' .. today()
+  local e = envelope(id)
+  if not e.parent then
+    e.parent = ''
+    put(e, 'parent', '')
+    call('ZADD', K('houses'), F(raw), id)
+  end
+  local t, u = string.match(cap, '^(%d+) (%d+)$')
+  t, u = num(t) - num(e.cap_t), num(u) - num(e.cap_u)
+  for _, column in ipairs({ 'cap', 'granted', 'available', 'envelope' }) do shift(e, column, t, u) end
+  return id
+end

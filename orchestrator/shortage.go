@@ -1,0 +1,64 @@
+package orchestrator
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// What a refused call is told about money: the amounts, and the exact command
+// that helps.
+
+// cent is what a top-up is rounded up to.
+const cent = budget.Money(10_000_000)
+
+// amount is one dimension of an envelope in words.
+func (f facts) amount(key string) string {
+	n := integer(f[key])
+	if f["dimension"] == "tokens" {
+		return fmt.Sprintf("%d tokens", n)
+	}
+	return "$" + budget.Money(n).String()
+}
+
+// topUpCommand is what a person runs so that the same call fits.
+func (f facts) topUpCommand() string {
+	var out strings.Builder
+	out.WriteString("picket budget top-up " + f["envelope"])
+	if usd := budget.Money(integer(f["less_u"])); usd > 0 {
+		cents := int64((usd + cent - 1) / cent)
+		fmt.Fprintf(&out, " --usd %d.%02d", cents/100, cents%100)
+	}
+	if tokens := integer(f["less_t"]); tokens > 0 {
+		out.WriteString(" --tokens " + strconv.FormatInt(tokens, 10))
+	}
+	return out.String()
+}
+
+func budgetExceeded(f facts) (string, string) {
+	message := fmt.Sprintf("this needs %s, and %s are available", f.amount("need"), f.amount("available"))
+	if integer(f["available"]) < 0 {
+		message = fmt.Sprintf("the envelope is overdrawn (%s available): a call cost more than it had reserved, so no paid call goes on", f.amount("available"))
+	}
+	if day, isHouse := strings.CutPrefix(f["envelope"], "house:"); isHouse {
+		return "the installation's budget of " + day + ": " + message,
+			"Raise budget.house, wait for the next day (UTC), or run: " + f.topUpCommand()
+	}
+	return message, "Report what is done, then wait for a top-up (await_top_up) or ask a person; a person runs: " + f.topUpCommand()
+}
+
+// inMoney states the facts of a shortage in dollars or tokens.
+func inMoney(e *picket.Error, f facts) {
+	delete(e.Facts, "less_t")
+	delete(e.Facts, "less_u")
+	e.With("topUp", f.topUpCommand())
+	if f["dimension"] == "tokens" {
+		return
+	}
+	for _, key := range []string{"need", "available", "held", "spent"} {
+		e.With(key, budget.Money(integer(f[key])))
+	}
+}
