@@ -1,12 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 )
 
@@ -77,31 +75,6 @@ func printSettings(cmd *cobra.Command, all []shownSetting) error {
 	if err != nil {
 		return err
 	}
-	w := cmd.OutOrStdout()
-	switch format {
-	case "name":
-		for _, s := range all {
-			fmt.Fprintln(w, s.Key)
-		}
-		return nil
-	case "json", "yaml":
-		raw, err := json.Marshal(all)
-		if err != nil {
-			return err
-		}
-		return printValue(w, format, raw)
-	case "jsonl":
-		for _, s := range all {
-			raw, err := json.Marshal(s)
-			if err != nil {
-				return err
-			}
-			if err := printValue(w, format, raw); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	origin, _ := cmd.Flags().GetBool("origin")
 	columns := []column[shownSetting]{
 		{head: "KEY", cell: func(s shownSetting) string { return s.Key }},
@@ -113,6 +86,5 @@ func printSettings(cmd *cobra.Command, all []shownSetting) error {
 	columns = append(columns,
 		column[shownSetting]{head: "ENV", cell: func(s shownSetting) string { return s.Env }, wide: true},
 		column[shownSetting]{head: "WHAT", cell: func(s shownSetting) string { return s.What }, wide: true})
-	printTable(w, columns, all, format == "wide")
-	return nil
+	return printItems(cmd, format, all, columns, func(s shownSetting) string { return s.Key })
 }

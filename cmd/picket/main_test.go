@@ -53,7 +53,7 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"server": startServer, "stopserver": stopServer, "killserver": killServer, "keep": keepMatch, "await": await, "gone": gone, "exits": exits, "redis": startRedis, "serve": startRole,
+			"server": startServer, "stopserver": stopServer, "killserver": killServer, "keep": keepMatch, "await": await, "gone": gone, "exits": exits, "redis": startRedis, "serve": startRole, "logged": logged,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "redis" {
@@ -97,10 +97,12 @@ func startRedis(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// startRole runs `picket serve` and keeps its URL: serve VAR ROLE FLAG…
+// startRole runs `picket serve` and keeps its URL in VAR and its process id in
+// VAR_PID: serve VAR ROLE FLAG…
 func startRole(ts *testscript.TestScript, neg bool, args []string) {
-	url, _ := startProcess(ts, args[1], append([]string{"serve"}, args[1:]...)...)
+	url, pid := startProcess(ts, args[1], append([]string{"serve"}, args[1:]...)...)
 	ts.Setenv(args[0], url)
+	ts.Setenv(args[0]+"_PID", strconv.Itoa(pid))
 }
 
 // startServer runs `picket up` with further arguments and waits for its ready

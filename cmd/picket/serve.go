@@ -49,6 +49,10 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 	if r.orchestrator && h.proxy == "" {
 		return picket.Refuse(codeUsage, "Add --proxy-url http://host:port of a `picket serve toolproxy`.", "the orchestrator puts the tool proxy's URL into every lease")
 	}
+	if h.prices, err = openPrices(cmd, cfg, h.log); err != nil {
+		return err
+	}
+	defer h.prices.close()
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	l, url, err := listen(cfg)

@@ -32,7 +32,10 @@ func TestPricesOfTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := got.priceList()
+	l, err := got.priceList()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if p := l.Tools["http_request"]; p.Call != 1_000_000 || p.PerUnit[budget.UnitByte] != 1 || p.Max != 10_000_000 || p.ChargeOn != budget.ChargeOnDispatch {
 		t.Errorf("http_request = %+v", p)
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // priceList is what picket.yaml says that calls cost.
-func (s settings) priceList() *budget.List {
-	l := &budget.List{Tools: map[string]budget.Price{}, Models: map[string]budget.TokenPrice{}}
+func (s settings) priceList() (*budget.List, error) {
+	tools, models := map[string]budget.Price{}, map[string]budget.TokenPrice{}
 	for _, name := range s.under("prices") {
 		p := budget.Price{
 			Call: s.dollars("prices", name, "call"), Max: s.dollars("prices", name, "max"),
@@ -20,15 +20,19 @@ func (s settings) priceList() *budget.List {
 			}
 			p.PerUnit[budget.Unit(unit)] = s.dollars("prices", name, "per_unit", unit)
 		}
-		l.Tools[name] = p
+		tools[name] = p
 	}
 	for _, name := range s.under("models") {
-		l.Models[name] = budget.TokenPrice{
+		models[name] = budget.TokenPrice{
 			Input: s.dollars("models", name, "input"), Output: s.dollars("models", name, "output"),
 			CacheRead: s.dollars("models", name, "cache_read"), CacheWrite: s.dollars("models", name, "cache_write"),
 		}
 	}
-	return l
+	list, err := budget.NewList(tools, models)
+	if err != nil {
+		return nil, usage("tools: %v", err)
+	}
+	return list, nil
 }
 
 // dollars reads a value that checkDollars has checked.
@@ -37,7 +41,8 @@ func (s settings) dollars(path ...string) budget.Money {
 	return m
 }
 
-// toolsOf is everything under tools, checked where one key depends on another.
+// toolsOf is the price list, once everything under tools is checked where one
+// key depends on another.
 func toolsOf(s settings) (*budget.List, error) {
 	for _, name := range s.under("prices") {
 		if err := s.checkPrice(name); err != nil {
@@ -61,7 +66,7 @@ func toolsOf(s settings) (*budget.List, error) {
 			return nil, usage("%s: tools.sql.%s needs url_env, the variable that holds the database's URL", s.tool("sql", name).origin, name)
 		}
 	}
-	return s.priceList(), nil
+	return s.priceList()
 }
 
 // checkPrice: what a call may cost at most has to be known before it is made.

@@ -80,6 +80,11 @@ func runUp(cmd *cobra.Command) error {
 
 func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err error) {
 	log := newLog(cfg, cmd.ErrOrStderr())
+	prices, err := openPrices(cmd, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer prices.close()
 	sealer, err := ensureSealer(filepath.Join(data, "secret.key"))
 	if err != nil {
 		return err
@@ -101,7 +106,7 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 	}
 	defer func() { err = errors.Join(err, backing.close()) }()
 
-	h := house{roles: roles{true, true, true}, cfg: cfg, redis: backing.options, memory: backing.memory, sealer: sealer, proxy: url, log: log,
+	h := house{roles: roles{true, true, true}, cfg: cfg, redis: backing.options, memory: backing.memory, sealer: sealer, proxy: url, prices: prices, log: log,
 		witness: witnessDir(data), found: true}
 	h.adopted = admitAgain(keyFile, key, log)
 	if p := cfg.text("proxy_url"); p != "" {

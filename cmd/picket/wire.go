@@ -37,6 +37,7 @@ type house struct {
 	memory bool
 	sealer *picket.Sealer
 	proxy  string // URL of the tool proxy, put into leases
+	prices *priceBoard
 	log    *slog.Logger
 	// witness is the directory of what this machine keeps of the store; empty for
 	// roles that may not adopt one. found: a namespace nobody knows is ours.
@@ -110,10 +111,24 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
+	if h.prices == nil {
+		h.prices = &priceBoard{}
+		h.prices.list.Store(noPrices)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if h.prices.heed(ctx) {
+			h.log.Info("the terminal was closed")
+			stop()
+		}
+		return nil
+	})
 	e := web.New(h.log)
 	control, err := api.New(api.Config{
 		Engine: store.Engine, Engines: store.Engines, Calls: store.Calls, Log: h.log, AllowedHosts: h.hosts(), Advice: h.cfg.advice(),
+		Prices: h.prices.now,
 	})
 	if err != nil {
 		return err
@@ -124,7 +139,7 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 		control.MountOps(e)
 	}
 	if h.toolproxy {
-		proxy, err := toolproxy.New(toolproxy.Config{Sealer: h.sealer, Door: doorTo(store), Log: h.log})
+		proxy, err := toolproxy.New(toolproxy.Config{Sealer: h.sealer, Door: doorTo(store), Prices: h.prices.now, Log: h.log})
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket/budget"
+)
+
+func newPrice() *cobra.Command { return noun("price", "See what calls cost", newPriceList()) }
+
+// priceRow is one line of the list: a tool or a model.
+type priceRow struct {
+	Name  string         `json:"name"`
+	Kind  string         `json:"kind"`
+	Price jsontext.Value `json:"price"`
+	text  string
+}
+
+func newPriceList() *cobra.Command {
+	return formatFlag(&cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List what calls of tools and models cost", Args: args(cobra.NoArgs),
+		Long: "List the prices in force at the server. They are those under tools in its picket.yaml; it reads them anew on SIGHUP.\n" +
+			"A name that ends in * is for all that begin so; of several the longest counts. A tool without a price is refused.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			var list budget.List
+			var raw jsontext.Value
+			if err := s.get(cmd.Context(), "/api/v1/prices", &list, &raw); err != nil {
+				return err
+			}
+			return printPrices(cmd, list, raw)
+		},
+	})
+}
+
+func printPrices(cmd *cobra.Command, list budget.List, raw jsontext.Value) error {
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	if format == "json" || format == "yaml" {
+		return printValue(cmd.OutOrStdout(), format, raw)
+	}
+	rows, err := priceRows(list)
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no prices: every tool that is not free is refused. They stand under tools.prices in the server's picket.yaml")
+		return nil
+	}
+	return printItems(cmd, format, rows, []column[priceRow]{
+		{head: "NAME", cell: func(r priceRow) string { return r.Name }},
+		{head: "KIND", cell: func(r priceRow) string { return r.Kind }},
+		{head: "PRICE", cell: func(r priceRow) string { return r.text }},
+	}, func(r priceRow) string { return r.Name })
+}
+
+func priceRows(list budget.List) ([]priceRow, error) {
+	var rows []priceRow
+	for _, name := range slices.Sorted(maps.Keys(list.Tools)) {
+		raw, err := json.Marshal(list.Tools[name], json.Deterministic(true))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, priceRow{name, "tool", raw, priceText(list.Tools[name])})
+	}
+	for _, name := range slices.Sorted(maps.Keys(list.Models)) {
+		raw, err := json.Marshal(list.Models[name], json.Deterministic(true))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, priceRow{name, "model", raw, modelText(list.Models[name])})
+	}
+	return rows, nil
+}
+
+// priceText is a price as people say it.
+func priceText(p budget.Price) string {
+	var parts []string
+	if p.Call > 0 {
+		parts = append(parts, "$"+p.Call.String()+" a call")
+	}
+	for _, unit := range slices.Sorted(maps.Keys(p.PerUnit)) {
+		if each := p.PerUnit[unit]; each > 0 {
+			parts = append(parts, "$"+each.String()+" a "+strings.ReplaceAll(string(unit), "_", " "))
+		}
+	}
+	if len(parts) == 0 {
+		return "free"
+	}
+	text := strings.Join(parts, " and ")
+	if len(p.PerUnit) > 0 {
+		text += ", at most $" + p.Max.String()
+	}
+	if p.ChargeOn == budget.ChargeOnSuccess {
+		text += ", if it succeeds"
+	}
+	return text
+}
+
+func modelText(p budget.TokenPrice) string {
+	text := fmt.Sprintf("$%s in, $%s out", p.Input, p.Output)
+	if p.CacheRead > 0 {
+		text += ", $" + p.CacheRead.String() + " cache read"
+	}
+	if p.CacheWrite > 0 {
+		text += ", $" + p.CacheWrite.String() + " cache write"
+	}
+	return text + " a million tokens"
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket/budget"
+)
+
+// priceBoard holds the price list in force. SIGHUP has it read anew.
+type priceBoard struct {
+	list    atomic.Pointer[budget.List]
+	cmd     *cobra.Command
+	cfg     settings // as they were at the start: all but prices stays so
+	source  string
+	log     *slog.Logger
+	hangups chan os.Signal
+	seated  bool // the process was started from a terminal
+}
+
+// noPrices is the list where none is configured.
+var noPrices, _ = budget.NewList(map[string]budget.Price{}, map[string]budget.TokenPrice{})
+
+// openPrices takes the list of the settings and notes hang-ups from now on.
+func openPrices(cmd *cobra.Command, cfg settings, log *slog.Logger) (*priceBoard, error) {
+	list, err := toolsOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	b := &priceBoard{cmd: cmd, cfg: cfg, log: log, hangups: make(chan os.Signal, 1), seated: hasTerminal()}
+	b.source, _ = settingsFile(cmd)
+	b.list.Store(list)
+	signal.Notify(b.hangups, syscall.SIGHUP)
+	return b, nil
+}
+
+func (b *priceBoard) close() { signal.Stop(b.hangups) }
+
+// now is the list in force.
+func (b *priceBoard) now() *budget.List { return b.list.Load() }
+
+// heed reads the prices anew at each hang-up, until ctx ends. A hang-up because
+// the terminal was closed is answered with true: the process was of it.
+func (b *priceBoard) heed(ctx context.Context) (closed bool) {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-b.hangups:
+		}
+		if b.seated && !hasTerminal() {
+			return true
+		}
+		b.reload()
+	}
+}
+
+// reload puts the prices of the file in force. A file that is wrong, or gone,
+// changes nothing: calls go on at the old prices.
+func (b *priceBoard) reload() {
+	old := b.now()
+	fresh, err := loadSettings(b.cmd)
+	var list *budget.List
+	if err == nil {
+		list, err = toolsOf(fresh)
+	}
+	if source, _ := settingsFile(b.cmd); err == nil && source == "" && b.source != "" {
+		err = usage("%s is gone", b.source)
+	}
+	if err != nil {
+		b.log.Error("prices: the old ones stay in force", "version", old.Version, "err", strings.TrimSpace(err.Error()+" "+remedyOf(err)))
+		return
+	}
+	b.list.Store(list)
+	if list.Version == old.Version {
+		b.log.Info("prices: read anew, they are the same", "version", old.Version)
+	} else {
+		b.log.Info("prices: read anew", "version", list.Version, "was", old.Version, "tools", len(list.Tools), "models", len(list.Models))
+	}
+	if waiting := b.cfg.changed(fresh); len(waiting) > 0 {
+		b.log.Warn("these keys have changed, too, and wait for the next start", "keys", strings.Join(waiting, " "))
+	}
+}
+
+// changed names the keys beside prices that differ.
+func (s settings) changed(other settings) (keys []string) {
+	for _, from := range []settings{s, other} {
+		for key := range from {
+			priced := strings.HasPrefix(key, toolsPrefix+"prices") || strings.HasPrefix(key, toolsPrefix+"models")
+			if key = strings.TrimSuffix(key, ":"); !priced && s[key].text != other[key].text {
+				keys = append(keys, spokenKey(strings.ReplaceAll(key, pathSep, ".")))
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// hasTerminal reports whether the process has a terminal that is still there.
+func hasTerminal() bool {
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	tty.Close()
+	return true
+}
