@@ -1,0 +1,124 @@
+package llmstub
+
+import (
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// within separates the name of a group of tools from that of a tool in it.
+const within = "\x00_"
+
+func readResponses(_ string, body []byte) (Request, error) {
+	type tool struct {
+		Type  string `json:"type"`
+		Name  string `json:"name"`
+		Tools []struct {
+			Name string `json:"name"`
+		} `json:"tools"`
+	}
+	var in struct {
+		Model        string         `json:"model"`
+		Instructions string         `json:"instructions"`
+		Stream       bool           `json:"stream"`
+		Input        jsontext.Value `json:"input"`
+		Tools        []tool         `json:"tools"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return Request{}, err
+	}
+	req := Request{API: Responses, Model: in.Model, System: in.Instructions, Stream: in.Stream}
+	for _, t := range in.Tools {
+		if t.Type == "namespace" {
+			for _, inner := range t.Tools {
+				req.Tools = append(req.Tools, t.Name+within+inner.Name)
+			}
+			continue
+		}
+		req.Tools = append(req.Tools, t.Name)
+	}
+	return req, followItems(talk{&req}, in.Input)
+}
+
+func followItems(t talk, input jsontext.Value) error {
+	var text string
+	if json.Unmarshal(input, &text) == nil {
+		t.asked(text)
+		return nil
+	}
+	var items []struct {
+		Type    string         `json:"type"`
+		Role    string         `json:"role"`
+		Content jsontext.Value `json:"content"`
+		Output  jsontext.Value `json:"output"`
+	}
+	if err := json.Unmarshal(input, &items); err != nil {
+		return err
+	}
+	for _, item := range items {
+		switch {
+		case item.Type == "function_call", item.Role == "assistant":
+			t.answered()
+		case item.Type == "function_call_output":
+			t.returned(wordsOf(item.Output))
+		case item.Role == "user":
+			t.asked(wordsOf(item.Content))
+		}
+	}
+	return nil
+}
+
+func writeResponses(a *answer) {
+	item := object{
+		"type": "message", "id": "msg_" + a.id, "role": "assistant", "status": "completed",
+		"content": []object{{"type": "output_text", "text": a.turn.Say, "annotations": []object{}}},
+	}
+	if a.tool != "" {
+		item = object{"type": "function_call", "id": "fc_" + a.id, "call_id": "call_" + a.id, "name": a.tool, "arguments": a.args, "status": "completed"}
+		if group, name, ok := strings.Cut(a.tool, within); ok {
+			item["namespace"], item["name"] = group, name
+		}
+	}
+	response := object{
+		"id": "resp_" + a.id, "object": "response", "created_at": time.Now().Unix(), "model": a.req.Model, "status": "completed", "output": []object{item},
+		"usage": object{
+			"input_tokens": a.turn.In, "input_tokens_details": object{"cached_tokens": 0},
+			"output_tokens": a.turn.Out, "output_tokens_details": object{"reasoning_tokens": 0}, "total_tokens": a.turn.In + a.turn.Out,
+		},
+	}
+	if !a.req.Stream {
+		a.whole(response)
+		return
+	}
+	begun := object{"id": response["id"], "object": "response", "created_at": response["created_at"], "model": a.req.Model, "status": "in_progress", "output": []object{}}
+	events := []object{{"type": "response.created", "response": begun}, {"type": "response.output_item.added", "output_index": 0, "item": unwritten(item)}}
+	if a.tool == "" {
+		events = append(events, object{"type": "response.output_text.delta", "item_id": item["id"], "output_index": 0, "content_index": 0, "delta": a.turn.Say})
+	} else {
+		events = append(events,
+			object{"type": "response.function_call_arguments.delta", "item_id": item["id"], "output_index": 0, "delta": a.args},
+			object{"type": "response.function_call_arguments.done", "item_id": item["id"], "output_index": 0, "arguments": a.args})
+	}
+	events = append(events, object{"type": "response.output_item.done", "output_index": 0, "item": item}, object{"type": "response.completed", "response": response})
+	for n, e := range events {
+		e["sequence_number"] = n
+		a.event(e["type"].(string), e)
+	}
+}
+
+// unwritten is an item at its beginning.
+func unwritten(item object) object {
+	begun := object{}
+	for k, v := range item {
+		begun[k] = v
+	}
+	begun["status"] = "in_progress"
+	if _, message := begun["content"]; message {
+		begun["content"] = []object{}
+	} else {
+		begun["arguments"] = ""
+	}
+	return begun
+}
