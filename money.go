@@ -201,8 +201,14 @@ type ExecOrder struct {
 	CallID         string   `json:"callId"`
 	Argv           []string `json:"argv"`
 	Stdin          string   `json:"stdin,omitempty"`
-	TimeoutSeconds int      `json:"timeoutSeconds"`
+	TimeoutSeconds int      `json:"timeoutSeconds"` // of the process, from its start
+	// TTLMs is what is left until the call's deadline, in ms: after it nobody
+	// takes the result, and the process must not run any more.
+	TTLMs int64 `json:"ttlMs"`
 }
+
+// MaxExecOutput bounds each stream of an ExecResult, in bytes of UTF-8.
+const MaxExecOutput = 64 << 10
 
 // ExecResult is the body of POST /v1/run/exec/{callId}.
 type ExecResult struct {

@@ -101,7 +101,11 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picke
 		if ev.Type == picket.EventRunStalled {
 			said = silence(ev.IdleSeconds)
 		}
-		args = append(args, ev.Type, ev.ID, string(data), top, said, ev.WorkspacePath)
+		exec := ""
+		if ev.Exec {
+			exec = "1"
+		}
+		args = append(args, ev.Type, ev.ID, string(data), top, said, ev.WorkspacePath, exec)
 	}
 	_, err := e.as(ctx, held, "run_events", args...)
 	return err

@@ -80,6 +80,9 @@ func renewal(script string, got any, err error) (picket.Renewal, error) {
 	if len(l) > 3 {
 		out.IdleMs, out.Commands = r.idle(l[3]), r.nudgeCommand(l[4])
 	}
+	if len(l) > 5 {
+		out.Commands = append(out.Commands, r.execCommands(l[5])...)
+	}
 	return out, r.bad
 }
 
@@ -171,14 +174,31 @@ func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string,
 }
 
 // Complete ends the lease with an output; the task goes to review, or is
-// completed when nobody reviews it.
+// completed when nobody reviews it. With open subtasks it is refused unless c
+// says what becomes of them.
 func (e *Engine) Complete(ctx context.Context, held picket.Held, c picket.Completion) (picket.TaskState, error) {
-	out, err := outJSON(c.Output, c.Summary)
+	args, err := completion(c)
 	if err != nil {
 		return "", err
 	}
-	got, err := e.as(ctx, held, "complete", contentHash(out), out)
+	got, err := e.as(ctx, held, "complete", args...)
 	return state("complete", got, err)
+}
+
+// completion is what complete.lua takes after the credential.
+func completion(c picket.Completion) ([]any, error) {
+	if err := c.Children.Check(); err != nil {
+		return nil, err
+	}
+	out, err := outJSON(c.Output, c.Summary)
+	if err != nil {
+		return nil, err
+	}
+	hash := contentHash(out)
+	if c.Children != "" {
+		hash = contentHash(out, string(c.Children))
+	}
+	return []any{hash, out, string(c.Children)}, nil
 }
 
 func outJSON(output picket.RawJSON, summary string) (string, error) {
@@ -238,14 +258,15 @@ func (e *Engine) HeldTask(ctx context.Context, held picket.Held, requestID strin
 }
 
 // Watch waits until the lease ends and says how; changed is false when the
-// wait ran out first. A lease that has ended answers at once.
-func (e *Engine) Watch(ctx context.Context, held picket.Held, wait time.Duration) (w picket.Watch, changed bool, err error) {
+// wait ran out first. A lease that has ended answers at once. What the adapter
+// is to start is told until it is among known, the call ids it has heard of.
+func (e *Engine) Watch(ctx context.Context, held picket.Held, wait time.Duration, known ...string) (w picket.Watch, changed bool, err error) {
 	in := e.wakes.wait(true, func(message string) bool { return message == "task "+held.TaskID })
 	defer e.wakes.leave(in)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		got, err := e.as(ctx, held, "watch")
+		got, err := e.as(ctx, held, "watch", ","+strings.Join(known, ",")+",")
 		if err != nil {
 			return picket.Watch{}, false, err
 		}
@@ -258,6 +279,9 @@ func (e *Engine) Watch(ctx context.Context, held picket.Held, wait time.Duration
 			continue
 		}
 		w.Commands = r.nudgeCommand(r.at(l, 3))
+		if len(l) > 4 {
+			w.Commands = append(w.Commands, r.execCommands(l[4])...)
+		}
 		if w.State = watched(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2))); w.State != picket.WatchHeld {
 			if w.State == picket.WatchCancelled {
 				w.Commands = []picket.Command{{Command: "stop", Reason: "cancelled"}}

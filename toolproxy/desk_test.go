@@ -76,11 +76,27 @@ func (d *desk) Release(_ context.Context, h picket.Held, exit picket.Exit) (pick
 	return picket.TaskQueued, d.note("release", h)
 }
 
-func (d *desk) Watch(ctx context.Context, h picket.Held, wait time.Duration) (picket.Watch, bool, error) {
+func (d *desk) Watch(ctx context.Context, h picket.Held, wait time.Duration, _ ...string) (picket.Watch, bool, error) {
 	if err := d.note("watch", h); err != nil || d.watch == nil {
 		return picket.Watch{State: picket.WatchLost}, true, err
 	}
 	return d.watch(ctx, wait)
+}
+
+func (d *desk) CanExec(_ context.Context, h picket.Held) (bool, error) {
+	return false, d.note("can_exec", h)
+}
+
+func (d *desk) OrderExec(_ context.Context, h picket.Held, _ picket.ExecOrder) error {
+	return d.note("order_exec", h)
+}
+
+func (d *desk) AwaitExec(_ context.Context, h picket.Held, _ string, _ time.Duration) (picket.ExecResult, bool, error) {
+	return picket.ExecResult{}, false, d.note("await_exec", h)
+}
+
+func (d *desk) ExecResult(_ context.Context, h picket.Held, _ string, _ picket.ExecResult) error {
+	return d.note("exec", h)
 }
 
 func (d *desk) RunExit(_ context.Context, h picket.Held, exit picket.Exit, _ string) error {
@@ -139,6 +155,7 @@ func (d *desk) count() int {
 // face is a proxy with one namespace, and a way to call it.
 type face struct {
 	e      *echo.Echo
+	proxy  *toolproxy.Proxy
 	sealer *picket.Sealer
 	log    *bytes.Buffer
 	doc    *contract.Document // answers are held against it; nil: they are not
@@ -164,7 +181,7 @@ func newFaceOf(t testing.TB, sealer *picket.Sealer, door func(string) toolproxy.
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.e = web.New(log)
+	f.e, f.proxy = web.New(log), p
 	p.Mount(f.e)
 	return f
 }
@@ -277,6 +294,7 @@ var calls = map[string]request{
 	"logs":               {path: "/v1/run/logs?stream=stdout&offset=0", body: "hello\n", kind: "text/plain; charset=utf-8"},
 	"events":             {path: "/v1/run/events", body: `{"events":[{"type":"run.launched","containment":"group"}]}`},
 	"evidence":           {path: "/v1/run/evidence", body: `{"repository":"/r","branch":"picket/t","base":"abc","diffstat":" a | 1 +","diff":"+x","truncated":false,"files":[{"path":"a","added":1,"removed":0}]}`},
+	"exec":               {path: "/v1/run/exec/k17", body: `{"code":0,"signal":null,"stdout":"ok","stderr":"","truncated":false,"durationMs":12}`},
 	"get_task":           {path: "/v1/tools/get_task", body: `{}`},
 	"report_progress":    {path: "/v1/tools/report_progress", body: `{"summary":"s","beliefs":["b"],"attempted":[{"action":"a","outcome":"o"}],"nextStep":"n","blockers":[]}`},
 	"mark_complete":      {path: "/v1/tools/mark_complete", body: `{"output":{"n":12345678901234567890},"summary":"done"}`},

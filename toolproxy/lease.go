@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -22,8 +23,9 @@ type leaser interface {
 	// Release ends the lease; exit.Class is one of picket.ReleaseClasses.
 	Release(ctx context.Context, held picket.Held, exit picket.Exit) (picket.TaskState, error)
 	// Watch waits until the lease changes; changed is false when the wait ran
-	// out. An ended lease answers at once with its state.
-	Watch(ctx context.Context, held picket.Held, wait time.Duration) (w picket.Watch, changed bool, err error)
+	// out. An ended lease answers at once with its state. Processes to start are
+	// told until they are among known, the call ids that the adapter has heard of.
+	Watch(ctx context.Context, held picket.Held, wait time.Duration, known ...string) (w picket.Watch, changed bool, err error)
 }
 
 // Limits of the small bodies, in bytes.
@@ -118,11 +120,15 @@ func watch(p *Proxy, c echo.Context, door Door, held picket.Held) error {
 	if err != nil {
 		return err
 	}
+	known, err := knownExecs(c)
+	if err != nil {
+		return err
+	}
 	ctx, stopWaiting := web.WaitContext(c)
 	defer stopWaiting()
 	ctx, leave := p.watches.enter(ctx, held)
 	defer leave()
-	w, changed, err := leaser(door).Watch(ctx, held, time.Duration(seconds)*time.Second)
+	w, changed, err := leaser(door).Watch(ctx, held, time.Duration(seconds)*time.Second, known...)
 	switch {
 	case err == nil && changed:
 		return web.JSON(c, http.StatusOK, w)
@@ -139,4 +145,16 @@ func watch(p *Proxy, c echo.Context, door Door, held picket.Held) error {
 func watchSeconds(c echo.Context) (int64, error) {
 	longest := int64(MaxWait / time.Second)
 	return number(c.QueryParams(), "waitSeconds", longest, longest)
+}
+
+// knownExecs are the calls of exec that the adapter has heard of.
+func knownExecs(c echo.Context) ([]string, error) {
+	list := c.QueryParam("exec")
+	if list == "" {
+		return nil, nil
+	}
+	if !knownPattern.MatchString(list) {
+		return nil, badParameter("exec", "Send the callIds of exec commands, with commas between them.", "exec is no list of call ids")
+	}
+	return strings.Split(list, ","), nil
 }

@@ -1,6 +1,7 @@
 package toolproxy_test
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 
 // surface is every route of the proxy and what it asks of a credential:
 // fenced: a lease that holds; evidence: one that ended a short while ago will
-// do; watch: it tells an ended lease its end; list: any lease made here; later:
+// do; result: the same, and without a call that waits for it a conflict; watch: it tells an ended lease its end; list: any lease made here; later:
 // not there yet. It is written down here once more, on purpose: a route that is
 // added, or that is served otherwise, has to be added here, too.
 var surface = map[string]string{
@@ -22,7 +23,7 @@ var surface = map[string]string{
 	"POST /v1/run/exit": "evidence", "POST /v1/run/logs": "evidence", "POST /v1/run/events": "evidence",
 	"GET /v1/tools": "list", "POST /v1/tools/get_task": "fenced", "POST /v1/tools/report_progress": "fenced",
 	"POST /v1/tools/mark_complete": "fenced", "POST /v1/tools/mark_failed": "fenced", "POST /v1/tools/request_human_help": "fenced",
-	"POST /v1/run/evidence": "evidence", "POST /v1/run/usage": "later", "POST /v1/run/exec/:callId": "later",
+	"POST /v1/run/evidence": "evidence", "POST /v1/run/usage": "later", "POST /v1/run/exec/:callId": "result",
 }
 
 // A row says how a caller comes to a credential, and what it is told by routes
@@ -142,7 +143,7 @@ func (h *house) mounted(t *testing.T) []string {
 
 func (h *house) expect(t *testing.T, r row, at, bearer string) {
 	t.Helper()
-	want := map[string]picket.Code{"fenced": r.fenced, "evidence": r.evidence, "watch": r.watch, "list": r.list, "later": notBuilt}[surface[at]]
+	want := map[string]picket.Code{"fenced": r.fenced, "evidence": r.evidence, "result": cmp.Or(r.evidence, picket.CodeStateConflict), "watch": r.watch, "list": r.list, "later": notBuilt}[surface[at]]
 	if r.list != "" { // nobody who is let in at all
 		want = r.list
 	}

@@ -25,6 +25,7 @@ type Door interface {
 	leaser
 	recorder
 	changeKeeper
+	execer
 	worker
 	reader
 	witness
@@ -72,7 +73,9 @@ func New(cfg Config) (*Proxy, error) {
 	if prices == nil {
 		prices = func() *budget.List { return nil }
 	}
-	return &Proxy{sealer: cfg.Sealer, door: cfg.Door, prices: prices, log: cmp.Or(cfg.Log, slog.Default())}, nil
+	p := &Proxy{sealer: cfg.Sealer, door: cfg.Door, prices: prices, log: cmp.Or(cfg.Log, slog.Default())}
+	p.AddSource(execSource{p})
+	return p, nil
 }
 
 // serve answers one request of a caller whose capability was made here.
@@ -90,7 +93,7 @@ var routes = []route{
 	{http.MethodPost, "/v1/lease/renew", "", renew, nil},
 	{http.MethodPost, "/v1/lease/reclaim", "", reclaim, nil},
 	{http.MethodPost, "/v1/lease/release", "release", release, nil},
-	{http.MethodGet, "/v1/lease/watch", "", watch, []string{"waitSeconds"}},
+	{http.MethodGet, "/v1/lease/watch", "", watch, []string{"waitSeconds", "exec"}},
 	{http.MethodPost, "/v1/run/exit", "exit", exit, nil},
 	{http.MethodPost, "/v1/run/logs", "logs", logs, []string{"stream", "offset", "end"}},
 	{http.MethodPost, "/v1/run/events", "events", events, nil},
@@ -98,7 +101,7 @@ var routes = []route{
 	{http.MethodPost, "/v1/run/evidence", "evidence", changes, nil},
 	{http.MethodPost, "/v1/tools/:name", "", callTool, nil}, // each tool records its own refusals
 	{http.MethodPost, "/v1/run/usage", "", later("usage", "metering"), nil},
-	{http.MethodPost, "/v1/run/exec/:callId", "", later("exec", "metered tools"), nil},
+	{http.MethodPost, "/v1/run/exec/:callId", "exec", execResult, nil},
 }
 
 // Mount adds the proxy's routes to e, which web.New has made.

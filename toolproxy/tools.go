@@ -27,7 +27,6 @@ var laterTools = map[string]string{
 	"await_subtask":    "delegation",
 	"review_subtask":   "delegation",
 	"await_top_up":     "metered budgets",
-	"exec":             "metered tools",
 	"http_request":     "metered tools",
 	"sql":              "metered tools",
 }

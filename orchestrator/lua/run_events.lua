@@ -3,7 +3,8 @@
 -- launched, it shows no sign of life, or one of the launcher's timed events. An
 -- event whose id is among the last 128 of the run was written before.
 -- ARGV: task, run, secret, presented token, then per event: type, id or '', data JSON,
---   top-level fields JSON or '', containment or the reason of a nudge, workspace path or ''
+--   top-level fields JSON or '', containment or the reason of a nudge, workspace path or '',
+--   1 when it starts processes for the run, else ''
 -- Reply: OK
 -- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence
 local tid, rid = ARGV[1], ARGV[2]
@@ -11,7 +12,7 @@ local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local had = {}
 for _, id in ipairs(call('LRANGE', K('told:', rid), 0, 127)) do had[id] = true end
-for i = 5, #ARGV, 6 do
+for i = 5, #ARGV, 7 do
   local kind, id = ARGV[i], ARGV[i + 1]
   local again = had[id]
   if id ~= '' and not again then
@@ -20,7 +21,7 @@ for i = 5, #ARGV, 6 do
   end
   if kind == 'run.launched' then
     again = r.launched == '1'
-    put(r, 'launched', '1', 'containment', ARGV[i + 4])
+    put(r, 'launched', '1', 'containment', ARGV[i + 4], 'exec', ARGV[i + 6])
     r.launched = '1'
     if ARGV[i + 5] ~= '' then put(r, 'workspace', ARGV[i + 5]) end
   end

@@ -1,21 +1,27 @@
 -- flags: allow-oom
--- needs: agent
+-- needs: agent exec
 -- watch tells what has become of a run's lease.
--- ARGV: task, run, secret, presented token (not looked at: watching is no write)
--- Reply: {running|reclaim|how it ended, class of the run, closing verb and answer, nudge JSON or ''}
+-- ARGV: task, run, secret, presented token (not looked at: watching is no write),
+--   ids of the processes that the adapter knows of: ',id,id,'
+-- Reply: {running|reclaim|how it ended, class of the run, closing verb and answer, nudge JSON or '',
+--   the processes to start: {ms to the call's deadline, order JSON}…}
 -- Errors: lease_expired, task_mismatch
 local tid, rid = ARGV[1], ARGV[2]
 local r = call('HMGET', K('run:', rid), 'task', 'secret', 'state', 'class', 'closed', 'token',
-  'nudges', 'nudge', 'nudge_seen', 'agent', 'incarnation')
+  'nudges', 'nudge', 'nudge_seen', 'agent', 'incarnation', 'execs')
 if not r[1] or r[2] ~= ARGV[3] then return refuse('lease_expired', 'cause', 'unknown') end
 if r[1] ~= tid then return refuse('task_mismatch') end
 if r[3] ~= 'running' then return { r[3], r[4] or '', r[5] or '', '' } end
 local lost = orphaned({ agent = r[10], incarnation = r[11] })
 if lost then return { 'expired', lost, '', '' } end
+if marked(record(K('task:', tid))) then return { 'cancelled', 'cancelled', '', '' } end
 if num(r[6]) <= floor then return { 'reclaim', '', '', '' } end
 if now >= num(call('ZSCORE', K('deadlines'), tid)) then return { 'expired', 'lease_expired', '', '' } end
 -- A watch delivers a nudge once. Should its answer be lost, the next renewal
 -- tells it again.
-if (r[7] or '0') == (r[9] or '0') then return { 'running', '', '', '' } end
-put(record(K('run:', rid)), 'nudge_seen', r[7])
-return { 'running', '', '', r[8] }
+local nudge = ''
+if (r[7] or '0') ~= (r[9] or '0') then
+  put(record(K('run:', rid)), 'nudge_seen', r[7])
+  nudge = r[8]
+end
+return { 'running', '', '', nudge, ordered(rid, { execs = r[12] }, ARGV[5]) }

@@ -1,0 +1,117 @@
+package orchestrator
+
+import (
+	"context"
+	"regexp"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// maxExecs is how many processes of one run may be asked for at once.
+const maxExecs = 16
+
+// callIDPattern is what a call may be called in a command: the watch lists ids
+// between commas.
+var callIDPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+
+// OrderExec asks the adapter of the run to start a process. The adapter hears
+// of it by watch and renewal until its result is there or order.TTLMs have
+// passed. The same CallID again is the same order. It is not_available when the
+// adapter has not said that it starts processes.
+func (e *Engine) OrderExec(ctx context.Context, held picket.Held, order picket.ExecOrder) error {
+	if !callIDPattern.MatchString(order.CallID) {
+		return picket.Invalid("callId", "Send the id of the call.", "callId is not 1 to 128 letters, digits, _ . or -")
+	}
+	body, err := jsonv2.Marshal(order)
+	if err != nil {
+		return picket.Invalid("argv", "Send text in UTF-8.", "the order is no valid text").Because(err)
+	}
+	if len(body) > picket.MaxPayload {
+		return picket.TooLarge("argv", len(body))
+	}
+	_, err = e.as(ctx, held, "order_exec", order.CallID, string(body), order.TTLMs, maxExecs)
+	return err
+}
+
+// ExecResult is what became of a process that was asked for; it wakes the call
+// that waits for it, in whichever server process. The first result counts. As
+// evidence it needs no lease that still holds; once the call's deadline has
+// passed it is state_conflict.
+func (e *Engine) ExecResult(ctx context.Context, held picket.Held, callID string, result picket.ExecResult) error {
+	body, err := jsonv2.Marshal(result)
+	if err != nil {
+		return picket.Invalid("/stdout", "Send text in UTF-8.", "the result is no valid text").Because(err)
+	}
+	_, err = e.as(ctx, held, "exec_result", callID, string(body))
+	return err
+}
+
+// AwaitExec waits for the result of a process that was asked for; done is false
+// when the wait ran out, or when the call's deadline has passed without one. It
+// goes on when the lease has ended: how the process ended is still worth to be
+// known.
+func (e *Engine) AwaitExec(ctx context.Context, held picket.Held, callID string, wait time.Duration) (result picket.ExecResult, done bool, err error) {
+	topic := "exec " + held.RunID + ":" + callID
+	in := e.wakes.wait(true, func(message string) bool { return message == topic })
+	defer e.wakes.leave(in)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		got, err := e.as(ctx, held, "await_exec", callID)
+		if err != nil {
+			return result, false, err
+		}
+		r := &reply{script: "await_exec"}
+		l := r.list(got)
+		if r.text(r.at(l, 0)) != "" {
+			r.json(l[0], &result)
+			return result, r.bad == nil, r.bad
+		}
+		left := time.Duration(r.int(r.at(l, 1))) * time.Millisecond
+		if left <= 0 || r.bad != nil {
+			return result, false, r.bad
+		}
+		late := time.NewTimer(left)
+		select {
+		case <-in.c:
+			late.Stop()
+		case <-late.C:
+		case <-timer.C:
+			late.Stop()
+			return result, false, nil
+		case <-ctx.Done():
+			late.Stop()
+			return result, false, unavailable("the request was given up", ctx.Err())
+		case <-e.store.ctx.Done():
+			late.Stop()
+			return result, false, unavailable("the server is stopping", picket.ErrUnknown)
+		}
+	}
+}
+
+// CanExec reports whether the adapter of the run has said that it starts
+// processes for it.
+func (e *Engine) CanExec(ctx context.Context, held picket.Held) (bool, error) {
+	got, err := e.as(ctx, held, "can_exec")
+	if err != nil {
+		return false, err
+	}
+	r := &reply{script: "can_exec"}
+	return r.int(got) == 1, r.bad
+}
+
+// execCommands decodes the processes that an adapter is to start.
+func (r *reply) execCommands(v any) []picket.Command {
+	var out []picket.Command
+	for _, item := range r.list(v) {
+		l := r.list(item)
+		order := &picket.ExecOrder{}
+		r.json(r.at(l, 1), order)
+		order.TTLMs = r.int(r.at(l, 0))
+		out = append(out, picket.Command{Command: "exec", Exec: order})
+	}
+	return out
+}

@@ -1,0 +1,179 @@
+package orchestrator_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// launchedWithExec is a lease whose adapter starts processes for it.
+func (f *fixture) launchedWithExec(t *testing.T) (picket.Lease, picket.Held) {
+	t.Helper()
+	f.submit(t, picket.TaskSpec{})
+	l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+	h := f.held(t, l)
+	_, err := f.Renew(f.ctx, h)
+	ok(t, err)
+	ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Exec: true}}))
+	return l, h
+}
+
+func order(id string) picket.ExecOrder {
+	return picket.ExecOrder{CallID: id, Argv: []string{"go", "vet"}, Stdin: "é", TimeoutSeconds: 20, TTLMs: 30_000}
+}
+
+// ordered are the ids that commands carry.
+func ordered(commands []picket.Command) (ids []string) {
+	for _, c := range commands {
+		if c.Command == "exec" {
+			ids = append(ids, c.Exec.CallID)
+		}
+	}
+	return ids
+}
+
+func TestAProcessIsOrderedAndItsResultTaken(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, h := f.launchedWithExec(t)
+		ok(t, f.OrderExec(f.ctx, h, order("c1")))
+		ok(t, f.OrderExec(f.ctx, h, order("c1"))) // its answer was lost
+
+		// Both ways tell it until the adapter knows it.
+		for range 2 {
+			w, changed, err := f.Watch(f.ctx, h, 0)
+			ok(t, err)
+			if got := ordered(w.Commands); !changed || len(got) != 1 || got[0] != "c1" {
+				t.Fatalf("the watch told %v (changed %v)", got, changed)
+			}
+			o := w.Commands[0].Exec
+			if o.TTLMs <= 0 || o.TTLMs > 30_000 || o.Stdin != "é" || strings.Join(o.Argv, " ") != "go vet" || o.TimeoutSeconds != 20 {
+				t.Fatalf("the order is %+v", o)
+			}
+		}
+		r, err := f.Renew(f.ctx, h)
+		ok(t, err)
+		if got := ordered(r.Commands); len(got) != 1 {
+			t.Fatalf("the renewal told %v", got)
+		}
+		if w, changed, err := f.Watch(f.ctx, h, 0, "c0", "c1"); changed || err != nil {
+			t.Fatalf("a process that is known was told again: %+v %v", w, err)
+		}
+
+		if _, done, err := f.AwaitExec(f.ctx, h, "c1", 0); done || err != nil {
+			t.Fatalf("there is a result already (%v)", err)
+		}
+		result := picket.ExecResult{Code: ptr(3), Stdout: "ok\n", DurationMs: 12}
+		ok(t, f.ExecResult(f.ctx, h, "c1", result))
+		ok(t, f.ExecResult(f.ctx, h, "c1", picket.ExecResult{Code: ptr(4)})) // the first one counts
+		got, done, err := f.AwaitExec(f.ctx, h, "c1", time.Minute)
+		ok(t, err)
+		if !done || *got.Code != 3 || got.Stdout != "ok\n" || got.DurationMs != 12 {
+			t.Fatalf("the result is %+v (%v)", got, done)
+		}
+		ok(t, f.OrderExec(f.ctx, h, order("c1"))) // a late repetition orders nothing
+		if r, err = f.Renew(f.ctx, h); err != nil || len(ordered(r.Commands)) != 0 {
+			t.Fatalf("an order with a result was told again: %v %v", r.Commands, err)
+		}
+	})
+}
+
+// The call waits at one server process, the result comes to another.
+func TestAResultWakesItsCall(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		other := open(t, f.where)
+		defer other.close()
+		_, h := f.launchedWithExec(t)
+		ok(t, f.OrderExec(f.ctx, h, order("c1")))
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			got, done, err := f.AwaitExec(f.ctx, h, "c1", 25*time.Second)
+			if err != nil || !done || got.Stdout != "out" {
+				t.Errorf("the call got %+v %v %v", got, done, err)
+			}
+		})
+		ok(t, other.ExecResult(f.ctx, h, "c1", picket.ExecResult{Code: ptr(0), Stdout: "out"}))
+		began := time.Now()
+		waiting.Wait()
+		if f.virtual && time.Since(began) > time.Second {
+			t.Errorf("it was woken after %v only", time.Since(began))
+		}
+	})
+}
+
+func TestAnOrderWakesTheWatch(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, h := f.launchedWithExec(t)
+		told := make(chan []string, 1)
+		go func() {
+			w, _, err := f.Watch(f.ctx, h, time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			told <- ordered(w.Commands)
+		}()
+		ok(t, f.OrderExec(f.ctx, h, order("c1")))
+		if got := <-told; len(got) != 1 {
+			t.Errorf("the watch told %v", got)
+		}
+	})
+}
+
+func TestAnOrderEndsWithItsCall(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, h := f.launchedWithExec(t)
+		ok(t, f.OrderExec(f.ctx, h, order("c1")))
+		f.pass(t, 31*time.Second)
+		if r, err := f.Renew(f.ctx, h); err != nil || len(r.Commands) != 0 {
+			t.Fatalf("an order past its deadline was told: %v %v", r.Commands, err)
+		}
+		if _, done, err := f.AwaitExec(f.ctx, h, "c1", time.Hour); done || err != nil {
+			t.Fatalf("waiting for it answered %v %v", done, err)
+		}
+		refused(t, f.ExecResult(f.ctx, h, "c1", picket.ExecResult{Code: ptr(0)}), picket.CodeStateConflict)
+		refused(t, f.ExecResult(f.ctx, h, "c2", picket.ExecResult{Code: ptr(0)}), picket.CodeStateConflict)
+		for i := range 16 { // what is over takes no room
+			ok(t, f.OrderExec(f.ctx, h, order("d"+string(rune('a'+i)))))
+		}
+		refused(t, f.OrderExec(f.ctx, h, order("one-too-many")), picket.CodeRateLimited)
+		ok(t, f.ExecResult(f.ctx, h, "da", picket.ExecResult{Failed: "no such program"}))
+		ok(t, f.OrderExec(f.ctx, h, order("now-there-is-room")))
+	})
+}
+
+func TestWhoMayOrderAProcess(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.submit(t, picket.TaskSpec{})
+		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+		h := f.held(t, l)
+		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
+		if can, err := f.CanExec(f.ctx, h); can || err != nil {
+			t.Fatalf("the adapter starts processes: %v %v", can, err)
+		}
+		refused(t, f.OrderExec(f.ctx, h, order("c1")), picket.CodeNotAvailable)
+		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Exec: true}}))
+		if can, err := f.CanExec(f.ctx, h); !can || err != nil {
+			t.Fatalf("the adapter starts no processes: %v %v", can, err)
+		}
+		refused(t, f.OrderExec(f.ctx, h, order("a,b")), picket.CodeValidation)
+		ok(t, f.OrderExec(f.ctx, h, order("c1")))
+
+		foreign := h
+		foreign.Secret = strings.Repeat("0", 64)
+		refused(t, f.OrderExec(f.ctx, foreign, order("c2")), picket.CodeLeaseExpired)
+		refused(t, f.ExecResult(f.ctx, foreign, "c1", picket.ExecResult{}), picket.CodeLeaseExpired)
+		_, _, err := f.AwaitExec(f.ctx, foreign, "c1", 0)
+		refused(t, err, picket.CodeLeaseExpired)
+
+		// The end of the lease is the end of ordering, not of knowing.
+		_, err = f.Release(f.ctx, h, picket.Exit{Class: picket.ExitReleased})
+		ok(t, err)
+		refused(t, f.OrderExec(f.ctx, h, order("c2")), picket.CodeLeaseReleased)
+		ok(t, f.ExecResult(f.ctx, h, "c1", picket.ExecResult{Signal: ptr("SIGKILL")}))
+		if _, done, err := f.AwaitExec(f.ctx, h, "c1", 0); !done || err != nil {
+			t.Fatalf("the result of an ended lease's process: %v %v", done, err)
+		}
+	})
+}

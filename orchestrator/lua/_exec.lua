@@ -1,0 +1,17 @@
+-- exec: processes that a run is asked to start. exec:<run> holds those whose
+-- result is not there, each with the deadline of its call.
+
+-- ordered lists what the adapter of a run is to start and does not know yet:
+-- {ms to the deadline of the call, order JSON} each. known is ',id,id,'.
+local function ordered(rid, r, known)
+  local out = {}
+  if num(r.execs) == 0 then return out end
+  local flat = call('HGETALL', K('exec:', rid))
+  for i = 1, #flat, 2 do
+    local deadline, order = string.match(flat[i + 1], '^(%d+) (.*)$')
+    if now < num(deadline) and not string.find(known, ',' .. flat[i] .. ',', 1, true) then
+      out[#out + 1] = { F(num(deadline) - now), order }
+    end
+  end
+  return out
+end

@@ -1,0 +1,242 @@
+package toolproxy
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// execer has processes started by the adapter of a run: no proxy starts any.
+type execer interface {
+	// CanExec reports whether the adapter of the run starts processes for it.
+	CanExec(ctx context.Context, held picket.Held) (bool, error)
+	// OrderExec asks for a process; the same CallID again is the same order.
+	OrderExec(ctx context.Context, held picket.Held, order picket.ExecOrder) error
+	// AwaitExec waits for its result; done is false when the wait ran out or none
+	// can come any more. It needs no lease that still holds.
+	AwaitExec(ctx context.Context, held picket.Held, callID string, wait time.Duration) (r picket.ExecResult, done bool, err error)
+	// ExecResult is the adapter's answer, up to the call's deadline.
+	ExecResult(ctx context.Context, held picket.Held, callID string, r picket.ExecResult) error
+}
+
+// Bounds of the tool exec.
+const (
+	execTimeout    = 60  // seconds a process gets by default
+	maxExecTimeout = 110 // seconds: with execSlack within picket.MaxExternalCall
+	maxExecArgs    = 1000
+	maxExecInput   = 128 << 10 // bytes of argv and stdin together
+	// execSlack is for the way of the order to the adapter and of the result back.
+	execSlack = 10 * time.Second
+	// maxExecResult bounds the body of a result: two streams of
+	// picket.MaxExecOutput, whose bytes may grow sixfold as JSON.
+	maxExecResult = 2*6*picket.MaxExecOutput + smallBody
+)
+
+//go:embed exec.json
+var execJSON []byte
+
+var execTool = parseTools(execJSON)[0]
+
+// execSource is the tool exec.
+type execSource struct{ proxy *Proxy }
+
+// Tools lists exec when it has a price and the run's adapter starts processes.
+func (s execSource) Tools(ctx context.Context, door Door, held picket.Held) ([]Tool, error) {
+	tool, ok := s.proxy.Priced(execTool)
+	if !ok {
+		return nil, nil
+	}
+	can, err := door.CanExec(ctx, held)
+	if code := picket.CodeOf(err); code.Fenced() {
+		return nil, nil // who has no lease any more may look, and calls nothing
+	}
+	if err != nil || !can {
+		return nil, err
+	}
+	return []Tool{tool}, nil
+}
+
+type execRequest struct {
+	Argv           []string `json:"argv"`
+	Stdin          string   `json:"stdin"`
+	TimeoutSeconds *int     `json:"timeoutSeconds"`
+}
+
+func (s execSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, error) {
+	if c.Name != execTool.Name {
+		return nil, false, nil
+	}
+	answer, err := s.call(ctx, c)
+	return answer, true, err
+}
+
+func (s execSource) call(ctx context.Context, c Call) (jsontext.Value, error) {
+	can, err := c.Door.CanExec(ctx, c.Held)
+	switch {
+	case err != nil:
+		return nil, err
+	case !can:
+		return nil, picket.Refuse(picket.CodeNotFound, "Do without it, or start the process yourself.", "the adapter of this run starts no processes: there is no tool exec")
+	}
+	req, err := decodeExec(c.Args)
+	if err != nil {
+		return nil, err
+	}
+	args, err := encode(req)
+	if err != nil {
+		return nil, err
+	}
+	order := picket.ExecOrder{Argv: req.Argv, Stdin: req.Stdin, TimeoutSeconds: *req.TimeoutSeconds}
+	got, err := s.proxy.Metered(ctx, c.Door, c.Held, MeteredCall{
+		Tool: execTool.Name, Args: args, Key: c.Key, Effects: picket.EffectsExternal,
+		Timeout: time.Duration(order.TimeoutSeconds)*time.Second + execSlack,
+		Dispatch: func(ctx context.Context, r picket.Reservation) (Dispatched, error) {
+			order.CallID = r.CallID
+			return s.dispatch(ctx, c.Door, c.Held, order)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return got.Answer()
+}
+
+func decodeExec(args jsontext.Value) (execRequest, error) {
+	req, err := decodeArgs[execRequest](args)
+	if err != nil {
+		return req, err
+	}
+	if req.TimeoutSeconds == nil {
+		seconds := execTimeout
+		req.TimeoutSeconds = &seconds
+	}
+	size := len(req.Stdin)
+	for i, arg := range req.Argv {
+		if size += len(arg); strings.ContainsRune(arg, 0) {
+			return req, picket.Invalid(fmt.Sprintf("/argv/%d", i), "Send it without the character U+0000.", "an argument holds a null character")
+		}
+	}
+	switch {
+	case len(req.Argv) == 0 || req.Argv[0] == "":
+		return req, picket.Invalid("/argv", `Send the program and its arguments one by one, such as ["go","test","./..."]; there is no shell.`, "argv names no program")
+	case len(req.Argv) > maxExecArgs:
+		return req, picket.Invalid("/argv", fmt.Sprintf("Send at most %d; a list of files can go through stdin.", maxExecArgs), "argv has %d entries", len(req.Argv))
+	case size > maxExecInput:
+		return req, picket.Refuse(picket.CodeTooLarge, "Write it into a file of the workspace and name the file.",
+			"argv and stdin have %d bytes, at most %d are allowed", size, maxExecInput).With("limit", maxExecInput)
+	case *req.TimeoutSeconds < 1 || *req.TimeoutSeconds > maxExecTimeout:
+		return req, picket.Invalid("/timeoutSeconds", fmt.Sprintf("Send 1 to %d, or leave it out for %d.", maxExecTimeout, execTimeout), "timeoutSeconds is %d", *req.TimeoutSeconds)
+	}
+	return req, nil
+}
+
+var errNoExecResult = errors.New("no result of the process came")
+
+// dispatch orders the process and waits for its result. What ends the call
+// early does not end the wait: the adapter kills the process with its lease and
+// says so, and only then has the call no more effects.
+func (s execSource) dispatch(ctx context.Context, door Door, held picket.Held, order picket.ExecOrder) (Dispatched, error) {
+	deadline, _ := ctx.Deadline()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
+	if err := s.order(ctx, door, held, order, deadline); err != nil {
+		return Dispatched{}, err
+	}
+	result, err := s.await(ctx, door, held, order.CallID, deadline)
+	if err != nil {
+		return Dispatched{}, err
+	}
+	raw, err := encode(result)
+	if err != nil {
+		return Dispatched{}, err
+	}
+	failed := result.Code == nil || *result.Code != 0
+	return Dispatched{Result: picket.RawJSON(raw), Failed: failed, Detail: endOf(result),
+		Used: budget.Use{Millis: result.DurationMs, Bytes: int64(len(result.Stdout) + len(result.Stderr))}}, nil
+}
+
+// order hands the order in. A definite refusal means that nothing was started;
+// without an answer that is open.
+func (s execSource) order(ctx context.Context, door Door, held picket.Held, order picket.ExecOrder, deadline time.Time) (err error) {
+	for range reserveTries {
+		order.TTLMs = time.Until(deadline).Milliseconds()
+		if err = door.OrderExec(ctx, held, order); !errors.Is(err, picket.ErrUnknown) {
+			break
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, picket.ErrUnknown):
+		s.proxy.log.Warn("it is not known whether a process was ordered", "task", held.TaskID, "run", held.RunID, "call", order.CallID, "err", err)
+		return nil
+	}
+	return NeverLeft(err)
+}
+
+// await goes on while the store is away, up to the call's deadline.
+func (s execSource) await(ctx context.Context, door Door, held picket.Held, callID string, deadline time.Time) (picket.ExecResult, error) {
+	for {
+		result, done, err := door.AwaitExec(ctx, held, callID, time.Until(deadline))
+		switch {
+		case done:
+			return result, nil
+		case err == nil:
+			return result, errors.Join(errNoExecResult, context.DeadlineExceeded)
+		case !errors.Is(err, picket.ErrUnknown) && picket.CodeOf(err) != picket.CodeUnavailable:
+			return result, err
+		}
+		select {
+		case <-ctx.Done():
+			return result, cmp.Or(ctx.Err(), err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// endOf is how a process ended, for the ledger.
+func endOf(r picket.ExecResult) string {
+	switch {
+	case r.Failed != "":
+		return "not started"
+	case r.Signal != nil:
+		return *r.Signal
+	case r.Code != nil:
+		return fmt.Sprintf("exit %d", *r.Code)
+	}
+	return ""
+}
+
+// execResult takes the adapter's result of a process.
+func execResult(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+	r, _, err := web.Decode[picket.ExecResult](c, maxExecResult)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(r.Stdout) > picket.MaxExecOutput || len(r.Stderr) > picket.MaxExecOutput:
+		return picket.Refuse(picket.CodeTooLarge, "Cut it and say truncated.", "a stream has more than %d bytes", picket.MaxExecOutput).With("limit", picket.MaxExecOutput)
+	case r.DurationMs < 0 || r.DurationMs > picket.MaxNumber:
+		return picket.Invalid("/durationMs", "Send milliseconds.", "durationMs %d is out of range", r.DurationMs)
+	case r.Signal != nil && !signalPattern.MatchString(*r.Signal):
+		return picket.Invalid("/signal", "Send a name such as SIGKILL, or null.", "signal is not the name of a signal")
+	case len(r.Failed) > maxReason:
+		return picket.Invalid("/failed", "Say it shorter.", "failed has %d bytes", len(r.Failed))
+	}
+	if err := door.ExecResult(c.Request().Context(), held, c.Param("callId"), r); err != nil {
+		return err
+	}
+	return web.JSON(c, http.StatusOK, struct{}{})
+}
