@@ -147,13 +147,16 @@ func watchSeconds(c echo.Context) (int64, error) {
 	return number(c.QueryParams(), "waitSeconds", longest, longest)
 }
 
+// maxKnown bounds the list of them, in bytes.
+const maxKnown = 4096
+
 // knownExecs are the calls of exec that the adapter has heard of.
 func knownExecs(c echo.Context) ([]string, error) {
 	list := c.QueryParam("exec")
 	if list == "" {
 		return nil, nil
 	}
-	if !knownPattern.MatchString(list) {
+	if len(list) > maxKnown || !knownPattern.MatchString(list) {
 		return nil, badParameter("exec", "Send the callIds of exec commands, with commas between them.", "exec is no list of call ids")
 	}
 	return strings.Split(list, ","), nil

@@ -14,7 +14,7 @@ import (
 
 var (
 	digitsPattern = regexp.MustCompile(`^[0-9]{1,16}$`)
-	knownPattern  = regexp.MustCompile(`^[A-Za-z0-9_.,-]{1,4096}$`)
+	knownPattern  = regexp.MustCompile(`^[A-Za-z0-9_.,-]+$`)
 	signalPattern = regexp.MustCompile(`^SIG[A-Z0-9+-]{1,16}$`)
 )
 
