@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -125,6 +126,9 @@ func (r *reply) task(v any) picket.Task {
 	r.json(r.at(l, 7), &out)
 	t.Output, t.Summary = out.Output, out.Summary
 	r.money(&t, r.at(l, 13))
+	for _, child := range r.list(r.at(l, 14)) {
+		t.Children = append(t.Children, r.text(child))
+	}
 	h := r.hash(r.at(l, 4))
 	for _, run := range r.list(r.at(l, 8)) {
 		t.Runs = append(t.Runs, r.run(run))
@@ -165,7 +169,9 @@ func (r *reply) taskHead(id string, hash, spec any) picket.Task {
 	t.Attempts, t.Failures = int(integer(h["attempt"])), int(integer(h["failures"]))
 	t.FencingToken = integer(h["token"])
 	t.Priority = int(integer(h["pri"]))
-	t.Fixes, t.Retries = optional(h["fixes"]), optional(h["retries"])
+	t.Fixes, t.Retries, t.Parent = optional(h["fixes"]), optional(h["retries"]), optional(h["parent"])
+	t.Root = cmp.Or(h["root"], id)
+	t.ReviewBy = picket.ReviewBy(cmp.Or(h["review"], string(t.ReviewBy)))
 	t.Reason, t.CreatedBy = h["reason"], h["by"]
 	t.CreatedAt, t.UpdatedAt = picket.Instant(integer(h["created"])), picket.Instant(integer(h["updated"]))
 	return t
@@ -201,6 +207,7 @@ func (r *reply) run(v any) picket.Run {
 		RunID: r.text(r.at(l, 0)), TaskID: h["task"], AgentID: h["agent"], FencingToken: integer(h["token"]),
 		Attempt: int(integer(h["attempt"])), State: picket.RunState(h["state"]), StartedAt: picket.Instant(integer(h["started"])),
 		EndedAt: picket.Instant(integer(h["ended"])), WorkspacePath: h["workspace"], Containment: h["containment"],
+		Spent: column(h, "spent"),
 	}
 	for t := range strings.SplitSeq(strings.Trim(h["tokens"], ","), ",") {
 		run.Tokens = append(run.Tokens, integer(t))

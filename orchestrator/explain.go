@@ -25,7 +25,10 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 		ahead: r.int(r.at(l, 4)), now: r.int(r.at(l, 5)), raw: r.int(r.at(l, 6)), paused: r.text(r.at(l, 7)) != ""}
 	f.gate = r.hash(r.list(r.at(l, 0))[4])["gate"]
 	f.queuedIn = r.hash(r.list(r.at(l, 0))[4])["at"]
-	for _, w := range l[8:] {
+	if c := r.list(r.at(l, 8)); len(c) == 2 {
+		f.call, f.callEnds = r.text(c[0]), r.int(c[1])
+	}
+	for _, w := range l[9:] {
 		f.waiters = append(f.waiters, r.text(w))
 	}
 	if r.bad != nil {
@@ -70,6 +73,8 @@ type explained struct {
 	now, raw       int64
 	paused         bool
 	gate           string
+	call           string // a tool that still acts outside, and until when at the latest
+	callEnds       int64
 	waiters        []string
 	pinnedTo       picket.AgentStatus // of the agent it is pinned to; "" when that is not registered
 	serving        int                // registered agents that could take it
@@ -122,12 +127,15 @@ func (f explained) queued(say, next func(string, ...any)) {
 	}
 	if f.delayed > f.now && f.queuedIn == "" {
 		left := (time.Duration(f.delayed-f.now) * time.Millisecond).Round(time.Second)
+		if f.call != "" {
+			say("it waits for the call %s of the lease before, which may still act outside, until %s at the latest", f.call, picket.Instant(f.raw+f.callEnds-f.now))
+		}
 		switch {
 		case f.gate != "":
 			say("the process of %s has not reported its exit; the task waits for it, at most %s", f.gate, left)
 		case f.task.NotBefore.Time().UnixMilli() > f.raw:
 			say("it is not to start before %s (%s from now)", f.task.NotBefore, left)
-		default:
+		case f.call == "" || f.delayed > f.callEnds:
 			say("it waits %s before the next attempt (failure %d)", left, f.task.Failures)
 		}
 		return

@@ -16,17 +16,17 @@ func usd(s string) budget.Money {
 	return m
 }
 
-func purse(tokens int64, dollars string) *budget.Envelope {
+func worth(tokens int64, dollars string) *budget.Envelope {
 	return &budget.Envelope{Tokens: tokens, USD: usd(dollars)}
 }
 
 // A task that names no envelope gets the default one, and shows it everywhere.
 func TestATaskHasItsEnvelope(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		for _, want := range []*budget.Envelope{nil, purse(250_000, "1.5"), purse(0, "0"), purse(0, "0.000000001")} {
+		for _, want := range []*budget.Envelope{nil, worth(250_000, "1.5"), worth(0, "0"), worth(0, "0.000000001")} {
 			task := f.submit(t, picket.TaskSpec{BudgetEnvelope: want})
 			if want == nil {
-				want = purse(1_000_000, "1")
+				want = worth(1_000_000, "1")
 			}
 			l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
 			got := f.state(t, task.TaskID, picket.TaskLeased)

@@ -81,7 +81,35 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 			"Create a new task for what is left to do (fixes = this task)."
 	},
 	picket.CodeBudgetExceeded: budgetExceeded,
+	picket.CodeChildrenOpen: func(f facts) (string, string) {
+		return f["open"] + " subtasks have not ended, the first of them is " + f["first"],
+			`Await and review them first (await_subtask, review_subtask). Or say what becomes of them: "children": "detach" leaves them to people, "cancel" ends them.`
+	},
+	picket.CodeDelegation: func(f facts) (string, string) {
+		if f["of"] == "depth" {
+			return "this task is " + f["limit"] + " levels below the first one, and deeper ones are not made", "Do this part yourself."
+		}
+		return "this task has made " + f["limit"] + " subtasks, and more are not made", "Do this part yourself, or give it to a subtask of a subtask."
+	},
+	picket.CodeAuthorCannotReview: func(facts) (string, string) {
+		return "this is the task that you work on yourself", "Hand it in with mark_complete; somebody else reviews it."
+	},
+	picket.CodePaused: func(facts) (string, string) {
+		return "the namespace is paused: nothing that costs money is called", "Wait until a person resumes it, then repeat the call."
+	},
+	picket.CodeLeaseEnding: func(facts) (string, string) {
+		return "the lease ends too soon to begin something outside", "Renew the lease, or finish; then repeat the call."
+	},
+	picket.CodeCallRunning: func(facts) (string, string) {
+		return "a call with this idempotency key is under way", "Wait for its answer, or repeat the same call later: it is made once."
+	},
 	picket.CodeStateConflict: func(f facts) (string, string) {
+		if f["outcome"] == string(picket.CallUncertain) {
+			return "the call was made, and its outcome is unknown", "Look at what it was to change before you decide; to make the call again send a new Idempotency-Key."
+		}
+		if f["call"] != "" {
+			return "the call was made, but its result was not kept", "Send a new Idempotency-Key to make the call again."
+		}
 		if f["cause"] == "exec_over" {
 			return "no call waits for this result: its deadline has passed", "Drop the result; the call was settled without it."
 		}
@@ -102,6 +130,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 			"Look at the task again before you decide."
 	},
 	picket.CodeForbidden: func(f facts) (string, string) {
+		if f["kind"] == "review" {
+			return "a person reviews this subtask", "Go on, or wait for the decision with await_subtask."
+		}
 		if f["kind"] == "registration" {
 			return "the agent was registered by another key, and its id stays with that key", "Register it with the key of before, or under another id."
 		}
@@ -135,6 +166,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 	picket.CodeNotFound: func(f facts) (string, string) {
 		if f["kind"] == "agent" {
 			return "there is no such agent", "Check the id, or register (POST /api/v1/agents); agents that are gone are deleted after the retention time."
+		}
+		if f["kind"] == "subtask" {
+			return "your task has no such subtask", "Use a taskId that delegate_subtask answered; get_task lists them as children."
 		}
 		return "there is no such " + f.or("kind", "thing"), "Check the id; closed tasks are deleted after the retention time."
 	},

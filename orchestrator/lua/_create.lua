@@ -26,6 +26,23 @@ local function uncovered(s)
   return from ~= '' and short(from, num(s.tokens), num(s.nano)) or nil
 end
 
+-- place_under notes where in its tree a new subtask stands: its ancestors are
+-- root, those of up1 to up3 and parent. Two ids are what a field has room for.
+local function place_under(t, s)
+  local p = pick(K('task:', s.parent), 'root', 'parent', 'depth', 'up1', 'up2', 'up3', 'delegated')
+  t.root, t.parent, t.depth = p.root or s.parent, s.parent, F(num(p.depth) + 1)
+  put(t, 'root', t.root, 'parent', t.parent, 'depth', t.depth)
+  local between = {}
+  for _, part in ipairs({ p.up1 or '', p.up2 or '', p.up3 or '' }) do
+    for id in string.gmatch(part, '%S+') do between[#between + 1] = id end
+  end
+  if p.parent and p.parent ~= p.root then between[#between + 1] = p.parent end
+  for i = 1, #between, 2 do put(t, 'up' .. F((i + 1) / 2), table.concat(between, ' ', i, math.min(i + 1, #between))) end
+  -- What replaces a subtask is not one more.
+  if s.fixes == '' and s.retries == '' then put(p, 'delegated', F(num(p.delegated) + 1)) end
+  call('HINCRBY', K('tree:', t.root), 'open', 1)
+end
+
 -- create writes a new queued task. source is the run whose process must be
 -- gone first when this task repairs or repeats another, else nil.
 local function create(s, source, extra)
@@ -38,6 +55,11 @@ local function create(s, source, extra)
   for _, field in ipairs({ 'labels', 'fixes', 'retries' }) do
     if s[field] ~= '' then put(t, field, s[field]) end
   end
+  t.root = false
+  if s.parent then
+    place_under(t, s)
+    extra = (extra or '') .. ',"parent":' .. quote(s.parent)
+  end
   call('SET', K('spec:', s.id), s.spec)
   if s.input ~= '' then call('SET', K('in:', s.id), s.input) end
   for _, key in ipairs(indexes(s.role, s.labels)) do call('ZADD', key, order, s.id) end
@@ -49,6 +71,8 @@ local function create(s, source, extra)
     put(t, 'not_before', s.not_before)
     call('ZADD', K('starts'), s.not_before, s.id)
   end
+  inherit(t, s.retries ~= '' and s.retries or s.fixes)
   enqueue(s.id, t, ready, source)
   emit('task.submitted', { task = s.id, actor = s.by }, '{"state":"queued"' .. (extra or '') .. '}')
+  return t
 end

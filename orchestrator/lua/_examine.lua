@@ -72,8 +72,9 @@ local function examine_place(id, t)
 
   local delayed = K('delayed')
   local open = queued and at == '' and still_open(t.gate) or 0
+  local calls, caller = acting(id, t)
   if queued and at == '' then
-    stands('delayed', delayed, id, true, F(math.max(now, num(t.ready), open)))
+    stands('delayed', delayed, id, true, F(math.max(now, num(t.ready), open, calls)))
   elseif not pinned then
     stands('delayed', delayed, id, false)
   elseif at ~= t.lane or num(t.pin_until) > now + 1000 then -- else it may have been promoted to where it stands
@@ -82,6 +83,11 @@ local function examine_place(id, t)
   if open > now and call('SISMEMBER', K('gated:', t.gate), id) == 0 then
     violated('gate_missing', id, 'nothing tells it that run ' .. t.gate .. ' has exited', function()
       call('SADD', K('gated:', t.gate), id)
+    end)
+  end
+  if queued and at == '' and calls > now and call('SISMEMBER', K('gated:', caller), id) == 0 then
+    violated('gate_missing', id, 'nothing tells it that a call of ' .. caller .. ' has ended', function()
+      call('SADD', K('gated:', caller), id)
     end)
   end
   if not (queued and t.not_before) then stands('start', K('starts'), id, false) end

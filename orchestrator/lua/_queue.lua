@@ -25,12 +25,34 @@ local function last_open(t)
   return t.run
 end
 
+-- acting tells until when calls that were made for a task may act outside: its
+-- own, or those of the task it repairs or repeats. It also names that task.
+local function acting(id, t)
+  local latest, owner = 0, ''
+  for _, of in ipairs({ id, t.calls ~= '' and t.calls or nil }) do
+    local until_then = num(call('ZRANGE', K('inflight:', of), -1, -1, 'WITHSCORES')[2])
+    if until_then > latest then latest, owner = until_then, of end
+  end
+  return latest, owner
+end
+
+-- inherit makes a new task wait for what is under way for its source as well.
+local function inherit(t, source)
+  if source == '' then return end
+  local ends, owner = acting(source, pick(K('task:', source), 'calls'))
+  if ends <= now then return end
+  t.calls = owner
+  put(t, 'calls', owner)
+end
+
 -- enqueue is the only way back to a lane. The task waits in delayed until
--- ready (notBefore, backoff) and until the process of gate, the run that held
--- it or its source last, is known to be gone.
+-- ready (notBefore, backoff), until the process of gate, the run that held it
+-- or its source last, is known to be gone, and until no call of theirs that acts
+-- outside is under way.
 local function enqueue(id, t, ready, gate)
   local barrier = still_open(gate)
-  local at = math.max(ready, barrier)
+  local calls, caller = acting(id, t)
+  local at = math.max(ready, barrier, calls)
   if t.pin and t.pin ~= '' then
     t.pin_until = F(math.max(at, now) + PIN)
     put(t, 'pin_until', t.pin_until)
@@ -41,10 +63,19 @@ local function enqueue(id, t, ready, gate)
     waits_for = gate
     call('SADD', K('gated:', gate), id)
   end
+  if calls > now then call('SADD', K('gated:', caller), id) end
   put(t, 'ready', F(ready), 'gate', waits_for, 'at', '')
   t.at = ''
   call('ZADD', K('delayed'), F(at), id)
   call('HINCRBY', K('late'), t.lane, 1)
+end
+
+-- again lets a waiting task look at what is left of what it waits for.
+local function again(id, t, gate)
+  undelay(id, t)
+  -- Its start may have come by the wall; once it has run, ready is a backoff.
+  local come = t.not_before and num(t.attempt) == 0 and num(t.not_before) <= raw
+  enqueue(id, t, come and 0 or num(t.ready), gate)
 end
 
 -- open_gate lets go on what waits for the process of a run: its own task, or
@@ -52,14 +83,20 @@ end
 local function open_gate(run)
   for _, id in ipairs(call('SMEMBERS', K('gated:', run))) do
     local t = load(K('task:', id))
-    if t and t.state == 'queued' and t.gate == run then
-      undelay(id, t)
-      -- Its start may have come by the wall; once it has run, ready is a backoff.
-      local come = t.not_before and num(t.attempt) == 0 and num(t.not_before) <= raw
-      enqueue(id, t, come and 0 or num(t.ready), nil)
-    end
+    if t and t.state == 'queued' and t.gate == run then again(id, t, nil) end
   end
   call('DEL', K('gated:', run))
+end
+
+-- look_again is for those who wait for calls of a task, when one has ended.
+local function look_again(owner)
+  local waiting = call('SMEMBERS', K('gated:', owner))
+  if #waiting == 0 then return end
+  call('DEL', K('gated:', owner))
+  for _, id in ipairs(waiting) do
+    local t = load(K('task:', id))
+    if t and t.state == 'queued' and t.at == '' then again(id, t, t.gate) end
+  end
 end
 
 -- start lets tasks go whose notBefore has come by the clock on the wall, which

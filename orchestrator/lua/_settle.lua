@@ -1,0 +1,64 @@
+-- Calls that cost money: their reservations, and how these end.
+local LAG = 2000 -- after its timeout a call has ended: the answer to reserve may have come this late
+local LINGER = 10000 -- and its settlement has come after this long, or never will
+local CALL = { 'task', 'run', 'tool', 'nonce', 'hash', 'need_t', 'need_u', 'version', 'ext', 'keyed', 'deadline', 'token', 'state', 'outcome', 'cost_t',
+  'cost_u', 'kept' }
+
+local function open_call(tid, cid) return pick(K('hold:', tid .. ':' .. cid), unpack(CALL)) end
+
+-- over takes a call off the lists of those under way. A task that waits for
+-- what acts outside looks again.
+local function over(tid, cid, h)
+  call('ZREM', K('holds'), tid .. ':' .. cid)
+  call('ZREM', K('calls:', tid), cid)
+  if h.ext == '1' and call('ZREM', K('inflight:', tid), cid) == 1 then look_again(tid) end
+end
+
+local function tell_call(tid, h, cid, outcome, cost_t, cost_u, detail, correction)
+  emit('tool.called', { task = tid, run = h.run, token = h.token, actor = h.run }, '{"tool":' .. quote(h.tool) .. ',"callId":' .. quote(cid) ..
+    ',"outcome":"' .. outcome .. '","cost":' .. both(cost_t, cost_u) .. ',"reserved":' .. both(num(h.need_t), num(h.need_u)) ..
+    ',"detail":' .. quote(detail) .. (correction and ',"correction":true}' or '}'))
+end
+
+-- of_run keeps what a run has spent; what the LLM proxy saw is not charged
+-- again when the agent reports it.
+local function of_run(h, t, u)
+  local r = pick(K('run:', h.run), 'task', 'spent_t', 'spent_u', 'llm_t', 'llm_u')
+  if not r.task then return end
+  shift(r, 'spent', t, u)
+  if string.sub(h.tool, 1, 4) == 'llm_' then shift(r, 'llm', t, u) end
+end
+
+-- settle ends an open reservation: what was held is available again, what the
+-- call cost is spent. It returns the envelope that paid.
+local function settle(tid, cid, h, outcome, cost_t, cost_u, detail)
+  local e = envelope(tid)
+  local held_t, held_u = num(h.need_t), num(h.need_u)
+  if outcome == 'uncertain' then cost_t, cost_u = held_t, held_u end
+  if outcome == 'undispatched' then cost_t, cost_u = 0, 0 end
+  over(tid, cid, h)
+  h.state, h.outcome, h.cost_t, h.cost_u = 'settled', outcome, F(cost_t), F(cost_u)
+  put(h, 'state', h.state, 'outcome', outcome, 'cost_t', h.cost_t, 'cost_u', h.cost_u)
+  call('PEXPIRE', h[1], F(DAY))
+  tell_call(tid, h, cid, outcome, cost_t, cost_u, detail)
+  shift(e, 'held', -held_t, -held_u)
+  of_run(h, cost_t, cost_u)
+  local p = charge(tid, e, h.run, held_t, held_u, cost_t, cost_u, 'kind', 'call', 'call', cid, 'tool', h.tool, 'outcome', outcome,
+    'held_t', h.need_t, 'held_u', h.need_u, 'version', h.version, 'detail', detail)
+  if outcome == 'uncertain' then
+    emit('budget.uncertain', { task = tid, run = h.run, token = h.token, actor = 'server' }, '{"tool":' .. quote(h.tool) .. ',"callId":' .. quote(cid) ..
+      ',"cost":' .. both(cost_t, cost_u) .. '}')
+  end
+  return p
+end
+
+-- correct books a true figure where nobody knew one, up or down.
+local function correct(tid, cid, h, outcome, cost_t, cost_u, detail)
+  local more_t, more_u = cost_t - num(h.cost_t), cost_u - num(h.cost_u)
+  h.outcome, h.cost_t, h.cost_u = outcome, F(cost_t), F(cost_u)
+  put(h, 'outcome', outcome, 'cost_t', h.cost_t, 'cost_u', h.cost_u)
+  tell_call(tid, h, cid, outcome, cost_t, cost_u, detail, true)
+  of_run(h, more_t, more_u)
+  return charge(tid, envelope(tid), h.run, 0, 0, more_t, more_u, 'kind', 'correction', 'call', cid, 'tool', h.tool, 'outcome', outcome,
+    'held_t', '0', 'held_u', '0', 'version', h.version, 'detail', detail)
+end

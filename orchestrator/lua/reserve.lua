@@ -1,0 +1,68 @@
+-- needs: money books agent fence nudge lane queue settle
+-- reserve admits a call that costs money: it takes the bound of its price out of
+-- what is available, in the step that finds the lease to hold. A call made
+-- before answers what it answered then.
+-- ARGV: task, run, secret, presented token, call id, nonce, tool, hash of the arguments, tokens, nano-dollars,
+--   version of the prices, external 0|1, timeout ms, keyed 0|1
+-- Reply: {token, available tokens, available nano-dollars, ttl ms of the lease, nudge JSON or ''}, followed by
+--   {result, tokens, nano-dollars} when the call was made before
+-- Errors: those of fenced; paused, lease_ending, budget_exceeded, call_in_progress, idempotency_conflict, state_conflict
+local tid, rid, cid, nonce, tool, hash = ARGV[1], ARGV[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local need_t, need_u, external, timeout = num(ARGV[9]), num(ARGV[10]), ARGV[12] == '1', num(ARGV[13])
+local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
+if err then return err end
+deadline = admitted(r, deadline)
+local e, h = envelope(tid), open_call(tid, cid)
+
+local function answer(nudge, was)
+  return { num(r.token), num(e.available_t), num(e.available_u), deadline - now, nudge, was }
+end
+
+-- exceeded tells of a refusal, the first 20 of a run in a minute, and notes how
+-- many top-ups there have been, so that whoever waits sees the next one.
+local function exceeded()
+  put(r, 'tops_seen', e.tops or '0')
+  local told = call('INCR', K('short:', rid))
+  if told == 1 then call('PEXPIRE', K('short:', rid), 60000) end
+  if told <= 20 then
+    emit('budget.exceeded', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"tool":' .. quote(tool) ..
+      ',"need":' .. both(need_t, need_u) .. ',"available":' .. both(num(e.available_t), num(e.available_u)) .. '}')
+  end
+  save()
+end
+
+if h.state and h.hash ~= hash then return refuse('idempotency_conflict') end
+if h.state == 'open' then
+  if h.nonce ~= nonce then return refuse('call_in_progress') end
+  return answer(told_with(r, cid))
+elseif h.state and h.outcome == 'uncertain' then
+  return refuse('state_conflict', 'call', cid, 'outcome', 'uncertain')
+elseif h.state and h.outcome ~= 'undispatched' then
+  local result = call('GET', K('result:', tid .. ':' .. cid))
+  if not result then return refuse('state_conflict', 'call', cid, 'outcome', h.outcome) end
+  return answer(told_with(r, cid), { result, num(h.cost_t), num(h.cost_u) })
+end
+
+if paused ~= '' then return refuse('paused') end
+local window = num(r.window)
+local margin = window < 10000 and 500 or math.max(window / 10, 2000)
+if external and now >= deadline - margin then return refuse('lease_ending', 'ttl', F(deadline - now)) end
+local no = short(tid, need_t, need_u)
+if no then
+  exceeded()
+  return no
+end
+
+confirm(tid, r, deadline)
+-- A call that costs is no loop that anybody has to end: money does.
+put(r, 'active', NOW, 'call', 'paid', 'call_by', cid, 'same', '1')
+shift(e, 'available', -need_t, -need_u)
+shift(e, 'held', need_t, need_u)
+local ends = now + timeout + LINGER
+if h.state then call('DEL', h[1]) end -- it never left: this is another one
+put(known({ h[1] }), 'task', tid, 'run', rid, 'tool', tool, 'nonce', nonce, 'hash', hash, 'need_t', ARGV[9], 'need_u', ARGV[10],
+  'version', ARGV[11], 'ext', ARGV[12], 'keyed', ARGV[14], 'deadline', F(ends), 'state', 'open', 'token', r.token, 'at', RAW)
+call('ZADD', K('holds'), F(ends), tid .. ':' .. cid)
+call('ZADD', K('calls:', tid), F(ends), cid)
+if external then call('ZADD', K('inflight:', tid), F(now + timeout + LAG), cid) end
+return answer(told_with(r, cid))

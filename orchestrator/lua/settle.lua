@@ -1,0 +1,25 @@
+-- flags: allow-oom
+-- needs: money books lane queue settle
+-- settle books what a reserved call cost, once. It needs no lease that holds:
+-- what is spent is spent. Where nobody knew what the call had come to, a true
+-- figure corrects that.
+-- ARGV: task, call id, nonce, outcome, tokens, nano-dollars, result or '', detail
+-- Reply: {tokens, nano-dollars, available tokens, available nano-dollars, 1 when that envelope is locked}
+-- Errors: not_found
+local tid, cid, outcome, cost_t, cost_u = ARGV[1], ARGV[2], ARGV[4], num(ARGV[5]), num(ARGV[6])
+local h = open_call(tid, cid)
+if not h.state or h.nonce ~= ARGV[3] then return refuse('not_found', 'kind', 'call') end
+local p
+if h.state == 'open' then
+  p = settle(tid, cid, h, outcome, cost_t, cost_u, ARGV[8])
+elseif h.outcome == 'uncertain' and outcome ~= 'uncertain' then
+  p = correct(tid, cid, h, outcome, cost_t, cost_u, ARGV[8])
+else
+  local _
+  _, p = give_back(tid, envelope(tid))
+  outcome = ''
+end
+if h.keyed == '1' and ARGV[7] ~= '' and outcome == h.outcome then
+  call('SET', K('result:', tid .. ':' .. cid), ARGV[7], 'PX', F(DAY))
+end
+return { num(h.cost_t), num(h.cost_u), num(p.available_t), num(p.available_u), locked(p) and 1 or 0 }

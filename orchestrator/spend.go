@@ -1,0 +1,131 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// Calls that cost money: what they may cost is reserved in the step that finds
+// the lease to hold, what they did cost is booked when they have ended.
+
+// Bounds of a call.
+const (
+	maxCallTimeoutMs = 3_600_000 // of a call that nobody waits for
+	maxCallDetail    = 256
+)
+
+// maxCost is the largest amount that the store counts with: sums of a few stay
+// under 2^53.
+const maxCost = budget.Money(4_000_000 * 1_000_000_000)
+
+var (
+	callID   = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	toolName = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`)
+	wordOnly = regexp.MustCompile(`^[!-~]{0,128}$`)
+)
+
+// inRange refuses an amount that no call costs.
+func inRange(field string, e budget.Envelope) error {
+	err := e.Check()
+	if err == nil && e.USD > maxCost {
+		err = fmt.Errorf("dollars are at most %s", maxCost)
+	}
+	if err != nil {
+		return picket.Invalid(field, "Send an amount that is not negative and not beyond the largest one.", "%s: %v", field, err)
+	}
+	return nil
+}
+
+func checkCall(req picket.CallRequest) error {
+	longest, kind := int64(maxCallTimeoutMs), "calls without external effects"
+	if req.Effects == picket.EffectsExternal {
+		longest, kind = picket.MaxExternalCall*1000, "calls with external effects"
+	}
+	switch {
+	case !callID.MatchString(req.CallID):
+		return picket.Invalid("callId", "Send 1 to 64 letters, digits, '-', '_' or '.'.", "callId %q is no id", req.CallID)
+	case req.Nonce == "" || !wordOnly.MatchString(req.Nonce) || !wordOnly.MatchString(req.Hash) || !wordOnly.MatchString(req.PriceVersion):
+		return picket.Invalid("nonce", "Send up to 128 printable characters; the nonce is not empty.", "nonce, hash or version of a call is not printable")
+	case !toolName.MatchString(req.Tool):
+		return picket.Invalid("tool", "Send the name of a tool.", "%q is no name of a tool", req.Tool)
+	case req.Effects != picket.EffectsExternal && req.Effects != picket.EffectsNone:
+		return picket.Invalid("effects", "Send none or external.", "effects are %q", req.Effects)
+	case req.TimeoutMs < 1 || req.TimeoutMs > longest:
+		return picket.Invalid("timeoutMs", fmt.Sprintf("Send 1 to %d.", longest), "the timeout is %d ms; %s take up to %d", req.TimeoutMs, kind, longest)
+	}
+	return inRange("reserve", req.Reserve)
+}
+
+// Reserve admits a call that costs money: the bound of its price is taken out of
+// what the task has available, in the step that finds the lease to hold. The
+// timeout counts from here on: who makes the call measures it from before he
+// asked. Repeated with the same nonce it is the same reservation; the same
+// CallID with another nonce is call_in_progress while the call is under way,
+// answers what it answered when it has ended, and is state_conflict when nobody
+// knows what it came to. It is refused with paused, lease_ending (external
+// effects, shortly before the deadline) and budget_exceeded, which takes and
+// stores nothing.
+func (e *Engine) Reserve(ctx context.Context, held picket.Held, req picket.CallRequest) (picket.Reservation, error) {
+	if err := checkCall(req); err != nil {
+		return picket.Reservation{}, err
+	}
+	got, err := e.as(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens, int64(req.Reserve.USD),
+		req.PriceVersion, flag(req.Effects == picket.EffectsExternal), req.TimeoutMs, flag(req.Keyed))
+	if err != nil {
+		return picket.Reservation{}, err
+	}
+	r := &reply{script: "reserve"}
+	l := r.list(got)
+	out := picket.Reservation{CallID: req.CallID, TaskID: held.TaskID, RunID: held.RunID, Nonce: req.Nonce, Token: r.int(r.at(l, 0)),
+		Reserved: req.Reserve, Available: r.pair(l[min(1, len(l)):]), LeaseTTLMs: r.int(r.at(l, 3)), Nudge: r.nudge(r.at(l, 4))}
+	if len(l) > 5 {
+		was := r.list(l[5])
+		out.Replay = &picket.Replay{Result: picket.RawJSON(r.text(r.at(was, 0))), Cost: r.pair(was[min(1, len(was)):])}
+		out.Reserved = budget.Envelope{}
+	}
+	return out, r.bad
+}
+
+// Settle books what a reserved call cost, exactly once: the same again answers
+// the same. Where the outcome was uncertain a later true one corrects it, up or
+// down. It needs no valid lease, and works on tasks that have ended: then the
+// nearest open envelope above pays. not_found means that there is no such
+// reservation, so nothing was taken; an outcome is kept for a day.
+func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settled, error) {
+	if err := picket.CheckID("taskId", "task", s.TaskID); err != nil {
+		return picket.Settled{}, err
+	}
+	result := s.Result
+	switch s.Outcome {
+	case picket.CallDone, picket.CallFailed:
+		if err := inRange("cost", s.Cost); err != nil {
+			return picket.Settled{}, err
+		}
+	case picket.CallUndispatched, picket.CallUncertain:
+		s.Cost, result = budget.Envelope{}, nil
+	default:
+		return picket.Settled{}, picket.Invalid("outcome", "Send done, failed, undispatched or uncertain.", "the outcome of a call is %q", s.Outcome)
+	}
+	if len(result) > picket.MaxResult {
+		result = nil
+	}
+	detail := strings.ToValidUTF8(s.Detail[:min(len(s.Detail), maxCallDetail)], "")
+	got, err := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD), string(result), detail)
+	if err != nil {
+		return picket.Settled{}, err
+	}
+	r := &reply{script: "settle"}
+	l := r.list(got)
+	return picket.Settled{Cost: r.pair(l), Available: r.pair(l[min(2, len(l)):]), Overrun: r.int(r.at(l, 4)) == 1}, r.bad
+}
+
+// ReapHolds settles up to limit calls that are past their deadline and that
+// nobody has settled, at what was reserved, and returns how many it looked at.
+func (e *Engine) ReapHolds(ctx context.Context, limit int) (int, error) {
+	return e.count(ctx, "reap_hold", limit)
+}
