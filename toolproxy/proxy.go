@@ -62,6 +62,10 @@ type Proxy struct {
 	watches watches
 	runs    runs
 	sources []Source
+	mcp     *mcpFace
+	gateway *gateway
+	ending  context.Context // ends when the proxy closes
+	end     context.CancelFunc
 }
 
 // New checks the configuration and fills in its defaults.
@@ -74,8 +78,25 @@ func New(cfg Config) (*Proxy, error) {
 		prices = func() *budget.List { return nil }
 	}
 	p := &Proxy{sealer: cfg.Sealer, door: cfg.Door, prices: prices, log: cmp.Or(cfg.Log, slog.Default())}
+	p.ending, p.end = context.WithCancel(context.Background())
+	p.gateway = &gateway{}
+	p.mcp = newMCPFace(p)
 	p.AddSource(execSource{p})
 	return p, nil
+}
+
+// Close ends the sessions of MCP clients and cuts off what they still wait for.
+// Call it when nothing is served any more.
+func (p *Proxy) Close() {
+	p.end()
+	p.mcp.close()
+}
+
+// untilClosed is ctx for as long as the proxy is open.
+func (p *Proxy) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	forget := context.AfterFunc(p.ending, cancel)
+	return ctx, func() { forget(); cancel() }
 }
 
 // serve answers one request of a caller whose capability was made here.
@@ -101,6 +122,9 @@ var routes = []route{
 	{http.MethodPost, "/v1/run/evidence", "evidence", changes, nil},
 	{http.MethodPost, "/v1/tools/:name", "", callTool, nil}, // each tool records its own refusals
 	{http.MethodPost, "/v1/run/usage", "", later("usage", "metering"), nil},
+	{http.MethodPost, MCPPath, "", serveMCP, nil},
+	{http.MethodGet, MCPPath, "", serveMCP, nil},
+	{http.MethodDelete, MCPPath, "", serveMCP, nil},
 	{http.MethodPost, "/v1/run/exec/:callId", "exec", execResult, nil},
 }
 

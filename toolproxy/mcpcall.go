@@ -1,0 +1,195 @@
+package toolproxy
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket"
+)
+
+// MetaKey is the member of a call's _meta that holds its idempotency key.
+const MetaKey = "picket/idempotencyKey"
+
+// Members of the _meta of a result of an upstream's tool. Its own structured
+// content stays what its schema says.
+const (
+	metaCost      = "picket/cost"
+	metaAvailable = "picket/available"
+	metaReplayed  = "picket/replayed"
+	metaNudge     = "picket/nudge"
+	metaPrice     = "picket/price" // of a listed tool
+)
+
+// otherTool stands for every name that is not registered: the library would
+// answer one with a protocol error, which a model never sees.
+const otherTool = "picket.other"
+
+var anyObject = stdjson.RawMessage(`{"type":"object"}`)
+
+type nameKey struct{}
+
+// route answers what depends on the lease before the library does.
+func (f *mcpFace) route(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch r := req.(type) {
+		case *mcp.ListToolsRequest:
+			return f.list(ctx, r)
+		case *mcp.CallToolRequest:
+			ctx, cancel := f.p.untilClosed(ctx)
+			defer cancel()
+			return f.routeCall(ctx, next, method, r)
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// routeCall sends a name that is not registered to the tool that stands for it.
+func (f *mcpFace) routeCall(ctx context.Context, next mcp.MethodHandler, method string, r *mcp.CallToolRequest) (mcp.Result, error) {
+	name := r.Params.Name
+	if f.registered(name) {
+		return next(ctx, method, r)
+	}
+	params := *r.Params
+	params.Name = otherTool
+	ctx = context.WithValue(ctx, nameKey{}, name)
+	return next(ctx, method, &mcp.CallToolRequest{Session: r.Session, Params: &params, Extra: r.Extra})
+}
+
+func (f *mcpFace) registered(name string) bool {
+	if _, builtIn := bindings[name]; builtIn {
+		return true
+	}
+	return f.p.gateway.has(name)
+}
+
+// call is the handler of every tool.
+func (f *mcpFace) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	name := r.Params.Name
+	if other, ok := ctx.Value(nameKey{}).(string); ok {
+		name = other
+	}
+	door, held, err := f.caller(r.Extra)
+	if err != nil {
+		return refused(err), nil
+	}
+	key, err := metaString(r.Params.Meta, MetaKey)
+	if err != nil {
+		return refused(err), nil
+	}
+	x := &exchange{session: r.Session, request: r, ctx: ctx}
+	answer, err := f.p.Invoke(context.WithValue(ctx, exchangeKey{}, x), door, held, name, jsontext.Value(r.Params.Arguments), key)
+	switch {
+	case x.protocol != nil:
+		return nil, x.protocol
+	case err != nil:
+		return refused(err), nil
+	case x.upstream:
+		return fromUpstream(answer)
+	}
+	return structured(answer), nil
+}
+
+// caller finds the state of record of a message's lease.
+func (f *mcpFace) caller(extra *mcp.RequestExtra) (Door, picket.Held, error) {
+	held, ok := heldOf(extra)
+	if !ok {
+		return nil, held, unauthenticated("there is no lease token")
+	}
+	door := f.p.door(held.Namespace)
+	if door == nil {
+		return nil, held, unserved(held.Namespace)
+	}
+	return door, held, nil
+}
+
+// metaString reads an idempotency key; "" when there is none.
+func metaString(m mcp.Meta, name string) (string, error) {
+	v, there := m[name]
+	if !there || v == nil {
+		return "", nil
+	}
+	text, ok := v.(string)
+	if !ok {
+		return "", badKey()
+	}
+	return text, CheckKey(text)
+}
+
+// structured is a result that is one JSON object, as text too for clients that
+// show only that.
+func structured(answer jsontext.Value) *mcp.CallToolResult {
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: string(answer)}},
+		StructuredContent: stdjson.RawMessage(answer),
+	}
+}
+
+// refused is a refusal as a model sees it: a result, never a protocol error.
+func refused(err error) *mcp.CallToolResult {
+	e := refusalFor(err)
+	object := map[string]any{"code": e.Code, "message": e.Error(), "remedy": e.Remedy, "retryable": e.Code.Retryable(), "facts": e.Facts}
+	if e.Facts == nil {
+		object["facts"] = struct{}{}
+	}
+	raw, encodeErr := encode(map[string]any{"error": object})
+	if encodeErr != nil {
+		raw = jsontext.Value(`{"error":{"code":"internal","message":"something went wrong on our side","remedy":"Try again.","retryable":false,"facts":{}}}`)
+	}
+	text := string(e.Code) + ": " + strings.TrimSuffix(e.Error(), ".") + "."
+	if e.Remedy != "" {
+		text += " " + e.Remedy
+	}
+	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: stdjson.RawMessage(raw)}
+}
+
+// refusalFor finds the refusal in err; anything else stays on our side.
+func refusalFor(err error) *picket.Error {
+	var refusal *picket.Error
+	if errors.As(err, &refusal) {
+		return refusal
+	}
+	var code picket.Code
+	if errors.As(err, &code) {
+		return &picket.Error{Code: code, Message: code.Title()}
+	}
+	if errors.Is(err, picket.ErrUnknown) || errors.Is(err, context.Canceled) {
+		return picket.Refuse(picket.CodeUnavailable, "Call it again with the same idempotency key.", "the answer was lost")
+	}
+	return picket.Refuse(picket.CodeInternal, "Try again; if it stays, ask a person to look into the server's log.", "something went wrong on our side")
+}
+
+// fromUpstream takes a result of an upstream's tool out of a metered answer,
+// whose price tag goes into _meta.
+func fromUpstream(answer jsontext.Value) (*mcp.CallToolResult, error) {
+	var parts struct {
+		Structured stdjson.RawMessage `json:"structuredContent"`
+		Cost       jsontext.Value     `json:"cost"`
+		Available  jsontext.Value     `json:"available"`
+		Replayed   bool               `json:"replayed"`
+		Nudge      jsontext.Value     `json:"nudge"`
+	}
+	if err := json.Unmarshal(answer, &parts); err != nil {
+		return nil, err
+	}
+	var result mcp.CallToolResult
+	if err := result.UnmarshalJSON(answer); err != nil {
+		return nil, err
+	}
+	if parts.Structured != nil {
+		result.StructuredContent = parts.Structured // digit for digit
+	}
+	result.Meta = mcp.Meta{metaCost: stdjson.RawMessage(parts.Cost), metaAvailable: stdjson.RawMessage(parts.Available)}
+	if parts.Replayed {
+		result.Meta[metaReplayed] = true
+	}
+	if parts.Nudge != nil {
+		result.Meta[metaNudge] = stdjson.RawMessage(parts.Nudge)
+	}
+	return &result, nil
+}

@@ -1,0 +1,59 @@
+package toolproxy
+
+import (
+	"context"
+	stdjson "encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// list is what the run of a message can call now, on one page.
+func (f *mcpFace) list(ctx context.Context, r *mcp.ListToolsRequest) (mcp.Result, error) {
+	door, held, err := f.caller(r.Extra)
+	if err != nil {
+		return nil, protocolError(err)
+	}
+	list, err := f.p.ToolsFor(ctx, door, held)
+	if err != nil {
+		return nil, protocolError(err)
+	}
+	result := &mcp.ListToolsResult{Tools: make([]*mcp.Tool, 0, len(list)), Cacheable: mcp.Cacheable{CacheScope: "private"}}
+	for _, t := range list {
+		result.Tools = append(result.Tools, f.describe(t))
+	}
+	return result, nil
+}
+
+// readOnly are built-in tools that change nothing.
+var readOnly = map[string]bool{"get_task": true, "await_subtask": true, "await_top_up": true}
+
+// describe is a tool as MCP lists it. What an upstream says of its own tool
+// stays as it is.
+func (f *mcpFace) describe(t Tool) *mcp.Tool {
+	d := &mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: stdjson.RawMessage(t.InputSchema)}
+	if their := f.p.gateway.tool(t.Name); their != nil {
+		copied := *their
+		d = &copied
+	} else {
+		if len(t.OutputSchema) > 0 {
+			d.OutputSchema = stdjson.RawMessage(t.OutputSchema)
+		}
+		no := false
+		d.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: readOnly[t.Name], DestructiveHint: &no, IdempotentHint: readOnly[t.Name]}
+	}
+	if t.Price != nil {
+		if raw, err := encode(t.Price); err == nil {
+			d.Meta = mcp.Meta{metaPrice: stdjson.RawMessage(raw)}
+		}
+	}
+	return d
+}
+
+// protocolError is a refusal where MCP knows no results with errors, such as
+// for lists and resources. Its data is the whole refusal.
+func protocolError(err error) error {
+	e := refusalFor(err)
+	data, _ := encode(map[string]any{"code": e.Code, "message": e.Error(), "remedy": e.Remedy, "retryable": e.Code.Retryable()})
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: string(e.Code) + ": " + e.Error() + " " + e.Remedy, Data: stdjson.RawMessage(data)}
+}

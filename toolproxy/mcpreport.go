@@ -1,0 +1,73 @@
+package toolproxy
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket"
+)
+
+// ReportURI is the resource that holds the pinned progress report.
+const ReportURI = "picket://task/report"
+
+// reportPrompt is the prompt that goes on from it.
+const reportPrompt = "continue_task"
+
+// addReport offers the pinned report as a resource and as a prompt: an agent
+// whose context was compacted finds its way back with either.
+func (f *mcpFace) addReport(s *mcp.Server) {
+	s.AddResource(&mcp.Resource{
+		URI: ReportURI, Name: "last_report", Title: "Last progress report", MIMEType: "application/json",
+		Description: "What was last reported of your task, by you or by whoever had it before. Null when nothing was.",
+	}, f.readReport)
+	s.AddPrompt(&mcp.Prompt{
+		Name: reportPrompt, Title: "Continue the task",
+		Description: "Your task, its last progress report and the answers people gave: all that is needed to go on.",
+	}, f.promptReport)
+}
+
+// taskOf reads the task of a message's lease, which has to hold.
+func (f *mcpFace) taskOf(ctx context.Context, extra *mcp.RequestExtra) (picket.Task, error) {
+	door, held, err := f.caller(extra)
+	if err != nil {
+		return picket.Task{}, protocolError(err)
+	}
+	task, err := door.HeldTask(ctx, held, rand.Text())
+	if err != nil {
+		return picket.Task{}, protocolError(err)
+	}
+	return task, nil
+}
+
+func (f *mcpFace) readReport(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	task, err := f.taskOf(ctx, r.Extra)
+	if err != nil {
+		return nil, err
+	}
+	text, err := encode(task.LastReport)
+	if err != nil {
+		return nil, err
+	}
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: ReportURI, MIMEType: "application/json", Text: string(text)}}}, nil
+}
+
+func (f *mcpFace) promptReport(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+	task, err := f.taskOf(ctx, r.Extra)
+	if err != nil {
+		return nil, err
+	}
+	report, err := encode(task.LastReport)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := encode(task.Answers)
+	if err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf("You hold the task %s: %s\n\nInput: %s\n\nThe last progress report (JSON; null: none yet):\n%s\n\nAnswers people gave (JSON):\n%s\n\n"+
+		"Go on from there. Report with report_progress as you go; hand in the result with mark_complete.", task.TaskID, task.Title, task.Input, report, answers)
+	return &mcp.GetPromptResult{Description: "Continue " + task.TaskID, Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}, nil
+}
