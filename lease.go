@@ -73,6 +73,7 @@ type AdvanceRequest struct {
 	FencingToken int64          `json:"fencingToken,omitempty"` // optional; when sent, it must be the lease's own
 	Output       RawJSON        `json:"output,omitempty"`
 	Summary      string         `json:"summary,omitempty"`
+	Children     Children       `json:"children,omitempty"` // as in [Completion]
 	Acquire      AcquireRequest `json:"acquire"`
 }
 

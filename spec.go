@@ -128,8 +128,9 @@ func (s *TaskSpec) checkPolicy() error {
 		}
 	}
 	s.Retry.On = slices.Compact(slices.Sorted(slices.Values(s.Retry.On)))
-	if s.Review == "parent" {
-		return NotAvailable("/review", "delegation (review by the parent task)")
+	if s.Review == ReviewByParent {
+		return Invalid("/review", "Send human or none; what a run delegates is reviewed by it unless it says otherwise.",
+			"a task that no other task delegated has no parent to review it")
 	}
 	if err := oneOfOr("/escalate", &s.Escalate, EscalateHuman, EscalateFail); err != nil {
 		return err
@@ -203,6 +204,9 @@ func (a *AdvanceRequest) Normalize() error {
 	}
 	if a.FencingToken < 0 || a.FencingToken > MaxNumber {
 		return Invalid("/fencingToken", "Send the fencingToken of the lease, or leave it out.", "fencingToken is not a positive number below 2^53")
+	}
+	if err := a.Children.Check(); err != nil {
+		return err
 	}
 	return Within("/acquire", a.Acquire.Normalize())
 }

@@ -46,7 +46,7 @@ func TestSpecRefusals(t *testing.T) {
 		"/fixes":                {TaskSpec{Title: "x", Fixes: "task_1"}, CodeValidation},
 		"/labels/a b":           {TaskSpec{Title: "x", Labels: map[string]string{"a b": "c"}}, CodeValidation},
 		"/labels/a":             {TaskSpec{Title: "x", Labels: map[string]string{"a": "{x}"}}, CodeValidation},
-		"/review":               {TaskSpec{Title: "x", Review: "parent"}, CodeNotAvailable},
+		"/review":               {TaskSpec{Title: "x", Review: "parent"}, CodeValidation},
 		"/stallAfterSeconds":    {TaskSpec{Title: "x", StallAfterSeconds: n(1)}, CodeValidation},
 		"/input":                {TaskSpec{Title: "x", Input: json.RawMessage(strings.Repeat("1", MaxPayload+1))}, CodeTooLarge},
 	} {

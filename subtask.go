@@ -1,6 +1,10 @@
 package picket
 
-import "github.com/picket-dev/picket/budget"
+import (
+	"cmp"
+
+	"github.com/picket-dev/picket/budget"
+)
 
 // Bounds of a tree of tasks.
 const (
@@ -25,7 +29,50 @@ type Subtask struct {
 type Delegated struct {
 	TaskID    string          `json:"taskId"`
 	State     TaskState       `json:"state"`
-	Available budget.Envelope `json:"available"` // of the caller's envelope, after the carving
+	Available budget.Envelope `json:"available"`       // of the caller's envelope, after the carving
+	Nudge     *Nudge          `json:"nudge,omitempty"` // set when the agent seems to be stuck
+}
+
+// Under specifies the subtask of a parent. What it does not say is as the
+// operator wanted it for the parent: window, priority, times, retries, labels.
+// Its review is the parent's.
+func (s Subtask) Under(parent Task) (TaskSpec, error) {
+	if len(s.Input) > MaxPayload {
+		return TaskSpec{}, TooLarge("/input", len(s.Input))
+	}
+	spec := parent.Spec()
+	spec.Title, spec.Input, spec.Role, spec.Needs = s.Title, s.Input, s.Role, s.Needs
+	spec.Review, spec.Agent, spec.Fixes = s.Review, "", ""
+	spec.BudgetEnvelope = &budget.Envelope{}
+	if s.BudgetEnvelope != nil {
+		own := *s.BudgetEnvelope
+		spec.BudgetEnvelope = &own
+	}
+	spec.Priority = cmp.Or(s.Priority, spec.Priority)
+	spec.TimeoutSeconds = cmp.Or(s.TimeoutSeconds, spec.TimeoutSeconds)
+	byParent := spec.Review == "" || spec.Review == ReviewByParent
+	if byParent {
+		spec.Review = ""
+	}
+	if err := spec.Normalize(); err != nil {
+		return TaskSpec{}, err
+	}
+	if byParent {
+		spec.Review = ReviewByParent
+	}
+	return spec, nil
+}
+
+// Spec specifies the same task once more, to start at once.
+func (t Task) Spec() TaskSpec {
+	s := TaskSpec{Title: t.Title, Input: t.Input, Role: t.Role, Needs: t.Needs, Agent: t.Agent, TimeoutSeconds: t.TimeoutSeconds,
+		StallAfterSeconds: t.StallAfterSeconds, Escalate: t.Escalate, Review: t.ReviewBy, OnExit: t.OnExit, Labels: t.Labels}
+	if t.TaskID == "" {
+		return s
+	}
+	retry, envelope := t.Retry, t.BudgetEnvelope
+	s.Priority, s.LeaseWindowSeconds, s.Retry, s.BudgetEnvelope = &t.Priority, &t.LeaseWindowSeconds, &retry, &envelope
+	return s
 }
 
 // SubtaskAwait is the body of await_subtask.
@@ -58,6 +105,23 @@ type SubtaskReview struct {
 	Note     string `json:"note,omitempty"`
 }
 
+// MaxNote bounds the note of a review in bytes.
+const MaxNote = 16 << 10
+
+// Check refuses a review that decides nothing or names no task.
+func (r SubtaskReview) Check() error {
+	if err := CheckID("/taskId", "task", r.TaskID); err != nil {
+		return err
+	}
+	if err := oneOf("/decision", r.Decision, "approve", "reject"); err != nil {
+		return err
+	}
+	if len(r.Note) > MaxNote {
+		return TooLarge("/note", len(r.Note))
+	}
+	return nil
+}
+
 // Completion is the body of mark_complete.
 type Completion struct {
 	Output  RawJSON `json:"output"`
@@ -74,3 +138,11 @@ const (
 	ChildrenDetach Children = "detach"
 	ChildrenCancel Children = "cancel"
 )
+
+// Check refuses what is neither of them nor nothing.
+func (c Children) Check() error {
+	if c == "" {
+		return nil
+	}
+	return oneOf("/children", c, ChildrenDetach, ChildrenCancel)
+}

@@ -54,6 +54,9 @@ type ReviewBy string
 const (
 	ReviewByHuman ReviewBy = "human" // the review queue; the default
 	ReviewByNone  ReviewBy = "none"  // mark_complete completes at once
+	// ReviewByParent is the run of the task that delegated this one, or a person;
+	// the default of subtasks, and for them only.
+	ReviewByParent ReviewBy = "parent"
 )
 
 // OnExit says what exit code 0 without mark_complete means.

@@ -24,7 +24,8 @@ func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller
 	if err := req.Acquire.Normalize(); err != nil {
 		return picket.Advanced{}, err
 	}
-	out, err := outJSON(req.Output, req.Summary)
+	complete := picket.Completion{Output: req.Output, Summary: req.Summary, Children: req.Children}
+	args, err := completion(complete)
 	if err != nil {
 		return picket.Advanced{}, err
 	}
@@ -34,7 +35,7 @@ func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller
 		if done.State != "" {
 			return e.further(ctx, by, next, waiter, wait)
 		}
-		state, leases, how, err := e.advance(ctx, held, append(who, contentHash(out), out), by, next, waiter, wait)
+		state, leases, how, err := e.advance(ctx, held, append(who, args...), by, next, waiter, wait)
 		done.State = state
 		switch {
 		case err != nil:
@@ -53,7 +54,7 @@ func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller
 		return done, err
 	}
 	// A full store lets leases end, and grants none.
-	done.State, err = e.Complete(ctx, held, picket.Completion{Output: req.Output, Summary: req.Summary})
+	done.State, err = e.Complete(ctx, held, complete)
 	return done, err
 }
 

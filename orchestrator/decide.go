@@ -105,7 +105,7 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision,
 			return picket.Task{}, "", picket.Invalid("/fix/fixes", "Leave fixes out: it is the rejected task.", "fixes names another task")
 		}
 		spec.Fixes = taskID
-		if err := spec.Normalize(); err != nil {
+		if err := e.normalize(&spec); err != nil {
 			return picket.Task{}, "", picket.Within("/fix", err)
 		}
 		fields, err := e.specArgs("task_"+ulid.Make().String(), by.Actor, spec)

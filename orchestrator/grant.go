@@ -173,6 +173,12 @@ func covers(req picket.AcquireRequest, lane string) bool {
 	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return agent == req.AgentID
 	}
+	if rest, ok := strings.CutPrefix(lane, "for:"); ok {
+		var agent string
+		if agent, lane, _ = strings.Cut(rest, "|"); agent == req.AgentID {
+			return true
+		}
+	}
 	if req.PinnedOnly {
 		return false
 	}

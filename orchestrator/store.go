@@ -44,6 +44,9 @@ type Config struct {
 	// (UTC) may spend together, in both dimensions; a change holds from the next
 	// task on. Defaults to nil: no cap.
 	HousePerDay *budget.Envelope
+	// TaskEnvelope is what a task gets that names no envelope. Defaults to
+	// budget.Default().
+	TaskEnvelope *budget.Envelope
 	// Found lets a namespace that neither the store nor the witness knows begin
 	// with floor 0, so that its tokens read 1, 2, 3. Otherwise the floor is taken
 	// from the clock, in case it did exist once. Defaults to false.
@@ -103,6 +106,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg.Namespaces = []string{"default"}
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	if cfg.TaskEnvelope == nil {
+		usual := budget.Default()
+		cfg.TaskEnvelope = &usual
+	}
 	if cfg.clock == nil {
 		cfg.clock = time.Now
 	}

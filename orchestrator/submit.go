@@ -16,7 +16,7 @@ import (
 // Submit creates a task and queues it. The same by.Once answers the task made
 // before, as it is now.
 func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskSpec) (picket.Task, error) {
-	if err := spec.Normalize(); err != nil {
+	if err := e.normalize(&spec); err != nil {
 		return picket.Task{}, err
 	}
 	id := "task_" + ulid.Make().String()
@@ -40,6 +40,15 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 	return t, r.bad
 }
 
+// normalize fills in what a task leaves out, its envelope as it is configured.
+func (e *Engine) normalize(spec *picket.TaskSpec) error {
+	if spec.BudgetEnvelope == nil {
+		usual := *e.store.cfg.TaskEnvelope
+		spec.BudgetEnvelope = &usual
+	}
+	return spec.Normalize()
+}
+
 // laneOf names the queue a task waits in: its agent's, or that of its role and
 // needs.
 func laneOf(s picket.TaskSpec) string {
@@ -48,6 +57,9 @@ func laneOf(s picket.TaskSpec) string {
 	}
 	return s.Role + "|" + strings.Join(s.Needs, ",")
 }
+
+// specLane is where specArgs has the lane.
+const specLane = 1
 
 // specArgs is a specification as _create.lua reads it: FIELDS, in order.
 func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {

@@ -26,6 +26,7 @@ local function open_handoff(hid)
   local h = load(K('handoff:', hid))
   if not h then return nil, nil, refuse('not_found', 'kind', 'hand-off') end
   local t = load(K('task:', h.task))
+  if marked(t) then return nil, nil, refuse('task_closed', 'state', 'cancelled') end
   if h.state ~= 'open' and TERMINAL[t.state] then
     return nil, nil, refuse('task_closed', 'state', t.state, 'by', h.by or '-')
   end

@@ -1,8 +1,10 @@
 -- complete is the verb of this name, for advance too. It returns the task's
 -- state, or the refusal.
-local function complete(tid, rid, secret, presented, hash, output)
+local function complete(tid, rid, secret, presented, hash, output, mode)
   local t, r, deadline, err = fenced(tid, rid, secret, presented)
   if err then return told(tid, rid, secret, 'complete', hash) or err end
+  local open = open_children(tid, t)
+  if #open > 0 and mode == '' then return refuse('children_open', 'open', F(#open), 'first', open[1]) end
   end_lease(tid, rid, 'completed', 'success', admitted(r, deadline))
   call('SET', K('out:', tid), output)
   local state = t.review == 'none' and 'completed' or 'review'
@@ -10,5 +12,7 @@ local function complete(tid, rid, secret, presented, hash, output)
   put(r, 'closed', 'complete:' .. hash .. ' ' .. state)
   emit('task.' .. state, { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
     '{"state":' .. quote(state) .. '}')
+  if mode == 'detach' then detach_children(open) end
+  if mode == 'cancel' then cancel_children(tid, t, rid) end
   return state
 end

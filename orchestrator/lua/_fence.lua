@@ -11,10 +11,11 @@ local function fenced(tid, rid, secret, presented, reclaiming)
     incarnation = m[13], execs = m[14] })
   if r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end
   if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch') end
-  m = call('HMGET', K('task:', tid), 'state', 'token', 'run', 'order', 'review', 'reports')
-  local t = known({ K('task:', tid), state = m[1], token = m[2], run = m[3], order = m[4], review = m[5], reports = m[6] })
+  m = call('HMGET', K('task:', tid), 'state', 'token', 'run', 'order', 'review', 'reports', 'root', 'delegated')
+  local t = known({ K('task:', tid), state = m[1], token = m[2], run = m[3], order = m[4], review = m[5], reports = m[6],
+    root = m[7], delegated = m[8] })
   if not t.state then return nil, nil, nil, refuse('lease_expired', 'cause', 'deleted') end
-  if t.state == 'cancelled' then return nil, nil, nil, refuse('task_cancelled') end
+  if t.state == 'cancelled' or marked(t) then return nil, nil, nil, refuse('task_cancelled') end
 
   local current, mine, shown = num(t.token), num(r.token), num(presented)
   -- A void lease may show a token that only the store that was lost has granted.

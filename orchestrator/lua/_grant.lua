@@ -16,6 +16,10 @@ end
 local function covers(lane, agent, role, caps)
   local pinned = string.match(lane, '^agent:(.*)$')
   if pinned then return pinned == agent end
+  -- for:<agent>|<lane> is that agent's, and that of whoever covers the lane.
+  local home, open = string.match(lane, '^for:([^|]*)|(.*)$')
+  if home and home == agent then return true end
+  lane = open or lane
   if role == '!' then return false end
   local of, needs = string.match(lane, '^([^|]*)|(.*)$')
   if of ~= '' and of ~= role then return false end
@@ -49,19 +53,16 @@ local function head(room, ...)
     local tid, behind = two[1] or '', two[4]
     local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before', 'fixes', 'retries',
       'root')
-    local queued = t.state == 'queued'
-    if queued and not marked(t) then return tid, t, behind end
-    if queued then
+    if t.state == 'queued' then
+      if not marked(t) then return tid, t, behind end
       drop(tid, t, behind)
     else
       stray('lane_extra', K('lane:', lane), tid)
-    end
-    if queued then
-      -- its lane is in order
-    elseif behind then
-      call('ZADD', K('lanes'), behind, lane)
-    else
-      call('ZREM', K('lanes'), lane)
+      if behind then
+        call('ZADD', K('lanes'), behind, lane)
+      else
+        call('ZREM', K('lanes'), lane)
+      end
     end
   end
 end

@@ -49,6 +49,21 @@ local function place(id, t)
   end
 end
 
+-- dequeue takes a queued task out of everything it waits in.
+local function dequeue(id, t, head)
+  if t.at == '' or t.pin and t.pin ~= '' then undelay(id, t) end
+  pull(id, t, head)
+  if t.not_before then call('ZREM', K('starts'), id) end
+end
+
+-- drop ends a queued task that was cancelled with one above it.
+local function drop(id, t, head)
+  local reason = 'cancelled with ' .. marked(t)
+  dequeue(id, t, head)
+  move(id, t, 'cancelled', 'reason', reason)
+  emit('task.cancelled', { task = id, actor = 'server' }, '{"state":"cancelled","before":"queued","reason":' .. quote(reason) .. '}')
+end
+
 -- promote moves due entries of delayed on: into a lane, or out of a pin.
 local function promote(limit)
   local due = call('ZRANGEBYSCORE', K('delayed'), '-inf', NOW, 'LIMIT', 0, limit)
@@ -56,6 +71,8 @@ local function promote(limit)
     local t = load(K('task:', id))
     if not t or t.state ~= 'queued' then
       stray('delayed_extra', K('delayed'), id)
+    elseif marked(t) then
+      drop(id, t)
     else
       undelay(id, t)
       if t.at ~= '' then pull(id, t) end
@@ -63,11 +80,4 @@ local function promote(limit)
     end
   end
   return #due
-end
-
--- dequeue takes a queued task out of everything it waits in.
-local function dequeue(id, t, head)
-  if t.at == '' or t.pin and t.pin ~= '' then undelay(id, t) end
-  pull(id, t, head)
-  if t.not_before then call('ZREM', K('starts'), id) end
 end

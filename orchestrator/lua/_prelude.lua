@@ -123,20 +123,19 @@ local function move(id, t, to, ...)
   t.state = to
 end
 
--- marked tells whether an ancestor of a task was cancelled, which voids all that
--- is below it at once; what is cancelled itself has its own state.
+-- marked names the ancestor with which a task was cancelled, if there is one;
+-- that voids all that is below it at once. What is cancelled itself says so.
 local function marked(t)
   if t.root == nil then pick(t[1], 'root') end
-  if not t.root then return false end
+  if not t.root then return nil end
   pick(t[1], 'parent', 'up1', 'up2', 'up3')
   local path = { t.root, t.parent }
   for _, part in ipairs({ t.up1 or '', t.up2 or '', t.up3 or '' }) do
     for id in string.gmatch(part, '%S+') do path[#path + 1] = id end
   end
-  for _, cancelled in ipairs(call('HMGET', K('tree:', t.root), unpack(path))) do
-    if cancelled then return true end
+  for i, cancelled in ipairs(call('HMGET', K('tree:', t.root), unpack(path))) do
+    if cancelled then return path[i] end
   end
-  return false
 end
 
 -- once finds the record of a request made before. It returns the recorded

@@ -43,5 +43,6 @@ local function view(id)
     call('GET', K('spec:', id)), call('GET', K('in:', id)), call('GET', K('out:', id)), runs,
     call('LINDEX', K('reports:', id), -1), answers(id),
     handoff_view(t.handoff), hash_or_false(K('review:', id)), hash_or_false(K('env:', id)),
+    t.delegated and call('ZRANGE', K('children:', id), 0, -1) or {},
   }
 end

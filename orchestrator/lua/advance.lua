@@ -1,4 +1,4 @@
--- needs: money agent fence end complete stray lane view grant
+-- needs: money stray lane queue agent fence end handoff tree complete view grant
 -- advance completes a lease and leases the agent's next tasks in the same step:
 -- both are done or neither. A repeat tells the same state and shows those of the
 -- leases that still hold. When the tokens of the floor are used up it leases
@@ -7,8 +7,8 @@
 -- Reply: {state, reply of grant}
 -- Errors: those of complete; store_changed, idempotency_conflict, judge_due
 local state
-local got = grant(6, function()
-  local done = complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+local got = grant(7, function()
+  local done = complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7])
   if type(done) == 'table' then return done end
   state = done
 end)

@@ -1,6 +1,6 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent end handoff view
--- cancel ends a task for good, whatever it is doing.
+-- needs: money stray lane queue agent end handoff tree view
+-- cancel ends a task for good, whatever it is doing, with all that is below it.
 -- ARGV: task or its open hand-off, actor, request key, body hash, reason
 -- Reply: view of the task
 -- Errors: not_found, task_closed, state_conflict (a decided hand-off), idempotency_conflict
@@ -21,17 +21,6 @@ if was then return view(tid) end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return refuse('task_closed', 'state', t.state) end
-local before = t.state
-if before ~= 'leased' then wake('task ' .. tid) end
-if before == 'queued' then
-  dequeue(tid, t)
-elseif before == 'leased' then
-  end_lease(tid, t.run, 'cancelled', 'cancelled')
-elseif before == 'handoff' then
-  close_handoff(t.handoff, 'cancelled', by)
-end
-move(tid, t, 'cancelled', 'reason', reason)
-emit('task.cancelled', { task = tid, run = before == 'leased' and t.run or '', actor = by },
-  '{"state":"cancelled","before":' .. quote(before) .. ',"reason":' .. quote(reason) .. '}')
+cancel_tree(tid, t, by, reason)
 remember(key, body, tid, DAY)
 return view(tid)

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent end handoff after stop expire void gone
+-- needs: money stray lane queue agent end handoff after stop expire void gone tree
 -- chore does the next batch of what a single write left behind: the runs that
 -- a hard pause ends, the leases that nobody reclaimed after an adoption, those
 -- of agents that are gone.
@@ -14,10 +14,17 @@ if due and num(due) <= now then return end_void(actor, limit) end
 local n = 0
 for _, chore in ipairs(call('ZRANGEBYSCORE', K('chores'), 0, 0, 'LIMIT', 0, limit)) do
   if n >= limit then break end
-  local id, incarnation, reason = string.match(chore, '^dead:([^:]+):(%d+):(.*)$')
   local room = limit - n
-  local ended = dismiss(id, incarnation, reason, 'server', room)
-  if ended < room then call('ZREM', K('chores'), chore) end
+  local id, incarnation, reason = string.match(chore, '^dead:([^:]+):(%d+):(.*)$')
+  local above, top = string.match(chore, '^cancel:([^:]+):(.*)$')
+  local ended
+  if above then
+    call('ZREM', K('chores'), chore)
+    ended = cancel_below({ above }, top, 'server', room)
+  else
+    ended = dismiss(id, incarnation, reason, 'server', room)
+    if ended < room then call('ZREM', K('chores'), chore) end
+  end
   n = n + math.max(ended, 1)
 end
 return n

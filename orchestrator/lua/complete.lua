@@ -1,8 +1,9 @@
 -- flags: allow-oom
--- needs: money agent fence end complete
+-- needs: money stray lane queue agent fence end handoff tree complete
 -- complete ends the lease with an output: the task goes to review, or is
 -- completed when nobody reviews it. A repeat gets the same answer.
--- ARGV: task, run, secret, presented token, content hash, output JSON {output, summary}
+-- ARGV: task, run, secret, presented token, content hash, output JSON {output, summary},
+--   what becomes of open subtasks: detach, cancel or ''
 -- Reply: state
--- Errors: those of fenced
-return complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+-- Errors: those of fenced; children_open
+return complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7])

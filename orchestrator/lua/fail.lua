@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent fence end handoff after
+-- needs: money stray lane queue agent fence end handoff after tree
 -- fail is the agent's own word that it cannot do the task. A repeat gets the
 -- same answer.
 -- ARGV: task, run, secret, presented token, content hash, reason, retryable 0|1
@@ -15,4 +15,9 @@ put(r, 'closed', 'fail:' .. ARGV[5] .. ' ' .. state)
 emit('lease.failed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = ARGV[6] },
   '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"reason":' .. quote(ARGV[6]) ..
   ',"retryable":' .. (ARGV[7] == '1' and 'true' or 'false') .. '}')
+if t.delegated then
+  cancel_children(tid, t, rid)
+  -- What it delegates from now on is other work, by whatever key.
+  put(t, 'delegated', '0', 'broods', F(num(t.broods) + 1))
+end
 return state

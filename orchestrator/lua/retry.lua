@@ -1,4 +1,4 @@
--- needs: money stray lane queue handoff create view
+-- needs: money stray lane queue handoff create decide view
 -- retry queues an escalated task again with its failures forgotten, or makes a
 -- new task from one that failed, was cancelled or was rejected.
 -- ARGV: task, actor, request key, body hash, reason, new task id, cap of the house or ''
@@ -19,6 +19,7 @@ if TERMINAL[t.state] then
   for _, f in ipairs({ 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review', 'role' }) do
     s[f] = t[f]
   end
+  s.parent = shelter(t)
   local e = envelope(tid)
   s.tokens, s.nano = e.envelope_t or '0', e.envelope_u or '0'
   local no = uncovered(s)
@@ -30,6 +31,7 @@ if TERMINAL[t.state] then
   return view(new)
 end
 
+if marked(t) then return refuse('task_closed', 'state', 'cancelled') end
 local kind = t.state == 'handoff' and call('HGET', K('handoff:', t.handoff), 'kind')
 if kind ~= 'escalation' then
   return refuse('state_conflict', 'state', t.state, 'need', 'an_escalated_hand-off_or_a_closed_task')

@@ -1,4 +1,4 @@
--- needs: money stray lane queue create view
+-- needs: money stray lane queue create decide view
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,
@@ -12,21 +12,16 @@ if was then return { was ~= '-' and was or '', view(tid) } end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return refuse('task_closed', 'state', t.state) end
+if marked(t) then return refuse('task_closed', 'state', 'cancelled') end
 if t.state ~= 'review' then return refuse('state_conflict', 'state', t.state, 'need', 'review') end
 local fix
 if ARGV[7] == '1' then
   fix = read_spec(8)
   if not lane_free(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
-  local no = uncovered(fix)
+  fix.parent = shelter(t)
+  local no = not fix.parent and uncovered(fix)
   if no then return no end
 end
-local to = decision == 'approve' and 'completed' or 'rejected'
-call('HSET', K('review:', tid), 'run', t.run, 'decision', decision, 'note', ARGV[6], 'by', by, 'at', RAW,
-  'fix', fix and fix.id or '')
-move(tid, t, to)
-local kind = decision == 'approve' and 'task.approved' or 'task.rejected'
-emit(kind, { task = tid, run = t.run, token = t.token, actor = by }, '{"state":' .. quote(to) .. ',"note":' .. quote(ARGV[6]) ..
-  ',"before":"review","fixTaskId":' .. (fix and quote(fix.id) or 'null') .. '}')
-if fix then create(fix, last_open(t), ',"fixes":' .. quote(tid)) end
+decided(tid, t, decision, ARGV[6], by, fix)
 remember(key, body, fix and fix.id or '-', DAY)
 return { fix and fix.id or '', view(tid) }

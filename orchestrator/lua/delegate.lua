@@ -1,0 +1,38 @@
+-- needs: money stray lane queue agent fence end handoff after nudge activity create tree
+-- delegate makes a subtask of a task whose lease goes on, with an envelope out
+-- of the caller's. The same key again answers the same subtask.
+-- ARGV: task, run, secret, presented token, request id or '', content hash, the
+--   call in words, deepest level, most subtasks, then the subtask's spec (20 values)
+-- Reply: {subtask, its state, tokens and nano-dollars left to the caller,
+--   nudge JSON or ''}, or {} when this call ended the run
+-- Errors: those of fenced; idempotency_conflict, delegation_limit,
+--   too_many_lanes, budget_exceeded
+local tid, rid, req, hash = ARGV[1], ARGV[2], ARGV[5], ARGV[6]
+local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
+if err then return err end
+local s = read_spec(10)
+s.parent = tid
+
+local function answer(state, nudge)
+  local e = envelope(tid)
+  return { s.id, state, e.available_t or '0', e.available_u or '0', nudge }
+end
+
+local was = pick(K('task:', s.id), 'state', 'parent', 'made')
+if was.state then
+  if was.parent ~= tid or was.made ~= hash then return refuse('idempotency_conflict') end
+  return answer(was.state, told_with(r, req))
+end
+pick(t[1], 'depth')
+if num(t.depth) >= num(ARGV[8]) then return refuse('delegation_limit', 'limit', ARGV[8], 'of', 'depth') end
+if num(t.delegated) >= num(ARGV[9]) then return refuse('delegation_limit', 'limit', ARGV[9], 'of', 'subtasks') end
+if not lane_free(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+local no = uncovered(s)
+if no then return no end
+
+confirm(tid, r, deadline)
+local nudge = acted(tid, rid, t, r, deadline, 'delegate_subtask ' .. hash, ARGV[7], req, req)
+if not nudge then return {} end
+local child = create(s, nil)
+put(child, 'made', hash)
+return answer('queued', nudge)

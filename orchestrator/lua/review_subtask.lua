@@ -1,0 +1,34 @@
+-- needs: money stray lane queue agent fence end handoff after nudge activity create decide view
+-- review_subtask decides a subtask that was handed in to the task of a run. A
+-- rejection makes, in the same step, the subtask that repairs it. The same
+-- decision again gets the same answer.
+-- ARGV: task, run, secret, presented token, request id, subtask, decision
+--   (approve|reject), note, the call in words, then the spec of the subtask that
+--   repairs it (20 values)
+-- Reply: view of the subtask, or {} when this call ended the run
+-- Errors: those of fenced; author_cannot_review, not_found (no subtask of this
+--   task), forbidden (a person reviews it), task_closed, state_conflict, too_many_lanes
+local tid, rid, req, id, decision, note = ARGV[1], ARGV[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
+if err then return err end
+if id == tid then return refuse('author_cannot_review') end
+local c = load(K('task:', id))
+if not c or c.parent ~= tid then return refuse('not_found', 'kind', 'subtask') end
+if c.state ~= 'review' then
+  local was = call('HMGET', K('review:', id), 'by', 'decision', 'note')
+  if was[1] == rid and was[2] == decision and was[3] == note then return view(id) end
+  if TERMINAL[c.state] then return refuse('task_closed', 'state', c.state) end
+  return refuse('state_conflict', 'state', c.state, 'need', 'review')
+end
+if c.review ~= 'parent' then return refuse('forbidden', 'kind', 'review') end
+local fix
+if decision == 'reject' then
+  fix = read_spec(10)
+  fix.parent = tid
+  if not lane_free(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+end
+
+confirm(tid, r, deadline)
+if not acted(tid, rid, t, r, deadline, 'review_subtask ' .. id .. ' ' .. decision, ARGV[9], req, req) then return {} end
+decided(id, c, decision, note, rid, fix)
+return view(id)

@@ -1,0 +1,157 @@
+package orchestrator_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// family is a task that is leased, with helpers for what is below it.
+type family struct {
+	*fixture
+	lease picket.Lease
+	held  picket.Held
+}
+
+func (f *fixture) family(t *testing.T, spec picket.TaskSpec) family {
+	t.Helper()
+	f.submit(t, spec)
+	l := f.lease(t, picket.AcquireRequest{AgentID: "worker"})
+	return family{f, l, f.held(t, l)}
+}
+
+// child delegates a subtask; an empty key makes another each time.
+func (f family) child(t *testing.T, key string, s picket.Subtask) picket.Delegated {
+	t.Helper()
+	if s.Title == "" {
+		s.Title = "a part"
+	}
+	d, err := f.Delegate(f.ctx, f.held, key, s)
+	ok(t, err)
+	return d
+}
+
+// take leases the next task and checks that it is the one expected.
+func (f family) take(t *testing.T, taskID string) family {
+	t.Helper()
+	l := f.fixture.lease(t, picket.AcquireRequest{AgentID: "helper"})
+	if l.TaskID != taskID {
+		t.Fatalf("leased %s, want %s", l.TaskID, taskID)
+	}
+	return family{f.fixture, l, f.fixture.held(t, l)}
+}
+
+func (f family) complete(t *testing.T, c picket.Completion) picket.TaskState {
+	t.Helper()
+	if c.Output == nil {
+		c.Output = picket.RawJSON(`"done"`)
+	}
+	state, err := f.Complete(f.ctx, f.held, c)
+	ok(t, err)
+	return state
+}
+
+func purse(m budget.Money, tokens int64) *budget.Envelope {
+	return &budget.Envelope{USD: m, Tokens: tokens}
+}
+
+func TestDelegateAwaitReview(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		window, priority := 60, 7
+		p := f.family(t, picket.TaskSpec{BudgetEnvelope: purse(1_000_000_000, 1000), LeaseWindowSeconds: &window, Priority: &priority,
+			Labels: map[string]string{"issue": "12"}})
+		d := p.child(t, "one", picket.Subtask{Input: picket.RawJSON(`{"n":1}`), BudgetEnvelope: purse(400_000_000, 100)})
+		if d.State != picket.TaskQueued || d.Available != *purse(600_000_000, 900) {
+			t.Fatalf("delegated %+v", d)
+		}
+		again := p.child(t, "one", picket.Subtask{Input: picket.RawJSON(`{"n":1}`), BudgetEnvelope: purse(400_000_000, 100)})
+		if again != d {
+			t.Fatalf("the same key again made %+v, before %+v", again, d)
+		}
+		_, err := f.Delegate(f.ctx, p.held, "one", picket.Subtask{Title: "another part"})
+		refused(t, err, picket.CodeIdempotencyConflict)
+
+		s, err := f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
+		ok(t, err)
+		if s.Settled || s.State != picket.TaskQueued || len(s.Because) == 0 {
+			t.Fatalf("a queued subtask is %+v", s)
+		}
+		_, err = f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
+		refused(t, err, picket.CodeStateConflict)
+
+		c := p.take(t, d.TaskID)
+		task, err := f.Task(f.ctx, d.TaskID)
+		ok(t, err)
+		if task.Parent == nil || *task.Parent != p.lease.TaskID || task.Root != p.lease.TaskID || task.LeaseWindowSeconds != window ||
+			task.Priority != priority || task.Labels["issue"] != "12" || task.ReviewBy != picket.ReviewByParent ||
+			task.CreatedBy != p.lease.RunID || c.lease.BudgetEnvelope != *purse(400_000_000, 100) {
+			t.Fatalf("the subtask is %+v", task)
+		}
+		if state := c.complete(t, picket.Completion{Output: picket.RawJSON(`{"made":1}`), Summary: "made it"}); state != picket.TaskReview {
+			t.Fatalf("handed in, it is %s", state)
+		}
+		s, err = f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
+		ok(t, err)
+		if !s.Settled || s.State != picket.TaskReview || string(s.Output) != `{"made":1}` || s.Summary != "made it" {
+			t.Fatalf("in review it is %+v", s)
+		}
+		for range 2 { // the second time its answer was lost
+			s, err = f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve", Note: "good"})
+			ok(t, err)
+			if s.State != picket.TaskCompleted || s.Review.By != p.lease.RunID || s.Review.Note != "good" {
+				t.Fatalf("approved it is %+v, %+v", s, s.Review)
+			}
+		}
+		_, err = f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "reject"})
+		refused(t, err, picket.CodeTaskClosed)
+		if state := p.complete(t, picket.Completion{}); state != picket.TaskReview {
+			t.Fatalf("the parent is %s", state)
+		}
+	})
+}
+
+func TestARejectedSubtaskIsRepairedByAnother(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		p := f.family(t, picket.TaskSpec{BudgetEnvelope: purse(1_000_000_000, 0)})
+		d := p.child(t, "", picket.Subtask{Title: "draft", Input: picket.RawJSON(`"a poem"`), Role: "", BudgetEnvelope: purse(400_000_000, 0)})
+		c := p.take(t, d.TaskID)
+		_, err := f.ReviewSubtask(f.ctx, c.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
+		refused(t, err, picket.CodeAuthorCannotReview)
+		c.complete(t, picket.Completion{})
+		// Nobody but the run of the parent.
+		other := f.family(t, picket.TaskSpec{})
+		_, err = f.ReviewSubtask(f.ctx, other.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
+		refused(t, err, picket.CodeNotFound)
+		_, err = f.AwaitSubtask(f.ctx, other.held, d.TaskID, 0)
+		refused(t, err, picket.CodeNotFound)
+
+		var fix string
+		for range 2 {
+			s, err := f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "reject", Note: "it must rhyme"})
+			ok(t, err)
+			if s.State != picket.TaskRejected || s.Review.FixTaskID == nil || fix != "" && fix != *s.Review.FixTaskID {
+				t.Fatalf("rejected it is %+v, %+v", s, s.Review)
+			}
+			fix = *s.Review.FixTaskID
+		}
+		task, err := f.Task(f.ctx, p.lease.TaskID)
+		ok(t, err)
+		if !slices.Equal(task.Children, []string{d.TaskID, fix}) || task.Available != *purse(600_000_000, 0) {
+			t.Fatalf("the parent has children %v and %v left", task.Children, task.Available)
+		}
+		c = p.take(t, fix)
+		if c.lease.Task.ReviewNote != "it must rhyme" || string(c.lease.Task.Input) != `"a poem"` || c.lease.Task.Title != "draft" ||
+			c.lease.BudgetEnvelope != *purse(400_000_000, 0) || c.lease.Task.Fixes == nil || *c.lease.Task.Fixes != d.TaskID {
+			t.Fatalf("the repair is %+v with %v", c.lease.Task, c.lease.BudgetEnvelope)
+		}
+		c.complete(t, picket.Completion{})
+		s, err := f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: fix, Decision: "approve"})
+		ok(t, err)
+		if s.State != picket.TaskCompleted {
+			t.Fatalf("the repair is %+v", s)
+		}
+		p.complete(t, picket.Completion{})
+	})
+}
