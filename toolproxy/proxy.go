@@ -49,6 +49,8 @@ type Config struct {
 	// Prices is the list in force, asked for with every call. Defaults to no
 	// prices, so that every tool that is not free is refused.
 	Prices func() *budget.List
+	// HTTP configures http_request. Defaults to every public address.
+	HTTP HTTPTool
 	// Log takes refused writes at level debug. Defaults to slog.Default().
 	Log *slog.Logger
 }
@@ -62,6 +64,7 @@ type Proxy struct {
 	watches watches
 	runs    runs
 	sources []Source
+	closers []func()
 	mcp     *mcpFace
 	gateway *gateway
 	ending  context.Context // ends when the proxy closes
@@ -82,6 +85,9 @@ func New(cfg Config) (*Proxy, error) {
 	p.gateway = &gateway{}
 	p.mcp = newMCPFace(p)
 	p.AddSource(execSource{p})
+	if err := p.addBuiltin(cfg); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 
@@ -90,6 +96,9 @@ func New(cfg Config) (*Proxy, error) {
 func (p *Proxy) Close() {
 	p.end()
 	p.mcp.close()
+	for _, f := range p.closers {
+		f()
+	}
 }
 
 // untilClosed is ctx for as long as the proxy is open.

@@ -64,6 +64,18 @@ func parseTools(raw []byte) (list []Tool) {
 // Tools lists the free tools of this version, which every run has.
 func Tools() []Tool { return slices.Clone(tools) }
 
+//go:embed metered.json
+var meteredJSON []byte
+
+// metered are the tools of this package that cost money.
+var metered = parseTools(meteredJSON)
+
+// described is the listing of a metered tool of this package.
+func described(name string) Tool {
+	i := slices.IndexFunc(metered, func(t Tool) bool { return t.Name == name })
+	return metered[i]
+}
+
 // AddSource adds tools; call it before the proxy serves.
 func (p *Proxy) AddSource(s Source) { p.sources = append(p.sources, s) }
 

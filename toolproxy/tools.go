@@ -27,6 +27,5 @@ var laterTools = map[string]string{
 	"await_subtask":    "delegation",
 	"review_subtask":   "delegation",
 	"await_top_up":     "metered budgets",
-	"http_request":     "metered tools",
 	"sql":              "metered tools",
 }

@@ -1,0 +1,12 @@
+package toolproxy
+
+// addBuiltin adds the metered tools of this package.
+func (p *Proxy) addBuiltin(cfg Config) error {
+	web, err := newHTTPSource(p, cfg.HTTP)
+	if err != nil {
+		return err
+	}
+	p.AddSource(web)
+	p.closers = append(p.closers, web.close)
+	return nil
+}

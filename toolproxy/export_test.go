@@ -1,0 +1,31 @@
+package toolproxy
+
+import "net/netip"
+
+// TakeAsPublic makes http_request believe that these addresses are public.
+func (p *Proxy) TakeAsPublic(addresses ...netip.Addr) {
+	for _, s := range p.sources {
+		if web, ok := s.(*httpSource); ok {
+			web.guard.public = func(ip netip.Addr) bool {
+				for _, a := range addresses {
+					if a == ip {
+						return true
+					}
+				}
+				return isPublic(ip)
+			}
+		}
+	}
+}
+
+// IsPublic is what the guard takes as public.
+func IsPublic(ip netip.Addr) bool { return isPublic(ip) }
+
+// ForgetConnections makes the next http_request dial again.
+func (p *Proxy) ForgetConnections() {
+	for _, s := range p.sources {
+		if web, ok := s.(*httpSource); ok {
+			web.close()
+		}
+	}
+}
