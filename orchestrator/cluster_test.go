@@ -80,8 +80,10 @@ func (c *forgetful) Read(b []byte) (int, error) {
 func openWith(t *testing.T, where rig.Store, noPipeline bool, namespaces ...string) *fixture {
 	t.Helper()
 	sealer := rig.Sealer()
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: where.Redis, Namespaces: namespaces, Sealer: sealer, ProxyURL: "http://proxy",
-		NoPipeline: noPipeline, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
+	cfg := orchestrator.Config{Redis: where.Redis, Namespaces: namespaces, Sealer: sealer, ProxyURL: "http://proxy",
+		NoPipeline: noPipeline, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)}
+	orchestrator.SetClock(&cfg, quickClock())
+	store, err := orchestrator.Open(t.Context(), cfg)
 	ok(t, err)
 	return &fixture{Engine: store.Engines()[0], store: store, sealer: sealer, ctx: t.Context(), raw: redis.NewUniversalClient(&where.Redis)}
 }

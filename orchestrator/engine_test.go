@@ -49,8 +49,10 @@ type fixture struct {
 func open(t *testing.T, s rig.Store) *fixture {
 	t.Helper()
 	sealer := rig.Sealer()
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, ProxyURL: "http://proxy",
-		Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
+	cfg := orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, ProxyURL: "http://proxy",
+		Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)}
+	orchestrator.SetClock(&cfg, quickClock())
+	store, err := orchestrator.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

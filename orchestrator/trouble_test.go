@@ -74,7 +74,7 @@ func TestTroubleReal(t *testing.T) {
 // other's way.
 func sideBySide(t *testing.T, stores []*troubleStore, cases []lostCase, trouble rig.Trouble) {
 	if !trouble.Silent {
-		stores = stores[:2]
+		stores = stores[:6]
 	}
 	next := make(chan lostCase, len(cases))
 	for _, c := range cases {
