@@ -7,6 +7,6 @@ func (p *Proxy) addBuiltin(cfg Config) error {
 		return err
 	}
 	p.AddSource(web)
-	p.closers = append(p.closers, web.close)
+	p.closers = append(p.closers, p.runs.close, web.close)
 	return nil
 }

@@ -122,19 +122,16 @@ func (p *Proxy) Metered(ctx context.Context, door Door, held picket.Held, m Mete
 	if estimating(ctx) {
 		return MeteredResult{}, p.estimate(ctx, door, held, m.Tool, priced.reserve, priced.version)
 	}
-	purse, ok := door.(spender)
-	if !ok {
-		return MeteredResult{}, picket.Refuse(picket.CodeUnavailable, "Call the proxyUrl of the lease record.", "this proxy has no access to envelopes")
-	}
-	req := request(m, priced)
-	r, err := reserve(ctx, purse, held, req)
+	// The state of record counts the timeout from when it is asked, or later.
+	deadline := time.Now().Add(m.timeout())
+	r, err := reserve(ctx, door, held, request(m, priced))
 	if err != nil {
 		return MeteredResult{}, err
 	}
 	if r.Replay != nil {
 		return MeteredResult{Result: r.Replay.Result, Cost: r.Replay.Cost, Available: r.Available, Replayed: true, Nudge: r.Nudge}, nil
 	}
-	return p.dispatch(ctx, door, purse, held, m, priced, r)
+	return p.dispatch(ctx, door, held, m, priced, r, deadline)
 }
 
 // request is what is asked of the envelope.

@@ -13,8 +13,8 @@ import (
 var errLeaseEnded = errors.New("the lease of the call ended")
 
 // dispatch makes a reserved call and settles it.
-func (p *Proxy) dispatch(ctx context.Context, door Door, purse spender, held picket.Held, m MeteredCall, priced priced, r picket.Reservation) (MeteredResult, error) {
-	d, callErr := p.bounded(ctx, door, held, m, r)
+func (p *Proxy) dispatch(ctx context.Context, door Door, held picket.Held, m MeteredCall, priced priced, r picket.Reservation, deadline time.Time) (MeteredResult, error) {
+	d, callErr := p.bounded(ctx, door, held, m, r, deadline)
 	s := picket.Settlement{CallID: r.CallID, TaskID: r.TaskID, Nonce: r.Nonce, Outcome: outcomeOf(d, callErr), Result: d.Result, Detail: clip(d.Detail)}
 	switch s.Outcome {
 	case picket.CallUndispatched:
@@ -23,7 +23,7 @@ func (p *Proxy) dispatch(ctx context.Context, door Door, purse spender, held pic
 	default:
 		s.Cost = priced.cost(d)
 	}
-	settled, err := p.settle(ctx, purse, s)
+	settled, err := p.settle(ctx, door, s)
 	if callErr != nil {
 		return MeteredResult{}, p.callRefusal(m.Tool, s, callErr)
 	}
@@ -39,11 +39,11 @@ func (p *Proxy) dispatch(ctx context.Context, door Door, purse spender, held pic
 // bounded dispatches within everything that ends a call. A call with a key is
 // finished though its caller goes away: who comes with the key again gets the
 // answer.
-func (p *Proxy) bounded(ctx context.Context, door Door, held picket.Held, m MeteredCall, r picket.Reservation) (d Dispatched, err error) {
+func (p *Proxy) bounded(ctx context.Context, door Door, held picket.Held, m MeteredCall, r picket.Reservation, deadline time.Time) (d Dispatched, err error) {
 	if m.Key != "" {
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.timeout())
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	if m.Effects == picket.EffectsExternal {
 		var leave func()

@@ -29,6 +29,8 @@ type Door interface {
 	worker
 	reader
 	witness
+	spender
+	ender
 }
 
 // witness is told of writes that the fence kept out.

@@ -108,6 +108,21 @@ func (p *purse) AwaitEnd(ctx context.Context, _ picket.Held, wait time.Duration)
 	}
 }
 
+// A desk alone has no money and sees no lease end.
+
+func (d *desk) Reserve(_ context.Context, h picket.Held, req picket.CallRequest) (picket.Reservation, error) {
+	return picket.Reservation{CallID: req.CallID, TaskID: h.TaskID, Nonce: req.Nonce, Reserved: req.Reserve}, d.note("reserve", h)
+}
+
+func (d *desk) Settle(_ context.Context, s picket.Settlement) (picket.Settled, error) {
+	return picket.Settled{Cost: s.Cost}, d.note("settle", picket.Held{TaskID: s.TaskID})
+}
+
+func (d *desk) AwaitEnd(ctx context.Context, _ picket.Held, _ time.Duration) (bool, error) {
+	<-ctx.Done()
+	return false, ctx.Err()
+}
+
 // outcomes are how the calls of the purse ended.
 func (p *purse) outcomes() (all []picket.CallOutcome) {
 	p.mu.Lock()

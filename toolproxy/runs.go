@@ -18,32 +18,33 @@ type ender interface {
 }
 
 // runs cuts off the calls of a run when its lease ends: the next holder waits
-// for them. It watches each run once, while it has calls. The zero value is
-// ready.
+// for them. It watches each run once, while it has calls and a moment longer:
+// the next call is often near. The zero value is ready.
 type runs struct {
-	mu   sync.Mutex
-	open map[watched]*calls
+	mu     sync.Mutex
+	open   map[watched]*calls
+	closed bool
 }
+
+// watchLinger is how long a run without calls is watched on.
+const watchLinger = 10 * time.Second
 
 // calls are those of one run under way.
 type calls struct {
 	count int
+	idle  *time.Timer     // while count is 0: when the watch is over
 	ended context.Context // ends, with errLeaseEnded as its cause, when the lease has
 	stop  context.CancelCauseFunc
 }
 
 // join puts a call under the watch of its run. Its context ends when the lease
 // does; leave must be called when the call is over.
-func (r *runs) join(ctx context.Context, door Door, held picket.Held, log *slog.Logger) (_ context.Context, leave func()) {
-	eyes, ok := door.(ender)
-	if !ok {
-		return ctx, func() {}
-	}
+func (r *runs) join(ctx context.Context, eyes ender, held picket.Held, log *slog.Logger) (_ context.Context, leave func()) {
 	who := watched{held.Namespace, held.TaskID, held.RunID}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	mine := r.open[who]
-	if mine == nil {
+	if mine == nil || mine.ended.Err() != nil && mine.count == 0 {
 		mine = &calls{}
 		mine.ended, mine.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 		if r.open == nil {
@@ -51,6 +52,9 @@ func (r *runs) join(ctx context.Context, door Door, held picket.Held, log *slog.
 		}
 		r.open[who] = mine
 		go mine.watch(eyes, held, log)
+	}
+	if mine.idle != nil {
+		mine.idle.Stop()
 	}
 	mine.count++
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -65,9 +69,40 @@ func (r *runs) join(ctx context.Context, door Door, held picket.Held, log *slog.
 func (r *runs) leave(who watched, c *calls) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.count--; c.count == 0 {
+	if c.count--; c.count > 0 {
+		return
+	}
+	if r.closed || c.ended.Err() != nil {
+		r.forget(who, c)
+		return
+	}
+	c.idle = time.AfterFunc(watchLinger, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if c.count == 0 {
+			r.forget(who, c)
+		}
+	})
+}
+
+// forget ends the watch of a run without calls.
+func (r *runs) forget(who watched, c *calls) {
+	if r.open[who] == c {
 		delete(r.open, who)
-		c.stop(nil)
+	}
+	c.stop(nil)
+}
+
+// close ends the watches of runs without calls, now and from here on.
+func (r *runs) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for who, c := range r.open {
+		if c.count == 0 {
+			c.idle.Stop()
+			r.forget(who, c)
+		}
 	}
 }
 

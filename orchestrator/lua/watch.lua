@@ -2,7 +2,7 @@
 -- needs: agent exec
 -- watch tells what has become of a run's lease.
 -- ARGV: task, run, secret, presented token (not looked at: watching is no write),
---   ids of the processes that the adapter knows of: ',id,id,'
+--   ids of the processes that the adapter knows of: ',id,id,', quiet: no commands, for others than the adapter
 -- Reply: {running|reclaim|how it ended, class of the run, closing verb and answer, nudge JSON or '',
 --   the processes to start: {ms to the call's deadline, order JSON}…}
 -- Errors: lease_expired, task_mismatch
@@ -17,6 +17,7 @@ if lost then return { 'expired', lost, '', '' } end
 if marked(record(K('task:', tid))) then return { 'cancelled', 'cancelled', '', '' } end
 if num(r[6]) <= floor then return { 'reclaim', '', '', '' } end
 if now >= num(call('ZSCORE', K('deadlines'), tid)) then return { 'expired', 'lease_expired', '', '' } end
+if ARGV[6] == 'quiet' then return { 'running', '', '', '', {} } end
 -- A watch delivers a nudge once. Should its answer be lost, the next renewal
 -- tells it again.
 local nudge = ''
