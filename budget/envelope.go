@@ -42,6 +42,9 @@ func ParseMoney(s string) (Money, error) {
 
 const maxNano = 4_000_000 * 1_000_000_000 // 4e15, under 2^53
 
+// MaxMoney is the largest amount there is.
+const MaxMoney = Money(maxNano)
+
 // String writes the amount as a plain decimal number of dollars, no rounding.
 func (m Money) String() string { return decimal.New(int64(m), -9).String() }
 

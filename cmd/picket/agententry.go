@@ -152,7 +152,7 @@ func (e agentEntry) task() picket.TaskSpec {
 		Review: picket.ReviewBy(e.text("review")), OnExit: picket.OnExit(e.text("on_exit")),
 	}
 	if text := e.text("budget"); text != "" {
-		envelope, _ := envelopeOf(text)
+		envelope, _ := e.in.envelopeOf(text)
 		spec.BudgetEnvelope = &envelope
 	}
 	retry := picket.Retry{MaxAttempts: e.number("retry.max_attempts"), BackoffSeconds: e.seconds("retry.backoff")}

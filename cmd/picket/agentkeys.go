@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/picket-dev/picket/budget"
 )
 
 // agentKey is one key of an entry under `agents:` in picket.yaml. The first
@@ -39,7 +37,7 @@ var agentKeys = []agentKey{
 	{"workspace.keep", false, "how long a workspace is kept at least after its run", checkKeep, ""},
 	{"timeout", false, "a run of its tasks is killed after this time", checkTimeout, "/timeoutSeconds"},
 	{"stall_after", false, "a run without a sign of life for this time is nudged, and ended after as long again", checkStall, "/stallAfterSeconds"},
-	{"budget", false, "envelope of its tasks in USD; shown, not enforced yet", checkMoney, "/budgetEnvelope"},
+	{"budget", false, "dollars that the paid calls of its tasks may cost", checkDollars, "/budgetEnvelope"},
 	{"retry.max_attempts", false, "how many runs that fail its tasks get at most", checkNumber, "/retry/maxAttempts"},
 	{"retry.on", true, "ends that are tried again: crash, timeout, stalled, no_result", nil, "/retry/on"},
 	{"retry.backoff", false, "pause before the second retry, then doubling", checkKeep, "/retry/backoffSeconds"},
@@ -118,17 +116,4 @@ func checkTimeout(text string) error {
 		return fmt.Errorf("%s is not a whole number of seconds from 1s on, such as 10m", quoted(text))
 	}
 	return nil
-}
-
-func checkMoney(text string) error {
-	_, err := budget.ParseMoney(strings.TrimPrefix(text, "$"))
-	return err
-}
-
-// envelopeOf is an envelope of so many dollars with the usual tokens.
-func envelopeOf(text string) (budget.Envelope, error) {
-	usd, err := budget.ParseMoney(strings.TrimPrefix(text, "$"))
-	envelope := budget.Default()
-	envelope.USD = usd
-	return envelope, err
 }

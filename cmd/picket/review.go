@@ -157,8 +157,12 @@ func fixOf(cmd *cobra.Command, s *server, id, title string) (*picket.TaskSpec, e
 	if err := s.get(cmd.Context(), "/api/v1/tasks/"+segment(id), &t, nil); err != nil {
 		return nil, err
 	}
+	review := t.ReviewBy
+	if review == picket.ReviewByParent {
+		review = picket.ReviewByHuman // who rejects here, decides again
+	}
 	return &picket.TaskSpec{
-		Title: title, Role: t.Role, Needs: t.Needs, Labels: t.Labels, Priority: &t.Priority, OnExit: t.OnExit, Review: t.ReviewBy,
+		Title: title, Role: t.Role, Needs: t.Needs, Labels: t.Labels, Priority: &t.Priority, OnExit: t.OnExit, Review: review,
 		LeaseWindowSeconds: &t.LeaseWindowSeconds, TimeoutSeconds: t.TimeoutSeconds, StallAfterSeconds: t.StallAfterSeconds,
 		Retry: &t.Retry, Escalate: t.Escalate, BudgetEnvelope: &t.BudgetEnvelope,
 	}, nil

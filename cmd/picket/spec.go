@@ -24,7 +24,7 @@ func specFlags(c *cobra.Command) {
 	f.Int("retries", 0, "try again up to N times: N+1 attempts")
 	f.StringSlice("retry-on", nil, "ends that are tried again: crash, timeout, stalled, no_result")
 	f.Duration("backoff", 0, "pause before the second retry, then doubling (default 10s)")
-	f.String("budget", "", "envelope in USD; shown, not enforced yet")
+	f.String("budget", "", "dollars its paid calls may cost; a call beyond them is refused (default: the server's)")
 	f.String("role", "", "only agents of this role")
 	f.StringSlice("need", nil, "a capability an agent must have")
 	f.Int("priority", picket.DefaultPriority, "0 to 9, higher first")
@@ -69,7 +69,7 @@ func specOf(cmd *cobra.Command, cfg settings, title string) (picket.TaskSpec, er
 	}
 	overridden(cmd, "review", &spec.Review)
 	overridden(cmd, "escalate", &spec.Escalate)
-	for _, read := range []func(*cobra.Command, *picket.TaskSpec) error{retryOf, budgetOf, labelsOf, inputOf} {
+	for _, read := range []func(*cobra.Command, *picket.TaskSpec) error{retryOf, cfg.budgetOf, labelsOf, inputOf} {
 		if err := read(cmd, &spec); err != nil {
 			return spec, err
 		}
@@ -134,12 +134,12 @@ func retryOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	return nil
 }
 
-func budgetOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
+func (s settings) budgetOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	text, _ := cmd.Flags().GetString("budget")
 	if text == "" {
 		return nil
 	}
-	envelope, err := envelopeOf(text)
+	envelope, err := s.envelopeOf(text)
 	if err != nil {
 		return usage("--budget %s: %v", text, err)
 	}

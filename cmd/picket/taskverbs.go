@@ -114,7 +114,7 @@ func describe(w io.Writer, t picket.Task) {
 	row("needs", strings.Join(t.Needs, " "))
 	row("agent", oneLine(t.Agent))
 	row("labels", labelText(t.Labels))
-	row("budget", fmt.Sprintf("$%s, %d tokens (not enforced yet)", t.BudgetEnvelope.USD, t.BudgetEnvelope.Tokens))
+	row("budget", budgetText(t))
 	row("created", t.CreatedAt.String()+" by "+oneLine(t.CreatedBy))
 	if r := t.CurrentRun; r != nil {
 		row("run", fmt.Sprintf("%s on %s, %s", r.RunID, oneLine(r.AgentID), ago(r.StartedAt)))

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/devredis"
 )
 
@@ -132,7 +131,7 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 	if err != nil {
 		log.Warn("the profile cannot be saved: set PICKET_URL and PICKET_API_KEY", "err", err)
 	}
-	announce(cmd, url, data, keyFile, backing.name, other)
+	announce(cmd, cfg, url, data, keyFile, backing.name, other)
 	err = <-ended
 	log.Info("stopped")
 	return err
@@ -148,11 +147,10 @@ func keyFileName(namespace string) string {
 // announce prints the one line that scripts wait for on stdout and everything
 // for people on stderr.
 // other is the server that the commands go on talking to, if it is not this one.
-func announce(cmd *cobra.Command, url, data, keyFile, store, other string) {
+func announce(cmd *cobra.Command, cfg settings, url, data, keyFile, store, other string) {
 	fmt.Fprintln(cmd.OutOrStdout(), "ready "+url)
 	w := cmd.ErrOrStderr()
 	p := painter(w)
-	envelope := budget.Default()
 	printRows(w, [][]string{
 		{p.dim("  API"), url + "/api/v1"},
 		{p.dim("  described"), url + "/openapi.yaml"},
@@ -160,7 +158,7 @@ func announce(cmd *cobra.Command, url, data, keyFile, store, other string) {
 		{p.dim("  data"), data},
 		{p.dim("  store"), store},
 		{p.dim("  key"), keyFile},
-		{p.dim("  budget"), fmt.Sprintf("$%s and %d tokens a task, shown, not enforced yet", envelope.USD, envelope.Tokens)},
+		{p.dim("  budget"), budgetAnnounced(cfg)},
 	})
 	if other != "" {
 		fmt.Fprintln(w, "commands go on talking to "+other+"; for this server:")

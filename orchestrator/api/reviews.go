@@ -65,5 +65,6 @@ func (b rejection) check() error {
 	if err := checkNote("/note", b.Note); err != nil || b.Fix == nil {
 		return err
 	}
-	return picket.Within("/fix", b.Fix.Normalize())
+	checked := *b.Fix // what it leaves out is the engine's to fill in
+	return picket.Within("/fix", checked.Normalize())
 }
