@@ -57,8 +57,15 @@ type Config struct {
 	Unregistered bool
 
 	// Command is the agent: a program and its arguments, never a shell line.
-	// Required unless Launcher is set.
+	// Required unless Launcher or Preset is set.
 	Command []string
+	// Preset is the coding agent to start. Command, which then defaults to its
+	// program on PATH, adds arguments to its own. Defaults to none: Command is
+	// started as it is.
+	Preset Preset
+	// Self is the picket program, which agents may be told to call: see
+	// PresetLauncher. Defaults to none.
+	Self string
 	// Env names variables of the adapter's own environment that the agent gets
 	// beside the usual ones. Defaults to none. Names with the prefix PICKET_
 	// are refused: the lease is the only secret an agent gets.
@@ -96,7 +103,8 @@ type Config struct {
 	LogLimit int64
 
 	// Linger is what an agent that called mark_complete or request_human_help
-	// gets to end by itself; negative is none. Defaults to 10 s.
+	// gets to end by itself; negative is none. Defaults to 10 s, or a minute for
+	// a coding agent of Preset, which tells what it has cost at its very end.
 	Linger time.Duration
 	// Grace is what lies between SIGTERM and SIGKILL; negative is nothing.
 	// Defaults to 5 s.
@@ -173,7 +181,7 @@ func New(cfg Config) (*Adapter, error) {
 	}
 	cfg.KeepRuns = cmp.Or(cfg.KeepRuns, 7*24*time.Hour)
 	cfg.LogLimit = cmp.Or(cfg.LogLimit, 64<<20)
-	cfg.Linger = cmp.Or(cfg.Linger, 10*time.Second)
+	cfg.Linger = cmp.Or(cfg.Linger, cfg.Preset.linger())
 	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
 	cfg.Settle = cmp.Or(cfg.Settle, 30*time.Second)
 	cfg.Stdout, cfg.Stderr = oneAtATime(cfg.Stdout, cfg.Stderr)
@@ -209,13 +217,13 @@ func New(cfg Config) (*Adapter, error) {
 		}
 	}
 	if cfg.Launcher == nil {
-		if len(cfg.Command) == 0 {
-			return nil, picket.Invalid("Command", "Name the program to run and its arguments.", "there is no command to run")
-		}
 		if err := checkContainment(cfg.Containment, nil); err != nil {
 			return nil, err
 		}
-		cfg.Launcher = CommandLauncher{Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment}
+		var err error
+		if cfg.Launcher, err = cfg.launcher(); err != nil {
+			return nil, err
+		}
 	} else if cfg.Containment != "" {
 		return nil, picket.Invalid("Containment", "Leave it out, or leave Launcher out.", "a Launcher of your own decides how it holds processes")
 	}

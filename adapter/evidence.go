@@ -18,6 +18,15 @@ func (p *Proxy) Evidence(ctx context.Context, ev picket.Evidence) error {
 	return p.post(ctx, "/v1/run/evidence", handedIn(ev), nil)
 }
 
+// Usage says what the agent's own output tells of its use of models, in figures
+// that only grow: the difference to those said before is charged. Like every
+// evidence it is accepted until 15 minutes after the lease ended.
+func (p *Proxy) Usage(ctx context.Context, u picket.UsageReport) (picket.Usage, error) {
+	var out picket.Usage
+	err := p.post(ctx, "/v1/run/usage", u, &out)
+	return out, err
+}
+
 type evidenceBody struct {
 	Repository string               `json:"repository"`
 	Branch     string               `json:"branch"`

@@ -30,6 +30,13 @@ type Job struct {
 	StateDir string
 	// KillAt is the first deadline of a Deadliner, 0 for none.
 	KillAt time.Duration
+	// Used takes what the agent's own output says it has used: figures that only
+	// grow, for each source and session. It never blocks and may be called until
+	// the process is done. Nil: nobody wants to know.
+	Used func(picket.UsageReport)
+	// Fail ends the run as crashed, for a reason that people can act on. It
+	// never blocks. Nil: it is not to be ended so.
+	Fail func(reason string)
 }
 
 // Process is a running agent: a leader and all that it starts.

@@ -132,6 +132,9 @@ func (o *orphan) report(ctx context.Context, proxy *Proxy) (exit picket.Exit, st
 		err = o.acquit(try, proxy)
 		exit = o.exit()
 		if !again(err) {
+			err = o.postUsage(try, proxy)
+		}
+		if !again(err) {
 			state, err = proxy.Release(try, exit)
 		}
 		if over(err) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,7 @@ type run struct {
 	launchedAt     time.Duration
 	pulse          *pulse   // since the launch
 	events         *courier // to the event log
+	meter          *meter   // of what its own output says it has used
 	life           *life    // its signs
 
 	orders   chan order         // to the supervisor, from keeper and watch
@@ -56,6 +58,7 @@ func (a *Adapter) newRun(lease picket.Lease, s *slot) *run {
 		result: Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
 	}
 	r.events = newCourier(r.proxy, r.log)
+	r.meter = newMeter(r.proxy, r.log, r.spent)
 	r.life = newLife(lease, a.cfg.clock)
 	r.leave = closeOnce(r.vacant)
 	if s != nil {
@@ -183,6 +186,8 @@ func (r *run) openOutputs(work context.Context, group *sync.WaitGroup) <-chan st
 	}
 	r.stdout, r.stderr = open("stdout", r.cfg.Stdout), open("stderr", r.cfg.Stderr)
 	shipping.Go(func() { r.events.run(work) })
+	r.meter.note = filepath.Join(r.places.state, usageFile)
+	shipping.Go(func() { r.meter.run(work) })
 	shipped := make(chan struct{})
 	group.Go(func() { shipping.Wait(); close(shipped) })
 	return shipped
@@ -192,6 +197,7 @@ func (r *run) closeOutputs() {
 	r.stdout.close()
 	r.stderr.close()
 	r.events.close()
+	r.meter.close()
 }
 
 // flush waits until output and events were posted, within the bounds of settling.
@@ -210,7 +216,7 @@ func (r *run) launch(work context.Context) (err error) {
 	r.forgetNudge()
 	r.proc, err = r.cfg.Launcher.Launch(work, Job{
 		Lease: r.lease, Dir: r.places.workspace, Env: environ(r.lease, r.places, r.proxy.BaseURL()),
-		Stdout: r.life.mark(r.stdout), Stderr: r.life.mark(r.stderr), StateDir: r.places.state, KillAt: told,
+		Stdout: r.life.mark(r.stdout), Stderr: r.life.mark(r.stderr), StateDir: r.places.state, KillAt: told, Used: r.meter.add, Fail: r.fail,
 	})
 	if err != nil {
 		return fmt.Errorf("launch agent: %w", err)

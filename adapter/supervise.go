@@ -18,6 +18,7 @@ type order struct {
 	class  picket.ExitClass // of the exit to report; empty: by the process's own end
 	reason string           // for people
 	own    bool             // for a deadline of the adapter's own: the lease may still hold
+	told   bool             // the reason goes into the report
 }
 
 type how int
@@ -164,7 +165,7 @@ func (r *run) exit(v order) picket.Exit {
 	if exit.Class != picket.ExitSuccess {
 		exit.Detail = r.lastWords()
 	}
-	if v.class == picket.ExitStalled {
+	if v.class == picket.ExitStalled || v.told {
 		exit.Detail = clip(v.reason+"\n"+exit.Detail, maxDetail)
 	}
 	return exit

@@ -1,0 +1,109 @@
+package adapter
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// agentSession is where a coding agent's own session on a task is noted, so that
+// the next run of the task on this machine goes on with it. A nil one notes
+// nothing.
+type agentSession struct {
+	dir    string // of the task and the agent
+	record sessionRecord
+	resume string // the id of the session to go on with; empty: a new one
+
+	mu sync.Mutex
+}
+
+type sessionRecord struct {
+	Session   string `json:"session"`
+	Workspace string `json:"workspace"` // agents find a session again where it began
+	RunID     string `json:"runId"`
+}
+
+const sessionFile = "session.json"
+
+// keepSessions is how long a session that nobody goes on with is kept.
+const keepSessions = 7 * 24 * time.Hour
+
+func sessionsIn(stateDir string) string { return filepath.Join(stateDir, "sessions") }
+
+// openSession finds what the run before has left. All that fails here only
+// makes the run begin with a new session.
+func openSession(root string, p Preset, job Job) *agentSession {
+	if root == "" {
+		return nil
+	}
+	forgetSessions(root, time.Now())
+	s := &agentSession{dir: filepath.Join(root, job.Lease.TaskID, string(p)), record: sessionRecord{Workspace: job.Dir, RunID: job.Lease.RunID}}
+	var before sessionRecord
+	b, err := os.ReadFile(filepath.Join(s.dir, sessionFile))
+	if err == nil && json.Unmarshal(b, &before) == nil && before.Workspace == job.Dir {
+		s.resume = before.Session
+	}
+	return s
+}
+
+// resumed is the id of the session to go on with, empty for none.
+func (s *agentSession) resumed() string {
+	if s == nil {
+		return ""
+	}
+	return s.resume
+}
+
+// home is a directory that stays as long as the session; empty for none.
+func (s *agentSession) home() string {
+	if s == nil {
+		return ""
+	}
+	return s.dir
+}
+
+// note keeps the id of the session that the agent works in.
+func (s *agentSession) note(id string) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.record.Session == id || len(id) > 128 {
+		return
+	}
+	s.record.Session = id
+	_, _ = writePrivate(filepath.Join(s.dir, sessionFile), s.record) // without it the next run begins anew
+}
+
+// forget has the next run begin with a session of its own.
+func (s *agentSession) forget() {
+	if s != nil {
+		_ = os.Remove(filepath.Join(s.dir, sessionFile))
+	}
+}
+
+// forgetSessions deletes those of tasks that have not been worked on for long.
+func forgetSessions(root string, now time.Time) {
+	tasks, _ := os.ReadDir(root)
+	for _, t := range tasks {
+		dir := filepath.Join(root, t.Name())
+		if last := lastChange(dir); !last.IsZero() && now.Sub(last) > keepSessions {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
+// lastChange is when a session of a task was last noted, or its directory made.
+func lastChange(dir string) (last time.Time) {
+	notes, _ := filepath.Glob(filepath.Join(dir, "*", sessionFile))
+	for _, name := range append(notes, dir) {
+		if info, err := os.Stat(name); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last
+}

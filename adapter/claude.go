@@ -1,0 +1,143 @@
+package adapter
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+)
+
+// claude is Claude Code.
+var claude = kind{
+	program: "claude", title: "Claude Code", install: "to install Claude Code: npm install -g @anthropic-ai/claude-code",
+	env: []string{
+		"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
+		"CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+	},
+	keys:      []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"},
+	logins:    []string{".claude/.credentials.json"},
+	arguments: claudeArguments,
+	reader:    func() reader { return readClaude },
+}
+
+// claudeTools are what Claude Code may do without asking: nobody is there to
+// answer. What it may not is for its user's own settings to say.
+const claudeTools = "mcp__picket,Bash,Edit,Write,NotebookEdit,Read,Glob,Grep,WebFetch,WebSearch"
+
+func claudeArguments(e *errand) ([]string, error) {
+	config, err := e.write("claude-mcp.json", object{"mcpServers": object{"picket": object{
+		"type": "http", "url": e.mcpURL, "headers": object{"Authorization": "Bearer ${" + leaseVariable + "}"},
+		"alwaysLoad": true, // or its tools are found by search only
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"-p", e.prompt(), "--output-format", "stream-json", "--verbose", "--strict-mcp-config", "--mcp-config", config,
+		"--permission-mode", "acceptEdits", "--allowedTools", claudeTools}
+	if e.money > 0 {
+		args = append(args, "--max-budget-usd", e.money.String())
+	}
+	if e.self != "" {
+		settings, err := e.write("claude-settings.json", object{"hooks": object{"SessionStart": []object{{
+			"matcher": "compact", "hooks": []object{{"type": "command", "command": shellWord(e.self) + " pinned"}},
+		}}}})
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--settings", settings)
+	}
+	if id := e.session.resumed(); id != "" {
+		args = append(args, "--resume", id)
+	}
+	if url, ok := e.throughProxy("anthropic"); ok {
+		e.set("ANTHROPIC_BASE_URL", url)
+		e.set("ANTHROPIC_AUTH_TOKEN", e.job.Lease.LeaseToken.Reveal())
+		e.set("ANTHROPIC_API_KEY", "")
+	}
+	return args, nil
+}
+
+// object is a JSON object of a configuration file.
+type object = map[string]any
+
+// shellWord is a program for a line that a shell reads.
+func shellWord(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+type claudeLine struct {
+	Type       string `json:"type"`
+	Subtype    string `json:"subtype"`
+	SessionID  string `json:"session_id"`
+	MCPServers []struct {
+		Name   string `json:"name"`
+		Status string `json:"status"`
+	} `json:"mcp_servers"`
+	Message struct {
+		Content jsontext.Value `json:"content"`
+	} `json:"message"`
+	IsError    bool           `json:"is_error"`
+	Result     string         `json:"result"`
+	Errors     []string       `json:"errors"`
+	CostUSD    jsontext.Value `json:"total_cost_usd"`
+	ModelUsage map[string]struct {
+		Input      int64 `json:"inputTokens"`
+		Output     int64 `json:"outputTokens"`
+		CacheRead  int64 `json:"cacheReadInputTokens"`
+		CacheWrite int64 `json:"cacheCreationInputTokens"`
+	} `json:"modelUsage"`
+}
+
+// readClaude reads a line of stream-json. The cost stands in the result alone,
+// at the very end: what goes with each answer before is a snapshot of it.
+func readClaude(line []byte) finding {
+	var in claudeLine
+	if json.Unmarshal(line, &in) != nil {
+		return finding{}
+	}
+	switch {
+	case in.Type == "system" && in.Subtype == "init":
+		return in.begun()
+	case in.Type == "assistant":
+		return finding{used: strings.Contains(string(in.Message.Content), `"mcp__picket__`)}
+	case in.Type == "result":
+		return in.ended()
+	}
+	return finding{}
+}
+
+func (in claudeLine) begun() finding {
+	status := "missing"
+	for _, s := range in.MCPServers {
+		if s.Name == "picket" {
+			status = s.Status
+		}
+	}
+	f := finding{session: in.SessionID}
+	switch status {
+	case "connected":
+	case "pending": // it may still come
+		f.doubt = "Claude Code began before it had reached Picket's tools, and never used one"
+	default:
+		f.failed = "Claude Code has not reached Picket's tools: its MCP server picket is " + status +
+			". See that nothing on this machine keeps it from the address: proxy variables, a firewall, a policy of managed settings"
+	}
+	return f
+}
+
+func (in claudeLine) ended() finding {
+	usd, ok := moneyOf(in.CostUSD)
+	if !ok {
+		return finding{}
+	}
+	u := picket.UsageReport{Session: in.SessionID, Scope: usageOfSession, USD: usd}
+	for _, m := range in.ModelUsage {
+		u.Tokens += sumOf(m.Input, m.Output, m.CacheRead, m.CacheWrite)
+	}
+	f := finding{session: in.SessionID, usage: &u}
+	if in.IsError || len(in.Errors) > 0 {
+		f.note = fmt.Sprintf("Claude Code stopped: %s", clip(strings.Join(append(in.Errors, in.Result), " "), 500))
+	}
+	return f
+}

@@ -1,0 +1,143 @@
+package adapter
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// errand is one run as its coding agent is to be told of it.
+type errand struct {
+	job      Job
+	self     string // the picket program; empty when it is not known
+	proxyURL string
+	mcpURL   string
+	money    budget.Money    // what the task has left
+	session  *agentSession   // that of the agent itself
+	outside  []string        // NAME=value of the adapter's environment that it gets
+	env      []string        // NAME=value beside those of the lease
+	models   map[string]bool // providers that the proxy passes on to, such as anthropic
+}
+
+// leaseVariable holds the lease token in the agent's environment. Every agent
+// reads it from there: the token itself is in no file and in no argument.
+const leaseVariable = "PICKET_LEASE_TOKEN"
+
+// set gives the agent a variable.
+func (e *errand) set(name, value string) { e.env = append(e.env, name+"="+value) }
+
+// has is the value of a variable that the agent gets from outside.
+func (e *errand) has(name string) string { return variable(e.outside, name) }
+
+// write puts a configuration into the run's own directory, for its user alone.
+func (e *errand) write(name string, v any) (file string, err error) {
+	return writePrivate(filepath.Join(e.job.StateDir, name), v)
+}
+
+// writePrivate replaces a file that only its user can read, with the
+// directories above it.
+func writePrivate(file string, v any) (string, error) {
+	b, err := json.Marshal(v, jsontext.WithIndent("  "))
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(file+".new", append(b, '\n'), 0o600); err != nil {
+		return "", err
+	}
+	return file, os.Rename(file+".new", file)
+}
+
+// reachWithin bounds how long the tools are waited for before an agent starts.
+const reachWithin = 15 * time.Second
+
+// reachTools makes sure that the agent will find Picket's tools: most coding
+// agents go on without them, do all the work and cannot hand it in.
+func (e *errand) reachTools(ctx context.Context, client *http.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, reachWithin)
+	defer cancel()
+	for wait := 250 * time.Millisecond; ; wait *= 2 {
+		status, err := e.greetTools(ctx, client)
+		switch {
+		case err == nil && status < 300:
+			return nil
+		case err == nil && status < 500:
+			return noTools(e.mcpURL, fmt.Sprintf("it answers %d %s", status, http.StatusText(status)))
+		case err == nil:
+			err = fmt.Errorf("it answers %d", status)
+		}
+		if !sleep(ctx, wait) {
+			return noTools(e.mcpURL, err.Error())
+		}
+	}
+}
+
+func noTools(url, why string) error {
+	return picket.Refuse(picket.CodeUnavailable, "See that "+url+" can be reached from this machine: start picket up, or set its --proxy-url to an address that agents can use.",
+		"Picket's tools cannot be reached at %s: %s", url, why)
+}
+
+// greeting begins a conversation over MCP.
+const greeting = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"picket-adapter","version":"1"}}}`
+
+func (e *errand) greetTools(ctx context.Context, client *http.Client) (status int, err error) {
+	res, err := e.send(ctx, client, http.MethodPost, greeting, "")
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
+	if session := res.Header.Get("Mcp-Session-Id"); session != "" {
+		if bye, err := e.send(ctx, client, http.MethodDelete, "", session); err == nil {
+			bye.Body.Close()
+		}
+	}
+	return res.StatusCode, nil
+}
+
+func (e *errand) send(ctx context.Context, client *http.Client, method, body, session string) (*http.Response, error) {
+	if client == nil {
+		client = defaultHTTP
+	}
+	req, err := http.NewRequestWithContext(ctx, method, e.mcpURL, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+e.job.Lease.LeaseToken.Reveal())
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if session != "" {
+		req.Header.Set("Mcp-Session-Id", session)
+	}
+	return client.Do(req)
+}
+
+// askMoney finds out what the task has left now; what it was granted stands
+// when nobody answers.
+func (e *errand) askMoney(ctx context.Context, client *http.Client) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if task, err := NewProxy(e.job.Lease, e.proxyURL, client).Task(ctx); err == nil {
+		e.money = max(task.Available.USD, 0)
+	}
+}
+
+// throughProxy is where the models of a provider are to be asked: at the tool
+// proxy, if it passes on to them.
+func (e *errand) throughProxy(provider string) (url string, ok bool) {
+	return strings.TrimSuffix(e.proxyURL, "/") + "/llm/" + provider, e.models[provider]
+}

@@ -1,0 +1,93 @@
+package adapter
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+)
+
+// gemini is Gemini CLI.
+var gemini = kind{
+	program: "gemini", title: "Gemini CLI", install: "to install Gemini CLI: npm install -g @google/gemini-cli",
+	env: []string{
+		"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION",
+		"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL",
+	},
+	keys:      []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"},
+	arguments: geminiArguments,
+	reader:    newGeminiReader,
+}
+
+// geminiArguments gives Gemini CLI a place of its own for settings and sessions,
+// which it would otherwise look for in the user's home and in the workspace.
+func geminiArguments(e *errand) ([]string, error) {
+	home := e.session.home()
+	if home == "" {
+		home = filepath.Join(e.job.StateDir, "gemini")
+	}
+	auth := "gemini-api-key"
+	if e.has("GEMINI_API_KEY") == "" && (e.has("GOOGLE_GENAI_USE_VERTEXAI") != "" || e.has("GOOGLE_API_KEY") != "") {
+		auth = "vertex-ai"
+	}
+	_, err := writePrivate(filepath.Join(home, ".gemini", "settings.json"), object{
+		"mcpServers": object{"picket": object{
+			"httpUrl": e.mcpURL, "headers": object{"Authorization": "Bearer ${" + leaseVariable + "}"}, "trust": true,
+		}},
+		"security": object{"auth": object{"selectedType": auth}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.set("GEMINI_CLI_HOME", home)
+	args := []string{"-p", e.prompt(), "-o", "stream-json", "--approval-mode", "yolo", "--skip-trust"}
+	if id := e.session.resumed(); id != "" {
+		args = append(args, "--resume", id)
+	}
+	return args, nil
+}
+
+type geminiLine struct {
+	Type      string         `json:"type"`
+	SessionID string         `json:"session_id"`
+	ToolName  string         `json:"tool_name"`
+	Status    string         `json:"status"`
+	Error     jsontext.Value `json:"error"`
+	Stats     *struct {
+		Total int64 `json:"total_tokens"`
+	} `json:"stats"`
+}
+
+// newGeminiReader reads stream-json. It tells tokens only, those of one run.
+func newGeminiReader() reader {
+	session := ""
+	return func(line []byte) finding {
+		if strings.HasPrefix(string(line), "MCP issues detected") {
+			return finding{doubt: "Gemini CLI has not reached Picket's tools. See that nothing on this machine keeps it from the address: proxy variables, a firewall, mcp settings of the system"}
+		}
+		var in geminiLine
+		if json.Unmarshal(line, &in) != nil {
+			return finding{}
+		}
+		switch in.Type {
+		case "init":
+			session = in.SessionID
+			return finding{session: session}
+		case "tool_use":
+			return finding{used: strings.HasPrefix(in.ToolName, "mcp_picket_")}
+		case "result":
+			var f finding
+			if in.Stats != nil {
+				f.usage = &picket.UsageReport{Session: session, Tokens: max(in.Stats.Total, 0)}
+			}
+			if in.Status == "error" {
+				f.note = "Gemini CLI stopped: " + clip(string(in.Error), 500)
+			}
+			return f
+		}
+		return finding{}
+	}
+}

@@ -1,0 +1,100 @@
+package adapter
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+)
+
+// maxPrompt bounds a prompt, which is one argument of a program: systems take up
+// to 128 KiB.
+const maxPrompt = 96 << 10
+
+// prompt tells a coding agent what to do and how to hand it in.
+func (e *errand) prompt() string {
+	var b strings.Builder
+	lease := e.job.Lease
+	if e.session.resumed() != "" {
+		b.WriteString("You go on with the task that you have been working on, in a new run.\n\n")
+	}
+	b.WriteString(strings.TrimSpace(lease.Task.Title) + "\n")
+	if text := inputText(lease.Task.Input); text != "" && text != lease.Task.Title {
+		b.WriteString("\n" + text + "\n")
+	}
+	if note := lease.Task.ReviewNote; note != "" {
+		b.WriteString("\nA reviewer rejected the work before with these words:\n" + note + "\n")
+	}
+	for _, a := range lease.Answers {
+		fmt.Fprintf(&b, "\nYou asked: %s\nThe answer: %s\n", a.Question, inputText(a.Answer))
+	}
+	b.WriteString(recap(lease.LastReport, lease.PreviousExit))
+	b.WriteString("\n" + houseRules)
+	if b.Len() <= maxPrompt {
+		return b.String()
+	}
+	return clip(strings.TrimSpace(lease.Task.Title), maxPrompt/4) + "\n\nThe task is too long to be told here. Read all of it first, in the file " +
+		variable(e.job.Env, "PICKET_TASK_FILE") + ", and what was reported before in " + variable(e.job.Env, "PICKET_LAST_REPORT") + ".\n\n" + houseRules
+}
+
+// houseRules are how to work under a lease.
+const houseRules = `How to work: your current directory is the workspace of this task; change nothing outside of it. The MCP server "picket" gives you the tools to talk to whoever gave you the task:
+- report_progress: after each step that matters. What you report is all that a later run is sure to know.
+- mark_complete: hand in the result, as output and a short summary. It is your last step: work that is not handed in counts as failed.
+- request_human_help: when a person has to decide something. Then stop; you are started again with the answer.
+- mark_failed: when it cannot be done.
+Nobody reads what you print and nobody answers questions that you ask in text. When a tool says that the lease is lost, stop at once and change nothing more.
+`
+
+// recap is what is known of the runs before.
+func recap(last *picket.Report, exit *picket.Exit) string {
+	var b strings.Builder
+	if exit != nil {
+		fmt.Fprintf(&b, "\nThe run before this one ended as %s.", exit.Class)
+	}
+	if last != nil {
+		b.WriteString("\n" + ReportText(*last))
+	}
+	return b.String()
+}
+
+// ReportText tells a report as an agent is to read it.
+func ReportText(r picket.Report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "The last report on this task (number %d):\n%s\n", r.Seq, r.Summary)
+	list := func(head string, items []string) {
+		if len(items) > 0 {
+			b.WriteString(head + "\n- " + strings.Join(items, "\n- ") + "\n")
+		}
+	}
+	list("Believed:", r.Beliefs)
+	var tried []string
+	for _, a := range r.Attempted {
+		tried = append(tried, a.Action+": "+a.Outcome)
+	}
+	list("Tried:", tried)
+	list("In the way:", r.Blockers)
+	if r.NextStep != "" {
+		b.WriteString("Next: " + r.NextStep + "\n")
+	}
+	return b.String()
+}
+
+// inputText is JSON as a person would say it: a text as it is.
+func inputText(raw picket.RawJSON) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return strings.TrimSpace(text)
+	}
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	pretty := jsontext.Value(append([]byte(nil), raw...))
+	if pretty.Indent(jsontext.WithIndent("  ")) != nil {
+		return string(raw)
+	}
+	return string(pretty)
+}
