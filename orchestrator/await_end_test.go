@@ -1,0 +1,50 @@
+package orchestrator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Who waits for the end of a lease beside the adapter is told of it, however
+// it comes, and takes none of the adapter's commands.
+func TestTheEndOfALeaseIsAwaited(t *testing.T) {
+	for name, end := range map[string]func(f *fixture, h picket.Held) error{
+		"completed": func(f *fixture, h picket.Held) error { _, err := f.Complete(f.ctx, h, picket.Completion{}); return err },
+		"cancelled": func(f *fixture, h picket.Held) error { _, err := f.Cancel(f.ctx, operator, h.TaskID, ""); return err },
+		"expired":   func(f *fixture, h picket.Held) error { _, err := f.Expire(f.ctx, operator, h.TaskID, ""); return err },
+	} {
+		both(t, func(t *testing.T, f *fixture) {
+			_, h := f.start(t, picket.TaskSpec{})
+			for range 5 { // a nudge waits
+				_, err := f.HeldTask(f.ctx, h, "")
+				ok(t, err)
+			}
+			if ended, err := f.AwaitEnd(f.ctx, h, time.Millisecond); err != nil || ended {
+				t.Fatalf("%s: ended %t at once: %v", name, ended, err)
+			}
+			w, changed, err := f.Watch(f.ctx, h, time.Millisecond)
+			if ok(t, err); !changed || len(w.Commands) != 1 {
+				t.Errorf("%s: the nudge has gone astray: %+v", name, w)
+			}
+			got := make(chan error, 1)
+			go func() {
+				ended, err := f.AwaitEnd(f.ctx, h, 50*time.Second)
+				if !ended {
+					t.Errorf("%s: the wait is over before the lease", name)
+				}
+				got <- err
+			}()
+			ok(t, end(f, h))
+			ok(t, <-got)
+			if ended, err := f.AwaitEnd(f.ctx, h, time.Minute); err != nil || !ended {
+				t.Errorf("%s: asked afterwards: %t %v", name, ended, err)
+			}
+			stranger := h
+			stranger.Secret = "x"
+			_, err = f.AwaitEnd(f.ctx, stranger, time.Minute)
+			refused(t, err, picket.CodeLeaseExpired)
+		})
+	}
+}
