@@ -34,6 +34,9 @@ func (r *run) announce(work context.Context) picket.RunEvent {
 	if h, ok := r.cfg.Launcher.(Holder); ok {
 		event.Containment = h.Holds()
 	}
+	if x, ok := r.cfg.Launcher.(Execs); ok {
+		event.Exec = x.Execs()
+	}
 	if err := r.proxy.Events(ctx, event); err != nil {
 		r.log.Warn("the start of the agent is not recorded yet", "err", err)
 		r.events.add(event)
@@ -43,8 +46,9 @@ func (r *run) announce(work context.Context) picket.RunEvent {
 
 // correct tells how the tree is really held; the log has its start once.
 func (r *run) correct(told picket.RunEvent) {
-	if is := r.proc.Containment(); is != told.Containment {
-		told.Containment = is
+	_, can := r.proc.(Executor)
+	if is := r.proc.Containment(); is != told.Containment || can != told.Exec {
+		told.Containment, told.Exec = is, can
 		r.events.add(told)
 	}
 }

@@ -189,7 +189,7 @@ func TestRefusedWatch(t *testing.T) {
 		io.WriteString(w, `{"code":"stale_fence"}`)
 	})
 	var got []picket.Watch
-	watchLease(t.Context(), NewProxy(picket.Lease{}, c.BaseURL, c.HTTP), func(w picket.Watch) { got = append(got, w) })
+	watchLease(t.Context(), NewProxy(picket.Lease{}, c.BaseURL, c.HTTP), func() []string { return nil }, func(w picket.Watch) { got = append(got, w) })
 	if len(got) != 1 || got[0].State != picket.WatchLost {
 		t.Errorf("%+v", got)
 	}

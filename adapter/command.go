@@ -143,7 +143,7 @@ func (l CommandLauncher) launchGroup(job Job, cmd *exec.Cmd) (Process, error) {
 		return nil, fmt.Errorf("start %s: %w", l.Command[0], err)
 	}
 	out.start()
-	p := &groupProcess{cmd: cmd, pid: cmd.Process.Pid, done: make(chan struct{})}
+	p := &groupProcess{cmd: cmd, pid: cmd.Process.Pid, runID: job.Lease.RunID, done: make(chan struct{})}
 	if job.StateDir != "" {
 		_ = p.record().write(job.StateDir) // a run is not worth less without it
 	}
@@ -157,10 +157,11 @@ func (l CommandLauncher) launchGroup(job Job, cmd *exec.Cmd) (Process, error) {
 
 // groupProcess is a program and its process group.
 type groupProcess struct {
-	cmd  *exec.Cmd
-	pid  int
-	done chan struct{}
-	exit Exited // valid once done is closed
+	cmd   *exec.Cmd
+	pid   int
+	runID string
+	done  chan struct{}
+	exit  Exited // valid once done is closed
 
 	mu     sync.Mutex
 	reaped bool // the process id may belong to somebody else now

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -114,12 +115,16 @@ func (p *Proxy) Release(ctx context.Context, exit picket.Exit) (picket.TaskState
 
 // Watch waits up to wait (at most 50 s, whole seconds) for a change of the
 // lease. changed is false when the wait ran out; a lease that has ended
-// answers at once.
-func (p *Proxy) Watch(ctx context.Context, wait time.Duration) (w picket.Watch, changed bool, err error) {
+// answers at once. Programs to run are told until they are among known, the
+// call ids that the caller has heard of.
+func (p *Proxy) Watch(ctx context.Context, wait time.Duration, known ...string) (w picket.Watch, changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+15*time.Second)
 	defer cancel()
 	status := 0
 	path := "/v1/lease/watch?waitSeconds=" + strconv.Itoa(int(wait/time.Second))
+	if len(known) > 0 {
+		path += "&exec=" + url.QueryEscape(strings.Join(known, ","))
+	}
 	err = p.call(ctx, http.MethodGet, path, nil, &w, WithStatus(&status))
 	return w, err == nil && status == http.StatusOK, err
 }
@@ -183,6 +188,13 @@ func (p *Proxy) Events(ctx context.Context, events ...picket.RunEvent) error {
 		Events []picket.RunEvent `json:"events"`
 	}{events}
 	return p.post(ctx, "/v1/run/events", in, nil)
+}
+
+// ExecResult hands in what became of a program that an exec command asked for.
+// The first result of a call counts; state_conflict says that nobody waits for
+// it any more.
+func (p *Proxy) ExecResult(ctx context.Context, callID string, r picket.ExecResult) error {
+	return p.post(ctx, "/v1/run/exec/"+url.PathEscape(callID), r, nil)
 }
 
 // Tool calls a tool by name, in and out as the tool's schema has them.

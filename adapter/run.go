@@ -37,6 +37,7 @@ type run struct {
 	events         *courier // to the event log
 	meter          *meter   // of what its own output says it has used
 	life           *life    // its signs
+	execs          *execs   // programs run beside it
 
 	orders   chan order         // to the supervisor, from keeper and watch
 	stopKeep context.CancelFunc // ends the renewals of a lease that is gone
@@ -60,6 +61,7 @@ func (a *Adapter) newRun(lease picket.Lease, s *slot) *run {
 	r.events = newCourier(r.proxy, r.log)
 	r.meter = newMeter(r.proxy, r.log, r.spent)
 	r.life = newLife(lease, a.cfg.clock)
+	r.execs = newExecs(r)
 	r.leave = closeOnce(r.vacant)
 	if s != nil {
 		r.session = s.session
@@ -188,6 +190,7 @@ func (r *run) openOutputs(work context.Context, group *sync.WaitGroup) <-chan st
 	shipping.Go(func() { r.events.run(work) })
 	r.meter.note = filepath.Join(r.places.state, usageFile)
 	shipping.Go(func() { r.meter.run(work) })
+	shipping.Go(r.execs.wait)
 	shipped := make(chan struct{})
 	group.Go(func() { shipping.Wait(); close(shipped) })
 	return shipped
@@ -198,6 +201,7 @@ func (r *run) closeOutputs() {
 	r.stderr.close()
 	r.events.close()
 	r.meter.close()
+	r.execs.close()
 }
 
 // flush waits until output and events were posted, within the bounds of settling.
@@ -224,6 +228,7 @@ func (r *run) launch(work context.Context) (err error) {
 	r.reins.hand(r.proc, told)
 	r.launchedAt = r.cfg.clock()
 	r.life.begin()
+	r.execs.begin(work, r.proc)
 	r.log.Info("agent launched", "pid", r.proc.PID())
 	r.tell(Event{Kind: EventLaunched, PID: r.proc.PID()})
 	return nil
@@ -287,6 +292,8 @@ func (r *run) obey(commands []picket.Command) {
 		// Of silence the adapter itself has told the store.
 		case c.Command == "nudge" && r.life.fresh(c.Number) && c.Cause != picket.NudgeSilent:
 			r.nudge(c.Cause, c.Reason)
+		case c.Command == "exec" && c.Exec != nil:
+			r.execs.take(*c.Exec)
 		}
 	}
 }

@@ -36,6 +36,10 @@ type shim struct {
 	again <-chan time.Time
 	pause time.Duration // before the tree is killed once more; 0: it is not to be killed
 	since time.Duration // when it was killed first
+
+	execs map[int]*besideExec // programs beside the agent, by their leaders
+	late  chan string         // the ids of those whose time is over
+	look  <-chan time.Time    // the next look at those that are being killed
 }
 
 // serveShim serves and exits where this process was started as a shim.
@@ -56,10 +60,14 @@ func serve(version string) error {
 		return fmt.Errorf("the adapter speaks version %s, this program %s: use the same one for both", version, shimVersion)
 	}
 	runtime.LockOSThread()
-	var files [fdStderr + 1]*os.File
-	for fd := fdControl; fd <= fdStderr; fd++ {
+	var files [fdExec + 1]*os.File
+	for fd := fdControl; fd <= fdExec; fd++ {
+		kind := uint32(unix.S_IFIFO)
+		if fd == fdExec {
+			kind = unix.S_IFSOCK
+		}
 		var stat unix.Stat_t
-		if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFIFO {
+		if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != kind {
 			return fmt.Errorf("%s is set, but this is no shim of an adapter", shimVariable)
 		}
 		files[fd] = os.NewFile(uintptr(fd), "")
@@ -67,7 +75,7 @@ func serve(version string) error {
 	// Neither these nor what the adapter was given by who started it is for the
 	// agent.
 	if err := unix.CloseRange(fdControl, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		for fd := fdControl; fd <= fdStderr; fd++ {
+		for fd := fdControl; fd <= fdExec; fd++ {
 			unix.CloseOnExec(fd)
 		}
 	}
@@ -78,7 +86,7 @@ func serve(version string) error {
 	}
 	children := unendable()
 	control := jsontext.NewDecoder(files[fdControl])
-	s := &shim{status: files[fdStatus]}
+	s := &shim{status: files[fdStatus], execs: map[int]*besideExec{}, late: make(chan string)}
 	if err := json.UnmarshalDecode(control, &s.job); err != nil {
 		return nil // the adapter is gone, and there is nothing to end
 	}
@@ -91,7 +99,7 @@ func serve(version string) error {
 		return speak(s.status, shimWord{Failed: failure})
 	}
 	s.tell(shimWord{Started: &s.record})
-	s.guard(listen[shimOrder](control, nil), children)
+	s.guard(listen[shimOrder](control, nil), listenExecs(files[fdExec]), children)
 	s.tell(shimWord{Ended: s.end})
 	return nil
 }
@@ -196,7 +204,7 @@ func (s *shim) extend(at time.Duration) error {
 // guard returns when the whole tree is gone, or does not go. The tree is killed when its leader
 // has ended, when the deadline has passed, when the adapter says so and when
 // the adapter is no more.
-func (s *shim) guard(orders <-chan shimOrder, children <-chan os.Signal) {
+func (s *shim) guard(orders <-chan shimOrder, execs <-chan shimExec, children <-chan os.Signal) {
 	for {
 		if childless := s.reap(); s.end != nil {
 			if s.pause == 0 {
@@ -223,6 +231,12 @@ func (s *shim) guard(orders <-chan shimOrder, children <-chan os.Signal) {
 			}
 		case <-s.again:
 			s.strike()
+		case x := <-execs:
+			s.startBeside(x)
+		case id := <-s.late:
+			s.endBeside(id)
+		case <-s.look:
+			s.lookBeside()
 		case <-children:
 		}
 	}
@@ -234,6 +248,8 @@ func (s *shim) obey(o shimOrder) {
 		s.kill()
 	case o.Signal == unix.SIGTERM:
 		s.terminate()
+	case o.EndExec != "":
+		s.endBeside(o.EndExec)
 	case o.KillAt != 0:
 		if s.extend(time.Duration(o.KillAt)) != nil {
 			return // unacknowledged: the adapter holds on to the old deadline
@@ -259,6 +275,8 @@ func (s *shim) reap() (childless bool) {
 			return false
 		case pid == s.record.Leader.PID && s.end == nil:
 			s.end = endOf(status)
+		default:
+			s.buryBeside(pid, status)
 		}
 	}
 }

@@ -67,7 +67,14 @@ func (l CommandLauncher) startShim(out *drain) (*shimProcess, error) {
 		return nil, fmt.Errorf("make pipe: %w", err)
 	}
 	defer statusEnd.Close()
-	p := &shimProcess{out: out, control: control, status: status, done: make(chan struct{}), quit: make(chan struct{}), said: &bytes.Buffer{}}
+	execs, execsEnd, err := socketPair()
+	if err != nil {
+		control.Close()
+		status.Close()
+		return nil, err
+	}
+	defer execsEnd.Close()
+	p := &shimProcess{out: out, control: control, status: status, execs: execs, beside: map[string]chan shimExecEnd{}, done: make(chan struct{}), quit: make(chan struct{}), said: &bytes.Buffer{}}
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{ShimName}}
 	if len(l.Shim) > 0 {
 		cmd = exec.Command(l.Shim[0], l.Shim[1:]...)
@@ -79,13 +86,14 @@ func (l CommandLauncher) startShim(out *drain) (*shimProcess, error) {
 		}
 	}
 	cmd.Stderr, cmd.WaitDelay = p.said, time.Second
-	cmd.ExtraFiles = []*os.File{controlEnd, statusEnd, out.writers[0], out.writers[1]}
+	cmd.ExtraFiles = []*os.File{controlEnd, statusEnd, out.writers[0], out.writers[1], execsEnd}
 	// A session of its own: what a terminal sends to the adapter is not meant
 	// for the shim.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		control.Close()
 		status.Close()
+		execs.Close()
 		return nil, fmt.Errorf("start shim: %w", err)
 	}
 	p.cmd = cmd
@@ -129,6 +137,7 @@ func (p *shimProcess) abandon() (said string) {
 	_ = p.cmd.Wait()
 	close(p.quit)
 	p.status.Close()
+	p.execs.Close()
 	if text := strings.TrimSpace(p.said.String()); text != "" {
 		return ": " + clip(text, 500)
 	}

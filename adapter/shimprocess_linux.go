@@ -32,6 +32,8 @@ type shimProcess struct {
 
 	mu      sync.Mutex
 	control *os.File
+	execs   *os.File                    // takes programs to run beside the agent
+	beside  map[string]chan shimExecEnd // who waits for the end of one
 	seq     uint64
 	open    []pending     // orders that were not acknowledged, oldest first
 	due     time.Duration // the last deadline that the shim knows; 0 is none
@@ -143,6 +145,7 @@ func (p *shimProcess) follow() {
 	p.heed()
 	p.mu.Lock()
 	p.control.Close()
+	p.execs.Close()
 	p.mu.Unlock()
 	close(p.quit)
 	p.status.Close()
@@ -169,6 +172,8 @@ func (p *shimProcess) heed() {
 				return
 			case w.Ack != 0:
 				p.acknowledged(w.Ack)
+			case w.ExecEnded != nil:
+				p.besideEnded(*w.ExecEnded)
 			}
 		case <-look.C:
 			now := bootClock()

@@ -13,12 +13,13 @@ import (
 // line, where every user could read it.
 const (
 	shimVariable = "PICKET_SHIM" // its value is the protocol's version
-	shimVersion  = "1"
+	shimVersion  = "2"
 
 	fdControl = 3 // from the adapter: one shimJob, then shimOrders; its end is the adapter's end
 	fdStatus  = 4 // to the adapter: shimWords
 	fdStdout  = 5 // of the agent
 	fdStderr  = 6
+	fdExec    = 7 // a socket from the adapter: shimExecs, each with the three files of a program
 )
 
 // shimJob is what the shim starts. Texts of the operating system are bytes:
@@ -41,6 +42,26 @@ type shimOrder struct {
 	Seq    uint64         `json:"seq"`
 	KillAt int64          `json:"killAt,omitzero"` // a new deadline
 	Signal syscall.Signal `json:"signal,omitzero"` // SIGTERM or SIGKILL for the tree
+	// EndExec kills a program that was started beside the agent.
+	EndExec string `json:"endExec,omitzero"`
+}
+
+// shimExec asks for a program beside the agent.
+type shimExec struct {
+	ID      string   `json:"id"`
+	Path    []byte   `json:"path"`
+	Args    [][]byte `json:"args"`
+	Timeout int64    `json:"timeout"` // ns
+
+	files [3]int // standard input, output and error
+}
+
+// shimExecEnd says what became of it.
+type shimExecEnd struct {
+	ID     string       `json:"id"`
+	Failed *shimFailure `json:"failed,omitzero"` // it was not started
+	Code   int          `json:"code"`
+	Signal string       `json:"signal"`
 }
 
 // shimWord is what a shim tells: one field of it is set.
@@ -49,6 +70,9 @@ type shimWord struct {
 	Started *processRecord `json:"started,omitzero"`
 	Ack     uint64         `json:"ack,omitzero"`
 	Ended   *shimEnd       `json:"ended,omitzero"` // the whole tree is gone, or dieWithin over
+	// ExecEnded says that a program beside the agent has ended, with all it
+	// started, or was not started.
+	ExecEnded *shimExecEnd `json:"execEnded,omitzero"`
 }
 
 // shimFailure says why the agent could not be started.

@@ -36,7 +36,7 @@ const (
 func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) order {
 	watching, stopWatch := context.WithCancel(work)
 	defer stopWatch()
-	group.Go(func() { watchLease(watching, r.proxy, r.watched) })
+	group.Go(func() { watchLease(watching, r.proxy, r.execs.unfinished, r.watched) })
 	r.pulse = r.newPulse()
 	var end ending
 	giveBack := ctx.Done()
@@ -113,6 +113,7 @@ func (r *run) obeyOrder(end *ending, o order) {
 	r.tell(Event{Kind: EventEnding, Reason: o.reason})
 	end.verdict = end.verdict.then(o)
 	if end.verdict.ending != "" {
+		r.execs.stop()
 		r.stopKeep()
 		r.session.release(r)
 	}

@@ -13,12 +13,12 @@ const watchWait = 50 * time.Second
 
 // watchLease tells every change of the lease until it has ended or ctx ends.
 // Errors other than a definite loss are for the keeper to judge; the watch
-// just comes back.
-func watchLease(ctx context.Context, p *Proxy, changed func(picket.Watch)) {
+// just comes back. known are the programs that it need not tell of.
+func watchLease(ctx context.Context, p *Proxy, known func() []string, changed func(picket.Watch)) {
 	const least, most = 200 * time.Millisecond, 5 * time.Second
 	for wait := least; ctx.Err() == nil; {
 		asked := time.Now()
-		w, news, err := p.Watch(ctx, watchWait)
+		w, news, err := p.Watch(ctx, watchWait, known()...)
 		if news && w.State == picket.WatchReclaim {
 			news = false
 			_, err = p.Reclaim(ctx)

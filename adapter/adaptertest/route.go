@@ -52,6 +52,9 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 	if !fenced {
 		do = evidenceVerbs[r.URL.Path]
 	}
+	if strings.HasPrefix(r.URL.Path, execPath) {
+		do = execResult
+	}
 	if do == nil || r.Method != http.MethodPost {
 		return 0, nil, picket.Refuse(picket.CodeNotFound, "See the protocol.", "there is no %s %s", r.Method, r.URL.Path)
 	}
@@ -163,6 +166,7 @@ func (s *Server) watch(r *http.Request, l *lease) (int, any, error) {
 		s.fence(l)
 		w, changed, left := picket.Watch{State: l.state, Commands: l.commands}, s.changed, l.deadline.Sub(s.now())
 		l.commands = nil
+		w.Commands = append(w.Commands, s.ordersFor(l, r.URL.Query().Get("exec"))...)
 		if l.void && w.State == picket.WatchHeld {
 			w.State = picket.WatchReclaim
 		}

@@ -117,7 +117,8 @@ type lease struct {
 	state       picket.WatchState
 	refusal     picket.Code // of later writes, once ended
 	commands    []picket.Command
-	verb        string // the verb that ended it, for repetitions
+	execs       []ordered // programs without a result
+	verb        string    // the verb that ended it, for repetitions
 	answer      picket.TaskState
 	run         RunView
 	logs        map[string][]byte

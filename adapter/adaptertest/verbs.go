@@ -32,7 +32,8 @@ func renew(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 	l.run.Renewals++
 	l.deadline = s.now().Add(l.window)
 	s.wake()
-	return picket.Renewal{LeaseExpiresAt: picket.InstantOf(l.deadline), LeaseTTLMs: l.window.Milliseconds(), FencingToken: l.record.FencingToken, IdleMs: l.idle(s.now())}, nil
+	return picket.Renewal{LeaseExpiresAt: picket.InstantOf(l.deadline), LeaseTTLMs: l.window.Milliseconds(), FencingToken: l.record.FencingToken,
+		IdleMs: l.idle(s.now()), Commands: s.ordersFor(l, "")}, nil
 }
 
 func reclaim(s *Server, l *lease, r *http.Request, body []byte) (any, error) {

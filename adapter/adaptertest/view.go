@@ -3,6 +3,7 @@ package adaptertest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,7 +41,9 @@ type RunView struct {
 	Stdout      string
 	Stderr      string
 	Events      []picket.RunEvent
-	Ended       time.Time // zero while the lease is held
+	Execs       map[string]picket.ExecResult // the first result of each program, by its call
+	ExecPosts   int                          // results that arrived, repeated and refused ones too
+	Ended       time.Time                    // zero while the lease is held
 }
 
 // View answers what has become of a task.
@@ -60,7 +63,7 @@ func (s *Server) view(taskID string) View {
 	for _, l := range t.runs {
 		run := l.run
 		run.Stdout, run.Stderr = string(l.logs["stdout"]), string(l.logs["stderr"])
-		run.Events = slices.Clone(run.Events)
+		run.Events, run.Execs = slices.Clone(run.Events), maps.Clone(run.Execs)
 		v.Runs = append(v.Runs, run)
 	}
 	return v

@@ -1,0 +1,280 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+// bench is a puppet beside which programs can be run: play says what they do.
+type bench struct {
+	*puppet
+	play func(ctx context.Context, job ExecJob) (Exited, error)
+
+	mu   sync.Mutex
+	runs []string
+}
+
+func (b *bench) Exec(ctx context.Context, job ExecJob) (Exited, error) {
+	b.mu.Lock()
+	b.runs = append(b.runs, job.ID)
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, job.Timeout)
+	defer cancel()
+	return b.play(ctx, job)
+}
+
+func (b *bench) ran() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.runs, " ")
+}
+
+// benches launches agents that live on until they are killed.
+type benches struct{ made chan *bench }
+
+func (l benches) Holds() string { return picket.ContainmentGroup }
+func (l benches) Execs() bool   { return true }
+
+func (l benches) Launch(_ context.Context, job Job) (Process, error) {
+	p := &puppet{job: job, done: make(chan struct{})}
+	p.end = closeOnce(p.done)
+	b := &bench{puppet: p}
+	l.made <- b
+	return b, nil
+}
+
+// executing starts an adapter with one task and answers its agent.
+func executing(t *testing.T, play func(context.Context, ExecJob) (Exited, error)) (s *adaptertest.Server, task string, b *bench, ended func() error) {
+	t.Helper()
+	made := make(chan *bench, 1)
+	a, s := stage(t, nil, func(c *Config) { c.Launcher = benches{made} })
+	task = s.Queue(adaptertest.Task{})
+	ctx, drain := context.WithCancel(t.Context())
+	wait := running(ctx, a)
+	b = <-made
+	b.play = play
+	return s, task, b, func() error { drain(); b.exits(Exited{}); return wait() }
+}
+
+func echo(_ context.Context, job ExecJob) (Exited, error) {
+	in, _ := io.ReadAll(job.Stdin)
+	fmt.Fprintf(job.Stdout, "%s: %s", strings.Join(job.Argv, " "), in)
+	fmt.Fprint(job.Stderr, "warned")
+	time.Sleep(time.Second)
+	return Exited{Code: 3}, nil
+}
+
+func wanted(id string) picket.ExecOrder {
+	return picket.ExecOrder{CallID: id, Argv: []string{"make", "it"}, Stdin: "please", TimeoutSeconds: 60, TTLMs: 70_000}
+}
+
+// result waits until the result of a call was taken.
+func result(t *testing.T, s *adaptertest.Server, task, id string) picket.ExecResult {
+	t.Helper()
+	v, err := s.Await(within(t, 5*time.Minute), task, func(v adaptertest.View) bool {
+		_, there := v.Runs[0].Execs[id]
+		return there
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Runs[0].Execs[id]
+}
+
+func TestAProgramIsRunForACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, task, b, ended := executing(t, echo)
+		s.Exec(task, wanted("c1"))
+		r := result(t, s, task, "c1")
+		if r.Code == nil || *r.Code != 3 || r.Signal != nil || r.Stdout != "make it: please" || r.Stderr != "warned" || r.Truncated || r.DurationMs != 1000 {
+			t.Errorf("the result is %+v", r)
+		}
+		if err := ended(); err != nil {
+			t.Fatal(err)
+		}
+		v := s.View(task)
+		if !v.Runs[0].Events[0].Exec || b.ran() != "c1" || v.Runs[0].ExecPosts != 1 {
+			t.Errorf("announced %+v, ran %q, %d posts", v.Runs[0].Events[0], b.ran(), v.Runs[0].ExecPosts)
+		}
+	})
+}
+
+// An order is told by every renewal until there is a result, and again by the
+// watch whose answer was lost: it is carried out once.
+func TestAProgramIsRunOnce(t *testing.T) {
+	for _, path := range []string{"/v1/lease/watch", "/v1/run/exec/"} {
+		for _, kind := range []adaptertest.Trouble{adaptertest.DropReply, adaptertest.DropRequest, adaptertest.Unavailable} {
+			synctest.Test(t, func(t *testing.T) {
+				s, task, b, ended := executing(t, func(_ context.Context, job ExecJob) (Exited, error) {
+					time.Sleep(20 * time.Second)
+					return Exited{}, nil
+				})
+				s.Fail(path, kind, 3)
+				s.Exec(task, wanted("c1"))
+				s.Exec(task, wanted("c2"))
+				for _, id := range []string{"c1", "c2"} {
+					if r := result(t, s, task, id); r.Code == nil || *r.Code != 0 {
+						t.Errorf("%s: the result is %+v", path, r)
+					}
+				}
+				b.obeyAgain(s, task)
+				if err := ended(); err != nil {
+					t.Fatal(err)
+				}
+				if got := b.ran(); got != "c1 c2" && got != "c2 c1" {
+					t.Errorf("%s, trouble %d: ran %q", path, kind, got)
+				}
+			})
+		}
+	}
+}
+
+// obeyAgain lets an order of before come once more, as in an answer that was
+// long on its way.
+func (b *bench) obeyAgain(s *adaptertest.Server, task string) {
+	o := wanted("c1")
+	s.Command(task, picket.Command{Command: "exec", Exec: &o})
+	time.Sleep(time.Minute)
+}
+
+// untilKilled is a program that goes on until it is killed.
+func untilKilled(ctx context.Context, _ ExecJob) (Exited, error) {
+	<-ctx.Done()
+	return Exited{Code: 137, Signal: "SIGKILL"}, nil
+}
+
+func TestAProgramEndsWithItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, task, _, ended := executing(t, untilKilled)
+		s.Exec(task, wanted("by-its-limit"))
+		short := wanted("by-the-call")
+		short.TTLMs = 12_000
+		s.Exec(task, short)
+		late := wanted("too-late")
+		late.TTLMs = 1_500
+		s.Exec(task, late)
+		if r := result(t, s, task, "by-its-limit"); r.Signal == nil || *r.Signal != "SIGKILL" || r.Code != nil || r.DurationMs != 60_000 {
+			t.Errorf("the result is %+v", r)
+		}
+		if r := result(t, s, task, "by-the-call"); r.Signal == nil || r.DurationMs < 9_000 || r.DurationMs > 10_000 {
+			t.Errorf("within the call's deadline the result is %+v", r)
+		}
+		if r := result(t, s, task, "too-late"); r.Failed == "" || r.Code != nil {
+			t.Errorf("without time the result is %+v", r)
+		}
+		if err := ended(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A lease that ends takes its programs along, also where the agent may linger,
+// and nothing more is started under it. The result is handed in all the same.
+func TestAProgramEndsWithItsLease(t *testing.T) {
+	for state, end := range map[string]func(s *adaptertest.Server, task string){
+		"cancelled": func(s *adaptertest.Server, task string) { s.Cancel(task) },
+		"expired":   func(s *adaptertest.Server, task string) { s.Expire(task) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, task, b, ended := executing(t, untilKilled)
+			s.Exec(task, wanted("c1"))
+			synctest.Wait()
+			end(s, task)
+			if r := result(t, s, task, "c1"); r.Signal == nil || r.DurationMs > 5_000 {
+				t.Errorf("%s: the result is %+v", state, r)
+			}
+			if err := ended(); err != nil {
+				t.Error(err)
+			}
+			if b.ran() != "c1" {
+				t.Errorf("%s: ran %q", state, b.ran())
+			}
+		})
+	}
+}
+
+func TestAProgramThatCannotBeStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, task, _, ended := executing(t, func(context.Context, ExecJob) (Exited, error) {
+			return Exited{}, errors.New("exec: \"make\": executable file not found in $PATH")
+		})
+		s.Exec(task, wanted("c1"))
+		if r := result(t, s, task, "c1"); r.Code != nil || !strings.Contains(r.Failed, "not found") {
+			t.Errorf("the result is %+v", r)
+		}
+		if err := ended(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The agent's secret does not go into the store with a program's output.
+func TestOutputOfAProgramHidesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		token := make(chan string, 1)
+		s, task, b, ended := executing(t, func(_ context.Context, job ExecJob) (Exited, error) {
+			fmt.Fprintf(job.Stdout, "PICKET_LEASE_TOKEN=%s\n", <-token)
+			return Exited{}, nil
+		})
+		token <- b.job.Lease.LeaseToken.Reveal()
+		s.Exec(task, wanted("c1"))
+		if r := result(t, s, task, "c1"); r.Stdout != "PICKET_LEASE_TOKEN=[redacted]\n" {
+			t.Errorf("stdout is %q", r.Stdout)
+		}
+		if err := ended(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestOutputKeepsBothEnds(t *testing.T) {
+	const limit = picket.MaxExecOutput
+	for _, c := range []struct {
+		write []string
+		want  string // empty: cut
+	}{
+		{[]string{"hello", " ", "you"}, "hello you"},
+		{[]string{""}, ""},
+		{[]string{strings.Repeat("a", limit)}, strings.Repeat("a", limit)},
+		{[]string{"a pkl_secret b"}, "a [redacted] b"},
+		{[]string{"bad \xff byte"}, "bad \uFFFD byte"},
+	} {
+		m := &middleless{}
+		for _, w := range c.write {
+			io.WriteString(m, w)
+		}
+		if got, cut := m.text("pkl_secret", limit); got != c.want || cut {
+			t.Errorf("%.20q: got %.40q, cut %v", c.write, got, cut)
+		}
+	}
+	for _, piece := range []int{1, 7, 1000, half, 3 * half} {
+		m := &middleless{}
+		var all strings.Builder
+		for all.Len() < 5*half {
+			p := strings.Repeat(string(rune('a'+all.Len()%26)), piece)
+			all.WriteString(p)
+			io.WriteString(m, p)
+		}
+		got, cut := m.text("", limit)
+		head, tail, _ := strings.Cut(got, "\n[… about ")
+		_, tail, _ = strings.Cut(tail, " …]\n")
+		if !cut || len(got) > limit || !strings.HasPrefix(all.String(), head) || !strings.HasSuffix(all.String(), tail) || len(head)+len(tail) < limit-100 {
+			t.Errorf("pieces of %d: %d bytes, cut %v, beginning %d, end %d", piece, len(got), cut, len(head), len(tail))
+		}
+	}
+	m := &middleless{} // every other byte is no text: it grows and is cut again
+	io.WriteString(m, strings.Repeat("a\xff", limit/2))
+	if got, cut := m.text("", limit); !cut || len(got) > limit {
+		t.Errorf("%d bytes, cut %v", len(got), cut)
+	}
+}

@@ -1,0 +1,62 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package adapter
+
+import (
+	"context"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Exec runs a program in the agent's process group, so that it ends with the
+// agent. What it starts and leaves behind, and what leaves the group, is only
+// found where processes can be listed.
+func (p *groupProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
+	ctx, cancel := context.WithTimeout(ctx, job.Timeout)
+	defer cancel()
+	path, err := findProgram(job.Argv[0])
+	if err != nil {
+		return Exited{}, err
+	}
+	mark := execMark(p.runID, job.ID)
+	cmd := &exec.Cmd{Path: path, Args: job.Argv, Dir: p.cmd.Dir, Env: append(p.cmd.Environ(), mark)}
+	cmd.Stdin, cmd.WaitDelay = job.Stdin, time.Second
+	out, err := newDrain(job.Stdout, job.Stderr)
+	if err != nil {
+		return Exited{}, err
+	}
+	cmd.Stdout, cmd.Stderr = out.writers[0], out.writers[1]
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: p.pid}
+	if err := p.startBeside(cmd); err != nil {
+		out.abandon()
+		return Exited{}, err
+	}
+	out.start()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		killMarked(cmd.Process.Pid, mark)
+		err = <-ended
+	}
+	killMarked(0, mark) // what it has left behind
+	out.finish(0, time.Second)
+	return exited(cmd, err), nil
+}
+
+// startBeside starts a program while the agent's leader still holds its process
+// group.
+func (p *groupProcess) startBeside(cmd *exec.Cmd) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return errNotRunning
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	limitExec(cmd.Process.Pid)
+	return nil
+}

@@ -1,0 +1,58 @@
+package adapter
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxExecFile is the largest file that a program may write, in bytes.
+const maxExecFile = 4 << 30
+
+// limitExec keeps a program that gets out of hand from filling the disk: no
+// core file, no endless file. Time is limited by its deadline; memory, and the
+// number of processes, by what the agent's own tree is limited to. 0 is this
+// process, whose children inherit the limits.
+func limitExec(pid int) {
+	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+	limit := unix.Rlimit{Cur: maxExecFile, Max: maxExecFile}
+	var old unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &old) == nil && old.Max > maxExecFile {
+		_ = unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil)
+	}
+}
+
+// killMarked ends a program that is a child of this process, with all that it
+// started: its descendants, and who carries the mark in its environment. It
+// looks until nobody is left.
+func killMarked(pid int, mark string) {
+	for range 50 {
+		all := processes(nil)
+		left := markedTree(all, all, mark, func(p processStat) bool { return p.PID == pid && p.parent == os.Getpid() })
+		if len(left) == 0 {
+			return
+		}
+		for _, p := range left {
+			p.signal(unix.SIGKILL)
+		}
+	}
+}
+
+// markedTree picks of some processes the living ones of a program: its leader,
+// who carries the mark, and the descendants of both.
+func markedTree(all, of []processStat, mark string, leader func(processStat) bool) []processStat {
+	found := map[int]processStat{}
+	for _, p := range of {
+		if !p.dead() && (leader(p) || carries(p.PID, mark)) {
+			found[p.PID] = p
+			for _, d := range descendants(all, p.PID) {
+				found[d.PID] = d
+			}
+		}
+	}
+	left := make([]processStat, 0, len(found))
+	for _, p := range found {
+		left = append(left, p)
+	}
+	return left
+}
