@@ -49,10 +49,11 @@ type mcpFace struct {
 	without http.Handler
 	with    http.Handler
 	open    sessions
+	shown   map[*mcp.Server]shown
 }
 
 func newMCPFace(p *Proxy) *mcpFace {
-	f := &mcpFace{p: p, log: p.log}
+	f := &mcpFace{p: p, log: p.log, shown: map[*mcp.Server]shown{}}
 	f.kept = f.server()
 	bare := f.server()
 	f.servers = []*mcp.Server{f.kept, bare}
@@ -64,11 +65,15 @@ func newMCPFace(p *Proxy) *mcpFace {
 // server has every tool that any run may see: which a run does see is decided
 // as it asks.
 func (f *mcpFace) server() *mcp.Server {
-	s := mcp.NewServer(&mcp.Implementation{Name: "picket", Title: "Picket", Version: "1"}, &mcp.ServerOptions{
+	opts := &mcp.ServerOptions{
 		Instructions: instructions,
 		Capabilities: &mcp.ServerCapabilities{Logging: &mcp.LoggingCapabilities{}},
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
-	})
+	}
+	if len(f.p.gateway.upstreams) > 0 {
+		opts.CompletionHandler, opts.SubscribeHandler, opts.UnsubscribeHandler = f.completion, f.subscribe, f.unsubscribe
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "picket", Title: "Picket", Version: "1"}, opts)
 	s.AddReceivingMiddleware(f.route)
 	for _, t := range tools {
 		s.AddTool(f.describe(t), f.call)
@@ -226,6 +231,7 @@ func (f *mcpFace) watchSession(id string) {
 			f.open.watch(func() {
 				_ = s.Wait()
 				f.open.forget(id)
+				f.p.gateway.forget(s)
 			})
 			return
 		}

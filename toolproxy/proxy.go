@@ -53,6 +53,9 @@ type Config struct {
 	Prices func() *budget.List
 	// HTTP configures http_request. Defaults to every public address.
 	HTTP HTTPTool
+	// Upstreams are MCP servers whose tools are offered too. They are connected
+	// by [Proxy.Start]. Defaults to none.
+	Upstreams []Upstream
 	// Log takes refused writes at level debug. Defaults to slog.Default().
 	Log *slog.Logger
 }
@@ -84,20 +87,30 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p := &Proxy{sealer: cfg.Sealer, door: cfg.Door, prices: prices, log: cmp.Or(cfg.Log, slog.Default())}
 	p.ending, p.end = context.WithCancel(context.Background())
-	p.gateway = &gateway{}
+	gateway, err := newGateway(p, cfg.Upstreams)
+	if err != nil {
+		return nil, err
+	}
+	p.gateway = gateway
 	p.mcp = newMCPFace(p)
 	p.AddSource(execSource{p})
 	if err := p.addBuiltin(cfg); err != nil {
 		return nil, err
 	}
+	p.AddSource(p.gateway) // the last one: no upstream takes a name of ours
 	return p, nil
 }
 
-// Close ends the sessions of MCP clients and cuts off what they still wait for.
-// Call it when nothing is served any more.
+// Start connects to the upstreams, and again whenever one goes, until [Proxy.Close].
+func (p *Proxy) Start() { p.gateway.start(p.ending) }
+
+// Close ends the sessions of MCP clients, cuts off what they still wait for, and
+// ends the upstreams' connections and commands. Call it when nothing is served
+// any more.
 func (p *Proxy) Close() {
 	p.end()
 	p.mcp.close()
+	p.gateway.stop()
 	for _, f := range p.closers {
 		f()
 	}

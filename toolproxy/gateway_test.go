@@ -1,0 +1,275 @@
+package toolproxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// patience is no assertion: it ends tests that hang.
+const patience = 30 * time.Second
+
+// bridge is a proxy with an upstream named up, whose calls cost a cent.
+type bridge struct {
+	*toolproxy.Proxy
+	url     string
+	sealer  *picket.Sealer
+	changed chan struct{} // a client was told that the tools have changed
+	log     *locked
+	lines   *strings.Builder
+}
+
+func openBridge(t testing.TB, door toolproxy.Door, upstreams ...toolproxy.Upstream) *bridge {
+	t.Helper()
+	b := &bridge{sealer: newSealer(t), changed: make(chan struct{}, 100), lines: &strings.Builder{}}
+	b.log = &locked{w: b.lines}
+	p, err := toolproxy.New(toolproxy.Config{Sealer: b.sealer, Log: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Door: func(string) toolproxy.Door { return door }, Upstreams: upstreams,
+		Prices: func() *budget.List {
+			return &budget.List{Version: "v1", Tools: map[string]budget.Price{"up_*": {Call: cent}}}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := web.New(nil)
+	p.Mount(e)
+	s := httptest.NewServer(e)
+	b.Proxy, b.url = p, s.URL+toolproxy.MCPPath
+	t.Cleanup(func() {
+		p.Close()
+		s.Close()
+	})
+	watcher := connect(t, b.url, b.token(), wires[0], &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { b.changed <- struct{}{} }})
+	p.Start()
+	b.await(t, watcher, "up_echo", true)
+	return b
+}
+
+func (b *bridge) token() string { return b.sealer.Seal("default", aTask, aRun).Reveal() }
+
+// await waits until a tool is listed or not: each look follows a word of the
+// server that something has changed.
+func (b *bridge) await(t testing.TB, s *mcp.ClientSession, name string, there bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		list, err := s.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == name }) == there {
+			return
+		}
+		select {
+		case <-b.changed:
+		case <-deadline:
+			t.Fatalf("%s: there %v was never so", name, there)
+		}
+	}
+}
+
+func call(t testing.TB, s *mcp.ClientSession, name string, args any) *mcp.CallToolResult {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return r
+}
+
+func said(t testing.TB, r *mcp.CallToolResult) string {
+	t.Helper()
+	if len(r.Content) == 0 {
+		t.Fatalf("an empty result: %+v", r)
+	}
+	return r.Content[0].(*mcp.TextContent).Text
+}
+
+// everyPair runs a test for each wire of a client and of an upstream.
+func everyPair(t *testing.T, test func(t *testing.T, client string, o *other, url string)) {
+	for _, client := range wires {
+		for _, behind := range wires {
+			t.Run(client[:4]+" to "+behind[:4], func(t *testing.T) {
+				o := newOther()
+				test(t, client, o, o.listen(t, behind))
+			})
+		}
+	}
+}
+
+func TestToolsOfAnUpstream(t *testing.T) {
+	everyPair(t, func(t *testing.T, wire string, o *other, url string) {
+		p := newPurse(100 * cent)
+		b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: url, Headers: map[string]picket.Secret{"Authorization": "Bearer theirs"}})
+		s := connect(t, b.url, b.token(), wire, nil)
+		list, err := s.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, tool := range list.Tools {
+			names = append(names, tool.Name)
+		}
+		for _, want := range []string{"up_echo", "up_dotted_name_x", "get_task"} {
+			if !slices.Contains(names, want) {
+				t.Errorf("%s is not listed: %v", want, names)
+			}
+		}
+		for _, bad := range []string{"up_no_schema", "up_empty_schema", "up_text_schema"} {
+			if slices.Contains(names, bad) {
+				t.Errorf("%s is listed", bad)
+			}
+		}
+		b.log.mu.Lock()
+		logged := b.lines.String()
+		b.log.mu.Unlock()
+		if got := strings.Count(logged, "left out"); got < 3 {
+			t.Errorf("%d tools were logged as left out", got)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		params := &mcp.CallToolParams{Name: "up_echo", Arguments: map[string]any{"n": 12}, Meta: mcp.Meta{toolproxy.MetaKey: "once", "mine/secret": true}}
+		for range 2 { // the second is answered from what was kept
+			r, err := s.CallTool(ctx, params)
+			if err != nil || r.IsError {
+				t.Fatalf("%v %+v", err, r)
+			}
+			if said(t, r) != `{"n":12}` || object(t, r)["n"] != 12.0 {
+				t.Errorf("the answer is %q %v", said(t, r), r.StructuredContent)
+			}
+			cost, _ := r.Meta["picket/cost"].(map[string]any)
+			available, _ := r.Meta["picket/available"].(map[string]any)
+			if cost["usd"] != 0.01 || available["usd"] != 0.99 {
+				t.Errorf("the price tag is %v, %v", cost, available)
+			}
+			if r.Meta["other/secret"] != nil || r.Content[0].(*mcp.TextContent).Meta != nil {
+				t.Errorf("what is the upstream's came through: %v %v", r.Meta, r.Content[0])
+			}
+		}
+		if o.count() != 1 {
+			t.Errorf("%d calls reached the upstream", o.count())
+		}
+		o.mu.Lock()
+		for key := range o.meta[0] {
+			if !strings.HasPrefix(key, "io.modelcontextprotocol/") {
+				t.Errorf("%s of the client reached the upstream", key)
+			}
+		}
+		o.mu.Unlock()
+		if r := call(t, s, "up_no", nil); !r.IsError || !strings.Contains(said(t, r), "the other server says no") {
+			t.Errorf("a failure: %+v", r)
+		}
+		p.quiet(t, 2*cent)
+	})
+}
+
+func TestNoWordOfAnUpstreamIsLost(t *testing.T) {
+	everyPair(t, func(t *testing.T, wire string, o *other, url string) {
+		b := openBridge(t, newPurse(1000*cent), toolproxy.Upstream{Name: "up", URL: url})
+		var mu sync.Mutex
+		var heard []string
+		s := connect(t, b.url, b.token(), wire, &mcp.ClientOptions{
+			ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard = append(heard, fmt.Sprintf("%v %v/%v", r.Params.ProgressToken, r.Params.Progress, r.Params.Total))
+			},
+			LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard = append(heard, fmt.Sprint(r.Params.Data))
+			},
+		})
+		if wire == wires[0] {
+			if err := s.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "debug"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		params := &mcp.CallToolParams{Name: "up_work", Meta: mcp.Meta{mcp.MetaKeyLogLevel: "info"}}
+		params.SetProgressToken("mine")
+		r, err := s.CallTool(t.Context(), params)
+		if err != nil || said(t, r) != "worked" {
+			t.Fatalf("%v %+v", err, r)
+		}
+		// The client's own library hands the answer out before the last words.
+		all := func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(heard) == 6
+		}
+		for until := time.Now().Add(patience); !all() && time.Now().Before(until); {
+			if err := pingOrList(t, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range 3 {
+			if !slices.Contains(heard, fmt.Sprintf("mine %d/3", i+1)) || !slices.Contains(heard, fmt.Sprintf("line %d", i+1)) {
+				t.Errorf("step %d was not heard: %v", i+1, heard)
+			}
+		}
+	})
+}
+
+// pingOrList makes a round trip.
+func pingOrList(t *testing.T, s *mcp.ClientSession) error {
+	_, err := s.ListTools(t.Context(), nil)
+	return err
+}
+
+func TestACancelledCallIsCancelledUpstream(t *testing.T) {
+	everyPair(t, func(t *testing.T, wire string, o *other, url string) {
+		p := newPurse(100 * cent)
+		b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: url})
+		s := connect(t, b.url, b.token(), wire, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		answered := make(chan error, 1)
+		go func() {
+			_, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "up_hang"})
+			answered <- err
+		}()
+		receive(t, o.began, "the call to begin")
+		cancel()
+		if err := receive(t, answered, "the client's own end"); !errors.Is(err, context.Canceled) {
+			t.Errorf("the client got %v", err)
+		}
+		receive(t, o.ended, "the upstream to hear of it")
+		// What was sent is charged: nobody knows what it did.
+		for until := time.Now().Add(patience); len(p.outcomes()) == 0 && time.Now().Before(until); {
+			if err := pingOrList(t, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := p.outcomes(); !slices.Equal(got, []picket.CallOutcome{picket.CallUncertain}) {
+			t.Errorf("the call ended %v", got)
+		}
+		p.quiet(t, cent)
+	})
+}
+
+func receive[T any](t testing.TB, from <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+	return v
+}

@@ -1,0 +1,104 @@
+package toolproxy
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// transport is how the upstream of a link is reached.
+func (l *link) transport(u *upstream) (mcp.Transport, error) {
+	if u.URL == "" {
+		return l.start()
+	}
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConnsPerHost = 64
+	l.end = base.CloseIdleConnections
+	return &mcp.StreamableClientTransport{Endpoint: u.URL, HTTPClient: &http.Client{
+		Transport: &listener{l: l, base: base},
+		// The headers hold secrets: they go to the configured host only.
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			if r.URL.Host != via[0].URL.Host || r.URL.Scheme != via[0].URL.Scheme || len(via) > 3 {
+				return errors.New("the upstream redirects to another place")
+			}
+			return nil
+		},
+	}}, nil
+}
+
+// listener adds the configured headers, and hears what the upstream says in
+// the stream of each request before the library does: the library may hand out
+// an answer before it has passed on what was said before it.
+type listener struct {
+	l    *link
+	base http.RoundTripper
+}
+
+func (h *listener) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, value := range h.l.up.Headers {
+		r.Header.Set(name, value.Reveal())
+	}
+	resp, err := h.base.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/event-stream" {
+		call, _ := r.Context().Value(liveKey{}).(*liveCall)
+		resp.Body = &heard{Closer: resp.Body, in: bufio.NewReader(resp.Body), note: func(method string, params []byte) { h.l.notice(call, method, params) }}
+	}
+	return resp, nil
+}
+
+// maxHeard bounds a line of a stream that is looked into, in bytes; a longer
+// one is no notice.
+const maxHeard = 1 << 20
+
+// heard is the body of an event stream that is looked into as it is read. What
+// is read is what came, byte for byte.
+type heard struct {
+	io.Closer
+	in   *bufio.Reader
+	line []byte // read and not handed out yet
+	note func(method string, params []byte)
+}
+
+func (h *heard) Read(p []byte) (int, error) {
+	if len(h.line) == 0 {
+		line, err := h.in.ReadSlice('\n')
+		if len(line) == 0 && err != nil {
+			return 0, err
+		}
+		h.line = append(h.line[:0], line...)
+		for errors.Is(err, bufio.ErrBufferFull) && len(h.line) < maxHeard {
+			line, err = h.in.ReadSlice('\n')
+			h.line = append(h.line, line...)
+		}
+		if data, ok := bytes.CutPrefix(h.line, []byte("data:")); ok {
+			h.look(data)
+		}
+	}
+	n := copy(p, h.line)
+	h.line = h.line[n:]
+	return n, nil
+}
+
+func (h *heard) look(data []byte) {
+	if !bytes.Contains(data, []byte(`"notifications/`)) {
+		return
+	}
+	var m struct {
+		ID     any             `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if json.Unmarshal(data, &m) == nil && m.ID == nil {
+		h.note(m.Method, m.Params)
+	}
+}

@@ -1,0 +1,95 @@
+package toolproxy
+
+import (
+	"context"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket"
+)
+
+// maxWatched bounds the resources of an upstream that are watched.
+const maxWatched = 1000
+
+// subscribe lets a client hear of changes of an upstream's resource. The
+// upstream is asked once for all clients, and until its connection ends.
+func (f *mcpFace) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
+	if _, err := f.taskOf(ctx, r.Extra); err != nil {
+		return err
+	}
+	u := f.p.gateway.watches(r.Params.URI)
+	if u == nil {
+		return nil // nothing there ever changes
+	}
+	if err := u.watch(ctx, r.Params.URI); err != nil {
+		return protocolError(err)
+	}
+	return nil
+}
+
+func (f *mcpFace) unsubscribe(context.Context, *mcp.UnsubscribeRequest) error { return nil }
+
+func (u *upstream) watch(ctx context.Context, uri string) error {
+	u.mu.Lock()
+	l, known := u.shared, u.watched[uri]
+	full := len(u.watched) >= maxWatched
+	u.mu.Unlock()
+	switch {
+	case l == nil:
+		return u.away()
+	case known:
+		return nil
+	case full:
+		return picket.Refuse(picket.CodeRateLimited, "Read the resource when you need it.", "too many resources of %s are watched", u.Name)
+	}
+	if err := l.session.Subscribe(ctx, &mcp.SubscribeParams{URI: uri}); err != nil {
+		return picket.Refuse(picket.CodeUpstream, "Read the resource when you need it.", "%s does not tell of changes", u.Name).Because(err)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.watched[uri] = true
+	return nil
+}
+
+// updated tells every client that listens.
+func (u *upstream) updated(uri string) { u.tell(uri) }
+
+// watches finds who tells of changes of a resource.
+func (g *gateway) watches(uri string) *upstream {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for _, u := range g.upstreams {
+		o := g.offers[u]
+		for _, r := range o.resources {
+			if o.watches && r.URI == uri {
+				return u
+			}
+		}
+	}
+	return nil
+}
+
+// completes finds who completes the arguments of a prompt or a resource
+// template, and what it is called there.
+func (g *gateway) completes(ref mcp.CompleteReference) (*upstream, mcp.CompleteReference) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for _, u := range g.upstreams {
+		o := g.offers[u]
+		if !o.completes {
+			continue
+		}
+		for _, p := range o.prompts {
+			if ref.Type == "ref/prompt" && ref.Name == u.Name+"_"+otherLetters.ReplaceAllString(p.Name, "_") {
+				return u, mcp.CompleteReference{Type: ref.Type, Name: p.Name}
+			}
+		}
+		for _, t := range o.templates {
+			if ref.Type == "ref/resource" && strings.EqualFold(ref.URI, t.URITemplate) {
+				return u, ref
+			}
+		}
+	}
+	return nil, ref
+}
