@@ -1,7 +1,9 @@
 package orchestrator
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
@@ -16,8 +18,7 @@ func (c Config) house() string {
 }
 
 // pair reads {tokens, nano-dollars}.
-func (r *reply) pair(v any) budget.Envelope {
-	l := r.list(v)
+func (r *reply) pair(l []any) budget.Envelope {
 	return budget.Envelope{Tokens: r.int(r.at(l, 0)), USD: budget.Money(r.int(r.at(l, 1)))}
 }
 
@@ -30,4 +31,102 @@ func column(h map[string]string, name string) budget.Envelope {
 func (r *reply) money(t *picket.Task, v any) {
 	h := r.hash(v)
 	t.BudgetEnvelope, t.Spent, t.Held, t.Available = column(h, "envelope"), column(h, "spent"), column(h, "held"), column(h, "available")
+}
+
+// Envelope shows an envelope with the calls under way and what was carved from
+// it, 500 envelopes at most. id is a task's, house:<UTC date>, or house for
+// today's, which is there once a cap is set and a task was submitted.
+func (e *Engine) Envelope(ctx context.Context, id string) (picket.EnvelopeState, error) {
+	if err := picket.CheckEnvelopeID("id", id); err != nil {
+		return picket.EnvelopeState{}, err
+	}
+	return e.envelope(ctx, "envelope", id)
+}
+
+// TopUp gives an envelope more, and with it every one that it was carved from up
+// to the house, which pays it. The same by.Once answers the envelope as it is
+// now and adds nothing. Ids are those of [Engine.Envelope].
+func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.EnvelopeState, error) {
+	if err := picket.CheckEnvelopeID("id", id); err != nil {
+		return picket.EnvelopeState{}, err
+	}
+	added := budget.Envelope{Tokens: t.Tokens, USD: t.USD}
+	if err := inRange("/usd", added); err != nil {
+		return picket.EnvelopeState{}, err
+	}
+	if added.IsZero() {
+		return picket.EnvelopeState{}, picket.Invalid("/usd", `Send for example {"usd": 0.5}.`, "a top-up adds dollars or tokens")
+	}
+	if len(t.Reason) > 1024 {
+		return picket.EnvelopeState{}, picket.Invalid("/reason", "Say it in up to 1,024 bytes.", "the reason has %d bytes", len(t.Reason))
+	}
+	return e.envelope(ctx, "top_up", id, by.Actor, by.Once.Key, by.Once.Body, t.Tokens, int64(t.USD), t.Reason, e.store.cfg.house())
+}
+
+// envelope runs a script that answers the view of an envelope.
+func (e *Engine) envelope(ctx context.Context, script string, args ...any) (picket.EnvelopeState, error) {
+	got, err := e.run(ctx, script, args...)
+	if err != nil {
+		return picket.EnvelopeState{}, err
+	}
+	r := &reply{script: script}
+	s := r.envelope(got)
+	return s, r.bad
+}
+
+func (r *reply) envelope(v any) picket.EnvelopeState {
+	l := r.list(v)
+	h := r.hash(r.at(l, 1))
+	s := picket.EnvelopeState{ID: r.text(r.at(l, 0)), Parent: h["parent"], State: "open", Envelope: column(h, "envelope"),
+		Account: budget.Account{Granted: column(h, "granted"), Available: column(h, "available"), Held: column(h, "held"),
+			Spent: column(h, "spent"), Carved: column(h, "carved")},
+		Calls: []picket.OpenCall{}, Children: []picket.EnvelopeState{}}
+	if h["closed"] == "1" {
+		s.State = "closed"
+	}
+	s.Locked = s.Available.Tokens < 0 || s.Available.USD < 0
+	for _, row := range r.list(r.at(l, 2)) {
+		c := r.list(row)
+		call := picket.OpenCall{CallID: r.text(r.at(c, 0)), RunID: r.text(r.at(c, 1)), Tool: r.text(r.at(c, 2)), Reserved: r.pair(c[min(3, len(c)):]),
+			DeadlineMs: r.int(r.at(c, 5)), Effects: picket.EffectsNone}
+		if r.text(r.at(c, 6)) == "1" {
+			call.Effects = picket.EffectsExternal
+		}
+		s.Calls = append(s.Calls, call)
+	}
+	for _, child := range r.list(r.at(l, 3)) {
+		s.Children = append(s.Children, r.envelope(child))
+	}
+	return s
+}
+
+// AwaitTopUp waits until the envelope of a lease has been topped up since a call
+// was last refused under it, or, when none was, since it was first waited for. A
+// top-up that came before is answered at once.
+func (e *Engine) AwaitTopUp(ctx context.Context, held picket.Held, wait time.Duration) (picket.Funds, error) {
+	in := e.wakes.wait(true, func(message string) bool { return message == "funds "+held.TaskID || message == "task "+held.TaskID })
+	defer e.wakes.leave(in)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		got, err := e.as(ctx, held, "await_top_up")
+		if err != nil {
+			return picket.Funds{}, err
+		}
+		r := &reply{script: "await_top_up"}
+		l := r.list(got)
+		f := picket.Funds{ToppedUp: r.int(r.at(l, 0)) == 1, Available: r.pair(l[min(1, len(l)):]), Locked: r.int(r.at(l, 3)) == 1}
+		if f.ToppedUp || r.bad != nil {
+			return f, r.bad
+		}
+		select {
+		case <-in.c:
+		case <-timer.C:
+			return f, nil
+		case <-ctx.Done():
+			return f, unavailable("the request was given up", ctx.Err())
+		case <-e.store.ctx.Done():
+			return f, nil
+		}
+	}
 }

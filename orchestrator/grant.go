@@ -138,7 +138,7 @@ func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
 	ttl := r.int(r.at(l, 5))
 	lease := picket.Lease{
 		TaskID: task, RunID: run, LeaseExpiresAt: picket.Instant(raw + ttl), FencingToken: r.int(r.at(l, 2)),
-		BudgetEnvelope: r.pair(r.at(l, 15)), WorkspacePath: r.text(r.at(l, 11)),
+		BudgetEnvelope: r.pair(r.list(r.at(l, 15))), WorkspacePath: r.text(r.at(l, 11)),
 		LeaseID: "lease_" + strings.TrimPrefix(run, "run_"), LeaseToken: e.store.cfg.Sealer.Seal(e.namespace, task, run),
 		LeaseTTLMs: ttl, WindowMs: r.int(r.at(l, 4)), Attempt: int(r.int(r.at(l, 3))),
 		Task: picket.LeaseTask{Title: s.Title, Role: s.Role, Needs: s.Needs, Labels: s.Labels, Priority: *s.Priority,
@@ -173,11 +173,9 @@ func covers(req picket.AcquireRequest, lane string) bool {
 	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return agent == req.AgentID
 	}
-	if rest, ok := strings.CutPrefix(lane, "for:"); ok {
-		var agent string
-		if agent, lane, _ = strings.Cut(rest, "|"); agent == req.AgentID {
-			return true
-		}
+	agent, lane := split(lane)
+	if agent != "" && agent == req.AgentID {
+		return true
 	}
 	if req.PinnedOnly {
 		return false

@@ -27,6 +27,9 @@ var (
 	callID   = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 	toolName = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`)
 	wordOnly = regexp.MustCompile(`^[!-~]{0,128}$`)
+
+	usageSource  = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	usageSession = wordOnly
 )
 
 // inRange refuses an amount that no call costs.
@@ -128,4 +131,30 @@ func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settle
 // nobody has settled, at what was reserved, and returns how many it looked at.
 func (e *Engine) ReapHolds(ctx context.Context, limit int) (int, error) {
 	return e.count(ctx, "reap_hold", limit)
+}
+
+// ReportUsage charges what an agent's own output says it has used. The figures
+// are running totals of one session; what is more than at the last report, and
+// more than the LLM pass-through has charged to the same run, is charged now. It
+// is evidence: taken until 15 minutes after the lease ended, and never refused
+// for want of money, which locks the envelope instead.
+func (e *Engine) ReportUsage(ctx context.Context, held picket.Held, u picket.UsageReport) (picket.Usage, error) {
+	switch {
+	case !usageSource.MatchString(u.Source):
+		return picket.Usage{}, picket.Invalid("/source", "Send the agent's name, such as claude.", "source is %q", u.Source)
+	case !usageSession.MatchString(u.Session):
+		return picket.Usage{}, picket.Invalid("/session", "Send up to 128 printable characters without blanks.", "session is not an id")
+	case u.Scope != "" && u.Scope != "run" && u.Scope != "session":
+		return picket.Usage{}, picket.Invalid("/scope", "Send run or session, or leave it out.", "scope is %q", u.Scope)
+	}
+	if err := inRange("/usd", budget.Envelope{Tokens: u.Tokens, USD: u.USD}); err != nil {
+		return picket.Usage{}, err
+	}
+	got, err := e.as(ctx, held, "usage", u.Source, u.Session, u.Scope, u.Tokens, int64(u.USD))
+	if err != nil {
+		return picket.Usage{}, err
+	}
+	r := &reply{script: "usage"}
+	l := r.list(got)
+	return picket.Usage{Charged: r.pair(l), Available: r.pair(l[min(2, len(l)):]), Overrun: r.int(r.at(l, 4)) == 1}, r.bad
 }

@@ -23,6 +23,8 @@ type Sweeps interface {
 	Chore(ctx context.Context, limit int) (int, error)
 	// Judge looks at up to limit agents whose silence or drain has become due.
 	Judge(ctx context.Context, limit int) (int, error)
+	// ReapHolds settles up to limit paid calls that nobody has settled in time.
+	ReapHolds(ctx context.Context, limit int) (int, error)
 	// Retain deletes up to limit things older than their retention.
 	Retain(ctx context.Context, keep picket.Retention, limit int) (int, error)
 	// InspectNext holds about limit entries more against the invariants and
@@ -42,7 +44,7 @@ type Config struct {
 	// Defaults to 500 ms.
 	TickEvery time.Duration
 	// SweepEvery is the longest pause between two rounds of expiry, between two
-	// of chores, and between two of judging agents. Defaults to 500 ms.
+	// of chores, of judging agents, and of settling calls. Defaults to 500 ms.
 	SweepEvery time.Duration
 	// RetainEvery is the pause between two rounds of retention. Defaults to
 	// one minute.
@@ -54,7 +56,7 @@ type Config struct {
 	Retention picket.Retention
 	// Batch is how much one call may do, 1 to 1,000. Defaults to 100.
 	Batch int
-	// MaxBatches bounds the calls of one round of expiry, chores or judging; the next
+	// MaxBatches bounds the calls of one round of these four; the next
 	// round goes on. Retention has a minute between its rounds and no one
 	// waits for it, so it goes on until nothing is left. Defaults to 100.
 	MaxBatches int
@@ -101,7 +103,7 @@ func (r *Reaper) Run(ctx context.Context) error {
 	return nil
 }
 
-// loops are the six sweeps of a namespace. Each has a goroutine of its own,
+// loops are the seven sweeps of a namespace. Each has a goroutine of its own,
 // so a slow one never holds up the tick.
 func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 	cfg := r.cfg
@@ -111,6 +113,7 @@ func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 		{name: "expire", every: cfg.SweepEvery, log: log, round: r.batches(log, "leases expired", cfg.MaxBatches, s.ExpireDue)},
 		{name: "chore", every: cfg.SweepEvery, log: log, round: r.batches(log, "chores done", cfg.MaxBatches, s.Chore)},
 		{name: "judge", every: cfg.SweepEvery, log: log, round: r.batches(log, "agents judged", cfg.MaxBatches, s.Judge)},
+		{name: "holds", every: cfg.SweepEvery, log: log, round: r.batches(log, "calls settled", cfg.MaxBatches, s.ReapHolds)},
 		{name: "retain", every: cfg.RetainEvery, log: log, round: r.batches(log, "old records deleted", math.MaxInt, func(ctx context.Context, limit int) (int, error) {
 			return s.Retain(ctx, cfg.Retention, limit)
 		})},

@@ -57,6 +57,8 @@ func (s *script) Chore(ctx context.Context, _ int) (int, error) {
 
 func (s *script) Judge(context.Context, int) (int, error) { return 0, nil }
 
+func (s *script) ReapHolds(context.Context, int) (int, error) { return 0, nil }
+
 func (s *script) Retain(_ context.Context, keep picket.Retention, _ int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

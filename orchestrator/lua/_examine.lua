@@ -116,6 +116,7 @@ local function examine(id, t)
   examine_runs(id, t)
   examine_deadline(id, t)
   examine_place(id, t)
+  examine_money(id, t)
   if t.state == 'handoff' then examine_handoff(id, t) end
   if t.state == 'leased' then examine_holder(id, t) end
 end

@@ -14,7 +14,7 @@ local function violated(kind, subject, detail, mend)
   local event = mended and 'invariant.repaired' or 'invariant.violated'
   local told = call('SET', K('told:', event .. ':' .. kind .. ':' .. subject), '1', 'NX', 'PX', F(HOUR))
   if told then
-    emit(event, { task = string.match(subject, '^task_.*'), actor = ARGV[1] },
+    emit(event, { task = string.match(subject, '^task_[^:]*'), actor = ARGV[1] },
       '{"kind":' .. quote(kind) .. ',"subject":' .. quote(subject) .. ',"reason":' .. quote(detail) .. '}')
   end
   findings[#findings + 1] = { kind, subject, detail, mended and 1 or 0, told and 1 or 0 }

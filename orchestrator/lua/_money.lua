@@ -63,6 +63,13 @@ local function give_back(id, e)
   return id, e
 end
 
+-- payer_of is the envelope that pays for what is spent in one: itself, or the
+-- nearest open one above.
+local function payer_of(id, e)
+  local _, p = give_back(id, e)
+  return p
+end
+
 close_envelope = function(id)
   local e = envelope(id)
   if not e.parent then return end
@@ -93,7 +100,7 @@ local function house(cap)
   if not e.parent then
     e.parent = ''
     put(e, 'parent', '')
-    call('ZADD', K('houses'), F(raw), id)
+    call('ZADD', K('houses'), NOW, id)
   end
   local t, u = string.match(cap, '^(%d+) (%d+)$')
   t, u = num(t) - num(e.cap_t), num(u) - num(e.cap_u)

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent create found muster examine
+-- needs: money stray lane queue agent create found muster audit examine
 -- inspect holds the next batch of a namespace against its invariants and
 -- repairs what is safe to repair. What lives is walked apart from the archive,
 -- so that a lost deadline is found soon, however much has ended.
@@ -9,10 +9,10 @@
 --   finding = {kind, subject, detail, repaired 0|1, told 0|1}
 local limit, walk = num(ARGV[3]), ARGV[4]
 local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'starts', 'by-state:handoff', 'handoffs:open',
-  'by-state:review', 'lanes', 'silence', 'roster:active', 'roster:unhealthy', 'roster:draining' }
+  'by-state:review', 'lanes', 'holds', 'silence', 'roster:active', 'roster:unhealthy', 'roster:draining' }
 local SETS = { unpack(LIVE) }
 for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed', 'by-state:cancelled',
-  'roster:dead', 'roster:deregistered', 'pools', 'pools:names' }) do
+  'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names' }) do
   SETS[#SETS + 1] = set
 end
 -- A task in one of these, in such a state, is examined with another set.
@@ -64,7 +64,7 @@ local function visit_name(_, role)
   if not call('HGET', K('pools'), role) then examine_pool(role, '0') end
 end
 
-local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, silence = visit_agent }
+local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = visit_hold, houses = visit_house, silence = visit_agent }
 for _, s in ipairs(STATUSES) do LOOK['roster:' .. s] = visit_agent end
 
 -- scan visits about as many members as are left of the limit.

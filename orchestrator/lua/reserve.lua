@@ -22,7 +22,7 @@ end
 -- many top-ups there have been, so that whoever waits sees the next one.
 local function exceeded()
   put(r, 'tops_seen', e.tops or '0')
-  local told = call('INCR', K('short:', rid))
+  local told = call('HINCRBY', K('short:', rid), 'n', 1)
   if told == 1 then call('PEXPIRE', K('short:', rid), 60000) end
   if told <= 20 then
     emit('budget.exceeded', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"tool":' .. quote(tool) ..

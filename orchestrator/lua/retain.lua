@@ -1,19 +1,19 @@
 -- flags: allow-oom
--- needs: money create agent
+-- needs: money create agent forget kin
 -- retain deletes what ended long ago: closed tasks with all they own, agents
 -- that are gone, and old events from the head of the log. Age is judged by store time, so a jump of
 -- the server's clock deletes nothing.
 -- ARGV: task age ms, event age ms, max events, limit
--- Reply: number of tasks, agents and events deleted
+-- Reply: number of tasks, days, agents and events deleted or begun with
 local age, event_age, max, limit = num(ARGV[1]), num(ARGV[2]), num(ARGV[3]), num(ARGV[4])
 local n = 0
-for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
+local function delete_task(tid)
   local t = load(K('task:', tid))
   for _, rid in ipairs(call('LRANGE', K('runs:', tid), 0, -1)) do
     local hid = 'handoff_' .. string.sub(rid, 5)
     local state = call('HGET', K('handoff:', hid), 'state')
     if state then call('ZREM', K('handoffs:', state), hid) end
-    call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('told:', rid), K('refused:', rid), K('gated:', rid), K('evidence:', rid), K('exec:', rid),
+    call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('told:', rid), K('refused:', rid), K('gated:', rid), K('evidence:', rid), K('exec:', rid), K('usage:', rid), K('short:', rid),
       K('log:', rid .. ':stdout'), K('log:', rid .. ':stderr'), K('marks:', rid .. ':stdout'), K('marks:', rid .. ':stderr'), K('handoff:', hid), K('answer:', hid))
   end
   if t then -- only a damaged store has none
@@ -23,8 +23,13 @@ for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 
   call('ZREM', K('terminal'), tid)
   call('DEL', K('task:', tid), K('spec:', tid), K('in:', tid), K('out:', tid), K('runs:', tid), K('reports:', tid),
     K('answers:', tid), K('review:', tid))
+end
+
+for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
+  if not still_needed(tid, now - age) and forget_money(tid) then delete_task(tid) end
   n = n + 1
 end
+n = n + forget_houses(F(now - age), limit)
 
 for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
   local a = agent(id)

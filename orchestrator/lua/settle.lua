@@ -15,8 +15,7 @@ if h.state == 'open' then
 elseif h.outcome == 'uncertain' and outcome ~= 'uncertain' then
   p = correct(tid, cid, h, outcome, cost_t, cost_u, ARGV[8])
 else
-  local _
-  _, p = give_back(tid, envelope(tid))
+  p = payer_of(tid, envelope(tid))
   outcome = ''
 end
 if h.keyed == '1' and ARGV[7] ~= '' and outcome == h.outcome then

@@ -1,0 +1,91 @@
+-- What has to be true of the money of one task, or of one day's house.
+local ROOM = 1000 -- calls and children that are added up; beyond that the sum is not looked at
+
+-- examine_books: granted is available, held, spent and carved. Only available
+-- may be less than nothing, after a call that cost more than it had reserved.
+local function examine_books(id, e)
+  for _, dim in ipairs({ 't', 'u' }) do
+    local granted, available, held, spent, carved = num(e['granted_' .. dim]), num(e['available_' .. dim]), num(e['held_' .. dim]),
+        num(e['spent_' .. dim]), num(e['carved_' .. dim])
+    if granted ~= available + held + spent + carved or math.min(granted, held, spent, carved) < 0 then
+      violated('books_differ', id, 'of ' .. F(granted) .. ' granted (' .. dim .. ') ' .. F(available) .. ' are available, ' .. F(held) ..
+        ' held, ' .. F(spent) .. ' spent, ' .. F(carved) .. ' carved')
+    end
+  end
+  if e.closed == '1' and e.parent ~= '' and (num(e.available_t) ~= 0 or num(e.available_u) ~= 0) and envelope(e.parent).parent then
+    violated('not_given_back', id, 'it is closed, and ' .. e.available_t .. ' tokens and ' .. e.available_u .. ' nano-dollars are in it')
+  end
+end
+
+-- examine_carved: what was carved from an envelope is what its children were
+-- granted.
+local function examine_carved(id, e)
+  if call('ZCARD', K('children:', id)) > ROOM then return end
+  local t, u = 0, 0
+  for _, child in ipairs(call('ZRANGE', K('children:', id), 0, -1)) do
+    local c = call('HMGET', K('env:', child), 'granted_t', 'granted_u')
+    t, u = t + num(c[1]), u + num(c[2])
+  end
+  if t ~= num(e.carved_t) or u ~= num(e.carved_u) then
+    violated('carved_differs', id, F(num(e.carved_t)) .. ' tokens and ' .. F(num(e.carved_u)) .. ' nano-dollars are carved, its children have ' ..
+      F(t) .. ' and ' .. F(u))
+  end
+end
+
+-- examine_held: what is held is what the calls under way have reserved. A call
+-- that nothing would settle any more comes back to the list of those that do.
+local function examine_held_money(id, e)
+  if call('ZCARD', K('calls:', id)) > ROOM then return end
+  local t, u = 0, 0
+  for _, cid in ipairs(call('ZRANGE', K('calls:', id), 0, -1)) do
+    local h = call('HMGET', K('hold:', id .. ':' .. cid), 'state', 'need_t', 'need_u', 'deadline')
+    if h[1] == 'open' then
+      t, u = t + num(h[2]), u + num(h[3])
+      stands('hold', K('holds'), id .. ':' .. cid, true, h[4])
+    else
+      violated('call_extra', id, 'call ' .. cid .. ' is listed as under way, but it is ' .. (h[1] or 'gone'), function()
+        call('ZREM', K('calls:', id), cid)
+      end)
+    end
+  end
+  if t ~= num(e.held_t) or u ~= num(e.held_u) then
+    violated('held_differs', id, F(num(e.held_t)) .. ' tokens and ' .. F(num(e.held_u)) .. ' nano-dollars are held, its calls have reserved ' ..
+      F(t) .. ' and ' .. F(u))
+  end
+  for _, cid in ipairs(call('ZRANGE', K('inflight:', id), 0, ROOM)) do
+    if call('HGET', K('hold:', id .. ':' .. cid), 'state') ~= 'open' then
+      violated('inflight_extra', id, 'call ' .. cid .. ' keeps the next lease waiting, but it is over', function()
+        call('ZREM', K('inflight:', id), cid)
+        look_again(id)
+      end)
+    end
+  end
+end
+
+local function examine_money(id, t)
+  local e = envelope(id)
+  if not e.parent then
+    violated('envelope_missing', id, 'it has no envelope')
+    return
+  end
+  if (e.closed == '1') ~= (TERMINAL[t.state] or false) then
+    violated('envelope_state', id, 'it is ' .. t.state .. ', and its envelope is ' .. (e.closed == '1' and 'closed' or 'open'))
+  end
+  examine_books(id, e)
+  examine_carved(id, e)
+  examine_held_money(id, e)
+end
+
+local function visit_house(_, id)
+  local e = envelope(id)
+  if not e.parent then return violated('envelope_missing', id, 'the day has no envelope') end
+  examine_books(id, e)
+  examine_carved(id, e)
+end
+
+-- An entry of holds that no open call belongs to would be looked at by every
+-- sweep.
+local function visit_hold(set, member)
+  local state = call('HGET', K('hold:', member), 'state')
+  if state ~= 'open' then stands('hold', K(set), member, false) end
+end

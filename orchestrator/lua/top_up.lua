@@ -1,0 +1,51 @@
+-- needs: money books envelope
+-- top_up gives an envelope more. What it was carved from grants that much more
+-- as well, up to the house, which pays it out of what it has.
+-- ARGV: task, house:<date> or house, actor, request key, body hash, tokens, nano-dollars, reason, cap of the house or ''
+-- Reply: as envelope.lua
+-- Errors: not_found, task_closed, budget_exceeded (the house), validation_failed (beyond what is counted), idempotency_conflict
+local MOST_T, MOST_U = 2147483647000, 4000000000000000
+local id, by, key, body, t, u, reason = envelope_named(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], num(ARGV[5]), num(ARGV[6]), ARGV[7]
+local was, err = once(key, body)
+if err then return err end
+if was then return envelope_view(was) end
+if ARGV[8] ~= '' and id == 'house:' .. today() then house(ARGV[8]) end
+local e = envelope(id)
+if not e.parent then return refuse('not_found', 'kind', 'envelope') end
+if e.closed == '1' then return refuse('task_closed', 'state', call('HGET', K('task:', id), 'state') or 'closed') end
+
+-- The way up, without the house; payer is the house, or ''.
+local above, payer = {}, e.parent
+while task_of(payer) ~= '' do
+  local p = envelope(payer)
+  if not p.parent then break end
+  above[#above + 1] = p
+  payer = p.parent
+end
+for _, p in ipairs({ e, unpack(above) }) do
+  if num(p.granted_t) + t > MOST_T then return refuse('validation_failed', 'field', '/tokens', 'limit', F(MOST_T)) end
+  if num(p.granted_u) + u > MOST_U then return refuse('validation_failed', 'field', '/usd', 'limit', F(MOST_U)) end
+end
+if payer ~= '' then
+  local no = short(payer, t, u)
+  if no then return no end
+  local h = envelope(payer)
+  shift(h, 'available', -t, -u)
+  shift(h, 'carved', t, u)
+end
+
+for _, p in ipairs(above) do
+  for _, column in ipairs({ 'granted', 'carved', 'envelope' }) do shift(p, column, t, u) end
+end
+local before = both(num(e.available_t), num(e.available_u))
+for _, column in ipairs({ 'granted', 'available', 'envelope' }) do shift(e, column, t, u) end
+e.tops = F(num(e.tops) + 1)
+put(e, 'tops', e.tops)
+rewarn(e)
+emit('budget.topped_up', { task = task_of(id), actor = by, reason = reason }, '{"envelope":' .. quote(id) .. ',"added":' .. both(t, u) ..
+  ',"before":' .. before .. ',"available":' .. both(num(e.available_t), num(e.available_u)) .. ',"reason":' .. quote(reason) .. '}')
+book(id, 'kind', 'top_up', 'cost_t', F(t), 'cost_u', F(u), 'actor', by, 'detail', reason)
+if payer ~= '' then warn(payer, envelope(payer)) end
+wake('funds ' .. id)
+remember(key, body, id, DAY)
+return envelope_view(id)
