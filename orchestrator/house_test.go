@@ -1,0 +1,134 @@
+package orchestrator_test
+
+import (
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// capped opens one more process on the store, for which a day has a cap.
+func (f *fixture) capped(t *testing.T, house *budget.Envelope) *fixture {
+	t.Helper()
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: f.where.Redis, Memory: f.where.Memory, Sealer: rig.Sealer(),
+		Witness: t.TempDir(), HousePerDay: house, Log: slog.New(slog.DiscardHandler)})
+	ok(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	other := *f
+	other.Engine, other.store = store.Engine("default"), store
+	return &other
+}
+
+func (f *fixture) envelope(t *testing.T, id string) picket.EnvelopeState {
+	t.Helper()
+	s, err := f.Envelope(f.ctx, id)
+	ok(t, err)
+	if !s.Balanced() {
+		t.Errorf("the books of %s do not add up: %+v", id, s.Account)
+	}
+	return s
+}
+
+// sound lets the scanner look at everything.
+func (f *fixture) sound(t *testing.T) {
+	t.Helper()
+	cursor := ""
+	for {
+		part, err := f.Inspect(f.ctx, operator, picket.InspectRequest{Cursor: cursor})
+		ok(t, err)
+		for _, v := range part.Violations {
+			t.Errorf("%s of %s: %s", v.Kind, v.Subject, v.Detail)
+		}
+		if cursor = part.Next; cursor == "" {
+			return
+		}
+	}
+}
+
+// What the tasks of a day may spend together is carved at submission and given
+// back as far as it was not spent.
+func TestTheHouseOfADay(t *testing.T) {
+	both(t, func(t *testing.T, plain *fixture) {
+		f := plain.capped(t, worth(1000, "2"))
+		_, err := f.Envelope(f.ctx, "house")
+		refused(t, err, picket.CodeNotFound)
+		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(100, "1.50")})
+		today := f.envelope(t, "house")
+		if today.ID != "house:"+time.Now().UTC().Format(time.DateOnly) || today.Available != *worth(900, "0.50") || today.Carved != *worth(100, "1.50") {
+			t.Errorf("house %+v", today)
+		}
+		_, err = f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", BudgetEnvelope: worth(100, "0.51")})
+		refused(t, err, picket.CodeBudgetExceeded)
+		if !strings.Contains(err.(*picket.Error).Remedy, "picket budget top-up "+today.ID+" --usd 0.01") {
+			t.Errorf("remedy %q", err.(*picket.Error).Remedy)
+		}
+		f.submit(t, picket.TaskSpec{BudgetEnvelope: worth(900, "0.50")})
+		_, err = f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", BudgetEnvelope: worth(1, "0")})
+		refused(t, err, picket.CodeBudgetExceeded)
+		f.submit(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0")}) // free tools only
+		f.settle(t, done(f.reserve(t, h, paid("0.70")), "0.30"))
+		_, err = f.Complete(f.ctx, h, picket.Completion{})
+		ok(t, err)
+		if got := f.envelope(t, "house"); got.Available.USD != 0 { // not terminal yet
+			t.Errorf("house %+v", got)
+		}
+		_, _, err = f.Reject(f.ctx, operator, task.TaskID, "again", &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "1.21")})
+		refused(t, err, picket.CodeBudgetExceeded) // what the rejected one gives back comes after
+		_, _, err = f.Reject(f.ctx, operator, task.TaskID, "again", nil)
+		ok(t, err)
+		if got := f.envelope(t, "house"); got.Available != *worth(100, "1.20") {
+			t.Errorf("house %+v", got)
+		}
+		again, err := f.Retry(f.ctx, operator, task.TaskID, "r")
+		refused(t, err, picket.CodeBudgetExceeded)
+		_, err = f.TopUp(f.ctx, once("h"), "house", picket.TopUp{USD: usd("0.30")})
+		ok(t, err)
+		again, err = f.Retry(f.ctx, operator, task.TaskID, "r")
+		ok(t, err)
+		if again.BudgetEnvelope != *worth(100, "1.50") {
+			t.Errorf("the repeat has %v", again.BudgetEnvelope)
+		}
+		// Another cap holds from the next task on, without one nothing is carved.
+		more := plain.capped(t, worth(2000, "3"))
+		more.submit(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+		plain.submit(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1000")})
+		if got := f.envelope(t, "house"); got.Available != *worth(0, "0") || got.Granted != *worth(2000, "3.30") {
+			t.Errorf("house %+v", got)
+		}
+		f.sound(t)
+	})
+}
+
+// The day of a house is right for every date until 2100, on both stores.
+func TestTheDateOfTheHouse(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		text, err := os.ReadFile("lua/_money.lua")
+		ok(t, err)
+		_, rest, _ := strings.Cut(string(text), "local function today()")
+		body, _, _ := strings.Cut(rest, "\nend")
+		first, days := time.Date(2023, 12, 1, 23, 59, 59, 0, time.UTC), 28_000
+		got, err := f.raw.Eval(f.ctx, `local DAY, raw, out = 86400000, tonumber(ARGV[1]), {}
+			local function today()`+body+`
+			end
+			for i = 1, tonumber(ARGV[2]) do
+				out[i] = today()
+				raw = raw + DAY
+			end
+			return out`, []string{meta}, first.UnixMilli(), days).StringSlice()
+		ok(t, err)
+		for i, day := range got {
+			if want := first.AddDate(0, 0, i).Format(time.DateOnly); day != want {
+				t.Fatalf("%s is said to be %s", want, day)
+			}
+		}
+		if len(got) != days {
+			t.Errorf("%d days", len(got))
+		}
+	})
+}
