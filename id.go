@@ -23,6 +23,17 @@ func CheckID(field, kind, id string) error {
 	return Invalid(field, "Copy the id from a listing.", "%s is not a %s id: it has the form %s_ and 26 letters and digits", field, kind, kind)
 }
 
+var housePattern = regexp.MustCompile(`^house(:\d{4}-\d{2}-\d{2})?$`)
+
+// CheckEnvelopeID refuses what names no envelope: a task's id, house:<UTC date>,
+// or house for today's.
+func CheckEnvelopeID(field, id string) error {
+	if housePattern.MatchString(id) || CheckID(field, "task", id) == nil {
+		return nil
+	}
+	return Invalid(field, "Copy the id from a listing; house is the envelope of the day.", "%s is neither a task id nor house nor house:<date>", field)
+}
+
 // CheckName refuses an agent or role id that is not 1 to 128 letters, digits,
 // "_", "." or "-", starting with a letter or digit.
 func CheckName(field, name string) error {

@@ -73,6 +73,9 @@ func (a *API) routes() []route {
 		{post, "/api/v1/reviews/:task/approve", people, approveReview},
 		{post, "/api/v1/reviews/:task/reject", people, rejectReview},
 
+		{get, "/api/v1/envelopes/:id", people, getEnvelope},
+		{post, "/api/v1/envelopes/:id/top-up", operators, topUp},
+		{get, "/api/v1/ledger", people, ledger},
 		{get, "/api/v1/prices", people, a.listPrices},
 
 		{get, "/api/v1/events", people, a.events},

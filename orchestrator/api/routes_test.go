@@ -180,6 +180,8 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"PendingCommand": picket.PendingCommand{}, "AgentCommand": picket.AgentCommand{}, "CommandAccepted": picket.CommandAccepted{}, "AgentStatusChange": picket.AgentStatusChange{},
 		"InspectRequest": picket.InspectRequest{}, "Inspection": picket.Inspection{}, "Violation": picket.Violation{},
 		"Price": budget.Price{}, "TokenPrice": budget.TokenPrice{}, "PriceList": budget.List{},
+		"Account": budget.Account{}, "EnvelopeState": picket.EnvelopeState{}, "OpenCall": picket.OpenCall{}, "TopUp": picket.TopUp{},
+		"LedgerRow": picket.LedgerRow{}, "LedgerPage": picket.LedgerPage{},
 	} {
 		if got, want := d.Fields(schema), fieldsOf(reflect.TypeOf(v)); !slices.Equal(got, want) {
 			t.Errorf("schema %s has %v, the type %v", schema, got, want)
