@@ -2,6 +2,7 @@ package picket
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/picket-dev/picket/budget"
 )
@@ -74,6 +75,9 @@ func (t Task) Spec() TaskSpec {
 	s.Priority, s.LeaseWindowSeconds, s.Retry, s.BudgetEnvelope = &t.Priority, &t.LeaseWindowSeconds, &retry, &envelope
 	return s
 }
+
+// MaxAwait is the longest wait of one call for a subtask.
+const MaxAwait = 50 * time.Second
 
 // SubtaskAwait is the body of await_subtask.
 type SubtaskAwait struct {

@@ -123,6 +123,7 @@ type Task struct {
 type TaskQuery struct {
 	States []TaskState
 	Role   string
+	Parent string // the subtasks of this task
 	Labels map[string]string
 	Since  Instant // created at or after
 	Limit  int     // 1 to 200, default 50

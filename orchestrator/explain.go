@@ -28,7 +28,8 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 	if c := r.list(r.at(l, 8)); len(c) == 2 {
 		f.call, f.callEnds = r.text(c[0]), r.int(c[1])
 	}
-	for _, w := range l[9:] {
+	f.cancelledWith = r.text(r.at(l, 9))
+	for _, w := range l[min(10, len(l)):] {
 		f.waiters = append(f.waiters, r.text(w))
 	}
 	if r.bad != nil {
@@ -54,7 +55,8 @@ func (e *Engine) couldServe(ctx context.Context, f *explained) error {
 		}
 		return err
 	}
-	role, _, _ := strings.Cut(f.lane, "|")
+	_, lane := split(f.lane)
+	role, _, _ := strings.Cut(lane, "|")
 	page, err := e.Agents(ctx, picket.AgentQuery{Role: role, Statuses: []picket.AgentStatus{picket.AgentActive, picket.AgentUnhealthy}})
 	for _, a := range page.Agents {
 		if covers(picket.AcquireRequest{AgentID: a.AgentID, Role: a.RoleID, Capabilities: a.Capabilities}, f.lane) {
@@ -76,6 +78,7 @@ type explained struct {
 	call           string // a tool that still acts outside, and until when at the latest
 	callEnds       int64
 	waiters        []string
+	cancelledWith  string             // the task above that was cancelled
 	pinnedTo       picket.AgentStatus // of the agent it is pinned to; "" when that is not registered
 	serving        int                // registered agents that could take it
 }
@@ -120,6 +123,10 @@ func (f explained) explain() picket.Explanation {
 }
 
 func (f explained) queued(say, next func(string, ...any)) {
+	if f.cancelledWith != "" {
+		say("it was cancelled with %s, which is being written down", f.cancelledWith)
+		return
+	}
 	if f.paused {
 		say("the namespace is paused: nothing is granted")
 		next("picket resume")
@@ -171,12 +178,15 @@ func (f explained) queued(say, next func(string, ...any)) {
 		say("one registered agent could take it, but does not ask for work now")
 	case f.serving > 1:
 		say("%d registered agents could take it, but none asks for work now", f.serving)
+	case !pinned:
+		say("no registered agent serves this lane: it waits until one is started")
 	}
 	if pinned {
 		next("picket adapter --agent-id %s --pinned-only -- COMMAND", agent)
 		return
 	}
-	role, needs, _ := strings.Cut(f.lane, "|")
+	_, lane := split(f.lane)
+	role, needs, _ := strings.Cut(lane, "|")
 	command := "picket adapter"
 	if role != "" {
 		command += " --role " + role
@@ -193,12 +203,26 @@ func describeLane(lane string) string {
 	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return "agent " + agent
 	}
+	agent, lane := split(lane)
+	if agent != "" {
+		agent = "agent " + agent + ", or "
+	}
 	role, needs, _ := strings.Cut(lane, "|")
 	if role == "" {
 		role = "any"
 	}
 	if needs == "" {
-		return "role " + role
+		return agent + "role " + role
 	}
-	return "role " + role + ", needs " + needs
+	return agent + "role " + role + ", needs " + needs
+}
+
+// split takes a lane that is an agent's too apart: the agent, or "", and the
+// lane of everybody else.
+func split(lane string) (agent, open string) {
+	if rest, ok := strings.CutPrefix(lane, "for:"); ok {
+		agent, open, _ = strings.Cut(rest, "|")
+		return agent, open
+	}
+	return "", lane
 }

@@ -45,6 +45,12 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 		}
 		args = append(args, "by-role:"+q.Role)
 	}
+	if q.Parent != "" {
+		if err := picket.CheckID("parent", "task", q.Parent); err != nil {
+			return picket.TaskPage{}, err
+		}
+		args = append(args, "children:"+q.Parent)
+	}
 	for k, v := range q.Labels {
 		if err := picket.CheckLabel("label", k, v); err != nil {
 			return picket.TaskPage{}, err

@@ -16,9 +16,6 @@ import (
 // A task's run delegates parts of it to other agents and goes on; these are the
 // verbs of the tree of tasks that comes of it.
 
-// maxAwait is the longest wait of one call.
-const maxAwait = 50 * time.Second
-
 // Delegate makes a subtask of the caller's task, whose lease goes on. The same
 // requestKey again answers the same subtask as it is now, for a later run of
 // the task too; with an empty one every call makes another.
@@ -91,11 +88,8 @@ func home(lane string) string {
 	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return agent
 	}
-	if rest, ok := strings.CutPrefix(lane, "for:"); ok {
-		agent, _, _ := strings.Cut(rest, "|")
-		return agent
-	}
-	return ""
+	agent, _ := split(lane)
+	return agent
 }
 
 // laneUnder names the queue of a subtask. Below a task that is pinned to an
@@ -122,7 +116,7 @@ func (e *Engine) AwaitSubtask(ctx context.Context, held picket.Held, taskID stri
 	}
 	in := e.wakes.wait(true, func(message string) bool { return message == "task "+taskID || message == "task "+held.TaskID })
 	defer e.wakes.leave(in)
-	timer := time.NewTimer(min(wait, maxAwait))
+	timer := time.NewTimer(min(wait, picket.MaxAwait))
 	defer timer.Stop()
 	look := lookFirst
 	if wait <= 0 {

@@ -33,14 +33,22 @@ func (f family) child(t *testing.T, key string, s picket.Subtask) picket.Delegat
 	return d
 }
 
-// take leases the next task and checks that it is the one expected.
-func (f family) take(t *testing.T, taskID string) family {
+// take leases one of the tasks that are queued and leaves the others.
+func (f family) take(t *testing.T, taskID string) (got family) {
 	t.Helper()
-	l := f.fixture.lease(t, picket.AcquireRequest{AgentID: "helper"})
-	if l.TaskID != taskID {
-		t.Fatalf("leased %s, want %s", l.TaskID, taskID)
+	leases, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "helper", Max: ptr(30)})
+	ok(t, err)
+	for _, l := range leases {
+		if l.TaskID == taskID {
+			got = family{f.fixture, l, f.fixture.held(t, l)}
+		} else {
+			ok(t, f.Undeliver(f.ctx, l.RunID))
+		}
 	}
-	return family{f.fixture, l, f.fixture.held(t, l)}
+	if got.fixture == nil {
+		t.Fatalf("%s is not among %d leases", taskID, len(leases))
+	}
+	return got
 }
 
 func (f family) complete(t *testing.T, c picket.Completion) picket.TaskState {

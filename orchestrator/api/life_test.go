@@ -54,7 +54,7 @@ func TestRejectMakesTheFixInTheSameStep(t *testing.T) {
 		if a := p.wantCode(picket.CodeValidation, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer", `{"note":"no","fix":{"title":" "}}`); a.text("field") != "/fix/title" {
 			t.Errorf("field: %s", a.raw)
 		}
-		p.wantCode(picket.CodeNotAvailable, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer", `{"fix":{"title":"x","review":"parent"}}`)
+		p.wantCode(picket.CodeValidation, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer", `{"fix":{"title":"x","review":"parent"}}`)
 		a := p.want(200, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer", `{"note":"no","fix":{"title":"again"}}`)
 		fix := p.want(200, "GET", "/api/v1/tasks/"+a.text("fixTaskId"), "reviewer", "")
 		if a.text("state") != "rejected" || fix.text("fixes") != id || fix.text("title") != "again" {

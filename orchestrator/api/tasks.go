@@ -33,8 +33,7 @@ func listTasks(r request) error {
 }
 
 func (r request) taskQuery() (want picket.TaskQuery, err error) {
-	q, err := r.query([]string{"state", "role", "label", "since", "limit", "cursor"},
-		map[string]string{"parent": "delegation (child tasks)"})
+	q, err := r.query([]string{"state", "role", "parent", "label", "since", "limit", "cursor"}, nil)
 	if err != nil {
 		return want, err
 	}
@@ -49,6 +48,9 @@ func (r request) taskQuery() (want picket.TaskQuery, err error) {
 		return want, err
 	}
 	if want.Role, err = q.name("role"); err != nil {
+		return want, err
+	}
+	if want.Parent, err = q.id("parent", "task"); err != nil {
 		return want, err
 	}
 	if want.Since, err = q.instant("since"); err != nil {

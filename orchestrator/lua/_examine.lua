@@ -72,7 +72,7 @@ local function examine_place(id, t)
 
   local delayed = K('delayed')
   local open = queued and at == '' and still_open(t.gate) or 0
-  local calls, caller = acting(id, t)
+  local calls, caller = under_way(id, t)
   if queued and at == '' then
     stands('delayed', delayed, id, true, F(math.max(now, num(t.ready), open, calls)))
   elseif not pinned then

@@ -25,9 +25,9 @@ local function last_open(t)
   return t.run
 end
 
--- acting tells until when calls that were made for a task may act outside: its
+-- under_way tells until when calls that were made for a task may act outside: its
 -- own, or those of the task it repairs or repeats. It also names that task.
-local function acting(id, t)
+local function under_way(id, t)
   local latest, owner = 0, ''
   for _, of in ipairs({ id, t.calls ~= '' and t.calls or nil }) do
     local until_then = num(call('ZRANGE', K('inflight:', of), -1, -1, 'WITHSCORES')[2])
@@ -39,7 +39,7 @@ end
 -- inherit makes a new task wait for what is under way for its source as well.
 local function inherit(t, source)
   if source == '' then return end
-  local ends, owner = acting(source, pick(K('task:', source), 'calls'))
+  local ends, owner = under_way(source, pick(K('task:', source), 'calls'))
   if ends <= now then return end
   t.calls = owner
   put(t, 'calls', owner)
@@ -51,7 +51,7 @@ end
 -- outside is under way.
 local function enqueue(id, t, ready, gate)
   local barrier = still_open(gate)
-  local calls, caller = acting(id, t)
+  local calls, caller = under_way(id, t)
   local at = math.max(ready, barrier, calls)
   if t.pin and t.pin ~= '' then
     t.pin_until = F(math.max(at, now) + PIN)

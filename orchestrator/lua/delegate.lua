@@ -1,4 +1,4 @@
--- needs: money stray lane queue agent fence end handoff after nudge activity create tree
+-- needs: money books stray lane queue agent fence end handoff after nudge activity create tree
 -- delegate makes a subtask of a task whose lease goes on, with an envelope out
 -- of the caller's. The same key again answers the same subtask.
 -- ARGV: task, run, secret, presented token, request id or '', content hash, the
@@ -31,7 +31,8 @@ local no = uncovered(s)
 if no then return no end
 
 confirm(tid, r, deadline)
-local nudge = acted(tid, rid, t, r, deadline, 'delegate_subtask ' .. hash, ARGV[7], req, req)
+-- The same under another key is meant; how many there may be is bounded.
+local nudge = acted(tid, rid, t, r, deadline, 'delegate_subtask ' .. s.id, ARGV[7], req, req)
 if not nudge then return {} end
 local child = create(s, nil)
 put(child, 'made', hash)

@@ -2,7 +2,7 @@
 -- list pages through tasks, newest first. It walks the smallest set named and
 -- checks the other filters by membership; a page looks at 2,000 at most.
 -- ARGV: limit, cursor (order, exclusive) or '', since (raw ms) or 0,
---   number of states, states..., then further set names (tasks, by-role:..., by-label:...)
+--   number of states, states..., then further set names (tasks, by-role:..., by-label:..., children:...)
 -- Reply: {next order or '', row...}, row = {id, task hash, spec, envelope}
 local limit, cursor, since = num(ARGV[1]), ARGV[2], num(ARGV[3])
 local states, sets = {}, {}

@@ -1,0 +1,282 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// chores does what is left behind, and returns how many steps that took.
+func (f *fixture) sweepUp(t *testing.T) int {
+	t.Helper()
+	for steps := 0; ; steps++ {
+		n, err := f.Chore(f.ctx, 100)
+		ok(t, err)
+		if n == 0 {
+			return steps
+		}
+	}
+}
+
+// below delegates n subtasks and takes them all.
+func (f family) below(t *testing.T, n int) []family {
+	t.Helper()
+	var out []family
+	for range n {
+		out = append(out, f.take(t, f.child(t, "", picket.Subtask{}).TaskID))
+	}
+	return out
+}
+
+func TestCancelOfATreeHoldsAtOnce(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		root := f.family(t, picket.TaskSpec{})
+		all := []family{root}
+		for _, c := range root.below(t, 13) {
+			all = append(append(all, c), c.below(t, 19)...)
+		}
+		waiting := all[1].child(t, "", picket.Subtask{}).TaskID // of 261 below the root one is queued
+		last := all[len(all)-1]
+		_, err := f.Cancel(f.ctx, operator, root.lease.TaskID, "enough")
+		ok(t, err)
+		left := 0
+		for _, c := range all {
+			if task, err := f.Task(f.ctx, c.lease.TaskID); err != nil || task.State == picket.TaskLeased {
+				left++
+			}
+		}
+		if left < len(all)-101 || left > len(all)-60 {
+			t.Fatalf("one step left %d of %d leased", left, len(all))
+		}
+		// Whatever is not written down yet, nothing is admitted any more.
+		f.state(t, last.lease.TaskID, picket.TaskLeased)
+		_, err = f.Renew(f.ctx, last.held)
+		refused(t, err, picket.CodeTaskCancelled)
+		_, err = f.Complete(f.ctx, last.held, picket.Completion{})
+		refused(t, err, picket.CodeTaskCancelled)
+		_, err = f.Delegate(f.ctx, last.held, "", picket.Subtask{Title: "more"})
+		refused(t, err, picket.CodeTaskCancelled)
+		w, changed, err := f.Watch(f.ctx, last.held, time.Minute)
+		ok(t, err)
+		if !changed || w.State != picket.WatchCancelled {
+			t.Fatalf("its watch says %+v", w)
+		}
+		if steps := f.sweepUp(t); steps < 2 {
+			t.Fatalf("the rest of %d took %d steps", len(all), steps)
+		}
+		for _, c := range all {
+			f.state(t, c.lease.TaskID, picket.TaskCancelled)
+		}
+		f.state(t, waiting, picket.TaskCancelled)
+		if stray, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "late"}); err != nil || len(stray) > 0 {
+			t.Fatalf("a cancelled tree still gave %v, %v", stray, err)
+		}
+	})
+}
+
+// TestAGrantTakesNothingThatIsCancelled: what waits below a cancelled task is
+// not granted, in a lane or once its time has come, while nobody has written it
+// down yet.
+func TestAGrantTakesNothingThatIsCancelled(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		root := f.family(t, picket.TaskSpec{Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}, BackoffSeconds: ptr(2)}})
+		c := root.below(t, 1)[0]
+		queued := c.child(t, "", picket.Subtask{}).TaskID
+		failing := c.below(t, 1)[0]
+		for range 2 { // the second failure is tried again later
+			state, err := f.Release(f.ctx, failing.held, picket.Exit{Class: picket.ExitCrash})
+			ok(t, err)
+			if state != picket.TaskQueued {
+				t.Fatalf("crashed it is %s", state)
+			}
+			if failing.lease.Attempt == 1 {
+				failing = failing.take(t, failing.lease.TaskID)
+			}
+		}
+		// The mark alone, as it stands between the step and its chores.
+		ok(t, f.raw.HSet(f.ctx, "pk:{default}:tree:"+root.lease.TaskID, c.lease.TaskID, "1").Err())
+		why, err := f.Explain(f.ctx, queued)
+		ok(t, err)
+		if !strings.Contains(strings.Join(why.Because, " "), "cancelled with "+c.lease.TaskID) {
+			t.Fatalf("explained as %v", why.Because)
+		}
+		leases, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "late", Max: ptr(5)})
+		ok(t, err)
+		if len(leases) != 0 {
+			t.Fatalf("granted %+v", leases)
+		}
+		f.state(t, queued, picket.TaskCancelled)
+		f.pass(t, 5*time.Second)
+		f.state(t, failing.lease.TaskID, picket.TaskCancelled)
+	})
+}
+
+func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		p := f.family(t, picket.TaskSpec{})
+		running, queued := p.below(t, 1)[0], p.child(t, "", picket.Subtask{}).TaskID
+		_, err := f.Complete(f.ctx, p.held, picket.Completion{Output: picket.RawJSON(`1`)})
+		refused(t, err, picket.CodeChildrenOpen)
+		for range 2 {
+			if state := p.complete(t, picket.Completion{Children: picket.ChildrenDetach}); state != picket.TaskReview {
+				t.Fatalf("detached it is %s", state)
+			}
+		}
+		if task := f.state(t, running.lease.TaskID, picket.TaskLeased); task.ReviewBy != picket.ReviewByHuman {
+			t.Fatalf("a detached subtask is reviewed by %s", task.ReviewBy)
+		}
+		f.state(t, queued, picket.TaskQueued)
+		running.complete(t, picket.Completion{})
+		_, err = f.Approve(f.ctx, operator, running.lease.TaskID, "")
+		ok(t, err)
+		_, err = f.Cancel(f.ctx, operator, queued, "")
+		ok(t, err)
+
+		p = f.family(t, picket.TaskSpec{Review: picket.ReviewByNone})
+		running, queued = p.below(t, 1)[0], p.child(t, "", picket.Subtask{}).TaskID
+		deep := running.below(t, 1)[0]
+		if state := p.complete(t, picket.Completion{Children: picket.ChildrenCancel}); state != picket.TaskCompleted {
+			t.Fatalf("it is %s", state)
+		}
+		for _, id := range []string{running.lease.TaskID, queued, deep.lease.TaskID} {
+			f.state(t, id, picket.TaskCancelled)
+		}
+		_, err = f.Report(f.ctx, deep.held, "", picket.Progress{Summary: "late"})
+		refused(t, err, picket.CodeTaskCancelled)
+
+		p = f.family(t, picket.TaskSpec{})
+		d := p.child(t, "a", picket.Subtask{})
+		state, err := f.Fail(f.ctx, p.held, "no idea", true)
+		ok(t, err)
+		if state != picket.TaskQueued {
+			t.Fatalf("failed it is %s", state)
+		}
+		f.state(t, d.TaskID, picket.TaskCancelled)
+		// What the next run delegates under the same key is new work.
+		p = p.take(t, p.lease.TaskID)
+		if again := p.child(t, "a", picket.Subtask{}); again.TaskID == d.TaskID || again.State != picket.TaskQueued {
+			t.Fatalf("the next run got %+v, the first one had %+v", again, d)
+		}
+	})
+}
+
+func TestSubtasksOutliveTheRunThatMadeThem(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		p := f.family(t, picket.TaskSpec{Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}})
+		d := p.child(t, "a", picket.Subtask{})
+		_, err := f.Release(f.ctx, p.held, picket.Exit{Class: picket.ExitCrash})
+		ok(t, err)
+		f.state(t, d.TaskID, picket.TaskQueued)
+		_, err = f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
+		refused(t, err, picket.CodeLeaseReleased)
+		leases, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "worker", Max: ptr(2)})
+		ok(t, err)
+		if len(leases) != 2 {
+			t.Fatalf("%d leases", len(leases))
+		}
+		for _, l := range leases {
+			if l.TaskID == p.lease.TaskID {
+				p = family{f, l, f.held(t, l)}
+			}
+		}
+		if again := p.child(t, "a", picket.Subtask{}); again.TaskID != d.TaskID || again.State != picket.TaskLeased {
+			t.Fatalf("the next run got %+v, the first one had %+v", again, d)
+		}
+		task, err := f.HeldTask(f.ctx, p.held, "")
+		ok(t, err)
+		if !slices.Equal(task.Children, []string{d.TaskID}) {
+			t.Fatalf("get_task shows %v", task.Children)
+		}
+		s, err := f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
+		ok(t, err)
+		if s.State != picket.TaskLeased {
+			t.Fatalf("awaited %+v", s)
+		}
+	})
+}
+
+func TestTheLimitsOfATree(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		p := f.family(t, picket.TaskSpec{})
+		root := p
+		for range picket.MaxDepth {
+			p = p.below(t, 1)[0]
+		}
+		_, err := f.Delegate(f.ctx, p.held, "", picket.Subtask{Title: "deeper"})
+		refused(t, err, picket.CodeDelegation)
+		// Every ancestor of the deepest one voids its lease.
+		path := strings.Fields(p.path(t))
+		if len(path) != picket.MaxDepth || path[0] != root.lease.TaskID {
+			t.Fatalf("the path of the deepest one is %v", path)
+		}
+		for _, above := range path {
+			tree := "pk:{default}:tree:" + root.lease.TaskID
+			ok(t, f.raw.HSet(f.ctx, tree, above, "1").Err())
+			_, err = f.Renew(f.ctx, p.held)
+			refused(t, err, picket.CodeTaskCancelled)
+			ok(t, f.raw.HDel(f.ctx, tree, above).Err())
+		}
+		_, err = f.Renew(f.ctx, p.held)
+		ok(t, err)
+
+		for i := range picket.MaxFanOut - 1 {
+			root.child(t, fmt.Sprint(i), picket.Subtask{})
+		}
+		_, err = f.Delegate(f.ctx, root.held, "one more", picket.Subtask{Title: "one more"})
+		refused(t, err, picket.CodeDelegation)
+		_, err = f.Delegate(f.ctx, root.held, "3", picket.Subtask{Title: "a part"})
+		ok(t, err) // it exists
+	})
+}
+
+// path reads the ancestors of a task from its record, the root first.
+func (f family) path(t *testing.T) string {
+	t.Helper()
+	h, err := f.raw.HGetAll(f.ctx, "pk:{default}:task:"+f.lease.TaskID).Result()
+	ok(t, err)
+	for field, v := range h {
+		if len(v) > 64 {
+			t.Errorf("the field %s has %d bytes, which costs the whole record its short form", field, len(v))
+		}
+	}
+	return strings.Join([]string{h["root"], h["up1"], h["up2"], h["up3"], h["parent"]}, " ")
+}
+
+func TestTheSameDelegationByTwoAtOnce(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	p := f.family(t, picket.TaskSpec{BudgetEnvelope: purse(1_000_000_000, 0)})
+	other := f.family(t, picket.TaskSpec{BudgetEnvelope: purse(1_000_000_000, 0)})
+	made := map[string]bool{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for i := range 24 {
+		group.Go(func() {
+			who := []family{p, other}[i%2]
+			d, err := f.Delegate(f.ctx, who.held, "k", picket.Subtask{Title: "once", BudgetEnvelope: purse(250_000_000, 0)})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+			}
+			made[d.TaskID] = true
+		})
+	}
+	group.Wait()
+	if len(made) != 2 {
+		t.Fatalf("made %v", made)
+	}
+	for _, who := range []family{p, other} {
+		task, err := f.Task(f.ctx, who.lease.TaskID)
+		ok(t, err)
+		if len(task.Children) != 1 || task.Available != *purse(750_000_000, 0) {
+			t.Fatalf("%d subtasks, %v left", len(task.Children), task.Available)
+		}
+	}
+}
