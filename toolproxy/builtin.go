@@ -8,5 +8,10 @@ func (p *Proxy) addBuiltin(cfg Config) error {
 	}
 	p.AddSource(web)
 	p.closers = append(p.closers, p.runs.close, web.close)
+	db, err := newSQLSource(p, cfg.SQL)
+	if err != nil {
+		return err
+	}
+	p.AddSource(db)
 	return nil
 }

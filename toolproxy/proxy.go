@@ -53,6 +53,8 @@ type Config struct {
 	Prices func() *budget.List
 	// HTTP configures http_request. Defaults to every public address.
 	HTTP HTTPTool
+	// SQL are the databases of the tool sql, by name. Defaults to none.
+	SQL map[string]Database
 	// Upstreams are MCP servers whose tools are offered too. They are connected
 	// by [Proxy.Start]. Defaults to none.
 	Upstreams []Upstream

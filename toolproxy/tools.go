@@ -27,5 +27,4 @@ var laterTools = map[string]string{
 	"await_subtask":    "delegation",
 	"review_subtask":   "delegation",
 	"await_top_up":     "metered budgets",
-	"sql":              "metered tools",
 }

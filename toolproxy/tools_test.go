@@ -97,7 +97,7 @@ func TestSchemasAgreeWithTheDecoders(t *testing.T) {
 // laterPaths are refused until they are built, and described nowhere.
 var laterPaths = map[string]string{
 	"/v1/tools/delegate_subtask": "delegation", "/v1/tools/await_subtask": "delegation", "/v1/tools/review_subtask": "delegation",
-	"/v1/tools/await_top_up": "metered budgets", "/v1/tools/sql": "metered tools",
+	"/v1/tools/await_top_up": "metered budgets",
 	"/v1/run/usage": "metering",
 }
 

@@ -1,0 +1,196 @@
+package toolproxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/picket-dev/picket"
+)
+
+// Database is a Postgres database that the tool sql reaches.
+type Database struct {
+	// URL is how to connect, with the role that agents act as. Required.
+	URL picket.Secret
+	// Marks is the table of high-water marks, such as public.picket_fence; it is
+	// made on the first write if it is not there. Defaults to picket_fence.
+	Marks string
+	// Timeout bounds a call. Defaults to 30 s; at most picket.MaxExternalCall
+	// seconds.
+	Timeout time.Duration
+}
+
+// Bounds of a statement and of its answer.
+const (
+	maxStatement = 64 << 10
+	maxSQLArgs   = 100
+	maxSQLRows   = 1000
+	maxSQLBytes  = 256 << 10
+)
+
+// sqlSource is the tool sql.
+type sqlSource struct {
+	proxy     *Proxy
+	databases map[string]database
+	tool      Tool
+}
+
+// database is a [Database] that can be connected to.
+type database struct {
+	config  *pgconn.Config
+	marks   marks
+	timeout time.Duration
+}
+
+var tableName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,62}$`)
+
+func newSQLSource(p *Proxy, configured map[string]Database) (*sqlSource, error) {
+	s := &sqlSource{proxy: p, databases: map[string]database{}, tool: described("sql")}
+	for name, d := range configured {
+		config, err := pgconn.ParseConfig(d.URL.Reveal())
+		if err != nil {
+			return nil, fmt.Errorf("toolproxy: the URL of the database %s cannot be read (it is postgres://user:password@host/name)", name)
+		}
+		table := cmp.Or(d.Marks, "picket_fence")
+		if !tableName.MatchString(table) {
+			return nil, fmt.Errorf("toolproxy: %q of the database %s is no name of a table in lower case", table, name)
+		}
+		config.RuntimeParams["application_name"] = "picket"
+		s.databases[name] = database{config: config, marks: marks{table}, timeout: min(cmp.Or(d.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second)}
+	}
+	schema, err := withEnum(s.tool.InputSchema, "database", s.names())
+	s.tool.InputSchema = schema
+	return s, err
+}
+
+// withEnum narrows a property of a schema to these values.
+func withEnum(schema jsontext.Value, property string, values []string) (jsontext.Value, error) {
+	var parsed map[string]any
+	if err := json.Unmarshal(schema, &parsed); err != nil {
+		return nil, err
+	}
+	parsed["properties"].(map[string]any)[property].(map[string]any)["enum"] = values
+	return encode(parsed)
+}
+
+func (s *sqlSource) names() []string { return slices.Sorted(maps.Keys(s.databases)) }
+
+func (s *sqlSource) Tools(context.Context, Door, picket.Held) ([]Tool, error) {
+	if t, ok := s.proxy.Priced(s.tool); ok && len(s.databases) > 0 {
+		return []Tool{t}, nil
+	}
+	return nil, nil
+}
+
+// sqlArgs are the arguments of sql.
+type sqlArgs struct {
+	Database  string           `json:"database"`
+	Statement string           `json:"statement"`
+	Args      []jsontext.Value `json:"args"`
+	// ReadOnly runs the statement in a read-only transaction. It then needs no
+	// high-water mark, and the next holder of the task does not wait for it.
+	ReadOnly       bool `json:"readOnly"`
+	TimeoutSeconds *int `json:"timeoutSeconds"`
+}
+
+func (s *sqlSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, error) {
+	if c.Name != s.tool.Name || len(s.databases) == 0 {
+		return nil, false, nil
+	}
+	a, d, err := s.args(c)
+	if err != nil {
+		return nil, true, err
+	}
+	canonical, err := encode(a)
+	if err != nil {
+		return nil, true, err
+	}
+	m := MeteredCall{Tool: c.Name, Args: canonical, Key: c.Key, Effects: picket.EffectsExternal, Timeout: d.timeout}
+	if a.ReadOnly {
+		m.Effects = picket.EffectsNone
+	}
+	if a.TimeoutSeconds != nil {
+		m.Timeout = min(m.Timeout, time.Duration(*a.TimeoutSeconds)*time.Second)
+	}
+	m.Dispatch = func(ctx context.Context, r picket.Reservation) (Dispatched, error) {
+		return d.dispatch(ctx, a, writer{task: c.Held.Namespace + "/" + r.TaskID, lease: r.RunID, token: r.Token})
+	}
+	r, err := s.proxy.Metered(ctx, c.Door, c.Held, m)
+	if err != nil {
+		return nil, true, err
+	}
+	answer, err := r.Answer()
+	return answer, true, err
+}
+
+func (s *sqlSource) args(c Call) (a sqlArgs, d database, err error) {
+	if a, err = decodeArgs[sqlArgs](c.Args); err != nil {
+		return a, d, err
+	}
+	d, known := s.databases[a.Database]
+	switch {
+	case !known:
+		return a, d, picket.Invalid("/database", "Send one of: "+joined(s.names())+".", "there is no database %q", clip(a.Database))
+	case strings.TrimSpace(a.Statement) == "":
+		return a, d, picket.Invalid("/statement", "Send one SQL statement.", "statement is required")
+	case len(a.Statement) > maxStatement:
+		return a, d, picket.Refuse(picket.CodeTooLarge, "Send the values as args.", "the statement has %d bytes, at most %d are allowed", len(a.Statement), maxStatement).With("field", "/statement")
+	case strings.ContainsRune(a.Statement, 0):
+		return a, d, picket.Invalid("/statement", "Send text without zero bytes.", "the statement has a zero byte")
+	case len(a.Args) > maxSQLArgs:
+		return a, d, picket.Refuse(picket.CodeTooLarge, "Send fewer args; a JSON array fits into one.", "there are %d args, at most %d are allowed", len(a.Args), maxSQLArgs).With("field", "/args")
+	case a.TimeoutSeconds != nil && (*a.TimeoutSeconds < 1 || *a.TimeoutSeconds > picket.MaxExternalCall):
+		return a, d, picket.Invalid("/timeoutSeconds", "Send 1 to 120, or leave it out.", "timeoutSeconds is %d", *a.TimeoutSeconds)
+	}
+	return a, d, d.allowed(a.Statement)
+}
+
+// controls begin statements that would act on the transaction or the
+// connection they are called in. The server takes one statement at a time, so
+// nothing can follow them either; this is to say so before it costs anything.
+var controls = []string{"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare", "deallocate", "execute",
+	"set", "reset", "discard", "copy", "listen", "unlisten", "lock", "load"}
+
+func (d database) allowed(statement string) error {
+	if word := firstWord(statement); slices.Contains(controls, word) {
+		return picket.Invalid("/statement", "Send one statement that reads or writes data; each call is a transaction of its own.", "%s is not available here", strings.ToUpper(word))
+	}
+	if _, table, ok := strings.Cut("."+string(d.marks.table), "."); ok && strings.Contains(strings.ToLower(statement), table[strings.LastIndex(table, ".")+1:]) {
+		return picket.Invalid("/statement", "Leave that table alone.", "the table of high-water marks is not for agents")
+	}
+	return nil
+}
+
+var leading = regexp.MustCompile(`^(?:\s+|--[^\n]*\n|/\*(?s:.*?)\*/|[(;])+`)
+
+// firstWord is the verb of a statement, in lower case.
+func firstWord(statement string) string {
+	rest := statement[len(leading.FindString(statement)):]
+	end := strings.IndexFunc(rest, func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') })
+	if end < 0 {
+		end = len(rest)
+	}
+	return strings.ToLower(rest[:end])
+}
+
+// refusedStatement is the answer to a statement that the database refused; its
+// transaction was rolled back.
+func refusedStatement(err error) (jsontext.Value, bool) {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return nil, false
+	}
+	answer, err := encode(map[string]any{"error": map[string]any{
+		"sqlstate": pg.Code, "message": pg.Message, "detail": pg.Detail, "hint": pg.Hint, "position": pg.Position}, "rolledBack": true})
+	return answer, err == nil
+}

@@ -1,0 +1,352 @@
+package toolproxy_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// ledgerBook is a proxy with a database, where a statement costs a cent.
+type ledgerBook struct {
+	*toolproxy.Proxy
+	pg *postgres
+}
+
+func openBook(t testing.TB, pg *postgres, db toolproxy.Database) ledgerBook {
+	t.Helper()
+	if db.URL == "" {
+		db.URL = pg.url
+	}
+	p, err := toolproxy.New(toolproxy.Config{Sealer: newSealer(t), Door: func(string) toolproxy.Door { return nil }, Log: slog.New(slog.DiscardHandler),
+		SQL: map[string]toolproxy.Database{"main": db}, Prices: priceList(t, map[string]budget.Price{"sql": {Call: cent, ChargeOn: budget.ChargeOnSuccess}})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return ledgerBook{p, pg}
+}
+
+// holder is a purse of a run with its own fencing token.
+type holder struct {
+	*purse
+	held  picket.Held
+	token int64
+	req   picket.CallRequest
+}
+
+func (h *holder) Reserve(ctx context.Context, held picket.Held, req picket.CallRequest) (picket.Reservation, error) {
+	h.mu.Lock()
+	h.req = req
+	h.mu.Unlock()
+	r, err := h.purse.Reserve(ctx, held, req)
+	r.Token = h.token
+	return r, err
+}
+
+var runs = "ABCDEFGHJK"
+
+// holding is a run of the task under a token; runs differ by their number.
+func holding(token int64, run int) *holder {
+	return &holder{purse: newPurse(100 * cent), token: token, held: picket.Held{Namespace: "default", TaskID: aTask, RunID: aRun[:len(aRun)-1] + runs[run:run+1]}}
+}
+
+func (b ledgerBook) sql(t testing.TB, h *holder, args map[string]any) (map[string]any, error) {
+	t.Helper()
+	if args["database"] == nil {
+		args["database"] = "main"
+	}
+	raw, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := b.Invoke(t.Context(), h, h.held, "sql", raw, "")
+	if err != nil {
+		return nil, err
+	}
+	return decode(t, string(out)), nil
+}
+
+func (b ledgerBook) write(t testing.TB, h *holder, statement string) error {
+	t.Helper()
+	a, err := b.sql(t, h, map[string]any{"statement": statement})
+	if err == nil && a["error"] != nil {
+		return fmt.Errorf("%v", a["error"])
+	}
+	return err
+}
+
+func TestSQL(t *testing.T) {
+	pg := startPostgres(t)
+	b := openBook(t, pg, toolproxy.Database{})
+	pg.run(t, "CREATE TABLE entries (n int PRIMARY KEY, by text)")
+	for name, test := range map[string]func(*testing.T, ledgerBook){
+		"Values": sqlValues, "Refusals": sqlRefusals, "Caps": sqlCaps, "ReadOnly": sqlReadOnly, "HighWaterMark": sqlHighWaterMark, "Frozen": sqlFrozen,
+		"Order": sqlOrder, "FirstUse": sqlFirstUse, "NoRight": sqlNoRight, "Away": sqlAway, "Session": sqlSession,
+	} {
+		pg.run(t, "CREATE TABLE IF NOT EXISTS picket_fence (task text PRIMARY KEY, token bigint NOT NULL, lease text NOT NULL, at timestamptz NOT NULL); DELETE FROM picket_fence")
+		t.Run(name, func(t *testing.T) { test(t, b) })
+	}
+}
+
+func sqlValues(t *testing.T, b ledgerBook) {
+	h := holding(17, 0)
+	a, err := b.sql(t, h, map[string]any{"statement": "SELECT $1::bigint, $2::text, $3::boolean, $4::jsonb, $5::numeric, NULL, 'NaN'::float8, $6::timestamptz, '{1,2}'::int[]",
+		"args": []any{int64(9007199254740993), "it's; DROP TABLE entries", true, map[string]any{"a": []int{1}}, "1.10", "2026-01-02T03:04:05Z"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.Invoke(t.Context(), h, h.held, "sql", []byte(`{"database":"main","statement":"SELECT $1::bigint, 1.10::numeric AS price","args":[9007199254740993]}`), "")
+	if err != nil || !strings.Contains(string(raw), `"rows":[[9007199254740993,1.10]]`) || !strings.Contains(string(raw), `"columns":["int8","price"]`) {
+		t.Errorf("%s %v", raw, err)
+	}
+	rows, _ := a["rows"].([]any)
+	if row := rows[0].([]any); row[1] != "it's; DROP TABLE entries" || row[2] != true || fmt.Sprint(row[3]) != "map[a:[1]]" || row[5] != nil || row[6] != "NaN" || row[8] != "{1,2}" {
+		t.Errorf("%v", row)
+	}
+	if cost, _ := a["cost"].(map[string]any); cost["usd"] != 0.01 || a["command"] != "SELECT 1" || a["rowCount"] != 1.0 {
+		t.Errorf("%v", a)
+	}
+	a, err = b.sql(t, h, map[string]any{"statement": "INSERT INTO entries VALUES (1, 'a'), (2, 'b') RETURNING n"})
+	if rows, _ := a["rows"].([]any); err != nil || len(rows) != 2 || a["command"] != "INSERT 0 2" {
+		t.Errorf("%v %v", a, err)
+	}
+	// What the database refuses is rolled back, told, and here not charged.
+	h = holding(17, 0)
+	a, err = b.sql(t, h, map[string]any{"statement": "INSERT INTO entries VALUES (3, 'c'), (1, 'again')"})
+	said, _ := a["error"].(map[string]any)
+	if err != nil || said["sqlstate"] != "23505" || a["rolledBack"] != true || len(b.pg.run(t, "SELECT n FROM entries WHERE n = 3")) != 0 {
+		t.Errorf("%v %v", a, err)
+	}
+	h.quiet(t, 0)
+}
+
+func sqlRefusals(t *testing.T, b ledgerBook) {
+	h := holding(17, 0)
+	for statement, want := range map[string]string{
+		"": "/statement", "  ": "/statement", "COMMIT": "/statement", " /* x */ -- y\n rollback": "/statement", "((begin": "/statement", "SET search_path = x": "/statement",
+		"COPY entries TO PROGRAM 'id'": "/statement", "prepare transaction 'x'": "/statement", "DELETE FROM Picket_Fence": "/statement", "SELECT '\x00'": "/statement",
+		strings.Repeat("x", 65537): "/statement",
+	} {
+		_, err := b.sql(t, h, map[string]any{"statement": statement})
+		if field(err) != want {
+			t.Errorf("%.40q: %v", statement, err)
+		}
+	}
+	for name, args := range map[string]map[string]any{"/database": {"database": "other", "statement": "SELECT 1"}, "/args": {"statement": "SELECT 1", "args": make([]int, 101)},
+		"/timeoutSeconds": {"statement": "SELECT 1", "timeoutSeconds": 0}, "/surprise": {"statement": "SELECT 1", "surprise": 1}} {
+		if _, err := b.sql(t, h, args); field(err) != name {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if h.asks != 0 {
+		t.Errorf("%d reservations were asked for", h.asks)
+	}
+	// One statement at a time: the server itself sees to it.
+	if err := b.write(t, h, "INSERT INTO entries VALUES (50, 'x'); DELETE FROM entries"); err == nil || !strings.Contains(err.Error(), "42601") {
+		t.Errorf("two statements: %v", err)
+	}
+	if err := b.write(t, h, "DO $$ BEGIN COMMIT; END $$"); err == nil {
+		t.Error("a block has ended its transaction")
+	}
+}
+
+func field(err error) string {
+	if e, ok := err.(*picket.Error); ok {
+		s, _ := e.Facts["field"].(string)
+		return s
+	}
+	return ""
+}
+
+func sqlCaps(t *testing.T, b ledgerBook) {
+	for statement, most := range map[string]int{
+		"SELECT * FROM generate_series(1, 1001)":                   1000,
+		"SELECT repeat('x', 100000) FROM generate_series(1, 1000)": 2,
+		"SELECT repeat('x', 1000000)":                              0,
+		"SELECT n FROM generate_series(1, 1000) n":                 1000,
+		"SELECT generate_series(1, 100000000000::bigint)":          1000,
+	} {
+		cut := statement != "SELECT n FROM generate_series(1, 1000) n"
+		a, err := b.sql(t, holding(17, 0), map[string]any{"statement": statement, "readOnly": true})
+		if err != nil {
+			t.Errorf("%s: %v", statement, err)
+			continue
+		}
+		if rows, _ := a["rows"].([]any); len(rows) != most || a["truncated"] != cut {
+			t.Errorf("%s: %d rows, truncated %v", statement, len(rows), a["truncated"])
+		}
+	}
+	// A write is committed though its answer is cut.
+	a, err := b.sql(t, holding(17, 0), map[string]any{"statement": "INSERT INTO entries SELECT n, 'many' FROM generate_series(1000, 2999) n RETURNING n"})
+	if err != nil || a["truncated"] != true || a["rowCount"] != 2000.0 || b.pg.run(t, "SELECT count(*) FROM entries WHERE by = 'many'")[0] != "2000" {
+		t.Errorf("%v %v", a["rowCount"], err)
+	}
+	// The server ends a statement in time, too.
+	began := time.Now()
+	_, err = b.sql(t, holding(17, 0), map[string]any{"statement": "SELECT pg_sleep(100)", "timeoutSeconds": 1})
+	if err != nil && picket.CodeOf(err) != picket.CodeUpstreamTimeout || time.Since(began) > 50*time.Second {
+		t.Errorf("after %s: %v", time.Since(began), err)
+	}
+}
+
+func sqlReadOnly(t *testing.T, b ledgerBook) {
+	h := holding(1, 1) // far below the mark, which a read does not need
+	a, err := b.sql(t, h, map[string]any{"statement": "SELECT 1", "readOnly": true})
+	if err != nil || a["rowCount"] != 1.0 || h.req.Effects != picket.EffectsNone {
+		t.Errorf("%v %v, effects %s", a, err, h.req.Effects)
+	}
+	a, err = b.sql(t, h, map[string]any{"statement": "INSERT INTO entries VALUES (60, 'sneaky')", "readOnly": true})
+	if said, _ := a["error"].(map[string]any); err != nil || said["sqlstate"] != "25006" {
+		t.Errorf("a write in a read-only call: %v %v", a, err)
+	}
+}
+
+// A stale token cannot write even past every check before the database; nor
+// can another lease with the same token.
+func sqlHighWaterMark(t *testing.T, b ledgerBook) {
+	step := func(token int64, run int, n int, want picket.Code) {
+		t.Helper()
+		h := holding(token, run)
+		err := b.write(t, h, fmt.Sprintf("INSERT INTO entries VALUES (%d, 'token %d')", n, token))
+		wrote := len(b.pg.run(t, fmt.Sprintf("SELECT n FROM entries WHERE n = %d", n))) == 1
+		if want == "" && (err != nil || !wrote) || want != "" && (picket.CodeOf(err) != want || wrote) {
+			t.Errorf("token %d of run %d: %v, written %t", token, run, err, wrote)
+		}
+		if h.req.Effects != picket.EffectsExternal {
+			t.Errorf("effects are %s", h.req.Effects)
+		}
+		if want != "" {
+			h.quiet(t, 0)
+			if !slices.Contains(h.refused, "sql stale_fence") {
+				t.Errorf("the refused write is not recorded: %v", h.refused)
+			}
+		}
+	}
+	step(17, 0, 101, "")
+	step(17, 0, 102, "")
+	step(17, 1, 103, picket.CodeStaleFence)
+	step(18, 1, 104, "")
+	step(17, 0, 105, picket.CodeStaleFence)
+	step(1<<21+1, 2, 106, "")
+	step(18, 1, 107, picket.CodeStaleFence)
+	if got := b.pg.run(t, "SELECT token || ' ' || (SELECT count(*) FROM picket_fence) FROM picket_fence"); !slices.Equal(got, []string{"2097153 1"}) {
+		t.Errorf("marks: %v", got)
+	}
+}
+
+// A writer that is frozen in the middle of its transaction has not committed
+// when the next one comes, and cannot any more once the server has ended it.
+func sqlFrozen(t *testing.T, b ledgerBook) {
+	frozen := b.pg.connect(t)
+	defer func() { _ = frozen.Close(context.Background()) }()
+	mark := fmt.Sprintf("INSERT INTO picket_fence AS mark VALUES ('default/%s', 17, 'run_a', now()) ON CONFLICT (task) DO UPDATE SET token = 17 WHERE mark.token < 17", aTask)
+	if _, err := frozen.Exec(t.Context(), "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 300; "+mark+"; INSERT INTO entries VALUES (201, 'frozen')").ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.write(t, holding(18, 1), "INSERT INTO entries VALUES (202, 'next')"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := frozen.Exec(t.Context(), "COMMIT").ReadAll(); err == nil {
+		t.Error("the frozen writer has committed after the next one")
+	}
+	if got := b.pg.run(t, "SELECT n FROM entries WHERE n IN (201, 202)"); !slices.Equal(got, []string{"202"}) {
+		t.Errorf("entries are %v", got)
+	}
+}
+
+// Two holders at the same time come one after the other, and never in the
+// wrong order.
+func sqlOrder(t *testing.T, b ledgerBook) {
+	b.pg.run(t, "CREATE TABLE written (at serial, token bigint)")
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			token := int64(300 + i%8)
+			err := b.write(t, holding(token, i%8), fmt.Sprintf("INSERT INTO written (token) VALUES (%d)", token))
+			if err != nil && picket.CodeOf(err) != picket.CodeStaleFence {
+				t.Error(err)
+			}
+		}()
+	}
+	wg.Wait()
+	got := b.pg.run(t, "SELECT token FROM written ORDER BY at")
+	if len(got) == 0 || !slices.IsSorted(got) {
+		t.Errorf("written in the order %v", got)
+	}
+}
+
+func sqlFirstUse(t *testing.T, b ledgerBook) {
+	b.pg.run(t, "CREATE SCHEMA IF NOT EXISTS marks")
+	other := openBook(t, b.pg, toolproxy.Database{Marks: "marks.fresh"})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := other.write(t, holding(17, 0), fmt.Sprintf("INSERT INTO entries VALUES (%d, 'first')", 400+i)); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	wg.Wait()
+	if got := b.pg.run(t, "SELECT count(*) FROM entries WHERE by = 'first'"); got[0] != "8" {
+		t.Errorf("%s of 8 are written", got[0])
+	}
+}
+
+// A role that may not make the table is told what to ask for; reading works.
+func sqlNoRight(t *testing.T, b ledgerBook) {
+	b.pg.run(t, "CREATE ROLE poor LOGIN; GRANT SELECT ON entries TO poor; REVOKE CREATE ON SCHEMA public FROM public")
+	other := openBook(t, b.pg, toolproxy.Database{URL: picket.Secret(strings.Replace(b.pg.url.Reveal(), "user=picket", "user=poor", 1)), Marks: "missing"})
+	h := holding(17, 0)
+	err := other.write(t, h, "INSERT INTO entries VALUES (500, 'x')")
+	if e, ok := err.(*picket.Error); !ok || e.Code != picket.CodeUpstream || !strings.Contains(e.Remedy, "CREATE TABLE IF NOT EXISTS missing") {
+		t.Errorf("%v", err)
+	}
+	h.quiet(t, 0)
+	if _, err := other.sql(t, holding(17, 0), map[string]any{"statement": "SELECT 1", "readOnly": true}); err != nil {
+		t.Error(err)
+	}
+}
+
+func sqlAway(t *testing.T, b ledgerBook) {
+	secret := "hunter2"
+	other := openBook(t, b.pg, toolproxy.Database{URL: picket.Secret("host=" + t.TempDir() + " user=u password=" + secret + " dbname=d")})
+	h := holding(17, 0)
+	err := other.write(t, h, "SELECT 1")
+	if picket.CodeOf(err) != picket.CodeUpstream || strings.Contains(fmt.Sprint(err), secret) {
+		t.Errorf("%v", err)
+	}
+	h.quiet(t, 0)
+	for name, db := range map[string]toolproxy.Database{"url": {URL: "postgres://u:hunter2@[broken/"}, "table": {URL: b.pg.url, Marks: "a;b"}} {
+		_, err := toolproxy.New(toolproxy.Config{Sealer: newSealer(t), Door: func(string) toolproxy.Door { return nil }, SQL: map[string]toolproxy.Database{"main": db}})
+		if err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What a call does to its session does not outlive it.
+func sqlSession(t *testing.T, b ledgerBook) {
+	h := holding(1<<30, 3)
+	if err := b.write(t, h, "SELECT set_config('search_path', 'marks', false), pg_advisory_lock(7)"); err != nil {
+		t.Fatal(err)
+	}
+	a, err := b.sql(t, h, map[string]any{"statement": "SELECT current_setting('search_path'), pg_try_advisory_lock(7)"})
+	if rows, _ := a["rows"].([]any); err != nil || strings.Contains(fmt.Sprint(rows), "marks") {
+		t.Errorf("%v %v", a, err)
+	}
+}

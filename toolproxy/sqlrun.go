@@ -1,0 +1,247 @@
+package toolproxy
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// marks is the table that keeps the highest token of each task that has
+// written. It is looked at and raised in the transaction of the write: who is
+// frozen in the middle of one and wakes up when another holds the task cannot
+// commit any more.
+type marks struct{ table string }
+
+// writer is who writes, and under which fencing token.
+type writer struct {
+	task, lease string
+	token       int64
+}
+
+func (m marks) create() string {
+	return "CREATE TABLE IF NOT EXISTS " + m.table + " (task text PRIMARY KEY, token bigint NOT NULL, lease text NOT NULL, at timestamptz NOT NULL)"
+}
+
+// raise is accepted iff the token is above the mark, or is the mark of the same
+// lease. The row stays locked until the transaction ends.
+func (m marks) raise() string {
+	return "INSERT INTO " + m.table + " AS mark (task, token, lease, at) VALUES ($1, $2, $3, now()) " +
+		"ON CONFLICT (task) DO UPDATE SET token = excluded.token, lease = excluded.lease, at = excluded.at " +
+		"WHERE mark.token < excluded.token OR (mark.token = excluded.token AND mark.lease = excluded.lease)"
+}
+
+// Codes of Postgres.
+const (
+	undefinedTable  = "42P01"
+	uniqueViolation = "23505"
+	duplicateTable  = "42P07"
+)
+
+// dispatch runs a statement on a connection of its own: whatever it does to its
+// session ends with it.
+func (d database) dispatch(ctx context.Context, a sqlArgs, by writer) (Dispatched, error) {
+	began := time.Now()
+	conn, err := pgconn.ConnectConfig(ctx, d.config)
+	if err != nil {
+		return Dispatched{}, NeverLeft(picket.Refuse(picket.CodeUpstream, "Try again in a while; nothing was done.", "the database %s does not answer", a.Database).Because(err))
+	}
+	defer func() {
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(after)
+	}()
+	answer, size, err := d.transaction(ctx, conn, a, by)
+	if said, ok := refusedStatement(err); ok {
+		return Dispatched{Result: picket.RawJSON(said), Failed: true, Used: budget.Use{Millis: time.Since(began).Milliseconds()}, Detail: "refused by the database"}, nil
+	}
+	if err != nil {
+		return Dispatched{}, err
+	}
+	return Dispatched{Result: picket.RawJSON(answer), Used: budget.Use{Bytes: size, Millis: time.Since(began).Milliseconds()}}, nil
+}
+
+func (d database) transaction(ctx context.Context, conn *pgconn.PgConn, a sqlArgs, by writer) (jsontext.Value, int64, error) {
+	if err := d.begin(ctx, conn, a.ReadOnly); err != nil {
+		return nil, 0, err
+	}
+	if !a.ReadOnly {
+		if err := d.mark(ctx, conn, by); err != nil {
+			return nil, 0, err
+		}
+	}
+	table, err := query(ctx, conn, a)
+	if err != nil {
+		return nil, 0, err
+	}
+	if conn.TxStatus() != 'T' {
+		return nil, 0, picket.Invalid("/statement", "Send a statement that leaves its transaction alone.", "the statement has ended its transaction")
+	}
+	answer, err := encode(table)
+	if err != nil || table.cut {
+		return answer, table.size, err
+	}
+	return answer, table.size, perform(ctx, conn, "COMMIT")
+}
+
+// begin opens the transaction, and lets the server end it, should this process
+// not come back to it.
+func (d database) begin(ctx context.Context, conn *pgconn.PgConn, readOnly bool) error {
+	mode := "READ WRITE"
+	if readOnly {
+		mode = "READ ONLY"
+	}
+	left := d.timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		left = max(time.Until(deadline), time.Millisecond)
+	}
+	ms := strconv.FormatInt(left.Milliseconds()+1, 10)
+	return perform(ctx, conn, "BEGIN "+mode+"; SET LOCAL statement_timeout = "+ms+"; SET LOCAL lock_timeout = "+ms+"; SET LOCAL idle_in_transaction_session_timeout = "+ms)
+}
+
+func perform(ctx context.Context, conn *pgconn.PgConn, sql string) error {
+	_, err := conn.Exec(ctx, sql).ReadAll()
+	return err
+}
+
+// mark raises the task's mark in the open transaction.
+func (d database) mark(ctx context.Context, conn *pgconn.PgConn, by writer) error {
+	args := [][]byte{[]byte(by.task), []byte(strconv.FormatInt(by.token, 10)), []byte(by.lease)}
+	done := conn.ExecParams(ctx, d.marks.raise(), args, nil, nil, nil).Read()
+	var pg *pgconn.PgError
+	if errors.As(done.Err, &pg) && pg.Code == undefinedTable {
+		if err := d.createMarks(ctx, conn); err != nil {
+			return err
+		}
+		done = conn.ExecParams(ctx, d.marks.raise(), args, nil, nil, nil).Read()
+	}
+	if errors.As(done.Err, &pg) {
+		return NeverLeft(noMarks(d.marks, pg))
+	}
+	if done.Err == nil && done.CommandTag.RowsAffected() == 0 {
+		return NeverLeft(picket.Refuse(picket.CodeStaleFence, "Stop writing and exit: another run has written for this task since.",
+			"token %d is not above the mark in the database", by.token).With("presented", by.token))
+	}
+	return done.Err
+}
+
+// createMarks makes the table and opens a transaction again.
+func (d database) createMarks(ctx context.Context, conn *pgconn.PgConn) error {
+	err := perform(ctx, conn, "ROLLBACK; "+d.marks.create())
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code != uniqueViolation && pg.Code != duplicateTable { // these: made by another at the same time
+		return NeverLeft(noMarks(d.marks, pg))
+	}
+	if err != nil && pg == nil {
+		return err
+	}
+	if conn.TxStatus() != 'I' {
+		if err := perform(ctx, conn, "ROLLBACK"); err != nil {
+			return err
+		}
+	}
+	return d.begin(ctx, conn, false)
+}
+
+func noMarks(m marks, pg *pgconn.PgError) error {
+	return picket.Refuse(picket.CodeUpstream, "Ask an operator to run in the database: "+m.create()+"; and to grant the role SELECT, INSERT and UPDATE on it. Reading (readOnly) works without.",
+		"the high-water mark in %s cannot be raised: %s", m.table, pg.Message).With("sqlstate", pg.Code)
+}
+
+// sqlTable is the answer of sql.
+type sqlTable struct {
+	Command   string             `json:"command"` // such as INSERT 0 1; empty when the answer was cut
+	RowCount  int64              `json:"rowCount"`
+	Columns   []string           `json:"columns"`
+	Rows      [][]jsontext.Value `json:"rows"`
+	Truncated bool               `json:"truncated"` // there were more rows
+
+	size int64
+	cut  bool // the rest was not waited for
+}
+
+// query runs the one statement and reads rows up to the bounds.
+func query(ctx context.Context, conn *pgconn.PgConn, a sqlArgs) (out sqlTable, err error) {
+	args, err := texts(a.Args)
+	if err != nil {
+		return out, NeverLeft(err)
+	}
+	reader := conn.ExecParams(ctx, a.Statement, args, nil, nil, nil)
+	out = sqlTable{Columns: []string{}, Rows: [][]jsontext.Value{}}
+	for _, f := range reader.FieldDescriptions() {
+		out.Columns = append(out.Columns, f.Name)
+	}
+	for reader.NextRow() {
+		var row []jsontext.Value
+		size := int64(0)
+		for i, v := range reader.Values() {
+			cell, err := value(reader.FieldDescriptions()[i].DataTypeOID, v)
+			if err != nil {
+				return out, err
+			}
+			size += int64(len(cell))
+			row = append(row, cell)
+		}
+		if out.Truncated = out.Truncated || len(out.Rows) == maxSQLRows || out.size+size > maxSQLBytes; out.Truncated {
+			if a.ReadOnly { // nothing to commit: the connection is dropped
+				out.cut, out.RowCount = true, int64(len(out.Rows))
+				return out, nil
+			}
+			continue
+		}
+		out.size += size
+		out.Rows = append(out.Rows, row)
+	}
+	tag, err := reader.Close()
+	out.Command, out.RowCount = tag.String(), tag.RowsAffected()
+	return out, err
+}
+
+// texts are arguments as Postgres reads them; it knows the types it expects.
+func texts(args []jsontext.Value) (out [][]byte, err error) {
+	for i, raw := range args {
+		switch raw.Kind() {
+		case 'n':
+			out = append(out, nil)
+		case '"':
+			var s string
+			if err := json.Unmarshal(raw, &s); err != nil {
+				return nil, err
+			}
+			if strings.ContainsRune(s, 0) {
+				return nil, picket.Invalid("/args/"+strconv.Itoa(i), "Send text without zero bytes.", "the argument has a zero byte")
+			}
+			out = append(out, []byte(s))
+		default:
+			out = append(out, []byte(raw))
+		}
+	}
+	return out, nil
+}
+
+// value writes a cell as JSON: numbers with all their digits, JSON as it is,
+// everything else as Postgres prints it.
+func value(oid uint32, v []byte) (jsontext.Value, error) {
+	const boolean, int8, int2, int4, jsonType, objectID, float4, float8, numeric, jsonb = 16, 20, 21, 23, 114, 26, 700, 701, 1700, 3802
+	if v == nil {
+		return jsontext.Value("null"), nil
+	}
+	raw := jsontext.Value(append([]byte{}, v...))
+	switch oid {
+	case boolean:
+		return encode(string(v) == "t")
+	case int2, int4, int8, objectID, float4, float8, numeric, jsonType, jsonb:
+		if raw.IsValid() { // NaN and Infinity are not
+			return raw, nil
+		}
+	}
+	return encode(strings.ToValidUTF8(string(v), "�"))
+}
