@@ -79,26 +79,38 @@ func TestTheHouseOfADay(t *testing.T) {
 			t.Errorf("house %+v", got)
 		}
 		_, _, err = f.Reject(f.ctx, operator, task.TaskID, "again", &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "1.21")})
-		refused(t, err, picket.CodeBudgetExceeded) // what the rejected one gives back comes after
+		refused(t, err, picket.CodeBudgetExceeded)
 		_, _, err = f.Reject(f.ctx, operator, task.TaskID, "again", nil)
 		ok(t, err)
 		if got := f.envelope(t, "house"); got.Available != *worth(100, "1.20") {
 			t.Errorf("house %+v", got)
 		}
-		again, err := f.Retry(f.ctx, operator, task.TaskID, "r")
+		_, err = f.Retry(f.ctx, operator, task.TaskID, "r")
 		refused(t, err, picket.CodeBudgetExceeded)
 		_, err = f.TopUp(f.ctx, once("h"), "house", picket.TopUp{USD: usd("0.30")})
 		ok(t, err)
-		again, err = f.Retry(f.ctx, operator, task.TaskID, "r")
+		again, err := f.Retry(f.ctx, operator, task.TaskID, "r")
 		ok(t, err)
 		if again.BudgetEnvelope != *worth(100, "1.50") {
 			t.Errorf("the repeat has %v", again.BudgetEnvelope)
 		}
+		// What is rejected pays, as far as it can, for its repair.
+		twin, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0"), Priority: ptr(9)})
+		_, err = f.TopUp(f.ctx, once("i"), "house", picket.TopUp{USD: usd("0.40")})
+		ok(t, err)
+		_, err = f.TopUp(f.ctx, once("j"), twin.TaskID, picket.TopUp{USD: usd("0.40")})
+		ok(t, err)
+		_, err = f.Complete(f.ctx, h, picket.Completion{})
+		ok(t, err)
+		_, fix, err := f.Reject(f.ctx, operator, twin.TaskID, "again", &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "0.40")})
+		ok(t, err)
+		_, err = f.Cancel(f.ctx, operator, fix, "r")
+		ok(t, err)
 		// Another cap holds from the next task on, without one nothing is carved.
 		more := plain.capped(t, worth(2000, "3"))
-		more.submit(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+		more.submit(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1.40")})
 		plain.submit(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1000")})
-		if got := f.envelope(t, "house"); got.Available != *worth(0, "0") || got.Granted != *worth(2000, "3.30") {
+		if got := f.envelope(t, "house"); got.Available != *worth(0, "0") || got.Granted != *worth(2000, "3.70") {
 			t.Errorf("house %+v", got)
 		}
 		f.sound(t)

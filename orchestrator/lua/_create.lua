@@ -18,12 +18,13 @@ local function indexes(role, labels)
 end
 
 -- payer names the envelope that a new task's is carved from: that of its
--- parent, or the house's. uncovered is the refusal where that has too little.
+-- parent, or the house's. uncovered is the refusal where that has too little,
+-- with what the task that ending names gives back before.
 local function payer(s) return s.parent or house(s.house) end
 
-local function uncovered(s)
+local function uncovered(s, ending)
   local from = payer(s)
-  return from ~= '' and short(from, num(s.tokens), num(s.nano)) or nil
+  return from ~= '' and short(from, num(s.tokens), num(s.nano), ending and envelope(ending)) or nil
 end
 
 -- place_under notes where in its tree a new subtask stands: its ancestors are
@@ -63,7 +64,8 @@ local function create(s, source, extra)
   call('SET', K('spec:', s.id), s.spec)
   if s.input ~= '' then call('SET', K('in:', s.id), s.input) end
   for _, key in ipairs(indexes(s.role, s.labels)) do call('ZADD', key, order, s.id) end
-  carve(payer(s), s.id, order, num(s.tokens), num(s.nano))
+  local from = payer(s)
+  carve(from, s.id, order, num(s.tokens), num(s.nano))
   move(s.id, t, 'queued')
   local ready = 0
   if num(s.not_before) > raw then
@@ -74,5 +76,6 @@ local function create(s, source, extra)
   inherit(t, s.retries ~= '' and s.retries or s.fixes)
   enqueue(s.id, t, ready, source)
   emit('task.submitted', { task = s.id, actor = s.by }, '{"state":"queued"' .. (extra or '') .. '}')
+  if from ~= '' then warn(from, envelope(from)) end
   return t
 end

@@ -19,11 +19,15 @@ local function shift(e, column, t, u)
 end
 
 -- short is the refusal of what an envelope cannot cover; both dimensions have
--- to, and after an overrun none does until it is made good.
-local function short(id, t, u)
+-- to, and after an overrun none does until it is made good. back is an envelope
+-- that gives back first, in the same step.
+local function short(id, t, u, back)
   if t == 0 and u == 0 then return nil end
   local e = envelope(id)
   local have_t, have_u = num(e.available_t), num(e.available_u)
+  if back and back.parent == id and back.closed ~= '1' then
+    have_t, have_u = have_t + num(back.available_t), have_u + num(back.available_u)
+  end
   local less_t = (have_t < 0 or have_t < t) and t - have_t or 0
   local less_u = (have_u < 0 or have_u < u) and u - have_u or 0
   if less_t == 0 and less_u == 0 then return nil end

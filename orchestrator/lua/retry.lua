@@ -1,4 +1,4 @@
--- needs: money stray lane queue handoff create decide view
+-- needs: money books stray lane queue handoff create decide view
 -- retry queues an escalated task again with its failures forgotten, or makes a
 -- new task from one that failed, was cancelled or was rejected.
 -- ARGV: task, actor, request key, body hash, reason, new task id, cap of the house or ''

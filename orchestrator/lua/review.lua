@@ -1,4 +1,4 @@
--- needs: money stray lane queue create decide view
+-- needs: money books stray lane queue create decide view
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,
@@ -19,7 +19,7 @@ if ARGV[7] == '1' then
   fix = read_spec(8)
   if not lane_free(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
   fix.parent = shelter(t)
-  local no = not fix.parent and uncovered(fix)
+  local no = not fix.parent and uncovered(fix, tid)
   if no then return no end
 end
 decided(tid, t, decision, ARGV[6], by, fix)

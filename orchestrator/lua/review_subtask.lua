@@ -1,4 +1,4 @@
--- needs: money stray lane queue agent fence end handoff after nudge activity create decide view
+-- needs: money books stray lane queue agent fence end handoff after nudge activity create decide view
 -- review_subtask decides a subtask that was handed in to the task of a run. A
 -- rejection makes, in the same step, the subtask that repairs it. The same
 -- decision again gets the same answer.

@@ -1,4 +1,4 @@
--- needs: money stray lane queue create
+-- needs: money books stray lane queue create
 -- submit creates a task.
 -- ARGV: request key, body hash, source task or '', spec (20 values)
 -- Reply: {task id, created ms, replayed 0|1}
