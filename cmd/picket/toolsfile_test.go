@@ -18,9 +18,9 @@ const allTools = `tools:
   models:
     claude-opus-4.5: {input: 3, output: 15, cache_read: 0.3, cache_write: 3.75}
   http_request: {allow: ["api.example.com", "127.0.0.1:8080", "[::1]:80"], timeout: 30s, max_bytes: 262144}
-  sql: {main: {url_env: APP_DATABASE_URL}}
+  sql: {main: {url_env: APP_DATABASE_URL, marks: public.fence, timeout: 10s}}
   upstreams:
-    github: {url: "https://example.com/mcp", headers: {Authorization: {env: GITHUB_AUTH}}}
+    github: {url: "https://example.com/mcp", headers: {Authorization: {env: GITHUB_AUTH}}, timeout: 90s}
     files: {command: [mcp-files, --root, /srv], env: [HOME]}
   llm:
     anthropic: {url: "https://api.anthropic.com", key_env: ANTHROPIC_API_KEY}
@@ -80,7 +80,7 @@ func TestBadTools(t *testing.T) {
 		"tools: {upstreams: {u: {url: 'http://x', env: [A]}}}":                     "no meaning with url",
 		"tools: {upstreams: {u: {url: 'http://x', headers: {A: Bearer hunter2}}}}": "a mapping",
 		"tools: {upstreams: {u: {url: 'http://x', headers: {A: {}}}}}":             "the header A needs env",
-		"tools: {upstreams: {u_v: {command: [y]}}}":                                "is no name here",
+		"tools: {upstreams: {u-v: {command: [y]}}}":                                "is no name of an upstream",
 		"tools: {llm: {gemini: {}}}":                                               `there is no key "gemini" in tools.llm`,
 		"budget: {house: {usd: -1}}":                                               "budget.house.usd (from picket.yaml:1:18): -1 is below zero",
 		"budget: {hose: {usd: 1}}":                                                 `there is no key "budget.hose"`,

@@ -33,12 +33,17 @@ func toolsShape() toolShape {
 			"timeout":   leaf("how long a call may take", checkCallTime),
 			"max_bytes": leaf("how much of an answer is read", checkCount),
 		}},
-		"sql": namedBy(checkShortName, toolShape{keys: map[string]toolShape{"url_env": env}}),
-		"upstreams": namedBy(checkShortName, toolShape{keys: map[string]toolShape{
+		"sql": namedBy(checkShortName, toolShape{keys: map[string]toolShape{
+			"url_env": env,
+			"marks":   leaf("table of the high-water marks", checkTable),
+			"timeout": leaf("how long a call may take", checkCallTime),
+		}}),
+		"upstreams": namedBy(checkUpstreamName, toolShape{keys: map[string]toolShape{
 			"url":     leaf("URL of an MCP server", checkURL),
 			"headers": namedBy(checkHeader, toolShape{keys: map[string]toolShape{"env": env}}),
 			"command": listOf("program and arguments of an MCP server that speaks over its standard streams", checkArgument),
 			"env":     listOf("names of variables it gets beside the usual ones", checkEnvName),
+			"timeout": leaf("how long a call of one of its tools may take", checkCallTime),
 		}}),
 		"llm": {keys: map[string]toolShape{
 			"anthropic": {keys: map[string]toolShape{"url": leaf("URL of the API", checkURL), "key_env": env}},
@@ -66,6 +71,8 @@ func checkChargeOn(text string) error {
 var (
 	priceName = regexp.MustCompile(`^([A-Za-z0-9_.-]{1,128}\*?|\*)$`)
 	shortName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,31}$`)
+	upstream  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
+	table     = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,62}$`)
 	envName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	header    = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 )
@@ -80,6 +87,20 @@ func checkPriceName(text string) error {
 func checkShortName(text string) error {
 	if !shortName.MatchString(text) {
 		return fmt.Errorf("%s is no name here: 1 to 32 letters, digits or -", quoted(text))
+	}
+	return nil
+}
+
+func checkUpstreamName(text string) error {
+	if !upstream.MatchString(text) {
+		return fmt.Errorf("%s is no name of an upstream: 1 to 32 letters, digits or _, a letter first", quoted(text))
+	}
+	return nil
+}
+
+func checkTable(text string) error {
+	if !table.MatchString(text) {
+		return fmt.Errorf("%s is no name of a table in lower case, such as public.picket_fence", quoted(text))
 	}
 	return nil
 }

@@ -139,10 +139,16 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 		control.MountOps(e)
 	}
 	if h.toolproxy {
-		proxy, err := toolproxy.New(toolproxy.Config{Sealer: h.sealer, Door: doorTo(store), Prices: h.prices.now, Log: h.log})
+		env := processEnv(h.log)
+		proxy, err := toolproxy.New(toolproxy.Config{
+			Sealer: h.sealer, Door: doorTo(store), Prices: h.prices.now, Log: h.log,
+			HTTP: h.cfg.httpTool(), SQL: h.cfg.databases(env), Upstreams: h.cfg.upstreams(env),
+		})
 		if err != nil {
 			return err
 		}
+		defer proxy.Close()
+		proxy.Start()
 		proxy.Mount(e)
 	}
 	if h.reaper {

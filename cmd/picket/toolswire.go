@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// httpTool is what http_request may do.
+func (s settings) httpTool() toolproxy.HTTPTool {
+	most, _ := strconv.ParseInt(s.tool("http_request", "max_bytes").text, 10, 64)
+	return toolproxy.HTTPTool{Allow: s.tool("http_request", "allow").items, Timeout: s.span("http_request", "timeout"), MaxBytes: most}
+}
+
+// databases are those of the tool sql whose URL is in the environment.
+func (s settings) databases(env environ) map[string]toolproxy.Database {
+	all := map[string]toolproxy.Database{}
+	for _, name := range s.under("sql") {
+		if url, ok := env.secret("tools.sql."+name, s.tool("sql", name, "url_env").text); ok {
+			all[name] = toolproxy.Database{URL: url, Marks: s.tool("sql", name, "marks").text, Timeout: s.span("sql", name, "timeout")}
+		}
+	}
+	return all
+}
+
+// upstreams are the MCP servers whose headers are all in the environment.
+func (s settings) upstreams(env environ) (all []toolproxy.Upstream) {
+	for _, name := range s.under("upstreams") {
+		u := toolproxy.Upstream{Name: name, URL: s.tool("upstreams", name, "url").text, Command: s.tool("upstreams", name, "command").items,
+			Env: s.tool("upstreams", name, "env").items, Timeout: s.span("upstreams", name, "timeout"), Headers: map[string]picket.Secret{}}
+		whole := true
+		for _, header := range s.under("upstreams", name, "headers") {
+			value, ok := env.secret("tools.upstreams."+name, s.tool("upstreams", name, "headers", header, "env").text)
+			u.Headers[header], whole = value, whole && ok
+		}
+		if whole {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// span reads a value that a check has found to be a duration; 0 when it is not
+// given.
+func (s settings) span(path ...string) time.Duration {
+	d, _ := time.ParseDuration(s.tool(path...).text)
+	return d
+}
+
+// environ is where the values of variables come from, and where it is told
+// which are not there: what needs them is left out.
+type environ struct {
+	lookup  func(string) string
+	missing func(what, name string)
+}
+
+func processEnv(log *slog.Logger) environ {
+	return environ{os.Getenv, func(what, name string) {
+		log.Warn(what+" is left out: "+name+" is not set in the environment", "fix", fmt.Sprintf("export %s=… and start again", name))
+	}}
+}
+
+func (e environ) secret(what, name string) (picket.Secret, bool) {
+	text := e.lookup(name)
+	if text == "" {
+		e.missing(what, name)
+	}
+	return picket.Secret(text), text != ""
+}
+
+// missingVariables are the names that the tools of picket.yaml need and this
+// environment does not have.
+func (s settings) missingVariables() (names []string) {
+	env := environ{os.Getenv, func(_, name string) { names = append(names, name) }}
+	s.databases(env)
+	s.upstreams(env)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
