@@ -16,6 +16,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
 )
@@ -35,7 +36,7 @@ type bridge struct {
 
 func openBridge(t testing.TB, door toolproxy.Door, upstreams ...toolproxy.Upstream) *bridge {
 	t.Helper()
-	b := &bridge{sealer: newSealer(t), changed: make(chan struct{}, 100), lines: &strings.Builder{}}
+	b := &bridge{sealer: rig.Sealer(), changed: make(chan struct{}, 100), lines: &strings.Builder{}}
 	b.log = &locked{w: b.lines}
 	p, err := toolproxy.New(toolproxy.Config{Sealer: b.sealer, Log: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Door: func(string) toolproxy.Door { return door }, Upstreams: upstreams,

@@ -45,8 +45,12 @@ func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
 // connect is a client of the given wire.
 func connect(t testing.TB, url, token, wire string, opts *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
+	return connectAs(t, mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, opts), url, token, wire)
+}
+
+func connectAs(t testing.TB, client *mcp.Client, url, token, wire string) *mcp.ClientSession {
+	t.Helper()
 	transport := &http.Transport{}
-	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, opts)
 	s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
 		Endpoint: url, HTTPClient: &http.Client{Transport: bearing{token, transport}}, MaxRetries: -1,
 	}, &mcp.ClientSessionOptions{ProtocolVersion: wire})

@@ -133,7 +133,7 @@ func structured(answer jsontext.Value) *mcp.CallToolResult {
 
 // refused is a refusal as a model sees it: a result, never a protocol error.
 func refused(err error) *mcp.CallToolResult {
-	e := refusalFor(err)
+	e := asRefusal(err)
 	object := map[string]any{"code": e.Code, "message": e.Error(), "remedy": e.Remedy, "retryable": e.Code.Retryable(), "facts": e.Facts}
 	if e.Facts == nil {
 		object["facts"] = struct{}{}
@@ -149,8 +149,8 @@ func refused(err error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: stdjson.RawMessage(raw)}
 }
 
-// refusalFor finds the refusal in err; anything else stays on our side.
-func refusalFor(err error) *picket.Error {
+// asRefusal finds the refusal in err; anything else stays on our side.
+func asRefusal(err error) *picket.Error {
 	var refusal *picket.Error
 	if errors.As(err, &refusal) {
 		return refusal

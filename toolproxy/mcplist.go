@@ -53,7 +53,7 @@ func (f *mcpFace) describe(t Tool) *mcp.Tool {
 // protocolError is a refusal where MCP knows no results with errors, such as
 // for lists and resources. Its data is the whole refusal.
 func protocolError(err error) error {
-	e := refusalFor(err)
+	e := asRefusal(err)
 	data, _ := encode(map[string]any{"code": e.Code, "message": e.Error(), "remedy": e.Remedy, "retryable": e.Code.Retryable()})
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: string(e.Code) + ": " + e.Error() + " " + e.Remedy, Data: stdjson.RawMessage(data)}
 }

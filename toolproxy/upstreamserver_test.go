@@ -13,14 +13,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// asStdio makes the test binary an MCP server on its standard streams.
+// asStdio makes the test binary an MCP server on its standard streams, of the
+// wire it names.
 const asStdio = "PICKET_TEST_UPSTREAM"
 
 func init() {
 	if os.Getenv(asStdio) == "" {
 		return
 	}
-	o := newOther()
+	o := newOther(os.Getenv(asStdio))
 	if err := o.server.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -39,9 +40,9 @@ type other struct {
 
 var plain = json.RawMessage(`{"type":"object"}`)
 
-func newOther() *other {
+func newOther(wire ...string) *other {
 	o := &other{began: make(chan struct{}, 10), ended: make(chan error, 10)}
-	o.server = mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
+	o.server = mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: wire})
 	for name, call := range map[string]mcp.ToolHandler{
 		"echo": o.echo, "work": o.work, "hang": o.hang, "sample": o.sample, "elicit": o.elicit, "input": o.input, "roots": o.roots,
 		"die": func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { os.Exit(1); return nil, nil },

@@ -1,0 +1,160 @@
+package toolproxy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// answering is a client that can be asked everything.
+func answering(name string) *mcp.ClientOptions {
+	return &mcp.ClientOptions{
+		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+			return &mcp.CreateMessageResult{Role: "assistant", Model: "m", Content: &mcp.TextContent{Text: name + " heard " + r.Params.Messages[0].Content.(*mcp.TextContent).Text}, Meta: mcp.Meta{"mine/secret": 1}}, nil
+		},
+		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": name}, Meta: mcp.Meta{"mine/secret": 1}}, nil
+		},
+		Capabilities: &mcp.ClientCapabilities{RootsV2: &mcp.RootCapabilities{}},
+	}
+}
+
+// What an upstream of the older wire asks while it works goes to the session
+// whose call it is, and to no other.
+func TestAnUpstreamAsksWhileItWorks(t *testing.T) {
+	o := newOther()
+	p := newPurse(100 * cent)
+	b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
+	for _, name := range []string{"anna", "berta"} {
+		s := connect(t, b.url, b.token(), wires[0], answering(name))
+		for tool, want := range map[string]string{"up_sample": name + " heard say hello", "up_elicit": "accept " + name} {
+			if r := call(t, s, tool, nil); r.IsError || said(t, r) != want {
+				t.Errorf("%s: %+v, want %q", tool, r, want)
+			}
+		}
+	}
+	// Who cannot be asked is not asked, and nobody else is in its place.
+	for _, wire := range wires {
+		s := connect(t, b.url, b.token(), wire, nil)
+		if r := call(t, s, "up_elicit", nil); !r.IsError {
+			t.Errorf("%s: an answer came from somewhere: %+v", wire, r)
+		}
+	}
+	p.quiet(t, 6*cent)
+}
+
+func TestRootsOfTheClient(t *testing.T) {
+	o := newOther()
+	b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
+	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
+	client.AddRoots(&mcp.Root{URI: "file:///work"})
+	s := connectAs(t, client, b.url, b.token(), wires[0])
+	if r := call(t, s, "up_roots", nil); r.IsError || said(t, r) != "file:///work" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What an upstream of the newer wire asks in its result goes to a client of
+// that wire as it is; one with a session is asked on the way. Either way the
+// call is charged once.
+func TestAnUpstreamAsksInItsResult(t *testing.T) {
+	for _, wire := range wires {
+		t.Run(wire, func(t *testing.T) {
+			o := newOther()
+			p := newPurse(100 * cent)
+			b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[1])})
+			s := connect(t, b.url, b.token(), wire, answering("anna"))
+			params := &mcp.CallToolParams{Name: "up_input", Meta: mcp.Meta{toolproxy.MetaKey: "k1"}}
+			for range 2 {
+				r, err := s.CallTool(t.Context(), params)
+				if err != nil || r.IsError || said(t, r) != "second anna anna" {
+					t.Fatalf("%v %+v", err, r)
+				}
+			}
+			if o.count() != 3 {
+				t.Errorf("%d messages reached the upstream, want three rounds of one call", o.count())
+			}
+			p.quiet(t, cent)
+		})
+	}
+	t.Run("nobody to ask", func(t *testing.T) {
+		o := newOther()
+		b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[1])})
+		r := call(t, connect(t, b.url, b.token(), wires[0], &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}), "up_input", nil)
+		if code, remedy := refusal(t, r); code != "upstream_failed" || !strings.Contains(remedy, "can be asked") {
+			t.Errorf("%s: %s", code, remedy)
+		}
+	})
+}
+
+func TestPromptsAndResourcesOfAnUpstream(t *testing.T) {
+	everyPair(t, func(t *testing.T, wire string, _ *other, url string) {
+		p := newPurse(2 * cent)
+		b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: url})
+		s := connect(t, b.url, b.token(), wire, nil)
+		g, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_greet", Arguments: map[string]string{"who": "anna"}})
+		if err != nil || g.Messages[0].Content.(*mcp.TextContent).Text != "greet anna" {
+			t.Fatalf("%v %+v", err, g)
+		}
+		r, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "other://thing"})
+		if err != nil || r.Contents[0].Text != "a thing" || r.Contents[0].Meta != nil {
+			t.Fatalf("%v %+v", err, r)
+		}
+		p.quiet(t, 2*cent)
+		if _, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_greet"}); err == nil || !strings.Contains(err.Error(), "budget_exceeded") {
+			t.Errorf("on an empty envelope: %v", err)
+		}
+	})
+}
+
+// A lease that does not hold reaches no upstream, whatever it asks for.
+func TestAStaleLeaseReachesNoUpstream(t *testing.T) {
+	for _, wire := range wires {
+		t.Run(wire, func(t *testing.T) {
+			inMemory(t, func(h *house) {
+				o := newOther()
+				h.submit()
+				l := h.lease()
+				b := openBridge(t, h.Engine, toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[1])})
+				s := connect(t, b.url, l.LeaseToken.Reveal(), wire, nil)
+				if r := call(t, s, "up_echo", map[string]any{"n": 1}); r.IsError || o.count() != 1 {
+					t.Fatalf("under a good lease: %+v, %d calls", r, o.count())
+				}
+				h.expire()
+				lost := func(want string) {
+					t.Helper()
+					if code, remedy := refusal(t, call(t, s, "up_echo", nil)); code != want || remedy == "" {
+						t.Errorf("%s, want %s; %s", code, want, remedy)
+					}
+					if _, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_greet"}); err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("a prompt: %v", err)
+					}
+					if _, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "other://thing"}); err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("a resource: %v", err)
+					}
+				}
+				lost("lease_expired")
+				next := h.lease()
+				lost("stale_fence")
+				_, err := h.Release(h.ctx, h.held(next), picket.Exit{Class: picket.ExitReleased})
+				h.ok(err)
+				released := connect(t, b.url, next.LeaseToken.Reveal(), wire, nil)
+				if code, _ := refusal(t, call(t, released, "up_echo", nil)); code != "lease_released" {
+					t.Errorf("a lease given back: %s", code)
+				}
+				foreign := connect(t, b.url, h.sealer.Seal("default", next.TaskID, "run_01JZZZZZZZZZZZZZZZZZZZZZZZ").Reveal(), wire, nil)
+				if r := call(t, foreign, "up_echo", nil); !r.IsError {
+					t.Errorf("a lease nobody granted: %+v", r)
+				}
+				if o.count() != 1 {
+					t.Errorf("%d calls reached the upstream", o.count())
+				}
+			})
+		})
+	}
+}
