@@ -2,6 +2,7 @@ package picket
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"github.com/picket-dev/picket/budget"
@@ -34,12 +35,29 @@ type Delegated struct {
 	Nudge     *Nudge          `json:"nudge,omitempty"` // set when the agent seems to be stuck
 }
 
+// Check refuses what can be seen to be wrong without knowing the parent.
+func (s Subtask) Check() error {
+	if strings.TrimSpace(s.Title) == "" {
+		return Invalid("/title", "Say in a few words what is to be done.", "title is required")
+	}
+	if len(s.Input) > MaxPayload {
+		return TooLarge("/input", len(s.Input))
+	}
+	if s.BudgetEnvelope == nil {
+		return nil
+	}
+	if err := s.BudgetEnvelope.Check(); err != nil {
+		return Invalid("/budgetEnvelope", `Send for example {"tokens":20000,"usd":0.1}.`, "budgetEnvelope: %v", err)
+	}
+	return nil
+}
+
 // Under specifies the subtask of a parent. What it does not say is as the
 // operator wanted it for the parent: window, priority, times, retries, labels.
 // Its review is the parent's.
 func (s Subtask) Under(parent Task) (TaskSpec, error) {
-	if len(s.Input) > MaxPayload {
-		return TaskSpec{}, TooLarge("/input", len(s.Input))
+	if err := s.Check(); err != nil {
+		return TaskSpec{}, err
 	}
 	spec := parent.Spec()
 	spec.Title, spec.Input, spec.Role, spec.Needs = s.Title, s.Input, s.Role, s.Needs

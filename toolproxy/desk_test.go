@@ -50,6 +50,7 @@ type desk struct {
 	keys     []string // request ids of reports
 	exits    []picket.Exit
 	outputs  []string
+	waits    []time.Duration
 	evidence []picket.Evidence
 	err      error                                                            // answered by everything when set
 	watch    func(context.Context, time.Duration) (picket.Watch, bool, error) // nil: changed at once
@@ -125,6 +126,20 @@ func (d *desk) Report(_ context.Context, h picket.Held, requestID string, _ pick
 func (d *desk) Complete(_ context.Context, h picket.Held, done picket.Completion) (picket.TaskState, error) {
 	d.outputs = append(d.outputs, string(done.Output))
 	return picket.TaskReview, d.note("mark_complete", h)
+}
+
+func (d *desk) Delegate(_ context.Context, h picket.Held, key string, s picket.Subtask) (picket.Delegated, error) {
+	d.keys = append(d.keys, key)
+	return picket.Delegated{TaskID: aTask, State: picket.TaskQueued}, d.note("delegate_subtask", h)
+}
+
+func (d *desk) AwaitSubtask(_ context.Context, h picket.Held, id string, wait time.Duration) (picket.SubtaskState, error) {
+	d.waits = append(d.waits, wait)
+	return picket.SubtaskState{TaskID: id, State: picket.TaskQueued}, d.note("await_subtask", h)
+}
+
+func (d *desk) ReviewSubtask(_ context.Context, h picket.Held, _ string, r picket.SubtaskReview) (picket.SubtaskState, error) {
+	return picket.SubtaskState{TaskID: r.TaskID, State: picket.TaskCompleted}, d.note("review_subtask", h)
 }
 
 func (d *desk) Fail(_ context.Context, h picket.Held, _ string, _ bool) (picket.TaskState, error) {
@@ -295,9 +310,14 @@ var calls = map[string]request{
 	"events":             {path: "/v1/run/events", body: `{"events":[{"type":"run.launched","containment":"group"}]}`},
 	"evidence":           {path: "/v1/run/evidence", body: `{"repository":"/r","branch":"picket/t","base":"abc","diffstat":" a | 1 +","diff":"+x","truncated":false,"files":[{"path":"a","added":1,"removed":0}]}`},
 	"exec":               {path: "/v1/run/exec/k17", body: `{"code":0,"signal":null,"stdout":"ok","stderr":"","truncated":false,"durationMs":12}`},
+	"usage":              {path: "/v1/run/usage", body: `{"source":"claude","session":"s-1","scope":"run","tokens":1234,"usd":0.0123}`},
+	"await_top_up":       {path: "/v1/tools/await_top_up", body: `{"waitSeconds":0}`},
 	"get_task":           {path: "/v1/tools/get_task", body: `{}`},
 	"report_progress":    {path: "/v1/tools/report_progress", body: `{"summary":"s","beliefs":["b"],"attempted":[{"action":"a","outcome":"o"}],"nextStep":"n","blockers":[]}`},
-	"mark_complete":      {path: "/v1/tools/mark_complete", body: `{"output":{"n":12345678901234567890},"summary":"done"}`},
+	"delegate_subtask":   {path: "/v1/tools/delegate_subtask", body: `{"title":"a part","input":{"n":12345678901234567890},"role":"coder","needs":["go"],"budgetEnvelope":{"tokens":5,"usd":0.25},"priority":3,"timeoutSeconds":60,"review":"parent"}`},
+	"await_subtask":      {path: "/v1/tools/await_subtask", body: `{"taskId":"` + aTask + `","waitSeconds":0}`},
+	"review_subtask":     {path: "/v1/tools/review_subtask", body: `{"taskId":"` + aTask + `","decision":"reject","note":"it must rhyme"}`},
+	"mark_complete":      {path: "/v1/tools/mark_complete", body: `{"output":{"n":12345678901234567890},"summary":"done","children":"detach"}`},
 	"mark_failed":        {path: "/v1/tools/mark_failed", body: `{"reason":"no compiler","retryable":false}`},
 	"request_human_help": {path: "/v1/tools/request_human_help", body: `{"question":"which?","options":["a","b"],"kind":"question","deadlineSeconds":null,"onDeadline":"wait"}`},
 }

@@ -17,7 +17,8 @@ func show(v any) string { return fmt.Sprintf("%v", v) }
 // fenced are the calls that need a lease that holds; evidence those that are
 // taken for a while after it ended.
 var (
-	fenced   = []string{"renew", "release", "report_progress", "mark_complete", "mark_failed", "request_human_help", "get_task"}
+	fenced = []string{"renew", "release", "report_progress", "mark_complete", "mark_failed", "request_human_help", "get_task",
+		"delegate_subtask", "await_subtask", "review_subtask"}
 	evidence = []string{"exit", "logs", "events"}
 )
 

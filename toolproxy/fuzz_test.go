@@ -41,6 +41,9 @@ func FuzzEventsBody(f *testing.F)   { fuzzBody(f, "events") }
 func FuzzLogBody(f *testing.F)      { fuzzBody(f, "logs") }
 func FuzzReportBody(f *testing.F)   { fuzzBody(f, "report_progress") }
 func FuzzCompleteBody(f *testing.F) { fuzzBody(f, "mark_complete") }
+func FuzzDelegateBody(f *testing.F) { fuzzBody(f, "delegate_subtask") }
+func FuzzAwaitBody(f *testing.F)    { fuzzBody(f, "await_subtask") }
+func FuzzReviewBody(f *testing.F)   { fuzzBody(f, "review_subtask") }
 func FuzzFailBody(f *testing.F)     { fuzzBody(f, "mark_failed") }
 func FuzzHelpBody(f *testing.F)     { fuzzBody(f, "request_human_help") }
 func FuzzGetTaskBody(f *testing.F)  { fuzzBody(f, "get_task") }

@@ -15,15 +15,15 @@ import (
 
 // surface is every route of the proxy and what it asks of a credential:
 // fenced: a lease that holds; evidence: one that ended a short while ago will
-// do; result: the same, and without a call that waits for it a conflict; watch: it tells an ended lease its end; list: any lease made here; later:
-// not there yet. It is written down here once more, on purpose: a route that is
+// do; result: the same, and without a call that waits for it a conflict; watch: it tells an ended lease its end; list: any lease made here. It is written down here once more, on purpose: a route that is
 // added, or that is served otherwise, has to be added here, too.
 var surface = map[string]string{
 	"POST /v1/lease/renew": "fenced", "POST /v1/lease/release": "fenced", "POST /v1/lease/reclaim": "fenced", "GET /v1/lease/watch": "watch",
 	"POST /v1/run/exit": "evidence", "POST /v1/run/logs": "evidence", "POST /v1/run/events": "evidence",
 	"GET /v1/tools": "list", "POST /v1/tools/get_task": "fenced", "POST /v1/tools/report_progress": "fenced",
 	"POST /v1/tools/mark_complete": "fenced", "POST /v1/tools/mark_failed": "fenced", "POST /v1/tools/request_human_help": "fenced",
-	"POST /v1/run/evidence": "evidence", "POST /v1/run/usage": "later", "POST /v1/run/exec/:callId": "result",
+	"POST /v1/tools/delegate_subtask": "fenced", "POST /v1/tools/await_subtask": "fenced", "POST /v1/tools/review_subtask": "fenced",
+	"POST /v1/run/evidence": "evidence", "POST /v1/run/usage": "evidence", "POST /v1/tools/await_top_up": "fenced", "POST /v1/run/exec/:callId": "result",
 }
 
 // A row says how a caller comes to a credential, and what it is told by routes
@@ -40,7 +40,6 @@ const (
 	runOut     = picket.CodeLeaseExpired
 	stale      = picket.CodeStaleFence
 	foreign    = picket.CodeTaskMismatch
-	notBuilt   = picket.CodeNotAvailable
 	wasOver    = picket.CodeLeaseReleased
 	wasStopped = picket.CodeTaskCancelled
 )
@@ -146,14 +145,11 @@ func (h *house) mounted(t *testing.T) []string {
 
 func (h *house) expect(t *testing.T, r row, at, bearer string) {
 	t.Helper()
-	want := map[string]picket.Code{"fenced": r.fenced, "evidence": r.evidence, "result": cmp.Or(r.evidence, picket.CodeStateConflict), "watch": r.watch, "list": r.list, "later": notBuilt}[surface[at]]
+	want := map[string]picket.Code{"fenced": r.fenced, "evidence": r.evidence, "result": cmp.Or(r.evidence, picket.CodeStateConflict), "watch": r.watch, "list": r.list}[surface[at]]
 	if r.list != "" { // nobody who is let in at all
 		want = r.list
 	}
 	f := h.face
-	if surface[at] == "later" {
-		f = f.undescribed()
-	}
 	a := f.call(t, requestTo(at).with(bearer, ""))
 	if want == "" && a.status/100 != 2 || want != "" && (a.status != want.Status() || a.code() != string(want) || a.remedy() == "") {
 		t.Errorf("%s: %d %s, want %q", at, a.status, a.raw, want)

@@ -27,9 +27,11 @@ type Door interface {
 	changeKeeper
 	execer
 	worker
+	delegator
 	reader
 	witness
 	spender
+	bookkeeper
 	ender
 }
 
@@ -147,7 +149,7 @@ var routes = []route{
 	{http.MethodGet, "/v1/tools", "", listTools, nil},
 	{http.MethodPost, "/v1/run/evidence", "evidence", changes, nil},
 	{http.MethodPost, "/v1/tools/:name", "", callTool, nil}, // each tool records its own refusals
-	{http.MethodPost, "/v1/run/usage", "", later("usage", "metering"), nil},
+	{http.MethodPost, "/v1/run/usage", "usage", usage, nil},
 	{http.MethodPost, MCPPath, "", serveMCP, nil},
 	{http.MethodGet, MCPPath, "", serveMCP, nil},
 	{http.MethodDelete, MCPPath, "", serveMCP, nil},
@@ -196,12 +198,4 @@ func (p *Proxy) recordRefusal(ctx context.Context, w witness, held picket.Held, 
 	}
 	p.log.Debug("write refused", "task", held.TaskID, "run", held.RunID, "fence", held.Fence, "verb", verb, "code", string(refusal.Code))
 	w.RefusedWrite(ctx, held, verb, refusal)
-}
-
-// later refuses a route of something that is not built yet.
-func later(name, subject string) serve {
-	return func(*Proxy, echo.Context, Door, picket.Held) error {
-		return picket.Refuse(picket.CodeNotAvailable, "Do without it.",
-			"%s needs %s, which this version does not have yet", name, subject).With("subject", subject)
-	}
 }

@@ -17,14 +17,10 @@ var bindings = map[string]binding{
 	"get_task":           {false, smallBody, getTask},
 	"report_progress":    {true, picket.MaxPayload, reportProgress},
 	"request_human_help": {true, picket.MaxPayload, requestHumanHelp},
+	"delegate_subtask":   {true, picket.MaxPayload + smallBody, delegateSubtask},
+	"await_subtask":      {false, smallBody, awaitSubtask},
+	"review_subtask":     {true, smallBody, reviewSubtask},
+	"await_top_up":       {false, smallBody, awaitTopUp},
 	"mark_complete":      {true, completeBody, markComplete},
 	"mark_failed":        {true, smallBody, markFailed},
-}
-
-// laterTools are refused by name, with what they will need.
-var laterTools = map[string]string{
-	"delegate_subtask": "delegation",
-	"await_subtask":    "delegation",
-	"review_subtask":   "delegation",
-	"await_top_up":     "metered budgets",
 }

@@ -56,9 +56,9 @@ func (c Call) requestID() string {
 }
 
 type completeRequest struct {
-	Output   picket.RawJSON `json:"output"`
-	Summary  string         `json:"summary"`
-	Children picket.RawJSON `json:"children" later:"delegation"` // refused: not available yet
+	Output   picket.RawJSON  `json:"output"`
+	Summary  string          `json:"summary"`
+	Children picket.Children `json:"children"`
 }
 
 func markComplete(ctx context.Context, c Call) (any, error) {
@@ -66,7 +66,7 @@ func markComplete(ctx context.Context, c Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := worker(c.Door).Complete(ctx, c.Held, picket.Completion{Output: body.Output, Summary: body.Summary})
+	state, err := worker(c.Door).Complete(ctx, c.Held, picket.Completion(body))
 	return stateAnswer{state}, err
 }
 
@@ -75,12 +75,13 @@ func decodeComplete(args jsontext.Value) (completeRequest, error) {
 	switch {
 	case err != nil:
 		return body, err
-	case len(body.Children) > 0 && string(body.Children) != "null":
-		return body, picket.NotAvailable("/children", "delegation")
 	case body.Output == nil:
 		return body, picket.Invalid("/output", "Send the result of the task: text or any JSON.", "output is required")
 	case len(body.Output) > picket.MaxPayload:
 		return body, picket.TooLarge("/output", len(body.Output))
+	}
+	if err := body.Children.Check(); err != nil {
+		return body, err
 	}
 	return body, checkText("/summary", body.Summary, maxSummary)
 }
