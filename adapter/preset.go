@@ -213,6 +213,11 @@ func (l PresetLauncher) Holds() string {
 	return CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.Holds()
 }
 
+// Execs says whether programs can be run beside its agents.
+func (l PresetLauncher) Execs() bool {
+	return CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.Execs()
+}
+
 // fail ends the run for something that its launcher has seen.
 func (r *run) fail(reason string) {
 	r.order(order{how: terminateThenKill, class: picket.ExitCrash, reason: reason, told: true})

@@ -2,6 +2,8 @@ package adapter
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -138,6 +140,14 @@ func (p *watchedProcess) Stopped() bool {
 func (p *watchedProcess) Overdue() bool {
 	o, ok := p.Process.(interface{ Overdue() bool })
 	return ok && o.Overdue()
+}
+
+// Exec implements Executor as far as the process within does.
+func (p *watchedProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
+	if x, ok := p.Process.(Executor); ok {
+		return x.Exec(ctx, job)
+	}
+	return Exited{}, errors.New("nothing can be run beside this agent")
 }
 
 // maxLine bounds a line that is read, in bytes; longer ones pass unread.

@@ -20,12 +20,13 @@ import (
 
 func newAdapter() *cobra.Command {
 	c := &cobra.Command{
-		Use: "adapter [flags] -- COMMAND [ARG ...]", Short: "Work on tasks: lease, launch, renew, release",
+		Use: "adapter [flags] [-- COMMAND ...]", Short: "Work on tasks: lease, launch, renew, release",
 		Long: "A resident worker. It registers, sends heartbeats, leases tasks, launches the command for each with the\n" +
 			"lease in its environment, renews the lease, watches the process and reports how it ended. SIGTERM drains:\n" +
-			"no new leases, running agents finish; a second SIGTERM ends them and gives their leases back. --as takes\n" +
-			"the command and all that is not given from an entry under agents: in picket.yaml.",
-		Example: "  picket adapter --role coder --capability go --max 4 -- ./agent.sh\n  picket adapter --as coder",
+			"no new leases, running agents finish; a second SIGTERM ends them and gives their leases back. --agent names\n" +
+			"a coding agent that needs no command. --as takes the command and all that is not given from an entry under\n" +
+			"agents: in picket.yaml.",
+		Example: "  picket adapter --role coder --capability go --max 4 -- ./agent.sh\n  picket adapter --agent claude --role coder\n  picket adapter --as coder",
 		RunE:    runAdapter,
 	}
 	f := c.Flags()
@@ -34,13 +35,14 @@ func newAdapter() *cobra.Command {
 	f.Int("max", 1, "hold this many leases at once, 1 to 100")
 	f.String("agent-id", "", "the worker's name (default: a new one)")
 	f.Bool("pinned-only", false, "take only tasks pinned to --agent-id")
-	f.Duration("linger", 10*time.Second, "time an agent gets to end by itself after it handed in its result")
+	f.Duration("linger", 10*time.Second, "time an agent gets to end by itself after it handed in its result (coding agents: 1m)")
 	f.Duration("grace", 5*time.Second, "time between SIGTERM and SIGKILL")
 	f.Bool("unregistered", false, "stay out of the registry: no record, no heartbeats; leases end by their own deadline only")
 	healthFlags(c)
 	asFlag(c)
 	f.String("log-level", "info", "how much is logged: debug, info, warn or error")
 	choices(c, "log-level", "debug", "info", "warn", "error")
+	agentFlag(c)
 	placeFlags(c, adapter.WorkspaceEmpty)
 	f.String("for-task", "", "end when this task is closed, in review or escalated")
 	// `picket run` starts one adapter for its task.
@@ -64,7 +66,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err := unregisteredAlone(cmd); err != nil {
 		return err
 	}
-	command, err := adapterCommand(cmd, given, entry)
+	launch, err := adapterLaunch(cmd, given, entry)
 	if err != nil {
 		return err
 	}
@@ -73,14 +75,14 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 		return err
 	}
 	offerSelf()
-	if err := startable(command); err != nil {
+	if err := launch.startable(); err != nil {
 		return err
 	}
 	log, err := adapterLog(cmd, cfg)
 	if err != nil {
 		return err
 	}
-	conf, err := adapterConfig(cmd, cfg, s, command, log)
+	conf, err := adapterConfig(cmd, cfg, s, launch, log)
 	if err != nil {
 		return err
 	}
@@ -152,9 +154,10 @@ func orNone(d time.Duration, _ error) time.Duration {
 	return d
 }
 
-func adapterConfig(cmd *cobra.Command, cfg settings, s *server, command []string, log *slog.Logger) (conf adapter.Config, err error) {
+func adapterConfig(cmd *cobra.Command, cfg settings, s *server, l launch, log *slog.Logger) (conf adapter.Config, err error) {
 	f := cmd.Flags()
-	conf = adapter.Config{BaseURL: s.client.BaseURL, Key: s.client.Key, Command: command, Log: log}
+	conf = adapter.Config{BaseURL: s.client.BaseURL, Key: s.client.Key, Log: log}
+	l.set(&conf)
 	conf.Role, _ = f.GetString("role")
 	conf.Capabilities, _ = f.GetStringSlice("capability")
 	conf.Max, _ = f.GetInt("max")
@@ -165,8 +168,11 @@ func adapterConfig(cmd *cobra.Command, cfg settings, s *server, command []string
 	if conf.Health, err = healthOf(cmd); err != nil {
 		return conf, err
 	}
-	conf.Linger, conf.Grace = orNone(f.GetDuration("linger")), orNone(f.GetDuration("grace"))
-	at, err := placeOf(cmd, cfg)
+	conf.Grace = orNone(f.GetDuration("grace"))
+	if l := f.Lookup("linger"); l.Changed || l.Value.String() != l.DefValue { // else the library's own, by kind of agent
+		conf.Linger = orNone(f.GetDuration("linger"))
+	}
+	at, err := placeOf(cmd, cfg, l.preset)
 	if err != nil {
 		return conf, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -154,8 +155,23 @@ func standIn(cmd *cobra.Command, cfg settings) (settings, agentEntry, error) {
 	return cfg.forRole(e.role()), e, nil
 }
 
-// adapterCommand is what the adapter launches: what stands after --, else what
-// the entry of --as launches.
+// adapterLaunch is what the adapter launches.
+func adapterLaunch(cmd *cobra.Command, given []string, e agentEntry) (launch, error) {
+	p, err := presetOf(cmd, e)
+	if err != nil || !p.CodingAgent() {
+		command, bad := adapterCommand(cmd, given, e)
+		return launch{preset: p, command: command}, cmp.Or(err, bad)
+	}
+	if words := cmd.ArgsLenAtDash(); words > 0 || words < 0 && len(given) > 0 {
+		e := usage("%s stands where nothing is expected", quoted(given[0]))
+		e.Remedy = "A worker takes what it is to do from tasks: picket task create, or picket run --agent " + string(p) + " \"PROMPT\". Arguments for " + string(p) + " itself follow --."
+		return launch{}, e
+	}
+	return codingLaunch(cmd, p, given, e), nil
+}
+
+// adapterCommand is a plain command: what stands after --, else what the entry
+// of --as launches.
 func adapterCommand(cmd *cobra.Command, given []string, e agentEntry) ([]string, error) {
 	if launch := e.list("launch.command"); len(launch) > 0 && cmd.ArgsLenAtDash() < 0 && len(given) == 0 {
 		return launch, nil
@@ -163,7 +179,7 @@ func adapterCommand(cmd *cobra.Command, given []string, e agentEntry) ([]string,
 	command, err := afterDash(cmd, given)
 	var refusal *picket.Error
 	if errors.As(err, &refusal) && e.name != "" {
-		refusal.Remedy = strings.TrimSuffix(refusal.Remedy, ".") + "; or give agents." + e.name + " a launch: {command: […]}"
+		refusal.Remedy = strings.TrimSuffix(refusal.Remedy, ".") + "; or give agents." + e.name + " a launch: {command: […]} or {preset: claude}"
 	}
 	return command, err
 }
@@ -173,7 +189,7 @@ func adapterCommand(cmd *cobra.Command, given []string, e agentEntry) ([]string,
 func (s settings) workerHere(suggested string) string {
 	role, ok := strings.CutPrefix(suggested, "picket adapter --role ")
 	role, placeholder := strings.CutSuffix(role, " -- COMMAND")
-	if e, known := s.agentOfRole(role); ok && placeholder && known && len(e.list("launch.command")) > 0 {
+	if e, known := s.agentOfRole(role); ok && placeholder && known && (len(e.list("launch.command")) > 0 || adapter.Preset(e.text("launch.preset")).CodingAgent()) {
 		return "picket adapter --as " + e.name
 	}
 	return suggested

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
 )
 
 // agentEntry is an entry under agents in picket.yaml: what workers of a role
@@ -229,6 +230,11 @@ func (e agentEntry) check() error {
 	if v, given := e.value("launch.command"); given && (len(v.items) == 0 || v.items[0] == "") {
 		err := usage("%s: agents.%s.launch.command names no program", v.origin, e.name)
 		err.Remedy = "Write a program and its arguments: [./agent.sh, --fast]"
+		return err
+	}
+	if v, given := e.value("launch.preset"); given && v.items[0] == string(adapter.PresetExec) && len(e.list("launch.command")) == 0 {
+		err := usage("%s: agents.%s.launch.preset is exec, and no command is given", v.origin, e.name)
+		err.Remedy = "Add the command: launch: {preset: exec, command: [./agent.sh]}"
 		return err
 	}
 	return nil

@@ -3,9 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/picket-dev/picket/adapter"
 )
 
 // agentKey is one key of an entry under `agents:` in picket.yaml. The first
@@ -29,6 +32,7 @@ var agentKeys = []agentKey{
 	{"drain_timeout_seconds", false, "how long a drain waits for its tasks", checkNumber, "/drain_timeout_seconds"},
 	{"pool.min_instances", false, "advice for whoever starts workers: at least this many", checkNumber, ""},
 	{"pool.max_instances", false, "and at most this many", checkNumber, ""},
+	{"launch.preset", false, "the coding agent a worker starts: claude, codex, gemini, opencode, or exec for launch.command", checkPreset, "Preset"},
 	{"launch.command", true, "what a worker starts for each task: a program and its arguments", checkArgument, "Command"},
 	{"launch.env", true, "variables the agent gets beside the usual ones, by name", checkVariable, "Env"},
 	{"linger", false, "time an agent gets to end by itself after it handed in its result", checkKeep, ""},
@@ -44,11 +48,6 @@ var agentKeys = []agentKey{
 	{"escalate", false, "where a task goes that is not retried: human or fail", nil, "/escalate"},
 	{"review", false, "who decides the result: human or none", nil, "/review"},
 	{"on_exit", false, "exit 0 without mark_complete means: fail or complete", nil, "/onExit"},
-}
-
-// laterAgentKeys are keys of the design that wait for something unbuilt.
-var laterAgentKeys = map[string]struct{ subject, instead string }{
-	"launch.preset": {"agent presets", "Name the program instead: launch: {command: [./agent.sh]}"},
 }
 
 func agentKeyNamed(key string) (agentKey, bool) {
@@ -92,6 +91,13 @@ func checkNumber(text string) error {
 		return fmt.Errorf("%s is not a whole number", quoted(text))
 	}
 	return nil
+}
+
+func checkPreset(text string) error {
+	if slices.Contains(adapter.Presets, adapter.Preset(text)) {
+		return nil
+	}
+	return fmt.Errorf("there is no agent called %s; choose one of: %s", quoted(text), presetNames())
 }
 
 func checkArgument(text string) error {

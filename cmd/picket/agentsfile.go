@@ -47,9 +47,6 @@ func (r *settingsReader) agent(name, section string, node ast.Node) error {
 			r.values[entryKey(name, word)] = value{origin: where}
 			return r.agent(name, word, v.Value)
 		}
-		if later, ok := laterAgentKeys[key]; ok {
-			return within(where, notYet(spokenKey(entryKey(name, key)), later.subject, later.instead))
-		}
 		k, known := agentKeyNamed(key)
 		if !known {
 			return unknownAgentKey(where, name, section, word)

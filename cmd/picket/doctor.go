@@ -74,6 +74,7 @@ func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 		found = append(found, floorFinding(ctx, cmd, cfg))
 		found = append(found, agentsFindings(ctx, cmd)...)
 	}
+	found = append(found, presetFindings()...)
 	return append(found, containmentFinding(), pathFinding()), err
 }
 

@@ -37,9 +37,13 @@ func placeFlags(c *cobra.Command, def adapter.Workspace) {
 	choices(c, "containment", picket.Containments...)
 }
 
-// placeOf reads the flags of placeFlags and the settings behind them.
-func placeOf(cmd *cobra.Command, cfg settings) (at workplace, err error) {
+// placeOf reads the flags of placeFlags and the settings behind them. Where
+// nothing is said, a coding agent in a repository gets a worktree of it.
+func placeOf(cmd *cobra.Command, cfg settings, p adapter.Preset) (at workplace, err error) {
 	source := cfg.text("workspace.source")
+	if source == "" && p.CodingAgent() && insideRepository(".") {
+		source = string(adapter.WorkspaceWorktree)
+	}
 	if source == "" {
 		source = cmd.Flags().Lookup("workspace").DefValue
 	}

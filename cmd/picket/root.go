@@ -42,7 +42,7 @@ func newRoot() *cobra.Command {
 		}
 	}
 	add(groupStart, newUp(), newRun(), newDemo(), withInvariants(newDoctor()))
-	add(groupWork, newTask(), newLease(), newAgent(), newPool(), newAdapter(), newWorkspace(), newTool(), newEvents())
+	add(groupWork, newTask(), newLease(), newAgent(), newPool(), newAdapter(), newWorkspace(), newTool(), newPinned(), newEvents())
 	add(groupHuman, newReview(), newHandoff())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)
@@ -139,7 +139,7 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 
 // laterFlags are flags of the design that wait for something unbuilt.
 var laterFlags = map[string]string{
-	"--agent": "agent presets", "--children": "delegation", "--parent": "delegation", "--public-url": "public agent addresses",
+	"--children": "delegation", "--parent": "delegation", "--public-url": "public agent addresses",
 }
 
 // flagError explains a flag that could not be read.

@@ -14,12 +14,14 @@ import (
 
 func newRun() *cobra.Command {
 	c := &cobra.Command{
-		Use: "run [flags] -- COMMAND [ARG ...]", Short: "Submit a command as a task, run it here and watch it",
-		Long: "Submit a command as a task, run it on this machine under a lease and watch it. The agent's output passes\n" +
+		Use: "run [flags] [PROMPT] [-- COMMAND ...]", Short: "Submit a command or a prompt as a task, run it here and watch it",
+		Long: "Submit a command, or a prompt for a coding agent, as a task, run it on this machine under a lease and\n" +
+			"watch it. A coding agent inside a git repository works in a worktree of it. The agent's output passes\n" +
 			"through; its standard input is empty (--input hands it something); its questions can be answered in place.\n" +
 			"Ctrl-C leaves it running, a second Ctrl-C cancels it. Exit code: 0 completed or in review, 1 failed,\n" +
 			"rejected, cancelled or escalated, 124 timed out, 130 left running.",
 		Example: `  picket run -- make test
+  picket run --agent claude --budget 0.50 "fix the flaky test"
   picket run --timeout 10m --retries 2 -- ./agent.sh
   picket run --detach --label team=a -- make bench`,
 		RunE: runRun,
@@ -28,35 +30,33 @@ func newRun() *cobra.Command {
 	f := c.Flags()
 	f.String("title", "", "the task's title (default: the command)")
 	f.BoolP("detach", "d", false, "do not watch: print the task's id and return")
+	agentFlag(c)
 	placeFlags(c, adapter.WorkspaceHere)
 	return c
 }
 
 func runRun(cmd *cobra.Command, given []string) error {
-	if cmd.ArgsLenAtDash() < 0 && len(given) == 1 && strings.ContainsAny(given[0], " \t\n") {
-		return notYet("a prompt", "agent presets", "Give a command instead: picket run -- make test")
+	cfg, err := loadSettings(cmd)
+	if err != nil {
+		return err
 	}
-	command, err := afterDash(cmd, given)
+	job, err := runJobOf(cmd, cfg, given)
 	if err != nil {
 		return err
 	}
 	offerSelf()
-	if err := startable(command); err != nil {
-		return err
-	}
-	cfg, err := loadSettings(cmd)
-	if err != nil {
+	if err := job.startable(); err != nil {
 		return err
 	}
 	s, err := connect(cmd)
 	if err != nil {
 		return err
 	}
-	spec, err := runSpec(cmd, cfg, command)
+	spec, err := runSpec(cmd, cfg, job)
 	if err != nil {
 		return err
 	}
-	w, err := newWorker(cmd, cfg, s, spec, command)
+	w, err := newWorker(cmd, cfg, s, spec, job.launch)
 	if err != nil {
 		return err
 	}
@@ -80,19 +80,54 @@ func runRun(cmd *cobra.Command, given []string) error {
 	return attach(cmd, s, task, w)
 }
 
-// runSpec is the task of a command: pinned to an adapter of its own, complete
-// when the command succeeds, if its role does not say otherwise.
-func runSpec(cmd *cobra.Command, cfg settings, command []string) (picket.TaskSpec, error) {
+// runJob is what `picket run` is to have done: a command, or a prompt for a
+// coding agent.
+type runJob struct {
+	launch
+	prompt string
+}
+
+func runJobOf(cmd *cobra.Command, cfg settings, given []string) (job runJob, err error) {
+	role, _ := cmd.Flags().GetString("role")
+	e, known := cfg.agentOfRole(role)
+	if !known {
+		e = agentEntry{in: cfg}
+	}
+	if job.preset, err = presetOf(cmd, e); err != nil {
+		return job, err
+	}
+	if job.preset.CodingAgent() && (cmd.Flags().Changed("agent") || cmd.ArgsLenAtDash() != 0) {
+		job.launch = codingLaunch(cmd, job.preset, given, e)
+		job.prompt, err = promptOf(cmd, given)
+		return job, err
+	}
+	if cmd.ArgsLenAtDash() < 0 && len(given) == 1 && strings.ContainsAny(given[0], " \t\n") {
+		return job, agentMissing(cmd, given[0])
+	}
+	job.preset = "" // a command: whatever workers of the role start
+	job.command, err = afterDash(cmd, given)
+	return job, err
+}
+
+// runSpec is the task of a job, pinned to an adapter of its own. A command's is
+// complete when it succeeds, if its role does not say otherwise; a coding agent
+// hands in its result itself.
+func runSpec(cmd *cobra.Command, cfg settings, job runJob) (picket.TaskSpec, error) {
 	title, _ := cmd.Flags().GetString("title")
-	if title == "" {
-		title = commandTitle(command)
+	if title == "" && job.prompt != "" {
+		title = promptTitle(job.prompt)
+	} else if title == "" {
+		title = commandTitle(job.command)
 	}
 	spec, err := specOf(cmd, cfg, title)
 	if err != nil {
 		return spec, err
 	}
+	if spec.Input, err = promptInput(job.prompt, title, spec.Input); err != nil {
+		return spec, err
+	}
 	spec.Agent = "run-" + strings.ToLower(rand.Text()[:16])
-	if spec.OnExit == "" {
+	if spec.OnExit == "" && job.prompt == "" {
 		spec.OnExit = picket.OnExitComplete
 	}
 	checked := spec

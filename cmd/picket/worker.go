@@ -26,7 +26,7 @@ import (
 type worker struct {
 	binary  string
 	args    []string // flags of `picket adapter`
-	command []string // what it launches
+	command []string // what follows its --
 	env     []string
 	dir     string // of its files
 	process *exec.Cmd
@@ -36,12 +36,12 @@ type worker struct {
 
 const keepWorkers = 7 * 24 * time.Hour
 
-func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec, command []string) (*worker, error) {
+func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec, l launch) (*worker, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the picket binary: %w", err)
 	}
-	at, err := placeOf(cmd, cfg.forRole(spec.Role))
+	at, err := placeOf(cmd, cfg.forRole(spec.Role), l.preset)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,8 @@ func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec
 	containment := cfg.text("containment")
 	// The adapter is a process of its own; what it would refuse is refused here,
 	// before there is a task.
-	conf := adapter.Config{BaseURL: s.client.BaseURL, AgentID: spec.Agent, PinnedOnly: true, Command: command, Containment: containment}
+	conf := adapter.Config{BaseURL: s.client.BaseURL, AgentID: spec.Agent, PinnedOnly: true, Containment: containment}
+	l.set(&conf)
 	at.set(&conf)
 	if _, err := adapter.New(conf); err != nil {
 		return nil, err
@@ -67,7 +68,8 @@ func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec
 	if config, _ := cmd.Flags().GetString("config"); config != "" {
 		args = append(args, "--config", config)
 	}
-	return &worker{binary: binary, args: args, command: command, env: append(os.Environ(), s.environment()...)}, nil
+	args = append(args, l.flags()...)
+	return &worker{binary: binary, args: args, command: l.words(), env: append(os.Environ(), s.environment()...)}, nil
 }
 
 // start starts the adapter for a task; again after it has ended.
@@ -89,8 +91,8 @@ func (w *worker) start(task string) error {
 	}
 	defer stderr.Close()
 	args := append([]string{}, w.args...)
-	args = append(args, "--pass-output", "--for-task", task, "--log-file", filepath.Join(w.dir, "adapter.log"), "--")
-	w.process = exec.Command(w.binary, append(args, w.command...)...)
+	args = append(args, "--pass-output", "--for-task", task, "--log-file", filepath.Join(w.dir, "adapter.log"))
+	w.process = exec.Command(w.binary, append(args, w.afterDash()...)...)
 	w.process.Env, w.process.Stdout, w.process.Stderr = w.env, stdout, stderr
 	w.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := w.process.Start(); err != nil {
@@ -103,6 +105,14 @@ func (w *worker) start(task string) error {
 		close(ended)
 	}()
 	return nil
+}
+
+// afterDash is the end of the adapter's command line.
+func (w *worker) afterDash() []string {
+	if len(w.command) == 0 {
+		return nil
+	}
+	return append([]string{"--"}, w.command...)
 }
 
 func (w *worker) open(stream string) (*os.File, error) {
@@ -128,7 +138,11 @@ func (w *worker) refused() bool { return w.process.ProcessState.ExitCode() == ex
 // again is the command that serves the task once more after it was retried: its
 // own adapter has ended with it.
 func (w *worker) again(task string) string {
-	return "picket " + commandLine(w.args) + " --for-task " + task + " -- " + commandLine(w.command)
+	again := "picket " + commandLine(w.args) + " --for-task " + task
+	if len(w.command) > 0 {
+		again += " -- " + commandLine(w.command)
+	}
+	return again
 }
 
 // forget removes the files of a task that is over; the adapter keeps the full

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+// newPinned tells an agent that has shortened its memory what it must not have
+// forgotten. Coding agents are set up to call it by themselves.
+func newPinned() *cobra.Command {
+	return &cobra.Command{
+		Use: "pinned", Short: "Print the task and its last report (for agents)", Args: args(cobra.NoArgs), Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			proxy, err := leasedProxy()
+			if err != nil {
+				return err
+			}
+			var task picket.Task
+			err = patiently(cmd.Context(), toolPatience, cmd.ErrOrStderr(), func() error {
+				return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/get_task", struct{}{}, &task, fence())
+			})
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "You work on the task %s: %s\n", task.TaskID, task.Title)
+			if len(task.Input) > 0 && string(task.Input) != "null" {
+				fmt.Fprintf(out, "Its input: %s\n", clip(string(task.Input), 4000))
+			}
+			if task.LastReport != nil {
+				fmt.Fprint(out, adapter.ReportText(*task.LastReport))
+			}
+			fmt.Fprintln(out, "Report with report_progress, hand in with mark_complete, both tools of the MCP server picket.")
+			return nil
+		},
+	}
+}

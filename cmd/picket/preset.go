@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+// launch is what is started for a task: a coding agent with arguments of its
+// own, or a plain command.
+type launch struct {
+	preset  adapter.Preset // empty for a plain command
+	command []string       // of a coding agent: its program and what is added to its arguments; nil for its own
+}
+
+// presetNames are all agents that are known, for people.
+func presetNames() string {
+	var names []string
+	for _, p := range adapter.Presets {
+		names = append(names, string(p))
+	}
+	return strings.Join(names, ", ")
+}
+
+// agentFlag names the coding agent.
+func agentFlag(c *cobra.Command) {
+	c.Flags().String("agent", "", "the agent to start: claude, codex, gemini, opencode (what follows -- is added to its arguments), or exec: the command after --")
+	choices(c, "agent", strings.Split(presetNames(), ", ")...)
+}
+
+// presetOf is the preset of --agent, else that of an entry of picket.yaml.
+func presetOf(cmd *cobra.Command, e agentEntry) (adapter.Preset, error) {
+	name, _ := cmd.Flags().GetString("agent")
+	if !cmd.Flags().Changed("agent") {
+		name = e.text("launch.preset")
+	}
+	if p := adapter.Preset(name); p != "" {
+		if err := p.Check(); err != nil {
+			u := usage("--agent: there is no agent called %s", quoted(name))
+			u.Remedy = "Choose one of: " + presetNames()
+			return "", u
+		}
+		return p, nil
+	}
+	return "", nil
+}
+
+// codingLaunch is a coding agent with the arguments that follow --.
+func codingLaunch(cmd *cobra.Command, p adapter.Preset, given []string, e agentEntry) launch {
+	l := launch{preset: p, command: e.list("launch.command")}
+	if adapter.Preset(e.text("launch.preset")) != p {
+		l.command = nil
+	}
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 && dash < len(given) {
+		if len(l.command) == 0 {
+			l.command = []string{string(p)}
+		}
+		l.command = slices.Concat(l.command, given[dash:])
+	}
+	return l
+}
+
+// startable refuses what cannot be started here, before there is a task for it.
+func (l launch) startable() error {
+	if !l.preset.CodingAgent() {
+		return startable(l.command)
+	}
+	if len(l.command) > 0 && l.command[0] != string(l.preset) {
+		return startable(l.command)
+	}
+	if ready := l.preset.Readiness(); ready.Program == "" {
+		e := usage("%s is not on PATH", ready.Title)
+		e.Remedy = ready.Remedy
+		return e
+	}
+	return nil
+}
+
+// set puts it into an adapter's configuration.
+func (l launch) set(conf *adapter.Config) {
+	conf.Preset, conf.Command = l.preset, l.command
+	if l.preset.CodingAgent() {
+		conf.Self, _ = os.Executable()
+	}
+}
+
+// flags are the arguments of `picket adapter` that say the same.
+func (l launch) flags() []string {
+	if l.preset == "" {
+		return nil
+	}
+	return []string{"--agent", string(l.preset)}
+}
+
+// words follow the -- of `picket adapter`: not the program of a coding agent,
+// which it knows.
+func (l launch) words() []string {
+	if l.preset.CodingAgent() && len(l.command) > 0 {
+		return l.command[1:]
+	}
+	return l.command
+}
+
+// promptOf is what a coding agent is asked, the words before --.
+func promptOf(cmd *cobra.Command, given []string) (string, error) {
+	before := given
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		before = given[:dash]
+	}
+	prompt := strings.TrimSpace(strings.Join(before, " "))
+	if prompt == "" {
+		e := usage("there is nothing to do: the prompt is missing")
+		e.Remedy = "Say what to do: " + cmd.CommandPath() + " --agent claude \"fix the flaky test\""
+		return "", e
+	}
+	return prompt, nil
+}
+
+// agentMissing refuses a prompt that nobody is named for.
+func agentMissing(cmd *cobra.Command, prompt string) error {
+	var here []string
+	for _, p := range adapter.Presets {
+		if p.CodingAgent() && p.Readiness().Program != "" {
+			here = append(here, string(p))
+		}
+	}
+	e := usage("%s is a prompt, and no agent is named for it", quoted(clip(prompt, 40)))
+	e.Remedy = "Name one: --agent claude, codex, gemini or opencode; none of them is on PATH here. Or give a command: " + cmd.CommandPath() + " -- make test"
+	if len(here) > 0 {
+		e.Remedy = "Name one: --agent " + strings.Join(here, ", or --agent ")
+	}
+	return e
+}
+
+// promptTitle is the beginning of a prompt, the whole of which is the input.
+func promptTitle(prompt string) string {
+	line, _, _ := strings.Cut(prompt, "\n")
+	title := []rune(strings.TrimSpace(line))
+	if len(title) > picket.MaxTitle {
+		title = append(title[:picket.MaxTitle-1], '…')
+	}
+	return string(title)
+}
+
+// insideRepository reports whether a directory, or one above it, is a git
+// working tree.
+func insideRepository(dir string) bool {
+	if _, err := exec.LookPath("git"); err != nil {
+		return false
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return false
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+			return true
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return false
+		}
+		dir = above
+	}
+}
+
+// presetFindings are the coding agents on this machine, for the doctor.
+func presetFindings() []finding {
+	var found []finding
+	var absent []string
+	for _, p := range adapter.Presets {
+		if !p.CodingAgent() {
+			continue
+		}
+		r := p.Readiness()
+		what := "agent " + string(p)
+		switch {
+		case r.Program == "":
+			absent = append(absent, string(p))
+		case r.Key == "":
+			found = append(found, finding{what, "warn", r.Program + ", with nothing to sign in with", r.Remedy})
+		default:
+			found = append(found, finding{what, "ok", fmt.Sprintf("%s, signs in with %s", r.Program, r.Key), ""})
+		}
+	}
+	if len(absent) > 0 {
+		found = append(found, finding{"agents here", "ok", strings.Join(absent, ", ") + " not on PATH; `picket run -- COMMAND` needs none of them", ""})
+	}
+	return found
+}
+
+// promptInput is the input of a task whose title is the beginning of its prompt:
+// the prompt where the title does not say all of it, beside what --input gives.
+func promptInput(prompt, title string, given picket.RawJSON) (picket.RawJSON, error) {
+	switch {
+	case prompt == "" || prompt == title:
+		return given, nil
+	case len(given) == 0:
+		return json.Marshal(prompt)
+	}
+	return json.Marshal(struct {
+		Prompt string         `json:"prompt"`
+		Input  picket.RawJSON `json:"input"`
+	}{prompt, given})
+}
