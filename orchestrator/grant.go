@@ -145,6 +145,9 @@ func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
 			TimeoutSeconds: s.TimeoutSeconds, StallAfterSeconds: s.StallAfterSeconds, OnExit: s.OnExit, Fixes: optional(r.text(r.at(l, 12))), Retries: optional(r.text(r.at(l, 13)))},
 		LastReport: r.report(r.at(l, 8), true), Answers: r.answers(r.at(l, 9)), ProxyURL: e.store.cfg.ProxyURL,
 	}
+	if lease.ProxyURL != "" {
+		lease.MCPURL = strings.TrimSuffix(lease.ProxyURL, "/") + "/mcp"
+	}
 	lease.Task.ReviewNote = r.text(r.at(l, 14))
 	if in := r.text(r.at(l, 7)); in != "" {
 		lease.Task.Input = picket.RawJSON(in)
