@@ -138,6 +138,10 @@ func (p lostPlace) readFaults(watched *points) {
 		{"log", func() error { _, err := w.via.Log(w.ctx, w.task.TaskID, "", "stdout", 0, 10); return err }},
 		{"reports", func() error { _, err := w.via.Reports(w.ctx, w.task.TaskID); return err }},
 		{"reviews", func() error { _, err := w.via.Reviews(w.ctx); return err }},
+		{"envelope", func() error { _, err := w.via.Envelope(w.ctx, w.task.TaskID); return err }},
+		{"ledger", func() error { _, err := w.via.Ledger(w.ctx, picket.LedgerQuery{}); return err }},
+		{"await_exec", func() error { _, _, err := w.via.AwaitExec(w.ctx, w.held, "c1", 0); return err }},
+		{"can_exec", func() error { _, err := w.via.CanExec(w.ctx, w.held); return err }},
 		{"stats", func() error { _, err := w.via.Stats(w.ctx); return err }},
 		{"events", func() error { _, err := w.via.Events(w.ctx, picket.EventQuery{After: 1}); return err }}, // no script
 		{"events", func() error { _, err := w.via.LastSeq(w.ctx); return err }},

@@ -83,7 +83,7 @@ func record(t *testing.T, store rig.Store, w mix, seed uint64, bug *patch) *hist
 			Witness: dir, Found: true, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
 		defer st.Close()
-		bug.to(st, 100)
+		bug.to(st, usual)
 		if i == 0 {
 			s.clean = st.Engine(ns)
 		} else {

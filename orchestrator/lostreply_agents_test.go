@@ -9,11 +9,12 @@ import (
 )
 
 // readers are the scripts that change nothing.
-var readers = []string{"agent", "agents", "pools", "evidence", "explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task"}
+var readers = []string{"agent", "agents", "pools", "evidence", "explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task",
+	"envelope", "ledger", "await_exec", "can_exec"}
 
 func lostCases() []lostCase {
 	var all []lostCase
-	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases, adoptionCases, crewCases} {
+	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases, adoptionCases, crewCases, moneyCases, treeCases} {
 		all = append(all, cases...)
 	}
 	return all

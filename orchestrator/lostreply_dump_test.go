@@ -1,13 +1,16 @@
 package orchestrator_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -94,7 +97,7 @@ func numbered(text string, pattern *regexp.Regexp) string {
 	for i := range found {
 		found[i] = strings.TrimPrefix(found[i], "_")
 	}
-	slices.Sort(found)
+	slices.SortFunc(found, older)
 	var pairs []string
 	for i, id := range slices.Compact(found) {
 		pairs = append(pairs, id, fmt.Sprintf("#%d", i))
@@ -102,6 +105,19 @@ func numbered(text string, pattern *regexp.Regexp) string {
 	lines := strings.Split(strings.NewReplacer(pairs...).Replace(text), "\n")
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// older sorts ids by when they were made. The id of a subtask is made of its
+// parent's and a key: its time is no time, and it comes last.
+func older(a, b string) int {
+	return cmp.Or(cmp.Compare(derived(a), derived(b)), cmp.Compare(a, b))
+}
+
+func derived(id string) int {
+	if u, err := ulid.ParseStrict(id); err == nil && time.Since(u.Timestamp()).Abs() > 24*time.Hour {
+		return 1
+	}
+	return 0
 }
 
 // without drops the lines that begin with any of the words.

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 )
@@ -39,6 +40,9 @@ type lostWorld struct {
 	held    picket.Held
 	handoff string
 	key     string
+	// A subtask, and its lease.
+	child     string
+	childHeld picket.Held
 }
 
 // lostPlace says where a world is made, and with which bug in its scripts.
@@ -70,7 +74,8 @@ func (p lostPlace) world() *lostWorld {
 		e     **orchestrator.Engine
 	}{{s, nil, &w.direct}, {through, p.fault, &w.via}} {
 		store, err := orchestrator.Open(w.ctx, orchestrator.Config{Redis: at.store.Redis, Sealer: rig.Sealer(), NoPipeline: p.noPipeline,
-			Namespaces: namespaces, Witness: w.witness, Found: true, Fault: at.fault, Log: slog.New(slog.DiscardHandler)})
+			Namespaces: namespaces, Witness: w.witness, Found: true, Fault: at.fault, Log: slog.New(slog.DiscardHandler),
+			HousePerDay: &budget.Envelope{Tokens: 1 << 40, USD: 1000_000_000_000}})
 		ok(t, err)
 		was := &stilled
 		if p.bug != nil {

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -38,10 +39,11 @@ func (m *rules) reclaim(h mheld) (ttl int64, code picket.Code) {
 func (m *rules) chore() int {
 	if !m.chores || m.now < m.adopted+half {
 		n := 0
-		for _, end := range m.left {
+		for _, chore := range slices.Sorted(maps.Keys(m.left)) {
+			end := m.left[chore]
+			delete(m.left, chore)
 			n += max(end(), 1)
 		}
-		clear(m.left)
 		return n
 	}
 	live := m.live()

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"slices"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -21,7 +22,7 @@ type move struct {
 func (x *machine) moves() []move {
 	always := func() bool { return true }
 	live, helps := x.anyRun(lives), func() bool { return x.openHelps() > 0 }
-	return append(x.crewMoves(), []move{
+	return slices.Concat(x.crewMoves(), x.moneyMoves(), x.treeMoves(), []move{
 		{3, "submit", func() bool { return x.openTasks() < x.most }, x.submit},
 		{5, "acquire", func() bool { return !x.m.paused && x.anyTask(picket.TaskQueued)() }, x.acquire},
 		{2, "renew", live, x.renew},
@@ -54,8 +55,8 @@ func (x *machine) moves() []move {
 		{2, "swap", func() bool { return live() && x.swaps < 5 }, x.swap},
 		{1, "reclaim", x.anyRun(func(r *mrun) bool { return lives(r) && r.token <= x.m.floor }), x.reclaim},
 		{1, "chore", func() bool { return x.m.chores && x.m.now >= x.m.adopted+half || len(x.m.left) > 0 }, x.chore},
-		{1, "jump", func() bool { return x.jumps < 10 }, x.jump},
-	}...)
+		{1, "jump", func() bool { return x.jumps < 6 }, x.jump},
+	})
 }
 
 var closed = []picket.TaskState{picket.TaskFailed, picket.TaskRejected, picket.TaskCancelled, picket.TaskCompleted}

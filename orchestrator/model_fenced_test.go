@@ -31,7 +31,7 @@ func (m *rules) holds(h mheld) (*mtask, *mrun, picket.Code) {
 	switch {
 	case r.task != h.task:
 		return nil, nil, picket.CodeTaskMismatch
-	case t.state == picket.TaskCancelled:
+	case t.state == picket.TaskCancelled, m.marked(t):
 		return nil, nil, picket.CodeTaskCancelled
 	case h.fence > t.token:
 		return nil, nil, picket.CodeUnknownFence
@@ -138,15 +138,25 @@ func (m *rules) report(h mheld, request, content string) (seq, nudge int64, code
 	return t.reports, nudge, ""
 }
 
-func (m *rules) complete(h mheld, content string) (string, picket.Code) {
+func (m *rules) complete(h mheld, content string, how picket.Children) (string, picket.Code) {
+	if _, again := m.said(h, "complete", content); !again {
+		t, _, code := m.admits(h)
+		if code == "" && how == "" && len(m.openChildren(t)) > 0 {
+			return "", picket.CodeChildrenOpen
+		}
+	}
 	return m.closing(h, "complete", content, true, func(t *mtask, r *mrun) string {
+		open := m.openChildren(t)
 		m.end(r, picket.RunCompleted, picket.ExitSuccess)
 		t.state = picket.TaskReview
 		if t.unreviewed {
 			t.state = picket.TaskCompleted
+			m.ends(t)
 		}
 		m.emit("task."+string(t.state), t.id)
-		return string(t.state)
+		state := string(t.state)
+		m.settleChildren(t, open, how)
+		return state
 	})
 }
 
@@ -154,7 +164,12 @@ func (m *rules) fail(h mheld, reason string, retryable bool) (string, picket.Cod
 	return m.closing(h, "fail", fmt.Sprint(reason, retryable), true, func(t *mtask, r *mrun) string {
 		m.end(r, picket.RunFailed, picket.ExitAgentFailed)
 		m.emit(picket.EventLeaseFailed, t.id)
-		return string(m.after(r, picket.ExitAgentFailed, retryable))
+		state := string(m.after(r, picket.ExitAgentFailed, retryable))
+		if t.ever {
+			m.cancelChildren(t)
+			t.delegated, t.broods = 0, t.broods+1
+		}
+		return state
 	})
 }
 

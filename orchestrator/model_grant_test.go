@@ -22,6 +22,12 @@ func (a magent) covers(lane string) bool {
 	if pinned, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return pinned == a.id
 	}
+	if home, open, of := strings.Cut(strings.TrimPrefix(lane, "for:"), "|"); of && strings.HasPrefix(lane, "for:") {
+		if home == a.id {
+			return true
+		}
+		lane = open
+	}
 	role, needs, _ := strings.Cut(lane, "|")
 	if role != "" && role != a.role {
 		return false
@@ -78,6 +84,10 @@ func (m *rules) give(o monce, a magent, incarnation int64, runs []string, n int)
 		if best == nil {
 			break
 		}
+		if m.marked(best) {
+			m.drop(best)
+			continue
+		}
 		rid := "run_missing" // the engine gave fewer: the comparison shows it
 		if len(got) < len(runs) {
 			rid = runs[len(got)]
@@ -100,7 +110,7 @@ func (m *rules) advance(h mheld, content string, o monce, a magent, runs []strin
 	}
 	// Who may be given nothing can end a lease all the same.
 	incarnation, no := m.admit(a)
-	state, code := m.complete(h, content)
+	state, code := m.complete(h, content, "")
 	switch {
 	case code != "":
 		return "", nil, code

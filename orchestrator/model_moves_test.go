@@ -75,6 +75,8 @@ func (x *machine) spec() (picket.TaskSpec, mspec, int64) {
 	}
 	m := mspec{lane: s.Role + "|", priority: *s.Priority, window: int64(*s.LeaseWindowSeconds) * 1000, backoff: int64(*s.Retry.BackoffSeconds) * 1000,
 		maxAttempts: *s.Retry.MaxAttempts, retryOn: s.Retry.On, fails: s.Escalate == picket.EscalateFail, unreviewed: s.Review == picket.ReviewByNone}
+	m.envelope = x.amount("envelope")
+	s.BudgetEnvelope = &m.envelope
 	if len(s.Needs) > 0 {
 		m.lane = "coder|go,py"
 	}
@@ -185,10 +187,10 @@ func (x *machine) closed(h picket.Held, got, want string, err error, code picket
 }
 
 func (x *machine) complete() {
-	output := oneOf(x, "output", `"done"`, `{"n":1}`)
+	output, how := oneOf(x, "output", `"done"`, `{"n":1}`), oneOf(x, "children", "", picket.ChildrenDetach, picket.ChildrenCancel)
 	x.calls(func(h picket.Held, mh mheld) {
-		got, err := x.e.Complete(x.ctx, h, picket.Completion{Output: json.RawMessage(output)})
-		want, code := x.m.complete(mh, output)
+		got, err := x.e.Complete(x.ctx, h, picket.Completion{Output: json.RawMessage(output), Children: how})
+		want, code := x.m.complete(mh, output+string(how), how)
 		x.closed(h, string(got), want, err, code, "complete")
 	})
 }

@@ -12,18 +12,24 @@ import (
 // one. It is made once, however many they are.
 type patch struct {
 	of  func(source string) string // nil: none
-	was sync.Map                   // by the size of a batch: *orchestrator.Rewritten
+	was sync.Map                   // by strides: *orchestrator.Rewritten
 }
 
 var unpatched patch
 
-// to changes the scripts of a store, also how many leases one step ends.
-func (p *patch) to(s *orchestrator.Store, batch int) {
-	was, _ := p.was.LoadOrStore(batch, new(orchestrator.Rewritten))
+// strides are how many leases one step ends, and how many tasks it cancels.
+type strides struct{ leases, tasks int }
+
+var usual = strides{100, 100}
+
+// to changes the scripts of a store.
+func (p *patch) to(s *orchestrator.Store, by strides) {
+	was, _ := p.was.LoadOrStore(by, new(orchestrator.Rewritten))
 	orchestrator.RewriteAs(s, was.(*orchestrator.Rewritten), func(source string) string {
 		if p.of != nil {
 			source = p.of(source)
 		}
-		return strings.Replace(source, "local BATCH = 100", fmt.Sprint("local BATCH = ", batch), 1)
+		source = strings.Replace(source, "local BATCH = 100", fmt.Sprint("local BATCH = ", by.leases), 1)
+		return strings.Replace(source, "local STEP = 100", fmt.Sprint("local STEP = ", by.tasks), 1)
 	})
 }

@@ -10,7 +10,7 @@ func (m *rules) submit(o monce, id string, s mspec, ready int64, fixes string) (
 	if was, code, again := m.once(o); again {
 		return first(was), code
 	}
-	source := ""
+	of := source{fixes: fixes}
 	if fixes != "" {
 		t := m.tasks[fixes]
 		if t == nil {
@@ -19,9 +19,9 @@ func (m *rules) submit(o monce, id string, s mspec, ready int64, fixes string) (
 		if t.state == picket.TaskLeased {
 			return "", picket.CodeStateConflict
 		}
-		source = t.lastOpen()
+		of.run = t.lastOpen()
 	}
-	m.create(id, s, ready, source, fixes)
+	m.create(id, s, ready, of, "")
 	m.remember(o, day, id)
 	return id, ""
 }
@@ -100,14 +100,7 @@ func (m *rules) expireByOperator(o monce, tid string) picket.Code {
 
 func (m *rules) cancel(o monce, tid string) picket.Code {
 	return m.onTask(o, tid, func(t *mtask) picket.Code {
-		switch t.state {
-		case picket.TaskLeased:
-			m.end(m.runs[t.run], picket.RunCancelled, picket.ExitCancelled)
-		case picket.TaskHandoff:
-			m.helps[t.help].state = picket.HandoffCancelled
-		}
-		t.state, t.where, t.due = picket.TaskCancelled, "", 0
-		m.emit(picket.EventTaskCancelled, tid)
+		m.cancelTree(t)
 		return ""
 	})
 }
@@ -123,10 +116,17 @@ func (m *rules) retry(o monce, tid, fresh string) (string, picket.Code) {
 	case t.state == picket.TaskCompleted:
 		return "", picket.CodeTaskClosed
 	case t.state.Terminal():
+		above, s := m.shelter(t), t.mspec
+		s.envelope = m.envs[tid].whole
+		if above != "" && m.short(above, s.envelope) {
+			return "", picket.CodeBudgetExceeded
+		}
 		m.emit(picket.EventTaskRetried, tid)
-		m.create(fresh, t.mspec, 0, t.lastOpen(), t.fixes)
+		m.create(fresh, s, 0, source{run: t.lastOpen(), fixes: t.fixes, retries: tid}, above)
 		m.remember(o, day, fresh)
 		return fresh, ""
+	case m.marked(t):
+		return "", picket.CodeTaskClosed
 	case t.state != picket.TaskHandoff || m.helps[t.help].kind != picket.HandoffEscalation:
 		return "", picket.CodeStateConflict
 	}
@@ -143,18 +143,13 @@ func (m *rules) review(o monce, tid string, approve bool, fix string, s mspec, r
 		return first(was), code
 	}
 	code := m.onTask(monce{}, tid, func(t *mtask) picket.Code {
-		if t.state != picket.TaskReview {
+		switch {
+		case m.marked(t):
+			return picket.CodeTaskClosed
+		case t.state != picket.TaskReview:
 			return picket.CodeStateConflict
 		}
-		t.state = picket.TaskRejected
-		if approve {
-			t.state = picket.TaskCompleted
-		}
-		kind := map[bool]string{true: picket.EventTaskApproved, false: picket.EventTaskRejected}[approve]
-		m.emit(kind, tid)
-		if fix != "" {
-			m.create(fix, s, ready, t.run, tid)
-		}
+		m.decided(t, approve, fix, s, ready)
 		return ""
 	})
 	if code != "" {
@@ -173,7 +168,7 @@ func (m *rules) onHelp(o monce, hid string, act func(h *mhelp) picket.Code) pick
 	switch {
 	case h == nil:
 		return picket.CodeNotFound
-	case m.tasks[h.task].state.Terminal():
+	case m.tasks[h.task].state.Terminal(), m.marked(m.tasks[h.task]):
 		return picket.CodeTaskClosed
 	case h.state != picket.HandoffOpen:
 		return picket.CodeStateConflict
@@ -193,6 +188,7 @@ func (m *rules) finish(o monce, hid string) picket.Code {
 	return m.onHelp(o, hid, func(h *mhelp) picket.Code {
 		h.state = picket.HandoffFinished
 		m.tasks[h.task].state = picket.TaskCompleted
+		m.ends(m.tasks[h.task])
 		m.emit(picket.EventTaskFinished, h.task)
 		return ""
 	})

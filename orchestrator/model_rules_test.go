@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // rules is the model: what the engine promises, written a second time, plainly
@@ -34,10 +35,18 @@ type rules struct {
 
 	requests map[string]mrequest
 	wrote    []mevent // the events that the verb at hand has to write
+
+	envs   map[string]*menv
+	calls  map[string]*mcall          // by "task call"
+	totals map[string]budget.Envelope // reported usage by "run session" or "task session"
+	rows   int                        // of the ledger
+	made   map[string]string          // subtasks by "parent key brood"
+	stride int                        // tasks that one step cancels below one
 }
 
 func newRules() *rules {
-	return &rules{tasks: map[string]*mtask{}, runs: map[string]*mrun{}, helps: map[string]*mhelp{}, requests: map[string]mrequest{}, agents: map[string]*mrec{}, left: map[string]func() int{}, batch: 100}
+	return &rules{tasks: map[string]*mtask{}, runs: map[string]*mrun{}, helps: map[string]*mhelp{}, requests: map[string]mrequest{}, agents: map[string]*mrec{}, left: map[string]func() int{}, batch: 100,
+		envs: map[string]*menv{}, calls: map[string]*mcall{}, totals: map[string]budget.Envelope{}, made: map[string]string{}, stride: 100}
 }
 
 type mevent struct{ kind, task string }
@@ -50,6 +59,8 @@ type mspec struct {
 	maxAttempts       int
 	retryOn           []picket.ExitClass
 	fails, unreviewed bool // escalate: fail; review: none
+	byParent          bool // review: parent
+	envelope          budget.Envelope
 }
 
 type mtask struct {
@@ -70,6 +81,9 @@ type mtask struct {
 	pin       string
 	pinUntil  int64
 	fixes     string
+	calls     string // the task whose calls it waits for beside its own
+	review    string // what a run decided about it
+	mtree
 }
 
 type mrun struct {
@@ -88,6 +102,7 @@ type mrun struct {
 	closed, closedSay string
 	seen              []mreport // newest first, at most 32
 	mlife
+	mpurse
 }
 
 type mreport struct {
@@ -136,12 +151,24 @@ func (m *rules) emit(kind, task string) { m.wrote = append(m.wrote, mevent{kind,
 
 // Queueing.
 
-func (m *rules) create(id string, s mspec, ready int64, source, fixes string) {
-	t := &mtask{mspec: s, id: id, state: picket.TaskQueued, order: int64(len(m.ids) + 1), fixes: fixes}
+// source is what a new task repairs or repeats, and the run whose process that
+// may have left behind.
+type source struct{ run, fixes, retries string }
+
+func (m *rules) create(id string, s mspec, ready int64, of source, parent string) {
+	t := &mtask{mspec: s, id: id, state: picket.TaskQueued, order: int64(len(m.ids) + 1), fixes: of.fixes, mtree: mtree{parent: parent}}
 	m.tasks[id] = t
 	m.ids = append(m.ids, id)
-	m.enqueue(t, ready, source)
+	if parent != "" {
+		m.under(t, of.fixes+of.retries != "")
+	}
+	m.carve(parent, id, s.envelope)
+	m.inherit(t, cmp.Or(of.retries, of.fixes))
+	m.enqueue(t, ready, of.run)
 	m.emit(picket.EventTaskSubmitted, id)
+	if parent != "" {
+		m.warn(m.envs[parent])
+	}
 }
 
 // stillOpen says until when the process of a run may still act outside.
@@ -161,7 +188,8 @@ func (t *mtask) lastOpen() string { return cmp.Or(t.gate, t.run) }
 func (m *rules) enqueue(t *mtask, ready int64, gate string) {
 	t.state, t.ready, t.gate, t.where, t.due = picket.TaskQueued, ready, "", "", 0
 	barrier := m.stillOpen(gate)
-	at := max(ready, barrier)
+	calls, _ := m.acting(t.id, t.calls)
+	at := max(ready, barrier, calls)
 	if t.pin != "" {
 		t.pinUntil = max(at, m.now) + 60_000
 	}
@@ -191,6 +219,10 @@ func (m *rules) promote(limit int) {
 	}
 	slices.SortFunc(due, func(a, b *mtask) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id)) })
 	for _, t := range due[:min(limit, len(due))] {
+		if m.marked(t) {
+			m.drop(t)
+			continue
+		}
 		m.place(t)
 	}
 }
@@ -240,6 +272,7 @@ func (m *rules) after(r *mrun, class picket.ExitClass, retryable bool) picket.Ta
 		m.enqueue(t, m.now+t.wait(t.failures), r.id)
 	case t.fails:
 		t.state = picket.TaskFailed
+		m.ends(t)
 	default:
 		m.park(r, picket.HandoffEscalation, 0, picket.OnDeadlineWait)
 	}

@@ -99,6 +99,7 @@ func (x *machine) compare() {
 	x.compareQueues(c)
 	x.compareHelps(c)
 	x.compareAgents()
+	x.compareMoney()
 	if diff := x.j.differs(x.m.told()); diff != "" { // I4
 		x.Fatalf("the event log does not replay:\n%s", diff)
 	}

@@ -128,6 +128,7 @@ type machine struct {
 	held map[string]picket.Held
 	// refusals counts, by run, the refused writes the engine was told of.
 	refusals map[string]int
+	short    map[string]int // calls refused for want of money, by run
 	made     []made
 	most     int // open tasks, or submit is drawn less
 	jumps    int // of the store's clock
@@ -142,7 +143,7 @@ type machine struct {
 func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, bug *patch) {
 	ctx := context.Background()
 	x := &machine{T: rt, ctx: ctx, prefix: "pk:{" + namespace + "}:", virtual: virtual, sealer: rig.Sealer(), m: newRules(), j: newJournal(),
-		held: map[string]picket.Held{}, refusals: map[string]int{}}
+		held: map[string]picket.Held{}, refusals: map[string]int{}, short: map[string]int{}}
 	witness, err := os.MkdirTemp("", "witness")
 	x.ok(err)
 	defer os.RemoveAll(witness)
@@ -153,7 +154,7 @@ func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, bug *pat
 	store, err := orchestrator.Open(ctx, cfg)
 	x.ok(err)
 	defer store.Close()
-	bug.to(store, x.m.batch)
+	bug.to(store, strides{x.m.batch, x.m.stride})
 	x.raw = redis.NewUniversalClient(&s.Redis)
 	defer x.raw.Close()
 	x.e = store.Engine(namespace)

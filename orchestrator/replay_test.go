@@ -76,7 +76,9 @@ type eventData struct {
 var aside = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed, picket.EventHandoffOverdue,
 	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventRunLaunched,
 	picket.EventRunExited, picket.EventRunStalled, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
-	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted, picket.EventAgentCommand, picket.EventAgentDrift}
+	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted, picket.EventAgentCommand, picket.EventAgentDrift,
+	picket.EventToolCalled, picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp, picket.EventBudgetOverrun,
+	picket.EventBudgetUncertain, picket.EventBudgetLate}
 
 // verbOf names the verb whose row of the legal-move table an event follows.
 func verbOf(ev picket.Event, d eventData) (string, error) {

@@ -24,7 +24,7 @@ import (
 // lease, stops something or frees memory. The readers are let through, too.
 var whenFull = []string{"renew", "release", "fail", "expire", "expire_due", "complete", "request_help", "cancel", "undeliver", "run_exit",
 	"get_task", "watch", "tick", "overdue", "chore", "pause", "resume", "key_revoke", "retain", "inspect", "adopt", "reclaim", "refused", "unwait",
-	"heartbeat", "judge", "drain", "deregister"}
+	"heartbeat", "judge", "drain", "deregister", "settle", "reap_hold", "usage", "await"}
 
 // troubleStore is a node with what undisturbed runs of each case ended with.
 type troubleStore struct {

@@ -75,6 +75,6 @@ local function charge(id, e, run, held_t, held_u, cost_t, cost_u, ...)
       facts .. ',"available":' .. both(num(p.available_t), num(p.available_u)) .. '}')
   end
   if late then emit('budget.late', { task = id, run = run, actor = 'server' }, facts .. '}') end
-  warn(id, e)
+  warn(payer, p) -- a closed envelope warns nobody: who pays for it may
   return p
 end

@@ -1,0 +1,346 @@
+package orchestrator_test
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// The model's money: envelopes, calls under way and what they come to.
+
+// menv is an envelope; the books of it are those of the product, the rules not.
+type menv struct {
+	budget.Account
+	id, parent string
+	whole      budget.Envelope // carved at first plus topped up
+	closed     bool
+	warnedT    int64
+	warnedU    int64
+	tops       int64
+}
+
+// mcall is a call that costs, under way or ended.
+type mcall struct {
+	task, id, run, nonce, tool, hash string
+	need, cost                       budget.Envelope
+	external, keyed                  bool
+	due                              int64              // when it settles by itself
+	acts                             int64              // until when it may act outside
+	outcome                          picket.CallOutcome // "" while it is under way
+	result                           string
+}
+
+// mpurse is the money of a run.
+type mpurse struct {
+	spent, llm, reported, charged budget.Envelope
+	tops                          *int64 // those it has seen
+}
+
+const (
+	linger = 10_000 // a call settles by itself this long after its timeout
+	lag    = 2_000  // and acts outside no longer than this after it
+)
+
+func (m *rules) carve(parent, id string, e budget.Envelope) {
+	m.envs[id] = &menv{id: id, parent: parent, whole: e, Account: budget.Account{Granted: e, Available: e}}
+	if p := m.envs[parent]; p != nil {
+		p.Available = p.Available.Minus(e)
+		p.Carved = p.Carved.Plus(e)
+	}
+}
+
+// short tells whether an envelope lacks what is asked of it. One that has
+// overrun covers nothing but what is free.
+func (m *rules) short(id string, need budget.Envelope) bool {
+	has := m.envs[id].Available
+	return !need.IsZero() && (!has.Covers(need) || has.Tokens < 0 || has.USD < 0)
+}
+
+// giveBack passes what a closed envelope has up to the nearest open one.
+func (m *rules) giveBack(e *menv) *menv {
+	for e.closed && e.parent != "" {
+		p, left := m.envs[e.parent], e.Available
+		e.Granted, e.Available = e.Granted.Minus(left), budget.Envelope{}
+		p.Carved, p.Available = p.Carved.Minus(left), p.Available.Plus(left)
+		e = p
+	}
+	return e
+}
+
+// ends is the end of a task for its money.
+func (m *rules) ends(t *mtask) {
+	e := m.envs[t.id]
+	e.closed = true
+	m.giveBack(e)
+}
+
+func level(part, whole int64) int64 {
+	for _, percent := range []int64{95, 80, 50} {
+		if whole > 0 && part*100 >= percent*whole {
+			return percent
+		}
+	}
+	return 0
+}
+
+func (e *menv) levels() (t, u int64) {
+	used := e.Spent.Plus(e.Carved)
+	return level(used.Tokens, e.Granted.Tokens), level(int64(used.USD), int64(e.Granted.USD))
+}
+
+func (m *rules) warn(e *menv) {
+	t, u := e.levels()
+	for _, dim := range []struct {
+		now int64
+		was *int64
+	}{{t, &e.warnedT}, {u, &e.warnedU}} {
+		if dim.now > *dim.was {
+			*dim.was = dim.now
+			m.emit(picket.EventBudgetWarning, e.id)
+		}
+	}
+}
+
+// charge books what was spent; held of it was reserved.
+func (m *rules) charge(e *menv, held, cost budget.Envelope) *menv {
+	late := e.closed
+	e.Spent, e.Available = e.Spent.Plus(cost), e.Available.Plus(held).Minus(cost)
+	p := m.giveBack(e)
+	if cost.Tokens > held.Tokens && p.Available.Tokens < 0 || cost.USD > held.USD && p.Available.USD < 0 {
+		m.emit(picket.EventBudgetOverrun, p.id)
+	}
+	if late {
+		m.emit(picket.EventBudgetLate, e.id)
+	}
+	m.warn(p)
+	m.rows++
+	return p
+}
+
+func (m *rules) ofRun(c *mcall, cost budget.Envelope) {
+	r := m.runs[c.run]
+	r.spent = r.spent.Plus(cost)
+	if strings.HasPrefix(c.tool, "llm_") {
+		r.llm = r.llm.Plus(cost)
+	}
+}
+
+// reserve answers the call's reservation, or what it was answered before.
+func (m *rules) reserve(h mheld, c mcall, wait int64) (was *mcall, nudge int64, code picket.Code) {
+	t, r, code := m.admits(h)
+	if code != "" {
+		return nil, 0, code
+	}
+	key, e := t.id+" "+c.id, m.envs[t.id]
+	if old := m.calls[key]; old != nil {
+		switch {
+		case old.hash != c.hash:
+			return nil, 0, picket.CodeIdempotencyConflict
+		case old.outcome == "" && old.nonce != c.nonce:
+			return nil, 0, picket.CodeCallRunning
+		case old.outcome == "":
+			return nil, r.toldWith(c.id), ""
+		case old.outcome == picket.CallUncertain:
+			return nil, 0, picket.CodeStateConflict
+		case old.outcome != picket.CallUndispatched && old.result == "":
+			return nil, 0, picket.CodeStateConflict
+		case old.outcome != picket.CallUndispatched:
+			return old, r.toldWith(c.id), ""
+		}
+	}
+	if m.paused {
+		return nil, 0, picket.CodePaused
+	}
+	if m.short(t.id, c.need) {
+		tops := e.tops
+		r.tops = &tops
+		m.emit(picket.EventBudgetExceeded, t.id)
+		return nil, 0, picket.CodeBudgetExceeded
+	}
+	m.confirm(t, r)
+	r.call, r.request, r.same, r.active, r.called = "paid", c.id, 1, m.now, true
+	e.Available, e.Held = e.Available.Minus(c.need), e.Held.Plus(c.need)
+	c.task, c.run, c.due = t.id, r.id, m.now+wait+linger
+	if c.external {
+		c.acts = m.now + wait + lag
+	}
+	m.calls[key] = &c
+	return nil, r.toldWith(c.id), ""
+}
+
+// settle ends a call once; a true figure corrects what nobody knew.
+func (m *rules) settle(task, id, nonce string, o picket.CallOutcome, cost budget.Envelope, result string) (*mcall, *menv, picket.Code) {
+	c := m.calls[task+" "+id]
+	if c == nil || c.nonce != nonce {
+		return nil, nil, picket.CodeNotFound
+	}
+	if o == picket.CallUndispatched || o == picket.CallUncertain {
+		cost, result = budget.Envelope{}, ""
+	}
+	e := m.envs[task]
+	p := m.giveBack(e)
+	switch {
+	case c.outcome == "":
+		p = m.callOver(c, o, cost)
+	case c.outcome == picket.CallUncertain && o != picket.CallUncertain:
+		more := cost.Minus(c.cost)
+		c.outcome, c.cost = o, cost
+		m.emit(picket.EventToolCalled, task)
+		m.ofRun(c, more)
+		p = m.charge(e, budget.Envelope{}, more)
+	default:
+		return c, p, ""
+	}
+	if c.keyed && result != "" {
+		c.result = result
+	}
+	return c, p, ""
+}
+
+// callOver ends a call that is under way.
+func (m *rules) callOver(c *mcall, o picket.CallOutcome, cost budget.Envelope) *menv {
+	if o == picket.CallUncertain {
+		cost = c.need
+		m.emit(picket.EventBudgetUncertain, c.task)
+	}
+	acted := c.acts
+	c.outcome, c.cost, c.acts = o, cost, 0
+	if acted > 0 {
+		m.lookAgain(c.task)
+	}
+	m.emit(picket.EventToolCalled, c.task)
+	e := m.envs[c.task]
+	e.Held = e.Held.Minus(c.need)
+	m.ofRun(c, cost)
+	return m.charge(e, c.need, cost)
+}
+
+// open lists the calls under way, the first to settle by itself first.
+func (m *rules) open() []*mcall {
+	var out []*mcall
+	for _, c := range m.calls {
+		if c.outcome == "" {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b *mcall) int {
+		return cmp.Or(cmp.Compare(a.due, b.due), strings.Compare(a.task+":"+a.id, b.task+":"+b.id))
+	})
+	return out
+}
+
+func (m *rules) reapHolds() (n int) {
+	for _, c := range m.open() {
+		if c.due <= m.now {
+			n++
+			m.callOver(c, picket.CallUncertain, budget.Envelope{})
+		}
+	}
+	return n
+}
+
+// acting tells until when calls of a task may act outside, its own or those of
+// the one it repairs or repeats, and whose they are.
+func (m *rules) acting(id, source string) (until int64, owner string) {
+	for _, of := range []string{id, source} {
+		latest := int64(0)
+		for _, c := range m.calls {
+			if c.task == of {
+				latest = max(latest, c.acts)
+			}
+		}
+		if latest > until {
+			until, owner = latest, of
+		}
+	}
+	return until, owner
+}
+
+// inherit makes a new task wait for what its source still has under way.
+func (m *rules) inherit(t *mtask, source string) {
+	if source == "" {
+		return
+	}
+	if until, owner := m.acting(source, m.tasks[source].calls); until > m.now {
+		t.calls = owner
+	}
+}
+
+// lookAgain lets those go on who waited for the calls of a task.
+func (m *rules) lookAgain(owner string) {
+	for _, id := range m.ids {
+		t := m.tasks[id]
+		if t.state == picket.TaskQueued && t.where == "" && t.due > 0 && (id == owner || t.calls == owner) {
+			m.enqueue(t, t.ready, t.gate)
+		}
+	}
+}
+
+// usage charges running totals of an agent's own.
+func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelope) (owed budget.Envelope, p *menv, code picket.Code) {
+	r, code := m.witness(h)
+	if code != "" {
+		return owed, nil, code
+	}
+	key := r.id + " " + session
+	if ofTask {
+		key = r.task + " " + session
+	}
+	was := m.totals[key]
+	total = budget.Envelope{Tokens: max(was.Tokens, total.Tokens), USD: max(was.USD, total.USD)}
+	m.totals[key] = total
+	r.reported = r.reported.Plus(total.Minus(was))
+	owed = r.reported.Minus(r.llm).Minus(r.charged)
+	owed = budget.Envelope{Tokens: max(0, owed.Tokens), USD: max(0, owed.USD)}
+	e := m.envs[r.task]
+	if owed.IsZero() {
+		return owed, m.giveBack(e), ""
+	}
+	r.charged, r.spent = r.charged.Plus(owed), r.spent.Plus(owed)
+	m.emit(picket.EventToolCalled, r.task)
+	return owed, m.charge(e, budget.Envelope{}, owed), ""
+}
+
+// topUp gives an envelope more, and all above it.
+func (m *rules) topUp(o monce, id string, more budget.Envelope) picket.Code {
+	if _, code, again := m.once(o); again {
+		return code
+	}
+	e := m.envs[id]
+	switch {
+	case e == nil:
+		return picket.CodeNotFound
+	case e.closed:
+		return picket.CodeTaskClosed
+	}
+	for p := m.envs[e.parent]; p != nil; p = m.envs[p.parent] {
+		p.Granted, p.Carved, p.whole = p.Granted.Plus(more), p.Carved.Plus(more), p.whole.Plus(more)
+	}
+	e.Granted, e.Available, e.whole = e.Granted.Plus(more), e.Available.Plus(more), e.whole.Plus(more)
+	e.tops++
+	t, u := e.levels()
+	e.warnedT, e.warnedU = min(e.warnedT, t), min(e.warnedU, u)
+	m.emit(picket.EventBudgetToppedUp, id)
+	m.rows++
+	m.remember(o, day, id)
+	return ""
+}
+
+// funds tells a run whether its envelope was topped up since it was refused.
+func (m *rules) funds(h mheld) (more bool, code picket.Code) {
+	t, r, code := m.admits(h)
+	if code != "" {
+		return false, code
+	}
+	m.confirm(t, r)
+	r.active, r.called = m.now, true
+	tops := m.envs[t.id].tops
+	if r.tops == nil {
+		r.tops = &tops
+		return false, ""
+	}
+	return tops > *r.tops, ""
+}
