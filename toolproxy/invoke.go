@@ -112,10 +112,22 @@ func callTool(p *Proxy, c echo.Context, door Door, held picket.Held) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	if h.Get(EstimateHeader) == "true" {
+	if waits[name] {
+		waiting, over := web.WaitContext(c)
+		defer over()
+		ctx = waiting
+	}
+	switch h.Get(EstimateHeader) {
+	case "true":
 		ctx = withEstimate(ctx)
+	case "", "false":
+	default:
+		return picket.Invalid(EstimateHeader, "Send true, or leave it out.", "%s is neither true nor false", EstimateHeader)
 	}
 	answer, err := p.Invoke(ctx, door, held, name, args, key)
+	if err != nil && waits[name] && web.Stopping(c) && c.Request().Context().Err() == nil {
+		return web.StoppingError()
+	}
 	if err != nil {
 		return err
 	}
@@ -155,10 +167,6 @@ func (p *Proxy) noTool(ctx context.Context, c Call) error {
 	names := make([]string, len(list))
 	for i, t := range list {
 		names[i] = t.Name
-	}
-	if subject, ok := laterTools[c.Name]; ok {
-		return picket.Refuse(picket.CodeNotAvailable, "Do without it. The tools are: "+joined(names)+".",
-			"the tool %s needs %s, which this version does not have yet", c.Name, subject).With("tool", c.Name).With("subject", subject)
 	}
 	return picket.Refuse(picket.CodeNotFound, "Call one of: "+joined(names)+".", "there is no tool %q", clip(c.Name)).With("tools", names)
 }

@@ -2,7 +2,6 @@ package toolproxy
 
 import (
 	"context"
-	"crypto/rand"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
@@ -78,9 +77,10 @@ func withEstimate(ctx context.Context) context.Context {
 func estimating(ctx context.Context) bool { return ctx.Value(estimateKey{}) != nil }
 
 func (p *Proxy) estimate(ctx context.Context, door Door, held picket.Held, tool string, need budget.Envelope, version string) error {
-	task, err := door.HeldTask(ctx, held, rand.Text())
+	funds, err := door.AwaitTopUp(ctx, held, 0)
 	if err != nil {
 		return err
 	}
-	return &estimated{Estimate{Tool: tool, Reserve: need, Available: task.Available, Covered: need.IsZero() || task.Available.Covers(need), PriceVersion: version}}
+	covered := need.IsZero() || !funds.Locked && funds.Available.Covers(need)
+	return &estimated{Estimate{Tool: tool, Reserve: need, Available: funds.Available, Covered: covered, PriceVersion: version}}
 }

@@ -123,6 +123,14 @@ func (d *desk) AwaitEnd(ctx context.Context, _ picket.Held, _ time.Duration) (bo
 	return false, ctx.Err()
 }
 
+func (d *desk) AwaitTopUp(_ context.Context, h picket.Held, _ time.Duration) (picket.Funds, error) {
+	return picket.Funds{}, d.note("await_top_up", h)
+}
+
+func (d *desk) ReportUsage(_ context.Context, h picket.Held, _ picket.UsageReport) (picket.Usage, error) {
+	return picket.Usage{}, d.note("usage", h)
+}
+
 // outcomes are how the calls of the purse ended.
 func (p *purse) outcomes() (all []picket.CallOutcome) {
 	p.mu.Lock()

@@ -3,6 +3,7 @@ package toolproxy
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,12 +40,11 @@ func (m marks) raise() string {
 		"WHERE mark.token < excluded.token OR (mark.token = excluded.token AND mark.lease = excluded.lease)"
 }
 
-// Codes of Postgres.
-const (
-	undefinedTable  = "42P01"
-	uniqueViolation = "23505"
-	duplicateTable  = "42P07"
-)
+const undefinedTable = "42P01" // a code of Postgres
+
+// madeMeanwhile are the codes of a table that another is making at the same
+// time: IF NOT EXISTS does not see it before it is committed.
+var madeMeanwhile = []string{"23505", "42P07", "42710"}
 
 // dispatch runs a statement on a connection of its own: whatever it does to its
 // session ends with it.
@@ -137,7 +137,7 @@ func (d database) mark(ctx context.Context, conn *pgconn.PgConn, by writer) erro
 func (d database) createMarks(ctx context.Context, conn *pgconn.PgConn) error {
 	err := perform(ctx, conn, "ROLLBACK; "+d.marks.create())
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code != uniqueViolation && pg.Code != duplicateTable { // these: made by another at the same time
+	if errors.As(err, &pg) && !slices.Contains(madeMeanwhile, pg.Code) {
 		return NeverLeft(noMarks(d.marks, pg))
 	}
 	if err != nil && pg == nil {
