@@ -42,7 +42,7 @@ func newRoot() *cobra.Command {
 		}
 	}
 	add(groupStart, newUp(), newRun(), newDemo(), withInvariants(newDoctor()))
-	add(groupWork, newTask(), newLease(), newAgent(), newPool(), newAdapter(), newWorkspace(), newTool(), newPinned(), newEvents())
+	add(groupWork, newTask(), newLease(), newAgent(), newPool(), newAdapter(), newWorkspace(), newTool(), newMCP(), newPinned(), newEvents())
 	add(groupHuman, newReview(), newHandoff())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)
@@ -119,7 +119,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 // answered with what it waits for.
 var laterCommands = map[string]string{
 	"picket agent heartbeat": "wake files", "picket budget": "metered budgets",
-	"picket mcp": "the MCP server", "picket session": "wake files",
+	"picket session":     "wake files",
 	"picket notify":      "webhooks",
 	"picket demo budget": "metered budgets", "picket demo handoff": "the other demos", "picket demo crash": "the other demos",
 	"picket demo all": "the other demos",
