@@ -83,7 +83,7 @@ var crewDamages = []damage{
 	{kind: "lease_of_gone", what: "of an earlier registration", plant: raw("HSET", "agent:m1", "incarnation", 7)},
 }
 
-func allDamages() []damage { return slices.Concat(damages, crewDamages) }
+func allDamages() []damage { return slices.Concat(damages, crewDamages, tillDamages) }
 
 func oneDamage(rnd *rand.Rand) damage {
 	all := allDamages()

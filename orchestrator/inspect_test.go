@@ -57,6 +57,7 @@ type scene struct {
 	firstRun, gateRun                                                string
 	manned                                                           picket.Task // leased to m1, who is registered; m2 was
 	answered                                                         string      // a hand-off that was answered
+	till
 }
 
 func newScene(t *testing.T, f *fixture) *scene {
@@ -90,7 +91,7 @@ func newScene(t *testing.T, f *fixture) *scene {
 	_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
 	ok(t, err)
 
-	s.manned = s.crew()
+	s.manned, s.till = s.crew(), s.trade()
 	s.head = f.submit(t, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}, Priority: ptr(9)})
 	s.tail = f.submit(t, picket.TaskSpec{Role: "coder"})
 	s.later = f.submit(t, picket.TaskSpec{Role: "coder", NotBefore: picket.InstantOf(time.Now().Add(time.Hour))})
@@ -132,7 +133,7 @@ func (s *scene) events(kind string) map[string]int {
 		what, rest, _ := strings.Cut(rest, `","subject":"`)
 		subject, _, _ := strings.Cut(rest, `"`)
 		n[what+" "+subject]++
-		if strings.HasPrefix(subject, "task_") != (ev.TaskID == subject) {
+		if task, _, _ := strings.Cut(subject, ":"); strings.HasPrefix(subject, "task_") != (ev.TaskID == task) {
 			s.t.Errorf("the event about %s names task %q", subject, ev.TaskID)
 		}
 	}
