@@ -183,6 +183,12 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return fmt.Sprintf("the log is known up to byte %s, not %s", f["expected"], f["presented"]), "Continue from the offset expected."
 	},
 	picket.CodeValidation: func(f facts) (string, string) {
+		if f["field"] == "/session" {
+			return "this run has reported " + f["limit"] + " sessions, and more are not kept", "Report under a session that was reported before."
+		}
+		if f["limit"] != "" {
+			return f["field"] + " would be beyond " + f["limit"] + ", which is as much as is counted", "Add less."
+		}
 		return f["field"] + " is not one of the options offered", "Choose an option of the hand-off, or answer with text."
 	},
 }

@@ -5,8 +5,9 @@ local ROWS = 1000
 local function forget_rows(id)
   local rows = call('ZRANGE', K('ledger-of:', id), 0, ROWS - 1)
   if #rows == 0 then return true end
-  call('XDEL', K('ledger'), unpack(rows))
   call('ZREM', K('ledger-of:', id), unpack(rows))
+  for i, seq in ipairs(rows) do rows[i] = seq .. '-0' end
+  call('XDEL', K('ledger'), unpack(rows))
   return #rows < ROWS
 end
 

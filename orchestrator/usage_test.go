@@ -1,0 +1,101 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+func (f *fixture) usage(t *testing.T, h picket.Held, u picket.UsageReport, tokens int64, dollars string) picket.Usage {
+	t.Helper()
+	if u.Source == "" {
+		u.Source = "claude"
+	}
+	got, err := f.ReportUsage(f.ctx, h, u)
+	ok(t, err)
+	if got.Charged != *worth(tokens, dollars) {
+		t.Errorf("%+v charged %+v, want %d tokens and $%s", u, got.Charged, tokens, dollars)
+	}
+	return got
+}
+
+// Running totals are charged once, by session; what the LLM proxy has charged
+// to the run is not charged again.
+func TestUsageIsChargedByDifference(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(10_000, "1")})
+		f.usage(t, h, picket.UsageReport{Session: "a", Tokens: 100, USD: usd("0.10")}, 100, "0.10")
+		f.usage(t, h, picket.UsageReport{Session: "a", Tokens: 100, USD: usd("0.10")}, 0, "0") // the answer was lost
+		f.usage(t, h, picket.UsageReport{Session: "a", Tokens: 90, USD: usd("0.15")}, 0, "0.05")
+		f.usage(t, h, picket.UsageReport{Session: "b", Tokens: 30, USD: usd("0.01")}, 30, "0.01")
+		f.usage(t, h, picket.UsageReport{Source: "codex", Session: "a", Tokens: 1}, 1, "0")
+		c := paid("0.30")
+		c.Tool, c.Reserve.Tokens = "llm_anthropic", 500
+		s := done(f.reserve(t, h, c), "0.20")
+		s.Cost.Tokens = 400
+		f.settle(t, s)
+		f.usage(t, h, picket.UsageReport{Session: "b", Tokens: 430, USD: usd("0.21")}, 0, "0") // that was it
+		f.usage(t, h, picket.UsageReport{Session: "b", Tokens: 440, USD: usd("0.22")}, 10, "0.01")
+		f.books(t, task.TaskID, "1", "0.63", "0", "0.37")
+		got := f.state(t, task.TaskID, picket.TaskLeased)
+		if got.Spent.Tokens != 541 || got.CurrentRun.Spent != got.Spent {
+			t.Errorf("task %+v, run %+v", got.Spent, got.CurrentRun.Spent)
+		}
+
+		// A session that a later run resumes goes on counting; a run's own does not.
+		f.usage(t, h, picket.UsageReport{Session: "s", Scope: "session", Tokens: 50}, 50, "0")
+		_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitReleased})
+		ok(t, err)
+		next := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		f.usage(t, next, picket.UsageReport{Session: "s", Scope: "session", Tokens: 70}, 20, "0")
+		f.usage(t, next, picket.UsageReport{Session: "a", Tokens: 100}, 100, "0")
+		f.sound(t)
+	})
+}
+
+// It is evidence: taken after the end, never refused for want of money, and
+// paid by whoever is open then.
+func TestUsageComesLateAndOverruns(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(100, "0.10"), Review: picket.ReviewByNone})
+		if got := f.usage(t, h, picket.UsageReport{Tokens: 10, USD: usd("0.15")}, 10, "0.15"); !got.Overrun || got.Available.USD != usd("-0.05") {
+			t.Errorf("usage %+v", got)
+		}
+		_, err := f.Reserve(f.ctx, h, paid("0.01"))
+		refused(t, err, picket.CodeBudgetExceeded)
+		_, err = f.Complete(f.ctx, h, picket.Completion{})
+		ok(t, err)
+		f.usage(t, h, picket.UsageReport{Tokens: 12, USD: usd("0.20")}, 2, "0.05")
+		page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: task.TaskID})
+		ok(t, err)
+		if n := len(page.Rows); n != 2 || page.Rows[0].Late || !page.Rows[1].Late || page.Rows[1].Kind != picket.LedgerUsage || page.Rows[1].Tool != "claude" {
+			t.Errorf("ledger %+v", page.Rows)
+		}
+		if got := f.state(t, task.TaskID, picket.TaskCompleted); got.Spent.USD != usd("0.20") {
+			t.Errorf("spent %s", got.Spent.USD)
+		}
+		f.pass(t, 15*time.Minute+time.Second)
+		_, err = f.ReportUsage(f.ctx, h, picket.UsageReport{Source: "claude", Tokens: 13})
+		refused(t, err, picket.CodeLeaseExpired)
+		f.sound(t)
+	})
+}
+
+func TestUsageIsRefused(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, h := f.start(t, picket.TaskSpec{})
+		for _, u := range []picket.UsageReport{{}, {Source: "a b"}, {Source: "a", Session: "two words"}, {Source: "a", Scope: "task"},
+			{Source: "a", Tokens: -1}, {Source: "a", USD: -1}, {Source: "a", Tokens: 1 << 60}} {
+			_, err := f.ReportUsage(f.ctx, h, u)
+			refused(t, err, picket.CodeValidation)
+		}
+		for i := range 1000 {
+			ok(t, f.raw.HSet(f.ctx, "pk:{default}:usage:"+h.RunID, fmt.Sprint("claude s", i), "1 1").Err())
+		}
+		f.usage(t, h, picket.UsageReport{Session: "s7", Tokens: 2, USD: 1}, 1, "0")
+		_, err := f.ReportUsage(f.ctx, h, picket.UsageReport{Source: "claude", Session: "one-more"})
+		refused(t, err, picket.CodeValidation)
+	})
+}
