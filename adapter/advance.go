@@ -76,10 +76,17 @@ func (r *run) finish(ctx context.Context, output picket.RawJSON) (state picket.T
 		}
 		r.log.Debug("completed without asking for the next task", "err", err)
 	}
-	err = r.insist(ctx, func(ctx context.Context) (err error) {
-		state, err = r.proxy.Complete(ctx, output, "")
+	done := picket.Completion{Output: output}
+	complete := func(ctx context.Context) (err error) {
+		state, err = r.proxy.HandIn(ctx, done)
 		return err
-	})
+	}
+	err = r.insist(ctx, complete)
+	if errors.Is(err, picket.CodeChildrenOpen) {
+		// The agent has ended without a word about them: they run on, for a person.
+		done.Children = picket.ChildrenDetach
+		err = r.insist(ctx, complete)
+	}
 	return state, err
 }
 

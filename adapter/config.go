@@ -128,6 +128,9 @@ type Config struct {
 	// redacted. A writer that does not keep up loses output, not the agent
 	// time. They are never written to at the same time. Default to none.
 	Stdout, Stderr io.Writer
+	// OutputOf is the task whose runs Stdout and Stderr get a copy of. Defaults
+	// to every task's.
+	OutputOf string
 	// OnEvent is told what happens, from several goroutines; it must return
 	// quickly. Defaults to nothing.
 	OnEvent func(Event)

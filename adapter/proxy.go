@@ -215,12 +215,14 @@ func (p *Proxy) Report(ctx context.Context, r picket.Progress, opts ...Option) (
 // Complete ends the lease with the task's output (any JSON; nil is null) and
 // answers the task's new state. The same call again answers the same.
 func (p *Proxy) Complete(ctx context.Context, output picket.RawJSON, summary string) (picket.TaskState, error) {
-	in := struct {
-		Output  picket.RawJSON `json:"output"`
-		Summary string         `json:"summary"`
-	}{output, summary}
+	return p.HandIn(ctx, picket.Completion{Output: output, Summary: summary})
+}
+
+// HandIn is Complete for a task with subtasks: c says what becomes of those that
+// are open, which is refused with children_open otherwise.
+func (p *Proxy) HandIn(ctx context.Context, c picket.Completion) (picket.TaskState, error) {
 	var out stateAnswer
-	err := p.Tool(ctx, "mark_complete", in, &out)
+	err := p.Tool(ctx, "mark_complete", c, &out)
 	return out.State, err
 }
 

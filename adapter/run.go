@@ -186,7 +186,11 @@ func (r *run) openOutputs(work context.Context, group *sync.WaitGroup) <-chan st
 		}
 		return o
 	}
-	r.stdout, r.stderr = open("stdout", r.cfg.Stdout), open("stderr", r.cfg.Stderr)
+	stdout, stderr := r.cfg.Stdout, r.cfg.Stderr
+	if of := r.cfg.OutputOf; of != "" && of != r.lease.TaskID {
+		stdout, stderr = nil, nil
+	}
+	r.stdout, r.stderr = open("stdout", stdout), open("stderr", stderr)
 	shipping.Go(func() { r.events.run(work) })
 	r.meter.note = filepath.Join(r.places.state, usageFile)
 	shipping.Go(func() { r.meter.run(work) })

@@ -44,7 +44,7 @@ func newAdapter() *cobra.Command {
 	choices(c, "log-level", "debug", "info", "warn", "error")
 	agentFlag(c)
 	placeFlags(c, adapter.WorkspaceEmpty)
-	f.String("for-task", "", "end when this task is closed, in review or escalated")
+	f.String("for-task", "", "end when this task is closed, in review or escalated, and nothing below it runs")
 	// `picket run` starts one adapter for its task.
 	f.Bool("pass-output", false, "copy the agent's output to stdout and stderr")
 	f.String("log-file", "", "write the adapter's own log here")
@@ -183,6 +183,7 @@ func adapterConfig(cmd *cobra.Command, cfg settings, s *server, l launch, log *s
 	}
 	if pass, _ := f.GetBool("pass-output"); pass {
 		conf.Stdout, conf.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+		conf.OutputOf, _ = f.GetString("for-task")
 	}
 	return conf, nil
 }
@@ -235,6 +236,8 @@ func (s *server) untilSettled(ctx context.Context, task string) error {
 			return nil
 		case err != nil:
 			return err
+		case settled(t) && len(t.Children) > 0:
+			return s.untilBelowRests(ctx, t.Root, task)
 		case settled(t):
 			return errSettled
 		}

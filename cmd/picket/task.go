@@ -130,6 +130,7 @@ func newTaskList() *cobra.Command {
 	f := c.Flags()
 	f.StringSlice("state", nil, "only these states")
 	f.String("role", "", "only this role")
+	f.String("parent", "", "only the subtasks of this task")
 	f.StringArray("label", nil, "only with this label key=value")
 	f.String("since", "", "created at or after this time (RFC 3339, or a duration back from now)")
 	f.Int("limit", 50, "at most this many, 1 to 200")
@@ -153,6 +154,9 @@ func taskQuery(cmd *cobra.Command) (url.Values, error) {
 	}
 	if role, _ := f.GetString("role"); role != "" {
 		q.Set("role", role)
+	}
+	if parent, _ := f.GetString("parent"); parent != "" {
+		q.Set("parent", parent)
 	}
 	labels, _ := f.GetStringArray("label")
 	for _, l := range labels {

@@ -28,7 +28,13 @@ func newTaskGet() *cobra.Command {
 			if err := printTaskTo(cmd, w, task, raw, whole); err != nil {
 				return err
 			}
-			if format, _ := formatOf(cmd); format == "wide" {
+			format, _ := formatOf(cmd)
+			if format == "table" || format == "wide" {
+				if err := printBelow(ctx, s, w, task); err != nil {
+					return err
+				}
+			}
+			if format == "wide" {
 				return changesTo(ctx, s, w, id)
 			}
 			return nil

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -34,6 +35,10 @@ type worker struct {
 	err     error
 }
 
+// runsBelow is how many tasks below its own the adapter of one `picket run`
+// runs at once.
+const runsBelow = 4
+
 const keepWorkers = 7 * 24 * time.Hour
 
 func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec, l launch) (*worker, error) {
@@ -55,13 +60,13 @@ func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec
 	containment := cfg.text("containment")
 	// The adapter is a process of its own; what it would refuse is refused here,
 	// before there is a task.
-	conf := adapter.Config{BaseURL: s.client.BaseURL, AgentID: spec.Agent, PinnedOnly: true, Containment: containment}
+	conf := adapter.Config{BaseURL: s.client.BaseURL, AgentID: spec.Agent, PinnedOnly: true, Max: 1 + runsBelow, Containment: containment}
 	l.set(&conf)
 	at.set(&conf)
 	if _, err := adapter.New(conf); err != nil {
 		return nil, err
 	}
-	args := append([]string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--unregistered"}, append(linger, at.flags()...)...)
+	args := append([]string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--unregistered", "--max", strconv.Itoa(1 + runsBelow)}, append(linger, at.flags()...)...)
 	if containment != "" {
 		args = append(args, "--containment", containment)
 	}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// A tree of tasks: what a run has delegated, and what its subtasks have.
+
+// mostBelow bounds how many subtasks are shown with a task.
+const mostBelow = 200
+
+// printBelow shows the tree below a task, a line for each subtask.
+func printBelow(ctx context.Context, s *server, w io.Writer, t picket.Task) error {
+	if len(t.Children) == 0 {
+		return nil
+	}
+	p := painter(w)
+	var rows [][]string
+	full := false
+	var walk func(id string, depth int) error
+	walk = func(id string, depth int) error {
+		children, err := s.childrenOf(ctx, id)
+		if err != nil {
+			return err
+		}
+		for _, c := range children {
+			if full = len(rows) == mostBelow; full {
+				return nil
+			}
+			state := p.state(string(c.State))
+			if c.Fixes != nil {
+				state += p.dim(" repairs " + *c.Fixes)
+			}
+			rows = append(rows, []string{strings.Repeat("  ", depth) + c.TaskID, state, clip(c.Title, 60)})
+			if err := walk(c.TaskID, depth+1); err != nil || full {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := walk(t.TaskID, 1); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, p.dim("subtasks"))
+	printRows(w, rows)
+	if full {
+		fmt.Fprintln(w, p.dim("and more: picket task list --parent "+t.TaskID))
+	}
+	return nil
+}
+
+// childrenOf lists the subtasks of a task, oldest first.
+func (s *server) childrenOf(ctx context.Context, id string) ([]picket.Task, error) {
+	q := url.Values{"parent": {id}, "limit": {"200"}}
+	var page picket.TaskPage
+	err := s.get(ctx, "/api/v1/tasks?"+q.Encode(), &page, nil)
+	slices.Reverse(page.Tasks)
+	return page.Tasks, err
+}
+
+// restEvery is how often an adapter looks whether what its task has left behind
+// still runs.
+const restEvery = 2 * time.Second
+
+// untilBelowRests returns errSettled when a task that is settled has nothing in
+// its tree that runs or is to run, and nil when it is not settled any more.
+func (s *server) untilBelowRests(ctx context.Context, root, task string) error {
+	for {
+		busy, err := s.busy(ctx, root)
+		if err == nil && !busy {
+			return errSettled
+		}
+		if err != nil && !errors.Is(err, picket.CodeUnavailable) {
+			return err
+		}
+		if err := sleep(ctx, restEvery); err != nil {
+			return err
+		}
+		var t picket.Task
+		err = s.get(ctx, "/api/v1/tasks/"+segment(task), &t, nil)
+		if err != nil && !errors.Is(err, picket.CodeUnavailable) {
+			return err
+		}
+		if err == nil && !settled(t) {
+			return nil
+		}
+	}
+}
+
+// busy reports whether a tree has a task that is queued or running.
+func (s *server) busy(ctx context.Context, root string) (bool, error) {
+	q := url.Values{"state": {"queued,leased"}, "limit": {"200"}}
+	for {
+		var page picket.TaskPage
+		if err := s.get(ctx, "/api/v1/tasks?"+q.Encode(), &page, nil); err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(page.Tasks, func(t picket.Task) bool { return t.Root == root }) {
+			return true, nil
+		}
+		if page.NextCursor == nil {
+			return false, nil
+		}
+		q.Set("cursor", *page.NextCursor)
+	}
+}
