@@ -60,6 +60,8 @@ type Config struct {
 	// Upstreams are MCP servers whose tools are offered too. They are connected
 	// by [Proxy.Start]. Defaults to none.
 	Upstreams []Upstream
+	// LLM is where calls of language models go. Defaults to nowhere.
+	LLM LLMConfig
 	// Log takes refused writes at level debug. Defaults to slog.Default().
 	Log *slog.Logger
 }
@@ -76,6 +78,7 @@ type Proxy struct {
 	closers []func()
 	mcp     *mcpFace
 	gateway *gateway
+	llm     *llm
 	ending  context.Context // ends when the proxy closes
 	end     context.CancelFunc
 }
@@ -101,6 +104,10 @@ func New(cfg Config) (*Proxy, error) {
 	if err := p.addBuiltin(cfg); err != nil {
 		return nil, err
 	}
+	if p.llm, err = newLLM(p, cfg.LLM); err != nil {
+		return nil, err
+	}
+	p.closers = append(p.closers, p.llm.close)
 	p.AddSource(p.gateway) // the last one: no upstream takes a name of ours
 	return p, nil
 }
@@ -158,6 +165,7 @@ var routes = []route{
 
 // Mount adds the proxy's routes to e, which web.New has made.
 func (p *Proxy) Mount(e *echo.Echo) {
+	p.llm.mount(e)
 	for _, r := range routes {
 		e.Add(r.method, r.path, func(c echo.Context) error {
 			held, err := p.credential(c.Request())

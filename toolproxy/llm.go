@@ -1,0 +1,280 @@
+package toolproxy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// LLMConfig says where calls of language models go. The agent is given
+// {proxy}/llm/anthropic or {proxy}/llm/openai as its base URL and its lease
+// token as its key; the real key never leaves this process.
+type LLMConfig struct {
+	// Anthropic takes what comes to /llm/anthropic: the Messages API. Defaults to
+	// none: calls are refused.
+	Anthropic *LLMUpstream
+	// OpenAI takes what comes to /llm/openai: Chat Completions and Responses.
+	// Defaults to none: calls are refused.
+	OpenAI *LLMUpstream
+	// Timeout bounds a call from its first byte to its last. Defaults to 15
+	// minutes, which is also the most.
+	Timeout time.Duration
+	// Drain is how long an answer is still read for its usage when the agent has
+	// gone away. Defaults to 1 minute.
+	Drain time.Duration
+}
+
+// LLMUpstream is an API or any gateway that speaks like it.
+type LLMUpstream struct {
+	// URL is the base, with or without /v1. Defaults to the vendor's own.
+	URL string
+	// Key is sent in place of the agent's lease token. Defaults to none.
+	Key picket.Secret
+}
+
+// LLMPath is where the pass-through is mounted.
+const LLMPath = "/llm"
+
+// What a request and its answer may hold, in bytes.
+const (
+	maxLLMBody  = 32 << 20
+	maxLLMEvent = 8 << 20 // one event of a stream, and an answer whose usage is looked for
+)
+
+// vendor is one of the APIs passed through.
+type vendor struct {
+	name     string
+	home     string // its own base URL
+	tool     string // in the ledger
+	dialects map[string]*dialect
+	free     []string // paths that cost nothing, one ending in / covers what is below
+	problem  func(e *picket.Error) any
+	sign     func(h http.Header, u *llmUpstream)
+}
+
+var vendors = []*vendor{
+	{
+		name: "anthropic", home: "https://api.anthropic.com", tool: "llm_anthropic",
+		dialects: map[string]*dialect{"POST /v1/messages": anthropicMessages},
+		free:     []string{"POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/"},
+		problem:  anthropicProblem, sign: signAnthropic,
+	},
+	{
+		name: "openai", home: "https://api.openai.com", tool: "llm_openai",
+		dialects: map[string]*dialect{"POST /v1/chat/completions": openAIChat, "POST /v1/responses": openAIResponses},
+		free:     []string{"GET /v1/models", "GET /v1/models/"},
+		problem:  openAIProblem, sign: signOpenAI,
+	},
+}
+
+func signAnthropic(h http.Header, u *llmUpstream) {
+	key := u.key.Reveal()
+	if key == "" {
+		return
+	}
+	// A token of an account is no API key; a gateway may look at either header.
+	oauth := strings.HasPrefix(key, "sk-ant-oat")
+	if !oauth {
+		h.Set("X-Api-Key", key)
+	}
+	if oauth || u.base.Hostname() != "api.anthropic.com" {
+		h.Set("Authorization", "Bearer "+key)
+	}
+}
+
+func signOpenAI(h http.Header, u *llmUpstream) {
+	if key := u.key.Reveal(); key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	}
+}
+
+// llmUpstream is a configured upstream.
+type llmUpstream struct {
+	base *url.URL
+	key  picket.Secret
+}
+
+func (v *vendor) upstream(cfg *LLMUpstream) (*llmUpstream, error) {
+	if cfg == nil {
+		return nil, nil
+	}
+	base, err := url.Parse(cmp.Or(cfg.URL, v.home))
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, picket.Invalid("LLM", "Set a URL such as "+v.home+".", "the URL of the %s upstream is not one of http or https", v.name)
+	}
+	base.Path = strings.TrimSuffix(strings.TrimSuffix(base.Path, "/"), "/v1")
+	return &llmUpstream{base: base, key: cfg.Key}, nil
+}
+
+// llm is the pass-through.
+type llm struct {
+	proxy     *Proxy
+	cfg       LLMConfig
+	upstreams map[string]*llmUpstream
+	client    *http.Client
+	known     prompts
+}
+
+func newLLM(p *Proxy, cfg LLMConfig) (*llm, error) {
+	cfg.Timeout = min(cmp.Or(cfg.Timeout, maxCallTimeout), maxCallTimeout)
+	cfg.Drain = cmp.Or(cfg.Drain, time.Minute)
+	l := &llm{proxy: p, cfg: cfg, upstreams: map[string]*llmUpstream{}}
+	for _, v := range vendors {
+		up, err := v.upstream(map[string]*LLMUpstream{"anthropic": cfg.Anthropic, "openai": cfg.OpenAI}[v.name])
+		if err != nil {
+			return nil, err
+		}
+		if up != nil {
+			l.upstreams[v.name] = up
+		}
+	}
+	l.client = &http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, DisableCompression: true,
+			TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 32,
+			MaxResponseHeaderBytes: 256 << 10,
+		},
+		// A redirect would carry the key elsewhere: it is the agent's to see.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return l, nil
+}
+
+func (l *llm) close() { l.client.CloseIdleConnections() }
+
+func (l *llm) mount(e *echo.Echo) {
+	for _, v := range vendors {
+		e.Any(LLMPath+"/"+v.name+"/*", func(c echo.Context) error {
+			if err := l.serve(c, v); err != nil {
+				return answerVendor(c, v, err)
+			}
+			return nil
+		})
+	}
+}
+
+// serve answers one request of an agent. Errors come before anything was
+// answered.
+func (l *llm) serve(c echo.Context, v *vendor) error {
+	r := c.Request()
+	held, err := l.proxy.llmCredential(r)
+	if err != nil {
+		return err
+	}
+	door := l.proxy.door(held.Namespace)
+	if door == nil {
+		return unserved(held.Namespace)
+	}
+	path := pathOf(r, v)
+	d := v.dialects[r.Method+" "+path]
+	if d == nil && !v.isFree(r.Method+" "+path) {
+		return picket.Refuse(picket.CodeNotFound, "Call one of: "+v.offers()+".", "%s %s is not passed through", r.Method, clip(path))
+	}
+	up := l.upstreams[v.name]
+	if up == nil {
+		return picket.Refuse(picket.CodeNotFound, "Ask an operator to set tools.llm."+v.name+" in picket.yaml.", "no upstream for %s is configured", v.name)
+	}
+	body, err := l.body(c)
+	if err != nil {
+		return err
+	}
+	x := &thought{llm: l, c: c, vendor: v, dialect: d, up: up, door: door, held: held, path: path, body: body}
+	if d == nil {
+		err = x.pass(r.Context())
+	} else {
+		err = x.think(r.Context())
+	}
+	l.proxy.recordRefusal(context.WithoutCancel(r.Context()), door, held, v.tool, err)
+	return err
+}
+
+// llmCredential finds the lease token in either of the headers that clients of
+// these APIs send. One of them may hold something else.
+func (p *Proxy) llmCredential(r *http.Request) (picket.Held, error) {
+	tokens := append([]string(nil), r.Header.Values("X-Api-Key")...)
+	for _, value := range r.Header.Values("Authorization") {
+		if scheme, token, _ := strings.Cut(value, " "); strings.EqualFold(scheme, "Bearer") {
+			tokens = append(tokens, strings.TrimSpace(token))
+		}
+	}
+	found := ""
+	for _, token := range tokens {
+		if !strings.HasPrefix(token, picket.CapabilityPrefix) || token == found {
+			continue
+		}
+		if found != "" {
+			return picket.Held{}, unauthenticated("there are two different lease tokens")
+		}
+		found = token
+	}
+	if found == "" {
+		return picket.Held{}, picket.Refuse(picket.CodeUnauthenticated,
+			"Use the lease token (PICKET_LEASE_TOKEN in the agent's environment) as the API key; it starts with "+picket.CapabilityPrefix+".",
+			"there is no lease token in x-api-key or Authorization: Bearer")
+	}
+	held, err := p.sealer.Open(found)
+	if err != nil {
+		return held, unauthenticated("the lease token is malformed or was not made here").Because(err)
+	}
+	held.Fence, err = fence(r.Header)
+	return held, err
+}
+
+// pathOf is the path at the vendor, whether or not the client's base URL had
+// /v1 at its end.
+func pathOf(r *http.Request, v *vendor) string {
+	path := strings.TrimPrefix(r.URL.Path, LLMPath+"/"+v.name)
+	if !strings.HasPrefix(path, "/v1/") {
+		path = "/v1" + path
+	}
+	return path
+}
+
+func (v *vendor) isFree(call string) bool {
+	for _, f := range v.free {
+		if rest, below := strings.CutPrefix(call, f); call == f || below && strings.HasSuffix(f, "/") && plainSegment(rest) {
+			return true
+		}
+	}
+	return false
+}
+
+// plainSegment keeps a path from leading elsewhere.
+func plainSegment(s string) bool {
+	return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, "\\?#%") && !strings.Contains(s, "//") && !strings.Contains(s, "..")
+}
+
+func (v *vendor) offers() string {
+	var all []string
+	for call := range v.dialects {
+		all = append(all, call)
+	}
+	return strings.Join(append(sorted(all), v.free...), ", ")
+}
+
+// answerVendor writes a refusal as the vendor's own errors look, so that the
+// agent's program shows it. Clients that ask are told not to try again.
+func answerVendor(c echo.Context, v *vendor, err error) error {
+	if c.Response().Committed {
+		return nil // the connection ends where the answer broke off
+	}
+	refusal := refusalFor(err)
+	h := c.Response().Header()
+	h.Set("X-Should-Retry", fmt.Sprint(refusal.Code.Retryable()))
+	if refusal.Code == picket.CodeUnauthenticated {
+		h.Set("WWW-Authenticate", `Bearer realm="picket"`)
+	}
+	if refusal.RetryAfter > 0 {
+		h.Set("Retry-After", fmt.Sprint(max(1, int(refusal.RetryAfter/time.Second))))
+	}
+	return web.JSON(c, refusal.Code.Status(), v.problem(refusal))
+}

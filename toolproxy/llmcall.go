@@ -1,0 +1,277 @@
+package toolproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// thought is one request of an agent on its way to a vendor and back.
+type thought struct {
+	llm     *llm
+	c       echo.Context
+	vendor  *vendor
+	dialect *dialect // nil: it costs nothing
+	up      *llmUpstream
+	door    Door
+	held    picket.Held
+	path    string
+	body    []byte
+
+	prompt   *prompt
+	parts    measured
+	price    budget.TokenPrice
+	whole    []byte      // an answer that is not a stream, kept until it is paid
+	header   http.Header // its header
+	status   int
+	unheard  bool // the agent has gone away
+	answered bool // the first byte was written
+}
+
+// pass forwards a call that costs nothing, for who holds a lease.
+func (x *thought) pass(ctx context.Context) error {
+	if _, err := x.door.AwaitTopUp(ctx, x.held, 0); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	resp, _, err := x.send(ctx, x.body)
+	if err != nil {
+		return x.away(err)
+	}
+	defer resp.Body.Close()
+	return x.relayPlain(resp)
+}
+
+// think forwards a call of a model: the bound of its price is reserved first,
+// and what the answer says it used is booked when it has ended.
+func (x *thought) think(ctx context.Context) (err error) {
+	if x.prompt, err = parsePrompt(x.body, x.dialect); err != nil {
+		return err
+	}
+	prices, ok := x.llm.proxy.prices(), false
+	if x.price, ok = prices.Model(x.prompt.model); !ok {
+		return unpricedModel(x.prompt.model)
+	}
+	x.parts = x.prompt.measure(x.dialect)
+	input := x.llm.known.bound(x.parts)
+	if x.prompt.refers {
+		input += referredContext
+	}
+	for try := 1; ; try++ {
+		most, err := x.room(ctx, input)
+		if err != nil {
+			return err
+		}
+		need := bounded(x.price, input, most*x.prompt.copies)
+		_, err = x.llm.proxy.Metered(ctx, x.door, x.held, MeteredCall{
+			Tool: x.vendor.tool, Effects: picket.EffectsNone, Timeout: x.llm.cfg.Timeout, Reserve: &need, PriceVersion: prices.Version,
+			Dispatch: func(ctx context.Context, _ picket.Reservation) (Dispatched, error) { return x.dispatch(ctx, most) },
+		})
+		// Another call may have taken what was there a moment ago.
+		if picket.CodeOf(err) == picket.CodeBudgetExceeded && try < 3 && most > x.least() {
+			continue
+		}
+		if err == nil && x.whole != nil {
+			return x.answerWhole()
+		}
+		return err
+	}
+}
+
+// most is the longest answer that was asked for.
+func (q *prompt) most() int64 {
+	if len(q.limits) == 0 {
+		return openOutput
+	}
+	return q.output
+}
+
+// least is the shortest answer that is worth its prompt.
+func (x *thought) least() int64 {
+	return min(x.prompt.most(), max(leastOutput, x.prompt.think+1))
+}
+
+// room is how long the answer may be: what was asked for, or what the envelope
+// has room for. Where it has too little, the reservation is asked for all the
+// same: its refusal says what is missing.
+func (x *thought) room(ctx context.Context, input int64) (int64, error) {
+	have, err := x.door.AwaitTopUp(ctx, x.held, 0)
+	if err != nil {
+		return 0, err
+	}
+	return max(affordable(x.price, input, x.prompt.most(), x.prompt.copies, have.Available), x.least()), nil
+}
+
+// dispatch makes the call and answers the agent as the answer comes.
+func (x *thought) dispatch(ctx context.Context, most int64) (Dispatched, error) {
+	up, cancel := x.llm.proxy.untilClosed(context.WithoutCancel(ctx))
+	defer cancel()
+	up, stop := context.WithTimeout(up, x.llm.cfg.Timeout)
+	defer stop()
+	// What was begun is paid for: the rest is read for its usage.
+	forget := context.AfterFunc(x.c.Request().Context(), func() { time.AfterFunc(x.llm.cfg.Drain, stop) })
+	defer forget()
+
+	resp, left, err := x.send(up, x.prompt.rewritten(x.dialect, most))
+	if err != nil {
+		if !left {
+			return Dispatched{}, NeverLeft(x.away(err))
+		}
+		return Dispatched{}, x.away(err)
+	}
+	defer resp.Body.Close()
+	nothing := budget.Envelope{}
+	if resp.StatusCode/100 != 2 {
+		return Dispatched{Cost: &nothing, Failed: true, Detail: x.detail(resp, nil)}, x.relayPlain(resp)
+	}
+	t := &tally{}
+	clean := x.relay(resp, t)
+	switch {
+	case t.final && (clean || t.ended):
+		if !x.prompt.refers {
+			x.llm.known.learn(x.parts, t.input())
+		}
+		cost := budget.Envelope{Tokens: t.tokens.Total(), USD: x.price.Cost(t.tokens)}
+		return Dispatched{Cost: &cost, Detail: x.detail(resp, t)}, nil
+	case clean && !t.begun && x.answered:
+		// A stream that only said that nothing could be done.
+		return Dispatched{Cost: &nothing, Failed: true, Detail: x.detail(resp, nil)}, nil
+	}
+	if clean { // whole, but nobody knows what it cost
+		return Dispatched{}, x.away(errors.New("the answer says nothing of its usage"))
+	}
+	err = x.away(errors.New("the answer broke off"))
+	x.breakOff(err)
+	return Dispatched{}, err
+}
+
+// detail says in the ledger which model it was and what was counted.
+func (x *thought) detail(resp *http.Response, t *tally) string {
+	text := fmt.Sprintf("%s HTTP %d", x.prompt.model, resp.StatusCode)
+	if t != nil {
+		u := t.tokens
+		text += fmt.Sprintf(" in %d out %d cache read %d write %d", u.Input, u.Output, u.CacheRead, u.CacheWrite)
+	}
+	return text
+}
+
+// away is a vendor that does not answer as it should.
+func (x *thought) away(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return picket.Refuse(picket.CodeUpstreamTimeout, "Try again later.", "%s did not answer in time", x.vendor.name).Because(err)
+	}
+	return picket.Refuse(picket.CodeUpstream, "Try again later.", "%s could not be reached, or its answer broke off", x.vendor.name).Because(err)
+}
+
+// notPassed are headers that concern one connection, or the agent and this
+// proxy only.
+var notPassed = map[string]bool{
+	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Trailer": true,
+	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Accept-Encoding": true, "Content-Encoding": true, "Expect": true,
+	"Authorization": true, "X-Api-Key": true, "Cookie": true, "Set-Cookie": true, "Host": true, FenceHeader: true,
+}
+
+func passed(from http.Header) http.Header {
+	to := http.Header{}
+	var named []string // by Connection: of this hop as well
+	for _, list := range from.Values("Connection") {
+		for name := range strings.SplitSeq(list, ",") {
+			named = append(named, http.CanonicalHeaderKey(strings.TrimSpace(name)))
+		}
+	}
+	for name, values := range from {
+		if !notPassed[name] {
+			to[name] = append([]string(nil), values...)
+		}
+	}
+	for _, name := range named {
+		delete(to, name)
+	}
+	return to
+}
+
+// send makes the request; left says that some of it may have reached the
+// vendor.
+func (x *thought) send(ctx context.Context, body []byte) (resp *http.Response, left bool, err error) {
+	in := x.c.Request()
+	target := *x.up.base
+	target.Path += x.path
+	target.RawQuery = in.URL.RawQuery
+	var wrote atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
+	var content io.Reader
+	if len(body) > 0 {
+		content = strings.NewReader(string(body))
+	}
+	out, err := http.NewRequestWithContext(ctx, in.Method, target.String(), content)
+	if err != nil {
+		return nil, false, err
+	}
+	out.Header = passed(in.Header)
+	out.Header.Set("Accept-Encoding", "identity")
+	x.vendor.sign(out.Header, x.up)
+	resp, err = x.llm.client.Do(out)
+	return resp, wrote.Load(), err
+}
+
+// begin writes status and header.
+func (x *thought) begin(resp *http.Response, more ...string) {
+	h := x.c.Response().Header()
+	for name, values := range passed(resp.Header) {
+		h[name] = values
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		h.Set(more[i], more[i+1])
+	}
+	web.ExtendAnswer(x.c, time.Minute)
+	x.answered = true
+	x.c.Response().WriteHeader(resp.StatusCode)
+}
+
+// write hands a piece to the agent at once; one who has gone away is not waited
+// for.
+func (x *thought) write(piece []byte) {
+	if x.unheard || len(piece) == 0 {
+		return
+	}
+	web.ExtendAnswer(x.c, time.Minute)
+	if _, err := x.c.Response().Write(piece); err != nil {
+		x.unheard = true
+		return
+	}
+	x.unheard = http.NewResponseController(x.c.Response()).Flush() != nil
+}
+
+// relayPlain hands on an answer as it is, such as an error.
+func (x *thought) relayPlain(resp *http.Response) error {
+	var more []string
+	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" {
+		more = []string{"Content-Encoding", encoding}
+	}
+	if resp.ContentLength >= 0 {
+		more = append(more, "Content-Length", strconv.FormatInt(resp.ContentLength, 10))
+	}
+	x.begin(resp, more...)
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := resp.Body.Read(buf)
+		x.write(buf[:n])
+		if err != nil || x.unheard {
+			return nil // the status was the answer; a connection that broke tells by itself
+		}
+	}
+}

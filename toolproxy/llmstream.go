@@ -1,0 +1,150 @@
+package toolproxy
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// relay hands the answer of a model on and reads its usage on the way; clean
+// says that it came to its end.
+func (x *thought) relay(resp *http.Response, t *tally) (clean bool) {
+	body := io.Reader(resp.Body)
+	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
+	case "", "identity":
+	case "gzip": // it was not asked for
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return false
+		}
+		body = z
+	default: // nobody here can read it: the usage stays unknown
+		_ = x.relayPlain(resp)
+		return false
+	}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		x.begin(resp)
+		return x.relayEvents(body, t)
+	}
+	return x.relayWhole(resp, body, t)
+}
+
+// relayEvents hands on event by event. The usage that the agent did not ask for
+// is not shown to it.
+func (x *thought) relayEvents(body io.Reader, t *tally) (clean bool) {
+	hide := x.dialect == openAIChat && !x.prompt.usage
+	events := eventReader{from: bufio.NewReaderSize(body, 64<<10)}
+	for {
+		block, err := events.next()
+		if data := dataOf(block); len(data) > 0 {
+			x.dialect.event(t, data)
+		}
+		if !(hide && t.only) {
+			x.write(block)
+		}
+		t.only = false
+		if err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
+
+// relayWhole keeps an answer until it is paid for; one that is too large to be
+// looked at is handed on as it comes.
+func (x *thought) relayWhole(resp *http.Response, body io.Reader, t *tally) (clean bool) {
+	raw, err := io.ReadAll(io.LimitReader(body, maxLLMEvent+1))
+	if err == nil && len(raw) <= maxLLMEvent {
+		x.dialect.event(t, jsontext.Value(raw))
+		if t.final {
+			x.whole, x.header, x.status = raw, passed(resp.Header), resp.StatusCode
+			return true
+		}
+	}
+	x.begin(resp)
+	x.write(raw)
+	if err == nil {
+		buf := make([]byte, 32<<10)
+		for err == nil {
+			var n int
+			n, err = body.Read(buf)
+			x.write(buf[:n])
+		}
+	}
+	return false
+}
+
+// answerWhole answers with what was kept.
+func (x *thought) answerWhole() error {
+	x.begin(&http.Response{Header: x.header, StatusCode: x.status}, "Content-Length", strconv.Itoa(len(x.whole)))
+	x.write(x.whole)
+	return nil
+}
+
+// breakOff ends a stream that broke off with an error that the agent's program
+// understands; an answer that has not begun is an error as a whole.
+func (x *thought) breakOff(err error) {
+	if !x.answered || !strings.HasPrefix(x.c.Response().Header().Get("Content-Type"), "text/event-stream") {
+		return
+	}
+	problem, encodeErr := encode(x.vendor.problem(refusalFor(err)))
+	if encodeErr != nil {
+		return
+	}
+	text := "\n\ndata: " + string(problem) + "\n\n"
+	if x.dialect != openAIChat {
+		text = "\n\nevent: error\ndata: " + string(problem) + "\n\n"
+	}
+	x.write([]byte(text))
+}
+
+// eventReader cuts a stream of server-sent events into blocks that end with an
+// empty line.
+type eventReader struct {
+	from *bufio.Reader
+}
+
+// next reads a block, with all its bytes. One that is longer than maxLLMEvent
+// comes in pieces. An error may come with the last block.
+func (r *eventReader) next() (block []byte, err error) {
+	begun := 0 // of the line
+	for {
+		piece, err := r.from.ReadSlice('\n')
+		block = append(block, piece...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			if len(block) > maxLLMEvent {
+				return block, nil
+			}
+			continue
+		}
+		if err != nil {
+			return block, err
+		}
+		if len(bytes.TrimRight(block[begun:], "\r\n")) == 0 || len(block) > maxLLMEvent {
+			return block, nil
+		}
+		begun = len(block)
+	}
+}
+
+// dataOf is the data of an event: its data lines, joined.
+func dataOf(block []byte) []byte {
+	var out []byte
+	for line := range bytes.SplitSeq(block, []byte("\n")) {
+		data, ok := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\r")), []byte("data:"))
+		if !ok {
+			continue
+		}
+		if out != nil {
+			out = append(out, '\n')
+		}
+		out = append(out, bytes.TrimPrefix(data, []byte(" "))...)
+	}
+	return out
+}
