@@ -46,6 +46,28 @@ func (s settings) upstreams(env environ) (all []toolproxy.Upstream) {
 	return all
 }
 
+// llm is where calls of language models go; one whose key is missing is left
+// out.
+func (s settings) llm(env environ) (cfg toolproxy.LLMConfig) {
+	for _, name := range s.under("llm") {
+		up := &toolproxy.LLMUpstream{URL: s.tool("llm", name, "url").text}
+		if variable := s.tool("llm", name, "key_env").text; variable != "" {
+			key, ok := env.secret("tools.llm."+name, variable)
+			if !ok {
+				continue
+			}
+			up.Key = key
+		}
+		switch name {
+		case "anthropic":
+			cfg.Anthropic = up
+		case "openai":
+			cfg.OpenAI = up
+		}
+	}
+	return cfg
+}
+
 // span reads a value that a check has found to be a duration; 0 when it is not
 // given.
 func (s settings) span(path ...string) time.Duration {
@@ -80,6 +102,7 @@ func (s settings) missingVariables() (names []string) {
 	env := environ{os.Getenv, func(_, name string) { names = append(names, name) }}
 	s.databases(env)
 	s.upstreams(env)
+	s.llm(env)
 	slices.Sort(names)
 	return slices.Compact(names)
 }

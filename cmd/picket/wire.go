@@ -142,7 +142,7 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 		env := processEnv(h.log)
 		proxy, err := toolproxy.New(toolproxy.Config{
 			Sealer: h.sealer, Door: doorTo(store), Prices: h.prices.now, Log: h.log,
-			HTTP: h.cfg.httpTool(), SQL: h.cfg.databases(env), Upstreams: h.cfg.upstreams(env),
+			HTTP: h.cfg.httpTool(), SQL: h.cfg.databases(env), Upstreams: h.cfg.upstreams(env), LLM: h.cfg.llm(env),
 		})
 		if err != nil {
 			return err
