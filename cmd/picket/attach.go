@@ -38,6 +38,7 @@ type attachment struct {
 	restarts int
 	said     saying
 	pace     pace
+	spending spending
 }
 
 // attach watches a task until it needs no process any more.
@@ -182,7 +183,7 @@ func (a *attachment) tick(ctx context.Context) {
 			}
 		}
 	}
-	a.line.draw(a.task, a.running(), left)
+	a.line.draw(a.task, a.running(), a.spending.text(a.task, time.Now()), left)
 }
 
 // running is how long the agent has been at work, "" when it is not.

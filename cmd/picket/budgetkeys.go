@@ -48,24 +48,37 @@ func (s settings) envelopeOf(text string) (budget.Envelope, error) {
 // budgetAnnounced is what `picket up` says of money.
 func budgetAnnounced(cfg settings) string {
 	e := cfg.taskEnvelope()
-	text := fmt.Sprintf("$%s and %d tokens a task", e.USD, e.Tokens)
+	text := fmt.Sprintf("%s and %d tokens a task", dollars(e.USD), e.Tokens)
 	switch day := cfg.housePerDay(); {
 	case day == nil:
 		return text + ", no limit a day"
 	case day.Tokens == budget.MaxTokens:
-		return fmt.Sprintf("%s, $%s a day", text, day.USD)
+		return fmt.Sprintf("%s, %s a day", text, dollars(day.USD))
 	case day.USD == budget.MaxMoney:
 		return fmt.Sprintf("%s, %d tokens a day", text, day.Tokens)
 	default:
-		return fmt.Sprintf("%s, $%s and %d tokens a day", text, day.USD, day.Tokens)
+		return fmt.Sprintf("%s, %s and %d tokens a day", text, dollars(day.USD), day.Tokens)
 	}
 }
 
 // budgetText is what a task has spent of what it may spend.
 func budgetText(t picket.Task) string {
-	text := fmt.Sprintf("$%s of $%s, %d of %d tokens spent", t.Spent.USD, t.BudgetEnvelope.USD, t.Spent.Tokens, t.BudgetEnvelope.Tokens)
+	text := fmt.Sprintf("%s of %s, %d of %d tokens spent", dollars(t.Spent.USD), dollars(t.BudgetEnvelope.USD), t.Spent.Tokens, t.BudgetEnvelope.Tokens)
 	if !t.Held.IsZero() {
-		text += fmt.Sprintf("; $%s, %d tokens held", t.Held.USD, t.Held.Tokens)
+		text += fmt.Sprintf("; %s, %d tokens held", dollars(t.Held.USD), t.Held.Tokens)
 	}
 	return text
+}
+
+// dollars is an amount for people: to the cent, or exact where that would hide it.
+func dollars(m budget.Money) string {
+	const cent = 10_000_000
+	if m%cent != 0 {
+		return "$" + m.String()
+	}
+	sign := ""
+	if m < 0 {
+		sign, m = "-", -m
+	}
+	return fmt.Sprintf("%s$%d.%02d", sign, m/(100*cent), m/cent%100)
 }

@@ -40,7 +40,7 @@ func TestExitCodes(t *testing.T) {
 		picket.CodePaused:                  6,
 		ended(exitTimeout):                 124,
 		fmt.Errorf("x: %w", ended(1)):      1,
-		picket.Code("budget_exceeded"):     1, // not in the table yet: 402 comes with it
+		picket.CodeBudgetExceeded:          5,
 		fmt.Errorf("%w", context.Canceled): 1,
 	} {
 		if got := exitCode(err); got != want {

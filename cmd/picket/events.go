@@ -161,6 +161,9 @@ func what(e picket.Event) string {
 	if text := agentText(e); text != "" {
 		return clip(text, 80)
 	}
+	if text := moneyText(e); text != "" {
+		return clip(text, 80)
+	}
 	var data struct {
 		State   string       `json:"state"`
 		Class   string       `json:"class"`

@@ -53,7 +53,7 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"server": startServer, "stopserver": stopServer, "killserver": killServer, "keep": keepMatch, "await": await, "gone": gone, "exits": exits, "redis": startRedis, "serve": startRole, "logged": logged,
+			"server": startServer, "stopserver": stopServer, "killserver": killServer, "keep": keepMatch, "await": await, "gone": gone, "exits": exits, "redis": startRedis, "serve": startRole, "logged": logged, "target": startTarget,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "redis" {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // saying remembers what was said, so that nothing is said twice.
@@ -170,16 +171,35 @@ func (a *attachment) verdict() int {
 		return exitOK
 	case escalated(t):
 		a.say("%s waits for a person: %s", t.TaskID, oneLine(t.Handoff.Question))
-		next(a.cmd, "picket task logs --stream stderr "+t.TaskID,
-			"picket task retry "+t.TaskID+" && "+a.w.again(t.TaskID), "picket task cancel "+t.TaskID)
 	default:
 		a.say("%s is %s: %s", t.TaskID, p.state(string(t.State)), oneLine(t.Reason))
-		next(a.cmd, "picket task logs --stream stderr "+t.TaskID, "picket task runs "+t.TaskID)
 	}
-	if e := lastRun(t).Exit; e != nil && e.Class == picket.ExitTimeout {
+	lacked, dry := a.s.ranDry(a.cmd.Context(), t.TaskID, lastRun(t).RunID)
+	if dry {
+		a.say("its last call was refused for want of budget: it lacked %s", both(lacked))
+	}
+	next(a.cmd, a.waysOn(lacked)...)
+	switch e := lastRun(t).Exit; {
+	case e != nil && e.Class == picket.ExitTimeout:
 		return exitTimeout
+	case dry:
+		return exitBudget
 	}
 	return exitError
+}
+
+// waysOn are the commands that help a task which did not get to its result.
+func (a *attachment) waysOn(lacked budget.Envelope) []string {
+	t := a.task
+	ways := []string{"picket task logs --stream stderr " + t.TaskID}
+	again := "picket task retry " + t.TaskID + " && " + a.w.again(t.TaskID)
+	switch {
+	case escalated(t) && !lacked.IsZero():
+		return append(ways, topUpCommand(t.TaskID, lacked)+" && "+again, "picket task cancel "+t.TaskID)
+	case escalated(t):
+		return append(ways, again, "picket task cancel "+t.TaskID)
+	}
+	return append(ways, "picket task runs "+t.TaskID)
 }
 
 func lastRun(t picket.Task) picket.Run {
@@ -211,8 +231,8 @@ func (l *liveLine) clear() {
 func (l *liveLine) output(b []byte) { l.mid = len(b) > 0 && b[len(b)-1] != '\n' }
 
 // draw shows how long the agent has run, where that is known, else for how long
-// the task is watched and its state.
-func (l *liveLine) draw(t picket.Task, running string, left time.Duration) {
+// the task is watched and its state; then the money.
+func (l *liveLine) draw(t picket.Task, running, money string, left time.Duration) {
 	if !l.on || l.mid {
 		return
 	}
@@ -226,6 +246,9 @@ func (l *liveLine) draw(t picket.Task, running string, left time.Duration) {
 	}
 	if left > 0 {
 		parts = append(parts, "lease "+clock(left))
+	}
+	if money != "" {
+		parts = append(parts, money)
 	}
 	if t.LastReport != nil {
 		parts = append(parts, oneLine(t.LastReport.Summary))

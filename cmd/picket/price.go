@@ -89,11 +89,11 @@ func priceRows(list budget.List) ([]priceRow, error) {
 func priceText(p budget.Price) string {
 	var parts []string
 	if p.Call > 0 {
-		parts = append(parts, "$"+p.Call.String()+" a call")
+		parts = append(parts, dollars(p.Call)+" a call")
 	}
 	for _, unit := range slices.Sorted(maps.Keys(p.PerUnit)) {
 		if each := p.PerUnit[unit]; each > 0 {
-			parts = append(parts, "$"+each.String()+" a "+strings.ReplaceAll(string(unit), "_", " "))
+			parts = append(parts, dollars(each)+" a "+strings.ReplaceAll(string(unit), "_", " "))
 		}
 	}
 	if len(parts) == 0 {
@@ -110,12 +110,12 @@ func priceText(p budget.Price) string {
 }
 
 func modelText(p budget.TokenPrice) string {
-	text := fmt.Sprintf("$%s in, $%s out", p.Input, p.Output)
+	text := dollars(p.Input) + " in, " + dollars(p.Output) + " out"
 	if p.CacheRead > 0 {
-		text += ", $" + p.CacheRead.String() + " cache read"
+		text += ", " + dollars(p.CacheRead) + " cache read"
 	}
 	if p.CacheWrite > 0 {
-		text += ", $" + p.CacheWrite.String() + " cache write"
+		text += ", " + dollars(p.CacheWrite) + " cache write"
 	}
 	return text + " a million tokens"
 }

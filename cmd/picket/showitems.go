@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -10,6 +11,10 @@ import (
 
 // printItems prints a list that was made here.
 func printItems[T any](cmd *cobra.Command, format string, items []T, columns []column[T], name func(T) string) error {
+	return printItemsTo(cmd.OutOrStdout(), format, items, columns, name)
+}
+
+func printItemsTo[T any](w io.Writer, format string, items []T, columns []column[T], name func(T) string) error {
 	raws := []jsontext.Value{}
 	for _, item := range items {
 		raw, err := json.Marshal(item)
@@ -18,7 +23,6 @@ func printItems[T any](cmd *cobra.Command, format string, items []T, columns []c
 		}
 		raws = append(raws, raw)
 	}
-	w := cmd.OutOrStdout()
 	switch format {
 	case "name":
 		for _, item := range items {

@@ -12,37 +12,62 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 func newTool() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "tool [NAME] [INPUT ...]",
 		Short: "Call a tool from inside a run (for agents)",
 		Long: "INPUT is one JSON object, or --field value pairs. Call a tool with the lease in the environment: the way a script or an agent without MCP reports,\n" +
 			"asks and hands in its result. Without a name the tools are listed. A repeated --field makes a list;\n" +
 			"dashes become camelCase, so --next-step is nextStep. --idempotency-key makes a repetition harmless.\n" +
-			"A call that the server did not answer is repeated for 10 s.",
+			"A call that the server did not answer is repeated for 10 s. --estimate says what it would reserve and calls nothing.\n" +
+			"Exit code 5: the budget does not cover it.",
 		Example: `  picket tool report_progress --summary "tests written" --next-step "make them pass"
   picket tool request_human_help --question "Which database?" --options staging --options live
-  picket tool mark_complete '{"output":{"tests":12}}'`,
+  picket tool mark_complete '{"output":{"tests":12}}'
+  picket tool call http_request --url https://api.example.com/ --estimate`,
 		DisableFlagParsing: true, // the fields are the tool's, not ours
+		RunE:               func(cmd *cobra.Command, given []string) error { return runTool(cmd, given) },
+		ValidArgsFunction:  completeTool,
+	}
+	c.AddCommand(newToolList(), newToolCall())
+	return c
+}
+
+// newToolCall is the same under a name that no tool can have taken.
+func newToolCall() *cobra.Command {
+	return &cobra.Command{
+		Use: "call NAME [INPUT ...]", Short: "Call a tool; --estimate only says what it would cost", DisableFlagParsing: true,
+		Long:    "The same as picket tool NAME [INPUT ...]. --estimate says what the call would reserve, and cost at most, and calls nothing.",
+		Example: "  picket tool call http_request --url https://api.example.com/ --estimate\n  picket tool call mark_complete '{\"output\":{\"tests\":12}}'",
 		RunE: func(cmd *cobra.Command, given []string) error {
-			for _, g := range given {
-				if g == "--help" || g == "-h" {
-					return cmd.Help()
-				}
-			}
-			proxy, err := leasedProxy()
-			if err != nil {
-				return err
-			}
 			if len(given) == 0 {
-				return listTools(cmd, proxy)
+				e := usage("the name of a tool is missing")
+				e.Remedy = "See which there are: picket tool list"
+				return e
 			}
-			return callTool(cmd, proxy, given[0], given[1:])
+			return runTool(cmd, given)
 		},
 		ValidArgsFunction: completeTool,
 	}
+}
+
+func runTool(cmd *cobra.Command, given []string) error {
+	for _, g := range given {
+		if g == "--help" || g == "-h" {
+			return cmd.Help()
+		}
+	}
+	proxy, err := leasedProxy()
+	if err != nil {
+		return err
+	}
+	if len(given) == 0 {
+		return listTools(cmd, proxy, "table")
+	}
+	return callTool(cmd, proxy, given[0], given[1:])
 }
 
 // leasedProxy is the tool proxy as the environment's lease sees it.
@@ -62,39 +87,14 @@ func fence() adapter.Option {
 	return adapter.WithHeader("X-Fencing-Token", os.Getenv("PICKET_FENCING_TOKEN"))
 }
 
-// toolInfo is one line of GET /v1/tools.
-type toolInfo struct {
-	Name        string         `json:"name"`
-	Description string         `json:"description"`
-	InputSchema jsontext.Value `json:"inputSchema"`
-}
-
-func tools(cmd *cobra.Command, proxy *adapter.Client) ([]toolInfo, error) {
-	var page struct {
-		Tools []toolInfo `json:"tools"`
-	}
-	err := patiently(cmd.Context(), toolPatience, cmd.ErrOrStderr(), func() error {
-		return proxy.Call(cmd.Context(), http.MethodGet, "/v1/tools", nil, &page)
-	})
-	return page.Tools, err
-}
-
-func listTools(cmd *cobra.Command, proxy *adapter.Client) error {
-	all, err := tools(cmd, proxy)
-	if err != nil {
-		return err
-	}
-	printTable(cmd.OutOrStdout(), []column[toolInfo]{
-		{head: "TOOL", cell: func(t toolInfo) string { return t.Name }},
-		{head: "DOES", cell: func(t toolInfo) string { return clip(t.Description, 100) }},
-	}, all, false)
-	return nil
-}
-
 func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []string) error {
 	var opts []adapter.Option
 	if os.Getenv("PICKET_FENCING_TOKEN") != "" {
 		opts = append(opts, fence())
+	}
+	rest, estimate := withoutEstimate(rest)
+	if estimate {
+		opts = append(opts, adapter.WithHeader(toolproxy.EstimateHeader, "true"))
 	}
 	input, once, err := toolInput(cmd, proxy, name, rest)
 	if err != nil {

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+func newBudget() *cobra.Command {
+	return noun("budget", "See what tasks may spend and have spent, and give them more", newBudgetShow(), newBudgetTopUp(), newBudgetLedger())
+}
+
+// envelopeID completes what was typed: a task, or the house of a day.
+func (s *server) envelopeID(ctx context.Context, typed string) (string, error) {
+	if typed == "house" || strings.HasPrefix(typed, "house:") {
+		return typed, nil
+	}
+	return s.taskID(ctx, typed)
+}
+
+func newBudgetShow() *cobra.Command {
+	c := &cobra.Command{
+		Use: "show [ENVELOPE]", Short: "Show an envelope with its subtasks; without a name those of the day", Args: args(cobra.MaximumNArgs(1)),
+		Long: "Show what may be spent and was spent: of a task id and its subtasks, or of house or house:DATE, a day (UTC) and its tasks. Without a name it is\n" +
+			"today's, or, where picket.yaml sets no limit a day, the latest tasks. LEFT is what new calls may still reserve; HELD is reserved by calls under way.",
+		Example:           "  picket budget show\n  picket budget show TASK\n  picket budget show house:2026-04-11 --open",
+		ValidArgsFunction: completeFrom(taskIDs),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			return showBudget(cmd, s, given)
+		},
+	}
+	c.Flags().Bool("open", false, "only envelopes that are still open")
+	return watchFlag(formatFlag(c))
+}
+
+func showBudget(cmd *cobra.Command, s *server, given []string) error {
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	id := "house"
+	if len(given) > 0 {
+		if id, err = s.envelopeID(cmd.Context(), given[0]); err != nil {
+			return err
+		}
+	}
+	open, _ := cmd.Flags().GetBool("open")
+	return watching(cmd, func(ctx context.Context, w io.Writer) error {
+		var state picket.EnvelopeState
+		var raw jsontext.Value
+		err := s.get(ctx, "/api/v1/envelopes/"+segment(id), &state, &raw)
+		if len(given) == 0 && errors.Is(err, picket.CodeNotFound) {
+			return latestBudgets(ctx, cmd, s, w, format, open)
+		}
+		if err != nil {
+			return err
+		}
+		showing(w, raw)
+		if format == "json" || format == "yaml" {
+			return printValue(w, format, raw)
+		}
+		return printItemsTo(w, format, envelopeRows(state, 0, open), envelopeColumns, envelopeName)
+	})
+}
+
+// latestBudgets are the envelopes of the latest tasks, for servers without a
+// limit a day.
+func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writer, format string, open bool) error {
+	q := url.Values{"limit": {"50"}}
+	if open {
+		q.Set("state", "queued,leased,review,handoff")
+	}
+	var page picket.TaskPage
+	var raw jsontext.Value
+	if err := s.get(ctx, "/api/v1/tasks?"+q.Encode(), &page, &raw); err != nil {
+		return err
+	}
+	showing(w, raw)
+	rows := []envelopeRow{}
+	for _, t := range page.Tasks {
+		rows = append(rows, envelopeRow{EnvelopeState: picket.EnvelopeState{ID: t.TaskID, State: string(t.State), Envelope: t.BudgetEnvelope, Calls: []picket.OpenCall{}, Children: []picket.EnvelopeState{},
+			Account: budget.Account{Granted: t.BudgetEnvelope, Available: t.Available, Held: t.Held, Spent: t.Spent}, Locked: t.Available.Tokens < 0 || t.Available.USD < 0}})
+	}
+	if len(rows) == 0 && (format == "table" || format == "wide") {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no tasks")
+		return nil
+	}
+	return printItemsTo(w, format, rows, envelopeColumns, envelopeName)
+}
+
+// envelopeRow is an envelope and how deep in the tree it stands.
+type envelopeRow struct {
+	picket.EnvelopeState `json:",inline"`
+	depth                int
+}
+
+func envelopeRows(e picket.EnvelopeState, depth int, open bool) []envelopeRow {
+	if open && e.State == "closed" {
+		return nil
+	}
+	rows := []envelopeRow{{e, depth}}
+	for _, child := range e.Children {
+		rows = append(rows, envelopeRows(child, depth+1, open)...)
+	}
+	return rows
+}
+
+func envelopeName(r envelopeRow) string { return r.ID }
+
+var envelopeColumns = []column[envelopeRow]{
+	{head: "ENVELOPE", cell: func(r envelopeRow) string { return strings.Repeat("· ", r.depth) + r.ID }},
+	{head: "STATE", cell: func(r envelopeRow) string {
+		if r.Locked {
+			return r.State + ", locked"
+		}
+		return r.State
+	}},
+	{head: "SPENT", cell: func(r envelopeRow) string { return dollars(r.Spent.USD) }},
+	{head: "HELD", cell: func(r envelopeRow) string { return dollars(r.Held.USD) }},
+	{head: "LEFT", cell: func(r envelopeRow) string { return dollars(r.Available.USD) }},
+	{head: "OF", cell: func(r envelopeRow) string { return dollars(r.Envelope.USD) }},
+	{head: "TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.Spent.Tokens, 10) }},
+	{head: "OF", cell: func(r envelopeRow) string { return strconv.FormatInt(r.Envelope.Tokens, 10) }},
+	{head: "CARVED", cell: func(r envelopeRow) string { return dollars(r.Carved.USD) }, wide: true},
+	{head: "HELD TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.Held.Tokens, 10) }, wide: true},
+	{head: "CALLS", cell: func(r envelopeRow) string { return callsText(r.Calls) }, wide: true},
+}
+
+func callsText(calls []picket.OpenCall) string {
+	var parts []string
+	for _, c := range calls {
+		parts = append(parts, fmt.Sprintf("%s $%s for %s", oneLine(c.Tool), c.Reserved.USD, short(time.Duration(c.DeadlineMs)*time.Millisecond)))
+	}
+	return strings.Join(parts, ", ")
+}

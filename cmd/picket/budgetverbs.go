@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+func newBudgetTopUp() *cobra.Command {
+	c := &cobra.Command{
+		Use: "top-up ENVELOPE", Short: "Give an envelope more dollars or tokens", Args: args(cobra.ExactArgs(1)),
+		Long: "Give an envelope more: a task id, house for the day's, or house:DATE. A subtask's is raised together with those it was carved from; a day's house pays, where there is one.\n" +
+			"Calls that were refused can be repeated at once; an agent in await_top_up goes on.",
+		Example:           "  picket budget top-up TASK --usd 0.50\n  picket budget top-up house --usd 20 --reason \"release week\"",
+		ValidArgsFunction: completeFrom(taskIDs),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			body, err := topUpOf(cmd)
+			if err != nil {
+				return err
+			}
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			id, err := s.envelopeID(cmd.Context(), given[0])
+			if err != nil {
+				return err
+			}
+			var state picket.EnvelopeState
+			var raw jsontext.Value
+			if err := s.post(cmd.Context(), "/api/v1/envelopes/"+segment(id)+"/top-up", body, &state, &raw); err != nil {
+				return err
+			}
+			return printTopUp(cmd, state, raw)
+		},
+	}
+	f := c.Flags()
+	f.String("usd", "", "dollars to add")
+	f.Int64("tokens", 0, "tokens to add")
+	f.String("reason", "", "why, for the log and the ledger")
+	f.Lookup("tokens").DefValue = ""
+	return formatFlag(c)
+}
+
+func topUpOf(cmd *cobra.Command) (body picket.TopUp, err error) {
+	f := cmd.Flags()
+	body.Reason, _ = f.GetString("reason")
+	body.Tokens, _ = f.GetInt64("tokens")
+	if text, _ := f.GetString("usd"); text != "" {
+		if body.USD, err = budget.ParseMoney(strings.TrimPrefix(text, "$")); err != nil {
+			return body, usage("--usd %v", err)
+		}
+	}
+	if body.USD == 0 && body.Tokens == 0 {
+		e := usage("a top-up adds dollars or tokens")
+		e.Remedy = "Add --usd 0.50 or --tokens 100000."
+		return body, e
+	}
+	return body, nil
+}
+
+func printTopUp(cmd *cobra.Command, e picket.EnvelopeState, raw jsontext.Value) error {
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	switch format {
+	case "name":
+		fmt.Fprintln(w, e.ID)
+	case "json", "jsonl", "yaml":
+		return printValue(w, format, raw)
+	default:
+		fmt.Fprintf(w, "%s has %s and %d tokens left of %s and %d\n", e.ID, dollars(e.Available.USD), e.Available.Tokens, dollars(e.Envelope.USD), e.Envelope.Tokens)
+		if e.Locked {
+			fmt.Fprintln(cmd.ErrOrStderr(), "it is still overdrawn, so paid calls stay refused: top up what is below zero")
+		}
+	}
+	return nil
+}
+
+func newBudgetLedger() *cobra.Command {
+	c := &cobra.Command{
+		Use: "ledger [ENVELOPE]", Short: "List what was charged and added, oldest first", Args: args(cobra.MaximumNArgs(1)),
+		Long: "List the rows of one envelope (a task id, house, or house:DATE) or of all: each settled call, each usage report of an agent that charged, each\n" +
+			"correction of an uncertain call and each top-up has one. A row says by which version of the prices it was charged.",
+		ValidArgsFunction: completeFrom(taskIDs),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			q := url.Values{}
+			for _, name := range []string{"after", "limit"} {
+				if f := cmd.Flags().Lookup(name); f.Changed {
+					q.Set(name, f.Value.String())
+				}
+			}
+			if len(given) > 0 {
+				id, err := s.envelopeID(cmd.Context(), given[0])
+				if err != nil {
+					return err
+				}
+				q.Set("task", id)
+			}
+			return ledgerListing(cmd).show(func(ctx context.Context, raw *jsontext.Value) error {
+				return s.get(ctx, "/api/v1/ledger?"+q.Encode(), nil, raw)
+			})
+		},
+	}
+	c.Flags().Int64("after", 0, "go on after this row")
+	c.Flags().Int("limit", 100, "list at most this many, up to 1000")
+	c.Flags().Lookup("after").DefValue = ""
+	return watchFlag(formatFlag(c))
+}
+
+func ledgerListing(cmd *cobra.Command) listing[picket.LedgerRow] {
+	return listing[picket.LedgerRow]{
+		cmd: cmd, member: "rows", empty: "nothing was charged", name: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) },
+		more: func(members map[string]jsontext.Value, _ int) string {
+			after := strings.Trim(string(members["next"]), `"`)
+			if after == "" {
+				return ""
+			}
+			return "--after " + after + " for the next page"
+		},
+		columns: []column[picket.LedgerRow]{
+			{head: "ROW", cell: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) }},
+			{head: "AT", cell: func(r picket.LedgerRow) string { return r.At.Time().Local().Format("15:04:05") }},
+			{head: "ENVELOPE", cell: func(r picket.LedgerRow) string { return r.TaskID }},
+			{head: "KIND", cell: func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") }},
+			{head: "TOOL", cell: func(r picket.LedgerRow) string { return dash(oneLine(r.Tool)) }},
+			{head: "OUTCOME", cell: outcomeText},
+			{head: "USD", cell: func(r picket.LedgerRow) string { return signed(r.Kind, dollars(r.Charged.USD)) }},
+			{head: "TOKENS", cell: func(r picket.LedgerRow) string { return signed(r.Kind, strconv.FormatInt(r.Charged.Tokens, 10)) }},
+			{head: "RESERVED", cell: func(r picket.LedgerRow) string { return dollars(r.Reserved.USD) }, wide: true},
+			{head: "PRICES", cell: func(r picket.LedgerRow) string { return dash(r.PriceVersion) }, wide: true},
+			{head: "RUN", cell: func(r picket.LedgerRow) string { return dash(r.RunID) }, wide: true},
+			{head: "ACTOR", cell: func(r picket.LedgerRow) string { return dash(r.Actor) }, wide: true},
+			{head: "DETAIL", cell: func(r picket.LedgerRow) string { return clip(r.Detail, 40) }},
+		},
+	}
+}
+
+// signed tells what was added from what was charged.
+func signed(kind picket.LedgerKind, text string) string {
+	if kind == picket.LedgerTopUp {
+		return "+" + text
+	}
+	return text
+}
+
+func outcomeText(r picket.LedgerRow) string {
+	text := string(r.Outcome)
+	if r.Late {
+		text += " late"
+	}
+	return dash(strings.TrimSpace(text))
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

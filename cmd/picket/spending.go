@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// spending is what a task has spent while it was watched, to tell how long the
+// rest will last.
+type spending struct {
+	began time.Time
+	first budget.Envelope
+}
+
+// Before this much time no pace can be told from a single call.
+const forecastAfter = 10 * time.Second
+
+// text is the money part of the live line: "$0.31 of 0.50, lasts 4m". It is ""
+// for a task that has spent nothing.
+func (s *spending) text(t picket.Task, now time.Time) string {
+	if s.began.IsZero() {
+		s.began, s.first = now, t.Spent
+	}
+	if t.Spent.IsZero() && t.Held.IsZero() {
+		return ""
+	}
+	text := rounded(t.Spent.USD) + " of " + strings.TrimPrefix(rounded(t.BudgetEnvelope.USD), "$")
+	if t.Spent.USD == 0 && t.Spent.Tokens > 0 {
+		text = fmt.Sprintf("%d of %d tokens", t.Spent.Tokens, t.BudgetEnvelope.Tokens)
+	}
+	if lasts, known := s.forecast(t, now); known {
+		text += ", lasts " + spoken(lasts)
+	}
+	return text
+}
+
+// forecast is how long what is available lasts at the pace so far, in the
+// dimension that runs out first.
+func (s *spending) forecast(t picket.Task, now time.Time) (lasts time.Duration, known bool) {
+	elapsed := now.Sub(s.began)
+	if elapsed < forecastAfter {
+		return 0, false
+	}
+	spent := t.Spent.Minus(s.first)
+	for _, d := range []struct{ spent, left int64 }{{int64(spent.USD), int64(t.Available.USD)}, {spent.Tokens, t.Available.Tokens}} {
+		if d.spent <= 0 {
+			continue
+		}
+		in := time.Duration(float64(elapsed) * max(0, float64(d.left)) / float64(d.spent))
+		if !known || in < lasts {
+			lasts, known = in, true
+		}
+	}
+	return lasts, known && lasts < 48*time.Hour
+}
+
+// rounded is an amount to the cent, or to two digits where that is less.
+func rounded(m budget.Money) string {
+	usd := float64(m) / 1e9
+	if usd != 0 && usd < 0.01 && usd > -0.01 {
+		return "$" + strconv.FormatFloat(usd, 'g', 2, 64)
+	}
+	return fmt.Sprintf("$%.2f", usd)
+}
+
+// moneyData is what the events of money tell.
+type moneyData struct {
+	Tool      string          `json:"tool"`
+	Outcome   string          `json:"outcome"`
+	Detail    string          `json:"detail"`
+	Cost      budget.Envelope `json:"cost"`
+	Need      budget.Envelope `json:"need"`
+	Available budget.Envelope `json:"available"`
+	Added     budget.Envelope `json:"added"`
+	Dimension string          `json:"dimension"`
+	Percent   int             `json:"percent"`
+	Envelope  string          `json:"envelope"`
+}
+
+// moneyOf reads the data of an event of money.
+func moneyOf(e picket.Event) (d moneyData, ok bool) {
+	if e.Type != picket.EventToolCalled && !strings.HasPrefix(e.Type, "budget.") {
+		return d, false
+	}
+	return d, json.Unmarshal(e.Data, &d) == nil
+}
+
+// moneyText says what an event of money tells, "" of any other.
+func moneyText(e picket.Event) string {
+	d, ok := moneyOf(e)
+	if !ok {
+		return ""
+	}
+	tool := oneLine(d.Tool)
+	switch e.Type {
+	case picket.EventToolCalled:
+		return strings.TrimSpace(fmt.Sprintf("%s %s, %s %s", tool, d.Outcome, both(d.Cost), oneLine(d.Detail)))
+	case picket.EventBudgetWarning:
+		return fmt.Sprintf("%d %% of its %s are used", d.Percent, map[string]string{"usd": "dollars", "tokens": "tokens"}[d.Dimension])
+	case picket.EventBudgetExceeded:
+		return fmt.Sprintf("a call of %s was refused: it needs %s, %s are left", tool, both(d.Need), both(inTermsOf(d.Available, d.Need)))
+	case picket.EventBudgetToppedUp:
+		return fmt.Sprintf("topped up by %s: %s are left", both(d.Added), both(d.Available))
+	case picket.EventBudgetOverrun:
+		return fmt.Sprintf("it is overdrawn (%s), and paid calls are refused until a top-up", both(d.Available))
+	case picket.EventBudgetUncertain:
+		return fmt.Sprintf("nobody knows what came of a call of %s: charged %s", tool, both(d.Cost))
+	case picket.EventBudgetLate:
+		return fmt.Sprintf("%s came late and were paid by %s", both(d.Cost), oneLine(d.Envelope))
+	}
+	return ""
+}
+
+// both is an amount in the dimensions that it has.
+func both(e budget.Envelope) string {
+	switch {
+	case e.Tokens == 0:
+		return dollars(e.USD)
+	case e.USD == 0:
+		return fmt.Sprintf("%d tokens", e.Tokens)
+	}
+	return fmt.Sprintf("%s and %d tokens", dollars(e.USD), e.Tokens)
+}
+
+// inTermsOf is an amount in the dimensions that another one has, or is short of.
+func inTermsOf(e, other budget.Envelope) budget.Envelope {
+	if other.USD == 0 && e.USD >= 0 {
+		e.USD = 0
+	}
+	if other.Tokens == 0 && e.Tokens >= 0 {
+		e.Tokens = 0
+	}
+	return e
+}
+
+// lacked is what a refused call needed beyond what there was, in whole cents.
+func (d moneyData) lacked() (less budget.Envelope) {
+	const cent = 10_000_000
+	if short := d.Need.USD - d.Available.USD; short > 0 {
+		less.USD = (short + cent - 1) / cent * cent
+	}
+	if short := d.Need.Tokens - d.Available.Tokens; short > 0 {
+		less.Tokens = short
+	}
+	return less
+}
+
+func topUpCommand(envelope string, add budget.Envelope) string {
+	command := "picket budget top-up " + envelope
+	if add.USD > 0 {
+		command += " --usd " + strings.TrimPrefix(dollars(add.USD), "$")
+	}
+	if add.Tokens > 0 {
+		command += fmt.Sprintf(" --tokens %d", add.Tokens)
+	}
+	return command
+}
+
+// ranDry tells whether the last thing that a run heard of its money was a
+// refusal, and what it lacked.
+func (s *server) ranDry(ctx context.Context, task, run string) (lacked budget.Envelope, dry bool) {
+	q := url.Values{"after": {"0"}, "task": {task}, "type": {strings.Join([]string{picket.EventToolCalled, picket.EventBudgetExceeded, picket.EventBudgetToppedUp}, ",")}}
+	for {
+		page, err := s.events(ctx, q, 1000)
+		if err != nil {
+			return budget.Envelope{}, false
+		}
+		for _, raw := range page.Events {
+			var e picket.Event
+			if err := json.Unmarshal(raw, &e); err != nil {
+				continue
+			}
+			lacked, dry = budget.Envelope{}, false
+			if d, ok := moneyOf(e); ok && e.Type == picket.EventBudgetExceeded && e.RunID == run {
+				lacked, dry = d.lacked(), true
+			}
+		}
+		if len(page.Events) < 1000 {
+			return lacked, dry
+		}
+		q.Set("after", page.Next)
+	}
+}
