@@ -17,6 +17,7 @@ var claude = kind{
 		"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
 		"CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
 	},
+	models:    map[string]string{"anthropic": "/v1/messages"},
 	keys:      []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"},
 	logins:    []string{".claude/.credentials.json"},
 	arguments: claudeArguments,
@@ -36,10 +37,7 @@ func claudeArguments(e *errand) ([]string, error) {
 		return nil, err
 	}
 	args := []string{"-p", e.prompt(), "--output-format", "stream-json", "--verbose", "--strict-mcp-config", "--mcp-config", config,
-		"--permission-mode", "acceptEdits", "--allowedTools", claudeTools}
-	if e.money > 0 {
-		args = append(args, "--max-budget-usd", e.money.String())
-	}
+		"--permission-mode", "acceptEdits", "--allowedTools", claudeTools, "--max-budget-usd", e.money.String()}
 	if e.self != "" {
 		settings, err := e.write("claude-settings.json", object{"hooks": object{"SessionStart": []object{{
 			"matcher": "compact", "hooks": []object{{"type": "command", "command": shellWord(e.self) + " pinned"}},

@@ -13,6 +13,7 @@ import (
 var codex = kind{
 	program: "codex", title: "Codex", install: "to install Codex: npm install -g @openai/codex",
 	env:       []string{"OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "CODEX_HOME"},
+	models:    map[string]string{"openai": "/v1/responses"},
 	keys:      []string{"CODEX_API_KEY", "OPENAI_API_KEY"},
 	logins:    []string{".codex/auth.json"},
 	arguments: codexArguments,

@@ -95,25 +95,25 @@ func noTools(url, why string) error {
 const greeting = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"picket-adapter","version":"1"}}}`
 
 func (e *errand) greetTools(ctx context.Context, client *http.Client) (status int, err error) {
-	res, err := e.send(ctx, client, http.MethodPost, greeting, "")
+	res, err := e.send(ctx, client, http.MethodPost, e.mcpURL, greeting, "")
 	if err != nil {
 		return 0, err
 	}
 	defer res.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
 	if session := res.Header.Get("Mcp-Session-Id"); session != "" {
-		if bye, err := e.send(ctx, client, http.MethodDelete, "", session); err == nil {
+		if bye, err := e.send(ctx, client, http.MethodDelete, e.mcpURL, "", session); err == nil {
 			bye.Body.Close()
 		}
 	}
 	return res.StatusCode, nil
 }
 
-func (e *errand) send(ctx context.Context, client *http.Client, method, body, session string) (*http.Response, error) {
+func (e *errand) send(ctx context.Context, client *http.Client, method, url, body, session string) (*http.Response, error) {
 	if client == nil {
 		client = defaultHTTP
 	}
-	req, err := http.NewRequestWithContext(ctx, method, e.mcpURL, bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader([]byte(body)))
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +126,42 @@ func (e *errand) send(ctx context.Context, client *http.Client, method, body, se
 	return client.Do(req)
 }
 
-// askMoney finds out what the task has left now; what it was granted stands
-// when nobody answers.
-func (e *errand) askMoney(ctx context.Context, client *http.Client) {
+// askMoney finds out what the task has left now; what it was granted stands when
+// nobody answers. An agent is not started on nothing: what it costs is known
+// only when it is spent.
+func (e *errand) askMoney(ctx context.Context, client *http.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	left := e.job.Lease.BudgetEnvelope
 	if task, err := NewProxy(e.job.Lease, e.proxyURL, client).Task(ctx); err == nil {
-		e.money = max(task.Available.USD, 0)
+		left = task.Available
+	}
+	e.money = left.USD
+	if left.USD > 0 && left.Tokens > 0 {
+		return nil
+	}
+	top := "--usd 1"
+	if left.USD > 0 {
+		top = "--tokens 100000"
+	}
+	return picket.Refuse(picket.CodeBudgetExceeded, "Top up: picket budget top-up "+e.job.Lease.TaskID+" "+top+". Then: picket task retry "+e.job.Lease.TaskID,
+		"the task has $%s and %d tokens left, and an agent needs some of both", left.USD, left.Tokens)
+}
+
+// askModels finds out which providers the tool proxy passes on to. A question
+// without content is refused by those it does, before anybody is asked.
+func (e *errand) askModels(ctx context.Context, client *http.Client, providers map[string]string) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	e.models = map[string]bool{}
+	for provider, path := range providers {
+		url, _ := e.throughProxy(provider)
+		res, err := e.send(ctx, client, http.MethodPost, url+path, "{}", "")
+		if err != nil {
+			continue
+		}
+		res.Body.Close()
+		e.models[provider] = res.StatusCode == http.StatusBadRequest
 	}
 }
 

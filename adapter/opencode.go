@@ -17,6 +17,7 @@ var openCode = kind{
 		"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY",
 		"OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_CONFIG_DIR",
 	},
+	models:    map[string]string{"anthropic": "/v1/messages", "openai": "/v1/responses"},
 	keys:      []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY"},
 	logins:    []string{".local/share/opencode/auth.json"},
 	arguments: openCodeArguments,

@@ -58,12 +58,13 @@ var networkEnv = []string{"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy"
 
 // kind is what is known of one coding agent.
 type kind struct {
-	program string   // its name on PATH
-	title   string   // for people
-	install string   // how to get it
-	env     []string // the variables it gets, by name
-	keys    []string // of those, credentials: one of them is enough
-	logins  []string // or one of these files, below the home directory
+	program string            // its name on PATH
+	title   string            // for people
+	install string            // how to get it
+	env     []string          // the variables it gets, by name
+	keys    []string          // of those, credentials: one of them is enough
+	logins  []string          // or one of these files, below the home directory
+	models  map[string]string // the providers it can be pointed elsewhere for, and where to ask
 	// arguments makes its command line, after the program, and writes what it
 	// needs beside that. The prompt is one of the arguments.
 	arguments func(*errand) ([]string, error)
@@ -127,7 +128,10 @@ func (l PresetLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 	if err := e.reachTools(ctx, l.HTTP); err != nil {
 		return nil, err
 	}
-	e.askMoney(ctx, l.HTTP)
+	if err := e.askMoney(ctx, l.HTTP); err != nil {
+		return nil, err
+	}
+	e.askModels(ctx, l.HTTP, kind.models)
 	arguments, err := kind.arguments(e)
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", kind.title, err)

@@ -47,6 +47,10 @@ func (r *run) unprepared(ctx, held context.Context, err error) error {
 // a crash, so that a broken set-up ends in front of a person, not in a loop.
 func (r *run) stillborn(ctx context.Context, err error) error {
 	code := 127
-	exit := picket.Exit{Class: picket.ExitCrash, Code: &code, Detail: clip(err.Error(), maxDetail)}
+	said := err.Error()
+	if refusal := (*picket.Error)(nil); errors.As(err, &refusal) && refusal.Remedy != "" {
+		said += ". " + refusal.Remedy
+	}
+	exit := picket.Exit{Class: picket.ExitCrash, Code: &code, Detail: clip(said, maxDetail)}
 	return errors.Join(err, r.giveBack(ctx, exit))
 }

@@ -71,7 +71,9 @@ type Task struct {
 	// LastReport and Answers are handed to the run. Default to none.
 	LastReport *picket.Report
 	Answers    []picket.Answer
-	MCPURL     string // Defaults to none.
+	MCPURL     string           // Defaults to none.
+	Budget     *budget.Envelope // of the task, and what it has left. Defaults to budget.Default.
+	Overrun    bool             // whatever a run says it has used is more than the task has left. Defaults to false.
 }
 
 // New makes a server without a socket; reach it with HTTPClient.
@@ -149,6 +151,10 @@ func (s *Server) submit(script Task) *task {
 	if script.Window == 0 {
 		script.Window = picket.DefaultWindow * time.Second
 	}
+	if script.Budget == nil {
+		usual := budget.Default()
+		script.Budget = &usual
+	}
 	if script.OnExit == "" {
 		script.OnExit = picket.OnExitFail
 	}
@@ -169,7 +175,7 @@ func (s *Server) grant(t *task) *lease {
 	}
 	l.record = picket.Lease{
 		TaskID: t.id, RunID: run, LeaseExpiresAt: picket.InstantOf(l.deadline), FencingToken: t.view.Token,
-		BudgetEnvelope: budget.Default(), LeaseID: "lease" + run[len("run"):], LeaseToken: picket.Secret(picket.CapabilityPrefix + rand.Text()),
+		BudgetEnvelope: *t.script.Budget, LeaseID: "lease" + run[len("run"):], LeaseToken: picket.Secret(picket.CapabilityPrefix + rand.Text()),
 		LeaseTTLMs: first.Milliseconds(), WindowMs: t.script.Window.Milliseconds(), Attempt: t.attempt,
 		LastReport: t.last, Answers: t.script.Answers, ProxyURL: s.URL, MCPURL: t.script.MCPURL,
 		Task: picket.LeaseTask{Title: t.script.Title, Input: t.script.Input, OnExit: t.script.OnExit, Role: t.script.Role, Labels: t.script.Labels, Priority: picket.DefaultPriority},

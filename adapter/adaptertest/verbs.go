@@ -23,7 +23,7 @@ var fencedVerbs = map[string]verb{
 	"/v1/tools/request_human_help": help,
 }
 
-var evidenceVerbs = map[string]verb{"/v1/run/exit": exit, "/v1/run/evidence": changes, "/v1/run/logs": logs, "/v1/run/events": events}
+var evidenceVerbs = map[string]verb{"/v1/run/exit": exit, "/v1/run/evidence": changes, "/v1/run/logs": logs, "/v1/run/events": events, "/v1/run/usage": usage}
 
 func renew(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 	if _, err := decode[struct{}](body); err != nil {
@@ -145,7 +145,8 @@ func report(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 }
 
 func getTask(_ *Server, l *lease, _ *http.Request, _ []byte) (any, error) {
-	return picket.Task{TaskID: l.task.id, State: l.task.view.State, Title: l.task.script.Title, Input: l.task.script.Input, FencingToken: l.task.view.Token, LastReport: l.task.last}, nil
+	return picket.Task{TaskID: l.task.id, State: l.task.view.State, Title: l.task.script.Title, Input: l.task.script.Input, FencingToken: l.task.view.Token, LastReport: l.task.last,
+		BudgetEnvelope: *l.task.script.Budget, Available: *l.task.script.Budget}, nil
 }
 
 func exit(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {

@@ -41,6 +41,7 @@ type RunView struct {
 	Stdout      string
 	Stderr      string
 	Events      []picket.RunEvent
+	Usage       []picket.UsageReport         // as they arrived, repeated ones too
 	Execs       map[string]picket.ExecResult // the first result of each program, by its call
 	ExecPosts   int                          // results that arrived, repeated and refused ones too
 	Ended       time.Time                    // zero while the lease is held
@@ -63,7 +64,7 @@ func (s *Server) view(taskID string) View {
 	for _, l := range t.runs {
 		run := l.run
 		run.Stdout, run.Stderr = string(l.logs["stdout"]), string(l.logs["stderr"])
-		run.Events, run.Execs = slices.Clone(run.Events), maps.Clone(run.Execs)
+		run.Events, run.Execs, run.Usage = slices.Clone(run.Events), maps.Clone(run.Execs), slices.Clone(run.Usage)
 		v.Runs = append(v.Runs, run)
 	}
 	return v
