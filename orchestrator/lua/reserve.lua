@@ -14,7 +14,9 @@ if err then return err end
 deadline = admitted(r, deadline)
 local e, h = envelope(tid), open_call(tid, cid)
 
-local function answer(nudge, was)
+-- What an LLM answers cannot carry a nudge, so the next other call does.
+local function answer(was)
+  local nudge = string.sub(tool, 1, 4) == 'llm_' and '' or told_with(r, cid)
   return { num(r.token), num(e.available_t), num(e.available_u), deadline - now, nudge, was }
 end
 
@@ -34,13 +36,13 @@ end
 if h.state and h.hash ~= hash then return refuse('idempotency_conflict') end
 if h.state == 'open' then
   if h.nonce ~= nonce then return refuse('call_in_progress') end
-  return answer(told_with(r, cid))
+  return answer()
 elseif h.state and h.outcome == 'uncertain' then
   return refuse('state_conflict', 'call', cid, 'outcome', 'uncertain')
 elseif h.state and h.outcome ~= 'undispatched' then
   local result = call('GET', K('result:', tid .. ':' .. cid))
   if not result then return refuse('state_conflict', 'call', cid, 'outcome', h.outcome) end
-  return answer(told_with(r, cid), { result, num(h.cost_t), num(h.cost_u) })
+  return answer({ result, num(h.cost_t), num(h.cost_u) })
 end
 
 if paused ~= '' then return refuse('paused') end
@@ -65,4 +67,4 @@ put(known({ h[1] }), 'task', tid, 'run', rid, 'tool', tool, 'nonce', nonce, 'has
 call('ZADD', K('holds'), F(ends), tid .. ':' .. cid)
 call('ZADD', K('calls:', tid), F(ends), cid)
 if external then call('ZADD', K('inflight:', tid), F(now + timeout + LAG), cid) end
-return answer(told_with(r, cid))
+return answer()

@@ -1,0 +1,183 @@
+package orchestrator_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// Money moves for nobody whose lease does not hold, and for nobody while all is
+// paused; a refusal takes nothing.
+func TestReserveIsRefused(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task, h := f.start(t, picket.TaskSpec{})
+		kept := f.reserve(t, h, sameCall("1", "a", "0.1"))
+		f.settle(t, done(kept, "0.1"))
+		deny := func(h picket.Held, code picket.Code) {
+			t.Helper()
+			for _, c := range []picket.CallRequest{paid("0"), sameCall("1", "a", "0.1")} {
+				_, err := f.Reserve(f.ctx, h, c)
+				refused(t, err, code)
+			}
+		}
+		other := h
+		other.Secret = strings.Repeat("0", 64)
+		deny(other, picket.CodeLeaseExpired)
+		other = h
+		other.Fence = 9
+		deny(other, picket.CodeUnknownFence)
+		other = h
+		other.TaskID = noTask
+		deny(other, picket.CodeTaskMismatch)
+		_, err := f.Pause(f.ctx, operator, false, "r")
+		ok(t, err)
+		_, err = f.Reserve(f.ctx, h, paid("0"))
+		refused(t, err, picket.CodePaused)
+		if f.reserve(t, h, sameCall("1", "a", "0.1")).Replay == nil { // costs nothing
+			t.Error("no replay while paused")
+		}
+		_, err = f.Resume(f.ctx, operator, "r")
+		ok(t, err)
+		_, err = f.Expire(f.ctx, operator, task.TaskID, "r")
+		ok(t, err)
+		deny(h, picket.CodeLeaseExpired)
+		next := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		deny(h, picket.CodeStaleFence)
+		f.books(t, task.TaskID, "1", "0.9", "0", "0.1")
+		f.clear(t)
+		deny(next, picket.CodeTaskCancelled)
+	})
+}
+
+// What no call can be is refused before the store is asked.
+func TestCallsAreChecked(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task, h := f.start(t, picket.TaskSpec{})
+		for i, change := range []func(c *picket.CallRequest){
+			func(c *picket.CallRequest) { c.CallID = "" }, func(c *picket.CallRequest) { c.CallID = "a:b" },
+			func(c *picket.CallRequest) { c.Nonce = "" }, func(c *picket.CallRequest) { c.Nonce = "a b" },
+			func(c *picket.CallRequest) { c.Tool = "" }, func(c *picket.CallRequest) { c.Tool = "a b" },
+			func(c *picket.CallRequest) { c.Effects = "" }, func(c *picket.CallRequest) { c.TimeoutMs = 0 },
+			func(c *picket.CallRequest) { c.TimeoutMs = 3_600_001 }, func(c *picket.CallRequest) { c.Effects, c.TimeoutMs = picket.EffectsExternal, 120_001 },
+			func(c *picket.CallRequest) { c.Reserve.USD = -1 }, func(c *picket.CallRequest) { c.Reserve.Tokens = -1 },
+			func(c *picket.CallRequest) { c.Reserve.Tokens = 1 << 60 }, func(c *picket.CallRequest) { c.Reserve.USD = 1 << 60 },
+			func(c *picket.CallRequest) { c.Hash = "\n" }, func(c *picket.CallRequest) { c.PriceVersion = strings.Repeat("v", 200) },
+		} {
+			c := paid("0.1")
+			change(&c)
+			if _, err := f.Reserve(f.ctx, h, c); picket.CodeOf(err) != picket.CodeValidation {
+				t.Errorf("change %d: %v", i, err)
+			}
+		}
+		r := f.reserve(t, h, paid("0.1"))
+		for i, change := range []func(s *picket.Settlement){
+			func(s *picket.Settlement) { s.Outcome = "lost" }, func(s *picket.Settlement) { s.TaskID = "x" },
+			func(s *picket.Settlement) { s.Cost.USD = -1 }, func(s *picket.Settlement) { s.Cost.USD = 1 << 60 },
+		} {
+			s := done(r, "0.1")
+			change(&s)
+			if _, err := f.Settle(f.ctx, s); picket.CodeOf(err) != picket.CodeValidation {
+				t.Errorf("change %d: %v", i, err)
+			}
+		}
+		_, err := f.Settle(f.ctx, picket.Settlement{CallID: "none", TaskID: task.TaskID, Nonce: "n", Outcome: picket.CallDone})
+		refused(t, err, picket.CodeNotFound)
+		f.books(t, task.TaskID, "1", "0.9", "0.1", "0")
+	})
+}
+
+// An agent that asks again and again does not flood the log.
+func TestRefusalsAreToldTwentyTimesAMinute(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0")})
+		for range 30 {
+			_, err := f.Reserve(f.ctx, h, paid("0.1"))
+			refused(t, err, picket.CodeBudgetExceeded)
+		}
+		if got := f.count(t, picket.EventBudgetExceeded); got != 20 {
+			t.Errorf("%d events of 30 refusals", got)
+		}
+	})
+}
+
+// A nudge goes with what an agent reads, not with what an LLM answers.
+func TestAPaidCallTellsTheNudge(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, h := f.start(t, picket.TaskSpec{})
+		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunStalled, IdleSeconds: ptr(9.0)}}))
+		c := paid("0")
+		c.Tool = "llm_anthropic"
+		if got := f.reserve(t, h, c); got.Nudge != nil {
+			t.Errorf("the LLM got %+v", got.Nudge)
+		}
+		c = paid("0")
+		for range 2 { // the answer was lost
+			if got := f.reserve(t, h, c); got.Nudge == nil || got.Nudge.Cause != "silent" {
+				t.Errorf("nudge %+v", got.Nudge)
+			}
+		}
+		if got := f.reserve(t, h, paid("0")); got.Nudge != nil {
+			t.Errorf("told again: %+v", got.Nudge)
+		}
+		renewal, err := f.Renew(f.ctx, h)
+		ok(t, err)
+		if renewal.IdleMs == nil || *renewal.IdleMs > time.Second.Milliseconds() {
+			t.Errorf("a paid call is a sign of life, idle for %v ms", renewal.IdleMs)
+		}
+	})
+}
+
+// A paid call is two calls of the store, and each does as many commands however
+// many calls, tasks and rows there are already.
+func TestAPaidCallCostsTheSameReal(t *testing.T) {
+	s := rig.Real(t)
+	wire := &wireCount{}
+	watched := s.Redis
+	watched.Dialer = wire.dialer(s.Redis.Dialer)
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
+		HousePerDay: &budget.Envelope{Tokens: budget.MaxTokens, USD: usd("1000000")}, Log: slog.New(slog.DiscardHandler)})
+	ok(t, err)
+	defer store.Close()
+	raw := redis.NewUniversalClient(&s.Redis)
+	defer raw.Close()
+	f := &fixture{Engine: store.Engine("default"), store: store, sealer: rig.Sealer(), ctx: t.Context(), raw: raw, where: s}
+	_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(0, "1000"), LeaseWindowSeconds: ptr(3600)})
+	measure := func() (commands, sent int) {
+		f.settle(t, done(f.reserve(t, h, outside()), "0.0001")) // loads the scripts
+		before := commandCalls(t, raw)
+		wire.take()
+		f.settle(t, done(f.reserve(t, h, outside()), "0.0001"))
+		for name, n := range commandCalls(t, raw) {
+			if name != "info" && name != "hset" { // store time is written when 100 ms have passed
+				commands += n - before[name]
+			}
+		}
+		for name, n := range wire.take() {
+			if name == "evalsha" || name == "eval" {
+				sent += n
+			} else {
+				t.Errorf("%d of %s were sent", n, name)
+			}
+		}
+		return commands, sent
+	}
+	few, sent := measure()
+	for range 300 {
+		f.reserve(t, h, paid("0.0001"))
+		f.settle(t, done(f.reserve(t, h, paid("0.0001")), "0.0001"))
+		f.submit(t, picket.TaskSpec{})
+	}
+	many, again := measure()
+	if few != many || sent != 2 || again != 2 {
+		t.Errorf("%d commands in %d calls at first, %d in %d later; want the same in 2", few, sent, many, again)
+	}
+	t.Logf("a paid call is %d calls of the store, %d commands", sent, few)
+}
