@@ -84,7 +84,8 @@ func (s execSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, err
 
 func (s execSource) call(ctx context.Context, c Call) (jsontext.Value, error) {
 	can, err := c.Door.CanExec(ctx, c.Held)
-	switch {
+	switch code := picket.CodeOf(err); {
+	case code.Fenced(): // the reservation says what has become of the lease
 	case err != nil:
 		return nil, err
 	case !can:

@@ -1,0 +1,281 @@
+package toolproxy_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// execPrice is a tenth of a cent a second, at most two cents.
+var execPrice = map[string]budget.Price{"exec": {PerUnit: map[budget.Unit]budget.Money{budget.UnitSecond: cent / 10}, Max: 2 * cent}}
+
+// atWork takes a lease whose adapter runs programs for it.
+func (h *house) atWork(t *testing.T) (picket.Lease, picket.Held) {
+	t.Helper()
+	h.submit()
+	l := h.lease()
+	h.ok(h.RunEvents(h.ctx, h.held(l), []picket.RunEvent{{Type: picket.EventRunLaunched, Exec: true}}))
+	return l, h.held(l)
+}
+
+// adapter carries out the orders of a run as play says, each once, until stop
+// is called; it answers how many there were.
+func (h *house) adapter(t *testing.T, held picket.Held, play func(o picket.ExecOrder) *picket.ExecResult) (stop func() int) {
+	ctx, cancel := context.WithCancel(h.ctx)
+	var known []string
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			w, _, err := h.Watch(ctx, held, 20*time.Second, known...)
+			if ctx.Err() != nil || err == nil && w.State != picket.WatchHeld {
+				return
+			}
+			for _, c := range w.Commands {
+				if c.Exec == nil {
+					continue
+				}
+				known = append(known, c.Exec.CallID)
+				if r := play(*c.Exec); r != nil {
+					if err := h.ExecResult(h.ctx, held, c.Exec.CallID, *r); err != nil {
+						t.Errorf("the result was refused: %v", err)
+					}
+				}
+			}
+		}
+	})
+	return func() int { cancel(); done.Wait(); return len(known) }
+}
+
+func exited(code int, ms int64) *picket.ExecResult {
+	return &picket.ExecResult{Code: &code, Stdout: "out", DurationMs: ms}
+}
+
+const anExec = `{"argv":["go","vet"],"stdin":"in"}`
+
+// booked checks the account of a task.
+func (h *house) booked(t *testing.T, task string, spent budget.Money) {
+	t.Helper()
+	got, err := h.Task(h.ctx, task)
+	h.ok(err)
+	if got.Spent.USD != spent || !got.Held.IsZero() {
+		t.Errorf("spent $%s, held %+v, want $%s and nothing", got.Spent.USD, got.Held, spent)
+	}
+}
+
+func TestExecIsMetered(t *testing.T) {
+	both(t, func(t *testing.T, h *house) {
+		p := till(t, execPrice)
+		l, held := h.atWork(t)
+		stop := h.adapter(t, held, func(o picket.ExecOrder) *picket.ExecResult {
+			if strings.Join(o.Argv, " ") != "go vet" || o.Stdin != "in" || o.TimeoutSeconds != 60 || o.TTLMs > 70_000 || o.TTLMs < 40_000 {
+				t.Errorf("the order is %+v", o)
+			}
+			return exited(0, 2_001)
+		})
+		for range 2 { // the second is the first once more
+			got, err := p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(anExec), "key")
+			if err != nil || !strings.Contains(string(got), `"code":0`) || !strings.Contains(string(got), `"stdout":"out"`) || !strings.Contains(string(got), `"cost":{"tokens":0,"usd":0.003}`) {
+				t.Fatalf("answered %s, %v", got, err)
+			}
+		}
+		if _, err := p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(`{"argv":["go","build"]}`), "key"); picket.CodeOf(err) != picket.CodeIdempotencyConflict {
+			t.Errorf("other arguments: %v", err)
+		}
+		if n := stop(); n != 1 {
+			t.Errorf("%d orders", n)
+		}
+		h.booked(t, l.TaskID, 3*cent/10)
+	})
+}
+
+func TestExecIsThereWhenTheAdapterSaysSo(t *testing.T) {
+	both(t, func(t *testing.T, h *house) {
+		p, free := till(t, execPrice), till(t, nil)
+		h.submit()
+		l := h.lease()
+		held := h.held(l)
+		lists := func(p *toolproxy.Proxy) bool {
+			list, err := p.ToolsFor(h.ctx, h.Engine, held)
+			h.ok(err)
+			for _, tool := range list {
+				if tool.Name == "exec" {
+					return tool.Effects == picket.EffectsExternal && tool.Price != nil && tool.Price.Max == 2*cent
+				}
+			}
+			return false
+		}
+		call := func(p *toolproxy.Proxy) picket.Code {
+			_, err := p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(anExec), "")
+			return picket.CodeOf(err)
+		}
+		h.ok(h.RunEvents(h.ctx, held, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
+		if lists(p) || call(p) != picket.CodeNotFound {
+			t.Errorf("without an adapter that runs programs: listed %v, called %s", lists(p), call(p))
+		}
+		h.ok(h.RunEvents(h.ctx, held, []picket.RunEvent{{Type: picket.EventRunLaunched, Exec: true}}))
+		if !lists(p) || lists(free) || call(free) != picket.CodeUnpricedTool {
+			t.Errorf("with one: listed %v; without a price: listed %v, called %s", lists(p), lists(free), call(free))
+		}
+		_, err := h.Release(h.ctx, held, picket.Exit{Class: picket.ExitReleased})
+		h.ok(err)
+		if code := call(p); code != picket.CodeLeaseReleased {
+			t.Errorf("after the lease: %s", code)
+		}
+	})
+}
+
+// faulty is an engine whose answers to orders get lost, or that takes none.
+type faulty struct {
+	*orchestrator.Engine
+	lose   int
+	refuse error
+	orders int
+}
+
+func (f *faulty) OrderExec(ctx context.Context, held picket.Held, order picket.ExecOrder) error {
+	f.orders++
+	if f.refuse != nil {
+		return f.refuse
+	}
+	err := f.Engine.OrderExec(ctx, held, order)
+	if f.lose > 0 {
+		f.lose--
+		return lost()
+	}
+	return err
+}
+
+func TestAnOrderWhoseAnswerIsLost(t *testing.T) {
+	both(t, func(t *testing.T, h *house) {
+		for _, lose := range []int{1, 2, 99} {
+			p := till(t, execPrice)
+			l, held := h.atWork(t)
+			stop := h.adapter(t, held, func(picket.ExecOrder) *picket.ExecResult { return exited(1, 500) })
+			door := &faulty{Engine: h.Engine, lose: lose}
+			got, err := p.Invoke(h.ctx, door, held, "exec", jsontext.Value(anExec), "")
+			if err != nil || !strings.Contains(string(got), `"code":1`) {
+				t.Errorf("%d lost: %s, %v", lose, got, err)
+			}
+			if n := stop(); n != 1 || door.orders < 2 {
+				t.Errorf("%d lost: %d programs for %d orders", lose, n, door.orders)
+			}
+			h.booked(t, l.TaskID, cent/10)
+			_, err = h.Release(h.ctx, held, picket.Exit{Class: picket.ExitReleased})
+			h.ok(err)
+			_, err = h.Cancel(h.ctx, operator, l.TaskID, "")
+			h.ok(err)
+		}
+	})
+}
+
+func TestAnOrderThatIsRefusedCostsNothing(t *testing.T) {
+	both(t, func(t *testing.T, h *house) {
+		p := till(t, execPrice)
+		l, held := h.atWork(t)
+		door := &faulty{Engine: h.Engine, refuse: picket.Refuse(picket.CodeRateLimited, "Wait.", "too many")}
+		if _, err := p.Invoke(h.ctx, door, held, "exec", jsontext.Value(anExec), "key"); picket.CodeOf(err) != picket.CodeRateLimited {
+			t.Errorf("answered %v", err)
+		}
+		h.booked(t, l.TaskID, 0)
+		door.refuse = nil // and the same call can be made again
+		stop := h.adapter(t, held, func(picket.ExecOrder) *picket.ExecResult { return exited(0, 10) })
+		defer stop()
+		if _, err := p.Invoke(h.ctx, door, held, "exec", jsontext.Value(anExec), "key"); err != nil {
+			t.Error(err)
+		}
+		h.booked(t, l.TaskID, cent/10)
+	})
+}
+
+// Without a result the call ends at its deadline and costs what it had reserved.
+func TestAnOrderWithoutAResult(t *testing.T) {
+	both(t, func(t *testing.T, h *house) {
+		if !h.virtual {
+			t.Skip("it takes its time")
+		}
+		p := till(t, execPrice)
+		l, held := h.atWork(t)
+		began := time.Now()
+		_, err := p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(`{"argv":["x"],"timeoutSeconds":5}`), "key")
+		if picket.CodeOf(err) != picket.CodeUpstreamTimeout || time.Since(began) > 16*time.Second || time.Since(began) < 14*time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		h.booked(t, l.TaskID, 2*cent)
+		_, err = p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(`{"argv":["x"],"timeoutSeconds":5}`), "key")
+		if picket.CodeOf(err) != picket.CodeStateConflict {
+			t.Errorf("once more: %v", err)
+		}
+	})
+}
+
+// The program dies with the lease, and its end is still the end of the call.
+func TestAnOrderWhoseLeaseEnds(t *testing.T) {
+	both(t, func(t *testing.T, h *house) {
+		p := till(t, execPrice)
+		l, held := h.atWork(t)
+		stop := h.adapter(t, held, func(o picket.ExecOrder) *picket.ExecResult {
+			_, err := h.Cancel(h.ctx, operator, l.TaskID, "")
+			h.ok(err)
+			kill := "SIGKILL"
+			return &picket.ExecResult{Signal: &kill, DurationMs: 1_500}
+		})
+		got, err := p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(anExec), "")
+		if err != nil || !strings.Contains(string(got), `"signal":"SIGKILL"`) {
+			t.Errorf("answered %s, %v", got, err)
+		}
+		stop()
+		h.booked(t, l.TaskID, 2*cent/10)
+	})
+}
+
+// A caller that goes away does not keep its program from being paid.
+func TestAnOrderWhoseCallerGoesAway(t *testing.T) {
+	both(t, func(t *testing.T, h *house) {
+		p := till(t, execPrice)
+		l, held := h.atWork(t)
+		ctx, leave := context.WithCancel(h.ctx)
+		stop := h.adapter(t, held, func(picket.ExecOrder) *picket.ExecResult { leave(); return exited(0, 900) })
+		_, err := p.Invoke(ctx, h.Engine, held, "exec", jsontext.Value(anExec), "")
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		stop()
+		h.booked(t, l.TaskID, cent/10)
+	})
+}
+
+func TestArgumentsOfExec(t *testing.T) {
+	w := newPurse(cent)
+	p := till(t, execPrice)
+	door := execDoor{w}
+	for args, code := range map[string]picket.Code{
+		``: picket.CodeValidation, `{}`: picket.CodeValidation, `{"argv":[]}`: picket.CodeValidation, `{"argv":[""]}`: picket.CodeValidation,
+		`{"argv":"ls"}`: picket.CodeValidation, `{"argv":["a\u0000b"]}`: picket.CodeValidation, `{"argv":["a"],"shell":true}`: picket.CodeValidation,
+		`{"argv":["a"],"timeoutSeconds":0}`: picket.CodeValidation, `{"argv":["a"],"timeoutSeconds":111}`: picket.CodeValidation,
+		`{"argv":["` + strings.Repeat("x", 130<<10) + `"]}`:                        picket.CodeTooLarge,
+		`{"argv":["a"],"stdin":"` + strings.Repeat("x", 130<<10) + `"}`:            picket.CodeTooLarge,
+		`{"argv":["a"` + strings.Repeat(`,"b"`, 1000) + `]}`:                       picket.CodeValidation,
+		`{"argv":["a"],"stdin":"` + strings.Repeat("x", 2<<20) + `","x":[[[[]]]]}`: picket.CodeTooLarge,
+	} {
+		if _, err := p.Invoke(t.Context(), door, aHeld, "exec", jsontext.Value(args), ""); picket.CodeOf(err) != code {
+			t.Errorf("%.60s: %v", args, err)
+		}
+	}
+	if w.asks != 0 {
+		t.Errorf("%d reservations", w.asks)
+	}
+}
+
+type execDoor struct{ *purse }
+
+func (execDoor) CanExec(context.Context, picket.Held) (bool, error) { return true, nil }
