@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -20,7 +21,7 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	return noun("demo", "See it happen, offline, with real processes", newDemoZombie())
+	return noun("demo", "See it happen, offline, with real processes", newDemoZombie(), newDemoBudget())
 }
 
 func newDemoZombie() *cobra.Command {
@@ -29,14 +30,57 @@ func newDemoZombie() *cobra.Command {
 		Long: "A worker and its agent are frozen with SIGSTOP, like a closed laptop, until their lease has run out.\n" +
 			"A second worker takes the task over. Then the first agent wakes and writes, and is refused.\n" +
 			"A server of its own, real processes, no network; exit 0 only if all of it was observed.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the demo took longer than a minute"))
-			defer cancel()
-			return playZombie(ctx, cmd.OutOrStdout())
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return staged(cmd, playZombie) },
 	}
+}
+
+// staged plays a demo within a minute and until Ctrl-C.
+func staged(cmd *cobra.Command, play func(context.Context, io.Writer) error) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the demo took longer than a minute"))
+	defer cancel()
+	return play(ctx, cmd.OutOrStdout())
+}
+
+// act is a part of a play; it fails when something was not observed to happen.
+type act func(context.Context) error
+
+// perform opens a stage, prepares it, opens its server, plays the acts, and
+// ends every process whatever happened.
+func perform(ctx context.Context, out io.Writer, prepare func(*stage) ([]act, error)) (err error) {
+	if runtime.GOOS != "linux" {
+		return notYet("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc", "Run it on Linux.")
+	}
+	st, err := newStage(out)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := st.close(); closing != nil {
+			err = errors.Join(err, closing)
+		}
+		if err == nil {
+			st.tell("%s", painter(out).good("All of it was observed, and no process is left."))
+		}
+	}()
+	acts, err := prepare(st)
+	if err != nil {
+		return err
+	}
+	if err := st.openServer(ctx); err != nil {
+		return err
+	}
+	st.tell("A server of its own: %s", st.s.client.BaseURL)
+	for _, play := range acts {
+		if err := play(ctx); err != nil {
+			if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
+				err = errors.Join(context.Cause(ctx), err)
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // stage is where a demo plays: a directory, a server of its own, and the

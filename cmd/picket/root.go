@@ -121,8 +121,7 @@ var laterCommands = map[string]string{
 	"picket agent heartbeat": "wake files",
 	"picket session":         "wake files",
 	"picket notify":          "webhooks",
-	"picket demo budget":     "metered budgets", "picket demo handoff": "the other demos", "picket demo crash": "the other demos",
-	"picket demo all": "the other demos",
+	"picket demo handoff":    "the other demos", "picket demo crash": "the other demos", "picket demo all": "the other demos",
 }
 
 // args wraps an argument check so that its failure counts as a usage error.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -39,39 +38,11 @@ const zombieWindow = 4 // seconds; short, so that the demo is, and long enough f
 
 // playZombie plays the whole story and fails at the first thing that was not
 // observed to happen.
-func playZombie(ctx context.Context, out io.Writer) (err error) {
-	if runtime.GOOS != "linux" {
-		return notYet("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc", "Run it on Linux.")
-	}
-	st, err := newStage(out)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closing := st.close(); closing != nil {
-			err = errors.Join(err, closing)
-		}
-		if err == nil {
-			st.tell("%s", painter(out).good("All of it was observed, and no process is left."))
-		}
-	}()
-	if err := os.WriteFile(st.path("agent"), []byte(zombieAgent), 0o700); err != nil {
-		return err
-	}
-	if err := st.openServer(ctx); err != nil {
-		return err
-	}
-	st.tell("A server of its own: %s", st.s.client.BaseURL)
-	z := &zombie{stage: st}
-	for _, act := range []func(context.Context) error{z.begin, z.closeTheLaptop, z.takeOver, z.wakeTheAgent, z.wakeTheAdapter, z.finish} {
-		if err := act(ctx); err != nil {
-			if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
-				err = errors.Join(context.Cause(ctx), err)
-			}
-			return err
-		}
-	}
-	return nil
+func playZombie(ctx context.Context, out io.Writer) error {
+	return perform(ctx, out, func(st *stage) ([]act, error) {
+		z := &zombie{stage: st}
+		return []act{z.begin, z.closeTheLaptop, z.takeOver, z.wakeTheAgent, z.wakeTheAdapter, z.finish}, os.WriteFile(st.path("agent"), []byte(zombieAgent), 0o700)
+	})
 }
 
 // zombie is the play: two workers and one task.

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+func newDemoBudget() *cobra.Command {
+	return &cobra.Command{
+		Use: "budget", Short: "Ten calls of $0.30 at once on $1.00: three are made, seven are refused before they leave", Args: args(cobra.NoArgs),
+		Long: "An agent with $1.00 makes ten paid calls of $0.30 at once. Three reach the API; seven are refused before anything is sent.\n" +
+			"The agent waits; the command that a refusal printed is run, and it goes on. What was paid for once is not paid for twice.\n" +
+			"A server and an API of its own, real processes, no network; exit 0 only if all of it was observed.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return staged(cmd, playBudget) },
+	}
+}
+
+// budgetAgent makes its calls through `picket tool` alone, as any script would.
+const budgetAgent = `#!/bin/sh
+for i in 1 2 3 4 5 6 7 8 9 10; do
+  (picket tool call http_request --url "$DEMO_API/$i" >"$DEMO_DIR/call-$i" 2>&1; echo $? >"$DEMO_DIR/code-$i") &
+done
+wait
+picket tool report_progress --summary "three of ten calls were made, the rest lacks money" || exit
+until picket tool await_top_up | grep -q '"toppedUp": true'; do :; done
+for time in first second; do
+  picket tool call http_request --url "$DEMO_API/11" --idempotency-key eleven >"$DEMO_DIR/$time" 2>&1 || exit
+done
+exec picket tool mark_complete --output "done with what there was"
+`
+
+const budgetYAML = `budget: {default: {usd: 1.00}}
+tools:
+  prices: {http_request: {call: 0.30}}
+  http_request: {allow: ["%s"]}
+`
+
+func playBudget(ctx context.Context, out io.Writer) error {
+	api, err := openPaidAPI()
+	if err != nil {
+		return err
+	}
+	defer api.close()
+	return perform(ctx, out, func(st *stage) ([]act, error) {
+		st.env = append(st.env, "DEMO_API=http://"+api.address)
+		p := &spender{stage: st, api: api}
+		return []act{p.begin, p.refused, p.topUp, p.finish, p.books}, errors.Join(
+			os.WriteFile(st.path("agent"), []byte(budgetAgent), 0o700),
+			os.WriteFile(st.path("picket.yaml"), fmt.Appendf(nil, budgetYAML, api.address), 0o600))
+	})
+}
+
+// paidAPI is what the calls reach. It counts them: what was refused must not
+// have come.
+type paidAPI struct {
+	address string
+	calls   atomic.Int64
+	server  *http.Server
+}
+
+func openPaidAPI() (*paidAPI, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	a := &paidAPI{address: l.Addr().String()}
+	a.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "answer %d", a.calls.Add(1))
+	})}
+	go func() { _ = a.server.Serve(l) }()
+	return a, nil
+}
+
+func (a *paidAPI) close() { _ = a.server.Close() }
+
+// spender is the play: one worker, one task, one API.
+type spender struct {
+	*stage
+	api  *paidAPI
+	id   string
+	help string // the command that a refusal printed
+}
+
+func (p *spender) begin(ctx context.Context) error {
+	var t picket.Task
+	if err := p.s.post(ctx, "/api/v1/tasks", picket.TaskSpec{Title: "ten paid calls"}, &t, nil); err != nil {
+		return err
+	}
+	p.id = t.TaskID
+	p.tell("Submitted %s with an envelope of %s. A call of http_request costs $0.30.", p.id, dollars(t.BudgetEnvelope.USD))
+	worker, err := p.start("adapter", "--env", "DEMO_DIR", "--env", "DEMO_API", "--", p.path("agent"))
+	if err != nil {
+		return err
+	}
+	p.tell("Its agent makes ten calls at once.")
+	if _, err := p.awaitTask(ctx, p.id, "the agent's report", func(t picket.Task) bool { return t.LastReport != nil }); err != nil {
+		return fmt.Errorf("%w\n%s", err, worker.complained())
+	}
+	return nil
+}
+
+var topUpLine = regexp.MustCompile(`picket budget top-up task_[0-9A-Z]+ --usd [0-9.]+`)
+
+func (p *spender) refused(ctx context.Context) error {
+	made, refused := 0, 0
+	for i := 1; i <= 10; i++ {
+		code, err := os.ReadFile(p.path(fmt.Sprintf("code-%d", i)))
+		if err != nil {
+			return err
+		}
+		answer, err := os.ReadFile(p.path(fmt.Sprintf("call-%d", i)))
+		if err != nil {
+			return err
+		}
+		switch strings.TrimSpace(string(code)) {
+		case fmt.Sprint(exitOK):
+			made++
+		case fmt.Sprint(exitBudget):
+			refused++
+			p.help = topUpLine.FindString(string(answer))
+		default:
+			return fmt.Errorf("call %d ended with exit code %s: %s", i, strings.TrimSpace(string(code)), answer)
+		}
+	}
+	if reached := p.api.calls.Load(); made != 3 || refused != 7 || reached != 3 {
+		return fmt.Errorf("expected 3 calls and 7 refusals, got %d and %d, and %d reached the API", made, refused, reached)
+	}
+	p.tell("Three were made. Seven were refused with exit code %d, budget_exceeded; the API has counted three.", exitBudget)
+	return p.holds(ctx, "spent $0.90, held nothing, left $0.10", budget.Envelope{USD: 900_000_000}, budget.Envelope{USD: 100_000_000})
+}
+
+// holds compares the envelope's dollars with what they must be.
+func (p *spender) holds(ctx context.Context, words string, spent, left budget.Envelope) error {
+	var e picket.EnvelopeState
+	if err := p.s.get(ctx, "/api/v1/envelopes/"+segment(p.id), &e, nil); err != nil {
+		return err
+	}
+	if e.Spent.USD != spent.USD || e.Available.USD != left.USD || e.Held.USD != 0 || !e.Balanced() {
+		return fmt.Errorf("expected an envelope with %s, got %+v", words, e.Account)
+	}
+	p.tell("The envelope: %s.", words)
+	return nil
+}
+
+func (p *spender) topUp(ctx context.Context) error {
+	if p.help == "" {
+		return errors.New("not observed: the command in a refusal that tops up")
+	}
+	p.tell("The agent waits in await_top_up. A refusal printed what helps; it is run as it stands:")
+	fmt.Fprintln(p.out, "         $ "+p.help)
+	sh := exec.CommandContext(ctx, "/bin/sh", "-c", p.help)
+	sh.Dir, sh.Env = p.dir, p.env
+	answer, err := sh.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("the command that was printed failed: %w: %s", err, answer)
+	}
+	fmt.Fprintln(p.out, "         | "+printable(strings.TrimSpace(string(answer))))
+	return nil
+}
+
+func (p *spender) finish(ctx context.Context) error {
+	if _, err := p.awaitTask(ctx, p.id, "the result in review", func(t picket.Task) bool { return t.State == picket.TaskReview }); err != nil {
+		return err
+	}
+	if reached := p.api.calls.Load(); reached != 4 {
+		return fmt.Errorf("expected a fourth call, the API has counted %d", reached)
+	}
+	again, err := os.ReadFile(filepath.Join(p.dir, "second"))
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(again), `"replayed": true`) || !strings.Contains(string(again), "answer 4") {
+		return fmt.Errorf("the repeated call did not answer what the first did: %s", again)
+	}
+	p.tell("The agent went on: the same call passed. It made it twice under one key: the API has counted four, the second answer is the kept one.")
+	return p.holds(ctx, "spent $1.20, held nothing, left $0.00", budget.Envelope{USD: 1_200_000_000}, budget.Envelope{})
+}
+
+func (p *spender) books(ctx context.Context) error {
+	var page picket.LedgerPage
+	if err := p.s.get(ctx, "/api/v1/ledger?task="+segment(p.id), &page, nil); err != nil {
+		return err
+	}
+	var calls, topUps int
+	var charged budget.Money
+	for _, r := range page.Rows {
+		switch r.Kind {
+		case picket.LedgerCall:
+			calls++
+			charged += r.Charged.USD
+		case picket.LedgerTopUp:
+			topUps++
+		}
+	}
+	if calls != 4 || topUps != 1 || charged != 1_200_000_000 {
+		return fmt.Errorf("expected 4 calls of $1.20 together and a top-up in the ledger, got %d, %d and %s", calls, topUps, dollars(charged))
+	}
+	p.tell("The ledger has a row for each of the four calls, %s together, and one for the top-up.", dollars(charged))
+	return nil
+}
