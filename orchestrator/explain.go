@@ -169,6 +169,9 @@ func (f explained) queued(say, next func(string, ...any)) {
 		}
 	}
 	say("nobody is waiting on this lane (%s)", describeLane(f.lane))
+	if agent := home(f.lane); agent != "" && f.task.Parent != nil {
+		say("agent %s, which the task above it was given to, asks for no more work now: it is gone, or its places are taken, maybe by tasks that wait for their own subtasks", agent)
+	}
 	switch {
 	case f.pinnedTo.Gone():
 		say("agent %s is %s, until it registers again", agent, f.pinnedTo)

@@ -1,0 +1,266 @@
+package orchestrator_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+type awaited struct {
+	state picket.SubtaskState
+	err   error
+}
+
+// await waits for a subtask beside the test; on the virtual clock it returns
+// once the wait stands.
+func (f family) await(id string, wait time.Duration) <-chan awaited {
+	got := make(chan awaited, 1)
+	go func() {
+		s, err := f.AwaitSubtask(f.ctx, f.held, id, wait)
+		got <- awaited{s, err}
+	}()
+	if f.virtual {
+		synctest.Wait()
+	}
+	return got
+}
+
+func TestAwaitWakesWithTheSubtask(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		p := f.family(t, picket.TaskSpec{StallAfterSeconds: ptr(3600)})
+		for _, c := range []struct {
+			want picket.TaskState
+			act  func(c family) error
+		}{
+			{picket.TaskReview, func(c family) error {
+				_, err := f.Complete(f.ctx, c.held, picket.Completion{Output: picket.RawJSON(`1`)})
+				return err
+			}},
+			{picket.TaskHandoff, func(c family) error {
+				_, err := f.RequestHelp(f.ctx, c.held, picket.HelpRequest{Question: "which?"})
+				return err
+			}},
+			{picket.TaskCancelled, func(c family) error {
+				_, err := f.Cancel(f.ctx, operator, c.lease.TaskID, "no")
+				return err
+			}},
+		} {
+			child := p.below(t, 1)[0]
+			got := p.await(child.lease.TaskID, 50*time.Second)
+			began := time.Now()
+			ok(t, c.act(child))
+			a := <-got
+			if took := time.Since(began); f.virtual && took > time.Second {
+				t.Fatalf("it woke %s later", took)
+			}
+			ok(t, a.err)
+			if a.state.State != c.want || !a.state.Settled {
+				t.Fatalf("awaited %+v, want %s", a.state, c.want)
+			}
+			if c.want == picket.TaskHandoff && a.state.Reason != "which?" {
+				t.Fatalf("the parent is told %q", a.state.Reason)
+			}
+		}
+		// A child that waits for its agent says so when the wait runs out.
+		queued := p.child(t, "", picket.Subtask{Role: "poet"}).TaskID
+		s, err := f.AwaitSubtask(f.ctx, p.held, queued, time.Second)
+		ok(t, err)
+		why := strings.Join(s.Because, "; ")
+		if s.Settled || !strings.Contains(why, "nobody is waiting on this lane (role poet)") || !strings.Contains(why, "no registered agent serves this lane") {
+			t.Fatalf("awaited %+v", s)
+		}
+		// The end of the parent's own lease ends its waiting.
+		got := p.await(queued, 50*time.Second)
+		_, err = f.Expire(f.ctx, operator, p.lease.TaskID, "")
+		ok(t, err)
+		a := <-got
+		refused(t, a.err, picket.CodeLeaseExpired)
+	})
+}
+
+func TestWaitingForASubtaskIsNoLoop(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		p := f.family(t, picket.TaskSpec{LeaseWindowSeconds: ptr(3600)})
+		d := p.child(t, "", picket.Subtask{})
+		for range 12 {
+			_, err := f.AwaitSubtask(f.ctx, p.held, d.TaskID, time.Millisecond)
+			ok(t, err)
+		}
+		f.state(t, p.lease.TaskID, picket.TaskLeased)
+		// One that does not wait at all and asks for ever is in a loop.
+		var err error
+		for i := 0; err == nil && i < 12; i++ {
+			_, err = f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
+		}
+		refused(t, err, picket.CodeLeaseReleased)
+	})
+}
+
+func TestPeopleAndTheTree(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		p := f.family(t, picket.TaskSpec{BudgetEnvelope: purse(1_000_000_000, 0)})
+		// A person may decide for the parent; the repair stands where the first one stood.
+		d := p.child(t, "", picket.Subtask{BudgetEnvelope: purse(900_000_000, 0)})
+		p.take(t, d.TaskID).complete(t, picket.Completion{})
+		_, fix, err := f.Reject(f.ctx, operator, d.TaskID, "no", &picket.TaskSpec{Title: "better"})
+		ok(t, err)
+		repair := f.state(t, fix, picket.TaskQueued)
+		if repair.Parent == nil || *repair.Parent != p.lease.TaskID || repair.BudgetEnvelope != *purse(1_000_000_000, 0) {
+			t.Fatalf("the repair has %v under %v", repair.BudgetEnvelope, repair.Parent)
+		}
+		_, err = f.Cancel(f.ctx, operator, fix, "")
+		ok(t, err)
+		again, err := f.Retry(f.ctx, operator, fix, "")
+		ok(t, err)
+		if again.Parent == nil || *again.Parent != p.lease.TaskID {
+			t.Fatalf("the repeat stands under %v", again.Parent)
+		}
+		// What a person reviews, the parent does not.
+		h := p.child(t, "", picket.Subtask{Review: picket.ReviewByHuman})
+		p.take(t, h.TaskID).complete(t, picket.Completion{})
+		_, err = f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: h.TaskID, Decision: "approve"})
+		refused(t, err, picket.CodeForbidden)
+		asking := p.take(t, again.TaskID)
+		help, err := f.RequestHelp(f.ctx, asking.held, picket.HelpRequest{Question: "which?"})
+		ok(t, err)
+
+		// Once the tree is cancelled nobody brings anything of it back, though it
+		// is not written down yet.
+		ok(t, f.raw.HSet(f.ctx, "pk:{default}:tree:"+p.lease.TaskID, p.lease.TaskID, "1").Err())
+		_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"a"`)})
+		refused(t, err, picket.CodeTaskClosed)
+		_, err = f.Approve(f.ctx, operator, h.TaskID, "")
+		refused(t, err, picket.CodeTaskClosed)
+		ok(t, f.raw.HDel(f.ctx, "pk:{default}:tree:"+p.lease.TaskID, p.lease.TaskID).Err())
+		_, err = f.Cancel(f.ctx, operator, p.lease.TaskID, "")
+		ok(t, err)
+		f.state(t, h.TaskID, picket.TaskCancelled)
+		alone, err := f.Retry(f.ctx, operator, h.TaskID, "")
+		ok(t, err)
+		if alone.Parent != nil || alone.Root != alone.TaskID || alone.ReviewBy != picket.ReviewByHuman {
+			t.Fatalf("repeated after its parent was over it is %+v", alone)
+		}
+	})
+}
+
+// TestCancelAgainstGrant: whoever comes first, what is below a cancelled task
+// ends cancelled, and no lease of it holds.
+func TestCancelAgainstGrant(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	granted := 0
+	for round := range 40 {
+		root := f.family(t, picket.TaskSpec{})
+		d := root.child(t, "", picket.Subtask{})
+		var leases []picket.Lease
+		acts := []func() error{
+			func() error { _, err := f.Cancel(f.ctx, operator, root.lease.TaskID, ""); return err },
+			func() (err error) {
+				leases, err = f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "late"})
+				return err
+			},
+		}
+		other := make(chan error, 1)
+		go func() { other <- acts[round%2]() }()
+		ok(t, acts[1-round%2]())
+		ok(t, <-other)
+		for _, l := range leases {
+			granted++
+			_, err = f.Renew(f.ctx, f.held(t, l))
+			refused(t, err, picket.CodeTaskCancelled)
+		}
+		f.sweepUp(t)
+		f.state(t, d.TaskID, picket.TaskCancelled)
+	}
+	t.Logf("40 rounds of cancel against grant, the grant came first in %d", granted)
+}
+
+func TestATreeIsKeptUntilAllOfItHasEnded(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		p := f.family(t, picket.TaskSpec{Review: picket.ReviewByNone})
+		open, done := p.below(t, 1)[0], p.below(t, 1)[0]
+		done.complete(t, picket.Completion{})
+		_, err := f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: done.lease.TaskID, Decision: "approve"})
+		ok(t, err)
+		p.complete(t, picket.Completion{Children: picket.ChildrenDetach})
+		later := func() { ok(t, f.raw.HIncrBy(f.ctx, "pk:{default}:meta", "now", (2*time.Hour).Milliseconds()).Err()) }
+		keep := picket.Retention{Tasks: time.Minute}
+		later()
+		retain := func() {
+			for range 10 {
+				_, err := f.Retain(f.ctx, keep, 100)
+				ok(t, err)
+			}
+		}
+		retain()
+		if task := f.state(t, p.lease.TaskID, picket.TaskCompleted); len(task.Children) != 2 {
+			t.Fatalf("of its subtasks %v are left", task.Children)
+		}
+		_, err = f.Cancel(f.ctx, operator, open.lease.TaskID, "")
+		ok(t, err)
+		// The children go first, then, an hour later, what they stood under.
+		later()
+		retain()
+		for _, c := range []family{open, done} {
+			_, err = f.Task(f.ctx, c.lease.TaskID)
+			refused(t, err, picket.CodeNotFound)
+		}
+		later()
+		retain()
+		_, err = f.Task(f.ctx, p.lease.TaskID)
+		refused(t, err, picket.CodeNotFound)
+		keys, err := f.raw.Keys(f.ctx, "pk:{default}:*task_*").Result()
+		ok(t, err)
+		if len(keys) > 0 {
+			t.Fatalf("left behind: %v", keys)
+		}
+	})
+}
+
+func TestSubtasksOfAPinnedTask(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.submit(t, picket.TaskSpec{Agent: "run-1"})
+		l := f.lease(t, picket.AcquireRequest{AgentID: "run-1", PinnedOnly: true})
+		p := family{f, l, f.held(t, l)}
+		plain, poem := p.child(t, "", picket.Subtask{}).TaskID, p.child(t, "", picket.Subtask{Role: "poet"}).TaskID
+		deep := func(l picket.Lease) string {
+			return family{f, l, f.held(t, l)}.child(t, "", picket.Subtask{Needs: []string{"rhyme"}}).TaskID
+		}
+		if got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "run-2", PinnedOnly: true, Max: ptr(9)}); err != nil || len(got) > 0 {
+			t.Fatalf("another run's adapter got %v, %v", got, err)
+		}
+		poet := f.lease(t, picket.AcquireRequest{AgentID: "somebody", Role: "poet", Max: ptr(9)})
+		if poet.TaskID != poem {
+			t.Fatalf("the poet got %s", poet.TaskID)
+		}
+		below := deep(poet)
+		got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "run-1", PinnedOnly: true, Max: ptr(9)})
+		ok(t, err)
+		var ids []string
+		for _, l := range got {
+			ids = append(ids, l.TaskID)
+		}
+		slices.Sort(ids)
+		want := []string{plain, below}
+		slices.Sort(want)
+		if !slices.Equal(ids, want) {
+			t.Fatalf("the run's adapter got %v, want %v", ids, want)
+		}
+		waits := p.child(t, "", picket.Subtask{Role: "poet"}).TaskID
+		why, err := f.Explain(f.ctx, waits)
+		ok(t, err)
+		if text := strings.Join(why.Because, "; "); !strings.Contains(text, "agent run-1, which the task above it was given to") {
+			t.Fatalf("explained as %s", text)
+		}
+		page, err := f.Tasks(f.ctx, picket.TaskQuery{Parent: p.lease.TaskID})
+		ok(t, err)
+		if len(page.Tasks) != 3 || page.Tasks[0].TaskID != waits || *page.Tasks[1].Parent != p.lease.TaskID {
+			t.Fatalf("listed %+v", page.Tasks)
+		}
+	})
+}
