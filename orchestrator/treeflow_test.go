@@ -171,7 +171,7 @@ func TestCancelAgainstGrant(t *testing.T) {
 		ok(t, <-other)
 		for _, l := range leases {
 			granted++
-			_, err = f.Renew(f.ctx, f.held(t, l))
+			_, err := f.Renew(f.ctx, f.held(t, l))
 			refused(t, err, picket.CodeTaskCancelled)
 		}
 		f.sweepUp(t)
