@@ -70,9 +70,11 @@ func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 		found = append(found, redisFindings(ctx, cfg)...)
 	}
 	found = append(found, dataFinding(cfg), server)
+	found = append(found, toolFindings(cfg)...)
 	if err == nil {
 		found = append(found, floorFinding(ctx, cmd, cfg))
 		found = append(found, agentsFindings(ctx, cmd)...)
+		found = append(found, priceFinding(ctx, cmd))
 	}
 	found = append(found, presetFindings()...)
 	return append(found, containmentFinding(), pathFinding()), err

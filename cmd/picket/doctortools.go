@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket/budget"
+)
+
+// priceFinding tells what the server charges for. Without prices no tool but
+// the free ones can be called, which is easily taken for a fault.
+func priceFinding(ctx context.Context, cmd *cobra.Command) finding {
+	var list budget.List
+	s, err := connect(cmd)
+	if err == nil {
+		err = s.get(ctx, "/api/v1/prices", &list, nil)
+	}
+	switch {
+	case err != nil:
+		return finding{"prices", "warn", explain(err), remedyOf(err)}
+	case len(list.Tools) == 0 && len(list.Models) == 0:
+		return finding{"prices", "ok", "none: agents have the free tools only", "For more, put tools.prices into the server's picket.yaml, then kill -HUP it."}
+	}
+	return finding{"prices", "ok", fmt.Sprintf("%d tools, %d models, version %s", len(list.Tools), len(list.Models), list.Version), ""}
+}
+
+// toolFindings are what the tools of this machine's picket.yaml lack: variables
+// of the environment, programs, prices.
+func toolFindings(cfg settings) (found []finding) {
+	if missing := cfg.missingVariables(); len(missing) > 0 {
+		found = append(found, finding{"tools", "warn", "not set here: " + strings.Join(missing, ", ") + "; a server started in this environment leaves out what needs them",
+			"export " + missing[0] + "=… before the server is started"})
+	}
+	for _, name := range cfg.under("upstreams") {
+		command := cfg.tool("upstreams", name, "command").items
+		if len(command) == 0 {
+			continue
+		}
+		if _, err := exec.LookPath(command[0]); err != nil {
+			found = append(found, finding{"tools", "warn", fmt.Sprintf("the MCP server %s: %s is not on PATH", name, quoted(command[0])), "Install it, or name its whole path in tools.upstreams." + name + ".command."})
+		}
+	}
+	return append(found, unpricedFindings(cfg)...)
+}
+
+// unpricedFindings are tools that are set up and cannot be called, since nobody
+// has said what a call costs.
+func unpricedFindings(cfg settings) (found []finding) {
+	list, err := cfg.priceList()
+	if err != nil {
+		return nil
+	}
+	var names []string
+	if len(cfg.under("sql")) > 0 {
+		names = append(names, "sql")
+	}
+	if len(cfg.under("http_request")) > 0 {
+		names = append(names, "http_request")
+	}
+	for _, name := range names {
+		if _, priced := list.Tool(name); !priced {
+			found = append(found, unpricedFinding(name, name))
+		}
+	}
+	for _, name := range cfg.under("upstreams") {
+		if !pricedUnder(list, name+"_") {
+			found = append(found, unpricedFinding("the tools of "+name, `"`+name+`_*"`))
+		}
+	}
+	if len(cfg.under("llm")) > 0 && len(list.Models) == 0 {
+		found = append(found, finding{"tools", "warn", "the LLM pass-through has no model with a price: every call is refused", `Add to tools.models in picket.yaml, such as "claude-*": {input: 3, output: 15}`})
+	}
+	return found
+}
+
+func unpricedFinding(what, key string) finding {
+	return finding{"tools", "warn", what + ": no price, so every call is refused", "Add to tools.prices in picket.yaml: " + key + ": {call: 0.001}; {call: 0} makes it free."}
+}
+
+// pricedUnder reports whether any tool of a prefix has a price.
+func pricedUnder(l *budget.List, prefix string) bool {
+	if _, priced := l.Tool(prefix); priced {
+		return true
+	}
+	for name := range l.Tools {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
