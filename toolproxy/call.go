@@ -157,15 +157,18 @@ func (m MeteredCall) timeout() time.Duration {
 }
 
 // reserve asks again when an answer was lost: the nonce makes it the same
-// reservation. What nobody knows to be reserved is given back unused.
+// reservation. One that may have been made, and that the call does not use, is
+// given back: what was asked again may be refused by then.
 func reserve(ctx context.Context, purse spender, held picket.Held, req picket.CallRequest) (r picket.Reservation, err error) {
+	lost := false
 	for range reserveTries {
 		r, err = purse.Reserve(ctx, held, req)
 		if !errors.Is(err, picket.ErrUnknown) || ctx.Err() != nil {
 			break
 		}
+		lost = true
 	}
-	if err != nil && (errors.Is(err, picket.ErrUnknown) || ctx.Err() != nil) {
+	if err != nil && (lost || errors.Is(err, picket.ErrUnknown) || ctx.Err() != nil) {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		defer cancel()
 		_, _ = purse.Settle(after, picket.Settlement{CallID: req.CallID, TaskID: held.TaskID, Nonce: req.Nonce, Outcome: picket.CallUndispatched})

@@ -127,6 +127,28 @@ func TestALostReservationIsFoundAgain(t *testing.T) {
 	}
 }
 
+// fading is a purse of a lease that ends after the first call was asked for.
+type fading struct{ *purse }
+
+func (f fading) Reserve(ctx context.Context, held picket.Held, req picket.CallRequest) (picket.Reservation, error) {
+	if f.asks > 0 {
+		return picket.Reservation{}, picket.Refuse(picket.CodeLeaseExpired, "Stop.", "the lease has expired")
+	}
+	return f.purse.Reserve(ctx, held, req)
+}
+
+// A reservation whose answer was lost is given back as well when it cannot be
+// asked for again.
+func TestALostReservationOfALeaseThatEndsIsGivenBack(t *testing.T) {
+	door := newPurse(10 * cent)
+	door.loseReserve = 1
+	_, err := till(t, fromOne).Metered(t.Context(), fading{door}, aHeld, toolproxy.MeteredCall{Tool: "paid", Dispatch: answers(`{}`)})
+	if picket.CodeOf(err) != picket.CodeLeaseExpired {
+		t.Errorf("answered %v", err)
+	}
+	door.quiet(t, 0)
+}
+
 // A settlement is tried until it is known; while the store is away the agent
 // gets its answer all the same.
 func TestALostSettlementIsRepeated(t *testing.T) {
