@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // Rewrite changes the source of every script of a store, for tests that watch
@@ -87,3 +88,6 @@ func SourcesOf(memory bool) map[string]string {
 
 // JudgeOne judges one agent, due or not.
 func JudgeOne(ctx context.Context, e *Engine, id string) error { return e.judgeOne(ctx, id) }
+
+// SetHouse caps what the tasks of a day get in all; nil: no cap.
+func SetHouse(s *Store, perDay *budget.Envelope) { s.cfg.HousePerDay = perDay }

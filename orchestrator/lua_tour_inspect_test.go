@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func tourInspect(t *testing.T, f *fixture) {
 	if left := s.pass(false); len(left) > 0 {
 		t.Fatalf("after the repairs: %+v", left)
 	}
-	for _, d := range damages {
+	for _, d := range slices.Concat(damages, tillDamages) {
 		if !picket.InvariantKinds[d.kind] {
 			f.clear(t)
 			d.plant(newScene(t, f))

@@ -18,7 +18,8 @@ import (
 func tour(t *testing.T, f *fixture) {
 	for _, stop := range []func(*testing.T, *fixture){tourClock, tourSubmit, tourGrant, tourFence, tourEnds, tourBarrier, tourHandoffs,
 		tourReviews, tourPause, tourEvidence, tourReads, tourKeys, tourRetention, tourWaits,
-		tourDamage, tourAgents, tourDrains, tourDeaths, tourAnswers, tourLists, tourInspect, tourAdvance, tourLoss} {
+		tourDamage, tourAgents, tourDrains, tourDeaths, tourAnswers, tourLists, tourInspect, tourAdvance,
+		tourCalls, tourUsage, tourFunds, tourTree, tourKin, tourExec, tourBooks, tourLoss} {
 		stop(t, f)
 	}
 }

@@ -170,7 +170,7 @@ func (m *rules) delegate(h mheld, request, content, fresh string, s mspec) (id s
 		return "", 0, picket.CodeBudgetExceeded
 	}
 	m.confirm(t, r)
-	nudge, code = m.acted(t, r, "delegate "+content, request, request)
+	nudge, code = m.acted(t, r, "delegate "+fresh, request, request)
 	if code != "" {
 		return "", 0, code
 	}

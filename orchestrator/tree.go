@@ -45,9 +45,6 @@ func (e *Engine) Delegate(ctx context.Context, held picket.Held, requestKey stri
 	}
 	r := &reply{script: "delegate"}
 	l := r.list(got)
-	if looped(l) {
-		return picket.Delegated{}, inALoop("delegate_subtask")
-	}
 	return picket.Delegated{TaskID: r.text(r.at(l, 0)), State: picket.TaskState(r.text(r.at(l, 1))),
 		Available: r.pair(l[min(2, len(l)):]), Nudge: r.nudge(r.at(l, 4))}, r.bad
 }

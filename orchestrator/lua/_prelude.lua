@@ -114,7 +114,6 @@ local function move(id, t, to, ...)
     call('ZADD', K('terminal'), NOW, id)
     close_envelope(id)
   end
-  if t.root == nil then pick(t[1], 'root') end
   if t.root then
     wake('task ' .. id)
     if TERMINAL[to] then call('HINCRBY', K('tree:', t.root), 'open', -1) end

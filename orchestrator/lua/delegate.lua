@@ -4,7 +4,7 @@
 -- ARGV: task, run, secret, presented token, request id or '', content hash, the
 --   call in words, deepest level, most subtasks, then the subtask's spec (20 values)
 -- Reply: {subtask, its state, tokens and nano-dollars left to the caller,
---   nudge JSON or ''}, or {} when this call ended the run
+--   nudge JSON or ''}
 -- Errors: those of fenced; idempotency_conflict, delegation_limit,
 --   too_many_lanes, budget_exceeded
 local tid, rid, req, hash = ARGV[1], ARGV[2], ARGV[5], ARGV[6]
@@ -31,9 +31,8 @@ local no = uncovered(s)
 if no then return no end
 
 confirm(tid, r, deadline)
--- The same under another key is meant; how many there may be is bounded.
+-- No two calls are the same one: how many there may be is bounded otherwise.
 local nudge = acted(tid, rid, t, r, deadline, 'delegate_subtask ' .. s.id, ARGV[7], req, req)
-if not nudge then return {} end
 local child = create(s, nil)
 put(child, 'made', hash)
 return answer('queued', nudge)

@@ -1,0 +1,301 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// tourCalls takes the ways of a call that costs.
+func tourCalls(t *testing.T, f *fixture) {
+	task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+	keyed := sameCall("one", "h1", "0.10")
+	f.again(t, func() error { _, err := f.Reserve(f.ctx, h, keyed); return err })
+	other := keyed
+	other.Nonce = "other"
+	_, err := f.Reserve(f.ctx, h, other)
+	refused(t, err, picket.CodeCallRunning)
+	other.Hash = "h2"
+	_, err = f.Reserve(f.ctx, h, other)
+	refused(t, err, picket.CodeIdempotencyConflict)
+	s := picket.Settlement{CallID: keyed.CallID, TaskID: task.TaskID, Nonce: keyed.Nonce, Outcome: picket.CallDone, Cost: budget.Envelope{USD: usd("0.05")}, Result: picket.RawJSON(`1`)}
+	f.again(t, func() error { _, err := f.Settle(f.ctx, s); return err })
+	got := f.reserve(t, h, keyed)
+	if got.Replay == nil {
+		t.Fatal("a call that was made is made again")
+	}
+	ok(t, f.raw.Del(f.ctx, "pk:{default}:result:"+task.TaskID+":"+keyed.CallID).Err())
+	_, err = f.Reserve(f.ctx, h, keyed)
+	refused(t, err, picket.CodeStateConflict)
+	s.Nonce = "nobody's"
+	_, err = f.Settle(f.ctx, s)
+	refused(t, err, picket.CodeNotFound)
+
+	twice := sameCall("two", "h1", "0.10")
+	f.settle(t, ended(f.reserve(t, h, twice), picket.CallUndispatched))
+	f.settle(t, ended(f.reserve(t, h, twice), picket.CallUncertain))
+	_, err = f.Reserve(f.ctx, h, twice)
+	refused(t, err, picket.CodeStateConflict)
+	true2 := picket.Settlement{CallID: twice.CallID, TaskID: task.TaskID, Nonce: twice.Nonce, Outcome: picket.CallDone, Cost: budget.Envelope{USD: usd("0.20")}, Result: picket.RawJSON(`1`)}
+	f.settle(t, true2) // a true figure at last
+	llm := paid("0.01")
+	llm.Tool, llm.Reserve.Tokens = "llm_messages", 10
+	f.settle(t, done(f.reserve(t, h, llm), "0.009"))
+	f.settle(t, done(f.reserve(t, h, paid("0.50")), "0.9")) // overrun: locked, and warned
+	for range 22 {
+		_, err = f.Reserve(f.ctx, h, paid("0.01"))
+		refused(t, err, picket.CodeBudgetExceeded)
+	}
+	f.reserve(t, h, paid("0"))
+	_, err = f.TopUp(f.ctx, operator, task.TaskID, picket.TopUp{USD: usd("5")})
+	ok(t, err)
+
+	// What acts outside: near the end of the lease, past it, and beyond.
+	act := paid("0.01")
+	act.Effects = picket.EffectsExternal
+	f.reserve(t, h, act)
+	_, err = f.Pause(f.ctx, operator, false, "r")
+	ok(t, err)
+	_, err = f.Reserve(f.ctx, h, paid("0"))
+	refused(t, err, picket.CodePaused)
+	_, err = f.Resume(f.ctx, operator, "r")
+	ok(t, err)
+	_, err = f.Renew(f.ctx, h)
+	ok(t, err)
+	f.jump(t, 280*time.Second)
+	act = paid("0.01")
+	act.Effects = picket.EffectsExternal
+	_, err = f.Reserve(f.ctx, h, act)
+	refused(t, err, picket.CodeLeaseEnding)
+	for range 2 { // what nobody has settled settles by itself
+		_, err = f.ReapHolds(f.ctx, 100)
+		ok(t, err)
+	}
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:holds", z(1, task.TaskID+":rnone")).Err()) // of a damaged store
+	_, err = f.ReapHolds(f.ctx, 100)
+	ok(t, err)
+	tourInflight(t, f, h)
+}
+
+// tourInflight takes the ways of tasks that wait for calls that act outside.
+func tourInflight(t *testing.T, f *fixture, h picket.Held) {
+	acts := func(h picket.Held) picket.Reservation {
+		t.Helper()
+		act := paid("0.01")
+		act.Effects = picket.EffectsExternal
+		return f.reserve(t, h, act)
+	}
+	_, err := f.Renew(f.ctx, h)
+	ok(t, err)
+	_, err = f.Cancel(f.ctx, operator, h.TaskID, "r")
+	ok(t, err)
+	// Waits, and the end of the call lets it go on.
+	task, h := f.start(t, picket.TaskSpec{LeaseWindowSeconds: ptr(9)})
+	r := acts(h)
+	_, err = f.Explain(f.ctx, task.TaskID)
+	ok(t, err)
+	_, err = f.Expire(f.ctx, operator, task.TaskID, "r")
+	ok(t, err)
+	_, err = f.Explain(f.ctx, task.TaskID)
+	ok(t, err)
+	f.settle(t, done(r, "0.01"))
+	// A repeat waits for the calls of what it repeats, and so does its own.
+	h = f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+	r = acts(h)
+	second := acts(h)
+	id := task.TaskID
+	for range 2 {
+		_, err = f.Cancel(f.ctx, operator, id, "r")
+		ok(t, err)
+		next, err := f.Retry(f.ctx, operator, id, "r")
+		ok(t, err)
+		id = next.TaskID
+	}
+	f.settle(t, done(r, "0.01"))
+	_, err = f.Cancel(f.ctx, operator, id, "r") // the end of the call finds nobody who waits
+	ok(t, err)
+	f.settle(t, done(second, "0.01"))
+	next, err := f.Retry(f.ctx, operator, id, "r")
+	ok(t, err)
+	_ = next
+	f.clear(t)
+	// Nothing of it is kept for ever.
+	ok(t, f.raw.SAdd(f.ctx, "pk:{default}:gated:"+task.TaskID, noTask).Err())
+	task, h = f.start(t, picket.TaskSpec{})
+	ok(t, f.raw.SAdd(f.ctx, "pk:{default}:gated:"+task.TaskID, noTask).Err())
+	f.settle(t, done(acts(h), "0.01"))
+	f.clear(t)
+}
+
+// tourUsage takes the ways of usage reports and of money that comes late.
+func tourUsage(t *testing.T, f *fixture) {
+	task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "2")})
+	report := func(u picket.UsageReport) {
+		t.Helper()
+		u.Source = "claude"
+		_, err := f.ReportUsage(f.ctx, h, u)
+		ok(t, err)
+	}
+	u := picket.UsageReport{Session: "s1", Tokens: 400, USD: usd("0.5")}
+	report(u)
+	report(u)
+	u.Scope = "session"
+	report(u)
+	_, err := f.ReportUsage(f.ctx, picket.Held{TaskID: noTask, RunID: noRun, Secret: h.Secret, Namespace: h.Namespace}, picket.UsageReport{Source: "x"})
+	refused(t, err, picket.CodeLeaseExpired)
+	for i := range 1000 {
+		ok(t, f.raw.HSet(f.ctx, "pk:{default}:usage:"+h.RunID, fmt.Sprint("x ", i), "0 0").Err())
+	}
+	_, err = f.ReportUsage(f.ctx, h, picket.UsageReport{Source: "claude", Session: "one-more"})
+	refused(t, err, picket.CodeValidation)
+	// Late: the envelope is closed, and nobody is above it.
+	r := f.reserve(t, h, paid("0.10"))
+	_, err = f.Cancel(f.ctx, operator, task.TaskID, "r")
+	ok(t, err)
+	f.settle(t, done(r, "0.11"))
+	_, err = f.Ledger(f.ctx, picket.LedgerQuery{})
+	ok(t, err)
+	_, err = f.Ledger(f.ctx, picket.LedgerQuery{TaskID: task.TaskID})
+	ok(t, err)
+	_, err = f.Ledger(f.ctx, picket.LedgerQuery{TaskID: "house"})
+	ok(t, err)
+	// A call whose run is gone: only a damaged store has one.
+	task, h = f.start(t, picket.TaskSpec{})
+	r = f.reserve(t, h, paid("0.10"))
+	ok(t, f.raw.Rename(f.ctx, "pk:{default}:run:"+h.RunID, "pk:{default}:aside").Err())
+	f.settle(t, done(r, "0.01"))
+	ok(t, f.raw.Rename(f.ctx, "pk:{default}:aside", "pk:{default}:run:"+h.RunID).Err())
+	f.clear(t)
+	_ = task
+}
+
+// tourFunds takes the ways of top-ups and of the house.
+func tourFunds(t *testing.T, f *fixture) {
+	_, err := f.Envelope(f.ctx, noTask)
+	refused(t, err, picket.CodeNotFound)
+	_, err = f.TopUp(f.ctx, operator, noTask, picket.TopUp{Tokens: 1})
+	refused(t, err, picket.CodeNotFound)
+	task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(10, "0.10")})
+	_, err = f.AwaitTopUp(f.ctx, h, 0)
+	ok(t, err)
+	f.again(t, func() error {
+		_, err := f.TopUp(f.ctx, once("m"), task.TaskID, picket.TopUp{Tokens: 1, USD: usd("0.1")})
+		return err
+	})
+	clash := once("m")
+	clash.Once.Body = strings.Repeat("c", 64)
+	_, err = f.TopUp(f.ctx, clash, task.TaskID, picket.TopUp{Tokens: 1})
+	refused(t, err, picket.CodeIdempotencyConflict)
+	_, err = f.AwaitTopUp(f.ctx, h, 0)
+	ok(t, err)
+	foreign := h
+	foreign.Secret = strings.Repeat("0", 64)
+	_, err = f.Reserve(f.ctx, foreign, paid("0"))
+	refused(t, err, picket.CodeLeaseExpired)
+	_, err = f.AwaitTopUp(f.ctx, foreign, 0)
+	refused(t, err, picket.CodeLeaseExpired)
+	_, err = f.TopUp(f.ctx, operator, task.TaskID, picket.TopUp{Tokens: 2147483647000})
+	refused(t, err, picket.CodeValidation)
+	_, err = f.TopUp(f.ctx, operator, task.TaskID, picket.TopUp{USD: 4_000_000_000_000_000})
+	refused(t, err, picket.CodeValidation)
+	f.clear(t)
+	_, err = f.TopUp(f.ctx, operator, task.TaskID, picket.TopUp{Tokens: 1})
+	refused(t, err, picket.CodeTaskClosed)
+
+	// With a cap: what a day grants, and what is beyond it.
+	orchestrator.SetHouse(f.store, worth(100, "1"))
+	defer orchestrator.SetHouse(f.store, nil)
+	task, h = f.start(t, picket.TaskSpec{BudgetEnvelope: worth(10, "0.60")})
+	_, err = f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", BudgetEnvelope: worth(10, "0.60")})
+	refused(t, err, picket.CodeBudgetExceeded)
+	_, err = f.TopUp(f.ctx, operator, task.TaskID, picket.TopUp{USD: usd("0.60")})
+	refused(t, err, picket.CodeBudgetExceeded)
+	_, err = f.TopUp(f.ctx, operator, task.TaskID, picket.TopUp{USD: usd("0.10")})
+	ok(t, err)
+	_, err = f.TopUp(f.ctx, operator, "house", picket.TopUp{USD: usd("1")})
+	ok(t, err)
+	part, err := f.Delegate(f.ctx, h, "", picket.Subtask{Title: "t", BudgetEnvelope: worth(0, "0.10")})
+	ok(t, err)
+	_, err = f.TopUp(f.ctx, operator, part.TaskID, picket.TopUp{USD: usd("0.10")}) // and all above it
+	ok(t, err)
+	_, err = f.Envelope(f.ctx, "house")
+	ok(t, err)
+	_, err = f.Cancel(f.ctx, operator, task.TaskID, "r")
+	ok(t, err)
+	_, err = f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", BudgetEnvelope: worth(10, "1.95")})
+	ok(t, err)
+	_, err = f.Retry(f.ctx, operator, task.TaskID, "r")
+	refused(t, err, picket.CodeBudgetExceeded)
+	f.clear(t)
+	// What is rejected pays for its repair as far as it can.
+	for _, dollars := range []string{"0.50", "3"} {
+		task, h = f.start(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0.50")})
+		_, err = f.Complete(f.ctx, h, picket.Completion{})
+		ok(t, err)
+		_, _, err = f.Reject(f.ctx, operator, task.TaskID, "n", &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, dollars)})
+		if dollars == "0.50" {
+			ok(t, err)
+		} else {
+			refused(t, err, picket.CodeBudgetExceeded)
+		}
+		f.clear(t)
+	}
+	_, err = wholePass(f.ctx, f.Engine, false)
+	ok(t, err)
+}
+
+// tourBooks looks at what only a damaged or a very large store has.
+func tourBooks(t *testing.T, f *fixture) {
+	key := func(of, id string) string { return "pk:{default}:" + of + id }
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:houses", z(1, "house:2020-01-01")).Err())
+	task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(10, "1")})
+	for _, of := range []string{"children:", "calls:"} {
+		for at := 0; at < 1050; at += 50 {
+			pipe := f.raw.Pipeline()
+			for i := range 50 {
+				pipe.ZAdd(f.ctx, key(of, task.TaskID), z(1, fmt.Sprint("x", at+i)))
+			}
+			_, err := pipe.Exec(f.ctx)
+			ok(t, err)
+		}
+	}
+	_, err := wholePass(f.ctx, f.Engine, false)
+	ok(t, err)
+	_, err = f.Envelope(f.ctx, task.TaskID)
+	ok(t, err)
+	ok(t, f.raw.Del(f.ctx, key("children:", task.TaskID), key("calls:", task.TaskID)).Err())
+
+	// A waiting task that nothing tells of the end of a call.
+	act := paid("0.01")
+	act.Effects = picket.EffectsExternal
+	f.reserve(t, h, act)
+	_, err = f.Expire(f.ctx, operator, task.TaskID, "r")
+	ok(t, err)
+	ok(t, f.raw.Del(f.ctx, key("gated:", task.TaskID)).Err())
+	for _, repair := range []bool{false, true} {
+		_, err = wholePass(f.ctx, f.Engine, repair)
+		ok(t, err)
+	}
+	f.clear(t)
+	f.jump(t, 100*24*time.Hour)
+	_, err = f.Retain(f.ctx, picket.Retention{}, 100) // not while its call is open
+	ok(t, err)
+	_, err = f.ReapHolds(f.ctx, 100)
+	ok(t, err)
+
+	// Envelopes that are gone: of one that ends, and of the one above it.
+	task, h = f.start(t, picket.TaskSpec{BudgetEnvelope: worth(10, "1")})
+	part, err := f.Delegate(f.ctx, h, "", picket.Subtask{Title: "t", BudgetEnvelope: worth(1, "0.1")})
+	ok(t, err)
+	ok(t, f.raw.Del(f.ctx, key("env:", task.TaskID)).Err())
+	_, err = f.TopUp(f.ctx, operator, part.TaskID, picket.TopUp{Tokens: 1})
+	refused(t, err, picket.CodeBudgetExceeded) // nobody pays
+	_, err = f.Cancel(f.ctx, operator, part.TaskID, "r")
+	ok(t, err)
+	f.clear(t)
+}
