@@ -35,6 +35,7 @@ type witness struct {
 	mu    sync.Mutex
 	read  reader
 	used  bool
+	noted bool // why it stopped has been said
 	doubt string
 	lines []*lines
 }
@@ -56,7 +57,7 @@ func (w *witness) watching(to io.Writer) io.Writer {
 func (w *witness) line(line []byte) {
 	w.mu.Lock()
 	f := w.read(line)
-	w.used = w.used || f.used
+	w.used, w.noted = w.used || f.used, w.noted || f.note != ""
 	if f.doubt != "" {
 		w.doubt = f.doubt
 	}
@@ -101,7 +102,7 @@ func (w *witness) over(p Process) Process {
 
 func (w *witness) close(exit Exited) {
 	w.mu.Lock()
-	used, doubt := w.used, w.doubt
+	used, noted, doubt := w.used, w.noted, w.doubt
 	w.mu.Unlock()
 	if used || exit.Signal != "" {
 		return
@@ -110,6 +111,9 @@ func (w *witness) close(exit Exited) {
 		w.session.forget() // it may be what the agent cannot go on with
 	}
 	if doubt == "" {
+		if noted {
+			return
+		}
 		doubt = "the agent ended without having used a tool of Picket's, such as mark_complete"
 	}
 	w.say(doubt)

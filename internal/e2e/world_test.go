@@ -153,7 +153,13 @@ type outcome struct {
 // cli runs one command to its end.
 func (w *world) cli(args ...string) outcome {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	return w.cliFor(patience, args...)
+}
+
+// cliFor is cli for what may take longer.
+func (w *world) cliFor(limit time.Duration, args ...string) outcome {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary(), args...)
 	var out, errOut bytes.Buffer

@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 // libraries and the rig. A room's tests do not reach into a sibling either,
 // but for testsOnEngine; what joins more rooms is tested in cmd/picket.
 var mayImportInTests = []string{
-	"picket", "budget", "internal/rig/...", "internal/devredis", "internal/web", "adapter/adaptertest",
+	"picket", "budget", "internal/rig/...", "internal/devredis", "internal/llmstub", "internal/web", "adapter/adaptertest",
 	"github.com/alicebob/miniredis/v2/...", "github.com/redis/go-redis/v9/...", "github.com/labstack/echo/v4/...",
 	"github.com/anishathalye/porcupine", "github.com/getkin/kin-openapi/...", "github.com/rogpeppe/go-internal/...",
 	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/go-json-experiment/json/...", "github.com/goccy/go-yaml/...",
