@@ -36,13 +36,17 @@ type bridge struct {
 
 func openBridge(t testing.TB, door toolproxy.Door, upstreams ...toolproxy.Upstream) *bridge {
 	t.Helper()
+	return openBridgeTo(t, door, "up_echo", map[string]budget.Price{"up_*": {Call: cent}}, upstreams...)
+}
+
+// openBridgeTo waits until a tool of the upstream is listed.
+func openBridgeTo(t testing.TB, door toolproxy.Door, tool string, prices map[string]budget.Price, upstreams ...toolproxy.Upstream) *bridge {
+	t.Helper()
 	b := &bridge{sealer: rig.Sealer(), changed: make(chan struct{}, 100), lines: &strings.Builder{}}
 	b.log = &locked{w: b.lines}
 	p, err := toolproxy.New(toolproxy.Config{Sealer: b.sealer, Log: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Door: func(string) toolproxy.Door { return door }, Upstreams: upstreams,
-		Prices: func() *budget.List {
-			return &budget.List{Version: "v1", Tools: map[string]budget.Price{"up_*": {Call: cent}}}
-		}})
+		Prices: priceList(t, prices)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +60,7 @@ func openBridge(t testing.TB, door toolproxy.Door, upstreams ...toolproxy.Upstre
 	})
 	watcher := connect(t, b.url, b.token(), wires[0], &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { b.changed <- struct{}{} }})
 	p.Start()
-	b.await(t, watcher, "up_echo", true)
+	b.await(t, watcher, tool, true)
 	return b
 }
 

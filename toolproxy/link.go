@@ -46,7 +46,11 @@ func (u *upstream) connect(ctx context.Context, owner *mcp.ServerSession) (*link
 	client.AddReceivingMiddleware(l.receive)
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	if l.session, err = client.Connect(ctx, transport, nil); err != nil {
+	var opts mcp.ClientSessionOptions
+	if owner != nil {
+		opts.ProtocolVersion = oldWire
+	}
+	if l.session, err = client.Connect(ctx, transport, &opts); err != nil {
 		l.end()
 		return nil, err
 	}

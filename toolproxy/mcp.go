@@ -6,7 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strings"
+	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -35,6 +36,7 @@ const (
 	wireHeader    = "Mcp-Protocol-Version"
 	methodHeader  = "Mcp-Method"
 	newWire       = "2026-07-28" // the first version without sessions
+	oldWire       = "2025-11-25" // the last one with them
 )
 
 // mcpFace serves the tools over MCP: without a session to clients of either
@@ -136,13 +138,23 @@ func serveMCP(p *Proxy, c echo.Context, _ Door, held picket.Held) error {
 	return nil
 }
 
-// checkOrigin refuses pages of other sites that a browser has open.
+// checkOrigin refuses pages that a browser has open, but for those of this
+// machine. That a page's host is the request's proves nothing: a name of its own
+// can be led to any address.
 func checkOrigin(r *http.Request) error {
 	origin := r.Header.Get("Origin")
-	if _, host, _ := strings.Cut(origin, "://"); origin == "" || host == r.Host {
+	if origin == "" {
 		return nil
 	}
-	return picket.Refuse(picket.CodeForbidden, "Call it from a program, or from a page of the same host.", "the origin %s may not call this proxy", clip(origin))
+	if at, err := url.Parse(origin); err == nil && isLoopback(at.Hostname()) {
+		return nil
+	}
+	return picket.Refuse(picket.CodeForbidden, "Call it from a program, without an Origin header.", "the origin %s may not call this proxy", clip(origin))
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // waitsForEvents reports whether a request only listens: it ends when the

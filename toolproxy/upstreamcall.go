@@ -51,14 +51,17 @@ func (x *exchange) canBeAsked() bool {
 }
 
 // linkFor finds the connection of a message: that of the client's own session
-// when the upstream might ask it something, else the shared one.
+// when the upstream might ask it something while it works, else the shared one.
+// A command gets one of the older wire even when it speaks the newer: on one
+// pair of streams nothing but the connection tells whose words and questions
+// they are.
 func (u *upstream) linkFor(ctx context.Context, x *exchange) (*link, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.shared == nil {
 		return nil, nil
 	}
-	if u.shared.isNew() || !x.canBeAsked() {
+	if !x.canBeAsked() || u.shared.isNew() && u.URL != "" {
 		return u.shared, nil
 	}
 	owned, known := u.owned[x.session]
