@@ -62,7 +62,9 @@ func checkCommand(t *testing.T, binary, page, line string) {
 		}
 		path = append(path, w)
 	}
-	group := strings.Contains(usage, "[command]") && len(words) > len(path) && !strings.HasPrefix(words[len(path)], "-")
+	_, after, holdsVerbs := strings.Cut(usage, "[command]")
+	after = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(after), "[--flags]"))
+	group := holdsVerbs && after == "" && len(words) > len(path) && !strings.HasPrefix(words[len(path)], "-")
 	if len(path) == 0 || len(words) < len(path) || !slices.Equal(words[:len(path)], path) || group {
 		t.Errorf("%s: there is no command picket %s; the nearest is picket %s", page, line, usage)
 	}
