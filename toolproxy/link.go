@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -24,6 +25,7 @@ type link struct {
 	mu     sync.Mutex
 	calls  map[string]*liveCall // by the progress token the upstream was given
 	latest *liveCall
+	used   time.Time // when the last call began or ended
 }
 
 // liveCall is a message under way to an upstream.
@@ -37,7 +39,7 @@ type liveKey struct{}
 // connect opens a connection; owner is who answers its questions, nil for the
 // shared one.
 func (u *upstream) connect(ctx context.Context, owner *mcp.ServerSession) (*link, error) {
-	l := &link{up: u, owner: owner, gone: make(chan struct{}), calls: map[string]*liveCall{}, end: func() {}}
+	l := &link{up: u, owner: owner, gone: make(chan struct{}), calls: map[string]*liveCall{}, end: func() {}, used: time.Now()}
 	transport, err := l.transport(u)
 	if err != nil {
 		return nil, err
@@ -113,11 +115,12 @@ func (l *link) enter(ctx context.Context, x *exchange, token any) (_ context.Con
 	theirs = rand.Text()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calls[theirs], l.latest = c, c
+	l.calls[theirs], l.latest, l.used = c, c, time.Now()
 	return context.WithValue(ctx, liveKey{}, c), theirs, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.calls, theirs)
+		l.used = time.Now()
 		if l.latest == c {
 			l.latest = nil
 			for _, other := range l.calls {
@@ -125,6 +128,16 @@ func (l *link) enter(ctx context.Context, x *exchange, token any) (_ context.Con
 			}
 		}
 	}
+}
+
+// idle reports since when there has been no call; ok is false while there is one.
+func (l *link) idle() (since time.Time, ok bool) {
+	if l == nil {
+		return since, false // it is being opened
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.used, len(l.calls) == 0
 }
 
 // about finds the call that an upstream's question or word is about: in a

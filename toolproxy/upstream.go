@@ -69,6 +69,8 @@ type upstream struct {
 	tell    func(uri string)       // tells of a changed resource
 	stale   chan struct{}          // its lists have changed
 
+	closing sync.WaitGroup // connections that are being closed
+
 	mu      sync.Mutex
 	shared  *link // nil while there is none
 	owned   map[*mcp.ServerSession]*link
@@ -94,6 +96,7 @@ func newUpstream(cfg Upstream, log *slog.Logger, publish func(*upstream, offer),
 
 // run connects again and again until ctx ends.
 func (u *upstream) run(ctx context.Context) {
+	defer u.closing.Wait()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		began := time.Now()
 		err := u.follow(ctx)

@@ -70,13 +70,13 @@ func (u *upstream) linkFor(ctx context.Context, x *exchange) (*link, error) {
 		case <-owned.gone:
 			delete(u.owned, x.session)
 			known = false
-			go owned.close()
+			u.closing.Go(owned.close)
 		default:
 			return owned, nil
 		}
 	}
-	if known || len(u.owned) >= maxOwned {
-		return u.shared, nil // it is being opened, or there are too many: without questions then
+	if known || len(u.owned) >= maxOwned && !u.evict() {
+		return u.shared, nil // it is being opened, or all are at work: without questions then
 	}
 	u.owned[x.session] = nil
 	u.mu.Unlock()
@@ -85,12 +85,29 @@ func (u *upstream) linkFor(ctx context.Context, x *exchange) (*link, error) {
 	if _, mine := u.owned[x.session]; err != nil || !mine {
 		delete(u.owned, x.session)
 		if err == nil {
-			go owned.close() // the upstream or the session went meanwhile
+			u.closing.Go(owned.close) // the upstream or the session went meanwhile
 		}
 		return u.shared, nil
 	}
 	u.owned[x.session] = owned
 	return owned, nil
+}
+
+// evict closes the connection that has been idle for longest: clients leave
+// sessions behind without a word. The caller holds the lock.
+func (u *upstream) evict() bool {
+	var idle *link
+	for _, l := range u.owned {
+		if since, ok := l.idle(); ok && (idle == nil || since.Before(idle.used)) {
+			idle = l
+		}
+	}
+	if idle == nil {
+		return false
+	}
+	delete(u.owned, idle.owner)
+	u.closing.Go(idle.close)
+	return true
 }
 
 // forget closes the connection of a session that has ended.
