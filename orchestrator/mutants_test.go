@@ -30,7 +30,7 @@ var mutants = []mutant{
 	{"a lease nobody received counts as a failure", []edit{{"expire_due", "confirmed and 'lease_expired' or 'undelivered'", "'lease_expired'"}}},
 	{"the reaper comes half a minute early", []edit{{"expire_due", "'-inf', NOW, 'LIMIT'", "'-inf', F(now + 30000), 'LIMIT'"}}},
 	{"a confirmed lease is taken back as undelivered", []edit{{"undeliver", " and r.confirmed == '0'", ""}}},
-	{"cancel leaves the lease", []edit{{"cancel", "end_lease(tid, t.run, 'cancelled', 'cancelled')", ""}}},
+	{"cancel leaves the lease", []edit{{"_tree", "end_lease(id, t.run, 'cancelled', 'cancelled')", ""}}},
 	{"a hard pause leaves the runs", []edit{{"pause", "stop_runs(actor, num(ARGV[4]))", ""}}},
 	// Grants.
 	{"the token does not rise", []edit{{"_grant", "floor) + 1", "floor, 1)"}}},
@@ -42,7 +42,7 @@ var mutants = []mutant{
 	{"the granted task stays in its lane", []edit{{"_grant", "dequeue(tid, t,", "type(tid, t,"}}},
 	// From task to task.
 	{"an advance that is refused grants all the same", []edit{{"_grant", "err = close and close()", "if close then close() end"}}},
-	{"an advance ends nothing", []edit{{"advance", "complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])", "'review'"}}},
+	{"an advance ends nothing", []edit{{"advance", "complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7])", "'review'"}}},
 	{"a repeated advance grants anew", []edit{{"_grant", "if was then", "if was and not close then"}}},
 	{"an advance is not remembered", []edit{{"_grant", "remember(key, body, table", "remember(close and '' or key, body, table"}}},
 	{"a repeated advance hands out an ended lease", []edit{{"_grant", "elseif strict then\n      return nil\n    end",
@@ -53,7 +53,7 @@ var mutants = []mutant{
 	{"the process of the last run is not waited for", []edit{{"_queue", "if r.launched == '1' and r.exited ~= '1' then", "if false then"}}},
 	{"the end of a process frees nobody", []edit{{"run_exit", "open_gate(rid)", ""}}},
 	{"a repeat of a task does not wait for its process", []edit{{"retry", "create(s, last_open(t),", "create(s, nil,"}}},
-	{"cancel leaves the task in its lane", []edit{{"cancel", "dequeue(tid, t)", ""}}},
+	{"cancel leaves the task in its lane", []edit{{"_tree", "dequeue(id, t)", ""}}},
 	{"the answer is not kept for who asked", []edit{{"_answer", "t.pin = agent", ""}}},
 	// Failures.
 	{"one attempt too many", []edit{{"_after", "failures < num(t.max_attempts)", "failures <= num(t.max_attempts)"}}},

@@ -26,8 +26,8 @@ import (
 // once, so the table cannot rot while the scripts move on.
 type edit struct{ file, old, new string }
 
-// allMutants are the planted bugs of both tables.
-func allMutants() []mutant { return slices.Concat(mutants, crewMutants) }
+// allMutants are the planted bugs of all tables.
+func allMutants() []mutant { return slices.Concat(mutants, crewMutants, tillMutants) }
 
 // onTheBrink are the planted bugs of a millisecond: only a clock that stands
 // still shows them.
