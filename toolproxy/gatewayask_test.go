@@ -2,6 +2,7 @@ package toolproxy_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -46,6 +47,33 @@ func TestAnUpstreamAsksWhileItWorks(t *testing.T) {
 		}
 	}
 	p.quiet(t, 6*cent)
+}
+
+// Clients leave sessions behind: those that are idle make room.
+func TestManySessionsCanBeAsked(t *testing.T) {
+	o := newOther()
+	b := openBridge(t, newPurse(1000*cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
+	first := connect(t, b.url, b.token(), wires[0], answering("first"))
+	for i := range 12 {
+		name := fmt.Sprint("client ", i)
+		s := connect(t, b.url, b.token(), wires[0], answering(name))
+		if r := call(t, s, "up_elicit", nil); r.IsError || said(t, r) != "accept "+name {
+			t.Fatalf("%s: %+v", name, r)
+		}
+	}
+	if r := call(t, first, "up_elicit", nil); r.IsError || said(t, r) != "accept first" {
+		t.Errorf("one that had made room: %+v", r)
+	}
+}
+
+// An upstream may close the stream of a call and be asked for the rest.
+func TestABrokenStreamIsResumed(t *testing.T) {
+	b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: newOther().listen(t, wires[0])})
+	for _, wire := range wires {
+		if r := call(t, connect(t, b.url, b.token(), wire, nil), "up_drop", nil); r.IsError || said(t, r) != "resumed" {
+			t.Errorf("%s: %+v", wire, r)
+		}
+	}
 }
 
 func TestRootsOfTheClient(t *testing.T) {

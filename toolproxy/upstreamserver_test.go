@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -51,6 +52,12 @@ func newOther(wire ...string) *other {
 		},
 		"env": func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return say(fmt.Sprint(os.Environ())), nil
+		},
+		"drop": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if r.Extra != nil && r.Extra.CloseSSEStream != nil {
+				r.Extra.CloseSSEStream(mcp.CloseSSEStreamArgs{RetryAfter: time.Millisecond})
+			}
+			return say("resumed"), nil
 		},
 		"no": func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return nil, fmt.Errorf("the other server says no")
@@ -172,7 +179,7 @@ func asks(state string) *mcp.CallToolResult {
 func (o *other) listen(t testing.TB, wire string) string {
 	t.Helper()
 	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return o.server },
-		&mcp.StreamableHTTPOptions{Stateless: wire == wires[1], PropagateRequestCancellation: true})
+		&mcp.StreamableHTTPOptions{Stateless: wire == wires[1], PropagateRequestCancellation: true, EventStore: mcp.NewMemoryEventStore(nil)})
 	s := httptest.NewServer(h)
 	t.Cleanup(func() {
 		for session := range o.server.Sessions() {
