@@ -19,7 +19,7 @@ func newRun() *cobra.Command {
 			"watch it. A coding agent inside a git repository works in a worktree of it. The agent's output passes\n" +
 			"through; its standard input is empty (--input hands it something); its questions can be answered in place.\n" +
 			"Ctrl-C leaves it running, a second Ctrl-C cancels it. Exit code: 0 completed or in review, 1 failed,\n" +
-			"rejected, cancelled or escalated, 124 timed out, 130 left running.",
+			"rejected, cancelled or escalated, 5 out of budget, 124 timed out, 130 left running.",
 		Example: `  picket run -- make test
   picket run --agent claude --budget 0.50 "fix the flaky test"
   picket run --timeout 10m --retries 2 -- ./agent.sh

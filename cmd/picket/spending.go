@@ -21,8 +21,10 @@ type spending struct {
 	first budget.Envelope
 }
 
-// Before this much time no pace can be told from a single call.
-const forecastAfter = 10 * time.Second
+const (
+	forecastAfter = 10 * time.Second // earlier no pace can be told from a single call
+	worthTelling  = 48 * time.Hour
+)
 
 // text is the money part of the live line: "$0.31 of 0.50, lasts 4m". It is ""
 // for a task that has spent nothing.
@@ -55,12 +57,12 @@ func (s *spending) forecast(t picket.Task, now time.Time) (lasts time.Duration, 
 		if d.spent <= 0 {
 			continue
 		}
-		in := time.Duration(float64(elapsed) * max(0, float64(d.left)) / float64(d.spent))
-		if !known || in < lasts {
-			lasts, known = in, true
+		in := float64(elapsed) * max(0, float64(d.left)) / float64(d.spent)
+		if in < float64(worthTelling) && (!known || time.Duration(in) < lasts) {
+			lasts, known = time.Duration(in), true
 		}
 	}
-	return lasts, known && lasts < 48*time.Hour
+	return lasts, known
 }
 
 // rounded is an amount to the cent, or to two digits where that is less.

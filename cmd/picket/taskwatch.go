@@ -48,7 +48,7 @@ func newTaskWatch() *cobra.Command {
 		switch {
 		case errors.Is(err, errSettled):
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s\n", id, task.State)
-			return outcome(task)
+			return s.outcome(cmd.Context(), task)
 		case errors.Is(err, errTaskLost):
 			return taskLost(id, "")
 		case interruptible.Err() != nil:
@@ -59,7 +59,7 @@ func newTaskWatch() *cobra.Command {
 		return err
 	})
 	c.Long = "Follow a task's events from its beginning. Exit code: 0 completed or in review, 1 failed, rejected,\n" +
-		"cancelled or escalated, 124 timed out."
+		"cancelled or escalated, 5 out of budget, 124 timed out."
 	return formatFlag(c)
 }
 
@@ -68,12 +68,15 @@ func newTaskWatch() *cobra.Command {
 func caughtUp(t picket.Task, e picket.Event) bool { return e.At >= t.UpdatedAt }
 
 // outcome is the exit code of a command that waited for a task.
-func outcome(t picket.Task) error {
+func (s *server) outcome(ctx context.Context, t picket.Task) error {
 	switch {
 	case t.State == picket.TaskReview, t.State == picket.TaskCompleted:
 		return nil
 	case lastRun(t).Exit != nil && lastRun(t).Exit.Class == picket.ExitTimeout:
 		return ended(exitTimeout)
+	}
+	if _, dry := s.ranDry(ctx, t.TaskID, lastRun(t).RunID); dry {
+		return ended(exitBudget)
 	}
 	return ended(exitError)
 }
