@@ -1,6 +1,7 @@
 package toolproxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -215,7 +216,7 @@ func (x *thought) send(ctx context.Context, body []byte) (resp *http.Response, l
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
 	var content io.Reader
 	if len(body) > 0 {
-		content = strings.NewReader(string(body))
+		content = bytes.NewReader(body)
 	}
 	out, err := http.NewRequestWithContext(ctx, in.Method, target.String(), content)
 	if err != nil {

@@ -104,6 +104,26 @@ func TestCredentialsOfAModelsClient(t *testing.T) {
 	}
 }
 
+// An upstream without a key, such as one on this machine, is sent none.
+func TestTheLeaseTokenStaysHere(t *testing.T) {
+	m := newModel(t, says(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}`))
+	b := newMind(t, m, rich(100), func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: m.URL} })
+	for _, call := range everyCall[:3] {
+		if status, text := b.try(strings.Replace(call, "gpt-x", "claude-x", 1), "Authorization", "Bearer "+b.token); status != 200 {
+			t.Fatalf("%s: %d %s", call, status, text)
+		}
+		_, head, path := m.last(t)
+		for name, values := range head {
+			if strings.Contains(strings.Join(values, " "), "pkl_") {
+				t.Errorf("%s got %s: %s", path, name, values)
+			}
+		}
+		if head.Get("Authorization") != "" || head.Get("X-Api-Key") != "" {
+			t.Errorf("%s got %v", path, head)
+		}
+	}
+}
+
 func TestOnlyWhatIsMeteredOrFreeIsPassed(t *testing.T) {
 	m := newModel(t, says(200, `{}`))
 	b := newMind(t, m, rich(100))

@@ -79,6 +79,7 @@ type mind struct {
 	t      *testing.T
 	token  string
 	client *http.Client
+	gone   chan struct{} // told of each request whose client has gone away, or was answered
 }
 
 // models are prices a million tokens: input $3, output $15, cache $0.30 and $3.75.
@@ -110,7 +111,11 @@ func mindOf(t *testing.T, m *model, sealer *picket.Sealer, door toolproxy.Door, 
 	}
 	e := web.New(slog.New(slog.DiscardHandler))
 	p.Mount(e)
-	b := &mind{Server: httptest.NewServer(e), t: t, token: sealer.Seal("default", aTask, aRun).Reveal(), client: &http.Client{Transport: &http.Transport{}}}
+	b := &mind{t: t, token: sealer.Seal("default", aTask, aRun).Reveal(), client: &http.Client{Transport: &http.Transport{}}, gone: make(chan struct{}, 100)}
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		context.AfterFunc(r.Context(), func() { b.gone <- struct{}{} })
+		e.ServeHTTP(w, r)
+	}))
 	t.Cleanup(func() {
 		b.client.CloseIdleConnections()
 		b.CloseClientConnections()

@@ -57,7 +57,7 @@ func uncertain(t *testing.T, w wallet) {
 func abort() { panic(http.ErrAbortHandler) }
 
 func TestAStreamThatBreaksOff(t *testing.T) {
-	for name, text := range map[string]string{"after an event": start + textDelta, "within one": start + textDelta[:30], "before the first": ""} {
+	for name, text := range map[string]string{"after an event": start + textDelta, "within one": start + textDelta[:30], "after figures that are not the last": start + textDelta + delta1, "before the first": ""} {
 		w := rich(100)
 		m := newModel(t, func(rw http.ResponseWriter, r *http.Request) {
 			streaming(text)(rw, r)
@@ -158,6 +158,7 @@ func TestAnAgentThatGoesAway(t *testing.T) {
 		}
 		leave()
 		resp.Body.Close()
+		<-b.gone
 		close(gone)
 		if name == "drained" {
 			expect(t, w, picket.CallDone, 1130, claudeCost)
