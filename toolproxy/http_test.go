@@ -193,9 +193,16 @@ func manyHeaders(n int) string {
 func TestAnswersAreCapped(t *testing.T) {
 	const limit = 1000
 	body := map[string]func(io.Writer){
-		"/exact":  func(w io.Writer) { _, _ = io.WriteString(w, strings.Repeat("x", limit)) },
-		"/more":   func(w io.Writer) { _, _ = io.WriteString(w, strings.Repeat("x", limit+1)) },
-		"/rune":   func(w io.Writer) { _, _ = io.WriteString(w, strings.Repeat("x", limit-1)+"éé") },
+		"/exact": func(w io.Writer) { _, _ = io.WriteString(w, strings.Repeat("x", limit)) },
+		"/more":  func(w io.Writer) { _, _ = io.WriteString(w, strings.Repeat("x", limit+1)) },
+		"/rune":  func(w io.Writer) { _, _ = io.WriteString(w, strings.Repeat("x", limit-1)+"éé") },
+		"/endless": func(w io.Writer) {
+			for chunk := make([]byte, 64<<10); ; {
+				if _, err := w.Write(chunk); err != nil {
+					return
+				}
+			}
+		},
 		"/binary": func(w io.Writer) { _, _ = w.Write([]byte{0xff, 0xfe, 0}) },
 	}
 	u := serveUpstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -213,7 +220,7 @@ func TestAnswersAreCapped(t *testing.T) {
 		length    int
 		truncated bool
 		encoded   string
-	}{"/exact": {limit, false, ""}, "/more": {limit, true, ""}, "/rune": {limit - 1, true, ""}, "/binary": {0, false, "//4A"}, "/bomb": {limit, true, ""}} {
+	}{"/exact": {limit, false, ""}, "/more": {limit, true, ""}, "/rune": {limit - 1, true, ""}, "/binary": {0, false, "//4A"}, "/bomb": {limit, true, ""}, "/endless": {limit, true, ""}} {
 		a, err := get(t, p, newPurse(100*cent), `{"url":"http://`+u.at()+path+`"}`)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)

@@ -3,6 +3,7 @@ package toolproxy_test
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,13 @@ func TestRedirectsAreCheckedHopByHop(t *testing.T) {
 		}
 		if a["status"] != want.status || a["body"] != want.body || !strings.Contains(text(a["notFollowed"]), want.why) || (want.why == "") != (a["notFollowed"] == nil) {
 			t.Errorf("%s: %v", path, a)
+		}
+		if path == "around" {
+			u.mu.Lock()
+			if n := len(slices.DeleteFunc(slices.Clone(u.seen), func(r *http.Request) bool { return r.URL.Path != "/around" })); n != 6 {
+				t.Errorf("the server that redirects to itself was called %d times", n)
+			}
+			u.mu.Unlock()
 		}
 		if hits.Load() != before {
 			t.Errorf("%s: the inside was reached", path)
