@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -136,6 +137,36 @@ func TestPromptsAndResourcesOfAnUpstream(t *testing.T) {
 		p.quiet(t, 2*cent)
 		if _, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_greet"}); err == nil || !strings.Contains(err.Error(), "budget_exceeded") {
 			t.Errorf("on an empty envelope: %v", err)
+		}
+	})
+}
+
+func TestChangesOfAResourceAreTold(t *testing.T) {
+	everyPair(t, func(t *testing.T, wire string, o *other, url string) {
+		d := newPurse(cent)
+		b := openBridge(t, d, toolproxy.Upstream{Name: "up", URL: url})
+		changed := make(chan string, 10)
+		s := connect(t, b.url, b.token(), wire, &mcp.ClientOptions{ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
+			changed <- r.Params.URI
+		}})
+		if err := s.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "other://thing"}); err != nil {
+			t.Fatal(err)
+		}
+		// The newer wire answers before the upstream has been asked.
+		stop := make(chan struct{})
+		defer close(stop)
+		go func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(10 * time.Millisecond):
+					_ = o.server.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: "other://thing"})
+				}
+			}
+		}()
+		if got := receive(t, changed, "the change"); got != "other://thing" {
+			t.Errorf("%s has changed", got)
 		}
 	})
 }

@@ -122,6 +122,15 @@ func heldOf(extra *mcp.RequestExtra) (held picket.Held, ok bool) {
 	return held, ok
 }
 
+// extraOf is the credential of the request that a context began with.
+func extraOf(ctx context.Context) *mcp.RequestExtra {
+	held, ok := ctx.Value(heldKey{}).(picket.Held)
+	if !ok {
+		return nil
+	}
+	return &mcp.RequestExtra{TokenInfo: &auth.TokenInfo{Extra: map[string]any{"held": held}}}
+}
+
 // serveMCP is the route.
 func serveMCP(p *Proxy, c echo.Context, _ Door, held picket.Held) error {
 	r := c.Request()

@@ -43,7 +43,11 @@ var plain = json.RawMessage(`{"type":"object"}`)
 
 func newOther(wire ...string) *other {
 	o := &other{began: make(chan struct{}, 10), ended: make(chan error, 10)}
-	o.server = mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: wire})
+	o.server = mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, &mcp.ServerOptions{
+		SupportedProtocolVersions: wire,
+		SubscribeHandler:          func(context.Context, *mcp.SubscribeRequest) error { return nil },
+		UnsubscribeHandler:        func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+	})
 	for name, call := range map[string]mcp.ToolHandler{
 		"echo": o.echo, "work": o.work, "hang": o.hang, "sample": o.sample, "elicit": o.elicit, "input": o.input, "roots": o.roots,
 		"die": func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { os.Exit(1); return nil, nil },

@@ -15,7 +15,11 @@ const maxWatched = 1000
 // subscribe lets a client hear of changes of an upstream's resource. The
 // upstream is asked once for all clients, and until its connection ends.
 func (f *mcpFace) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
-	if _, err := f.taskOf(ctx, r.Extra); err != nil {
+	extra := r.Extra
+	if extra == nil { // on the newer wire it is part of a request that listens
+		extra = extraOf(ctx)
+	}
+	if _, err := f.taskOf(ctx, extra); err != nil {
 		return err
 	}
 	u := f.p.gateway.watches(r.Params.URI)
