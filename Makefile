@@ -14,7 +14,7 @@ ONLY      ?=
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket . ./budget
 
 .DEFAULT_GOAL := help
-.PHONY: help up build redis test race real bench benchdoc rfcdoc soak conformance-mcp fuzz lint fmt demo clean
+.PHONY: help up build redis test race real bench benchdoc rfcdoc soak agents conformance-mcp fuzz lint fmt demo clean
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -54,6 +54,21 @@ real: redis ## only the packages with suites on a real Redis, without their in-m
 
 soak: redis ## all tests, the random ones with many times the rounds; no limit in time
 	PICKET_SOAK=1 $(GO) test -count=1 -timeout 0 -v $(TESTFLAGS) ./...
+
+# The versions that were run; their output and their flags change between them.
+AGENTS         ?= claude codex gemini opencode
+AGENT_claude   ?= @anthropic-ai/claude-code@2.1.330
+AGENT_codex    ?= @openai/codex@0.169.0
+AGENT_gemini   ?= @google/gemini-cli@0.61.0
+AGENT_opencode ?= opencode-ai@1.18.33
+
+agents: redis ## real coding agents, from npm into a temporary folder, against a scripted model (AGENTS="claude codex")
+	@command -v npm >/dev/null || { echo "agents: skipped, npm is not on PATH" >&2; exit 0; }; \
+	npm ping --loglevel=silent >/dev/null 2>&1 || { echo "agents: skipped, the package registry cannot be reached" >&2; exit 0; }; \
+	dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
+	echo "agents: installing $(AGENTS)" >&2; \
+	npm install --prefix "$$dir" --no-audit --no-fund --loglevel=error $(foreach a,$(AGENTS),$(AGENT_$(a))) >&2; \
+	PICKET_AGENT_CLIS="$$dir/node_modules/.bin" $(GO) test -count=1 -timeout 9m -run '^Test(CodingAgents|TheReportIsPinned)' -v ./internal/e2e
 
 # The suite needs a node of 22 or later, which npm has too.
 MCP_SUITE ?= @modelcontextprotocol/conformance@0.1.16 node@26.10.0

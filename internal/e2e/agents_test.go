@@ -172,6 +172,41 @@ func TestCodingAgentsThroughTheProxy(t *testing.T) {
 	}
 }
 
+// When Claude Code shortens its memory, it is told again what the task is and
+// what was reported last.
+func TestTheReportIsPinnedWhenMemoryIsShortened(t *testing.T) {
+	agent := codingAgents[0]
+	dir := clis(t, agent.name)
+	w := newWorld(t)
+	play := llmstub.Play(
+		llmstub.Turn{Call: "report_progress", Args: map[string]any{"summary": "half way", "nextStep": "the other half"}, In: 990_000}, // of a million
+		llmstub.Turn{Call: "mark_complete", Args: map[string]any{"output": 42, "summary": "done"}},
+		llmstub.Turn{Say: "All done."},
+	)
+	var shortened atomic.Bool // what follows it begins with the second turn
+	model := llmstub.New(func(r llmstub.Request) llmstub.Turn {
+		if strings.Contains(r.Body, "Respond with TEXT ONLY") { // it is to be shortened now
+			shortened.Store(true)
+			return llmstub.Turn{Say: "<summary>The task is under way.</summary>"}
+		}
+		if shortened.Load() {
+			r.Step++
+		}
+		return play(r)
+	})
+	o := httptest.NewServer(model)
+	t.Cleanup(o.Close)
+	w.agentReady(agent, dir, o.URL)
+	w.up()
+	w.agentRuns(agent, "50")
+	for _, r := range model.Requests() {
+		if strings.Contains(r.Body, "The last report on this task (number 1):") && strings.Contains(r.Body, "Next: the other half") {
+			return
+		}
+	}
+	t.Errorf("the report was not told again; memory was shortened: %v; %d requests", shortened.Load(), len(model.Requests()))
+}
+
 // agentReady gives the world the agent's programs and what they need.
 func (w *world) agentReady(agent codingAgent, dir, model string) {
 	for i, kv := range w.env {

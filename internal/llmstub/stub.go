@@ -35,6 +35,7 @@ type Request struct {
 	Tools  []string
 	Result string // of the last tool called, as text; empty when none was
 	Stream bool
+	Body   string // as it came
 }
 
 // Offers reports whether the client offers a tool; agents put prefixes of their
@@ -139,7 +140,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf(`{"error":{"type":"invalid_request_error","message":%q}}`, err), http.StatusBadRequest)
 		return
 	}
-	req.Key = keyOf(r)
+	req.Key, req.Body = keyOf(r), string(body)
 	turn := s.script(req)
 	if turn.Call != "" && !req.Offers(turn.Call) {
 		turn = Turn{Say: "The script calls " + turn.Call + ", which is not offered."}
