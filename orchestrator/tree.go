@@ -113,14 +113,15 @@ func (e *Engine) AwaitSubtask(ctx context.Context, held picket.Held, taskID stri
 	}
 	in := e.wakes.wait(true, func(message string) bool { return message == "task "+taskID || message == "task "+held.TaskID })
 	defer e.wakes.leave(in)
-	timer := time.NewTimer(min(wait, picket.MaxAwait))
+	end := time.Now().Add(min(wait, picket.MaxAwait))
+	timer := time.NewTimer(time.Until(end))
 	defer timer.Stop()
 	look := lookFirst
 	if wait <= 0 {
 		look = lookOnly
 	}
 	for {
-		s, err := e.lookAt(ctx, held, taskID, look)
+		s, err := e.lookAt(ctx, held, taskID, look, time.Until(end))
 		if err != nil || s.Settled || look == lookOnly {
 			return e.because(ctx, s, err)
 		}
@@ -145,8 +146,8 @@ const (
 	lookAgain = "again"
 )
 
-func (e *Engine) lookAt(ctx context.Context, held picket.Held, taskID, look string) (picket.SubtaskState, error) {
-	got, err := e.as(ctx, held, "await", taskID, look)
+func (e *Engine) lookAt(ctx context.Context, held picket.Held, taskID, look string, wait time.Duration) (picket.SubtaskState, error) {
+	got, err := e.as(ctx, held, "await", taskID, look, max(0, wait.Milliseconds()))
 	if err != nil {
 		return picket.SubtaskState{}, err
 	}

@@ -74,8 +74,15 @@ func TestAwaitWakesWithTheSubtask(t *testing.T) {
 		if s.Settled || !strings.Contains(why, "nobody is waiting on this lane (role poet)") || !strings.Contains(why, "no registered agent serves this lane") {
 			t.Fatalf("awaited %+v", s)
 		}
-		// The end of the parent's own lease ends its waiting.
+		// Who waits is alive, however long it takes; the end of the parent's own
+		// lease ends its waiting.
 		got := p.await(queued, 50*time.Second)
+		if f.virtual {
+			f.pass(t, 30*time.Second)
+			if r, err := f.Renew(f.ctx, p.held); err != nil || r.IdleMs == nil || *r.IdleMs != 0 {
+				t.Fatalf("a parent that waits is told to be idle: %+v, %v", r, err)
+			}
+		}
 		_, err = f.Expire(f.ctx, operator, p.lease.TaskID, "")
 		ok(t, err)
 		a := <-got

@@ -12,4 +12,4 @@ if err then return err end
 local d = math.max(deadline, now + num(r.window))
 call('ZADD', K('deadlines'), F(d), tid)
 put(r, 'confirmed', '1', 'renewals', F(num(r.renewals) + 1))
-return { RAW, F(d - now), r.token, r.active and F(now - num(r.active)) or '', r.nudge or '', ordered(rid, r, '') }
+return { RAW, F(d - now), r.token, r.active and F(math.max(0, now - num(r.active))) or '', r.nudge or '', ordered(rid, r, '') }
