@@ -82,7 +82,7 @@ agents:
     heartbeat: {interval_seconds: 1, unhealthy_after_seconds: 2, dead_after_seconds: 4}
     drain_timeout_seconds: 7
     pool: {min_instances: 2, max_instances: 2}
-    launch: {command: [./agent.sh, "two words"], env: [ANTHROPIC_API_KEY, HTTPS_PROXY]}
+    launch: {preset: exec, command: [./agent.sh, "two words"], env: [ANTHROPIC_API_KEY, HTTPS_PROXY]}
     linger: 0s
     workspace: {source: worktree, resume: fresh, keep: 36h}
     timeout: 10m

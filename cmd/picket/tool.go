@@ -28,6 +28,7 @@ func newTool() *cobra.Command {
   picket tool request_human_help --question "Which database?" --options staging --options live
   picket tool mark_complete '{"output":{"tests":12}}'
   picket tool call http_request --url https://api.example.com/ --estimate`,
+		Args:               cobra.ArbitraryArgs,
 		DisableFlagParsing: true, // the fields are the tool's, not ours
 		RunE:               func(cmd *cobra.Command, given []string) error { return runTool(cmd, given) },
 		ValidArgsFunction:  completeTool,
