@@ -23,7 +23,9 @@ type priceBoard struct {
 	source  string
 	log     *slog.Logger
 	hangups chan os.Signal
-	seated  bool // the process was started from a terminal
+	// gone reports whether the terminal that the process was started from, if it
+	// was, has been closed.
+	gone func() bool
 }
 
 // noPrices is the list where none is configured.
@@ -35,7 +37,9 @@ func openPrices(cmd *cobra.Command, cfg settings, log *slog.Logger) (*priceBoard
 	if err != nil {
 		return nil, err
 	}
-	b := &priceBoard{cmd: cmd, cfg: cfg, log: log, hangups: make(chan os.Signal, 1), seated: hasTerminal()}
+	b := &priceBoard{cmd: cmd, cfg: cfg, log: log, hangups: make(chan os.Signal, 1)}
+	seated := hasTerminal()
+	b.gone = func() bool { return seated && !hasTerminal() }
 	b.source, _ = settingsFile(cmd)
 	b.list.Store(list)
 	signal.Notify(b.hangups, syscall.SIGHUP)
@@ -56,7 +60,7 @@ func (b *priceBoard) heed(ctx context.Context) (closed bool) {
 			return false
 		case <-b.hangups:
 		}
-		if b.seated && !hasTerminal() {
+		if b.gone() {
 			return true
 		}
 		b.reload()
