@@ -5,9 +5,9 @@ var tillMutants = []mutant{
 	// Calls and what they come to.
 	{"what is reserved stays available", []edit{{"reserve", "shift(e, 'available', -need_t, -need_u)", ""}}},
 	{"a call is not covered", []edit{{"reserve", "local no = short(tid, need_t, need_u)", "local no = nil"}}},
-	{"tokens are not asked for", []edit{{"_money", "local less_t = (have_t < 0 or have_t < t) and t - have_t or 0", "local less_t = 0"}}},
-	{"an overrun does not lock", []edit{{"_money", "(have_u < 0 or have_u < u)", "(have_u < u and have_u >= 0)"}}},
-	{"an exact fit is refused", []edit{{"_money", "(have_t < 0 or have_t < t) and t - have_t", "(have_t < 0 or have_t <= t) and t - have_t"}}},
+	{"tokens are not asked for", []edit{{"_money", "local less_t = math.max(0, t - have_t)", "local less_t = 0"}}},
+	{"an overrun does not lock", []edit{{"_money", "local less_u = math.max(0, u - have_u)", "local less_u = have_u < 0 and 0 or math.max(0, u - have_u)"}}},
+	{"an exact fit is refused", []edit{{"_money", "local less_u = math.max(0, u - have_u)", "local less_u = u > 0 and u >= have_u and 1 or 0"}}},
 	{"settles twice", []edit{{"settle", "if h.state == 'open' then", "if true then"}}},
 	{"anybody settles a call", []edit{{"settle", "or h.nonce ~= ARGV[3] then", "then"}}},
 	{"a true figure does not correct an uncertain one", []edit{{"settle", "elseif h.outcome == 'uncertain' and outcome ~= 'uncertain' then", "elseif false then"}}},

@@ -28,8 +28,8 @@ local function short(id, t, u, back)
   if back and back.parent == id and back.closed ~= '1' then
     have_t, have_u = have_t + num(back.available_t), have_u + num(back.available_u)
   end
-  local less_t = (have_t < 0 or have_t < t) and t - have_t or 0
-  local less_u = (have_u < 0 or have_u < u) and u - have_u or 0
+  local less_t = math.max(0, t - have_t)
+  local less_u = math.max(0, u - have_u)
   if less_t == 0 and less_u == 0 then return nil end
   local usd = less_u > 0
   return refuse('budget_exceeded', 'envelope', id, 'dimension', usd and 'usd' or 'tokens', 'need', F(usd and u or t),
