@@ -34,50 +34,77 @@ func (f family) below(t *testing.T, n int) []family {
 	return out
 }
 
-func TestCancelOfATreeHoldsAtOnce(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		root := f.family(t, picket.TaskSpec{})
-		all := []family{root}
-		for _, c := range root.below(t, 13) {
-			all = append(append(all, c), c.below(t, 19)...)
-		}
-		waiting := all[1].child(t, "", picket.Subtask{}).TaskID // of 261 below the root one is queued
-		last := all[len(all)-1]
-		_, err := f.Cancel(f.ctx, operator, root.lease.TaskID, "enough")
-		ok(t, err)
-		left := 0
-		for _, c := range all {
-			if task, err := f.Task(f.ctx, c.lease.TaskID); err != nil || task.State == picket.TaskLeased {
-				left++
+// ends are the ways in which a task takes along what is below it.
+var ends = map[string]func(f family) error{
+	"Cancel": func(f family) error {
+		_, err := f.Cancel(f.ctx, operator, f.lease.TaskID, "enough")
+		return err
+	},
+	"Complete": func(f family) error {
+		_, err := f.Complete(f.ctx, f.held, picket.Completion{Output: picket.RawJSON(`1`), Children: picket.ChildrenCancel})
+		return err
+	},
+	"Fail": func(f family) error {
+		_, err := f.Fail(f.ctx, f.held, "no idea", false)
+		return err
+	},
+}
+
+func TestTheEndOfATreeHoldsAtOnce(t *testing.T) {
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			if name == "Cancel" { // a tree is slow in memory: once is enough
+				both(t, func(t *testing.T, f *fixture) { endsATree(t, f, end) })
+				return
 			}
+			f := open(t, rig.Real(t))
+			defer f.close()
+			endsATree(t, f, end)
+		})
+	}
+}
+
+func endsATree(t *testing.T, f *fixture, end func(f family) error) {
+	root := f.family(t, picket.TaskSpec{})
+	var below []family
+	for _, c := range root.below(t, 13) {
+		below = append(append(below, c), c.below(t, 19)...)
+	}
+	waiting := below[0].child(t, "", picket.Subtask{}).TaskID // of 261 below the root one is queued
+	last := below[len(below)-1]
+	ok(t, end(root))
+	left := 0
+	for _, c := range below {
+		if task, err := f.Task(f.ctx, c.lease.TaskID); err != nil || task.State == picket.TaskLeased {
+			left++
 		}
-		if left < len(all)-101 || left > len(all)-60 {
-			t.Fatalf("one step left %d of %d leased", left, len(all))
-		}
-		// Whatever is not written down yet, nothing is admitted any more.
-		f.state(t, last.lease.TaskID, picket.TaskLeased)
-		_, err = f.Renew(f.ctx, last.held)
-		refused(t, err, picket.CodeTaskCancelled)
-		_, err = f.Complete(f.ctx, last.held, picket.Completion{})
-		refused(t, err, picket.CodeTaskCancelled)
-		_, err = f.Delegate(f.ctx, last.held, "", picket.Subtask{Title: "more"})
-		refused(t, err, picket.CodeTaskCancelled)
-		w, changed, err := f.Watch(f.ctx, last.held, time.Minute)
-		ok(t, err)
-		if !changed || w.State != picket.WatchCancelled {
-			t.Fatalf("its watch says %+v", w)
-		}
-		if steps := f.sweepUp(t); steps < 2 {
-			t.Fatalf("the rest of %d took %d steps", len(all), steps)
-		}
-		for _, c := range all {
-			f.state(t, c.lease.TaskID, picket.TaskCancelled)
-		}
-		f.state(t, waiting, picket.TaskCancelled)
-		if stray, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "late"}); err != nil || len(stray) > 0 {
-			t.Fatalf("a cancelled tree still gave %v, %v", stray, err)
-		}
-	})
+	}
+	if left < len(below)-100 || left > len(below)-60 {
+		t.Fatalf("one step left %d of %d leased", left, len(below))
+	}
+	// Whatever is not written down yet, nothing is admitted any more.
+	f.state(t, last.lease.TaskID, picket.TaskLeased)
+	_, err := f.Renew(f.ctx, last.held)
+	refused(t, err, picket.CodeTaskCancelled)
+	_, err = f.Complete(f.ctx, last.held, picket.Completion{})
+	refused(t, err, picket.CodeTaskCancelled)
+	_, err = f.Delegate(f.ctx, last.held, "", picket.Subtask{Title: "more"})
+	refused(t, err, picket.CodeTaskCancelled)
+	w, changed, err := f.Watch(f.ctx, last.held, time.Minute)
+	ok(t, err)
+	if !changed || w.State != picket.WatchCancelled {
+		t.Fatalf("its watch says %+v", w)
+	}
+	if steps := f.sweepUp(t); steps < 2 {
+		t.Fatalf("the rest of %d took %d steps", len(below), steps)
+	}
+	for _, c := range below {
+		f.state(t, c.lease.TaskID, picket.TaskCancelled)
+	}
+	f.state(t, waiting, picket.TaskCancelled)
+	if stray, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "late"}); err != nil || len(stray) > 0 {
+		t.Fatalf("a cancelled tree still gave %v, %v", stray, err)
+	}
 }
 
 // TestAGrantTakesNothingThatIsCancelled: what waits below a cancelled task is
