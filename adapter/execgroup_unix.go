@@ -33,16 +33,20 @@ func (p *groupProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
 		return Exited{}, err
 	}
 	out.start()
-	ended := make(chan error, 1)
+	ended, killed := make(chan error, 1), false
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
+		killed = true
 		killMarked(cmd.Process.Pid, mark)
 		err = <-ended
 	}
 	killMarked(0, mark) // what it has left behind
 	out.finish(0, time.Second)
+	if killed { // a child that was killed first may have let it end by itself
+		return Exited{Code: 128 + int(syscall.SIGKILL), Signal: "SIGKILL"}, nil
+	}
 	return exited(cmd, err), nil
 }
 

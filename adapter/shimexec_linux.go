@@ -143,8 +143,9 @@ func (s *shim) buryBeside(pid int, status unix.WaitStatus) {
 	if b == nil || b.end != nil {
 		return
 	}
-	b.end = endOf(status)
-	if b.since == 0 {
+	if b.end = endOf(status); b.since > 0 { // a child that was killed first may have let it end by itself
+		b.end = endOf(unix.WaitStatus(unix.SIGKILL))
+	} else {
 		b.since = bootClock()
 	}
 	s.look = time.After(0)
