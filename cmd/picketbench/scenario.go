@@ -33,6 +33,7 @@ func scenarios() []scenario {
 		{"depth", depthText, depth},
 		{"agents", agentsText, agents},
 		{"hostdeath", hostdeathText, hostdeath},
+		{"mcpcall", mcpcallText, mcpcall},
 		{"scripts", scriptsText, scripts},
 	}
 }
