@@ -29,3 +29,9 @@ func (p *Proxy) ForgetConnections() {
 		}
 	}
 }
+
+// MarksTable is the statement that makes a table of high-water marks.
+func MarksTable(name string) string { return marks{name}.create() }
+
+// RaiseMark is the statement that a write has to pass.
+func RaiseMark(name string) string { return marks{name}.raise() }

@@ -2,6 +2,7 @@ package toolproxy_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +14,13 @@ import (
 // eyes counts how often the end of a lease is waited for.
 type eyes struct {
 	*purse
-	watches, open int
+	watches, open atomic.Int64
 }
 
 func (e *eyes) AwaitEnd(ctx context.Context, _ picket.Held, _ time.Duration) (bool, error) {
-	e.watches++
-	e.open++
-	defer func() { e.open-- }()
+	e.watches.Add(1)
+	e.open.Add(1)
+	defer e.open.Add(-1)
 	<-ctx.Done()
 	return false, ctx.Err()
 }
@@ -36,30 +37,30 @@ func TestARunIsWatchedOnce(t *testing.T) {
 			synctest.Wait()
 		}
 		call(picket.EffectsNone)
-		if door.watches != 0 {
+		if door.watches.Load() != 0 {
 			t.Error("a call without effects is watched")
 		}
 		for range 5 {
 			call(picket.EffectsExternal)
 			time.Sleep(9 * time.Second)
 		}
-		if door.watches != 1 || door.open != 1 {
-			t.Errorf("%d watches, %d open", door.watches, door.open)
+		if door.watches.Load() != 1 || door.open.Load() != 1 {
+			t.Errorf("%d watches, %d open", door.watches.Load(), door.open.Load())
 		}
 		time.Sleep(2 * time.Second)
-		if synctest.Wait(); door.open != 0 {
+		if synctest.Wait(); door.open.Load() != 0 {
 			t.Error("the watch goes on without calls")
 		}
 		call(picket.EffectsExternal)
-		if door.watches != 2 || door.open != 1 {
-			t.Errorf("called again: %d watches, %d open", door.watches, door.open)
+		if door.watches.Load() != 2 || door.open.Load() != 1 {
+			t.Errorf("called again: %d watches, %d open", door.watches.Load(), door.open.Load())
 		}
 		p.Close()
-		if synctest.Wait(); door.open != 0 {
+		if synctest.Wait(); door.open.Load() != 0 {
 			t.Error("the watch outlives the proxy")
 		}
 		call(picket.EffectsExternal)
-		if door.open != 0 {
+		if door.open.Load() != 0 {
 			t.Error("a call during the stop is watched for ever")
 		}
 	})
