@@ -76,7 +76,7 @@ func TestUsageComesLateAndOverruns(t *testing.T) {
 		if got := f.state(t, task.TaskID, picket.TaskCompleted); got.Spent.USD != usd("0.20") {
 			t.Errorf("spent %s", got.Spent.USD)
 		}
-		f.pass(t, 15*time.Minute+time.Second)
+		f.jump(t, 15*time.Minute+time.Second)
 		_, err = f.ReportUsage(f.ctx, h, picket.UsageReport{Source: "claude", Tokens: 13})
 		refused(t, err, picket.CodeLeaseExpired)
 		f.sound(t)
