@@ -127,8 +127,9 @@ func TestACodingAgentIsStartedWithItsToolsAndItsCostArrivesLate(t *testing.T) {
 	} {
 		t.Run(string(preset), func(t *testing.T) {
 			t.Parallel()
-			// The result is handed in first, and the cost is told after it.
-			r := recordingOf(t, preset, "$TEST agent complete\ncat $RECORDED/"+string(preset)+"-done.jsonl")
+			// The result is handed in first, and the cost is told after it, in a last
+			// line without an end.
+			r := recordingOf(t, preset, "$TEST agent complete\nprintf %s \"$(cat $RECORDED/"+string(preset)+"-done.jsonl)\"")
 			v := r.run(t, r.task())
 			if v.State != picket.TaskReview || len(v.Runs) != 1 {
 				t.Fatalf("the task is %s after %d runs", v.State, len(v.Runs))
