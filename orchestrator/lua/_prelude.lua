@@ -113,10 +113,7 @@ local function move(id, t, to, ...)
   if TERMINAL[to] then
     call('ZADD', K('terminal'), NOW, id)
     close_envelope(id)
-  end
-  if t.root then
-    wake('task ' .. id)
-    if TERMINAL[to] then call('HINCRBY', K('tree:', t.root), 'open', -1) end
+    if t.root then call('HINCRBY', K('tree:', t.root), 'open', -1) end
   end
   put(t, 'state', to, 'updated', RAW, ...)
   t.state = to
