@@ -181,15 +181,20 @@ func TestAProgramEndsWithItsTime(t *testing.T) {
 // A lease that ends takes its programs along, also where the agent may linger,
 // and nothing more is started under it. The result is handed in all the same.
 func TestAProgramEndsWithItsLease(t *testing.T) {
-	for state, end := range map[string]func(s *adaptertest.Server, task string){
-		"cancelled": func(s *adaptertest.Server, task string) { s.Cancel(task) },
-		"expired":   func(s *adaptertest.Server, task string) { s.Expire(task) },
+	for state, end := range map[string]func(s *adaptertest.Server, task string, b *bench){
+		"cancelled": func(s *adaptertest.Server, task string, _ *bench) { s.Cancel(task) },
+		"expired":   func(s *adaptertest.Server, task string, _ *bench) { s.Expire(task) },
+		"completed": func(s *adaptertest.Server, _ string, b *bench) {
+			if _, err := NewProxy(b.job.Lease, s.URL, s.HTTPClient()).Complete(context.Background(), picket.RawJSON(`1`), ""); err != nil {
+				t.Error(err)
+			}
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, task, b, ended := executing(t, untilKilled)
 			s.Exec(task, wanted("c1"))
 			synctest.Wait()
-			end(s, task)
+			end(s, task, b)
 			if r := result(t, s, task, "c1"); r.Signal == nil || r.DurationMs > 5_000 {
 				t.Errorf("%s: the result is %+v", state, r)
 			}
