@@ -142,13 +142,13 @@ func (m *rules) reserve(h mheld, c mcall, wait int64) (was *mcall, nudge int64, 
 		case old.outcome == "" && old.nonce != c.nonce:
 			return nil, 0, picket.CodeCallRunning
 		case old.outcome == "":
-			return nil, r.toldWith(c.id), ""
+			return nil, c.toldWith(r), ""
 		case old.outcome == picket.CallUncertain:
 			return nil, 0, picket.CodeStateConflict
 		case old.outcome != picket.CallUndispatched && old.result == "":
 			return nil, 0, picket.CodeStateConflict
 		case old.outcome != picket.CallUndispatched:
-			return old, r.toldWith(c.id), ""
+			return old, c.toldWith(r), ""
 		}
 	}
 	if m.paused {
@@ -168,7 +168,15 @@ func (m *rules) reserve(h mheld, c mcall, wait int64) (was *mcall, nudge int64, 
 		c.acts = m.now + wait + lag
 	}
 	m.calls[key] = &c
-	return nil, r.toldWith(c.id), ""
+	return nil, c.toldWith(r), ""
+}
+
+// toldWith is the nudge that goes with the answer. That of an LLM carries none.
+func (c *mcall) toldWith(r *mrun) int64 {
+	if strings.HasPrefix(c.tool, "llm_") {
+		return 0
+	}
+	return r.toldWith(c.id)
 }
 
 // settle ends a call once; a true figure corrects what nobody knew.
