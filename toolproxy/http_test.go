@@ -133,7 +133,7 @@ func (n *noting) Reserve(ctx context.Context, held picket.Held, req picket.CallR
 
 func TestBadRequestsReserveNothing(t *testing.T) {
 	p, door := shop(t, func(*toolproxy.HTTPTool) {}), newPurse(100*cent)
-	url := `"url":"https://example.com/"`
+	url := `"url":"https://127.0.0.1:1/"`
 	lease := newSealer(t).Seal(aHeld.Namespace, aHeld.TaskID, aHeld.RunID).Reveal()
 	for args, want := range map[string]struct {
 		code  picket.Code
@@ -160,12 +160,12 @@ func TestBadRequestsReserveNothing(t *testing.T) {
 		`{"method":"POST","body":"` + strings.Repeat("x", 300_000) + `",` + url + `}`:    {"too_large", "/body"},
 		`{"url":"http://example.com/` + strings.Repeat("x", 9000) + `"}`:                 {"too_large", "/url"},
 		`{"headers":{"Authorization":"Bearer ` + lease + `"},` + url + `}`:               {"validation_failed", ""},
-		`{"url":"https://example.com/?t=` + lease + `"}`:                                 {"validation_failed", ""},
+		`{"url":"https://127.0.0.1:1/?t=` + lease + `"}`:                                 {"validation_failed", ""},
 		`{"headers":{"X-A":"1","x-a":"2"},` + url + `}`:                                  {"validation_failed", ""},
 		`{"headers":{` + strings.TrimSuffix(manyHeaders(65), ",") + `},` + url + `}`:     {"too_large", "/headers"},
 		`{"method":"POST","body":"x","headers":{"Content-Length":"100"},` + url + `}`:    {"validation_failed", "/headers/Content-Length"},
 		`{"headers":{"Proxy-Authorization":"x"},` + url + `}`:                            {"validation_failed", "/headers/Proxy-Authorization"},
-		`{"headers":{"Connection":"close"},"method":"GET","url":"https://example.com/"}`: {"validation_failed", "/headers/Connection"},
+		`{"headers":{"Connection":"close"},"method":"GET","url":"https://127.0.0.1:1/"}`: {"validation_failed", "/headers/Connection"},
 	} {
 		_, err := get(t, p, door, args)
 		var refusal *picket.Error
