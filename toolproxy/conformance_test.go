@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Director leaves the Host of the request as it came, which a scenario is about
+
 package toolproxy_test
 
 import (

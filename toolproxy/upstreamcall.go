@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 clients and upstreams of the older wire still ask for samples and roots, and log
+
 package toolproxy
 
 import (
