@@ -53,10 +53,9 @@ func (h *house) open(t testing.TB, configure func(*toolproxy.Config)) *market {
 // shelf is a source with the tools buy, which acts outside, and look, which
 // does not. It counts what is dispatched.
 type shelf struct {
-	proxy   *toolproxy.Proxy
-	calls   atomic.Int64
-	during  func(ctx context.Context) error // in the middle of a call; nil: nothing
-	timeout int                             // seconds
+	proxy  *toolproxy.Proxy
+	calls  atomic.Int64
+	during func(ctx context.Context) error // in the middle of a call; nil: nothing
 }
 
 func (s *shelf) Tools(context.Context, toolproxy.Door, picket.Held) (list []toolproxy.Tool, err error) {
