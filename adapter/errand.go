@@ -145,7 +145,7 @@ func (e *errand) askMoney(ctx context.Context, client *http.Client) error {
 		top = "--tokens 100000"
 	}
 	return picket.Refuse(picket.CodeBudgetExceeded, "Top up: picket budget top-up "+e.job.Lease.TaskID+" "+top+". Then: picket task retry "+e.job.Lease.TaskID,
-		"the task has $%s and %d tokens left, and an agent needs some of both", left.USD, left.Tokens)
+		"the task has %s and %d tokens left, and an agent needs some of both", left.USD.Dollars(), left.Tokens)
 }
 
 // askModels finds out which providers the tool proxy passes on to. A question

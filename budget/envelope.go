@@ -48,6 +48,20 @@ const MaxMoney = Money(maxNano)
 // String writes the amount as a plain decimal number of dollars, no rounding.
 func (m Money) String() string { return decimal.New(int64(m), -9).String() }
 
+// Dollars writes the amount for people, exact, with two decimals or more:
+// "$0.30", "-$1.25", "$0.0001".
+func (m Money) Dollars() string {
+	sign := ""
+	if m < 0 {
+		sign, m = "-", -m
+	}
+	const cent = 10_000_000
+	if m%cent != 0 {
+		return sign + "$" + m.String()
+	}
+	return fmt.Sprintf("%s$%d.%02d", sign, m/(100*cent), m/cent%100)
+}
+
 // MarshalJSON writes a JSON number of dollars.
 func (m Money) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
 

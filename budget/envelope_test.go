@@ -23,6 +23,19 @@ func TestMoneyReadsWhatItWrites(t *testing.T) {
 	})
 }
 
+// An amount on a screen reads as one: with its cents, and with no digit less than
+// it has.
+func TestMoneyForPeople(t *testing.T) {
+	for m, want := range map[Money]string{
+		0: "$0.00", 300_000_000: "$0.30", 1_000_000_000: "$1.00", -1_250_000_000: "-$1.25",
+		100_000: "$0.0001", 105_000_000: "$0.105", -1: "-$0.000000001", MaxMoney: "$4000000.00",
+	} {
+		if got := m.Dollars(); got != want {
+			t.Errorf("%d nano-dollars read %s, want %s", int64(m), got, want)
+		}
+	}
+}
+
 func TestMoneyIsExact(t *testing.T) {
 	for text, want := range map[string]Money{"1.5": 1_500_000_000, "0.000000075": 75, "1e-9": 1, "0": 0, "2E1": 20_000_000_000} {
 		if got, err := ParseMoney(text); err != nil || got != want {

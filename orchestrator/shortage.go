@@ -21,7 +21,7 @@ func (f facts) amount(key string) string {
 	if f["dimension"] == "tokens" {
 		return fmt.Sprintf("%d tokens", n)
 	}
-	return "$" + budget.Money(n).String()
+	return budget.Money(n).Dollars()
 }
 
 // topUpCommand is what a person runs so that the same call fits.

@@ -144,7 +144,7 @@ var envelopeColumns = []column[envelopeRow]{
 func callsText(calls []picket.OpenCall) string {
 	var parts []string
 	for _, c := range calls {
-		parts = append(parts, fmt.Sprintf("%s $%s for %s", oneLine(c.Tool), c.Reserved.USD, short(time.Duration(c.DeadlineMs)*time.Millisecond)))
+		parts = append(parts, fmt.Sprintf("%s %s for %s", oneLine(c.Tool), dollars(c.Reserved.USD), short(time.Duration(c.DeadlineMs)*time.Millisecond)))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -70,15 +70,5 @@ func budgetText(t picket.Task) string {
 	return text
 }
 
-// dollars is an amount for people: to the cent, or exact where that would hide it.
-func dollars(m budget.Money) string {
-	const cent = 10_000_000
-	if m%cent != 0 {
-		return "$" + m.String()
-	}
-	sign := ""
-	if m < 0 {
-		sign, m = "-", -m
-	}
-	return fmt.Sprintf("%s$%d.%02d", sign, m/(100*cent), m/cent%100)
-}
+// dollars is an amount for people.
+func dollars(m budget.Money) string { return m.Dollars() }

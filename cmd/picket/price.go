@@ -101,7 +101,7 @@ func priceText(p budget.Price) string {
 	}
 	text := strings.Join(parts, " and ")
 	if len(p.PerUnit) > 0 {
-		text += ", at most $" + p.Max.String()
+		text += ", at most " + dollars(p.Max)
 	}
 	if p.ChargeOn == budget.ChargeOnSuccess {
 		text += ", if it succeeds"
