@@ -2,6 +2,10 @@ package picket
 
 import "github.com/picket-dev/picket/budget"
 
+// EstimateHeader with the value true asks what a call would reserve. Nothing
+// is called and nothing is charged.
+const EstimateHeader = "Picket-Estimate"
+
 // Effects says whether a tool acts on the world outside in a way that must not
 // overlap with the next holder of the task.
 type Effects string

@@ -15,10 +15,6 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// EstimateHeader with the value true asks what a call would reserve. Nothing
-// is called and nothing is charged.
-const EstimateHeader = "Picket-Estimate"
-
 // maxArgs bounds the arguments of a tool that has no bound of its own, in
 // bytes.
 const maxArgs = 1 << 20
@@ -117,12 +113,12 @@ func callTool(p *Proxy, c echo.Context, door Door, held picket.Held) error {
 		defer over()
 		ctx = waiting
 	}
-	switch h.Get(EstimateHeader) {
+	switch h.Get(picket.EstimateHeader) {
 	case "true":
 		ctx = withEstimate(ctx)
 	case "", "false":
 	default:
-		return picket.Invalid(EstimateHeader, "Send true, or leave it out.", "%s is neither true nor false", EstimateHeader)
+		return picket.Invalid(picket.EstimateHeader, "Send true, or leave it out.", "%s is neither true nor false", picket.EstimateHeader)
 	}
 	answer, err := p.Invoke(ctx, door, held, name, args, key)
 	if err != nil && waits[name] && web.Stopping(c) && c.Request().Context().Err() == nil {

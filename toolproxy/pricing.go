@@ -53,7 +53,7 @@ func (p *Proxy) Priced(t Tool) (_ Tool, ok bool) {
 	return t, ok
 }
 
-// Estimate answers a call with [EstimateHeader]: nothing was called.
+// Estimate answers a call with [picket.EstimateHeader]: nothing was called.
 type Estimate struct {
 	Tool         string          `json:"tool"`
 	Reserve      budget.Envelope `json:"reserve"`   // what the call would reserve, and cost at most

@@ -12,7 +12,6 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
-	"github.com/picket-dev/picket/toolproxy"
 )
 
 func newTool() *cobra.Command {
@@ -95,7 +94,7 @@ func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []str
 	}
 	rest, estimate := withoutEstimate(rest)
 	if estimate {
-		opts = append(opts, adapter.WithHeader(toolproxy.EstimateHeader, "true"))
+		opts = append(opts, adapter.WithHeader(picket.EstimateHeader, "true"))
 	}
 	input, once, err := toolInput(cmd, proxy, name, rest)
 	if err != nil {
