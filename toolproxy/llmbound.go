@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"container/list"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"io"
 	"slices"
@@ -22,7 +23,7 @@ import (
 const (
 	hiddenTokens    = 2_000   // what a vendor puts around a prompt with tools
 	hiddenPerItem   = 32      // and around each message
-	imageTokens     = 50_000  // of one image, however many bytes it has
+	imageTokens     = 50_000  // of one image, however many or few bytes it has
 	referredContext = 200_000 // of content that a prompt only refers to
 	// openOutput is what an answer may have when its request does not say.
 	openOutput = 32_768
@@ -67,7 +68,7 @@ func (q *prompt) measure(d *dialect) measured {
 		}
 		for _, item := range itemsOf(part.value) {
 			w.word('i', "")
-			add(w.walk(item) + hiddenPerItem)
+			add(w.walk(item) + pictures(item) + hiddenPerItem)
 		}
 	}
 	q.refers = q.refers || w.refers
@@ -100,9 +101,9 @@ type walker struct {
 }
 
 func (w *walker) word(kind byte, text string) {
-	w.to.Write([]byte{kind})
+	// With its length, no text can pass for several.
+	w.to.Write(binary.BigEndian.AppendUint64([]byte{kind}, uint64(len(text))))
 	w.to.Write([]byte(text))
-	w.to.Write([]byte{0})
 }
 
 // walk answers how many tokens a value has at most.
@@ -133,9 +134,6 @@ func (w *walker) walk(v jsontext.Value) int64 {
 			name = text
 			w.refers = w.refers || name == "file_id" || name == "file_url"
 		case t.Kind() == '"':
-			if isImage(name, text) && int64(len(text)) > imageTokens {
-				size -= int64(len(text)) - imageTokens
-			}
 			w.refers = w.refers || isReference(name, text)
 		}
 		if t.Kind() == '"' {
@@ -146,20 +144,14 @@ func (w *walker) walk(v jsontext.Value) int64 {
 	}
 }
 
-// isImage knows a picture by how it begins.
-func isImage(name, text string) bool {
-	if strings.HasPrefix(text, "data:image/") {
-		return true
-	}
-	return name == "data" && slices.ContainsFunc([]string{"iVBORw0K", "/9j/", "R0lGOD", "UklGR"}, func(head string) bool { return strings.HasPrefix(text, head) })
-}
-
 // isReference knows content that the vendor fetches, or makes, by itself.
 func isReference(name, text string) bool {
 	switch name {
 	case "type":
 		return text == "url" || strings.HasPrefix(text, "web_search") || strings.HasPrefix(text, "web_fetch") || strings.HasPrefix(text, "code_execution") ||
-			text == "file_search" || text == "code_interpreter" || text == "mcp"
+			text == "file_search" || text == "code_interpreter" || text == "mcp" || text == "image_generation"
+	case "media_type", "file_data": // what is packed has more tokens than bytes
+		return strings.Contains(text[:min(len(text), 64)], "application/pdf")
 	case "image_url":
 		return strings.HasPrefix(text, "http")
 	}
@@ -224,6 +216,15 @@ func (p *prompts) learn(m measured, tokens int64) {
 	}
 }
 
+// together is the output of so many answers of that length, at most what can
+// be counted.
+func together(each, copies int64) int64 {
+	if each > 0 && copies > budget.MaxTokens/each {
+		return budget.MaxTokens
+	}
+	return each * copies
+}
+
 // bounded is what a call costs at most with an answer of so many tokens.
 func bounded(price budget.TokenPrice, input, output int64) budget.Envelope {
 	dearest := budget.TokenPrice{Input: price.Dearest(), Output: price.Output}
@@ -236,7 +237,7 @@ func affordable(price budget.TokenPrice, input, output, copies int64, have budge
 	low, high := int64(0), output
 	for low < high {
 		mid := low + (high-low+1)/2
-		if have.Covers(bounded(price, input, mid*copies)) {
+		if have.Covers(bounded(price, input, together(mid, copies))) {
 			low = mid
 		} else {
 			high = mid - 1

@@ -77,7 +77,7 @@ func (x *thought) think(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		need := bounded(x.price, input, most*x.prompt.copies)
+		need := bounded(x.price, input, together(most, x.prompt.copies))
 		_, err = x.llm.proxy.Metered(ctx, x.door, x.held, MeteredCall{
 			Tool: x.vendor.tool, Effects: picket.EffectsNone, Timeout: x.llm.cfg.Timeout, Reserve: &need, PriceVersion: prices.Version,
 			Dispatch: func(ctx context.Context, _ picket.Reservation) (Dispatched, error) { return x.dispatch(ctx, most) },

@@ -1,0 +1,76 @@
+package toolproxy_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// Agents that try to think more than their envelope has.
+
+// However many answers are asked for, and however long: the product is no small
+// number.
+func TestManyLongAnswersAreNoFewTokens(t *testing.T) {
+	for _, c := range [][2]int64{{1 << 32, 1 << 32}, {1 << 52, 1 << 12}, {1<<53 - 1, 1<<53 - 1}} {
+		w := rich(100)
+		m := newModel(t, says(200, `{"choices":[{}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`))
+		b := newMind(t, m, w)
+		status, text, _ := b.get("POST", "/llm/openai/v1/chat/completions", fmt.Sprintf(`{"model":"gpt-x","n":%d,"max_completion_tokens":%d,"messages":[]}`, c[0], c[1]))
+		if status == 200 || m.calls() != 0 {
+			body, _, _ := m.last(t)
+			t.Errorf("n %d of %d tokens: %d %s, sent %s", c[0], c[1], status, text, body)
+		}
+	}
+}
+
+// reservedFor is what the envelope was asked for a prompt.
+func reservedFor(t *testing.T, path, ask string) int64 {
+	t.Helper()
+	asked := &asking{wallet: rich(100_000)}
+	b := newMind(t, newModel(t, says(500, `{}`)), asked)
+	if status, text, _ := b.get("POST", path, ask); status != 500 {
+		t.Fatalf("%d %s", status, text)
+	}
+	return asked.need.Tokens
+}
+
+// asking notes what is reserved.
+type asking struct {
+	wallet
+	need budget.Envelope
+}
+
+func (a *asking) Reserve(ctx context.Context, held picket.Held, req picket.CallRequest) (picket.Reservation, error) {
+	a.need = req.Reserve
+	return a.wallet.Reserve(ctx, held, req)
+}
+
+// A picture of few bytes has as many tokens as any other, and a text that looks
+// like a picture has as many as any text.
+func TestBytesOfPicturesSayNothing(t *testing.T) {
+	long := strings.Repeat("a", 1_000_000)
+	for name, c := range map[string]struct {
+		path, part  string
+		least, most int64
+	}{
+		"small picture":       {"anthropic/v1/messages", `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGg"}}`, 50_000, 60_000},
+		"small picture, chat": {"openai/v1/chat/completions", `{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGg"}}`, 50_000, 60_000},
+		"large picture":       {"anthropic/v1/messages", `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0K` + long + `"}}`, 50_000, 60_000},
+		"picture of a tool":   {"anthropic/v1/messages", `{"type":"tool_result","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0K` + long + `"}}]}`, 50_000, 60_000},
+		"text":                {"anthropic/v1/messages", `{"type":"text","text":"data:image/png;base64,` + long + `"}`, 1_000_000, 1_100_000},
+		"document":            {"anthropic/v1/messages", `{"type":"document","source":{"type":"text","media_type":"text/plain","data":"iVBORw0K` + long + `"}}`, 1_000_000, 1_100_000},
+		"arguments":           {"anthropic/v1/messages", `{"type":"tool_use","input":{"data":"iVBORw0K` + long + `"}}`, 1_000_000, 1_100_000},
+		"packed document":     {"anthropic/v1/messages", `{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0"}}`, 200_000, 210_000},
+		"packed file":         {"openai/v1/chat/completions", `{"type":"file","file":{"file_data":"data:application/pdf;base64,JVBERi0"}}`, 200_000, 210_000},
+	} {
+		got := reservedFor(t, "/llm/"+c.path, `{"model":"`+map[bool]string{true: "claude", false: "gpt"}[strings.HasPrefix(c.path, "anthropic")]+
+			`-x","max_tokens":300,"messages":[{"role":"user","content":[`+c.part+`]}]}`)
+		if got < c.least || got > c.most {
+			t.Errorf("%s: %d tokens reserved, want %d to %d", name, got, c.least, c.most)
+		}
+	}
+}
