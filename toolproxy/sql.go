@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/picket-dev/picket"
 )
@@ -36,6 +37,7 @@ const (
 	maxSQLArgs   = 100
 	maxSQLRows   = 1000
 	maxSQLBytes  = 256 << 10
+	maxSQLPacket = 4 << 20 // one row, or one word of the server: it is read whole
 )
 
 // sqlSource is the tool sql.
@@ -66,6 +68,7 @@ func newSQLSource(p *Proxy, configured map[string]Database) (*sqlSource, error) 
 			return nil, fmt.Errorf("toolproxy: %q of the database %s is no name of a table in lower case", table, name)
 		}
 		config.RuntimeParams["application_name"] = "picket"
+		config.MaxProtocolMessageBodyLen = maxSQLPacket
 		s.databases[name] = database{config: config, marks: marks{table}, timeout: min(cmp.Or(d.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second)}
 	}
 	schema, err := withEnum(s.tool.InputSchema, "database", s.names())
@@ -187,7 +190,9 @@ func firstWord(statement string) string {
 // transaction was rolled back.
 func refusedStatement(err error) (jsontext.Value, bool) {
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	if large := (*pgproto3.ExceededMaxBodyLenErr)(nil); errors.As(err, &large) { // the connection ended, nothing was committed
+		pg = &pgconn.PgError{Code: "54000", Message: fmt.Sprintf("a row of the answer has more than %d bytes", maxSQLPacket), Hint: "Select parts of it."}
+	} else if !errors.As(err, &pg) {
 		return nil, false
 	}
 	answer, err := encode(map[string]any{"error": map[string]any{

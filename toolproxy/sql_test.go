@@ -190,6 +190,13 @@ func sqlCaps(t *testing.T, b ledgerBook) {
 	if err != nil || a["truncated"] != true || a["rowCount"] != 2000.0 || b.pg.run(t, "SELECT count(*) FROM entries WHERE by = 'many'")[0] != "2000" {
 		t.Errorf("%v %v", a["rowCount"], err)
 	}
+	// A row is read whole: one that would fill the memory ends the call.
+	for _, readOnly := range []bool{true, false} {
+		a, err := b.sql(t, holding(17, 0), map[string]any{"statement": "SELECT repeat('x', 50000000)", "readOnly": readOnly})
+		if said, _ := a["error"].(map[string]any); err != nil || said["sqlstate"] != "54000" || a["rolledBack"] != true {
+			t.Errorf("a row of 50 MB: %v %v", err, said)
+		}
+	}
 	// The server ends a statement in time, too.
 	began := time.Now()
 	_, err = b.sql(t, holding(17, 0), map[string]any{"statement": "SELECT pg_sleep(100)", "timeoutSeconds": 1})
