@@ -22,7 +22,7 @@ type move struct {
 func (x *machine) moves() []move {
 	always := func() bool { return true }
 	live, helps := x.anyRun(lives), func() bool { return x.openHelps() > 0 }
-	return slices.Concat(x.crewMoves(), x.moneyMoves(), x.treeMoves(), []move{
+	return slices.Concat(x.crewMoves(), x.moneyMoves(), x.treeMoves(), x.kinMoves(), []move{
 		{3, "submit", func() bool { return x.openTasks() < x.most }, x.submit},
 		{5, "acquire", func() bool { return !x.m.paused && x.anyTask(picket.TaskQueued)() }, x.acquire},
 		{2, "renew", live, x.renew},

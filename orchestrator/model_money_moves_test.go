@@ -39,27 +39,29 @@ func (x *machine) reserve() {
 	} else {
 		wait -= linger
 	}
-	x.calls(func(h picket.Held, mh mheld) {
-		if x.short[h.RunID] >= 18 {
-			return // the engine would begin to count instead of telling
+	x.calls(func(h picket.Held, mh mheld) { x.reserveBy(h, mh, c, wait, effects) })
+}
+
+func (x *machine) reserveBy(h picket.Held, mh mheld, c mcall, wait int64, effects picket.Effects) {
+	if x.short[h.RunID] >= 18 {
+		return // the engine would begin to count instead of telling
+	}
+	got, err := x.e.Reserve(x.ctx, h, picket.CallRequest{CallID: c.id, Nonce: c.nonce, Tool: c.tool, Hash: c.hash, Reserve: c.need,
+		PriceVersion: "v1", Effects: effects, TimeoutMs: wait, Keyed: c.keyed})
+	was, nudge, code := x.m.reserve(mh, c, wait)
+	if code == picket.CodeBudgetExceeded {
+		x.short[h.RunID]++
+	}
+	if x.agree(err, code, "reserve %+v by %+v", c, mh) {
+		x.same("reserve: available", got.Available, x.m.envs[h.TaskID].Available)
+		x.same("reserve: token", got.Token, x.m.runs[h.RunID].token)
+		x.nudged("reserve", got.Nudge, nudge)
+		if x.same("reserve: replayed", got.Replay != nil, was != nil); was != nil {
+			x.same("reserve: result", string(got.Replay.Result), was.result)
+			x.same("reserve: cost", got.Replay.Cost, was.cost)
 		}
-		got, err := x.e.Reserve(x.ctx, h, picket.CallRequest{CallID: c.id, Nonce: c.nonce, Tool: c.tool, Hash: c.hash, Reserve: c.need,
-			PriceVersion: "v1", Effects: effects, TimeoutMs: wait, Keyed: c.keyed})
-		was, nudge, code := x.m.reserve(mh, c, wait)
-		if code == picket.CodeBudgetExceeded {
-			x.short[h.RunID]++
-		}
-		if x.agree(err, code, "reserve %+v by %+v", c, mh) {
-			x.same("reserve: available", got.Available, x.m.envs[h.TaskID].Available)
-			x.same("reserve: token", got.Token, x.m.runs[h.RunID].token)
-			x.nudged("reserve", got.Nudge, nudge)
-			if x.same("reserve: replayed", got.Replay != nil, was != nil); was != nil {
-				x.same("reserve: result", string(got.Replay.Result), was.result)
-				x.same("reserve: cost", got.Replay.Cost, was.cost)
-			}
-		}
-		x.refused(h, err, "reserve")
-	})
+	}
+	x.refused(h, err, "reserve")
 }
 
 func (x *machine) settle() {
@@ -80,13 +82,17 @@ func (x *machine) settle() {
 		s.Result = picket.RawJSON(oneOf(x, "result", `1`, `{"n":2}`))
 	}
 	for range 1 + x.below(2, "times") {
-		got, err := x.e.Settle(x.ctx, s)
-		c, p, code := x.m.settle(task, id, nonce, s.Outcome, s.Cost, string(s.Result))
-		if x.agree(err, code, "settle %+v", s) {
-			x.same("settle: cost", got.Cost, c.cost)
-			x.same("settle: available", got.Available, p.Available)
-			x.same("settle: locked", got.Overrun, p.Available.Tokens < 0 || p.Available.USD < 0)
-		}
+		x.settleAs(s)
+	}
+}
+
+func (x *machine) settleAs(s picket.Settlement) {
+	got, err := x.e.Settle(x.ctx, s)
+	c, p, code := x.m.settle(s.TaskID, s.CallID, s.Nonce, s.Outcome, s.Cost, string(s.Result))
+	if x.agree(err, code, "settle %+v", s) {
+		x.same("settle: cost", got.Cost, c.cost)
+		x.same("settle: available", got.Available, p.Available)
+		x.same("settle: locked", got.Overrun, p.Available.Tokens < 0 || p.Available.USD < 0)
 	}
 }
 

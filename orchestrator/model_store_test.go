@@ -158,6 +158,9 @@ func (x *machine) compareTasks(c *contents) {
 		if in[id] != t.state {
 			x.Fatalf("%s is %s, but in the set of %q", id, t.state, in[id])
 		}
+		if got["review"] != t.reviewer() {
+			x.Fatalf("%s is reviewed by %q, want %q", id, got["review"], t.reviewer())
+		}
 		if got["fixes"] != t.fixes {
 			x.Fatalf("%s fixes %q, want %q", id, got["fixes"], t.fixes)
 		}

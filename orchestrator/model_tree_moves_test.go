@@ -40,17 +40,19 @@ func (x *machine) delegate() {
 		s.Review, m.byParent, m.unreviewed = picket.ReviewByNone, false, true
 	}
 	request, content := oneOf(x, "key", "", "d1", "d2"), fmt.Sprintf("%+v", m)
-	x.calls(func(h picket.Held, mh mheld) {
-		got, err := x.e.Delegate(x.ctx, h, request, s)
-		id, nudge, code := x.m.delegate(mh, request, content, cmp.Or(got.TaskID, freshID()), m)
-		if x.agree(err, code, "delegate %+v by %+v", m, mh) {
-			x.same("delegate", got.TaskID, id)
-			x.same("delegate: state", got.State, x.m.tasks[id].state)
-			x.same("delegate: available", got.Available, x.m.envs[h.TaskID].Available)
-			x.nudged("delegate", got.Nudge, nudge)
-		}
-		x.refused(h, err, "delegate_subtask")
-	})
+	x.calls(func(h picket.Held, mh mheld) { x.delegateBy(h, mh, request, content, s, m) })
+}
+
+func (x *machine) delegateBy(h picket.Held, mh mheld, request, content string, s picket.Subtask, m mspec) {
+	got, err := x.e.Delegate(x.ctx, h, request, s)
+	id, nudge, code := x.m.delegate(mh, request, content, cmp.Or(got.TaskID, freshID()), m)
+	if x.agree(err, code, "delegate %+v by %+v", m, mh) {
+		x.same("delegate", got.TaskID, id)
+		x.same("delegate: state", got.State, x.m.tasks[id].state)
+		x.same("delegate: available", got.Available, x.m.envs[h.TaskID].Available)
+		x.nudged("delegate", got.Nudge, nudge)
+	}
+	x.refused(h, err, "delegate_subtask")
 }
 
 // subtask draws a subtask of a run's task, or something that is none.
@@ -80,7 +82,11 @@ func (x *machine) awaitSubtask() {
 
 func (x *machine) reviewSubtask() {
 	h, mh := x.parent()
-	id, decision, note := x.subtask(mh), oneOf(x, "decision", "approve", "reject", "reject"), oneOf(x, "note", "", "so")
+	x.reviewBy(h, mh, x.subtask(mh))
+}
+
+func (x *machine) reviewBy(h picket.Held, mh mheld, id string) {
+	decision, note := oneOf(x, "decision", "approve", "reject", "reject"), oneOf(x, "note", "", "so")
 	request := oneOf(x, "request", "", "v1")
 	for range 1 + x.below(2, "times") {
 		got, err := x.e.ReviewSubtask(x.ctx, h, request, picket.SubtaskReview{TaskID: id, Decision: decision, Note: note})
