@@ -99,3 +99,19 @@ func TestUsageIsRefused(t *testing.T) {
 		refused(t, err, picket.CodeValidation)
 	})
 }
+
+// What an agent says of itself never grows beyond what is counted exactly.
+func TestUsageBeyondWhatIsCountedIsRefused(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(100, "0.10")})
+		most := picket.UsageReport{Source: "claude", Session: "a", Tokens: 2147483646999, USD: usd("3999999.999999999")}
+		f.usage(t, h, most, most.Tokens, "3999999.999999999")
+		for _, session := range []string{"b", "c", "d"} {
+			most.Session = session
+			_, err := f.ReportUsage(f.ctx, h, most)
+			refused(t, err, picket.CodeValidation)
+		}
+		f.usage(t, h, picket.UsageReport{Session: "b", Tokens: 1, USD: usd("0.000000001")}, 1, "0.000000001")
+		f.sound(t)
+	})
+}

@@ -5,8 +5,10 @@
 -- charged to the same run.
 -- ARGV: task, run, secret, presented token, source, session, scope (run|session), tokens, nano-dollars
 -- Reply: {tokens, nano-dollars charged now, available tokens, available nano-dollars, 1 when that envelope is locked}
--- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, validation_failed (too many sessions)
+-- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, validation_failed (too many sessions,
+--   or more than is counted)
 local SESSIONS = 1000
+local MOST_T, MOST_U = 2147483647000, 4000000000000000
 local tid, rid, source = ARGV[1], ARGV[2], ARGV[5]
 local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
@@ -17,11 +19,14 @@ if not was and call('HLEN', totals) >= SESSIONS then return refuse('validation_f
 local was_t, was_u = string.match(was or '0 0', '^(%d+) (%d+)$')
 was_t, was_u = num(was_t), num(was_u)
 local total_t, total_u = math.max(was_t, num(ARGV[8])), math.max(was_u, num(ARGV[9]))
-call('HSET', totals, session, F(total_t) .. ' ' .. F(total_u))
-shift(r, 'reported', total_t - was_t, total_u - was_u)
-local owed_t = math.max(0, num(r.reported_t) - num(r.llm_t) - num(r.charged_t))
-local owed_u = math.max(0, num(r.reported_u) - num(r.llm_u) - num(r.charged_u))
+local more_t, more_u = total_t - was_t, total_u - was_u
+local owed_t = math.max(0, num(r.reported_t) + more_t - num(r.llm_t) - num(r.charged_t))
+local owed_u = math.max(0, num(r.reported_u) + more_u - num(r.llm_u) - num(r.charged_u))
 local e = envelope(tid)
+if num(e.spent_t) + owed_t > MOST_T then return refuse('validation_failed', 'field', '/tokens', 'limit', F(MOST_T)) end
+if num(e.spent_u) + owed_u > MOST_U then return refuse('validation_failed', 'field', '/usd', 'limit', F(MOST_U)) end
+call('HSET', totals, session, F(total_t) .. ' ' .. F(total_u))
+shift(r, 'reported', more_t, more_u)
 local p
 if owed_t > 0 or owed_u > 0 then
   shift(r, 'charged', owed_t, owed_u)
