@@ -25,6 +25,7 @@ type HandoffKind string
 const (
 	HandoffQuestion   HandoffKind = "question"
 	HandoffApproval   HandoffKind = "approval"
+	HandoffBudget     HandoffKind = "budget"     // asks for a top-up; a person adds it, then answers
 	HandoffEscalation HandoffKind = "escalation" // made by the retry policy, not by an agent
 )
 
@@ -41,7 +42,7 @@ const (
 type HelpRequest struct {
 	Question        string      `json:"question"`
 	Options         []string    `json:"options,omitempty"`
-	Kind            HandoffKind `json:"kind,omitempty"`            // question (default) or approval
+	Kind            HandoffKind `json:"kind,omitempty"`            // question (default), approval or budget
 	DeadlineSeconds *int        `json:"deadlineSeconds,omitempty"` // 1 to 2,592,000; default none
 	OnDeadline      OnDeadline  `json:"onDeadline,omitempty"`
 }

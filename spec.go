@@ -219,10 +219,7 @@ func (h *HelpRequest) Normalize() error {
 	if len(h.Options) > 20 {
 		return Invalid("/options", "Offer fewer options.", "options has %d entries, at most 20 are allowed", len(h.Options))
 	}
-	if h.Kind == "budget" {
-		return NotAvailable("/kind", "the budget hand-off")
-	}
-	if err := oneOfOr("/kind", &h.Kind, HandoffQuestion, HandoffApproval); err != nil {
+	if err := oneOfOr("/kind", &h.Kind, HandoffQuestion, HandoffApproval, HandoffBudget); err != nil {
 		return err
 	}
 	if err := oneOfOr("/onDeadline", &h.OnDeadline, OnDeadlineWait, OnDeadlineDeny, OnDeadlineEscalate); err != nil {

@@ -108,6 +108,9 @@ func (f explained) explain() picket.Explanation {
 		if f.task.Handoff.Kind == picket.HandoffEscalation {
 			next("picket task retry %s", f.task.TaskID)
 		} else {
+			if f.task.Handoff.Kind == picket.HandoffBudget {
+				next("picket budget top-up %s --usd …", f.task.TaskID)
+			}
 			next("picket handoff answer %s …", f.task.Handoff.HandoffID)
 		}
 	default:

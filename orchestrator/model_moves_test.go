@@ -215,7 +215,7 @@ func (x *machine) release() {
 }
 
 func (x *machine) requestHelp() {
-	req := picket.HelpRequest{Question: "which?", Kind: oneOf(x, "kind", picket.HandoffQuestion, picket.HandoffApproval),
+	req := picket.HelpRequest{Question: "which?", Kind: oneOf(x, "kind", picket.HandoffQuestion, picket.HandoffApproval, picket.HandoffBudget),
 		OnDeadline: picket.OnDeadlineWait}
 	wait := int64(0)
 	if n := x.below(3, "deadline"); n > 0 {

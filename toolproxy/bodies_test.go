@@ -68,7 +68,7 @@ func TestBadBodiesNameTheField(t *testing.T) {
 		{"mark_failed", `{}`, 400, "validation_failed", "/reason"},
 		{"mark_failed", `{"reason":"r","retryable":"yes"}`, 400, "validation_failed", "/retryable"},
 		{"request_human_help", `{}`, 400, "validation_failed", "/question"},
-		{"request_human_help", `{"question":"q","kind":"budget"}`, 400, "not_available", "/kind"},
+		{"request_human_help", `{"question":"q","kind":"escalation"}`, 400, "validation_failed", "/kind"},
 		{"request_human_help", `{"question":"q","onDeadline":"deny"}`, 400, "validation_failed", "/deadlineSeconds"},
 		{"request_human_help", `{"question":"q","deadlineSeconds":0}`, 400, "validation_failed", "/deadlineSeconds"},
 		{"get_task", `{"taskId":"x"}`, 400, "validation_failed", "/taskId"},

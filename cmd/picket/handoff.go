@@ -131,8 +131,11 @@ func printHandoff(cmd *cobra.Command, h picket.Handoff, raw jsontext.Value, run 
 
 // answerCommand is what a person types to answer, ready to paste.
 func answerCommand(h picket.Handoff) string {
-	if h.Kind == picket.HandoffEscalation {
+	switch h.Kind {
+	case picket.HandoffEscalation:
 		return "picket task retry " + h.TaskID
+	case picket.HandoffBudget:
+		return "picket budget top-up " + h.TaskID + " --usd 0.50 && picket handoff answer " + h.HandoffID + ` --text "topped up"`
 	}
 	if len(h.Options) > 0 {
 		return "picket handoff answer " + h.HandoffID + " --option 1"
