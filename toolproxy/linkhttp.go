@@ -49,12 +49,18 @@ func (h *listener) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/event-stream" {
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/event-stream" {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer) // the library reads it whole
+	} else {
 		call, _ := r.Context().Value(liveKey{}).(*liveCall)
 		resp.Body = &heard{Closer: resp.Body, in: bufio.NewReader(resp.Body), note: func(method string, params []byte) { h.l.notice(call, method, params) }}
 	}
 	return resp, nil
 }
+
+// maxAnswer bounds an answer that is no stream, in bytes; the library bounds the
+// events of a stream likewise.
+const maxAnswer = 16 << 20
 
 // maxHeard bounds a line of a stream that is looked into, in bytes; a longer
 // one is no notice.

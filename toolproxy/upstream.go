@@ -2,6 +2,7 @@ package toolproxy
 
 import (
 	"context"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,6 +60,12 @@ const (
 	reachTimeout = 30 * time.Second
 	relistEvery  = 5 * time.Minute // a notice may be lost
 	maxOwned     = 8               // connections of single sessions
+)
+
+// What is taken of a list of an upstream.
+const (
+	maxListed      = 1000
+	maxListedBytes = 8 << 20
 )
 
 // upstream keeps a connection to an MCP server.
@@ -182,20 +189,20 @@ func (u *upstream) refresh(ctx context.Context, l *link) error {
 	o := offer{completes: caps.Completions != nil, watches: caps.Resources != nil && caps.Resources.Subscribe}
 	var err error
 	if caps.Tools != nil {
-		if o.tools, err = collect(l.session.Tools(ctx, nil)); err != nil {
+		if o.tools, err = collect(u, l.session.Tools(ctx, nil)); err != nil {
 			return fmt.Errorf("list tools: %w", err)
 		}
 	}
 	if caps.Prompts != nil {
-		if o.prompts, err = collect(l.session.Prompts(ctx, nil)); err != nil {
+		if o.prompts, err = collect(u, l.session.Prompts(ctx, nil)); err != nil {
 			return fmt.Errorf("list prompts: %w", err)
 		}
 	}
 	if caps.Resources != nil {
-		if o.resources, err = collect(l.session.Resources(ctx, nil)); err != nil {
+		if o.resources, err = collect(u, l.session.Resources(ctx, nil)); err != nil {
 			return fmt.Errorf("list resources: %w", err)
 		}
-		if o.templates, err = collect(l.session.ResourceTemplates(ctx, nil)); err != nil {
+		if o.templates, err = collect(u, l.session.ResourceTemplates(ctx, nil)); err != nil {
 			u.log.Debug("an upstream has no resource templates", "err", err)
 		}
 	}
@@ -203,10 +210,21 @@ func (u *upstream) refresh(ctx context.Context, l *link) error {
 	return nil
 }
 
-func collect[T any](items func(func(T, error) bool)) (list []T, err error) {
+// collect reads a list, as far as it is looked at: an upstream may have no end
+// of pages.
+func collect[T any](u *upstream, items func(func(T, error) bool)) (list []T, err error) {
+	size := 0
 	for item, err := range items {
 		if err != nil {
 			return nil, err
+		}
+		raw, err := stdjson.Marshal(item)
+		if err != nil {
+			return nil, err
+		}
+		if size += len(raw); len(list) == maxListed || size > maxListedBytes {
+			u.log.Warn("an upstream's list is too long: the rest is left out", "kept", len(list))
+			break
 		}
 		list = append(list, item)
 	}
