@@ -24,7 +24,7 @@ func TestExplain(t *testing.T) {
 		f.because(t, task.TaskID, "no reaper is running")
 		ok(t, f.Tick(f.ctx))
 		x := f.because(t, task.TaskID, "nobody is waiting on this lane (role coder, needs go)")
-		if want := "picket adapter --role coder --capability go -- COMMAND"; len(x.Because) != 1 || x.Next[0] != want {
+		if want := "picket adapter --role coder --capability go -- COMMAND"; len(x.Because) != 2 || x.Next[0] != want {
 			t.Fatalf("explain %+v, want next %q", x, want)
 		}
 		second := f.submit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
@@ -76,7 +76,7 @@ func TestExplainKnowsTheRegistry(t *testing.T) {
 		ok(t, f.Tick(f.ctx))
 		lane := f.submit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
 		pinned := f.submit(t, picket.TaskSpec{Agent: "a1"})
-		if x := f.because(t, lane.TaskID, "nobody is waiting"); len(x.Because) != 1 {
+		if x := f.because(t, lane.TaskID, "no registered agent serves this lane"); len(x.Because) != 2 {
 			t.Fatalf("without agents explain says %q", x.Because)
 		}
 		if x := f.because(t, pinned.TaskID, "nobody is waiting"); len(x.Because) != 2 {

@@ -45,7 +45,7 @@ func budgetExceeded(f facts) (string, string) {
 	}
 	if day, isHouse := strings.CutPrefix(f["envelope"], "house:"); isHouse {
 		return "the installation's budget of " + day + ": " + message,
-			"Raise budget.house, wait for the next day (UTC), or run: " + f.topUpCommand()
+			"Approve or cancel tasks that are done (they give back what is left), raise budget.house, wait for the next day (UTC), or run: " + f.topUpCommand()
 	}
 	return message, "Report what is done, then wait for a top-up (await_top_up) or ask a person; a person runs: " + f.topUpCommand()
 }
