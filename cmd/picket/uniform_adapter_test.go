@@ -91,6 +91,7 @@ func workAsLibrary(t *testing.T, c *adapter.Client, id string) string {
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
 	told := registered(t, c, id)
+	beating(t, c, id)
 	drain()
 	if err := <-ended; err != nil {
 		t.Errorf("%s: %v", id, err)
@@ -112,6 +113,7 @@ func workAsCommand(t *testing.T, c *adapter.Client, id string) string {
 		return ""
 	}
 	told := registered(t, c, id)
+	beating(t, c, id)
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%s: %v\n%s", id, err, said.String())
@@ -129,6 +131,18 @@ func registered(t *testing.T, c *adapter.Client, id string) string {
 		t.Errorf("%s is not registered: %v", id, err)
 	}
 	return withoutMetadata(plain(t, c, "/api/v1/agents/"+id, id))
+}
+
+// beating waits until an adapter knows of its registration: one that is to end
+// before it does has nothing to drain.
+func beating(t *testing.T, c *adapter.Client, id string) {
+	err := until(t.Context(), func() (bool, error) {
+		a, err := c.Agent(t.Context(), id)
+		return a.LastHeartbeatAt > a.RegisteredAt, err
+	})
+	if err != nil {
+		t.Errorf("%s sends no heartbeats: %v", id, err)
+	}
 }
 
 // drained waits until the agent is deregistered and tells its record and its
