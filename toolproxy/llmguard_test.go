@@ -74,3 +74,45 @@ func TestBytesOfPicturesSayNothing(t *testing.T) {
 		}
 	}
 }
+
+// What costs more than the prices by token say, or would be read in place of
+// what was looked at, does not leave.
+func TestDearerWaysToAskAreRefused(t *testing.T) {
+	for body, want := range map[string]int{
+		`{"model":"gpt-x","messages":[],"service_tier":"priority"}`:                403,
+		`{"model":"gpt-x","messages":[],"speed":"fast"}`:                           403,
+		`{"model":"gpt-x","messages":[],"Model":"dear"}`:                           400,
+		`{"model":"gpt-x","messages":[],"max_tokens":5,"MAX_TOKENS":5000000}`:      400,
+		`{"model":"gpt-x","messages":[],"\u017ftream":true}`:                       400,
+		`{"model":"gpt-x","messages":[],"service_tier":"flex","user":"x","Own":1}`: 200,
+	} {
+		m := newModel(t, says(200, `{"choices":[{}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`))
+		status, text, _ := newMind(t, m, rich(100)).get("POST", "/llm/openai/v1/chat/completions", body)
+		if status != want || m.calls() != 0 && want != 200 {
+			t.Errorf("%s: %d %s, %d calls", body, status, text, m.calls())
+		}
+	}
+}
+
+// The upstream is asked what was looked at, and nothing else.
+func TestHeadersLeadNowhereElse(t *testing.T) {
+	m := newModel(t, says(200, `{}`))
+	b := newMind(t, m, rich(100))
+	head := []string{"X-HTTP-Method-Override", "POST", "X-Original-URL", "/v1/files", "X-Rewrite-URL", "/v1/files", "X-Method-Override", "POST", "X-HTTP-Method", "POST"}
+	if status, text, _ := b.get("GET", "/llm/openai/v1/models/gpt-x", "", head...); status != 200 {
+		t.Fatalf("%d %s", status, text)
+	}
+	_, sent, _ := m.last(t)
+	for i := 0; i < len(head); i += 2 {
+		if sent.Get(head[i]) != "" {
+			t.Errorf("the upstream got %s: %s", head[i], sent.Get(head[i]))
+		}
+	}
+	for _, path := range []string{"/llm/openai/v1/models/..%2ffiles", "/llm/openai/v1/models/%2e%2e/files", "/llm/openai/v1/models/x%252f..", "/llm/openai/v1/models/../batches",
+		"/llm/openai/v1/batches", "/llm/anthropic/v1/messages/batches", "/llm/openai/v1/chat/completions/", "/llm/openai//v1/chat/completions"} {
+		before := m.calls()
+		if status, text, _ := b.get("GET", path, ""); status == 200 || m.calls() != before {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+}

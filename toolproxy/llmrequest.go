@@ -118,8 +118,31 @@ func badPrompt(err error) error {
 	return picket.Invalid("", "Send one JSON object.", "the body is no JSON object").Because(err)
 }
 
+// weighty are members that make a call dearer, or say what it is. An upstream
+// that does not tell capitals would read one here that nobody has looked at.
+var weighty = []string{"model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens", "max_output_tokens", "service_tier", "speed",
+	"messages", "input", "previous_response_id", "conversation", "prompt", "container", "mcp_servers"}
+
+// dearer are values for which vendors charge more than their prices by token.
+var dearer = map[string]string{"service_tier": "priority", "speed": "fast"}
+
+// weigh refuses what would cost more than anybody can tell here.
+func weigh(m member) error {
+	if slices.ContainsFunc(weighty, func(name string) bool { return name != m.name && strings.EqualFold(name, m.name) }) {
+		return picket.Invalid("/"+clip(m.name), "Write it in lower case.", "%s is no member of the API", clip(m.name))
+	}
+	var value string
+	if dear := dearer[m.name]; dear != "" && json.Unmarshal(m.value, &value) == nil && strings.EqualFold(value, dear) {
+		return picket.Refuse(picket.CodeUnpricedTool, "Leave "+m.name+" out.", "nobody has said what %s %q costs", m.name, dear)
+	}
+	return nil
+}
+
 // take notes a member that matters.
 func (q *prompt) take(m member, d *dialect) (err error) {
+	if err := weigh(m); err != nil {
+		return err
+	}
 	switch name := m.name; {
 	case name == "model":
 		err = json.Unmarshal(m.value, &q.model)
