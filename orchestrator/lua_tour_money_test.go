@@ -148,9 +148,16 @@ func tourUsage(t *testing.T, f *fixture) {
 	report(u)
 	_, err := f.ReportUsage(f.ctx, picket.Held{TaskID: noTask, RunID: noRun, Secret: h.Secret, Namespace: h.Namespace}, picket.UsageReport{Source: "x"})
 	refused(t, err, picket.CodeLeaseExpired)
-	for i := range 1000 {
-		ok(t, f.raw.HSet(f.ctx, "pk:{default}:usage:"+h.RunID, fmt.Sprint("x ", i), "0 0").Err())
+	for _, beyond := range []picket.UsageReport{{Tokens: budget.MaxTokens}, {USD: budget.MaxMoney}} {
+		beyond.Source, beyond.Session = "claude", "s2"
+		_, err = f.ReportUsage(f.ctx, h, beyond)
+		refused(t, err, picket.CodeValidation)
 	}
+	full := make([]any, 0, 2000)
+	for i := range 1000 {
+		full = append(full, fmt.Sprint("x ", i), "0 0")
+	}
+	ok(t, f.raw.HSet(f.ctx, "pk:{default}:usage:"+h.RunID, full...).Err())
 	_, err = f.ReportUsage(f.ctx, h, picket.UsageReport{Source: "claude", Session: "one-more"})
 	refused(t, err, picket.CodeValidation)
 	// Late: the envelope is closed, and nobody is above it.
