@@ -82,7 +82,11 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 	},
 	picket.CodeBudgetExceeded: budgetExceeded,
 	picket.CodeChildrenOpen: func(f facts) (string, string) {
-		return f["open"] + " subtasks have not ended, the first of them is " + f["first"],
+		message := f["open"] + " subtasks have not ended, the first of them is " + f["first"]
+		if f["open"] == "1" {
+			message = "the subtask " + f["first"] + " has not ended"
+		}
+		return message,
 			`Await and review them first (await_subtask, review_subtask). Or say what becomes of them: "children": "detach" leaves them to people, "cancel" ends them.`
 	},
 	picket.CodeDelegation: func(f facts) (string, string) {

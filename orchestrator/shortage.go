@@ -41,7 +41,7 @@ func (f facts) topUpCommand() string {
 func budgetExceeded(f facts) (string, string) {
 	message := fmt.Sprintf("this needs %s, and %s are available", f.amount("need"), f.amount("available"))
 	if integer(f["available"]) < 0 {
-		message = fmt.Sprintf("the envelope is overdrawn (%s available): a call cost more than it had reserved, so no paid call goes on", f.amount("available"))
+		message = fmt.Sprintf("the envelope is overdrawn (%s available): more was spent than it covers, so no paid call goes on", f.amount("available"))
 	}
 	if day, isHouse := strings.CutPrefix(f["envelope"], "house:"); isHouse {
 		return "the installation's budget of " + day + ": " + message,

@@ -147,9 +147,18 @@ func TestAGrantTakesNothingThatIsCancelled(t *testing.T) {
 func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		p := f.family(t, picket.TaskSpec{})
-		running, queued := p.below(t, 1)[0], p.child(t, "", picket.Subtask{}).TaskID
-		_, err := f.Complete(f.ctx, p.held, picket.Completion{Output: picket.RawJSON(`1`)})
-		refused(t, err, picket.CodeChildrenOpen)
+		running := p.below(t, 1)[0]
+		early := func(want string) {
+			t.Helper()
+			_, err := f.Complete(f.ctx, p.held, picket.Completion{Output: picket.RawJSON(`1`)})
+			refused(t, err, picket.CodeChildrenOpen)
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("told %q, want %q", err, want)
+			}
+		}
+		early("the subtask " + running.lease.TaskID + " has not ended")
+		queued := p.child(t, "", picket.Subtask{}).TaskID
+		early("2 subtasks have not ended, the first of them is " + running.lease.TaskID)
 		for range 2 {
 			if state := p.complete(t, picket.Completion{Children: picket.ChildrenDetach}); state != picket.TaskReview {
 				t.Fatalf("detached it is %s", state)
@@ -160,7 +169,7 @@ func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
 		}
 		f.state(t, queued, picket.TaskQueued)
 		running.complete(t, picket.Completion{})
-		_, err = f.Approve(f.ctx, operator, running.lease.TaskID, "")
+		_, err := f.Approve(f.ctx, operator, running.lease.TaskID, "")
 		ok(t, err)
 		_, err = f.Cancel(f.ctx, operator, queued, "")
 		ok(t, err)

@@ -143,6 +143,9 @@ func (s settings) budgetOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	if err != nil {
 		return usage("--budget %s: %v", text, err)
 	}
+	if envelope.USD < 0 {
+		return usage("--budget %s is below zero", text)
+	}
 	spec.BudgetEnvelope = &envelope
 	return nil
 }

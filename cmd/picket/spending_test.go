@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -71,5 +72,17 @@ func TestTheCommandThatHelpsCoversWhatLacked(t *testing.T) {
 		if got := topUpCommand("t", d.lacked()); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.data, got, tc.want)
 		}
+	}
+}
+
+func TestABudgetIsNotBelowZero(t *testing.T) {
+	cmd := newRun()
+	if err := cmd.ParseFlags([]string{"--budget", "-1"}); err != nil {
+		t.Fatal(err)
+	}
+	var spec picket.TaskSpec
+	err := settings{}.budgetOf(cmd, &spec)
+	if err == nil || exitCode(err) != 2 || !strings.Contains(err.Error(), "--budget -1 is below zero") || spec.BudgetEnvelope != nil {
+		t.Errorf("--budget -1: %v, envelope %+v", err, spec.BudgetEnvelope)
 	}
 }
