@@ -80,7 +80,11 @@ func (l *link) options() *mcp.ClientOptions {
 		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { l.up.changed() },
 		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { l.up.changed() },
 		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { l.up.changed() },
-		ResourceUpdatedHandler:     func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { l.up.updated(r.Params.URI) },
+		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
+			if r.Params != nil {
+				l.up.updated(r.Params.URI)
+			}
+		},
 	}
 	if l.owner != nil {
 		opts.Capabilities = asked(l.owner.InitializeParams().Capabilities)

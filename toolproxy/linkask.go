@@ -32,7 +32,7 @@ func (l *link) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				return s.ListRoots(ctx, &mcp.ListRootsParams{})
 			}, func(res *mcp.ListRootsResult) { res.Meta = nil })
 		case *mcp.ElicitationCompleteNotificationRequest:
-			if c := l.about(); c != nil && c.x != nil {
+			if c := l.about(); c != nil && c.x != nil && r.Params != nil {
 				_ = c.x.session.NotifyElicitationComplete(c.x.ctx, &mcp.ElicitationCompleteParams{ElicitationID: r.Params.ElicitationID})
 			}
 			return nil, nil

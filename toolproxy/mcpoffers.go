@@ -4,6 +4,7 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -50,6 +51,11 @@ func (f *mcpFace) showOffers(s *mcp.Server, upstreams []*upstream, offers map[*u
 	f.shown[s] = now
 }
 
+// present leaves out what an upstream said to be null.
+func present[T any](list []*T) []*T {
+	return slices.DeleteFunc(list, func(item *T) bool { return item == nil })
+}
+
 func gone[T any](before, now map[string]T) (names []string) {
 	for name := range before {
 		if _, still := now[name]; !still {
@@ -64,7 +70,7 @@ func (f *mcpFace) showPrompt(s *mcp.Server, u *upstream, theirs *mcp.Prompt, bef
 	if now.prompts[name] != nil || name == reportPrompt {
 		return
 	}
-	p := &mcp.Prompt{Name: name, Title: theirs.Title, Description: theirs.Description, Arguments: theirs.Arguments, Icons: theirs.Icons}
+	p := &mcp.Prompt{Name: name, Title: theirs.Title, Description: theirs.Description, Arguments: present(theirs.Arguments), Icons: theirs.Icons}
 	now.prompts[name] = p
 	if !reflect.DeepEqual(before.prompts[name], p) {
 		s.AddPrompt(p, func(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
@@ -119,7 +125,7 @@ func (f *mcpFace) upstreamPrompt(ctx context.Context, u *upstream, name string, 
 			return nil, err
 		}
 		out := &mcp.GetPromptResult{Description: res.Description, InputRequests: bare(res.InputRequests), RequestState: res.RequestState}
-		for _, m := range res.Messages {
+		for _, m := range present(res.Messages) {
 			out.Messages = append(out.Messages, &mcp.PromptMessage{Role: m.Role, Content: bareContent(m.Content)})
 		}
 		return out, nil
@@ -136,7 +142,7 @@ func (f *mcpFace) upstreamResource(u *upstream) mcp.ResourceHandler {
 				return nil, err
 			}
 			out := &mcp.ReadResourceResult{InputRequests: bare(res.InputRequests), RequestState: res.RequestState, Cacheable: mcp.Cacheable{CacheScope: "private"}}
-			for _, c := range res.Contents {
+			for _, c := range present(res.Contents) {
 				out.Contents = append(out.Contents, bareResource(c))
 			}
 			return out, nil

@@ -212,11 +212,14 @@ func (u *upstream) refresh(ctx context.Context, l *link) error {
 
 // collect reads a list, as far as it is looked at: an upstream may have no end
 // of pages.
-func collect[T any](u *upstream, items func(func(T, error) bool)) (list []T, err error) {
+func collect[T any](u *upstream, items func(func(*T, error) bool)) (list []*T, err error) {
 	size := 0
 	for item, err := range items {
 		if err != nil {
 			return nil, err
+		}
+		if item == nil { // it said null
+			continue
 		}
 		raw, err := stdjson.Marshal(item)
 		if err != nil {

@@ -1,0 +1,57 @@
+package toolproxy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// An upstream may say null wherever the protocol has an object: nothing here
+// breaks over it.
+func TestNullsOfAnUpstream(t *testing.T) {
+	answers := map[string]string{
+		"initialize":               `{"protocolVersion":"` + wires[0] + `","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"n","version":"1"}}`,
+		"tools/list":               `{"tools":[null,{"name":"echo","inputSchema":{"type":"object"}},null]}`,
+		"prompts/list":             `{"prompts":[null,{"name":"p","arguments":[null]}]}`,
+		"resources/list":           `{"resources":[null,{"uri":"n://r","name":"r"}]}`,
+		"resources/templates/list": `{"resourceTemplates":[null]}`,
+		"prompts/get":              `{"messages":[null,{"role":"user","content":null}]}`,
+		"resources/read":           `{"contents":[null]}`,
+		"tools/call":               `{"content":[null]}`,
+	}
+	m := newModel(t, nil)
+	m.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var ask struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		body, _ := io.ReadAll(r.Body)
+		if r.Method != http.MethodPost || json.Unmarshal(body, &ask) != nil || ask.ID == nil {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if answers[ask.Method] == "" {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, ask.ID)
+			return
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, ask.ID, answers[ask.Method])
+	})
+	b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: m.URL})
+	s := connect(t, b.url, b.token(), wires[0], nil)
+	_, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_p"})
+	t.Log(err)
+	_, err = s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "n://r"})
+	t.Log(err)
+	_, err = s.CallTool(t.Context(), &mcp.CallToolParams{Name: "up_echo"})
+	t.Log(err)
+	if _, err := s.ListTools(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+}
