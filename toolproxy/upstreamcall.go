@@ -6,6 +6,7 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
+	"fmt"
 	"net"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -152,7 +153,12 @@ func (u *upstream) onto(ctx context.Context, x *exchange, send func(ctx context.
 	}
 }
 
-func (u *upstream) through(ctx context.Context, l *link, x *exchange, send func(context.Context, *mcp.ClientSession, mcp.Meta) error) error {
+func (u *upstream) through(ctx context.Context, l *link, x *exchange, send func(context.Context, *mcp.ClientSession, mcp.Meta) error) (err error) {
+	defer func() { // the library panics over some answers
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the answer of %s cannot be read: %v", u.Name, v)
+		}
+	}()
 	var token any
 	meta := mcp.Meta{}
 	if x != nil {
