@@ -157,7 +157,7 @@ func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
 			}
 		}
 		early("the subtask " + running.lease.TaskID + " has not ended")
-		queued := p.child(t, "", picket.Subtask{}).TaskID
+		queued := p.child(t, "", picket.Subtask{Review: picket.ReviewByNone}).TaskID
 		early("2 subtasks have not ended, the first of them is " + running.lease.TaskID)
 		for range 2 {
 			if state := p.complete(t, picket.Completion{Children: picket.ChildrenDetach}); state != picket.TaskReview {
@@ -167,7 +167,9 @@ func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
 		if task := f.state(t, running.lease.TaskID, picket.TaskLeased); task.ReviewBy != picket.ReviewByHuman {
 			t.Fatalf("a detached subtask is reviewed by %s", task.ReviewBy)
 		}
-		f.state(t, queued, picket.TaskQueued)
+		if task := f.state(t, queued, picket.TaskQueued); task.ReviewBy != picket.ReviewByNone {
+			t.Fatalf("a detached subtask that nobody was to review is reviewed by %s", task.ReviewBy)
+		}
 		running.complete(t, picket.Completion{})
 		_, err := f.Approve(f.ctx, operator, running.lease.TaskID, "")
 		ok(t, err)

@@ -82,7 +82,13 @@ local function cancel_children(id, t, by)
   cancel_below({ id }, id, by, STEP)
 end
 
--- detach_children gives the open subtasks of a task to people to review.
+-- detach_children has people review the open subtasks of a task in its place.
 local function detach_children(open)
-  for _, id in ipairs(open) do put(record(K('task:', id)), 'review', 'human') end
+  for _, id in ipairs(open) do
+    local c = pick(K('task:', id), 'review')
+    if c.review == 'parent' then
+      c.review = 'human'
+      put(c, 'review', 'human')
+    end
+  end
 end
