@@ -151,6 +151,8 @@ func tourKin(t *testing.T, f *fixture) {
 	ok(t, err)
 	_, err = f.Complete(f.ctx, h, picket.Completion{})
 	refused(t, err, picket.CodeChildrenOpen)
+	_, err = f.Delegate(f.ctx, h, "", picket.Subtask{Title: "nobody looks at it", Review: picket.ReviewByNone})
+	ok(t, err)
 	_, err = f.Complete(f.ctx, h, picket.Completion{Children: picket.ChildrenDetach})
 	ok(t, err)
 	h = f.other(t)

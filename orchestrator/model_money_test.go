@@ -20,6 +20,7 @@ type menv struct {
 	warnedT    int64
 	warnedU    int64
 	tops       int64
+	said       msaid
 }
 
 // mcall is a call that costs, under way or ended.
@@ -33,10 +34,15 @@ type mcall struct {
 	result                           string
 }
 
+// msaid is what was charged for language models, and what agents said of it: by
+// themselves, in a run or in the sessions of a task.
+type msaid struct{ llm, reported, charged budget.Envelope }
+
 // mpurse is the money of a run.
 type mpurse struct {
-	spent, llm, reported, charged budget.Envelope
-	tops                          *int64 // those it has seen
+	spent budget.Envelope
+	said  msaid
+	tops  *int64 // those it has seen
 }
 
 const (
@@ -124,7 +130,8 @@ func (m *rules) ofRun(c *mcall, cost budget.Envelope) {
 	r := m.runs[c.run]
 	r.spent = r.spent.Plus(cost)
 	if strings.HasPrefix(c.tool, "llm_") {
-		r.llm = r.llm.Plus(cost)
+		said := &m.envs[r.task].said
+		r.said.llm, said.llm = r.said.llm.Plus(cost), said.llm.Plus(cost)
 	}
 }
 
@@ -300,14 +307,20 @@ func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelop
 	was := m.totals[key]
 	total = budget.Envelope{Tokens: max(was.Tokens, total.Tokens), USD: max(was.USD, total.USD)}
 	m.totals[key] = total
-	r.reported = r.reported.Plus(total.Minus(was))
-	owed = r.reported.Minus(r.llm).Minus(r.charged)
+	e, said := m.envs[r.task], &r.said
+	if ofTask {
+		said = &e.said
+	}
+	said.reported = said.reported.Plus(total.Minus(was))
+	owed = said.reported.Minus(said.llm).Minus(said.charged)
 	owed = budget.Envelope{Tokens: max(0, owed.Tokens), USD: max(0, owed.USD)}
-	e := m.envs[r.task]
+	if !ofTask {
+		e.said.llm = e.said.llm.Minus(total.Minus(was)).Plus(owed)
+	}
 	if owed.IsZero() {
 		return owed, m.giveBack(e), ""
 	}
-	r.charged, r.spent = r.charged.Plus(owed), r.spent.Plus(owed)
+	said.charged, r.spent = said.charged.Plus(owed), r.spent.Plus(owed)
 	m.emit(picket.EventToolCalled, r.task)
 	return owed, m.charge(e, budget.Envelope{}, owed), ""
 }

@@ -55,6 +55,27 @@ func TestUsageIsChargedByDifference(t *testing.T) {
 	})
 }
 
+// What a run was charged for its models and did not report is not charged again
+// when the next run, which goes on with the session, reports the whole of it.
+func TestASessionsModelsAreChargedOnce(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+		c := paid("0.20")
+		c.Tool, c.Reserve.Tokens = "llm_messages", 100
+		s := done(f.reserve(t, h, c), "0.20")
+		s.Cost.Tokens = 100
+		f.settle(t, s)
+		_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitReleased})
+		ok(t, err)
+		next := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		f.usage(t, next, picket.UsageReport{Session: "s", Scope: "session", Tokens: 100, USD: usd("0.20")}, 0, "0")
+		f.usage(t, next, picket.UsageReport{Session: "s", Scope: "session", Tokens: 130, USD: usd("0.25")}, 30, "0.05")
+		f.usage(t, h, picket.UsageReport{Session: "s", Scope: "session", Tokens: 100, USD: usd("0.20")}, 0, "0") // late
+		f.books(t, task.TaskID, "1", "0.75", "0", "0.25")
+		f.sound(t)
+	})
+}
+
 // It is evidence: taken after the end, never refused for want of money, and
 // paid by whoever is open then.
 func TestUsageComesLateAndOverruns(t *testing.T) {

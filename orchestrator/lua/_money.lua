@@ -2,7 +2,8 @@
 -- day's house. Amounts are integers, tokens (t) and nano-dollars (u); in both
 -- granted = available + held + spent + carved, always.
 local ENVELOPE = { 'parent', 'closed', 'granted_t', 'granted_u', 'available_t', 'available_u', 'held_t', 'held_u', 'spent_t', 'spent_u',
-  'carved_t', 'carved_u', 'envelope_t', 'envelope_u', 'warned_t', 'warned_u', 'tops', 'cap_t', 'cap_u' }
+  'carved_t', 'carved_u', 'envelope_t', 'envelope_u', 'warned_t', 'warned_u', 'tops', 'cap_t', 'cap_u',
+  'llm_t', 'llm_u', 'reported_t', 'reported_u', 'charged_t', 'charged_u' }
 
 -- envelope is the record of one; where there is none its parent is false.
 local function envelope(id) return pick(K('env:', id), unpack(ENVELOPE)) end

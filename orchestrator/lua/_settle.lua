@@ -21,12 +21,14 @@ local function tell_call(tid, h, cid, outcome, cost_t, cost_u, detail, correctio
 end
 
 -- of_run keeps what a run has spent; what the LLM proxy saw is not charged
--- again when the agent reports it.
+-- again when the agent reports it, be it in a later run of the same session.
 local function of_run(h, t, u)
   local r = pick(K('run:', h.run), 'task', 'spent_t', 'spent_u', 'llm_t', 'llm_u')
   if not r.task then return end
   shift(r, 'spent', t, u)
-  if string.sub(h.tool, 1, 4) == 'llm_' then shift(r, 'llm', t, u) end
+  if string.sub(h.tool, 1, 4) ~= 'llm_' then return end
+  shift(r, 'llm', t, u)
+  shift(envelope(r.task), 'llm', t, u)
 end
 
 -- settle ends an open reservation: what was held is available again, what the

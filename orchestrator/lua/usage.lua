@@ -20,16 +20,19 @@ local was_t, was_u = string.match(was or '0 0', '^(%d+) (%d+)$')
 was_t, was_u = num(was_t), num(was_u)
 local total_t, total_u = math.max(was_t, num(ARGV[8])), math.max(was_u, num(ARGV[9]))
 local more_t, more_u = total_t - was_t, total_u - was_u
-local owed_t = math.max(0, num(r.reported_t) + more_t - num(r.llm_t) - num(r.charged_t))
-local owed_u = math.max(0, num(r.reported_u) + more_u - num(r.llm_u) - num(r.charged_u))
 local e = envelope(tid)
+-- A session may have begun in an earlier run, and so may what it is charged for.
+local of = ARGV[7] == 'session' and e or r
+local owed_t = math.max(0, num(of.reported_t) + more_t - num(of.llm_t) - num(of.charged_t))
+local owed_u = math.max(0, num(of.reported_u) + more_u - num(of.llm_u) - num(of.charged_u))
 if num(e.spent_t) + owed_t > MOST_T then return refuse('validation_failed', 'field', '/tokens', 'limit', F(MOST_T)) end
 if num(e.spent_u) + owed_u > MOST_U then return refuse('validation_failed', 'field', '/usd', 'limit', F(MOST_U)) end
 call('HSET', totals, session, F(total_t) .. ' ' .. F(total_u))
-shift(r, 'reported', more_t, more_u)
+shift(of, 'reported', more_t, more_u)
+if of == r then shift(e, 'llm', owed_t - more_t, owed_u - more_u) end -- reported by now, whoever asks next
 local p
 if owed_t > 0 or owed_u > 0 then
-  shift(r, 'charged', owed_t, owed_u)
+  shift(of, 'charged', owed_t, owed_u)
   shift(r, 'spent', owed_t, owed_u)
   emit('tool.called', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"tool":' .. quote(source) ..
     ',"outcome":"done","cost":' .. both(owed_t, owed_u) .. ',"reserved":' .. both(0, 0) .. ',"usage":true}')
