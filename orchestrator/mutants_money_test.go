@@ -22,8 +22,8 @@ var tillMutants = []mutant{
 	{"other arguments get the old answer", []edit{{"reserve", "if h.state and h.hash ~= hash then", "if false then"}}},
 	{"what nobody knows is made again", []edit{{"reserve", "elseif h.state and h.outcome == 'uncertain' then", "elseif false then"}, {"reserve", "elseif h.state and h.outcome ~= 'undispatched' then", "elseif h.state and h.outcome == 'done' then"}}},
 	{"pause does not stop paid calls", []edit{{"reserve", "if paused ~= '' then return refuse('paused') end", ""}}},
-	{"usage is charged at every report", []edit{{"usage", "- num(r.charged_u))", ")"}}},
-	{"what the LLM proxy saw is charged again", []edit{{"usage", "- num(r.llm_u) -", "-"}}},
+	{"usage is charged at every report", []edit{{"usage", "- num(of.charged_u))", ")"}}},
+	{"what the LLM proxy saw is charged again", []edit{{"usage", "- num(of.llm_u) -", "-"}}},
 	{"a warning comes at every call", []edit{{"_books", "if percent > num(e[field]) then", "if percent > 0 then"}}},
 	// In flight.
 	{"calls that act outside are not waited for", []edit{{"_queue", "local at = math.max(ready, barrier, calls)", "local at = math.max(ready, barrier)"}}},
