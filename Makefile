@@ -37,11 +37,17 @@ redis: # never fails: without redis-server picket keeps its state in memory and 
 		echo "To keep it: sudo apt-get install redis-server (Debian, Ubuntu) or brew install redis (macOS)." >&2; \
 	fi
 
-# The longest first, so that none of them is left to run alone at the end.
+# The long suites of one package run beside everything else: most of their time
+# they wait, and a package runs its tests one after another.
+LONG := ^Test(TroubleReal|EveryPlantedBugIsFound|LostRepliesReal|Model(Virtual|Real)|EveryLuaBranchRuns|DamageIsFoundAndRepaired|RandomDamageIsRepaired)$$
 test: redis ## all tests, in memory and on a real Redis
 	@echo "all tests: 7 to 10 minutes on two cores; the first result to be printed is that of the longest package" >&2
-	$(GO) test -timeout 12m $(TESTFLAGS) ./orchestrator ./adapter ./internal/e2e ./...
-	cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
+	@long="$$(mktemp)"; status=0; set -m; \
+	$(GO) test -timeout 12m $(TESTFLAGS) -run '$(LONG)' ./orchestrator >"$$long" & pid=$$!; set +m; \
+	trap 'rm -f "$$long"' EXIT; trap 'kill -INT -- -$$pid; exit 130' INT TERM; \
+	$(GO) test -timeout 12m $(TESTFLAGS) -skip '$(LONG)' ./orchestrator ./adapter ./internal/e2e ./... || status=$$?; \
+	wait $$pid || status=$$?; cat "$$long"; exit $$status
+	@cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
 
 RACE_SKIP ?=
 race: redis ## all tests under the race detector (needs a C compiler)
