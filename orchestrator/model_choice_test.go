@@ -22,7 +22,17 @@ type move struct {
 func (x *machine) moves() []move {
 	always := func() bool { return true }
 	live, helps := x.anyRun(lives), func() bool { return x.openHelps() > 0 }
-	return slices.Concat(x.crewMoves(), x.moneyMoves(), x.treeMoves(), x.kinMoves(), []move{
+	// Not all at once: each kind of move gets checks in which it comes often.
+	var moves []move
+	switch n := x.below(10, "profile"); {
+	case n < 4:
+		moves = x.crewMoves()
+	case n < 6:
+		moves = slices.Concat(x.crewMoves(), x.moneyMoves(), x.treeMoves())
+	default:
+		moves = slices.Concat(x.moneyMoves(), x.treeMoves(), x.kinMoves())
+	}
+	return append(moves, []move{
 		{3, "submit", func() bool { return x.openTasks() < x.most }, x.submit},
 		{5, "acquire", func() bool { return !x.m.paused && x.anyTask(picket.TaskQueued)() }, x.acquire},
 		{2, "renew", live, x.renew},
@@ -56,7 +66,7 @@ func (x *machine) moves() []move {
 		{1, "reclaim", x.anyRun(func(r *mrun) bool { return lives(r) && r.token <= x.m.floor }), x.reclaim},
 		{1, "chore", func() bool { return x.m.chores && x.m.now >= x.m.adopted+half || len(x.m.left) > 0 }, x.chore},
 		{1, "jump", func() bool { return x.jumps < 6 }, x.jump},
-	})
+	}...)
 }
 
 var closed = []picket.TaskState{picket.TaskFailed, picket.TaskRejected, picket.TaskCancelled, picket.TaskCompleted}

@@ -286,12 +286,21 @@ func (m *rules) inherit(t *mtask, source string) {
 
 // lookAgain lets those go on who waited for the calls of a task.
 func (m *rules) lookAgain(owner string) {
+	waiting := m.gated[owner]
+	delete(m.gated, owner)
 	for _, id := range m.ids {
-		t := m.tasks[id]
-		if t.state == picket.TaskQueued && t.where == "" && t.due > 0 && (id == owner || t.calls == owner) {
+		if t := m.tasks[id]; waiting[id] && t.state == picket.TaskQueued && t.where == "" {
 			m.enqueue(t, t.ready, t.gate)
 		}
 	}
+}
+
+// waitsFor notes that a task waits for the calls of another, or its own.
+func (m *rules) waitsFor(id, owner string) {
+	if m.gated[owner] == nil {
+		m.gated[owner] = map[string]bool{}
+	}
+	m.gated[owner][id] = true
 }
 
 // usage charges running totals of an agent's own.

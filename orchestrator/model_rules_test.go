@@ -41,12 +41,13 @@ type rules struct {
 	totals map[string]budget.Envelope // reported usage by "run session" or "task session"
 	rows   int                        // of the ledger
 	made   map[string]string          // subtasks by "parent key brood"
+	gated  map[string]map[string]bool // who waits for the calls of a task
 	stride int                        // tasks that one step cancels below one
 }
 
 func newRules() *rules {
 	return &rules{tasks: map[string]*mtask{}, runs: map[string]*mrun{}, helps: map[string]*mhelp{}, requests: map[string]mrequest{}, agents: map[string]*mrec{}, left: map[string]func() int{}, batch: 100,
-		envs: map[string]*menv{}, calls: map[string]*mcall{}, totals: map[string]budget.Envelope{}, made: map[string]string{}, stride: 100}
+		envs: map[string]*menv{}, calls: map[string]*mcall{}, totals: map[string]budget.Envelope{}, made: map[string]string{}, gated: map[string]map[string]bool{}, stride: 100}
 }
 
 type mevent struct{ kind, task string }
@@ -188,7 +189,7 @@ func (t *mtask) lastOpen() string { return cmp.Or(t.gate, t.run) }
 func (m *rules) enqueue(t *mtask, ready int64, gate string) {
 	t.state, t.ready, t.gate, t.where, t.due = picket.TaskQueued, ready, "", "", 0
 	barrier := m.stillOpen(gate)
-	calls, _ := m.acting(t.id, t.calls)
+	calls, caller := m.acting(t.id, t.calls)
 	at := max(ready, barrier, calls)
 	if t.pin != "" {
 		t.pinUntil = max(at, m.now) + 60_000
@@ -198,6 +199,9 @@ func (m *rules) enqueue(t *mtask, ready int64, gate string) {
 		return
 	}
 	t.due = at
+	if calls > m.now {
+		m.waitsFor(t.id, caller)
+	}
 	if barrier > m.now {
 		t.gate = gate
 	}
