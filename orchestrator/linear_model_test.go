@@ -69,7 +69,7 @@ type ltask struct {
 	escalated     bool            // which is the engine's own
 	member        bool            // whether the registered agent holds it
 	gone          bool            // whether that was deregistered
-	kept          int64           // until when an answered task is kept for the registered agent, which asked
+	kept          int64           // until when an answered task is kept for the registered agent, which asked and is not gone
 	granted       string          // "key=run " of every acquire that can be repeated
 	closed        string          // "run verb content=answer " of every run that closed its lease
 	told          string          // "run request content=seq " of every report that can be repeated
@@ -236,7 +236,7 @@ func (t *ltask) answer(help string) lreply {
 	}
 	if t.escalated {
 		t.failures = 0
-	} else if t.member {
+	} else if t.member && !t.gone {
 		t.kept = t.now + 60_000
 	}
 	t.state, t.help = picket.TaskQueued, ""

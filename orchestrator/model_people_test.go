@@ -194,8 +194,26 @@ func (m *rules) finish(o monce, hid string) picket.Code {
 	})
 }
 
+// cancelHelp cancels the task of an open hand-off, also one whose tree is being
+// cancelled and that the book-keeping has not come to yet.
 func (m *rules) cancelHelp(o monce, hid string) picket.Code {
-	return m.onHelp(o, hid, func(h *mhelp) picket.Code { return m.cancel(monce{}, h.task) })
+	if _, code, again := m.once(o); again {
+		return code
+	}
+	h := m.helps[hid]
+	switch {
+	case h == nil:
+		return picket.CodeNotFound
+	case m.tasks[h.task].state.Terminal():
+		return picket.CodeTaskClosed
+	case h.state != picket.HandoffOpen:
+		return picket.CodeStateConflict
+	}
+	code := m.cancel(monce{}, h.task)
+	if code == "" {
+		m.remember(o, day, h.task)
+	}
+	return code
 }
 
 func (m *rules) claim(o monce, hid, by string) picket.Code {
