@@ -125,6 +125,9 @@ type TopUp struct {
 	Reason string       `json:"reason,omitempty"`
 }
 
+// MaxEnvelopes is how many envelopes of a tree are shown at once.
+const MaxEnvelopes = 500
+
 // EnvelopeState is an envelope with what was carved from it: the answer of
 // GET /api/v1/envelopes/{id}.
 type EnvelopeState struct {

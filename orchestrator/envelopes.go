@@ -34,13 +34,13 @@ func (r *reply) money(t *picket.Task, v any) {
 }
 
 // Envelope shows an envelope with the calls under way and what was carved from
-// it, 500 envelopes at most. id is a task's, house:<UTC date>, or house for
-// today's, which is there once a cap is set and a task was submitted.
+// it, [picket.MaxEnvelopes] at most. id is a task's, house:<UTC date>, or house
+// for today's, which there is where a cap is set.
 func (e *Engine) Envelope(ctx context.Context, id string) (picket.EnvelopeState, error) {
 	if err := picket.CheckEnvelopeID("id", id); err != nil {
 		return picket.EnvelopeState{}, err
 	}
-	return e.envelope(ctx, "envelope", id)
+	return e.envelope(ctx, "envelope", id, e.store.cfg.house())
 }
 
 // TopUp gives an envelope more, and with it every one that it was carved from up

@@ -56,14 +56,33 @@ func (f *fixture) sound(t *testing.T) {
 func TestTheHouseOfADay(t *testing.T) {
 	both(t, func(t *testing.T, plain *fixture) {
 		f := plain.capped(t, worth(1000, "2"))
-		_, err := f.Envelope(f.ctx, "house")
-		refused(t, err, picket.CodeNotFound)
-		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(100, "1.50")})
 		today := f.envelope(t, "house")
-		if today.ID != "house:"+time.Now().UTC().Format(time.DateOnly) || today.Available != *worth(900, "0.50") || today.Carved != *worth(100, "1.50") {
+		if today.ID != "house:"+time.Now().UTC().Format(time.DateOnly) || today.State != "open" || today.Granted != *worth(1000, "2") ||
+			today.Available != *worth(1000, "2") || today.Envelope != *worth(1000, "2") || !today.Spent.IsZero() {
+			t.Errorf("the day before its first task: %+v", today)
+		}
+		if n, err := f.raw.Exists(f.ctx, "pk:{default}:env:"+today.ID).Result(); err != nil || n != 0 {
+			t.Errorf("looking has written it: %v", err)
+		}
+		for _, id := range []string{"house:2020-01-01", "house"} {
+			who := f
+			if id == "house" {
+				who = plain // which has no cap
+			}
+			_, err := who.Envelope(f.ctx, id)
+			refused(t, err, picket.CodeNotFound)
+			_, err = who.TopUp(f.ctx, once("n"), id, picket.TopUp{USD: usd("1")})
+			refused(t, err, picket.CodeNotFound)
+			if day := "the day " + strings.TrimPrefix(id, "house:"); id != "house" && !strings.Contains(err.Error(), day) || !strings.Contains(err.(*picket.Error).Remedy, "budget.house") {
+				t.Errorf("%s: %v; %s", id, err, err.(*picket.Error).Remedy)
+			}
+		}
+		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(100, "1.50")})
+		today = f.envelope(t, "house")
+		if today.Available != *worth(900, "0.50") || today.Carved != *worth(100, "1.50") {
 			t.Errorf("house %+v", today)
 		}
-		_, err = f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", BudgetEnvelope: worth(100, "0.51")})
+		_, err := f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", BudgetEnvelope: worth(100, "0.51")})
 		refused(t, err, picket.CodeBudgetExceeded)
 		if !strings.Contains(err.(*picket.Error).Remedy, "picket budget top-up "+today.ID+" --usd 0.01") {
 			t.Errorf("remedy %q", err.(*picket.Error).Remedy)

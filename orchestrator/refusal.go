@@ -174,6 +174,10 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if f["kind"] == "subtask" {
 			return "your task has no such subtask", "Use a taskId that delegate_subtask answered; get_task lists them as children."
 		}
+		if day, isHouse := strings.CutPrefix(f["envelope"], "house:"); isHouse {
+			return "there is no envelope for the day " + day,
+				"Only days (UTC) on which tasks were submitted have one, and today where budget.house is set in picket.yaml; or name a task's, by its id."
+		}
 		return "there is no such " + f.or("kind", "thing"), "Check the id; closed tasks are deleted after the retention time."
 	},
 	picket.CodeIdempotencyConflict: func(facts) (string, string) {

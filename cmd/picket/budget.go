@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
@@ -33,7 +31,8 @@ func newBudgetShow() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show [ENVELOPE]", Short: "Show an envelope with its subtasks; without a name those of the day", Args: args(cobra.MaximumNArgs(1)),
 		Long: "Show what may be spent and was spent: of a task id and its subtasks, or of house or house:DATE, a day (UTC) and its tasks. Without a name it is\n" +
-			"today's, or, where picket.yaml sets no limit a day, the latest tasks. LEFT is what new calls may still reserve; HELD is reserved by calls under way.",
+			"today's, or, where picket.yaml sets no limit a day, the latest tasks. LEFT is what the envelope may still give to new calls and subtasks. SPENT, and\n" +
+			"HELD by calls under way, are counted with all that stands below it; what is missing to OF is what subtasks still have left.",
 		Example:           "  picket budget show\n  picket budget show TASK\n  picket budget show house:2026-04-11 --open",
 		ValidArgsFunction: completeFrom(taskIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -74,7 +73,13 @@ func showBudget(cmd *cobra.Command, s *server, given []string) error {
 		if format == "json" || format == "yaml" {
 			return printValue(w, format, raw)
 		}
-		return printItemsTo(w, format, envelopeRows(state, 0, open), envelopeColumns, envelopeName)
+		if err := printItemsTo(w, format, envelopeRows(state, 0, open), envelopeColumns, envelopeName); err != nil {
+			return err
+		}
+		if n := envelopesIn(state); n >= picket.MaxEnvelopes {
+			fmt.Fprintf(cmd.ErrOrStderr(), "there may be more: only the first %d envelopes are shown and counted in SPENT and HELD; name a task to see its own\n", n)
+		}
+		return nil
 	})
 }
 
@@ -93,7 +98,7 @@ func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writ
 	showing(w, raw)
 	rows := []envelopeRow{}
 	for _, t := range page.Tasks {
-		rows = append(rows, envelopeRow{EnvelopeState: picket.EnvelopeState{ID: t.TaskID, State: string(t.State), Envelope: t.BudgetEnvelope, Calls: []picket.OpenCall{}, Children: []picket.EnvelopeState{},
+		rows = append(rows, envelopeRow{spent: t.Spent, held: t.Held, EnvelopeState: picket.EnvelopeState{ID: t.TaskID, State: string(t.State), Envelope: t.BudgetEnvelope, Calls: []picket.OpenCall{}, Children: []picket.EnvelopeState{},
 			Account: budget.Account{Granted: t.BudgetEnvelope, Available: t.Available, Held: t.Held, Spent: t.Spent}, Locked: t.Available.Tokens < 0 || t.Available.USD < 0}})
 	}
 	if len(rows) == 0 && (format == "table" || format == "wide") {
@@ -101,50 +106,4 @@ func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writ
 		return nil
 	}
 	return printItemsTo(w, format, rows, envelopeColumns, envelopeName)
-}
-
-// envelopeRow is an envelope and how deep in the tree it stands.
-type envelopeRow struct {
-	picket.EnvelopeState `json:",inline"`
-	depth                int
-}
-
-func envelopeRows(e picket.EnvelopeState, depth int, open bool) []envelopeRow {
-	if open && e.State == "closed" {
-		return nil
-	}
-	rows := []envelopeRow{{e, depth}}
-	for _, child := range e.Children {
-		rows = append(rows, envelopeRows(child, depth+1, open)...)
-	}
-	return rows
-}
-
-func envelopeName(r envelopeRow) string { return r.ID }
-
-var envelopeColumns = []column[envelopeRow]{
-	{head: "ENVELOPE", cell: func(r envelopeRow) string { return strings.Repeat("· ", r.depth) + r.ID }},
-	{head: "STATE", cell: func(r envelopeRow) string {
-		if r.Locked {
-			return r.State + ", locked"
-		}
-		return r.State
-	}},
-	{head: "SPENT", cell: func(r envelopeRow) string { return dollars(r.Spent.USD) }},
-	{head: "HELD", cell: func(r envelopeRow) string { return dollars(r.Held.USD) }},
-	{head: "LEFT", cell: func(r envelopeRow) string { return dollars(r.Available.USD) }},
-	{head: "OF", cell: func(r envelopeRow) string { return dollars(r.Envelope.USD) }},
-	{head: "TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.Spent.Tokens, 10) }},
-	{head: "OF", cell: func(r envelopeRow) string { return strconv.FormatInt(r.Envelope.Tokens, 10) }},
-	{head: "CARVED", cell: func(r envelopeRow) string { return dollars(r.Carved.USD) }, wide: true},
-	{head: "HELD TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.Held.Tokens, 10) }, wide: true},
-	{head: "CALLS", cell: func(r envelopeRow) string { return callsText(r.Calls) }, wide: true},
-}
-
-func callsText(calls []picket.OpenCall) string {
-	var parts []string
-	for _, c := range calls {
-		parts = append(parts, fmt.Sprintf("%s %s for %s", oneLine(c.Tool), dollars(c.Reserved.USD), short(time.Duration(c.DeadlineMs)*time.Millisecond)))
-	}
-	return strings.Join(parts, ", ")
 }

@@ -1,10 +1,20 @@
 -- flags: allow-oom
 -- needs: money envelope
 -- envelope shows an envelope: its columns, the calls under way and what was
--- carved from it.
--- ARGV: task, house:<date> or house
+-- carved from it. The day that has just begun is shown as its first task will
+-- find it; nothing is written.
+-- ARGV: task, house:<date> or house, cap of the house or ''
 -- Reply: {id, record, {call...}, {the same of each child...}}
 -- Errors: not_found
-local id = envelope_named(ARGV[1])
-if not envelope(id).parent then return refuse('not_found', 'kind', 'envelope') end
-return envelope_view(id)
+local id, cap = envelope_named(ARGV[1]), ARGV[2]
+if envelope(id).parent then return envelope_view(id) end
+if cap == '' or id ~= 'house:' .. today() then return no_envelope(id) end
+local t, u = string.match(cap, '^(%d+) (%d+)$')
+local fresh = {}
+for _, column in ipairs({ 'granted', 'available', 'envelope' }) do
+  for field, amount in pairs({ _t = t, _u = u }) do
+    fresh[#fresh + 1] = column .. field
+    fresh[#fresh + 1] = amount
+  end
+end
+return { id, fresh, {}, {} }

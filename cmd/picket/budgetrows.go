@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// envelopeRow is an envelope, how deep in the tree it stands, and what was spent
+// and is held in it and below it.
+type envelopeRow struct {
+	picket.EnvelopeState `json:",inline"`
+	depth                int
+	spent, held          budget.Envelope
+}
+
+// envelopeRows are an envelope and those below it, or only the open ones of
+// them. A closed one counts in those above it all the same.
+func envelopeRows(e picket.EnvelopeState, depth int, open bool) []envelopeRow {
+	if open && e.State == "closed" {
+		return nil
+	}
+	rows := []envelopeRow{{EnvelopeState: e, depth: depth}}
+	rows[0].spent, rows[0].held = usedIn(e)
+	for _, child := range e.Children {
+		rows = append(rows, envelopeRows(child, depth+1, open)...)
+	}
+	return rows
+}
+
+// usedIn is what was spent and is held in an envelope and below it.
+func usedIn(e picket.EnvelopeState) (spent, held budget.Envelope) {
+	spent, held = e.Spent, e.Held
+	for _, child := range e.Children {
+		s, h := usedIn(child)
+		spent, held = spent.Plus(s), held.Plus(h)
+	}
+	return spent, held
+}
+
+func envelopesIn(e picket.EnvelopeState) int {
+	n := 1
+	for _, child := range e.Children {
+		n += envelopesIn(child)
+	}
+	return n
+}
+
+func envelopeName(r envelopeRow) string { return r.ID }
+
+var envelopeColumns = []column[envelopeRow]{
+	{head: "ENVELOPE", cell: func(r envelopeRow) string { return strings.Repeat("· ", r.depth) + r.ID }},
+	{head: "STATE", cell: envelopeState},
+	{head: "SPENT", cell: func(r envelopeRow) string { return dollars(r.spent.USD) }},
+	{head: "HELD", cell: func(r envelopeRow) string { return dollars(r.held.USD) }},
+	{head: "LEFT", cell: func(r envelopeRow) string { return dollars(r.Available.USD) }},
+	{head: "OF", cell: func(r envelopeRow) string { return dollars(r.Envelope.USD) }},
+	{head: "TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.spent.Tokens, 10) }},
+	{head: "OF", cell: func(r envelopeRow) string { return strconv.FormatInt(r.Envelope.Tokens, 10) }},
+	{head: "CARVED", cell: func(r envelopeRow) string { return dollars(r.Carved.USD) }, wide: true},
+	{head: "HELD TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.held.Tokens, 10) }, wide: true},
+	{head: "CALLS", cell: func(r envelopeRow) string { return callsText(r.Calls) }, wide: true},
+}
+
+// envelopeState is that of a task's envelope; a day's is never closed.
+func envelopeState(r envelopeRow) string {
+	state := r.State
+	if strings.HasPrefix(r.ID, "house:") {
+		state = "a day"
+	}
+	if r.Locked {
+		state += ", locked"
+	}
+	return state
+}
+
+func callsText(calls []picket.OpenCall) string {
+	var parts []string
+	for _, c := range calls {
+		parts = append(parts, fmt.Sprintf("%s %s for %s", oneLine(c.Tool), dollars(c.Reserved.USD), short(time.Duration(c.DeadlineMs)*time.Millisecond)))
+	}
+	return strings.Join(parts, ", ")
+}
