@@ -200,6 +200,9 @@ func (g *gateway) Call(ctx context.Context, c Call) (jsontext.Value, bool, error
 		return nil, false, nil
 	}
 	x := exchangeOf(ctx)
+	if err := keepsLease(c.Held, append(x.answers(), c.Args)...); err != nil {
+		return nil, true, err
+	}
 	result, err := g.p.Metered(ctx, c.Door, c.Held, MeteredCall{
 		Tool: c.Name, Args: x.round(canonical(c.Args)), Key: x.roundKey(c.Key), Effects: picket.EffectsExternal, Timeout: o.from.Timeout,
 		Dispatch: func(ctx context.Context, _ picket.Reservation) (Dispatched, error) { return o.dispatch(ctx, x, c.Args) },

@@ -73,6 +73,15 @@ func (x *exchange) round(args []byte) []byte {
 	return slices.Concat(args, []byte{0}, answers, []byte{0}, []byte(x.state))
 }
 
+// answers are what a call brings along for an upstream that asked.
+func (x *exchange) answers() []jsontext.Value {
+	if x == nil {
+		return nil
+	}
+	inputs, _ := stdjson.Marshal(x.inputs)
+	return []jsontext.Value{inputs, jsontext.Value(x.state)}
+}
+
 // roundKey is the idempotency key of one round of a call. A client sends the
 // same one with its answers; they are another call to the upstream.
 func (x *exchange) roundKey(key string) string {

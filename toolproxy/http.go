@@ -160,16 +160,7 @@ func (s *httpSource) args(c Call) (a httpArgs, err error) {
 	if err := checkHeaders(a.Headers); err != nil {
 		return a, err
 	}
-	return a, keepsLease(c)
-}
-
-// keepsLease refuses to send the lease token away: whoever has it, is the run.
-func keepsLease(c Call) error {
-	_, task, _ := strings.Cut(c.Held.TaskID, "_")
-	if task == "" || !strings.Contains(string(c.Args), picket.CapabilityPrefix+c.Held.Namespace+"."+task) {
-		return nil
-	}
-	return picket.Invalid("", "Leave it out; the tools know who you are.", "the arguments hold the lease token, which must not leave")
+	return a, keepsLease(c.Held, c.Args)
 }
 
 // ours are headers that the proxy or the connection sets.

@@ -119,7 +119,7 @@ func (f *mcpFace) tryAdd(u *upstream, uri string, add func()) {
 func (f *mcpFace) upstreamPrompt(ctx context.Context, u *upstream, name string, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	x := &exchange{session: r.Session, caps: r.ClientCapabilities(), wire: r.ProtocolVersion(), meta: r.Params.Meta,
 		inputs: r.Params.InputResponses, state: r.Params.RequestState, ctx: ctx}
-	return paid(ctx, f, x, r.Extra, u, promptCall, func(ctx context.Context) (*mcp.GetPromptResult, error) {
+	return paid(ctx, f, x, r.Extra, u, promptCall, r.Params.Arguments, func(ctx context.Context) (*mcp.GetPromptResult, error) {
 		res, err := u.getPrompt(ctx, x, name, r.Params.Arguments)
 		if err != nil {
 			return nil, err
@@ -136,7 +136,7 @@ func (f *mcpFace) upstreamResource(u *upstream) mcp.ResourceHandler {
 	return func(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		x := &exchange{session: r.Session, caps: r.ClientCapabilities(), wire: r.ProtocolVersion(), meta: r.Params.Meta,
 			inputs: r.Params.InputResponses, state: r.Params.RequestState, ctx: ctx}
-		return paid(ctx, f, x, r.Extra, u, resourceCall, func(ctx context.Context) (*mcp.ReadResourceResult, error) {
+		return paid(ctx, f, x, r.Extra, u, resourceCall, r.Params.URI, func(ctx context.Context) (*mcp.ReadResourceResult, error) {
 			res, err := u.readResource(ctx, x, r.Params.URI)
 			if err != nil {
 				return nil, err
@@ -161,7 +161,7 @@ func (f *mcpFace) completion(ctx context.Context, r *mcp.CompleteRequest) (*mcp.
 		return nothing, nil
 	}
 	x := &exchange{session: r.Session, caps: r.ClientCapabilities(), wire: r.ProtocolVersion(), meta: r.Params.Meta, ctx: ctx}
-	return paid(ctx, f, x, r.Extra, u, completionCall, func(ctx context.Context) (*mcp.CompleteResult, error) {
+	return paid(ctx, f, x, r.Extra, u, completionCall, r.Params, func(ctx context.Context) (*mcp.CompleteResult, error) {
 		res, err := u.complete(ctx, x, &mcp.CompleteParams{Ref: &ref, Argument: r.Params.Argument, Context: r.Params.Context})
 		if err != nil {
 			return nil, err
@@ -172,9 +172,14 @@ func (f *mcpFace) completion(ctx context.Context, r *mcp.CompleteRequest) (*mcp.
 
 // paid sends what is no tool's call to an upstream, under the lease and at
 // its price like one.
-func paid[R any](ctx context.Context, f *mcpFace, x *exchange, extra *mcp.RequestExtra, u *upstream, what string, send func(context.Context) (R, error)) (result R, err error) {
+func paid[R any](ctx context.Context, f *mcpFace, x *exchange, extra *mcp.RequestExtra, u *upstream, what string, asks any, send func(context.Context) (R, error)) (result R, err error) {
 	door, held, err := f.caller(extra)
 	if err != nil {
+		return result, protocolError(err)
+	}
+	if sent, err := stdjson.Marshal(asks); err != nil {
+		return result, err
+	} else if err := keepsLease(held, append(x.answers(), sent)...); err != nil {
 		return result, protocolError(err)
 	}
 	ctx, cancel := f.p.untilClosed(ctx)
