@@ -152,6 +152,7 @@ func (s execSource) dispatch(ctx context.Context, door Door, held picket.Held, o
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
+	began := time.Now()
 	if err := s.order(ctx, door, held, order, deadline); err != nil {
 		return Dispatched{}, err
 	}
@@ -164,8 +165,10 @@ func (s execSource) dispatch(ctx context.Context, door Door, held picket.Held, o
 		return Dispatched{}, err
 	}
 	failed := result.Code == nil || *result.Code != 0
+	// It pays by this clock, not by durationMs: the result comes with a token that
+	// the agent has, too.
 	return Dispatched{Result: picket.RawJSON(raw), Failed: failed, Detail: endOf(result),
-		Used: budget.Use{Millis: result.DurationMs, Bytes: int64(len(result.Stdout) + len(result.Stderr))}}, nil
+		Used: budget.Use{Millis: max(time.Since(began).Milliseconds(), 1), Bytes: int64(len(result.Stdout) + len(result.Stderr))}}, nil
 }
 
 // order hands the order in. A definite refusal means that nothing was started;
