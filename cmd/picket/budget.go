@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -83,27 +84,50 @@ func showBudget(cmd *cobra.Command, s *server, given []string) error {
 	})
 }
 
-// latestBudgets are the envelopes of the latest tasks, for servers without a
-// limit a day.
+// latestBudgets are the envelopes of the latest trees of tasks, for servers
+// without a limit a day.
 func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writer, format string, open bool) error {
 	q := url.Values{"limit": {"50"}}
 	if open {
 		q.Set("state", "queued,leased,review,handoff")
 	}
 	var page picket.TaskPage
-	var raw jsontext.Value
-	if err := s.get(ctx, "/api/v1/tasks?"+q.Encode(), &page, &raw); err != nil {
+	if err := s.get(ctx, "/api/v1/tasks?"+q.Encode(), &page, nil); err != nil {
 		return err
 	}
-	showing(w, raw)
 	rows := []envelopeRow{}
+	seen := map[string]bool{}
 	for _, t := range page.Tasks {
-		rows = append(rows, envelopeRow{spent: t.Spent, held: t.Held, EnvelopeState: picket.EnvelopeState{ID: t.TaskID, State: string(t.State), Envelope: t.BudgetEnvelope, Calls: []picket.OpenCall{}, Children: []picket.EnvelopeState{},
-			Account: budget.Account{Granted: t.BudgetEnvelope, Available: t.Available, Held: t.Held, Spent: t.Spent}, Locked: t.Available.Tokens < 0 || t.Available.USD < 0}})
+		if seen[t.Root] {
+			continue
+		}
+		seen[t.Root] = true
+		state := envelopeOf(t)
+		if open || t.TaskID != t.Root { // a subtask is newer than its root, but what is closed is not in the list
+			if err := s.get(ctx, "/api/v1/envelopes/"+segment(t.Root), &state, nil); err != nil && !errors.Is(err, picket.CodeNotFound) {
+				return err
+			}
+		}
+		rows = append(rows, envelopeRows(state, 0, open)...)
 	}
 	if len(rows) == 0 && (format == "table" || format == "wide") {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no tasks")
 		return nil
 	}
+	if format == "json" || format == "yaml" {
+		rows = slices.DeleteFunc(rows, func(r envelopeRow) bool { return r.depth > 0 }) // they stand in those above them
+	}
 	return printItemsTo(w, format, rows, envelopeColumns, envelopeName)
+}
+
+// envelopeOf is the envelope of a task that has no subtasks, as its own record
+// shows it.
+func envelopeOf(t picket.Task) picket.EnvelopeState {
+	e := picket.EnvelopeState{ID: t.TaskID, State: "open", Envelope: t.BudgetEnvelope, Locked: t.Available.Tokens < 0 || t.Available.USD < 0,
+		Account: budget.Account{Granted: t.Available.Plus(t.Held).Plus(t.Spent), Available: t.Available, Held: t.Held, Spent: t.Spent},
+		Calls:   []picket.OpenCall{}, Children: []picket.EnvelopeState{}}
+	if t.State.Terminal() {
+		e.State = "closed"
+	}
+	return e
 }
