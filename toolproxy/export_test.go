@@ -1,6 +1,10 @@
 package toolproxy
 
-import "net/netip"
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+)
 
 // TakeAsPublic makes http_request believe that these addresses are public.
 func (p *Proxy) TakeAsPublic(addresses ...netip.Addr) {
@@ -35,3 +39,10 @@ func MarksTable(name string) string { return marks{name}.create() }
 
 // RaiseMark is the statement that a write has to pass.
 func RaiseMark(name string) string { return marks{name}.raise() }
+
+// KeptUp is the loop that reads the lists of an upstream, which says that they
+// have changed by the function it returns.
+func KeptUp(ctx context.Context, gone <-chan struct{}, read func()) (loop, said func()) {
+	u := newUpstream(Upstream{Name: "up"}, slog.New(slog.DiscardHandler), nil, nil)
+	return func() { u.keepUp(ctx, gone, read) }, u.changed
+}

@@ -29,23 +29,26 @@ type gateway struct {
 	offers map[*upstream]offer
 	known  map[string]offered // by the name that is listed here
 	order  []string
+	left   map[string]string // why a tool is not listed
 }
 
 // offered is a tool of an upstream.
 type offered struct {
 	from   *upstream
-	theirs string    // its name there
+	theirs *mcp.Tool
 	tool   *mcp.Tool // as it is listed here
 }
 
 func newGateway(p *Proxy, configs []Upstream) (*gateway, error) {
 	g := &gateway{p: p, log: p.log, offers: map[*upstream]offer{}, known: map[string]offered{}}
+	var names []string
 	for _, cfg := range configs {
 		if err := cfg.check(); err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(g.upstreams, func(u *upstream) bool { return u.Name == cfg.Name }) {
-			return nil, fmt.Errorf("toolproxy: there are two upstreams %s", cfg.Name)
+		names = append(names, cfg.Name)
+		if bad, err := CheckUpstreamNames(names); err != nil {
+			return nil, fmt.Errorf("toolproxy: the upstream %s: %w", bad, err)
 		}
 		g.upstreams = append(g.upstreams, newUpstream(cfg, p.log, g.publish, g.updated))
 	}
@@ -59,8 +62,12 @@ func (g *gateway) start(ctx context.Context) {
 	}
 }
 
-// updated tells every client that listens of a changed resource.
-func (g *gateway) updated(uri string) {
+// updated tells every client that listens of a changed resource, if it is one of
+// the upstream that says so.
+func (g *gateway) updated(u *upstream, uri string) {
+	if g.watches(uri) != u {
+		return
+	}
 	for _, s := range g.p.mcp.servers {
 		_ = s.ResourceUpdated(g.p.ending, &mcp.ResourceUpdatedNotificationParams{URI: uri})
 	}
@@ -108,11 +115,17 @@ func (g *gateway) publish(u *upstream, o offer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.offers[u] = o
-	before := g.known
-	g.known, g.order = map[string]offered{}, nil
+	before, leftBefore := g.known, g.left
+	g.known, g.order, g.left = map[string]offered{}, nil, map[string]string{}
 	for _, u := range g.upstreams {
+		theirs := named(u, g.offers[u].tools, toolName)
 		for _, t := range g.offers[u].tools {
-			g.admit(u, t)
+			g.admit(u, t, theirs, before)
+		}
+	}
+	for who, why := range g.left {
+		if leftBefore[who] != why {
+			g.log.Warn("a tool of an upstream is left out", "tool", clip(who), "why", why)
 		}
 	}
 	for _, face := range g.p.mcp.servers {
@@ -122,17 +135,20 @@ func (g *gateway) publish(u *upstream, o offer) {
 }
 
 // admit lists a tool, unless nobody could call it.
-func (g *gateway) admit(u *upstream, theirs *mcp.Tool) {
-	name := u.Name + "_" + otherLetters.ReplaceAllString(theirs.Name, "_")
+func (g *gateway) admit(u *upstream, theirs *mcp.Tool, named map[string]*mcp.Tool, before map[string]offered) {
+	name := u.ourName(theirs.Name)
+	if old, known := before[name]; known && old.from == u && named[name] == theirs && reflect.DeepEqual(old.theirs, theirs) {
+		g.list(name, old)
+		return
+	}
 	t := &mcp.Tool{Name: name, Title: theirs.Title, Description: theirs.Description, Annotations: theirs.Annotations,
 		InputSchema: theirs.InputSchema, OutputSchema: theirs.OutputSchema, Icons: theirs.Icons}
 	_, builtIn := bindings[name]
-	_, taken := g.known[name]
 	var why string
 	switch {
 	case builtIn || slices.Contains(ownNames, name):
 		why = "the name is one of ours"
-	case taken:
+	case named[name] != theirs:
 		why = "another tool has the name"
 	case len(name) > maxName:
 		why = "the name is too long"
@@ -140,10 +156,14 @@ func (g *gateway) admit(u *upstream, theirs *mcp.Tool) {
 		why = unusable(t)
 	}
 	if why != "" {
-		g.log.Warn("a tool of an upstream is left out", "upstream", u.Name, "tool", clip(theirs.Name), "why", why)
+		g.left[u.Name+": "+theirs.Name] = theirWords(why)
 		return
 	}
-	g.known[name] = offered{u, theirs.Name, t}
+	g.list(name, offered{u, theirs, t})
+}
+
+func (g *gateway) list(name string, o offered) {
+	g.known[name] = o
 	g.order = append(g.order, name)
 }
 
@@ -163,7 +183,7 @@ func unusable(t *mcp.Tool) (why string) {
 // so that no client is told of nothing.
 func (g *gateway) show(s *mcp.Server, before map[string]offered) {
 	for name, o := range g.known {
-		if old, ok := before[name]; !ok || !reflect.DeepEqual(old.tool, o.tool) {
+		if old, ok := before[name]; !ok || old.tool != o.tool && !reflect.DeepEqual(old.tool, o.tool) {
 			s.AddTool(o.tool, g.p.mcp.call)
 		}
 	}
@@ -224,7 +244,7 @@ func (o offered) dispatch(ctx context.Context, x *exchange, args jsontext.Value)
 	if len(raw) == 0 {
 		raw = stdjson.RawMessage("{}")
 	}
-	result, err := o.from.callTool(ctx, x, o.theirs, raw)
+	result, err := o.from.callTool(ctx, x, o.theirs.Name, raw)
 	detail := ""
 	if refused := answeredError(err); refused != nil {
 		if x != nil && (refused.Code == codeMissingCapability || refused.Code == codeURLElicitation) {

@@ -24,19 +24,30 @@ const (
 // shown is what a server of ours offers of the upstreams' prompts and
 // resources.
 type shown struct {
-	prompts   map[string]*mcp.Prompt
-	resources map[string]*mcp.Resource
-	templates map[string]*mcp.ResourceTemplate
+	prompts   map[string]lent[mcp.Prompt]
+	resources map[string]lent[mcp.Resource]
+	templates map[string]lent[mcp.ResourceTemplate]
+}
+
+// lent is a thing of an upstream as it is offered here.
+type lent[T any] struct {
+	from   *upstream
+	theirs string // its name there
+	as     T
+}
+
+func (l lent[T]) is(other lent[T]) bool {
+	return l.from == other.from && l.theirs == other.theirs && reflect.DeepEqual(l.as, other.as)
 }
 
 // showOffers brings the prompts and resources of a server up to date. It is
 // called by one at a time.
 func (f *mcpFace) showOffers(s *mcp.Server, upstreams []*upstream, offers map[*upstream]offer) {
-	now := shown{map[string]*mcp.Prompt{}, map[string]*mcp.Resource{}, map[string]*mcp.ResourceTemplate{}}
+	now := shown{map[string]lent[mcp.Prompt]{}, map[string]lent[mcp.Resource]{}, map[string]lent[mcp.ResourceTemplate]{}}
 	before := f.shown[s]
 	for _, u := range upstreams {
-		for _, p := range offers[u].prompts {
-			f.showPrompt(s, u, p, before, now)
+		for name, p := range named(u, offers[u].prompts, promptName) {
+			f.showPrompt(s, u, name, p, before, now)
 		}
 		for _, r := range offers[u].resources {
 			f.showResource(s, u, r, before, now)
@@ -65,44 +76,46 @@ func gone[T any](before, now map[string]T) (names []string) {
 	return names
 }
 
-func (f *mcpFace) showPrompt(s *mcp.Server, u *upstream, theirs *mcp.Prompt, before, now shown) {
-	name := u.Name + "_" + otherLetters.ReplaceAllString(theirs.Name, "_")
-	if now.prompts[name] != nil || name == reportPrompt {
+func (f *mcpFace) showPrompt(s *mcp.Server, u *upstream, name string, theirs *mcp.Prompt, before, now shown) {
+	if name == reportPrompt {
 		return
 	}
-	p := &mcp.Prompt{Name: name, Title: theirs.Title, Description: theirs.Description, Arguments: present(theirs.Arguments), Icons: theirs.Icons}
+	p := lent[mcp.Prompt]{u, theirs.Name, mcp.Prompt{Name: name, Title: theirs.Title, Description: theirs.Description, Arguments: present(theirs.Arguments), Icons: theirs.Icons}}
 	now.prompts[name] = p
-	if !reflect.DeepEqual(before.prompts[name], p) {
-		s.AddPrompt(p, func(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+	if !before.prompts[name].is(p) {
+		s.AddPrompt(&p.as, func(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			return f.upstreamPrompt(ctx, u, theirs.Name, r)
 		})
 	}
 }
 
 // foreign reports whether a URI is not ours.
-func foreign(uri string) bool { return !strings.HasPrefix(uri, "picket:") }
+func foreign(uri string) bool {
+	scheme, _, _ := strings.Cut(uri, ":")
+	return !strings.EqualFold(scheme, "picket")
+}
 
 func (f *mcpFace) showResource(s *mcp.Server, u *upstream, theirs *mcp.Resource, before, now shown) {
-	if now.resources[theirs.URI] != nil || !foreign(theirs.URI) {
+	if _, taken := now.resources[theirs.URI]; taken || !foreign(theirs.URI) {
 		return
 	}
-	r := *theirs
-	r.Meta = nil
-	now.resources[r.URI] = &r
-	if !reflect.DeepEqual(before.resources[r.URI], &r) {
-		f.tryAdd(u, r.URI, func() { s.AddResource(&r, f.upstreamResource(u)) })
+	r := lent[mcp.Resource]{u, theirs.URI, *theirs}
+	r.as.Meta = nil
+	now.resources[theirs.URI] = r
+	if !before.resources[theirs.URI].is(r) {
+		f.tryAdd(u, theirs.URI, func() { s.AddResource(&r.as, f.upstreamResource(u)) })
 	}
 }
 
 func (f *mcpFace) showTemplate(s *mcp.Server, u *upstream, theirs *mcp.ResourceTemplate, before, now shown) {
-	if now.templates[theirs.URITemplate] != nil || !foreign(theirs.URITemplate) {
+	if _, taken := now.templates[theirs.URITemplate]; taken || !foreign(theirs.URITemplate) {
 		return
 	}
-	t := *theirs
-	t.Meta = nil
-	now.templates[t.URITemplate] = &t
-	if !reflect.DeepEqual(before.templates[t.URITemplate], &t) {
-		f.tryAdd(u, t.URITemplate, func() { s.AddResourceTemplate(&t, f.upstreamResource(u)) })
+	t := lent[mcp.ResourceTemplate]{u, theirs.URITemplate, *theirs}
+	t.as.Meta = nil
+	now.templates[theirs.URITemplate] = t
+	if !before.templates[theirs.URITemplate].is(t) {
+		f.tryAdd(u, theirs.URITemplate, func() { s.AddResourceTemplate(&t.as, f.upstreamResource(u)) })
 	}
 }
 

@@ -2,7 +2,6 @@ package toolproxy
 
 import (
 	"context"
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,6 +58,7 @@ const (
 	steadyAfter  = time.Minute // of life: the pauses begin anew
 	reachTimeout = 30 * time.Second
 	relistEvery  = 5 * time.Minute // a notice may be lost
+	relistPause  = time.Second     // between two readings of its lists, at least
 	maxOwned     = 8               // connections of single sessions
 )
 
@@ -72,9 +72,9 @@ const (
 type upstream struct {
 	Upstream
 	log     *slog.Logger
-	publish func(*upstream, offer) // tells what it offers now
-	tell    func(uri string)       // tells of a changed resource
-	stale   chan struct{}          // its lists have changed
+	publish func(*upstream, offer)  // tells what it offers now
+	tell    func(*upstream, string) // tells of a changed resource, by its URI
+	stale   chan struct{}           // its lists have changed
 
 	closing sync.WaitGroup // connections that are being closed
 
@@ -96,7 +96,7 @@ type offer struct {
 	watches   bool // it tells of changes of resources
 }
 
-func newUpstream(cfg Upstream, log *slog.Logger, publish func(*upstream, offer), tell func(string)) *upstream {
+func newUpstream(cfg Upstream, log *slog.Logger, publish func(*upstream, offer), tell func(*upstream, string)) *upstream {
 	return &upstream{Upstream: cfg, log: log.With("upstream", cfg.Name), publish: publish, tell: tell, stale: make(chan struct{}, 1),
 		owned: map[*mcp.ServerSession]*link{}, watched: map[string]bool{}, err: errors.New("it has not been reached yet")}
 }
@@ -110,6 +110,7 @@ func (u *upstream) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		err = briefly{err}
 		if time.Since(began) > steadyAfter {
 			pause = firstPause
 		}
@@ -139,21 +140,15 @@ func (u *upstream) follow(ctx context.Context) error {
 	u.shared, u.err = l, nil
 	u.mu.Unlock()
 	u.log.Info("upstream connected", "wire", l.session.InitializeResult().ProtocolVersion)
-	again := time.NewTicker(relistEvery)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-l.gone:
-			return l.err
-		case <-u.stale:
-		case <-again.C:
-		}
+	u.keepUp(ctx, l.gone, func() {
 		if err := u.refresh(ctx, l); err != nil {
-			u.log.Warn("an upstream's lists cannot be read", "err", err)
+			u.log.Warn("an upstream's lists cannot be read", "err", briefly{err})
 		}
+	})
+	if err := ctx.Err(); err != nil {
+		return err
 	}
+	return l.err
 }
 
 // drop closes a connection and all that depend on it.
@@ -168,70 +163,6 @@ func (u *upstream) drop(l *link) {
 		}
 	}
 	l.close()
-}
-
-// changed asks for the lists to be read anew.
-func (u *upstream) changed() {
-	select {
-	case u.stale <- struct{}{}:
-	default: // they will be read already
-	}
-}
-
-// refresh reads what the upstream offers.
-func (u *upstream) refresh(ctx context.Context, l *link) error {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	caps := l.session.InitializeResult().Capabilities
-	if caps == nil {
-		caps = &mcp.ServerCapabilities{}
-	}
-	o := offer{completes: caps.Completions != nil, watches: caps.Resources != nil && caps.Resources.Subscribe}
-	var err error
-	if caps.Tools != nil {
-		if o.tools, err = collect(u, l.session.Tools(ctx, nil)); err != nil {
-			return fmt.Errorf("list tools: %w", err)
-		}
-	}
-	if caps.Prompts != nil {
-		if o.prompts, err = collect(u, l.session.Prompts(ctx, nil)); err != nil {
-			return fmt.Errorf("list prompts: %w", err)
-		}
-	}
-	if caps.Resources != nil {
-		if o.resources, err = collect(u, l.session.Resources(ctx, nil)); err != nil {
-			return fmt.Errorf("list resources: %w", err)
-		}
-		if o.templates, err = collect(u, l.session.ResourceTemplates(ctx, nil)); err != nil {
-			u.log.Debug("an upstream has no resource templates", "err", err)
-		}
-	}
-	u.publish(u, o)
-	return nil
-}
-
-// collect reads a list, as far as it is looked at: an upstream may have no end
-// of pages.
-func collect[T any](u *upstream, items func(func(*T, error) bool)) (list []*T, err error) {
-	size := 0
-	for item, err := range items {
-		if err != nil {
-			return nil, err
-		}
-		if item == nil { // it said null
-			continue
-		}
-		raw, err := stdjson.Marshal(item)
-		if err != nil {
-			return nil, err
-		}
-		if size += len(raw); len(list) == maxListed || size > maxListedBytes {
-			u.log.Warn("an upstream's list is too long: the rest is left out", "kept", len(list))
-			break
-		}
-		list = append(list, item)
-	}
-	return list, nil
 }
 
 // away is the refusal of a call while there is no connection. Nothing has been

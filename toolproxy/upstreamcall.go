@@ -199,11 +199,14 @@ func onWire(c *mcp.ClientCapabilities) map[string]any {
 
 // sent tells an error before which nothing reached the upstream from any other.
 func sent(err error) error {
+	if err == nil {
+		return nil
+	}
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
 		return NeverLeft(picket.Refuse(picket.CodeUpstream, "Wait a moment and call it again, or do without it.", "the MCP server cannot be reached").Because(err))
 	}
-	return err
+	return briefly{err}
 }
 
 // answeredError is an error that the upstream itself has answered; nil when err
@@ -213,7 +216,7 @@ func answeredError(err error) *jsonrpc.Error {
 	if !errors.As(err, &e) || e.Code == codeRejected || errors.Is(err, mcp.ErrConnectionClosed) {
 		return nil
 	}
-	return e
+	return boundedError(e)
 }
 
 // round sends one message of an exchange: with the answers that came for what

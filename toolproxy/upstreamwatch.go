@@ -57,17 +57,22 @@ func (u *upstream) watch(ctx context.Context, uri string) error {
 }
 
 // updated tells every client that listens.
-func (u *upstream) updated(uri string) { u.tell(uri) }
+func (u *upstream) updated(uri string) { u.tell(u, uri) }
 
-// watches finds who tells of changes of a resource.
+// watches finds who tells of changes of a resource: only whose resource it is.
 func (g *gateway) watches(uri string) *upstream {
+	if !foreign(uri) {
+		return nil
+	}
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	for _, u := range g.upstreams {
 		o := g.offers[u]
 		for _, r := range o.resources {
-			if o.watches && r.URI == uri {
+			if r.URI == uri && o.watches {
 				return u
+			} else if r.URI == uri {
+				return nil
 			}
 		}
 	}
@@ -84,10 +89,8 @@ func (g *gateway) completes(ref mcp.CompleteReference) (*upstream, mcp.CompleteR
 		if !o.completes {
 			continue
 		}
-		for _, p := range o.prompts {
-			if ref.Type == "ref/prompt" && ref.Name == u.Name+"_"+otherLetters.ReplaceAllString(p.Name, "_") {
-				return u, mcp.CompleteReference{Type: ref.Type, Name: p.Name}
-			}
+		if p := named(u, o.prompts, promptName)[ref.Name]; p != nil && ref.Type == "ref/prompt" {
+			return u, mcp.CompleteReference{Type: ref.Type, Name: p.Name}
 		}
 		for _, t := range o.templates {
 			if ref.Type == "ref/resource" && strings.EqualFold(ref.URI, t.URITemplate) {

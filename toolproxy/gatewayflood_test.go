@@ -1,0 +1,105 @@
+package toolproxy_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// An upstream that does not stop saying that its lists have changed is read
+// ever more seldom; one that is quiet again is read at once.
+func TestAFloodOfChangesIsReadSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone, ended := make(chan struct{}), make(chan struct{})
+		var reads []time.Time
+		loop, said := toolproxy.KeptUp(t.Context(), gone, func() {
+			reads = append(reads, time.Now())
+			time.Sleep(100 * time.Millisecond) // what is said during a reading counts
+		})
+		go func() {
+			loop()
+			close(ended)
+		}()
+		began := time.Now()
+		for time.Since(began) < 10*time.Minute {
+			said()
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := len(reads); n < 15 || n > 30 {
+			t.Errorf("%d readings in 10 minutes of changes without end", n)
+		}
+		for i := range reads[1:] {
+			if pause := reads[i+1].Sub(reads[i]); pause < time.Second {
+				t.Errorf("a pause of %s", pause)
+			}
+		}
+		time.Sleep(4 * time.Minute) // it is quiet
+		before := time.Now()
+		said()
+		synctest.Wait()
+		if last := reads[len(reads)-1]; !last.Equal(before) {
+			t.Errorf("after a quiet time it is read after %s", before.Sub(last))
+		}
+		n := len(reads)
+		time.Sleep(50 * time.Millisecond)
+		said() // during that reading
+		time.Sleep(1100 * time.Millisecond)
+		if len(reads) != n+1 {
+			t.Errorf("%d readings for a change during a reading", len(reads)-n)
+		}
+		time.Sleep(200 * time.Millisecond)
+		said() // in the pause after it
+		synctest.Wait()
+		close(gone)
+		synctest.Wait()
+		select {
+		case <-ended:
+		default:
+			t.Error("a pause outlasts the connection")
+		}
+	})
+}
+
+// The lists of a real upstream are not read back to back either.
+func TestAnUpstreamThatChangesWithoutEnd(t *testing.T) {
+	o := newOther()
+	lists := make(chan time.Time, 1000)
+	o.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "tools/list" {
+				lists <- time.Now()
+			}
+			return next(ctx, method, req)
+		}
+	})
+	b := openBridge(t, newPurse(cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				o.server.AddTool(&mcp.Tool{Name: fmt.Sprint("t", i%2), Description: fmt.Sprint(i), InputSchema: plain}, o.counted(o.echo))
+			}
+		}
+	}()
+	first := receive(t, lists, "the first reading")
+	receive(t, lists, "the second reading")
+	if took := receive(t, lists, "the third reading").Sub(first); took < 2*time.Second {
+		t.Errorf("three readings within %s", took)
+	}
+	close(stop)
+	<-stopped
+	s := connect(t, b.url, b.token(), wires[0], nil)
+	if _, err := s.ListTools(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}

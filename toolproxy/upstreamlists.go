@@ -1,0 +1,121 @@
+package toolproxy
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// keepUp reads the lists anew whenever the upstream says that they have changed,
+// and now and then by itself, until the connection is gone. Between two readings
+// is a pause, and a longer one while the upstream does not stop saying so: what
+// it says during a pause is looked at once, after it.
+func (u *upstream) keepUp(ctx context.Context, gone <-chan struct{}, read func()) {
+	again := time.NewTicker(relistEvery)
+	defer again.Stop()
+	rested := time.NewTimer(relistPause)
+	defer rested.Stop()
+	for pause := relistPause; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-gone:
+			return
+		case <-u.stale:
+		case <-again.C:
+		}
+		select {
+		case <-rested.C:
+			pause = relistPause
+		default:
+			pause = min(2*pause, longestPause)
+			if !rest(ctx, gone, rested.C) {
+				return
+			}
+		}
+		select {
+		case <-u.stale: // said during the pause
+		default:
+		}
+		read()
+		rested.Reset(pause)
+	}
+}
+
+// rest waits for the end of a pause, if the connection lasts as long.
+func rest(ctx context.Context, gone <-chan struct{}, over <-chan time.Time) bool {
+	select {
+	case <-ctx.Done():
+	case <-gone:
+	case <-over:
+		return true
+	}
+	return false
+}
+
+// changed asks for the lists to be read anew.
+func (u *upstream) changed() {
+	select {
+	case u.stale <- struct{}{}:
+	default: // they will be read already
+	}
+}
+
+// refresh reads what the upstream offers.
+func (u *upstream) refresh(ctx context.Context, l *link) error {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	caps := l.session.InitializeResult().Capabilities
+	if caps == nil {
+		caps = &mcp.ServerCapabilities{}
+	}
+	o := offer{completes: caps.Completions != nil, watches: caps.Resources != nil && caps.Resources.Subscribe}
+	var err error
+	if caps.Tools != nil {
+		if o.tools, err = collect(u, l.session.Tools(ctx, nil)); err != nil {
+			return fmt.Errorf("list tools: %w", err)
+		}
+	}
+	if caps.Prompts != nil {
+		if o.prompts, err = collect(u, l.session.Prompts(ctx, nil)); err != nil {
+			return fmt.Errorf("list prompts: %w", err)
+		}
+	}
+	if caps.Resources != nil {
+		if o.resources, err = collect(u, l.session.Resources(ctx, nil)); err != nil {
+			return fmt.Errorf("list resources: %w", err)
+		}
+		if o.templates, err = collect(u, l.session.ResourceTemplates(ctx, nil)); err != nil {
+			u.log.Debug("an upstream has no resource templates", "err", briefly{err})
+		}
+	}
+	u.publish(u, o)
+	return nil
+}
+
+// collect reads a list, as far as it is looked at: an upstream may have no end
+// of pages.
+func collect[T any](u *upstream, items func(func(*T, error) bool)) (list []*T, err error) {
+	size := 0
+	for item, err := range items {
+		if err != nil {
+			return nil, err
+		}
+		if item == nil { // it said null
+			continue
+		}
+		raw, err := stdjson.Marshal(item)
+		if err != nil {
+			return nil, err
+		}
+		if size += len(raw); len(list) == maxListed || size > maxListedBytes {
+			u.log.Warn("an upstream's list is too long: the rest is left out", "kept", len(list))
+			break
+		}
+		list = append(list, item)
+	}
+	return list, nil
+}
