@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ func (x *machine) gather() {
 		x.registerAs(id, mby{key: "key_a"})
 	}
 	for range 2 {
-		x.submit()
+		x.submitLasting()
 	}
 	x.gatherings++
 	g := gathered{a: magent{id: id, role: "coder", caps: []string{"go", "py"}, by: mby{"key_a", true}}}
@@ -61,19 +62,20 @@ func halves() *picket.Thresholds {
 // fall ends the part of an agent that holds leases; its processes go on for a
 // while, under the leases they had.
 func (x *machine) fall() {
-	if !x.anyAgent(x.m.busy)() {
+	if !x.anyAgent(x.m.busy)() || x.chance("gathers", 30) && x.openTasks() < x.most+4 {
 		x.gather()
 	}
 	a := x.m.agents[x.member(x.m.busy)]
+	if g := x.m.agents[x.gathered.a.id]; g != nil && x.m.busy(g) && x.chance("who gathered", 60) {
+		a = g
+	}
 	if a == nil || !x.m.busy(a) {
 		return
 	}
 	held := x.m.holding(a.id, a.incarnation)
 	for _, r := range held {
 		if x.chance("process", 40) {
-			h, mh := x.credential(r)
-			err := x.e.RunEvents(x.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}})
-			x.agree(err, x.m.launched(mh), "run.launched %+v", mh)
+			x.launchedBy(x.credential(r))
 		}
 		x.renewAs(x.credential(r))
 	}
@@ -81,11 +83,57 @@ func (x *machine) fall() {
 	if a.status.Gone() && x.chance("registers again", 60) {
 		x.registerAs(a.id, mby{key: a.owner})
 	}
-	if x.gathered.a.id == a.id && x.chance("repeats", 50) {
+	if x.gathered.a.id == a.id && x.chance("repeats", 80) {
 		x.acquireAs(x.gathered)
 	}
 	for _, r := range held {
 		x.renewAs(x.credential(r))
+	}
+}
+
+// fallSilent has an agent die while its leases go on for a while: their
+// processes are gone with it.
+func (x *machine) fallSilent() {
+	x.gather()
+	a := x.m.agents[x.gathered.a.id]
+	held := x.m.holding(a.id, a.incarnation)
+	for _, r := range held {
+		x.launchedBy(x.credential(r))
+	}
+	for range 2 {
+		x.passOne(false, false)
+		for _, r := range held {
+			x.renewAs(x.credential(r))
+		}
+	}
+	for range 2 {
+		x.passOne(false, false)
+		x.judge()
+	}
+}
+
+// order tells an agent to drain, which it does: by itself, or when it is told
+// once more.
+func (x *machine) order() {
+	a := x.m.agents[x.member(takesPart)]
+	if a == nil {
+		return
+	}
+	by, caller := mby{a.owner, true}, picket.Caller{Actor: a.owner, Operator: true}
+	x.commandBy(monce{}, by, caller, a.id, picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(oneOf(x, "drain timeout", 30, 60))})
+	hb := picket.Heartbeat{Status: picket.AgentDraining, ClientTimestamp: picket.InstantOf(time.Now())}
+	switch x.below(3, "drains by") {
+	case 0:
+		x.changeBy(by, caller, a.id, a.version, picket.AgentStatusChange{Status: picket.AgentDraining})
+	case 1:
+		hb.Status = picket.AgentActive
+		for cid := range a.commands {
+			hb.HandledCommands = append(hb.HandledCommands, cid)
+		}
+		slices.Sort(hb.HandledCommands)
+	}
+	for range 2 {
+		x.heartbeatBy(by, caller, a.id, hb)
 	}
 }
 

@@ -70,7 +70,7 @@ func (x *machine) crewMoves() []move {
 	if x.chance("no crew", 50) {
 		return nil
 	}
-	x.m.batch = oneOf(x, "leases in a step", 100, 100, 1, 0)
+	x.m.batch = oneOf(x, "leases in a step", 100, 1, 0, 0)
 	return []move{
 		{8, "register", func() bool { return len(x.m.agents) < len(agentIDs) || x.anyAgent(goneAgent)() }, x.register},
 		{8, "heartbeat", x.anyAgent(takesPart), x.heartbeat},
@@ -83,6 +83,8 @@ func (x *machine) crewMoves() []move {
 		{8, "judge", x.anyAgent(x.m.due), x.judge},
 		{10, "acquire", func() bool { return x.anyAgent(takesPart)() && x.anyTask(picket.TaskQueued)() }, x.acquire},
 		{8, "silence", x.anyAgent(takesPart), x.silence},
+		{6, "fall silent", func() bool { return x.openTasks() < x.most+4 && !x.m.paused }, x.fallSilent},
+		{6, "order", x.anyAgent(takesPart), x.order},
 		{4, "brink", func() bool { return x.virtual && x.anyAgent(takesPart)() }, x.brink},
 	}
 }
@@ -143,6 +145,10 @@ func (x *machine) heartbeat() {
 			hb.TasksInProgress = append(hb.TasksInProgress, tid)
 		}
 	}
+	x.heartbeatBy(by, caller, id, hb)
+}
+
+func (x *machine) heartbeatBy(by mby, caller picket.Caller, id string, hb picket.Heartbeat) {
 	got, err := x.e.Heartbeat(x.ctx, caller, id, hb)
 	a, code := x.m.heartbeat(by, id, hb)
 	if x.agree(err, code, "heartbeat of %s by %+v: %+v", id, by, hb) {
@@ -243,6 +249,10 @@ func (x *machine) command() {
 	case picket.CommandStopTask:
 		c.TaskID = x.pick("task", x.m.ids, noTask)
 	}
+	x.commandBy(o, by, caller, id, c)
+}
+
+func (x *machine) commandBy(o monce, by mby, caller picket.Caller, id string, c picket.AgentCommand) {
 	got, err := x.e.CommandAgent(x.ctx, caller, id, c)
 	want, code := x.m.command(o, by, id, got, c)
 	if x.agree(err, code, "%s for %s by %+v", c.Command, id, by) {

@@ -32,7 +32,7 @@ func (x *machine) moves() []move {
 	default:
 		moves = slices.Concat(x.moneyMoves(), x.treeMoves(), x.kinMoves())
 	}
-	return append(moves, []move{
+	return append(append(moves, x.sequels()...), []move{
 		{3, "submit", func() bool { return x.openTasks() < x.most }, x.submit},
 		{5, "acquire", func() bool { return !x.m.paused && x.anyTask(picket.TaskQueued)() }, x.acquire},
 		{2, "renew", live, x.renew},

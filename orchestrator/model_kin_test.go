@@ -74,6 +74,7 @@ func (x *machine) raise() {
 				s.Review, m.byParent = picket.ReviewByHuman, false
 			}
 			x.delegateBy(h, mh, oneOf(x, "key", "", "d1"), fmt.Sprintf("branch %+v", m), s, m)
+			x.awaitBy(h, mh, x.pick("whose", x.m.ids, noTask))
 			x.takeOne()
 		}
 	}
@@ -164,14 +165,16 @@ func (x *machine) callAgain() {
 		x.settleAs(picket.Settlement{TaskID: h.TaskID, CallID: c.id, Nonce: c.nonce, Cost: x.amount("true cost"), Result: picket.RawJSON(`2`),
 			Outcome: oneOf(x, "true outcome", picket.CallDone, picket.CallFailed, picket.CallUndispatched)})
 	}
-	c.nonce = oneOf(x, "nonce", "n1", "n2")
+	c.nonce, c.hash = oneOf(x, "nonce", "n1", "n2"), oneOf(x, "hash", "h1", "h1", "h1", "h2")
 	x.reserveBy(h, mh, c, wait, effects)
 	if x.chance("usage", 40) {
 		total := x.amount("total")
-		got, err := x.e.ReportUsage(x.ctx, h, picket.UsageReport{Source: "claude", Session: "s3", Tokens: total.Tokens, USD: total.USD})
-		owed, _, code := x.m.usage(mh, "s3", false, total)
-		if x.agree(err, code, "usage") {
-			x.same("usage: charged", got.Charged, owed)
+		for range 2 {
+			got, err := x.e.ReportUsage(x.ctx, h, picket.UsageReport{Source: "claude", Session: "s3", Tokens: total.Tokens, USD: total.USD})
+			owed, _, code := x.m.usage(mh, "s3", false, total)
+			if x.agree(err, code, "usage") {
+				x.same("usage: charged", got.Charged, owed)
+			}
 		}
 	}
 	if c.external && x.chance("repeated", 50) { // what repeats it waits for its calls

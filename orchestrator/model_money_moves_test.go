@@ -118,7 +118,10 @@ func (x *machine) usage() {
 func (x *machine) topUp() {
 	id := x.task(picket.TaskQueued, picket.TaskLeased, picket.TaskReview, picket.TaskHandoff)
 	o, by := x.once("top up" + id)
-	more := budget.Envelope{Tokens: int64(x.below(20, "tokens")), USD: budget.Money(1 + x.below(20, "nanos"))}
+	x.topUpBy(o, by, id, budget.Envelope{Tokens: int64(x.below(20, "tokens")), USD: budget.Money(1 + x.below(20, "nanos"))})
+}
+
+func (x *machine) topUpBy(o monce, by picket.Caller, id string, more budget.Envelope) {
 	got, err := x.e.TopUp(x.ctx, by, id, picket.TopUp{Tokens: more.Tokens, USD: more.USD})
 	if x.agree(err, x.m.topUp(o, id, more), "top up %s", id) {
 		x.same("top up", got.Account, x.m.envs[id].Account)

@@ -92,6 +92,19 @@ func (x *machine) submit() {
 	if x.chance("fixes", 10) {
 		s.Fixes = x.pick("fixes", x.m.ids, noTask)
 	}
+	x.submitBy(o, by, s, ms, ready)
+}
+
+// submitLasting submits a task that is tried again at once after any failure,
+// under leases that outlive an agent's silence.
+func (x *machine) submitLasting() {
+	purse := x.amount("envelope")
+	s := picket.TaskSpec{Title: "a lasting task", Priority: ptr(0), LeaseWindowSeconds: seconds(4), BudgetEnvelope: &purse,
+		Retry: &picket.Retry{MaxAttempts: ptr(8), BackoffSeconds: ptr(0)}}
+	x.submitBy(monce{}, picket.Caller{Actor: "key_a"}, s, mspec{lane: "|", window: 4 * half, maxAttempts: 8, envelope: purse}, 0)
+}
+
+func (x *machine) submitBy(o monce, by picket.Caller, s picket.TaskSpec, ms mspec, ready int64) {
 	got, err := x.e.Submit(x.ctx, by, s)
 	id, code := x.m.submit(o, got.TaskID, ms, ready, s.Fixes)
 	if x.agree(err, code, "submit") {
@@ -262,13 +275,19 @@ func (x *machine) again() {
 }
 
 func (x *machine) launched() {
-	h, mh := x.holderOf(func(r *mrun) bool { return lives(r) && !r.launched })
+	x.launchedBy(x.holderOf(func(r *mrun) bool { return lives(r) && !r.launched }))
+}
+
+func (x *machine) launchedBy(h picket.Held, mh mheld) {
 	err := x.e.RunEvents(x.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}})
 	x.agree(err, x.m.launched(mh), "run.launched %+v", mh)
 }
 
 func (x *machine) runExit() {
-	h, mh := x.holderOf(mayExit)
+	x.exitBy(x.holderOf(mayExit))
+}
+
+func (x *machine) exitBy(h picket.Held, mh mheld) {
 	exit := x.below(2, "code")
 	err := x.e.RunExit(x.ctx, h, picket.Exit{Class: picket.ExitKilled, Code: &exit}, picket.ContainmentGroup)
 	x.agree(err, x.m.runExit(mh, fmt.Sprint(exit)), "run exit %+v", mh)

@@ -136,6 +136,7 @@ type machine struct {
 	// An acquire by a registered agent, and how many there were.
 	gathered   gathered
 	gatherings int
+	keys       int  // of requests that are made once more
 	counted    bool // the engine was told the number of grants since
 }
 

@@ -15,7 +15,7 @@ func (x *machine) treeMoves() []move {
 	parents := x.anyRun(func(r *mrun) bool { return lives(r) && x.m.tasks[r.task].ever })
 	return []move{
 		{4, "delegate", func() bool { return live() && x.openTasks() < 2*x.most }, x.delegate},
-		{1, "await", parents, x.awaitSubtask},
+		{2, "await", parents, x.awaitSubtask},
 		{3, "review subtask", parents, x.reviewSubtask},
 	}
 }
@@ -58,7 +58,7 @@ func (x *machine) delegateBy(h picket.Held, mh mheld, request, content string, s
 // subtask draws a subtask of a run's task, or something that is none.
 func (x *machine) subtask(mh mheld) string {
 	list := x.m.childrenOf(mh)
-	if len(list) == 0 || x.chance("no subtask", 10) {
+	if len(list) == 0 || x.chance("no subtask", 25) {
 		list = x.m.ids
 	}
 	return x.pick("subtask", list, noTask)
@@ -70,7 +70,10 @@ func (x *machine) parent() (picket.Held, mheld) {
 
 func (x *machine) awaitSubtask() {
 	h, mh := x.parent()
-	id := x.subtask(mh)
+	x.awaitBy(h, mh, x.subtask(mh))
+}
+
+func (x *machine) awaitBy(h picket.Held, mh mheld, id string) {
 	got, err := x.e.AwaitSubtask(x.ctx, h, id, 0)
 	c, code := x.m.await(mh, id)
 	if x.agree(err, code, "await %s by %+v", id, mh) {

@@ -125,7 +125,7 @@ func gate(t *testing.T, seed uint64) []phase {
 	if soaking() {
 		return []phase{live(1000), virtual(200), races(50)}
 	}
-	return []phase{live(60), virtual(5), live(400), virtual(200), races(20)}
+	return []phase{live(60), virtual(5), live(1000), virtual(200), races(20)}
 }
 
 func soaking() bool { return os.Getenv("PICKET_SOAK") != "" }
