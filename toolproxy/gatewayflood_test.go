@@ -31,11 +31,11 @@ func TestAFloodOfChangesIsReadSeldom(t *testing.T) {
 			said()
 			time.Sleep(10 * time.Millisecond)
 		}
-		if n := len(reads); n < 15 || n > 30 {
+		if n := len(reads); n < 15 || n > 35 {
 			t.Errorf("%d readings in 10 minutes of changes without end", n)
 		}
 		for i := range reads[1:] {
-			if pause := reads[i+1].Sub(reads[i]); pause < time.Second {
+			if pause := reads[i+1].Sub(reads[i]); pause < 200*time.Millisecond {
 				t.Errorf("a pause of %s", pause)
 			}
 		}
@@ -49,11 +49,11 @@ func TestAFloodOfChangesIsReadSeldom(t *testing.T) {
 		n := len(reads)
 		time.Sleep(50 * time.Millisecond)
 		said() // during that reading
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 		if len(reads) != n+1 {
 			t.Errorf("%d readings for a change during a reading", len(reads)-n)
 		}
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 		said() // in the pause after it
 		synctest.Wait()
 		close(gone)
@@ -92,9 +92,11 @@ func TestAnUpstreamThatChangesWithoutEnd(t *testing.T) {
 		}
 	}()
 	first := receive(t, lists, "the first reading")
-	receive(t, lists, "the second reading")
-	if took := receive(t, lists, "the third reading").Sub(first); took < 2*time.Second {
-		t.Errorf("three readings within %s", took)
+	for range 2 {
+		receive(t, lists, "another reading")
+	}
+	if took := receive(t, lists, "the last reading").Sub(first); took < 300*time.Millisecond {
+		t.Errorf("four readings within %s", took)
 	}
 	close(stop)
 	<-stopped

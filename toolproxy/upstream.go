@@ -58,7 +58,7 @@ const (
 	steadyAfter  = time.Minute // of life: the pauses begin anew
 	reachTimeout = 30 * time.Second
 	relistEvery  = 5 * time.Minute // a notice may be lost
-	relistPause  = time.Second     // between two readings of its lists, at least
+	relistPause  = firstPause / 2  // between two readings of its lists, at first
 	maxOwned     = 8               // connections of single sessions
 )
 

@@ -11,14 +11,13 @@ import (
 
 // keepUp reads the lists anew whenever the upstream says that they have changed,
 // and now and then by itself, until the connection is gone. Between two readings
-// is a pause, and a longer one while the upstream does not stop saying so: what
-// it says during a pause is looked at once, after it.
+// is a pause, which doubles for as long as the upstream does not stop saying so:
+// what it says during a pause is looked at once, after it.
 func (u *upstream) keepUp(ctx context.Context, gone <-chan struct{}, read func()) {
 	again := time.NewTicker(relistEvery)
 	defer again.Stop()
-	rested := time.NewTimer(relistPause)
-	defer rested.Stop()
-	for pause := relistPause; ; {
+	last := time.Now()
+	for pause := relistPause; ; last = time.Now() {
 		select {
 		case <-ctx.Done():
 			return
@@ -27,30 +26,29 @@ func (u *upstream) keepUp(ctx context.Context, gone <-chan struct{}, read func()
 		case <-u.stale:
 		case <-again.C:
 		}
-		select {
-		case <-rested.C:
+		if quiet := time.Since(last); quiet >= min(10*pause, steadyAfter) {
 			pause = relistPause
-		default:
+		} else if rest(ctx, gone, pause-quiet) {
 			pause = min(2*pause, longestPause)
-			if !rest(ctx, gone, rested.C) {
-				return
-			}
+		} else {
+			return
 		}
 		select {
 		case <-u.stale: // said during the pause
 		default:
 		}
 		read()
-		rested.Reset(pause)
 	}
 }
 
-// rest waits for the end of a pause, if the connection lasts as long.
-func rest(ctx context.Context, gone <-chan struct{}, over <-chan time.Time) bool {
+// rest waits, if the connection lasts as long.
+func rest(ctx context.Context, gone <-chan struct{}, pause time.Duration) bool {
+	over := time.NewTimer(pause)
+	defer over.Stop()
 	select {
 	case <-ctx.Done():
 	case <-gone:
-	case <-over:
+	case <-over.C:
 		return true
 	}
 	return false
