@@ -1,6 +1,11 @@
 package picket
 
-import "github.com/picket-dev/picket/budget"
+import (
+	"strconv"
+	"strings"
+
+	"github.com/picket-dev/picket/budget"
+)
 
 // EstimateHeader with the value true asks what a call would reserve. Nothing
 // is called and nothing is charged.
@@ -123,6 +128,19 @@ type TopUp struct {
 	Tokens int64        `json:"tokens,omitzero"`
 	USD    budget.Money `json:"usd,omitzero"`
 	Reason string       `json:"reason,omitempty"`
+}
+
+// TopUpCommand is what a person runs to add what is lacking to an envelope. The
+// dollars are rounded up to whole cents; what is zero or less is left out.
+func TopUpCommand(envelope string, lacking budget.Envelope) string {
+	command := "picket budget top-up " + envelope
+	if lacking.USD > 0 {
+		command += " --usd " + strings.TrimPrefix(lacking.USD.UpToCent().Dollars(), "$")
+	}
+	if lacking.Tokens > 0 {
+		command += " --tokens " + strconv.FormatInt(lacking.Tokens, 10)
+	}
+	return command
 }
 
 // MaxEnvelopes is how many envelopes of a tree are shown at once.

@@ -140,12 +140,7 @@ func (e *errand) askMoney(ctx context.Context, client *http.Client) error {
 	if left.USD > 0 && left.Tokens > 0 {
 		return nil
 	}
-	top := "--usd 1"
-	if left.USD > 0 {
-		top = "--tokens 100000"
-	}
-	return picket.Refuse(picket.CodeBudgetExceeded, "Top up: picket budget top-up "+e.job.Lease.TaskID+" "+top+". Then: picket task retry "+e.job.Lease.TaskID,
-		"the task has %s and %d tokens left, and an agent needs some of both", left.USD.Dollars(), left.Tokens)
+	return wanting(e.job.Lease.TaskID, left)
 }
 
 // askModels finds out which providers the tool proxy passes on to. A question

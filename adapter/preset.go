@@ -231,6 +231,7 @@ func (r *run) fail(reason string) {
 // tells that after the fact: it is stopped after, not refused before.
 func (r *run) spent(u picket.Usage) {
 	if u.Overrun {
-		r.fail("stopped after the agent's own use of models came to more than the task had left; top up with: picket budget top-up " + r.lease.TaskID + " --usd 1, then retry the task")
+		r.fail("stopped after the agent's own use of models came to more than the task had left. Top up, then retry it: " +
+			picket.TopUpCommand(r.lease.TaskID, ToStart(u.Available)))
 	}
 }

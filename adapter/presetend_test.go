@@ -73,11 +73,20 @@ func TestNoAgentIsStartedWithoutItsTools(t *testing.T) {
 
 // Nor is it on nothing.
 func TestNoAgentIsStartedWithoutMoney(t *testing.T) {
-	for _, left := range []budget.Envelope{{Tokens: 1000}, {USD: 1}, {Tokens: -5, USD: 1}} {
+	for _, tc := range []struct {
+		left       budget.Envelope
+		says, adds string
+	}{
+		{budget.Envelope{Tokens: 1000}, ": $0.00 left, ", "--usd 1.00"},
+		{budget.Envelope{USD: 1}, ": 0 tokens left, ", "--tokens 100000"},
+		{budget.Envelope{Tokens: -5, USD: 1}, ": -5 tokens left, ", "--tokens 100005"},
+		{budget.Envelope{USD: -2_000_000_001}, ": -$2.000000001 and 0 tokens left, ", "--usd 3.01 --tokens 100000"},
+	} {
+		left := tc.left
 		r := recordingOf(t, adapter.PresetClaude, "true")
 		task := r.task(func(task *adaptertest.Task) { task.Budget = &left })
 		exit := givenBack(t, r.run(t, task))
-		if !strings.Contains(exit.Detail, "picket budget top-up "+task+" --") {
+		if !strings.Contains(exit.Detail, tc.says) || !strings.HasSuffix(exit.Detail, "picket budget top-up "+task+" "+tc.adds) || !adapter.BeganOnNothing(&exit) {
 			t.Errorf("with %+v it ended as %+v", left, exit)
 		}
 		if _, err := os.Stat(filepath.Join(r.dir, "args")); err == nil {

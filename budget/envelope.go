@@ -62,6 +62,15 @@ func (m Money) Dollars() string {
 	return fmt.Sprintf("%s$%d.%02d", sign, m/(100*cent), m/cent%100)
 }
 
+// UpToCent is the next whole cent, or m where it is one.
+func (m Money) UpToCent() Money {
+	const cent = 10_000_000
+	if rest := m % cent; rest > 0 {
+		return m - rest + cent
+	}
+	return m - m%cent
+}
+
 // MarshalJSON writes a JSON number of dollars.
 func (m Money) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
 

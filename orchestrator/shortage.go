@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/picket-dev/picket"
@@ -11,9 +10,6 @@ import (
 
 // What a refused call is told about money: the amounts, and the exact command
 // that helps.
-
-// cent is what a top-up is rounded up to.
-const cent = budget.Money(10_000_000)
 
 // amount is one dimension of an envelope in words.
 func (f facts) amount(key string) string {
@@ -26,16 +22,7 @@ func (f facts) amount(key string) string {
 
 // topUpCommand is what a person runs so that the same call fits.
 func (f facts) topUpCommand() string {
-	var out strings.Builder
-	out.WriteString("picket budget top-up " + f["envelope"])
-	if usd := budget.Money(integer(f["less_u"])); usd > 0 {
-		cents := int64((usd + cent - 1) / cent)
-		fmt.Fprintf(&out, " --usd %d.%02d", cents/100, cents%100)
-	}
-	if tokens := integer(f["less_t"]); tokens > 0 {
-		out.WriteString(" --tokens " + strconv.FormatInt(tokens, 10))
-	}
-	return out.String()
+	return picket.TopUpCommand(f["envelope"], budget.Envelope{USD: budget.Money(integer(f["less_u"])), Tokens: integer(f["less_t"])})
 }
 
 func budgetExceeded(f facts) (string, string) {

@@ -174,15 +174,15 @@ func (a *attachment) verdict() int {
 	default:
 		a.say("%s is %s: %s", t.TaskID, p.state(string(t.State)), oneLine(t.Reason))
 	}
-	lacked, dry := a.s.ranDry(a.cmd.Context(), t.TaskID, lastRun(t).RunID)
-	if dry {
-		a.say("its last call was refused for want of budget: it lacked %s", both(lacked))
+	short := a.s.shortageOf(a.cmd.Context(), t)
+	if short.how != "" {
+		a.say("%s", short.how)
 	}
-	next(a.cmd, a.waysOn(lacked)...)
+	next(a.cmd, a.waysOn(short.lacked)...)
 	switch e := lastRun(t).Exit; {
 	case e != nil && e.Class == picket.ExitTimeout:
 		return exitTimeout
-	case dry:
+	case short.dry:
 		return exitBudget
 	}
 	return exitError
@@ -191,15 +191,15 @@ func (a *attachment) verdict() int {
 // waysOn are the commands that help a task which did not get to its result.
 func (a *attachment) waysOn(lacked budget.Envelope) []string {
 	t := a.task
-	ways := []string{"picket task logs --stream stderr " + t.TaskID}
+	logs := "picket task logs --stream stderr " + t.TaskID
 	again := "picket task retry " + t.TaskID + " && " + a.w.again(t.TaskID)
 	switch {
 	case escalated(t) && !lacked.IsZero():
-		return append(ways, topUpCommand(t.TaskID, lacked)+" && "+again, "picket task cancel "+t.TaskID)
+		return []string{picket.TopUpCommand(t.TaskID, lacked) + " && " + again, logs, "picket task cancel " + t.TaskID}
 	case escalated(t):
-		return append(ways, again, "picket task cancel "+t.TaskID)
+		return []string{logs, again, "picket task cancel " + t.TaskID}
 	}
-	return append(ways, "picket task runs "+t.TaskID)
+	return []string{logs, "picket task runs " + t.TaskID}
 }
 
 func lastRun(t picket.Task) picket.Run {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -142,53 +140,4 @@ func inTermsOf(e, other budget.Envelope) budget.Envelope {
 		e.Tokens = 0
 	}
 	return e
-}
-
-// lacked is what a refused call needed beyond what there was, in whole cents.
-func (d moneyData) lacked() (less budget.Envelope) {
-	const cent = 10_000_000
-	if short := d.Need.USD - d.Available.USD; short > 0 {
-		less.USD = (short + cent - 1) / cent * cent
-	}
-	if short := d.Need.Tokens - d.Available.Tokens; short > 0 {
-		less.Tokens = short
-	}
-	return less
-}
-
-func topUpCommand(envelope string, add budget.Envelope) string {
-	command := "picket budget top-up " + envelope
-	if add.USD > 0 {
-		command += " --usd " + strings.TrimPrefix(dollars(add.USD), "$")
-	}
-	if add.Tokens > 0 {
-		command += fmt.Sprintf(" --tokens %d", add.Tokens)
-	}
-	return command
-}
-
-// ranDry tells whether the last thing that a run heard of its money was a
-// refusal, and what it lacked.
-func (s *server) ranDry(ctx context.Context, task, run string) (lacked budget.Envelope, dry bool) {
-	q := url.Values{"after": {"0"}, "task": {task}, "type": {strings.Join([]string{picket.EventToolCalled, picket.EventBudgetExceeded, picket.EventBudgetToppedUp}, ",")}}
-	for {
-		page, err := s.events(ctx, q, 1000)
-		if err != nil {
-			return budget.Envelope{}, false
-		}
-		for _, raw := range page.Events {
-			var e picket.Event
-			if err := json.Unmarshal(raw, &e); err != nil {
-				continue
-			}
-			lacked, dry = budget.Envelope{}, false
-			if d, ok := moneyOf(e); ok && e.Type == picket.EventBudgetExceeded && e.RunID == run {
-				lacked, dry = d.lacked(), true
-			}
-		}
-		if len(page.Events) < 1000 {
-			return lacked, dry
-		}
-		q.Set("after", page.Next)
-	}
 }

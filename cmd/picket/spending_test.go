@@ -69,7 +69,7 @@ func TestTheCommandThatHelpsCoversWhatLacked(t *testing.T) {
 		if err := json.Unmarshal([]byte(tc.data), &d); err != nil {
 			t.Fatal(err)
 		}
-		if got := topUpCommand("t", d.lacked()); got != tc.want {
+		if got := picket.TopUpCommand("t", d.lacked()); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.data, got, tc.want)
 		}
 	}

@@ -211,14 +211,21 @@ func exitText(e *picket.Exit) string {
 	return text
 }
 
-// why is the reason of a run's end. Of an agent's last words the last line says
-// what went wrong.
+// why is the reason of a run's end. Of an agent's last words the last line that
+// is for people says what went wrong.
 func why(r picket.Run) string {
 	if r.Exit == nil {
 		return ""
 	}
 	lines := strings.Split(strings.TrimSpace(r.Exit.Detail), "\n")
-	return clip(lines[len(lines)-1], 160)
+	last := lines[len(lines)-1]
+	for _, line := range slices.Backward(lines) {
+		if line != "" && !strings.HasPrefix(line, "{") {
+			last = line
+			break
+		}
+	}
+	return clip(strings.TrimSpace(last), 200)
 }
 
 // endText is how a run ended and why.

@@ -75,7 +75,7 @@ func (s *server) outcome(ctx context.Context, t picket.Task) error {
 	case lastRun(t).Exit != nil && lastRun(t).Exit.Class == picket.ExitTimeout:
 		return ended(exitTimeout)
 	}
-	if _, dry := s.ranDry(ctx, t.TaskID, lastRun(t).RunID); dry {
+	if s.shortageOf(ctx, t).dry {
 		return ended(exitBudget)
 	}
 	return ended(exitError)

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/budget"
+)
+
+// shortage is a run that ended for want of budget.
+type shortage struct {
+	dry    bool
+	how    string          // for people, "" where the end of the run says it
+	lacked budget.Envelope // what has to be added so that the task can go on
+}
+
+// lacked is what a refused call needed beyond what there was.
+func (d moneyData) lacked() (less budget.Envelope) {
+	less.USD = max(0, d.Need.USD-d.Available.USD).UpToCent()
+	less.Tokens = max(0, d.Need.Tokens-d.Available.Tokens)
+	return less
+}
+
+// shortageOf tells whether the last run of a task was not started for want of
+// budget, or whether the last that it heard of its money was a refusal, or that
+// it had spent too much.
+func (s *server) shortageOf(ctx context.Context, t picket.Task) (short shortage) {
+	q := url.Values{"after": {"0"}, "task": {t.TaskID}, "type": {strings.Join([]string{
+		picket.EventToolCalled, picket.EventBudgetExceeded, picket.EventBudgetOverrun, picket.EventBudgetToppedUp}, ",")}}
+	overdrawn := t.Available.USD < 0 || t.Available.Tokens < 0
+	for {
+		page, err := s.events(ctx, q, 1000)
+		if err != nil {
+			return shortage{}
+		}
+		for _, raw := range page.Events {
+			var e picket.Event
+			if err := json.Unmarshal(raw, &e); err != nil {
+				continue
+			}
+			short.hear(e, lastRun(t).RunID, overdrawn)
+		}
+		if len(page.Events) < 1000 {
+			break
+		}
+		q.Set("after", page.Next)
+	}
+	switch {
+	case !short.dry && adapter.BeganOnNothing(lastRun(t).Exit):
+		return shortage{dry: true, lacked: adapter.ToStart(t.Available)}
+	case short.dry && short.lacked.IsZero():
+		short.lacked = adapter.ToStart(t.Available)
+		short.how = "it has spent more than its budget, by " + both(budget.Envelope{USD: max(0, -t.Available.USD), Tokens: max(0, -t.Available.Tokens)})
+	}
+	return short
+}
+
+// hear takes in the next event of a task's money. A call that was paid for ends
+// a shortage, but not that of an envelope that is overdrawn still.
+func (short *shortage) hear(e picket.Event, run string, overdrawn bool) {
+	d, ok := moneyOf(e)
+	switch {
+	case e.Type == picket.EventToolCalled && short.dry && overdrawn:
+	case ok && e.RunID == run && e.Type == picket.EventBudgetExceeded:
+		*short = shortage{dry: true, lacked: d.lacked()}
+		short.how = "its last call was refused for want of budget: it lacked " + both(short.lacked)
+	case ok && e.RunID == run && e.Type == picket.EventBudgetOverrun && overdrawn:
+		*short = shortage{dry: true}
+	default:
+		*short = shortage{}
+	}
+}
