@@ -101,6 +101,7 @@ func (r *run) do(ctx context.Context) error {
 		return r.unlaunched(ctx)
 	}
 	if r.session.isOver() {
+		r.leave()
 		return r.overtaken(ctx, picket.Exit{Class: picket.ExitLeaseLost})
 	}
 	shipped := r.openOutputs(work, &group)

@@ -1,0 +1,53 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket/adapter/adaptertest"
+)
+
+// failing is a launcher whose agents do not start, and fail late.
+type failing struct{ begun, fail chan struct{} }
+
+func (l failing) Launch(context.Context, Job) (Process, error) {
+	select {
+	case <-l.begun:
+	default:
+		close(l.begun)
+	}
+	<-l.fail
+	return nil, errors.New("the shim does not answer")
+}
+
+// What was never launched holds up no registration, however long it takes to
+// report it.
+func TestRegistrationWaitsForNoReportOfALaunchThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := failing{make(chan struct{}), make(chan struct{})}
+		a, s := stage(t, nil, func(c *Config) { c.Launcher = l })
+		s.Queue(adaptertest.Task{Retries: 9})
+		ctx, drain := context.WithCancel(t.Context())
+		ended := running(ctx, a)
+		<-l.begun
+		mend := s.Fail("/v1/lease/", adaptertest.Hang, -1)
+		s.Kill(a.AgentID())
+		time.Sleep(time.Minute) // it has heard so
+		began := time.Now()
+		close(l.fail)
+		if _, err := s.AwaitAgent(within(t, 10*time.Minute), "", registered(2)); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("registered after %v", d)
+		}
+		mend()
+		drain()
+		if err := ended(); err != nil {
+			t.Log(err)
+		}
+	})
+}
