@@ -11,6 +11,9 @@ type Account struct {
 	Carved    Envelope `json:"carved"` // granted to the envelopes of children
 }
 
+// Plus adds two amounts, neither below zero; at most [MaxMoney].
+func (m Money) Plus(o Money) Money { return min(m+o, MaxMoney) }
+
 // Plus adds both dimensions.
 func (e Envelope) Plus(o Envelope) Envelope {
 	return Envelope{Tokens: e.Tokens + o.Tokens, USD: e.USD + o.USD}

@@ -59,6 +59,9 @@ func (p Price) Cost(u Use, failed bool) Money {
 	return min(saturated(sum), p.Bound())
 }
 
+// Times is what so many calls cost, each at [Price.Bound]; at most [MaxMoney].
+func (p Price) Times(calls int64) Money { return saturated(times(calls, p.Bound())) }
+
 // Check refuses a price that cannot be charged. The error names the field.
 func (p Price) Check() error {
 	switch {

@@ -225,19 +225,20 @@ func together(each, copies int64) int64 {
 	return each * copies
 }
 
-// bounded is what a call costs at most with an answer of so many tokens.
-func bounded(price budget.TokenPrice, input, output int64) budget.Envelope {
+// bounded is what a call costs at most with an answer of so many tokens, and
+// with a fee beside them.
+func bounded(price budget.TokenPrice, input, output int64, fee budget.Money) budget.Envelope {
 	dearest := budget.TokenPrice{Input: price.Dearest(), Output: price.Output}
-	return budget.Envelope{Tokens: budget.Tokens{Input: input, Output: output}.Total(), USD: dearest.Cost(budget.Tokens{Input: input, Output: output})}
+	return budget.Envelope{Tokens: budget.Tokens{Input: input, Output: output}.Total(), USD: dearest.Cost(budget.Tokens{Input: input, Output: output}).Plus(fee)}
 }
 
 // affordable is the longest answer, of at most so many tokens, that an envelope
 // has room for; 0 when there is none. Each of the copies is that long.
-func affordable(price budget.TokenPrice, input, output, copies int64, have budget.Envelope) int64 {
+func affordable(price budget.TokenPrice, input, output, copies int64, fee budget.Money, have budget.Envelope) int64 {
 	low, high := int64(0), output
 	for low < high {
 		mid := low + (high-low+1)/2
-		if have.Covers(bounded(price, input, together(mid, copies))) {
+		if have.Covers(bounded(price, input, together(mid, copies), fee)) {
 			low = mid
 		} else {
 			high = mid - 1

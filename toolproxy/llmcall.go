@@ -35,6 +35,7 @@ type thought struct {
 	prompt   *prompt
 	parts    measured
 	price    budget.TokenPrice
+	fees     fees
 	whole    []byte      // an answer that is not a stream, kept until it is paid
 	header   http.Header // its header
 	status   int
@@ -64,6 +65,12 @@ func (x *thought) think(ctx context.Context) (err error) {
 		return err
 	}
 	prices, ok := x.llm.proxy.prices(), false
+	if x.fees, err = x.prompt.fees(x.dialect, prices); err != nil {
+		return err
+	}
+	if x.prompt.model == "" {
+		return picket.Invalid("/model", "Name the model.", "model is required")
+	}
 	if x.price, ok = prices.Model(x.prompt.model); !ok {
 		return unpricedModel(x.prompt.model)
 	}
@@ -77,7 +84,7 @@ func (x *thought) think(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		need := bounded(x.price, input, together(most, x.prompt.copies))
+		need := bounded(x.price, input, together(most, x.prompt.copies), x.fees.most)
 		_, err = x.llm.proxy.Metered(ctx, x.door, x.held, MeteredCall{
 			Tool: x.vendor.tool, Effects: picket.EffectsNone, Timeout: x.llm.cfg.Timeout, Reserve: &need, PriceVersion: prices.Version,
 			Dispatch: func(ctx context.Context, _ picket.Reservation) (Dispatched, error) { return x.dispatch(ctx, most) },
@@ -114,7 +121,7 @@ func (x *thought) room(ctx context.Context, input int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(affordable(x.price, input, x.prompt.most(), x.prompt.copies, have.Available), x.least()), nil
+	return max(affordable(x.price, input, x.prompt.most(), x.prompt.copies, x.fees.most, have.Available), x.least()), nil
 }
 
 // dispatch makes the call and answers the agent as the answer comes.
@@ -146,8 +153,9 @@ func (x *thought) dispatch(ctx context.Context, most int64) (Dispatched, error) 
 		if !x.prompt.refers {
 			x.llm.known.learn(x.parts, t.input())
 		}
-		cost := budget.Envelope{Tokens: t.tokens.Total(), USD: x.price.Cost(t.tokens)}
-		return Dispatched{Cost: &cost, Detail: x.detail(resp, t)}, nil
+		fee, used := x.fees.cost(x.used(t))
+		cost := budget.Envelope{Tokens: t.all().Total(), USD: x.price.Cost(t.all()).Plus(fee)}
+		return Dispatched{Cost: &cost, Detail: x.detail(resp, t) + used}, nil
 	case clean && !t.begun && x.answered:
 		// A stream that only said that nothing could be done.
 		return Dispatched{Cost: &nothing, Failed: true, Detail: x.detail(resp, nil)}, nil
@@ -164,7 +172,7 @@ func (x *thought) dispatch(ctx context.Context, most int64) (Dispatched, error) 
 func (x *thought) detail(resp *http.Response, t *tally) string {
 	text := fmt.Sprintf("%s HTTP %d", x.prompt.model, resp.StatusCode)
 	if t != nil {
-		u := t.tokens
+		u := t.all()
 		text += fmt.Sprintf(" in %d out %d cache read %d write %d", u.Input, u.Output, u.CacheRead, u.CacheWrite)
 	}
 	return text

@@ -2,7 +2,6 @@ package toolproxy
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -67,6 +66,11 @@ type prompt struct {
 	opts    member   // stream_options
 	refers  bool     // it uses content that is not in it
 	members []member // all of them, in their order
+	hosted  []hosted // tools that the vendor runs
+	calls   int64    // most uses of them together; 0: not said
+	uncalls []member // what would say so and says nothing
+	// a limit of their uses together has to be put in
+	putCalls bool
 }
 
 // member is a member of the body's object and where its value stands.
@@ -108,9 +112,6 @@ func parsePrompt(body []byte, d *dialect) (*prompt, error) {
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, badPrompt(errors.New("there is more behind the object"))
 	}
-	if q.model == "" {
-		return nil, picket.Invalid("/model", "Name the model.", "model is required")
-	}
 	return q, nil
 }
 
@@ -118,34 +119,16 @@ func badPrompt(err error) error {
 	return picket.Invalid("", "Send one JSON object.", "the body is no JSON object").Because(err)
 }
 
-// weighty are members that make a call dearer, or say what it is. An upstream
-// that does not tell capitals would read one here that nobody has looked at.
-var weighty = []string{"model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens", "max_output_tokens", "service_tier", "speed",
-	"messages", "input", "previous_response_id", "conversation", "prompt", "container", "mcp_servers"}
-
-// dearer are values for which vendors charge more than their prices by token.
-var dearer = map[string]string{"service_tier": "priority", "speed": "fast"}
-
-// weigh refuses what would cost more than anybody can tell here.
-func weigh(m member) error {
-	if slices.ContainsFunc(weighty, func(name string) bool { return name != m.name && strings.EqualFold(name, m.name) }) {
-		return picket.Invalid("/"+clip(m.name), "Write it in lower case.", "%s is no member of the API", clip(m.name))
-	}
-	var value string
-	if dear := dearer[m.name]; dear != "" && json.Unmarshal(m.value, &value) == nil && strings.EqualFold(value, dear) {
-		return picket.Refuse(picket.CodeUnpricedTool, "Leave "+m.name+" out.", "nobody has said what %s %q costs", m.name, dear)
-	}
-	return nil
-}
-
 // take notes a member that matters.
 func (q *prompt) take(m member, d *dialect) (err error) {
-	if err := weigh(m); err != nil {
+	if err := weigh(m, d); err != nil {
 		return err
 	}
 	switch name := m.name; {
 	case name == "model":
-		err = json.Unmarshal(m.value, &q.model)
+		if err = json.Unmarshal(m.value, &q.model); err == nil {
+			err = q.takeTools(m, d)
+		}
 	case name == "stream":
 		err = json.Unmarshal(m.value, &q.stream)
 	case name == "n" && d == openAIChat && m.value.Kind() != 'n':
@@ -173,10 +156,16 @@ func (q *prompt) take(m member, d *dialect) (err error) {
 			err = errors.New("out of range")
 		}
 		q.output, q.limits = max(q.output, n), append(q.limits, m)
-	case (name == "previous_response_id" || name == "conversation" || name == "prompt") && d == openAIResponses && m.value.Kind() != 'n':
+	case (name == "previous_response_id" || name == "conversation") && d == openAIResponses && m.value.Kind() != 'n':
 		q.refers = true
-	case name == "container" && m.value.Kind() != 'n', name == "mcp_servers" && m.value.Kind() != 'n':
+	case name == "thread" && d == anthropicMessages && m.value.Kind() != 'n', name == "container" && m.value.Kind() != 'n':
 		q.refers = true
+	default:
+		err = q.takeTools(m, d)
+	}
+	var refusal *picket.Error
+	if errors.As(err, &refusal) {
+		return err
 	}
 	if err != nil {
 		return picket.Invalid("/"+clip(m.name), "Send it as the API asks for it.", "%s cannot be read", clip(m.name)).Because(err)
@@ -190,58 +179,4 @@ func wholeNumber(v jsontext.Value) (int64, error) {
 		err = strconv.ErrRange
 	}
 	return n, err
-}
-
-// rewritten is the body with the output limited to most tokens, and the usage
-// of a stream asked for. What need not change keeps its bytes.
-func (q *prompt) rewritten(d *dialect, most int64) []byte {
-	type edit struct {
-		start, end int
-		text       string
-	}
-	var edits []edit
-	insert := ""
-	if len(q.limits) == 0 && len(q.unset) > 0 {
-		edits = append(edits, edit{q.unset[0].start, q.unset[0].end, strconv.FormatInt(most, 10)})
-	} else if len(q.limits) == 0 {
-		insert += `"` + d.limits[0] + `":` + strconv.FormatInt(most, 10) + ","
-	}
-	for _, m := range q.limits {
-		if n, _ := wholeNumber(m.value); n > most {
-			edits = append(edits, edit{m.start, m.end, strconv.FormatInt(most, 10)})
-		}
-	}
-	if d == openAIChat && q.stream && !q.usage {
-		if q.opts.value.Kind() == '{' {
-			edits = append(edits, edit{q.opts.start, q.opts.end, withUsage(q.opts.value)})
-		} else if q.opts.value != nil {
-			edits = append(edits, edit{q.opts.start, q.opts.end, `{"include_usage":true}`})
-		} else {
-			insert += `"stream_options":{"include_usage":true},`
-		}
-	}
-	if insert != "" {
-		edits = append(edits, edit{q.at, q.at, insert})
-	}
-	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.start, b.start) })
-	out, from := make([]byte, 0, len(q.body)+len(insert)+64), 0
-	for _, e := range edits {
-		out = append(append(out, q.body[from:e.start]...), e.text...)
-		from = e.end
-	}
-	return append(out, q.body[from:]...)
-}
-
-// withUsage sets include_usage among the options of a stream.
-func withUsage(options jsontext.Value) string {
-	members := map[string]jsontext.Value{}
-	if json.Unmarshal(options, &members) != nil {
-		return `{"include_usage":true}`
-	}
-	members["include_usage"] = jsontext.Value("true")
-	raw, err := encode(members)
-	if err != nil {
-		return `{"include_usage":true}`
-	}
-	return string(raw)
 }

@@ -95,7 +95,13 @@ func newMind(t *testing.T, m *model, door toolproxy.Door, change ...func(*toolpr
 
 func mindOf(t *testing.T, m *model, sealer *picket.Sealer, door toolproxy.Door, change ...func(*toolproxy.LLMConfig)) *mind {
 	t.Helper()
-	list, err := budget.NewList(nil, models)
+	return mindAt(t, m, sealer, door, nil, change...)
+}
+
+// mindAt is a mind with prices for tools.
+func mindAt(t *testing.T, m *model, sealer *picket.Sealer, door toolproxy.Door, tools map[string]budget.Price, change ...func(*toolproxy.LLMConfig)) *mind {
+	t.Helper()
+	list, err := budget.NewList(tools, models)
 	if err != nil {
 		t.Fatal(err)
 	}

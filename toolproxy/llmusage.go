@@ -24,6 +24,8 @@ var (
 // tally is the usage of one call as far as it was told.
 type tally struct {
 	tokens budget.Tokens
+	aside  budget.Tokens // of a conversation that was shortened meanwhile
+	uses   uses
 	begun  bool // the model has been at work
 	final  bool // all of them were told
 	ended  bool // the stream has said that it is over
@@ -31,10 +33,20 @@ type tally struct {
 }
 
 type anthropicCounts struct {
-	Input      *int64 `json:"input_tokens"`
-	Output     *int64 `json:"output_tokens"`
-	CacheRead  *int64 `json:"cache_read_input_tokens"`
-	CacheWrite *int64 `json:"cache_creation_input_tokens"`
+	Input      *int64                    `json:"input_tokens"`
+	Output     *int64                    `json:"output_tokens"`
+	CacheRead  *int64                    `json:"cache_read_input_tokens"`
+	CacheWrite *int64                    `json:"cache_creation_input_tokens"`
+	Tools      map[string]jsontext.Value `json:"server_tool_use"`
+	Rounds     []anthropicRound          `json:"iterations"`
+}
+
+type anthropicRound struct {
+	Type       string `json:"type"`
+	Input      int64  `json:"input_tokens"`
+	Output     int64  `json:"output_tokens"`
+	CacheRead  int64  `json:"cache_read_input_tokens"`
+	CacheWrite int64  `json:"cache_creation_input_tokens"`
 }
 
 // anthropicUsage: message_start has the input, each message_delta all that was
@@ -45,10 +57,15 @@ func anthropicUsage(t *tally, data jsontext.Value) {
 		Message struct {
 			Usage *anthropicCounts `json:"usage"`
 		} `json:"message"`
-		Usage *anthropicCounts `json:"usage"`
+		Usage   *anthropicCounts `json:"usage"`
+		Block   jsontext.Value   `json:"content_block"`
+		Content jsontext.Value   `json:"content"`
 	}
 	if json.Unmarshal(data, &e) != nil {
 		return
+	}
+	for _, block := range append(usedIn(e.Content), usedIn(e.Block)...) {
+		t.uses.saw(block.anthropic())
 	}
 	counts := e.Usage
 	switch e.Type {
@@ -71,6 +88,30 @@ func anthropicUsage(t *tally, data jsontext.Value) {
 			*to = max(*from, 0)
 		}
 	}
+	t.uses.tell(counts.Tools)
+	t.shortened(counts.Rounds)
+}
+
+// shortened takes what it cost to shorten the conversation: the totals leave it
+// out. Each event tells of all rounds so far.
+func (t *tally) shortened(rounds []anthropicRound) {
+	if rounds != nil {
+		t.aside = budget.Tokens{}
+	}
+	for _, r := range rounds {
+		if r.Type == "compaction" {
+			t.aside = plus(t.aside, budget.Tokens{Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheWrite: r.CacheWrite})
+		}
+	}
+}
+
+// all is what the call is charged for.
+func (t *tally) all() budget.Tokens { return plus(t.tokens, t.aside) }
+
+// plus adds figures that a vendor has told, whatever they are.
+func plus(a, b budget.Tokens) budget.Tokens {
+	sum := func(x, y int64) int64 { return min(max(x, 0), budget.MaxTokens) + min(max(y, 0), budget.MaxTokens) }
+	return budget.Tokens{Input: sum(a.Input, b.Input), Output: sum(a.Output, b.Output), CacheRead: sum(a.CacheRead, b.CacheRead), CacheWrite: sum(a.CacheWrite, b.CacheWrite)}
 }
 
 // chatUsage: a whole answer, or the chunk before the end of a stream.
@@ -99,7 +140,8 @@ func chatUsage(t *tally, data jsontext.Value) {
 // responsesUsage: a whole answer, or the last event of a stream.
 func responsesUsage(t *tally, data jsontext.Value) {
 	type response struct {
-		Usage *struct {
+		Output jsontext.Value `json:"output"`
+		Usage  *struct {
 			Input   int64 `json:"input_tokens"`
 			Output  int64 `json:"output_tokens"`
 			Details struct {
@@ -108,19 +150,28 @@ func responsesUsage(t *tally, data jsontext.Value) {
 		} `json:"usage"`
 	}
 	var e struct {
-		Type     string    `json:"type"`
-		Object   string    `json:"object"`
-		Response *response `json:"response"`
+		Type     string         `json:"type"`
+		Object   string         `json:"object"`
+		Response *response      `json:"response"`
+		Item     jsontext.Value `json:"item"`
 		response
 	}
 	if json.Unmarshal(data, &e) != nil {
 		return
+	}
+	if e.Type == "response.output_item.done" {
+		for _, item := range usedIn(e.Item) {
+			t.uses.saw(item.responses())
+		}
 	}
 	told := e.Response
 	if e.Object == "response" {
 		told = &e.response
 	}
 	t.begun = t.begun || e.Type != "" && e.Type != "error" || e.Object == "response"
+	if told != nil && told.Output != nil {
+		t.uses.listed(usedIn(told.Output))
+	}
 	if told != nil && told.Usage != nil {
 		t.counted(told.Usage.Input, told.Usage.Output, told.Usage.Details.Cached)
 		t.ended = e.Type != ""
