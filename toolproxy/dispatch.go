@@ -15,7 +15,7 @@ var errLeaseEnded = errors.New("the lease of the call ended")
 // dispatch makes a reserved call and settles it.
 func (p *Proxy) dispatch(ctx context.Context, door Door, held picket.Held, m MeteredCall, priced priced, r picket.Reservation, deadline time.Time) (MeteredResult, error) {
 	d, callErr := p.bounded(ctx, door, held, m, r, deadline)
-	s := picket.Settlement{CallID: r.CallID, TaskID: r.TaskID, Nonce: r.Nonce, Outcome: outcomeOf(d, callErr), Result: d.Result, Detail: clip(d.Detail)}
+	s := picket.Settlement{CallID: r.CallID, TaskID: r.TaskID, Nonce: r.Nonce, Outcome: outcomeOf(d, callErr), Result: d.Result, Detail: d.Detail}
 	switch s.Outcome {
 	case picket.CallUndispatched:
 	case picket.CallUncertain:

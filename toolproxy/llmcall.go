@@ -170,7 +170,7 @@ func (x *thought) dispatch(ctx context.Context, most int64) (Dispatched, error) 
 
 // detail says in the ledger which model it was and what was counted.
 func (x *thought) detail(resp *http.Response, t *tally) string {
-	text := fmt.Sprintf("%s HTTP %d", x.prompt.model, resp.StatusCode)
+	text := fmt.Sprintf("%s HTTP %d", clip(x.prompt.model), resp.StatusCode)
 	if t != nil {
 		u := t.all()
 		text += fmt.Sprintf(" in %d out %d cache read %d write %d", u.Input, u.Output, u.CacheRead, u.CacheWrite)
