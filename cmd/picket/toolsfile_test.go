@@ -81,6 +81,8 @@ func TestBadTools(t *testing.T) {
 		"tools: {upstreams: {u: {url: 'http://x', headers: {A: Bearer hunter2}}}}": "a mapping",
 		"tools: {upstreams: {u: {url: 'http://x', headers: {A: {}}}}}":             "the header A needs env",
 		"tools: {upstreams: {u-v: {command: [y]}}}":                                "is no name of an upstream",
+		"tools: {upstreams: {llm: {command: [y]}}}":                                "tools.upstreams.llm: the names of its tools would begin",
+		"tools:\n  upstreams:\n    a_b: {command: [y]}\n    a: {command: [y]}":     "picket.yaml:3:5: tools.upstreams.a_b: the upstreams a and a_b could both",
 		"tools: {llm: {gemini: {}}}":                                               `there is no key "gemini" in tools.llm`,
 		"budget: {house: {usd: -1}}":                                               "budget.house.usd (from picket.yaml:1:18): -1 is below zero",
 		"budget: {hose: {usd: 1}}":                                                 `there is no key "budget.hose"`,

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // priceList is what picket.yaml says that calls cost.
@@ -60,6 +61,11 @@ func toolsOf(s settings) (*budget.List, error) {
 		if err := s.checkUpstream(name); err != nil {
 			return nil, err
 		}
+	}
+	if name, why := toolproxy.CheckUpstreamNames(s.under("upstreams")); why != nil {
+		err := usage("%s: tools.upstreams.%s: %v", s.tool("upstreams", name).origin, name, why)
+		err.Remedy = "Choose another name for it; prices and agents know its tools by that name."
+		return nil, err
 	}
 	for _, name := range s.under("sql") {
 		if s.tool("sql", name, "url_env").items == nil {
