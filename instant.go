@@ -42,6 +42,11 @@ func (i Instant) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + i.Time().Format(instantLayout) + `"`), nil
 }
 
+// WireForm says how a time is written, to those who wrote it otherwise.
+func (i Instant) WireForm() string {
+	return `Write a time of the years 1970 to 9999 as RFC 3339 says, such as "2026-04-11T10:42:17Z".`
+}
+
 // UnmarshalJSON reads an RFC 3339 string with any number of decimals and any
 // offset, or null.
 func (i *Instant) UnmarshalJSON(b []byte) error {

@@ -56,7 +56,10 @@ func topUpOf(cmd *cobra.Command) (body picket.TopUp, err error) {
 	body.Tokens, _ = f.GetInt64("tokens")
 	if text, _ := f.GetString("usd"); text != "" {
 		if body.USD, err = budget.ParseMoney(strings.TrimPrefix(text, "$")); err != nil {
-			return body, usage("--usd %v", err)
+			return body, notDollars("--usd", err)
+		}
+		if body.USD < 0 {
+			return body, notDollars("--usd", fmt.Errorf("%s is below zero, and nothing is taken back", text))
 		}
 	}
 	if body.USD == 0 && body.Tokens == 0 {
@@ -65,6 +68,13 @@ func topUpOf(cmd *cobra.Command) (body picket.TopUp, err error) {
 		return body, e
 	}
 	return body, nil
+}
+
+// notDollars refuses an amount on the command line.
+func notDollars(flag string, err error) error {
+	e := usage("%s %v", flag, err)
+	e.Remedy = budget.Money(0).WireForm()
+	return e
 }
 
 func printTopUp(cmd *cobra.Command, e picket.EnvelopeState, raw jsontext.Value) error {

@@ -141,10 +141,10 @@ func (s settings) budgetOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	}
 	envelope, err := s.envelopeOf(text)
 	if err != nil {
-		return usage("--budget %s: %v", text, err)
+		return notDollars("--budget", err)
 	}
 	if envelope.USD < 0 {
-		return usage("--budget %s is below zero", text)
+		return notDollars("--budget", fmt.Errorf("%s is below zero", text))
 	}
 	spec.BudgetEnvelope = &envelope
 	return nil

@@ -48,7 +48,7 @@ func explainMeaning(e *json.SemanticError) error {
 		return unknownMember(e)
 	}
 	if e.Err != nil && isOwnDecoder(e.GoType) {
-		return picket.Invalid(field, "Correct this value.", "%s: %s", nameOf(field), plain(e.Err)).Because(e)
+		return picket.Invalid(field, wireForm(e.GoType), "%s: %s", nameOf(field), plain(e.Err)).Because(e)
 	}
 	want := wireKind(e.GoType)
 	if e.Err != nil && want == "an integer" && e.JSONKind == '0' {
@@ -105,6 +105,14 @@ func isOwnDecoder(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[interface{ UnmarshalJSON([]byte) error }]()) ||
 		p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// wireForm is how such a type says that it is written.
+func wireForm(t reflect.Type) string {
+	if of, ok := reflect.Zero(t).Interface().(interface{ WireForm() string }); ok {
+		return of.WireForm()
+	}
+	return "Send it as /openapi.yaml describes it."
 }
 
 func plain(err error) string {

@@ -82,6 +82,8 @@ func TestTopUpsThatAreRefused(t *testing.T) {
 	} {
 		if a := p.wantCode(picket.CodeValidation, "POST", path, "operator", body, "Idempotency-Key", "k"); a.text("field") != field {
 			t.Errorf("%.40s: field %s: %s", body, field, a.raw)
+		} else if strings.Contains(a.text("message"), "number of dollars") != strings.Contains(body, "NaN") || strings.Contains(body, "e400") && !strings.Contains(a.text("remedy"), "such as 0.5, with up to nine decimals and up to 4000000.") {
+			t.Errorf("%.40s: %s", body, a.raw)
 		}
 	}
 	for _, id := range []string{"nothing", "task_1", "house:today", "run_" + aULID} {
