@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket/budget"
-	"github.com/picket-dev/picket/toolproxy"
 )
 
 // priceList is what picket.yaml says that calls cost.
@@ -62,7 +61,7 @@ func toolsOf(s settings) (*budget.List, error) {
 			return nil, err
 		}
 	}
-	if name, why := toolproxy.CheckUpstreamNames(s.under("upstreams")); why != nil {
+	if name, why := upstreamNames(s.under("upstreams")); why != nil {
 		err := usage("%s: tools.upstreams.%s: %v", s.tool("upstreams", name).origin, name, why)
 		err.Remedy = "Choose another name for it; prices and agents know its tools by that name."
 		return nil, err

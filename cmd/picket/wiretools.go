@@ -29,6 +29,9 @@ func (s settings) databases(env environ) map[string]toolproxy.Database {
 	return all
 }
 
+// upstreamNames finds the first name of an MCP server that cannot stay, and why.
+func upstreamNames(names []string) (string, error) { return toolproxy.CheckUpstreamNames(names) }
+
 // upstreams are the MCP servers whose headers are all in the environment.
 func (s settings) upstreams(env environ) (all []toolproxy.Upstream) {
 	for _, name := range s.under("upstreams") {
