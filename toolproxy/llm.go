@@ -57,6 +57,7 @@ type vendor struct {
 	tool     string // in the ledger
 	dialects map[string]*dialect
 	free     []string // paths that cost nothing, one ending in / covers what is below
+	headers  []string // of an agent's request, that go there
 	problem  func(e *picket.Error) any
 	sign     func(h http.Header, u *llmUpstream)
 }
@@ -66,13 +67,13 @@ var vendors = []*vendor{
 		name: "anthropic", home: "https://api.anthropic.com", tool: "llm_anthropic",
 		dialects: map[string]*dialect{"POST /v1/messages": anthropicMessages},
 		free:     []string{"POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/"},
-		problem:  anthropicProblem, sign: signAnthropic,
+		headers:  anthropicHeaders, problem: anthropicProblem, sign: signAnthropic,
 	},
 	{
 		name: "openai", home: "https://api.openai.com", tool: "llm_openai",
 		dialects: map[string]*dialect{"POST /v1/chat/completions": openAIChat, "POST /v1/responses": openAIResponses},
 		free:     []string{"GET /v1/models", "GET /v1/models/"},
-		problem:  openAIProblem, sign: signOpenAI,
+		headers:  openAIHeaders, problem: openAIProblem, sign: signOpenAI,
 	},
 }
 

@@ -64,6 +64,9 @@ func (x *thought) think(ctx context.Context) (err error) {
 	if x.prompt, err = parsePrompt(x.body, x.dialect); err != nil {
 		return err
 	}
+	if err := weighHeaders(x.c.Request().Header); err != nil {
+		return err
+	}
 	prices, ok := x.llm.proxy.prices(), false
 	if x.fees, err = x.prompt.fees(x.dialect, prices); err != nil {
 		return err
@@ -186,17 +189,15 @@ func (x *thought) away(err error) error {
 	return picket.Refuse(picket.CodeUpstream, "Try again later.", "%s could not be reached, or its answer broke off", x.vendor.name).Because(err)
 }
 
-// notPassed are headers that concern one connection, or the agent and this
-// proxy only.
+// notPassed are headers of either direction that concern one connection, or one
+// side of this proxy only.
 var notPassed = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Trailer": true,
 	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Accept-Encoding": true, "Content-Encoding": true, "Expect": true,
 	"Authorization": true, "X-Api-Key": true, "Cookie": true, "Set-Cookie": true, "Host": true, FenceHeader: true,
-	// Some servers take the method or the path from these: another call than the
-	// one that was looked at.
-	"X-Http-Method-Override": true, "X-Http-Method": true, "X-Method-Override": true, "X-Original-Url": true, "X-Rewrite-Url": true,
 }
 
+// passed is a header without what stays on its side.
 func passed(from http.Header) http.Header {
 	to := http.Header{}
 	var named []string // by Connection: of this hop as well
@@ -233,7 +234,7 @@ func (x *thought) send(ctx context.Context, body []byte) (resp *http.Response, l
 	if err != nil {
 		return nil, false, err
 	}
-	out.Header = passed(in.Header)
+	out.Header = x.vendor.wanted(in.Header)
 	out.Header.Set("Accept-Encoding", "identity")
 	x.vendor.sign(out.Header, x.up)
 	resp, err = x.llm.client.Do(out)

@@ -1,0 +1,41 @@
+package toolproxy
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// sdkHeaders are what the vendors' libraries and the agents built on them send,
+// and need. Nothing else goes to a vendor or a gateway: a header can name
+// another model, another account or another address than the one that was
+// looked at. A name that ends in - covers what begins with it.
+var sdkHeaders = []string{"Accept", "Content-Type", "User-Agent", "Idempotency-Key", "X-Stainless-", "X-Client-Request-Id",
+	"Originator", "Version", "Session-Id", "Session_id", "Thread-Id", "Conversation_id", "X-Session-Id", "X-Session-Affinity"}
+
+var (
+	anthropicHeaders = []string{"Anthropic-Version", "Anthropic-Beta", "Anthropic-Dangerous-Direct-Browser-Access", "X-App", "X-Claude-Code-"}
+	openAIHeaders    = []string{"Openai-Beta", "X-Codex-", "X-Openai-Subagent", "X-Openai-Internal-Codex-Responses-Lite"}
+)
+
+// wanted are the headers of an agent's request that go to its vendor.
+func (v *vendor) wanted(from http.Header) http.Header {
+	to := http.Header{}
+	for name, values := range passed(from) {
+		if covers(sdkHeaders, name) || covers(v.headers, name) {
+			to[name] = values
+		}
+	}
+	return to
+}
+
+func covers(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(entry string) bool {
+		return entry == name || strings.HasSuffix(entry, "-") && strings.HasPrefix(name, entry)
+	})
+}
+
+// weighHeaders refuses what would make a call dearer by its headers.
+func weighHeaders(h http.Header) error {
+	return longContext(strings.Join(h.Values("Anthropic-Beta"), ","))
+}
