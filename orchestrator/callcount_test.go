@@ -1,16 +1,12 @@
 package orchestrator_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -26,9 +22,9 @@ func TestCallsPerLifeReal(t *testing.T) {
 	for _, noPipeline := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NoPipeline=%v", noPipeline), func(t *testing.T) {
 			s := rig.Real(t)
-			wire := &wireCount{}
+			wire := &rig.Wire{}
 			watched := s.Redis
-			watched.Dialer = wire.dialer(s.Redis.Dialer)
+			watched.Dialer = wire.Dialer(s.Redis.Dialer)
 			store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), NoPipeline: noPipeline,
 				Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 			ok(t, err)
@@ -38,7 +34,7 @@ func TestCallsPerLifeReal(t *testing.T) {
 			e := store.Engine("default")
 
 			oneLife(t, e) // the first one loads the scripts
-			before, sent := commandCalls(t, raw), wire.take()
+			before, sent := commandCalls(t, raw), wire.Take()
 			if sent["evalsha"] == 0 {
 				t.Fatalf("nothing was seen on the wire: %v", sent)
 			}
@@ -47,7 +43,7 @@ func TestCallsPerLifeReal(t *testing.T) {
 			for range lives {
 				transitions += oneLife(t, e)
 			}
-			after, sent := commandCalls(t, raw), wire.take()
+			after, sent := commandCalls(t, raw), wire.Take()
 			if got := after["evalsha"] - before["evalsha"]; got != transitions {
 				t.Errorf("the server ran EVALSHA %d times for %d transitions", got, transitions)
 			}
@@ -168,93 +164,4 @@ func commandCalls(t *testing.T, c redis.UniversalClient) map[string]int {
 		ok(t, err)
 	}
 	return calls
-}
-
-// wireCount counts the commands that a client sends: commandstats counts those
-// that scripts run as well, so it cannot tell that nothing else was asked.
-type wireCount struct {
-	mu sync.Mutex
-	n  map[string]int
-}
-
-func (w *wireCount) take() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := w.n
-	w.n = nil
-	return n
-}
-
-func (w *wireCount) add(command string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.n == nil {
-		w.n = map[string]int{}
-	}
-	w.n[strings.ToLower(command)]++
-}
-
-type dialer = func(context.Context, string, string) (net.Conn, error)
-
-func (w *wireCount) dialer(dial dialer) dialer {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return &wireConn{Conn: c, count: w}, nil
-	}
-}
-
-// wireConn counts the commands written to a connection before they are sent,
-// so before their answers can come back.
-type wireConn struct {
-	net.Conn
-	count *wireCount
-	rest  []byte // the beginning of a command that is not whole yet
-}
-
-func (c *wireConn) Write(b []byte) (int, error) {
-	c.rest = append(c.rest, b...)
-	for {
-		command, size := firstCommand(c.rest)
-		if size == 0 {
-			break
-		}
-		c.count.add(command)
-		c.rest = c.rest[size:]
-	}
-	return c.Conn.Write(b)
-}
-
-// firstCommand reads one command, an array of bulk strings, and its size on
-// the wire; a size of 0 means that it is not whole.
-func firstCommand(b []byte) (command string, size int) {
-	number := func(mark byte) (n int) {
-		end := bytes.Index(b[size:], []byte("\r\n"))
-		if end < 2 || b[size] != mark {
-			return -1
-		}
-		n, err := strconv.Atoi(string(b[size+1 : size+end]))
-		if err != nil {
-			return -1
-		}
-		size += end + 2
-		return n
-	}
-	words := number('*')
-	if words < 0 {
-		return "", 0
-	}
-	for i := range words {
-		n := number('$')
-		if n < 0 || size+n+2 > len(b) {
-			return "", 0
-		}
-		if i == 0 {
-			command = string(b[size : size+n])
-		}
-		size += n + 2
-	}
-	return command, size
 }

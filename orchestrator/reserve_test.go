@@ -139,9 +139,9 @@ func TestAPaidCallTellsTheNudge(t *testing.T) {
 // many calls, tasks and rows there are already.
 func TestAPaidCallCostsTheSameReal(t *testing.T) {
 	s := rig.Real(t)
-	wire := &wireCount{}
+	wire := &rig.Wire{}
 	watched := s.Redis
-	watched.Dialer = wire.dialer(s.Redis.Dialer)
+	watched.Dialer = wire.Dialer(s.Redis.Dialer)
 	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
 		HousePerDay: &budget.Envelope{Tokens: budget.MaxTokens, USD: usd("1000000")}, Log: slog.New(slog.DiscardHandler)})
 	ok(t, err)
@@ -153,14 +153,14 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 	measure := func() (commands, sent int) {
 		f.settle(t, done(f.reserve(t, h, outside()), "0.0001")) // loads the scripts
 		before := commandCalls(t, raw)
-		wire.take()
+		wire.Take()
 		f.settle(t, done(f.reserve(t, h, outside()), "0.0001"))
 		for name, n := range commandCalls(t, raw) {
 			if name != "info" && name != "hset" { // store time is written when 100 ms have passed
 				commands += n - before[name]
 			}
 		}
-		for name, n := range wire.take() {
+		for name, n := range wire.Take() {
 			if name == "evalsha" || name == "eval" {
 				sent += n
 			} else {
