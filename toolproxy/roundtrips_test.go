@@ -1,0 +1,97 @@
+package toolproxy_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// measured is how many calls the commands are counted over, and unasked how many
+// of these the watch of a run may add, which looks now and then.
+const (
+	measured = 40
+	unasked  = 4
+)
+
+// A metered call is two commands on the wire, all told, from the request of an
+// agent to its answer: one that reserves and one that settles.
+func TestCommandsPerMeteredCallReal(t *testing.T) {
+	s := rig.Real(t)
+	wire := &rig.Wire{}
+	s.Redis.Dialer = wire.Dialer(s.Redis.Dialer)
+	h, leave := enter(t, s)
+	defer leave()
+	window := 3600
+	_, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task", LeaseWindowSeconds: &window, BudgetEnvelope: &budget.Envelope{Tokens: 1_000_000, USD: 100_000 * cent}})
+	h.ok(err)
+	token := h.lease().LeaseToken.Reveal()
+
+	doors := map[string]func(n int){}
+	b := openBridge(t, h.Engine, toolproxy.Upstream{Name: "up", URL: newOther().listen(t, wires[1])})
+	for name, key := range map[string]string{"over HTTP": "", "over HTTP with a key": "http-%d"} {
+		doors[name] = func(n int) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(b.url, toolproxy.MCPPath)+"/v1/tools/up_echo", strings.NewReader(`{"n":1}`))
+			h.ok(err)
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Authorization", "Bearer "+token)
+			if key != "" {
+				req.Header.Set("Idempotency-Key", fmt.Sprintf(key, n))
+			}
+			answered(t, http.DefaultClient, req, `"cost"`)
+		}
+	}
+	for _, version := range wires {
+		session := connect(t, b.url, token, version, nil)
+		doors["over MCP "+version] = func(n int) {
+			r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "up_echo", Arguments: map[string]any{"n": n}, Meta: mcp.Meta{toolproxy.MetaKey: fmt.Sprint(version, n)}})
+			if err != nil || r.IsError || r.Meta["picket/cost"] == nil {
+				t.Fatalf("%v %+v", err, r)
+			}
+		}
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+
+	for name, call := range doors {
+		call(0) // the first one loads scripts, opens connections and begins to watch the run
+		wire.Take()
+		for n := range measured {
+			call(n + 1)
+		}
+		sent := wire.Take()
+		got := sent["evalsha"]
+		if got < 2*measured || got > 2*measured+unasked {
+			t.Errorf("%s: %d scripts for %d calls, want two each", name, got, measured)
+		}
+		for command, n := range sent {
+			switch command {
+			case "evalsha", "hello", "client": // a connection is set up
+			default:
+				t.Errorf("%s: %s was sent %d times", name, command, n)
+			}
+		}
+		t.Logf("%s: %d calls, on the wire %v", name, measured, sent)
+	}
+}
+
+// answered makes a request and finds a text in its answer.
+func answered(t *testing.T, c *http.Client, req *http.Request, want string) {
+	t.Helper()
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+		t.Fatalf("%d %s: %v", resp.StatusCode, body, err)
+	}
+}
