@@ -2,20 +2,11 @@ package orchestrator
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 )
-
-// house is the cap of a day as scripts read it, "" for none.
-func (c Config) house() string {
-	if c.HousePerDay == nil {
-		return ""
-	}
-	return fmt.Sprintf("%d %d", c.HousePerDay.Tokens, int64(c.HousePerDay.USD))
-}
 
 // pair reads {tokens, nano-dollars}.
 func (r *reply) pair(l []any) budget.Envelope {
@@ -40,7 +31,7 @@ func (e *Engine) Envelope(ctx context.Context, id string) (picket.EnvelopeState,
 	if err := picket.CheckEnvelopeID("id", id); err != nil {
 		return picket.EnvelopeState{}, err
 	}
-	return e.envelope(ctx, "envelope", id, e.store.cfg.house())
+	return e.envelope(ctx, "envelope", id, e.house())
 }
 
 // TopUp gives an envelope more, and with it every one that it was carved from up
@@ -60,7 +51,7 @@ func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picke
 	if len(t.Reason) > 1024 {
 		return picket.EnvelopeState{}, picket.Invalid("/reason", "Say it in up to 1,024 bytes.", "the reason has %d bytes", len(t.Reason))
 	}
-	return e.envelope(ctx, "top_up", id, by.Actor, by.Once.Key, by.Once.Body, t.Tokens, int64(t.USD), t.Reason, e.store.cfg.house())
+	return e.envelope(ctx, "top_up", id, by.Actor, by.Once.Key, by.Once.Body, t.Tokens, int64(t.USD), t.Reason, e.house())
 }
 
 // envelope runs a script that answers the view of an envelope.

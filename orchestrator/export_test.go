@@ -90,4 +90,4 @@ func SourcesOf(memory bool) map[string]string {
 func JudgeOne(ctx context.Context, e *Engine, id string) error { return e.judgeOne(ctx, id) }
 
 // SetHouse caps what the tasks of a day get in all; nil: no cap.
-func SetHouse(s *Store, perDay *budget.Envelope) { s.cfg.HousePerDay = perDay }
+func SetHouse(s *Store, perDay *budget.Envelope) { s.Allow(perDay, nil) }

@@ -229,8 +229,10 @@ func TestWaitingForATopUp(t *testing.T) {
 		f.reserve(t, h, paid("0.30"))
 		_, err = f.Reserve(f.ctx, h, paid("0.30"))
 		refused(t, err, picket.CodeBudgetExceeded)
-		go func() { time.Sleep(time.Second); f.clear(t) }()
+		cleared := make(chan struct{})
+		go func() { time.Sleep(time.Second); f.clear(t); close(cleared) }()
 		_, err = f.AwaitTopUp(f.ctx, h, 50*time.Second)
 		refused(t, err, picket.CodeTaskCancelled)
+		<-cleared
 	})
 }

@@ -72,6 +72,7 @@ type Config struct {
 type Store struct {
 	cfg     Config
 	gate    *gate
+	allowed atomic.Pointer[allowance]
 	plain   redis.UniversalClient // blocking reads and subscriptions
 	bare    redis.UniversalClient // looks at stores that have not been adopted yet
 	tasks   sync.WaitGroup        // in the background
@@ -106,10 +107,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg.Namespaces = []string{"default"}
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	if cfg.TaskEnvelope == nil {
-		usual := budget.Default()
-		cfg.TaskEnvelope = &usual
-	}
 	if cfg.clock == nil {
 		cfg.clock = time.Now
 	}
@@ -135,6 +132,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s := &Store{cfg: cfg, gate: &gate{scripts: scripts, fault: cfg.Fault}, engines: map[string]*Engine{}}
+	s.Allow(cfg.HousePerDay, cfg.TaskEnvelope)
 	s.bare = redis.NewUniversalClient(&cfg.Redis)
 	s.cfg.Redis.OnConnect = s.onConnect
 	s.plain = redis.NewUniversalClient(&s.cfg.Redis)

@@ -43,8 +43,7 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 // normalize fills in what a task leaves out, its envelope as it is configured.
 func (e *Engine) normalize(spec *picket.TaskSpec) error {
 	if spec.BudgetEnvelope == nil {
-		usual := *e.store.cfg.TaskEnvelope
-		spec.BudgetEnvelope = &usual
+		spec.BudgetEnvelope = e.usual()
 	}
 	return spec.Normalize()
 }
@@ -80,7 +79,7 @@ func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 	return []any{
 		id, laneOf(s), *s.Priority, *s.LeaseWindowSeconds * 1000, *s.Retry.MaxAttempts, *s.Retry.BackoffSeconds * 1000,
 		on, string(s.Escalate), string(s.Review), int64(s.NotBefore), s.Role, strings.Join(labels, "\n"), s.Fixes, "",
-		actor, string(spec), string(s.Input), s.BudgetEnvelope.Tokens, int64(s.BudgetEnvelope.USD), e.store.cfg.house(),
+		actor, string(spec), string(s.Input), s.BudgetEnvelope.Tokens, int64(s.BudgetEnvelope.USD), e.house(),
 	}, nil
 }
 
@@ -98,7 +97,7 @@ func (e *Engine) Retry(ctx context.Context, by picket.Caller, taskID, reason str
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.viewed(ctx, "retry", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, "task_"+ulid.Make().String(), e.store.cfg.house())
+	return e.viewed(ctx, "retry", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, "task_"+ulid.Make().String(), e.house())
 }
 
 // viewed runs a script that answers the view of a task.

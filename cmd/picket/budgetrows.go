@@ -57,13 +57,24 @@ var envelopeColumns = []column[envelopeRow]{
 	{head: "STATE", cell: envelopeState},
 	{head: "SPENT", cell: func(r envelopeRow) string { return dollars(r.spent.USD) }},
 	{head: "HELD", cell: func(r envelopeRow) string { return dollars(r.held.USD) }},
-	{head: "LEFT", cell: func(r envelopeRow) string { return dollars(r.Available.USD) }},
-	{head: "OF", cell: func(r envelopeRow) string { return dollars(r.Envelope.USD) }},
+	{head: "LEFT", cell: func(r envelopeRow) string { return limit(r, dollars(r.Available.USD), r.Envelope.USD >= budget.MaxMoney) }},
+	{head: "OF", cell: func(r envelopeRow) string { return limit(r, dollars(r.Envelope.USD), r.Envelope.USD >= budget.MaxMoney) }},
 	{head: "TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.spent.Tokens, 10) }},
-	{head: "OF", cell: func(r envelopeRow) string { return strconv.FormatInt(r.Envelope.Tokens, 10) }},
+	{head: "OF", cell: func(r envelopeRow) string {
+		return limit(r, strconv.FormatInt(r.Envelope.Tokens, 10), r.Envelope.Tokens >= budget.MaxTokens)
+	}},
 	{head: "CARVED", cell: func(r envelopeRow) string { return dollars(r.Carved.USD) }, wide: true},
 	{head: "HELD TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.held.Tokens, 10) }, wide: true},
 	{head: "CALLS", cell: func(r envelopeRow) string { return callsText(r.Calls) }, wide: true},
+}
+
+// limit is an amount that a day is limited to; one of all that can be counted
+// is of a day which is limited only in the other dimension.
+func limit(r envelopeRow, text string, most bool) string {
+	if most && strings.HasPrefix(r.ID, "house:") {
+		return "no limit"
+	}
+	return text
 }
 
 // envelopeState is that of a task's envelope; a day's is never closed.

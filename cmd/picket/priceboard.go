@@ -15,11 +15,13 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// priceBoard holds the price list in force. SIGHUP has it read anew.
+// priceBoard holds the price list in force. SIGHUP has it read anew, and with it
+// what tasks and days are given.
 type priceBoard struct {
 	list    atomic.Pointer[budget.List]
+	allow   func(housePerDay, task *budget.Envelope) // puts them in force; nil: nobody asks
 	cmd     *cobra.Command
-	cfg     settings // as they were at the start: all but prices stays so
+	cfg     settings // as they were at the start: all but prices and budget stays so
 	source  string
 	log     *slog.Logger
 	hangups chan os.Signal
@@ -84,6 +86,10 @@ func (b *priceBoard) reload() {
 		return
 	}
 	b.list.Store(list)
+	if b.allow != nil {
+		b.allow(fresh.housePerDay(), fresh.taskEnvelope())
+		b.log.Info("budget: read anew", "budget", budgetAnnounced(fresh))
+	}
 	if list.Version == old.Version {
 		b.log.Info("prices: read anew, they are the same", "version", old.Version)
 	} else {
@@ -94,12 +100,12 @@ func (b *priceBoard) reload() {
 	}
 }
 
-// changed names the keys beside prices that differ.
+// changed names the keys that differ beside those that were read anew.
 func (s settings) changed(other settings) (keys []string) {
 	for _, from := range []settings{s, other} {
 		for key := range from {
-			priced := strings.HasPrefix(key, toolsPrefix+"prices") || strings.HasPrefix(key, toolsPrefix+"models")
-			if key = strings.TrimSuffix(key, ":"); !priced && s[key].text != other[key].text {
+			taken := strings.HasPrefix(key, toolsPrefix+"prices") || strings.HasPrefix(key, toolsPrefix+"models") || strings.HasPrefix(key, "budget.")
+			if key = strings.TrimSuffix(key, ":"); !taken && s[key].text != other[key].text {
 				keys = append(keys, spokenKey(strings.ReplaceAll(key, pathSep, ".")))
 			}
 		}

@@ -62,6 +62,9 @@ func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
 	if err != nil {
 		return nil, cannotOpen(err)
 	}
+	if h.prices != nil && h.orchestrator {
+		h.prices.allow = store.Allow
+	}
 	return store, nil
 }
 
