@@ -148,8 +148,9 @@ func (r SubtaskReview) Check() error {
 type Completion struct {
 	Output  RawJSON `json:"output"`
 	Summary string  `json:"summary,omitempty"`
-	// Children says what becomes of subtasks that are still open: detach (a
-	// person reviews them) or cancel. Empty: children_open is refused.
+	// Children says what becomes of subtasks that are still open: detach (they run
+	// on; a person reviews those that the parent was to review) or cancel. Empty:
+	// children_open is refused.
 	Children Children `json:"children,omitempty"`
 }
 
