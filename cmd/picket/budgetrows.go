@@ -57,8 +57,12 @@ var envelopeColumns = []column[envelopeRow]{
 	{head: "STATE", cell: envelopeState},
 	{head: "SPENT", cell: func(r envelopeRow) string { return dollars(r.spent.USD) }},
 	{head: "HELD", cell: func(r envelopeRow) string { return dollars(r.held.USD) }},
-	{head: "LEFT", cell: func(r envelopeRow) string { return limit(r, dollars(r.Available.USD), r.Envelope.USD >= budget.MaxMoney) }},
-	{head: "OF", cell: func(r envelopeRow) string { return limit(r, dollars(r.Envelope.USD), r.Envelope.USD >= budget.MaxMoney) }},
+	{head: "LEFT", cell: func(r envelopeRow) string {
+		return limit(r, dollars(r.Available.USD), r.Envelope.USD >= budget.MaxMoney)
+	}},
+	{head: "OF", cell: func(r envelopeRow) string {
+		return limit(r, dollars(r.Envelope.USD), r.Envelope.USD >= budget.MaxMoney)
+	}},
 	{head: "TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.spent.Tokens, 10) }},
 	{head: "OF", cell: func(r envelopeRow) string {
 		return limit(r, strconv.FormatInt(r.Envelope.Tokens, 10), r.Envelope.Tokens >= budget.MaxTokens)

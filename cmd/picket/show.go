@@ -54,7 +54,8 @@ type listing[T any] struct {
 	member  string // of the answer that holds the items
 	columns []column[T]
 	name    func(T) string
-	empty   string // said on stderr when there is nothing
+	empty   string        // said on stderr when there is nothing
+	arrange func([]T) []T // the order in a table; nil: the server's
 	// more is said on stderr when the server has more than it sent; nil for
 	// lists that come whole.
 	more func(members map[string]jsontext.Value, n int) string
@@ -115,6 +116,9 @@ func (l listing[T]) print(w io.Writer, format string, raw jsontext.Value) error 
 	if len(items) == 0 {
 		fmt.Fprintln(l.cmd.ErrOrStderr(), l.empty)
 		return nil
+	}
+	if l.arrange != nil {
+		items = l.arrange(items)
 	}
 	printTable(w, l.columns, items, format == "wide")
 	return nil

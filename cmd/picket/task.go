@@ -178,8 +178,11 @@ func taskQuery(cmd *cobra.Command) (url.Values, error) {
 }
 
 func taskListing(cmd *cobra.Command) listing[picket.Task] {
+	depths := map[string]int{}
+	parent, _ := cmd.Flags().GetString("parent")
 	return listing[picket.Task]{
-		cmd: cmd, member: "tasks", empty: "no tasks", name: func(t picket.Task) string { return t.TaskID },
+		arrange: func(tasks []picket.Task) []picket.Task { return underParents(tasks, depths) },
+		cmd:     cmd, member: "tasks", empty: "no tasks", name: func(t picket.Task) string { return t.TaskID },
 		more: func(members map[string]jsontext.Value, _ int) string {
 			if cursor := outputText(picket.RawJSON(members["nextCursor"])); cursor != "" {
 				return "--cursor " + quoted(cursor) + " for the next page, or --limit 200"
@@ -187,7 +190,7 @@ func taskListing(cmd *cobra.Command) listing[picket.Task] {
 			return ""
 		},
 		columns: []column[picket.Task]{
-			{head: "TASK", cell: func(t picket.Task) string { return t.TaskID }},
+			{head: "TASK", cell: func(t picket.Task) string { return strings.Repeat("· ", depths[t.TaskID]) + t.TaskID }},
 			{head: "STATE", cell: func(t picket.Task) string { return string(t.State) }},
 			{head: "FENCE", cell: func(t picket.Task) string { return strconv.FormatInt(t.FencingToken, 10) }},
 			{head: "AGE", cell: func(t picket.Task) string { return ago(t.CreatedAt) }},
@@ -195,7 +198,7 @@ func taskListing(cmd *cobra.Command) listing[picket.Task] {
 			{head: "PRIORITY", cell: func(t picket.Task) string { return strconv.Itoa(t.Priority) }, wide: true},
 			{head: "FAILURES", cell: func(t picket.Task) string { return strconv.Itoa(t.Failures) }, wide: true},
 			{head: "LABELS", cell: func(t picket.Task) string { return labelText(t.Labels) }, wide: true},
-			{head: "TITLE", cell: func(t picket.Task) string { return clip(t.Title, 60) }},
+			{head: "TITLE", cell: func(t picket.Task) string { return clip(listedTitle(t, parent, depths), 60) }},
 		},
 	}
 }

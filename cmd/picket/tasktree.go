@@ -58,6 +58,46 @@ func printBelow(ctx context.Context, s *server, w io.Writer, t picket.Task) erro
 	return nil
 }
 
+// underParents puts the subtasks among listed tasks below their parents, oldest
+// first as they were delegated, and notes how deep each stands. Those whose
+// parent is not listed stay where they are.
+func underParents(tasks []picket.Task, depths map[string]int) []picket.Task {
+	clear(depths)
+	listed, below := map[string]bool{}, map[string][]picket.Task{}
+	for _, t := range tasks {
+		listed[t.TaskID] = true
+	}
+	var out, top []picket.Task
+	for _, t := range tasks {
+		if t.Parent != nil && listed[*t.Parent] {
+			below[*t.Parent] = append(below[*t.Parent], t)
+		} else {
+			top = append(top, t)
+		}
+	}
+	var put func(t picket.Task, depth int)
+	put = func(t picket.Task, depth int) {
+		depths[t.TaskID] = depth
+		out = append(out, t)
+		for _, child := range slices.Backward(below[t.TaskID]) {
+			put(child, depth+1)
+		}
+	}
+	for _, t := range top {
+		put(t, 0)
+	}
+	return out
+}
+
+// listedTitle is the title of a listed task; of a subtask it names the parent
+// where that neither stands above it nor was asked for.
+func listedTitle(t picket.Task, asked string, depths map[string]int) string {
+	if t.Parent != nil && *t.Parent != asked && depths[t.TaskID] == 0 {
+		return "of " + *t.Parent + ": " + t.Title
+	}
+	return t.Title
+}
+
 // childrenOf lists the subtasks of a task, oldest first.
 func (s *server) childrenOf(ctx context.Context, id string) ([]picket.Task, error) {
 	q := url.Values{"parent": {id}, "limit": {"200"}}
