@@ -114,6 +114,45 @@ func TestARepeatWaitsForTheCallsOfItsSource(t *testing.T) {
 	})
 }
 
+// What repeats a repair waits for both, for the calls of the repair and for those
+// of the task that it repairs, in whatever order they end.
+func TestARepeatOfARepairWaitsForBoth(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		for _, sourceFirst := range []bool{true, false} {
+			task, h := f.start(t, picket.TaskSpec{})
+			open := f.reserve(t, h, outside())
+			_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitReleased})
+			ok(t, err)
+			fix := f.submit(t, picket.TaskSpec{Fixes: task.TaskID})
+			f.settle(t, done(open, "0"))
+			at := map[string]picket.Held{}
+			for range 2 { // the one is at work again, the other repairs it
+				l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+				at[l.TaskID] = f.held(t, l)
+			}
+			own := f.reserve(t, at[fix.TaskID], outside())
+			f.pass(t, time.Second)
+			last := f.reserve(t, at[task.TaskID], outside())
+			_, err = f.Cancel(f.ctx, operator, fix.TaskID, "r")
+			ok(t, err)
+			again, err := f.Retry(f.ctx, operator, fix.TaskID, "r")
+			ok(t, err)
+			order := []picket.Reservation{own, last}
+			if sourceFirst {
+				order = []picket.Reservation{last, own}
+			}
+			for _, call := range order {
+				f.noLease(t)
+				f.sound(t)
+				f.settle(t, done(call, "0"))
+			}
+			f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+			f.state(t, again.TaskID, picket.TaskLeased)
+			f.clear(t)
+		}
+	})
+}
+
 // Shortly before a lease ends nothing is begun outside any more; what only reads
 // still is.
 func TestNothingBeginsOutsideWhenTheLeaseEnds(t *testing.T) {

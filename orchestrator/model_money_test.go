@@ -258,29 +258,35 @@ func (m *rules) reapHolds() (n int) {
 }
 
 // acting tells until when calls of a task may act outside, its own or those of
-// the one it repairs or repeats, and whose they are.
-func (m *rules) acting(id, source string) (until int64, owner string) {
-	for _, of := range []string{id, source} {
-		latest := int64(0)
-		for _, c := range m.calls {
-			if c.task == of {
-				latest = max(latest, c.acts)
-			}
-		}
-		if latest > until {
+// the ones before it that it waits for, and whose they are.
+func (m *rules) acting(id string, before []string) (until int64, owner string) {
+	for _, of := range append([]string{id}, before...) {
+		if latest := m.actsUntil(of); latest > until {
 			until, owner = latest, of
 		}
 	}
 	return until, owner
 }
 
-// inherit makes a new task wait for what its source still has under way.
+func (m *rules) actsUntil(id string) (latest int64) {
+	for _, c := range m.calls {
+		if c.task == id {
+			latest = max(latest, c.acts)
+		}
+	}
+	return latest
+}
+
+// inherit makes a new task wait for what its source still has under way, and
+// waits for itself.
 func (m *rules) inherit(t *mtask, source string) {
 	if source == "" {
 		return
 	}
-	if until, owner := m.acting(source, m.tasks[source].calls); until > m.now {
-		t.calls = owner
+	for _, of := range append([]string{source}, m.tasks[source].calls...) {
+		if m.actsUntil(of) > m.now {
+			t.calls = append(t.calls, of)
+		}
 	}
 }
 

@@ -82,8 +82,8 @@ type mtask struct {
 	pin       string
 	pinUntil  int64
 	fixes     string
-	calls     string // the task whose calls it waits for beside its own
-	review    string // what a run decided about it
+	calls     []string // the tasks whose calls it waits for beside its own
+	review    string   // what a run decided about it
 	mtree
 }
 

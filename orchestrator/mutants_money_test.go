@@ -28,7 +28,7 @@ var tillMutants = []mutant{
 	// In flight.
 	{"calls that act outside are not waited for", []edit{{"_queue", "local at = math.max(ready, barrier, calls)", "local at = math.max(ready, barrier)"}}},
 	{"the end of a call frees nobody", []edit{{"_settle", "look_again(tid)", "type(tid)"}}},
-	{"a repair does not wait for the calls of its source", []edit{{"_queue", "if ends <= now then return end", "if true then return end"}}},
+	{"a repair does not wait for the calls of its source", []edit{{"_queue", "if #open == 0 then return end", "if true then return end"}}},
 	{"a call acts outside no longer than its timeout", []edit{{"reserve", "F(now + timeout + LAG)", "F(now + timeout - 30000)"}}},
 	// Envelopes.
 	{"a subtask is carved unasked", []edit{{"delegate", "local no = uncovered(s)", "local no = nil"}}},

@@ -25,24 +25,38 @@ local function last_open(t)
   return t.run
 end
 
--- under_way tells until when calls that were made for a task may act outside: its
--- own, or those of the task it repairs or repeats. It also names that task.
+-- callers are the tasks whose calls a task waits for: itself, and those before
+-- it that it repairs or repeats and that had calls under way when it was made.
+local function callers(id, t)
+  local all = { id }
+  for of in string.gmatch(t.calls or '', '%S+') do all[#all + 1] = of end
+  return all
+end
+
+local function acts_until(id) return num(call('ZRANGE', K('inflight:', id), -1, -1, 'WITHSCORES')[2]) end
+
+-- under_way tells until when calls may act outside that a task waits for, and
+-- names the task of the last one. Once that has ended the task looks for others.
 local function under_way(id, t)
   local latest, owner = 0, ''
-  for _, of in ipairs({ id, t.calls ~= '' and t.calls or nil }) do
-    local until_then = num(call('ZRANGE', K('inflight:', of), -1, -1, 'WITHSCORES')[2])
-    if until_then > latest then latest, owner = until_then, of end
+  for _, of in ipairs(callers(id, t)) do
+    local ends = acts_until(of)
+    if ends > latest then latest, owner = ends, of end
   end
   return latest, owner
 end
 
--- inherit makes a new task wait for what is under way for its source as well.
+-- inherit makes a new task wait for what is under way for its source as well, and
+-- for what the source itself waits for.
 local function inherit(t, source)
   if source == '' then return end
-  local ends, owner = under_way(source, pick(K('task:', source), 'calls'))
-  if ends <= now then return end
-  t.calls = owner
-  put(t, 'calls', owner)
+  local open = {}
+  for _, of in ipairs(callers(source, pick(K('task:', source), 'calls'))) do
+    if acts_until(of) > now then open[#open + 1] = of end
+  end
+  if #open == 0 then return end
+  t.calls = table.concat(open, ' ')
+  put(t, 'calls', t.calls)
 end
 
 -- enqueue is the only way back to a lane. The task waits in delayed until
