@@ -245,4 +245,6 @@ type ExecResult struct {
 	DurationMs int64   `json:"durationMs"`
 	// Failed says why the process could not be started; Code is null then.
 	Failed string `json:"failed,omitempty"`
+	// Stopped says which limit it was killed for, its time included.
+	Stopped string `json:"stopped,omitempty"`
 }

@@ -112,10 +112,18 @@ func (c cgroup) pids() []int {
 	return all
 }
 
-// remove deletes the leaf and what the agent made below it.
+// remove deletes the leaf, its twins, and what the agent made below them.
 func (c cgroup) remove() error {
+	err := removeBelow(c.dir)
+	for _, older := range olderPlaces() {
+		err = errors.Join(err, removeBelow(filepath.Join(older, c.name())))
+	}
+	return err
+}
+
+func removeBelow(root string) error {
 	var dirs []string
-	_ = filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			dirs = append(dirs, path)
 		}
@@ -155,10 +163,10 @@ const cgroupPrefix = "picket-"
 
 // cgroupTrial answers the directory in which leaves can be made, found by
 // making one, starting a process in it and removing it.
-func cgroupTrial() (parent string, err error) {
+func cgroupTrial() (parent string, found controls, err error) {
 	dirs, err := cgroupParents()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	var failures []error
 	for _, dir := range dirs {
@@ -166,10 +174,15 @@ func cgroupTrial() (parent string, err error) {
 			failures = append(failures, err)
 			continue
 		}
+		// A process in the subgroup of a service (DelegateSubgroup=) leaves its
+		// runs beside that.
+		if next := filepath.Dir(dir); delegated(next) && tryCgroup(next) == nil && unify(next) == nil {
+			dir = next
+		}
 		clearCgroups(dir)
-		return dir, nil
+		return dir, tryControls(dir), nil
 	}
-	return "", errors.Join(failures...)
+	return "", nil, errors.Join(failures...)
 }
 
 func tryCgroup(parent string) error {

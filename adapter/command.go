@@ -39,6 +39,9 @@ type CommandLauncher struct {
 	// Shim is a program, and its arguments, that calls RunShim first thing.
 	// Defaults to the running program, if it does so.
 	Shim []string
+	// Limits bound what the program, and those that are run beside it, take of
+	// the machine. Defaults to the defaults of [Limits].
+	Limits Limits
 }
 
 // usualEnv are the variables an agent gets of the adapter's environment: what
@@ -68,6 +71,9 @@ func (l CommandLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 	}
 	level, err := l.levelFor()
 	if err != nil {
+		return nil, err
+	}
+	if err := l.Limits.fill(); err != nil {
 		return nil, err
 	}
 	program := l.Command[0]
@@ -143,7 +149,7 @@ func (l CommandLauncher) launchGroup(job Job, cmd *exec.Cmd) (Process, error) {
 		return nil, fmt.Errorf("start %s: %w", l.Command[0], err)
 	}
 	out.start()
-	p := &groupProcess{cmd: cmd, pid: cmd.Process.Pid, runID: job.Lease.RunID, done: make(chan struct{})}
+	p := &groupProcess{cmd: cmd, pid: cmd.Process.Pid, runID: job.Lease.RunID, ceiling: l.Limits.ofExec(), done: make(chan struct{})}
 	if job.StateDir != "" {
 		_ = p.record().write(job.StateDir) // a run is not worth less without it
 	}
@@ -157,11 +163,12 @@ func (l CommandLauncher) launchGroup(job Job, cmd *exec.Cmd) (Process, error) {
 
 // groupProcess is a program and its process group.
 type groupProcess struct {
-	cmd   *exec.Cmd
-	pid   int
-	runID string
-	done  chan struct{}
-	exit  Exited // valid once done is closed
+	cmd     *exec.Cmd
+	pid     int
+	runID   string
+	ceiling ceiling // of programs beside the agent
+	done    chan struct{}
+	exit    Exited // valid once done is closed
 
 	mu     sync.Mutex
 	reaped bool // the process id may belong to somebody else now

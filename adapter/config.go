@@ -74,6 +74,11 @@ type Config struct {
 	// picket.Containments. Defaults to the best that works here. It is for
 	// Command; a Launcher has its own way.
 	Containment string
+	// Limits bound what an agent, and the programs run beside it, take of the
+	// machine. Defaults to 8192 processes for a tree, and for each program of the
+	// tool exec to 2048 processes and half of the machine's memory. They are for
+	// Command and Preset; a Launcher has its own way.
+	Limits Limits
 	// Launcher starts the agent process. Defaults to CommandLauncher for
 	// Command.
 	Launcher Launcher
@@ -218,6 +223,9 @@ func New(cfg Config) (*Adapter, error) {
 		if strings.HasPrefix(name, "PICKET_") || strings.ContainsAny(name, "=\x00") || name == "" {
 			return nil, picket.Invalid("Env", "Leave it out: the agent gets its lease by itself.", "the variable %q cannot be passed to an agent", name)
 		}
+	}
+	if err := cfg.Limits.fill(); err != nil {
+		return nil, err
 	}
 	if cfg.Launcher == nil {
 		if err := checkContainment(cfg.Containment, nil); err != nil {

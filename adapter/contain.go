@@ -44,6 +44,7 @@ type levels struct {
 	best         string
 	why          string // nothing better is possible
 	cgroupParent string
+	controls     controls // of leaves in cgroupParent
 }
 
 // shimLevels tries what works here, once.

@@ -11,11 +11,11 @@ func tryLevels() levels {
 	if err := trySubreaper(); err != nil {
 		return levels{best: picket.ContainmentGroup, why: err.Error()}
 	}
-	parent, err := cgroupTrial()
+	parent, found, err := cgroupTrial()
 	if err != nil {
 		return levels{best: picket.ContainmentSubreaper, why: err.Error()}
 	}
-	return levels{best: picket.ContainmentCgroup, cgroupParent: parent}
+	return levels{best: picket.ContainmentCgroup, cgroupParent: parent, controls: found}
 }
 
 // trySubreaper: the shim is found and looks at its tree through /proc.

@@ -126,7 +126,7 @@ func (late) Overdue() bool { return true }
 type launchLate struct{}
 
 func (launchLate) Launch(ctx context.Context, job Job) (Process, error) {
-	p, err := puppets(func(p *puppet) { p.exits(Exited{137, "SIGKILL"}) }).Launch(ctx, job)
+	p, err := puppets(func(p *puppet) { p.exits(Exited{Code: 137, Signal: "SIGKILL"}) }).Launch(ctx, job)
 	return late{p.(*puppet)}, err
 }
 

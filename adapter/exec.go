@@ -3,6 +3,7 @@ package adapter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -164,12 +165,25 @@ func (e *execs) perform(proc Executor, order picket.ExecOrder, deadline time.Dur
 	result.Stdout, cut[0] = stdout.text(secret, picket.MaxExecOutput)
 	result.Stderr, cut[1] = stderr.text(secret, picket.MaxExecOutput)
 	result.Truncated = cut[0] || cut[1]
+	result.Stopped = stopped(end, limit, time.Duration(result.DurationMs)*time.Millisecond)
 	if end.Signal != "" {
 		result.Signal = &end.Signal
 	} else {
 		result.Code = &end.Code
 	}
 	return result
+}
+
+// stopped says why a program was killed, to whom it matters that it was not its
+// own doing.
+func stopped(end Exited, limit, lasted time.Duration) string {
+	switch {
+	case end.Passed != "":
+		return "the command was stopped: " + end.Passed
+	case end.Signal == "SIGKILL" && lasted >= limit:
+		return fmt.Sprintf("the command was stopped: more than %.0f s", limit.Seconds())
+	}
+	return ""
 }
 
 // handIn posts a result until it was taken, refused, or nobody waits for it any

@@ -163,7 +163,7 @@ func TestAProgramEndsWithItsTime(t *testing.T) {
 		late := wanted("too-late")
 		late.TTLMs = 1_500
 		s.Exec(task, late)
-		if r := result(t, s, task, "by-its-limit"); r.Signal == nil || *r.Signal != "SIGKILL" || r.Code != nil || r.DurationMs != 60_000 {
+		if r := result(t, s, task, "by-its-limit"); r.Signal == nil || *r.Signal != "SIGKILL" || r.Code != nil || r.DurationMs != 60_000 || r.Stopped != "the command was stopped: more than 60 s" {
 			t.Errorf("the result is %+v", r)
 		}
 		if r := result(t, s, task, "by-the-call"); r.Signal == nil || r.DurationMs < 9_000 || r.DurationMs > 10_000 {
@@ -205,6 +205,36 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 				t.Errorf("%s: ran %q", state, b.ran())
 			}
 		})
+	}
+}
+
+func TestAProgramIsToldItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ends := map[string]Exited{
+			"c1": {Code: 137, Signal: "SIGKILL", Passed: "more than 64 processes"},
+			"c2": {Code: 2, Passed: "more than 1 GiB of memory"},
+			"c3": {Code: 137, Signal: "SIGKILL"},
+		}
+		s, task, _, ended := executing(t, func(_ context.Context, job ExecJob) (Exited, error) { return ends[job.ID], nil })
+		for id, want := range map[string]string{
+			"c1": "the command was stopped: more than 64 processes", "c2": "the command was stopped: more than 1 GiB of memory", "c3": "",
+		} {
+			s.Exec(task, wanted(id))
+			if r := result(t, s, task, id); r.Stopped != want {
+				t.Errorf("the result is %+v", r)
+			}
+		}
+		if err := ended(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestSizesForPeople(t *testing.T) {
+	for n, want := range map[int64]string{1 << 30: "1 GiB", 256 << 20: "256 MiB", 3 << 29: "1536 MiB", 12638621696: "12053.1 MiB", 1000: "1000 bytes"} {
+		if got := sized(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
 	}
 }
 

@@ -33,21 +33,38 @@ func (p *groupProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
 		return Exited{}, err
 	}
 	out.start()
-	ended, killed := make(chan error, 1), false
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		killed = true
-		killMarked(cmd.Process.Pid, mark)
-		err = <-ended
-	}
+	end := p.besideEnd(ctx, cmd, mark)
 	killMarked(0, mark) // what it has left behind
 	out.finish(0, time.Second)
-	if killed { // a child that was killed first may have let it end by itself
-		return Exited{Code: 128 + int(syscall.SIGKILL), Signal: "SIGKILL"}, nil
+	return end, nil
+}
+
+// countEvery is how often the processes of a program are counted, which takes a
+// look at all processes of the machine.
+const countEvery = 250 * time.Millisecond
+
+// besideEnd waits for the end of a program, and kills it at its limits.
+func (p *groupProcess) besideEnd(ctx context.Context, cmd *exec.Cmd, mark string) Exited {
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	count := time.NewTicker(countEvery)
+	defer count.Stop()
+	passed := ""
+	for {
+		select {
+		case err := <-ended:
+			return exited(cmd, err)
+		case <-count.C:
+			passed = p.ceiling.exceeded(func() int { return livingMarked(cmd.Process.Pid, mark) })
+			if passed == "" {
+				continue
+			}
+		case <-ctx.Done():
+		}
+		killMarked(cmd.Process.Pid, mark)
+		<-ended // a child that was killed first may have let it end by itself
+		return Exited{Code: 128 + int(syscall.SIGKILL), Signal: "SIGKILL", Passed: passed}
 	}
-	return exited(cmd, err), nil
 }
 
 // startBeside starts a program while the agent's leader still holds its process
@@ -62,5 +79,6 @@ func (p *groupProcess) startBeside(cmd *exec.Cmd) error {
 		return err
 	}
 	limitExec(cmd.Process.Pid)
+	limitData(cmd.Process.Pid, p.ceiling)
 	return nil
 }

@@ -10,9 +10,8 @@ import (
 const maxExecFile = 4 << 30
 
 // limitExec keeps a program that gets out of hand from filling the disk: no
-// core file, no endless file. Time is limited by its deadline; memory, and the
-// number of processes, by what the agent's own tree is limited to. 0 is this
-// process, whose children inherit the limits.
+// core file, no endless file. 0 is this process, whose children inherit the
+// limits.
 func limitExec(pid int) {
 	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 	limit := unix.Rlimit{Cur: maxExecFile, Max: maxExecFile}
@@ -20,6 +19,21 @@ func limitExec(pid int) {
 	if unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &old) == nil && old.Max > maxExecFile {
 		_ = unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil)
 	}
+}
+
+// limitData bounds the memory of each process of a program, where that of all
+// together cannot be. Address space that is only reserved does not count.
+func limitData(pid int, to ceiling) {
+	if to.Memory > 0 {
+		limit := unix.Rlimit{Cur: uint64(to.Memory), Max: uint64(to.Memory)}
+		_ = unix.Prlimit(pid, unix.RLIMIT_DATA, &limit, nil)
+	}
+}
+
+// livingMarked counts the processes of a program that is a child of this one.
+func livingMarked(pid int, mark string) int {
+	all := processes(nil)
+	return len(markedTree(all, all, mark, func(p processStat) bool { return p.PID == pid && p.parent == os.Getpid() }))
 }
 
 // killMarked ends a program that is a child of this process, with all that it

@@ -40,7 +40,7 @@ func (p *shimProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
 		return Exited{}, fmt.Errorf("make pipe: %w", err)
 	}
 	defer feed.Close()
-	ended, err := p.ask(shimExec{ID: job.ID, Path: []byte(path), Args: bytesOf(job.Argv), Timeout: int64(job.Timeout)}, stdin, out.writers[0], out.writers[1])
+	ended, err := p.ask(shimExec{ID: job.ID, Path: []byte(path), Args: bytesOf(job.Argv), Timeout: int64(job.Timeout), Ceiling: p.ceiling}, stdin, out.writers[0], out.writers[1])
 	stdin.Close()
 	if err != nil {
 		out.abandon()
@@ -59,7 +59,7 @@ func (p *shimProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
 	if end.Failed != nil {
 		return Exited{}, end.Failed
 	}
-	return Exited{Code: end.Code, Signal: end.Signal}, nil
+	return Exited{Code: end.Code, Signal: end.Signal, Passed: end.Passed}, nil
 }
 
 // ask hands a program and its files to the shim.

@@ -78,4 +78,7 @@ type Observer interface {
 type Exited struct {
 	Code   int
 	Signal string // such as SIGKILL; empty when it ended by itself
+	// Passed is the limit for which a program was killed, such as "more than 64
+	// processes"; empty when it was not, and for agents.
+	Passed string
 }

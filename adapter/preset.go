@@ -104,6 +104,8 @@ type PresetLauncher struct {
 	// Shim is as in [CommandLauncher]. Defaults to the running program, if it
 	// calls RunShim.
 	Shim []string
+	// Limits are as in [CommandLauncher]. Defaults to the defaults of [Limits].
+	Limits Limits
 	// Sessions is a directory in which the agent's own sessions are noted, so
 	// that a later run goes on with them. Defaults to none: each run begins anew.
 	Sessions string
@@ -139,7 +141,7 @@ func (l PresetLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 	command := l.command()
 	inner := CommandLauncher{
 		Command: slices.Concat(command[:1], arguments, command[1:]), Env: slices.Concat(l.Preset.Env(), l.Env),
-		Containment: l.Containment, Shim: l.Shim,
+		Containment: l.Containment, Shim: l.Shim, Limits: l.Limits,
 	}
 	w := newWitness(l.Preset, job, e.session, kind.reader())
 	job.Env = slices.Concat(job.Env, e.env)
@@ -195,10 +197,10 @@ func (cfg *Config) launcher() (Launcher, error) {
 		if len(cfg.Command) == 0 {
 			return nil, picket.Invalid("Command", "Name the program to run and its arguments.", "there is no command to run")
 		}
-		return CommandLauncher{Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment}, nil
+		return CommandLauncher{Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment, Limits: cfg.Limits}, nil
 	}
 	return PresetLauncher{
-		Preset: cfg.Preset, Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment, Self: cfg.Self,
+		Preset: cfg.Preset, Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment, Limits: cfg.Limits, Self: cfg.Self,
 		Sessions: sessionsIn(cfg.StateDir), HTTP: cfg.HTTP,
 	}, nil
 }

@@ -37,7 +37,7 @@ func (p *puppet) Terminate() {
 		heed(p)
 	}
 }
-func (p *puppet) Kill() { p.sent("KILL"); p.exits(Exited{137, "SIGKILL"}) }
+func (p *puppet) Kill() { p.sent("KILL"); p.exits(Exited{Code: 137, Signal: "SIGKILL"}) }
 
 func (p *puppet) sent(signal string) {
 	p.mu.Lock()

@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -27,6 +26,7 @@ type shim struct {
 	status *os.File
 	record processRecord
 	group  cgroup // no directory: the level is subreaper
+	inside cgroup // below that: of the agent, without the programs beside it
 
 	alarm   *alarm
 	killAt  time.Duration
@@ -40,6 +40,7 @@ type shim struct {
 	execs map[int]*besideExec // programs beside the agent, by their leaders
 	late  chan string         // the ids of those whose time is over
 	look  <-chan time.Time    // the next look at those that are being killed
+	peek  <-chan time.Time    // the next look at what the others take of the machine
 }
 
 // serveShim serves and exits where this process was started as a shim.
@@ -140,26 +141,6 @@ func (s *shim) start(stdout, stderr *os.File) error {
 	return err
 }
 
-// shimGroup is the cgroup that a shim makes for its agent.
-func shimGroup(in, run string, shim int) cgroup {
-	return cgroup{filepath.Join(in, fmt.Sprintf("%s%s-%d", cgroupPrefix, filepath.Base(run), shim))}
-}
-
-// enclose makes the agent's cgroup.
-func (s *shim) enclose() (*os.File, error) {
-	group := shimGroup(s.job.CgroupIn, s.job.RunID, os.Getpid())
-	if err := os.Mkdir(group.dir, 0o755); err != nil {
-		return nil, err
-	}
-	dir, err := os.Open(group.dir)
-	if err != nil {
-		group.discard()
-		return nil, err
-	}
-	s.group = group
-	return dir, nil
-}
-
 func (s *shim) launch(sys *syscall.SysProcAttr, stdout, stderr *os.File) (err error) {
 	if s.alarm, err = newAlarm(); err != nil {
 		return err
@@ -176,9 +157,13 @@ func (s *shim) launch(sys *syscall.SysProcAttr, stdout, stderr *os.File) (err er
 		return err
 	}
 	defer null.Close()
-	pid, err := syscall.ForkExec(string(s.job.Path), textsOf(s.job.Args), &syscall.ProcAttr{
-		Dir: string(s.job.Dir), Env: textsOf(s.job.Env), Sys: sys,
-		Files: []uintptr{null.Fd(), stdout.Fd(), stderr.Fd()},
+	pid := 0
+	err = s.controls().within(s.group, func() (err error) {
+		pid, err = syscall.ForkExec(string(s.job.Path), textsOf(s.job.Args), &syscall.ProcAttr{
+			Dir: string(s.job.Dir), Env: textsOf(s.job.Env), Sys: sys,
+			Files: []uintptr{null.Fd(), stdout.Fd(), stderr.Fd()},
+		})
+		return err
 	})
 	if err != nil {
 		return &os.PathError{Op: "fork/exec", Path: string(s.job.Path), Err: err}
@@ -237,6 +222,8 @@ func (s *shim) guard(orders <-chan shimOrder, execs <-chan shimExec, children <-
 			s.endBeside(id)
 		case <-s.look:
 			s.lookBeside()
+		case <-s.peek:
+			s.peekBeside()
 		case <-children:
 		}
 	}

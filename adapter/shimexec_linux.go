@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -26,6 +27,9 @@ type besideExec struct {
 	timer *time.Timer
 	end   *shimEnd      // once its leader was reaped
 	since time.Duration // when it was killed first; 0: it was not
+
+	ceiling ceiling
+	passed  string // the limit for which it was killed
 }
 
 // maxExecMessage bounds one request for a program, in bytes.
@@ -86,25 +90,24 @@ func (s *shim) startBeside(x shimExec) {
 }
 
 func (s *shim) forkBeside(x shimExec) error {
-	b := &besideExec{id: x.ID, mark: execMark(s.job.RunID, x.ID)}
+	b := &besideExec{id: x.ID, mark: execMark(s.job.RunID, x.ID), ceiling: x.Ceiling}
 	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	if s.record.Containment == picket.ContainmentCgroup {
-		b.group = cgroup{filepath.Join(s.group.dir, "exec-"+strings.Map(plainName, x.ID))}
-		if err := os.Mkdir(b.group.dir, 0o755); err != nil {
-			return err
-		}
-		dir, err := os.Open(b.group.dir)
+		dir, err := s.encloseBeside(b)
 		if err != nil {
-			b.group.discard()
 			return err
 		}
 		defer dir.Close()
 		sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
 	}
 	limitExec(0)
-	pid, err := syscall.ForkExec(string(x.Path), textsOf(x.Args), &syscall.ProcAttr{
-		Dir: string(s.job.Dir), Env: append(textsOf(s.job.Env), b.mark), Sys: sys,
-		Files: []uintptr{uintptr(x.files[0]), uintptr(x.files[1]), uintptr(x.files[2])},
+	pid := 0
+	err := s.controls().within(b.group, func() (err error) {
+		pid, err = syscall.ForkExec(string(x.Path), textsOf(x.Args), &syscall.ProcAttr{
+			Dir: string(s.job.Dir), Env: append(textsOf(s.job.Env), b.mark), Sys: sys,
+			Files: []uintptr{uintptr(x.files[0]), uintptr(x.files[1]), uintptr(x.files[2])},
+		})
+		return err
 	})
 	if err != nil {
 		if b.group.dir != "" {
@@ -112,10 +115,65 @@ func (s *shim) forkBeside(x shimExec) error {
 		}
 		return &os.PathError{Op: "fork/exec", Path: string(x.Path), Err: err}
 	}
+	if s.controls().dirOf("memory", b.group) == "" {
+		limitData(pid, b.ceiling)
+	}
 	b.pid = pid
 	b.timer = time.AfterFunc(time.Duration(x.Timeout), func() { s.late <- x.ID })
 	s.execs[pid] = b
+	s.peek = time.After(peekEvery)
 	return nil
+}
+
+// encloseBeside makes the cgroup of a program, with its limits.
+func (s *shim) encloseBeside(b *besideExec) (*os.File, error) {
+	b.group = cgroup{filepath.Join(s.group.dir, "exec-"+strings.Map(plainName, b.id))}
+	if err := os.Mkdir(b.group.dir, 0o755); err != nil {
+		return nil, err
+	}
+	err := s.controls().bound(b.group, b.ceiling)
+	dir, openErr := os.Open(b.group.dir)
+	if err = cmp.Or(err, openErr); err != nil {
+		b.group.discard()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// peekEvery is how often it is looked whether programs keep to their limits.
+const peekEvery = 100 * time.Millisecond
+
+// peekBeside kills the programs that have hit a limit: one that cannot go on as
+// it wanted to would only use up its time.
+func (s *shim) peekBeside() {
+	s.peek = nil
+	for _, b := range s.execs {
+		if b.since > 0 {
+			continue
+		}
+		if b.passed = s.passed(b); b.passed != "" {
+			b.since = bootClock()
+			continue
+		}
+		s.peek = time.After(peekEvery)
+	}
+	s.lookBeside()
+}
+
+// passed tells which limit a program has hit; empty: none.
+func (s *shim) passed(b *besideExec) string {
+	if hit := s.controls().passed(b.group, b.ceiling); hit != "" || s.controls().dirOf("pids", b.group) != "" {
+		return hit
+	}
+	return b.ceiling.exceeded(b.living)
+}
+
+// living are the processes of a program.
+func (b *besideExec) living() int {
+	if b.group.dir != "" {
+		return len(b.group.pids())
+	}
+	return len(b.marked())
 }
 
 // plainName keeps an id from being a path.
@@ -143,7 +201,10 @@ func (s *shim) buryBeside(pid int, status unix.WaitStatus) {
 	if b == nil || b.end != nil {
 		return
 	}
-	if b.end = endOf(status); b.since > 0 { // a child that was killed first may have let it end by itself
+	if b.end = endOf(status); b.since == 0 && b.end.Code != 0 {
+		b.passed = s.passed(b)
+	}
+	if b.since > 0 { // a child that was killed first may have let it end by itself
 		b.end = endOf(unix.WaitStatus(unix.SIGKILL))
 	} else {
 		b.since = bootClock()
@@ -179,17 +240,22 @@ func (b *besideExec) strike() (somebody bool) {
 		_ = b.group.kill()
 		return true
 	}
-	all := processes(nil)
-	left := markedTree(all, descendants(all, os.Getpid()), b.mark, func(p processStat) bool { return b.end == nil && p.PID == b.pid })
+	left := b.marked()
 	for _, p := range left {
 		p.signal(unix.SIGKILL)
 	}
 	return len(left) > 0
 }
 
+// marked are the living processes of a program that has no cgroup.
+func (b *besideExec) marked() []processStat {
+	all := processes(nil)
+	return markedTree(all, descendants(all, os.Getpid()), b.mark, func(p processStat) bool { return b.end == nil && p.PID == b.pid })
+}
+
 func (b *besideExec) told() *shimExecEnd {
 	if b.end == nil { // it does not die
-		return &shimExecEnd{ID: b.id, Code: 128 + int(unix.SIGKILL), Signal: unix.SignalName(unix.SIGKILL)}
+		return &shimExecEnd{ID: b.id, Code: 128 + int(unix.SIGKILL), Signal: unix.SignalName(unix.SIGKILL), Passed: b.passed}
 	}
-	return &shimExecEnd{ID: b.id, Code: b.end.Code, Signal: b.end.Signal}
+	return &shimExecEnd{ID: b.id, Code: b.end.Code, Signal: b.end.Signal, Passed: b.passed}
 }

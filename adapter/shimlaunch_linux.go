@@ -27,7 +27,7 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 		out.abandon()
 		return nil, err
 	}
-	p.runID, p.due, p.delay = job.Lease.RunID, job.KillAt, l.WaitDelay
+	p.runID, p.due, p.delay, p.ceiling = job.Lease.RunID, job.KillAt, l.WaitDelay, l.Limits.ofExec()
 	self, _ := statOf(p.cmd.Process.Pid) // its child, so it is there even when it has ended
 	p.record = processRecord{Shim: self.processID, Containment: level}
 	if level == picket.ContainmentCgroup {
@@ -37,6 +37,7 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 		Path: []byte(program.Path), Args: bytesOf(program.Args), Env: bytesOf(program.Environ()), Dir: []byte(program.Dir),
 		StateDir: []byte(job.StateDir), RunID: job.Lease.RunID,
 		Containment: level, Forced: l.Containment != "", CgroupIn: shimLevels().cgroupParent, KillAt: int64(job.KillAt),
+		Ceiling: ceiling{Processes: max(l.Limits.Processes, 0)}, Controls: shimLevels().controls,
 	})
 	out.start()
 	if err != nil {

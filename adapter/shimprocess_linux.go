@@ -25,6 +25,7 @@ type shimProcess struct {
 	record  processRecord
 	group   cgroup
 	runID   string
+	ceiling ceiling // of programs beside the agent
 	done    chan struct{}
 	exit    Exited // valid once done is closed
 	overdue bool   // the same: nobody told in time that the lease goes on
@@ -168,7 +169,7 @@ func (p *shimProcess) heed() {
 				p.bury()
 				return
 			case w.Ended != nil:
-				p.exit, p.overdue, p.left = Exited{w.Ended.Code, w.Ended.Signal}, w.Ended.Overdue, w.Ended.Left
+				p.exit, p.overdue, p.left = Exited{Code: w.Ended.Code, Signal: w.Ended.Signal}, w.Ended.Overdue, w.Ended.Left
 				return
 			case w.Ack != 0:
 				p.acknowledged(w.Ack)

@@ -13,7 +13,7 @@ import (
 // line, where every user could read it.
 const (
 	shimVariable = "PICKET_SHIM" // its value is the protocol's version
-	shimVersion  = "2"
+	shimVersion  = "3"
 
 	fdControl = 3 // from the adapter: one shimJob, then shimOrders; its end is the adapter's end
 	fdStatus  = 4 // to the adapter: shimWords
@@ -34,7 +34,9 @@ type shimJob struct {
 	Containment string   `json:"containment"`
 	Forced      bool     `json:"forced"` // fail rather than use another level
 	CgroupIn    string   `json:"cgroupIn"`
-	KillAt      int64    `json:"killAt"` // ns on the boot clock, 0 is never
+	KillAt      int64    `json:"killAt"`  // ns on the boot clock, 0 is never
+	Ceiling     ceiling  `json:"ceiling"` // of the whole tree
+	Controls    controls `json:"controls"`
 }
 
 // shimOrder is told to a running shim, which acknowledges it by its number.
@@ -52,6 +54,7 @@ type shimExec struct {
 	Path    []byte   `json:"path"`
 	Args    [][]byte `json:"args"`
 	Timeout int64    `json:"timeout"` // ns
+	Ceiling ceiling  `json:"ceiling"`
 
 	files [3]int // standard input, output and error
 }
@@ -62,6 +65,7 @@ type shimExecEnd struct {
 	Failed *shimFailure `json:"failed,omitzero"` // it was not started
 	Code   int          `json:"code"`
 	Signal string       `json:"signal"`
+	Passed string       `json:"passed,omitzero"` // the limit for which it was killed
 }
 
 // shimWord is what a shim tells: one field of it is set.

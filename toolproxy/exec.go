@@ -238,6 +238,8 @@ func execResult(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
 		return picket.Invalid("/signal", "Send a name such as SIGKILL, or null.", "signal is not the name of a signal")
 	case len(r.Failed) > maxReason:
 		return picket.Invalid("/failed", "Say it shorter.", "failed has %d bytes", len(r.Failed))
+	case len(r.Stopped) > maxReason:
+		return picket.Invalid("/stopped", "Say it shorter.", "stopped has %d bytes", len(r.Stopped))
 	}
 	if err := door.ExecResult(c.Request().Context(), held, c.Param("callId"), r); err != nil {
 		return err

@@ -1,0 +1,137 @@
+package adapter_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+func init() {
+	// bomb FILE starts processes, 300 at most, whatever it is told, and notes
+	// each. hog takes memory, 1 GiB at most.
+	agents["bomb"] = func() int {
+		for range 300 {
+			cmd := exec.Command("sleep", "1000")
+			if cmd.Start() == nil {
+				note(os.Args[3], strconv.Itoa(cmd.Process.Pid))
+			}
+		}
+		note(os.Args[3], "all")
+		select {}
+	}
+	agents["hog"] = func() int {
+		var all [][]byte
+		for range 128 {
+			all = append(all, bytes.Repeat([]byte{1}, 8<<20))
+		}
+		time.Sleep(time.Hour)
+		return len(all)
+	}
+}
+
+func note(file, line string) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, _ = f.WriteString(line + "\n")
+		_ = f.Close()
+	}
+}
+
+// started are the processes that a bomb has noted; all says that it was through.
+func started(file string) (pids []string, all bool) {
+	b, _ := os.ReadFile(file)
+	pids = strings.Fields(string(b))
+	if i := slices.Index(pids, "all"); i >= 0 {
+		return pids[:i], true
+	}
+	return pids, false
+}
+
+// limited is an agent that rests within limits.
+func limited(t *testing.T, level string, limits adapter.Limits, command ...string) (adapter.Process, string) {
+	t.Helper()
+	dir, run := t.TempDir(), "run_"+strings.ReplaceAll(t.Name(), "/", "_")
+	p, err := adapter.CommandLauncher{Command: command, Containment: level, Limits: limits}.Launch(context.Background(),
+		adapter.Job{Dir: dir, Lease: picket.Lease{RunID: run}, Env: []string{"PICKET_RUN_ID=" + run}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Kill(); <-p.Done() })
+	return p, dir
+}
+
+// A program that starts more and more processes is stopped, with all of them;
+// the agent goes on. Where the kernel counts, there are never more than allowed.
+func TestExecIsStoppedAtItsProcesses(t *testing.T) {
+	everyLevel(t, func(t *testing.T, level string) {
+		p, dir := limited(t, level, adapter.Limits{ExecProcesses: 64}, "sleep", "1000")
+		file := filepath.Join(dir, "pids")
+		end, err := p.(adapter.Executor).Exec(t.Context(), adapter.ExecJob{ID: "c1", Argv: append(agent("bomb"), file), Timeout: time.Minute})
+		if err != nil || end.Signal != "SIGKILL" || end.Passed != "more than 64 processes" {
+			t.Errorf("ended with %+v, %v", end, err)
+		}
+		pids, _ := started(file)
+		if len(pids) == 0 || adapter.Counted(level, "pids") && len(pids) >= 64 {
+			t.Errorf("it has started %d", len(pids))
+		}
+		for _, pid := range pids {
+			eventually(t, func() bool { return !alive(pid) }, "what the program started goes on")
+		}
+		select {
+		case <-p.Done():
+			t.Fatal("the agent ended with the program")
+		default:
+		}
+		var out bytes.Buffer
+		if end, err := p.(adapter.Executor).Exec(t.Context(), shell("c2", "exit 0", &out)); err != nil || end != (adapter.Exited{}) {
+			t.Errorf("the next one ended with %+v, %v", end, err)
+		}
+	})
+}
+
+func TestExecIsStoppedAtItsMemory(t *testing.T) {
+	everyLevel(t, func(t *testing.T, level string) {
+		p, _ := limited(t, level, adapter.Limits{ExecMemory: 256 << 20}, "sleep", "1000")
+		job := adapter.ExecJob{ID: "c1", Argv: agent("hog"), Timeout: time.Minute}
+		end, err := p.(adapter.Executor).Exec(t.Context(), job)
+		switch {
+		case err != nil || end.Code == 0:
+			t.Errorf("ended with %+v, %v", end, err)
+		case adapter.Counted(level, "memory") && (end.Signal != "SIGKILL" || end.Passed != "more than 256 MiB of memory"):
+			t.Errorf("ended with %+v", end)
+		}
+		select {
+		case <-p.Done():
+			t.Fatal("the agent ended with the program")
+		default:
+		}
+	})
+}
+
+// An agent's own tree is refused more processes than it may have, and lives.
+func TestAgentHasSoManyProcesses(t *testing.T) {
+	if !adapter.Counted(picket.ContainmentCgroup, "pids") {
+		t.Skip("no cgroup whose processes can be limited here")
+	}
+	file := filepath.Join(t.TempDir(), "pids")
+	p, _ := limited(t, picket.ContainmentCgroup, adapter.Limits{Processes: 64}, append(agent("bomb"), file)...)
+	eventually(t, func() bool { _, all := started(file); return all }, "the agent is not through")
+	if pids, _ := started(file); len(pids) == 0 || len(pids) >= 64 {
+		t.Errorf("it has started %d", len(pids))
+	}
+	select {
+	case <-p.Done():
+		t.Errorf("it ended with %+v", p.Exit())
+	default:
+	}
+}
