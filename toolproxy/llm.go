@@ -123,6 +123,7 @@ type llm struct {
 	upstreams map[string]*llmUpstream
 	client    *http.Client
 	known     prompts
+	gate      gate
 }
 
 func newLLM(p *Proxy, cfg LLMConfig) (*llm, error) {
@@ -184,6 +185,11 @@ func (l *llm) serve(c echo.Context, v *vendor) error {
 	if up == nil {
 		return picket.Refuse(picket.CodeNotFound, "Ask an operator to set tools.llm."+v.name+" in picket.yaml.", "no upstream for %s is configured", v.name)
 	}
+	leave, err := l.gate.enter(held.RunID)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	body, err := l.body(c)
 	if err != nil {
 		return err

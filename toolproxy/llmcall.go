@@ -1,15 +1,12 @@
 package toolproxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +36,7 @@ type thought struct {
 	whole    []byte      // an answer that is not a stream, kept until it is paid
 	header   http.Header // its header
 	status   int
+	odd      bool // its status is none that can be handed on
 	unheard  bool // the agent has gone away
 	answered bool // the first byte was written
 }
@@ -55,8 +53,14 @@ func (x *thought) pass(ctx context.Context) error {
 		return x.away(err)
 	}
 	defer resp.Body.Close()
+	if odd(resp) {
+		return x.away(errors.New("its status is none that ends a call"))
+	}
 	return x.relayPlain(resp)
 }
+
+// odd says that the status of an answer is none that can be handed on.
+func odd(resp *http.Response) bool { return resp.StatusCode < 200 || resp.StatusCode > 599 }
 
 // think forwards a call of a model: the bound of its price is reserved first,
 // and what the answer says it used is booked when it has ended.
@@ -64,6 +68,7 @@ func (x *thought) think(ctx context.Context) (err error) {
 	if x.prompt, err = parsePrompt(x.body, x.dialect); err != nil {
 		return err
 	}
+	x.body = nil // it is in the prompt
 	if err := weighHeaders(x.c.Request().Header); err != nil {
 		return err
 	}
@@ -96,7 +101,10 @@ func (x *thought) think(ctx context.Context) (err error) {
 		if picket.CodeOf(err) == picket.CodeBudgetExceeded && try < 3 && most > x.least() {
 			continue
 		}
-		if err == nil && x.whole != nil {
+		switch {
+		case err == nil && x.odd:
+			return x.away(errors.New("its status is none that ends a call"))
+		case err == nil && x.whole != nil:
 			return x.answerWhole()
 		}
 		return err
@@ -137,7 +145,9 @@ func (x *thought) dispatch(ctx context.Context, most int64) (Dispatched, error) 
 	forget := context.AfterFunc(x.c.Request().Context(), func() { time.AfterFunc(x.llm.cfg.Drain, stop) })
 	defer forget()
 
-	resp, left, err := x.send(up, x.prompt.rewritten(x.dialect, most))
+	body := x.prompt.rewritten(x.dialect, most)
+	x.prompt.forget()
+	resp, left, err := x.send(up, body)
 	if err != nil {
 		if !left {
 			return Dispatched{}, NeverLeft(x.away(err))
@@ -146,6 +156,9 @@ func (x *thought) dispatch(ctx context.Context, most int64) (Dispatched, error) 
 	}
 	defer resp.Body.Close()
 	nothing := budget.Envelope{}
+	if x.odd = odd(resp); x.odd {
+		return Dispatched{Cost: &nothing, Failed: true, Detail: x.detail(resp, nil)}, nil
+	}
 	if resp.StatusCode/100 != 2 {
 		return Dispatched{Cost: &nothing, Failed: true, Detail: x.detail(resp, nil)}, x.relayPlain(resp)
 	}
@@ -189,34 +202,6 @@ func (x *thought) away(err error) error {
 	return picket.Refuse(picket.CodeUpstream, "Try again later.", "%s could not be reached, or its answer broke off", x.vendor.name).Because(err)
 }
 
-// notPassed are headers of either direction that concern one connection, or one
-// side of this proxy only.
-var notPassed = map[string]bool{
-	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Trailer": true,
-	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Accept-Encoding": true, "Content-Encoding": true, "Expect": true,
-	"Authorization": true, "X-Api-Key": true, "Cookie": true, "Set-Cookie": true, "Host": true, FenceHeader: true,
-}
-
-// passed is a header without what stays on its side.
-func passed(from http.Header) http.Header {
-	to := http.Header{}
-	var named []string // by Connection: of this hop as well
-	for _, list := range from.Values("Connection") {
-		for name := range strings.SplitSeq(list, ",") {
-			named = append(named, http.CanonicalHeaderKey(strings.TrimSpace(name)))
-		}
-	}
-	for name, values := range from {
-		if !notPassed[name] {
-			to[name] = append([]string(nil), values...)
-		}
-	}
-	for _, name := range named {
-		delete(to, name)
-	}
-	return to
-}
-
 // send makes the request; left says that some of it may have reached the
 // vendor.
 func (x *thought) send(ctx context.Context, body []byte) (resp *http.Response, left bool, err error) {
@@ -226,13 +211,17 @@ func (x *thought) send(ctx context.Context, body []byte) (resp *http.Response, l
 	target.RawQuery = in.URL.RawQuery
 	var wrote atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
-	var content io.Reader
-	if len(body) > 0 {
-		content = bytes.NewReader(body)
-	}
-	out, err := http.NewRequestWithContext(ctx, in.Method, target.String(), content)
+	out, err := http.NewRequestWithContext(ctx, in.Method, target.String(), nil)
 	if err != nil {
 		return nil, false, err
+	}
+	if len(body) > 0 {
+		content := &parcel{whole: body}
+		defer content.drop()
+		out.ContentLength, out.GetBody = int64(len(body)), content.open
+		if out.Body, err = content.open(); err != nil {
+			return nil, false, err
+		}
 	}
 	out.Header = x.vendor.wanted(in.Header)
 	out.Header.Set("Accept-Encoding", "identity")

@@ -39,3 +39,31 @@ func covers(list []string, name string) bool {
 func weighHeaders(h http.Header) error {
 	return longContext(strings.Join(h.Values("Anthropic-Beta"), ","))
 }
+
+// notPassed are headers of either direction that concern one connection, or one
+// side of this proxy only.
+var notPassed = map[string]bool{
+	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Trailer": true,
+	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Accept-Encoding": true, "Content-Encoding": true, "Expect": true,
+	"Authorization": true, "X-Api-Key": true, "Cookie": true, "Set-Cookie": true, "Host": true, FenceHeader: true,
+}
+
+// passed is a header without what stays on its side.
+func passed(from http.Header) http.Header {
+	to := http.Header{}
+	var named []string // by Connection: of this hop as well
+	for _, list := range from.Values("Connection") {
+		for name := range strings.SplitSeq(list, ",") {
+			named = append(named, http.CanonicalHeaderKey(strings.TrimSpace(name)))
+		}
+	}
+	for name, values := range from {
+		if !notPassed[name] {
+			to[name] = append([]string(nil), values...)
+		}
+	}
+	for _, name := range named {
+		delete(to, name)
+	}
+	return to
+}

@@ -115,6 +115,11 @@ func parsePrompt(body []byte, d *dialect) (*prompt, error) {
 	return q, nil
 }
 
+// forget lets go of the body, which has been sent by then.
+func (q *prompt) forget() {
+	q.body, q.members, q.limits, q.unset, q.uncalls, q.opts = nil, nil, nil, nil, nil, member{}
+}
+
 func badPrompt(err error) error {
 	return picket.Invalid("", "Send one JSON object.", "the body is no JSON object").Because(err)
 }

@@ -133,18 +133,25 @@ func (r *eventReader) next() (block []byte, err error) {
 	}
 }
 
-// dataOf is the data of an event: its data lines, joined.
+// dataOf is the data of an event: its data lines, joined. That of a single line
+// is no copy.
 func dataOf(block []byte) []byte {
 	var out []byte
+	lines := 0
 	for line := range bytes.SplitSeq(block, []byte("\n")) {
 		data, ok := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\r")), []byte("data:"))
 		if !ok {
 			continue
 		}
-		if out != nil {
-			out = append(out, '\n')
+		data = bytes.TrimPrefix(data, []byte(" "))
+		switch lines++; lines {
+		case 1:
+			out = data
+		case 2:
+			out = append(append(bytes.Clone(out), '\n'), data...)
+		default:
+			out = append(append(out, '\n'), data...)
 		}
-		out = append(out, bytes.TrimPrefix(data, []byte(" "))...)
 	}
 	return out
 }
