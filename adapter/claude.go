@@ -54,6 +54,9 @@ func claudeArguments(e *errand) ([]string, error) {
 		e.set("ANTHROPIC_BASE_URL", url)
 		e.set("ANTHROPIC_AUTH_TOKEN", e.job.Lease.LeaseToken.Reveal())
 		e.set("ANTHROPIC_API_KEY", "")
+		if !e.searches["anthropic"] {
+			args = append(args, "--disallowedTools=WebSearch")
+		}
 	}
 	return args, nil
 }

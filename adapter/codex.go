@@ -31,6 +31,9 @@ func codexArguments(e *errand) ([]string, error) {
 	if url, ok := e.throughProxy("openai"); ok {
 		args = append(args, "-c", `model_provider="picket"`, "-c",
 			"model_providers.picket={name=\"picket\",base_url="+strconv.Quote(url+"/v1")+`,env_key="`+leaseVariable+`",wire_api="responses"}`)
+		if !e.searches["openai"] { // it offers them unasked, and each of its calls would be refused
+			args = append(args, "-c", `web_search="disabled"`)
+		}
 	} else if key := e.has("OPENAI_API_KEY"); key != "" && e.has("CODEX_API_KEY") == "" {
 		e.set("CODEX_API_KEY", key) // the name under which codex exec looks for it
 	}

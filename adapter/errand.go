@@ -29,6 +29,7 @@ type errand struct {
 	outside  []string        // NAME=value of the adapter's environment that it gets
 	env      []string        // NAME=value beside those of the lease
 	models   map[string]bool // providers that the proxy passes on to, such as anthropic
+	searches map[string]bool // those of them whose searches of the web have a price there
 }
 
 // leaseVariable holds the lease token in the agent's environment. Every agent
@@ -143,21 +144,34 @@ func (e *errand) askMoney(ctx context.Context, client *http.Client) error {
 	return wanting(e.job.Lease.TaskID, left)
 }
 
-// askModels finds out which providers the tool proxy passes on to. A question
-// without content is refused by those it does, before anybody is asked.
+// searchOffers are questions without a model that offer it a search of the web.
+var searchOffers = map[string]string{
+	"anthropic": `{"tools":[{"type":"web_search_20250305","name":"web_search"}]}`,
+	"openai":    `{"tools":[{"type":"web_search"}]}`,
+}
+
+// askModels finds out which providers the tool proxy passes on to, and whether
+// they may search there. A question without a model is refused by those it does,
+// before anybody is asked, and otherwise if it offers a tool without a price.
 func (e *errand) askModels(ctx context.Context, client *http.Client, providers map[string]string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	e.models = map[string]bool{}
+	e.models, e.searches = map[string]bool{}, map[string]bool{}
 	for provider, path := range providers {
 		url, _ := e.throughProxy(provider)
-		res, err := e.send(ctx, client, http.MethodPost, url+path, "{}", "")
-		if err != nil {
-			continue
-		}
-		res.Body.Close()
-		e.models[provider] = res.StatusCode == http.StatusBadRequest
+		e.models[provider] = e.wouldPass(ctx, client, url+path, "{}")
+		e.searches[provider] = e.models[provider] && e.wouldPass(ctx, client, url+path, searchOffers[provider])
 	}
+}
+
+// wouldPass reports whether all that a question lacks is a model.
+func (e *errand) wouldPass(ctx context.Context, client *http.Client, url, question string) bool {
+	res, err := e.send(ctx, client, http.MethodPost, url, question, "")
+	if err != nil {
+		return false
+	}
+	res.Body.Close()
+	return res.StatusCode == http.StatusBadRequest
 }
 
 // throughProxy is where the models of a provider are to be asked: at the tool

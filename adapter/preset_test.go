@@ -22,11 +22,12 @@ import (
 // recording is a program that prints what a coding agent has once printed, and
 // writes down how it was started. Of its lease it does what the script says.
 type recording struct {
-	dir    string
-	server *adaptertest.Server
-	status atomic.Int32 // of the tools' answer
-	models atomic.Bool  // are passed on to
-	cfg    adapter.Config
+	dir      string
+	server   *adaptertest.Server
+	status   atomic.Int32 // of the tools' answer
+	models   atomic.Bool  // are passed on to
+	searches atomic.Bool  // have a price
+	cfg      adapter.Config
 }
 
 // recordingOf makes a program called as the preset's, with a shell script.
@@ -43,7 +44,7 @@ func recordingOf(t *testing.T, p adapter.Preset, script string) *recording {
 			}
 			w.WriteHeader(int(r.status.Load()))
 		case strings.HasPrefix(q.URL.Path, "/llm/") && r.models.Load():
-			w.WriteHeader(http.StatusBadRequest)
+			w.WriteHeader(r.judge(q))
 		default:
 			r.server.ServeHTTP(w, q)
 		}

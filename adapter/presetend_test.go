@@ -3,6 +3,7 @@
 package adapter_test
 
 import (
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -147,6 +148,33 @@ func TestASessionStaysWhereItBegan(t *testing.T) {
 	r.run(t, task)
 	if args := r.args(t); slices.Contains(args, "--resume") {
 		t.Errorf("it was started with %q", args)
+	}
+}
+
+// judge answers what the proxy does for a question without a model, of which
+// one without a price is refused before.
+func (r *recording) judge(q *http.Request) int {
+	body, err := io.ReadAll(q.Body)
+	if err == nil && strings.Contains(string(body), `"web_search`) && !r.searches.Load() {
+		return http.StatusForbidden
+	}
+	return http.StatusBadRequest
+}
+
+// Agents are told not to search where nobody has named the price of it: each of
+// their calls would be refused.
+func TestAgentsSearchWhereItHasAPrice(t *testing.T) {
+	t.Setenv("ANTHROPIC_API_KEY", "sk-own")
+	for preset, off := range map[adapter.Preset]string{adapter.PresetCodex: "-c\nweb_search=\"disabled\"", adapter.PresetClaude: "--disallowedTools=WebSearch"} {
+		for _, c := range []struct{ models, searches, off bool }{{true, false, true}, {true, true, false}, {false, false, false}} {
+			r := recordingOf(t, preset, "cat $RECORDED/"+string(preset)+"-done.jsonl")
+			r.models.Store(c.models)
+			r.searches.Store(c.searches)
+			r.run(t, r.task())
+			if args := strings.Join(r.args(t), "\n"); strings.Contains(args, off) != c.off {
+				t.Errorf("%s, %+v: its arguments are %s", preset, c, args)
+			}
+		}
 	}
 }
 
