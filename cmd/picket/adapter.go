@@ -177,7 +177,7 @@ func adapterConfig(cmd *cobra.Command, cfg settings, s *server, l launch, log *s
 		return conf, err
 	}
 	at.set(&conf)
-	conf.Containment = cfg.text("containment")
+	conf.Containment, conf.Limits = cfg.text("containment"), cfg.limits()
 	if conf.Max < 1 { // to the library, zero is "default"
 		return conf, usage("--max %d: 1 to 100", conf.Max)
 	}

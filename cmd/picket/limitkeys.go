@@ -1,0 +1,53 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/picket-dev/picket/adapter"
+)
+
+// limits are what agents and their programs may take of the machine; to the
+// library, zero is "default".
+func (s settings) limits() adapter.Limits {
+	count := func(key string) int {
+		n, _ := strconv.Atoi(s.text(key))
+		return cmp.Or(n, -1)
+	}
+	l := adapter.Limits{Processes: count("limits.processes"), ExecProcesses: count("limits.exec.processes")}
+	if text := s.text("limits.exec.memory"); text != "" {
+		l.ExecMemory, _ = memoryOf(text)
+		l.ExecMemory = cmp.Or(l.ExecMemory, -1)
+	}
+	return l
+}
+
+const maxLimit = 1 << 22 // more processes than a Linux machine can have
+
+func checkProcesses(text string) error {
+	if n, err := strconv.Atoi(text); err != nil || n < 0 || n > maxLimit {
+		return fmt.Errorf("%q is not a number of processes, 0 to %d", text, maxLimit)
+	}
+	return nil
+}
+
+func checkMemory(text string) error {
+	_, err := memoryOf(text)
+	return err
+}
+
+// memoryOf reads 0, or a size such as 512MiB, in bytes.
+func memoryOf(text string) (int64, error) {
+	if text == "0" {
+		return 0, nil
+	}
+	for unit, size := range map[string]int64{"MiB": 1 << 20, "GiB": 1 << 30} {
+		number, ok := strings.CutSuffix(text, unit)
+		if n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64); ok && err == nil && n > 0 && n < 1<<20 && n*size >= 16<<20 {
+			return n * size, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not an amount of memory such as 512MiB or 4GiB, at least 16MiB, or 0 for any", text)
+}
