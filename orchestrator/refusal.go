@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // What the scripts say to this package; a caller sees orchestrator_unavailable.
@@ -174,9 +175,12 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if f["kind"] == "subtask" {
 			return "your task has no such subtask", "Use a taskId that delegate_subtask answered; get_task lists them as children."
 		}
+		if f["kind"] == "day" {
+			return "there is no limit a day here, so the day has no envelope", "Set budget.house in picket.yaml, or name a task, by its id."
+		}
 		if day, isHouse := strings.CutPrefix(f["envelope"], "house:"); isHouse {
 			return "there is no envelope for the day " + day,
-				"Only days (UTC) on which tasks were submitted have one, and today where budget.house is set in picket.yaml; or name a task's, by its id."
+				"Only days (UTC) on which tasks were submitted have one. Name such a day, house for today's, or a task, by its id."
 		}
 		return "there is no such " + f.or("kind", "thing"), "Check the id; closed tasks are deleted after the retention time."
 	},
@@ -194,8 +198,11 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if f["field"] == "/session" {
 			return "this run has reported " + f["limit"] + " sessions, and more are not kept", "Report under a session that was reported before."
 		}
-		if f["limit"] != "" {
-			return f["field"] + " would be beyond " + f["limit"] + ", which is as much as is counted", "Add less."
+		if limit := f["limit"]; limit != "" {
+			if f["field"] == "/usd" {
+				limit = budget.Money(integer(limit)).Dollars()
+			}
+			return f["field"] + " would be beyond " + limit + ", which is as much as is counted", "Add less."
 		}
 		return f["field"] + " is not one of the options offered", "Choose an option of the hand-off, or answer with text."
 	},

@@ -54,27 +54,33 @@ func envelopeName(r envelopeRow) string { return r.ID }
 
 var envelopeColumns = []column[envelopeRow]{
 	{head: "ENVELOPE", cell: func(r envelopeRow) string { return strings.Repeat("· ", r.depth) + r.ID }},
-	{head: "STATE", cell: envelopeState},
-	{head: "SPENT", cell: func(r envelopeRow) string { return dollars(r.spent.USD) }},
-	{head: "HELD", cell: func(r envelopeRow) string { return dollars(r.held.USD) }},
-	{head: "LEFT", cell: func(r envelopeRow) string {
-		return limit(r, dollars(r.Available.USD), r.Envelope.USD >= budget.MaxMoney)
-	}},
+	{head: "STATE", cell: envelopeState, spare: 3},
+	{head: "SPENT", cell: func(r envelopeRow) string { return dollars(r.spent.USD) }, spare: 2},
+	{head: "HELD", cell: func(r envelopeRow) string { return dollars(r.held.USD) }, spare: 4},
+	{head: "LEFT", cell: leftText},
 	{head: "OF", cell: func(r envelopeRow) string {
-		return limit(r, dollars(r.Envelope.USD), r.Envelope.USD >= budget.MaxMoney)
-	}},
-	{head: "TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.spent.Tokens, 10) }},
+		return limitText(r, dollars(r.Envelope.USD), r.Envelope.USD >= budget.MaxMoney)
+	}, spare: 1},
+	{head: "TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.spent.Tokens, 10) }, spare: 5},
 	{head: "OF", cell: func(r envelopeRow) string {
-		return limit(r, strconv.FormatInt(r.Envelope.Tokens, 10), r.Envelope.Tokens >= budget.MaxTokens)
-	}},
+		return limitText(r, strconv.FormatInt(r.Envelope.Tokens, 10), r.Envelope.Tokens >= budget.MaxTokens)
+	}, spare: 6},
 	{head: "CARVED", cell: func(r envelopeRow) string { return dollars(r.Carved.USD) }, wide: true},
 	{head: "HELD TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.held.Tokens, 10) }, wide: true},
 	{head: "CALLS", cell: func(r envelopeRow) string { return callsText(r.Calls) }, wide: true},
 }
 
-// limit is an amount that a day is limited to; one of all that can be counted
-// is of a day which is limited only in the other dimension.
-func limit(r envelopeRow, text string, most bool) string {
+// leftText is what new calls may still reserve: nothing in a closed envelope.
+func leftText(r envelopeRow) string {
+	if r.State == "closed" {
+		return "-"
+	}
+	return limitText(r, dollars(r.Available.USD), r.Envelope.USD >= budget.MaxMoney)
+}
+
+// limitText is an amount that a day is limited to; one of all that can be
+// counted is of a day which is limited only in the other dimension.
+func limitText(r envelopeRow, text string, most bool) string {
 	if most && strings.HasPrefix(r.ID, "house:") {
 		return "no limit"
 	}

@@ -143,19 +143,19 @@ func ledgerListing(cmd *cobra.Command) listing[picket.LedgerRow] {
 			return "--after " + after + " for the next page"
 		},
 		columns: []column[picket.LedgerRow]{
-			{head: "ROW", cell: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) }},
-			{head: "AT", cell: func(r picket.LedgerRow) string { return r.At.Time().Local().Format("15:04:05") }},
+			{head: "ROW", cell: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) }, spare: 6},
+			{head: "AT", cell: func(r picket.LedgerRow) string { return r.At.Time().Local().Format("15:04:05") }, spare: 8},
 			{head: "ENVELOPE", cell: func(r picket.LedgerRow) string { return r.TaskID }},
-			{head: "KIND", cell: func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") }},
-			{head: "TOOL", cell: func(r picket.LedgerRow) string { return dash(oneLine(r.Tool)) }},
-			{head: "OUTCOME", cell: outcomeText},
+			{head: "KIND", cell: func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") }, spare: 5},
+			{head: "TOOL", cell: func(r picket.LedgerRow) string { return dash(oneLine(r.Tool)) }, spare: 3},
+			{head: "OUTCOME", cell: outcomeText, spare: 4},
 			{head: "USD", cell: func(r picket.LedgerRow) string { return signed(r.Kind, dollars(r.Charged.USD)) }},
-			{head: "TOKENS", cell: func(r picket.LedgerRow) string { return signed(r.Kind, strconv.FormatInt(r.Charged.Tokens, 10)) }},
+			{head: "TOKENS", cell: func(r picket.LedgerRow) string { return signed(r.Kind, strconv.FormatInt(r.Charged.Tokens, 10)) }, spare: 7},
 			{head: "RESERVED", cell: func(r picket.LedgerRow) string { return dollars(r.Reserved.USD) }, wide: true},
 			{head: "PRICES", cell: func(r picket.LedgerRow) string { return dash(r.PriceVersion) }, wide: true},
 			{head: "RUN", cell: func(r picket.LedgerRow) string { return dash(r.RunID) }, wide: true},
 			{head: "ACTOR", cell: func(r picket.LedgerRow) string { return dash(r.Actor) }, wide: true},
-			{head: "DETAIL", cell: func(r picket.LedgerRow) string { return clip(r.Detail, 40) }},
+			{head: "DETAIL", cell: func(r picket.LedgerRow) string { return clip(r.Detail, 40) }, spare: 1},
 		},
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -129,6 +131,10 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		if err := check(cmd, given); err != nil {
 			u := usage("%s: %v", cmd.CommandPath(), err)
+			var wants, got int
+			if _, e := fmt.Sscanf(err.Error(), "accepts %d arg(s), received %d", &wants, &got); e == nil {
+				u = usage("%s takes %s, and %d %s given", cmd.CommandPath(), counted(wants, "argument"), got, map[bool]string{true: "was", false: "were"}[got == 1])
+			}
 			u.Remedy = "Usage: " + cmd.UseLine()
 			return u
 		}
@@ -138,8 +144,11 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 
 // laterFlags are flags of the design that wait for something unbuilt.
 var laterFlags = map[string]string{
-	"--children": "delegation", "--parent": "delegation", "--public-url": "public agent addresses",
+	"--public-url": "public agent addresses",
 }
+
+// badValue is what is said of a flag whose value is no number or no truth value.
+var badValue = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-., )?(--[a-z-]+)" flag: strconv\.Parse(Int|Bool): `)
 
 // flagError explains a flag that could not be read.
 func flagError(err error) error {
@@ -150,5 +159,8 @@ func flagError(err error) error {
 	}
 	e := usage("%v", err)
 	e.Remedy = "Add --help for the flags there are."
+	if found := badValue.FindStringSubmatch(err.Error()); found != nil {
+		e = usage("%s %s is not %s", found[2], quoted(found[1]), map[string]string{"Int": "a whole number that can be counted", "Bool": "true or false"}[found[3]])
+	}
 	return e
 }

@@ -40,13 +40,6 @@ func choices(c *cobra.Command, flag string, values ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// column is one column of a table over values of type T.
-type column[T any] struct {
-	head string
-	cell func(T) string
-	wide bool // only with -o wide
-}
-
 // listing is a command's answer that is a list: its items, the server's own
 // words for each, and how to show them.
 type listing[T any] struct {
@@ -150,71 +143,6 @@ func printValue(w io.Writer, format string, raw jsontext.Value) error {
 	}
 	_, err := fmt.Fprintf(w, "%s\n", v)
 	return err
-}
-
-// printTable aligns columns by what the eye sees, not by bytes.
-func printTable[T any](w io.Writer, columns []column[T], items []T, wide bool) {
-	p := painter(w)
-	var rows [][]string
-	var head []string
-	for _, c := range columns {
-		if wide || !c.wide {
-			head = append(head, p.dim(c.head))
-		}
-	}
-	rows = append(rows, head)
-	for _, item := range items {
-		var row []string
-		for _, c := range columns {
-			if wide || !c.wide {
-				row = append(row, p.state(oneLine(c.cell(item))))
-			}
-		}
-		rows = append(rows, row)
-	}
-	if wide, limited := width(w); limited {
-		fit(rows, wide)
-	}
-	printRows(w, rows)
-}
-
-// fit shortens the last column, which is the one with the most text, to a width.
-func fit(rows [][]string, wide int) {
-	widths := map[int]int{}
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], ansi.StringWidth(cell))
-		}
-	}
-	last := len(rows[0]) - 1
-	for i := range last {
-		wide -= widths[i] + 2
-	}
-	for _, row := range rows {
-		row[last] = ansi.Truncate(row[last], max(wide, narrowest), "…")
-	}
-}
-
-// narrowest is what a column keeps on a terminal that is too narrow for it.
-const narrowest = 12
-
-func printRows(w io.Writer, rows [][]string) {
-	widths := map[int]int{}
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], ansi.StringWidth(cell))
-		}
-	}
-	for _, row := range rows {
-		var b strings.Builder
-		for i, cell := range row {
-			b.WriteString(cell)
-			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-ansi.StringWidth(cell)+2))
-			}
-		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
-	}
 }
 
 // clip shortens text to n columns.

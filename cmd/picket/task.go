@@ -192,13 +192,13 @@ func taskListing(cmd *cobra.Command) listing[picket.Task] {
 		columns: []column[picket.Task]{
 			{head: "TASK", cell: func(t picket.Task) string { return strings.Repeat("· ", depths[t.TaskID]) + t.TaskID }},
 			{head: "STATE", cell: func(t picket.Task) string { return string(t.State) }},
-			{head: "FENCE", cell: func(t picket.Task) string { return strconv.FormatInt(t.FencingToken, 10) }},
-			{head: "AGE", cell: func(t picket.Task) string { return ago(t.CreatedAt) }},
+			{head: "FENCE", cell: func(t picket.Task) string { return strconv.FormatInt(t.FencingToken, 10) }, spare: 3},
+			{head: "AGE", cell: func(t picket.Task) string { return ago(t.CreatedAt) }, spare: 2},
 			{head: "ROLE", cell: func(t picket.Task) string { return t.Role }, wide: true},
 			{head: "PRIORITY", cell: func(t picket.Task) string { return strconv.Itoa(t.Priority) }, wide: true},
 			{head: "FAILURES", cell: func(t picket.Task) string { return strconv.Itoa(t.Failures) }, wide: true},
 			{head: "LABELS", cell: func(t picket.Task) string { return labelText(t.Labels) }, wide: true},
-			{head: "TITLE", cell: func(t picket.Task) string { return clip(listedTitle(t, parent, depths), 60) }},
+			{head: "TITLE", cell: func(t picket.Task) string { return clip(listedTitle(t, parent, depths), 60) }, spare: 1},
 		},
 	}
 }

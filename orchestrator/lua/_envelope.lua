@@ -20,5 +20,9 @@ end
 -- envelope_named is the id that stands for "house", which is today's.
 local function envelope_named(id) return id == 'house' and 'house:' .. today() or id end
 
--- no_envelope is the refusal where there is none of this name.
-local function no_envelope(id) return refuse('not_found', 'kind', 'envelope', 'envelope', id) end
+-- no_envelope is the refusal where there is none of this name; cap is that of
+-- the house, or ''.
+local function no_envelope(id, cap)
+  if cap == '' and id == 'house:' .. today() then return refuse('not_found', 'kind', 'day') end
+  return refuse('not_found', 'kind', 'envelope', 'envelope', id)
+end

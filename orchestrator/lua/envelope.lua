@@ -8,7 +8,7 @@
 -- Errors: not_found
 local id, cap = envelope_named(ARGV[1]), ARGV[2]
 if envelope(id).parent then return envelope_view(id) end
-if cap == '' or id ~= 'house:' .. today() then return no_envelope(id) end
+if cap == '' or id ~= 'house:' .. today() then return no_envelope(id, cap) end
 local t, u = string.match(cap, '^(%d+) (%d+)$')
 local fresh = {}
 for _, column in ipairs({ 'granted', 'available', 'envelope' }) do

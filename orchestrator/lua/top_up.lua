@@ -11,7 +11,7 @@ if err then return err end
 if was then return envelope_view(was) end
 if ARGV[8] ~= '' and id == 'house:' .. today() then house(ARGV[8]) end
 local e = envelope(id)
-if not e.parent then return no_envelope(id) end
+if not e.parent then return no_envelope(id, ARGV[8]) end
 if e.closed == '1' then return refuse('task_closed', 'state', call('HGET', K('task:', id), 'state') or 'closed') end
 
 -- The way up, without the house; payer is the house, or ''.
