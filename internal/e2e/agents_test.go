@@ -172,6 +172,41 @@ func TestCodingAgentsThroughTheProxy(t *testing.T) {
 	}
 }
 
+// A search that the vendor makes is not offered before it has a price, and
+// charged with it.
+func TestCodingAgentsSearchForAPrice(t *testing.T) {
+	for name, prices := range map[string]string{"priced": "  prices: {llm_web_search: {call: 0.01}}\n", "unpriced": ""} {
+		t.Run(name, func(t *testing.T) {
+			agent := codingAgents[1]
+			dir := clis(t, agent.name)
+			w := newWorld(t)
+			model := llmstub.New(llmstub.Play(
+				llmstub.Turn{Call: "report_progress", Args: map[string]any{"summary": "half way"}, Searches: 2},
+				llmstub.Turn{Call: "mark_complete", Args: map[string]any{"output": 42, "summary": "done"}},
+				llmstub.Turn{Say: "All done."},
+			))
+			o := httptest.NewServer(model)
+			t.Cleanup(o.Close)
+			w.put("picket.yaml", "tools:\n"+prices+"  models: {'*': {input: 4, output: 20}}\n  llm: {openai: {url: '"+o.URL+"', key_env: REAL_KEY}}\n")
+			w.agentReady(agent, dir, "http://127.0.0.1:9") // nobody is there
+			w.env = append(w.env, "REAL_KEY=sk-real")
+			w.up()
+			task := w.agentRuns(agent, "20")
+			want, offered := budget.Money(2*(100*4_000+10*20_000)), false
+			for _, r := range model.Requests() {
+				offered = offered || r.Offers("web_search")
+			}
+			if prices != "" {
+				want += 2 * 10_000_000
+			}
+			w.until("the end of the run", func() bool { task = w.task(task.TaskID); return task.CurrentRun == nil && task.Runs[0].Exit != nil })
+			if task.Spent.USD != want || offered != (prices != "") {
+				t.Errorf("spent $%s, want $%s; a search was offered: %t; ledger:\n%s", task.Spent.USD, want, offered, w.ok("budget", "ledger", task.TaskID))
+			}
+		})
+	}
+}
+
 // When Claude Code shortens its memory, it is told again what the task is and
 // what was reported last.
 func TestTheReportIsPinnedWhenMemoryIsShortened(t *testing.T) {

@@ -56,7 +56,7 @@ func writeAnthropic(a *answer) {
 	}
 	message := object{
 		"id": "msg_" + a.id, "type": "message", "role": "assistant", "model": a.req.Model, "content": []object{piece},
-		"stop_reason": stop, "stop_sequence": nil, "usage": object{"input_tokens": a.turn.In, "output_tokens": a.turn.Out},
+		"stop_reason": stop, "stop_sequence": nil, "usage": a.anthropicUsage(),
 	}
 	if !a.req.Stream {
 		a.whole(message)
@@ -68,9 +68,17 @@ func writeAnthropic(a *answer) {
 	a.anthropicBlock(piece)
 	a.event("message_delta", object{
 		"type": "message_delta", "delta": object{"stop_reason": stop, "stop_sequence": nil},
-		"usage": object{"input_tokens": a.turn.In, "output_tokens": a.turn.Out},
+		"usage": a.anthropicUsage(),
 	})
 	a.event("message_stop", object{"type": "message_stop"})
+}
+
+func (a *answer) anthropicUsage() object {
+	usage := object{"input_tokens": a.turn.In, "output_tokens": a.turn.Out}
+	if a.made > 0 {
+		usage["server_tool_use"] = object{"web_search_requests": a.made}
+	}
+	return usage
 }
 
 func (a *answer) anthropicBlock(piece object) {

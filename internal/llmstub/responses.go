@@ -1,6 +1,8 @@
 package llmstub
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
@@ -37,7 +39,7 @@ func readResponses(_ string, body []byte) (Request, error) {
 			}
 			continue
 		}
-		req.Tools = append(req.Tools, t.Name)
+		req.Tools = append(req.Tools, cmp.Or(t.Name, t.Type)) // one of the vendor's has no name
 	}
 	return req, followItems(talk{&req}, in.Input)
 }
@@ -81,8 +83,9 @@ func writeResponses(a *answer) {
 			item["namespace"], item["name"] = group, name
 		}
 	}
+	items := append(a.searches(), item)
 	response := object{
-		"id": "resp_" + a.id, "object": "response", "created_at": time.Now().Unix(), "model": a.req.Model, "status": "completed", "output": []object{item},
+		"id": "resp_" + a.id, "object": "response", "created_at": time.Now().Unix(), "model": a.req.Model, "status": "completed", "output": items,
 		"usage": object{
 			"input_tokens": a.turn.In, "input_tokens_details": object{"cached_tokens": 0},
 			"output_tokens": a.turn.Out, "output_tokens_details": object{"reasoning_tokens": 0}, "total_tokens": a.turn.In + a.turn.Out,
@@ -93,19 +96,32 @@ func writeResponses(a *answer) {
 		return
 	}
 	begun := object{"id": response["id"], "object": "response", "created_at": response["created_at"], "model": a.req.Model, "status": "in_progress", "output": []object{}}
-	events := []object{{"type": "response.created", "response": begun}, {"type": "response.output_item.added", "output_index": 0, "item": unwritten(item)}}
+	events := []object{{"type": "response.created", "response": begun}}
+	at := len(items) - 1
+	for n, search := range items[:at] {
+		events = append(events, object{"type": "response.output_item.done", "output_index": n, "item": search})
+	}
+	events = append(events, object{"type": "response.output_item.added", "output_index": at, "item": unwritten(item)})
 	if a.tool == "" {
-		events = append(events, object{"type": "response.output_text.delta", "item_id": item["id"], "output_index": 0, "content_index": 0, "delta": a.turn.Say})
+		events = append(events, object{"type": "response.output_text.delta", "item_id": item["id"], "output_index": at, "content_index": 0, "delta": a.turn.Say})
 	} else {
 		events = append(events,
-			object{"type": "response.function_call_arguments.delta", "item_id": item["id"], "output_index": 0, "delta": a.args},
-			object{"type": "response.function_call_arguments.done", "item_id": item["id"], "output_index": 0, "arguments": a.args})
+			object{"type": "response.function_call_arguments.delta", "item_id": item["id"], "output_index": at, "delta": a.args},
+			object{"type": "response.function_call_arguments.done", "item_id": item["id"], "output_index": at, "arguments": a.args})
 	}
-	events = append(events, object{"type": "response.output_item.done", "output_index": 0, "item": item}, object{"type": "response.completed", "response": response})
+	events = append(events, object{"type": "response.output_item.done", "output_index": at, "item": item}, object{"type": "response.completed", "response": response})
 	for n, e := range events {
 		e["sequence_number"] = n
 		a.event(e["type"].(string), e)
 	}
+}
+
+// searches are the items of those that were made.
+func (a *answer) searches() (items []object) {
+	for n := range a.made {
+		items = append(items, object{"type": "web_search_call", "id": fmt.Sprintf("ws_%s%d", a.id, n), "status": "completed", "action": object{"type": "search", "query": "anything"}})
+	}
+	return items
 }
 
 // unwritten is an item at its beginning.

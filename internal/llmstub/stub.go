@@ -58,6 +58,10 @@ type Turn struct {
 	Args any    // of the call, written as JSON
 	In   int64  // tokens read. Defaults to 100
 	Out  int64  // tokens written. Defaults to 10
+	// Searches of the web that the vendor made before it answered; over the wires
+	// of Anthropic's messages and OpenAI's responses, where the client offers
+	// them. Defaults to none.
+	Searches int
 }
 
 // Script answers requests.
@@ -175,6 +179,8 @@ type answer struct {
 	tool string // the called one, as the client names it
 	args string // of the call, JSON
 	id   string // of this answer, unlike those of the other steps
+	// made are the searches that were.
+	made int
 }
 
 func newAnswer(w http.ResponseWriter, req Request, turn Turn) *answer {
@@ -185,6 +191,9 @@ func newAnswer(w http.ResponseWriter, req Request, turn Turn) *answer {
 		turn.Out = 10
 	}
 	a := &answer{w: w, req: req, turn: turn, args: "{}", id: newID()}
+	if req.Offers("web_search") {
+		a.made = turn.Searches
+	}
 	if turn.Call != "" {
 		a.tool = req.offered(turn.Call)
 		if turn.Args != nil {

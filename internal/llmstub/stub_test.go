@@ -1,6 +1,7 @@
 package llmstub
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -139,6 +140,24 @@ func has(t *testing.T, text string, all ...string) {
 	for _, s := range all {
 		if !strings.Contains(text, s) {
 			t.Errorf("the answer has no %s: %s", s, text)
+		}
+	}
+}
+
+// Searches are told of as each vendor does, to clients that offer them.
+func TestSearchesOfTheVendor(t *testing.T) {
+	server := httptest.NewServer(New(Play(Turn{Say: "Found.", Searches: 2})))
+	defer server.Close()
+	for path, c := range map[string]struct{ offer, rest, want string }{
+		"/v1/messages":  {`[{"type":"web_search_20250305","name":"web_search"}]`, `"messages":[]`, `"web_search_requests":2`},
+		"/v1/responses": {`[{"type":"web_search"}]`, `"input":"a"`, `"type":"web_search_call"`},
+	} {
+		for _, stream := range []bool{true, false} {
+			ask := fmt.Sprintf(`{"model":"m","stream":%t,"tools":%s,%s}`, stream, c.offer, c.rest)
+			has(t, post(t, server.URL+path, ask, stream), c.want, "Found.")
+			if got := post(t, server.URL+path, strings.Replace(ask, c.offer, "[]", 1), stream); strings.Contains(got, "web_search") {
+				t.Errorf("%s, not offered: %s", path, got)
+			}
 		}
 	}
 }
