@@ -215,8 +215,12 @@ func tourFunds(t *testing.T, f *fixture) {
 	refused(t, err, picket.CodeTaskClosed)
 
 	// With a cap: what a day grants, and what is beyond it.
+	_, err = f.Envelope(f.ctx, "house")
+	refused(t, err, picket.CodeNotFound)
 	orchestrator.SetHouse(f.store, worth(100, "1"))
 	defer orchestrator.SetHouse(f.store, nil)
+	_, err = f.Envelope(f.ctx, "house") // of which nothing was carved yet
+	ok(t, err)
 	task, h = f.start(t, picket.TaskSpec{BudgetEnvelope: worth(10, "0.60")})
 	_, err = f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", BudgetEnvelope: worth(10, "0.60")})
 	refused(t, err, picket.CodeBudgetExceeded)
