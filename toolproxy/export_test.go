@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+
+	"github.com/picket-dev/picket/budget"
 )
 
 // TakeAsPublic makes http_request believe that these addresses are public.
@@ -45,4 +47,20 @@ func RaiseMark(name string) string { return marks{name}.raise() }
 func KeptUp(ctx context.Context, gone <-chan struct{}, read func()) (loop, said func()) {
 	u := newUpstream(Upstream{Name: "up"}, slog.New(slog.DiscardHandler), nil, nil)
 	return func() { u.keepUp(ctx, gone, read) }, u.changed
+}
+
+// Rewritten is the body of a prompt as its vendor is sent it.
+func Rewritten(body []byte, anthropic bool, list *budget.List) ([]byte, error) {
+	d := openAIResponses
+	if anthropic {
+		d = anthropicMessages
+	}
+	q, err := parsePrompt(body, d)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := q.fees(d, list); err != nil || len(q.members) == 0 {
+		return body, err // nothing is sent without a model
+	}
+	return q.rewritten(d, 1000), nil
 }

@@ -40,6 +40,7 @@ var asides = []string{"max_tokens", "max_completion_tokens", "max_output_tokens"
 type measured struct {
 	sizes []int64    // at most: all but the messages, then each message
 	keys  [][32]byte // of the prompt up to there
+	twice bool       // it is read twice
 }
 
 // measure walks a prompt part by part.
@@ -71,7 +72,7 @@ func (q *prompt) measure(d *dialect) measured {
 			add(w.walk(item) + pictures(item) + hiddenPerItem)
 		}
 	}
-	q.refers = q.refers || w.refers
+	q.refers, m.twice = q.refers || w.refers, q.shortens
 	return m
 }
 
@@ -173,9 +174,17 @@ type knownPrompt struct {
 
 const maxKnownPrompts = 4096
 
-// bound is the most tokens that a prompt has, by what is known of its longest
-// beginning that was sent before.
+// bound is the most tokens that are read of a prompt.
 func (p *prompts) bound(m measured) int64 {
+	if m.twice {
+		return 2 * p.once(m)
+	}
+	return p.once(m)
+}
+
+// once is the most tokens that a prompt has, by what is known of its longest
+// beginning that was sent before.
+func (p *prompts) once(m measured) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	rest, best := int64(0), int64(0)

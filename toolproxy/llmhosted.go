@@ -147,6 +147,10 @@ func (q *prompt) takeTools(m member, d *dialect) (err error) {
 		return q.offer(m.value, m.start, d)
 	case m.name == d.list:
 		return q.offerWithin(m.value, d)
+	case m.name == "context_management" && d == anthropicMessages:
+		if strings.Contains(string(m.value), "compact") { // the vendor reads and writes twice
+			q.shortens, q.copies = true, 2
+		}
 	case m.name == "mcp_servers" && !isNothing(m.value):
 		q.hosted, q.refers = append(q.hosted, hosted{name: "mcp"}), true
 	case m.name == "web_search_options" && d == openAIChat && !isNothing(m.value),
@@ -196,24 +200,28 @@ func (q *prompt) offerWithin(messages jsontext.Value, d *dialect) error {
 // conversation, or were before it was shortened.
 func (q *prompt) offerChanged(blocks []jsontext.Value, d *dialect) error {
 	type change struct {
-		Tool struct {
-			Definition jsontext.Value `json:"definition"`
-		} `json:"tool"`
+		Tool jsontext.Value `json:"tool"`
 	}
 	for _, raw := range blocks {
 		var block struct {
-			Type string `json:"type"`
 			change
-			Changes []change `json:"tool_changes"`
+			Changes jsontext.Value `json:"tool_changes"`
 		}
-		if json.Unmarshal(raw, &block) != nil || block.Type != "tool_addition" && block.Type != "compaction" {
-			continue
+		if json.Unmarshal(raw, &block) != nil {
+			continue // a text, or what the vendor refuses
 		}
-		for _, c := range append(block.Changes, block.change) {
-			if c.Tool.Definition == nil {
-				continue
+		var changes []change
+		if !isNothing(block.Changes) && json.Unmarshal(block.Changes, &changes) != nil {
+			return badTool("tool_changes cannot be read")
+		}
+		for _, c := range append(changes, block.change) {
+			var tool struct {
+				Definition jsontext.Value `json:"definition"`
 			}
-			if err := q.offerOne(c.Tool.Definition, 0, d); err != nil {
+			if c.Tool.Kind() != '{' || json.Unmarshal(c.Tool, &tool) != nil || tool.Definition == nil {
+				continue // it refers to one that is defined elsewhere
+			}
+			if err := q.offerOne(tool.Definition, 0, d); err != nil {
 				return err
 			}
 		}

@@ -53,22 +53,24 @@ func gunzip(raw []byte) ([]byte, error) {
 
 // prompt is what of a request's body concerns its price, and where it stands.
 type prompt struct {
-	body    []byte
-	model   string
-	stream  bool
-	usage   bool     // a stream's usage was asked for
-	copies  int64    // answers asked for
-	output  int64    // most tokens of each answer; 0: not said
-	limits  []member // the members that say so
-	unset   []member // those that are there and say nothing
-	think   int64    // tokens that thinking may take: the limit has to be above
-	at      int      // behind the opening brace: where a member can be put in
-	opts    member   // stream_options
-	refers  bool     // it uses content that is not in it
-	members []member // all of them, in their order
-	hosted  []hosted // tools that the vendor runs
-	calls   int64    // most uses of them together; 0: not said
-	uncalls []member // what would say so and says nothing
+	body   []byte
+	model  string
+	stream bool
+	usage  bool     // a stream's usage was asked for
+	copies int64    // answers asked for
+	output int64    // most tokens of each answer; 0: not said
+	limits []member // the members that say so
+	unset  []member // those that are there and say nothing
+	think  int64    // tokens that thinking may take: the limit has to be above
+	at     int      // behind the opening brace: where a member can be put in
+	opts   member   // stream_options
+	refers bool     // it uses content that is not in it
+	// the vendor may shorten the conversation before it answers
+	shortens bool
+	members  []member // all of them, in their order
+	hosted   []hosted // tools that the vendor runs
+	calls    int64    // most uses of them together; 0: not said
+	uncalls  []member // what would say so and says nothing
 	// a limit of their uses together has to be put in
 	putCalls bool
 }

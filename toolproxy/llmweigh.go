@@ -59,7 +59,7 @@ func weigh(m member, d *dialect) error {
 // isNothing says that a member is as good as not there.
 func isNothing(v jsontext.Value) bool {
 	switch v.Kind() {
-	case 'n':
+	case 'n', jsontext.KindInvalid:
 		return true
 	case '[':
 		return len(itemsOf(v)) == 0
