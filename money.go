@@ -44,6 +44,9 @@ type CallRequest struct {
 	// as it stands, flagged uncertain.
 	TimeoutMs int64
 	Keyed     bool // the result is kept under the CallID for a day
+	// Probe says that the caller asks for less when this is too much: such a
+	// refusal is no event.
+	Probe bool
 }
 
 // Reservation answers it. Exactly one of Replay and a new reservation holds.

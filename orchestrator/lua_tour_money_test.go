@@ -51,6 +51,10 @@ func tourCalls(t *testing.T, f *fixture) {
 		_, err = f.Reserve(f.ctx, h, paid("0.01"))
 		refused(t, err, picket.CodeBudgetExceeded)
 	}
+	probe := paid("0.01")
+	probe.Probe = true
+	_, err = f.Reserve(f.ctx, h, probe)
+	refused(t, err, picket.CodeBudgetExceeded)
 	f.reserve(t, h, paid("0"))
 	_, err = f.TopUp(f.ctx, operator, task.TaskID, picket.TopUp{USD: usd("5")})
 	ok(t, err)

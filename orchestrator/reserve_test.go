@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -180,4 +181,37 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 		t.Errorf("%d commands in %d calls at first, %d in %d later; want the same in 2", few, sent, many, again)
 	}
 	t.Logf("a paid call is %d calls of the store, %d commands", sent, few)
+}
+
+// A caller that asks for less when it was refused is told what there is, and
+// nobody else is told of it; once it asks for no less it is an event.
+func TestAProbeIsNoEvent(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(100, "0.50")})
+		for i, probe := range []bool{true, true, false} {
+			c := paid("0.60")
+			c.Probe = probe
+			_, err := f.Reserve(f.ctx, h, c)
+			refused(t, err, picket.CodeBudgetExceeded)
+			var refusal *picket.Error
+			if !errors.As(err, &refusal) || refusal.Facts["available"] != usd("0.50") {
+				t.Errorf("refused with %v", refusal)
+			}
+			if got, want := f.count(t, picket.EventBudgetExceeded), i/2; got != want {
+				t.Errorf("%d events after %d refusals, want %d", got, i+1, want)
+			}
+		}
+		tokens := paid("0.10")
+		tokens.Reserve.Tokens, tokens.Probe = 101, true
+		_, err := f.Reserve(f.ctx, h, tokens)
+		var refusal *picket.Error
+		if !errors.As(err, &refusal) || refusal.Facts["available"] != int64(100) {
+			t.Errorf("refused with %v", err)
+		}
+		part := paid("0.50")
+		part.Probe = true
+		f.settle(t, done(f.reserve(t, h, part), "0.50"))
+		f.books(t, task.TaskID, "0.50", "0", "0", "0.50")
+		f.sound(t)
+	})
 }

@@ -78,7 +78,7 @@ func (e *Engine) Reserve(ctx context.Context, held picket.Held, req picket.CallR
 		return picket.Reservation{}, err
 	}
 	got, err := e.as(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens, int64(req.Reserve.USD),
-		req.PriceVersion, flag(req.Effects == picket.EffectsExternal), req.TimeoutMs, flag(req.Keyed))
+		req.PriceVersion, flag(req.Effects == picket.EffectsExternal), req.TimeoutMs, flag(req.Keyed), flag(req.Probe))
 	if err != nil {
 		return picket.Reservation{}, err
 	}

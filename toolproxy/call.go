@@ -51,6 +51,9 @@ type MeteredCall struct {
 	// PriceVersion is that of the list Reserve was made from; the current one's
 	// when Reserve is nil.
 	PriceVersion string
+	// Probe says that the caller tries again with less when it is refused for want
+	// of money. Defaults to false.
+	Probe bool
 	// Dispatch makes the call. Its context ends at the timeout, when the lease of
 	// a call with external effects ends, and, for a call without a key, when the
 	// caller goes away. An error wrapped by [NeverLeft] says that nothing reached
@@ -139,7 +142,7 @@ func request(m MeteredCall, priced priced) picket.CallRequest {
 	req := picket.CallRequest{
 		CallID: "r" + rand.Text(), Nonce: rand.Text(), Tool: m.Tool,
 		Reserve: priced.reserve, PriceVersion: priced.version,
-		Effects: cmp.Or(m.Effects, picket.EffectsNone), TimeoutMs: m.timeout().Milliseconds(),
+		Effects: cmp.Or(m.Effects, picket.EffectsNone), TimeoutMs: m.timeout().Milliseconds(), Probe: m.Probe,
 	}
 	if m.Key != "" {
 		key, args := sha256.Sum256([]byte(m.Key)), sha256.Sum256(append([]byte(m.Tool+"\x00"), m.Args...))

@@ -14,9 +14,9 @@ import (
 )
 
 // expect compares a settlement with what a call must have come to.
-func expect(t *testing.T, w wallet, outcome picket.CallOutcome, tokens int64, usd budget.Money) {
+func expect(t *testing.T, w *purse, outcome picket.CallOutcome, tokens int64, usd budget.Money) {
 	t.Helper()
-	s := settlement(t, w.purse)
+	s := settlement(t, w)
 	if s.Outcome != outcome || s.Cost != (budget.Envelope{Tokens: tokens, USD: usd}) {
 		t.Errorf("settled %s at %+v, want %s at %d tokens and $%s", s.Outcome, s.Cost, outcome, tokens, usd)
 	}
@@ -161,7 +161,7 @@ func TestAnEmptyEnvelopeReachesNoModel(t *testing.T) {
 		"/llm/openai/v1/responses":        {`"type":"insufficient_quota"`, `"message":"budget_exceeded: `, `"param":null`, `"code":"budget_exceeded"`},
 		"/llm/openai/v1/chat/completions": {`"type":"insufficient_quota"`},
 	} {
-		for name, w := range map[string]wallet{"too little": half(rich(1)), "tokens": {newPurse(dollarsOf(100))}, "nothing": rich(0), "less": rich(-5)} {
+		for name, w := range map[string]*purse{"too little": half(rich(1)), "tokens": newPurse(dollarsOf(100)), "nothing": rich(0), "less": rich(-5)} {
 			m := newModel(t, streaming(claudeAll))
 			b := newMind(t, m, w)
 			before := w.available
@@ -181,7 +181,7 @@ func TestAnEmptyEnvelopeReachesNoModel(t *testing.T) {
 	}
 }
 
-func half(w wallet) wallet {
+func half(w *purse) *purse {
 	w.available.USD /= 2
 	return w
 }

@@ -87,18 +87,17 @@ func (x *thought) think(ctx context.Context) (err error) {
 	if x.prompt.refers {
 		input += referredContext
 	}
+	most := x.prompt.most()
 	for try := 1; ; try++ {
-		most, err := x.room(ctx, input)
-		if err != nil {
-			return err
-		}
+		// Another call may have taken what was there a moment ago.
+		probe := try <= 3 && most > x.least()
 		need := bounded(x.price, input, together(most, x.prompt.copies), x.fees.most)
 		_, err = x.llm.proxy.Metered(ctx, x.door, x.held, MeteredCall{
-			Tool: x.vendor.tool, Effects: picket.EffectsNone, Timeout: x.llm.cfg.Timeout, Reserve: &need, PriceVersion: prices.Version,
+			Tool: x.vendor.tool, Effects: picket.EffectsNone, Timeout: x.llm.cfg.Timeout, Reserve: &need, PriceVersion: prices.Version, Probe: probe,
 			Dispatch: func(ctx context.Context, _ picket.Reservation) (Dispatched, error) { return x.dispatch(ctx, most) },
 		})
-		// Another call may have taken what was there a moment ago.
-		if picket.CodeOf(err) == picket.CodeBudgetExceeded && try < 3 && most > x.least() {
+		if probe && picket.CodeOf(err) == picket.CodeBudgetExceeded {
+			most = x.room(input, most, left(need, err))
 			continue
 		}
 		switch {
@@ -124,15 +123,27 @@ func (x *thought) least() int64 {
 	return min(x.prompt.most(), max(leastOutput, x.prompt.think+1))
 }
 
-// room is how long the answer may be: what was asked for, or what the envelope
-// has room for. Where it has too little, the reservation is asked for all the
-// same: its refusal says what is missing.
-func (x *thought) room(ctx context.Context, input int64) (int64, error) {
-	have, err := x.door.AwaitTopUp(ctx, x.held, 0)
-	if err != nil {
-		return 0, err
+// room is how long the answer may be with what the envelope has left: where that
+// is too little the shortest one is asked for all the same, and its refusal says
+// what is missing.
+func (x *thought) room(input, most int64, have budget.Envelope) int64 {
+	return max(affordable(x.price, input, most, x.prompt.copies, x.fees.most, have), x.least())
+}
+
+// left is what there is, as far as a refusal for want of money tells: of the
+// dimension that was short. The other one covers what was asked for, or is told of
+// when it is asked again.
+func left(need budget.Envelope, err error) budget.Envelope {
+	var refusal *picket.Error
+	if errors.As(err, &refusal) {
+		switch have := refusal.Facts["available"].(type) {
+		case budget.Money:
+			need.USD = have
+		case int64:
+			need.Tokens = have
+		}
 	}
-	return max(affordable(x.price, input, x.prompt.most(), x.prompt.copies, x.fees.most, have.Available), x.least()), nil
+	return need
 }
 
 // dispatch makes the call and answers the agent as the answer comes.

@@ -90,7 +90,7 @@ func TestAToolOfTheVendorsNeedsAPrice(t *testing.T) {
 				t.Errorf("%s\nwith %s: %d %s", c.ask, line, status, text)
 				continue
 			}
-			s := settlement(t, w.purse)
+			s := settlement(t, w)
 			if most := usd; s.Outcome != picket.CallDone || s.Cost.USD != tokenCost && s.Cost.USD != tokenCost+most {
 				t.Errorf("%s\nwith %s: settled %+v", c.ask, line, s)
 			}
@@ -115,7 +115,7 @@ func TestToolsOfTheAgentsNeedNone(t *testing.T) {
 			t.Errorf("%s\n%d %s", c.ask, status, text)
 			continue
 		}
-		if s := settlement(t, w.purse); s.Cost.USD != tokenCost {
+		if s := settlement(t, w); s.Cost.USD != tokenCost {
 			t.Errorf("%s\nsettled %+v", c.ask, s)
 		}
 	}

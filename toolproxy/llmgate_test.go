@@ -61,7 +61,7 @@ func TestAStatusThatIsNone(t *testing.T) {
 		if got != want || want == 502 && (!strings.Contains(text, `"code":"upstream_failed"`) || !strings.Contains(text, `"type":"api_error"`)) {
 			t.Errorf("%s: %d %s", status, got, text)
 		}
-		if s := settlement(t, w.purse); want != 200 && (s.Outcome != picket.CallFailed || !s.Cost.IsZero()) {
+		if s := settlement(t, w); want != 200 && (s.Outcome != picket.CallFailed || !s.Cost.IsZero()) {
 			t.Errorf("%s: settled %+v", status, s)
 		}
 		if got, text, _ := b.get("GET", "/llm/anthropic/v1/models", ""); got != want {

@@ -30,7 +30,7 @@ func TestManyLongAnswersAreNoFewTokens(t *testing.T) {
 // reservedFor is what the envelope was asked for a prompt.
 func reservedFor(t *testing.T, path, ask string) int64 {
 	t.Helper()
-	asked := &asking{wallet: rich(100_000)}
+	asked := &asking{purse: rich(100_000)}
 	b := newMind(t, newModel(t, says(500, `{}`)), asked)
 	if status, text, _ := b.get("POST", path, ask); status != 500 {
 		t.Fatalf("%d %s", status, text)
@@ -40,13 +40,13 @@ func reservedFor(t *testing.T, path, ask string) int64 {
 
 // asking notes what is reserved.
 type asking struct {
-	wallet
+	*purse
 	need budget.Envelope
 }
 
 func (a *asking) Reserve(ctx context.Context, held picket.Held, req picket.CallRequest) (picket.Reservation, error) {
 	a.need = req.Reserve
-	return a.wallet.Reserve(ctx, held, req)
+	return a.purse.Reserve(ctx, held, req)
 }
 
 // A picture of few bytes has as many tokens as any other, and a text that looks

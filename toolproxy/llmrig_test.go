@@ -17,16 +17,6 @@ import (
 	"github.com/picket-dev/picket/toolproxy"
 )
 
-// wallet is a purse that says what it has.
-type wallet struct{ *purse }
-
-func (w wallet) AwaitTopUp(_ context.Context, h picket.Held, _ time.Duration) (picket.Funds, error) {
-	err := w.note("funds", h)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return picket.Funds{Available: w.available}, err
-}
-
 // model is an upstream that a test scripts, and what it was asked.
 type model struct {
 	*httptest.Server
@@ -218,8 +208,8 @@ func says(status int, text string) func(w http.ResponseWriter, r *http.Request) 
 }
 
 // rich is an envelope of so many cents and tokens enough.
-func rich(cents int64) wallet {
+func rich(cents int64) *purse {
 	p := newPurse(budget.Money(cents) * cent)
 	p.available.Tokens = 10_000_000
-	return wallet{p}
+	return p
 }

@@ -43,9 +43,9 @@ func TestErrorsOfAVendorPassAndCostNothing(t *testing.T) {
 }
 
 // uncertain says that a call was settled at what it had reserved.
-func uncertain(t *testing.T, w wallet) {
+func uncertain(t *testing.T, w *purse) {
 	t.Helper()
-	s := settlement(t, w.purse)
+	s := settlement(t, w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s.Outcome != picket.CallUncertain || len(w.holds) != 0 || w.charged.USD < 1000*15_000 || w.charged != s.Cost {

@@ -69,7 +69,7 @@ func TestUsesAreCharged(t *testing.T) {
 			if status, text, _ := b.get("POST", c.path, ask); status != 200 {
 				t.Fatalf("%d %s", status, text)
 			}
-			s := settlement(t, w.purse)
+			s := settlement(t, w)
 			fee := s.Cost.USD - tokensOf(s.Detail)
 			if want := c.fee; s.Outcome != picket.CallDone || fee != want && s.Cost.USD != budget.MaxMoney {
 				t.Errorf("a fee of $%s, want $%s: %+v", fee, want, s)
@@ -111,7 +111,7 @@ func TestUsesAreLimitedAndReserved(t *testing.T) {
 		"responses, free": {responses, `{"model":"gpt-x","max_output_tokens":300,"tools":[{"type":"mcp"}]}`, `{"model":"gpt-x","max_output_tokens":300,"tools":[{"type":"mcp"}]}`, 0},
 		"chat":            {chats, `{"model":"gpt-x","max_tokens":300,"n":2,"web_search_options":{}}`, `{"model":"gpt-x","max_tokens":300,"n":2,"web_search_options":{}}`, 2 * cent},
 	} {
-		asked := &asking{wallet: rich(100_000)}
+		asked := &asking{purse: rich(100_000)}
 		m := newModel(t, says(500, `{}`))
 		if status, text, _ := mindAt(t, m, newSealer(t), asked, searchPrices).get("POST", c.path, c.ask); status != 500 {
 			t.Errorf("%s: %d %s", name, status, text)

@@ -50,7 +50,7 @@ func (p *purse) Reserve(_ context.Context, held picket.Held, req picket.CallRequ
 	case known && open.Nonce != req.Nonce:
 		return r, picket.Refuse(picket.CodeCallRunning, "Wait.", "running")
 	case !known && !p.available.Covers(req.Reserve):
-		return r, picket.Refuse(picket.CodeBudgetExceeded, "Top up.", "too little")
+		return r, p.tooLittle(req.Reserve)
 	case !known:
 		p.holds[req.CallID] = req
 		p.available = p.available.Minus(req.Reserve)
@@ -61,6 +61,15 @@ func (p *purse) Reserve(_ context.Context, held picket.Held, req picket.CallRequ
 		return picket.Reservation{}, lost()
 	}
 	return r, nil
+}
+
+// tooLittle is a refusal that names what there is, of one dimension.
+func (p *purse) tooLittle(need budget.Envelope) error {
+	e := picket.Refuse(picket.CodeBudgetExceeded, "Top up.", "too little").With("dimension", "usd").With("available", p.available.USD)
+	if need.USD <= p.available.USD {
+		e = e.With("dimension", "tokens").With("available", p.available.Tokens)
+	}
+	return e
 }
 
 func lost() error {

@@ -58,6 +58,14 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 			}
 		}
 	}
+	m := newModel(t, says(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}`))
+	mind := mindOf(t, m, h.sealer, h.Engine)
+	doors["of a language model"] = func(int) {
+		status, text, _ := mind.get("POST", "/llm/anthropic/v1/messages", `{"model":"claude-x","max_tokens":300,"messages":[]}`, "X-Api-Key", token)
+		if status != 200 {
+			t.Fatalf("%d %s", status, text)
+		}
+	}
 	defer http.DefaultClient.CloseIdleConnections()
 
 	for name, call := range doors {
@@ -93,5 +101,37 @@ func answered(t *testing.T, c *http.Client, req *http.Request, want string) {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
 		t.Fatalf("%d %s: %v", resp.StatusCode, body, err)
+	}
+}
+
+// Where there is not enough for the answer that was asked for, a shorter one is
+// asked for in the next step; that is no event, unlike the refusal of every
+// answer.
+func TestAShorterAnswerIsNoEvent(t *testing.T) {
+	s := rig.Real(t)
+	wire := &rig.Wire{}
+	s.Redis.Dialer = wire.Dialer(s.Redis.Dialer)
+	h, leave := enter(t, s)
+	defer leave()
+	_, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task", BudgetEnvelope: &budget.Envelope{Tokens: 1_000_000, USD: 2 * cent}})
+	h.ok(err)
+	token := h.lease().LeaseToken.Reveal()
+	m := newModel(t, says(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1290}}`))
+	mind := mindOf(t, m, h.sealer, h.Engine)
+	for i, c := range []struct{ status, refusals int }{{200, 0}, {402, 1}} {
+		wire.Take()
+		status, text, _ := mind.get("POST", "/llm/anthropic/v1/messages", `{"model":"claude-x","max_tokens":60000,"messages":[]}`, "X-Api-Key", token)
+		sent := wire.Take()
+		page, err := h.Events(h.ctx, picket.EventQuery{Types: []string{picket.EventBudgetExceeded}, Limit: 10})
+		h.ok(err)
+		if status != c.status || len(page.Events) != c.refusals || i > 0 && sent["evalsha"] != 2 { // the first one loads scripts
+			t.Errorf("call %d: %d %s with %v and %d events, want %d and %d events", i, status, text, sent, len(page.Events), c.status, c.refusals)
+		}
+		if i == 0 {
+			body, _, _ := m.last(t)
+			if found := outputLimit.FindStringSubmatch(body); found == nil || len(found[1]) > 4 {
+				t.Errorf("the model was asked for %s", body)
+			}
+		}
 	}
 }
