@@ -134,8 +134,9 @@ func (p *Proxy) Watch(ctx context.Context, wait time.Duration, known ...string) 
 func (p *Proxy) Exit(ctx context.Context, exit picket.Exit, containment string) error {
 	in := struct {
 		exitBody
+		Detail      string `json:"detail,omitempty"`
 		Containment string `json:"containment,omitempty"`
-	}{bodyOf(exit), containment}
+	}{bodyOf(exit), exit.Detail, containment}
 	return p.post(ctx, "/v1/run/exit", in, nil)
 }
 

@@ -2,6 +2,7 @@ package adapter_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +80,9 @@ func TestHowAProcessEnds(t *testing.T) {
 			}
 			if got := classOf(run.Evidence); got != tt.evidence {
 				t.Errorf("evidence is %q, want %q", got, tt.evidence)
+			}
+			if said := run.Evidence != nil && strings.HasSuffix(run.Evidence.Detail, "that it then ended so changes nothing]"); said != (tt.evidence == picket.ExitCrash) {
+				t.Errorf("the evidence is %+v", run.Evidence)
 			}
 			if res.Exit.Code == nil {
 				t.Fatal("there is no code")

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -136,7 +137,15 @@ func (r *run) overtaken(ctx context.Context, exit picket.Exit) error {
 
 // evidence records how the process of an ended lease ended.
 func (r *run) evidence(ctx context.Context, exit picket.Exit) error {
+	if r.result.Ending == EndCompleted && exit.Class == picket.ExitCrash {
+		// Many a coding agent wants to say a last word, and its lease pays for no
+		// model any more.
+		exit.Detail = clip(exit.Detail, maxDetail-len(afterResult)) + afterResult
+	}
 	r.result.Exit = exit
+	if !strings.HasSuffix(exit.Detail, afterResult) {
+		exit.Detail = "" // the server has a reason of its own, and the log
+	}
 	containment := ""
 	if r.proc != nil {
 		containment = r.proc.Containment()
@@ -148,6 +157,9 @@ func (r *run) evidence(ctx context.Context, exit picket.Exit) error {
 	}
 	return nil
 }
+
+// afterResult is the last line about an agent that failed with nothing left to do.
+const afterResult = "\n[picket: its result had been taken before; that it then ended so changes nothing]"
 
 // insist repeats a report while its outcome is unknown or the server is away,
 // until Settle after the lease's end; in a hurry it gives up soon after. All

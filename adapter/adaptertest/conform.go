@@ -49,7 +49,7 @@ func sideBySide(ctx context.Context, rules []Rule, work Worker) []chan error {
 		go func() {
 			busy <- struct{}{}
 			defer func() { <-busy }()
-			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
 			found[i] <- rule.Check(ctx, work)
 		}()
@@ -158,7 +158,7 @@ func (b *bench) run(task Task, script string) (id string) {
 			if err != nil && !b.mayRefuse && !errors.Is(err, context.Canceled) {
 				b.wrong("the adapter ended with: %v", err)
 			}
-		case <-time.After(15 * time.Second):
+		case <-time.After(time.Minute):
 			b.wrong("the adapter did not end although its context had ended and its task was cancelled")
 		}
 	})

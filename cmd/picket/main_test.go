@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 		t.Log("redis-server is not installed: the scripts run on the in-memory store")
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata", Deadline: time.Now().Add(4 * time.Minute), UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
+		Dir: "testdata", Deadline: time.Now().Add(8 * time.Minute), UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, ".home")
 			env.Setenv("XDG_CONFIG_HOME", home+"/config")
@@ -161,9 +161,9 @@ func terminate(cmd *exec.Cmd, ended chan error) error {
 	case err := <-ended:
 		ended <- err
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		_ = cmd.Process.Kill()
-		return errors.New("killed after 20 s")
+		return errors.New("killed after a minute")
 	}
 }
 
@@ -181,7 +181,7 @@ func signalServer(ts *testscript.TestScript, sig syscall.Signal) {
 	pid, err := strconv.Atoi(ts.Getenv("SERVER_PID"))
 	ts.Check(err)
 	ts.Check(syscall.Kill(pid, sig))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ts.Check(until(ctx, func() (bool, error) { return !living(pid), nil }))
 }
@@ -214,7 +214,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 // gone waits until no process with this text in its command line is left:
 // gone TEXT
 func gone(ts *testscript.TestScript, neg bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := until(ctx, func() (bool, error) { return running(args[0]) == "", nil })
 	if err != nil {

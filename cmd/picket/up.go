@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -177,15 +176,40 @@ func lockData(data string) (unlock func(), err error) {
 	if err != nil {
 		return nil, usage("the data directory cannot be used: %v", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		holder, _ := io.ReadAll(io.LimitReader(f, 32))
+	if holder, taken := lockFile(f); taken {
 		f.Close()
-		return nil, picket.Refuse(picket.CodeStateConflict, "Use it, stop it with `kill "+strings.TrimSpace(string(holder))+"`, or give this one another --data.",
-			"picket up already runs with %s (pid %s)", data, strings.TrimSpace(string(holder)))
+		return nil, picket.Refuse(picket.CodeStateConflict, "Use it, stop it with `kill "+holder+"`, or give this one another --data.",
+			"picket up already runs with %s (pid %s)", data, holder)
 	}
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return func() { f.Close() }, nil
+}
+
+// dyingWithin is how long the lock of a process that has ended is waited for: its
+// threads end one by one, and the last of them lets go.
+const dyingWithin = 10 * time.Second
+
+// lockFile takes a lock, or answers the process that has it.
+func lockFile(f *os.File) (holder string, taken bool) {
+	for end := time.Now().Add(dyingWithin); ; time.Sleep(10 * time.Millisecond) {
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			return "", false
+		}
+		text := make([]byte, 32)
+		n, _ := f.ReadAt(text, 0)
+		holder = strings.TrimSpace(string(text[:n]))
+		pid, err := strconv.Atoi(holder)
+		if err != nil || !dying(pid) || time.Now().After(end) {
+			return holder, true
+		}
+	}
+}
+
+// dying reports whether a process runs no more, though it may not be gone.
+func dying(pid int) bool {
+	s := state(pid)
+	return s == 'Z' || s == 'X' || errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }
 
 // backing is the Redis under a server: somebody else's, or our own child.
