@@ -2,13 +2,10 @@ package adapter
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -268,35 +265,4 @@ func (cfg *Config) waiting(n int) picket.AcquireRequest {
 	req := cfg.request(n)
 	*req.WaitSeconds -= int(cfg.jitter(cfg.Wait/5+1) / time.Second)
 	return req
-}
-
-func (cfg *Config) fillPlaces() (err error) {
-	if cfg.StateDir == "" {
-		if cfg.StateDir, err = defaultStateDir(); err != nil {
-			return err
-		}
-	}
-	cfg.Workspace = cmp.Or(cfg.Workspace, WorkspaceEmpty)
-	cfg.WorkspaceRoot = cmp.Or(cfg.WorkspaceRoot, filepath.Join(cfg.StateDir, "workspaces"))
-	cfg.Dir = cmp.Or(cfg.Dir, ".")
-	for _, dir := range []*string{&cfg.StateDir, &cfg.WorkspaceRoot, &cfg.Dir} {
-		if *dir, err = filepath.Abs(*dir); err != nil {
-			return fmt.Errorf("find directory: %w", err)
-		}
-	}
-	if cfg.StateDir == cfg.WorkspaceRoot {
-		return picket.Invalid("WorkspaceRoot", "Leave WorkspaceRoot out, or name another directory.", "WorkspaceRoot and StateDir are the same directory")
-	}
-	return cfg.checkWorkspace()
-}
-
-func defaultStateDir() (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "picket", "adapter"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", picket.Invalid("StateDir", "Set the variable HOME or XDG_STATE_HOME, or StateDir.", "there is no place for the state of runs: %v", err)
-	}
-	return filepath.Join(home, ".local", "state", "picket", "adapter"), nil
 }

@@ -1,8 +1,11 @@
 package adapter
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/picket-dev/picket"
@@ -34,4 +37,35 @@ func tryToWrite(dir string) error {
 	defer os.Remove(f.Name())
 	_, err = f.Write(make([]byte, 4096))
 	return errors.Join(err, f.Close())
+}
+
+func (cfg *Config) fillPlaces() (err error) {
+	if cfg.StateDir == "" {
+		if cfg.StateDir, err = defaultStateDir(); err != nil {
+			return err
+		}
+	}
+	cfg.Workspace = cmp.Or(cfg.Workspace, WorkspaceEmpty)
+	cfg.WorkspaceRoot = cmp.Or(cfg.WorkspaceRoot, filepath.Join(cfg.StateDir, "workspaces"))
+	cfg.Dir = cmp.Or(cfg.Dir, ".")
+	for _, dir := range []*string{&cfg.StateDir, &cfg.WorkspaceRoot, &cfg.Dir} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return fmt.Errorf("find directory: %w", err)
+		}
+	}
+	if cfg.StateDir == cfg.WorkspaceRoot {
+		return picket.Invalid("WorkspaceRoot", "Leave WorkspaceRoot out, or name another directory.", "WorkspaceRoot and StateDir are the same directory")
+	}
+	return cfg.checkWorkspace()
+}
+
+func defaultStateDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "picket", "adapter"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", picket.Invalid("StateDir", "Set the variable HOME or XDG_STATE_HOME, or StateDir.", "there is no place for the state of runs: %v", err)
+	}
+	return filepath.Join(home, ".local", "state", "picket", "adapter"), nil
 }
