@@ -3,6 +3,7 @@ package toolproxy
 import (
 	"bytes"
 	"encoding/base64"
+	stdjson "encoding/json"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,10 +25,19 @@ func keepsLease(held picket.Held, sent ...jsontext.Value) error {
 	token := picket.CapabilityPrefix + held.Namespace + "." + task
 	for _, value := range sent {
 		if anyString(value, func(s string) bool { return holds(s, token) }) {
-			return picket.Invalid("", "Leave it out; the tools know who you are.", "the arguments hold the lease token, which must not leave")
+			return picket.Invalid("", "Leave it out; the tools know who you are.", "what is sent holds the lease token, which must not leave")
 		}
 	}
 	return nil
+}
+
+// keeps is keepsLease for what a client answers to an upstream's question.
+func (x *exchange) keeps(answer any) error {
+	raw, err := stdjson.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return keepsLease(x.held, raw)
 }
 
 // anyString reports whether a string of a JSON text, a name included, is one

@@ -112,3 +112,28 @@ func TestTheLeaseTokenStaysFromUpstreams(t *testing.T) {
 		})
 	}
 }
+
+// Nor with what the client answers when it is asked.
+func TestTheLeaseTokenStaysFromQuestions(t *testing.T) {
+	for _, behind := range wires {
+		t.Run(behind, func(t *testing.T) {
+			o := newOther()
+			b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, behind)})
+			told := answering("anna")
+			told.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "I am " + b.token()}}, nil
+			}
+			s := connect(t, b.url, b.token(), wires[0], told)
+			tool := map[string]string{wires[0]: "up_elicit", wires[1]: "up_input"}[behind]
+			r := call(t, s, tool, nil)
+			if all, _ := json.Marshal(r); !r.IsError || strings.Contains(string(all), b.token()) {
+				t.Errorf("%s", all)
+			}
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if len(o.calls) != 1 {
+				t.Errorf("%d messages reached the upstream, want only the first", len(o.calls))
+			}
+		})
+	}
+}

@@ -52,6 +52,9 @@ func ask[R mcp.Result](ctx context.Context, l *link, method string, put func(con
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	res, err := put(asking, l.owner)
+	if err == nil {
+		err = c.x.keeps(res)
+	}
 	if err != nil {
 		return nil, err
 	}

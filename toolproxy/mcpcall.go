@@ -82,7 +82,7 @@ func (f *mcpFace) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	if err != nil {
 		return refused(err), nil
 	}
-	x := &exchange{session: r.Session, caps: r.ClientCapabilities(), wire: r.ProtocolVersion(), meta: r.Params.Meta,
+	x := &exchange{session: r.Session, held: held, caps: r.ClientCapabilities(), wire: r.ProtocolVersion(), meta: r.Params.Meta,
 		inputs: r.Params.InputResponses, state: r.Params.RequestState, ctx: ctx}
 	answer, err := f.p.Invoke(context.WithValue(ctx, exchangeKey{}, x), door, held, name, jsontext.Value(r.Params.Arguments), key)
 	switch {

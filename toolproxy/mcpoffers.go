@@ -195,6 +195,7 @@ func paid[R any](ctx context.Context, f *mcpFace, x *exchange, extra *mcp.Reques
 	} else if err := keepsLease(held, append(x.answers(), sent)...); err != nil {
 		return result, protocolError(err)
 	}
+	x.held = held
 	ctx, cancel := f.p.untilClosed(ctx)
 	defer cancel()
 	_, err = f.p.Metered(ctx, door, held, MeteredCall{Tool: u.Name + "_" + what, Timeout: u.Timeout,

@@ -28,6 +28,7 @@ type exchangeKey struct{}
 // came over plain HTTP has none.
 type exchange struct {
 	session  *mcp.ServerSession
+	held     picket.Held // whose message it is
 	caps     *mcp.ClientCapabilities
 	wire     string
 	meta     mcp.Meta
@@ -244,7 +245,10 @@ func (u *upstream) rounds(ctx context.Context, x *exchange, send round) error {
 		if !x.canBeAsked() {
 			return picket.Refuse(picket.CodeUpstream, "Do without it, or use an MCP client that can be asked.", "the MCP server %s wants an answer that this client cannot give", u.Name)
 		}
-		if answers, err = answerAll(x.ctx, x, wanted); err != nil {
+		if answers, err = answerAll(x.ctx, x, wanted); err == nil {
+			err = x.keeps(answers)
+		}
+		if err != nil {
 			return picket.Refuse(picket.CodeUpstream, "Do without it, or answer what is asked.", "the MCP server %s asked, and got no answer", u.Name).Because(err)
 		}
 	}
