@@ -157,7 +157,7 @@ func knownExecs(c echo.Context) ([]string, error) {
 		return nil, nil
 	}
 	if len(list) > maxKnown || !knownPattern.MatchString(list) {
-		return nil, badParameter("exec", "Send the callIds of exec commands, with commas between them.", "exec is no list of call ids")
+		return nil, web.BadParameter("exec", "Send the callIds of exec commands, with commas between them.", "exec is no list of call ids")
 	}
 	return strings.Split(list, ","), nil
 }

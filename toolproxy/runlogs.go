@@ -50,10 +50,10 @@ func logPiece(c echo.Context) (p picket.LogPiece, err error) {
 	q := c.QueryParams()
 	p.Stream = q.Get("stream")
 	if p.Stream != "stdout" && p.Stream != "stderr" {
-		return p, badParameter("stream", "Send stdout or stderr.", "stream is neither stdout nor stderr")
+		return p, web.BadParameter("stream", "Send stdout or stderr.", "stream is neither stdout nor stderr")
 	}
 	if !q.Has("offset") {
-		return p, badParameter("offset", "Send the offset of the first byte, 0 at the beginning.", "offset is required")
+		return p, web.BadParameter("offset", "Send the offset of the first byte, 0 at the beginning.", "offset is required")
 	}
 	if p.Offset, err = number(q, "offset", 0, picket.MaxNumber); err != nil {
 		return p, err
@@ -69,7 +69,7 @@ func flag(q url.Values, name string) (bool, error) {
 	case "true":
 		return true, nil
 	}
-	return false, badParameter(name, "Send true or false.", "%s is neither true nor false", name)
+	return false, web.BadParameter(name, "Send true or false.", "%s is neither true nor false", name)
 }
 
 // logBytes reads a chunk as it is: output need not be valid text.

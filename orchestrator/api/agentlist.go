@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // everyStatus is the value of ?status= that leaves the filter out.
@@ -39,7 +40,7 @@ func listAgents(r request) error {
 
 // agentQuery reads the parameters of RFC-0016 section 6.2.
 func (r request) agentQuery() (want picket.AgentQuery, err error) {
-	q, err := r.query([]string{"capabilities", "status", "role_id", "min_available_capacity", "limit", "cursor"}, nil)
+	q, err := r.query("capabilities", "status", "role_id", "min_available_capacity", "limit", "cursor")
 	if err != nil {
 		return want, err
 	}
@@ -67,7 +68,7 @@ func (r request) agentQuery() (want picket.AgentQuery, err error) {
 	}
 	want.Limit = int(limit)
 	if want.Cursor, err = q.text("cursor"); err == nil && len(want.Cursor) > maxAgentCursor {
-		err = badParameter("cursor", "Send next_cursor of the page before, or leave it out.", "cursor is not one of ours")
+		err = web.BadParameter("cursor", "Send next_cursor of the page before, or leave it out.", "cursor is not one of ours")
 	}
 	return want, err
 }
@@ -88,7 +89,7 @@ func (q query) tags(name string) ([]string, error) {
 		}
 	}
 	if len(all) > maxCapabilities {
-		return nil, badParameter(name, "Ask for fewer.", "%s has %d values, at most %d are allowed", name, len(all), maxCapabilities)
+		return nil, web.BadParameter(name, "Ask for fewer.", "%s has %d values, at most %d are allowed", name, len(all), maxCapabilities)
 	}
 	return all, nil
 }

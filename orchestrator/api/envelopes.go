@@ -37,7 +37,7 @@ func topUp(r request) error {
 
 // ledger is a page of what was booked, of one envelope or of all.
 func ledger(r request) error {
-	q, err := r.query([]string{"task", "after", "limit"}, nil)
+	q, err := r.query("task", "after", "limit")
 	if err != nil {
 		return err
 	}

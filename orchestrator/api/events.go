@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 
 // events answers a page, or a stream to a client that accepts one.
 func (a *API) events(r request) error {
-	q, err := r.query([]string{"after", "type", "task", "agent", "limit"}, nil)
+	q, err := r.query("after", "type", "task", "agent", "limit")
 	if err != nil {
 		return err
 	}
@@ -48,11 +49,11 @@ func (q query) events() (want picket.EventQuery, err error) {
 		return want, err
 	}
 	if want.Types = q.list("type"); len(want.Types) > maxTypes {
-		return want, badParameter("type", "Ask for fewer types.", "type has %d values, at most %d are allowed", len(want.Types), maxTypes)
+		return want, web.BadParameter("type", "Ask for fewer types.", "type has %d values, at most %d are allowed", len(want.Types), maxTypes)
 	}
 	for _, t := range want.Types {
 		if !slices.Contains(picket.EventTypes, t) {
-			return want, badParameter("type", "Send types of events such as task.leased; docs/protocol.md lists them.", "%.64q is not an event type", t)
+			return want, web.BadParameter("type", "Send types of events such as task.leased; docs/protocol.md lists them.", "%.64q is not an event type", t)
 		}
 	}
 	limit, err := q.number("limit", 100, 1, 1000)

@@ -9,7 +9,7 @@ type evidenceList struct {
 }
 
 func taskEvidence(r request) error {
-	q, err := r.query([]string{"run"}, nil)
+	q, err := r.query("run")
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ type handoffList struct {
 
 // listHandoffs shows the open ones unless another state is asked for.
 func listHandoffs(r request) error {
-	q, err := r.query([]string{"state"}, nil)
+	q, err := r.query("state")
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (r request) log(q logQuery) (picket.LogChunk, error) {
 }
 
 func (r request) logQuery() (l logQuery, err error) {
-	q, err := r.query([]string{"run", "stream", "offset", "limit", "follow", "waitSeconds", "timestamps"}, nil)
+	q, err := r.query("run", "stream", "offset", "limit", "follow", "waitSeconds", "timestamps")
 	if err != nil {
 		return l, err
 	}
@@ -103,7 +103,7 @@ func (r request) logQuery() (l logQuery, err error) {
 		return l, err
 	}
 	if q.values.Has("waitSeconds") && l.follow == "" {
-		return l, badParameter("waitSeconds", "Send follow=run or follow=task too, or leave it out.", "waitSeconds needs follow")
+		return l, web.BadParameter("waitSeconds", "Send follow=run or follow=task too, or leave it out.", "waitSeconds needs follow")
 	}
 	l.wait = time.Duration(wait) * time.Second
 	stamps, err := q.choice("timestamps", "false", "true", "false")

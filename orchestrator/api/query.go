@@ -8,46 +8,22 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // query reads the query string strictly: a parameter that is not known, is
 // there twice or is malformed is refused by name.
 type query struct{ values url.Values }
 
-// query parses the parameters a route knows; those in later belong to a
-// subject that is not built yet.
-func (r request) query(known []string, later map[string]string) (query, error) {
-	values, err := url.ParseQuery(r.Request().URL.RawQuery)
-	if err != nil {
-		return query{}, picket.Invalid("", "Percent-encode the parameters.", "the query string is malformed")
-	}
-	for name := range values {
-		if subject, ok := later[name]; ok {
-			return query{}, picket.NotAvailable("?"+name, subject)
-		}
-		if !slices.Contains(known, name) {
-			return query{}, badParameter(name, knownParameters(known), "%.64q is not a parameter of this route", name)
-		}
-	}
-	return query{values}, nil
+// query parses the parameters a route knows.
+func (r request) query(known ...string) (query, error) {
+	values, err := web.Query(r.Request(), known)
+	return query{values}, err
 }
 
 func (r request) noQuery() error {
-	_, err := r.query(nil, nil)
+	_, err := r.query()
 	return err
-}
-
-func knownParameters(known []string) string {
-	if len(known) == 0 {
-		return "This route takes no parameters."
-	}
-	return "Known here: " + strings.Join(known, ", ") + "."
-}
-
-// badParameter names the parameter with a question mark, so that it cannot be
-// taken for a member of the body.
-func badParameter(name, remedy, format string, args ...any) *picket.Error {
-	return picket.Invalid("?"+name, remedy, format, args...)
 }
 
 // text is a parameter that may be there once; "" when it is absent or empty.
@@ -58,7 +34,7 @@ func (q query) text(name string) (string, error) {
 	case 1:
 		return v[0], nil
 	default:
-		return "", badParameter(name, "Send it once.", "%s is there %d times", name, len(v))
+		return "", web.Repeated(name, len(v))
 	}
 }
 
@@ -83,7 +59,7 @@ func (q query) number(name string, def, lo, hi int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < lo || n > hi {
-		return 0, badParameter(name, "Send a whole number from "+strconv.FormatInt(lo, 10)+" to "+strconv.FormatInt(hi, 10)+".",
+		return 0, web.BadParameter(name, "Send a whole number from "+strconv.FormatInt(lo, 10)+" to "+strconv.FormatInt(hi, 10)+".",
 			"%s is not a number in range", name)
 	}
 	return n, nil
@@ -97,7 +73,7 @@ func (q query) instant(name string) (picket.Instant, error) {
 	}
 	var at picket.Instant
 	if err := at.UnmarshalJSON([]byte(strconv.Quote(s))); err != nil {
-		return 0, badParameter(name, `Send a time such as 2026-04-11T10:42:17Z.`, "%s is not an RFC 3339 time", name)
+		return 0, web.BadParameter(name, `Send a time such as 2026-04-11T10:42:17Z.`, "%s is not an RFC 3339 time", name)
 	}
 	return at, nil
 }
@@ -111,7 +87,7 @@ func oneOf[T ~string](name, value string, allowed []T) (T, error) {
 	for i, a := range allowed {
 		names[i] = string(a)
 	}
-	return "", badParameter(name, "Send one of: "+strings.Join(names, ", ")+".", "%.64q is not a value of %s", value, name)
+	return "", web.BadParameter(name, "Send one of: "+strings.Join(names, ", ")+".", "%.64q is not a value of %s", value, name)
 }
 
 // name is an agent or role id; "" when the parameter is absent.

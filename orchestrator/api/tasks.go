@@ -33,7 +33,7 @@ func listTasks(r request) error {
 }
 
 func (r request) taskQuery() (want picket.TaskQuery, err error) {
-	q, err := r.query([]string{"state", "role", "parent", "label", "since", "limit", "cursor"}, nil)
+	q, err := r.query("state", "role", "parent", "label", "since", "limit", "cursor")
 	if err != nil {
 		return want, err
 	}
@@ -62,7 +62,7 @@ func (r request) taskQuery() (want picket.TaskQuery, err error) {
 	}
 	want.Limit = int(limit)
 	if want.Cursor, err = q.text("cursor"); err == nil && len(want.Cursor) > 64 {
-		err = badParameter("cursor", "Send nextCursor of the page before, or leave it out.", "cursor is not one of ours")
+		err = web.BadParameter("cursor", "Send nextCursor of the page before, or leave it out.", "cursor is not one of ours")
 	}
 	return want, err
 }
@@ -73,7 +73,7 @@ func (q query) labels(name string) (map[string]string, error) {
 	for _, pair := range q.values[name] {
 		k, v, ok := strings.Cut(pair, "=")
 		if !ok || k == "" {
-			return nil, badParameter(name, "Send label=name=value.", "%.64q is not a label and its value", pair)
+			return nil, web.BadParameter(name, "Send label=name=value.", "%.64q is not a label and its value", pair)
 		}
 		if err := picket.CheckLabel("?"+name, k, v); err != nil {
 			return nil, err
@@ -82,7 +82,7 @@ func (q query) labels(name string) (map[string]string, error) {
 			labels = map[string]string{}
 		}
 		if old, twice := labels[k]; twice && old != v {
-			return nil, badParameter(name, "Ask for one value of a label.", "label %.64q is there with two values", k)
+			return nil, web.BadParameter(name, "Ask for one value of a label.", "label %.64q is there with two values", k)
 		}
 		labels[k] = v
 	}
