@@ -123,14 +123,29 @@ func (g *gateway) publish(u *upstream, o offer) {
 			g.admit(u, t, theirs, before)
 		}
 	}
-	for who, why := range g.left {
-		if leftBefore[who] != why {
-			g.log.Warn("a tool of an upstream is left out", "tool", clip(who), "why", why)
-		}
-	}
+	g.sayLeft(leftBefore)
 	for _, face := range g.p.mcp.servers {
 		g.show(face, before)
 		g.p.mcp.showOffers(face, g.upstreams, g.offers)
+	}
+}
+
+// maxSaid bounds how many tools that are left out are named in the log at once.
+const maxSaid = 20
+
+// sayLeft logs which tools are left out now and were not before.
+func (g *gateway) sayLeft(before map[string]string) {
+	said := 0
+	for who, why := range g.left {
+		if before[who] == why {
+			continue
+		}
+		if said++; said <= maxSaid {
+			g.log.Warn("a tool of an upstream is left out", "tool", clip(who), "why", why)
+		}
+	}
+	if said > maxSaid {
+		g.log.Warn("more tools of upstreams are left out", "count", said-maxSaid)
 	}
 }
 

@@ -3,6 +3,7 @@ package toolproxy_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,5 +104,32 @@ func TestAnUpstreamThatChangesWithoutEnd(t *testing.T) {
 	s := connect(t, b.url, b.token(), wires[0], nil)
 	if _, err := s.ListTools(t.Context(), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is left out is named once, and not without end.
+func TestWhatIsLeftOutIsSaidOnce(t *testing.T) {
+	o := newOther()
+	o.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			res, err := next(ctx, method, req)
+			if list, ok := res.(*mcp.ListToolsResult); ok {
+				copied := *list
+				for i := range 500 {
+					copied.Tools = append(copied.Tools[:len(copied.Tools):len(copied.Tools)], &mcp.Tool{Name: fmt.Sprint("bad", i)})
+				}
+				res = &copied
+			}
+			return res, err
+		}
+	})
+	b := openBridge(t, newPurse(cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
+	s := connect(t, b.url, b.token(), wires[0], nil)
+	o.server.AddTool(&mcp.Tool{Name: "late", InputSchema: plain}, o.counted(o.echo))
+	b.await(t, s, "up_late", true) // the list was read again
+	b.log.mu.Lock()
+	defer b.log.mu.Unlock()
+	if got := strings.Count(b.lines.String(), "left out"); got != 21 {
+		t.Errorf("%d lines for 503 tools that are left out, twice", got)
 	}
 }
