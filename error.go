@@ -249,6 +249,19 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
+// RefusalOf finds the refusal in an error chain; one that is a mere code becomes
+// one. ok is false for anything else, whose words are not for callers.
+func RefusalOf(err error) (refusal *Error, ok bool) {
+	if errors.As(err, &refusal) {
+		return refusal, true
+	}
+	var code Code
+	if errors.As(err, &code) {
+		return &Error{Code: code, Message: code.Title()}, true
+	}
+	return nil, false
+}
+
 // ErrUnknown marks a request whose outcome is not known: the reply was lost,
 // so it may or may not have taken effect. Repeat it with the same id.
 var ErrUnknown = errors.New("outcome unknown")

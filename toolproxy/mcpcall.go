@@ -151,13 +151,8 @@ func refused(err error) *mcp.CallToolResult {
 
 // asRefusal finds the refusal in err; anything else stays on our side.
 func asRefusal(err error) *picket.Error {
-	var refusal *picket.Error
-	if errors.As(err, &refusal) {
+	if refusal, ok := picket.RefusalOf(err); ok {
 		return refusal
-	}
-	var code picket.Code
-	if errors.As(err, &code) {
-		return &picket.Error{Code: code, Message: code.Title()}
 	}
 	if errors.Is(err, picket.ErrUnknown) || errors.Is(err, context.Canceled) {
 		return picket.Refuse(picket.CodeUnavailable, "Call it again with the same idempotency key.", "the answer was lost")

@@ -41,13 +41,8 @@ func answerProblem(log *slog.Logger, err error, c echo.Context) {
 // refusalOf finds the refusal in err. Anything that is not one is an internal
 // error, whose message stays in the log.
 func refusalOf(c echo.Context, err error) *picket.Error {
-	var refusal *picket.Error
-	if errors.As(err, &refusal) {
+	if refusal, ok := picket.RefusalOf(err); ok {
 		return refusal
-	}
-	var code picket.Code
-	if errors.As(err, &code) {
-		return &picket.Error{Code: code, Message: code.Title()}
 	}
 	var routing *echo.HTTPError
 	if errors.As(err, &routing) {
