@@ -76,7 +76,7 @@ func TestExecIsStoppedAtItsProcesses(t *testing.T) {
 	everyLevel(t, func(t *testing.T, level string) {
 		p, dir := limited(t, level, adapter.Limits{ExecProcesses: 64}, "sleep", "1000")
 		file := filepath.Join(dir, "pids")
-		end, err := p.(adapter.Executor).Exec(t.Context(), adapter.ExecJob{ID: "c1", Argv: append(agent("bomb"), file), Timeout: time.Minute})
+		end, err := p.(adapter.Executor).Exec(t.Context(), adapter.ExecJob{ID: "c1", Argv: append(agent("bomb"), file), Timeout: 10 * time.Minute})
 		if err != nil || end.Signal != "SIGKILL" || end.Passed != "more than 64 processes" {
 			t.Errorf("ended with %+v, %v", end, err)
 		}
@@ -102,7 +102,7 @@ func TestExecIsStoppedAtItsProcesses(t *testing.T) {
 func TestExecIsStoppedAtItsMemory(t *testing.T) {
 	everyLevel(t, func(t *testing.T, level string) {
 		p, _ := limited(t, level, adapter.Limits{ExecMemory: 256 << 20}, "sleep", "1000")
-		job := adapter.ExecJob{ID: "c1", Argv: agent("hog"), Timeout: time.Minute}
+		job := adapter.ExecJob{ID: "c1", Argv: agent("hog"), Timeout: 10 * time.Minute}
 		end, err := p.(adapter.Executor).Exec(t.Context(), job)
 		switch {
 		case err != nil || end.Code == 0:

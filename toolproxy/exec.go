@@ -215,6 +215,8 @@ func endOf(r picket.ExecResult) string {
 	switch {
 	case r.Failed != "":
 		return "not started"
+	case r.Stopped != "":
+		return strings.TrimPrefix(r.Stopped, "the command was ")
 	case r.Signal != nil:
 		return *r.Signal
 	case r.Code != nil:
