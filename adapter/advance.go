@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,17 +125,7 @@ func noRoute(err error) bool {
 // step: both are done or neither. Repeated with the same once key it tells the
 // same state and shows those of its leases that still hold.
 func (c *Client) Advance(ctx context.Context, req picket.AdvanceRequest, once string) (picket.Advanced, error) {
-	wait := 0
-	if req.Acquire.WaitSeconds != nil {
-		wait = *req.Acquire.WaitSeconds
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Second+c.timeout())
-	defer cancel()
-	var opts []Option
-	if once != "" {
-		opts = append(opts, WithIdempotencyKey(once))
-	}
 	var got picket.Advanced
-	err := c.Call(ctx, http.MethodPost, "/api/v1/leases/advance", req, &got, opts...)
+	err := c.await(ctx, "/api/v1/leases/advance", req.Acquire.WaitSeconds, once, req, &got)
 	return got, err
 }

@@ -17,19 +17,24 @@ import (
 // Repeated with the same once key it answers the same leases again, which
 // repairs a lost reply; an empty key lets every call stand for itself.
 func (c *Client) Acquire(ctx context.Context, req picket.AcquireRequest, once string) ([]picket.Lease, error) {
-	wait := 0
-	if req.WaitSeconds != nil {
-		wait = *req.WaitSeconds
+	var got picket.Acquired
+	err := c.await(ctx, "/api/v1/leases", req.WaitSeconds, once, req, &got)
+	return got.Leases, err
+}
+
+// await posts a request that the server may hold for wait seconds, nil for none.
+func (c *Client) await(ctx context.Context, path string, wait *int, once string, in, out any) error {
+	patience := c.timeout()
+	if wait != nil {
+		patience += time.Duration(*wait) * time.Second
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Second+c.timeout())
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var opts []Option
 	if once != "" {
 		opts = append(opts, WithIdempotencyKey(once))
 	}
-	var got picket.Acquired
-	err := c.Call(ctx, http.MethodPost, "/api/v1/leases", req, &got, opts...)
-	return got.Leases, err
+	return c.Call(ctx, http.MethodPost, path, in, out, opts...)
 }
 
 // Proxy is the tool proxy as the holder of one lease sees it. Every method is
