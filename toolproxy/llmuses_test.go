@@ -176,4 +176,10 @@ func TestShorteningIsCharged(t *testing.T) {
 		t.Fatalf("%d %s", status, text)
 	}
 	expect(t, w, picket.CallDone, 1135, 1010*3000+120*15000+5*300)
+
+	plain := `{"model":"claude-x","max_tokens":300,"messages":[{"role":"user","content":"a"}]%s}`
+	once := reservedFor(t, messages, fmt.Sprintf(plain, `,"context_management":{"edits":[{"type":"clear_thinking_20251015"}]}`))
+	if twice := reservedFor(t, messages, fmt.Sprintf(plain, `,"context_management":{"edits":[{"type":"compact_20260112"}]}`)); twice < 2*once-100 {
+		t.Errorf("%d tokens are reserved, and %d where it may be shortened", once, twice)
+	}
 }
