@@ -113,6 +113,7 @@ func TestCallsOfARunAtOnce(t *testing.T) {
 	h := newHeld(t, start)
 	sealer := newSealer(t)
 	b := mindOf(t, newModel(t, nil), sealer, rich(100_000), func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: h.URL} })
+	b.client.Timeout = time.Minute // one too many that is let in would wait for ever
 	ask := func(token string) *http.Response {
 		resp, err := b.ask(t.Context(), "POST", messages, `{"model":"claude-x","max_tokens":300,"stream":true}`, "X-Api-Key", token)
 		if err != nil {
