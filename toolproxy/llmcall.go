@@ -234,7 +234,7 @@ func (x *thought) send(ctx context.Context, body []byte) (resp *http.Response, l
 			return nil, false, err
 		}
 	}
-	out.Header = x.vendor.wanted(in.Header)
+	out.Header = onceOnly(x.vendor.wanted(in.Header))
 	out.Header.Set("Accept-Encoding", "identity")
 	x.vendor.sign(out.Header, x.up)
 	resp, err = x.llm.client.Do(out)

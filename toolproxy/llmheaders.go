@@ -29,6 +29,16 @@ func (v *vendor) wanted(from http.Header) http.Header {
 	return to
 }
 
+// onceOnly hands an idempotency key on under a name that net/http does not know:
+// it would repeat a call by itself that may have begun, and one is paid for.
+func onceOnly(h http.Header) http.Header {
+	if key, ok := h["Idempotency-Key"]; ok {
+		delete(h, "Idempotency-Key")
+		h["idempotency-key"] = key
+	}
+	return h
+}
+
 func covers(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(entry string) bool {
 		return entry == name || strings.HasSuffix(entry, "-") && strings.HasPrefix(name, entry)
