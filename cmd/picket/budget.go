@@ -111,7 +111,7 @@ func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writ
 		rows = append(rows, envelopeRows(state, 0, open)...)
 	}
 	if len(rows) == 0 && (format == "table" || format == "wide") {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no tasks")
+		fmt.Fprintln(cmd.ErrOrStderr(), map[bool]string{true: "no open tasks", false: "no tasks"}[open])
 		return nil
 	}
 	if format == "json" || format == "yaml" {
