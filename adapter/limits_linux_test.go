@@ -27,15 +27,16 @@ func init() {
 			}
 		}
 		note(os.Args[3], "all")
-		select {}
+		time.Sleep(time.Minute) // longer than anybody takes to look
+		return 0
 	}
 	agents["hog"] = func() int {
 		var all [][]byte
 		for range 128 {
 			all = append(all, bytes.Repeat([]byte{1}, 8<<20))
 		}
-		time.Sleep(time.Hour)
-		return len(all)
+		time.Sleep(time.Minute)
+		return len(all) - 128
 	}
 }
 
