@@ -3,7 +3,9 @@ package toolproxy_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +20,18 @@ import (
 func TestAFloodOfChangesIsReadSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone, ended := make(chan struct{}), make(chan struct{})
-		var reads []time.Time
+		var mu sync.Mutex
+		var all []time.Time
+		read := func() []time.Time {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(all)
+		}
 		loop, said := toolproxy.KeptUp(t.Context(), gone, func() {
-			reads = append(reads, time.Now())
+			mu.Lock()
+			all = append(all, time.Now())
+			mu.Unlock()
 			time.Sleep(100 * time.Millisecond) // what is said during a reading counts
 		})
 		go func() {
@@ -32,6 +43,7 @@ func TestAFloodOfChangesIsReadSeldom(t *testing.T) {
 			said()
 			time.Sleep(10 * time.Millisecond)
 		}
+		reads := read()
 		if n := len(reads); n < 15 || n > 35 {
 			t.Errorf("%d readings in 10 minutes of changes without end", n)
 		}
@@ -43,7 +55,7 @@ func TestAFloodOfChangesIsReadSeldom(t *testing.T) {
 		time.Sleep(4 * time.Minute) // it is quiet
 		before := time.Now()
 		said()
-		synctest.Wait()
+		reads = read()
 		if last := reads[len(reads)-1]; !last.Equal(before) {
 			t.Errorf("after a quiet time it is read after %s", before.Sub(last))
 		}
@@ -51,8 +63,8 @@ func TestAFloodOfChangesIsReadSeldom(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		said() // during that reading
 		time.Sleep(200 * time.Millisecond)
-		if len(reads) != n+1 {
-			t.Errorf("%d readings for a change during a reading", len(reads)-n)
+		if got := len(read()); got != n+1 {
+			t.Errorf("%d readings for a change during a reading", got-n)
 		}
 		time.Sleep(100 * time.Millisecond)
 		said() // in the pause after it

@@ -75,13 +75,13 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 			call(n + 1)
 		}
 		sent := wire.Take()
-		got := sent["evalsha"]
+		got := sent["evalsha"] + sent["eval"] // the watch may load its script as late as here
 		if got < 2*measured || got > 2*measured+unasked {
 			t.Errorf("%s: %d scripts for %d calls, want two each", name, got, measured)
 		}
 		for command, n := range sent {
 			switch command {
-			case "evalsha", "hello", "client": // a connection is set up
+			case "evalsha", "eval", "hello", "client": // a connection is set up
 			default:
 				t.Errorf("%s: %s was sent %d times", name, command, n)
 			}
