@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -181,6 +182,32 @@ func TestDrainAndSilence(t *testing.T) {
 			got := f.happened(t, seq)
 			if event := id + ": draining -> dead, " + want + " by server"; got[0] != event && got[1] != event {
 				t.Errorf("events %v", got)
+			}
+		}
+	})
+}
+
+// Silence is over its threshold a millisecond after it; a drain that is due in
+// the very same one counts.
+func TestDrainAndSilenceInOneInstant(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		if !f.virtual {
+			t.Skip("it is about single milliseconds")
+		}
+		for after, want := range map[time.Duration]string{0: "drain_timeout", time.Millisecond: "drain_timeout", 2 * time.Millisecond: "heartbeat_timeout"} {
+			id := fmt.Sprint("a", after.Milliseconds())
+			f.register(t, quick(id)) // dead after 4 s
+			f.submit(t, picket.TaskSpec{})
+			f.own(t, id)
+			f.beat(t, id)
+			f.advance(t, after)
+			f.drain(t, id, picket.AgentStatusChange{Status: picket.AgentDraining, DrainTimeoutSeconds: ptr(4)})
+			seq := f.lastSeq(t)
+			f.tickTo(t, time.Minute)
+			f.judge(t)
+			got := f.happened(t, seq)
+			if event := id + ": draining -> dead, " + want + " by server"; got[0] != event && got[1] != event {
+				t.Errorf("%v after the heartbeat: events %v", after, got)
 			}
 		}
 	})

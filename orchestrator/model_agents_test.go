@@ -123,7 +123,7 @@ func (m *rules) due(a *mrec) bool {
 func (m *rules) judge(a *mrec) (judged bool) {
 	for m.due(a) {
 		judged = true
-		silent := a.beat + deadSet
+		silent := a.beat + deadSet + 1 // the first instant that is beyond
 		switch {
 		case a.status == picket.AgentActive:
 			m.move(a, picket.AgentUnhealthy, picket.ReasonHeartbeatTimeout)
