@@ -12,7 +12,7 @@ import (
 )
 
 // searchPrices are what uses of vendors' tools cost.
-var searchPrices = map[string]budget.Price{"llm_web_search": {Call: cent}, "llm_web_fetch": {}, "llm_code_interpreter": {Call: 3 * cent}, "llm_mcp": {}, "llm_advisor": {PerUnit: map[budget.Unit]budget.Money{budget.UnitSecond: 1}, Max: 5 * cent}}
+var searchPrices = map[string]budget.Price{"llm_web_search": {Call: cent}, "llm_web_fetch": {}, "llm_code_interpreter": {Call: 3 * cent}, "llm_mcp": {}, "llm_shell": {Call: cent}, "llm_advisor": {PerUnit: map[budget.Unit]budget.Money{budget.UnitSecond: 1}, Max: 5 * cent}}
 
 const (
 	searchAsk  = `{"model":"claude-x","max_tokens":300,"stream":true,"messages":[],"tools":[{ "type" : "web_search_20250305", "name":"web_search"%s},{"type":"web_fetch_20260318","name":"web_fetch"}]}`
@@ -108,6 +108,8 @@ func TestUsesAreLimitedAndReserved(t *testing.T) {
 			`{"model":"gpt-x","max_output_tokens":300,"max_tool_calls": 8,"tools":[{"type":"web_search"}]}`, 8 * cent},
 		"responses, said, the dearest": {responses, `{"model":"gpt-x","max_output_tokens":300,"tools":[{"type":"web_search"},{"type":"code_interpreter"}],"max_tool_calls":5}`,
 			`{"model":"gpt-x","max_output_tokens":300,"tools":[{"type":"web_search"},{"type":"code_interpreter"}],"max_tool_calls":5}`, 15 * cent},
+		"responses, the dearest first": {responses, `{"model":"gpt-x","max_output_tokens":300,"max_tool_calls":5,"tools":[{"type":"code_interpreter"},{"type":"web_search"}]}`,
+			`{"model":"gpt-x","max_output_tokens":300,"max_tool_calls":5,"tools":[{"type":"code_interpreter"},{"type":"web_search"}]}`, 15 * cent},
 		"responses, free": {responses, `{"model":"gpt-x","max_output_tokens":300,"tools":[{"type":"mcp"}]}`, `{"model":"gpt-x","max_output_tokens":300,"tools":[{"type":"mcp"}]}`, 0},
 		"chat":            {chats, `{"model":"gpt-x","max_tokens":300,"n":2,"web_search_options":{}}`, `{"model":"gpt-x","max_tokens":300,"n":2,"web_search_options":{}}`, 2 * cent},
 	} {
