@@ -14,7 +14,10 @@ import (
 // budget; picket's own commands end with it, too.
 const codeOutOfBudget = 5
 
-// outOfBudget marks the detail of such an end.
+// launching begins the detail of the end of an agent that was not started.
+const launching = "launch agent"
+
+// outOfBudget marks that of one for want of budget.
 const outOfBudget = "[" + string(picket.CodeBudgetExceeded) + "]"
 
 // ToStart is what is to be added to what a task has left before a coding agent
@@ -32,7 +35,8 @@ func ToStart(left budget.Envelope) (add budget.Envelope) {
 // BeganOnNothing reports whether a run ended like that of a coding agent that
 // was not started for want of budget.
 func BeganOnNothing(e *picket.Exit) bool {
-	return e != nil && e.Class == picket.ExitCrash && e.Code != nil && *e.Code == codeOutOfBudget && strings.Contains(e.Detail, outOfBudget)
+	return e != nil && e.Class == picket.ExitCrash && e.Code != nil && *e.Code == codeOutOfBudget &&
+		strings.HasPrefix(e.Detail, launching) && strings.Contains(e.Detail, outOfBudget)
 }
 
 // wanting refuses to start a coding agent on what a task has left.

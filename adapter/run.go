@@ -178,7 +178,7 @@ func (r *run) launch(work context.Context) (err error) {
 		Stdout: r.life.mark(r.stdout), Stderr: r.life.mark(r.stderr), StateDir: r.places.state, KillAt: told, Used: r.meter.add, Fail: r.fail,
 	})
 	if err != nil {
-		return fmt.Errorf("launch agent: %w", err)
+		return fmt.Errorf(launching+": %w", err)
 	}
 	r.reins.hand(r.proc, told)
 	r.launchedAt = r.cfg.clock()
