@@ -89,7 +89,11 @@ func (p Price) Check() error {
 
 // Tokens counts what an LLM call used. Input leaves out what was read from or
 // written to the cache.
-type Tokens struct{ Input, Output, CacheRead, CacheWrite int64 }
+type Tokens struct {
+	Input, Output, CacheRead, CacheWrite int64
+	// CacheHour is how many of CacheWrite are kept for an hour.
+	CacheHour int64
+}
 
 // Total is what the call takes from the tokens of an envelope.
 func (t Tokens) Total() int64 {
@@ -115,7 +119,9 @@ func (p TokenPrice) Cost(t Tokens) Money {
 	sum := times(t.Input, p.Input)
 	sum.Add(sum, times(t.Output, p.Output))
 	sum.Add(sum, times(t.CacheRead, read))
-	sum.Add(sum, times(t.CacheWrite, write))
+	hour := min(max(t.CacheHour, 0), max(t.CacheWrite, 0))
+	sum.Add(sum, times(t.CacheWrite-hour, write))
+	sum.Add(sum, times(hour, p.Hour()))
 	million := big.NewInt(1_000_000)
 	sum.Add(sum, big.NewInt(999_999))
 	return saturated(sum.Quo(sum, million))
@@ -124,6 +130,10 @@ func (p TokenPrice) Cost(t Tokens) Money {
 // Dearest is the highest price of an input token, cache included: the bound of
 // a prompt whose way through the cache is not known yet.
 func (p TokenPrice) Dearest() Money { return max(p.Input, p.CacheRead, p.CacheWrite) }
+
+// Hour is the price of a token that is kept in the cache for an hour: twice that
+// of one that goes in, as vendors take it.
+func (p TokenPrice) Hour() Money { return max(min(p.Input, MaxMoney/2)*2, p.CacheWrite) }
 
 // Check refuses a price that cannot be charged.
 func (p TokenPrice) Check() error {

@@ -88,14 +88,14 @@ func TestWhatIsBegunCounts(t *testing.T) {
 func TestTokensAreRoundedUpOnce(t *testing.T) {
 	p := TokenPrice{Input: 1, Output: 1, CacheRead: 1, CacheWrite: 1} // a millionth of a nano-dollar each
 	for used, want := range map[Tokens]Money{
-		{}:                                   0,
-		{Input: 1}:                           1,
-		{1, 1, 1, 1}:                         1,
-		{250_000, 250_000, 250_000, 1}:       1,
-		{250_000, 250_000, 250_000, 250_000}: 1,
-		{250_000, 250_000, 250_000, 250_001}: 2,
-		{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}:          36_893_488_147_420,
-		{math.MinInt64, math.MinInt64, math.MinInt64, math.MinInt64}:          0,
+		{}:                                      0,
+		{Input: 1}:                              1,
+		{1, 1, 1, 1, 0}:                         1,
+		{250_000, 250_000, 250_000, 1, 0}:       1,
+		{250_000, 250_000, 250_000, 250_000, 0}: 1,
+		{250_000, 250_000, 250_000, 250_001, 0}: 2,
+		{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, 0}:       36_893_488_147_420,
+		{math.MinInt64, math.MinInt64, math.MinInt64, math.MinInt64, 0}:       0,
 		{Input: -5, Output: 1_000_000, CacheRead: -1, CacheWrite: -1_000_000}: 1,
 	} {
 		if got := p.Cost(used); got != want {
@@ -113,6 +113,12 @@ func TestTokensAreRoundedUpOnce(t *testing.T) {
 	if got := claude.Cost(Tokens{CacheWrite: 1000}); got != 3_000_000 {
 		t.Errorf("a cache write without a price of its own costs %s", got)
 	}
+	if got := claude.Cost(Tokens{CacheWrite: 1000, CacheHour: 400}); got != 600*3_000+400*6_000 {
+		t.Errorf("a cache write for an hour costs %s", got)
+	}
+	if got := claude.Cost(Tokens{CacheWrite: 10, CacheHour: 4000}) - claude.Cost(Tokens{CacheWrite: 10, CacheHour: 10}); got != 0 {
+		t.Errorf("more is kept for an hour than is kept, for $%s", got)
+	}
 	if claude.Dearest() != claude.Input || (TokenPrice{Input: 1, CacheWrite: 2}).Dearest() != 2 {
 		t.Error("the dearest way in is another one")
 	}
@@ -123,7 +129,7 @@ func TestTokensNeverOverflow(t *testing.T) {
 		n := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 1<<40))
 		m := rapid.Custom(func(t *rapid.T) Money { return Money(rapid.Int64Range(0, maxNano).Draw(t, "m")) })
 		p := TokenPrice{m.Draw(t, "in"), m.Draw(t, "out"), m.Draw(t, "read"), m.Draw(t, "write")}
-		small := Tokens{n.Draw(t, "in"), n.Draw(t, "out"), n.Draw(t, "read"), n.Draw(t, "write")}
+		small := Tokens{n.Draw(t, "in"), n.Draw(t, "out"), n.Draw(t, "read"), n.Draw(t, "write"), 0}
 		more := small
 		if more.Output < math.MaxInt64 {
 			more.Output++

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
@@ -41,6 +42,7 @@ type measured struct {
 	sizes []int64    // at most: all but the messages, then each message
 	keys  [][32]byte // of the prompt up to there
 	twice bool       // it is read twice
+	hour  bool       // a part of it is to be kept in the cache for an hour
 }
 
 // measure walks a prompt part by part.
@@ -61,6 +63,9 @@ func (q *prompt) measure(d *dialect) measured {
 		}
 		w.word('m', part.name)
 		size += w.walk(part.value)
+		if part.name == "cache_control" {
+			w.mark(part.value)
+		}
 	}
 	add(size)
 	for _, part := range q.members {
@@ -72,7 +77,7 @@ func (q *prompt) measure(d *dialect) measured {
 			add(w.walk(item) + pictures(item) + hiddenPerItem)
 		}
 	}
-	q.refers, m.twice = q.refers || w.refers, q.shortens
+	q.refers, m.twice, m.hour = q.refers || w.refers, q.shortens, w.hour
 	return m
 }
 
@@ -99,6 +104,23 @@ type walker struct {
 		Write(p []byte) (int, error)
 	}
 	refers bool
+	hour   bool // something is to be kept in the cache for an hour
+}
+
+// maxMark is how long a mark for the cache is at most, in bytes; what is longer
+// is content.
+const maxMark = 128
+
+// mark takes a mark for the cache, which is no part of what a prompt means.
+func (w *walker) mark(v jsontext.Value) {
+	var kept struct {
+		For string `json:"ttl"`
+	}
+	err := json.Unmarshal(v, &kept)
+	w.hour = w.hour || err != nil || kept.For != "" && kept.For != "5m"
+	if len(v) > maxMark {
+		w.word('c', string(v))
+	}
 }
 
 func (w *walker) word(kind byte, text string) {
@@ -129,7 +151,9 @@ func (w *walker) walk(v jsontext.Value) int64 {
 		}
 		switch {
 		case isName && text == "cache_control":
-			_ = dec.SkipValue() // an error comes again
+			if v, err := dec.ReadValue(); err == nil { // an error comes again
+				w.mark(v)
+			}
 			continue
 		case isName:
 			name = text
@@ -237,8 +261,8 @@ func together(each, copies int64) int64 {
 // bounded is what a call costs at most with an answer of so many tokens, and
 // with a fee beside them.
 func bounded(price budget.TokenPrice, input, output int64, fee budget.Money) budget.Envelope {
-	dearest := budget.TokenPrice{Input: price.Dearest(), Output: price.Output}
-	return budget.Envelope{Tokens: budget.Tokens{Input: input, Output: output}.Total(), USD: dearest.Cost(budget.Tokens{Input: input, Output: output}).Plus(fee)}
+	tokens := budget.Tokens{Input: input, Output: output}
+	return budget.Envelope{Tokens: tokens.Total(), USD: price.Cost(tokens).Plus(fee)}
 }
 
 // affordable is the longest answer, of at most so many tokens, that an envelope

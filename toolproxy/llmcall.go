@@ -32,6 +32,7 @@ type thought struct {
 	prompt   *prompt
 	parts    measured
 	price    budget.TokenPrice
+	dearest  budget.TokenPrice // of the tokens of its prompt, and of the answer's
 	fees     fees
 	whole    []byte      // an answer that is not a stream, kept until it is paid
 	header   http.Header // its header
@@ -83,6 +84,10 @@ func (x *thought) think(ctx context.Context) (err error) {
 		return unpricedModel(x.prompt.model)
 	}
 	x.parts = x.prompt.measure(x.dialect)
+	x.dearest = budget.TokenPrice{Input: x.price.Dearest(), Output: x.price.Output}
+	if x.parts.hour {
+		x.dearest.Input = max(x.dearest.Input, x.price.Hour())
+	}
 	input := x.llm.known.bound(x.parts)
 	if x.prompt.refers {
 		input += referredContext
@@ -91,7 +96,7 @@ func (x *thought) think(ctx context.Context) (err error) {
 	for try := 1; ; try++ {
 		// Another call may have taken what was there a moment ago.
 		probe := try <= 3 && most > x.least()
-		need := bounded(x.price, input, together(most, x.prompt.copies), x.fees.most)
+		need := bounded(x.dearest, input, together(most, x.prompt.copies), x.fees.most)
 		_, err = x.llm.proxy.Metered(ctx, x.door, x.held, MeteredCall{
 			Tool: x.vendor.tool, Effects: picket.EffectsNone, Timeout: x.llm.cfg.Timeout, Reserve: &need, PriceVersion: prices.Version, Probe: probe,
 			Dispatch: func(ctx context.Context, _ picket.Reservation) (Dispatched, error) { return x.dispatch(ctx, most) },
@@ -127,7 +132,7 @@ func (x *thought) least() int64 {
 // is too little the shortest one is asked for all the same, and its refusal says
 // what is missing.
 func (x *thought) room(input, most int64, have budget.Envelope) int64 {
-	return max(affordable(x.price, input, most, x.prompt.copies, x.fees.most, have), x.least())
+	return max(affordable(x.dearest, input, most, x.prompt.copies, x.fees.most, have), x.least())
 }
 
 // left is what there is, as far as a refusal for want of money tells: of the
@@ -177,7 +182,7 @@ func (x *thought) dispatch(ctx context.Context, most int64) (Dispatched, error) 
 	clean := x.relay(resp, t)
 	switch {
 	case t.final && (clean || t.ended):
-		if !x.prompt.refers {
+		if !x.prompt.refers && t.aside == (budget.Tokens{}) { // else it had more than the answer tells
 			x.llm.known.learn(x.parts, t.input())
 		}
 		fee, used := x.fees.cost(x.used(t))

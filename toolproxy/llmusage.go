@@ -37,6 +37,7 @@ type anthropicCounts struct {
 	Output     *int64                    `json:"output_tokens"`
 	CacheRead  *int64                    `json:"cache_read_input_tokens"`
 	CacheWrite *int64                    `json:"cache_creation_input_tokens"`
+	Kept       cacheKept                 `json:"cache_creation"`
 	Tools      map[string]jsontext.Value `json:"server_tool_use"`
 	Rounds     []anthropicRound          `json:"iterations"`
 }
@@ -47,6 +48,20 @@ type anthropicRound struct {
 	Output     int64  `json:"output_tokens"`
 	CacheRead  int64  `json:"cache_read_input_tokens"`
 	CacheWrite int64  `json:"cache_creation_input_tokens"`
+
+	Kept cacheKept `json:"cache_creation"`
+}
+
+// cacheKept is how long what was written to the cache is kept there.
+type cacheKept struct {
+	Hour *int64 `json:"ephemeral_1h_input_tokens"`
+}
+
+func (k cacheKept) hour() int64 {
+	if k.Hour == nil {
+		return 0
+	}
+	return *k.Hour
 }
 
 // anthropicUsage: message_start has the input, each message_delta all that was
@@ -83,7 +98,7 @@ func anthropicUsage(t *tally, data jsontext.Value) {
 		return
 	}
 	for to, from := range map[*int64]*int64{&t.tokens.Input: counts.Input, &t.tokens.Output: counts.Output,
-		&t.tokens.CacheRead: counts.CacheRead, &t.tokens.CacheWrite: counts.CacheWrite} {
+		&t.tokens.CacheRead: counts.CacheRead, &t.tokens.CacheWrite: counts.CacheWrite, &t.tokens.CacheHour: counts.Kept.Hour} {
 		if from != nil {
 			*to = max(*from, 0)
 		}
@@ -100,7 +115,7 @@ func (t *tally) shortened(rounds []anthropicRound) {
 	}
 	for _, r := range rounds {
 		if r.Type == "compaction" {
-			t.aside = plus(t.aside, budget.Tokens{Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheWrite: r.CacheWrite})
+			t.aside = plus(t.aside, budget.Tokens{Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheWrite: r.CacheWrite, CacheHour: r.Kept.hour()})
 		}
 	}
 }
@@ -111,7 +126,8 @@ func (t *tally) all() budget.Tokens { return plus(t.tokens, t.aside) }
 // plus adds figures that a vendor has told, whatever they are.
 func plus(a, b budget.Tokens) budget.Tokens {
 	sum := func(x, y int64) int64 { return min(max(x, 0), budget.MaxTokens) + min(max(y, 0), budget.MaxTokens) }
-	return budget.Tokens{Input: sum(a.Input, b.Input), Output: sum(a.Output, b.Output), CacheRead: sum(a.CacheRead, b.CacheRead), CacheWrite: sum(a.CacheWrite, b.CacheWrite)}
+	return budget.Tokens{Input: sum(a.Input, b.Input), Output: sum(a.Output, b.Output), CacheRead: sum(a.CacheRead, b.CacheRead), CacheWrite: sum(a.CacheWrite, b.CacheWrite),
+		CacheHour: sum(a.CacheHour, b.CacheHour)}
 }
 
 // chatUsage: a whole answer, or the chunk before the end of a stream.
