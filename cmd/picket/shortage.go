@@ -30,6 +30,9 @@ func (d moneyData) lacked() (less budget.Envelope) {
 // budget, or whether the last that it heard of its money was a refusal, or that
 // it had spent too much.
 func (s *server) shortageOf(ctx context.Context, t picket.Task) (short shortage) {
+	if endedByOthers(t) {
+		return shortage{}
+	}
 	q := url.Values{"after": {"0"}, "task": {t.TaskID}, "type": {strings.Join([]string{
 		picket.EventToolCalled, picket.EventBudgetExceeded, picket.EventBudgetOverrun, picket.EventBudgetToppedUp}, ",")}}
 	overdrawn := t.Available.USD < 0 || t.Available.Tokens < 0
@@ -58,6 +61,14 @@ func (s *server) shortageOf(ctx context.Context, t picket.Task) (short shortage)
 		short.how = "it has spent more than its budget, by " + both(budget.Envelope{USD: max(0, -t.Available.USD), Tokens: max(0, -t.Available.Tokens)})
 	}
 	return short
+}
+
+// endedByOthers reports whether it was not the agent's doing that a task has no
+// result, or none that stayed.
+func endedByOthers(t picket.Task) bool {
+	e := lastRun(t).Exit
+	return t.State == picket.TaskCancelled || t.State == picket.TaskRejected ||
+		e != nil && (e.Class == picket.ExitCancelled || e.Class == picket.ExitByOperator || e.Class == picket.ExitSuccess)
 }
 
 // hear takes in the next event of a task's money. A call that was paid for ends
