@@ -108,7 +108,7 @@ func (g *goal) text(unit string) string {
 		sign, v = "≤ ", g.AtMost
 	}
 	if g.Of == "ratio" {
-		return sign + "x" + strconv.FormatFloat(v, 'f', -1, 64)
+		return sign + "x" + strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64)
 	}
 	return sign + figure(v) + " " + unit
 }
