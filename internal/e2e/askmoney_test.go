@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,4 +38,8 @@ func TestAnAgentAsksForMoneyAndStops(t *testing.T) {
 	if spent := w.task(task.TaskID).Spent.USD; spent != budget.Money(300_000_000) {
 		t.Errorf("spent %s, want $0.30", spent.Dollars())
 	}
+	// It still has to say how its agent ended, for which it needs the server.
+	w.until("the end of its adapter", func() bool {
+		return !slices.ContainsFunc(processesOf(w.dir), func(p string) bool { return strings.Contains(p, " --for-task ") })
+	})
 }
