@@ -6,6 +6,7 @@ type Handoff struct {
 	HandoffID  string       `json:"handoffId"`
 	TaskID     string       `json:"taskId"`
 	RunID      string       `json:"runId"`
+	Title      string       `json:"title"` // of the task
 	Kind       HandoffKind  `json:"kind"`
 	Question   string       `json:"question"`
 	Options    []string     `json:"options"`
@@ -13,10 +14,20 @@ type Handoff struct {
 	LastReport *Report      `json:"lastReport"`
 	Deadline   Instant      `json:"deadline"`
 	OnDeadline OnDeadline   `json:"onDeadline"`
-	ClaimedBy  string       `json:"claimedBy"`
+	ClaimedBy  string       `json:"claimedBy"` // who looks after it; anybody may still decide
+	ClaimedAt  Instant      `json:"claimedAt"`
+	Work       Work         `json:"work"`
 	Answer     *Answer      `json:"answer"`
 	State      HandoffState `json:"state"`
 	CreatedAt  Instant      `json:"createdAt"`
+}
+
+// Work is what a run left behind, as far as its adapter has handed it in.
+type Work struct {
+	Branch        string   `json:"branch"`   // git branch of the run's commits
+	Diffstat      string   `json:"diffstat"` // one line a file
+	Files         []string `json:"files"`    // paths changed, relative to the workspace
+	WorkspacePath string   `json:"workspacePath"`
 }
 
 // HandoffKind says why a person is needed.
@@ -60,13 +71,38 @@ type Answer struct {
 	Question  string  `json:"question"`
 	Answer    RawJSON `json:"answer"`
 	Option    *string `json:"option"`
-	By        string  `json:"by"`
-	At        Instant `json:"at"`
+	// Input, when a person edited it, takes the place of the task's input in all
+	// later runs; the task itself keeps what was submitted. Null otherwise.
+	Input RawJSON `json:"input"`
+	By    string  `json:"by"`
+	At    Instant `json:"at"`
 }
 
 // AnswerRequest is the body of POST /api/v1/handoffs/{id}/answer: free text or
-// any JSON, or one of the options offered, or both.
+// any JSON, or one of the options offered, or both; with Input, the input that
+// later runs get instead of the submitted one, at most 256 KiB.
 type AnswerRequest struct {
 	Answer RawJSON `json:"answer,omitempty"`
 	Option *string `json:"option,omitempty"`
+	Input  RawJSON `json:"input,omitempty"`
+}
+
+// ClaimRequest is the body of POST /api/v1/handoffs/{id}/claim. Without
+// TakeOver, what somebody else has claimed stays theirs (state_conflict).
+type ClaimRequest struct {
+	TakeOver bool `json:"takeOver,omitzero"`
+}
+
+// HandoffQuery selects a page of hand-offs of one state, oldest first.
+type HandoffQuery struct {
+	State  HandoffState // open by default
+	Limit  int          // 1 to 200, default 50
+	Cursor string       // from the previous page
+}
+
+// HandoffPage is a page of hand-offs; Total counts all of the state.
+type HandoffPage struct {
+	Handoffs   []Handoff `json:"handoffs"`
+	Total      int64     `json:"total"`
+	NextCursor *string   `json:"nextCursor"`
 }
