@@ -135,7 +135,7 @@ func TestStreamGoesOnWhereItBroke(t *testing.T) {
 		case 2:
 			w.WriteHeader(http.StatusBadGateway)
 		case 3:
-			io.WriteString(w, "id: 2\ndata: {\"id\":\"2\",\"seq\":2}\n\nevent: reset\nid: 9\ndata: {\"after\":\"2\"}\n\n")
+			io.WriteString(w, "id: 2\ndata: {\"id\":\"2\",\"seq\":2}\n\nevent: reset\nid: 9\ndata: {\"after\":\"2\"}\n\n: keep-alive\nid: 11\n\n")
 		default:
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -152,7 +152,7 @@ func TestStreamGoesOnWhereItBroke(t *testing.T) {
 	if !errors.Is(err, picket.CodeUnauthenticated) {
 		t.Errorf("follow ended with %v", err)
 	}
-	if fmt.Sprint(got) != "[1 2 reset]" || fmt.Sprint(asked) != "[0 1 1 9 9]" {
+	if fmt.Sprint(got) != "[1 2 reset]" || fmt.Sprint(asked) != "[0 1 1 11 11]" {
 		t.Errorf("events %v, asked after %v", got, asked)
 	}
 	if fmt.Sprint(links) != "[true false false true false false]" {

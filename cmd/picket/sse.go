@@ -81,13 +81,15 @@ func (s *server) readStream(ctx context.Context, path, after string, linked func
 			}
 			continue
 		}
-		if line != "" || data == "" {
+		if line != "" {
 			continue
 		}
-		if err := handOver(kind, data, each); err != nil {
-			return after, err
+		if data != "" {
+			if err := handOver(kind, data, each); err != nil {
+				return after, err
+			}
 		}
-		if id != "" {
+		if id != "" { // also without an event: it says where the stream stands
 			after = id
 		}
 		kind, id, data = "", "", ""

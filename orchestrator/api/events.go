@@ -22,11 +22,7 @@ const (
 
 // events answers a page, or a stream to a client that accepts one.
 func (a *API) events(r request) error {
-	q, err := r.query("after", "type", "task", "agent", "limit")
-	if err != nil {
-		return err
-	}
-	want, err := q.events()
+	q, want, err := r.eventQuery()
 	if err != nil {
 		return err
 	}
@@ -35,7 +31,19 @@ func (a *API) events(r request) error {
 		page, err := r.engine.Events(r.ctx(), want)
 		return r.answer(page, err)
 	}
-	return a.stream(r, q, want)
+	// The engine remembers a good key for some seconds and hears of a revoked one.
+	return a.stream(r, q, want, func() error {
+		_, _, err := a.authenticate(r.Request())
+		return err
+	})
+}
+
+// eventQuery is which events are asked for.
+func (r request) eventQuery() (q query, want picket.EventQuery, err error) {
+	if q, err = r.query("after", "type", "task", "agent", "limit"); err == nil {
+		want, err = q.events()
+	}
+	return q, want, err
 }
 
 func (q query) events() (want picket.EventQuery, err error) {

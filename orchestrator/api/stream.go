@@ -12,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/orchestrator"
 )
 
 // streamPage is how many events are read for a stream at a time. A stream whose
@@ -19,9 +20,22 @@ import (
 // of such readers.
 const streamPage = 20
 
+// Stream is the event stream for another front door than the API's, with the
+// parameters of GET /api/v1/events (after, type, task, agent; Last-Event-ID).
+// The caller has found the engine and let the client in; admit is asked again
+// for every page and every keep-alive, and the stream ends with its error.
+func (a *API) Stream(c echo.Context, engine *orchestrator.Engine, admit func() error) error {
+	r := request{Context: c, engine: engine}
+	q, want, err := r.eventQuery()
+	if err != nil {
+		return err
+	}
+	return a.stream(r, q, want, admit)
+}
+
 // stream sends events as they come (server-sent events, id: = cursor) until
-// the client goes, stops reading, loses its key, or the server stops.
-func (a *API) stream(r request, q query, want picket.EventQuery) error {
+// the client goes, stops reading, is admitted no more, or the server stops.
+func (a *API) stream(r request, q query, want picket.EventQuery, admit func() error) error {
 	after, err := r.startOf(q, want)
 	if err != nil {
 		return err
@@ -29,7 +43,7 @@ func (a *API) stream(r request, q query, want picket.EventQuery) error {
 	ctx, done := web.WaitContext(r.Context)
 	defer done()
 	want.Limit = streamPage
-	s := &stream{api: a, request: r, want: want}
+	s := &stream{api: a, request: r, want: want, admit: admit}
 	s.want.After = after
 	if err := s.open(); err != nil {
 		return err
@@ -45,6 +59,7 @@ type stream struct {
 	api     *API
 	request request
 	want    picket.EventQuery
+	admit   func() error
 }
 
 func (s *stream) open() error {
@@ -83,13 +98,6 @@ func (s *stream) run(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// admit asks whether the key is still good. It is called for every page; the
-// engine remembers a good key for some seconds and hears of a revoked one.
-func (s *stream) admit() error {
-	_, _, err := s.api.authenticate(s.request.Request())
-	return err
 }
 
 // checkStart resets a reader whose cursor is ahead of the log: it is of another
@@ -147,7 +155,9 @@ func (s *stream) wait(ctx context.Context) error {
 		if err := s.admit(); err != nil {
 			return err
 		}
-		if err := s.send(": keep-alive\n\n"); err != nil {
+		// With where it stands: what a filter left out is not read again, and a
+		// reader of rare events does not fall out of what is retained.
+		if err := s.send(": keep-alive\nid: " + strconv.FormatInt(s.want.After, 10) + "\n\n"); err != nil {
 			return err
 		}
 	}
