@@ -1,6 +1,9 @@
 package picket
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Scope is a right of an API key.
 type Scope string
@@ -29,6 +32,20 @@ func (p Principal) May(any ...Scope) bool {
 		return true
 	}
 	return slices.ContainsFunc(any, func(s Scope) bool { return slices.Contains(p.Scopes, s) })
+}
+
+// maxKey bounds a presented key, in bytes.
+const maxKey = 256
+
+// KeyNamespace reads the namespace in an API key: pkk_<namespace>_<random>.
+// Whether there is such a key, only the engine of the namespace knows.
+func KeyNamespace(key string) (namespace string, ok bool) {
+	rest, ok := strings.CutPrefix(key, KeyPrefix)
+	if !ok || len(key) > maxKey {
+		return "", false
+	}
+	namespace, _, ok = strings.Cut(rest, "_")
+	return namespace, ok && CheckNamespace("namespace", namespace) == nil
 }
 
 // APIKey is a key as it is listed; the secret itself is shown only once.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -92,7 +93,7 @@ func (a *API) mount(e *echo.Echo, routes []route) {
 // handler puts the checks that every route shares in front of it.
 func (a *API) handler(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if err := a.checkHost(c.Request()); err != nil {
+		if err := web.CheckHost(c.Request(), a.cfg.AllowedHosts); err != nil {
 			return err
 		}
 		// Nothing here is a page: a browser must not guess one out of a log.

@@ -2,9 +2,7 @@ package api
 
 import (
 	"errors"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -58,37 +56,11 @@ func presentedKey(r *http.Request) string {
 	return strings.TrimSpace(key)
 }
 
-// engineOf reads the namespace in pkk_<namespace>_<random>.
+// engineOf finds the engine of the namespace that the key names.
 func (a *API) engineOf(key string) *orchestrator.Engine {
-	rest, ok := strings.CutPrefix(key, picket.KeyPrefix)
-	if !ok || len(key) > 256 {
-		return nil
-	}
-	namespace, _, ok := strings.Cut(rest, "_")
-	if !ok || picket.CheckNamespace("namespace", namespace) != nil {
+	namespace, ok := picket.KeyNamespace(key)
+	if !ok {
 		return nil
 	}
 	return a.cfg.Engine(namespace)
-}
-
-// checkHost refuses names that were not configured: a foreign name resolving
-// to this server is how a web page reaches a loopback port. A literal address
-// cannot be re-pointed, so it passes.
-func (a *API) checkHost(r *http.Request) error {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.ToLower(strings.Trim(host, "[]"))
-	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
-		return nil
-	}
-	for _, allowed := range a.cfg.AllowedHosts {
-		if allowed == "*" || strings.EqualFold(allowed, host) {
-			return nil
-		}
-	}
-	return picket.Refuse(picket.CodeForbidden,
-		"Use localhost or the server's address, or add the name to the allowed hosts of the server.",
-		"the host name %.100q is not served here", host)
 }

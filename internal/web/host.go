@@ -1,0 +1,33 @@
+package web
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// CheckHost refuses names that were not configured: a foreign name resolving
+// to this server is how a web page reaches a loopback port. A literal address
+// cannot be re-pointed, so it passes, as localhost does; "*" among the allowed
+// names lets every name in.
+func CheckHost(r *http.Request, allowed []string) error {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
+		return nil
+	}
+	for _, name := range allowed {
+		if name == "*" || strings.EqualFold(name, host) {
+			return nil
+		}
+	}
+	return picket.Refuse(picket.CodeForbidden,
+		"Use localhost or the server's address, or add the name to the allowed hosts of the server.",
+		"the host name %.100q is not served here", host)
+}
