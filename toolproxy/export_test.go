@@ -4,28 +4,22 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"slices"
 
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/outbound"
 )
 
 // TakeAsPublic makes http_request believe that these addresses are public.
 func (p *Proxy) TakeAsPublic(addresses ...netip.Addr) {
 	for _, s := range p.sources {
 		if web, ok := s.(*httpSource); ok {
-			web.guard.public = func(ip netip.Addr) bool {
-				for _, a := range addresses {
-					if a == ip {
-						return true
-					}
-				}
-				return isPublic(ip)
-			}
+			web.guard, _ = outbound.New(outbound.Config{Allow: web.cfg.Allow, Setting: "tools.http_request.allow", Resolver: web.cfg.Resolver,
+				Public: func(ip netip.Addr) bool { return slices.Contains(addresses, ip) || outbound.IsPublic(ip) }})
+			web.transport = web.guard.Transport(web.cfg.TLS)
 		}
 	}
 }
-
-// IsPublic is what the guard takes as public.
-func IsPublic(ip netip.Addr) bool { return isPublic(ip) }
 
 // ForgetConnections makes the next http_request dial again.
 func (p *Proxy) ForgetConnections() {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/outbound"
 )
 
 // httpResult is the answer of http_request.
@@ -126,7 +127,7 @@ func (s *httpSource) next(req *http.Request, resp *http.Response, hop int) (next
 	if hop > maxHops {
 		return nil, "there were more than " + strconv.Itoa(maxHops) + " redirects"
 	}
-	if err := s.guard.check(target); err != nil {
+	if err := s.guard.Check(target); err != nil {
 		return nil, err.Error()
 	}
 	away := origin(target) != origin(req.URL)
@@ -164,7 +165,7 @@ func redirected(req *http.Request, target *url.URL, keep, away bool) (*http.Requ
 var harmless = []string{"Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "User-Agent"}
 
 func origin(u *url.URL) string {
-	return u.Scheme + "://" + canonicalHost(u.Hostname()) + ":" + portOf(u)
+	return u.Scheme + "://" + outbound.CanonicalHost(u.Hostname()) + ":" + outbound.PortOf(u)
 }
 
 // read takes at most limit bytes of a body.

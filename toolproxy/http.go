@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/outbound"
 )
 
 // HTTPTool configures http_request.
@@ -51,30 +52,18 @@ const (
 type httpSource struct {
 	proxy     *Proxy
 	cfg       HTTPTool
-	guard     guard
+	guard     outbound.Guard
 	transport *http.Transport
 }
 
 func newHTTPSource(p *Proxy, cfg HTTPTool) (*httpSource, error) {
 	cfg.Timeout = min(cmp.Or(cfg.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second)
 	cfg.MaxBytes = min(cmp.Or(cfg.MaxBytes, 256<<10), maxHTTPBytes)
-	g, err := newGuard(cfg.Allow, cfg.Resolver)
+	g, err := outbound.New(outbound.Config{Allow: cfg.Allow, Setting: "tools.http_request.allow", Resolver: cfg.Resolver})
 	if err != nil {
 		return nil, err
 	}
-	s := &httpSource{proxy: p, cfg: cfg, guard: g}
-	s.transport = &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return s.guard.dial(ctx, network, address)
-		},
-		TLSClientConfig:        cfg.TLS,
-		ForceAttemptHTTP2:      true,
-		TLSHandshakeTimeout:    10 * time.Second,
-		IdleConnTimeout:        30 * time.Second,
-		MaxIdleConns:           64,
-		MaxResponseHeaderBytes: 64 << 10,
-	}
-	return s, nil
+	return &httpSource{proxy: p, cfg: cfg, guard: g, transport: g.Transport(cfg.TLS)}, nil
 }
 
 func (s *httpSource) close() { s.transport.CloseIdleConnections() }
@@ -154,7 +143,7 @@ func (s *httpSource) args(c Call) (a httpArgs, err error) {
 	if a.target, err = url.Parse(a.URL); err != nil {
 		return a, picket.Invalid("/url", "Send an absolute http or https URL, percent-encoded.", "the URL cannot be read")
 	}
-	if err := s.guard.check(a.target); err != nil {
+	if err := s.guard.Check(a.target); err != nil {
 		return a, err
 	}
 	if err := checkHeaders(a.Headers); err != nil {

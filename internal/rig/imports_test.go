@@ -26,13 +26,14 @@ var mayImport = map[string][]string{
 	"budget":           {"github.com/shopspring/decimal"},
 	"orchestrator":     {"picket", "budget", "github.com/redis/go-redis/v9/...", "github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
 	"orchestrator/api": {"picket", "budget", "orchestrator", "internal/web", "docs", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...", "github.com/go-json-experiment/json/..."},
-	"toolproxy": {"picket", "budget", "internal/web", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...", "github.com/go-json-experiment/json/...",
+	"toolproxy": {"picket", "budget", "internal/web", "internal/outbound", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...", "github.com/go-json-experiment/json/...",
 		"github.com/modelcontextprotocol/go-sdk/...", "github.com/jackc/pgx/v5/..."},
 	"internal/llmstub":      {"github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
 	"reaper":                {"picket", "budget"},
 	"adapter":               {"picket", "budget", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
 	"adapter/adaptertest":   {"picket", "budget", "adapter", "github.com/go-json-experiment/json/..."},
 	"internal/web":          {"picket", "github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
+	"internal/outbound":     {"picket", "internal/web"},
 	"internal/devredis":     {"picket", "github.com/redis/go-redis/v9/...", "github.com/alicebob/miniredis/v2/...", "golang.org/x/sys/..."},
 	"docs":                  nil,                                        // the API description, embedded
 	"internal/rfc16":        {"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server

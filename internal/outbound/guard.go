@@ -1,6 +1,10 @@
-package toolproxy
+// Package outbound guards calls that a server makes to addresses others have
+// named: an agent by http_request, an operator by a webhook. What lies inside,
+// beside the server, is reached only where the configuration opens it.
+package outbound
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -11,15 +15,33 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
-// guard decides where calls may lead. Names are no protection: whoever owns a
+// Config says where calls may lead.
+type Config struct {
+	// Allow lists what may be called: host, *.domain, host:port, or * for every
+	// public address. An address that is not public needs an entry with its port.
+	// Defaults to every public address.
+	Allow []string
+	// Open says that Allow opens what is inside and limits nothing: every public
+	// address may be called beside it. Defaults to false.
+	Open bool
+	// Setting is the key of picket.yaml that Allow comes from, for remedies.
+	// Required.
+	Setting string
+	// Resolver finds addresses. Defaults to net.DefaultResolver.
+	Resolver *net.Resolver
+	// Public tells which addresses need no entry. Defaults to IsPublic.
+	Public func(netip.Addr) bool
+}
+
+// Guard decides where calls may lead. Names are no protection: whoever owns a
 // name can let it point to any address, and to another one the next time. So it
 // looks at the address that is dialled, at the moment it is dialled.
-type guard struct {
-	allow    []destination // empty: every public address
-	resolver *net.Resolver
-	public   func(netip.Addr) bool
+type Guard struct {
+	cfg   Config
+	allow []destination // empty: every public address
 }
 
 // destination is an entry of the allow-list.
@@ -30,9 +52,15 @@ type destination struct {
 	ip    netip.Addr
 }
 
-func newGuard(allow []string, resolver *net.Resolver) (guard, error) {
-	g := guard{resolver: resolver, public: isPublic}
-	for _, text := range allow {
+// New reads the allow-list; an entry that names no destination is
+// CodeValidation.
+func New(cfg Config) (Guard, error) {
+	if cfg.Public == nil {
+		cfg.Public = IsPublic
+	}
+	cfg.Resolver = cmp.Or(cfg.Resolver, net.DefaultResolver)
+	g := Guard{cfg: cfg}
+	for _, text := range cfg.Allow {
 		d, err := parseDestination(text)
 		if err != nil {
 			return g, err
@@ -47,7 +75,7 @@ func parseDestination(text string) (d destination, err error) {
 	if err != nil || u.Host != text || u.Hostname() == "" || strings.Contains(u.Hostname(), ":") && text[0] != '[' {
 		return d, picket.Invalid("allow", "Write a host, *.domain, host:port, or * for every public address.", "%q is not a destination", text)
 	}
-	d.host, d.port = canonicalHost(u.Hostname()), u.Port()
+	d.host, d.port = CanonicalHost(u.Hostname()), u.Port()
 	d.ip, _ = netip.ParseAddr(d.host)
 	if below, ok := strings.CutPrefix(d.host, "*."); ok {
 		d.host, d.under = below, true
@@ -55,7 +83,8 @@ func parseDestination(text string) (d destination, err error) {
 	return d, nil
 }
 
-func canonicalHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
+// CanonicalHost is a host as it is compared.
+func CanonicalHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
 // covers reports whether the entry names host and port.
 func (d destination) covers(host, port string) bool {
@@ -74,29 +103,30 @@ func (d destination) covers(host, port string) bool {
 	return host == d.host
 }
 
-// check refuses a URL that is no address of the web or not on the allow-list.
-func (g guard) check(u *url.URL) error {
+// Check refuses a URL that is no address of the web or not on the allow-list.
+func (g Guard) Check(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return picket.Invalid("/url", "Send an http or https URL.", "%s is not a scheme that can be called", clip(u.Scheme))
+		return picket.Invalid("/url", "Send an http or https URL.", "%s is not a scheme that can be called", web.Shortened(u.Scheme))
 	case u.Hostname() == "":
 		return picket.Invalid("/url", "Send an absolute URL with a host.", "the URL has no host")
 	case u.User != nil:
 		return picket.Invalid("/url", "Send credentials in a header.", "the URL holds a user name or a password")
 	}
-	if len(g.allow) == 0 {
+	if len(g.allow) == 0 || g.cfg.Open {
 		return nil
 	}
-	host, port := canonicalHost(u.Hostname()), portOf(u)
+	host, port := CanonicalHost(u.Hostname()), PortOf(u)
 	for _, d := range g.allow {
 		if d.covers(host, port) {
 			return nil
 		}
 	}
-	return unreachable(net.JoinHostPort(host, port), "it is not on the allow-list")
+	return g.unreachable(net.JoinHostPort(host, port), "it is not on the allow-list")
 }
 
-func portOf(u *url.URL) string {
+// PortOf is the port of an http or https URL.
+func PortOf(u *url.URL) string {
 	switch {
 	case u.Port() != "":
 		return u.Port()
@@ -106,26 +136,26 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
-// dial connects to an address of the web. Proxies named by the environment are
+// Dial connects to an address of the web. Proxies named by the environment are
 // not used: behind one nobody could see what is dialled.
-func (g guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (g Guard) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	d := net.Dialer{Resolver: g.resolver, Timeout: 10 * time.Second, KeepAlive: 30 * time.Second,
-		Control: func(_, dialled string, _ syscall.RawConn) error { return g.admit(canonicalHost(host), port, dialled) }}
+	d := net.Dialer{Resolver: g.cfg.Resolver, Timeout: 10 * time.Second, KeepAlive: 30 * time.Second,
+		Control: func(_, dialled string, _ syscall.RawConn) error { return g.admit(CanonicalHost(host), port, dialled) }}
 	return d.DialContext(ctx, network, address)
 }
 
 // admit decides about an address that is about to be dialled for host and port.
-func (g guard) admit(host, port, dialled string) error {
+func (g Guard) admit(host, port, dialled string) error {
 	at, err := netip.ParseAddrPort(dialled)
 	if err != nil || strconv.Itoa(int(at.Port())) != port {
-		return unreachable(host, "it leads to an address that cannot be judged")
+		return g.unreachable(host, "it leads to an address that cannot be judged")
 	}
 	ip := at.Addr().WithZone("").Unmap()
-	if g.public(ip) && at.Addr().Zone() == "" {
+	if g.cfg.Public(ip) && at.Addr().Zone() == "" {
 		return nil
 	}
 	for _, d := range g.allow {
@@ -135,13 +165,13 @@ func (g guard) admit(host, port, dialled string) error {
 			return nil
 		}
 	}
-	return unreachable(net.JoinHostPort(host, port), "it leads inside, to an address that is not public")
+	return g.unreachable(net.JoinHostPort(host, port), "it leads inside, to an address that is not public")
 }
 
-func unreachable(where, why string) error {
+func (g Guard) unreachable(where, why string) error {
 	return picket.Refuse(picket.CodeDestination,
-		"Call another address, or ask an operator to put "+clip(where)+" on tools.http_request.allow in picket.yaml (host:port for an address that is not public).",
-		"%s may not be called: %s", clip(where), why).With("destination", clip(where))
+		"Call another address, or ask an operator to put "+web.Shortened(where)+" on "+g.cfg.Setting+" in picket.yaml (host:port for an address that is not public).",
+		"%s may not be called: %s", web.Shortened(where), why).With("destination", web.Shortened(where))
 }
 
 // special are addresses that no name on the allow-list may lead to.
@@ -165,8 +195,8 @@ func prefixes(text string) (list []netip.Prefix) {
 	return list
 }
 
-// isPublic reports whether an address belongs to the public internet.
-func isPublic(ip netip.Addr) bool {
+// IsPublic reports whether an address belongs to the public internet.
+func IsPublic(ip netip.Addr) bool {
 	if ip.Is6() && !global.Contains(ip) {
 		return false
 	}
