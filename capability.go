@@ -79,7 +79,11 @@ func (s *Sealer) Open(token string) (Held, error) {
 // Derive returns 32 bytes that only a holder of the first key can make, the
 // same for the same label: a secret that a repeated request can be shown again.
 func (s *Sealer) Derive(label string) []byte {
-	h := hmac.New(sha256.New, s.keys[0])
+	return derive(s.keys[0], label)
+}
+
+func derive(key []byte, label string) []byte {
+	h := hmac.New(sha256.New, key)
 	h.Write([]byte("derive\x00" + label))
 	return h.Sum(nil)
 }
