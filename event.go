@@ -123,9 +123,15 @@ type EventQuery struct {
 	TaskID string
 	Agent  string
 	Limit  int // 1 to 1,000, default 100
+	// Back reads the newest first: After is then the lowest number read so far, 0
+	// the end of the log.
+	Back bool
+	// Until, with Back and without After, leaves out what came later.
+	Until Instant
 }
 
-// EventPage is a page of the log; Next is the last sequence number looked at.
+// EventPage is a page of the log; Next is the last sequence number looked at,
+// or empty when a page that was read backwards has come to the beginning.
 type EventPage struct {
 	Events []Event `json:"events"`
 	Next   string  `json:"next"`

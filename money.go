@@ -208,6 +208,9 @@ type LedgerQuery struct {
 	TaskID string // empty: of the whole namespace
 	After  int64
 	Limit  int // 1 to 1,000, default 100
+	// Back reads the newest first: After is then the lowest seq read so far, 0
+	// the end of the ledger.
+	Back bool
 }
 
 // LedgerPage is a page of the ledger; Next is the cursor of the next one, empty

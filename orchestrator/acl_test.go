@@ -106,7 +106,7 @@ func TestACLOfTheDocumentsOnACluster(t *testing.T) {
 }
 
 // usedByGo are the rights that the driver and the code around the scripts use.
-var usedByGo = []string{"eval", "evalsha", "info", "config|get", "select", "command", "cluster|slots", "ping", "subscribe", "unsubscribe", "xrange", "hget"}
+var usedByGo = []string{"eval", "evalsha", "info", "config|get", "select", "command", "cluster|slots", "ping", "subscribe", "unsubscribe", "xrange", "xrevrange", "hget"}
 
 // The documented rights are those in use, no more: a script that uses another
 // command has to say so here.

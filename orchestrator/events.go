@@ -31,6 +31,9 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 	if q.After < 0 {
 		return picket.EventPage{}, picket.Invalid("after", "Send the id of the last event read, or 0.", "after is negative")
 	}
+	if q.Back {
+		return e.eventsBack(ctx, q)
+	}
 	if err := e.checkCursor(ctx, q.After); err != nil {
 		return picket.EventPage{}, err
 	}

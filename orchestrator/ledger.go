@@ -8,8 +8,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// Ledger pages through the rows of an envelope, or of all, oldest first. Rows
-// are deleted with their task.
+// Ledger pages through the rows of an envelope, or of all, oldest first unless
+// asked otherwise. Rows are deleted with their task.
 func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.LedgerPage, error) {
 	if q.Limit == 0 {
 		q.Limit = 100
@@ -22,7 +22,7 @@ func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.Ledge
 			return picket.LedgerPage{}, err
 		}
 	}
-	got, err := e.run(ctx, "ledger", q.TaskID, max(q.After, 0), q.Limit)
+	got, err := e.run(ctx, "ledger", q.TaskID, max(q.After, 0), q.Limit, flag(q.Back))
 	if err != nil {
 		return picket.LedgerPage{}, err
 	}

@@ -175,6 +175,10 @@ func tourUsage(t *testing.T, f *fixture) {
 	ok(t, err)
 	_, err = f.Ledger(f.ctx, picket.LedgerQuery{TaskID: "house"})
 	ok(t, err)
+	_, err = f.Ledger(f.ctx, picket.LedgerQuery{Back: true})
+	ok(t, err)
+	_, err = f.Ledger(f.ctx, picket.LedgerQuery{TaskID: task.TaskID, Back: true})
+	ok(t, err)
 	// A call whose run is gone: only a damaged store has one.
 	task, h = f.start(t, picket.TaskSpec{})
 	r = f.reserve(t, h, paid("0.10"))
