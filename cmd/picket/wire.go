@@ -19,6 +19,7 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
+	"github.com/picket-dev/picket/orchestrator/console"
 	"github.com/picket-dev/picket/reaper"
 	"github.com/picket-dev/picket/toolproxy"
 )
@@ -138,6 +139,11 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	}
 	if h.orchestrator {
 		control.Mount(e)
+		desk, err := console.New(console.Config{Desk: deskOf(store), Log: h.log, AllowedHosts: h.hosts()})
+		if err != nil {
+			return err
+		}
+		desk.Mount(e)
 	} else {
 		control.MountOps(e)
 	}
@@ -182,6 +188,14 @@ func doorTo(store *orchestrator.Store) func(string) toolproxy.Door {
 			return e
 		}
 		return nil
+	}
+}
+
+// deskOf avoids it too.
+func deskOf(store *orchestrator.Store) func(string) console.Desk {
+	return func(namespace string) console.Desk {
+		desk, _ := any(store.Engine(namespace)).(console.Desk)
+		return desk
 	}
 }
 

@@ -1,0 +1,87 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+)
+
+//go:embed assets
+var assetFiles embed.FS
+
+// assets are the files a page loads, by the name it asks for them; each has the
+// hash of its content in its address, so browsers may keep it for ever.
+type assets struct {
+	byName    map[string]string // style.css -> /console/assets/style.1a2b3c4d.css
+	byAddress map[string]asset
+}
+
+type asset struct {
+	content   []byte
+	mediaType string
+}
+
+var mediaTypes = map[string]string{
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+// loadAssets reads the files of assets/. What is in assets/css is one
+// stylesheet and what is in assets/js one script, in the order of their names.
+func loadAssets() (*assets, error) {
+	a := &assets{byName: map[string]string{}, byAddress: map[string]asset{}}
+	whole := map[string]*bytes.Buffer{}
+	err := fs.WalkDir(assetFiles, "assets", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := assetFiles.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		name := path.Base(file)
+		switch path.Dir(file) {
+		case "assets/css":
+			name = "style.css"
+		case "assets/js":
+			name = "app.js"
+		}
+		if whole[name] == nil {
+			whole[name] = &bytes.Buffer{}
+		}
+		whole[name].Write(content)
+		return nil
+	})
+	for name, content := range whole {
+		mediaType, known := mediaTypes[path.Ext(name)]
+		if !known {
+			return nil, fmt.Errorf("console: asset %s has no media type", name)
+		}
+		sum := sha256.Sum256(content.Bytes())
+		ext := path.Ext(name)
+		address := strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:4]) + ext
+		a.byName[name] = "/console/assets/" + address
+		a.byAddress[address] = asset{content.Bytes(), mediaType}
+	}
+	return a, err
+}
+
+func (a *assets) route() string { return "/console/assets/:file" }
+
+func (a *assets) serve(ec echo.Context) error {
+	found, ok := a.byAddress[ec.Param("file")]
+	if !ok {
+		return picket.Refuse(picket.CodeNotFound, "Load the page again.", "there is no such file")
+	}
+	ec.Response().Header().Set(echo.HeaderCacheControl, "public, max-age=31536000, immutable")
+	return ec.Blob(http.StatusOK, found.mediaType, found.content)
+}

@@ -1,0 +1,152 @@
+// The page follows what happens: an event that concerns it makes it fetch
+// itself and swap what has changed.
+
+const SHORTEST = 400; // between two fetches, in milliseconds
+const HIDDEN = 5_000; // the same where nobody looks: the title is kept right
+const EVERY = 30_000; // what changes with time alone, such as an agent's silence
+
+// After these the number of those who wait may be another.
+const WAITING = ["task.handoff", "task.answered", "task.finished", "task.review", "task.completed", "task.cancelled",
+  "task.approved", "task.rejected", "task.retried", "handoff.", "lease.failed", "lease.expired", "lease.released", "store.adopted"];
+
+const live = {
+  state: "lost", // of the stream: live, lost or over
+  paused: false,
+  waiting: 0, // updates that came during a pause
+  held: 0, // parts that are left alone because somebody writes in them
+  stale: false, // there is something to fetch
+  fetching: false,
+  leaving: false, // the page is being left: a form was sent
+  timer: 0,
+  last: 0,
+  gap: SHORTEST,
+};
+
+// startLive joins the stream, where the page says from where.
+function startLive() {
+  const { after } = document.body.dataset;
+  if (after === undefined) return;
+  live.paused = remembered("picket-paused") === "1";
+  document.getElementById("live")?.addEventListener("click", togglePause);
+  let end = joinTabs("/console/events", after, document.body.dataset.desk ?? "", hear);
+  addEventListener("submit", () => setTimeout(() => (live.leaving = true)));
+  addEventListener("pagehide", () => end());
+  addEventListener("pageshow", ({ persisted }) => {
+    if (!persisted) return;
+    live.leaving = false;
+    end = joinTabs("/console/events", document.body.dataset.after, document.body.dataset.desk ?? "", hear);
+    stir();
+  });
+  document.addEventListener("visibilitychange", () => live.stale && !document.hidden && plan());
+  setInterval(() => document.hidden || live.paused || stir(), Number(document.body.dataset.every) * 1000 || EVERY);
+  showLive();
+}
+
+function hear(message) {
+  if (message.state) {
+    const back = message.state === "live" && live.state === "lost" && live.last > 0;
+    live.state = message.state;
+    if (back) stir();
+    showLive();
+  }
+  if (message.reset) stir();
+  for (const event of message.events ?? []) if (concerns(event)) count(event);
+}
+
+// concerns reports whether the page looks different after an event. Topics are
+// prefixes of types, or ids of tasks, runs and agents; * is all of them.
+function concerns({ type, taskId, runId, agentId }) {
+  const topics = (document.body.dataset.topics ?? "").split(" ").filter(Boolean);
+  return topics.some((t) => t === "*" || type.startsWith(t) || t === taskId || t === runId || t === agentId) ||
+    WAITING.some((t) => type.startsWith(t));
+}
+
+function count() {
+  if (live.paused) {
+    live.waiting++;
+    showLive();
+    return;
+  }
+  stir();
+}
+
+// stir has the page brought up to date soon, once for all that comes until
+// then.
+function stir() {
+  live.stale = true;
+  plan();
+}
+
+function plan() {
+  if (live.timer || live.fetching || live.paused || live.leaving) return;
+  const gap = document.hidden ? Math.max(HIDDEN, live.gap) : live.gap;
+  live.timer = setTimeout(refresh, Math.max(0, live.last + gap - Date.now()));
+}
+
+async function refresh() {
+  live.timer = 0;
+  live.fetching = true;
+  live.stale = false;
+  const began = Date.now();
+  const ok = await fetchPage().catch(() => false);
+  live.fetching = false;
+  live.last = Date.now();
+  // A server that takes long is asked less often.
+  live.gap = ok ? Math.max(SHORTEST, 3 * (live.last - began)) : Math.min(2 * live.gap, 10_000);
+  if (!ok && live.state !== "over") live.stale = true;
+  showLive();
+  document.dispatchEvent(new CustomEvent("picket:fresh"));
+  if (live.stale) plan();
+}
+
+// fetchPage reports whether the page is as new as the server's.
+async function fetchPage() {
+  const answer = await fetch(location.href, { headers: { Accept: "text/html", "Picket-Part": "main" }, cache: "no-store", redirect: "manual" });
+  const receivedAt = Date.now();
+  if (answer.type === "opaqueredirect" || answer.status === 401) {
+    live.state = "over";
+    return false;
+  }
+  if (answer.status >= 500 || answer.status === 429) return false;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (live.leaving || live.paused) return true;
+  if (answer.status >= 400) return gone(fresh);
+  if (outdated(fresh)) {
+    location.reload();
+    return true;
+  }
+  const { dataset } = document.body;
+  for (const name of ["after", "topics", "waiting", "every"]) {
+    if (name in fresh.body.dataset) dataset[name] = fresh.body.dataset[name];
+  }
+  setClock(fresh.body.dataset.now, receivedAt);
+  live.held = swapParts(fresh);
+  document.title = fresh.title;
+  tick();
+  return true;
+}
+
+// gone is for a page that there is no more: what it showed stays, and says so.
+function gone(fresh) {
+  live.leaving = true;
+  say(fresh.title || "This page is no longer there.");
+  return true;
+}
+
+// outdated reports whether the server sends another script than this one: it
+// was replaced under the open page. Nothing that was typed is thrown away.
+function outdated(fresh) {
+  const script = (doc) => doc.querySelector("script[type=module]")?.getAttribute("src");
+  return script(fresh) && script(fresh) !== script(document) && !typedIn(document);
+}
+
+function togglePause() {
+  if (live.state === "over") return;
+  live.paused = !live.paused;
+  remember("picket-paused", live.paused ? "1" : "");
+  if (!live.paused) {
+    live.waiting = 0;
+    stir();
+  }
+  showLive();
+}

@@ -1,0 +1,57 @@
+// The live log: <pre data-log="address of the run's log" data-offset="bytes
+// that are already in it" data-max="characters to keep">.
+
+const LOG_EVERY = 1_500;
+const LOG_MOST = 200_000;
+
+// followLogs reads on in every log of the page, for as long as its run goes on.
+function followLogs() {
+  for (const el of document.querySelectorAll("[data-log]")) {
+    if (el.picketLog !== el.dataset.log) followLog(el);
+  }
+}
+
+async function followLog(el) {
+  const address = el.dataset.log;
+  el.picketLog = address;
+  const text = new TextDecoder();
+  let offset = Number(el.dataset.offset) || 0;
+  let wait = LOG_EVERY;
+  while (el.isConnected && el.dataset.log === address) {
+    if (!document.hidden && !live.paused && live.state !== "over") {
+      try {
+        const answer = await fetch(address + (address.includes("?") ? "&" : "?") + "offset=" + offset, { cache: "no-store", redirect: "manual" });
+        if (!answer.ok) throw new Error("log: " + answer.status);
+        const bytes = await answer.arrayBuffer();
+        if (el.dataset.log !== address) break;
+        offset = Number(answer.headers.get("X-Picket-Next")) || offset + bytes.byteLength;
+        append(el, text.decode(bytes, { stream: true }));
+        if (!bytes.byteLength && answer.headers.get("X-Picket-Log") === "closed") return;
+        wait = bytes.byteLength ? LOG_EVERY / 3 : LOG_EVERY;
+      } catch {
+        wait = Math.min(2 * wait, 15_000);
+      }
+    }
+    await nap(wait);
+  }
+}
+
+// append keeps to the end of the log where the reader is there, and lets go of
+// the beginning when it grows too long.
+function append(el, more) {
+  if (!more) return;
+  const atEnd = el.scrollHeight - el.scrollTop - el.clientHeight < 40;
+  const most = Number(el.dataset.max) || LOG_MOST;
+  let text = el.textContent + plain(more);
+  if (text.length > most) {
+    const cut = text.indexOf("\n", text.length - most);
+    text = text.slice(cut < 0 ? text.length - most : cut + 1);
+  }
+  el.textContent = text;
+  if (atEnd) el.scrollTop = el.scrollHeight;
+}
+
+// plain leaves out what would steer a terminal.
+function plain(text) {
+  return text.replace(/\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f]/g, "");
+}

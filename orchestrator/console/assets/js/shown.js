@@ -1,0 +1,60 @@
+// What the script itself says on the page: the live switch, notes of a moment,
+// and that the session is over.
+
+const CAPTIONS = { live: "Live", lost: "Disconnected, trying again", over: "Signed out" };
+
+// showLive fills the switch for live updates.
+function showLive() {
+  const button = document.getElementById("live");
+  if (!button) return;
+  const shown = live.state === "live" && live.paused ? "paused" : live.state;
+  const waits = live.waiting === 1 ? "1 update waits" : live.waiting + " updates wait";
+  button.hidden = false;
+  button.dataset.state = shown;
+  button.dataset.waiting = live.waiting;
+  button.setAttribute("aria-pressed", String(live.paused));
+  button.title = live.paused ? "Go on with live updates (p)" : "Pause live updates (p)";
+  const text = shown === "paused" ? "Paused" + (live.waiting ? " · " + waits : "") : CAPTIONS[shown];
+  if (button.textContent !== text) button.textContent = text;
+  if (shown === "over") sayOver();
+}
+
+function sayOver() {
+  if (document.getElementById("over")) return;
+  const note = document.createElement("p");
+  note.id = "over";
+  note.className = "held";
+  note.setAttribute("role", "alert");
+  const link = document.createElement("a");
+  link.href = "/console/login?next=" + encodeURIComponent(location.pathname + location.search);
+  link.textContent = "Sign in again";
+  note.append("Your session has ended. What you see here is no longer brought up to date. ", link);
+  (document.querySelector("main") ?? document.body).prepend(note);
+}
+
+// say shows a note for some seconds.
+function say(text) {
+  const toast = document.getElementById("toast");
+  if (!toast) return;
+  toast.textContent = text;
+  toast.dataset.shown = "1";
+  clearTimeout(say.timer);
+  say.timer = setTimeout(() => delete toast.dataset.shown, 6_000);
+}
+
+// remembered and remember keep a choice for this tab.
+function remembered(name) {
+  try {
+    return sessionStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+function remember(name, value) {
+  try {
+    sessionStorage.setItem(name, value);
+  } catch {
+    // Without storage the choice lasts for this page.
+  }
+}

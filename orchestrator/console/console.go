@@ -1,0 +1,91 @@
+// Package console is the web console: the pages on which people decide
+// hand-offs and reviews and see what runs. Every page is made here and works
+// without JavaScript; a small script of our own keeps it up to date. A page is
+// one Go file (page_<name>.go: its routes, what it asks of the engine, its
+// handlers) and one template (templates/<name>.html); the list of all routes
+// is in routes.go.
+package console
+
+import (
+	"cmp"
+	"errors"
+	"html/template"
+	"log/slog"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// Config is what the console needs.
+type Config struct {
+	// Desk finds the engine of a namespace, nil when this process does not serve
+	// it. Required.
+	Desk func(namespace string) Desk
+	// Log. Defaults to discarding.
+	Log *slog.Logger
+	// AllowedHosts are the names accepted in the Host header beside localhost
+	// and literal IP addresses; "*" accepts all. Defaults to none.
+	AllowedHosts []string
+}
+
+// Console is the web console, ready to be mounted.
+type Console struct {
+	cfg      Config
+	log      *slog.Logger
+	pages    map[string]*template.Template
+	assets   *assets
+	origin   *http.CrossOriginProtection
+	attempts *attempts
+	names    map[string]route
+}
+
+// New prepares the console: it reads the templates and assets that are built
+// into the program.
+func New(cfg Config) (*Console, error) {
+	if cfg.Desk == nil {
+		return nil, errors.New("console: Desk is required")
+	}
+	c := &Console{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(),
+		attempts: newAttempts(), names: map[string]route{}}
+	for _, r := range routes() {
+		if _, twice := c.names[r.name]; twice {
+			return nil, errors.New("console: two routes are named " + r.name)
+		}
+		c.names[r.name] = r
+	}
+	var err error
+	if c.assets, err = loadAssets(); err != nil {
+		return nil, err
+	}
+	c.pages, err = c.loadPages()
+	return c, err
+}
+
+// Mount adds the pages to e, and sends a browser that asks for the root to
+// them.
+func (c *Console) Mount(e *echo.Echo) {
+	e.GET("/", c.root)
+	e.GET("/console", c.root)
+	e.GET(c.assets.route(), c.guarded(c.assets.serve))
+	for _, r := range routes() {
+		e.Add(r.method, r.path, c.guarded(c.handler(r)))
+	}
+	// What no other route takes is a page as well, and says where to go on.
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		e.Add(method, "/console/*", c.guarded(c.handler(route{handle: nowhere})))
+	}
+}
+
+// root is for people who type the address of the server; programs go on
+// getting the 404 they know.
+func (c *Console) root(ec echo.Context) error {
+	if err := web.CheckHost(ec.Request(), c.cfg.AllowedHosts); err != nil {
+		return err
+	}
+	if !accepts(ec.Request(), "text/html") && ec.Path() == "/" {
+		return echo.ErrNotFound
+	}
+	return ec.Redirect(http.StatusSeeOther, home)
+}

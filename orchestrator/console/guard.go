@@ -1,0 +1,59 @@
+package console
+
+import (
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// contentPolicy lets a page load what this server sends and nothing else:
+// no inline script or style, no frame, no form that leaves.
+const contentPolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// guarded puts the checks and headers that all of the console shares in front
+// of a handler. Its own refusals are pages too.
+func (c *Console) guarded(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(ec echo.Context) error {
+		h := ec.Response().Header()
+		h.Set(echo.HeaderContentSecurityPolicy, contentPolicy)
+		h.Set(echo.HeaderXContentTypeOptions, "nosniff")
+		h.Set(echo.HeaderXFrameOptions, "DENY") // for browsers that do not know frame-ancestors
+		h.Set(echo.HeaderReferrerPolicy, "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set(echo.HeaderCacheControl, "no-store")
+		if err := web.CheckHost(ec.Request(), c.cfg.AllowedHosts); err != nil {
+			return c.refuse(&visit{Context: ec, console: c}, err)
+		}
+		if err := c.origin.Check(ec.Request()); err != nil {
+			return c.refuse(&visit{Context: ec, console: c}, picket.Refuse(picket.CodeForbidden,
+				"Open the console at its own address and decide there.", "this was sent by another site"))
+		}
+		return next(ec)
+	}
+}
+
+// accepts reports whether a client asks for the media type by name.
+func accepts(r *http.Request, want string) bool {
+	accepted := strings.Split(strings.Join(r.Header.Values(echo.HeaderAccept), ","), ",")
+	return slices.ContainsFunc(accepted, func(a string) bool {
+		t, _, err := mime.ParseMediaType(a)
+		return err == nil && t == want
+	})
+}
+
+// localPath is where a person is sent back to: a path of the console, never an
+// address elsewhere.
+func localPath(path string) string {
+	if !strings.HasPrefix(path, home) || strings.ContainsAny(path, "\\\r\n\t") || strings.Contains(path, "//") || strings.Contains(path, "..") || len(path) > 1024 {
+		return home
+	}
+	return path
+}

@@ -1,0 +1,230 @@
+package console
+
+import (
+	"bytes"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"math"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// partHeader is sent by the script that keeps a page up to date: the answer is
+// the same page.
+const partHeader = "Picket-Part"
+
+// page is what a handler shows.
+type page struct {
+	name  string // of its template, templates/<name>.html
+	title string // agents' words are fine: it is text like all others
+	nav   string // the route whose entry in the navigation is marked; the page's own by default
+	// topics are the events after which the page looks different: prefixes of
+	// their types such as "task.", or ids of tasks, runs and agents.
+	topics []string
+	body   any
+	// problem is what went wrong with what the person wanted to do here. The page
+	// is shown again with everything they typed.
+	problem error
+}
+
+// view is what a template sees as $.
+type view struct {
+	Title    string
+	Path     string // of this page, with its parameters
+	Theme    string
+	SignedIn bool
+	Who      picket.Principal
+	Nav      []navEntry
+	Stats    picket.Stats // zero when nobody is signed in
+	Now      picket.Instant
+	Topics   string
+	Did      string // what the person has just done, a sentence
+	Problem  *problem
+	Body     any
+	Nonce    string
+	visit    *visit
+}
+
+type navEntry struct {
+	Label, Path string
+	Current     bool
+	Count       int64 // what waits there for a person
+}
+
+// May reports whether the person may go to a page or decide, by the name of its
+// route.
+func (w view) May(name string) (bool, error) {
+	if _, known := w.visit.console.names[name]; !known {
+		return false, fmt.Errorf("no route is named %s", name)
+	}
+	return w.visit.may(name), nil
+}
+
+// Waiting is how many hand-offs and reviews wait for a person.
+func (w view) Waiting() int64 { return w.Stats.Handoffs + w.Stats.Reviews }
+
+func (c *Console) loadPages() (map[string]*template.Template, error) {
+	funcs := template.FuncMap{"asset": func(name string) string { return c.assets.byName[name] }}
+	for name, f := range words {
+		funcs[name] = f
+	}
+	shared, err := template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html")
+	if err != nil {
+		return nil, err
+	}
+	files, err := templateFiles.ReadDir("templates")
+	if err != nil {
+		return nil, err
+	}
+	pages := map[string]*template.Template{}
+	for _, f := range files {
+		name := strings.TrimSuffix(f.Name(), path.Ext(f.Name()))
+		if name == "layout" || strings.HasPrefix(name, "parts") {
+			continue
+		}
+		t, err := shared.Clone()
+		if err == nil {
+			t, err = t.ParseFS(templateFiles, "templates/"+f.Name())
+		}
+		if err != nil {
+			return nil, err
+		}
+		pages[name] = t
+	}
+	return pages, nil
+}
+
+// show answers a page. What every page shows around its own matter is asked
+// of the engine by [visit.look], at most once a visit.
+func (v *visit) show(status int, p page) error {
+	if err := v.look(); err != nil {
+		return err
+	}
+	w := view{Title: p.title, Path: v.here(), Theme: v.theme(), SignedIn: v.desk != nil, Who: v.session.Principal,
+		Stats: v.stats, Now: v.now(), Topics: strings.Join(p.topics, " "), Body: p.body, Nonce: v.nonce(p.problem), visit: v}
+	w.Nav = v.navigation(p.nav)
+	if v.Request().Method == get {
+		w.Did = sentenceOf(v.QueryParam("did"), v.QueryParam("id"))
+	}
+	if p.problem != nil {
+		w.Problem = problemOf(p.problem, v)
+		if w.Problem.retryAfter > 0 {
+			v.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(w.Problem.retryAfter))
+		}
+	}
+	return v.write(status, p.name, w)
+}
+
+// write finishes the page before anything of it is sent.
+func (v *visit) write(status int, name string, w view) error {
+	t, known := v.console.pages[name]
+	if !known {
+		return fmt.Errorf("there is no template %s", name)
+	}
+	var out bytes.Buffer
+	if err := t.ExecuteTemplate(&out, "layout", w); err != nil {
+		return fmt.Errorf("make page %s: %w", name, err)
+	}
+	v.Response().Header().Add(echo.HeaderVary, "Cookie, "+partHeader)
+	return v.HTMLBlob(status, out.Bytes())
+}
+
+// look asks for what the frame of a page shows. Handlers of pages call it
+// first: the page is then at least as new as the sequence number it carries,
+// and no event between the two is missed.
+func (v *visit) look() error {
+	if v.desk == nil || v.looked {
+		return nil
+	}
+	stats, err := v.desk.Stats(v.ctx())
+	if err != nil {
+		return err
+	}
+	v.stats, v.looked = stats, true
+	return nil
+}
+
+// now is store time: what every deadline is judged by.
+func (v *visit) now() picket.Instant { return v.stats.StoreTime }
+
+// nonce numbers the forms of a page. A form that is shown again after it was
+// refused keeps its number, so that an outcome nobody knows is settled by
+// pressing the button again; with one exception: the number was used before.
+func (v *visit) nonce(problem error) string {
+	if sent := v.form(nonceField); problem != nil && sent != "" && !errors.Is(problem, picket.CodeIdempotencyConflict) {
+		return sent
+	}
+	return rand.Text()
+}
+
+func (v *visit) navigation(marked string) []navEntry {
+	var all []navEntry
+	for _, r := range routes() {
+		if r.nav == "" || !v.may(r.name) {
+			continue
+		}
+		e := navEntry{Label: r.nav, Path: r.path, Current: r.name == marked || marked == "" && r.name == v.route.name}
+		switch r.name {
+		case "handoffs":
+			e.Count = v.stats.Handoffs
+		case "reviews":
+			e.Count = v.stats.Reviews
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// problem is a refusal as a person reads it.
+type problem struct {
+	Title, Message, Remedy string
+	Unknown                bool // whether it took effect is not known
+	Facts                  map[string]any
+	RequestID              string
+	status, retryAfter     int
+}
+
+func problemOf(err error, v *visit) *problem {
+	refusal, ok := picket.RefusalOf(err)
+	if !ok {
+		v.console.log.Error("page failed", "route", v.Path(), "err", err)
+		refusal = picket.Refuse(picket.CodeInternal, "Try again; if it stays, look for the request id in the server's log.", "something went wrong on our side")
+	}
+	p := &problem{Title: refusal.Code.Title(), Message: refusal.Error(), Remedy: refusal.Remedy, Facts: refusal.Facts,
+		Unknown: errors.Is(err, picket.ErrUnknown), status: refusal.Code.Status(), retryAfter: int(math.Ceil(refusal.RetryAfter.Seconds()))}
+	if p.status >= 500 {
+		p.RequestID = web.RequestID(v)
+	}
+	return p
+}
+
+// refuse shows what went wrong as a page of its own.
+func (c *Console) refuse(v *visit, err error) error {
+	p := problemOf(err, v)
+	if p.status == http.StatusUnauthorized {
+		v.desk = nil
+		return v.show(p.status, page{name: "login", title: "Sign in", body: loginForm{v.here()}, problem: err})
+	}
+	if v.look() != nil {
+		v.desk = nil // the store does not answer: the page does without
+	}
+	return v.show(p.status, page{name: "problem", title: p.Title, nav: "-", problem: err})
+}
+
+// nowhere answers what no route takes.
+func nowhere(v *visit) error {
+	return picket.Refuse(picket.CodeNotFound, "Go on from the navigation.", "there is no such page")
+}

@@ -1,0 +1,138 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+)
+
+// maxForm bounds a posted form, in bytes: a payload of 256 KiB may take three
+// times that when it is encoded.
+const maxForm = 1 << 20
+
+// visit is one request of a person: who it is and the engine of their
+// namespace. Desk is nil on pages that are open to everybody.
+type visit struct {
+	echo.Context
+	console *Console
+	route   route
+	desk    Desk
+	session picket.Session
+	token   picket.Secret
+	stats   picket.Stats
+	looked  bool // stats are there
+}
+
+func (v *visit) ctx() context.Context { return v.Request().Context() }
+
+func (v *visit) may(name string) bool {
+	r, known := v.console.names[name]
+	return known && (r.open() || v.desk != nil && v.session.Principal.May(r.scopes...))
+}
+
+// handler finds out who asks, checks that they may, and turns what went wrong
+// into a page.
+func (c *Console) handler(r route) echo.HandlerFunc {
+	return func(ec echo.Context) error {
+		v := &visit{Context: ec, console: c, route: r}
+		if r.method == post {
+			ec.Request().Body = http.MaxBytesReader(ec.Response(), ec.Request().Body, maxForm)
+			if err := v.readForm(); err != nil {
+				return c.refuse(v, err)
+			}
+		}
+		signedIn, err := v.identify()
+		switch {
+		case err != nil:
+			return c.refuse(v, err)
+		case !signedIn && !r.open():
+			return v.askToSignIn()
+		case !r.open() && !v.session.Principal.May(r.scopes...):
+			return c.refuse(v, picket.Refuse(picket.CodeForbidden, "Sign in with a key that may, or ask somebody who has one.",
+				"the key %s may not do this", v.session.Principal.Name))
+		}
+		if err := r.handle(v); err != nil {
+			return c.refuse(v, err)
+		}
+		return nil
+	}
+}
+
+func (v *visit) readForm() error {
+	err := v.Request().ParseForm()
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return picket.Refuse(picket.CodeTooLarge, "Write less; long texts belong into the repository.", "the form is larger than %d KiB", maxForm>>10)
+	case err != nil:
+		return picket.Invalid("", "Send the form from the page again.", "the form cannot be read")
+	}
+	return nil
+}
+
+// form is a field of the posted form.
+func (v *visit) form(name string) string { return v.Request().PostForm.Get(name) }
+
+// nonceField is in every form that decides something: sending the form twice
+// has one effect.
+const nonceField = "once"
+
+// caller is who decides. The key of a decision is the form's own nonce, so that
+// a second press of the button, or of the same button after a lost answer, is
+// the same decision.
+func (v *visit) caller() (picket.Caller, error) {
+	who := v.session.Principal
+	by := picket.Caller{Actor: who.KeyID, Operator: who.May(picket.ScopeOperator)}
+	nonce := v.form(nonceField)
+	if len(nonce) < 16 || len(nonce) > 64 {
+		return by, picket.Invalid(nonceField, "Open the page again and send the form from there.", "the form has lost its number")
+	}
+	rest := url.Values{}
+	for name, values := range v.Request().PostForm {
+		if name != nonceField {
+			rest[name] = values
+		}
+	}
+	by.Once = picket.Once{Key: digest("console", who.KeyID, v.Request().URL.Path, nonce), Body: digest(rest.Encode())}
+	return by, nil
+}
+
+// done sends a person who has decided to the page at path, which says so: code
+// is one of its own sentences, see [view.Did].
+func (v *visit) done(path, code, id string) error {
+	q := url.Values{"did": {code}}
+	if id != "" {
+		q.Set("id", id)
+	}
+	return v.Redirect(http.StatusSeeOther, path+"?"+q.Encode())
+}
+
+// here is the page the person is on: a form was sent from the one before.
+func (v *visit) here() string {
+	r := v.Request()
+	if r.Method == get {
+		return localPath(r.URL.RequestURI())
+	}
+	from, err := url.Parse(r.Header.Get("Referer"))
+	if err != nil || from.Host != r.Host {
+		return home
+	}
+	return localPath(from.RequestURI())
+}
+
+// digest is the hex SHA-256 of the parts, kept apart by NUL.
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
