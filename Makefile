@@ -104,8 +104,8 @@ lint: ## gofmt, vet, staticcheck; builds for macOS, the adapter also for Windows
 fmt: ## gofmt every file
 	gofmt -w .
 
-demo: build redis ## a frozen worker wakes up and its write is refused
-	@exec ./bin/picket demo zombie
+demo: build redis ## the whole story in some ten seconds: work, crash, zombie, budget, hand-off, review
+	@exec ./bin/picket demo all
 
 bench: redis ## measure against peers, all scenarios or ONLY=life,depth; then docs/benchmarks.md
 	@command -v redis-server >/dev/null || { echo "no redis-server on PATH" >&2; exit 1; }

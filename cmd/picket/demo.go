@@ -5,50 +5,84 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
-
-	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 )
 
 func newDemo() *cobra.Command {
-	return noun("demo", "See it happen, offline, with real processes", newDemoZombie(), newDemoBudget())
+	return noun("demo", "See it happen, offline, with real processes",
+		newDemoAll(), newDemoCrash(), newDemoZombie(), newDemoBudget(), newDemoHandoff())
+}
+
+func newDemoAll() *cobra.Command {
+	return demoVerb("all", "The whole story: work, crash, zombie, budget, hand-off, review",
+		"All that Picket is for, told once, for somebody who meets it for the first time: work and its review, a worker that is\n"+
+			"killed, one that comes back from the dead, an agent that runs out of money, one that asks a person, and a decision.",
+		workChapter, crashChapter, zombieChapter, budgetChapter, handoffChapter, reviewChapter)
+}
+
+func newDemoCrash() *cobra.Command {
+	return demoVerb("crash", "A worker is killed; the next one goes on from the last report",
+		"A worker is killed with SIGKILL in the middle of its task, and its agent with it. The next one goes on from the last\n"+
+			"report. Then the server is killed; the agent that works meanwhile does not notice.",
+		crashChapter)
 }
 
 func newDemoZombie() *cobra.Command {
+	return demoVerb("zombie", "A frozen worker wakes up after its task was given to another",
+		"A worker and its agent are frozen with SIGSTOP, like a closed laptop, until their lease has run out.\n"+
+			"A second worker takes the task over. Then the first agent wakes and writes, and is refused.",
+		zombieChapter)
+}
+
+func newDemoBudget() *cobra.Command {
+	return demoVerb("budget", "Ten calls of $0.30 at once on $1.00: three are made, seven are refused before they leave",
+		"An agent with $1.00 makes ten paid calls of $0.30 at once. Three reach the API; seven are refused before anything is sent.\n"+
+			"The agent waits; the command that a refusal printed is run, and it goes on. What was paid for once is not paid for twice.",
+		budgetChapter)
+}
+
+func newDemoHandoff() *cobra.Command {
+	return demoVerb("handoff", "An agent asks a person; a person decides about its result",
+		"An agent asks and ends: while it waits its worker does other work. The answer starts its next run. A second answer is\n"+
+			"refused and is told of the first. Then a person rejects the result, asks for a fix and approves that.",
+		handoffChapter, reviewChapter)
+}
+
+// demoVerb is a command that tells chapters, within two minutes and until Ctrl-C.
+func demoVerb(use, short, long string, story ...chapter) *cobra.Command {
 	return &cobra.Command{
-		Use: "zombie", Short: "A frozen worker wakes up after its task was given to another", Args: args(cobra.NoArgs),
-		Long: "A worker and its agent are frozen with SIGSTOP, like a closed laptop, until their lease has run out.\n" +
-			"A second worker takes the task over. Then the first agent wakes and writes, and is refused.\n" +
-			"A server of its own, real processes, no network; exit 0 only if all of it was observed.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return staged(cmd, playZombie) },
+		Use: use, Short: short, Args: args(cobra.NoArgs),
+		Long: long + "\nA server of its own, real processes, scripted agents, no keys, no network; exit 0 only if all of it was observed.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("the demo took longer than two minutes"))
+			defer cancel()
+			return perform(ctx, cmd.OutOrStdout(), story...)
+		},
 	}
 }
 
-// staged plays a demo within a minute and until Ctrl-C.
-func staged(cmd *cobra.Command, play func(context.Context, io.Writer) error) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the demo took longer than a minute"))
-	defer cancel()
-	return play(ctx, cmd.OutOrStdout())
+// chapter is a part of the story that can be told by itself.
+type chapter struct {
+	title string
+	lead  string // what a reader should know who meets Picket for the first time
+	// prepare writes what the chapter needs before the server is started.
+	prepare func(*stage) ([]act, error)
 }
 
-// act is a part of a play; it fails when something was not observed to happen.
+// act is a part of a chapter; it fails when something was not observed to
+// happen.
 type act func(context.Context) error
 
-// perform opens a stage, prepares it, opens its server, plays the acts, and
-// ends every process whatever happened.
-func perform(ctx context.Context, out io.Writer, prepare func(*stage) ([]act, error)) (err error) {
+// perform opens a stage with a server, plays the chapters, and ends every
+// process whatever happened.
+func perform(ctx context.Context, out io.Writer, story ...chapter) (err error) {
 	if runtime.GOOS != "linux" {
 		return notYet("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc", "Run it on Linux.")
 	}
@@ -64,148 +98,36 @@ func perform(ctx context.Context, out io.Writer, prepare func(*stage) ([]act, er
 			st.tell("%s", painter(out).good("All of it was observed, and no process is left."))
 		}
 	}()
-	acts, err := prepare(st)
-	if err != nil {
-		return err
+	acts := make([][]act, len(story))
+	for i, c := range story {
+		if acts[i], err = c.prepare(st); err != nil {
+			return err
+		}
 	}
 	if err := st.openServer(ctx); err != nil {
 		return err
 	}
 	st.tell("A server of its own: %s", st.s.client.BaseURL)
-	for _, play := range acts {
-		if err := play(ctx); err != nil {
+	for i, c := range story {
+		if len(story) > 1 {
+			st.announce(i+1, len(story), c)
+		}
+		if err := st.play(ctx, acts[i]); err != nil {
+			return fmt.Errorf("%s: %w", c.title, err)
+		}
+	}
+	return nil
+}
+
+// play plays the acts of a chapter and ends its workers.
+func (st *stage) play(ctx context.Context, acts []act) error {
+	for _, step := range acts {
+		if err := step(ctx); err != nil {
 			if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 				err = errors.Join(context.Cause(ctx), err)
 			}
 			return err
 		}
 	}
-	return nil
-}
-
-// stage is where a demo plays: a directory, a server of its own, and the
-// processes it started, which it ends, all of them, whatever happened.
-type stage struct {
-	dir    string
-	binary string
-	env    []string
-	out    io.Writer
-	began  time.Time
-	actors []*actor
-	s      *server
-}
-
-func newStage(out io.Writer) (*stage, error) {
-	binary, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "picket-demo-")
-	if err != nil {
-		return nil, err
-	}
-	st := &stage{dir: dir, binary: binary, out: out, began: time.Now()}
-	bin := filepath.Join(dir, "bin")
-	if err := errors.Join(os.Mkdir(bin, 0o700), os.Symlink(binary, filepath.Join(bin, "picket"))); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "PICKET_") && !strings.HasPrefix(e, "XDG_") && !strings.HasPrefix(e, "PATH=") {
-			st.env = append(st.env, e)
-		}
-	}
-	st.env = append(st.env, "PATH="+bin+":"+os.Getenv("PATH"), "DEMO_DIR="+dir, "NO_COLOR=1",
-		"XDG_CONFIG_HOME="+dir+"/config", "XDG_STATE_HOME="+dir+"/state", "XDG_DATA_HOME="+dir+"/data")
-	return st, nil
-}
-
-// tell narrates one step.
-func (st *stage) tell(format string, args ...any) {
-	p := painter(st.out)
-	fmt.Fprintf(st.out, "%s %s\n", p.dim(fmt.Sprintf("%5.1fs", time.Since(st.began).Seconds())), fmt.Sprintf(format, args...))
-}
-
-func (st *stage) path(name string) string { return filepath.Join(st.dir, name) }
-
-// cue lets an agent's script go on.
-func (st *stage) cue(name string) error { return os.WriteFile(st.path(name), nil, 0o600) }
-
-// openServer starts the demo's own server and waits until it serves.
-func (st *stage) openServer(ctx context.Context) error {
-	up, err := st.start("up", "--listen", "127.0.0.1:0", "--data", st.path("data"), "--log-level", "warn")
-	if err != nil {
-		return err
-	}
-	var line string
-	err = until(ctx, func() (bool, error) {
-		line = up.said()
-		if up.ended() {
-			return false, fmt.Errorf("the server ended: %s", up.complained())
-		}
-		return strings.Contains(line, "\n"), nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait for the server: %w", err)
-	}
-	url := strings.TrimSpace(strings.TrimPrefix(line, "ready "))
-	key, err := readSecret(st.path("data/admin.key"))
-	if err != nil {
-		return err
-	}
-	st.s = &server{client: &adapter.Client{BaseURL: url, Key: key}}
-	st.env = append(st.env, st.s.environment()...)
-	return nil
-}
-
-// task reads a task anew.
-func (st *stage) task(ctx context.Context, id string) (t picket.Task, err error) {
-	err = st.s.get(ctx, "/api/v1/tasks/"+segment(id), &t, nil)
-	return t, err
-}
-
-// awaitTask waits until a task looks as expected.
-func (st *stage) awaitTask(ctx context.Context, id, what string, as func(picket.Task) bool) (t picket.Task, err error) {
-	err = until(ctx, func() (bool, error) {
-		t, err = st.task(ctx, id)
-		return err == nil && as(t), err
-	})
-	if err != nil {
-		return t, fmt.Errorf("not observed: %s: %w", what, err)
-	}
-	return t, nil
-}
-
-// patience bounds the wait for one step.
-const patience = 15 * time.Second
-
-// until looks again and again until done, an error, or patience is over.
-func until(ctx context.Context, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
-	defer cancel()
-	for {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
-	}
-}
-
-// close ends every process of the stage, newest first, and reports any that
-// would not go.
-func (st *stage) close() error {
-	var errs []error
-	for i := len(st.actors) - 1; i >= 0; i-- {
-		errs = append(errs, st.actors[i].end())
-	}
-	for _, a := range st.actors {
-		for pid := range a.seen {
-			if living(pid) {
-				_ = unix.Kill(pid, unix.SIGKILL)
-				errs = append(errs, fmt.Errorf("process %d was left over", pid))
-			}
-		}
-	}
-	return errors.Join(append(errs, os.RemoveAll(st.dir))...)
+	return st.dismiss()
 }

@@ -4,32 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 )
-
-func newDemoBudget() *cobra.Command {
-	return &cobra.Command{
-		Use: "budget", Short: "Ten calls of $0.30 at once on $1.00: three are made, seven are refused before they leave", Args: args(cobra.NoArgs),
-		Long: "An agent with $1.00 makes ten paid calls of $0.30 at once. Three reach the API; seven are refused before anything is sent.\n" +
-			"The agent waits; the command that a refusal printed is run, and it goes on. What was paid for once is not paid for twice.\n" +
-			"A server and an API of its own, real processes, no network; exit 0 only if all of it was observed.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return staged(cmd, playBudget) },
-	}
-}
 
 // budgetAgent makes its calls through `picket tool` alone, as any script would.
 const budgetAgent = `#!/bin/sh
@@ -51,19 +37,22 @@ tools:
   http_request: {allow: ["%s"]}
 `
 
-func playBudget(ctx context.Context, out io.Writer) error {
-	api, err := openPaidAPI()
-	if err != nil {
-		return err
-	}
-	defer api.close()
-	return perform(ctx, out, func(st *stage) ([]act, error) {
+var budgetChapter = chapter{
+	title: "the budget",
+	lead:  "Every task has an envelope of money. A call that it does not cover is refused before it is made.",
+	prepare: func(st *stage) ([]act, error) {
+		api, err := openPaidAPI()
+		if err != nil {
+			return nil, err
+		}
+		st.undo = append(st.undo, api.close)
 		st.env = append(st.env, "DEMO_API=http://"+api.address)
 		p := &spender{stage: st, api: api}
-		return []act{p.begin, p.refused, p.topUp, p.finish, p.books}, errors.Join(
-			os.WriteFile(st.path("agent"), []byte(budgetAgent), 0o700),
-			os.WriteFile(st.path("picket.yaml"), fmt.Appendf(nil, budgetYAML, api.address), 0o600))
-	})
+		if p.script, err = st.script("budget.sh", budgetAgent); err != nil {
+			return nil, err
+		}
+		return []act{p.begin, p.refused, p.topUp, p.finish, p.books}, os.WriteFile(st.path("picket.yaml"), fmt.Appendf(nil, budgetYAML, api.address), 0o600)
+	},
 }
 
 // paidAPI is what the calls reach. It counts them: what was refused must not
@@ -92,9 +81,10 @@ func (a *paidAPI) close() { _ = a.server.Close() }
 // spender is the play: one worker, one task, one API.
 type spender struct {
 	*stage
-	api  *paidAPI
-	id   string
-	help string // the command that a refusal printed
+	api    *paidAPI
+	script string
+	id     string
+	help   string // the command that a refusal printed
 }
 
 func (p *spender) begin(ctx context.Context) error {
@@ -104,7 +94,7 @@ func (p *spender) begin(ctx context.Context) error {
 	}
 	p.id = t.TaskID
 	p.tell("Submitted %s with an envelope of %s. A call of http_request costs $0.30.", p.id, dollars(t.BudgetEnvelope.USD))
-	worker, err := p.start("adapter", "--env", "DEMO_DIR", "--env", "DEMO_API", "--", p.path("agent"))
+	worker, err := p.start("adapter", "--env", "DEMO_DIR", "--env", "DEMO_API", "--", p.script)
 	if err != nil {
 		return err
 	}
@@ -163,15 +153,8 @@ func (p *spender) topUp(ctx context.Context) error {
 		return errors.New("not observed: the command in a refusal that tops up")
 	}
 	p.tell("The agent waits in await_top_up. A refusal printed what helps; it is run as it stands:")
-	fmt.Fprintln(p.out, "         $ "+p.help)
-	sh := exec.CommandContext(ctx, "/bin/sh", "-c", p.help)
-	sh.Dir, sh.Env = p.dir, p.env
-	answer, err := sh.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("the command that was printed failed: %w: %s", err, answer)
-	}
-	fmt.Fprintln(p.out, "         | "+printable(strings.TrimSpace(string(answer))))
-	return nil
+	_, err := p.shell(ctx, exitOK, p.help)
+	return err
 }
 
 func (p *spender) finish(ctx context.Context) error {

@@ -25,7 +25,7 @@ func newRoot() *cobra.Command {
 		Example: `  picket up
   picket run -- make test
   picket review approve
-  picket demo zombie`,
+  picket demo all`,
 		Args: cobra.ArbitraryArgs,
 		RunE: noSuchCommand,
 	}
@@ -123,7 +123,6 @@ var laterCommands = map[string]string{
 	"picket agent heartbeat": "wake files",
 	"picket session":         "wake files",
 	"picket notify":          "webhooks",
-	"picket demo handoff":    "the other demos", "picket demo crash": "the other demos", "picket demo all": "the other demos",
 }
 
 // args wraps an argument check so that its failure counts as a usage error.

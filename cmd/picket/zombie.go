@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"slices"
@@ -36,18 +35,21 @@ while :; do sleep 1; done
 
 const zombieWindow = 4 // seconds; short, so that the demo is, and long enough for a busy machine
 
-// playZombie plays the whole story and fails at the first thing that was not
-// observed to happen.
-func playZombie(ctx context.Context, out io.Writer) error {
-	return perform(ctx, out, func(st *stage) ([]act, error) {
+var zombieChapter = chapter{
+	title: "the zombie",
+	lead:  "A laptop is closed in the middle of its task, and opened again when somebody else has the task.",
+	prepare: func(st *stage) ([]act, error) {
 		z := &zombie{stage: st}
-		return []act{z.begin, z.closeTheLaptop, z.takeOver, z.wakeTheAgent, z.wakeTheAdapter, z.finish}, os.WriteFile(st.path("agent"), []byte(zombieAgent), 0o700)
-	})
+		var err error
+		z.script, err = st.script("zombie.sh", zombieAgent)
+		return []act{z.begin, z.closeTheLaptop, z.takeOver, z.wakeTheAgent, z.wakeTheAdapter, z.finish}, err
+	},
 }
 
 // zombie is the play: two workers and one task.
 type zombie struct {
 	*stage
+	script string
 	id     string
 	first  *actor
 	agent  []int // the first worker's agent and its children
@@ -56,7 +58,7 @@ type zombie struct {
 }
 
 func (z *zombie) worker(name string) (*actor, error) {
-	return z.start("adapter", "--agent-id", name, "--env", "DEMO_DIR", "--", z.path("agent"))
+	return z.start("adapter", "--agent-id", name, "--env", "DEMO_DIR", "--", z.script)
 }
 
 func (z *zombie) begin(ctx context.Context) (err error) {
@@ -154,9 +156,7 @@ func (z *zombie) wakeTheAgent(ctx context.Context) error {
 		return fmt.Errorf("the stale write was not refused as stale_fence: exit %s: %s", strings.TrimSpace(string(code)), answer)
 	}
 	z.tell("Refused, HTTP %d, exit code %d. What the agent was told:", picket.CodeStaleFence.Status(), exitConflict)
-	for line := range strings.Lines(strings.TrimSpace(string(answer))) {
-		fmt.Fprintln(z.out, "         | "+printable(strings.TrimRight(line, "\n")))
-	}
+	z.quote(strings.TrimSpace(string(answer)))
 	return z.checkRecord(ctx)
 }
 
