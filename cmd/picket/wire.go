@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/labstack/echo/v4"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
@@ -139,7 +140,7 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	}
 	if h.orchestrator {
 		control.Mount(e)
-		desk, err := console.New(console.Config{Desk: deskOf(store), Log: h.log, AllowedHosts: h.hosts()})
+		desk, err := console.New(console.Config{Desk: deskOf(store), Stream: streamOf(control, store), Log: h.log, AllowedHosts: h.hosts()})
 		if err != nil {
 			return err
 		}
@@ -196,6 +197,13 @@ func deskOf(store *orchestrator.Store) func(string) console.Desk {
 	return func(namespace string) console.Desk {
 		desk, _ := any(store.Engine(namespace)).(console.Desk)
 		return desk
+	}
+}
+
+// streamOf is the API's stream of events behind the console's own door.
+func streamOf(control *api.API, store *orchestrator.Store) func(echo.Context, string, func() error) error {
+	return func(c echo.Context, namespace string, admit func() error) error {
+		return control.Stream(c, store.Engine(namespace), admit)
 	}
 }
 

@@ -23,6 +23,9 @@ type Config struct {
 	// Desk finds the engine of a namespace, nil when this process does not serve
 	// it. Required.
 	Desk func(namespace string) Desk
+	// Stream answers with the events of a namespace, as the API does, and asks
+	// admit again and again whether the reader may go on. Required.
+	Stream func(c echo.Context, namespace string, admit func() error) error
 	// Log. Defaults to discarding.
 	Log *slog.Logger
 	// AllowedHosts are the names accepted in the Host header beside localhost
@@ -44,8 +47,8 @@ type Console struct {
 // New prepares the console: it reads the templates and assets that are built
 // into the program.
 func New(cfg Config) (*Console, error) {
-	if cfg.Desk == nil {
-		return nil, errors.New("console: Desk is required")
+	if cfg.Desk == nil || cfg.Stream == nil {
+		return nil, errors.New("console: Desk and Stream are required")
 	}
 	c := &Console{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(),
 		attempts: newAttempts(), names: map[string]route{}}

@@ -34,7 +34,10 @@ type page struct {
 	// topics are the events after which the page looks different: prefixes of
 	// their types such as "task.", or ids of tasks, runs and agents.
 	topics []string
-	body   any
+	// every is how often the page is brought up to date without an event, in
+	// seconds: for what changes with time alone. 0 is now and then.
+	every int
+	body  any
 	// problem is what went wrong with what the person wanted to do here. The page
 	// is shown again with everything they typed.
 	problem error
@@ -51,6 +54,8 @@ type view struct {
 	Stats    picket.Stats // zero when nobody is signed in
 	Now      picket.Instant
 	Topics   string
+	Every    int
+	Posted   bool   // the answer to a form, not to the page's own address
 	Did      string // what the person has just done, a sentence
 	Problem  *problem
 	Body     any
@@ -60,6 +65,7 @@ type view struct {
 
 type navEntry struct {
 	Label, Path string
+	Go          string // the letter after g that leads there
 	Current     bool
 	Count       int64 // what waits there for a person
 }
@@ -114,7 +120,8 @@ func (v *visit) show(status int, p page) error {
 		return err
 	}
 	w := view{Title: p.title, Path: v.here(), Theme: v.theme(), SignedIn: v.desk != nil, Who: v.session.Principal,
-		Stats: v.stats, Now: v.now(), Topics: strings.Join(p.topics, " "), Body: p.body, Nonce: v.nonce(p.problem), visit: v}
+		Stats: v.stats, Now: v.now(), Topics: strings.Join(p.topics, " "), Every: p.every,
+		Posted: v.Request().Method == post, Body: p.body, Nonce: v.nonce(p.problem), visit: v}
 	w.Nav = v.navigation(p.nav)
 	if v.Request().Method == get {
 		w.Did = sentenceOf(v.QueryParam("did"), v.QueryParam("id"))
@@ -170,13 +177,18 @@ func (v *visit) nonce(problem error) string {
 	return rand.Text()
 }
 
+// goLetters are the keys of the pages, after g.
+var goLetters = map[string]string{
+	"overview": "o", "handoffs": "h", "reviews": "r", "tasks": "t", "agents": "a", "leases": "l", "budgets": "b", "events": "e",
+}
+
 func (v *visit) navigation(marked string) []navEntry {
 	var all []navEntry
 	for _, r := range routes() {
 		if r.nav == "" || !v.may(r.name) {
 			continue
 		}
-		e := navEntry{Label: r.nav, Path: r.path, Current: r.name == marked || marked == "" && r.name == v.route.name}
+		e := navEntry{Label: r.nav, Path: r.path, Go: goLetters[r.name], Current: r.name == marked || marked == "" && r.name == v.route.name}
 		switch r.name {
 		case "handoffs":
 			e.Count = v.stats.Handoffs

@@ -45,6 +45,7 @@ func routes() []route {
 	return slices.Concat(
 		entrance(),
 		overviewPages(),
+		liveRoutes(),
 	)
 }
 

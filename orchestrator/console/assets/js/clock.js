@@ -3,54 +3,57 @@
 
 let ahead = 0; // the server's clock less ours, in milliseconds
 
-// setClock is told the server's time as a page said it, and when it came.
+// setClock is told the server's time as a page said it, in milliseconds, and
+// when it came.
 function setClock(text, receivedAt) {
-  const at = Date.parse(text);
-  if (!Number.isNaN(at)) ahead = at - receivedAt;
+  if (Number(text) > 0) ahead = Number(text) - receivedAt;
 }
 
-const now = () => Date.now() + ahead;
+const serverNow = () => Date.now() + ahead;
 
 // tick brings every time under root up to date.
 function tick(root = document) {
-  const at = now();
-  for (const el of root.querySelectorAll("time[data-rel]")) show(el, ago(at - Date.parse(el.dateTime)));
-  for (const el of root.querySelectorAll("time[data-left]")) {
-    const left = Date.parse(el.dateTime) - at;
-    show(el, left > 0 ? span(left) : "over");
-    urgency(el, left);
+  const now = serverNow();
+  for (const el of root.querySelectorAll("time[data-at]")) {
+    const left = Number(el.dataset.at) - now;
+    if (el.dataset.how === "left") urgency(el, left);
+    const text = el.dataset.how === "left" ? until(left) : ago(-left);
+    if (el.textContent !== text) el.textContent = text;
   }
   for (const el of root.querySelectorAll("[data-left-bar]")) {
-    el.value = Math.max(0, Math.min(el.max, (el.max * (Date.parse(el.dataset.until) - at)) / Number(el.dataset.ttl)));
+    const share = (Number(el.dataset.at) - now) / Number(el.dataset.ttl);
+    el.value = el.max * Math.max(0, Math.min(1, share));
   }
 }
 
-function show(el, text) {
-  if (el.textContent !== text && !text.includes("NaN")) el.textContent = text;
-}
-
+// The last fifth of a span whose length is known calls for a look.
 function urgency(el, left) {
   const ttl = Number(el.dataset.ttl);
   el.classList.toggle("over", left <= 0);
   el.classList.toggle("ending", left > 0 && ttl > 0 && left < ttl / 5);
 }
 
-// ago and span say what the pages say, so that nothing jumps when they start.
+// ago, until and span say what the server says in the same place, so that
+// nothing jumps when they take over.
 function ago(ms) {
-  if (ms < -1000) return "in " + span(-ms);
-  return ms < 1000 ? "now" : span(ms) + " ago";
+  return ms < 5000 ? "just now" : span(ms) + " ago";
+}
+
+function until(ms) {
+  return ms > 0 ? "in " + span(ms) : span(-ms) + " overdue";
 }
 
 function span(ms) {
-  const s = Math.max(0, Math.floor(ms / 1000));
-  const [m, h, d] = [Math.floor(s / 60), Math.floor(s / 3600), Math.floor(s / 86400)];
-  if (d >= 2) return d + "d " + (h % 24) + "h";
-  if (h >= 1) return h + "h " + (m % 60) + "m";
-  if (m >= 1) return m + "m " + (s % 60) + "s";
-  return s + "s";
+  const s = Math.floor(ms / 1000);
+  if (s < 60) return s + " s";
+  if (s < 3600) return Math.floor(s / 60) + " min";
+  if (s < 48 * 3600) return Math.floor(s / 3600) + " h";
+  return Math.floor(s / 86400) + " days";
 }
 
 function startClock() {
+  const arrived = performance.timeOrigin + (performance.getEntriesByType("navigation")[0]?.responseStart ?? 0);
+  setClock(page().now, arrived);
   tick();
   setInterval(() => document.hidden || tick(), 1000);
   document.addEventListener("visibilitychange", () => tick());

@@ -10,7 +10,7 @@ const WAITING = ["task.handoff", "task.answered", "task.finished", "task.review"
   "task.approved", "task.rejected", "task.retried", "handoff.", "lease.failed", "lease.expired", "lease.released", "store.adopted"];
 
 const live = {
-  state: "lost", // of the stream: live, lost or over
+  state: "joining", // of the stream: joining, live, lost or over
   paused: false,
   waiting: 0, // updates that came during a pause
   held: 0, // parts that are left alone because somebody writes in them
@@ -22,23 +22,27 @@ const live = {
   gap: SHORTEST,
 };
 
+// page is what the page says of itself: after, the event it is as new as; now,
+// the server's clock; topics; every, in seconds.
+const page = () => document.getElementById("main")?.dataset ?? {};
+
 // startLive joins the stream, where the page says from where.
 function startLive() {
-  const { after } = document.body.dataset;
-  if (after === undefined) return;
+  if (page().after === undefined) return;
   live.paused = remembered("picket-paused") === "1";
   document.getElementById("live")?.addEventListener("click", togglePause);
-  let end = joinTabs("/console/events", after, document.body.dataset.desk ?? "", hear);
-  addEventListener("submit", () => setTimeout(() => (live.leaving = true)));
-  addEventListener("pagehide", () => end());
+  const join = () => joinTabs("/console/live", page().after, document.getElementById("live")?.dataset.desk ?? "", hear);
+  let leave = join();
+  addEventListener("submit", (sent) => setTimeout(() => (live.leaving = !sent.defaultPrevented)));
+  addEventListener("pagehide", () => leave());
   addEventListener("pageshow", ({ persisted }) => {
     if (!persisted) return;
     live.leaving = false;
-    end = joinTabs("/console/events", document.body.dataset.after, document.body.dataset.desk ?? "", hear);
+    leave = join();
     stir();
   });
-  document.addEventListener("visibilitychange", () => live.stale && !document.hidden && plan());
-  setInterval(() => document.hidden || live.paused || stir(), Number(document.body.dataset.every) * 1000 || EVERY);
+  document.addEventListener("visibilitychange", () => live.stale && !document.hidden && hurry());
+  setInterval(() => document.hidden || live.paused || stir(), Number(page().every) * 1000 || EVERY);
   showLive();
 }
 
@@ -56,7 +60,7 @@ function hear(message) {
 // concerns reports whether the page looks different after an event. Topics are
 // prefixes of types, or ids of tasks, runs and agents; * is all of them.
 function concerns({ type, taskId, runId, agentId }) {
-  const topics = (document.body.dataset.topics ?? "").split(" ").filter(Boolean);
+  const topics = (page().topics ?? "").split(" ").filter(Boolean);
   return topics.some((t) => t === "*" || type.startsWith(t) || t === taskId || t === runId || t === agentId) ||
     WAITING.some((t) => type.startsWith(t));
 }
@@ -83,6 +87,13 @@ function plan() {
   live.timer = setTimeout(refresh, Math.max(0, live.last + gap - Date.now()));
 }
 
+// hurry is for a person who has come back to look.
+function hurry() {
+  clearTimeout(live.timer);
+  live.timer = 0;
+  plan();
+}
+
 async function refresh() {
   live.timer = 0;
   live.fetching = true;
@@ -95,13 +106,14 @@ async function refresh() {
   live.gap = ok ? Math.max(SHORTEST, 3 * (live.last - began)) : Math.min(2 * live.gap, 10_000);
   if (!ok && live.state !== "over") live.stale = true;
   showLive();
-  document.dispatchEvent(new CustomEvent("picket:fresh"));
   if (live.stale) plan();
 }
 
 // fetchPage reports whether the page is as new as the server's.
 async function fetchPage() {
-  const answer = await fetch(location.href, { headers: { Accept: "text/html", "Picket-Part": "main" }, cache: "no-store", redirect: "manual" });
+  // The answer to a form has no address of its own.
+  const address = page().posted === undefined ? location.href : page().self;
+  const answer = await fetch(address, { headers: { Accept: "text/html", "Picket-Part": "main" }, cache: "no-store", redirect: "manual" });
   const receivedAt = Date.now();
   if (answer.type === "opaqueredirect" || answer.status === 401) {
     live.state = "over";
@@ -109,21 +121,29 @@ async function fetchPage() {
   }
   if (answer.status >= 500 || answer.status === 429) return false;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  if (live.leaving || live.paused) return true;
+  if (live.leaving) return true;
+  if (live.paused) {
+    live.waiting ||= 1;
+    return true;
+  }
   if (answer.status >= 400) return gone(fresh);
   if (outdated(fresh)) {
     location.reload();
     return true;
   }
-  const { dataset } = document.body;
-  for (const name of ["after", "topics", "waiting", "every"]) {
-    if (name in fresh.body.dataset) dataset[name] = fresh.body.dataset[name];
-  }
-  setClock(fresh.body.dataset.now, receivedAt);
+  adopt(fresh, receivedAt);
+  return true;
+}
+
+// adopt shows what a fresh page says.
+function adopt(fresh, receivedAt) {
+  const said = fresh.getElementById("main")?.dataset ?? {};
+  for (const name of ["after", "topics", "every"]) if (name in said) page()[name] = said[name];
+  setClock(said.now, receivedAt);
   live.held = swapParts(fresh);
   document.title = fresh.title;
   tick();
-  return true;
+  followLogs();
 }
 
 // gone is for a page that there is no more: what it showed stays, and says so.

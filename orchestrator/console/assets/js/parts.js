@@ -4,7 +4,7 @@
 
 // What this script or the person has put on an element, and the server does not
 // know of.
-const OURS = new Set(["open", "tabindex", "data-current"]);
+const OURS = new Set(["open", "data-current"]);
 
 // swapParts brings the page up to what fresh says. A part in which somebody
 // writes or selects is left as it is, and counted in the answer.
@@ -36,7 +36,8 @@ function typedIn(root) {
     if (field.type === "hidden" || field.closest("[data-search], form[method=get]")) return false;
     if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
     if (field.tagName === "SELECT") return field.selectedIndex !== chosenFirst(field);
-    return field.value !== field.defaultValue;
+    // What was sent and refused was typed as well.
+    return field.value !== (page().posted === undefined ? field.defaultValue : "");
   });
 }
 
@@ -80,7 +81,7 @@ function same(old, now) {
 function seen(part) {
   const copy = part.cloneNode(true);
   for (const el of copy.querySelectorAll("input[name=once]")) el.removeAttribute("value");
-  for (const el of copy.querySelectorAll("time[data-rel], time[data-left], [data-log]")) {
+  for (const el of copy.querySelectorAll("time[data-at], [data-log]")) {
     el.textContent = "";
     el.removeAttribute("class");
   }

@@ -1,7 +1,7 @@
 // What the script itself says on the page: the live switch, notes of a moment,
 // and that the session is over.
 
-const CAPTIONS = { live: "Live", lost: "Disconnected, trying again", over: "Signed out" };
+const CAPTIONS = { joining: "Connecting", live: "Live", lost: "Disconnected, trying again", over: "Signed out" };
 
 // showLive fills the switch for live updates.
 function showLive() {

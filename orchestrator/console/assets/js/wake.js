@@ -1,0 +1,22 @@
+// The start: in a page everything, in the worker that all tabs share the one
+// connection.
+
+if (typeof document === "undefined") {
+  hostTabs();
+} else {
+  forgetDone();
+  startClock();
+  startLive();
+  startKeys();
+  followLogs();
+}
+
+// forgetDone takes what was just done out of the address, so that loading the
+// page again does not say it again.
+function forgetDone() {
+  const address = new URL(location.href);
+  if (!address.searchParams.has("did")) return;
+  address.searchParams.delete("did");
+  address.searchParams.delete("id");
+  history.replaceState(null, "", address);
+}

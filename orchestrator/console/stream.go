@@ -1,0 +1,17 @@
+package console
+
+// liveRoutes is what the script reads to keep an open page up to date.
+func liveRoutes() []route {
+	return []route{
+		{name: "live", method: get, path: "/console/live", scopes: people, as: []string{"GET /api/v1/events"}, handle: streamEvents},
+	}
+}
+
+// streamEvents ends with the session: the key behind it is asked with every
+// page of events, and when there are none.
+func streamEvents(v *visit) error {
+	return v.console.cfg.Stream(v.Context, v.session.Principal.Namespace, func() error {
+		_, err := v.desk.Session(v.ctx(), v.token)
+		return err
+	})
+}
