@@ -22,7 +22,8 @@ type Handoff struct {
 	CreatedAt  Instant      `json:"createdAt"`
 }
 
-// Work is what a run left behind, as far as its adapter has handed it in.
+// Work is what a run left behind, as far as its adapter has handed it in, cut to
+// what a list shows: 4 KiB of Diffstat, 50 Files. Its evidence has the whole.
 type Work struct {
 	Branch        string   `json:"branch"`   // git branch of the run's commits
 	Diffstat      string   `json:"diffstat"` // one line a file

@@ -1,5 +1,7 @@
 package picket
 
+import "github.com/picket-dev/picket/budget"
+
 // Review is the decision on a completed task. A zero Decision is pending.
 type Review struct {
 	TaskID    string  `json:"taskId"`
@@ -13,14 +15,19 @@ type Review struct {
 
 // PendingReview is a row of the review queue, oldest first.
 type PendingReview struct {
-	TaskID       string  `json:"taskId"`
-	RunID        string  `json:"runId"`
-	Title        string  `json:"title"`
-	Output       RawJSON `json:"output"`
-	Summary      string  `json:"summary"`
-	SubmittedAt  Instant `json:"submittedAt"`
-	FencingToken int64   `json:"fencingToken"`
-	Attempts     int     `json:"attempts"`
+	TaskID       string            `json:"taskId"`
+	RunID        string            `json:"runId"`
+	Title        string            `json:"title"`
+	Role         string            `json:"role"`
+	Labels       map[string]string `json:"labels"`
+	Parent       *string           `json:"parent"` // the task that delegated this one
+	Output       RawJSON           `json:"output"`
+	Summary      string            `json:"summary"`
+	SubmittedAt  Instant           `json:"submittedAt"`
+	FencingToken int64             `json:"fencingToken"`
+	Attempts     int               `json:"attempts"`
+	Spent        budget.Envelope   `json:"spent"`
+	Work         Work              `json:"work"`
 }
 
 // ReviewQuery selects a page of the review queue. Filters are AND-ed.

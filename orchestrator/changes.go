@@ -24,7 +24,11 @@ func (e *Engine) RunEvidence(ctx context.Context, held picket.Held, ev picket.Ev
 	if len(b) > picket.MaxPayload+1024 { // members that the caller left out
 		return picket.TooLarge("/diff", len(b))
 	}
-	_, err = e.as(ctx, held, "run_evidence", string(b))
+	work, err := jsonv2.Marshal(workOf(ev))
+	if err != nil {
+		return fmt.Errorf("encode evidence: %w", err)
+	}
+	_, err = e.as(ctx, held, "run_evidence", string(b), string(work))
 	return err
 }
 

@@ -1,7 +1,9 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -12,18 +14,27 @@ import (
 
 // The verbs of people: hand-offs and reviews.
 
-// Claim notes that the caller looks after a hand-off.
-func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string) (picket.Handoff, error) {
+// Claim notes that the caller looks after a hand-off; anybody may decide it all
+// the same. What somebody else has claimed stays theirs (state_conflict) unless
+// takeOver is set.
+func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string, takeOver bool) (picket.Handoff, error) {
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Handoff{}, err
 	}
-	got, err := e.run(ctx, "claim", handoffID, by.Actor, by.Once.Key, by.Once.Body)
+	taken := 0
+	if takeOver {
+		taken = 1
+	}
+	got, err := e.run(ctx, "claim", handoffID, by.Actor, by.Once.Key, by.Once.Body, taken)
 	if err != nil {
 		return picket.Handoff{}, err
 	}
 	r := &reply{script: "claim"}
 	l := r.list(got)
-	h := r.handoff(r.at(l, 2), r.int(r.at(l, 0)), r.int(r.at(l, 1)), r.report(r.at(l, 3), true))
+	h := r.handoffRow(l[min(2, len(l)):], r.int(r.at(l, 0)), r.int(r.at(l, 1)))
+	if h == nil {
+		return picket.Handoff{}, cmp.Or(r.bad, errors.New("reply of claim: no hand-off"))
+	}
 	return *h, r.bad
 }
 

@@ -140,7 +140,9 @@ func (r *reply) task(v any) picket.Task {
 	}
 	t.LastReport = r.report(r.at(l, 9), true)
 	t.Answers = r.answers(r.at(l, 10))
-	t.Handoff = r.handoff(r.at(l, 11), rawMs, nowMs, t.LastReport)
+	if t.Handoff = r.handoff(r.at(l, 11), rawMs, nowMs, t.LastReport); t.Handoff != nil {
+		t.Handoff.Title = t.Title
+	}
 	if rv := r.hash(r.at(l, 12)); len(rv) > 0 {
 		t.Review = &picket.Review{TaskID: id, RunID: rv["run"], Decision: optional(rv["decision"]), Note: rv["note"],
 			By: rv["by"], At: picket.Instant(integer(rv["at"])), FixTaskID: optional(rv["fix"])}
@@ -288,7 +290,7 @@ func (r *reply) handoff(v any, rawMs, nowMs int64, last *picket.Report) *picket.
 		HandoffID: r.text(r.at(l, 0)), TaskID: h["task"], RunID: h["run"], Kind: picket.HandoffKind(h["kind"]),
 		Question: body.Question, Options: body.Options, LastReport: last, OnDeadline: picket.OnDeadline(h["policy"]),
 		ClaimedBy: h["claimed"], State: picket.HandoffState(h["state"]), CreatedAt: picket.Instant(integer(h["created"])),
-		Answer: r.answer(r.at(l, 2)),
+		Answer: r.answer(r.at(l, 2)), ClaimedAt: picket.Instant(integer(h["claimed_at"])), Work: r.work(r.at(l, 3), r.at(l, 4)),
 	}
 	if last != nil {
 		out.Tried = slices.Clone(last.Attempted)

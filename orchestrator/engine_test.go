@@ -187,9 +187,9 @@ func TestLifeOfATask(t *testing.T) {
 		if string(got.Output) != `"done"` || got.LastReport.Summary != "half way" || len(got.Runs) != 1 || got.Review == nil {
 			t.Fatalf("task %+v", got)
 		}
-		rv, err := f.Reviews(f.ctx)
+		rv, err := f.Reviews(f.ctx, picket.ReviewQuery{})
 		ok(t, err)
-		if len(rv) != 1 || rv[0].RunID != l.RunID {
+		if len(rv.Reviews) != 1 || rv.Total != 1 || rv.NextCursor != nil || rv.Reviews[0].RunID != l.RunID {
 			t.Fatalf("reviews %+v", rv)
 		}
 		done, err := f.Approve(f.ctx, operator, task.TaskID, "good")

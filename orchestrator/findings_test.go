@@ -228,9 +228,9 @@ func TestListingsAreBounded(t *testing.T) {
 			_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"` + large + `"`)})
 			ok(t, err)
 		}
-		reviews, err := f.Reviews(f.ctx)
+		reviews, err := f.Reviews(f.ctx, picket.ReviewQuery{})
 		ok(t, err)
-		if n := len(reviews); n < 10 || n > 20 || reviews[0].TaskID != task.TaskID {
+		if n := len(reviews.Reviews); n < 10 || n > 20 || reviews.Total != 31 || reviews.NextCursor == nil || reviews.Reviews[0].TaskID != task.TaskID {
 			t.Fatalf("%d reviews", n)
 		}
 		for range 30 {
@@ -239,9 +239,9 @@ func TestListingsAreBounded(t *testing.T) {
 			_, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: large})
 			ok(t, err)
 		}
-		handoffs, err := f.Handoffs(f.ctx, picket.HandoffOpen)
+		handoffs, err := f.Handoffs(f.ctx, picket.HandoffQuery{})
 		ok(t, err)
-		if n := len(handoffs); n < 10 || n > 20 {
+		if n := len(handoffs.Handoffs); n < 10 || n > 20 || handoffs.Total != 30 || handoffs.NextCursor == nil {
 			t.Fatalf("%d hand-offs", n)
 		}
 	})

@@ -38,7 +38,7 @@ func stuck(w *lostWorld) {
 var peopleCases = []lostCase{
 	{name: "claim", setup: asking,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Claim(w.ctx, asked("1"), w.handoff)
+			return e.Claim(w.ctx, asked("1"), w.handoff, false)
 		}},
 	{name: "answer", setup: asking,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {

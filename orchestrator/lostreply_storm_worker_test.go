@@ -213,7 +213,7 @@ func (w *stormWorker) help() {
 	w.caused(picket.EventTaskHandoff)
 	w.exit()
 	claim, answer := w.once(), w.once()
-	answered(w.storm, "claim", func() (picket.Handoff, error) { return w.e.Claim(w.ctx, claim, got.HandoffID) })
+	answered(w.storm, "claim", func() (picket.Handoff, error) { return w.e.Claim(w.ctx, claim, got.HandoffID, false) })
 	w.caused(picket.EventHandoffClaimed)
 	answered(w.storm, "answer", func() (picket.Task, error) {
 		return w.e.Answer(w.ctx, answer, got.HandoffID, picket.AnswerRequest{Option: ptr("a")})

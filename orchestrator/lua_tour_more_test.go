@@ -84,9 +84,9 @@ func tourWaits(t *testing.T, f *fixture) {
 		_, err = f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: large})
 		ok(t, err)
 	}
-	_, err = f.Reviews(f.ctx)
+	_, err = f.Reviews(f.ctx, picket.ReviewQuery{})
 	ok(t, err)
-	_, err = f.Handoffs(f.ctx, picket.HandoffOpen)
+	_, err = f.Handoffs(f.ctx, picket.HandoffQuery{})
 	ok(t, err)
 	task, h = f.start(t, picket.TaskSpec{})
 	for i := range 20 {

@@ -26,15 +26,15 @@ func tourHandoffs(t *testing.T, f *fixture) {
 	}
 	yes := picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}
 	hid := ask("a1", picket.HelpRequest{Question: "?", Options: []string{"red", "blue"}})
-	f.again(t, func() error { _, err := f.Claim(f.ctx, once("5"), hid); return err })
-	_, err := f.Claim(f.ctx, operator, hid) // the same person
+	f.again(t, func() error { _, err := f.Claim(f.ctx, once("5"), hid, false); return err })
+	_, err := f.Claim(f.ctx, operator, hid, false) // the same person
 	ok(t, err)
-	_, err = f.Claim(f.ctx, picket.Caller{Actor: "other"}, hid)
+	_, err = f.Claim(f.ctx, picket.Caller{Actor: "other"}, hid, false)
 	refused(t, err, picket.CodeStateConflict)
 	clash := once("5")
 	clash.Once.Body = strings.Repeat("c", 64)
 	for verb, act := range map[string]func(by picket.Caller, id string) error{
-		"claim":  func(by picket.Caller, id string) error { _, err := f.Claim(f.ctx, by, id); return err },
+		"claim":  func(by picket.Caller, id string) error { _, err := f.Claim(f.ctx, by, id, false); return err },
 		"answer": func(by picket.Caller, id string) error { _, err := f.Answer(f.ctx, by, id, yes); return err },
 		"finish": func(by picket.Caller, id string) error {
 			_, err := f.Finish(f.ctx, by, id, picket.RawJSON(`1`))
@@ -81,14 +81,14 @@ func tourHandoffs(t *testing.T, f *fixture) {
 	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:chores", redis.Z{Score: 1, Member: "handoff:" + noHelp}).Err()) // of a damaged store
 	f.jump(t, time.Minute)
 	ok(t, f.Tick(f.ctx))
-	_, err = f.Handoffs(f.ctx, picket.HandoffOpen)
+	_, err = f.Handoffs(f.ctx, picket.HandoffQuery{})
 	ok(t, err)
 	_, err = f.Handoff(f.ctx, hid)
 	ok(t, err)
 	_, err = f.Handoff(f.ctx, noHelp)
 	refused(t, err, picket.CodeNotFound)
 	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:handoffs:open", redis.Z{Score: 1, Member: noHelp}).Err()) // of a damaged store
-	_, err = f.Handoffs(f.ctx, picket.HandoffOpen)
+	_, err = f.Handoffs(f.ctx, picket.HandoffQuery{})
 	ok(t, err)
 	ok(t, f.raw.ZRem(f.ctx, "pk:{default}:handoffs:open", noHelp).Err())
 
@@ -118,7 +118,7 @@ func tourReviews(t *testing.T, f *fixture) {
 		return task.TaskID
 	}
 	id := done()
-	_, err := f.Reviews(f.ctx)
+	_, err := f.Reviews(f.ctx, picket.ReviewQuery{})
 	ok(t, err)
 	f.again(t, func() error { _, err := f.Approve(f.ctx, once("9"), id, "n"); return err })
 	clash := once("9")

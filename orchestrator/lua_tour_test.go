@@ -17,9 +17,9 @@ import (
 // tests say what each has to do.
 func tour(t *testing.T, f *fixture) {
 	for _, stop := range []func(*testing.T, *fixture){tourClock, tourSubmit, tourGrant, tourFence, tourEnds, tourBarrier, tourHandoffs,
-		tourReviews, tourPause, tourEvidence, tourReads, tourKeys, tourRetention, tourWaits,
+		tourReviews, tourQueues, tourPause, tourEvidence, tourReads, tourKeys, tourRetention, tourWaits,
 		tourDamage, tourAgents, tourDrains, tourDeaths, tourAnswers, tourLists, tourInspect, tourAdvance,
-		tourCalls, tourUsage, tourFunds, tourTree, tourKin, tourExec, tourBooks, tourLoss} {
+		tourCalls, tourUsage, tourFunds, tourTree, tourKin, tourExec, tourWebhooks, tourBooks, tourLoss} {
 		stop(t, f)
 	}
 }

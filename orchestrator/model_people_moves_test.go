@@ -148,8 +148,9 @@ func (x *machine) cancelHelp() {
 func (x *machine) claim() {
 	hid := x.help()
 	o, by := x.once("claim" + hid)
-	got, err := x.e.Claim(x.ctx, by, hid)
-	if x.agree(err, x.m.claim(o, hid, by.Actor), "claim %s", hid) {
+	takeOver := x.chance("take over", 30)
+	got, err := x.e.Claim(x.ctx, by, hid, takeOver)
+	if x.agree(err, x.m.claim(o, hid, by.Actor, takeOver), "claim %s", hid) {
 		x.same("claim", got.ClaimedBy, x.m.helps[hid].claimed)
 	}
 }

@@ -216,12 +216,12 @@ func (m *rules) cancelHelp(o monce, hid string) picket.Code {
 	return code
 }
 
-func (m *rules) claim(o monce, hid, by string) picket.Code {
+func (m *rules) claim(o monce, hid, by string, takeOver bool) picket.Code {
 	return m.onHelp(o, hid, func(h *mhelp) picket.Code {
-		if h.claimed != "" && h.claimed != by {
+		if h.claimed != "" && h.claimed != by && !takeOver {
 			return picket.CodeStateConflict
 		}
-		if h.claimed == "" {
+		if h.claimed != by {
 			h.claimed = by
 			m.emit(picket.EventHandoffClaimed, h.task)
 		}

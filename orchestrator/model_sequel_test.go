@@ -212,8 +212,9 @@ func (x *machine) topUpTwice() {
 func (x *machine) twoClaims() {
 	hid := x.asks(nil, picket.OnDeadlineWait)
 	for _, who := range []string{"key_a", oneOf(x, "who", "key_b", "key_a"), "key_a"} {
-		got, err := x.e.Claim(x.ctx, picket.Caller{Actor: who}, hid)
-		if x.agree(err, x.m.claim(monce{}, hid, who), "claim %s by %s", hid, who) {
+		takeOver := who == "key_b" && x.chance("take over", 50)
+		got, err := x.e.Claim(x.ctx, picket.Caller{Actor: who}, hid, takeOver)
+		if x.agree(err, x.m.claim(monce{}, hid, who, takeOver), "claim %s by %s", hid, who) {
 			x.same("claim", got.ClaimedBy, x.m.helps[hid].claimed)
 		}
 	}

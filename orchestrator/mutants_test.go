@@ -67,7 +67,8 @@ var mutants = []mutant{
 	{"a hand-off is answered twice", []edit{{"_answer", "if h.state ~= 'open' then", "if false then"}}},
 	{"review of what is not in review", []edit{{"review", "if t.state ~= 'review' then", "if false then"}}},
 	{"deny is not applied", []edit{{"overdue", "if h.policy == 'deny' then", "if false then"}}},
-	{"a claim is taken over", []edit{{"claim", "if h.claimed ~= '' and h.claimed ~= by then", "if false then"}}},
+	{"a claim is taken over by itself", []edit{{"claim", "if h.claimed ~= '' and h.claimed ~= by and ARGV[5] ~= '1' then", "if false then"}}},
+	{"a claim is never taken over", []edit{{"claim", " and ARGV[5] ~= '1' then", " then"}}},
 	// Records and events.
 	{"no idempotency record", []edit{{"_prelude", "if key ~= '' then call('SET', K('req:', key)", "if false then call('SET', K('req:', key)"}}},
 	{"the body of a repeat is not compared", []edit{{"_prelude", "if string.sub(was, 1, 64) ~= body then", "if false then"}}},

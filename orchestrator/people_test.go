@@ -27,18 +27,27 @@ func TestAnswerReachesTheNextRun(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task := f.submit(t, picket.TaskSpec{})
 		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: `Which "colour"?`, Options: []string{"red", "grün"}})
-		hs, err := f.Handoffs(f.ctx, picket.HandoffOpen)
+		hs, err := f.Handoffs(f.ctx, picket.HandoffQuery{})
 		ok(t, err)
-		if len(hs) != 1 || hs[0].HandoffID != hid || hs[0].Question != `Which "colour"?` || hs[0].Options[1] != "grün" || hs[0].Tried[0].Action != "think" {
+		if len(hs.Handoffs) != 1 || hs.Total != 1 || hs.NextCursor != nil {
 			t.Fatalf("hand-offs %+v", hs)
 		}
-		claimed, err := f.Claim(f.ctx, operator, hid)
+		h := hs.Handoffs[0]
+		if h.HandoffID != hid || h.Title != task.Title || h.Question != `Which "colour"?` || h.Options[1] != "grün" || h.Tried[0].Action != "think" {
+			t.Fatalf("hand-off %+v", h)
+		}
+		claimed, err := f.Claim(f.ctx, operator, hid, false)
 		ok(t, err)
 		if claimed.ClaimedBy != "key_test" {
 			t.Fatalf("claimed %+v", claimed)
 		}
-		_, err = f.Claim(f.ctx, picket.Caller{Actor: "key_other"}, hid)
+		_, err = f.Claim(f.ctx, picket.Caller{Actor: "key_other"}, hid, false)
 		refused(t, err, picket.CodeStateConflict)
+		taken, err := f.Claim(f.ctx, picket.Caller{Actor: "key_other"}, hid, true)
+		ok(t, err)
+		if taken.ClaimedBy != "key_other" || taken.Title != task.Title || taken.ClaimedAt == 0 {
+			t.Fatalf("taken over %+v", taken)
+		}
 		_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Option: ptr("blue")})
 		refused(t, err, picket.CodeValidation)
 		got, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Option: ptr("grün"), Answer: picket.RawJSON(`{"n":12345678901234567890}`)})
@@ -84,9 +93,9 @@ func TestAnswerIsNotKeptForAnAgentThatIsGone(t *testing.T) {
 		ok(t, err)
 		_, err = f.Deregister(f.ctx, owner, "a1", nil)
 		ok(t, err)
-		open, err := f.Handoffs(f.ctx, picket.HandoffOpen)
+		open, err := f.Handoffs(f.ctx, picket.HandoffQuery{})
 		ok(t, err)
-		_, err = f.Answer(f.ctx, operator, open[0].HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
+		_, err = f.Answer(f.ctx, operator, open.Handoffs[0].HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
 		ok(t, err)
 		if l := f.lease(t, picket.AcquireRequest{AgentID: "a2"}); l.FencingToken != 2 || len(l.Answers) != 1 {
 			t.Fatalf("token %d with %d answers", l.FencingToken, len(l.Answers))

@@ -4,28 +4,27 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-type handoffList struct {
-	Handoffs []picket.Handoff `json:"handoffs"`
-}
-
 // listHandoffs shows the open ones unless another state is asked for.
 func listHandoffs(r request) error {
-	q, err := r.query("state")
+	q, err := r.query("state", "limit", "cursor")
 	if err != nil {
 		return err
 	}
+	want := picket.HandoffQuery{State: picket.HandoffOpen}
 	sent, err := q.text("state")
 	if err != nil {
 		return err
 	}
-	state := picket.HandoffOpen
 	if sent != "" {
-		if state, err = oneOf("state", sent, picket.HandoffStates); err != nil {
+		if want.State, err = oneOf("state", sent, picket.HandoffStates); err != nil {
 			return err
 		}
 	}
-	handoffs, err := r.engine.Handoffs(r.ctx(), state)
-	return r.answer(handoffList{handoffs}, err)
+	if want.Limit, want.Cursor, err = q.page(); err != nil {
+		return err
+	}
+	page, err := r.engine.Handoffs(r.ctx(), want)
+	return r.answer(page, inQuery(err))
 }
 
 func getHandoff(r request) error {
@@ -41,11 +40,11 @@ func getHandoff(r request) error {
 }
 
 func claimHandoff(r request) error {
-	id, _, by, err := mutation[struct{}](r, "id", "handoff")
+	id, body, by, err := mutation[picket.ClaimRequest](r, "id", "handoff")
 	if err != nil {
 		return err
 	}
-	handoff, err := r.engine.Claim(r.ctx(), by, id)
+	handoff, err := r.engine.Claim(r.ctx(), by, id, body.TakeOver)
 	return r.answer(handoff, err)
 }
 

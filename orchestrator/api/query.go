@@ -65,6 +65,18 @@ func (q query) number(name string, def, lo, hi int64) (int64, error) {
 	return n, nil
 }
 
+// page reads where a page begins and how many rows it may have.
+func (q query) page() (limit int, cursor string, err error) {
+	n, err := q.number("limit", 50, 1, 200)
+	if err != nil {
+		return 0, "", err
+	}
+	if cursor, err = q.text("cursor"); err == nil && len(cursor) > 64 {
+		err = web.BadParameter("cursor", "Send nextCursor of the page before, or leave it out.", "cursor is not one of ours")
+	}
+	return int(n), cursor, err
+}
+
 // instant is an RFC 3339 time; zero when the parameter is absent.
 func (q query) instant(name string) (picket.Instant, error) {
 	s, err := q.text(name)

@@ -4,16 +4,26 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-type reviewList struct {
-	Reviews []picket.PendingReview `json:"reviews"`
-}
-
 func listReviews(r request) error {
-	if err := r.noQuery(); err != nil {
+	q, err := r.query("role", "parent", "label", "limit", "cursor")
+	if err != nil {
 		return err
 	}
-	reviews, err := r.engine.Reviews(r.ctx())
-	return r.answer(reviewList{reviews}, err)
+	var want picket.ReviewQuery
+	if want.Role, err = q.name("role"); err != nil {
+		return err
+	}
+	if want.Parent, err = q.id("parent", "task"); err != nil {
+		return err
+	}
+	if want.Labels, err = q.labels("label"); err != nil {
+		return err
+	}
+	if want.Limit, want.Cursor, err = q.page(); err != nil {
+		return err
+	}
+	page, err := r.engine.Reviews(r.ctx(), want)
+	return r.answer(page, inQuery(err))
 }
 
 type approval struct {

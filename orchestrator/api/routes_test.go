@@ -181,6 +181,7 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"InspectRequest": picket.InspectRequest{}, "Inspection": picket.Inspection{}, "Violation": picket.Violation{},
 		"Price": budget.Price{}, "TokenPrice": budget.TokenPrice{}, "PriceList": budget.List{},
 		"Account": budget.Account{}, "EnvelopeState": picket.EnvelopeState{}, "OpenCall": picket.OpenCall{}, "TopUp": picket.TopUp{},
+		"HandoffPage": picket.HandoffPage{}, "ReviewPage": picket.ReviewPage{}, "Work": picket.Work{}, "ClaimRequest": picket.ClaimRequest{},
 		"LedgerRow": picket.LedgerRow{}, "LedgerPage": picket.LedgerPage{},
 	} {
 		if got, want := d.Fields(schema), fieldsOf(reflect.TypeOf(v)); !slices.Equal(got, want) {

@@ -56,14 +56,7 @@ func (r request) taskQuery() (want picket.TaskQuery, err error) {
 	if want.Since, err = q.instant("since"); err != nil {
 		return want, err
 	}
-	limit, err := q.number("limit", 50, 1, 200)
-	if err != nil {
-		return want, err
-	}
-	want.Limit = int(limit)
-	if want.Cursor, err = q.text("cursor"); err == nil && len(want.Cursor) > 64 {
-		err = web.BadParameter("cursor", "Send nextCursor of the page before, or leave it out.", "cursor is not one of ours")
-	}
+	want.Limit, want.Cursor, err = q.page()
 	return want, err
 }
 

@@ -9,7 +9,8 @@ end
 local function handoff_view(hid)
   if not hid or hid == '' then return false end
   local flat = hash_or_false(K('handoff:', hid))
-  return flat and { hid, flat, call('GET', K('answer:', hid)) }
+  local rid = 'run_' .. string.sub(hid, 9)
+  return flat and { hid, flat, call('GET', K('answer:', hid)), call('HGET', K('run:', rid), 'workspace'), call('GET', K('work:', rid)) }
 end
 
 -- answers lists what people answered on a task, oldest first: the latest

@@ -13,7 +13,7 @@ local function delete_task(tid)
     local hid = 'handoff_' .. string.sub(rid, 5)
     local state = call('HGET', K('handoff:', hid), 'state')
     if state then call('ZREM', K('handoffs:', state), hid) end
-    call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('told:', rid), K('refused:', rid), K('gated:', rid), K('evidence:', rid), K('exec:', rid), K('usage:', rid), K('short:', rid),
+    call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('told:', rid), K('refused:', rid), K('gated:', rid), K('evidence:', rid), K('work:', rid), K('exec:', rid), K('usage:', rid), K('short:', rid),
       K('log:', rid .. ':stdout'), K('log:', rid .. ':stderr'), K('marks:', rid .. ':stdout'), K('marks:', rid .. ':stderr'), K('handoff:', hid), K('answer:', hid))
   end
   if t then -- only a damaged store has none
