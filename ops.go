@@ -1,6 +1,10 @@
 package picket
 
-import "time"
+import (
+	"time"
+
+	"github.com/picket-dev/picket/budget"
+)
 
 // PauseState says whether the stop button is pressed: no grants while Paused;
 // Hard has ended every run as well.
@@ -22,12 +26,23 @@ type Stats struct {
 	Waiters   int64                 `json:"waiters"` // long polls waiting for a lease
 	Handoffs  int64                 `json:"handoffs"`
 	Reviews   int64                 `json:"reviews"`
-	LastSeq   int64                 `json:"lastSeq"` // sequence number of the newest event
-	Pause     PauseState            `json:"pause"`
-	StoreTime Instant               `json:"storeTime"` // the clock every deadline is judged by
-	LastTick  Instant               `json:"lastTick"`  // of a reaper, on the store's own clock
+	Leases    int64                 `json:"leases"`    // that hold
+	LeasesDue int64                 `json:"leasesDue"` // past their deadline, not ended yet
+	// OldestHandoff is when the open hand-off was made that has waited longest;
+	// zero when none is open.
+	OldestHandoff Instant `json:"oldestHandoff"`
+	// House is the envelope of today (UTC), nil when there is no limit a day or
+	// nothing was submitted yet.
+	House     *HouseStats `json:"house"`
+	LastSeq   int64       `json:"lastSeq"` // sequence number of the newest event
+	Pause     PauseState  `json:"pause"`
+	StoreTime Instant     `json:"storeTime"` // the clock every deadline is judged by
+	LastTick  Instant     `json:"lastTick"`  // of a reaper, on the store's own clock
 	// SinceTickMs is how long ago LastTick was, on the same clock.
 	SinceTickMs int64 `json:"sinceTickMs"`
+	// ClockOffsetMs is how far the clock of the store's machine is ahead of that
+	// of the server that was asked; negative when it is behind.
+	ClockOffsetMs int64 `json:"clockOffsetMs"`
 	// JudgeLateMs is how long the next silent agent has waited to be judged by a
 	// reaper; 0 when none is due.
 	JudgeLateMs int64 `json:"judgeLateMs"`
@@ -36,6 +51,13 @@ type Stats struct {
 	StoreID   string  `json:"storeId"`
 	Floor     int64   `json:"floor"`
 	AdoptedAt Instant `json:"adoptedAt,omitzero"`
+}
+
+// HouseStats is the day's envelope: what all tasks of the day may be given, and
+// what is left to give.
+type HouseStats struct {
+	Limit     budget.Envelope `json:"limit"`
+	Available budget.Envelope `json:"available"` // below zero after an overrun
 }
 
 // NoReaper reports whether no reaper has ticked for five seconds: deadlines

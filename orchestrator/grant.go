@@ -122,9 +122,13 @@ func (e *Engine) leases(r *reply, got any, floor int64) []picket.Lease {
 	raw := r.int(r.at(l, 1))
 	e.granted.raise(floor, r.int(r.at(l, 3)))
 	e.saw(r.int(r.at(l, 2)))
+	fresh := r.int(r.at(l, 0)) != repeated
 	leases := make([]picket.Lease, 0, len(l))
 	for _, v := range l[min(4, len(l)):] {
 		leases = append(leases, e.lease(r, raw, v))
+		if fresh {
+			e.activity.granted(r, v)
+		}
 	}
 	return leases
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -64,8 +65,13 @@ func contentHash(parts ...string) string {
 
 // Renew extends the lease to a full window from now. It never revives one.
 func (e *Engine) Renew(ctx context.Context, held picket.Held) (picket.Renewal, error) {
+	start := time.Now()
 	got, err := e.as(ctx, held, "renew")
-	return renewal("renew", got, err)
+	out, err := renewal("renew", got, err)
+	if err == nil {
+		e.activity.renewed(got, out, time.Since(start))
+	}
+	return out, err
 }
 
 func renewal(script string, got any, err error) (picket.Renewal, error) {

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,8 +26,7 @@ type script struct {
 	name   string
 	source string
 	sha    string
-	calls  atomic.Int64
-	nanos  atomic.Int64
+	took   *histogram // seconds until its replies
 }
 
 // compile gives every script with counters of its own.
@@ -39,7 +37,7 @@ func compile(memory bool) (map[string]*script, error) {
 	}
 	scripts := make(map[string]*script, len(texts))
 	for name, t := range texts {
-		scripts[name] = &script{name: name, source: t.source, sha: t.sha}
+		scripts[name] = &script{name: name, source: t.source, sha: t.sha, took: newHistogram(.0005, .001, .002, .005, .02, .1, .5, 2)}
 	}
 	return scripts, nil
 }
@@ -200,8 +198,7 @@ func (g *gate) call(ctx context.Context, s *script, do func(context.Context, *re
 	if lost := g.at("redis." + s.name + ".after"); lost != nil {
 		reply, err = nil, lost
 	}
-	s.calls.Add(1)
-	s.nanos.Add(int64(time.Since(start)))
+	s.took.observe(time.Since(start).Seconds())
 	if err != nil {
 		return nil, refusal(s.name, err)
 	}
@@ -280,17 +277,18 @@ func unavailable(message string, err error) error {
 	return e.Because(err)
 }
 
-// Call counts of one script, for metrics.
+// Calls are those of one script, for metrics.
 type Calls struct {
 	Script string
 	Count  int64
-	Total  time.Duration // time spent waiting for replies
+	Took   Distribution // seconds until the reply
 }
 
 func (g *gate) stats() []Calls {
 	out := make([]Calls, 0, len(g.scripts))
 	for _, s := range g.scripts {
-		out = append(out, Calls{Script: s.name, Count: s.calls.Load(), Total: time.Duration(s.nanos.Load())})
+		took := s.took.shown()
+		out = append(out, Calls{Script: s.name, Count: int64(took.Count), Took: took})
 	}
 	return out
 }

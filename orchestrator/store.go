@@ -92,6 +92,7 @@ type Engine struct {
 	refused    counters
 	violations violationCounters
 	drifts     atomic.Int64 // heartbeats of agents whose clock is off
+	activity   *activity
 	witness    *witness     // nil: this process adopts nothing
 	granted    grants       // what this process knows of the number of grants
 	suspect    atomic.Int64 // new connections that led to a store which has to be greeted first
@@ -146,7 +147,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // open settles every namespace before the first script runs.
 func (s *Store) open(ctx context.Context) error {
 	for _, ns := range s.cfg.Namespaces {
-		e := &Engine{namespace: ns, store: s, callers: newKeyCache(), log: s.cfg.Log.With("namespace", ns)}
+		e := &Engine{namespace: ns, store: s, callers: newKeyCache(), activity: newActivity(), log: s.cfg.Log.With("namespace", ns)}
 		e.wakes = newHub(s.plain, wakeChannel(ns), e.log, e.callers.heard)
 		e.tails = newHub(s.plain, eventChannel(ns), e.log, nil)
 		if s.cfg.Witness != "" {

@@ -99,7 +99,9 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	for _, s := range picket.AgentStatuses {
 		args = append(args, "roster:"+string(s))
 	}
+	asked := time.Now()
 	got, err := e.run(ctx, "stats", args...)
+	answered := time.Now()
 	if err != nil {
 		return picket.Stats{}, err
 	}
@@ -118,7 +120,14 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	for i, status := range picket.AgentStatuses {
 		s.Agents[status] = r.int(r.at(l, 15+len(picket.TaskStates)+i))
 	}
-	s.JudgeLateMs = r.int(r.at(l, 15+len(args)))
+	rest := l[min(15+len(args), len(l)):]
+	s.JudgeLateMs = r.int(r.at(rest, 0))
+	s.Leases, s.LeasesDue = r.int(r.at(rest, 1)), r.int(r.at(rest, 2))
+	s.OldestHandoff = picket.Instant(r.int(r.at(rest, 3)))
+	if h := r.list(r.at(rest, 4)); h != nil {
+		s.House = &picket.HouseStats{Limit: r.pair(h), Available: r.pair(h[min(2, len(h)):])}
+	}
+	s.ClockOffsetMs = r.int(r.at(l, 0)) - asked.Add(answered.Sub(asked)/2).UnixMilli()
 	s.Reviews = s.Tasks[picket.TaskReview]
 	s.SinceTickMs = r.int(r.at(l, 0)) - int64(s.LastTick)
 	return s, r.bad

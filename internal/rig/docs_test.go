@@ -110,34 +110,6 @@ func TestDocumentedSettingsAreTheSettings(t *testing.T) {
 	same(t, "docs/operations.md, picket.yaml keys", got, want)
 }
 
-func TestDocumentedMetricsAreTheMetrics(t *testing.T) {
-	want := map[string]string{}
-	metric := func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if fn, ok := n.Fun.(*ast.Ident); ok && fn.Name == "describe" {
-				want["picket_"+text(n.Args[0])] = ""
-			}
-		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Name" && text(n.Value) != "" {
-				want[text(n.Value)] = ""
-			}
-		}
-		return true
-	}
-	files, _ := filepath.Glob(filepath.Join(houseRoot(t), "orchestrator", "api", "*.go"))
-	for _, file := range files {
-		if !strings.HasSuffix(file, "_test.go") {
-			ast.Inspect(parseFile(t, "orchestrator/api/"+filepath.Base(file)), metric)
-		}
-	}
-	got := map[string]string{}
-	for _, row := range table(t, "docs/operations.md", "| metric | meaning |") {
-		got[row[0]] = ""
-	}
-	same(t, "docs/operations.md, metrics", got, want)
-}
-
 func same(t *testing.T, what string, got, want map[string]string) {
 	t.Helper()
 	if len(want) == 0 {

@@ -172,7 +172,7 @@ func TestAgentsAreCounted(t *testing.T) {
 			must(t, p.Tick(t.Context()))
 		}
 		late("1.499")
-		p.pass(time.Millisecond)
+		p.pass(time.Second)
 		late("0")
 		if len(stats.Agents) != len(want) || regexp.MustCompile(`["/](b1|b2|r1|u1|d1)["/]`).MatchString(metrics) {
 			t.Errorf("an agent's id is a label, or there are statuses too many: %v", stats.Agents)

@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -10,62 +12,107 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// engineCollector asks the engines when /metrics is read.
+// scrapeAge is how old the counts of the store may be that a scrape shows: any
+// number of scrapers cost the store one look a second.
+const scrapeAge = time.Second
+
+// engineCollector asks the engines when /metrics is read. Gauges are the
+// store's, by one look at each namespace; counters are this process's own,
+// unless their help says otherwise.
 type engineCollector struct {
 	engines func() []*orchestrator.Engine
 	calls   func() []orchestrator.Calls // may be nil
+
+	mu    sync.Mutex
+	looks map[string]*look
+}
+
+// look is the last look at the store of a namespace.
+type look struct {
+	mu    sync.Mutex
+	at    time.Time
+	stats picket.Stats
+	err   error
 }
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("picket_"+name, help, append([]string{"namespace"}, labels...), nil)
 }
 
+// What this process has counted.
 var (
 	upDesc       = describe("store_up", "1 when the store answers.")
-	tasksDesc    = describe("tasks", "Tasks by state.", "state")
-	agentsDesc   = describe("agents", "Registered agents by status.", "status")
-	lateDesc     = describe("agent_judged_late_seconds", "How long the next silent agent has waited to be judged; 0 when none is due.")
+	grantsDesc   = describe("grants_total", "Leases that this process has granted.")
+	renewalsDesc = describe("renewals_total", "Renewals that this process has answered.")
+	pickUpDesc   = describe("pickup_seconds", "From when a task could first run to its first lease, of leases that this process granted.")
+	renewDesc    = describe("renew_seconds", "Time that renewals took in this process.")
+	leftDesc     = describe("renew_left_ratio", "Part of the window that was left when a lease was renewed, 0 to 1.")
 	driftDesc    = describe("agent_drift_total", "Heartbeats that this process took from agents whose clock is off by more than twice their interval.")
-	handoffsDesc = describe("handoffs_open", "Hand-offs waiting for a person.")
-	reviewsDesc  = describe("reviews_pending", "Completed tasks waiting for a decision.")
-	lanesDesc    = describe("lanes", "Queues that are not empty.")
-	delayedDesc  = describe("delayed", "Tasks waiting for their time.")
-	waitersDesc  = describe("waiters", "Long polls waiting for a lease.")
-	seqDesc      = describe("event_seq", "Sequence number of the newest event.")
-	pausedDesc   = describe("paused", "1 while no leases are granted.")
-	tickDesc     = describe("reaper_tick_age_seconds", "Time since a reaper last ticked; leases do not expire while none does.")
 	brokenDesc   = describe("invariant_violations_total", "Violated invariants that the scanner of this process met.", "kind", "repaired")
 	refusedDesc  = describe("refused_writes_total", "Writes refused by the fence in this process.", "code")
-
-	callsDesc   = prometheus.NewDesc("picket_script_calls_total", "Transitions and reads asked of the store by this process.", []string{"script"}, nil)
-	secondsDesc = prometheus.NewDesc("picket_script_seconds_total", "Time spent waiting for their replies.", []string{"script"}, nil)
+	scriptDesc   = prometheus.NewDesc("picket_script_seconds", "Time until the store replied to a transition or read of this process.", []string{"script"}, nil)
 )
 
-func (e *engineCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upDesc, tasksDesc, agentsDesc, lateDesc, driftDesc, handoffsDesc, reviewsDesc, lanesDesc, delayedDesc, waitersDesc, seqDesc, pausedDesc, tickDesc, brokenDesc, refusedDesc, callsDesc, secondsDesc} {
-		ch <- d
-	}
-}
+// Describe sends nothing: what there is depends on what was counted.
+func (e *engineCollector) Describe(chan<- *prometheus.Desc) {}
 
 func (e *engineCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
+	var all sync.WaitGroup
 	for _, engine := range e.engines() {
-		ns := engine.Namespace()
-		for code, n := range engine.RefusedWrites() {
-			ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), ns, string(code))
-		}
-		for _, v := range engine.Violations() {
-			ch <- prometheus.MustNewConstMetric(brokenDesc, prometheus.CounterValue, float64(v.Count), ns, v.Kind, strconv.FormatBool(v.Repaired))
-		}
-		ch <- prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(engine.Drifts()), ns)
-		counts, err := engine.Stats(ctx)
-		ch <- gauge(upDesc, flag(err == nil), ns)
-		if err == nil {
-			collectStats(ch, ns, counts)
-		}
+		collectCounters(ch, engine)
+		all.Go(func() {
+			stats, err := e.lookAt(engine.Namespace()).now(ctx, engine)
+			ch <- gauge(upDesc, flag(err == nil), engine.Namespace())
+			if err == nil {
+				collectStats(ch, engine.Namespace(), stats)
+			}
+		})
 	}
 	e.collectCalls(ch)
+	all.Wait()
+}
+
+func (e *engineCollector) lookAt(namespace string) *look {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.looks == nil {
+		e.looks = map[string]*look{}
+	}
+	if e.looks[namespace] == nil {
+		e.looks[namespace] = &look{}
+	}
+	return e.looks[namespace]
+}
+
+// now is the last look, or a new one when that is too old. Who comes while
+// somebody looks waits for what is found.
+func (l *look) now(ctx context.Context, engine *orchestrator.Engine) (picket.Stats, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.at.IsZero() || time.Since(l.at) >= scrapeAge {
+		l.stats, l.err = engine.Stats(ctx)
+		l.at = time.Now()
+	}
+	return l.stats, l.err
+}
+
+func collectCounters(ch chan<- prometheus.Metric, engine *orchestrator.Engine) {
+	ns := engine.Namespace()
+	did := engine.Activity()
+	ch <- counter(grantsDesc, did.Grants, ns)
+	ch <- counter(renewalsDesc, did.Renewals, ns)
+	ch <- histogram(pickUpDesc, did.PickUp, ns)
+	ch <- histogram(renewDesc, did.Renew, ns)
+	ch <- histogram(leftDesc, did.LeaseLeft, ns)
+	for code, n := range engine.RefusedWrites() {
+		ch <- counter(refusedDesc, n, ns, string(code))
+	}
+	for _, v := range engine.Violations() {
+		ch <- counter(brokenDesc, v.Count, ns, v.Kind, strconv.FormatBool(v.Repaired))
+	}
+	ch <- counter(driftDesc, engine.Drifts(), ns)
 }
 
 func (e *engineCollector) collectCalls(ch chan<- prometheus.Metric) {
@@ -73,34 +120,25 @@ func (e *engineCollector) collectCalls(ch chan<- prometheus.Metric) {
 		return
 	}
 	for _, c := range e.calls() {
-		ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(c.Count), c.Script)
-		ch <- prometheus.MustNewConstMetric(secondsDesc, prometheus.CounterValue, c.Total.Seconds(), c.Script)
+		if c.Count > 0 {
+			ch <- histogram(scriptDesc, c.Took, c.Script)
+		}
 	}
 }
 
-func collectStats(ch chan<- prometheus.Metric, ns string, s picket.Stats) {
-	for _, state := range picket.TaskStates {
-		ch <- gauge(tasksDesc, s.Tasks[state], ns, string(state))
-	}
-	for _, status := range picket.AgentStatuses {
-		ch <- gauge(agentsDesc, s.Agents[status], ns, string(status))
-	}
-	ch <- prometheus.MustNewConstMetric(lateDesc, prometheus.GaugeValue, float64(s.JudgeLateMs)/1000, ns)
-	ch <- gauge(handoffsDesc, s.Handoffs, ns)
-	ch <- gauge(reviewsDesc, s.Reviews, ns)
-	ch <- gauge(lanesDesc, s.Lanes, ns)
-	ch <- gauge(delayedDesc, s.Delayed, ns)
-	ch <- gauge(waitersDesc, s.Waiters, ns)
-	ch <- gauge(seqDesc, s.LastSeq, ns)
-	ch <- gauge(pausedDesc, flag(s.Pause.Paused), ns)
-	ch <- prometheus.MustNewConstMetric(tickDesc, prometheus.GaugeValue, float64(s.SinceTickMs)/1000, ns)
+func histogram(d *prometheus.Desc, of orchestrator.Distribution, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstHistogram(d, of.Count, of.Sum, of.Below, labels...)
 }
 
-func gauge(d *prometheus.Desc, v int64, labels ...string) prometheus.Metric {
-	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+func counter(d *prometheus.Desc, v int64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 }
 
-func flag(b bool) int64 {
+func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func flag(b bool) float64 {
 	if b {
 		return 1
 	}

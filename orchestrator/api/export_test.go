@@ -22,3 +22,6 @@ var (
 	IfMatch = ifMatch
 	ETag    = etag
 )
+
+// ScrapeAge is how old the figures of a scrape may be.
+const ScrapeAge = scrapeAge

@@ -31,7 +31,7 @@ func newMetrics(cfg Config) *metrics {
 			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60},
 		}, []string{"method", "route"}),
 	}
-	m.registry.MustRegister(m.requests, m.seconds, &engineCollector{cfg.Engines, cfg.Calls},
+	m.registry.MustRegister(m.requests, m.seconds, &engineCollector{engines: cfg.Engines, calls: cfg.Calls},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -49,7 +49,8 @@ type plane struct {
 	face   http.Handler
 	sealer *picket.Sealer
 	keys   map[string]string // by scope; "" is no key
-	stop   func()            // stops the server and waits for it
+	store  *orchestrator.Store
+	stop   func() // stops the server and waits for it
 	log    *lockedBuffer
 }
 
@@ -94,7 +95,7 @@ func prepare(t testing.TB, s rig.Store, cfg api.Config, mount func(*api.API, *ec
 	p := &plane{t: t, sealer: rig.Sealer(), keys: map[string]string{}, log: log}
 	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default", "other"}, Sealer: p.sealer, ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true, Log: logger})
 	must(t, err)
-	p.Engine = store.Engine("default")
+	p.store, p.Engine = store, store.Engine("default")
 	cfg.Engine, cfg.Engines, cfg.Calls, cfg.Log = store.Engine, store.Engines, store.Calls, logger
 	p.other = store.Engine("other")
 	p.api, err = api.New(cfg)

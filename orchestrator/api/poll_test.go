@@ -127,7 +127,7 @@ func TestHealth(t *testing.T) {
 			`picket_tasks{namespace="default",state="queued"} 1`,
 			`picket_store_up{namespace="default"} 1`,
 			`picket_store_up{namespace="other"} 1`,
-			`picket_script_calls_total{script="submit"} 1`,
+			`picket_script_seconds_count{script="submit"} 1`,
 			`picket_http_requests_total{method="POST",route="/api/v1/tasks",status="201"} 1`,
 			`picket_http_requests_total{method="GET",route="none",status="404"} 1`,
 		} {

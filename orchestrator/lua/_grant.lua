@@ -10,7 +10,8 @@ local function lease_view(tid, rid, t, r, deadline)
   end
   return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)), call('GET', K('in:', tid)),
     report, said, before and run_view(before), r.workspace, t.fixes or false, t.retries or false,
-    t.fixes and call('HGET', K('review:', t.fixes), 'note') or false, call('HMGET', K('env:', tid), 'envelope_t', 'envelope_u') }
+    t.fixes and call('HGET', K('review:', t.fixes), 'note') or false, call('HMGET', K('env:', tid), 'envelope_t', 'envelope_u'),
+    r.attempt == '1' and F(math.max(0, raw - math.max(num(t.created), num(t.not_before)))) }
 end
 
 local function covers(lane, agent, role, caps)
@@ -52,7 +53,7 @@ local function head(room, ...)
     local two = call('ZRANGE', K('lane:', lane), 0, 1, 'WITHSCORES')
     local tid, behind = two[1] or '', two[4]
     local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before', 'fixes', 'retries',
-      'root')
+      'root', 'created')
     if t.state == 'queued' then
       if not marked(t) then return tid, t, behind end
       drop(tid, t, behind)

@@ -1,13 +1,22 @@
 -- flags: allow-oom
--- stats counts a namespace.
+-- needs: money
+-- stats counts a namespace. Whatever it has, this is a fixed number of looks.
 -- ARGV: sets to count: by-state:<state>... roster:<status>...
 -- Reply: {raw, now, tick, lanes, delayed, waiters, open hand-offs, seq, paused,
---   why, by, at, store id, floor, adopted at, count per set..., ms that the next agent to be judged is overdue}
+--   why, by, at, store id, floor, adopted at, count per set..., ms that the next agent to be judged is overdue,
+--   leases that hold, leases past their deadline, ms of the oldest open hand-off or nothing,
+--   today's house: {limit tokens, nano-dollars, available tokens, nano-dollars} or nothing}
 local m = call('HMGET', META, 'tick', 'seq', 'paused', 'paused_why', 'paused_by', 'paused_at', 'store', 'adopted_at')
 local out = { RAW, NOW, m[1] or '0', call('ZCARD', K('lanes')), call('ZCARD', K('delayed')),
   call('ZCOUNT', K('waiters'), NOW, '+inf'), call('ZCARD', K('handoffs:', 'open')), m[2] or '0',
   m[3] or '', m[4] or '', m[5] or '', m[6] or '0', m[7] or '', F(floor), m[8] or '0' }
 for _, set in ipairs(ARGV) do out[#out + 1] = call('ZCARD', K(set)) end
+local function add(v) out[#out + 1] = v end
 local due = call('ZRANGE', K('silence'), '0', '0', 'WITHSCORES')[2]
-out[#out + 1] = F(due and math.max(0, now - num(due)) or 0)
+add(F(due and math.max(0, now - num(due)) or 0))
+add(call('ZCOUNT', K('deadlines'), '(' .. NOW, '+inf'))
+add(call('ZCOUNT', K('deadlines'), '-inf', NOW))
+add(call('ZRANGE', K('handoffs:', 'open'), '0', '0', 'WITHSCORES')[2] or false)
+local h = envelope('house:' .. today())
+add(h.parent and { h.granted_t, h.granted_u, h.available_t, h.available_u } or false)
 return out

@@ -1,0 +1,150 @@
+package api_test
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/api"
+)
+
+// busy brings about whatever makes a metric appear.
+func (p *plane) busy(s rig.Store) {
+	t := p.t
+	t.Helper()
+	ctx := t.Context()
+	p.store.Allow(&budget.Envelope{Tokens: 10_000_000, USD: 20_000_000_000}, nil)
+	p.toHandoff()
+	p.toReview()
+	p.submit(`{"title":"late"}`)
+	_, held := p.lease()
+	for range 2 {
+		_, err := p.Renew(ctx, held)
+		must(t, err)
+	}
+	p.RefusedWrite(ctx, held, "report", picket.Refuse(picket.CodeStaleFence, "Stop.", "an old token"))
+	raw := redis.NewUniversalClient(&s.Redis)
+	defer raw.Close()
+	must(t, raw.ZRem(ctx, "pk:{default}:deadlines", held.TaskID).Err())
+	p.want(200, "POST", "/api/v1/invariants", "operator", `{"repair":true}`)
+	must(t, raw.ZAdd(ctx, "pk:{default}:deadlines", redis.Z{Score: 1, Member: held.TaskID}).Err())
+}
+
+// Every metric that is documented is there with its type and labels, and every
+// one that is there is documented; those of the store go with it.
+func TestMetricsAreTheDocumentedOnes(t *testing.T) {
+	store, server := rig.RealServer(t)
+	p := serve(t, store, api.Config{})
+	p.busy(store)
+	want, got := documentedMetrics(t), readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		w, g := want[name], got[name]
+		if g == nil {
+			t.Errorf("%s is documented, and no scrape has it", name)
+		} else if g.kind != w.kind || g.labels != w.labels {
+			t.Errorf("%s is documented as %s {%s}, it is %s {%s}", name, w.kind, w.labels, g.kind, g.labels)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%s is not documented", name)
+		}
+		if total := strings.HasSuffix(name, "_total"); total != (got[name].kind == "counter") {
+			t.Errorf("%s is a %s: counters, and nothing else, end in _total", name, got[name].kind)
+		}
+	}
+	must(t, server.Signal(os.Kill))
+	_, err := server.Wait()
+	must(t, err)
+	left := got
+	for end := time.Now().Add(time.Minute); left["picket_tasks"] != nil && time.Now().Before(end); { // what was found before is shown for a second
+		left = readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if there := left[name] != nil; there != (want[name].from == "process") {
+			t.Errorf("%s is documented as of the %s; without a store it is there: %v", name, want[name].from, there)
+		}
+	}
+}
+
+// The figures of a scrape are what happened.
+func TestMetricsCountWhatHappened(t *testing.T) {
+	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
+		p.submit(`{"title":"one"}`)
+		time.Sleep(7 * time.Second)
+		p.pass(400 * time.Millisecond)
+		_, held := p.lease()
+		_, err := p.Renew(t.Context(), held) // confirms
+		must(t, err)
+		p.pass(180 * time.Second)
+		_, err = p.Renew(t.Context(), held)
+		must(t, err)
+		p.toHandoff()
+		p.pass(60 * time.Second)
+		got := readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
+		for sample, want := range map[string]string{
+			`picket_leases{namespace="default",state="held"}`:           "1",
+			`picket_leases{namespace="default",state="due"}`:            "0",
+			`picket_grants_total{namespace="default"}`:                  "2",
+			`picket_renewals_total{namespace="default"}`:                "2",
+			`picket_pickup_seconds_count{namespace="default"}`:          "2",
+			`picket_pickup_seconds_bucket{namespace="default",le="5"}`:  "1",
+			`picket_pickup_seconds_bucket{namespace="default",le="15"}`: "2",
+			`picket_renew_seconds_count{namespace="default"}`:           "2",
+			`picket_renew_left_ratio_count{namespace="default"}`:        "1",
+			`picket_renew_left_ratio_sum{namespace="default"}`:          "0.4",
+			`picket_handoffs_open{namespace="default"}`:                 "1",
+			`picket_handoff_oldest_seconds{namespace="default"}`:        "60",
+			`picket_handoff_oldest_seconds{namespace="other"}`:          "0",
+			`picket_script_seconds_count{script="submit"}`:              "2",
+			`picket_script_seconds_bucket{script="submit",le="+Inf"}`:   "2",
+		} {
+			name, _, _ := strings.Cut(sample, "{")
+			for _, suffix := range []string{"_count", "_bucket", "_sum"} {
+				name = strings.TrimSuffix(name, suffix)
+			}
+			if got[name] == nil || got[name].values[sample] != want {
+				t.Errorf("%s is not %s: %v", sample, want, got[name])
+			}
+		}
+	})
+}
+
+// A scrape looks at each namespace once, and scrapes within a second share it.
+func TestAScrapeIsOneLook(t *testing.T) {
+	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
+		before := map[string]int64{}
+		for _, c := range p.store.Calls() {
+			before[c.Script] = c.Count
+		}
+		looks := func() (n int64) {
+			for _, c := range p.store.Calls() {
+				if c.Script == "stats" {
+					n = c.Count - before[c.Script]
+				} else if c.Count != before[c.Script] {
+					t.Errorf("a scrape ran %s", c.Script)
+				}
+			}
+			return n
+		}
+		for range 20 {
+			p.want(200, "GET", "/metrics", "", "")
+		}
+		if n := looks(); n != 2 {
+			t.Errorf("20 scrapes at once took %d looks at 2 namespaces", n)
+		}
+		time.Sleep(api.ScrapeAge)
+		p.want(200, "GET", "/metrics", "", "")
+		if n := looks(); n != 4 {
+			t.Errorf("a second later there were %d looks, want 4", n)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package orchestrator
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Activity is what this process has done in one namespace since it began.
+type Activity struct {
+	Grants, Renewals int64
+	// PickUp are the seconds from when a task could first run, submitted and its
+	// start come, to its first lease.
+	PickUp Distribution
+	// Renew are the seconds that renewals took, LeaseLeft the part of the window
+	// that was left when they came, 0 to 1. The first one of a lease is no part of
+	// LeaseLeft: it only confirms the grant.
+	Renew, LeaseLeft Distribution
+}
+
+type activity struct {
+	grants, renewals         atomic.Int64
+	pickUp, renew, leaseLeft *histogram
+}
+
+func newActivity() *activity {
+	return &activity{
+		pickUp:    newHistogram(.01, .05, .2, 1, 5, 15, 60, 300, 1800, 7200),
+		renew:     newHistogram(.001, .002, .005, .02, .1, .5, 2),
+		leaseLeft: newHistogram(.05, .1, .2, .3, .4, .5, .7, .9),
+	}
+}
+
+// Activity shows the counters of this process.
+func (e *Engine) Activity() Activity {
+	a := e.activity
+	return Activity{Grants: a.grants.Load(), Renewals: a.renewals.Load(), PickUp: a.pickUp.shown(), Renew: a.renew.shown(), LeaseLeft: a.leaseLeft.shown()}
+}
+
+// granted counts a lease that was given now; v is its row in the reply.
+func (a *activity) granted(r *reply, v any) {
+	a.grants.Add(1)
+	if waited := r.text(r.at(r.list(v), 16)); waited != "" {
+		a.pickUp.observe(float64(integer(waited)) / 1000)
+	}
+}
+
+// renewed counts a renewal that was answered.
+func (a *activity) renewed(got any, out picket.Renewal, took time.Duration) {
+	a.renewals.Add(1)
+	a.renew.observe(took.Seconds())
+	r := &reply{script: "renew"}
+	if left := r.text(r.at(r.list(got), 6)); left != "" && out.LeaseTTLMs > 0 {
+		a.leaseLeft.observe(float64(integer(left)) / float64(out.LeaseTTLMs))
+	}
+}
