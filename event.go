@@ -66,6 +66,8 @@ const (
 	EventResumed             = "namespace.resumed"
 	EventKeyCreated          = "key.created"
 	EventKeyRevoked          = "key.revoked"
+	EventSessionOpened       = "session.opened"
+	EventSessionClosed       = "session.closed"
 	EventRunLaunched         = "run.launched"
 	EventRunExited           = "run.exited"
 	EventRunStalled          = "run.stalled"
@@ -80,6 +82,11 @@ const (
 	EventBudgetOverrun       = "budget.overrun"
 	EventBudgetUncertain     = "budget.uncertain"
 	EventBudgetLate          = "budget.late"
+	EventWebhookCreated      = "webhook.created"
+	EventWebhookDeleted      = "webhook.deleted"
+	EventWebhookRevived      = "webhook.revived"
+	EventWebhookDead         = "webhook.dead"
+	EventWebhookGap          = "webhook.gap"
 	EventAgentHeartbeat      = "agent-heartbeat"
 	EventAgentTimeoutWarning = "agent-timeout-warning"
 	EventAgentTimedOut       = "agent-timed-out"
@@ -93,7 +100,8 @@ var EventTypes = []string{
 	EventInvariantViolated, EventInvariantRepaired,
 	EventAgentLifecycle, EventAgentCommand, EventAgentDrift, EventAgentDrainOverdue,
 	EventToolCalled, EventBudgetWarning, EventBudgetExceeded, EventBudgetToppedUp, EventBudgetOverrun, EventBudgetUncertain, EventBudgetLate,
-	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventRunLaunched, EventRunExited, EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
+	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventSessionOpened, EventSessionClosed, EventRunLaunched, EventRunExited, EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
+	EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
 }
 
 // RunEvent is one entry of POST /v1/run/events: a launcher event, run.launched,
@@ -123,6 +131,8 @@ type EventQuery struct {
 	TaskID string
 	Agent  string
 	Limit  int // 1 to 1,000, default 100
+	// Notices leaves out what is none, see Event.Notice.
+	Notices bool
 	// Back reads the newest first: After is then the lowest number read so far, 0
 	// the end of the log.
 	Back bool

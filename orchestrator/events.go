@@ -41,7 +41,7 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 	at := q.After
 	for looked := 0; looked < eventScan && len(page.Events) < q.Limit; {
 		batch := min(500, eventScan-looked)
-		if len(q.Types) == 0 && q.TaskID == "" && q.Agent == "" {
+		if everything(q) {
 			batch = min(batch, q.Limit-len(page.Events)) // nothing is filtered out: no more than is wanted
 		}
 		got, err := reading(ctx, e, func() ([]redis.XMessage, error) {
@@ -99,8 +99,13 @@ func cursorExpired(trimmed int64) error {
 // seqOf is the sequence number in a stream id "<seq>-0".
 func seqOf(id string) int64 { return integer(strings.TrimSuffix(id, "-0")) }
 
+// everything reports whether a query leaves nothing out.
+func everything(q picket.EventQuery) bool {
+	return len(q.Types) == 0 && q.TaskID == "" && q.Agent == "" && !q.Notices
+}
+
 func matches(q picket.EventQuery, ev picket.Event) bool {
-	return (len(q.Types) == 0 || slices.Contains(q.Types, ev.Type)) &&
+	return (!q.Notices || ev.Notice()) && (len(q.Types) == 0 || slices.Contains(q.Types, ev.Type)) &&
 		(q.TaskID == "" || q.TaskID == ev.TaskID) && (q.Agent == "" || q.Agent == ev.AgentID)
 }
 

@@ -18,7 +18,7 @@ func (e *Engine) eventsBack(ctx context.Context, q picket.EventQuery) (picket.Ev
 	if err != nil {
 		return page, err
 	}
-	open := len(q.Types) == 0 && q.TaskID == "" && q.Agent == ""
+	open := everything(q)
 	for looked := 0; looked < eventScan && len(page.Events) < q.Limit; {
 		batch := min(500, eventScan-looked)
 		if open {

@@ -10,11 +10,11 @@ import (
 
 // readers are the scripts that change nothing.
 var readers = []string{"agent", "agents", "pools", "evidence", "explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task",
-	"envelope", "ledger", "await_exec", "can_exec"}
+	"envelope", "ledger", "await_exec", "can_exec", "webhook_list"}
 
 func lostCases() []lostCase {
 	var all []lostCase
-	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases, adoptionCases, crewCases, moneyCases, treeCases} {
+	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases, adoptionCases, crewCases, moneyCases, treeCases, webhookCases, sessionCases} {
 		all = append(all, cases...)
 	}
 	return all

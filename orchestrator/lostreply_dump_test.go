@@ -15,10 +15,13 @@ import (
 )
 
 var (
-	ulidText   = regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b|_[0-9A-HJKMNP-TV-Z]{26}`)
-	macText    = regexp.MustCompile(`\.[A-Za-z0-9_-]{43}\b`)
-	aboveFloor = regexp.MustCompile(`\b4503[0-9]{12}\b`) // tokens and sequence numbers after an adoption
-	hashText   = regexp.MustCompile(`secret [0-9a-f]{64}`)
+	ulidText    = regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b|_[0-9A-HJKMNP-TV-Z]{26}`)
+	macText     = regexp.MustCompile(`\.[A-Za-z0-9_-]{43}\b`)
+	aboveFloor  = regexp.MustCompile(`\b4503[0-9]{12}\b`)              // tokens and sequence numbers after an adoption
+	sessionText = regexp.MustCompile(`(?m)^pk:\{default\}:session.*$`) // of a secret that differs from run to run
+	digestText  = regexp.MustCompile(`[0-9a-f]{64}`)
+	hashText    = regexp.MustCompile(`secret [0-9a-f]{64}`)
+	sealedText  = regexp.MustCompile(`(secret|url) [A-Za-z0-9_-]{70,}`) // never the same twice
 )
 
 // dump writes everything a namespace holds, one line a value, sorted. Ids that
@@ -45,6 +48,8 @@ func dump(ctx context.Context, c redis.UniversalClient, answer any) (text string
 	}
 	lines = append(lines, "answer "+string(said))
 	text = hashText.ReplaceAllString(strings.Join(lines, "\n"), "secret (hash)")
+	text = sealedText.ReplaceAllString(text, "$1 (sealed)")
+	text = sessionText.ReplaceAllStringFunc(text, func(line string) string { return digestText.ReplaceAllString(line, "(hash)") })
 	text = macText.ReplaceAllString(text, ".(mac)")
 	return numbered(numbered(text, ulidText), aboveFloor), nil
 }

@@ -40,6 +40,10 @@ type lostWorld struct {
 	held    picket.Held
 	handoff string
 	key     string
+	secret  picket.Secret // of a key
+	token   picket.Secret // of a session
+	hook    string
+	turn    picket.WebhookTurn
 	// A subtask, and its lease.
 	child     string
 	childHeld picket.Held

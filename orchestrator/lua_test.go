@@ -19,8 +19,8 @@ import (
 
 var (
 	luaRefuse = regexp.MustCompile(`refuse\((.*)`)
-	luaCode   = regexp.MustCompile(`'([a-z]+_[a-z_]+|forbidden|paused)'`)
-	luaEvent  = regexp.MustCompile(`'((?:task|lease|run|handoff|namespace|key|write|invariant|store|agent|tool|budget)\.[a-z_]+)'`)
+	luaCode   = regexp.MustCompile(`'([a-z]+_[a-z_]+|forbidden|paused|unauthenticated)'`)
+	luaEvent  = regexp.MustCompile(`'((?:task|lease|run|handoff|namespace|key|write|invariant|store|agent|tool|budget|webhook|session)\.[a-z_]+)'`)
 	luaMove   = regexp.MustCompile(`\bmove\([^,]+, [^,]+, ('[a-z]+'|\w+)`)
 	luaEither = regexp.MustCompile(`local (\w+) = [^\n]* and '(\w+)' or '(\w+)'`)
 	luaCalls  = regexp.MustCompile(`\b(acted|after|complete|grant|decide|decided|create|expire|stop_runs|cancel_task|cancel_below)\(`)

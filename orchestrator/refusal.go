@@ -109,6 +109,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return "a call with this idempotency key is under way", "Wait for its answer, or repeat the same call later: it is made once."
 	},
 	picket.CodeStateConflict: func(f facts) (string, string) {
+		if f["kind"] == "webhook" {
+			return aboutWebhook(f)
+		}
 		if f["outcome"] == string(picket.CallUncertain) {
 			return "the call was made, and its outcome is unknown", "Look at what it was to change before you decide; to make the call again send a new Idempotency-Key."
 		}
@@ -133,6 +136,12 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		}
 		return fmt.Sprintf("this needs state %s, but it is %s", strings.ReplaceAll(f["need"], "_", " "), f["state"]),
 			"Look at the task again before you decide."
+	},
+	picket.CodeUnauthenticated: func(f facts) (string, string) {
+		if f["kind"] == "session" {
+			return "the session is over", "Log in again with a key."
+		}
+		return "the API key is not valid", "Check the key, or make a new one with: picket key create"
 	},
 	picket.CodeForbidden: func(f facts) (string, string) {
 		if f["kind"] == "review" {

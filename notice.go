@@ -1,0 +1,40 @@
+package picket
+
+import (
+	"slices"
+
+	"github.com/go-json-experiment/json"
+)
+
+// NoticeTypes are the event types a person always wants to hear of: one for
+// each change that needs people or ends something.
+var NoticeTypes = []string{
+	EventTaskHandoff, EventHandoffOverdue, EventTaskReview,
+	EventTaskCompleted, EventTaskApproved, EventTaskFinished, EventTaskRejected, EventTaskCancelled,
+	EventBudgetOverrun, EventStoreAdopted, EventInvariantViolated, EventPaused, EventResumed, EventWebhookDead, EventWebhookGap,
+}
+
+// Notice reports whether people want to hear of the event: it is of one of
+// NoticeTypes, a run's end left its task failed or with people, or an agent is
+// dead. A change of state has one notice.
+func (e Event) Notice() bool {
+	switch e.Type {
+	case EventLeaseReleased, EventLeaseFailed, EventLeaseExpired:
+		state := e.state()
+		return state == TaskFailed || state == TaskHandoff
+	case EventAgentLifecycle:
+		return e.NewStatus == AgentDead
+	}
+	return slices.Contains(NoticeTypes, e.Type)
+}
+
+// state is the task's new state, as data has it.
+func (e Event) state() TaskState {
+	var data struct {
+		State TaskState `json:"state"`
+	}
+	if json.Unmarshal(e.Data, &data) != nil {
+		return ""
+	}
+	return data.State
+}

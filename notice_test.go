@@ -1,0 +1,39 @@
+package picket_test
+
+import (
+	"testing"
+
+	"github.com/picket-dev/picket"
+)
+
+// A change of state that people want to hear of is one notice; what only moves
+// a task on is none.
+func TestWhatIsANotice(t *testing.T) {
+	event := func(kind, data string) picket.Event {
+		return picket.Event{Type: kind, Data: picket.RawJSON(data)}
+	}
+	dead := event(picket.EventAgentLifecycle, `{}`)
+	dead.NewStatus = picket.AgentDead
+	silent := event(picket.EventAgentLifecycle, `{}`)
+	silent.NewStatus = picket.AgentUnhealthy
+	for _, e := range []picket.Event{
+		event(picket.EventTaskHandoff, `{"state":"handoff"}`), event(picket.EventTaskReview, `{"state":"review"}`),
+		event(picket.EventTaskCompleted, `{"state":"completed"}`), event(picket.EventTaskApproved, `{"state":"completed"}`),
+		event(picket.EventLeaseFailed, `{"state":"failed"}`), event(picket.EventLeaseExpired, `{"state":"handoff","class":"lease_expired"}`),
+		event(picket.EventLeaseReleased, `{"state":"failed"}`), event(picket.EventWebhookDead, `{"state":"dead"}`), dead,
+	} {
+		if !e.Notice() {
+			t.Errorf("%s %s %s is no notice", e.Type, e.NewStatus, e.Data)
+		}
+	}
+	for _, e := range []picket.Event{
+		event(picket.EventTaskSubmitted, `{"state":"queued"}`), event(picket.EventTaskLeased, `{"state":"leased"}`), event(picket.EventTaskProgress, `{"state":"leased"}`),
+		event(picket.EventLeaseFailed, `{"state":"queued"}`), event(picket.EventLeaseReleased, `{}`), event(picket.EventLeaseExpired, ``),
+		event(picket.EventHandoffClaimed, `{"state":"handoff"}`), event(picket.EventTaskRetried, `{"state":"failed","newTaskId":"x"}`),
+		event(picket.EventTaskAnswered, `{"state":"queued"}`), silent, event(picket.EventWebhookCreated, `{}`),
+	} {
+		if e.Notice() {
+			t.Errorf("%s %s %s is a notice", e.Type, e.NewStatus, e.Data)
+		}
+	}
+}

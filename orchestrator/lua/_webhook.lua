@@ -1,0 +1,14 @@
+-- What the scripts of webhooks share. The list is ordered by the instant at
+-- which a target may be looked at next: at once, when a failure has been waited
+-- for, when a claim is over, or never.
+local WEBHOOKS = K('webhooks')
+local NEVER = 9007199254740991
+
+local function webhook_view(id)
+  return { RAW, NOW, call('ZSCORE', WEBHOOKS, id), id, call('HGETALL', K('webhook:', id)) }
+end
+
+-- tell_webhook says what became of a target, never where it is or its secret.
+local function tell_webhook(kind, id, w, actor, more)
+  emit(kind, { actor = actor }, '{"webhookId":' .. quote(id) .. ',"name":' .. quote(w.name) .. ',"url":' .. quote(w.shown) .. more .. '}')
+end

@@ -1,0 +1,50 @@
+-- flags: allow-oom
+-- needs: webhook
+-- webhook_advance says how far a target was served under a claim, by
+-- compare-and-set on claim and position. taken: it took an event, and the claim
+-- goes on. passed: nothing was for it, and the claim is given back. failed: it
+-- is tried again after a while, and given up after MOST failures in a row or a
+-- day of them. gone: it wants nothing any more. gap: what it was to be sent next
+-- is not kept any more, and the claim goes on. The same step again changes
+-- nothing.
+-- ARGV: webhook id, claim, position before, position after, outcome, HTTP status, error, ms until the next try, ms a claim lasts
+-- Reply: {failures, state}
+-- Errors: not_found, state_conflict (the claim is over)
+local MOST = 20
+local id, claim, from, to, outcome, status, why = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local w = load(K('webhook:', id))
+if not w then return refuse('not_found', 'kind', 'webhook') end
+local step = table.concat({ claim, from, to, outcome }, ' ')
+if w.step == step then return { num(w.failures), w.state } end
+if w.claim ~= claim or w.cursor ~= from then return refuse('state_conflict', 'kind', 'webhook', 'cause', 'claim_over') end
+
+local due = now
+if outcome == 'taken' or outcome == 'gap' then
+  due = now + num(ARGV[9])
+else
+  w.claim = ''
+end
+if outcome == 'taken' then
+  w.failures, w.failing = '0', '0'
+  put(w, 'status', status, 'error', '')
+elseif outcome == 'gap' then
+  tell_webhook('webhook.gap', id, w, 'server', ',"missedAfter":' .. F(num(from)) .. ',"missedUpTo":' .. F(num(to)))
+elseif outcome == 'failed' or outcome == 'gone' then
+  w.failures = F(num(w.failures) + 1)
+  if num(w.failing) == 0 then w.failing = NOW end
+  put(w, 'status', status, 'error', why)
+  due = now + num(ARGV[8])
+  if outcome == 'gone' then
+    w.state = 'off'
+  elseif num(w.failures) >= MOST or now - num(w.failing) >= DAY then
+    w.state = 'dead'
+  end
+  if w.state ~= 'active' then
+    due = NEVER
+    tell_webhook('webhook.dead', id, w, 'server', ',"state":' .. quote(w.state) .. ',"failures":' .. w.failures .. ',"status":' .. F(num(status)) ..
+      ',"error":' .. quote(why))
+  end
+end
+put(w, 'claim', w.claim, 'cursor', to, 'failures', w.failures, 'failing', w.failing or '0', 'state', w.state, 'step', step)
+call('ZADD', WEBHOOKS, F(due), id)
+return { num(w.failures), w.state }

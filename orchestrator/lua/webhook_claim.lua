@@ -1,0 +1,33 @@
+-- flags: allow-oom
+-- needs: webhook
+-- webhook_claim gives one deliverer a target that has something to be sent, for
+-- as long as a claim lasts in store time. With the same claim again, as after a
+-- lost reply, it gives the same one. Without one it says when to look again.
+-- ARGV: claim, ms it lasts
+-- Reply: {raw ms, now ms, sequence, ms until a target is due or '', webhook id or '', record}
+local claim, life = ARGV[1], num(ARGV[2])
+local seq = num(meta.seq)
+
+local function claimed()
+  for _, id in ipairs(call('ZRANGEBYSCORE', WEBHOOKS, '(' .. NOW, F(now + life))) do
+    if call('HGET', K('webhook:', id), 'claim') == claim then return id end
+  end
+end
+
+local function waiting()
+  for _, id in ipairs(call('ZRANGEBYSCORE', WEBHOOKS, '-inf', NOW)) do
+    if num(call('HGET', K('webhook:', id), 'cursor')) < seq then return id end
+  end
+end
+
+local id = claimed()
+if not id then
+  id = waiting()
+  if not id then
+    local later = call('ZRANGEBYSCORE', WEBHOOKS, '(' .. NOW, '(' .. F(NEVER), 'WITHSCORES', 'LIMIT', 0, 1)
+    return { RAW, NOW, F(seq), later[2] and F(num(later[2]) - now) or '', '', {} }
+  end
+  call('HSET', K('webhook:', id), 'claim', claim)
+  call('ZADD', WEBHOOKS, F(now + life), id)
+end
+return { RAW, NOW, F(seq), '', id, call('HGETALL', K('webhook:', id)) }

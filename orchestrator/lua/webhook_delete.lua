@@ -1,0 +1,26 @@
+-- flags: allow-oom
+-- needs: webhook
+-- webhook_delete forgets a target with its secrets; what is under way to it may
+-- still arrive.
+-- ARGV: webhook id, actor, request key, body hash
+-- Reply: {raw ms, now ms, due ms, webhook id, record without its secrets}
+-- Errors: not_found, idempotency_conflict
+local id, key, body = ARGV[1], ARGV[3], ARGV[4]
+local was, err = once(key, body)
+if err then return err end
+if was then return cjson.decode(was) end
+local w = load(K('webhook:', id))
+if not w then return refuse('not_found', 'kind', 'webhook') end
+local view, record = webhook_view(id), {}
+for i = 1, #view[5], 2 do
+  if view[5][i] ~= 'url' and view[5][i] ~= 'secret' then
+    record[#record + 1] = view[5][i]
+    record[#record + 1] = view[5][i + 1]
+  end
+end
+view[5] = record
+call('DEL', K('webhook:', id))
+call('ZREM', WEBHOOKS, id)
+tell_webhook('webhook.deleted', id, w, ARGV[2], ',"before":{"state":' .. quote(w.state) .. '},"after":null')
+remember(key, body, cjson.encode(view), DAY)
+return view

@@ -1,0 +1,114 @@
+package orchestrator_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+)
+
+func position(cursor string) int64 {
+	n, _ := strconv.ParseInt(cursor, 10, 64)
+	return n
+}
+
+func tourWebhooks(t *testing.T, f *fixture) {
+	const none = "webhook_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	var id string
+	f.again(t, func() error {
+		made, err := f.CreateWebhook(f.ctx, once("W"), everyEvent)
+		id = made.WebhookID
+		return err
+	})
+	clash := once("W")
+	clash.Once.Body = strings.Repeat("c", 64)
+	_, err := f.CreateWebhook(f.ctx, clash, everyEvent)
+	refused(t, err, picket.CodeIdempotencyConflict)
+	_, err = f.DeleteWebhook(f.ctx, clash, id)
+	refused(t, err, picket.CodeIdempotencyConflict)
+	_, err = f.ReviveWebhook(f.ctx, clash, id)
+	refused(t, err, picket.CodeIdempotencyConflict)
+	_, err = f.Webhooks(f.ctx)
+	ok(t, err)
+	_, err = f.Webhook(f.ctx, id)
+	ok(t, err)
+	_, err = f.ReviveWebhook(f.ctx, operator, id) // it is active
+	ok(t, err)
+	for _, act := range []func() (picket.Webhook, error){
+		func() (picket.Webhook, error) { return f.Webhook(f.ctx, none) },
+		func() (picket.Webhook, error) { return f.ReviveWebhook(f.ctx, operator, none) },
+		func() (picket.Webhook, error) { return f.DeleteWebhook(f.ctx, operator, none) },
+		func() (picket.Webhook, error) {
+			return picket.Webhook{}, f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: none, ClaimID: "c"})
+		},
+	} {
+		_, err := act()
+		refused(t, err, picket.CodeNotFound)
+	}
+	f.tourTurns(t, id)
+	f.again(t, func() error { _, err := f.DeleteWebhook(f.ctx, once("X"), id); return err })
+	_, err = f.CreateWebhook(f.ctx, once("W"), everyEvent) // what it made is deleted
+	refused(t, err, picket.CodeStateConflict)
+	for at := range picket.MaxWebhooks {
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:webhooks", redis.Z{Score: 9007199254740991, Member: strconv.Itoa(at)}).Err())
+	}
+	_, err = f.CreateWebhook(f.ctx, operator, everyEvent)
+	refused(t, err, picket.CodeStateConflict)
+	ok(t, f.raw.Del(f.ctx, "pk:{default}:webhooks").Err())
+	f.clear(t)
+}
+
+// tourTurns takes every way of a claimed target.
+func (f *fixture) tourTurns(t *testing.T, id string) {
+	t.Helper()
+	n := 0
+	claim := func() picket.WebhookTurn {
+		t.Helper()
+		n++
+		turn, err := f.ClaimWebhook(f.ctx, "claim_"+strconv.Itoa(n))
+		ok(t, err)
+		return turn
+	}
+	step := func(turn picket.WebhookTurn, to int64, outcome picket.WebhookOutcome, delay time.Duration) error {
+		return f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: id, ClaimID: turn.ClaimID, From: position(turn.Cursor), To: to, Outcome: outcome, Delay: delay, Error: "HTTP 500"})
+	}
+	last := func() int64 { t.Helper(); n, err := f.LastSeq(f.ctx); ok(t, err); return n }
+	f.submit(t, picket.TaskSpec{})
+	turn := claim()
+	again, err := f.ClaimWebhook(f.ctx, turn.ClaimID)
+	ok(t, err)
+	if again.WebhookID != id {
+		t.Fatalf("the same claim: %+v", again)
+	}
+	claim() // it is claimed
+	f.again(t, func() error { return step(turn, position(turn.Cursor)+1, picket.WebhookTaken, 0) })
+	refused(t, step(turn, 99, picket.WebhookPassed, 0), picket.CodeStateConflict) // from where it was
+	turn.Cursor = strconv.FormatInt(position(turn.Cursor)+1, 10)
+	f.again(t, func() error { return step(turn, position(turn.Cursor), picket.WebhookGap, 0) })
+	ok(t, step(turn, last(), picket.WebhookPassed, 0))
+	claim() // nothing to be sent
+	f.submit(t, picket.TaskSpec{})
+	turn = claim()
+	f.again(t, func() error { return step(turn, position(turn.Cursor), picket.WebhookFailed, time.Minute) })
+	claim() // it waits
+	f.jump(t, 2*time.Minute)
+	turn = claim()
+	ok(t, step(turn, position(turn.Cursor), picket.WebhookGone, 0))
+	claim() // it is off
+	f.again(t, func() error { _, err := f.ReviveWebhook(f.ctx, once("V"), id); return err })
+	for range 20 {
+		turn = claim()
+		ok(t, step(turn, position(turn.Cursor), picket.WebhookFailed, 0))
+		f.jump(t, time.Second)
+	}
+	_, err = f.ReviveWebhook(f.ctx, operator, id)
+	ok(t, err)
+	turn = claim()
+	ok(t, step(turn, last(), picket.WebhookPassed, 0))
+	f.submit(t, picket.TaskSpec{})
+	claim()
+}

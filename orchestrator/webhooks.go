@@ -1,0 +1,160 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/picket-dev/picket"
+)
+
+// maxTargetURL bounds the URL of a webhook, in bytes.
+const maxTargetURL = 2048
+
+// CreateWebhook records a target; it is sent what happens from then on. Its
+// secret is shown only here; a repeat of the same request is shown the same one.
+func (e *Engine) CreateWebhook(ctx context.Context, by picket.Caller, spec picket.WebhookSpec) (picket.NewWebhook, error) {
+	target, err := checkWebhook(&spec)
+	if err != nil {
+		return picket.NewWebhook{}, err
+	}
+	id := "webhook_" + ulid.Make().String()
+	random := make([]byte, 32)
+	if _, err := rand.Read(random); err != nil {
+		return picket.NewWebhook{}, err
+	}
+	sealedURL, err := e.store.cfg.Sealer.Wrap(e.place(id, "url"), spec.URL)
+	if err != nil {
+		return picket.NewWebhook{}, err
+	}
+	secret := picket.Secret(picket.WebhookSecretPrefix + base64.StdEncoding.EncodeToString(random))
+	sealedSecret, err := e.store.cfg.Sealer.Wrap(e.place(id, "secret"), secret)
+	if err != nil {
+		return picket.NewWebhook{}, err
+	}
+	got, err := e.run(ctx, "webhook_create", id, spec.Name, shownURL(target), sealedURL, sealedSecret, strings.Join(spec.Types, ","),
+		string(spec.Format), by.Actor, picket.MaxWebhooks, by.Once.Key, by.Once.Body)
+	if err != nil {
+		return picket.NewWebhook{}, err
+	}
+	t, err := e.target("webhook_create", got)
+	if err == nil && t.Secret == "" {
+		err = picket.Refuse(picket.CodeStateConflict, "Delete the webhook and make another.", "the secret of the webhook that this request made cannot be shown again: its key is not here any more")
+	}
+	return picket.NewWebhook{Webhook: t.Webhook, Secret: t.Secret}, err
+}
+
+// checkWebhook fills in the defaults. Whether the address may be called is
+// asked where calls are made.
+func checkWebhook(spec *picket.WebhookSpec) (*url.URL, error) {
+	spec.Format = cmp.Or(spec.Format, picket.WebhookStandard)
+	target, err := url.Parse(spec.URL.Reveal())
+	switch {
+	case len(spec.URL) > maxTargetURL:
+		return nil, picket.Invalid("/url", "Send a shorter URL.", "the URL has more than %d bytes", maxTargetURL)
+	case err != nil || (target.Scheme != "https" && target.Scheme != "http") || target.Hostname() == "":
+		return nil, picket.Invalid("/url", "Send an absolute https or http URL.", "url is not the URL of a web server")
+	case target.User != nil:
+		return nil, picket.Invalid("/url", "Leave them out: requests are signed.", "the URL holds a user name or a password")
+	case target.Fragment != "":
+		return nil, picket.Invalid("/url", "Leave out what follows #: it is not sent.", "the URL has a fragment")
+	case !slices.Contains(picket.WebhookFormats, spec.Format):
+		return nil, picket.Invalid("/format", "Send standard or slack.", "%.64q is not a format", spec.Format)
+	}
+	for i, kind := range spec.Types {
+		if !slices.Contains(picket.EventTypes, kind) {
+			return nil, picket.Invalid("/types/"+strconv.Itoa(i), "Send types of events, or none for what people want to hear of.", "%.64q is not a type of event", kind)
+		}
+	}
+	slices.Sort(spec.Types)
+	spec.Types = slices.Compact(spec.Types)
+	spec.Name = cmp.Or(strings.TrimSpace(spec.Name), target.Hostname())
+	if len(spec.Name) > 128 {
+		return nil, picket.Invalid("/name", "Send at most 128 bytes.", "name has %d bytes", len(spec.Name))
+	}
+	return target, nil
+}
+
+// shownURL is as much of a URL as everybody may see.
+func shownURL(u *url.URL) string {
+	shown := u.Scheme + "://" + u.Host
+	if strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		shown += "/…"
+	}
+	return shown
+}
+
+// place is what a part of a webhook is sealed for.
+func (e *Engine) place(id, part string) string {
+	return "webhook " + e.namespace + " " + id + " " + part
+}
+
+// Webhooks lists the targets by id, oldest first.
+func (e *Engine) Webhooks(ctx context.Context) ([]picket.Webhook, error) {
+	got, err := e.run(ctx, "webhook_list", "all")
+	if err != nil {
+		return nil, err
+	}
+	r := &reply{script: "webhook_list"}
+	out := []picket.Webhook{}
+	for _, v := range r.list(got) {
+		w, _ := r.webhook(v)
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b picket.Webhook) int { return cmp.Compare(a.WebhookID, b.WebhookID) })
+	return out, r.bad
+}
+
+// Webhook shows one target.
+func (e *Engine) Webhook(ctx context.Context, id string) (picket.Webhook, error) {
+	t, err := e.WebhookTarget(ctx, id)
+	return t.Webhook, err
+}
+
+// WebhookTarget is a target with its secrets, for who posts to it.
+func (e *Engine) WebhookTarget(ctx context.Context, id string) (picket.WebhookTarget, error) {
+	if err := picket.CheckID("webhookId", "webhook", id); err != nil {
+		return picket.WebhookTarget{}, err
+	}
+	got, err := e.run(ctx, "webhook_list", id)
+	if err != nil {
+		return picket.WebhookTarget{}, err
+	}
+	r := &reply{script: "webhook_list"}
+	row := r.at(r.list(got), 0)
+	if r.bad != nil {
+		return picket.WebhookTarget{}, r.bad
+	}
+	return e.target("webhook_list", row)
+}
+
+// DeleteWebhook forgets a target and answers what it was.
+func (e *Engine) DeleteWebhook(ctx context.Context, by picket.Caller, id string) (picket.Webhook, error) {
+	return e.changeWebhook(ctx, "webhook_delete", by, id)
+}
+
+// ReviveWebhook lets a target that is dead or off be sent what it has missed,
+// as far as retention has left it.
+func (e *Engine) ReviveWebhook(ctx context.Context, by picket.Caller, id string) (picket.Webhook, error) {
+	return e.changeWebhook(ctx, "webhook_revive", by, id)
+}
+
+func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Caller, id string) (picket.Webhook, error) {
+	if err := picket.CheckID("webhookId", "webhook", id); err != nil {
+		return picket.Webhook{}, err
+	}
+	got, err := e.run(ctx, script, id, by.Actor, by.Once.Key, by.Once.Body)
+	if err != nil {
+		return picket.Webhook{}, err
+	}
+	r := &reply{script: script}
+	w, _ := r.webhook(got)
+	return w, r.bad
+}
