@@ -180,7 +180,7 @@ func (e *Engine) Authenticate(ctx context.Context, key picket.Secret) (picket.Pr
 	if err != nil || !k.RevokedAt.IsZero() || (!k.ExpiresAt.IsZero() && int64(k.ExpiresAt) <= raw) {
 		return picket.Principal{}, picket.Refuse(picket.CodeUnauthenticated, "Send a valid key as X-API-Key or as a bearer.", "the API key is not valid")
 	}
-	p := picket.Principal{KeyID: k.KeyID, Name: k.Name, Namespace: e.namespace, Scopes: k.Scopes}
+	p := e.principal(k)
 	life := keyLife
 	if !k.ExpiresAt.IsZero() {
 		life = min(life, time.Duration(int64(k.ExpiresAt)-raw)*time.Millisecond)

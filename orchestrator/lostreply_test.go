@@ -27,6 +27,7 @@ type lostCase struct {
 	call   func(w *lostWorld, e *orchestrator.Engine) (any, error)
 	counts string // why a repeat may answer another number
 	again  string // why a repeat is an act of its own, which leaves its own trace
+	twin   string // why the very same request twice is one act all the same
 	stages string // why no time may pass before the repeat: the call has several, and the mishap strikes one
 	alone  string // why nobody may call beside
 	silent string // why its caller neither sees an error nor repeats
@@ -130,7 +131,7 @@ func (c lostCase) story(m mishap) string {
 		return ".cc"
 	case m.kind == rig.HoldRequest:
 		return ".c"
-	case m.kind == rig.Duplicate && c.again != "":
+	case m.kind == rig.Duplicate && c.again != "" && c.twin == "":
 		return "cc."
 	case m.kind == rig.Duplicate || c.silent != "" || c.again == "":
 		return "c."

@@ -189,6 +189,7 @@ func tourQueues(t *testing.T, f *fixture) {
 	f.done(t, 3, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}})
 	f.done(t, 1, picket.TaskSpec{Role: "coder"})
 	f.reviewPages(t, picket.ReviewQuery{Limit: 1, Role: "coder", Labels: map[string]string{"team": "a"}})
+	f.reviewPages(t, picket.ReviewQuery{Labels: map[string]string{"team": "none"}})
 	f.clear(t)
 	// More than one page looks at, none of which is meant.
 	for at := 0; at < 2100; at += 50 {

@@ -1,5 +1,6 @@
 -- flags: allow-oom
--- key_revoke ends a key at once; revoking it again changes nothing. The last
+-- needs: session
+-- key_revoke ends a key and its sessions at once; revoking it again changes nothing. The last
 -- live admin key stays: without it nobody could make another.
 -- ARGV: key id, actor
 -- Reply: {key id, key hash}
@@ -23,6 +24,8 @@ if admin(ARGV[1]) then
 end
 if revoked == '0' then
   call('HSET', key, 'revoked', RAW)
+  local sessions = call('ZRANGE', K('sessions-of:', ARGV[1]), 0, -1)
+  close_sessions(ARGV[1], sessions, #sessions, 'key_revoked')
   emit('key.revoked', { actor = ARGV[2] }, '{"keyId":' .. quote(ARGV[1]) .. '}')
 end
 wake('key ' .. call('HGET', key, 'hash'))

@@ -1,0 +1,23 @@
+-- Sessions: a secret stands for a key until it is closed, or was not used for a
+-- while, or is old, or its key has ended. The sweep of keys by the server only
+-- frees memory.
+local LIFE, IDLE, MOST = 43200000, 7200000, 20
+
+-- key_holds tells whether a key is neither revoked nor expired.
+local function key_holds(id)
+  local k = call('HMGET', K('key:', id), 'revoked', 'expires')
+  return k[1] == '0' and (k[2] == '0' or num(k[2]) > raw)
+end
+
+-- close_sessions ends sessions of a key, of which there are open now; it
+-- returns how many are left.
+local function close_sessions(id, secrets, open, reason)
+  for _, secret in ipairs(secrets) do
+    call('DEL', K('session:', secret))
+    call('ZREM', K('sessions-of:', id), secret)
+    emit('session.closed', { actor = id, reason = reason }, '{"keyId":' .. quote(id) .. ',"reason":' .. quote(reason) ..
+      ',"before":{"sessions":' .. F(open) .. '},"after":{"sessions":' .. F(open - 1) .. '}}')
+    open = open - 1
+  end
+  return open
+end

@@ -1,0 +1,219 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// person makes a key and logs in with it.
+func (f *fixture) person(t *testing.T, expires picket.Instant) (picket.NewKey, picket.Secret) {
+	t.Helper()
+	k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}, ExpiresAt: expires})
+	ok(t, err)
+	return k, f.login(t, k.Key)
+}
+
+func (f *fixture) login(t *testing.T, key picket.Secret) picket.Secret {
+	t.Helper()
+	token, _, err := f.OpenSession(f.ctx, key, "loopback")
+	ok(t, err)
+	return token
+}
+
+// over checks that a session does not stand for anybody any more.
+func (f *fixture) over(t *testing.T, token picket.Secret) {
+	t.Helper()
+	_, err := f.Session(f.ctx, token)
+	refused(t, err, picket.CodeUnauthenticated)
+	if err.Error() != "the session is over" {
+		t.Errorf("it says %q", err)
+	}
+}
+
+func TestASessionStandsForItsKey(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
+		ok(t, err)
+		token, opened, err := f.OpenSession(f.ctx, k.Key, "private")
+		ok(t, err)
+		got, err := f.Session(f.ctx, token)
+		ok(t, err)
+		who := got.Principal
+		if who.KeyID != k.KeyID || who.Name != "Ada" || who.Namespace != "default" || !slices.Equal(who.Scopes, []picket.Scope{picket.ScopeReviewer}) {
+			t.Errorf("it stands for %+v", who)
+		}
+		if got.OpenedAt != opened.OpenedAt || got.ExpiresAt-got.OpenedAt < picket.Instant(picket.SessionLife.Milliseconds()) || opened.Principal.KeyID != k.KeyID {
+			t.Errorf("opened %+v, found %+v", opened, got)
+		}
+		if ns, ok := orchestrator.SessionNamespace(token); !ok || ns != "default" {
+			t.Errorf("its namespace is %q, %v", ns, ok)
+		}
+		secret := strings.TrimPrefix(token.Reveal(), "default.")
+		held, err := dump(f.ctx, f.raw, nil)
+		ok(t, err)
+		if strings.Contains(held, secret) || strings.Contains(held, k.Key.Reveal()) {
+			t.Error("the store holds a secret in clear")
+		}
+		for _, wrong := range []picket.Secret{"", "default.", token + "A", picket.Secret("other." + secret), picket.Secret("default." + strings.Repeat("A", 43)), k.Key} {
+			f.over(t, wrong)
+			ok(t, f.CloseSession(f.ctx, wrong))
+		}
+		_, _, err = f.OpenSession(f.ctx, k.Key+"A", "public")
+		refused(t, err, picket.CodeUnauthenticated)
+		ok(t, f.CloseSession(f.ctx, token))
+		ok(t, f.CloseSession(f.ctx, token))
+		f.over(t, token)
+		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventSessionOpened, picket.EventSessionClosed}})
+		ok(t, err)
+		var said []string
+		for _, ev := range page.Events {
+			if ev.Actor != k.KeyID {
+				t.Errorf("%s by %s", ev.Type, ev.Actor)
+			}
+			said = append(said, ev.Type+strings.ReplaceAll(string(ev.Data), k.KeyID, "K"))
+		}
+		want := []string{
+			`session.opened{"keyId":"K","from":"private","before":{"sessions":0},"after":{"sessions":1}}`,
+			`session.closed{"keyId":"K","reason":"logout","before":{"sessions":1},"after":{"sessions":0}}`,
+		}
+		if !slices.Equal(said, want) {
+			t.Errorf("the log says\n%s", strings.Join(said, "\n"))
+		}
+	})
+}
+
+// A session ends after two hours without a request and after twelve in any
+// case, by store time.
+func TestASessionEndsWithTime(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, idle := f.person(t, 0)
+		f.jump(t, picket.SessionIdle-time.Minute)
+		_, err := f.Session(f.ctx, idle)
+		ok(t, err)
+		f.jump(t, picket.SessionIdle-time.Minute) // counted from that request on
+		_, err = f.Session(f.ctx, idle)
+		ok(t, err)
+		f.jump(t, picket.SessionIdle+time.Minute)
+		f.over(t, idle)
+
+		_, busy := f.person(t, 0)
+		for range 11 {
+			f.jump(t, time.Hour)
+			_, err := f.Session(f.ctx, busy)
+			ok(t, err)
+		}
+		f.jump(t, time.Hour)
+		f.over(t, busy)
+	})
+}
+
+// A key that was revoked, or has expired, ends its sessions at once, also those
+// that another process serves.
+func TestASessionEndsWithItsKey(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		k, token := f.person(t, 0)
+		second := f.login(t, k.Key)
+		beside := f.beside(t, f.where, orchestrator.Config{}).Engine("default")
+		_, err := beside.Session(f.ctx, token)
+		ok(t, err)
+		_, err = f.RevokeKey(f.ctx, operator, k.KeyID)
+		ok(t, err)
+		for _, gone := range []picket.Secret{token, second} {
+			f.over(t, gone)
+			_, err = beside.Session(f.ctx, gone)
+			refused(t, err, picket.CodeUnauthenticated)
+		}
+		_, _, err = f.OpenSession(f.ctx, k.Key, "loopback")
+		refused(t, err, picket.CodeUnauthenticated)
+		if n := f.count(t, picket.EventSessionClosed); n != 2 {
+			t.Errorf("%d sessions closed", n)
+		}
+
+		short, last := f.person(t, picket.InstantOf(time.Now().Add(time.Hour)))
+		_, err = f.Session(f.ctx, last)
+		ok(t, err)
+		ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+short.KeyID, "expires", "1").Err()) // as time would
+		f.over(t, last)
+	})
+}
+
+// A key has 20 sessions at most: one more ends the oldest.
+func TestAKeyHasTwentySessions(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		k, first := f.person(t, 0)
+		tokens := []picket.Secret{first}
+		for range 19 {
+			f.jump(t, time.Second)
+			tokens = append(tokens, f.login(t, k.Key))
+		}
+		_, err := f.Session(f.ctx, first)
+		ok(t, err)
+		f.jump(t, time.Second)
+		tokens = append(tokens, f.login(t, k.Key))
+		f.over(t, first)
+		for i, token := range tokens[1:] {
+			if _, err := f.Session(f.ctx, token); err != nil {
+				t.Errorf("session %d: %v", i+1, err)
+			}
+		}
+		if n := f.raw.ZCard(f.ctx, "pk:{default}:sessions-of:"+k.KeyID).Val(); n != 20 {
+			t.Errorf("%d are kept", n)
+		}
+	})
+}
+
+func tourSessions(t *testing.T, f *fixture) {
+	k, token := f.person(t, 0)
+	_, err := f.Session(f.ctx, token)
+	ok(t, err)
+	f.jump(t, 2*time.Minute)
+	_, err = f.Session(f.ctx, token)
+	ok(t, err)
+	ok(t, f.CloseSession(f.ctx, token))
+	ok(t, f.CloseSession(f.ctx, token))
+	f.over(t, token)
+	_, _, err = f.OpenSession(f.ctx, "pkk_default_x", "loopback")
+	refused(t, err, picket.CodeUnauthenticated)
+	f.again(t, func() error { return orchestrator.OpenSessionAs(f.ctx, f.Engine, "default.x", k.Key) })
+	for range 21 {
+		f.login(t, k.Key)
+	}
+	_, err = f.RevokeKey(f.ctx, operator, k.KeyID)
+	ok(t, err)
+}
+
+// loggedIn is a set-up with one session.
+func loggedIn(w *lostWorld) {
+	k, err := w.direct.CreateKey(w.ctx, asked("9"), picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
+	ok(w.t, err)
+	w.secret = k.Key
+	w.token, _, err = w.direct.OpenSession(w.ctx, w.secret, "loopback")
+	ok(w.t, err)
+	w.skip(2 * time.Minute)
+}
+
+var sessionCases = []lostCase{
+	{name: "session_open", again: "a login is an act of its own", twin: "it has one secret", setup: loggedIn, call: openSession},
+	{name: "session_open/one too many", again: "a login is an act of its own", twin: "it has one secret", setup: func(w *lostWorld) {
+		loggedIn(w)
+		for range 19 {
+			_, _, err := w.direct.OpenSession(w.ctx, w.secret, "loopback")
+			ok(w.t, err)
+		}
+	}, call: openSession},
+	{name: "session", setup: loggedIn,
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Session(w.ctx, w.token) }},
+	{name: "session_close", setup: loggedIn,
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return nil, e.CloseSession(w.ctx, w.token) }},
+}
+
+func openSession(w *lostWorld, e *orchestrator.Engine) (any, error) {
+	token, s, err := e.OpenSession(w.ctx, w.secret, "loopback")
+	return fmt.Sprint(len(token), s), err
+}
