@@ -41,6 +41,7 @@ type LeaseTask struct {
 	OnExit            OnExit            `json:"onExit"`
 	Fixes             *string           `json:"fixes"`
 	Retries           *string           `json:"retries"`
+	Trace             *Trace            `json:"trace"` // for the agent's environment
 	// ReviewNote is what the reviewer said about the task this one repairs.
 	ReviewNote string `json:"reviewNote,omitempty"`
 }

@@ -31,6 +31,8 @@ type TaskSpec struct {
 	OnExit            OnExit            `json:"onExit,omitempty"`
 	Labels            map[string]string `json:"labels,omitempty"`
 	Fixes             string            `json:"fixes,omitempty"` // the task this one repairs
+	// Trace comes by the headers traceparent and tracestate, not in the body.
+	Trace *Trace `json:"-"`
 }
 
 // Retry says which ends of a run are tried again by themselves.
@@ -112,6 +114,7 @@ type Task struct {
 	Review         *Review           `json:"review"`
 	Handoff        *Handoff          `json:"handoff"` // the latest one
 	Labels         map[string]string `json:"labels"`
+	Trace          *Trace            `json:"trace"`           // the trace it is a part of
 	Reason         string            `json:"reason"`          // why it was cancelled or failed
 	Nudge          *Nudge            `json:"nudge,omitempty"` // of get_task only: the agent seems to be stuck
 	CreatedAt      Instant           `json:"createdAt"`
@@ -141,4 +144,19 @@ type Explanation struct {
 	State   TaskState `json:"state"`
 	Because []string  `json:"because"`
 	Next    []string  `json:"next"` // commands to run
+}
+
+// Repair is the task that repairs a rejected one: it asks for the same kind of
+// agent under the same limits, and ends as that one did. Who rejects decides
+// the repair again, also where the parent was to decide the first.
+func (t Task) Repair(title string) TaskSpec {
+	review := t.ReviewBy
+	if review == ReviewByParent {
+		review = ReviewByHuman
+	}
+	return TaskSpec{
+		Title: title, Role: t.Role, Needs: t.Needs, Labels: t.Labels, Priority: &t.Priority, OnExit: t.OnExit, Review: review,
+		LeaseWindowSeconds: &t.LeaseWindowSeconds, TimeoutSeconds: t.TimeoutSeconds, StallAfterSeconds: t.StallAfterSeconds,
+		Retry: &t.Retry, Escalate: t.Escalate, BudgetEnvelope: &t.BudgetEnvelope, Fixes: t.TaskID,
+	}
 }

@@ -19,6 +19,7 @@
 //	PICKET_MCP_URL           the same over MCP, if the server has it
 //	PICKET_TASK_FILE         a JSON file with the task: see [TaskFile]
 //	PICKET_LAST_REPORT       a JSON file with the last report, or null
+//	TRACEPARENT, TRACESTATE  the W3C trace context of the task, if it has one
 //
 // An agent that seems to be stuck finds a file nudge.json beside the task file
 // ([NudgeFile]), and the same in the answer of its next tool call.

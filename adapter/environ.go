@@ -24,5 +24,11 @@ func environ(lease picket.Lease, p places, proxyURL string) []string {
 	if lease.MCPURL != "" {
 		env = append(env, "PICKET_MCP_URL="+lease.MCPURL)
 	}
+	if trace := lease.Task.Trace; trace != nil {
+		env = append(env, "TRACEPARENT="+trace.Parent)
+		if trace.State != "" {
+			env = append(env, "TRACESTATE="+trace.State)
+		}
+	}
 	return env
 }

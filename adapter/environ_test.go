@@ -42,6 +42,8 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hush")
 	t.Setenv("PICKET_API_KEY", "pkk_hush")
 	t.Setenv("WANTED", "yes")
+	t.Setenv("TRACEPARENT", "of the adapter")
+	t.Setenv("TRACESTATE", "of the adapter")
 	text, lease, res := outputOf(t, []string{"env"}, adaptertest.Task{}, func(c *adapter.Config) { c.Env = []string{"WANTED", "NOT_SET"} })
 	vars := variables(text)
 	for name, want := range map[string]string{
@@ -59,7 +61,7 @@ func TestEnvironment(t *testing.T) {
 	if vars["PICKET_LEASE_EXPIRES_AT"] == "" || vars["PICKET_LEASE_EXPIRES_AT"] == "-" {
 		t.Errorf("PICKET_LEASE_EXPIRES_AT is %q", vars["PICKET_LEASE_EXPIRES_AT"])
 	}
-	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "PICKET_API_KEY", "PICKET_MCP_URL", "NOT_SET"} {
+	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "PICKET_API_KEY", "PICKET_MCP_URL", "NOT_SET", "TRACEPARENT", "TRACESTATE"} {
 		if value, there := vars[name]; there {
 			t.Errorf("%s=%s was passed on", name, value)
 		}
@@ -67,6 +69,20 @@ func TestEnvironment(t *testing.T) {
 	text, _, _ = outputOf(t, []string{"env"}, adaptertest.Task{MCPURL: "http://127.0.0.1/mcp"})
 	if got := variables(text)["PICKET_MCP_URL"]; got != "http://127.0.0.1/mcp" {
 		t.Errorf("PICKET_MCP_URL is %q", got)
+	}
+}
+
+func TestTheTraceOfTheTaskIsPassedOn(t *testing.T) {
+	t.Setenv("TRACEPARENT", "of the adapter")
+	t.Setenv("TRACESTATE", "of the adapter")
+	parent := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for _, state := range []string{"", `rojo=a b,congo="t61"`} {
+		text, _, _ := outputOf(t, []string{"env"}, adaptertest.Task{Trace: &picket.Trace{Parent: parent, State: state}},
+			func(c *adapter.Config) { c.Env = []string{"TRACEPARENT"} })
+		vars := variables(text)
+		if got, there := vars["TRACESTATE"]; vars["TRACEPARENT"] != parent || got != state || there != (state != "") {
+			t.Errorf("TRACEPARENT=%s TRACESTATE=%s, %v", vars["TRACEPARENT"], got, there)
+		}
 	}
 }
 

@@ -112,7 +112,10 @@ func optional(s string) *string {
 
 // specRecord is what spec:<task> holds: the submitted fields that scripts do
 // not look at, without the input.
-type specRecord = picket.TaskSpec
+type specRecord struct {
+	picket.TaskSpec
+	Trace *picket.Trace `json:"trace,omitempty"`
+}
 
 // task decodes a view.
 func (r *reply) task(v any) picket.Task {
@@ -166,7 +169,8 @@ func (r *reply) taskHead(id string, hash, spec any) picket.Task {
 	h := r.hash(hash)
 	var s specRecord
 	r.json(spec, &s)
-	t := headOf(id, s)
+	s.TaskSpec.Trace = s.Trace
+	t := headOf(id, s.TaskSpec)
 	t.State = picket.TaskState(h["state"])
 	t.Attempts, t.Failures = int(integer(h["attempt"])), int(integer(h["failures"]))
 	t.FencingToken = integer(h["token"])
@@ -184,7 +188,7 @@ func headOf(id string, s picket.TaskSpec) picket.Task {
 	t := picket.Task{
 		TaskID: id, State: picket.TaskQueued, Root: id, Title: s.Title, Input: s.Input, Role: s.Role, Needs: s.Needs,
 		Agent: s.Agent, NotBefore: s.NotBefore, TimeoutSeconds: s.TimeoutSeconds, StallAfterSeconds: s.StallAfterSeconds, Escalate: s.Escalate,
-		ReviewBy: s.Review, OnExit: s.OnExit, Labels: s.Labels, Fixes: optional(s.Fixes),
+		ReviewBy: s.Review, OnExit: s.OnExit, Labels: s.Labels, Trace: s.Trace, Fixes: optional(s.Fixes),
 	}
 	if s.Priority != nil {
 		t.Priority = *s.Priority

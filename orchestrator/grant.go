@@ -146,7 +146,7 @@ func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
 		LeaseID: "lease_" + strings.TrimPrefix(run, "run_"), LeaseToken: e.store.cfg.Sealer.Seal(e.namespace, task, run),
 		LeaseTTLMs: ttl, WindowMs: r.int(r.at(l, 4)), Attempt: int(r.int(r.at(l, 3))),
 		Task: picket.LeaseTask{Title: s.Title, Role: s.Role, Needs: s.Needs, Labels: s.Labels, Priority: *s.Priority,
-			TimeoutSeconds: s.TimeoutSeconds, StallAfterSeconds: s.StallAfterSeconds, OnExit: s.OnExit, Fixes: optional(r.text(r.at(l, 12))), Retries: optional(r.text(r.at(l, 13)))},
+			TimeoutSeconds: s.TimeoutSeconds, StallAfterSeconds: s.StallAfterSeconds, OnExit: s.OnExit, Trace: s.Trace, Fixes: optional(r.text(r.at(l, 12))), Retries: optional(r.text(r.at(l, 13)))},
 		LastReport: r.report(r.at(l, 8), true), Answers: r.answers(r.at(l, 9)), ProxyURL: e.store.cfg.ProxyURL,
 	}
 	if lease.ProxyURL != "" {

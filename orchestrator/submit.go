@@ -64,7 +64,7 @@ const specLane = 1
 func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 	stored := s
 	stored.Input = nil
-	spec, err := jsonv2.Marshal(stored)
+	spec, err := jsonv2.Marshal(specRecord{TaskSpec: stored, Trace: s.Trace})
 	if err != nil {
 		return nil, fmt.Errorf("encode task: %w", err)
 	}

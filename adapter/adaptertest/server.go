@@ -72,6 +72,7 @@ type Task struct {
 	LastReport *picket.Report
 	Answers    []picket.Answer
 	MCPURL     string           // Defaults to none.
+	Trace      *picket.Trace    // Defaults to none.
 	Budget     *budget.Envelope // of the task, and what it has left. Defaults to budget.Default.
 	Overrun    bool             // whatever a run says it has used is more than the task has left. Defaults to false.
 }
@@ -178,7 +179,7 @@ func (s *Server) grant(t *task) *lease {
 		BudgetEnvelope: *t.script.Budget, LeaseID: "lease" + run[len("run"):], LeaseToken: picket.Secret(picket.CapabilityPrefix + rand.Text()),
 		LeaseTTLMs: first.Milliseconds(), WindowMs: t.script.Window.Milliseconds(), Attempt: t.attempt,
 		LastReport: t.last, Answers: t.script.Answers, ProxyURL: s.URL, MCPURL: t.script.MCPURL,
-		Task: picket.LeaseTask{Title: t.script.Title, Input: t.script.Input, OnExit: t.script.OnExit, Role: t.script.Role, Labels: t.script.Labels, Priority: picket.DefaultPriority},
+		Task: picket.LeaseTask{Title: t.script.Title, Input: t.script.Input, OnExit: t.script.OnExit, Role: t.script.Role, Labels: t.script.Labels, Trace: t.script.Trace, Priority: picket.DefaultPriority},
 	}
 	if t.script.Fixes != "" {
 		l.record.Task.Fixes = &t.script.Fixes

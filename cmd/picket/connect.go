@@ -74,9 +74,16 @@ func notFromARun() error {
 // call is one request. The answer is decoded into out; raw, when not nil,
 // keeps it byte for byte for -o json.
 func (s *server) call(ctx context.Context, method, path string, in, out any, raw *jsontext.Value, opts ...adapter.Option) error {
-	var body []byte
-	if err := s.client.Call(ctx, method, path, in, &body, opts...); err != nil {
-		return s.hint(err)
+	body, known := s.kept[path]
+	if !known || method != http.MethodGet {
+		body = nil // the kept answer is not written over
+		if err := s.client.Call(ctx, method, path, in, &body, opts...); err != nil {
+			return s.hint(err)
+		}
+		s.readAt = time.Now()
+		if s.kept != nil && method == http.MethodGet {
+			s.kept[path] = body
+		}
 	}
 	if raw != nil {
 		*raw = body
@@ -96,11 +103,11 @@ func (s *server) get(ctx context.Context, path string, out any, raw *jsontext.Va
 
 // post sends a change with an idempotency key, so that a lost answer can be
 // repaired by sending it again; it does so until patience runs out.
-func (s *server) post(ctx context.Context, path string, in, out any, raw *jsontext.Value) error {
-	once := adapter.WithIdempotencyKey(newIdempotencyKey())
+func (s *server) post(ctx context.Context, path string, in, out any, raw *jsontext.Value, opts ...adapter.Option) error {
+	opts = append(opts, adapter.WithIdempotencyKey(newIdempotencyKey()))
 	var err error
 	for wait := 100 * time.Millisecond; wait < time.Second; wait *= 2 {
-		if err = s.call(ctx, http.MethodPost, path, in, out, raw, once); !errors.Is(err, picket.ErrUnknown) {
+		if err = s.call(ctx, http.MethodPost, path, in, out, raw, opts...); !errors.Is(err, picket.ErrUnknown) {
 			return err
 		}
 		if sleep(ctx, wait) != nil {

@@ -61,7 +61,7 @@ func runRun(cmd *cobra.Command, given []string) error {
 		return err
 	}
 	var task picket.Task
-	if err := s.post(cmd.Context(), "/api/v1/tasks", spec, &task, nil); err != nil {
+	if err := s.submit(cmd.Context(), spec, &task, nil); err != nil {
 		return err
 	}
 	if err := w.start(task.TaskID); err != nil {

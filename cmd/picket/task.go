@@ -61,7 +61,7 @@ func newTaskCreate() *cobra.Command {
 			}
 			var raw jsontext.Value
 			var task picket.Task
-			if err := s.post(cmd.Context(), "/api/v1/tasks", spec, &task, &raw); err != nil {
+			if err := s.submit(cmd.Context(), spec, &task, &raw); err != nil {
 				return err
 			}
 			if err := printTask(cmd, task, raw, created); err != nil {

@@ -120,6 +120,7 @@ func describe(w io.Writer, t picket.Task) {
 	row("needs", strings.Join(t.Needs, " "))
 	row("agent", oneLine(t.Agent))
 	row("labels", labelText(t.Labels))
+	row("trace", t.Trace.ID())
 	row("budget", budgetText(t))
 	row("created", t.CreatedAt.String()+" by "+oneLine(t.CreatedBy))
 	if r := t.CurrentRun; r != nil {

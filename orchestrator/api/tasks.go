@@ -15,6 +15,8 @@ func submitTask(r request) error {
 	if err != nil {
 		return err
 	}
+	h := r.Request().Header
+	spec.Trace = picket.ParseTrace(h.Values("traceparent"), h.Values("tracestate"))
 	task, err := r.engine.Submit(r.ctx(), by, spec)
 	if err != nil {
 		return err

@@ -44,6 +44,14 @@ local function place_under(t, s)
   call('HINCRBY', K('tree:', t.root), 'open', 1)
 end
 
+-- traced gives the spec of a task that repairs another the trace of that one,
+-- unless it has its own. Strings are all there is in a trace, so nothing is lost.
+local function traced(spec, of)
+  local theirs = cjson.decode(call('GET', K('spec:', of)) or '{}').trace
+  if not theirs or cjson.decode(spec).trace then return spec end
+  return string.sub(spec, 1, -2) .. ',"trace":' .. cjson.encode(theirs) .. '}'
+end
+
 -- create writes a new queued task. source is the run whose process must be
 -- gone first when this task repairs or repeats another, else nil.
 local function create(s, source, extra)
@@ -61,7 +69,7 @@ local function create(s, source, extra)
     place_under(t, s)
     extra = (extra or '') .. ',"parent":' .. quote(s.parent)
   end
-  call('SET', K('spec:', s.id), s.spec)
+  call('SET', K('spec:', s.id), s.fixes ~= '' and traced(s.spec, s.fixes) or s.spec)
   if s.input ~= '' then call('SET', K('in:', s.id), s.input) end
   for _, key in ipairs(indexes(s.role, s.labels)) do call('ZADD', key, order, s.id) end
   local from = payer(s)
