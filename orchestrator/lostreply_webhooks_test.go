@@ -33,7 +33,7 @@ func stepped(outcome picket.WebhookOutcome) func(w *lostWorld, e *orchestrator.E
 		if outcome == picket.WebhookTaken || outcome == picket.WebhookGap {
 			s.To++
 		}
-		return nil, e.AdvanceWebhook(w.ctx, s)
+		return e.AdvanceWebhook(w.ctx, s)
 	}
 }
 

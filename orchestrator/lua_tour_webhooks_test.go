@@ -43,7 +43,8 @@ func tourWebhooks(t *testing.T, f *fixture) {
 		func() (picket.Webhook, error) { return f.ReviveWebhook(f.ctx, operator, none) },
 		func() (picket.Webhook, error) { return f.DeleteWebhook(f.ctx, operator, none) },
 		func() (picket.Webhook, error) {
-			return picket.Webhook{}, f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: none, ClaimID: "c"})
+			_, err := f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: none, ClaimID: "c"})
+			return picket.Webhook{}, err
 		},
 	} {
 		_, err := act()
@@ -74,7 +75,8 @@ func (f *fixture) tourTurns(t *testing.T, id string) {
 		return turn
 	}
 	step := func(turn picket.WebhookTurn, to int64, outcome picket.WebhookOutcome, delay time.Duration) error {
-		return f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: id, ClaimID: turn.ClaimID, From: position(turn.Cursor), To: to, Outcome: outcome, Delay: delay, Error: "HTTP 500"})
+		_, err := f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: id, ClaimID: turn.ClaimID, From: position(turn.Cursor), To: to, Outcome: outcome, Delay: delay, Error: "HTTP 500"})
+		return err
 	}
 	last := func() int64 { t.Helper(); n, err := f.LastSeq(f.ctx); ok(t, err); return n }
 	f.submit(t, picket.TaskSpec{})

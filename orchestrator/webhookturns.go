@@ -28,12 +28,17 @@ func (e *Engine) ClaimWebhook(ctx context.Context, claimID string) (picket.Webho
 	return turn, err
 }
 
-// AdvanceWebhook writes down how far a target was served. state_conflict means
-// that the claim is over: the target is another's, or nobody's.
-func (e *Engine) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) error {
-	_, err := e.run(ctx, "webhook_advance", s.WebhookID, s.ClaimID, strconv.FormatInt(s.From, 10), strconv.FormatInt(s.To, 10),
+// AdvanceWebhook writes down how far a target was served, and answers what that
+// makes of it. state_conflict means that the claim is over: the target is
+// another's, or nobody's.
+func (e *Engine) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error) {
+	got, err := e.run(ctx, "webhook_advance", s.WebhookID, s.ClaimID, strconv.FormatInt(s.From, 10), strconv.FormatInt(s.To, 10),
 		string(s.Outcome), s.Status, clipped(s.Error, 200), s.Delay.Milliseconds(), picket.WebhookClaim.Milliseconds())
-	return err
+	if err != nil {
+		return "", err
+	}
+	r := &reply{script: "webhook_advance"}
+	return picket.WebhookState(r.text(r.at(r.list(got), 1))), r.bad
 }
 
 func clipped(text string, most int) string {

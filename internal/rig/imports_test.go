@@ -26,11 +26,12 @@ var mayImport = map[string][]string{
 	"budget":               {"github.com/shopspring/decimal"},
 	"orchestrator":         {"picket", "budget", "github.com/redis/go-redis/v9/...", "github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
 	"orchestrator/api":     {"picket", "budget", "orchestrator", "internal/web", "docs", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...", "github.com/go-json-experiment/json/..."},
-	"orchestrator/console": {"picket", "budget", "internal/web", "github.com/labstack/echo/v4/..."},
+	"orchestrator/console": {"picket", "budget", "internal/web", "github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
 	"toolproxy": {"picket", "budget", "internal/web", "internal/outbound", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...", "github.com/go-json-experiment/json/...",
 		"github.com/modelcontextprotocol/go-sdk/...", "github.com/jackc/pgx/v5/..."},
 	"internal/llmstub":      {"github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
 	"reaper":                {"picket", "budget"},
+	"notify":                {"picket", "internal/outbound", "github.com/go-json-experiment/json/..."},
 	"adapter":               {"picket", "budget", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
 	"adapter/adaptertest":   {"picket", "budget", "adapter", "github.com/go-json-experiment/json/..."},
 	"internal/web":          {"picket", "github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
@@ -53,11 +54,12 @@ var mayImportInTests = []string{
 	"github.com/anishathalye/porcupine", "github.com/getkin/kin-openapi/...", "github.com/rogpeppe/go-internal/...",
 	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/go-json-experiment/json/...", "github.com/goccy/go-yaml/...",
 	"github.com/oklog/ulid/v2", "golang.org/x/sys/...", "github.com/prometheus/client_golang/...",
+	"github.com/chromedp/chromedp/...", "github.com/chromedp/cdproto/...", // a browser
 }
 
 // testsOnEngine are rooms that declare the methods they call: their tests from
 // outside (package x_test) run against the engine that has these methods.
-var testsOnEngine = []string{"toolproxy", "reaper", "orchestrator/console"}
+var testsOnEngine = []string{"toolproxy", "reaper", "notify", "orchestrator/console"}
 
 // goPackage is the part of go list's answer that the table is held against.
 type goPackage struct {
@@ -96,6 +98,7 @@ func TestForbiddenImportsAreSeen(t *testing.T) {
 		"toolproxy":            {module + "/orchestrator", "github.com/redis/go-redis/v9"},
 		"orchestrator/console": {module + "/orchestrator", module + "/orchestrator/api"},
 		"reaper":               {module + "/orchestrator", module + "/internal/web"},
+		"notify":               {module + "/orchestrator", module + "/orchestrator/api", "github.com/redis/go-redis/v9"},
 		"adapter":              {module + "/orchestrator", module + "/toolproxy", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9"},
 	} {
 		for _, imp := range imports {

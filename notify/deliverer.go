@@ -1,0 +1,176 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Queue is a namespace as a deliverer sees it.
+type Queue interface {
+	// ClaimWebhook gives a target that has something to be sent; the same claim
+	// again gives the same one.
+	ClaimWebhook(ctx context.Context, claimID string) (picket.WebhookTurn, error)
+	// AdvanceWebhook writes down what came of a target; the same step again
+	// changes nothing, and state_conflict means that the claim is over.
+	AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error)
+	// Events reads the log; cursor_expired has the fact "first".
+	Events(ctx context.Context, q picket.EventQuery) (picket.EventPage, error)
+	// Tail waits until there is an event after a sequence number.
+	Tail(ctx context.Context, after int64) error
+}
+
+// Config says what to deliver.
+type Config struct {
+	// Queues holds the namespaces by name. Required.
+	Queues map[string]Queue
+	// Sender posts. Required.
+	Sender *Sender
+	// Gather is how long news is waited for after the first, so that one look
+	// serves many events. Defaults to 100 ms.
+	Gather time.Duration
+	// Grace is how long a request that is under way may take when Run is to end;
+	// then its event is left to the next deliverer. Defaults to 3 s.
+	Grace time.Duration
+	// Jitter picks the pause before the next attempt, from 0 to most. Defaults to
+	// a random one.
+	Jitter func(most time.Duration) time.Duration
+	// Log takes what became of targets. Defaults to slog.Default().
+	Log *slog.Logger
+}
+
+// Deliverer serves the targets of its namespaces until it is told to stop.
+type Deliverer struct{ cfg Config }
+
+// New fills in the defaults and refuses a configuration without anything to do.
+func New(cfg Config) (*Deliverer, error) {
+	if len(cfg.Queues) == 0 || cfg.Sender == nil {
+		return nil, errors.New("notify: at least one namespace and a sender are needed")
+	}
+	cfg.Gather = cmp.Or(cfg.Gather, 100*time.Millisecond)
+	cfg.Grace = cmp.Or(cfg.Grace, 3*time.Second)
+	if cfg.Jitter == nil {
+		cfg.Jitter = func(most time.Duration) time.Duration { return rand.N(most + 1) }
+	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	return &Deliverer{cfg: cfg}, nil
+}
+
+// Run delivers until ctx ends; then it returns nil, with every claim given
+// back and nothing left running. A store that is away is logged once and tried
+// again.
+func (d *Deliverer) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for namespace, queue := range d.cfg.Queues {
+		l := &line{d: d, queue: queue, log: d.cfg.Log.With("namespace", namespace), freed: make(chan struct{}, 1)}
+		wg.Go(func() { l.run(ctx) })
+	}
+	wg.Wait()
+	d.cfg.Sender.Close()
+	return nil
+}
+
+// line is one namespace.
+type line struct {
+	d     *Deliverer
+	queue Queue
+	log   *slog.Logger
+	freed chan struct{} // a turn is over: there may be more for its target
+
+	failing picket.Code // of the store; empty while it goes well
+}
+
+// again is how long a store that does not answer is left alone.
+const again = time.Second
+
+// run claims what there is to claim, one goroutine a target, and sleeps until
+// one is due, something happens, or a turn is over.
+func (l *line) run(ctx context.Context) {
+	var turns sync.WaitGroup
+	defer turns.Wait()
+	for claim := newClaim(); ctx.Err() == nil; {
+		began := time.Now()
+		turn, err := l.queue.ClaimWebhook(ctx, claim)
+		if l.note(ctx, err); err != nil {
+			sleep(ctx, again)
+			continue // with the same claim: the reply may have been lost
+		}
+		claim = newClaim()
+		if turn.WebhookID == "" {
+			l.wait(ctx, turn)
+			continue
+		}
+		turns.Go(func() {
+			(&turnOf{line: l, turn: turn, held: began, at: cursorOf(turn.Webhook)}).serve(ctx)
+			select {
+			case l.freed <- struct{}{}:
+			default:
+			}
+		})
+	}
+}
+
+// wait sleeps until a target is due or there is news.
+func (l *line) wait(ctx context.Context, turn picket.WebhookTurn) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if turn.Wait > 0 {
+		timer := time.AfterFunc(turn.Wait, cancel)
+		defer timer.Stop()
+	}
+	told := make(chan error, 1)
+	go func() { told <- l.queue.Tail(waiting, turn.Seq) }()
+	select {
+	case <-l.freed:
+		cancel()
+		<-told
+	case err := <-told:
+		switch {
+		case err == nil:
+			sleep(ctx, l.d.cfg.Gather)
+		case waiting.Err() == nil:
+			l.note(ctx, err)
+			sleep(ctx, again)
+		}
+	}
+}
+
+// note logs a change between going well and failing, not every failure.
+func (l *line) note(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // stopping; the error says only that
+	}
+	var code picket.Code
+	if err != nil {
+		code = picket.CodeOf(err)
+	}
+	if code == l.failing {
+		return
+	}
+	l.failing = code
+	if err != nil {
+		l.log.Warn("webhooks cannot be served, will be tried again", "code", string(code), "err", err)
+		return
+	}
+	l.log.Info("webhooks are served again")
+}
+
+func newClaim() string {
+	return strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

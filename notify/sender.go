@@ -1,0 +1,188 @@
+package notify
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/outbound"
+)
+
+// Setting is the key of picket.yaml that opens addresses which are not public.
+const Setting = "notify.allow"
+
+const (
+	maxAnswer     = 64 << 10         // of an answer is read, in bytes, so that its connection can be used again
+	maxTimeout    = 15 * time.Second // of a request
+	maxRetryAfter = 5 * time.Minute
+)
+
+// SenderConfig says how targets are reached.
+type SenderConfig struct {
+	// Allow lists addresses that may be called though they are not public, as
+	// host:port; public ones need no entry. Defaults to none.
+	Allow []string
+	// PublicURL is where people reach the console: messages link to it. Defaults
+	// to none.
+	PublicURL string
+	// Timeout bounds a request. Defaults to 15 s, and at most that.
+	Timeout time.Duration
+	// Resolver finds addresses. Defaults to net.DefaultResolver.
+	Resolver *net.Resolver
+	// TLS is for targets whose certificates no public authority has signed.
+	// Defaults to what the system trusts.
+	TLS *tls.Config
+}
+
+// Sender posts to targets.
+type Sender struct {
+	cfg       SenderConfig
+	guard     outbound.Guard
+	transport http.RoundTripper
+}
+
+// NewSender fills in the defaults and refuses entries that name no address.
+func NewSender(cfg SenderConfig) (*Sender, error) {
+	cfg.Timeout = min(cmp.Or(cfg.Timeout, maxTimeout), maxTimeout)
+	guard, err := outbound.New(outbound.Config{Allow: cfg.Allow, Open: true, Setting: Setting, Resolver: cfg.Resolver})
+	if err != nil {
+		return nil, err
+	}
+	return &Sender{cfg: cfg, guard: guard, transport: guard.Transport(cfg.TLS)}, nil
+}
+
+// Close lets go of idle connections.
+func (s *Sender) Close() {
+	if t, ok := s.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// Check refuses a URL that would not be called, as a field of a request.
+func (s *Sender) Check(ctx context.Context, target picket.Secret) error {
+	u, err := url.Parse(target.Reveal())
+	if err != nil {
+		return picket.Invalid("/url", "Send an absolute https or http URL.", "the URL cannot be read")
+	}
+	err = s.guard.Reach(ctx, u)
+	var refusal *picket.Error
+	if errors.As(err, &refusal) && refusal.Code == picket.CodeDestination {
+		return picket.Invalid("/url", refusal.Remedy, "%s", refusal.Message)
+	}
+	return err
+}
+
+// Delivery is what came of one attempt.
+type Delivery struct {
+	Outcome    picket.WebhookOutcome // taken, failed or gone
+	Status     int                   // 0 without an answer
+	Error      string                // empty when it was taken
+	RetryAfter time.Duration         // what the target has asked for, at most five minutes
+}
+
+// MessageID is the webhook-id of an event for a target. It has no full stop,
+// which parts what is signed.
+func MessageID(webhookID, eventID string) string { return webhookID + "-" + eventID }
+
+// Send posts one event to a target. It never returns what a URL or an answer
+// holds.
+func (s *Sender) Send(ctx context.Context, t picket.WebhookTarget, ev picket.Event) Delivery {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	req, err := s.request(ctx, t, ev)
+	if err != nil {
+		return failed(0, err.Error())
+	}
+	resp, err := s.transport.RoundTrip(req)
+	if err != nil {
+		return failed(0, s.said(ctx, req.URL, err))
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+	switch status := resp.StatusCode; {
+	case status >= 200 && status < 300:
+		return Delivery{Outcome: picket.WebhookTaken, Status: status}
+	case status == http.StatusGone:
+		return Delivery{Outcome: picket.WebhookGone, Status: status, Error: "HTTP 410: it wants no more"}
+	case status >= 300 && status < 400:
+		return failed(status, "HTTP "+strconv.Itoa(status)+": redirects are not followed; register the address it moved to")
+	default:
+		d := failed(status, "HTTP "+strconv.Itoa(status))
+		d.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+		return d
+	}
+}
+
+func failed(status int, why string) Delivery {
+	return Delivery{Outcome: picket.WebhookFailed, Status: status, Error: why}
+}
+
+func (s *Sender) request(ctx context.Context, t picket.WebhookTarget, ev picket.Event) (*http.Request, error) {
+	if t.Target == "" || t.Secret == "" {
+		return nil, errors.New("its URL was sealed with a secret key that this server does not have: delete the webhook and create it again")
+	}
+	body, err := s.body(t.Format, ev)
+	if err != nil {
+		return nil, errors.New("the event cannot be written")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.Target.Reveal(), bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("its URL cannot be read")
+	}
+	if err := s.guard.Check(req.URL); err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "picket")
+	return req, sign(req.Header, t.Secret, MessageID(t.WebhookID, ev.ID), time.Now(), body)
+}
+
+// said is an error of the way to a target without what is secret in its URL.
+func (s *Sender) said(ctx context.Context, u *url.URL, err error) string {
+	var refusal *picket.Error
+	switch {
+	case errors.As(err, &refusal):
+		return refusal.Message
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return "no answer within " + s.cfg.Timeout.String()
+	}
+	text := err.Error()
+	for _, part := range []string{u.String(), u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery} {
+		if len(part) > 1 {
+			text = strings.ReplaceAll(text, part, "…")
+		}
+	}
+	return text
+}
+
+// retryAfter reads seconds or a date; 0 for anything else.
+func retryAfter(text string, now time.Time) time.Duration {
+	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return min(max(time.Duration(n)*time.Second, 0), maxRetryAfter)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	return 0
+}
+
+// eventTest is the type of a test notice; it never stands in the log.
+const eventTest = "webhook.test"
+
+// Test posts a notice that tells only that it is a test.
+func (s *Sender) Test(ctx context.Context, t picket.WebhookTarget) picket.WebhookTest {
+	now := picket.InstantOf(time.Now())
+	ev := picket.Event{ID: "test" + strconv.FormatInt(now.Time().UnixNano(), 36), Type: eventTest, At: now, Actor: "test", Data: picket.RawJSON(`{"test":true}`)}
+	d := s.Send(ctx, t, ev)
+	return picket.WebhookTest{WebhookID: t.WebhookID, Name: t.Name, Delivered: d.Outcome == picket.WebhookTaken, Status: d.Status, Error: d.Error}
+}

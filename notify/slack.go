@@ -1,0 +1,112 @@
+package notify
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// slackMessage is what Slack's incoming webhooks take, and others with them.
+type slackMessage struct {
+	Text string `json:"text"`
+}
+
+// maxSlackText is how long a message gets, in bytes, before it is escaped.
+const maxSlackText = 2000
+
+var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// noticeData are the members of an event's data that a message tells.
+type noticeData struct {
+	State   picket.TaskState `json:"state"`
+	Kind    string           `json:"kind"`
+	Subject string           `json:"subject"`
+	Reason  string           `json:"reason"`
+	Class   string           `json:"class"`
+	Name    string           `json:"name"`
+	Error   string           `json:"error"`
+}
+
+// headlines say what has happened, by event type.
+var headlines = map[string]string{
+	picket.EventTaskHandoff:       "A task needs a person",
+	picket.EventHandoffOverdue:    "A task still needs a person: its deadline has passed",
+	picket.EventTaskReview:        "A task waits for review",
+	picket.EventTaskCompleted:     "A task is completed",
+	picket.EventTaskApproved:      "A task is approved",
+	picket.EventTaskFinished:      "A task was finished by a person",
+	picket.EventTaskRejected:      "A task is rejected",
+	picket.EventTaskCancelled:     "A task is cancelled",
+	picket.EventBudgetOverrun:     "A call cost more than was available",
+	picket.EventStoreAdopted:      "The store was restarted, restored or replaced",
+	picket.EventInvariantViolated: "An invariant is violated",
+	picket.EventPaused:            "Work is paused",
+	picket.EventResumed:           "Work goes on",
+	picket.EventAgentLifecycle:    "An agent is dead",
+	picket.EventWebhookDead:       "A webhook is given up",
+	picket.EventWebhookGap:        "A webhook has missed events",
+	eventTest:                     "Picket can reach you: this is a test",
+}
+
+// slackText is an event in one line, with a link to its task where the
+// console's address is known. Agents and people write parts of it, so nothing
+// in them may be taken for a link or a mention.
+func (s *Sender) slackText(ev picket.Event) string {
+	var data noticeData
+	_ = json.Unmarshal(ev.Data, &data)
+	said := headlines[ev.Type]
+	switch {
+	case ev.Type == picket.EventAgentLifecycle && ev.NewStatus != picket.AgentDead, said == "":
+		said = ev.Type
+	}
+	switch ev.Type {
+	case picket.EventLeaseReleased, picket.EventLeaseFailed, picket.EventLeaseExpired:
+		switch data.State {
+		case picket.TaskFailed:
+			said = "A task has failed"
+		case picket.TaskHandoff:
+			said = "A task needs a person: its last attempt has ended"
+		}
+	}
+	text := "*" + slackEscapes.Replace(said) + "*"
+	for _, part := range []string{data.Kind, data.Name, data.Subject, data.Class, firstOf(data.Reason, ev.Reason), data.Error} {
+		if part != "" {
+			text += " · " + slackEscapes.Replace(shorten(part))
+		}
+	}
+	if ev.AgentID != "" {
+		text += " · agent " + slackEscapes.Replace(ev.AgentID)
+	}
+	if ev.TaskID != "" {
+		text += " · " + s.slackLink(ev.TaskID)
+	}
+	return text
+}
+
+// slackLink is a task's page in the console.
+func (s *Sender) slackLink(taskID string) string {
+	if s.cfg.PublicURL == "" {
+		return slackEscapes.Replace(taskID)
+	}
+	return "<" + slackEscapes.Replace(strings.TrimSuffix(s.cfg.PublicURL, "/")+"/console/tasks/"+taskID) + "|" + slackEscapes.Replace(taskID) + ">"
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// shorten cuts a text and makes one line of it.
+func shorten(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxSlackText/4 {
+		text = strings.ToValidUTF8(text[:maxSlackText/4], "") + "…"
+	}
+	return text
+}
