@@ -74,16 +74,9 @@ func notFromARun() error {
 // call is one request. The answer is decoded into out; raw, when not nil,
 // keeps it byte for byte for -o json.
 func (s *server) call(ctx context.Context, method, path string, in, out any, raw *jsontext.Value, opts ...adapter.Option) error {
-	body, known := s.kept[path]
-	if !known || method != http.MethodGet {
-		body = nil // the kept answer is not written over
-		if err := s.client.Call(ctx, method, path, in, &body, opts...); err != nil {
-			return s.hint(err)
-		}
-		s.readAt = time.Now()
-		if s.kept != nil && method == http.MethodGet {
-			s.kept[path] = body
-		}
+	var body []byte
+	if err := s.client.Call(ctx, method, path, in, &body, opts...); err != nil {
+		return s.hint(err)
 	}
 	if raw != nil {
 		*raw = body
