@@ -12,6 +12,19 @@ import (
 type Desk interface {
 	sessions
 	frame
+	handoffReads
+	handoffActs
+	reviewReads
+	reviewActs
+	taskLists
+	taskMaker
+	taskReads
+	taskActs
+	registry
+	leaseList
+	books
+	eventLog
+	switches
 }
 
 // sessions is what logging in needs.

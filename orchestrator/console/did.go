@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/picket-dev/picket"
 )
@@ -9,20 +10,26 @@ import (
 // sentences are what a page says after a decision, by the code in its address.
 // An address can be written by anybody, so nothing else of it is shown.
 var sentences = map[string]string{
-	"claimed":   "You look after this hand-off now.",
-	"answered":  "Answered. The task is queued again, with the answer in its context.",
-	"finished":  "Finished. The task is completed with your output.",
-	"cancelled": "Cancelled. The task ends here.",
-	"approved":  "Approved. The task is completed.",
-	"rejected":  "Rejected. The task stays as it is, for the record.",
-	"fixing":    "Rejected, and the task that repairs it is queued.",
+	"claimed":     "You look after this hand-off now.",
+	"answered":    "Answered. The task is queued again, with the answer in its context.",
+	"finished":    "Finished. The task is completed with your output.",
+	"cancelled":   "Cancelled. The task ends here.",
+	"approved":    "Approved. The task is completed.",
+	"rejected":    "Rejected. The task stays as it is, for the record.",
+	"fixing":      "Rejected, and the task that repairs it is queued.",
+	"retried":     "Tried again: this task is queued.",
+	"toppedup":    "Topped up.",
+	"approvedall": "Approved.",
 }
 
 // sentenceOf is empty for codes that are not ours.
 func sentenceOf(code, id string) string {
 	said := sentences[code]
-	if said != "" && code == "fixing" && picket.CheckID("id", "task", id) == nil {
+	switch n, err := strconv.Atoi(id); {
+	case code == "fixing" && picket.CheckID("id", "task", id) == nil:
 		return fmt.Sprintf("Rejected. %s, which repairs it, is queued.", id)
+	case code == "approvedall" && err == nil && n > 0 && n <= 500:
+		return fmt.Sprintf("%d approved.", n)
 	}
 	return said
 }

@@ -45,6 +45,17 @@ func routes() []route {
 	return slices.Concat(
 		entrance(),
 		overviewPages(),
+		handoffPages(),
+		reviewPages(),
+		taskListPages(),
+		submitPages(),
+		taskPages(),
+		textPages(),
+		agentPages(),
+		leasePages(),
+		budgetPages(),
+		eventPages(),
+		stopPages(),
 		liveRoutes(),
 	)
 }

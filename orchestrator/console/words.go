@@ -20,6 +20,8 @@ var words = template.FuncMap{
 	"when": when, "left": left, "plain": plain, "clip": clip, "pretty": pretty, "short": shortID,
 	"money": money, "tokens": tokens, "count": count, "both": both, "took": took,
 	"themes": func() []string { return themes },
+	"list":   func(all ...any) []any { return all },
+	"deref":  func(s *string) string { return *s },
 }
 
 // when is an instant as people say it, with the exact time for those who point

@@ -1,0 +1,258 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// registry is what the pages of agents ask of the engine.
+type registry interface {
+	Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentPage, error)
+	Agent(ctx context.Context, agentID string) (a picket.Agent, owner string, err error)
+	Pools(ctx context.Context, role, owner string) ([]picket.Pool, error)
+	ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64, change picket.AgentStatusChange) (picket.Agent, error)
+	CommandAgent(ctx context.Context, by picket.Caller, agentID string, c picket.AgentCommand) (commandID string, err error)
+}
+
+const agentsPath = "/console/agents"
+
+func agentPath(id string) string { return agentsPath + "/" + id }
+
+func agentPages() []route {
+	command := []string{"POST /api/v1/agents/:id/commands"}
+	return []route{
+		{name: "agents", method: get, path: agentsPath, scopes: operators, as: []string{"GET /api/v1/agents", "GET /api/v1/pools"}, handle: agents, nav: "Agents"},
+		{name: "agent", method: get, path: agentsPath + "/:id", scopes: operators, as: []string{"GET /api/v1/agents/:id"}, handle: agent},
+		{name: "agent.drain", method: post, path: agentsPath + "/:id/drain", scopes: operators, as: []string{"PATCH /api/v1/agents/:id/status"}, handle: drainAgent},
+		{name: "agent.deregister", method: post, path: agentsPath + "/:id/deregister", scopes: operators, as: []string{"DELETE /api/v1/agents/:id"}, handle: deregisterAgent},
+		{name: "agent.ping", method: post, path: agentsPath + "/:id/ping", scopes: operators, as: command, handle: pingAgent},
+		{name: "agent.stop", method: post, path: agentsPath + "/:id/stop-task", scopes: operators, as: command, handle: stopTask},
+	}
+}
+
+// agentList is what the page shows.
+type agentList struct {
+	Tabs         []tab
+	Status, Role string
+	Rows         []agentListRow
+	Total        int
+	Next         string
+	Pools        []poolRow
+	MorePools    int
+}
+
+type agentListRow struct {
+	picket.AgentRow
+	Path   string
+	Load   bar
+	Silent bool // the server has noticed its silence
+}
+
+type poolRow struct {
+	picket.Pool
+	Path    string
+	Members []memberCount
+	Load    bar
+}
+
+type memberCount struct {
+	Status picket.AgentStatus
+	N      int
+}
+
+// views of the registry: those who take part come first.
+var agentViews = []struct {
+	name     string
+	statuses []picket.AgentStatus
+}{
+	{"", []picket.AgentStatus{picket.AgentActive, picket.AgentUnhealthy, picket.AgentDraining}},
+	{"active", []picket.AgentStatus{picket.AgentActive}},
+	{"unhealthy", []picket.AgentStatus{picket.AgentUnhealthy}},
+	{"draining", []picket.AgentStatus{picket.AgentDraining}},
+	{"dead", []picket.AgentStatus{picket.AgentDead}},
+	{"deregistered", []picket.AgentStatus{picket.AgentDeregistered}},
+}
+
+func agents(v *visit) error {
+	if err := v.look(); err != nil {
+		return err
+	}
+	list := agentList{Status: v.parameter("status"), Role: v.parameter("role")}
+	q := picket.AgentQuery{Role: list.Role, Limit: pageRows, Cursor: v.parameter("cursor")}
+	for _, view := range agentViews {
+		t := tab{Label: view.name, Path: address(agentsPath, "status", view.name, "role", list.Role), Counted: true, Current: view.name == list.Status}
+		if view.name == "" {
+			t.Label = "here"
+		}
+		for _, s := range view.statuses {
+			t.Count += v.stats.Agents[s]
+		}
+		if t.Current {
+			q.Statuses = view.statuses
+		}
+		list.Tabs = append(list.Tabs, t)
+	}
+	if q.Statuses == nil {
+		q.Statuses = []picket.AgentStatus{picket.AgentStatus(list.Status)} // the engine says what it may be
+	}
+	err := v.fillAgents(&list, q)
+	status := http.StatusOK
+	if err != nil {
+		status = picket.CodeOf(err).Status()
+	}
+	return v.show(status, page{name: "agents", title: "Agents", topics: []string{"agent.", "task.leased", "lease.", "namespace."}, body: list, problem: err})
+}
+
+func (v *visit) fillAgents(list *agentList, q picket.AgentQuery) error {
+	found, err := v.desk.Agents(v.ctx(), q)
+	if err != nil {
+		return err
+	}
+	list.Total = found.Total
+	for _, a := range found.Agents {
+		list.Rows = append(list.Rows, agentListRow{a, agentPath(a.AgentID), loadOf(a.Capacity), a.Status == picket.AgentUnhealthy || a.Status == picket.AgentDead})
+	}
+	if found.NextCursor != "" {
+		list.Next = address(agentsPath, "status", list.Status, "role", list.Role, "cursor", found.NextCursor)
+	}
+	pools, err := v.desk.Pools(v.ctx(), "", "")
+	list.MorePools = max(len(pools)-pageRows, 0)
+	for _, p := range pools[:min(len(pools), pageRows)] {
+		row := poolRow{Pool: p, Path: address(agentsPath, "role", p.RoleID), Load: shareOf(p.CurrentLoad, p.MaxConcurrentTasks)}
+		for _, s := range picket.AgentStatuses {
+			if n := p.Members[s]; n > 0 && !s.Gone() {
+				row.Members = append(row.Members, memberCount{s, n})
+			}
+		}
+		list.Pools = append(list.Pools, row)
+	}
+	return err
+}
+
+// loadOf is how full an agent is; nothing where it declares no maximum.
+func loadOf(c picket.Capacity) bar {
+	if c.MaxConcurrentTasks == nil {
+		return bar{}
+	}
+	return shareOf(c.CurrentLoad, *c.MaxConcurrentTasks)
+}
+
+func shareOf(n, of int) bar { return portions(int64(of), int64(n), 0, 0) }
+
+// agentView is what the page of an agent shows.
+type agentView struct {
+	picket.Agent
+	Path      string
+	Owner     string
+	Load      bar
+	SilenceAt picket.Instant // when silence makes it unhealthy, or dead where it is unhealthy already
+	Metadata  extract
+	Leases    []leaseRow
+	More      int // leases that are not shown
+	Events    []eventRow
+	Acting    acting
+	Gone      bool
+	MayDrain  bool
+}
+
+func agent(v *visit) error { return v.agentPage(acting{}, nil) }
+
+func (v *visit) agentPage(typed acting, problem error) error {
+	if err := v.look(); err != nil {
+		return err
+	}
+	a := agentView{Path: agentPath(v.Param("id")), Acting: typed}
+	var err error
+	if a.Agent, a.Owner, err = v.desk.Agent(v.ctx(), v.Param("id")); err != nil {
+		return err
+	}
+	a.Load, a.Gone = loadOf(a.Capacity), a.Status.Gone()
+	a.MayDrain = a.Status == picket.AgentActive || a.Status == picket.AgentUnhealthy
+	if string(a.Agent.Metadata) != "{}" {
+		a.Metadata = extractOf(pretty(a.Agent.Metadata), maxExcerpt)
+	}
+	after := a.Heartbeat.UnhealthyAfterSeconds
+	if a.Status != picket.AgentActive {
+		after = a.Heartbeat.DeadAfterSeconds
+	}
+	if !a.Gone {
+		a.SilenceAt = a.LastHeartbeatAt + picket.Instant((time.Duration(after) * time.Second).Milliseconds())
+	}
+	if err := v.agentWork(&a); err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if problem != nil {
+		status = picket.CodeOf(problem).Status()
+	}
+	return v.show(status, page{name: "agent", title: "Agent " + a.AgentID, nav: "agents", topics: []string{a.AgentID, "namespace."}, body: a, problem: problem})
+}
+
+// agentWork is what the agent holds and what it did last.
+func (v *visit) agentWork(a *agentView) error {
+	all, err := v.desk.Leases(v.ctx())
+	if err != nil {
+		return err
+	}
+	mine := slices.DeleteFunc(all, func(l picket.LiveLease) bool { return l.AgentID != a.AgentID })
+	a.More = max(len(mine)-pageRows, 0)
+	a.Leases = leaseRows(mine[:min(len(mine), pageRows)], nil)
+	page, err := v.desk.Events(v.ctx(), picket.EventQuery{Agent: a.AgentID, Back: true, Limit: maxEventsHere})
+	a.Events = eventRows(page.Events)
+	return err
+}
+
+// actOnAgent does what a form of the page asks for.
+func (v *visit) actOnAgent(form, did string, verb func(by picket.Caller, id, reason string) error) error {
+	typed := acting{Open: form, Reason: v.form("reason"), Task: v.form("task")}
+	reason, err := v.reason()
+	if err != nil {
+		return v.agentPage(typed, err)
+	}
+	by, err := v.caller()
+	if err != nil {
+		return v.agentPage(typed, err)
+	}
+	if err := verb(by, v.Param("id"), reason); err != nil {
+		return v.agentPage(typed, err)
+	}
+	return v.done(agentPath(v.Param("id")), did, "")
+}
+
+// changeAgent is about the registration that the person saw: of one made since
+// then nothing is asked.
+func (v *visit) changeAgent(by picket.Caller, id string, to picket.AgentStatus) error {
+	_, err := v.desk.ChangeAgent(v.ctx(), by, id, nil, picket.AgentStatusChange{Status: to, Incarnation: wholeNumber(v.form("incarnation"))})
+	return err
+}
+
+func drainAgent(v *visit) error {
+	return v.actOnAgent("drain", "draining", func(by picket.Caller, id, _ string) error {
+		return v.changeAgent(by, id, picket.AgentDraining)
+	})
+}
+
+func deregisterAgent(v *visit) error {
+	return v.actOnAgent("deregister", "deregistered", func(by picket.Caller, id, _ string) error {
+		return v.changeAgent(by, id, picket.AgentDeregistered)
+	})
+}
+
+func pingAgent(v *visit) error {
+	return v.actOnAgent("ping", "pinged", func(by picket.Caller, id, reason string) error {
+		_, err := v.desk.CommandAgent(v.ctx(), by, id, picket.AgentCommand{Command: picket.CommandPing, Reason: reason})
+		return err
+	})
+}
+
+func stopTask(v *visit) error {
+	return v.actOnAgent("stop", "stopping", func(by picket.Caller, id, reason string) error {
+		_, err := v.desk.CommandAgent(v.ctx(), by, id, picket.AgentCommand{Command: picket.CommandStopTask, TaskID: strings.TrimSpace(v.form("task")), Reason: reason})
+		return err
+	})
+}

@@ -1,0 +1,251 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// books is what the pages of money ask of the engine.
+type books interface {
+	Envelope(ctx context.Context, id string) (picket.EnvelopeState, error)
+	Ledger(ctx context.Context, q picket.LedgerQuery) (picket.LedgerPage, error)
+}
+
+const budgetsPath = "/console/budgets"
+
+func budgetPath(id string) string { return budgetsPath + "/" + id }
+
+func budgetPages() []route {
+	read := []string{"GET /api/v1/envelopes/:id"}
+	return []route{
+		{name: "budgets", method: get, path: budgetsPath, scopes: people, as: append(read, "GET /api/v1/tasks"), handle: budgets, nav: "Budgets"},
+		{name: "budget", method: get, path: budgetsPath + "/:id", scopes: people, as: append(read, "GET /api/v1/ledger"), handle: budgetOf},
+		{name: "budget.topup", method: post, path: budgetsPath + "/:id/top-up", scopes: operators, as: []string{"POST /api/v1/envelopes/:id/top-up"}, handle: topUp},
+		{name: "ledger", method: get, path: "/console/ledger", scopes: people, as: []string{"GET /api/v1/ledger"}, handle: ledger},
+	}
+}
+
+// treeRow is an envelope in a tree, written as a list.
+type treeRow struct {
+	picket.EnvelopeState
+	Title string
+	Depth int // 0 for the one at the top
+	Path  string
+	Bar   bar
+}
+
+// treeOf writes the first n envelopes of a tree as a list, each before what was
+// carved from it.
+func treeOf(top picket.EnvelopeState, n int) (rows []treeRow, more bool) {
+	var walk func(e picket.EnvelopeState, depth int)
+	walk = func(e picket.EnvelopeState, depth int) {
+		if len(rows) == n {
+			more = true
+			return
+		}
+		rows = append(rows, treeRow{EnvelopeState: e, Depth: depth, Path: budgetPath(e.ID), Bar: barOf(e.Account)})
+		for _, child := range e.Children {
+			walk(child, depth+1)
+		}
+	}
+	walk(top, 0)
+	return rows, more
+}
+
+// budgetsView is what the page of all money shows.
+type budgetsView struct {
+	Day, Before, After string // UTC dates; After is empty today
+	House              *treeRow
+	Rows               []treeRow // what was carved from the day, who spent most first
+	More               int
+	Tasks              []taskRow // the newest, where no day has a limit
+}
+
+func budgets(v *visit) error {
+	if err := v.look(); err != nil {
+		return err
+	}
+	today := v.now().Time().Format(time.DateOnly)
+	day := v.parameter("day")
+	date, err := time.Parse(time.DateOnly, day)
+	if err != nil || day >= today {
+		day, date = today, v.now().Time()
+	}
+	b := budgetsView{Day: day, Before: address(budgetsPath, "day", date.AddDate(0, 0, -1).Format(time.DateOnly))}
+	if day != today {
+		b.After = address(budgetsPath, "day", date.AddDate(0, 0, 1).Format(time.DateOnly))
+	}
+	if err := v.houseOf(&b); err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, page{name: "budgets", title: "Budgets", topics: []string{"budget.", "tool.", "task.submitted", "namespace."}, body: b})
+}
+
+func (v *visit) houseOf(b *budgetsView) error {
+	named, err := v.desk.Tasks(v.ctx(), picket.TaskQuery{Limit: 200})
+	if err != nil {
+		return err
+	}
+	e, err := v.desk.Envelope(v.ctx(), "house:"+b.Day)
+	if errors.Is(err, picket.CodeNotFound) {
+		b.Tasks = taskRows(named.Tasks[:min(len(named.Tasks), pageRows)])
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	rows, _ := treeOf(picket.EnvelopeState{ID: e.ID, Account: e.Account, Envelope: e.Envelope, State: e.State, Locked: e.Locked}, 1)
+	b.House = &rows[0]
+	slices.SortStableFunc(e.Children, func(x, y picket.EnvelopeState) int {
+		return cmp.Or(cmp.Compare(y.Spent.USD, x.Spent.USD), cmp.Compare(y.Spent.Tokens, x.Spent.Tokens))
+	})
+	b.More = max(len(e.Children)-pageRows, 0)
+	titles := titlesOf(named.Tasks)
+	for _, child := range e.Children[:min(len(e.Children), pageRows)] {
+		b.Rows = append(b.Rows, treeRow{EnvelopeState: child, Title: titles[child.ID], Path: budgetPath(child.ID), Bar: barOf(child.Account)})
+	}
+	return nil
+}
+
+// budgetView is what the page of one envelope shows.
+type budgetView struct {
+	treeRow
+	TaskPath string // empty for a day
+	Top      string // what it was carved from
+	Tree     []treeRow
+	TreeMore bool
+	Calls    []picket.OpenCall
+	Ledger   []ledgerRow
+	All      string // the ledger of this envelope
+	Acting   acting
+}
+
+func budgetOf(v *visit) error { return v.budgetPage(acting{}, nil) }
+
+func (v *visit) budgetPage(typed acting, problem error) error {
+	if err := v.look(); err != nil {
+		return err
+	}
+	id := v.Param("id")
+	e, err := v.desk.Envelope(v.ctx(), id)
+	if err != nil {
+		return err
+	}
+	found, err := v.desk.Ledger(v.ctx(), picket.LedgerQuery{TaskID: e.ID, Limit: maxTreeRows, Back: true})
+	if err != nil {
+		return err
+	}
+	b := budgetView{Ledger: ledgerRows(found.Rows), All: address("/console/ledger", "of", e.ID), Acting: typed, Calls: e.Calls[:min(len(e.Calls), maxTreeRows)]}
+	b.Tree, b.TreeMore = treeOf(e, pageRows)
+	b.treeRow = b.Tree[0]
+	title := "Budget of " + e.ID
+	if strings.HasPrefix(e.ID, "task_") {
+		b.TaskPath = taskPath(e.ID)
+	}
+	if e.Parent != "" {
+		b.Top = budgetPath(e.Parent)
+	}
+	status := http.StatusOK
+	if problem != nil {
+		status = picket.CodeOf(problem).Status()
+	}
+	return v.show(status, page{name: "budget", title: title, nav: "budgets", topics: []string{"budget.", e.ID, "namespace."}, body: b, problem: problem})
+}
+
+func topUp(v *visit) error {
+	reason, err := v.reason()
+	if err == nil {
+		var by picket.Caller
+		if by, err = v.caller(); err == nil {
+			_, err = v.topUp(by, v.Param("id"), reason)
+		}
+	}
+	if err != nil {
+		return v.budgetPage(acting{Open: "topup", Reason: v.form("reason"), USD: v.form("usd"), Tokens: v.form("tokens")}, err)
+	}
+	return v.done(budgetPath(v.Param("id")), "toppedup", "")
+}
+
+// ledgerView is what the page of the ledger shows.
+type ledgerView struct {
+	Of, Kind, Before string // as they were typed
+	Kinds            []picket.LedgerKind
+	Rows             []ledgerRow
+	Next             string
+	Looked           int // rows that a filter was held against
+}
+
+type ledgerRow struct {
+	picket.LedgerRow
+	OfPath string
+}
+
+func ledgerRows(all []picket.LedgerRow) []ledgerRow {
+	var rows []ledgerRow
+	for _, r := range all {
+		rows = append(rows, ledgerRow{r, budgetPath(r.TaskID)})
+	}
+	return rows
+}
+
+var ledgerKinds = []picket.LedgerKind{picket.LedgerCall, picket.LedgerUsage, picket.LedgerCorrection, picket.LedgerTopUp}
+
+// ledgerScan is how many rows a page looks through for those of a kind.
+const ledgerScan = 500
+
+func ledger(v *visit) error {
+	if err := v.look(); err != nil {
+		return err
+	}
+	l := ledgerView{Of: v.parameter("of"), Kind: v.parameter("kind"), Before: v.parameter("before"), Kinds: ledgerKinds}
+	err := v.fillLedger(&l)
+	status := http.StatusOK
+	if err != nil {
+		status = picket.CodeOf(err).Status()
+	}
+	topics := []string{"budget.", "tool.", "namespace."}
+	if l.Before != "" {
+		topics = nil
+	}
+	return v.show(status, page{name: "ledger", title: "Ledger", nav: "budgets", topics: topics, body: l, problem: err})
+}
+
+func (v *visit) fillLedger(l *ledgerView) error {
+	q := picket.LedgerQuery{TaskID: l.Of, After: v.position("before"), Limit: pageRows, Back: true}
+	if l.Kind != "" {
+		if !slices.Contains(ledgerKinds, picket.LedgerKind(l.Kind)) {
+			return picket.Invalid("kind", "Choose one from the list.", "%q is no kind of row", clip(64, l.Kind))
+		}
+		q.Limit = ledgerScan
+	}
+	found, err := v.desk.Ledger(v.ctx(), q)
+	if err != nil {
+		return err
+	}
+	next := found.Next
+	var rows []picket.LedgerRow
+	for _, row := range found.Rows {
+		if len(rows) == pageRows {
+			break
+		}
+		l.Looked++
+		if l.Kind == "" || string(row.Kind) == l.Kind {
+			if rows = append(rows, row); len(rows) == pageRows && l.Looked < len(found.Rows) {
+				next = strconv.FormatInt(row.Seq, 10)
+			}
+		}
+	}
+	l.Rows = ledgerRows(rows)
+	if next != "" {
+		l.Next = address("/console/ledger", "of", l.Of, "kind", l.Kind, "before", next)
+	}
+	return nil
+}

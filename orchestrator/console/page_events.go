@@ -1,0 +1,251 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+)
+
+// eventLog is what the page of events asks of the engine.
+type eventLog interface {
+	Events(ctx context.Context, q picket.EventQuery) (picket.EventPage, error)
+}
+
+const eventsPath = "/console/events"
+
+func eventPages() []route {
+	as := []string{"GET /api/v1/events"}
+	return []route{
+		{name: "events", method: get, path: eventsPath, scopes: people, as: as, handle: events, nav: "Events"},
+		{name: "events.export", method: get, path: eventsPath + "/export", scopes: people, as: as, handle: exportEvents},
+	}
+}
+
+// eventFilter is what the address says, as it was typed. Type is a type of
+// events or, with a dot or dash at its end, the beginning of some.
+type eventFilter struct{ Type, Task, Agent, Before string }
+
+func (f eventFilter) address(path string) string {
+	return address(path, "type", f.Type, "task", f.Task, "agent", f.Agent, "before", f.Before)
+}
+
+func (f eventFilter) Narrow() bool { return f.Type+f.Task+f.Agent != "" }
+
+func (v *visit) eventFilter() eventFilter {
+	return eventFilter{Type: v.parameter("type"), Task: v.parameter("task"), Agent: v.parameter("agent"), Before: v.parameter("before")}
+}
+
+func (f eventFilter) query() (q picket.EventQuery, err error) {
+	q = picket.EventQuery{TaskID: f.Task, Agent: f.Agent}
+	if f.Type != "" {
+		for _, t := range picket.EventTypes {
+			if t == f.Type || strings.HasSuffix(f.Type, ".") && strings.HasPrefix(t, f.Type) {
+				q.Types = append(q.Types, t)
+			}
+		}
+		if q.Types == nil {
+			return q, picket.Invalid("type", "Choose one from the list.", "%q is no type of events", clip(64, f.Type))
+		}
+	}
+	if f.Task != "" {
+		if err := picket.CheckID("task", "task", f.Task); err != nil {
+			return q, err
+		}
+	}
+	if f.Agent != "" {
+		err = picket.CheckName("agent", f.Agent)
+	}
+	return q, err
+}
+
+// eventsView is what the page shows.
+type eventsView struct {
+	Filter eventFilter
+	Groups []typeGroup
+	Rows   []eventRow
+	Next   string // older ones
+	Newest string // the beginning, from a later page
+	Export string
+	Clear  string
+}
+
+// typeGroup is the types of one noun.
+type typeGroup struct {
+	Name  string // with its dot
+	Types []string
+}
+
+var typeGroups = groupTypes()
+
+func groupTypes() []typeGroup {
+	groups := map[string][]string{}
+	for _, t := range picket.EventTypes {
+		noun, _, dotted := strings.Cut(t, ".")
+		if !dotted {
+			noun = "launcher"
+		}
+		groups[noun] = append(groups[noun], t)
+	}
+	var all []typeGroup
+	for noun, types := range groups {
+		slices.Sort(types)
+		all = append(all, typeGroup{noun + ".", types})
+	}
+	slices.SortFunc(all, func(a, b typeGroup) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// eventRow is an event in a list.
+type eventRow struct {
+	picket.Event
+	Tone                string // what kind of news it is: good, bad, ask, money or nothing
+	TaskPath, AgentPath string
+	Says                string // its reason, or what its data says of why
+	JSON                string
+}
+
+// maxEventJSON bounds what is shown of one event, in bytes; the export has all.
+const maxEventJSON = 4 << 10
+
+func eventRows(all []picket.Event) []eventRow {
+	var rows []eventRow
+	for _, ev := range all {
+		row := eventRow{Event: ev, Tone: toneOf(ev), Says: saysOf(ev)}
+		if ev.TaskID != "" {
+			row.TaskPath = taskPath(ev.TaskID)
+		}
+		if ev.AgentID != "" {
+			row.AgentPath = agentPath(ev.AgentID)
+		}
+		if text, err := json.Marshal(ev, json.Deterministic(true)); err == nil {
+			part := extractOf(pretty(text), maxEventJSON)
+			if row.JSON = part.Text; part.More {
+				row.JSON += "\n…"
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func toneOf(ev picket.Event) string {
+	switch ev.Type {
+	case picket.EventTaskApproved, picket.EventTaskCompleted, picket.EventTaskFinished:
+		return "good"
+	case picket.EventTaskRejected, picket.EventTaskCancelled, picket.EventLeaseFailed, picket.EventLeaseExpired, picket.EventWriteRefused,
+		picket.EventBudgetOverrun, picket.EventBudgetExceeded, picket.EventInvariantViolated, picket.EventStoreAdopted, picket.EventAgentTimedOut:
+		return "bad"
+	case picket.EventTaskHandoff, picket.EventTaskReview, picket.EventHandoffOverdue, picket.EventPaused, picket.EventRunStalled, picket.EventAgentTimeoutWarning:
+		return "ask"
+	}
+	if strings.HasPrefix(ev.Type, "budget.") || ev.Type == picket.EventToolCalled {
+		return "money"
+	}
+	return ""
+}
+
+// saysOf is the one line of an event that tells most.
+func saysOf(ev picket.Event) string {
+	var data struct {
+		State   string `json:"state"`
+		Reason  string `json:"reason"`
+		Class   string `json:"class"`
+		Code    string `json:"code"`
+		Verb    string `json:"verb"`
+		Summary string `json:"summary"`
+		Tool    string `json:"tool"`
+		Note    string `json:"note"`
+	}
+	_ = json.Unmarshal(ev.Data, &data, json.RejectUnknownMembers(false))
+	var parts []string
+	for _, part := range []string{data.Verb, data.Code, data.Tool, data.Class, ev.Reason, data.Reason, data.Note, data.Summary} {
+		if part = clip(120, part); part != "" && !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) == 0 && data.State != "" {
+		parts = []string{"→ " + clip(40, data.State)}
+	}
+	return strings.Join(parts, " · ")
+}
+
+func events(v *visit) error {
+	if err := v.look(); err != nil {
+		return err
+	}
+	f := v.eventFilter()
+	q, err := f.query()
+	list := eventsView{Filter: f, Groups: typeGroups, Clear: eventsPath}
+	if err == nil {
+		q.Back, q.Limit, q.After = true, pageRows, v.position("before")
+		var found picket.EventPage
+		found, err = v.desk.Events(v.ctx(), q)
+		list.Rows = eventRows(found.Events)
+		f.Before = ""
+		list.Export = f.address(eventsPath + "/export")
+		if q.After > 0 {
+			list.Newest = f.address(eventsPath)
+		}
+		if f.Before = found.Next; f.Before != "" && f.Before != "1" {
+			list.Next = f.address(eventsPath)
+		}
+	}
+	status := http.StatusOK
+	if err != nil {
+		status = picket.CodeOf(err).Status()
+	}
+	topics := []string{"*"}
+	if list.Newest != "" {
+		topics = nil // what is old does not change
+	}
+	return v.show(status, page{name: "events", title: "Events", topics: topics, body: list, problem: err})
+}
+
+// exportEvents sends every event that the filter lets through, oldest first,
+// one JSON object a line. It ends at the event that was the last when it began.
+func exportEvents(v *visit) error {
+	if err := v.look(); err != nil {
+		return err
+	}
+	q, err := v.eventFilter().query()
+	if err != nil {
+		return err
+	}
+	q.Limit = 500
+	first, err := v.desk.Events(v.ctx(), q) // refused before anything is sent
+	if err != nil {
+		return err
+	}
+	v.Response().Header().Set(echo.HeaderContentDisposition, `attachment; filename="picket-events.jsonl"`)
+	v.Response().Header().Set(echo.HeaderContentType, "application/x-ndjson")
+	v.Response().WriteHeader(http.StatusOK)
+	for page := first; ; {
+		for _, ev := range page.Events {
+			if ev.Seq > v.stats.LastSeq {
+				return nil
+			}
+			line, err := json.Marshal(ev, json.Deterministic(true))
+			if err != nil {
+				return err
+			}
+			if _, err := v.Response().Write(append(line, '\n')); err != nil {
+				return err
+			}
+		}
+		next, err := strconv.ParseInt(page.Next, 10, 64)
+		if err != nil || next <= q.After || next >= v.stats.LastSeq {
+			return err
+		}
+		q.After = next
+		if page, err = v.desk.Events(v.ctx(), q); err != nil {
+			return err
+		}
+	}
+}

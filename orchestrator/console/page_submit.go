@@ -1,0 +1,145 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// taskMaker is what submitting a task asks of the engine.
+type taskMaker interface {
+	Submit(ctx context.Context, by picket.Caller, spec picket.TaskSpec) (picket.Task, error)
+}
+
+func submitPages() []route {
+	as := []string{"POST /api/v1/tasks"}
+	return []route{
+		{name: "task.new", method: get, path: tasksPath + "/new", scopes: operators, as: as, handle: newTask},
+		{name: "task.submit", method: post, path: tasksPath, scopes: operators, as: as, handle: submitTask},
+	}
+}
+
+// taskForm is what a person has typed.
+type taskForm struct {
+	Title, Input, Role, Agent, Needs, Labels, Priority, USD, Tokens, Review string
+	// Wrong is the field that was refused.
+	Wrong string
+}
+
+func newTask(v *visit) error {
+	return v.show(http.StatusOK, page{name: "submit", title: "New task", nav: "tasks", topics: nil,
+		body: taskForm{Role: v.parameter("role"), Priority: strconv.Itoa(picket.DefaultPriority), Review: string(picket.ReviewByHuman)}})
+}
+
+func submitTask(v *visit) error {
+	f := taskForm{Title: v.form("title"), Input: v.form("input"), Role: strings.TrimSpace(v.form("role")), Agent: strings.TrimSpace(v.form("agent")),
+		Needs: v.form("needs"), Labels: v.form("labels"), Priority: strings.TrimSpace(v.form("priority")), USD: strings.TrimSpace(v.form("usd")),
+		Tokens: strings.TrimSpace(v.form("tokens")), Review: v.form("review")}
+	made, err := f.submit(v)
+	if err != nil {
+		f.Wrong = fieldOf(err)
+		return v.show(picket.CodeOf(err).Status(), page{name: "submit", title: "New task", nav: "tasks", body: f, problem: err})
+	}
+	return v.done(taskPath(made.TaskID), "submitted", "")
+}
+
+func (f taskForm) submit(v *visit) (picket.Task, error) {
+	spec, err := f.spec()
+	if err != nil {
+		return picket.Task{}, err
+	}
+	by, err := v.caller()
+	if err != nil {
+		return picket.Task{}, err
+	}
+	return v.desk.Submit(v.ctx(), by, spec)
+}
+
+// fieldOf is the field of a form that a refusal is about.
+func fieldOf(err error) string {
+	var refusal *picket.Error
+	if !errors.As(err, &refusal) {
+		return ""
+	}
+	field, _ := refusal.Facts["field"].(string)
+	parts := strings.Split(strings.TrimPrefix(field, "/"), "/")
+	if parts[0] == "budgetEnvelope" {
+		return "usd"
+	}
+	return parts[0]
+}
+
+func (f taskForm) spec() (spec picket.TaskSpec, err error) {
+	spec = picket.TaskSpec{Title: f.Title, Role: f.Role, Agent: f.Agent, Needs: separated(f.Needs), Review: picket.ReviewBy(f.Review)}
+	if spec.Input, err = payload(f.Input); err != nil {
+		return spec, err
+	}
+	if f.Priority != "" {
+		n, err := strconv.Atoi(f.Priority)
+		if err != nil {
+			return spec, picket.Invalid("/priority", "Write a number from 0 to 9.", "priority is no number")
+		}
+		spec.Priority = &n
+	}
+	if spec.Labels, err = labelList(f.Labels); err != nil {
+		return spec, err
+	}
+	if f.USD+f.Tokens == "" {
+		return spec, nil // what is usual
+	}
+	e, err := amount(f.USD, f.Tokens)
+	spec.BudgetEnvelope = &e
+	return spec, err
+}
+
+// separated are words between commas or blanks.
+func separated(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' })
+}
+
+// payload is JSON where somebody wrote an object, an array or a quoted text,
+// else the text as it is.
+func payload(text string) (picket.RawJSON, error) {
+	trimmed := strings.TrimSpace(text)
+	if trimmed == "" {
+		return nil, nil
+	}
+	if strings.ContainsAny(trimmed[:1], `{["`) && json.Valid([]byte(trimmed)) {
+		return picket.RawJSON(trimmed), nil
+	}
+	return json.Marshal(strings.ReplaceAll(text, "\r\n", "\n"))
+}
+
+func labelList(text string) (map[string]string, error) {
+	labels := map[string]string{}
+	for _, one := range separated(text) {
+		name, value, ok := strings.Cut(one, "=")
+		if !ok {
+			return nil, picket.Invalid("/labels", "Write them name=value, one after the other.", "%q is not a label and its value", clip(64, one))
+		}
+		labels[name] = value
+	}
+	return labels, nil
+}
+
+// amount reads dollars and tokens; an empty field is nothing.
+func amount(usd, tokens string) (e budget.Envelope, err error) {
+	if usd != "" {
+		if e.USD, err = budget.ParseMoney(strings.TrimPrefix(usd, "$")); err != nil || e.USD < 0 {
+			return e, picket.Invalid("/usd", "Write dollars such as 0.50.", "%q is no amount of dollars", clip(40, usd))
+		}
+	}
+	if tokens != "" {
+		e.Tokens, err = strconv.ParseInt(strings.NewReplacer(",", "", " ", "", "_", "", "\u202f", "").Replace(tokens), 10, 64)
+		if err != nil || e.Check() != nil {
+			return e, picket.Invalid("/tokens", "Write a number such as 100000.", "%q is no number of tokens", clip(40, tokens))
+		}
+	}
+	return e, nil
+}

@@ -1,0 +1,78 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+)
+
+// A payload is any JSON. People type a text, which becomes a JSON string, or
+// JSON itself; the form says which.
+const (
+	asText = "text"
+	asJSON = "json"
+)
+
+// editable is a payload as a person edits it: a JSON string as its text.
+func editable(raw picket.RawJSON) (text, as string) {
+	if len(raw) > 0 && raw[0] == '"' || len(raw) == 0 || string(raw) == "null" {
+		return pretty(raw), asText
+	}
+	return pretty(raw), asJSON
+}
+
+// typedJSON is the payload that a person has typed.
+func typedJSON(field, text, as string) (picket.RawJSON, error) {
+	raw := textJSON(text)
+	if as == asJSON {
+		raw = picket.RawJSON(strings.TrimSpace(text))
+		if !jsontext.Value(raw).IsValid() {
+			return nil, picket.Invalid(field, "Correct it, or send it as text.", "this is not valid JSON")
+		}
+	}
+	if len(raw) > picket.MaxPayload {
+		return nil, picket.TooLarge(field, len(raw))
+	}
+	return raw, nil
+}
+
+// textJSON is a text as a JSON string.
+func textJSON(text string) picket.RawJSON {
+	raw, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(text, "\uFFFD")) // valid text can be quoted
+	return picket.RawJSON(raw)
+}
+
+// fullText is a text that a page has clipped, at full length. It is not a page:
+// nothing in it can become one.
+func (v *visit) fullText(text string) error {
+	return v.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, []byte(plain(text)))
+}
+
+// reportText is a report at full length.
+func reportText(r picket.Report) string {
+	var b strings.Builder
+	b.WriteString(r.Summary + "\n")
+	list := func(name string, items []string) {
+		if len(items) > 0 {
+			b.WriteString("\n" + name + "\n")
+		}
+		for _, item := range items {
+			b.WriteString("- " + item + "\n")
+		}
+	}
+	list("Believes", r.Beliefs)
+	var tried []string
+	for _, a := range r.Attempted {
+		tried = append(tried, a.Action+": "+a.Outcome)
+	}
+	list("Tried", tried)
+	if r.NextStep != "" {
+		b.WriteString("\nNext step\n" + r.NextStep + "\n")
+	}
+	list("Blockers", r.Blockers)
+	return b.String()
+}
