@@ -14,7 +14,7 @@ ONLY      ?=
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket . ./budget
 
 .DEFAULT_GOAL := help
-.PHONY: help up build redis test race real bench benchdoc rfcdoc soak agents conformance-mcp fuzz lint fmt demo clean
+.PHONY: help up build redis chromium screenshots test race real bench benchdoc rfcdoc soak agents conformance-mcp fuzz lint fmt demo clean
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -37,10 +37,21 @@ redis: # never fails: without redis-server picket keeps its state in memory and 
 		echo "To keep it: sudo apt-get install redis-server (Debian, Ubuntu) or brew install redis (macOS)." >&2; \
 	fi
 
+chromium: # never fails: without a browser the tests of the console in one are skipped, and say so
+	@if command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing chromium" >&2; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends chromium; } >/dev/null </dev/null \
+			|| echo "chromium could not be installed: the console is not tested in a browser" >&2; \
+	else \
+		echo "there is no Chromium or Chrome on PATH, so the console is not tested in a browser." >&2; \
+		echo "To test it: sudo apt-get install chromium (Debian), or install Google Chrome." >&2; \
+	fi
+
 # The long suites of one package run beside everything else: most of their time
 # they wait, and a package runs its tests one after another.
 LONG := ^Test(TroubleReal|EveryPlantedBugIsFound|LostRepliesReal|Model(Virtual|Real)|EveryLuaBranchRuns|DamageIsFoundAndRepaired|RandomDamageIsRepaired)$$
-test: redis ## all tests, in memory and on a real Redis
+test: redis chromium ## all tests, in memory and on a real Redis
 	@echo "all tests: 7 to 10 minutes on two cores; the first result to be printed is that of the longest package" >&2
 	@long="$$(mktemp)"; status=0; set -m; \
 	$(GO) test -timeout 12m $(TESTFLAGS) -run '$(LONG)' ./orchestrator >"$$long" & pid=$$!; set +m; \
@@ -57,6 +68,13 @@ real: redis ## only the packages with suites on a real Redis, without their in-m
 	@command -v redis-server >/dev/null || { echo "no redis-server on PATH" >&2; exit 1; }
 	$(GO) test -count=1 -timeout 12m -skip '/(Virtual|Memory)$$' $(TESTFLAGS) \
 		$$(grep -rlE 'rig\.Real|exec\.LookPath\("redis-server"\)' --include='*_test.go' --exclude-dir=picketbench . | xargs -n1 dirname | sort -u)
+
+SHOTS ?=
+screenshots: redis chromium ## pictures of every page of the console, into SHOTS (default a new temporary folder)
+	@command -v redis-server >/dev/null || { echo "no redis-server on PATH" >&2; exit 1; }; \
+	dir="$(abspath $(SHOTS))"; [ -n "$$dir" ] || dir="$$(mktemp -d -t picket-screenshots-XXXXXX)"; mkdir -p "$$dir"; \
+	PICKET_SCREENSHOTS="$$dir" $(GO) test -count=1 -timeout 9m -run '^TestScreenshots$$' -v ./internal/e2e; \
+	echo "the pictures are in $$dir"
 
 soak: redis ## all tests, the random ones with many times the rounds; no limit in time
 	PICKET_SOAK=1 $(GO) test -count=1 -timeout 0 -v $(TESTFLAGS) ./...

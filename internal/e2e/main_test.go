@@ -56,6 +56,7 @@ func run(m *testing.M) int {
 		_ = flag.Set("test.parallel", "6")
 	}
 	code := m.Run()
+	stopBrowser()
 	for _, p := range processesOf(suite) {
 		fmt.Fprintln(os.Stderr, "left over:", p)
 		code = 1

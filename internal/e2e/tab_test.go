@@ -1,0 +1,148 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/picket-dev/picket"
+)
+
+// open goes to a page of the console.
+func (b *tab) open(path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.w.url + path))
+}
+
+// signIn opens a page with a key of some scopes, through the login form.
+func (b *tab) signIn(path string, scopes ...picket.Scope) {
+	b.t.Helper()
+	if len(scopes) == 0 {
+		scopes = []picket.Scope{picket.ScopeAdmin}
+	}
+	var made struct {
+		Key string `json:"key"`
+	}
+	b.w.with(b.t).into(&made, http.MethodPost, "/keys", picket.KeyRequest{Name: strings.ToLower(strings.ReplaceAll(b.t.Name(), "/", "-")), Scopes: scopes})
+	b.open(path)
+	b.fill("#key", made.Key)
+	b.press("Enter")
+	b.sees("header nav")
+}
+
+// with is the same world for a part of its test.
+func (w *world) with(t *testing.T) *world {
+	part := *w
+	part.t = t
+	return &part
+}
+
+// eval evaluates an expression in the page.
+func eval[T any](b *tab, expression string) (T, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+}
+
+// until waits for an expression to be true, over any number of pages.
+func (b *tab) until(what, expression string) {
+	b.t.Helper()
+	var last error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		is, err := eval[bool](b, "Boolean("+expression+")") // a page that is just being left is no answer
+		if last = err; is && err == nil {
+			return
+		}
+	}
+	b.t.Fatalf("not seen: %s (%v); the page is %s", what, last, b.where())
+}
+
+// sees waits for an element that is shown.
+func (b *tab) sees(selector string) {
+	b.t.Helper()
+	b.until(selector, fmt.Sprintf(`(e => e && e.offsetParent !== null)(document.querySelector(%s))`, strconv.Quote(selector)))
+}
+
+// reads waits for an element with a text in it.
+func (b *tab) reads(selector, text string) {
+	b.t.Helper()
+	b.until(selector+" with "+text, fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.innerText.includes(%s))`, strconv.Quote(selector), strconv.Quote(text)))
+}
+
+// readsNo waits until no such element has the text.
+func (b *tab) readsNo(selector, text string) {
+	b.t.Helper()
+	b.until(selector+" without "+text, fmt.Sprintf(`![...document.querySelectorAll(%s)].some(e => e.innerText.includes(%s))`, strconv.Quote(selector), strconv.Quote(text)))
+}
+
+// at waits until the address of the page begins with a path.
+func (b *tab) at(path string) {
+	b.t.Helper()
+	b.until("the page "+path, fmt.Sprintf(`(location.pathname + location.search).startsWith(%s) && document.readyState === "complete"`, strconv.Quote(path)))
+}
+
+// titled waits for the title of the page to begin so.
+func (b *tab) titled(text string) {
+	b.t.Helper()
+	b.until("the title "+text, fmt.Sprintf(`document.title.startsWith(%s)`, strconv.Quote(text)))
+}
+
+// click presses what is shown under a selector, with the mouse.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.sees(selector)
+	b.do(chromedp.ScrollIntoView(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
+}
+
+// fill types into a field, as a person would.
+func (b *tab) fill(selector, text string) {
+	b.t.Helper()
+	b.sees(selector)
+	b.do(chromedp.SendKeys(chromedp.CSS(selector), text))
+}
+
+var keyNames = map[string]string{"Enter": kb.Enter, "Escape": kb.Escape, "Tab": kb.Tab}
+
+// press presses keys, one after another, wherever the focus is.
+func (b *tab) press(keys ...string) {
+	b.t.Helper()
+	for _, k := range keys {
+		if name, special := keyNames[k]; special {
+			k = name
+		}
+		b.do(chromedp.KeyEvent(k))
+	}
+}
+
+// text is what the page shows.
+func (b *tab) text(selector string) string {
+	b.t.Helper()
+	text, err := eval[string](b, fmt.Sprintf(`document.querySelector(%s)?.innerText ?? ""`, strconv.Quote(selector)))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return text
+}
+
+// where describes the page for a message.
+func (b *tab) where() string {
+	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	defer cancel()
+	is, err := chromedp.Run(ctx, chromedp.Evaluate[string](`location.href + " " + document.title + "\n" + document.body.innerText.slice(0, 3000)`))
+	if err != nil {
+		return err.Error()
+	}
+	return is
+}
+
+// live waits until the page follows the events.
+func (b *tab) live() { b.t.Helper(); b.sees(`#live[data-state=live]`) }
