@@ -47,6 +47,8 @@ type Config struct {
 	// Prices is the price list in force, asked for with every request. Defaults
 	// to an empty list.
 	Prices func() *budget.List
+	// Poster checks and tests the targets of webhooks. Defaults to refusing them.
+	Poster Poster
 	// StreamWrite is how long a reader of an event stream may take to accept a
 	// write before it is dropped. Defaults to 15 seconds.
 	StreamWrite time.Duration
@@ -67,6 +69,9 @@ func New(cfg Config) (*API, error) {
 	}
 	if cfg.Prices == nil {
 		cfg.Prices = func() *budget.List { return noPrices }
+	}
+	if cfg.Poster == nil {
+		cfg.Poster = noPoster{}
 	}
 	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 15*time.Second)
 	cfg.StreamWrite = cmp.Or(cfg.StreamWrite, 15*time.Second)

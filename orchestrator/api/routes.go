@@ -80,6 +80,13 @@ func (a *API) routes() []route {
 
 		{get, "/api/v1/events", people, a.events},
 
+		{post, "/api/v1/webhooks", operators, a.createWebhook},
+		{get, "/api/v1/webhooks", operators, listWebhooks},
+		{get, "/api/v1/webhooks/:id", operators, getWebhook},
+		{del, "/api/v1/webhooks/:id", operators, deleteWebhook},
+		{post, "/api/v1/webhooks/:id/revive", operators, reviveWebhook},
+		{post, "/api/v1/webhooks/:id/test", operators, a.testWebhook},
+
 		{post, "/api/v1/pause", operators, pause},
 		{post, "/api/v1/resume", operators, resume},
 		{get, "/api/v1/stats", people, stats},

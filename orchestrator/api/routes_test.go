@@ -48,7 +48,7 @@ const aULID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 // concrete puts ids that name nothing into a path.
 func concrete(path string) string {
 	kind := "task"
-	for prefix, k := range map[string]string{"/api/v1/handoffs": "handoff", "/api/v1/keys": "key"} {
+	for prefix, k := range map[string]string{"/api/v1/handoffs": "handoff", "/api/v1/keys": "key", "/api/v1/webhooks": "webhook"} {
 		if strings.HasPrefix(path, prefix) {
 			kind = k
 		}

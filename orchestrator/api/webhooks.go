@@ -1,0 +1,102 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// Poster posts to targets of events.
+type Poster interface {
+	// Check refuses a URL that would not be called, as a field of the request.
+	Check(ctx context.Context, target picket.Secret) error
+	// Test posts a notice that tells only that it is a test.
+	Test(ctx context.Context, t picket.WebhookTarget) picket.WebhookTest
+}
+
+// noPoster is a process that was not given a way out.
+type noPoster struct{}
+
+func (noPoster) Check(context.Context, picket.Secret) error {
+	return picket.NotAvailable("/url", "a way to post events")
+}
+
+func (noPoster) Test(_ context.Context, t picket.WebhookTarget) picket.WebhookTest {
+	return picket.WebhookTest{WebhookID: t.WebhookID, Name: t.Name, Error: "this server has no way to post events"}
+}
+
+// createWebhook answers the secret itself, this once.
+func (a *API) createWebhook(r request) error {
+	_, body, by, err := mutation[picket.WebhookSpec](r, "", "")
+	if err != nil {
+		return err
+	}
+	if err := a.cfg.Poster.Check(r.ctx(), body.URL); err != nil {
+		return err
+	}
+	made, err := r.engine.CreateWebhook(r.ctx(), by, body)
+	if err != nil {
+		return err
+	}
+	r.Response().Header().Set(echo.HeaderLocation, "/api/v1/webhooks/"+made.WebhookID)
+	return web.JSON(r.Context, http.StatusCreated, made)
+}
+
+type webhookList struct {
+	Webhooks []picket.Webhook `json:"webhooks"`
+}
+
+func listWebhooks(r request) error {
+	if err := r.noQuery(); err != nil {
+		return err
+	}
+	all, err := r.engine.Webhooks(r.ctx())
+	return r.answer(webhookList{all}, err)
+}
+
+func getWebhook(r request) error {
+	if err := r.noQuery(); err != nil {
+		return err
+	}
+	id, err := r.id("id", "webhook")
+	if err != nil {
+		return err
+	}
+	w, err := r.engine.Webhook(r.ctx(), id)
+	return r.answer(w, err)
+}
+
+func deleteWebhook(r request) error {
+	id, _, by, err := mutation[struct{}](r, "id", "webhook")
+	if err != nil {
+		return err
+	}
+	w, err := r.engine.DeleteWebhook(r.ctx(), by, id)
+	return r.answer(w, err)
+}
+
+func reviveWebhook(r request) error {
+	id, _, by, err := mutation[struct{}](r, "id", "webhook")
+	if err != nil {
+		return err
+	}
+	w, err := r.engine.ReviveWebhook(r.ctx(), by, id)
+	return r.answer(w, err)
+}
+
+// testWebhook waits for the target's answer.
+func (a *API) testWebhook(r request) error {
+	id, _, _, err := mutation[struct{}](r, "id", "webhook")
+	if err != nil {
+		return err
+	}
+	t, err := r.engine.WebhookTarget(r.ctx(), id)
+	if err != nil {
+		return err
+	}
+	return r.answer(a.cfg.Poster.Test(r.ctx(), t), nil)
+}
