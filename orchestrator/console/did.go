@@ -20,6 +20,16 @@ var sentences = map[string]string{
 	"retried":     "Tried again: this task is queued.",
 	"toppedup":    "Topped up.",
 	"approvedall": "Approved.",
+
+	"submitted":    "Submitted. It is queued until an agent takes it.",
+	"expired":      "The lease has been taken. Whatever the run still writes is refused.",
+	"draining":     "Draining. It takes nothing new and finishes what it has.",
+	"deregistered": "Deregistered. Its leases have ended, and their tasks are queued again.",
+	"pinged":       "Asked. It answers with its next heartbeat.",
+	"stopping":     "Asked. It hears of it with its next heartbeat.",
+	"paused":       "Paused. Nothing new is granted.",
+	"stopped":      "Stopped. Every run is being ended, and nothing is granted.",
+	"resumed":      "Resumed. Tasks are granted again.",
 }
 
 // sentenceOf is empty for codes that are not ours.
