@@ -60,13 +60,15 @@ func knownSettings() []setting {
 		{"budget.house.tokens", "", "", "tokens that all tasks of a UTC day are given together (default: no limit)", checkTokens},
 		{"budget.default.usd", "", "1", "dollars of a task that names no envelope", checkDollars},
 		{"budget.default.tokens", "", "1000000", "tokens of a task that names no envelope", checkTokens},
+		{"public_url", "", "", "URL by which people reach this server: messages link to it", checkURL},
+		{"notify.allow", "", "", "addresses that are not public and may be webhooks all the same, host:port, separated by commas", checkDestinations},
 		{"log.level", "log-level", "info", "debug, info, warn or error", checkLevel},
 	}
 }
 
 // laterSettings are keys of the design that wait for something unbuilt.
 var laterSettings = map[string]string{
-	"heartbeat": "wake files", "notify": "webhooks", "public_url": "public agent addresses",
+	"heartbeat": "wake files",
 }
 
 // value is a setting's text and where it came from.

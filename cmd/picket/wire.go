@@ -18,6 +18,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/notify"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
 	"github.com/picket-dev/picket/orchestrator/console"
@@ -130,10 +131,15 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 		}
 		return nil
 	})
+	sender, err := h.sender()
+	if err != nil {
+		return err
+	}
+	defer sender.Close()
 	e := web.New(h.log)
 	control, err := api.New(api.Config{
 		Engine: store.Engine, Engines: store.Engines, Calls: store.Calls, Log: h.log, AllowedHosts: h.hosts(), Advice: h.cfg.advice(),
-		Prices: h.prices.now,
+		Prices: h.prices.now, Poster: sender,
 	})
 	if err != nil {
 		return err
@@ -167,6 +173,11 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 			return err
 		}
 		group.Go(func() error { return r.Run(ctx) })
+		d, err := notify.New(notify.Config{Queues: queuesOf(store), Sender: sender, Log: h.log})
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return d.Run(ctx) })
 	}
 	if h.orchestrator {
 		group.Go(func() error { return store.Keep(ctx) })
