@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -90,9 +91,13 @@ func (w *overviewView) waiting(v *visit) error {
 	return err
 }
 
-func (w *overviewView) money(v *visit) (err error) {
-	w.House, err = v.desk.Envelope(v.ctx(), "house")
-	w.HouseBar = barOf(w.House.Account)
+// money is the day's envelope, where there is a limit a day.
+func (w *overviewView) money(v *visit) error {
+	house, err := v.desk.Envelope(v.ctx(), "house")
+	if errors.Is(err, picket.CodeNotFound) {
+		return nil
+	}
+	w.House, w.HouseBar = house, barOf(house.Account)
 	return err
 }
 

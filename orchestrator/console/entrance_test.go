@@ -1,0 +1,225 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+func TestAPersonSignsInAndOut(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.browser()
+		s.key = o.key(picket.ScopeReviewer)
+		away := s.get("/console/handoffs?state=answered")
+		if to := away.header.Get("Location"); away.status != http.StatusSeeOther || to != "/console/login?next=%2Fconsole%2Fhandoffs%3Fstate%3Danswered" {
+			t.Fatalf("without a session: %d to %s", away.status, to)
+		}
+		in := s.post("/console/login", "key", "  "+s.key.Key.Reveal()+"\n", "next", "/console/handoffs?state=answered")
+		if to := in.header.Get("Location"); in.status != http.StatusSeeOther || to != "/console/handoffs?state=answered" {
+			t.Fatalf("signed in: %d to %s: %s", in.status, to, in.text())
+		}
+		cookie := in.header.Get("Set-Cookie")
+		for _, part := range []string{"picket_session_7070=default.", "Path=/", "HttpOnly", "SameSite=Strict", "Max-Age=43200"} {
+			if !strings.Contains(cookie, part) {
+				t.Errorf("the cookie has no %s: %s", part, strings.Split(cookie, "=")[0])
+			}
+		}
+		if strings.Contains(cookie, "Secure") {
+			t.Error("a cookie of plain HTTP would never come back")
+		}
+		if page := s.follow(in); !strings.Contains(page.text(), "[reviewer]") || strings.Contains(page.body, s.key.Key.Reveal()) {
+			t.Errorf("who is signed in: %s", page.text())
+		}
+		kept := s.cookies["picket_session_7070"]
+		if out := s.post("/console/logout"); out.status != http.StatusSeeOther || len(s.cookies) != 0 {
+			t.Errorf("signed out: %d, cookies %d", out.status, len(s.cookies))
+		}
+		s.cookies["picket_session_7070"] = kept
+		if again := s.get("/console/"); again.status != http.StatusSeeOther {
+			t.Errorf("a session that was closed goes on: %d", again.status)
+		}
+	})
+}
+
+// What ends a session, or its key, counts from the next request on.
+func TestSessionsEnd(t *testing.T) {
+	ends := map[string]func(o *office, s *seat){
+		"by being idle": func(o *office, _ *seat) { o.pass(picket.SessionIdle + time.Minute) },
+		"by their age": func(o *office, s *seat) {
+			for range 13 { // the server frees it, whatever store time says
+				time.Sleep(time.Hour)
+				s.get("/console/")
+			}
+		},
+		"with their key": func(o *office, s *seat) {
+			_, err := o.RevokeKey(o.t.Context(), picket.Caller{Actor: "test"}, s.key.KeyID)
+			must(o.t, err)
+		},
+		"by a forged cookie": func(_ *office, s *seat) { s.cookies["picket_session_7070"] = "default." + strings.Repeat("A", 43) },
+		"elsewhere":          func(_ *office, s *seat) { s.cookies["picket_session_7070"] = "nowhere" + s.cookies["picket_session_7070"][7:] },
+		"in another namespace": func(_ *office, s *seat) {
+			s.cookies["picket_session_7070"] = "other" + s.cookies["picket_session_7070"][7:]
+		},
+	}
+	for how, end := range ends {
+		t.Run(how, func(t *testing.T) {
+			open(t, func(t *testing.T, o *office) {
+				o.key(picket.ScopeAdmin)
+				s := o.sit(picket.ScopeReviewer)
+				_, handoff := o.asks("x", picket.HelpRequest{Question: "Which?"})
+				form := s.want("/console/handoffs/" + handoff).once(t)
+				end(o, s)
+				if p := s.get("/console/handoffs"); p.status != http.StatusSeeOther || !strings.HasPrefix(p.header.Get("Location"), "/console/login") {
+					t.Errorf("the session goes on: %d", p.status)
+				}
+				p := s.post("/console/handoffs/"+handoff+"/answer", "answer", "a", "once", form)
+				if p.status != http.StatusUnauthorized || !strings.Contains(p.text(), "nothing was changed") || !strings.Contains(p.body, `name="key"`) {
+					t.Errorf("a decision without a session: %d %s", p.status, p.text())
+				}
+				if h, err := o.Handoff(t.Context(), handoff); err != nil || h.State != picket.HandoffOpen {
+					t.Errorf("the hand-off: %v %v", h.State, err)
+				}
+			})
+		})
+	}
+}
+
+// Every wrong key gets the same answer, after the same time.
+func TestWrongKeysAreAllAlike(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		revoked, expired := o.key(picket.ScopeReviewer), picket.Secret("")
+		o.key(picket.ScopeAdmin)
+		_, err := o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, revoked.KeyID)
+		must(t, err)
+		late, err := o.CreateKey(t.Context(), picket.Caller{Actor: "test"}, picket.KeyRequest{Name: "late", Scopes: []picket.Scope{picket.ScopeReviewer}, ExpiresAt: picket.InstantOf(time.Now().Add(time.Second))})
+		must(t, err)
+		expired = late.Key
+		o.pass(time.Minute)
+		answers := map[string]string{}
+		for i, key := range []string{"", "hunter2", revoked.Key.Reveal(), expired.Reveal(), "pkk_default_" + strings.Repeat("A", 43), "pkk_nowhere_" + strings.Repeat("A", 43),
+			o.sealer.Seal("default", "task_01JZZZZZZZZZZZZZZZZZZZZZZZ", "run_01JZZZZZZZZZZZZZZZZZZZZZZZ").Reveal(), strings.Repeat("x", 5000)} {
+			s := o.browser()
+			s.from = fmt.Sprintf("10.0.0.%d:5000", i)
+			began := time.Now()
+			p := s.signIn(key)
+			if took := time.Since(began); p.status != http.StatusUnauthorized || took != 300*time.Millisecond || len(s.cookies) != 0 {
+				t.Errorf("key %d: %d after %s", i, p.status, took)
+			}
+			if key != "" && strings.Contains(p.body, key) {
+				t.Errorf("key %d is in the page", i)
+			}
+			answers[p.text()] = key
+		}
+		if len(answers) != 1 {
+			t.Errorf("wrong keys can be told apart: %v", answers)
+		}
+	})
+}
+
+func TestAnAgentsKeyOpensNoPage(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.browser()
+		p := s.signIn(o.key(picket.ScopeAgent).Key.Reveal())
+		if p.status != http.StatusForbidden || !strings.Contains(p.text(), "for an agent") || !strings.Contains(p.text(), "picket key create") || len(s.cookies) != 0 {
+			t.Errorf("%d %s", p.status, p.text())
+		}
+		if both := o.browser().signIn(o.key(picket.ScopeAgent, picket.ScopeReviewer).Key.Reveal()); both.status != http.StatusSeeOther {
+			t.Errorf("a key for both: %d", both.status)
+		}
+	})
+}
+
+// Ten wrong keys a minute from one address; others, and the next minute, are
+// not touched, and right keys are not counted.
+func TestWrongKeysAreCountedByAddress(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		good := o.key(picket.ScopeReviewer).Key.Reveal()
+		s := o.browser()
+		s.from = "192.0.2.7:4000"
+		for range 30 {
+			s.signIn(good)
+		}
+		for i := range 10 {
+			s.from = fmt.Sprintf("192.0.2.7:%d", 4000+i)
+			if p := s.signIn("wrong"); p.status != http.StatusUnauthorized {
+				t.Fatalf("attempt %d: %d", i+1, p.status)
+			}
+		}
+		p := s.signIn(good)
+		if p.status != http.StatusTooManyRequests || p.header.Get("Retry-After") == "" || !strings.Contains(p.text(), "Wait a minute") {
+			t.Errorf("attempt 11: %d, Retry-After %q", p.status, p.header.Get("Retry-After"))
+		}
+		for from, want := range map[string]int{"192.0.2.8:4000": 303, "[2001:db8::1]:4000": 303, "192.0.2.7:9": 429} {
+			other := o.browser()
+			other.from = from
+			if p := other.signIn(good); p.status != want {
+				t.Errorf("from %s: %d, want %d", from, p.status, want)
+			}
+		}
+		o.pass(time.Minute)
+		if p := s.signIn(good); p.status != http.StatusSeeOther {
+			t.Errorf("a minute later: %d", p.status)
+		}
+	})
+}
+
+func TestWhereAPersonGoesOnIsOurs(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		key := o.key(picket.ScopeReviewer).Key.Reveal()
+		for _, next := range []string{"", "https://evil.example/console/", "//evil.example", "/console//evil.example", "/console/../x", "/\\evil.example", "/console/\r\nSet-Cookie:a=b", "/api/v1/tasks", "javascript:alert(1)"} {
+			p := o.browser().post("/console/login", "key", key, "next", next)
+			if to := p.header.Get("Location"); p.status != http.StatusSeeOther || to != "/console/" {
+				t.Errorf("next %q goes to %q (%d)", next, to, p.status)
+			}
+			if to := o.browser().post("/console/theme", "theme", "dark", "back", next).header.Get("Location"); to != "/console/" {
+				t.Errorf("back %q goes to %q", next, to)
+			}
+		}
+	})
+}
+
+// A strict cookie is not sent when a link of another site is followed, as from a
+// chat: the page asks for itself then, and gets it.
+func TestALinkFromElsewhereNeedsNoSecondLogin(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeReviewer)
+		p := o.browser().get("/console/reviews", "Sec-Fetch-Site", "cross-site")
+		if p.status != http.StatusOK || !strings.Contains(p.body, `http-equiv="refresh" content="0; url=/console/reviews"`) {
+			t.Errorf("%d %s", p.status, p.body)
+		}
+		s.want("/console/reviews")
+	})
+}
+
+func TestTheRootIsForBrowsers(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.browser()
+		if p := s.get("/"); p.status != http.StatusSeeOther || p.header.Get("Location") != "/console/" {
+			t.Errorf("a browser: %d %s", p.status, p.header.Get("Location"))
+		}
+		if p := s.get("/", "Accept", "application/json"); p.status != http.StatusNotFound || !strings.Contains(p.header.Get("Content-Type"), "problem+json") {
+			t.Errorf("a program: %d %s", p.status, p.header.Get("Content-Type"))
+		}
+	})
+}
+
+func TestColoursAreChosenWithoutScript(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeReviewer)
+		if p := s.want("/console/"); strings.Contains(p.body, "data-theme") {
+			t.Error("colours are chosen before anybody has chosen")
+		}
+		for _, theme := range []string{"dark", "light"} {
+			if p := s.follow(s.post("/console/theme", "theme", theme, "back", "/console/handoffs")); !strings.Contains(p.body, `data-theme="`+theme+`"`) {
+				t.Errorf("%s is not in force", theme)
+			}
+		}
+		if p := s.follow(s.post("/console/theme", "theme", "system", "back", "/console/")); strings.Contains(p.body, "data-theme") {
+			t.Error("the system does not decide again")
+		}
+	})
+}

@@ -1,0 +1,326 @@
+package console_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"html"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"go.uber.org/goleak"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/console"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// office is a console over a real engine on the virtual clock.
+type office struct {
+	*orchestrator.Engine
+	t      testing.TB
+	face   http.Handler
+	sealer *picket.Sealer
+	log    *lockedBuffer
+	store  *orchestrator.Store
+	events atomic.Int64 // pages of the log that were read
+}
+
+// desk is the engine as the console sees it; reads of the log are counted,
+// which no script does.
+type desk struct {
+	*orchestrator.Engine
+	office *office
+}
+
+func (d desk) Events(ctx context.Context, q picket.EventQuery) (picket.EventPage, error) {
+	d.office.events.Add(1)
+	return d.Engine.Events(ctx, q)
+}
+
+// calls is how often each script ran while something was done, and "events"
+// how often the log was read.
+func (o *office) calls(do func()) map[string]int64 {
+	count := func() map[string]int64 {
+		n := map[string]int64{"events": o.events.Load()}
+		for _, c := range o.store.Calls() {
+			n[c.Script] = c.Count
+		}
+		return n
+	}
+	before := count()
+	do()
+	made := map[string]int64{}
+	for name, n := range count() {
+		if n > before[name] {
+			made[name] = n - before[name]
+		}
+	}
+	return made
+}
+
+// open runs a test on the virtual clock: requests take no time, and time
+// passes by pass alone.
+func open(t *testing.T, test func(t *testing.T, o *office)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := rig.Memory()
+		defer stop()
+		o := &office{t: t, sealer: rig.Sealer(), log: &lockedBuffer{}}
+		log := slog.New(slog.NewTextHandler(o.log, nil))
+		store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default", "other"}, Sealer: o.sealer,
+			ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true, Log: log})
+		must(t, err)
+		defer func() {
+			_ = store.Close()
+			if text := o.log.String(); strings.Contains(text, picket.KeyPrefix) || strings.Contains(text, "default.") {
+				t.Errorf("a secret is in the log: %s", text)
+			}
+		}()
+		o.Engine = store.Engine("default")
+		o.store = store
+		c, err := console.New(console.Config{AllowedHosts: []string{"picket.example"}, Log: log,
+			Desk: func(namespace string) console.Desk {
+				switch namespace {
+				case "default":
+					return desk{o.Engine, o}
+				case "other":
+					return desk{store.Engine("other"), o}
+				}
+				return nil
+			},
+			Stream: func(ec echo.Context, _ string, admit func() error) error {
+				if err := admit(); err != nil {
+					return err
+				}
+				return ec.String(http.StatusOK, "stream")
+			}})
+		must(t, err)
+		e := web.New(log)
+		c.Mount(e)
+		o.face = e
+		test(t, o)
+	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// key makes a key with the scopes and gives it with its id.
+func (o *office) key(scopes ...picket.Scope) picket.NewKey {
+	o.t.Helper()
+	made, err := o.CreateKey(o.t.Context(), picket.Caller{Actor: "test"}, picket.KeyRequest{Name: fmt.Sprint(scopes), Scopes: scopes})
+	must(o.t, err)
+	return made
+}
+
+// seat is a person's browser, without JavaScript.
+type seat struct {
+	*office
+	cookies map[string]string
+	from    string // remote address
+	key     picket.NewKey
+}
+
+func (o *office) browser() *seat {
+	return &seat{office: o, cookies: map[string]string{}, from: "127.0.0.1:40000"}
+}
+
+// sit signs a person in with a new key of the scopes.
+func (o *office) sit(scopes ...picket.Scope) *seat {
+	o.t.Helper()
+	s := o.browser()
+	s.key = o.key(scopes...)
+	if p := s.signIn(s.key.Key.Reveal()); p.status != http.StatusSeeOther {
+		o.t.Fatalf("sign in: %d %s", p.status, p.text())
+	}
+	return s
+}
+
+func (s *seat) signIn(key string) paper {
+	return s.post("/console/login", "key", key, "next", "/console/")
+}
+
+// paper is an answer.
+type paper struct {
+	status int
+	header http.Header
+	body   string
+}
+
+var (
+	tags   = regexp.MustCompile(`(?s)<[^>]*>`)
+	spaces = regexp.MustCompile(`\s+`)
+)
+
+// text is what a person reads.
+func (p paper) text() string {
+	return strings.TrimSpace(spaces.ReplaceAllString(html.UnescapeString(tags.ReplaceAllString(p.body, " ")), " "))
+}
+
+func (s *seat) get(path string, headers ...string) paper { return s.send("GET", path, nil, headers...) }
+
+// post sends a form; fields come in pairs of name and value.
+func (s *seat) post(path string, fields ...string) paper {
+	form := url.Values{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		form.Add(fields[i], fields[i+1])
+	}
+	return s.send("POST", path, form)
+}
+
+func (s *seat) send(method, path string, form url.Values, headers ...string) paper {
+	s.t.Helper()
+	var body io.Reader = http.NoBody
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	r := httptest.NewRequestWithContext(s.t.Context(), method, "http://localhost:7070"+path, body)
+	r.RemoteAddr = s.from
+	r.Header.Set("Accept", "text/html,application/xhtml+xml")
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	for name, value := range s.cookies {
+		r.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.face.ServeHTTP(w, r)
+	for _, c := range w.Result().Cookies() {
+		if s.cookies[c.Name] = c.Value; c.MaxAge < 0 {
+			delete(s.cookies, c.Name)
+		}
+	}
+	if w.Code >= 500 {
+		s.t.Logf("%s %s: %s", method, path, s.log.String())
+	}
+	return paper{w.Code, w.Header(), w.Body.String()}
+}
+
+// want is get for a page that must be there.
+func (s *seat) want(path string) paper {
+	s.t.Helper()
+	p := s.get(path)
+	if p.status != http.StatusOK {
+		s.t.Fatalf("GET %s: %d %s", path, p.status, p.text())
+	}
+	return p
+}
+
+var onceField = regexp.MustCompile(`name="once" value="([^"]+)"`)
+
+// once is the number of the forms of a page.
+func (p paper) once(t testing.TB) string {
+	t.Helper()
+	m := onceField.FindStringSubmatch(p.body)
+	if m == nil {
+		t.Fatalf("no form on this page: %s", p.text())
+	}
+	return m[1]
+}
+
+// submit opens a page and sends one of its forms, as a person does.
+func (s *seat) submit(page, action string, fields ...string) paper {
+	s.t.Helper()
+	opened := s.want(page)
+	if !strings.Contains(opened.body, `action="`+action+`"`) {
+		s.t.Fatalf("%s has no form that goes to %s", page, action)
+	}
+	return s.post(action, append(fields, "once", opened.once(s.t))...)
+}
+
+// follow checks that an answer sends the browser on, and follows it.
+func (s *seat) follow(p paper) paper {
+	s.t.Helper()
+	if p.status != http.StatusSeeOther {
+		s.t.Fatalf("it does not go on: %d %s", p.status, p.text())
+	}
+	return s.want(p.header.Get("Location"))
+}
+
+// pass lets time go by while a reaper ticks; store time follows in steps of a
+// second at most.
+func (o *office) pass(d time.Duration) {
+	o.t.Helper()
+	for ; d > 0; d -= time.Second {
+		time.Sleep(min(d, time.Second))
+		must(o.t, o.Tick(o.t.Context()))
+	}
+}
+
+// run makes a task and gives an agent the lease on it.
+func (o *office) run(spec picket.TaskSpec) (taskID string, held picket.Held) {
+	o.t.Helper()
+	task, err := o.Submit(o.t.Context(), picket.Caller{Actor: "test"}, spec)
+	must(o.t, err)
+	leases, err := o.Acquire(o.t.Context(), picket.Caller{Actor: "test"}, picket.AcquireRequest{AgentID: "a1", Role: spec.Role})
+	must(o.t, err)
+	if len(leases) != 1 || leases[0].TaskID != task.TaskID {
+		o.t.Fatalf("leased %v", leases)
+	}
+	held, err = o.sealer.Open(leases[0].LeaseToken.Reveal())
+	must(o.t, err)
+	return task.TaskID, held
+}
+
+// asks makes a task whose agent asks for help.
+func (o *office) asks(title string, help picket.HelpRequest) (taskID, handoffID string) {
+	o.t.Helper()
+	taskID, held := o.run(picket.TaskSpec{Title: title})
+	h, err := o.RequestHelp(o.t.Context(), held, help)
+	must(o.t, err)
+	return taskID, h.HandoffID
+}
+
+// done makes a task that waits for its review.
+func (o *office) done(spec picket.TaskSpec, c picket.Completion) string {
+	o.t.Helper()
+	taskID, held := o.run(spec)
+	_, err := o.Complete(o.t.Context(), held, c)
+	must(o.t, err)
+	return taskID
+}
+
+// lockedBuffer takes the log of many goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
