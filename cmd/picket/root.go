@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 	add(groupHuman, newReview(), newHandoff())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)
-	add(groupOps, newInit(), newServe(), newBudget(), newPrice(), newKey(), newPause(), newResume(), newConfig(), newConformance())
+	add(groupOps, newInit(), newServe(), newBudget(), newPrice(), newKey(), newWebhook(), newNotify(), newPause(), newResume(), newConfig(), newConformance())
 	flow(root)
 	for _, name := range []string{"up", "init", "serve", "demo"} {
 		c, _, _ := root.Find([]string{name})
@@ -122,7 +122,6 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 var laterCommands = map[string]string{
 	"picket agent heartbeat": "wake files",
 	"picket session":         "wake files",
-	"picket notify":          "webhooks",
 }
 
 // args wraps an argument check so that its failure counts as a usage error.

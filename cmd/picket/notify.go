@@ -1,0 +1,95 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newNotify() *cobra.Command {
+	return noun("notify", "Try whether notices reach people", newNotifyTest())
+}
+
+func newNotifyTest() *cobra.Command {
+	c := &cobra.Command{
+		Use: "test", Short: "Post a test notice to every active webhook and say which took it", Args: args(cobra.NoArgs),
+		Long: "Post a test notice to every active webhook and say which took it. Exits 1 when one did not, or when there is none.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			hooks, err := s.webhooks(cmd.Context())
+			if err != nil {
+				return err
+			}
+			var ids []string
+			for _, w := range hooks {
+				if w.State == picket.WebhookActive {
+					ids = append(ids, w.WebhookID)
+				}
+			}
+			return tryWebhooks(cmd, s, ids)
+		},
+	}
+	return formatFlag(c)
+}
+
+func newWebhookTest() *cobra.Command {
+	return formatFlag(onWebhook("test", "Post a test notice to a target; exits 1 when it is not taken", func(cmd *cobra.Command, s *server, id string) error {
+		return tryWebhooks(cmd, s, []string{id})
+	}))
+}
+
+// tryWebhooks posts a test notice to each, one after the other.
+func tryWebhooks(cmd *cobra.Command, s *server, ids []string) error {
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	tried, taken := []jsontext.Value{}, len(ids) > 0
+	for _, id := range ids {
+		var raw jsontext.Value
+		var t picket.WebhookTest
+		if err := s.post(cmd.Context(), "/api/v1/webhooks/"+segment(id)+"/test", nil, &t, &raw); err != nil {
+			return err
+		}
+		tried = append(tried, raw)
+		taken = taken && t.Delivered
+	}
+	list, err := json.Marshal(map[string][]jsontext.Value{"webhooks": tried})
+	if err != nil {
+		return err
+	}
+	if err := triedListing(cmd).print(cmd.OutOrStdout(), format, list); err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		next(cmd, "picket webhook create URL")
+	}
+	if !taken {
+		return ended(exitError)
+	}
+	return nil
+}
+
+func triedListing(cmd *cobra.Command) listing[picket.WebhookTest] {
+	return listing[picket.WebhookTest]{
+		cmd: cmd, member: "webhooks", empty: "there is no active webhook", name: func(t picket.WebhookTest) string { return t.WebhookID },
+		columns: []column[picket.WebhookTest]{
+			{head: "WEBHOOK", cell: func(t picket.WebhookTest) string { return t.WebhookID }},
+			{head: "NAME", cell: func(t picket.WebhookTest) string { return t.Name }},
+			{head: "TAKEN", cell: func(t picket.WebhookTest) string { return map[bool]string{true: "yes", false: "no"}[t.Delivered] }},
+			{head: "ANSWER", cell: func(t picket.WebhookTest) string {
+				if t.Error != "" {
+					return t.Error
+				}
+				return "HTTP " + strconv.Itoa(t.Status)
+			}},
+		},
+	}
+}
