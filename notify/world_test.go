@@ -1,0 +1,192 @@
+package notify_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/notify"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var operator = picket.Caller{Actor: "key_test"}
+
+// house is a namespace on the virtual clock, whose store time goes on as if a
+// reaper ticked.
+type house struct {
+	*orchestrator.Engine
+	t   *testing.T
+	ctx context.Context
+	raw redis.UniversalClient
+	log *strings.Builder
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// virtual runs a test on the virtual clock with an in-process store.
+func virtual(t *testing.T, test func(h *house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := rig.Memory()
+		defer stop()
+		store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
+		must(t, err)
+		defer store.Close()
+		h := &house{Engine: store.Engine("default"), t: t, ctx: t.Context(), raw: redis.NewUniversalClient(&s.Redis), log: &strings.Builder{}}
+		defer h.raw.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		var ticking sync.WaitGroup
+		defer ticking.Wait()
+		defer cancel()
+		ticking.Go(func() {
+			for every := time.NewTicker(time.Second); ctx.Err() == nil; {
+				select {
+				case <-ctx.Done():
+					every.Stop()
+				case <-every.C:
+					_ = h.Tick(ctx)
+				}
+			}
+		})
+		test(h)
+	})
+}
+
+// hook makes a target for events of a kind that tests can make at will.
+func (h *house) hook(name string) picket.NewWebhook {
+	h.t.Helper()
+	made, err := h.CreateWebhook(h.ctx, operator, picket.WebhookSpec{Name: name, URL: picket.Secret("https://" + name + ".test/secret/path?token=abc"), Types: []string{picket.EventTaskSubmitted}})
+	must(h.t, err)
+	return made
+}
+
+// happen makes n events.
+func (h *house) happen(n int) {
+	h.t.Helper()
+	for range n {
+		_, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "x"})
+		must(h.t, err)
+	}
+}
+
+func (h *house) webhook(id string) picket.Webhook {
+	h.t.Helper()
+	w, err := h.Webhook(h.ctx, id)
+	must(h.t, err)
+	return w
+}
+
+// deliverer starts one; stop waits until it has ended.
+func (h *house) deliverer(way http.RoundTripper, change func(*notify.Config)) (stop func()) {
+	h.t.Helper()
+	s, err := notify.NewSender(notify.SenderConfig{})
+	must(h.t, err)
+	s.Through(way)
+	cfg := notify.Config{Queues: map[string]notify.Queue{"default": h.Engine}, Sender: s, Log: slog.New(slog.NewTextHandler(h.log, nil)),
+		Jitter: func(most time.Duration) time.Duration { return most }}
+	if change != nil {
+		change(&cfg)
+	}
+	d, err := notify.New(cfg)
+	must(h.t, err)
+	ctx, cancel := context.WithCancel(h.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			h.t.Errorf("run: %v", err)
+		}
+	})
+}
+
+// arrival is a request that a target has got.
+type arrival struct {
+	at   time.Time
+	host string
+	id   string
+	seq  int64
+}
+
+// target answers requests and keeps what arrived. answer says how, by the
+// number of the request from 1; nil takes everything.
+type target struct {
+	mu      sync.Mutex
+	got     []arrival
+	secrets map[string]picket.Secret // by host; signatures are checked for those
+	answer  func(n int, r *http.Request) (*http.Response, error)
+	wrong   []string
+}
+
+func (g *target) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, _ := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	g.mu.Lock()
+	a := arrival{at: time.Now(), host: r.URL.Host, id: r.Header.Get(notify.HeaderID)}
+	var ev picket.Event
+	if err := json.Unmarshal(body, &ev); err != nil {
+		g.wrong = append(g.wrong, "body: "+err.Error())
+	}
+	a.seq = ev.Seq
+	stamp, _ := strconv.ParseInt(r.Header.Get(notify.HeaderTimestamp), 10, 64)
+	if want, _ := notify.Sign(g.secrets[a.host], a.id, time.Unix(stamp, 0), body); g.secrets[a.host] != "" && r.Header.Get(notify.HeaderSignature) != want {
+		g.wrong = append(g.wrong, "signature "+r.Header.Get(notify.HeaderSignature))
+	}
+	if time.Since(time.Unix(stamp, 0)).Abs() > time.Minute {
+		g.wrong = append(g.wrong, "timestamp "+r.Header.Get(notify.HeaderTimestamp))
+	}
+	g.got = append(g.got, a)
+	n, how := len(g.got), g.answer
+	g.mu.Unlock()
+	if how == nil {
+		return status(200)
+	}
+	return how(n, r)
+}
+
+// seen are the requests so far.
+func (g *target) seen() []arrival {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]arrival(nil), g.got...)
+}
+
+func status(code int, headers ...string) (*http.Response, error) {
+	resp := &http.Response{StatusCode: code, Header: http.Header{}, Body: http.NoBody}
+	for i := 0; i+1 < len(headers); i += 2 {
+		resp.Header.Set(headers[i], headers[i+1])
+	}
+	return resp, nil
+}
+
+// until waits on the virtual clock, at most for an hour.
+func (h *house) until(what string, holds func() bool) {
+	h.t.Helper()
+	for n := range 3600 {
+		if holds() {
+			return
+		}
+		time.Sleep(min(time.Duration(n+1)*10*time.Millisecond, time.Second))
+	}
+	h.t.Fatalf("%s did not come about\n%s", what, h.log)
+}
