@@ -69,7 +69,7 @@ func (b *tab) until(what, expression string) {
 // sees waits for an element that is shown.
 func (b *tab) sees(selector string) {
 	b.t.Helper()
-	b.until(selector, fmt.Sprintf(`(e => e && e.offsetParent !== null)(document.querySelector(%s))`, strconv.Quote(selector)))
+	b.until(selector, fmt.Sprintf(`(e => e && e.checkVisibility())(document.querySelector(%s))`, strconv.Quote(selector)))
 }
 
 // reads waits for an element with a text in it.

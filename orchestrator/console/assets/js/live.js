@@ -13,7 +13,6 @@ const live = {
   state: "joining", // of the stream: joining, live, lost or over
   paused: false,
   waiting: 0, // updates that came during a pause
-  held: 0, // parts that are left alone because somebody writes in them
   stale: false, // there is something to fetch
   fetching: false,
   leaving: false, // the page is being left: a form was sent
@@ -140,7 +139,7 @@ function adopt(fresh, receivedAt) {
   const said = fresh.getElementById("main")?.dataset ?? {};
   for (const name of ["after", "topics", "every"]) if (name in said) page()[name] = said[name];
   setClock(said.now, receivedAt);
-  live.held = swapParts(fresh);
+  swapParts(fresh);
   document.title = fresh.title;
   tick();
   followLogs();

@@ -1,7 +1,7 @@
 // The row that j and k are at. It has the focus, so that a screen reader reads
 // it, and stays marked when the focus goes into one of its forms.
 
-const rows = () => [...document.querySelectorAll("[data-row]")].filter((row) => row.offsetParent !== null);
+const rows = () => [...document.querySelectorAll("[data-row]")].filter((row) => row.checkVisibility());
 
 function currentRow() {
   return document.activeElement?.closest("[data-row]") ?? document.querySelector("[data-row][data-current]");

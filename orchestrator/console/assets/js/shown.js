@@ -58,3 +58,27 @@ function remember(name, value) {
     // Without storage the choice lasts for this page.
   }
 }
+
+// noteHeld says before a part that there is something newer, and has it shown
+// when the person wants it.
+function noteHeld(part, show) {
+  dropNote(part);
+  const note = document.createElement("p");
+  note.className = "held";
+  note.setAttribute("role", "status");
+  note.append("This has changed while you were writing. ");
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = "Show the change";
+  button.addEventListener("click", () => {
+    dropNote(part);
+    show();
+    tick();
+  });
+  note.append(button);
+  part.before(note);
+}
+
+function dropNote(part) {
+  if (part.previousElementSibling?.matches(".held:not(#over)")) part.previousElementSibling.remove();
+}
