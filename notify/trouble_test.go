@@ -1,0 +1,236 @@
+package notify_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/notify"
+)
+
+// A deliverer that has claimed a target and is gone is followed by another when
+// its claim is over, not before; what it says later has no effect.
+func TestAClaimIsTakenOverAfterHalfAMinute(t *testing.T) {
+	virtual(t, func(h *house) {
+		g := &target{}
+		id := h.hook("a").WebhookID
+		h.happen(2)
+		frozen, err := h.ClaimWebhook(h.ctx, "frozen")
+		must(t, err)
+		began := time.Now()
+		if frozen.WebhookID != id || frozen.Target != "https://a.test/secret/path?token=abc" {
+			t.Fatalf("claimed %+v", frozen)
+		}
+		defer h.deliverer(g, nil)()
+		h.until("delivery", func() bool { return len(g.seen()) == 2 })
+		if took := g.seen()[0].at.Sub(began); took < picket.WebhookClaim || took > picket.WebhookClaim+2*time.Second {
+			t.Errorf("it was taken over after %v", took)
+		}
+		_, err = h.AdvanceWebhook(h.ctx, picket.WebhookStep{WebhookID: id, ClaimID: "frozen", From: 0, To: 1, Outcome: picket.WebhookFailed})
+		if !errors.Is(err, picket.CodeStateConflict) || h.webhook(id).Failures != 0 {
+			t.Errorf("the frozen one: %v, %+v", err, h.webhook(id))
+		}
+	})
+}
+
+// A deliverer that was stopped for longer than its claim lasts sends nothing
+// more under it.
+func TestAProcessThatStoodStillSendsNothingLate(t *testing.T) {
+	virtual(t, func(h *house) {
+		g := &target{}
+		h.hook("a")
+		h.happen(2)
+		slow := &queue{Queue: h.Engine}
+		slow.after = func(call string) error { // the claim's answer comes late
+			if call == "claim" && slow.claims.Load() == 1 {
+				time.Sleep(20 * time.Second)
+			}
+			return nil
+		}
+		defer h.deliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": slow} })()
+		h.until("delivery", func() bool { return len(g.seen()) == 2 })
+		if n := slow.claims.Load(); n < 2 {
+			t.Errorf("it was sent under a claim that was about to end: %d claims", n)
+		}
+		g.inOrder(t, map[string]int{"a.test": 2})
+	})
+}
+
+// queue is a namespace whose answers can be lost.
+type queue struct {
+	notify.Queue
+	claims, steps, reads, tails atomic.Int64
+	after                       func(call string) error // the call has had its effect
+}
+
+func (q *queue) answered(call string, err error) error {
+	if q.after != nil {
+		if lost := q.after(call); lost != nil {
+			return lost
+		}
+	}
+	return err
+}
+
+func (q *queue) ClaimWebhook(ctx context.Context, claim string) (picket.WebhookTurn, error) {
+	turn, err := q.Queue.ClaimWebhook(ctx, claim)
+	q.claims.Add(1)
+	return turn, q.answered("claim", err)
+}
+
+func (q *queue) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error) {
+	state, err := q.Queue.AdvanceWebhook(ctx, s)
+	q.steps.Add(1)
+	return state, q.answered("advance", err)
+}
+
+func (q *queue) Events(ctx context.Context, e picket.EventQuery) (picket.EventPage, error) {
+	page, err := q.Queue.Events(ctx, e)
+	q.reads.Add(1)
+	return page, q.answered("events", err)
+}
+
+func (q *queue) Tail(ctx context.Context, after int64) error {
+	q.tails.Add(1)
+	return q.answered("tail", q.Queue.Tail(ctx, after))
+}
+
+// Every second answer of the store is lost. Nothing is sent twice for it, and
+// nothing is left out.
+func TestLostAnswersOfTheStoreAreNoSecondRequest(t *testing.T) {
+	virtual(t, func(h *house) {
+		g := &target{}
+		h.hook("a")
+		h.hook("b")
+		h.happen(20)
+		var n atomic.Int64
+		lossy := &queue{Queue: h.Engine, after: func(string) error {
+			if n.Add(1)%2 == 0 {
+				return picket.Refuse(picket.CodeUnavailable, "", "no answer").Because(picket.ErrUnknown)
+			}
+			return nil
+		}}
+		defer h.deliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": lossy} })()
+		h.until("delivery", func() bool { return len(g.seen()) == 40 })
+		time.Sleep(2 * picket.WebhookClaim)
+		g.inOrder(t, map[string]int{"a.test": 20, "b.test": 20})
+	})
+}
+
+// While nothing happens nobody asks: neither the store nor the targets.
+func TestAnIdleDelivererAsksNothing(t *testing.T) {
+	virtual(t, func(h *house) {
+		g := &target{}
+		h.hook("a")
+		h.happen(1)
+		idle := &queue{Queue: h.Engine}
+		defer h.deliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": idle} })()
+		h.until("delivery", func() bool { return len(g.seen()) == 1 })
+		time.Sleep(2 * picket.WebhookClaim)
+		calls := func() int64 { return idle.claims.Load() + idle.steps.Load() + idle.reads.Load() + idle.tails.Load() }
+		before := calls()
+		time.Sleep(15 * time.Minute)
+		if n := calls() - before; n != 0 {
+			t.Errorf("%d calls in a quarter of an hour without an event", n)
+		}
+		h.happen(1)
+		h.until("delivery", func() bool { return len(g.seen()) == 2 })
+	})
+}
+
+// A deliverer that is told to stop lets the request under way end, and gives
+// its target back so that another goes on at once. One that hangs is cut off
+// and counts as no failure.
+func TestAStopGivesEverythingBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		lasts time.Duration // of the request under way
+		again bool
+	}{"it ends in time": {2 * time.Second, false}, "it hangs": {time.Hour, true}} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(h *house) {
+				g := &target{answer: func(n int, r *http.Request) (*http.Response, error) {
+					if n == 1 {
+						select {
+						case <-time.After(c.lasts):
+						case <-r.Context().Done():
+							return nil, r.Context().Err()
+						}
+					}
+					return status(200)
+				}}
+				id := h.hook("a").WebhookID
+				h.happen(3)
+				stop := h.deliverer(g, nil)
+				h.until("the first request", func() bool { return len(g.seen()) == 1 })
+				began := time.Now()
+				stop()
+				if took := time.Since(began); took > 4*time.Second {
+					t.Errorf("it stopped after %v", took)
+				}
+				want := 3
+				if c.again {
+					want = 4
+				}
+				began = time.Now()
+				defer h.deliverer(g, nil)()
+				h.until("the rest", func() bool { return len(g.seen()) == want })
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("the next one went on after %v", took)
+				}
+				if got := g.seen(); (got[1].id == got[0].id) != c.again {
+					t.Errorf("sent again: %v, want %v", got[1].id == got[0].id, c.again)
+				}
+				if w := h.webhook(id); w.Failures != 0 || w.LastError != "" {
+					t.Errorf("afterwards: %+v", w)
+				}
+			})
+		})
+	}
+}
+
+// What retention has deleted before a target took it is told, once, and the
+// target goes on after it.
+func TestADeletedPartOfTheLogIsToldAndPassedOver(t *testing.T) {
+	virtual(t, func(h *house) {
+		g := &target{}
+		h.happen(1)
+		id := h.hook("a").WebhookID
+		h.happen(30)
+		_, err := h.Retain(h.ctx, picket.Retention{Tasks: time.Hour, Events: time.Hour, MaxEvents: 5}, 100)
+		must(t, err)
+		defer h.deliverer(g, nil)()
+		h.until("the rest", func() bool { return len(g.seen()) == 5 })
+		page, err := h.Events(h.ctx, picket.EventQuery{After: 28, Types: []string{picket.EventWebhookGap}})
+		must(t, err)
+		if len(page.Events) != 1 || !strings.Contains(string(page.Events[0].Data), id) || !strings.Contains(string(page.Events[0].Data), `"missedAfter":1,"missedUpTo":27`) {
+			t.Errorf("events: %+v", page.Events)
+		}
+		h.happen(1)
+		h.until("the next", func() bool { return len(g.seen()) == 6 })
+		g.inOrder(t, map[string]int{"a.test": 6})
+	})
+}
+
+// A URL that was sealed with a key which is gone is a failure that says so, and
+// no reason to stop serving others.
+func TestAKeyThatIsGone(t *testing.T) {
+	virtual(t, func(h *house) {
+		g := &target{}
+		lost, good := h.hook("lost").WebhookID, h.hook("good").WebhookID
+		must(t, h.raw.HSet(h.ctx, "pk:{default}:webhook:"+lost, "secret", "bm90aGluZw").Err())
+		h.happen(3)
+		defer h.deliverer(g, nil)()
+		h.until("delivery", func() bool { return len(g.at("good.test")) == 3 && h.webhook(lost).Failures > 0 })
+		if w := h.webhook(lost); !strings.Contains(w.LastError, "sealed with a secret key that this server does not have") {
+			t.Errorf("the lost one: %+v", w)
+		}
+		if len(g.at("lost.test")) > 0 || h.webhook(good).Failures > 0 {
+			t.Errorf("%d requests without a signature", len(g.at("lost.test")))
+		}
+	})
+}
