@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
@@ -44,16 +45,16 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Task{}, err
 	}
-	if isNull(req.Answer) && req.Option == nil {
-		return picket.Task{}, picket.Invalid("/answer", `Send {"answer": "…"} or {"option": "…"}.`, "answer or option is required")
+	if isNull(req.Answer) && req.Option == nil && isNull(req.Input) {
+		return picket.Task{}, picket.Invalid("/answer", `Send {"answer": "…"}, {"option": "…"} or {"input": …}.`, "answer, option or input is required")
 	}
 	if len(req.Answer) > picket.MaxPayload {
 		return picket.Task{}, picket.TooLarge("/answer", len(req.Answer))
 	}
-	answer, option, choice := "null", "null", ""
-	if !isNull(req.Answer) {
-		answer = string(req.Answer)
+	if len(req.Input) > picket.MaxPayload {
+		return picket.Task{}, picket.TooLarge("/input", len(req.Input))
 	}
+	answer, input, option, choice := orNull(req.Answer), orNull(req.Input), "null", ""
 	if req.Option != nil {
 		b, err := jsonv2.Marshal(*req.Option)
 		if err != nil {
@@ -61,7 +62,39 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 		}
 		option, choice = string(b), *req.Option
 	}
-	return e.viewed(ctx, "answer", handoffID, by.Actor, by.Once.Key, by.Once.Body, answer, option, choice)
+	return e.viewed(ctx, "answer", handoffID, by.Actor, by.Once.Key, by.Once.Body, answer, option, choice, input, saidBy(req))
+}
+
+// orNull is a JSON member as it is stored.
+func orNull(raw picket.RawJSON) string {
+	if isNull(raw) {
+		return "null"
+	}
+	return string(raw)
+}
+
+// saidBy is an answer in a few words.
+func saidBy(req picket.AnswerRequest) string {
+	var said []string
+	if req.Option != nil {
+		said = append(said, *req.Option)
+	}
+	if !isNull(req.Answer) {
+		said = append(said, inWords(req.Answer))
+	}
+	if len(said) == 0 {
+		return "edited the input"
+	}
+	return briefly(strings.Join(said, ": "))
+}
+
+// inWords is a value as a person reads it: text without its quotes.
+func inWords(raw picket.RawJSON) string {
+	var text string
+	if jsonv2.Unmarshal(raw, &text) == nil {
+		return briefly(text)
+	}
+	return briefly(string(raw))
 }
 
 // Finish completes the task of a hand-off with a person's own output.
@@ -76,7 +109,7 @@ func (e *Engine) Finish(ctx context.Context, by picket.Caller, handoffID string,
 	if err != nil {
 		return picket.Task{}, err
 	}
-	return e.viewed(ctx, "finish", handoffID, by.Actor, by.Once.Key, by.Once.Body, out)
+	return e.viewed(ctx, "finish", handoffID, by.Actor, by.Once.Key, by.Once.Body, out, inWords(output))
 }
 
 // CancelHandoff cancels the task of an open hand-off.

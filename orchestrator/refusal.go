@@ -3,6 +3,8 @@ package orchestrator
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -78,6 +80,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return "the task was cancelled", "Stop writing and exit: nobody needs this work any more."
 	},
 	picket.CodeTaskClosed: func(f facts) (string, string) {
+		if f["decision"] != "" {
+			return f.decided(), "Look at what was decided; for what is left to do create a new task (fixes = this task)."
+		}
 		return "the task is " + f["state"] + " and cannot be changed any more",
 			"Create a new task for what is left to do (fixes = this task)."
 	},
@@ -121,8 +126,12 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if f["cause"] == "exec_over" {
 			return "no call waits for this result: its deadline has passed", "Drop the result; the call was settled without it."
 		}
-		if by := f.or("by", ""); by != "" {
-			return fmt.Sprintf("it is %s already, by %s", f["state"], by), "Look at what was decided before you go on."
+		if f["decision"] != "" {
+			return f.decided(), "Look at what was decided before you go on."
+		}
+		if f["state"] == "claimed" {
+			return f.who() + " has claimed it" + f.when(),
+				`Leave it to them, decide it all the same, or take it over: {"takeOver":true}, or picket handoff claim ` + f["handoffId"] + " --take-over"
 		}
 		if f["state"] == "the_last_admin_key" {
 			return "this is the last admin key: without it nobody could make another", "Make another admin key, then revoke this one with it."
@@ -232,6 +241,11 @@ func explainRefusal(text string) *picket.Error {
 			f[k] = v
 		}
 	}
+	for _, k := range freeText {
+		if s, err := url.PathUnescape(f[k]); err == nil && f[k] != "" {
+			f[k] = briefly(s)
+		}
+	}
 	message, remedy := say(f)
 	e := picket.Refuse(code, remedy, "%s", message)
 	for k, v := range f {
@@ -241,7 +255,11 @@ func explainRefusal(text string) *picket.Error {
 		if k == "status" {
 			k = "agent_status" // status is that of HTTP in every error body
 		}
-		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+		if slices.Contains(freeText, k) {
+			e.With(k, v)
+		} else if n, err := strconv.ParseInt(v, 10, 64); err == nil && k == "at" {
+			e.With(k, picket.Instant(n))
+		} else if err == nil {
 			e.With(k, n)
 		} else {
 			e.With(k, v)

@@ -53,10 +53,14 @@ func answerHandoff(r request) error {
 	if err != nil {
 		return err
 	}
-	if len(body.Answer) == 0 && body.Option == nil {
-		return picket.Invalid("/answer", `Send {"answer":"…"}, or {"option":"…"} with one of the options offered.`, "an answer or an option is required")
+	if len(body.Answer) == 0 && body.Option == nil && len(body.Input) == 0 {
+		return picket.Invalid("/answer", `Send {"answer":"…"}, {"option":"…"} with one of the options offered, or {"input":…}, the task's input as it is to be.`,
+			"an answer, an option or an input is required")
 	}
 	if err := checkPayload("/answer", body.Answer); err != nil {
+		return err
+	}
+	if err := checkPayload("/input", body.Input); err != nil {
 		return err
 	}
 	task, err := r.engine.Answer(r.ctx(), by, id, body)

@@ -89,8 +89,8 @@ local function lifecycle(id, a, to, reason, actor)
     call('ZADD', K('gone'), NOW, id)
   end
   emit('agent.lifecycle', { agent = id, actor = actor, reason = reason },
-    '{"status":' .. quote(to) .. ',"before":' .. quote(from) .. ',"reason":' .. quote(reason) .. ',"version":' .. a.version ..
-    ',"incarnation":' .. a.incarnation .. '}',
+    '{"status":' .. quote(to) .. ',"reason":' .. quote(reason) .. ',"version":' .. a.version .. ',"incarnation":' .. a.incarnation ..
+    turned('status', from, to) .. '}',
     '{"agent_id":' .. quote(id) .. ',"previous_status":' .. quote(from) .. ',"new_status":' .. quote(to) .. '}')
   if to ~= 'active' and to ~= 'unhealthy' then wake('agent ' .. id) end
 end

@@ -1,11 +1,13 @@
 -- decide records a person's answer on an open hand-off and re-queues its task,
--- for a minute only to the agent that asked, if that one still takes tasks.
-local function decide(hid, h, t, by, answer, option, event)
+-- for a minute only to the agent that asked, if that one still takes tasks. What
+-- the person has made of the input, if anything, is what later runs get.
+local function decide(hid, h, t, by, answer, option, input, said)
   local question = h.body ~= '' and cjson.decode(h.body).question or ''
-  call('SET', K('answer:', hid), '{"handoffId":' .. quote(hid) .. ',"question":' .. quote(question) ..
-    ',"answer":' .. answer .. ',"option":' .. option .. ',"by":' .. quote(by) .. ',"atMs":' .. RAW .. '}')
+  call('SET', K('answer:', hid), '{"handoffId":' .. quote(hid) .. ',"question":' .. quote(question) .. ',"answer":' .. answer ..
+    ',"option":' .. option .. ',"input":' .. input .. ',"by":' .. quote(by) .. ',"atMs":' .. RAW .. '}')
   call('RPUSH', K('answers:', h.task), hid)
-  close_handoff(hid, 'answered', by)
+  if input ~= 'null' then call('SET', K('edit:', h.task), input) end
+  close_handoff(hid, 'answered', by, said)
   local r = pick(K('run:', h.run), 'agent', 'incarnation')
   local agent = r.agent
   if h.kind == 'escalation' then
@@ -17,8 +19,8 @@ local function decide(hid, h, t, by, answer, option, event)
   end
   move(h.task, t, 'queued')
   enqueue(h.task, t, 0, h.run)
-  emit(event, { task = h.task, actor = by },
-    '{"state":"queued","handoffId":' .. quote(hid) .. ',"failures":' .. F(num(t.failures)) .. '}')
+  emit('task.answered', { task = h.task, actor = by }, '{"state":"queued","handoffId":' .. quote(hid) .. ',"failures":' .. F(num(t.failures)) ..
+    ',"answer":' .. quote(said) .. ',"inputEdited":' .. tostring(input ~= 'null') .. turned('state', 'handoff', 'queued') .. '}')
 end
 
 -- open_handoff loads an open hand-off with its task, or the refusal.
@@ -26,12 +28,7 @@ local function open_handoff(hid)
   local h = load(K('handoff:', hid))
   if not h then return nil, nil, refuse('not_found', 'kind', 'hand-off') end
   local t = load(K('task:', h.task))
-  if marked(t) then return nil, nil, refuse('task_closed', 'state', 'cancelled') end
-  if h.state ~= 'open' and TERMINAL[t.state] then
-    return nil, nil, refuse('task_closed', 'state', t.state, 'by', h.by or '-')
-  end
-  if h.state ~= 'open' then
-    return nil, nil, refuse('state_conflict', 'state', h.state, 'need', 'open', 'by', h.by or '-')
-  end
+  if h.state == 'open' and marked(t) then return nil, nil, refuse('task_closed', 'state', 'cancelled') end
+  if h.state ~= 'open' then return nil, nil, lost_handoff(h, t) end
   return h, t
 end

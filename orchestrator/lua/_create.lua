@@ -83,7 +83,8 @@ local function create(s, source, extra)
   end
   inherit(t, s.retries ~= '' and s.retries or s.fixes)
   enqueue(s.id, t, ready, source)
-  emit('task.submitted', { task = s.id, actor = s.by }, '{"state":"queued"' .. (extra or '') .. '}')
+  emit('task.submitted', { task = s.id, actor = s.by }, '{"state":"queued"' .. (extra or '') ..
+    ',"before":null,"after":{"state":"queued"}}')
   if from ~= '' then warn(from, envelope(from)) end
   return t
 end

@@ -22,7 +22,7 @@ local function decided(id, t, decision, note, by, fix)
   move(id, t, to)
   local kind = decision == 'approve' and 'task.approved' or 'task.rejected'
   emit(kind, { task = id, run = t.run, token = t.token, actor = by }, '{"state":' .. quote(to) .. ',"note":' .. quote(note) ..
-    ',"before":"review","fixTaskId":' .. (fix and quote(fix.id) or 'null') .. '}')
+    turned('state', 'review', to) .. ',"fixTaskId":' .. (fix and quote(fix.id) or 'null') .. '}')
   if not fix then return end
   if fix.parent then fit(fix) end
   create(fix, last_open(t), ',"fixes":' .. quote(id))

@@ -5,9 +5,10 @@ local function expire(tid, t, class, reason, actor, deadline)
   local r = pick(K('run:', rid), 'agent', 'token', 'incarnation')
   end_lease(tid, rid, 'expired', class, deadline)
   local state, failures = after(tid, t, rid, class, true)
+  sum('expired:' .. class, 1)
   emit('lease.expired', { task = tid, run = rid, agent = r.agent, token = r.token, actor = actor, reason = reason },
     '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"class":' .. quote(class) ..
-    ',"reason":' .. quote(reason) .. '}')
+    ',"reason":' .. quote(reason) .. turned('state', 'leased', state) .. '}')
 end
 
 -- reclaimable tells until when the holder of a void lease may reclaim it; one

@@ -3,12 +3,12 @@ local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local RANGE = 2097152 -- tokens above a floor before the next floor is needed
 
 local function lease_view(tid, rid, t, r, deadline)
-  local before, report, said = false, false, {}
+  local before, report, said, edit = false, false, {}, false
   if r.attempt ~= '1' then
     before = call('LINDEX', K('runs:', tid), -2)
-    report, said = call('LINDEX', K('reports:', tid), -1), answers(tid)
+    report, said, edit = call('LINDEX', K('reports:', tid), -1), answers(tid), call('GET', K('edit:', tid))
   end
-  return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)), call('GET', K('in:', tid)),
+  return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)), edit or call('GET', K('in:', tid)),
     report, said, before and run_view(before), r.workspace, t.fixes or false, t.retries or false,
     t.fixes and call('HGET', K('review:', t.fixes), 'note') or false, call('HMGET', K('env:', tid), 'envelope_t', 'envelope_u'),
     r.attempt == '1' and F(math.max(0, raw - math.max(num(t.created), num(t.not_before)))) }

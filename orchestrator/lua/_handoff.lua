@@ -4,18 +4,21 @@ local function park(tid, t, rid, kind, body, deadline, policy)
   put(record(K('handoff:', hid)), 'task', tid, 'run', rid, 'kind', kind, 'state', 'open', 'created', RAW,
     'body', body, 'deadline', F(deadline), 'policy', policy, 'claimed', '')
   call('ZADD', K('handoffs:', 'open'), RAW, hid)
+  call('ZADD', K('open-by-kind:', kind), RAW, hid)
   if deadline > 0 then call('ZADD', K('chores'), F(deadline), 'handoff:' .. hid) end
   put(t, 'handoff', hid)
   t.handoff = hid
   return hid
 end
 
--- close_handoff takes a hand-off from open to its final state.
-local function close_handoff(hid, state, by)
+-- close_handoff takes a hand-off from open to its final state; said is what
+-- whoever comes second is told of it.
+local function close_handoff(hid, state, by, said)
   call('ZREM', K('handoffs:', 'open'), hid)
+  call('ZREM', K('open-by-kind:', call('HGET', K('handoff:', hid), 'kind') or ''), hid)
   call('ZREM', K('chores'), 'handoff:' .. hid)
   call('ZADD', K('handoffs:', state), RAW, hid)
   local h = record(K('handoff:', hid))
-  put(h, 'state', state, 'by', by, 'closed', RAW)
+  put(h, 'state', state, 'by', by, 'closed', RAW, 'said', said)
   h.state = state
 end

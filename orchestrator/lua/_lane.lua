@@ -60,8 +60,8 @@ end
 local function drop(id, t, head)
   local reason = 'cancelled with ' .. marked(t)
   dequeue(id, t, head)
-  move(id, t, 'cancelled', 'reason', reason)
-  emit('task.cancelled', { task = id, actor = 'server' }, '{"state":"cancelled","before":"queued","reason":' .. quote(reason) .. '}')
+  move(id, t, 'cancelled', 'reason', reason, 'closed_by', 'server')
+  emit('task.cancelled', { task = id, actor = 'server' }, '{"state":"cancelled","reason":' .. quote(reason) .. turned('state', 'queued', 'cancelled') .. '}')
 end
 
 -- promote moves due entries of delayed on: into a lane, or out of a pin.

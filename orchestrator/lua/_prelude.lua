@@ -83,6 +83,11 @@ end
 
 local function quote(s) return cjson.encode(s or '') end
 
+-- turned says for an event what became another: members before and after.
+local function turned(field, from, to)
+  return ',"before":{"' .. field .. '":' .. quote(from) .. '},"after":{"' .. field .. '":' .. quote(to) .. '}'
+end
+
 -- emit appends one event; its id is the dense sequence number, so sequence,
 -- cursor and stream id are one. data is a JSON object, more are extra fields.
 local function emit(kind, e, data, more)
@@ -101,6 +106,11 @@ local function wake(topic) call('PUBLISH', K('wake'), topic) end
 -- every other caller waiting. The first row is always given.
 local MAX_REPLY = 4194304
 
+-- sum adds to one of the figures that are counted over the life of a namespace.
+local function sum(figure, n)
+  if n ~= 0 then call('HINCRBY', K('sums'), figure, F(n)) end
+end
+
 local TERMINAL = { completed = true, rejected = true, failed = true, cancelled = true }
 
 local close_envelope -- what the end of a task does to its money
@@ -110,6 +120,8 @@ local close_envelope -- what the end of a task does to its money
 local function move(id, t, to, ...)
   if t.state then call('ZREM', K('by-state:', t.state), id) end
   call('ZADD', K('by-state:', to), t.order, id)
+  if t.state == 'review' then call('ZREM', K('in-review'), id) end
+  if to == 'review' then call('ZADD', K('in-review'), RAW, id) end
   if TERMINAL[to] then
     call('ZADD', K('terminal'), NOW, id)
     close_envelope(id)

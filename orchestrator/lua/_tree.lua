@@ -25,11 +25,11 @@ local function cancel_task(id, t, by, reason)
   elseif before == 'leased' then
     end_lease(id, t.run, 'cancelled', 'cancelled')
   elseif before == 'handoff' then
-    close_handoff(t.handoff, 'cancelled', by)
+    close_handoff(t.handoff, 'cancelled', by, reason)
   end
-  move(id, t, 'cancelled', 'reason', reason)
+  move(id, t, 'cancelled', 'reason', reason, 'closed_by', by)
   emit('task.cancelled', { task = id, run = before == 'leased' and t.run or '', actor = by },
-    '{"state":"cancelled","before":' .. quote(before) .. ',"reason":' .. quote(reason) .. '}')
+    '{"state":"cancelled","reason":' .. quote(reason) .. turned('state', before, 'cancelled') .. '}')
 end
 
 -- cancel_below cancels what is below the tasks of a list, as long as it has

@@ -1,10 +1,10 @@
--- needs: stray lane queue handoff agent answer view
+-- needs: stray lane queue handoff agent lost answer view
 -- answer decides a hand-off; the task is queued again with the answer in its
 -- context.
 -- ARGV: hand-off, actor, request key, body hash, answer JSON, option JSON or
---   null, option text
+--   null, option text, input JSON or null, the answer in a few words
 -- Reply: view of the task
--- Errors: not_found, state_conflict, validation_failed (no such option), idempotency_conflict
+-- Errors: not_found, state_conflict, task_closed, validation_failed (no such option), idempotency_conflict
 local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local was, err = once(key, body)
 if err then return err end
@@ -18,6 +18,6 @@ if ARGV[6] ~= 'null' then
   end
   if not known then return refuse('validation_failed', 'field', '/option') end
 end
-decide(hid, h, t, by, ARGV[5], ARGV[6], 'task.answered')
+decide(hid, h, t, by, ARGV[5], ARGV[6], ARGV[8], ARGV[9])
 remember(key, body, h.task, DAY)
 return view(h.task)

@@ -1,9 +1,9 @@
--- needs: stray lane queue handoff agent answer view
+-- needs: stray lane queue handoff agent lost answer view
 -- claim notes who looks after a hand-off. The same person may claim again, and
 -- another one take it over by saying so.
 -- ARGV: hand-off, actor, request key, body hash, take over 0|1
 -- Reply: {raw ms, now ms, hand-off view, last report, spec}
--- Errors: not_found, state_conflict (claimed by somebody else), idempotency_conflict
+-- Errors: not_found, state_conflict (claimed by somebody else, or decided), task_closed, idempotency_conflict
 local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local was, err = once(key, body)
 if err then return err end
@@ -11,7 +11,7 @@ if not was then
   local h, _, no = open_handoff(hid)
   if no then return no end
   if h.claimed ~= '' and h.claimed ~= by and ARGV[5] ~= '1' then
-    return refuse('state_conflict', 'state', 'claimed', 'by', h.claimed, 'at', h.claimed_at or '-', 'handoffId', hid)
+    return first('state_conflict', h.claimed, 'state', 'claimed', 'at', h.claimed_at or '-', 'handoffId', hid)
   end
   if h.claimed ~= by then
     put(h, 'claimed', by, 'claimed_at', RAW)

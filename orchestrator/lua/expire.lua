@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent end handoff after expire view
+-- needs: money stray lane queue agent end handoff after expire lost view
 -- expire takes a lease away by an operator's decision.
 -- ARGV: task, actor, request key, body hash, reason
 -- Reply: view of the task
@@ -10,7 +10,7 @@ if err then return err end
 if was then return view(tid) end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
-if TERMINAL[t.state] then return refuse('task_closed', 'state', t.state) end
+if TERMINAL[t.state] then return lost(tid, t) end
 if t.state ~= 'leased' then return refuse('state_conflict', 'state', t.state, 'need', 'leased') end
 expire(tid, t, 'expired_by_operator', ARGV[5] ~= '' and ARGV[5] or 'expired_by_operator', by)
 remember(key, body, tid, DAY)

@@ -1,17 +1,19 @@
--- needs: money stray lane queue handoff agent answer view
+-- needs: money stray lane queue handoff agent lost answer view
 -- finish completes a parked task with a person's own output.
--- ARGV: hand-off, actor, request key, body hash, output JSON {output, summary}
+-- ARGV: hand-off, actor, request key, body hash, output JSON {output, summary},
+--   the output in a few words
 -- Reply: view of the task
--- Errors: not_found, state_conflict, idempotency_conflict
+-- Errors: not_found, state_conflict, task_closed, idempotency_conflict
 local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local was, err = once(key, body)
 if err then return err end
 if was then return view(was) end
 local h, t, no = open_handoff(hid)
 if no then return no end
-close_handoff(hid, 'finished', by)
+close_handoff(hid, 'finished', by, ARGV[6])
 call('SET', K('out:', h.task), ARGV[5])
-move(h.task, t, 'completed')
-emit('task.finished', { task = h.task, actor = by }, '{"state":"completed","handoffId":' .. quote(hid) .. '}')
+move(h.task, t, 'completed', 'closed_by', by)
+emit('task.finished', { task = h.task, actor = by }, '{"state":"completed","handoffId":' .. quote(hid) .. ',"output":' .. quote(ARGV[6]) ..
+  turned('state', 'handoff', 'completed') .. '}')
 remember(key, body, h.task, DAY)
 return view(h.task)

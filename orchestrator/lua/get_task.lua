@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: money stray lane queue agent fence end handoff after nudge activity view
--- get_task shows the holder of a lease its task.
+-- get_task shows the holder of a lease its task, with the input that a person
+-- has edited.
 -- ARGV: task, run, secret, presented token, request id or '', the
 --   call in words
 -- Reply: {view of the task, nudge JSON or ''}, or {} when this call ended the run
@@ -10,4 +11,6 @@ if err then return err end
 confirm(ARGV[1], r, deadline)
 local nudge = acted(ARGV[1], ARGV[2], t, r, deadline, 'get_task', ARGV[6], '', ARGV[5])
 if not nudge then return {} end
-return { view(ARGV[1]), nudge }
+local shown = view(ARGV[1])
+shown[7] = call('GET', K('edit:', ARGV[1])) or shown[7]
+return { shown, nudge }

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue handoff agent answer refused
+-- needs: stray lane queue handoff agent lost answer refused
 -- overdue does what has become due: the deadline policy of hand-offs nobody
 -- decided in time (deny answers by itself, escalate raises the priority and
 -- tells again), and the word about refused writes that were only counted.
@@ -26,7 +26,7 @@ for _, chore in ipairs(due) do
     if h and h.state == 'open' then
       local t = load(K('task:', h.task))
       if h.policy == 'deny' then
-        decide(hid, h, t, 'deadline', '"denied by deadline"', 'null', 'task.answered')
+        decide(hid, h, t, 'deadline', '"denied by deadline"', 'null', 'null', 'denied by deadline')
       else
         if h.policy == 'escalate' then
           put(t, 'pri', F(math.min(9, num(t.pri) + 1)))

@@ -9,8 +9,9 @@ local actor, hard = ARGV[1], ARGV[2] == '1'
 local was, err = once(ARGV[5], ARGV[6])
 if err then return err end
 if not was then
-  call('HSET', META, 'paused', hard and 'hard' or 'soft', 'paused_by', actor, 'paused_why', ARGV[3], 'paused_at', RAW)
-  emit('namespace.paused', { actor = actor }, '{"hard":' .. tostring(hard) .. ',"reason":' .. quote(ARGV[3]) .. '}')
+  local mode = hard and 'hard' or 'soft'
+  call('HSET', META, 'paused', mode, 'paused_by', actor, 'paused_why', ARGV[3], 'paused_at', RAW)
+  emit('namespace.paused', { actor = actor }, '{"hard":' .. tostring(hard) .. ',"reason":' .. quote(ARGV[3]) .. turned('paused', paused, mode) .. '}')
   if hard then
     call('ZADD', K('chores'), NOW, 'pause')
     stop_runs(actor, num(ARGV[4]))

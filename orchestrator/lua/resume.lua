@@ -8,7 +8,7 @@ if err then return err end
 if not was and paused ~= '' then
   call('HDEL', META, 'paused', 'paused_by', 'paused_why', 'paused_at')
   call('ZREM', K('chores'), 'pause')
-  emit('namespace.resumed', { actor = ARGV[1] }, '{"reason":' .. quote(ARGV[2]) .. '}')
+  emit('namespace.resumed', { actor = ARGV[1] }, '{"reason":' .. quote(ARGV[2]) .. turned('paused', paused, '') .. '}')
   wake('lane *')
 end
 remember(ARGV[3], ARGV[4], 'done', DAY)

@@ -22,7 +22,7 @@ local function delete_task(tid)
   end
   call('ZREM', K('terminal'), tid)
   call('DEL', K('task:', tid), K('spec:', tid), K('in:', tid), K('out:', tid), K('runs:', tid), K('reports:', tid),
-    K('answers:', tid), K('review:', tid))
+    K('answers:', tid), K('edit:', tid), K('review:', tid))
 end
 
 for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 'LIMIT', 0, limit)) do

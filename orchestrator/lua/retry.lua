@@ -1,4 +1,4 @@
--- needs: money books stray lane queue handoff create decide view
+-- needs: money books stray lane queue handoff create decide lost view
 -- retry queues an escalated task again with its failures forgotten, or makes a
 -- new task from one that failed, was cancelled or was rejected.
 -- ARGV: task, actor, request key, body hash, reason, new task id, cap of the house or ''
@@ -10,12 +10,12 @@ if err then return err end
 if was then return view(was) end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
-if t.state == 'completed' then return refuse('task_closed', 'state', t.state) end
+if t.state == 'completed' then return lost(tid, t) end
 
 if TERMINAL[t.state] then
   if not lane_free(t.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
   local s = { id = new, not_before = '0', labels = t.labels or '', fixes = t.fixes or '', retries = tid, by = by,
-    spec = call('GET', K('spec:', tid)), input = call('GET', K('in:', tid)) or '', house = ARGV[7] }
+    spec = call('GET', K('spec:', tid)), input = call('GET', K('edit:', tid)) or call('GET', K('in:', tid)) or '', house = ARGV[7] }
   for _, f in ipairs({ 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review', 'role' }) do
     s[f] = t[f]
   end
@@ -25,7 +25,7 @@ if TERMINAL[t.state] then
   local no = uncovered(s)
   if no then return no end
   emit('task.retried', { task = tid, actor = by }, '{"state":' .. quote(t.state) .. ',"newTaskId":' .. quote(new) ..
-    ',"reason":' .. quote(reason) .. '}')
+    ',"reason":' .. quote(reason) .. ',"before":{"newTaskId":null},"after":{"newTaskId":' .. quote(new) .. '}}')
   create(s, last_open(t), ',"retries":' .. quote(tid))
   remember(key, body, new, DAY)
   return view(new)
@@ -36,11 +36,11 @@ local kind = t.state == 'handoff' and call('HGET', K('handoff:', t.handoff), 'ki
 if kind ~= 'escalation' then
   return refuse('state_conflict', 'state', t.state, 'need', 'an_escalated_hand-off_or_a_closed_task')
 end
-close_handoff(t.handoff, 'answered', by)
+close_handoff(t.handoff, 'answered', by, reason)
 put(t, 'failures', '0')
 t.failures = '0'
 move(tid, t, 'queued')
 enqueue(tid, t, 0, t.run)
-emit('task.retried', { task = tid, actor = by }, '{"state":"queued","failures":0,"before":"handoff","reason":' .. quote(reason) .. '}')
+emit('task.retried', { task = tid, actor = by }, '{"state":"queued","failures":0,"reason":' .. quote(reason) .. turned('state', 'handoff', 'queued') .. '}')
 remember(key, body, tid, DAY)
 return view(tid)

@@ -1,4 +1,4 @@
--- needs: money books stray lane queue create decide view
+-- needs: money books stray lane queue create decide lost view
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,
@@ -11,7 +11,7 @@ if err then return err end
 if was then return { was ~= '-' and was or '', view(tid) } end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
-if TERMINAL[t.state] then return refuse('task_closed', 'state', t.state) end
+if TERMINAL[t.state] then return lost(tid, t) end
 if marked(t) then return refuse('task_closed', 'state', 'cancelled') end
 if t.state ~= 'review' then return refuse('state_conflict', 'state', t.state, 'need', 'review') end
 local fix

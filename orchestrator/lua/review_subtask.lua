@@ -1,4 +1,4 @@
--- needs: money books stray lane queue agent fence end handoff after nudge activity create decide view
+-- needs: money books stray lane queue agent fence end handoff after nudge activity create decide lost view
 -- review_subtask decides a subtask that was handed in to the task of a run. A
 -- rejection makes, in the same step, the subtask that repairs it. The same
 -- decision again gets the same answer.
@@ -17,7 +17,7 @@ if not c or c.parent ~= tid then return refuse('not_found', 'kind', 'subtask') e
 if c.state ~= 'review' then
   local was = call('HMGET', K('review:', id), 'by', 'decision', 'note')
   if was[1] == rid and was[2] == decision and was[3] == note then return view(id) end
-  if TERMINAL[c.state] then return refuse('task_closed', 'state', c.state) end
+  if TERMINAL[c.state] then return lost(id, c) end
   return refuse('state_conflict', 'state', c.state, 'need', 'review')
 end
 if c.review ~= 'parent' then return refuse('forbidden', 'kind', 'review') end

@@ -41,9 +41,10 @@ local before = both(num(e.available_t), num(e.available_u))
 for _, column in ipairs({ 'granted', 'available', 'envelope' }) do shift(e, column, t, u) end
 e.tops = F(num(e.tops) + 1)
 put(e, 'tops', e.tops)
+local available = both(num(e.available_t), num(e.available_u))
 rewarn(e)
 emit('budget.topped_up', { task = task_of(id), actor = by, reason = reason }, '{"envelope":' .. quote(id) .. ',"added":' .. both(t, u) ..
-  ',"before":' .. before .. ',"available":' .. both(num(e.available_t), num(e.available_u)) .. ',"reason":' .. quote(reason) .. '}')
+  ',"available":' .. available .. ',"before":{"available":' .. before .. '},"after":{"available":' .. available .. '},"reason":' .. quote(reason) .. '}')
 book(id, 'kind', 'top_up', 'cost_t', F(t), 'cost_u', F(u), 'actor', by, 'detail', reason)
 if payer ~= '' then warn(payer, envelope(payer)) end
 wake('funds ' .. id)

@@ -1,0 +1,218 @@
+package orchestrator_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/picket-dev/picket"
+)
+
+// two are people with keys of their own.
+func (f *fixture) two(t *testing.T) (ada, ben picket.Caller) {
+	t.Helper()
+	who := func(name string) picket.Caller {
+		k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeReviewer}})
+		ok(t, err)
+		return picket.Caller{Actor: k.KeyID}
+	}
+	return who("Ada L."), who("Ben")
+}
+
+// lostTo checks a refusal that says who decided what.
+func lostTo(t *testing.T, what string, err error, code picket.Code, by, decision, said string) {
+	t.Helper()
+	var no *picket.Error
+	if !errors.As(err, &no) || no.Code != code || no.Remedy == "" {
+		t.Fatalf("%s: got %v (%s), want %s", what, err, picket.CodeOf(err), code)
+	}
+	at, isTime := no.Facts["at"].(picket.Instant)
+	if no.Facts["by"] != by || no.Facts["decision"] != decision || !isTime || at.IsZero() {
+		t.Errorf("%s: facts %v, want by %s, decision %s and when", what, no.Facts, by, decision)
+	}
+	found := false
+	for _, k := range []string{"answer", "note", "reason"} {
+		found = found || no.Facts[k] == said
+	}
+	if !found || !strings.Contains(no.Message, said) || !strings.Contains(no.Message, at.String()) {
+		t.Errorf("%s: it says %q and %v, want what was said: %q", what, no.Message, no.Facts, said)
+	}
+}
+
+// Whoever comes second is told who was first, with what, and when, also after
+// the task has gone on; whoever was first is answered again as before.
+func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		ada, ben := f.two(t)
+		seconds := map[string]func(hid string) error{
+			"answer": func(hid string) error {
+				_, err := f.Answer(f.ctx, ben, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"no"`)})
+				return err
+			},
+			"finish": func(hid string) error { _, err := f.Finish(f.ctx, ben, hid, picket.RawJSON(`1`)); return err },
+			"cancel": func(hid string) error { _, err := f.CancelHandoff(f.ctx, ben, hid, "no"); return err },
+			"claim":  func(hid string) error { _, err := f.Claim(f.ctx, ben, hid, true); return err },
+		}
+		for name, c := range map[string]struct {
+			act            func(by picket.Caller, hid string) error
+			code           picket.Code
+			decision, said string
+		}{
+			"answer": {func(by picket.Caller, hid string) error {
+				_, err := f.Answer(f.ctx, by, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"use=red 100% – \"now\"\n!"`)})
+				return err
+			}, picket.CodeStateConflict, "answer", "use=red 100% – \"now\"\n!"},
+			"option": {func(by picket.Caller, hid string) error {
+				_, err := f.Answer(f.ctx, by, hid, picket.AnswerRequest{Option: ptr("b"), Answer: picket.RawJSON(`{"n": 1}`)})
+				return err
+			}, picket.CodeStateConflict, "answer", `b: {"n": 1}`},
+			"input": {func(by picket.Caller, hid string) error {
+				_, err := f.Answer(f.ctx, by, hid, picket.AnswerRequest{Input: picket.RawJSON(`{"n": 1}`)})
+				return err
+			}, picket.CodeStateConflict, "answer", "edited the input"},
+			"finish": {func(by picket.Caller, hid string) error {
+				_, err := f.Finish(f.ctx, by, hid, picket.RawJSON(`"`+strings.Repeat("ß", 600)+`"`))
+				return err
+			}, picket.CodeTaskClosed, "finish", strings.Repeat("ß", 500) + "…"},
+			"cancel": {func(by picket.Caller, hid string) error { _, err := f.CancelHandoff(f.ctx, by, hid, "not needed"); return err },
+				picket.CodeTaskClosed, "cancel", "not needed"},
+		} {
+			task := f.submit(t, picket.TaskSpec{})
+			_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "which?", Options: []string{"a", "b"}})
+			first := ada
+			first.Once = picket.Once{Key: strings.Repeat("d", 60) + fmt.Sprintf("%4.4s", name), Body: strings.Repeat("b", 64)}
+			ok(t, c.act(first, hid))
+			for second, act := range seconds {
+				lostTo(t, name+", then "+second, act(hid), c.code, ada.Actor, c.decision, c.said)
+			}
+			var no *picket.Error
+			if err := seconds["answer"](hid); !errors.As(err, &no) || no.Facts["byName"] != "Ada L." || !strings.HasPrefix(no.Message, "Ada L. ("+ada.Actor+") ") {
+				t.Errorf("%s: it says %v", name, err)
+			}
+			ok(t, c.act(first, hid))
+			if got, err := f.Task(f.ctx, task.TaskID); err != nil || got.Handoff.HandoffID != hid {
+				t.Errorf("%s: %+v, %v", name, got.Handoff, err)
+			}
+			if c.code == picket.CodeTaskClosed {
+				continue
+			}
+			_, err := f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"})), picket.Completion{Output: picket.RawJSON(`1`)})
+			ok(t, err)
+			_, err = f.Approve(f.ctx, ben, task.TaskID, "fine")
+			ok(t, err)
+			lostTo(t, name+", and the task has ended", seconds["answer"](hid), picket.CodeTaskClosed, ada.Actor, c.decision, c.said)
+		}
+	})
+}
+
+func TestADeadlineAndARetryDecideToo(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		ada, ben := f.two(t)
+		f.submit(t, picket.TaskSpec{})
+		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?", DeadlineSeconds: ptr(1), OnDeadline: picket.OnDeadlineDeny})
+		f.jump(t, time.Minute)
+		ok(t, f.Tick(f.ctx))
+		_, err := f.Finish(f.ctx, ben, hid, picket.RawJSON(`1`))
+		lostTo(t, "deadline", err, picket.CodeStateConflict, "deadline", "answer", "denied by deadline")
+		if !strings.HasPrefix(err.Error(), "its deadline answered it already at ") {
+			t.Errorf("it says %v", err)
+		}
+		f.clear(t)
+		task, h := f.start(t, picket.TaskSpec{})
+		_, err = f.Fail(f.ctx, h, "no way", false)
+		ok(t, err)
+		hid = f.state(t, task.TaskID, picket.TaskHandoff).Handoff.HandoffID
+		_, err = f.Retry(f.ctx, ada, task.TaskID, "once more")
+		ok(t, err)
+		_, err = f.CancelHandoff(f.ctx, ben, hid, "no")
+		lostTo(t, "retry", err, picket.CodeStateConflict, ada.Actor, "answer", "once more")
+	})
+}
+
+func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		ada, ben := f.two(t)
+		for name, c := range map[string]struct {
+			act            func(id string) error
+			decision, said string
+		}{
+			"approve": {func(id string) error { _, err := f.Approve(f.ctx, ada, id, "well done"); return err }, "approve", "well done"},
+			"reject": {func(id string) error {
+				_, _, err := f.Reject(f.ctx, ada, id, "too red: "+strings.Repeat("é", 2000), &picket.TaskSpec{Title: "blue", Role: "later"})
+				return err
+			}, "reject", "too red: " + strings.Repeat("é", 491) + "…"},
+			"cancel": {func(id string) error { _, err := f.Cancel(f.ctx, ada, id, "not needed"); return err }, "cancel", "not needed"},
+		} {
+			id := f.done(t, 1, picket.TaskSpec{})[0]
+			ok(t, c.act(id))
+			for second, act := range map[string]func() error{
+				"approve": func() error { _, err := f.Approve(f.ctx, ben, id, "no"); return err },
+				"reject": func() error {
+					_, _, err := f.Reject(f.ctx, ben, id, "no", &picket.TaskSpec{Title: "fix"})
+					return err
+				},
+				"cancel": func() error { _, err := f.Cancel(f.ctx, ben, id, "no"); return err },
+				"expire": func() error { _, err := f.Expire(f.ctx, ben, id, "no"); return err },
+			} {
+				err := act()
+				lostTo(t, name+", then "+second, err, picket.CodeTaskClosed, ada.Actor, c.decision, c.said)
+				var no *picket.Error
+				if errors.As(err, &no) && name == "reject" && no.Facts["fixTaskId"] == nil {
+					t.Errorf("%s, then %s: no word of the fix: %v", name, second, no.Facts)
+				}
+				if !utf8.ValidString(err.Error()) {
+					t.Errorf("%s, then %s: %q", name, second, err)
+				}
+			}
+		}
+		// A task that a person has finished was decided in its hand-off.
+		task := f.submit(t, picket.TaskSpec{})
+		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+		_, err := f.Finish(f.ctx, ada, hid, picket.RawJSON(`1`))
+		ok(t, err)
+		_, err = f.Approve(f.ctx, ben, task.TaskID, "")
+		var no *picket.Error
+		if !errors.As(err, &no) || no.Facts["decision"] != "finish" || no.Facts["by"] != ada.Actor {
+			t.Errorf("approve of what was finished: %v", err)
+		}
+	})
+}
+
+// What somebody has claimed says who and when, and how to take it over.
+func TestAClaimSaysWhoseItIs(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		ada, ben := f.two(t)
+		hid := f.questions(t, 1)[0]
+		_, err := f.Claim(f.ctx, ada, hid, false)
+		ok(t, err)
+		_, err = f.Claim(f.ctx, ben, hid, false)
+		var no *picket.Error
+		if !errors.As(err, &no) || no.Code != picket.CodeStateConflict || no.Facts["state"] != "claimed" || no.Facts["by"] != ada.Actor ||
+			no.Facts["byName"] != "Ada L." || no.Facts["at"] == nil || no.Facts["handoffId"] != hid ||
+			!strings.HasPrefix(no.Message, "Ada L. ("+ada.Actor+") has claimed it at ") || !strings.Contains(no.Remedy, "--take-over") {
+			t.Fatalf("it says %v: %+v", err, no)
+		}
+		_, err = f.Answer(f.ctx, ben, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"all the same"`)})
+		ok(t, err)
+	})
+}
+
+func tourDecided(t *testing.T, f *fixture) {
+	hid := f.questions(t, 1)[0]
+	_, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"in words"`), Input: picket.RawJSON(`1`)})
+	ok(t, err)
+	_, err = f.Finish(f.ctx, operator, hid, picket.RawJSON(`1`))
+	refused(t, err, picket.CodeStateConflict)
+	f.clear(t)
+	id := f.done(t, 1, picket.TaskSpec{Review: picket.ReviewByNone})[0]
+	_, err = f.Approve(f.ctx, operator, id, "")
+	refused(t, err, picket.CodeTaskClosed)
+	id = f.done(t, 1, picket.TaskSpec{})[0]
+	_, err = f.Approve(f.ctx, operator, id, "well done")
+	ok(t, err)
+	_, err = f.Approve(f.ctx, operator, id, "")
+	refused(t, err, picket.CodeTaskClosed)
+}

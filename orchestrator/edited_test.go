@@ -1,0 +1,89 @@
+package orchestrator_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+)
+
+// What a person has made of the input is what every later run is given, however
+// it gets its task; the task itself keeps what was submitted.
+func TestAnEditedInputReachesAllLaterRuns(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		const submitted, once, last = `{"n":1}`, `{"n":12345678901234567890}`, `"in words"`
+		task := f.submit(t, picket.TaskSpec{Input: picket.RawJSON(submitted)})
+		asks := func() string {
+			l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+			got, err := f.RequestHelp(f.ctx, f.held(t, l), picket.HelpRequest{Question: "?", Kind: picket.HandoffApproval})
+			ok(t, err)
+			return got.HandoffID
+		}
+		answer := func(hid string, req picket.AnswerRequest) {
+			t.Helper()
+			got, err := f.Answer(f.ctx, operator, hid, req)
+			ok(t, err)
+			if string(got.Input) != submitted {
+				t.Errorf("the task shows %s", got.Input)
+			}
+		}
+		given := func(l picket.Lease, want string) picket.Held {
+			t.Helper()
+			h := f.held(t, l)
+			shown, err := f.HeldTask(f.ctx, h, "")
+			ok(t, err)
+			if string(l.Task.Input) != want || string(shown.Input) != want {
+				t.Errorf("the run was given %s, and is shown %s, want %s", l.Task.Input, shown.Input, want)
+			}
+			return h
+		}
+		answer(asks(), picket.AnswerRequest{Input: picket.RawJSON(once)})
+		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+		if a := l.Answers[0]; string(a.Input) != once || string(a.Answer) != "null" || a.Option != nil {
+			t.Errorf("answers %+v", l.Answers)
+		}
+		_, err := f.RequestHelp(f.ctx, given(l, once), picket.HelpRequest{Question: "?"})
+		ok(t, err)
+		answer("handoff_"+strings.TrimPrefix(l.RunID, "run_"), picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`), Input: picket.RawJSON("null")})
+		l = f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+		_, err = f.RequestHelp(f.ctx, given(l, once), picket.HelpRequest{Question: "?"}) // an answer without an input leaves it
+		ok(t, err)
+		answer("handoff_"+strings.TrimPrefix(l.RunID, "run_"), picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`), Input: picket.RawJSON(last)})
+
+		// By advance, too.
+		other, h := f.start(t, picket.TaskSpec{Priority: ptr(9)})
+		adv, err := f.Advance(f.ctx, h, operator, picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
+		ok(t, err)
+		if len(adv.Leases) != 1 || adv.Leases[0].TaskID != task.TaskID {
+			t.Fatalf("advanced from %s to %+v", other.TaskID, adv)
+		}
+		h = given(adv.Leases[0], last)
+		_, err = f.Fail(f.ctx, h, "no", false)
+		ok(t, err)
+		got := f.state(t, task.TaskID, picket.TaskHandoff)
+		if string(got.Input) != submitted || len(got.Answers) != 3 || string(got.Answers[2].Input) != last || string(got.Answers[1].Input) != "null" {
+			t.Errorf("the task shows %s and %+v", got.Input, got.Answers)
+		}
+		// A repeat of the task is a task of its own: it is submitted with what the runs had.
+		_, err = f.Cancel(f.ctx, operator, task.TaskID, "")
+		ok(t, err)
+		again, err := f.Retry(f.ctx, operator, task.TaskID, "")
+		ok(t, err)
+		if string(again.Input) != last {
+			t.Errorf("the repeat has %s", again.Input)
+		}
+		given(f.lease(t, picket.AcquireRequest{AgentID: "a1"}), last)
+	})
+}
+
+func TestAnEditedInputIsBounded(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		hid := f.questions(t, 1)[0]
+		_, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Input: picket.RawJSON(`"` + strings.Repeat("a", picket.MaxPayload) + `"`)})
+		refused(t, err, picket.CodeTooLarge)
+		_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Input: picket.RawJSON(`null`)})
+		refused(t, err, picket.CodeValidation)
+		_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Input: picket.RawJSON(`"` + strings.Repeat("a", picket.MaxPayload-2) + `"`)})
+		ok(t, err)
+	})
+}
