@@ -12,6 +12,10 @@ import (
 type reviewActs interface {
 	Approve(ctx context.Context, by picket.Caller, taskID, note string) (picket.Task, error)
 	Reject(ctx context.Context, by picket.Caller, taskID, note string, fix *picket.TaskSpec) (picket.Task, string, error)
+}
+
+// bulkActs is what approving many at once asks of the engine.
+type bulkActs interface {
 	ApproveAll(ctx context.Context, by picket.Caller, b picket.BulkApproval) (picket.BulkApproved, error)
 }
 
