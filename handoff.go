@@ -41,6 +41,9 @@ const (
 	HandoffEscalation HandoffKind = "escalation" // made by the retry policy, not by an agent
 )
 
+// HandoffKinds are all kinds.
+var HandoffKinds = []HandoffKind{HandoffQuestion, HandoffApproval, HandoffBudget, HandoffEscalation}
+
 // OnDeadline says what happens when nobody answers in time.
 type OnDeadline string
 

@@ -28,9 +28,23 @@ type Stats struct {
 	Reviews   int64                 `json:"reviews"`
 	Leases    int64                 `json:"leases"`    // that hold
 	LeasesDue int64                 `json:"leasesDue"` // past their deadline, not ended yet
+	// HandoffKinds are the open hand-offs by kind.
+	HandoffKinds map[HandoffKind]int64 `json:"handoffKinds"`
 	// OldestHandoff is when the open hand-off was made that has waited longest;
 	// zero when none is open.
 	OldestHandoff Instant `json:"oldestHandoff"`
+	OldestReview  Instant `json:"oldestReview"` // the same for tasks in review
+	// Sessions are the logins of the last 12 hours that nobody has ended.
+	Sessions int64 `json:"sessions"`
+	// Webhooks are the targets by state; WebhookLag is how many events the active
+	// one is behind that is behind most.
+	Webhooks   map[WebhookState]int64 `json:"webhooks"`
+	WebhookLag int64                  `json:"webhookLag"`
+	// Expired are the leases that were ended for their holders, by class, since
+	// the namespace began.
+	Expired map[ExitClass]int64 `json:"expired"`
+	// Money is that of all tasks together.
+	Money MoneyStats `json:"money"`
 	// House is the envelope of today (UTC), nil when there is no limit a day or
 	// nothing was submitted yet.
 	House     *HouseStats `json:"house"`
@@ -51,6 +65,14 @@ type Stats struct {
 	StoreID   string  `json:"storeId"`
 	Floor     int64   `json:"floor"`
 	AdoptedAt Instant `json:"adoptedAt,omitzero"`
+}
+
+// MoneyStats is what tasks have spent since the namespace began, what of it was
+// given back by corrections, and what is held for calls under way.
+type MoneyStats struct {
+	Spent    budget.Envelope `json:"spent"`
+	Returned budget.Envelope `json:"returned"`
+	Held     budget.Envelope `json:"held"`
 }
 
 // HouseStats is the day's envelope: what all tasks of the day may be given, and

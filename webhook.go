@@ -41,6 +41,9 @@ const (
 	WebhookOff    WebhookState = "off"  // answered 410 Gone; revive goes on where it stopped
 )
 
+// WebhookStates are all states.
+var WebhookStates = []WebhookState{WebhookActive, WebhookDead, WebhookOff}
+
 // WebhookSpec is the body of POST /api/v1/webhooks.
 type WebhookSpec struct {
 	Name   string        `json:"name"` // default: the host

@@ -55,7 +55,7 @@ func tourSubmit(t *testing.T, f *fixture) {
 	refused(t, err, picket.CodeIdempotencyConflict)
 	_, err = f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", Fixes: noTask})
 	refused(t, err, picket.CodeNotFound)
-	first := f.submit(t, picket.TaskSpec{NotBefore: picket.InstantOf(time.Now().Add(time.Hour)), Priority: ptr(1)})
+	first := f.submit(t, picket.TaskSpec{NotBefore: picket.InstantOf(time.Now().Add(time.Hour)), Priority: ptr(1), Trace: &picket.Trace{Parent: "00-1-2-00"}})
 	f.submit(t, picket.TaskSpec{NotBefore: picket.InstantOf(time.Now().Add(-time.Hour)), Fixes: first.TaskID})
 	f.submit(t, picket.TaskSpec{Priority: ptr(9)})
 

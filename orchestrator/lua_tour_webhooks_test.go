@@ -32,6 +32,8 @@ func tourWebhooks(t *testing.T, f *fixture) {
 	refused(t, err, picket.CodeIdempotencyConflict)
 	_, err = f.ReviveWebhook(f.ctx, clash, id)
 	refused(t, err, picket.CodeIdempotencyConflict)
+	_, err = f.Stats(f.ctx) // how far it is behind
+	ok(t, err)
 	_, err = f.Webhooks(f.ctx)
 	ok(t, err)
 	_, err = f.Webhook(f.ctx, id)

@@ -90,49 +90,6 @@ func pauseOf(mode, reason, by string, at int64) picket.PauseState {
 	return picket.PauseState{Paused: mode != "", Hard: mode == "hard", Reason: reason, By: by, At: picket.Instant(at)}
 }
 
-// Stats counts a namespace.
-func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
-	var args []any
-	for _, s := range picket.TaskStates {
-		args = append(args, "by-state:"+string(s))
-	}
-	for _, s := range picket.AgentStatuses {
-		args = append(args, "roster:"+string(s))
-	}
-	asked := time.Now()
-	got, err := e.run(ctx, "stats", args...)
-	answered := time.Now()
-	if err != nil {
-		return picket.Stats{}, err
-	}
-	r := &reply{script: "stats"}
-	l := r.list(got)
-	s := picket.Stats{
-		Namespace: e.namespace, StoreTime: picket.Instant(r.int(r.at(l, 1))), LastTick: picket.Instant(r.int(r.at(l, 2))),
-		Lanes: r.int(r.at(l, 3)), Delayed: r.int(r.at(l, 4)), Waiters: r.int(r.at(l, 5)), Handoffs: r.int(r.at(l, 6)),
-		LastSeq: r.int(r.at(l, 7)), Tasks: map[picket.TaskState]int64{}, Agents: map[picket.AgentStatus]int64{},
-		Pause: pauseOf(r.text(r.at(l, 8)), r.text(r.at(l, 9)), r.text(r.at(l, 10)), r.int(r.at(l, 11))),
-	}
-	s.StoreID, s.Floor, s.AdoptedAt = r.text(r.at(l, 12)), r.int(r.at(l, 13)), picket.Instant(r.int(r.at(l, 14)))
-	for i, state := range picket.TaskStates {
-		s.Tasks[state] = r.int(r.at(l, 15+i))
-	}
-	for i, status := range picket.AgentStatuses {
-		s.Agents[status] = r.int(r.at(l, 15+len(picket.TaskStates)+i))
-	}
-	rest := l[min(15+len(args), len(l)):]
-	s.JudgeLateMs = r.int(r.at(rest, 0))
-	s.Leases, s.LeasesDue = r.int(r.at(rest, 1)), r.int(r.at(rest, 2))
-	s.OldestHandoff = picket.Instant(r.int(r.at(rest, 3)))
-	if h := r.list(r.at(rest, 4)); h != nil {
-		s.House = &picket.HouseStats{Limit: r.pair(h), Available: r.pair(h[min(2, len(h)):])}
-	}
-	s.ClockOffsetMs = r.int(r.at(l, 0)) - asked.Add(answered.Sub(asked)/2).UnixMilli()
-	s.Reviews = s.Tasks[picket.TaskReview]
-	s.SinceTickMs = r.int(r.at(l, 0)) - int64(s.LastTick)
-	return s, r.bad
-}
-
 // Ready is nil when the store answers and is adopted, the witness can be kept
 // and a reaper ticks; otherwise it says what is wrong and what to do.
 func (e *Engine) Ready(ctx context.Context) error {

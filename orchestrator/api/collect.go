@@ -106,13 +106,31 @@ func collectCounters(ch chan<- prometheus.Metric, engine *orchestrator.Engine) {
 	ch <- histogram(pickUpDesc, did.PickUp, ns)
 	ch <- histogram(renewDesc, did.Renew, ns)
 	ch <- histogram(leftDesc, did.LeaseLeft, ns)
-	for code, n := range engine.RefusedWrites() {
-		ch <- counter(refusedDesc, n, ns, string(code))
+	refused := engine.RefusedWrites()
+	for _, code := range picket.Codes() {
+		if n := refused[code]; n > 0 || code.Fenced() {
+			ch <- counter(refusedDesc, n, ns, string(code))
+		}
 	}
-	for _, v := range engine.Violations() {
-		ch <- counter(brokenDesc, v.Count, ns, v.Kind, strconv.FormatBool(v.Repaired))
-	}
+	collectViolations(ch, ns, engine.Violations())
 	ch <- counter(driftDesc, engine.Drifts(), ns)
+}
+
+// collectViolations shows a 0 for what was never met: a counter that begins
+// with its first event has not risen, as Prometheus sees it.
+func collectViolations(ch chan<- prometheus.Metric, ns string, met []orchestrator.ViolationCount) {
+	counts := map[orchestrator.ViolationCount]int64{}
+	for _, v := range met {
+		counts[orchestrator.ViolationCount{Kind: v.Kind, Repaired: v.Repaired}] = v.Count
+	}
+	for kind, reparable := range picket.InvariantKinds {
+		for _, repaired := range []bool{false, true} {
+			if reparable || !repaired {
+				n := counts[orchestrator.ViolationCount{Kind: kind, Repaired: repaired}]
+				ch <- counter(brokenDesc, n, ns, kind, strconv.FormatBool(repaired))
+			}
+		}
+	}
 }
 
 func (e *engineCollector) collectCalls(ch chan<- prometheus.Metric) {

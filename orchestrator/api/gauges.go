@@ -15,10 +15,16 @@ type storeGauge struct {
 var storeGauges = []storeGauge{
 	{describe("agent_judged_late_seconds", "How long the next silent agent has waited to be judged; 0 when none is due."),
 		func(s picket.Stats) float64 { return float64(s.JudgeLateMs) / 1000 }},
-	{describe("handoffs_open", "Hand-offs waiting for a person."), func(s picket.Stats) float64 { return float64(s.Handoffs) }},
 	{describe("handoff_oldest_seconds", "How long the oldest open hand-off has waited; 0 when none is open."),
 		func(s picket.Stats) float64 { return age(s, s.OldestHandoff) }},
 	{describe("reviews_pending", "Completed tasks waiting for a decision."), func(s picket.Stats) float64 { return float64(s.Reviews) }},
+	{describe("review_oldest_seconds", "How long the task has waited that has waited longest for a decision; 0 when none waits."),
+		func(s picket.Stats) float64 { return age(s, s.OldestReview) }},
+	{describe("sessions", "Logins of the last 12 hours that nobody has ended."), func(s picket.Stats) float64 { return float64(s.Sessions) }},
+	{describe("webhook_lag_events", "How many events the active target of a webhook is behind that is behind most."),
+		func(s picket.Stats) float64 { return float64(s.WebhookLag) }},
+	{describe("held_usd", "Dollars held for calls under way."), func(s picket.Stats) float64 { return float64(s.Money.Held.USD) / 1e9 }},
+	{describe("held_tokens", "Tokens held for calls under way."), func(s picket.Stats) float64 { return float64(s.Money.Held.Tokens) }},
 	{describe("lanes", "Queues that are not empty."), func(s picket.Stats) float64 { return float64(s.Lanes) }},
 	{describe("delayed", "Tasks waiting for their time."), func(s picket.Stats) float64 { return float64(s.Delayed) }},
 	{describe("waiters", "Long polls waiting for a lease."), func(s picket.Stats) float64 { return float64(s.Waiters) }},
@@ -42,10 +48,25 @@ var houseGauges = []storeGauge{
 		func(s picket.Stats) float64 { return float64(s.House.Available.Tokens) }},
 }
 
+// expiryClasses are the ends of a lease that its holder did not bring about.
+var expiryClasses = []picket.ExitClass{picket.ExitLeaseExpired, picket.ExitAgentDead, picket.ExitReleased, picket.ExitUndelivered,
+	picket.ExitByOperator, picket.ExitStoreAdopted}
+
+// storeCounters are counted by the store, over the life of the namespace.
+var storeCounters = []storeGauge{
+	{describe("spent_usd_total", "Dollars charged to tasks, whatever was given back of them."), func(s picket.Stats) float64 { return float64(s.Money.Spent.USD) / 1e9 }},
+	{describe("spent_tokens_total", "Tokens charged to tasks, whatever was given back of them."), func(s picket.Stats) float64 { return float64(s.Money.Spent.Tokens) }},
+	{describe("returned_usd_total", "Dollars of those that corrections gave back."), func(s picket.Stats) float64 { return float64(s.Money.Returned.USD) / 1e9 }},
+	{describe("returned_tokens_total", "Tokens of those that corrections gave back."), func(s picket.Stats) float64 { return float64(s.Money.Returned.Tokens) }},
+}
+
 var (
-	tasksDesc  = describe("tasks", "Tasks by state.", "state")
-	leasesDesc = describe("leases", "Leases that hold, and those that are due: past their deadline and not ended yet.", "state")
-	agentsDesc = describe("agents", "Registered agents by status.", "status")
+	handoffsDesc = describe("handoffs_open", "Hand-offs waiting for a person, by kind.", "kind")
+	webhooksDesc = describe("webhooks", "Targets of webhooks by state.", "state")
+	expiredDesc  = describe("leases_expired_total", "Leases that were ended for their holders, by class.", "class")
+	tasksDesc    = describe("tasks", "Tasks by state.", "state")
+	leasesDesc   = describe("leases", "Leases that hold, and those that are due: past their deadline and not ended yet.", "state")
+	agentsDesc   = describe("agents", "Registered agents by status.", "status")
 )
 
 func collectStats(ch chan<- prometheus.Metric, ns string, s picket.Stats) {
@@ -56,6 +77,18 @@ func collectStats(ch chan<- prometheus.Metric, ns string, s picket.Stats) {
 	ch <- gauge(leasesDesc, float64(s.LeasesDue), ns, "due")
 	for _, status := range picket.AgentStatuses {
 		ch <- gauge(agentsDesc, float64(s.Agents[status]), ns, string(status))
+	}
+	for _, kind := range picket.HandoffKinds {
+		ch <- gauge(handoffsDesc, float64(s.HandoffKinds[kind]), ns, string(kind))
+	}
+	for _, state := range picket.WebhookStates {
+		ch <- gauge(webhooksDesc, float64(s.Webhooks[state]), ns, string(state))
+	}
+	for _, class := range expiryClasses {
+		ch <- counter(expiredDesc, s.Expired[class], ns, string(class))
+	}
+	for _, c := range storeCounters {
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, c.of(s), ns)
 	}
 	for _, g := range storeGauges {
 		ch <- gauge(g.desc, g.of(s), ns)

@@ -101,7 +101,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 			`picket_renew_seconds_count{namespace="default"}`:           "2",
 			`picket_renew_left_ratio_count{namespace="default"}`:        "1",
 			`picket_renew_left_ratio_sum{namespace="default"}`:          "0.4",
-			`picket_handoffs_open{namespace="default"}`:                 "1",
+			`picket_handoffs_open{kind="question",namespace="default"}`: "1",
 			`picket_handoff_oldest_seconds{namespace="default"}`:        "60",
 			`picket_handoff_oldest_seconds{namespace="other"}`:          "0",
 			`picket_script_seconds_count{script="submit"}`:              "2",

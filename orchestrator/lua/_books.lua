@@ -66,6 +66,8 @@ local function charge(id, e, run, held_t, held_u, cost_t, cost_u, ...)
   local late = e.closed == '1'
   book(id, 'run', run, 'cost_t', F(cost_t), 'cost_u', F(cost_u), 'late', late and '1' or '0', ...)
   shift(e, 'spent', cost_t, cost_u)
+  sum(cost_t < 0 and 'returned_t' or 'spent_t', math.abs(cost_t))
+  sum(cost_u < 0 and 'returned_u' or 'spent_u', math.abs(cost_u))
   shift(e, 'available', held_t - cost_t, held_u - cost_u)
   local payer, p = give_back(id, e)
   local over_t, over_u = cost_t > held_t and num(p.available_t) < 0, cost_u > held_u and num(p.available_u) < 0

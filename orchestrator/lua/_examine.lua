@@ -94,8 +94,9 @@ local function examine_place(id, t)
 end
 
 local function examine_handoff(id, t)
-  local h = call('HMGET', K('handoff:', t.handoff), 'task', 'state')
+  local h = call('HMGET', K('handoff:', t.handoff), 'task', 'state', 'kind', 'created')
   if h[1] == id and h[2] == 'open' then
+    listed(K('open-by-kind:', h[3]), t.handoff, h[4])
     stands('handoff', K('handoffs:', 'open'), t.handoff, true, F(raw))
   else
     violated('handoff_closed', id, 'it waits for hand-off ' .. t.handoff .. ', which is ' .. (h[2] or 'gone'))
@@ -118,5 +119,6 @@ local function examine(id, t)
   examine_place(id, t)
   examine_money(id, t)
   if t.state == 'handoff' then examine_handoff(id, t) end
+  listed(K('in-review'), id, t.state == 'review' and t.updated)
   if t.state == 'leased' then examine_holder(id, t) end
 end

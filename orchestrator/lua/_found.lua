@@ -6,6 +6,17 @@ local REPAIR = ARGV[2] == '1'
 local HOUR = 3600000
 local findings = {}
 
+-- listed keeps a list right that nothing but figures is made of: a store from
+-- before it was kept has none, and that is no damage.
+local function listed(key, member, score)
+  if not REPAIR then return end
+  if score then
+    call('ZADD', key, 'NX', score, member)
+  else
+    call('ZREM', key, member)
+  end
+end
+
 -- violated notes a finding. mend repairs it where that is safe; without one
 -- there is only the alarm. It returns whether it was repaired.
 local function violated(kind, subject, detail, mend)

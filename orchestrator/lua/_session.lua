@@ -15,6 +15,7 @@ local function close_sessions(id, secrets, open, reason)
   for _, secret in ipairs(secrets) do
     call('DEL', K('session:', secret))
     call('ZREM', K('sessions-of:', id), secret)
+    call('ZREM', K('sessions'), secret)
     emit('session.closed', { actor = id, reason = reason }, '{"keyId":' .. quote(id) .. ',"reason":' .. quote(reason) ..
       ',"before":{"sessions":' .. F(open) .. '},"after":{"sessions":' .. F(open - 1) .. '}}')
     open = open - 1

@@ -44,6 +44,9 @@ local function settle(tid, cid, h, outcome, cost_t, cost_u, detail)
   call('PEXPIRE', h[1], F(DAY))
   tell_call(tid, h, cid, outcome, cost_t, cost_u, detail)
   shift(e, 'held', -held_t, -held_u)
+  sum('held_t', -held_t)
+  sum('held_u', -held_u)
+  if call('ZCARD', K('holds')) == 0 then call('HDEL', K('sums'), 'held_t', 'held_u') end -- whatever was there before this was counted
   of_run(h, cost_t, cost_u)
   local p = charge(tid, e, h.run, held_t, held_u, cost_t, cost_u, 'kind', 'call', 'call', cid, 'tool', h.tool, 'outcome', outcome,
     'held_t', h.need_t, 'held_u', h.need_u, 'version', h.version, 'detail', detail)

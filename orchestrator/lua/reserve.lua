@@ -60,6 +60,8 @@ confirm(tid, r, deadline)
 put(r, 'active', NOW, 'call', 'paid', 'call_by', cid, 'same', '1')
 shift(e, 'available', -need_t, -need_u)
 shift(e, 'held', need_t, need_u)
+sum('held_t', need_t)
+sum('held_u', need_u)
 local ends = now + timeout + LINGER
 if h.state then call('DEL', h[1]) end -- it never left: this is another one
 put(known({ h[1] }), 'task', tid, 'run', rid, 'tool', tool, 'nonce', nonce, 'hash', hash, 'need_t', ARGV[9], 'need_u', ARGV[10],

@@ -14,6 +14,8 @@ if call('EXISTS', key) == 0 then
   call('HSET', key, 'key', id, 'opened', NOW, 'at', RAW, 'seen', NOW)
   call('PEXPIRE', key, F(LIFE))
   call('ZADD', all, NOW, ARGV[1])
+  call('ZREMRANGEBYSCORE', K('sessions'), '-inf', NOW)
+  call('ZADD', K('sessions'), F(now + LIFE), ARGV[1])
   call('PEXPIRE', all, F(LIFE))
   emit('session.opened', { actor = id }, '{"keyId":' .. quote(id) .. ',"from":' .. quote(ARGV[3]) ..
     ',"before":{"sessions":' .. F(open) .. '},"after":{"sessions":' .. F(open + 1) .. '}}')

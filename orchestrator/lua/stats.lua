@@ -1,11 +1,13 @@
 -- flags: allow-oom
 -- needs: money
 -- stats counts a namespace. Whatever it has, this is a fixed number of looks.
--- ARGV: sets to count: by-state:<state>... roster:<status>...
+-- ARGV: sets to count: by-state:<state>... roster:<status>... open-by-kind:<kind>...
 -- Reply: {raw, now, tick, lanes, delayed, waiters, open hand-offs, seq, paused,
 --   why, by, at, store id, floor, adopted at, count per set..., ms that the next agent to be judged is overdue,
 --   leases that hold, leases past their deadline, ms of the oldest open hand-off or nothing,
---   today's house: {limit tokens, nano-dollars, available tokens, nano-dollars} or nothing}
+--   today's house: {limit tokens, nano-dollars, available tokens, nano-dollars} or nothing,
+--   ms of the oldest task in review or nothing, what was counted: {figure, n...}, sessions,
+--   targets of webhooks: {state, events behind...}}
 local m = call('HMGET', META, 'tick', 'seq', 'paused', 'paused_why', 'paused_by', 'paused_at', 'store', 'adopted_at')
 local out = { RAW, NOW, m[1] or '0', call('ZCARD', K('lanes')), call('ZCARD', K('delayed')),
   call('ZCOUNT', K('waiters'), NOW, '+inf'), call('ZCARD', K('handoffs:', 'open')), m[2] or '0',
@@ -19,4 +21,14 @@ add(call('ZCOUNT', K('deadlines'), '-inf', NOW))
 add(call('ZRANGE', K('handoffs:', 'open'), '0', '0', 'WITHSCORES')[2] or false)
 local h = envelope('house:' .. today())
 add(h.parent and { h.granted_t, h.granted_u, h.available_t, h.available_u } or false)
+add(call('ZRANGE', K('in-review'), '0', '0', 'WITHSCORES')[2] or false)
+add(call('HGETALL', K('sums')))
+add(call('ZCOUNT', K('sessions'), '(' .. NOW, '+inf'))
+local targets = {} -- there are a hundred at most
+for _, id in ipairs(call('ZRANGE', K('webhooks'), 0, -1)) do
+  local w = call('HMGET', K('webhook:', id), 'state', 'cursor')
+  targets[#targets + 1] = w[1] or ''
+  targets[#targets + 1] = F(math.max(0, num(meta.seq) - num(w[2])))
+end
+add(targets)
 return out

@@ -1,0 +1,93 @@
+package orchestrator
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// counted are the sets whose sizes stats.lua is asked for, in order.
+var counted = func() (sets []any) {
+	for _, s := range picket.TaskStates {
+		sets = append(sets, "by-state:"+string(s))
+	}
+	for _, s := range picket.AgentStatuses {
+		sets = append(sets, "roster:"+string(s))
+	}
+	for _, k := range picket.HandoffKinds {
+		sets = append(sets, "open-by-kind:"+string(k))
+	}
+	return sets
+}()
+
+// Stats counts a namespace.
+func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
+	asked := time.Now()
+	got, err := e.run(ctx, "stats", counted...)
+	if err != nil {
+		return picket.Stats{}, err
+	}
+	halfWay := asked.Add(time.Since(asked) / 2)
+	r := &reply{script: "stats"}
+	l := r.list(got)
+	raw := r.int(r.at(l, 0))
+	s := picket.Stats{
+		Namespace: e.namespace, StoreTime: picket.Instant(r.int(r.at(l, 1))), LastTick: picket.Instant(r.int(r.at(l, 2))),
+		Lanes: r.int(r.at(l, 3)), Delayed: r.int(r.at(l, 4)), Waiters: r.int(r.at(l, 5)), Handoffs: r.int(r.at(l, 6)),
+		LastSeq: r.int(r.at(l, 7)), Pause: pauseOf(r.text(r.at(l, 8)), r.text(r.at(l, 9)), r.text(r.at(l, 10)), r.int(r.at(l, 11))),
+		StoreID: r.text(r.at(l, 12)), Floor: r.int(r.at(l, 13)), AdoptedAt: picket.Instant(r.int(r.at(l, 14))),
+		ClockOffsetMs: raw - halfWay.UnixMilli(),
+	}
+	s.SinceTickMs = raw - int64(s.LastTick)
+	rest := l[min(15, len(l)):]
+	s.Tasks, rest = counts(r, rest, picket.TaskStates)
+	s.Agents, rest = counts(r, rest, picket.AgentStatuses)
+	s.HandoffKinds, rest = counts(r, rest, picket.HandoffKinds)
+	s.Reviews = s.Tasks[picket.TaskReview]
+	r.figures(&s, rest)
+	return s, r.bad
+}
+
+// counts reads a number for each name, and what follows them.
+func counts[T ~string](r *reply, l []any, of []T) (map[T]int64, []any) {
+	n := make(map[T]int64, len(of))
+	for i, name := range of {
+		n[name] = r.int(r.at(l, i))
+	}
+	return n, l[min(len(of), len(l)):]
+}
+
+// figures reads what stats.lua tells after the sizes of sets.
+func (r *reply) figures(s *picket.Stats, l []any) {
+	s.JudgeLateMs = r.int(r.at(l, 0))
+	s.Leases, s.LeasesDue = r.int(r.at(l, 1)), r.int(r.at(l, 2))
+	s.OldestHandoff, s.OldestReview = picket.Instant(r.int(r.at(l, 3))), picket.Instant(r.int(r.at(l, 5)))
+	if h := r.list(r.at(l, 4)); h != nil {
+		s.House = &picket.HouseStats{Limit: r.pair(h), Available: r.pair(h[min(2, len(h)):])}
+	}
+	sums := r.hash(r.at(l, 6))
+	s.Money = picket.MoneyStats{Spent: column(sums, "spent"), Returned: column(sums, "returned"), Held: atLeastNothing(column(sums, "held"))}
+	s.Expired = map[picket.ExitClass]int64{}
+	for figure, n := range sums {
+		if class, ok := strings.CutPrefix(figure, "expired:"); ok {
+			s.Expired[picket.ExitClass(class)] = integer(n)
+		}
+	}
+	s.Sessions = r.int(r.at(l, 7))
+	s.Webhooks = map[picket.WebhookState]int64{}
+	for targets := r.list(r.at(l, 8)); len(targets) > 1; targets = targets[2:] {
+		state := picket.WebhookState(r.text(targets[0]))
+		s.Webhooks[state]++
+		if state == picket.WebhookActive {
+			s.WebhookLag = max(s.WebhookLag, r.int(targets[1]))
+		}
+	}
+}
+
+// atLeastNothing is for what calls from before the count began take out of it.
+func atLeastNothing(e budget.Envelope) budget.Envelope {
+	return budget.Envelope{Tokens: max(0, e.Tokens), USD: max(0, e.USD)}
+}
