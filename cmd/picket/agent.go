@@ -38,6 +38,10 @@ func onAgent(use, short string, act func(cmd *cobra.Command, s *server, id strin
 	}
 }
 
+// agentTopic is what becomes of agents and what they hold; load and signs of life
+// are no events.
+var agentTopic = topic{kinds: []string{"agent.", "task.", "lease.", "store."}, unlogged: true}
+
 func agentPath(id string) string { return "/api/v1/agents/" + segment(id) }
 
 func newAgentList() *cobra.Command {
@@ -50,7 +54,7 @@ func newAgentList() *cobra.Command {
 				return err
 			}
 			q := agentQuery(cmd)
-			return agentListing(cmd).show(func(ctx context.Context, raw *jsontext.Value) error {
+			return agentListing(cmd).show(s, agentTopic, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/agents?"+q.Encode(), nil, raw)
 			})
 		},
@@ -132,7 +136,7 @@ func loadText(c picket.Capacity) string {
 
 func newAgentGet() *cobra.Command {
 	return watchFlag(formatFlag(onAgent("get", "Show an agent's record, and what it holds", func(cmd *cobra.Command, s *server, id string) error {
-		return watching(cmd, func(ctx context.Context, w io.Writer) error {
+		return watching(cmd, s, agentTopic, func(ctx context.Context, w io.Writer) error {
 			var raw jsontext.Value
 			var a picket.Agent
 			if err := s.get(ctx, agentPath(id), &a, &raw); err != nil {

@@ -48,6 +48,9 @@ func newBudgetShow() *cobra.Command {
 	return watchFlag(formatFlag(c))
 }
 
+// moneyTopic is what is granted and charged; what is only reserved is no event.
+var moneyTopic = topic{kinds: []string{"budget.", "task.", "tool."}, unlogged: true}
+
 func showBudget(cmd *cobra.Command, s *server, given []string) error {
 	format, err := formatOf(cmd)
 	if err != nil {
@@ -60,7 +63,7 @@ func showBudget(cmd *cobra.Command, s *server, given []string) error {
 		}
 	}
 	open, _ := cmd.Flags().GetBool("open")
-	return watching(cmd, func(ctx context.Context, w io.Writer) error {
+	return watching(cmd, s, moneyTopic, func(ctx context.Context, w io.Writer) error {
 		var state picket.EnvelopeState
 		var raw jsontext.Value
 		err := s.get(ctx, "/api/v1/envelopes/"+segment(id), &state, &raw)
@@ -78,7 +81,7 @@ func showBudget(cmd *cobra.Command, s *server, given []string) error {
 			return err
 		}
 		if n := envelopesIn(state); n >= picket.MaxEnvelopes {
-			fmt.Fprintf(cmd.ErrOrStderr(), "there may be more: only the first %d envelopes are shown and counted in SPENT and HELD; name a task to see its own\n", n)
+			fmt.Fprintf(aside(cmd, w), "there may be more: only the first %d envelopes are shown and counted in SPENT and HELD; name a task to see its own\n", n)
 		}
 		return nil
 	})
@@ -111,7 +114,7 @@ func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writ
 		rows = append(rows, envelopeRows(state, 0, open)...)
 	}
 	if len(rows) == 0 && (format == "table" || format == "wide") {
-		fmt.Fprintln(cmd.ErrOrStderr(), map[bool]string{true: "no open tasks", false: "no tasks"}[open])
+		fmt.Fprintln(aside(cmd, w), map[bool]string{true: "no open tasks", false: "no tasks"}[open])
 		return nil
 	}
 	if format == "json" || format == "yaml" {

@@ -121,7 +121,7 @@ func newBudgetLedger() *cobra.Command {
 				}
 				q.Set("task", id)
 			}
-			return ledgerListing(cmd).show(func(ctx context.Context, raw *jsontext.Value) error {
+			return ledgerListing(cmd).show(s, moneyTopic, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/ledger?"+q.Encode(), nil, raw)
 			})
 		},

@@ -155,8 +155,29 @@ func TestStreamGoesOnWhereItBroke(t *testing.T) {
 	if fmt.Sprint(got) != "[1 2 reset]" || fmt.Sprint(asked) != "[0 1 1 11 11]" {
 		t.Errorf("events %v, asked after %v", got, asked)
 	}
-	if fmt.Sprint(links) != "[true false false true false false]" {
+	if fmt.Sprint(links) != "[true false false true false]" {
 		t.Errorf("links %v", links)
+	}
+}
+
+// TestStreamFromNowHasNoGap breaks a stream before its first event: what comes
+// meanwhile is not passed over.
+func TestStreamFromNowHasNoGap(t *testing.T) {
+	var asked []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Header.Get("Last-Event-ID"))
+		if len(asked) > 1 {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "retry: 1000\nid: 41\n\n")
+	}))
+	defer srv.Close()
+	s := &server{client: &adapter.Client{BaseURL: srv.URL}}
+	err := s.follow(t.Context(), "/", "", nil, func(picket.Event, jsontext.Value) error { return nil })
+	if err == nil || len(asked) < 2 || asked[0] != "" || asked[1] != "41" {
+		t.Errorf("asked after %q, %v", asked, err)
 	}
 }
 

@@ -23,6 +23,10 @@ type server struct {
 	client *adapter.Client
 	saved  bool   // the URL is that of the profile
 	source string // where the key comes from
+	// kept are the answers to reads by their path, while --watch shows them; nil
+	// otherwise. What is kept is not asked again.
+	kept   map[string][]byte
+	readAt time.Time // of the latest answer that came from the server
 }
 
 // connect finds URL and key: flag or PICKET_URL and PICKET_API_KEY, else the
@@ -74,9 +78,16 @@ func notFromARun() error {
 // call is one request. The answer is decoded into out; raw, when not nil,
 // keeps it byte for byte for -o json.
 func (s *server) call(ctx context.Context, method, path string, in, out any, raw *jsontext.Value, opts ...adapter.Option) error {
-	var body []byte
-	if err := s.client.Call(ctx, method, path, in, &body, opts...); err != nil {
-		return s.hint(err)
+	body, known := s.kept[path]
+	if !known || method != http.MethodGet {
+		body = nil // the kept answer is not written over
+		if err := s.client.Call(ctx, method, path, in, &body, opts...); err != nil {
+			return s.hint(err)
+		}
+		s.readAt = time.Now()
+		if s.kept != nil && method == http.MethodGet {
+			s.kept[path] = body
+		}
 	}
 	if raw != nil {
 		*raw = body

@@ -140,7 +140,7 @@ type review struct {
 }
 
 func (r *review) find(ctx context.Context) error {
-	list, err := r.s.reviews(ctx)
+	list, err := r.s.reviews(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func newEvents() *cobra.Command {
 		}
 		return nil
 	}
-	c.AddCommand(list)
+	c.AddCommand(list, newEventsExport())
 	return c
 }
 
@@ -38,14 +38,23 @@ func eventsVerb(use, short string) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runEvents(cmd) },
 	}
 	f := c.Flags()
-	f.BoolP("follow", "f", false, "go on with new events until Ctrl-C")
+	f.BoolP("follow", "f", false, "go on with new events until Ctrl-C, also over restarts of the server")
+	f.BoolP("watch", "w", false, "the same as --follow")
 	f.String("after", "", "start after this cursor; 0 is the beginning (default: 0, with -f now)")
+	eventFilters(c)
+	f.Int("limit", 100, "at most this many, 1 to 1000 (without -f)")
+	return formatFlag(c)
+}
+
+// eventFilters are the flags that say which events are meant.
+func eventFilters(c *cobra.Command) {
+	f := c.Flags()
 	f.StringSlice("type", nil, "only these types")
 	f.String("task", "", "only this task")
 	f.String("agent", "", "only this agent id")
-	f.Int("limit", 100, "at most this many, 1 to 1000 (without -f)")
+	choices(c, "type", picket.EventTypes...)
 	_ = c.RegisterFlagCompletionFunc("task", completeFrom(taskIDs))
-	return formatFlag(c)
+	_ = c.RegisterFlagCompletionFunc("agent", completeFrom(agentIDs))
 }
 
 func runEvents(cmd *cobra.Command) error {
@@ -58,7 +67,8 @@ func runEvents(cmd *cobra.Command) error {
 		return err
 	}
 	f := cmd.Flags()
-	if on, _ := f.GetBool("follow"); on {
+	follow, _ := f.GetBool("follow")
+	if watch, _ := f.GetBool("watch"); follow || watch {
 		after, _ := f.GetString("after")
 		return s.followEvents(cmd, q, after)
 	}
@@ -74,7 +84,7 @@ func runEvents(cmd *cobra.Command) error {
 			}
 			return "--after " + quoted(outputText(picket.RawJSON(members["next"]))) + ", or --limit 1000"
 		},
-	}.show(func(ctx context.Context, raw *jsontext.Value) error {
+	}.show(s, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
 		page, err := s.events(ctx, q, limit)
 		if err != nil {
 			return err
@@ -194,13 +204,27 @@ func (s *server) followEvents(cmd *cobra.Command, q url.Values, after string) er
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	err = s.follow(ctx, "/api/v1/events?"+q.Encode(), after, nil, func(e picket.Event, raw jsontext.Value) error {
+	err = s.follow(ctx, "/api/v1/events?"+q.Encode(), after, tellOfLosses(cmd), func(e picket.Event, raw jsontext.Value) error {
 		return printEvent(cmd, format, e, raw)
 	})
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
+}
+
+// tellOfLosses says once that the server is away, and that it is back.
+func tellOfLosses(cmd *cobra.Command) func(up bool) {
+	away := false
+	return func(up bool) {
+		switch {
+		case !up && !away:
+			fmt.Fprintln(cmd.ErrOrStderr(), "the server does not answer; going on where it stopped when it does")
+		case up && away:
+			fmt.Fprintln(cmd.ErrOrStderr(), "the server is back")
+		}
+		away = !up
+	}
 }
 
 func printEvent(cmd *cobra.Command, format string, e picket.Event, raw jsontext.Value) error {

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -17,42 +20,96 @@ func newHandoff() *cobra.Command {
 		newHandoffList(), newHandoffShow(), newHandoffClaim(), newHandoffAnswer(), newHandoffFinish(), newHandoffCancel())
 }
 
+// deskTopic is what can change what waits for people.
+var deskTopic = topic{kinds: []string{"task.", "handoff.", "lease.", "store."}}
+
+// handoffs are those of a state, oldest first, as many as can be meant by an
+// abbreviated id.
 func (s *server) handoffs(ctx context.Context, state picket.HandoffState) ([]picket.Handoff, error) {
-	var page struct {
-		Handoffs []picket.Handoff `json:"handoffs"`
+	var all []picket.Handoff
+	q := url.Values{"state": {string(state)}, "limit": {"200"}}
+	for range maxPages {
+		var page picket.HandoffPage
+		if err := s.get(ctx, "/api/v1/handoffs?"+q.Encode(), &page, nil); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Handoffs...)
+		if page.NextCursor == nil {
+			break
+		}
+		q.Set("cursor", *page.NextCursor)
 	}
-	err := s.get(ctx, "/api/v1/handoffs?state="+string(state), &page, nil)
-	return page.Handoffs, err
+	return all, nil
 }
 
 func newHandoffList() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the hand-offs, open ones unless told otherwise", Args: args(cobra.NoArgs),
+		Use: "list", Aliases: []string{"ls"}, Short: "List the hand-offs, open ones unless told otherwise, oldest first", Args: args(cobra.NoArgs),
+		Example: "  picket handoff list --watch\n  picket handoff list --state answered -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
 			if err != nil {
 				return err
 			}
+			q := pageQuery(cmd)
 			state, _ := cmd.Flags().GetString("state")
+			q.Set("state", state)
 			return listing[picket.Handoff]{
 				cmd: cmd, member: "handoffs", empty: "nobody waits for a person", name: func(h picket.Handoff) string { return h.HandoffID },
+				more: morePages,
 				columns: []column[picket.Handoff]{
 					{head: "HANDOFF", cell: func(h picket.Handoff) string { return h.HandoffID }},
 					{head: "KIND", cell: func(h picket.Handoff) string { return string(h.Kind) }},
 					{head: "WAITS", cell: func(h picket.Handoff) string { return ago(h.CreatedAt) }},
-					{head: "CLAIMED", cell: func(h picket.Handoff) string { return h.ClaimedBy }, wide: true},
+					{head: "CLAIMED", cell: func(h picket.Handoff) string { return h.ClaimedBy }, spare: 1},
 					{head: "TASK", cell: func(h picket.Handoff) string { return h.TaskID }, wide: true},
+					{head: "TITLE", cell: func(h picket.Handoff) string { return clip(h.Title, 40) }, wide: true},
 					{head: "DEADLINE", cell: func(h picket.Handoff) string { return h.Deadline.String() }, wide: true},
 					{head: "STATE", cell: func(h picket.Handoff) string { return string(h.State) }, wide: true},
 					{head: "QUESTION", cell: func(h picket.Handoff) string { return clip(h.Question, 70) }},
 				},
-			}.show(func(ctx context.Context, raw *jsontext.Value) error {
-				return s.get(ctx, "/api/v1/handoffs?state="+segment(state), nil, raw)
+			}.show(s, deskTopic, func(ctx context.Context, raw *jsontext.Value) error {
+				return s.get(ctx, "/api/v1/handoffs?"+q.Encode(), nil, raw)
 			})
 		},
 	}
 	c.Flags().String("state", "open", "open, answered, finished or cancelled")
-	return watchFlag(formatFlag(c))
+	choices(c, "state", handoffStateNames()...)
+	return watchFlag(formatFlag(pageFlags(c)))
+}
+
+func handoffStateNames() []string {
+	var names []string
+	for _, s := range picket.HandoffStates {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+// pageFlags are those of a list that comes in pages.
+func pageFlags(c *cobra.Command) *cobra.Command {
+	c.Flags().Int("limit", 50, "at most this many, 1 to 200")
+	c.Flags().String("cursor", "", "go on where a page ended (nextCursor)")
+	return c
+}
+
+func pageQuery(cmd *cobra.Command) url.Values {
+	q := url.Values{}
+	for _, name := range []string{"limit", "cursor"} {
+		if f := cmd.Flags().Lookup(name); f.Changed {
+			q.Set(name, f.Value.String())
+		}
+	}
+	return q
+}
+
+// morePages is the flag that goes on where a page ended, of how many.
+func morePages(members map[string]jsontext.Value, _ int) string {
+	cursor := outputText(picket.RawJSON(members["nextCursor"]))
+	if cursor == "" {
+		return ""
+	}
+	return "--cursor " + quoted(cursor) + " for the next page of " + string(members["total"]) + " in all, or --limit 200"
 }
 
 // onHandoff is a verb on one hand-off; without an id it takes the only open one.
@@ -61,37 +118,27 @@ func onHandoff(use, short string, act func(cmd *cobra.Command, s *server, id str
 }
 
 func newHandoffShow() *cobra.Command {
-	return formatFlag(onHandoff("show", "Show the question with what was tried", func(cmd *cobra.Command, s *server, id string) error {
-		var raw jsontext.Value
-		var h picket.Handoff
-		if err := s.get(cmd.Context(), "/api/v1/handoffs/"+segment(id), &h, &raw); err != nil {
-			return err
-		}
-		return printHandoff(cmd, h, raw, s.escalatedRun(cmd.Context(), h))
-	}))
+	c := onHandoff("show", "Show the question with what was tried and what the run left behind", func(cmd *cobra.Command, s *server, id string) error {
+		return watching(cmd, s, deskTopic, func(ctx context.Context, w io.Writer) error {
+			var raw jsontext.Value
+			var h picket.Handoff
+			if err := s.get(ctx, "/api/v1/handoffs/"+segment(id), &h, &raw); err != nil {
+				return err
+			}
+			showing(w, raw)
+			return s.printHandoff(ctx, cmd, w, h, raw)
+		})
+	})
+	c.Aliases = []string{"get"}
+	return watchFlag(formatFlag(c))
 }
 
-// escalatedRun is how the run ended that made an escalation; an empty text for
-// other hand-offs, and when it is not known any more.
-func (s *server) escalatedRun(ctx context.Context, h picket.Handoff) string {
-	var t picket.Task
-	if h.Kind != picket.HandoffEscalation || s.get(ctx, "/api/v1/tasks/"+segment(h.TaskID), &t, nil) != nil {
-		return ""
-	}
-	for _, r := range t.Runs {
-		if r.RunID == h.RunID {
-			return endText(r)
-		}
-	}
-	return ""
-}
-
-func printHandoff(cmd *cobra.Command, h picket.Handoff, raw jsontext.Value, run string) error {
+// printHandoff shows a hand-off with what is known of its task.
+func (s *server) printHandoff(ctx context.Context, cmd *cobra.Command, w io.Writer, h picket.Handoff, raw jsontext.Value) error {
 	format, err := formatOf(cmd)
 	if err != nil {
 		return err
 	}
-	w := cmd.OutOrStdout()
 	switch format {
 	case "json", "jsonl", "yaml":
 		return printValue(w, format, raw)
@@ -99,34 +146,68 @@ func printHandoff(cmd *cobra.Command, h picket.Handoff, raw jsontext.Value, run 
 		fmt.Fprintln(w, h.HandoffID)
 		return nil
 	}
+	var t picket.Task // stays empty when it is gone
+	if err := s.get(ctx, "/api/v1/tasks/"+segment(h.TaskID), &t, nil); err != nil && !isLost(err) && !errors.Is(err, picket.CodeNotFound) {
+		return err
+	}
 	p := painter(w)
-	rows := [][]string{
-		{p.dim("hand-off"), h.HandoffID}, {p.dim("task"), h.TaskID}, {p.dim("kind"), string(h.Kind)},
-		{p.dim("state"), p.state(string(h.State))}, {p.dim("question"), p.bold(oneLine(h.Question))},
+	printRows(w, handoffRows(p, h, t))
+	if text := strings.TrimSpace(h.Work.Diffstat); text != "" {
+		fmt.Fprintf(w, "\n%s\n", printable(text))
 	}
-	if h.ClaimedBy != "" {
-		rows = append(rows, []string{p.dim("claimed by"), oneLine(h.ClaimedBy)})
-	}
-	if run != "" {
-		rows = append(rows, []string{p.dim("run ended"), run})
-	}
-	for i, o := range h.Options {
-		rows = append(rows, []string{p.dim("option " + strconv.Itoa(i+1)), oneLine(o)})
-	}
-	for _, a := range h.Tried {
-		rows = append(rows, []string{p.dim("tried"), oneLine(a.Action) + ": " + oneLine(a.Outcome)})
-	}
-	if h.LastReport != nil {
-		rows = append(rows, []string{p.dim("report"), oneLine(h.LastReport.Summary)})
-	}
-	if h.Answer != nil {
-		rows = append(rows, []string{p.dim("answer"), oneLine(answerText(h.Answer)) + " (" + oneLine(h.Answer.By) + ")"})
-	}
-	printRows(w, rows)
 	if h.State == picket.HandoffOpen {
-		next(cmd, answerCommand(h))
+		nextTo(aside(cmd, w), p, append([]string{answerCommand(h)}, otherWays(h)...)...)
 	}
 	return nil
+}
+
+// handoffRows are a hand-off as a person reads it; only what there is.
+func handoffRows(p paint, h picket.Handoff, t picket.Task) [][]string {
+	var rows [][]string
+	row := func(name, text string) {
+		if text != "" && text != "-" {
+			rows = append(rows, []string{p.dim(name), text})
+		}
+	}
+	row("hand-off", h.HandoffID)
+	row("task", h.TaskID)
+	row("title", oneLine(h.Title))
+	row("kind", string(h.Kind))
+	row("state", p.state(string(h.State)))
+	row("waits", h.CreatedAt.String()+", "+ago(h.CreatedAt))
+	row("question", p.bold(oneLine(h.Question)))
+	if !h.Deadline.IsZero() {
+		row("deadline", h.Deadline.String()+", then: "+string(h.OnDeadline))
+	}
+	if h.ClaimedBy != "" {
+		row("claimed by", oneLine(h.ClaimedBy)+", "+ago(h.ClaimedAt)+" ago")
+	}
+	for _, r := range t.Runs {
+		if r.RunID == h.RunID && h.Kind == picket.HandoffEscalation {
+			row("run ended", endText(r))
+		}
+	}
+	for i, o := range h.Options {
+		row("option "+strconv.Itoa(i+1), oneLine(o))
+	}
+	for _, a := range h.Tried {
+		row("tried", oneLine(a.Action)+": "+oneLine(a.Outcome))
+	}
+	if h.LastReport != nil {
+		row("report", oneLine(h.LastReport.Summary))
+	}
+	if t.TaskID != "" {
+		row("budget", budgetText(t))
+	}
+	row("branch", oneLine(h.Work.Branch))
+	row("files", oneLine(strings.Join(h.Work.Files, ", ")))
+	row("workspace", oneLine(h.Work.WorkspacePath))
+	if h.Answer != nil {
+		row("answer", oneLine(answerText(h.Answer)))
+		row("answered by", oneLine(h.Answer.By)+", "+h.Answer.At.String())
+		row("new input", clip(outputText(h.Answer.Input), 200))
+	}
+	return rows
 }
 
 // answerCommand is what a person types to answer, ready to paste.
@@ -141,6 +222,15 @@ func answerCommand(h picket.Handoff) string {
 		return "picket handoff answer " + h.HandoffID + " --option 1"
 	}
 	return "picket handoff answer " + h.HandoffID + ` --text "…"`
+}
+
+// otherWays are the commands that end an open hand-off without the agent.
+func otherWays(h picket.Handoff) []string {
+	ways := []string{"picket handoff finish " + h.HandoffID + ` --result "…"`, "picket handoff cancel " + h.HandoffID}
+	if h.ClaimedBy == "" {
+		ways = append([]string{"picket handoff claim " + h.HandoffID}, ways...)
+	}
+	return ways
 }
 
 func answerText(a *picket.Answer) string {

@@ -11,14 +11,20 @@ import (
 )
 
 func newHandoffClaim() *cobra.Command {
-	return formatFlag(onHandoff("claim", "Say that you take care of it", func(cmd *cobra.Command, s *server, id string) error {
+	c := onHandoff("claim", "Say that you take care of it", func(cmd *cobra.Command, s *server, id string) error {
+		var body picket.ClaimRequest
+		body.TakeOver, _ = cmd.Flags().GetBool("take-over")
 		var raw jsontext.Value
 		var h picket.Handoff
-		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/claim", struct{}{}, &h, &raw); err != nil {
+		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/claim", body, &h, &raw); err != nil {
 			return err
 		}
-		return printHandoff(cmd, h, raw, s.escalatedRun(cmd.Context(), h))
-	}))
+		return s.printHandoff(cmd.Context(), cmd, cmd.OutOrStdout(), h, raw)
+	})
+	c.Long = "Say that you take care of a hand-off, for others to see. What somebody else has claimed stays theirs without --take-over.\n" +
+		"A claim is a courtesy: anybody may still answer, and the first answer counts."
+	c.Flags().Bool("take-over", false, "take it over from whoever has claimed it")
+	return formatFlag(c)
 }
 
 func newHandoffAnswer() *cobra.Command {
@@ -33,10 +39,14 @@ func newHandoffAnswer() *cobra.Command {
 		}
 		return printTask(cmd, task, raw, "answered")
 	})
-	c.Example = "  picket handoff answer --text \"use the staging key\"\n  picket handoff answer 7Q2K --option yes"
+	c.Long = "Answer the agent: its task is queued again, and all its later runs are handed the answer. --input gives them another\n" +
+		"input, too; the task itself keeps what was submitted. Who answers second is refused (exit code 4) and is told of the first."
+	c.Example = "  picket handoff answer --text \"use the staging key\"\n  picket handoff answer 7Q2K --option yes\n" +
+		"  picket handoff answer --option 2 --input @corrected.json"
 	c.Flags().StringP("text", "t", "", "the answer: JSON, else text; @file and - (stdin) are read")
 	c.Flags().String("option", "", "one of the options offered, or its number")
-	c.MarkFlagsOneRequired("text", "option")
+	c.Flags().String("input", "", "the task's input from now on: JSON, else text; @file and - (stdin) are read")
+	c.MarkFlagsOneRequired("text", "option", "input")
 	return formatFlag(c)
 }
 
@@ -52,6 +62,13 @@ func answerOf(cmd *cobra.Command) (picket.AnswerRequest, error) {
 			return body, err
 		}
 		body.Answer = raw
+	}
+	if input, _ := cmd.Flags().GetString("input"); input != "" {
+		raw, err := jsonArgument(cmd, "--input", input)
+		if err != nil {
+			return body, err
+		}
+		body.Input = raw
 	}
 	return body, nil
 }

@@ -119,15 +119,6 @@ func (s *server) openHandoffs(ctx context.Context) ([]candidate, error) {
 	return all, err
 }
 
-func (s *server) pendingReviews(ctx context.Context) ([]candidate, error) {
-	var all []candidate
-	list, err := s.reviews(ctx)
-	for _, r := range list {
-		all = append(all, candidate{r.TaskID, r.Title})
-	}
-	return all, err
-}
-
 func (s *server) allKeys(ctx context.Context) ([]candidate, error) {
 	var all []candidate
 	list, err := s.keys(ctx)

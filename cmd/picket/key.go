@@ -99,12 +99,12 @@ func newKeyList() *cobra.Command {
 					{head: "EXPIRES", cell: func(k picket.APIKey) string { return k.ExpiresAt.String() }},
 					{head: "REVOKED", cell: func(k picket.APIKey) string { return k.RevokedAt.String() }},
 				},
-			}.show(func(ctx context.Context, raw *jsontext.Value) error {
+			}.show(s, topic{kinds: []string{"key."}}, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/keys", nil, raw)
 			})
 		},
 	}
-	return formatFlag(c)
+	return watchFlag(formatFlag(c))
 }
 
 func scopeText(scopes []picket.Scope) string {

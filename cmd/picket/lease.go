@@ -23,7 +23,7 @@ func newLeaseList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return leaseListing(cmd).show(func(ctx context.Context, raw *jsontext.Value) error {
+			return leaseListing(cmd, s).show(s, topic{kinds: []string{"task.", "lease.", "store."}, unlogged: true}, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/leases", nil, raw)
 			})
 		},
@@ -31,13 +31,15 @@ func newLeaseList() *cobra.Command {
 	return watchFlag(formatFlag(c))
 }
 
-func leaseListing(cmd *cobra.Command) listing[picket.LiveLease] {
+func leaseListing(cmd *cobra.Command, s *server) listing[picket.LiveLease] {
 	return listing[picket.LiveLease]{
 		cmd: cmd, member: "leases", empty: "no leases are held", name: func(l picket.LiveLease) string { return l.TaskID },
 		columns: []column[picket.LiveLease]{
 			{head: "TASK", cell: func(l picket.LiveLease) string { return l.TaskID }},
 			{head: "FENCE", cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.FencingToken, 10) }},
-			{head: "LEFT", cell: func(l picket.LiveLease) string { return short(time.Duration(l.LeaseTTLMs) * time.Millisecond) }},
+			{head: "LEFT", cell: func(l picket.LiveLease) string {
+				return short(time.Duration(l.LeaseTTLMs)*time.Millisecond - time.Since(s.readAt))
+			}},
 			{head: "RENEWALS", cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.Renewals, 10) }},
 			{head: "AGENT", cell: func(l picket.LiveLease) string { return l.AgentID }},
 			{head: "RUN", cell: func(l picket.LiveLease) string { return l.RunID }, wide: true},

@@ -110,6 +110,7 @@ func startRole(ts *testscript.TestScript, neg bool, args []string) {
 func startServer(ts *testscript.TestScript, neg bool, args []string) {
 	url, pid := startProcess(ts, "server", append([]string{"up", "--listen", "127.0.0.1:0"}, args...)...)
 	ts.Setenv("SERVER_URL", url)
+	ts.Setenv("SERVER_ADDR", strings.TrimPrefix(url, "http://"))
 	ts.Setenv("PICKET_URL", "") // from here on the saved profile names the server
 	ts.Setenv("SERVER_PID", strconv.Itoa(pid))
 }

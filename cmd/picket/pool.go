@@ -26,7 +26,7 @@ func newPoolList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return poolListing(cmd).show(func(ctx context.Context, raw *jsontext.Value) error {
+			return poolListing(cmd).show(s, agentTopic, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/pools", nil, raw)
 			})
 		},
@@ -81,7 +81,7 @@ func newPoolGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return watching(cmd, func(ctx context.Context, w io.Writer) error {
+			return watching(cmd, s, agentTopic, func(ctx context.Context, w io.Writer) error {
 				var raw jsontext.Value
 				err := s.get(ctx, "/api/v1/pools/"+segment(given[0]), nil, &raw)
 				var refusal *picket.Error

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -24,7 +26,7 @@ type priceRow struct {
 }
 
 func newPriceList() *cobra.Command {
-	return formatFlag(&cobra.Command{
+	return watchFlag(formatFlag(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List what calls of tools and models cost", Args: args(cobra.NoArgs),
 		Long: "List the prices in force at the server. They are those under tools in its picket.yaml; it reads them anew on SIGHUP.\n" +
 			"A name that ends in * is for all that begin so; of several the longest counts. A tool without a price is refused.",
@@ -33,33 +35,37 @@ func newPriceList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list budget.List
-			var raw jsontext.Value
-			if err := s.get(cmd.Context(), "/api/v1/prices", &list, &raw); err != nil {
+			format, err := formatOf(cmd)
+			if err != nil {
 				return err
 			}
-			return printPrices(cmd, list, raw)
+			// That prices were read anew is no event.
+			return watching(cmd, s, topic{kinds: []string{"store."}, unlogged: true}, func(ctx context.Context, w io.Writer) error {
+				var list budget.List
+				var raw jsontext.Value
+				if err := s.get(ctx, "/api/v1/prices", &list, &raw); err != nil {
+					return err
+				}
+				showing(w, raw)
+				return printPrices(cmd, w, format, list, raw)
+			})
 		},
-	})
+	}))
 }
 
-func printPrices(cmd *cobra.Command, list budget.List, raw jsontext.Value) error {
-	format, err := formatOf(cmd)
-	if err != nil {
-		return err
-	}
+func printPrices(cmd *cobra.Command, w io.Writer, format string, list budget.List, raw jsontext.Value) error {
 	if format == "json" || format == "yaml" {
-		return printValue(cmd.OutOrStdout(), format, raw)
+		return printValue(w, format, raw)
 	}
 	rows, err := priceRows(list)
 	if err != nil {
 		return err
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no prices: every tool that is not free is refused. They stand under tools.prices in the server's picket.yaml")
+		fmt.Fprintln(aside(cmd, w), "no prices: every tool that is not free is refused. They stand under tools.prices in the server's picket.yaml")
 		return nil
 	}
-	return printItems(cmd, format, rows, []column[priceRow]{
+	return printItemsTo(w, format, rows, []column[priceRow]{
 		{head: "NAME", cell: func(r priceRow) string { return r.Name }},
 		{head: "KIND", cell: func(r priceRow) string { return r.Kind }},
 		{head: "PRICE", cell: func(r priceRow) string { return r.text }},

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"maps"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -16,38 +19,93 @@ func newReview() *cobra.Command {
 	return noun("review", "Decide about completed tasks", newReviewList(), newReviewShow(), newReviewApprove(), newReviewReject())
 }
 
-func (s *server) reviews(ctx context.Context) ([]picket.PendingReview, error) {
-	var page struct {
-		Reviews []picket.PendingReview `json:"reviews"`
+// reviews are those that match a filter, oldest first, 2,000 at most.
+func (s *server) reviews(ctx context.Context, filter url.Values) ([]picket.PendingReview, error) {
+	var all []picket.PendingReview
+	q := maps.Clone(filter)
+	if q == nil {
+		q = url.Values{}
 	}
-	err := s.get(ctx, "/api/v1/reviews", &page, nil)
-	return page.Reviews, err
+	q.Set("limit", "200")
+	for range maxPages {
+		var page picket.ReviewPage
+		if err := s.get(ctx, "/api/v1/reviews?"+q.Encode(), &page, nil); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Reviews...)
+		if page.NextCursor == nil {
+			break
+		}
+		q.Set("cursor", *page.NextCursor)
+	}
+	return all, nil
+}
+
+var reviewColumns = []column[picket.PendingReview]{
+	{head: "TASK", cell: func(r picket.PendingReview) string { return r.TaskID }},
+	{head: "WAITS", cell: func(r picket.PendingReview) string { return ago(r.SubmittedAt) }},
+	{head: "TITLE", cell: func(r picket.PendingReview) string { return clip(r.Title, 40) }},
+	{head: "OUTPUT", cell: func(r picket.PendingReview) string { return clip(outputText(r.Output), 60) }},
+	{head: "ROLE", cell: func(r picket.PendingReview) string { return orDash(r.Role) }, wide: true},
+	{head: "LABELS", cell: func(r picket.PendingReview) string { return orDash(labelText(r.Labels)) }, wide: true},
+	{head: "ATTEMPTS", cell: func(r picket.PendingReview) string { return strconv.Itoa(r.Attempts) }, wide: true},
+	{head: "SPENT", cell: func(r picket.PendingReview) string { return dollars(r.Spent.USD) }, wide: true},
+	{head: "BRANCH", cell: func(r picket.PendingReview) string { return orDash(r.Work.Branch) }, wide: true},
+	{head: "SUMMARY", cell: func(r picket.PendingReview) string { return clip(r.Summary, 60) }, wide: true},
 }
 
 func newReviewList() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List what waits for a decision, oldest first", Args: args(cobra.NoArgs),
+		Example: "  picket review list --watch\n  picket review list --role coder --label team=a -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
 			if err != nil {
 				return err
 			}
+			q, err := reviewQuery(cmd, s)
+			if err != nil {
+				return err
+			}
+			maps.Copy(q, pageQuery(cmd))
 			return listing[picket.PendingReview]{
 				cmd: cmd, member: "reviews", empty: "nothing waits for review", name: func(r picket.PendingReview) string { return r.TaskID },
-				columns: []column[picket.PendingReview]{
-					{head: "TASK", cell: func(r picket.PendingReview) string { return r.TaskID }},
-					{head: "WAITS", cell: func(r picket.PendingReview) string { return ago(r.SubmittedAt) }},
-					{head: "TITLE", cell: func(r picket.PendingReview) string { return clip(r.Title, 40) }},
-					{head: "OUTPUT", cell: func(r picket.PendingReview) string { return clip(outputText(r.Output), 60) }},
-					{head: "ATTEMPTS", cell: func(r picket.PendingReview) string { return strconv.Itoa(r.Attempts) }, wide: true},
-					{head: "SUMMARY", cell: func(r picket.PendingReview) string { return clip(r.Summary, 60) }, wide: true},
-				},
-			}.show(func(ctx context.Context, raw *jsontext.Value) error {
-				return s.get(ctx, "/api/v1/reviews", nil, raw)
+				more: morePages, columns: reviewColumns,
+			}.show(s, deskTopic, func(ctx context.Context, raw *jsontext.Value) error {
+				return s.get(ctx, "/api/v1/reviews?"+q.Encode(), nil, raw)
 			})
 		},
 	}
-	return watchFlag(formatFlag(c))
+	return watchFlag(formatFlag(pageFlags(reviewFilters(c))))
+}
+
+// reviewFilters are the flags that say which reviews are meant.
+func reviewFilters(c *cobra.Command) *cobra.Command {
+	c.Flags().String("role", "", "only tasks of this role")
+	c.Flags().String("parent", "", "only the subtasks of this task")
+	c.Flags().StringArray("label", nil, "only with this label key=value")
+	_ = c.RegisterFlagCompletionFunc("parent", completeFrom(taskIDs))
+	return c
+}
+
+// reviewQuery are the filters that were given; empty where none was.
+func reviewQuery(cmd *cobra.Command, s *server) (url.Values, error) {
+	f, q := cmd.Flags(), url.Values{}
+	if role, _ := f.GetString("role"); role != "" {
+		q.Set("role", role)
+	}
+	if parent, _ := f.GetString("parent"); parent != "" {
+		id, err := s.taskID(cmd.Context(), parent)
+		if err != nil {
+			return nil, err
+		}
+		q.Set("parent", id)
+	}
+	labels, _ := f.GetStringArray("label")
+	for _, label := range labels {
+		q.Add("label", label)
+	}
+	return q, nil
 }
 
 // onReview is a verb on one waiting review; without an id it takes the only
@@ -57,59 +115,61 @@ func onReview(use, short string, act func(cmd *cobra.Command, s *server, id stri
 }
 
 func newReviewShow() *cobra.Command {
-	c := formatFlag(onReview("show", "Show the result, reports, end and changes of a task", func(cmd *cobra.Command, s *server, id string) error {
-		var raw jsontext.Value
-		var task picket.Task
-		if err := s.get(cmd.Context(), "/api/v1/tasks/"+segment(id), &task, &raw); err != nil {
-			return err
-		}
-		if err := printTask(cmd, task, raw, whole); err != nil {
-			return err
-		}
-		if format, _ := formatOf(cmd); format != "table" && format != "wide" {
-			return nil
-		}
-		w := cmd.OutOrStdout()
-		for _, r := range task.Runs {
-			fmt.Fprintf(w, "run %d: %s after %s, %s\n", r.Attempt, r.State, took(r), endText(r))
-		}
-		if text := outputText(task.Output); strings.Contains(text, "\n") {
-			fmt.Fprintf(w, "\n%s\n", printable(text))
-		}
-		if err := showChanges(cmd, s, id); err != nil {
-			return err
-		}
-		if task.State == picket.TaskReview {
-			next(cmd, "picket review approve "+id, `picket review reject `+id+` --note "why" [--fix "what to do instead"]`)
-		}
-		return nil
-	}))
+	c := onReview("show", "Show the result, reports, end and changes of a task", func(cmd *cobra.Command, s *server, id string) error {
+		return watching(cmd, s, topic{task: id}, func(ctx context.Context, w io.Writer) error {
+			var raw jsontext.Value
+			var task picket.Task
+			if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, &raw); err != nil {
+				return err
+			}
+			showing(w, raw)
+			if err := printTaskTo(cmd, w, task, raw, whole); err != nil {
+				return err
+			}
+			if format, _ := formatOf(cmd); format != "table" && format != "wide" {
+				return nil
+			}
+			return s.evidence(ctx, cmd, w, task)
+		})
+	})
 	c.Aliases = []string{"get"}
-	return c
+	return watchFlag(formatFlag(c))
 }
 
-func newReviewApprove() *cobra.Command {
-	c := onReview("approve", "Accept the result: the task is completed and frozen", func(cmd *cobra.Command, s *server, id string) error {
-		note, _ := cmd.Flags().GetString("note")
-		body := struct {
-			Note string `json:"note,omitempty"`
-		}{note}
-		var raw jsontext.Value
-		var task picket.Task
-		if err := s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", body, &task, &raw); err != nil {
-			return err
-		}
-		if err := printTask(cmd, task, raw, "approved"); err != nil {
-			return err
-		}
-		if ev, err := s.changes(cmd.Context(), id); err == nil && ev != nil && len(ev.Files) > 0 {
-			next(cmd, mergeCommand(ev))
-		}
-		return nil
-	})
-	c.Flags().String("note", "", "a word to the record")
-	return formatFlag(c)
+// evidence is what a decision about a task rests on: how its runs ended, what
+// they reported, its output and its changes.
+func (s *server) evidence(ctx context.Context, cmd *cobra.Command, w io.Writer, task picket.Task) error {
+	for _, r := range task.Runs {
+		fmt.Fprintf(w, "run %d: %s after %s, %s\n", r.Attempt, r.State, took(r), endText(r))
+	}
+	var trail struct {
+		Reports []picket.Report `json:"reports"`
+	}
+	if err := s.get(ctx, "/api/v1/tasks/"+segment(task.TaskID)+"/reports", &trail, nil); err != nil {
+		return err
+	}
+	for _, r := range trail.Reports[max(0, len(trail.Reports)-reportsShown):] {
+		fmt.Fprintf(w, "report %d, %s: %s\n", r.Seq, r.At.Time().Local().Format("15:04:05"), oneLine(r.Summary))
+	}
+	if text := outputText(task.Output); strings.Contains(text, "\n") {
+		fmt.Fprintf(w, "\n%s\n", printable(text))
+	}
+	changes := func() error { return showChanges(cmd, s, task.TaskID) }
+	if _, again := w.(*terminalBuffer); again {
+		changes = func() error { return changesTo(ctx, s, w, task.TaskID) }
+	}
+	if err := changes(); err != nil {
+		return err
+	}
+	if task.State == picket.TaskReview {
+		nextTo(aside(cmd, w), painter(w), "picket review approve "+task.TaskID,
+			`picket review reject `+task.TaskID+` --note "why" [--fix "what to do instead"]`)
+	}
+	return nil
 }
+
+// reportsShown is how many of a task's latest reports are shown.
+const reportsShown = 20
 
 // rejected is the task with the fix that was made in the same step.
 type rejected struct {

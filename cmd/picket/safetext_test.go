@@ -2,9 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -73,29 +70,5 @@ func TestTablesFit(t *testing.T) {
 	rows = [][]string{{strings.Repeat("x", 90), "short"}}
 	if fit(rows, 20); rows[0][1] != "short" {
 		t.Errorf("a column was emptied: %q", rows[0][1])
-	}
-}
-
-// TestWatchOnAPipeIgnoresAges looks at two answers three times: the clock alone
-// is no reason to print again.
-func TestWatchOnAPipeIgnoresAges(t *testing.T) {
-	cmd := watchFlag(newRoot())
-	_ = cmd.Flags().Set("watch", "true")
-	var out bytes.Buffer
-	cmd.SetOut(&out)
-	ctx, cancel := context.WithCancel(t.Context())
-	cmd.SetContext(ctx)
-	looks := 0
-	err := watching(cmd, func(_ context.Context, w io.Writer) error {
-		looks++
-		showing(w, jsontext.Value([]string{"1", "1", "2"}[looks-1]))
-		fmt.Fprintf(w, "age %d\n", looks)
-		if looks == 3 {
-			cancel()
-		}
-		return nil
-	})
-	if err != nil || out.String() != "age 1\nage 3\n" {
-		t.Errorf("printed %q, %v", out.String(), err)
 	}
 }

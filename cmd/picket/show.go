@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/go-json-experiment/json"
@@ -54,13 +50,14 @@ type listing[T any] struct {
 	more func(members map[string]jsontext.Value, n int) string
 }
 
-// show asks once, or with --watch again and again, and prints.
-func (l listing[T]) show(fetch func(context.Context, *jsontext.Value) error) error {
+// show asks once, or with --watch whenever one of these events comes, and
+// prints.
+func (l listing[T]) show(s *server, of topic, fetch func(context.Context, *jsontext.Value) error) error {
 	format, err := formatOf(l.cmd)
 	if err != nil {
 		return err
 	}
-	return watching(l.cmd, func(ctx context.Context, w io.Writer) error {
+	return watching(l.cmd, s, of, func(ctx context.Context, w io.Writer) error {
 		var raw jsontext.Value
 		if err := fetch(ctx, &raw); err != nil {
 			return err
@@ -86,7 +83,7 @@ func (l listing[T]) print(w io.Writer, format string, raw jsontext.Value) error 
 	if l.more != nil && format != "json" && format != "yaml" { // they show the cursor
 		defer func() {
 			if text := l.more(members, len(items)); text != "" {
-				fmt.Fprintf(l.cmd.ErrOrStderr(), "%d shown, there are more: add %s\n", len(items), text)
+				fmt.Fprintf(aside(l.cmd, w), "%d shown, there are more: add %s\n", len(items), text)
 			}
 		}()
 	}
@@ -107,7 +104,7 @@ func (l listing[T]) print(w io.Writer, format string, raw jsontext.Value) error 
 		return nil
 	}
 	if len(items) == 0 {
-		fmt.Fprintln(l.cmd.ErrOrStderr(), l.empty)
+		fmt.Fprintln(aside(l.cmd, w), l.empty)
 		return nil
 	}
 	if l.arrange != nil {
@@ -147,55 +144,3 @@ func printValue(w io.Writer, format string, raw jsontext.Value) error {
 
 // clip shortens text to n columns.
 func clip(text string, n int) string { return ansi.Truncate(oneLine(text), n, "…") }
-
-// watchFlag adds --watch.
-func watchFlag(c *cobra.Command) *cobra.Command {
-	c.Flags().BoolP("watch", "w", false, "print again whenever it changes, until Ctrl-C")
-	return c
-}
-
-// watching runs a printer once, or until Ctrl-C with --watch: whenever its
-// output differs from the last, it is printed again.
-func watching(cmd *cobra.Command, show func(context.Context, io.Writer) error) error {
-	again, _ := cmd.Flags().GetBool("watch")
-	if !again {
-		return show(cmd.Context(), cmd.OutOrStdout())
-	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	out := cmd.OutOrStdout()
-	var last, lastOf []byte
-	for first := true; ctx.Err() == nil; first = false {
-		var now bytes.Buffer
-		view := &terminalBuffer{Buffer: &now, shown: out}
-		if err := show(ctx, view); err != nil && ctx.Err() == nil {
-			return err
-		}
-		// In a log, an age that has moved by itself is no news.
-		aged := view.of != nil && bytes.Equal(view.of, lastOf) && !isTerminal(out)
-		if first || !aged && !bytes.Equal(now.Bytes(), last) {
-			if isTerminal(out) {
-				fmt.Fprint(out, "\x1b[H\x1b[2J")
-			}
-			_, _ = out.Write(now.Bytes())
-			last, lastOf = now.Bytes(), view.of
-		}
-		_ = sleep(ctx, time.Second)
-	}
-	return nil
-}
-
-// terminalBuffer holds what is shown until it is compared with the last look. It
-// is as wide and as coloured as where it goes.
-type terminalBuffer struct {
-	*bytes.Buffer
-	shown io.Writer
-	of    jsontext.Value // what it shows, where that is one answer
-}
-
-// showing notes for --watch what a view shows.
-func showing(w io.Writer, raw jsontext.Value) {
-	if b, ok := w.(*terminalBuffer); ok {
-		b.of = raw
-	}
-}

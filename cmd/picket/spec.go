@@ -150,19 +150,25 @@ func (s settings) budgetOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	return nil
 }
 
-func labelsOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
+func labelsOf(cmd *cobra.Command, spec *picket.TaskSpec) (err error) {
 	given, _ := cmd.Flags().GetStringArray("label")
+	spec.Labels, err = labelPairs(given)
+	return err
+}
+
+// labelPairs are labels written key=value; nil when there are none.
+func labelPairs(given []string) (labels map[string]string, err error) {
 	for _, l := range given {
 		k, v, ok := strings.Cut(l, "=")
 		if !ok || k == "" {
-			return usage("--label %s: write key=value", l)
+			return nil, usage("--label %s: write key=value", l)
 		}
-		if spec.Labels == nil {
-			spec.Labels = map[string]string{}
+		if labels == nil {
+			labels = map[string]string{}
 		}
-		spec.Labels[k] = v
+		labels[k] = v
 	}
-	return nil
+	return labels, nil
 }
 
 func inputOf(cmd *cobra.Command, spec *picket.TaskSpec) error {

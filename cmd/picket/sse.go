@@ -22,7 +22,7 @@ var errGap = errors.New("events were lost before this point")
 // follow reads the event stream until ctx ends, connecting again whenever it
 // breaks and going on where it was. An empty after starts now. A refusal, such
 // as an unknown key, ends it. linked, when not nil, is told of each connect and
-// each loss. each gets the event and its bytes; its error ends the stream.
+// each loss that is followed by another try. each gets the event and its bytes; its error ends the stream.
 func (s *server) follow(ctx context.Context, path, after string, linked func(up bool), each func(picket.Event, jsontext.Value) error) error {
 	if linked == nil {
 		linked = func(bool) {}
@@ -30,7 +30,6 @@ func (s *server) follow(ctx context.Context, path, after string, linked func(up 
 	wait := 100 * time.Millisecond
 	for {
 		last, err := s.readStream(ctx, path, after, linked, each)
-		linked(false)
 		if last != after {
 			after, wait = last, 100*time.Millisecond
 		}
@@ -41,6 +40,7 @@ func (s *server) follow(ctx context.Context, path, after string, linked func(up 
 		default:
 			return err
 		}
+		linked(false)
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}

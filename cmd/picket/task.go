@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"strconv"
 	"strings"
@@ -122,7 +123,7 @@ func newTaskList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return taskListing(cmd).show(func(ctx context.Context, raw *jsontext.Value) error {
+			return taskListing(cmd).show(s, topic{kinds: []string{"task.", "lease.", "store."}}, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/tasks?"+q.Encode(), nil, raw)
 			})
 		},
@@ -207,12 +208,16 @@ func taskListing(cmd *cobra.Command) listing[picket.Task] {
 // what comes from outside stands in them only as commandLine or quoted wrote it;
 // oneLine is the second lock.
 func next(cmd *cobra.Command, commands ...string) {
-	p := painter(cmd.ErrOrStderr())
+	w := cmd.ErrOrStderr()
+	nextTo(w, painter(w), commands...)
+}
+
+func nextTo(w io.Writer, p paint, commands ...string) {
 	for i, c := range commands {
 		head := "next: "
 		if i > 0 {
 			head = "      "
 		}
-		fmt.Fprintln(cmd.ErrOrStderr(), p.dim(head)+oneLine(asCalled(c)))
+		fmt.Fprintln(w, p.dim(head)+oneLine(asCalled(c)))
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 func newTaskGet() *cobra.Command {
 	c := onTask("get", "Show one task", func(cmd *cobra.Command, s *server, id string) error {
-		return watching(cmd, func(ctx context.Context, w io.Writer) error {
+		return watching(cmd, s, topic{}, func(ctx context.Context, w io.Writer) error {
 			var raw jsontext.Value
 			var task picket.Task
 			if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, &raw); err != nil {
@@ -141,7 +141,7 @@ func describe(w io.Writer, t picket.Task) {
 	row("output", clip(outputText(t.Output), 200))
 	row("summary", oneLine(t.Summary))
 	if r := t.Review; r != nil && r.Decision != nil {
-		row("review", strings.TrimSpace(fmt.Sprintf("%s by %s %s", *r.Decision, oneLine(r.By), r.Note)))
+		row("review", strings.TrimSuffix(fmt.Sprintf("%s by %s %s", *r.Decision, oneLine(r.By), oneLine(r.Note)), " -"))
 	}
 	printRows(w, rows)
 }
@@ -183,7 +183,7 @@ func newTaskRuns() *cobra.Command {
 				{head: "WORKSPACE", cell: func(r picket.Run) string { return r.WorkspacePath }, wide: true},
 				{head: "WHY", cell: why},
 			},
-		}.show(func(ctx context.Context, raw *jsontext.Value) error {
+		}.show(s, topic{task: id}, func(ctx context.Context, raw *jsontext.Value) error {
 			return s.get(ctx, "/api/v1/tasks/"+segment(id), nil, raw)
 		})
 	})
@@ -249,7 +249,7 @@ func newTaskReports() *cobra.Command {
 				{head: "NEXT", cell: func(r picket.Report) string { return clip(r.NextStep, 50) }},
 				{head: "BLOCKERS", cell: func(r picket.Report) string { return clip(strings.Join(r.Blockers, "; "), 50) }, wide: true},
 			},
-		}.show(func(ctx context.Context, raw *jsontext.Value) error {
+		}.show(s, topic{task: id}, func(ctx context.Context, raw *jsontext.Value) error {
 			return s.get(ctx, "/api/v1/tasks/"+segment(id)+"/reports", nil, raw)
 		})
 	})
@@ -257,31 +257,33 @@ func newTaskReports() *cobra.Command {
 }
 
 func newTaskExplain() *cobra.Command {
-	return formatFlag(onTask("explain", "Say why a task is where it is, and what to do", func(cmd *cobra.Command, s *server, id string) error {
-		var raw jsontext.Value
-		var e picket.Explanation
-		if err := s.get(cmd.Context(), "/api/v1/tasks/"+segment(id)+"/explain", &e, &raw); err != nil {
-			return err
-		}
+	return watchFlag(formatFlag(onTask("explain", "Say why a task is where it is, and what to do", func(cmd *cobra.Command, s *server, id string) error {
 		format, err := formatOf(cmd)
 		if err != nil {
 			return err
-		}
-		if format != "table" && format != "wide" {
-			return printValue(cmd.OutOrStdout(), format, raw)
-		}
-		w := cmd.OutOrStdout()
-		fmt.Fprintln(w, painter(w).state(string(e.State)))
-		for _, b := range e.Because {
-			fmt.Fprintln(w, "  because "+oneLine(b))
 		}
 		cfg, err := loadSettings(cmd)
 		if err != nil {
 			return err
 		}
-		for _, n := range e.Next {
-			fmt.Fprintln(w, "  next:   "+oneLine(cfg.workerHere(n)))
-		}
-		return nil
-	}))
+		return watching(cmd, s, topic{unlogged: true}, func(ctx context.Context, w io.Writer) error {
+			var raw jsontext.Value
+			var e picket.Explanation
+			if err := s.get(ctx, "/api/v1/tasks/"+segment(id)+"/explain", &e, &raw); err != nil {
+				return err
+			}
+			showing(w, raw)
+			if format != "table" && format != "wide" {
+				return printValue(w, format, raw)
+			}
+			fmt.Fprintln(w, painter(w).state(string(e.State)))
+			for _, b := range e.Because {
+				fmt.Fprintln(w, "  because "+oneLine(b))
+			}
+			for _, n := range e.Next {
+				fmt.Fprintln(w, "  next:   "+oneLine(cfg.workerHere(n)))
+			}
+			return nil
+		})
+	})))
 }

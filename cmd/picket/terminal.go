@@ -23,6 +23,16 @@ func columns(w io.Writer) int {
 	return 80
 }
 
+// lineCount is the height of the terminal, 24 where there is none.
+func lineCount(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if _, height, err := term.GetSize(f.Fd()); err == nil && height > 3 {
+			return height
+		}
+	}
+	return 24
+}
+
 // width is how many columns a table may have on a stream; elsewhere than on a
 // terminal it is not limited.
 func width(w io.Writer) (int, bool) {

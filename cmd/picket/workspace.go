@@ -86,7 +86,7 @@ func newWorkspaceList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return workspaceListing(cmd, "no workspaces are kept").show(func(ctx context.Context, raw *jsontext.Value) error {
+			return workspaceListing(cmd, "no workspaces are kept").show(nil, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
 				all, err := kept.List(ctx)
 				if err != nil {
 					return err

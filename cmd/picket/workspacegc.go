@@ -41,7 +41,7 @@ func collectWorkspaces(cmd *cobra.Command, kept adapter.Shelf, dry bool) error {
 		{head: "DONE", cell: func(r workspaceRow) string { return doneText(r, dry) }},
 		{head: "BECAUSE", cell: func(r workspaceRow) string { return r.Because }},
 	}
-	err := l.show(func(ctx context.Context, raw *jsontext.Value) error {
+	err := l.show(nil, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
 		all, err := kept.Collect(ctx, dry)
 		if err != nil {
 			return err

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newReviewApprove() *cobra.Command {
+	c := &cobra.Command{
+		Use: "approve [TASK ...]", Short: "Accept results: the tasks are completed and frozen", ValidArgsFunction: completeFrom(reviewIDs),
+		Long: "Accept the result of one task (without an id the only one that waits), of several, or of all that match --role, --label and\n" +
+			"--parent. What a filter matches is shown first, and its count is to be typed; --count says it beforehand, and --yes\n" +
+			"approves what there is. When by then another number matches, nothing is decided (exit code 4). Each task is a decision of its\n" +
+			"own: those that somebody else has decided meanwhile are named, and the exit code is 4.",
+		Example: "  picket review approve --note \"well done\"\n  picket review approve 7Q2K M3XF\n" +
+			"  picket review approve --role coder --label team=a\n  picket review approve --parent task_… --count 12",
+		RunE: runApprove,
+	}
+	f := c.Flags()
+	f.String("note", "", "a word to the record")
+	f.Int("count", 0, "how many tasks the filters match, 1 to 500; with another number nothing is decided")
+	f.BoolP("yes", "y", false, "approve what the filters match now, without asking")
+	return formatFlag(reviewFilters(c))
+}
+
+func runApprove(cmd *cobra.Command, given []string) error {
+	s, err := connect(cmd)
+	if err != nil {
+		return err
+	}
+	filter, err := reviewQuery(cmd, s)
+	if err != nil {
+		return err
+	}
+	count := cmd.Flags().Changed("count") || cmd.Flags().Changed("yes")
+	switch {
+	case len(filter) > 0 && len(given) > 0:
+		e := usage("tasks are named, and filters are given")
+		e.Remedy = "Name tasks, or give filters."
+		return e
+	case len(filter) > 0:
+		return s.approveMatching(cmd, filter)
+	case count:
+		e := usage("--count and --yes are about filters")
+		e.Remedy = "Add --role, --label or --parent, or leave it out."
+		return e
+	case len(given) > 1:
+		return s.approveNamed(cmd, given)
+	}
+	id, err := theOne(cmd.Context(), cmd, given, s.taskID, s.pendingReviews, "review")
+	if err != nil {
+		return err
+	}
+	return s.approveOne(cmd, id)
+}
+
+func (s *server) approveOne(cmd *cobra.Command, id string) error {
+	note, _ := cmd.Flags().GetString("note")
+	body := struct {
+		Note string `json:"note,omitempty"`
+	}{note}
+	var raw jsontext.Value
+	var task picket.Task
+	if err := s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", body, &task, &raw); err != nil {
+		return err
+	}
+	if err := printTask(cmd, task, raw, "approved"); err != nil {
+		return err
+	}
+	if ev, err := s.changes(cmd.Context(), id); err == nil && ev != nil && len(ev.Files) > 0 {
+		next(cmd, mergeCommand(ev))
+	}
+	return nil
+}
+
+func (s *server) approveNamed(cmd *cobra.Command, given []string) error {
+	var ids []string
+	for _, typed := range given {
+		id, err := s.taskID(cmd.Context(), typed)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	return s.approveAll(cmd, picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: ids}, Count: len(ids)})
+}
+
+// approveMatching decides exactly what was shown, or as many as were announced.
+func (s *server) approveMatching(cmd *cobra.Command, q url.Values) error {
+	labels, err := labelPairs(q["label"])
+	if err != nil {
+		return err
+	}
+	all := picket.BulkApproval{Filter: picket.ReviewFilter{Role: q.Get("role"), Parent: q.Get("parent"), Labels: labels}}
+	if all.Count, _ = cmd.Flags().GetInt("count"); cmd.Flags().Changed("count") {
+		return s.approveAll(cmd, all)
+	}
+	shown, err := s.reviews(cmd.Context(), q)
+	switch {
+	case err != nil:
+		return err
+	case len(shown) == 0:
+		return picket.Refuse(picket.CodeNotFound, "See what there is: picket review list", "no review matches")
+	case len(shown) > mostAtOnce:
+		return usage("%d reviews match, and at most %d are approved at once: narrow the filters", len(shown), mostAtOnce)
+	}
+	for _, r := range shown {
+		all.Filter.TaskIDs = append(all.Filter.TaskIDs, r.TaskID)
+	}
+	all.Count = len(shown)
+	if yes, _ := cmd.Flags().GetBool("yes"); !yes {
+		if err := confirm(cmd, shown); err != nil {
+			return err
+		}
+	}
+	return s.approveAll(cmd, all)
+}
+
+// mostAtOnce is how many reviews one request approves.
+const mostAtOnce = 500
+
+// confirm shows what would be approved and wants its count to be typed.
+func confirm(cmd *cobra.Command, shown []picket.PendingReview) error {
+	w := cmd.ErrOrStderr()
+	printTable(w, reviewColumns, shown, false)
+	if !isTerminal(cmd.InOrStdin()) {
+		e := usage("%s would be approved, and nobody is there to be asked", counted(len(shown), "task"))
+		e.Remedy = "Add --count " + strconv.Itoa(len(shown)) + ", or --yes for whatever there is."
+		return e
+	}
+	fmt.Fprintf(w, "type %d to approve %s: ", len(shown), counted(len(shown), "task"))
+	typed, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if strings.TrimSpace(typed) != strconv.Itoa(len(shown)) {
+		return picket.Refuse(codeUsage, "Nothing was decided.", "that is not %d", len(shown))
+	}
+	return nil
+}
+
+func (s *server) approveAll(cmd *cobra.Command, all picket.BulkApproval) error {
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	all.Note, _ = cmd.Flags().GetString("note")
+	var raw jsontext.Value
+	var got picket.BulkApproved
+	if err := s.post(cmd.Context(), "/api/v1/reviews/approve", all, &got, &raw); err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	switch format {
+	case "json", "jsonl", "yaml":
+		err = printValue(w, format, raw)
+	case "name":
+		for _, id := range got.Approved {
+			fmt.Fprintln(w, id)
+		}
+	default:
+		for _, id := range got.Approved {
+			fmt.Fprintf(w, "%s %s\n", id, painter(w).state(string(picket.TaskCompleted)))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return lostRaces(cmd, got)
+}
+
+// lostRaces names what was not approved, and by whom it was decided.
+func lostRaces(cmd *cobra.Command, got picket.BulkApproved) error {
+	w := cmd.ErrOrStderr()
+	for _, l := range got.Lost {
+		text := l.TaskID + " was not approved [" + string(l.Code) + "]"
+		if l.By != "" {
+			text += ": decided by " + oneLine(l.By)
+		}
+		fmt.Fprintln(w, text)
+	}
+	fmt.Fprintf(w, "%s approved, %d lost\n", counted(len(got.Approved), "task"), len(got.Lost))
+	if len(got.Lost) > 0 {
+		return ended(exitConflict)
+	}
+	return nil
+}
+
+// pendingReviews are what waits for a decision.
+func (s *server) pendingReviews(ctx context.Context) ([]candidate, error) {
+	var all []candidate
+	list, err := s.reviews(ctx, nil)
+	for _, r := range list {
+		all = append(all, candidate{r.TaskID, r.Title})
+	}
+	return all, err
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newEventsExport() *cobra.Command {
+	c := &cobra.Command{
+		Use: "export FILE", Short: "Write the log to a file, or to standard output (-)", Args: args(cobra.ExactArgs(1)),
+		Long: "Write all events that the server has when the export begins, one a line, oldest first. What is written is whole lines and is\n" +
+			"never repeated: an export that was interrupted, or that is to be brought up to date, goes on with --continue after the last\n" +
+			"line of the file. The last cursor is said on standard error. A server that is away for a moment is waited for.",
+		Example: "  picket events export log.jsonl\n  picket events export --continue log.jsonl\n" +
+			"  picket events export --since 24h --type task.approved,task.rejected -o csv - >decisions.csv",
+		RunE: runExport,
+	}
+	f := c.Flags()
+	f.String("since", "", "at or after this time (RFC 3339, or a duration back from now)")
+	f.String("until", "", "before this time (the same)")
+	f.String("after", "", "start after this cursor (default: the beginning)")
+	f.Bool("continue", false, "go on after the last line of FILE; without it FILE must not exist")
+	f.StringP("output", "o", "jsonl", "print as format: jsonl, csv")
+	choices(c, "output", "jsonl", "csv")
+	eventFilters(c)
+	c.MarkFlagsMutuallyExclusive("after", "continue")
+	c.MarkFlagsMutuallyExclusive("since", "after", "continue")
+	return c
+}
+
+func runExport(cmd *cobra.Command, given []string) (err error) {
+	x := &export{cmd: cmd, path: given[0], began: time.Now()}
+	if x.format, _ = cmd.Flags().GetString("output"); x.format != "jsonl" && x.format != "csv" {
+		return usage("-o %s: choose one of jsonl, csv", x.format)
+	}
+	if x.s, err = connect(cmd); err != nil {
+		return err
+	}
+	if x.q, err = x.s.eventQuery(cmd); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := x.bounds(ctx); err != nil {
+		return err
+	}
+	if err := x.open(); err != nil {
+		return err
+	}
+	failed := x.run(ctx)
+	if err := x.close(); err != nil {
+		return err
+	}
+	x.report(ctx.Err() != nil, failed)
+	if ctx.Err() != nil {
+		return ended(exitInterrupted)
+	}
+	return failed
+}
+
+// export writes a part of the log.
+type export struct {
+	cmd    *cobra.Command
+	s      *server
+	q      url.Values // the filters
+	path   string
+	format string
+	began  time.Time
+	told   time.Time
+
+	after, last int64 // the cursor that has been read up to, and where to end
+	until       picket.Instant
+	file        *os.File // nil for standard output
+	out         *bufio.Writer
+	count       int
+}
+
+// bounds finds where to begin and where to end, in numbers of the log.
+func (x *export) bounds(ctx context.Context) error {
+	f := x.cmd.Flags()
+	var stats picket.Stats
+	if err := x.s.get(ctx, "/api/v1/stats", &stats, nil); err != nil {
+		return err
+	}
+	x.last = stats.LastSeq
+	if text, _ := f.GetString("after"); text != "" {
+		var err error
+		if x.after, err = strconv.ParseInt(text, 10, 64); err != nil || x.after < 0 {
+			return usage("--after %s: a cursor is a number", quoted(text))
+		}
+	}
+	if text, _ := f.GetString("until"); text != "" {
+		var err error
+		if x.until, err = instant(text, -1); err != nil {
+			return err
+		}
+	}
+	text, _ := f.GetString("since")
+	if text == "" {
+		return nil
+	}
+	since, err := instant(text, -1)
+	if err != nil {
+		return err
+	}
+	x.after, err = x.s.lastBefore(ctx, since, x.last)
+	return err
+}
+
+// lastBefore is the cursor after which the log begins to be of a time or later.
+// The instants in the log never go back.
+func (s *server) lastBefore(ctx context.Context, since picket.Instant, last int64) (int64, error) {
+	low, high := int64(0), last // the answer is at least low and at most high
+	for low < high {
+		middle := low + (high-low)/2
+		page, err := s.page(ctx, url.Values{}, middle, 1)
+		if err != nil && !errors.Is(err, picket.CodeCursorExpired) {
+			return 0, err
+		}
+		var e picket.Event
+		if err == nil && len(page.Events) > 0 {
+			if err := json.Unmarshal(page.Events[0], &e); err != nil {
+				return 0, err
+			}
+		}
+		switch {
+		case err != nil: // events that are kept no more are of earlier than any that is
+			low = middle + 1
+		case len(page.Events) == 0 || e.At >= since:
+			high = middle
+		default:
+			low = max(middle+1, e.Seq)
+		}
+	}
+	return low, nil
+}
+
+// page is one request for the log.
+func (s *server) page(ctx context.Context, filters url.Values, after int64, limit int) (eventsRead, error) {
+	q := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(limit)}}
+	for name, values := range filters {
+		q[name] = values
+	}
+	var page eventsRead
+	err := s.get(ctx, "/api/v1/events?"+q.Encode(), &page, nil)
+	return page, err
+}
+
+// patientExport is how long a server that is away is waited for.
+const patientExport = 30 * time.Second
+
+func (x *export) run(ctx context.Context) error {
+	for x.after < x.last {
+		var page eventsRead
+		err := patiently(ctx, patientExport, x.cmd.ErrOrStderr(), func() (err error) {
+			page, err = x.s.page(ctx, x.q, x.after, 1000)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		over, err := x.write(page)
+		if err != nil || over {
+			return err
+		}
+		next, err := strconv.ParseInt(page.Next, 10, 64)
+		if err != nil || next <= x.after {
+			return err // the end
+		}
+		x.after = next
+		x.progress(false)
+	}
+	return nil
+}
+
+// write adds the events of a page and reports whether one is too late.
+func (x *export) write(page eventsRead) (over bool, err error) {
+	for _, raw := range page.Events {
+		var e picket.Event
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return false, err
+		}
+		if e.Seq > x.last || !x.until.IsZero() && e.At >= x.until {
+			return true, x.out.Flush()
+		}
+		if err := x.line(e, raw); err != nil {
+			return false, err
+		}
+		x.count++
+		x.after = e.Seq
+	}
+	return false, x.out.Flush()
+}
+
+// progress says how far it has come, on a terminal, once a second.
+func (x *export) progress(always bool) {
+	w := x.cmd.ErrOrStderr()
+	if !isTerminal(w) || !always && time.Since(x.told) < time.Second {
+		return
+	}
+	x.told = time.Now()
+	fmt.Fprintf(w, "\r\x1b[2K%d events, %d of %d read", x.count, x.after, x.last)
+}
+
+// report says how far the export is, and how to go on.
+func (x *export) report(interrupted bool, failed error) {
+	w := x.cmd.ErrOrStderr()
+	x.progress(true)
+	if isTerminal(w) {
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%s in %s, the last cursor is %d\n", counted(x.count, "event"), short(time.Since(x.began)), x.after)
+	if interrupted || failed != nil {
+		next(x.cmd, x.again())
+	}
+}
+
+// again is the command that goes on.
+func (x *export) again() string {
+	words := []string{"picket", "events", "export"}
+	for _, name := range []string{"type", "task", "agent"} {
+		if v := x.q.Get(name); v != "" {
+			words = append(words, "--"+name, v)
+		}
+	}
+	if !x.until.IsZero() {
+		words = append(words, "--until", x.until.String())
+	}
+	if x.format != "jsonl" {
+		words = append(words, "-o", x.format)
+	}
+	if x.file == nil {
+		return commandLine(append(words, "--after", strconv.FormatInt(x.after, 10), "-"))
+	}
+	return commandLine(append(words, "--continue", x.path))
+}
