@@ -99,7 +99,7 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 	r := &reply{script: "heartbeat"}
 	l := r.list(got)
 	at := picket.Instant(r.int(r.at(l, 0)))
-	e.drift(agentID, r.text(r.at(l, 2)), at, hb.ClientTimestamp)
+	e.drift(ctx, agentID, r.text(r.at(l, 2)), at, hb.ClientTimestamp)
 	return picket.HeartbeatAnswer{Acknowledged: true, ServerTimestamp: at, AgentStatus: picket.AgentStatus(r.text(r.at(l, 1))),
 		PendingCommands: r.commands(r.at(l, 4), r.at(l, 3))}, r.bad
 }
@@ -160,13 +160,13 @@ func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID str
 }
 
 // drift counts a heartbeat whose sender's clock is off, and logs the first one.
-func (e *Engine) drift(agentID, how string, server, client picket.Instant) {
+func (e *Engine) drift(ctx context.Context, agentID, how string, server, client picket.Instant) {
 	if how == "" {
 		return
 	}
 	e.drifts.Add(1)
 	if how == "began_to_drift" {
-		e.log.Warn("the clock of an agent is off by more than twice its heartbeat interval; nothing is judged by it",
+		e.log.WarnContext(ctx, "the clock of an agent is off by more than twice its heartbeat interval; nothing is judged by it",
 			"agent", agentID, "server_time", server, "client_timestamp", client)
 	}
 }

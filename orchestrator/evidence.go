@@ -159,6 +159,6 @@ func (e *Engine) RefusedWrite(ctx context.Context, held picket.Held, verb string
 		return otherwise
 	}
 	if _, err := e.run(ctx, "refused", held.RunID, verb, string(refusal.Code), number("presented", held.Fence), number("current", 0)); err != nil {
-		e.log.Warn("write refused event", "task", held.TaskID, "run", held.RunID, "error", err)
+		e.log.WarnContext(ctx, "write refused event", "task", held.TaskID, "run", held.RunID, "err", err)
 	}
 }

@@ -56,19 +56,19 @@ func (e *Engine) inspect(ctx context.Context, actor string, repair bool, limit i
 		f := r.list(row)
 		v := picket.Violation{Kind: r.text(r.at(f, 0)), Subject: r.text(r.at(f, 1)), Detail: r.text(r.at(f, 2)), Repaired: r.int(r.at(f, 3)) == 1}
 		part.Violations = append(part.Violations, v)
-		e.alarm(v, r.int(r.at(f, 4)) == 1)
+		e.alarm(ctx, v, r.int(r.at(f, 4)) == 1)
 	}
 	return part, r.bad
 }
 
 // alarm counts and logs a violation. What is met again and again is counted and
 // logged when its event is written; a repair is counted each time.
-func (e *Engine) alarm(v picket.Violation, told bool) {
+func (e *Engine) alarm(ctx context.Context, v picket.Violation, told bool) {
 	if told || v.Repaired {
 		e.violations.add(v.Kind, v.Repaired)
 	}
 	if told {
-		e.log.Error("an invariant was violated", "kind", v.Kind, "subject", v.Subject, "detail", v.Detail, "repaired", v.Repaired)
+		e.log.ErrorContext(ctx, "an invariant was violated", "kind", v.Kind, "subject", v.Subject, "detail", v.Detail, "repaired", v.Repaired)
 	}
 }
 

@@ -30,7 +30,7 @@ func (p *Proxy) dispatch(ctx context.Context, door Door, held picket.Held, m Met
 	if err != nil {
 		// The call was made and its answer is here: it is not kept from the agent.
 		// The reservation settles by itself at its deadline.
-		p.log.Warn("a call could not be settled", "tool", m.Tool, "task", held.TaskID, "run", held.RunID, "call", r.CallID, "err", err)
+		p.log.WarnContext(ctx, "a call could not be settled", "tool", m.Tool, "task", held.TaskID, "run", held.RunID, "call", r.CallID, "err", err)
 		settled = picket.Settled{Cost: s.Cost, Available: r.Available}
 	}
 	return MeteredResult{Result: d.Result, Cost: settled.Cost, Available: settled.Available, Nudge: r.Nudge}, nil

@@ -184,7 +184,7 @@ func (s execSource) order(ctx context.Context, door Door, held picket.Held, orde
 	case err == nil:
 		return nil
 	case errors.Is(err, picket.ErrUnknown):
-		s.proxy.log.Warn("it is not known whether a process was ordered", "task", held.TaskID, "run", held.RunID, "call", order.CallID, "err", err)
+		s.proxy.log.WarnContext(ctx, "it is not known whether a process was ordered", "task", held.TaskID, "run", held.RunID, "call", order.CallID, "err", err)
 		return nil
 	}
 	return NeverLeft(err)

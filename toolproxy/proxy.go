@@ -17,6 +17,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // Door is what the proxy asks of one namespace of the state of record. Errors
@@ -92,7 +93,7 @@ func New(cfg Config) (*Proxy, error) {
 	if prices == nil {
 		prices = func() *budget.List { return nil }
 	}
-	p := &Proxy{sealer: cfg.Sealer, door: cfg.Door, prices: prices, log: cmp.Or(cfg.Log, slog.Default())}
+	p := &Proxy{sealer: cfg.Sealer, door: cfg.Door, prices: prices, log: web.Logged(cmp.Or(cfg.Log, slog.Default()))}
 	p.ending, p.end = context.WithCancel(context.Background())
 	gateway, err := newGateway(p, cfg.Upstreams)
 	if err != nil {
@@ -204,6 +205,6 @@ func (p *Proxy) recordRefusal(ctx context.Context, w witness, held picket.Held, 
 	if !errors.As(err, &refusal) || !refusal.Code.Fenced() || (verb == "release" && refusal.Code == picket.CodeLeaseReleased) {
 		return
 	}
-	p.log.Debug("write refused", "task", held.TaskID, "run", held.RunID, "fence", held.Fence, "verb", verb, "code", string(refusal.Code))
+	p.log.DebugContext(ctx, "write refused", "task", held.TaskID, "run", held.RunID, "fence", held.Fence, "verb", verb, "code", string(refusal.Code))
 	w.RefusedWrite(ctx, held, verb, refusal)
 }

@@ -282,5 +282,5 @@ func (d driverLog) Printf(ctx context.Context, format string, args ...any) {
 func newLog(cfg settings, w interface{ Write([]byte) (int, error) }) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(cfg.text("log.level")))
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+	return web.Logged(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})))
 }

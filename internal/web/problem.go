@@ -27,7 +27,7 @@ func answerProblem(log *slog.Logger, err error, c echo.Context) {
 	gone := c.Request().Context().Err() != nil
 	if c.Response().Committed {
 		if !gone {
-			log.Warn("answer broken off", "requestId", RequestID(c), "err", err)
+			log.WarnContext(c.Request().Context(), "answer broken off", "err", err)
 		}
 		return
 	}
@@ -74,15 +74,16 @@ func routingRefusal(c echo.Context, err *echo.HTTPError) *picket.Error {
 }
 
 func logProblem(log *slog.Logger, c echo.Context, refusal *picket.Error, err error) {
-	attrs := []any{"requestId", RequestID(c), "method", c.Request().Method, "route", c.Path(), "code", refusal.Code}
+	ctx := c.Request().Context()
+	attrs := []any{"method", c.Request().Method, "route", c.Path(), "code", refusal.Code}
 	var p *panicked
 	switch {
 	case errors.As(err, &p):
-		log.Error("handler panicked", append(attrs, "err", p, "stack", string(p.stack))...)
+		log.ErrorContext(ctx, "handler panicked", append(attrs, "err", p, "stack", string(p.stack))...)
 	case refusal.Code == picket.CodeInternal:
-		log.Error("request failed", append(attrs, "err", err, "cause", errors.Unwrap(refusal))...)
+		log.ErrorContext(ctx, "request failed", append(attrs, "err", err, "cause", errors.Unwrap(refusal))...)
 	case refusal.Code == picket.CodeUnavailable && !errors.Is(err, context.Canceled):
-		log.Warn("request failed", append(attrs, "err", err, "cause", errors.Unwrap(refusal))...)
+		log.WarnContext(ctx, "request failed", append(attrs, "err", err, "cause", errors.Unwrap(refusal))...)
 	}
 }
 

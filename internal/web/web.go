@@ -29,6 +29,7 @@ func New(log *slog.Logger) *echo.Echo {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	log = Logged(log)
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = func(err error, c echo.Context) { answerProblem(log, err, c) }
@@ -47,6 +48,7 @@ func identify(next echo.HandlerFunc) echo.HandlerFunc {
 			id = "req_" + rand.Text()
 		}
 		c.Response().Header().Set(requestIDHeader, id)
+		withTrail(c, id)
 		return next(c)
 	}
 }

@@ -18,6 +18,7 @@ type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	readers  prometheus.Gauge
 }
 
 func newMetrics(cfg Config) *metrics {
@@ -30,8 +31,11 @@ func newMetrics(cfg Config) *metrics {
 			Name: "picket_http_request_seconds", Help: "Time to answer, long polls and streams included.",
 			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60},
 		}, []string{"method", "route"}),
+		readers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "picket_event_readers", Help: "Readers of event streams that are connected to this process.",
+		}),
 	}
-	m.registry.MustRegister(m.requests, m.seconds, &engineCollector{engines: cfg.Engines, calls: cfg.Calls},
+	m.registry.MustRegister(m.requests, m.seconds, m.readers, &engineCollector{engines: cfg.Engines, calls: cfg.Calls},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -148,3 +148,24 @@ func TestAScrapeIsOneLook(t *testing.T) {
 		}
 	})
 }
+
+func TestReadersAreCountedWhileTheyRead(t *testing.T) {
+	p := memory(t)
+	expect := func(want string) {
+		t.Helper()
+		var got string
+		for end := time.Now().Add(time.Minute); got != want && time.Now().Before(end); { // a reader that has gone is noticed a little later
+			got = readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)["picket_event_readers"].values["picket_event_readers{}"]
+		}
+		if got != want {
+			t.Errorf("%s readers, want %s", got, want)
+		}
+	}
+	expect("0")
+	one, two := p.listen(t, "/api/v1/events", "reviewer"), p.listen(t, "/api/v1/events", "reviewer")
+	expect("2")
+	one.close()
+	expect("1")
+	two.close()
+	expect("0")
+}

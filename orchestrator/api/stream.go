@@ -45,6 +45,8 @@ func (a *API) stream(r request, q query, want picket.EventQuery, admit func() er
 	want.Limit = streamPage
 	s := &stream{api: a, request: r, want: want, admit: admit}
 	s.want.After = after
+	a.metrics.readers.Inc()
+	defer a.metrics.readers.Dec()
 	if err := s.open(); err != nil {
 		return err
 	}

@@ -85,3 +85,14 @@ func TestARepeatedSubmitKeepsItsTrace(t *testing.T) {
 		}
 	}
 }
+
+// An answer that asks to look into the log can be found there.
+func TestTheLogNamesTheRequestThatFailed(t *testing.T) {
+	p := memory(t)
+	must(t, p.store.Close())
+	a := p.wantCode(picket.CodeUnavailable, "GET", "/api/v1/stats", "operator", "", "Traceparent", aTrace)
+	want := "requestId=" + a.text("requestId") + " traceId=" + strings.Split(aTrace, "-")[1]
+	if a.text("requestId") == "" || !strings.Contains(p.log.String(), want) {
+		t.Errorf("the log has no %s: %s", want, p.log)
+	}
+}

@@ -50,7 +50,7 @@ func New(cfg Config) (*Console, error) {
 	if cfg.Desk == nil || cfg.Stream == nil {
 		return nil, errors.New("console: Desk and Stream are required")
 	}
-	c := &Console{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(),
+	c := &Console{cfg: cfg, log: web.Logged(cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))), origin: http.NewCrossOriginProtection(),
 		attempts: newAttempts(), names: map[string]route{}}
 	for _, r := range routes() {
 		if _, twice := c.names[r.name]; twice {

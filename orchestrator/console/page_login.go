@@ -59,7 +59,7 @@ func login(v *visit) error {
 	}
 	v.endSession() // of the key that was signed in before
 	v.setCookie(cookieName(v.Request()), token.Reveal(), int(picket.SessionLife.Seconds()))
-	v.console.log.Info("a person signed in", "key", s.Principal.KeyID, "namespace", s.Principal.Namespace)
+	v.console.log.InfoContext(v.Request().Context(), "a person signed in", "key", s.Principal.KeyID, "namespace", s.Principal.Namespace)
 	return v.Redirect(http.StatusSeeOther, next)
 }
 
@@ -110,7 +110,7 @@ func (v *visit) endSession() {
 		return
 	}
 	if err := v.desk.CloseSession(v.ctx(), v.token); err != nil {
-		v.console.log.Warn("close a session", "key", v.session.Principal.KeyID, "err", err)
+		v.console.log.WarnContext(v.Request().Context(), "close a session", "key", v.session.Principal.KeyID, "err", err)
 	}
 }
 

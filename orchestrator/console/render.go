@@ -212,7 +212,7 @@ type problem struct {
 func problemOf(err error, v *visit) *problem {
 	refusal, ok := picket.RefusalOf(err)
 	if !ok {
-		v.console.log.Error("page failed", "route", v.Path(), "err", err)
+		v.console.log.ErrorContext(v.Request().Context(), "page failed", "route", v.Path(), "err", err)
 		refusal = picket.Refuse(picket.CodeInternal, "Try again; if it stays, look for the request id in the server's log.", "something went wrong on our side")
 	}
 	p := &problem{Title: refusal.Code.Title(), Message: refusal.Error(), Remedy: refusal.Remedy, Facts: refusal.Facts,
