@@ -144,10 +144,17 @@ func (v *visit) budgetPage(typed acting, problem error) error {
 		return err
 	}
 	b := budgetView{Ledger: ledgerRows(found.Rows), All: address("/console/ledger", "of", e.ID), Acting: typed, Calls: e.Calls[:min(len(e.Calls), maxTreeRows)]}
+	titles, err := v.titlesIn(e)
+	if err != nil {
+		return err
+	}
 	b.Tree, b.TreeMore = treeOf(e, pageRows)
+	for i := range b.Tree {
+		b.Tree[i].Title = titles[b.Tree[i].ID]
+	}
 	b.treeRow = b.Tree[0]
-	title := "Budget of " + e.ID
-	if strings.HasPrefix(e.ID, "task_") {
+	title := "Budget of " + cmp.Or(b.Title, e.ID)
+	if isTask(e.ID) {
 		b.TaskPath = taskPath(e.ID)
 	}
 	if e.Parent != "" {
@@ -158,6 +165,24 @@ func (v *visit) budgetPage(typed acting, problem error) error {
 		status = picket.CodeOf(problem).Status()
 	}
 	return v.show(status, page{name: "budget", title: title, nav: "budgets", topics: []string{"budget.", e.ID, "namespace."}, body: b, problem: problem})
+}
+
+// isTask tells the envelope of a task from that of a day.
+func isTask(envelope string) bool { return strings.HasPrefix(envelope, "task_") }
+
+// titlesIn are the titles at the top of a tree: of the task and what was carved
+// from it, or of the newest tasks of a day.
+func (v *visit) titlesIn(e picket.EnvelopeState) (map[string]string, error) {
+	q := picket.TaskQuery{Limit: 200}
+	if isTask(e.ID) {
+		q.Parent = e.ID
+	}
+	page, err := v.desk.Tasks(v.ctx(), q)
+	if err != nil || !isTask(e.ID) {
+		return titlesOf(page.Tasks), err
+	}
+	top, err := v.desk.Task(v.ctx(), e.ID)
+	return titlesOf(append(page.Tasks, top)), err
 }
 
 func topUp(v *visit) error {

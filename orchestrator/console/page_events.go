@@ -170,10 +170,20 @@ func saysOf(ev picket.Event) string {
 			parts = append(parts, part)
 		}
 	}
-	if len(parts) == 0 && data.State != "" {
+	if len(parts) == 0 && data.State != "" && !tellsState(ev.Type) {
 		parts = []string{"→ " + clip(40, data.State)}
 	}
 	return strings.Join(parts, " · ")
+}
+
+// tellsState reports whether the type of an event says what state it leads to.
+func tellsState(kind string) bool {
+	switch kind {
+	case picket.EventTaskSubmitted, picket.EventTaskLeased, picket.EventTaskProgress, picket.EventTaskReview, picket.EventTaskHandoff,
+		picket.EventTaskCompleted, picket.EventTaskCancelled, picket.EventTaskRejected:
+		return true
+	}
+	return false
 }
 
 func events(v *visit) error {

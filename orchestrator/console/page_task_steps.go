@@ -56,3 +56,40 @@ func stepsOf(t picket.Task, all bool) (steps []step, earlier int) {
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.At, b.At) })
 	return append([]step{{At: t.CreatedAt, Begun: true}}, steps...), earlier
 }
+
+// Gist is what can be said of the state in a few words.
+func (t taskView) Gist() string {
+	switch t.State {
+	case picket.TaskLeased:
+		if t.CurrentRun != nil && t.CurrentRun.AgentID != "" {
+			return "by " + clip(60, t.CurrentRun.AgentID)
+		}
+		return "by an agent without a name"
+	case picket.TaskQueued:
+		if len(t.Why.Because) > 0 {
+			return clip(160, t.Why.Because[0])
+		}
+	case picket.TaskHandoff:
+		return "waits for a person"
+	case picket.TaskReview:
+		return "waits for a review"
+	case picket.TaskCompleted:
+		return "is done"
+	}
+	return "will not run again"
+}
+
+// Says is what is left to be said of why the task is where it is.
+func (t taskView) Says() []string {
+	switch {
+	case t.State == picket.TaskQueued && len(t.Why.Because) > 0:
+		return t.Why.Because[1:]
+	case t.State == picket.TaskHandoff:
+		return t.Why.Because
+	case t.State == picket.TaskReview:
+		return t.Why.Because
+	case t.State == picket.TaskLeased && len(t.Why.Because) > 1:
+		return t.Why.Because[:1] // such as that no reaper runs, before what is shown anyway
+	}
+	return nil
+}
