@@ -151,6 +151,7 @@ func announce(cmd *cobra.Command, cfg settings, url, data, keyFile, store, other
 	w := cmd.ErrOrStderr()
 	p := painter(w)
 	printRows(w, [][]string{
+		{p.dim("  console"), url + "/console/"},
 		{p.dim("  API"), url + "/api/v1"},
 		{p.dim("  described"), url + "/openapi.yaml"},
 		{p.dim("  metrics"), url + "/metrics"},

@@ -60,7 +60,9 @@ func TestSessionsEnd(t *testing.T) {
 			must(o.t, err)
 		},
 		"by a forged cookie": func(_ *office, s *seat) { s.cookies["picket_session_7070"] = "default." + strings.Repeat("A", 43) },
-		"elsewhere":          func(_ *office, s *seat) { s.cookies["picket_session_7070"] = "nowhere" + s.cookies["picket_session_7070"][7:] },
+		"elsewhere": func(_ *office, s *seat) {
+			s.cookies["picket_session_7070"] = "nowhere" + s.cookies["picket_session_7070"][7:]
+		},
 		"in another namespace": func(_ *office, s *seat) {
 			s.cookies["picket_session_7070"] = "other" + s.cookies["picket_session_7070"][7:]
 		},

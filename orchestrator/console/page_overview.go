@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 func overviewPages() []route {
@@ -34,8 +35,12 @@ type overviewView struct {
 	Late     bool // a hand-off is past its deadline
 	House    picket.EnvelopeState
 	HouseBar bar
-	Pulse    pulse
-	Agents   []figure
+	// Spent is what was spent today; SpentMore: there is more than was looked at.
+	Spent        budget.Envelope
+	SpentMore    bool
+	NoTokenLimit bool
+	Pulse        pulse
+	Agents       []figure
 }
 
 // figure is a number to see at a glance.
@@ -91,14 +96,35 @@ func (w *overviewView) waiting(v *visit) error {
 	return err
 }
 
-// money is the day's envelope, where there is a limit a day.
+// money is the day's envelope, where there is a limit a day, with all that was
+// spent under it; else what was ever spent.
 func (w *overviewView) money(v *visit) error {
 	house, err := v.desk.Envelope(v.ctx(), "house")
 	if errors.Is(err, picket.CodeNotFound) {
+		w.Spent = v.stats.Money.Spent
 		return nil
 	}
-	w.House, w.HouseBar = house, barOf(house.Account)
+	w.House = house
+	var seen int
+	w.Spent, seen = spentUnder(house)
+	w.SpentMore = seen >= picket.MaxEnvelopes
+	account := house.Account
+	account.Carved = account.Carved.Minus(w.Spent.Minus(account.Spent))
+	account.Spent = w.Spent
+	w.HouseBar = barOf(account)
+	w.NoTokenLimit = house.Granted.Tokens >= budget.MaxTokens
 	return err
+}
+
+// spentUnder is what was spent from an envelope and from all that was carved
+// from it, and how many envelopes these are.
+func spentUnder(e picket.EnvelopeState) (spent budget.Envelope, envelopes int) {
+	spent, envelopes = e.Spent, 1
+	for _, child := range e.Children {
+		s, n := spentUnder(child)
+		spent, envelopes = spent.Plus(s), envelopes+n
+	}
+	return spent, envelopes
 }
 
 // pulse is what came of the last hour, in bars of two minutes.

@@ -39,6 +39,7 @@ type office struct {
 	log    *lockedBuffer
 	store  *orchestrator.Store
 	events atomic.Int64 // pages of the log that were read
+	agents int          // made so far: a1, a2, …
 }
 
 // desk is the engine as the console sees it; reads of the log are counted,
@@ -277,9 +278,11 @@ func (o *office) pass(d time.Duration) {
 // run makes a task and gives an agent the lease on it.
 func (o *office) run(spec picket.TaskSpec) (taskID string, held picket.Held) {
 	o.t.Helper()
+	o.agents++ // one of its own, so that no other task comes first
+	spec.Agent = fmt.Sprintf("a%d", o.agents)
 	task, err := o.Submit(o.t.Context(), picket.Caller{Actor: "test"}, spec)
 	must(o.t, err)
-	leases, err := o.Acquire(o.t.Context(), picket.Caller{Actor: "test"}, picket.AcquireRequest{AgentID: "a1", Role: spec.Role})
+	leases, err := o.Acquire(o.t.Context(), picket.Caller{Actor: "test"}, picket.AcquireRequest{AgentID: spec.Agent, Role: spec.Role})
 	must(o.t, err)
 	if len(leases) != 1 || leases[0].TaskID != task.TaskID {
 		o.t.Fatalf("leased %v", leases)

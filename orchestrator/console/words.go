@@ -20,6 +20,7 @@ var words = template.FuncMap{
 	"when": when, "left": left, "plain": plain, "clip": clip, "pretty": pretty, "short": shortID,
 	"money": money, "tokens": tokens, "count": count, "both": both, "took": took,
 	"themes": func() []string { return themes },
+	"lines":  lines,
 	"list":   func(all ...any) []any { return all },
 	"deref":  func(s *string) string { return *s },
 }
@@ -59,13 +60,15 @@ func relative(d time.Duration) string {
 	return span(d) + " ago"
 }
 
-// span is a duration in one unit, as the script says it too.
+// span is a duration as people say it; the script says the same.
 func span(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()))
 	case d < time.Hour:
 		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 10*time.Hour:
+		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
 	case d < 48*time.Hour:
 		return fmt.Sprintf("%d h", int(d.Hours()))
 	}
@@ -187,4 +190,13 @@ func count(n int64) string {
 		s = s[:i] + "\u202f" + s[i:]
 	}
 	return s
+}
+
+// lines is how many lines were added or removed, for a column; nothing for none
+// and for a binary file.
+func lines(sign string, n *int) string {
+	if n == nil || *n == 0 {
+		return ""
+	}
+	return sign + strconv.Itoa(*n)
 }

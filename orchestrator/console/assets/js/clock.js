@@ -47,6 +47,7 @@ function span(ms) {
   const s = Math.floor(ms / 1000);
   if (s < 60) return s + " s";
   if (s < 3600) return Math.floor(s / 60) + " min";
+  if (s < 10 * 3600) return Math.floor(s / 3600) + " h " + String(Math.floor(s / 60) % 60).padStart(2, "0") + " min";
   if (s < 48 * 3600) return Math.floor(s / 3600) + " h";
   return Math.floor(s / 86400) + " days";
 }
