@@ -100,6 +100,8 @@ type tab struct {
 	w   *world
 	ctx context.Context
 
+	keyID string // of the key it has signed in with
+
 	mu       sync.Mutex
 	faults   []string // of scripts, of the content policy, dialogs
 	forgiven []string // parts of faults that the test brings about itself

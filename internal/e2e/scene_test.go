@@ -27,6 +27,7 @@ type scene struct {
 	reviews                                  []string
 	handoffs                                 map[picket.HandoffKind]string // ids, by kind
 	agent                                    string
+	plain                                    bool // its visitors come without JavaScript
 }
 
 // asWritten leaves an agent's words as they are.
@@ -90,6 +91,7 @@ func (s *scene) take(role, agent string) picket.Lease {
 	if len(got.Leases) != 1 {
 		s.w.t.Fatalf("%d leases of role %s", len(got.Leases), role)
 	}
+	s.with(got.Leases[0], "/v1/lease/renew", struct{}{}) // it has arrived
 	return got.Leases[0]
 }
 
@@ -127,6 +129,7 @@ func (s *scene) runs() {
 		s.with(l, "/v1/tools/report_progress", s.report(summary))
 		s.with(l, "/v1/tools/http_request", map[string]any{"method": "GET", "url": s.shop.URL + fmt.Sprintf("/ok/%d?", i) + "q=" + "pool"})
 	}
+	s.with(l, "/v1/run/usage", map[string]any{"source": "claude", "session": "s1", "tokens": 1200, "usd": 0.01})
 	s.log(l, "stdout", "go test -race ./pool\n"+strings.Repeat("ok  \texample.com/app/pool\t0.412s\n", 8)+s.say("stdout", "WARNING: DATA RACE at pool.go:88")+"\n")
 	s.log(l, "stderr", s.say("stderr", "exit status 66")+"\n")
 	var made picket.Delegated
@@ -147,7 +150,13 @@ func (s *scene) report(summary string) map[string]any {
 
 func (s *scene) log(l picket.Lease, stream, text string) {
 	s.w.t.Helper()
-	req, err := http.NewRequest(http.MethodPost, l.ProxyURL+"/v1/run/logs?offset=0&stream="+stream, strings.NewReader(text))
+	s.logAt(l, stream, 0, text)
+}
+
+// logAt sends what a run printed after so many bytes.
+func (s *scene) logAt(l picket.Lease, stream string, offset int, text string) {
+	s.w.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, fmt.Sprintf("%s/v1/run/logs?offset=%d&stream=%s", l.ProxyURL, offset, stream), strings.NewReader(text))
 	if err != nil {
 		s.w.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -30,9 +31,11 @@ func (b *tab) signIn(path string, scopes ...picket.Scope) {
 		scopes = []picket.Scope{picket.ScopeAdmin}
 	}
 	var made struct {
-		Key string `json:"key"`
+		Key   string `json:"key"`
+		KeyID string `json:"keyId"`
 	}
 	b.w.with(b.t).into(&made, http.MethodPost, "/keys", picket.KeyRequest{Name: strings.ToLower(strings.ReplaceAll(b.t.Name(), "/", "-")), Scopes: scopes})
+	b.keyID = made.KeyID
 	b.open(path)
 	b.fill("#key", made.Key)
 	b.press("Enter")
@@ -103,6 +106,13 @@ func (b *tab) click(selector string) {
 	b.do(chromedp.ScrollIntoView(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
 }
 
+// unfold opens the details around what a selector finds.
+func (b *tab) unfold(selector string) {
+	b.t.Helper()
+	b.click("details:has(" + selector + ") > summary")
+	b.sees(selector)
+}
+
 // fill types into a field, as a person would.
 func (b *tab) fill(selector, text string) {
 	b.t.Helper()
@@ -112,14 +122,24 @@ func (b *tab) fill(selector, text string) {
 
 var keyNames = map[string]string{"Enter": kb.Enter, "Escape": kb.Escape, "Tab": kb.Tab}
 
-// press presses keys, one after another, wherever the focus is.
+// press presses keys, one after another, wherever the focus is. As in a browser
+// a key and its character are one: a page that takes the key takes both.
 func (b *tab) press(keys ...string) {
 	b.t.Helper()
 	for _, k := range keys {
 		if name, special := keyNames[k]; special {
 			k = name
 		}
-		b.do(chromedp.KeyEvent(k))
+		strokes := kb.Encode([]rune(k)[0])
+		down, up := *strokes[0], *strokes[len(strokes)-1]
+		if len(strokes) == 3 {
+			down.Text, down.UnmodifiedText = strokes[1].Text, strokes[1].UnmodifiedText
+		}
+		for _, stroke := range []input.DispatchKeyEventParams{down, up} {
+			if _, err := chromedp.Call(b.ctx, input.DispatchKeyEvent, stroke); err != nil {
+				b.t.Fatal(err)
+			}
+		}
 	}
 }
 

@@ -140,9 +140,14 @@ function adopt(fresh, receivedAt) {
   for (const name of ["after", "topics", "every"]) if (name in said) page()[name] = said[name];
   setClock(said.now, receivedAt);
   swapParts(fresh);
-  document.title = fresh.title;
+  document.title = waitingOf(fresh.title) + document.title.slice(waitingOf(document.title).length);
   tick();
   followLogs();
+}
+
+// waitingOf is how a title begins when somebody waits: "(3) ".
+function waitingOf(title) {
+  return /^\(\d+\) /.exec(title)?.[0] ?? "";
 }
 
 // gone is for a page that there is no more: what it showed stays, and says so.
@@ -156,7 +161,7 @@ function gone(fresh) {
 // was replaced under the open page. Nothing that was typed is thrown away.
 function outdated(fresh) {
   const script = (doc) => doc.querySelector("script[type=module]")?.getAttribute("src");
-  return script(fresh) && script(fresh) !== script(document) && !typedIn(document);
+  return script(fresh) && script(fresh) !== script(document) && page().posted === undefined && !typedIn(document);
 }
 
 function togglePause() {

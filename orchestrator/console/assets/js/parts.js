@@ -10,13 +10,14 @@ const OURS = new Set(["open", "tabindex", "data-current"]);
 // What was said once on the page stays until it is left.
 const SAID = "main > .box, .held";
 
-// swapParts makes the page look like fresh.
+// swapParts makes the page look like fresh. The answer to a form is no page of
+// an address: it stays as it is, but for what stands around it.
 function swapParts(fresh) {
   for (const old of document.querySelectorAll("[data-part][id]")) {
     const now = old.closest("main") ? null : fresh.getElementById(old.id);
     if (now) match(old, now);
   }
-  const now = fresh.getElementById("main");
+  const now = page().posted === undefined ? fresh.getElementById("main") : null;
   for (const box of now?.querySelectorAll(SAID) ?? []) box.remove();
   if (now) matchChildren(document.getElementById("main"), now);
 }
@@ -109,15 +110,13 @@ function inUse(part) {
   return (selection && !selection.isCollapsed && part.contains(selection.anchorNode)) || typedIn(part);
 }
 
-// typedIn reports whether fields are other than they came. What was sent and
-// refused was typed as well.
+// typedIn reports whether fields are other than they came.
 function typedIn(root) {
-  const came = (field) => (page().posted === undefined ? field.defaultValue : "");
   return [...root.querySelectorAll("input, textarea, select")].some((field) => {
     if (field.matches("[type=hidden], [readonly], [data-search], form[method=get] *")) return false;
     if (field.matches("[type=checkbox], [type=radio]")) return field.checked !== field.defaultChecked;
     if (field.matches("select")) return field.selectedIndex !== chosenFirst(field);
-    return field.value !== came(field);
+    return field.value !== field.defaultValue;
   });
 }
 

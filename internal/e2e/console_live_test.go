@@ -1,0 +1,176 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"syscall"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/picket-dev/picket"
+)
+
+// samePage is true as long as the page was not loaded anew.
+const setMark, samePage = `window.same = true`, `window.same === true`
+
+func (b *tab) mark() {
+	b.t.Helper()
+	if _, err := eval[bool](b, setMark); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// A task that is submitted elsewhere appears, and a question is counted in the
+// title and the navigation, without the page being loaded again.
+func aTaskAppears(t *testing.T, s *scene) {
+	b := s.visitor("/console/tasks?role=" + s.role())
+	b.live()
+	b.mark()
+	s.submit(s.role(), "It has just come")
+	b.reads("#list", "It has just come")
+	s.take(s.role(), "taker")
+	b.reads("#list", "leased")
+	b.until("a title that counts", `/^\(\d+\) Tasks · Picket$/.test(document.title)`)
+	before := b.text("#nav [href$=handoffs] .count")
+	s.ask(s.role(), "Ask for the title")
+	b.until("another count", fmt.Sprintf(`document.querySelector("#nav [href$=handoffs] .count").innerText !== %q`, before))
+	b.until("the same page", samePage)
+	// Times tick by themselves.
+	b.until("a time", `window.tick1 = document.querySelector("#list time[data-how=ago]").innerText`)
+	b.until("a later time", `document.querySelector("#list time[data-how=ago]").innerText !== window.tick1`)
+}
+
+// A pause holds updates back and counts them; it lasts over pages.
+func pauseUpdates(t *testing.T, s *scene) {
+	b := s.visitor("/console/tasks?role=" + s.role())
+	b.live()
+	b.click("#live")
+	b.sees("#live[data-state=paused]")
+	s.submit(s.role(), "Held back")
+	b.until("an update that waits", `Number(document.querySelector("#live").dataset.waiting) >= 1`)
+	b.reads("#live", "wait")
+	if text := b.text("#list"); text == "" || contains(text, "Held back") {
+		t.Errorf("a paused page shows %q", text)
+	}
+	b.click(`#nav [href$=leases]`)
+	b.at("/console/leases")
+	b.sees("#live[data-state=paused]")
+	b.open("/console/tasks?role=" + s.role())
+	b.reads("#list", "Held back")
+	s.submit(s.role(), "Another")
+	b.until("an update that waits", `Number(document.querySelector("#live").dataset.waiting) >= 1`)
+	b.press("p")
+	b.reads("#list", "Another")
+	b.live()
+}
+
+// What somebody types, unfolds and looks at is left alone while the rest of the
+// page goes on.
+func writing(t *testing.T, s *scene) {
+	task, handoff := s.ask(s.role(), "Do not disturb")
+	b := s.visitor("/console/handoffs/" + handoff)
+	b.live()
+	b.mark()
+	b.fill("#answer", "half a sent")
+	b.until("unfolded", `(document.querySelector("details:has(form[action$='/cancel'])").open = true)`)
+	s.w.into(&picket.Handoff{}, http.MethodPost, "/handoffs/"+handoff+"/claim", map[string]bool{"takeOver": true})
+	b.reads("#facts", "Looked after")
+	b.readsNo("#facts", "by nobody yet")
+	b.until("what was typed", `document.querySelector("#answer").value === "half a sent" && document.activeElement.id === "answer"`)
+	b.until("what was unfolded", `document.querySelector("details:has(form[action$='/cancel'])").open`)
+	b.press("e", "n", "c", "e")
+	b.until("all that was typed", `document.querySelector("#answer").value === "half a sentence"`)
+	s.w.into(&picket.Task{}, http.MethodPost, "/handoffs/"+handoff+"/cancel", map[string]string{"reason": "no longer needed"})
+	b.reads(".held", "changed while you were writing")
+	b.until("still there", `document.querySelector("#answer").value === "half a sentence"`)
+	b.click(".held button")
+	b.reads("main", "cancelled")
+	b.until("the same page", samePage)
+	if got := s.w.task(task); got.State != picket.TaskCancelled {
+		t.Errorf("the task is %s", got.State)
+	}
+}
+
+// The log of a run grows on its page.
+func liveLog(t *testing.T, s *scene) {
+	l := s.leased(s.role(), "logger", "Write a log")
+	s.log(l, "stdout", "the first line\n")
+	b := s.visitor("/console/tasks/" + l.TaskID)
+	b.reads("pre.log", "the first line")
+	b.live()
+	b.mark()
+	more := s.say("stdout", "the second line") + "\n"
+	s.logAt(l, "stdout", len("the first line\n"), more)
+	b.reads("pre.log", "the second line")
+	b.reads("pre.log", "onerror=") // as text
+	b.until("the same page", samePage)
+}
+
+// More tabs than a browser opens connections to a server: all of them are live,
+// and pages still load.
+func manyTabs(t *testing.T, s *scene) {
+	b := s.visitor("/console/leases")
+	b.live()
+	context := chromedp.FromContext(b.ctx).BrowserContextID
+	tabs := []*tab{b}
+	for range 8 {
+		ctx, end := chromedp.NewContext(b.ctx, chromedp.WithExistingBrowserContext(context), chromedp.WithListener(b.listen))
+		next := &tab{t: t, w: b.w, ctx: ctx}
+		t.Cleanup(end)
+		if err := chromedp.Do(ctx, chromedp.EmulateViewport(800, 600)); err != nil {
+			t.Fatal(err)
+		}
+		next.open("/console/tasks?role=" + s.role())
+		next.live()
+		tabs = append(tabs, next)
+	}
+	s.submit(s.role(), "Seen by all")
+	for _, next := range tabs[1:] {
+		next.reads("#list", "Seen by all")
+	}
+}
+
+// A key that is revoked ends its session under the open page.
+func sessionEnds(t *testing.T, s *scene) {
+	b := s.visitor("/console/tasks")
+	b.forgive("status of 401")
+	b.live()
+	s.w.into(&struct{}{}, http.MethodDelete, "/keys/"+b.keyID, nil)
+	s.submit(s.role(), "Unseen")
+	b.reads("#over", "Sign in again")
+	b.sees("#live[data-state=over]")
+	b.click("#over a")
+	b.at("/console/login")
+}
+
+// The server is stopped under an open page and started again: the page says so,
+// and catches up by itself.
+func TestConsoleOutlivesItsServer(t *testing.T) {
+	w := newWorld(t)
+	server := w.up()
+	b := w.browse(t)
+	b.forgive("Failed to load resource", "net::ERR")
+	b.signIn("/console/tasks")
+	b.live()
+	b.mark()
+	w.submit(spec("before the stop", 60))
+	b.reads("#list", "before the stop")
+	server.signal(syscall.SIGTERM)
+	server.wait()
+	b.sees("#live[data-state=lost]")
+	b.reads("#live", "Disconnected")
+	server = w.up()
+	w.submit(spec("after the stop", 60))
+	b.reads("#list", "after the stop")
+	b.live()
+	server.kill()
+	b.sees("#live[data-state=lost]")
+	w.up()
+	w.submit(spec("after the kill", 60))
+	b.reads("#list", "after the kill")
+	b.live()
+	b.until("the same page", samePage)
+}
