@@ -1,0 +1,204 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// turn claims what there is; "" when there is nothing.
+func (f *fixture) turn(t *testing.T, claim string) picket.WebhookTurn {
+	t.Helper()
+	turn, err := f.ClaimWebhook(f.ctx, claim)
+	ok(t, err)
+	return turn
+}
+
+// A target is one's own for as long as a claim lasts in store time, and each
+// step begins it anew; then it is the next one's, and the first has no say.
+func TestATargetHasOneDelivererAtATime(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		made, err := f.CreateWebhook(f.ctx, operator, everyEvent)
+		ok(t, err)
+		early := f.turn(t, "early") // that it was made may be for it
+		_, err = f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: made.WebhookID, ClaimID: "early", From: position(early.Cursor), To: early.Seq, Outcome: picket.WebhookPassed})
+		ok(t, err)
+		if turn := f.turn(t, "idle"); turn.WebhookID != "" || turn.Wait != 0 || turn.Seq != early.Seq {
+			t.Fatalf("there is nothing to be sent: %+v", turn)
+		}
+		for range 3 {
+			f.submit(t, picket.TaskSpec{})
+		}
+		first := f.turn(t, "first")
+		if first.WebhookID != made.WebhookID || first.Secret != made.Secret || first.Target != everyEvent.URL {
+			t.Fatalf("claimed %+v", first)
+		}
+		if turn := f.turn(t, "second"); turn.WebhookID != "" || turn.Wait <= 0 || turn.Wait > picket.WebhookClaim {
+			t.Fatalf("claimed twice, or no word of when: %+v", turn)
+		}
+		f.jump(t, 20*time.Second)
+		from := position(first.Cursor)
+		step := picket.WebhookStep{WebhookID: made.WebhookID, ClaimID: "first", From: from, To: from + 1, Outcome: picket.WebhookTaken, Status: 200}
+		_, err = f.AdvanceWebhook(f.ctx, step)
+		ok(t, err)
+		f.jump(t, 20*time.Second)
+		if turn := f.turn(t, "second"); turn.WebhookID != "" {
+			t.Fatalf("40 s after the claim and 20 s after a step: %+v", turn)
+		}
+		f.jump(t, 11*time.Second)
+		second := f.turn(t, "second")
+		if second.WebhookID != made.WebhookID || position(second.Cursor) != from+1 {
+			t.Fatalf("after the claim: %+v", second)
+		}
+		for _, stale := range []picket.WebhookStep{
+			{From: from + 1, To: from + 2, Outcome: picket.WebhookTaken}, {From: from + 1, To: from + 1, Outcome: picket.WebhookFailed}, {From: from + 1, To: from + 1, Outcome: picket.WebhookGone},
+		} {
+			stale.WebhookID, stale.ClaimID = made.WebhookID, "first"
+			_, err = f.AdvanceWebhook(f.ctx, stale)
+			refused(t, err, picket.CodeStateConflict)
+		}
+		_, err = f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: made.WebhookID, ClaimID: "second", From: from, To: from + 5, Outcome: picket.WebhookPassed})
+		refused(t, err, picket.CodeStateConflict) // from where it is not
+		w, err := f.Webhook(f.ctx, made.WebhookID)
+		ok(t, err)
+		if w.Failures != 0 || w.State != picket.WebhookActive || position(w.Cursor) != from+1 {
+			t.Errorf("after all this: %+v", w)
+		}
+	})
+}
+
+// Of many that claim at once each target is had by one.
+func TestManyClaimsAtOnce(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	for range 5 {
+		_, err := f.CreateWebhook(f.ctx, operator, everyEvent)
+		ok(t, err)
+	}
+	f.submit(t, picket.TaskSpec{})
+	var mu sync.Mutex
+	had := map[string]int{}
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			turn, err := f.ClaimWebhook(f.ctx, fmt.Sprint("claim_", i))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+			}
+			had[turn.WebhookID]++
+		})
+	}
+	group.Wait()
+	if len(had) != 6 || had[""] != 15 {
+		t.Errorf("claimed: %v", had)
+	}
+}
+
+// What fails for a day is dead, however seldom it was tried.
+func TestADayOfFailuresIsEnough(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		made, err := f.CreateWebhook(f.ctx, operator, everyEvent)
+		ok(t, err)
+		f.submit(t, picket.TaskSpec{})
+		fail := func(n int) picket.WebhookState {
+			t.Helper()
+			turn := f.turn(t, fmt.Sprint("claim_", n))
+			state, err := f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: turn.WebhookID, ClaimID: turn.ClaimID, From: position(turn.Cursor), To: position(turn.Cursor),
+				Outcome: picket.WebhookFailed, Delay: time.Minute, Error: strings.Repeat("é", 500)})
+			ok(t, err)
+			return state
+		}
+		if state := fail(1); state != picket.WebhookActive {
+			t.Fatalf("after one failure: %s", state)
+		}
+		w, err := f.Webhook(f.ctx, made.WebhookID)
+		ok(t, err)
+		if wait := w.NextAttemptAt.Time().Sub(w.CreatedAt.Time()); wait < time.Minute || wait > 2*time.Minute || len(w.LastError) > 200 {
+			t.Errorf("the next attempt comes %v after its creation; %d bytes of an error", wait, len(w.LastError))
+		}
+		if turn := f.turn(t, "soon"); turn.WebhookID != "" || turn.Wait > time.Minute {
+			t.Errorf("before it is due: %+v", turn)
+		}
+		f.jump(t, 24*time.Hour-2*time.Second)
+		if state := fail(2); state != picket.WebhookActive {
+			t.Errorf("within a day: %s", state)
+		}
+		f.jump(t, 2*time.Minute)
+		if state := fail(3); state != picket.WebhookDead {
+			t.Errorf("after a day: %s", state)
+		}
+	})
+}
+
+// What a webhook is made of stays secret in the store, in the log and in every
+// view, and there are so many of them and no more.
+func TestAWebhookKeepsItsSecrets(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		made, err := f.CreateWebhook(f.ctx, once("W"), everyEvent)
+		ok(t, err)
+		again, err := f.CreateWebhook(f.ctx, once("W"), everyEvent)
+		ok(t, err)
+		if again.WebhookID != made.WebhookID || again.Secret != made.Secret || !strings.HasPrefix(made.Secret.Reveal(), picket.WebhookSecretPrefix) {
+			t.Errorf("the same request again: %s", again.WebhookID)
+		}
+		other, err := f.CreateWebhook(f.ctx, operator, everyEvent)
+		ok(t, err)
+		if other.Secret == made.Secret {
+			t.Error("two targets have one secret")
+		}
+		all, err := f.Webhooks(f.ctx)
+		ok(t, err)
+		gone, err := f.DeleteWebhook(f.ctx, operator, other.WebhookID)
+		ok(t, err)
+		store := f.everything(t) + fmt.Sprintf("%+v %+v", all, gone)
+		for _, secret := range []string{"a/secret", made.Secret.Reveal(), other.Secret.Reveal(), strings.TrimPrefix(made.Secret.Reveal(), picket.WebhookSecretPrefix)} {
+			if strings.Contains(store, secret) {
+				t.Errorf("%s stands in the store or in a view", secret)
+			}
+		}
+		if len(all) != 2 || all[0].URL != "https://hooks.example.test/…" {
+			t.Errorf("all: %+v", all)
+		}
+		for range picket.MaxWebhooks - 1 {
+			_, err = f.CreateWebhook(f.ctx, operator, everyEvent)
+			ok(t, err)
+		}
+		_, err = f.CreateWebhook(f.ctx, operator, everyEvent)
+		refused(t, err, picket.CodeStateConflict)
+	})
+}
+
+// everything is what the namespace holds, as text.
+func (f *fixture) everything(t *testing.T) string {
+	t.Helper()
+	text, err := dump(f.ctx, f.raw, nil)
+	ok(t, err)
+	return text
+}
+
+// The same part of one target's record opens nowhere else.
+func TestASealedURLCannotBeMoved(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	one, err := f.CreateWebhook(f.ctx, operator, everyEvent)
+	ok(t, err)
+	other := everyEvent
+	other.URL = "https://elsewhere.example.test/"
+	two, err := f.CreateWebhook(f.ctx, operator, other)
+	ok(t, err)
+	url, err := f.raw.HGet(f.ctx, "pk:{default}:webhook:"+one.WebhookID, "url").Result()
+	ok(t, err)
+	ok(t, f.raw.HSet(f.ctx, "pk:{default}:webhook:"+two.WebhookID, "url", url).Err())
+	moved, err := f.WebhookTarget(f.ctx, two.WebhookID)
+	ok(t, err)
+	if moved.Target != "" || moved.Secret != "" {
+		t.Errorf("a URL of another target: %s", moved.Target.Reveal())
+	}
+}
