@@ -39,11 +39,13 @@ type attachment struct {
 	said     saying
 	pace     pace
 	spending spending
+	desktop  *desktop
 }
 
 // attach watches a task until it needs no process any more.
-func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker) error {
-	a := &attachment{cmd: cmd, s: s, w: w, task: task, line: newLiveLine(cmd.ErrOrStderr())}
+func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker, d *desktop) error {
+	a := &attachment{cmd: cmd, s: s, w: w, task: task, line: newLiveLine(cmd.ErrOrStderr()), desktop: d}
+	defer d.wait()
 	a.outputs[0].path, a.outputs[1].path = filepath.Join(w.dir, "stdout"), filepath.Join(w.dir, "stderr")
 	a.prompt = newPrompt(cmd.InOrStdin(), cmd.ErrOrStderr())
 	signals := make(chan os.Signal, 4)
@@ -90,6 +92,7 @@ func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed
 			if text := a.pace.hear(e, time.Now()); text != "" {
 				a.say("%s", text)
 			}
+			a.desktop.hear(e, a.task)
 		case <-changed:
 			if over, err := a.over(ctx); over {
 				return err
@@ -163,6 +166,7 @@ func (a *attachment) look(ctx context.Context) (gone bool) {
 	}
 	a.pass()
 	a.narrate()
+	a.desktop.see(t)
 	return false
 }
 
@@ -258,6 +262,7 @@ func (a *attachment) leave(ctx context.Context, sig os.Signal, signals <-chan os
 		select {
 		case <-signals:
 			a.say("cancelling %s", id)
+			a.desktop.tell = nil // who cancels knows
 			a.s.cancel(ctx, id, "cancelled with Ctrl-C")
 			if over, err := a.over(ctx); over {
 				return err

@@ -18,7 +18,8 @@ func newRun() *cobra.Command {
 		Long: "Submit a command, or a prompt for a coding agent, as a task, run it on this machine under a lease and\n" +
 			"watch it. A coding agent inside a git repository works in a worktree of it. The agent's output passes\n" +
 			"through; its standard input is empty (--input hands it something); its questions can be answered in place.\n" +
-			"Ctrl-C leaves it running, a second Ctrl-C cancels it. Exit code: 0 completed or in review, 1 failed,\n" +
+			"Ctrl-C leaves it running, a second Ctrl-C cancels it. A notice on the desktop says when the task needs you,\n" +
+			"is in review or has ended. Exit code: 0 completed or in review, 1 failed,\n" +
 			"rejected, cancelled or escalated, 5 out of budget, 124 timed out, 130 left running.",
 		Example: `  picket run -- make test
   picket run --agent claude --budget 0.50 "fix the flaky test"
@@ -30,6 +31,7 @@ func newRun() *cobra.Command {
 	f := c.Flags()
 	f.String("title", "", "the task's title (default: the command)")
 	f.BoolP("detach", "d", false, "do not watch: print the task's id and return")
+	f.Bool("no-notify", false, "no notice on the desktop when the task needs you, is in review or has ended")
 	agentFlag(c)
 	placeFlags(c, adapter.WorkspaceHere)
 	return c
@@ -68,16 +70,20 @@ func runRun(cmd *cobra.Command, given []string) error {
 		s.cancel(cmd.Context(), task.TaskID, "its adapter could not be started")
 		return err
 	}
+	silent, _ := cmd.Flags().GetBool("no-notify")
 	if detach, _ := cmd.Flags().GetBool("detach"); detach {
 		fmt.Fprintln(cmd.OutOrStdout(), task.TaskID)
 		follow := []string{"picket task watch " + task.TaskID, "picket task logs -f " + task.TaskID}
+		if !silent {
+			follow = append(follow, "picket task watch --notify "+task.TaskID+" >/dev/null &")
+		}
 		if task.ReviewBy != picket.ReviewByNone {
 			follow = append(follow, "picket review approve "+task.TaskID)
 		}
 		next(cmd, follow...)
 		return nil
 	}
-	return attach(cmd, s, task, w)
+	return attach(cmd, s, task, w, newDesktop(cmd, cfg, !silent))
 }
 
 // runJob is what `picket run` is to have done: a command, or a prompt for a

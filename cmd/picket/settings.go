@@ -62,6 +62,7 @@ func knownSettings() []setting {
 		{"budget.default.tokens", "", "1000000", "tokens of a task that names no envelope", checkTokens},
 		{"public_url", "", "", "URL by which people reach this server: messages link to it", checkURL},
 		{"notify.allow", "", "", "addresses that are not public and may be webhooks all the same, host:port, separated by commas", checkDestinations},
+		{"notify.desktop", "", "true", "notices on the desktop of whoever waits for a task with `picket run`", checkYesNo},
 		{"log.level", "log-level", "info", "debug, info, warn or error", checkLevel},
 	}
 }

@@ -21,6 +21,13 @@ func newTaskWatch() *cobra.Command {
 		}
 		interruptible, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
+		cfg, err := loadSettings(cmd)
+		if err != nil {
+			return err
+		}
+		wanted, _ := cmd.Flags().GetBool("notify")
+		d := newDesktop(cmd, cfg, wanted)
+		defer d.wait()
 		var task picket.Task
 		if err := s.get(interruptible, "/api/v1/tasks/"+segment(id), &task, nil); isLost(err) {
 			return err // it never was there, as far as is known here
@@ -39,6 +46,10 @@ func newTaskWatch() *cobra.Command {
 					return errTaskLost
 				}
 				return err
+			}
+			if caughtUp(task, e) {
+				d.see(task)
+				d.hear(e, task)
 			}
 			if settled(task) && caughtUp(task, e) {
 				return errSettled
@@ -60,6 +71,7 @@ func newTaskWatch() *cobra.Command {
 	})
 	c.Long = "Follow a task's events from its beginning. Exit code: 0 completed or in review, 1 failed, rejected,\n" +
 		"cancelled or escalated, 5 out of budget, 124 timed out."
+	c.Flags().Bool("notify", false, "a notice on the desktop when the task needs you, is in review or has ended")
 	return formatFlag(c)
 }
 
