@@ -135,11 +135,14 @@ func (e *Engine) Reject(ctx context.Context, by picket.Caller, taskID, note stri
 	return e.review(ctx, by, taskID, "reject", note, fix)
 }
 
+// maxReviewNote bounds the note of a decision, in bytes.
+const maxReviewNote = 16 << 10
+
 func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision, note string, fix *picket.TaskSpec) (picket.Task, string, error) {
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, "", err
 	}
-	if len(note) > 16<<10 {
+	if len(note) > maxReviewNote {
 		return picket.Task{}, "", picket.TooLarge("/note", len(note))
 	}
 	args := []any{taskID, decision, by.Actor, by.Once.Key, by.Once.Body, note, "0"}

@@ -77,7 +77,10 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 				_, err := f.Finish(f.ctx, by, hid, picket.RawJSON(`"`+strings.Repeat("ß", 600)+`"`))
 				return err
 			}, picket.CodeTaskClosed, "finish", strings.Repeat("ß", 500) + "…"},
-			"cancel": {func(by picket.Caller, hid string) error { _, err := f.CancelHandoff(f.ctx, by, hid, "not needed"); return err },
+			"cancel": {func(by picket.Caller, hid string) error {
+				_, err := f.CancelHandoff(f.ctx, by, hid, "not needed")
+				return err
+			},
 				picket.CodeTaskClosed, "cancel", "not needed"},
 		} {
 			task := f.submit(t, picket.TaskSpec{})

@@ -10,7 +10,7 @@ import (
 
 // readers are the scripts that change nothing.
 var readers = []string{"agent", "agents", "pools", "evidence", "explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task",
-	"envelope", "ledger", "await_exec", "can_exec", "webhook_list"}
+	"envelope", "ledger", "await_exec", "can_exec", "webhook_list", "review_ids"}
 
 func lostCases() []lostCase {
 	var all []lostCase

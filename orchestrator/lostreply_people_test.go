@@ -63,6 +63,8 @@ var peopleCases = []lostCase{
 			task, fix, err := e.Reject(w.ctx, asked("1"), w.task.TaskID, "bad", nil)
 			return []any{task, fix}, err
 		}},
+	{name: "bulk", setup: threeInReview, stages: oneAfterTheOther, call: approveThree},
+	{name: "review/bulk", setup: threeInReview, stages: oneAfterTheOther, call: approveThree},
 	{name: "review/fix", setup: inReview,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			task, fix, err := e.Reject(w.ctx, asked("1"), w.task.TaskID, "bad", &picket.TaskSpec{Title: "mend it", Role: "coder"})

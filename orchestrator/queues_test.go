@@ -191,7 +191,15 @@ func tourQueues(t *testing.T, f *fixture) {
 	f.reviewPages(t, picket.ReviewQuery{Limit: 1, Role: "coder", Labels: map[string]string{"team": "a"}})
 	f.reviewPages(t, picket.ReviewQuery{Labels: map[string]string{"team": "none"}})
 	f.clear(t)
-	// More than one page looks at, none of which is meant.
+	f.manyInReview(t)
+	f.reviewPages(t, picket.ReviewQuery{Labels: map[string]string{"team": "b"}})
+	f.noneInReview(t)
+}
+
+// manyInReview plants more tasks in review, and more with a label, than one
+// page looks at; none of them is meant by both.
+func (f *fixture) manyInReview(t *testing.T) {
+	t.Helper()
 	for at := 0; at < 2100; at += 50 {
 		var z []redis.Z
 		for i := range 50 {
@@ -203,6 +211,9 @@ func tourQueues(t *testing.T, f *fixture) {
 		}
 		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:by-state:review", z...).Err())
 	}
-	f.reviewPages(t, picket.ReviewQuery{Labels: map[string]string{"team": "b"}})
+}
+
+func (f *fixture) noneInReview(t *testing.T) {
+	t.Helper()
 	ok(t, f.raw.Del(f.ctx, "pk:{default}:by-label:team=b", "pk:{default}:by-state:review").Err())
 }

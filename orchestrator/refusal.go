@@ -165,6 +165,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return "the agent is draining: it finishes what it has and gets nothing new", "Finish the tasks in progress, then exit; the agent is deregistered when its last lease ends."
 	},
 	picket.CodeVersion: func(f facts) (string, string) {
+		if f["count"] != "" {
+			return fmt.Sprintf("%s tasks are meant now, not %s", f["count"], f["presented"]), "Look at the queue again, then send the number that you see."
+		}
 		return fmt.Sprintf("the agent is at version %s, not %s", f["current"], f["presented"]),
 			"Read the agent again, decide anew, and send its ETag as If-Match."
 	},

@@ -191,6 +191,7 @@ var bodyFor = map[string]string{
 	"/api/v1/agents/:id/commands":  `{"command":"ping"}`,
 	"/api/v1/handoffs/:id/answer":  `{"answer":"x"}`,
 	"/api/v1/handoffs/:id/finish":  `{"output":"x"}`,
+	"/api/v1/reviews/approve":      `{"filter":{"role":"coder"},"count":1}`,
 	"/api/v1/keys":                 `{"name":"x","scopes":["agent"]}`,
 	"/api/v1/envelopes/:id/top-up": `{"usd":1}`,
 }

@@ -42,6 +42,19 @@ func approveReview(r request) error {
 	return r.answer(task, err)
 }
 
+// approveReviews approves many, when they are as many as the person saw.
+func approveReviews(r request) error {
+	_, body, by, err := mutation[picket.BulkApproval](r, "", "")
+	if err != nil {
+		return err
+	}
+	if err := checkNote("/note", body.Note); err != nil {
+		return err
+	}
+	done, err := r.engine.ApproveAll(r.ctx(), by, body)
+	return r.answer(done, err)
+}
+
 type rejection struct {
 	Note string           `json:"note"`
 	Fix  *picket.TaskSpec `json:"fix"`

@@ -70,6 +70,7 @@ func (a *API) routes() []route {
 		{post, "/api/v1/handoffs/:id/cancel", people, cancelHandoff},
 
 		{get, "/api/v1/reviews", people, listReviews},
+		{post, "/api/v1/reviews/approve", people, approveReviews},
 		{post, "/api/v1/reviews/:task/approve", people, approveReview},
 		{post, "/api/v1/reviews/:task/reject", people, rejectReview},
 
@@ -99,6 +100,16 @@ func (a *API) routes() []route {
 
 		{get, "/openapi.yaml", public, openapi},
 	}, a.opsRoutes()...)
+}
+
+// Rights is who may use each route, by method and path, beside admin; public
+// routes have none. Other faces of the control plane are held against it.
+func (a *API) Rights() map[string][]picket.Scope {
+	rights := map[string][]picket.Scope{}
+	for _, r := range a.routes() {
+		rights[r.method+" "+r.path] = r.scopes
+	}
+	return rights
 }
 
 // opsRoutes are what every server process answers, whatever its role.

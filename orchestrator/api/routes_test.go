@@ -181,7 +181,8 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"InspectRequest": picket.InspectRequest{}, "Inspection": picket.Inspection{}, "Violation": picket.Violation{},
 		"Price": budget.Price{}, "TokenPrice": budget.TokenPrice{}, "PriceList": budget.List{},
 		"Account": budget.Account{}, "EnvelopeState": picket.EnvelopeState{}, "OpenCall": picket.OpenCall{}, "TopUp": picket.TopUp{},
-		"HandoffPage": picket.HandoffPage{}, "ReviewPage": picket.ReviewPage{}, "Work": picket.Work{}, "ClaimRequest": picket.ClaimRequest{},
+		"HandoffPage": picket.HandoffPage{}, "ReviewPage": picket.ReviewPage{}, "ReviewFilter": picket.ReviewFilter{},
+		"BulkApproval": picket.BulkApproval{}, "BulkApproved": picket.BulkApproved{}, "LostRace": picket.LostRace{}, "Work": picket.Work{}, "ClaimRequest": picket.ClaimRequest{},
 		"LedgerRow": picket.LedgerRow{}, "LedgerPage": picket.LedgerPage{},
 	} {
 		if got, want := d.Fields(schema), fieldsOf(reflect.TypeOf(v)); !slices.Equal(got, want) {

@@ -1,0 +1,110 @@
+package orchestrator
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// MaxBulk is how many tasks one request can approve.
+const MaxBulk = 500
+
+// ApproveAll approves the tasks in review that a filter means, when they are as
+// many as the person saw (CodeVersion with the fact count otherwise). Each is a
+// decision of its own, so some can be lost to somebody else. by.Once is needed:
+// a request repeated with it decides the tasks of the first one and no others,
+// also when that broke off half way.
+func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller, req picket.BulkApproval) (picket.BulkApproved, error) {
+	out := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}
+	if err := checkBulk(by, req); err != nil {
+		return out, err
+	}
+	ids, err := e.inReview(ctx, req.Filter)
+	if err != nil {
+		return out, err
+	}
+	got, err := e.run(ctx, "bulk", append([]any{by.Once.Key, by.Once.Body, req.Count}, ids...)...)
+	if err != nil {
+		return out, err
+	}
+	r := &reply{script: "bulk"}
+	for id := range strings.FieldsSeq(r.text(got)) {
+		one := by
+		one.Once = picket.Once{Key: by.Once.Key + "." + id, Body: by.Once.Body}
+		_, err := e.Approve(ctx, one, id, req.Note)
+		if err == nil {
+			out.Approved = append(out.Approved, id)
+			continue
+		}
+		no, ok := lostRace(id, err)
+		if !ok {
+			return out, err
+		}
+		out.Lost = append(out.Lost, no)
+	}
+	return out, r.bad
+}
+
+func checkBulk(by picket.Caller, req picket.BulkApproval) error {
+	f := req.Filter
+	switch {
+	case by.Once.Key == "":
+		return picket.Refuse(picket.CodePreconditionRequired, "Send an Idempotency-Key, such as a UUID, and the same one when you repeat the request.",
+			"many are approved only under an Idempotency-Key: repeated without one the request would mean other tasks").With("field", "Idempotency-Key")
+	case req.Count < 1 || req.Count > MaxBulk:
+		return picket.Invalid("/count", "Send how many tasks you saw, 1 to 500; narrow the filter where they are more.", "count is %d, allowed are 1 to %d", req.Count, MaxBulk)
+	case f.Role == "" && f.Parent == "" && len(f.Labels) == 0 && len(f.TaskIDs) == 0:
+		return picket.Invalid("/filter", "Name a role, a parent, labels or taskIds.", "the filter is empty, which would mean everything")
+	case len(f.TaskIDs) > MaxBulk:
+		return picket.Invalid("/filter/taskIds", "Send 500 at most.", "taskIds has %d entries, allowed are %d", len(f.TaskIDs), MaxBulk)
+	case len(req.Note) > maxReviewNote:
+		return picket.TooLarge("/note", len(req.Note))
+	}
+	for _, id := range f.TaskIDs {
+		if err := picket.CheckID("/filter/taskIds", "task", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inReview finds the tasks in review that a filter means; beyond MaxBulk it
+// looks no further.
+func (e *Engine) inReview(ctx context.Context, f picket.ReviewFilter) (ids []any, err error) {
+	sets, err := reviewSets(f)
+	if err != nil {
+		return nil, picket.Within("/filter/", err)
+	}
+	asked := slices.Compact(slices.Sorted(slices.Values(f.TaskIDs)))
+	for cursor := ""; ; {
+		args := []any{cursor, len(asked)}
+		for _, id := range asked {
+			args = append(args, id)
+		}
+		got, err := e.run(ctx, "review_ids", append(args, sets...)...)
+		if err != nil {
+			return nil, err
+		}
+		r := &reply{script: "review_ids"}
+		l := r.list(got)
+		cursor = r.text(r.at(l, 0))
+		for _, id := range l[min(1, len(l)):] {
+			ids = append(ids, r.text(id))
+		}
+		if r.bad != nil || cursor == "" || len(ids) > MaxBulk {
+			return ids[:min(len(ids), MaxBulk+1)], r.bad
+		}
+	}
+}
+
+// lostRace tells whether a refusal means that somebody else was first.
+func lostRace(id string, err error) (picket.LostRace, bool) {
+	no, ok := picket.RefusalOf(err)
+	if !ok || !slices.Contains([]picket.Code{picket.CodeTaskClosed, picket.CodeStateConflict, picket.CodeNotFound}, no.Code) {
+		return picket.LostRace{}, false
+	}
+	by, _ := no.Facts["by"].(string)
+	return picket.LostRace{TaskID: id, Code: no.Code, By: by}, true
+}

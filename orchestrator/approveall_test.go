@@ -1,0 +1,140 @@
+package orchestrator_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// mismatch checks that nothing was decided because another number is meant.
+func (f *fixture) mismatch(t *testing.T, req picket.BulkApproval, count int64, waiting int64) {
+	t.Helper()
+	_, err := f.ApproveAll(f.ctx, once("e"), req)
+	var no *picket.Error
+	if !errors.As(err, &no) || no.Code != picket.CodeVersion || no.Facts["count"] != count || no.Remedy == "" {
+		t.Fatalf("approve all of %+v: %v", req, err)
+	}
+	page, err := f.Reviews(f.ctx, picket.ReviewQuery{Limit: 1})
+	ok(t, err)
+	if page.Total != waiting {
+		t.Errorf("%d wait for review, want %d", page.Total, waiting)
+	}
+}
+
+func TestApproveAllThatAFilterMeans(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		team := map[string]string{"team": "a"}
+		coders := f.done(t, 3, picket.TaskSpec{Role: "coder", Labels: team})
+		others := f.done(t, 2, picket.TaskSpec{Labels: team})
+		f.done(t, 1, picket.TaskSpec{})
+		f.mismatch(t, picket.BulkApproval{Filter: picket.ReviewFilter{Labels: team}, Count: 4}, 5, 6)
+		f.mismatch(t, picket.BulkApproval{Filter: picket.ReviewFilter{Role: "nobody"}, Count: 1}, 0, 6)
+		f.mismatch(t, picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: append(others, others[0], noTask)}, Count: 3}, 2, 6)
+		f.mismatch(t, picket.BulkApproval{Filter: picket.ReviewFilter{Role: "coder", TaskIDs: others}, Count: 2}, 0, 6)
+
+		all := picket.BulkApproval{Filter: picket.ReviewFilter{Role: "coder", Labels: team}, Count: 3, Note: "seen all"}
+		got, err := f.ApproveAll(f.ctx, once("1"), all)
+		ok(t, err)
+		if !slices.Equal(got.Approved, coders) || len(got.Lost) != 0 {
+			t.Fatalf("approved %+v, want %v", got, coders)
+		}
+		if r := f.state(t, coders[1], picket.TaskCompleted).Review; r.By != "key_test" || r.Note != "seen all" {
+			t.Errorf("review %+v", r)
+		}
+		f.done(t, 1, picket.TaskSpec{Role: "coder", Labels: team}) // is not meant by the repeat
+		again, err := f.ApproveAll(f.ctx, once("1"), all)
+		ok(t, err)
+		if !slices.Equal(again.Approved, coders) || len(again.Lost) != 0 {
+			t.Errorf("the repeat approved %+v", again)
+		}
+		if n := f.count(t, picket.EventTaskApproved); n != 3 {
+			t.Errorf("%d were approved", n)
+		}
+		changed := once("1")
+		changed.Once.Body = strings.Repeat("c", 64)
+		_, err = f.ApproveAll(f.ctx, changed, all)
+		refused(t, err, picket.CodeIdempotencyConflict)
+	})
+}
+
+// What somebody else decides between the look and the decision is lost, the
+// rest is approved.
+func TestApproveAllLosesWhatOthersDecide(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		ids := f.done(t, 4, picket.TaskSpec{})
+		ben := picket.Caller{Actor: "key_ben"}
+		req := picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: ids}, Count: 4}
+		by := once("1")
+		ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+by.Once.Key, by.Once.Body+" "+strings.Join(append(ids, noTask), " "), 0).Err()) // it has looked
+		_, _, err := f.Reject(f.ctx, ben, ids[1], "no", nil)
+		ok(t, err)
+		_, err = f.Approve(f.ctx, ben, ids[3], "yes")
+		ok(t, err)
+		got, err := f.ApproveAll(f.ctx, by, req)
+		ok(t, err)
+		want := []picket.LostRace{{TaskID: ids[1], Code: picket.CodeTaskClosed, By: "key_ben"}, {TaskID: ids[3], Code: picket.CodeTaskClosed, By: "key_ben"},
+			{TaskID: noTask, Code: picket.CodeNotFound}}
+		if !slices.Equal(got.Approved, []string{ids[0], ids[2]}) || !slices.Equal(got.Lost, want) {
+			t.Fatalf("got %+v", got)
+		}
+	})
+}
+
+func TestApproveAllChecksWhatItIsAsked(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		role := picket.ReviewFilter{Role: "coder"}
+		for _, c := range []struct {
+			by   picket.Caller
+			req  picket.BulkApproval
+			code picket.Code
+		}{
+			{operator, picket.BulkApproval{Filter: role, Count: 1}, picket.CodePreconditionRequired},
+			{once("1"), picket.BulkApproval{Filter: role}, picket.CodeValidation},
+			{once("1"), picket.BulkApproval{Filter: role, Count: 501}, picket.CodeValidation},
+			{once("1"), picket.BulkApproval{Count: 1}, picket.CodeValidation},
+			{once("1"), picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: make([]string, 501)}, Count: 1}, picket.CodeValidation},
+			{once("1"), picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: []string{"task_x"}}, Count: 1}, picket.CodeValidation},
+			{once("1"), picket.BulkApproval{Filter: picket.ReviewFilter{Role: "a b"}, Count: 1}, picket.CodeValidation},
+			{once("1"), picket.BulkApproval{Filter: role, Count: 1, Note: strings.Repeat("a", 20<<10)}, picket.CodeTooLarge},
+		} {
+			_, err := f.ApproveAll(f.ctx, c.by, c.req)
+			refused(t, err, c.code)
+		}
+	})
+}
+
+func tourBulk(t *testing.T, f *fixture) {
+	ids := f.done(t, 2, picket.TaskSpec{Role: "coder"})
+	f.mismatch(t, picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: append(ids, noTask)}, Count: 3}, 2, 2)
+	f.mismatch(t, picket.BulkApproval{Filter: picket.ReviewFilter{Role: "coder"}, Count: 3}, 2, 2)
+	req := picket.BulkApproval{Filter: picket.ReviewFilter{Role: "coder"}, Count: 2}
+	by := once("1")
+	by.Once.Key = strings.Repeat("f", 60) + "bulk"
+	f.again(t, func() error { _, err := f.ApproveAll(f.ctx, by, req); return err })
+	by.Once.Body = strings.Repeat("c", 64)
+	_, err := f.ApproveAll(f.ctx, by, req)
+	refused(t, err, picket.CodeIdempotencyConflict)
+	f.manyInReview(t)
+	_, err = f.ApproveAll(f.ctx, once("e"), picket.BulkApproval{Filter: picket.ReviewFilter{Labels: map[string]string{"team": "b"}}, Count: 2})
+	refused(t, err, picket.CodeVersion)
+	f.noneInReview(t)
+}
+
+const oneAfterTheOther = "each task is decided by a call of its own"
+
+// threeInReview is a set-up with three tasks that wait for their review.
+func threeInReview(w *lostWorld) {
+	for range 3 {
+		confirmed(picket.TaskSpec{Labels: map[string]string{"team": "a"}})(w)
+		_, err := w.direct.Complete(w.ctx, w.held, picket.Completion{Output: picket.RawJSON(`"done"`)})
+		ok(w.t, err)
+	}
+}
+
+func approveThree(w *lostWorld, e *orchestrator.Engine) (any, error) {
+	return e.ApproveAll(w.ctx, asked("1"), picket.BulkApproval{Filter: picket.ReviewFilter{Labels: map[string]string{"team": "a"}}, Count: 3, Note: "good"})
+}
