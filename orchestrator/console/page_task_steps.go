@@ -32,17 +32,17 @@ func stepsOf(t picket.Task, all bool) (steps []step, earlier int) {
 	if earlier > 0 {
 		from = runs[0].StartedAt
 	}
+	for i := range t.Answers {
+		if t.Answers[i].At >= from {
+			steps = append(steps, step{At: t.Answers[i].At, Answer: &t.Answers[i]})
+		}
+	}
 	for i := range runs {
 		s := step{At: runs[i].StartedAt, Run: &runs[i], Current: runs[i].State == picket.RunRunning}
 		if end := runs[i].EndedAt; end > 0 {
 			s.TookMs = int64(end - runs[i].StartedAt)
 		}
 		steps = append(steps, s)
-	}
-	for i := range t.Answers {
-		if t.Answers[i].At >= from {
-			steps = append(steps, step{At: t.Answers[i].At, Answer: &t.Answers[i]})
-		}
 	}
 	if h := t.Handoff; h != nil && h.State == picket.HandoffOpen {
 		steps = append(steps, step{At: h.CreatedAt, Waiting: h, Current: true})

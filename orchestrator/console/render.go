@@ -164,8 +164,11 @@ func (v *visit) look() error {
 	return nil
 }
 
-// now is store time: what every deadline is judged by.
-func (v *visit) now() picket.Instant { return v.stats.StoreTime }
+// now is the store's own clock, of which all times on a page are. Store time is
+// not: it stands behind it for as long as nothing ran.
+func (v *visit) now() picket.Instant {
+	return v.stats.LastTick + picket.Instant(v.stats.SinceTickMs)
+}
 
 // nonce numbers the forms of a page. A form that is shown again after it was
 // refused keeps its number, so that an outcome nobody knows is settled by
