@@ -31,6 +31,7 @@ type desk struct {
 	largest atomic.Int64 // bytes of the largest of them
 	written atomic.Int64 // tasks submitted and cancelled
 	heard   atomic.Int64 // events that readers got
+	again   atomic.Int64 // requests that were to be made again later
 }
 
 // A server with many tasks and a stream of events, whose pages, lists, metrics
@@ -66,8 +67,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	after := d.calm()
 
 	early, late := highest(seen[len(seen)/5:len(seen)/5*2]), highest(seen[len(seen)/5*4:])
-	t.Logf("%d tasks, %s: %d pages and lists (the largest %d KB), %d tasks beside, %d events heard; resident %d MB at first, %d MB at last, %d MB at most; goroutines %d -> %d, descriptors %d -> %d",
-		tasks, span, d.pages.Load(), d.largest.Load()>>10, d.written.Load(), d.heard.Load(), early>>20, late>>20, d.peak()>>20,
+	t.Logf("%d tasks, %s: %d pages and lists (the largest %d KB), %d tasks beside, %d to be asked again, %d events heard; resident %d MB at first, %d MB at last, %d MB at most; goroutines %d -> %d, descriptors %d -> %d",
+		tasks, span, d.pages.Load(), d.largest.Load()>>10, d.written.Load(), d.again.Load(), d.heard.Load(), early>>20, late>>20, d.peak()>>20,
 		d.before.goroutines, after.goroutines, d.before.files, after.files)
 	if d.pages.Load() == 0 || d.written.Load() == 0 || d.heard.Load() == 0 {
 		t.Error("nobody looked, wrote or heard")
@@ -87,15 +88,14 @@ func TestMemoryIsBounded(t *testing.T) {
 func (d *desk) fill(n int) {
 	d.t.Helper()
 	var group sync.WaitGroup
-	var next atomic.Int64
+	var next, wrote atomic.Int64
+	filled := scribe{d.t, d.url + "/api/v1", d.key, "fill", &wrote, make(chan struct{})}
 	for range 8 {
 		group.Go(func() {
 			for i := next.Add(1); i <= int64(n) && !d.t.Failed(); i = next.Add(1) {
 				task := spec(fmt.Sprint("task ", i), 60)
 				task.Role, task.Labels = "nobody", map[string]string{"part": fmt.Sprint(i % 7)}
-				if a, err := try(d.key, http.MethodPost, d.url+"/api/v1/tasks", task); err != nil || a.status != http.StatusCreated {
-					d.t.Errorf("submit: %v, %d %s", err, a.status, a.body)
-				}
+				filled.send("/tasks", task, task.Title)
 			}
 		})
 	}
@@ -137,10 +137,14 @@ func (d *desk) write() {
 			decodeInto(d.t, a.body, &made)
 			a, err = try(d.key, http.MethodPost, d.url+"/api/v1/tasks/"+made.TaskID+"/cancel", map[string]string{"reason": "read it"})
 		}
-		if err != nil || a.status/100 != 2 {
+		switch {
+		case err == nil && a.status/100 == 2:
+			d.written.Add(1)
+		case err == nil && a.status == http.StatusServiceUnavailable:
+			d.again.Add(1)
+		default:
 			d.t.Errorf("write: %v, %d %s", err, a.status, a.body)
 		}
-		d.written.Add(1)
 		d.rest(glance)
 	}
 }
@@ -207,6 +211,10 @@ func (d *desk) look(c *http.Client, path string) []byte {
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		return nil // it is over
+	}
+	if res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != "" {
+		d.again.Add(1) // the machine is too busy for its store
+		return nil
 	}
 	if res.StatusCode != http.StatusOK || res.Request.URL.Path == "/console/login" {
 		d.t.Errorf("look at %s: %d at %s %.300s", path, res.StatusCode, res.Request.URL, body)
