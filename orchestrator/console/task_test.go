@@ -1,0 +1,205 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// has checks that a page shows all of the texts.
+func (p paper) has(t testing.TB, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(p.text(), text) && !strings.Contains(p.body, text) {
+			t.Errorf("the page does not show %q: %s", text, p.text())
+		}
+	}
+}
+
+// hasNot checks that a page shows none of them.
+func (p paper) hasNot(t testing.TB, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(p.text(), text) || strings.Contains(p.body, text) {
+			t.Errorf("the page shows %q", text)
+		}
+	}
+}
+
+// The page of a task tells its whole story.
+func TestThePageOfATask(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		ctx, s := t.Context(), o.sit(picket.ScopeReviewer)
+		attempts := 3
+		id, first := o.run(picket.TaskSpec{Title: "Mend the fence", Input: picket.RawJSON(`{"issue":7}`), Role: "coder", Labels: map[string]string{"team": "a"},
+			Retry: &picket.Retry{MaxAttempts: &attempts, On: []picket.ExitClass{picket.ExitCrash}}})
+		_, err := o.Renew(ctx, first)
+		must(t, err)
+		_, err = o.Report(ctx, first, "r1", picket.Progress{Summary: "Looked at the posts", Beliefs: []string{"one is rotten"}, Attempted: []picket.Attempted{{Action: "push it", Outcome: "it fell"}},
+			NextStep: "dig", Blockers: []string{"no spade"}})
+		must(t, err)
+		printed := "\x1b[32mgreen\x1b[0m\r\n 10 %\r 20 %\nline <three>\n"
+		_, err = o.RunLog(ctx, first, picket.LogPiece{Stream: "stdout", Data: []byte(printed)})
+		must(t, err)
+		p := s.want("/console/tasks/" + id)
+		p.has(t, "Mend the fence", "by a1", "lease, token 1", `data-how="left" data-ttl="300000"`, `data-left-bar`, "Looked at the posts", "one is rotten", "no spade", "push it", "→ it fell",
+			"green\n 20 %\nline &lt;three&gt;", fmt.Sprintf(`data-offset="%d"`, len(printed)), "task.progress", "picket task watch "+id, `href="/console/tasks?label=team%3Da"`, "{\n  &#34;issue&#34;: 7\n}")
+		code := 137
+		_, err = o.Release(ctx, first, picket.Exit{Class: picket.ExitCrash, Code: &code, Detail: "out of memory"})
+		must(t, err)
+		must(t, o.RunExit(ctx, first, picket.Exit{Class: picket.ExitCrash, Code: &code}, ""))
+		p = s.want("/console/tasks/" + id)
+		p.has(t, "fencing token", "crash code 137", "out of memory", "1 failed", "picket adapter --agent-id a1")
+		o.pass(time.Minute)
+		leases, err := o.Acquire(ctx, picket.Caller{Actor: "test"}, picket.AcquireRequest{AgentID: "a1"})
+		must(t, err)
+		second, err := o.sealer.Open(leases[0].LeaseToken.Reveal())
+		must(t, err)
+		help, err := o.RequestHelp(ctx, second, picket.HelpRequest{Question: "Oak or pine?", Options: []string{"oak", "pine"}})
+		must(t, err)
+		s.want("/console/tasks/"+id).has(t, "Run 1", "Run 2", "token 2", "Waits for a person", "Oak or pine?", "/console/handoffs/"+help.HandoffID)
+		oak := "oak"
+		_, err = o.Answer(ctx, picket.Caller{Actor: "key_person"}, help.HandoffID, picket.AnswerRequest{Option: &oak})
+		must(t, err)
+		leases, err = o.Acquire(ctx, picket.Caller{Actor: "test"}, picket.AcquireRequest{AgentID: "a1"})
+		must(t, err)
+		third, err := o.sealer.Open(leases[0].LeaseToken.Reveal())
+		must(t, err)
+		must(t, o.RunEvidence(ctx, third, picket.Evidence{Branch: "picket/fence", Base: "abc", Diffstat: "1 file changed", Diff: "--- a/post\n+++ b/post\n@@ -1 +1 @@\n-rotten\n+oak\n"}))
+		_, err = o.Complete(ctx, third, picket.Completion{Output: picket.RawJSON(`{"posts":1}`), Summary: "stands again"})
+		must(t, err)
+		s.want("/console/tasks/"+id).has(t, "Answered by key_person", "Waits for a review", "/console/reviews/"+id, "stands again", "&#34;posts&#34;: 1", "picket/fence", "<del>-rotten</del>", "<ins>&#43;oak</ins>")
+		s.want("/console/tasks/"+id+"?run="+first.RunID).has(t, "Work of run 1", "green")
+		_, err = o.Approve(ctx, picket.Caller{Actor: "key_boss"}, id, "well done")
+		must(t, err)
+		p = s.want("/console/tasks/" + id)
+		p.has(t, "completed", "Reviewed approve by key_boss", "well done", "task.approved")
+		p.hasNot(t, "/cancel", "/top-up", "Retry")
+		if p := s.get("/console/tasks/task_01HZZZZZZZZZZZZZZZZZZZZZZZ"); p.status != http.StatusNotFound {
+			t.Errorf("no such task: %d", p.status)
+		}
+		if p := s.get("/console/tasks/nonsense"); p.status != http.StatusBadRequest {
+			t.Errorf("no id: %d", p.status)
+		}
+	})
+}
+
+// A tree shows who was carved from whom, and links lead through it.
+func TestTheTreeOfATask(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeOperator)
+		id, held := o.run(picket.TaskSpec{Title: "all of it", BudgetEnvelope: &budget.Envelope{Tokens: 1000, USD: 5_000_000_000}})
+		part, err := o.Delegate(t.Context(), held, "d1", picket.Subtask{Title: "a part of it", BudgetEnvelope: &budget.Envelope{Tokens: 100, USD: 2_000_000_000}})
+		must(t, err)
+		s.want("/console/tasks/"+id).has(t, "Subtasks as a list queued a part of it", "/console/tasks?parent="+id, "this task", "$3.00", "$2.00")
+		s.want("/console/tasks/"+part.TaskID).has(t, "subtask of", "/console/tasks/"+id)
+		s.want("/console/budgets/"+id).has(t, "all of it", "a part of it", "given on", "$2.00")
+	})
+}
+
+func TestWhatAnOperatorDoesToATask(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		ctx, s, reviewer := t.Context(), o.sit(picket.ScopeOperator), o.sit(picket.ScopeReviewer)
+		id, held := o.run(picket.TaskSpec{Title: "x"})
+		page := "/console/tasks/" + id
+		reviewer.want(page).hasNot(t, page+"/cancel", page+"/expire", page+"/top-up")
+		for _, verb := range []string{"cancel", "retry", "expire", "top-up"} {
+			if p := reviewer.post(page+"/"+verb, "reason", "x", "once", strings.Repeat("n", 20)); p.status != http.StatusForbidden {
+				t.Errorf("a reviewer may %s: %d", verb, p.status)
+			}
+		}
+		s.follow(s.submit(page, page+"/top-up", "usd", "0.25", "reason", "more")).has(t, "Topped up.", "spent of $1.25")
+		p := s.post(page+"/top-up", "usd", "much", "reason", "kept", "once", s.want(page).once(t))
+		if p.status != http.StatusBadRequest {
+			t.Errorf("no amount: %d", p.status)
+		}
+		p.has(t, `<details class="act" open>`, `value="much"`, `value="kept"`)
+		s.follow(s.submit(page, page+"/expire", "reason", "it is stuck")).has(t, "The lease has been taken", "queued", "it is stuck")
+		if _, err := o.Renew(ctx, held); picket.CodeOf(err) != picket.CodeLeaseExpired {
+			t.Errorf("a lease that was taken is renewed: %v", err)
+		}
+		once := s.want(page).once(t)
+		s.follow(s.post(page+"/cancel", "reason", "enough", "once", once)).has(t, "Cancelled. The task ends here.", "“enough”")
+		p = s.post(page+"/cancel", "reason", "once more", "once", s.want("/console/tasks/new").once(t))
+		if p.status != http.StatusConflict {
+			t.Errorf("cancelled twice: %d", p.status)
+		}
+		p.has(t, `role="alert"`)
+		again := s.submit(page, page+"/retry", "reason", "try")
+		to := again.header.Get("Location")
+		s.follow(again).has(t, "tries again", id)
+		if strings.HasPrefix(to, page) {
+			t.Errorf("it goes on with the old task: %s", to)
+		}
+		if p := s.post(page+"/retry", "reason", strings.Repeat("x", 5000), "once", once); p.status != http.StatusBadRequest {
+			t.Errorf("a reason of 5,000 bytes: %d", p.status)
+		}
+		events, err := o.Events(ctx, picket.EventQuery{Types: []string{picket.EventTaskCancelled, picket.EventBudgetToppedUp, picket.EventLeaseExpired}})
+		must(t, err)
+		for _, ev := range events.Events {
+			if ev.Actor != s.key.KeyID {
+				t.Errorf("%s is by %s", ev.Type, ev.Actor)
+			}
+		}
+		if len(events.Events) != 3 {
+			t.Errorf("%d events", len(events.Events))
+		}
+	})
+}
+
+// The long texts of a task are whole on pages of their own.
+func TestLongTexts(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		ctx, s := t.Context(), o.sit(picket.ScopeReviewer)
+		long := strings.Repeat("a line of the input\n", 8000)
+		id, held := o.run(picket.TaskSpec{Title: "x", Input: quoted(long)})
+		at := int64(0)
+		for range 3 {
+			piece := strings.Repeat("0123456789abcde\n", 2048)
+			_, err := o.RunLog(ctx, held, picket.LogPiece{Stream: "stdout", Offset: at, Data: []byte(piece)})
+			must(t, err)
+			at += int64(len(piece))
+		}
+		p := s.want("/console/tasks/" + id)
+		p.has(t, "all of it", "its end", "the whole")
+		if len(p.body) > 60_000 {
+			t.Errorf("the page of the task has %d bytes", len(p.body))
+		}
+		got := ""
+		for next := "/console/tasks/" + id + "/input"; next != ""; {
+			p := s.want(next)
+			got += between(p.body, `aria-label="Input">`, "</pre>")
+			next = p.next()
+		}
+		if got != long {
+			t.Errorf("the input in pages has %d bytes, want %d", len(got), len(long))
+		}
+		path := "/console/tasks/" + id + "/log?run=" + held.RunID
+		p = s.want(path)
+		p.has(t, "What came before", "bytes 49\u202f152 to 98\u202f304 of 98\u202f304")
+		if raw := s.want("/console/tasks/" + id + "/log/raw?offset=98288&run=" + held.RunID); raw.body != "0123456789abcde\n" || raw.header.Get("X-Picket-Next") != "98304" || raw.header.Get("X-Picket-Log") != "open" ||
+			!strings.HasPrefix(raw.header.Get("Content-Type"), "text/plain") || raw.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("the log itself: %q %v", raw.body, raw.header)
+		}
+		s.want("/console/tasks/"+id+"/log?stream=stderr").has(t, "Nothing was printed here.")
+		s.want("/console/tasks/"+id+"/diff").has(t, "No run has handed in changes.")
+		s.want("/console/tasks/"+id+"/output").has(t, "no output yet")
+		s.want("/console/tasks/"+id+"/reports").has(t, "No run has reported yet.")
+	})
+}
+
+func quoted(text string) picket.RawJSON {
+	return picket.RawJSON(`"` + strings.ReplaceAll(text, "\n", `\n`) + `"`)
+}
+
+// between is what stands between two marks of a page.
+func between(body, from, to string) string {
+	_, rest, _ := strings.Cut(body, from)
+	got, _, _ := strings.Cut(rest, to)
+	return got
+}
