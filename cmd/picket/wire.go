@@ -206,8 +206,10 @@ func doorTo(store *orchestrator.Store) func(string) toolproxy.Door {
 // deskOf avoids it too.
 func deskOf(store *orchestrator.Store) func(string) console.Desk {
 	return func(namespace string) console.Desk {
-		desk, _ := any(store.Engine(namespace)).(console.Desk)
-		return desk
+		if e := store.Engine(namespace); e != nil {
+			return e
+		}
+		return nil
 	}
 }
 

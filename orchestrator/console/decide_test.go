@@ -25,7 +25,7 @@ func TestAHandoffIsAnsweredWithoutScript(t *testing.T) {
 		if !strings.Contains(claimed.text(), "You look after this") {
 			t.Errorf("claimed: %s", claimed.text())
 		}
-		after := s.follow(s.submit(page, page+"/answer", "option", "SQLite", "answer", "it is\r\nsmall"))
+		after := s.follow(s.submit(page, page+"/answer", "choice", "1", "answer", "it is\r\nsmall"))
 		for _, part := range []string{"Answered. The task is queued again", "SQLite it is small", "you answered"} {
 			if !strings.Contains(after.text(), part) {
 				t.Errorf("no %q: %s", part, after.text())

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"strconv"
 	"strings"
 
 	"github.com/picket-dev/picket"
@@ -18,12 +19,12 @@ type handoffActs interface {
 // decide does what a form of the page of a hand-off asks for. A refusal shows
 // the page again, as things stand now and with all that was typed; a success
 // goes to that page too.
-func (v *visit) decide(form, did string, verb func(by picket.Caller, id string, typed handoffTyped) error) error {
-	typed := handoffTyped{Form: form, Answer: v.typed("answer"), Option: v.form("option"), Edit: v.form("edit") != "", Input: v.typed("input"),
+func (v *visit) decide(form, did string, verb func(by picket.Caller, id string, typed *handoffTyped) error) error {
+	typed := handoffTyped{Form: form, Answer: v.typed("answer"), Edit: v.form("edit") != "", Input: v.typed("input"),
 		InputAs: v.form("inputAs"), Output: v.typed("output"), As: v.form("as"), Reason: v.typed("reason"), USD: v.form("usd"), Tokens: v.form("tokens")}
 	by, err := v.caller()
 	if err == nil {
-		err = verb(by, v.Param("id"), typed)
+		err = verb(by, v.Param("id"), &typed)
 	}
 	if err != nil {
 		return v.handoffPage(typed, err)
@@ -36,17 +37,20 @@ func (v *visit) decide(form, did string, verb func(by picket.Caller, id string, 
 func (v *visit) typed(name string) string { return strings.ReplaceAll(v.form(name), "\r\n", "\n") }
 
 func claimHandoff(v *visit) error {
-	return v.decide("claim", "claimed", func(by picket.Caller, id string, _ handoffTyped) error {
+	return v.decide("claim", "claimed", func(by picket.Caller, id string, _ *handoffTyped) error {
 		_, err := v.desk.Claim(v.ctx(), by, id, v.form("takeOver") != "")
 		return err
 	})
 }
 
 func answerHandoff(v *visit) error {
-	return v.decide("answer", "answered", func(by picket.Caller, id string, typed handoffTyped) (err error) {
-		var req picket.AnswerRequest
-		if typed.Option != "" {
-			req.Option = &typed.Option
+	return v.decide("answer", "answered", func(by picket.Caller, id string, typed *handoffTyped) (err error) {
+		req := picket.AnswerRequest{}
+		if req.Option, err = v.chosenOption(id); err != nil {
+			return err
+		}
+		if req.Option != nil {
+			typed.Option = *req.Option
 		}
 		if strings.TrimSpace(typed.Answer) != "" {
 			req.Answer = textJSON(typed.Answer)
@@ -64,8 +68,25 @@ func answerHandoff(v *visit) error {
 	})
 }
 
+// chosenOption is the option whose button was pressed, if any: a form names it
+// by its place, since options can be long.
+func (v *visit) chosenOption(id string) (*string, error) {
+	if v.form("choice") == "" {
+		return nil, nil
+	}
+	h, err := v.desk.Handoff(v.ctx(), id)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.Atoi(v.form("choice"))
+	if err != nil || n < 0 || n >= len(h.Options) {
+		return nil, picket.Invalid("/option", "Press one of the options that are offered.", "there is no such option")
+	}
+	return &h.Options[n], nil
+}
+
 func finishHandoff(v *visit) error {
-	return v.decide("finish", "finished", func(by picket.Caller, id string, typed handoffTyped) error {
+	return v.decide("finish", "finished", func(by picket.Caller, id string, typed *handoffTyped) error {
 		if strings.TrimSpace(typed.Output) == "" {
 			return picket.Invalid("/output", "Write what the task was to find out or make.", "there is no output yet")
 		}
@@ -78,7 +99,7 @@ func finishHandoff(v *visit) error {
 }
 
 func cancelHandoff(v *visit) error {
-	return v.decide("cancel", "cancelled", func(by picket.Caller, id string, typed handoffTyped) error {
+	return v.decide("cancel", "cancelled", func(by picket.Caller, id string, typed *handoffTyped) error {
 		reason, err := v.reason()
 		if err == nil {
 			_, err = v.desk.CancelHandoff(v.ctx(), by, id, reason)
@@ -89,7 +110,7 @@ func cancelHandoff(v *visit) error {
 
 // retryHandoff lets the task of an escalation begin again.
 func retryHandoff(v *visit) error {
-	return v.decide("retry", "retried", func(by picket.Caller, id string, _ handoffTyped) error {
+	return v.decide("retry", "retried", func(by picket.Caller, id string, _ *handoffTyped) error {
 		reason, err := v.reason()
 		if err != nil {
 			return err
@@ -104,7 +125,7 @@ func retryHandoff(v *visit) error {
 
 // topUpHandoff adds to the envelope of the task; the person answers afterwards.
 func topUpHandoff(v *visit) error {
-	return v.decide("topup", "toppedup", func(by picket.Caller, id string, _ handoffTyped) error {
+	return v.decide("topup", "toppedup", func(by picket.Caller, id string, _ *handoffTyped) error {
 		reason, err := v.reason()
 		if err != nil {
 			return err

@@ -96,9 +96,10 @@ func handoffs(v *visit) error {
 
 // Bounds of the page of one hand-off.
 const (
-	maxTried   = 50
+	maxTried   = 30
 	maxAnswers = 20
-	maxLine    = 500 // of what is one of many, in characters
+	maxLine    = 300     // of what is one of many, in characters
+	maxInPlace = 8 << 10 // of an input that can be edited at once, in bytes
 )
 
 // handoffView is what the page of one hand-off shows.
@@ -112,6 +113,8 @@ type handoffView struct {
 	Asked          extract
 	Given          extract // the answer, when it is decided
 	Decider        string
+	EditAsked      bool
+	Editing        bool   // the input is there to be edited
 	Input          string // as it can be edited
 	InputAs        string
 	InputExtract   extract
@@ -163,6 +166,10 @@ func (v *visit) handoffPage(typed handoffTyped, problem error) error {
 	body.Typed = typed
 	if typed.Edit {
 		body.Input, body.InputAs = typed.Input, typed.InputAs
+	}
+	body.EditAsked = v.parameter("edit") != ""
+	if body.Editing = typed.Edit || len(body.Input) <= maxInPlace || body.EditAsked; !body.Editing {
+		body.Input = ""
 	}
 	status := http.StatusOK
 	if problem != nil {

@@ -12,16 +12,13 @@ import (
 type reviewActs interface {
 	Approve(ctx context.Context, by picket.Caller, taskID, note string) (picket.Task, error)
 	Reject(ctx context.Context, by picket.Caller, taskID, note string, fix *picket.TaskSpec) (picket.Task, string, error)
-}
-
-// bulkActs is what approving many at once asks of the engine.
-type bulkActs interface {
 	ApproveAll(ctx context.Context, by picket.Caller, b picket.BulkApproval) (picket.BulkApproved, error)
 }
 
 // Bounds of the page of one review, in bytes or rows.
 const (
 	maxDiffShown    = 48 << 10
+	maxDiffLines    = 1000
 	maxReportsShown = 20
 	maxCallsShown   = 50
 	maxLogShown     = 8 << 10
@@ -122,6 +119,9 @@ func (w *reviewView) changes(v *visit) error {
 	w.Files, w.FilesMore = all[0].Files[:min(len(all[0].Files), maxFilesShown)], max(len(all[0].Files)-maxFilesShown, 0)
 	part := extractOf(all[0].Diff, maxDiffShown)
 	w.Diff, w.DiffMore = diffLines(part.Text), part.More
+	if len(w.Diff) > maxDiffLines {
+		w.Diff, w.DiffMore = w.Diff[:maxDiffLines], true
+	}
 	if w.Work.Repository != "" {
 		w.Merge = "git -C " + quoted(w.Work.Repository) + " merge " + quoted(w.Work.Branch)
 	}

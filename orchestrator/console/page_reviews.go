@@ -213,11 +213,7 @@ func (v *visit) approveAll(c chosen) (picket.BulkApproved, error) {
 		return none, tooLong("/note", len(c.Note))
 	}
 	filter := picket.ReviewFilter{Role: c.Filter.Role, Parent: c.Filter.Parent, Labels: labels, TaskIDs: c.Filter.Tasks}
-	desk, can := v.desk.(bulkActs)
-	if !can {
-		return none, picket.NotAvailable("/filter", "approving many at once")
-	}
-	return desk.ApproveAll(v.ctx(), by, picket.BulkApproval{Filter: filter, Count: count, Note: c.Note})
+	return v.desk.ApproveAll(v.ctx(), by, picket.BulkApproval{Filter: filter, Count: count, Note: c.Note})
 }
 
 func tooLong(field string, n int) error {

@@ -61,3 +61,19 @@ func routes() []route {
 }
 
 func (r route) open() bool { return len(r.scopes) == 0 }
+
+// Right is who may use a route of the console, beside admin.
+type Right struct {
+	Route  string // method and path
+	Scopes []picket.Scope
+	As     []string // the routes of the API that do the same
+}
+
+// Rights are those of all routes, to be held against those of the API.
+func Rights() []Right {
+	var all []Right
+	for _, r := range routes() {
+		all = append(all, Right{r.method + " " + r.path, r.scopes, r.as})
+	}
+	return all
+}

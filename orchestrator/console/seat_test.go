@@ -265,6 +265,16 @@ func (s *seat) follow(p paper) paper {
 	return s.want(p.header.Get("Location"))
 }
 
+var nextPage = regexp.MustCompile(`<a href="([^"]+)" rel="next"`)
+
+// nextOf is the address of the page after, empty on the last one.
+func nextOf(p paper) string {
+	if m := nextPage.FindStringSubmatch(p.body); m != nil {
+		return html.UnescapeString(m[1])
+	}
+	return ""
+}
+
 // pass lets time go by while a reaper ticks; store time follows in steps of a
 // second at most.
 func (o *office) pass(d time.Duration) {
