@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,8 +56,8 @@ func TestAProcessThatStoodStillSendsNothingLate(t *testing.T) {
 		}
 		defer h.deliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": slow} })()
 		h.until("delivery", func() bool { return len(g.seen()) == 2 })
-		if n := slow.claims.Load(); n < 2 {
-			t.Errorf("it was sent under a claim that was about to end: %d claims", n)
+		if said := slow.said(); len(said) < 3 || said[0] != picket.WebhookPassed {
+			t.Errorf("it was sent under a claim that was about to end: %v", said)
 		}
 		g.inOrder(t, map[string]int{"a.test": 2})
 	})
@@ -66,6 +68,15 @@ type queue struct {
 	notify.Queue
 	claims, steps, reads, tails atomic.Int64
 	after                       func(call string) error // the call has had its effect
+
+	mu       sync.Mutex
+	outcomes []picket.WebhookOutcome // of the steps, in order
+}
+
+func (q *queue) said() []picket.WebhookOutcome {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.outcomes)
 }
 
 func (q *queue) answered(call string, err error) error {
@@ -86,6 +97,9 @@ func (q *queue) ClaimWebhook(ctx context.Context, claim string) (picket.WebhookT
 func (q *queue) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error) {
 	state, err := q.Queue.AdvanceWebhook(ctx, s)
 	q.steps.Add(1)
+	q.mu.Lock()
+	q.outcomes = append(q.outcomes, s.Outcome)
+	q.mu.Unlock()
 	return state, q.answered("advance", err)
 }
 
@@ -116,9 +130,42 @@ func TestLostAnswersOfTheStoreAreNoSecondRequest(t *testing.T) {
 			return nil
 		}}
 		defer h.deliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": lossy} })()
+		began := time.Now()
 		h.until("delivery", func() bool { return len(g.seen()) == 40 })
+		if took := time.Since(began); took > picket.WebhookClaim {
+			t.Errorf("it took %v: a claim was left to run out", took)
+		}
 		time.Sleep(2 * picket.WebhookClaim)
 		g.inOrder(t, map[string]int{"a.test": 20, "b.test": 20})
+	})
+}
+
+// A target without types is sent what people want to hear of, and nothing else.
+func TestATargetWithoutTypesGetsNotices(t *testing.T) {
+	virtual(t, func(h *house) {
+		g := &target{}
+		made, err := h.CreateWebhook(h.ctx, operator, picket.WebhookSpec{URL: "https://a.test/"})
+		must(t, err)
+		if made.Name != "a.test" {
+			t.Errorf("its name is %q", made.Name)
+		}
+		defer h.deliverer(g, nil)()
+		var want []int64
+		for range 3 {
+			task, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "x"})
+			must(t, err)
+			_, err = h.Cancel(h.ctx, operator, task.TaskID, "")
+			must(t, err)
+			last, err := h.LastSeq(h.ctx)
+			must(t, err)
+			want = append(want, last)
+		}
+		h.until("delivery", func() bool { return len(g.seen()) == 3 })
+		for i, a := range g.seen() {
+			if a.seq != want[i] {
+				t.Errorf("it got %d, not %d", a.seq, want[i])
+			}
+		}
 	})
 }
 
