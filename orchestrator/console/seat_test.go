@@ -82,41 +82,50 @@ func open(t *testing.T, test func(t *testing.T, o *office)) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := rig.Memory()
 		defer stop()
-		o := &office{t: t, sealer: rig.Sealer(), log: &lockedBuffer{}}
-		log := slog.New(slog.NewTextHandler(o.log, nil))
-		store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default", "other"}, Sealer: o.sealer,
-			ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true, Log: log})
-		must(t, err)
-		defer func() {
-			_ = store.Close()
-			if text := o.log.String(); strings.Contains(text, picket.KeyPrefix) || strings.Contains(text, "default.") {
-				t.Errorf("a secret is in the log: %s", text)
-			}
-		}()
-		o.Engine = store.Engine("default")
-		o.store = store
-		c, err := console.New(console.Config{AllowedHosts: []string{"picket.example"}, Log: log,
-			Desk: func(namespace string) console.Desk {
-				switch namespace {
-				case "default":
-					return desk{o.Engine, o}
-				case "other":
-					return desk{store.Engine("other"), o}
-				}
-				return nil
-			},
-			Stream: func(ec echo.Context, _ string, admit func() error) error {
-				if err := admit(); err != nil {
-					return err
-				}
-				return ec.String(http.StatusOK, "stream")
-			}})
-		must(t, err)
-		e := web.New(log)
-		c.Mount(e)
-		o.face = e
+		o, done := furnish(t, s)
+		defer done()
 		test(t, o)
 	})
+}
+
+// furnish opens a console on a store; done closes it and looks for secrets in
+// its log.
+func furnish(t testing.TB, s rig.Store) (o *office, done func()) {
+	t.Helper()
+	o = &office{t: t, sealer: rig.Sealer(), log: &lockedBuffer{}}
+	log := slog.New(slog.NewTextHandler(o.log, nil))
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default", "other"}, Sealer: o.sealer,
+		ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true, Log: log})
+	must(t, err)
+	done = func() {
+		_ = store.Close()
+		if text := o.log.String(); strings.Contains(text, picket.KeyPrefix) || strings.Contains(text, "default.") {
+			t.Errorf("a secret is in the log: %s", text)
+		}
+	}
+	o.Engine = store.Engine("default")
+	o.store = store
+	c, err := console.New(console.Config{AllowedHosts: []string{"picket.example"}, Log: log,
+		Desk: func(namespace string) console.Desk {
+			switch namespace {
+			case "default":
+				return desk{o.Engine, o}
+			case "other":
+				return desk{store.Engine("other"), o}
+			}
+			return nil
+		},
+		Stream: func(ec echo.Context, _ string, admit func() error) error {
+			if err := admit(); err != nil {
+				return err
+			}
+			return ec.String(http.StatusOK, "stream")
+		}})
+	must(t, err)
+	e := web.New(log)
+	c.Mount(e)
+	o.face = e
+	return o, done
 }
 
 func must(t testing.TB, err error) {
