@@ -1,0 +1,98 @@
+package console_test
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+)
+
+// canary is a script in the words of an agent, in every way in which it could
+// get out of them: out of text, an attribute, a textarea and a script.
+const canary = `"'></textarea></script><script>window.__xss=1</script><img src=x onerror=window.__xss=1>` + "\u202egnirts\u2066{{.Nonce}}"
+
+// typed is what a person types, or is sent in a link: it stays as it was typed,
+// and is text as well.
+var typed = canary[:strings.Index(canary, "\u202e")]
+
+// planted fills every field that an agent writes with it.
+func (o *office) planted() (handoff, review string) {
+	o.t.Helper()
+	ctx := o.t.Context()
+	spec := picket.TaskSpec{Title: canary, Input: textOf(canary)}
+	work := func() (string, picket.Held) {
+		id, held := o.run(spec)
+		_, err := o.Report(ctx, held, "", picket.Progress{Summary: canary, Beliefs: []string{canary}, Attempted: []picket.Attempted{{Action: canary, Outcome: canary}}, NextStep: canary, Blockers: []string{canary}})
+		must(o.t, err)
+		_, err = o.RunLog(ctx, held, picket.LogPiece{Stream: "stdout", Data: []byte(canary + "\n\x1b]0;title\x07\x1b[31mred\n")})
+		must(o.t, err)
+		must(o.t, o.RunEvidence(ctx, held, picket.Evidence{Repository: "/x" + canary, Branch: canary, Base: canary, Diffstat: canary, Diff: "+" + canary + "\n-" + canary + "\ndiff " + canary + "\n@@" + canary + "\n",
+			Files: []picket.ChangedFile{{Path: canary}}}))
+		return id, held
+	}
+	_, held := work()
+	h, err := o.RequestHelp(ctx, held, picket.HelpRequest{Question: canary, Options: []string{canary}})
+	must(o.t, err)
+	review, held = work()
+	_, err = o.Complete(ctx, held, picket.Completion{Output: textOf(canary), Summary: canary})
+	must(o.t, err)
+	_, held = work()
+	_, err = o.Fail(ctx, held, canary, false)
+	must(o.t, err)
+	return h.HandoffID, review
+}
+
+var ourTags = regexp.MustCompile(`<(script|img)\b[^>]*>`)
+
+// inert checks that no word of an agent has become anything but text.
+func (p paper) inert(t *testing.T, where string) {
+	t.Helper()
+	if p.status >= 500 {
+		t.Errorf("%s: %d", where, p.status)
+	}
+	for _, tag := range ourTags.FindAllString(p.body, -1) {
+		if strings.Contains(tag, "xss") || strings.Contains(tag, "onerror") || !strings.Contains(tag, "/console/assets/") {
+			t.Errorf("%s: planted %s", where, tag)
+		}
+	}
+	for _, out := range []string{"<script>window", "onerror=window.__xss=1>", "\u202e", "\u2066", "\x1b", `"'>`} {
+		if strings.Contains(p.body, out) {
+			t.Errorf("%s: %q has come through", where, out)
+		}
+	}
+}
+
+func TestAgentsWordsAreText(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeAdmin)
+		handoff, review := o.planted()
+		ask, done := "/console/handoffs/"+handoff, "/console/reviews/"+review
+		seen := 0
+		look := func(where string, p paper) {
+			p.inert(t, where)
+			seen += strings.Count(p.body, "window.__xss=1&lt;/script&gt;")
+		}
+		for _, path := range []string{"/console/", "/console/handoffs", ask, ask + "?edit=1", "/console/reviews", done, "/console/reviews/approve", "/console/reviews?role=" + url.QueryEscape(typed),
+			"/console/reviews?label=" + url.QueryEscape("a="+typed), "/console/reviews?did=" + url.QueryEscape(typed), "/console/login?next=" + url.QueryEscape("/console/"+typed), "/console/" + url.PathEscape(typed)} {
+			look(path, s.get(path))
+		}
+		once := s.want(ask).once(t)
+		look("the form of the repair", s.post(done+"/fix", "note", typed))
+		look("a refused form", s.post(ask+"/answer", "answer", typed, "edit", "1", "input", typed, "inputAs", "json", "once", once))
+		look("answered", s.follow(s.post(ask+"/answer", "choice", "0", "answer", typed, "edit", "1", "input", typed, "inputAs", "text", "once", once)))
+		look("a lost race", s.post(ask+"/finish", "output", typed, "once", strings.Repeat("o", 26)))
+		look("approved", s.follow(s.submit(done, done+"/approve", "note", typed)))
+		look("answers of a hand-off that was decided", s.want("/console/handoffs?state=answered"))
+		for _, part := range []string{"question", "diffstat", "answer", "report", "input"} {
+			if p := s.get(ask + "/full/" + part); !strings.HasPrefix(p.header.Get("Content-Type"), "text/plain") || strings.ContainsAny(p.body, "\u202e\u2066\x1b") {
+				t.Errorf("%s is %s", part, p.header.Get("Content-Type"))
+			}
+		}
+		if seen < 60 {
+			t.Errorf("the canary was seen %d times only: is it in every field?", seen)
+		}
+		t.Logf("planted words: %d times on the pages, as text", seen)
+	})
+}
