@@ -181,7 +181,23 @@ func serverFinding(ctx context.Context, cmd *cobra.Command) (finding, error) {
 	if stats.Pause.Paused {
 		return finding{"server", "warn", detail + ", paused: " + oneLine(stats.Pause.Reason), "picket resume"}, nil
 	}
+	if apart := clocksApart(stats); apart != "" {
+		return finding{"server", "warn", detail + ", " + apart, "Synchronize the clocks of both machines, such as with NTP."}, nil
+	}
 	return finding{"server", "ok", detail, ""}, nil
+}
+
+// clocksApart says how far the clocks of server and store are apart, where that
+// is more than a request may take; else nothing.
+func clocksApart(s picket.Stats) string {
+	off := time.Duration(s.ClockOffsetMs) * time.Millisecond
+	switch {
+	case off > 2*time.Second:
+		return fmt.Sprintf("the clock of its store is %s ahead of the server's", off)
+	case off < -2*time.Second:
+		return fmt.Sprintf("the clock of its store is %s behind the server's", -off)
+	}
+	return ""
 }
 
 // floorFinding tells which store the server works with, and whether it is
