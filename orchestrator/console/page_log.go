@@ -179,8 +179,8 @@ func reportsPage(v *visit) error {
 	slices.Reverse(all)
 	t := textView{TaskID: v.Param("id"), Heading: "Reports", Empty: "No run has reported yet.", Size: int64(len(all))}
 	from := int(min(v.position("from"), int64(len(all))))
-	t.Reports = all[from:min(from+pageRows, len(all))]
-	if next := from + pageRows; next < len(all) {
+	t.Reports = all[from:min(from+maxReports, len(all))]
+	if next := from + maxReports; next < len(all) {
 		t.After = address(taskPath(t.TaskID)+"/reports", "from", strconv.Itoa(next))
 	}
 	return v.text("Reports", t)
