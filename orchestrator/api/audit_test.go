@@ -1,0 +1,198 @@
+package api_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/api"
+)
+
+// deed is one way in which a person changes something over a route: how to get
+// there, what to send, and the events that have to tell of it.
+type deed struct {
+	route string
+	at    func(p *plane) string // what stands for the parameter of the path
+	body  func(p *plane) string
+	tells []string
+}
+
+func fixed(s string) func(*plane) string { return func(*plane) string { return s } }
+
+// deeds has every route by which people change something, and one row for each
+// way in which the same route tells of different things.
+var deeds = []deed{
+	{"POST /api/v1/tasks", fixed(""), fixed(`{"title":"x"}`), []string{picket.EventTaskSubmitted}},
+	{"POST /api/v1/tasks/:id/cancel", func(p *plane) string { return p.submit(`{"title":"x"}`) }, fixed(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
+	{"POST /api/v1/tasks/:id/cancel", (*plane).toReview, fixed(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
+	{"POST /api/v1/tasks/:id/retry", escalated, fixed(`{"reason":"r"}`), []string{picket.EventTaskRetried}},
+	{"POST /api/v1/tasks/:id/retry", rejectedTask, fixed(`{"reason":"r"}`), []string{picket.EventTaskRetried, picket.EventTaskSubmitted}},
+	{"POST /api/v1/leases/:task/expire", leasedTask, fixed(`{"reason":"r"}`), []string{picket.EventLeaseExpired}},
+	{"DELETE /api/v1/agents/:id", registered, fixed(""), []string{picket.EventAgentLifecycle}},
+	{"PATCH /api/v1/agents/:id/status", registered, fixed(`{"status":"draining"}`), []string{picket.EventAgentLifecycle}},
+	{"POST /api/v1/agents/:id/commands", registered, fixed(`{"command":"ping"}`), []string{picket.EventAgentCommand}},
+	{"POST /api/v1/agents/:id/commands", orderedToDrain, fixed(`{"command":"drain","reason":"once more"}`), []string{picket.EventAgentCommand}},
+	{"POST /api/v1/handoffs/:id/claim", parked, fixed(`{}`), []string{picket.EventHandoffClaimed}},
+	{"POST /api/v1/handoffs/:id/claim", claimedByAnother, fixed(`{"takeOver":true}`), []string{picket.EventHandoffClaimed}},
+	{"POST /api/v1/handoffs/:id/answer", parked, fixed(`{"answer":"yes","input":{"n":1}}`), []string{picket.EventTaskAnswered}},
+	{"POST /api/v1/handoffs/:id/finish", parked, fixed(`{"output":"done"}`), []string{picket.EventTaskFinished}},
+	{"POST /api/v1/handoffs/:id/cancel", parked, fixed(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
+	{"POST /api/v1/reviews/approve", fixed(""), func(p *plane) string {
+		return `{"filter":{"taskIds":["` + p.toReview() + `","` + p.toReview() + `"]},"count":2,"note":"n"}`
+	}, []string{picket.EventTaskApproved, picket.EventTaskApproved}},
+	{"POST /api/v1/reviews/:task/approve", (*plane).toReview, fixed(`{"note":"n"}`), []string{picket.EventTaskApproved}},
+	{"POST /api/v1/reviews/:task/reject", (*plane).toReview, fixed(`{"note":"n"}`), []string{picket.EventTaskRejected}},
+	{"POST /api/v1/reviews/:task/reject", (*plane).toReview, fixed(`{"note":"n","fix":{"title":"y"}}`), []string{picket.EventTaskRejected, picket.EventTaskSubmitted}},
+	{"POST /api/v1/envelopes/:id/top-up", func(p *plane) string { return p.submit(`{"title":"x"}`) }, fixed(`{"usd":1,"reason":"r"}`), []string{picket.EventBudgetToppedUp}},
+	{"POST /api/v1/pause", fixed(""), fixed(`{"reason":"r"}`), []string{picket.EventPaused}},
+	{"POST /api/v1/pause", paused, fixed(`{"reason":"r","hard":true}`), []string{picket.EventPaused}},
+	{"POST /api/v1/resume", paused, fixed(`{"reason":"r"}`), []string{picket.EventResumed}},
+	{"POST /api/v1/webhooks", fixed(""), fixed(`{"name":"ops","url":"https://hooks.example.test/x"}`), []string{picket.EventWebhookCreated}},
+	{"DELETE /api/v1/webhooks/:id", hooked, fixed(""), []string{picket.EventWebhookDeleted}},
+	{"POST /api/v1/webhooks/:id/revive", hookedAndOff, fixed(`{}`), []string{picket.EventWebhookRevived}},
+	{"POST /api/v1/keys", fixed(""), fixed(`{"name":"k","scopes":["agent"]}`), []string{picket.EventKeyCreated}},
+	{"DELETE /api/v1/keys/:id", func(p *plane) string { return p.keyID("agent") }, fixed(""), []string{picket.EventKeyRevoked}},
+}
+
+// undone are the routes that change something and are no action of a person.
+var undone = map[string]string{
+	"POST /api/v1/leases":               "a worker's",
+	"POST /api/v1/leases/advance":       "a worker's",
+	"POST /api/v1/agents":               "an agent's own: agent.lifecycle tells it",
+	"POST /api/v1/agents/:id/heartbeat": "an agent's own",
+	"POST /api/v1/invariants":           "looks; what it repairs is told as invariant.repaired, which has its reason",
+	"POST /api/v1/webhooks/:id/test":    "changes nothing",
+}
+
+func parked(p *plane) string {
+	_, hid := p.toHandoff()
+	return hid
+}
+
+func claimedByAnother(p *plane) string {
+	hid := parked(p)
+	p.want(200, "POST", "/api/v1/handoffs/"+hid+"/claim", "reviewer", "{}")
+	return hid
+}
+
+func leasedTask(p *plane) string {
+	id := p.submit(`{"title":"x"}`)
+	p.lease()
+	return id
+}
+
+func escalated(p *plane) string {
+	id := p.submit(`{"title":"x"}`)
+	_, held := p.lease()
+	_, err := p.Fail(p.t.Context(), held, "no way", false)
+	must(p.t, err)
+	return id
+}
+
+func rejectedTask(p *plane) string {
+	id := p.toReview()
+	p.want(200, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer", `{"note":"n"}`)
+	return id
+}
+
+func registered(p *plane) string {
+	p.want(201, "POST", "/api/v1/agents", "agent", `{"agent_id":"m1","role_id":"coder"}`)
+	return "m1"
+}
+
+func orderedToDrain(p *plane) string {
+	id := registered(p)
+	p.want(202, "POST", "/api/v1/agents/"+id+"/commands", "operator", `{"command":"drain","reason":"first"}`)
+	return id
+}
+
+func paused(p *plane) string {
+	p.want(200, "POST", "/api/v1/pause", "operator", `{"reason":"r"}`)
+	return ""
+}
+
+func hooked(p *plane) string {
+	return p.want(201, "POST", "/api/v1/webhooks", "operator", `{"name":"ops","url":"https://hooks.example.test/x","types":["task.review"]}`).text("webhookId")
+}
+
+// hookedAndOff has a target that wants nothing any more.
+func hookedAndOff(p *plane) string {
+	id := hooked(p)
+	p.toReview()
+	turn, err := p.ClaimWebhook(p.t.Context(), "c1")
+	must(p.t, err)
+	if turn.WebhookID != id {
+		p.t.Fatalf("the turn is %+v", turn)
+	}
+	at, err := strconv.ParseInt(turn.Cursor, 10, 64)
+	must(p.t, err)
+	_, err = p.AdvanceWebhook(p.t.Context(), picket.WebhookStep{WebhookID: id, ClaimID: turn.ClaimID, From: at, To: at, Outcome: picket.WebhookGone, Status: 410})
+	must(p.t, err)
+	return id
+}
+
+// Every action of a person is told in the log with who, before and after. The
+// list of routes says which there are, so a new one is not forgotten.
+func TestEveryActionOfAPersonIsTold(t *testing.T) {
+	done := map[string]bool{}
+	for _, d := range deeds {
+		done[d.route] = true
+		t.Run(strings.NewReplacer("/", "_", " ", "").Replace(d.route), func(t *testing.T) {
+			store, stop := rig.Memory()
+			t.Cleanup(stop)
+			p := serve(t, store, api.Config{Poster: &poster{}})
+			p.tell(d)
+		})
+	}
+	for _, l := range lines(t) {
+		at := l.Method + " " + l.Path
+		if l.Method == "GET" || done[at] && undone[at] == "" || undone[at] != "" && !done[at] {
+			continue
+		}
+		t.Errorf("%s: an action of a person that is tested, or none: it has to be one of the two", at)
+	}
+}
+
+// tell does a deed and looks at what the log tells of it.
+func (p *plane) tell(d deed) {
+	t := p.t
+	t.Helper()
+	id, body := d.at(p), d.body(p)
+	last, err := p.LastSeq(t.Context())
+	must(t, err)
+	method, path, _ := strings.Cut(d.route, " ")
+	a := p.call(method, echoParameter.ReplaceAllString(path, id), "admin", body, "If-Match", "*", "Idempotency-Key", "deed")
+	if a.status >= 300 {
+		t.Fatalf("%s: %d %s", d.route, a.status, a.raw)
+	}
+	page, err := p.Events(t.Context(), picket.EventQuery{After: last})
+	must(t, err)
+	var told []string
+	for _, ev := range page.Events {
+		if ev.Actor != p.keyID("admin") {
+			t.Errorf("%s: %s is by %q", d.route, ev.Type, ev.Actor)
+		}
+		told = append(told, ev.Type)
+		var data map[string]any
+		must(t, json.Unmarshal(ev.Data, &data))
+		before, hadBefore := data["before"]
+		after, hasAfter := data["after"]
+		if !hadBefore || !hasAfter || same(before, after) {
+			t.Errorf("%s: %s does not tell before and after: %s", d.route, ev.Type, ev.Data)
+		}
+	}
+	if !slices.Equal(told, d.tells) {
+		t.Errorf("%s: the log tells %v, want %v", d.route, told, d.tells)
+	}
+}
+
+func same(a, b any) bool {
+	x, err := json.Marshal(a, json.Deterministic(true))
+	y, err2 := json.Marshal(b, json.Deterministic(true))
+	return err != nil || err2 != nil || string(x) == string(y)
+}

@@ -1,0 +1,124 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/oklog/ulid/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// plant writes n open hand-offs and n tasks in review as the scripts would, all
+// of one instant, which is the dearest to page through.
+func (f *fixture) plant(t *testing.T, n int) {
+	t.Helper()
+	const space = "pk:{default}:"
+	for at := 0; at < n; at += 500 {
+		_, err := f.raw.Pipelined(f.ctx, func(p redis.Pipeliner) error {
+			for i := range 500 {
+				id := ulid.Make().String()
+				task, run, hid := "task_"+id, "run_"+id, "handoff_"+id
+				p.HSet(f.ctx, space+"task:"+task, "state", "review", "run", run, "order", at+i, "token", "1", "role", "coder")
+				p.Set(f.ctx, space+"spec:"+task, `{"title":"planted"}`, 0)
+				p.Set(f.ctx, space+"out:"+task, `{"output":"done","summary":""}`, 0)
+				p.ZAdd(f.ctx, space+"by-state:review", redis.Z{Score: float64(at + i), Member: task})
+				p.ZAdd(f.ctx, space+"by-role:coder", redis.Z{Score: float64(at + i), Member: task})
+				p.HSet(f.ctx, space+"handoff:"+hid, "task", task, "run", run, "kind", "question", "state", "open", "created", "1",
+					"body", `{"question":"which?"}`, "deadline", "0", "policy", "wait", "claimed", "")
+				p.ZAdd(f.ctx, space+"handoffs:open", redis.Z{Score: 1, Member: hid})
+			}
+			return nil
+		})
+		ok(t, err)
+	}
+}
+
+// spent counts what the server has run for a call, scripts' own calls included.
+func (f *fixture) spent(t *testing.T, act func()) (n int) {
+	t.Helper()
+	before := commandCalls(t, f.raw)
+	act()
+	for command, calls := range commandCalls(t, f.raw) {
+		if command != "info" && command != "evalsha" && command != "eval" {
+			n += calls - before[command]
+		}
+	}
+	return n
+}
+
+// A page costs what its rows cost, however many wait behind it; one with a
+// filter that nothing matches looks at 2,000 tasks and says where to go on. All
+// pages together show every row once.
+func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	const few, many, limit = 500, 10_000, 50
+	var cost [2][3]int
+	var bytes [2]int
+	for i, n := range []int{few, many} {
+		f.plant(t, n-few*i)
+		last := ""
+		for range 3 { // not the first page
+			page, err := f.Handoffs(f.ctx, picket.HandoffQuery{Limit: limit, Cursor: last})
+			ok(t, err)
+			if len(page.Handoffs) != limit || page.Total != int64(n) || page.NextCursor == nil {
+				t.Fatalf("%d rows of %d", len(page.Handoffs), page.Total)
+			}
+			last = *page.NextCursor
+		}
+		cost[i] = [3]int{
+			f.spent(t, func() {
+				page, err := f.Handoffs(f.ctx, picket.HandoffQuery{Limit: limit, Cursor: last})
+				ok(t, err)
+				text, err := jsonv2.Marshal(page)
+				ok(t, err)
+				bytes[i] = len(text)
+			}),
+			f.spent(t, func() {
+				_, err := f.Reviews(f.ctx, picket.ReviewQuery{Limit: limit, Cursor: "200"})
+				ok(t, err)
+			}),
+			f.spent(t, func() {
+				_, err := f.Reviews(f.ctx, picket.ReviewQuery{Limit: limit, Role: "coder", Cursor: "200"})
+				ok(t, err)
+			}),
+		}
+		t.Logf("%d wait: a page of hand-offs costs %d calls, one of reviews %d, with a filter %d; %d bytes", n, cost[i][0], cost[i][1], cost[i][2], bytes[i])
+	}
+	const halving = 2 * 14 // of those of one instant
+	for i, most := range [3]int{limit*8 + halving + 10, limit*10 + 10, limit*11 + 10} {
+		if cost[1][i] > most || cost[1][i] > cost[0][i]+halving {
+			t.Errorf("page %d costs %d calls of 10,000 and %d of 500, at most %d are its rows'", i, cost[1][i], cost[0][i], most)
+		}
+	}
+	if bytes[1] > bytes[0]+limit || bytes[1] > 64<<10 {
+		t.Errorf("a page has %d bytes of 10,000 and %d of 500", bytes[1], bytes[0])
+	}
+	ok(t, f.raw.Rename(f.ctx, "pk:{default}:by-role:coder", "pk:{default}:by-role:other").Err())
+	for at := range 9000 { // all of it in the set, none of it in review
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:by-role:coder", redis.Z{Score: float64(at), Member: fmt.Sprint("task_", at)}).Err())
+	}
+	var page picket.ReviewPage
+	if n := f.spent(t, func() {
+		var err error
+		page, err = f.Reviews(f.ctx, picket.ReviewQuery{Limit: limit, Role: "coder"})
+		ok(t, err)
+	}); n > 2010 || len(page.Reviews) != 0 || page.NextCursor == nil {
+		t.Errorf("a page that nothing matches costs %d calls and shows %d", n, len(page.Reviews))
+	}
+	shown := f.handoffPages(t, 200, nil)
+	if len(shown) != many || distinct(shown) != many {
+		t.Errorf("the pages show %d hand-offs, %d different ones", len(shown), distinct(shown))
+	}
+	if shown := f.reviewPages(t, picket.ReviewQuery{Limit: 200, Role: "other"}); len(shown) != many || distinct(shown) != many {
+		t.Errorf("the pages show %d reviews", len(shown))
+	}
+}
+
+// distinct counts different ids.
+func distinct(ids []string) int { return len(slices.Compact(slices.Sorted(slices.Values(ids)))) }
