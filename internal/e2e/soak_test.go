@@ -39,7 +39,7 @@ type desk struct {
 // nothing for long. With PICKET_SOAK there are 10,000 tasks for ten minutes, and
 // the memory at the end is that of the beginning.
 func TestMemoryIsBounded(t *testing.T) {
-	tasks, span, every := 300, 2*time.Second, 50*time.Millisecond
+	tasks, span, every := 300, time.Second, 50*time.Millisecond
 	soak := os.Getenv("PICKET_SOAK") != ""
 	if soak {
 		tasks, span, every = 10_000, 10*time.Minute, time.Second

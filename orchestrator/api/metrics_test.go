@@ -78,13 +78,13 @@ func TestMetricsAreTheDocumentedOnes(t *testing.T) {
 // The figures of a scrape are what happened.
 func TestMetricsCountWhatHappened(t *testing.T) {
 	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
-		p.submit(`{"title":"one"}`)
+		p.submit(`{"title":"one","leaseWindowSeconds":50}`)
 		time.Sleep(7 * time.Second)
 		p.pass(400 * time.Millisecond)
 		_, held := p.lease()
 		_, err := p.Renew(t.Context(), held) // confirms
 		must(t, err)
-		p.pass(180 * time.Second)
+		p.pass(30 * time.Second)
 		_, err = p.Renew(t.Context(), held)
 		must(t, err)
 		p.submit(`{"title":"asked for twice"}`)
@@ -94,7 +94,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 			}
 		}
 		p.toHandoff()
-		p.pass(60 * time.Second)
+		p.pass(31 * time.Second)
 		got := readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
 		for sample, want := range map[string]string{
 			`picket_leases{namespace="default",state="held"}`:                      "1",
@@ -110,7 +110,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 			`picket_leases_expired_total{class="undelivered",namespace="default"}`: "1",
 			`picket_leases_expired_total{class="agent_dead",namespace="default"}`:  "0",
 			`picket_handoffs_open{kind="question",namespace="default"}`:            "1",
-			`picket_handoff_oldest_seconds{namespace="default"}`:                   "60",
+			`picket_handoff_oldest_seconds{namespace="default"}`:                   "31",
 			`picket_handoff_oldest_seconds{namespace="other"}`:                     "0",
 			`picket_script_seconds_count{script="submit"}`:                         "3",
 			`picket_script_seconds_bucket{script="submit",le="+Inf"}`:              "3",
