@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
@@ -67,12 +68,9 @@ func runApprove(cmd *cobra.Command, given []string) error {
 
 func (s *server) approveOne(cmd *cobra.Command, id string) error {
 	note, _ := cmd.Flags().GetString("note")
-	body := struct {
-		Note string `json:"note,omitempty"`
-	}{note}
 	var raw jsontext.Value
 	var task picket.Task
-	if err := s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", body, &task, &raw); err != nil {
+	if err := s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", approvalBody{note}, &task, &raw); err != nil {
 		return err
 	}
 	if err := printTask(cmd, task, raw, "approved"); err != nil {
@@ -84,7 +82,10 @@ func (s *server) approveOne(cmd *cobra.Command, id string) error {
 	return nil
 }
 
+// approveNamed decides about each by itself: that somebody else was faster with
+// one is no reason to leave the others.
 func (s *server) approveNamed(cmd *cobra.Command, given []string) error {
+	note, _ := cmd.Flags().GetString("note")
 	var ids []string
 	for _, typed := range given {
 		id, err := s.taskID(cmd.Context(), typed)
@@ -93,7 +94,26 @@ func (s *server) approveNamed(cmd *cobra.Command, given []string) error {
 		}
 		ids = append(ids, id)
 	}
-	return s.approveAll(cmd, picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: ids}, Count: len(ids)})
+	got := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}
+	for _, id := range ids {
+		err := s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", approvalBody{note}, nil, nil)
+		var refusal *picket.Error
+		switch {
+		case err == nil:
+			got.Approved = append(got.Approved, id)
+		case errors.As(err, &refusal) && exitOfStatus(refusal.Code.Status()) == exitConflict:
+			by, _ := refusal.Facts["by"].(string)
+			got.Lost = append(got.Lost, picket.LostRace{TaskID: id, Code: refusal.Code, By: by})
+		default:
+			return errors.Join(s.printApproved(cmd, got, nil), err)
+		}
+	}
+	return s.printApproved(cmd, got, nil)
+}
+
+// approvalBody is the note of a decision.
+type approvalBody struct {
+	Note string `json:"note,omitempty"`
 }
 
 // approveMatching decides exactly what was shown, or as many as were announced.
@@ -151,14 +171,23 @@ func confirm(cmd *cobra.Command, shown []picket.PendingReview) error {
 }
 
 func (s *server) approveAll(cmd *cobra.Command, all picket.BulkApproval) error {
-	format, err := formatOf(cmd)
-	if err != nil {
-		return err
-	}
 	all.Note, _ = cmd.Flags().GetString("note")
 	var raw jsontext.Value
 	var got picket.BulkApproved
 	if err := s.post(cmd.Context(), "/api/v1/reviews/approve", all, &got, &raw); err != nil {
+		return err
+	}
+	return s.printApproved(cmd, got, raw)
+}
+
+// printApproved shows what was approved, and on stderr what was not and who
+// decided about it. raw are the server's own words, where it said all of it.
+func (s *server) printApproved(cmd *cobra.Command, got picket.BulkApproved, raw jsontext.Value) error {
+	format, err := formatOf(cmd)
+	if err == nil && raw == nil {
+		raw, err = json.Marshal(got)
+	}
+	if err != nil {
 		return err
 	}
 	w := cmd.OutOrStdout()
@@ -177,20 +206,15 @@ func (s *server) approveAll(cmd *cobra.Command, all picket.BulkApproval) error {
 	if err != nil {
 		return err
 	}
-	return lostRaces(cmd, got)
-}
-
-// lostRaces names what was not approved, and by whom it was decided.
-func lostRaces(cmd *cobra.Command, got picket.BulkApproved) error {
-	w := cmd.ErrOrStderr()
+	talk := cmd.ErrOrStderr()
 	for _, l := range got.Lost {
 		text := l.TaskID + " was not approved [" + string(l.Code) + "]"
 		if l.By != "" {
 			text += ": decided by " + oneLine(l.By)
 		}
-		fmt.Fprintln(w, text)
+		fmt.Fprintln(talk, text)
 	}
-	fmt.Fprintf(w, "%s approved, %d lost\n", counted(len(got.Approved), "task"), len(got.Lost))
+	fmt.Fprintf(talk, "%s approved, %d lost\n", counted(len(got.Approved), "task"), len(got.Lost))
 	if len(got.Lost) > 0 {
 		return ended(exitConflict)
 	}

@@ -174,7 +174,7 @@ func handoffRows(p paint, h picket.Handoff, t picket.Task) [][]string {
 	row("title", oneLine(h.Title))
 	row("kind", string(h.Kind))
 	row("state", p.state(string(h.State)))
-	row("waits", h.CreatedAt.String()+", "+ago(h.CreatedAt))
+	row("since", h.CreatedAt.String()+", "+ago(h.CreatedAt)+" ago")
 	row("question", p.bold(oneLine(h.Question)))
 	if !h.Deadline.IsZero() {
 		row("deadline", h.Deadline.String()+", then: "+string(h.OnDeadline))

@@ -18,9 +18,24 @@ var formats = []string{"table", "wide", "json", "jsonl", "yaml", "name"}
 
 // formatFlag adds -o to a command that prints data.
 func formatFlag(c *cobra.Command) *cobra.Command {
-	c.Flags().StringP("output", "o", "table", "print as format: "+strings.Join(formats, ", "))
+	format := outputFormat("table")
+	c.Flags().VarP(&format, "output", "o", "print as format: "+strings.Join(formats, ", "))
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// outputFormat is refused as soon as it is read, before anything is decided.
+type outputFormat string
+
+func (f *outputFormat) String() string { return string(*f) }
+func (f *outputFormat) Type() string   { return "string" }
+
+func (f *outputFormat) Set(text string) error {
+	if !slices.Contains(formats, text) {
+		return fmt.Errorf("choose one of %s", strings.Join(formats, ", "))
+	}
+	*f = outputFormat(text)
+	return nil
 }
 
 func formatOf(cmd *cobra.Command) (string, error) {
