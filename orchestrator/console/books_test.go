@@ -14,11 +14,17 @@ import (
 // pays makes a paid call under a lease.
 func (o *office) pays(held picket.Held, tool string, cost budget.Money) {
 	o.t.Helper()
+	o.paysSaying(held, tool, cost, "200")
+}
+
+// paysSaying is pays with what the tool says of it.
+func (o *office) paysSaying(held picket.Held, tool string, cost budget.Money, detail string) {
+	o.t.Helper()
 	o.agents++
 	id := fmt.Sprintf("call-%d", o.agents)
 	r, err := o.Reserve(o.t.Context(), held, picket.CallRequest{CallID: id, Nonce: id, Tool: tool, Reserve: budget.Envelope{USD: cost}, PriceVersion: "v1", Effects: picket.EffectsNone, TimeoutMs: 1000})
 	must(o.t, err)
-	_, err = o.Settle(o.t.Context(), picket.Settlement{CallID: r.CallID, TaskID: r.TaskID, Nonce: r.Nonce, Outcome: picket.CallDone, Cost: budget.Envelope{USD: cost}, Detail: "200"})
+	_, err = o.Settle(o.t.Context(), picket.Settlement{CallID: r.CallID, TaskID: r.TaskID, Nonce: r.Nonce, Outcome: picket.CallDone, Cost: budget.Envelope{USD: cost}, Detail: detail})
 	must(o.t, err)
 }
 
