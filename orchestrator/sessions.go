@@ -40,10 +40,20 @@ func (e *Engine) openSession(ctx context.Context, token, key picket.Secret, from
 // ends a session, or its key, counts from the next request on, in every process:
 // CodeUnauthenticated.
 func (e *Engine) Session(ctx context.Context, token picket.Secret) (picket.Session, error) {
+	return e.session(ctx, token, "1")
+}
+
+// SessionHolds is Session for what an open page asks by itself: it does not
+// count as a use, or a page that nobody looks at would keep its session open.
+func (e *Engine) SessionHolds(ctx context.Context, token picket.Secret) (picket.Session, error) {
+	return e.session(ctx, token, "0")
+}
+
+func (e *Engine) session(ctx context.Context, token picket.Secret, used string) (picket.Session, error) {
 	if ns, ok := SessionNamespace(token); !ok || ns != e.namespace {
 		return picket.Session{}, explainRefusal(string(picket.CodeUnauthenticated) + " kind=session")
 	}
-	got, err := e.run(ctx, "session", hashKey(token.Reveal()))
+	got, err := e.run(ctx, "session", hashKey(token.Reveal()), used)
 	if err != nil {
 		return picket.Session{}, err
 	}

@@ -99,8 +99,13 @@ func TestASessionEndsWithTime(t *testing.T) {
 		f.jump(t, picket.SessionIdle-time.Minute) // counted from that request on
 		_, err = f.Session(f.ctx, idle)
 		ok(t, err)
-		f.jump(t, picket.SessionIdle+time.Minute)
+		f.jump(t, picket.SessionIdle-time.Minute)
+		_, err = f.SessionHolds(f.ctx, idle) // a page that asks by itself is no use of it
+		ok(t, err)
+		f.jump(t, 2*time.Minute)
 		f.over(t, idle)
+		_, err = f.SessionHolds(f.ctx, idle)
+		refused(t, err, picket.CodeUnauthenticated)
 
 		_, busy := f.person(t, 0)
 		for range 11 {

@@ -32,6 +32,7 @@ type sessions interface {
 	Authenticate(ctx context.Context, key picket.Secret) (picket.Principal, error)
 	OpenSession(ctx context.Context, key picket.Secret, from string) (token picket.Secret, s picket.Session, err error)
 	Session(ctx context.Context, token picket.Secret) (picket.Session, error)
+	SessionHolds(ctx context.Context, token picket.Secret) (picket.Session, error)
 	CloseSession(ctx context.Context, token picket.Secret) error
 }
 

@@ -23,7 +23,7 @@ import (
 var templateFiles embed.FS
 
 // partHeader is sent by the script that keeps a page up to date: the answer is
-// the same page.
+// the same, and no use of the session.
 const partHeader = "Picket-Part"
 
 // page is what a handler shows.

@@ -52,7 +52,11 @@ func (v *visit) identify() (signedIn bool, err error) {
 		return false, nil
 	}
 	token := picket.Secret(cookie.Value)
-	s, err := desk.Session(v.ctx(), token)
+	ask := desk.Session
+	if v.Request().Header.Get(partHeader) != "" {
+		ask = desk.SessionHolds // the page asks by itself
+	}
+	s, err := ask(v.ctx(), token)
 	switch {
 	case errors.Is(err, picket.CodeUnauthenticated):
 		return false, nil

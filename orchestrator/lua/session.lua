@@ -1,8 +1,8 @@
 -- flags: allow-oom
 -- needs: session
 -- session finds the key that a secret stands for, and notes once a minute that
--- somebody uses it.
--- ARGV: hash of the secret
+-- somebody uses it, unless a page asks by itself.
+-- ARGV: hash of the secret; 1 when somebody uses it, 0 otherwise
 -- Reply: {raw ms at which it was opened, raw ms at which it ends, {key, key hash}}
 -- Errors: unauthenticated
 local key = K('session:', ARGV[1])
@@ -10,5 +10,5 @@ local s = call('HMGET', key, 'key', 'opened', 'seen', 'at')
 if not s[1] or now - num(s[2]) >= LIFE or now - num(s[3]) >= IDLE or not key_holds(s[1]) then
   return refuse('unauthenticated', 'kind', 'session')
 end
-if now - num(s[3]) >= 60000 then call('HSET', key, 'seen', NOW) end
+if ARGV[2] == '1' and now - num(s[3]) >= 60000 then call('HSET', key, 'seen', NOW) end
 return { s[4], F(raw + num(s[2]) + LIFE - now), { s[1], call('HGETALL', K('key:', s[1])) } }

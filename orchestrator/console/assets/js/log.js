@@ -20,7 +20,7 @@ async function followLog(el) {
   while (el.isConnected && el.dataset.log === address) {
     if (!document.hidden && !live.paused && live.state !== "over") {
       try {
-        const answer = await fetch(address + (address.includes("?") ? "&" : "?") + "offset=" + offset, { cache: "no-store", redirect: "manual" });
+        const answer = await fetch(address + (address.includes("?") ? "&" : "?") + "offset=" + offset, { headers: { "Picket-Part": "log" }, cache: "no-store", redirect: "manual" });
         if (!answer.ok) throw new Error("log: " + answer.status);
         const bytes = await answer.arrayBuffer();
         if (el.dataset.log !== address) break;

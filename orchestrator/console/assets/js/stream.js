@@ -41,7 +41,7 @@ async function connect(reader, url) {
   let alarm = setTimeout(() => connection.abort(), SILENCE);
   try {
     const answer = await fetch(url + "?after=" + reader.cursor, {
-      headers: { Accept: "text/event-stream", "Last-Event-ID": reader.cursor },
+      headers: { Accept: "text/event-stream", "Picket-Part": "events", "Last-Event-ID": reader.cursor },
       cache: "no-store",
       redirect: "manual",
       signal: connection.signal,

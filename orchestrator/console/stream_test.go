@@ -1,0 +1,31 @@
+package console_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// An open page asks by itself all day long; that is no use of the session,
+// which ends two hours after the last click.
+func TestAnOpenPageDoesNotKeepItsSession(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeReviewer)
+		for range 3 {
+			o.pass(35 * time.Minute)
+			for path, part := range map[string]string{"/console/": "main", "/console/live": "events"} {
+				if p := s.get(path, "Picket-Part", part); p.status != http.StatusOK {
+					t.Fatalf("%s: %d %s", path, p.status, p.text())
+				}
+			}
+		}
+		o.pass(16 * time.Minute)
+		for path, part := range map[string]string{"/console/": "main", "/console/live": "events"} {
+			if p := s.get(path, "Picket-Part", part); p.status != http.StatusUnauthorized {
+				t.Errorf("%s two hours after the last click: %d", path, p.status)
+			}
+		}
+	})
+}
