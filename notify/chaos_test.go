@@ -58,7 +58,7 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 	case 0:
 		return nil, errors.New("connection refused")
 	case 1:
-		f.arrives(r)
+		f.keep(r)
 		return nil, errors.New("connection reset by peer")
 	case 2: // it took it, and the answer is lost
 		_, _ = f.well(r)
@@ -68,13 +68,13 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	case 4:
-		f.arrives(r)
+		f.keep(r)
 		return status(500 + f.dice(5))
 	case 5:
-		f.arrives(r)
+		f.keep(r)
 		return status(429, "Retry-After", strconv.Itoa(f.dice(30)))
 	case 6:
-		f.arrives(r)
+		f.keep(r)
 		return status(410)
 	case 7:
 		time.Sleep(time.Duration(f.dice(14)) * time.Second)
@@ -98,16 +98,9 @@ func (f *faulty) kind(n int) int {
 	return n
 }
 
-func (f *faulty) arrives(r *http.Request) arrival {
-	_, _ = f.target.RoundTrip(r)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.got[len(f.got)-1]
-}
-
 // well takes a request. An answer after its sender has gone is none.
 func (f *faulty) well(r *http.Request) (*http.Response, error) {
-	a := f.arrives(r)
+	a, _ := f.keep(r)
 	f.mu.Lock()
 	f.taken[a.host] = append(f.taken[a.host], a)
 	f.mu.Unlock()

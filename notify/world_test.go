@@ -139,10 +139,20 @@ type target struct {
 }
 
 func (g *target) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, n := g.keep(r)
+	if g.answer == nil {
+		return status(200)
+	}
+	return g.answer(n, r)
+}
+
+// keep reads a request and holds its signature against its body; n counts.
+func (g *target) keep(r *http.Request) (a arrival, n int) {
 	body, _ := io.ReadAll(r.Body)
 	_ = r.Body.Close()
 	g.mu.Lock()
-	a := arrival{at: time.Now(), host: r.URL.Host, id: r.Header.Get(notify.HeaderID)}
+	defer g.mu.Unlock()
+	a = arrival{at: time.Now(), host: r.URL.Host, id: r.Header.Get(notify.HeaderID)}
 	var ev picket.Event
 	if err := json.Unmarshal(body, &ev); err != nil {
 		g.wrong = append(g.wrong, "body: "+err.Error())
@@ -156,12 +166,7 @@ func (g *target) RoundTrip(r *http.Request) (*http.Response, error) {
 		g.wrong = append(g.wrong, "timestamp "+r.Header.Get(notify.HeaderTimestamp))
 	}
 	g.got = append(g.got, a)
-	n, how := len(g.got), g.answer
-	g.mu.Unlock()
-	if how == nil {
-		return status(200)
-	}
-	return how(n, r)
+	return a, len(g.got)
 }
 
 // seen are the requests so far.
