@@ -7,6 +7,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator"
 )
 
 func (f *fixture) stats(t *testing.T) picket.Stats {
@@ -182,4 +183,13 @@ func TestLoginsAndTargetsAreCounted(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTheClockOfTheStoreIsHeldAgainstOurs(t *testing.T) {
+	asked := time.UnixMilli(1_000_000)
+	for raw, want := range map[int64]int64{1_000_100: 0, 1_003_100: 3000, 990_100: -10_000} {
+		if got := orchestrator.ClockOffset(raw, asked, asked.Add(200*time.Millisecond)); got != want {
+			t.Errorf("the store says %d: %d ms ahead, want %d", raw, got, want)
+		}
+	}
 }

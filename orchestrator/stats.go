@@ -30,7 +30,7 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	if err != nil {
 		return picket.Stats{}, err
 	}
-	halfWay := asked.Add(time.Since(asked) / 2)
+	answered := time.Now()
 	r := &reply{script: "stats"}
 	l := r.list(got)
 	raw := r.int(r.at(l, 0))
@@ -39,7 +39,7 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 		Lanes: r.int(r.at(l, 3)), Delayed: r.int(r.at(l, 4)), Waiters: r.int(r.at(l, 5)), Handoffs: r.int(r.at(l, 6)),
 		LastSeq: r.int(r.at(l, 7)), Pause: pauseOf(r.text(r.at(l, 8)), r.text(r.at(l, 9)), r.text(r.at(l, 10)), r.int(r.at(l, 11))),
 		StoreID: r.text(r.at(l, 12)), Floor: r.int(r.at(l, 13)), AdoptedAt: picket.Instant(r.int(r.at(l, 14))),
-		ClockOffsetMs: raw - halfWay.UnixMilli(),
+		ClockOffsetMs: clockOffset(raw, asked, answered),
 	}
 	s.SinceTickMs = raw - int64(s.LastTick)
 	rest := l[min(15, len(l)):]
@@ -49,6 +49,12 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	s.Reviews = s.Tasks[picket.TaskReview]
 	r.figures(&s, rest)
 	return s, r.bad
+}
+
+// clockOffset is how far the store's clock is ahead, in ms, as if it had been
+// read half way between question and answer.
+func clockOffset(raw int64, asked, answered time.Time) int64 {
+	return raw - asked.Add(answered.Sub(asked)/2).UnixMilli()
 }
 
 // counts reads a number for each name, and what follows them.
