@@ -49,7 +49,7 @@ func TestTheDaysMoney(t *testing.T) {
 			}
 		}
 		p := s.want("/console/budgets")
-		p.has(t, "2000-01-01", "granted $20.00", "given to tasks $10.00", "left $10.00", "tokens left 50M")
+		p.has(t, "2000-01-01", "granted $20.00", "given to tasks $10.00", "spent $0.20", "left $10.00", "tokens left 50M")
 		if first, other := strings.Index(p.body, "task 7<"), strings.Index(p.body, "task 0<"); first < 0 || first > other {
 			t.Error("who has spent most does not come first")
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // books is what the pages of money ask of the engine.
@@ -66,7 +67,9 @@ type budgetsView struct {
 	House              *treeRow
 	Rows               []treeRow // what was carved from the day, who spent most first
 	More               int
-	Tasks              []taskRow // the newest, where no day has a limit
+	Under              budget.Envelope // what was spent from the day and from all below it
+	AtLeast            bool            // there is more than was looked at
+	Tasks              []taskRow       // the newest, where no day has a limit
 }
 
 func budgets(v *visit) error {
@@ -102,8 +105,14 @@ func (v *visit) houseOf(b *budgetsView) error {
 	if err != nil {
 		return err
 	}
-	rows, _ := treeOf(picket.EnvelopeState{ID: e.ID, Account: e.Account, Envelope: e.Envelope, State: e.State, Locked: e.Locked}, 1)
+	rows, _ := treeOf(e, 1)
 	b.House = &rows[0]
+	var seen int
+	b.Under, seen = spentUnder(e)
+	b.AtLeast = seen >= picket.MaxEnvelopes
+	given := e.Account // as if all of it were spent by the day itself
+	given.Carved, given.Spent = e.Carved.Minus(b.Under.Minus(e.Spent)), b.Under
+	b.House.Bar = barOf(given)
 	slices.SortStableFunc(e.Children, func(x, y picket.EnvelopeState) int {
 		return cmp.Or(cmp.Compare(y.Spent.USD, x.Spent.USD), cmp.Compare(y.Spent.Tokens, x.Spent.Tokens))
 	})
