@@ -194,7 +194,7 @@ func (st *stage) awaitText(ctx context.Context, name, text string) error {
 }
 
 // patience bounds the wait for one step.
-const patience = 15 * time.Second
+const patience = 30 * time.Second
 
 // until looks again and again until done, an error, or patience is over.
 func until(ctx context.Context, done func() (bool, error)) error {

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+)
+
+var reviewChapter = chapter{
+	title: "the review",
+	lead:  "Nothing is done before a person says so. Who rejects a result can have it mended in the same step.",
+	prepare: func(st *stage) ([]act, error) {
+		r := &review{stage: st}
+		r.script = st.path("handoff.sh")
+		return []act{r.find, r.reject, r.approve, r.record}, nil
+	},
+}
+
+// review is the play: what the question's task has left, rejected and mended.
+type review struct {
+	*stage
+	script string
+	id     string
+	fix    string
+}
+
+func (r *review) find(ctx context.Context) error {
+	list, err := r.s.reviews(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, waiting := range list {
+		if outputText(waiting.Output) == "both tables are kept" {
+			r.id = waiting.TaskID
+		}
+	}
+	if r.id == "" {
+		return fmt.Errorf("not observed: the result of the task that asked, in review")
+	}
+	_, err = r.shell(ctx, exitOK, "picket review list")
+	return err
+}
+
+var fixTask = regexp.MustCompile(`picket task watch (task_[0-9A-Z]{26})`)
+
+func (r *review) reject(ctx context.Context) error {
+	text, err := r.shell(ctx, exitOK, "PICKET_API_KEY=$BEN picket review reject "+r.id+` --note "not without a backup" --fix "make a backup, too"`)
+	if err != nil {
+		return err
+	}
+	found := fixTask.FindStringSubmatch(text)
+	if found == nil {
+		return fmt.Errorf("not observed: the task that mends the rejected one")
+	}
+	r.fix = found[1]
+	if _, err := r.start("adapter", "--", r.script); err != nil {
+		return err
+	}
+	t, err := r.awaitTask(ctx, r.fix, "the fix in review", func(t picket.Task) bool { return t.State == picket.TaskReview })
+	if err != nil {
+		return err
+	}
+	if t.Fixes == nil || *t.Fixes != r.id || outputText(t.Output) != "both tables are kept, and there is a backup" {
+		return fmt.Errorf("the fix of %s does not heed the note: %q", r.id, outputText(t.Output))
+	}
+	r.tell("The fix was queued in the same step and handed the note. Its agent has done it: %q.", outputText(t.Output))
+	return nil
+}
+
+func (r *review) approve(ctx context.Context) error {
+	if _, err := r.shell(ctx, exitOK, "PICKET_API_KEY=$ANN picket review approve "+r.fix); err != nil {
+		return err
+	}
+	for id, want := range map[string]picket.TaskState{r.id: picket.TaskRejected, r.fix: picket.TaskCompleted} {
+		t, err := r.task(ctx, id)
+		if err != nil {
+			return err
+		}
+		if t.State != want {
+			return fmt.Errorf("%s is %s, not %s", id, t.State, want)
+		}
+	}
+	return nil
+}
+
+// record looks at what the log says of every decision of the two: who made it,
+// what was before and what after.
+func (r *review) record(ctx context.Context) error {
+	names := map[string]string{}
+	keys, err := r.s.keys(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		names[k.KeyID] = k.Name
+	}
+	var told []string
+	for _, of := range []struct{ task, kind, by string }{
+		{r.id, picket.EventTaskAnswered, "ann"}, {r.id, picket.EventTaskRejected, "ben"}, {r.fix, picket.EventTaskApproved, "ann"},
+	} {
+		log, err := r.s.events(ctx, url.Values{"task": {of.task}, "type": {of.kind}}, 10)
+		if err != nil {
+			return err
+		}
+		var e picket.Event
+		var data struct{ Before, After jsontext.Value }
+		if len(log.Events) != 1 || json.Unmarshal(log.Events[0], &e) != nil || json.Unmarshal(e.Data, &data, json.MatchCaseInsensitiveNames(true)) != nil {
+			return fmt.Errorf("expected one %s in the log, found %d", of.kind, len(log.Events))
+		}
+		if names[e.Actor] != of.by || data.Before == nil || data.After == nil {
+			return fmt.Errorf("expected %s by %s with before and after, got %s", of.kind, of.by, log.Events[0])
+		}
+		told = append(told, fmt.Sprintf("%s by %s", of.kind, of.by))
+	}
+	r.tell("The log has every decision, who made it, and what was before and after: %s.", strings.Join(told, ", "))
+	return nil
+}
