@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -104,16 +103,16 @@ func separated(text string) []string {
 }
 
 // payload is JSON where somebody wrote an object, an array or a quoted text,
-// else the text as it is.
+// else the text as it is. What only looks like JSON is a text.
 func payload(text string) (picket.RawJSON, error) {
 	trimmed := strings.TrimSpace(text)
 	if trimmed == "" {
 		return nil, nil
 	}
-	if strings.ContainsAny(trimmed[:1], `{["`) && json.Valid([]byte(trimmed)) {
+	if strings.ContainsAny(trimmed[:1], `{["`) && strictJSON(picket.RawJSON(trimmed)) == nil {
 		return picket.RawJSON(trimmed), nil
 	}
-	return json.Marshal(strings.ReplaceAll(text, "\r\n", "\n"))
+	return textJSON(strings.ReplaceAll(text, "\r\n", "\n")), nil
 }
 
 func labelList(text string) (map[string]string, error) {

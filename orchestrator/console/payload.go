@@ -2,12 +2,14 @@ package console
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // A payload is any JSON. People type a text, which becomes a JSON string, or
@@ -30,14 +32,25 @@ func typedJSON(field, text, as string) (picket.RawJSON, error) {
 	raw := textJSON(text)
 	if as == asJSON {
 		raw = picket.RawJSON(strings.TrimSpace(text))
-		if !jsontext.Value(raw).IsValid() {
-			return nil, picket.Invalid(field, "Correct it, or send it as text.", "this is not valid JSON")
+		if strictJSON(raw) != nil {
+			return nil, picket.Invalid(field, "Correct it, or send it as text.",
+				"this is not valid JSON, or a name is there twice, or it is nested deeper than %d levels", web.MaxDepth-1)
 		}
 	}
 	if len(raw) > picket.MaxPayload {
 		return nil, picket.TooLarge(field, len(raw))
 	}
 	return raw, nil
+}
+
+// strictJSON refuses what the API refuses: beside what is no JSON at all, names
+// that are there twice, and structures deeper than the store reads. Nobody could
+// be given a task with such an input, nor any task behind it.
+func strictJSON(raw picket.RawJSON) error {
+	var body struct {
+		Value jsontext.Value `json:"value"`
+	}
+	return web.Unmarshal(slices.Concat([]byte(`{"value":`), raw, []byte("}")), &body)
 }
 
 // textJSON is a text as a JSON string.

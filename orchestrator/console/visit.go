@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -73,6 +75,11 @@ func (v *visit) readForm() error {
 		return picket.Refuse(picket.CodeTooLarge, "Write less; long texts belong into the repository.", "the form is larger than %d KiB", maxForm>>10)
 	case err != nil:
 		return picket.Invalid("", "Send the form from the page again.", "the form cannot be read")
+	}
+	for name, values := range v.Request().PostForm {
+		if !utf8.ValidString(name + strings.Join(values, "")) {
+			return picket.Invalid("", "Send the form from the page again.", "the form is not encoded as UTF-8")
+		}
 	}
 	return nil
 }
