@@ -35,6 +35,8 @@ func TestLostRepliesSeeASecondEffectReal(t *testing.T) {
 		{"key_revoke", "if revoked == '0' then", "if true then"},
 		{"reclaim", "if num(r.token) <= floor then", "if true then"},
 		{"adopt", "return refuse('adopt_lost')", ""},
+		{"webhook_advance/failed", "if w.step == step then", "if false then"},
+		{"webhook_claim", "local id = claimed()", "local id"},
 	} {
 		t.Run(b.of+" "+b.line, func(t *testing.T) {
 			i := slices.IndexFunc(lostCases(), func(c lostCase) bool { return c.name == b.of })
