@@ -90,6 +90,7 @@ func (x *machine) getTaskBy(h picket.Held, mh mheld, request string) {
 	nudge, code := x.m.getTask(mh, request)
 	if x.agree(err, code, "get_task %+v", mh) {
 		x.same("get_task", got.TaskID, h.TaskID)
+		x.same("get_task: input", string(got.Input), x.m.tasks[h.TaskID].edited)
 		x.nudged("get_task", got.Nudge, nudge)
 	}
 	x.refused(h, err, "get_task")

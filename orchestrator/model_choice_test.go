@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -181,4 +182,8 @@ func (x *machine) jump() {
 	x.ok(x.raw.HIncrBy(x.ctx, x.prefix+"meta", "raw", -by.Milliseconds()).Err())
 	_, err := x.e.Stats(x.ctx)
 	x.ok(err)
+}
+
+func better(a, b *mtask) int {
+	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.order, b.order))
 }

@@ -194,6 +194,7 @@ func (x *machine) granted(a magent, got []picket.Lease, want []string) {
 		x.same("acquire: task", l.TaskID, r.task)
 		x.same("acquire: token", l.FencingToken, r.token)
 		x.same("acquire: window", l.WindowMs, r.window)
+		x.same("acquire: input", string(l.Task.Input), t.edited)
 		x.near("acquire: ttl", l.LeaseTTLMs, t.deadline-x.m.now)
 		h, err := x.sealer.Open(l.LeaseToken.Reveal())
 		x.ok(err)

@@ -121,8 +121,9 @@ func (x *machine) review() {
 func (x *machine) answer() {
 	hid := x.help()
 	o, by := x.once("answer" + hid)
-	got, err := x.e.Answer(x.ctx, by, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
-	if x.agree(err, x.m.answer(o, hid), "answer %s", hid) {
+	edited := oneOf(x, "edited", "", "", `{"n":1}`, `"two"`)
+	got, err := x.e.Answer(x.ctx, by, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`), Input: picket.RawJSON(edited)})
+	if x.agree(err, x.m.answer(o, hid, edited), "answer %s", hid) {
 		x.shows("answer", got, x.m.helps[hid].task)
 	}
 }

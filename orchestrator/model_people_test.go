@@ -1,6 +1,8 @@
 package orchestrator_test
 
 import (
+	"cmp"
+
 	"github.com/picket-dev/picket"
 )
 
@@ -123,6 +125,7 @@ func (m *rules) retry(o monce, tid, fresh string) (string, picket.Code) {
 		}
 		m.emit(picket.EventTaskRetried, tid)
 		m.create(fresh, s, 0, source{run: t.lastOpen(), fixes: t.fixes, retries: tid}, above)
+		m.tasks[fresh].edited = t.edited
 		m.remember(o, day, fresh)
 		return fresh, ""
 	case m.marked(t):
@@ -180,8 +183,13 @@ func (m *rules) onHelp(o monce, hid string, act func(h *mhelp) picket.Code) pick
 	return code
 }
 
-func (m *rules) answer(o monce, hid string) picket.Code {
-	return m.onHelp(o, hid, func(h *mhelp) picket.Code { m.decide(h); return "" })
+func (m *rules) answer(o monce, hid, edited string) picket.Code {
+	return m.onHelp(o, hid, func(h *mhelp) picket.Code {
+		t := m.tasks[h.task]
+		t.edited = cmp.Or(edited, t.edited)
+		m.decide(h)
+		return ""
+	})
 }
 
 func (m *rules) finish(o monce, hid string) picket.Code {

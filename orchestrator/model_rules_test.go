@@ -82,6 +82,7 @@ type mtask struct {
 	pin       string
 	pinUntil  int64
 	fixes     string
+	edited    string   // the input as a person has made it
 	calls     []string // the tasks whose calls it waits for beside its own
 	review    string   // what a run decided about it
 	mtree
@@ -343,8 +344,4 @@ func (m *rules) lanes() map[string][]*mtask {
 		slices.SortFunc(lane, better)
 	}
 	return out
-}
-
-func better(a, b *mtask) int {
-	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.order, b.order))
 }
