@@ -35,12 +35,12 @@ func answerOnce(t *testing.T, s *scene) {
 	b.open("/console/handoffs/" + handoff)
 	b.reads("h1", "Copy the table of "+s.role())
 	if s.plain {
-		b.click(`button[name=option][value=staging]`)
+		b.click(`button[name=choice][value="1"]`)
 	} else {
 		other.live()
 		other.fill("#answer", "live, I think")
 		b.fill("#answer", "because of the backup")
-		b.click(`button[name=option][value=staging]`)
+		b.click(`button[name=choice][value="1"]`)
 	}
 	b.reads("[role=status]", "Answered.")
 	got := s.w.task(task)
@@ -55,7 +55,7 @@ func answerOnce(t *testing.T, s *scene) {
 		other.reads(".held", "changed while you were writing")
 		other.click(`#decide button.primary`)
 	} else {
-		other.click(`button[name=option][value=live]`)
+		other.click(`button[name=choice][value="0"]`)
 	}
 	other.reads("[role=alert]", "staging")
 	if got := s.w.task(task); len(got.Answers) != 1 {

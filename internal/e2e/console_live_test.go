@@ -36,6 +36,7 @@ func aTaskAppears(t *testing.T, s *scene) {
 	b.until("a title that counts", `/^\(\d+\) Tasks · Picket$/.test(document.title)`)
 	before := b.text("#nav [href$=handoffs] .count")
 	s.ask(s.role(), "Ask for the title")
+	b.reads("#toast", "wait for a person")
 	b.until("another count", fmt.Sprintf(`document.querySelector("#nav [href$=handoffs] .count").innerText !== %q`, before))
 	b.until("the same page", samePage)
 	// Times tick by themselves.

@@ -47,13 +47,13 @@ function startLive() {
 
 function hear(message) {
   if (message.state) {
-    const back = message.state === "live" && live.state === "lost" && live.last > 0;
+    const back = message.state === "live" && live.state !== "joining";
     live.state = message.state;
     if (back) stir();
     showLive();
   }
   if (message.reset) stir();
-  for (const event of message.events ?? []) if (concerns(event)) count(event);
+  for (const event of message.events ?? []) if (concerns(event)) note();
 }
 
 // concerns reports whether the page looks different after an event. Topics are
@@ -64,7 +64,8 @@ function concerns({ type, taskId, runId, agentId }) {
     WAITING.some((t) => type.startsWith(t));
 }
 
-function count() {
+// note is told of each event that makes the page another.
+function note() {
   if (live.paused) {
     live.waiting++;
     showLive();
@@ -81,7 +82,7 @@ function stir() {
 }
 
 function plan() {
-  if (live.timer || live.fetching || live.paused || live.leaving) return;
+  if (live.timer || live.fetching || live.paused || live.leaving || live.state === "over") return;
   const gap = document.hidden ? Math.max(HIDDEN, live.gap) : live.gap;
   live.timer = setTimeout(refresh, Math.max(0, live.last + gap - Date.now()));
 }
@@ -140,7 +141,9 @@ function adopt(fresh, receivedAt) {
   for (const name of ["after", "topics", "every"]) if (name in said) page()[name] = said[name];
   setClock(said.now, receivedAt);
   swapParts(fresh);
-  document.title = waitingOf(fresh.title) + document.title.slice(waitingOf(document.title).length);
+  const [were, are] = [document.title, fresh.title].map((title) => waitingOf(title));
+  document.title = are + document.title.slice(were.length);
+  if (count(are) > count(were)) say(count(are) === 1 ? "1 task waits for a person" : count(are) + " tasks wait for a person");
   tick();
   followLogs();
 }
@@ -148,6 +151,10 @@ function adopt(fresh, receivedAt) {
 // waitingOf is how a title begins when somebody waits: "(3) ".
 function waitingOf(title) {
   return /^\(\d+\) /.exec(title)?.[0] ?? "";
+}
+
+function count(prefix) {
+  return Number(prefix.replace(/\D/g, ""));
 }
 
 // gone is for a page that there is no more: what it showed stays, and says so.

@@ -17,6 +17,7 @@ function showLive() {
   const text = shown === "paused" ? "Paused" + (live.waiting ? " · " + waits : "") : CAPTIONS[shown];
   if (button.textContent !== text) button.textContent = text;
   if (shown === "over") sayOver();
+  else if (shown === "live") document.getElementById("over")?.remove(); // somebody has signed in again, in another tab
 }
 
 function sayOver() {

@@ -38,11 +38,13 @@ function hostTabs() {
 // desk keeps people with different keys apart.
 function joinTabs(url, after, desk, told) {
   if (typeof SharedWorker === "undefined") return follow(url, after, told).stop;
-  const { port } = new SharedWorker(import.meta.url, { type: "module", name: "picket " + desk });
-  port.onmessage = ({ data }) => told(data);
-  port.postMessage({ url, after: Number(after) });
-  return () => {
-    port.postMessage({ leave: true });
-    port.close();
+  const worker = new SharedWorker(import.meta.url, { type: "module", name: "picket " + desk });
+  let leave = () => {
+    worker.port.postMessage({ leave: true });
+    worker.port.close();
   };
+  worker.addEventListener("error", () => (leave = follow(url, after, told).stop)); // a browser that can do without
+  worker.port.onmessage = ({ data }) => told(data);
+  worker.port.postMessage({ url, after: Number(after) });
+  return () => leave();
 }
