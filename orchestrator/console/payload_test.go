@@ -56,3 +56,23 @@ func TestNoFormPoisonsTheQueue(t *testing.T) {
 		}
 	})
 }
+
+// Indenting makes a deep structure a hundred times as long: it is shown as it
+// came, on the lists and at full length too.
+func TestDeepStructuresStayAsLongAsTheyAre(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeReviewer)
+		deep := picket.RawJSON(strings.Repeat("[", 120) + strings.Repeat("1,", 130_000) + "1" + strings.Repeat("]", 120))
+		task := o.done(picket.TaskSpec{Title: "deep", Input: deep}, picket.Completion{Output: deep})
+		for _, path := range []string{"/console/", "/console/reviews", "/console/reviews/" + task, "/console/tasks/" + task, "/console/tasks/" + task + "/output",
+			"/console/reviews/" + task + "/full/output", "/console/reviews/" + task + "/full/input"} {
+			if p := s.want(path); len(p.body) > 512<<10 {
+				t.Errorf("%s has %d KiB", path, len(p.body)>>10)
+			}
+		}
+		flat := o.done(picket.TaskSpec{Title: "flat"}, picket.Completion{Output: picket.RawJSON(`{"a":[1,{"b":"x,[{"}]}`)})
+		if p := s.want("/console/reviews/" + flat + "/full/output"); p.body != "{\n  \"a\": [\n    1,\n    {\n      \"b\": \"x,[{\"\n    }\n  ]\n}" {
+			t.Errorf("what is usual is shown as %s", p.body)
+		}
+	})
+}

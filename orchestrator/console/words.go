@@ -122,8 +122,8 @@ func clip(n int, text string) string {
 	return text
 }
 
-// pretty is JSON for people: a text as it is, anything else indented. Numbers
-// keep their digits.
+// pretty is JSON for people: a text as it is, anything else indented, unless
+// that would be blanks for the most part. Numbers keep their digits.
 func pretty(raw picket.RawJSON) string {
 	var text string
 	if len(raw) == 0 || string(raw) == "null" {
@@ -133,10 +133,34 @@ func pretty(raw picket.RawJSON) string {
 		return plain(text)
 	}
 	var out bytes.Buffer
-	if json.Indent(&out, raw, "", "  ") != nil {
+	if blanksIn(raw) > 4*len(raw)+1024 || json.Indent(&out, raw, "", "  ") != nil {
 		return plain(string(raw))
 	}
 	return plain(out.String())
+}
+
+// blanksIn is how many bytes indenting would add: for a deep structure, a
+// hundred times its own.
+func blanksIn(raw picket.RawJSON) int {
+	n, level, inText := 0, 0, false
+	for i := 0; i < len(raw); i++ {
+		switch b := raw[i]; {
+		case inText && b == '\\':
+			i++
+		case b == '"':
+			inText = !inText
+		case inText:
+		case b == '{' || b == '[':
+			level++
+			n += 1 + 2*level
+		case b == '}' || b == ']':
+			level--
+			n += 1 + 2*level
+		case b == ',':
+			n += 1 + 2*level
+		}
+	}
+	return n
 }
 
 // shortID is the end of an id: the beginning is the time, alike for neighbours.
