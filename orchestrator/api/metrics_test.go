@@ -97,23 +97,26 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		p.pass(31 * time.Second)
 		got := readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
 		for sample, want := range map[string]string{
-			`picket_leases{namespace="default",state="held"}`:                      "1",
-			`picket_leases{namespace="default",state="due"}`:                       "0",
-			`picket_grants_total{namespace="default"}`:                             "3",
-			`picket_renewals_total{namespace="default"}`:                           "2",
-			`picket_pickup_seconds_count{namespace="default"}`:                     "3",
-			`picket_pickup_seconds_bucket{namespace="default",le="5"}`:             "2",
-			`picket_pickup_seconds_bucket{namespace="default",le="15"}`:            "3",
-			`picket_renew_seconds_count{namespace="default"}`:                      "2",
-			`picket_renew_left_ratio_count{namespace="default"}`:                   "1",
-			`picket_renew_left_ratio_sum{namespace="default"}`:                     "0.4",
-			`picket_leases_expired_total{class="undelivered",namespace="default"}`: "1",
-			`picket_leases_expired_total{class="agent_dead",namespace="default"}`:  "0",
-			`picket_handoffs_open{kind="question",namespace="default"}`:            "1",
-			`picket_handoff_oldest_seconds{namespace="default"}`:                   "31",
-			`picket_handoff_oldest_seconds{namespace="other"}`:                     "0",
-			`picket_script_seconds_count{script="submit"}`:                         "3",
-			`picket_script_seconds_bucket{script="submit",le="+Inf"}`:              "3",
+			`picket_leases{namespace="default",state="held"}`:                                             "1",
+			`picket_leases{namespace="default",state="due"}`:                                              "0",
+			`picket_grants_total{namespace="default"}`:                                                    "3",
+			`picket_renewals_total{namespace="default"}`:                                                  "2",
+			`picket_pickup_seconds_count{namespace="default"}`:                                            "3",
+			`picket_pickup_seconds_bucket{namespace="default",le="5"}`:                                    "2",
+			`picket_pickup_seconds_bucket{namespace="default",le="15"}`:                                   "3",
+			`picket_renew_seconds_count{namespace="default"}`:                                             "2",
+			`picket_renew_left_ratio_count{namespace="default"}`:                                          "1",
+			`picket_renew_left_ratio_sum{namespace="default"}`:                                            "0.4",
+			`picket_refused_writes_total{code="stale_fence",namespace="default"}`:                         "0", // what begins with its first event has not risen
+			`picket_invariant_violations_total{kind="books_differ",namespace="default",repaired="false"}`: "0",
+			`picket_invariant_violations_total{kind="lane_extra",namespace="default",repaired="true"}`:    "0",
+			`picket_leases_expired_total{class="undelivered",namespace="default"}`:                        "1",
+			`picket_leases_expired_total{class="agent_dead",namespace="default"}`:                         "0",
+			`picket_handoffs_open{kind="question",namespace="default"}`:                                   "1",
+			`picket_handoff_oldest_seconds{namespace="default"}`:                                          "31",
+			`picket_handoff_oldest_seconds{namespace="other"}`:                                            "0",
+			`picket_script_seconds_count{script="submit"}`:                                                "3",
+			`picket_script_seconds_bucket{script="submit",le="+Inf"}`:                                     "3",
 		} {
 			name, _, _ := strings.Cut(sample, "{")
 			for _, suffix := range []string{"_count", "_bucket", "_sum"} {
