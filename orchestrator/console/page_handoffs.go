@@ -122,7 +122,7 @@ type handoffView struct {
 	Report         *picket.Report
 	Stat           extract
 	Run            *picket.Run // that asked
-	Answers        []answerRow // all so far, the latest first
+	Answers        []answerRow // those before this one, the latest first
 	AnswersMore    int
 	Typed          handoffTyped
 	TopUp          string // the command
@@ -194,7 +194,7 @@ func (v *visit) handoffView(h picket.Handoff, t picket.Task) handoffView {
 	if h.Answer != nil {
 		w.Given, w.Decider = extractOf(answerText(*h.Answer), maxExcerpt), v.name(h.Answer.By)
 	}
-	answers := slices.Clone(t.Answers)
+	answers := slices.DeleteFunc(slices.Clone(t.Answers), func(a picket.Answer) bool { return a.HandoffID == h.HandoffID })
 	slices.Reverse(answers)
 	w.AnswersMore = max(len(answers)-maxAnswers, 0)
 	for _, a := range answers[:min(len(answers), maxAnswers)] {

@@ -3,6 +3,7 @@ package console_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -40,6 +41,9 @@ type office struct {
 	store  *orchestrator.Store
 	events atomic.Int64 // pages of the log that were read
 	agents int          // made so far: a1, a2, …
+	away   bool         // the store does not answer
+	lose   bool         // the store's replies to answers are lost
+	drop   bool         // answers do not reach the store
 }
 
 // desk is the engine as the console sees it; reads of the log are counted,
@@ -52,6 +56,26 @@ type desk struct {
 func (d desk) Events(ctx context.Context, q picket.EventQuery) (picket.EventPage, error) {
 	d.office.events.Add(1)
 	return d.Engine.Events(ctx, q)
+}
+
+func (d desk) Stats(ctx context.Context) (picket.Stats, error) {
+	if d.office.away {
+		return picket.Stats{}, picket.Refuse(picket.CodeUnavailable, "Try again.", "the store does not answer")
+	}
+	return d.Engine.Stats(ctx)
+}
+
+func (d desk) Answer(ctx context.Context, by picket.Caller, id string, req picket.AnswerRequest) (picket.Task, error) {
+	lost := d.office.lose || d.office.drop
+	var task picket.Task
+	var err error
+	if !d.office.drop {
+		task, err = d.Engine.Answer(ctx, by, id, req)
+	}
+	if lost {
+		return picket.Task{}, fmt.Errorf("answer: %w", errors.Join(picket.CodeUnavailable, picket.ErrUnknown))
+	}
+	return task, err
 }
 
 // calls is how often each script ran while something was done, and "events"
