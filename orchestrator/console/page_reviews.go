@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -132,6 +133,7 @@ type chosen struct {
 	Filter reviewFilter
 	Rows   []reviewRow
 	Count  int
+	All    bool // there is no filter
 	More   bool // too many for one confirmation
 	Typed  string
 	Note   string
@@ -149,28 +151,21 @@ func (v *visit) choosePage(c chosen, problem error) error {
 	if err := v.look(); err != nil {
 		return err
 	}
-	labels, err := c.Filter.labels()
+	var waiting []picket.PendingReview
+	var err error
+	if len(c.Filter.Tasks) > 0 {
+		waiting, err = v.stillWaiting(c.Filter.Tasks)
+	} else {
+		waiting, c.More, err = v.allWaiting(c.Filter)
+		c.All = !c.Filter.Narrow()
+	}
 	if err != nil {
 		return err
 	}
-	found, err := v.desk.Reviews(v.ctx(), picket.ReviewQuery{Role: c.Filter.Role, Parent: c.Filter.Parent, Labels: labels, Limit: maxChosen})
-	if err != nil {
-		return err
-	}
-	c.More = found.NextCursor != nil && len(c.Filter.Tasks) == 0
-	ticked := map[string]bool{}
-	for _, id := range c.Filter.Tasks[:min(len(c.Filter.Tasks), maxChosen)] {
-		ticked[id] = true
-	}
-	for _, r := range reviewRows(found.Reviews) {
-		if len(ticked) == 0 || ticked[r.TaskID] {
-			c.Rows = append(c.Rows, r)
-		}
-	}
-	c.Count = len(c.Rows)
-	if len(ticked) > 0 { // what was ticked and waits no more is not meant
+	c.Rows, c.Count = reviewRows(waiting), len(waiting)
+	if len(c.Filter.Tasks) > 0 || c.All { // exactly these are meant, and none that comes later
 		c.Filter.Tasks = nil
-		for _, r := range c.Rows {
+		for _, r := range waiting {
 			c.Filter.Tasks = append(c.Filter.Tasks, r.TaskID)
 		}
 	}
@@ -179,6 +174,56 @@ func (v *visit) choosePage(c chosen, problem error) error {
 		status = picket.CodeOf(problem).Status()
 	}
 	return v.show(status, page{name: "choose", title: "Approve " + strconv.Itoa(c.Count), nav: "reviews", body: c, problem: problem})
+}
+
+// stillWaiting are those of the tasks that wait for a decision, wherever in the
+// queue they are.
+func (v *visit) stillWaiting(ids []string) (waiting []picket.PendingReview, err error) {
+	for _, id := range ids[:min(len(ids), maxChosen)] {
+		t, err := v.desk.Task(v.ctx(), id)
+		if errors.Is(err, picket.CodeNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if t.State == picket.TaskReview {
+			waiting = append(waiting, picket.PendingReview{TaskID: t.TaskID, Title: t.Title, Spent: t.Spent, SubmittedAt: t.UpdatedAt})
+		}
+	}
+	return waiting, nil
+}
+
+// maxLooks is how many pages of the queue a confirmation looks through. A page
+// can be short: outputs are long, or a filter leaves most out.
+const maxLooks = 20
+
+// allWaiting are the tasks that the filter means, and whether there are more of
+// them than the console approves at once.
+func (v *visit) allWaiting(f reviewFilter) (waiting []picket.PendingReview, more bool, err error) {
+	q := picket.ReviewQuery{Role: f.Role, Parent: f.Parent}
+	if q.Labels, err = f.labels(); err != nil {
+		return nil, false, err
+	}
+	for range maxLooks {
+		q.Limit = maxChosen - len(waiting)
+		found, err := v.desk.Reviews(v.ctx(), q)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, r := range found.Reviews {
+			r.Output, r.Summary = nil, ""
+			waiting = append(waiting, r)
+		}
+		if found.NextCursor == nil {
+			return waiting, false, nil
+		}
+		if len(waiting) == maxChosen {
+			break
+		}
+		q.Cursor = *found.NextCursor
+	}
+	return waiting, true, nil
 }
 
 func approveReviews(v *visit) error {

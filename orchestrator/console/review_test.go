@@ -3,6 +3,7 @@ package console_test
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -167,6 +168,39 @@ func TestManyAreApprovedWithTheirCount(t *testing.T) {
 		}
 		if task, err := o.Task(t.Context(), other); err != nil || task.State != picket.TaskReview {
 			t.Errorf("the other is %s", task.State)
+		}
+	})
+}
+
+var chosenTasks = regexp.MustCompile(`name="task" value="(task_[0-9A-Z]{26})"`)
+
+// However far back in a long queue a task is, and with no filter at all, what
+// was confirmed is approved, and nothing that came later.
+func TestEverythingIsApprovedThatWasConfirmed(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeReviewer)
+		const many = 25
+		var last string
+		for i := range many { // more than one answer of the store holds
+			last = o.done(picket.TaskSpec{Title: fmt.Sprint("long ", i)}, picket.Completion{Output: textOf(nasty(120_000))})
+		}
+		if p := s.want("/console/reviews/approve?task=" + last); !strings.Contains(p.text(), "Approve 1 task ") {
+			t.Errorf("the last of the queue: %s", p.text())
+		}
+		p := s.want("/console/reviews/approve")
+		if !strings.Contains(p.text(), fmt.Sprintf("Approve %d tasks", many)) || !strings.Contains(p.text(), "everything in review") {
+			t.Fatalf("all of it: %s", p.text())
+		}
+		later := o.done(picket.TaskSpec{Title: "later"}, picket.Completion{Output: picket.RawJSON(`1`)})
+		fields := []string{"count", fmt.Sprint(many), "once", p.once(t)}
+		for _, m := range chosenTasks.FindAllStringSubmatch(p.body, -1) {
+			fields = append(fields, "task", m[1])
+		}
+		if after := s.follow(s.post("/console/reviews/approve", fields...)); !strings.Contains(after.text(), fmt.Sprintf("%d approved.", many)) {
+			t.Errorf("%s", after.text())
+		}
+		if left, err := o.Reviews(t.Context(), picket.ReviewQuery{}); err != nil || left.Total != 1 || left.Reviews[0].TaskID != later {
+			t.Errorf("what is left: %+v, %v", left, err)
 		}
 	})
 }
