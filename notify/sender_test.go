@@ -90,7 +90,7 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 		case "reset", "garbage":
 			conn, rw, _ := w.(http.Hijacker).Hijack()
 			if r.URL.Path == "/T0/garbage" {
-				_, _ = rw.WriteString("I am no HTTP, " + r.URL.String() + "\r\n\r\n")
+				_, _ = rw.WriteString("HTTP/1.1 " + r.URL.String() + " it says\r\n\r\n")
 				_ = rw.Flush()
 			} else {
 				_ = conn.(*net.TCPConn).SetLinger(0)
