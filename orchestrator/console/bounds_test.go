@@ -12,6 +12,9 @@ import (
 // nasty is n bytes of what takes most room in a page.
 func nasty(n int) string { return strings.Repeat("\"\n", n/2) }
 
+// longDiff has more bytes and, by its blank ones, more lines than a page shows.
+var longDiff = strings.Repeat(strings.Repeat(`"`, 200)+"\n", 400) + strings.Repeat("\n", 5000)
+
 // crowd fills the queues with hand-offs and reviews whose every text is long.
 func (o *office) crowd(n int) (handoff, review string) {
 	o.t.Helper()
@@ -51,11 +54,11 @@ func (o *office) full() (held picket.Held, task string) {
 	}
 	_, err := o.RunLog(ctx, held, picket.LogPiece{Stream: "stdout", Data: []byte(nasty(60_000))})
 	must(o.t, err)
-	files := make([]picket.ChangedFile, 200)
+	files := make([]picket.ChangedFile, 60)
 	for i := range files {
 		files[i].Path = strings.Repeat(`"`, 200)
 	}
-	must(o.t, o.RunEvidence(ctx, held, picket.Evidence{Branch: "b", Diffstat: nasty(20_000), Diff: nasty(60_000), Files: files}))
+	must(o.t, o.RunEvidence(ctx, held, picket.Evidence{Branch: "b", Diffstat: nasty(20_000), Diff: longDiff, Files: files}))
 	return held, task
 }
 
@@ -84,7 +87,7 @@ func TestPagesAreBounded(t *testing.T) {
 			{"/console/reviews", 50, 160 * kib, map[string]int64{"reviews": 1}},
 			{"/console/reviews/approve", 61, 128 * kib, map[string]int64{"reviews": 1}},
 			{"/console/handoffs/" + h.HandoffID, 0, 320 * kib, map[string]int64{"handoffs": 1, "task": 1}},
-			{"/console/reviews/" + reviewed, 0, 640 * kib, map[string]int64{"task": 1, "evidence": 1, "reports": 1, "ledger": 1, "log": 2}},
+			{"/console/reviews/" + reviewed, 0, 560 * kib, map[string]int64{"task": 1, "evidence": 1, "reports": 1, "ledger": 1, "log": 2}},
 		} {
 			var p paper
 			made := o.calls(func() { p = s.want(page.path) })
@@ -144,7 +147,7 @@ func TestClippedTextsAreThereInFull(t *testing.T) {
 		held, id := o.full()
 		_, err := o.Complete(t.Context(), held, picket.Completion{Output: textOf(long)})
 		must(t, err)
-		for path, want := range map[string]string{page + "/full/question": long, "/console/reviews/" + id + "/full/output": long, "/console/reviews/" + id + "/full/diff": nasty(60_000)} {
+		for path, want := range map[string]string{page + "/full/question": long, "/console/reviews/" + id + "/full/output": long, "/console/reviews/" + id + "/full/diff": longDiff} {
 			p := s.want(path)
 			if p.body != want || p.header.Get("Content-Type") != "text/plain; charset=UTF-8" || p.header.Get("X-Content-Type-Options") != "nosniff" {
 				t.Errorf("%s: %d bytes of %s", path, len(p.body), p.header.Get("Content-Type"))

@@ -3,6 +3,7 @@ package console_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,18 @@ func TestAPersonSignsInAndOut(t *testing.T) {
 		s.cookies["picket_session_7070"] = kept
 		if again := s.get("/console/"); again.status != http.StatusSeeOther {
 			t.Errorf("a session that was closed goes on: %d", again.status)
+		}
+	})
+}
+
+// Where the browser came by https the cookie never leaves it otherwise, also when
+// a proxy in front speaks TLS for us.
+func TestTheCookieOfATLSProxyIsSecure(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		key := o.key(picket.ScopeReviewer).Key.Reveal()
+		p := o.browser().send("POST", "/console/login", url.Values{"key": {key}}, "Host", "picket.example", "Origin", "https://picket.example")
+		if cookie := p.header.Get("Set-Cookie"); p.status != http.StatusSeeOther || !strings.Contains(cookie, "; Secure") || !strings.HasPrefix(cookie, "picket_session_80=") {
+			t.Errorf("%d, %s", p.status, strings.Split(cookie, "=")[0])
 		}
 	})
 }
