@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // eventLog is what the page of events asks of the engine.
@@ -218,8 +220,12 @@ func events(v *visit) error {
 	return v.show(status, page{name: "events", title: "Events", topics: topics, body: list, problem: err})
 }
 
+// pageTime is how long a reader of an export may take for a page of it.
+const pageTime = 30 * time.Second
+
 // exportEvents sends every event that the filter lets through, oldest first,
-// one JSON object a line. It ends at the event that was the last when it began.
+// one JSON object a line. It ends at the event that was the last when it began;
+// one that cannot go so far is broken off, so that nobody takes it for whole.
 func exportEvents(v *visit) error {
 	if err := v.look(); err != nil {
 		return err
@@ -229,14 +235,25 @@ func exportEvents(v *visit) error {
 		return err
 	}
 	q.Limit = 500
-	first, err := v.desk.Events(v.ctx(), q) // refused before anything is sent
+	page, err := v.desk.Events(v.ctx(), q) // refused before anything is sent
 	if err != nil {
 		return err
 	}
 	v.Response().Header().Set(echo.HeaderContentDisposition, `attachment; filename="picket-events.jsonl"`)
 	v.Response().Header().Set(echo.HeaderContentType, "application/x-ndjson")
 	v.Response().WriteHeader(http.StatusOK)
-	for page := first; ; {
+	if err := v.sendEvents(q, page); err != nil {
+		v.console.log.WarnContext(v.ctx(), "export broken off", "err", err)
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// sendEvents sends page and all that come after it. Whoever reads must be
+// signed in for as long as it takes.
+func (v *visit) sendEvents(q picket.EventQuery, page picket.EventPage) error {
+	for {
+		web.ExtendAnswer(v.Context, pageTime)
 		for _, ev := range page.Events {
 			if ev.Seq > v.stats.LastSeq {
 				return nil
@@ -251,6 +268,9 @@ func exportEvents(v *visit) error {
 		}
 		next, err := strconv.ParseInt(page.Next, 10, 64)
 		if err != nil || next <= q.After || next >= v.stats.LastSeq {
+			return err
+		}
+		if _, err := v.desk.SessionHolds(v.ctx(), v.token); err != nil {
 			return err
 		}
 		q.After = next

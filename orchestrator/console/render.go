@@ -226,8 +226,12 @@ func problemOf(err error, v *visit) *problem {
 	return p
 }
 
-// refuse shows what went wrong as a page of its own.
+// refuse shows what went wrong as a page of its own, unless the answer is under
+// way already: no page belongs into a stream.
 func (c *Console) refuse(v *visit, err error) error {
+	if v.Response().Committed {
+		return err
+	}
 	p := problemOf(err, v)
 	if p.status == http.StatusUnauthorized {
 		v.desk = nil

@@ -1,0 +1,70 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/orchestrator/console"
+)
+
+// leaving is a desk that does something when the log is read for the first
+// time.
+type leaving struct {
+	desk
+	reads *int
+	first func()
+}
+
+func (l leaving) Events(ctx context.Context, q picket.EventQuery) (picket.EventPage, error) {
+	if *l.reads++; *l.reads == 1 {
+		l.first()
+	}
+	return l.desk.Events(ctx, q)
+}
+
+// An answer that is under way when the session ends is broken off: no page is
+// written into a stream, and no part of an export passes for all of it.
+func TestAnAnswerUnderWayIsBrokenOff(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s, reads := o.sit(picket.ScopeReviewer), 0
+		for i := range 510 {
+			o.submitted(picket.TaskSpec{Title: fmt.Sprint(i)})
+		}
+		c, err := console.New(console.Config{
+			Desk: func(string) console.Desk {
+				return leaving{desk{Engine: o.Engine, office: o}, &reads, func() { _, err := o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, s.key.KeyID); must(t, err) }}
+			},
+			Stream: func(c echo.Context, _ string, admit func() error) error {
+				_, err := c.Response().Write([]byte(": one\n\n"))
+				must(t, err)
+				_, err = o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, s.key.KeyID)
+				must(t, err)
+				return admit()
+			},
+		})
+		must(t, err)
+		e := web.New(nil)
+		c.Mount(e)
+		o.face = e
+		func() {
+			defer func() {
+				if v := recover(); v != http.ErrAbortHandler {
+					t.Errorf("the export is not broken off: %v", v)
+				}
+			}()
+			p := s.get("/console/events/export")
+			t.Errorf("%d lines", strings.Count(p.body, "\n"))
+		}()
+		s = o.sit(picket.ScopeReviewer)
+		if p := s.get("/console/live"); p.body != ": one\n\n" {
+			t.Errorf("the stream ends with %s", p.body)
+		}
+	})
+}
