@@ -19,10 +19,10 @@ func newDemo() *cobra.Command {
 }
 
 func newDemoAll() *cobra.Command {
-	return demoVerb("all", "The whole story: work, crash, zombie, budget, hand-off, review",
+	return demoVerb("all", "The whole story: work, crash, zombie, budget, hand-off, review, console",
 		"All that Picket is for, told once, for somebody who meets it for the first time: work and its review, a worker that is\n"+
-			"killed, one that comes back from the dead, an agent that runs out of money, one that asks a person, and a decision.",
-		workChapter, crashChapter, zombieChapter, budgetChapter, handoffChapter, reviewChapter)
+			"killed, one that comes back from the dead, an agent that runs out of money, one that asks a person, and decisions.",
+		workChapter, crashChapter, zombieChapter, budgetChapter, handoffChapter, reviewChapter, consoleChapter)
 }
 
 func newDemoCrash() *cobra.Command {
@@ -55,17 +55,23 @@ func newDemoHandoff() *cobra.Command {
 
 // demoVerb is a command that tells chapters, within two minutes and until Ctrl-C.
 func demoVerb(use, short, long string, story ...chapter) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use: use, Short: short, Args: args(cobra.NoArgs),
 		Long: long + "\nA server of its own, real processes, scripted agents, no keys, no network; exit 0 only if all of it was observed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			attended, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("the demo took longer than two minutes"))
+			ctx, cancel := context.WithTimeoutCause(attended, 2*time.Minute, errors.New("the demo took longer than two minutes"))
 			defer cancel()
-			return perform(ctx, cmd.OutOrStdout(), story...)
+			afterwards := func(*stage) {}
+			if stay, _ := cmd.Flags().GetBool("stay"); stay {
+				afterwards = func(st *stage) { st.stay(attended) }
+			}
+			return perform(ctx, cmd.OutOrStdout(), afterwards, story...)
 		},
 	}
+	c.Flags().Bool("stay", false, "leave the server open until Ctrl-C, to look around in the console")
+	return c
 }
 
 // chapter is a part of the story that can be told by itself.
@@ -81,8 +87,8 @@ type chapter struct {
 type act func(context.Context) error
 
 // perform opens a stage with a server, plays the chapters, and ends every
-// process whatever happened.
-func perform(ctx context.Context, out io.Writer, story ...chapter) (err error) {
+// process whatever happened. afterwards is called when all was observed.
+func perform(ctx context.Context, out io.Writer, afterwards func(*stage), story ...chapter) (err error) {
 	if runtime.GOOS != "linux" {
 		return notYet("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc", "Run it on Linux.")
 	}
@@ -116,6 +122,7 @@ func perform(ctx context.Context, out io.Writer, story ...chapter) (err error) {
 			return fmt.Errorf("%s: %w", c.title, err)
 		}
 	}
+	afterwards(st)
 	return nil
 }
 

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+var consoleChapter = chapter{
+	title: "the console",
+	lead:  "Everything that people decide can be decided in a browser, too, on the port of the server, and without JavaScript.",
+	prepare: func(st *stage) ([]act, error) {
+		jar, err := cookiejar.New(nil)
+		l := &look{stage: st}
+		l.browser = http.Client{Jar: jar, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		return []act{l.signIn, l.queue, l.decide, l.after}, err
+	},
+}
+
+// look is the play: a person with a browser, and what the chapters before have
+// left in review.
+type look struct {
+	*stage
+	browser http.Client
+	waiting []picket.PendingReview
+}
+
+// page opens a page, or sends a form when there is one, and answers what it
+// shows; a form is answered with the address of the page that comes next.
+func (l *look) page(ctx context.Context, path string, form url.Values) (string, error) {
+	method, body, want := http.MethodGet, io.Reader(nil), http.StatusOK
+	if form != nil {
+		method, body, want = http.MethodPost, strings.NewReader(form.Encode()), http.StatusSeeOther
+	}
+	req, err := http.NewRequestWithContext(ctx, method, l.s.client.BaseURL+path, body)
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Accept", "text/html")
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Origin", l.s.client.BaseURL)
+	}
+	res, err := l.browser.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return "", err
+	}
+	if res.StatusCode != want {
+		return "", fmt.Errorf("%s %s of the console answered %s", method, path, res.Status)
+	}
+	if form != nil {
+		return res.Header.Get("Location"), nil
+	}
+	return string(text), nil
+}
+
+func (l *look) signIn(ctx context.Context) error {
+	var key picket.NewKey
+	if err := l.s.post(ctx, "/api/v1/keys", picket.KeyRequest{Name: "cleo", Scopes: []picket.Scope{picket.ScopeReviewer}}, &key, nil); err != nil {
+		return err
+	}
+	if _, err := l.page(ctx, "/console/login", url.Values{"key": {key.Key.Reveal()}}); err != nil {
+		return err
+	}
+	l.tell("Cleo signs in at %s/console/ with a key of her own.", l.s.client.BaseURL)
+	return nil
+}
+
+// title is what the browser shows on its tab.
+var title = regexp.MustCompile(`<title>([^<]*)</title>`)
+
+func (l *look) queue(ctx context.Context) (err error) {
+	if l.waiting, err = l.s.reviews(ctx, nil); err != nil {
+		return err
+	}
+	if len(l.waiting) == 0 {
+		return errors.New("nothing is left in review")
+	}
+	text, err := l.page(ctx, "/console/reviews", nil)
+	if err != nil {
+		return err
+	}
+	for _, r := range l.waiting {
+		if !strings.Contains(text, r.TaskID) || !strings.Contains(text, r.Title) {
+			return fmt.Errorf("%s is not on the page of reviews", r.TaskID)
+		}
+	}
+	return l.counts(text, len(l.waiting))
+}
+
+// counts looks at the number of what waits in the title of a page.
+func (l *look) counts(page string, waiting int) error {
+	found := title.FindStringSubmatch(page)
+	if found == nil || !strings.HasPrefix(found[1], fmt.Sprintf("(%d) ", waiting)) {
+		return fmt.Errorf("expected (%d) in the title of the page, got %q", waiting, found)
+	}
+	l.tell("The tab says %q: %s for a decision.", found[1], counted(waiting, "result")+" wait")
+	return nil
+}
+
+var onceField = regexp.MustCompile(`name="once" value="([^"]*)"`)
+
+func (l *look) decide(ctx context.Context) error {
+	path := "/console/reviews/" + l.waiting[0].TaskID
+	text, err := l.page(ctx, path, nil)
+	if err != nil {
+		return err
+	}
+	once := onceField.FindStringSubmatch(text)
+	if once == nil || !strings.Contains(text, outputText(l.waiting[0].Output)) {
+		return errors.New("the page of the review has no output or no form")
+	}
+	form := url.Values{"once": {once[1]}, "note": {"seen in the browser"}}
+	for range 2 { // a form that is sent twice, as by a double click, is one decision
+		if _, err := l.page(ctx, path+"/approve", form); err != nil {
+			return err
+		}
+	}
+	l.tell("She looks at the evidence of %s and approves it. The button is pressed twice: one decision.", l.waiting[0].TaskID)
+	return nil
+}
+
+func (l *look) after(ctx context.Context) error {
+	t, err := l.task(ctx, l.waiting[0].TaskID)
+	if err != nil {
+		return err
+	}
+	if t.State != picket.TaskCompleted || t.Review == nil || t.Review.Note != "seen in the browser" {
+		return fmt.Errorf("what was approved in the console is %s", t.State)
+	}
+	text, err := l.page(ctx, "/console/", nil)
+	if err != nil {
+		return err
+	}
+	return l.counts(text, len(l.waiting)-1)
+}
+
+// stay leaves the stage open until it is interrupted.
+func (st *stage) stay(ctx context.Context) {
+	st.tell("The server stays until Ctrl-C. Look around at %s/console/; the key is in %s", st.s.client.BaseURL, st.path("data/admin.key"))
+	<-ctx.Done()
+}
