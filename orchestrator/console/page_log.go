@@ -186,7 +186,32 @@ func reportsPage(v *visit) error {
 	return v.text("Reports", t)
 }
 
-// diffPage shows all of a diff: the engine keeps 256 KiB of it.
+// diffPageLines is how many lines of a diff are on a page, of up to diffBytes.
+const diffPageLines, diffBytes = 2000, 48 << 10
+
+// beginning is the first n lines of a text.
+func beginning(text string, n int) string {
+	for i := range len(text) {
+		if text[i] != '\n' {
+			continue
+		}
+		if n--; n == 0 {
+			return text[:i+1]
+		}
+	}
+	return text
+}
+
+// characterAt is an offset into a text, moved to where a character begins.
+func characterAt(text string, offset int64) int {
+	at := int(min(offset, int64(len(text))))
+	for at > 0 && at < len(text) && !utf8.RuneStart(text[at]) {
+		at--
+	}
+	return at
+}
+
+// diffPage shows a diff, of which the engine keeps 256 KiB.
 func diffPage(v *visit) error {
 	if err := v.look(); err != nil {
 		return err
@@ -198,7 +223,13 @@ func diffPage(v *visit) error {
 	t := textView{TaskID: v.Param("id"), Heading: "Changes", Empty: "No run has handed in changes."}
 	if len(all) > 0 {
 		t.Heading, t.Size = "Changes of "+shortID(all[0].RunID), int64(len(all[0].Diff))
-		t.Diff = diffLines(plain(all[0].Diff))
+		whole := plain(all[0].Diff)
+		from := characterAt(whole, v.position("offset"))
+		part := beginning(extractOf(whole[from:], diffBytes).Text, diffPageLines)
+		t.Diff = diffLines(part)
+		if next := from + len(part); next < len(whole) {
+			t.After = address(taskPath(t.TaskID)+"/diff", "run", all[0].RunID, "offset", strconv.Itoa(next))
+		}
 	}
 	return v.text(t.Heading, t)
 }
@@ -222,10 +253,7 @@ func (v *visit) payloadPage(heading, empty string, of func(picket.Task) picket.R
 	}
 	whole := pretty(of(task))
 	t := textView{TaskID: task.TaskID, Heading: heading, Empty: empty, Size: int64(len(whole))}
-	from := int(min(v.position("offset"), int64(len(whole))))
-	for from > 0 && from < len(whole) && !utf8.RuneStart(whole[from]) {
-		from--
-	}
+	from := characterAt(whole, v.position("offset"))
 	part := extractOf(whole[from:], textBytes)
 	t.Text, t.From, t.To = part.Text, int64(from), int64(from+len(part.Text))
 	if part.More {

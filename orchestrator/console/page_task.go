@@ -37,6 +37,7 @@ const (
 	maxTreeRows   = 25
 	maxEventsHere = 25
 	maxDiffHere   = 12 << 10
+	fewDiffLines  = 300
 )
 
 // taskView is what the page of a task shows.
@@ -178,7 +179,9 @@ func (t *taskView) evidence(v *visit) error {
 	}
 	t.Evidence = &all[0]
 	part := extractOf(all[0].Diff, maxDiffHere)
-	t.Diff, t.DiffMore = diffLines(part.Text), part.More
+	lines := diffLines(part.Text)
+	t.Diff = lines[:min(len(lines), fewDiffLines)]
+	t.DiffMore = part.More || len(t.Diff) < len(lines)
 	return nil
 }
 

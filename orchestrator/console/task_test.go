@@ -113,7 +113,10 @@ func TestWhatAnOperatorDoesToATask(t *testing.T) {
 				t.Errorf("a reviewer may %s: %d", verb, p.status)
 			}
 		}
-		s.follow(s.submit(page, page+"/top-up", "usd", "0.25", "reason", "more")).has(t, "Topped up.", "spent of $1.25")
+		form := s.want(page).once(t)
+		for range 2 {
+			s.follow(s.post(page+"/top-up", "usd", "0.25", "reason", "more", "once", form)).has(t, "Topped up.", "spent of $1.25")
+		}
 		p := s.post(page+"/top-up", "usd", "much", "reason", "kept", "once", s.want(page).once(t))
 		if p.status != http.StatusBadRequest {
 			t.Errorf("no amount: %d", p.status)
@@ -188,6 +191,20 @@ func TestLongTexts(t *testing.T) {
 		}
 		s.want("/console/tasks/"+id+"/log?stream=stderr").has(t, "Nothing was printed here.")
 		s.want("/console/tasks/"+id+"/diff").has(t, "No run has handed in changes.")
+		must(t, o.RunEvidence(ctx, held, picket.Evidence{Branch: "b", Diff: strings.Repeat("+x\n", 4500)}))
+		p = s.want("/console/tasks/" + id)
+		p.has(t, "More of it")
+		if n := strings.Count(p.body, "<ins>"); n != 300 {
+			t.Errorf("%d lines of the diff", n)
+		}
+		lines := 0
+		for next := "/console/tasks/" + id + "/diff?run=" + held.RunID; next != ""; {
+			p := s.want(next)
+			lines, next = lines+strings.Count(p.body, "<ins>"), p.next()
+		}
+		if lines != 4500 {
+			t.Errorf("%d lines of the diff in pages", lines)
+		}
 		s.want("/console/tasks/"+id+"/output").has(t, "no output yet")
 		s.want("/console/tasks/"+id+"/reports").has(t, "No run has reported yet.")
 	})

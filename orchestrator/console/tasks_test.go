@@ -48,6 +48,7 @@ func TestTasksAreFiltered(t *testing.T) {
 		a := o.submitted(picket.TaskSpec{Title: "one", Role: "coder", Labels: map[string]string{"team": "a"}})
 		b := o.submitted(picket.TaskSpec{Title: "two", Role: "coder", Labels: map[string]string{"team": "b"}})
 		taken, _ := o.run(picket.TaskSpec{Title: "three"})
+		time.Sleep(time.Minute)
 		for _, c := range []struct {
 			query string
 			want  []string

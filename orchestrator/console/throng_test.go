@@ -99,7 +99,7 @@ func TestPagesOfAThrong(t *testing.T) {
 		{"/console/tasks/" + full + "/reports", 0, 640, 3, "reports=1"},
 		{"/console/tasks/" + full + "/log", 0, 192, 4, "log=2"},
 		{"/console/tasks/" + full + "/input", 0, 320, 3, "task=1"},
-		{"/console/tasks/" + full + "/diff", 0, 256, 3, "evidence=1"},
+		{"/console/tasks/" + full + "/diff", 0, 320, 3, "evidence=1"},
 		{"/console/agents", 100, 96, 12, ""},
 		{"/console/agents/agent-007", 2, 32, 16, "agent=1 events=1 leases=1"},
 		{"/console/leases", 50, 96, 4, "leases=1 list=1"},
@@ -130,6 +130,9 @@ func TestPagesOfAThrong(t *testing.T) {
 		delete(made, "stats")
 		if asks := strings.TrimSuffix(strings.TrimPrefix(strings.ReplaceAll(fmt.Sprint(made), ":", "="), "map["), "]"); page.calls != "" && asks != page.calls {
 			t.Errorf("%s asks %s, want %s", page.path, asks, page.calls)
+		}
+		if strings.HasSuffix(page.path, "from=950") && !strings.Contains(p.body, "task number 9500<") {
+			t.Error("the leases of the newest tasks do not show their titles")
 		}
 		rows := strings.Count(p.body, "data-row")
 		if rows > page.rows || len(p.body) > page.kib<<10 || sent > page.onWire {
