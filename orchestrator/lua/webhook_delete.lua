@@ -11,12 +11,14 @@ if err then return err end
 if was then return cjson.decode(was) end
 local w = load(K('webhook:', id))
 if not w then return refuse('not_found', 'kind', 'webhook') end
-local view, record = webhook_view(id), {}
-for i = 1, #view[5], 2 do
-  if view[5][i] ~= 'url' and view[5][i] ~= 'secret' then
-    record[#record + 1] = view[5][i]
-    record[#record + 1] = view[5][i + 1]
-  end
+local view, record, names = webhook_view(id), {}, {}
+for name in pairs(w) do
+  if type(name) == 'string' and name ~= 'url' and name ~= 'secret' and name ~= 'root' then names[#names + 1] = name end
+end
+table.sort(names) -- a store that was loaded anew has another order
+for _, name in ipairs(names) do
+  record[#record + 1] = name
+  record[#record + 1] = w[name]
 end
 view[5] = record
 call('DEL', K('webhook:', id))
