@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -59,14 +60,24 @@ func eval[T any](b *tab, expression string) (T, error) {
 // until waits for an expression to be true, over any number of pages.
 func (b *tab) until(what, expression string) {
 	b.t.Helper()
-	var last error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		is, err := eval[bool](b, "Boolean("+expression+")") // a page that is just being left is no answer
-		if last = err; is && err == nil {
-			return
+	if err := b.becomes(2*patience, expression); err != nil {
+		b.t.Fatalf("not seen: %s (%v); the page is %s", what, err, b.where())
+	}
+}
+
+// becomes waits for an expression to be true; the error says why it is not.
+func (b *tab) becomes(within time.Duration, expression string) error {
+	err := errors.New("it is false")
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		is, failed := eval[bool](b, "Boolean("+expression+")") // a page that is just being left is no answer
+		if is && failed == nil {
+			return nil
+		}
+		if failed != nil {
+			err = failed
 		}
 	}
-	b.t.Fatalf("not seen: %s (%v); the page is %s", what, last, b.where())
+	return err
 }
 
 // sees waits for an element that is shown.
