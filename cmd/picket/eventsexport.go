@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/signal"
@@ -92,7 +93,8 @@ type export struct {
 func (x *export) bounds(ctx context.Context) error {
 	f := x.cmd.Flags()
 	var stats picket.Stats
-	if err := x.s.get(ctx, "/api/v1/stats", &stats, nil); err != nil {
+	err := x.patiently(ctx, func() error { return x.s.get(ctx, "/api/v1/stats", &stats, nil) })
+	if err != nil {
 		return err
 	}
 	x.last = stats.LastSeq
@@ -116,17 +118,17 @@ func (x *export) bounds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.after, err = x.s.lastBefore(ctx, since, x.last)
+	x.after, err = x.lastBefore(ctx, since)
 	return err
 }
 
 // lastBefore is the cursor after which the log begins to be of a time or later.
 // The instants in the log never go back.
-func (s *server) lastBefore(ctx context.Context, since picket.Instant, last int64) (int64, error) {
-	low, high := int64(0), last // the answer is at least low and at most high
+func (x *export) lastBefore(ctx context.Context, since picket.Instant) (int64, error) {
+	low, high := int64(0), x.last // the answer is at least low and at most high
 	for low < high {
 		middle := low + (high-low)/2
-		page, err := s.page(ctx, url.Values{}, middle, 1)
+		page, err := x.page(ctx, url.Values{}, middle, 1)
 		if err != nil && !errors.Is(err, picket.CodeCursorExpired) {
 			return 0, err
 		}
@@ -149,14 +151,16 @@ func (s *server) lastBefore(ctx context.Context, since picket.Instant, last int6
 }
 
 // page is one request for the log.
-func (s *server) page(ctx context.Context, filters url.Values, after int64, limit int) (eventsRead, error) {
-	q := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(limit)}}
-	for name, values := range filters {
-		q[name] = values
-	}
-	var page eventsRead
-	err := s.get(ctx, "/api/v1/events?"+q.Encode(), &page, nil)
+func (x *export) page(ctx context.Context, filters url.Values, after int64, limit int) (page eventsRead, err error) {
+	q := maps.Clone(filters)
+	q.Set("after", strconv.FormatInt(after, 10))
+	q.Set("limit", strconv.Itoa(limit))
+	err = x.patiently(ctx, func() error { return x.s.get(ctx, "/api/v1/events?"+q.Encode(), &page, nil) })
 	return page, err
+}
+
+func (x *export) patiently(ctx context.Context, call func() error) error {
+	return patiently(ctx, patientExport, x.cmd.ErrOrStderr(), call)
 }
 
 // patientExport is how long a server that is away is waited for.
@@ -164,21 +168,16 @@ const patientExport = 30 * time.Second
 
 func (x *export) run(ctx context.Context) error {
 	for x.after < x.last {
-		var page eventsRead
-		err := patiently(ctx, patientExport, x.cmd.ErrOrStderr(), func() (err error) {
-			page, err = x.s.page(ctx, x.q, x.after, 1000)
-			return err
-		})
+		page, err := x.page(ctx, x.q, x.after, 1000)
 		if err != nil {
-			return err
-		}
-		over, err := x.write(page)
-		if err != nil || over {
 			return err
 		}
 		next, err := strconv.ParseInt(page.Next, 10, 64)
 		if err != nil || next <= x.after {
 			return err // the end
+		}
+		if over, err := x.write(page); err != nil || over {
+			return err
 		}
 		x.after = next
 		x.progress(false)

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+// oldLog is a log whose beginning is no longer kept: events from kept to last,
+// one every ten milliseconds from zero on. Every third request finds the server
+// away.
+func oldLog(t *testing.T, kept, last int64) *server {
+	asked := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if asked++; asked%3 == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			io.WriteString(w, `{"code":"orchestrator_unavailable","message":"the store does not answer"}`)
+			return
+		}
+		if r.URL.Path == "/api/v1/stats" {
+			fmt.Fprintf(w, `{"lastSeq":%d}`, last)
+			return
+		}
+		after, _ := strconv.ParseInt(r.FormValue("after"), 10, 64)
+		limit, _ := strconv.ParseInt(r.FormValue("limit"), 10, 64)
+		if after > 0 && after < kept-1 {
+			w.WriteHeader(http.StatusGone)
+			io.WriteString(w, `{"code":"cursor_expired","message":"too old"}`)
+			return
+		}
+		events, next := []string{}, max(after, kept-1)
+		for next < last+5 && int64(len(events)) < min(limit, 7) { // five came after the export began
+			next++
+			events = append(events, fmt.Sprintf(`{"id":"%d","seq":%d,"type":"task.progress","at":%q,"actor":"=cmd","data":{}}`, next, next, picket.Instant(next*10)))
+		}
+		fmt.Fprintf(w, `{"events":[%s],"next":"%d"}`, strings.Join(events, ","), next)
+	}))
+	t.Cleanup(srv.Close)
+	return &server{client: &adapter.Client{BaseURL: srv.URL}}
+}
+
+// exported runs an export and answers the numbers of the events in the file.
+func exported(t *testing.T, s *server, file string, flags ...string) (ids []string, said string) {
+	t.Helper()
+	t.Setenv("PICKET_URL", s.client.BaseURL)
+	t.Setenv("PICKET_API_KEY", "pkk_x")
+	var talk strings.Builder
+	root := newRoot()
+	root.SetErr(&talk)
+	root.SetArgs(append([]string{"events", "export", file}, flags...))
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatalf("%v: %v\n%s", flags, err, talk.String())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		_, rest, _ := strings.Cut(line, `"id":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		ids = append(ids, id)
+	}
+	return ids, talk.String()
+}
+
+// An export has all that is kept, once, in order, and nothing that came after
+// it began, whatever the server does meanwhile; times are found without reading
+// the log.
+func TestExportsAreWhole(t *testing.T) {
+	const kept, last = 41, 123
+	dir := t.TempDir()
+	for name, tc := range map[string]struct {
+		flags       []string
+		first, last int64
+	}{
+		"all":                 {nil, kept, last},
+		"after":               {[]string{"--after", "99"}, 100, last},
+		"since":               {[]string{"--since", picket.Instant(1000).String()}, 100, last},
+		"since between":       {[]string{"--since", picket.Instant(995).String()}, 100, last},
+		"since long ago":      {[]string{"--since", picket.Instant(20).String()}, kept, last},
+		"until":               {[]string{"--until", picket.Instant(1000).String()}, kept, 99},
+		"a part in the midst": {[]string{"--since", picket.Instant(500).String(), "--until", picket.Instant(600).String()}, 50, 59},
+	} {
+		ids, said := exported(t, oldLog(t, kept, last), filepath.Join(dir, name), tc.flags...)
+		want := []string{}
+		for n := tc.first; n <= tc.last; n++ {
+			want = append(want, strconv.FormatInt(n, 10))
+		}
+		if strings.Join(ids, " ") != strings.Join(want, " ") {
+			t.Errorf("%s: %v, want %d to %d", name, ids, tc.first, tc.last)
+		}
+		if n := fmt.Sprintf("%d events in ", len(want)); !strings.Contains(said, n) {
+			t.Errorf("%s: said %q, want %q", name, said, n)
+		}
+	}
+}
+
+// A file that was left in the middle of a line, at any byte, is brought to the
+// same end.
+func TestExportsGoOnAtAnyByte(t *testing.T) {
+	const kept, last = 1, 9
+	file := filepath.Join(t.TempDir(), "log.jsonl")
+	exported(t, oldLog(t, kept, last), file)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range whole {
+		if cut%37 != 0 && whole[max(cut-1, 0)] != '\n' && whole[cut] != '\n' {
+			continue // each end of a line, and some bytes between
+		}
+		if err := os.WriteFile(file, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		exported(t, oldLog(t, kept, last), file, "--continue")
+		if got, _ := os.ReadFile(file); string(got) != string(whole) {
+			t.Fatalf("after a cut at byte %d the file is\n%s", cut, got)
+		}
+	}
+}
+
+// What a spreadsheet would take for a formula is text.
+func TestExportedTablesHoldNoFormulas(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log.csv")
+	exported(t, oldLog(t, 1, 2), file, "-o", "csv")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(string(text), ",'=cmd,"); got != 2 || strings.Contains(string(text), ",=cmd") {
+		t.Errorf("the table is\n%s", text)
+	}
+}
