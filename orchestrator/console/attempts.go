@@ -25,8 +25,8 @@ type attempts struct {
 func newAttempts() *attempts { return &attempts{tried: map[netip.Prefix]int{}} }
 
 // begin counts an attempt before it is made, so that many at once are bounded
-// too; a right key gives it back. When there are none left it says how long to
-// wait.
+// too; a right key gives it back. When there are none left it says how long a
+// wrong one has to wait.
 func (a *attempts) begin(from netip.Prefix) (giveBack func(), wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -39,7 +39,7 @@ func (a *attempts) begin(from netip.Prefix) (giveBack func(), wait time.Duration
 		from = netip.Prefix{}
 	}
 	if a.tried[from] >= maxAttempts {
-		return nil, a.since.Add(window).Sub(now)
+		return func() {}, a.since.Add(window).Sub(now)
 	}
 	a.tried[from]++
 	return func() {

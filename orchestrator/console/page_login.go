@@ -42,16 +42,11 @@ func login(v *visit) error {
 		return v.show(picket.CodeOf(err).Status(), page{name: "login", title: "Sign in", body: loginForm{next}, problem: err})
 	}
 	giveBack, wait := v.console.attempts.begin(remoteAddr(v.Request()))
-	if wait > 0 {
-		refusal := picket.Refuse(picket.CodeRateLimited, "Wait a minute, then try again.", "too many keys were tried from this address")
-		refusal.RetryAfter = wait
-		return failed(refusal)
-	}
 	began := time.Now()
 	token, s, err := v.openSession(picket.Secret(strings.TrimSpace(v.form("key"))))
 	if errors.Is(err, picket.CodeUnauthenticated) {
 		pauseUntil(v.ctx(), began.Add(refusalTime))
-		return failed(err)
+		return failed(tooOften(err, wait))
 	}
 	giveBack()
 	if err != nil {
@@ -61,6 +56,18 @@ func login(v *visit) error {
 	v.setCookie(cookieName(v.Request()), token.Reveal(), int(picket.SessionLife.Seconds()))
 	v.console.log.InfoContext(v.Request().Context(), "a person signed in", "key", s.Principal.KeyID, "namespace", s.Principal.Namespace)
 	return v.Redirect(http.StatusSeeOther, next)
+}
+
+// tooOften is the refusal of a wrong key where the address has no attempt left.
+// A right key is let in all the same: an agent that shares the address must not
+// be able to keep people from the stop button.
+func tooOften(wrong error, wait time.Duration) error {
+	if wait <= 0 {
+		return wrong
+	}
+	refusal := picket.Refuse(picket.CodeRateLimited, "Wait a minute, then try again.", "too many wrong keys were tried from this address")
+	refusal.RetryAfter = wait
+	return refusal
 }
 
 func (v *visit) openSession(key picket.Secret) (picket.Secret, picket.Session, error) {
