@@ -140,6 +140,21 @@ func sessionEnds(t *testing.T, s *scene) {
 	b.at("/console/login")
 }
 
+// Somebody signs in with another key in another tab: the open page becomes
+// theirs and offers what they may do, unless something is written in it.
+func anotherSignsIn(t *testing.T, s *scene) {
+	b := s.visitor("/console/leases")
+	b.live()
+	var made struct {
+		Key string `json:"key"`
+	}
+	s.w.into(&made, http.MethodPost, "/keys", picket.KeyRequest{Name: "somebody-else", Scopes: []picket.Scope{picket.ScopeReviewer}})
+	b.until("a second sign-in", `(window.asked ??= fetch("/console/login", {method: "POST", body: new URLSearchParams({key: "`+made.Key+`"})}).then((answer) => (window.signed = answer.ok))) && window.signed`)
+	s.leased(s.role(), "next", "Leased to see who looks")
+	b.reads("header .menu", "somebody-else")
+	b.readsNo("#nav", "Agents")
+}
+
 // The server is stopped under an open page and started again: the page says so,
 // and catches up by itself. What waits for people is counted all along.
 func TestConsoleOutlivesItsServer(t *testing.T) {

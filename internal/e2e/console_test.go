@@ -21,7 +21,7 @@ func TestConsole(t *testing.T) {
 		name string
 		do   func(*testing.T, *scene)
 	}{
-		{"Door", theDoor}, {"SessionEnds", sessionEnds}, {"ATaskAppears", aTaskAppears}, {"Pause", pauseUpdates}, {"Keyboard", keyboard}, {"Writing", writing}, {"Log", liveLog}, {"Tabs", manyTabs},
+		{"Door", theDoor}, {"SessionEnds", sessionEnds}, {"AnotherSignsIn", anotherSignsIn}, {"ATaskAppears", aTaskAppears}, {"Pause", pauseUpdates}, {"Keyboard", keyboard}, {"Writing", writing}, {"Log", liveLog}, {"Tabs", manyTabs},
 		{"Answer", answerOnce}, {"Approve", approve}, {"Fix", rejectAndFix}, {"TopUp", topUp}, {"Drain", drain},
 		{"AnswerPlain", plainly(answerOnce)}, {"ApprovePlain", plainly(approve)}, {"FixPlain", plainly(rejectAndFix)}, {"TopUpPlain", plainly(topUp)}, {"DrainPlain", plainly(drain)},
 	}

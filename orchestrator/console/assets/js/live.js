@@ -127,7 +127,11 @@ async function fetchPage() {
     return true;
   }
   if (answer.status >= 400) return gone(fresh);
-  if (outdated(fresh)) {
+  if (ofAnother(fresh) && typedIn(document)) {
+    live.state = "over";
+    return false;
+  }
+  if (ofAnother(fresh) || outdated(fresh)) {
     location.reload();
     return true;
   }
@@ -169,6 +173,14 @@ function gone(fresh) {
 function outdated(fresh) {
   const script = (doc) => doc.querySelector("script[type=module]")?.getAttribute("src");
   return script(fresh) && script(fresh) !== script(document) && page().posted === undefined && !typedIn(document);
+}
+
+// ofAnother reports whether somebody has signed in with another key under the
+// open page, as in another tab: what it says of whoever looks at it, and what
+// its forms offer, is no longer true.
+function ofAnother(fresh) {
+  const desk = (doc) => doc.getElementById("live")?.dataset.desk;
+  return desk(fresh) !== undefined && desk(fresh) !== desk(document);
 }
 
 function togglePause() {
