@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/picket-dev/picket"
@@ -39,6 +40,7 @@ type office struct {
 	sealer *picket.Sealer
 	log    *lockedBuffer
 	store  *orchestrator.Store
+	redis  redis.UniversalClient
 	events atomic.Int64 // pages of the log that were read
 	agents int          // made so far: a1, a2, …
 	away   bool         // the store does not answer
@@ -122,13 +124,14 @@ func furnish(t testing.TB, s rig.Store) (o *office, done func()) {
 		ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true, Log: log})
 	must(t, err)
 	done = func() {
+		_ = o.redis.Close()
 		_ = store.Close()
 		if text := o.log.String(); strings.Contains(text, picket.KeyPrefix) || strings.Contains(text, "default.") {
 			t.Errorf("a secret is in the log: %s", text)
 		}
 	}
 	o.Engine = store.Engine("default")
-	o.store = store
+	o.store, o.redis = store, redis.NewUniversalClient(&s.Redis)
 	c, err := console.New(console.Config{AllowedHosts: []string{"picket.example"}, Log: log,
 		Desk: func(namespace string) console.Desk {
 			switch namespace {
@@ -306,6 +309,12 @@ func nextOf(p paper) string {
 		return html.UnescapeString(m[1])
 	}
 	return ""
+}
+
+// jump moves store time on at once, as many ticks would.
+func (o *office) jump(d time.Duration) {
+	o.t.Helper()
+	must(o.t, o.redis.HIncrBy(o.t.Context(), "pk:{default}:meta", "now", d.Milliseconds()).Err())
 }
 
 // pass lets time go by while a reaper ticks; store time follows in steps of a

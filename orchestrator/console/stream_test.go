@@ -14,14 +14,14 @@ func TestAnOpenPageDoesNotKeepItsSession(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s := o.sit(picket.ScopeReviewer)
 		for range 3 {
-			o.pass(35 * time.Minute)
+			o.jump(35 * time.Minute)
 			for path, part := range map[string]string{"/console/": "main", "/console/live": "events"} {
 				if p := s.get(path, "Picket-Part", part); p.status != http.StatusOK {
 					t.Fatalf("%s: %d %s", path, p.status, p.text())
 				}
 			}
 		}
-		o.pass(16 * time.Minute)
+		o.jump(16 * time.Minute)
 		for path, part := range map[string]string{"/console/": "main", "/console/live": "events"} {
 			if p := s.get(path, "Picket-Part", part); p.status != http.StatusUnauthorized {
 				t.Errorf("%s two hours after the last click: %d", path, p.status)
