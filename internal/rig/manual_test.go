@@ -40,6 +40,28 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	}
 }
 
+// So does every command that the console tells people to run.
+func TestCommandsOfTheConsoleExist(t *testing.T) {
+	binary := build(t)
+	inPage := regexp.MustCompile(`<code>(?:[A-Z_]+=\S+ )?picket ([^<{]*)`)
+	pages, _ := filepath.Glob(filepath.Join(houseRoot(t), "orchestrator/console/templates", "*.html"))
+	seen := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range inPage.FindAllStringSubmatch(string(text), -1) {
+			seen++
+			line := strings.NewReplacer(`"`, "", "…", "x").Replace(strings.TrimSpace(m[1]))
+			checkCommand(t, binary, filepath.Base(page), strings.TrimSuffix(line, " --role"))
+		}
+	}
+	if seen < 10 {
+		t.Fatalf("only %d commands found in the console", seen)
+	}
+}
+
 // checkCommand asks for the help of a command line and holds the usage it
 // shows against the line. An unknown flag fails by itself.
 func checkCommand(t *testing.T, binary, page, line string) {
