@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -65,6 +66,38 @@ func TestAnAnswerUnderWayIsBrokenOff(t *testing.T) {
 		s = o.sit(picket.ScopeReviewer)
 		if p := s.get("/console/live"); p.body != ": one\n\n" {
 			t.Errorf("the stream ends with %s", p.body)
+		}
+	})
+}
+
+// mute is a desk whose store does not answer.
+type mute struct{ desk }
+
+func (mute) Session(context.Context, picket.Secret) (picket.Session, error) {
+	return picket.Session{}, fmt.Errorf("session: %w", errors.Join(picket.CodeUnavailable, picket.ErrUnknown))
+}
+
+// Where nothing was decided nobody is told that this is not known; and who
+// leaves is let go, or the next person at that browser would be signed in.
+func TestAStoreThatIsAwayKeepsNobody(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeReviewer)
+		_, handoff := o.asks("x", which)
+		page := "/console/handoffs/" + handoff
+		once := s.want(page).once(t)
+		c, err := console.New(console.Config{Desk: func(string) console.Desk { return mute{desk{Engine: o.Engine, office: o}} },
+			Stream: func(echo.Context, string, func() error) error { return nil }})
+		must(t, err)
+		e := web.New(nil)
+		c.Mount(e)
+		o.face = e
+		for _, p := range []paper{s.get(page), s.get("/console/login"), s.post(page+"/answer", "answer", "yes", "once", once)} {
+			if p.status != http.StatusServiceUnavailable || strings.Contains(p.text(), "not known") {
+				t.Errorf("%d %s", p.status, p.text())
+			}
+		}
+		if p := s.post("/console/logout"); p.status != http.StatusSeeOther || len(s.cookies) != 0 {
+			t.Errorf("signing out: %d, cookies %v", p.status, s.cookies)
 		}
 	})
 }

@@ -128,6 +128,7 @@ func (v *visit) show(status int, p page) error {
 	}
 	if p.problem != nil {
 		w.Problem = problemOf(p.problem, v)
+		w.Problem.Alone = p.name == "problem"
 		if w.Problem.retryAfter > 0 {
 			v.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(w.Problem.retryAfter))
 		}
@@ -207,6 +208,7 @@ func (v *visit) navigation(marked string) []navEntry {
 type problem struct {
 	Title, Message, Remedy string
 	Unknown                bool // whether it took effect is not known
+	Alone                  bool // the page says nothing else
 	Facts                  map[string]any
 	RequestID              string
 	status, retryAfter     int
@@ -219,7 +221,7 @@ func problemOf(err error, v *visit) *problem {
 		refusal = picket.Refuse(picket.CodeInternal, "Try again; if it stays, look for the request id in the server's log.", "something went wrong on our side")
 	}
 	p := &problem{Title: refusal.Code.Title(), Message: refusal.Error(), Remedy: refusal.Remedy, Facts: refusal.Facts,
-		Unknown: errors.Is(err, picket.ErrUnknown), status: refusal.Code.Status(), retryAfter: int(math.Ceil(refusal.RetryAfter.Seconds()))}
+		Unknown: v.deciding && errors.Is(err, picket.ErrUnknown), status: refusal.Code.Status(), retryAfter: int(math.Ceil(refusal.RetryAfter.Seconds()))}
 	if p.status >= 500 {
 		p.RequestID = web.RequestID(v)
 	}

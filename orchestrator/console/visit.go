@@ -23,13 +23,14 @@ const maxForm = 1 << 20
 // namespace. Desk is nil on pages that are open to everybody.
 type visit struct {
 	echo.Context
-	console *Console
-	route   route
-	desk    Desk
-	session picket.Session
-	token   picket.Secret
-	stats   picket.Stats
-	looked  bool // stats are there
+	console  *Console
+	route    route
+	desk     Desk
+	session  picket.Session
+	token    picket.Secret
+	stats    picket.Stats
+	looked   bool // stats are there
+	deciding bool // a form is being carried out
 }
 
 func (v *visit) ctx() context.Context { return v.Request().Context() }
@@ -52,7 +53,7 @@ func (c *Console) handler(r route) echo.HandlerFunc {
 		}
 		signedIn, err := v.identify()
 		switch {
-		case err != nil:
+		case err != nil && r.name != "logout": // the browser forgets its session all the same
 			return c.refuse(v, err)
 		case !signedIn && !r.open():
 			return v.askToSignIn()
@@ -60,6 +61,7 @@ func (c *Console) handler(r route) echo.HandlerFunc {
 			return c.refuse(v, picket.Refuse(picket.CodeForbidden, "Sign in with a key that may, or ask somebody who has one.",
 				"the key %s may not do this", v.session.Principal.Name))
 		}
+		v.deciding = r.method == post
 		if err := r.handle(v); err != nil {
 			return c.refuse(v, err)
 		}
