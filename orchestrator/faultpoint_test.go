@@ -138,6 +138,7 @@ func (p lostPlace) readFaults(watched *points) {
 		{"log", func() error { _, err := w.via.Log(w.ctx, w.task.TaskID, "", "stdout", 0, 10); return err }},
 		{"reports", func() error { _, err := w.via.Reports(w.ctx, w.task.TaskID); return err }},
 		{"reviews", func() error { _, err := w.via.Reviews(w.ctx, picket.ReviewQuery{}); return err }},
+		{"webhook_list", func() error { _, err := w.via.Webhooks(w.ctx); return err }},
 		{"review_ids", func() error {
 			_, err := w.via.ApproveAll(w.ctx, asked("5"), picket.BulkApproval{Filter: picket.ReviewFilter{Role: "none"}, Count: 1})
 			if picket.CodeOf(err) == picket.CodeVersion { // read, and nothing is meant
