@@ -21,15 +21,15 @@ func (s *scene) ask(role, title string) (task, handoff string) {
 
 // role is of this test's own tasks.
 func (s *scene) role() string {
-	parts := strings.Split(s.w.t.Name(), "/")
-	return strings.ToLower(parts[len(parts)-1])
+	_, name, _ := strings.Cut(s.w.t.Name(), "/")
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "Visits/"), "/", "-"))
 }
 
 // Two people have the same question open: one answers, the other is told who
 // did and what.
 func answerOnce(t *testing.T, s *scene) {
 	task, handoff := s.ask(s.role(), "Copy the table of "+s.role())
-	other := s.visitor("/console/handoffs/" + handoff)
+	other := s.stranger("/console/handoffs/" + handoff)
 	other.forgive("status of 409")
 	b := s.visitor("/console/handoffs")
 	b.open("/console/handoffs/" + handoff)
@@ -145,7 +145,10 @@ func drain(t *testing.T, s *scene) {
 
 // The stop button stops what is granted, and lets it go on.
 func stopButton(t *testing.T, s *scene) {
-	bystander := s.visitor("/console/tasks")
+	var bystander *tab
+	if !s.plain {
+		bystander = s.visitor("/console/tasks")
+	}
 	b := s.visitor("/console/")
 	b.click("a.stop")
 	b.fill(`form:not(:has([name=hard])) [name=reason]`, "a strange bill")

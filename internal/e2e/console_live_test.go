@@ -110,7 +110,7 @@ func manyTabs(t *testing.T, s *scene) {
 	b.live()
 	context := chromedp.FromContext(b.ctx).BrowserContextID
 	tabs := []*tab{b}
-	for range 8 {
+	for range 7 {
 		ctx, end := chromedp.NewContext(b.ctx, chromedp.WithExistingBrowserContext(context), chromedp.WithListener(b.listen))
 		next := &tab{t: t, w: b.w, ctx: ctx}
 		t.Cleanup(end)

@@ -17,16 +17,13 @@ func TestConsole(t *testing.T) {
 	s.everyPageIsInert(t)
 	watcher.reads("#waiting", "Which database is the one to copy from?") // what came while it was open
 
-	visits := []struct {
-		name string
-		do   func(*testing.T, *scene)
-	}{
-		{"Door", theDoor}, {"SessionEnds", sessionEnds}, {"AnotherSignsIn", anotherSignsIn}, {"ATaskAppears", aTaskAppears}, {"Pause", pauseUpdates}, {"Keyboard", keyboard}, {"Writing", writing}, {"Log", liveLog}, {"Tabs", manyTabs},
-		{"Answer", answerOnce}, {"Approve", approve}, {"Fix", rejectAndFix}, {"TopUp", topUp}, {"Drain", drain},
-		{"AnswerPlain", plainly(answerOnce)}, {"ApprovePlain", plainly(approve)}, {"FixPlain", plainly(rejectAndFix)}, {"TopUpPlain", plainly(topUp)}, {"DrainPlain", plainly(drain)},
-	}
+	watching := together(visit{"ATaskAppears", aTaskAppears}, visit{"Log", liveLog}, visit{"Writing", writing}, visit{"Pause", pauseUpdates})
+	deciding := together(visit{"Answer", answerOnce}, visit{"Approve", approve}, visit{"Fix", rejectAndFix}, visit{"TopUp", topUp}, visit{"Drain", drain})
 	t.Run("Visits", func(t *testing.T) {
-		for _, v := range visits {
+		for _, v := range []visit{
+			{"Deciding", deciding}, {"DecidingPlain", plainly(deciding)}, {"Watching", watching}, {"Tabs", manyTabs}, {"Keyboard", keyboard},
+			{"SessionEnds", sessionEnds}, {"Door", theDoor}, {"DoorPlain", plainly(theDoor)},
+		} {
 			t.Run(v.name, func(t *testing.T) {
 				t.Parallel()
 				v.do(t, s.of(t))
@@ -36,6 +33,23 @@ func TestConsole(t *testing.T) {
 	// These stop everybody.
 	t.Run("Stop", func(t *testing.T) { stopButton(t, s.of(t)) })
 	t.Run("StopPlain", func(t *testing.T) { plainly(stopButton)(t, s.of(t)) })
+}
+
+// visit is what a person does.
+type visit struct {
+	name string
+	do   func(*testing.T, *scene)
+}
+
+// together is one person who does one thing after another, in one tab.
+func together(visits ...visit) func(*testing.T, *scene) {
+	return func(t *testing.T, s *scene) {
+		s.person = s.visitor("/console/")
+		defer func() { s.person.t = t }()
+		for _, v := range visits {
+			t.Run(v.name, func(t *testing.T) { v.do(t, s.of(t)) })
+		}
+	}
 }
 
 // of is the same scene for a part of its test.
@@ -53,8 +67,20 @@ func plainly(do func(*testing.T, *scene)) func(*testing.T, *scene) {
 	}
 }
 
-// visitor is a person who has signed in, with scripts or without.
+// visitor is a person who has signed in, with scripts or without, and has a
+// page open.
 func (s *scene) visitor(path string) *tab {
+	s.w.t.Helper()
+	if s.person == nil {
+		return s.stranger(path)
+	}
+	s.person.t, s.person.w = s.w.t, s.w
+	s.person.open(path)
+	return s.person
+}
+
+// stranger is another one than who was there before.
+func (s *scene) stranger(path string) *tab {
 	s.w.t.Helper()
 	b := s.w.browse(s.w.t)
 	if s.plain {
@@ -64,18 +90,16 @@ func (s *scene) visitor(path string) *tab {
 	return b
 }
 
-// A wrong key is told so, with scripts and without them.
+// A wrong key is told so.
 func theDoor(t *testing.T, s *scene) {
-	for _, scripts := range []bool{true, false} {
-		b := s.w.browse(t)
-		b.forgive("status of 401")
-		if !scripts {
-			b.withoutScripts()
-		}
-		b.open("/console/tasks")
-		b.at("/console/login")
-		b.fill("#key", "pkk_default_wrong")
-		b.press("Enter")
-		b.reads("[role=alert]", "not valid")
+	b := s.w.browse(t)
+	b.forgive("status of 401")
+	if s.plain {
+		b.withoutScripts()
 	}
+	b.open("/console/tasks")
+	b.at("/console/login")
+	b.fill("#key", "pkk_default_wrong")
+	b.press("Enter")
+	b.reads("[role=alert]", "not valid")
 }

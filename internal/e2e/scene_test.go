@@ -28,6 +28,7 @@ type scene struct {
 	handoffs                                 map[picket.HandoffKind]string // ids, by kind
 	agent                                    string
 	plain                                    bool // its visitors come without JavaScript
+	person                                   *tab // who visits, when it is always the same
 }
 
 // asWritten leaves an agent's words as they are.
