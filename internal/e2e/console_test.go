@@ -22,7 +22,7 @@ func TestConsole(t *testing.T) {
 	t.Run("Visits", func(t *testing.T) {
 		for _, v := range []visit{
 			{"Deciding", deciding}, {"DecidingPlain", plainly(deciding)}, {"Watching", watching}, {"Tabs", manyTabs}, {"Keyboard", keyboard},
-			{"SessionEnds", sessionEnds}, {"Door", theDoor}, {"DoorPlain", plainly(theDoor)},
+			{"SessionEnds", sessionEnds}, {"AnotherSignsIn", anotherSignsIn}, {"Door", theDoor}, {"DoorPlain", plainly(theDoor)},
 		} {
 			t.Run(v.name, func(t *testing.T) {
 				t.Parallel()
