@@ -78,7 +78,7 @@ func TestTasksAreFiltered(t *testing.T) {
 func TestTasksInPages(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s := o.sit(picket.ScopeReviewer)
-		if p := s.want("/console/tasks"); !strings.Contains(p.text(), `picket run "say hello"`) {
+		if p := s.want("/console/tasks"); !strings.Contains(p.text(), "picket run -- make test") {
 			t.Errorf("nothing there: %s", p.text())
 		}
 		var want []string
