@@ -3,8 +3,8 @@
 -- webhook_advance says how far a target was served under a claim, by
 -- compare-and-set on claim and position. taken: it took an event, and the claim
 -- goes on. passed: nothing was for it, and the claim is given back. failed: it
--- is tried again after a while, and given up after MOST failures in a row or a
--- day of them. gone: it wants nothing any more. gap: what it was to be sent next
+-- is tried again after a while, and given up after a day of failures that were
+-- MOST or more. gone: it wants nothing any more. gap: what it was to be sent next
 -- is not kept any more, and the claim goes on. The same step again changes
 -- nothing.
 -- ARGV: webhook id, claim, position before, position after, outcome, HTTP status, error, ms until the next try, ms a claim lasts
@@ -36,7 +36,7 @@ elseif outcome == 'failed' or outcome == 'gone' then
   due = now + num(ARGV[8])
   if outcome == 'gone' then
     w.state = 'off'
-  elseif num(w.failures) >= MOST or now - num(w.failing) >= DAY then
+  elseif num(w.failures) >= MOST and now - num(w.failing) >= DAY then
     w.state = 'dead'
   end
   if w.state ~= 'active' then
