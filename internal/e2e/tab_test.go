@@ -68,7 +68,7 @@ func (b *tab) until(what, expression string) {
 // becomes waits for an expression to be true; the error says why it is not.
 func (b *tab) becomes(within time.Duration, expression string) error {
 	err := errors.New("it is false")
-	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		is, failed := eval[bool](b, "Boolean("+expression+")") // a page that is just being left is no answer
 		if is && failed == nil {
 			return nil
