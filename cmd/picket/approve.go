@@ -19,7 +19,7 @@ import (
 
 func newReviewApprove() *cobra.Command {
 	c := &cobra.Command{
-		Use: "approve [TASK ...]", Short: "Accept results: the tasks are completed and frozen", ValidArgsFunction: completeFrom(reviewIDs),
+		Use: "approve [TASK ...]", Short: "Accept results: the tasks are completed and frozen", ValidArgsFunction: completeEach(reviewIDs),
 		Long: "Accept the result of one task (without an id the only one that waits), of several, or of all that match --role, --label and\n" +
 			"--parent. What a filter matches is shown first, and its count is to be typed; --count says it beforehand, and --yes\n" +
 			"approves what there is. When by then another number matches, nothing is decided (exit code 4). Each task is a decision of its\n" +

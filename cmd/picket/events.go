@@ -53,8 +53,8 @@ func eventFilters(c *cobra.Command) {
 	f.String("task", "", "only this task")
 	f.String("agent", "", "only this agent id")
 	choices(c, "type", picket.EventTypes...)
-	_ = c.RegisterFlagCompletionFunc("task", completeFrom(taskIDs))
-	_ = c.RegisterFlagCompletionFunc("agent", completeFrom(agentIDs))
+	_ = c.RegisterFlagCompletionFunc("task", completeEach(taskIDs))
+	_ = c.RegisterFlagCompletionFunc("agent", completeEach(agentIDs))
 }
 
 func runEvents(cmd *cobra.Command) error {

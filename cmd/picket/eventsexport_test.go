@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -115,11 +116,15 @@ func TestExportsGoOnAtAnyByte(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for cut := range whole {
-		if cut%37 != 0 && whole[max(cut-1, 0)] != '\n' && whole[cut] != '\n' {
+	for cut := range len(whole) + 1 {
+		left := whole[:cut]
+		switch {
+		case cut == len(whole): // half a line of an event that is not in this log
+			left = append(slices.Clone(whole), `{"id":"10`...)
+		case cut%37 != 0 && whole[max(cut-1, 0)] != '\n' && whole[cut] != '\n':
 			continue // each end of a line, and some bytes between
 		}
-		if err := os.WriteFile(file, whole[:cut], 0o600); err != nil {
+		if err := os.WriteFile(file, left, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		exported(t, oldLog(t, kept, last), file, "--continue")

@@ -46,8 +46,29 @@ func newHandoffAnswer() *cobra.Command {
 	c.Flags().StringP("text", "t", "", "the answer: JSON, else text; @file and - (stdin) are read")
 	c.Flags().String("option", "", "one of the options offered, or its number")
 	c.Flags().String("input", "", "the task's input from now on: JSON, else text; @file and - (stdin) are read")
+	_ = c.RegisterFlagCompletionFunc("option", completeOptions)
 	c.MarkFlagsOneRequired("text", "option", "input")
 	return formatFlag(c)
+}
+
+// completeOptions offers the options of the hand-off that was named, or of the
+// only one that is open.
+func completeOptions(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	s, err := connect(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	open, _ := s.handoffs(cmd.Context(), picket.HandoffOpen)
+	for _, h := range open {
+		if len(given) > 0 && given[0] == h.HandoffID || len(open) == 1 {
+			var offers []cobra.Completion
+			for i, o := range h.Options {
+				offers = append(offers, cobra.CompletionWithDesc(strconv.Itoa(i+1), clip(o, 50)))
+			}
+			return offers, cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
 func answerOf(cmd *cobra.Command) (picket.AnswerRequest, error) {

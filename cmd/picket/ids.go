@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -175,10 +176,18 @@ func theOne(ctx context.Context, cmd *cobra.Command, given []string, complete fu
 
 // completeFrom offers live ids to the shell.
 func completeFrom(list func(*server) candidates) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	each := completeEach(list)
+	return func(cmd *cobra.Command, given []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(given) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		return each(cmd, given, typed)
+	}
+}
+
+// completeEach offers live ids for any number of arguments, each once.
+func completeEach(list func(*server) candidates) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		s, err := connect(cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -186,6 +195,9 @@ func completeFrom(list func(*server) candidates) cobra.CompletionFunc {
 		all, _ := list(s)(cmd.Context())
 		var offers []cobra.Completion
 		for _, c := range all {
+			if slices.Contains(given, c.id) {
+				continue
+			}
 			offers = append(offers, cobra.CompletionWithDesc(c.id, clip(c.about, 50)))
 		}
 		return offers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

@@ -84,7 +84,8 @@ func reviewFilters(c *cobra.Command) *cobra.Command {
 	c.Flags().String("role", "", "only tasks of this role")
 	c.Flags().String("parent", "", "only the subtasks of this task")
 	c.Flags().StringArray("label", nil, "only with this label key=value")
-	_ = c.RegisterFlagCompletionFunc("parent", completeFrom(taskIDs))
+	_ = c.RegisterFlagCompletionFunc("parent", completeEach(taskIDs))
+	_ = c.RegisterFlagCompletionFunc("role", completeEach(poolRoles))
 	return c
 }
 
