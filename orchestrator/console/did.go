@@ -8,7 +8,8 @@ import (
 )
 
 // sentences are what a page says after a decision, by the code in its address.
-// An address can be written by anybody, so nothing else of it is shown.
+// An address can be written by anybody, so nothing else of it is shown, and
+// only to who came by a page of this server: a link must not tell of a decision.
 var sentences = map[string]string{
 	"claimed":     "You look after this hand-off now.",
 	"answered":    "Answered. The task is queued again, with the answer in its context.",

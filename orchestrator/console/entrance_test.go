@@ -212,6 +212,18 @@ func TestALinkFromElsewhereNeedsNoSecondLogin(t *testing.T) {
 			t.Errorf("%d %s", p.status, p.body)
 		}
 		s.want("/console/reviews")
+		const claim = "/console/reviews?did=approved&role=coder"
+		if p := s.get(claim, "Sec-Fetch-Site", "same-origin"); !strings.Contains(p.body, "The task is completed.") {
+			t.Error("a decision is not confirmed")
+		}
+		for _, site := range []string{"cross-site", "same-site", "none"} {
+			if p := s.get(claim, "Sec-Fetch-Site", site); strings.Contains(p.body, "The task is completed.") {
+				t.Errorf("a link tells of a decision (%s)", site)
+			}
+		}
+		if p := o.browser().get(claim, "Sec-Fetch-Site", "cross-site"); !strings.Contains(p.body, "url=/console/reviews?role=coder\"") {
+			t.Errorf("the way back: %s", p.body)
+		}
 	})
 }
 

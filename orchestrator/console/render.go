@@ -123,7 +123,7 @@ func (v *visit) show(status int, p page) error {
 		Stats: v.stats, Now: v.now(), Topics: strings.Join(p.topics, " "), Every: p.every,
 		Posted: v.Request().Method == post, Body: p.body, Nonce: v.nonce(p.problem), visit: v}
 	w.Nav = v.navigation(p.nav)
-	if v.Request().Method == get {
+	if site := v.Request().Header.Get("Sec-Fetch-Site"); v.Request().Method == get && (site == "" || site == "same-origin") {
 		w.Did = sentenceOf(v.QueryParam("did"), v.QueryParam("id"))
 	}
 	if p.problem != nil {

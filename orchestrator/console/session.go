@@ -78,10 +78,21 @@ func (v *visit) askToSignIn() error {
 	}
 	// A strict cookie does not come along when another site's link was followed;
 	// it does when this page asks for itself.
+	back := localPath(asked(r.URL))
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-		return v.show(http.StatusOK, page{name: "knock", title: "Picket", body: localPath(r.URL.RequestURI())})
+		return v.show(http.StatusOK, page{name: "knock", title: "Picket", body: back})
 	}
-	return v.Redirect(http.StatusSeeOther, loginPath+"?next="+url.QueryEscape(localPath(r.URL.RequestURI())))
+	return v.Redirect(http.StatusSeeOther, loginPath+"?next="+url.QueryEscape(back))
+}
+
+// asked is the page of an address, without what its last decision had to say.
+func asked(u *url.URL) string {
+	q := u.Query()
+	if !q.Has("did") {
+		return u.RequestURI()
+	}
+	q.Del("did")
+	return (&url.URL{Path: u.Path, RawQuery: q.Encode()}).RequestURI()
 }
 
 // remoteAddr is who is counted: an address, or the network of one household for
