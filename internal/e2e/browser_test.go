@@ -31,7 +31,7 @@ var chromium struct {
 	err  error
 }
 
-var errNoBrowser = errors.New("Chromium is not installed: as root, make test installs it on Debian; else put chromium or google-chrome on PATH")
+var errNoBrowser = errors.New("no Chromium is installed: as root, make test installs it on Debian; else put chromium or google-chrome on PATH")
 
 // browserPath is the first browser of these that is there.
 func browserPath() (string, error) {

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"os"
@@ -75,7 +76,21 @@ func (s *scene) submit(role, title string, more ...func(*picket.TaskSpec)) picke
 	for _, change := range more {
 		change(&task)
 	}
-	return s.w.submit(task)
+	// A store that is busy is no answer: the same is asked again.
+	var made picket.Task
+	once := rand.Text()
+	s.w.until("a submitted task", func() bool {
+		got := s.w.api(http.MethodPost, "/tasks", task, "Idempotency-Key", once)
+		if got.status == http.StatusServiceUnavailable {
+			return false
+		}
+		if got.status != http.StatusCreated {
+			s.w.t.Fatalf("submit: %d %s", got.status, got.body)
+		}
+		decodeInto(s.w.t, got.body, &made)
+		return true
+	})
+	return made
 }
 
 // leased submits a task and takes it, as an agent of a name.

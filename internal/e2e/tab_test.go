@@ -104,12 +104,6 @@ func (b *tab) at(path string) {
 	b.until("the page "+path, fmt.Sprintf(`(location.pathname + location.search).startsWith(%s) && document.readyState === "complete"`, strconv.Quote(path)))
 }
 
-// titled waits for the title of the page to begin so.
-func (b *tab) titled(text string) {
-	b.t.Helper()
-	b.until("the title "+text, fmt.Sprintf(`document.title.startsWith(%s)`, strconv.Quote(text)))
-}
-
 // click presses what is shown under a selector, with the mouse.
 func (b *tab) click(selector string) {
 	b.t.Helper()
