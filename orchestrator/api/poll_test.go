@@ -151,7 +151,7 @@ func TestOpsAlone(t *testing.T) {
 
 func TestTheStoreIsAway(t *testing.T) {
 	store, redis := rig.RealServer(t)
-	p := serve(t, store, api.Config{})
+	p := serve(t, store, api.Config{Poster: &poster{}})
 	p.want(200, "GET", "/api/v1/tasks", "admin", "")
 	must(t, redis.Signal(os.Kill))
 	_, err := redis.Wait()
@@ -191,6 +191,7 @@ var bodyFor = map[string]string{
 	"/api/v1/agents/:id/commands":  `{"command":"ping"}`,
 	"/api/v1/handoffs/:id/answer":  `{"answer":"x"}`,
 	"/api/v1/handoffs/:id/finish":  `{"output":"x"}`,
+	"/api/v1/webhooks":             `{"url":"https://hooks.example.test/x"}`,
 	"/api/v1/reviews/approve":      `{"filter":{"role":"coder"},"count":1}`,
 	"/api/v1/keys":                 `{"name":"x","scopes":["agent"]}`,
 	"/api/v1/envelopes/:id/top-up": `{"usd":1}`,

@@ -31,6 +31,8 @@ var whoMay = map[string]string{
 	"POST /api/v1/pause": "operator", "POST /api/v1/resume": "operator", "GET /api/v1/stats": "reviewer operator",
 	"POST /api/v1/invariants": "operator", "GET /api/v1/prices": "reviewer operator",
 	"GET /api/v1/envelopes/:id": "reviewer operator", "POST /api/v1/envelopes/:id/top-up": "operator", "GET /api/v1/ledger": "reviewer operator",
+	"POST /api/v1/webhooks": "operator", "GET /api/v1/webhooks": "operator", "GET /api/v1/webhooks/:id": "operator",
+	"DELETE /api/v1/webhooks/:id": "operator", "POST /api/v1/webhooks/:id/revive": "operator", "POST /api/v1/webhooks/:id/test": "operator",
 	"POST /api/v1/keys": "", "GET /api/v1/keys": "", "GET /api/v1/keys/:id": "", "DELETE /api/v1/keys/:id": "",
 	"GET /openapi.yaml": "public", "GET /healthz": "public", "GET /readyz": "public", "GET /metrics": "public",
 }
