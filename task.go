@@ -2,6 +2,7 @@ package picket
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/picket-dev/picket/budget"
 )
@@ -120,6 +121,17 @@ type Task struct {
 	CreatedAt      Instant           `json:"createdAt"`
 	UpdatedAt      Instant           `json:"updatedAt"`
 	CreatedBy      string            `json:"createdBy"`
+}
+
+// InputNow is what the next run is given: the latest input that a person has
+// edited, or what was submitted.
+func (t Task) InputNow() RawJSON {
+	for _, a := range slices.Backward(t.Answers) {
+		if len(a.Input) > 0 && string(a.Input) != "null" {
+			return a.Input
+		}
+	}
+	return t.Input
 }
 
 // TaskQuery selects tasks, newest first. Filters are AND-ed; States OR-ed.

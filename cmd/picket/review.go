@@ -211,8 +211,9 @@ func newReviewReject() *cobra.Command {
 	return formatFlag(c)
 }
 
-// fixOf is the task that repairs another: it asks for the same kind of agent
-// and ends as that one did, under the same limits.
+// fixOf is the task that repairs another: it has the input that the last run
+// was given, asks for the same kind of agent and ends as that one did, under the
+// same limits.
 func fixOf(cmd *cobra.Command, s *server, id, title string) (*picket.TaskSpec, error) {
 	var t picket.Task
 	if err := s.get(cmd.Context(), "/api/v1/tasks/"+segment(id), &t, nil); err != nil {
@@ -223,7 +224,7 @@ func fixOf(cmd *cobra.Command, s *server, id, title string) (*picket.TaskSpec, e
 		review = picket.ReviewByHuman // who rejects here, decides again
 	}
 	return &picket.TaskSpec{
-		Title: title, Role: t.Role, Needs: t.Needs, Labels: t.Labels, Priority: &t.Priority, OnExit: t.OnExit, Review: review,
+		Title: title, Input: t.InputNow(), Role: t.Role, Needs: t.Needs, Labels: t.Labels, Priority: &t.Priority, OnExit: t.OnExit, Review: review,
 		LeaseWindowSeconds: &t.LeaseWindowSeconds, TimeoutSeconds: t.TimeoutSeconds, StallAfterSeconds: t.StallAfterSeconds,
 		Retry: &t.Retry, Escalate: t.Escalate, BudgetEnvelope: &t.BudgetEnvelope,
 	}, nil

@@ -184,7 +184,7 @@ func (v *visit) handoffView(h picket.Handoff, t picket.Task) handoffView {
 		Asked: extractOf(h.Question, maxExcerpt), Report: h.LastReport, Stat: extractOf(h.Work.Diffstat, maxExcerpt)}
 	w.TriedMore = max(len(h.Tried)-maxTried, 0)
 	w.Tried = h.Tried[:min(len(h.Tried), maxTried)]
-	w.Input, w.InputAs = editable(inputNow(t))
+	w.Input, w.InputAs = editable(t.InputNow())
 	w.InputExtract = extractOf(w.Input, maxExcerpt)
 	for i, r := range t.Runs {
 		if r.RunID == h.RunID {
@@ -204,17 +204,6 @@ func (v *visit) handoffView(h picket.Handoff, t picket.Task) handoffView {
 		w.TopUp = "picket budget top-up " + h.TaskID + " --usd 0.50"
 	}
 	return w
-}
-
-// inputNow is what the next run would get: the latest edited input, or what was
-// submitted.
-func inputNow(t picket.Task) picket.RawJSON {
-	for _, a := range slices.Backward(t.Answers) {
-		if len(a.Input) > 0 && string(a.Input) != "null" {
-			return a.Input
-		}
-	}
-	return t.Input
 }
 
 // answerText is an answer as one text: the option that was chosen and what was
@@ -254,7 +243,7 @@ func handoffFull(v *visit) error {
 		if err != nil {
 			return err
 		}
-		text, _ := editable(inputNow(t))
+		text, _ := editable(t.InputNow())
 		return v.fullText(text)
 	}
 	return nowhere(v)

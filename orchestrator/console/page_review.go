@@ -85,7 +85,7 @@ func (v *visit) reviewView(id string) (w reviewView, err error) {
 		return w, err
 	}
 	w.Path, w.TaskPath, w.Pending = reviewPath(id), taskPath(id), w.State == picket.TaskReview
-	w.Asked, w.Output, w.Says = extractOf(pretty(w.Task.Input), maxExcerpt), extractOf(pretty(w.Task.Output), maxExcerpt), extractOf(w.Task.Summary, maxExcerpt)
+	w.Asked, w.Output, w.Says = extractOf(pretty(w.Task.InputNow()), maxExcerpt), extractOf(pretty(w.Task.Output), maxExcerpt), extractOf(w.Task.Summary, maxExcerpt)
 	w.Labels = labelsOf(w.Task.Labels)
 	if r := w.Task.Review; r != nil && r.Decision != nil {
 		w.Decision, w.Decider = r, v.name(r.By)
@@ -190,7 +190,7 @@ func reviewFull(v *visit) error {
 		if err != nil {
 			return err
 		}
-		return v.fullText(map[string]string{"input": pretty(t.Input), "output": pretty(t.Output), "summary": t.Summary}[part])
+		return v.fullText(map[string]string{"input": pretty(t.InputNow()), "output": pretty(t.Output), "summary": t.Summary}[part])
 	case "reports":
 		all, err := v.desk.Reports(v.ctx(), id)
 		if err != nil {

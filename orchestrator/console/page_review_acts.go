@@ -121,7 +121,7 @@ func fixInput(t picket.Task, note string) string {
 		b.WriteString("\nWhat is wrong:\n" + note + "\n")
 	}
 	b.WriteString("\nStart from the branch of that task: its changes are in your workspace.\n")
-	if text := pretty(t.Input); text != "" {
+	if text := pretty(t.InputNow()); text != "" {
 		b.WriteString("\nWhat was asked for:\n" + clip(20_000, text) + "\n")
 	}
 	return b.String()
