@@ -30,7 +30,9 @@ func both(t *testing.T, test func(t *testing.T, f *fixture)) {
 		})
 	})
 	t.Run("Real", func(t *testing.T) {
-		f := open(t, rig.Real(t))
+		where := rig.Real(t)
+		where.Redis.ReadTimeout = 20 * time.Second // a busy machine is no store that is away
+		f := open(t, where)
 		defer f.close()
 		test(t, f)
 	})
