@@ -45,5 +45,7 @@ func (h trailed) Handle(ctx context.Context, line slog.Record) error {
 	return h.Handler.Handle(ctx, line)
 }
 
-func (h trailed) WithAttrs(attrs []slog.Attr) slog.Handler { return trailed{h.Handler.WithAttrs(attrs)} }
-func (h trailed) WithGroup(name string) slog.Handler       { return trailed{h.Handler.WithGroup(name)} }
+func (h trailed) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return trailed{h.Handler.WithAttrs(attrs)}
+}
+func (h trailed) WithGroup(name string) slog.Handler { return trailed{h.Handler.WithGroup(name)} }
