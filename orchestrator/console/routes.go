@@ -26,7 +26,6 @@ type route struct {
 
 // Who may. An agent's key is for programs: it opens no page.
 var (
-	everybody []picket.Scope
 	people    = []picket.Scope{picket.ScopeReviewer, picket.ScopeOperator}
 	operators = []picket.Scope{picket.ScopeOperator}
 )
