@@ -90,7 +90,10 @@ func (r *recording) run(t *testing.T, task string) adaptertest.View {
 }
 
 func (r *recording) task(change ...func(*adaptertest.Task)) string {
-	task := adaptertest.Task{Title: "fix the flaky test", Input: picket.RawJSON(`"It fails on Mondays."`), MCPURL: r.server.URL + "/mcp", Retries: 3}
+	release := "the release branch"
+	task := adaptertest.Task{Title: "fix the flaky test", Input: picket.RawJSON(`"It fails on Mondays."`), MCPURL: r.server.URL + "/mcp", Retries: 3,
+		Answers: []picket.Answer{{Question: "Which branch?", Option: &release, Answer: picket.RawJSON("null")}, {Question: "How long?", Answer: picket.RawJSON(`"an hour"`)},
+			{Question: "Is that all?", Input: picket.RawJSON(`1`)}}}
 	for _, f := range change {
 		f(&task)
 	}
@@ -161,7 +164,8 @@ func (r *recording) checkStart(t *testing.T, p adapter.Preset) {
 	t.Helper()
 	args := r.args(t)
 	all, env := strings.Join(args, "\n"), r.read(t, "env")
-	for _, words := range []string{"fix the flaky test", "It fails on Mondays.", "mark_complete"} {
+	for _, words := range []string{"fix the flaky test", "It fails on Mondays.", "mark_complete",
+		"The answer: the release branch", "The answer: an hour", "The answer: The input of the task was edited"} {
 		if !strings.Contains(all, words) {
 			t.Errorf("the prompt does not say %q: %s", words, all)
 		}

@@ -29,7 +29,7 @@ func (e *errand) prompt() string {
 		b.WriteString("\nA reviewer rejected the work before with these words:\n" + note + "\n")
 	}
 	for _, a := range lease.Answers {
-		fmt.Fprintf(&b, "\nYou asked: %s\nThe answer: %s\n", a.Question, inputText(a.Answer))
+		fmt.Fprintf(&b, "\nYou asked: %s\nThe answer: %s\n", a.Question, answerText(a))
 	}
 	b.WriteString(recap(lease.LastReport, lease.PreviousExit))
 	b.WriteString("\n" + houseRules)
@@ -38,6 +38,22 @@ func (e *errand) prompt() string {
 	}
 	return clip(strings.TrimSpace(lease.Task.Title), maxPrompt/4) + "\n\nThe task is too long to be told here. Read all of it first, in the file " +
 		variable(e.job.Env, "PICKET_TASK_FILE") + ", and what was reported before in " + variable(e.job.Env, "PICKET_LAST_REPORT") + ".\n\n" + houseRules
+}
+
+// answerText is an answer as one text: the option that was chosen, what was
+// said to it, and that the input is another one now.
+func answerText(a picket.Answer) string {
+	var said []string
+	if a.Option != nil {
+		said = append(said, *a.Option)
+	}
+	if text := inputText(a.Answer); text != "" {
+		said = append(said, text)
+	}
+	if inputText(a.Input) != "" {
+		said = append(said, "The input of the task was edited with this answer.")
+	}
+	return strings.Join(said, "\n")
 }
 
 // houseRules are how to work under a lease.
