@@ -13,7 +13,7 @@ const maxBody = 64 << 10
 // body is what a target is sent of an event.
 func (s *Sender) body(format picket.WebhookFormat, ev picket.Event) ([]byte, error) {
 	if format == picket.WebhookSlack {
-		return json.Marshal(slackMessage{Text: s.slackText(ev)})
+		return json.Marshal(slackMessage{Text: s.slackText(ev), Parse: "none"})
 	}
 	return eventBody(ev)
 }
@@ -27,6 +27,9 @@ func eventBody(ev picket.Event) ([]byte, error) {
 	}
 	data := map[string]jsontext.Value{}
 	_ = json.Unmarshal(ev.Data, &data) // data that is no object is left out whole
+	if data == nil {
+		data = map[string]jsontext.Value{}
+	}
 	for over := len(full) - maxBody + len(`,"truncated":true`); over > 0; {
 		largest := ""
 		for name, value := range data {

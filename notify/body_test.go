@@ -46,22 +46,23 @@ func TestAnEventFitsIntoARequest(t *testing.T) {
 // than a line.
 func TestASlackMessageIsText(t *testing.T) {
 	s := sender(t, notify.SenderConfig{PublicURL: "https://picket.example.test/?a=1&b=<"})
-	ev := picket.Event{ID: "7", Type: picket.EventLeaseFailed, TaskID: "task_1", AgentID: "a<b>", Reason: "<!channel> *&* <https://evil.test|click>\nme" + strings.Repeat("y", 3000),
+	ev := picket.Event{ID: "7", Type: picket.EventLeaseFailed, TaskID: "task_1", AgentID: "a<b>", Reason: "<!channel> *&* <https://evil.test|click> @all [x](https://evil.test)\nme" + strings.Repeat("y", 3000),
 		Data: picket.RawJSON(`{"state":"failed"}`)}
 	text := func(ev picket.Event) string {
 		t.Helper()
 		body, err := s.Body(picket.WebhookSlack, ev)
 		var message map[string]string
+		text, rest, whole := strings.Cut(string(body), `,"parse":"none","unfurl_links":false,"unfurl_media":false}`)
 		if err == nil {
-			err = json.Unmarshal(body, &message)
+			err = json.Unmarshal([]byte(text+"}"), &message)
 		}
-		if err != nil || len(message) != 1 {
+		if err != nil || !whole || rest != "" || len(message) != 1 {
 			t.Fatalf("%s %v", body, err)
 		}
 		return message["text"]
 	}
 	got := text(ev)
-	for _, want := range []string{"*A task has failed*", "&lt;!channel&gt; *&amp;* &lt;https://evil.test|click&gt; me", "a&lt;b&gt;", "<https://picket.example.test/?a=1&amp;b=&lt;/console/tasks/task_1|task_1>"} {
+	for _, want := range []string{"*A task has failed*", "&lt;!channel&gt; *&amp;* &lt;https:​//evil.test|click&gt; @​all [x]​(https:​//evil.test) me", "a&lt;b&gt;", "<https://picket.example.test/?a=1&amp;b=&lt;/console/tasks/task_1|task_1>"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}

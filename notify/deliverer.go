@@ -95,20 +95,24 @@ const again = time.Second
 func (l *line) run(ctx context.Context) {
 	var turns sync.WaitGroup
 	defer turns.Wait()
-	for claim := newClaim(); ctx.Err() == nil; {
-		began := time.Now()
+	var claim string
+	for began := time.Now(); ctx.Err() == nil; {
+		if claim == "" {
+			claim, began = newClaim(), time.Now()
+		}
 		turn, err := l.queue.ClaimWebhook(ctx, claim)
 		if l.note(ctx, err); err != nil {
 			sleep(ctx, again)
-			continue // with the same claim: the reply may have been lost
+			continue // with the same claim, from when it was first asked for: the reply may have been lost
 		}
-		claim = newClaim()
+		claim = ""
+		held := began
 		if turn.WebhookID == "" {
 			l.wait(ctx, turn)
 			continue
 		}
 		turns.Go(func() {
-			(&turnOf{line: l, turn: turn, held: began, at: cursorOf(turn.Webhook)}).serve(ctx)
+			(&turnOf{line: l, turn: turn, held: held, at: cursorOf(turn.Webhook)}).serve(ctx)
 			select {
 			case l.freed <- struct{}{}:
 			default:

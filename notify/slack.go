@@ -10,11 +10,18 @@ import (
 
 // slackMessage is what Slack's incoming webhooks take, and others with them.
 type slackMessage struct {
-	Text string `json:"text"`
+	Text        string `json:"text"`
+	Parse       string `json:"parse"`        // none: no address in a text becomes a link
+	UnfurlLinks bool   `json:"unfurl_links"` // nor is one fetched to show what is there
+	UnfurlMedia bool   `json:"unfurl_media"`
 }
 
 // maxSlackText is how long a message gets, in bytes, before it is escaped.
 const maxSlackText = 2000
+
+// inert keeps an address or a name that an agent wrote from being taken for a
+// link or a mention: who shows a link may fetch it, and so carry data out.
+var inert = strings.NewReplacer("://", ":\u200b//", "@", "@\u200b", "](", "]\u200b(")
 
 var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
@@ -102,9 +109,9 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// shorten cuts a text and makes one line of it.
+// shorten cuts a text and makes one line of it, which links nowhere.
 func shorten(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
+	text = inert.Replace(strings.Join(strings.Fields(text), " "))
 	if len(text) > maxSlackText/4 {
 		text = strings.ToValidUTF8(text[:maxSlackText/4], "") + "…"
 	}

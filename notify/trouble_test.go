@@ -64,6 +64,29 @@ func TestAProcessThatStoodStillSendsNothingLate(t *testing.T) {
 	})
 }
 
+// A claim whose answer was lost lasts from when it was first asked for.
+func TestALostAnswerProlongsNoClaim(t *testing.T) {
+	virtual(t, func(h *house) {
+		g := &target{}
+		h.hook("a")
+		h.happen(2)
+		slow := &queue{Queue: h.Engine}
+		slow.after = func(call string) error {
+			if call == "claim" && slow.claims.Load() == 1 {
+				time.Sleep(20 * time.Second)
+				return picket.Refuse(picket.CodeUnavailable, "Wait.", "the answer is lost")
+			}
+			return nil
+		}
+		defer h.deliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": slow} })()
+		h.until("delivery", func() bool { return len(g.seen()) == 2 })
+		if said := slow.said(); len(said) < 3 || said[0] != picket.WebhookPassed {
+			t.Errorf("it was sent under a claim that was about to end: %v", said)
+		}
+		g.inOrder(t, map[string]int{"a.test": 2})
+	})
+}
+
 // queue is a namespace whose answers can be lost.
 type queue struct {
 	notify.Queue

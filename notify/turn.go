@@ -140,8 +140,8 @@ func (t *turnOf) giveBack(ctx context.Context, to int64) {
 // stops, too.
 func (t *turnOf) step(ctx context.Context, s picket.WebhookStep) bool {
 	s.WebhookID, s.ClaimID, s.From = t.turn.WebhookID, t.turn.ClaimID, t.at
+	began := time.Now() // a repeat of a step that was taken prolongs nothing
 	for {
-		began := time.Now()
 		asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeCall)
 		state, err := t.queue.AdvanceWebhook(asked, s)
 		cancel()

@@ -33,7 +33,7 @@ func (s settings) list(key string) (out []string) {
 }
 
 func checkDestinations(text string) error {
-	if _, err := outbound.New(outbound.Config{Allow: settings{"": {text: text}}.list("")}); err != nil {
+	if _, err := outbound.New(outbound.Config{Allow: settings{"": {text: text}}.list(""), Open: true}); err != nil {
 		return fmt.Errorf("%w; write host:port, several separated by commas", err)
 	}
 	return nil

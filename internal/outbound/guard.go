@@ -65,6 +65,9 @@ func New(cfg Config) (Guard, error) {
 		if err != nil {
 			return g, err
 		}
+		if cfg.Open && (d.port == "" || d.host == "*") {
+			return g, picket.Invalid("allow", "Write host:port.", "%q opens nothing: what is inside is opened by its name and port", text)
+		}
 		g.allow = append(g.allow, d)
 	}
 	return g, nil

@@ -43,7 +43,7 @@ func TestReachTellsEarly(t *testing.T) {
 func TestAListLimitsUnlessItOpens(t *testing.T) {
 	u, _ := url.Parse("https://8.8.8.8/")
 	for _, open := range []bool{false, true} {
-		g, err := outbound.New(outbound.Config{Allow: []string{"1.1.1.1"}, Open: open, Setting: "some.key"})
+		g, err := outbound.New(outbound.Config{Allow: []string{"1.1.1.1:443"}, Open: open, Setting: "some.key"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,6 +54,13 @@ func TestAListLimitsUnlessItOpens(t *testing.T) {
 		var e *picket.Error
 		if err := g.Reach(t.Context(), inside); !errors.As(err, &e) || e.Code != picket.CodeDestination || !strings.Contains(e.Remedy, "some.key") {
 			t.Errorf("open %t, inside: %v", open, err)
+		}
+	}
+	for _, text := range []string{"intra.example", "*", "*:80"} {
+		for _, open := range []bool{false, true} {
+			if _, err := outbound.New(outbound.Config{Allow: []string{text}, Open: open}); (picket.CodeOf(err) == picket.CodeValidation) != open {
+				t.Errorf("open %t, %q: %v", open, text, err)
+			}
 		}
 	}
 	if _, err := outbound.New(outbound.Config{Allow: []string{"http://x"}}); picket.CodeOf(err) != picket.CodeValidation {
