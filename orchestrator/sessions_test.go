@@ -136,8 +136,15 @@ func TestASessionEndsWithItsKey(t *testing.T) {
 		}
 		_, _, err = f.OpenSession(f.ctx, k.Key, "loopback")
 		refused(t, err, picket.CodeUnauthenticated)
-		if n := f.count(t, picket.EventSessionClosed); n != 2 {
-			t.Errorf("%d sessions closed", n)
+		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventSessionClosed}})
+		ok(t, err)
+		if len(page.Events) != 2 {
+			t.Errorf("%d sessions closed", len(page.Events))
+		}
+		for _, ev := range page.Events {
+			if ev.Actor != operator.Actor {
+				t.Errorf("a session of a revoked key was closed by %s", ev.Actor)
+			}
 		}
 
 		short, last := f.person(t, picket.InstantOf(time.Now().Add(time.Hour)))

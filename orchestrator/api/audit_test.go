@@ -51,6 +51,7 @@ var deeds = []deed{
 	{"POST /api/v1/envelopes/:id/top-up", func(p *plane) string { return p.submit(`{"title":"x"}`) }, fixed(`{"usd":1,"reason":"r"}`), []string{picket.EventBudgetToppedUp}},
 	{"POST /api/v1/pause", fixed(""), fixed(`{"reason":"r"}`), []string{picket.EventPaused}},
 	{"POST /api/v1/pause", paused, fixed(`{"reason":"r","hard":true}`), []string{picket.EventPaused}},
+	{"POST /api/v1/pause", leasedTask, fixed(`{"reason":"r","hard":true}`), []string{picket.EventPaused, picket.EventLeaseReleased}},
 	{"POST /api/v1/resume", paused, fixed(`{"reason":"r"}`), []string{picket.EventResumed}},
 	{"POST /api/v1/webhooks", fixed(""), fixed(`{"name":"ops","url":"https://hooks.example.test/x"}`), []string{picket.EventWebhookCreated}},
 	{"DELETE /api/v1/webhooks/:id", hooked, fixed(""), []string{picket.EventWebhookDeleted}},

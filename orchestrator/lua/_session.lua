@@ -9,14 +9,14 @@ local function key_holds(id)
   return k[1] == '0' and (k[2] == '0' or num(k[2]) > raw)
 end
 
--- close_sessions ends sessions of a key, of which there are open now; it
--- returns how many are left.
-local function close_sessions(id, secrets, open, reason)
+-- close_sessions ends sessions of a key, of which there are open now, for its
+-- owner unless somebody else is named; it returns how many are left.
+local function close_sessions(id, secrets, open, reason, actor)
   for _, secret in ipairs(secrets) do
     call('DEL', K('session:', secret))
     call('ZREM', K('sessions-of:', id), secret)
     call('ZREM', K('sessions'), secret)
-    emit('session.closed', { actor = id, reason = reason }, '{"keyId":' .. quote(id) .. ',"reason":' .. quote(reason) ..
+    emit('session.closed', { actor = actor or id, reason = reason }, '{"keyId":' .. quote(id) .. ',"reason":' .. quote(reason) ..
       ',"before":{"sessions":' .. F(open) .. '},"after":{"sessions":' .. F(open - 1) .. '}}')
     open = open - 1
   end

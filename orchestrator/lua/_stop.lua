@@ -10,7 +10,7 @@ local function stop_runs(actor, limit)
       local state, failures = after(tid, t, t.run, 'released', true)
       emit('lease.released', { task = tid, run = t.run, agent = r.agent, token = r.token, actor = actor, reason = 'paused' },
         '{"state":' .. quote(state) .. ',"failures":' .. F(failures) ..
-        ',"reason":"paused","exit":{"class":"released","code":null,"signal":null}}')
+        ',"reason":"paused","exit":{"class":"released","code":null,"signal":null}' .. turned('state', 'leased', state) .. '}')
     else
       stray('deadline_extra', K('deadlines'), tid)
     end

@@ -25,7 +25,7 @@ end
 if revoked == '0' then
   call('HSET', key, 'revoked', RAW)
   local sessions = call('ZRANGE', K('sessions-of:', ARGV[1]), 0, -1)
-  close_sessions(ARGV[1], sessions, #sessions, 'key_revoked')
+  close_sessions(ARGV[1], sessions, #sessions, 'key_revoked', ARGV[2])
   emit('key.revoked', { actor = ARGV[2] }, '{"keyId":' .. quote(ARGV[1]) .. ',"before":{"revoked":false},"after":{"revoked":true}}')
 end
 wake('key ' .. call('HGET', key, 'hash'))
