@@ -59,7 +59,9 @@ func demoVerb(use, short, long string, story ...chapter) *cobra.Command {
 		Use: use, Short: short, Args: args(cobra.NoArgs),
 		Long: long + "\nA server of its own, real processes, scripted agents, no keys, no network; exit 0 only if all of it was observed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			attended, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			// A closed terminal and a reader that went away end it, too: its actors
+			// are in sessions of their own and would stay.
+			attended, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 			defer stop()
 			ctx, cancel := context.WithTimeoutCause(attended, 2*time.Minute, errors.New("the demo took longer than two minutes"))
 			defer cancel()

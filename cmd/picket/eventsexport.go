@@ -24,7 +24,7 @@ func newEventsExport() *cobra.Command {
 		Use: "export FILE", Short: "Write the log to a file, or to standard output (-)", Args: args(cobra.ExactArgs(1)),
 		Long: "Write all events that the server has when the export begins, one a line, oldest first. What is written is whole lines and is\n" +
 			"never repeated: an export that was interrupted, or that is to be brought up to date, goes on with --continue after the last\n" +
-			"line of the file. The last cursor is said on standard error. A server that is away for a moment is waited for.",
+			"line of the file; --since and --after say what a new file begins with. The last cursor is said on standard error. A server that is away for a moment is waited for.",
 		Example: "  picket events export log.jsonl\n  picket events export --continue log.jsonl\n" +
 			"  picket events export --since 24h --type task.approved,task.rejected -o csv - >decisions.csv",
 		RunE: runExport,
@@ -37,8 +37,7 @@ func newEventsExport() *cobra.Command {
 	f.StringP("output", "o", "jsonl", "print as format: jsonl, csv")
 	choices(c, "output", "jsonl", "csv")
 	eventFilters(c)
-	c.MarkFlagsMutuallyExclusive("after", "continue")
-	c.MarkFlagsMutuallyExclusive("since", "after", "continue")
+	c.MarkFlagsMutuallyExclusive("since", "after")
 	return c
 }
 
@@ -58,6 +57,7 @@ func runExport(cmd *cobra.Command, given []string) (err error) {
 	if err := x.bounds(ctx); err != nil {
 		return err
 	}
+	x.from = x.after
 	if err := x.open(); err != nil {
 		return err
 	}
@@ -82,11 +82,11 @@ type export struct {
 	began  time.Time
 	told   time.Time
 
-	after, last int64 // the cursor that has been read up to, and where to end
-	until       picket.Instant
-	file        *os.File // nil for standard output
-	out         *bufio.Writer
-	count       int
+	from, after, last int64 // where to begin, the cursor that has been read up to, and where to end
+	until             picket.Instant
+	file              *os.File // nil for standard output
+	out               *bufio.Writer
+	count             int
 }
 
 // bounds finds where to begin and where to end, in numbers of the log.
@@ -243,6 +243,9 @@ func (x *export) again() string {
 	}
 	if x.file == nil {
 		return commandLine(append(words, "--after", strconv.FormatInt(x.after, 10), "-"))
+	}
+	if x.from > 0 {
+		words = append(words, "--after", strconv.FormatInt(x.from, 10))
 	}
 	return commandLine(append(words, "--continue", x.path))
 }

@@ -134,6 +134,24 @@ func TestExportsGoOnAtAnyByte(t *testing.T) {
 	}
 }
 
+// A file in which nothing is yet is gone on with from where it was to begin.
+func TestExportsBeginWhereTheyWereTo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log.jsonl")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		ids, _ := exported(t, oldLog(t, 1, 50), file, "--continue", "--after", "40")
+		if len(ids) != 10 || ids[0] != "41" || ids[9] != "50" {
+			t.Errorf("events %v", ids)
+		}
+	}
+	x := &export{path: "log.jsonl", format: "jsonl", from: 40, after: 45, file: os.Stdout}
+	if got := x.again(); got != "picket events export --after 40 --continue log.jsonl" {
+		t.Errorf("the way on: %s", got)
+	}
+}
+
 // What a spreadsheet would take for a formula is text.
 func TestExportedTablesHoldNoFormulas(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log.csv")

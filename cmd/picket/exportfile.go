@@ -89,7 +89,7 @@ func (x *export) cursorOf(line string) error {
 		e.Remedy = "Name the file of an export of this server, with its -o, or a new file."
 		return e
 	}
-	x.after = seq
+	x.after = max(x.after, seq)
 	return nil
 }
 
@@ -113,7 +113,9 @@ func (x *export) heading() error {
 // formula is set off by an apostrophe: agents write some of them.
 func (x *export) row(cells []string) error {
 	for i, cell := range cells {
-		cell = strings.TrimSuffix(oneLine(cell), "-")
+		if cell != "" {
+			cell = oneLine(cell)
+		}
 		if strings.ContainsAny(cell[:min(1, len(cell))], "=+-@") {
 			cell = "'" + cell
 		}
