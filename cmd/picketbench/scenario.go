@@ -34,6 +34,7 @@ func scenarios() []scenario {
 		{"agents", agentsText, agents},
 		{"hostdeath", hostdeathText, hostdeath},
 		{"mcpcall", mcpcallText, mcpcall},
+		{"console", consoleText, consoles},
 		{"scripts", scriptsText, scripts},
 	}
 }
