@@ -62,7 +62,7 @@ func TestASlackMessageIsText(t *testing.T) {
 		return message["text"]
 	}
 	got := text(ev)
-	for _, want := range []string{"*A task has failed*", "&lt;!channel&gt; *&amp;* &lt;https:​//evil.test|click&gt; @​all [x]​(https:​//evil.test) me", "a&lt;b&gt;", "<https://picket.example.test/?a=1&amp;b=&lt;/console/tasks/task_1|task_1>"} {
+	for _, want := range []string{"*A task has failed*", "&lt;!channel&gt; *&amp;* &lt;https:\u200b//evil.test|click&gt; @\u200ball [x]\u200b(https:\u200b//evil.test) me", "a&lt;b&gt;", "<https://picket.example.test/?a=1&amp;b=&lt;/console/tasks/task_1|task_1>"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}
