@@ -22,7 +22,7 @@ type Lease struct {
 	Attempt      int       `json:"attempt"`
 	Task         LeaseTask `json:"task"`
 	LastReport   *Report   `json:"lastReport"`
-	Answers      []Answer  `json:"answers"`
+	Answers      []Answer  `json:"answers"` // also those to the task that this one repeats
 	PreviousExit *Exit     `json:"previousExit"`
 	ProxyURL     string    `json:"proxyUrl"`
 	MCPURL       string    `json:"mcpUrl"`

@@ -109,7 +109,7 @@ type Task struct {
 	LeaseExpiresAt Instant           `json:"leaseExpiresAt"`
 	Runs           []Run             `json:"runs"` // oldest first
 	LastReport     *Report           `json:"lastReport"`
-	Answers        []Answer          `json:"answers"`
+	Answers        []Answer          `json:"answers"` // also those to the task that this one repeats; oldest first
 	Output         json.RawMessage   `json:"output"`
 	Summary        string            `json:"summary"`
 	Review         *Review           `json:"review"`

@@ -81,8 +81,10 @@ var operatorCases = []lostCase{
 		}},
 	{name: "retry", setup: stuck, call: retryTask},
 	{name: "retry/closed", setup: func(w *lostWorld) {
-		w.submitted(picket.TaskSpec{Role: "coder", Input: picket.RawJSON(`1`)})
-		_, err := w.direct.Cancel(w.ctx, operator, w.task.TaskID, "")
+		asking(w)
+		_, err := w.direct.Answer(w.ctx, operator, w.handoff, picket.AnswerRequest{Option: ptr("b")})
+		ok(w.t, err)
+		_, err = w.direct.Cancel(w.ctx, operator, w.task.TaskID, "")
 		ok(w.t, err)
 	}, call: retryTask},
 	{name: "expire", setup: confirmed(flaky),

@@ -60,7 +60,7 @@ func tourWaits(t *testing.T, f *fixture) {
 		f.submit(t, picket.TaskSpec{Labels: map[string]string{"long": "yes"}})
 	}
 	f.clear(t)
-	f.submit(t, picket.TaskSpec{})
+	asked := f.submit(t, picket.TaskSpec{}).TaskID
 	for range 6 {
 		h := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 		help, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
@@ -71,6 +71,7 @@ func tourWaits(t *testing.T, f *fixture) {
 	if l := f.lease(t, picket.AcquireRequest{AgentID: "a1"}); len(l.Answers) != 4 {
 		t.Fatalf("%d answers were handed over", len(l.Answers))
 	}
+	f.anew(t, asked)
 	f.clear(t)
 	// Lists that do not fit into one reply.
 	large := strings.Repeat("x", 250_000)

@@ -6,8 +6,9 @@ local function lease_view(tid, rid, t, r, deadline)
   local before, report, said, edit = false, false, {}, false
   if r.attempt ~= '1' then
     before = call('LINDEX', K('runs:', tid), -2)
-    report, said, edit = call('LINDEX', K('reports:', tid), -1), answers(tid), call('GET', K('edit:', tid))
+    report, edit = call('LINDEX', K('reports:', tid), -1), call('GET', K('edit:', tid))
   end
+  if r.attempt ~= '1' or t.retries then said = answers(tid) end
   return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)), edit or call('GET', K('in:', tid)),
     report, said, before and run_view(before), r.workspace, t.fixes or false, t.retries or false,
     t.fixes and call('HGET', K('review:', t.fixes), 'note') or false, call('HMGET', K('env:', tid), 'envelope_t', 'envelope_u'),

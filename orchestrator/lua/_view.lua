@@ -14,12 +14,13 @@ local function handoff_view(hid)
 end
 
 -- answers lists what people answered on a task, oldest first: the latest
--- MiB, and never less than the last one.
+-- MiB, and never less than the last one. One that was handed down by the task
+-- that this one repeats stands in the list itself: that one may be deleted.
 local function answers(id)
   local out, size = {}, 0
   local all = call('LRANGE', K('answers:', id), -100, -1)
   for i = #all, 1, -1 do
-    local a = call('GET', K('answer:', all[i]))
+    local a = string.sub(all[i], 1, 1) == '{' and all[i] or call('GET', K('answer:', all[i]))
     size = size + #a
     if size > 1048576 and #out > 0 then break end
     table.insert(out, 1, a)

@@ -1,6 +1,7 @@
 -- needs: money books stray lane queue handoff create decide lost view
 -- retry queues an escalated task again with its failures forgotten, or makes a
--- new task from one that failed, was cancelled or was rejected.
+-- new task from one that failed, was cancelled or was rejected, with what
+-- people have answered on that one.
 -- ARGV: task, actor, request key, body hash, reason, new task id, cap of the house or ''
 -- Reply: view of the task that will run
 -- Errors: not_found, task_closed (completed), state_conflict, too_many_lanes, idempotency_conflict, budget_exceeded (the house)
@@ -27,6 +28,8 @@ if TERMINAL[t.state] then
   emit('task.retried', { task = tid, actor = by }, '{"state":' .. quote(t.state) .. ',"newTaskId":' .. quote(new) ..
     ',"reason":' .. quote(reason) .. ',"before":{"newTaskId":null},"after":{"newTaskId":' .. quote(new) .. '}}')
   create(s, last_open(t), ',"retries":' .. quote(tid))
+  local said = answers(tid)
+  if #said > 0 then call('RPUSH', K('answers:', new), unpack(said)) end
   remember(key, body, new, DAY)
   return view(new)
 end
