@@ -63,7 +63,7 @@ func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker, d *deskt
 		}
 	}
 	go func() {
-		failed <- s.follow(ctx, "/api/v1/events?task="+segment(task.TaskID), "0", func(bool) { poke() },
+		failed <- s.followOrLook(ctx, "/api/v1/events?task="+segment(task.TaskID), "0", func(bool) { poke() },
 			func(e picket.Event, _ jsontext.Value) error {
 				select {
 				case told <- e: // before a look can find that the task is over

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -21,15 +22,20 @@ var errGap = errors.New("events were lost before this point")
 
 // follow reads the event stream until ctx ends, connecting again whenever it
 // breaks and going on where it was. An empty after starts now. A refusal, such
-// as an unknown key, ends it. linked, when not nil, is told of each connect and
+// as an unknown key, ends it; that the key reads too many streams does at the
+// first connect only. linked, when not nil, is told of each connect and
 // each loss that is followed by another try. each gets the event and its bytes; its error ends the stream.
 func (s *server) follow(ctx context.Context, path, after string, linked func(up bool), each func(picket.Event, jsontext.Value) error) error {
 	if linked == nil {
 		linked = func(bool) {}
 	}
-	wait := 100 * time.Millisecond
+	wait, connected := 100*time.Millisecond, false
+	link := func(up bool) {
+		connected = true
+		linked(up)
+	}
 	for {
-		last, err := s.readStream(ctx, path, after, linked, each)
+		last, err := s.readStream(ctx, path, after, link, each)
 		if last != after {
 			after, wait = last, 100*time.Millisecond
 		}
@@ -37,6 +43,8 @@ func (s *server) follow(ctx context.Context, path, after string, linked func(up 
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err == nil, errors.Is(err, picket.CodeUnavailable), errors.Is(err, io.ErrUnexpectedEOF):
+		case errors.Is(err, picket.CodeRateLimited) && connected:
+			// What the server has not noticed the end of counts still.
 		default:
 			return err
 		}
@@ -45,6 +53,22 @@ func (s *server) follow(ctx context.Context, path, after string, linked func(up 
 			return err
 		}
 		wait = min(2*wait, 3*time.Second)
+	}
+}
+
+// followOrLook is follow for who can look for themselves meanwhile: when the
+// key reads too many streams, linked is told so and it is tried again.
+func (s *server) followOrLook(ctx context.Context, path, after string, linked func(up bool), each func(picket.Event, jsontext.Value) error) error {
+	for {
+		err := s.follow(ctx, path, after, linked, each)
+		var full *picket.Error
+		if !errors.As(err, &full) || full.Code != picket.CodeRateLimited {
+			return err
+		}
+		linked(false)
+		if err := sleep(ctx, cmp.Or(full.RetryAfter, unloggedEvery)); err != nil {
+			return err
+		}
 	}
 }
 

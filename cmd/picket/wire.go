@@ -214,9 +214,9 @@ func deskOf(store *orchestrator.Store) func(string) console.Desk {
 }
 
 // streamOf is the API's stream of events behind the console's own door.
-func streamOf(control *api.API, store *orchestrator.Store) func(echo.Context, string, func() error) error {
-	return func(c echo.Context, namespace string, admit func() error) error {
-		return control.Stream(c, store.Engine(namespace), admit)
+func streamOf(control *api.API, store *orchestrator.Store) func(echo.Context, picket.Principal, func() error) error {
+	return func(c echo.Context, who picket.Principal, admit func() error) error {
+		return control.Stream(c, store.Engine(who.Namespace), who, admit)
 	}
 }
 

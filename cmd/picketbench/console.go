@@ -101,7 +101,7 @@ func openConsole(ctx context.Context, p plan, tasks int) (s *consoleSide, err er
 	return s, err
 }
 
-func noStream(echo.Context, string, func() error) error {
+func noStream(echo.Context, picket.Principal, func() error) error {
 	return errors.New("no page of the benchmark is live")
 }
 

@@ -41,8 +41,8 @@ func (s *siege) fillLog() {
 	group.Wait()
 }
 
-// streams ask for all events and read none of them. The server lets go of them
-// although their connections stay open.
+// streams ask for all events and read none of them; there are more than one key
+// may read. The server lets go of them although their connections stay open.
 func (s *siege) streams() error {
 	const n = 100
 	ask := "GET /api/v1/events?after=0 HTTP/1.1\r\nHost: " + s.addr + "\r\nAccept: text/event-stream\r\nX-API-Key: " + s.key + "\r\n\r\n"
@@ -76,7 +76,7 @@ func (s *siege) streams() error {
 	}
 }
 
-var streamMetric = regexp.MustCompile(`(?m)^picket_http_requests_total\{method="GET",route="/api/v1/events",status="200"\} (\d+)$`)
+var streamMetric = regexp.MustCompile(`(?m)^picket_http_requests_total\{method="GET",route="/api/v1/events",status="(?:200|429)"\} (\d+)$`)
 
 // streamsEnded counts the requests for events that are over.
 func (s *siege) streamsEnded() (int, error) {
@@ -84,9 +84,9 @@ func (s *siege) streamsEnded() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	found := streamMetric.FindSubmatch(a.body)
-	if found == nil {
-		return 0, nil
+	n := 0
+	for _, found := range streamMetric.FindAllSubmatch(a.body, -1) {
+		n += atoi(string(found[1]))
 	}
-	return atoi(string(found[1])), nil
+	return n, nil
 }

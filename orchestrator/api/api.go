@@ -52,6 +52,9 @@ type Config struct {
 	// StreamWrite is how long a reader of an event stream may take to accept a
 	// write before it is dropped. Defaults to 15 seconds.
 	StreamWrite time.Duration
+	// Streams is how many event streams one key may read from this process at
+	// once. Defaults to 64.
+	Streams int
 }
 
 // API is the control plane, ready to be mounted.
@@ -59,6 +62,7 @@ type API struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
+	streams *streams
 }
 
 // New prepares the control plane over the given engines. It fails when a
@@ -75,8 +79,9 @@ func New(cfg Config) (*API, error) {
 	}
 	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 15*time.Second)
 	cfg.StreamWrite = cmp.Or(cfg.StreamWrite, 15*time.Second)
+	cfg.Streams = cmp.Or(cfg.Streams, 64)
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &API{cfg: cfg, log: log, metrics: newMetrics(cfg)}, nil
+	return &API{cfg: cfg, log: log, metrics: newMetrics(cfg), streams: newStreams(cfg.Streams)}, nil
 }
 
 // Mount adds every route of the control plane to e, which web.New has made. A

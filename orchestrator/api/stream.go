@@ -22,10 +22,11 @@ const streamPage = 20
 
 // Stream is the event stream for another front door than the API's, with the
 // parameters of GET /api/v1/events (after, type, task, agent; Last-Event-ID).
-// The caller has found the engine and let the client in; admit is asked again
-// for every page and every keep-alive, and the stream ends with its error.
-func (a *API) Stream(c echo.Context, engine *orchestrator.Engine, admit func() error) error {
-	r := request{Context: c, engine: engine}
+// The caller has found the engine and let the client in, as who, whose streams
+// are counted with those of its key; admit is asked again for every page and
+// every keep-alive, and the stream ends with its error.
+func (a *API) Stream(c echo.Context, engine *orchestrator.Engine, who picket.Principal, admit func() error) error {
+	r := request{Context: c, engine: engine, who: who}
 	q, want, err := r.eventQuery()
 	if err != nil {
 		return err
@@ -40,6 +41,11 @@ func (a *API) stream(r request, q query, want picket.EventQuery, admit func() er
 	if err != nil {
 		return err
 	}
+	leave, err := a.streams.enter(r.who)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	ctx, done := web.WaitContext(r.Context)
 	defer done()
 	want.Limit = streamPage

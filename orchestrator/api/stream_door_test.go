@@ -25,7 +25,7 @@ func TestAnotherFrontDoorStreams(t *testing.T) {
 	p = mount(t, store, api.Config{KeepAlive: 10 * time.Millisecond}, func(a *api.API, e *echo.Echo) {
 		a.Mount(e)
 		e.GET("/door/events", func(c echo.Context) error {
-			return a.Stream(c, p.Engine, func() error {
+			return a.Stream(c, p.Engine, picket.Principal{}, func() error {
 				if !admitted.Load() {
 					return picket.Refuse(picket.CodeUnauthenticated, "Log in again.", "the session is over")
 				}

@@ -42,7 +42,7 @@ func TestAnAnswerUnderWayIsBrokenOff(t *testing.T) {
 			Desk: func(string) console.Desk {
 				return leaving{desk{Engine: o.Engine, office: o}, &reads, func() { _, err := o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, s.key.KeyID); must(t, err) }}
 			},
-			Stream: func(c echo.Context, _ string, admit func() error) error {
+			Stream: func(c echo.Context, _ picket.Principal, admit func() error) error {
 				_, err := c.Response().Write([]byte(": one\n\n"))
 				must(t, err)
 				_, err = o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, s.key.KeyID)
@@ -86,7 +86,7 @@ func TestAStoreThatIsAwayKeepsNobody(t *testing.T) {
 		page := "/console/handoffs/" + handoff
 		once := s.want(page).once(t)
 		c, err := console.New(console.Config{Desk: func(string) console.Desk { return mute{desk{Engine: o.Engine, office: o}} },
-			Stream: func(echo.Context, string, func() error) error { return nil }})
+			Stream: func(echo.Context, picket.Principal, func() error) error { return nil }})
 		must(t, err)
 		e := web.New(nil)
 		c.Mount(e)

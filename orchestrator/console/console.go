@@ -15,6 +15,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -23,9 +24,9 @@ type Config struct {
 	// Desk finds the engine of a namespace, nil when this process does not serve
 	// it. Required.
 	Desk func(namespace string) Desk
-	// Stream answers with the events of a namespace, as the API does, and asks
-	// admit again and again whether the reader may go on. Required.
-	Stream func(c echo.Context, namespace string, admit func() error) error
+	// Stream answers with the events of the namespace of who reads, as the API
+	// does, and asks admit again and again whether they may go on. Required.
+	Stream func(c echo.Context, who picket.Principal, admit func() error) error
 	// Log. Defaults to discarding.
 	Log *slog.Logger
 	// AllowedHosts are the names accepted in the Host header beside localhost

@@ -137,7 +137,7 @@ func furnish(t testing.TB, s rig.Store) (o *office, done func()) {
 			}
 			return nil
 		},
-		Stream: func(ec echo.Context, _ string, admit func() error) error {
+		Stream: func(ec echo.Context, _ picket.Principal, admit func() error) error {
 			if err := admit(); err != nil {
 				return err
 			}

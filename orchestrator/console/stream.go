@@ -10,7 +10,7 @@ func liveRoutes() []route {
 // streamEvents ends with the session: the key behind it is asked with every
 // page of events, and when there are none.
 func streamEvents(v *visit) error {
-	return v.console.cfg.Stream(v.Context, v.session.Principal.Namespace, func() error {
+	return v.console.cfg.Stream(v.Context, v.session.Principal, func() error {
 		_, err := v.desk.SessionHolds(v.ctx(), v.token)
 		return err
 	})
