@@ -58,7 +58,7 @@ type ReviewFilter struct {
 
 // BulkApproval is the body of POST /api/v1/reviews/approve. Count is how many
 // tasks the person saw: when the filter matches another number, nothing is
-// decided (version_conflict with the fact count).
+// decided (version_conflict with the fact count, or limit beyond 500).
 type BulkApproval struct {
 	Filter ReviewFilter `json:"filter"`
 	Count  int          `json:"count"` // 1 to 500

@@ -12,10 +12,11 @@ import (
 const MaxBulk = 500
 
 // ApproveAll approves the tasks in review that a filter means, when they are as
-// many as the person saw (CodeVersion with the fact count otherwise). Each is a
-// decision of its own, so some can be lost to somebody else. by.Once is needed:
-// a request repeated with it decides the tasks of the first one and no others,
-// also when that broke off half way.
+// many as the person saw (CodeVersion otherwise, with the fact count, or limit
+// where they are more than MaxBulk). Each is a decision of its own, so some can
+// be lost to somebody else. by.Once is needed: a request repeated with it
+// decides the tasks of the first one and no others, also when that broke off
+// half way.
 func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller, req picket.BulkApproval) (picket.BulkApproved, error) {
 	out := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}
 	if err := checkBulk(by, req); err != nil {
@@ -26,6 +27,10 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller, req picket.Bu
 		return out, err
 	}
 	got, err := e.run(ctx, "bulk", append([]any{by.Once.Key, by.Once.Body, req.Count}, ids...)...)
+	if no, ok := picket.RefusalOf(err); ok && no.Code == picket.CodeVersion && len(ids) > MaxBulk {
+		return out, picket.Refuse(picket.CodeVersion, "Narrow the filter, look at what it means, then send the number that you see.",
+			"more than %d tasks are meant now, and one request approves no more than that", MaxBulk).With("limit", MaxBulk).With("presented", req.Count)
+	}
 	if err != nil {
 		return out, err
 	}

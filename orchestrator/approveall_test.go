@@ -2,9 +2,12 @@ package orchestrator_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator"
@@ -103,6 +106,35 @@ func TestApproveAllChecksWhatItIsAsked(t *testing.T) {
 		} {
 			_, err := f.ApproveAll(f.ctx, c.by, c.req)
 			refused(t, err, c.code)
+		}
+	})
+}
+
+// Of more than one request can approve no number is said that would be refused,
+// too.
+func TestApproveAllOfTooMany(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		for n := range orchestrator.MaxBulk + 1 {
+			z := redis.Z{Score: float64(n + 1), Member: fmt.Sprintf("task_%026d", n)}
+			ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:by-state:review", z).Err())
+			ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:by-role:coder", z).Err())
+		}
+		all := picket.BulkApproval{Filter: picket.ReviewFilter{Role: "coder"}, Count: 500}
+		_, err := f.ApproveAll(f.ctx, once("1"), all)
+		var no *picket.Error
+		if !errors.As(err, &no) || no.Code != picket.CodeVersion || no.Facts["limit"] != orchestrator.MaxBulk || no.Facts["count"] != nil ||
+			!strings.Contains(no.Message, "more than 500 tasks") || !strings.Contains(no.Remedy, "arrow the filter") || strings.Contains(no.Message+no.Remedy, "501") {
+			t.Fatalf("approve all of 501: %v, facts %v", err, no)
+		}
+		ok(t, f.raw.ZRem(f.ctx, "pk:{default}:by-role:coder", fmt.Sprintf("task_%026d", 7)).Err())
+		f.mismatch(t, picket.BulkApproval{Filter: all.Filter, Count: 499}, 500, 501)
+		by := once("1")
+		ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+by.Once.Key, by.Once.Body+" "+noTask, 0).Err())
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:by-role:coder", redis.Z{Score: 8, Member: fmt.Sprintf("task_%026d", 7)}).Err())
+		got, err := f.ApproveAll(f.ctx, by, all) // decided while they were fewer
+		ok(t, err)
+		if len(got.Lost) != 1 || got.Lost[0].TaskID != noTask {
+			t.Errorf("the repeat decided %+v", got)
 		}
 	})
 }
