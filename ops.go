@@ -47,7 +47,11 @@ type Stats struct {
 	Money MoneyStats `json:"money"`
 	// House is the envelope of today (UTC), nil when there is no limit a day or
 	// nothing was submitted yet.
-	House     *HouseStats `json:"house"`
+	House *HouseStats `json:"house"`
+	// Pulse is what came of the last hour, oldest first: [PulseSlots] slots of the
+	// store's own clock, the last of which still runs. Those in which nothing
+	// happened, or was counted yet, are left out.
+	Pulse     []PulseSlot `json:"pulse"`
 	LastSeq   int64       `json:"lastSeq"` // sequence number of the newest event
 	Pause     PauseState  `json:"pause"`
 	StoreTime Instant     `json:"storeTime"` // the clock every deadline is judged by
@@ -80,6 +84,22 @@ type MoneyStats struct {
 type HouseStats struct {
 	Limit     budget.Envelope `json:"limit"`
 	Available budget.Envelope `json:"available"` // below zero after an overrun
+}
+
+// The pulse: how many slots there are, and how long each is, in ms.
+const (
+	PulseSlots  = 30
+	PulseSlotMs = 120_000
+)
+
+// PulseSlot counts what happened in one slot of the pulse, by the events that
+// were written in it.
+type PulseSlot struct {
+	At      Instant        `json:"at"`      // when it began
+	Ended   int64          `json:"ended"`   // results handed in
+	Failed  int64          `json:"failed"`  // runs that ended without one
+	Asked   int64          `json:"asked"`   // hand-offs to people
+	Refused map[Code]int64 `json:"refused"` // writes without a lease that holds, by why
 }
 
 // NoReaper reports whether no reaper has ticked for five seconds: deadlines

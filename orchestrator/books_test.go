@@ -55,6 +55,7 @@ func TestBooksAfterTenThousandOperations(t *testing.T) {
 			t.Errorf("of %+v the house has %+v and has carved %+v; its tasks have spent %+v", house.Granted, house.Available, house.Carved, spent)
 		}
 		mustHold(t, f.Engine)
+		beatsAsLogged(f.ctx, t, f.Engine)
 		t.Logf("%d operations of %d clients on %d tasks: %d done, refused %v", ops, clients, len(m.tasks), m.done.Load(), m.tally)
 	})
 }

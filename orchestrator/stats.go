@@ -1,7 +1,9 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +50,7 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	s.HandoffKinds, rest = counts(r, rest, picket.HandoffKinds)
 	s.Reviews = s.Tasks[picket.TaskReview]
 	r.figures(&s, rest)
+	s.Pulse = pulseOf(r.hash(r.at(rest, 9)), raw)
 	return s, r.bad
 }
 
@@ -91,6 +94,44 @@ func (r *reply) figures(s *picket.Stats, l []any) {
 			s.WebhookLag = max(s.WebhookLag, r.int(targets[1]))
 		}
 	}
+}
+
+// pulseOf reads the slots of the hour up to now, the server's own clock in ms.
+// What a clock that has stepped left beyond either end is not of it.
+func pulseOf(ring map[string]string, now int64) []picket.PulseSlot {
+	slots := []picket.PulseSlot{}
+	for _, row := range ring {
+		words := strings.Fields(row)
+		if len(words) == 0 {
+			continue
+		}
+		behind := now/picket.PulseSlotMs - integer(words[0])
+		if behind < 0 || behind >= picket.PulseSlots {
+			continue
+		}
+		slots = append(slots, pulseSlot(picket.Instant(integer(words[0])*picket.PulseSlotMs), words[1:]))
+	}
+	slices.SortFunc(slots, func(a, b picket.PulseSlot) int { return cmp.Compare(a.At, b.At) })
+	return slots
+}
+
+func pulseSlot(at picket.Instant, figures []string) picket.PulseSlot {
+	s := picket.PulseSlot{At: at, Refused: map[picket.Code]int64{}}
+	for _, word := range figures {
+		figure, count, _ := strings.Cut(word, "=")
+		n := integer(count)
+		switch code, refused := strings.CutPrefix(figure, "refused:"); {
+		case refused:
+			s.Refused[picket.Code(code)] = n
+		case figure == "ended":
+			s.Ended = n
+		case figure == "failed":
+			s.Failed = n
+		case figure == "asked":
+			s.Asked = n
+		}
+	}
+	return s
 }
 
 // atLeastNothing is for what calls from before the count began take out of it.

@@ -170,7 +170,7 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"Task": picket.Task{}, "TaskPage": picket.TaskPage{}, "Run": picket.Run{}, "Exit": picket.Exit{}, "Report": picket.Report{},
 		"Answer": picket.Answer{}, "Review": picket.Review{}, "Handoff": picket.Handoff{}, "Lease": picket.Lease{}, "LeaseTask": picket.LeaseTask{},
 		"LiveLease": picket.LiveLease{}, "PendingReview": picket.PendingReview{}, "Event": picket.Event{}, "PauseState": picket.PauseState{},
-		"Stats": picket.Stats{}, "Trace": picket.Trace{}, "Key": picket.APIKey{}, "NewKey": picket.NewKey{}, "Explanation": picket.Explanation{}, "Retry": picket.Retry{},
+		"Stats": picket.Stats{}, "PulseSlot": picket.PulseSlot{}, "Trace": picket.Trace{}, "Key": picket.APIKey{}, "NewKey": picket.NewKey{}, "Explanation": picket.Explanation{}, "Retry": picket.Retry{},
 		"AcquireRequest": picket.AcquireRequest{}, "AnswerRequest": picket.AnswerRequest{}, "KeyRequest": picket.KeyRequest{}, "RetryIn": picket.Retry{},
 		"Renewal": picket.Renewal{}, "Watch": picket.Watch{}, "Command": picket.Command{}, "RunEvent": picket.RunEvent{}, "Progress": picket.Progress{},
 		"Reported": picket.Reported{}, "HelpRequest": picket.HelpRequest{}, "HelpRequested": picket.HelpRequested{},

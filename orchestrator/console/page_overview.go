@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
@@ -15,17 +14,11 @@ import (
 func overviewPages() []route {
 	return []route{
 		{name: "overview", method: get, path: home, scopes: people, as: []string{"GET /api/v1/stats", "GET /api/v1/handoffs", "GET /api/v1/reviews",
-			"GET /api/v1/envelopes/:id", "GET /api/v1/events"}, handle: overview, nav: "Overview"},
+			"GET /api/v1/envelopes/:id"}, handle: overview, nav: "Overview"},
 	}
 }
 
-// Bounds of the overview.
-const (
-	maxWaiting = 6         // of each queue
-	hour       = time.Hour // what throughput and refusals are shown of
-	bars       = 30        // of two minutes each
-	maxOutcome = 1000      // events read for it
-)
+const maxWaiting = 6 // rows of each queue
 
 // overviewView is what needs a person now, and how things go.
 type overviewView struct {
@@ -54,12 +47,13 @@ func overview(v *visit) error {
 		return err
 	}
 	var w overviewView
-	for _, part := range []func(*visit) error{w.waiting, w.money, w.beat} {
+	for _, part := range []func(*visit) error{w.waiting, w.money} {
 		if err := part(v); err != nil {
 			return err
 		}
 	}
 	w.figures(v)
+	w.Pulse = pulseOf(v.stats.Pulse, v.now())
 	return v.show(http.StatusOK, page{name: "overview", title: "Overview",
 		topics: []string{"task.", "lease.", "handoff.", "agent.", "budget.", "namespace.", "write.", "store."}, body: w})
 }
@@ -127,13 +121,11 @@ func spentUnder(e picket.EnvelopeState) (spent budget.Envelope, envelopes int) {
 	return spent, envelopes
 }
 
-// pulse is what came of the last hour, in bars of two minutes.
+// pulse is what came of the last hour, a bar for each of its slots.
 type pulse struct {
 	Bars                 []pulseBar
 	Ended, Failed, Asked int64
 	Refused              []figure // writes, by why
-	RefusedSum           int64
-	Partly               bool // more happened than was looked at
 	Words                string
 }
 
@@ -145,70 +137,41 @@ const (
 	barWidth    = 10
 )
 
-// outcomes are the events that say how tasks fare.
-var outcomes = []string{picket.EventTaskReview, picket.EventTaskCompleted, picket.EventTaskFinished, picket.EventTaskHandoff,
-	picket.EventLeaseFailed, picket.EventLeaseExpired, picket.EventLeaseReleased, picket.EventWriteRefused}
-
-// beat reads the last hour backwards from now.
-func (w *overviewView) beat(v *visit) error {
-	found, err := v.desk.Events(v.ctx(), picket.EventQuery{Types: outcomes, Back: true, Limit: maxOutcome})
-	if err != nil {
-		return err
-	}
-	w.Pulse = pulseOf(found.Events, v.now())
-	if n := len(found.Events); found.Next != "" && (n == 0 || found.Events[n-1].At > v.now()-picket.Instant(hour.Milliseconds())) {
-		w.Pulse.Partly = true
-	}
-	return nil
-}
-
-func pulseOf(events []picket.Event, now picket.Instant) pulse {
+// pulseOf draws the slots that were counted; the last bar is the one of now.
+func pulseOf(slots []picket.PulseSlot, now picket.Instant) pulse {
 	var p pulse
-	var good, bad [bars]int
-	refused := map[string]int64{}
-	width := picket.Instant(hour.Milliseconds() / bars)
-	for _, ev := range events {
-		slot := bars - 1 - int((now-ev.At)/width)
-		if slot < 0 || slot >= bars {
+	var most int64 = 1
+	var bars [picket.PulseSlots]picket.PulseSlot
+	refused := map[picket.Code]int64{}
+	for _, s := range slots {
+		at := picket.PulseSlots - 1 - (now/picket.PulseSlotMs - s.At/picket.PulseSlotMs)
+		if at < 0 || at >= picket.PulseSlots {
 			continue
 		}
-		switch ev.Type {
-		case picket.EventTaskReview, picket.EventTaskCompleted, picket.EventTaskFinished:
-			good[slot]++
-			p.Ended++
-		case picket.EventTaskHandoff:
-			p.Asked++
-		case picket.EventWriteRefused:
-			code, n := refusedOf(ev)
+		bars[at], most = s, max(most, s.Ended+s.Failed)
+		p.Ended, p.Failed, p.Asked = p.Ended+s.Ended, p.Failed+s.Failed, p.Asked+s.Asked
+		for code, n := range s.Refused {
 			refused[code] += n
-			p.RefusedSum += n
-		default:
-			bad[slot]++
-			p.Failed++
 		}
 	}
-	most := 1
-	for i := range bars {
-		most = max(most, good[i]+bad[i])
-	}
-	for i := range bars {
-		b := pulseBar{X: i * (barWidth + 2), Good: tall(good[i], most), Bad: tall(bad[i], most)}
+	for i, s := range bars {
+		b := pulseBar{X: i * (barWidth + 2), Good: tall(s.Ended, most), Bad: tall(s.Failed, most)}
 		b.GoodY = chartHeight - b.Good
 		b.BadY = b.GoodY - b.Bad
 		p.Bars = append(p.Bars, b)
 	}
 	for code, n := range refused {
-		p.Refused = append(p.Refused, figure{Name: code, Count: n})
+		p.Refused = append(p.Refused, figure{Name: string(code), Count: n})
 	}
 	slices.SortFunc(p.Refused, func(a, b figure) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
-	p.Words = fmt.Sprintf("In the last hour %d runs handed in a result and %d ended without one", p.Ended, p.Failed)
+	p.Words = fmt.Sprintf("In the last hour %d results were handed in and %d runs ended without one", p.Ended, p.Failed)
 	return p
 }
 
 // tall is the height of a part of a bar; a little is not nothing.
-func tall(n, most int) int {
+func tall(n, most int64) int {
 	if n == 0 {
 		return 0
 	}
-	return max(n*chartHeight/most, 2)
+	return int(max(n*chartHeight/most, 2))
 }

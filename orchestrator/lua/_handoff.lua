@@ -8,6 +8,7 @@ local function park(tid, t, rid, kind, body, deadline, policy)
   if deadline > 0 then call('ZADD', K('chores'), F(deadline), 'handoff:' .. hid) end
   put(t, 'handoff', hid)
   t.handoff = hid
+  beat('asked', 1)
   return hid
 end
 

@@ -71,6 +71,33 @@ local function put(r, ...)
   for i = 1, select('#', ...) do c[#c + 1] = (select(i, ...)) end
 end
 
+-- The pulse counts what came of the last hour, in slots of two minutes of the
+-- server's own clock: a ring, of which a slot that is a turn old is begun anew.
+local SLOT, SLOTS = 120000, 30
+local beats -- what this script adds to the running slot, by figure
+local function beat(figure, n)
+  beats = beats or {}
+  beats[figure] = (beats[figure] or 0) + n
+end
+
+-- figure_of is what an event counts for in the pulse, if anything.
+local function figure_of(kind)
+  if kind == 'task.review' or kind == 'task.completed' or kind == 'task.finished' then return 'ended' end
+  return (kind == 'lease.failed' or kind == 'lease.expired' or kind == 'lease.released') and 'failed'
+end
+
+local function keep_beats()
+  local slot = math.floor(raw / SLOT)
+  local field, out = F(slot % SLOTS), { F(slot) }
+  local was = call('HGET', K('pulse'), field) or ''
+  if string.match(was, '^%d+') == out[1] then
+    for figure, n in string.gmatch(was, '(%S+)=(%d+)') do beat(figure, num(n)) end
+  end
+  for figure, n in pairs(beats) do out[#out + 1] = figure .. '=' .. F(n) end
+  call('HSET', K('pulse'), field, table.concat(out, ' '))
+  beats = nil
+end
+
 local events = 0 -- written by this script; whatever counts in meta has one
 local function save()
   for _, r in ipairs(changed) do
@@ -78,6 +105,7 @@ local function save()
     r.changes = nil
   end
   if events > 0 then call('HSET', META, 'seq', meta.seq, 'order', meta.order or '0', 'granted', meta.granted or '0') end
+  if beats then keep_beats() end
   changed, events = {}, 0
 end
 
@@ -97,6 +125,8 @@ local function emit(kind, e, data, more)
   call('XADD', K('events'), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
     'task', e.task or '', 'run', e.run or '', 'agent', e.agent or '', 'token', e.token or '', 'reason', e.reason or '', 'top', more or '')
   call('PUBLISH', K('tail'), seq)
+  local figure = figure_of(kind)
+  if figure then beat(figure, 1) end
 end
 
 -- wake tells every server process that a topic changed.

@@ -7,7 +7,7 @@
 --   leases that hold, leases past their deadline, ms of the oldest open hand-off or nothing,
 --   today's house: {limit tokens, nano-dollars, available tokens, nano-dollars} or nothing,
 --   ms of the oldest task in review or nothing, what was counted: {figure, n...}, sessions,
---   targets of webhooks: {state, events behind...}}
+--   targets of webhooks: {state, events behind...}, pulse: {place in the ring, 'slot figure=n...'...}}
 local m = call('HMGET', META, 'tick', 'seq', 'paused', 'paused_why', 'paused_by', 'paused_at', 'store', 'adopted_at')
 local out = { RAW, NOW, m[1] or '0', call('ZCARD', K('lanes')), call('ZCARD', K('delayed')),
   call('ZCOUNT', K('waiters'), NOW, '+inf'), call('ZCARD', K('handoffs:', 'open')), m[2] or '0',
@@ -31,4 +31,5 @@ for _, id in ipairs(call('ZRANGE', K('webhooks'), 0, -1)) do
   targets[#targets + 1] = F(math.max(0, num(meta.seq) - num(w[2])))
 end
 add(targets)
+add(call('HGETALL', K('pulse')))
 return out

@@ -1,0 +1,217 @@
+package orchestrator_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// beatsIn adds up a pulse.
+func beatsIn(slots []picket.PulseSlot) picket.PulseSlot {
+	sum := picket.PulseSlot{Refused: map[picket.Code]int64{}}
+	for _, s := range slots {
+		sum.Ended, sum.Failed, sum.Asked = sum.Ended+s.Ended, sum.Failed+s.Failed, sum.Asked+s.Asked
+		for code, n := range s.Refused {
+			sum.Refused[code] += n
+		}
+	}
+	return sum
+}
+
+// logged is the pulse that the log of events tells of the hour up to now.
+func logged(ctx context.Context, t *testing.T, e *orchestrator.Engine, now picket.Instant) map[picket.Instant]picket.PulseSlot {
+	t.Helper()
+	slots := map[picket.Instant]picket.PulseSlot{}
+	for after := int64(0); ; {
+		page, err := e.Events(ctx, picket.EventQuery{After: after, Limit: 1000})
+		ok(t, err)
+		for _, ev := range page.Events {
+			after = ev.Seq
+			at := ev.At - ev.At%picket.PulseSlotMs
+			s := slots[at]
+			var said struct {
+				State picket.TaskState `json:"state"`
+				Code  picket.Code      `json:"code"`
+				Count int64            `json:"count"`
+			}
+			ok(t, json.Unmarshal(ev.Data, &said))
+			switch ev.Type {
+			case picket.EventTaskReview, picket.EventTaskCompleted, picket.EventTaskFinished:
+				s.Ended++
+			case picket.EventLeaseFailed, picket.EventLeaseExpired, picket.EventLeaseReleased:
+				s.Failed++
+				if said.State == picket.TaskHandoff {
+					s.Asked++
+				}
+			case picket.EventTaskHandoff:
+				s.Asked++
+			case picket.EventWriteRefused:
+				if s.Refused == nil {
+					s.Refused = map[picket.Code]int64{}
+				}
+				s.Refused[said.Code] += said.Count
+			default:
+				continue
+			}
+			if now/picket.PulseSlotMs-ev.At/picket.PulseSlotMs < picket.PulseSlots {
+				slots[at] = s
+			}
+		}
+		if len(page.Events) == 0 {
+			return slots
+		}
+	}
+}
+
+// beatsAsLogged holds the pulse against the log of events.
+func beatsAsLogged(ctx context.Context, t *testing.T, e *orchestrator.Engine) picket.PulseSlot {
+	t.Helper()
+	s, err := e.Stats(ctx)
+	ok(t, err)
+	want := logged(ctx, t, e, s.LastTick+picket.Instant(s.SinceTickMs))
+	for i, slot := range s.Pulse {
+		if i > 0 && slot.At <= s.Pulse[i-1].At {
+			t.Errorf("slot %v comes after %v", slot.At, s.Pulse[i-1].At)
+		}
+		w := want[slot.At]
+		w.At = slot.At
+		if got, should := fmt.Sprintf("%+v", slot), fmt.Sprintf("%+v", w); got != should {
+			t.Errorf("the pulse has %s, the log %s", got, should)
+		}
+	}
+	if len(s.Pulse) != len(want) {
+		t.Errorf("the pulse has %d slots, the log %d: %+v, %+v", len(s.Pulse), len(want), s.Pulse, want)
+	}
+	return beatsIn(s.Pulse)
+}
+
+// What comes of runs is counted once, whatever is asked twice.
+func TestThePulseCounts(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		expect := func(want string) {
+			t.Helper()
+			got := beatsAsLogged(f.ctx, t, f.Engine)
+			if has := fmt.Sprintf("%d handed in, %d failed, %d asked, refused %v", got.Ended, got.Failed, got.Asked, got.Refused); has != want {
+				t.Errorf("counted: %s; want %s", has, want)
+			}
+		}
+		expect("0 handed in, 0 failed, 0 asked, refused map[]")
+		task, h := f.start(t, picket.TaskSpec{})
+		f.again(t, func() error { _, err := f.Complete(f.ctx, h, picket.Completion{}); return err })
+		f.again(t, func() error { _, err := f.Approve(f.ctx, once("a"), task.TaskID, ""); return err })
+		expect("1 handed in, 0 failed, 0 asked, refused map[]")
+		_, h = f.start(t, picket.TaskSpec{Review: picket.ReviewByNone})
+		f.again(t, func() error { _, err := f.Complete(f.ctx, h, picket.Completion{}); return err })
+		expect("2 handed in, 0 failed, 0 asked, refused map[]")
+		_, h = f.start(t, picket.TaskSpec{})
+		var asked picket.HelpRequested
+		f.again(t, func() (err error) {
+			asked, err = f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
+			return err
+		})
+		expect("2 handed in, 0 failed, 1 asked, refused map[]")
+		f.again(t, func() error { _, err := f.Finish(f.ctx, once("f"), asked.HandoffID, picket.RawJSON(`1`)); return err })
+		expect("3 handed in, 0 failed, 1 asked, refused map[]")
+		_, h = f.start(t, picket.TaskSpec{})
+		f.again(t, func() error { _, err := f.Fail(f.ctx, h, "no", false); return err }) // a person is asked, too
+		expect("3 handed in, 1 failed, 2 asked, refused map[]")
+		slow, _ := f.start(t, picket.TaskSpec{})
+		_, err := f.Expire(f.ctx, operator, slow.TaskID, "stuck")
+		ok(t, err)
+		expect("3 handed in, 2 failed, 2 asked, refused map[]")
+		gone := picket.Refuse(picket.CodeLeaseExpired, "Stop.", "it has ended")
+		for range 23 { // the last three are told together
+			f.RefusedWrite(f.ctx, h, "report", gone)
+		}
+		f.RefusedWrite(f.ctx, picket.Held{RunID: "run_unknown"}, "report", picket.Refuse(picket.CodeStaleFence, "Stop.", "superseded"))
+		expect("3 handed in, 2 failed, 2 asked, refused map[lease_expired:20 stale_fence:1]")
+		f.pass(t, time.Minute)
+		_, err = f.Chore(f.ctx, 10)
+		ok(t, err)
+		expect("3 handed in, 2 failed, 2 asked, refused map[lease_expired:23 stale_fence:1]")
+		f.clear(t)
+	})
+}
+
+// A slot goes with the hour, and its place in the ring is begun anew.
+func TestThePulseIsOfTheLastHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := rig.Memory()
+		defer stop()
+		f := open(t, store)
+		defer f.close()
+		hand := func() {
+			t.Helper()
+			_, h := f.start(t, picket.TaskSpec{})
+			_, err := f.Complete(f.ctx, h, picket.Completion{})
+			ok(t, err)
+		}
+		for n := range 50 { // of 90 seconds each: a turn and a quarter
+			hand()
+			if n%3 == 0 {
+				hand()
+			}
+			beatsAsLogged(f.ctx, t, f.Engine)
+			time.Sleep(90 * time.Second)
+		}
+		if n := len(f.stats(t).Pulse); n != picket.PulseSlots && n != picket.PulseSlots-1 {
+			t.Errorf("%d slots", n)
+		}
+		if n := f.raw.HLen(f.ctx, "pk:{default}:pulse").Val(); n != picket.PulseSlots {
+			t.Errorf("the ring has %d places", n)
+		}
+		time.Sleep(time.Hour)
+		if p := f.stats(t).Pulse; len(p) != 0 {
+			t.Errorf("an hour later there is still %+v", p)
+		}
+	})
+}
+
+// Neither a clock that has stepped nor a store from before the pulse was
+// counted, or damage, shows what was not in this hour.
+func TestThePulseOfOtherClocks(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, h := f.start(t, picket.TaskSpec{})
+		_, err := f.Complete(f.ctx, h, picket.Completion{})
+		ok(t, err)
+		p := f.stats(t).Pulse
+		if len(p) != 1 || p[0].Ended != 1 {
+			t.Fatalf("counted %+v", p)
+		}
+		ring, slot := "pk:{default}:pulse", int64(p[0].At)/picket.PulseSlotMs
+		ok(t, f.raw.Del(f.ctx, ring).Err()) // an older store
+		if p := f.stats(t).Pulse; len(p) != 0 {
+			t.Errorf("not counted, but there: %+v", p)
+		}
+		for other, in := range map[int64]bool{slot - picket.PulseSlots - 1: false, slot - picket.PulseSlots + 3: true, slot - 1: true, slot + 2: false, slot + 1_000_000: false} {
+			ok(t, f.raw.Del(f.ctx, ring).Err())
+			ok(t, f.raw.HSet(f.ctx, ring, other%picket.PulseSlots, fmt.Sprint(other, " ended=7")).Err())
+			if p := f.stats(t).Pulse; len(p) != 1 == in {
+				t.Errorf("slot %d of %d: %+v", other, slot, p)
+			}
+		}
+		for _, place := range []string{"", "nonsense", "x ended=1", fmt.Sprint(slot+picket.PulseSlots, " ended=9"), fmt.Sprint(slot-picket.PulseSlots, " ended=9"),
+			fmt.Sprint(slot, "0 ended=9"), fmt.Sprint(slot, " ended=0 other=3 x")} {
+			ok(t, f.raw.Del(f.ctx, ring).Err())
+			for n := range picket.PulseSlots { // whatever slot is running by now
+				ok(t, f.raw.HSet(f.ctx, ring, n, place).Err())
+			}
+			_, h := f.start(t, picket.TaskSpec{})
+			_, err := f.Fail(f.ctx, h, "no", true)
+			ok(t, err)
+			f.clear(t)
+			p := f.stats(t).Pulse
+			if sum := beatsIn(p); sum.Failed != 1 || sum.Ended != 0 {
+				t.Errorf("over %q: %+v", place, p)
+			}
+		}
+	})
+}
