@@ -6,9 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -93,7 +91,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	}
 	ctx, drain := context.WithCancelCause(cmd.Context())
 	defer drain(nil)
-	defer onTerm(func() {
+	defer onTerm(log, func() {
 		log.Info("draining: running agents finish; SIGTERM again ends them")
 		drain(errors.New("asked to end"))
 	}, a.ReleaseNow)()
@@ -199,24 +197,6 @@ func adapterLog(cmd *cobra.Command, cfg settings) (*slog.Logger, error) {
 		return nil, usage("the log file cannot be used: %v", err)
 	}
 	return newLog(cfg, f), nil
-}
-
-// onTerm calls first at the first SIGTERM or SIGINT and then at the second.
-func onTerm(first, then func()) (stop func()) {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	done := make(chan struct{})
-	go func() {
-		for _, act := range []func(){first, then} {
-			select {
-			case <-signals:
-				act()
-			case <-done:
-				return
-			}
-		}
-	}()
-	return func() { signal.Stop(signals); close(done) }
 }
 
 // errSettled ends the adapter of a `picket run`.

@@ -40,8 +40,7 @@ func openPrices(cmd *cobra.Command, cfg settings, log *slog.Logger) (*priceBoard
 		return nil, err
 	}
 	b := &priceBoard{cmd: cmd, cfg: cfg, log: log, hangups: make(chan os.Signal, 1)}
-	seated := hasTerminal()
-	b.gone = func() bool { return seated && !hasTerminal() }
+	b.gone = terminalGone()
 	b.source, _ = settingsFile(cmd)
 	b.list.Store(list)
 	signal.Notify(b.hangups, syscall.SIGHUP)
@@ -112,14 +111,4 @@ func (s settings) changed(other settings) (keys []string) {
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
-}
-
-// hasTerminal reports whether the process has a terminal that is still there.
-func hasTerminal() bool {
-	tty, err := os.Open("/dev/tty")
-	if err != nil {
-		return false
-	}
-	tty.Close()
-	return true
 }
