@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -156,13 +157,47 @@ func (s *Sender) said(ctx context.Context, u *url.URL, err error) string {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return "no answer within " + s.cfg.Timeout.String()
 	}
-	text := err.Error()
+	text := reasonOf(err)
 	for _, part := range []string{u.String(), u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery} {
 		if len(part) > 1 {
 			text = strings.ReplaceAll(text, part, "…")
 		}
 	}
 	return text
+}
+
+// reasonOf is what went wrong in words that are not the target's own: a line of
+// its answer or a name in its certificate may hold anything.
+func reasonOf(err error) string {
+	var way *net.OpError
+	var late net.Error
+	var certificate *tls.CertificateVerificationError
+	var hello tls.RecordHeaderError
+	switch {
+	case errors.As(err, &certificate):
+		return doubtOf(certificate)
+	case errors.As(err, &hello), errors.As(err, &way),
+		errors.As(err, &late) && late.Timeout(), errors.Is(err, context.Canceled):
+		return err.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "it ended the connection without an answer"
+	}
+	return "the answer is no HTTP"
+}
+
+func doubtOf(certificate *tls.CertificateVerificationError) string {
+	var name x509.HostnameError
+	var signer x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(certificate, &name):
+		return "its certificate is for another name"
+	case errors.As(certificate, &signer):
+		return "its certificate is signed by nobody that is trusted here"
+	case errors.As(certificate, &invalid) && invalid.Reason == x509.Expired:
+		return "its certificate has expired, or is not valid yet"
+	}
+	return "its certificate is not good"
 }
 
 // retryAfter reads seconds or a date; 0 for anything else.

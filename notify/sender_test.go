@@ -2,7 +2,10 @@ package notify_test
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -87,14 +90,20 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 		switch strings.TrimPrefix(r.URL.Path, "/T0/") {
 		case "redirect":
 			http.Redirect(w, r, "/T0/ok", http.StatusTemporaryRedirect)
-		case "reset", "garbage":
-			conn, rw, _ := w.(http.Hijacker).Hijack()
-			if r.URL.Path == "/T0/garbage" {
-				_, _ = rw.WriteString("HTTP/1.1 " + r.URL.String() + " it says\r\n\r\n")
-				_ = rw.Flush()
-			} else {
+		case "reset", "silent":
+			conn, _, _ := w.(http.Hijacker).Hijack()
+			if r.URL.Path == "/T0/reset" {
 				_ = conn.(*net.TCPConn).SetLinger(0)
 			}
+			_ = conn.Close()
+		case "garbage", "banner", "header", "version", "length", "coding":
+			conn, rw, _ := w.(http.Hijacker).Hijack()
+			_, _ = rw.WriteString(map[string]string{
+				"garbage": "HTTP/1.1 " + r.URL.String() + " it says\r\n\r\n", "banner": "220 it says ESMTP\r\n",
+				"header": "HTTP/1.1 200 OK\r\nit says\r\n\r\n", "version": "HTTP/it.says 200 OK\r\n\r\n",
+				"length": "HTTP/1.1 200 OK\r\nContent-Length: it says\r\n\r\n", "coding": "HTTP/1.1 200 OK\r\nTransfer-Encoding: it says\r\n\r\n",
+			}[strings.TrimPrefix(r.URL.Path, "/T0/")])
+			_ = rw.Flush()
 			_ = conn.Close()
 		case "hang":
 			<-r.Context().Done()
@@ -116,7 +125,9 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 		says    string
 	}{
 		"ok": {picket.WebhookTaken, 200, ""}, "endless": {picket.WebhookTaken, 200, ""}, "gone": {picket.WebhookGone, 410, "410"}, "broken": {picket.WebhookFailed, 500, "HTTP 500"},
-		"redirect": {picket.WebhookFailed, 307, "not followed"}, "reset": {picket.WebhookFailed, 0, ""}, "garbage": {picket.WebhookFailed, 0, "malformed"},
+		"redirect": {picket.WebhookFailed, 307, "not followed"}, "reset": {picket.WebhookFailed, 0, "reset by peer"}, "silent": {picket.WebhookFailed, 0, "ended the connection"},
+		"garbage": {picket.WebhookFailed, 0, "no HTTP"}, "banner": {picket.WebhookFailed, 0, "no HTTP"}, "header": {picket.WebhookFailed, 0, "no HTTP"},
+		"version": {picket.WebhookFailed, 0, "no HTTP"}, "length": {picket.WebhookFailed, 0, "no HTTP"}, "coding": {picket.WebhookFailed, 0, "no HTTP"},
 		"hang": {picket.WebhookFailed, 0, "no answer within 500ms"},
 	} {
 		before := requests.Load()
@@ -124,7 +135,7 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 		if d.Outcome != want.outcome || d.Status != want.status || !strings.Contains(d.Error, want.says) {
 			t.Errorf("%s: %+v", path, d)
 		}
-		if strings.Contains(d.Error, "/T0/") || strings.Contains(d.Error, "abc") || strings.Contains(d.Error, "whsec") {
+		if strings.Contains(d.Error, "/T0/") || strings.Contains(d.Error, "abc") || strings.Contains(d.Error, "whsec") || strings.Contains(d.Error, "it says") || strings.Contains(d.Error, "it.says") {
 			t.Errorf("%s says a secret: %s", path, d.Error)
 		}
 		if n := requests.Load() - before; n != 1 {
@@ -137,5 +148,37 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 	tried := way.Test(t.Context(), aTarget(s.URL+"/T0/ok"))
 	if !tried.Delivered || tried.Status != 200 || tried.WebhookID != anID || tried.Error != "" {
 		t.Errorf("a test notice: %+v", tried)
+	}
+}
+
+// A target that is reached by TLS is only called when it is who it says; what
+// stands in its certificate is not repeated.
+func TestATargetThatCannotProveItself(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it is told of every caller that goes
+	s.StartTLS()
+	defer s.Close()
+	plain := httptest.NewServer(s.Config.Handler)
+	defer plain.Close()
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	trusted, later := x509.NewCertPool(), func() time.Time { return time.Now().AddDate(100, 0, 0) }
+	trusted.AddCert(s.Certificate())
+	dns := rig.ServeNames(t, map[string][]string{"other.test": {"127.0.0.1"}})
+	allow := []string{s.Listener.Addr().String(), plain.Listener.Addr().String(), "other.test:" + port}
+	for _, row := range []struct {
+		config *tls.Config
+		url    string
+		want   string
+	}{
+		{&tls.Config{RootCAs: trusted}, s.URL, ""},
+		{nil, s.URL, "its certificate is signed by nobody that is trusted here"},
+		{&tls.Config{RootCAs: trusted}, "https://other.test:" + port, "its certificate is for another name"},
+		{&tls.Config{RootCAs: trusted, Time: later}, s.URL, "its certificate has expired, or is not valid yet"},
+		{nil, "https://" + plain.Listener.Addr().String(), "tls: first record does not look like a TLS handshake"},
+	} {
+		way := sender(t, notify.SenderConfig{Allow: allow, TLS: row.config, Resolver: dns.Resolver()})
+		if d := way.Send(t.Context(), aTarget(row.url), anEvent); d.Error != row.want || (d.Outcome == picket.WebhookTaken) != (row.want == "") {
+			t.Errorf("%s: %+v, want %q", row.url, d, row.want)
+		}
 	}
 }
