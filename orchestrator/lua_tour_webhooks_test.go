@@ -28,6 +28,15 @@ func tourWebhooks(t *testing.T, f *fixture) {
 	clash.Once.Body = strings.Repeat("c", 64)
 	_, err := f.CreateWebhook(f.ctx, clash, everyEvent)
 	refused(t, err, picket.CodeIdempotencyConflict)
+	again, err := f.CreatedWebhook(f.ctx, once("W"), everyEvent)
+	ok(t, err)
+	if again.WebhookID != id {
+		t.Errorf("made by the same request: %s, want %s", again.WebhookID, id)
+	}
+	_, err = f.CreatedWebhook(f.ctx, once("N"), everyEvent)
+	refused(t, err, picket.CodeNotFound)
+	_, err = f.CreatedWebhook(f.ctx, operator, everyEvent)
+	refused(t, err, picket.CodeNotFound)
 	_, err = f.DeleteWebhook(f.ctx, clash, id)
 	refused(t, err, picket.CodeIdempotencyConflict)
 	_, err = f.ReviveWebhook(f.ctx, clash, id)

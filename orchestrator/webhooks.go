@@ -21,6 +21,17 @@ const maxTargetURL = 2048
 // CreateWebhook records a target; it is sent what happens from then on. Its
 // secret is shown only here; a repeat of the same request is shown the same one.
 func (e *Engine) CreateWebhook(ctx context.Context, by picket.Caller, spec picket.WebhookSpec) (picket.NewWebhook, error) {
+	return e.createWebhook(ctx, by, spec, "")
+}
+
+// CreatedWebhook is what the same request has made before, and makes nothing:
+// for a repeat whose target may not be called any more. [picket.CodeNotFound]
+// when it has made none.
+func (e *Engine) CreatedWebhook(ctx context.Context, by picket.Caller, spec picket.WebhookSpec) (picket.NewWebhook, error) {
+	return e.createWebhook(ctx, by, spec, "1")
+}
+
+func (e *Engine) createWebhook(ctx context.Context, by picket.Caller, spec picket.WebhookSpec, look string) (picket.NewWebhook, error) {
 	target, err := checkWebhook(&spec)
 	if err != nil {
 		return picket.NewWebhook{}, err
@@ -40,7 +51,7 @@ func (e *Engine) CreateWebhook(ctx context.Context, by picket.Caller, spec picke
 		return picket.NewWebhook{}, err
 	}
 	got, err := e.run(ctx, "webhook_create", id, spec.Name, shownURL(target), sealedURL, sealedSecret, strings.Join(spec.Types, ","),
-		string(spec.Format), by.Actor, picket.MaxWebhooks, by.Once.Key, by.Once.Body)
+		string(spec.Format), by.Actor, picket.MaxWebhooks, by.Once.Key, by.Once.Body, look)
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}

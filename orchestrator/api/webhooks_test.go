@@ -11,10 +11,13 @@ import (
 )
 
 // poster takes everything that is not inside.
-type poster struct{ tried []picket.WebhookTarget }
+type poster struct {
+	tried []picket.WebhookTarget
+	shut  bool // no address may be called
+}
 
 func (p *poster) Check(_ context.Context, target picket.Secret) error {
-	if strings.Contains(target.Reveal(), "//10.") {
+	if p.shut || strings.Contains(target.Reveal(), "//10.") {
 		return picket.Invalid("/url", "Put 10.0.0.1:80 on notify.allow.", "it leads inside")
 	}
 	return nil
@@ -39,6 +42,21 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	if again := p.want(201, "POST", "/api/v1/webhooks", "operator", body, "Idempotency-Key", "w"); again.text("secret") != secret || again.text("webhookId") != made.text("webhookId") {
 		t.Errorf("the same request again: %s", again.raw)
 	}
+	// An answer that was lost is shown although the address has moved inside
+	// since; nothing else is made.
+	way.shut = true
+	if again := p.want(201, "POST", "/api/v1/webhooks", "operator", body, "Idempotency-Key", "w"); again.text("secret") != secret || again.header.Get("Location") != at {
+		t.Errorf("the same request again, while its target may not be called: %s", again.raw)
+	}
+	for _, headers := range [][]string{{"Idempotency-Key", "other"}, nil} {
+		if got := p.wantCode(picket.CodeValidation, "POST", "/api/v1/webhooks", "operator", body, headers...); got.text("field") != "/url" {
+			t.Errorf("a target that may not be called: %s", got.raw)
+		}
+	}
+	way.shut = false
+	if all := p.want(200, "GET", "/api/v1/webhooks", "operator", ""); strings.Count(all.raw, `"webhookId"`) != 1 {
+		t.Errorf("the targets: %s", all.raw)
+	}
 	for _, read := range []string{at, "/api/v1/webhooks", "/api/v1/events"} {
 		got := p.want(200, "GET", read, "operator", "")
 		if strings.Contains(got.raw, secret) || strings.Contains(got.raw, "very-secret") || !strings.Contains(got.raw, "hooks.example.test/…") {
@@ -58,6 +76,10 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	}
 	p.wantCode(picket.CodeNotFound, "GET", at, "operator", "")
 	p.wantCode(picket.CodeStateConflict, "POST", "/api/v1/webhooks", "operator", body, "Idempotency-Key", "w")
+	way.shut = true
+	p.wantCode(picket.CodeStateConflict, "POST", "/api/v1/webhooks", "operator", body, "Idempotency-Key", "w")
+	p.wantCode(picket.CodeIdempotencyConflict, "POST", "/api/v1/webhooks", "operator", `{"url":"https://x.test"}`, "Idempotency-Key", "w")
+	way.shut = false
 	for wrong, field := range map[string]string{
 		`{}`: "/url", `{"url":"ftp://x.test"}`: "/url", `{"url":"https://u:p@x.test"}`: "/url", `{"url":"https://x.test/#a"}`: "/url", `{"url":"http://10.0.0.1/"}`: "/url",
 		`{"url":"https://x.test","types":["task.review","nonsense"]}`: "/types/1", `{"url":"https://x.test","format":"morse"}`: "/format",
