@@ -114,7 +114,7 @@ func TestProtocolExamplesRun(t *testing.T) {
 	for _, want := range []string{
 		`"fencingToken": 1`, `"leaseTtlMs":300000`, "204\n", `{"seq":1,"pinned":true}`, `{"state":"review"}`, `{"next":14}`,
 		`"completed"`, `"task_closed"`, "task.leased leased\n", "task.approved completed\n", `["review","errand two"]`,
-		`201 Created`, `["active",[{"command_id":"stop_task_01H001"`, `["draining",2]`, `["agent_billing_01",1]`, `"draining":1`, `["deregistered",3]`,
+		`201 Created`, `["active",[{"command_id":"stop_task_01H001"`, `["draining",2]`, `["agent_billing_01",1]`, `"draining":1`, `["deregistered",3]`, `"secret":"whsec_`,
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the examples did not print %q", want)
