@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -111,11 +112,21 @@ func (a *attachment) reply(text string) {
 	}
 	if _, _, err := a.s.answer(a.cmd, h.HandoffID, body); err != nil {
 		a.say("not answered: %s", oneLine(explain(err)))
-		a.said.handoff = ""
-		a.question()
+		if a.stillAsked(h.HandoffID) {
+			a.said.handoff = ""
+			a.question()
+		}
 		return
 	}
 	a.say("answered; the task is queued again")
+}
+
+// stillAsked is false when somebody else has decided, as the refusal of an
+// answer has said. What the task was looked at last does not know of it yet.
+func (a *attachment) stillAsked(handoff string) bool {
+	var h picket.Handoff
+	err := a.s.get(a.cmd.Context(), "/api/v1/handoffs/"+segment(handoff), &h, nil)
+	return err == nil && h.State == picket.HandoffOpen || err != nil && !errors.Is(err, picket.CodeNotFound)
 }
 
 // patientFor is how long a task may be queued before a person is told why.

@@ -2,10 +2,15 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
 )
 
 // TestEndOfInputAtAQuestion is a Ctrl-D at "answer>": nothing typed later could
@@ -30,5 +35,48 @@ func TestEndOfInputAtAQuestion(t *testing.T) {
 	a.said.handoff = ""
 	if a.question(); a.prompt.open {
 		t.Error("asked again, where nobody can answer")
+	}
+}
+
+// An answer that is refused is asked for again while the question stands, and
+// not when somebody else was first: the refusal has said who.
+func TestARefusedAnswerIsAskedForWhileTheQuestionStands(t *testing.T) {
+	for state, again := range map[string]bool{"open": true, "answered": false, "gone": false, "away": true} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			switch {
+			case r.Method == http.MethodPost:
+				w.WriteHeader(http.StatusConflict)
+				io.WriteString(w, `{"code":"state_conflict","message":"ana has answered it: that","remedy":"see picket handoff show"}`)
+			case state == "gone":
+				w.WriteHeader(http.StatusNotFound)
+				io.WriteString(w, `{"code":"not_found","message":"there is no such hand-off","remedy":"list them"}`)
+			case state == "away":
+				w.WriteHeader(http.StatusInternalServerError)
+				io.WriteString(w, `{"code":"internal","message":"a bug","remedy":"report it"}`)
+			default:
+				fmt.Fprintf(w, `{"handoffId":"handoff_1","state":%q}`, state)
+			}
+		}))
+		defer srv.Close()
+		var out bytes.Buffer
+		cmd := newRoot()
+		cmd.SetErr(&out)
+		cmd.SetContext(t.Context())
+		a := &attachment{cmd: cmd, s: &server{client: &adapter.Client{BaseURL: srv.URL}}, line: newLiveLine(&out), prompt: newPrompt(strings.NewReader(""), &out)}
+		a.prompt.possible = true
+		a.task = picket.Task{State: picket.TaskHandoff, Handoff: &picket.Handoff{
+			HandoffID: "handoff_1", State: picket.HandoffOpen, Kind: picket.HandoffQuestion, Question: "Which?",
+		}}
+		a.question()
+		a.reply("this")
+		asked := strings.Count(out.String(), "the agent asks: Which?")
+		if !strings.Contains(out.String(), "not answered: ana has answered it: that") || a.prompt.open != again || (asked == 2) != again {
+			t.Errorf("%s: prompt open %v, said %q", state, a.prompt.open, out.String())
+		}
+		a.question()
+		if n := strings.Count(out.String(), "the agent asks: Which?"); n != asked {
+			t.Errorf("%s: asked once more by the next look: %q", state, out.String())
+		}
 	}
 }
