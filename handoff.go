@@ -76,19 +76,23 @@ type Answer struct {
 	Answer    RawJSON `json:"answer"`
 	Option    *string `json:"option"`
 	// Input, when a person edited it, takes the place of the task's input in all
-	// later runs; the task itself keeps what was submitted. Null otherwise.
-	Input RawJSON `json:"input"`
-	By    string  `json:"by"`
-	At    Instant `json:"at"`
+	// later runs; the task itself keeps what was submitted. Null otherwise, and
+	// where InputEdited says so null is what it was edited to.
+	Input       RawJSON `json:"input"`
+	InputEdited bool    `json:"inputEdited"`
+	By          string  `json:"by"`
+	At          Instant `json:"at"`
 }
 
 // AnswerRequest is the body of POST /api/v1/handoffs/{id}/answer: free text or
 // any JSON, or one of the options offered, or both; with Input, the input that
-// later runs get instead of the submitted one, at most 256 KiB.
+// later runs get instead of the submitted one, at most 256 KiB. A member that is
+// null is one that was not sent, so ClearInput stands for the input null.
 type AnswerRequest struct {
-	Answer RawJSON `json:"answer,omitempty"`
-	Option *string `json:"option,omitempty"`
-	Input  RawJSON `json:"input,omitempty"`
+	Answer     RawJSON `json:"answer,omitempty"`
+	Option     *string `json:"option,omitempty"`
+	Input      RawJSON `json:"input,omitempty"`
+	ClearInput bool    `json:"clearInput,omitzero"`
 }
 
 // ClaimRequest is the body of POST /api/v1/handoffs/{id}/claim. Without

@@ -127,7 +127,7 @@ type Task struct {
 // edited, or what was submitted.
 func (t Task) InputNow() RawJSON {
 	for _, a := range slices.Backward(t.Answers) {
-		if len(a.Input) > 0 && string(a.Input) != "null" {
+		if a.InputEdited {
 			return a.Input
 		}
 	}

@@ -10,8 +10,12 @@ import (
 // edit that of the ones before; an answer without one changes nothing.
 func TestInputNow(t *testing.T) {
 	task := picket.Task{Input: picket.RawJSON(`1`)}
-	for _, step := range []struct{ edited, want string }{{"", `1`}, {"null", `1`}, {`2`, `2`}, {"null", `2`}, {`"three"`, `"three"`}} {
-		task.Answers = append(task.Answers, picket.Answer{Input: picket.RawJSON(step.edited)})
+	for _, step := range []struct {
+		edited string
+		edits  bool
+		want   string
+	}{{"", false, `1`}, {"null", false, `1`}, {`2`, true, `2`}, {"null", false, `2`}, {`"three"`, true, `"three"`}, {"null", true, "null"}, {"null", false, "null"}} {
+		task.Answers = append(task.Answers, picket.Answer{Input: picket.RawJSON(step.edited), InputEdited: step.edits})
 		if got := string(task.InputNow()); got != step.want {
 			t.Errorf("after an answer with the input %q the next run is given %s, want %s", step.edited, got, step.want)
 		}

@@ -93,7 +93,7 @@ func (r *recording) task(change ...func(*adaptertest.Task)) string {
 	release := "the release branch"
 	task := adaptertest.Task{Title: "fix the flaky test", Input: picket.RawJSON(`"It fails on Mondays."`), MCPURL: r.server.URL + "/mcp", Retries: 3,
 		Answers: []picket.Answer{{Question: "Which branch?", Option: &release, Answer: picket.RawJSON("null")}, {Question: "How long?", Answer: picket.RawJSON(`"an hour"`)},
-			{Question: "Is that all?", Input: picket.RawJSON(`1`)}}}
+			{Question: "Is that all?", Input: picket.RawJSON(`1`), InputEdited: true}}}
 	for _, f := range change {
 		f(&task)
 	}

@@ -50,7 +50,7 @@ func answerText(a picket.Answer) string {
 	if text := inputText(a.Answer); text != "" {
 		said = append(said, text)
 	}
-	if inputText(a.Input) != "" {
+	if a.InputEdited {
 		said = append(said, "The input of the task was edited with this answer.")
 	}
 	return strings.Join(said, "\n")

@@ -45,8 +45,11 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Task{}, err
 	}
-	if isNull(req.Answer) && req.Option == nil && isNull(req.Input) {
-		return picket.Task{}, picket.Invalid("/answer", `Send {"answer": "…"}, {"option": "…"} or {"input": …}.`, "answer, option or input is required")
+	if isNull(req.Answer) && req.Option == nil && !edits(req) {
+		return picket.Task{}, picket.Invalid("/answer", `Send {"answer": "…"}, {"option": "…"}, {"input": …} or, for the input null, {"clearInput": true}.`, "answer, option or input is required")
+	}
+	if req.ClearInput && !isNull(req.Input) {
+		return picket.Task{}, picket.Invalid("/clearInput", "Send the input or clearInput, not both.", "there is an input, and it is to be null")
 	}
 	if len(req.Answer) > picket.MaxPayload {
 		return picket.Task{}, picket.TooLarge("/answer", len(req.Answer))
@@ -54,7 +57,10 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 	if len(req.Input) > picket.MaxPayload {
 		return picket.Task{}, picket.TooLarge("/input", len(req.Input))
 	}
-	answer, input, option, choice := orNull(req.Answer), orNull(req.Input), "null", ""
+	answer, input, option, choice := orNull(req.Answer), "", "null", ""
+	if edits(req) {
+		input = orNull(req.Input)
+	}
 	if req.Option != nil {
 		b, err := jsonv2.Marshal(*req.Option)
 		if err != nil {
@@ -64,6 +70,9 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 	}
 	return e.viewed(ctx, "answer", handoffID, by.Actor, by.Once.Key, by.Once.Body, answer, option, choice, input, saidBy(req))
 }
+
+// edits tells whether an answer changes the input of the task.
+func edits(req picket.AnswerRequest) bool { return req.ClearInput || !isNull(req.Input) }
 
 // orNull is a JSON member as it is stored.
 func orNull(raw picket.RawJSON) string {

@@ -268,16 +268,18 @@ func (r *reply) answer(v any) *picket.Answer {
 		return nil
 	}
 	var a struct {
-		HandoffID string          `json:"handoffId"`
-		Question  string          `json:"question"`
-		Answer    json.RawMessage `json:"answer"`
-		Option    *string         `json:"option"`
-		Input     json.RawMessage `json:"input"`
-		By        string          `json:"by"`
-		AtMs      int64           `json:"atMs"`
+		HandoffID   string          `json:"handoffId"`
+		Question    string          `json:"question"`
+		Answer      json.RawMessage `json:"answer"`
+		Option      *string         `json:"option"`
+		Input       json.RawMessage `json:"input"`
+		InputEdited bool            `json:"inputEdited"` // not in what was written before there was an input null
+		By          string          `json:"by"`
+		AtMs        int64           `json:"atMs"`
 	}
 	r.json(v, &a)
-	return &picket.Answer{HandoffID: a.HandoffID, Question: a.Question, Answer: a.Answer, Option: a.Option, Input: a.Input, By: a.By, At: picket.Instant(a.AtMs)}
+	return &picket.Answer{HandoffID: a.HandoffID, Question: a.Question, Answer: a.Answer, Option: a.Option, Input: a.Input,
+		InputEdited: a.InputEdited || !isNull(a.Input), By: a.By, At: picket.Instant(a.AtMs)}
 }
 
 func (r *reply) handoff(v any, rawMs, nowMs int64, last *picket.Report) *picket.Handoff {

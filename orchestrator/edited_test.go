@@ -39,7 +39,7 @@ func TestAnEditedInputReachesAllLaterRuns(t *testing.T) {
 		}
 		answer(asks(), picket.AnswerRequest{Input: picket.RawJSON(once)})
 		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-		if a := l.Answers[0]; string(a.Input) != once || string(a.Answer) != "null" || a.Option != nil {
+		if a := l.Answers[0]; string(a.Input) != once || !a.InputEdited || string(a.Answer) != "null" || a.Option != nil {
 			t.Errorf("answers %+v", l.Answers)
 		}
 		_, err := f.RequestHelp(f.ctx, given(l, once), picket.HelpRequest{Question: "?"})
@@ -73,6 +73,35 @@ func TestAnEditedInputReachesAllLaterRuns(t *testing.T) {
 			t.Errorf("the repeat has %s", again.Input)
 		}
 		given(f.lease(t, picket.AcquireRequest{AgentID: "a1"}), last)
+	})
+}
+
+// An input can be edited to null, which is not the same as leaving it out.
+func TestAnInputIsEditedToNull(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{Input: picket.RawJSON(`1`)})
+		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+		_, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{ClearInput: true, Input: picket.RawJSON(`2`)})
+		refused(t, err, picket.CodeValidation)
+		_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{ClearInput: true})
+		ok(t, err)
+		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+		shown, err := f.HeldTask(f.ctx, f.held(t, l), "")
+		ok(t, err)
+		if a := l.Answers[0]; string(l.Task.Input) != "null" || string(shown.Input) != "null" || string(a.Input) != "null" || !a.InputEdited {
+			t.Errorf("the run was given %s, is shown %s, and told %+v", l.Task.Input, shown.Input, a)
+		}
+		if got := f.state(t, task.TaskID, picket.TaskLeased); string(got.Input) != "1" || string(got.InputNow()) != "null" {
+			t.Errorf("the task shows %s, its next run is given %s", got.Input, got.InputNow())
+		}
+		_, err = f.RequestHelp(f.ctx, f.held(t, l), picket.HelpRequest{Question: "?"})
+		ok(t, err)
+		_, err = f.Answer(f.ctx, operator, "handoff_"+strings.TrimPrefix(l.RunID, "run_"), picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`)})
+		ok(t, err)
+		l = f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+		if a := l.Answers[1]; string(l.Task.Input) != "null" || a.InputEdited {
+			t.Errorf("after an answer that leaves it: %s, %+v", l.Task.Input, a)
+		}
 	})
 }
 

@@ -68,7 +68,7 @@ var mutants = []mutant{
 	{"review of what is not in review", []edit{{"review", "if t.state ~= 'review' then", "if false then"}}},
 	{"deny is not applied", []edit{{"overdue", "if h.policy == 'deny' then", "if false then"}}},
 	{"a claim is taken over by itself", []edit{{"claim", "if h.claimed ~= '' and h.claimed ~= by and ARGV[5] ~= '1' then", "if false then"}}},
-	{"an edited input is lost", []edit{{"_answer", "if input ~= 'null' then call('SET', K('edit:', h.task), input) end", ""}}},
+	{"an edited input is lost", []edit{{"_answer", "if edited then call('SET', K('edit:', h.task), input) end", ""}}},
 	{"the first edit stays", []edit{{"_answer", "call('SET', K('edit:', h.task), input)", "call('SET', K('edit:', h.task), input, 'NX')"}}},
 	{"a run is given what was submitted", []edit{{"_grant", "edit or call('GET', K('in:', tid))", "call('GET', K('in:', tid))"}}},
 	{"get_task shows what was submitted", []edit{{"get_task", "call('GET', K('edit:', ARGV[1])) or shown[7]", "shown[7]"}}},

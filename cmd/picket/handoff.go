@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,7 +206,9 @@ func handoffRows(p paint, h picket.Handoff, t picket.Task) [][]string {
 	if h.Answer != nil {
 		row("answer", oneLine(answerText(h.Answer)))
 		row("answered by", oneLine(h.Answer.By)+", "+h.Answer.At.String())
-		row("new input", clip(outputText(h.Answer.Input), 200))
+		if h.Answer.InputEdited {
+			row("new input", clip(cmp.Or(outputText(h.Answer.Input), string(h.Answer.Input)), 200))
+		}
 	}
 	return rows
 }

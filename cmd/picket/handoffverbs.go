@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 
@@ -45,7 +46,7 @@ func newHandoffAnswer() *cobra.Command {
 		"  picket handoff answer --option 2 --input @corrected.json"
 	c.Flags().StringP("text", "t", "", "the answer: JSON, else text; @file and - (stdin) are read")
 	c.Flags().String("option", "", "one of the options offered, or its number")
-	c.Flags().String("input", "", "the task's input from now on: JSON, else text; @file and - (stdin) are read")
+	c.Flags().String("input", "", "the task's input from now on: JSON, null as well, else text; @file and - (stdin) are read")
 	_ = c.RegisterFlagCompletionFunc("option", completeOptions)
 	c.MarkFlagsOneRequired("text", "option", "input")
 	return formatFlag(c)
@@ -89,7 +90,7 @@ func answerOf(cmd *cobra.Command) (picket.AnswerRequest, error) {
 		if err != nil {
 			return body, err
 		}
-		body.Input = raw
+		body.Input, body.ClearInput = raw, string(bytes.TrimSpace(raw)) == "null"
 	}
 	return body, nil
 }

@@ -69,6 +69,30 @@ func TestAnAnswerEditsTheInput(t *testing.T) {
 	})
 }
 
+// The input can be edited to null as well, and the next page says so.
+func TestAnAnswerEditsTheInputToNull(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeReviewer)
+		_, held := o.run(picket.TaskSpec{Title: "x", Input: picket.RawJSON(`{"n":1}`)})
+		h, err := o.RequestHelp(t.Context(), held, which)
+		must(t, err)
+		page := "/console/handoffs/" + h.HandoffID
+		s.follow(s.submit(page, page+"/answer", "answer", "so", "edit", "1", "input", " null ", "inputAs", "json"))
+		leases, err := o.Acquire(t.Context(), picket.Caller{Actor: "test"}, picket.AcquireRequest{AgentID: "a1"})
+		must(t, err)
+		if len(leases) != 1 || string(leases[0].Task.Input) != "null" || !leases[0].Answers[0].InputEdited {
+			t.Fatalf("the next run gets %+v", leases)
+		}
+		held, err = o.sealer.Open(leases[0].LeaseToken.Reveal())
+		must(t, err)
+		next, err := o.RequestHelp(t.Context(), held, which)
+		must(t, err)
+		if text := s.want("/console/handoffs/" + next.HandoffID).text(); !strings.Contains(text, "and edited the input: null") {
+			t.Errorf("the page of the next one: %s", text)
+		}
+	})
+}
+
 func TestAHandoffIsFinishedOrCancelled(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s := o.sit(picket.ScopeReviewer)

@@ -59,6 +59,7 @@ func answerHandoff(v *visit) error {
 			if req.Input, err = typedJSON("/input", typed.Input, typed.InputAs); err != nil {
 				return err
 			}
+			req.ClearInput = string(req.Input) == "null"
 		}
 		if req.Option == nil && req.Answer == nil {
 			return picket.Invalid("/answer", "Press one of the options, or write an answer.", "there is no answer yet")

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -198,7 +199,7 @@ func (v *visit) handoffView(h picket.Handoff, t picket.Task) handoffView {
 	slices.Reverse(answers)
 	w.AnswersMore = max(len(answers)-maxAnswers, 0)
 	for _, a := range answers[:min(len(answers), maxAnswers)] {
-		w.Answers = append(w.Answers, answerRow{a, v.name(a.By), clip(maxLine, answerText(a)), clip(maxLine, a.Question), extractOf(pretty(a.Input), maxLine)})
+		w.Answers = append(w.Answers, answerRow{a, v.name(a.By), clip(maxLine, answerText(a)), clip(maxLine, a.Question), extractOf(editText(a), maxLine)})
 	}
 	if h.Kind == picket.HandoffBudget {
 		w.TopUp = "picket budget top-up " + h.TaskID + " --usd 0.50"
@@ -217,6 +218,14 @@ func answerText(a picket.Answer) string {
 		return *a.Option
 	}
 	return *a.Option + "\n" + text
+}
+
+// editText is what an answer has made of the input; "" when nothing.
+func editText(a picket.Answer) string {
+	if !a.InputEdited {
+		return ""
+	}
+	return cmp.Or(pretty(a.Input), string(a.Input))
 }
 
 // handoffFull is one of the texts of a hand-off at full length.

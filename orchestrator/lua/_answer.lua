@@ -1,12 +1,14 @@
 -- decide records a person's answer on an open hand-off and re-queues its task,
 -- for a minute only to the agent that asked, if that one still takes tasks. What
--- the person has made of the input, if anything, is what later runs get.
+-- the person has made of the input, '' if nothing, is what later runs get.
 local function decide(hid, h, t, by, answer, option, input, said)
+  local edited = input ~= ''
   local question = h.body ~= '' and cjson.decode(h.body).question or ''
   call('SET', K('answer:', hid), '{"handoffId":' .. quote(hid) .. ',"question":' .. quote(question) .. ',"answer":' .. answer ..
-    ',"option":' .. option .. ',"input":' .. input .. ',"by":' .. quote(by) .. ',"atMs":' .. RAW .. '}')
+    ',"option":' .. option .. ',"input":' .. (edited and input or 'null') .. ',"inputEdited":' .. tostring(edited) ..
+    ',"by":' .. quote(by) .. ',"atMs":' .. RAW .. '}')
   call('RPUSH', K('answers:', h.task), hid)
-  if input ~= 'null' then call('SET', K('edit:', h.task), input) end
+  if edited then call('SET', K('edit:', h.task), input) end
   close_handoff(hid, 'answered', by, said)
   local r = pick(K('run:', h.run), 'agent', 'incarnation')
   local agent = r.agent
@@ -20,7 +22,7 @@ local function decide(hid, h, t, by, answer, option, input, said)
   move(h.task, t, 'queued')
   enqueue(h.task, t, 0, h.run)
   emit('task.answered', { task = h.task, actor = by }, '{"state":"queued","handoffId":' .. quote(hid) .. ',"failures":' .. F(num(t.failures)) ..
-    ',"answer":' .. quote(said) .. ',"inputEdited":' .. tostring(input ~= 'null') .. turned('state', 'handoff', 'queued') .. '}')
+    ',"answer":' .. quote(said) .. ',"inputEdited":' .. tostring(edited) .. turned('state', 'handoff', 'queued') .. '}')
 end
 
 -- open_handoff loads an open hand-off with its task, or the refusal.

@@ -2,7 +2,7 @@
 -- answer decides a hand-off; the task is queued again with the answer in its
 -- context.
 -- ARGV: hand-off, actor, request key, body hash, answer JSON, option JSON or
---   null, option text, input JSON or null, the answer in a few words
+--   null, option text, input JSON or '', the answer in a few words
 -- Reply: view of the task
 -- Errors: not_found, state_conflict, task_closed, validation_failed (no such option), idempotency_conflict
 local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
