@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,7 +84,7 @@ func (s *server) approveOne(cmd *cobra.Command, id string) error {
 }
 
 // approveNamed decides about each by itself: that somebody else was faster with
-// one is no reason to leave the others.
+// one is no reason to leave the others. One that is named twice is one decision.
 func (s *server) approveNamed(cmd *cobra.Command, given []string) error {
 	note, _ := cmd.Flags().GetString("note")
 	var ids []string
@@ -92,7 +93,9 @@ func (s *server) approveNamed(cmd *cobra.Command, given []string) error {
 		if err != nil {
 			return err
 		}
-		ids = append(ids, id)
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
 	}
 	got := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}
 	for _, id := range ids {
