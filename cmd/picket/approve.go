@@ -129,14 +129,18 @@ func (s *server) approveMatching(cmd *cobra.Command, q url.Values) error {
 	if all.Count, _ = cmd.Flags().GetInt("count"); cmd.Flags().Changed("count") {
 		return s.approveAll(cmd, all)
 	}
-	shown, err := s.reviews(cmd.Context(), q)
+	shown, more, err := s.reviewsUpTo(cmd.Context(), q, wholeQueue, mostAtOnce+1)
 	switch {
 	case err != nil:
 		return err
+	case len(shown) > mostAtOnce:
+		return usage("more than %d reviews match, and no more than that are approved at once: narrow the filters", mostAtOnce)
+	case more:
+		e := usage("the queue of reviews goes on behind the %d pages that were looked through", wholeQueue)
+		e.Remedy = "Narrow the filters, name the tasks, or say with --count how many you mean: then the server goes through all of it."
+		return e
 	case len(shown) == 0:
 		return picket.Refuse(picket.CodeNotFound, "See what there is: picket review list", "no review matches")
-	case len(shown) > mostAtOnce:
-		return usage("%d reviews match, and at most %d are approved at once: narrow the filters", len(shown), mostAtOnce)
 	}
 	for _, r := range shown {
 		all.Filter.TaskIDs = append(all.Filter.TaskIDs, r.TaskID)
@@ -149,6 +153,10 @@ func (s *server) approveMatching(cmd *cobra.Command, q url.Values) error {
 	}
 	return s.approveAll(cmd, all)
 }
+
+// wholeQueue is how many pages of the queue are looked through for what
+// matches: for a filter that matches little, 2,000,000 tasks.
+const wholeQueue = 1000
 
 // mostAtOnce is how many reviews one request approves.
 const mostAtOnce = 500

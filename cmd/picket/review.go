@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -21,24 +22,33 @@ func newReview() *cobra.Command {
 
 // reviews are those that match a filter, oldest first, 2,000 at most.
 func (s *server) reviews(ctx context.Context, filter url.Values) ([]picket.PendingReview, error) {
-	var all []picket.PendingReview
+	all, _, err := s.reviewsUpTo(ctx, filter, maxPages, math.MaxInt)
+	return all, err
+}
+
+// reviewsUpTo goes through so many pages at most, of which a filter can leave
+// few rows or none, until it has found enough; more tells that there are others.
+func (s *server) reviewsUpTo(ctx context.Context, filter url.Values, pages, enough int) (all []picket.PendingReview, more bool, err error) {
 	q := maps.Clone(filter)
 	if q == nil {
 		q = url.Values{}
 	}
 	q.Set("limit", "200")
-	for range maxPages {
+	for range pages {
 		var page picket.ReviewPage
 		if err := s.get(ctx, "/api/v1/reviews?"+q.Encode(), &page, nil); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		all = append(all, page.Reviews...)
 		if page.NextCursor == nil {
+			return all, false, nil
+		}
+		if len(all) >= enough {
 			break
 		}
 		q.Set("cursor", *page.NextCursor)
 	}
-	return all, nil
+	return all, true, nil
 }
 
 var reviewColumns = []column[picket.PendingReview]{
