@@ -216,8 +216,20 @@ func (e *Engine) Undeliver(ctx context.Context, runIDs ...string) error {
 // Expire ends the lease of a task by an operator's decision; it counts no
 // failure.
 func (e *Engine) Expire(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error) {
+	return e.ExpireRun(ctx, by, taskID, "", reason)
+}
+
+// ExpireRun is Expire of the lease of one run: once the task has been given to
+// another, that one keeps it, and the answer is state_conflict. Without a run it
+// is whichever has the task.
+func (e *Engine) ExpireRun(ctx context.Context, by picket.Caller, taskID, runID, reason string) (picket.Task, error) {
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.viewed(ctx, "expire", taskID, by.Actor, by.Once.Key, by.Once.Body, reason)
+	if runID != "" {
+		if err := picket.CheckID("run", "run", runID); err != nil {
+			return picket.Task{}, err
+		}
+	}
+	return e.viewed(ctx, "expire", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, runID)
 }

@@ -30,7 +30,8 @@ func (f facts) when() string {
 }
 
 // pastTense are decisions as they are told.
-var pastTense = map[string]string{"answer": "answered", "finish": "finished", "cancel": "cancelled", "approve": "approved", "reject": "rejected"}
+var pastTense = map[string]string{"answer": "answered", "finish": "finished", "cancel": "cancelled", "approve": "approved", "reject": "rejected",
+	"pause": "paused", "stop": "stopped"}
 
 // decided is who has decided what, and when.
 func (f facts) decided() string {

@@ -303,8 +303,10 @@ func tourBarrier(t *testing.T, f *fixture) {
 
 func tourPause(t *testing.T, f *fixture) {
 	f.start(t, picket.TaskSpec{})
-	f.start(t, picket.TaskSpec{})
-	_, err := f.Chore(f.ctx, 100)
+	task, _ := f.start(t, picket.TaskSpec{})
+	_, err := f.ExpireRun(f.ctx, operator, task.TaskID, "run_01HZZZZZZZZZZZZZZZZZZZZZZZ", "r")
+	refused(t, err, picket.CodeStateConflict)
+	_, err = f.Chore(f.ctx, 100)
 	ok(t, err)
 	_, err = f.Resume(f.ctx, operator, "r") // nothing to resume
 	ok(t, err)
@@ -324,8 +326,14 @@ func tourPause(t *testing.T, f *fixture) {
 		_, err = f.Chore(f.ctx, 1)
 		ok(t, err)
 	}
-	_, err = f.Pause(f.ctx, operator, true, "r")
-	ok(t, err)
+	for _, hard := range []bool{true, false} { // the second one changes nothing
+		_, err = f.Pause(f.ctx, operator, hard, "r")
+		ok(t, err)
+	}
+	_, err = f.PauseSeen(f.ctx, operator, false, "r", 1)
+	refused(t, err, picket.CodeStateConflict)
+	_, err = f.ResumeSeen(f.ctx, operator, "r", 1)
+	refused(t, err, picket.CodeStateConflict)
 	f.again(t, func() error { _, err := f.Resume(f.ctx, once("f"), "r"); return err })
 	f.clear(t)
 }

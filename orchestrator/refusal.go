@@ -129,6 +129,10 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if f["decision"] != "" {
 			return f.decided(), "Look at what was decided before you go on."
 		}
+		if f["meant"] != "" {
+			return "the run " + f["meant"] + " has lost the task already: " + f["current"] + " has it now",
+				"Look at what that run does before you decide."
+		}
 		if f["state"] == "claimed" {
 			return f.who() + " has claimed it" + f.when(),
 				`Leave it to them, decide it all the same, or take it over: {"takeOver":true}, or picket handoff claim ` + f["handoffId"] + " --take-over"

@@ -63,16 +63,33 @@ func (e *Engine) count(ctx context.Context, script string, args ...any) (int, er
 
 // Pause presses the stop button: no grants; hard ends all runs too.
 func (e *Engine) Pause(ctx context.Context, by picket.Caller, hard bool, reason string) (picket.PauseState, error) {
+	return e.pause(ctx, by, hard, reason, "")
+}
+
+// PauseSeen is Pause by somebody who has seen the pause made at seen, 0 for
+// none: where another has been made since, theirs stands, and state_conflict
+// says whose it is. A stop (hard) is never refused.
+func (e *Engine) PauseSeen(ctx context.Context, by picket.Caller, hard bool, reason string, seen picket.Instant) (picket.PauseState, error) {
+	return e.pause(ctx, by, hard, reason, int64(seen))
+}
+
+func (e *Engine) pause(ctx context.Context, by picket.Caller, hard bool, reason string, seen any) (picket.PauseState, error) {
 	flag := "0"
 	if hard {
 		flag = "1"
 	}
-	return e.pauseState(ctx, "pause", by.Actor, flag, reason, sweepBatch, by.Once.Key, by.Once.Body)
+	return e.pauseState(ctx, "pause", by.Actor, flag, reason, sweepBatch, by.Once.Key, by.Once.Body, seen)
 }
 
 // Resume lets grants flow again.
 func (e *Engine) Resume(ctx context.Context, by picket.Caller, reason string) (picket.PauseState, error) {
-	return e.pauseState(ctx, "resume", by.Actor, reason, by.Once.Key, by.Once.Body)
+	return e.pauseState(ctx, "resume", by.Actor, reason, by.Once.Key, by.Once.Body, "")
+}
+
+// ResumeSeen is Resume by somebody who has seen the pause made at seen: one that
+// was made since, such as a stop, goes on, and state_conflict says whose it is.
+func (e *Engine) ResumeSeen(ctx context.Context, by picket.Caller, reason string, seen picket.Instant) (picket.PauseState, error) {
+	return e.pauseState(ctx, "resume", by.Actor, reason, by.Once.Key, by.Once.Body, int64(seen))
 }
 
 func (e *Engine) pauseState(ctx context.Context, script string, args ...any) (picket.PauseState, error) {

@@ -12,7 +12,8 @@ import (
 type act struct {
 	Label, What, Path   string
 	Nonce               string
-	Incarnation         int64 // of the agent that was seen
+	Incarnation         int64  // of the agent that was seen
+	Run                 string // whose lease was seen
 	Open, Danger        bool
 	Money, Task, Reason bool // the fields it has
 	Typed               acting
@@ -50,6 +51,9 @@ func (w view) Act(of subject, name, label, what string) (act, error) {
 	a.Label, a.What, a.Path, a.Nonce = label, what, path+a.Path, w.Nonce
 	if seen, ok := of.(agentView); ok {
 		a.Incarnation = seen.Incarnation
+	}
+	if seen, ok := of.(taskView); ok && name == "expire" && seen.CurrentRun != nil {
+		a.Run = seen.CurrentRun.RunID
 	}
 	if a.Open = typed.Open == name; a.Open {
 		a.Typed = typed

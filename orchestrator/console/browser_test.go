@@ -132,7 +132,20 @@ func (s *seat) submit(page, action string, fields ...string) paper {
 	if !strings.Contains(opened.body, `action="`+action+`"`) {
 		s.t.Fatalf("%s has no form that goes to %s", page, action)
 	}
-	return s.post(action, append(fields, "once", opened.once(s.t))...)
+	return s.post(action, append(fields, opened.hidden(action)...)...)
+}
+
+var hiddenField = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)">`)
+
+// hidden are the fields of the first form that goes to action which nobody
+// fills in.
+func (p paper) hidden(action string) (fields []string) {
+	_, form, _ := strings.Cut(p.body, `action="`+action+`"`)
+	form, _, _ = strings.Cut(form, "</form>")
+	for _, m := range hiddenField.FindAllStringSubmatch(form, -1) {
+		fields = append(fields, m[1], html.UnescapeString(m[2]))
+	}
+	return fields
 }
 
 // follow checks that an answer sends the browser on, and follows it.

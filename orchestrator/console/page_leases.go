@@ -92,7 +92,7 @@ func expireLease(v *visit) error {
 	if err == nil {
 		var by picket.Caller
 		if by, err = v.caller(); err == nil {
-			_, err = v.desk.Expire(v.ctx(), by, id, reason)
+			_, err = v.desk.ExpireRun(v.ctx(), by, id, v.form("run"), reason)
 		}
 	}
 	if err != nil {

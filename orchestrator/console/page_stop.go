@@ -9,8 +9,8 @@ import (
 
 // switches is what the stop button asks of the engine.
 type switches interface {
-	Pause(ctx context.Context, by picket.Caller, hard bool, reason string) (picket.PauseState, error)
-	Resume(ctx context.Context, by picket.Caller, reason string) (picket.PauseState, error)
+	PauseSeen(ctx context.Context, by picket.Caller, hard bool, reason string, seen picket.Instant) (picket.PauseState, error)
+	ResumeSeen(ctx context.Context, by picket.Caller, reason string, seen picket.Instant) (picket.PauseState, error)
 }
 
 const stopPath = "/console/stop"
@@ -53,13 +53,17 @@ func (v *visit) stopPage(f stopForm, problem error) error {
 	return v.show(status, page{name: "stop", title: "Stop", nav: "-", topics: []string{"namespace.", "task.leased", "lease."}, body: f, problem: problem})
 }
 
+// seen is when the pause was made that the person has seen, 0 for none: what
+// somebody else has decided since then is not undone by who knows nothing of it.
+func (v *visit) seen() picket.Instant { return picket.Instant(wholeNumber(v.form("seen"))) }
+
 func pause(v *visit) error {
 	f := stopForm{Hard: v.form("hard") == "yes", Reason: v.form("reason")}
 	reason, err := v.reason()
 	if err == nil {
 		var by picket.Caller
 		if by, err = v.caller(); err == nil {
-			_, err = v.desk.Pause(v.ctx(), by, f.Hard, reason)
+			_, err = v.desk.PauseSeen(v.ctx(), by, f.Hard, reason, v.seen())
 		}
 	}
 	if err != nil {
@@ -78,7 +82,7 @@ func resume(v *visit) error {
 	if err == nil {
 		var by picket.Caller
 		if by, err = v.caller(); err == nil {
-			_, err = v.desk.Resume(v.ctx(), by, reason)
+			_, err = v.desk.ResumeSeen(v.ctx(), by, reason, v.seen())
 		}
 	}
 	if err != nil {

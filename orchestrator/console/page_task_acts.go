@@ -11,7 +11,7 @@ import (
 type taskActs interface {
 	Cancel(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error)
 	Retry(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error)
-	Expire(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error)
+	ExpireRun(ctx context.Context, by picket.Caller, taskID, runID, reason string) (picket.Task, error)
 	TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.EnvelopeState, error)
 }
 
@@ -63,7 +63,7 @@ func retryTask(v *visit) error {
 
 func expireTask(v *visit) error {
 	return v.act("expire", "expired", func(by picket.Caller, reason string) (string, error) {
-		t, err := v.desk.Expire(v.ctx(), by, v.Param("id"), reason)
+		t, err := v.desk.ExpireRun(v.ctx(), by, v.Param("id"), v.form("run"), reason)
 		return taskPath(t.TaskID), err
 	})
 }

@@ -1,7 +1,7 @@
 -- flags: allow-oom
 -- needs: money stray lane queue agent end handoff after expire lost view
 -- expire takes a lease away by an operator's decision.
--- ARGV: task, actor, request key, body hash, reason
+-- ARGV: task, actor, request key, body hash, reason, the run that is meant or '' for whichever it is
 -- Reply: view of the task
 -- Errors: not_found, task_closed, state_conflict, idempotency_conflict
 local tid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -12,6 +12,7 @@ local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return lost(tid, t) end
 if t.state ~= 'leased' then return refuse('state_conflict', 'state', t.state, 'need', 'leased') end
+if ARGV[6] ~= '' and ARGV[6] ~= t.run then return refuse('state_conflict', 'state', t.state, 'meant', ARGV[6], 'current', t.run) end
 expire(tid, t, 'expired_by_operator', ARGV[5] ~= '' and ARGV[5] or 'expired_by_operator', by)
 remember(key, body, tid, DAY)
 return view(tid)

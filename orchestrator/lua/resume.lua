@@ -1,10 +1,12 @@
 -- flags: allow-oom
+-- needs: lost switch
 -- resume lets grants flow again. Resuming what is not paused changes nothing.
--- ARGV: actor, reason, request key, body hash
+-- ARGV: actor, reason, request key, body hash, when the pause was made that the actor has seen, '' not said
 -- Reply: {paused, reason, by, at}
--- Errors: idempotency_conflict
+-- Errors: state_conflict (paused by somebody else since), idempotency_conflict
 local was, err = once(ARGV[3], ARGV[4])
 if err then return err end
+if not was and paused ~= '' and unseen(ARGV[5]) then return pressed() end
 if not was and paused ~= '' then
   call('HDEL', META, 'paused', 'paused_by', 'paused_why', 'paused_at')
   call('ZREM', K('chores'), 'pause')

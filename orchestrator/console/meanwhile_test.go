@@ -1,0 +1,79 @@
+package console_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Whoever has not seen that somebody stopped everything does not undo it, nor
+// make less of it; the page says who it was and why. What stops is never
+// refused, and the same form twice is one decision.
+func TestAStopThatWasNotSeenStands(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		ann, ben := o.sit(picket.ScopeOperator), o.sit(picket.ScopeOperator)
+		must(t, o.Tick(t.Context()))
+		const page, pause, resume = "/console/stop", "/console/pause", "/console/resume"
+		late := ben.want(page).hidden(pause) // a page on which nothing is paused
+		first := append(ann.want(page).hidden(pause), "reason", "a deploy")
+		for range 2 {
+			ann.follow(ann.post(pause, first...)).has(t, "Paused.", "“a deploy”")
+		}
+		o.pass(2 * time.Second)
+
+		p := ben.post(pause, append(late, "reason", "mine")...)
+		if p.status != http.StatusConflict {
+			t.Errorf("a pause beside another: %d", p.status)
+		}
+		p.has(t, "paused it already", ann.key.KeyID, "a deploy", `value="mine"`)
+
+		soft := ann.want(page).hidden(resume) // the pause of before is all she knows of
+		o.pass(2 * time.Second)
+		ben.follow(ben.post(pause, append(late, "hard", "yes", "reason", "it burns", "once", "another-number-of-a-form")...)).has(t, "Stopped.", "“it burns”")
+		p = ann.post(resume, append(soft, "reason", "deployed")...)
+		if p.status != http.StatusConflict {
+			t.Errorf("a stop that was not seen is undone: %d", p.status)
+		}
+		p.has(t, "stopped it already", ben.key.KeyID, "it burns", `value="deployed"`)
+		if _, err := o.Pause(t.Context(), picket.Caller{Actor: "test"}, false, "less"); err != nil {
+			t.Error(err)
+		}
+		s, err := o.Stats(t.Context())
+		must(t, err)
+		if !s.Pause.Hard || s.Pause.Reason != "it burns" {
+			t.Errorf("the stop has become %+v", s.Pause)
+		}
+		ann.follow(ann.submit(page, resume, "reason", "seen")).has(t, "Resumed.")
+	})
+}
+
+// The lease that a person has seen is the one they take: the run that has the
+// task by now keeps it.
+func TestTheLeaseThatWasSeenIsTaken(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeOperator)
+		id, first := o.run(picket.TaskSpec{Title: "x"})
+		task, leases := "/console/tasks/"+id, "/console/leases/"+id+"/expire"
+		onTask, inList := s.want(task).hidden(task+"/expire"), s.want("/console/leases").hidden(leases)
+		_, err := o.Release(t.Context(), first, picket.Exit{Class: picket.ExitReleased})
+		must(t, err)
+		again, err := o.Acquire(t.Context(), picket.Caller{Actor: "test"}, picket.AcquireRequest{AgentID: "a1"})
+		must(t, err)
+		if len(again) != 1 {
+			t.Fatalf("leased %v", again)
+		}
+		for path, fields := range map[string][]string{task + "/expire": onTask, leases: inList} {
+			p := s.post(path, append(fields, "reason", "it hangs")...)
+			if p.status != http.StatusConflict {
+				t.Errorf("%s: %d", path, p.status)
+			}
+			p.has(t, "has lost the task already", again[0].RunID, `value="it hangs"`)
+		}
+		if got, err := o.Task(t.Context(), id); err != nil || got.State != picket.TaskLeased {
+			t.Errorf("the later run has lost it: %s, %v", got.State, err)
+		}
+		s.follow(s.submit(task, task+"/expire", "reason", "it hangs")).has(t, "The lease has been taken")
+	})
+}
