@@ -207,6 +207,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 			return "there is no envelope for the day " + day,
 				"Only days (UTC) on which tasks were submitted have one. Name such a day, house for today's, or a task, by its id."
 		}
+		if kind := f["kind"]; kind == "key" || kind == "webhook" || kind == "agent" {
+			return "there is no such " + kind, "Check the id: copy it from a listing."
+		}
 		return "there is no such " + f.or("kind", "thing"), "Check the id; closed tasks are deleted after the retention time."
 	},
 	picket.CodeIdempotencyConflict: func(facts) (string, string) {

@@ -213,6 +213,11 @@ func runCommand(cmd *cobra.Command, given []string) error {
 	}
 	order.Reason, _ = f.GetString("reason")
 	order.TaskID, _ = f.GetString("task")
+	if order.Command == picket.CommandStopTask && order.TaskID == "" {
+		e := usage("stop_task needs to know which task")
+		e.Remedy = "Name it with --task TASK; see: picket lease list"
+		return e
+	}
 	if err := order.Check(); err != nil {
 		return err
 	}

@@ -182,15 +182,15 @@ func TestStreamFromNowHasNoGap(t *testing.T) {
 }
 
 func TestInstants(t *testing.T) {
-	at, err := instant("2026-04-11T10:42:17Z", 1)
+	at, err := instant("since", "2026-04-11T10:42:17Z", 1)
 	if err != nil || at.String() != "2026-04-11T10:42:17.000Z" {
 		t.Errorf("%v, %v", at, err)
 	}
-	soon, err := instant("1h", 1)
+	soon, err := instant("since", "1h", 1)
 	if left := time.Until(soon.Time()); err != nil || left < 59*time.Minute || left > time.Hour {
 		t.Errorf("1h from now is %v away, %v", left, err)
 	}
-	if _, err := instant("tomorrow", 1); !errors.Is(err, codeUsage) {
+	if _, err := instant("since", "tomorrow", 1); !errors.Is(err, codeUsage) {
 		t.Errorf("tomorrow: %v", err)
 	}
 }

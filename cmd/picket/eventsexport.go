@@ -106,7 +106,7 @@ func (x *export) bounds(ctx context.Context) error {
 	}
 	if text, _ := f.GetString("until"); text != "" {
 		var err error
-		if x.until, err = instant(text, -1); err != nil {
+		if x.until, err = instant("until", text, -1); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func (x *export) bounds(ctx context.Context) error {
 	if text == "" {
 		return nil
 	}
-	since, err := instant(text, -1)
+	since, err := instant("since", text, -1)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,8 +24,11 @@ var flagOf = map[string]string{
 	"/task_id": "task", "/tasks_in_progress": "task", "/handled_commands": "handled", "/current_load": "load", "/incarnation": "incarnation",
 	"?capabilities": "capability", "?status": "status", "?role_id": "role", "?min_available_capacity": "min-available",
 	"?agent": "agent", "?cursor": "cursor", "?after": "after", "?label": "label", "?limit": "limit", "?role": "role", "?since": "since",
-	"?state": "state", "?task": "task", "?type": "type",
+	"?state": "state", "?task": "task", "?type": "type", "?run": "run", "?stream": "stream", "/types": "type", "/format": "format",
 }
+
+// argumentOf names the argument that fills a field of a request.
+var argumentOf = map[string]string{"/url": "URL", "/command": "the command"}
 
 // inFlags puts the refusal of a field into the words of the command line that
 // filled it: who typed --retry-on does not know of /retry/on/0.
@@ -34,6 +38,9 @@ func inFlags(cmd *cobra.Command, err error) error {
 		return err
 	}
 	field, _ := e.Facts["field"].(string)
+	if argument := argumentOf[field]; argument != "" {
+		return spokenAs(e, field, argument)
+	}
 	name := flagOf[withoutIndex(field)]
 	f := cmd.Flags().Lookup(name)
 	if f == nil || !f.Changed {
@@ -43,17 +50,30 @@ func inFlags(cmd *cobra.Command, err error) error {
 	if f.Value.Type() == "duration" {
 		spoken += " (in seconds)"
 	}
-	said := *e
-	said.Facts = map[string]any{}
-	for k, v := range e.Facts {
-		said.Facts[k] = v
-	}
+	said := spokenAs(e, field, spoken)
 	said.Facts["field"] = "--" + name
-	said.Message = strings.ReplaceAll(e.Message, field, spoken)
-	if query, ok := strings.CutPrefix(field, "?"); ok && strings.Contains(query, "_") { // no word of a sentence
-		said.Message = strings.ReplaceAll(said.Message, query, spoken)
+	if query, ok := strings.CutPrefix(field, "?"); ok {
+		if strings.Contains(query, "_") { // no word of a sentence
+			said.Message = strings.ReplaceAll(said.Message, query, spoken)
+		}
+		said.Remedy = strings.ReplaceAll(said.Remedy, query+"=", "--"+name+" ")
 	}
-	said.Remedy = strings.ReplaceAll(e.Remedy, field, "--"+name)
+	return said
+}
+
+// spokenAs is a refusal in which a field is called as people know it.
+func spokenAs(e *picket.Error, field, spoken string) *picket.Error {
+	said := *e
+	said.Facts = maps.Clone(e.Facts)
+	said.Facts["field"] = spoken
+	said.Message = strings.ReplaceAll(e.Message, field, spoken)
+	if rest, ok := strings.CutPrefix(said.Message, strings.TrimPrefix(field, "/")+" "); ok {
+		said.Message = spoken + " " + rest
+	}
+	if !strings.Contains(said.Message, spoken) && strings.HasPrefix(field, "/") {
+		said.Message = spoken + ": " + said.Message
+	}
+	said.Remedy = strings.ReplaceAll(e.Remedy, field, strings.TrimSuffix(spoken, " (in seconds)"))
 	if rest, ok := strings.CutPrefix(said.Remedy, "Send "); ok {
 		said.Remedy = "Give " + rest
 	}

@@ -40,7 +40,7 @@ func newKeyCreate() *cobra.Command {
 				req.Scopes = append(req.Scopes, picket.Scope(scope))
 			}
 			if expires, _ := cmd.Flags().GetString("expires"); expires != "" {
-				if req.ExpiresAt, err = instant(expires, 1); err != nil {
+				if req.ExpiresAt, err = instant("expires", expires, 1); err != nil {
 					return err
 				}
 				if !req.ExpiresAt.Time().After(time.Now()) {

@@ -145,8 +145,15 @@ var laterFlags = map[string]string{
 	"--public-url": "public agent addresses",
 }
 
-// badValue is what is said of a flag whose value is no number or no truth value.
-var badValue = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-., )?(--[a-z-]+)" flag: strconv\.Parse(Int|Bool): `)
+// badValue is what is said of a flag whose value is no number, no truth value or
+// no duration.
+var badValue = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-., )?(--[a-z-]+)" flag: (strconv\.ParseInt|strconv\.ParseBool|time): `)
+
+// values says what those flags take.
+var values = map[string]string{
+	"strconv.ParseInt": "a whole number that can be counted", "strconv.ParseBool": "true or false",
+	"time": "a duration: write a number and its unit, such as 90s, 10m or 2h",
+}
 
 // flagError explains a flag that could not be read.
 func flagError(err error) error {
@@ -158,7 +165,7 @@ func flagError(err error) error {
 	e := usage("%v", err)
 	e.Remedy = "Add --help for the flags there are."
 	if found := badValue.FindStringSubmatch(err.Error()); found != nil {
-		e = usage("%s %s is not %s", found[2], quoted(found[1]), map[string]string{"Int": "a whole number that can be counted", "Bool": "true or false"}[found[3]])
+		e = usage("%s %s is not %s", found[2], quoted(found[1]), values[found[3]])
 	}
 	return e
 }

@@ -91,19 +91,25 @@ func placement(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	if text == "" {
 		return nil
 	}
-	at, err := instant(text, 1)
+	at, err := instant("not-before", text, 1)
 	spec.NotBefore = at
 	return err
 }
 
-// instant reads RFC 3339, or a duration counted from now in direction sign.
-func instant(text string, sign time.Duration) (picket.Instant, error) {
+// instant reads the value of a flag: RFC 3339, or a duration counted from now in
+// direction sign.
+func instant(flag, text string, sign time.Duration) (picket.Instant, error) {
 	if d, err := time.ParseDuration(text); err == nil {
+		if d < 0 {
+			e := usage("--%s %s: a duration here has no sign", flag, quoted(text))
+			e.Remedy = "Write it without: " + strings.TrimPrefix(text, "-")
+			return 0, e
+		}
 		return picket.InstantOf(time.Now().Add(sign * d)), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		e := usage("%q is neither a time nor a duration", text)
+		e := usage("--%s %s is neither a time nor a duration", flag, quoted(text))
 		e.Remedy = "Such as 2026-04-11T10:42:17Z, or 2h."
 		return 0, e
 	}
@@ -164,7 +170,7 @@ func taskQuery(cmd *cobra.Command) (url.Values, error) {
 		q.Add("label", l)
 	}
 	if since, _ := f.GetString("since"); since != "" {
-		at, err := instant(since, -1)
+		at, err := instant("since", since, -1)
 		if err != nil {
 			return nil, err
 		}

@@ -109,6 +109,8 @@ func (d destination) covers(host, port string) bool {
 // Check refuses a URL that is no address of the web or not on the allow-list.
 func (g Guard) Check(u *url.URL) error {
 	switch {
+	case u.Scheme == "":
+		return picket.Invalid("/url", "Send an absolute http or https URL, such as https://host/path.", "the URL has no scheme")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return picket.Invalid("/url", "Send an http or https URL.", "%s is not a scheme that can be called", web.Shortened(u.Scheme))
 	case u.Hostname() == "":
