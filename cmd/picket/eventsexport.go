@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
@@ -24,14 +25,16 @@ func newEventsExport() *cobra.Command {
 		Use: "export FILE", Short: "Write the log to a file, or to standard output (-)", Args: args(cobra.ExactArgs(1)),
 		Long: "Write all events that the server has when the export begins, one a line, oldest first. What is written is whole lines and is\n" +
 			"never repeated: an export that was interrupted, or that is to be brought up to date, goes on with --continue after the last\n" +
-			"line of the file; --since and --after say what a new file begins with. The last cursor is said on standard error. A server that is away for a moment is waited for.",
+			"line of the file; --since and --after say what a new file begins with. The last cursor is said on standard error. A server that is away\n" +
+			"for a moment is waited for. Events are in the order in which they happened, and their times those of the server's clock: where that was\n" +
+			"set back, --until ends early and says so, and the next export goes on from there.",
 		Example: "  picket events export log.jsonl\n  picket events export --continue log.jsonl\n" +
 			"  picket events export --since 24h --type task.approved,task.rejected -o csv - >decisions.csv",
 		RunE: runExport,
 	}
 	f := c.Flags()
 	f.String("since", "", "at or after this time (RFC 3339, or a duration back from now)")
-	f.String("until", "", "before this time (the same)")
+	f.String("until", "", "end before the first event of this time or later (the same)")
 	f.String("after", "", "start after this cursor (default: the beginning)")
 	f.Bool("continue", false, "go on after the last line of FILE; without it FILE must not exist")
 	f.StringP("output", "o", "jsonl", "print as format: jsonl, csv")
@@ -87,6 +90,7 @@ type export struct {
 	file              *os.File // nil for standard output
 	out               *bufio.Writer
 	count             int
+	left              int // of a time before until, behind the first that is not
 }
 
 // bounds finds where to begin and where to end, in numbers of the log.
@@ -123,7 +127,8 @@ func (x *export) bounds(ctx context.Context) error {
 }
 
 // lastBefore is the cursor after which the log begins to be of a time or later.
-// The instants in the log never go back.
+// The instants in the log are of the server's clock: where that was set back, it
+// is one of the places where such a time begins.
 func (x *export) lastBefore(ctx context.Context, since picket.Instant) (int64, error) {
 	low, high := int64(0), x.last // the answer is at least low and at most high
 	for low < high {
@@ -185,14 +190,20 @@ func (x *export) run(ctx context.Context) error {
 	return nil
 }
 
-// write adds the events of a page and reports whether one is too late.
+// write adds the events of a page and reports whether one is too late. All that
+// follows it is for the next export, whatever its time: what is written is the
+// log up to a cursor, without holes.
 func (x *export) write(page eventsRead) (over bool, err error) {
-	for _, raw := range page.Events {
+	for i, raw := range page.Events {
 		var e picket.Event
 		if err := json.Unmarshal(raw, &e); err != nil {
 			return false, err
 		}
-		if e.Seq > x.last || !x.until.IsZero() && e.At >= x.until {
+		if e.Seq > x.last {
+			return true, x.out.Flush()
+		}
+		if !x.until.IsZero() && e.At >= x.until {
+			x.left = x.earlier(page.Events[i+1:])
 			return true, x.out.Flush()
 		}
 		if err := x.line(e, raw); err != nil {
@@ -202,6 +213,18 @@ func (x *export) write(page eventsRead) (over bool, err error) {
 		x.after = e.Seq
 	}
 	return false, x.out.Flush()
+}
+
+// earlier counts what is in the export's time among the events behind its end;
+// it looks no further than the page that was read.
+func (x *export) earlier(behind []jsontext.Value) (n int) {
+	for _, raw := range behind {
+		var e picket.Event
+		if json.Unmarshal(raw, &e) == nil && e.Seq <= x.last && e.At < x.until {
+			n++
+		}
+	}
+	return n
 }
 
 // progress says how far it has come, on a terminal, once a second.
@@ -222,6 +245,9 @@ func (x *export) report(interrupted bool, failed error) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "%s in %s, the last cursor is %d\n", counted(x.count, "event"), short(time.Since(x.began)), x.after)
+	if x.left > 0 {
+		fmt.Fprintf(w, "the server's clock was set back after that: at least %s of before %s will come with an export that goes on from there\n", counted(x.left, "event"), x.until)
+	}
 	if interrupted || failed != nil {
 		next(x.cmd, x.again())
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/csv"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +21,13 @@ import (
 // one every ten milliseconds from zero on. Every third request finds the server
 // away.
 func oldLog(t *testing.T, kept, last int64) *server {
+	return logOf(t, kept, last, func(n int64) picket.Event {
+		return picket.Event{At: picket.Instant(n * 10), Actor: "=cmd"}
+	})
+}
+
+// logOf is such a log of events of other times and actors.
+func logOf(t *testing.T, kept, last int64, of func(n int64) picket.Event) *server {
 	asked := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -42,7 +50,8 @@ func oldLog(t *testing.T, kept, last int64) *server {
 		events, next := []string{}, max(after, kept-1)
 		for next < last+5 && int64(len(events)) < min(limit, 7) { // five came after the export began
 			next++
-			events = append(events, fmt.Sprintf(`{"id":"%d","seq":%d,"type":"task.progress","at":%q,"actor":"=cmd","data":{}}`, next, next, picket.Instant(next*10)))
+			e := of(next)
+			events = append(events, fmt.Sprintf(`{"id":"%d","seq":%d,"type":"task.progress","at":%q,"actor":%q,"data":{}}`, next, next, e.At, e.Actor))
 		}
 		fmt.Fprintf(w, `{"events":[%s],"next":"%d"}`, strings.Join(events, ","), next)
 	}))
@@ -106,6 +115,26 @@ func TestExportsAreWhole(t *testing.T) {
 	}
 }
 
+// Where the server's clock was set back, a time is an early end that is told,
+// and nothing is missing once the export has gone on.
+func TestExportsOverAClockThatWasSetBack(t *testing.T) {
+	stepping := func(n int64) picket.Event {
+		if n == 6 {
+			return picket.Event{At: 100}
+		}
+		return picket.Event{At: picket.Instant(n * 10)}
+	}
+	file := filepath.Join(t.TempDir(), "log.jsonl")
+	ids, said := exported(t, logOf(t, 1, 12, stepping), file, "--until", picket.Instant(90).String())
+	if strings.Join(ids, " ") != "1 2 3 4 5" || !strings.Contains(said, "the last cursor is 5") || !strings.Contains(said, "set back after that: at least 1 event") {
+		t.Errorf("events %v, said %q", ids, said)
+	}
+	ids, said = exported(t, logOf(t, 1, 12, stepping), file, "--continue")
+	if strings.Join(ids, " ") != "1 2 3 4 5 6 7 8 9 10 11 12" || strings.Contains(said, "set back") {
+		t.Errorf("gone on with: %v, said %q", ids, said)
+	}
+}
+
 // A file that was left in the middle of a line, at any byte, is brought to the
 // same end.
 func TestExportsGoOnAtAnyByte(t *testing.T) {
@@ -162,5 +191,25 @@ func TestExportedTablesHoldNoFormulas(t *testing.T) {
 	}
 	if got := strings.Count(string(text), ",'=cmd,"); got != 2 || strings.Contains(string(text), ",=cmd") {
 		t.Errorf("the table is\n%s", text)
+	}
+
+	// What is no formula is as it was, and what is not there is empty.
+	actors := []string{"ends-", "two--", "-", "", "a-b", "one", "a\u0085"}
+	want := []string{"ends-", "two--", "'-", "", "a-b", "one", "a"}
+	file = filepath.Join(t.TempDir(), "cells.csv")
+	exported(t, logOf(t, 1, int64(len(actors)), func(n int64) picket.Event {
+		return picket.Event{At: picket.Instant(n), Actor: actors[min(n, int64(len(actors)))-1]}
+	}), file, "-o", "csv")
+	if text, err = os.ReadFile(file); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(string(text))).ReadAll()
+	if err != nil || len(rows) != len(want)+1 {
+		t.Fatalf("%d rows: %v", len(rows), err)
+	}
+	for i, row := range rows[1:] {
+		if row[7] != want[i] || row[6] != "" || row[8] != "" {
+			t.Errorf("row %d is %q, want the actor %q, no fence and no reason", i+1, row, want[i])
+		}
 	}
 }

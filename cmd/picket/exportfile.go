@@ -97,7 +97,11 @@ func (x *export) line(e picket.Event, raw jsontext.Value) error {
 	if x.format == "jsonl" {
 		return printValue(x.out, "jsonl", raw)
 	}
-	return x.row([]string{e.ID, e.At.String(), e.Type, e.TaskID, e.RunID, e.AgentID, fenceText(e.FencingToken), e.Actor, e.Reason, string(e.Data)})
+	fence := ""
+	if e.FencingToken != 0 {
+		fence = strconv.FormatInt(e.FencingToken, 10)
+	}
+	return x.row([]string{e.ID, e.At.String(), e.Type, e.TaskID, e.RunID, e.AgentID, fence, e.Actor, e.Reason, string(e.Data)})
 }
 
 var csvHead = []string{"id", "at", "type", "task", "run", "agent", "fence", "actor", "reason", "data"}
@@ -113,8 +117,10 @@ func (x *export) heading() error {
 // formula is set off by an apostrophe: agents write some of them.
 func (x *export) row(cells []string) error {
 	for i, cell := range cells {
-		if cell != "" {
-			cell = oneLine(cell)
+		if text := oneLine(cell); text != "-" || cell == "-" {
+			cell = text
+		} else {
+			cell = "" // a table for people has "-" there
 		}
 		if strings.ContainsAny(cell[:min(1, len(cell))], "=+-@") {
 			cell = "'" + cell
