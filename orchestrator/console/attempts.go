@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/netip"
 	"sync"
 	"time"
 )
@@ -9,25 +8,31 @@ import (
 const (
 	// maxAttempts is how many wrong keys an address may try a minute.
 	maxAttempts = 10
-	// maxAddresses bounds the memory of it: when so many addresses try at once,
-	// all of them share what is left.
-	maxAddresses = 10_000
-	window       = time.Minute
+	// maxLogins is how many sessions a key may open a minute: each of them is
+	// written down, and so is its end.
+	maxLogins = 20
+	// maxCounted bounds the memory of it: when so many try at once, all of them
+	// share what is left.
+	maxCounted = 10_000
+	window     = time.Minute
 )
 
-// attempts counts wrong keys by remote address, in windows of a minute.
-type attempts struct {
+// attempts counts what somebody tries, in windows of a minute.
+type attempts[Who comparable] struct {
+	most  int
 	mu    sync.Mutex
 	since time.Time
-	tried map[netip.Prefix]int
+	tried map[Who]int
 }
 
-func newAttempts() *attempts { return &attempts{tried: map[netip.Prefix]int{}} }
+func newAttempts[Who comparable](most int) *attempts[Who] {
+	return &attempts[Who]{most: most, tried: map[Who]int{}}
+}
 
 // begin counts an attempt before it is made, so that many at once are bounded
-// too; a right key gives it back. When there are none left it says how long a
-// wrong one has to wait.
-func (a *attempts) begin(from netip.Prefix) (giveBack func(), wait time.Duration) {
+// too; what is not to count gives it back. When there are none left it says how
+// long to wait.
+func (a *attempts[Who]) begin(who Who) (giveBack func(), wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -35,18 +40,19 @@ func (a *attempts) begin(from netip.Prefix) (giveBack func(), wait time.Duration
 		a.since = now
 		clear(a.tried)
 	}
-	if _, known := a.tried[from]; !known && len(a.tried) >= maxAddresses {
-		from = netip.Prefix{}
+	if _, known := a.tried[who]; !known && len(a.tried) >= maxCounted {
+		var all Who
+		who = all
 	}
-	if a.tried[from] >= maxAttempts {
+	if a.tried[who] >= a.most {
 		return func() {}, a.since.Add(window).Sub(now)
 	}
-	a.tried[from]++
+	a.tried[who]++
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.tried[from] > 0 {
-			a.tried[from]--
+		if a.tried[who] > 0 {
+			a.tried[who]--
 		}
 	}, 0
 }

@@ -12,6 +12,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"net/netip"
 
 	"github.com/labstack/echo/v4"
 
@@ -41,7 +42,8 @@ type Console struct {
 	pages    map[string]*template.Template
 	assets   *assets
 	origin   *http.CrossOriginProtection
-	attempts *attempts
+	attempts *attempts[netip.Prefix] // wrong keys
+	logins   *attempts[person]
 	names    map[string]route
 }
 
@@ -52,7 +54,7 @@ func New(cfg Config) (*Console, error) {
 		return nil, errors.New("console: Desk and Stream are required")
 	}
 	c := &Console{cfg: cfg, log: web.Logged(cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))), origin: http.NewCrossOriginProtection(),
-		attempts: newAttempts(), names: map[string]route{}}
+		attempts: newAttempts[netip.Prefix](maxAttempts), logins: newAttempts[person](maxLogins), names: map[string]route{}}
 	for _, r := range routes() {
 		if _, twice := c.names[r.name]; twice {
 			return nil, errors.New("console: two routes are named " + r.name)

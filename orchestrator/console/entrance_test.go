@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,7 +158,7 @@ func TestWrongKeysAreCountedByAddress(t *testing.T) {
 		good := o.key(picket.ScopeReviewer).Key.Reveal()
 		s := o.browser()
 		s.from = "192.0.2.7:4000"
-		for range 30 {
+		for range 15 {
 			s.signIn(good)
 		}
 		for i := range 10 {
@@ -182,6 +184,52 @@ func TestWrongKeysAreCountedByAddress(t *testing.T) {
 		}
 		o.pass(time.Minute)
 		if p := s.signIn("wrong"); p.status != http.StatusUnauthorized {
+			t.Errorf("a minute later: %d", p.status)
+		}
+	})
+}
+
+// A key opens twenty sessions a minute and no more, from wherever and by however
+// many at once: each is written into the log. Who is signed in goes on.
+func TestLoginsAreCountedByKey(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		mine, other := o.key(picket.ScopeReviewer).Key.Reveal(), o.key(picket.ScopeReviewer).Key.Reveal()
+		first := o.browser()
+		if p := first.signIn(mine); p.status != http.StatusSeeOther {
+			t.Fatalf("signed in: %d", p.status)
+		}
+		var group sync.WaitGroup
+		var in, refused atomic.Int64
+		for n := range 30 {
+			group.Go(func() {
+				s := o.browser()
+				s.from = fmt.Sprintf("192.0.2.%d:4000", n)
+				p := s.signIn(mine)
+				switch {
+				case p.status == http.StatusSeeOther:
+					in.Add(1)
+				case p.status == http.StatusTooManyRequests && p.header.Get("Retry-After") != "" && strings.Contains(p.text(), "Wait a minute") && len(s.cookies) == 0:
+					refused.Add(1)
+				default:
+					t.Errorf("signed in: %d %s", p.status, p.text())
+				}
+			})
+		}
+		group.Wait()
+		if in.Load() != 19 || refused.Load() != 11 {
+			t.Errorf("%d signed in and %d were refused, want 19 and 11", in.Load(), refused.Load())
+		}
+		page, err := o.Events(t.Context(), picket.EventQuery{Types: []string{picket.EventSessionOpened}, Limit: 100})
+		must(t, err)
+		if len(page.Events) != 20 {
+			t.Errorf("%d sessions are in the log", len(page.Events))
+		}
+		first.want("/console/")
+		if p := o.browser().signIn(other); p.status != http.StatusSeeOther {
+			t.Errorf("another key: %d", p.status)
+		}
+		o.pass(time.Minute)
+		if p := o.browser().signIn(mine); p.status != http.StatusSeeOther {
 			t.Errorf("a minute later: %d", p.status)
 		}
 	})

@@ -70,6 +70,9 @@ func tooOften(wrong error, wait time.Duration) error {
 	return refusal
 }
 
+// person is a key of a namespace.
+type person struct{ namespace, key string }
+
 func (v *visit) openSession(key picket.Secret) (picket.Secret, picket.Session, error) {
 	none := picket.Session{}
 	bad := picket.Refuse(picket.CodeUnauthenticated, "Check that all of the key was copied, or make a new one with: picket key create NAME --scope reviewer", "this key is not valid")
@@ -94,7 +97,17 @@ func (v *visit) openSession(key picket.Secret) (picket.Secret, picket.Session, e
 		return "", none, picket.Refuse(picket.CodeForbidden, "Make a key for people with: picket key create NAME --scope reviewer (or operator)",
 			"this key is for an agent, and the console is for people")
 	}
+	giveBack, wait := v.console.logins.begin(person{namespace, who.KeyID})
+	if wait > 0 {
+		refusal := picket.Refuse(picket.CodeRateLimited, "Wait a minute, then sign in again; where you are signed in you go on as you are.",
+			"this key has opened %d sessions within a minute", maxLogins)
+		refusal.RetryAfter = wait
+		return "", none, refusal
+	}
 	token, s, err := desk.OpenSession(v.ctx(), key, addressClass(v.Request()))
+	if err != nil {
+		giveBack()
+	}
 	if errors.Is(err, picket.CodeUnauthenticated) {
 		err = bad
 	}
