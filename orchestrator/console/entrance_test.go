@@ -238,13 +238,20 @@ func TestLoginsAreCountedByKey(t *testing.T) {
 func TestWhereAPersonGoesOnIsOurs(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		key := o.key(picket.ScopeReviewer).Key.Reveal()
-		for _, next := range []string{"", "https://evil.example/console/", "//evil.example", "/console//evil.example", "/console/../x", "/\\evil.example", "/console/\r\nSet-Cookie:a=b", "/api/v1/tasks", "javascript:alert(1)"} {
+		for _, next := range []string{"", "https://evil.example/console/", "//evil.example", "/console//evil.example", "/console/../x", "/console/%2e%2E/x", "/console/a%2f%2fb", "/console/%zz", "/\\evil.example", "/console/\r\nSet-Cookie:a=b", "/api/v1/tasks", "javascript:alert(1)"} {
 			p := o.browser().post("/console/login", "key", key, "next", next)
 			if to := p.header.Get("Location"); p.status != http.StatusSeeOther || to != "/console/" {
 				t.Errorf("next %q goes to %q (%d)", next, to, p.status)
 			}
 			if to := o.browser().post("/console/theme", "theme", "dark", "back", next).header.Get("Location"); to != "/console/" {
 				t.Errorf("back %q goes to %q", next, to)
+			}
+		}
+		// What is asked for leads nowhere: it may hold an address, or dots.
+		for _, next := range []string{"/console/tasks?label=repo%3Dhttps://git.example/a", "/console/reviews?cursor=a..b//c", "/console/handoffs#..//x"} {
+			p := o.browser().post("/console/login", "key", o.key(picket.ScopeReviewer).Key.Reveal(), "next", next)
+			if to := p.header.Get("Location"); p.status != http.StatusSeeOther || to != next {
+				t.Errorf("next %q goes to %q (%d)", next, to, p.status)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package console
 import (
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -51,9 +52,15 @@ func accepts(r *http.Request, want string) bool {
 
 // localPath is where a person is sent back to: a path of the console, never an
 // address elsewhere.
-func localPath(path string) string {
-	if !strings.HasPrefix(path, home) || strings.ContainsAny(path, "\\\r\n\t") || strings.Contains(path, "//") || strings.Contains(path, "..") || len(path) > 1024 {
+func localPath(address string) string {
+	raw := address
+	if at := strings.IndexAny(address, "?#"); at >= 0 {
+		raw = address[:at] // what follows leads nowhere
+	}
+	path, err := url.PathUnescape(raw) // a browser takes %2e for a dot, too
+	if err != nil || !strings.HasPrefix(raw, home) || strings.Contains(path, "//") || strings.Contains(path, "..") ||
+		strings.ContainsAny(address, "\\\r\n\t") || len(address) > 1024 {
 		return home
 	}
-	return path
+	return address
 }
