@@ -89,7 +89,7 @@ func printTopUp(cmd *cobra.Command, e picket.EnvelopeState, raw jsontext.Value) 
 	case "json", "jsonl", "yaml":
 		return printValue(w, format, raw)
 	default:
-		fmt.Fprintf(w, "%s has %s and %d tokens left of %s and %d\n", e.ID, dollars(e.Available.USD), e.Available.Tokens, dollars(e.Envelope.USD), e.Envelope.Tokens)
+		fmt.Fprintf(w, "%s has %s left\n", e.ID, strings.Join(leftOf(envelopeRow{EnvelopeState: e}), " and "))
 		if e.Locked {
 			fmt.Fprintln(cmd.ErrOrStderr(), "it is still overdrawn, so paid calls stay refused: top up what is below zero")
 		}
@@ -181,4 +181,16 @@ func dash(text string) string {
 		return "-"
 	}
 	return text
+}
+
+// leftOf says what an envelope has left of what it was given; a day only of what
+// it limits.
+func leftOf(r envelopeRow) (parts []string) {
+	if limitText(r, "", r.Envelope.USD >= budget.MaxMoney) == "" {
+		parts = append(parts, dollars(r.Available.USD)+" of "+dollars(r.Envelope.USD))
+	}
+	if limitText(r, "", r.Envelope.Tokens >= budget.MaxTokens) == "" {
+		parts = append(parts, fmt.Sprintf("%d of %d tokens", r.Available.Tokens, r.Envelope.Tokens))
+	}
+	return parts
 }
