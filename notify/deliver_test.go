@@ -157,8 +157,8 @@ func TestATargetThatNeverAnswersIsDead(t *testing.T) {
 // is left alone at once.
 func TestWhatATargetAsksFor(t *testing.T) {
 	virtual(t, func(h *house) {
-		asked := []string{"120", "86400", "Fri, 31 Dec 1999 23:59:59 GMT", "-5", "soon"}
-		pauses := []time.Duration{2 * time.Minute, 5 * time.Minute, 4 * time.Second, 8 * time.Second, 16 * time.Second}
+		asked := []string{"120", "86400", "Fri, 31 Dec 1999 23:59:59 GMT", "-5", "soon", "2147483648", "9223372036854775808", "1" + strings.Repeat("0", 30)}
+		pauses := []time.Duration{2 * time.Minute, 5 * time.Minute, 4 * time.Second, 8 * time.Second, 16 * time.Second, 5 * time.Minute, 5 * time.Minute, 5 * time.Minute}
 		g := &target{answer: func(n int, _ *http.Request) (*http.Response, error) {
 			if n <= len(asked) {
 				return status(429, "Retry-After", asked[n-1])

@@ -202,8 +202,9 @@ func doubtOf(certificate *tls.CertificateVerificationError) string {
 
 // retryAfter reads seconds or a date; 0 for anything else.
 func retryAfter(text string, now time.Time) time.Duration {
-	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
-		return min(max(time.Duration(n)*time.Second, 0), maxRetryAfter)
+	most := uint64(maxRetryAfter / time.Second)
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(n, most)) * time.Second // beyond the range n is the largest number
 	}
 	if at, err := http.ParseTime(text); err == nil {
 		return min(max(at.Sub(now), 0), maxRetryAfter)
