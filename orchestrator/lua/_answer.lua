@@ -30,7 +30,7 @@ local function open_handoff(hid)
   local h = load(K('handoff:', hid))
   if not h then return nil, nil, refuse('not_found', 'kind', 'hand-off') end
   local t = load(K('task:', h.task))
-  if h.state == 'open' and marked(t) then return nil, nil, refuse('task_closed', 'state', 'cancelled') end
+  if h.state == 'open' and marked(t) then return nil, nil, lost_tree(t) end
   if h.state ~= 'open' then return nil, nil, lost_handoff(h, t) end
   return h, t
 end

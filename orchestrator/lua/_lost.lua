@@ -22,6 +22,14 @@ local function lost(id, t)
     'reason', free(t.reason or ''))
 end
 
+-- lost_tree is that of one about a task below a cancelled one, which nobody has
+-- come to yet.
+local function lost_tree(t)
+  local top = marked(t)
+  local at, by = string.match(call('HGET', K('tree:', t.root), top), '^(%d+) (.+)$')
+  return first('task_closed', by, 'state', 'cancelled', 'decision', 'cancel', 'at', at or '-', 'reason', free('cancelled with ' .. top))
+end
+
 -- lost_handoff is that of one about a hand-off, whose task may have gone on.
 local function lost_handoff(h, t)
   local code = (TERMINAL[t.state] or marked(t)) and 'task_closed' or 'state_conflict'

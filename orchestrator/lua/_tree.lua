@@ -58,15 +58,15 @@ local function cancel_below(list, top, by, limit)
   return n
 end
 
--- mark notes that a task and all that is below it are cancelled; root is that of
--- their tree.
-local function mark(root, id) call('HSET', K('tree:', root), id, '1') end
+-- mark notes that a task and all that is below it are cancelled, when, and by
+-- whom; root is that of their tree.
+local function mark(root, id, by) call('HSET', K('tree:', root), id, RAW .. ' ' .. by) end
 
 -- cancel_tree cancels a task and what is below it.
 local function cancel_tree(id, t, by, reason)
   cancel_task(id, t, by, reason)
   if not t.delegated then return end
-  mark(t.root or id, id)
+  mark(t.root or id, id, by)
   cancel_below({ id }, id, by, STEP)
 end
 
@@ -77,7 +77,7 @@ local function cancel_children(id, t, by)
   pick(t[1], 'root')
   for _, child in ipairs(children(id)) do
     local c = pick(K('task:', child), 'state', 'delegated')
-    if c.delegated or not TERMINAL[c.state] then mark(t.root or id, child) end
+    if c.delegated or not TERMINAL[c.state] then mark(t.root or id, child, by) end
   end
   cancel_below({ id }, id, by, STEP)
 end

@@ -34,7 +34,7 @@ if TERMINAL[t.state] then
   return view(new)
 end
 
-if marked(t) then return refuse('task_closed', 'state', 'cancelled') end
+if marked(t) then return lost_tree(t) end
 local kind = t.state == 'handoff' and call('HGET', K('handoff:', t.handoff), 'kind')
 if kind ~= 'escalation' then
   return refuse('state_conflict', 'state', t.state, 'need', 'an_escalated_hand-off_or_a_closed_task')

@@ -12,7 +12,7 @@ if was then return { was ~= '-' and was or '', view(tid) } end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return lost(tid, t) end
-if marked(t) then return refuse('task_closed', 'state', 'cancelled') end
+if marked(t) then return lost_tree(t) end
 if t.state ~= 'review' then return refuse('state_conflict', 'state', t.state, 'need', 'review') end
 local fix
 if ARGV[7] == '1' then
