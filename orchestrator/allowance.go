@@ -31,6 +31,9 @@ func (e *Engine) house() string {
 
 // usual is the envelope of a task that names none.
 func (e *Engine) usual() *budget.Envelope {
-	task := *e.store.allowed.Load().task
+	task := e.Usual()
 	return &task
 }
+
+// Usual is what a task gets that names no envelope.
+func (e *Engine) Usual() budget.Envelope { return *e.store.allowed.Load().task }

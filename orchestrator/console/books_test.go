@@ -54,7 +54,8 @@ func TestTheDaysMoney(t *testing.T) {
 			t.Error("who has spent most does not come first")
 		}
 		before := s.want("/console/budgets?day=1999-12-31")
-		before.has(t, "1999-12-31 had no limit", "the day after")
+		before.has(t, "There are no books of 1999-12-31.", "the day after")
+		before.hasNot(t, "no limit", "without a limit")
 		s.want("/console/budgets?day=nonsense").has(t, "2000-01-01")
 		day := s.want("/console/budgets/house:2000-01-01")
 		day.has(t, "task 7", "Top up")

@@ -201,9 +201,9 @@ func (v *visit) agentWork(a *agentView) error {
 	}
 	mine := slices.DeleteFunc(all, func(l picket.LiveLease) bool { return l.AgentID != a.AgentID })
 	a.More = max(len(mine)-pageRows, 0)
-	a.Leases = leaseRows(mine[:min(len(mine), pageRows)], nil)
+	a.Leases = v.leaseRows(mine[:min(len(mine), pageRows)], nil)
 	page, err := v.desk.Events(v.ctx(), picket.EventQuery{Agent: a.AgentID, Back: true, Limit: maxEventsHere})
-	a.Events = eventRows(page.Events)
+	a.Events = v.eventRows(page.Events)
 	return err
 }
 
@@ -228,6 +228,10 @@ func (v *visit) actOnAgent(form, did string, verb func(by picket.Caller, id, rea
 // then nothing is asked.
 func (v *visit) changeAgent(by picket.Caller, id string, to picket.AgentStatus) error {
 	_, err := v.desk.ChangeAgent(v.ctx(), by, id, nil, picket.AgentStatusChange{Status: to, Incarnation: wholeNumber(v.form("incarnation"))})
+	if refusal, ok := picket.RefusalOf(err); ok && refusal.Code == picket.CodeAgentGone {
+		// The engine tells the agent what to do.
+		return picket.Refuse(picket.CodeAgentGone, "Look at it as it is now, then decide anew.", "the agent has registered again, or has gone, since this page was opened")
+	}
 	return err
 }
 

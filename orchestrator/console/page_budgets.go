@@ -99,7 +99,9 @@ func (v *visit) houseOf(b *budgetsView) error {
 	}
 	e, err := v.desk.Envelope(v.ctx(), "house:"+b.Day)
 	if errors.Is(err, picket.CodeNotFound) {
-		b.Tasks = taskRows(named.Tasks[:min(len(named.Tasks), pageRows)])
+		if b.After == "" { // of a day that is over nothing else is known
+			b.Tasks = taskRows(named.Tasks[:min(len(named.Tasks), pageRows)])
+		}
 		return nil
 	}
 	if err != nil {

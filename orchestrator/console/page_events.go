@@ -116,14 +116,14 @@ type eventRow struct {
 // maxEventJSON bounds what is shown of one event, in bytes; the export has all.
 const maxEventJSON = 4 << 10
 
-func eventRows(all []picket.Event) []eventRow {
+func (v *visit) eventRows(all []picket.Event) []eventRow {
 	var rows []eventRow
 	for _, ev := range all {
 		row := eventRow{Event: ev, Tone: toneOf(ev), Says: saysOf(ev)}
 		if ev.TaskID != "" {
 			row.TaskPath = taskPath(ev.TaskID)
 		}
-		if ev.AgentID != "" {
+		if ev.AgentID != "" && v.may("agent") {
 			row.AgentPath = agentPath(ev.AgentID)
 		}
 		if text, err := json.Marshal(ev, json.Deterministic(true)); err == nil {
@@ -199,7 +199,7 @@ func events(v *visit) error {
 		q.Back, q.Limit, q.After = true, pageRows, v.position("before")
 		var found picket.EventPage
 		found, err = v.desk.Events(v.ctx(), q)
-		list.Rows = eventRows(found.Events)
+		list.Rows = v.eventRows(found.Events)
 		f.Before = ""
 		list.Export = f.address(eventsPath + "/export")
 		if q.After > 0 {

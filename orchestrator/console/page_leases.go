@@ -38,11 +38,11 @@ type leaseRow struct {
 	Title, TaskPath, AgentPath string
 }
 
-func leaseRows(all []picket.LiveLease, titles map[string]string) []leaseRow {
+func (v *visit) leaseRows(all []picket.LiveLease, titles map[string]string) []leaseRow {
 	var rows []leaseRow
 	for _, l := range all {
 		row := leaseRow{LiveLease: l, Title: titles[l.TaskID], TaskPath: taskPath(l.TaskID)}
-		if l.AgentID != "" {
+		if l.AgentID != "" && v.may("agent") {
 			row.AgentPath = agentPath(l.AgentID)
 		}
 		rows = append(rows, row)
@@ -70,7 +70,7 @@ func (v *visit) leasesPage(taskID string, typed acting, problem error) error {
 	}
 	from := int(min(v.position("from"), int64(len(all))))
 	to := min(from+pageRows, len(all))
-	list := leasesView{Rows: leaseRows(all[from:to], titlesOf(named.Tasks)), Total: len(all), From: from, Full: len(all) == mostLeases,
+	list := leasesView{Rows: v.leaseRows(all[from:to], titlesOf(named.Tasks)), Total: len(all), From: from, Full: len(all) == mostLeases,
 		Acting: typed, ActingOnTaskID: taskID}
 	if from > 0 {
 		list.Before = address(leasesPath, "from", strconv.Itoa(max(from-pageRows, 0)))

@@ -50,7 +50,7 @@ func (v *visit) stopPage(f stopForm, problem error) error {
 	if problem != nil {
 		status = picket.CodeOf(problem).Status()
 	}
-	return v.show(status, page{name: "stop", title: "Stop", nav: "-", topics: []string{"namespace.", "task.leased", "lease."}, body: f, problem: problem})
+	return v.show(status, page{name: "stop", title: "Stop", nav: "-", topics: []string{"namespace.", "task.", "lease.", "agent."}, body: f, problem: problem})
 }
 
 // seen is when the pause was made that the person has seen, 0 for none: what

@@ -14,6 +14,7 @@ import (
 // taskMaker is what submitting a task asks of the engine.
 type taskMaker interface {
 	Submit(ctx context.Context, by picket.Caller, spec picket.TaskSpec) (picket.Task, error)
+	Usual() budget.Envelope
 }
 
 func submitPages() []route {
@@ -29,17 +30,18 @@ type taskForm struct {
 	Title, Input, Role, Agent, Needs, Labels, Priority, USD, Tokens, Review string
 	// Wrong is the field that was refused.
 	Wrong string
+	Usual budget.Envelope // what an empty amount stands for
 }
 
 func newTask(v *visit) error {
 	return v.show(http.StatusOK, page{name: "submit", title: "New task", nav: "tasks", topics: nil,
-		body: taskForm{Role: v.parameter("role"), Priority: strconv.Itoa(picket.DefaultPriority), Review: string(picket.ReviewByHuman)}})
+		body: taskForm{Role: v.parameter("role"), Priority: strconv.Itoa(picket.DefaultPriority), Review: string(picket.ReviewByHuman), Usual: v.desk.Usual()}})
 }
 
 func submitTask(v *visit) error {
 	f := taskForm{Title: v.form("title"), Input: v.form("input"), Role: strings.TrimSpace(v.form("role")), Agent: strings.TrimSpace(v.form("agent")),
 		Needs: v.form("needs"), Labels: v.form("labels"), Priority: strings.TrimSpace(v.form("priority")), USD: strings.TrimSpace(v.form("usd")),
-		Tokens: strings.TrimSpace(v.form("tokens")), Review: v.form("review")}
+		Tokens: strings.TrimSpace(v.form("tokens")), Review: v.form("review"), Usual: v.desk.Usual()}
 	made, err := f.submit(v)
 	if err != nil {
 		f.Wrong = fieldOf(err)
@@ -93,6 +95,12 @@ func (f taskForm) spec() (spec picket.TaskSpec, err error) {
 		return spec, nil // what is usual
 	}
 	e, err := amount(f.USD, f.Tokens)
+	if f.USD == "" {
+		e.USD = f.Usual.USD
+	}
+	if f.Tokens == "" {
+		e.Tokens = f.Usual.Tokens
+	}
 	spec.BudgetEnvelope = &e
 	return spec, err
 }

@@ -185,14 +185,26 @@ func (t *taskView) evidence(v *visit) error {
 	return nil
 }
 
-func (t *taskView) events(v *visit) (err error) {
+func (t *taskView) events(v *visit) error {
 	q := picket.EventQuery{TaskID: t.TaskID, Back: true, Limit: maxEventsHere}
-	if t.State != picket.TaskLeased {
-		// Nothing changes it now: its last events are where it was changed last, and
-		// what its processes and people said in the quarter of an hour after that.
-		q.Until = t.UpdatedAt + 15*60*1000
-	}
 	page, err := v.desk.Events(v.ctx(), q)
-	t.Events = eventRows(page.Events)
-	return err
+	if err != nil {
+		return err
+	}
+	found := page.Events
+	if lowest := wholeNumber(page.Next); len(found) < maxEventsHere && lowest > 0 {
+		// The others are further back than a look goes: they are where the task was
+		// changed last, or a quarter of an hour later, when its processes were told of.
+		q.Until = t.UpdatedAt + 15*60*1000
+		if page, err = v.desk.Events(v.ctx(), q); err != nil {
+			return err
+		}
+		for _, ev := range page.Events {
+			if ev.Seq < lowest && len(found) < maxEventsHere {
+				found = append(found, ev)
+			}
+		}
+	}
+	t.Events = v.eventRows(found)
+	return nil
 }

@@ -86,6 +86,7 @@ type taskList struct {
 	// these were all.
 	Looked int64
 	Ended  bool
+	Later  bool   // newer ones were looked through on the page before
 	Clear  string // the same list without filters
 }
 
@@ -115,7 +116,7 @@ func tasks(v *visit) error {
 	if picket.CheckID("q", "task", f.Search) == nil {
 		return v.Redirect(http.StatusSeeOther, taskPath(f.Search))
 	}
-	list := taskList{Filter: f, Sinces: sinces, Tabs: v.taskTabs(f), Clear: taskFilter{State: f.State}.address()}
+	list := taskList{Filter: f, Sinces: sinces, Tabs: v.taskTabs(f), Clear: taskFilter{State: f.State}.address(), Later: f.Cursor != ""}
 	if !slices.ContainsFunc(sinces, func(p pair) bool { return p.Name == f.Since }) {
 		list.Sinces = append([]pair{{f.Since, clip(40, f.Since)}}, sinces...)
 	}
@@ -212,10 +213,10 @@ func (v *visit) search(list *taskList, q picket.TaskQuery) (found []picket.Task,
 }
 
 // matcher finds tasks by a part of their title, whatever its case, or by the
-// beginning or end of their id.
+// beginning or end of their id, also as lists show it.
 func matcher(text string) func(picket.Task) bool {
 	lower := strings.ToLower(text)
-	id := strings.ToUpper(strings.TrimPrefix(lower, "task_"))
+	id := strings.ToUpper(strings.TrimPrefix(strings.TrimPrefix(lower, "task_"), "…"))
 	return func(t picket.Task) bool {
 		_, body, _ := strings.Cut(t.TaskID, "_")
 		return strings.Contains(strings.ToLower(t.Title), lower) || len(id) >= 2 && (strings.HasPrefix(body, id) || strings.HasSuffix(body, id))

@@ -192,6 +192,8 @@ func money(m budget.Money) string {
 // tokens is a number of tokens, shortened.
 func tokens(n int64) string {
 	switch {
+	case n > budget.MaxTokens/2: // an envelope without a limit, and what is left of it
+		return "unlimited"
 	case n >= 10_000_000:
 		return fmt.Sprintf("%.0fM", float64(n)/1e6)
 	case n >= 1_000_000:
