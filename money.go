@@ -159,6 +159,10 @@ type EnvelopeState struct {
 	// stays when Granted shrinks at closing.
 	Envelope budget.Envelope `json:"budgetEnvelope"`
 	budget.Account
+	// SpentInAll is what was spent from it and from all that was carved from it,
+	// nil where that was not counted from its beginning.
+	SpentInAll *budget.Envelope `json:"spentInAll,omitzero"`
+
 	Locked   bool            `json:"locked"` // overrun: no paid call until a top-up
 	Calls    []OpenCall      `json:"calls"`  // under way, oldest deadline first, at most 100
 	Children []EnvelopeState `json:"children"`

@@ -45,8 +45,7 @@ type Stats struct {
 	Expired map[ExitClass]int64 `json:"expired"`
 	// Money is that of all tasks together.
 	Money MoneyStats `json:"money"`
-	// House is the envelope of today (UTC), nil when there is no limit a day or
-	// nothing was submitted yet.
+	// House is the envelope of today (UTC), nil when there is no limit a day.
 	House *HouseStats `json:"house"`
 	// Pulse is what came of the last hour, oldest first: [PulseSlots] slots of the
 	// store's own clock, the last of which still runs. Those in which nothing
@@ -84,6 +83,9 @@ type MoneyStats struct {
 type HouseStats struct {
 	Limit     budget.Envelope `json:"limit"`
 	Available budget.Envelope `json:"available"` // below zero after an overrun
+	// SpentInAll is what the tasks of the day have spent, with all below them; nil
+	// where that was not counted from its beginning.
+	SpentInAll *budget.Envelope `json:"spentInAll,omitzero"`
 }
 
 // The pulse: how many slots there are, and how long each is, in ms.

@@ -201,6 +201,14 @@ func (m *market) account(id string) budget.Account {
 	return accountOf(row)
 }
 
+// total is what was spent from an envelope and from all below it, as counted.
+func (m *market) total(id string) budget.Envelope {
+	m.t.Helper()
+	row, err := m.raw.HGetAll(m.ctx, "pk:{default}:env:"+id).Result()
+	ok(m.t, err)
+	return columnOf(row, "total")
+}
+
 // check holds every envelope against its own columns (I3), its calls (I6), its
 // subtasks (I8) and the ledger. It returns what is held in all.
 func (m *market) check(when string) (held budget.Envelope) {
@@ -215,8 +223,12 @@ func (m *market) check(when string) (held budget.Envelope) {
 	for _, id := range append(m.ids(), days[0]) {
 		a := m.account(id)
 		var carved, calls budget.Envelope
+		total := a.Spent
 		for _, child := range m.raw.ZRange(m.ctx, "pk:{default}:children:"+id, 0, -1).Val() {
-			carved = carved.Plus(m.account(child).Granted)
+			carved, total = carved.Plus(m.account(child).Granted), total.Plus(m.total(child))
+		}
+		if got := m.total(id); got != total {
+			m.t.Fatalf("%s, %s and all below it have spent %+v; counted are %+v", when, id, total, got)
 		}
 		for _, call := range m.raw.ZRange(m.ctx, "pk:{default}:calls:"+id, 0, -1).Val() {
 			calls = calls.Plus(columnOf(m.raw.HGetAll(m.ctx, "pk:{default}:hold:"+id+":"+call).Val(), "need"))

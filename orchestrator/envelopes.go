@@ -72,6 +72,10 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 		Account: budget.Account{Granted: column(h, "granted"), Available: column(h, "available"), Held: column(h, "held"),
 			Spent: column(h, "spent"), Carved: column(h, "carved")},
 		Calls: []picket.OpenCall{}, Children: []picket.EnvelopeState{}}
+	if _, counted := h["total_u"]; counted {
+		total := column(h, "total")
+		s.SpentInAll = &total
+	}
 	if h["closed"] == "1" {
 		s.State = "closed"
 	}

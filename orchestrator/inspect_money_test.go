@@ -50,7 +50,7 @@ func theCancelled(s *scene) string {
 var tillDamages = []damage{
 	{kind: "books_differ", what: "money from nowhere", plant: money(theBuyer, "available_u", 999_000_000_000)},
 	{kind: "books_differ", what: "tokens lost", plant: money(theBuyer, "granted_t", 999)},
-	{kind: "books_differ", what: "spent is less than nothing", plant: func(s *scene) {
+	{kind: "books_differ", what: "spent is less than nothing", also: []string{"total_differs"}, plant: func(s *scene) {
 		s.do("HINCRBY", "env:"+s.buyer.TaskID, "spent_t", -5)
 		s.do("HINCRBY", "env:"+s.buyer.TaskID, "available_t", 5)
 	}},
@@ -63,6 +63,7 @@ var tillDamages = []damage{
 		s.do("HINCRBY", "env:"+s.part, "available_t", 7)
 	}},
 	{kind: "carved_differs", what: "a subtask is forgotten", plant: func(s *scene) { s.do("ZREM", "children:"+s.buyer.TaskID, s.part) }},
+	{kind: "total_differs", what: "more than was spent", plant: money(theBuyer, "total_u", 999_000_000_000)},
 	{kind: "held_differs", what: "for no call", plant: func(s *scene) {
 		s.do("HINCRBY", "env:"+s.buyer.TaskID, "held_t", 7)
 		s.do("HINCRBY", "env:"+s.buyer.TaskID, "available_t", -7)

@@ -242,7 +242,20 @@ func tourFunds(t *testing.T, f *fixture) {
 	ok(t, err)
 	_, err = f.TopUp(f.ctx, operator, part.TaskID, picket.TopUp{USD: usd("0.10")}) // and all above it
 	ok(t, err)
-	_, err = f.Envelope(f.ctx, "house")
+	day, err := f.Envelope(f.ctx, "house")
+	ok(t, err)
+	if s, err := f.Stats(f.ctx); err != nil || s.House == nil {
+		t.Fatalf("the house is not counted: %+v, %v", s.House, err)
+	}
+	// From before sums were kept; then counted anew, and counted wrongly.
+	ok(t, f.raw.HDel(f.ctx, "pk:{default}:env:"+day.ID, "total_t", "total_u").Err())
+	f.settle(t, done(f.reserve(t, h, paid("0.01")), "0.01"))
+	for _, repair := range []bool{false, true} {
+		_, err = wholePass(f.ctx, f.Engine, repair)
+		ok(t, err)
+	}
+	ok(t, f.raw.HSet(f.ctx, "pk:{default}:env:"+day.ID, "total_u", 7).Err())
+	_, err = wholePass(f.ctx, f.Engine, true)
 	ok(t, err)
 	_, err = f.Cancel(f.ctx, operator, task.TaskID, "r")
 	ok(t, err)

@@ -58,7 +58,7 @@ func accountOf(row map[string]string) budget.Account {
 func (x *machine) compareMoney() {
 	x.Helper()
 	got := x.readMoney()
-	carved, held := map[string]budget.Envelope{}, map[string]budget.Envelope{}
+	carved, held, below := map[string]budget.Envelope{}, map[string]budget.Envelope{}, map[string]budget.Envelope{}
 	calls := map[string]map[string]*mcall{}
 	for _, c := range x.m.open() {
 		held[c.task] = held[c.task].Plus(c.need)
@@ -71,6 +71,7 @@ func (x *machine) compareMoney() {
 		row := got.envs[id]
 		a := accountOf(row)
 		carved[row["parent"]] = carved[row["parent"]].Plus(a.Granted)
+		below[row["parent"]] = below[row["parent"]].Plus(columnOf(row, "total"))
 		if !a.Balanced() { // I3
 			x.Fatalf("the books of %s do not add up: %+v", id, a)
 		}
@@ -89,6 +90,9 @@ func (x *machine) compareMoney() {
 	for _, id := range x.m.ids { // I8
 		if a := accountOf(got.envs[id]); a.Carved != carved[id] {
 			x.Fatalf("%s has carved %+v, its subtasks were granted %+v", id, a.Carved, carved[id])
+		}
+		if total := columnOf(got.envs[id], "total"); total != accountOf(got.envs[id]).Spent.Plus(below[id]) {
+			x.Fatalf("%s and all below it have spent %+v, it %+v, its subtasks %+v", id, total, accountOf(got.envs[id]).Spent, below[id])
 		}
 	}
 	if n := len(x.m.open()); len(got.holds) != n {

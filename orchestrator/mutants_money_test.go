@@ -25,6 +25,8 @@ var tillMutants = []mutant{
 	{"usage is charged at every report", []edit{{"usage", "- num(of.charged_u))", ")"}}},
 	{"what the LLM proxy saw is charged again", []edit{{"usage", "- num(of.llm_u) -", "-"}}},
 	{"a warning comes at every call", []edit{{"_books", "if percent > num(e[field]) then", "if percent > 0 then"}}},
+	{"what is spent counts for nobody above", []edit{{"_books", "    e = e.parent and e.parent ~= '' and pick(K('env:', e.parent), unpack(SUMMED))", "    e = nil"}}},
+	{"a correction is in no sum", []edit{{"_books", "if cost_t ~= 0 or cost_u ~= 0 then add_up", "if cost_t > 0 or cost_u > 0 then add_up"}}},
 	// In flight.
 	{"calls that act outside are not waited for", []edit{{"_queue", "local at = math.max(ready, barrier, calls)", "local at = math.max(ready, barrier)"}}},
 	{"the end of a call frees nobody", []edit{{"_settle", "look_again(tid)", "type(tid)"}}},

@@ -28,7 +28,7 @@ var counted = func() (sets []any) {
 // Stats counts a namespace.
 func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	asked := time.Now()
-	got, err := e.run(ctx, "stats", counted...)
+	got, err := e.run(ctx, "stats", append([]any{e.house()}, counted...)...)
 	if err != nil {
 		return picket.Stats{}, err
 	}
@@ -76,6 +76,10 @@ func (r *reply) figures(s *picket.Stats, l []any) {
 	s.OldestHandoff, s.OldestReview = picket.Instant(r.int(r.at(l, 3))), picket.Instant(r.int(r.at(l, 5)))
 	if h := r.list(r.at(l, 4)); h != nil {
 		s.House = &picket.HouseStats{Limit: r.pair(h), Available: r.pair(h[min(2, len(h)):])}
+		if len(h) > 5 && h[5] != nil {
+			total := r.pair(h[4:])
+			s.House.SpentInAll = &total
+		}
 	}
 	sums := r.hash(r.at(l, 6))
 	s.Money = picket.MoneyStats{Spent: column(sums, "spent"), Returned: column(sums, "returned"), Held: atLeastNothing(column(sums, "held"))}

@@ -36,7 +36,7 @@ var storeGauges = []storeGauge{
 		func(s picket.Stats) float64 { return float64(s.ClockOffsetMs) / 1000 }},
 }
 
-// houseGauges are there only where a day has a limit, from its first task on.
+// houseGauges are there only where a day has a limit.
 var houseGauges = []storeGauge{
 	{describe("house_limit_usd", "Dollars that the tasks of this day (UTC) may be given."),
 		func(s picket.Stats) float64 { return float64(s.House.Limit.USD) / 1e9 }},

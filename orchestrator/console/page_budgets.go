@@ -109,9 +109,7 @@ func (v *visit) houseOf(b *budgetsView) error {
 	}
 	rows, _ := treeOf(e, 1)
 	b.House = &rows[0]
-	var seen int
-	b.Under, seen = spentUnder(e)
-	b.AtLeast = seen >= picket.MaxEnvelopes
+	b.Under, b.AtLeast = spentInAll(e)
 	given := e.Account // as if all of it were spent by the day itself
 	given.Carved, given.Spent = e.Carved.Minus(b.Under.Minus(e.Spent)), b.Under
 	b.House.Bar = barOf(given)
@@ -124,6 +122,26 @@ func (v *visit) houseOf(b *budgetsView) error {
 		b.Rows = append(b.Rows, treeRow{EnvelopeState: child, Title: titles[child.ID], Path: budgetPath(child.ID), Bar: barOf(child.Account)})
 	}
 	return nil
+}
+
+// spentInAll is what was spent from an envelope and from all that was carved
+// from it. Where that was not counted from its beginning, it is added up, and
+// may be more than of the envelopes that are there.
+func spentInAll(e picket.EnvelopeState) (spent budget.Envelope, atLeast bool) {
+	if e.SpentInAll != nil {
+		return *e.SpentInAll, false
+	}
+	spent, seen := addedUp(e)
+	return spent, seen >= picket.MaxEnvelopes
+}
+
+func addedUp(e picket.EnvelopeState) (spent budget.Envelope, envelopes int) {
+	spent, envelopes = e.Spent, 1
+	for _, child := range e.Children {
+		s, n := addedUp(child)
+		spent, envelopes = spent.Plus(s), envelopes+n
+	}
+	return spent, envelopes
 }
 
 // budgetView is what the page of one envelope shows.

@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,8 +12,7 @@ import (
 
 func overviewPages() []route {
 	return []route{
-		{name: "overview", method: get, path: home, scopes: people, as: []string{"GET /api/v1/stats", "GET /api/v1/handoffs", "GET /api/v1/reviews",
-			"GET /api/v1/envelopes/:id"}, handle: overview, nav: "Overview"},
+		{name: "overview", method: get, path: home, scopes: people, as: []string{"GET /api/v1/stats", "GET /api/v1/handoffs", "GET /api/v1/reviews"}, handle: overview, nav: "Overview"},
 	}
 }
 
@@ -25,12 +23,12 @@ type overviewView struct {
 	Figures  []figure
 	Handoffs []handoffRow
 	Reviews  []reviewRow
-	Late     bool // a hand-off is past its deadline
-	House    picket.EnvelopeState
+	Late     bool               // a hand-off is past its deadline
+	House    *picket.HouseStats // nil where no day has a limit
 	HouseBar bar
-	// Spent is what was spent today; SpentMore: there is more than was looked at.
-	Spent        budget.Envelope
-	SpentMore    bool
+	// Spent is what was spent today, or ever; nil on a day that had begun before
+	// this was counted.
+	Spent        *budget.Envelope
 	NoTokenLimit bool
 	Pulse        pulse
 	Agents       []figure
@@ -47,12 +45,11 @@ func overview(v *visit) error {
 		return err
 	}
 	var w overviewView
-	for _, part := range []func(*visit) error{w.waiting, w.money} {
-		if err := part(v); err != nil {
-			return err
-		}
+	if err := w.waiting(v); err != nil {
+		return err
 	}
 	w.figures(v)
+	w.money(v)
 	w.Pulse = pulseOf(v.stats.Pulse, v.now())
 	return v.show(http.StatusOK, page{name: "overview", title: "Overview",
 		topics: []string{"task.", "lease.", "handoff.", "agent.", "budget.", "namespace.", "write.", "store."}, body: w})
@@ -92,33 +89,20 @@ func (w *overviewView) waiting(v *visit) error {
 
 // money is the day's envelope, where there is a limit a day, with all that was
 // spent under it; else what was ever spent.
-func (w *overviewView) money(v *visit) error {
-	house, err := v.desk.Envelope(v.ctx(), "house")
-	if errors.Is(err, picket.CodeNotFound) {
-		w.Spent = v.stats.Money.Spent
-		return nil
+func (w *overviewView) money(v *visit) {
+	w.House = v.stats.House
+	if w.House == nil {
+		ever := v.stats.Money.Spent.Minus(v.stats.Money.Returned)
+		w.Spent = &ever
+		return
 	}
-	w.House = house
-	var seen int
-	w.Spent, seen = spentUnder(house)
-	w.SpentMore = seen >= picket.MaxEnvelopes
-	account := house.Account
-	account.Carved = account.Carved.Minus(w.Spent.Minus(account.Spent))
-	account.Spent = w.Spent
+	w.Spent, w.NoTokenLimit = w.House.SpentInAll, w.House.Limit.Tokens >= budget.MaxTokens
+	account := budget.Account{Granted: w.House.Limit, Available: w.House.Available}
+	if w.Spent != nil {
+		account.Spent = *w.Spent
+	}
+	account.Carved = account.Granted.Minus(account.Available).Minus(account.Spent)
 	w.HouseBar = barOf(account)
-	w.NoTokenLimit = house.Granted.Tokens >= budget.MaxTokens
-	return err
-}
-
-// spentUnder is what was spent from an envelope and from all that was carved
-// from it, and how many envelopes these are.
-func spentUnder(e picket.EnvelopeState) (spent budget.Envelope, envelopes int) {
-	spent, envelopes = e.Spent, 1
-	for _, child := range e.Children {
-		s, n := spentUnder(child)
-		spent, envelopes = spent.Plus(s), envelopes+n
-	}
-	return spent, envelopes
 }
 
 // pulse is what came of the last hour, a bar for each of its slots.

@@ -89,6 +89,7 @@ func TestPagesOfAThrong(t *testing.T) {
 		rows, kib, onWire int
 		calls             string
 	}{
+		{"/console/", 12, 32, 5, "handoffs=1 reviews=1"},
 		{"/console/tasks", 50, 64, 3, "list=1"},
 		{"/console/tasks?state=queued&role=coder&label=team%3Da", 50, 64, 3, "list=1"},
 		{"/console/tasks?q=number+95", 50, 64, 6, "list=4"},

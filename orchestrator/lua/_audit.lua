@@ -17,15 +17,34 @@ local function examine_books(id, e)
   end
 end
 
+-- examine_total: what all of an envelope has spent is what it has spent itself
+-- and what all of its children have. One from before this was kept gets its
+-- total when all of these have theirs, and that is no damage.
+local function examine_total(id, e, t, u)
+  local function mend()
+    call('HSET', e[1], 'total_t', F(t), 'total_u', F(u))
+    e.total_t, e.total_u = F(t), F(u)
+  end
+  if not e.total_u then
+    if REPAIR then mend() end
+  elseif t ~= num(e.total_t) or u ~= num(e.total_u) then
+    violated('total_differs', id, F(num(e.total_t)) .. ' tokens and ' .. F(num(e.total_u)) .. ' nano-dollars are counted, ' .. F(t) .. ' and ' .. F(u) ..
+      ' were spent', mend)
+  end
+end
+
 -- examine_carved: what was carved from an envelope is what its children were
 -- granted.
 local function examine_carved(id, e)
   if call('ZCARD', K('children:', id)) > ROOM then return end
-  local t, u = 0, 0
+  local t, u, summed = 0, 0, true
+  local total_t, total_u = num(e.spent_t), num(e.spent_u)
   for _, child in ipairs(call('ZRANGE', K('children:', id), 0, -1)) do
-    local c = call('HMGET', K('env:', child), 'granted_t', 'granted_u')
+    local c = call('HMGET', K('env:', child), 'granted_t', 'granted_u', 'total_t', 'total_u')
     t, u = t + num(c[1]), u + num(c[2])
+    total_t, total_u, summed = total_t + num(c[3]), total_u + num(c[4]), summed and c[4]
   end
+  if summed then examine_total(id, e, total_t, total_u) end
   if t ~= num(e.carved_t) or u ~= num(e.carved_u) then
     violated('carved_differs', id, F(num(e.carved_t)) .. ' tokens and ' .. F(num(e.carved_u)) .. ' nano-dollars are carved, its children have ' ..
       F(t) .. ' and ' .. F(u))

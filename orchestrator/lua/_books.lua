@@ -58,6 +58,15 @@ end
 
 local function locked(e) return num(e.available_t) < 0 or num(e.available_u) < 0 end
 
+-- add_up adds what was spent to the totals of an envelope and of all that it was
+-- carved from, be they open or closed.
+local function add_up(e, t, u)
+  while e do
+    if e.total_u then shift(e, 'total', t, u) end
+    e = e.parent and e.parent ~= '' and pick(K('env:', e.parent), unpack(SUMMED))
+  end
+end
+
 -- charge books what was spent; held of it was reserved. Money is spent where it
 -- was spent and, when that envelope is closed, paid by the nearest open one it
 -- was carved from. row are further fields of the ledger's row, whose event was
@@ -66,6 +75,7 @@ local function charge(id, e, run, held_t, held_u, cost_t, cost_u, ...)
   local late = e.closed == '1'
   book(id, 'run', run, 'cost_t', F(cost_t), 'cost_u', F(cost_u), 'late', late and '1' or '0', ...)
   shift(e, 'spent', cost_t, cost_u)
+  if cost_t ~= 0 or cost_u ~= 0 then add_up(e, cost_t, cost_u) end
   sum(cost_t < 0 and 'returned_t' or 'spent_t', math.abs(cost_t))
   sum(cost_u < 0 and 'returned_u' or 'spent_u', math.abs(cost_u))
   shift(e, 'available', held_t - cost_t, held_u - cost_u)

@@ -2,11 +2,22 @@
 -- day's house. Amounts are integers, tokens (t) and nano-dollars (u); in both
 -- granted = available + held + spent + carved, always.
 local ENVELOPE = { 'parent', 'closed', 'granted_t', 'granted_u', 'available_t', 'available_u', 'held_t', 'held_u', 'spent_t', 'spent_u',
-  'carved_t', 'carved_u', 'envelope_t', 'envelope_u', 'warned_t', 'warned_u', 'tops', 'cap_t', 'cap_u',
+  'carved_t', 'carved_u', 'total_t', 'total_u', 'envelope_t', 'envelope_u', 'warned_t', 'warned_u', 'tops', 'cap_t', 'cap_u',
   'llm_t', 'llm_u', 'reported_t', 'reported_u', 'charged_t', 'charged_u' }
 
 -- envelope is the record of one; where there is none its parent is false.
 local function envelope(id) return pick(K('env:', id), unpack(ENVELOPE)) end
+
+-- SUMMED are the fields that lead to all that was spent from an envelope and
+-- from what was carved from it. One from before that was kept has no total.
+local SUMMED = { 'parent', 'total_t', 'total_u' }
+
+-- found_envelope begins the record of one that is carved from parent or, where
+-- that is '', from nothing.
+local function found_envelope(e, parent)
+  e.parent, e.total_t, e.total_u = parent, '0', '0'
+  put(e, 'parent', parent, 'total_t', '0', 'total_u', '0')
+end
 
 -- shift adds to one column of an envelope, in both dimensions.
 local function shift(e, column, t, u)
@@ -41,8 +52,8 @@ end
 -- carve gives a new task its envelope, out of that of parent or, where that is
 -- '', of nothing. That it can be covered was asked before.
 local function carve(parent, id, order, t, u)
-  local e = known({ K('env:', id), parent = parent })
-  put(e, 'parent', parent)
+  local e = known({ K('env:', id) })
+  found_envelope(e, parent)
   for _, column in ipairs({ 'granted', 'available', 'envelope' }) do shift(e, column, t, u) end
   if parent == '' then return end
   local p = envelope(parent)
@@ -103,8 +114,7 @@ local function house(cap)
   local id = 'house:' .. today()
   local e = envelope(id)
   if not e.parent then
-    e.parent = ''
-    put(e, 'parent', '')
+    found_envelope(e, '')
     call('ZADD', K('houses'), NOW, id)
   end
   local t, u = string.match(cap, '^(%d+) (%d+)$')

@@ -17,4 +17,8 @@ for _, column in ipairs({ 'granted', 'available', 'envelope' }) do
     fresh[#fresh + 1] = amount
   end
 end
+for _, field in ipairs({ 'total_t', 'total_u' }) do
+  fresh[#fresh + 1] = field
+  fresh[#fresh + 1] = '0'
+end
 return { id, fresh, {}, {} }

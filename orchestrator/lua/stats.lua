@@ -1,18 +1,18 @@
 -- flags: allow-oom
 -- needs: money
 -- stats counts a namespace. Whatever it has, this is a fixed number of looks.
--- ARGV: sets to count: by-state:<state>... roster:<status>... open-by-kind:<kind>...
+-- ARGV: cap of the house or '', sets to count: by-state:<state>... roster:<status>... open-by-kind:<kind>...
 -- Reply: {raw, now, tick, lanes, delayed, waiters, open hand-offs, seq, paused,
 --   why, by, at, store id, floor, adopted at, count per set..., ms that the next agent to be judged is overdue,
 --   leases that hold, leases past their deadline, ms of the oldest open hand-off or nothing,
---   today's house: {limit tokens, nano-dollars, available tokens, nano-dollars} or nothing,
+--   today's house: {limit tokens, nano-dollars, available tokens, nano-dollars, what all of it has spent, both or neither} or nothing,
 --   ms of the oldest task in review or nothing, what was counted: {figure, n...}, sessions,
 --   targets of webhooks: {state, events behind...}, pulse: {place in the ring, 'slot figure=n...'...}}
 local m = call('HMGET', META, 'tick', 'seq', 'paused', 'paused_why', 'paused_by', 'paused_at', 'store', 'adopted_at')
 local out = { RAW, NOW, m[1] or '0', call('ZCARD', K('lanes')), call('ZCARD', K('delayed')),
   call('ZCOUNT', K('waiters'), NOW, '+inf'), call('ZCARD', K('handoffs:', 'open')), m[2] or '0',
   m[3] or '', m[4] or '', m[5] or '', m[6] or '0', m[7] or '', F(floor), m[8] or '0' }
-for _, set in ipairs(ARGV) do out[#out + 1] = call('ZCARD', K(set)) end
+for i = 2, #ARGV do out[#out + 1] = call('ZCARD', K(ARGV[i])) end
 local function add(v) out[#out + 1] = v end
 local due = call('ZRANGE', K('silence'), '0', '0', 'WITHSCORES')[2]
 add(F(due and math.max(0, now - num(due)) or 0))
@@ -20,7 +20,12 @@ add(call('ZCOUNT', K('deadlines'), '(' .. NOW, '+inf'))
 add(call('ZCOUNT', K('deadlines'), '-inf', NOW))
 add(call('ZRANGE', K('handoffs:', 'open'), '0', '0', 'WITHSCORES')[2] or false)
 local h = envelope('house:' .. today())
-add(h.parent and { h.granted_t, h.granted_u, h.available_t, h.available_u } or false)
+local t, u = string.match(ARGV[1], '^(%d+) (%d+)$')
+if h.parent then
+  add({ h.granted_t, h.granted_u, h.available_t, h.available_u, h.total_t, h.total_u })
+else
+  add(t and { t, u, t, u, '0', '0' } or false)
+end
 add(call('ZRANGE', K('in-review'), '0', '0', 'WITHSCORES')[2] or false)
 add(call('HGETALL', K('sums')))
 add(call('ZCOUNT', K('sessions'), '(' .. NOW, '+inf'))
