@@ -229,28 +229,3 @@ func running(text string) string {
 	}
 	return ""
 }
-
-// processes finds command lines with a text in them, by process id.
-func processes(text string) map[int]string {
-	found := map[int]string{}
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, d := range dirs {
-		line, _ := os.ReadFile(filepath.Join(d, "cmdline"))
-		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil && strings.Contains(string(line), text) {
-			found[pid] = strings.ReplaceAll(string(line), "\x00", " ")
-		}
-	}
-	return found
-}
-
-// endAll ends what a script that failed half-way left behind. Everything that
-// outlives its starter names a path of the script's own directory.
-func endAll(t *testing.T, dir string) {
-	for pid, line := range processes(dir) {
-		if pid != os.Getpid() {
-			t.Logf("ending process %d: %s", pid, line)
-			_ = syscall.Kill(pid, syscall.SIGTERM)
-			_ = syscall.Kill(pid, syscall.SIGTERM)
-		}
-	}
-}
