@@ -94,6 +94,7 @@ local function keep_beats()
     for figure, n in string.gmatch(was, '(%S+)=(%d+)') do beat(figure, num(n)) end
   end
   for figure, n in pairs(beats) do out[#out + 1] = figure .. '=' .. F(n) end
+  table.sort(out) -- the slot stays first: the same beats are the same bytes
   call('HSET', K('pulse'), field, table.concat(out, ' '))
   beats = nil
 end
