@@ -105,6 +105,44 @@ func TestAnInputIsEditedToNull(t *testing.T) {
 	})
 }
 
+// The log tells what an input was and is, as far as a line of a log can.
+func TestAnEditOfTheInputIsTold(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.submit(t, picket.TaskSpec{Input: picket.RawJSON(`{"n":"\u00e4"}`)})
+		long := `"` + strings.Repeat("ä", 300) + `"`
+		for _, c := range []struct {
+			req    picket.AnswerRequest
+			edited bool
+			change string
+		}{
+			{picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}, false, `"before":{"state":"handoff"},"after":{"state":"queued"}`},
+			{picket.AnswerRequest{Input: picket.RawJSON(long)}, true,
+				`"before":{"state":"handoff","input":"{\"n\":\"\\u00e4\"}"},"after":{"state":"queued","input":"\"` + strings.Repeat("ä", 249) + `…"}`},
+			{picket.AnswerRequest{ClearInput: true}, true,
+				`"before":{"state":"handoff","input":"\"` + strings.Repeat("ä", 249) + `…"},"after":{"state":"queued","input":"null"}`},
+		} {
+			_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+			_, err := f.Answer(f.ctx, operator, hid, c.req)
+			ok(t, err)
+			page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventTaskAnswered}})
+			ok(t, err)
+			told := string(page.Events[len(page.Events)-1].Data)
+			if !strings.Contains(told, c.change) || strings.Contains(told, `"inputEdited":true`) != c.edited {
+				t.Errorf("an answer with the input %s is told as %s, want %s", c.req.Input, told, c.change)
+			}
+		}
+		f.submit(t, picket.TaskSpec{Priority: ptr(9)})
+		_, hid := f.ask(t, "a2", picket.HelpRequest{Question: "?"})
+		_, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Input: picket.RawJSON(`1`)})
+		ok(t, err)
+		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventTaskAnswered}})
+		ok(t, err)
+		if told := string(page.Events[3].Data); !strings.Contains(told, `"before":{"state":"handoff","input":"null"},"after":{"state":"queued","input":"1"}`) {
+			t.Errorf("of a task without an input: %s", told)
+		}
+	})
+}
+
 func TestAnEditedInputIsBounded(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		hid := f.questions(t, 1)[0]

@@ -1,3 +1,9 @@
+-- as_input is an input as events tell of it: the first 500 bytes.
+local function as_input(json)
+  local s = #json > 500 and string.gsub(string.sub(json, 1, 500), '[\192-\255][\128-\191]*$', '') .. '…' or json
+  return ',"input":' .. quote(s)
+end
+
 -- decide records a person's answer on an open hand-off and re-queues its task,
 -- for a minute only to the agent that asked, if that one still takes tasks. What
 -- the person has made of the input, '' if nothing, is what later runs get.
@@ -8,6 +14,7 @@ local function decide(hid, h, t, by, answer, option, input, said)
     ',"option":' .. option .. ',"input":' .. (edited and input or 'null') .. ',"inputEdited":' .. tostring(edited) ..
     ',"by":' .. quote(by) .. ',"atMs":' .. RAW .. '}')
   call('RPUSH', K('answers:', h.task), hid)
+  local was = edited and as_input(call('GET', K('edit:', h.task)) or call('GET', K('in:', h.task)) or 'null') or ''
   if edited then call('SET', K('edit:', h.task), input) end
   close_handoff(hid, 'answered', by, said)
   local r = pick(K('run:', h.run), 'agent', 'incarnation')
@@ -22,7 +29,8 @@ local function decide(hid, h, t, by, answer, option, input, said)
   move(h.task, t, 'queued')
   enqueue(h.task, t, 0, h.run)
   emit('task.answered', { task = h.task, actor = by }, '{"state":"queued","handoffId":' .. quote(hid) .. ',"failures":' .. F(num(t.failures)) ..
-    ',"answer":' .. quote(said) .. ',"inputEdited":' .. tostring(edited) .. turned('state', 'handoff', 'queued') .. '}')
+    ',"answer":' .. quote(said) .. ',"inputEdited":' .. tostring(edited) .. ',"before":{"state":"handoff"' .. was ..
+    '},"after":{"state":"queued"' .. (edited and as_input(input) or '') .. '}}')
 end
 
 -- open_handoff loads an open hand-off with its task, or the refusal.
