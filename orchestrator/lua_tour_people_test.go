@@ -27,7 +27,11 @@ func tourHandoffs(t *testing.T, f *fixture) {
 	yes := picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}
 	hid := ask("a1", picket.HelpRequest{Question: "?", Options: []string{"red", "blue"}})
 	f.again(t, func() error { _, err := f.Claim(f.ctx, once("5"), hid, false); return err })
-	_, err := f.Claim(f.ctx, operator, hid, false) // the same person
+	gone := once("gone") // claimed, and deleted since
+	ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+gone.Once.Key, gone.Once.Body+" "+noHelp, 0).Err())
+	_, err := f.Claim(f.ctx, gone, noHelp, false)
+	refused(t, err, picket.CodeNotFound)
+	_, err = f.Claim(f.ctx, operator, hid, false) // the same person
 	ok(t, err)
 	_, err = f.Claim(f.ctx, picket.Caller{Actor: "other"}, hid, false)
 	refused(t, err, picket.CodeStateConflict)

@@ -174,3 +174,42 @@ func TestRejectCreatesTheFixInTheSameStep(t *testing.T) {
 		refused(t, err, picket.CodeStateConflict)
 	})
 }
+
+// A request can be repeated for a day; what retention has deleted meanwhile is
+// not there any more, whatever the record of the request says.
+func TestARepeatAfterRetention(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		verbs := map[string]func() error{}
+		for _, name := range []string{"claim", "finish", "cancel"} {
+			f.submit(t, picket.TaskSpec{})
+			_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+			verbs[name] = map[string]func() error{
+				"claim":  func() error { _, err := f.Claim(f.ctx, once(name), hid, false); return err },
+				"finish": func() error { _, err := f.Finish(f.ctx, once(name), hid, picket.RawJSON(`1`)); return err },
+				"cancel": func() error { _, err := f.CancelHandoff(f.ctx, once(name), hid, ""); return err },
+			}[name]
+			ok(t, verbs[name]())
+			if name == "claim" {
+				_, err := f.CancelHandoff(f.ctx, operator, hid, "")
+				ok(t, err)
+			}
+		}
+		id := f.done(t, 1, picket.TaskSpec{})[0]
+		verbs["approve"] = func() error { _, err := f.Approve(f.ctx, once("approve"), id, ""); return err }
+		ok(t, verbs["approve"]())
+		f.forget(t)
+		for name, again := range verbs {
+			if code := picket.CodeOf(again()); code != picket.CodeNotFound {
+				t.Errorf("%s again: %s", name, code)
+			}
+		}
+	})
+}
+
+// forget deletes what has ended.
+func (f *fixture) forget(t *testing.T) {
+	t.Helper()
+	f.pass(t, 2*time.Second)
+	_, err := f.Retain(f.ctx, picket.Retention{Tasks: time.Second, Events: time.Hour, MaxEvents: 1e6}, 100)
+	ok(t, err)
+}

@@ -22,4 +22,5 @@ if not was then
 end
 save()
 local tid = call('HGET', K('handoff:', hid), 'task')
+if not tid then return refuse('not_found', 'kind', 'hand-off') end -- deleted since it was claimed
 return { RAW, NOW, handoff_view(hid), call('LINDEX', K('reports:', tid), -1), call('GET', K('spec:', tid)) }

@@ -8,7 +8,10 @@
 local tid, decision, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local was, err = once(key, body)
 if err then return err end
-if was then return { was ~= '-' and was or '', view(tid) } end
+if was then
+  local shown = view(tid)
+  return shown.err and shown or { was ~= '-' and was or '', shown } -- it can have been deleted since
+end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return lost(tid, t) end
