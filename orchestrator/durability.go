@@ -89,7 +89,10 @@ func (n *node) check(ctx context.Context) ([]Finding, error) {
 	n.checkMemory()
 	n.checkFile()
 	n.checkReplicas()
-	return n.findings, n.checkUser(ctx)
+	if err := n.checkUser(ctx); err != nil {
+		return n.findings, err
+	}
+	return n.findings, n.checkLoading(ctx)
 }
 
 // readInfo learns what kind of server this is; one of the wrong kind is not

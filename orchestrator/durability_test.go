@@ -64,7 +64,7 @@ func addUser(t *testing.T, n *rig.Node, rules ...any) {
 
 func TestDurabilityOfOneServer(t *testing.T) {
 	n := rig.StartNode(t, durable...)
-	addUser(t, n, "+@all", "-@dangerous", "-@admin", "+info", "+config|get")
+	addUser(t, n, "+@all", "-@dangerous", "-@admin", "+info", "+config|get", "+acl|dryrun")
 	s := asPicket(n.Store())
 	only(t, s, "")
 	for _, c := range []struct{ parameter, value, want string }{
@@ -90,12 +90,13 @@ func TestDurabilityAsksAsAUser(t *testing.T) {
 	only(t, n.Store(), "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN")
 	only(t, rig.StartNode(t, append([]string{"--enable-debug-command", "local"}, durable...)...).Store(), "warning: the user may run FLUSHALL, FLUSHDB, DEBUG, CONFIG SET, SHUTDOWN")
 	for rules, want := range map[string]string{
-		"+@all":                            "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN",
-		"+@all -flushall -debug -shutdown": "warning: the user may run FLUSHDB, CONFIG SET:",
-		"+@all -@dangerous +config|get":    "refused: the user may not ask what kind of server this is",
-		"+@all -@dangerous +info":          "refused: the user may not ask how the server keeps its data",
-		"+info +config|get +eval +debug":   "",
-		"+info +config|get +ping":          "refused: the user may not run scripts",
+		"+@all":                                      "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN",
+		"+@all -flushall -debug -shutdown":           "warning: the user may run FLUSHDB, CONFIG SET:",
+		"+@all -@dangerous +config|get":              "refused: the user may not ask what kind of server this is",
+		"+@all -@dangerous +info":                    "refused: the user may not ask how the server keeps its data",
+		"+info +config|get +eval +debug":             "refused: the user may not ask whether the server loads all that it keeps",
+		"+info +config|get +eval +debug +acl|dryrun": "",
+		"+info +config|get +ping +acl|dryrun":        "refused: the user may not run scripts",
 		"+info +config|get +eval +@dangerous -flushall -flushdb -debug -shutdown -config +config|get": "",
 	} {
 		var words []any
@@ -118,7 +119,7 @@ func TestDurabilityAsksAsAUser(t *testing.T) {
 }
 
 func TestDurabilityWithReplicas(t *testing.T) {
-	s := rig.StartSentinels(t, rig.SentinelConfig{Args: append([]string{"--user", picketUser, "on", ">" + picketPassword, "~*", "&*", "+@all", "-@dangerous", "+info", "+config|get"}, durable...)})
+	s := rig.StartSentinels(t, rig.SentinelConfig{Args: append([]string{"--user", picketUser, "on", ">" + picketPassword, "~*", "&*", "+@all", "-@dangerous", "+info", "+config|get", "+acl|dryrun"}, durable...)})
 	primary, replica := s.Nodes[0], s.Nodes[1]
 	only(t, asPicket(replica.Store()), "refused: the server is a replica of 127.0.0.1:")
 	only(t, s.Sentinels[0].Store(), "refused: the server is a Sentinel")
@@ -145,11 +146,40 @@ func TestDurabilityWithReplicas(t *testing.T) {
 	only(t, asPicket(s.Store()), "refused: Sentinels fail over")
 }
 
+// Redis loads its file as the user default: what that one may not do is gone
+// after the next start, whoever wrote it.
+func TestDurabilityAsksWhatIsLoaded(t *testing.T) {
+	n := rig.StartNode(t, durable...)
+	addUser(t, n, "+@all")
+	const asked = "warning: the user may run "
+	s := asPicket(n.Store())
+	only(t, s, asked)
+	admin := redis.NewUniversalClient(&s.Redis)
+	defer admin.Close()
+	for _, c := range []struct{ rules, lacks string }{
+		{"reset off", "SET, DEL, PEXPIREAT, HSET, 13 more:"},
+		{"reset off +@all", "SET, DEL"},
+		{"reset off ~* -@all", "SET, DEL"},
+		{"reset off ~pk:* +@all -xadd", "XADD:"},
+		{"reset off ~* &* +@all", ""},
+		{"reset on nopass ~pk:* +@write", ""},
+	} {
+		ok(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "default"}, words(c.rules)...)...).Err())
+		got := findings(t, s)
+		switch {
+		case c.lacks == "" && len(got) == 1:
+		case c.lacks != "" && len(got) == 2 && strings.HasPrefix(got[1], "refused: Redis loads its append-only file as the user default, and that one may not "+c.lacks):
+		default:
+			t.Errorf("with %q: %q", c.rules, got)
+		}
+	}
+}
+
 // On a Cluster every primary is asked.
 func TestDurabilityOfACluster(t *testing.T) {
 	c := rig.StartCluster(t, durable...)
 	for _, n := range c.Nodes {
-		addUser(t, n, "+@all", "-@dangerous", "+info", "+config|get")
+		addUser(t, n, "+@all", "-@dangerous", "+info", "+config|get", "+acl|dryrun")
 	}
 	only(t, asPicket(c.Store()), "")
 	only(t, asPicket(c.Nodes[1].Store()), "refused: the server is a node of a Redis Cluster")
