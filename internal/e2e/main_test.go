@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
 // suite is where everything of one test run lives. Its path is unique, and
@@ -45,6 +47,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(suite)
+	defer remains.EndOnSignal(suite)()
 	build := exec.Command("go", "build", "-o", filepath.Join(suite, "bin", "picket"), "github.com/picket-dev/picket/cmd/picket")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build picket: %v\n%s", err, out)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
 // process is a program that a test started. What it prints is kept in a file
@@ -186,20 +189,10 @@ func (l *lines) await(as func(string) bool) bool {
 // environment, their arguments or as their directory.
 func processesOf(path string) []string {
 	var found []string
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		dir := filepath.Join("/proc", e.Name())
-		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
-		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		cwd, _ := os.Readlink(filepath.Join(dir, "cwd"))
-		if strings.Contains(string(env)+string(args)+cwd+"/", path+"/") {
-			found = append(found, fmt.Sprintf("%d %s", pid, strings.ReplaceAll(string(args), "\x00", " ")))
-		}
+	for pid, line := range remains.Processes(path) {
+		found = append(found, fmt.Sprintf("%d %s", pid, line))
 	}
+	slices.Sort(found)
 	return found
 }
 

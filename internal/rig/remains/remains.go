@@ -1,0 +1,117 @@
+// Package remains keeps what a test program starts and writes together, so that
+// nothing of it stays when the program is told to end.
+package remains
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Own makes a directory for this test program and has TMPDIR name it: all
+// temporary directories are in it, and all processes that are started, with the
+// environment of the program or in one of those directories, carry it. Should
+// the program be told to end, they are ended and the directory is removed; end
+// removes it after the tests.
+func Own(name string) (end func(), err error) {
+	dir, err := os.MkdirTemp("", name)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Setenv("TMPDIR", dir); err != nil {
+		return nil, err
+	}
+	stop := EndOnSignal(dir)
+	return func() {
+		stop()
+		_ = os.RemoveAll(dir)
+	}, nil
+}
+
+// EndOnSignal has SIGTERM and SIGINT end every process that carries dir, remove
+// dir and exit with 1. Without it the program would end at once and leave them.
+func EndOnSignal(dir string) (stop func()) {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case sig := <-told:
+			// Tests go on until the exit: they start nothing any more.
+			syscall.ForkLock.RLock()
+			left := end(dir)
+			_ = os.RemoveAll(dir)
+			fmt.Fprintf(os.Stderr, "%v: the processes of this run are ended, %d are left of them\n", sig, left)
+			os.Exit(1)
+		case <-done:
+		}
+	}()
+	return func() {
+		signal.Stop(told)
+		close(done)
+	}
+}
+
+// ending bounds how long processes are ended: what a killed one has started a
+// moment before is found by the next look.
+const ending = 10 * time.Second
+
+// end kills what carries dir until nothing does, and answers how many are left.
+// One look that finds nothing is not enough: just after it has become another
+// program a process shows no environment.
+func end(dir string) int {
+	nothing := 0
+	for deadline := time.Now().Add(ending); ; time.Sleep(20 * time.Millisecond) {
+		left := Processes(dir)
+		if nothing++; len(left) > 0 {
+			nothing = 0
+		}
+		if nothing == 3 || time.Now().After(deadline) {
+			return len(left)
+		}
+		for pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// Processes are the living processes but this one that carry a directory, or one
+// in it, in their environment, their arguments or as where they work: command
+// lines by process id. Where there is no /proc it finds none.
+func Processes(dir string) map[int]string {
+	found := map[int]string{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		of := filepath.Join("/proc", e.Name())
+		env, _ := os.ReadFile(filepath.Join(of, "environ"))
+		args, _ := os.ReadFile(filepath.Join(of, "cmdline"))
+		cwd, _ := os.Readlink(filepath.Join(of, "cwd"))
+		if carries(string(env), dir) || carries(string(args), dir) || carries(cwd, dir) {
+			found[pid] = strings.ReplaceAll(string(args), "\x00", " ")
+		}
+	}
+	return found
+}
+
+// carries reports whether a text names a directory or something in it.
+func carries(text, dir string) bool {
+	for {
+		_, after, found := strings.Cut(text, dir)
+		if !found || after == "" {
+			return found
+		}
+		if strings.IndexByte("/\x00: ,;\"'", after[0]) >= 0 {
+			return true // not the beginning of another's name
+		}
+		text = after
+	}
+}
