@@ -100,6 +100,13 @@ func liveLog(t *testing.T, s *scene) {
 	s.logAt(l, "stdout", len("the first line\n"), more)
 	b.reads("pre.log", "the second line")
 	b.reads("pre.log", "onerror=") // as text
+	// A line that is written over and over reads as on a terminal, and nothing
+	// turns its direction, as when the page is loaded.
+	s.logAt(l, "stdout", len("the first line\n")+len(more), "10 %\r\x1b[32m20 %\r")
+	b.reads("pre.log", "20 %")
+	s.logAt(l, "stdout", len("the first line\n")+len(more)+len("10 %\r\x1b[32m20 %\r"), "done \u202ebackwards\n")
+	b.reads("pre.log", "\ndone backwards")
+	b.readsNo("pre.log", "20 %")
 	b.until("the same page", samePage)
 }
 

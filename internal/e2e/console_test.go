@@ -21,7 +21,7 @@ func TestConsole(t *testing.T) {
 	deciding := together(visit{"Answer", answerOnce}, visit{"Approve", approve}, visit{"Fix", rejectAndFix}, visit{"TopUp", topUp}, visit{"Drain", drain})
 	t.Run("Visits", func(t *testing.T) {
 		for _, v := range []visit{
-			{"Deciding", deciding}, {"DecidingPlain", plainly(deciding)}, {"Watching", watching}, {"Tabs", manyTabs}, {"Keyboard", keyboard},
+			{"Deciding", deciding}, {"DecidingPlain", plainly(deciding)}, {"Watching", watching}, {"Tabs", manyTabs}, {"Keyboard", keyboard}, {"Gone", pageGone},
 			{"SessionEnds", sessionEnds}, {"AnotherSignsIn", anotherSignsIn}, {"Door", theDoor}, {"DoorPlain", plainly(theDoor)},
 		} {
 			t.Run(v.name, func(t *testing.T) {

@@ -10,7 +10,8 @@ const WAITING = ["task.handoff", "task.answered", "task.finished", "task.review"
   "task.approved", "task.rejected", "task.retried", "handoff.", "lease.failed", "lease.expired", "lease.released", "store.adopted"];
 
 const live = {
-  state: "joining", // of the stream: joining, live, lost or over
+  state: "joining", // of the stream: joining, live, lost or over; or the page is gone
+  why: "", // it is gone, as the server says
   paused: false,
   waiting: 0, // updates that came during a pause
   stale: false, // there is something to fetch
@@ -46,6 +47,7 @@ function startLive() {
 }
 
 function hear(message) {
+  if (live.state === "gone") return;
   if (message.state) {
     const back = message.state === "live" && live.state !== "joining";
     live.state = message.state;
@@ -81,8 +83,11 @@ function stir() {
   plan();
 }
 
+// ended reports whether the page is never brought up to date again.
+const ended = () => live.state === "over" || live.state === "gone";
+
 function plan() {
-  if (live.timer || live.fetching || live.paused || live.leaving || live.state === "over") return;
+  if (live.timer || live.fetching || live.paused || live.leaving || ended()) return;
   const gap = document.hidden ? Math.max(HIDDEN, live.gap) : live.gap;
   live.timer = setTimeout(refresh, Math.max(0, live.last + gap - Date.now()));
 }
@@ -104,7 +109,7 @@ async function refresh() {
   live.last = Date.now();
   // A server that takes long is asked less often.
   live.gap = ok ? Math.max(SHORTEST, 3 * (live.last - began)) : Math.min(2 * live.gap, 10_000);
-  if (!ok && live.state !== "over") live.stale = true;
+  if (!ok && !ended()) live.stale = true;
   showLive();
   if (live.stale) plan();
 }
@@ -126,7 +131,12 @@ async function fetchPage() {
     live.waiting ||= 1;
     return true;
   }
-  if (answer.status >= 400) return gone(fresh);
+  const failed = answer.status >= 400;
+  if (failed && !refused()) return gone(fresh);
+  if (!failed && refused() && !typedIn(document)) {
+    location.reload(); // what the page could not show is there by now
+    return true;
+  }
   if (ofAnother(fresh) && typedIn(document)) {
     live.state = "over";
     return false;
@@ -161,10 +171,16 @@ function count(prefix) {
   return Number(prefix.replace(/\D/g, ""));
 }
 
-// gone is for a page that there is no more: what it showed stays, and says so.
+// refused reports whether the page itself says that it cannot be shown.
+function refused() {
+  return page().problem !== undefined && page().posted === undefined;
+}
+
+// gone is for a page that there is no more: what it showed stays, and says so
+// for as long as somebody looks at it.
 function gone(fresh) {
-  live.leaving = true;
-  say(fresh.title || "This page is no longer there.");
+  live.state = "gone";
+  live.why = fresh.querySelector("main > .box.bad")?.textContent.replace(/\s+/g, " ").trim() ?? "";
   return true;
 }
 
@@ -184,7 +200,7 @@ function ofAnother(fresh) {
 }
 
 function togglePause() {
-  if (live.state === "over") return;
+  if (ended()) return;
   live.paused = !live.paused;
   remember("picket-paused", live.paused ? "1" : "");
   if (!live.paused) {

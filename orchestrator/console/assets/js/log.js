@@ -14,11 +14,12 @@ function followLogs() {
 async function followLog(el) {
   const address = el.dataset.log;
   el.picketLog = address;
+  delete el.picketLine;
   const text = new TextDecoder();
   let offset = Number(el.dataset.offset) || 0;
   let wait = LOG_EVERY;
   while (el.isConnected && el.dataset.log === address) {
-    if (!document.hidden && !live.paused && live.state !== "over") {
+    if (!document.hidden && !live.paused && !ended()) {
       try {
         const answer = await fetch(address + (address.includes("?") ? "&" : "?") + "offset=" + offset, { headers: { "Picket-Part": "log" }, cache: "no-store", redirect: "manual" });
         if (!answer.ok) throw new Error("log: " + answer.status);
@@ -42,7 +43,11 @@ function append(el, more) {
   if (!more) return;
   const atEnd = el.scrollHeight - el.scrollTop - el.clientHeight < 40;
   const most = Number(el.dataset.max) || LOG_MOST;
-  let text = el.textContent + plain(more);
+  const shown = el.textContent;
+  const whole = shown.slice(0, shown.lastIndexOf("\n") + 1); // the last line is written on
+  const raw = (el.picketLine ?? shown.slice(whole.length)) + more;
+  el.picketLine = raw.slice(raw.lastIndexOf("\n") + 1).slice(-most);
+  let text = whole + printed(raw);
   if (text.length > most) {
     const cut = text.indexOf("\n", text.length - most);
     text = text.slice(cut < 0 ? text.length - most : cut + 1);
@@ -51,7 +56,15 @@ function append(el, more) {
   if (atEnd) el.scrollTop = el.scrollHeight;
 }
 
-// plain leaves out what would steer a terminal.
-function plain(text) {
-  return text.replace(/\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f]/g, "");
+const ESCAPES = /\x1b(\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])/g;
+const KEPT = /[\n\t\u200c\u200d\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u{110bd}\u{110cd}]/u;
+
+// printed is what the server says a program has printed, so that a log reads
+// the same when the page is loaded anew: without colours, each line as a
+// terminal leaves it after its last carriage return, and without what turns the
+// direction of a text.
+function printed(raw) {
+  const lines = raw.replace(ESCAPES, "").replaceAll("\r\n", "\n").split("\n");
+  const left = lines.map((line) => line.replace(/\r$/, "").split("\r").at(-1));
+  return left.join("\n").replace(/[\u2028\u2029]/g, "\n").replace(/[\p{Cc}\p{Cf}]/gu, (c) => (KEPT.test(c) ? c : ""));
 }

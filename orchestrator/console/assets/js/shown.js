@@ -1,7 +1,7 @@
 // What the script itself says on the page: the live switch, notes of a moment,
 // and that the session is over.
 
-const CAPTIONS = { joining: "Connecting", live: "Live", lost: "Disconnected, trying again", over: "Signed out" };
+const CAPTIONS = { joining: "Connecting", live: "Live", lost: "Disconnected, trying again", over: "Signed out", gone: "Not updated" };
 
 // showLive fills the switch for live updates.
 function showLive() {
@@ -16,20 +16,19 @@ function showLive() {
   button.title = live.paused ? "Go on with live updates (p)" : "Pause live updates (p)";
   const text = shown === "paused" ? "Paused" + (live.waiting ? " · " + waits : "") : CAPTIONS[shown];
   if (button.textContent !== text) button.textContent = text;
-  if (shown === "over") sayOver();
+  if (shown === "over") sayOver("Your session has ended.", "/console/login?next=" + encodeURIComponent(own()), "Sign in again");
+  else if (shown === "gone") sayOver(live.why || "There is no such page any more.", own(), "Load it again");
   else if (shown === "live") document.getElementById("over")?.remove(); // somebody has signed in again, in another tab
 }
 
-function sayOver() {
+// own is the address of the page: the answer to a form has none.
+const own = () => (page().posted === undefined ? location.pathname + location.search : page().self);
+
+// sayOver says, for as long as the page is looked at, that it stays as it is.
+function sayOver(why, href, text) {
   if (document.getElementById("over")) return;
-  const note = document.createElement("p");
-  note.id = "over";
-  note.className = "held";
-  note.setAttribute("role", "alert");
-  const link = document.createElement("a");
-  link.href = "/console/login?next=" + encodeURIComponent(location.pathname + location.search);
-  link.textContent = "Sign in again";
-  note.append("Your session has ended. What you see here is no longer brought up to date. ", link);
+  const note = element("p", why + " What you see here is no longer brought up to date. ", { id: "over", class: "held", role: "alert" });
+  note.append(element("a", text, { href }));
   (document.querySelector("main") ?? document.body).prepend(note);
 }
 
