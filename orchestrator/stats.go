@@ -1,8 +1,8 @@
 package orchestrator
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -102,40 +102,37 @@ func (r *reply) figures(s *picket.Stats, l []any) {
 
 // pulseOf reads the slots of the hour up to now, the server's own clock in ms.
 // What a clock that has stepped left beyond either end is not of it.
-func pulseOf(ring map[string]string, now int64) []picket.PulseSlot {
-	slots := []picket.PulseSlot{}
-	for _, row := range ring {
-		words := strings.Fields(row)
-		if len(words) == 0 {
+func pulseOf(counts map[string]string, now int64) []picket.PulseSlot {
+	slots := map[int64]*picket.PulseSlot{}
+	for field, n := range counts {
+		slot, figure, _ := strings.Cut(field, " ")
+		at := integer(slot)
+		if behind := now/picket.PulseSlotMs - at; behind < 0 || behind >= picket.PulseSlots {
 			continue
 		}
-		behind := now/picket.PulseSlotMs - integer(words[0])
-		if behind < 0 || behind >= picket.PulseSlots {
-			continue
+		if slots[at] == nil {
+			slots[at] = &picket.PulseSlot{At: picket.Instant(at * picket.PulseSlotMs), Refused: map[picket.Code]int64{}}
 		}
-		slots = append(slots, pulseSlot(picket.Instant(integer(words[0])*picket.PulseSlotMs), words[1:]))
+		beat(slots[at], figure, integer(n))
 	}
-	slices.SortFunc(slots, func(a, b picket.PulseSlot) int { return cmp.Compare(a.At, b.At) })
-	return slots
+	pulse := []picket.PulseSlot{}
+	for _, at := range slices.Sorted(maps.Keys(slots)) {
+		pulse = append(pulse, *slots[at])
+	}
+	return pulse
 }
 
-func pulseSlot(at picket.Instant, figures []string) picket.PulseSlot {
-	s := picket.PulseSlot{At: at, Refused: map[picket.Code]int64{}}
-	for _, word := range figures {
-		figure, count, _ := strings.Cut(word, "=")
-		n := integer(count)
-		switch code, refused := strings.CutPrefix(figure, "refused:"); {
-		case refused:
-			s.Refused[picket.Code(code)] = n
-		case figure == "ended":
-			s.Ended = n
-		case figure == "failed":
-			s.Failed = n
-		case figure == "asked":
-			s.Asked = n
-		}
+func beat(s *picket.PulseSlot, figure string, n int64) {
+	switch code, refused := strings.CutPrefix(figure, "refused:"); {
+	case refused:
+		s.Refused[picket.Code(code)] = n
+	case figure == "ended":
+		s.Ended = n
+	case figure == "failed":
+		s.Failed = n
+	case figure == "asked":
+		s.Asked = n
 	}
-	return s
 }
 
 // atLeastNothing is for what calls from before the count began take out of it.

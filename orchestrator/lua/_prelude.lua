@@ -72,7 +72,8 @@ local function put(r, ...)
 end
 
 -- The pulse counts what came of the last hour, in slots of two minutes of the
--- server's own clock: a ring, of which a slot that is a turn old is begun anew.
+-- server's own clock: fields are "<slot> <figure>". Whatever begins one deletes
+-- those of another hour.
 local SLOT, SLOTS = 120000, 30
 local beats -- what this script adds to the running slot, by figure
 local function beat(figure, n)
@@ -87,16 +88,14 @@ local function figure_of(kind)
 end
 
 local function keep_beats()
-  local slot = math.floor(raw / SLOT)
-  local field, out = F(slot % SLOTS), { F(slot) }
-  local was = call('HGET', K('pulse'), field) or ''
-  if string.match(was, '^%d+') == out[1] then
-    for figure, n in string.gmatch(was, '(%S+)=(%d+)') do beat(figure, num(n)) end
+  local slot, begun = math.floor(raw / SLOT), false
+  for figure, n in pairs(beats) do
+    begun = call('HINCRBY', K('pulse'), F(slot) .. ' ' .. figure, F(n)) == n or begun
   end
-  for figure, n in pairs(beats) do out[#out + 1] = figure .. '=' .. F(n) end
-  table.sort(out) -- the slot stays first: the same beats are the same bytes
-  call('HSET', K('pulse'), field, table.concat(out, ' '))
   beats = nil
+  for _, field in ipairs(begun and call('HKEYS', K('pulse')) or {}) do
+    if math.abs(num(string.match(field, '^%d+')) - slot) >= SLOTS then call('HDEL', K('pulse'), field) end
+  end
 end
 
 local events = 0 -- written by this script; whatever counts in meta has one
