@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -132,16 +133,24 @@ func (a *attachment) stillAsked(handoff string) bool {
 // patientFor is how long a task may be queued before a person is told why.
 const patientFor = 2 * time.Second
 
-// explainWait says why a task is not started, whenever the reason is a new one.
+// countedDown is what passes by itself in the reason of a wait.
+var countedDown = regexp.MustCompile(`([0-9]+(ms|[hms])?)+`)
+
+// explainWait says why a task is not started, whenever the reason is a new one:
+// less of the same wait is none.
 func (a *attachment) explainWait(ctx context.Context) {
 	var e picket.Explanation
 	if a.task.State != picket.TaskQueued || time.Since(a.task.UpdatedAt.Time()) < patientFor ||
 		a.s.get(ctx, "/api/v1/tasks/"+segment(a.task.TaskID)+"/explain", &e, nil) != nil ||
-		e.State != picket.TaskQueued || len(e.Because) == 0 || e.Because[0] == a.said.waits {
+		e.State != picket.TaskQueued || len(e.Because) == 0 {
 		return
 	}
-	a.said.waits = e.Because[0]
-	a.say("it waits: %s", oneLine(e.Because[0]))
+	reason := countedDown.ReplaceAllString(e.Because[0], "")
+	if reason == a.said.waits {
+		return
+	}
+	a.said.waits = reason
+	a.say("it waits: %s", oneLine(strings.TrimPrefix(e.Because[0], "it waits ")))
 	for _, n := range e.Next {
 		next(a.cmd, n)
 	}
