@@ -130,3 +130,24 @@ func TestAReasonStaysInItsForm(t *testing.T) {
 		}
 	})
 }
+
+// What is cut says so, and where all of it is; who takes leases without having
+// registered has no page, and that is said to a person.
+func TestThePageOfAnAgentSaysWhatIsNotOnIt(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeOperator)
+		for id, size := range map[string]int{"small": 10, "large": 20_000} {
+			_, err := o.Register(t.Context(), picket.Caller{Actor: "test"}, picket.Registration{AgentID: id, Metadata: picket.RawJSON(`{"x":"` + strings.Repeat("y", size) + `"}`)})
+			must(t, err)
+		}
+		s.want("/console/agents/large").has(t, "its beginning; all of it: picket agent get large -o json")
+		s.want("/console/agents/small").hasNot(t, "its beginning")
+		o.run(picket.TaskSpec{Title: "x"}) // a1's, which has not registered
+		p := s.get("/console/agents/a1")
+		if p.status != http.StatusNotFound {
+			t.Errorf("who has not registered: %d", p.status)
+		}
+		p.has(t, "there is no such agent", "without having registered")
+		p.hasNot(t, "POST /api")
+	})
+}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -169,7 +170,7 @@ func (v *visit) agentPage(typed acting, problem error) error {
 	a := agentView{Path: agentPath(v.Param("id")), Acting: typed}
 	var err error
 	if a.Agent, a.Owner, err = v.desk.Agent(v.ctx(), v.Param("id")); err != nil {
-		return err
+		return unregistered(err)
 	}
 	a.Load, a.Gone = loadOf(a.Capacity), a.Status.Gone()
 	a.MayDrain = a.Status == picket.AgentActive || a.Status == picket.AgentUnhealthy
@@ -191,6 +192,16 @@ func (v *visit) agentPage(typed acting, problem error) error {
 		status = picket.CodeOf(problem).Status()
 	}
 	return v.show(status, page{name: "agent", title: "Agent " + a.AgentID, nav: "agents", topics: []string{a.AgentID, "namespace."}, body: a, problem: problem})
+}
+
+// unregistered says for a person that there is no such agent: whoever takes a
+// lease has a name, registered or not.
+func unregistered(err error) error {
+	if !errors.Is(err, picket.CodeNotFound) {
+		return err
+	}
+	return picket.Refuse(picket.CodeNotFound, "It may work without having registered: look for its name among the leases and events. Agents that are gone are deleted after the retention time.",
+		"there is no such agent")
 }
 
 // agentWork is what the agent holds and what it did last.
