@@ -197,6 +197,14 @@ func TestARepeatAfterRetention(t *testing.T) {
 		id := f.done(t, 1, picket.TaskSpec{})[0]
 		verbs["approve"] = func() error { _, err := f.Approve(f.ctx, once("approve"), id, ""); return err }
 		ok(t, verbs["approve"]())
+		spends := f.submit(t, picket.TaskSpec{}).TaskID
+		verbs["top up"] = func() error {
+			_, err := f.TopUp(f.ctx, once("top up"), spends, picket.TopUp{Tokens: 1, Reason: "more"})
+			return err
+		}
+		ok(t, verbs["top up"]())
+		_, err := f.Cancel(f.ctx, operator, spends, "")
+		ok(t, err)
 		f.forget(t)
 		for name, again := range verbs {
 			if code := picket.CodeOf(again()); code != picket.CodeNotFound {

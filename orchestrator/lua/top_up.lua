@@ -8,7 +8,7 @@ local MOST_T, MOST_U = 2147483647000, 4000000000000000
 local id, by, key, body, t, u, reason = envelope_named(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], num(ARGV[5]), num(ARGV[6]), ARGV[7]
 local was, err = once(key, body)
 if err then return err end
-if was then return envelope_view(was) end
+if was then return envelope(was).parent and envelope_view(was) or no_envelope(was, ARGV[8]) end
 if ARGV[8] ~= '' and id == 'house:' .. today() then house(ARGV[8]) end
 local e = envelope(id)
 if not e.parent then return no_envelope(id, ARGV[8]) end
