@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
 // TestMain is the test program, a shim or, as "agent NAME", one of the agents
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) >= 3 && os.Args[1] == "agent" {
 		os.Exit(agents[os.Args[2]]())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(remains.Of(m, "pk-adapter-"))
 }
 
 // agent is the command of a test agent.

@@ -15,10 +15,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/remains"
 	"github.com/picket-dev/picket/reaper"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.Of(m, "pk-reaper-")) }
 
 // script is a namespace whose answers a test decides.
 type script struct {

@@ -18,11 +18,12 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig/contract"
+	"github.com/picket-dev/picket/internal/rig/remains"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.Of(m, "pk-toolproxy-")) }
 
 // Ids of a lease that no store knows.
 const (

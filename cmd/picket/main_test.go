@@ -20,6 +20,7 @@ import (
 
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/internal/devredis"
+	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
 // The scripts in testdata are the manual: each is a story that a reader can
@@ -29,7 +30,26 @@ var update = flag.Bool("update", false, "rewrite the expected outputs in testdat
 
 func TestMain(m *testing.M) {
 	adapter.RunShim()
-	testscript.Main(m, map[string]func(){"picket": main})
+	tests := &ownTests{M: m, end: func() {}}
+	if filepath.Base(os.Args[0]) != "picket" { // which a script calls
+		var err error
+		if tests.end, err = remains.Own("pk-cli-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	testscript.Main(tests, map[string]func(){"picket": main})
+}
+
+// ownTests leave no directory behind.
+type ownTests struct {
+	*testing.M
+	end func()
+}
+
+func (t *ownTests) Run() int {
+	defer t.end()
+	return t.M.Run()
 }
 
 func TestScripts(t *testing.T) {

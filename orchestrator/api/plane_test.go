@@ -19,12 +19,13 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/contract"
+	"github.com/picket-dev/picket/internal/rig/remains"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.Of(m, "pk-api-")) }
 
 // both runs a test against the in-process store and against a real
 // redis-server, each behind a real HTTP server.

@@ -20,10 +20,13 @@ import (
 // removes it after the tests.
 func Own(name string) (end func(), err error) {
 	dir, err := os.MkdirTemp("", name)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // some of what is started runs as another user
 	}
-	if err := os.Setenv("TMPDIR", dir); err != nil {
+	if err == nil {
+		err = os.Setenv("TMPDIR", dir)
+	}
+	if err != nil {
 		return nil, err
 	}
 	stop := EndOnSignal(dir)
@@ -31,6 +34,27 @@ func Own(name string) (end func(), err error) {
 		stop()
 		_ = os.RemoveAll(dir)
 	}, nil
+}
+
+// Of are the tests of a program that has a directory of its own, see [Own].
+func Of(m Tests, name string) Tests { return &owned{m, name} }
+
+// Tests is what a testing.M does.
+type Tests interface{ Run() int }
+
+type owned struct {
+	tests Tests
+	name  string
+}
+
+func (o *owned) Run() int {
+	end, err := Own(o.name)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer end()
+	return o.tests.Run()
 }
 
 // EndOnSignal has SIGTERM and SIGINT end every process that carries dir, remove
@@ -45,8 +69,9 @@ func EndOnSignal(dir string) (stop func()) {
 			// Tests go on until the exit: they start nothing any more.
 			syscall.ForkLock.RLock()
 			left := end(dir)
-			_ = os.RemoveAll(dir)
+			remove(dir)
 			fmt.Fprintf(os.Stderr, "%v: the processes of this run are ended, %d are left of them\n", sig, left)
+			remove(dir)
 			os.Exit(1)
 		case <-done:
 		}
@@ -76,6 +101,15 @@ func end(dir string) int {
 		}
 		for pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// remove tries again for a while: tests that lose their processes write still.
+func remove(dir string) {
+	for range 100 {
+		if err := os.RemoveAll(dir); err == nil {
+			return
 		}
 	}
 }

@@ -1,0 +1,10 @@
+package orchestrator_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/picket-dev/picket/internal/rig/remains"
+)
+
+func TestMain(m *testing.M) { os.Exit(remains.Of(m, "pk-engine-").Run()) }
