@@ -207,8 +207,11 @@ func (c *Client) decode(res *http.Response, out any) error {
 
 // unreachable is the error of a call without a whole answer.
 func unreachable(baseURL string, err error) error {
-	return picket.Refuse(picket.CodeUnavailable, "Check that the server runs and that its URL is right, then try again.",
-		"%s does not answer", baseURL).Because(fmt.Errorf("%w: %w", picket.ErrUnknown, err))
+	what, remedy := tlsTrouble(err)
+	if what == "" {
+		what, remedy = "does not answer", "Check that the server runs and that its URL is right, then try again."
+	}
+	return picket.Refuse(picket.CodeUnavailable, remedy, "%s %s", baseURL, what).Because(fmt.Errorf("%w: %w", picket.ErrUnknown, err))
 }
 
 // problem turns an error answer into a *picket.Error.

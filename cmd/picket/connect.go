@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -40,7 +41,7 @@ func connect(cmd *cobra.Command) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{client: &adapter.Client{BaseURL: cfg.text("url")}}
+	s := &server{client: &adapter.Client{BaseURL: strings.TrimRight(cfg.text("url"), "/")}} // the saved one has none
 	if s.client.BaseURL == "" {
 		s.client.BaseURL = saved.URL
 	}
@@ -142,7 +143,9 @@ func (s *server) hint(err error) error {
 	}
 	switch {
 	case e.Code == picket.CodeUnavailable && errors.Is(err, picket.ErrUnknown):
-		e.Remedy = "Start it with `picket up`, or set PICKET_URL to where it runs."
+		if strings.HasSuffix(e.Message, " does not answer") { // else it says what is wrong
+			e.Remedy = "Start it with `picket up`, or set PICKET_URL to where it runs."
+		}
 	case e.Code == picket.CodeUnauthenticated && s.client.Key == "":
 		e.Remedy = "Set PICKET_API_KEY: there is no saved key for " + s.client.BaseURL + "."
 	case e.Code == picket.CodeUnauthenticated && s.source == "PICKET_API_KEY":

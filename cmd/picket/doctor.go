@@ -169,7 +169,7 @@ func serverFinding(ctx context.Context, cmd *cobra.Command) (finding, error) {
 	url := s.client.BaseURL
 	if err := s.get(ctx, "/readyz", nil, nil); err != nil {
 		if errors.Is(err, picket.ErrUnknown) {
-			return finding{"server", "fail", url + " does not answer", remedyOf(err)}, err
+			return finding{"server", "fail", err.Error(), remedyOf(err)}, err
 		}
 		return finding{"server", "fail", url + ": " + explain(err), remedyOf(err)}, err
 	}
