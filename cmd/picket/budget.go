@@ -81,7 +81,11 @@ func showBudget(cmd *cobra.Command, s *server, given []string) error {
 			return err
 		}
 		if n := envelopesIn(state); n >= picket.MaxEnvelopes {
-			fmt.Fprintf(aside(cmd, w), "there may be more: only the first %d envelopes are shown and counted in SPENT and HELD; name a task to see its own\n", n)
+			counted := "HELD"
+			if state.SpentInAll == nil {
+				counted = "SPENT and HELD"
+			}
+			fmt.Fprintf(aside(cmd, w), "there may be more: only the first %d envelopes are shown and counted in %s; name a task to see its own\n", n, counted)
 		}
 		return nil
 	})

@@ -32,12 +32,16 @@ func envelopeRows(e picket.EnvelopeState, depth int, open bool) []envelopeRow {
 	return rows
 }
 
-// usedIn is what was spent and is held in an envelope and below it.
+// usedIn is what was spent and is held in an envelope and below it: as the
+// server counts it, or added up of what it shows.
 func usedIn(e picket.EnvelopeState) (spent, held budget.Envelope) {
 	spent, held = e.Spent, e.Held
 	for _, child := range e.Children {
 		s, h := usedIn(child)
 		spent, held = spent.Plus(s), held.Plus(h)
+	}
+	if e.SpentInAll != nil {
+		spent = *e.SpentInAll
 	}
 	return spent, held
 }

@@ -68,8 +68,13 @@ func TestWhatStandsBelowIsCounted(t *testing.T) {
 	for i := range picket.MaxEnvelopes - 4 {
 		tree.Children = append(tree.Children, envelopeWith("t"+strconv.Itoa(i), "closed", 0))
 	}
-	if _, errOut = answering(t, answers, "budget", "show", "--open"); !strings.Contains(errOut, "only the first 500 envelopes are shown and counted") {
+	if _, errOut = answering(t, answers, "budget", "show", "--open"); !strings.Contains(errOut, "only the first 500 envelopes are shown and counted in SPENT and HELD;") {
 		t.Errorf("nothing is said of what was cut off: %q", errOut)
+	}
+	tree.SpentInAll = &budget.Envelope{USD: 700 * cent} // the server knows it all
+	out, errOut = answering(t, answers, "budget", "show", "--open")
+	if row := strings.Split(out, "\n")[1]; !strings.Contains(row, " $7.00 ") || !strings.Contains(errOut, "counted in HELD;") {
+		t.Errorf("%s: %q", row, errOut)
 	}
 }
 
