@@ -93,17 +93,19 @@ func budgets(v *visit) error {
 }
 
 func (v *visit) houseOf(b *budgetsView) error {
-	named, err := v.desk.Tasks(v.ctx(), picket.TaskQuery{Limit: 200})
+	e, err := v.desk.Envelope(v.ctx(), "house:"+b.Day)
+	if errors.Is(err, picket.CodeNotFound) {
+		if b.After != "" { // of a day that is over nothing else is known
+			return nil
+		}
+		newest, err := v.desk.Tasks(v.ctx(), picket.TaskQuery{Limit: pageRows})
+		b.Tasks = taskRows(newest.Tasks)
+		return err
+	}
 	if err != nil {
 		return err
 	}
-	e, err := v.desk.Envelope(v.ctx(), "house:"+b.Day)
-	if errors.Is(err, picket.CodeNotFound) {
-		if b.After == "" { // of a day that is over nothing else is known
-			b.Tasks = taskRows(named.Tasks[:min(len(named.Tasks), pageRows)])
-		}
-		return nil
-	}
+	named, err := v.desk.Tasks(v.ctx(), picket.TaskQuery{Limit: 200})
 	if err != nil {
 		return err
 	}
