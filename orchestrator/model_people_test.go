@@ -241,7 +241,11 @@ func (m *rules) pause(o monce, hard bool) picket.Code {
 	if _, code, again := m.once(o); again {
 		return code
 	}
-	m.paused = true
+	m.remember(o, day, "done")
+	if m.stopped && !hard { // a pause does not weaken a stop
+		return ""
+	}
+	m.paused, m.stopped = true, hard
 	m.emit(picket.EventPaused, "")
 	if hard {
 		for _, r := range m.live() {
@@ -250,7 +254,6 @@ func (m *rules) pause(o monce, hard bool) picket.Code {
 			m.emit(picket.EventLeaseReleased, r.task)
 		}
 	}
-	m.remember(o, day, "done")
 	return ""
 }
 
@@ -260,7 +263,7 @@ func (m *rules) resume(o monce) picket.Code {
 		return code
 	}
 	if !again && m.paused {
-		m.paused = false
+		m.paused, m.stopped = false, false
 		m.emit(picket.EventResumed, "")
 	}
 	m.remember(o, day, "done")

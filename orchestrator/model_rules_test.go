@@ -12,9 +12,10 @@ import (
 // rules is the model: what the engine promises, written a second time, plainly
 // and without a store. Times are milliseconds of store time since the start.
 type rules struct {
-	now    int64 // store time: judges every deadline
-	clock  int64 // the server's clock: when request records are forgotten
-	paused bool
+	now     int64 // store time: judges every deadline
+	clock   int64 // the server's clock: when request records are forgotten
+	paused  bool
+	stopped bool // paused hard
 	// After an adoption: no token up to the floor holds any more, and who does
 	// not reclaim within the grace has lost its lease.
 	floor, adopted int64
