@@ -41,7 +41,7 @@ var tillMutants = []mutant{
 	{"what comes late is not passed on", []edit{{"_books", "local payer, p = give_back(id, e)", "local payer, p = id, e"}}},
 	{"a cancelled task gets its calls back", []edit{{"_money", "e.closed = '1'\n", "shift(e, 'available', num(e.held_t), num(e.held_u))\n  shift(e, 'held', -num(e.held_t), -num(e.held_u))\n  e.closed = '1'\n"}}},
 	{"a top-up counts for nobody above", []edit{{"top_up", "for _, p in ipairs(above) do", "for _, p in ipairs({}) do"}}},
-	{"a top-up is made twice", []edit{{"top_up", "if was then return envelope_view(was) end", ""}}},
+	{"a top-up is made twice", []edit{{"top_up", "if was then return envelope(was).parent and envelope_view(was) or no_envelope(was, ARGV[8]) end", ""}}},
 	{"a closed envelope is topped up", []edit{{"top_up", "if e.closed == '1' then", "if false then"}}},
 	// Trees.
 	{"what is cancelled above still holds", []edit{{"_fence", "if t.state == 'cancelled' or marked(t) then", "if t.state == 'cancelled' then"}}},
