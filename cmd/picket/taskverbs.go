@@ -49,10 +49,12 @@ func newTaskCancel() *cobra.Command {
 }
 
 func newTaskRetry() *cobra.Command {
-	return reasonVerb("retry", "Queue an escalated task again, or repeat a closed one as a new task", "/retry", "queued")
+	return reasonVerb("retry", "Queue an escalated task again, or repeat a closed one as a new task", "/retry", "queued", "picket task explain")
 }
 
-func reasonVerb(use, short, path, done string) *cobra.Command {
+// reasonVerb changes a task, with a reason; after are commands about the task that
+// the answer tells of.
+func reasonVerb(use, short, path, done string, after ...string) *cobra.Command {
 	c := onTask(use, short, func(cmd *cobra.Command, s *server, id string) error {
 		reason, _ := cmd.Flags().GetString("reason")
 		var raw jsontext.Value
@@ -60,7 +62,13 @@ func reasonVerb(use, short, path, done string) *cobra.Command {
 		if err := s.post(cmd.Context(), "/api/v1/tasks/"+segment(id)+path, reasonBody{reason}, &task, &raw); err != nil {
 			return err
 		}
-		return printTask(cmd, task, raw, done)
+		if err := printTask(cmd, task, raw, done); err != nil {
+			return err
+		}
+		for _, command := range after {
+			next(cmd, command+" "+task.TaskID)
+		}
+		return nil
 	})
 	c.Flags().String("reason", "", "why, for the log")
 	return formatFlag(c)
