@@ -110,6 +110,33 @@ func liveLog(t *testing.T, s *scene) {
 	b.until("the same page", samePage)
 }
 
+// What somebody has unfolded and looks at in a list stays that, however many
+// rows come before it: each is another one, though all lead to one task.
+func unfolding(t *testing.T, s *scene) {
+	l := s.leased(s.role(), "unfolder", "Unfold what it does")
+	const report = "/v1/tools/report_progress"
+	s.with(l, report, s.report("before"))
+	b := s.visitor("/console/tasks/" + l.TaskID)
+	b.live()
+	b.mark()
+	b.until("an event unfolded, and the run chosen", `(() => {
+		const all = [...document.querySelectorAll("#events li")];
+		window.one = all.at(-1).querySelector(".kind").innerText; // the oldest
+		const details = all.at(-1).querySelector("details");
+		details.open = true;
+		details.querySelector("summary").focus();
+		return all.length >= 2;
+	})()`)
+	s.with(l, report, s.report("one more"))
+	s.with(l, report, s.report("and another"))
+	b.reads("#reports", "and another")
+	b.until("the same event unfolded", `(() => {
+		const open = [...document.querySelectorAll("#events li:has(details[open])")];
+		return open.length === 1 && open[0].querySelector(".kind").innerText === window.one && open[0].contains(document.activeElement);
+	})()`)
+	b.until("the same page", samePage)
+}
+
 // More tabs than a browser opens connections to a server: all of them are live,
 // and pages still load.
 func manyTabs(t *testing.T, s *scene) {

@@ -17,7 +17,7 @@ func TestConsole(t *testing.T) {
 	s.everyPageIsInert(t)
 	watcher.reads("#waiting", "Which database is the one to copy from?") // what came while it was open
 
-	watching := together(visit{"ATaskAppears", aTaskAppears}, visit{"Log", liveLog}, visit{"Writing", writing}, visit{"Pause", pauseUpdates})
+	watching := together(visit{"ATaskAppears", aTaskAppears}, visit{"Log", liveLog}, visit{"Writing", writing}, visit{"Unfolding", unfolding}, visit{"Pause", pauseUpdates})
 	deciding := together(visit{"Answer", answerOnce}, visit{"Approve", approve}, visit{"Fix", rejectAndFix}, visit{"TopUp", topUp}, visit{"Drain", drain})
 	t.Run("Visits", func(t *testing.T) {
 		for _, v := range []visit{

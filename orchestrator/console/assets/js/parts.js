@@ -92,7 +92,8 @@ function stays(node) {
 }
 
 // nameOf tells rows and the like apart: one that goes must not lend its node,
-// with the focus in it, to its neighbour.
+// with the focus in it, to its neighbour. Rows that may lead to the same page
+// need an id.
 function nameOf(node) {
   if (node.nodeType !== Node.ELEMENT_NODE) return "";
   const link = node.matches("tr, li") ? node.querySelector("a[href]") : node;
