@@ -81,7 +81,8 @@ func approve(t *testing.T, s *scene) {
 // A result is rejected, and in the same step the task is queued that repairs it,
 // with the note and the branch of the rejected one.
 func rejectAndFix(t *testing.T, s *scene) {
-	task := s.result("Reject me in " + s.role())
+	// Of a role of its own: another visit may not take the repair.
+	task := s.resultOf(s.role(), "fixer-"+s.role(), "Reject me in "+s.role())
 	b := s.visitor("/console/reviews/" + task)
 	b.fill("#note", "Close may be called twice")
 	b.click(`#decide button[formaction$="/fix"]`)

@@ -248,7 +248,12 @@ func (s *scene) hands() {
 // result brings a task to review, with all that a reviewer looks at.
 func (s *scene) result(title string, more ...func(*picket.TaskSpec)) (task string) {
 	s.w.t.Helper()
-	l := s.leased("coder", s.agent, title, more...)
+	return s.resultOf("coder", s.agent, title, more...)
+}
+
+func (s *scene) resultOf(role, agent, title string, more ...func(*picket.TaskSpec)) (task string) {
+	s.w.t.Helper()
+	l := s.leased(role, agent, title, more...)
 	s.with(l, "/v1/tools/report_progress", s.report("Wrote the test; it fails without the change"))
 	s.with(l, "/v1/tools/http_request", map[string]any{"method": "GET", "url": s.shop.URL + "/ok/review"})
 	s.log(l, "stdout", "--- PASS: TestCloseTwice (0.00s)\n"+s.say("stdout", "500 runs, 0 failures")+"\n")
