@@ -96,7 +96,7 @@ func TestTheLedgerInPages(t *testing.T) {
 		o.pays(other, "elsewhere", cents)
 		_, err := o.TopUp(t.Context(), picket.Caller{Actor: "key_rich"}, id, picket.TopUp{USD: 100 * cents, Reason: "more"})
 		must(t, err)
-		rows := func(p paper) int { return strings.Count(p.body, "<tr data-row>") }
+		rows := func(p paper) int { return strings.Count(p.body, "<tr data-row") }
 		p := s.want("/console/ledger")
 		p.has(t, "top_up", "+$1.00", "by key_rich", "elsewhere", "tool-109")
 		sizes := []int{rows(p)}
