@@ -137,7 +137,7 @@ func (h *house) state() map[string]string {
 	h.ok(err)
 	all := map[string]string{}
 	for _, key := range keys {
-		if name := strings.TrimPrefix(key, prefix); !strings.HasPrefix(name, "refused:") {
+		if name := strings.TrimPrefix(key, prefix); !strings.HasPrefix(name, "refused:") && name != "pulse" {
 			all[name] = h.dump(key)
 		}
 	}

@@ -93,8 +93,9 @@ local function keep_beats()
     begun = call('HINCRBY', K('pulse'), F(slot) .. ' ' .. figure, F(n)) == n or begun
   end
   beats = nil
-  for _, field in ipairs(begun and call('HKEYS', K('pulse')) or {}) do
-    if math.abs(num(string.match(field, '^%d+')) - slot) >= SLOTS then call('HDEL', K('pulse'), field) end
+  local counts = begun and call('HGETALL', K('pulse')) or {}
+  for i = 1, #counts, 2 do
+    if math.abs(num(string.match(counts[i], '^%d+')) - slot) >= SLOTS then call('HDEL', K('pulse'), counts[i]) end
   end
 end
 
