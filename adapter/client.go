@@ -205,13 +205,15 @@ func (c *Client) decode(res *http.Response, out any) error {
 	return nil
 }
 
-// unreachable is the error of a call without a whole answer.
+// unreachable is the error of a call without a whole answer; its fact "tls" says
+// what is wrong with the TLS of a server that is there.
 func unreachable(baseURL string, err error) error {
-	what, remedy := tlsTrouble(err)
-	if what == "" {
-		what, remedy = "does not answer", "Check that the server runs and that its URL is right, then try again."
+	err = fmt.Errorf("%w: %w", picket.ErrUnknown, err)
+	if what, remedy := tlsTrouble(err); what != "" {
+		return picket.Refuse(picket.CodeUnavailable, remedy, "%s %s", baseURL, what).With("tls", what).Because(err)
 	}
-	return picket.Refuse(picket.CodeUnavailable, remedy, "%s %s", baseURL, what).Because(fmt.Errorf("%w: %w", picket.ErrUnknown, err))
+	return picket.Refuse(picket.CodeUnavailable, "Check that the server runs and that its URL is right, then try again.",
+		"%s does not answer", baseURL).Because(err)
 }
 
 // problem turns an error answer into a *picket.Error.

@@ -143,7 +143,7 @@ func (s *server) hint(err error) error {
 	}
 	switch {
 	case e.Code == picket.CodeUnavailable && errors.Is(err, picket.ErrUnknown):
-		if strings.HasSuffix(e.Message, " does not answer") { // else it says what is wrong
+		if e.Facts["tls"] == nil { // else it says what is wrong
 			e.Remedy = "Start it with `picket up`, or set PICKET_URL to where it runs."
 		}
 	case e.Code == picket.CodeUnauthenticated && s.client.Key == "":
