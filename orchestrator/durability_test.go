@@ -231,6 +231,7 @@ func sham(t *testing.T, version, written string, unknown ...string) rig.Store {
 		"INFO":   fmt.Sprintf("$%d\r\n%s\r\n", len(info), info),
 		"CONFIG": "*6\r\n+appendonly\r\n+yes\r\n+appendfsync\r\n+always\r\n+maxmemory-policy\r\n+noeviction\r\n",
 		"EVAL":   "*0\r\n",
+		"ACL":    "+OK\r\n",
 	}
 	for _, command := range unknown {
 		delete(answers, command)
