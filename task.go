@@ -89,6 +89,7 @@ type Task struct {
 	Root         string   `json:"root"`
 	Fixes        *string  `json:"fixes"`
 	Retries      *string  `json:"retries"`
+	RetriedAs    *string  `json:"retriedAs"` // the task that was made anew from this one, the latest
 	Children     []string `json:"children"`
 
 	BudgetEnvelope budget.Envelope `json:"budgetEnvelope"`

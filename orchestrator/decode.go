@@ -175,7 +175,7 @@ func (r *reply) taskHead(id string, hash, spec any) picket.Task {
 	t.Attempts, t.Failures = int(integer(h["attempt"])), int(integer(h["failures"]))
 	t.FencingToken = integer(h["token"])
 	t.Priority = int(integer(h["pri"]))
-	t.Fixes, t.Retries, t.Parent = optional(h["fixes"]), optional(h["retries"]), optional(h["parent"])
+	t.Fixes, t.Retries, t.RetriedAs, t.Parent = optional(h["fixes"]), optional(h["retries"]), optional(h["anew"]), optional(h["parent"])
 	t.Root = cmp.Or(h["root"], id)
 	t.ReviewBy = picket.ReviewBy(cmp.Or(h["review"], string(t.ReviewBy)))
 	t.Reason, t.CreatedBy = h["reason"], h["by"]

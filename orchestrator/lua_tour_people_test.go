@@ -157,6 +157,8 @@ func tourReviews(t *testing.T, f *fixture) {
 	refused(t, err, picket.CodeTooManyLanes)
 	f.thinLanes(t)
 	f.again(t, func() error { _, err := f.Retry(f.ctx, once("d"), fix, "r"); return err })
+	_, err = f.Retry(f.ctx, operator, fix, "r")
+	refused(t, err, picket.CodeStateConflict)
 	f.clear(t)
 	_, _, err = f.Reject(f.ctx, operator, done(), "n", nil)
 	ok(t, err)

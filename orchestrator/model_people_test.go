@@ -117,6 +117,8 @@ func (m *rules) retry(o monce, tid, fresh string) (string, picket.Code) {
 		return "", picket.CodeNotFound
 	case t.state == picket.TaskCompleted:
 		return "", picket.CodeTaskClosed
+	case m.repeated(t):
+		return "", picket.CodeStateConflict
 	case t.state.Terminal():
 		above, s := m.shelter(t), t.mspec
 		s.envelope = m.envs[tid].whole
@@ -125,7 +127,7 @@ func (m *rules) retry(o monce, tid, fresh string) (string, picket.Code) {
 		}
 		m.emit(picket.EventTaskRetried, tid)
 		m.create(fresh, s, 0, source{run: t.lastOpen(), fixes: t.fixes, retries: tid}, above)
-		m.tasks[fresh].edited = t.edited
+		m.tasks[fresh].edited, t.anew = t.edited, fresh
 		m.remember(o, day, fresh)
 		return fresh, ""
 	case m.marked(t):
@@ -139,6 +141,12 @@ func (m *rules) retry(o monce, tid, fresh string) (string, picket.Code) {
 	m.emit(picket.EventTaskRetried, tid)
 	m.remember(o, day, tid)
 	return tid, ""
+}
+
+// repeated reports whether a closed task was made anew, and that one is open.
+func (m *rules) repeated(t *mtask) bool {
+	anew := m.tasks[t.anew]
+	return anew != nil && !anew.state.Terminal() && !m.marked(anew)
 }
 
 func (m *rules) review(o monce, tid string, approve bool, fix string, s mspec, ready int64) (string, picket.Code) {

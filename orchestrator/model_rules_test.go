@@ -83,6 +83,7 @@ type mtask struct {
 	pin       string
 	pinUntil  int64
 	fixes     string
+	anew      string   // as what it was retried
 	edited    string   // the input as a person has made it
 	calls     []string // the tasks whose calls it waits for beside its own
 	review    string   // what a run decided about it

@@ -72,6 +72,7 @@ var mutants = []mutant{
 	{"the first edit stays", []edit{{"_answer", "call('SET', K('edit:', h.task), input)", "call('SET', K('edit:', h.task), input, 'NX')"}}},
 	{"a run is given what was submitted", []edit{{"_grant", "edit or call('GET', K('in:', tid))", "call('GET', K('in:', tid))"}}},
 	{"get_task shows what was submitted", []edit{{"get_task", "call('GET', K('edit:', ARGV[1])) or shown[7]", "shown[7]"}}},
+	{"a closed task is repeated twice", []edit{{"retry", "if repeated and repeated.state and not", "if false and not"}}},
 	{"a repeat of a task has what was submitted", []edit{{"retry", "call('GET', K('edit:', tid)) or ", ""}}},
 	{"a claim is never taken over", []edit{{"claim", " and ARGV[5] ~= '1' then", " then"}}},
 	// Records and events.

@@ -126,6 +126,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if f["cause"] == "exec_over" {
 			return "no call waits for this result: its deadline has passed", "Drop the result; the call was settled without it."
 		}
+		if f["decision"] == "retry" {
+			return f.decided() + ", as " + f["newTaskId"], "Look at that one: picket task get " + f["newTaskId"] + ". When it has ended this one can be retried again."
+		}
 		if f["decision"] != "" {
 			return f.decided(), "Look at what was decided before you go on."
 		}

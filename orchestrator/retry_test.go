@@ -1,6 +1,8 @@
 package orchestrator_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,9 +71,56 @@ func TestEscalateFailEndsTheTaskAndRetryMakesANewOne(t *testing.T) {
 			t.Fatalf("new task %+v", again)
 		}
 		f.state(t, task.TaskID, picket.TaskFailed)
+		f.triedOnce(t, task.TaskID, again.TaskID)
 		if l := f.lease(t, picket.AcquireRequest{}); l.TaskID != again.TaskID || *l.Task.Retries != task.TaskID {
 			t.Fatalf("lease %+v", l)
 		}
+	})
+}
+
+// triedOnce checks that a closed task is not made anew again as long as what it
+// was made anew as is open.
+func (f *fixture) triedOnce(t *testing.T, id, anew string) {
+	t.Helper()
+	_, err := f.Retry(f.ctx, operator, id, "me too")
+	refused(t, err, picket.CodeStateConflict)
+	if no, _ := picket.RefusalOf(err); no.Facts["by"] != operator.Actor || no.Facts["at"] == nil || no.Facts["decision"] != "retry" || no.Facts["newTaskId"] != anew || !strings.Contains(no.Message+no.Remedy, "picket task get "+anew) {
+		t.Errorf("it says %q, %q with %v", no.Message, no.Remedy, no.Facts)
+	}
+	old, err := f.Task(f.ctx, id)
+	ok(t, err)
+	if old.RetriedAs == nil || *old.RetriedAs != anew {
+		t.Errorf("%s was tried again as %v, want %s", id, old.RetriedAs, anew)
+	}
+}
+
+// Of two people who have a closed task tried again at once one makes the new
+// one; when that has ended, too, it may be tried once more.
+func TestAClosedTaskIsTriedAgainOnce(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{})
+		_, err := f.Cancel(f.ctx, operator, task.TaskID, "")
+		ok(t, err)
+		for range 3 {
+			made, said := make(chan string, 2), make(chan error, 2)
+			for range 2 {
+				go func() {
+					got, err := f.Retry(f.ctx, operator, task.TaskID, "")
+					made <- got.TaskID
+					said <- err
+				}()
+			}
+			anew := (<-made) + (<-made)
+			if lost := errors.Join(<-said, <-said); picket.CodeOf(lost) != picket.CodeStateConflict || len(anew) != len(task.TaskID) {
+				t.Fatalf("two at once: %q and %v", anew, lost)
+			}
+			f.triedOnce(t, task.TaskID, anew)
+			_, err := f.Cancel(f.ctx, operator, anew, "")
+			ok(t, err)
+		}
+		f.forget(t)
+		_, err = f.Retry(f.ctx, operator, task.TaskID, "")
+		refused(t, err, picket.CodeNotFound)
 	})
 }
 

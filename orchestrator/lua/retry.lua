@@ -4,7 +4,7 @@
 -- people have answered on that one.
 -- ARGV: task, actor, request key, body hash, reason, new task id, cap of the house or ''
 -- Reply: view of the task that will run
--- Errors: not_found, task_closed (completed), state_conflict, too_many_lanes, idempotency_conflict, budget_exceeded (the house)
+-- Errors: not_found, task_closed (completed), state_conflict (also while the new one is open), too_many_lanes, idempotency_conflict, budget_exceeded (the house)
 local tid, by, key, body, reason, new = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local was, err = once(key, body)
 if err then return err end
@@ -12,6 +12,12 @@ if was then return view(was) end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if t.state == 'completed' then return lost(tid, t) end
+
+-- Two people who want a closed task tried again want it once.
+local repeated = t.anew and pick(K('task:', t.anew), 'state', 'by', 'created')
+if repeated and repeated.state and not TERMINAL[repeated.state] and not marked(repeated) then
+  return first('state_conflict', repeated.by, 'state', t.state, 'decision', 'retry', 'at', repeated.created, 'newTaskId', t.anew)
+end
 
 if TERMINAL[t.state] then
   if not lane_free(t.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
@@ -26,7 +32,8 @@ if TERMINAL[t.state] then
   local no = uncovered(s)
   if no then return no end
   emit('task.retried', { task = tid, actor = by }, '{"state":' .. quote(t.state) .. ',"newTaskId":' .. quote(new) ..
-    ',"reason":' .. quote(reason) .. ',"before":{"newTaskId":null},"after":{"newTaskId":' .. quote(new) .. '}}')
+    ',"reason":' .. quote(reason) .. ',"before":{"newTaskId":' .. (t.anew and quote(t.anew) or 'null') .. '},"after":{"newTaskId":' .. quote(new) .. '}}')
+  put(t, 'anew', new)
   create(s, last_open(t), ',"retries":' .. quote(tid))
   local said = answers(tid)
   if #said > 0 then call('RPUSH', K('answers:', new), unpack(said)) end
