@@ -91,7 +91,9 @@ func storeFinding(ctx context.Context, cfg settings) finding {
 	f := finding{what: "store", grade: "ok"}
 	if url := cfg.text("redis"); url != "" {
 		f.detail = "configured: " + redisName(url)
-		if err := ping(ctx, url); err != nil {
+		if _, err := redisOptions(url); err != nil {
+			f.grade, f.detail, f.remedy = "fail", explain(err), remedyOf(err)
+		} else if err := ping(ctx, url); err != nil {
 			f.grade, f.detail, f.remedy = "fail", redisName(url)+" does not answer", "Start it, or check --redis, PICKET_REDIS and picket.yaml."
 		}
 		return f

@@ -15,10 +15,7 @@ func listen(cfg settings) (l net.Listener, url string, err error) {
 	addr, cert, key := cfg.text("listen"), cfg.text("tls.cert"), cfg.text("tls.key")
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, "", usage("--listen %s: write host:port, such as 127.0.0.1:7070", addr)
-	}
-	if (cert == "") != (key == "") {
-		return nil, "", usage("--tls-cert and --tls-key belong together")
+		return nil, "", usage("listen: %v", err)
 	}
 	if cert == "" && !loopback(host) {
 		return nil, "", picket.Refuse(codeUsage, "Add --tls-cert and --tls-key, or listen on 127.0.0.1 and put a TLS proxy in front.",

@@ -34,14 +34,14 @@ func (s setting) env() string {
 func knownSettings() []setting {
 	return []setting{
 		{"url", "url", "", "server the commands talk to (default: the one `picket up` started last)", checkURL},
-		{"listen", "listen", "127.0.0.1:7070", "address `up` and `serve` listen on; port 0 picks a free one", nil},
+		{"listen", "listen", "127.0.0.1:7070", "address `up` and `serve` listen on; port 0 picks a free one", checkListen},
 		{"data", "data", dataDir(), "directory of `picket up`; `serve orchestrator` and `init` keep their witness of the store in it", nil},
 		{"redis", "redis", "", "Redis URL; empty: `up` brings its own store", nil},
 		{"allow_unsafe_redis", "allow-unsafe-redis", "false", "start on a Redis that can lose what was acknowledged; for experiments", checkYesNo},
 		{"secret_file", "secret-file", "", "file with the secret shared by all server processes", nil},
 		{"namespace", "namespace", "default", "namespace; `serve` takes several, separated by commas", checkNamespaces},
 		{"proxy_url", "proxy-url", "", "URL of the tool proxy, as agents reach it", checkURL},
-		{"allowed_hosts", "", "", "names, separated by commas, that requests may be addressed to beside localhost and IP addresses", nil},
+		{"allowed_hosts", "", "", "names, separated by commas, that requests may be addressed to beside localhost and IP addresses; *: any", checkHosts},
 		{"tls.cert", "tls-cert", "", "certificate file; needed to listen beyond this machine", nil},
 		{"tls.key", "tls-key", "", "file of the certificate's key", nil},
 		{"containment", "containment", "", "how agents' processes are held together: cgroup, subreaper or group (default: the best that works)", checkContainment},
@@ -117,6 +117,9 @@ func loadSettings(cmd *cobra.Command) (settings, error) {
 		if strings.HasPrefix(key, agentsPrefix) || key == "tools" || strings.HasPrefix(key, toolsPrefix) {
 			resolved[key] = v
 		}
+	}
+	if (resolved.text("tls.cert") == "") != (resolved.text("tls.key") == "") {
+		return nil, usage("tls.cert (from %s) and tls.key (from %s) belong together", resolved["tls.cert"].origin, resolved["tls.key"].origin)
 	}
 	return resolved, resolved.checkAgents()
 }

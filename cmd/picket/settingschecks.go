@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +23,26 @@ func checkURL(text string) error {
 	}
 	return nil
 }
+
+func checkListen(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || strconv.FormatUint(n, 10) != port {
+		return fmt.Errorf("%q: write host:port, such as 127.0.0.1:7070", text)
+	}
+	return nil
+}
+
+// checkHosts refuses what no Host header ever equals.
+func checkHosts(text string) error {
+	for _, name := range parts(text) {
+		if name != "*" && !hostName.MatchString(name) {
+			return fmt.Errorf("%q is not a name such as picket.example.com, without http:// and port; several are separated by commas", name)
+		}
+	}
+	return nil
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
 func checkNamespaces(text string) error {
 	for ns := range strings.SplitSeq(text, ",") {

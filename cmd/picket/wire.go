@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -186,12 +185,7 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	return group.Wait()
 }
 
-func (h house) hosts() []string {
-	if text := h.cfg.text("allowed_hosts"); text != "" {
-		return strings.Split(text, ",")
-	}
-	return nil
-}
+func (h house) hosts() []string { return h.cfg.list("allowed_hosts") }
 
 // doorTo avoids the nil pointer inside a non-nil interface.
 func doorTo(store *orchestrator.Store) func(string) toolproxy.Door {

@@ -23,8 +23,10 @@ func queuesOf(store *orchestrator.Store) map[string]notify.Queue {
 }
 
 // list reads a key that holds several values, separated by commas.
-func (s settings) list(key string) (out []string) {
-	for part := range strings.SplitSeq(s.text(key), ",") {
+func (s settings) list(key string) []string { return parts(s.text(key)) }
+
+func parts(text string) (out []string) {
+	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {
 			out = append(out, part)
 		}
@@ -33,7 +35,7 @@ func (s settings) list(key string) (out []string) {
 }
 
 func checkDestinations(text string) error {
-	if _, err := outbound.New(outbound.Config{Allow: settings{"": {text: text}}.list(""), Open: true}); err != nil {
+	if _, err := outbound.New(outbound.Config{Allow: parts(text), Open: true}); err != nil {
 		return fmt.Errorf("%w; write host:port, several separated by commas", err)
 	}
 	return nil
