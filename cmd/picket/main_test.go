@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -36,6 +37,9 @@ func TestMain(m *testing.M) {
 		if tests.end, err = remains.Own("pk-cli-"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
+		}
+		if signal.Ignored(syscall.SIGHUP) { // under nohup; the commands of a script are to heed it as without
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		}
 	}
 	testscript.Main(tests, map[string]func(){"picket": main})

@@ -56,7 +56,10 @@ func keyboard(t *testing.T, s *scene) {
 		t.Errorf("the task is %s", got.State)
 	}
 	b.open("/console/reviews?role=" + s.role())
-	b.press("j", "Enter")
+	b.live()
+	b.press("j")
+	b.until("the row that is left", `document.activeElement.innerText.includes("First by keyboard")`)
+	b.press("Enter")
 	b.reads("h1", "First by keyboard")
 	first := strings.TrimPrefix(b.path(), "/console/reviews/")
 	b.press("r", "Enter")

@@ -190,7 +190,9 @@ func (s *Sentinels) FailOver() (was, now *Node, err error) {
 	now, err = s.Switch(func() error {
 		c := s.ask(s.Sentinels[0])
 		defer c.Close()
-		return c.Failover(context.Background(), MasterName).Err()
+		// A replica that a busy machine has kept from answering for a second is
+		// not good enough, and is again when it has answered.
+		return eventually(func(ctx context.Context) error { return c.Failover(ctx, MasterName).Err() })
 	})
 	return was, now, err
 }
