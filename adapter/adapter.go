@@ -85,11 +85,17 @@ func takeSlots(ctx context.Context, slots chan struct{}) (int, error) {
 // lost is repeated with the same key, so that its leases are not lost with it.
 func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]picket.Lease, error) {
 	const least, most = 250 * time.Millisecond, 15 * time.Second
-	once, wait := newULID(time.Now()), least
-	for {
-		asked := time.Now()
-		req := a.cfg.waiting(n)
+	// A key stands for one request to the letter: with another wait it would be
+	// another one.
+	var once string
+	var req picket.AcquireRequest
+	another := func() {
+		once, req = newULID(time.Now()), a.cfg.waiting(n)
 		req.Incarnation = incarnation
+	}
+	another()
+	for wait := least; ; {
+		asked := time.Now()
 		leases, err := a.client.Acquire(ctx, req, once)
 		switch {
 		case ctx.Err() != nil && len(leases) == 0:
@@ -97,15 +103,16 @@ func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]pick
 		case err == nil && len(leases) > 0:
 			return leases, nil
 		case err == nil && time.Since(asked) > time.Second:
-			once, wait = newULID(time.Now()), least
+			another()
+			wait = least
 			continue
 		case err != nil && !errors.Is(err, picket.ErrUnknown): // the next try stands for itself
-			once = newULID(time.Now())
+			another()
 			if !again(err) && !lost(err) && !errors.Is(err, picket.CodeInternal) {
 				return nil, err
 			}
 		case err == nil:
-			once = newULID(time.Now())
+			another()
 		}
 		if err != nil {
 			a.cfg.Log.Warn("no lease yet", "agent", a.cfg.AgentID, "err", err)

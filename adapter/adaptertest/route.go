@@ -20,10 +20,27 @@ func bearer(r *http.Request) picket.Secret {
 	return picket.Secret(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 }
 
+// repeats reports whether a request that has the key of one before is the same.
+func (s *Server) repeats(r *http.Request, body []byte) bool {
+	once, request := r.Header.Get("Idempotency-Key"), r.Method+" "+r.URL.Path+" "+string(body)
+	if once == "" {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.requests[once]; !known {
+		s.requests[once] = request
+	}
+	return s.requests[once] == request
+}
+
 func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	if err != nil {
 		return 0, nil, picket.Invalid("", "Send it again.", "the body cannot be read")
+	}
+	if !s.repeats(r, body) {
+		return 0, nil, picket.Refuse(picket.CodeIdempotencyConflict, "Send a new key for a new request, or the same body to repeat the old one.", "this idempotency key was used with another body")
 	}
 	if r.URL.Path == "/api/v1/leases" && r.Method == http.MethodPost {
 		return s.acquire(r, body)

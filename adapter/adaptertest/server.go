@@ -36,15 +36,16 @@ type Server struct {
 	// effect. Set it before there is an adapter; it must not call the server.
 	OnRegister func(picket.Registration)
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at every change
-	tasks   map[string]*task
-	leases  map[picket.Secret]*lease
-	queue   []*task
-	replays map[string][]*lease // acquires by Idempotency-Key
-	calls   []Call
-	faults  []*fault
-	paused  bool
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced at every change
+	tasks    map[string]*task
+	leases   map[picket.Secret]*lease
+	queue    []*task
+	replays  map[string][]*lease // acquires by Idempotency-Key
+	requests map[string]string   // what was asked for, by the same
+	calls    []Call
+	faults   []*fault
+	paused   bool
 
 	agents      map[string]*agent
 	agentIDs    []string                // in the order of their first registration
@@ -81,7 +82,7 @@ type Task struct {
 func New() *Server {
 	return &Server{
 		URL: "http://picket.invalid", changed: make(chan struct{}), tasks: map[string]*task{},
-		leases: map[picket.Secret]*lease{}, replays: map[string][]*lease{},
+		leases: map[picket.Secret]*lease{}, replays: map[string][]*lease{}, requests: map[string]string{},
 		agents: map[string]*agent{}, registered: map[string]picket.Agent{},
 	}
 }
