@@ -41,7 +41,7 @@ func TestEveryScriptHasAHeader(t *testing.T) {
 				t.Errorf("%s.lua has no line %q", f.name, want)
 			}
 		}
-		refuses := regexp.MustCompile(`\b(refuse|fenced|witness|once|open_handoff|view|complete|grant|allowed|agent_view|no_envelope)\(`).MatchString(code)
+		refuses := regexp.MustCompile(`\b(refuse|fenced|witness|once|open_handoff|view|complete|grant|allowed|agent_view|no_envelope|newer_format)\(`).MatchString(code)
 		if refuses != strings.Contains(head, "\nErrors:") {
 			t.Errorf("%s.lua: it refuses: %v, but it has a line \"Errors:\": %v", f.name, refuses, !refuses)
 		}

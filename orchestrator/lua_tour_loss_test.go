@@ -24,8 +24,20 @@ func (f *fixture) score(t *testing.T, set, member string, score float64) {
 	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:"+set, redis.Z{Score: score, Member: member}).Err())
 }
 
+// tourFormat shows a store of a later version to the scripts that check it.
+func tourFormat(t *testing.T, f *fixture) {
+	t.Helper()
+	f.setFormat(t, 7)
+	_, err := f.Stats(f.ctx)
+	refusedAsNewer(t, err)
+	refusedAsNewer(t, orchestrator.Greet(f.ctx, f.Engine))
+	refusedAsNewer(t, orchestrator.AdoptBlindly(f.ctx, f.Engine))
+	f.setFormat(t, 1)
+}
+
 func tourLoss(t *testing.T, f *fixture) {
 	ok(t, orchestrator.Greet(f.ctx, f.Engine)) // it has one
+	tourFormat(t, f)
 	ok(t, f.raw.Del(f.ctx, meta).Err())
 	_, err := f.Stats(f.ctx) // which is made again
 	ok(t, err)

@@ -15,7 +15,7 @@ import (
 // taken out first.
 func readOnly(source string) string {
 	source = strings.ReplaceAll(source, "call('HSET', META, 'raw', F(raw))", "")
-	source = strings.ReplaceAll(source, "call('HSET', META, 'now', F(now), 'raw', F(raw))", "")
+	source = strings.ReplaceAll(source, "call('HSET', META, 'now', F(now), 'raw', F(raw), 'format', F(FORMAT))", "")
 	_, rest, _ := strings.Cut(source, "\n")
 	return "#!lua flags=no-writes\n" + rest
 }

@@ -19,12 +19,13 @@ var (
 	errExhausted    = errors.New("the tokens above the floor are used up")
 	errAdoptLost    = errors.New("another process adopted the store")
 	errJudgeDue     = errors.New("time has changed the status of the agent")
+	errStoreNewer   = errors.New("a later version of picket has written the store")
 )
 
 // asides are their codes.
 var asides = map[string]error{
 	"store_lost": errStoreLost, "store_changed": errStoreChanged, "floor_exhausted": errExhausted, "adopt_lost": errAdoptLost,
-	"judge_due": errJudgeDue,
+	"judge_due": errJudgeDue, "store_newer": errStoreNewer,
 }
 
 // facts are the key=value pairs of a script's refusal.
@@ -239,21 +240,27 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 	},
 }
 
-// explainRefusal reads "code key=value ..." as a script writes it; nil when it
-// is not one of ours.
-func explainRefusal(text string) *picket.Error {
-	words := strings.Fields(text)
-	code := picket.Code(words[0])
-	say, ok := wording[code]
-	if !ok {
-		return nil
-	}
+// factsOf reads the facts of "code key=value ...".
+func factsOf(text string) facts {
 	f := facts{}
-	for _, w := range words[1:] {
+	for _, w := range strings.Fields(text) {
 		if k, v, ok := strings.Cut(w, "="); ok {
 			f[k] = v
 		}
 	}
+	return f
+}
+
+// explainRefusal reads "code key=value ..." as a script writes it; nil when it
+// is not one of ours.
+func explainRefusal(text string) *picket.Error {
+	word, rest, _ := strings.Cut(text, " ")
+	code := picket.Code(word)
+	say, ok := wording[code]
+	if !ok {
+		return nil
+	}
+	f := factsOf(rest)
 	for _, k := range freeText {
 		if s, err := url.PathUnescape(f[k]); err == nil && f[k] != "" {
 			f[k] = briefly(s)

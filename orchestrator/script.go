@@ -261,6 +261,9 @@ func refusal(name string, err error) error {
 		return fmt.Errorf("run %s: %w", name, err)
 	}
 	code, _, _ := strings.Cut(text, " ")
+	if code == "store_newer" {
+		return storeNewer(factsOf(text))
+	}
 	if said, ok := asides[code]; ok {
 		return unavailable(said.Error(), errors.Join(said, err))
 	}

@@ -167,7 +167,7 @@ func (s *Store) open(ctx context.Context) error {
 	for _, ns := range s.cfg.Namespaces {
 		e := s.engines[ns]
 		// A process that adopts nothing may start before one that does.
-		if err := e.greet(ctx, s.gate.on(s.bare, ns), false); err != nil && e.witness != nil {
+		if err := e.greet(ctx, s.gate.on(s.bare, ns), false); err != nil && (e.witness != nil || errors.Is(err, errStoreNewer)) {
 			return fmt.Errorf("open namespace %s: %w", ns, err)
 		} else if err != nil {
 			e.log.Warn("the store cannot be used yet", "err", err)

@@ -54,6 +54,9 @@ func redisFindings(ctx context.Context, cfg settings) []finding {
 	if len(found) == 0 {
 		found = []finding{{"redis", "ok", "keeps what it acknowledges", ""}}
 	}
+	if err := checkFormat(ctx, o, cfg.namespaces()); err != nil {
+		found = append(found, finding{"store format", "fail", explain(err), remedyOf(err)})
+	}
 	for i := range found {
 		if found[i].grade == "fail" && cfg.yes("allow_unsafe_redis") {
 			found[i].grade, found[i].detail = "warn", found[i].detail+" (allowed by "+cfg["allow_unsafe_redis"].origin+")"

@@ -108,6 +108,11 @@ func storeFindings(ctx context.Context, where redis.UniversalOptions) ([]finding
 	return out, err
 }
 
+// checkFormat reports whether this build can work on what a Redis holds.
+func checkFormat(ctx context.Context, where redis.UniversalOptions, namespaces []string) error {
+	return orchestrator.CheckFormat(ctx, where, namespaces)
+}
+
 // serve runs the rooms on a listener until ctx ends, or until one of them
 // fails. It does not close the store.
 func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.Store) error {

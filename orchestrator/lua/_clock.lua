@@ -1,16 +1,19 @@
 -- Store time, read once per script; it judges every deadline.
 do
   raw = server_clock()
-  local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused', 'seq', 'order', 'granted', 'identity', 'incarnations')
+  local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused', 'seq', 'order', 'granted', 'identity', 'incarnations', 'format')
   if not m[1] or not m[2] then
     return redis.error_reply('store_lost the namespace has no meta record')
   end
+  local newer = newer_format(m[10])
+  if newer then return newer end
   -- A server can become another one under a connection that is open, and a call
   -- can be on its way when a connection is made anew: so this is asked here.
   if not same_server(m[8]) then return refuse('store_changed') end
   -- Store time never leaps: a step of the server's clock back counts as
   -- nothing, a step forward as one second at most. It is written every 100 ms,
-  -- so after a step back it may stand where it stood up to 100 ms before.
+  -- so after a step back it may stand where it stood up to 100 ms before. The
+  -- format is written with it, for a store that an earlier version has begun.
   local d = raw - num(m[2])
   now = num(m[1])
   if d < 0 then
@@ -18,7 +21,7 @@ do
   else
     if d > 1000 then d = 1000 end
     now = now + d
-    if d >= 100 then call('HSET', META, 'now', F(now), 'raw', F(raw)) end
+    if d >= 100 then call('HSET', META, 'now', F(now), 'raw', F(raw), 'format', F(FORMAT)) end
   end
   NOW, RAW = F(now), F(raw)
   floor = num(m[3])

@@ -8,6 +8,10 @@ local function K(kind, id) return P .. kind .. (id or '') end
 local function F(n) return string.format('%d', n) end
 local function num(s) return tonumber(s or '0') or 0 end
 
+-- FORMAT is the format of what this build stores, and the newest that it knows.
+-- A store from before formats were written has none, which means 1.
+local FORMAT = 1
+
 local META = K('meta')
 local meta -- its record: seq, order, granted: the last numbers given out
 local now, raw -- store time and the server's own clock, in ms
@@ -25,6 +29,12 @@ local function refuse(code, ...)
   for i = 1, #a, 2 do out[#out + 1] = a[i] .. '=' .. tostring(a[i + 1]) end
   if #out == 1 then out[2] = 'refused=1' end
   return redis.error_reply(table.concat(out, ' '))
+end
+
+-- newer_format refuses a store that a later version has written: this build
+-- would misread it. It is nil for a store that this build may work on.
+local function newer_format(format)
+  if num(format) > FORMAT then return refuse('store_newer', 'format', format, 'known', FORMAT) end
 end
 
 -- A record is a hash that this script looks at, one table for one key: its key

@@ -6,8 +6,10 @@
 -- ARGV: identity seen, store id seen or '', identity adopted seen, floor seen,
 --   fresh store id, new floor, sequence number to start above
 -- Reply: {store id, floor, seq}
--- Errors: adopt_lost (another was faster)
-meta = pick(META, 'store', 'identity', 'floor', 'seq', 'order', 'granted', 'now')
+-- Errors: adopt_lost (another was faster), store_newer
+meta = pick(META, 'store', 'identity', 'floor', 'seq', 'order', 'granted', 'now', 'format')
+local newer = newer_format(meta.format)
+if newer then return newer end
 local here = identity()
 if here ~= ARGV[1] or (meta.store or '') ~= ARGV[2] or (meta.identity or '') ~= ARGV[3] or (meta.floor or '') ~= ARGV[4] then
   return refuse('adopt_lost')
@@ -17,7 +19,7 @@ now = num(meta.now or raw)
 NOW, RAW = F(now), F(raw)
 local store, new = meta.store or ARGV[5], num(ARGV[6])
 meta.seq = F(math.max(num(meta.seq), num(ARGV[7])))
-put(meta, 'store', store, 'identity', here, 'floor', F(new), 'now', NOW, 'raw', RAW, 'seq', meta.seq, 'order', meta.order or '0')
+put(meta, 'store', store, 'identity', here, 'floor', F(new), 'now', NOW, 'raw', RAW, 'seq', meta.seq, 'order', meta.order or '0', 'format', F(FORMAT))
 if new > 0 then
   put(meta, 'adopted', NOW, 'adopted_at', RAW)
   call('HDEL', META, 'adopted_scan')

@@ -5,6 +5,7 @@
 -- ARGV: none
 -- Reply: {identity, role, store id or nil, identity adopted, floor, seq,
 --   grants ever}
+-- Errors: store_newer
 local here, role = identity()
-local m = call('HMGET', META, 'store', 'identity', 'floor', 'seq', 'granted')
-return { here, role, m[1], m[2], m[3], m[4], m[5] or '0' }
+local m = call('HMGET', META, 'store', 'identity', 'floor', 'seq', 'granted', 'format')
+return newer_format(m[6]) or { here, role, m[1], m[2], m[3], m[4], m[5] or '0' }

@@ -1,0 +1,42 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+)
+
+// A store says in its meta record which format it has. Every script compares
+// that with the newest format it knows, which is FORMAT in lua/_prelude.lua, in
+// the same step in which it would read or write. So a process of an earlier
+// version stops at the instant at which a later version raises the format.
+
+// storeNewer is the error for a store that a later version has written. Its code
+// is that of a store that cannot serve: clients wait for a process that can.
+func storeNewer(f facts) error {
+	e := picket.Refuse(picket.CodeUnavailable, "Update picket on this machine to the version that raised the format of the store, or a later one. Nothing was changed.",
+		"the store has format %s, and this version of picket knows formats up to %s", f["format"], f["known"])
+	return e.With("storeFormat", integer(f["format"])).With("knownFormat", integer(f["known"])).Because(errStoreNewer)
+}
+
+// CheckFormat reports whether this build can work on the namespaces of a store.
+// It writes nothing, and a namespace that does not exist yet is fine.
+func CheckFormat(ctx context.Context, where redis.UniversalOptions, namespaces []string) error {
+	scripts, err := compile(false)
+	if err != nil {
+		return fmt.Errorf("check the format: %w", err)
+	}
+	where.MaxRetries, where.DialerRetries, where.ContextTimeoutEnabled = -1, 1, true
+	client := redis.NewUniversalClient(&where)
+	defer client.Close()
+	g := &gate{scripts: scripts}
+	for _, ns := range namespaces {
+		if _, err := g.on(client, ns)(ctx, "identify"); err != nil {
+			return fmt.Errorf("check the format of namespace %s: %w", ns, err)
+		}
+	}
+	return nil
+}
