@@ -21,7 +21,8 @@ const MaxDepth = 128
 // Content-Type other than application/json is 415, a body over limit 413;
 // unknown and duplicate members, names in the wrong case, invalid UTF-8,
 // nesting deeper than [MaxDepth] and anything after the object are 400, with
-// the member's JSON pointer in the fact "field". An empty body is {}. The raw
+// the member's JSON pointer in the fact "field". So is an empty string for an
+// optional id of the body. An empty body is {}. The raw
 // bytes are returned too, for what must be compared byte for byte.
 func Decode[T any](c echo.Context, limit int64) (T, []byte, error) {
 	var v T
@@ -47,6 +48,9 @@ func Unmarshal(raw []byte, into any) error {
 	}
 	if err := json.Unmarshal(raw, into, json.RejectUnknownMembers(true)); err != nil {
 		return explain(err)
+	}
+	if body, ok := into.(optionalIDs); ok {
+		return checkOptionalIDs(raw, body.OptionalIDs())
 	}
 	return nil
 }

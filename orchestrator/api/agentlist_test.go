@@ -3,6 +3,7 @@ package api_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -195,7 +196,11 @@ func TestAnAgentsKeySeesItsOwnPools(t *testing.T) {
 			p.keys[name] = p.newKey(picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeAgent}})
 		}
 		for _, a := range []struct{ scope, id, role string }{{"mine", "m1", "shared"}, {"mine", "m2", ""}, {"theirs", "t1", "shared"}, {"theirs", "t2", "foreign"}, {"theirs", "t3", ""}} {
-			p.register(a.scope, fmt.Sprintf(`{"agent_id":%q,"role_id":%q}`, a.id, a.role))
+			role := "null"
+			if a.role != "" {
+				role = strconv.Quote(a.role)
+			}
+			p.register(a.scope, fmt.Sprintf(`{"agent_id":%q,"role_id":%s}`, a.id, role))
 		}
 		for scope, want := range map[string]string{"mine": "m1 m2 t1", "theirs": "m1 t1 t2 t3", "operator": "m1 m2 t1 t2 t3", "admin": "m1 m2 t1 t2 t3", "agent": ""} {
 			for _, query := range []string{"", "?status=*"} {

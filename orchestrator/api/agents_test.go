@@ -84,7 +84,7 @@ func TestRegistrationIsAnsweredWithTheRecord(t *testing.T) {
 
 func TestTheLeastRegistration(t *testing.T) {
 	p := memory(t)
-	for _, body := range []string{"", "{}", `{"agent_id":"","role_id":null,"capabilities":null,"capacity":null,"heartbeat_config":null,"metadata":null,"drain_timeout_seconds":null}`} {
+	for _, body := range []string{"", "{}", `{"agent_id":null,"role_id":null,"capabilities":null,"capacity":null,"heartbeat_config":null,"metadata":null,"drain_timeout_seconds":null}`} {
 		a := p.register("agent", body)
 		id := a.text("agent_id")
 		if !regexp.MustCompile(`^agent_[0-7][0-9A-HJKMNP-TV-Z]{25}$`).MatchString(id) || a.header.Get("Location") != "/api/v1/agents/"+id {

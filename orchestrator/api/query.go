@@ -102,19 +102,21 @@ func oneOf[T ~string](name, value string, allowed []T) (T, error) {
 	return "", web.BadParameter(name, "Send one of: "+strings.Join(names, ", ")+".", "%.64q is not a value of %s", value, name)
 }
 
-// name is an agent or role id; "" when the parameter is absent.
+// name is an agent or role id; "" when the parameter is absent. One that is
+// there and empty is refused.
 func (q query) name(name string) (string, error) {
 	s, err := q.text(name)
-	if err != nil || s == "" {
+	if err != nil || !q.values.Has(name) {
 		return "", err
 	}
 	return s, picket.CheckName("?"+name, s)
 }
 
-// id is an id made by the server; "" when the parameter is absent.
+// id is an id made by the server; "" when the parameter is absent. One that is
+// there and empty is refused.
 func (q query) id(name, kind string) (string, error) {
 	s, err := q.text(name)
-	if err != nil || s == "" {
+	if err != nil || !q.values.Has(name) {
 		return "", err
 	}
 	return s, picket.CheckID("?"+name, kind, s)

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/picket-dev/picket"
 )
 
@@ -58,6 +60,11 @@ func approveReviews(r request) error {
 type rejection struct {
 	Note string           `json:"note"`
 	Fix  *picket.TaskSpec `json:"fix"`
+}
+
+// OptionalIDs implements the check of empty ids.
+func (rejection) OptionalIDs() []jsontext.Pointer {
+	return []jsontext.Pointer{"/fix/role", "/fix/agent", "/fix/fixes"}
 }
 
 // rejected is the frozen task and the one that repairs it, if one was asked for.
