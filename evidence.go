@@ -1,5 +1,7 @@
 package picket
 
+import "regexp"
+
 // Evidence is what a run has changed, handed in by its adapter: it never
 // changes the task, and a person reads it before deciding.
 type Evidence struct {
@@ -43,4 +45,36 @@ func (e *Evidence) Check() error {
 		return Invalid("/files", "Send the first ones and truncated.", "files has %d entries, at most %d are allowed", len(e.Files), MaxChangedFiles)
 	}
 	return nil
+}
+
+// WorkBranch is the branch on which an adapter puts the work of a task.
+func WorkBranch(taskID string) string { return "picket/" + taskID }
+
+// madeByAdapter reports whether the evidence is about the branch that an
+// adapter makes for the task.
+func (e *Evidence) madeByAdapter(taskID string) bool {
+	return CheckID("taskId", "task", taskID) == nil && e.Branch == WorkBranch(taskID)
+}
+
+// MergeCommand is the command that merges the work of a task. It is run in the
+// person's own checkout. The command holds no text of the evidence, which an
+// agent can write: a repository path could lead to another repository, and a
+// branch could be an option of git. It is empty for another branch.
+func (e *Evidence) MergeCommand(taskID string) string {
+	if !e.madeByAdapter(taskID) {
+		return ""
+	}
+	return "git merge " + WorkBranch(taskID)
+}
+
+var objectID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// DiffCommand is the command that shows all changes of a task in the person's
+// own checkout. It is empty unless the base is a full object id and the branch
+// is the one that an adapter makes.
+func (e *Evidence) DiffCommand(taskID string) string {
+	if !e.madeByAdapter(taskID) || !objectID.MatchString(e.Base) {
+		return ""
+	}
+	return "git diff " + e.Base + " " + WorkBranch(taskID)
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// branchOf is where the work of a task goes.
-func branchOf(taskID string) string { return "picket/" + taskID }
-
 // ours is a directory in the part of a repository that all its worktrees share;
 // git does not look at it.
 func (g git) ours(parts ...string) string {
@@ -46,7 +43,7 @@ func (w *workspaces) addTree(ctx context.Context, k *kept, lease picket.Lease) (
 	if err := repo.exclude(); err != nil {
 		return false, fmt.Errorf("keep %s out of git: %w", briefingDir, err)
 	}
-	k.Common, k.Repository, k.Branch = repo.common, repo.top, branchOf(k.TaskID)
+	k.Common, k.Repository, k.Branch = repo.common, repo.top, picket.WorkBranch(k.TaskID)
 	if err := k.save(); err != nil {
 		return false, err
 	}
@@ -109,7 +106,7 @@ func (w *workspaces) start(ctx context.Context, lease picket.Lease) (start, base
 		from = lease.Task.Retries
 	}
 	if from != nil && picket.CheckID("task", "task", *from) == nil {
-		if tip := repo.commit(ctx, "refs/heads/"+branchOf(*from)); tip != "" {
+		if tip := repo.commit(ctx, "refs/heads/"+picket.WorkBranch(*from)); tip != "" {
 			return tip, repo.baseOf(ctx, *from, tip), nil
 		}
 	}

@@ -78,7 +78,9 @@ func (s *server) approveOne(cmd *cobra.Command, id string) error {
 		return err
 	}
 	if ev, err := s.changes(cmd.Context(), id); err == nil && ev != nil && len(ev.Files) > 0 {
-		next(cmd, mergeCommand(ev))
+		if command := ev.MergeCommand(id); command != "" {
+			next(cmd, command)
+		}
 	}
 	return nil
 }

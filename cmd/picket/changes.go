@@ -28,7 +28,7 @@ func (s *server) changes(ctx context.Context, task string) (*picket.Evidence, er
 
 // changeText shows a diff as a person reads it. Nothing in it can steer the
 // terminal: what would is dropped.
-func changeText(ev *picket.Evidence, p paint) string {
+func changeText(task string, ev *picket.Evidence, p paint) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", p.dim("branch"), oneLine(ev.Branch))
 	if ev.Diff == "" && ev.Diffstat == "" {
@@ -40,8 +40,8 @@ func changeText(ev *picket.Evidence, p paint) string {
 	for line := range strings.Lines(ev.Diff) {
 		b.WriteString(diffLine(strings.TrimSuffix(printable(line), "\n"), p) + "\n")
 	}
-	if ev.Truncated {
-		fmt.Fprintf(&b, "%s git -C %s diff %s %s\n", p.dim("all of it:"), quoted(ev.Repository), quoted(ev.Base), quoted(ev.Branch))
+	if command := ev.DiffCommand(task); ev.Truncated && command != "" {
+		fmt.Fprintf(&b, "%s %s\n", p.dim("all of it, in your checkout:"), command)
 	}
 	return b.String()
 }
@@ -97,19 +97,14 @@ func showChanges(cmd *cobra.Command, s *server, task string) error {
 	if err != nil || ev == nil {
 		return err
 	}
-	return paged(cmd, "\n"+changeText(ev, painter(cmd.OutOrStdout())))
+	return paged(cmd, "\n"+changeText(task, ev, painter(cmd.OutOrStdout())))
 }
 
 // changesTo is showChanges for what is printed again and again.
 func changesTo(ctx context.Context, s *server, w io.Writer, task string) error {
 	ev, err := s.changes(ctx, task)
 	if err == nil && ev != nil {
-		_, err = io.WriteString(w, "\n"+changeText(ev, painter(w)))
+		_, err = io.WriteString(w, "\n"+changeText(task, ev, painter(w)))
 	}
 	return err
-}
-
-// mergeCommand brings approved work into the checkout it came from.
-func mergeCommand(ev *picket.Evidence) string {
-	return "git -C " + quoted(ev.Repository) + " merge " + quoted(ev.Branch)
 }

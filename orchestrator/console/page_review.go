@@ -42,7 +42,8 @@ type reviewView struct {
 	FilesMore      int
 	Diff           []diffLine
 	DiffMore       bool
-	Merge          string // the command that brings approved work in
+	Merge          string // the command that merges approved work
+	ShowAll        string // the command that shows a diff that was cut
 	Reports        []picket.Report
 	ReportsMore    int
 	Calls          []picket.LedgerRow
@@ -122,9 +123,7 @@ func (w *reviewView) changes(v *visit) error {
 	if len(w.Diff) > maxDiffLines {
 		w.Diff, w.DiffMore = w.Diff[:maxDiffLines], true
 	}
-	if w.Work.Repository != "" {
-		w.Merge = "git -C " + quoted(w.Work.Repository) + " merge " + quoted(w.Work.Branch)
-	}
+	w.Merge, w.ShowAll = w.Work.MergeCommand(w.TaskID), w.Work.DiffCommand(w.TaskID)
 	return nil
 }
 
@@ -161,16 +160,6 @@ func (w *reviewView) log(v *visit) error {
 	}
 	w.Log, w.LogMore = extract{Text: text, Size: len(text)}, tail.Offset > 0
 	return err
-}
-
-// quoted is a word for a shell.
-func quoted(word string) string {
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+=,", r))
-	}) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(plain(word), "'", `'\''`) + "'"
 }
 
 // reviewFull is one of the texts of a review at full length.

@@ -52,9 +52,27 @@ func TestAReviewHasAllTheEvidence(t *testing.T) {
 			t.Error("the diff or the output is not shown as it is")
 		}
 		after := s.follow(s.submit(page, page+"/approve", "note", "good work"))
-		for _, part := range []string{"Approved. The task is completed.", "approve by you", "good work", `git -C '/src/it'\''s' merge picket/` + id} {
+		for _, part := range []string{"Approved. The task is completed.", "approve by you", "good work", `git merge picket/` + id} {
 			if !strings.Contains(after.text(), part) {
 				t.Errorf("no %q: %s", part, after.text())
+			}
+		}
+	})
+}
+
+// The page prints no command with words of the evidence.
+func TestTheMergeCommandHasNoWordsOfTheAgent(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		s := o.sit(picket.ScopeReviewer)
+		for _, hostile := range []string{"--strategy=x", "x; touch pwned", "$(touch pwned)", "a'b", "a\nb", "picket/task_01ARZ3NDEKTSV4RRFFQ69G5FAV"} {
+			id, held := o.run(picket.TaskSpec{Title: "speed it up"})
+			_, err := o.Complete(t.Context(), held, picket.Completion{Output: picket.RawJSON(`1`), Summary: "done"})
+			must(t, err)
+			must(t, o.RunEvidence(t.Context(), held, picket.Evidence{Repository: "/tmp/$(touch pwned)", Branch: hostile, Base: "HEAD", Diff: "+x\n", Truncated: true}))
+			page := "/console/reviews/" + id
+			after := s.follow(s.submit(page, page+"/approve", "note", "good work"))
+			if text := after.text(); strings.Contains(text, "git merge") || strings.Contains(text, "git diff") || strings.Contains(text, "/tmp/$(touch pwned)") {
+				t.Errorf("branch %q: %s", hostile, text)
 			}
 		}
 	})
