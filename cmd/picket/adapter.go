@@ -57,6 +57,9 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
+	if cmd.Flag("for-task").Value.String() == "" { // else `picket run` has reported them
+		reportLocalSettings(cmd, cfg)
+	}
 	cfg, entry, err := standIn(cmd, cfg)
 	if err != nil {
 		return err

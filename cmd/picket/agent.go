@@ -17,7 +17,7 @@ import (
 
 func newAgent() *cobra.Command {
 	return noun("agent", "See who works, drain workers and take them out",
-		newAgentList(), newAgentGet(), newAgentWatch(), newAgentDrain(), newAgentDeregister(), newAgentCommand(), newAgentRegister(), newAgentBeat())
+		newAgentList(), newAgentGet(), newAgentWatch(), newAgentDrain(), newAgentDeregister(), newAgentCommand(), needsTrust(newAgentRegister()), newAgentBeat())
 }
 
 // onAgent is a verb on one agent: it connects, completes the id and acts.

@@ -144,7 +144,7 @@ func TestOrderOfARolesSettings(t *testing.T) {
 		t.Errorf("stall_after = %q, workspace.source = %q", own.text("stall_after"), own.text("workspace.source"))
 	}
 	c := newTaskCreate()
-	c.Flags().String("config", "", "")
+	c.Flags().String("config", "picket.yaml", "")
 	c.Flags().String("url", "", "")
 	for _, line := range [][]string{
 		{"--role", "coder", "--stall-after", "30s", "--retries", "1", "--review", "human", "--budget", "2"},

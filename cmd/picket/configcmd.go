@@ -9,7 +9,7 @@ import (
 )
 
 func newConfig() *cobra.Command {
-	return noun("config", "Show the configuration", newConfigShow())
+	return noun("config", "Show the configuration, and trust the file of a directory", newConfigShow(), newConfigTrust(), newConfigUntrust())
 }
 
 // shown is one line of `config show`.

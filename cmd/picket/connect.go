@@ -41,6 +41,10 @@ func connect(cmd *cobra.Command) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg["url"].local && os.Getenv("PICKET_API_KEY") != "" {
+		return nil, picket.Refuse(codeUsage, "Set PICKET_URL, or give --url, for the server that the key belongs to.",
+			"PICKET_API_KEY is not sent to the url of %s, a file of this directory", cfg["url"].origin)
+	}
 	s := &server{client: &adapter.Client{BaseURL: strings.TrimRight(cfg.text("url"), "/")}} // the saved one has none
 	if s.client.BaseURL == "" {
 		s.client.BaseURL = saved.URL

@@ -46,7 +46,7 @@ var budgetChapter = chapter{
 			return nil, err
 		}
 		st.undo = append(st.undo, api.close)
-		st.env = append(st.env, "DEMO_API=http://"+api.address)
+		st.env = append(st.env, "DEMO_API=http://"+api.address, "PICKET_CONFIG="+st.path("picket.yaml"))
 		p := &spender{stage: st, api: api}
 		if p.script, err = st.script("budget.sh", budgetAgent); err != nil {
 			return nil, err

@@ -63,7 +63,7 @@ func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 	if err != nil {
 		return []finding{{"configuration", "fail", explain(err), remedyOf(err)}}, err
 	}
-	found := []finding{{"configuration", "ok", settingsSource(cmd), ""}}
+	found := []finding{configFinding(cmd)}
 	server, err := serverFinding(ctx, cmd)
 	store := storeFinding(ctx, cfg)
 	if found = append(found, store); store.grade == "ok" {
@@ -78,13 +78,6 @@ func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 	}
 	found = append(found, presetFindings()...)
 	return append(found, containmentFinding(), pathFinding()), err
-}
-
-func settingsSource(cmd *cobra.Command) string {
-	if path, err := settingsFile(cmd); err == nil && path != "" {
-		return path
-	}
-	return "no picket.yaml; defaults and environment"
 }
 
 func storeFinding(ctx context.Context, cfg settings) finding {

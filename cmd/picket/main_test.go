@@ -152,7 +152,7 @@ func startProcess(ts *testscript.TestScript, name string, args ...string) (url s
 	defer errOut.Close()
 	cmd := exec.Command(binary, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), out, errOut
-	for _, v := range []string{"PATH", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "NO_COLOR", "PICKET_REDIS", "PICKET_SECRET_FILE"} {
+	for _, v := range []string{"PATH", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "NO_COLOR", "PICKET_REDIS", "PICKET_SECRET_FILE", "PICKET_CONFIG"} {
 		cmd.Env = append(cmd.Env, v+"="+ts.Getenv(v))
 	}
 	ts.Check(cmd.Start())

@@ -41,7 +41,7 @@ func openPrices(cmd *cobra.Command, cfg settings, log *slog.Logger) (*priceBoard
 	}
 	b := &priceBoard{cmd: cmd, cfg: cfg, log: log, hangups: make(chan os.Signal, 1)}
 	b.gone = terminalGone()
-	b.source, _ = settingsFile(cmd)
+	b.source = configPath(cmd)
 	b.list.Store(list)
 	signal.Notify(b.hangups, syscall.SIGHUP)
 	return b, nil
@@ -77,7 +77,7 @@ func (b *priceBoard) reload() {
 	if err == nil {
 		list, err = toolsOf(fresh)
 	}
-	if source, _ := settingsFile(b.cmd); err == nil && source == "" && b.source != "" {
+	if source := configPath(b.cmd); err == nil && source == "" && b.source != "" {
 		err = usage("%s is gone", b.source)
 	}
 	if err != nil {

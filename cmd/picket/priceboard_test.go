@@ -17,7 +17,7 @@ func TestAHangUpOfAClosedTerminalEndsTheServer(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	cmd := &cobra.Command{}
-	cmd.Flags().String("config", "", "")
+	cmd.Flags().String("config", "picket.yaml", "")
 	if err := os.WriteFile("picket.yaml", []byte("tools: {prices: {x: {call: 1}}}"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -43,12 +43,12 @@ func newRoot() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(groupStart, newUp(), newRun(), newDemo(), withInvariants(newDoctor()))
-	add(groupWork, newTask(), newLease(), newAgent(), newPool(), newAdapter(), newWorkspace(), newTool(), newMCP(), newPinned(), newEvents())
+	add(groupStart, needsTrust(newUp()), needsTrust(newRun()), newDemo(), withInvariants(newDoctor()))
+	add(groupWork, newTask(), newLease(), newAgent(), newPool(), needsTrust(newAdapter()), newWorkspace(), newTool(), newMCP(), newPinned(), newEvents())
 	add(groupHuman, newReview(), newHandoff())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)
-	add(groupOps, newInit(), newServe(), newBudget(), newPrice(), newKey(), newWebhook(), newNotify(), newPause(), newResume(), newConfig(), newConformance())
+	add(groupOps, needsTrust(newInit()), needsTrust(newServe()), newBudget(), newPrice(), newKey(), newWebhook(), newNotify(), newPause(), newResume(), newConfig(), newConformance())
 	flow(root)
 	for _, name := range []string{"up", "init", "serve", "demo"} {
 		c, _, _ := root.Find([]string{name})

@@ -42,6 +42,7 @@ func runRun(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
+	reportLocalSettings(cmd, cfg)
 	job, err := runJobOf(cmd, cfg, given)
 	if err != nil {
 		return err

@@ -42,6 +42,7 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 	if err != nil {
 		return err
 	}
+	reportLocalSettings(cmd, cfg)
 	h, err := sharedHouse(cmd, cfg, r, loadSealer)
 	if err != nil {
 		return err

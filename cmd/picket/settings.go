@@ -76,19 +76,21 @@ var laterSettings = map[string]string{
 type value struct {
 	text, origin string
 	items        []string // of a list
+	local        bool     // from a file that was found in the current directory
 }
 
 // settings are all values by dotted key; an entry under agents has the keys
 // agents.NAME and agents.NAME.KEY, a place under tools that of its path.
 type settings map[string]value
 
-// loadSettings resolves every key for a command.
+// loadSettings resolves every key for a command. A local file that nobody
+// trusted is an error or is ignored, see [trustedConfig].
 func loadSettings(cmd *cobra.Command) (settings, error) {
-	path, err := settingsFile(cmd)
+	file, err := trustedConfig(cmd)
 	if err != nil {
 		return nil, err
 	}
-	inFile, err := readSettings(path)
+	inFile, err := file.settings()
 	if err != nil {
 		return nil, err
 	}
@@ -161,27 +163,6 @@ func (s settings) retention() picket.Retention {
 }
 
 func (s settings) namespaces() []string { return strings.Split(s.text("namespace"), ",") }
-
-// settingsFile is the file to read; empty when there is none. A file that was
-// named must exist.
-func settingsFile(cmd *cobra.Command) (string, error) {
-	named, _ := cmd.Flags().GetString("config")
-	if named == "" {
-		named = os.Getenv("PICKET_CONFIG")
-	}
-	if named != "" {
-		if _, err := os.Stat(named); err != nil {
-			return "", usage("the configuration file cannot be read: %v", err)
-		}
-		return named, nil
-	}
-	for _, path := range []string{"picket.yaml", filepath.Join(configDir(), "picket.yaml")} {
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-	}
-	return "", nil
-}
 
 // configDir is $XDG_CONFIG_HOME/picket, or ~/.config/picket.
 func configDir() string { return xdg("XDG_CONFIG_HOME", ".config") }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,6 +24,9 @@ func configured(t *testing.T, file string, line ...string) (settings, error) {
 	c := newUp()
 	c.Flags().String("config", "", "")
 	c.Flags().String("url", "", "")
+	if file != "" {
+		line = append([]string{"--config", "picket.yaml"}, line...)
+	}
 	if err := c.ParseFlags(line); err != nil {
 		t.Fatal(err)
 	}
@@ -145,12 +147,8 @@ func FuzzSettings(f *testing.F) {
 	f.Add(allTools)
 	f.Add("tools: {prices: {x: {call: [1], per_unit: {byte: {}}}}, upstreams: {a: {command: x}}}")
 	f.Add("agents: {a: {capabilities: [[]], pool: {min_instances: 9, max_instances: 1}}}")
-	path := filepath.Join(f.TempDir(), "picket.yaml")
 	f.Fuzz(func(t *testing.T, text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		values, err := readSettings(path)
+		values, err := configFile{path: "picket.yaml", text: []byte(text)}.settings()
 		var refusal *picket.Error
 		if err != nil && !errors.As(err, &refusal) {
 			t.Errorf("the error has no code: %v", err)

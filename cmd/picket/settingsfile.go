@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -12,21 +11,17 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// readSettings reads picket.yaml. Everything unknown in it is an error: a key
+// settings reads picket.yaml. Everything unknown in it is an error: a key
 // that is accepted and ignored costs its owner an afternoon.
-func readSettings(path string) (map[string]value, error) {
-	if path == "" {
+func (f configFile) settings() (map[string]value, error) {
+	if f.path == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(path)
+	file, err := parser.ParseBytes(f.text, 0)
 	if err != nil {
-		return nil, usage("the configuration file cannot be read: %v", err)
+		return nil, usage("%s: %s", f.path, firstLine(err))
 	}
-	file, err := parser.ParseBytes(text, 0)
-	if err != nil {
-		return nil, usage("%s: %s", path, firstLine(err))
-	}
-	r := settingsReader{path: path, known: map[string]bool{}, values: map[string]value{}}
+	r := settingsReader{path: f.path, known: map[string]bool{}, values: map[string]value{}}
 	for _, s := range knownSettings() {
 		r.known[s.key] = true
 		for i, letter := range s.key {
@@ -39,6 +34,10 @@ func readSettings(path string) (map[string]value, error) {
 		if err := r.read("", doc.Body); err != nil {
 			return nil, err
 		}
+	}
+	for key, v := range r.values {
+		v.local = f.local
+		r.values[key] = v
 	}
 	return r.values, nil
 }

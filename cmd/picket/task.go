@@ -17,7 +17,7 @@ import (
 
 func newTask() *cobra.Command {
 	return noun("task", "Submit, look at and steer tasks",
-		newTaskCreate(), newTaskList(), newTaskGet(), newTaskWatch(), newTaskLogs(), newTaskRuns(),
+		needsTrust(newTaskCreate()), newTaskList(), newTaskGet(), newTaskWatch(), newTaskLogs(), newTaskRuns(),
 		newTaskReports(), newTaskExplain(), newTaskCancel(), newTaskRetry())
 }
 

@@ -104,7 +104,7 @@ func workAsCommand(t *testing.T, c *adapter.Client, id string) string {
 	if err := os.WriteFile(filepath.Join(dir, "picket.yaml"), []byte(asTheAdapter), 0o600); err != nil {
 		t.Error(err)
 	}
-	cmd := exec.Command("picket", "adapter", "--as", "billing-processor", "--agent-id", id)
+	cmd := exec.Command("picket", "adapter", "--config", "picket.yaml", "--as", "billing-processor", "--agent-id", id)
 	var said bytes.Buffer
 	cmd.Dir, cmd.Stderr = dir, &said
 	cmd.Env = append(os.Environ(), "PICKET_URL="+c.BaseURL, "PICKET_API_KEY="+c.Key.Reveal(), "XDG_CONFIG_HOME="+dir, "XDG_STATE_HOME="+dir)

@@ -56,6 +56,7 @@ func runUp(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	reportLocalSettings(cmd, cfg)
 	if len(cfg.namespaces()) != 1 {
 		return usage("`picket up` serves one namespace; `picket serve` serves several")
 	}

@@ -18,7 +18,7 @@ import (
 
 func newWorkspace() *cobra.Command {
 	return noun("workspace", "See and keep the directories that agents of this machine work in",
-		newWorkspaceList(), newWorkspacePath(), newWorkspacePin(true), newWorkspacePin(false), newWorkspaceCollect())
+		newWorkspaceList(), newWorkspacePath(), newWorkspacePin(true), newWorkspacePin(false), needsTrust(newWorkspaceCollect()))
 }
 
 // shelf is what the adapters of this machine keep. What the server says of it

@@ -120,7 +120,7 @@ func TestCodingAgents(t *testing.T) {
 		t.Run(agent.name, func(t *testing.T) {
 			dir := clis(t, agent.name)
 			w, o := newWorld(t), newOutside(t)
-			w.put("picket.yaml", "tools:\n  http_request: {allow: ['"+strings.TrimPrefix(o.URL, "http://")+"']}\n  prices: {http_request: {call: 0.01}}\n")
+			w.put("config/picket/picket.yaml", "tools:\n  http_request: {allow: ['"+strings.TrimPrefix(o.URL, "http://")+"']}\n  prices: {http_request: {call: 0.01}}\n")
 			w.agentReady(agent, dir, o.URL)
 			w.up()
 			task := w.agentRuns(agent, "0.50")
@@ -150,7 +150,7 @@ func TestCodingAgentsThroughTheProxy(t *testing.T) {
 			dir := clis(t, agent.name)
 			w, o := newWorld(t), newOutside(t)
 			provider := map[string]string{"claude": "anthropic", "codex": "openai"}[agent.name]
-			w.put("picket.yaml", "tools:\n  http_request: {allow: ['"+strings.TrimPrefix(o.URL, "http://")+"']}\n  prices: {http_request: {call: 0.01}}\n"+
+			w.put("config/picket/picket.yaml", "tools:\n  http_request: {allow: ['"+strings.TrimPrefix(o.URL, "http://")+"']}\n  prices: {http_request: {call: 0.01}}\n"+
 				"  models: {'*': {input: 4, output: 20}}\n  llm: {"+provider+": {url: '"+o.URL+"', key_env: REAL_KEY}}\n")
 			w.agentReady(agent, dir, "http://127.0.0.1:9") // nobody is there
 			w.env = append(w.env, "REAL_KEY=sk-real")
@@ -187,7 +187,7 @@ func TestCodingAgentsSearchForAPrice(t *testing.T) {
 			))
 			o := httptest.NewServer(model)
 			t.Cleanup(o.Close)
-			w.put("picket.yaml", "tools:\n"+prices+"  models: {'*': {input: 4, output: 20}}\n  llm: {openai: {url: '"+o.URL+"', key_env: REAL_KEY}}\n")
+			w.put("config/picket/picket.yaml", "tools:\n"+prices+"  models: {'*': {input: 4, output: 20}}\n  llm: {openai: {url: '"+o.URL+"', key_env: REAL_KEY}}\n")
 			w.agentReady(agent, dir, "http://127.0.0.1:9") // nobody is there
 			w.env = append(w.env, "REAL_KEY=sk-real")
 			w.up()

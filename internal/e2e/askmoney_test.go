@@ -15,7 +15,7 @@ import (
 // is told the command that helps, and the next run makes the call.
 func TestAnAgentAsksForMoneyAndStops(t *testing.T) {
 	w := newWorld(t)
-	w.put("picket.yaml", "tools:\n  prices: {exec: {call: 0.30}}\n")
+	w.put("config/picket/picket.yaml", "tools:\n  prices: {exec: {call: 0.30}}\n")
 	w.up()
 	w.ok("run", "-d", "--budget", "0.10", "--title", "asks for money", "--", "sh", "-c",
 		"picket tool exec --argv true && exec picket tool mark_complete --output 1\n"+

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+func newConfigTrust() *cobra.Command {
+	c := &cobra.Command{
+		Use: "trust", Short: "Use picket.yaml of this directory from now on, as it is", Args: args(cobra.NoArgs),
+		Long: "Use picket.yaml of this directory from now on. The command lists every setting of the file and marks those\n" +
+			"that are new or have changed since the file was trusted last. Picket remembers a digest of the file outside\n" +
+			"the directory; after any change of the file it has to be trusted again. A file that --config or PICKET_CONFIG\n" +
+			"names, and the one in the user's configuration directory, need no trust. Scripts and programs that the file\n" +
+			"names are not covered by the digest.",
+		Example: "  picket config trust --dry-run\n  picket config trust",
+		RunE:    runConfigTrust,
+	}
+	c.Flags().Bool("dry-run", false, "only list the settings of the file")
+	return formatFlag(c)
+}
+
+func newConfigUntrust() *cobra.Command {
+	return &cobra.Command{
+		Use: "untrust", Short: "Stop using picket.yaml of this directory", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, err := configFile{path: "picket.yaml", local: true}.absolute()
+			if err != nil {
+				return err
+			}
+			if err := os.Remove(trustPath(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), path+" is not trusted")
+			return nil
+		},
+	}
+}
+
+func runConfigTrust(cmd *cobra.Command, _ []string) error {
+	if err := notByAnAgent(); err != nil {
+		return err
+	}
+	f, err := findConfig(cmd)
+	switch {
+	case err != nil:
+		return err
+	case f.path == "" || !f.local && f.path != "picket.yaml":
+		return usage("there is no picket.yaml in this directory that needs trust")
+	case !f.local:
+		return usage("%s needs no trust: it was named, or it is the one in the user's configuration directory", f.path)
+	case f.unreadable != nil:
+		return f.unreadable
+	}
+	values, err := f.settings()
+	if err != nil {
+		return err
+	}
+	old, err := f.trust()
+	if err != nil {
+		return err
+	}
+	if err := printTrust(cmd, values, old); err != nil {
+		return err
+	}
+	path, err := f.absolute()
+	if err != nil {
+		return err
+	}
+	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed; to use "+path+": "+trustCommand)
+		return nil
+	}
+	record, err := json.Marshal(trustRecord{Path: path, SHA256: digest(f.text), At: time.Now().UTC().Truncate(time.Second), Keys: digests(values)})
+	if err != nil {
+		return err
+	}
+	if err := writeWhole(trustPath(path), append(record, '\n')); err != nil {
+		return err
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), path+" is trusted as it is now")
+	return nil
+}
+
+// notByAnAgent keeps an agent that follows instructions of a repository from
+// trusting its file. It does not stop a hostile process of the same user.
+func notByAnAgent() error {
+	run := os.Getenv("PICKET_RUN_ID")
+	if run == "" {
+		return nil
+	}
+	return picket.Refuse(picket.CodeForbidden, "Ask the person it works for to run: "+trustCommand,
+		"this is inside %s, and only a person trusts a configuration file", oneLine(run))
+}
+
+// digests are those of the values by key, without the sections that hold them.
+func digests(values map[string]value) map[string]string {
+	all := map[string]string{}
+	for key, v := range values {
+		section := strings.HasSuffix(key, ":") || key == "tools" || strings.HasPrefix(key, toolsPrefix) && v.items == nil
+		if section {
+			continue
+		}
+		all[key] = digest([]byte(strings.Join(append([]string{v.text}, v.items...), "\x00")))
+	}
+	return all
+}
+
+// trustedSetting is one setting of a file that is about to be trusted.
+type trustedSetting struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Line   string `json:"line"`
+	Change string `json:"change"` // new, changed, removed, or empty
+}
+
+// printTrust lists what a file sets and what of it differs from the file that
+// was trusted last.
+func printTrust(cmd *cobra.Command, values map[string]value, old trustRecord) error {
+	now, was := digests(values), old.Keys
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(now)), maps.Keys(was))
+	slices.Sort(keys)
+	var rows []trustedSetting
+	for _, key := range slices.Compact(keys) {
+		v := values[key]
+		row := trustedSetting{Key: spokenKey(strings.ReplaceAll(key, pathSep, ".")), Value: v.text, Line: v.origin}
+		if key == "redis" && v.text != "" {
+			row.Value = redisName(v.text)
+		}
+		switch {
+		case now[key] == "":
+			row.Change = "removed"
+		case was[key] == "":
+			row.Change = "new"
+		case was[key] != now[key]:
+			row.Change = "changed"
+		}
+		rows = append(rows, row)
+	}
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	return printItems(cmd, format, rows, []column[trustedSetting]{
+		{head: "KEY", cell: func(s trustedSetting) string { return s.Key }},
+		{head: "VALUE", cell: func(s trustedSetting) string { return oneLine(s.Value) }},
+		{head: "CHANGE", cell: func(s trustedSetting) string { return s.Change }},
+		{head: "LINE", cell: func(s trustedSetting) string { return s.Line }, wide: true},
+	}, func(s trustedSetting) string { return s.Key })
+}
+
+// reportLocalSettings says what a local file sets for a command that starts
+// something.
+func reportLocalSettings(cmd *cobra.Command, cfg settings) {
+	var keys []string
+	for key, v := range cfg {
+		if v.local && key != "tools" {
+			agent, _, _ := strings.Cut(key, ":")
+			tool := strings.Split(agent, pathSep)
+			keys = append(keys, strings.Join(tool[:min(2, len(tool))], "."))
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	slices.Sort(keys)
+	fmt.Fprintln(cmd.ErrOrStderr(), "picket.yaml in this directory sets "+strings.Join(slices.Compact(keys), ", "))
+}
