@@ -58,6 +58,7 @@ const (
 
 	CodeRateLimited  Code = "rate_limited"   // 429
 	CodeTooManyLanes Code = "too_many_lanes" // 429
+	CodeQuota        Code = "quota_exceeded" // 429: what one key, lease or task may keep or hold open
 
 	CodeInternal        Code = "internal"                 // 500
 	CodeUpstream        Code = "upstream_failed"          // 502: what a tool stands for did not answer
@@ -108,6 +109,7 @@ var codes = map[Code]codeFacts{
 	CodePreconditionRequired: {428, "Precondition required"},
 	CodeRateLimited:          {429, "Too many requests"},
 	CodeTooManyLanes:         {429, "Too many lanes"},
+	CodeQuota:                {429, "Quota exceeded"},
 	CodeInternal:             {500, "Internal error"},
 	CodeUpstream:             {502, "Upstream failed"},
 	CodeUnavailable:          {503, "Orchestrator unavailable"},

@@ -172,6 +172,9 @@ func (l *llm) serve(c echo.Context, v *vendor) error {
 	if err != nil {
 		return err
 	}
+	if err := web.Known(c, web.KindLease, held.RunID); err != nil {
+		return err
+	}
 	door := l.proxy.door(held.Namespace)
 	if door == nil {
 		return unserved(held.Namespace)

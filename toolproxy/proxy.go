@@ -173,6 +173,9 @@ func (p *Proxy) Mount(e *echo.Echo) {
 			if err != nil {
 				return err
 			}
+			if err := web.Known(c, web.KindLease, held.RunID); err != nil {
+				return err
+			}
 			if err := checkQuery(c, r.parameters); err != nil {
 				return err
 			}

@@ -3,15 +3,32 @@ package main
 import (
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"syscall"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
+
+// connectionGuard bounds connections as the settings say, and as far as the
+// descriptors of this process reach. The Go runtime has raised the soft limit
+// to the hard one.
+func connectionGuard(cfg settings, log *slog.Logger) *web.Guard {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		files.Cur = 1024
+	}
+	return web.NewGuard(web.LimitsFor(int(min(files.Cur, 1<<20)), web.Limits{
+		Connections: cfg.number("connections.max"), Unknown: cfg.number("connections.unknown"),
+		UnknownPerAddress: cfg.number("connections.unknown_per_address"),
+		PerKey:            cfg.number("connections.per_key"), PerLease: cfg.number("connections.per_lease"),
+	}), log)
+}
 
 // listen opens the address of a server. Anything that is not this machine
 // alone needs TLS: keys and leases travel in headers.
-func listen(cfg settings) (l net.Listener, url string, err error) {
+func listen(cfg settings, guard *web.Guard) (l net.Listener, url string, err error) {
 	addr, cert, key := cfg.text("listen"), cfg.text("tls.cert"), cfg.text("tls.key")
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -25,6 +42,7 @@ func listen(cfg settings) (l net.Listener, url string, err error) {
 	if err != nil {
 		return nil, "", busy(addr, err)
 	}
+	l = guard.Listen(l)
 	if cert == "" {
 		return l, "http://" + l.Addr().String(), nil
 	}

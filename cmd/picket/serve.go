@@ -56,7 +56,8 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 	defer h.prices.close()
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	l, url, err := listen(cfg)
+	h.guard = connectionGuard(cfg, h.log)
+	l, url, err := listen(cfg, h.guard)
 	if err != nil {
 		return err
 	}

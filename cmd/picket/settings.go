@@ -44,6 +44,11 @@ func knownSettings() []setting {
 		{"allowed_hosts", "", "", "names, separated by commas, that requests may be addressed to beside localhost and IP addresses; *: any", checkHosts},
 		{"tls.cert", "tls-cert", "", "certificate file; needed to listen beyond this machine", nil},
 		{"tls.key", "tls-key", "", "file of the certificate's key", nil},
+		{"connections.max", "", "0", "connections that a server accepts at once; 0: as many as its descriptors allow", checkBound},
+		{"connections.unknown", "", "0", "how many of them may have shown no valid credential; 0: 4096, at most half", checkBound},
+		{"connections.unknown_per_address", "", "0", "how many of those may come from one address; 0: 1024, at most three quarters of them", checkBound},
+		{"connections.per_key", "", "0", "connections that one API key or login uses at once; 0: half of all", checkBound},
+		{"connections.per_lease", "", "0", "connections that one lease uses at once; 0: 256", checkBound},
 		{"containment", "containment", "", "how agents' processes are held together: cgroup, subreaper or group (default: the best that works)", checkContainment},
 		{"limits.processes", "", "8192", "processes and threads that an agent's tree may have at once; 0: any number", checkProcesses},
 		{"limits.exec.processes", "", "2048", "the same for each program of the tool exec", checkProcesses},
@@ -155,6 +160,12 @@ func (s settings) text(key string) string { return s[key].text }
 func (s settings) duration(key string) time.Duration {
 	d, _ := time.ParseDuration(s[key].text)
 	return d
+}
+
+// number reads a key that checkBound has checked.
+func (s settings) number(key string) int {
+	n, _ := strconv.Atoi(s[key].text)
+	return n
 }
 
 func (s settings) retention() picket.Retention {

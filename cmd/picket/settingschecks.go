@@ -108,6 +108,14 @@ func checkCount(text string) error {
 	return nil
 }
 
+// checkBound takes a number of things that are bounded; 0 stands for the default.
+func checkBound(text string) error {
+	if n, err := strconv.ParseUint(text, 10, 31); err != nil || strconv.FormatUint(n, 10) != text {
+		return fmt.Errorf("%q is not a whole number from 0 to 2147483647", text)
+	}
+	return nil
+}
+
 func checkTokens(text string) error {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

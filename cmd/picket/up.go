@@ -94,7 +94,8 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 	if err != nil {
 		return err
 	}
-	l, url, err := listen(cfg)
+	guard := connectionGuard(cfg, log)
+	l, url, err := listen(cfg, guard)
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 	}
 	defer func() { err = errors.Join(err, backing.close()) }()
 
-	h := house{roles: roles{true, true, true}, cfg: cfg, redis: backing.options, memory: backing.memory, sealer: sealer, proxy: url, prices: prices, log: log,
+	h := house{roles: roles{true, true, true}, cfg: cfg, redis: backing.options, memory: backing.memory, sealer: sealer, proxy: url, prices: prices, log: log, guard: guard,
 		witness: witnessDir(data), found: true}
 	h.adopted = admitAgain(keyFile, key, log)
 	if p := cfg.text("proxy_url"); p != "" {

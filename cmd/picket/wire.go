@@ -41,6 +41,7 @@ type house struct {
 	proxy  string // URL of the tool proxy, put into leases
 	prices *priceBoard
 	log    *slog.Logger
+	guard  *web.Guard // of the connections
 	// witness is the directory of what this machine keeps of the store; empty for
 	// roles that may not adopt one. found: a namespace nobody knows is ours.
 	witness string
@@ -143,7 +144,7 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	e := web.New(h.log)
 	control, err := api.New(api.Config{
 		Engine: store.Engine, Engines: store.Engines, Calls: store.Calls, Log: h.log, AllowedHosts: h.hosts(), Advice: h.cfg.advice(),
-		Prices: h.prices.now, Poster: sender,
+		Prices: h.prices.now, Poster: sender, Connections: h.guard.Counts,
 	})
 	if err != nil {
 		return err

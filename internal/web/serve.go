@@ -33,7 +33,8 @@ type stoppingKey struct{}
 // Serve answers requests on l until ctx ends, then stops gracefully: long
 // polls and streams that wait through [WaitContext] end at once, everything
 // else gets ten seconds. It returns nil after a clean stop, and the listener's
-// error when that fails first. A nil log discards.
+// error when that fails first. A nil log discards. The connections are bounded
+// when l, or what is below its TLS, comes from [Guard.Listen].
 func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -43,7 +44,13 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 	requests := context.WithValue(context.WithoutCancel(ctx), stoppingKey{}, ctx)
 	spare := &silent{conns: map[net.Conn]struct{}{}}
 	srv := &http.Server{
-		ConnState:         spare.note,
+		ConnState: func(c net.Conn, state http.ConnState) {
+			spare.note(c, state)
+			if g := guardedOf(c); g != nil {
+				g.note(state)
+			}
+		},
+		ConnContext:       withConn,
 		Handler:           timed(h),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: headerTimeout,

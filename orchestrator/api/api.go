@@ -32,6 +32,8 @@ type Config struct {
 	Engines func() []*orchestrator.Engine
 	// Calls counts the scripts of the store, for metrics. Defaults to none.
 	Calls func() []orchestrator.Calls
+	// Connections counts those of the process, for metrics. Defaults to none.
+	Connections func() web.ConnectionCounts
 	// Log. Defaults to discarding.
 	Log *slog.Logger
 	// AllowedHosts are the names accepted in the Host header beside localhost
@@ -74,6 +76,9 @@ func New(cfg Config) (*API, error) {
 	if cfg.Prices == nil {
 		cfg.Prices = func() *budget.List { return noPrices }
 	}
+	if cfg.Connections == nil {
+		cfg.Connections = new(web.Guard).Counts
+	}
 	if cfg.Poster == nil {
 		cfg.Poster = noPoster{}
 	}
@@ -112,6 +117,9 @@ func (a *API) handler(r route) echo.HandlerFunc {
 		if !r.public() {
 			var err error
 			if req.engine, req.who, err = a.authenticate(c.Request()); err != nil {
+				return err
+			}
+			if err := web.Known(c, web.KindKey, req.who.KeyID); err != nil {
 				return err
 			}
 			if err := r.permit(req.who); err != nil {

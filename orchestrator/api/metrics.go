@@ -36,6 +36,7 @@ func newMetrics(cfg Config) *metrics {
 		}),
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.readers, &engineCollector{engines: cfg.Engines, calls: cfg.Calls},
+		connectionCollector(cfg.Connections),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

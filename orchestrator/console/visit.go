@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // maxForm bounds a posted form, in bytes: a payload of 256 KiB may take three
@@ -52,6 +53,9 @@ func (c *Console) handler(r route) echo.HandlerFunc {
 			}
 		}
 		signedIn, err := v.identify()
+		if signedIn {
+			err = web.Known(ec, web.KindLogin, v.session.Principal.KeyID)
+		}
 		switch {
 		case err != nil && r.name != "logout": // the browser forgets its session all the same
 			return c.refuse(v, err)

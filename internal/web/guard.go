@@ -1,0 +1,239 @@
+package web
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Limits bound the connections of a [Guard].
+type Limits struct {
+	// Connections bounds all connections together.
+	Connections int
+	// Unknown bounds the connections that have not shown a credential yet. What
+	// is left of Connections is reserved for those that have.
+	Unknown int
+	// UnknownPerAddress bounds the same for one remote address, or for one /64
+	// network of IPv6.
+	UnknownPerAddress int
+	// PerKey bounds the connections that one API key or one login uses at once.
+	PerKey int
+	// PerLease bounds the connections that one lease uses at once.
+	PerLease int
+}
+
+// LimitsFor computes limits that a process with so many descriptors can keep.
+// A quarter of the descriptors, 1024 at most, is left for the store, files and
+// calls to other servers. A bound of 0 gets its default.
+func LimitsFor(descriptors int, wanted Limits) Limits {
+	most := max(descriptors-min(max(descriptors/4, 16), 1024), 8)
+	l := Limits{Connections: capped(wanted.Connections, most, most)}
+	l.Unknown = capped(wanted.Unknown, 4096, l.Connections/2)
+	l.UnknownPerAddress = capped(wanted.UnknownPerAddress, 1024, l.Unknown*3/4)
+	l.PerKey = capped(wanted.PerKey, l.Connections, l.Connections/2)
+	l.PerLease = capped(wanted.PerLease, 256, l.Connections/4)
+	return l
+}
+
+// capped is the wanted number, or the usual one, but never more than most.
+func capped(wanted, usual, most int) int {
+	if wanted <= 0 {
+		wanted = usual
+	}
+	return max(1, min(wanted, most))
+}
+
+// Kind says who uses a connection.
+type Kind string
+
+// The kinds of connections.
+const (
+	KindUnknown Kind = "unknown" // no valid credential was shown on it yet
+	KindKey     Kind = "key"     // an API key
+	KindLease   Kind = "lease"   // a lease token
+	KindLogin   Kind = "login"   // a login at the console
+)
+
+// Kinds lists all kinds.
+var Kinds = []Kind{KindUnknown, KindKey, KindLease, KindLogin}
+
+// Closed says why a guard closed a connection before its time.
+type Closed string
+
+// The reasons.
+const (
+	ClosedAddress    Closed = "address_full"    // its address had too many without a credential
+	ClosedUnknown    Closed = "unknown_full"    // too many without a credential
+	ClosedFull       Closed = "full"            // too many in all
+	ClosedCredential Closed = "credential_full" // its credential used too many
+	ClosedNoFiles    Closed = "descriptors"     // the process had no descriptor left
+)
+
+// ClosedReasons lists all reasons.
+var ClosedReasons = []Closed{ClosedAddress, ClosedUnknown, ClosedFull, ClosedCredential, ClosedNoFiles}
+
+// ConnectionCounts is what a guard has counted.
+type ConnectionCounts struct {
+	Open         map[Kind]int
+	Closed       map[Closed]int64
+	AcceptErrors int64
+	Limits       Limits
+}
+
+// Guard bounds the connections of a listener. When there is no room for a new
+// connection, the one is closed that has been idle for longest without showing
+// a credential. So a client without a credential cannot keep others out.
+type Guard struct {
+	limits Limits
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	all     map[*guarded]struct{}
+	unknown queues             // of connections without a credential
+	known   queues             // of the others
+	crowds  map[crowdID]*crowd // connections by address or credential
+	open    map[Kind]int
+	closed  map[Closed]int64
+	failed  int64 // calls of Accept
+	warned  map[string]*warning
+}
+
+// crowdID names who uses some connections: who is an address or a credential.
+type crowdID struct {
+	kind Kind
+	who  string
+}
+
+// crowd is the connections of one address or credential.
+type crowd struct {
+	queues
+	id   crowdID
+	most int
+}
+
+// NewGuard makes a guard. A nil log discards.
+func NewGuard(limits Limits, log *slog.Logger) *Guard {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Guard{limits: limits, log: log, all: map[*guarded]struct{}{}, crowds: map[crowdID]*crowd{},
+		open: map[Kind]int{}, closed: map[Closed]int64{}, warned: map[string]*warning{}}
+}
+
+// Counts is what the guard has counted so far. A nil guard has counted nothing.
+func (g *Guard) Counts() ConnectionCounts {
+	c := ConnectionCounts{Open: map[Kind]int{}, Closed: map[Closed]int64{}}
+	if g == nil {
+		return c
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for kind, n := range g.open {
+		c.Open[kind] = n
+	}
+	for reason, n := range g.closed {
+		c.Closed[reason] = n
+	}
+	c.AcceptErrors, c.Limits = g.failed, g.limits
+	return c
+}
+
+// crowdOf finds or makes a crowd.
+func (g *Guard) crowdOf(id crowdID) *crowd {
+	found := g.crowds[id]
+	if found == nil {
+		found = &crowd{id: id, most: g.most(id.kind)}
+		g.crowds[id] = found
+	}
+	return found
+}
+
+func (g *Guard) most(kind Kind) int {
+	switch kind {
+	case KindUnknown:
+		return g.limits.UnknownPerAddress
+	case KindLease:
+		return g.limits.PerLease
+	default:
+		return g.limits.PerKey
+	}
+}
+
+// enter puts a connection into a crowd. The guard is locked.
+func (g *Guard) enter(c *guarded, in *crowd) {
+	c.crowd, c.pool = in, &g.known
+	if in.id.kind == KindUnknown {
+		c.pool = &g.unknown
+	}
+	c.inCrowd, c.inPool = in.push(c), c.pool.push(c)
+	g.open[in.id.kind]++
+}
+
+// leave takes a connection out of its crowd. The guard is locked.
+func (g *Guard) leave(c *guarded) {
+	c.crowd.remove(c.inCrowd, c.busy)
+	c.pool.remove(c.inPool, c.busy)
+	g.open[c.crowd.id.kind]--
+	if c.crowd.len() == 0 {
+		delete(g.crowds, c.crowd.id)
+	}
+}
+
+// drop chooses a connection to be closed. The caller closes it once the guard
+// is unlocked.
+func (g *Guard) drop(c *guarded, why Closed) *guarded {
+	g.forget(c)
+	g.closed[why]++
+	g.warn(string(why), "a connection was closed to make room", "reason", string(why), "kind", string(c.crowd.id.kind))
+	return c
+}
+
+func (g *Guard) forget(c *guarded) {
+	if _, there := g.all[c]; there {
+		delete(g.all, c)
+		g.leave(c)
+	}
+}
+
+// warnEvery is how often the same warning is logged at most.
+const warnEvery = 10 * time.Second
+
+// warning counts what was not logged since the last time.
+type warning struct {
+	last    time.Time
+	skipped int
+}
+
+// warn logs the first of many like events and then how many there were. The
+// guard is locked.
+func (g *Guard) warn(about, message string, args ...any) {
+	w := g.warned[about]
+	if w == nil {
+		w = &warning{}
+		g.warned[about] = w
+	}
+	if now := time.Now(); w.last.IsZero() || now.Sub(w.last) >= warnEvery {
+		g.log.Warn(message, append(args, "more_since_last_warning", w.skipped, "open", len(g.all),
+			"without_credential", g.unknown.len())...)
+		w.last, w.skipped = now, 0
+		return
+	}
+	w.skipped++
+}
+
+// addressOf is who a connection without a credential is counted for: its
+// address, or its /64 network of IPv6.
+func addressOf(c net.Conn) string {
+	ap, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return c.RemoteAddr().Network()
+	}
+	addr := ap.Addr().Unmap().WithZone("")
+	if addr.Is4() {
+		return addr.String()
+	}
+	p, _ := addr.Prefix(64)
+	return p.String()
+}
