@@ -104,6 +104,9 @@ var EventTypes = []string{
 	EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
 }
 
+// MaxEventID bounds the id of a run event, in bytes.
+const MaxEventID = 64
+
 // RunEvent is one entry of POST /v1/run/events: a launcher event, run.launched,
 // by which an adapter announces its process, or run.stalled, by which it says
 // that the agent shows no sign of life and is to be nudged.

@@ -29,6 +29,10 @@ type Exit struct {
 	DurationMs *int64    `json:"durationMs"`
 	// Detail is free text, such as the last lines of output or a reason.
 	Detail string `json:"detail,omitempty"`
+	// LastEvent is the id of the last run event that the adapter has sent or is
+	// still to send, or "" if it sent none. After the exit, events are taken up to
+	// that one. It is nil if the adapter does not name it.
+	LastEvent *string `json:"-"`
 }
 
 // ExitClass is the kind of end.

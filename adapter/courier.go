@@ -20,6 +20,7 @@ type courier struct {
 
 	mu     sync.Mutex
 	queue  []picket.RunEvent
+	last   string // id of the newest event, "" before the first
 	closed bool
 	more   chan struct{} // has room for one: something changed
 }
@@ -40,8 +41,16 @@ func (c *courier) add(e picket.RunEvent) {
 	if e.Type == picket.EventAgentHeartbeat {
 		c.queue = slices.DeleteFunc(c.queue, isHeartbeat)
 	}
-	c.queue = append(c.queue, e)
+	c.queue, c.last = append(c.queue, e), e.ID
 	c.stir()
+}
+
+// lastID is the id of the newest event, "" if there was none. The exit names it,
+// so the proxy takes the events up to it, and none after.
+func (c *courier) lastID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
 }
 
 // close lets run end as soon as everything has arrived.

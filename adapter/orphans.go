@@ -131,6 +131,7 @@ func (o *orphan) report(ctx context.Context, proxy *Proxy) (exit picket.Exit, st
 		try, cancel := context.WithTimeout(ctx, hurry)
 		err = o.acquit(try, proxy)
 		exit = o.exit()
+		exit.LastEvent = new("") // what the adapter had not sent is lost with it
 		if !again(err) {
 			err = o.postUsage(try, proxy)
 		}

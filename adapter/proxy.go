@@ -110,9 +110,10 @@ func bodyOf(e picket.Exit) exitBody { return exitBody{e.Class, e.Code, e.Signal,
 // state. exit.Class is one of [picket.ReleaseClasses].
 func (p *Proxy) Release(ctx context.Context, exit picket.Exit) (picket.TaskState, error) {
 	in := struct {
-		Exit   exitBody `json:"exit"`
-		Detail string   `json:"detail,omitempty"`
-	}{bodyOf(exit), exit.Detail}
+		Exit        exitBody `json:"exit"`
+		Detail      string   `json:"detail,omitempty"`
+		LastEventID *string  `json:"lastEventId,omitempty"`
+	}{bodyOf(exit), exit.Detail, exit.LastEvent}
 	var out stateAnswer
 	err := p.post(ctx, "/v1/lease/release", in, &out)
 	return out.State, err
@@ -139,9 +140,10 @@ func (p *Proxy) Watch(ctx context.Context, wait time.Duration, known ...string) 
 func (p *Proxy) Exit(ctx context.Context, exit picket.Exit, containment string) error {
 	in := struct {
 		exitBody
-		Detail      string `json:"detail,omitempty"`
-		Containment string `json:"containment,omitempty"`
-	}{bodyOf(exit), exit.Detail, containment}
+		Detail      string  `json:"detail,omitempty"`
+		Containment string  `json:"containment,omitempty"`
+		LastEventID *string `json:"lastEventId,omitempty"`
+	}{bodyOf(exit), exit.Detail, containment, exit.LastEvent}
 	return p.post(ctx, "/v1/run/exit", in, nil)
 }
 

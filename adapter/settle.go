@@ -41,6 +41,7 @@ func (r *run) settle(ctx context.Context, v order) error {
 func (r *run) giveBack(ctx context.Context, exit picket.Exit) error {
 	r.result.Exit = exit
 	r.result.Ending = EndReleased
+	exit.LastEvent = new(r.events.lastID())
 	err := r.insist(ctx, func(ctx context.Context) (err error) {
 		r.result.State, err = r.proxy.Release(ctx, exit)
 		return err
@@ -58,6 +59,7 @@ func (r *run) giveBack(ctx context.Context, exit picket.Exit) error {
 // giveBackLate releases a lease that may have ended with its agent, which is no
 // failure if it has not.
 func (r *run) giveBackLate(ctx context.Context, exit picket.Exit) error {
+	exit.LastEvent = new(r.events.lastID())
 	err := r.insist(ctx, func(ctx context.Context) (err error) {
 		r.result.State, err = r.proxy.Release(ctx, exit)
 		return err
@@ -150,6 +152,7 @@ func (r *run) evidence(ctx context.Context, exit picket.Exit) error {
 	if r.proc != nil {
 		containment = r.proc.Containment()
 	}
+	exit.LastEvent = new(r.events.lastID())
 	err := r.insist(ctx, func(ctx context.Context) error { return r.proxy.Exit(ctx, exit, containment) })
 	if err != nil {
 		r.result.Unreported = true

@@ -23,7 +23,10 @@ func (e *Engine) RunExit(ctx context.Context, held picket.Held, exit picket.Exit
 		return badClass(exit.Class, picket.EvidenceClasses)
 	}
 	code, signal, ms := exitArgs(exit)
-	_, err := e.as(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment, clip(exit.Detail, 8<<10))
+	if err := checkLastEvent(exit); err != nil {
+		return err
+	}
+	_, err := e.as(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment, clip(exit.Detail, 8<<10), lastEventArg(exit))
 	return err
 }
 
@@ -64,7 +67,8 @@ var runEventTypes = []string{picket.EventRunLaunched, picket.EventRunStalled, pi
 
 // RunEvents writes what an adapter observed: its process was launched, it shows
 // no sign of life, or one of the launcher's timed events. An event with an id
-// that the run has had is taken and not written again.
+// that the run has had is taken and not written again. Events beyond the budget
+// of the run, or after its last event, are counted as refused writes instead.
 func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picket.RunEvent) error {
 	if len(events) == 0 || len(events) > 100 {
 		return picket.Invalid("/events", "Send 1 to 100 events.", "events has %d entries", len(events))
@@ -94,7 +98,7 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picke
 			return picket.Invalid(fmt.Sprintf("/events/%d/workspacePath", i), "Send the absolute directory the process works in.",
 				"workspacePath is not an absolute path of at most 1024 bytes")
 		}
-		if len(ev.ID) > 64 {
+		if len(ev.ID) > picket.MaxEventID {
 			return picket.Invalid(fmt.Sprintf("/events/%d/id", i), "Send at most 64 bytes.", "id has %d bytes", len(ev.ID))
 		}
 		said := ev.Containment
@@ -107,8 +111,14 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picke
 		}
 		args = append(args, ev.Type, ev.ID, string(data), top, said, ev.WorkspacePath, exec)
 	}
-	_, err := e.as(ctx, held, "run_events", args...)
-	return err
+	got, err := e.as(ctx, held, "run_events", args...)
+	if err != nil {
+		return err
+	}
+	r := &reply{script: "run_events"}
+	l := r.list(got)
+	e.refused.add(picket.Code(r.text(r.at(l, 1))), r.int(r.at(l, 0)))
+	return r.bad
 }
 
 // silence is a nudge's reason in words.
@@ -125,13 +135,16 @@ type counters struct {
 	n  map[picket.Code]int64
 }
 
-func (c *counters) add(code picket.Code) {
+func (c *counters) add(code picket.Code, n int64) {
+	if n == 0 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.n == nil {
 		c.n = map[picket.Code]int64{}
 	}
-	c.n[code]++
+	c.n[code] += n
 }
 
 // RefusedWrites counts the refused writes this process has seen, by code.
@@ -149,7 +162,7 @@ func (e *Engine) RefusedWrites() map[picket.Code]int64 {
 // of a run and minute one by one. The caller has its refusal already, so a
 // store that is away only costs the event.
 func (e *Engine) RefusedWrite(ctx context.Context, held picket.Held, verb string, refusal *picket.Error) {
-	e.refused.add(refusal.Code)
+	e.refused.add(refusal.Code, 1)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	number := func(key string, otherwise int64) int64 {

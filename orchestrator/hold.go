@@ -100,7 +100,10 @@ func (e *Engine) Release(ctx context.Context, held picket.Held, exit picket.Exit
 	code, signal, ms := exitArgs(exit)
 	detail := clip(exit.Detail, 8<<10)
 	hash := contentHash(string(exit.Class), code, signal)
-	got, err := e.as(ctx, held, "release", hash, string(exit.Class), code, signal, ms, detail)
+	if err := checkLastEvent(exit); err != nil {
+		return "", err
+	}
+	got, err := e.as(ctx, held, "release", hash, string(exit.Class), code, signal, ms, detail, lastEventArg(exit))
 	return state("release", got, err)
 }
 
@@ -124,6 +127,26 @@ func exitArgs(x picket.Exit) (code, signal, ms string) {
 		ms = fmt.Sprint(*x.DurationMs)
 	}
 	return code, signal, ms
+}
+
+func checkLastEvent(x picket.Exit) error {
+	if x.LastEvent != nil && len(*x.LastEvent) > picket.MaxEventID {
+		return picket.Invalid("/lastEventId", "Send the id of the last event of the run.", "lastEventId has %d bytes, at most %d are allowed",
+			len(*x.LastEvent), picket.MaxEventID)
+	}
+	return nil
+}
+
+// lastEventArg is how the scripts read the last event of a run: "" if it is not
+// named, "none" if no event was sent, else "=" and the id.
+func lastEventArg(x picket.Exit) string {
+	switch {
+	case x.LastEvent == nil:
+		return ""
+	case *x.LastEvent == "":
+		return "none"
+	}
+	return "=" + *x.LastEvent
 }
 
 // clip keeps the last n bytes of a text, cut at a rune.

@@ -74,7 +74,9 @@ func (m *rules) getTask(h mheld, request string) (nudge int64, code picket.Code)
 
 func (m *rules) stalled(h mheld, id string) picket.Code {
 	r, code := m.witness(h)
-	if code != "" || r.had[id] {
+	// The adapter of an exit here names no last event. After it, and under a
+	// superseded token, the event is counted instead of written.
+	if code != "" || r.had[id] || r.exited || m.tasks[r.task].token > r.token {
 		return code
 	}
 	if r.had == nil {

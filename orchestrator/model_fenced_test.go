@@ -181,6 +181,9 @@ func (m *rules) release(h mheld, class picket.ExitClass, code string) (string, p
 		}
 		m.end(r, state, class)
 		// A release comes after the process is dead.
+		if !r.exited {
+			r.exitedAt = m.now
+		}
 		r.exited, r.code = true, code
 		m.emit(picket.EventLeaseReleased, t.id)
 		return string(m.after(r, class, true))
@@ -221,7 +224,7 @@ func (m *rules) witness(h mheld) (*mrun, picket.Code) {
 
 func (m *rules) launched(h mheld) picket.Code {
 	r, code := m.witness(h)
-	if code == "" && !r.launched {
+	if code == "" && !r.launched && !(r.exited && m.now-r.exitedAt >= half) {
 		r.launched = true
 		m.emit(picket.EventRunLaunched, r.task)
 	}
@@ -232,6 +235,9 @@ func (m *rules) runExit(h mheld, code string) picket.Code {
 	r, refusal := m.witness(h)
 	if refusal != "" || r.exited && r.code == code {
 		return refusal
+	}
+	if !r.exited {
+		r.exitedAt = m.now
 	}
 	r.exited, r.code = true, code
 	// Whoever waits for this process goes on: the run's own task, or the one

@@ -149,7 +149,7 @@ func (x *machine) holderOf(fits func(*mrun) bool) (picket.Held, mheld) {
 // refused sometimes tells the engine of a refused write, as a proxy does: not
 // so often of one run that the engine would begin to count instead of writing.
 func (x *machine) refused(h picket.Held, err error, verb string) {
-	if refusal, ok := err.(*picket.Error); ok && refusal.Code.Fenced() && x.refusals[h.RunID] < 20 && x.chance("tell", 30) {
+	if refusal, ok := err.(*picket.Error); ok && refusal.Code.Fenced() && x.refusals[h.RunID] < 19 && x.chance("tell", 30) {
 		x.refusals[h.RunID]++
 		x.e.RefusedWrite(x.ctx, h, verb, refusal)
 		// It is about the run's own task, whatever task was presented; that of

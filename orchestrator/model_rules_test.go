@@ -103,6 +103,7 @@ type mrun struct {
 	launched, exited  bool
 	code              string
 	ended, deadline   int64
+	exitedAt          int64
 	closed, closedSay string
 	seen              []mreport // newest first, at most 32
 	mlife

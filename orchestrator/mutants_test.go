@@ -17,6 +17,9 @@ var mutants = []mutant{
 	{"a repeat needs no secret", []edit{{"_fence", "if r[1] == tid and r[2] == secret and r[3] then", "if r[1] == tid and r[3] then"}}},
 	{"any closing verb counts as a repeat", []edit{{"_fence", "if was == verb .. ':' .. hash then", "if was then"}}},
 	{"the first call does not start the window", []edit{{"_fence", "call('ZADD', K('deadlines'), F(admitted(r, deadline)), tid)", ""}}},
+	{"a superseded run writes events", []edit{{"_eventbudget", "if num(r.token) < num(newest) then return 'stale_fence' end", ""}}},
+	{"events are written after an exit that names none", []edit{{"_eventbudget", "if r.exited == '1' and not string.find(r.last_event or '', '^=') then return 'lease_released' end", ""}}},
+	{"the events of a run are never over", []edit{{"_eventbudget", "if events_over(r) then return 'lease_released' end", ""}}},
 	{"evidence for ever", []edit{{"_evidence", "if r.state ~= 'running' and", "if false and"}}},
 	// Leases.
 	{"release by id, whoever holds", []edit{{"release", "local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])",

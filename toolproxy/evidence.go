@@ -25,7 +25,8 @@ type recorder interface {
 // exitRequest reports how the process ended.
 type exitRequest struct {
 	picket.Exit
-	Containment string `json:"containment"`
+	Containment string  `json:"containment"`
+	LastEventID *string `json:"lastEventId"`
 }
 
 func exit(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
@@ -44,6 +45,7 @@ func decodeExit(c echo.Context) (exitRequest, error) {
 	if err != nil {
 		return body, err
 	}
+	body.LastEvent = body.LastEventID
 	if err := checkExit("", body.Exit, picket.EvidenceClasses); err != nil {
 		return body, err
 	}

@@ -66,6 +66,8 @@ func answerRenewal(c echo.Context, held picket.Held, extend func(context.Context
 type releaseRequest struct {
 	Exit   *picket.Exit `json:"exit"`
 	Detail string       `json:"detail"` // last lines of output or a reason
+	// LastEventID is the id of the run's last event, "" if it has sent none.
+	LastEventID *string `json:"lastEventId"`
 }
 
 func release(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
@@ -92,6 +94,7 @@ func decodeRelease(c echo.Context) (picket.Exit, error) {
 	if body.Detail != "" {
 		exit.Detail = body.Detail
 	}
+	exit.LastEvent = body.LastEventID
 	return exit, checkExit("/exit", exit, picket.ReleaseClasses)
 }
 
@@ -106,6 +109,8 @@ func checkExit(at string, exit picket.Exit, allowed []picket.ExitClass) error {
 		return picket.Invalid(at+"/signal", "Send a name such as SIGKILL, or null.", "signal is not the name of a signal")
 	case exit.DurationMs != nil && (*exit.DurationMs < 0 || *exit.DurationMs > picket.MaxNumber):
 		return picket.Invalid(at+"/durationMs", "Send milliseconds, or null.", "durationMs %d is out of range", *exit.DurationMs)
+	case exit.LastEvent != nil && !validEventID(*exit.LastEvent):
+		return picket.Invalid("/lastEventId", "Send the id of the last event of the run, or leave it out.", "lastEventId is not up to 64 printable characters")
 	case len(exit.Detail) > maxDetail:
 		return picket.Refuse(picket.CodeTooLarge, "Send the last lines only; the log takes the rest.",
 			"detail has %d bytes, at most %d are allowed", len(exit.Detail), maxDetail).With("limit", maxDetail)

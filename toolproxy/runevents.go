@@ -15,9 +15,6 @@ import (
 // MaxRunEvents bounds the entries of one /v1/run/events.
 const MaxRunEvents = 100
 
-// maxEventID bounds the id of an event, in bytes.
-const maxEventID = 64
-
 type eventsRequest struct {
 	Events []picket.RunEvent `json:"events"`
 }
@@ -55,7 +52,7 @@ func checkRunEvent(at string, e picket.RunEvent, held picket.Held) error {
 	if e.TaskID != "" && e.TaskID != held.TaskID {
 		return picket.Invalid(at+"/taskId", "Leave it out: the lease names the task.", "the event is about another task than the lease")
 	}
-	if len(e.ID) > maxEventID || strings.ContainsFunc(e.ID, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if !validEventID(e.ID) {
 		return picket.Invalid(at+"/id", "Send up to 64 printable characters, or leave it out.", "the id of the event is not 1 to 64 printable characters")
 	}
 	if e.Type == picket.EventRunStalled {
@@ -77,6 +74,10 @@ func checkRunEvent(at string, e picket.RunEvent, held picket.Held) error {
 		return err
 	}
 	return checkLauncherFields(at, e.LauncherFields)
+}
+
+func validEventID(id string) bool {
+	return len(id) <= picket.MaxEventID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // checkStalled admits the word that an agent shows no sign of life.

@@ -72,6 +72,7 @@ func release(s *Server, l *lease, r *http.Request, body []byte) (any, error) {
 	in, err := decode[struct {
 		Exit   picket.Exit `json:"exit"`
 		Detail string      `json:"detail"`
+		Last   *string     `json:"lastEventId"`
 	}](body)
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func release(s *Server, l *lease, r *http.Request, body []byte) (any, error) {
 		to = picket.TaskQueued
 	}
 	if l.run.Released == nil {
-		in.Exit.Detail = in.Detail
+		in.Exit.Detail, in.Exit.LastEvent = in.Detail, in.Last
 		l.run.Released = &in.Exit
 	}
 	return s.finish(l, r, body, picket.WatchLost, to), nil
@@ -152,7 +153,8 @@ func getTask(_ *Server, l *lease, _ *http.Request, _ []byte) (any, error) {
 func exit(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 	in, err := decode[struct {
 		picket.Exit
-		Containment string `json:"containment"`
+		Containment string  `json:"containment"`
+		Last        *string `json:"lastEventId"`
 	}](body)
 	if err != nil {
 		return nil, err
@@ -160,6 +162,7 @@ func exit(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 	if !slices.Contains(picket.EvidenceClasses, in.Class) {
 		return nil, picket.Invalid("/class", "Send a class of evidence.", "%q is not a class of evidence", in.Class)
 	}
+	in.LastEvent = in.Last
 	l.run.Evidence, l.run.Containment = &in.Exit, in.Containment
 	s.wake()
 	return struct{}{}, nil

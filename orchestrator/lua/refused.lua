@@ -6,23 +6,9 @@
 -- of a run which is not known any more belongs to none.
 -- ARGV: run, verb, code, presented or 0, current or 0
 -- Reply: 1 when an event was written, else 0
-local MINUTE = 60000
 local rid = ARGV[1]
 local of = call('HMGET', K('run:', rid), 'task', 'token')
 local last = { ARGV[2], ARGV[3], ARGV[4], ARGV[5] }
 if last[3] == '0' then last[3] = of[2] or '0' end
 if last[4] == '0' then last[4] = call('HGET', K('task:', of[1] or ''), 'token') or '0' end
-local key = K('refused:', rid)
-local minute = F(math.floor(now / MINUTE))
-local was = call('HMGET', key, 'minute', 'n', 'more')
-local n, more = num(was[2]), num(was[3])
-if was[1] ~= minute then n = 0 end -- what was only counted is told by its chore
-if n < 20 then
-  call('HSET', key, 'minute', minute, 'n', F(n + 1))
-  call('PEXPIRE', key, 60 * MINUTE)
-  tell_refused(rid, last, 1)
-  return 1
-end
-call('HSET', key, 'more', F(more + 1), 'verb', last[1], 'code', last[2], 'presented', last[3], 'current', last[4])
-call('ZADD', K('chores'), F((num(minute) + 1) * MINUTE), 'refused:' .. rid)
-return 0
+return note_refused(rid, last, 1, 20)

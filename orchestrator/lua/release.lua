@@ -1,9 +1,9 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent fence end handoff after
+-- needs: money stray lane queue agent fence end handoff after eventbudget
 -- release gives a lease back with the exit of its process; the retry policy
 -- decides what becomes of the task. A repeat gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, class, exit code or
---   '', signal or '', duration ms or '', detail
+--   '', signal or '', duration ms or '', detail, last event ('' | none | =id)
 -- Reply: state
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
@@ -12,8 +12,8 @@ if err then return told(tid, rid, ARGV[3], 'release', ARGV[5]) or err end
 local class, code, signal = ARGV[6], ARGV[7], ARGV[8]
 end_lease(tid, rid, class == 'released' and 'released' or 'failed', class, deadline)
 -- The release comes after the process is dead, so nothing waits for an exit.
-r.exited = '1'
-put(r, 'exited', '1', 'code', code, 'signal', signal, 'duration', ARGV[9])
+note_exit(rid, r, ARGV[11])
+put(r, 'code', code, 'signal', signal, 'duration', ARGV[9])
 if ARGV[10] ~= '' then call('SET', K('detail:', rid), ARGV[10]) end
 local state, failures = after(tid, t, rid, class, true)
 put(r, 'closed', 'release:' .. ARGV[5] .. ' ' .. state)

@@ -1,36 +1,58 @@
--- needs: evidence nudge
+-- needs: evidence nudge eventbudget refused
 -- run_events writes what an adapter observed into the log: its process was
 -- launched, it shows no sign of life, or one of the launcher's timed events. An
--- event whose id is among the last 128 of the run was written before.
+-- event whose id is among the last 128 of the run was written before. What goes
+-- beyond the run's budget, or comes after its last event, is counted, not written.
 -- ARGV: task, run, secret, presented token, then per event: type, id or '', data JSON,
 --   top-level fields JSON or '', containment or the reason of a nudge, workspace path or '',
 --   1 when it starts processes for the run, else ''
--- Reply: OK
+-- Reply: {number of events that were counted only, code of the last of them or ""}
 -- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence
 local tid, rid = ARGV[1], ARGV[2]
 local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
+local newest = r.state == 'running' and r.token or call('HGET', K('task:', tid), 'token') or r.token
 local had = {}
 for _, id in ipairs(call('LRANGE', K('told:', rid), 0, 127)) do had[id] = true end
+
+-- repeated tells whether an event was written before. Those with a place of
+-- their own are known by it, however many events came since.
+local function repeated(kind, id)
+  local place = OWN_PLACE[kind]
+  return kind == 'run.launched' and r.launched == '1' or id ~= '' and (had[id] or place and r[place] == '=' .. id)
+end
+
+local function write(i)
+  local kind = ARGV[i]
+  if kind == 'run.stalled' then return nudge(tid, rid, r, 'silent', ARGV[i + 4]) end
+  emit(kind, { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, ARGV[i + 2],
+    ARGV[i + 3] ~= '' and ARGV[i + 3] or nil)
+end
+
+local counted, why = 0, ''
 for i = 5, #ARGV, 7 do
   local kind, id = ARGV[i], ARGV[i + 1]
-  local again = had[id]
-  if id ~= '' and not again then
-    had[id] = true
-    call('LPUSH', K('told:', rid), id)
+  local again = repeated(kind, id)
+  local code = not again and event_refused(r, newest, kind, id)
+  if code then
+    counted, why = counted + 1, code
+  else
+    if kind == 'run.launched' and not events_over(r) then
+      put(r, 'launched', '1', 'containment', ARGV[i + 4], 'exec', ARGV[i + 6])
+      r.launched = '1'
+      if ARGV[i + 5] ~= '' then put(r, 'workspace', ARGV[i + 5]) end
+    end
+    if not again then write(i) end
+    if id ~= '' and not had[id] then
+      had[id] = true
+      call('LPUSH', K('told:', rid), id)
+    end
   end
-  if kind == 'run.launched' then
-    again = r.launched == '1'
-    put(r, 'launched', '1', 'containment', ARGV[i + 4], 'exec', ARGV[i + 6])
-    r.launched = '1'
-    if ARGV[i + 5] ~= '' then put(r, 'workspace', ARGV[i + 5]) end
-  end
-  if not again and kind == 'run.stalled' then
-    nudge(tid, rid, r, 'silent', ARGV[i + 4])
-  elseif not again then
-    emit(kind, { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, ARGV[i + 2],
-      ARGV[i + 3] ~= '' and ARGV[i + 3] or nil)
+  if id ~= '' and r.last_event == '=' .. id then
+    r.last_event = 'none'
+    put(r, 'last_event', 'none')
   end
 end
 call('LTRIM', K('told:', rid), 0, 127)
-return 'OK'
+if counted > 0 then note_refused(rid, { 'events', why, r.token, newest }, counted, 1) end
+return { counted, why }

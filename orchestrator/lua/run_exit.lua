@@ -1,16 +1,22 @@
 -- flags: allow-oom
--- needs: stray lane queue evidence
+-- needs: stray lane queue evidence eventbudget refused
 -- run_exit notes how a run's process ended. The class was set when the lease
--- ended and stays; a task waiting for this process goes on at once.
+-- ended and stays; a task waiting for this process goes on at once. Another exit
+-- of the same run takes its event from the run's budget.
 -- ARGV: task, run, secret, presented token, class, code or '', signal or '', duration ms or '',
---   containment, detail
+--   containment, detail, last event ('' | none | =id)
 -- Reply: OK
 -- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence
 local tid, rid = ARGV[1], ARGV[2]
 local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 if r.exited == '1' and r.code == ARGV[6] and r.signal == ARGV[7] then return 'OK' end
-put(r, 'exited', '1', 'code', ARGV[6], 'signal', ARGV[7], 'duration', ARGV[8], 'containment', ARGV[9])
+if r.exited == '1' and not within_budget(r) then
+  note_refused(rid, { 'exit', 'quota_exceeded', r.token, r.token }, 1, 1)
+  return 'OK'
+end
+note_exit(rid, r, ARGV[11])
+put(r, 'code', ARGV[6], 'signal', ARGV[7], 'duration', ARGV[8], 'containment', ARGV[9])
 if ARGV[10] ~= '' then call('SET', K('detail:', rid), ARGV[10], 'NX') end
 open_gate(rid)
 emit('run.exited', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
