@@ -49,6 +49,7 @@ var treeShapes = []shape{
 		script: `setsid sh -c 'cd /; (sh -c "echo up > $1; exec sleep 1000 <&- >&- 2>&-" sh $1 $2 <&- >&- 2>&- &)' sh $1 $2; exec sleep 1000`},
 	{name: "a deep chain", script: `d='[ $3 -gt 0 ] && { sh -c "$0" "$0" $1 $2 $(($3-1)) & wait; exit; }; echo up > $1; sleep 1000; :'; sh -c "$d" "$d" $1 $2 40 & wait`},
 	{name: "clears its environment and renames itself", program: "disguise", escapes: true},
+	{name: "leaves its cgroup, clears its environment and renames itself", program: "leave-cgroup", escapes: true},
 	{name: "a process whose first thread has ended", program: "headless", escapes: true},
 	{name: "a chain of exec", script: `e='[ $3 -gt 0 ] && exec sh -c "$0" "$0" $1 $2 $(($3-1)); sleep 1000 & echo up > $1; wait'; exec sh -c "$e" "$e" $1 $2 40`},
 	{name: "forks while it dies", script: `g='[ -e $3 ] || { sh -c "$0" "$0" $1 $2 $3 & exit; }'; sh -c "$g" "$g" $1 $2 $3; echo up > $1; exec sleep 1000`},
@@ -85,6 +86,14 @@ func init() {
 		}
 		return spawn(&syscall.SysProcAttr{Setpgid: true})
 	}
+	// leave-cgroup moves to the root of the hierarchy, which root may do, and
+	// then disguises itself.
+	agents["leave-cgroup"] = func() int {
+		if child() {
+			leaveCgroup()
+		}
+		return agents["disguise"]()
+	}
 	// disguise goes to / in another session, as another program, under another
 	// name and without a variable.
 	agents["disguise"] = func() int {
@@ -96,6 +105,20 @@ func init() {
 		}
 		const script = `echo up > $1; read x < $1.go` // nobody writes there
 		return failed(syscall.Exec("/bin/sh", []string{"[kworker/0:1]", "-c", script, "sh", os.Args[3], os.Args[4]}, nil))
+	}
+}
+
+// leaveCgroup moves this process to the root of every mounted hierarchy in
+// which that is allowed.
+func leaveCgroup() {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		os.Exit(failed(err))
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 2 && strings.HasPrefix(f[2], "cgroup") {
+			_ = os.WriteFile(filepath.Join(f[1], "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0)
+		}
 	}
 }
 

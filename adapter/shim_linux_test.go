@@ -280,6 +280,21 @@ func TestCgroupHoldsWithoutItsShim(t *testing.T) {
 	}
 }
 
+// An agent that runs as root can leave its cgroup. Once it also killed its shim,
+// nothing leads to it any more: docs/guarantees.md says that it survives.
+func TestRootLeavesItsCgroupAndKillsItsShim(t *testing.T) {
+	if levels := levelsHere(t); levels[0] != picket.ContainmentCgroup || os.Geteuid() != 0 {
+		t.Skip("this needs root and cgroups")
+	}
+	i := slices.IndexFunc(treeShapes, func(s shape) bool { return s.program == "leave-cgroup" })
+	tr := grow(t, treeShapes[i], picket.ContainmentCgroup, adapter.Job{})
+	send(t, tr.record(t).Shim.PID, syscall.SIGKILL)
+	tr.dead(t)
+	if left := tr.marks.find(); len(left) == 0 {
+		t.Error("nobody survived: docs/guarantees.md says less than what holds")
+	}
+}
+
 // Started without an adapter, a shim says so.
 func TestShimByHand(t *testing.T) {
 	for _, version := range []string{"1", "99"} {

@@ -224,6 +224,8 @@ func floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings) finding
 func containmentFinding() finding {
 	level, why := adapter.BestContainment()
 	switch {
+	case level != picket.ContainmentGroup && os.Geteuid() == 0:
+		return finding{"containment", "warn", level + ": agents run as root, which can leave what holds its processes", "Run adapters as another user than root."}
 	case why == "":
 		return finding{"containment", "ok", level + ": nobody of an agent's process tree survives its run", ""}
 	case level == picket.ContainmentSubreaper:
