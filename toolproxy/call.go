@@ -15,6 +15,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/outbound"
 )
 
 // spender moves the money of a run's envelope.
@@ -113,6 +114,15 @@ func (n neverLeft) Unwrap() error { return n.error }
 
 // NeverLeft says of a dispatch's error that nothing reached the tool.
 func NeverLeft(err error) error { return neverLeft{err} }
+
+// unsent is NeverLeft for the error of a request of which nothing was sent.
+func unsent(err error) error {
+	var u *outbound.Unsent
+	if errors.As(err, &u) {
+		return NeverLeft(err)
+	}
+	return err
+}
 
 // Metered makes a call that costs money: it reserves the bound of its price in
 // the step that checks the lease, dispatches, and settles what it cost, exactly

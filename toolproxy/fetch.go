@@ -8,12 +8,10 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -39,17 +37,12 @@ type httpResult struct {
 // first was.
 func (s *httpSource) fetch(ctx context.Context, a httpArgs, token int64) (Dispatched, error) {
 	began := time.Now()
-	var left atomic.Bool // something has reached a server
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { left.Store(true) }})
 	req, err := a.request(ctx, token)
 	if err != nil {
 		return Dispatched{}, NeverLeft(err)
 	}
 	resp, why, err := s.follow(req)
 	if err != nil {
-		if !left.Load() {
-			err = NeverLeft(err)
-		}
 		return Dispatched{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
@@ -92,15 +85,15 @@ func (a httpArgs) request(ctx context.Context, token int64) (*http.Request, erro
 // follow makes a request and what its answers redirect to. why says, for an
 // answer that is a redirect, why it ends there.
 func (s *httpSource) follow(req *http.Request) (resp *http.Response, why string, err error) {
-	if resp, err = s.transport.RoundTrip(req); err != nil {
-		return nil, "", err
+	if resp, err = s.once.RoundTrip(req); err != nil {
+		return nil, "", unsent(err)
 	}
 	for hop := 1; ; hop++ {
 		next, why := s.next(req, resp, hop)
 		if next == nil {
 			return resp, why, nil
 		}
-		answer, err := s.transport.RoundTrip(next)
+		answer, err := s.once.RoundTrip(next)
 		if errors.Is(err, picket.CodeDestination) {
 			return resp, err.Error(), nil
 		}
@@ -110,6 +103,12 @@ func (s *httpSource) follow(req *http.Request) (resp *http.Response, why string,
 		}
 		req, resp = next, answer
 	}
+}
+
+// reads reports whether a request only reads, and so may be sent to the URL that
+// the first answer names.
+func reads(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
 // next is the request that an answer redirects to, nil when it does not, or
@@ -129,6 +128,9 @@ func (s *httpSource) next(req *http.Request, resp *http.Response, hop int) (next
 	}
 	if err := s.guard.Check(target); err != nil {
 		return nil, err.Error()
+	}
+	if keep && !reads(req.Method) {
+		return nil, "it would send the request a second time; call the new URL instead"
 	}
 	away := origin(target) != origin(req.URL)
 	if keep && away && req.ContentLength != 0 {

@@ -53,7 +53,8 @@ type httpSource struct {
 	proxy     *Proxy
 	cfg       HTTPTool
 	guard     outbound.Guard
-	transport *http.Transport
+	transport *http.Transport // of once
+	once      outbound.Once
 }
 
 func newHTTPSource(p *Proxy, cfg HTTPTool) (*httpSource, error) {
@@ -63,7 +64,8 @@ func newHTTPSource(p *Proxy, cfg HTTPTool) (*httpSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &httpSource{proxy: p, cfg: cfg, guard: g, transport: g.Transport(cfg.TLS)}, nil
+	transport := g.Transport(cfg.TLS)
+	return &httpSource{proxy: p, cfg: cfg, guard: g, transport: transport, once: outbound.Once{Base: transport}}, nil
 }
 
 func (s *httpSource) close() { s.transport.CloseIdleConnections() }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -23,6 +24,8 @@ type link struct {
 	end     func() // of the transport, when it has an own end
 	gone    chan struct{}
 	err     error // why it is gone; after gone
+
+	connected atomic.Bool // the upstream has accepted the connection
 
 	mu     sync.Mutex
 	calls  map[string]*liveCall // by the progress token the upstream was given
@@ -58,6 +61,7 @@ func (u *upstream) connect(ctx context.Context, owner *mcp.ServerSession) (*link
 		l.end()
 		return nil, err
 	}
+	l.connected.Store(true)
 	go func() {
 		l.err = l.session.Wait()
 		if l.err == nil {

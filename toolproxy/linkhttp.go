@@ -8,8 +8,12 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket/internal/outbound"
 )
 
 // transport is how the upstream of a link is reached.
@@ -19,25 +23,41 @@ func (l *link) transport(u *upstream) (mcp.Transport, error) {
 	}
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost = 64
+	if u.TLS != nil {
+		base.TLSClientConfig = u.TLS
+	}
 	l.end = base.CloseIdleConnections
 	return &mcp.StreamableClientTransport{Endpoint: u.URL, HTTPClient: &http.Client{
-		Transport: &listener{l: l, base: base},
-		// The headers hold secrets: they go to the configured host only.
-		CheckRedirect: func(r *http.Request, via []*http.Request) error {
-			if r.URL.Host != via[0].URL.Host || r.URL.Scheme != via[0].URL.Scheme || len(via) > 3 {
-				return errors.New("the upstream redirects to another place")
-			}
-			return nil
-		},
+		Transport:     &listener{l: l, base: outbound.Once{Base: base}, endpoint: u.URL},
+		CheckRedirect: l.checkRedirect,
 	}}, nil
 }
+
+// checkRedirect lets an upstream name another path while the connection is made;
+// later messages go to that path. A redirect of a call is refused: the call was
+// sent, and following the redirect would send it again.
+func (l *link) checkRedirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case l.connected.Load():
+		return errors.New("the upstream redirects a message after it has accepted the connection")
+	case !samePlace(r.URL, via[0].URL) || len(via) > 3:
+		return errors.New("the upstream redirects to another place")
+	}
+	return nil
+}
+
+// samePlace reports whether two URLs have the same scheme and host. Headers that
+// hold secrets go to the configured host only.
+func samePlace(a, b *url.URL) bool { return a.Host == b.Host && a.Scheme == b.Scheme }
 
 // listener adds the configured headers, and hears what the upstream says in
 // the stream of each request before the library does: the library may hand out
 // an answer before it has passed on what was said before it.
 type listener struct {
-	l    *link
-	base http.RoundTripper
+	l        *link
+	base     http.RoundTripper
+	endpoint string
+	moved    atomic.Pointer[url.URL] // where a redirect led while the connection was made
 }
 
 func (h *listener) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -45,10 +65,14 @@ func (h *listener) RoundTrip(r *http.Request) (*http.Response, error) {
 	for name, value := range h.l.up.Headers {
 		r.Header.Set(name, value.Reveal())
 	}
+	if at := h.moved.Load(); at != nil && r.URL.String() == h.endpoint {
+		r.URL = at
+	}
 	resp, err := h.base.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
+	h.follow(r, resp)
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/event-stream" {
 		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer) // the library reads it whole
 	} else {
@@ -56,6 +80,16 @@ func (h *listener) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.Body = &heard{Closer: resp.Body, in: bufio.NewReader(resp.Body), note: func(method string, params []byte) { h.l.notice(call, method, params) }}
 	}
 	return resp, nil
+}
+
+// follow notes where the upstream is, if it says so while the connection is made.
+func (h *listener) follow(r *http.Request, resp *http.Response) {
+	if h.l.connected.Load() || resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
+		return
+	}
+	if to, err := resp.Location(); err == nil && samePlace(to, r.URL) {
+		h.moved.Store(to)
+	}
 }
 
 // maxAnswer bounds an answer that is no stream, in bytes; the library bounds the

@@ -3,6 +3,7 @@ package toolproxy
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/outbound"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -31,6 +33,9 @@ type LLMConfig struct {
 	// Drain is how long an answer is still read for its usage when the agent has
 	// gone away. Defaults to 1 minute.
 	Drain time.Duration
+	// TLS is for upstreams whose certificates no public authority has signed.
+	// Defaults to what the system trusts.
+	TLS *tls.Config
 }
 
 // LLMUpstream is an API or any gateway that speaks like it.
@@ -122,6 +127,7 @@ type llm struct {
 	cfg       LLMConfig
 	upstreams map[string]*llmUpstream
 	client    *http.Client
+	transport *http.Transport // of client
 	known     prompts
 	gate      gate
 }
@@ -139,19 +145,20 @@ func newLLM(p *Proxy, cfg LLMConfig) (*llm, error) {
 			l.upstreams[v.name] = up
 		}
 	}
+	l.transport = &http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, DisableCompression: true, TLSClientConfig: cfg.TLS,
+		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 32,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
 	l.client = &http.Client{
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, DisableCompression: true,
-			TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 32,
-			MaxResponseHeaderBytes: 256 << 10,
-		},
+		Transport: outbound.Once{Base: l.transport},
 		// A redirect would carry the key elsewhere: it is the agent's to see.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return l, nil
 }
 
-func (l *llm) close() { l.client.CloseIdleConnections() }
+func (l *llm) close() { l.transport.CloseIdleConnections() }
 
 func (l *llm) mount(e *echo.Echo) {
 	for _, v := range vendors {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptrace"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -49,7 +47,7 @@ func (x *thought) pass(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	resp, _, err := x.send(ctx, x.body)
+	resp, err := x.send(ctx, x.body)
 	if err != nil {
 		return x.away(err)
 	}
@@ -163,12 +161,9 @@ func (x *thought) dispatch(ctx context.Context, most int64) (Dispatched, error) 
 
 	body := x.prompt.rewritten(x.dialect, most)
 	x.prompt.forget()
-	resp, left, err := x.send(up, body)
+	resp, err := x.send(up, body)
 	if err != nil {
-		if !left {
-			return Dispatched{}, NeverLeft(x.away(err))
-		}
-		return Dispatched{}, x.away(err)
+		return Dispatched{}, unsent(x.away(err))
 	}
 	defer resp.Body.Close()
 	nothing := budget.Envelope{}
@@ -218,32 +213,28 @@ func (x *thought) away(err error) error {
 	return picket.Refuse(picket.CodeUpstream, "Try again later.", "%s could not be reached, or its answer broke off", x.vendor.name).Because(err)
 }
 
-// send makes the request; left says that some of it may have reached the
-// vendor.
-func (x *thought) send(ctx context.Context, body []byte) (resp *http.Response, left bool, err error) {
+// send makes the request, once at most.
+func (x *thought) send(ctx context.Context, body []byte) (*http.Response, error) {
 	in := x.c.Request()
 	target := *x.up.base
 	target.Path += x.path
 	target.RawQuery = in.URL.RawQuery
-	var wrote atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
 	out, err := http.NewRequestWithContext(ctx, in.Method, target.String(), nil)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if len(body) > 0 {
 		content := &parcel{whole: body}
 		defer content.drop()
 		out.ContentLength, out.GetBody = int64(len(body)), content.open
 		if out.Body, err = content.open(); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	out.Header = onceOnly(x.vendor.wanted(in.Header))
+	out.Header = x.vendor.wanted(in.Header)
 	out.Header.Set("Accept-Encoding", "identity")
 	x.vendor.sign(out.Header, x.up)
-	resp, err = x.llm.client.Do(out)
-	return resp, wrote.Load(), err
+	return x.llm.client.Do(out)
 }
 
 // begin writes status and header.

@@ -9,8 +9,10 @@ import (
 // sdkHeaders are what the vendors' libraries and the agents built on them send,
 // and need. Nothing else goes to a vendor or a gateway: a header can name
 // another model, another account or another address than the one that was
-// looked at. A name that ends in - covers what begins with it.
-var sdkHeaders = []string{"Accept", "Content-Type", "User-Agent", "Idempotency-Key", "X-Stainless-", "X-Client-Request-Id",
+// looked at. A name that ends in - covers what begins with it. An Idempotency-Key
+// is not among them: each call that is admitted is charged, so none may look to
+// the vendor like the repetition of another.
+var sdkHeaders = []string{"Accept", "Content-Type", "User-Agent", "X-Stainless-", "X-Client-Request-Id",
 	"Originator", "Version", "Session-Id", "Session_id", "Thread-Id", "Conversation_id", "X-Session-Id", "X-Session-Affinity"}
 
 var (
@@ -27,16 +29,6 @@ func (v *vendor) wanted(from http.Header) http.Header {
 		}
 	}
 	return to
-}
-
-// onceOnly hands an idempotency key on under a name that net/http does not know:
-// it would repeat a call by itself that may have begun, and one is paid for.
-func onceOnly(h http.Header) http.Header {
-	if key, ok := h["Idempotency-Key"]; ok {
-		delete(h, "Idempotency-Key")
-		h["idempotency-key"] = key
-	}
-	return h
 }
 
 func covers(list []string, name string) bool {

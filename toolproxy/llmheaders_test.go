@@ -10,7 +10,7 @@ import (
 var agentHeaders = map[string][]string{
 	messages: {"Accept", "application/json", "Content-Type", "application/json", "User-Agent", "claude-cli/2.1", "X-Claude-Code-Session-Id", "a",
 		"X-Stainless-Arch", "x64", "X-Stainless-Retry-Count", "0", "X-Stainless-Timeout", "600", "Anthropic-Beta", "claude-code-20250219,interleaved-thinking-2025-05-14",
-		"Anthropic-Dangerous-Direct-Browser-Access", "true", "Anthropic-Version", "2023-06-01", "X-App", "cli", "X-Session-Affinity", "s", "X-Session-Id", "s", "Idempotency-Key", "i"},
+		"Anthropic-Dangerous-Direct-Browser-Access", "true", "Anthropic-Version", "2023-06-01", "X-App", "cli", "X-Session-Affinity", "s", "X-Session-Id", "s"},
 	responses: {"Accept", "text/event-stream", "Content-Type", "application/json", "User-Agent", "codex_exec/0.169.0", "X-Codex-Beta-Features", "remote_compaction_v2", "X-Codex-Window-Id", "w",
 		"X-Codex-Turn-Metadata", "{}", "X-Openai-Internal-Codex-Responses-Lite", "true", "X-Client-Request-Id", "r", "Session-Id", "s", "Session_id", "s", "Thread-Id", "t", "Originator", "codex_exec", "Openai-Beta", "b"},
 	chats: {"Accept", "application/json", "Content-Type", "application/json", "User-Agent", "opencode", "X-Session-Id", "s", "X-Stainless-Lang", "js"},
@@ -21,7 +21,7 @@ var agentHeaders = map[string][]string{
 var strayHeaders = []string{"Openai-Organization", "Openai-Project", "Anthropic-User-Profile-Id", "Chatgpt-Account-Id",
 	"X-Portkey-Config", "X-Portkey-Provider", "X-Portkey-Custom-Host", "Helicone-Target-Url", "Helicone-Auth", "Helicone-Model-Override", "Cf-Aig-Authorization", "Cf-Aig-Cost",
 	"X-Litellm-Api-Base", "X-Bf-Vk", "X-Model", "X-Provider", "X-Api-Base", "X-Goog-Api-Key", "Api-Key", "X-Amz-Target", "X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "Referer", "Origin",
-	"X-HTTP-Method-Override", "X-Original-URL", "X-Rewrite-URL", "X-Method-Override", "X-HTTP-Method", "X-Anything", "X-Stainless", "Anthropic-Priority", "Prefer", "Range"}
+	"X-HTTP-Method-Override", "X-Original-URL", "X-Rewrite-URL", "X-Method-Override", "X-HTTP-Method", "X-Anything", "Idempotency-Key", "X-Idempotency-Key", "X-Stainless", "Anthropic-Priority", "Prefer", "Range"}
 
 func TestOnlyHeadersThatAreNeededArePassed(t *testing.T) {
 	for path, head := range agentHeaders {

@@ -38,9 +38,6 @@ func TestACallThatMayHaveBegunIsNotMadeTwice(t *testing.T) {
 		if n := m.calls(); n != 2 || resp.StatusCode != 502 {
 			t.Errorf("with %s: status %d, %d calls of the vendor for 2 of the agent's", name, resp.StatusCode, n)
 		}
-		if _, head, _ := m.last(t); name == "Idempotency-Key" && head.Get(name) != "a key" {
-			t.Errorf("the vendor got %v", head)
-		}
 		uncertain := 0
 		w.mu.Lock()
 		for _, s := range w.settled {

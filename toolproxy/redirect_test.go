@@ -53,7 +53,7 @@ func TestRedirectsAreCheckedHopByHop(t *testing.T) {
 		why    string
 	}{
 		"inside": {302, "", "inside"}, "unlisted": {302, "", "allow-list"}, "file": {302, "", "scheme"}, "userinfo": {302, "", "password"}, "unreadable": {302, "", "cannot be read"},
-		"around": {302, "", "redirects"}, "here": {200, "here", ""}, "there": {200, "there", ""}, "there/307": {307, "", "another server"},
+		"around": {302, "", "redirects"}, "here": {200, "here", ""}, "there": {200, "there", ""}, "there/307": {307, "", "a second time"},
 	} {
 		door, before := newPurse(100*cent), hits.Load()
 		a, err := get(t, p, door, `{"method":"POST","body":"secret","headers":{"Authorization":"Bearer abc","X-Api-Key":"k","Cookie":"c=1","Accept":"text/html"},"url":"`+u.URL+"/"+path+`"}`)

@@ -2,6 +2,7 @@ package toolproxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,6 +34,9 @@ type Upstream struct {
 	// Timeout bounds a call of one of its tools. Defaults to 60 s; at most
 	// picket.MaxExternalCall seconds.
 	Timeout time.Duration
+	// TLS is for a URL whose certificate no public authority has signed. Defaults
+	// to what the system trusts.
+	TLS *tls.Config
 }
 
 var upstreamName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)

@@ -7,12 +7,12 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/outbound"
 )
 
 // Codes of the protocol that a client has to see as they are.
@@ -128,30 +128,28 @@ func (u *upstream) forget(s *mcp.ServerSession) {
 // onto makes a message's way to the upstream: who asks there for more, what
 // its progress is called, and where its words go.
 func (u *upstream) onto(ctx context.Context, x *exchange, send func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) error) error {
-	for try := 0; ; try++ {
-		l, err := u.linkFor(ctx, x)
-		if err != nil {
-			return err
-		}
-		if l == nil {
-			return u.away()
-		}
-		select {
-		case <-l.gone:
-			return u.away()
-		default:
-		}
-		err = u.through(ctx, l, x, send)
-		// A session that the upstream has forgotten has reached no tool: once more.
-		if errors.Is(err, mcp.ErrSessionMissing) && try == 0 {
-			if l.owner != nil {
-				u.forget(l.owner)
-				continue
-			}
-			return u.away()
-		}
-		return sent(err)
+	l, err := u.linkFor(ctx, x)
+	if err != nil {
+		return err
 	}
+	if l == nil {
+		return u.away()
+	}
+	select {
+	case <-l.gone:
+		return u.away()
+	default:
+	}
+	err = u.through(ctx, l, x, send)
+	// The upstream has answered that it does not know the session, so no tool has
+	// run. The message is not sent again: the next call opens a new session.
+	if errors.Is(err, mcp.ErrSessionMissing) {
+		if l.owner != nil {
+			u.forget(l.owner)
+		}
+		return u.away()
+	}
+	return sent(err)
 }
 
 func (u *upstream) through(ctx context.Context, l *link, x *exchange, send func(context.Context, *mcp.ClientSession, mcp.Meta) error) (err error) {
@@ -203,8 +201,8 @@ func sent(err error) error {
 	if err == nil {
 		return nil
 	}
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" {
+	var unsent *outbound.Unsent
+	if errors.As(err, &unsent) {
 		return NeverLeft(picket.Refuse(picket.CodeUpstream, "Wait a moment and call it again, or do without it.", "the MCP server cannot be reached").Because(err))
 	}
 	return briefly{err}

@@ -184,15 +184,25 @@ func asks(state string) *mcp.CallToolResult {
 // listen serves the other server on the older wire (with sessions) or the newer.
 func (o *other) listen(t testing.TB, wire string) string {
 	t.Helper()
-	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return o.server },
-		&mcp.StreamableHTTPOptions{Stateless: wire == wires[1], PropagateRequestCancellation: true, EventStore: mcp.NewMemoryEventStore(nil)})
+	h := o.handler(t, wire)
 	s := httptest.NewServer(h)
 	t.Cleanup(func() {
-		for session := range o.server.Sessions() {
-			_ = session.Close()
-		}
+		o.endSessions()
 		s.CloseClientConnections()
 		s.Close()
 	})
 	return s.URL
+}
+
+// handler serves a wire over HTTP.
+func (o *other) handler(t testing.TB, wire string) http.Handler {
+	t.Cleanup(o.endSessions)
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return o.server },
+		&mcp.StreamableHTTPOptions{Stateless: wire == wires[1], PropagateRequestCancellation: true, EventStore: mcp.NewMemoryEventStore(nil)})
+}
+
+func (o *other) endSessions() {
+	for session := range o.server.Sessions() {
+		_ = session.Close()
+	}
 }
