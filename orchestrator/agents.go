@@ -64,7 +64,8 @@ func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Regi
 	}
 	beat := reg.Heartbeat.Config()
 	args := []any{id, by.Actor, by.Once.Key, by.Once.Body, reg.RoleID, reg.Name, strings.Join(reg.Capabilities, ","), most, reg.Endpoint,
-		beat.IntervalSeconds, beat.UnhealthyAfterSeconds, beat.DeadAfterSeconds, number(reg.DrainTimeoutSeconds), string(reg.Metadata)}
+		beat.IntervalSeconds, beat.UnhealthyAfterSeconds, beat.DeadAfterSeconds, number(reg.DrainTimeoutSeconds), string(reg.Metadata),
+		e.quotas().Agents, e.quotas().MetadataBytes}
 	got, err := e.judged(ctx, id, func() (any, error) { return e.run(ctx, "register", args...) })
 	return agentOf("register", got, err)
 }

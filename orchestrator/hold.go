@@ -189,7 +189,7 @@ func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string,
 	if len(body) > picket.MaxPayload {
 		return picket.Reported{}, picket.TooLarge("report", len(body))
 	}
-	got, err := e.as(ctx, held, "report", requestID, contentHash(string(body)), string(body), named("report_progress", string(body)))
+	got, err := e.as(ctx, held, "report", requestID, contentHash(string(body)), string(body), named("report_progress", string(body)), e.quotas().ReportBytes)
 	if err != nil {
 		return picket.Reported{}, err
 	}

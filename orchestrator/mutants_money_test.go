@@ -4,7 +4,7 @@ package orchestrator_test
 var tillMutants = []mutant{
 	// Calls and what they come to.
 	{"what is reserved stays available", []edit{{"reserve", "shift(e, 'available', -need_t, -need_u)", ""}}},
-	{"a call is not covered", []edit{{"reserve", "local no = short(tid, need_t, need_u)", "local no = nil"}}},
+	{"a call is not covered", []edit{{"reserve", "no = short(tid, need_t, need_u)", "no = nil"}}},
 	{"tokens are not asked for", []edit{{"_money", "local less_t = math.max(0, t - have_t)", "local less_t = 0"}}},
 	{"an overrun does not lock", []edit{{"_money", "local less_u = math.max(0, u - have_u)", "local less_u = have_u < 0 and 0 or math.max(0, u - have_u)"}}},
 	{"an exact fit is refused", []edit{{"_money", "local less_u = math.max(0, u - have_u)", "local less_u = u > 0 and u >= have_u and 1 or 0"}}},
@@ -33,7 +33,7 @@ var tillMutants = []mutant{
 	{"a repair does not wait for the calls of its source", []edit{{"_queue", "if #open == 0 then return end", "if true then return end"}}},
 	{"a call acts outside no longer than its timeout", []edit{{"reserve", "F(now + timeout + LAG)", "F(now + timeout - 30000)"}}},
 	// Envelopes.
-	{"a subtask is carved unasked", []edit{{"delegate", "local no = uncovered(s)", "local no = nil"}}},
+	{"a subtask is carved unasked", []edit{{"delegate", "no = uncovered(s)", "no = nil"}}},
 	{"what is carved stays available", []edit{{"_money", "shift(p, 'available', -t, -u)\n", "\n"}}},
 	{"carved is not noted", []edit{{"_money", "shift(p, 'carved', t, u)\n", "\n"}}},
 	{"an end gives nothing back", []edit{{"_money", "put(e, 'closed', '1')\n  give_back(id, e)", "put(e, 'closed', '1')"}}},

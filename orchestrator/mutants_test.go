@@ -101,7 +101,7 @@ var mutants = []mutant{
 	// Store time.
 	{"store time leaps with the clock", []edit{{"_clock", "if d > 1000 then d = 1000 end", ""}}},
 	{"store time goes back with the clock", []edit{{"_clock", "if d < 0 then", "if false then"}}},
-	{"store time is not kept", []edit{{"_clock", "if d >= 100 then call('HSET', META, 'now', F(now), 'raw', F(raw)) end", ""}}},
+	{"store time is not kept", []edit{{"_clock", "if d >= 100 then call('HSET', META, 'now', F(now), 'raw', F(raw), 'format', F(FORMAT)) end", ""}}},
 	// Adoption: the store turns out to be another one.
 	{"grants do not pass the floor", []edit{{"_grant", "math.max(num(t.token), floor) + 1", "num(t.token) + 1"}}},
 	{"a void lease still holds", []edit{{"_fence", "if mine <= floor and not reclaiming then", "if false then"}}},

@@ -223,6 +223,7 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return "there are " + f["limit"] + " different combinations of role, needs and agent waiting already",
 			"Use fewer different roles and needs, or wait until queued tasks have been taken."
 	},
+	picket.CodeQuota: quotaExceeded,
 	picket.CodeOffset: func(f facts) (string, string) {
 		return fmt.Sprintf("the log is known up to byte %s, not %s", f["expected"], f["presented"]), "Continue from the offset expected."
 	},

@@ -77,8 +77,9 @@ func (e *Engine) Reserve(ctx context.Context, held picket.Held, req picket.CallR
 	if err := checkCall(req); err != nil {
 		return picket.Reservation{}, err
 	}
+	q := e.quotas()
 	got, err := e.as(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens, int64(req.Reserve.USD),
-		req.PriceVersion, flag(req.Effects == picket.EffectsExternal), req.TimeoutMs, flag(req.Keyed), flag(req.Probe))
+		req.PriceVersion, flag(req.Effects == picket.EffectsExternal), req.TimeoutMs, flag(req.Keyed), flag(req.Probe), q.Calls, q.Answers, q.AnswerBytes, q.OpenCalls)
 	if err != nil {
 		return picket.Reservation{}, err
 	}
@@ -118,7 +119,8 @@ func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settle
 		result = nil
 	}
 	detail := strings.ToValidUTF8(s.Detail[:min(len(s.Detail), maxCallDetail)], "")
-	got, err := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD), string(result), detail)
+	got, err := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD), string(result), detail,
+		e.quotas().Answers, e.quotas().AnswerBytes)
 	if err != nil {
 		return picket.Settled{}, err
 	}

@@ -47,6 +47,8 @@ type Config struct {
 	// TaskEnvelope is what a task gets that names no envelope. Defaults to
 	// budget.Default().
 	TaskEnvelope *budget.Envelope
+	// Quotas bound what agents can keep in the store.
+	Quotas Quotas
 	// Found lets a namespace that neither the store nor the witness knows begin
 	// with floor 0, so that its tokens read 1, 2, 3. Otherwise the floor is taken
 	// from the clock, in case it did exist once. Defaults to false.
@@ -108,6 +110,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg.Namespaces = []string{"default"}
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	cfg.Quotas = cfg.Quotas.withDefaults()
 	if cfg.clock == nil {
 		cfg.clock = time.Now
 	}

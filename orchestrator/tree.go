@@ -38,7 +38,7 @@ func (e *Engine) Delegate(ctx context.Context, held picket.Held, requestKey stri
 		return picket.Delegated{}, err
 	}
 	fields[specLane] = lane
-	args := append([]any{requestKey, contentHash(string(body)), named("delegate_subtask", s.Title), picket.MaxDepth, picket.MaxFanOut}, fields...)
+	args := append([]any{requestKey, contentHash(string(body)), named("delegate_subtask", s.Title), picket.MaxDepth, picket.MaxFanOut, e.quotas().Subtasks}, fields...)
 	got, err := e.as(ctx, held, "delegate", args...)
 	if err != nil {
 		return picket.Delegated{}, err
@@ -188,7 +188,7 @@ func (e *Engine) ReviewSubtask(ctx context.Context, held picket.Held, requestKey
 	if err := req.Check(); err != nil {
 		return picket.SubtaskState{}, err
 	}
-	args := []any{requestKey, req.TaskID, req.Decision, req.Note, named("review_subtask", req.TaskID+" "+req.Decision)}
+	args := []any{requestKey, req.TaskID, req.Decision, req.Note, named("review_subtask", req.TaskID+" "+req.Decision), e.quotas().Subtasks}
 	if req.Decision == "reject" {
 		fields, err := e.repair(ctx, held, req.TaskID)
 		if err != nil {

@@ -42,6 +42,7 @@ local function place_under(t, s)
   -- What replaces a subtask is not one more.
   if s.fixes == '' and s.retries == '' then put(p, 'delegated', F(num(p.delegated) + 1)) end
   call('HINCRBY', K('tree:', t.root), 'open', 1)
+  call('HINCRBY', K('tree:', t.root), 'made', 1)
 end
 
 -- traced gives the spec of a task that repairs another the trace of that one,

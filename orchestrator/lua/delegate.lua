@@ -1,16 +1,17 @@
--- needs: money books stray lane queue agent fence end handoff after nudge activity create tree
+-- needs: money books stray lane queue agent fence end handoff after nudge activity create tree quota
 -- delegate makes a subtask of a task whose lease goes on, with an envelope out
 -- of the caller's. The same key again answers the same subtask.
 -- ARGV: task, run, secret, presented token, request id or '', content hash, the
---   call in words, deepest level, most subtasks, then the subtask's spec (20 values)
+--   call in words, deepest level, most subtasks, most in a tree,
+--   then the subtask's spec (20 values)
 -- Reply: {subtask, its state, tokens and nano-dollars left to the caller,
 --   nudge JSON or ''}
 -- Errors: those of fenced; idempotency_conflict, delegation_limit,
---   too_many_lanes, budget_exceeded
+--   too_many_lanes, budget_exceeded, quota_exceeded
 local tid, rid, req, hash = ARGV[1], ARGV[2], ARGV[5], ARGV[6]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
-local s = read_spec(10)
+local s = read_spec(11)
 s.parent = tid
 
 local function answer(state, nudge)
@@ -26,8 +27,10 @@ end
 pick(t[1], 'depth')
 if num(t.depth) >= num(ARGV[8]) then return refuse('delegation_limit', 'limit', ARGV[8], 'of', 'depth') end
 if num(t.delegated) >= num(ARGV[9]) then return refuse('delegation_limit', 'limit', ARGV[9], 'of', 'subtasks') end
+local no = over_quota('subtasks', num(ARGV[10]), made_in_tree(tree_of(tid, t)), 1)
+if no then return no end
 if not lane_free(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
-local no = uncovered(s)
+no = uncovered(s)
 if no then return no end
 
 confirm(tid, r, deadline)

@@ -1,12 +1,14 @@
--- needs: agent
+-- needs: agent quota
 -- register makes an agent a participant, for the first time or again after it
 -- was dead or deregistered.
 -- ARGV: agent, actor, request key, body hash, role, name, capabilities
 --   (a,b), max concurrent tasks or '', endpoint, interval s, unhealthy after s,
---   dead after s, drain timeout s or '', metadata JSON
+--   dead after s, drain timeout s or '', metadata JSON, most records of a key,
+--   most bytes of their metadata
 -- Reply: agent_view
 -- Errors: idempotency_conflict, not_found (a repeat after its record was
---   deleted), agent_gone (a repeat after the next registration), judge_due, state_conflict (it is live), forbidden (registered by another key)
+--   deleted), agent_gone (a repeat after the next registration), judge_due, state_conflict (it is live), forbidden (registered by another key),
+--   quota_exceeded
 local id, by, key, body, role = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local was, err = once(key, body)
 if err then return err end
@@ -24,6 +26,12 @@ if from and not GONE[from] then
 end
 if from and a.owner ~= by then return refuse('forbidden', 'kind', 'registration') end
 
+local more = from and 0 or 1
+local bytes = #ARGV[14] - (from and call('STRLEN', K('metadata:', id)) or 0)
+local no = over_quota('agents', num(ARGV[15]), num(kept_by(by).agents), more)
+  or bytes > 0 and over_quota('metadata_bytes', num(ARGV[16]), num(kept_by(by).bytes), bytes)
+if no then return no end
+keeps_more(by, more, bytes)
 if from then
   tally(K('pools'), a.role, -1)
   tally(K('roles-of:', by), a.role, -1)

@@ -2,7 +2,7 @@
 -- report stores a progress report and pins it. A requestId seen among the
 -- run's last 32 gets the answer it got before.
 -- ARGV: task, run, secret, presented token, request id or '', content hash,
---   report JSON, the call in words
+--   report JSON, the call in words, most bytes of the reports of a task
 -- Reply: {seq, nudge JSON or ''}, or {} when this call ended the run
 -- Errors: those of fenced; idempotency_conflict
 local tid, rid, req = ARGV[1], ARGV[2], ARGV[5]
@@ -22,8 +22,12 @@ local nudge = acted(tid, rid, t, r, deadline, 'report_progress ' .. ARGV[6], ARG
 if not nudge then return {} end
 local seq = num(t.reports) + 1
 put(t, 'reports', F(seq), 'updated', RAW)
-call('RPUSH', K('reports:', tid), F(seq) .. ' ' .. RAW .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7])
-call('LTRIM', K('reports:', tid), -1000, -1)
+local list, entry = K('reports:', tid), F(seq) .. ' ' .. RAW .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7]
+local kept, size = call('RPUSH', list, entry), num(pick(t[1], 'reports_size').reports_size) + #entry
+while kept > 1 and (kept > 1000 or size > num(ARGV[9])) do
+  kept, size = kept - 1, size - #call('LPOP', list)
+end
+put(t, 'reports_size', F(math.max(0, size)))
 if req ~= '' then
   call('LPUSH', K('seen:', rid), ARGV[6] .. ' ' .. F(seq) .. ' ' .. req)
   call('LTRIM', K('seen:', rid), 0, 31)

@@ -1,12 +1,14 @@
--- needs: money books agent fence nudge lane queue settle
+-- needs: money books agent fence nudge lane queue settle quota
 -- reserve admits a call that costs money: it takes the bound of its price out of
 -- what is available, in the step that finds the lease to hold. A call made
 -- before answers what it answered then.
 -- ARGV: task, run, secret, presented token, call id, nonce, tool, hash of the arguments, tokens, nano-dollars,
---   version of the prices, external 0|1, timeout ms, keyed 0|1, probe 0|1: less is asked for when it is refused
+--   version of the prices, external 0|1, timeout ms, keyed 0|1, probe 0|1: less is asked for when it is refused,
+--   most calls, kept answers and bytes of these of a tree in a day, most calls of a task at once
 -- Reply: {token, available tokens, available nano-dollars, ttl ms of the lease, nudge JSON or ''}, followed by
 --   {result, tokens, nano-dollars} when the call was made before
--- Errors: those of fenced; paused, lease_ending, budget_exceeded, call_in_progress, idempotency_conflict, state_conflict
+-- Errors: those of fenced; paused, lease_ending, budget_exceeded, call_in_progress, idempotency_conflict, state_conflict,
+--   quota_exceeded
 local tid, rid, cid, nonce, tool, hash = ARGV[1], ARGV[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local need_t, need_u, external, timeout = num(ARGV[9]), num(ARGV[10]), ARGV[12] == '1', num(ARGV[13])
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
@@ -49,7 +51,14 @@ if paused ~= '' then return refuse('paused') end
 local window = num(r.window)
 local margin = window < 10000 and 500 or math.max(window / 10, 2000)
 if external and now >= deadline - margin then return refuse('lease_ending', 'ttl', F(deadline - now)) end
-local no = short(tid, need_t, need_u)
+local root = tree_of(tid, t)
+local calls, answers, bytes, slots = kept_calls(root)
+local no = over_quota('open_calls', num(ARGV[19]), call('ZCARD', K('calls:', tid)), 1) or over_quota('calls', num(ARGV[16]), calls, 1)
+if not no and ARGV[14] == '1' then
+  no = over_quota('kept_answers', num(ARGV[17]), answers, 1) or over_quota('kept_answer_bytes', num(ARGV[18]), bytes, 1)
+end
+if no then return no end
+no = short(tid, need_t, need_u)
 if no then
   if ARGV[15] ~= '1' then exceeded() end
   return no
@@ -62,6 +71,7 @@ shift(e, 'available', -need_t, -need_u)
 shift(e, 'held', need_t, need_u)
 sum('held_t', need_t)
 sum('held_u', need_u)
+keep_call(root, slots, 1, 0, 0)
 local ends = now + timeout + LINGER
 if h.state then call('DEL', h[1]) end -- it never left: this is another one
 put(known({ h[1] }), 'task', tid, 'run', rid, 'tool', tool, 'nonce', nonce, 'hash', hash, 'need_t', ARGV[9], 'need_u', ARGV[10],

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money create agent forget kin
+-- needs: money create agent forget kin quota
 -- retain deletes what ended long ago: closed tasks with all they own, agents
 -- that are gone, and old events from the head of the log. Age is judged by store time, so a jump of
 -- the server's clock deletes nothing.
@@ -38,6 +38,7 @@ for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMI
     roster(id, a.role, a.status)
     tally(K('pools'), a.role, -1)
     tally(K('roles-of:', a.owner), a.role, -1)
+    keeps_more(a.owner, -1, -call('STRLEN', K('metadata:', id)))
     call('DEL', K('agent:', id), K('metadata:', id), K('commands:', id))
   end
   n = n + 1

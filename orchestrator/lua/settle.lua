@@ -1,9 +1,10 @@
 -- flags: allow-oom
--- needs: money books lane queue settle
+-- needs: money books lane queue settle quota
 -- settle books what a reserved call cost, once. It needs no lease that holds:
 -- what is spent is spent. Where nobody knew what the call had come to, a true
 -- figure corrects that.
--- ARGV: task, call id, nonce, outcome, tokens, nano-dollars, result or '', detail
+-- ARGV: task, call id, nonce, outcome, tokens, nano-dollars, result or '', detail, most kept answers of a
+--   tree in a day, most bytes of these
 -- Reply: {tokens, nano-dollars, available tokens, available nano-dollars, 1 when that envelope is locked}
 -- Errors: not_found
 local tid, cid, outcome, cost_t, cost_u = ARGV[1], ARGV[2], ARGV[4], num(ARGV[5]), num(ARGV[6])
@@ -19,6 +20,11 @@ else
   outcome = ''
 end
 if h.keyed == '1' and ARGV[7] ~= '' and outcome == h.outcome then
-  call('SET', K('result:', tid .. ':' .. cid), ARGV[7], 'PX', F(DAY))
+  local root = tree_of(tid, pick(K('task:', tid), 'root'))
+  local _, answers, bytes, slots = kept_calls(root)
+  if answers < num(ARGV[9]) and bytes + #ARGV[7] <= num(ARGV[10]) then
+    call('SET', K('result:', tid .. ':' .. cid), ARGV[7], 'PX', F(DAY))
+    keep_call(root, slots, 0, 1, #ARGV[7])
+  end
 end
 return { num(h.cost_t), num(h.cost_u), num(p.available_t), num(p.available_u), locked(p) and 1 or 0 }

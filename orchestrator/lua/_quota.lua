@@ -1,0 +1,50 @@
+-- Quotas: how much one key, or one tree of tasks, may keep in the store. The
+-- counters are kept in the step that stores or deletes something.
+
+-- over_quota is the refusal of what would be beyond a limit.
+local function over_quota(quota, limit, has, more)
+  if has + more > limit then return refuse('quota_exceeded', 'quota', quota, 'limit', F(limit)) end
+end
+
+-- kept_by counts what a key keeps: records of agents and bytes of their metadata.
+local function kept_by(key) return pick(K('kept-by:', key), 'agents', 'bytes') end
+
+local function keeps_more(key, agents, bytes)
+  local name = K('kept-by:', key)
+  call('HINCRBY', name, 'bytes', F(bytes))
+  if call('HINCRBY', name, 'agents', F(agents)) <= 0 then call('DEL', name) end
+end
+
+-- Calls of a tree and their answers are kept for a day. They are counted in
+-- slots of two hours of the server's own clock, by which the answers expire.
+local KEPT_SLOT, KEPT_SLOTS = 7200000, 13
+
+local function tree_of(tid, t) return t.root or tid end
+
+-- kept_calls returns how many calls and answers of the last day a tree keeps,
+-- the bytes of the answers, and the slots.
+local function kept_calls(root)
+  local slots, calls, answers, bytes = {}, 0, 0, 0
+  local flat = call('HGETALL', K('kept:', root))
+  for i = 1, #flat, 2 do
+    local c, a, b = string.match(flat[i + 1], '^(%d+) (%d+) (%d+)$')
+    slots[flat[i]] = { num(c), num(a), num(b) }
+    calls, answers, bytes = calls + num(c), answers + num(a), bytes + num(b)
+  end
+  return calls, answers, bytes, slots
+end
+
+-- keep_call counts a call, or an answer with its bytes, in the slot of now and
+-- forgets the slots of another day.
+local function keep_call(root, slots, calls, answers, bytes)
+  local key, at = K('kept:', root), math.floor(raw / KEPT_SLOT)
+  local s = slots[F(at)] or { 0, 0, 0 }
+  call('HSET', key, F(at), F(s[1] + calls) .. ' ' .. F(s[2] + answers) .. ' ' .. F(s[3] + bytes))
+  call('PEXPIRE', key, F(KEPT_SLOT * KEPT_SLOTS))
+  for slot in pairs(slots) do
+    if math.abs(num(slot) - at) >= KEPT_SLOTS then call('HDEL', key, slot) end
+  end
+end
+
+-- made_in_tree is how many subtasks were ever made below a root task.
+local function made_in_tree(root) return num(call('HGET', K('tree:', root), 'made')) end

@@ -1,0 +1,373 @@
+package orchestrator_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// failer is what an attack needs of a test, or of the suite that is shown
+// planted bugs.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// hoarder is an agent that stores as much as it may.
+type hoarder struct {
+	failer
+	*orchestrator.Engine
+	ctx    context.Context
+	raw    redis.UniversalClient
+	prefix string
+}
+
+// scant are quotas that are reached soon.
+var scant = orchestrator.Quotas{Agents: 3, MetadataBytes: 100, Subtasks: 4, Calls: 9, OpenCalls: 2, Answers: 4, AnswerBytes: 120, ReportBytes: 700}
+
+// hoard runs attacks on a namespace of its own.
+func hoard(t failer, s rig.Store, namespace string, quotas orchestrator.Quotas, bug *patch, attacks ...func(*hoarder)) {
+	t.Helper()
+	ctx := context.Background()
+	witness, err := os.MkdirTemp("", "witness")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer os.RemoveAll(witness)
+	s.Redis.ReadTimeout = 20 * time.Second
+	cfg := orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{namespace}, Sealer: rig.Sealer(), Quotas: quotas,
+		Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)}
+	orchestrator.SetClock(&cfg, quickClock())
+	store, err := orchestrator.Open(ctx, cfg)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer store.Close()
+	bug.to(store, usual)
+	raw := redis.NewUniversalClient(&s.Redis)
+	defer raw.Close()
+	for _, attack := range attacks {
+		attack(&hoarder{failer: t, Engine: store.Engine(namespace), ctx: ctx, raw: raw, prefix: "pk:{" + namespace + "}:"})
+	}
+}
+
+func (h *hoarder) ok(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatalf("%v", err)
+	}
+}
+
+// full wants a refusal that names the quota and says what helps.
+func (h *hoarder) full(err error, quota string) {
+	h.Helper()
+	refusal, ok := picket.RefusalOf(err)
+	if !ok || refusal.Code != picket.CodeQuota || refusal.Facts["quota"] != quota || refusal.Remedy == "" || refusal.Facts["limit"] == nil {
+		h.Fatalf("got %v, want that the quota of %s is exceeded", err, quota)
+	}
+}
+
+func (h *hoarder) start() picket.Held {
+	h.Helper()
+	_, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task"})
+	h.ok(err)
+	return h.next()
+}
+
+// next leases the task that waits.
+func (h *hoarder) next() picket.Held {
+	h.Helper()
+	leases, err := h.Acquire(h.ctx, operator, picket.AcquireRequest{AgentID: "greedy"})
+	h.ok(err)
+	if len(leases) != 1 {
+		h.Fatalf("%d leases", len(leases))
+	}
+	held, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+	h.ok(err)
+	return held
+}
+
+func (h *hoarder) register(by picket.Caller, id string, metadata int) error {
+	text := fmt.Sprintf(`{"x":"%s"}`, strings.Repeat("x", max(0, metadata-8)))
+	_, err := h.Register(h.ctx, by, picket.Registration{AgentID: id, Metadata: picket.RawJSON(text)})
+	return err
+}
+
+func registrations(h *hoarder) {
+	one, two := picket.Caller{Actor: "key_one"}, picket.Caller{Actor: "key_two"}
+	for i := range scant.Agents {
+		h.ok(h.register(one, fmt.Sprint("a", i), 10))
+	}
+	h.full(h.register(one, "more", 10), "agents")
+	_, err := h.Deregister(h.ctx, one, "a0", nil)
+	h.ok(err)
+	h.full(h.register(one, "more", 10), "agents") // the record is kept
+	h.ok(h.register(one, "a0", 60))               // an id of before is no further record
+	_, err = h.Deregister(h.ctx, one, "a0", nil)
+	h.ok(err)
+	h.full(h.register(one, "a0", 81), "metadata_bytes")
+	h.ok(h.register(one, "a0", 80))
+	h.ok(h.register(two, "b0", 60)) // another key has a quota of its own
+	h.full(h.register(two, "b1", 41), "metadata_bytes")
+	h.ok(h.register(two, "b1", 40))
+	// What retention deletes may be registered anew.
+	for _, id := range []string{"a0", "a1", "a2"} {
+		_, err = h.Deregister(h.ctx, one, id, nil)
+		h.ok(err)
+	}
+	_, err = h.Retain(h.ctx, picket.Retention{Tasks: -time.Second, Events: time.Hour, MaxEvents: 1e6}, 100)
+	h.ok(err)
+	if n, err := h.raw.Exists(h.ctx, h.prefix+"kept-by:key_one").Result(); err != nil || n != 0 {
+		h.Fatalf("the counters of a key without agents: %d, %v", n, err)
+	}
+	h.ok(h.register(one, "more", 100))
+	for _, id := range []string{"more", "b0", "b1"} {
+		_, err = h.Deregister(h.ctx, operatorCaller, id, nil)
+		h.ok(err)
+	}
+}
+
+var operatorCaller = picket.Caller{Actor: "key_test", Operator: true}
+
+func (h *hoarder) call(held picket.Held, c picket.CallRequest, answer string) error {
+	h.Helper()
+	r, err := h.Reserve(h.ctx, held, c)
+	if err != nil || r.Replay != nil {
+		return err
+	}
+	s := done(r, "0")
+	s.Result = picket.RawJSON(answer)
+	_, err = h.Settle(h.ctx, s)
+	h.ok(err)
+	return nil
+}
+
+func keptAnswers(h *hoarder) {
+	held := h.start()
+	for i := range scant.Answers {
+		h.ok(h.call(held, sameCall(fmt.Sprint("a", i), "h", "0"), `"an answer"`))
+	}
+	h.full(h.call(held, sameCall("more", "h", "0"), `""`), "kept_answers")
+	h.ok(h.call(held, sameCall("a0", "h", "0"), `""`)) // the answer of before
+	h.ok(h.call(held, paid("0"), `""`))                // without a key nothing is kept
+	h.end(held)
+
+	held = h.start() // another task has a quota of its own
+	h.ok(h.call(held, sameCall("b0", "h", "0"), `"`+strings.Repeat("x", 118)+`"`))
+	h.full(h.call(held, sameCall("b1", "h", "0"), `""`), "kept_answer_bytes")
+	h.end(held)
+
+	held = h.start()
+	h.ok(h.call(held, sameCall("c0", "h", "0"), `"`+strings.Repeat("x", 100)+`"`))
+	h.ok(h.call(held, sameCall("c1", "h", "0"), `"`+strings.Repeat("y", 100)+`"`)) // was made, and is not kept
+	if err := h.call(held, sameCall("c1", "h", "0"), `""`); picket.CodeOf(err) != picket.CodeStateConflict {
+		h.Fatalf("an answer that does not fit: %v", err)
+	}
+	h.end(held)
+}
+
+func callsOfATree(h *hoarder) {
+	held := h.start()
+	d, err := h.Delegate(h.ctx, held, "", picket.Subtask{Title: "part"})
+	h.ok(err)
+	part := h.next()
+	if part.TaskID != d.TaskID {
+		h.Fatalf("leased %s", part.TaskID)
+	}
+	var open []picket.Reservation
+	for range scant.OpenCalls {
+		r, err := h.Reserve(h.ctx, part, paid("0"))
+		h.ok(err)
+		open = append(open, r)
+	}
+	_, err = h.Reserve(h.ctx, part, paid("0"))
+	h.full(err, "open_calls")
+	for _, r := range open {
+		_, err := h.Settle(h.ctx, done(r, "0"))
+		h.ok(err)
+	}
+	for range scant.Calls - scant.OpenCalls {
+		h.ok(h.call(held, paid("0"), `""`))
+	}
+	for _, who := range []picket.Held{held, part} { // of all tasks of the tree together
+		_, err = h.Reserve(h.ctx, who, paid("0"))
+		h.full(err, "calls")
+	}
+	h.end(part)
+	h.end(held)
+}
+
+func subtasks(h *hoarder) {
+	root := h.start()
+	one, err := h.Delegate(h.ctx, root, "", picket.Subtask{Title: "one"})
+	h.ok(err)
+	part := h.next()
+	for i := range scant.Subtasks - 1 {
+		_, err := h.Delegate(h.ctx, part, fmt.Sprint(i), picket.Subtask{Title: "below"})
+		h.ok(err)
+	}
+	for _, who := range []picket.Held{root, part} {
+		_, err := h.Delegate(h.ctx, who, "", picket.Subtask{Title: "more"})
+		h.full(err, "subtasks")
+	}
+	_, err = h.Delegate(h.ctx, part, "0", picket.Subtask{Title: "below"}) // the same again
+	h.ok(err)
+	_, err = h.Complete(h.ctx, part, picket.Completion{Output: picket.RawJSON(`"x"`), Children: picket.ChildrenCancel})
+	h.ok(err)
+	_, err = h.ReviewSubtask(h.ctx, root, "", picket.SubtaskReview{TaskID: one.TaskID, Decision: "reject", Note: "again"})
+	h.full(err, "subtasks") // a repair is one more
+	h.end(root)
+}
+
+func reports(h *hoarder) {
+	held := h.start()
+	for i := range 20 {
+		_, err := h.Report(h.ctx, held, "", picket.Progress{Summary: fmt.Sprint(i, strings.Repeat("x", 100))})
+		h.ok(err)
+	}
+	all, err := h.raw.LRange(h.ctx, h.prefix+"reports:"+held.TaskID, 0, -1).Result()
+	h.ok(err)
+	if size := len(strings.Join(all, "")); size > scant.ReportBytes || size < scant.ReportBytes/2 {
+		h.Fatalf("%d reports with %d bytes are kept", len(all), size)
+	}
+	_, err = h.Report(h.ctx, held, "", picket.Progress{Summary: "the last" + strings.Repeat("x", scant.ReportBytes)})
+	h.ok(err)
+	kept, err := h.Reports(h.ctx, held.TaskID)
+	h.ok(err)
+	if len(kept) != 1 || !strings.HasPrefix(kept[0].Summary, "the last") || kept[0].Seq != 21 {
+		h.Fatalf("%d reports are kept", len(kept))
+	}
+	h.end(held)
+}
+
+// end leaves nothing that waits for the next attack.
+func (h *hoarder) end(held picket.Held) {
+	h.Helper()
+	_, err := h.Cancel(h.ctx, operator, held.TaskID, "enough")
+	h.ok(err)
+}
+
+var quotaAttacks = []func(*hoarder){registrations, keptAnswers, callsOfATree, subtasks, reports}
+
+func TestQuotasAreKept(t *testing.T) {
+	t.Run("Virtual", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, stop := rig.Memory()
+			defer stop()
+			hoard(t, s, "default", scant, &unpatched, quotaAttacks...)
+		})
+	})
+	t.Run("Real", func(t *testing.T) { hoard(t, rig.Real(t), "default", scant, &unpatched, quotaAttacks...) })
+}
+
+// What is counted for a day is free again when the day is over.
+func TestAQuotaOfADayEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := rig.Memory()
+		defer stop()
+		hoard(t, s, "default", scant, &unpatched, func(h *hoarder) {
+			held := h.start()
+			for i := range scant.Answers {
+				h.ok(h.call(held, sameCall(fmt.Sprint("a", i), "h", "0"), `"an answer"`))
+			}
+			h.full(h.call(held, sameCall("more", "h", "0"), `""`), "kept_answers")
+			for range 2 * 27 { // the clock of the store moves by a second with each look
+				time.Sleep(30 * time.Minute)
+				ok(t, h.Tick(h.ctx))
+			}
+			_, err := h.Renew(h.ctx, held)
+			if err != nil {
+				held = h.next()
+			}
+			h.ok(h.call(held, sameCall("more", "h", "0"), `""`))
+			if n := h.raw.HLen(h.ctx, h.prefix+"kept:"+held.TaskID).Val(); n != 1 {
+				h.Fatalf("%d slots are kept", n)
+			}
+		})
+	})
+}
+
+// 1,000 registrations with 64 KiB each and 300 answers of 300 KB each are what
+// one key and one lease once left in the store.
+func TestDefaultQuotasBoundWhatOneKeyLeaves(t *testing.T) {
+	attack := func(h *hoarder) {
+		before := 0
+		for i := range 1000 {
+			if err := h.register(picket.Caller{Actor: "key_one"}, fmt.Sprint("a", i), picket.MaxMetadata); err != nil {
+				h.full(err, "metadata_bytes")
+				break
+			}
+			before++
+		}
+		if before*picket.MaxMetadata > 16<<20 {
+			h.Fatalf("%d registrations were taken", before)
+		}
+		held, answers := h.start(), 0
+		answer := `"` + strings.Repeat("x", 300_000) + `"`
+		for i := range 300 {
+			if err := h.call(held, sameCall(fmt.Sprint(i), "h", "0"), answer); err != nil {
+				h.full(err, "kept_answer_bytes")
+				break
+			}
+			answers++
+		}
+		keys, err := h.raw.Keys(h.ctx, h.prefix+"result:*").Result()
+		h.ok(err)
+		if len(keys) > 32<<20/300_000 {
+			h.Fatalf("%d answers are kept of %d", len(keys), answers)
+		}
+	}
+	t.Run("Virtual", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, stop := rig.Memory()
+			defer stop()
+			hoard(t, s, "default", orchestrator.Quotas{}, &unpatched, attack)
+		})
+	})
+	t.Run("Real", func(t *testing.T) { hoard(t, rig.Real(t), "default", orchestrator.Quotas{}, &unpatched, attack) })
+}
+
+// quotaHunt shows a planted bug to the attacks.
+func quotaHunt(t *testing.T, bug *patch) (v verdict) {
+	synctest.Test(t, func(t *testing.T) {
+		v = judge(t, func(rt *rapid.T, n int) {
+			if n > 1 {
+				return // the attacks are the same every time
+			}
+			s, stop := rig.Memory()
+			defer stop()
+			hoard(rt, s, "default", scant, bug, quotaAttacks...)
+		})
+	})
+	return v
+}
+
+// quotaMutants are the planted bugs of quotas.
+var quotaMutants = []mutant{
+	{"records of agents are not counted", []edit{{"register", "keeps_more(by, more, bytes)", ""}}},
+	{"metadata counts as if it were new", []edit{{"register", "local bytes = #ARGV[14] - (from and call('STRLEN', K('metadata:', id)) or 0)", "local bytes = #ARGV[14]"}}},
+	{"a record of before counts again", []edit{{"register", "local more = from and 0 or 1", "local more = 1"}}},
+	{"deleted records stay counted", []edit{{"retain", "keeps_more(a.owner, -1, -call('STRLEN', K('metadata:', id)))", ""}}},
+	{"kept answers are not bounded", []edit{{"reserve", "if not no and ARGV[14] == '1' then", "if false then"}}},
+	{"kept answers are not counted", []edit{{"settle", "keep_call(root, slots, 0, 1, #ARGV[7])", ""}}},
+	{"an answer beyond the bound is kept", []edit{{"settle", "and bytes + #ARGV[7] <= num(ARGV[10]) then", "then"}}},
+	{"calls are counted for each task alone", []edit{{"_quota", "return t.root or tid end", "return tid end"}}},
+	{"calls are not counted", []edit{{"reserve", "keep_call(root, slots, 1, 0, 0)", ""}}},
+	{"open calls are not bounded", []edit{{"reserve", "call('ZCARD', K('calls:', tid))", "0"}}},
+	{"subtasks of a tree are not counted", []edit{{"_create", "call('HINCRBY', K('tree:', t.root), 'made', 1)", ""}}},
+	{"a repair is not bounded", []edit{{"review_subtask", "  if no then return no end\n", ""}}},
+	{"bytes of reports are not bounded", []edit{{"report", "or size > num(ARGV[9])", ""}}},
+	{"deleted reports stay counted", []edit{{"report", "size - #call('LPOP', list)", "size - 0 * #call('LPOP', list)"}}},
+}

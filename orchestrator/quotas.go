@@ -1,0 +1,63 @@
+package orchestrator
+
+import "cmp"
+
+// Quotas bound what agents can keep in the store. Each has a default that
+// honest use does not reach; 0 means the default.
+type Quotas struct {
+	// Agents is how many records of agents one key keeps, those of agents that
+	// are gone included until their retention is over. Defaults to 20,000.
+	Agents int
+	// MetadataBytes is how large the metadata of these are together. Defaults to
+	// 16 MiB.
+	MetadataBytes int
+	// Subtasks is how many subtasks are ever made below one root task. Defaults
+	// to 1,000.
+	Subtasks int
+	// Calls is how many metered calls one tree of tasks makes within a day.
+	// Defaults to 50,000.
+	Calls int
+	// OpenCalls is how many metered calls of one task are under way at once.
+	// Defaults to 256.
+	OpenCalls int
+	// Answers is how many answers of calls with an Idempotency-Key are kept of
+	// one tree within a day. Defaults to 5,000.
+	Answers int
+	// AnswerBytes is how large these are together. Defaults to 32 MiB.
+	AnswerBytes int
+	// ReportBytes is how large the reports of one task are together. Older ones
+	// are deleted. Defaults to 8 MiB.
+	ReportBytes int
+}
+
+func (e *Engine) quotas() Quotas { return e.store.cfg.Quotas }
+
+func (q Quotas) withDefaults() Quotas {
+	return Quotas{
+		Agents: cmp.Or(q.Agents, 20_000), MetadataBytes: cmp.Or(q.MetadataBytes, 16<<20), Subtasks: cmp.Or(q.Subtasks, 1000),
+		Calls: cmp.Or(q.Calls, 50_000), OpenCalls: cmp.Or(q.OpenCalls, 256), Answers: cmp.Or(q.Answers, 5000),
+		AnswerBytes: cmp.Or(q.AnswerBytes, 32<<20), ReportBytes: cmp.Or(q.ReportBytes, 8<<20),
+	}
+}
+
+// quotaExceeded says what has reached its bound, and what helps.
+func quotaExceeded(f facts) (message, remedy string) {
+	limit := f["limit"]
+	switch f["quota"] {
+	case "agents":
+		return "the key has registered " + limit + " agents",
+			"Register under an id that you have used before; or wait until records of agents that are gone are deleted; or use another key."
+	case "metadata_bytes":
+		return "the metadata of the agents of this key would have more than " + limit + " bytes",
+			"Send less metadata, or deregister agents; their records are deleted after the retention time."
+	case "subtasks":
+		return "the tree of this task has " + limit + " subtasks", "Do this part yourself, or hand in what there is and let a person submit the rest."
+	case "calls":
+		return "the tree of this task has made " + limit + " calls within a day", "Make fewer calls, or go on in some hours."
+	case "open_calls":
+		return limit + " calls of this task are under way", "Wait until one has ended, then repeat the call."
+	default:
+		return "the answers kept for the calls of this tree have reached their bound of " + limit,
+			"Call without an Idempotency-Key, or go on in some hours: answers are kept for a day."
+	}
+}
