@@ -97,3 +97,6 @@ func OpenSessionAs(ctx context.Context, e *Engine, token, key picket.Secret) err
 	_, err := e.openSession(ctx, token, key, "loopback")
 	return err
 }
+
+// SetQuotas changes what agents may keep.
+func SetQuotas(s *Store, q Quotas) { s.cfg.Quotas = q.withDefaults() }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"pgregory.net/rapid"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
@@ -337,37 +336,4 @@ func TestDefaultQuotasBoundWhatOneKeyLeaves(t *testing.T) {
 		})
 	})
 	t.Run("Real", func(t *testing.T) { hoard(t, rig.Real(t), "default", orchestrator.Quotas{}, &unpatched, attack) })
-}
-
-// quotaHunt shows a planted bug to the attacks.
-func quotaHunt(t *testing.T, bug *patch) (v verdict) {
-	synctest.Test(t, func(t *testing.T) {
-		v = judge(t, func(rt *rapid.T, n int) {
-			if n > 1 {
-				return // the attacks are the same every time
-			}
-			s, stop := rig.Memory()
-			defer stop()
-			hoard(rt, s, "default", scant, bug, quotaAttacks...)
-		})
-	})
-	return v
-}
-
-// quotaMutants are the planted bugs of quotas.
-var quotaMutants = []mutant{
-	{"records of agents are not counted", []edit{{"register", "keeps_more(by, more, bytes)", ""}}},
-	{"metadata counts as if it were new", []edit{{"register", "local bytes = #ARGV[14] - (from and call('STRLEN', K('metadata:', id)) or 0)", "local bytes = #ARGV[14]"}}},
-	{"a record of before counts again", []edit{{"register", "local more = from and 0 or 1", "local more = 1"}}},
-	{"deleted records stay counted", []edit{{"retain", "keeps_more(a.owner, -1, -call('STRLEN', K('metadata:', id)))", ""}}},
-	{"kept answers are not bounded", []edit{{"reserve", "if not no and ARGV[14] == '1' then", "if false then"}}},
-	{"kept answers are not counted", []edit{{"settle", "keep_call(root, slots, 0, 1, #ARGV[7])", ""}}},
-	{"an answer beyond the bound is kept", []edit{{"settle", "and bytes + #ARGV[7] <= num(ARGV[10]) then", "then"}}},
-	{"calls are counted for each task alone", []edit{{"_quota", "return t.root or tid end", "return tid end"}}},
-	{"calls are not counted", []edit{{"reserve", "keep_call(root, slots, 1, 0, 0)", ""}}},
-	{"open calls are not bounded", []edit{{"reserve", "call('ZCARD', K('calls:', tid))", "0"}}},
-	{"subtasks of a tree are not counted", []edit{{"_create", "call('HINCRBY', K('tree:', t.root), 'made', 1)", ""}}},
-	{"a repair is not bounded", []edit{{"review_subtask", "  if no then return no end\n", ""}}},
-	{"bytes of reports are not bounded", []edit{{"report", "or size > num(ARGV[9])", ""}}},
-	{"deleted reports stay counted", []edit{{"report", "size - #call('LPOP', list)", "size - 0 * #call('LPOP', list)"}}},
 }

@@ -1,0 +1,22 @@
+package orchestrator_test
+
+import (
+	"testing"
+
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// tourQuotas reaches every quota, and meets a slot of another day.
+func tourQuotas(t *testing.T, f *fixture) {
+	f.clear(t)
+	orchestrator.SetQuotas(f.store, scant)
+	defer orchestrator.SetQuotas(f.store, orchestrator.Quotas{})
+	h := &hoarder{failer: t, Engine: f.Engine, ctx: f.ctx, raw: f.raw, prefix: "pk:{default}:"}
+	held := h.start()
+	ok(t, f.raw.HSet(f.ctx, h.prefix+"kept:"+held.TaskID, "1", "1 1 1").Err())
+	h.ok(h.call(held, sameCall("a", "h", "0"), `""`))
+	h.end(held)
+	for _, attack := range quotaAttacks {
+		attack(h)
+	}
+}
