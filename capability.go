@@ -37,14 +37,38 @@ func NewSealer(keys ...[]byte) (*Sealer, error) {
 	return &Sealer{keys: keys}, nil
 }
 
-// Seal returns the capability of a run's lease. It is a function of its
-// arguments, so a replayed acquire can send it again.
+// Bearer says which of the two sides of a lease a capability was made for. The
+// MAC covers it, so nobody can turn one kind into another.
+type Bearer string
+
+// The sides of a lease.
+const (
+	// BearerBoth is the capability of an acquire that did not ask for two: it
+	// opens every route.
+	BearerBoth Bearer = ""
+	// BearerAdapter keeps the lease and reports about the run.
+	BearerAdapter Bearer = "adapter"
+	// BearerAgent calls tools and language models.
+	BearerAgent Bearer = "agent"
+)
+
+// Seal returns the capability of a run's lease that opens every route. It is a
+// function of its arguments, so a replayed acquire can send it again.
 func (s *Sealer) Seal(namespace, taskID, runID string) Secret {
+	return s.SealFor(BearerBoth, namespace, taskID, runID)
+}
+
+// SealFor is Seal for one side of the lease. A capability of one side has one
+// more part, so a server that does not know sides refuses it as malformed.
+func (s *Sealer) SealFor(side Bearer, namespace, taskID, runID string) Secret {
 	_, task, _ := strings.Cut(taskID, "_")
 	_, run, _ := strings.Cut(runID, "_")
-	mac := mac(s.keys[0], namespace, run)
-	body := namespace + "." + task + "." + run + "." + base64.RawURLEncoding.EncodeToString(mac)
-	return Secret(CapabilityPrefix + body)
+	body := namespace + "." + task + "." + run + "."
+	if side != BearerBoth {
+		body += string(side) + "."
+	}
+	mac := bearerMAC(s.keys[0], side, namespace, run)
+	return Secret(CapabilityPrefix + body + base64.RawURLEncoding.EncodeToString(mac))
 }
 
 // Fingerprint is what the store keeps of a run's secret: the hex SHA-256 of
@@ -56,10 +80,17 @@ func (s *Sealer) Fingerprint(namespace, runID string) string {
 
 // Open checks the form and the MAC of a capability and returns its credential,
 // without a presented fence. The task id is not covered by the MAC: the engine
-// refuses a wrong one as task_mismatch.
+// refuses a wrong one as task_mismatch. Whatever side a capability is of, its
+// Secret is the one that the store keeps of the run.
 func (s *Sealer) Open(token string) (Held, error) {
 	body, ok := strings.CutPrefix(token, CapabilityPrefix)
 	parts := strings.Split(body, ".")
+	side := BearerBoth
+	if len(parts) == 5 {
+		side = Bearer(parts[3])
+		ok = ok && (side == BearerAdapter || side == BearerAgent)
+		parts = append(parts[:3], parts[4])
+	}
 	if !ok || len(token) > 256 || len(parts) != 4 || !spacePattern.MatchString(parts[0]) ||
 		!ulidPattern.MatchString(parts[1]) || !ulidPattern.MatchString(parts[2]) {
 		return Held{}, ErrForged
@@ -69,8 +100,9 @@ func (s *Sealer) Open(token string) (Held, error) {
 		return Held{}, ErrForged
 	}
 	for _, key := range s.keys {
-		if hmac.Equal(got, mac(key, parts[0], parts[2])) {
-			return Held{Namespace: parts[0], TaskID: "task_" + parts[1], RunID: "run_" + parts[2], Secret: fingerprint(got)}, nil
+		if hmac.Equal(got, bearerMAC(key, side, parts[0], parts[2])) {
+			secret := fingerprint(mac(key, parts[0], parts[2]))
+			return Held{Namespace: parts[0], TaskID: "task_" + parts[1], RunID: "run_" + parts[2], Secret: secret, Bearer: side}, nil
 		}
 	}
 	return Held{}, ErrForged
@@ -91,6 +123,17 @@ func derive(key []byte, label string) []byte {
 func mac(key []byte, namespace, runULID string) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte("lease\x00" + namespace + "\x00" + runULID))
+	return h.Sum(nil)
+}
+
+// bearerMAC is the MAC of one side's capability. That of both sides is the MAC
+// whose fingerprint the store keeps.
+func bearerMAC(key []byte, side Bearer, namespace, runULID string) []byte {
+	if side == BearerBoth {
+		return mac(key, namespace, runULID)
+	}
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte("bearer\x00" + string(side) + "\x00" + namespace + "\x00" + runULID))
 	return h.Sum(nil)
 }
 

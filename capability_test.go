@@ -51,6 +51,34 @@ func TestCapabilityOpensOnlyWithItsKey(t *testing.T) {
 	}
 }
 
+// The kind of a capability is covered by its MAC, and all kinds of one run open
+// as the same run.
+func TestTheSideOfACapabilityCannotBeChanged(t *testing.T) {
+	s := sealer(t, "a")
+	sides := []Bearer{BearerBoth, BearerAdapter, BearerAgent}
+	kind := map[Bearer]string{BearerBoth: ".", BearerAdapter: ".adapter.", BearerAgent: ".agent."}
+	for _, side := range sides {
+		token := s.SealFor(side, "default", aTask, aRun).Reveal()
+		held, err := s.Open(token)
+		if err != nil || held.Bearer != side || held.Secret != s.Fingerprint("default", aRun) || held.TaskID != aTask {
+			t.Errorf("the capability of side %q opens as %+v, %v", side, held, err)
+		}
+		if rotated, err := sealer(t, "b", "a").Open(token); err != nil || rotated != held {
+			t.Errorf("with the key before: %+v, %v", rotated, err)
+		}
+		head, mac := token[:strings.Index(token, aRun[4:])+26], token[strings.LastIndex(token, ".")+1:]
+		for _, other := range append(sides, "operator", "Agent") {
+			name, ok := kind[other]
+			if !ok {
+				name = "." + string(other) + "."
+			}
+			if _, err := s.Open(head + name + mac); other != side && err == nil {
+				t.Errorf("the capability of side %q opens as one of %q", side, other)
+			}
+		}
+	}
+}
+
 func TestSecretsAreNotPrinted(t *testing.T) {
 	s := sealer(t, "a").Seal("default", aTask, aRun)
 	var log bytes.Buffer
@@ -73,6 +101,7 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Add(s.Seal("default", aTask, aRun).Reveal())
 	f.Add("pkl_a.b.c.d")
+	f.Add(s.SealFor(BearerAgent, "default", aTask, aRun).Reveal())
 	f.Fuzz(func(t *testing.T, token string) {
 		held, err := s.Open(token)
 		if err == nil && (CheckID("", "task", held.TaskID) != nil || CheckID("", "run", held.RunID) != nil || CheckNamespace("", held.Namespace) != nil) {

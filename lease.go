@@ -1,6 +1,10 @@
 package picket
 
-import "github.com/picket-dev/picket/budget"
+import (
+	"cmp"
+
+	"github.com/picket-dev/picket/budget"
+)
 
 // Lease is the record handed to the adapter: the orchestrator's statement that
 // one agent owns one task for one window. The first six fields are those of
@@ -13,8 +17,13 @@ type Lease struct {
 	BudgetEnvelope budget.Envelope `json:"budgetEnvelope"`
 	WorkspacePath  string          `json:"workspacePath"`
 
-	LeaseID    string `json:"leaseId"`
-	LeaseToken Secret `json:"leaseToken"` // the bearer for the tool proxy
+	LeaseID string `json:"leaseId"`
+	// LeaseToken is the bearer for the tool proxy. When there is an AgentToken it
+	// opens only the routes below /v1/lease and /v1/run, which are the adapter's.
+	LeaseToken Secret `json:"leaseToken"`
+	// AgentToken opens the other routes: tools, MCP and language models. Only an
+	// acquire with SeparateCredentials gets one.
+	AgentToken Secret `json:"agentToken,omitzero"`
 	// LeaseTTLMs is what remains now. It is min(window, 30 s) until the first
 	// renewal or tool call confirms that the lease was received.
 	LeaseTTLMs   int64     `json:"leaseTtlMs"`
@@ -27,6 +36,9 @@ type Lease struct {
 	ProxyURL     string    `json:"proxyUrl"`
 	MCPURL       string    `json:"mcpUrl"`
 }
+
+// AgentBearer is the credential that the agent is given.
+func (l Lease) AgentBearer() Secret { return cmp.Or(l.AgentToken, l.LeaseToken) }
 
 // LeaseTask is what an adapter needs to know of the task.
 type LeaseTask struct {
@@ -57,6 +69,10 @@ type AcquireRequest struct {
 	// PinnedOnly leaves every task alone that is not pinned to AgentID: the
 	// adapter of "picket run" must never run its command for somebody else's task.
 	PinnedOnly bool `json:"pinnedOnly,omitempty"`
+	// SeparateCredentials asks for two credentials for each lease: LeaseToken for
+	// the adapter and AgentToken for the agent, so that an agent cannot speak as
+	// its adapter. Without it LeaseToken opens every route.
+	SeparateCredentials bool `json:"separateCredentials,omitempty"`
 	// Incarnation is that of AgentID's registration: one that was superseded is
 	// refused with agent_gone. 0: not said.
 	Incarnation int64 `json:"incarnation,omitzero"`
@@ -158,6 +174,7 @@ type Held struct {
 	RunID     string
 	Secret    string // hex SHA-256 of the lease secret, as the store keeps it
 	Fence     int64  // the X-Fencing-Token presented beside it; 0 when none was
+	Bearer    Bearer // the side of the lease that speaks
 }
 
 // IsZero reports whether no credential was presented.

@@ -91,7 +91,7 @@ func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]pick
 	var req picket.AcquireRequest
 	another := func() {
 		once, req = newULID(time.Now()), a.cfg.waiting(n)
-		req.Incarnation = incarnation
+		req.Incarnation, req.SeparateCredentials = incarnation, !a.noSeparate.Load()
 	}
 	another()
 	for wait := least; ; {
@@ -105,6 +105,11 @@ func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]pick
 		case err == nil && time.Since(asked) > time.Second:
 			another()
 			wait = least
+			continue
+		case oneCredential(err):
+			a.noSeparate.Store(true)
+			a.cfg.Log.Warn("the server cannot give the agent a credential of its own: it should be updated", "server", a.cfg.BaseURL)
+			another()
 			continue
 		case err != nil && !errors.Is(err, picket.ErrUnknown): // the next try stands for itself
 			another()
@@ -122,6 +127,12 @@ func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]pick
 		}
 		wait = min(2*wait, most)
 	}
+}
+
+// oneCredential reports a server that does not know separateCredentials.
+func oneCredential(err error) bool {
+	var e *picket.Error
+	return errors.As(err, &e) && e.Code == picket.CodeValidation && e.Facts["field"] == "/separateCredentials"
 }
 
 func retryAfter(err error) time.Duration {

@@ -93,7 +93,7 @@ func (r *run) finish(ctx context.Context, output picket.RawJSON) (state picket.T
 // was lost on the way comes with the repetition.
 func (r *run) advance(ctx context.Context, output picket.RawJSON) (picket.TaskState, error) {
 	req := picket.AdvanceRequest{LeaseToken: r.lease.LeaseToken, FencingToken: r.lease.FencingToken, Output: output, Acquire: r.cfg.request(1)}
-	req.Acquire.Incarnation = r.session.number()
+	req.Acquire.Incarnation, req.Acquire.SeparateCredentials = r.session.number(), !r.slot.noSeparate.Load()
 	req.Acquire.WaitSeconds = new(int) // none: the result must not wait for other people's tasks
 	once, until := newULID(time.Now()), r.cfg.clock()+hurry
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {

@@ -169,6 +169,7 @@ var bad = map[string]breakage{
 	"kills a tree that is deaf to SIGTERM":                invents("/v1/lease/watch", `{"state":"held","commands":[]}`),
 	"ships the output, each byte once":                    rewrites("/v1/run/logs", "two", "too"),
 	"ends a run at its timeout and says so":               rewrites("/v1/run/events", "agent-timed-out", "agent-heartbeat"),
+	"gives its agent no credential of its own":            misreads("/api/v1/leases", `"agentToken"`, `"forNobody"`),
 	"kills the tree of a cancelled task":                  believes,
 	"kills the tree of a superseded lease":                believes,
 	"kills the tree of a lease that ended while it slept": believes,

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
@@ -14,17 +15,21 @@ import (
 )
 
 // leaseFile holds the lease of a run while it is held, so that the next adapter
-// can give back what a killed one left. It carries the lease token: mode 0600.
+// can give back what a killed one left. The agent runs as the same user and can
+// read it, so the adapter's credential is encrypted in it.
 const leaseFile = "lease.json"
 
 // leaseNote is what leaseFile holds.
 type leaseNote struct {
-	TaskID       string         `json:"taskId"`
-	RunID        string         `json:"runId"`
-	FencingToken int64          `json:"fencingToken"`
-	LeaseToken   picket.Secret  `json:"leaseToken"`
-	ProxyURL     string         `json:"proxyUrl"`
-	KillAt       picket.Instant `json:"killAt"` // when the agent must be dead unless the lease was renewed again
+	TaskID       string `json:"taskId"`
+	RunID        string `json:"runId"`
+	FencingToken int64  `json:"fencingToken"`
+	// LeaseToken is in plain text only in files of an earlier version.
+	LeaseToken       picket.Secret  `json:"leaseToken,omitzero"`
+	SealedLeaseToken string         `json:"sealedLeaseToken,omitzero"`
+	AgentToken       picket.Secret  `json:"agentToken,omitzero"` // the agent has it anyway
+	ProxyURL         string         `json:"proxyUrl"`
+	KillAt           picket.Instant `json:"killAt"` // when the agent must be dead unless the lease was renewed again
 	// Suspect says that the run before this one took its adapter with it, too,
 	// and that nothing was reported between.
 	Suspect bool `json:"suspect,omitzero"`
@@ -47,14 +52,47 @@ func (r *run) claim() error {
 	}
 	c := &claim{dir: r.places.state, lock: lock, note: leaseNote{
 		TaskID: r.lease.TaskID, RunID: r.lease.RunID, FencingToken: r.lease.FencingToken,
-		LeaseToken: r.lease.LeaseToken, ProxyURL: r.proxy.BaseURL(), Suspect: suspect(r.lease),
+		AgentToken: r.lease.AgentToken, ProxyURL: r.proxy.BaseURL(), Suspect: suspect(r.lease),
 	}}
+	if err := c.note.seal(r.cfg.StateKey, r.lease.LeaseToken); err != nil {
+		lock.Close()
+		return err
+	}
 	if err := c.extend(time.Duration(r.leaseEnd.Load()) - margin(time.Duration(r.lease.WindowMs)*time.Millisecond) - r.cfg.clock()); err != nil {
 		lock.Close()
 		return err
 	}
 	r.claimed.Store(c)
 	return nil
+}
+
+// seal encrypts the adapter's credential for adapters with the same key.
+func (n *leaseNote) seal(key, token picket.Secret) error {
+	s, err := noteSealer(key)
+	if err == nil {
+		n.SealedLeaseToken, err = s.Wrap(n.place(), token)
+	}
+	return err
+}
+
+// token is the adapter's credential. It opens only beside the same run and the
+// same proxy: an agent that edits the file cannot have it sent elsewhere.
+func (n *leaseNote) token(key picket.Secret) (picket.Secret, error) {
+	if n.SealedLeaseToken == "" {
+		return n.LeaseToken, nil
+	}
+	s, err := noteSealer(key)
+	if err != nil {
+		return "", err
+	}
+	return s.Unwrap(n.place(), n.SealedLeaseToken)
+}
+
+func (n *leaseNote) place() string { return "lease " + n.RunID + " " + n.ProxyURL }
+
+func noteSealer(key picket.Secret) (*picket.Sealer, error) {
+	sum := sha256.Sum256([]byte("lease note\x00" + key.Reveal()))
+	return picket.NewSealer(sum[:])
 }
 
 func (r *run) noteRenewal() {

@@ -52,7 +52,7 @@ func claudeArguments(e *errand) ([]string, error) {
 	}
 	if url, ok := e.throughProxy("anthropic"); ok {
 		e.set("ANTHROPIC_BASE_URL", url)
-		e.set("ANTHROPIC_AUTH_TOKEN", e.job.Lease.LeaseToken.Reveal())
+		e.set("ANTHROPIC_AUTH_TOKEN", e.job.Lease.AgentBearer().Reveal())
 		e.set("ANTHROPIC_API_KEY", "")
 		if !e.searches["anthropic"] {
 			args = append(args, "--disallowedTools=WebSearch")

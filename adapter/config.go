@@ -98,6 +98,10 @@ type Config struct {
 	// its full output. Defaults to picket/adapter in $XDG_STATE_HOME, which
 	// itself defaults to ~/.local/state.
 	StateDir string
+	// StateKey encrypts the credentials of leases in StateDir, which agents of the
+	// same user can read. Adapters that give back each other's leases after a
+	// crash need the same one. Defaults to Key.
+	StateKey picket.Secret
 	// KeepRuns is how long the state of an ended run is kept. Defaults to 7 days.
 	KeepRuns time.Duration
 	// LogLimit bounds the kept output of a run in bytes a stream. Defaults to
@@ -164,7 +168,8 @@ type Adapter struct {
 	kill   chan struct{} // closed by ReleaseNow
 	killed func()
 
-	noAdvance atomic.Bool // the server is of a version that has no such route
+	noAdvance  atomic.Bool // the server is of a version that has no such route
+	noSeparate atomic.Bool // the server is of a version that has one credential for each lease
 }
 
 // New checks a configuration and fills in its defaults.
@@ -184,6 +189,7 @@ func New(cfg Config) (*Adapter, error) {
 	if err := cfg.fillPlaces(); err != nil {
 		return nil, err
 	}
+	cfg.StateKey = cmp.Or(cfg.StateKey, cfg.Key)
 	cfg.KeepRuns = cmp.Or(cfg.KeepRuns, 7*24*time.Hour)
 	cfg.LogLimit = cmp.Or(cfg.LogLimit, 64<<20)
 	cfg.Linger = cmp.Or(cfg.Linger, cfg.Preset.linger())

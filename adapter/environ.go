@@ -12,7 +12,7 @@ func environ(lease picket.Lease, p places, proxyURL string) []string {
 		"PICKET_TASK_ID=" + lease.TaskID,
 		"PICKET_RUN_ID=" + lease.RunID,
 		"PICKET_FENCING_TOKEN=" + strconv.FormatInt(lease.FencingToken, 10),
-		"PICKET_LEASE_TOKEN=" + lease.LeaseToken.Reveal(),
+		"PICKET_LEASE_TOKEN=" + lease.AgentBearer().Reveal(),
 		"PICKET_LEASE_EXPIRES_AT=" + lease.LeaseExpiresAt.String(),
 		"PICKET_BUDGET_TOKENS=" + strconv.FormatInt(lease.BudgetEnvelope.Tokens, 10),
 		"PICKET_BUDGET_USD=" + lease.BudgetEnvelope.USD.String(),

@@ -118,7 +118,7 @@ func (e *errand) send(ctx context.Context, client *http.Client, method, url, bod
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+e.job.Lease.LeaseToken.Reveal())
+	req.Header.Set("Authorization", "Bearer "+e.job.Lease.AgentBearer().Reveal())
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	if session != "" {

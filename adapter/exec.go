@@ -160,7 +160,7 @@ func (e *execs) perform(proc Executor, order picket.ExecOrder, deadline time.Dur
 		result.Failed = clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), 1024)
 		return result
 	}
-	secret := r.lease.LeaseToken.Reveal()
+	secret := r.lease.AgentBearer().Reveal()
 	var cut [2]bool
 	result.Stdout, cut[0] = stdout.text(secret, picket.MaxExecOutput)
 	result.Stderr, cut[1] = stderr.text(secret, picket.MaxExecOutput)

@@ -100,7 +100,12 @@ func (o *orphan) end() error {
 func (a *Adapter) giveBackOrphan(ctx context.Context, o *orphan) {
 	defer o.lock.Close()
 	log := a.cfg.Log.With("task", o.lease.TaskID, "run", o.lease.RunID)
-	lost := picket.Lease{TaskID: o.lease.TaskID, RunID: o.lease.RunID, ProxyURL: o.lease.ProxyURL, LeaseToken: o.lease.LeaseToken, FencingToken: o.lease.FencingToken}
+	token, err := o.lease.token(a.cfg.StateKey)
+	if err != nil {
+		log.Warn("the lease of a dead adapter was noted under another API key, so it ends by itself", "dir", o.dir, "err", err)
+		return
+	}
+	lost := picket.Lease{TaskID: o.lease.TaskID, RunID: o.lease.RunID, ProxyURL: o.lease.ProxyURL, LeaseToken: token, AgentToken: o.lease.AgentToken, FencingToken: o.lease.FencingToken}
 	a.rescueWork(ctx, lost)
 	proxy := NewProxy(lost, a.cfg.BaseURL, a.cfg.HTTP)
 	exit, state, err := o.report(ctx, proxy)

@@ -285,3 +285,58 @@ func TestDamagedNotes(t *testing.T) {
 		t.Error("the test cannot see itself")
 	}
 }
+
+// A lease that was noted under another API key cannot be given back, and its
+// token is shown to nobody: the lease ends by its own deadline. The adapter
+// that has the key again gives it back.
+func TestOrphanOfAnotherKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := stage(t, forever, func(c *Config) { c.StateKey = "another" })
+		lease := s.Grant(adaptertest.Task{})
+		dir := abandon(t, &a.cfg, lease, processRecord{})
+		var note leaseNote
+		if err := readJSON(dir, leaseFile, &note); err != nil {
+			t.Fatal(err)
+		}
+		note.LeaseToken, note.ProxyURL = "", s.URL
+		if err := note.seal("the key of before", lease.LeaseToken); err != nil {
+			t.Fatal(err)
+		}
+		if err := replaceJSON(dir, leaseFile, note); err != nil {
+			t.Fatal(err)
+		}
+		if err := passes(t, a, s); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(s.Calls("/v1/lease/release")); n != 0 {
+			t.Errorf("%d releases with a credential that cannot be read", n)
+		}
+		// The server's address belongs to the note: with another one it does not open.
+		note.ProxyURL = "http://elsewhere"
+		if _, err := note.token("the key of before"); err == nil {
+			t.Error("the credential opens beside another proxy")
+		}
+		a.cfg.StateKey = "the key of before"
+		if err := passes(t, a, s); err != nil {
+			t.Fatal(err)
+		}
+		if v := s.View(lease.TaskID); v.Runs[0].Released == nil {
+			t.Errorf("not given back: %+v", v.Runs[0])
+		}
+	})
+}
+
+// passes lets an adapter sweep and ask for work, and ends it.
+func passes(t *testing.T, a *Adapter, s *adaptertest.Server) error {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	s.Pause(true)
+	ended := running(ctx, a)
+	asked := len(s.Calls("/api/v1/leases"))
+	err := s.AwaitCalls(within(t, time.Hour), "/api/v1/leases", asked+1)
+	end()
+	if e := ended(); e != nil {
+		return e
+	}
+	return err
+}

@@ -41,6 +41,7 @@ func (c *Client) await(ctx context.Context, path string, wait *int, once string,
 // refused with a code that is [picket.Code.Fenced] once the lease is gone.
 type Proxy struct {
 	client Client
+	agent  Client // calls tools, with the credential of the agent
 	fence  string
 }
 
@@ -52,6 +53,7 @@ func NewProxy(lease picket.Lease, baseURL string, client *http.Client) *Proxy {
 	}
 	return &Proxy{
 		client: Client{BaseURL: baseURL, Key: lease.LeaseToken, HTTP: client},
+		agent:  Client{BaseURL: baseURL, Key: lease.AgentBearer(), HTTP: client},
 		fence:  strconv.FormatInt(lease.FencingToken, 10),
 	}
 }
@@ -60,21 +62,21 @@ func NewProxy(lease picket.Lease, baseURL string, client *http.Client) *Proxy {
 func (p *Proxy) BaseURL() string { return p.client.BaseURL }
 
 func (p *Proxy) post(ctx context.Context, path string, in, out any, opts ...Option) error {
-	return p.call(ctx, http.MethodPost, path, in, out, opts...)
+	return p.call(ctx, &p.client, http.MethodPost, path, in, out, opts...)
 }
 
 // call repeats a call once whose lease has to be reclaimed first, so nobody
 // else needs to notice that the store was another one for a while.
-func (p *Proxy) call(ctx context.Context, method, path string, in, out any, opts ...Option) error {
+func (p *Proxy) call(ctx context.Context, as *Client, method, path string, in, out any, opts ...Option) error {
 	opts = append(opts, WithHeader("X-Fencing-Token", p.fence))
-	err := p.client.Call(ctx, method, path, in, out, opts...)
+	err := as.Call(ctx, method, path, in, out, opts...)
 	if !errors.Is(err, picket.CodeReclaimRequired) {
 		return err
 	}
 	if _, err := p.Reclaim(ctx); err != nil {
 		return err
 	}
-	return p.client.Call(ctx, method, path, in, out, opts...)
+	return as.Call(ctx, method, path, in, out, opts...)
 }
 
 // Reclaim takes a lease from before an adoption of the store over into it: the
@@ -131,7 +133,7 @@ func (p *Proxy) Watch(ctx context.Context, wait time.Duration, known ...string) 
 	if len(known) > 0 {
 		path += "&exec=" + url.QueryEscape(strings.Join(known, ","))
 	}
-	err = p.call(ctx, http.MethodGet, path, nil, &w, WithStatus(&status))
+	err = p.call(ctx, &p.client, http.MethodGet, path, nil, &w, WithStatus(&status))
 	return w, err == nil && status == http.StatusOK, err
 }
 
@@ -205,12 +207,13 @@ func (p *Proxy) ExecResult(ctx context.Context, callID string, r picket.ExecResu
 	return p.post(ctx, "/v1/run/exec/"+url.PathEscape(callID), r, nil)
 }
 
-// Tool calls a tool by name, in and out as the tool's schema has them.
+// Tool calls a tool by name, in and out as the tool's schema has them. It speaks
+// with the credential of the agent.
 func (p *Proxy) Tool(ctx context.Context, name string, in, out any, opts ...Option) error {
 	if in == nil {
 		in = struct{}{}
 	}
-	return p.post(ctx, "/v1/tools/"+url.PathEscape(name), in, out, opts...)
+	return p.call(ctx, &p.agent, http.MethodPost, "/v1/tools/"+url.PathEscape(name), in, out, opts...)
 }
 
 // Report pins a progress report.

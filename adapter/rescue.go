@@ -41,7 +41,7 @@ func (a *Adapter) rescue(ctx context.Context, w KeptWorkspace, lost picket.Lease
 	if err := (&workspaces{cfg: &a.cfg}).mend(ctx, k); err != nil {
 		return err
 	}
-	ev, err := k.evidence(ctx, k.git().commit(ctx, "refs/heads/"+k.Branch), lost.LeaseToken)
+	ev, err := k.evidence(ctx, k.git().commit(ctx, "refs/heads/"+k.Branch), lost.AgentBearer())
 	if err != nil {
 		return err
 	}

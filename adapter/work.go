@@ -49,7 +49,7 @@ func (r *run) commitWork(ctx context.Context, k *kept) error {
 	if err != nil {
 		return err
 	}
-	ev, err := k.evidence(ctx, tip, r.lease.LeaseToken)
+	ev, err := k.evidence(ctx, tip, r.lease.AgentBearer())
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (r *run) tellUncommitted(ctx context.Context, k *kept, err error) {
 	if errors.Is(err, errNotUsable) {
 		return
 	}
-	note := clean("[picket: what the run left in "+k.Path+" is not on its branch: "+err.Error()+"]\n", r.lease.LeaseToken)
+	note := clean("[picket: what the run left in "+k.Path+" is not on its branch: "+err.Error()+"]\n", r.lease.AgentBearer())
 	r.work.pending = &picket.Evidence{RunID: k.RunID, Repository: k.Repository, Branch: k.Branch, Base: k.Base, Diffstat: note}
 	once, cancel := context.WithTimeout(context.WithoutCancel(ctx), hurry/2)
 	defer cancel()
@@ -87,7 +87,7 @@ func lastWord(ctx context.Context, r *run) string {
 	if last != nil && last.Summary != "" {
 		about = last.Summary
 	}
-	return clean(about, r.lease.LeaseToken)
+	return clean(about, r.lease.AgentBearer())
 }
 
 // handIn posts the evidence, if that is still to be done.

@@ -65,6 +65,25 @@ func TestAHolderGoesOnAfterAnAdoption(t *testing.T) {
 	})
 }
 
+// Either credential of a lease with two goes on after an adoption: the adapter
+// reclaims, and the agent's calls go on.
+func TestBothSidesGoOnAfterAnAdoption(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		f.submit(t, picket.TaskSpec{})
+		l := f.lease(t, picket.AcquireRequest{SeparateCredentials: true})
+		f.swapStore(t)
+		again, err := f.Reclaim(f.ctx, f.held(t, l))
+		ok(t, err)
+		agent, err := f.sealer.Open(l.AgentToken.Reveal())
+		ok(t, err)
+		reported, err := f.Report(f.ctx, agent, "", picket.Progress{Summary: "going on"})
+		ok(t, err)
+		if task := f.state(t, l.TaskID, picket.TaskLeased); task.FencingToken != again.FencingToken {
+			t.Errorf("token %d, reclaimed as %d, reported %+v", task.FencingToken, again.FencingToken, reported)
+		}
+	})
+}
+
 func count(t *testing.T, f *fixture, kind string) int {
 	t.Helper()
 	page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{kind}, Limit: 1000})

@@ -65,6 +65,11 @@ func (e *Engine) Held(req picket.AdvanceRequest) (picket.Held, error) {
 		return picket.Held{}, picket.Invalid("/leaseToken", "Send the leaseToken of a lease of your key's namespace; it starts with "+picket.CapabilityPrefix+".",
 			"the lease token is malformed or was not made here").Because(err)
 	}
+	if held.Bearer == picket.BearerAgent {
+		return picket.Held{}, picket.Refuse(picket.CodeForbidden,
+			"Send the leaseToken of the lease; an agent completes its task with the tool mark_complete.",
+			"the leaseToken of the request is the credential of an agent, and only an adapter may advance")
+	}
 	held.Fence = req.FencingToken
 	return held, nil
 }
@@ -99,6 +104,6 @@ func (e *Engine) advance(ctx context.Context, held picket.Held, complete []any, 
 	r := &reply{script: "advance"}
 	l := r.list(got)
 	grants := r.at(l, 1)
-	leases, how = e.leases(r, grants, floor), r.int(r.at(r.list(grants), 0))
+	leases, how = e.leases(r, grants, floor, req.SeparateCredentials), r.int(r.at(r.list(grants), 0))
 	return picket.TaskState(r.text(r.at(l, 0))), leases, how, r.bad
 }

@@ -78,7 +78,7 @@ func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.Acquire
 		return nil, err
 	}
 	r := &reply{script: "grant"}
-	return e.leases(r, got, floor), r.bad
+	return e.leases(r, got, floor, req.SeparateCredentials), r.bad
 }
 
 // leasing runs a script that grants: first are the arguments it takes before
@@ -116,8 +116,8 @@ func (e *Engine) leasing(ctx context.Context, script string, first []any, by pic
 	return got, floor, err
 }
 
-// leases decodes what grant replies.
-func (e *Engine) leases(r *reply, got any, floor int64) []picket.Lease {
+// leases decodes what grant replies. separate gives each lease two credentials.
+func (e *Engine) leases(r *reply, got any, floor int64, separate bool) []picket.Lease {
 	l := r.list(got)
 	raw := r.int(r.at(l, 1))
 	e.granted.raise(floor, r.int(r.at(l, 3)))
@@ -125,7 +125,9 @@ func (e *Engine) leases(r *reply, got any, floor int64) []picket.Lease {
 	fresh := r.int(r.at(l, 0)) != repeated
 	leases := make([]picket.Lease, 0, len(l))
 	for _, v := range l[min(4, len(l)):] {
-		leases = append(leases, e.lease(r, raw, v))
+		lease := e.lease(r, raw, v)
+		e.sealLease(&lease, separate)
+		leases = append(leases, lease)
 		if fresh {
 			e.activity.granted(r, v)
 		}
@@ -133,7 +135,20 @@ func (e *Engine) leases(r *reply, got any, floor int64) []picket.Lease {
 	return leases
 }
 
-// lease decodes one granted lease and seals its capability.
+// sealLease makes the credentials of a lease. They are a function of the run, so
+// a repeated acquire shows the same ones.
+func (e *Engine) sealLease(l *picket.Lease, separate bool) {
+	seal := func(side picket.Bearer) picket.Secret {
+		return e.store.cfg.Sealer.SealFor(side, e.namespace, l.TaskID, l.RunID)
+	}
+	if !separate {
+		l.LeaseToken = seal(picket.BearerBoth)
+		return
+	}
+	l.LeaseToken, l.AgentToken = seal(picket.BearerAdapter), seal(picket.BearerAgent)
+}
+
+// lease decodes one granted lease, without its credentials.
 func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
 	l := r.list(v)
 	task, run := r.text(r.at(l, 0)), r.text(r.at(l, 1))
@@ -143,7 +158,7 @@ func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
 	lease := picket.Lease{
 		TaskID: task, RunID: run, LeaseExpiresAt: picket.Instant(raw + ttl), FencingToken: r.int(r.at(l, 2)),
 		BudgetEnvelope: r.pair(r.list(r.at(l, 15))), WorkspacePath: r.text(r.at(l, 11)),
-		LeaseID: "lease_" + strings.TrimPrefix(run, "run_"), LeaseToken: e.store.cfg.Sealer.Seal(e.namespace, task, run),
+		LeaseID:    "lease_" + strings.TrimPrefix(run, "run_"),
 		LeaseTTLMs: ttl, WindowMs: r.int(r.at(l, 4)), Attempt: int(r.int(r.at(l, 3))),
 		Task: picket.LeaseTask{Title: s.Title, Role: s.Role, Needs: s.Needs, Labels: s.Labels, Priority: *s.Priority,
 			TimeoutSeconds: s.TimeoutSeconds, StallAfterSeconds: s.StallAfterSeconds, OnExit: s.OnExit, Trace: s.Trace, Fixes: optional(r.text(r.at(l, 12))), Retries: optional(r.text(r.at(l, 13)))},

@@ -242,6 +242,9 @@ func (p *Proxy) llmCredential(r *http.Request) (picket.Held, error) {
 	if err != nil {
 		return held, unauthenticated("the lease token is malformed or was not made here").Because(err)
 	}
+	if err := checkSide(held, forAgent); err != nil {
+		return held, err
+	}
 	held.Fence, err = fence(r.Header)
 	return held, err
 }

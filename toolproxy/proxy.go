@@ -141,27 +141,35 @@ type serve func(p *Proxy, c echo.Context, door Door, held picket.Held) error
 // route is one line of the proxy's surface.
 type route struct {
 	method, path string
-	write        string // the verb under which a refusal is recorded; empty for what changes nothing
+	side         picket.Bearer // whose route it is when the lease has two credentials
+	write        string        // the verb under which a refusal is recorded; empty for what changes nothing
 	serve        serve
 	parameters   []string // of the query; any other is refused
 }
 
+const (
+	forAdapter = picket.BearerAdapter
+	forAgent   = picket.BearerAgent
+)
+
+// The adapter keeps the lease and is believed about the run; the agent calls
+// tools. Every route below /llm is the agent's, too: see [llm.mount].
 var routes = []route{
-	{http.MethodPost, "/v1/lease/renew", "", renew, nil},
-	{http.MethodPost, "/v1/lease/reclaim", "", reclaim, nil},
-	{http.MethodPost, "/v1/lease/release", "release", release, nil},
-	{http.MethodGet, "/v1/lease/watch", "", watch, []string{"waitSeconds", "exec"}},
-	{http.MethodPost, "/v1/run/exit", "exit", exit, nil},
-	{http.MethodPost, "/v1/run/logs", "logs", logs, []string{"stream", "offset", "end"}},
-	{http.MethodPost, "/v1/run/events", "events", events, nil},
-	{http.MethodGet, "/v1/tools", "", listTools, nil},
-	{http.MethodPost, "/v1/run/evidence", "evidence", changes, nil},
-	{http.MethodPost, "/v1/tools/:name", "", callTool, nil}, // each tool records its own refusals
-	{http.MethodPost, "/v1/run/usage", "usage", usage, nil},
-	{http.MethodPost, MCPPath, "", serveMCP, nil},
-	{http.MethodGet, MCPPath, "", serveMCP, nil},
-	{http.MethodDelete, MCPPath, "", serveMCP, nil},
-	{http.MethodPost, "/v1/run/exec/:callId", "exec", execResult, nil},
+	{http.MethodPost, "/v1/lease/renew", forAdapter, "", renew, nil},
+	{http.MethodPost, "/v1/lease/reclaim", forAdapter, "", reclaim, nil},
+	{http.MethodPost, "/v1/lease/release", forAdapter, "release", release, nil},
+	{http.MethodGet, "/v1/lease/watch", forAdapter, "", watch, []string{"waitSeconds", "exec"}},
+	{http.MethodPost, "/v1/run/exit", forAdapter, "exit", exit, nil},
+	{http.MethodPost, "/v1/run/logs", forAdapter, "logs", logs, []string{"stream", "offset", "end"}},
+	{http.MethodPost, "/v1/run/events", forAdapter, "events", events, nil},
+	{http.MethodPost, "/v1/run/evidence", forAdapter, "evidence", changes, nil},
+	{http.MethodPost, "/v1/run/usage", forAdapter, "usage", usage, nil},
+	{http.MethodPost, "/v1/run/exec/:callId", forAdapter, "exec", execResult, nil},
+	{http.MethodGet, "/v1/tools", forAgent, "", listTools, nil},
+	{http.MethodPost, "/v1/tools/:name", forAgent, "", callTool, nil}, // each tool records its own refusals
+	{http.MethodPost, MCPPath, forAgent, "", serveMCP, nil},
+	{http.MethodGet, MCPPath, forAgent, "", serveMCP, nil},
+	{http.MethodDelete, MCPPath, forAgent, "", serveMCP, nil},
 }
 
 // Mount adds the proxy's routes to e, which web.New has made.
@@ -174,6 +182,9 @@ func (p *Proxy) Mount(e *echo.Echo) {
 				return err
 			}
 			if err := web.Known(c, web.KindLease, held.RunID); err != nil {
+				return err
+			}
+			if err := checkSide(held, r.side); err != nil {
 				return err
 			}
 			if err := checkQuery(c, r.parameters); err != nil {

@@ -16,6 +16,24 @@ func (s *Server) Advance(has bool) {
 	s.noAdvance = !has
 }
 
+// Separate says whether the server knows separateCredentials; one of an earlier
+// version refuses the member. It knows it at first.
+func (s *Server) Separate(knows bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noSeparate = !knows
+}
+
+// knows refuses a member of a later version.
+func (s *Server) knows(req picket.AcquireRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if req.SeparateCredentials && s.noSeparate {
+		return picket.Invalid("/separateCredentials", "Leave it out.", "separateCredentials is not a known field")
+	}
+	return nil
+}
+
 // advance completes a lease and grants the next ones. The same again tells the
 // same, and so does mark_complete with the same output.
 func (s *Server) advance(r *http.Request, body []byte) (int, any, error) {

@@ -157,7 +157,7 @@ func (f fault) hang(r *http.Request) {
 
 func (s *Server) describe(r *http.Request) Call {
 	c := Call{Method: r.Method, Path: r.URL.Path, At: now()}
-	if l := s.leases[bearer(r)]; l != nil {
+	if l := s.leaseOf(bearer(r)); l != nil {
 		c.RunID = l.record.RunID
 	}
 	return c

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"io"
@@ -52,10 +53,13 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 		return s.registryRoute(r, body)
 	}
 	s.mu.Lock()
-	l := s.leases[bearer(r)]
+	l := s.leaseOf(bearer(r))
 	s.mu.Unlock()
 	if l == nil {
 		return 0, nil, picket.Refuse(picket.CodeUnauthenticated, "Send the lease token.", "there is no such lease token")
+	}
+	if err := l.admits(bearer(r), r.URL.Path); err != nil {
+		return 0, nil, err
 	}
 	if r.URL.Path == "/v1/lease/watch" && r.Method == http.MethodGet {
 		return s.watch(r, l)
@@ -91,6 +95,16 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 	return http.StatusOK, out, err
 }
 
+// admits refuses the credential of the other side of a lease with two.
+func (l *lease) admits(bearer picket.Secret, path string) error {
+	agents := strings.HasPrefix(path, "/v1/tools")
+	if l.record.AgentToken == "" || agents == (bearer == l.record.AgentToken) {
+		return nil
+	}
+	return picket.Refuse(picket.CodeForbidden, "Send the agentToken to the routes of tools, and the leaseToken to the others.",
+		"this is the credential of the other side of the lease")
+}
+
 // fence is the one test of "still holds".
 func (s *Server) fence(l *lease) error {
 	if a := s.agents[l.agent]; a != nil {
@@ -117,7 +131,7 @@ func (s *Server) acquire(r *http.Request, body []byte) (int, any, error) {
 	if bearer(r) != Key {
 		return 0, nil, picket.Refuse(picket.CodeUnauthenticated, "Send an API key.", "the key is not known")
 	}
-	if err := req.Normalize(); err != nil {
+	if err := cmp.Or(req.Normalize(), s.knows(req)); err != nil {
 		return 0, nil, err
 	}
 	leases, err := s.granted(r, req)
@@ -155,6 +169,9 @@ func (s *Server) grantUpTo(req picket.AcquireRequest, once string) (out []picket
 		t := s.queue[0]
 		s.queue = s.queue[1:]
 		l := s.grant(t)
+		if req.SeparateCredentials {
+			s.separate(l)
+		}
 		if req.WorkspaceRoot != "" {
 			l.record.WorkspacePath = req.WorkspaceRoot + "/" + l.record.RunID
 		}

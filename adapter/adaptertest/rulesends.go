@@ -3,6 +3,7 @@
 package adaptertest
 
 import (
+	"os"
 	"slices"
 	"time"
 
@@ -31,6 +32,7 @@ func rulesOfEnds() []Rule {
 		{"kills a tree that is deaf to SIGTERM", "an agent could outlive its task", killsDeaf},
 		{"ships the output, each byte once", "logs would lie", ships},
 		{"ends a run at its timeout and says so", "an agent could run for ever", timesOut},
+		{"gives its agent no credential of its own", "an agent could forge its exit, its output and its evidence", keepsItsCredential},
 	}
 }
 
@@ -86,6 +88,20 @@ func handsIn(b *bench) {
 		b.wrong("the output is %s", v.Output)
 	}
 	b.await(id, "how the process ended", evident)
+}
+
+// keepsItsCredential has the agent write down its credential. An adapter that
+// did not ask for two has nothing to keep.
+func keepsItsCredential(b *bench) {
+	v := b.await(b.run(Task{}, `printf %s "$PICKET_LEASE_TOKEN" > "$1.credential"`), "a release", released)
+	got, err := os.ReadFile(b.post + ".credential")
+	want := v.Runs[0].AgentToken
+	if want == "" {
+		want = v.Runs[0].LeaseToken
+	}
+	if err != nil || string(got) != want.Reveal() {
+		b.wrong("the agent's PICKET_LEASE_TOKEN is not the credential of the agent: %v", err)
+	}
 }
 
 func oneByOne(b *bench) {

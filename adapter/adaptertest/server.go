@@ -39,7 +39,8 @@ type Server struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at every change
 	tasks    map[string]*task
-	leases   map[picket.Secret]*lease
+	leases   map[picket.Secret]*lease // by their leaseToken
+	agented  map[picket.Secret]*lease // by their agentToken
 	queue    []*task
 	replays  map[string][]*lease // acquires by Idempotency-Key
 	requests map[string]string   // what was asked for, by the same
@@ -52,9 +53,10 @@ type Server struct {
 	registered  map[string]picket.Agent // by Idempotency-Key
 	incarnation int64
 
-	noAgents  bool
-	noAdvance bool
-	ahead     time.Duration // of the clock on the wall
+	noAgents   bool
+	noSeparate bool
+	noAdvance  bool
+	ahead      time.Duration // of the clock on the wall
 }
 
 // Task scripts a task. Zero values mean the defaults.
@@ -82,7 +84,7 @@ type Task struct {
 func New() *Server {
 	return &Server{
 		URL: "http://picket.invalid", changed: make(chan struct{}), tasks: map[string]*task{},
-		leases: map[picket.Secret]*lease{}, replays: map[string][]*lease{}, requests: map[string]string{},
+		leases: map[picket.Secret]*lease{}, agented: map[picket.Secret]*lease{}, replays: map[string][]*lease{}, requests: map[string]string{},
 		agents: map[string]*agent{}, registered: map[string]picket.Agent{},
 	}
 }
@@ -194,9 +196,25 @@ func (s *Server) grant(t *task) *lease {
 	if len(t.runs) > 0 {
 		l.record.PreviousExit = t.runs[len(t.runs)-1].run.Released
 	}
+	l.run.LeaseToken = l.record.LeaseToken
 	t.runs = append(t.runs, l)
 	s.leases[l.record.LeaseToken] = l
 	return l
+}
+
+// separate gives a lease a credential for its agent beside that of its adapter.
+func (s *Server) separate(l *lease) {
+	l.record.AgentToken = picket.Secret(picket.CapabilityPrefix + rand.Text())
+	l.run.AgentToken = l.record.AgentToken
+	s.agented[l.record.AgentToken] = l
+}
+
+// leaseOf finds a lease by either of its credentials.
+func (s *Server) leaseOf(bearer picket.Secret) *lease {
+	if l := s.leases[bearer]; l != nil {
+		return l
+	}
+	return s.agented[bearer]
 }
 
 // end ends a lease: its watch answers state, its writes are refused with code.

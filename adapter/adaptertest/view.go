@@ -32,6 +32,8 @@ type View struct {
 // RunView is what became of one lease of a task, oldest first in View.Runs.
 type RunView struct {
 	RunID       string
+	LeaseToken  picket.Secret
+	AgentToken  picket.Secret // empty when the acquire did not ask for one
 	Renewals    int
 	Reclaims    int              // those that raised the token
 	Released    *picket.Exit     // what it was released with

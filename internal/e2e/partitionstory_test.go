@@ -164,8 +164,8 @@ func (s *story) expectGone(status int, incarnation int64) {
 	}
 }
 
-// expectFencedOff sends every kind of write with the old lease token, past the
-// cut.
+// expectFencedOff sends every kind of write with the old credential of the agent,
+// past the cut. The adapter's routes are closed to it in any case.
 func (s *story) expectFencedOff() {
 	s.t.Helper()
 	for path, body := range map[string]any{
@@ -173,12 +173,18 @@ func (s *story) expectFencedOff() {
 		"/v1/tools/mark_complete":      map[string]string{"output": "by the first"},
 		"/v1/tools/mark_failed":        map[string]any{"reason": "why not", "retryable": true},
 		"/v1/tools/request_human_help": map[string]string{"question": "who am I?"},
-		"/v1/lease/renew":              struct{}{},
-		"/v1/lease/release":            map[string]any{"exit": map[string]string{"class": "crash"}},
 	} {
 		got := s.call(s.bearer, http.MethodPost, s.url+path, body)
 		if got.status != http.StatusPreconditionFailed || got.code() != picket.CodeStaleFence {
 			s.t.Errorf("%s under the old lease: %d %s", path, got.status, got.body)
+		}
+	}
+	for path, body := range map[string]any{
+		"/v1/lease/renew":   struct{}{},
+		"/v1/lease/release": map[string]any{"exit": map[string]string{"class": "crash"}},
+	} {
+		if got := s.call(s.bearer, http.MethodPost, s.url+path, body); got.status != http.StatusForbidden {
+			s.t.Errorf("%s with the credential of the agent: %d %s", path, got.status, got.body)
 		}
 	}
 }

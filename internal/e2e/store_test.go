@@ -54,7 +54,7 @@ func (w *world) doors(proxy, bearer string) map[string]func() (answer, error) {
 		"list tasks":      control(http.MethodGet, "/tasks", nil),
 		"submit":          control(http.MethodPost, "/tasks", spec("submitted in the dark", 60), "Idempotency-Key", "dark"),
 		"acquire":         control(http.MethodPost, "/leases", map[string]any{"agentId": "nobody", "role": "nothing"}),
-		"renew":           tool("/v1/lease/renew", struct{}{}),
+		"get_task":        tool("/v1/tools/get_task", struct{}{}),
 		"report_progress": tool("/v1/tools/report_progress", map[string]string{"summary": "never"}, "Idempotency-Key", "never"),
 	}
 }
