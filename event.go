@@ -134,6 +134,8 @@ type EventQuery struct {
 	TaskID string
 	Agent  string
 	Limit  int // 1 to 1,000, default 100
+	// Audit reads the audit log instead of the log.
+	Audit bool
 	// Notices leaves out what is none, see Event.Notice.
 	Notices bool
 	// Back reads the newest first: After is then the lowest number read so far, 0

@@ -41,5 +41,6 @@ var InvariantKinds = map[string]bool{
 	"commands_differ": true, "holder_missing": true, "holder_extra": true, "lease_of_gone": true,
 	"books_differ": false, "held_differs": false, "carved_differs": false, "total_differs": true, "not_given_back": false, "envelope_missing": false, "envelope_state": false,
 	"hold_missing": true, "hold_extra": true, "call_extra": true, "inflight_extra": true,
+	"audit_differs":  false,
 	"handoff_closed": false, "handoff_open": false, "handoff_missing": true, "handoff_extra": true,
 }

@@ -50,11 +50,15 @@ type Stats struct {
 	// Pulse is what came of the last hour, oldest first: [PulseSlots] slots of the
 	// store's own clock, the last of which still runs. Those in which nothing
 	// happened, or was counted yet, are left out.
-	Pulse     []PulseSlot `json:"pulse"`
-	LastSeq   int64       `json:"lastSeq"` // sequence number of the newest event
-	Pause     PauseState  `json:"pause"`
-	StoreTime Instant     `json:"storeTime"` // the clock every deadline is judged by
-	LastTick  Instant     `json:"lastTick"`  // of a reaper, on the store's own clock
+	Pulse   []PulseSlot `json:"pulse"`
+	LastSeq int64       `json:"lastSeq"` // sequence number of the newest event
+	// AuditEvents is how many events the audit log has, OldestAudit when the
+	// oldest of them was written; zero if it has none.
+	AuditEvents int64      `json:"auditEvents"`
+	OldestAudit Instant    `json:"oldestAudit"`
+	Pause       PauseState `json:"pause"`
+	StoreTime   Instant    `json:"storeTime"` // the clock every deadline is judged by
+	LastTick    Instant    `json:"lastTick"`  // of a reaper, on the store's own clock
 	// SinceTickMs is how long ago LastTick was, on the same clock.
 	SinceTickMs int64 `json:"sinceTickMs"`
 	// ClockOffsetMs is how far the clock of the store's machine is ahead of that
@@ -113,4 +117,7 @@ type Retention struct {
 	Tasks     time.Duration // terminal tasks. Defaults to 30 days.
 	Events    time.Duration // Defaults to 7 days.
 	MaxEvents int64         // Defaults to 1,000,000.
+	// Of the audit log, which has a retention of its own.
+	AuditAge    time.Duration // Defaults to 400 days.
+	AuditEvents int64         // Defaults to 1,000,000.
 }

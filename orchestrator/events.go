@@ -34,8 +34,10 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 	if q.Back {
 		return e.eventsBack(ctx, q)
 	}
-	if err := e.checkCursor(ctx, q.After); err != nil {
-		return picket.EventPage{}, err
+	if !q.Audit {
+		if err := e.checkCursor(ctx, q); err != nil {
+			return picket.EventPage{}, err
+		}
 	}
 	page := picket.EventPage{Events: []picket.Event{}}
 	at := q.After
@@ -45,12 +47,12 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 			batch = min(batch, q.Limit-len(page.Events)) // nothing is filtered out: no more than is wanted
 		}
 		got, err := reading(ctx, e, func() ([]redis.XMessage, error) {
-			return e.store.plain.XRangeN(ctx, eventsKey(e.namespace), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
+			return e.store.plain.XRangeN(ctx, e.logKey(q), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
 		})
 		if err != nil {
 			return picket.EventPage{}, err
 		}
-		if at == q.After && at > 0 && len(got) > 0 && seqOf(got[0].ID) > at+1 && got[0].Values["type"] != picket.EventStoreAdopted {
+		if !q.Audit && at == q.After && at > 0 && len(got) > 0 && seqOf(got[0].ID) > at+1 && got[0].Values["type"] != picket.EventStoreAdopted {
 			// Numbers are dense: what lies between was deleted just now.
 			return picket.EventPage{}, cursorExpired(seqOf(got[0].ID) - 1)
 		}
@@ -73,11 +75,30 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 		}
 	}
 	page.Next = strconv.FormatInt(at, 10)
+	if q.Audit {
+		// The audit log is not dense, so only its own mark tells a gap. It is read
+		// last, so that it covers what was deleted meanwhile.
+		if err := e.checkCursor(ctx, q); err != nil {
+			return picket.EventPage{}, err
+		}
+	}
 	return page, nil
 }
 
-func (e *Engine) checkCursor(ctx context.Context, after int64) error {
-	trimmed, err := e.metaNumber(ctx, "trimmed")
+// logKey is the stream that a query reads.
+func (e *Engine) logKey(q picket.EventQuery) string {
+	if q.Audit {
+		return auditKey(e.namespace)
+	}
+	return eventsKey(e.namespace)
+}
+
+func (e *Engine) checkCursor(ctx context.Context, q picket.EventQuery) error {
+	field := "trimmed"
+	if q.Audit {
+		field = "audit_trimmed"
+	}
+	trimmed, err := e.metaNumber(ctx, field)
 	if errors.Is(err, redis.Nil) {
 		return nil
 	}
@@ -85,7 +106,7 @@ func (e *Engine) checkCursor(ctx context.Context, after int64) error {
 		return err
 	}
 	// Position 0 means the beginning, whatever is left of it.
-	if after != 0 && after < trimmed {
+	if q.After != 0 && q.After < trimmed {
 		return cursorExpired(trimmed)
 	}
 	return nil

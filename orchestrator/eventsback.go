@@ -25,7 +25,7 @@ func (e *Engine) eventsBack(ctx context.Context, q picket.EventQuery) (picket.Ev
 			batch = q.Limit - len(page.Events)
 		}
 		got, err := reading(ctx, e, func() ([]redis.XMessage, error) {
-			return e.store.plain.XRevRangeN(ctx, eventsKey(e.namespace), below, "-", int64(batch)).Result()
+			return e.store.plain.XRevRangeN(ctx, e.logKey(q), below, "-", int64(batch)).Result()
 		})
 		if err != nil {
 			return picket.EventPage{}, err
@@ -63,14 +63,14 @@ func (e *Engine) backFrom(ctx context.Context, q picket.EventQuery) (string, err
 	if q.Until == 0 {
 		return "+", nil
 	}
-	seq, err := e.firstAfter(ctx, q.Until)
+	seq, err := e.firstAfter(ctx, q)
 	return idBelow(seq), err
 }
 
-// firstAfter finds the first event later than an instant, by halves; one more
+// firstAfter finds the first event later than q.Until, by halves; one more
 // than the last number when there is none. A clock that was set back can have
 // put some of them out of order: then it is one of those near it.
-func (e *Engine) firstAfter(ctx context.Context, at picket.Instant) (int64, error) {
+func (e *Engine) firstAfter(ctx context.Context, q picket.EventQuery) (int64, error) {
 	last, err := e.LastSeq(ctx)
 	if err != nil {
 		return 0, err
@@ -79,7 +79,7 @@ func (e *Engine) firstAfter(ctx context.Context, at picket.Instant) (int64, erro
 	for low < high {
 		middle := low + (high-low)/2
 		got, err := reading(ctx, e, func() ([]redis.XMessage, error) {
-			return e.store.plain.XRangeN(ctx, eventsKey(e.namespace), strconv.FormatInt(middle, 10), "+", 1).Result()
+			return e.store.plain.XRangeN(ctx, e.logKey(q), strconv.FormatInt(middle, 10), "+", 1).Result()
 		})
 		if err != nil {
 			return 0, err
@@ -92,7 +92,7 @@ func (e *Engine) firstAfter(ctx context.Context, at picket.Instant) (int64, erro
 		if err != nil {
 			return 0, err
 		}
-		if ev.At > at {
+		if ev.At > q.Until {
 			high = middle
 		} else {
 			low = ev.Seq + 1

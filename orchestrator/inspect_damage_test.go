@@ -1,6 +1,10 @@
 package orchestrator_test
 
-import "github.com/picket-dev/picket"
+import (
+	"strconv"
+
+	"github.com/picket-dev/picket"
+)
 
 // damage is something that no script of ours does to a store.
 type damage struct {
@@ -48,6 +52,17 @@ func orphanIn(key string) func(s *scene) {
 var damages = []damage{
 	{kind: "record_damaged", what: "no such state", plant: set(theHead, "state", "lost")},
 	{kind: "record_damaged", what: "a field is gone", plant: func(s *scene) { s.do("HDEL", "task:"+s.head.TaskID, "pri") }},
+
+	{kind: "audit_differs", what: "the event is gone", plant: func(s *scene) {
+		page, err := s.Events(s.ctx, picket.EventQuery{Audit: true, Limit: 1})
+		ok(s.t, err)
+		s.do("XDEL", "events", page.Events[0].ID+"-0")
+	}},
+	{kind: "audit_differs", what: "no copy of an event", plant: func(s *scene) {
+		last, err := s.LastSeq(s.ctx)
+		ok(s.t, err)
+		s.do("XADD", "audit", strconv.FormatInt(last, 10)+"-1", "type", "key.created", "at", 1, "now", 1)
+	}},
 
 	{kind: "entry_orphaned", what: "deadlines", plant: orphanIn("deadlines")},
 	{kind: "entry_orphaned", what: "delayed", plant: orphanIn("delayed")},

@@ -7,5 +7,6 @@ package orchestrator
 func keyPrefix(namespace string) string    { return "pk:{" + namespace + "}:" }
 func metaKey(namespace string) string      { return keyPrefix(namespace) + "meta" }
 func eventsKey(namespace string) string    { return keyPrefix(namespace) + "events" }
+func auditKey(namespace string) string     { return keyPrefix(namespace) + "audit" }
 func wakeChannel(namespace string) string  { return keyPrefix(namespace) + "wake" }
 func eventChannel(namespace string) string { return keyPrefix(namespace) + "tail" }

@@ -132,6 +132,7 @@ func (x *machine) follow(after int64) {
 			wrote = append(wrote, mevent{ev.Type, about(ev)})
 		}
 	}
+	x.followAudit(after, page.Events)
 	if got, want := sortedEvents(wrote), sortedEvents(x.m.wrote); !slices.Equal(got, want) {
 		x.Fatalf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -20,6 +20,8 @@ var mutants = []mutant{
 	{"a superseded run writes events", []edit{{"_eventbudget", "if num(r.token) < num(newest) then return 'stale_fence' end", ""}}},
 	{"events are written after an exit that names none", []edit{{"_eventbudget", "if r.exited == '1' and not string.find(r.last_event or '', '^=') then return 'lease_released' end", ""}}},
 	{"the events of a run are never over", []edit{{"_eventbudget", "if events_over(r) then return 'lease_released' end", ""}}},
+	{"the audit log has no copies", []edit{{"_prelude", "if audited(kind, e) then append('audit') end", ""}}},
+	{"what nobody decided is in the audit log", []edit{{"_prelude", "string.sub(e.actor or '', 1, 4) == 'key_'", "true"}}},
 	{"evidence for ever", []edit{{"_evidence", "if r.state ~= 'running' and", "if false and"}}},
 	// Leases.
 	{"release by id, whoever holds", []edit{{"release", "local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])",
@@ -84,7 +86,7 @@ var mutants = []mutant{
 	{"report numbers stand still", []edit{{"report", "put(t, 'reports', F(seq), 'updated', RAW)", ""}}},
 	{"only the last report is recognised", []edit{{"report", "call('LTRIM', K('seen:', rid), 0, 31)", "call('LTRIM', K('seen:', rid), 0, 0)"}}},
 	{"an event is missing", []edit{{"_complete", "emit('task.' .. state,", "type('task.' .. state,"}}},
-	{"an event is told twice", []edit{{"run_events", "elseif not again then", "else"}}},
+	{"an event is told twice", []edit{{"run_events", "if not again then write(i) end", "if not again or kind ~= 'run.stalled' then write(i) end"}}},
 	// Signs of life.
 	{"a tool call is no sign of life", []edit{{"_activity", "put(r, 'active', NOW, 'call',", "put(r, 'call',"}}},
 	{"other calls count as the same", []edit{{"_activity", "r.call == call_id and", "r.call and"}}},
@@ -94,7 +96,7 @@ var mutants = []mutant{
 	{"a loop is tried again", []edit{{"_activity", "after(tid, t, rid, 'stalled', false, why)", "after(tid, t, rid, 'agent_failed', true, why)"}}},
 	{"every answer nudges", []edit{{"_nudge", "if name ~= '' and r.nudge_for == '' then put(r, 'nudge_for', name) end", ""}}},
 	{"the next answer has no nudge", []edit{{"_nudge", "  return r.nudge\nend", "  return ''\nend"}}},
-	{"a nudge is told twice for one event", []edit{{"run_events", "if not again and kind == 'run.stalled' then", "if kind == 'run.stalled' then"}}},
+	{"a nudge is told twice for one event", []edit{{"run_events", "if not again then write(i) end", "if not again or kind == 'run.stalled' then write(i) end"}}},
 	{"a renewal does not tell the nudge", []edit{{"renew", "r.nudge or ''", "''"}}},
 	{"an event tells the wrong state", []edit{{"fail", "'{\"state\":' .. quote(state) ..", "'{\"state\":' .. quote('queued') .."}}},
 	{"a task stands in two state sets", []edit{{"_prelude", "call('ZREM', K('by-state:', t.state), id)", "call('PING')"}}},

@@ -51,6 +51,8 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	s.Reviews = s.Tasks[picket.TaskReview]
 	r.figures(&s, rest)
 	s.Pulse = pulseOf(r.hash(r.at(rest, 9)), raw)
+	audit := r.list(r.at(rest, 10))
+	s.AuditEvents, s.OldestAudit = r.int(r.at(audit, 0)), picket.Instant(r.int(r.at(audit, 1)))
 	return s, r.bad
 }
 

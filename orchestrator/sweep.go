@@ -44,12 +44,13 @@ func (e *Engine) Chore(ctx context.Context, limit int) (int, error) {
 }
 
 // Retain deletes up to limit tasks, limit agents that are gone and limit events
-// that are older than they are kept, and returns how many. Agents are kept as
-// long as tasks.
+// and of the audit log that are older than they are kept, and returns how many.
+// Agents are kept as long as tasks.
 func (e *Engine) Retain(ctx context.Context, keep picket.Retention, limit int) (int, error) {
 	tasks := cmp.Or(keep.Tasks, 30*24*time.Hour)
 	events := cmp.Or(keep.Events, 7*24*time.Hour)
-	return e.count(ctx, "retain", tasks.Milliseconds(), events.Milliseconds(), cmp.Or(keep.MaxEvents, 1_000_000), limit)
+	return e.count(ctx, "retain", tasks.Milliseconds(), events.Milliseconds(), cmp.Or(keep.MaxEvents, 1_000_000), limit,
+		cmp.Or(keep.AuditAge, 400*24*time.Hour).Milliseconds(), cmp.Or(keep.AuditEvents, 1_000_000))
 }
 
 func (e *Engine) count(ctx context.Context, script string, args ...any) (int, error) {

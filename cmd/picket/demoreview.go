@@ -105,7 +105,7 @@ func (r *review) record(ctx context.Context) error {
 	for _, of := range []struct{ task, kind, by string }{
 		{r.id, picket.EventTaskAnswered, "ann"}, {r.id, picket.EventTaskRejected, "ben"}, {r.fix, picket.EventTaskApproved, "ann"},
 	} {
-		log, err := r.s.events(ctx, url.Values{"task": {of.task}, "type": {of.kind}}, 10)
+		log, err := r.s.events(ctx, logPath, url.Values{"task": {of.task}, "type": {of.kind}}, 10)
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func newEvents() *cobra.Command {
 func eventsVerb(use, short string) *cobra.Command {
 	c := &cobra.Command{
 		Use: use, Short: short, Args: args(cobra.NoArgs),
-		Example: "  picket events --after 0 --type task.leased,lease.expired\n  picket events -f -o jsonl",
+		Example: "  picket events --after 0 --type task.leased,lease.expired\n  picket events -f -o jsonl\n  picket events --audit --type key.created,key.revoked",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runEvents(cmd) },
 	}
 	f := c.Flags()
@@ -52,6 +52,7 @@ func eventFilters(c *cobra.Command) {
 	f.StringSlice("type", nil, "only these types")
 	f.String("task", "", "only this task")
 	f.String("agent", "", "only this agent id")
+	f.Bool("audit", false, "the audit log: what people did, keys, settings, money decisions, stops and drains (scope operator)")
 	choices(c, "type", picket.EventTypes...)
 	_ = c.RegisterFlagCompletionFunc("task", completeEach(taskIDs))
 	_ = c.RegisterFlagCompletionFunc("agent", completeEach(agentIDs))
@@ -68,7 +69,11 @@ func runEvents(cmd *cobra.Command) error {
 	}
 	f := cmd.Flags()
 	follow, _ := f.GetBool("follow")
+	path := eventsPath(cmd)
 	if watch, _ := f.GetBool("watch"); follow || watch {
+		if path != logPath {
+			return usage("--audit cannot be followed: leave out -f, and read on with --after")
+		}
 		after, _ := f.GetString("after")
 		return s.followEvents(cmd, q, after)
 	}
@@ -85,13 +90,26 @@ func runEvents(cmd *cobra.Command) error {
 			return "--after " + quoted(outputText(picket.RawJSON(members["next"]))) + ", or --limit 1000"
 		},
 	}.show(s, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
-		page, err := s.events(ctx, q, limit)
+		page, err := s.events(ctx, path, q, limit)
 		if err != nil {
 			return err
 		}
 		*raw, err = json.Marshal(page)
 		return err
 	})
+}
+
+const (
+	logPath   = "/api/v1/events"
+	auditPath = "/api/v1/audit"
+)
+
+// eventsPath is where the events come from that a command reads.
+func eventsPath(cmd *cobra.Command) string {
+	if audit, _ := cmd.Flags().GetBool("audit"); audit {
+		return auditPath
+	}
+	return logPath
 }
 
 // eventsRead is what was read of the log, in the server's own words.
@@ -102,13 +120,13 @@ type eventsRead struct {
 
 // events reads up to limit events. A page that comes short, or empty, is not
 // the end: the server looks at so many events and says in next how far it came.
-func (s *server) events(ctx context.Context, q url.Values, limit int) (eventsRead, error) {
+func (s *server) events(ctx context.Context, path string, q url.Values, limit int) (eventsRead, error) {
 	q = maps.Clone(q)
 	var all eventsRead
 	for {
 		q.Set("limit", strconv.Itoa(limit-len(all.Events)))
 		var page eventsRead
-		if err := s.get(ctx, "/api/v1/events?"+q.Encode(), &page, nil); err != nil {
+		if err := s.get(ctx, path+"?"+q.Encode(), &page, nil); err != nil {
 			return all, err
 		}
 		before, _ := strconv.ParseInt(q.Get("after"), 10, 64)
@@ -204,7 +222,7 @@ func (s *server) followEvents(cmd *cobra.Command, q url.Values, after string) er
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	err = s.follow(ctx, "/api/v1/events?"+q.Encode(), after, tellOfLosses(cmd), func(e picket.Event, raw jsontext.Value) error {
+	err = s.follow(ctx, logPath+"?"+q.Encode(), after, tellOfLosses(cmd), func(e picket.Event, raw jsontext.Value) error {
 		return printEvent(cmd, format, e, raw)
 	})
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {

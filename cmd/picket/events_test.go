@@ -53,7 +53,7 @@ func TestEventsAreReadToTheEnd(t *testing.T) {
 		if tc.after != "" {
 			q.Set("after", tc.after)
 		}
-		got, err := s.events(t.Context(), q, tc.limit)
+		got, err := s.events(t.Context(), logPath, q, tc.limit)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,8 @@ func newEventsExport() *cobra.Command {
 			"for a moment is waited for. Events are in the order in which they happened, and their times those of the server's clock: where that was\n" +
 			"set back, --until ends early and says so, and the next export goes on from there.",
 		Example: "  picket events export log.jsonl\n  picket events export --continue log.jsonl\n" +
-			"  picket events export --since 24h --type task.approved,task.rejected -o csv - >decisions.csv",
+			"  picket events export --since 24h --type task.approved,task.rejected -o csv - >decisions.csv\n" +
+			"  picket events export --audit --continue audit.jsonl",
 		RunE: runExport,
 	}
 	f := c.Flags()
@@ -45,7 +46,7 @@ func newEventsExport() *cobra.Command {
 }
 
 func runExport(cmd *cobra.Command, given []string) (err error) {
-	x := &export{cmd: cmd, path: given[0], began: time.Now()}
+	x := &export{cmd: cmd, log: eventsPath(cmd), path: given[0], began: time.Now()}
 	if x.format, _ = cmd.Flags().GetString("output"); x.format != "jsonl" && x.format != "csv" {
 		return usage("-o %s: choose one of jsonl, csv", x.format)
 	}
@@ -80,6 +81,7 @@ type export struct {
 	cmd    *cobra.Command
 	s      *server
 	q      url.Values // the filters
+	log    string     // where the events come from
 	path   string
 	format string
 	began  time.Time
@@ -160,7 +162,7 @@ func (x *export) page(ctx context.Context, filters url.Values, after int64, limi
 	q := maps.Clone(filters)
 	q.Set("after", strconv.FormatInt(after, 10))
 	q.Set("limit", strconv.Itoa(limit))
-	err = x.patiently(ctx, func() error { return x.s.get(ctx, "/api/v1/events?"+q.Encode(), &page, nil) })
+	err = x.patiently(ctx, func() error { return x.s.get(ctx, x.log+"?"+q.Encode(), &page, nil) })
 	return page, err
 }
 
@@ -256,6 +258,9 @@ func (x *export) report(interrupted bool, failed error) {
 // again is the command that goes on.
 func (x *export) again() string {
 	words := []string{"picket", "events", "export"}
+	if x.log == auditPath {
+		words = append(words, "--audit")
+	}
 	for _, name := range []string{"type", "task", "agent"} {
 		if v := x.q.Get(name); v != "" {
 			words = append(words, "--"+name, v)

@@ -37,7 +37,7 @@ func (s *server) shortageOf(ctx context.Context, t picket.Task) (short shortage)
 		picket.EventToolCalled, picket.EventBudgetExceeded, picket.EventBudgetOverrun, picket.EventBudgetToppedUp}, ",")}}
 	overdrawn := t.Available.USD < 0 || t.Available.Tokens < 0
 	for {
-		page, err := s.events(ctx, q, 1000)
+		page, err := s.events(ctx, logPath, q, 1000)
 		if err != nil {
 			return shortage{}
 		}

@@ -162,7 +162,7 @@ func (z *zombie) wakeTheAgent(ctx context.Context) error {
 
 // checkRecord looks at what the log and the reports say about the refusal.
 func (z *zombie) checkRecord(ctx context.Context) error {
-	log, err := z.s.events(ctx, url.Values{"type": {picket.EventWriteRefused}, "task": {z.id}}, 1000)
+	log, err := z.s.events(ctx, logPath, url.Values{"type": {picket.EventWriteRefused}, "task": {z.id}}, 1000)
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,17 @@ func (a *API) events(r request) error {
 	})
 }
 
+// audit answers a page of the audit log.
+func audit(r request) error {
+	_, want, err := r.eventQuery()
+	if err != nil {
+		return err
+	}
+	want.Audit = true
+	page, err := r.engine.Events(r.ctx(), want)
+	return r.answer(page, err)
+}
+
 // eventQuery is which events are asked for.
 func (r request) eventQuery() (q query, want picket.EventQuery, err error) {
 	if q, err = r.query("after", "type", "task", "agent", "limit"); err == nil {

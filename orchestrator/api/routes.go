@@ -80,6 +80,7 @@ func (a *API) routes() []route {
 		{get, "/api/v1/prices", people, a.listPrices},
 
 		{get, "/api/v1/events", people, a.events},
+		{get, "/api/v1/audit", operators, audit},
 
 		{post, "/api/v1/webhooks", operators, a.createWebhook},
 		{get, "/api/v1/webhooks", operators, listWebhooks},

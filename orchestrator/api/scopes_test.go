@@ -27,7 +27,7 @@ var whoMay = map[string]string{
 	"POST /api/v1/handoffs/:id/finish": "reviewer operator", "POST /api/v1/handoffs/:id/cancel": "reviewer operator",
 	"GET /api/v1/reviews": "reviewer operator", "POST /api/v1/reviews/approve": "reviewer operator",
 	"POST /api/v1/reviews/:task/approve": "reviewer operator",
-	"POST /api/v1/reviews/:task/reject":  "reviewer operator", "GET /api/v1/events": "reviewer operator",
+	"POST /api/v1/reviews/:task/reject":  "reviewer operator", "GET /api/v1/events": "reviewer operator", "GET /api/v1/audit": "operator",
 	"POST /api/v1/pause": "operator", "POST /api/v1/resume": "operator", "GET /api/v1/stats": "reviewer operator",
 	"POST /api/v1/invariants": "operator", "GET /api/v1/prices": "reviewer operator",
 	"GET /api/v1/envelopes/:id": "reviewer operator", "POST /api/v1/envelopes/:id/top-up": "operator", "GET /api/v1/ledger": "reviewer operator",

@@ -127,14 +127,37 @@ local function turned(field, from, to)
   return ',"before":{"' .. field .. '":' .. quote(from) .. '},"after":{"' .. field .. '":' .. quote(to) .. '}'
 end
 
+-- AUDITED are the types of events that the audit log has a copy of: 'always', or
+-- 'person' where agents cause such events, too. picket.Audited is the same table.
+local AUDITED = {
+  ['key.created'] = 'always', ['key.revoked'] = 'always', ['session.opened'] = 'always', ['session.closed'] = 'always',
+  ['namespace.paused'] = 'always', ['namespace.resumed'] = 'always', ['webhook.created'] = 'always',
+  ['webhook.deleted'] = 'always', ['webhook.revived'] = 'always', ['store.adopted'] = 'always',
+  ['task.submitted'] = 'person', ['task.cancelled'] = 'person', ['task.retried'] = 'person', ['task.approved'] = 'person',
+  ['task.rejected'] = 'person', ['task.answered'] = 'person', ['task.finished'] = 'person', ['handoff.claimed'] = 'person',
+  ['budget.topped_up'] = 'person', ['lease.expired'] = 'person', ['lease.released'] = 'person', ['agent.lifecycle'] = 'person',
+  ['agent.command'] = 'person',
+}
+
+-- audited tells whether the audit log gets a copy of an event. A person's actor
+-- is a key; an agent that acts for itself is named by its own id, whatever that is.
+local function audited(kind, e)
+  local rule = AUDITED[kind]
+  return rule == 'always' or rule == 'person' and string.sub(e.actor or '', 1, 4) == 'key_' and e.actor ~= e.agent
+end
+
 -- emit appends one event; its id is the dense sequence number, so sequence,
 -- cursor and stream id are one. data is a JSON object, more are extra fields.
 local function emit(kind, e, data, more)
   local seq = F(num(meta.seq) + 1)
   meta.seq, events = seq, events + 1
   -- Entries with the same fields as the one before take less room and time.
-  call('XADD', K('events'), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
-    'task', e.task or '', 'run', e.run or '', 'agent', e.agent or '', 'token', e.token or '', 'reason', e.reason or '', 'top', more or '')
+  local function append(log)
+    call('XADD', K(log), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
+      'task', e.task or '', 'run', e.run or '', 'agent', e.agent or '', 'token', e.token or '', 'reason', e.reason or '', 'top', more or '')
+  end
+  append('events')
+  if audited(kind, e) then append('audit') end
   call('PUBLISH', K('tail'), seq)
   local figure = figure_of(kind)
   if figure then beat(figure, 1) end

@@ -12,7 +12,7 @@ local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'st
   'by-state:review', 'lanes', 'holds', 'silence', 'roster:active', 'roster:unhealthy', 'roster:draining' }
 local SETS = { unpack(LIVE) }
 for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed', 'by-state:cancelled',
-  'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names' }) do
+  'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit' }) do
   SETS[#SETS + 1] = set
 end
 -- A task in one of these, in such a state, is examined with another set.
@@ -99,6 +99,24 @@ local function visit_pools()
   looked = looked + #flat / 2
 end
 
+-- visit_audit holds the next rows of the audit log, after the number pos, against
+-- the events that they are copies of, as long as the event log has these. It
+-- returns the number to go on after, '0' at the end.
+local function visit_audit(pos)
+  local rows = call('XRANGE', K('audit'), F(num(pos) + 1), '+', 'COUNT', math.max(1, limit - looked))
+  local trimmed = num(call('HGET', META, 'trimmed'))
+  for _, row in ipairs(rows) do
+    local seq = string.match(row[1], '^(%d+)')
+    local event = call('XRANGE', K('events'), row[1], row[1])[1]
+    if num(seq) > trimmed and not (event and table.concat(event[2], '\0') == table.concat(row[2], '\0')) then
+      violated('audit_differs', seq, event and 'it is not a copy of event ' .. seq or 'the event log has no event ' .. seq)
+    end
+    pos = seq
+  end
+  looked = looked + #rows
+  return looked < limit and '0' or pos
+end
+
 local cursor = walk == '' and ARGV[5] or call('HGET', META, 'inspect_' .. walk) or ''
 local at, pos, lane = string.match(cursor, '^(%d+) (%d+) (.*)$')
 at = num(at or (walk == 'rest' and #LIVE + 1 or 1))
@@ -112,6 +130,9 @@ while at <= last and looked < limit do
   elseif SETS[at] == 'pools' then
     visit_pools()
     done = true
+  elseif SETS[at] == 'audit' then
+    pos = visit_audit(pos)
+    done = pos == '0'
   else
     pos = scan(SETS[at], pos)
     done = pos == '0'

@@ -1,9 +1,9 @@
 -- flags: allow-oom
 -- needs: money create agent forget kin quota
 -- retain deletes what ended long ago: closed tasks with all they own, agents
--- that are gone, and old events from the head of the log. Age is judged by store time, so a jump of
--- the server's clock deletes nothing.
--- ARGV: task age ms, event age ms, max events, limit
+-- that are gone, and old events from the head of the log and of the audit log. Age
+-- is judged by store time, so a jump of the server's clock deletes nothing.
+-- ARGV: task age ms, event age ms, max events, limit, audit age ms, max audit events
 -- Reply: number of tasks, days, agents and events deleted or begun with
 local age, event_age, max, limit = num(ARGV[1]), num(ARGV[2]), num(ARGV[3]), num(ARGV[4])
 local n = 0
@@ -48,21 +48,34 @@ end
 -- whole bite goes when its last event is old, else event by event.
 local BITE = 10000
 local function seq_of(e) return num(string.match(e[1], '^(%d+)')) end
-local function old(e)
+local function old(e, than)
   for i = 1, #e[2], 2 do
-    if e[2][i] == 'now' then return num(e[2][i + 1]) < now - event_age end
+    if e[2][i] == 'now' then return num(e[2][i + 1]) < now - than end
   end
 end
+
+-- The audit log has few of the numbers, so what goes is read, up to limit events.
+local audit_age, spare = num(ARGV[5]), call('XLEN', K('audit')) - num(ARGV[6])
+local audit_cut
+for i, e in ipairs(call('XRANGE', K('audit'), '-', '+', 'COUNT', limit)) do
+  if i > spare and not old(e, audit_age) then break end
+  audit_cut, n = seq_of(e), n + 1
+end
+if audit_cut then
+  call('XTRIM', K('audit'), 'MINID', F(audit_cut + 1) .. '-0')
+  call('HSET', META, 'audit_trimmed', F(audit_cut))
+end
+
 local head = call('XRANGE', K('events'), '-', '+', 'COUNT', 1)[1]
 if not head then return n end
 local first = seq_of(head)
 local cut = first - 1 + math.min(math.max(call('XLEN', K('events')) - max, 0), BITE)
 local probe = call('XRANGE', K('events'), F(first + BITE - 1) .. '-0', '+', 'COUNT', 1)[1]
-if probe and old(probe) then
+if probe and old(probe, event_age) then
   cut = math.max(cut, first + BITE - 1)
 else
   for _, e in ipairs(call('XRANGE', K('events'), '-', '+', 'COUNT', limit)) do
-    if not old(e) then break end
+    if not old(e, event_age) then break end
     cut = math.max(cut, seq_of(e))
   end
 end

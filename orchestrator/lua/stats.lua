@@ -7,7 +7,8 @@
 --   leases that hold, leases past their deadline, ms of the oldest open hand-off or nothing,
 --   today's house: {limit tokens, nano-dollars, available tokens, nano-dollars, what all of it has spent, both or neither} or nothing,
 --   ms of the oldest task in review or nothing, what was counted: {figure, n...}, sessions,
---   targets of webhooks: {state, events behind...}, pulse: {'slot figure', n...}}
+--   targets of webhooks: {state, events behind...}, pulse: {'slot figure', n...},
+--   audit log: {events, ms of the oldest or nothing}}
 local m = call('HMGET', META, 'tick', 'seq', 'paused', 'paused_why', 'paused_by', 'paused_at', 'store', 'adopted_at')
 local out = { RAW, NOW, m[1] or '0', call('ZCARD', K('lanes')), call('ZCARD', K('delayed')),
   call('ZCOUNT', K('waiters'), NOW, '+inf'), call('ZCARD', K('handoffs:', 'open')), m[2] or '0',
@@ -37,4 +38,6 @@ for _, id in ipairs(call('ZRANGE', K('webhooks'), 0, -1)) do
 end
 add(targets)
 add(call('HGETALL', K('pulse')))
+local first = call('XRANGE', K('audit'), '-', '+', 'COUNT', 1)[1]
+add({ call('XLEN', K('audit')), first and first[2][4] or false })
 return out
