@@ -144,6 +144,7 @@ func (l CommandLauncher) launchGroup(job Job, cmd *exec.Cmd) (Process, error) {
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = out.writers[0], out.writers[1]
+	inherit(cmd, job.hold)
 	if err := cmd.Start(); err != nil {
 		out.abandon()
 		return nil, fmt.Errorf("start %s: %w", l.Command[0], err)

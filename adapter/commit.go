@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"unicode"
@@ -19,9 +18,12 @@ import (
 // the same. What the agent has committed itself, on whatever branch, stays part
 // of it.
 func (w *workspaces) commit(ctx context.Context, k *kept, message string) (string, error) {
-	g := k.git()
+	g := w.git(k)
 	if err := k.retired(); err != nil {
 		return "", err
+	}
+	if err := k.relink(); err != nil {
+		return "", fmt.Errorf("commit work: %w", err)
 	}
 	left, err := g.addAll(ctx)
 	if err != nil {
@@ -76,8 +78,10 @@ func (g git) addAll(ctx context.Context) (left string, err error) {
 		_, err := g.say(ctx, append(args, "--", ":/", ":(exclude,top,glob)**/"+briefingDir+"/**")...)
 		return err
 	}
-	if err := add(); err == nil || ctx.Err() != nil {
-		return "", err
+	err = add()
+	var e *gitError
+	if err == nil || errors.As(err, &e) && e.err != nil {
+		return "", err // it did not end by itself: once more would take as long
 	}
 	if _, unread := g.say(ctx, "ls-files", "--cached", "--", ":(top)"+briefingDir); unread != nil {
 		if err := removed(filepath.Join(g.admin, "index")); err != nil {
@@ -88,9 +92,7 @@ func (g git) addAll(ctx context.Context) (left string, err error) {
 		}
 	}
 	err = add("--ignore-errors")
-	var e *gitError
-	var ended *exec.ExitError
-	if errors.As(err, &e) && errors.As(err, &ended) && ended.ExitCode() == 1 {
+	if errors.As(err, &e) && e.err == nil && e.end.Code == 1 {
 		return e.Error(), nil
 	}
 	return "", err
@@ -103,10 +105,9 @@ func (g git) write(ctx context.Context, tree string, parents []string, message s
 	for _, p := range parents {
 		args = append(args, "-p", p)
 	}
-	cmd := g.command(ctx, args...)
-	cmd.Stdin = strings.NewReader(message)
-	cmd.Env = append(cmd.Env, g.identity(ctx)...)
-	return spoken(cmd)
+	command := g.command(append(args, "-m", message)...)
+	command.env = append(command.env, g.identity(ctx)...)
+	return g.spoken(ctx, command)
 }
 
 func (g git) identity(ctx context.Context) []string {
@@ -162,8 +163,8 @@ const (
 )
 
 // evidence is what the branch of a worktree has that its base has not.
-func (k *kept) evidence(ctx context.Context, tip string, hide picket.Secret) (picket.Evidence, error) {
-	g := k.git()
+func (w *workspaces) evidence(ctx context.Context, k *kept, tip string, hide picket.Secret) (picket.Evidence, error) {
+	g := w.git(k)
 	ev := picket.Evidence{RunID: k.RunID, Repository: k.Repository, Branch: k.Branch, Base: k.Base}
 	diff := func(n int, options ...string) (string, bool, error) {
 		args := append([]string{"diff", "--no-ext-diff", "--no-textconv", "--no-color"}, options...)

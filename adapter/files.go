@@ -58,7 +58,7 @@ func (r *run) prepare(ctx context.Context) error {
 		return fmt.Errorf("make state directory: %w", err)
 	}
 	r.places = places{state: state}
-	k, told, err := (&workspaces{cfg: r.cfg}).open(ctx, r.lease)
+	k, told, err := (&workspaces{cfg: r.cfg, run: r}).open(ctx, r.lease)
 	if err != nil {
 		return err
 	}

@@ -15,5 +15,3 @@ const locks = false
 func flock(_ context.Context, dir string, _ time.Duration) (*os.File, error) { return os.Open(dir) }
 
 func inherit(*exec.Cmd, *os.File) {}
-
-func ownSession(*exec.Cmd) {}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,17 +44,5 @@ func flock(ctx context.Context, dir string, atMost time.Duration) (*os.File, err
 func inherit(cmd *exec.Cmd, lock *os.File) {
 	if lock != nil {
 		cmd.ExtraFiles = []*os.File{lock}
-	}
-}
-
-// ownSession lets a command end with all that it has started, such as filters
-// that a repository names, and keeps it from a terminal to ask.
-func ownSession(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Cancel = func() error {
-		if err := unix.Kill(-cmd.Process.Pid, unix.SIGKILL); !errors.Is(err, unix.ESRCH) {
-			return err
-		}
-		return os.ErrProcessDone
 	}
 }

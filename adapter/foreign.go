@@ -47,10 +47,8 @@ func (w *workspaces) freeBranch(ctx context.Context, repo repository, k *kept) e
 }
 
 func (w *workspaces) retireForeign(ctx context.Context, repo repository, k *kept, path string) error {
-	probe := git{}.command(ctx, "rev-parse", "--absolute-git-dir")
-	probe.Dir = path
-	admin, err := spoken(probe)
-	if err != nil || filepath.Dir(filepath.Dir(admin)) != filepath.Clean(repo.common) {
+	admin, err := repo.adminOf(ctx, path)
+	if err != nil {
 		return errors.Join(err, picket.Refuse(picket.CodeStateConflict, "Remove it: git worktree remove "+path, "the branch %s is checked out in %s, which cannot be read", k.Branch, path))
 	}
 	other := &kept{lock: repo.lock, KeptWorkspace: KeptWorkspace{TaskID: k.TaskID, RunID: filepath.Base(path), Title: k.Title,
@@ -61,7 +59,7 @@ func (w *workspaces) retireForeign(ctx context.Context, repo repository, k *kept
 	if err := os.WriteFile(filepath.Join(admin, retiredFile), nil, 0o600); err != nil {
 		return err
 	}
-	_, err = other.git().say(ctx, "update-ref", "--no-deref", "HEAD", "HEAD^{commit}")
+	_, err = w.git(other).say(ctx, "update-ref", "--no-deref", "HEAD", "HEAD^{commit}")
 	return err
 }
 

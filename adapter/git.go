@@ -2,84 +2,60 @@ package adapter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/picket-dev/picket"
 )
 
-// git runs commands in one repository, or in one worktree of it. Hooks, editors,
-// prompts and tools that a configuration may name do not run.
+// git runs commands in one repository, or in one worktree of it, each in a
+// containment of its own: an agent can write the configuration that git reads.
 type git struct {
 	common string // the directory that all worktrees of the repository share
 	admin  string // of a worktree: its part of common
 	tree   string // of a worktree: its files
-	// lock is held by the commands, too: one that outlives a killed adapter
-	// keeps the next one out until it has ended.
+	// lock is held until the processes of a command are dead: what outlives a
+	// killed adapter keeps the next one out.
 	lock *os.File
+	gitContainment
 }
 
-// quietly are settings that hold for every command.
-var quietly = []string{
-	"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "core.quotePath=true",
-	"-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "color.ui=false",
-	"-c", "advice.detachedHead=false", "-c", "submodule.recurse=false",
-}
-
-// gitEnv is what git sees of our environment: nothing that could send it to
-// another repository, such as what a hook that started us has set.
-func gitEnv(more ...string) []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		name, _, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(name, "GIT_") || strings.HasPrefix(name, "GIT_AUTHOR_") || strings.HasPrefix(name, "GIT_COMMITTER_") ||
-			strings.HasPrefix(name, "GIT_CONFIG_") || name == "GIT_EXEC_PATH" {
-			env = append(env, kv)
-		}
-	}
-	return append(append(env, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true", "GIT_PAGER=cat", "GIT_ASKPASS=", "LC_ALL=C"), more...)
-}
-
-func (g git) command(ctx context.Context, args ...string) *exec.Cmd {
-	all := append([]string{}, quietly...)
+// command is a git command in this repository.
+func (g git) command(args ...string) gitCommand {
+	all := append([]string{"git"}, programsOff...)
+	c := gitCommand{dir: cmp.Or(g.tree, g.common), lock: g.lock}
 	switch {
 	case g.tree != "":
 		all = append(all, "--git-dir="+g.admin, "--work-tree="+g.tree)
+		c.env = []string{"GIT_COMMON_DIR=" + g.common} // whatever the worktree says
 	case g.common != "":
 		all = append(all, "--git-dir="+g.common)
 	}
-	cmd := exec.CommandContext(ctx, "git", append(all, args...)...)
-	cmd.Dir = g.tree
-	if cmd.Dir == "" {
-		cmd.Dir = g.common
-	}
-	cmd.Env = gitEnv()
-	inherit(cmd, g.lock)
-	ownSession(cmd)
-	cmd.WaitDelay = time.Second
-	return cmd
+	c.argv = append(all, args...)
+	return c
 }
 
 // say runs a command and answers what it prints, without the last line end.
 func (g git) say(ctx context.Context, args ...string) (string, error) {
-	return spoken(g.command(ctx, args...))
+	return g.spoken(ctx, g.command(args...))
 }
 
-func spoken(cmd *exec.Cmd) (string, error) {
-	var out, talk bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &talk
-	// What git has started may outlive it; its output is waited for no longer.
-	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return "", &gitError{cmd.Args[len(cmd.Args)-1], strings.TrimSpace(talk.String()), err}
-	}
-	return strings.TrimSuffix(out.String(), "\n"), nil
+// sayIn runs a command in the repository that a directory is in.
+func (c gitContainment) sayIn(ctx context.Context, dir string, args ...string) (string, error) {
+	command := git{}.command(args...)
+	command.dir = dir
+	return c.spoken(ctx, command)
+}
+
+func (c gitContainment) spoken(ctx context.Context, command gitCommand) (string, error) {
+	var out bytes.Buffer
+	err := c.run(ctx, command, &out)
+	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
 // some runs a command and answers at most n bytes of what it prints, and
@@ -87,39 +63,13 @@ func spoken(cmd *exec.Cmd) (string, error) {
 func (g git) some(ctx context.Context, n int, args ...string) (text string, more bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := g.command(ctx, args...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return "", false, err
+	out := &boundedOutput{most: n, passed: cancel} // it need not be read to its end
+	err = g.run(ctx, g.command(args...), out)
+	if out.more {
+		err = nil
 	}
-	if err := cmd.Start(); err != nil {
-		return "", false, err
-	}
-	b, err := io.ReadAll(io.LimitReader(out, int64(n)+1))
-	if more = len(b) > n; more {
-		cancel() // it need not be read to its end
-		b = b[:n]
-	}
-	if ended := cmd.Wait(); !more {
-		err = errors.Join(err, ended)
-	}
-	return string(b), more, err
+	return out.text.String(), out.more, err
 }
-
-// gitError is a command that failed, in git's own words.
-type gitError struct {
-	about, said string
-	err         error
-}
-
-func (e *gitError) Error() string {
-	if e.said == "" {
-		return fmt.Sprintf("git: %v (%s)", e.err, e.about)
-	}
-	return "git: " + clip(strings.ReplaceAll(e.said, "\n", "; "), 1024)
-}
-
-func (e *gitError) Unwrap() error { return e.err }
 
 // repository is where the worktrees of an adapter come from.
 type repository struct {
@@ -130,11 +80,9 @@ type repository struct {
 
 // findRepository looks at the directory an adapter works for and says what is
 // missing for worktrees.
-func findRepository(ctx context.Context, dir string) (repository, error) {
+func findRepository(ctx context.Context, dir string, in gitContainment) (repository, error) {
 	ask := func(args ...string) (string, error) {
-		cmd := git{}.command(ctx, append([]string{"rev-parse"}, args...)...)
-		cmd.Dir = dir
-		return spoken(cmd)
+		return in.sayIn(ctx, dir, append([]string{"rev-parse"}, args...)...)
 	}
 	refuse := func(remedy, format string, args ...any) (repository, error) {
 		return repository{}, picket.Invalid("Workspace", remedy, format, args...)
@@ -180,7 +128,5 @@ func (g git) commit(ctx context.Context, name string) string {
 
 // head is the commit that the checkout of the adapter's directory is at.
 func (r repository) head(ctx context.Context) (string, error) {
-	cmd := git{}.command(ctx, "rev-parse", "--verify", "HEAD^{commit}")
-	cmd.Dir = r.top
-	return spoken(cmd)
+	return r.sayIn(ctx, r.top, "rev-parse", "--verify", "HEAD^{commit}")
 }

@@ -3,6 +3,7 @@ package adapter
 import (
 	"context"
 	"io"
+	"os"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -37,6 +38,8 @@ type Job struct {
 	// Fail ends the run as crashed, for a reason that people can act on. It
 	// never blocks. Nil: it is not to be ended so.
 	Fail func(reason string)
+
+	hold *os.File // kept open until the whole tree is dead, such as a lock
 }
 
 // Process is a running agent: a leader and all that it starts.

@@ -38,10 +38,11 @@ func (a *Adapter) rescue(ctx context.Context, w KeptWorkspace, lost picket.Lease
 		return err
 	}
 	defer k.release()
-	if err := (&workspaces{cfg: &a.cfg}).mend(ctx, k); err != nil {
+	shop := &workspaces{cfg: &a.cfg}
+	if err := shop.mend(ctx, k); err != nil {
 		return err
 	}
-	ev, err := k.evidence(ctx, k.git().commit(ctx, "refs/heads/"+k.Branch), lost.AgentBearer())
+	ev, err := shop.evidence(ctx, k, shop.git(k).commit(ctx, "refs/heads/"+k.Branch), lost.AgentBearer())
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
@@ -45,25 +44,25 @@ func TestTheNextAdapterHandsInWhatADeadOneLeft(t *testing.T) {
 	w.whole("afterwards")
 }
 
-// A git that outlives its killed adapter is waited for: nobody works in its
-// directory before it has ended.
-func TestAGitThatOutlivesItsAdapterIsWaitedFor(t *testing.T) {
+// A git that is at work when its adapter is killed dies with its filters. The
+// next run of the task starts only when they are dead.
+func TestAGitDiesWithItsAdapter(t *testing.T) {
 	w := newShift(t)
-	dir := t.TempDir()
-	gate, went, passed := filepath.Join(dir, "gate"), filepath.Join(dir, "went"), filepath.Join(dir, "passed")
-	if out, err := exec.Command("mkfifo", gate, went).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	went := filepath.Join(t.TempDir(), "went")
+	if err := syscall.Mkfifo(went, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	// The first file that is added stops git until the gate is written to.
-	runGit(t, w.repo, "config", "filter.slow.clean", fmt.Sprintf("sh -c 'echo here > %s; cat %s >/dev/null; cat; touch %s'", went, gate, passed))
+	runGit(t, w.repo, "config", "filter.slow.clean", fmt.Sprintf("setsid -w sh -c 'echo $$ > %s; exec sleep 1000'", went))
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	doomed := w.doomed(lease, adapter.ResumeReuse, "never", `echo one > first.slow; echo "first.slow filter=slow" > .gitattributes`)
 	if err := doomed.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.ReadFile(went); err != nil { // blocks until git is in the filter
+	pid, err := os.ReadFile(went) // blocks until git is in the filter
+	if err != nil {
 		t.Fatal(err)
 	}
+	filter := strings.TrimSpace(string(pid))
 	if err := doomed.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,26 +70,14 @@ func TestAGitThatOutlivesItsAdapterIsWaitedFor(t *testing.T) {
 	runGit(t, w.repo, "config", "--unset", "filter.slow.clean")
 
 	second := w.s.Supersede(lease.TaskID)
-	launched, done := make(chan struct{}), make(chan struct{})
 	w.set = append(w.set, func(c *adapter.Config) {
 		c.OnEvent = func(e adapter.Event) {
-			if e.Kind == adapter.EventLaunched {
-				close(launched)
+			if e.Kind == adapter.EventLaunched && alive(filter) {
+				t.Error("the filter is alive when the next run starts")
 			}
 		}
 	})
-	go func() {
-		defer close(done)
-		w.run(second, "test -e "+passed+" && cat first.slow > second.txt")
-	}()
-	select { // a run that does not wait is soon launched; one that waits never is
-	case <-launched:
-	case <-time.After(1500 * time.Millisecond):
-	}
-	if err := os.WriteFile(gate, nil, 0); err != nil { // opening it lets git go on
-		t.Fatal(err)
-	}
-	<-done
+	w.run(second, "cat first.slow > second.txt")
 	if got := runGit(t, w.repo, "show", "picket/"+lease.TaskID+":second.txt"); got != "one" {
 		t.Errorf("second.txt is %q", got)
 	}

@@ -110,9 +110,9 @@ func (r *run) do(ctx context.Context) error {
 	}
 	r.correct(told)
 	v := r.overdue(r.supervise(ctx, work, &group))
-	r.leave()
 	r.closeOutputs()
-	r.keepWork(ctx)
+	r.keepWork(ctx, v)
+	r.leave() // the git commands of the run are dead, too
 	err = r.settle(ctx, v)
 	r.flush(ctx, shipped)
 	return err

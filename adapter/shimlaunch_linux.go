@@ -22,7 +22,7 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 	if err != nil {
 		return nil, err
 	}
-	p, err := l.startShim(out)
+	p, err := l.startShim(out, job.hold)
 	if err != nil {
 		out.abandon()
 		return nil, err
@@ -56,7 +56,7 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 
 // startShim starts this very program again, even when its file was replaced, or
 // the one that was named.
-func (l CommandLauncher) startShim(out *drain) (*shimProcess, error) {
+func (l CommandLauncher) startShim(out *drain, hold *os.File) (*shimProcess, error) {
 	controlEnd, control, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make pipe: %w", err)
@@ -88,6 +88,9 @@ func (l CommandLauncher) startShim(out *drain) (*shimProcess, error) {
 	}
 	cmd.Stderr, cmd.WaitDelay = p.said, time.Second
 	cmd.ExtraFiles = []*os.File{controlEnd, statusEnd, out.writers[0], out.writers[1], execsEnd}
+	if hold != nil { // the shim ends when its tree is dead; no other process gets it
+		cmd.ExtraFiles = append(cmd.ExtraFiles, hold)
+	}
 	// A session of its own: what a terminal sends to the adapter is not meant
 	// for the shim.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

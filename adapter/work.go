@@ -19,19 +19,28 @@ type work struct {
 // committing bounds what is done with a worktree while its lease is kept.
 const committing = 2 * time.Minute
 
-// keepWork brings what the agent has left in its worktree onto the branch of
-// the task, while the lease is still held, and hands it in. Nothing of it
-// changes how the run ends: what cannot be committed stays in the directory.
-func (r *run) keepWork(ctx context.Context) {
+// keepWork commits what the agent has left in its worktree to the branch of the
+// task, and hands it in. It does so while the lease is held, or within gitLimit
+// after a tool call has ended the lease. Nothing of it changes how the run ends:
+// what cannot be committed stays in the directory.
+func (r *run) keepWork(ctx context.Context, v order) {
 	k := r.work.kept
 	if k == nil {
 		return
 	}
 	if k.Source == WorkspaceWorktree {
-		doing, cancel := context.WithTimeout(context.WithoutCancel(ctx), committing)
+		within := committing
+		if v.ending != "" {
+			within = gitLimit
+		}
+		doing, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), within, errGitLimit)
 		defer cancel()
 		defer context.AfterFunc(ctx, func() { time.AfterFunc(hurry, cancel) })()
-		if err := r.commitWork(doing, k); err != nil {
+		err := errLeaseOver // the next run of the task may be at work
+		if v.ending != EndLost {
+			err = r.commitWork(doing, k)
+		}
+		if err != nil {
 			r.log.Warn("the work is not on its branch; it is in the workspace", "workspace", k.Path, "err", err)
 			r.tellUncommitted(ctx, k, err)
 			return
@@ -45,11 +54,12 @@ func (r *run) keepWork(ctx context.Context) {
 
 func (r *run) commitWork(ctx context.Context, k *kept) error {
 	about := lastWord(ctx, r)
-	tip, err := (&workspaces{cfg: r.cfg}).commit(ctx, k, k.message(about))
+	w := &workspaces{cfg: r.cfg, run: r}
+	tip, err := w.commit(ctx, k, k.message(about))
 	if err != nil {
 		return err
 	}
-	ev, err := k.evidence(ctx, tip, r.lease.AgentBearer())
+	ev, err := w.evidence(ctx, k, tip, r.lease.AgentBearer())
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (cfg *Config) checkWorkspace() (err error) {
 	case WorkspaceWorktree:
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		cfg.repo, err = findRepository(ctx, cfg.Dir)
+		cfg.repo, err = findRepository(ctx, cfg.Dir, cfg.gitContainment())
 		return err
 	}
 	return picket.Invalid("Workspace", "Use here, worktree, copy or empty.", "there is no workspace of kind %q", cfg.Workspace)
@@ -88,6 +88,7 @@ func (cfg *Config) checkWorkspace() (err error) {
 // workspaces makes the directories of a configuration's runs.
 type workspaces struct {
 	cfg  *Config
+	run  *run // nil: for no lease
 	held bool // the directory of the run before is, by that run
 }
 
@@ -279,7 +280,7 @@ func (w *workspaces) discard(ctx context.Context, k *kept) error {
 	}
 	w.at("deleted")
 	if k.Common != "" {
-		if err := forgetTree(ctx, k); err != nil {
+		if err := w.forgetTree(ctx, k); err != nil {
 			return err
 		}
 	}

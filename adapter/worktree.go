@@ -33,7 +33,7 @@ func (g git) share(ctx context.Context) (*os.File, error) {
 // addTree makes the worktree of a task in the empty directory of k. It reports
 // whether the branch had work on it already.
 func (w *workspaces) addTree(ctx context.Context, k *kept, lease picket.Lease) (begun bool, err error) {
-	repo := w.cfg.repo
+	repo := w.repository()
 	lock, err := repo.share(ctx)
 	if err != nil {
 		return false, fmt.Errorf("make worktree: %w", err)
@@ -63,9 +63,7 @@ func (w *workspaces) addTree(ctx context.Context, k *kept, lease picket.Lease) (
 		return false, fmt.Errorf("make worktree: %w", err)
 	}
 	w.at("added")
-	probe := git{}.command(ctx, "rev-parse", "--absolute-git-dir")
-	probe.Dir = k.Path
-	if k.Admin, err = spoken(probe); err != nil {
+	if k.Admin, err = repo.adminOf(ctx, k.Path); err != nil {
 		return false, fmt.Errorf("make worktree: %w", err)
 	}
 	return begun, nil
@@ -100,7 +98,7 @@ func (w *workspaces) addBranch(ctx context.Context, repo repository, k *kept, le
 // its changes are shown against: a repair or a repeat goes on where the other
 // task stopped.
 func (w *workspaces) start(ctx context.Context, lease picket.Lease) (start, base string, err error) {
-	repo := w.cfg.repo
+	repo := w.repository()
 	from := lease.Task.Fixes
 	if from == nil && w.cfg.Resume != ResumeFresh {
 		from = lease.Task.Retries
@@ -175,12 +173,63 @@ func (g git) exclude() error {
 	return errors.Join(err, f.Close())
 }
 
-func (k *kept) git() git { return git{common: k.Common, admin: k.Admin, tree: k.Path, lock: k.lock} }
+// git is for the commands in a worktree.
+func (w *workspaces) git(k *kept) git {
+	return git{common: k.Common, admin: k.Admin, tree: k.Path, lock: k.lock, gitContainment: w.holds()}
+}
+
+// repository is the one that worktrees are made of.
+func (w *workspaces) repository() repository {
+	r := w.cfg.repo
+	r.gitContainment = w.holds()
+	return r
+}
+
+// linkFile in git's part of a worktree leads to the part that all share.
+const linkFile, linkText = "commondir", "../..\n"
+
+// relink lets git's part of a worktree belong to its repository again, whatever
+// the agent has made of it.
+func (k *kept) relink() error {
+	admin, err := os.OpenRoot(k.Admin)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	info, err := admin.Lstat(linkFile)
+	if err == nil && info.Mode().IsRegular() && info.Size() == int64(len(linkText)) {
+		if text, err := admin.ReadFile(linkFile); err == nil && string(text) == linkText {
+			return nil
+		}
+	}
+	if err := admin.RemoveAll(linkFile); err != nil {
+		return err
+	}
+	return admin.WriteFile(linkFile, []byte(linkText), 0o644)
+}
+
+// holds is the containment of git commands.
+func (w *workspaces) holds() gitContainment {
+	if w.run != nil {
+		return w.run.gitContainment()
+	}
+	return w.cfg.gitContainment()
+}
+
+// adminOf is git's part of the worktree at path. It is one of this repository,
+// whatever the worktree says.
+func (g git) adminOf(ctx context.Context, path string) (string, error) {
+	admin, err := g.sayIn(ctx, path, "rev-parse", "--absolute-git-dir")
+	if err == nil && filepath.Dir(admin) != filepath.Join(g.common, "worktrees") {
+		err = fmt.Errorf("the worktree %s belongs to another repository", path)
+	}
+	return admin, err
+}
 
 // mend makes a worktree usable again that an adapter or a git has left in the
 // middle of something, and commits what the run before has left.
 func (w *workspaces) mend(ctx context.Context, k *kept) error {
-	g := k.git()
+	g := w.git(k)
 	if info, err := os.Stat(k.Admin); k.Admin == "" || err != nil || !info.IsDir() {
 		return fmt.Errorf("%w: git does not know it any more", errNotUsable)
 	}
@@ -188,7 +237,7 @@ func (w *workspaces) mend(ctx context.Context, k *kept) error {
 		return err
 	}
 	// Nobody else works here: k is locked and its processes are dead.
-	stale := []error{removed(filepath.Join(k.Admin, "index.lock")), removed(filepath.Join(k.Admin, "HEAD.lock")), g.unlock(k.Branch)}
+	stale := []error{k.relink(), removed(filepath.Join(k.Admin, "index.lock")), removed(filepath.Join(k.Admin, "HEAD.lock")), g.unlock(k.Branch)}
 	if err := errors.Join(stale...); err != nil {
 		return err
 	}
@@ -235,7 +284,7 @@ func (w *workspaces) retire(ctx context.Context, k *kept) error {
 		return nil
 	}
 	if err == nil {
-		_, err = k.git().say(ctx, "update-ref", "--no-deref", "HEAD", "HEAD^{commit}")
+		_, err = w.git(k).say(ctx, "update-ref", "--no-deref", "HEAD", "HEAD^{commit}")
 	}
 	if err == nil {
 		k.Stage = stageSettled
@@ -250,8 +299,8 @@ func (w *workspaces) retire(ctx context.Context, k *kept) error {
 
 // forgetTree takes a worktree whose directory is gone out of the repository;
 // its branch stays.
-func forgetTree(ctx context.Context, k *kept) error {
-	g := git{common: k.Common}
+func (w *workspaces) forgetTree(ctx context.Context, k *kept) error {
+	g := git{common: k.Common, gitContainment: w.holds()}
 	if _, err := os.Stat(k.Common); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

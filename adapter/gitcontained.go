@@ -1,0 +1,178 @@
+package adapter
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// gitLimit is how long one git command may run, with all that it starts.
+const gitLimit = 10 * time.Second
+
+// gitContainment is how git commands are held: as the agent is, in a process
+// tree of their own that is dead when the command has ended.
+type gitContainment struct {
+	containment string   // as in CommandLauncher
+	shim        []string // as in CommandLauncher
+	runID       string   // of the run that the command is for; empty without one
+	state       string   // the run's own directory; empty without one
+	// leaseLeft is how long the processes of the lease may still live. Nil: the
+	// command is for no lease.
+	leaseLeft func() time.Duration
+}
+
+// gitContainment is the one of agents that are started as configured.
+func (cfg *Config) gitContainment() gitContainment {
+	switch l := cfg.Launcher.(type) {
+	case CommandLauncher:
+		return gitContainment{containment: l.Containment, shim: l.Shim}
+	case PresetLauncher:
+		return gitContainment{containment: l.Containment, shim: l.Shim}
+	}
+	return gitContainment{containment: cfg.Containment}
+}
+
+// gitContainment is that of the run, which ends with its lease.
+func (r *run) gitContainment() gitContainment {
+	c := r.cfg.gitContainment()
+	c.runID, c.state = r.lease.RunID, r.places.state
+	c.leaseLeft = func() time.Duration { return r.reins.first() - r.cfg.clock() }
+	return c
+}
+
+// programsOff turn off what a configuration can make git start and git lets turn
+// off. Filters cannot be turned off without their names, and git-lfs is one:
+// they run in the containment.
+var programsOff = []string{
+	"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "core.pager=cat", "-c", "core.editor=:",
+	"-c", "core.sshCommand=false", "-c", "core.askPass=", "-c", "credential.helper=", "-c", "protocol.allow=never",
+	"-c", "gpg.program=false", "-c", "gpg.ssh.program=false", "-c", "gpg.x509.program=false",
+	"-c", "commit.gpgSign=false", "-c", "tag.gpgSign=false", "-c", "log.showSignature=false",
+	"-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "submodule.recurse=false", "-c", "diff.submodule=short",
+	"-c", "diff.ignoreSubmodules=dirty", "-c", "core.quotePath=true", "-c", "color.ui=false", "-c", "advice.detachedHead=false",
+}
+
+// gitSettings are the variables of every git command. No transport is allowed,
+// whatever the configuration says, so that a missing object is not fetched.
+var gitSettings = []string{
+	"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=:", "GIT_SEQUENCE_EDITOR=:",
+	"GIT_PAGER=cat", "GIT_ASKPASS=", "SSH_ASKPASS=", "GIT_SSH_COMMAND=false", "GIT_TRACE2=0", "GIT_TRACE2_EVENT=0", "GIT_TRACE2_PERF=0", "LC_ALL=C",
+}
+
+// gitEnv names the variables of the adapter that git gets beside the usual ones.
+// GIT_CONFIG_COUNT and what belongs to it is not among them: people keep
+// credentials there.
+var gitEnv = []string{
+	"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE", "EMAIL",
+	"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH", "GIT_LFS_SKIP_SMUDGE",
+}
+
+// gitCommand is one command to run.
+type gitCommand struct {
+	dir  string
+	env  []string // beside that of every command
+	argv []string
+	lock *os.File // held until its processes are dead
+}
+
+// run runs a command in a process tree of its own and returns when the whole
+// tree is dead. The tree is killed when ctx ends, when the lease ends, after
+// gitLimit, and with this process.
+func (c gitContainment) run(ctx context.Context, g gitCommand, out io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, gitLimit, errGitLimit)
+	defer cancel()
+	failed := &gitError{about: g.argv[len(g.argv)-1]}
+	left := c.timeLeft(ctx)
+	if failed.err = context.Cause(ctx); failed.err == nil && left <= 0 {
+		failed.err = errLeaseOver
+	}
+	if failed.err != nil {
+		return failed
+	}
+	launcher := CommandLauncher{Command: g.argv, Env: gitEnv, Containment: c.containment, Shim: c.shim}
+	job := Job{Dir: g.dir, Env: append(g.env, gitSettings...), Stdout: out, StateDir: c.state, KillAt: bootClock() + left, hold: g.lock}
+	job.Lease.RunID = cmp.Or(c.runID, "git")
+	if c.runID != "" {
+		job.Env = append(job.Env, "PICKET_RUN_ID="+c.runID)
+	}
+	var said bytes.Buffer
+	job.Stderr = &said
+	p, err := launcher.Launch(ctx, job)
+	if err != nil {
+		failed.err = err
+		return failed
+	}
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		p.Kill()
+		<-p.Done()
+	}
+	if failed.end = p.Exit(); failed.end.Code == 0 {
+		return nil
+	}
+	failed.said, failed.err = strings.TrimSpace(said.String()), context.Cause(ctx)
+	return failed
+}
+
+// timeLeft is what a command has until it must be dead.
+func (c gitContainment) timeLeft(ctx context.Context) time.Duration {
+	left := gitLimit
+	if end, bounded := ctx.Deadline(); bounded {
+		left = min(left, time.Until(end))
+	}
+	if c.leaseLeft != nil {
+		left = min(left, c.leaseLeft())
+	}
+	return left
+}
+
+var (
+	errGitLimit  = fmt.Errorf("it was ended after %s: a filter of the git configuration, or the repository, is too slow", gitLimit)
+	errLeaseOver = errors.New("it was not started: the lease has ended")
+)
+
+// gitError is a command that failed, in git's own words.
+type gitError struct {
+	about, said string
+	end         Exited
+	err         error // why it was ended or not started; nil when it ended by itself
+}
+
+func (e *gitError) Error() string {
+	switch {
+	case e.err != nil:
+		return fmt.Sprintf("git: %v (%s)", e.err, e.about)
+	case e.said == "" && e.end.Signal != "":
+		return fmt.Sprintf("git: killed by %s (%s)", e.end.Signal, e.about)
+	case e.said == "":
+		return fmt.Sprintf("git: exit status %d (%s)", e.end.Code, e.about)
+	}
+	return "git: " + clip(strings.ReplaceAll(e.said, "\n", "; "), 1024)
+}
+
+func (e *gitError) Unwrap() error { return e.err }
+
+// boundedOutput keeps the beginning of what is written.
+type boundedOutput struct {
+	text   bytes.Buffer
+	most   int
+	more   bool
+	passed func() // called when there is more
+}
+
+func (b *boundedOutput) Write(p []byte) (int, error) {
+	keep := min(len(p), b.most-b.text.Len())
+	b.text.Write(p[:keep])
+	if keep < len(p) && !b.more {
+		b.more = true
+		b.passed()
+	}
+	return len(p), nil
+}
