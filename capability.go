@@ -114,6 +114,15 @@ func (s *Sealer) Derive(label string) []byte {
 	return derive(s.keys[0], label)
 }
 
+// DeriveAll returns what Derive does for each of the keys, that of the first key
+// first: for a secret that others keep while the keys are replaced.
+func (s *Sealer) DeriveAll(label string) (all [][]byte) {
+	for _, key := range s.keys {
+		all = append(all, derive(key, label))
+	}
+	return all
+}
+
 func derive(key []byte, label string) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte("derive\x00" + label))

@@ -161,7 +161,7 @@ type EnvelopeState struct {
 	budget.Account
 	// SpentInAll is what was spent from it and from all that was carved from it,
 	// nil where that was not counted from its beginning.
-	SpentInAll *budget.Envelope `json:"spentInAll,omitzero"`
+	SpentInAll *budget.Envelope `json:"spentInAll,omitempty"`
 
 	Locked   bool            `json:"locked"` // overrun: no paid call until a top-up
 	Calls    []OpenCall      `json:"calls"`  // under way, oldest deadline first, at most 100

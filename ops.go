@@ -89,7 +89,7 @@ type HouseStats struct {
 	Available budget.Envelope `json:"available"` // below zero after an overrun
 	// SpentInAll is what the tasks of the day have spent, with all below them; nil
 	// where that was not counted from its beginning.
-	SpentInAll *budget.Envelope `json:"spentInAll,omitzero"`
+	SpentInAll *budget.Envelope `json:"spentInAll,omitempty"`
 }
 
 // The pulse: how many slots there are, and how long each is, in ms.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/outbound"
 )
@@ -17,6 +18,7 @@ func (p *Proxy) TakeAsPublic(addresses ...netip.Addr) {
 			web.guard, _ = outbound.New(outbound.Config{Allow: web.cfg.Allow, Setting: "tools.http_request.allow", Resolver: web.cfg.Resolver,
 				Public: func(ip netip.Addr) bool { return slices.Contains(addresses, ip) || outbound.IsPublic(ip) }})
 			web.transport = web.guard.Transport(web.cfg.TLS)
+			web.once = outbound.Once{Base: web.transport}
 		}
 	}
 }
@@ -31,10 +33,10 @@ func (p *Proxy) ForgetConnections() {
 }
 
 // MarksTable is the statement that makes a table of high-water marks.
-func MarksTable(name string) string { return marks{name}.create() }
+func MarksTable(name string) string { return marks{table: name}.create() }
 
 // RaiseMark is the statement that a write has to pass.
-func RaiseMark(name string) string { return marks{name}.raise() }
+func RaiseMark(name string) string { return marks{table: name}.raise() }
 
 // KeptUp is the loop that reads the lists of an upstream, which says that they
 // have changed by the function it returns.
@@ -57,4 +59,9 @@ func Rewritten(body []byte, anthropic bool, list *budget.List) ([]byte, error) {
 		return body, err // nothing is sent without a model
 	}
 	return q.rewritten(d, 1000), nil
+}
+
+// MarkMACs are those of a writer for a database, as Postgres reads them.
+func MarkMACs(s *picket.Sealer, database, task string, token int64, lease string) string {
+	return newMarks(s, database, "picket_fence").macs(writer{task: task, token: token, lease: lease})
 }

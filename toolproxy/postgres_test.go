@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // postgres is a server of this test's own, on a unix socket.
@@ -112,6 +114,21 @@ func (p *postgres) await(t *testing.T) {
 	}
 }
 
+// as is how another role connects.
+func (p *postgres) as(role string) picket.Secret {
+	return picket.Secret(strings.Replace(p.url.Reveal(), "user=picket", "user="+role, 1))
+}
+
+// fence makes the marks of the database main.
+func (p *postgres) fence(t testing.TB, s *picket.Sealer, table string) {
+	t.Helper()
+	sql, err := toolproxy.FenceSQL(s, "main", table, "agents")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, sql.Reveal())
+}
+
 // run executes SQL past the proxy and returns the first column of all rows.
 func (p *postgres) run(t testing.TB, sql string) (out []string) {
 	t.Helper()
@@ -127,6 +144,17 @@ func (p *postgres) run(t testing.TB, sql string) (out []string) {
 		}
 	}
 	return out
+}
+
+// connectAs connects as another role until the test ends.
+func (p *postgres) connectAs(t testing.TB, role string) *pgconn.PgConn {
+	t.Helper()
+	conn, err := pgconn.Connect(t.Context(), p.as(role).Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
 }
 
 func (p *postgres) connect(t testing.TB) *pgconn.PgConn {

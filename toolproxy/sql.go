@@ -23,8 +23,8 @@ import (
 type Database struct {
 	// URL is how to connect, with the role that agents act as. Required.
 	URL picket.Secret
-	// Marks is the table of high-water marks, such as public.picket_fence; it is
-	// made on the first write if it is not there. Defaults to picket_fence.
+	// Marks is the table of high-water marks, such as fence.marks. [FenceSQL] makes
+	// it. Defaults to public.picket_fence.
 	Marks string
 	// Timeout bounds a call. Defaults to 30 s; at most picket.MaxExternalCall
 	// seconds.
@@ -49,12 +49,23 @@ type sqlSource struct {
 
 // database is a [Database] that can be connected to.
 type database struct {
+	name    string
 	config  *pgconn.Config
 	marks   marks
 	timeout time.Duration
 }
 
-var tableName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,62}$`)
+// tableName leaves room for the names of what belongs to the table.
+var tableName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}$`)
+
+// marksTable is the table of marks of a database, with its schema if it was named.
+func (d Database) marksTable(name string) (string, error) {
+	table := cmp.Or(d.Marks, "picket_fence")
+	if !tableName.MatchString(table) {
+		return "", fmt.Errorf("toolproxy: %q of the database %s is no name of a table in lower case, of at most 55 letters", table, name)
+	}
+	return table, nil
+}
 
 func newSQLSource(p *Proxy, configured map[string]Database) (*sqlSource, error) {
 	s := &sqlSource{proxy: p, databases: map[string]database{}, tool: described("sql")}
@@ -63,13 +74,13 @@ func newSQLSource(p *Proxy, configured map[string]Database) (*sqlSource, error) 
 		if err != nil {
 			return nil, fmt.Errorf("toolproxy: the URL of the database %s cannot be read (it is postgres://user:password@host/name)", name)
 		}
-		table := cmp.Or(d.Marks, "picket_fence")
-		if !tableName.MatchString(table) {
-			return nil, fmt.Errorf("toolproxy: %q of the database %s is no name of a table in lower case", table, name)
+		table, err := d.marksTable(name)
+		if err != nil {
+			return nil, err
 		}
 		config.RuntimeParams["application_name"] = "picket"
 		config.MaxProtocolMessageBodyLen = maxSQLPacket
-		s.databases[name] = database{config: config, marks: marks{table}, timeout: min(cmp.Or(d.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second)}
+		s.databases[name] = database{name: name, config: config, marks: newMarks(p.sealer, name, table), timeout: min(cmp.Or(d.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second)}
 	}
 	schema, err := withEnum(s.tool.InputSchema, "database", s.names())
 	s.tool.InputSchema = schema

@@ -23,10 +23,15 @@ type ledgerBook struct {
 
 func openBook(t testing.TB, pg *postgres, db toolproxy.Database) ledgerBook {
 	t.Helper()
+	return openBookOf(t, newSealer(t), pg, db)
+}
+
+func openBookOf(t testing.TB, s *picket.Sealer, pg *postgres, db toolproxy.Database) ledgerBook {
+	t.Helper()
 	if db.URL == "" {
-		db.URL = pg.url
+		db.URL = pg.as("agents")
 	}
-	p, err := toolproxy.New(toolproxy.Config{Sealer: newSealer(t), Door: func(string) toolproxy.Door { return nil }, Log: slog.New(slog.DiscardHandler),
+	p, err := toolproxy.New(toolproxy.Config{Sealer: s, Door: func(string) toolproxy.Door { return nil }, Log: slog.New(slog.DiscardHandler),
 		SQL: map[string]toolproxy.Database{"main": db}, Prices: priceList(t, map[string]budget.Price{"sql": {Call: cent, ChargeOn: budget.ChargeOnSuccess}})})
 	if err != nil {
 		t.Fatal(err)
@@ -87,12 +92,15 @@ func (b ledgerBook) write(t testing.TB, h *holder, statement string) error {
 func TestSQL(t *testing.T) {
 	pg := startPostgres(t)
 	b := openBook(t, pg, toolproxy.Database{})
-	pg.run(t, "CREATE TABLE entries (n int PRIMARY KEY, by text)")
+	// The defaults give agents far too much: what the marks need takes it back.
+	pg.run(t, "CREATE ROLE agents LOGIN; GRANT CREATE ON SCHEMA public TO agents; ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO agents; "+
+		"ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO agents; ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO agents; CREATE TABLE entries (n int PRIMARY KEY, by text)")
+	pg.fence(t, newSealer(t), "")
 	for name, test := range map[string]func(*testing.T, ledgerBook){
 		"Values": sqlValues, "Refusals": sqlRefusals, "Caps": sqlCaps, "ReadOnly": sqlReadOnly, "HighWaterMark": sqlHighWaterMark, "Frozen": sqlFrozen,
-		"Order": sqlOrder, "FirstUse": sqlFirstUse, "NoRight": sqlNoRight, "Away": sqlAway, "Session": sqlSession,
+		"Order": sqlOrder, "FirstUse": sqlFirstUse, "NoRight": sqlNoRight, "Away": sqlAway, "Session": sqlSession, "Attacks": sqlAttacks, "Forged": sqlForged, "Shadows": sqlShadows, "Keys": sqlKeys, "Problems": sqlProblems, "Migration": sqlMigration,
 	} {
-		pg.run(t, "CREATE TABLE IF NOT EXISTS picket_fence (task text PRIMARY KEY, token bigint NOT NULL, lease text NOT NULL, at timestamptz NOT NULL); DELETE FROM picket_fence")
+		pg.run(t, "DELETE FROM picket_fence")
 		t.Run(name, func(t *testing.T) { test(t, b) })
 	}
 }

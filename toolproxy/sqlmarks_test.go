@@ -89,18 +89,17 @@ func sqlOrder(t *testing.T, b ledgerBook) {
 	}
 }
 
+// Marks can stand in a schema of their own, and are raised by many at once.
 func sqlFirstUse(t *testing.T, b ledgerBook) {
-	b.pg.run(t, "CREATE SCHEMA IF NOT EXISTS marks")
+	b.pg.fence(t, newSealer(t), "marks.fresh")
 	other := openBook(t, b.pg, toolproxy.Database{Marks: "marks.fresh"})
 	var wg sync.WaitGroup
 	for i := range 8 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			if err := other.write(t, holding(17, 0), fmt.Sprintf("INSERT INTO entries VALUES (%d, 'first')", 400+i)); err != nil {
 				t.Error(err)
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	if got := b.pg.run(t, "SELECT count(*) FROM entries WHERE by = 'first'"); got[0] != "8" {
@@ -108,18 +107,19 @@ func sqlFirstUse(t *testing.T, b ledgerBook) {
 	}
 }
 
-// A role that may not make the table is told what to ask for; reading works.
+// Where the marks are missing a write is refused with what to do; reading works.
 func sqlNoRight(t *testing.T, b ledgerBook) {
-	b.pg.run(t, "CREATE ROLE poor LOGIN; GRANT SELECT ON entries TO poor; REVOKE CREATE ON SCHEMA public FROM public")
-	other := openBook(t, b.pg, toolproxy.Database{URL: picket.Secret(strings.Replace(b.pg.url.Reveal(), "user=picket", "user=poor", 1)), Marks: "missing"})
-	h := holding(17, 0)
-	err := other.write(t, h, "INSERT INTO entries VALUES (500, 'x')")
-	if e, ok := err.(*picket.Error); !ok || e.Code != picket.CodeUpstream || !strings.Contains(e.Remedy, "CREATE TABLE IF NOT EXISTS missing") {
-		t.Errorf("%v", err)
-	}
-	h.quiet(t, 0)
-	if _, err := other.sql(t, holding(17, 0), map[string]any{"statement": "SELECT 1", "readOnly": true}); err != nil {
-		t.Error(err)
+	b.pg.run(t, "CREATE ROLE poor LOGIN; GRANT SELECT ON entries TO poor")
+	for _, db := range []toolproxy.Database{{URL: b.pg.as("poor")}, {Marks: "missing"}, {Marks: "nowhere.missing"}} {
+		other, h := openBook(t, b.pg, db), holding(17, 0)
+		err := other.write(t, h, "INSERT INTO entries VALUES (500, 'x')")
+		if e, ok := err.(*picket.Error); !ok || e.Code != picket.CodeUpstream || !strings.Contains(e.Remedy, "picket fence-sql main") {
+			t.Errorf("%v", err)
+		}
+		h.quiet(t, 0)
+		if _, err := other.sql(t, holding(17, 0), map[string]any{"statement": "SELECT 1", "readOnly": true}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

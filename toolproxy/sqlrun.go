@@ -3,7 +3,6 @@ package toolproxy
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,36 +14,6 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 )
-
-// marks is the table that keeps the highest token of each task that has
-// written. It is looked at and raised in the transaction of the write: who is
-// frozen in the middle of one and wakes up when another holds the task cannot
-// commit any more.
-type marks struct{ table string }
-
-// writer is who writes, and under which fencing token.
-type writer struct {
-	task, lease string
-	token       int64
-}
-
-func (m marks) create() string {
-	return "CREATE TABLE IF NOT EXISTS " + m.table + " (task text PRIMARY KEY, token bigint NOT NULL, lease text NOT NULL, at timestamptz NOT NULL)"
-}
-
-// raise is accepted iff the token is above the mark, or is the mark of the same
-// lease. The row stays locked until the transaction ends.
-func (m marks) raise() string {
-	return "INSERT INTO " + m.table + " AS mark (task, token, lease, at) VALUES ($1, $2, $3, now()) " +
-		"ON CONFLICT (task) DO UPDATE SET token = excluded.token, lease = excluded.lease, at = excluded.at " +
-		"WHERE mark.token < excluded.token OR (mark.token = excluded.token AND mark.lease = excluded.lease)"
-}
-
-const undefinedTable = "42P01" // a code of Postgres
-
-// madeMeanwhile are the codes of a table that another is making at the same
-// time: IF NOT EXISTS does not see it before it is committed.
-var madeMeanwhile = []string{"23505", "42P07", "42710"}
 
 // dispatch runs a statement on a connection of its own: whatever it does to its
 // session ends with it.
@@ -104,7 +73,7 @@ func (d database) begin(ctx context.Context, conn *pgconn.PgConn, readOnly bool)
 		left = max(time.Until(deadline), time.Millisecond)
 	}
 	ms := strconv.FormatInt(left.Milliseconds()+1, 10)
-	return perform(ctx, conn, "BEGIN "+mode+"; SET LOCAL statement_timeout = "+ms+"; SET LOCAL lock_timeout = "+ms+"; SET LOCAL idle_in_transaction_session_timeout = "+ms)
+	return perform(ctx, conn, "BEGIN ISOLATION LEVEL READ COMMITTED "+mode+"; SET LOCAL statement_timeout = "+ms+"; SET LOCAL lock_timeout = "+ms+"; SET LOCAL idle_in_transaction_session_timeout = "+ms)
 }
 
 func perform(ctx context.Context, conn *pgconn.PgConn, sql string) error {
@@ -114,46 +83,34 @@ func perform(ctx context.Context, conn *pgconn.PgConn, sql string) error {
 
 // mark raises the task's mark in the open transaction.
 func (d database) mark(ctx context.Context, conn *pgconn.PgConn, by writer) error {
-	args := [][]byte{[]byte(by.task), []byte(strconv.FormatInt(by.token, 10)), []byte(by.lease)}
-	done := conn.ExecParams(ctx, d.marks.raise(), args, nil, nil, nil).Read()
+	done := conn.ExecParams(ctx, d.marks.call(), d.marks.raiseArgs(by), nil, nil, nil).Read()
 	var pg *pgconn.PgError
-	if errors.As(done.Err, &pg) && pg.Code == undefinedTable {
-		if err := d.createMarks(ctx, conn); err != nil {
-			return err
-		}
-		done = conn.ExecParams(ctx, d.marks.raise(), args, nil, nil, nil).Read()
-	}
 	if errors.As(done.Err, &pg) {
-		return NeverLeft(noMarks(d.marks, pg))
+		return NeverLeft(d.noMarks(pg.Message).With("sqlstate", pg.Code))
 	}
-	if done.Err == nil && done.CommandTag.RowsAffected() == 0 {
+	if done.Err != nil {
+		return done.Err
+	}
+	said := ""
+	if len(done.Rows) == 1 {
+		said = string(done.Rows[0][0])
+	}
+	switch said {
+	case markRaised:
+		return nil
+	case markStale:
 		return NeverLeft(picket.Refuse(picket.CodeStaleFence, "Stop writing and exit: another run has written for this task since.",
 			"token %d is not above the mark in the database", by.token).With("presented", by.token))
+	case markForged:
+		return NeverLeft(d.noMarks("the database does not have the key of this server"))
 	}
-	return done.Err
+	return NeverLeft(d.noMarks("the function that raises marks has given an unknown answer"))
 }
 
-// createMarks makes the table and opens a transaction again.
-func (d database) createMarks(ctx context.Context, conn *pgconn.PgConn) error {
-	err := perform(ctx, conn, "ROLLBACK; "+d.marks.create())
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && !slices.Contains(madeMeanwhile, pg.Code) {
-		return NeverLeft(noMarks(d.marks, pg))
-	}
-	if err != nil && pg == nil {
-		return err
-	}
-	if conn.TxStatus() != 'I' {
-		if err := perform(ctx, conn, "ROLLBACK"); err != nil {
-			return err
-		}
-	}
-	return d.begin(ctx, conn, false)
-}
-
-func noMarks(m marks, pg *pgconn.PgError) error {
-	return picket.Refuse(picket.CodeUpstream, "Ask an operator to run in the database: "+m.create()+"; and to grant the role SELECT, INSERT and UPDATE on it. Reading (readOnly) works without.",
-		"the high-water mark in %s cannot be raised: %s", m.table, pg.Message).With("sqlstate", pg.Code)
+// noMarks refuses a write that the fence of the database cannot check.
+func (d database) noMarks(why string) *picket.Error {
+	return picket.Refuse(picket.CodeUpstream, "Ask an operator to run the SQL that \"picket fence-sql "+d.name+" --role ROLE\" prints, as a role that agents do not have. Reading (readOnly) works without.",
+		"the high-water mark in %s cannot be raised: %s", d.marks.table, why)
 }
 
 // sqlTable is the answer of sql.

@@ -71,6 +71,7 @@ func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 	}
 	found = append(found, dataFinding(cfg), server)
 	found = append(found, toolFindings(cfg)...)
+	found = append(found, fenceFindings(ctx, cfg)...)
 	if err == nil {
 		found = append(found, floorFinding(ctx, cmd, cfg))
 		found = append(found, agentsFindings(ctx, cmd)...)

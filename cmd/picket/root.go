@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 	add(groupHuman, newReview(), newHandoff())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)
-	add(groupOps, needsTrust(newInit()), needsTrust(newServe()), newBudget(), newPrice(), newKey(), newWebhook(), newNotify(), newPause(), newResume(), newConfig(), newConformance())
+	add(groupOps, needsTrust(newInit()), needsTrust(newServe()), newBudget(), newPrice(), newKey(), newWebhook(), newNotify(), newPause(), newResume(), newConfig(), newFenceSQL(), newConformance())
 	flow(root)
 	for _, name := range []string{"up", "init", "serve", "demo"} {
 		c, _, _ := root.Find([]string{name})

@@ -72,7 +72,7 @@ var (
 	priceName = regexp.MustCompile(`^([A-Za-z0-9_.-]{1,128}\*?|\*)$`)
 	shortName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,31}$`)
 	upstream  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
-	table     = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,62}$`)
+	table     = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}$`)
 	envName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	header    = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 )
@@ -100,7 +100,7 @@ func checkUpstreamName(text string) error {
 
 func checkTable(text string) error {
 	if !table.MatchString(text) {
-		return fmt.Errorf("%s is no name of a table in lower case, such as public.picket_fence", quoted(text))
+		return fmt.Errorf("%s is no name of a table in lower case of at most 55 letters, such as public.picket_fence", quoted(text))
 	}
 	return nil
 }

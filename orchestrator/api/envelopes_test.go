@@ -24,6 +24,9 @@ func TestMoneyIsShownAndAdded(t *testing.T) {
 		p.submit(`{"title":"x"}`)
 		lease, held := p.lease()
 		path := "/api/v1/envelopes/" + lease.TaskID
+		if got := fmt.Sprint(p.want(200, "GET", path, "operator", "").body["spentInAll"]); got != "map[tokens:0 usd:0]" {
+			t.Errorf("before anything was spent, spentInAll is %s", got)
+		}
 		p.paid(held, "one", 300_000_000, 250_000_000)
 		_, err := p.Reserve(t.Context(), held, picket.CallRequest{CallID: "two", Nonce: "n", Tool: "sql", Reserve: budget.Envelope{USD: 100_000_000}, Effects: picket.EffectsExternal, TimeoutMs: 1000})
 		must(t, err)

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+func newFenceSQL() *cobra.Command {
+	c := &cobra.Command{
+		Use: "fence-sql NAME", Short: "Print the SQL that a database for agents needs",
+		Long: "Print the SQL that makes the fence marks of the database NAME under tools.sql. Run it in that database as a role\n" +
+			"that agents do not have. It holds a key that agents must not learn, and can run again: after the secret file has\n" +
+			"changed, and to replace a table of marks that the role of agents owns.",
+		Example: "picket fence-sql main --role agents | psql \"$OWNER_DATABASE_URL\" -v ON_ERROR_STOP=1",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := loadSettings(cmd)
+			if err != nil {
+				return err
+			}
+			name := args[0]
+			if known := cfg.under("sql"); !slices.Contains(known, name) {
+				return picket.Refuse(codeUsage, "Name one of tools.sql in the server's picket.yaml, or add it there.",
+					"there is no database %s under tools.sql; there are: %s", quoted(name), strings.Join(known, ", "))
+			}
+			role, _ := cmd.Flags().GetString("role")
+			sealer, err := cfg.sealer()
+			if err != nil {
+				return err
+			}
+			sql, err := toolproxy.FenceSQL(sealer, name, cfg.tool("sql", name, "marks").text, role)
+			if err != nil {
+				return picket.Refuse(codeUsage, "Set --role to the role that the URL of the database names.", "%v", err)
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), sql.Reveal())
+			return err
+		},
+	}
+	c.Flags().String("role", "", "the role that agents have in the database (required)")
+	_ = c.MarkFlagRequired("role")
+	return c
+}
+
+// sealer reads the secret file of the server, or the one that picket up has made.
+func (s settings) sealer() (*picket.Sealer, error) {
+	own := filepath.Join(s.text("data"), "secret.key")
+	if path := s.text("secret_file"); path != "" {
+		own = path
+	}
+	return loadSealer(own)
+}
+
+// fenceFindings are what agents could do to the fence marks of the databases whose
+// URL is set here.
+func fenceFindings(ctx context.Context, cfg settings) (found []finding) {
+	databases := cfg.databases(environ{os.Getenv, func(string, string) {}})
+	for _, name := range cfg.under("sql") {
+		d, set := databases[name]
+		if !set {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		problems, err := toolproxy.FenceProblems(ctx, name, d)
+		cancel()
+		what := "database " + name
+		switch {
+		case err != nil:
+			found = append(found, finding{what, "warn", explain(err), "Start it, or correct the URL in the variable that tools.sql." + name + ".url_env names."})
+		case len(problems) > 0:
+			found = append(found, finding{what, "warn", "the fence does not hold: the role of agents " + strings.Join(problems, "; it "),
+				"Use a role that owns nothing of the marks, and run what picket fence-sql " + name + " --role ROLE prints."})
+		default:
+			found = append(found, finding{what, "ok", "the role of agents can only raise fence marks, with the server's word", ""})
+		}
+	}
+	return found
+}
