@@ -18,8 +18,8 @@ const briefingDir = ".picket"
 // writeBrief writes the files into .picket of at, a directory in top, and
 // answers where they are. An agent of an earlier run may have put anything
 // there: nothing outside of top is written.
-func writeBrief(top, at string, files map[string]any) (string, error) {
-	r, err := openBelow(top, at)
+func writeBrief(k *kept, at string, files map[string]any) (string, error) {
+	r, err := openBelow(k, at)
 	if err != nil {
 		return "", fmt.Errorf("write %s: %w", briefingDir, err)
 	}
@@ -41,8 +41,8 @@ func writeBrief(top, at string, files map[string]any) (string, error) {
 }
 
 // replaceBrief replaces one file in .picket while the agent runs.
-func replaceBrief(top, at, name string, v any) error {
-	r, err := openBelow(top, at)
+func replaceBrief(k *kept, at, name string, v any) error {
+	r, err := openBelow(k, at)
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,9 @@ func replaceBrief(top, at, name string, v any) error {
 }
 
 // openBelow opens a directory in top, and makes it if it is not there.
-func openBelow(top, at string) (*os.Root, error) {
-	r, err := os.OpenRoot(top)
+func openBelow(k *kept, at string) (*os.Root, error) {
+	top := k.Path
+	r, err := k.open()
 	if err != nil || at == top {
 		return r, err
 	}

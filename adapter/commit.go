@@ -19,7 +19,7 @@ import (
 // of it.
 func (w *workspaces) commit(ctx context.Context, k *kept, message string) (string, error) {
 	g := w.git(k)
-	if err := k.retired(); err != nil {
+	if err := errors.Join(k.check(), k.retired()); err != nil {
 		return "", err
 	}
 	if err := k.relink(); err != nil {
@@ -53,7 +53,7 @@ func (w *workspaces) commit(ctx context.Context, k *kept, message string) (strin
 		}
 	}
 	w.at("committed")
-	if err := k.retired(); err != nil {
+	if err := errors.Join(k.check(), k.retired()); err != nil {
 		return "", err
 	}
 	if tip != old {

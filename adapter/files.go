@@ -83,7 +83,7 @@ func (r *run) brief(told TaskWorkspace) error {
 	dir := r.places.state
 	if k := r.work.kept; k != nil {
 		var err error
-		if dir, err = writeBrief(k.Path, told.Path, files); err != nil {
+		if dir, err = writeBrief(k, told.Path, files); err != nil {
 			return err
 		}
 	} else {

@@ -47,6 +47,9 @@ func (w *workspaces) freeBranch(ctx context.Context, repo repository, k *kept) e
 }
 
 func (w *workspaces) retireForeign(ctx context.Context, repo repository, k *kept, path string) error {
+	if err := w.checkForeign(path); err != nil {
+		return err
+	}
 	admin, err := repo.adminOf(ctx, path)
 	if err != nil {
 		return errors.Join(err, picket.Refuse(picket.CodeStateConflict, "Remove it: git worktree remove "+path, "the branch %s is checked out in %s, which cannot be read", k.Branch, path))

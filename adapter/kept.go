@@ -43,6 +43,9 @@ type KeptWorkspace struct {
 	Admin      string `json:"admin,omitempty"`
 	Branch     string `json:"branch,omitempty"`
 	Base       string `json:"base,omitempty"`
+
+	// Identity is that of the directory that the adapter made at Path.
+	Identity *identity `json:"identity,omitempty"`
 }
 
 const (

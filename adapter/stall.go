@@ -204,7 +204,7 @@ func (r *run) writeNudge(n NudgeFile) error {
 	case r.places.taskFile == "":
 		return nil
 	case k != nil:
-		return replaceBrief(k.Path, r.places.workspace, nudgeFile, n)
+		return replaceBrief(k, r.places.workspace, nudgeFile, n)
 	}
 	return swapJSON(filepath.Dir(r.places.taskFile), nudgeFile, n)
 }

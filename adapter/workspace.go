@@ -185,6 +185,11 @@ func (w *workspaces) before(ctx context.Context, lease picket.Lease) (last *kept
 			k.release()
 			continue
 		}
+		if err := k.check(); err != nil {
+			w.cfg.Log.Warn("a workspace was replaced; it is left alone", "task", lease.TaskID, "err", err)
+			k.release()
+			continue
+		}
 		last = k
 	}
 	return last, nil
@@ -242,6 +247,11 @@ func (w *workspaces) make(ctx context.Context, lease picket.Lease, before *kept)
 	if _, err = privateDir(w.cfg.WorkspaceRoot, k.Name); err != nil {
 		return k, "", fmt.Errorf("make workspace: %w", err)
 	}
+	info, err := os.Lstat(k.Path)
+	if err != nil {
+		return k, "", fmt.Errorf("make workspace: %w", err)
+	}
+	k.Identity = identityOf(info)
 	w.at("made")
 	if lease.Attempt > 1 || lease.Task.Fixes != nil || lease.Task.Retries != nil {
 		resumed = string(ResumeFresh)
@@ -275,6 +285,9 @@ func (w *workspaces) make(ctx context.Context, lease picket.Lease, before *kept)
 // discard deletes a directory and its record. Only its own tree is deleted:
 // links in it are deleted as links.
 func (w *workspaces) discard(ctx context.Context, k *kept) error {
+	if err := k.check(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	if err := removeTree(filepath.Dir(k.Path), k.Name); err != nil {
 		return err
 	}

@@ -233,7 +233,7 @@ func (w *workspaces) mend(ctx context.Context, k *kept) error {
 	if info, err := os.Stat(k.Admin); k.Admin == "" || err != nil || !info.IsDir() {
 		return fmt.Errorf("%w: git does not know it any more", errNotUsable)
 	}
-	if err := k.retired(); err != nil {
+	if err := errors.Join(k.check(), k.retired()); err != nil {
 		return err
 	}
 	// Nobody else works here: k is locked and its processes are dead.
@@ -241,9 +241,13 @@ func (w *workspaces) mend(ctx context.Context, k *kept) error {
 	if err := errors.Join(stale...); err != nil {
 		return err
 	}
-	link := filepath.Join(k.Path, ".git")
-	if _, err := os.Lstat(link); errors.Is(err, fs.ErrNotExist) {
-		if err := os.WriteFile(link, []byte("gitdir: "+k.Admin+"\n"), 0o644); err != nil {
+	top, err := k.open()
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	if _, err := top.Lstat(".git"); errors.Is(err, fs.ErrNotExist) {
+		if err := top.WriteFile(".git", []byte("gitdir: "+k.Admin+"\n"), 0o644); err != nil {
 			return err
 		}
 	}
