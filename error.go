@@ -54,7 +54,7 @@ const (
 	CodeUnsupportedMedia    Code = "unsupported_media_type" // 415
 	CodeIdempotencyConflict Code = "idempotency_conflict"   // 422
 
-	CodePreconditionRequired Code = "precondition_required" // 428: If-Match is missing
+	CodePreconditionRequired Code = "precondition_required" // 428: If-Match or a digest is missing
 
 	CodeRateLimited  Code = "rate_limited"   // 429
 	CodeTooManyLanes Code = "too_many_lanes" // 429

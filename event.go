@@ -70,6 +70,7 @@ const (
 	EventSessionClosed       = "session.closed"
 	EventRunLaunched         = "run.launched"
 	EventRunExited           = "run.exited"
+	EventEvidenceReplaced    = "run.evidence_replaced"
 	EventRunStalled          = "run.stalled"
 	EventAgentLifecycle      = "agent.lifecycle"
 	EventAgentCommand        = "agent.command"
@@ -100,7 +101,8 @@ var EventTypes = []string{
 	EventInvariantViolated, EventInvariantRepaired,
 	EventAgentLifecycle, EventAgentCommand, EventAgentDrift, EventAgentDrainOverdue,
 	EventToolCalled, EventBudgetWarning, EventBudgetExceeded, EventBudgetToppedUp, EventBudgetOverrun, EventBudgetUncertain, EventBudgetLate,
-	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventSessionOpened, EventSessionClosed, EventRunLaunched, EventRunExited, EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
+	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventSessionOpened, EventSessionClosed, EventRunLaunched, EventRunExited, EventEvidenceReplaced,
+	EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
 	EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
 }
 

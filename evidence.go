@@ -16,6 +16,8 @@ type Evidence struct {
 	Truncated  bool          `json:"truncated"` // Diff, Diffstat or Files were cut
 	Files      []ChangedFile `json:"files"`
 	At         Instant       `json:"at"` // when it was handed in
+	// Digest is the SHA-256 of all of it but RunID and At.
+	Digest string `json:"digest"`
 }
 
 // ChangedFile is one line of the list of what a run has changed.

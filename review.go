@@ -1,6 +1,66 @@
 package picket
 
-import "github.com/picket-dev/picket/budget"
+import (
+	"regexp"
+	"strings"
+
+	"github.com/picket-dev/picket/budget"
+)
+
+// Decision is what a reviewer says of a task in review.
+type Decision struct {
+	Note string `json:"note,omitempty"`
+	// Digest is the Review.Digest of what the reviewer looked at. When something
+	// else is there by now, the decision is refused with CodeVersion. It may be
+	// left out only while the completing run has handed in no evidence.
+	Digest string `json:"digest,omitempty"`
+}
+
+// Check refuses a decision that is out of bounds.
+func (d Decision) Check() error {
+	if len(d.Note) > MaxNote {
+		return TooLarge("/note", len(d.Note))
+	}
+	return CheckDigest("/digest", d.Digest)
+}
+
+var digestPattern = regexp.MustCompile(`^[0-9a-z-]{0,128}$`)
+
+// CheckDigest refuses what cannot be the digest of a review. None is "".
+func CheckDigest(field, digest string) error {
+	if digestPattern.MatchString(digest) {
+		return nil
+	}
+	return Invalid(field, "Copy the digest from the review, or leave it out.", "%s is not a digest of a review", field)
+}
+
+// DigestChange says in words which parts of what was shown differ between two
+// digests of one review.
+func DigestChange(shown, now string) string {
+	was, is := strings.Split(shown, "-"), strings.Split(now, "-")
+	var changed []string
+	for i, part := range []string{"the result", "the evidence", "the exit"} {
+		if i >= len(was) || i >= len(is) || was[i] != is[i] {
+			changed = append(changed, part)
+		}
+	}
+	if len(was) != 3 || len(is) != 3 || len(changed) == 0 {
+		return "the digest differs"
+	}
+	return strings.Join(changed, " and ") + " changed"
+}
+
+// CompletingRun is the run whose result a review is about: without a review the
+// latest one, and "" where nothing ever ran.
+func (t Task) CompletingRun() string {
+	switch {
+	case t.Review != nil:
+		return t.Review.RunID
+	case len(t.Runs) > 0:
+		return t.Runs[len(t.Runs)-1].RunID
+	}
+	return ""
+}
 
 // Review is the decision on a completed task. A zero Decision is pending.
 type Review struct {
@@ -11,6 +71,10 @@ type Review struct {
 	By        string  `json:"by"`
 	At        Instant `json:"at"`
 	FixTaskID *string `json:"fixTaskId"`
+	// Digest names what the completing run has handed in: its result, its evidence
+	// and its exit. While the review is pending it changes with them; a decision
+	// keeps the one that it was made on.
+	Digest string `json:"digest"`
 }
 
 // PendingReview is a row of the review queue, oldest first.
@@ -28,6 +92,7 @@ type PendingReview struct {
 	Attempts     int               `json:"attempts"`
 	Spent        budget.Envelope   `json:"spent"`
 	Work         Work              `json:"work"`
+	Digest       string            `json:"digest"` // as in Review
 }
 
 // ReviewQuery selects a page of the review queue. Filters are AND-ed.
@@ -63,6 +128,9 @@ type BulkApproval struct {
 	Filter ReviewFilter `json:"filter"`
 	Count  int          `json:"count"` // 1 to 500
 	Note   string       `json:"note"`
+	// Digests are those that the person saw, by task, as in Decision. A task whose
+	// digest differs, or is missing though it has evidence, is not approved.
+	Digests map[string]string `json:"digests,omitempty"`
 }
 
 // BulkApproved answers it: each decision is one of its own, so some can be lost
@@ -72,10 +140,12 @@ type BulkApproved struct {
 	Lost     []LostRace `json:"lost"`
 }
 
-// LostRace is a task that somebody else decided first, or that is in review no
-// more.
+// LostRace is a task that somebody else decided first, that is in review no more,
+// or that has changed since the person saw it (CodeVersion).
 type LostRace struct {
 	TaskID string `json:"taskId"`
 	Code   Code   `json:"code"`
 	By     string `json:"by"`
+	// Digest is the present one, where the one that the person saw differs.
+	Digest string `json:"digest,omitempty"`
 }

@@ -125,6 +125,7 @@ type SubtaskReview struct {
 	TaskID   string `json:"taskId"`
 	Decision string `json:"decision"` // approve or reject
 	Note     string `json:"note,omitempty"`
+	Digest   string `json:"digest,omitempty"` // of the review that await_subtask showed, as in Decision
 }
 
 // MaxNote bounds the note of a review in bytes.
@@ -141,7 +142,7 @@ func (r SubtaskReview) Check() error {
 	if len(r.Note) > MaxNote {
 		return TooLarge("/note", len(r.Note))
 	}
-	return nil
+	return CheckDigest("/digest", r.Digest)
 }
 
 // Completion is the body of mark_complete.

@@ -38,7 +38,7 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller, req picket.Bu
 	for id := range strings.FieldsSeq(r.text(got)) {
 		one := by
 		one.Once = picket.Once{Key: by.Once.Key + "." + id, Body: by.Once.Body}
-		_, err := e.Approve(ctx, one, id, req.Note)
+		_, err := e.Approve(ctx, one, id, picket.Decision{Note: req.Note, Digest: req.Digests[id]})
 		if err == nil {
 			out.Approved = append(out.Approved, id)
 			continue
@@ -64,8 +64,18 @@ func checkBulk(by picket.Caller, req picket.BulkApproval) error {
 		return picket.Invalid("/filter", "Name a role, a parent, labels or taskIds.", "the filter is empty, which would mean everything")
 	case len(f.TaskIDs) > MaxBulk:
 		return picket.Invalid("/filter/taskIds", "Send 500 at most.", "taskIds has %d entries, allowed are %d", len(f.TaskIDs), MaxBulk)
-	case len(req.Note) > maxReviewNote:
+	case len(req.Note) > picket.MaxNote:
 		return picket.TooLarge("/note", len(req.Note))
+	case len(req.Digests) > MaxBulk:
+		return picket.Invalid("/digests", "Send those of the tasks that you saw.", "digests has %d entries, allowed are %d", len(req.Digests), MaxBulk)
+	}
+	for id, digest := range req.Digests {
+		if err := picket.CheckID("/digests", "task", id); err != nil {
+			return err
+		}
+		if err := picket.CheckDigest("/digests/"+id, digest); err != nil {
+			return err
+		}
 	}
 	for _, id := range f.TaskIDs {
 		if err := picket.CheckID("/filter/taskIds", "task", id); err != nil {
@@ -104,12 +114,17 @@ func (e *Engine) inReview(ctx context.Context, f picket.ReviewFilter) (ids []any
 	}
 }
 
-// lostRace tells whether a refusal means that somebody else was first.
+// lostCodes are the refusals of one decision of many that leave the others alone.
+var lostCodes = []picket.Code{picket.CodeTaskClosed, picket.CodeStateConflict, picket.CodeNotFound, picket.CodeVersion, picket.CodePreconditionRequired}
+
+// lostRace tells whether a refusal means that somebody else was first, or that
+// the task has changed since it was looked at.
 func lostRace(id string, err error) (picket.LostRace, bool) {
 	no, ok := picket.RefusalOf(err)
-	if !ok || !slices.Contains([]picket.Code{picket.CodeTaskClosed, picket.CodeStateConflict, picket.CodeNotFound}, no.Code) {
+	if !ok || !slices.Contains(lostCodes, no.Code) {
 		return picket.LostRace{}, false
 	}
 	by, _ := no.Facts["by"].(string)
-	return picket.LostRace{TaskID: id, Code: no.Code, By: by}, true
+	digest, _ := no.Facts["current"].(string)
+	return picket.LostRace{TaskID: id, Code: no.Code, By: by, Digest: digest}, true
 }

@@ -73,9 +73,9 @@ func TestApproveAllLosesWhatOthersDecide(t *testing.T) {
 		req := picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: ids}, Count: 4}
 		by := once("1")
 		ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+by.Once.Key, by.Once.Body+" "+strings.Join(append(ids, noTask), " "), 0).Err()) // it has looked
-		_, _, err := f.Reject(f.ctx, ben, ids[1], "no", nil)
+		_, _, err := f.Reject(f.ctx, ben, ids[1], picket.Decision{Note: "no"}, nil)
 		ok(t, err)
-		_, err = f.Approve(f.ctx, ben, ids[3], "yes")
+		_, err = f.Approve(f.ctx, ben, ids[3], picket.Decision{Note: "yes"})
 		ok(t, err)
 		got, err := f.ApproveAll(f.ctx, by, req)
 		ok(t, err)

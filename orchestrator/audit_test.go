@@ -64,7 +64,7 @@ func TestAFloodDisplacesNothingInTheAuditLog(t *testing.T) {
 		reviewed := f.submit(t, picket.TaskSpec{})
 		_, err = f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{})), picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
-		_, err = f.Approve(f.ctx, operator, reviewed.TaskID, "good")
+		_, err = f.Approve(f.ctx, operator, reviewed.TaskID, picket.Decision{Note: "good"})
 		ok(t, err)
 		last, err := f.LastSeq(f.ctx)
 		ok(t, err)

@@ -183,13 +183,13 @@ func (m *market) operation(rnd *rand.Rand) error {
 		}
 		return err
 	case n < 99:
-		_, fix, err := m.Reject(m.ctx, operator, task, "n", &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(1, "0.000000001")})
+		_, fix, err := m.Reject(m.ctx, operator, task, picket.Decision{Note: "n"}, &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(1, "0.000000001")})
 		if fix != "" {
 			note(m, &m.tasks, fix)
 		}
 		return err
 	}
-	_, err := m.Approve(m.ctx, operator, task, "n")
+	_, err := m.Approve(m.ctx, operator, task, picket.Decision{Note: "n"})
 	return err
 }
 

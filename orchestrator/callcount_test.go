@@ -91,7 +91,7 @@ func oneLife(t *testing.T, e *orchestrator.Engine) int {
 	did(err)
 	_, err = e.Complete(ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`)})
 	did(err)
-	_, err = e.Approve(ctx, operator, task.TaskID, "")
+	_, err = e.Approve(ctx, operator, task.TaskID, picket.Decision{})
 	did(err)
 	return n
 }

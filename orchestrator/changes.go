@@ -2,6 +2,8 @@ package orchestrator
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -11,12 +13,13 @@ import (
 )
 
 // RunEvidence keeps what a run has changed, until 15 minutes after its lease
-// ended. The same again changes nothing; something else takes its place.
+// ended or somebody has decided about the task (CodeTaskClosed). The same again
+// changes nothing; something else takes its place, with an event.
 func (e *Engine) RunEvidence(ctx context.Context, held picket.Held, ev picket.Evidence) error {
 	if err := ev.Check(); err != nil {
 		return err
 	}
-	ev.RunID, ev.At = "", 0 // the store's own
+	ev.RunID, ev.At, ev.Digest = "", 0, "" // the store's own
 	b, err := jsonv2.Marshal(ev)
 	if err != nil {
 		return picket.Invalid("/diff", "Send text that is valid UTF-8.", "the evidence cannot be kept: %v", err)
@@ -28,8 +31,14 @@ func (e *Engine) RunEvidence(ctx context.Context, held picket.Held, ev picket.Ev
 	if err != nil {
 		return fmt.Errorf("encode evidence: %w", err)
 	}
-	_, err = e.as(ctx, held, "run_evidence", string(b), string(work))
+	_, err = e.as(ctx, held, "run_evidence", string(b), string(work), evidenceDigest(b))
 	return err
+}
+
+// evidenceDigest is the SHA-256 of evidence as it is kept.
+func evidenceDigest(kept []byte) string {
+	sum := sha256.Sum256(kept)
+	return hex.EncodeToString(sum[:])
 }
 
 // Evidence lists what the runs of a task have changed, the latest run first;
@@ -65,6 +74,6 @@ func evidenceOf(r *reply, row []any) (ev picket.Evidence, err error) {
 	if err := jsonv2.Unmarshal([]byte(body), &ev); err != nil {
 		return ev, fmt.Errorf("decode evidence: %w", err)
 	}
-	ev.RunID, ev.At = r.text(r.at(row, 0)), picket.Instant(integer(at))
+	ev.RunID, ev.At, ev.Digest = r.text(r.at(row, 0)), picket.Instant(integer(at)), evidenceDigest([]byte(body))
 	return ev, nil
 }

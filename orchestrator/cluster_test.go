@@ -212,7 +212,7 @@ func life(ctx context.Context, people, workers *orchestrator.Engine, sealer *pic
 		_, err = workers.Complete(ctx, held, picket.Completion{Output: picket.RawJSON(`1`), Summary: "done"})
 	}
 	if err == nil {
-		_, err = people.Approve(ctx, operator, task.TaskID, "good")
+		_, err = people.Approve(ctx, operator, task.TaskID, picket.Decision{Note: "good"})
 	}
 	if err != nil {
 		return err

@@ -268,9 +268,9 @@ func (c *crowd) person(rnd *rand.Rand, id string, t *told) {
 	switch t.State {
 	case picket.TaskReview:
 		if rnd.IntN(4) > 0 {
-			_, err = c.e[0].Approve(c.ctx, operator, id, "")
+			_, err = c.e[0].Approve(c.ctx, operator, id, picket.Decision{})
 		} else {
-			_, _, err = c.e[1].Reject(c.ctx, operator, id, "no", nil)
+			_, _, err = c.e[1].Reject(c.ctx, operator, id, picket.Decision{Note: "no"}, nil)
 		}
 	case picket.TaskHandoff:
 		hid := "handoff_" + t.Run[len("run_"):]

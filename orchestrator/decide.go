@@ -132,29 +132,29 @@ func (e *Engine) CancelHandoff(ctx context.Context, by picket.Caller, handoffID,
 // isNull reports whether a JSON member was not sent, or sent as null.
 func isNull(raw picket.RawJSON) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// Approve completes a task in review.
-func (e *Engine) Approve(ctx context.Context, by picket.Caller, taskID, note string) (picket.Task, error) {
-	t, _, err := e.review(ctx, by, taskID, "approve", note, nil)
+// Approve completes a task in review. It is refused with CodeVersion when what
+// the run has handed in is not what d.Digest names, and with
+// CodePreconditionRequired when there is evidence and no digest.
+func (e *Engine) Approve(ctx context.Context, by picket.Caller, taskID string, d picket.Decision) (picket.Task, error) {
+	t, _, err := e.review(ctx, by, taskID, "approve", d, nil)
 	return t, err
 }
 
 // Reject closes a task in review as rejected. With fix it creates, in the same
-// step, the task that repairs it and returns that task's id.
-func (e *Engine) Reject(ctx context.Context, by picket.Caller, taskID, note string, fix *picket.TaskSpec) (picket.Task, string, error) {
-	return e.review(ctx, by, taskID, "reject", note, fix)
+// step, the task that repairs it and returns that task's id. The digest is
+// checked as by Approve.
+func (e *Engine) Reject(ctx context.Context, by picket.Caller, taskID string, d picket.Decision, fix *picket.TaskSpec) (picket.Task, string, error) {
+	return e.review(ctx, by, taskID, "reject", d, fix)
 }
 
-// maxReviewNote bounds the note of a decision, in bytes.
-const maxReviewNote = 16 << 10
-
-func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision, note string, fix *picket.TaskSpec) (picket.Task, string, error) {
+func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision string, d picket.Decision, fix *picket.TaskSpec) (picket.Task, string, error) {
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, "", err
 	}
-	if len(note) > maxReviewNote {
-		return picket.Task{}, "", picket.TooLarge("/note", len(note))
+	if err := d.Check(); err != nil {
+		return picket.Task{}, "", err
 	}
-	args := []any{taskID, decision, by.Actor, by.Once.Key, by.Once.Body, note, "0"}
+	args := []any{taskID, decision, by.Actor, by.Once.Key, by.Once.Body, d.Note, d.Digest, "0"}
 	if fix != nil {
 		spec := *fix
 		if spec.Fixes != "" && spec.Fixes != taskID {
@@ -168,7 +168,7 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision,
 		if err != nil {
 			return picket.Task{}, "", err
 		}
-		args[6] = "1"
+		args[7] = "1"
 		args = append(args, fields...)
 	}
 	got, err := e.run(ctx, "review", args...)

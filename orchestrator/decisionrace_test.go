@@ -118,11 +118,11 @@ func TestTwoPeopleDecideOneReview(t *testing.T) {
 		}
 		choices := []choice{
 			{"approve", "well done", func(e *orchestrator.Engine, by picket.Caller, id string) error {
-				_, err := e.Approve(f.ctx, by, id, "well done")
+				_, err := e.Approve(f.ctx, by, id, picket.Decision{Note: "well done"})
 				return err
 			}},
 			{"reject", "too red", func(e *orchestrator.Engine, by picket.Caller, id string) error {
-				_, made, err := e.Reject(f.ctx, by, id, "too red", fix(id))
+				_, made, err := e.Reject(f.ctx, by, id, picket.Decision{Note: "too red"}, fix(id))
 				if err == nil && made == "" {
 					return errors.New("rejected without the fix")
 				}

@@ -104,7 +104,7 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 			}
 			_, err := f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"})), picket.Completion{Output: picket.RawJSON(`1`)})
 			ok(t, err)
-			_, err = f.Approve(f.ctx, ben, task.TaskID, "fine")
+			_, err = f.Approve(f.ctx, ben, task.TaskID, picket.Decision{Note: "fine"})
 			ok(t, err)
 			lostTo(t, name+", and the task has ended", seconds["answer"](hid), picket.CodeTaskClosed, ada.Actor, c.decision, c.said)
 		}
@@ -142,9 +142,12 @@ func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
 			act            func(id string) error
 			decision, said string
 		}{
-			"approve": {func(id string) error { _, err := f.Approve(f.ctx, ada, id, "well done"); return err }, "approve", "well done"},
+			"approve": {func(id string) error {
+				_, err := f.Approve(f.ctx, ada, id, picket.Decision{Note: "well done"})
+				return err
+			}, "approve", "well done"},
 			"reject": {func(id string) error {
-				_, _, err := f.Reject(f.ctx, ada, id, "too red: "+strings.Repeat("é", 2000), &picket.TaskSpec{Title: "blue", Role: "later"})
+				_, _, err := f.Reject(f.ctx, ada, id, picket.Decision{Note: "too red: " + strings.Repeat("é", 2000)}, &picket.TaskSpec{Title: "blue", Role: "later"})
 				return err
 			}, "reject", "too red: " + strings.Repeat("é", 491) + "…"},
 			"cancel": {func(id string) error { _, err := f.Cancel(f.ctx, ada, id, "not needed"); return err }, "cancel", "not needed"},
@@ -152,9 +155,9 @@ func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
 			id := f.done(t, 1, picket.TaskSpec{})[0]
 			ok(t, c.act(id))
 			for second, act := range map[string]func() error{
-				"approve": func() error { _, err := f.Approve(f.ctx, ben, id, "no"); return err },
+				"approve": func() error { _, err := f.Approve(f.ctx, ben, id, picket.Decision{Note: "no"}); return err },
 				"reject": func() error {
-					_, _, err := f.Reject(f.ctx, ben, id, "no", &picket.TaskSpec{Title: "fix"})
+					_, _, err := f.Reject(f.ctx, ben, id, picket.Decision{Note: "no"}, &picket.TaskSpec{Title: "fix"})
 					return err
 				},
 				"cancel": func() error { _, err := f.Cancel(f.ctx, ben, id, "no"); return err },
@@ -176,7 +179,7 @@ func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
 		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
 		_, err := f.Finish(f.ctx, ada, hid, picket.RawJSON(`1`))
 		ok(t, err)
-		_, err = f.Approve(f.ctx, ben, task.TaskID, "")
+		_, err = f.Approve(f.ctx, ben, task.TaskID, picket.Decision{})
 		var no *picket.Error
 		if !errors.As(err, &no) || no.Facts["decision"] != "finish" || no.Facts["by"] != ada.Actor {
 			t.Errorf("approve of what was finished: %v", err)
@@ -211,11 +214,11 @@ func tourDecided(t *testing.T, f *fixture) {
 	refused(t, err, picket.CodeStateConflict)
 	f.clear(t)
 	id := f.done(t, 1, picket.TaskSpec{Review: picket.ReviewByNone})[0]
-	_, err = f.Approve(f.ctx, operator, id, "")
+	_, err = f.Approve(f.ctx, operator, id, picket.Decision{})
 	refused(t, err, picket.CodeTaskClosed)
 	id = f.done(t, 1, picket.TaskSpec{})[0]
-	_, err = f.Approve(f.ctx, operator, id, "well done")
+	_, err = f.Approve(f.ctx, operator, id, picket.Decision{Note: "well done"})
 	ok(t, err)
-	_, err = f.Approve(f.ctx, operator, id, "")
+	_, err = f.Approve(f.ctx, operator, id, picket.Decision{})
 	refused(t, err, picket.CodeTaskClosed)
 }

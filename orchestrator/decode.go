@@ -148,9 +148,10 @@ func (r *reply) task(v any) picket.Task {
 	}
 	if rv := r.hash(r.at(l, 12)); len(rv) > 0 {
 		t.Review = &picket.Review{TaskID: id, RunID: rv["run"], Decision: optional(rv["decision"]), Note: rv["note"],
-			By: rv["by"], At: picket.Instant(integer(rv["at"])), FixTaskID: optional(rv["fix"])}
+			By: rv["by"], At: picket.Instant(integer(rv["at"])), FixTaskID: optional(rv["fix"]),
+			Digest: rv["digest"]}
 	} else if t.State == picket.TaskReview {
-		t.Review = &picket.Review{TaskID: id, RunID: h["run"]}
+		t.Review = &picket.Review{TaskID: id, RunID: h["run"], Digest: r.text(r.at(l, 15))}
 	}
 	for i := range t.Runs {
 		t.Runs[i].KeepUntil = keepUntil(t, t.Runs[i])

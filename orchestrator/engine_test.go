@@ -194,7 +194,7 @@ func TestLifeOfATask(t *testing.T) {
 		if len(rv.Reviews) != 1 || rv.Total != 1 || rv.NextCursor != nil || rv.Reviews[0].RunID != l.RunID {
 			t.Fatalf("reviews %+v", rv)
 		}
-		done, err := f.Approve(f.ctx, operator, task.TaskID, "good")
+		done, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Note: "good"})
 		ok(t, err)
 		if done.State != picket.TaskCompleted || *done.Review.Decision != "approve" {
 			t.Fatalf("approved %+v", done)

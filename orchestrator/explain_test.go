@@ -63,7 +63,7 @@ func TestExplain(t *testing.T) {
 		_, err = f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
 		f.because(t, task.TaskID, "waits for a review")
-		_, _, err = f.Reject(f.ctx, operator, task.TaskID, "", nil)
+		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{}, nil)
 		ok(t, err)
 		f.because(t, task.TaskID, "it is rejected")
 	})

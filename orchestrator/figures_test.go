@@ -80,7 +80,7 @@ func TestWhatWaitsForPeopleIsCounted(t *testing.T) {
 
 		_, err = f.Answer(f.ctx, operator, first, picket.AnswerRequest{Answer: picket.RawJSON(`"x"`)})
 		ok(t, err)
-		_, err = f.Approve(f.ctx, operator, one, "")
+		_, err = f.Approve(f.ctx, operator, one, picket.Decision{})
 		ok(t, err)
 		expect(1, 1, 1, second, early.TaskID)
 		_, err = f.Finish(f.ctx, operator, second, picket.RawJSON(`1`))
@@ -88,7 +88,7 @@ func TestWhatWaitsForPeopleIsCounted(t *testing.T) {
 		expect(1, 0, 1, third, early.TaskID)
 		_, err = f.CancelHandoff(f.ctx, operator, third, "")
 		ok(t, err)
-		_, _, err = f.Reject(f.ctx, operator, early.TaskID, "", nil)
+		_, _, err = f.Reject(f.ctx, operator, early.TaskID, picket.Decision{}, nil)
 		ok(t, err)
 		if s := f.stats(t); s.HandoffKinds[picket.HandoffQuestion] != 0 || !s.OldestReview.IsZero() {
 			t.Errorf("left: %+v", s)

@@ -275,7 +275,7 @@ func TestAFixWaitsForTheProcessOfWhatItRepairs(t *testing.T) {
 		h := f.launched(t)
 		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
-		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, "", &picket.TaskSpec{Title: "fix"})
+		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, picket.Decision{}, &picket.TaskSpec{Title: "fix"})
 		ok(t, err)
 		none, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{})
 		ok(t, err)

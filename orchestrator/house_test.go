@@ -97,9 +97,9 @@ func TestTheHouseOfADay(t *testing.T) {
 		if got := f.envelope(t, "house"); got.Available.USD != 0 { // not terminal yet
 			t.Errorf("house %+v", got)
 		}
-		_, _, err = f.Reject(f.ctx, operator, task.TaskID, "again", &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "1.21")})
+		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "again"}, &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "1.21")})
 		refused(t, err, picket.CodeBudgetExceeded)
-		_, _, err = f.Reject(f.ctx, operator, task.TaskID, "again", nil)
+		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "again"}, nil)
 		ok(t, err)
 		if got := f.envelope(t, "house"); got.Available != *worth(100, "1.20") {
 			t.Errorf("house %+v", got)
@@ -121,7 +121,7 @@ func TestTheHouseOfADay(t *testing.T) {
 		ok(t, err)
 		_, err = f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
-		_, fix, err := f.Reject(f.ctx, operator, twin.TaskID, "again", &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "0.40")})
+		_, fix, err := f.Reject(f.ctx, operator, twin.TaskID, picket.Decision{Note: "again"}, &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "0.40")})
 		ok(t, err)
 		_, err = f.Cancel(f.ctx, operator, fix, "r")
 		ok(t, err)

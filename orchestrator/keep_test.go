@@ -32,7 +32,7 @@ func TestWorkspacesAreKeptUntilSomebodyHasDecided(t *testing.T) {
 		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		kept("in review", task, 0)
-		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, "the tabs are wrong", &picket.TaskSpec{Title: "use tabs"})
+		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "the tabs are wrong"}, &picket.TaskSpec{Title: "use tabs"})
 		ok(t, err)
 		kept("rejected", task, 24*time.Hour)
 

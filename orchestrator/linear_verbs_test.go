@@ -95,7 +95,7 @@ func (s *arena) ask(e *orchestrator.Engine, op lop, by lease) lreply {
 	case "cancel":
 		return shown(e.Cancel(s.ctx, operator, op.task, "because"))
 	case "approve":
-		return shown(e.Approve(s.ctx, operator, op.task, "fine"))
+		return shown(e.Approve(s.ctx, operator, op.task, picket.Decision{Note: "fine"}))
 	case "answer":
 		return shown(e.Answer(s.ctx, operator, op.help, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}))
 	}

@@ -33,7 +33,7 @@ func TestADecisionBelowACancelledTaskLoses(t *testing.T) {
 				},
 				"finish":  func() error { _, err := f.Finish(f.ctx, ben, stays.HandoffID, picket.RawJSON(`1`)); return err },
 				"claim":   func() error { _, err := f.Claim(f.ctx, ben, help.HandoffID, true); return err },
-				"approve": func() error { _, err := f.Approve(f.ctx, ben, done.lease.TaskID, ""); return err },
+				"approve": func() error { _, err := f.Approve(f.ctx, ben, done.lease.TaskID, picket.Decision{}); return err },
 				"retry":   func() error { _, err := f.Retry(f.ctx, ben, asks.lease.TaskID, ""); return err },
 			} {
 				lostTo(t, name, act(), picket.CodeTaskClosed, by, "cancel", said)
@@ -62,7 +62,7 @@ func TestAMarkWithoutANameIsToldAsWell(t *testing.T) {
 		c := root.below(t, 1)[0]
 		c.complete(t, picket.Completion{})
 		ok(t, f.raw.HSet(f.ctx, "pk:{default}:tree:"+root.lease.TaskID, root.lease.TaskID, "1").Err())
-		_, err := f.Approve(f.ctx, operator, c.lease.TaskID, "")
+		_, err := f.Approve(f.ctx, operator, c.lease.TaskID, picket.Decision{})
 		refused(t, err, picket.CodeTaskClosed)
 		if no, _ := picket.RefusalOf(err); no.Facts["by"] != nil || no.Facts["decision"] != "cancel" || !strings.Contains(no.Message, "somebody cancelled it") {
 			t.Errorf("it says %q with %v", no.Message, no.Facts)

@@ -56,18 +56,18 @@ var peopleCases = []lostCase{
 		}},
 	{name: "review", setup: inReview,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Approve(w.ctx, asked("1"), w.task.TaskID, "good")
+			return e.Approve(w.ctx, asked("1"), w.task.TaskID, picket.Decision{Note: "good"})
 		}},
 	{name: "review/reject", setup: inReview,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			task, fix, err := e.Reject(w.ctx, asked("1"), w.task.TaskID, "bad", nil)
+			task, fix, err := e.Reject(w.ctx, asked("1"), w.task.TaskID, picket.Decision{Note: "bad"}, nil)
 			return []any{task, fix}, err
 		}},
 	{name: "bulk", setup: threeInReview, stages: oneAfterTheOther, call: approveThree},
 	{name: "review/bulk", setup: threeInReview, stages: oneAfterTheOther, call: approveThree},
 	{name: "review/fix", setup: inReview,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			task, fix, err := e.Reject(w.ctx, asked("1"), w.task.TaskID, "bad", &picket.TaskSpec{Title: "mend it", Role: "coder"})
+			task, fix, err := e.Reject(w.ctx, asked("1"), w.task.TaskID, picket.Decision{Note: "bad"}, &picket.TaskSpec{Title: "mend it", Role: "coder"})
 			return []any{task, fix}, err
 		}},
 }

@@ -166,7 +166,7 @@ func (w *stormWorker) end(how int) (closed bool) {
 		w.caused("task." + string(got))
 		w.exit()
 		if got == picket.TaskReview {
-			task("approve", picket.EventTaskApproved, func() (picket.Task, error) { return w.e.Approve(w.ctx, by, w.task, "good") })
+			task("approve", picket.EventTaskApproved, func() (picket.Task, error) { return w.e.Approve(w.ctx, by, w.task, picket.Decision{Note: "good"}) })
 		}
 		return true
 	}
@@ -189,7 +189,9 @@ func (w *stormWorker) advance() {
 	w.caused("task." + string(got.State))
 	w.exit()
 	if got.State == picket.TaskReview {
-		answered(w.storm, "approve", func() (picket.Task, error) { return w.e.Approve(w.ctx, approves, w.task, "good") })
+		answered(w.storm, "approve", func() (picket.Task, error) {
+			return w.e.Approve(w.ctx, approves, w.task, picket.Decision{Note: "good"})
+		})
 		w.caused(picket.EventTaskApproved)
 	}
 	answered(w.storm, "cancel", func() (picket.Task, error) { return w.e.Cancel(w.ctx, cancels, next, "enough") })

@@ -78,7 +78,7 @@ func tourTree(t *testing.T, f *fixture) {
 	_, err = f.Complete(f.ctx, child, picket.Completion{})
 	ok(t, err)
 	refused(t, review(child.TaskID, "approve"), picket.CodeForbidden)
-	_, _, err = f.Reject(f.ctx, operator, child.TaskID, "n", &picket.TaskSpec{Title: "fix"})
+	_, _, err = f.Reject(f.ctx, operator, child.TaskID, picket.Decision{Note: "n"}, &picket.TaskSpec{Title: "fix"})
 	ok(t, err)
 	// Below a task that is pinned to an agent.
 	f.clear(t)
@@ -201,7 +201,7 @@ func tourKin(t *testing.T, f *fixture) {
 	ok(t, err)
 	_, err = f.Retry(f.ctx, operator, asks.TaskID, "r")
 	refused(t, err, picket.CodeTaskClosed)
-	_, err = f.Approve(f.ctx, operator, asks.TaskID, "r")
+	_, err = f.Approve(f.ctx, operator, asks.TaskID, picket.Decision{Note: "r"})
 	refused(t, err, picket.CodeTaskClosed)
 	_, err = f.Retry(f.ctx, operator, parts[2], "r") // below one that is cancelled there is no shelter
 	ok(t, err)

@@ -19,6 +19,7 @@ type mlife struct {
 	nudges   int64
 	nudgeFor string          // the call that was told, "" before
 	had      map[string]bool // events by id
+	mshown
 }
 
 // acted notes a tool call and answers the nudge that goes with it. The fifth

@@ -55,6 +55,8 @@ func (x *machine) moves() []move {
 		{1, "cancel", func() bool { return x.openTasks() > 0 }, x.cancel},
 		{3, "retry", func() bool { return x.escalated() || x.anyTask(closed...)() }, x.retry},
 		{3, "review", x.anyTask(picket.TaskReview), x.review},
+		{2, "review_swapped", x.anyTask(picket.TaskReview), x.reviewSwapped},
+		{1, "evidence", x.anyTask(closed...), x.evidence},
 		{2, "answer", helps, x.answer},
 		{1, "finish", helps, x.finish},
 		{1, "cancel_help", helps, x.cancelHelp},

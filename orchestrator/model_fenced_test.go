@@ -240,6 +240,7 @@ func (m *rules) runExit(h mheld, code string) picket.Code {
 		r.exitedAt = m.now
 	}
 	r.exited, r.code = true, code
+	r.exits++
 	// Whoever waits for this process goes on: the run's own task, or the one
 	// that repairs or repeats it.
 	for _, id := range m.ids {

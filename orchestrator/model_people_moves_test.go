@@ -101,17 +101,19 @@ func (x *machine) review() {
 		ms  mspec
 		at  int64
 	)
+	seen := x.lookAt(tid)
+	d := picket.Decision{Note: "so", Digest: seen.digest}
 	switch {
 	case approve:
-		got, err = x.e.Approve(x.ctx, by, tid, "fine")
+		got, err = x.e.Approve(x.ctx, by, tid, d)
 	case fixed:
 		var s picket.TaskSpec
 		s, ms, at = x.spec()
-		got, fix, err = x.e.Reject(x.ctx, by, tid, "wrong", &s)
+		got, fix, err = x.e.Reject(x.ctx, by, tid, d, &s)
 	default:
-		got, fix, err = x.e.Reject(x.ctx, by, tid, "wrong", nil)
+		got, fix, err = x.e.Reject(x.ctx, by, tid, d, nil)
 	}
-	want, code := x.m.review(o, tid, approve, fix, ms, at)
+	want, code := x.m.review(o, tid, seen, approve, fix, ms, at)
 	if x.agree(err, code, "review %s", tid) {
 		x.same("review: fix", fix, want)
 		x.shows("review", got, tid)

@@ -149,7 +149,7 @@ func (m *rules) repeated(t *mtask) bool {
 	return anew != nil && !anew.state.Terminal() && !m.marked(anew)
 }
 
-func (m *rules) review(o monce, tid string, approve bool, fix string, s mspec, ready int64) (string, picket.Code) {
+func (m *rules) review(o monce, tid string, seen look, approve bool, fix string, s mspec, ready int64) (string, picket.Code) {
 	if was, code, again := m.once(o); again {
 		return first(was), code
 	}
@@ -159,6 +159,9 @@ func (m *rules) review(o monce, tid string, approve bool, fix string, s mspec, r
 			return picket.CodeTaskClosed
 		case t.state != picket.TaskReview:
 			return picket.CodeStateConflict
+		}
+		if code := m.notShown(t, seen); code != "" {
+			return code
 		}
 		m.decided(t, approve, fix, s, ready)
 		return ""
@@ -203,7 +206,7 @@ func (m *rules) answer(o monce, hid, edited string) picket.Code {
 func (m *rules) finish(o monce, hid string) picket.Code {
 	return m.onHelp(o, hid, func(h *mhelp) picket.Code {
 		h.state = picket.HandoffFinished
-		m.tasks[h.task].state = picket.TaskCompleted
+		m.tasks[h.task].state, m.tasks[h.task].decided = picket.TaskCompleted, true
 		m.ends(m.tasks[h.task])
 		m.emit(picket.EventTaskFinished, h.task)
 		return ""

@@ -130,9 +130,10 @@ type machine struct {
 	refusals map[string]int
 	short    map[string]int // calls refused for want of money, by run
 	made     []made
-	most     int // open tasks, or submit is drawn less
-	jumps    int // of the store's clock
-	swaps    int // of the store
+	most     int             // open tasks, or submit is drawn less
+	looks    map[string]look // of reviewers, by task
+	jumps    int             // of the store's clock
+	swaps    int             // of the store
 	// An acquire by a registered agent, and how many there were.
 	gathered   gathered
 	gatherings int

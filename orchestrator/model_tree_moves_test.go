@@ -91,9 +91,10 @@ func (x *machine) reviewSubtask() {
 func (x *machine) reviewBy(h picket.Held, mh mheld, id string) {
 	decision, note := oneOf(x, "decision", "approve", "reject", "reject"), oneOf(x, "note", "", "so")
 	request := oneOf(x, "request", "", "v1")
+	seen := x.lookAt(id)
 	for range 1 + x.below(2, "times") {
-		got, err := x.e.ReviewSubtask(x.ctx, h, request, picket.SubtaskReview{TaskID: id, Decision: decision, Note: note})
-		c, code := x.m.reviewSubtask(mh, request, id, decision, note, func() string {
+		got, err := x.e.ReviewSubtask(x.ctx, h, request, picket.SubtaskReview{TaskID: id, Decision: decision, Note: note, Digest: seen.digest})
+		c, code := x.m.reviewSubtask(mh, request, id, decision, note, seen, func() string {
 			if got.Review == nil || got.Review.FixTaskID == nil {
 				return freshID()
 			}

@@ -23,6 +23,7 @@ type mtree struct {
 	broods    int
 	made      string // what was asked for
 	cancelled bool   // with all that is below it
+	decided   bool   // by a reviewer, or by who finished a hand-off
 }
 
 // marked tells whether a task was cancelled with one above it.
@@ -216,7 +217,7 @@ func (m *rules) await(h mheld, child string) (*mtask, picket.Code) {
 
 // reviewSubtask decides a subtask that was handed in; fix is the id of the
 // subtask that repairs a rejected one.
-func (m *rules) reviewSubtask(h mheld, request, child, decision, note string, fix func() string) (*mtask, picket.Code) {
+func (m *rules) reviewSubtask(h mheld, request, child, decision, note string, seen look, fix func() string) (*mtask, picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
 		return nil, code
@@ -235,6 +236,9 @@ func (m *rules) reviewSubtask(h mheld, request, child, decision, note string, fi
 		return nil, picket.CodeStateConflict
 	case !c.byParent:
 		return nil, picket.CodeForbidden
+	}
+	if code := m.notShown(c, seen); code != "" {
+		return nil, code
 	}
 	m.confirm(t, r)
 	if _, code = m.acted(t, r, "review "+child+" "+decision, request, request); code != "" {
@@ -259,6 +263,7 @@ func (m *rules) decided(t *mtask, approve bool, fix string, s mspec, ready int64
 	if approve {
 		t.state, kind = picket.TaskCompleted, picket.EventTaskApproved
 	}
+	t.decided = true
 	m.ends(t)
 	m.emit(kind, t.id)
 	if fix == "" {

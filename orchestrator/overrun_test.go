@@ -116,7 +116,7 @@ func TestLateMoneyGoesThroughClosedEnvelopes(t *testing.T) {
 		// At its end the root's debt is the house's.
 		_, err := f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
-		_, err = f.Approve(f.ctx, operator, root.TaskID, "")
+		_, err = f.Approve(f.ctx, operator, root.TaskID, picket.Decision{})
 		ok(t, err)
 		f.books(t, root.TaskID, "1.05", "0", "0", "0")
 		if house := f.envelope(t, "house"); house.Available.USD != usd("98.95") || house.Carved.USD != usd("1.05") {

@@ -157,9 +157,9 @@ func TestRejectCreatesTheFixInTheSameStep(t *testing.T) {
 		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"wrong"`)})
 		ok(t, err)
 		once := picket.Caller{Actor: "key_test", Once: picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}}
-		got, fix, err := f.Reject(f.ctx, once, task.TaskID, "too \"red\"", &picket.TaskSpec{Title: "make it blue"})
+		got, fix, err := f.Reject(f.ctx, once, task.TaskID, picket.Decision{Note: "too \"red\""}, &picket.TaskSpec{Title: "make it blue"})
 		ok(t, err)
-		again, fix2, err := f.Reject(f.ctx, once, task.TaskID, "too \"red\"", &picket.TaskSpec{Title: "make it blue"})
+		again, fix2, err := f.Reject(f.ctx, once, task.TaskID, picket.Decision{Note: "too \"red\""}, &picket.TaskSpec{Title: "make it blue"})
 		ok(t, err)
 		if fix == "" || fix2 != fix || again.State != got.State || got.State != picket.TaskRejected || *got.Review.FixTaskID != fix {
 			t.Fatalf("rejected %+v fix %q repeated %q", got, fix, fix2)
@@ -168,9 +168,9 @@ func TestRejectCreatesTheFixInTheSameStep(t *testing.T) {
 		if *fixTask.Fixes != task.TaskID || fixTask.Title != "make it blue" {
 			t.Fatalf("fix %+v", fixTask)
 		}
-		_, err = f.Approve(f.ctx, operator, task.TaskID, "")
+		_, err = f.Approve(f.ctx, operator, task.TaskID, picket.Decision{})
 		refused(t, err, picket.CodeTaskClosed)
-		_, _, err = f.Reject(f.ctx, operator, fix, "not yet", nil)
+		_, _, err = f.Reject(f.ctx, operator, fix, picket.Decision{Note: "not yet"}, nil)
 		refused(t, err, picket.CodeStateConflict)
 	})
 }
@@ -195,7 +195,7 @@ func TestARepeatAfterRetention(t *testing.T) {
 			}
 		}
 		id := f.done(t, 1, picket.TaskSpec{})[0]
-		verbs["approve"] = func() error { _, err := f.Approve(f.ctx, once("approve"), id, ""); return err }
+		verbs["approve"] = func() error { _, err := f.Approve(f.ctx, once("approve"), id, picket.Decision{}); return err }
 		ok(t, verbs["approve"]())
 		spends := f.submit(t, picket.TaskSpec{}).TaskID
 		verbs["top up"] = func() error {

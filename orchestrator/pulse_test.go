@@ -106,7 +106,7 @@ func TestThePulseCounts(t *testing.T) {
 		expect("0 handed in, 0 failed, 0 asked, refused map[]")
 		task, h := f.start(t, picket.TaskSpec{})
 		f.again(t, func() error { _, err := f.Complete(f.ctx, h, picket.Completion{}); return err })
-		f.again(t, func() error { _, err := f.Approve(f.ctx, once("a"), task.TaskID, ""); return err })
+		f.again(t, func() error { _, err := f.Approve(f.ctx, once("a"), task.TaskID, picket.Decision{}); return err })
 		expect("1 handed in, 0 failed, 0 asked, refused map[]")
 		_, h = f.start(t, picket.TaskSpec{Review: picket.ReviewByNone})
 		f.again(t, func() error { _, err := f.Complete(f.ctx, h, picket.Completion{}); return err })

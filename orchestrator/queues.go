@@ -156,7 +156,7 @@ func (r *reply) pendingReview(row []any) picket.PendingReview {
 	r.json(r.at(row, 3), &o)
 	return picket.PendingReview{TaskID: id, RunID: r.hash(row[1])["run"], Title: t.Title, Role: t.Role, Labels: t.Labels, Parent: t.Parent,
 		Output: o.Output, Summary: o.Summary, SubmittedAt: picket.Instant(r.int(r.at(row, 4))), FencingToken: t.FencingToken,
-		Attempts: t.Attempts, Spent: t.Spent, Work: r.work(r.at(row, 5), r.at(row, 6))}
+		Attempts: t.Attempts, Spent: t.Spent, Work: r.work(r.at(row, 5), r.at(row, 6)), Digest: r.text(r.at(row, 8))}
 }
 
 // What lists show of the work of a run; Evidence has the whole.

@@ -81,6 +81,10 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return "the task was cancelled", "Stop writing and exit: nobody needs this work any more."
 	},
 	picket.CodeTaskClosed: func(f facts) (string, string) {
+		if f["kind"] == "evidence" {
+			return "somebody has decided about the task, and the evidence of its runs stays as it was then",
+				"Keep the changes where they are; what is still to be shown belongs to a new task (fixes = this task)."
+		}
 		if f["decision"] != "" {
 			return f.decided(), "Look at what was decided; for what is left to do create a new task (fixes = this task)."
 		}
@@ -123,6 +127,10 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		}
 		if f["call"] != "" {
 			return "the call was made, but its result was not kept", "Send a new Idempotency-Key to make the call again."
+		}
+		if f["cause"] == "evidence_replaced" {
+			return "the run has replaced its evidence " + f["limit"] + " times, and more is not taken",
+				"Keep the changes where they are; what was handed in last stays."
 		}
 		if f["cause"] == "exec_over" {
 			return "no call waits for this result: its deadline has passed", "Drop the result; the call was settled without it."
@@ -172,9 +180,17 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 	picket.CodeAgentDraining: func(facts) (string, string) {
 		return "the agent is draining: it finishes what it has and gets nothing new", "Finish the tasks in progress, then exit; the agent is deregistered when its last lease ends."
 	},
+	picket.CodePreconditionRequired: func(facts) (string, string) {
+		return "the task has evidence, and the decision does not say what was looked at",
+			"Look at the review, then send its digest with the decision."
+	},
 	picket.CodeVersion: func(f facts) (string, string) {
 		if f["count"] != "" {
 			return fmt.Sprintf("%s tasks are meant now, not %s", f["count"], f["presented"]), "Look at the queue again, then send the number that you see."
+		}
+		if f["kind"] == "review" {
+			return "what the run has handed in is not what the decision was made on: " + picket.DigestChange(f["presented"], f["current"]),
+				"Look at the review again, then decide with the digest that it shows now."
 		}
 		return fmt.Sprintf("the agent is at version %s, not %s", f["current"], f["presented"]),
 			"Read the agent again, decide anew, and send its ETag as If-Match."

@@ -42,7 +42,7 @@ func TestLifeThroughSentinels(t *testing.T) {
 			return err
 		})
 		patiently(t, func(ctx context.Context) error {
-			_, err := people.Approve(ctx, operator, task.TaskID, "good")
+			_, err := people.Approve(ctx, operator, task.TaskID, picket.Decision{Note: "good"})
 			return err
 		})
 		people.state(t, task.TaskID, picket.TaskCompleted)

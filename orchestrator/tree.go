@@ -188,7 +188,7 @@ func (e *Engine) ReviewSubtask(ctx context.Context, held picket.Held, requestKey
 	if err := req.Check(); err != nil {
 		return picket.SubtaskState{}, err
 	}
-	args := []any{requestKey, req.TaskID, req.Decision, req.Note, named("review_subtask", req.TaskID+" "+req.Decision), e.quotas().Subtasks}
+	args := []any{requestKey, req.TaskID, req.Decision, req.Note, named("review_subtask", req.TaskID+" "+req.Decision), e.quotas().Subtasks, req.Digest}
 	if req.Decision == "reject" {
 		fields, err := e.repair(ctx, held, req.TaskID)
 		if err != nil {

@@ -171,7 +171,7 @@ func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
 			t.Fatalf("a detached subtask that nobody was to review is reviewed by %s", task.ReviewBy)
 		}
 		running.complete(t, picket.Completion{})
-		_, err := f.Approve(f.ctx, operator, running.lease.TaskID, "")
+		_, err := f.Approve(f.ctx, operator, running.lease.TaskID, picket.Decision{})
 		ok(t, err)
 		_, err = f.Cancel(f.ctx, operator, queued, "")
 		ok(t, err)

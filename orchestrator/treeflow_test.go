@@ -114,7 +114,7 @@ func TestPeopleAndTheTree(t *testing.T) {
 		// A person may decide for the parent; the repair stands where the first one stood.
 		d := p.child(t, "", picket.Subtask{BudgetEnvelope: purse(900_000_000, 0)})
 		p.take(t, d.TaskID).complete(t, picket.Completion{})
-		_, fix, err := f.Reject(f.ctx, operator, d.TaskID, "no", &picket.TaskSpec{Title: "better"})
+		_, fix, err := f.Reject(f.ctx, operator, d.TaskID, picket.Decision{Note: "no"}, &picket.TaskSpec{Title: "better"})
 		ok(t, err)
 		repair := f.state(t, fix, picket.TaskQueued)
 		if repair.Parent == nil || *repair.Parent != p.lease.TaskID || repair.BudgetEnvelope != *purse(1_000_000_000, 0) {
@@ -141,7 +141,7 @@ func TestPeopleAndTheTree(t *testing.T) {
 		ok(t, f.raw.HSet(f.ctx, "pk:{default}:tree:"+p.lease.TaskID, p.lease.TaskID, "1").Err())
 		_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"a"`)})
 		refused(t, err, picket.CodeTaskClosed)
-		_, err = f.Approve(f.ctx, operator, h.TaskID, "")
+		_, err = f.Approve(f.ctx, operator, h.TaskID, picket.Decision{})
 		refused(t, err, picket.CodeTaskClosed)
 		ok(t, f.raw.HDel(f.ctx, "pk:{default}:tree:"+p.lease.TaskID, p.lease.TaskID).Err())
 		_, err = f.Cancel(f.ctx, operator, p.lease.TaskID, "")

@@ -33,7 +33,7 @@ func newReviewApprove() *cobra.Command {
 	f.String("note", "", "a word to the record")
 	f.Int("count", 0, "how many tasks the filters match, 1 to 500; with another number nothing is decided")
 	f.BoolP("yes", "y", false, "approve what the filters match now, without asking")
-	return formatFlag(reviewFilters(c))
+	return formatFlag(digestFlag(reviewFilters(c)))
 }
 
 func runApprove(cmd *cobra.Command, given []string) error {
@@ -50,6 +50,10 @@ func runApprove(cmd *cobra.Command, given []string) error {
 	case len(filter) > 0 && len(given) > 0:
 		e := usage("tasks are named, and filters are given")
 		e.Remedy = "Name tasks, or give filters."
+		return e
+	case cmd.Flags().Changed("digest") && (len(filter) > 0 || len(given) > 1):
+		e := usage("--digest is about one task")
+		e.Remedy = "Name one task, or leave --digest out."
 		return e
 	case len(filter) > 0:
 		return s.approveMatching(cmd, filter)
@@ -71,13 +75,16 @@ func (s *server) approveOne(cmd *cobra.Command, id string) error {
 	note, _ := cmd.Flags().GetString("note")
 	var raw jsontext.Value
 	var task picket.Task
-	if err := s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", approvalBody{note}, &task, &raw); err != nil {
+	err := s.decide(cmd, id, func(digest string) error {
+		return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", picket.Decision{Note: note, Digest: digest}, &task, &raw)
+	})
+	if err != nil {
 		return err
 	}
 	if err := printTask(cmd, task, raw, "approved"); err != nil {
 		return err
 	}
-	if ev, err := s.changes(cmd.Context(), id); err == nil && ev != nil && len(ev.Files) > 0 {
+	if ev, _, err := s.changes(cmd.Context(), task); err == nil && ev != nil && len(ev.Files) > 0 {
 		if command := ev.MergeCommand(id); command != "" {
 			next(cmd, command)
 		}
@@ -101,24 +108,22 @@ func (s *server) approveNamed(cmd *cobra.Command, given []string) error {
 	}
 	got := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}
 	for _, id := range ids {
-		err := s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", approvalBody{note}, nil, nil)
+		err := s.decide(cmd, id, func(digest string) error {
+			return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", picket.Decision{Note: note, Digest: digest}, nil, nil)
+		})
 		var refusal *picket.Error
 		switch {
 		case err == nil:
 			got.Approved = append(got.Approved, id)
 		case errors.As(err, &refusal) && exitOfStatus(refusal.Code.Status()) == exitConflict:
 			by, _ := refusal.Facts["by"].(string)
-			got.Lost = append(got.Lost, picket.LostRace{TaskID: id, Code: refusal.Code, By: by})
+			now, _ := refusal.Facts["current"].(string)
+			got.Lost = append(got.Lost, picket.LostRace{TaskID: id, Code: refusal.Code, By: by, Digest: now})
 		default:
 			return errors.Join(s.printApproved(cmd, got, nil), err)
 		}
 	}
 	return s.printApproved(cmd, got, nil)
-}
-
-// approvalBody is the note of a decision.
-type approvalBody struct {
-	Note string `json:"note,omitempty"`
 }
 
 // approveMatching decides exactly what was shown, or as many as were announced.
@@ -128,13 +133,15 @@ func (s *server) approveMatching(cmd *cobra.Command, q url.Values) error {
 		return err
 	}
 	all := picket.BulkApproval{Filter: picket.ReviewFilter{Role: q.Get("role"), Parent: q.Get("parent"), Labels: labels}}
+	shown, more, err := s.reviewsUpTo(cmd.Context(), q, wholeQueue, mostAtOnce+1)
+	if err != nil {
+		return err
+	}
+	all.Digests = s.digestsOf(shown)
 	if all.Count, _ = cmd.Flags().GetInt("count"); cmd.Flags().Changed("count") {
 		return s.approveAll(cmd, all)
 	}
-	shown, more, err := s.reviewsUpTo(cmd.Context(), q, wholeQueue, mostAtOnce+1)
 	switch {
-	case err != nil:
-		return err
 	case len(shown) > mostAtOnce:
 		return usage("more than %d reviews match, and no more than that are approved at once: narrow the filters", mostAtOnce)
 	case more:
@@ -222,8 +229,11 @@ func (s *server) printApproved(cmd *cobra.Command, got picket.BulkApproved, raw 
 	talk := cmd.ErrOrStderr()
 	for _, l := range got.Lost {
 		text := l.TaskID + " was not approved [" + string(l.Code) + "]"
-		if l.By != "" {
+		switch {
+		case l.By != "":
 			text += ": decided by " + oneLine(l.By)
+		case l.Digest != "":
+			text += ": it has changed since it was shown; look again: picket review show " + l.TaskID
 		}
 		fmt.Fprintln(talk, text)
 	}

@@ -14,16 +14,24 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// changes are what the latest run of a task that handed something in has
-// changed; nil when none has.
-func (s *server) changes(ctx context.Context, task string) (*picket.Evidence, error) {
+// changes are what the run that completed a task has changed, without a review
+// its latest run; nil when that run has handed in nothing. others are the runs
+// that handed in something else.
+func (s *server) changes(ctx context.Context, task picket.Task) (ev *picket.Evidence, others []string, err error) {
 	var list struct {
 		Evidence []picket.Evidence `json:"evidence"`
 	}
-	if err := s.get(ctx, "/api/v1/tasks/"+segment(task)+"/evidence", &list, nil); err != nil || len(list.Evidence) == 0 {
-		return nil, err
+	if err := s.get(ctx, "/api/v1/tasks/"+segment(task.TaskID)+"/evidence", &list, nil); err != nil {
+		return nil, nil, err
 	}
-	return &list.Evidence[0], nil
+	for i := range list.Evidence {
+		if list.Evidence[i].RunID == task.CompletingRun() {
+			ev = &list.Evidence[i]
+		} else {
+			others = append(others, list.Evidence[i].RunID)
+		}
+	}
+	return ev, others, nil
 }
 
 // changeText shows a diff as a person reads it. Nothing in it can steer the
@@ -92,19 +100,36 @@ func fits(w io.Writer, text string) bool {
 }
 
 // showChanges prints what a task has changed, if it has handed anything in.
-func showChanges(cmd *cobra.Command, s *server, task string) error {
-	ev, err := s.changes(cmd.Context(), task)
-	if err != nil || ev == nil {
+func showChanges(cmd *cobra.Command, s *server, task picket.Task) error {
+	text, err := s.changesText(cmd.Context(), task, painter(cmd.OutOrStdout()))
+	if err != nil || text == "" {
 		return err
 	}
-	return paged(cmd, "\n"+changeText(task, ev, painter(cmd.OutOrStdout())))
+	return paged(cmd, text)
+}
+
+// changesText are the changes of the completing run, and the names of other runs
+// that handed in something.
+func (s *server) changesText(ctx context.Context, task picket.Task, p paint) (string, error) {
+	ev, others, err := s.changes(ctx, task)
+	if err != nil {
+		return "", err
+	}
+	text := ""
+	if ev != nil {
+		text = "\n" + changeText(task.TaskID, ev, p)
+	}
+	if len(others) > 0 {
+		text += "\n" + p.dim("no part of the result: changes of "+strings.Join(others, ", ")) + "\n"
+	}
+	return text, nil
 }
 
 // changesTo is showChanges for what is printed again and again.
-func changesTo(ctx context.Context, s *server, w io.Writer, task string) error {
-	ev, err := s.changes(ctx, task)
-	if err == nil && ev != nil {
-		_, err = io.WriteString(w, "\n"+changeText(task, ev, painter(w)))
+func changesTo(ctx context.Context, s *server, w io.Writer, task picket.Task) error {
+	text, err := s.changesText(ctx, task, painter(w))
+	if err == nil {
+		_, err = io.WriteString(w, text)
 	}
 	return err
 }

@@ -111,7 +111,10 @@ func (l *look) counts(page string, waiting int) error {
 	return nil
 }
 
-var onceField = regexp.MustCompile(`name="once" value="([^"]*)"`)
+var (
+	onceField   = regexp.MustCompile(`name="once" value="([^"]*)"`)
+	digestField = regexp.MustCompile(`name="digest" value="([^"]*)"`)
+)
 
 func (l *look) decide(ctx context.Context) error {
 	path := "/console/reviews/" + l.waiting[0].TaskID
@@ -119,11 +122,11 @@ func (l *look) decide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	once := onceField.FindStringSubmatch(text)
-	if once == nil || !strings.Contains(text, outputText(l.waiting[0].Output)) {
+	once, digest := onceField.FindStringSubmatch(text), digestField.FindStringSubmatch(text)
+	if once == nil || digest == nil || !strings.Contains(text, outputText(l.waiting[0].Output)) {
 		return errors.New("the page of the review has no output or no form")
 	}
-	form := url.Values{"once": {once[1]}, "note": {"seen in the browser"}}
+	form := url.Values{"once": {once[1]}, "digest": {digest[1]}, "note": {"seen in the browser"}}
 	for range 2 { // a form that is sent twice, as by a double click, is one decision
 		if _, err := l.page(ctx, path+"/approve", form); err != nil {
 			return err

@@ -134,6 +134,9 @@ func newReviewShow() *cobra.Command {
 				return err
 			}
 			showing(w, raw)
+			if err := s.rememberShown(task); err != nil {
+				fmt.Fprintf(aside(cmd, w), "what is shown cannot be remembered, so decide with --digest %s: %v\n", task.Review.Digest, err)
+			}
 			if err := printTaskTo(cmd, w, task, raw, whole); err != nil {
 				return err
 			}
@@ -165,14 +168,15 @@ func (s *server) evidence(ctx context.Context, cmd *cobra.Command, w io.Writer, 
 	if text := outputText(task.Output); strings.Contains(text, "\n") {
 		fmt.Fprintf(w, "\n%s\n", printable(text))
 	}
-	changes := func() error { return showChanges(cmd, s, task.TaskID) }
+	changes := func() error { return showChanges(cmd, s, task) }
 	if _, again := w.(*terminalBuffer); again {
-		changes = func() error { return changesTo(ctx, s, w, task.TaskID) }
+		changes = func() error { return changesTo(ctx, s, w, task) }
 	}
 	if err := changes(); err != nil {
 		return err
 	}
 	if task.State == picket.TaskReview {
+		fmt.Fprintf(w, "\n%s %s\n", painter(w).dim("digest"), task.Review.Digest)
 		nextTo(aside(cmd, w), painter(w), "picket review approve "+task.TaskID,
 			`picket review reject `+task.TaskID+` --note "why" [--fix "what to do instead"]`)
 	}
@@ -190,12 +194,12 @@ type rejected struct {
 
 func newReviewReject() *cobra.Command {
 	c := onReview("reject", "Refuse the result; --fix makes the task that repairs it", func(cmd *cobra.Command, s *server, id string) error {
-		note, _ := cmd.Flags().GetString("note")
 		fix, _ := cmd.Flags().GetString("fix")
-		body := struct {
-			Note string           `json:"note,omitempty"`
-			Fix  *picket.TaskSpec `json:"fix,omitempty"`
-		}{Note: note}
+		var body struct {
+			picket.Decision
+			Fix *picket.TaskSpec `json:"fix,omitempty"`
+		}
+		body.Note, _ = cmd.Flags().GetString("note")
 		if fix != "" {
 			var err error
 			if body.Fix, err = fixOf(cmd, s, id, fix); err != nil {
@@ -204,7 +208,11 @@ func newReviewReject() *cobra.Command {
 		}
 		var raw jsontext.Value
 		var got rejected
-		if err := s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/reject", body, &got, &raw); err != nil {
+		err := s.decide(cmd, id, func(digest string) error {
+			body.Digest = digest
+			return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/reject", body, &got, &raw)
+		})
+		if err != nil {
 			return err
 		}
 		if err := printTask(cmd, got.Task, raw, "rejected"); err != nil {
@@ -218,7 +226,7 @@ func newReviewReject() *cobra.Command {
 	})
 	c.Flags().String("note", "", "what is wrong, for the agent that repairs it")
 	c.Flags().String("fix", "", "make a fix task with this title, for the same kind of agent")
-	return formatFlag(c)
+	return formatFlag(digestFlag(c))
 }
 
 // fixOf is the task that repairs another: it has the input that the last run

@@ -35,7 +35,7 @@ func newTaskGet() *cobra.Command {
 				}
 			}
 			if format == "wide" {
-				return changesTo(ctx, s, w, id)
+				return changesTo(ctx, s, w, task)
 			}
 			return nil
 		})

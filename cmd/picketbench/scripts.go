@@ -103,7 +103,7 @@ func stages(p plan, r *redisServer, e *orchestrator.Engine, sealer *picket.Seale
 		{"watch", func(ctx context.Context, i int) error { _, _, err := e.Watch(ctx, held[i], 0); return err }},
 		{"complete to review", complete},
 		{"review", func(ctx context.Context, i int) error {
-			_, err := e.Approve(ctx, asBench, held[i].TaskID, "")
+			_, err := e.Approve(ctx, asBench, held[i].TaskID, picket.Decision{})
 			return err
 		}},
 		{"submit again", submit(picket.ReviewByNone)},

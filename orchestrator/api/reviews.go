@@ -28,19 +28,15 @@ func listReviews(r request) error {
 	return r.answer(page, inQuery(err))
 }
 
-type approval struct {
-	Note string `json:"note"`
-}
-
 func approveReview(r request) error {
-	id, body, by, err := mutation[approval](r, "task", "task")
+	id, body, by, err := mutation[picket.Decision](r, "task", "task")
 	if err != nil {
 		return err
 	}
 	if err := checkNote("/note", body.Note); err != nil {
 		return err
 	}
-	task, err := r.engine.Approve(r.ctx(), by, id, body.Note)
+	task, err := r.engine.Approve(r.ctx(), by, id, body)
 	return r.answer(task, err)
 }
 
@@ -58,8 +54,8 @@ func approveReviews(r request) error {
 }
 
 type rejection struct {
-	Note string           `json:"note"`
-	Fix  *picket.TaskSpec `json:"fix"`
+	picket.Decision
+	Fix *picket.TaskSpec `json:"fix"`
 }
 
 // OptionalIDs implements the check of empty ids.
@@ -81,7 +77,7 @@ func rejectReview(r request) error {
 	if err := body.check(); err != nil {
 		return err
 	}
-	task, fix, err := r.engine.Reject(r.ctx(), by, id, body.Note, body.Fix)
+	task, fix, err := r.engine.Reject(r.ctx(), by, id, body.Decision, body.Fix)
 	answer := rejected{Task: task}
 	if fix != "" {
 		answer.FixTaskID = &fix

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -10,8 +11,8 @@ import (
 
 // reviewActs is what a person does to a task in review.
 type reviewActs interface {
-	Approve(ctx context.Context, by picket.Caller, taskID, note string) (picket.Task, error)
-	Reject(ctx context.Context, by picket.Caller, taskID, note string, fix *picket.TaskSpec) (picket.Task, string, error)
+	Approve(ctx context.Context, by picket.Caller, taskID string, d picket.Decision) (picket.Task, error)
+	Reject(ctx context.Context, by picket.Caller, taskID string, d picket.Decision, fix *picket.TaskSpec) (picket.Task, string, error)
 	ApproveAll(ctx context.Context, by picket.Caller, b picket.BulkApproval) (picket.BulkApproved, error)
 }
 
@@ -37,7 +38,8 @@ type reviewView struct {
 	Says           extract // its own summary
 	Run            *picket.Run
 	TookMs         int64
-	Work           *picket.Evidence
+	Work           *picket.Evidence // of the completing run, and of no other
+	Others         []otherChanges   // of the other runs
 	Files          []picket.ChangedFile
 	FilesMore      int
 	Diff           []diffLine
@@ -53,11 +55,15 @@ type reviewView struct {
 	Labels         []pair
 	Answers        []answerRow
 	Typed          reviewTyped
+	Digest         string // of what the page shows, for the decision
 }
+
+// otherChanges leads to what a run has handed in that did not complete the task.
+type otherChanges struct{ RunID, Path string }
 
 // reviewTyped is what a person has typed on the page, so that a refusal keeps it.
 type reviewTyped struct {
-	Form, Note                  string
+	Form, Note, Digest          string
 	Title, Input, InputAs, Role string // of the task that repairs
 	USD, Tokens                 string
 }
@@ -73,12 +79,22 @@ func (v *visit) reviewPage(typed reviewTyped, problem error) error {
 	if err != nil {
 		return err
 	}
-	body.Typed = typed
+	body.Typed, body.Digest = typed, shownDigest(body.Digest, typed.Digest, problem)
 	status := http.StatusOK
 	if problem != nil {
 		status = picket.CodeOf(problem).Status()
 	}
 	return v.show(status, page{name: "review", title: body.Title, nav: "reviews", topics: []string{body.TaskID}, body: body, problem: problem})
+}
+
+// shownDigest is the digest that a form has when it is shown again: the one of
+// the page that the person decided on, until the refusal says that it changed.
+func shownDigest(now, typed string, problem error) string {
+	changed := errors.Is(problem, picket.CodeVersion) || errors.Is(problem, picket.CodePreconditionRequired)
+	if problem == nil || changed || typed == "" {
+		return now
+	}
+	return typed
 }
 
 func (v *visit) reviewView(id string) (w reviewView, err error) {
@@ -91,8 +107,11 @@ func (v *visit) reviewView(id string) (w reviewView, err error) {
 	if r := w.Task.Review; r != nil && r.Decision != nil {
 		w.Decision, w.Decider = r, v.name(r.By)
 	}
+	if w.Task.Review != nil {
+		w.Digest = w.Task.Review.Digest
+	}
 	for i, r := range w.Runs {
-		if w.Run == nil || w.Task.Review != nil && r.RunID == w.Task.Review.RunID {
+		if r.RunID == w.CompletingRun() {
 			w.Run = &w.Runs[i]
 		}
 	}
@@ -110,15 +129,25 @@ func (v *visit) reviewView(id string) (w reviewView, err error) {
 	return w, nil
 }
 
-// changes is what the latest run that handed something in has changed.
+// changes is what the run that completed the task has changed. What other runs
+// handed in is only named: it is no part of the result.
 func (w *reviewView) changes(v *visit) error {
 	all, err := v.desk.Evidence(v.ctx(), w.TaskID, "")
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return err
 	}
-	w.Work = &all[0]
-	w.Files, w.FilesMore = all[0].Files[:min(len(all[0].Files), maxFilesShown)], max(len(all[0].Files)-maxFilesShown, 0)
-	part := extractOf(all[0].Diff, maxDiffShown)
+	for i, ev := range all {
+		if w.Run != nil && ev.RunID == w.Run.RunID {
+			w.Work = &all[i]
+		} else {
+			w.Others = append(w.Others, otherChanges{ev.RunID, address(w.TaskPath+"/diff", "run", ev.RunID)})
+		}
+	}
+	if w.Work == nil {
+		return nil
+	}
+	w.Files, w.FilesMore = w.Work.Files[:min(len(w.Work.Files), maxFilesShown)], max(len(w.Work.Files)-maxFilesShown, 0)
+	part := extractOf(w.Work.Diff, maxDiffShown)
 	w.Diff, w.DiffMore = diffLines(part.Text), part.More
 	if len(w.Diff) > maxDiffLines {
 		w.Diff, w.DiffMore = w.Diff[:maxDiffLines], true
@@ -167,12 +196,18 @@ func reviewFull(v *visit) error {
 	id := v.Param("task")
 	switch part := v.Param("part"); part {
 	case "diff":
-		all, err := v.desk.Evidence(v.ctx(), id, "")
+		t, err := v.desk.Task(v.ctx(), id)
 		if err != nil {
 			return err
 		}
-		if len(all) > 0 {
-			return v.fullText(all[0].Diff)
+		if run := t.CompletingRun(); run != "" {
+			all, err := v.desk.Evidence(v.ctx(), id, run)
+			if err != nil {
+				return err
+			}
+			if len(all) > 0 {
+				return v.fullText(all[0].Diff)
+			}
 		}
 	case "input", "output", "summary":
 		t, err := v.desk.Task(v.ctx(), id)

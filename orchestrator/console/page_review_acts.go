@@ -9,8 +9,12 @@ import (
 )
 
 func (v *visit) reviewTyped(form string) reviewTyped {
-	return reviewTyped{Form: form, Note: v.typed("note"), Title: v.typed("title"), Input: v.typed("input"), InputAs: v.form("inputAs"), Role: v.form("role"),
+	return reviewTyped{Form: form, Note: v.typed("note"), Digest: v.form("digest"), Title: v.typed("title"), Input: v.typed("input"), InputAs: v.form("inputAs"), Role: v.form("role"),
 		USD: v.form("usd"), Tokens: v.form("tokens")}
+}
+
+func (t reviewTyped) decision() picket.Decision {
+	return picket.Decision{Note: t.Note, Digest: t.Digest}
 }
 
 func approveReview(v *visit) error {
@@ -20,7 +24,7 @@ func approveReview(v *visit) error {
 		err = tooLong("/note", len(typed.Note))
 	}
 	if err == nil {
-		_, err = v.desk.Approve(v.ctx(), by, v.Param("task"), typed.Note)
+		_, err = v.desk.Approve(v.ctx(), by, v.Param("task"), typed.decision())
 	}
 	if err != nil {
 		return v.reviewPage(typed, err)
@@ -58,7 +62,7 @@ func (v *visit) reject(by picket.Caller, typed reviewTyped, withFix bool) (fixTa
 			return "", err
 		}
 	}
-	_, fixTask, err = v.desk.Reject(v.ctx(), by, v.Param("task"), typed.Note, fix)
+	_, fixTask, err = v.desk.Reject(v.ctx(), by, v.Param("task"), typed.decision(), fix)
 	return fixTask, err
 }
 
@@ -92,7 +96,9 @@ type fixForm struct {
 }
 
 // fixReview shows that form, filled in: nothing is decided yet.
-func fixReview(v *visit) error { return v.fixPage(reviewTyped{Note: v.typed("note")}, nil) }
+func fixReview(v *visit) error {
+	return v.fixPage(reviewTyped{Note: v.typed("note"), Digest: v.form("digest")}, nil)
+}
 
 func (v *visit) fixPage(typed reviewTyped, problem error) error {
 	if err := v.look(); err != nil {
@@ -109,6 +115,9 @@ func (v *visit) fixPage(typed reviewTyped, problem error) error {
 		typed.Title = clip(190, "Fix: "+strings.TrimPrefix(plain(t.Title), "Fix: "))
 		typed.Role, typed.Input, typed.InputAs = t.Role, fixInput(t, typed.Note), asText
 		typed.USD, typed.Tokens = t.BudgetEnvelope.USD.String(), strconv.FormatInt(t.BudgetEnvelope.Tokens, 10)
+	}
+	if t.Review != nil {
+		typed.Digest = shownDigest(t.Review.Digest, typed.Digest, problem)
 	}
 	return v.show(status, page{name: "fix", title: "Repair " + t.Title, nav: "reviews", body: fixForm{t, reviewPath(t.TaskID), typed}, problem: problem})
 }

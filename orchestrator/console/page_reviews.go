@@ -188,7 +188,7 @@ func (v *visit) stillWaiting(ids []string) (waiting []picket.PendingReview, err 
 			return nil, err
 		}
 		if t.State == picket.TaskReview {
-			waiting = append(waiting, picket.PendingReview{TaskID: t.TaskID, Title: t.Title, Spent: t.Spent, SubmittedAt: t.UpdatedAt})
+			waiting = append(waiting, picket.PendingReview{TaskID: t.TaskID, Title: t.Title, Spent: t.Spent, SubmittedAt: t.UpdatedAt, Digest: t.Review.Digest})
 		}
 	}
 	return waiting, nil
@@ -258,7 +258,17 @@ func (v *visit) approveAll(c chosen) (picket.BulkApproved, error) {
 		return none, tooLong("/note", len(c.Note))
 	}
 	filter := picket.ReviewFilter{Role: c.Filter.Role, Parent: c.Filter.Parent, Labels: labels, TaskIDs: c.Filter.Tasks}
-	return v.desk.ApproveAll(v.ctx(), by, picket.BulkApproval{Filter: filter, Count: count, Note: c.Note})
+	return v.desk.ApproveAll(v.ctx(), by, picket.BulkApproval{Filter: filter, Count: count, Note: c.Note, Digests: v.shownDigests()})
+}
+
+// shownDigests are those of the tasks on the page that was sent, by task.
+func (v *visit) shownDigests() map[string]string {
+	digests := map[string]string{}
+	for _, shown := range v.Request().PostForm["shown"] {
+		task, digest, _ := strings.Cut(shown, " ")
+		digests[task] = digest
+	}
+	return digests
 }
 
 func tooLong(field string, n int) error {

@@ -95,7 +95,8 @@ func TestARejectionCanCarryItsRepair(t *testing.T) {
 		if task, err := o.Task(t.Context(), id); err != nil || task.State != picket.TaskReview {
 			t.Fatalf("a form has decided: %s %v", task.State, err)
 		}
-		after := s.follow(s.post(page+"/reject", "fix", "1", "note", "it leaks", "title", "Plug it", "input", "find the leak", "inputAs", "text", "role", "coder", "usd", "0.25", "tokens", "5000", "once", form.once(t)))
+		after := s.follow(s.post(page+"/reject", "fix", "1", "note", "it leaks", "title", "Plug it", "input", "find the leak", "inputAs", "text", "role", "coder", "usd", "0.25", "tokens", "5000", "once", form.once(t),
+			"digest", o.digest(id)))
 		task, err := o.Task(t.Context(), id)
 		must(t, err)
 		if task.State != picket.TaskRejected || task.Review.Note != "it leaks" || task.Review.FixTaskID == nil || !strings.Contains(after.text(), *task.Review.FixTaskID) {

@@ -75,7 +75,7 @@ func TestThePageOfATask(t *testing.T) {
 		must(t, err)
 		s.want("/console/tasks/"+id).has(t, "Answered by key_person", "Waits for a review", "/console/reviews/"+id, "stands again", "&#34;posts&#34;: 1", "picket/fence", "<del>-rotten</del>", "<ins>&#43;oak</ins>")
 		s.want("/console/tasks/"+id+"?run="+first.RunID).has(t, "Work of run 1", "green")
-		_, err = o.Approve(ctx, picket.Caller{Actor: "key_boss"}, id, "well done")
+		_, err = o.Approve(ctx, picket.Caller{Actor: "key_boss"}, id, picket.Decision{Note: "well done"})
 		must(t, err)
 		p = s.want("/console/tasks/" + id)
 		p.has(t, "completed", "Reviewed approve by key_boss", "well done", "task.approved")

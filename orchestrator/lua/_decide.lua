@@ -18,10 +18,12 @@ end
 -- decided closes a task in review and makes fix, the task that repairs it.
 local function decided(id, t, decision, note, by, fix)
   local to = decision == 'approve' and 'completed' or 'rejected'
-  call('HSET', K('review:', id), 'run', t.run, 'decision', decision, 'note', note, 'by', by, 'at', RAW, 'fix', fix and fix.id or '')
+  local digest = review_digest(t)
+  call('HSET', K('review:', id), 'run', t.run, 'decision', decision, 'note', note, 'by', by, 'at', RAW, 'fix', fix and fix.id or '',
+    'digest', digest)
   move(id, t, to)
   local kind = decision == 'approve' and 'task.approved' or 'task.rejected'
-  emit(kind, { task = id, run = t.run, token = t.token, actor = by }, '{"state":' .. quote(to) .. ',"note":' .. quote(note) ..
+  emit(kind, { task = id, run = t.run, token = t.token, actor = by }, '{"state":' .. quote(to) .. ',"note":' .. quote(note) .. ',"digest":' .. quote(digest) ..
     turned('state', 'review', to) .. ',"fixTaskId":' .. (fix and quote(fix.id) or 'null') .. '}')
   if not fix then return end
   if fix.parent then fit(fix) end

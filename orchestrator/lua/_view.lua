@@ -46,5 +46,6 @@ local function view(id)
     call('LINDEX', K('reports:', id), -1), answers(id),
     handoff_view(t.handoff), hash_or_false(K('review:', id)), hash_or_false(K('env:', id)),
     t.delegated and call('ZRANGE', K('children:', id), 0, -1) or {},
+    t.state == 'review' and (review_digest(t)),
   }
 end

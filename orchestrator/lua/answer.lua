@@ -1,4 +1,4 @@
--- needs: stray lane queue handoff agent lost answer view
+-- needs: stray lane queue handoff agent lost answer shown view
 -- answer decides a hand-off; the task is queued again with the answer in its
 -- context.
 -- ARGV: hand-off, actor, request key, body hash, answer JSON, option JSON or

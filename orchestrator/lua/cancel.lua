@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent end handoff tree lost view
+-- needs: money stray lane queue agent end handoff tree lost shown view
 -- cancel ends a task for good, whatever it is doing, with all that is below it.
 -- ARGV: task or its open hand-off, actor, request key, body hash, reason
 -- Reply: view of the task

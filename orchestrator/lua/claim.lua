@@ -1,4 +1,4 @@
--- needs: stray lane queue handoff agent lost answer view
+-- needs: stray lane queue handoff agent lost answer shown view
 -- claim notes who looks after a hand-off. The same person may claim again, and
 -- another one take it over by saying so.
 -- ARGV: hand-off, actor, request key, body hash, take over 0|1

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue view
+-- needs: stray lane queue shown view
 -- explain gathers why a task is where it is.
 -- ARGV: task
 -- Reply: {view, last tick ms or '', delayed score or '', lane, better tasks in

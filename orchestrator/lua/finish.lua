@@ -1,4 +1,4 @@
--- needs: money stray lane queue handoff agent lost answer view
+-- needs: money stray lane queue handoff agent lost answer shown view
 -- finish completes a parked task with a person's own output.
 -- ARGV: hand-off, actor, request key, body hash, output JSON {output, summary},
 --   the output in a few words

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent fence end handoff after nudge activity view
+-- needs: money stray lane queue agent fence end handoff after nudge activity shown view
 -- get_task shows the holder of a lease its task, with the input that a person
 -- has edited.
 -- ARGV: task, run, secret, presented token, request id or '', the

@@ -1,4 +1,4 @@
--- needs: money books stray lane queue handoff create decide lost view
+-- needs: money books stray lane queue handoff create shown decide lost view
 -- retry queues an escalated task again with its failures forgotten, or makes a
 -- new task from one that failed, was cancelled or was rejected, with what
 -- people have answered on that one.

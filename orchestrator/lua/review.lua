@@ -1,10 +1,11 @@
--- needs: money books stray lane queue create decide lost view
+-- needs: money books stray lane queue create shown decide lost view
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,
---   fix 0|1, then the fix task's spec (20 values)
+--   digest of what was shown or '', fix 0|1, then the fix task's spec (20 values)
 -- Reply: {fix task id or '', view of the task}
--- Errors: not_found, task_closed, state_conflict, too_many_lanes, idempotency_conflict, budget_exceeded (the house)
+-- Errors: not_found, task_closed, state_conflict, version_conflict and precondition_required (the digest),
+--   too_many_lanes, idempotency_conflict, budget_exceeded (the house)
 local tid, decision, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local was, err = once(key, body)
 if err then return err end
@@ -17,9 +18,11 @@ if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return lost(tid, t) end
 if marked(t) then return lost_tree(t) end
 if t.state ~= 'review' then return refuse('state_conflict', 'state', t.state, 'need', 'review') end
+local stale = not_shown(tid, t, ARGV[7])
+if stale then return stale end
 local fix
-if ARGV[7] == '1' then
-  fix = read_spec(8)
+if ARGV[8] == '1' then
+  fix = read_spec(9)
   if not lane_free(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
   fix.parent = shelter(t)
   local no = not fix.parent and uncovered(fix, tid)

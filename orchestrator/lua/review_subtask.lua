@@ -1,14 +1,14 @@
--- needs: money books stray lane queue agent fence end handoff after nudge activity create decide lost view quota
+-- needs: money books stray lane queue agent fence end handoff after nudge activity create shown decide lost view quota
 -- review_subtask decides a subtask that was handed in to the task of a run. A
 -- rejection makes, in the same step, the subtask that repairs it. The same
 -- decision again gets the same answer.
 -- ARGV: task, run, secret, presented token, request id, subtask, decision
---   (approve|reject), note, the call in words, most subtasks in a tree, then the spec of the subtask that
---   repairs it (20 values)
+--   (approve|reject), note, the call in words, most subtasks in a tree, digest of
+--   what was shown or '', then the spec of the subtask that repairs it (20 values)
 -- Reply: view of the subtask, or {} when this call ended the run
 -- Errors: those of fenced; author_cannot_review, not_found (no subtask of this
---   task), forbidden (a person reviews it), task_closed, state_conflict, too_many_lanes,
---   quota_exceeded
+--   task), forbidden (a person reviews it), task_closed, state_conflict, version_conflict
+--   and precondition_required (the digest), too_many_lanes, quota_exceeded
 local tid, rid, req, id, decision, note = ARGV[1], ARGV[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
@@ -22,9 +22,11 @@ if c.state ~= 'review' then
   return refuse('state_conflict', 'state', c.state, 'need', 'review')
 end
 if c.review ~= 'parent' then return refuse('forbidden', 'kind', 'review') end
+local stale = not_shown(id, c, ARGV[11])
+if stale then return stale end
 local fix
 if decision == 'reject' then
-  fix = read_spec(11)
+  fix = read_spec(12)
   fix.parent = tid
   local no = over_quota('subtasks', num(ARGV[10]), made_in_tree(tree_of(tid, t)), 1)
   if no then return no end

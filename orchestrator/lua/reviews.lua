@@ -1,11 +1,11 @@
 -- flags: allow-oom
--- needs: waiting
+-- needs: waiting shown
 -- reviews lists a page of the tasks that wait for a decision, oldest first, as
 -- many as fit into one reply.
 -- ARGV: limit, order of the task looked at before or '', then names of sets
 --   that the tasks have to be in (by-role:..., by-label:..., children:...)
 -- Reply: {number that wait, next cursor or '', row...}, row = {task, task hash,
---   spec, output, ended ms of the run, workspace, work, envelope}
+--   spec, output, ended ms of the run, workspace, work, envelope, digest}
 local limit, last, size = num(ARGV[1]), ARGV[2], 0
 local sets, source = narrowed(3)
 local out = { call('ZCARD', sets[1]), '' }
@@ -14,7 +14,8 @@ local function add(tid)
   local run = call('HMGET', K('run:', rid), 'ended', 'workspace')
   size = size + call('STRLEN', K('out:', tid)) + call('STRLEN', K('spec:', tid)) + call('STRLEN', K('work:', rid))
   out[#out + 1] = { tid, call('HGETALL', K('task:', tid)), call('GET', K('spec:', tid)), call('GET', K('out:', tid)),
-    run[1], run[2], call('GET', K('work:', rid)), call('HGETALL', K('env:', tid)) }
+    run[1], run[2], call('GET', K('work:', rid)), call('HGETALL', K('env:', tid)),
+    (review_digest({ run = rid })) }
 end
 
 local batch = #sets > 1 and LOOKS or limit + 1

@@ -1,15 +1,29 @@
 -- needs: evidence
 -- run_evidence keeps what a run has changed; what the same run hands in later
--- takes its place. The task never changes.
--- ARGV: task, run, secret, presented token, evidence JSON, what lists show of it
+-- takes its place, with an event, as long as nobody has decided about the task.
+-- The state of the task never changes.
+-- ARGV: task, run, secret, presented token, evidence JSON, what lists show of it, its SHA-256
 -- Reply: OK
--- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence
-local rid = ARGV[2]
-local _, err = witness(ARGV[1], rid, ARGV[3], ARGV[4])
+-- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, task_closed (it was decided),
+--   state_conflict (it was replaced too often)
+local REPLACED = 50
+local tid, rid, digest = ARGV[1], ARGV[2], ARGV[7]
+local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local key = K('evidence:', rid)
 local was = call('GET', key)
 if was and string.match(was, '^%d+ (.*)$') == ARGV[5] then return 'OK' end
+local t = pick(K('task:', tid), 'state', 'closed_by')
+local decided = call('EXISTS', K('review:', tid)) == 1 or t.state == 'completed' and t.closed_by
+if decided then return refuse('task_closed', 'kind', 'evidence', 'state', t.state) end
+if was then
+  local times = num(r.replaced) + 1
+  if times > REPLACED then return refuse('state_conflict', 'cause', 'evidence_replaced', 'limit', REPLACED) end
+  put(r, 'replaced', F(times))
+  emit('run.evidence_replaced', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
+    '{"before":{"digest":' .. quote(r.evidence) .. '},"after":{"digest":' .. quote(digest) .. '}}')
+end
+put(r, 'evidence', digest)
 call('SET', key, RAW .. ' ' .. ARGV[5])
 call('SET', K('work:', rid), ARGV[6])
 return 'OK'

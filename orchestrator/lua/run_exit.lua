@@ -16,7 +16,7 @@ if r.exited == '1' and not within_budget(r) then
   return 'OK'
 end
 note_exit(rid, r, ARGV[11])
-put(r, 'code', ARGV[6], 'signal', ARGV[7], 'duration', ARGV[8], 'containment', ARGV[9])
+put(r, 'exits', F(num(r.exits) + 1), 'code', ARGV[6], 'signal', ARGV[7], 'duration', ARGV[8], 'containment', ARGV[9])
 if ARGV[10] ~= '' then call('SET', K('detail:', rid), ARGV[10], 'NX') end
 open_gate(rid)
 emit('run.exited', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: view
+-- needs: shown view
 -- task shows the whole of a task.
 -- ARGV: task
 -- Reply: view of the task

@@ -33,10 +33,24 @@ function match(old, now, whatever = false) {
     dropNote(old);
   }
   if (old.matches("input[name=once]")) return; // a form in the middle of being sent keeps its number
+  if (old.matches("input[name=digest]") && !whatever) return keepDigest(old, now);
   const log = old.dataset.log;
   matchAttributes(old, now);
   if (log !== undefined && log === now.dataset.log) return; // it follows by itself
   matchChildren(old, now, whatever);
+}
+
+// keepDigest leaves a decision on what the person opened: new evidence is shown,
+// and becomes what is decided about only when the person says so.
+function keepDigest(old, now) {
+  const fresh = now.getAttribute("value");
+  if (old.value === fresh) return;
+  const accept = () => {
+    old.value = fresh;
+    old.setAttribute("value", fresh);
+  };
+  noteHeld(old.closest("[data-part]") ?? old.form, accept,
+    "What was handed in has changed since you opened this page. ", "Decide on what is shown now");
 }
 
 function matchAttributes(old, now) {

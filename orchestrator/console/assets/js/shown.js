@@ -61,15 +61,15 @@ function remember(name, value) {
 
 // noteHeld says before a part that there is something newer, and has it shown
 // when the person wants it.
-function noteHeld(part, show) {
+function noteHeld(part, show, text = "This has changed while you were writing. ", choice = "Show the change") {
   dropNote(part);
   const note = document.createElement("p");
   note.className = "held";
   note.setAttribute("role", "status");
-  note.append("This has changed while you were writing. ");
+  note.append(text);
   const button = document.createElement("button");
   button.type = "button";
-  button.textContent = "Show the change";
+  button.textContent = choice;
   button.addEventListener("click", () => {
     dropNote(part);
     show();

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+)
+
+// A decision carries the digest of the review that the person saw. What
+// `picket review show` has shown is remembered in a small file for each task, so
+// that a later approve or reject is about exactly that.
+
+// keepShown is how long it is remembered what was shown.
+const keepShown = 30 * 24 * time.Hour
+
+// shownPath is the file of a task; another server or another key has its own.
+func (s *server) shownPath(task string) string {
+	sum := sha256.Sum256([]byte(s.client.BaseURL + "\x00" + s.client.Key.Reveal()))
+	return filepath.Join(stateDir(), "shown", hex.EncodeToString(sum[:8])+"-"+task)
+}
+
+// rememberShown notes what the person has seen of a task in review.
+func (s *server) rememberShown(task picket.Task) error {
+	if task.State != picket.TaskReview || task.Review == nil || task.Review.Digest == "" {
+		return nil
+	}
+	path := s.shownPath(task.TaskID)
+	forgetOldShown(filepath.Dir(path))
+	return writeWhole(path, []byte(task.Review.Digest+"\n"))
+}
+
+func forgetOldShown(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > keepShown {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// shown is the digest of what the person saw of a task, "" when it was not shown.
+func (s *server) shown(task string) string {
+	b, err := os.ReadFile(s.shownPath(task))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (s *server) forgetShown(task string) { _ = os.Remove(s.shownPath(task)) }
+
+// decide makes a decision with the digest that --digest names, else with the one
+// that was shown last. When the task was never shown, what there is now is
+// printed and decided about; it is printed again when it changes in between.
+func (s *server) decide(cmd *cobra.Command, id string, send func(digest string) error) error {
+	digest, _ := cmd.Flags().GetString("digest")
+	if digest == "" {
+		digest = s.shown(id)
+	}
+	if digest != "" {
+		return s.decided(id, send(digest))
+	}
+	const looks = 5
+	for look := 1; ; look++ {
+		task, err := s.showBriefly(cmd.Context(), cmd.ErrOrStderr(), id)
+		if err != nil {
+			return err
+		}
+		if task.Review != nil {
+			digest = task.Review.Digest
+		}
+		if err = send(digest); !changedSince(err) || look == looks {
+			return s.decided(id, err)
+		}
+	}
+}
+
+// decided forgets what was shown of a task that is decided, and says how to look
+// again at one that has changed.
+func (s *server) decided(id string, err error) error {
+	var refusal *picket.Error
+	if changedSince(err) && errors.As(err, &refusal) {
+		refusal.Remedy = "Look at it again, then decide: picket review show " + id
+		return err
+	}
+	if err == nil || errors.Is(err, picket.CodeTaskClosed) {
+		s.forgetShown(id)
+	}
+	return err
+}
+
+func changedSince(err error) bool {
+	return errors.Is(err, picket.CodeVersion) || errors.Is(err, picket.CodePreconditionRequired)
+}
+
+// showBriefly prints what a decision about a task is about, where it has evidence.
+func (s *server) showBriefly(ctx context.Context, w io.Writer, id string) (picket.Task, error) {
+	var task picket.Task
+	if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, nil); err != nil {
+		return task, err
+	}
+	if task.State != picket.TaskReview {
+		return task, nil
+	}
+	ev, _, err := s.changes(ctx, task)
+	if err == nil && ev != nil {
+		fmt.Fprintf(w, "branch %s\n%s\n", oneLine(ev.Branch), strings.TrimRight(printable(ev.Diffstat), "\n"))
+	}
+	return task, err
+}
+
+// digestsOf are what a decision about many carries.
+func (s *server) digestsOf(rows []picket.PendingReview) map[string]string {
+	digests := map[string]string{}
+	for _, r := range rows[:min(len(rows), mostAtOnce)] {
+		digests[r.TaskID] = r.Digest
+		if shown := s.shown(r.TaskID); shown != "" {
+			digests[r.TaskID] = shown
+		}
+	}
+	return digests
+}
+
+// digestFlag lets a script name what it decides about.
+func digestFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().String("digest", "", "decide only if the review has this digest (default: what review show has shown last)")
+	return c
+}

@@ -1,0 +1,20 @@
+-- What a reviewer is shown of a task, as one digest that a decision carries.
+
+-- review_digest names what the completing run handed in, as
+-- <result>-<changes>-<exits>: the hash of its result, the SHA-256 of its evidence
+-- or none, and how often its exit was reported. It also returns whether there is
+-- evidence.
+local function review_digest(t)
+  local r = call('HMGET', K('run:', t.run), 'closed', 'evidence', 'exits')
+  local result = string.match(r[1] or '', '^complete:(%x+)') or 'none'
+  return result .. '-' .. (r[2] or 'none') .. '-' .. (r[3] or '0'), r[2] and true or false
+end
+
+-- not_shown refuses a decision on something else than what there is now. A task
+-- without evidence can be decided without a digest.
+local function not_shown(id, t, presented)
+  local current, evidence = review_digest(t)
+  if presented == current or presented == '' and not evidence then return nil end
+  local code = presented == '' and 'precondition_required' or 'version_conflict'
+  return refuse(code, 'kind', 'review', 'taskId', id, 'presented', presented, 'current', current)
+end
