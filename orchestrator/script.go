@@ -26,6 +26,7 @@ type script struct {
 	name   string
 	source string
 	sha    string
+	grows  bool       // it stores more, and leaves the headroom free
 	took   *histogram // seconds until its replies
 }
 
@@ -37,12 +38,15 @@ func compile(memory bool) (map[string]*script, error) {
 	}
 	scripts := make(map[string]*script, len(texts))
 	for name, t := range texts {
-		scripts[name] = &script{name: name, source: t.source, sha: t.sha, took: newHistogram(.0005, .001, .002, .005, .02, .1, .5, 2)}
+		scripts[name] = &script{name: name, source: t.source, sha: t.sha, grows: t.grows, took: newHistogram(.0005, .001, .002, .005, .02, .1, .5, 2)}
 	}
 	return scripts, nil
 }
 
-type text struct{ source, sha string }
+type text struct {
+	source, sha string
+	grows       bool
+}
 
 // assembled are the scripts for a store in memory or not: put together once in
 // the life of a process, however many stores it opens.
@@ -96,7 +100,8 @@ func assemble(memory bool) (map[string]text, error) {
 		}
 		source += "local function verb()\n" + body + "\nend\n" + last
 		sum := sha1.Sum([]byte(source))
-		scripts[name] = text{source: source, sha: hex.EncodeToString(sum[:])}
+		grows := !strings.Contains(directive(body, "flags:"), "allow-oom") && !mayUseHeadroom[name]
+		scripts[name] = text{source: source, sha: hex.EncodeToString(sum[:]), grows: grows}
 	}
 	return scripts, nil
 }
@@ -148,6 +153,7 @@ const callTimeout = 2 * time.Second
 type gate struct {
 	scripts     map[string]*script
 	clock, work line
+	room        *room                    // nil: nobody to ask
 	fault       func(point string) error // nil outside of tests
 }
 
@@ -190,6 +196,11 @@ func (g *gate) call(ctx context.Context, s *script, do func(context.Context, *re
 	start := time.Now()
 	if err := g.at("redis." + s.name + ".before"); err != nil {
 		return nil, unavailable("the request was not sent", err)
+	}
+	if s.grows {
+		if err := g.room.admit(ctx, sizeOf(args)); err != nil {
+			return nil, err
+		}
 	}
 	reply, err := eval(ctx, do, "EVALSHA", s.sha, namespace, args)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -255,8 +266,7 @@ func refusal(name string, err error) error {
 	text := reply.Error()
 	switch {
 	case strings.HasPrefix(text, "OOM "):
-		return picket.Refuse(picket.CodeStoreFull, "Leases can still end. Free memory or raise maxmemory of the Redis server, then repeat the request.",
-			"the store is full").Because(err)
+		return storeFull().Because(err)
 	case strings.HasPrefix(text, "ERR "), strings.HasPrefix(text, "WRONGTYPE "), strings.HasPrefix(text, "NOPERM "):
 		return fmt.Errorf("run %s: %w", name, err)
 	}

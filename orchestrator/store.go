@@ -138,6 +138,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg, gate: &gate{scripts: scripts, fault: cfg.Fault}, engines: map[string]*Engine{}}
 	s.Allow(cfg.HousePerDay, cfg.TaskEnvelope)
 	s.bare = redis.NewUniversalClient(&cfg.Redis)
+	s.gate.room = newRoom(cfg, s.bare)
 	s.cfg.Redis.OnConnect = s.onConnect
 	s.plain = redis.NewUniversalClient(&s.cfg.Redis)
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))

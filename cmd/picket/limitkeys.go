@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/internal/devredis"
 )
 
 // limits are what agents and their programs may take of the machine; to the
@@ -22,6 +23,22 @@ func (s settings) limits() adapter.Limits {
 		l.ExecMemory = cmp.Or(l.ExecMemory, -1)
 	}
 	return l
+}
+
+// storeMemory is what the store of `picket up` may use, in bytes; 0: any amount.
+func (s settings) storeMemory() int64 {
+	if text := s.text("store.max_memory"); text != "" {
+		n, _ := memoryOf(text)
+		return n
+	}
+	return devredis.DefaultMemory()
+}
+
+func checkStoreMemory(text string) error {
+	if n, err := memoryOf(text); err != nil || n > 0 && n < 96<<20 {
+		return fmt.Errorf("%q is not an amount of memory such as 512MiB or 4GiB, at least 96MiB, or 0 for any", text)
+	}
+	return nil
 }
 
 const maxLimit = 1 << 22 // more processes than a Linux machine can have

@@ -109,7 +109,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // startRedis starts a store for the roles apart, sets REDIS_URL and then
 // parameters of the server: redis NAME=VALUE…
 func startRedis(ts *testscript.TestScript, neg bool, args []string) {
-	server, err := devredis.Start(context.Background(), ts.MkAbs("redis"), nil)
+	server, err := devredis.Start(context.Background(), ts.MkAbs("redis"), 0, nil)
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(server.Stop(context.Background())) })
 	ts.Setenv("REDIS_URL", "unix://"+server.Addr())

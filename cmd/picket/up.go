@@ -229,7 +229,7 @@ func openBacking(ctx context.Context, cfg settings, data string, log *slog.Logge
 		return backing{options: o, name: redisName(url), close: func() error { return nil }}, err
 	}
 	dir := filepath.Join(data, "redis")
-	server, err := devredis.Start(ctx, dir, log)
+	server, err := devredis.Start(ctx, dir, cfg.storeMemory(), log)
 	if err != nil {
 		return backing{}, fmt.Errorf("start the store: %w", err)
 	}
@@ -240,13 +240,13 @@ func openBacking(ctx context.Context, cfg settings, data string, log *slog.Logge
 		return b, nil
 	}
 	b.options = redis.UniversalOptions{Addrs: []string{server.Addr()}}
-	b.close = keepAlive(dir, server, log)
+	b.close = keepAlive(dir, cfg.storeMemory(), server, log)
 	return b, nil
 }
 
 // keepAlive starts the managed redis-server again when it ends without having
 // been asked to; the clients find it at the same socket. The answer stops both.
-func keepAlive(dir string, server *devredis.Server, log *slog.Logger) (stop func() error) {
+func keepAlive(dir string, maxMemory int64, server *devredis.Server, log *slog.Logger) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	finished := make(chan error, 1)
 	go func() {
@@ -260,7 +260,7 @@ func keepAlive(dir string, server *devredis.Server, log *slog.Logger) (stop func
 			}
 			log.Error("the store has ended; starting it again", "err", current.Err())
 			for {
-				next, err := devredis.Restart(ctx, dir, log)
+				next, err := devredis.Restart(ctx, dir, maxMemory, log)
 				if err == nil {
 					current = next
 					log.Info("the store is back", "pid", next.PID())

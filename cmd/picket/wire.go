@@ -60,7 +60,7 @@ func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
 	}
 	store, err := orchestrator.Open(ctx, orchestrator.Config{
 		Redis: h.redis, Namespaces: h.cfg.namespaces(), Sealer: h.sealer, ProxyURL: h.proxy, Memory: h.memory, Log: h.log,
-		Witness: h.witness, Found: h.found, Adopted: h.adopted, HousePerDay: h.cfg.housePerDay(), TaskEnvelope: h.cfg.taskEnvelope(),
+		Quotas: h.cfg.quotas(), Witness: h.witness, Found: h.found, Adopted: h.adopted, HousePerDay: h.cfg.housePerDay(), TaskEnvelope: h.cfg.taskEnvelope(),
 	})
 	if err != nil {
 		return nil, cannotOpen(err)

@@ -38,6 +38,9 @@ func (s *Server) adopt(ctx context.Context) error {
 	if s.pid, err = strconv.Atoi(infoField(info, "process_id")); err != nil {
 		return fmt.Errorf("the redis-server at %s does not say its process id", s.socket)
 	}
+	if _, err := ask(ctx, s.socket, "CONFIG", "SET", "maxmemory", s.maxMemory); err != nil {
+		return fmt.Errorf("bound the memory of the store: %w", err)
+	}
 	// A connection that is only held: its end is the first sign of the store's.
 	var d net.Dialer
 	held, err := d.DialContext(ctx, "unix", s.socket)

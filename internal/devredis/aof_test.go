@@ -20,7 +20,7 @@ func TestAHalfTransactionIsNotKept(t *testing.T) {
 	ctx := context.Background()
 	log := slog.New(slog.DiscardHandler)
 	visit := func(do func(c *redis.Client)) {
-		s, err := Start(ctx, dir, log)
+		s, err := Start(ctx, dir, 0, log)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 		return
 	}
-	s, err := Start(context.Background(), dir, nil)
+	s, err := Start(context.Background(), dir, 0, nil)
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)
@@ -48,7 +48,7 @@ func needRedis(t *testing.T) {
 
 func start(t *testing.T, dir string) *Server {
 	t.Helper()
-	s, err := Start(t.Context(), dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	s, err := Start(t.Context(), dir, 0, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestTwoStartsShareOneStore(t *testing.T) {
 	results := make(chan result)
 	for range 2 {
 		go func() {
-			s, err := Start(t.Context(), dir, nil)
+			s, err := Start(t.Context(), dir, 0, nil)
 			results <- result{s, err}
 		}()
 	}
@@ -194,7 +194,7 @@ func TestLongDirectoryGetsAShortSocket(t *testing.T) {
 	if !private(filepath.Dir(s.Addr())) {
 		t.Errorf("%s is not private", filepath.Dir(s.Addr()))
 	}
-	again, err := Start(t.Context(), dir, nil)
+	again, err := Start(t.Context(), dir, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestBrokenFileIsAClearError(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(aof, "appendonly.aof.manifest"), []byte("nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Start(t.Context(), dir, nil)
+	_, err := Start(t.Context(), dir, 0, nil)
 	if err == nil || !strings.Contains(err.Error(), "ended while it started") || !strings.Contains(err.Error(), "manifest") {
 		t.Errorf("Start: %v", err)
 	}
@@ -249,7 +249,7 @@ func TestForeignStoreIsNotAdopted(t *testing.T) {
 	if err := os.Symlink(other.Addr(), filepath.Join(mine, "redis.sock")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), mine, nil); err == nil || !strings.Contains(err.Error(), "belongs to another directory") {
+	if _, err := Start(t.Context(), mine, 0, nil); err == nil || !strings.Contains(err.Error(), "belongs to another directory") {
 		t.Errorf("Start: %v", err)
 	}
 }
@@ -269,7 +269,7 @@ func TestMemoryWithoutRedis(t *testing.T) {
 			}
 			t.Setenv("PATH", bin)
 			var said bytes.Buffer
-			s, err := Start(t.Context(), t.TempDir(), slog.New(slog.NewTextHandler(&said, nil)))
+			s, err := Start(t.Context(), t.TempDir(), 0, slog.New(slog.NewTextHandler(&said, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,15 +18,17 @@ import (
 
 // Server is a running store.
 type Server struct {
-	dir     string
-	socket  string
-	pid     int
-	adopted bool
-	log     *slog.Logger
-	done    chan struct{} // closed when the store has ended
-	death   error         // why; read after done
-	stopped atomic.Bool   // the end was asked for
-	memory  *memory
+	dir    string
+	socket string
+	// maxMemory bounds what the redis-server may use, in bytes; 0: any amount.
+	maxMemory string
+	pid       int
+	adopted   bool
+	log       *slog.Logger
+	done      chan struct{} // closed when the store has ended
+	death     error         // why; read after done
+	stopped   atomic.Bool   // the end was asked for
+	memory    *memory
 }
 
 // Start returns a store that answers. In dir it adopts the redis-server that an
@@ -36,8 +38,8 @@ type Server struct {
 // an error, as an empty store beside it would deny every lease it knows. A large
 // file may take minutes to load: ctx bounds the wait, and ending it does not
 // stop a store that was returned.
-func Start(ctx context.Context, dir string, log *slog.Logger) (*Server, error) {
-	s, err := Restart(ctx, dir, log)
+func Start(ctx context.Context, dir string, maxMemory int64, log *slog.Logger) (*Server, error) {
+	s, err := Restart(ctx, dir, maxMemory, log)
 	var none *noBinaryError
 	if errors.As(err, &none) && !none.state {
 		return startMemory(orDiscard(log), none.why), nil
@@ -47,7 +49,7 @@ func Start(ctx context.Context, dir string, log *slog.Logger) (*Server, error) {
 
 // Restart is Start after the store of dir has ended: it never falls back to
 // memory, which the clients of the old one would not find.
-func Restart(ctx context.Context, dir string, log *slog.Logger) (*Server, error) {
+func Restart(ctx context.Context, dir string, maxMemory int64, log *slog.Logger) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -55,7 +57,17 @@ func Restart(ctx context.Context, dir string, log *slog.Logger) (*Server, error)
 	if err := ctx.Err(); err != nil {
 		return nil, err // and not a verdict on the binary
 	}
-	return startManaged(ctx, binary, why, dir, orDiscard(log))
+	return startManaged(ctx, binary, why, dir, maxMemory, orDiscard(log))
+}
+
+// DefaultMemory is what the store may use where nobody has said how much: half
+// of the memory of the machine or of the cgroup, at least 128 MiB. It is 0,
+// which bounds nothing, where that memory is not known.
+func DefaultMemory() int64 {
+	if all := machineMemory(); all > 0 {
+		return max(all/2, 128<<20)
+	}
+	return 0
 }
 
 func orDiscard(log *slog.Logger) *slog.Logger {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -24,7 +25,7 @@ const (
 // startManaged adopts or starts. The two are tried in turn until one works: a
 // store may be on its way up or on its way out while we look. Adopting needs no
 // binary; starting without one is a noBinaryError that says why there is none.
-func startManaged(ctx context.Context, binary, why, dir string, log *slog.Logger) (*Server, error) {
+func startManaged(ctx context.Context, binary, why, dir string, maxMemory int64, log *slog.Logger) (*Server, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -33,7 +34,7 @@ func startManaged(ctx context.Context, binary, why, dir string, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, socket: socket, log: log, done: make(chan struct{})}
+	s := &Server{dir: dir, socket: socket, maxMemory: strconv.FormatInt(maxMemory, 10), log: log, done: make(chan struct{})}
 	giveUp := time.Now().Add(answerWithin)
 	for {
 		lock, err := tryLock(dir)
@@ -108,7 +109,7 @@ func (s *Server) launch(ctx context.Context, binary string, lock *os.File) error
 		return err
 	}
 	// The shell sets the umask for redis-server alone and becomes it.
-	cmd := exec.Command("/bin/sh", append([]string{"-c", `umask 077; exec "$0" "$@"`, binary}, arguments(s.dir, s.socket)...)...)
+	cmd := exec.Command("/bin/sh", append([]string{"-c", `umask 077; exec "$0" "$@"`, binary}, arguments(s.dir, s.socket, s.maxMemory)...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, out, out
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.ExtraFiles = []*os.File{lock}
@@ -126,11 +127,11 @@ func (s *Server) launch(ctx context.Context, binary string, lock *os.File) error
 	return nil
 }
 
-func arguments(dir, socket string) []string {
+func arguments(dir, socket, maxMemory string) []string {
 	return []string{
 		"--port", "0", "--unixsocket", socket, "--unixsocketperm", "700",
 		"--dir", dir, "--appendonly", "yes", "--appendfsync", "always", "--save", "",
-		"--maxmemory-policy", "noeviction", "--daemonize", "no", "--pidfile", filepath.Join(dir, pidName),
+		"--maxmemory-policy", "noeviction", "--maxmemory", maxMemory, "--daemonize", "no", "--pidfile", filepath.Join(dir, pidName),
 		"--loglevel", "notice", "--always-show-logo", "no", "--set-proc-title", "no",
 	}
 }

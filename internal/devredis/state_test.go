@@ -19,7 +19,7 @@ func TestNoMemoryBesideState(t *testing.T) {
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", t.TempDir())
 	var said bytes.Buffer
-	second, err := Start(t.Context(), dir, slog.New(slog.NewTextHandler(&said, nil)))
+	second, err := Start(t.Context(), dir, 0, slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
 		t.Fatalf("a store that runs is not adopted: %v", err)
 	}
@@ -33,8 +33,8 @@ func TestNoMemoryBesideState(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-second.Done()
-	for _, again := range []func(context.Context, string, *slog.Logger) (*Server, error){Start, Restart} {
-		s, err := again(t.Context(), dir, nil)
+	for _, again := range []func(context.Context, string, int64, *slog.Logger) (*Server, error){Start, Restart} {
+		s, err := again(t.Context(), dir, 0, nil)
 		if s != nil || err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "put redis-server 7.0 or newer on PATH") {
 			t.Errorf("%v, %v", s, err)
 		}
@@ -47,12 +47,12 @@ func TestNoMemoryBesideState(t *testing.T) {
 
 func TestRestartIsNeverMemory(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if s, err := Restart(t.Context(), t.TempDir(), nil); s != nil || err == nil || !strings.Contains(err.Error(), "no redis-server on PATH") {
+	if s, err := Restart(t.Context(), t.TempDir(), 0, nil); s != nil || err == nil || !strings.Contains(err.Error(), "no redis-server on PATH") {
 		t.Errorf("%v, %v", s, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if s, err := Start(ended, t.TempDir(), nil); s != nil || !errors.Is(err, context.Canceled) {
+	if s, err := Start(ended, t.TempDir(), 0, nil); s != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("a start that was given up: %v, %v", s, err)
 	}
 }

@@ -1,0 +1,118 @@
+package orchestrator
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+)
+
+const (
+	// headroom is the memory below maxmemory that scripts which store more leave
+	// free, so that a process can start on a full store and leases can end.
+	headroom = 32 << 20
+	// roomAsked is how many bytes are stored at most before Redis is asked again.
+	roomAsked = 8 << 20
+	// perScript is what a script stores beside its arguments.
+	perScript = 2 << 10
+)
+
+// mayUseHeadroom are scripts that store more and are needed on a full store: a
+// server registers its admin key, and people sign in and decide.
+var mayUseHeadroom = map[string]bool{"key_create": true, "session_open": true, "review": true, "answer": true, "finish": true, "claim": true}
+
+// room knows how much may be stored. It asks Redis once for some MiB and counts
+// what this process sends in between; Redis itself enforces maxmemory.
+type room struct {
+	client redis.UniversalClient
+	left   atomic.Int64 // bytes that may be stored before Redis is asked again
+	used   atomic.Int64 // as Redis has told it last
+	most   atomic.Int64 // maxmemory; 0: no bound
+
+	mu sync.Mutex // of the one who asks
+}
+
+// newRoom is nil where there is no single Redis to ask.
+func newRoom(cfg Config, client redis.UniversalClient) *room {
+	if _, cluster := client.(*redis.ClusterClient); cluster || cfg.Memory {
+		return nil
+	}
+	return &room{client: client}
+}
+
+// admit refuses a script that would store n more bytes in a full store. When
+// Redis does not answer, the script is sent and fails by itself.
+func (r *room) admit(ctx context.Context, n int64) error {
+	if r == nil || r.left.Add(-n) > 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left.Load() > 0 { // somebody has asked meanwhile
+		return nil
+	}
+	if !r.ask(ctx) {
+		return nil
+	}
+	left := r.free()
+	if left <= n {
+		return storeFull()
+	}
+	r.left.Store(min(left/2, roomAsked))
+	return nil
+}
+
+// ask learns how much memory Redis uses; it reports whether Redis answered.
+func (r *room) ask(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	text, err := r.client.Info(ctx, "memory").Result()
+	if err != nil {
+		r.left.Store(1 << 20)
+		return false
+	}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		n, _ := strconv.ParseInt(value, 10, 64)
+		switch name {
+		case "used_memory":
+			r.used.Store(n)
+		case "maxmemory":
+			r.most.Store(n)
+		}
+	}
+	return true
+}
+
+// free is how many bytes may be stored; negative when there is no room.
+func (r *room) free() int64 {
+	most := r.most.Load()
+	if most == 0 {
+		return 2 * roomAsked
+	}
+	return most - min(headroom, most/3) - r.used.Load()
+}
+
+func storeFull() *picket.Error {
+	refusal := picket.Refuse(picket.CodeStoreFull, "Leases can still end. Free memory or raise maxmemory of the Redis server, then repeat the request.",
+		"the store is full")
+	refusal.RetryAfter = time.Second
+	return refusal
+}
+
+// sizeOf is about what the arguments of a script add to the store.
+func sizeOf(args []any) int64 {
+	n := int64(perScript)
+	for _, a := range args {
+		if s, ok := a.(string); ok {
+			n += int64(len(s))
+		}
+	}
+	return n
+}
