@@ -92,9 +92,10 @@ func JudgeOne(ctx context.Context, e *Engine, id string) error { return e.judgeO
 // SetHouse caps what the tasks of a day get in all; nil: no cap.
 func SetHouse(s *Store, perDay *budget.Envelope) { s.Allow(perDay, nil) }
 
-// OpenSessionAs opens a session with a token of the caller's.
-func OpenSessionAs(ctx context.Context, e *Engine, token, key picket.Secret) error {
-	_, err := e.openSession(ctx, token, key, "loopback")
+// OpenSessionAs opens a session with a token of the caller's, as a repeated
+// request does.
+func OpenSessionAs(ctx context.Context, e *Engine, token, code picket.Secret, host string) error {
+	_, err := e.openSession(ctx, token, code, host)
 	return err
 }
 

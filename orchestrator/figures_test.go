@@ -161,10 +161,8 @@ func TestLoginsAndTargetsAreCounted(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		key, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "k", Scopes: []picket.Scope{picket.ScopeAdmin}})
 		ok(t, err)
-		one, _, err := f.OpenSession(f.ctx, key.Key, "loopback")
-		ok(t, err)
-		_, _, err = f.OpenSession(f.ctx, key.Key, "loopback")
-		ok(t, err)
+		one := f.login(t, key.Key)
+		f.login(t, key.Key)
 		_, err = f.CreateWebhook(f.ctx, operator, everyEvent)
 		ok(t, err)
 		f.submit(t, picket.TaskSpec{})
@@ -172,7 +170,7 @@ func TestLoginsAndTargetsAreCounted(t *testing.T) {
 		if want := (map[picket.WebhookState]int64{picket.WebhookActive: 1}); s.Sessions != 2 || !maps.Equal(s.Webhooks, want) || s.WebhookLag != 2 {
 			t.Errorf("%d sessions, targets %v, %d events behind", s.Sessions, s.Webhooks, s.WebhookLag)
 		}
-		ok(t, f.CloseSession(f.ctx, one))
+		ok(t, f.CloseSession(f.ctx, one, ownHost))
 		if s := f.stats(t); s.Sessions != 1 {
 			t.Errorf("%d sessions after a logout", s.Sessions)
 		}

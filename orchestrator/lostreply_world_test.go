@@ -42,6 +42,7 @@ type lostWorld struct {
 	key     string
 	secret  picket.Secret // of a key
 	token   picket.Secret // of a session
+	code    picket.Secret // one-time code of a login
 	hook    string
 	turn    picket.WebhookTurn
 	// A subtask, and its lease.

@@ -166,6 +166,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if f["kind"] == "session" {
 			return "the session is over", "Log in again with a key."
 		}
+		if f["kind"] == "code" {
+			return "the sign-in has expired or was used before", "Sign in again with a key."
+		}
 		return "the API key is not valid", "Check the key, or make a new one with: picket key create"
 	},
 	picket.CodeForbidden: func(f facts) (string, string) {

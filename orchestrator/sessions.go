@@ -9,51 +9,74 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// OpenSession logs in with a key. The token, <namespace>.<43 characters>, is
-// shown only here; the store has its hash. from is the class of the address that
-// it is asked from (loopback, private, public), for the log. A key that is not
-// valid is CodeUnauthenticated; beyond 20 sessions of a key the oldest ends.
-func (e *Engine) OpenSession(ctx context.Context, key picket.Secret, from string) (token picket.Secret, s picket.Session, err error) {
-	random := make([]byte, 32)
-	if _, err := rand.Read(random); err != nil {
-		return "", s, err
+// BeginLogin checks a key and returns a one-time code for it, of the form
+// <namespace>.<43 characters>. Within a minute [Engine.OpenSession] turns the
+// code into a session on the host name host, and on no other. from is the class
+// of the address that asks (loopback, private, public), for the event log. A key
+// that is not valid is CodeUnauthenticated.
+func (e *Engine) BeginLogin(ctx context.Context, key picket.Secret, host, from string) (code picket.Secret, who picket.Principal, err error) {
+	code = e.newSecret()
+	got, err := e.run(ctx, "login_begin", hashOn(host, code), hashKey(key.Reveal()), beginning(from, 32))
+	if err != nil {
+		return "", who, err
 	}
-	token = picket.Secret(e.namespace + "." + base64.RawURLEncoding.EncodeToString(random))
-	if s, err = e.openSession(ctx, token, key, from); err != nil {
+	r := &reply{script: "login_begin"}
+	who = e.principal(r.key(got))
+	return code, who, r.bad
+}
+
+// OpenSession takes a code of [Engine.BeginLogin] and opens a session on its host
+// name. The token, of the same form as the code, is shown only here: the store
+// has hashes. A code that is unknown, expired, for another host name or used is
+// CodeUnauthenticated. If it was used, the session that it opened ends, because
+// two have the code. Beyond 20 sessions of a key the oldest ends.
+func (e *Engine) OpenSession(ctx context.Context, code picket.Secret, host string) (token picket.Secret, s picket.Session, err error) {
+	if ns, ok := SessionNamespace(code); !ok || ns != e.namespace {
+		return "", s, badCode()
+	}
+	token = e.newSecret()
+	s, err = e.openSession(ctx, token, code, host)
+	if err != nil {
 		return "", s, err
 	}
 	return token, s, nil
 }
 
-func (e *Engine) openSession(ctx context.Context, token, key picket.Secret, from string) (picket.Session, error) {
-	got, err := e.run(ctx, "session_open", hashKey(token.Reveal()), hashKey(key.Reveal()), beginning(from, 32))
+func (e *Engine) openSession(ctx context.Context, token, code picket.Secret, host string) (picket.Session, error) {
+	got, err := e.run(ctx, "session_open", hashOn(host, token), hashOn(host, code))
 	if err != nil {
 		return picket.Session{}, err
 	}
 	r := &reply{script: "session_open"}
 	l := r.list(got)
+	if len(l) == 0 && r.bad == nil {
+		return picket.Session{}, badCode()
+	}
 	at := picket.Instant(r.int(r.at(l, 0)))
 	return picket.Session{Principal: e.principal(r.key(r.at(l, 1))), OpenedAt: at, ExpiresAt: at + picket.Instant(picket.SessionLife.Milliseconds())}, r.bad
 }
 
-// Session tells whom a token speaks for. The store is asked every time, so what
-// ends a session, or its key, counts from the next request on, in every process:
-// CodeUnauthenticated.
-func (e *Engine) Session(ctx context.Context, token picket.Secret) (picket.Session, error) {
-	return e.session(ctx, token, "1")
+func badCode() error { return explainRefusal(string(picket.CodeUnauthenticated) + " kind=code") }
+
+// Session tells whom a token speaks for on a host name. The store is asked every
+// time, so what ends a session, or its key, counts from the next request on, in
+// every process: CodeUnauthenticated. On another host name than the one on which
+// it was opened a token is unknown.
+func (e *Engine) Session(ctx context.Context, token picket.Secret, host string) (picket.Session, error) {
+	return e.session(ctx, token, host, "1")
 }
 
 // SessionHolds is Session for what an open page asks by itself: it does not
 // count as a use, or a page that nobody looks at would keep its session open.
-func (e *Engine) SessionHolds(ctx context.Context, token picket.Secret) (picket.Session, error) {
-	return e.session(ctx, token, "0")
+func (e *Engine) SessionHolds(ctx context.Context, token picket.Secret, host string) (picket.Session, error) {
+	return e.session(ctx, token, host, "0")
 }
 
-func (e *Engine) session(ctx context.Context, token picket.Secret, used string) (picket.Session, error) {
+func (e *Engine) session(ctx context.Context, token picket.Secret, host, used string) (picket.Session, error) {
 	if ns, ok := SessionNamespace(token); !ok || ns != e.namespace {
 		return picket.Session{}, explainRefusal(string(picket.CodeUnauthenticated) + " kind=session")
 	}
-	got, err := e.run(ctx, "session", hashKey(token.Reveal()), used)
+	got, err := e.run(ctx, "session", hashOn(host, token), used)
 	if err != nil {
 		return picket.Session{}, err
 	}
@@ -64,19 +87,34 @@ func (e *Engine) session(ctx context.Context, token picket.Secret, used string) 
 }
 
 // CloseSession logs out. A session that is over already is no error.
-func (e *Engine) CloseSession(ctx context.Context, token picket.Secret) error {
+func (e *Engine) CloseSession(ctx context.Context, token picket.Secret, host string) error {
 	if ns, ok := SessionNamespace(token); !ok || ns != e.namespace {
 		return nil
 	}
-	_, err := e.run(ctx, "session_close", hashKey(token.Reveal()))
+	_, err := e.run(ctx, "session_close", hashOn(host, token))
 	return err
 }
 
-// SessionNamespace reads the namespace out of a token of a session, which says
-// whose engine knows it.
+// SessionNamespace reads the namespace out of a token of a session, or out of a
+// one-time code: it says whose engine knows it.
 func SessionNamespace(token picket.Secret) (string, bool) {
 	ns, random, found := strings.Cut(token.Reveal(), ".")
 	return ns, found && len(random) == 43 && picket.CheckNamespace("namespace", ns) == nil
+}
+
+// newSecret is a new token or code of this namespace, with 256 random bits.
+func (e *Engine) newSecret() picket.Secret {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // it never fails: the program ends if the system has no randomness
+	return picket.Secret(e.namespace + "." + base64.RawURLEncoding.EncodeToString(random))
+}
+
+// hashOn is the hash under which the store has a token or a code of a host name.
+// The name is part of the hash, so the store does not know it, and on another
+// name the same secret is not found. There is nothing whose comparison could
+// tell by its time how much of a guess was right.
+func hashOn(host string, secret picket.Secret) string {
+	return hashKey(strings.ToLower(host) + "\x00" + secret.Reveal())
 }
 
 // principal is who a key speaks for.

@@ -21,15 +21,26 @@ func (f *fixture) person(t *testing.T, expires picket.Instant) (picket.NewKey, p
 
 func (f *fixture) login(t *testing.T, key picket.Secret) picket.Secret {
 	t.Helper()
-	token, _, err := f.OpenSession(f.ctx, key, "loopback")
+	token, _, err := f.OpenSession(f.ctx, f.code(t, key), ownHost)
 	ok(t, err)
 	return token
+}
+
+// ownHost is the host name of the logins in these tests.
+const ownHost = "one.localhost"
+
+// code begins a login with a key.
+func (f *fixture) code(t *testing.T, key picket.Secret) picket.Secret {
+	t.Helper()
+	code, _, err := f.BeginLogin(f.ctx, key, ownHost, "loopback")
+	ok(t, err)
+	return code
 }
 
 // over checks that a session does not stand for anybody any more.
 func (f *fixture) over(t *testing.T, token picket.Secret) {
 	t.Helper()
-	_, err := f.Session(f.ctx, token)
+	_, err := f.Session(f.ctx, token, ownHost)
 	refused(t, err, picket.CodeUnauthenticated)
 	if err.Error() != "the session is over" {
 		t.Errorf("it says %q", err)
@@ -40,12 +51,16 @@ func TestASessionStandsForItsKey(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
 		ok(t, err)
-		token, opened, err := f.OpenSession(f.ctx, k.Key, "private")
+		code, who, err := f.BeginLogin(f.ctx, k.Key, ownHost, "private")
 		ok(t, err)
-		got, err := f.Session(f.ctx, token)
+		if who.KeyID != k.KeyID || who.Name != "Ada" || who.Namespace != "default" {
+			t.Errorf("the login is of %+v", who)
+		}
+		token, opened, err := f.OpenSession(f.ctx, code, ownHost)
 		ok(t, err)
-		who := got.Principal
-		if who.KeyID != k.KeyID || who.Name != "Ada" || who.Namespace != "default" || !slices.Equal(who.Scopes, []picket.Scope{picket.ScopeReviewer}) {
+		got, err := f.Session(f.ctx, token, ownHost)
+		ok(t, err)
+		if who = got.Principal; who.KeyID != k.KeyID || who.Name != "Ada" || who.Namespace != "default" || !slices.Equal(who.Scopes, []picket.Scope{picket.ScopeReviewer}) {
 			t.Errorf("it stands for %+v", who)
 		}
 		if got.OpenedAt != opened.OpenedAt || got.ExpiresAt-got.OpenedAt < picket.Instant(picket.SessionLife.Milliseconds()) || opened.Principal.KeyID != k.KeyID {
@@ -60,14 +75,17 @@ func TestASessionStandsForItsKey(t *testing.T) {
 		if strings.Contains(held, secret) || strings.Contains(held, k.Key.Reveal()) {
 			t.Error("the store holds a secret in clear")
 		}
+		if strings.Contains(held, ownHost) || strings.Contains(held, strings.TrimPrefix(code.Reveal(), "default.")) {
+			t.Error("the store holds a host name or a code in clear")
+		}
 		for _, wrong := range []picket.Secret{"", "default.", token + "A", picket.Secret("other." + secret), picket.Secret("default." + strings.Repeat("A", 43)), k.Key} {
 			f.over(t, wrong)
-			ok(t, f.CloseSession(f.ctx, wrong))
+			ok(t, f.CloseSession(f.ctx, wrong, ownHost))
 		}
-		_, _, err = f.OpenSession(f.ctx, k.Key+"A", "public")
+		_, _, err = f.BeginLogin(f.ctx, k.Key+"A", ownHost, "public")
 		refused(t, err, picket.CodeUnauthenticated)
-		ok(t, f.CloseSession(f.ctx, token))
-		ok(t, f.CloseSession(f.ctx, token))
+		ok(t, f.CloseSession(f.ctx, token, ownHost))
+		ok(t, f.CloseSession(f.ctx, token, ownHost))
 		f.over(t, token)
 		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventSessionOpened, picket.EventSessionClosed}})
 		ok(t, err)
@@ -94,23 +112,23 @@ func TestASessionEndsWithTime(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		_, idle := f.person(t, 0)
 		f.jump(t, picket.SessionIdle-time.Minute)
-		_, err := f.Session(f.ctx, idle)
+		_, err := f.Session(f.ctx, idle, ownHost)
 		ok(t, err)
 		f.jump(t, picket.SessionIdle-time.Minute) // counted from that request on
-		_, err = f.Session(f.ctx, idle)
+		_, err = f.Session(f.ctx, idle, ownHost)
 		ok(t, err)
 		f.jump(t, picket.SessionIdle-time.Minute)
-		_, err = f.SessionHolds(f.ctx, idle) // a page that asks by itself is no use of it
+		_, err = f.SessionHolds(f.ctx, idle, ownHost) // a page that asks by itself is no use of it
 		ok(t, err)
 		f.jump(t, 2*time.Minute)
 		f.over(t, idle)
-		_, err = f.SessionHolds(f.ctx, idle)
+		_, err = f.SessionHolds(f.ctx, idle, ownHost)
 		refused(t, err, picket.CodeUnauthenticated)
 
 		_, busy := f.person(t, 0)
 		for range 11 {
 			f.jump(t, time.Hour)
-			_, err := f.Session(f.ctx, busy)
+			_, err := f.Session(f.ctx, busy, ownHost)
 			ok(t, err)
 		}
 		f.jump(t, time.Hour)
@@ -125,16 +143,16 @@ func TestASessionEndsWithItsKey(t *testing.T) {
 		k, token := f.person(t, 0)
 		second := f.login(t, k.Key)
 		beside := f.beside(t, f.where, orchestrator.Config{}).Engine("default")
-		_, err := beside.Session(f.ctx, token)
+		_, err := beside.Session(f.ctx, token, ownHost)
 		ok(t, err)
 		_, err = f.RevokeKey(f.ctx, operator, k.KeyID)
 		ok(t, err)
 		for _, gone := range []picket.Secret{token, second} {
 			f.over(t, gone)
-			_, err = beside.Session(f.ctx, gone)
+			_, err = beside.Session(f.ctx, gone, ownHost)
 			refused(t, err, picket.CodeUnauthenticated)
 		}
-		_, _, err = f.OpenSession(f.ctx, k.Key, "loopback")
+		_, _, err = f.BeginLogin(f.ctx, k.Key, ownHost, "loopback")
 		refused(t, err, picket.CodeUnauthenticated)
 		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventSessionClosed}})
 		ok(t, err)
@@ -148,7 +166,7 @@ func TestASessionEndsWithItsKey(t *testing.T) {
 		}
 
 		short, last := f.person(t, picket.InstantOf(time.Now().Add(time.Hour)))
-		_, err = f.Session(f.ctx, last)
+		_, err = f.Session(f.ctx, last, ownHost)
 		ok(t, err)
 		ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+short.KeyID, "expires", "1").Err()) // as time would
 		f.over(t, last)
@@ -164,13 +182,13 @@ func TestAKeyHasTwentySessions(t *testing.T) {
 			f.jump(t, time.Second)
 			tokens = append(tokens, f.login(t, k.Key))
 		}
-		_, err := f.Session(f.ctx, first)
+		_, err := f.Session(f.ctx, first, ownHost)
 		ok(t, err)
 		f.jump(t, time.Second)
 		tokens = append(tokens, f.login(t, k.Key))
 		f.over(t, first)
 		for i, token := range tokens[1:] {
-			if _, err := f.Session(f.ctx, token); err != nil {
+			if _, err := f.Session(f.ctx, token, ownHost); err != nil {
 				t.Errorf("session %d: %v", i+1, err)
 			}
 		}
@@ -182,17 +200,26 @@ func TestAKeyHasTwentySessions(t *testing.T) {
 
 func tourSessions(t *testing.T, f *fixture) {
 	k, token := f.person(t, 0)
-	_, err := f.Session(f.ctx, token)
+	_, err := f.Session(f.ctx, token, ownHost)
 	ok(t, err)
 	f.jump(t, 2*time.Minute)
-	_, err = f.Session(f.ctx, token)
+	_, err = f.Session(f.ctx, token, ownHost)
 	ok(t, err)
-	ok(t, f.CloseSession(f.ctx, token))
-	ok(t, f.CloseSession(f.ctx, token))
+	ok(t, f.CloseSession(f.ctx, token, ownHost))
+	ok(t, f.CloseSession(f.ctx, token, ownHost))
 	f.over(t, token)
-	_, _, err = f.OpenSession(f.ctx, "pkk_default_x", "loopback")
+	_, _, err = f.BeginLogin(f.ctx, "pkk_default_x", ownHost, "loopback")
 	refused(t, err, picket.CodeUnauthenticated)
-	f.again(t, func() error { return orchestrator.OpenSessionAs(f.ctx, f.Engine, "default.x", k.Key) })
+	code := f.code(t, k.Key)
+	f.again(t, func() error { return orchestrator.OpenSessionAs(f.ctx, f.Engine, "default.x", code, ownHost) })
+	for range 2 { // the first ends what the code has opened
+		_, _, err = f.OpenSession(f.ctx, code, ownHost)
+		refused(t, err, picket.CodeUnauthenticated)
+	}
+	late := f.code(t, k.Key)
+	f.jump(t, time.Minute)
+	_, _, err = f.OpenSession(f.ctx, late, ownHost)
+	refused(t, err, picket.CodeUnauthenticated)
 	for range 21 {
 		f.login(t, k.Key)
 	}
@@ -200,32 +227,50 @@ func tourSessions(t *testing.T, f *fixture) {
 	ok(t, err)
 }
 
-// loggedIn is a set-up with one session.
+// loggedIn is a set-up with one session, and with a code that has opened none.
 func loggedIn(w *lostWorld) {
 	k, err := w.direct.CreateKey(w.ctx, asked("9"), picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
 	ok(w.t, err)
 	w.secret = k.Key
-	w.token, _, err = w.direct.OpenSession(w.ctx, w.secret, "loopback")
-	ok(w.t, err)
+	w.token = w.login()
 	w.skip(2 * time.Minute)
+	w.code = w.beginLogin()
+}
+
+func (w *lostWorld) beginLogin() picket.Secret {
+	code, _, err := w.direct.BeginLogin(w.ctx, w.secret, ownHost, "loopback")
+	ok(w.t, err)
+	return code
+}
+
+func (w *lostWorld) login() picket.Secret {
+	token, _, err := w.direct.OpenSession(w.ctx, w.beginLogin(), ownHost)
+	ok(w.t, err)
+	return token
 }
 
 var sessionCases = []lostCase{
+	{name: "login_begin", again: "a login is an act of its own", twin: "it has one code", setup: loggedIn,
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			code, who, err := e.BeginLogin(w.ctx, w.secret, ownHost, "loopback")
+			return fmt.Sprint(len(code), who), err
+		}},
 	{name: "session_open", again: "a login is an act of its own", twin: "it has one secret", setup: loggedIn, call: openSession},
 	{name: "session_open/one too many", again: "a login is an act of its own", twin: "it has one secret", setup: func(w *lostWorld) {
 		loggedIn(w)
 		for range 19 {
-			_, _, err := w.direct.OpenSession(w.ctx, w.secret, "loopback")
-			ok(w.t, err)
+			w.login()
 		}
 	}, call: openSession},
 	{name: "session", setup: loggedIn,
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Session(w.ctx, w.token) }},
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Session(w.ctx, w.token, ownHost) }},
 	{name: "session_close", setup: loggedIn,
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return nil, e.CloseSession(w.ctx, w.token) }},
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return nil, e.CloseSession(w.ctx, w.token, ownHost)
+		}},
 }
 
 func openSession(w *lostWorld, e *orchestrator.Engine) (any, error) {
-	token, s, err := e.OpenSession(w.ctx, w.secret, "loopback")
+	token, s, err := e.OpenSession(w.ctx, w.code, ownHost)
 	return fmt.Sprint(len(token), s), err
 }

@@ -14,11 +14,7 @@ import (
 // cannot be re-pointed, so it passes, as localhost does; "*" among the allowed
 // names lets every name in.
 func CheckHost(r *http.Request, allowed []string) error {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.ToLower(strings.Trim(host, "[]"))
+	host := HostName(r)
 	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
 		return nil
 	}
@@ -30,4 +26,14 @@ func CheckHost(r *http.Request, allowed []string) error {
 	return picket.Refuse(picket.CodeForbidden,
 		"Use localhost or the server's address, or add the name to the allowed hosts of the server.",
 		"the host name %.100q is not served here", host)
+}
+
+// HostName is the name or the address that a request was sent to, in lower case
+// and without the port.
+func HostName(r *http.Request) string {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.ToLower(strings.Trim(host, "[]"))
 }

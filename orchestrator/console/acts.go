@@ -11,7 +11,7 @@ import (
 // act is a button that opens the form of a decision.
 type act struct {
 	Label, What, Path   string
-	Nonce               string
+	Nonce, From         string
 	Incarnation         int64  // of the agent that was seen
 	Run                 string // whose lease was seen
 	Open, Danger        bool
@@ -48,7 +48,7 @@ func (w view) Act(of subject, name, label, what string) (act, error) {
 		return a, fmt.Errorf("no form is named %s", name)
 	}
 	path, typed := of.subject()
-	a.Label, a.What, a.Path, a.Nonce = label, what, path+a.Path, w.Nonce
+	a.Label, a.What, a.Path, a.Nonce, a.From = label, what, path+a.Path, w.Nonce, w.Path
 	if seen, ok := of.(agentView); ok {
 		a.Incarnation = seen.Incarnation
 	}

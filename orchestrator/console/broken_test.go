@@ -73,7 +73,7 @@ func TestAnAnswerUnderWayIsBrokenOff(t *testing.T) {
 // mute is a desk whose store does not answer.
 type mute struct{ desk }
 
-func (mute) Session(context.Context, picket.Secret) (picket.Session, error) {
+func (mute) Session(context.Context, picket.Secret, string) (picket.Session, error) {
 	return picket.Session{}, fmt.Errorf("session: %w", errors.Join(picket.CodeUnavailable, picket.ErrUnknown))
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/console"
 )
 
 // seat is a person's browser, without JavaScript.
@@ -18,11 +19,12 @@ type seat struct {
 	*office
 	cookies map[string]string
 	from    string // remote address
+	host    string // of the address line: that of the login, once there is one
 	key     picket.NewKey
 }
 
 func (o *office) browser() *seat {
-	return &seat{office: o, cookies: map[string]string{}, from: "127.0.0.1:40000"}
+	return &seat{office: o, cookies: map[string]string{}, from: "127.0.0.1:40000", host: signInHost}
 }
 
 // sit signs a person in with a new key of the scopes.
@@ -36,9 +38,57 @@ func (o *office) sit(scopes ...picket.Scope) *seat {
 	return s
 }
 
+// signInHost is where people sign in.
+const signInHost = "localhost:7070"
+
+// signIn signs in and goes to the host name of the login; the answer is that to
+// the key.
 func (s *seat) signIn(key string) paper {
-	return s.post("/console/login", "key", key, "next", "/console/")
+	s.t.Helper()
+	p := s.begin(key, "/console/")
+	if p.status == http.StatusSeeOther {
+		s.enter(p)
+	}
+	return p
 }
+
+// begin sends a key, from the sign-in page.
+func (s *seat) begin(key, next string) paper {
+	s.t.Helper()
+	s.host = signInHost
+	return s.post("/console/login", "key", key, "next", next)
+}
+
+// enter goes where the answer to a key leads, as a browser does: to another host
+// with none of the cookies of this one.
+func (s *seat) enter(p paper) paper {
+	s.t.Helper()
+	to, err := url.Parse(p.header.Get("Location"))
+	must(s.t, err)
+	s.host, s.cookies = to.Host, map[string]string{}
+	return s.get(to.RequestURI(), "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
+}
+
+var refresh = regexp.MustCompile(`http-equiv="refresh" content="0; url=([^"]+)"`)
+
+// leadsTo is where a page sends the browser by itself.
+func (p paper) leadsTo() string {
+	if m := refresh.FindStringSubmatch(p.body); m != nil {
+		return html.UnescapeString(m[1])
+	}
+	return ""
+}
+
+// asksToSignIn reports whether an answer leads to the sign-in page.
+func (p paper) asksToSignIn() bool {
+	return p.status == http.StatusSeeOther && strings.HasPrefix(p.header.Get("Location"), "/console/login") ||
+		p.status == http.StatusUnauthorized && strings.HasPrefix(p.leadsTo(), "http://"+signInHost+"/console/login?next=")
+}
+
+// number is one that a form of the login could have.
+func (s *seat) number() string { return console.NumberOf(s.cookies[sessionCookie]) }
+
+const sessionCookie = "picket_session_7070"
 
 // paper is an answer.
 type paper struct {
@@ -74,7 +124,7 @@ func (s *seat) send(method, path string, form url.Values, headers ...string) pap
 	if form != nil {
 		body = strings.NewReader(form.Encode())
 	}
-	r := httptest.NewRequestWithContext(s.t.Context(), method, "http://localhost:7070"+path, body)
+	r := httptest.NewRequestWithContext(s.t.Context(), method, "http://"+s.host+path, body)
 	r.RemoteAddr = s.from
 	r.Header.Set("Accept", "text/html,application/xhtml+xml")
 	if form != nil {

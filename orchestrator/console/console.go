@@ -13,6 +13,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
@@ -33,18 +35,29 @@ type Config struct {
 	// AllowedHosts are the names accepted in the Host header beside localhost
 	// and literal IP addresses; "*" accepts all. Defaults to none.
 	AllowedHosts []string
+	// PublicURL is where people reach the server from elsewhere. Its host name is
+	// accepted, too; if it is an https URL, the cookie there is a __Host- cookie.
+	// Defaults to none.
+	PublicURL string
+	// OneHost gives the cookie to the host name at which a person signs in,
+	// instead of to a new host name for each login, and allows plain HTTP. Every
+	// port of that host then gets the cookie. It is for browsers that do not
+	// resolve names below localhost. Defaults to false.
+	OneHost bool
 }
 
 // Console is the web console, ready to be mounted.
 type Console struct {
-	cfg      Config
-	log      *slog.Logger
-	pages    map[string]*template.Template
-	assets   *assets
-	origin   *http.CrossOriginProtection
-	attempts *attempts[netip.Prefix] // wrong keys
-	logins   *attempts[person]
-	names    map[string]route
+	cfg        Config
+	hosts      []string // accepted in the Host header
+	publicHost string   // of an https PublicURL
+	log        *slog.Logger
+	pages      map[string]*template.Template
+	assets     *assets
+	origin     *http.CrossOriginProtection
+	attempts   *attempts[netip.Prefix] // wrong keys
+	logins     *attempts[person]
+	names      map[string]route
 }
 
 // New prepares the console: it reads the templates and assets that are built
@@ -61,6 +74,10 @@ func New(cfg Config) (*Console, error) {
 		}
 		c.names[r.name] = r
 	}
+	c.hosts, c.publicHost = cfg.AllowedHosts, httpsHost(cfg.PublicURL)
+	if u, err := url.Parse(cfg.PublicURL); err == nil && u.Hostname() != "" {
+		c.hosts = append(slices.Clone(c.hosts), u.Hostname())
+	}
 	var err error
 	if c.assets, err = loadAssets(); err != nil {
 		return nil, err
@@ -74,7 +91,7 @@ func New(cfg Config) (*Console, error) {
 func (c *Console) Mount(e *echo.Echo) {
 	e.GET("/", c.root)
 	e.GET("/console", c.root)
-	e.GET(c.assets.route(), c.guarded(c.assets.serve))
+	e.GET(c.assets.route(), c.guarded(func(v *visit) error { return c.assets.serve(v) }))
 	for _, r := range routes() {
 		e.Add(r.method, r.path, c.guarded(c.handler(r)))
 	}
@@ -87,7 +104,7 @@ func (c *Console) Mount(e *echo.Echo) {
 // root is for people who type the address of the server; programs go on
 // getting the 404 they know.
 func (c *Console) root(ec echo.Context) error {
-	if err := web.CheckHost(ec.Request(), c.cfg.AllowedHosts); err != nil {
+	if _, err := c.siteOf(ec.Request()); err != nil {
 		return err
 	}
 	if !accepts(ec.Request(), "text/html") && ec.Path() == "/" {

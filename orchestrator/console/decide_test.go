@@ -173,7 +173,7 @@ func TestAFormCountsOnce(t *testing.T) {
 			t.Errorf("%d answers", len(got.Answers))
 		}
 		for _, once := range []string{"", "short", strings.Repeat("x", 65)} {
-			if p := s.post(page+"/answer", "answer", "yes", "once", once); p.status != http.StatusBadRequest {
+			if p := s.post(page+"/answer", "answer", "yes", "once", once); p.status != http.StatusForbidden {
 				t.Errorf("a form with number %q: %d", once, p.status)
 			}
 		}

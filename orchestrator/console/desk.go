@@ -30,10 +30,11 @@ type Desk interface {
 // sessions is what logging in needs.
 type sessions interface {
 	Authenticate(ctx context.Context, key picket.Secret) (picket.Principal, error)
-	OpenSession(ctx context.Context, key picket.Secret, from string) (token picket.Secret, s picket.Session, err error)
-	Session(ctx context.Context, token picket.Secret) (picket.Session, error)
-	SessionHolds(ctx context.Context, token picket.Secret) (picket.Session, error)
-	CloseSession(ctx context.Context, token picket.Secret) error
+	BeginLogin(ctx context.Context, key picket.Secret, host, from string) (code picket.Secret, who picket.Principal, err error)
+	OpenSession(ctx context.Context, code picket.Secret, host string) (token picket.Secret, s picket.Session, err error)
+	Session(ctx context.Context, token picket.Secret, host string) (picket.Session, error)
+	SessionHolds(ctx context.Context, token picket.Secret, host string) (picket.Session, error)
+	CloseSession(ctx context.Context, token picket.Secret, host string) error
 }
 
 // frame is what every page shows around its own matter.

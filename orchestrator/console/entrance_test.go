@@ -21,9 +21,13 @@ func TestAPersonSignsInAndOut(t *testing.T) {
 		if to := away.header.Get("Location"); away.status != http.StatusSeeOther || to != "/console/login?next=%2Fconsole%2Fhandoffs%3Fstate%3Danswered" {
 			t.Fatalf("without a session: %d to %s", away.status, to)
 		}
-		in := s.post("/console/login", "key", "  "+s.key.Key.Reveal()+"\n", "next", "/console/handoffs?state=answered")
-		if to := in.header.Get("Location"); in.status != http.StatusSeeOther || to != "/console/handoffs?state=answered" {
-			t.Fatalf("signed in: %d to %s: %s", in.status, to, in.text())
+		begun := s.begin("  "+s.key.Key.Reveal()+"\n", "/console/handoffs?state=answered")
+		if begun.status != http.StatusSeeOther || len(s.cookies) != 0 || begun.header.Get("Set-Cookie") != "" {
+			t.Fatalf("the key is taken: %d, cookies %v: %s", begun.status, s.cookies, begun.text())
+		}
+		in := s.enter(begun)
+		if in.status != http.StatusOK || in.leadsTo() != "/console/handoffs?state=answered" {
+			t.Fatalf("signed in: %d to %s: %s", in.status, in.leadsTo(), in.text())
 		}
 		cookie := in.header.Get("Set-Cookie")
 		for _, part := range []string{"picket_session_7070=default.", "Path=/", "HttpOnly", "SameSite=Strict", "Max-Age=43200"} {
@@ -34,28 +38,46 @@ func TestAPersonSignsInAndOut(t *testing.T) {
 		if strings.Contains(cookie, "Secure") {
 			t.Error("a cookie of plain HTTP would never come back")
 		}
-		if page := s.follow(in); !strings.Contains(page.text(), "[reviewer]") || strings.Contains(page.body, s.key.Key.Reveal()) {
+		if strings.Contains(strings.ToLower(cookie), "domain") {
+			t.Error("the cookie is for more than its host")
+		}
+		if page := s.want(in.leadsTo()); !strings.Contains(page.text(), "[reviewer]") || strings.Contains(page.body, s.key.Key.Reveal()) {
 			t.Errorf("who is signed in: %s", page.text())
 		}
-		kept := s.cookies["picket_session_7070"]
+		kept := s.cookies[sessionCookie]
 		if out := s.post("/console/logout"); out.status != http.StatusSeeOther || len(s.cookies) != 0 {
 			t.Errorf("signed out: %d, cookies %d", out.status, len(s.cookies))
 		}
-		s.cookies["picket_session_7070"] = kept
-		if again := s.get("/console/"); again.status != http.StatusSeeOther {
+		s.cookies[sessionCookie] = kept
+		if again := s.get("/console/"); !again.asksToSignIn() {
 			t.Errorf("a session that was closed goes on: %d", again.status)
 		}
 	})
 }
 
 // Where the browser came by https the cookie never leaves it otherwise, also when
-// a proxy in front speaks TLS for us.
+// a proxy in front speaks TLS for us. It is for one host, whatever other hosts of
+// the domain try to set.
 func TestTheCookieOfATLSProxyIsSecure(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		key := o.key(picket.ScopeReviewer).Key.Reveal()
-		p := o.browser().send("POST", "/console/login", url.Values{"key": {key}}, "Host", "picket.example", "Origin", "https://picket.example")
-		if cookie := p.header.Get("Set-Cookie"); p.status != http.StatusSeeOther || !strings.Contains(cookie, "; Secure") || !strings.HasPrefix(cookie, "picket_session_80=") {
-			t.Errorf("%d, %s", p.status, strings.Split(cookie, "=")[0])
+		s := o.browser()
+		s.host = "picket.example"
+		p := s.send("POST", "/console/login", url.Values{"key": {key}}, "Origin", "https://picket.example")
+		cookie := p.header.Get("Set-Cookie")
+		if p.status != http.StatusSeeOther || p.header.Get("Location") != "/console/" || !strings.HasPrefix(cookie, "__Host-picket_session_=") {
+			t.Fatalf("%d, %s", p.status, strings.Split(cookie, "=")[0])
+		}
+		for _, part := range []string{"; Secure", "Path=/;", "HttpOnly", "SameSite=Strict"} {
+			if !strings.Contains(cookie+";", part) {
+				t.Errorf("the cookie has no %s", part)
+			}
+		}
+		s.want("/console/")
+		s.cookies["picket_session_"] = s.cookies["__Host-picket_session_"]
+		delete(s.cookies, "__Host-picket_session_")
+		if p := s.get("/console/"); !p.asksToSignIn() {
+			t.Errorf("a cookie that any host of the domain can set is taken: %d", p.status)
 		}
 	})
 }
@@ -75,12 +97,12 @@ func TestSessionsEnd(t *testing.T) {
 			_, err := o.RevokeKey(o.t.Context(), picket.Caller{Actor: "test"}, s.key.KeyID)
 			must(o.t, err)
 		},
-		"by a forged cookie": func(_ *office, s *seat) { s.cookies["picket_session_7070"] = "default." + strings.Repeat("A", 43) },
+		"by a forged cookie": func(_ *office, s *seat) { s.cookies[sessionCookie] = "default." + strings.Repeat("A", 43) },
 		"elsewhere": func(_ *office, s *seat) {
-			s.cookies["picket_session_7070"] = "nowhere" + s.cookies["picket_session_7070"][7:]
+			s.cookies[sessionCookie] = "nowhere" + s.cookies[sessionCookie][7:]
 		},
 		"in another namespace": func(_ *office, s *seat) {
-			s.cookies["picket_session_7070"] = "other" + s.cookies["picket_session_7070"][7:]
+			s.cookies[sessionCookie] = "other" + s.cookies[sessionCookie][7:]
 		},
 	}
 	for how, end := range ends {
@@ -91,11 +113,12 @@ func TestSessionsEnd(t *testing.T) {
 				_, handoff := o.asks("x", picket.HelpRequest{Question: "Which?"})
 				form := s.want("/console/handoffs/" + handoff).once(t)
 				end(o, s)
-				if p := s.get("/console/handoffs"); p.status != http.StatusSeeOther || !strings.HasPrefix(p.header.Get("Location"), "/console/login") {
+				if p := s.get("/console/handoffs"); !p.asksToSignIn() {
 					t.Errorf("the session goes on: %d", p.status)
 				}
 				p := s.post("/console/handoffs/"+handoff+"/answer", "answer", "a", "once", form)
-				if p.status != http.StatusUnauthorized || !strings.Contains(p.text(), "nothing was changed") || !strings.Contains(p.body, `name="key"`) {
+				if p.status != http.StatusUnauthorized || !strings.Contains(p.text(), "nothing was changed") ||
+					!strings.Contains(p.body, `href="http://localhost:7070/console/login?next=`) {
 					t.Errorf("a decision without a session: %d %s", p.status, p.text())
 				}
 				if h, err := o.Handoff(t.Context(), handoff); err != nil || h.State != picket.HandoffOpen {
@@ -239,8 +262,9 @@ func TestWhereAPersonGoesOnIsOurs(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		key := o.key(picket.ScopeReviewer).Key.Reveal()
 		for _, next := range []string{"", "https://evil.example/console/", "//evil.example", "/console//evil.example", "/console/../x", "/console/%2e%2E/x", "/console/a%2f%2fb", "/console/%zz", "/\\evil.example", "/console/\r\nSet-Cookie:a=b", "/api/v1/tasks", "javascript:alert(1)"} {
-			p := o.browser().post("/console/login", "key", key, "next", next)
-			if to := p.header.Get("Location"); p.status != http.StatusSeeOther || to != "/console/" {
+			s := o.browser()
+			p := s.enter(s.begin(key, next))
+			if to := p.leadsTo(); p.status != http.StatusOK || to != "/console/" {
 				t.Errorf("next %q goes to %q (%d)", next, to, p.status)
 			}
 			if to := o.browser().post("/console/theme", "theme", "dark", "back", next).header.Get("Location"); to != "/console/" {
@@ -249,8 +273,9 @@ func TestWhereAPersonGoesOnIsOurs(t *testing.T) {
 		}
 		// What is asked for leads nowhere: it may hold an address, or dots.
 		for _, next := range []string{"/console/tasks?label=repo%3Dhttps://git.example/a", "/console/reviews?cursor=a..b//c", "/console/handoffs#..//x"} {
-			p := o.browser().post("/console/login", "key", o.key(picket.ScopeReviewer).Key.Reveal(), "next", next)
-			if to := p.header.Get("Location"); p.status != http.StatusSeeOther || to != next {
+			s := o.browser()
+			p := s.enter(s.begin(o.key(picket.ScopeReviewer).Key.Reveal(), next))
+			if to := p.leadsTo(); p.status != http.StatusOK || to != next {
 				t.Errorf("next %q goes to %q (%d)", next, to, p.status)
 			}
 		}
@@ -262,8 +287,10 @@ func TestWhereAPersonGoesOnIsOurs(t *testing.T) {
 func TestALinkFromElsewhereNeedsNoSecondLogin(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s := o.sit(picket.ScopeReviewer)
-		p := o.browser().get("/console/reviews", "Sec-Fetch-Site", "cross-site")
-		if p.status != http.StatusOK || !strings.Contains(p.body, `http-equiv="refresh" content="0; url=/console/reviews"`) {
+		stranger := o.browser()
+		stranger.host = s.host
+		p := stranger.get("/console/reviews", "Sec-Fetch-Site", "cross-site")
+		if p.status != http.StatusOK || p.leadsTo() != "/console/reviews" {
 			t.Errorf("%d %s", p.status, p.body)
 		}
 		s.want("/console/reviews")
@@ -276,7 +303,7 @@ func TestALinkFromElsewhereNeedsNoSecondLogin(t *testing.T) {
 				t.Errorf("a link tells of a decision (%s)", site)
 			}
 		}
-		if p := o.browser().get(claim, "Sec-Fetch-Site", "cross-site"); !strings.Contains(p.body, "url=/console/reviews?role=coder\"") {
+		if p := stranger.get(claim, "Sec-Fetch-Site", "cross-site"); p.leadsTo() != "/console/reviews?role=coder" {
 			t.Errorf("the way back: %s", p.body)
 		}
 	})

@@ -10,7 +10,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/web"
 )
 
 // contentPolicy lets a page load what this server sends and nothing else:
@@ -20,7 +19,7 @@ const contentPolicy = "default-src 'none'; style-src 'self'; script-src 'self'; 
 
 // guarded puts the checks and headers that all of the console shares in front
 // of a handler. Its own refusals are pages too.
-func (c *Console) guarded(next echo.HandlerFunc) echo.HandlerFunc {
+func (c *Console) guarded(next func(*visit) error) echo.HandlerFunc {
 	return func(ec echo.Context) error {
 		h := ec.Response().Header()
 		h.Set(echo.HeaderContentSecurityPolicy, contentPolicy)
@@ -30,15 +29,31 @@ func (c *Console) guarded(next echo.HandlerFunc) echo.HandlerFunc {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set(echo.HeaderCacheControl, "no-store")
-		if err := web.CheckHost(ec.Request(), c.cfg.AllowedHosts); err != nil {
-			return c.refuse(&visit{Context: ec, console: c}, err)
+		v := &visit{Context: ec, console: c}
+		var err error
+		if v.site, err = c.siteOf(ec.Request()); err != nil {
+			return c.refuse(v, err)
 		}
-		if err := c.origin.Check(ec.Request()); err != nil {
-			return c.refuse(&visit{Context: ec, console: c}, picket.Refuse(picket.CodeForbidden,
+		if v.site.kind == loginSite {
+			h.Set(echo.HeaderReferrerPolicy, "no-referrer") // the name is for nobody else
+		}
+		if c.origin.Check(ec.Request()) != nil || embedded(ec.Request()) {
+			return c.refuse(v, picket.Refuse(picket.CodeForbidden,
 				"Open the console at its own address and decide there.", "this was sent by another site"))
 		}
-		return next(ec)
+		return next(v)
 	}
+}
+
+// embedded reports whether a page of another origin loads this into itself. Other
+// origins may only lead a person here. A server on another port of this host is
+// another origin on the same site, and its requests carry our cookies.
+func embedded(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "" || site == "same-origin" || site == "none" {
+		return false
+	}
+	mode, dest := r.Header.Get("Sec-Fetch-Mode"), r.Header.Get("Sec-Fetch-Dest")
+	return mode != "" && mode != "navigate" || dest != "" && dest != "document"
 }
 
 // accepts reports whether a client asks for the media type by name.

@@ -34,7 +34,7 @@ func (s *seat) ask(route string, headers ...string) paper {
 	method, path := concrete(route)
 	var form url.Values
 	if method == "POST" {
-		form = url.Values{"once": {strings.Repeat("n", 26)}}
+		form = url.Values{"once": {s.number()}}
 	}
 	return s.send(method, path, form, headers...)
 }
@@ -58,7 +58,7 @@ func TestWhoMayOpenWhat(t *testing.T) {
 				signedIn, open := who != "nobody" && who != "revoked", len(r.Scopes) == 0
 				may := open || signedIn && (who == "admin" || slices.Contains(r.Scopes, picket.Scope(who)))
 				refused := p.status == http.StatusForbidden && strings.Contains(p.text(), "may not do this")
-				toLogin := p.status == http.StatusSeeOther && strings.HasPrefix(p.header.Get("Location"), "/console/login") || p.status == http.StatusUnauthorized
+				toLogin := p.asksToSignIn() || method == "POST" && p.status == http.StatusUnauthorized
 				switch {
 				case p.status >= 500:
 					t.Errorf("%s as %s: %d", r.Route, who, p.status)
@@ -91,9 +91,15 @@ func TestEveryAnswerHasItsHeaders(t *testing.T) {
 			}
 		}
 		for what, p := range papers {
-			h := p.header
-			if h.Get("Content-Security-Policy") != "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'" ||
-				h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "same-origin" || h.Get("X-Frame-Options") != "DENY" || h.Get("Cache-Control") != "no-store" {
+			h, referrer, forms := p.header, "no-referrer", "form-action 'self'"
+			if strings.HasSuffix(what, " as nobody") || strings.HasSuffix(what, " of a foreign host") {
+				referrer = "same-origin" // not at the host name of a login
+			}
+			if strings.Contains(what, "/console/login as nobody") {
+				forms = "form-action 'self' http://*.localhost:7070" // where the answer to a key leads
+			}
+			if h.Get("Content-Security-Policy") != "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "+forms+"; base-uri 'none'; frame-ancestors 'none'" ||
+				h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != referrer || h.Get("X-Frame-Options") != "DENY" || h.Get("Cache-Control") != "no-store" {
 				t.Errorf("%s (%d): %v", what, p.status, h)
 			}
 		}
@@ -134,7 +140,8 @@ func TestOtherSitesCannotPost(t *testing.T) {
 		page := "/console/handoffs/" + handoff
 		once := admin.want(page).once(t)
 		for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "", "Origin", "http://evil.example"},
-			{"Sec-Fetch-Site", "", "Origin", "null"}, {"Sec-Fetch-Site", "", "Origin", "http://localhost:7071"}} {
+			{"Sec-Fetch-Site", "", "Origin", "null"}, {"Sec-Fetch-Site", "", "Origin", "http://localhost:7070"},
+			{"Sec-Fetch-Site", "", "Origin", "http://" + strings.TrimSuffix(admin.host, "7070") + "7071"}} {
 			p := admin.send("POST", page+"/answer", url.Values{"answer": {"yes"}, "once": {once}}, headers...)
 			if p.status != http.StatusForbidden || !strings.Contains(p.text(), "another site") {
 				t.Errorf("%v: %d %s", headers, p.status, p.text())
@@ -150,7 +157,7 @@ func TestOtherSitesCannotPost(t *testing.T) {
 		if h, err := o.Handoff(t.Context(), handoff); err != nil || h.State != picket.HandoffOpen {
 			t.Errorf("the hand-off is %s", h.State)
 		}
-		if p := admin.send("POST", page+"/answer", url.Values{"answer": {"yes"}, "once": {once}}, "Sec-Fetch-Site", "", "Origin", "http://localhost:7070"); p.status != http.StatusSeeOther {
+		if p := admin.send("POST", page+"/answer", url.Values{"answer": {"yes"}, "once": {once}}, "Sec-Fetch-Site", "", "Origin", "http://"+admin.host); p.status != http.StatusSeeOther {
 			t.Errorf("our own page: %d %s", p.status, p.text())
 		}
 	})
@@ -159,14 +166,20 @@ func TestOtherSitesCannotPost(t *testing.T) {
 func TestForeignHostsAreNotServed(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		admin := o.sit(picket.ScopeAdmin)
-		for host, served := range map[string]bool{"localhost:7070": true, "127.0.0.1:7070": true, "[::1]:7070": true, "picket.example:7070": true, "PICKET.example:7070": true,
-			"evil.example:7070": false, "localhost.evil.example:7070": false} {
+		other := strings.Repeat("a", 26) + ".localhost:7070"
+		for host, served := range map[string]bool{admin.host: true, strings.ToUpper(admin.host): true, other: true,
+			"localhost:7070": true, "127.0.0.1:7070": true, "[::1]:7070": true, "picket.example:7070": true, "PICKET.example:7070": true,
+			"evil.example:7070": false, "localhost.evil.example:7070": false, "x.localhost:7070": false, "a." + other: false, "1" + other: false,
+			strings.Repeat("a", 26) + ".localhost.:7070": false, strings.Repeat("a", 26) + ".localhost.evil.example": false} {
 			p := admin.get("/console/", "Host", host)
-			if (p.status == 200) != served || !served && !strings.Contains(p.text(), "is not served here") {
+			if refused := p.status == http.StatusForbidden; refused == served || !served && !strings.Contains(p.text(), "is not served here") {
 				t.Errorf("%s: %d", host, p.status)
 			}
 			if file := admin.get("/", "Host", host); (file.status == http.StatusSeeOther) != served {
 				t.Errorf("the root of %s: %d", host, file.status)
+			}
+			if p.status == http.StatusOK != strings.EqualFold(host, admin.host) {
+				t.Errorf("at %s the page says %d", host, p.status)
 			}
 		}
 	})

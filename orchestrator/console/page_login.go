@@ -2,10 +2,14 @@ package console
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
+
+	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
 )
@@ -15,47 +19,125 @@ func entrance() []route {
 	return []route{
 		{name: "login", method: get, path: loginPath, handle: loginPage},
 		{name: "login.send", method: post, path: loginPath, handle: login},
+		{name: "enter", method: get, path: enterPath, handle: enter},
 		{name: "logout", method: post, path: "/console/logout", handle: logout},
 		{name: "theme", method: post, path: "/console/theme", handle: chooseTheme},
 	}
 }
 
-// loginForm is what the login page shows: where to go afterwards.
-type loginForm struct{ Next string }
+// loginForm is what the login page shows.
+type loginForm struct {
+	Next      string // where to go afterwards
+	Elsewhere string // where to sign in, if that is not here
+	OwnName   bool   // the login gets a host name of its own
+}
+
+func (v *visit) loginForm(next string) loginForm {
+	f := loginForm{Next: next, OwnName: v.site.kind == signInSite}
+	if v.site.kind == loginSite {
+		f.Elsewhere = v.site.signIn(next)
+	}
+	return f
+}
+
+func (v *visit) loginPage(next string, problem error) error {
+	status := http.StatusOK
+	if problem != nil {
+		status = picket.CodeOf(problem).Status()
+	}
+	if v.site.kind == signInSite {
+		// Browsers hold the redirect after a form against this, too.
+		v.Response().Header().Set(echo.HeaderContentSecurityPolicy,
+			strings.Replace(contentPolicy, "form-action 'self'", "form-action 'self' "+v.site.address("*.localhost", "", nil), 1))
+	}
+	return v.show(status, page{name: "login", title: "Sign in", body: v.loginForm(next), problem: problem})
+}
 
 func loginPage(v *visit) error {
 	next := localPath(v.QueryParam("next"))
-	if v.desk != nil {
+	switch {
+	case v.desk != nil:
 		return v.Redirect(http.StatusSeeOther, next)
+	case v.site.kind == loginSite:
+		return v.goToSignIn(http.StatusOK, next)
 	}
-	return v.show(http.StatusOK, page{name: "login", title: "Sign in", body: loginForm{next}})
+	return v.loginPage(next, nil)
 }
 
 // refusalTime is how long every wrong key takes to be refused, so that the time
 // of the answer says nothing about why.
 const refusalTime = 300 * time.Millisecond
 
-// login exchanges a key for a session.
+// login exchanges a key for a session. On localhost and the like it exchanges it
+// for a one-time code, with which the browser goes on to a new host name.
 func login(v *visit) error {
 	next := localPath(v.form("next"))
-	failed := func(err error) error {
-		return v.show(picket.CodeOf(err).Status(), page{name: "login", title: "Sign in", body: loginForm{next}, problem: err})
+	if err := v.mayNotSignIn(); err != nil {
+		return v.loginPage(next, err)
+	}
+	host := v.site.host
+	if v.site.kind == signInSite {
+		host = strings.ToLower(rand.Text()) + ".localhost"
 	}
 	giveBack, wait := v.console.attempts.begin(remoteAddr(v.Request()))
 	began := time.Now()
-	token, s, err := v.openSession(picket.Secret(strings.TrimSpace(v.form("key"))))
+	desk, code, err := v.beginLogin(picket.Secret(strings.TrimSpace(v.form("key"))), host)
 	if errors.Is(err, picket.CodeUnauthenticated) {
 		pauseUntil(v.ctx(), began.Add(refusalTime))
-		return failed(tooOften(err, wait))
+		return v.loginPage(next, tooOften(err, wait))
 	}
 	giveBack()
 	if err != nil {
-		return failed(err)
+		return v.loginPage(next, err)
+	}
+	if v.site.kind == signInSite {
+		v.Response().Header().Set(echo.HeaderReferrerPolicy, "no-referrer")
+		return v.Redirect(http.StatusSeeOther, v.site.address(host, enterPath, url.Values{"code": {code.Reveal()}, "next": {next}}))
+	}
+	if err := v.openSession(desk, code); err != nil {
+		return v.loginPage(next, err)
+	}
+	return v.Redirect(http.StatusSeeOther, next)
+}
+
+// enter takes the code of a login on the host name that was made for it. Whether
+// the name or the code is wrong, the answer is the same.
+func enter(v *visit) error {
+	next := localPath(v.QueryParam("next"))
+	if v.desk != nil {
+		return v.Redirect(http.StatusSeeOther, next) // the page was loaded again
+	}
+	if v.site.kind != loginSite {
+		return v.goToSignIn(http.StatusOK, next)
+	}
+	code := picket.Secret(v.QueryParam("code"))
+	bad := picket.Refuse(picket.CodeUnauthenticated, "Sign in again.", "the sign-in has expired or was used before")
+	desk := v.deskOf(code)
+	if desk == nil {
+		return v.loginPage(next, bad)
+	}
+	err := v.openSession(desk, code)
+	if errors.Is(err, picket.CodeUnauthenticated) {
+		err = bad
+	}
+	if err != nil {
+		return v.loginPage(next, err)
+	}
+	// The page asks for the next one by itself: after a redirect from another
+	// host the strict cookie would not come along.
+	return v.goOn(http.StatusOK, next)
+}
+
+// openSession turns a code into a session of this site.
+func (v *visit) openSession(desk Desk, code picket.Secret) error {
+	token, s, err := desk.OpenSession(v.ctx(), code, v.site.host)
+	if err != nil {
+		return err
 	}
 	v.endSession() // of the key that was signed in before
-	v.setCookie(cookieName(v.Request()), token.Reveal(), int(picket.SessionLife.Seconds()))
+	v.setSession(token.Reveal(), int(picket.SessionLife.Seconds()))
 	v.console.log.InfoContext(v.Request().Context(), "a person signed in", "key", s.Principal.KeyID, "namespace", s.Principal.Namespace)
-	return v.Redirect(http.StatusSeeOther, next)
+	return nil
 }
 
 // tooOften is the refusal of a wrong key where the address has no attempt left.
@@ -73,28 +155,27 @@ func tooOften(wrong error, wait time.Duration) error {
 // person is a key of a namespace.
 type person struct{ namespace, key string }
 
-func (v *visit) openSession(key picket.Secret) (picket.Secret, picket.Session, error) {
-	none := picket.Session{}
+// beginLogin checks a key, and makes a one-time code for it on a host name.
+func (v *visit) beginLogin(key picket.Secret, host string) (desk Desk, code picket.Secret, err error) {
 	bad := picket.Refuse(picket.CodeUnauthenticated, "Check that all of the key was copied, or make a new one with: picket key create NAME --scope reviewer", "this key is not valid")
 	if strings.HasPrefix(key.Reveal(), picket.CapabilityPrefix) {
-		return "", none, bad
+		return nil, "", bad
 	}
 	namespace, ok := picket.KeyNamespace(key.Reveal())
 	if !ok {
-		return "", none, bad
+		return nil, "", bad
 	}
-	desk := v.console.cfg.Desk(namespace)
-	if desk == nil {
-		return "", none, bad
+	if desk = v.console.cfg.Desk(namespace); desk == nil {
+		return nil, "", bad
 	}
 	who, err := desk.Authenticate(v.ctx(), key)
 	switch {
 	case errors.Is(err, picket.CodeUnauthenticated):
-		return "", none, bad
+		return nil, "", bad
 	case err != nil:
-		return "", none, err
+		return nil, "", err
 	case !who.May(people...):
-		return "", none, picket.Refuse(picket.CodeForbidden, "Make a key for people with: picket key create NAME --scope reviewer (or operator)",
+		return nil, "", picket.Refuse(picket.CodeForbidden, "Make a key for people with: picket key create NAME --scope reviewer (or operator)",
 			"this key is for an agent, and the console is for people")
 	}
 	giveBack, wait := v.console.logins.begin(person{namespace, who.KeyID})
@@ -102,16 +183,16 @@ func (v *visit) openSession(key picket.Secret) (picket.Secret, picket.Session, e
 		refusal := picket.Refuse(picket.CodeRateLimited, "Wait a minute, then sign in again; where you are signed in you go on as you are.",
 			"this key has opened %d sessions within a minute", maxLogins)
 		refusal.RetryAfter = wait
-		return "", none, refusal
+		return nil, "", refusal
 	}
-	token, s, err := desk.OpenSession(v.ctx(), key, addressClass(v.Request()))
+	code, _, err = desk.BeginLogin(v.ctx(), key, host, addressClass(v.Request()))
 	if err != nil {
 		giveBack()
 	}
 	if errors.Is(err, picket.CodeUnauthenticated) {
 		err = bad
 	}
-	return token, s, err
+	return desk, code, err
 }
 
 func pauseUntil(ctx context.Context, at time.Time) {
@@ -129,14 +210,14 @@ func (v *visit) endSession() {
 	if v.desk == nil {
 		return
 	}
-	if err := v.desk.CloseSession(v.ctx(), v.token); err != nil {
+	if err := v.desk.CloseSession(v.ctx(), v.token, v.site.host); err != nil {
 		v.console.log.WarnContext(v.Request().Context(), "close a session", "key", v.session.Principal.KeyID, "err", err)
 	}
 }
 
 func logout(v *visit) error {
 	v.endSession()
-	v.setCookie(cookieName(v.Request()), "", -1)
+	v.setSession("", -1)
 	return v.Redirect(http.StatusSeeOther, loginPath)
 }
 
@@ -150,7 +231,7 @@ func chooseTheme(v *visit) error {
 	if chosen != "light" && chosen != "dark" {
 		chosen, age = "", -1
 	}
-	v.setCookie(themeCookie, chosen, age)
+	v.setCookie(themeCookie, chosen, v.site.tls, age)
 	return v.Redirect(http.StatusSeeOther, localPath(v.form("back")))
 }
 

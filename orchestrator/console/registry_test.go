@@ -88,7 +88,7 @@ func TestAnAgentIsCommanded(t *testing.T) {
 		}
 		p.has(t, `value="no such thing!"`, `value="kept"`, `<details class="act" open>`)
 		for _, verb := range []string{"ping", "drain", "deregister", "stop-task"} {
-			if p := reviewer.post(page+"/"+verb, "once", strings.Repeat("n", 20)); p.status != http.StatusForbidden {
+			if p := reviewer.post(page+"/"+verb, "once", reviewer.number()); p.status != http.StatusForbidden {
 				t.Errorf("a reviewer may %s: %d", verb, p.status)
 			}
 		}
@@ -184,7 +184,7 @@ func TestTheStopButton(t *testing.T) {
 		s.follow(s.submit("/console/stop", "/console/resume", "reason", "found it")).has(t, "Resumed. Tasks are granted again.")
 		s.want("/console/tasks").hasNot(t, "Nothing new is granted:")
 		for _, path := range []string{"/console/stop", "/console/pause", "/console/resume"} {
-			p := reviewer.post(path, "reason", "x", "once", strings.Repeat("n", 20))
+			p := reviewer.post(path, "reason", "x", "once", reviewer.number())
 			if path == "/console/stop" {
 				p = reviewer.get(path)
 			}

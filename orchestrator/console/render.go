@@ -2,7 +2,6 @@ package console
 
 import (
 	"bytes"
-	"crypto/rand"
 	"embed"
 	"errors"
 	"fmt"
@@ -49,6 +48,7 @@ type view struct {
 	Path     string // of this page, with its parameters
 	Theme    string
 	SignedIn bool
+	Cookies  bool // the site may store something in the browser
 	Who      picket.Principal
 	Nav      []navEntry
 	Stats    picket.Stats // zero when nobody is signed in
@@ -119,7 +119,7 @@ func (v *visit) show(status int, p page) error {
 	if err := v.look(); err != nil {
 		return err
 	}
-	w := view{Title: p.title, Path: v.here(), Theme: v.theme(), SignedIn: v.desk != nil, Who: v.session.Principal,
+	w := view{Title: p.title, Path: v.here(), Theme: v.theme(), SignedIn: v.desk != nil, Cookies: v.site.kind != signInSite && v.site.kind != closedSite, Who: v.session.Principal,
 		Stats: v.stats, Now: v.now(), Topics: strings.Join(p.topics, " "), Every: p.every,
 		Posted: v.Request().Method == post, Body: p.body, Nonce: v.nonce(p.problem), visit: v}
 	w.Nav = v.navigation(p.nav)
@@ -175,10 +175,13 @@ func (v *visit) now() picket.Instant {
 // refused keeps its number, so that an outcome nobody knows is settled by
 // pressing the button again; with one exception: the number was used before.
 func (v *visit) nonce(problem error) string {
-	if sent := v.form(nonceField); problem != nil && sent != "" && !errors.Is(problem, picket.CodeIdempotencyConflict) {
+	if v.token == "" {
+		return "" // nobody decides here
+	}
+	if sent := v.form(nonceField); problem != nil && v.isOurs(sent) && !errors.Is(problem, picket.CodeIdempotencyConflict) {
 		return sent
 	}
-	return rand.Text()
+	return v.newNumber()
 }
 
 // goLetters are the keys of the pages, after g.
@@ -237,7 +240,7 @@ func (c *Console) refuse(v *visit, err error) error {
 	p := problemOf(err, v)
 	if p.status == http.StatusUnauthorized {
 		v.desk = nil
-		return v.show(p.status, page{name: "login", title: "Sign in", body: loginForm{v.here()}, problem: err})
+		return v.loginPage(v.here(), err)
 	}
 	if v.look() != nil {
 		v.desk = nil // the store does not answer: the page does without

@@ -36,6 +36,7 @@ const (
 
 	home      = "/console/"
 	loginPath = "/console/login"
+	enterPath = "/console/enter"
 )
 
 // routes is the whole console, in the order of the navigation. Each page's

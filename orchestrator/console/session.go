@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -12,51 +11,63 @@ import (
 )
 
 // cookieName has the port in it: cookies of a host are shared by all its
-// ports, and a person may have several servers on this machine.
-func cookieName(r *http.Request) string { return "picket_session_" + port(r) }
-
-func port(r *http.Request) string {
-	if _, p, err := net.SplitHostPort(r.Host); err == nil {
-		return p
+// ports, and a person may have several servers on this machine. Browsers take a
+// __Host- cookie only by https, for one host and for all of its paths.
+func (s site) cookieName(secure bool) string {
+	name := "picket_session_" + s.port
+	if secure {
+		return "__Host-" + name
 	}
-	if r.TLS != nil {
-		return "443"
-	}
-	return "80"
+	return name
 }
 
-// overTLS reports whether the browser came by https: here, or at the TLS proxy
-// in front, which the Origin of a form tells.
-func overTLS(r *http.Request) bool {
-	return r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://")
+// sessionCookie is the cookie that counts on this site, empty if there is none.
+func (v *visit) sessionCookie() string {
+	var names []string
+	switch v.site.kind {
+	case loginSite, sharedSite:
+		names = []string{v.site.cookieName(false)}
+	case secureSite:
+		names = []string{v.site.cookieName(true)}
+	}
+	if v.site.kind == sharedSite && !loopbackName(v.site.host) {
+		names = append(names, v.site.cookieName(true)) // a proxy in front may speak TLS
+	}
+	for _, name := range names {
+		if c, err := v.Request().Cookie(name); err == nil && len(c.Value) <= 256 {
+			return c.Value
+		}
+	}
+	return ""
 }
 
-func (v *visit) setCookie(name, value string, maxAge int) {
-	v.SetCookie(&http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, Secure: overTLS(v.Request()),
-		SameSite: http.SameSiteStrictMode, MaxAge: maxAge})
+// setSession stores the session in the browser; an empty value removes it.
+func (v *visit) setSession(value string, maxAge int) {
+	secure := v.site.kind == secureSite
+	v.setCookie(v.site.cookieName(secure), value, secure, maxAge)
+}
+
+// setCookie stores a cookie. A sign-in site has none.
+func (v *visit) setCookie(name, value string, secure bool, maxAge int) {
+	if v.site.kind == signInSite || v.site.kind == closedSite {
+		return
+	}
+	v.SetCookie(&http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode, MaxAge: maxAge})
 }
 
 // identify reads the session of the request and asks the engine whether it is
 // still good; the key behind it is asked again every time.
 func (v *visit) identify() (signedIn bool, err error) {
-	cookie, err := v.Request().Cookie(cookieName(v.Request()))
-	if err != nil || len(cookie.Value) > 256 {
-		return false, nil
-	}
-	namespace, _, ok := strings.Cut(cookie.Value, ".")
-	if !ok || picket.CheckNamespace("namespace", namespace) != nil {
-		return false, nil
-	}
-	desk := v.console.cfg.Desk(namespace)
+	token := picket.Secret(v.sessionCookie())
+	desk := v.deskOf(token)
 	if desk == nil {
 		return false, nil
 	}
-	token := picket.Secret(cookie.Value)
 	ask := desk.Session
 	if v.Request().Header.Get(partHeader) != "" {
 		ask = desk.SessionHolds // the page asks by itself
 	}
-	s, err := ask(v.ctx(), token)
+	s, err := ask(v.ctx(), token, v.site.host)
 	switch {
 	case errors.Is(err, picket.CodeUnauthenticated):
 		return false, nil
@@ -69,6 +80,16 @@ func (v *visit) identify() (signedIn bool, err error) {
 	return true, nil
 }
 
+// deskOf is the engine that knows a token of a session or a code of a login; nil
+// if this process serves none.
+func (v *visit) deskOf(secret picket.Secret) Desk {
+	namespace, _, ok := strings.Cut(secret.Reveal(), ".")
+	if !ok || picket.CheckNamespace("namespace", namespace) != nil {
+		return nil
+	}
+	return v.console.cfg.Desk(namespace)
+}
+
 // askToSignIn sends a person to the login page, and afterwards back to where
 // they wanted to go. What was posted is not done.
 func (v *visit) askToSignIn() error {
@@ -79,10 +100,25 @@ func (v *visit) askToSignIn() error {
 	// A strict cookie does not come along when another site's link was followed;
 	// it does when this page asks for itself.
 	back := localPath(asked(r.URL))
-	if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-		return v.show(http.StatusOK, page{name: "knock", title: "Picket", body: back})
+	if v.site.kind != signInSite && r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+		return v.goOn(http.StatusOK, back)
 	}
-	return v.Redirect(http.StatusSeeOther, loginPath+"?next="+url.QueryEscape(back))
+	return v.goToSignIn(http.StatusUnauthorized, back)
+}
+
+// goToSignIn leads to the sign-in page. From the host name of a login it is a
+// page that does so: a browser would not follow a redirect to another host after
+// a form, which may go nowhere else.
+func (v *visit) goToSignIn(status int, next string) error {
+	if v.site.kind == loginSite {
+		return v.goOn(status, v.site.signIn(next))
+	}
+	return v.Redirect(http.StatusSeeOther, v.site.signIn(next))
+}
+
+// goOn answers a page that asks for another one by itself.
+func (v *visit) goOn(status int, to string) error {
+	return v.show(status, page{name: "knock", title: "Picket", body: to})
 }
 
 // asked is the page of an address, without what its last decision had to say.

@@ -2,7 +2,10 @@ package console
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"net/http"
@@ -25,6 +28,7 @@ const maxForm = 1 << 20
 type visit struct {
 	echo.Context
 	console  *Console
+	site     site
 	route    route
 	desk     Desk
 	session  picket.Session
@@ -43,11 +47,11 @@ func (v *visit) may(name string) bool {
 
 // handler finds out who asks, checks that they may, and turns what went wrong
 // into a page.
-func (c *Console) handler(r route) echo.HandlerFunc {
-	return func(ec echo.Context) error {
-		v := &visit{Context: ec, console: c, route: r}
+func (c *Console) handler(r route) func(*visit) error {
+	return func(v *visit) error {
+		v.route = r
 		if r.method == post {
-			ec.Request().Body = http.MaxBytesReader(ec.Response(), ec.Request().Body, maxForm)
+			v.Request().Body = http.MaxBytesReader(v.Response(), v.Request().Body, maxForm)
 			if err := v.readForm(); err != nil {
 				return c.refuse(v, err)
 			}
@@ -93,23 +97,46 @@ func (v *visit) readForm() error {
 // form is a field of the posted form.
 func (v *visit) form(name string) string { return v.Request().PostForm.Get(name) }
 
-// nonceField is in every form that decides something: sending the form twice
-// has one effect.
-const nonceField = "once"
+// The fields of every form that decides something: its number, and the page that
+// it is on. Sending the form twice has one effect.
+const (
+	nonceField = "once"
+	fromField  = "from"
+)
 
-// caller is who decides. The key of a decision is the form's own nonce, so that
+// newNumber is a number for the forms of a page. It is bound to the login: only
+// who has the session can make one, so no page of another server can send a form.
+func (v *visit) newNumber() string {
+	random := rand.Text()
+	return random + "." + v.seal(random)
+}
+
+// seal is the part of a number that proves whose it is.
+func (v *visit) seal(random string) string {
+	mac := hmac.New(sha256.New, []byte(v.token.Reveal()))
+	mac.Write([]byte("form of the console\x00" + random))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// isOurs reports whether a number is one of this login.
+func (v *visit) isOurs(number string) bool {
+	random, seal, _ := strings.Cut(number, ".")
+	return v.token != "" && len(random) == len(rand.Text()) && hmac.Equal([]byte(seal), []byte(v.seal(random)))
+}
+
+// caller is who decides. The key of a decision is the form's own number, so that
 // a second press of the button, or of the same button after a lost answer, is
-// the same decision.
+// the same decision. Without a number of this login nothing is decided.
 func (v *visit) caller() (picket.Caller, error) {
 	who := v.session.Principal
 	by := picket.Caller{Actor: who.KeyID, Operator: who.May(picket.ScopeOperator)}
 	nonce := v.form(nonceField)
-	if len(nonce) < 16 || len(nonce) > 64 {
-		return by, picket.Invalid(nonceField, "Open the page again and send the form from there.", "the form has lost its number")
+	if !v.isOurs(nonce) {
+		return by, picket.Refuse(picket.CodeForbidden, "Look at the page again, then press the button there.", "the form is not from a page of this sign-in")
 	}
 	rest := url.Values{}
 	for name, values := range v.Request().PostForm {
-		if name != nonceField {
+		if name != nonceField && name != fromField {
 			rest[name] = values
 		}
 	}
@@ -127,17 +154,12 @@ func (v *visit) done(path, code, id string) error {
 	return v.Redirect(http.StatusSeeOther, path+"?"+q.Encode())
 }
 
-// here is the page the person is on: a form was sent from the one before.
+// here is the page the person is on: a form says on which it stood.
 func (v *visit) here() string {
-	r := v.Request()
-	if r.Method == get {
+	if r := v.Request(); r.Method == get {
 		return localPath(r.URL.RequestURI())
 	}
-	from, err := url.Parse(r.Header.Get("Referer"))
-	if err != nil || from.Host != r.Host {
-		return home
-	}
-	return localPath(from.RequestURI())
+	return localPath(v.form(fromField))
 }
 
 // digest is the hex SHA-256 of the parts, kept apart by NUL.

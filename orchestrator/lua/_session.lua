@@ -2,6 +2,9 @@
 -- while, or is old, or its key has ended. The sweep of keys by the server only
 -- frees memory.
 local LIFE, IDLE, MOST = 43200000, 7200000, 20
+-- CODE_LIFE is how long a one-time code waits for the browser that was sent on
+-- with it, in ms.
+local CODE_LIFE = 60000
 
 -- key_holds tells whether a key is neither revoked nor expired.
 local function key_holds(id)

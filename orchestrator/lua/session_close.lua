@@ -1,7 +1,7 @@
 -- flags: allow-oom
 -- needs: session
 -- session_close ends a session. One that is over already stays as it is.
--- ARGV: hash of the secret
+-- ARGV: hash of the secret and its host name
 -- Reply: OK
 local id = call('HGET', K('session:', ARGV[1]), 'key')
 if id then close_sessions(id, { ARGV[1] }, call('ZCARD', K('sessions-of:', id)), 'logout') end

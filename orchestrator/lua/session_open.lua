@@ -1,13 +1,24 @@
 -- needs: session
--- session_open lets a secret stand for a key. A key has 20 sessions at most: the
--- oldest goes.
--- ARGV: hash of the secret, hash of the key, class of the address it is asked from
--- Reply: {raw ms at which it was opened, {key, key hash}}
--- Errors: unauthenticated (the key)
-local id = call('GET', K('keyhash:', ARGV[2]))
-if not id or not key_holds(id) then return refuse('unauthenticated', 'kind', 'key') end
+-- session_open takes a one-time code and lets a secret stand for its key. A code
+-- opens one session. If it comes again with another secret, two have it, and
+-- the session that it opened ends. A key has 20 sessions at most: the oldest
+-- goes.
+-- ARGV: hash of the secret, hash of the code; both with the host name that they are for
+-- Reply: {raw ms at which it was opened, {key, key hash}}; {} when the code has opened a session before
+-- Errors: unauthenticated (the code)
+local code = K('login:', ARGV[2])
+local c = call('HMGET', code, 'key', 'from', 'at', 'session')
+local id = c[1]
+if not id or now - num(c[3]) >= CODE_LIFE or not key_holds(id) then return refuse('unauthenticated', 'kind', 'code') end
 local key, all = K('session:', ARGV[1]), K('sessions-of:', id)
-if call('EXISTS', key) == 0 then
+local at = call('HGET', key, 'at') -- there when this very request was made before
+if c[4] and not at then
+  if call('EXISTS', K('session:', c[4])) == 1 then close_sessions(id, { c[4] }, call('ZCARD', all), 'code_reused') end
+  return {}
+end
+if not at then
+  at = RAW
+  call('HSET', code, 'session', ARGV[1])
   call('ZREMRANGEBYSCORE', all, '-inf', F(now - LIFE))
   local open = call('ZCARD', all)
   if open >= MOST then open = close_sessions(id, call('ZRANGE', all, 0, open - MOST), open, 'too_many') end
@@ -17,7 +28,7 @@ if call('EXISTS', key) == 0 then
   call('ZREMRANGEBYSCORE', K('sessions'), '-inf', NOW)
   call('ZADD', K('sessions'), F(now + LIFE), ARGV[1])
   call('PEXPIRE', all, F(LIFE))
-  emit('session.opened', { actor = id }, '{"keyId":' .. quote(id) .. ',"from":' .. quote(ARGV[3]) ..
+  emit('session.opened', { actor = id }, '{"keyId":' .. quote(id) .. ',"from":' .. quote(c[2]) ..
     ',"before":{"sessions":' .. F(open) .. '},"after":{"sessions":' .. F(open + 1) .. '}}')
 end
-return { call('HGET', key, 'at'), { id, call('HGETALL', K('key:', id)) } }
+return { at, { id, call('HGETALL', K('key:', id)) } }

@@ -1,0 +1,13 @@
+-- needs: session
+-- login_begin lets a one-time code stand for a key for a minute.
+-- ARGV: hash of the code and of the host name that it is for, hash of the key, class of the address it is asked from
+-- Reply: {key, key hash}
+-- Errors: unauthenticated (the key)
+local id = call('GET', K('keyhash:', ARGV[2]))
+if not id or not key_holds(id) then return refuse('unauthenticated', 'kind', 'key') end
+local code = K('login:', ARGV[1])
+if call('EXISTS', code) == 0 then
+  call('HSET', code, 'key', id, 'from', ARGV[3], 'at', NOW)
+  call('PEXPIRE', code, F(CODE_LIFE))
+end
+return { id, call('HGETALL', K('key:', id)) }
