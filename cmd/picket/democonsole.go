@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -20,7 +21,7 @@ var consoleChapter = chapter{
 	prepare: func(st *stage) ([]act, error) {
 		jar, err := cookiejar.New(nil)
 		l := &look{stage: st}
-		l.browser = http.Client{Jar: jar, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		l.browser = http.Client{Jar: jar, Timeout: patience, Transport: &http.Transport{DialContext: dialAsBrowser}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		return []act{l.signIn, l.queue, l.decide, l.after}, err
 	},
 }
@@ -30,7 +31,18 @@ var consoleChapter = chapter{
 type look struct {
 	*stage
 	browser http.Client
+	at      string // the server, under the host name of the login once there is one
 	waiting []picket.PendingReview
+}
+
+// dialAsBrowser leads names below localhost to this machine, as browsers do. A
+// system's own resolver may not know them.
+func dialAsBrowser(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil && strings.HasSuffix(host, ".localhost") {
+		addr = net.JoinHostPort("127.0.0.1", port)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, addr)
 }
 
 // page opens a page, or sends a form when there is one, and answers what it
@@ -40,14 +52,14 @@ func (l *look) page(ctx context.Context, path string, form url.Values) (string, 
 	if form != nil {
 		method, body, want = http.MethodPost, strings.NewReader(form.Encode()), http.StatusSeeOther
 	}
-	req, err := http.NewRequestWithContext(ctx, method, l.s.client.BaseURL+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, l.at+path, body)
 	if err != nil {
 		return "", err
 	}
 	req.Header.Set("Accept", "text/html")
 	if form != nil {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		req.Header.Set("Origin", l.s.client.BaseURL)
+		req.Header.Set("Origin", l.at)
 	}
 	res, err := l.browser.Do(req)
 	if err != nil {
@@ -72,10 +84,20 @@ func (l *look) signIn(ctx context.Context) error {
 	if err := l.s.post(ctx, "/api/v1/keys", picket.KeyRequest{Name: "cleo", Scopes: []picket.Scope{picket.ScopeReviewer}}, &key, nil); err != nil {
 		return err
 	}
-	if _, err := l.page(ctx, "/console/login", url.Values{"key": {key.Key.Reveal()}}); err != nil {
+	l.at = l.s.client.BaseURL
+	on, err := l.page(ctx, "/console/login", url.Values{"key": {key.Key.Reveal()}})
+	if err != nil {
 		return err
 	}
-	l.tell("Cleo signs in at %s/console/ with a key of her own.", l.s.client.BaseURL)
+	own, err := url.Parse(on)
+	if err != nil {
+		return fmt.Errorf("read where the console leads: %w", err)
+	}
+	l.at = own.Scheme + "://" + own.Host
+	if _, err := l.page(ctx, own.RequestURI(), nil); err != nil {
+		return err
+	}
+	l.tell("Cleo signs in at %s/console/ with a key of her own. Her browser goes on to a host name that only she knows.", l.s.client.BaseURL)
 	return nil
 }
 

@@ -27,8 +27,9 @@ func connectionGuard(cfg settings, log *slog.Logger) *web.Guard {
 }
 
 // listen opens the address of a server. Anything that is not this machine
-// alone needs TLS: keys and leases travel in headers.
-func listen(cfg settings, guard *web.Guard) (l net.Listener, url string, err error) {
+// alone needs TLS: keys and leases travel in headers. A server with a console
+// takes its port on every loopback address.
+func listen(cfg settings, guard *web.Guard, console bool) (l net.Listener, url string, err error) {
 	addr, cert, key := cfg.text("listen"), cfg.text("tls.cert"), cfg.text("tls.key")
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -38,9 +39,12 @@ func listen(cfg settings, guard *web.Guard) (l net.Listener, url string, err err
 		return nil, "", picket.Refuse(codeUsage, "Add --tls-cert and --tls-key, or listen on 127.0.0.1 and put a TLS proxy in front.",
 			"refusing to listen on %s without TLS: keys would cross the network in the clear", addr)
 	}
-	l, err = net.Listen("tcp", addr)
-	if err != nil {
-		return nil, "", busy(addr, err)
+	open := listenOn
+	if console && cert == "" && cfg.yes("console.host_per_login") {
+		open = listenOnLoopbacks
+	}
+	if l, err = open(addr); err != nil {
+		return nil, "", err
 	}
 	l = guard.Listen(l)
 	if cert == "" {
@@ -53,6 +57,14 @@ func listen(cfg settings, guard *web.Guard) (l net.Listener, url string, err err
 	}
 	secured := tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
 	return secured, "https://" + l.Addr().String(), nil
+}
+
+func listenOn(addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, busy(addr, err)
+	}
+	return l, nil
 }
 
 func busy(addr string, err error) error {

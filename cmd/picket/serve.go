@@ -57,7 +57,7 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	h.guard = connectionGuard(cfg, h.log)
-	l, url, err := listen(cfg, h.guard)
+	l, url, err := listen(cfg, h.guard, r.orchestrator)
 	if err != nil {
 		return err
 	}

@@ -75,6 +75,7 @@ func knownSettings() []setting {
 		{"budget.default.usd", "", "1", "dollars of a task that names no envelope", checkDollars},
 		{"budget.default.tokens", "", "1000000", "tokens of a task that names no envelope", checkTokens},
 		{"public_url", "", "", "URL by which people reach this server: messages link to it", checkURL},
+		{"console.host_per_login", "", "true", "each login to the console gets a host name of its own below localhost; false: one cookie, which every port of the host gets", checkYesNo},
 		{"notify.allow", "", "", "addresses that are not public and may be webhooks all the same, host:port, separated by commas", checkDestinations},
 		{"notify.desktop", "", "true", "notices on the desktop of whoever waits for a task with `picket run`", checkYesNo},
 		{"log.level", "log-level", "info", "debug, info, warn or error", checkLevel},

@@ -95,7 +95,7 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 		return err
 	}
 	guard := connectionGuard(cfg, log)
-	l, url, err := listen(cfg, guard)
+	l, url, err := listen(cfg, guard, true)
 	if err != nil {
 		return err
 	}

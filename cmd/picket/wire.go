@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -151,7 +152,9 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	}
 	if h.orchestrator {
 		control.Mount(e)
-		desk, err := console.New(console.Config{Desk: deskOf(store), Stream: streamOf(control, store), Log: h.log, AllowedHosts: h.hosts()})
+		h.warnOfConsole()
+		desk, err := console.New(console.Config{Desk: deskOf(store), Stream: streamOf(control, store), Log: h.log, AllowedHosts: h.hosts(),
+			PublicURL: h.cfg.text("public_url"), OneHost: !h.cfg.yes("console.host_per_login")})
 		if err != nil {
 			return err
 		}
@@ -189,6 +192,17 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	}
 	group.Go(func() error { return web.Serve(ctx, l, e, h.log) })
 	return group.Wait()
+}
+
+// warnOfConsole says what the settings give up, and where nobody can sign in.
+func (h house) warnOfConsole() {
+	public, err := url.Parse(h.cfg.text("public_url"))
+	switch {
+	case !h.cfg.yes("console.host_per_login"):
+		h.log.Warn("console.host_per_login is false: a browser sends the console's cookie to every port of the host, so whoever listens on one can act as the person")
+	case err == nil && public.Scheme == "http" && !loopback(public.Hostname()):
+		h.log.Warn("public_url is plain http: nobody can sign in to the console there, because the cookie would cross the network in the clear; use https")
+	}
 }
 
 func (h house) hosts() []string { return h.cfg.list("allowed_hosts") }

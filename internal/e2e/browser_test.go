@@ -102,7 +102,8 @@ type tab struct {
 	w   *world
 	ctx context.Context
 
-	keyID string // of the key it has signed in with
+	keyID   string // of the key it has signed in with
+	console string // scheme, host and port where the login is; empty before
 
 	mu       sync.Mutex
 	faults   []string // of scripts, of the content policy, dialogs

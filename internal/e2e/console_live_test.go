@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -146,7 +147,7 @@ func manyTabs(t *testing.T, s *scene) {
 	tabs := []*tab{b}
 	for range 7 {
 		ctx, end := chromedp.NewContext(b.ctx, chromedp.WithExistingBrowserContext(context), chromedp.WithListener(b.listen))
-		next := &tab{t: t, w: b.w, ctx: ctx}
+		next := &tab{t: t, w: b.w, ctx: ctx, console: b.console}
 		t.Cleanup(end)
 		if err := chromedp.Do(ctx, chromedp.EmulateViewport(800, 600)); err != nil {
 			t.Fatal(err)
@@ -174,9 +175,39 @@ func sessionEnds(t *testing.T, s *scene) {
 	b.at("/console/login")
 }
 
-// Somebody signs in with another key in another tab: the open page becomes
-// theirs and offers what they may do, unless something is written in it.
+// Somebody signs in with another key in another tab of the same browser. Each
+// login has a host name of its own, so both go on as who they are.
 func anotherSignsIn(t *testing.T, s *scene) {
+	b := s.visitor("/console/leases")
+	b.live()
+	other := b.beside()
+	other.signIn("/console/leases", picket.ScopeReviewer)
+	other.reads("header .menu", strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))[:20])
+	other.readsNo("#nav", "Agents")
+	if other.console == b.console {
+		t.Errorf("two logins share the address %s", b.console)
+	}
+	s.leased(s.role(), "next", "Leased to see who looks")
+	b.reads("#list", "Leased to see who looks")
+	b.open("/console/leases")
+	b.reads("#nav", "Agents")
+}
+
+// Where all logins share one host, the other person takes the place of the first:
+// the open page becomes theirs and offers what they may do, unless something is
+// written in it. Nothing else is different there.
+func TestConsoleOnOneHost(t *testing.T) {
+	s := scenery(t, asWritten, "console: {host_per_login: false}")
+	s.hire()
+	if said := s.w.processes[0].err.text(); !strings.Contains(said, "every port of the host") {
+		t.Errorf("the start does not say what this gives up: %s", said)
+	}
+	t.Run("SignsInAndOut", func(t *testing.T) { theWayOut(t, s.of(t)) })
+	t.Run("Approve", func(t *testing.T) { approve(t, s.of(t)) })
+	t.Run("AnotherTakesThePlace", func(t *testing.T) { anotherTakesThePlace(t, s.of(t)) })
+}
+
+func anotherTakesThePlace(t *testing.T, s *scene) {
 	b := s.visitor("/console/leases")
 	b.live()
 	var made struct {

@@ -23,6 +23,7 @@ func TestConsole(t *testing.T) {
 		for _, v := range []visit{
 			{"Deciding", deciding}, {"DecidingPlain", plainly(deciding)}, {"Watching", watching}, {"Tabs", manyTabs}, {"Keyboard", keyboard}, {"Gone", pageGone},
 			{"SessionEnds", sessionEnds}, {"AnotherSignsIn", anotherSignsIn}, {"Door", theDoor}, {"DoorPlain", plainly(theDoor)},
+			{"WayOut", theWayOut}, {"WayOutPlain", plainly(theWayOut)},
 		} {
 			t.Run(v.name, func(t *testing.T) {
 				t.Parallel()
@@ -102,4 +103,19 @@ func theDoor(t *testing.T, s *scene) {
 	b.fill("#key", "pkk_default_wrong")
 	b.press("Enter")
 	b.reads("[role=alert]", "not valid")
+}
+
+// A person who signs in lands on the page that was asked for, and is out of
+// everything when they sign out.
+func theWayOut(t *testing.T, s *scene) {
+	b := s.stranger("/console/tasks?state=queued")
+	b.forgive("status of 401")
+	b.at("/console/tasks?state=queued")
+	b.click("header .menu summary")
+	b.click("form[action='/console/logout'] button")
+	b.at("/console/login")
+	b.sees("#key")
+	b.open("/console/leases")
+	b.at("/console/login?next=%2Fconsole%2Fleases")
+	b.sees("#key")
 }

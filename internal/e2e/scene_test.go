@@ -36,12 +36,12 @@ type scene struct {
 func asWritten(_, words string) string { return words }
 
 // scenery makes a world for scenes: a server that sells tool calls.
-func scenery(t *testing.T, say func(field, words string) string) *scene {
+func scenery(t *testing.T, say func(field, words string) string, more ...string) *scene {
 	t.Helper()
 	w := newWorld(t)
 	s := &scene{w: w, say: say, shop: newShop(t), handoffs: map[picket.HandoffKind]string{}}
 	host := strings.TrimPrefix(s.shop.URL, "http://")
-	settings := fmt.Sprintf("tools:\n  prices: {http_request: {call: 0.04}}\n  http_request: {allow: [%q], timeout: 3s}\n", host)
+	settings := strings.Join(more, "\n") + fmt.Sprintf("\ntools:\n  prices: {http_request: {call: 0.04}}\n  http_request: {allow: [%q], timeout: 3s}\n", host)
 	if err := os.MkdirAll(w.path("config", "picket"), 0o700); err != nil {
 		t.Fatal(err)
 	}

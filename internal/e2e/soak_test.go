@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -26,6 +27,7 @@ import (
 type desk struct {
 	*siege
 	browser *http.Client // signed in
+	console string       // the server under the host name of that login
 	ctx     context.Context
 	pages   atomic.Int64 // pages, listings and scrapes answered
 	largest atomic.Int64 // bytes of the largest of them
@@ -109,16 +111,26 @@ func (d *desk) signIn() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.browser = &http.Client{Jar: jar, Timeout: patience, Transport: &http.Transport{}}
+	d.browser = &http.Client{Jar: jar, Timeout: patience, Transport: &http.Transport{DialContext: dialAsBrowser}}
 	d.t.Cleanup(d.browser.CloseIdleConnections)
 	res, err := d.browser.PostForm(d.url+"/console/login", url.Values{"key": {d.key}})
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK || res.Request.URL.Path != "/console/" {
-		d.t.Fatalf("sign in: %d at %s", res.StatusCode, res.Request.URL)
+	if res.StatusCode != http.StatusOK || res.Request.URL.Path != "/console/enter" {
+		d.t.Fatalf("sign in: %d at %s", res.StatusCode, res.Request.URL.Path)
 	}
+	d.console = "http://" + res.Request.URL.Host
+}
+
+// dialAsBrowser leads names below localhost to this machine, as browsers do.
+func dialAsBrowser(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil && strings.HasSuffix(host, ".localhost") {
+		addr = net.JoinHostPort("127.0.0.1", port)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, addr)
 }
 
 // glance is how long somebody looks at what came before they want more.
@@ -192,7 +204,11 @@ func (d *desk) scrape() {
 
 // look asks for something, which has to come.
 func (d *desk) look(c *http.Client, path string) []byte {
-	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, d.url+path, nil)
+	at := d.url
+	if c == d.browser {
+		at = d.console
+	}
+	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, at+path, nil)
 	if err != nil {
 		d.t.Error(err)
 		return nil

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +20,11 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// open goes to a page of the console.
+// open goes to a page of the console, at the host name of the login once there
+// is one.
 func (b *tab) open(path string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(b.w.url + path))
+	b.do(chromedp.Navigate(cmp.Or(b.console, b.w.url) + path))
 }
 
 // signIn opens a page with a key of some scopes, through the login form.
@@ -37,10 +39,16 @@ func (b *tab) signIn(path string, scopes ...picket.Scope) {
 	}
 	b.w.with(b.t).into(&made, http.MethodPost, "/keys", picket.KeyRequest{Name: strings.ToLower(strings.ReplaceAll(b.t.Name(), "/", "-")), Scopes: scopes})
 	b.keyID = made.KeyID
+	b.console = ""
 	b.open(path)
 	b.fill("#key", made.Key)
 	b.press("Enter")
 	b.sees("header nav")
+	origin, err := eval[string](b, "location.origin")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.console = origin
 }
 
 // with is the same world for a part of its test.

@@ -58,7 +58,7 @@ func (c *Console) handler(r route) func(*visit) error {
 		}
 		signedIn, err := v.identify()
 		if signedIn {
-			err = web.Known(ec, web.KindLogin, v.session.Principal.KeyID)
+			err = web.Known(v.Context, web.KindLogin, v.session.Principal.KeyID)
 		}
 		switch {
 		case err != nil && r.name != "logout": // the browser forgets its session all the same
