@@ -214,6 +214,7 @@ func TestEveryDecisionNeedsANumberOfTheLogin(t *testing.T) {
 			"with another seal": random + "." + strings.Repeat("A", len(seal)), "with the seal of another number": strings.Repeat("B", len(random)) + "." + seal}
 		task, handoff := o.asks("x", which)
 		review := o.done(picket.TaskSpec{Title: "y"}, picket.Completion{Output: picket.RawJSON(`1`)})
+		o.enlist("agent-1", "coder", 1)
 		decisions := 0
 		for _, r := range console.Rights() {
 			if !strings.HasPrefix(r.Route, "POST ") || len(r.Scopes) == 0 || strings.HasSuffix(r.Route, "/fix") {
@@ -221,7 +222,7 @@ func TestEveryDecisionNeedsANumberOfTheLogin(t *testing.T) {
 			}
 			decisions++
 			_, path := concrete(r.Route)
-			path = strings.NewReplacer("handoff_"+aULID, handoff, "task_"+aULID, review).Replace(path)
+			path = strings.NewReplacer("handoff_"+aULID, handoff, "task_"+aULID, review, "agent_"+aULID, "agent-1").Replace(path)
 			fields := []string{"answer", "yes", "reason", "r", "output", "done", "usd", "0.10", "title", "t", "count", "1", "task", review, "choice", "0", "seen", "0", "note", "n", "incarnation", "1"}
 			for what, number := range numbers {
 				if p := person.post(path, append(fields, "once", number)...); p.status != http.StatusForbidden || !strings.Contains(p.text(), "not from a page of this sign-in") {
