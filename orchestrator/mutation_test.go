@@ -27,7 +27,9 @@ import (
 type edit struct{ file, old, new string }
 
 // allMutants are the planted bugs of all tables.
-func allMutants() []mutant { return slices.Concat(mutants, crewMutants, tillMutants, quotaMutants) }
+func allMutants() []mutant {
+	return slices.Concat(mutants, crewMutants, tillMutants, quotaMutants, loginMutants)
+}
 
 // onTheBrink are the planted bugs of a millisecond: only a clock that stands
 // still shows them.
@@ -123,10 +125,11 @@ func gate(t *testing.T, seed uint64) []phase {
 		return phase{"linearizability", n, func(t *testing.T, bug *patch) verdict { return linearHunt(t, store, bug, seed, n) }}
 	}
 	quotas := phase{"quotas", 1, quotaHunt}
+	logins := phase{"logins", 1, loginHunt}
 	if soaking() {
-		return []phase{live(1000), virtual(200), races(50), quotas}
+		return []phase{live(1000), virtual(200), races(50), quotas, logins}
 	}
-	return []phase{quotas, live(60), virtual(5), live(1000), virtual(200), races(20)}
+	return []phase{quotas, logins, live(60), virtual(5), live(1000), virtual(200), races(20)}
 }
 
 func soaking() bool { return os.Getenv("PICKET_SOAK") != "" }
