@@ -17,8 +17,8 @@ import (
 var (
 	ulidText    = regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b|_[0-9A-HJKMNP-TV-Z]{26}`)
 	macText     = regexp.MustCompile(`\.[A-Za-z0-9_-]{43}\b`)
-	aboveFloor  = regexp.MustCompile(`\b4503[0-9]{12}\b`)              // tokens and sequence numbers after an adoption
-	sessionText = regexp.MustCompile(`(?m)^pk:\{default\}:session.*$`) // of a secret that differs from run to run
+	aboveFloor  = regexp.MustCompile(`\b4503[0-9]{12}\b`)                         // tokens and sequence numbers after an adoption
+	sessionText = regexp.MustCompile(`(?m)^pk:\{default\}:(?:session|login:).*$`) // of a secret that differs from run to run
 	digestText  = regexp.MustCompile(`[0-9a-f]{64}`)
 	hashText    = regexp.MustCompile(`secret [0-9a-f]{64}`)
 	sealedText  = regexp.MustCompile(`(secret|url) [A-Za-z0-9_-]{70,}`) // never the same twice
