@@ -70,6 +70,8 @@ func knownSettings() []setting {
 		{"retention.tasks", "", "720h", "how long closed tasks are kept", checkDuration},
 		{"retention.events", "", "168h", "how long events are kept", checkDuration},
 		{"retention.max_events", "", "1000000", "how many events are kept at most", checkCount},
+		{"retention.audit_age", "", "9600h", "how long events of the audit log are kept", checkDuration},
+		{"retention.audit_events", "", "1000000", "how many events of the audit log are kept at most", checkCount},
 		{"budget.house.usd", "", "", "dollars that all tasks of a UTC day are given together (default: no limit)", checkDollars},
 		{"budget.house.tokens", "", "", "tokens that all tasks of a UTC day are given together (default: no limit)", checkTokens},
 		{"budget.default.usd", "", "1", "dollars of a task that names no envelope", checkDollars},
@@ -180,7 +182,9 @@ func (s settings) number(key string) int {
 
 func (s settings) retention() picket.Retention {
 	most, _ := strconv.ParseInt(s.text("retention.max_events"), 10, 64)
-	return picket.Retention{Tasks: s.duration("retention.tasks"), Events: s.duration("retention.events"), MaxEvents: most}
+	audit, _ := strconv.ParseInt(s.text("retention.audit_events"), 10, 64)
+	return picket.Retention{Tasks: s.duration("retention.tasks"), Events: s.duration("retention.events"), MaxEvents: most,
+		AuditAge: s.duration("retention.audit_age"), AuditEvents: audit}
 }
 
 func (s settings) namespaces() []string { return strings.Split(s.text("namespace"), ",") }

@@ -125,11 +125,11 @@ func TestNamedFileMustExist(t *testing.T) {
 }
 
 func TestRetentionAndNamespaces(t *testing.T) {
-	got, err := configured(t, "retention: {tasks: 1h, events: 2h, max_events: 3}\nnamespace: a,b-2\n")
+	got, err := configured(t, "retention: {tasks: 1h, events: 2h, max_events: 3, audit_age: 4h, audit_events: 5}\nnamespace: a,b-2\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := got.retention(); r.Tasks.Hours() != 1 || r.Events.Hours() != 2 || r.MaxEvents != 3 {
+	if r := got.retention(); r.Tasks.Hours() != 1 || r.Events.Hours() != 2 || r.MaxEvents != 3 || r.AuditAge.Hours() != 4 || r.AuditEvents != 5 {
 		t.Errorf("retention = %+v", r)
 	}
 	if ns := got.namespaces(); len(ns) != 2 || ns[1] != "b-2" {
