@@ -39,6 +39,7 @@ var InvariantKinds = map[string]bool{
 	"roster_missing": true, "roster_extra": true, "roster_score": true, "pool_count": true,
 	"pool_missing": true, "pool_extra": true, "pool_score": true, "role_missing": true, "role_score": true, "gone_missing": true, "gone_extra": true,
 	"commands_differ": true, "holder_missing": true, "holder_extra": true, "lease_of_gone": true,
+	"key_lease_missing": true, "key_lease_extra": true, "lease_of_revoked": true,
 	"books_differ": false, "held_differs": false, "carved_differs": false, "total_differs": true, "not_given_back": false, "envelope_missing": false, "envelope_state": false,
 	"hold_missing": true, "hold_extra": true, "call_extra": true, "inflight_extra": true,
 	"audit_differs":  false,

@@ -56,6 +56,24 @@ type APIKey struct {
 	CreatedAt Instant `json:"createdAt"`
 	ExpiresAt Instant `json:"expiresAt"`
 	RevokedAt Instant `json:"revokedAt"`
+	// Leases is what became of the leases that the key acquired: ended or kept.
+	// It is empty while the key is not revoked.
+	Leases KeyLeases `json:"leases,omitempty"`
+}
+
+// KeyLeases is what the revocation of a key did to the leases that it acquired.
+type KeyLeases string
+
+const (
+	KeyLeasesEnded KeyLeases = "ended" // none of them holds any more
+	KeyLeasesKept  KeyLeases = "kept"  // their holders go on
+)
+
+// KeyRevocation is the body of DELETE /api/v1/keys/{id}.
+type KeyRevocation struct {
+	// KeepLeases says whether the leases that the key acquired go on. Without it
+	// those of a key with scope agent end, and those of any other key go on.
+	KeepLeases *bool `json:"keepLeases,omitempty"`
 }
 
 // KeyRequest is the body of POST /api/v1/keys.
@@ -75,6 +93,9 @@ type NewKey struct {
 type Caller struct {
 	Actor string // the key id, or "reaper"; written into events
 	Once  Once   // zero when no Idempotency-Key was sent
+	// Key is the API key that a lease is acquired with: the lease remembers it, and
+	// it has to hold in the step of the grant. Empty for a caller without a key.
+	Key string
 	// Operator may act for agents that another principal has registered.
 	Operator bool
 }

@@ -31,7 +31,7 @@ func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller
 	}
 	var done picket.Advanced
 	next := req.Acquire
-	done.Leases, err = e.await(ctx, next, func(waiter string, wait time.Duration) ([]picket.Lease, error) {
+	done.Leases, err = e.await(ctx, by, next, func(waiter string, wait time.Duration) ([]picket.Lease, error) {
 		if done.State != "" {
 			return e.further(ctx, by, next, waiter, wait)
 		}

@@ -125,7 +125,7 @@ func (r *reply) key(v any) picket.APIKey {
 	l := r.list(v)
 	h := r.hash(r.at(l, 1))
 	k := picket.APIKey{KeyID: r.text(r.at(l, 0)), Name: h["name"], CreatedAt: picket.Instant(integer(h["created"])),
-		ExpiresAt: picket.Instant(integer(h["expires"])), RevokedAt: picket.Instant(integer(h["revoked"]))}
+		ExpiresAt: picket.Instant(integer(h["expires"])), RevokedAt: picket.Instant(integer(h["revoked"])), Leases: picket.KeyLeases(h["leases"])}
 	for s := range strings.SplitSeq(h["scopes"], ",") {
 		k.Scopes = append(k.Scopes, picket.Scope(s))
 	}
@@ -151,12 +151,27 @@ func (e *Engine) findKey(ctx context.Context, by, value string) (raw int64, k pi
 	return r.int(r.at(l, 0)), r.key(r.at(l, 1)), r.bad
 }
 
-// RevokeKey ends a key at once, in every process.
+// RevokeKey ends a key at once, in every process, and what waits with it. Its
+// leases are void from the same step on where the key has the scope agent; those
+// of any other key are kept.
 func (e *Engine) RevokeKey(ctx context.Context, by picket.Caller, keyID string) (picket.APIKey, error) {
+	return e.RevokeKeyWith(ctx, by, keyID, picket.KeyRevocation{})
+}
+
+// RevokeKeyWith is RevokeKey by somebody who says what becomes of the leases. A
+// key that was revoked before can still have its leases ended, not given back.
+func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID string, how picket.KeyRevocation) (picket.APIKey, error) {
 	if err := picket.CheckID("keyId", "key", keyID); err != nil {
 		return picket.APIKey{}, err
 	}
-	got, err := e.run(ctx, "key_revoke", keyID, by.Actor)
+	leases := ""
+	if how.KeepLeases != nil {
+		leases = "end"
+		if *how.KeepLeases {
+			leases = "keep"
+		}
+	}
+	got, err := e.run(ctx, "key_revoke", keyID, by.Actor, leases, sweepBatch)
 	if err != nil {
 		return picket.APIKey{}, err
 	}

@@ -18,21 +18,21 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 	if err := req.Normalize(); err != nil {
 		return nil, err
 	}
-	return e.await(ctx, req, func(waiter string, wait time.Duration) ([]picket.Lease, error) {
+	return e.await(ctx, by, req, func(waiter string, wait time.Duration) ([]picket.Lease, error) {
 		return e.grant(ctx, by, req, waiter, wait)
 	})
 }
 
 // await asks for leases until there is one or the request's wait has run out.
 // ask registers as waiter for the time that is left.
-func (e *Engine) await(ctx context.Context, req picket.AcquireRequest, ask func(waiter string, wait time.Duration) ([]picket.Lease, error)) ([]picket.Lease, error) {
+func (e *Engine) await(ctx context.Context, by picket.Caller, req picket.AcquireRequest, ask func(waiter string, wait time.Duration) ([]picket.Lease, error)) ([]picket.Lease, error) {
 	id := "waiter_" + ulid.Make().String() + " " + req.AgentID + " " + roleArg(req) + " " + strings.Join(req.Capabilities, ",")
 	if *req.WaitSeconds == 0 {
 		return ask(id, 0)
 	}
 	w := e.wakes.wait(false, func(message string) bool {
 		lane, ok := strings.CutPrefix(message, "lane ")
-		return ok && covers(req, lane) || message == "agent "+req.AgentID
+		return ok && covers(req, lane) || message == "agent "+req.AgentID || by.Key != "" && message == revokedTopic(by.Key)
 	})
 	defer e.wakes.leave(w)
 	// A message that was taken and did not lead to what it told of is handed on:
@@ -88,8 +88,8 @@ func (e *Engine) leasing(ctx context.Context, script string, first []any, by pic
 		return nil, 0, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.", "this process keeps no witness, so it may not grant leases")
 	}
 	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req), ","+strings.Join(req.Capabilities, ",")+",", waiter, wait.Milliseconds(),
-		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0, req.Incarnation, flag(by.Operator))
-	known := len(args) - 4
+		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0, req.Incarnation, flag(by.Operator), by.Key)
+	known := len(args) - 5
 	runs := make([]string, *req.Max)
 	for i := range runs {
 		runs[i] = "run_" + ulid.Make().String()

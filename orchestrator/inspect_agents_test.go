@@ -19,7 +19,10 @@ func (s *scene) crew() picket.Task {
 		}
 	}
 	task := s.submit(s.t, picket.TaskSpec{Role: "mender"})
-	leases, err := s.Acquire(s.ctx, owner, picket.AcquireRequest{AgentID: "m1", Role: "mender"})
+	with := owner
+	with.Key = s.apiKey(s.t, picket.ScopeAgent)
+	s.key = with.Key
+	leases, err := s.Acquire(s.ctx, with, picket.AcquireRequest{AgentID: "m1", Role: "mender"})
 	ok(s.t, err)
 	_, err = s.Renew(s.ctx, s.held(s.t, leases[0]))
 	ok(s.t, err)
@@ -80,6 +83,9 @@ var crewDamages = []damage{
 	{kind: "holder_extra", what: "of nobody", plant: func(s *scene) { s.do("ZADD", s.holders(), 9, s.head.TaskID) }},
 	{kind: "lease_of_gone", what: "deregistered", also: []string{"roster_extra", "roster_missing", "silence_extra", "gone_missing"},
 		plant: raw("HSET", "agent:m1", "status", "deregistered")},
+	{kind: "key_lease_missing", what: "its revocation would not end it", plant: func(s *scene) { s.do("DEL", "leases-of:"+s.key) }},
+	{kind: "key_lease_extra", what: "of nobody", plant: func(s *scene) { s.do("ZADD", "leases-of:"+s.key, 9, s.head.TaskID) }},
+	{kind: "lease_of_revoked", what: "nothing ends it", plant: func(s *scene) { s.do("HSET", "key:"+s.key, "leases", "ended") }},
 	{kind: "lease_of_gone", what: "of an earlier registration", plant: raw("HSET", "agent:m1", "incarnation", 7)},
 }
 

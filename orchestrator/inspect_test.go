@@ -57,6 +57,7 @@ type scene struct {
 	firstRun, gateRun                                                string
 	manned                                                           picket.Task // leased to m1, who is registered; m2 was
 	answered                                                         string      // a hand-off that was answered
+	key                                                              string      // that manned was acquired with
 	till
 }
 

@@ -14,7 +14,7 @@ var readers = []string{"agent", "agents", "pools", "evidence", "explain", "hando
 
 func lostCases() []lostCase {
 	var all []lostCase
-	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases, adoptionCases, crewCases, moneyCases, treeCases, webhookCases, sessionCases} {
+	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases, adoptionCases, crewCases, moneyCases, treeCases, webhookCases, sessionCases, keyCases} {
 		all = append(all, cases...)
 	}
 	return all

@@ -116,8 +116,8 @@ func scopeText(scopes []picket.Scope) string {
 }
 
 func newKeyRevoke() *cobra.Command {
-	return &cobra.Command{
-		Use: "revoke KEY", Short: "End a key, everywhere within seconds", Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(keyIDs),
+	c := &cobra.Command{
+		Use: "revoke KEY", Short: "End a key, what waits with it and the leases of its agents", Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(keyIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -127,11 +127,29 @@ func newKeyRevoke() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := s.call(cmd.Context(), http.MethodDelete, "/api/v1/keys/"+segment(id), nil, nil, nil); err != nil {
+			var how picket.KeyRevocation
+			if keep, _ := cmd.Flags().GetBool("keep-leases"); cmd.Flags().Changed("keep-leases") {
+				how.KeepLeases = &keep
+			}
+			var k picket.APIKey
+			if err := s.call(cmd.Context(), http.MethodDelete, "/api/v1/keys/"+segment(id), how, &k, nil); err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), id+" revoked")
+			fmt.Fprintln(cmd.OutOrStdout(), revokedText(k))
+			if k.Leases == picket.KeyLeasesKept {
+				next(cmd, "picket key revoke "+id+" --keep-leases=false")
+			}
 			return nil
 		},
 	}
+	c.Flags().Bool("keep-leases", false, "whether the leases it acquired go on (default: those of a key with scope agent end, others go on)")
+	return c
+}
+
+// revokedText tells what a revocation did.
+func revokedText(k picket.APIKey) string {
+	if k.Leases == picket.KeyLeasesKept {
+		return k.KeyID + " revoked; the leases it acquired go on"
+	}
+	return k.KeyID + " revoked, and the leases it acquired have ended"
 }

@@ -73,10 +73,10 @@ func getKey(r request) error {
 }
 
 func revokeKey(r request) error {
-	id, _, by, err := mutation[struct{}](r, "id", "key")
+	id, how, by, err := mutation[picket.KeyRevocation](r, "id", "key")
 	if err != nil {
 		return err
 	}
-	key, err := r.engine.RevokeKey(r.ctx(), by, id)
+	key, err := r.engine.RevokeKeyWith(r.ctx(), by, id, how)
 	return r.answer(key, err)
 }

@@ -66,9 +66,12 @@ func (r request) log(q logQuery) (picket.LogChunk, error) {
 	if q.follow == "" {
 		return r.engine.Log(r.ctx(), q.task, q.run, q.stream, q.offset, int(q.limit))
 	}
-	ctx, done := web.WaitContext(r.Context)
+	ctx, done := r.waiting()
 	defer done()
 	chunk, err := r.engine.FollowLog(ctx, q.task, q.run, q.stream, q.offset, int(q.limit), q.follow == "task", q.wait)
+	if err := revoked(ctx); err != nil {
+		return picket.LogChunk{}, err
+	}
 	if err != nil && web.Stopping(r.Context) && ctx.Err() != nil {
 		return chunk, web.StoppingError()
 	}

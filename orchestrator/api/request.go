@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -26,7 +27,7 @@ const idempotencyHeader = "Idempotency-Key"
 // caller names who asks for a change. With an Idempotency-Key the same change
 // asked for again has its effect once; raw is the body it is compared by.
 func (r request) caller(raw []byte) (picket.Caller, error) {
-	by := picket.Caller{Actor: r.who.KeyID, Operator: r.who.May(picket.ScopeOperator)}
+	by := picket.Caller{Actor: r.who.KeyID, Key: r.who.KeyID, Operator: r.who.May(picket.ScopeOperator)}
 	sent := r.Request().Header.Values(idempotencyHeader)
 	if len(sent) == 0 {
 		return by, nil
@@ -100,6 +101,25 @@ type reasoned struct {
 }
 
 func (b reasoned) check() error { return checkNote("/reason", b.Reason) }
+
+// waiting is the context of a request that waits: it also ends when the server
+// begins to stop, and when the key is revoked.
+func (r request) waiting() (ctx context.Context, done func()) {
+	ctx, end := web.WaitContext(r.Context)
+	if r.who.KeyID == "" {
+		return ctx, end
+	}
+	held, stop := r.engine.WhileKeyHolds(ctx, r.who.KeyID)
+	return held, func() { stop(); end() }
+}
+
+// revoked is the refusal of a request whose key was revoked while it waited.
+func revoked(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, picket.CodeUnauthenticated) {
+		return cause
+	}
+	return nil
+}
 
 // ctx is the context of the request; it ends when the client goes away.
 func (r request) ctx() context.Context { return r.Request().Context() }

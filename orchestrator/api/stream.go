@@ -46,7 +46,7 @@ func (a *API) stream(r request, q query, want picket.EventQuery, admit func() er
 		return err
 	}
 	defer leave()
-	ctx, done := web.WaitContext(r.Context)
+	ctx, done := r.waiting()
 	defer done()
 	want.Limit = streamPage
 	s := &stream{api: a, request: r, want: want, admit: admit}

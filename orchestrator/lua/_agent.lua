@@ -8,9 +8,10 @@ local function agent(id, ...)
 end
 
 -- orphaned tells why a lease does not hold any more although nobody has ended
--- it yet: the registration it was granted to is over. One that was granted to
--- no registered agent never is.
+-- it yet: the key that acquired it was revoked with its leases, or the
+-- registration it was granted to is over.
 local function orphaned(r)
+  if key_voids(r.key) then return 'key_revoked' end
   if num(r.incarnation) == 0 then return nil end
   local a = pick(K('agent:', r.agent), 'status', 'incarnation')
   if a.incarnation == r.incarnation and not GONE[a.status] then return nil end

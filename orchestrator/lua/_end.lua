@@ -9,7 +9,8 @@ local function end_lease(tid, rid, state, class, deadline)
   put(r, 'state', state, 'class', class, 'ended', RAW, 'ended_at', NOW, 'deadline', deadline)
   r.state, r.deadline = state, deadline
   wake('task ' .. tid)
-  if r.incarnation == nil then pick(r[1], 'agent', 'incarnation') end
+  if r.incarnation == nil or r.key == nil then pick(r[1], 'agent', 'incarnation', 'key') end
+  if r.key and r.key ~= '' then call('ZREM', K('leases-of:', r.key), tid) end
   if num(r.incarnation) > 0 then
     call('ZREM', K('holder:', r.agent .. ':' .. r.incarnation), tid)
     given_up[#given_up + 1] = { r.agent, r.incarnation }

@@ -2,7 +2,7 @@
 -- deadline is when its process is gone for certain, where that is not the lease's own.
 local function expire(tid, t, class, reason, actor, deadline)
   local rid = t.run
-  local r = pick(K('run:', rid), 'agent', 'token', 'incarnation')
+  local r = pick(K('run:', rid), 'agent', 'token', 'incarnation', 'key')
   end_lease(tid, rid, 'expired', class, deadline)
   local state, failures = after(tid, t, rid, class, true)
   sum('expired:' .. class, 1)

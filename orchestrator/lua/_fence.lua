@@ -5,10 +5,10 @@
 -- run it reads what most verbs need.
 local function fenced(tid, rid, secret, presented, reclaiming)
   local m = call('HMGET', K('run:', rid), 'task', 'secret', 'token', 'tokens', 'state', 'class', 'agent', 'window', 'confirmed', 'renewals',
-    'active', 'nudge', 'incarnation', 'execs')
+    'active', 'nudge', 'incarnation', 'execs', 'key')
   local r = known({ K('run:', rid), task = m[1], secret = m[2], token = m[3], tokens = m[4], state = m[5], class = m[6],
     agent = m[7], window = m[8], confirmed = m[9], renewals = m[10], active = m[11], nudge = m[12],
-    incarnation = m[13], execs = m[14] })
+    incarnation = m[13], execs = m[14], key = m[15] })
   if r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end
   if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch') end
   m = call('HMGET', K('task:', tid), 'state', 'token', 'run', 'order', 'review', 'reports', 'root', 'delegated')

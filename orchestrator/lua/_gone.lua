@@ -15,7 +15,7 @@ local function dismiss(id, incarnation, reason, actor, limit)
   local tasks = call('ZRANGE', key, 0, limit - 1)
   for _, tid in ipairs(tasks) do
     local t = load(K('task:', tid))
-    local r = t and t.state == 'leased' and pick(K('run:', t.run), 'agent', 'token', 'incarnation')
+    local r = t and t.state == 'leased' and pick(K('run:', t.run), 'agent', 'token', 'incarnation', 'key')
     if r and r.agent == id and r.incarnation == incarnation then
       expire(tid, t, reason == 'agent_dead' and 'agent_dead' or 'released', reason, actor,
         math.min(dark, num(call('ZSCORE', K('deadlines'), tid))))

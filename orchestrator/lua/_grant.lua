@@ -69,16 +69,17 @@ local function head(room, ...)
   end
 end
 
--- take leases a task to an agent.
-local function take(tid, t, behind, rid, secret, token, agent, incarnation, root, actor)
+-- take leases a task to an agent; with is the key that acquires it, if any.
+local function take(tid, t, behind, rid, secret, token, agent, incarnation, root, actor, with)
   local r = { token = F(token), attempt = F(num(t.attempt) + 1), workspace = root ~= '' and (root .. '/' .. rid) or '' }
   local deadline = now + math.min(num(t.window), FIRST)
   dequeue(tid, t, behind)
   call('RPUSH', K('runs:', tid), rid)
   call('HSET', K('run:', rid), 'task', tid, 'secret', secret, 'token', r.token, 'tokens', ',' .. r.token .. ',',
     'state', 'running', 'agent', agent, 'window', t.window, 'confirmed', '0', 'attempt', r.attempt, 'started', RAW,
-    'workspace', r.workspace, 'incarnation', incarnation)
+    'workspace', r.workspace, 'incarnation', incarnation, 'key', with)
   meta.granted = F(num(meta.granted) + 1)
+  if with ~= '' then call('ZADD', K('leases-of:', with), meta.granted, tid) end
   if incarnation ~= '0' then call('ZADD', K('holder:', agent .. ':' .. incarnation), meta.granted, tid) end
   call('ZADD', K('deadlines'), F(deadline), tid)
   move(tid, t, 'leased', 'token', r.token, 'attempt', r.attempt, 'run', rid, 'pin', '', 'gate', '')
@@ -124,6 +125,10 @@ local function grant(skip, close)
   if F(floor) ~= arg(10) or num(meta.granted) < num(arg(11)) then
     return refuse('store_changed')
   end
+  -- A key that was revoked while its request waited gets no lease, nor does it
+  -- see those of a request before. A lease that comes before can end all the same.
+  local invalid = arg(14) ~= '' and not key_holds(arg(14))
+  if invalid and not close then return refuse('unauthenticated', 'kind', 'key') end
   local out = { 0, RAW, meta.seq, meta.granted or '0' }
   local was, err = once(key, body)
   if err then return err end
@@ -133,7 +138,8 @@ local function grant(skip, close)
   if early or no and not close and not (was and a.status == 'draining') then return no end
   err = close and close()
   if err then return err end
-  if was then
+  no = no or invalid
+  if was and not invalid then
     out[1] = 2
     return replay(was, out, not close) or refuse('lease_expired', 'cause', 'replayed')
   end
@@ -145,7 +151,7 @@ local function grant(skip, close)
   else
     promote(10)
     local granted, size = {}, 0
-    for i = 14, #ARGV - skip, 2 do
+    for i = 15, #ARGV - skip, 2 do
       local tid, t, behind = head(size < MAX_REPLY, agent, role, caps)
       if not tid then break end
       local token = math.max(num(t.token), floor) + 1
@@ -158,7 +164,7 @@ local function grant(skip, close)
         out[1] = 3
         break
       end
-      local view = take(tid, t, behind, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7), arg(1))
+      local view = take(tid, t, behind, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7), arg(1), arg(14))
       for _, part in ipairs({ view[7], view[8], view[9], unpack(view[10]) }) do size = size + (part and #part or 0) end
       out[#out + 1] = view
       granted[#granted + 1] = tid .. ' ' .. arg(i)

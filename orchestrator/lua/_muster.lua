@@ -61,10 +61,37 @@ local function examine_agent(id, a)
   end
 end
 
+-- A lease that was acquired with a key is listed with it, and ends with a
+-- revocation that ends leases: when the chore of that is done at the latest.
+local function examine_key_lease(tid, t, key)
+  if not key or key == '' then return end
+  stands('key_lease', K('leases-of:', key), tid, true, t.order)
+  local chore = 'key:' .. key
+  if key_voids(key) and not call('ZSCORE', K('chores'), chore) then
+    violated('lease_of_revoked', tid, 'the key ' .. key .. ' that acquired it was revoked with its leases, and nothing ends that', function()
+      call('ZADD', K('chores'), '0', chore)
+    end)
+  end
+end
+
+-- visit_key looks at the leases that are listed with a key.
+local function visit_key(_, id)
+  local key = K('leases-of:', id)
+  for _, tid in ipairs(call('ZRANGE', key, 0, 99)) do
+    local t = call('HMGET', K('task:', tid), 'state', 'run')
+    if t[1] ~= 'leased' or call('HGET', K('run:', t[2] or ''), 'key') ~= id then
+      violated('key_lease_extra', tid, 'it is ' .. (t[1] or 'gone') .. ', but listed as acquired with ' .. id, function()
+        call('ZREM', key, tid)
+      end)
+    end
+  end
+end
+
 -- A lease of a registered agent is listed as held by it, and ends with it: by
 -- then at the latest when the chore of that end is done.
 local function examine_holder(tid, t)
-  local r = call('HMGET', K('run:', t.run), 'agent', 'incarnation')
+  local r = call('HMGET', K('run:', t.run), 'agent', 'incarnation', 'key')
+  examine_key_lease(tid, t, r[3])
   if num(r[2]) == 0 then return end
   local it = r[1] .. ':' .. r[2]
   stands('holder', K('holder:', it), tid, true, t.order)

@@ -175,6 +175,18 @@ local function sum(figure, n)
   if n ~= 0 then call('HINCRBY', K('sums'), figure, F(n)) end
 end
 
+-- key_holds tells whether a key is neither revoked nor expired.
+local function key_holds(id)
+  local k = call('HMGET', K('key:', id), 'revoked', 'expires')
+  return k[1] == '0' and (k[2] == '0' or num(k[2]) > raw)
+end
+
+-- key_voids tells whether the leases of a key have ended with it. They are void
+-- from the step that revokes the key on, although their records end in batches.
+local function key_voids(id)
+  return id and id ~= '' and call('HGET', K('key:', id), 'leases') == 'ended'
+end
+
 local TERMINAL = { completed = true, rejected = true, failed = true, cancelled = true }
 
 local close_envelope -- what the end of a task does to its money

@@ -6,12 +6,6 @@ local LIFE, IDLE, MOST = 43200000, 7200000, 20
 -- with it, in ms.
 local CODE_LIFE = 60000
 
--- key_holds tells whether a key is neither revoked nor expired.
-local function key_holds(id)
-  local k = call('HMGET', K('key:', id), 'revoked', 'expires')
-  return k[1] == '0' and (k[2] == '0' or num(k[2]) > raw)
-end
-
 -- close_sessions ends sessions of a key, of which there are open now, for its
 -- owner unless somebody else is named; it returns how many are left.
 local function close_sessions(id, secrets, open, reason, actor)

@@ -5,7 +5,7 @@ local function stop_runs(actor, limit)
   for _, tid in ipairs(live) do
     local t = load(K('task:', tid))
     if t and t.state == 'leased' then
-      local r = pick(K('run:', t.run), 'agent', 'token', 'incarnation')
+      local r = pick(K('run:', t.run), 'agent', 'token', 'incarnation', 'key')
       end_lease(tid, t.run, 'released', 'released')
       local state, failures = after(tid, t, t.run, 'released', true)
       emit('lease.released', { task = tid, run = t.run, agent = r.agent, token = r.token, actor = actor, reason = 'paused' },

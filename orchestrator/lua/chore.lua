@@ -1,8 +1,8 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent end handoff after stop expire void gone tree
+-- needs: money stray lane queue agent end handoff after stop expire void gone revoke tree
 -- chore does the next batch of what a single write left behind: the runs that
 -- a hard pause ends, the leases that nobody reclaimed after an adoption, those
--- of agents that are gone.
+-- of agents that are gone and of keys that were revoked.
 -- ARGV: actor, limit
 -- Reply: number of leases looked at, at least one for each agent that is gone;
 --   fewer than limit when nothing is left
@@ -17,10 +17,14 @@ for _, chore in ipairs(call('ZRANGEBYSCORE', K('chores'), 0, 0, 'LIMIT', 0, limi
   local room = limit - n
   local id, incarnation, reason = string.match(chore, '^dead:([^:]+):(%d+):(.*)$')
   local above, top = string.match(chore, '^cancel:([^:]+):(.*)$')
+  local key = string.match(chore, '^key:(.*)$')
   local ended
   if above then
     call('ZREM', K('chores'), chore)
     ended = cancel_below({ above }, top, 'server', room)
+  elseif key then
+    ended = end_leases_of(key, 'server', room)
+    if ended < room then call('ZREM', K('chores'), chore) end
   else
     ended = dismiss(id, incarnation, reason, 'server', room)
     if ended < room then call('ZREM', K('chores'), chore) end

@@ -2,11 +2,13 @@
 -- grant leases the best queued tasks an agent covers.
 -- ARGV: actor, agent id, role ('!': only tasks pinned to the agent), capabilities (',a,b,'), waiter id, wait ms,
 --   workspace root, request key, body hash, floor of the caller's witness,
---   number of grants the caller knows of, incarnation or 0, operator 0|1, then run id and secret per lease
+--   number of grants the caller knows of, incarnation or 0, operator 0|1,
+--   the key that asks or '', then run id and secret per lease
 -- Reply: {0 | 1 paused | 2 a repeat | 3 tokens used up | 4 the agent may not, raw ms, seq, grants ever, lease...}, lease = {task, run, token, attempt,
 --   window, ttl, spec, input (a person's, if one has edited it), last report, answers, previous run, workspace,
 --   fixes, retries, note of the review it fixes, its envelope, ms that it waited for its first lease or ''}
 -- Errors: store_changed (not the store the caller knows), floor_exhausted,
 --   idempotency_conflict, lease_expired (a replay of ended leases), judge_due,
---   forbidden (another key registered the agent), agent_draining, agent_gone
+--   forbidden (another key registered the agent), agent_draining, agent_gone,
+--   unauthenticated (the key was revoked or has expired)
 return grant(0)

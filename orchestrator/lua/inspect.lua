@@ -12,7 +12,7 @@ local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'st
   'by-state:review', 'lanes', 'holds', 'silence', 'roster:active', 'roster:unhealthy', 'roster:draining' }
 local SETS = { unpack(LIVE) }
 for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed', 'by-state:cancelled',
-  'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit' }) do
+  'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit', 'keys' }) do
   SETS[#SETS + 1] = set
 end
 -- A task in one of these, in such a state, is examined with another set.
@@ -64,7 +64,8 @@ local function visit_name(_, role)
   if not call('HGET', K('pools'), role) then examine_pool(role, '0') end
 end
 
-local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = visit_hold, houses = visit_house, silence = visit_agent }
+local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = visit_hold, houses = visit_house, silence = visit_agent,
+  keys = visit_key }
 for _, s in ipairs(STATUSES) do LOOK['roster:' .. s] = visit_agent end
 
 -- scan visits about as many members as are left of the limit.

@@ -1,12 +1,16 @@
 -- flags: allow-oom
--- needs: session
--- key_revoke ends a key and its sessions at once; revoking it again changes nothing. The last
--- live admin key stays: without it nobody could make another.
--- ARGV: key id, actor
+-- needs: money stray lane queue agent end handoff after expire revoke session
+-- key_revoke ends a key and its sessions at once. The leases that were acquired
+-- with it end, or are kept. Revoking it again changes nothing, except that it
+-- can end leases that were kept. The last live admin key stays: without it
+-- nobody could make another.
+-- ARGV: key id, actor, what becomes of its leases: end, keep or '' (those of a
+--   key with scope agent end), how many of them this step ends
 -- Reply: {key id, key hash}
 -- Errors: not_found, state_conflict
 local key = K('key:', ARGV[1])
-local revoked = call('HGET', key, 'revoked')
+local k = call('HMGET', key, 'revoked', 'scopes', 'leases')
+local revoked, kept = k[1], k[3] or 'kept'
 if not revoked then return refuse('not_found', 'kind', 'key') end
 
 local function admin(id) -- whether it is a live admin key
@@ -22,11 +26,23 @@ if admin(ARGV[1]) then
   end
   if others == 0 then return refuse('state_conflict', 'state', 'the_last_admin_key', 'need', 'another_admin_key') end
 end
+local ending = ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0' and string.find(',' .. k[2] .. ',', ',agent,', 1, true)
+local leases = ending and 'ended' or kept
+local live = call('ZCARD', K('leases-of:', ARGV[1]))
 if revoked == '0' then
-  call('HSET', key, 'revoked', RAW)
   local sessions = call('ZRANGE', K('sessions-of:', ARGV[1]), 0, -1)
   close_sessions(ARGV[1], sessions, #sessions, 'key_revoked', ARGV[2])
-  emit('key.revoked', { actor = ARGV[2] }, '{"keyId":' .. quote(ARGV[1]) .. ',"before":{"revoked":false},"after":{"revoked":true}}')
+  call('HSET', key, 'revoked', RAW)
+end
+if revoked == '0' or leases ~= kept then
+  call('HSET', key, 'leases', leases)
+  emit('key.revoked', { actor = ARGV[2] }, '{"keyId":' .. quote(ARGV[1]) .. ',"leases":' .. quote(leases) .. ',"liveLeases":' .. F(live) ..
+    ',"before":{"revoked":' .. (revoked == '0' and 'false' or 'true') .. '},"after":{"revoked":true}}')
+end
+local limit = num(ARGV[4])
+if leases == 'ended' and end_leases_of(ARGV[1], ARGV[2], limit) == limit then
+  call('ZADD', K('chores'), '0', 'key:' .. ARGV[1])
 end
 wake('key ' .. call('HGET', key, 'hash'))
+wake('revoked ' .. ARGV[1])
 return { ARGV[1], call('HGETALL', key) }

@@ -8,11 +8,11 @@
 -- Errors: lease_expired, task_mismatch
 local tid, rid = ARGV[1], ARGV[2]
 local r = call('HMGET', K('run:', rid), 'task', 'secret', 'state', 'class', 'closed', 'token',
-  'nudges', 'nudge', 'nudge_seen', 'agent', 'incarnation', 'execs')
+  'nudges', 'nudge', 'nudge_seen', 'agent', 'incarnation', 'execs', 'key')
 if not r[1] or r[2] ~= ARGV[3] then return refuse('lease_expired', 'cause', 'unknown') end
 if r[1] ~= tid then return refuse('task_mismatch') end
 if r[3] ~= 'running' then return { r[3], r[4] or '', r[5] or '', '' } end
-local lost = orphaned({ agent = r[10], incarnation = r[11] })
+local lost = orphaned({ agent = r[10], incarnation = r[11], key = r[13] })
 if lost then return { 'expired', lost, '', '' } end
 if marked(record(K('task:', tid))) then return { 'cancelled', 'cancelled', '', '' } end
 if num(r[6]) <= floor then return { 'reclaim', '', '', '' } end

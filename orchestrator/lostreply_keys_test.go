@@ -1,0 +1,42 @@
+package orchestrator_test
+
+import (
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// keyLeased is a set-up with a lease that was acquired with a key of scope agent.
+func keyLeased(w *lostWorld) {
+	w.t.Helper()
+	k, err := w.direct.CreateKey(w.ctx, asked("7"), picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
+	ok(w.t, err)
+	w.key = k.KeyID
+	w.submitted(picket.TaskSpec{})
+	leases, err := w.direct.Acquire(w.ctx, withKey(w.key), picket.AcquireRequest{AgentID: "a1"})
+	ok(w.t, err)
+	w.run = leases[0].RunID
+	w.held, err = rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+	ok(w.t, err)
+	_, err = w.direct.Renew(w.ctx, w.held)
+	ok(w.t, err)
+}
+
+var keyCases = []lostCase{
+	{name: "key_revoke/leases", setup: keyLeased,
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.RevokeKey(w.ctx, operator, w.key) }},
+	{name: "key_revoke/later", setup: func(w *lostWorld) {
+		keyLeased(w)
+		_, err := w.direct.RevokeKeyWith(w.ctx, operator, w.key, picket.KeyRevocation{KeepLeases: ptr(true)})
+		ok(w.t, err)
+	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		return e.RevokeKeyWith(w.ctx, operator, w.key, picket.KeyRevocation{KeepLeases: ptr(false)})
+	}},
+	{name: "chore/key", counts: foundLess, setup: func(w *lostWorld) { // as if a step had not ended all its leases
+		keyLeased(w)
+		ok(w.t, w.raw.HSet(w.ctx, "pk:{default}:key:"+w.key, "leases", "ended").Err())
+		ok(w.t, w.raw.ZAdd(w.ctx, "pk:{default}:chores", redis.Z{Member: "key:" + w.key}).Err())
+	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Chore(w.ctx, 100) }},
+}
