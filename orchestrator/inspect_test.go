@@ -56,8 +56,7 @@ type scene struct {
 	holder                                                           picket.Held // of leased
 	firstRun, gateRun                                                string
 	manned                                                           picket.Task // leased to m1, who is registered; m2 was
-	answered                                                         string      // a hand-off that was answered
-	key                                                              string      // that manned was acquired with
+	answered, key                                                    string      // a hand-off that was answered; what manned was acquired with
 	till
 }
 

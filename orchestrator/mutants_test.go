@@ -48,7 +48,7 @@ var mutants = []mutant{
 	// From task to task.
 	{"an advance that is refused grants all the same", []edit{{"_grant", "err = close and close()", "if close then close() end"}}},
 	{"an advance ends nothing", []edit{{"advance", "complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7])", "'review'"}}},
-	{"a repeated advance grants anew", []edit{{"_grant", "if was then", "if was and not close then"}}},
+	{"a repeated advance grants anew", []edit{{"_grant", "if was and not invalid then", "if was and not invalid and not close then"}}},
 	{"an advance is not remembered", []edit{{"_grant", "remember(key, body, table", "remember(close and '' or key, body, table"}}},
 	{"a repeated advance hands out an ended lease", []edit{{"_grant", "elseif strict then\n      return nil\n    end",
 		"else\n      if strict then return nil end\n      out[#out + 1] = lease_view(tid, rid, t, r, deadline)\n    end"}}},
