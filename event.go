@@ -83,6 +83,7 @@ const (
 	EventBudgetOverrun       = "budget.overrun"
 	EventBudgetUncertain     = "budget.uncertain"
 	EventBudgetLate          = "budget.late"
+	EventBudgetUnverified    = "budget.unverified"
 	EventWebhookCreated      = "webhook.created"
 	EventWebhookDeleted      = "webhook.deleted"
 	EventWebhookRevived      = "webhook.revived"
@@ -100,7 +101,7 @@ var EventTypes = []string{
 	EventLeaseReleased, EventLeaseFailed, EventLeaseExpired, EventLeaseReclaimed, EventStoreAdopted, EventWriteRefused, EventHandoffClaimed, EventHandoffOverdue,
 	EventInvariantViolated, EventInvariantRepaired,
 	EventAgentLifecycle, EventAgentCommand, EventAgentDrift, EventAgentDrainOverdue,
-	EventToolCalled, EventBudgetWarning, EventBudgetExceeded, EventBudgetToppedUp, EventBudgetOverrun, EventBudgetUncertain, EventBudgetLate,
+	EventToolCalled, EventBudgetWarning, EventBudgetExceeded, EventBudgetToppedUp, EventBudgetOverrun, EventBudgetUncertain, EventBudgetLate, EventBudgetUnverified,
 	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventSessionOpened, EventSessionClosed, EventRunLaunched, EventRunExited, EventEvidenceReplaced,
 	EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
 	EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,

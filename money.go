@@ -124,6 +124,9 @@ type Usage struct {
 	Charged   budget.Envelope `json:"charged"` // by this report
 	Available budget.Envelope `json:"available"`
 	Overrun   bool            `json:"overrun"`
+	// Unverified is what was recorded and charged to nobody: what is beyond the
+	// grant of the task, and all that a run reports which is not its last.
+	Unverified budget.Envelope `json:"unverified,omitzero"`
 }
 
 // TopUp is the body of POST /api/v1/envelopes/{id}/top-up.
@@ -163,6 +166,10 @@ type EnvelopeState struct {
 	// nil where that was not counted from its beginning.
 	SpentInAll *budget.Envelope `json:"spentInAll,omitempty"`
 
+	// Unverified is what its agents reported beyond what was available. It is in
+	// no column of the account, and what is available pays for nothing else first.
+	Unverified budget.Envelope `json:"unverified,omitzero"`
+
 	Locked   bool            `json:"locked"` // overrun: no paid call until a top-up
 	Calls    []OpenCall      `json:"calls"`  // under way, oldest deadline first, at most 100
 	Children []EnvelopeState `json:"children"`
@@ -192,6 +199,7 @@ type LedgerRow struct {
 	Reserved     budget.Envelope `json:"reserved"`
 	Charged      budget.Envelope `json:"charged"` // a top-up: what was added
 	PriceVersion string          `json:"priceVersion,omitempty"`
+	Unverified   budget.Envelope `json:"unverified,omitzero"`
 	Late         bool            `json:"late,omitzero"` // the envelope was closed: an ancestor paid
 	Detail       string          `json:"detail,omitempty"`
 	Actor        string          `json:"actor,omitempty"`
@@ -205,6 +213,7 @@ const (
 	LedgerUsage      LedgerKind = "usage"
 	LedgerCorrection LedgerKind = "correction" // a true figure after an uncertain one
 	LedgerTopUp      LedgerKind = "top_up"
+	LedgerUnverified LedgerKind = "unverified" // an agent reported it, and nobody is charged
 )
 
 // LedgerQuery selects rows in ascending order; After is the seq read last.

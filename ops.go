@@ -80,6 +80,8 @@ type MoneyStats struct {
 	Spent    budget.Envelope `json:"spent"`
 	Returned budget.Envelope `json:"returned"`
 	Held     budget.Envelope `json:"held"`
+	// Unverified is what agents reported and nobody was charged for.
+	Unverified budget.Envelope `json:"unverified,omitzero"`
 }
 
 // HouseStats is the day's envelope: what all tasks of the day may be given, and

@@ -18,10 +18,12 @@ func column(h map[string]string, name string) budget.Envelope {
 	return budget.Envelope{Tokens: integer(h[name+"_t"]), USD: budget.Money(integer(h[name+"_u"]))}
 }
 
-// money fills in what a task may spend and has spent.
+// money fills in what a task may spend and has spent. What its agents reported
+// beyond that is not available to it.
 func (r *reply) money(t *picket.Task, v any) {
 	h := r.hash(v)
-	t.BudgetEnvelope, t.Spent, t.Held, t.Available = column(h, "envelope"), column(h, "spent"), column(h, "held"), column(h, "available")
+	t.BudgetEnvelope, t.Spent, t.Held = column(h, "envelope"), column(h, "spent"), column(h, "held")
+	t.Available = column(h, "available").Minus(column(h, "unverified"))
 }
 
 // Envelope shows an envelope with the calls under way and what was carved from
@@ -79,7 +81,9 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 	if h["closed"] == "1" {
 		s.State = "closed"
 	}
-	s.Locked = s.Available.Tokens < 0 || s.Available.USD < 0
+	s.Unverified = column(h, "unverified")
+	free := s.Available.Minus(s.Unverified)
+	s.Locked = free.Tokens < 0 || free.USD < 0
 	for _, row := range r.list(r.at(l, 2)) {
 		c := r.list(row)
 		call := picket.OpenCall{CallID: r.text(r.at(c, 0)), RunID: r.text(r.at(c, 1)), Tool: r.text(r.at(c, 2)), Reserved: r.pair(c[min(3, len(c)):]),

@@ -42,5 +42,5 @@ func (r *reply) ledgerRow(l []any) picket.LedgerRow {
 	h := r.hash(r.at(l, 1))
 	return picket.LedgerRow{Seq: integer(seq), At: picket.Instant(integer(h["at"])), TaskID: h["task"], RunID: h["run"], CallID: h["call"],
 		Kind: picket.LedgerKind(h["kind"]), Tool: h["tool"], Outcome: picket.CallOutcome(h["outcome"]), Reserved: column(h, "held"),
-		Charged: column(h, "cost"), PriceVersion: h["version"], Late: h["late"] == "1", Detail: h["detail"], Actor: h["actor"]}
+		Charged: column(h, "cost"), Unverified: column(h, "unverified"), PriceVersion: h["version"], Late: h["late"] == "1", Detail: h["detail"], Actor: h["actor"]}
 }

@@ -152,11 +152,23 @@ func tourUsage(t *testing.T, f *fixture) {
 	report(u)
 	_, err := f.ReportUsage(f.ctx, picket.Held{TaskID: noTask, RunID: noRun, Secret: h.Secret, Namespace: h.Namespace}, picket.UsageReport{Source: "x"})
 	refused(t, err, picket.CodeLeaseExpired)
-	for _, beyond := range []picket.UsageReport{{Tokens: budget.MaxTokens}, {USD: budget.MaxMoney}} {
+	report(picket.UsageReport{Session: "s2", Tokens: 2000, USD: usd("3")}) // more than there is
+	env := "pk:{default}:env:" + task.TaskID
+	for field, beyond := range map[string]picket.UsageReport{"unverified_t": {Tokens: budget.MaxTokens}, "unverified_u": {USD: budget.MaxMoney}} {
+		was := f.raw.HGet(f.ctx, env, field).Val()
+		ok(t, f.raw.HSet(f.ctx, env, field, 4000000000000000).Err())
 		beyond.Source, beyond.Session = "claude", "s2"
 		_, err = f.ReportUsage(f.ctx, h, beyond)
 		refused(t, err, picket.CodeValidation)
+		ok(t, f.raw.HSet(f.ctx, env, field, was).Err())
 	}
+	ok(t, f.raw.HSet(f.ctx, "pk:{default}:run:"+h.RunID, "usage_full", 1<<50).Err())
+	_, err = f.ReportUsage(f.ctx, h, picket.UsageReport{Source: "claude", Session: "s2", Tokens: 3000})
+	refused(t, err, picket.CodeRateLimited)
+	ok(t, f.raw.HDel(f.ctx, "pk:{default}:run:"+h.RunID, "usage_full").Err())
+	ok(t, f.raw.HDel(f.ctx, env, "unverified_t", "unverified_u").Err())
+	_, err = f.TopUp(f.ctx, operator, task.TaskID, picket.TopUp{USD: usd("1")})
+	ok(t, err)
 	full := make([]any, 0, 2000)
 	for i := range 1000 {
 		full = append(full, fmt.Sprint("x ", i), "0 0")
@@ -169,6 +181,8 @@ func tourUsage(t *testing.T, f *fixture) {
 	_, err = f.Cancel(f.ctx, operator, task.TaskID, "r")
 	ok(t, err)
 	f.settle(t, done(r, "0.11"))
+	ok(t, f.raw.Del(f.ctx, "pk:{default}:usage:"+h.RunID).Err())
+	report(u) // nobody pays
 	_, err = f.Ledger(f.ctx, picket.LedgerQuery{})
 	ok(t, err)
 	_, err = f.Ledger(f.ctx, picket.LedgerQuery{TaskID: task.TaskID})

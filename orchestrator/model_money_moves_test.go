@@ -92,7 +92,7 @@ func (x *machine) settleAs(s picket.Settlement) {
 	if x.agree(err, code, "settle %+v", s) {
 		x.same("settle: cost", got.Cost, c.cost)
 		x.same("settle: available", got.Available, p.Available)
-		x.same("settle: locked", got.Overrun, p.Available.Tokens < 0 || p.Available.USD < 0)
+		x.same("settle: locked", got.Overrun, p.free().Tokens < 0 || p.free().USD < 0)
 	}
 }
 
@@ -108,10 +108,11 @@ func (x *machine) usage() {
 	u.Tokens, u.USD = total.Tokens, total.USD
 	h, mh := x.holder()
 	got, err := x.e.ReportUsage(x.ctx, h, u)
-	owed, p, code := x.m.usage(mh, u.Session, u.Scope == "session", total)
+	cost, rest, p, code := x.m.usage(mh, u.Session, u.Scope == "session", total)
 	if x.agree(err, code, "usage %+v by %+v", u, mh) {
-		x.same("usage: charged", got.Charged, owed)
-		x.same("usage: available", got.Available, p.Available)
+		x.same("usage: charged", got.Charged, cost)
+		x.same("usage: unverified", got.Unverified, rest)
+		x.same("usage: available", got.Available, p.free())
 	}
 }
 

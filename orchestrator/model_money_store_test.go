@@ -79,8 +79,8 @@ func (x *machine) compareMoney() {
 			x.Fatalf("%s holds %+v, its calls under way %+v", id, a.Held, held[id])
 		}
 		e := x.m.envs[id]
-		want := fmt.Sprintf("%+v parent=%s closed=%v whole=%+v warned=%d,%d", e.Account, e.parent, e.closed, e.whole, e.warnedT, e.warnedU)
-		have := fmt.Sprintf("%+v parent=%s closed=%v whole=%+v warned=%s,%s", a, row["parent"], row["closed"] == "1", columnOf(row, "envelope"),
+		want := fmt.Sprintf("%+v parent=%s closed=%v whole=%+v unverified=%+v warned=%d,%d", e.Account, e.parent, e.closed, e.whole, e.unverified, e.warnedT, e.warnedU)
+		have := fmt.Sprintf("%+v parent=%s closed=%v whole=%+v unverified=%+v warned=%s,%s", a, row["parent"], row["closed"] == "1", columnOf(row, "envelope"), columnOf(row, "unverified"),
 			zero(row["warned_t"]), zero(row["warned_u"]))
 		if have != want {
 			x.Fatalf("the envelope of %s\n is %s\nwant %s", id, have, want)

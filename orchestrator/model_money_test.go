@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,7 +22,11 @@ type menv struct {
 	warnedU    int64
 	tops       int64
 	said       msaid
+	unverified budget.Envelope // reported beyond what was available
 }
+
+// free is what an envelope can pay with.
+func (e *menv) free() budget.Envelope { return e.Available.Minus(e.unverified) }
 
 // mcall is a call that costs, under way or ended.
 type mcall struct {
@@ -61,7 +66,7 @@ func (m *rules) carve(parent, id string, e budget.Envelope) {
 // short tells whether an envelope lacks what is asked of it. One that has
 // overrun covers nothing but what is free.
 func (m *rules) short(id string, need budget.Envelope) bool {
-	has := m.envs[id].Available
+	has := m.envs[id].free()
 	return !need.IsZero() && (!has.Covers(need) || has.Tokens < 0 || has.USD < 0)
 }
 
@@ -309,33 +314,73 @@ func (m *rules) waitsFor(id, owner string) {
 	m.gated[owner][id] = true
 }
 
-// usage charges running totals of an agent's own.
-func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelope) (owed budget.Envelope, p *menv, code picket.Code) {
+// counts is how much of a report counts, in one dimension.
+func counts(more, granted, usual int64) int64 {
+	if granted == 0 {
+		granted = usual
+	}
+	return min(more, 10*granted)
+}
+
+// usage books running totals of an agent's own. Only the last run of a task that
+// was not cancelled is charged, up to what the task was granted.
+func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelope) (cost, rest budget.Envelope, p *menv, code picket.Code) {
 	r, code := m.witness(h)
 	if code != "" {
-		return owed, nil, code
+		return cost, rest, nil, code
 	}
-	key := r.id + " " + session
+	t, e := m.tasks[r.task], m.envs[r.task]
+	trusted := t.run == r.id && t.state != picket.TaskCancelled && !m.marked(t)
+	key, said := r.id+" "+session, &r.said
 	if ofTask {
 		key = r.task + " " + session
 	}
 	was := m.totals[key]
-	total = budget.Envelope{Tokens: max(was.Tokens, total.Tokens), USD: max(was.USD, total.USD)}
-	m.totals[key] = total
-	e, said := m.envs[r.task], &r.said
-	if ofTask {
+	if !trusted {
+		key = r.id + " unverified " + fmt.Sprint(session)
+		if own, known := m.totals[key]; known {
+			was = own
+		}
+	} else if ofTask {
 		said = &e.said
 	}
-	said.reported = said.reported.Plus(total.Minus(was))
-	owed = said.reported.Minus(said.llm).Minus(said.charged)
+	total = budget.Envelope{Tokens: max(was.Tokens, total.Tokens), USD: max(was.USD, total.USD)}
+	m.totals[key] = total
+	more, usual := total.Minus(was), budget.Default()
+	more = budget.Envelope{Tokens: counts(more.Tokens, e.whole.Tokens, usual.Tokens), USD: budget.Money(counts(int64(more.USD), int64(e.whole.USD), int64(usual.USD)))}
+	said.reported = said.reported.Plus(more)
+	owed := said.reported.Minus(said.llm).Minus(said.charged)
 	owed = budget.Envelope{Tokens: max(0, owed.Tokens), USD: max(0, owed.USD)}
-	if !ofTask {
-		e.said.llm = e.said.llm.Minus(total.Minus(was)).Plus(owed)
+	said.charged = said.charged.Plus(owed)
+	if trusted && !ofTask {
+		e.said.llm = e.said.llm.Minus(more).Plus(owed)
 	}
-	if owed.IsZero() {
-		return owed, m.giveBack(e), ""
+	var room budget.Envelope
+	if trusted {
+		room = budget.Envelope{Tokens: max(0, e.Available.Tokens), USD: max(0, e.Available.USD)}
 	}
-	said.charged, r.spent = said.charged.Plus(owed), r.spent.Plus(owed)
-	m.emit(picket.EventToolCalled, r.task)
-	return owed, m.charge(e, budget.Envelope{}, owed), ""
+	if trusted && e.closed {
+		back := e.whole.Minus(e.Granted)
+		room = room.Plus(budget.Envelope{Tokens: max(0, back.Tokens), USD: max(0, back.USD)})
+	}
+	cost = budget.Envelope{Tokens: min(owed.Tokens, room.Tokens), USD: min(owed.USD, room.USD)}
+	rest, p = owed.Minus(cost), e
+	if !cost.IsZero() {
+		r.spent = r.spent.Plus(cost)
+		m.emit(picket.EventToolCalled, r.task)
+		p = m.charge(e, budget.Envelope{}, cost)
+	} else if trusted {
+		p = m.giveBack(e)
+	}
+	if !rest.IsZero() {
+		if trusted {
+			e.unverified = e.unverified.Plus(rest)
+		}
+		m.emit(picket.EventBudgetUnverified, r.task)
+		if trusted && !e.closed {
+			m.emit(picket.EventBudgetOverrun, r.task)
+		}
+		m.rows++
+	}
+	return cost, rest, p, ""
 }

@@ -271,7 +271,7 @@ func (m *rules) decided(t *mtask, approve bool, fix string, s mspec, ready int64
 	}
 	above := m.shelter(t)
 	if above != "" {
-		has := m.envs[above].Available
+		has := m.envs[above].free()
 		s.envelope = budget.Envelope{Tokens: max(0, min(s.envelope.Tokens, has.Tokens)), USD: max(0, min(s.envelope.USD, has.USD))}
 	}
 	m.create(fix, s, ready, source{run: t.lastOpen(), fixes: t.id}, above)

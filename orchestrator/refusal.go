@@ -205,6 +205,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if f["kind"] == "exec" {
 			return f["pending"] + " processes of this run are under way already", "Wait until one has ended."
 		}
+		if f["kind"] == "usage" {
+			return "this run reports usage too often", "Report again in 5 seconds: the running total then holds all that came meanwhile."
+		}
 		return f["pending"] + " commands wait for this agent already", "Wait until it has handled some; it hears of them with its next heartbeat."
 	},
 	picket.CodeAgentGone: func(f facts) (string, string) {

@@ -78,7 +78,7 @@ var aside = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.
 	picket.EventRunExited, picket.EventEvidenceReplaced, picket.EventRunStalled, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
 	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted, picket.EventAgentCommand, picket.EventAgentDrift,
 	picket.EventToolCalled, picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp, picket.EventBudgetOverrun,
-	picket.EventBudgetUncertain, picket.EventBudgetLate, picket.EventWebhookCreated, picket.EventWebhookDeleted, picket.EventWebhookRevived,
+	picket.EventBudgetUncertain, picket.EventBudgetLate, picket.EventBudgetUnverified, picket.EventWebhookCreated, picket.EventWebhookDeleted, picket.EventWebhookRevived,
 	picket.EventWebhookDead, picket.EventWebhookGap}
 
 // verbOf names the verb whose row of the legal-move table an event follows.

@@ -135,11 +135,13 @@ func (e *Engine) ReapHolds(ctx context.Context, limit int) (int, error) {
 	return e.count(ctx, "reap_hold", limit)
 }
 
-// ReportUsage charges what an agent's own output says it has used. The figures
+// ReportUsage books what an agent's own output says it has used. The figures
 // are running totals of one session; what is more than at the last report, and
-// more than the LLM pass-through has charged to the same run, is charged now. It
+// more than the LLM pass-through has charged to the same run, is booked now. It
 // is evidence: taken until 15 minutes after the lease ended, and never refused
-// for want of money, which locks the envelope instead.
+// for want of money. The holder and the last run of a task are charged up to
+// what the task was granted; the rest is unverified and locks the envelope. What
+// a superseded run reports, or one of a cancelled task, changes no envelope.
 func (e *Engine) ReportUsage(ctx context.Context, held picket.Held, u picket.UsageReport) (picket.Usage, error) {
 	switch {
 	case !usageSource.MatchString(u.Source):
@@ -158,5 +160,6 @@ func (e *Engine) ReportUsage(ctx context.Context, held picket.Held, u picket.Usa
 	}
 	r := &reply{script: "usage"}
 	l := r.list(got)
-	return picket.Usage{Charged: r.pair(l), Available: r.pair(l[min(2, len(l)):]), Overrun: r.int(r.at(l, 4)) == 1}, r.bad
+	return picket.Usage{Charged: r.pair(l), Available: r.pair(l[min(2, len(l)):]), Overrun: r.int(r.at(l, 4)) == 1,
+		Unverified: r.pair(l[min(5, len(l)):])}, r.bad
 }

@@ -84,7 +84,8 @@ func (r *reply) figures(s *picket.Stats, l []any) {
 		}
 	}
 	sums := r.hash(r.at(l, 6))
-	s.Money = picket.MoneyStats{Spent: column(sums, "spent"), Returned: column(sums, "returned"), Held: atLeastNothing(column(sums, "held"))}
+	s.Money = picket.MoneyStats{Spent: column(sums, "spent"), Returned: column(sums, "returned"), Held: atLeastNothing(column(sums, "held")),
+		Unverified: column(sums, "unverified")}
 	s.Expired = map[picket.ExitClass]int64{}
 	for figure, n := range sums {
 		if class, ok := strings.CutPrefix(figure, "expired:"); ok {

@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,31 +71,42 @@ func TestASessionsModelsAreChargedOnce(t *testing.T) {
 		next := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 		f.usage(t, next, picket.UsageReport{Session: "s", Scope: "session", Tokens: 100, USD: usd("0.20")}, 0, "0")
 		f.usage(t, next, picket.UsageReport{Session: "s", Scope: "session", Tokens: 130, USD: usd("0.25")}, 30, "0.05")
-		f.usage(t, h, picket.UsageReport{Session: "s", Scope: "session", Tokens: 100, USD: usd("0.20")}, 0, "0") // late
+		f.usage(t, h, picket.UsageReport{Session: "s", Scope: "session", Tokens: 100, USD: usd("0.20")}, 0, "0") // superseded
 		f.books(t, task.TaskID, "1", "0.75", "0", "0.25")
 		f.sound(t)
 	})
 }
 
-// It is evidence: taken after the end, never refused for want of money, and
-// paid by whoever is open then.
+// It is evidence: taken after the end and never refused for want of money. What
+// is beyond the grant locks the task's own envelope and is charged to nobody.
 func TestUsageComesLateAndOverruns(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(100, "0.10"), Review: picket.ReviewByNone})
-		if got := f.usage(t, h, picket.UsageReport{Tokens: 10, USD: usd("0.15")}, 10, "0.15"); !got.Overrun || got.Available.USD != usd("-0.05") {
+		got := f.usage(t, h, picket.UsageReport{Tokens: 10, USD: usd("0.15")}, 10, "0.10")
+		if !got.Overrun || got.Available.USD != usd("-0.05") || got.Unverified != *worth(0, "0.05") {
 			t.Errorf("usage %+v", got)
+		}
+		if e := f.envelope(t, task.TaskID); !e.Locked || e.Unverified != *worth(0, "0.05") {
+			t.Errorf("envelope %+v", e)
 		}
 		_, err := f.Reserve(f.ctx, h, paid("0.01"))
 		refused(t, err, picket.CodeBudgetExceeded)
 		_, err = f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
-		f.usage(t, h, picket.UsageReport{Tokens: 12, USD: usd("0.20")}, 2, "0.05")
+		f.usage(t, h, picket.UsageReport{Tokens: 12, USD: usd("0.20")}, 2, "0")
 		page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: task.TaskID})
 		ok(t, err)
-		if n := len(page.Rows); n != 2 || page.Rows[0].Late || !page.Rows[1].Late || page.Rows[1].Kind != picket.LedgerUsage || page.Rows[1].Tool != "claude" {
-			t.Errorf("ledger %+v", page.Rows)
+		var kinds []picket.LedgerKind
+		for _, row := range page.Rows {
+			kinds = append(kinds, row.Kind)
 		}
-		if got := f.state(t, task.TaskID, picket.TaskCompleted); got.Spent.USD != usd("0.20") {
+		if want := []picket.LedgerKind{picket.LedgerUsage, picket.LedgerUnverified, picket.LedgerUsage, picket.LedgerUnverified}; !slices.Equal(kinds, want) {
+			t.Fatalf("ledger %v, want %v", kinds, want)
+		}
+		if late, rest := page.Rows[2], page.Rows[3]; !late.Late || late.Tool != "claude" || !rest.Charged.IsZero() || rest.Unverified != *worth(0, "0.05") || rest.Detail != "over_envelope" {
+			t.Errorf("ledger %+v", page.Rows[2:])
+		}
+		if got := f.state(t, task.TaskID, picket.TaskCompleted); got.Spent.USD != usd("0.10") {
 			t.Errorf("spent %s", got.Spent.USD)
 		}
 		f.jump(t, 15*time.Minute+time.Second)
@@ -124,15 +136,17 @@ func TestUsageIsRefused(t *testing.T) {
 // What an agent says of itself never grows beyond what is counted exactly.
 func TestUsageBeyondWhatIsCountedIsRefused(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(100, "0.10")})
+		_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(2147483647000, "3000000")})
 		most := picket.UsageReport{Source: "claude", Session: "a", Tokens: 2147483646999, USD: usd("3999999.999999999")}
-		f.usage(t, h, most, most.Tokens, "3999999.999999999")
-		for _, session := range []string{"b", "c", "d"} {
+		if got := f.usage(t, h, most, most.Tokens, "3000000"); got.Unverified != *worth(0, "999999.999999999") {
+			t.Errorf("usage %+v", got)
+		}
+		for _, session := range []string{"b", "c"} {
 			most.Session = session
 			_, err := f.ReportUsage(f.ctx, h, most)
 			refused(t, err, picket.CodeValidation)
 		}
-		f.usage(t, h, picket.UsageReport{Session: "b", Tokens: 1, USD: usd("0.000000001")}, 1, "0.000000001")
+		f.usage(t, h, picket.UsageReport{Session: "b", Tokens: 1}, 1, "0")
 		f.sound(t)
 	})
 }

@@ -301,7 +301,7 @@ func TestUsageIsChargedAsItGrows(t *testing.T) {
 		report := func(usd, want string, overrun bool) {
 			t.Helper()
 			a := m.face.call(t, request{path: "/v1/run/usage", bearer: l.LeaseToken.Reveal(), body: `{"source":"claude","session":"s","tokens":10,"usd":` + usd + `}`})
-			if a.status != 200 || !strings.Contains(a.raw, `"usd":`+want+`}`) || a.body["overrun"] != overrun {
+			if a.status != 200 || !strings.Contains(a.raw, `"charged":{"tokens":`) || !strings.Contains(a.raw, `"usd":`+want+`},"available"`) || a.body["overrun"] != overrun {
 				t.Errorf("%s: %d %s", usd, a.status, a.raw)
 			}
 		}
@@ -310,8 +310,8 @@ func TestUsageIsChargedAsItGrows(t *testing.T) {
 		_, err := m.Complete(m.ctx, m.held(l), picket.Completion{Output: picket.RawJSON(`1`)})
 		m.ok(err)
 		report("0.25", "0.15", false)
-		report("1.5", "1.25", true)
-		if e := m.books(t, task.TaskID); e.Spent.USD != 150*cent || e.Spent.Tokens != 10 {
+		report("1.5", "0.75", true) // the task was granted a dollar
+		if e := m.books(t, task.TaskID); e.Spent.USD != 100*cent || e.Spent.Tokens != 10 || e.Unverified.USD != 50*cent {
 			t.Errorf("spent %+v", e.Spent)
 		}
 	})

@@ -29,7 +29,8 @@ func (p *pace) hear(e picket.Event, now time.Time) string {
 		return launcherText(e)
 	case picket.EventRunStalled:
 		return "the agent seems to be stuck and was nudged: " + oneLine(e.Reason)
-	case picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp, picket.EventBudgetOverrun, picket.EventBudgetUncertain:
+	case picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp, picket.EventBudgetOverrun, picket.EventBudgetUncertain,
+		picket.EventBudgetUnverified:
 		return moneyText(e)
 	}
 	return ""

@@ -84,6 +84,8 @@ type moneyData struct {
 	Dimension string          `json:"dimension"`
 	Percent   int             `json:"percent"`
 	Envelope  string          `json:"envelope"`
+	Usage     budget.Envelope `json:"usage"`
+	Reason    string          `json:"reason"`
 }
 
 // moneyOf reads the data of an event of money.
@@ -114,6 +116,8 @@ func moneyText(e picket.Event) string {
 		return fmt.Sprintf("it is overdrawn (%s), and paid calls are refused until a top-up", both(d.Available))
 	case picket.EventBudgetUncertain:
 		return fmt.Sprintf("nobody knows what came of a call of %s: charged %s", tool, both(d.Cost))
+	case picket.EventBudgetUnverified:
+		return fmt.Sprintf("%s reported %s that nobody is charged for: %s", tool, both(d.Usage), oneLine(d.Reason))
 	case picket.EventBudgetLate:
 		return fmt.Sprintf("%s came late and were paid by %s", both(d.Cost), oneLine(d.Envelope))
 	}

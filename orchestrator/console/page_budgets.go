@@ -252,7 +252,7 @@ func ledgerRows(all []picket.LedgerRow) []ledgerRow {
 	return rows
 }
 
-var ledgerKinds = []picket.LedgerKind{picket.LedgerCall, picket.LedgerUsage, picket.LedgerCorrection, picket.LedgerTopUp}
+var ledgerKinds = []picket.LedgerKind{picket.LedgerCall, picket.LedgerUsage, picket.LedgerCorrection, picket.LedgerTopUp, picket.LedgerUnverified}
 
 // ledgerScan is how many rows a page looks through for those of a kind.
 const ledgerScan = 500

@@ -56,7 +56,10 @@ local function rewarn(e)
   end
 end
 
-local function locked(e) return num(e.available_t) < 0 or num(e.available_u) < 0 end
+local function locked(e)
+  local t, u = free(e)
+  return t < 0 or u < 0
+end
 
 -- add_up adds what was spent to the totals of an envelope and of all that it was
 -- carved from, be they open or closed.

@@ -11,8 +11,9 @@ end
 -- rejection is not refused for want of money.
 local function fit(s)
   local e = envelope(s.parent)
-  s.tokens = F(math.max(0, math.min(num(s.tokens), num(e.available_t))))
-  s.nano = F(math.max(0, math.min(num(s.nano), num(e.available_u))))
+  local free_t, free_u = free(e)
+  s.tokens = F(math.max(0, math.min(num(s.tokens), free_t)))
+  s.nano = F(math.max(0, math.min(num(s.nano), free_u)))
 end
 
 -- decided closes a task in review and makes fix, the task that repairs it.

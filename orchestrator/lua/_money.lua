@@ -3,7 +3,7 @@
 -- granted = available + held + spent + carved, always.
 local ENVELOPE = { 'parent', 'closed', 'granted_t', 'granted_u', 'available_t', 'available_u', 'held_t', 'held_u', 'spent_t', 'spent_u',
   'carved_t', 'carved_u', 'total_t', 'total_u', 'envelope_t', 'envelope_u', 'warned_t', 'warned_u', 'tops', 'cap_t', 'cap_u',
-  'llm_t', 'llm_u', 'reported_t', 'reported_u', 'charged_t', 'charged_u' }
+  'llm_t', 'llm_u', 'reported_t', 'reported_u', 'charged_t', 'charged_u', 'unverified_t', 'unverified_u' }
 
 -- envelope is the record of one; where there is none its parent is false.
 local function envelope(id) return pick(K('env:', id), unpack(ENVELOPE)) end
@@ -30,13 +30,17 @@ local function shift(e, column, t, u)
   end
 end
 
+-- free is what an envelope can pay with. An agent that has reported more than
+-- there was has overdrawn its own envelope by what is unverified, and no other.
+local function free(e) return num(e.available_t) - num(e.unverified_t), num(e.available_u) - num(e.unverified_u) end
+
 -- short is the refusal of what an envelope cannot cover; both dimensions have
 -- to, and after an overrun none does until it is made good. back is an envelope
 -- that gives back first, in the same step.
 local function short(id, t, u, back)
   if t == 0 and u == 0 then return nil end
   local e = envelope(id)
-  local have_t, have_u = num(e.available_t), num(e.available_u)
+  local have_t, have_u = free(e)
   if back and back.parent == id and back.closed ~= '1' then
     have_t, have_u = have_t + num(back.available_t), have_u + num(back.available_u)
   end

@@ -1,43 +1,93 @@
 -- flags: allow-oom
 -- needs: money books evidence
--- usage charges what an agent's own output says it has used, a running total of
+-- usage books what an agent's own output says it has used, a running total of
 -- one session: what is more than at the last report, and than the LLM proxy has
--- charged to the same run.
+-- charged to the same run. Nobody has measured it. So the holder, or the last
+-- run of the task, is charged up to what the task was granted. The rest, and all
+-- that any other run reports, is unverified: a row of the ledger and an event.
 -- ARGV: task, run, secret, presented token, source, session, scope (run|session), tokens, nano-dollars
--- Reply: {tokens, nano-dollars charged now, available tokens, available nano-dollars, 1 when that envelope is locked}
--- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, validation_failed (too many sessions,
---   or more than is counted)
+-- Reply: {tokens, nano-dollars charged now, available tokens, available nano-dollars, 1 when that envelope is locked,
+--   tokens, nano-dollars that are unverified}
+-- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, rate_limited, validation_failed (too many
+--   sessions, or more than is counted)
 local SESSIONS = 1000
 local MOST_T, MOST_U = 2147483647000, 4000000000000000
+local BURST, EVERY = 240, 5000 -- reports that book something: so many at once, then one in so many ms
 local tid, rid, source = ARGV[1], ARGV[2], ARGV[5]
 local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
+local t, e = pick(K('task:', tid), 'state', 'run', 'root'), envelope(tid)
+local unverified = (t.state == 'cancelled' or marked(t)) and 'task_cancelled' or t.run ~= rid and 'superseded'
+
 local totals = K('usage:', ARGV[7] == 'session' and tid .. ':session' or rid)
 local session = source .. ' ' .. ARGV[6]
 local was = call('HGET', totals, session)
+if unverified then
+  -- The total of a session is the holder's, so it is looked at and left alone.
+  local shared = was
+  totals, session = K('usage:', rid), 'unverified ' .. session
+  was = call('HGET', totals, session) or shared
+end
 if not was and call('HLEN', totals) >= SESSIONS then return refuse('validation_failed', 'field', '/session', 'limit', SESSIONS) end
 local was_t, was_u = string.match(was or '0 0', '^(%d+) (%d+)$')
 was_t, was_u = num(was_t), num(was_u)
 local total_t, total_u = math.max(was_t, num(ARGV[8])), math.max(was_u, num(ARGV[9]))
-local more_t, more_u = total_t - was_t, total_u - was_u
-local e = envelope(tid)
+
+-- bounded is how much of a report counts: ten times what the task was granted
+-- or, where that is nothing, ten times the default envelope.
+local function bounded(more, granted, default) return math.min(more, 10 * (granted > 0 and granted or default)) end
+local more_t = bounded(total_t - was_t, num(e.envelope_t), 1000000)
+local more_u = bounded(total_u - was_u, num(e.envelope_u), 1000000000)
+
 -- A session may have begun in an earlier run, and so may what it is charged for.
-local of = ARGV[7] == 'session' and e or r
+local of = ARGV[7] == 'session' and not unverified and e or r
 local owed_t = math.max(0, num(of.reported_t) + more_t - num(of.llm_t) - num(of.charged_t))
 local owed_u = math.max(0, num(of.reported_u) + more_u - num(of.llm_u) - num(of.charged_u))
-if num(e.spent_t) + owed_t > MOST_T then return refuse('validation_failed', 'field', '/tokens', 'limit', F(MOST_T)) end
-if num(e.spent_u) + owed_u > MOST_U then return refuse('validation_failed', 'field', '/usd', 'limit', F(MOST_U)) end
+
+-- room is what a task can still be charged of what it was granted. A closed
+-- envelope has given the rest back, to the one that pays for it now.
+local function room(granted, available, envelope)
+  if unverified then return 0 end
+  return math.max(0, num(available)) + (e.closed == '1' and math.max(0, num(envelope) - num(granted)) or 0)
+end
+local cost_t = math.min(owed_t, room(e.granted_t, e.available_t, e.envelope_t))
+local cost_u = math.min(owed_u, room(e.granted_u, e.available_u, e.envelope_u))
+local rest_t, rest_u = owed_t - cost_t, owed_u - cost_u
+local into = unverified and r or e
+if num(into.unverified_t) + rest_t > MOST_T then return refuse('validation_failed', 'field', '/tokens', 'limit', F(MOST_T)) end
+if num(into.unverified_u) + rest_u > MOST_U then return refuse('validation_failed', 'field', '/usd', 'limit', F(MOST_U)) end
+if owed_t > 0 or owed_u > 0 then
+  local full = math.max(num(r.usage_full), now) + EVERY
+  if full > now + BURST * EVERY then return refuse('rate_limited', 'kind', 'usage') end
+  put(r, 'usage_full', F(full))
+end
+
 call('HSET', totals, session, F(total_t) .. ' ' .. F(total_u))
 shift(of, 'reported', more_t, more_u)
-if of == r then shift(e, 'llm', owed_t - more_t, owed_u - more_u) end -- reported by now, whoever asks next
-local p
-if owed_t > 0 or owed_u > 0 then
-  shift(of, 'charged', owed_t, owed_u)
-  shift(r, 'spent', owed_t, owed_u)
+shift(of, 'charged', owed_t, owed_u)
+if of == r and not unverified then shift(e, 'llm', owed_t - more_t, owed_u - more_u) end -- reported by now, whoever asks next
+local p = e
+if cost_t > 0 or cost_u > 0 then
+  shift(r, 'spent', cost_t, cost_u)
   emit('tool.called', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"tool":' .. quote(source) ..
-    ',"outcome":"done","cost":' .. both(owed_t, owed_u) .. ',"reserved":' .. both(0, 0) .. ',"usage":true}')
-  p = charge(tid, e, rid, 0, 0, owed_t, owed_u, 'kind', 'usage', 'tool', source, 'outcome', 'done', 'held_t', '0', 'held_u', '0', 'detail', ARGV[6])
-else
+    ',"outcome":"done","cost":' .. both(cost_t, cost_u) .. ',"reserved":' .. both(0, 0) .. ',"usage":true}')
+  p = charge(tid, e, rid, 0, 0, cost_t, cost_u, 'kind', 'usage', 'tool', source, 'outcome', 'done', 'held_t', '0', 'held_u', '0', 'detail', ARGV[6])
+elseif not unverified then
   p = payer_of(tid, e)
 end
-return { owed_t, owed_u, num(p.available_t), num(p.available_u), locked(p) and 1 or 0 }
+if rest_t > 0 or rest_u > 0 then
+  local reason = unverified or 'over_envelope'
+  shift(into, 'unverified', rest_t, rest_u)
+  sum('unverified_t', rest_t)
+  sum('unverified_u', rest_u)
+  emit('budget.unverified', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = reason }, '{"envelope":' .. quote(tid) ..
+    ',"tool":' .. quote(source) .. ',"usage":' .. both(rest_t, rest_u) .. ',"reason":' .. quote(reason) .. '}')
+  book(tid, 'run', rid, 'cost_t', '0', 'cost_u', '0', 'kind', 'unverified', 'tool', source, 'unverified_t', F(rest_t), 'unverified_u', F(rest_u),
+    'held_t', '0', 'held_u', '0', 'detail', reason)
+end
+local free_t, free_u = free(p)
+if not unverified and e.closed ~= '1' and (rest_t > 0 or rest_u > 0) then
+  emit('budget.overrun', { task = tid, run = rid, actor = 'server' }, '{"envelope":' .. quote(tid) .. ',"cost":' .. both(rest_t, rest_u) ..
+    ',"reserved":' .. both(0, 0) .. ',"available":' .. both(free_t, free_u) .. '}')
+end
+return { cost_t, cost_u, free_t, free_u, locked(p) and 1 or 0, rest_t, rest_u }

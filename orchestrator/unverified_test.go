@@ -1,0 +1,202 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// reportsInVain reports usage that has to be recorded and charged to nobody: no
+// envelope of the store may differ afterwards.
+func (f *fixture) reportsInVain(t *testing.T, h picket.Held, u picket.UsageReport, tokens int64, dollars, reason string) {
+	t.Helper()
+	before := f.envelopes(t)
+	if got := f.usage(t, h, u, 0, "0"); got.Unverified != *worth(tokens, dollars) {
+		t.Errorf("%+v: unverified %+v, want %d tokens and $%s", u, got.Unverified, tokens, dollars)
+	}
+	if after := f.envelopes(t); !maps.Equal(before, after) {
+		t.Errorf("%+v changed an envelope:\n%v\n%v", u, before, after)
+	}
+	page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: h.TaskID, Back: true, Limit: 1})
+	ok(t, err)
+	if row := page.Rows[0]; row.Kind != picket.LedgerUnverified || row.RunID != h.RunID || row.Unverified != *worth(tokens, dollars) ||
+		!row.Charged.IsZero() || row.Detail != reason {
+		t.Errorf("ledger %+v", row)
+	}
+}
+
+// envelopes are the records of all envelopes, as they are stored.
+func (f *fixture) envelopes(t *testing.T) map[string]string {
+	t.Helper()
+	keys, err := f.raw.Keys(f.ctx, "pk:{default}:env:*").Result()
+	ok(t, err)
+	all := map[string]string{}
+	for _, key := range keys {
+		fields, err := f.raw.HGetAll(f.ctx, key).Result()
+		ok(t, err)
+		all[key] = fmt.Sprint(fields)
+	}
+	return all
+}
+
+// A superseded run that reports usage takes nothing from the present holder: no
+// money, and no part of the total of a session that both of them name.
+func TestASupersededRunChargesNobody(t *testing.T) {
+	both(t, func(t *testing.T, plain *fixture) {
+		f := plain.capped(t, worth(1_000_000, "100"))
+		_, old := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+		f.usage(t, old, picket.UsageReport{Session: "s", Scope: "session", Tokens: 10, USD: usd("0.10")}, 10, "0.10")
+		_, err := f.Release(f.ctx, old, picket.Exit{Class: picket.ExitReleased})
+		ok(t, err)
+		holder := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		f.reportsInVain(t, old, picket.UsageReport{USD: usd("5")}, 0, "5", "superseded")
+		f.reportsInVain(t, old, picket.UsageReport{Session: "s", Scope: "session", Tokens: 300, USD: usd("0.70")}, 290, "0.60", "superseded")
+		f.usage(t, holder, picket.UsageReport{Session: "s", Scope: "session", Tokens: 200, USD: usd("0.50")}, 190, "0.40")
+		f.reserve(t, holder, paid("0.50"))
+		if n := f.count(t, picket.EventBudgetUnverified); n != 2 {
+			t.Errorf("%d events, want 2", n)
+		}
+		stats, err := f.Stats(f.ctx)
+		ok(t, err)
+		if stats.Money.Unverified != *worth(290, "5.60") {
+			t.Errorf("unverified in all %+v", stats.Money.Unverified)
+		}
+		f.sound(t)
+	})
+}
+
+// An ended subtask is charged to its parent up to what it was granted, and not
+// a nano-dollar more: the parent is not locked.
+func TestAnEndedSubtaskDoesNotLockItsParent(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+		d, err := f.Delegate(f.ctx, h, "one", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "0.30"), Review: picket.ReviewByNone, Priority: ptr(9)})
+		ok(t, err)
+		sub := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		_, err = f.Complete(f.ctx, sub, picket.Completion{})
+		ok(t, err)
+		got := f.usage(t, sub, picket.UsageReport{Session: "a", USD: usd("0.20")}, 0, "0.20") // an honest agent, after mark_complete
+		if got.Available.USD != usd("0.80") {
+			t.Errorf("usage %+v", got)
+		}
+		if got = f.usage(t, sub, picket.UsageReport{Session: "b", USD: usd("3")}, 0, "0.10"); got.Unverified.USD != usd("2.90") || got.Overrun {
+			t.Errorf("usage %+v", got)
+		}
+		f.usage(t, sub, picket.UsageReport{Session: "c", USD: usd("3")}, 0, "0")
+		f.books(t, d.TaskID, "0.30", "0", "0", "0.30")
+		f.books(t, root.TaskID, "1", "0.70", "0", "0")
+		f.reserve(t, h, paid("0.70"))
+		f.sound(t)
+	})
+}
+
+// A cancelled task changes nothing of the day's envelope, however much its last
+// run reports, nor does a task that was cancelled with one above it.
+func TestACancelledTaskLeavesTheDayAlone(t *testing.T) {
+	both(t, func(t *testing.T, plain *fixture) {
+		f := plain.capped(t, worth(1_000_000, "100"))
+		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+		_, err := f.Delegate(f.ctx, h, "one", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "0.30"), Priority: ptr(9)})
+		ok(t, err)
+		sub := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		_, err = f.Cancel(f.ctx, operator, root.TaskID, "enough")
+		ok(t, err)
+		for i := range 3 {
+			f.reportsInVain(t, h, picket.UsageReport{Session: fmt.Sprint(i), USD: usd("5")}, 0, "5", "task_cancelled")
+			f.reportsInVain(t, sub, picket.UsageReport{Session: fmt.Sprint(i), USD: usd("2")}, 0, "2", "task_cancelled")
+		}
+		if house := f.envelope(t, "house"); house.Available.USD != usd("100") || house.Locked {
+			t.Errorf("house %+v", house)
+		}
+		f.submit(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "100")})
+		f.sound(t)
+	})
+}
+
+// A completed task charges the day up to what it was granted.
+func TestACompletedTaskChargesTheDayUpToItsGrant(t *testing.T) {
+	both(t, func(t *testing.T, plain *fixture) {
+		f := plain.capped(t, worth(1_000_000, "100"))
+		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1"), Review: picket.ReviewByNone})
+		_, err := f.TopUp(f.ctx, once("a"), task.TaskID, picket.TopUp{USD: usd("0.50")})
+		ok(t, err)
+		_, err = f.Complete(f.ctx, h, picket.Completion{})
+		ok(t, err)
+		if got := f.usage(t, h, picket.UsageReport{Tokens: 7, USD: usd("4")}, 7, "1.50"); got.Unverified.USD != usd("2.50") {
+			t.Errorf("usage %+v", got)
+		}
+		if house := f.envelope(t, "house"); house.Available.USD != usd("98.50") {
+			t.Errorf("house %+v", house)
+		}
+		f.sound(t)
+	})
+}
+
+// The holder overdraws its own envelope, which is locked until a top-up covers
+// that. Its parent pays what was granted when the task ends, and nothing else.
+func TestAHolderOverdrawsItsOwnEnvelopeOnly(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+		d, err := f.Delegate(f.ctx, h, "one", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "0.30"), Review: picket.ReviewByNone, Priority: ptr(9)})
+		ok(t, err)
+		sub := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		if got := f.usage(t, sub, picket.UsageReport{USD: usd("0.50")}, 0, "0.30"); !got.Overrun || got.Available.USD != usd("-0.20") {
+			t.Errorf("usage %+v", got)
+		}
+		_, err = f.Reserve(f.ctx, sub, paid("0.01"))
+		refused(t, err, picket.CodeBudgetExceeded)
+		_, err = f.Delegate(f.ctx, sub, "two", picket.Subtask{Title: "part", BudgetEnvelope: worth(1, "0")})
+		refused(t, err, picket.CodeBudgetExceeded)
+		_, err = f.TopUp(f.ctx, once("a"), d.TaskID, picket.TopUp{USD: usd("0.25")})
+		ok(t, err)
+		f.settle(t, done(f.reserve(t, sub, paid("0.05")), "0.05"))
+		_, err = f.Reserve(f.ctx, sub, paid("0.01"))
+		refused(t, err, picket.CodeBudgetExceeded)
+		_, err = f.Complete(f.ctx, sub, picket.Completion{})
+		ok(t, err)
+		f.books(t, d.TaskID, "0.35", "0", "0", "0.35")
+		f.books(t, root.TaskID, "1.25", "0.90", "0", "0")
+		f.sound(t)
+	})
+}
+
+// One report counts up to ten times what the task was granted. Where that is
+// nothing it is ten times the default envelope.
+func TestAReportIsBounded(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0.10")})
+		if got := f.usage(t, h, picket.UsageReport{Tokens: 50_000_000, USD: usd("1000")}, 0, "0.10"); got.Unverified != *worth(10_000_000, "0.90") {
+			t.Errorf("usage %+v", got)
+		}
+		if got := f.usage(t, h, picket.UsageReport{Tokens: 50_000_000, USD: usd("1000")}, 0, "0"); !got.Unverified.IsZero() {
+			t.Errorf("a repeat %+v", got)
+		}
+		f.sound(t)
+	})
+}
+
+// Reports of one run that book something come at a bounded rate, and one that
+// was refused is made up for by the next running total.
+func TestReportsOfUsageHaveARate(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1_000_000, "1"), LeaseWindowSeconds: ptr(3600)})
+		taken := int64(0)
+		for i := range int64(400) {
+			_, err := f.ReportUsage(f.ctx, h, picket.UsageReport{Source: "claude", Tokens: i + 1})
+			if err != nil {
+				refused(t, err, picket.CodeRateLimited)
+				break
+			}
+			taken++
+		}
+		if taken < 240 || taken > 300 {
+			t.Errorf("%d reports were taken at once", taken)
+		}
+		f.jump(t, 5*time.Second)
+		f.usage(t, h, picket.UsageReport{Tokens: 1000}, 1000-taken, "0")
+		f.sound(t)
+	})
+}
