@@ -1,0 +1,79 @@
+package orchestrator_test
+
+import (
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// The model's usage: what agents report of themselves.
+
+// counts is how much of a report counts, in one dimension.
+func counts(more, granted, usual int64) int64 {
+	if granted == 0 {
+		granted = usual
+	}
+	return min(more, 10*granted)
+}
+
+// usage books running totals of an agent's own. Only the last run of a task that
+// was not cancelled is charged, up to what the task was granted.
+func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelope) (cost, rest budget.Envelope, p *menv, code picket.Code) {
+	r, code := m.witness(h)
+	if code != "" {
+		return cost, rest, nil, code
+	}
+	t, e := m.tasks[r.task], m.envs[r.task]
+	trusted := t.run == r.id && t.state != picket.TaskCancelled && !m.marked(t)
+	key, said := r.id+" "+session, &r.said
+	if ofTask {
+		key = r.task + " " + session
+	}
+	was := m.totals[key]
+	if !trusted {
+		key = r.id + " unverified " + session
+		if own, known := m.totals[key]; known {
+			was = own
+		}
+	} else if ofTask {
+		said = &e.said
+	}
+	total = budget.Envelope{Tokens: max(was.Tokens, total.Tokens), USD: max(was.USD, total.USD)}
+	m.totals[key] = total
+	more, usual := total.Minus(was), budget.Default()
+	more = budget.Envelope{Tokens: counts(more.Tokens, e.whole.Tokens, usual.Tokens), USD: budget.Money(counts(int64(more.USD), int64(e.whole.USD), int64(usual.USD)))}
+	said.reported = said.reported.Plus(more)
+	owed := said.reported.Minus(said.llm).Minus(said.charged)
+	owed = budget.Envelope{Tokens: max(0, owed.Tokens), USD: max(0, owed.USD)}
+	said.charged = said.charged.Plus(owed)
+	if trusted && !ofTask {
+		e.said.llm = e.said.llm.Minus(more).Plus(owed)
+	}
+	var room budget.Envelope
+	if trusted {
+		room = budget.Envelope{Tokens: max(0, e.Available.Tokens), USD: max(0, e.Available.USD)}
+	}
+	if trusted && e.closed {
+		back := e.whole.Minus(e.Granted)
+		room = room.Plus(budget.Envelope{Tokens: max(0, back.Tokens), USD: max(0, back.USD)})
+	}
+	cost = budget.Envelope{Tokens: min(owed.Tokens, room.Tokens), USD: min(owed.USD, room.USD)}
+	rest, p = owed.Minus(cost), e
+	if !cost.IsZero() {
+		r.spent = r.spent.Plus(cost)
+		m.emit(picket.EventToolCalled, r.task)
+		p = m.charge(e, budget.Envelope{}, cost)
+	} else if trusted {
+		p = m.giveBack(e)
+	}
+	if !rest.IsZero() {
+		if trusted {
+			e.unverified = e.unverified.Plus(rest)
+		}
+		m.emit(picket.EventBudgetUnverified, r.task)
+		if trusted && !e.closed {
+			m.emit(picket.EventBudgetOverrun, r.task)
+		}
+		m.rows++
+	}
+	return cost, rest, p, ""
+}
