@@ -1,0 +1,88 @@
+package rig
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every attack that docs/security.md names has a test, and that test exists.
+func TestDocumentedAttacksAreTested(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(houseRoot(t), "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, attacks, ok := strings.Cut(string(text), "## Attacks that the tests carry out")
+	if !ok {
+		t.Fatal("docs/security.md has no list of attacks")
+	}
+	command := regexp.MustCompile("go test (\\./[a-z0-9/]+) -run '([^']+)'")
+	for _, section := range strings.Split(attacks, "\n### ")[1:] {
+		heading, body, _ := strings.Cut(section, "\n")
+		rows := 0
+		for line := range strings.Lines(body) {
+			if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| attack |") {
+				continue
+			}
+			rows++
+			commands := command.FindAllStringSubmatch(line, -1)
+			if len(commands) == 0 {
+				t.Errorf("%s: this attack names no test: %s", heading, line)
+			}
+			for _, c := range commands {
+				checkTestExists(t, heading, c[1], c[2])
+			}
+		}
+		if rows == 0 {
+			t.Errorf("docs/security.md lists no attack under %q", heading)
+		}
+	}
+}
+
+// checkTestExists looks for the test that a command of the documents runs. The
+// second part of a pattern of TestScripts names a script.
+func checkTestExists(t *testing.T, heading, dir, pattern string) {
+	t.Helper()
+	first, script, hasScript := strings.Cut(pattern, "/")
+	matches, err := regexp.Compile(first)
+	if err != nil {
+		t.Errorf("%s: %s: %v", heading, pattern, err)
+		return
+	}
+	found := false
+	for _, name := range testFunctions(t, dir) {
+		found = found || matches.MatchString(name)
+	}
+	if !found {
+		t.Errorf("%s: %s has no test %s", heading, dir, pattern)
+	}
+	if hasScript && strings.Contains(first, "TestScripts") {
+		path := filepath.Join(houseRoot(t), dir, "testdata", strings.Trim(script, "^$")+".txt")
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%s: %v", heading, err)
+		}
+	}
+}
+
+// testFunctions are the names of the tests of a package.
+func testFunctions(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(houseRoot(t), dir, "*_test.go"))
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
+				names = append(names, fn.Name.Name)
+			}
+		}
+	}
+	return names
+}
