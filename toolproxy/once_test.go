@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 clients of the older wire still answer samples
+
 package toolproxy_test
 
 import (
