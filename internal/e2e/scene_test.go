@@ -103,7 +103,8 @@ func (s *scene) leased(role, agent, title string, more ...func(*picket.TaskSpec)
 func (s *scene) take(role, agent string) picket.Lease {
 	s.w.t.Helper()
 	var got picket.Acquired
-	s.w.into(&got, http.MethodPost, "/leases", map[string]any{"agentId": agent, "role": role, "waitSeconds": 30})
+	wait := 30
+	s.w.into(&got, http.MethodPost, "/leases", picket.AcquireRequest{AgentID: agent, Role: role, WaitSeconds: &wait})
 	if len(got.Leases) != 1 {
 		s.w.t.Fatalf("%d leases of role %s", len(got.Leases), role)
 	}
@@ -274,11 +275,19 @@ func (s *scene) evidence(l picket.Lease) {
 func (s *scene) closes() {
 	s.w.t.Helper()
 	s.closed = s.result("Pin the versions of the build images")
-	s.w.into(&struct{}{}, http.MethodPost, "/reviews/"+s.closed+"/approve", map[string]string{"note": "thank you"})
+	s.decides(s.closed, "approve", "thank you")
 	s.rejected = s.result("Rewrite the parser in one go")
-	s.w.into(&struct{}{}, http.MethodPost, "/reviews/"+s.rejected+"/reject", map[string]string{"note": "too much at once: in steps, please"})
+	s.decides(s.rejected, "reject", "too much at once: in steps, please")
 	gone := s.submit("coder", "Try the new linter")
 	s.w.into(&struct{}{}, http.MethodPost, "/tasks/"+gone.TaskID+"/cancel", map[string]string{"reason": "done by hand"})
+}
+
+// decides looks at a review and decides about what is there.
+func (s *scene) decides(task, decision, note string) {
+	s.w.t.Helper()
+	var seen picket.Task
+	s.w.into(&seen, http.MethodGet, "/tasks/"+task, nil)
+	s.w.into(&struct{}{}, http.MethodPost, "/reviews/"+task+"/"+decision, picket.Decision{Note: note, Digest: seen.Review.Digest})
 }
 
 func quoted(text string) picket.RawJSON {
