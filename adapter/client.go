@@ -84,7 +84,8 @@ func WithResponseHeader(h *http.Header) Option { return func(c *call) { c.respon
 
 // Call sends in as JSON (nothing when nil, text/plain when it is a [Text]) and
 // decodes the answer into out (nil: discarded; *[]byte: kept as it is). The
-// path may carry a query. A refusal is a *[picket.Error] with the server's
+// path may carry a query. A request that is refused because the credential
+// sends too many a second is repeated while the deadline of ctx leaves time. A refusal is a *[picket.Error] with the server's
 // code, remedy and facts; a call that got no whole answer is
 // [picket.CodeUnavailable] and [picket.ErrUnknown] at once, since it may or
 // may not have taken effect.
@@ -94,7 +95,7 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any, opt
 		ctx, cancel = context.WithTimeout(ctx, c.timeout())
 		defer cancel()
 	}
-	res, set, err := c.send(ctx, method, path, in, opts)
+	res, set, err := c.sendAtRate(ctx, method, path, in, opts)
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header) (i
 			opts = append(opts, WithHeader(name, v))
 		}
 	}
-	res, _, err := c.send(ctx, http.MethodGet, path, nil, opts)
+	res, _, err := c.sendAtRate(ctx, http.MethodGet, path, nil, opts)
 	if err != nil {
 		return nil, err
 	}

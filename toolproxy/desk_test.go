@@ -191,9 +191,15 @@ func newFace(t testing.TB, door toolproxy.Door) *face {
 
 func newFaceOf(t testing.TB, sealer *picket.Sealer, door func(string) toolproxy.Door) *face {
 	t.Helper()
-	f := &face{sealer: sealer, log: &bytes.Buffer{}, doc: contract.Load(t)}
+	return newFaceWith(t, toolproxy.Config{Sealer: sealer, Door: door})
+}
+
+func newFaceWith(t testing.TB, cfg toolproxy.Config) *face {
+	t.Helper()
+	f := &face{sealer: cfg.Sealer, log: &bytes.Buffer{}, doc: contract.Load(t)}
 	log := slog.New(slog.NewTextHandler(&locked{w: f.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	p, err := toolproxy.New(toolproxy.Config{Sealer: sealer, Log: log, Door: door})
+	cfg.Log = log
+	p, err := toolproxy.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,6 +182,9 @@ func (l *llm) serve(c echo.Context, v *vendor) error {
 	if err := web.Known(c, web.KindLease, held.RunID); err != nil {
 		return err
 	}
+	if err := l.proxy.take(held, forAgent); err != nil {
+		return err
+	}
 	door := l.proxy.door(held.Namespace)
 	if door == nil {
 		return unserved(held.Namespace)

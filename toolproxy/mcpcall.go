@@ -37,6 +37,12 @@ type nameKey struct{}
 // route answers what depends on the lease before the library does.
 func (f *mcpFace) route(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if err := f.takeMessage(req); err != nil {
+			if _, ok := req.(*mcp.CallToolRequest); ok {
+				return refused(err), nil
+			}
+			return nil, protocolError(err)
+		}
 		switch r := req.(type) {
 		case *mcp.ListToolsRequest:
 			return f.list(ctx, r)

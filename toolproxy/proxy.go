@@ -63,6 +63,8 @@ type Config struct {
 	Upstreams []Upstream
 	// LLM is where calls of language models go. Defaults to nowhere.
 	LLM LLMConfig
+	// Rates bounds the requests of each lease. Defaults to no bound.
+	Rates *web.Rates
 	// Log takes refused writes at level debug. Defaults to slog.Default().
 	Log *slog.Logger
 }
@@ -72,6 +74,7 @@ type Proxy struct {
 	sealer  *picket.Sealer
 	door    func(namespace string) Door
 	prices  func() *budget.List
+	rates   *web.Rates
 	log     *slog.Logger
 	watches watches
 	runs    runs
@@ -93,7 +96,7 @@ func New(cfg Config) (*Proxy, error) {
 	if prices == nil {
 		prices = func() *budget.List { return nil }
 	}
-	p := &Proxy{sealer: cfg.Sealer, door: cfg.Door, prices: prices, log: web.Logged(cmp.Or(cfg.Log, slog.Default()))}
+	p := &Proxy{sealer: cfg.Sealer, door: cfg.Door, prices: prices, rates: cfg.Rates, log: web.Logged(cmp.Or(cfg.Log, slog.Default()))}
 	p.ending, p.end = context.WithCancel(context.Background())
 	gateway, err := newGateway(p, cfg.Upstreams)
 	if err != nil {
@@ -185,6 +188,9 @@ func (p *Proxy) Mount(e *echo.Echo) {
 				return err
 			}
 			if err := checkSide(held, r.side); err != nil {
+				return err
+			}
+			if err := p.takeRequest(c, r, held); err != nil {
 				return err
 			}
 			if err := checkQuery(c, r.parameters); err != nil {

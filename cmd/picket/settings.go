@@ -50,6 +50,8 @@ func knownSettings() []setting {
 		{"connections.unknown_per_address", "", "0", "how many of those may come from one address; 0: 1024, at most three quarters of them", checkBound},
 		{"connections.per_key", "", "0", "connections that one API key or login uses at once; 0: half of all", checkBound},
 		{"connections.per_lease", "", "0", "connections that one lease uses at once; 0: 256", checkBound},
+		{"rate.per_key", "", "2000", "requests a second that one API key sends to one server; 0: any number", checkBound},
+		{"rate.per_lease", "", "200", "requests a second that the agent, and the adapter, of one lease send to one server; 0: any number", checkBound},
 		{"quota.agents", "", "20000", "records of agents that one key keeps, those that are gone included", checkCount},
 		{"quota.metadata_bytes", "", "16777216", "bytes of the metadata of these", checkCount},
 		{"quota.subtasks", "", "1000", "subtasks that are ever made below one root task", checkCount},

@@ -143,9 +143,10 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	}
 	defer sender.Close()
 	e := web.New(h.log)
+	rates := web.NewRates(h.cfg.number("rate.per_key"), h.cfg.number("rate.per_lease"))
 	control, err := api.New(api.Config{
 		Engine: store.Engine, Engines: store.Engines, Calls: store.Calls, Log: h.log, AllowedHosts: h.hosts(), Advice: h.cfg.advice(),
-		Prices: h.prices.now, Poster: sender, Connections: h.guard.Counts,
+		Prices: h.prices.now, Poster: sender, Connections: h.guard.Counts, Rates: rates,
 	})
 	if err != nil {
 		return err
@@ -166,7 +167,7 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 		env := processEnv(h.log)
 		proxy, err := toolproxy.New(toolproxy.Config{
 			Sealer: h.sealer, Door: doorTo(store), Prices: h.prices.now, Log: h.log,
-			HTTP: h.cfg.httpTool(), SQL: h.cfg.databases(env), Upstreams: h.cfg.upstreams(env), LLM: h.cfg.llm(env),
+			HTTP: h.cfg.httpTool(), SQL: h.cfg.databases(env), Upstreams: h.cfg.upstreams(env), LLM: h.cfg.llm(env), Rates: rates,
 		})
 		if err != nil {
 			return err

@@ -34,6 +34,8 @@ type Config struct {
 	Calls func() []orchestrator.Calls
 	// Connections counts those of the process, for metrics. Defaults to none.
 	Connections func() web.ConnectionCounts
+	// Rates bounds the requests of each key. Defaults to no bound.
+	Rates *web.Rates
 	// Log. Defaults to discarding.
 	Log *slog.Logger
 	// AllowedHosts are the names accepted in the Host header beside localhost
@@ -121,6 +123,11 @@ func (a *API) handler(r route) echo.HandlerFunc {
 			}
 			if err := web.Known(c, web.KindKey, req.who.KeyID); err != nil {
 				return err
+			}
+			if !neverLimited[r.method+" "+r.path] {
+				if err := a.cfg.Rates.Take(web.KindKey, req.who.KeyID); err != nil {
+					return err
+				}
 			}
 			if err := r.permit(req.who); err != nil {
 				return err

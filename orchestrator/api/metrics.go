@@ -36,7 +36,7 @@ func newMetrics(cfg Config) *metrics {
 		}),
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.readers, &engineCollector{engines: cfg.Engines, calls: cfg.Calls},
-		connectionCollector(cfg.Connections),
+		connectionCollector(cfg.Connections), rateCollector{cfg.Rates},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -103,6 +103,17 @@ func (a *API) routes() []route {
 	}, a.opsRoutes()...)
 }
 
+// neverLimited are the routes that the rate of a key does not bound: without
+// them an agent would be taken for dead, or a person could not stop something.
+var neverLimited = map[string]bool{
+	post + " /api/v1/agents/:id/heartbeat": true,
+	del + " /api/v1/agents/:id":            true,
+	del + " /api/v1/keys/:id":              true,
+	post + " /api/v1/tasks/:id/cancel":     true,
+	post + " /api/v1/leases/:task/expire":  true,
+	post + " /api/v1/pause":                true,
+}
+
 // Rights is who may use each route, by method and path, beside admin; public
 // routes have none. Other faces of the control plane are held against it.
 func (a *API) Rights() map[string][]picket.Scope {

@@ -1,0 +1,183 @@
+package toolproxy_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// flood is how many requests an attacker sends. The bucket of the test holds
+// five and gains one a second, so nearly all of them are refused.
+const flood = 60
+
+// overHTTP sends one of the calls to a server and reads the answer.
+func overHTTP(t *testing.T, url string, r request, token picket.Secret) (status int, header http.Header, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), methodOf(r), url+r.path, strings.NewReader(r.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token.Reveal())
+	req.Header.Set("Content-Type", "application/json")
+	if r.kind != "" {
+		req.Header.Set("Content-Type", r.kind)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(b)
+}
+
+func methodOf(r request) string {
+	if r.method == "" {
+		return http.MethodPost
+	}
+	return r.method
+}
+
+// rated runs a test with a proxy that bounds the rate of each lease, behind a
+// real server, on both stores.
+func rated(t *testing.T, test func(t *testing.T, h *house, rates *web.Rates, url string)) {
+	t.Helper()
+	run := func(t *testing.T, s rig.Store) {
+		h, leave := enter(t, s)
+		defer leave()
+		rates := web.NewRates(0, 1)
+		h.face = newFaceWith(t, toolproxy.Config{Sealer: h.sealer, Rates: rates, Door: func(string) toolproxy.Door { return h.Engine }})
+		server := httptest.NewServer(h.e)
+		defer http.DefaultClient.CloseIdleConnections()
+		defer server.Close()
+		defer h.proxy.Close()
+		test(t, h, rates, server.URL)
+	}
+	t.Run("Memory", func(t *testing.T) {
+		store, stop := rig.Memory()
+		defer stop()
+		run(t, store)
+	})
+	t.Run("Real", func(t *testing.T) { run(t, rig.Real(t)) })
+}
+
+// A lease that floods the proxy with tool calls is refused. Its own lease is
+// kept, its run can end, and another lease notices nothing.
+func TestAFloodOfToolCallsIsRefused(t *testing.T) {
+	rated(t, func(t *testing.T, h *house, rates *web.Rates, url string) {
+		h.submit()
+		h.submit()
+		attacker, other := h.lease(), h.lease()
+		refused := 0
+		for range flood {
+			status, header, body := overHTTP(t, url, calls["get_task"], attacker.LeaseToken)
+			switch {
+			case status == http.StatusTooManyRequests:
+				if header.Get("Retry-After") != "1" || !strings.Contains(body, `"rate_limited"`) || !strings.Contains(body, "Retry-After says") {
+					t.Fatalf("refused with Retry-After %q: %s", header.Get("Retry-After"), body)
+				}
+				refused++
+			case status != http.StatusOK:
+				t.Fatalf("%d %s", status, body)
+			}
+		}
+		if refused == 0 || int64(refused) != rates.Refused()[web.KindLease] {
+			t.Fatalf("%d of %d calls were refused, %d are counted", refused, flood, rates.Refused()[web.KindLease])
+		}
+		for range flood {
+			if status, _, body := overHTTP(t, url, calls["renew"], attacker.LeaseToken); status != http.StatusOK {
+				t.Fatalf("a renewal: %d %s", status, body)
+			}
+		}
+		for _, name := range []string{"events", "logs"} {
+			if status, _, body := overHTTP(t, url, calls[name], attacker.LeaseToken); status >= 400 {
+				t.Errorf("%s of the adapter: %d %s", name, status, body)
+			}
+		}
+		if status, _, body := overHTTP(t, url, calls["get_task"], other.LeaseToken); status != http.StatusOK {
+			t.Errorf("another lease: %d %s", status, body)
+		}
+		if status, _, body := overHTTP(t, url, calls["mark_failed"], attacker.LeaseToken); status != http.StatusOK {
+			t.Errorf("mark_failed after the flood: %d %s", status, body)
+		}
+		if status, _, body := overHTTP(t, url, calls["exit"], attacker.LeaseToken); status >= 400 {
+			t.Errorf("the exit after the flood: %d %s", status, body)
+		}
+	})
+}
+
+// Over MCP a refused call is a result that says so, and the tools that end the
+// run still work. Calls of models count too.
+func TestAFloodOverMCPIsRefused(t *testing.T) {
+	rated(t, func(t *testing.T, h *house, _ *web.Rates, url string) {
+		h.submit()
+		l := h.lease()
+		s := connect(t, url+toolproxy.MCPPath, l.LeaseToken.Reveal(), wires[0], nil)
+		refused := 0
+		for range flood {
+			result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_task", Arguments: map[string]any{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.IsError {
+				if code, remedy := refusal(t, result); code != string(picket.CodeRateLimited) || remedy == "" {
+					t.Fatalf("refused with %s: %s", code, remedy)
+				}
+				refused++
+			}
+		}
+		if refused == 0 {
+			t.Fatal("no call was refused")
+		}
+		if _, err := s.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "rate_limited") {
+			t.Errorf("tools/list after the flood: %v", err)
+		}
+		llm := request{path: toolproxy.LLMPath + "/anthropic/v1/messages", body: `{}`}
+		if status, header, body := overHTTP(t, url, llm, l.LeaseToken); status != http.StatusTooManyRequests || header.Get("Retry-After") != "1" {
+			t.Errorf("a call of a model after the flood: %d %s", status, body)
+		}
+		result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "mark_complete", Arguments: map[string]any{"output": 1}})
+		if err != nil || result.IsError {
+			t.Errorf("mark_complete after the flood: %v %+v", err, result)
+		}
+	})
+}
+
+// An agent with a credential of its own cannot use up what its adapter needs.
+func TestTheRateOfAnAgentIsNotItsAdapters(t *testing.T) {
+	d := &desk{}
+	rates := web.NewRates(0, 1)
+	f := newFaceWith(t, toolproxy.Config{Sealer: newSealer(t), Rates: rates, Door: func(string) toolproxy.Door { return d }}).undescribed()
+	agent := f.sealer.SealFor(picket.BearerAgent, "default", aTask, aRun).Reveal()
+	adapter := f.sealer.SealFor(picket.BearerAdapter, "default", aTask, aRun).Reveal()
+	for range flood {
+		f.call(t, calls["get_task"].with(agent, ""))
+	}
+	if a := f.call(t, calls["get_task"].with(agent, "")); a.code() != string(picket.CodeRateLimited) {
+		t.Errorf("the agent after its flood: %d %s", a.status, a.raw)
+	}
+	for _, name := range []string{"watch", "logs", "evidence", "usage", "exec"} {
+		if a := f.call(t, calls[name].with(adapter, "")); a.code() == string(picket.CodeRateLimited) {
+			t.Errorf("%s of the adapter: %s", name, a.raw)
+		}
+	}
+	for range flood {
+		for _, name := range []string{"renew", "release", "exit"} {
+			if a := f.call(t, calls[name].with(adapter, "")); a.code() == string(picket.CodeRateLimited) {
+				t.Fatalf("%s: %s", name, a.raw)
+			}
+		}
+	}
+}
