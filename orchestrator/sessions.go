@@ -16,13 +16,19 @@ import (
 // that is not valid is CodeUnauthenticated.
 func (e *Engine) BeginLogin(ctx context.Context, key picket.Secret, host, from string) (code picket.Secret, who picket.Principal, err error) {
 	code = e.newSecret()
-	got, err := e.run(ctx, "login_begin", hashOn(host, code), hashKey(key.Reveal()), beginning(from, 32))
-	if err != nil {
+	if who, err = e.beginLogin(ctx, code, key, host, from); err != nil {
 		return "", who, err
 	}
+	return code, who, nil
+}
+
+func (e *Engine) beginLogin(ctx context.Context, code, key picket.Secret, host, from string) (picket.Principal, error) {
+	got, err := e.run(ctx, "login_begin", hashOn(host, code), hashKey(key.Reveal()), beginning(from, 32))
+	if err != nil {
+		return picket.Principal{}, err
+	}
 	r := &reply{script: "login_begin"}
-	who = e.principal(r.key(got))
-	return code, who, r.bad
+	return e.principal(r.key(got)), r.bad
 }
 
 // OpenSession takes a code of [Engine.BeginLogin] and opens a session on its host

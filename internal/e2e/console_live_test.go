@@ -252,7 +252,7 @@ func TestConsoleOutlivesItsServer(t *testing.T) {
 	w.submit(spec("after the kill", 60))
 	b.reads("#list", "after the kill")
 	b.live()
-	s.result("The first to review")
+	s.resultOf("coder", "the-first", "The first to review")
 	b.until("a title that counts both", `document.title === "(2) Tasks · Picket"`)
 	b.until("the same page", samePage)
 }
