@@ -68,6 +68,9 @@ func (x *machine) moves() []move {
 		{2, "swap", func() bool { return live() && x.swaps < 5 }, x.swap},
 		{1, "reclaim", x.anyRun(func(r *mrun) bool { return lives(r) && r.token <= x.m.floor }), x.reclaim},
 		{1, "chore", func() bool { return x.m.chores && x.m.now >= x.m.adopted+half || len(x.m.left) > 0 }, x.chore},
+		{1, "keyed", func() bool { return !x.m.paused && x.anyTask(picket.TaskQueued)() }, x.keyed},
+		{1, "newer", always, x.newer},
+		{2, "tell late", x.anyRun(hasEnded), x.tellLate},
 		{1, "jump", func() bool { return x.jumps < 6 }, x.jump},
 	}...)
 }

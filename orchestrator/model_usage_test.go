@@ -77,3 +77,37 @@ func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelop
 	}
 	return cost, rest, p, ""
 }
+
+func hasEnded(r *mrun) bool { return !lives(r) }
+
+// tellLate reports the session of a run that has ended, and then that of the run
+// that has the task now, if there is one.
+func (x *machine) tellLate() {
+	var late []string
+	for _, rid := range x.m.rids {
+		if hasEnded(x.m.runs[rid]) {
+			late = append(late, rid)
+		}
+	}
+	if len(late) == 0 {
+		return
+	}
+	late = late[max(0, len(late)-4):]
+	rid := late[x.below(len(late), "who")]
+	x.usageBy(rid, "s1")
+	if now := x.m.tasks[x.m.runs[rid].task].run; now != rid {
+		x.usageBy(now, "s1")
+	}
+}
+
+// usageBy reports the total of a session in the name of a run.
+func (x *machine) usageBy(rid, session string) {
+	h, mh := x.truth(rid)
+	total := x.amount("total")
+	got, err := x.e.ReportUsage(x.ctx, h, picket.UsageReport{Source: "claude", Session: session, Scope: "session", Tokens: total.Tokens, USD: total.USD})
+	cost, rest, _, code := x.m.usage(mh, session, true, total)
+	if x.agree(err, code, "usage of %s", rid) {
+		x.same("usage: charged", got.Charged, cost)
+		x.same("usage: unverified", got.Unverified, rest)
+	}
+}
