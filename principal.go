@@ -24,7 +24,14 @@ type Principal struct {
 	Name      string
 	Namespace string
 	Scopes    []Scope
+	// Parent is the key that made this one, and AgentID the only agent it may act
+	// for. Both are empty unless it is a run key.
+	Parent  string
+	AgentID string
 }
+
+// IsRunKey reports whether the principal is the adapter of one agent id.
+func (p Principal) IsRunKey() bool { return p.AgentID != "" }
 
 // May reports whether the principal holds any of the scopes, or admin.
 func (p Principal) May(any ...Scope) bool {
@@ -59,6 +66,10 @@ type APIKey struct {
 	// Leases is what became of the leases that the key acquired: ended or kept.
 	// It is empty while the key is not revoked.
 	Leases KeyLeases `json:"leases,omitempty"`
+	// ParentKeyID is the key that made a run key, and AgentID the agent that the
+	// run key is for. Both are empty for any other key.
+	ParentKeyID string `json:"parentKeyId,omitempty"`
+	AgentID     string `json:"agentId,omitempty"`
 }
 
 // KeyLeases is what the revocation of a key did to the leases that it acquired.

@@ -125,7 +125,8 @@ func (r *reply) key(v any) picket.APIKey {
 	l := r.list(v)
 	h := r.hash(r.at(l, 1))
 	k := picket.APIKey{KeyID: r.text(r.at(l, 0)), Name: h["name"], CreatedAt: picket.Instant(integer(h["created"])),
-		ExpiresAt: picket.Instant(integer(h["expires"])), RevokedAt: picket.Instant(integer(h["revoked"])), Leases: picket.KeyLeases(h["leases"])}
+		ExpiresAt: picket.Instant(integer(h["expires"])), RevokedAt: picket.Instant(integer(h["revoked"])), Leases: picket.KeyLeases(h["leases"]),
+		ParentKeyID: h["parent"], AgentID: h["agent"]}
 	for s := range strings.SplitSeq(h["scopes"], ",") {
 		k.Scopes = append(k.Scopes, picket.Scope(s))
 	}

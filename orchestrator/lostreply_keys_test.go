@@ -24,6 +24,19 @@ func keyLeased(w *lostWorld) {
 	ok(w.t, err)
 }
 
+// runKeyed is a set-up with a run key of a key of scope operator.
+func runKeyed(w *lostWorld) {
+	w.t.Helper()
+	k, err := w.direct.CreateKey(w.ctx, asked("7"), picket.KeyRequest{Name: "person", Scopes: []picket.Scope{picket.ScopeOperator}})
+	ok(w.t, err)
+	w.parent = k.KeyID
+	by := asked("8")
+	by.Key = k.KeyID
+	run, err := w.direct.CreateRunKey(w.ctx, by, picket.RunKeyRequest{AgentID: "a1"})
+	ok(w.t, err)
+	w.key = run.KeyID
+}
+
 var keyCases = []lostCase{
 	{name: "key_revoke/leases", setup: keyLeased,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.RevokeKey(w.ctx, operator, w.key) }},
@@ -34,6 +47,18 @@ var keyCases = []lostCase{
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 		return e.RevokeKeyWith(w.ctx, operator, w.key, picket.KeyRevocation{KeepLeases: ptr(false)})
 	}},
+	{name: "key_revoke/runs", setup: runKeyed,
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.RevokeKey(w.ctx, operator, w.parent) }},
+	{name: "run_key_create", setup: runKeyed,
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			by := asked("1")
+			by.Key = w.parent
+			return e.CreateRunKey(w.ctx, by, picket.RunKeyRequest{AgentID: "a2"})
+		}},
+	{name: "run_key_renew", setup: runKeyed,
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.RenewRunKey(w.ctx, w.key) }},
+	{name: "run_key_renew/end", setup: runKeyed,
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return nil, e.EndRunKey(w.ctx, w.key) }},
 	{name: "chore/key", counts: foundLess, setup: func(w *lostWorld) { // as if a step had not ended all its leases
 		keyLeased(w)
 		ok(w.t, w.raw.HSet(w.ctx, "pk:{default}:key:"+w.key, "leases", "ended").Err())

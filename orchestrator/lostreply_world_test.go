@@ -40,6 +40,7 @@ type lostWorld struct {
 	held    picket.Held
 	handoff string
 	key     string
+	parent  string
 	secret  picket.Secret // of a key
 	token   picket.Secret // of a session
 	code    picket.Secret // one-time code of a login

@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/picket-dev/picket"
@@ -30,5 +31,47 @@ func tourRevoked(t *testing.T, f *fixture) {
 	_, err = f.Chore(f.ctx, 100)
 	ok(t, err)
 	f.revoke(t, key, nil)
+	f.clear(t)
+}
+
+// tourRunKeys takes the branches of run keys.
+func tourRunKeys(t *testing.T, f *fixture) {
+	f.clear(t)
+	parent := f.apiKey(t, picket.ScopeOperator)
+	by := once("r")
+	by.Key = parent
+	made, err := f.CreateRunKey(f.ctx, by, picket.RunKeyRequest{AgentID: "a1"})
+	ok(t, err)
+	_, err = f.CreateRunKey(f.ctx, by, picket.RunKeyRequest{AgentID: "a1"})
+	ok(t, err)
+	by.Once.Body = strings.Repeat("c", 64)
+	_, err = f.CreateRunKey(f.ctx, by, picket.RunKeyRequest{AgentID: "a1"})
+	refused(t, err, picket.CodeIdempotencyConflict)
+	f.submit(t, picket.TaskSpec{})
+	f.leaseWith(t, made.KeyID)
+	ok(t, f.EndRunKey(f.ctx, made.KeyID)) // kept for its lease
+	_, err = f.RenewRunKey(f.ctx, made.KeyID)
+	refused(t, err, picket.CodeUnauthenticated)
+	_, err = f.RenewRunKey(f.ctx, parent)
+	refused(t, err, picket.CodeUnauthenticated)
+	ok(t, f.EndRunKey(f.ctx, parent))
+	free := f.runKey(t, parent)
+	_, err = f.RenewRunKey(f.ctx, free.KeyID)
+	ok(t, err)
+	ok(t, f.EndRunKey(f.ctx, free.KeyID))
+	for i := range picket.MaxRunKeys {
+		f.score(t, "run-keys-of:"+parent, fmt.Sprint("key_", i), 4e12)
+	}
+	_, err = f.CreateRunKey(f.ctx, withKey(parent), picket.RunKeyRequest{AgentID: "a1"})
+	refused(t, err, picket.CodeQuota)
+	for i := range picket.MaxRunKeys {
+		ok(t, f.raw.ZRem(f.ctx, "pk:{default}:run-keys-of:"+parent, fmt.Sprint("key_", i)).Err())
+	}
+	f.runKey(t, parent)
+	f.revoke(t, parent, ptr(true))
+	f.revoke(t, parent, ptr(false))
+	f.revoke(t, parent, ptr(false))
+	_, err = f.CreateRunKey(f.ctx, withKey(parent), picket.RunKeyRequest{AgentID: "a1"})
+	refused(t, err, picket.CodeUnauthenticated)
 	f.clear(t)
 }

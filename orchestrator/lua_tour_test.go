@@ -17,7 +17,7 @@ import (
 // tests say what each has to do.
 func tour(t *testing.T, f *fixture) {
 	for _, stop := range []func(*testing.T, *fixture){tourClock, tourSubmit, tourGrant, tourFence, tourEnds, tourBarrier, tourHandoffs,
-		tourReviews, tourShown, tourQueues, tourDecided, tourBulk, tourPause, tourEvidence, tourReads, tourKeys, tourRevoked, tourSessions, tourRetention, tourWaits,
+		tourReviews, tourShown, tourQueues, tourDecided, tourBulk, tourPause, tourEvidence, tourReads, tourKeys, tourRevoked, tourRunKeys, tourSessions, tourRetention, tourWaits,
 		tourDamage, tourAgents, tourDrains, tourDeaths, tourAnswers, tourLists, tourInspect, tourAdvance,
 		tourCalls, tourUsage, tourFunds, tourTree, tourKin, tourExec, tourWebhooks, tourEvents, tourBooks, tourQuotas, tourLoss} {
 		stop(t, f)

@@ -54,6 +54,8 @@ func quotaExceeded(f facts) (message, remedy string) {
 		return "the tree of this task has " + limit + " subtasks", "Do this part yourself, or hand in what there is and let a person submit the rest."
 	case "calls":
 		return "the tree of this task has made " + limit + " calls within a day", "Make fewer calls, or go on in some hours."
+	case "run_keys":
+		return "the key has " + limit + " run keys", "Wait until one of its `picket run` has ended, or use another key."
 	case "open_calls":
 		return limit + " calls of this task are under way", "Wait until one has ended, then repeat the call."
 	default:

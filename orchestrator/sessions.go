@@ -125,5 +125,5 @@ func hashOn(host string, secret picket.Secret) string {
 
 // principal is who a key speaks for.
 func (e *Engine) principal(k picket.APIKey) picket.Principal {
-	return picket.Principal{KeyID: k.KeyID, Name: k.Name, Namespace: e.namespace, Scopes: k.Scopes}
+	return picket.Principal{KeyID: k.KeyID, Name: k.Name, Namespace: e.namespace, Scopes: k.Scopes, Parent: k.ParentKeyID, AgentID: k.AgentID}
 }

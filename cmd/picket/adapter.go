@@ -46,13 +46,15 @@ func newAdapter() *cobra.Command {
 	// `picket run` starts one adapter for its task.
 	f.Bool("pass-output", false, "copy the agent's output to stdout and stderr")
 	f.String("log-file", "", "write the adapter's own log here")
-	for _, internal := range []string{"pass-output", "log-file"} {
+	f.Int("handover", 0, "read the key from this descriptor")
+	for _, internal := range []string{"pass-output", "log-file", "handover"} {
 		_ = f.MarkHidden(internal)
 	}
 	return c
 }
 
 func runAdapter(cmd *cobra.Command, given []string) error {
+	hideProcess()
 	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return err
@@ -71,7 +73,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := connect(cmd)
+	s, handed, err := connectAdapter(cmd)
 	if err != nil {
 		return err
 	}
@@ -87,7 +89,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	conf.Env = entry.env(conf.Env)
+	conf.Env, conf.StateKey = entry.env(conf.Env), handed.StateKey
 	a, err := adapter.New(conf)
 	if err != nil {
 		return err
@@ -101,7 +103,30 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if task, _ := cmd.Flags().GetString("for-task"); task != "" {
 		go func() { drain(s.untilSettled(ctx, task)) }()
 	}
+	if handed.Renewed {
+		go s.keepRunKey(ctx, log)
+		defer s.endRunKey(log)
+	}
 	return s.hint(a.Run(ctx))
+}
+
+// connectAdapter connects with the key that `picket run` hands over, or else
+// with that of the environment or the profile.
+func connectAdapter(cmd *cobra.Command) (*server, handover, error) {
+	fd, _ := cmd.Flags().GetInt("handover")
+	if fd == 0 {
+		s, err := connect(cmd)
+		if err != nil {
+			return nil, handover{}, err
+		}
+		return s, handover{StateKey: stateKey(s.client.Key)}, nil
+	}
+	h, err := receive(fd)
+	if err != nil {
+		return nil, h, err
+	}
+	s, err := connectWith(cmd, h.Key, "the key that `picket run` handed over")
+	return s, h, err
 }
 
 // offerSelf puts this binary's directory at the end of PATH when there is no

@@ -33,6 +33,12 @@ type server struct {
 // connect finds URL and key: flag or PICKET_URL and PICKET_API_KEY, else the
 // profile. The profile's key is only ever sent to the profile's server.
 func connect(cmd *cobra.Command) (*server, error) {
+	return connectWith(cmd, picket.Secret(os.Getenv("PICKET_API_KEY")), "PICKET_API_KEY")
+}
+
+// connectWith is connect with a key that comes from source; an empty one is that
+// of the profile.
+func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*server, error) {
 	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return nil, err
@@ -53,7 +59,7 @@ func connect(cmd *cobra.Command) (*server, error) {
 		s.client.BaseURL = defaultURL
 	}
 	s.saved = saved.URL == s.client.BaseURL
-	s.client.Key, s.source = picket.Secret(os.Getenv("PICKET_API_KEY")), "PICKET_API_KEY"
+	s.client.Key, s.source = key, source
 	if s.client.Key == "" && s.saved && saved.KeyFile != "" {
 		if err := notFromARun(); err != nil {
 			return nil, err

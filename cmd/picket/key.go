@@ -95,6 +95,7 @@ func newKeyList() *cobra.Command {
 					{head: "KEY", cell: func(k picket.APIKey) string { return k.KeyID }},
 					{head: "NAME", cell: func(k picket.APIKey) string { return k.Name }},
 					{head: "SCOPES", cell: func(k picket.APIKey) string { return scopeText(k.Scopes) }},
+					{head: "MADE BY", cell: func(k picket.APIKey) string { return k.ParentKeyID }},
 					{head: "AGE", cell: func(k picket.APIKey) string { return ago(k.CreatedAt) }},
 					{head: "EXPIRES", cell: func(k picket.APIKey) string { return k.ExpiresAt.String() }},
 					{head: "REVOKED", cell: func(k picket.APIKey) string { return k.RevokedAt.String() }},

@@ -38,6 +38,7 @@ func newRun() *cobra.Command {
 }
 
 func runRun(cmd *cobra.Command, given []string) error {
+	hideProcess()
 	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return err

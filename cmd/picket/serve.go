@@ -38,6 +38,7 @@ func newServeRole(name, short string, r roles) *cobra.Command {
 }
 
 func runServe(cmd *cobra.Command, r roles) (err error) {
+	hideProcess()
 	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return err

@@ -52,6 +52,7 @@ func serverFlags(c *cobra.Command) {
 }
 
 func runUp(cmd *cobra.Command) error {
+	hideProcess()
 	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,8 @@ type worker struct {
 	args    []string // flags of `picket adapter`
 	command []string // what follows its --
 	env     []string
+	agent   string  // its id
+	s       *server // makes its run key
 	dir     string // of its files
 	process *exec.Cmd
 	ended   chan struct{} // closed when the process has ended
@@ -74,7 +77,8 @@ func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec
 		args = append(args, "--config", config)
 	}
 	args = append(args, l.flags()...)
-	return &worker{binary: binary, args: args, command: l.words(), env: append(os.Environ(), s.environment()...)}, nil
+	return &worker{binary: binary, args: args, command: l.words(), agent: spec.Agent, s: s,
+		env: append(withoutKey(os.Environ()), "PICKET_URL="+s.client.BaseURL)}, nil
 }
 
 // start starts the adapter for a task; again after it has ended.
@@ -96,20 +100,32 @@ func (w *worker) start(task string) error {
 	}
 	defer stderr.Close()
 	args := append([]string{}, w.args...)
-	args = append(args, "--pass-output", "--for-task", task, "--log-file", filepath.Join(w.dir, "adapter.log"))
+	key, err := w.s.handOver(context.Background(), w.agent, os.Stderr)
+	if err != nil {
+		return err
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	defer writer.Close()
+	args = append(args, "--handover", "3", "--pass-output", "--for-task", task, "--log-file", filepath.Join(w.dir, "adapter.log"))
 	w.process = exec.Command(w.binary, append(args, w.afterDash()...)...)
 	w.process.Env, w.process.Stdout, w.process.Stderr = w.env, stdout, stderr
+	w.process.ExtraFiles = []*os.File{reader} // descriptor 3
 	w.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := w.process.Start(); err != nil {
 		return fmt.Errorf("start the adapter: %w", err)
 	}
+	sent := key.send(writer) // without it the adapter ends at once
 	process, ended := w.process, make(chan struct{})
 	w.ended = ended
 	go func() {
 		w.err = process.Wait()
 		close(ended)
 	}()
-	return nil
+	return sent
 }
 
 // afterDash is the end of the adapter's command line.

@@ -22,6 +22,9 @@ func registerAgent(r request) error {
 	if err := reg.Normalize(); err != nil {
 		return err
 	}
+	if err := r.checkAgent(reg.AgentID); err != nil {
+		return err
+	}
 	made, err := r.engine.Register(r.ctx(), by, reg)
 	if err != nil {
 		return err

@@ -132,6 +132,9 @@ func (a *API) handler(r route) echo.HandlerFunc {
 			if err := r.permit(req.who); err != nil {
 				return err
 			}
+			if err := req.checkRunKey(r); err != nil {
+				return err
+			}
 		}
 		return r.handle(req)
 	}

@@ -19,6 +19,9 @@ func acquireLeases(r request) error {
 	if err := req.Normalize(); err != nil {
 		return err
 	}
+	if err := r.checkAgent(req.AgentID); err != nil {
+		return err
+	}
 	ctx, done := web.WaitContext(r.Context)
 	defer done()
 	leases, err := r.engine.Acquire(ctx, by, req)
@@ -33,6 +36,9 @@ func advanceLease(r request) error {
 		return err
 	}
 	if err := req.Normalize(); err != nil {
+		return err
+	}
+	if err := r.checkAgent(req.Acquire.AgentID); err != nil {
 		return err
 	}
 	held, err := r.engine.Held(req)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -27,7 +28,10 @@ const idempotencyHeader = "Idempotency-Key"
 // caller names who asks for a change. With an Idempotency-Key the same change
 // asked for again has its effect once; raw is the body it is compared by.
 func (r request) caller(raw []byte) (picket.Caller, error) {
-	by := picket.Caller{Actor: r.who.KeyID, Key: r.who.KeyID, Operator: r.who.May(picket.ScopeOperator)}
+	// What a run key registers belongs to the key that made it, so that the next
+	// adapter can act for it after a crash.
+	actor := cmp.Or(r.who.Parent, r.who.KeyID)
+	by := picket.Caller{Actor: actor, Key: r.who.KeyID, Operator: r.who.May(picket.ScopeOperator)}
 	sent := r.Request().Header.Values(idempotencyHeader)
 	if len(sent) == 0 {
 		return by, nil

@@ -99,6 +99,10 @@ func (a *API) routes() []route {
 		{get, "/api/v1/keys/:id", admins, getKey},
 		{del, "/api/v1/keys/:id", admins, revokeKey},
 
+		{post, "/api/v1/run-keys", operators, createRunKey},
+		{post, "/api/v1/run-keys/renew", workers, renewRunKey},
+		{del, "/api/v1/run-keys", workers, endRunKey},
+
 		{get, "/openapi.yaml", public, openapi},
 	}, a.opsRoutes()...)
 }
@@ -137,7 +141,7 @@ func (r route) public() bool { return len(r.scopes) == 0 }
 
 // permit refuses a key that has none of the route's scopes.
 func (r route) permit(who picket.Principal) error {
-	if who.May(r.scopes...) {
+	if who.May(r.scopes...) || who.IsRunKey() && r.method+" "+r.path == runKeyEvents {
 		return nil
 	}
 	names := make([]string, len(r.scopes))

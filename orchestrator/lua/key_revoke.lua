@@ -1,7 +1,7 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent end handoff after expire revoke session
+-- needs: money stray lane queue key agent end handoff after expire revoke session runkey
 -- key_revoke ends a key and its sessions at once. The leases that were acquired
--- with it end, or are kept. Revoking it again changes nothing, except that it
+-- with it end, or are kept; the run keys that it made are revoked, too. Revoking it again changes nothing, except that it
 -- can end leases that were kept. The last live admin key stays: without it
 -- nobody could make another.
 -- ARGV: key id, actor, what becomes of its leases: end, keep or '' (those of a
@@ -39,6 +39,7 @@ if revoked == '0' or leases ~= kept then
   emit('key.revoked', { actor = ARGV[2] }, '{"keyId":' .. quote(ARGV[1]) .. ',"leases":' .. quote(leases) .. ',"liveLeases":' .. F(live) ..
     ',"before":{"revoked":' .. (revoked == '0' and 'false' or 'true') .. '},"after":{"revoked":true}}')
 end
+revoke_run_keys(ARGV[1], ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0')
 local limit = num(ARGV[4])
 if leases == 'ended' and end_leases_of(ARGV[1], ARGV[2], limit) == limit then
   call('ZADD', K('chores'), '0', 'key:' .. ARGV[1])

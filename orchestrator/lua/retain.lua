@@ -1,10 +1,11 @@
 -- flags: allow-oom
--- needs: money create agent forget kin quota
+-- needs: money create key agent forget kin quota runkey
 -- retain deletes what ended long ago: closed tasks with all they own, agents
--- that are gone, and old events from the head of the log and of the audit log. Age
--- is judged by store time, so a jump of the server's clock deletes nothing.
+-- that are gone, run keys that have expired, and old events from the head of the
+-- log and of the audit log. Age is judged by store time, so a jump of the
+-- server's clock deletes nothing.
 -- ARGV: task age ms, event age ms, max events, limit, audit age ms, max audit events
--- Reply: number of tasks, days, agents and events deleted or begun with
+-- Reply: number of tasks, days, run keys, agents and events deleted or begun with
 local age, event_age, max, limit = num(ARGV[1]), num(ARGV[2]), num(ARGV[3]), num(ARGV[4])
 local n = 0
 local function delete_task(tid)
@@ -30,6 +31,7 @@ for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 
   n = n + 1
 end
 n = n + forget_houses(F(now - age), limit)
+n = n + forget_run_keys(K('run-keys'), limit)
 
 for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
   local a = agent(id)

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// handover is what `picket run` gives its adapter. It goes through a pipe: what
+// stands in an environment or an argument can be read by every process of the
+// same user, agents included.
+type handover struct {
+	Key      picket.Secret `json:"key"`      // the run key
+	StateKey picket.Secret `json:"stateKey"` // encrypts what the adapter keeps in files
+	Renewed  bool          `json:"renewed"`  // the key has to be renewed; false with an older server
+}
+
+// maxHandover bounds it, in bytes.
+const maxHandover = 4096
+
+// handOver makes a run key for an agent. A server that knows no run keys is
+// older; its adapter works with the key of the person.
+func (s *server) handOver(ctx context.Context, agent string, warn io.Writer) (handover, error) {
+	h := handover{Key: s.client.Key, StateKey: stateKey(s.client.Key)}
+	var made picket.NewRunKey
+	err := s.post(ctx, "/api/v1/run-keys", picket.RunKeyRequest{AgentID: agent}, &made, nil)
+	switch {
+	case errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed):
+		fmt.Fprintln(warn, "picket: the server is of an earlier version, so the adapter works with your own key")
+		return h, nil
+	case err != nil:
+		return h, err
+	}
+	h.Key, h.Renewed = made.Key, true
+	return h, nil
+}
+
+// stateKey is what every adapter that works for the owner of a key has in
+// common, so that it can give back what another one has left behind.
+func stateKey(key picket.Secret) picket.Secret {
+	mac := hmac.New(sha256.New, []byte(key.Reveal()))
+	mac.Write([]byte("state of adapters"))
+	return picket.Secret(hex.EncodeToString(mac.Sum(nil)))
+}
+
+// send writes the handover into a pipe whose reader is the adapter.
+func (h handover) send(w *os.File) error {
+	b, err := json.Marshal(h)
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	return errors.Join(err, w.Close())
+}
+
+// receive reads the handover from an inherited descriptor, and closes it before
+// any agent is started. A `picket run` that was killed before it had sent it all
+// leaves nothing to work with.
+func receive(fd int) (h handover, err error) {
+	f := os.NewFile(uintptr(fd), "handover")
+	if f == nil {
+		return h, usage("--handover %d: that is not an open descriptor", fd)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxHandover))
+	if err == nil {
+		err = json.Unmarshal(b, &h)
+	}
+	if err != nil || h.Key == "" {
+		return h, usage("`picket run` has ended before it handed over a key")
+	}
+	return h, nil
+}
+
+// withoutKey is an environment without the key of a person.
+func withoutKey(env []string) []string {
+	var kept []string
+	for _, v := range env {
+		if !strings.HasPrefix(v, "PICKET_API_KEY=") {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+const (
+	renewRunKeyAfter = picket.RunKeyLife / 3
+	lookAtRunKey     = time.Minute
+)
+
+// keepRunKey renews a run key until ctx ends. Time in suspend counts, so it
+// looks at the clock of the wall once a minute. A run key that has ended ends no
+// lease: what runs goes on to its end.
+func (s *server) keepRunKey(ctx context.Context, log *slog.Logger) {
+	renewed := time.Now().Round(0)
+	for sleep(ctx, lookAtRunKey) == nil {
+		if time.Now().Round(0).Sub(renewed) < renewRunKeyAfter {
+			continue
+		}
+		err := s.client.Call(ctx, http.MethodPost, "/api/v1/run-keys/renew", struct{}{}, nil)
+		if err == nil {
+			renewed = time.Now().Round(0)
+			continue
+		}
+		log.Warn("the run key was not renewed", "err", err)
+		if errors.Is(err, picket.CodeUnauthenticated) {
+			return
+		}
+	}
+}
+
+// endRunKey ends a run key that nobody needs any more. One that cannot be ended
+// now expires within a day.
+func (s *server) endRunKey(log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := s.client.Call(ctx, http.MethodDelete, "/api/v1/run-keys", nil, nil); err != nil {
+		log.Debug("the run key was not ended; it expires by itself", "err", err)
+	}
+}
+

@@ -1,0 +1,116 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// runKeyEvents is a route that needs scope reviewer otherwise: the adapter of
+// `picket run` follows the events of its task.
+const runKeyEvents = "GET /api/v1/events"
+
+// runKeyRoutes are what a run key may call: to work as its one agent, to see
+// what has become of tasks, and to end or renew itself. It says where the agent
+// stands: in the path, in the body, or nowhere.
+var runKeyRoutes = map[string]agentAt{
+	"POST /api/v1/leases":               inBody,
+	"POST /api/v1/leases/advance":       inBody,
+	"POST /api/v1/agents":               inBody,
+	"GET /api/v1/agents/:id":            inPath,
+	"DELETE /api/v1/agents/:id":         inPath,
+	"PATCH /api/v1/agents/:id/status":   inPath,
+	"POST /api/v1/agents/:id/heartbeat": inPath,
+	"GET /api/v1/tasks":                 nowhere,
+	"GET /api/v1/tasks/:id":             nowhere,
+	"GET /api/v1/tasks/:id/evidence":    nowhere,
+	runKeyEvents:                        ofOneTask,
+	"POST /api/v1/run-keys/renew":       nowhere,
+	"DELETE /api/v1/run-keys":           nowhere,
+}
+
+type agentAt int
+
+const (
+	nowhere agentAt = iota
+	inPath
+	inBody    // the handler checks it, see [request.checkAgent]
+	ofOneTask // the query names a task
+)
+
+// checkRunKey refuses a run key on every route that is not for its one agent.
+func (r request) checkRunKey(at route) error {
+	if !r.who.IsRunKey() {
+		return nil
+	}
+	where, known := runKeyRoutes[at.method+" "+at.path]
+	switch {
+	case !known:
+		return picket.Refuse(picket.CodeForbidden, "Use a key that was made with: picket key create",
+			"a run key may only work as its agent %s", r.who.AgentID)
+	case where == inPath:
+		return r.checkAgent(r.Param("id"))
+	case where == ofOneTask && r.QueryParam("task") == "":
+		return picket.Refuse(picket.CodeForbidden, "Add the query parameter task.", "a run key may read the events of one task only")
+	}
+	return nil
+}
+
+// checkAgent refuses a run key that acts for another agent than its own.
+func (r request) checkAgent(id string) error {
+	if !r.who.IsRunKey() || id == r.who.AgentID {
+		return nil
+	}
+	return picket.Refuse(picket.CodeForbidden, "Send the agent id that the run key was made for, or use another key.",
+		"this run key is for the agent %s alone", r.who.AgentID)
+}
+
+// createRunKey answers the key itself, this once.
+func createRunKey(r request) error {
+	_, body, by, err := mutation[picket.RunKeyRequest](r, "", "")
+	if err != nil {
+		return err
+	}
+	made, err := r.engine.CreateRunKey(r.ctx(), by, body)
+	if err != nil {
+		return err
+	}
+	r.Response().Header().Set(echo.HeaderLocation, "/api/v1/keys/"+made.KeyID)
+	return web.JSON(r.Context, http.StatusCreated, made)
+}
+
+// renewRunKey lets the key of the caller live on.
+func renewRunKey(r request) error {
+	if _, _, _, err := mutation[struct{}](r, "", ""); err != nil {
+		return err
+	}
+	if err := r.needRunKey(); err != nil {
+		return err
+	}
+	key, err := r.engine.RenewRunKey(r.ctx(), r.who.KeyID)
+	return r.answer(key, err)
+}
+
+// endRunKey ends the key of the caller.
+func endRunKey(r request) error {
+	if _, _, _, err := mutation[struct{}](r, "", ""); err != nil {
+		return err
+	}
+	if err := r.needRunKey(); err != nil {
+		return err
+	}
+	if err := r.engine.EndRunKey(r.ctx(), r.who.KeyID); err != nil {
+		return err
+	}
+	return r.NoContent(http.StatusNoContent)
+}
+
+func (r request) needRunKey() error {
+	if r.who.IsRunKey() {
+		return nil
+	}
+	return picket.Refuse(picket.CodeStateConflict, "Send the run key itself; POST /api/v1/run-keys makes one.", "the key of this request is no run key")
+}

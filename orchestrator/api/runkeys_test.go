@@ -1,0 +1,79 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+)
+
+// runKeyMay says of each route whether a run key of the agent r1 may call it,
+// beside the public ones. It is written down here once more, on purpose.
+var runKeyMay = map[string]bool{
+	"POST /api/v1/leases": true, "POST /api/v1/leases/advance": true,
+	"POST /api/v1/agents": true, "GET /api/v1/agents/:id": true, "DELETE /api/v1/agents/:id": true,
+	"PATCH /api/v1/agents/:id/status": true, "POST /api/v1/agents/:id/heartbeat": true,
+	"GET /api/v1/tasks": true, "GET /api/v1/tasks/:id": true, "GET /api/v1/tasks/:id/evidence": true,
+	"GET /api/v1/events": true, "POST /api/v1/run-keys/renew": true, "DELETE /api/v1/run-keys": true,
+}
+
+// A run key works as its one agent: every other route, and every other agent,
+// is refused with 403.
+func TestARunKeyWorksAsItsAgentAlone(t *testing.T) {
+	both(t, func(t *testing.T, p *plane) {
+		made := p.want(201, "POST", "/api/v1/run-keys", "operator", `{"agentId":"r1"}`)
+		p.keys["run"] = made.text("key")
+		for _, l := range p.api.Lines() {
+			if len(l.Scopes) == 0 || l.Path == "/api/v1/run-keys" && l.Method == "DELETE" {
+				continue
+			}
+			body := ""
+			if l.Method == "POST" || l.Method == "PATCH" {
+				body = `{}`
+			}
+			a := p.call(l.Method, concrete(l.Path), "run", body) // for another agent, or none
+			refused := a.status == 403
+			at := l.Method + " " + l.Path
+			if !runKeyMay[at] && !refused {
+				t.Errorf("%s with a run key: %d %s", at, a.status, a.raw)
+			}
+			own := p.call(l.Method, strings.Replace(concrete(l.Path), "/agents/task_"+aULID, "/agents/r1", 1), "run", body)
+			if runKeyMay[at] && l.Method == "GET" && !strings.Contains(l.Path, "events") && own.status == 403 {
+				t.Errorf("%s with a run key: %d %s", at, own.status, own.raw)
+			}
+		}
+		for _, body := range []string{`{}`, `{"agentId":"r2"}`} {
+			p.wantCode(picket.CodeForbidden, "POST", "/api/v1/leases", "run", body)
+		}
+		p.wantCode(picket.CodeForbidden, "POST", "/api/v1/agents", "run", `{"agent_id":"r2"}`)
+		p.wantCode(picket.CodeForbidden, "POST", "/api/v1/agents/r2/heartbeat", "run", `{}`)
+		p.wantCode(picket.CodeForbidden, "GET", "/api/v1/events", "run", "")
+		task := p.submit(`{"title":"x"}`)
+		p.want(200, "GET", "/api/v1/events?task="+task, "run", "")
+		if leases := leasesOf(t, p.want(200, "POST", "/api/v1/leases", "run", `{"agentId":"r1"}`)); len(leases) != 1 {
+			t.Errorf("%d leases", len(leases))
+		}
+		list := p.want(200, "GET", "/api/v1/keys", "admin", "")
+		if !strings.Contains(list.raw, `"agentId":"r1"`) || !strings.Contains(list.raw, `"parentKeyId":"key_`) || strings.Contains(list.raw, p.keys["run"]) {
+			t.Errorf("the list of keys: %s", list.raw)
+		}
+		p.want(200, "POST", "/api/v1/run-keys/renew", "run", `{}`)
+		p.wantCode(picket.CodeStateConflict, "POST", "/api/v1/run-keys/renew", "operator", `{}`)
+		p.wantCode(picket.CodeStateConflict, "DELETE", "/api/v1/run-keys", "operator", "")
+		p.want(204, "DELETE", "/api/v1/run-keys", "run", "")
+	})
+}
+
+// What a run key has registered belongs to the key that made it: the next
+// adapter, with another run key of the same person, can act for it.
+func TestTheNextRunKeyActsForTheSameAgent(t *testing.T) {
+	both(t, func(t *testing.T, p *plane) {
+		for _, name := range []string{"first", "second"} {
+			p.keys[name] = p.want(201, "POST", "/api/v1/run-keys", "operator", `{"agentId":"r1"}`).text("key")
+		}
+		p.keys["foreign"] = p.want(201, "POST", "/api/v1/run-keys", "admin", `{"agentId":"r1"}`).text("key")
+		p.want(201, "POST", "/api/v1/agents", "first", `{"agent_id":"r1","role_id":"coder"}`)
+		p.wantCode(picket.CodeForbidden, "DELETE", "/api/v1/agents/r1", "foreign", "")
+		p.want(200, "DELETE", "/api/v1/agents/r1", "second", "")
+	})
+}

@@ -1,0 +1,53 @@
+-- Run keys: keys of scope agent for one agent id. Another key, the parent, makes
+-- them; they end with it, or a day after they were renewed last.
+
+-- run_key_end is the raw time at which a run key ends: after its life, and never
+-- later than its parent.
+local function run_key_end(parent, life)
+  local ends = num(call('HGET', K('key:', parent), 'expires'))
+  if ends == 0 then ends = raw + life end
+  return F(math.min(raw + life, ends))
+end
+
+local function run_key_expires(id, parent, ends)
+  call('HSET', K('key:', id), 'expires', ends)
+  call('ZADD', K('run-keys'), ends, id)
+  call('ZADD', K('run-keys-of:', parent), ends, id)
+end
+
+-- forget_run_keys deletes up to limit run keys of an index that have expired.
+-- One with leases stays for another hour: a revocation of its parent ends
+-- them, and finds them by it.
+local function forget_run_keys(index, limit)
+  local n = 0
+  for _, id in ipairs(call('ZRANGEBYSCORE', index, '-inf', RAW, 'LIMIT', 0, limit)) do
+    local k = call('HMGET', K('key:', id), 'hash', 'parent')
+    if call('ZCARD', K('leases-of:', id)) > 0 then
+      call('ZADD', index, F(raw + 3600000), id)
+    else
+      call('DEL', K('key:', id), K('keyhash:', k[1]))
+      call('ZREM', K('keys'), id)
+      call('ZREM', K('run-keys'), id)
+      call('ZREM', K('run-keys-of:', k[2]), id)
+      n = n + 1
+    end
+  end
+  return n
+end
+
+-- revoke_run_keys revokes the run keys of a key that is revoked, and ends their
+-- leases unless they are to be kept.
+local function revoke_run_keys(parent, ends)
+  for _, id in ipairs(call('ZRANGE', K('run-keys-of:', parent), 0, -1)) do
+    local k = call('HMGET', K('key:', id), 'revoked', 'hash', 'leases')
+    if k[1] == '0' then
+      call('HSET', K('key:', id), 'revoked', RAW, 'leases', 'kept')
+      wake('key ' .. k[2])
+      wake('revoked ' .. id)
+    end
+    if ends and k[3] ~= 'ended' then
+      call('HSET', K('key:', id), 'leases', 'ended')
+      call('ZADD', K('chores'), '0', 'key:' .. id)
+    end
+  end
+end

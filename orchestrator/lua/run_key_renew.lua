@@ -1,0 +1,20 @@
+-- flags: allow-oom
+-- needs: key runkey
+-- run_key_renew lets a run key live on, or ends it. Its end ends no lease: one
+-- that has leases is deleted when they have ended.
+-- ARGV: key id, life ms from now on; 0 ends the key
+-- Reply: {key id, key hash}, with an empty hash once it was deleted
+-- Errors: unauthenticated (it has ended, or is no run key)
+local id, life = ARGV[1], num(ARGV[2])
+local parent = call('HGET', K('key:', id), 'parent')
+if life == 0 then
+  if parent then
+    wake('key ' .. call('HGET', K('key:', id), 'hash'))
+    run_key_expires(id, parent, RAW)
+    forget_run_keys(K('run-keys-of:', parent), 10)
+  end
+  return { id, call('HGETALL', K('key:', id)) }
+end
+if not parent or not key_holds(id) then return refuse('unauthenticated', 'kind', 'key') end
+run_key_expires(id, parent, run_key_end(parent, life))
+return { id, call('HGETALL', K('key:', id)) }

@@ -1,0 +1,183 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// runKey makes a run key of a parent for the agent a1.
+func (f *fixture) runKey(t *testing.T, parent string) picket.NewRunKey {
+	t.Helper()
+	k, err := f.CreateRunKey(f.ctx, withKey(parent), picket.RunKeyRequest{AgentID: "a1"})
+	ok(t, err)
+	return k
+}
+
+// runExpires moves the end of a run key into the past.
+func (f *fixture) runExpires(t *testing.T, parent, id string) {
+	t.Helper()
+	ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+id, "expires", 1).Err())
+	f.score(t, "run-keys", id, 1)
+	f.score(t, "run-keys-of:"+parent, id, 1)
+}
+
+func (f *fixture) authenticates(t *testing.T, key picket.Secret) bool {
+	t.Helper()
+	who, err := f.Authenticate(f.ctx, key)
+	if picket.CodeOf(err) == picket.CodeUnauthenticated {
+		return false
+	}
+	ok(t, err)
+	if !who.IsRunKey() || who.May(picket.ScopeOperator, picket.ScopeReviewer) {
+		t.Errorf("the run key speaks for %+v", who)
+	}
+	return true
+}
+
+// A run key ends with the key that made it, in the same step, and its leases
+// end even when it had expired before.
+func TestARunKeyEndsWithTheKeyThatMadeIt(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		parent, other := f.apiKey(t, picket.ScopeOperator), f.apiKey(t, picket.ScopeOperator)
+		live, old, foreign := f.runKey(t, parent), f.runKey(t, parent), f.runKey(t, other)
+		var held []picket.Held
+		for _, k := range []picket.NewRunKey{live, old, foreign} {
+			f.submit(t, picket.TaskSpec{})
+			held = append(held, f.held(t, f.leaseWith(t, k.KeyID)))
+			if !f.authenticates(t, k.Key) {
+				t.Error("a new run key is not valid")
+			}
+		}
+		f.runExpires(t, parent, old.KeyID)
+		_, err := f.Retain(f.ctx, picket.Retention{Tasks: time.Hour, Events: time.Hour, MaxEvents: 1 << 30}, 100)
+		ok(t, err)
+		for _, h := range held { // an expiry ends no lease
+			_, err := f.Renew(f.ctx, h)
+			ok(t, err)
+		}
+		f.revoke(t, parent, nil)
+		for _, h := range held[:2] {
+			_, err := f.Renew(f.ctx, h)
+			refused(t, err, picket.CodeLeaseExpired)
+		}
+		_, err = f.Renew(f.ctx, held[2])
+		ok(t, err)
+		if f.authenticates(t, live.Key) || f.authenticates(t, old.Key) || !f.authenticates(t, foreign.Key) {
+			t.Error("the wrong run keys hold after the revocation")
+		}
+		_, err = f.Acquire(f.ctx, withKey(live.KeyID), picket.AcquireRequest{AgentID: "a1"})
+		refused(t, err, picket.CodeUnauthenticated)
+		_, err = f.RenewRunKey(f.ctx, live.KeyID)
+		refused(t, err, picket.CodeUnauthenticated)
+		_, err = f.CreateRunKey(f.ctx, withKey(parent), picket.RunKeyRequest{AgentID: "a1"})
+		refused(t, err, picket.CodeUnauthenticated)
+		if n, err := f.Chore(f.ctx, 100); err != nil || n == 0 {
+			t.Errorf("nothing ended the leases of the run keys: %d, %v", n, err)
+		}
+	})
+}
+
+// The leases are kept when the person says so, and the run key ends all the same.
+func TestKeptLeasesOfARunKey(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		parent := f.apiKey(t, picket.ScopeOperator)
+		k := f.runKey(t, parent)
+		f.submit(t, picket.TaskSpec{})
+		h := f.held(t, f.leaseWith(t, k.KeyID))
+		f.revoke(t, parent, ptr(true))
+		_, err := f.Renew(f.ctx, h)
+		ok(t, err)
+		if f.authenticates(t, k.Key) {
+			t.Error("the run key of a revoked key holds")
+		}
+		f.revoke(t, parent, ptr(false))
+		_, err = f.Renew(f.ctx, h)
+		refused(t, err, picket.CodeLeaseExpired)
+	})
+}
+
+// A run key that has expired leaves nothing behind, whoever comes by first: the
+// sweep, the next run key of the same parent, or its own adapter.
+func TestARunKeyLeavesNothingBehind(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		parent := f.apiKey(t, picket.ScopeOperator)
+		before, err := f.raw.DBSize(f.ctx).Result()
+		ok(t, err)
+		keys := func(want int64) {
+			t.Helper()
+			if n, err := f.raw.DBSize(f.ctx).Result(); err != nil || n != before+want {
+				t.Errorf("%d keys of the store are left over, want %d (%v)", n-before, want, err)
+			}
+		}
+		first := f.runKey(t, parent)
+		keys(4)
+		f.runExpires(t, parent, first.KeyID)
+		_, err = f.Retain(f.ctx, picket.Retention{Tasks: time.Hour, Events: time.Hour, MaxEvents: 1 << 30}, 100)
+		ok(t, err)
+		keys(0)
+		second := f.runKey(t, parent)
+		f.runExpires(t, parent, second.KeyID)
+		third := f.runKey(t, parent)
+		keys(4)
+		for range 2 { // the answer of the first may be lost
+			ok(t, f.EndRunKey(f.ctx, third.KeyID))
+		}
+		keys(0)
+		if f.authenticates(t, third.Key) {
+			t.Error("a run key that its adapter has ended is valid")
+		}
+	})
+}
+
+func TestARunKeyLivesADayAfterItsRenewal(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "p", Scopes: []picket.Scope{picket.ScopeOperator}, ExpiresAt: picket.InstantOf(time.Now().Add(time.Hour))})
+		ok(t, err)
+		short, long := f.runKey(t, k.KeyID), f.runKey(t, f.apiKey(t, picket.ScopeOperator))
+		ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+long.KeyID, "expires", time.Now().Add(time.Minute).UnixMilli()).Err())
+		for id, want := range map[string]time.Duration{short.KeyID: time.Hour, long.KeyID: picket.RunKeyLife} {
+			got, err := f.RenewRunKey(f.ctx, id)
+			ok(t, err)
+			if left := time.Until(got.ExpiresAt.Time()); left > want || left < want-time.Minute {
+				t.Errorf("lives for %s, want %s", left, want)
+			}
+		}
+	})
+}
+
+// One key can have so many run keys; those that ended make room.
+func TestRunKeysAreBounded(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		parent := f.apiKey(t, picket.ScopeOperator)
+		end := f.runKey(t, parent)
+		for i := range picket.MaxRunKeys - 1 {
+			f.score(t, "run-keys-of:"+parent, fmt.Sprint("key_", i), float64(time.Now().Add(time.Hour).UnixMilli()))
+		}
+		_, err := f.CreateRunKey(f.ctx, withKey(parent), picket.RunKeyRequest{AgentID: "a1"})
+		refused(t, err, picket.CodeQuota)
+		ok(t, f.EndRunKey(f.ctx, end.KeyID))
+		f.runKey(t, parent)
+	})
+}
+
+// A request that is repeated makes one run key, and shows its secret again.
+func TestARunKeyIsMadeOnce(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		by := once("k")
+		by.Key = f.apiKey(t, picket.ScopeOperator)
+		req := picket.RunKeyRequest{AgentID: "a1"}
+		first, err := f.CreateRunKey(f.ctx, by, req)
+		ok(t, err)
+		again, err := f.CreateRunKey(f.ctx, by, req)
+		ok(t, err)
+		if first != again || !f.authenticates(t, again.Key) {
+			t.Errorf("first %+v, again %+v", first, again)
+		}
+		f.revoke(t, first.KeyID, nil)
+		_, err = f.CreateRunKey(f.ctx, by, req)
+		refused(t, err, picket.CodeStateConflict)
+	})
+}

@@ -1,0 +1,30 @@
+package picket
+
+import "time"
+
+// RunKeyLife is how long a run key lives after it was made or renewed last.
+const RunKeyLife = 24 * time.Hour
+
+// MaxRunKeys is how many run keys of one key may live at once.
+const MaxRunKeys = 256
+
+// RunKeyRequest is the body of POST /api/v1/run-keys.
+type RunKeyRequest struct {
+	AgentID string `json:"agentId"`
+}
+
+// Normalize checks the request.
+func (r *RunKeyRequest) Normalize() error {
+	if r.AgentID == "" {
+		return Invalid("/agentId", "Send the id of the agent that the key is for.", "agentId is required")
+	}
+	return CheckName("/agentId", r.AgentID)
+}
+
+// NewRunKey answers it. Key is shown this once.
+type NewRunKey struct {
+	KeyID     string  `json:"keyId"`
+	Key       Secret  `json:"key"`
+	AgentID   string  `json:"agentId"`
+	ExpiresAt Instant `json:"expiresAt"`
+}
