@@ -130,4 +130,3 @@ func (s *server) endRunKey(log *slog.Logger) {
 		log.Debug("the run key was not ended; it expires by itself", "err", err)
 	}
 }
-

@@ -32,7 +32,7 @@ type worker struct {
 	env     []string
 	agent   string  // its id
 	s       *server // makes its run key
-	dir     string // of its files
+	dir     string  // of its files
 	process *exec.Cmd
 	ended   chan struct{} // closed when the process has ended
 	err     error
