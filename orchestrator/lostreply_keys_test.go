@@ -55,7 +55,10 @@ var keyCases = []lostCase{
 			by.Key = w.parent
 			return e.CreateRunKey(w.ctx, by, picket.RunKeyRequest{AgentID: "a2"})
 		}},
-	{name: "run_key_renew", setup: runKeyed,
+	{name: "run_key_renew", setup: func(w *lostWorld) { // as if the key were older
+		runKeyed(w)
+		ok(w.t, w.raw.HIncrBy(w.ctx, "pk:{default}:key:"+w.key, "expires", -60000).Err())
+	},
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.RenewRunKey(w.ctx, w.key) }},
 	{name: "run_key_renew/end", setup: runKeyed,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return nil, e.EndRunKey(w.ctx, w.key) }},

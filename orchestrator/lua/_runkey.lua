@@ -2,11 +2,13 @@
 -- them; they end with it, or a day after they were renewed last.
 
 -- run_key_end is the raw time at which a run key ends: after its life, and never
--- later than its parent.
+-- later than its parent. It is a whole minute, so a renewal that is repeated at
+-- once is the same renewal.
 local function run_key_end(parent, life)
-  local ends = num(call('HGET', K('key:', parent), 'expires'))
-  if ends == 0 then ends = raw + life end
-  return F(math.min(raw + life, ends))
+  local ends = math.floor((raw + life) / 60000) * 60000
+  local last = num(call('HGET', K('key:', parent), 'expires'))
+  if last > 0 then ends = math.min(ends, last) end
+  return F(ends)
 end
 
 local function run_key_expires(id, parent, ends)
