@@ -15,8 +15,7 @@ import (
 )
 
 // mustHold runs a whole pass of the invariant scanner, which may find nothing.
-// Every random test ends with it: it is also what keeps the scanner from
-// raising false alarms.
+// Every random test ends with it, so the scanner raises no false alarms.
 func mustHold(t interface {
 	Helper()
 	Fatalf(string, ...any)
