@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue key agent end handoff after expire revoke session runkey
+-- needs: money stray lane queue agent end handoff after expire revoke session runkey
 -- key_revoke ends a key and its sessions at once. The leases that were acquired
 -- with it end, or are kept; the run keys that it made are revoked, too. Revoking it again changes nothing, except that it
 -- can end leases that were kept. The last live admin key stays: without it

@@ -1,4 +1,4 @@
--- needs: key session
+-- needs: session
 -- login_begin lets a one-time code stand for a key for a minute.
 -- ARGV: hash of the code and of the host name that it is for, hash of the key, class of the address it is asked from
 -- Reply: {key, key hash}

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money create key agent forget kin quota runkey
+-- needs: money create agent forget kin quota runkey
 -- retain deletes what ended long ago: closed tasks with all they own, agents
 -- that are gone, run keys that have expired, and old events from the head of the
 -- log and of the audit log. Age is judged by store time, so a jump of the

@@ -1,4 +1,4 @@
--- needs: key runkey
+-- needs: runkey
 -- run_key_create records a key for the adapter of one agent id, made by another
 -- key. It also deletes run keys of that key that have expired.
 -- ARGV: key id, hash, name, parent key, agent, life ms, how many may live at

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: key runkey
+-- needs: runkey
 -- run_key_renew lets a run key live on, or ends it. Its end ends no lease: one
 -- that has leases is deleted when they have ended.
 -- ARGV: key id, life ms from now on; 0 ends the key
