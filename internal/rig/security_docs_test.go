@@ -21,7 +21,7 @@ func TestDocumentedAttacksAreTested(t *testing.T) {
 	if !ok {
 		t.Fatal("docs/security.md has no list of attacks")
 	}
-	command := regexp.MustCompile(`go test (\./[a-z0-9/]+) -run '([^']+)'`)
+	command := regexp.MustCompile(`go test (\.[a-z0-9/]*) -run '([^']+)'`)
 	for _, section := range strings.Split(attacks, "\n### ")[1:] {
 		heading, body, _ := strings.Cut(section, "\n")
 		rows := 0

@@ -34,6 +34,7 @@ var whoMay = map[string]string{
 	"POST /api/v1/webhooks": "operator", "GET /api/v1/webhooks": "operator", "GET /api/v1/webhooks/:id": "operator",
 	"DELETE /api/v1/webhooks/:id": "operator", "POST /api/v1/webhooks/:id/revive": "operator", "POST /api/v1/webhooks/:id/test": "operator",
 	"POST /api/v1/keys": "", "GET /api/v1/keys": "", "GET /api/v1/keys/:id": "", "DELETE /api/v1/keys/:id": "",
+	"POST /api/v1/run-keys": "operator", "POST /api/v1/run-keys/renew": "agent operator", "DELETE /api/v1/run-keys": "agent operator",
 	"GET /openapi.yaml": "public", "GET /healthz": "public", "GET /readyz": "public", "GET /metrics": "public",
 }
 
