@@ -81,12 +81,13 @@ const (
 	barred    = 4 // there are none for this agent: it drains, is gone or is another key's
 )
 
-// further acquires for a task that is completed already, so what the agent may
-// not be given any more is no error.
+// further acquires for a task that is completed already. That the agent or its
+// key may not be given more by now is no error: the caller would lose the answer
+// to the completion.
 func (e *Engine) further(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) ([]picket.Lease, error) {
 	leases, err := e.grant(ctx, by, req, waiter, wait)
 	switch picket.CodeOf(err) {
-	case picket.CodeAgentDraining, picket.CodeAgentGone, picket.CodeForbidden:
+	case picket.CodeAgentDraining, picket.CodeAgentGone, picket.CodeForbidden, picket.CodeUnauthenticated:
 		return nil, errNoMore
 	}
 	return leases, err

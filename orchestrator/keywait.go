@@ -21,16 +21,17 @@ func (e *Engine) WhileKeyHolds(ctx context.Context, keyID string) (held context.
 		defer close(done)
 		defer e.wakes.leave(in)
 		for {
+			// The key may have been revoked before the waiter was registered, and a
+			// message can also mean that messages were missed. A store that does not
+			// answer says nothing about the key.
+			if ended, err := e.keyEnded(held, keyID); err == nil && ended {
+				end(explainRefusal(string(picket.CodeUnauthenticated) + " kind=key"))
+				return
+			}
 			select {
 			case <-held.Done():
 				return
 			case <-in.c:
-			}
-			// The message can also mean that messages were missed. A store that
-			// does not answer says nothing about the key.
-			if ended, err := e.keyEnded(held, keyID); err == nil && ended {
-				end(explainRefusal(string(picket.CodeUnauthenticated) + " kind=key"))
-				return
 			}
 		}
 	}()

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -147,6 +148,33 @@ func TestAdvanceGrantsNothingWithARevokedKey(t *testing.T) {
 	})
 }
 
+// The completion of an advance counts although its key is revoked while it waits
+// for more: the answer says so, and is no refusal.
+func TestAdvanceAnswersWhenTheKeyIsRevokedWhileItWaits(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task := f.submit(t, picket.TaskSpec{})
+		key := f.apiKey(t, picket.ScopeAgent)
+		l := f.leaseWith(t, key)
+		type result struct {
+			got picket.Advanced
+			err error
+		}
+		done := make(chan result, 1)
+		go func() {
+			got, err := f.next(f.held(t, l), withKey(key), picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(50)})
+			done <- result{got, err}
+		}()
+		f.waiters(t, 1)
+		f.revoke(t, key, nil)
+		r := <-done
+		ok(t, r.err)
+		if r.got.State != picket.TaskReview || len(r.got.Leases) != 0 {
+			t.Errorf("advance answered %s with %d leases", r.got.State, len(r.got.Leases))
+		}
+		f.state(t, task.TaskID, picket.TaskReview)
+	})
+}
+
 // A revocation makes all leases of the key void in its own step, however many
 // there are; their records end in batches, and no task counts a failure.
 func TestARevocationEndsTheLeasesOfTheKey(t *testing.T) {
@@ -272,5 +300,24 @@ func TestAContextEndsWithTheKey(t *testing.T) {
 			t.Errorf("the context of another key has ended: %v", err)
 		}
 		end()
+	})
+}
+
+// A context that is asked for when the key has been revoked already, after it
+// was authenticated with, ends as well: nothing tells of the revocation again.
+func TestAContextOfARevokedKeyEnds(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		key := f.apiKey(t, picket.ScopeReviewer)
+		f.revoke(t, key, nil)
+		held, stop := f.WhileKeyHolds(f.ctx, key)
+		defer stop()
+		select {
+		case <-held.Done():
+		case <-time.After(20 * time.Second):
+			t.Fatal("the context goes on with a revoked key")
+		}
+		if err := context.Cause(held); picket.CodeOf(err) != picket.CodeUnauthenticated {
+			t.Errorf("the context ended with %v", err)
+		}
 	})
 }

@@ -24,8 +24,13 @@ const (
 )
 
 // mayUseHeadroom are scripts that store more and are needed on a full store: a
-// server registers its admin key, and people sign in and decide.
-var mayUseHeadroom = map[string]bool{"key_create": true, "session_open": true, "review": true, "answer": true, "finish": true, "claim": true}
+// server registers its admin key, people sign in and decide, and operators give
+// more money, try again and command agents.
+var mayUseHeadroom = map[string]bool{
+	"key_create": true, "login_begin": true, "session_open": true,
+	"review": true, "answer": true, "finish": true, "claim": true,
+	"top_up": true, "retry": true, "command": true,
+}
 
 // room knows how much may be stored. It asks Redis once for some MiB and counts
 // what this process sends in between; Redis itself enforces maxmemory.

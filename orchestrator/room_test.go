@@ -17,8 +17,8 @@ import (
 )
 
 // TestAServerStartsOnAFullStore fills a real Redis, kills it and starts a
-// server on it. The scripts are loaded anew, an admin key is registered, and
-// leases end as before.
+// server on it. The scripts are loaded anew, an admin key is registered, leases
+// end as before, and people sign in and act.
 func TestAServerStartsOnAFullStore(t *testing.T) {
 	const most, less = 96 << 20, 80 << 20 // what was stored is no smaller with less room
 	dir, witness := t.TempDir(), t.TempDir()
@@ -49,6 +49,10 @@ func TestAServerStartsOnAFullStore(t *testing.T) {
 		ok(t, err)
 		held = append(held, h)
 	}
+	reviewer, err := e.CreateKey(t.Context(), operator, picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
+	ok(t, err)
+	_, err = e.Register(t.Context(), owner, picket.Registration{AgentID: "registered"})
+	ok(t, err)
 	large := picket.RawJSON(`"` + strings.Repeat("x", 200_000) + `"`)
 	fill := func() (n int) {
 		for range 1000 {
@@ -68,7 +72,7 @@ func TestAServerStartsOnAFullStore(t *testing.T) {
 	if used > most-30<<20 || used < most/2 {
 		t.Errorf("%d MiB of %d are used: the headroom is 32 MiB", used>>20, most>>20)
 	}
-	_, err := e.Complete(t.Context(), held[0], picket.Completion{Output: picket.RawJSON(`"done"`)})
+	_, err = e.Complete(t.Context(), held[0], picket.Completion{Output: picket.RawJSON(`"done"`)})
 	ok(t, err)
 
 	stop()
@@ -87,6 +91,7 @@ func TestAServerStartsOnAFullStore(t *testing.T) {
 	ok(t, err)
 	_, err = e.Complete(t.Context(), held[1], picket.Completion{Output: picket.RawJSON(`"done"`)})
 	ok(t, err)
+	peopleAct(t, e, reviewer.Key, held[0].TaskID, held[2])
 	_, err = e.Cancel(t.Context(), operator, held[2].TaskID, "enough")
 	ok(t, err)
 
@@ -101,6 +106,28 @@ func TestAServerStartsOnAFullStore(t *testing.T) {
 			t.Fatal("the store stays full although there is room")
 		}
 	}
+}
+
+// peopleAct signs in and does what people do: it approves a task, gives another
+// more money, has it tried again after a crash and commands an agent.
+func peopleAct(t *testing.T, e *orchestrator.Engine, key picket.Secret, inReview string, crashes picket.Held) {
+	t.Helper()
+	code, _, err := e.BeginLogin(t.Context(), key, ownHost, "loopback")
+	ok(t, err)
+	token, _, err := e.OpenSession(t.Context(), code, ownHost)
+	ok(t, err)
+	_, err = e.Session(t.Context(), token, ownHost)
+	ok(t, err)
+	_, err = e.Approve(t.Context(), operator, inReview, picket.Decision{Note: "well done"})
+	ok(t, err)
+	_, err = e.TopUp(t.Context(), operator, crashes.TaskID, picket.TopUp{USD: usd("1")})
+	ok(t, err)
+	_, err = e.Release(t.Context(), crashes, picket.Exit{Class: picket.ExitCrash})
+	ok(t, err)
+	_, err = e.Retry(t.Context(), operator, crashes.TaskID, "there is room again")
+	ok(t, err)
+	_, err = e.CommandAgent(t.Context(), operator2, "registered", picket.AgentCommand{Command: picket.CommandPing})
+	ok(t, err)
 }
 
 func usedMemory(t *testing.T, raw redis.UniversalClient) (n int64) {
