@@ -1,6 +1,9 @@
 package orchestrator_test
 
 import (
+	"math"
+	"strings"
+
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 )
@@ -50,11 +53,7 @@ func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelop
 	}
 	var room budget.Envelope
 	if trusted {
-		room = budget.Envelope{Tokens: max(0, e.Available.Tokens), USD: max(0, e.Available.USD)}
-	}
-	if trusted && e.closed {
-		back := e.whole.Minus(e.Granted)
-		room = room.Plus(budget.Envelope{Tokens: max(0, back.Tokens), USD: max(0, back.USD)})
+		room = m.room(e)
 	}
 	cost = budget.Envelope{Tokens: min(owed.Tokens, room.Tokens), USD: min(owed.USD, room.USD)}
 	rest, p = owed.Minus(cost), e
@@ -66,16 +65,43 @@ func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelop
 		p = m.giveBack(e)
 	}
 	if !rest.IsZero() {
-		if trusted {
+		locks := trusted && t.state != picket.TaskQueued
+		if locks {
 			e.unverified = e.unverified.Plus(rest)
 		}
 		m.emit(picket.EventBudgetUnverified, r.task)
-		if trusted && !e.closed {
+		if locks && !e.closed {
 			m.emit(picket.EventBudgetOverrun, r.task)
 		}
 		m.rows++
 	}
 	return cost, rest, p, ""
+}
+
+// room is what usage may still be charged to an envelope: what it has, or what
+// it and each closed one above it were granted and gave back, but no more than
+// an open task above them has.
+func (m *rules) room(e *menv) budget.Envelope {
+	left := positive(e.Available)
+	if e.closed {
+		left = budget.Envelope{Tokens: math.MaxInt64, USD: math.MaxInt64}
+	}
+	for e != nil && e.closed {
+		left = least(left, positive(e.Available).Plus(positive(e.whole.Minus(e.Granted))))
+		e = m.envs[e.parent]
+	}
+	if e != nil && !strings.HasPrefix(e.id, "house:") {
+		left = least(left, positive(e.Available))
+	}
+	return left
+}
+
+func positive(e budget.Envelope) budget.Envelope {
+	return budget.Envelope{Tokens: max(0, e.Tokens), USD: max(0, e.USD)}
+}
+
+func least(a, b budget.Envelope) budget.Envelope {
+	return budget.Envelope{Tokens: min(a.Tokens, b.Tokens), USD: min(a.USD, b.USD)}
 }
 
 func hasEnded(r *mrun) bool { return !lives(r) }

@@ -26,6 +26,8 @@ var tillMutants = []mutant{
 	{"a superseded run is charged", []edit{{"usage", "or t.run ~= rid and 'superseded'", ""}}},
 	{"a cancelled task is charged", []edit{{"usage", "(t.state == 'cancelled' or marked(t)) and 'task_cancelled' or ", ""}}},
 	{"a report is charged beyond the grant", []edit{{"usage", "local cost_u = math.min(owed_u, ", "local cost_u = math.max(owed_u, "}}},
+	{"a closed envelope is charged whatever the ones above it granted", []edit{{"usage", "    left = math.min(left, math.max(0, num(p['available_'", "    left = math.min(p == e and left or math.huge, math.max(0, num(p['available_'"}}},
+	{"a run that gave its task back locks it", []edit{{"usage", "(unverified or t.state == 'queued') and r or e", "unverified and r or e"}}},
 	{"what is unverified locks nothing", []edit{{"_money", "num(e.available_u) - num(e.unverified_u) end", "num(e.available_u) end"}}},
 	{"a report has no bound", []edit{{"usage", "return math.min(more, 10 *", "return math.max(more, 0 *"}}},
 	{"a superseded run moves the total of a session", []edit{{"usage", "  totals, session = K('usage:', rid), 'unverified ' .. session\n", ""}}},

@@ -93,6 +93,61 @@ func TestAnEndedSubtaskDoesNotLockItsParent(t *testing.T) {
 	})
 }
 
+// One dollar that several subtasks had one after the other is charged once: an
+// open parent is never overdrawn, and a day pays what the root was granted.
+func TestSubtasksThatSharedADollarChargeItOnce(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("root closed %v", closed), func(t *testing.T) {
+			both(t, func(t *testing.T, plain *fixture) {
+				f := plain.capped(t, worth(1_000_000, "100"))
+				root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1"), Review: picket.ReviewByNone})
+				var subs []picket.Held
+				for i := range 4 {
+					_, err := f.Delegate(f.ctx, h, fmt.Sprint(i), picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "0.90"), Review: picket.ReviewByNone, Priority: ptr(9)})
+					ok(t, err)
+					sub := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+					_, err = f.Complete(f.ctx, sub, picket.Completion{})
+					ok(t, err)
+					subs = append(subs, sub)
+				}
+				if closed {
+					_, err := f.Complete(f.ctx, h, picket.Completion{})
+					ok(t, err)
+				}
+				f.usage(t, subs[0], picket.UsageReport{USD: usd("0.90")}, 0, "0.90")
+				f.usage(t, subs[1], picket.UsageReport{USD: usd("0.90")}, 0, "0.10")
+				f.usage(t, subs[2], picket.UsageReport{USD: usd("0.90")}, 0, "0")
+				f.usage(t, subs[3], picket.UsageReport{USD: usd("0.90")}, 0, "0")
+				if e := f.envelope(t, root.TaskID); e.Locked {
+					t.Errorf("the root is locked: %+v", e)
+				}
+				if house := f.envelope(t, "house"); house.Available.USD != usd("99") {
+					t.Errorf("house %+v", house)
+				}
+				f.sound(t)
+			})
+		})
+	}
+}
+
+// A run that gave its task back, or whose key was revoked with its leases, locks
+// nothing that the next holder needs.
+func TestARunThatLostItsTaskLocksNothing(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, old := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+		_, err := f.Release(f.ctx, old, picket.Exit{Class: picket.ExitReleased})
+		ok(t, err)
+		if got := f.usage(t, old, picket.UsageReport{USD: usd("9")}, 0, "1"); got.Unverified.USD != usd("8") || got.Overrun {
+			t.Errorf("usage %+v", got)
+		}
+		holder := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		_, err = f.TopUp(f.ctx, once("more"), old.TaskID, picket.TopUp{USD: usd("0.50")})
+		ok(t, err)
+		f.reserve(t, holder, paid("0.50"))
+		f.sound(t)
+	})
+}
+
 // A cancelled task changes nothing of the day's envelope, however much its last
 // run reports, nor does a task that was cancelled with one above it.
 func TestACancelledTaskLeavesTheDayAlone(t *testing.T) {

@@ -4,7 +4,8 @@
 -- one session: what is more than at the last report, and than the LLM proxy has
 -- charged to the same run. Nobody has measured it. So the holder, or the last
 -- run of the task, is charged up to what the task was granted. The rest, and all
--- that any other run reports, is unverified: a row of the ledger and an event.
+-- that any other run or one of a revoked key reports, is unverified: a row of
+-- the ledger and an event.
 -- ARGV: task, run, secret, presented token, source, session, scope (run|session), tokens, nano-dollars
 -- Reply: {tokens, nano-dollars charged now, available tokens, available nano-dollars, 1 when that envelope is locked,
 --   tokens, nano-dollars that are unverified}
@@ -17,7 +18,8 @@ local tid, rid, source = ARGV[1], ARGV[2], ARGV[5]
 local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local t, e = pick(K('task:', tid), 'state', 'run', 'root'), envelope(tid)
-local unverified = (t.state == 'cancelled' or marked(t)) and 'task_cancelled' or t.run ~= rid and 'superseded'
+local unverified = (t.state == 'cancelled' or marked(t)) and 'task_cancelled' or t.run ~= rid and 'superseded' or
+  key_voids(r.key) and 'key_revoked'
 
 local totals = K('usage:', ARGV[7] == 'session' and tid .. ':session' or rid)
 local session = source .. ' ' .. ARGV[6]
@@ -44,16 +46,25 @@ local of = ARGV[7] == 'session' and not unverified and e or r
 local owed_t = math.max(0, num(of.reported_t) + more_t - num(of.llm_t) - num(of.charged_t))
 local owed_u = math.max(0, num(of.reported_u) + more_u - num(of.llm_u) - num(of.charged_u))
 
--- room is what a task can still be charged of what it was granted. A closed
--- envelope has given the rest back, to the one that pays for it now.
-local function room(granted, available, envelope)
-  if unverified then return 0 end
-  return math.max(0, num(available)) + (e.closed == '1' and math.max(0, num(envelope) - num(granted)) or 0)
+-- room is what can still be charged, in one dimension. An open envelope pays
+-- with what is available. A closed one has given the rest back; it is charged
+-- up to what it and each closed one above it were granted, and a task that is
+-- still open above them pays with no more than it has available.
+local function room(dim)
+  local id, p = tid, e
+  local left = e.closed == '1' and math.huge or num(e['available_' .. dim])
+  while p and p.closed == '1' do
+    left = math.min(left, math.max(0, num(p['available_' .. dim])) + math.max(0, num(p['envelope_' .. dim]) - num(p['granted_' .. dim])))
+    id = p.parent
+    p = id ~= '' and envelope(id)
+  end
+  local task = p and p.parent and task_of(id) ~= ''
+  return unverified and 0 or math.max(0, task and math.min(left, num(p['available_' .. dim])) or left)
 end
-local cost_t = math.min(owed_t, room(e.granted_t, e.available_t, e.envelope_t))
-local cost_u = math.min(owed_u, room(e.granted_u, e.available_u, e.envelope_u))
+local cost_t, cost_u = math.min(owed_t, room('t')), math.min(owed_u, room('u'))
 local rest_t, rest_u = owed_t - cost_t, owed_u - cost_u
-local into = unverified and r or e
+-- A run that gave its task back locks nothing that the next holder needs.
+local into = (unverified or t.state == 'queued') and r or e
 if num(into.unverified_t) + rest_t > MOST_T then return refuse('validation_failed', 'field', '/tokens', 'limit', F(MOST_T)) end
 if num(into.unverified_u) + rest_u > MOST_U then return refuse('validation_failed', 'field', '/usd', 'limit', F(MOST_U)) end
 if owed_t > 0 or owed_u > 0 then
@@ -86,7 +97,7 @@ if rest_t > 0 or rest_u > 0 then
     'held_t', '0', 'held_u', '0', 'detail', reason)
 end
 local free_t, free_u = free(p)
-if not unverified and e.closed ~= '1' and (rest_t > 0 or rest_u > 0) then
+if into == e and e.closed ~= '1' and (rest_t > 0 or rest_u > 0) then
   emit('budget.overrun', { task = tid, run = rid, actor = 'server' }, '{"envelope":' .. quote(tid) .. ',"cost":' .. both(rest_t, rest_u) ..
     ',"reserved":' .. both(0, 0) .. ',"available":' .. both(free_t, free_u) .. '}')
 end
