@@ -2,6 +2,7 @@ package picket
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/picket-dev/picket/budget"
@@ -39,12 +40,12 @@ func CheckDigest(field, digest string) error {
 func DigestChange(shown, now string) string {
 	was, is := strings.Split(shown, "-"), strings.Split(now, "-")
 	var changed []string
-	for i, part := range []string{"the result", "the evidence", "the exit"} {
-		if i >= len(was) || i >= len(is) || was[i] != is[i] {
+	for i, part := range []string{"the result", "the evidence", "the exit", "the evidence"} {
+		if (i >= len(was) || i >= len(is) || was[i] != is[i]) && !slices.Contains(changed, part) {
 			changed = append(changed, part)
 		}
 	}
-	if len(was) != 3 || len(is) != 3 || len(changed) == 0 {
+	if len(was) != 4 || len(is) != 4 || len(changed) == 0 {
 		return "the digest differs"
 	}
 	return strings.Join(changed, " and ") + " changed"

@@ -236,6 +236,9 @@ func (m *rules) runExit(h mheld, code string) picket.Code {
 	if refusal != "" || r.exited && r.code == code {
 		return refusal
 	}
+	if r.exited && m.tasks[r.task].decided {
+		return picket.CodeTaskClosed
+	}
 	if !r.exited {
 		r.exitedAt = m.now
 	}

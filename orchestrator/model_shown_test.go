@@ -22,7 +22,7 @@ func (m *rules) shown(tid string) string {
 	if r == nil {
 		return ""
 	}
-	return fmt.Sprint(r.closed, " ", r.evidence, " ", r.exits)
+	return fmt.Sprint(r.closed, " ", r.evidence, " ", r.exits, " ", r.replaced)
 }
 
 // notShown refuses a decision about something else than there is.
@@ -85,6 +85,10 @@ func (x *machine) lookAt(tid string) look {
 
 func (x *machine) evidence() {
 	h, mh := x.holderOf(func(r *mrun) bool { return x.m.tasks[r.task].state == picket.TaskReview || x.m.tasks[r.task].decided })
+	if x.chance("exit", 30) {
+		x.exitBy(h, mh)
+		return
+	}
 	x.evidenceBy(h, mh, oneOf(x, "diff", "+a", "+b", "+c"))
 }
 

@@ -52,4 +52,8 @@ func tourShown(t *testing.T, f *fixture) {
 	refused(t, f.RunEvidence(f.ctx, h, diffOf("+more")), picket.CodeStateConflict)
 	_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: "none-none-0"})
 	refused(t, err, picket.CodeVersion)
+	ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitSuccess}, ""))
+	_, err = f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: f.digest(t, task.TaskID)})
+	ok(t, err)
+	refused(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash}, ""), picket.CodeTaskClosed)
 }

@@ -81,6 +81,10 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return "the task was cancelled", "Stop writing and exit: nobody needs this work any more."
 	},
 	picket.CodeTaskClosed: func(f facts) (string, string) {
+		if f["kind"] == "exit" {
+			return "somebody has decided about the task, and the exit of its runs stays as it was reported before",
+				"Send nothing more: the exit that was reported first is kept."
+		}
 		if f["kind"] == "evidence" {
 			return "somebody has decided about the task, and the evidence of its runs stays as it was then",
 				"Keep the changes where they are; what is still to be shown belongs to a new task (fixes = this task)."

@@ -22,7 +22,7 @@ end
 -- does not name it, 'none', or '=' and an id. Only the first exit counts. The
 -- run's events are over when its last event has been written.
 local function note_exit(rid, r, last)
-  if r.exited == '1' then return end
+  if pick(r[1], 'exited').exited == '1' then return end
   r.exited = '1'
   if last ~= 'none' and last ~= '' then
     for _, id in ipairs(call('LRANGE', K('told:', rid), 0, 127)) do

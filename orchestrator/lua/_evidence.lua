@@ -16,3 +16,10 @@ local function witness(tid, rid, secret, presented)
   end
   return r
 end
+
+-- decided_about is the state of a task that somebody has decided about. What its
+-- runs have handed in stays as it was then.
+local function decided_about(tid)
+  local t = pick(K('task:', tid), 'state', 'closed_by')
+  return (call('EXISTS', K('review:', tid)) == 1 or t.state == 'completed' and t.closed_by) and t.state
+end

@@ -1,13 +1,16 @@
 -- What a reviewer is shown of a task, as one digest that a decision carries.
 
 -- review_digest names what the completing run handed in, as
--- <result>-<changes>-<exits>: the hash of its result, the SHA-256 of its evidence
--- or none, and how often its exit was reported. It also returns whether there is
--- evidence.
+-- <result>-<changes>-<exits>-<replaced>: the hash of its result, the SHA-256 of its
+-- evidence or none, how often its exit was reported, and how often the evidence
+-- was replaced. Evidence of an earlier version has no SHA-256 in the record, so
+-- its SHA-1 takes that place. It also returns whether there is evidence.
 local function review_digest(t)
-  local r = call('HMGET', K('run:', t.run), 'closed', 'evidence', 'exits')
+  local r = call('HMGET', K('run:', t.run), 'closed', 'evidence', 'exits', 'replaced')
   local result = string.match(r[1] or '', '^complete:(%x+)') or 'none'
-  return result .. '-' .. (r[2] or 'none') .. '-' .. (r[3] or '0'), r[2] and true or false
+  local kept = not r[2] and call('GET', K('evidence:', t.run))
+  local changes = r[2] or kept and redis.sha1hex(kept)
+  return result .. '-' .. (changes or 'none') .. '-' .. (r[3] or '0') .. '-' .. (r[4] or '0'), changes and true or false
 end
 
 -- not_shown refuses a decision on something else than what there is now. A task

@@ -22,6 +22,12 @@ local function repeated(kind, id)
   return kind == 'run.launched' and r.launched == '1' or id ~= '' and (had[id] or place and r[place] == '=' .. id)
 end
 
+-- launches tells whether run.launched changes the run's record: the first one
+-- does, and while the run has its lease one that corrects it.
+local function launches()
+  return (r.launched ~= '1' or r.state == 'running') and not events_over(r)
+end
+
 local function write(i)
   local kind = ARGV[i]
   if kind == 'run.stalled' then return nudge(tid, rid, r, 'silent', ARGV[i + 4]) end
@@ -37,7 +43,7 @@ for i = 5, #ARGV, 7 do
   if code then
     counted, why = counted + 1, code
   else
-    if kind == 'run.launched' and not events_over(r) then
+    if kind == 'run.launched' and launches() then
       put(r, 'launched', '1', 'containment', ARGV[i + 4], 'exec', ARGV[i + 6])
       r.launched = '1'
       if ARGV[i + 5] ~= '' then put(r, 'workspace', ARGV[i + 5]) end

@@ -13,9 +13,8 @@ if err then return err end
 local key = K('evidence:', rid)
 local was = call('GET', key)
 if was and string.match(was, '^%d+ (.*)$') == ARGV[5] then return 'OK' end
-local t = pick(K('task:', tid), 'state', 'closed_by')
-local decided = call('EXISTS', K('review:', tid)) == 1 or t.state == 'completed' and t.closed_by
-if decided then return refuse('task_closed', 'kind', 'evidence', 'state', t.state) end
+local decided = decided_about(tid)
+if decided then return refuse('task_closed', 'kind', 'evidence', 'state', decided) end
 if was then
   local times = num(r.replaced) + 1
   if times > REPLACED then return refuse('state_conflict', 'cause', 'evidence_replaced', 'limit', REPLACED) end

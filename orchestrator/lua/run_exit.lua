@@ -2,15 +2,18 @@
 -- needs: stray lane queue evidence eventbudget refused
 -- run_exit notes how a run's process ended. The class was set when the lease
 -- ended and stays; a task waiting for this process goes on at once. Another exit
--- of the same run takes its event from the run's budget.
+-- of the same run takes its event from the run's budget, as long as nobody has
+-- decided about the task.
 -- ARGV: task, run, secret, presented token, class, code or '', signal or '', duration ms or '',
 --   containment, detail, last event ('' | none | =id)
 -- Reply: OK
--- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence
+-- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, task_closed (it was decided)
 local tid, rid = ARGV[1], ARGV[2]
 local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 if r.exited == '1' and r.code == ARGV[6] and r.signal == ARGV[7] then return 'OK' end
+local decided = r.exited == '1' and decided_about(tid)
+if decided then return refuse('task_closed', 'kind', 'exit', 'state', decided) end
 if r.exited == '1' and not within_budget(r) then
   note_refused(rid, { 'exit', 'quota_exceeded', r.token, r.token }, 1, 1)
   return 'OK'
