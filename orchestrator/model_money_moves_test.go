@@ -112,7 +112,11 @@ func (x *machine) usage() {
 	if x.agree(err, code, "usage %+v by %+v", u, mh) {
 		x.same("usage: charged", got.Charged, cost)
 		x.same("usage: unverified", got.Unverified, rest)
-		x.same("usage: available", got.Available, p.free())
+		free := p.free()
+		if x.m.tasks[mh.task].run != mh.run {
+			free = budget.Envelope{} // that of the present holder is not shown
+		}
+		x.same("usage: available", got.Available, free)
 	}
 }
 

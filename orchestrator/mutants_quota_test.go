@@ -30,6 +30,8 @@ var quotaMutants = []mutant{
 	{"metadata counts as if it were new", []edit{{"register", "local bytes = #ARGV[14] - (from and call('STRLEN', K('metadata:', id)) or 0)", "local bytes = #ARGV[14]"}}},
 	{"a record of before counts again", []edit{{"register", "local more = from and 0 or 1", "local more = 1"}}},
 	{"deleted records stay counted", []edit{{"retain", "keeps_more(a.owner, -1, -call('STRLEN', K('metadata:', id)))", ""}}},
+	{"counters fall below nothing", []edit{{"_quota", "math.max(0, num(was[1]) + agents), math.max(0, num(was[2]) + bytes)", "num(was[1]) + agents, num(was[2]) + bytes"}}},
+	{"the counters of a key without counted records are lost", []edit{{"_quota", "if a > 0 or b > 0 then", "if a > 0 then"}}},
 	{"kept answers are not bounded", []edit{{"reserve", "if not no and ARGV[14] == '1' then", "if false then"}}},
 	{"kept answers are not counted", []edit{{"settle", "keep_call(root, slots, 0, 1, #ARGV[7])", ""}}},
 	{"an answer beyond the bound is kept", []edit{{"settle", "and bytes + #ARGV[7] <= num(ARGV[10]) then", "then"}}},

@@ -258,7 +258,7 @@ func (h *hoarder) end(held picket.Held) {
 	h.ok(err)
 }
 
-var quotaAttacks = []func(*hoarder){registrations, keptAnswers, callsOfATree, subtasks, reports}
+var quotaAttacks = []func(*hoarder){registrations, olderRecords, keptAnswers, callsOfATree, subtasks, reports}
 
 func TestQuotasAreKept(t *testing.T) {
 	t.Run("Virtual", func(t *testing.T) {

@@ -9,10 +9,17 @@ end
 -- kept_by counts what a key keeps: records of agents and bytes of their metadata.
 local function kept_by(key) return pick(K('kept-by:', key), 'agents', 'bytes') end
 
+-- keeps_more counts what a key stores from now on, or less than before. Records
+-- from before there were counters were never added, so a counter stops at 0.
 local function keeps_more(key, agents, bytes)
   local name = K('kept-by:', key)
-  call('HINCRBY', name, 'bytes', F(bytes))
-  if call('HINCRBY', name, 'agents', F(agents)) <= 0 then call('DEL', name) end
+  local was = call('HMGET', name, 'agents', 'bytes')
+  local a, b = math.max(0, num(was[1]) + agents), math.max(0, num(was[2]) + bytes)
+  if a > 0 or b > 0 then
+    call('HSET', name, 'agents', F(a), 'bytes', F(b))
+  else
+    call('DEL', name)
+  end
 end
 
 -- Calls of a tree and their answers are kept for a day. They are counted in

@@ -96,6 +96,8 @@ if rest_t > 0 or rest_u > 0 then
   book(tid, 'run', rid, 'cost_t', '0', 'cost_u', '0', 'kind', 'unverified', 'tool', source, 'unverified_t', F(rest_t), 'unverified_u', F(rest_u),
     'held_t', '0', 'held_u', '0', 'detail', reason)
 end
+-- The money of the present holder is no business of another run.
+if t.run ~= rid then return { cost_t, cost_u, 0, 0, 0, rest_t, rest_u } end
 local free_t, free_u = free(p)
 if into == e and e.closed ~= '1' and (rest_t > 0 or rest_u > 0) then
   emit('budget.overrun', { task = tid, run = rid, actor = 'server' }, '{"envelope":' .. quote(tid) .. ',"cost":' .. both(rest_t, rest_u) ..
