@@ -62,28 +62,63 @@ func (s *server) forgetShown(task string) { _ = os.Remove(s.shownPath(task)) }
 
 // decide makes a decision with the digest that --digest names, else with the one
 // that was shown last. When the task was never shown, what there is now is
-// printed and decided about; it is printed again when it changes in between.
+// printed and decided about; a person at a terminal is asked first. When
+// something else is there by then, nothing is decided: nobody has seen that.
 func (s *server) decide(cmd *cobra.Command, id string, send func(digest string) error) error {
 	digest, _ := cmd.Flags().GetString("digest")
 	if digest == "" {
 		digest = s.shown(id)
 	}
-	if digest != "" {
-		return s.decided(id, send(digest))
-	}
-	const looks = 5
-	for look := 1; ; look++ {
+	if digest == "" {
 		task, err := s.showBriefly(cmd.Context(), cmd.ErrOrStderr(), id)
 		if err != nil {
+			return err
+		}
+		if err := agreed(cmd, task); err != nil {
 			return err
 		}
 		if task.Review != nil {
 			digest = task.Review.Digest
 		}
-		if err = send(digest); !changedSince(err) || look == looks {
-			return s.decided(id, err)
-		}
 	}
+	return s.decided(id, send(digest))
+}
+
+// agreed asks a person at a terminal about the task that was just printed.
+func agreed(cmd *cobra.Command, task picket.Task) error {
+	w := cmd.ErrOrStderr()
+	if task.State != picket.TaskReview || !isTerminal(cmd.InOrStdin()) || !isTerminal(w) {
+		return nil
+	}
+	fmt.Fprintf(w, "%s %s\n", task.TaskID, oneLine(task.Title))
+	if text := strings.TrimSpace(printable(outputText(task.Output))); text != "" {
+		fmt.Fprintln(w, text)
+	}
+	fmt.Fprintf(w, "type yes to %s it: ", cmd.Name())
+	typed, err := readLine(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	if typed != "yes" {
+		return picket.Refuse(codeUsage, "Nothing was decided. See all of it: picket review show "+task.TaskID, "that is not yes")
+	}
+	return nil
+}
+
+// readLine reads one line and nothing behind it: the next question reads on.
+func readLine(r io.Reader) (string, error) {
+	var line []byte
+	for one := make([]byte, 1); len(line) < 1024; {
+		n, err := r.Read(one)
+		if n > 0 && one[0] == '\n' || errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		line = append(line, one[:n]...)
+	}
+	return strings.TrimSpace(string(line)), nil
 }
 
 // decided forgets what was shown of a task that is decided, and says how to look
@@ -134,6 +169,6 @@ func (s *server) digestsOf(rows []picket.PendingReview) map[string]string {
 
 // digestFlag lets a script name what it decides about.
 func digestFlag(c *cobra.Command) *cobra.Command {
-	c.Flags().String("digest", "", "decide only if the review has this digest (default: what review show has shown last)")
+	c.Flags().String("digest", "", "decide only if the review has this digest (default: the one that review show showed last, else the one that this command fetches and prints)")
 	return c
 }

@@ -71,3 +71,14 @@ func TestADecisionCarriesItsDigest(t *testing.T) {
 		}
 	})
 }
+
+// A note is bounded alike by the API and by the engine, in bytes.
+func TestTheNoteOfADecisionIsBounded(t *testing.T) {
+	both(t, func(t *testing.T, p *plane) {
+		task, _ := p.evident("+good")
+		path, digest := "/api/v1/reviews/"+task+"/approve", p.digest(task)
+		body := func(n int) string { return fmt.Sprintf(`{"digest":%q,"note":%q}`, digest, strings.Repeat("n", n)) }
+		p.wantCode(picket.CodeValidation, "POST", path, "reviewer", body(picket.MaxNote+1))
+		p.want(200, "POST", path, "reviewer", body(picket.MaxNote))
+	})
+}

@@ -21,7 +21,7 @@ func pause(r request) error {
 	if err != nil {
 		return err
 	}
-	if err := checkNote("/reason", body.Reason); err != nil {
+	if err := checkReason("/reason", body.Reason); err != nil {
 		return err
 	}
 	state, err := r.engine.Pause(r.ctx(), by, body.Hard, body.Reason)

@@ -82,12 +82,18 @@ func mutation[T any](r request, param, kind string) (id string, body T, by picke
 	return
 }
 
-// maxNote bounds reasons and notes, in bytes: they go into events.
-const maxNote = 4096
+// maxReason bounds reasons, in bytes: they go into events.
+const maxReason = 4096
 
-func checkNote(field, text string) error {
-	if len(text) > maxNote {
-		return picket.Invalid(field, "Write less; details belong into the task.", "%s has %d bytes, at most %d are allowed", field, len(text), maxNote)
+func checkReason(field, text string) error { return checkLength(field, text, maxReason) }
+
+// checkNote bounds what a reviewer writes: the agent that repairs the result
+// reads all of it.
+func checkNote(field, text string) error { return checkLength(field, text, picket.MaxNote) }
+
+func checkLength(field, text string, most int) error {
+	if len(text) > most {
+		return picket.Invalid(field, "Write less; details belong into the task.", "%s has %d bytes, at most %d are allowed", field, len(text), most)
 	}
 	return nil
 }
@@ -104,7 +110,7 @@ type reasoned struct {
 	Reason string `json:"reason"`
 }
 
-func (b reasoned) check() error { return checkNote("/reason", b.Reason) }
+func (b reasoned) check() error { return checkReason("/reason", b.Reason) }
 
 // waiting is the context of a request that waits: it also ends when the server
 // begins to stop, and when the key is revoked.
