@@ -39,7 +39,7 @@ func tourAgents(t *testing.T, f *fixture) {
 	refused(t, err, picket.CodeForbidden)
 	_, err = f.Heartbeat(f.ctx, by, "t9", beating())
 	refused(t, err, picket.CodeNotFound)
-	for _, off := range []time.Duration{time.Hour, time.Hour, 0} { // drifts, still does, does no more
+	for _, off := range []time.Duration{time.Hour, time.Hour, 0, time.Hour, 0} { // drifts, still does, does no more, and again
 		_, err = beat(by, func(hb *picket.Heartbeat) {
 			hb.ClientTimestamp, hb.CurrentLoad = picket.InstantOf(time.Now().Add(off)), ptr(1)
 		})

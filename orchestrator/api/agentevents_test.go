@@ -130,7 +130,12 @@ func TestDriftIsToldAndDecidesNothing(t *testing.T) {
 		drifts(1, 3)
 		send(0)
 		send(-61 * time.Second)
-		drifts(1, 4) // at most one event an hour
+		drifts(2, 4)
+		for range 20 { // at most ten events an hour
+			send(0)
+			send(61 * time.Second)
+		}
+		drifts(10, 24)
 		if !strings.Contains(p.log.String(), "level=WARN") || !strings.Contains(p.log.String(), "interval") {
 			t.Errorf("log: %s", p.log)
 		}

@@ -23,11 +23,16 @@ end
 if not GONE[a.status] then watch_silence(id, a) end
 
 -- The agent's own time decides nothing; it is only worth a word when it is off,
--- and one an hour, so that an agent cannot write events by setting it.
+-- and at most ten times an hour, so that an agent cannot fill the log by setting it.
 local HOUR = 3600000
+local function may_tell()
+  for i = 1, 10 do
+    if call('SET', K('told:', 'agent.drift:' .. id .. ':' .. i), '1', 'NX', 'PX', F(HOUR)) then return true end
+  end
+end
 local off = num(ARGV[7]) - raw
 local drift = math.abs(off) > 2000 * num(a.interval) and 'drifts' or ''
-if drift ~= '' and a.drifting ~= '1' and call('SET', K('told:', 'agent.drift:' .. id), '1', 'NX', 'PX', F(HOUR)) then
+if drift ~= '' and a.drifting ~= '1' and may_tell() then
   drift = 'began_to_drift'
   emit('agent.drift', { agent = id, actor = 'server' }, '{"offsetMs":' .. F(off) .. ',"intervalSeconds":' .. a.interval .. '}')
 end
