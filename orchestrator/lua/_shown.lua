@@ -18,6 +18,5 @@ end
 local function not_shown(id, t, presented)
   local current, evidence = review_digest(t)
   if presented == current or presented == '' and not evidence then return nil end
-  local code = presented == '' and 'precondition_required' or 'version_conflict'
-  return refuse(code, 'kind', 'review', 'taskId', id, 'presented', presented, 'current', current)
+  return refuse(presented == '' and 'precondition_required' or 'version_conflict', 'kind', 'review', 'taskId', id, 'presented', presented, 'current', current)
 end
