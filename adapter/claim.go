@@ -15,8 +15,8 @@ import (
 )
 
 // leaseFile holds the lease of a run while it is held, so that the next adapter
-// can give back what a killed one left. The agent runs as the same user and can
-// read it, so the adapter's credential is encrypted in it.
+// can give back what a killed one left. All agents run as the same user and can
+// read it, so the credentials of the run are encrypted in it.
 const leaseFile = "lease.json"
 
 // leaseNote is what leaseFile holds.
@@ -24,10 +24,11 @@ type leaseNote struct {
 	TaskID       string `json:"taskId"`
 	RunID        string `json:"runId"`
 	FencingToken int64  `json:"fencingToken"`
-	// LeaseToken is in plain text only in files of an earlier version.
+	// LeaseToken and AgentToken are in plain text only in files of an earlier version.
 	LeaseToken       picket.Secret  `json:"leaseToken,omitzero"`
+	AgentToken       picket.Secret  `json:"agentToken,omitzero"`
 	SealedLeaseToken string         `json:"sealedLeaseToken,omitzero"`
-	AgentToken       picket.Secret  `json:"agentToken,omitzero"` // the agent has it anyway
+	SealedAgentToken string         `json:"sealedAgentToken,omitzero"`
 	ProxyURL         string         `json:"proxyUrl"`
 	KillAt           picket.Instant `json:"killAt"` // when the agent must be dead unless the lease was renewed again
 	// Suspect says that the run before this one took its adapter with it, too,
@@ -52,9 +53,9 @@ func (r *run) claim() error {
 	}
 	c := &claim{dir: r.places.state, lock: lock, note: leaseNote{
 		TaskID: r.lease.TaskID, RunID: r.lease.RunID, FencingToken: r.lease.FencingToken,
-		AgentToken: r.lease.AgentToken, ProxyURL: r.proxy.BaseURL(), Suspect: suspect(r.lease),
+		ProxyURL: r.proxy.BaseURL(), Suspect: suspect(r.lease),
 	}}
-	if err := c.note.seal(r.cfg.StateKey, r.lease.LeaseToken); err != nil {
+	if err := c.note.seal(r.cfg.StateKey, r.lease); err != nil {
 		lock.Close()
 		return err
 	}
@@ -66,29 +67,43 @@ func (r *run) claim() error {
 	return nil
 }
 
-// seal encrypts the adapter's credential for adapters with the same key.
-func (n *leaseNote) seal(key, token picket.Secret) error {
+// seal encrypts the credentials of a lease for adapters with the same key.
+func (n *leaseNote) seal(key picket.Secret, lease picket.Lease) error {
 	s, err := noteSealer(key)
-	if err == nil {
-		n.SealedLeaseToken, err = s.Wrap(n.place(), token)
+	if err != nil {
+		return err
 	}
+	if n.SealedLeaseToken, err = s.Wrap(n.place("lease"), lease.LeaseToken); err != nil || lease.AgentToken == "" {
+		return err
+	}
+	n.SealedAgentToken, err = s.Wrap(n.place("agent"), lease.AgentToken)
 	return err
 }
 
 // token is the adapter's credential. It opens only beside the same run and the
 // same proxy: an agent that edits the file cannot have it sent elsewhere.
 func (n *leaseNote) token(key picket.Secret) (picket.Secret, error) {
-	if n.SealedLeaseToken == "" {
-		return n.LeaseToken, nil
+	return n.unseal(key, "lease", n.SealedLeaseToken, n.LeaseToken)
+}
+
+// agentToken is the agent's credential, which is hidden in what is shown of its
+// work.
+func (n *leaseNote) agentToken(key picket.Secret) (picket.Secret, error) {
+	return n.unseal(key, "agent", n.SealedAgentToken, n.AgentToken)
+}
+
+func (n *leaseNote) unseal(key picket.Secret, whose, sealed string, plain picket.Secret) (picket.Secret, error) {
+	if sealed == "" {
+		return plain, nil
 	}
 	s, err := noteSealer(key)
 	if err != nil {
 		return "", err
 	}
-	return s.Unwrap(n.place(), n.SealedLeaseToken)
+	return s.Unwrap(n.place(whose), sealed)
 }
 
-func (n *leaseNote) place() string { return "lease " + n.RunID + " " + n.ProxyURL }
+func (n *leaseNote) place(whose string) string { return whose + " " + n.RunID + " " + n.ProxyURL }
 
 func noteSealer(key picket.Secret) (*picket.Sealer, error) {
 	sum := sha256.Sum256([]byte("lease note\x00" + key.Reveal()))

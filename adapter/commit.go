@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"unicode"
 
@@ -84,7 +83,7 @@ func (g git) addAll(ctx context.Context) (left string, err error) {
 		return "", err // it did not end by itself: once more would take as long
 	}
 	if _, unread := g.say(ctx, "ls-files", "--cached", "--", ":(top)"+briefingDir); unread != nil {
-		if err := removed(filepath.Join(g.admin, "index")); err != nil {
+		if err := g.removeOfTree("index"); err != nil {
 			return "", err
 		}
 		if _, err := g.say(ctx, "read-tree", "HEAD"); err != nil {

@@ -101,11 +101,12 @@ func (a *Adapter) giveBackOrphan(ctx context.Context, o *orphan) {
 	defer o.lock.Close()
 	log := a.cfg.Log.With("task", o.lease.TaskID, "run", o.lease.RunID)
 	token, err := o.lease.token(a.cfg.StateKey)
-	if err != nil {
+	agents, bad := o.lease.agentToken(a.cfg.StateKey)
+	if err = errors.Join(err, bad); err != nil {
 		log.Warn("the lease of a dead adapter was noted under another API key, so it ends by itself", "dir", o.dir, "err", err)
 		return
 	}
-	lost := picket.Lease{TaskID: o.lease.TaskID, RunID: o.lease.RunID, ProxyURL: o.lease.ProxyURL, LeaseToken: token, AgentToken: o.lease.AgentToken, FencingToken: o.lease.FencingToken}
+	lost := picket.Lease{TaskID: o.lease.TaskID, RunID: o.lease.RunID, ProxyURL: o.lease.ProxyURL, LeaseToken: token, AgentToken: agents, FencingToken: o.lease.FencingToken}
 	a.rescueWork(ctx, lost)
 	proxy := NewProxy(lost, a.cfg.BaseURL, a.cfg.HTTP)
 	exit, state, err := o.report(ctx, proxy)

@@ -299,7 +299,7 @@ func TestOrphanOfAnotherKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		note.LeaseToken, note.ProxyURL = "", s.URL
-		if err := note.seal("the key of before", lease.LeaseToken); err != nil {
+		if err := note.seal("the key of before", lease); err != nil {
 			t.Fatal(err)
 		}
 		if err := replaceJSON(dir, leaseFile, note); err != nil {

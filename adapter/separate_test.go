@@ -64,6 +64,13 @@ func TestTheAgentCannotFindTheCredentialOfItsAdapter(t *testing.T) {
 		t.Error("not even the agent's own credential was found, so nothing shows that the search can find one")
 	}
 	secrets.inFiles(t, state)
+	notes, _ := filepath.Glob(filepath.Join(state, "*", "lease.json"))
+	if len(notes) != 1 {
+		t.Fatalf("the lease is noted in %v", notes)
+	}
+	if b, err := os.ReadFile(notes[0]); err != nil || secrets.look(t, notes[0], b) != 0 {
+		t.Errorf("the note of the lease holds the agent's credential, where other agents can read it: %v", err)
+	}
 	if err := os.WriteFile(goOn, []byte("go\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

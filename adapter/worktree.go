@@ -13,21 +13,15 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// ours is a directory in the part of a repository that all its worktrees share;
-// git does not look at it.
-func (g git) ours(parts ...string) string {
-	return filepath.Join(append([]string{g.common, "picket"}, parts...)...)
-}
-
 // sharing is how long one adapter waits for another that makes or deletes a
 // worktree of the same repository.
 const sharing = 2 * time.Minute
 
 func (g git) share(ctx context.Context) (*os.File, error) {
-	if err := os.MkdirAll(g.ours(), 0o700); err != nil {
+	if err := g.inShared(func(root *os.Root) error { return root.MkdirAll("picket", 0o700) }); err != nil {
 		return nil, err
 	}
-	return flock(ctx, g.ours(), sharing)
+	return flock(ctx, filepath.Join(g.common, "picket"), sharing)
 }
 
 // addTree makes the worktree of a task in the empty directory of k. It reports
@@ -112,21 +106,10 @@ func (w *workspaces) start(ctx context.Context, lease picket.Lease) (start, base
 	return head, head, err
 }
 
-// noteBase and baseOf keep the commit that the branch of a task began at.
-func (g git) noteBase(taskID, base string) error {
-	if err := os.MkdirAll(g.ours("base"), 0o700); err != nil {
-		return err
-	}
-	file := g.ours("base", taskID)
-	if err := os.WriteFile(file+".new", []byte(base+"\n"), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(file+".new", file)
-}
-
+// baseOf is the commit that the branch of a task began at.
 func (r repository) baseOf(ctx context.Context, taskID, tip string) string {
-	if b, err := os.ReadFile(r.ours("base", taskID)); err == nil {
-		if base := r.commit(ctx, strings.TrimSpace(string(b))); base != "" {
+	if noted := r.notedBase(taskID); noted != "" {
+		if base := r.commit(ctx, noted); base != "" {
 			return base
 		}
 	}
@@ -144,35 +127,6 @@ func (g git) contains(ctx context.Context, of, commit string) bool {
 	return err == nil
 }
 
-// exclude keeps our files in a workspace away from git, in the repository's own
-// list that is no part of any commit.
-func (g git) exclude() error {
-	const line = briefingDir + "/"
-	file := filepath.Join(g.common, "info", "exclude")
-	text, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for have := range strings.Lines(string(text)) {
-		if strings.TrimSpace(have) == line {
-			return nil
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	more := line + "\n"
-	if len(text) > 0 && !strings.HasSuffix(string(text), "\n") {
-		more = "\n" + more
-	}
-	_, err = f.WriteString(more)
-	return errors.Join(err, f.Close())
-}
-
 // git is for the commands in a worktree.
 func (w *workspaces) git(k *kept) git {
 	return git{common: k.Common, admin: k.Admin, tree: k.Path, lock: k.lock, gitContainment: w.holds()}
@@ -183,29 +137,6 @@ func (w *workspaces) repository() repository {
 	r := w.cfg.repo
 	r.gitContainment = w.holds()
 	return r
-}
-
-// linkFile in git's part of a worktree leads to the part that all share.
-const linkFile, linkText = "commondir", "../..\n"
-
-// relink lets git's part of a worktree belong to its repository again, whatever
-// the agent has made of it.
-func (k *kept) relink() error {
-	admin, err := os.OpenRoot(k.Admin)
-	if err != nil {
-		return err
-	}
-	defer admin.Close()
-	info, err := admin.Lstat(linkFile)
-	if err == nil && info.Mode().IsRegular() && info.Size() == int64(len(linkText)) {
-		if text, err := admin.ReadFile(linkFile); err == nil && string(text) == linkText {
-			return nil
-		}
-	}
-	if err := admin.RemoveAll(linkFile); err != nil {
-		return err
-	}
-	return admin.WriteFile(linkFile, []byte(linkText), 0o644)
 }
 
 // holds is the containment of git commands.
@@ -237,7 +168,7 @@ func (w *workspaces) mend(ctx context.Context, k *kept) error {
 		return err
 	}
 	// Nobody else works here: k is locked and its processes are dead.
-	stale := []error{k.relink(), removed(filepath.Join(k.Admin, "index.lock")), removed(filepath.Join(k.Admin, "HEAD.lock")), g.unlock(k.Branch)}
+	stale := []error{k.relink(), g.removeOfTree("index.lock"), g.removeOfTree("HEAD.lock"), g.unlock(k.Branch)}
 	if err := errors.Join(stale...); err != nil {
 		return err
 	}
@@ -265,19 +196,6 @@ func (w *workspaces) mend(ctx context.Context, k *kept) error {
 	}
 	k.Stage = stageSettled
 	return k.save()
-}
-
-// unlock deletes the lock of a branch of ours that a killed git has left. Only
-// one process works for a task at a time.
-func (g git) unlock(branch string) error {
-	return removed(filepath.Join(g.common, "refs", "heads", filepath.FromSlash(branch)+".lock"))
-}
-
-func removed(file string) error {
-	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // retire frees the branch for another worktree. What is in the directory is
