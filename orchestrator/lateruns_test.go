@@ -2,9 +2,11 @@ package orchestrator_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // A release after the exit does not open the time for late events again.
@@ -157,4 +159,15 @@ func (f *fixture) runRecord(t *testing.T, h picket.Held) map[string]string {
 	fields, err := f.raw.HGetAll(f.ctx, "pk:{default}:run:"+h.RunID).Result()
 	ok(t, err)
 	return fields
+}
+
+func TestLateReportsRewriteNothing(t *testing.T) {
+	t.Run("Virtual", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, stop := rig.Memory()
+			defer stop()
+			hoard(t, s, "default", scant, &unpatched, lateAttacks...)
+		})
+	})
+	t.Run("Real", func(t *testing.T) { hoard(t, rig.Real(t), "default", scant, &unpatched, lateAttacks...) })
 }

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// quotaHunt shows a planted bug to the attacks.
+// quotaHunt shows a planted bug to the attacks on quotas and on records of runs.
 func quotaHunt(t *testing.T, bug *patch) (v verdict) {
 	synctest.Test(t, func(t *testing.T) {
 		v = judge(t, func(rt *rapid.T, n int) {
@@ -18,7 +19,7 @@ func quotaHunt(t *testing.T, bug *patch) (v verdict) {
 			}
 			s, stop := rig.Memory()
 			defer stop()
-			hoard(rt, s, "default", scant, bug, quotaAttacks...)
+			hoard(rt, s, "default", scant, bug, slices.Concat(quotaAttacks, lateAttacks)...)
 		})
 	})
 	return v

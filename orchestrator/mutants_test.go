@@ -86,6 +86,7 @@ var mutants = []mutant{
 	{"the digest leaves out the evidence", []edit{{"run_evidence", "put(r, 'evidence', digest)", ""}}},
 	{"the digest leaves out the exit", []edit{{"_shown", " .. '-' .. (r[3] or '0')", " .. '-0'"}}},
 	{"a parent decides about whatever there is", []edit{{"review_subtask", "if stale then return stale end", ""}}},
+	{"a person decides about whatever there is", []edit{{"review", "if stale then return stale end", ""}}},
 	{"evidence changes after the decision", []edit{{"run_evidence", "if decided then", "if false then"}}},
 	{"evidence changes after a person has finished", []edit{{"_evidence", " or t.state == 'completed' and t.closed_by", ""}}},
 	{"replaced evidence is not told", []edit{{"run_evidence", "emit('run.evidence_replaced',", "type('run.evidence_replaced',"}}},

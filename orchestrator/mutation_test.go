@@ -28,7 +28,7 @@ type edit struct{ file, old, new string }
 
 // allMutants are the planted bugs of all tables.
 func allMutants() []mutant {
-	return slices.Concat(mutants, crewMutants, tillMutants, keyMutants, quotaMutants, loginMutants)
+	return slices.Concat(mutants, crewMutants, tillMutants, keyMutants, quotaMutants, loginMutants, lateMutants)
 }
 
 // onTheBrink are the planted bugs of a millisecond: only a clock that stands

@@ -55,5 +55,5 @@ func tourShown(t *testing.T, f *fixture) {
 	ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitSuccess}, ""))
 	_, err = f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: f.digest(t, task.TaskID)})
 	ok(t, err)
-	refused(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash}, ""), picket.CodeTaskClosed)
+	refused(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1)}, ""), picket.CodeTaskClosed)
 }
