@@ -47,6 +47,8 @@ func tourEvents(t *testing.T, f *fixture) {
 	expire()
 	seen := lease()
 	send(stale, picket.EventAgentHeartbeat, "1")
+	_, err := f.ReportUsage(f.ctx, stale, picket.UsageReport{Source: "claude", Tokens: 1})
+	ok(t, err)
 	send(seen, picket.EventAgentHeartbeat, "1")
 	expire()
 	exit(seen, 1, ptr("1"))
