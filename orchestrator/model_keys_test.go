@@ -28,6 +28,7 @@ func (x *machine) keyed() {
 	for _, rid := range want {
 		if !keep {
 			x.m.expire(x.m.runs[rid], picket.ExitReleased)
+			x.m.runs[rid].keyEnded = true
 		}
 	}
 	_, err = x.e.Acquire(x.ctx, by, req)

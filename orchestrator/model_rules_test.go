@@ -101,6 +101,7 @@ type mrun struct {
 	class             picket.ExitClass
 	confirmed         bool
 	launched, exited  bool
+	keyEnded          bool // its key was revoked, with its leases
 	code              string
 	ended, deadline   int64
 	exitedAt          int64

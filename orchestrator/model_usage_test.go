@@ -26,7 +26,7 @@ func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelop
 		return cost, rest, nil, code
 	}
 	t, e := m.tasks[r.task], m.envs[r.task]
-	trusted := t.run == r.id && t.state != picket.TaskCancelled && !m.marked(t)
+	trusted := t.run == r.id && t.state != picket.TaskCancelled && !m.marked(t) && !r.keyEnded
 	key, said := r.id+" "+session, &r.said
 	if ofTask {
 		key = r.task + " " + session

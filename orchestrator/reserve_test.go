@@ -172,7 +172,7 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 		return commands, sent
 	}
 	few, sent := measure()
-	for range 300 {
+	for range 200 {
 		f.reserve(t, h, paid("0.0001"))
 		f.settle(t, done(f.reserve(t, h, paid("0.0001")), "0.0001"))
 		f.submit(t, picket.TaskSpec{})
