@@ -54,9 +54,9 @@ LONG := ^Test(TroubleReal|EveryPlantedBugIsFound|LostRepliesReal|Model(Virtual|R
 test: redis chromium ## all tests, in memory and on a real Redis
 	@echo "all tests: 7 to 10 minutes on two cores; the first result to be printed is that of the longest package" >&2
 	@long="$$(mktemp)"; status=0; set -m; \
-	$(GO) test -timeout 12m $(TESTFLAGS) -run '$(LONG)' ./orchestrator >"$$long" & pid=$$!; set +m; \
+	$(GO) test -timeout 20m $(TESTFLAGS) -run '$(LONG)' ./orchestrator >"$$long" & pid=$$!; set +m; \
 	trap 'rm -f "$$long"' EXIT; trap 'kill -INT -- -$$pid; exit 130' INT TERM; \
-	$(GO) test -timeout 12m $(TESTFLAGS) -skip '$(LONG)' ./orchestrator ./adapter ./internal/e2e ./... || status=$$?; \
+	$(GO) test -timeout 20m $(TESTFLAGS) -skip '$(LONG)' ./orchestrator ./adapter ./internal/e2e ./... || status=$$?; \
 	wait $$pid || status=$$?; cat "$$long"; exit $$status
 	@cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
 

@@ -261,7 +261,7 @@ func TestOutputOfAProgramHidesTheLease(t *testing.T) {
 			fmt.Fprintf(job.Stdout, "PICKET_LEASE_TOKEN=%s\n", <-token)
 			return Exited{}, nil
 		})
-		token <- b.job.Lease.LeaseToken.Reveal()
+		token <- b.job.Lease.AgentBearer().Reveal()
 		s.Exec(task, wanted("c1"))
 		if r := result(t, s, task, "c1"); r.Stdout != "PICKET_LEASE_TOKEN=[redacted]\n" {
 			t.Errorf("stdout is %q", r.Stdout)

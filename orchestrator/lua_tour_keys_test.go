@@ -58,6 +58,10 @@ func tourRunKeys(t *testing.T, f *fixture) {
 	free := f.runKey(t, parent)
 	_, err = f.RenewRunKey(f.ctx, free.KeyID)
 	ok(t, err)
+	ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+parent, "expires", "4000000000000").Err()) // a parent that expires
+	_, err = f.RenewRunKey(f.ctx, free.KeyID)
+	ok(t, err)
+	ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+parent, "expires", "0").Err())
 	ok(t, f.EndRunKey(f.ctx, free.KeyID))
 	for i := range picket.MaxRunKeys {
 		f.score(t, "run-keys-of:"+parent, fmt.Sprint("key_", i), 4e12)
