@@ -57,12 +57,15 @@ var deeds = []deed{
 	{"DELETE /api/v1/webhooks/:id", hooked, fixed(""), []string{picket.EventWebhookDeleted}},
 	{"POST /api/v1/webhooks/:id/revive", hookedAndOff, fixed(`{}`), []string{picket.EventWebhookRevived}},
 	{"POST /api/v1/keys", fixed(""), fixed(`{"name":"k","scopes":["agent"]}`), []string{picket.EventKeyCreated}},
+	{"POST /api/v1/run-keys", fixed(""), fixed(`{"agentId":"r1"}`), []string{picket.EventKeyCreated}},
 	{"DELETE /api/v1/keys/:id", func(p *plane) string { return p.keyID("agent") }, fixed(""), []string{picket.EventKeyRevoked}},
 }
 
 // undone are the routes that change something and are no action of a person.
 var undone = map[string]string{
 	"POST /api/v1/leases":               "a worker's",
+	"POST /api/v1/run-keys/renew":       "a run key's own",
+	"DELETE /api/v1/run-keys":           "a run key's own",
 	"POST /api/v1/leases/advance":       "a worker's",
 	"POST /api/v1/agents":               "an agent's own: agent.lifecycle tells it",
 	"POST /api/v1/agents/:id/heartbeat": "an agent's own",
