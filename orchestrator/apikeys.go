@@ -178,7 +178,7 @@ func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID stri
 	}
 	r := &reply{script: "key_revoke"}
 	k := r.key(got)
-	e.callers.forget(r.hash(r.list(got)[1])["hash"])
+	e.callers.forgetAll() // its run keys have ended with it
 	return k, r.bad
 }
 
@@ -186,7 +186,8 @@ func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID stri
 // expired keys get the same answer.
 func (e *Engine) Authenticate(ctx context.Context, key picket.Secret) (picket.Principal, error) {
 	hash := hashKey(key.Reveal())
-	if p, ok := e.callers.find(hash); ok {
+	p, asked, ok := e.callers.find(hash)
+	if ok {
 		return p, nil
 	}
 	raw, k, err := e.findKey(ctx, "hash", hash)
@@ -196,12 +197,12 @@ func (e *Engine) Authenticate(ctx context.Context, key picket.Secret) (picket.Pr
 	if err != nil || !k.RevokedAt.IsZero() || (!k.ExpiresAt.IsZero() && int64(k.ExpiresAt) <= raw) {
 		return picket.Principal{}, picket.Refuse(picket.CodeUnauthenticated, "Send a valid key as X-API-Key or as a bearer.", "the API key is not valid")
 	}
-	p := e.principal(k)
+	p = e.principal(k)
 	life := keyLife
 	if !k.ExpiresAt.IsZero() {
 		life = min(life, time.Duration(int64(k.ExpiresAt)-raw)*time.Millisecond)
 	}
-	e.callers.keep(hash, p, life)
+	e.callers.keep(hash, p, life, asked)
 	return p, nil
 }
 
@@ -213,6 +214,7 @@ const keyLife = 5 * time.Second
 type keyCache struct {
 	mu    sync.Mutex
 	known map[string]cachedKey
+	drops uint64 // how often keys were forgotten
 }
 
 type cachedKey struct {
@@ -226,23 +228,30 @@ func newKeyCache() *keyCache { return &keyCache{known: map[string]cachedKey{}} }
 func (c *keyCache) forgetAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.drops++
 	clear(c.known)
 }
 
-func (c *keyCache) find(hash string) (picket.Principal, bool) {
+// find also returns the drops so far, which keep takes.
+func (c *keyCache) find(hash string) (who picket.Principal, drops uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, ok := c.known[hash]
 	if !ok || time.Now().After(k.until) {
 		delete(c.known, hash)
-		return picket.Principal{}, false
+		return picket.Principal{}, c.drops, false
 	}
-	return k.who, true
+	return k.who, c.drops, true
 }
 
-func (c *keyCache) keep(hash string, p picket.Principal, life time.Duration) {
+// keep remembers a key, unless any was forgotten since find returned drops: the
+// key may have been revoked after the store was asked.
+func (c *keyCache) keep(hash string, p picket.Principal, life time.Duration, drops uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.drops != drops {
+		return
+	}
 	if len(c.known) >= 10_000 {
 		clear(c.known)
 	}
@@ -252,6 +261,7 @@ func (c *keyCache) keep(hash string, p picket.Principal, life time.Duration) {
 func (c *keyCache) forget(hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.drops++
 	delete(c.known, hash)
 }
 

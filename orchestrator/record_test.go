@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 func once(key string) picket.Caller {
@@ -147,6 +149,26 @@ func TestEventsTailAndRetention(t *testing.T) {
 			t.Fatalf("page %+v", page)
 		}
 	})
+}
+
+// A process that was asking for a key while it was revoked does not remember it
+// as valid.
+func TestAKeyRevokedWhileItIsReadIsForgotten(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	for range 100 {
+		k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
+		ok(t, err)
+		var readers sync.WaitGroup
+		for range 8 {
+			readers.Go(func() { _, _ = f.Authenticate(f.ctx, k.Key) })
+		}
+		_, err = f.RevokeKey(f.ctx, operator, k.KeyID)
+		ok(t, err)
+		readers.Wait()
+		_, err = f.Authenticate(f.ctx, k.Key)
+		refused(t, err, picket.CodeUnauthenticated)
+	}
 }
 
 func TestKeys(t *testing.T) {
