@@ -3,6 +3,8 @@ package adapter_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"os/exec"
@@ -86,13 +88,15 @@ func init() {
 		}
 		return spawn(&syscall.SysProcAttr{Setpgid: true})
 	}
-	// leave-cgroup moves to the root of the hierarchy, which root may do, and
-	// then disguises itself.
+	// leave-cgroup moves out of its cgroup, which root may do, starts a disguised
+	// process and ends, so that nobody of the run is that one's parent.
 	agents["leave-cgroup"] = func() int {
-		if child() {
-			leaveCgroup()
+		if !child() {
+			return failed(errors.Join(spawned(nil), syscall.Pause()))
 		}
-		return agents["disguise"]()
+		leaveCgroup()
+		away := exec.Cmd{Path: "/bin/sh", Args: disguised(), Env: []string{}, Dir: "/", SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+		return failed(away.Start())
 	}
 	// disguise goes to / in another session, as another program, under another
 	// name and without a variable.
@@ -103,21 +107,62 @@ func init() {
 		if err := os.Chdir("/"); err != nil {
 			return failed(err)
 		}
-		const script = `echo up > $1; read x < $1.go` // nobody writes there
-		return failed(syscall.Exec("/bin/sh", []string{"[kworker/0:1]", "-c", script, "sh", os.Args[3], os.Args[4]}, nil))
+		return failed(syscall.Exec("/bin/sh", disguised(), nil))
 	}
 }
 
-// leaveCgroup moves this process to the root of every mounted hierarchy in
-// which that is allowed.
+// disguised are the arguments of a shell under another name, for as long as
+// nobody writes to its FIFO.
+func disguised() []string {
+	return []string{"[kworker/0:1]", "-c", `echo up > $1; read x < $1.go`, "sh", os.Args[3], os.Args[4]}
+}
+
+// leaveCgroup moves this process to the root of every mounted hierarchy, or to a
+// new cgroup there, where that is allowed. A cgroup that hands controllers on
+// takes no process itself.
 func leaveCgroup() {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		os.Exit(failed(err))
 	}
+	self := []byte(strconv.Itoa(os.Getpid()))
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		if len(f) < 3 || !strings.HasPrefix(f[2], "cgroup") || os.WriteFile(filepath.Join(f[1], "cgroup.procs"), self, 0) == nil {
+			continue
+		}
+		refuge := refugeIn(f[1], os.Args[3])
+		if os.Mkdir(refuge, 0o755) == nil {
+			_ = os.WriteFile(filepath.Join(refuge, "cgroup.procs"), self, 0)
+		}
+	}
+}
+
+// refugeIn names the cgroup to which the agent of a signpost moves.
+func refugeIn(mount, signpost string) string {
+	sum := sha256.Sum256([]byte(signpost))
+	return filepath.Join(mount, "picket-test-refuge-"+hex.EncodeToString(sum[:8]))
+}
+
+// removeRefuges removes what leaveCgroup made.
+func removeRefuges(t *testing.T, signpost string) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Error(err)
+	}
 	for line := range strings.Lines(string(mounts)) {
 		if f := strings.Fields(line); len(f) > 2 && strings.HasPrefix(f[2], "cgroup") {
-			_ = os.WriteFile(filepath.Join(f[1], "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0)
+			refuge := refugeIn(f[1], signpost)
+			for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+				// A cgroup is busy until the kernel has buried its last process.
+				if err := os.Remove(refuge); err == nil || os.IsNotExist(err) || !errors.Is(err, syscall.EBUSY) {
+					break
+				} else if time.Now().After(end) {
+					t.Errorf("remove %s: %v", refuge, err)
+					break
+				}
+			}
 		}
 	}
 }
@@ -126,10 +171,12 @@ func leaveCgroup() {
 func child() bool { return len(os.Args) > 6 }
 
 // spawn starts this very agent as a child and stays with it.
-func spawn(attr *syscall.SysProcAttr) int {
+func spawn(attr *syscall.SysProcAttr) int { return failed(spawned(attr)) }
+
+func spawned(attr *syscall.SysProcAttr) error {
 	cmd := exec.Command(os.Args[0], append(os.Args[1:], "child")...)
 	cmd.SysProcAttr = attr
-	return failed(cmd.Run())
+	return cmd.Run()
 }
 
 // tree is a shape that was launched.
@@ -200,7 +247,7 @@ func (tr *tree) uproot(t *testing.T) {
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		left := tr.marks.find()
 		if len(left) == 0 {
-			return
+			break
 		}
 		if time.Now().After(end) {
 			t.Errorf("%s: %v do not die", tr.name, left)
@@ -209,6 +256,9 @@ func (tr *tree) uproot(t *testing.T) {
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+	}
+	if tr.program == "leave-cgroup" {
+		removeRefuges(t, tr.post.path)
 	}
 }
 
