@@ -41,7 +41,10 @@ func (m *rules) notShown(t *mtask, seen look) picket.Code {
 
 func (m *rules) runEvidence(h mheld, diff string) picket.Code {
 	r, refusal := m.witness(h)
-	if refusal != "" || r.evidence == diff {
+	switch {
+	case refusal == "" && r.keyEnded:
+		return picket.CodeLeaseExpired
+	case refusal != "" || r.evidence == diff:
 		return refusal
 	}
 	if m.tasks[r.task].decided {

@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
-// lateAttacks rewrite what a run said of its process, at the end of its lease
-// or after it.
-var lateAttacks = []func(*hoarder){releaseAfterExit, launchAfterLease}
+// lateAttacks rewrite what a run said, at the end of its lease or after it.
+var lateAttacks = []func(*hoarder){releaseAfterExit, launchAfterLease, changeWhatWasShown, lateWithARevokedKey}
 
 // releaseAfterExit names another last event when the exit is already reported.
 func releaseAfterExit(h *hoarder) {
@@ -45,6 +45,83 @@ func launchAfterLease(h *hoarder) {
 	h.end(held)
 }
 
+// changeWhatWasShown changes what a reviewer has seen, back and forth. Whoever
+// decides on an earlier digest is refused, and nothing changes after a decision.
+func changeWhatWasShown(h *hoarder) {
+	held, code := h.start(), 1
+	_, err := h.Complete(h.ctx, held, picket.Completion{Output: picket.RawJSON(`"done"`)})
+	h.ok(err)
+	told := func() (n int) {
+		page, err := h.Events(h.ctx, picket.EventQuery{TaskID: held.TaskID, Types: []string{picket.EventEvidenceReplaced}})
+		h.ok(err)
+		return len(page.Events)
+	}
+	refused := func(digest string, want picket.Code) {
+		h.Helper()
+		if _, err := h.Approve(h.ctx, operator, held.TaskID, picket.Decision{Digest: digest}); picket.CodeOf(err) != want {
+			h.Fatalf("a decision on %q: %v, want %s", digest, err, want)
+		}
+	}
+	var seen []string
+	for _, change := range []func() error{
+		func() error { return h.RunEvidence(h.ctx, held, diffOf("+good")) },
+		func() error { return h.RunEvidence(h.ctx, held, diffOf("+bad")) },
+		func() error { return h.RunEvidence(h.ctx, held, diffOf("+good")) },
+		func() error { return h.RunExit(h.ctx, held, picket.Exit{Class: picket.ExitSuccess}, "") },
+		func() error { return h.RunExit(h.ctx, held, picket.Exit{Class: picket.ExitCrash, Code: &code}, "") },
+	} {
+		h.ok(change())
+		got, err := h.Task(h.ctx, held.TaskID)
+		h.ok(err)
+		refused("", picket.CodePreconditionRequired)
+		for _, digest := range seen {
+			refused(digest, picket.CodeVersion)
+		}
+		seen = append(seen, got.Review.Digest)
+	}
+	if n := told(); n != 2 {
+		h.Fatalf("two replacements and %d events", n)
+	}
+	_, err = h.Approve(h.ctx, operator, held.TaskID, picket.Decision{Digest: seen[len(seen)-1]})
+	h.ok(err)
+	if err := h.RunEvidence(h.ctx, held, diffOf("+bad")); picket.CodeOf(err) != picket.CodeTaskClosed {
+		h.Fatalf("evidence after the decision: %v", err)
+	}
+}
+
+// lateWithARevokedKey reports what runs have done whose key was revoked.
+func lateWithARevokedKey(h *hoarder) {
+	k, err := h.CreateKey(h.ctx, operator, picket.KeyRequest{Name: "leaked", Scopes: []picket.Scope{picket.ScopeAgent}})
+	h.ok(err)
+	task, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task"})
+	h.ok(err)
+	leases, err := h.Acquire(h.ctx, picket.Caller{Actor: k.KeyID, Key: k.KeyID}, picket.AcquireRequest{AgentID: "greedy"})
+	h.ok(err)
+	held, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+	h.ok(err)
+	h.ok(h.RunEvidence(h.ctx, held, diffOf("+good")))
+	_, err = h.Complete(h.ctx, held, picket.Completion{Output: picket.RawJSON(`"done"`)})
+	h.ok(err)
+	_, err = h.RevokeKey(h.ctx, operator, k.KeyID)
+	h.ok(err)
+	before, err := h.Task(h.ctx, task.TaskID)
+	h.ok(err)
+	if err := h.RunEvidence(h.ctx, held, diffOf("+bad")); picket.CodeOf(err) != picket.CodeLeaseExpired {
+		h.Fatalf("evidence of a run whose key was revoked: %v", err)
+	}
+	used, err := h.ReportUsage(h.ctx, held, picket.UsageReport{Source: "claude", Session: "s", USD: worth(0, "0.01").USD})
+	h.ok(err)
+	if used.Charged != *worth(0, "0") || used.Unverified != *worth(0, "0.01") {
+		h.Fatalf("usage of a run whose key was revoked: %+v", used)
+	}
+	after, err := h.Task(h.ctx, task.TaskID)
+	h.ok(err)
+	if after.Review.Digest != before.Review.Digest {
+		h.Fatalf("the digest is %s after %s", after.Review.Digest, before.Review.Digest)
+	}
+	h.end(held)
+}
+
 // said is what the record of a run says of its launch and its exit.
 func (h *hoarder) said(held picket.Held) string {
 	h.Helper()
@@ -57,5 +134,7 @@ func (h *hoarder) said(held picket.Held) string {
 var lateMutants = []mutant{
 	{"a release rewrites the exit", []edit{{"_eventbudget", "if pick(r[1], 'exited').exited == '1' then return end", "if r.exited == '1' then return end"}}},
 	{"a launch is rewritten after the lease", []edit{{"run_events", "(r.launched ~= '1' or r.state == 'running') and ", ""}}},
+	{"a revoked key hands in evidence", []edit{{"run_evidence", "if key_voids(r.key) then", "if false then"}}},
+	{"a revoked key is charged", []edit{{"usage", "key_voids(r.key) and 'key_revoked'", "false"}}},
 	{"a launch is never corrected", []edit{{"run_events", "r.launched ~= '1' or r.state == 'running'", "r.launched ~= '1'"}}},
 }

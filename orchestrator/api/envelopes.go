@@ -53,7 +53,7 @@ func ledger(r request) error {
 		return err
 	}
 	want.Limit = int(limit)
-	if want.TaskID != "" {
+	if q.values.Has("task") {
 		if err := picket.CheckEnvelopeID("?task", want.TaskID); err != nil {
 			return err
 		}
