@@ -80,7 +80,7 @@ func (g git) addAll(ctx context.Context) (left string, err error) {
 	err = add()
 	var e *gitError
 	if err == nil || errors.As(err, &e) && e.err != nil {
-		return "", err // it did not end by itself: once more would take as long
+		return "", err // the command was killed at its limit: a second try would take as long
 	}
 	if _, unread := g.say(ctx, "ls-files", "--cached", "--", ":(top)"+briefingDir); unread != nil {
 		if err := g.removeOfTree("index"); err != nil {

@@ -142,7 +142,7 @@ var (
 type gitError struct {
 	about, said string
 	end         Exited
-	err         error // why it was ended or not started; nil when it ended by itself
+	err         error // why it was killed or not started; nil when it exited on its own
 }
 
 func (e *gitError) Error() string {

@@ -57,7 +57,7 @@ func (g git) notedBase(taskID string) (base string) {
 	return base
 }
 
-// readRegular reads a file that is no link and no pipe.
+// readRegular reads a regular file; a link or a pipe is refused.
 func readRegular(root *os.Root, file string) ([]byte, error) {
 	info, err := root.Lstat(file)
 	if err != nil {
@@ -70,7 +70,7 @@ func readRegular(root *os.Root, file string) ([]byte, error) {
 }
 
 // exclude keeps our files in a workspace away from git, in the repository's own
-// list that is no part of any commit.
+// list that belongs to no commit.
 func (g git) exclude() error {
 	const line, file = briefingDir + "/", "info/exclude"
 	return g.inShared(func(root *os.Root) error {

@@ -62,7 +62,7 @@ var tableName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0
 func (d Database) marksTable(name string) (string, error) {
 	table := cmp.Or(d.Marks, "picket_fence")
 	if !tableName.MatchString(table) {
-		return "", fmt.Errorf("toolproxy: %q of the database %s is no name of a table in lower case, of at most 55 letters", table, name)
+		return "", fmt.Errorf("toolproxy: %q of the database %s is not a table name: at most 55 lower-case letters, digits or _", table, name)
 	}
 	return table, nil
 }

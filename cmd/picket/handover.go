@@ -127,6 +127,6 @@ func (s *server) endRunKey(log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := s.client.Call(ctx, http.MethodDelete, "/api/v1/run-keys", nil, nil); err != nil {
-		log.Debug("the run key was not ended; it expires by itself", "err", err)
+		log.Debug("the run key could not be ended; it expires within a day", "err", err)
 	}
 }

@@ -100,7 +100,7 @@ func checkUpstreamName(text string) error {
 
 func checkTable(text string) error {
 	if !table.MatchString(text) {
-		return fmt.Errorf("%s is no name of a table in lower case of at most 55 letters, such as public.picket_fence", quoted(text))
+		return fmt.Errorf("%s is not a table name: write at most 55 lower-case letters, digits or _, with or without a schema, such as public.picket_fence", quoted(text))
 	}
 	return nil
 }
