@@ -20,7 +20,7 @@ func TestWhatIsANotice(t *testing.T) {
 		event(picket.EventTaskHandoff, `{"state":"handoff"}`), event(picket.EventTaskReview, `{"state":"review"}`),
 		event(picket.EventTaskCompleted, `{"state":"completed"}`), event(picket.EventTaskApproved, `{"state":"completed"}`),
 		event(picket.EventLeaseFailed, `{"state":"failed"}`), event(picket.EventLeaseExpired, `{"state":"handoff","class":"lease_expired"}`),
-		event(picket.EventLeaseReleased, `{"state":"failed"}`), event(picket.EventWebhookDead, `{"state":"dead"}`), dead,
+		event(picket.EventLeaseReleased, `{"state":"failed"}`), event(picket.EventWebhookDead, `{"state":"dead"}`), event(picket.EventBudgetUnverified, `{"reason":"superseded"}`), dead,
 	} {
 		if !e.Notice() {
 			t.Errorf("%s %s %s is no notice", e.Type, e.NewStatus, e.Data)

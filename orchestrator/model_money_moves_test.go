@@ -53,7 +53,7 @@ func (x *machine) reserveBy(h picket.Held, mh mheld, c mcall, wait int64, effect
 		x.short[h.RunID]++
 	}
 	if x.agree(err, code, "reserve %+v by %+v", c, mh) {
-		x.same("reserve: available", got.Available, x.m.envs[h.TaskID].Available)
+		x.same("reserve: available", got.Available, x.m.envs[h.TaskID].free())
 		x.same("reserve: token", got.Token, x.m.runs[h.RunID].token)
 		x.nudged("reserve", got.Nudge, nudge)
 		if x.same("reserve: replayed", got.Replay != nil, was != nil); was != nil {
@@ -91,7 +91,7 @@ func (x *machine) settleAs(s picket.Settlement) {
 	c, p, code := x.m.settle(s.TaskID, s.CallID, s.Nonce, s.Outcome, s.Cost, string(s.Result))
 	if x.agree(err, code, "settle %+v", s) {
 		x.same("settle: cost", got.Cost, c.cost)
-		x.same("settle: available", got.Available, p.Available)
+		x.same("settle: available", got.Available, p.free())
 		x.same("settle: locked", got.Overrun, p.free().Tokens < 0 || p.free().USD < 0)
 	}
 }
@@ -138,7 +138,7 @@ func (x *machine) awaitTopUp() {
 	got, err := x.e.AwaitTopUp(x.ctx, h, 0)
 	more, code := x.m.funds(mh)
 	if x.agree(err, code, "await top up %+v", mh) {
-		x.same("await top up", fmt.Sprint(got.ToppedUp, got.Available), fmt.Sprint(more, x.m.envs[h.TaskID].Available))
+		x.same("await top up", fmt.Sprint(got.ToppedUp, got.Available), fmt.Sprint(more, x.m.envs[h.TaskID].free()))
 	}
 	x.refused(h, err, "await_top_up")
 }

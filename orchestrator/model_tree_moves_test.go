@@ -49,7 +49,7 @@ func (x *machine) delegateBy(h picket.Held, mh mheld, request, content string, s
 	if x.agree(err, code, "delegate %+v by %+v", m, mh) {
 		x.same("delegate", got.TaskID, id)
 		x.same("delegate: state", got.State, x.m.tasks[id].state)
-		x.same("delegate: available", got.Available, x.m.envs[h.TaskID].Available)
+		x.same("delegate: available", got.Available, x.m.envs[h.TaskID].free())
 		x.nudged("delegate", got.Nudge, nudge)
 	}
 	x.refused(h, err, "delegate_subtask")

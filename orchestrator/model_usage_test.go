@@ -51,12 +51,18 @@ func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelop
 	if trusted && !ofTask {
 		e.said.llm = e.said.llm.Minus(more).Plus(owed)
 	}
-	var room budget.Envelope
+	var room, before budget.Envelope
 	if trusted {
 		room = m.room(e)
 	}
-	cost = budget.Envelope{Tokens: min(owed.Tokens, room.Tokens), USD: min(owed.USD, room.USD)}
-	rest, p = owed.Minus(cost), e
+	locks := trusted && t.state != picket.TaskQueued
+	if locks {
+		before = e.unverified
+	}
+	due := owed.Plus(before)
+	cost = budget.Envelope{Tokens: min(due.Tokens, room.Tokens), USD: min(due.USD, room.USD)}
+	left, p := owed.Minus(cost), e
+	rest = positive(left)
 	if !cost.IsZero() {
 		r.spent = r.spent.Plus(cost)
 		m.emit(picket.EventToolCalled, r.task)
@@ -64,16 +70,17 @@ func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelop
 	} else if trusted {
 		p = m.giveBack(e)
 	}
+	if locks {
+		e.unverified = e.unverified.Plus(left)
+	}
+	if !left.IsZero() {
+		m.rows++
+	}
 	if !rest.IsZero() {
-		locks := trusted && t.state != picket.TaskQueued
-		if locks {
-			e.unverified = e.unverified.Plus(rest)
-		}
 		m.emit(picket.EventBudgetUnverified, r.task)
 		if locks && !e.closed {
 			m.emit(picket.EventBudgetOverrun, r.task)
 		}
-		m.rows++
 	}
 	return cost, rest, p, ""
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // reportsInVain reports usage that has to be recorded and charged to nobody: no
@@ -214,6 +215,51 @@ func TestAHolderOverdrawsItsOwnEnvelopeOnly(t *testing.T) {
 		ok(t, err)
 		f.books(t, d.TaskID, "0.35", "0", "0", "0.35")
 		f.books(t, root.TaskID, "1.25", "0.90", "0", "0")
+		f.sound(t)
+	})
+}
+
+// What a report could not be charged, because a call held the money or there was
+// none, is charged by the next report once there is. The ledger adds up.
+func TestUnverifiedUsageIsChargedOnceThereIsMoney(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+		call := f.reserve(t, h, paid("0.90"))
+		report := picket.UsageReport{Session: "s", USD: usd("0.50")}
+		if got := f.usage(t, h, report, 0, "0.10"); got.Unverified != *worth(0, "0.40") || !got.Overrun {
+			t.Errorf("with a call under way: %+v", got)
+		}
+		f.usage(t, h, report, 0, "0")
+		settled, err := f.Settle(f.ctx, done(call, "0.10"))
+		ok(t, err)
+		if settled.Available.USD != usd("0.40") {
+			t.Errorf("after the call the agent is told of %+v", settled.Available)
+		}
+		if got := f.usage(t, h, report, 0, "0.40"); !got.Unverified.IsZero() || got.Available.USD != usd("0.40") {
+			t.Errorf("after the call: %+v", got)
+		}
+		report.USD = usd("2")
+		f.usage(t, h, report, 0, "0.40")
+		_, err = f.TopUp(f.ctx, once("a"), task.TaskID, picket.TopUp{USD: usd("0.60")})
+		ok(t, err)
+		_, err = f.Complete(f.ctx, h, picket.Completion{})
+		ok(t, err)
+		f.usage(t, h, report, 0, "0.60") // of 1.10 that were unverified
+		f.books(t, task.TaskID, "1.60", "0", "0", "1.60")
+		if got := f.envelope(t, task.TaskID); got.Unverified != *worth(0, "0.50") {
+			t.Errorf("left unverified: %+v", got.Unverified)
+		}
+		page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: task.TaskID, Limit: 100})
+		ok(t, err)
+		var charged, unverified budget.Money
+		for _, row := range page.Rows {
+			if row.Kind != picket.LedgerTopUp {
+				charged, unverified = charged+row.Charged.USD, unverified+row.Unverified.USD
+			}
+		}
+		if charged != usd("1.60") || unverified != usd("0.50") {
+			t.Errorf("the rows add up to %v charged and %v unverified", charged, unverified)
+		}
 		f.sound(t)
 	})
 }

@@ -142,7 +142,8 @@ func toneOf(ev picket.Event) string {
 	case picket.EventTaskApproved, picket.EventTaskCompleted, picket.EventTaskFinished:
 		return "good"
 	case picket.EventTaskRejected, picket.EventTaskCancelled, picket.EventLeaseFailed, picket.EventLeaseExpired, picket.EventWriteRefused,
-		picket.EventBudgetOverrun, picket.EventBudgetExceeded, picket.EventInvariantViolated, picket.EventStoreAdopted, picket.EventAgentTimedOut:
+		picket.EventBudgetOverrun, picket.EventBudgetExceeded, picket.EventBudgetUnverified, picket.EventInvariantViolated,
+		picket.EventStoreAdopted, picket.EventAgentTimedOut:
 		return "bad"
 	case picket.EventTaskHandoff, picket.EventTaskReview, picket.EventHandoffOverdue, picket.EventPaused, picket.EventRunStalled, picket.EventAgentTimeoutWarning:
 		return "ask"

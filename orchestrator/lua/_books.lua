@@ -87,7 +87,7 @@ local function charge(id, e, run, held_t, held_u, cost_t, cost_u, ...)
   local facts = '{"envelope":' .. quote(payer) .. ',"cost":' .. both(cost_t, cost_u) .. ',"reserved":' .. both(held_t, held_u)
   if over_t or over_u then
     emit('budget.overrun', { task = task_of(payer), run = payer == id and run or '', actor = 'server' },
-      facts .. ',"available":' .. both(num(p.available_t), num(p.available_u)) .. '}')
+      facts .. ',"available":' .. both(free(p)) .. '}')
   end
   if late then emit('budget.late', { task = id, run = run, actor = 'server' }, facts .. '}') end
   warn(payer, p) -- a closed envelope warns nobody: who pays for it may

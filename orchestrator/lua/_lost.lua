@@ -1,25 +1,25 @@
 -- What the second of two people is told: who has decided what, and when.
 
--- free is free text as a value of a refusal: the first of it, without blanks.
-local function free(s)
+-- free_text is free text as a value of a refusal: the first of it, without blanks.
+local function free_text(s)
   return (string.gsub(string.sub(s or '', 1, 2000), '[^%w_.-]', function(c) return string.format('%%%02X', string.byte(c)) end))
 end
 
 -- first names who was first: a key also by its name.
 local function first(code, by, ...)
-  return refuse(code, 'by', by or '-', 'byName', free(by and call('HGET', K('key:', by), 'name') or ''), ...)
+  return refuse(code, 'by', by or '-', 'byName', free_text(by and call('HGET', K('key:', by), 'name') or ''), ...)
 end
 
 -- lost is the refusal of a decision about a task that is closed.
 local function lost(id, t)
   local r = call('HMGET', K('review:', id), 'decision', 'by', 'at', 'note', 'fix')
   if r[1] then
-    return first('task_closed', r[2], 'state', t.state, 'decision', r[1], 'at', r[3], 'note', free(r[4]), 'fixTaskId', r[5])
+    return first('task_closed', r[2], 'state', t.state, 'decision', r[1], 'at', r[3], 'note', free_text(r[4]), 'fixTaskId', r[5])
   end
   local by = pick(t[1], 'closed_by', 'updated', 'reason').closed_by
   if not by then return refuse('task_closed', 'state', t.state) end
   return first('task_closed', by, 'state', t.state, 'decision', t.state == 'completed' and 'finish' or 'cancel', 'at', t.updated,
-    'reason', free(t.reason or ''))
+    'reason', free_text(t.reason or ''))
 end
 
 -- lost_tree is that of one about a task below a cancelled one, which nobody has
@@ -27,7 +27,7 @@ end
 local function lost_tree(t)
   local top = marked(t)
   local at, by = string.match(call('HGET', K('tree:', t.root), top), '^(%d+) (.+)$')
-  return first('task_closed', by, 'state', 'cancelled', 'decision', 'cancel', 'at', at or '-', 'reason', free('cancelled with ' .. top))
+  return first('task_closed', by, 'state', 'cancelled', 'decision', 'cancel', 'at', at or '-', 'reason', free_text('cancelled with ' .. top))
 end
 
 -- lost_handoff is that of one about a hand-off, whose task may have gone on.
@@ -35,5 +35,5 @@ local function lost_handoff(h, t)
   local code = (TERMINAL[t.state] or marked(t)) and 'task_closed' or 'state_conflict'
   local decision = h.state == 'answered' and 'answer' or h.state == 'finished' and 'finish' or 'cancel'
   return first(code, h.by, 'state', TERMINAL[t.state] and t.state or h.state, 'need', 'open', 'decision', decision, 'at', h.closed or '-',
-    'answer', free(h.said))
+    'answer', free_text(h.said))
 end

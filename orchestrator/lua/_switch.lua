@@ -9,5 +9,5 @@ end
 -- pressed is their refusal: who pressed it, when and why.
 local function pressed()
   local p = call('HMGET', META, 'paused_by', 'paused_at', 'paused_why')
-  return first('state_conflict', p[1], 'decision', paused == 'hard' and 'stop' or 'pause', 'at', p[2] or '-', 'reason', free(p[3]))
+  return first('state_conflict', p[1], 'decision', paused == 'hard' and 'stop' or 'pause', 'at', p[2] or '-', 'reason', free_text(p[3]))
 end

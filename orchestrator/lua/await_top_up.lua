@@ -12,4 +12,5 @@ put(r, 'active', NOW)
 local e = envelope(tid)
 if not pick(r[1], 'tops_seen').tops_seen then put(r, 'tops_seen', e.tops or '0') end
 local more = r.tops_seen and num(e.tops) > num(r.tops_seen)
-return { more and 1 or 0, num(e.available_t), num(e.available_u), locked(e) and 1 or 0 }
+local free_t, free_u = free(e)
+return { more and 1 or 0, free_t, free_u, locked(e) and 1 or 0 }

@@ -15,8 +15,8 @@ local s = read_spec(11)
 s.parent = tid
 
 local function answer(state, nudge)
-  local e = envelope(tid)
-  return { s.id, state, e.available_t or '0', e.available_u or '0', nudge }
+  local free_t, free_u = free(envelope(tid))
+  return { s.id, state, F(free_t), F(free_u), nudge }
 end
 
 local was = pick(K('task:', s.id), 'state', 'parent', 'made')

@@ -19,7 +19,8 @@ local e, h = envelope(tid), open_call(tid, cid)
 -- What an LLM answers cannot carry a nudge, so the next other call does.
 local function answer(was)
   local nudge = string.sub(tool, 1, 4) == 'llm_' and '' or told_with(r, cid)
-  return { num(r.token), num(e.available_t), num(e.available_u), deadline - now, nudge, was }
+  local free_t, free_u = free(e)
+  return { num(r.token), free_t, free_u, deadline - now, nudge, was }
 end
 
 -- exceeded tells of a refusal, the first 20 of a run in a minute, and notes how
@@ -30,7 +31,7 @@ local function exceeded()
   if told == 1 then call('PEXPIRE', K('short:', rid), 60000) end
   if told <= 20 then
     emit('budget.exceeded', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"tool":' .. quote(tool) ..
-      ',"need":' .. both(need_t, need_u) .. ',"available":' .. both(num(e.available_t), num(e.available_u)) .. '}')
+      ',"need":' .. both(need_t, need_u) .. ',"available":' .. both(free(e)) .. '}')
   end
   save()
 end

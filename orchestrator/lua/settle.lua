@@ -27,4 +27,5 @@ if h.keyed == '1' and ARGV[7] ~= '' and outcome == h.outcome then
     keep_call(root, slots, 0, 1, #ARGV[7])
   end
 end
-return { num(h.cost_t), num(h.cost_u), num(p.available_t), num(p.available_u), locked(p) and 1 or 0 }
+local free_t, free_u = free(p)
+return { num(h.cost_t), num(h.cost_u), free_t, free_u, locked(p) and 1 or 0 }

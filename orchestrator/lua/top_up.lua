@@ -37,11 +37,11 @@ end
 for _, p in ipairs(above) do
   for _, column in ipairs({ 'granted', 'carved', 'envelope' }) do shift(p, column, t, u) end
 end
-local before = both(num(e.available_t), num(e.available_u))
+local before = both(free(e))
 for _, column in ipairs({ 'granted', 'available', 'envelope' }) do shift(e, column, t, u) end
 e.tops = F(num(e.tops) + 1)
 put(e, 'tops', e.tops)
-local available = both(num(e.available_t), num(e.available_u))
+local available = both(free(e))
 rewarn(e)
 emit('budget.topped_up', { task = task_of(id), actor = by, reason = reason }, '{"envelope":' .. quote(id) .. ',"added":' .. both(t, u) ..
   ',"available":' .. available .. ',"before":{"available":' .. before .. '},"after":{"available":' .. available .. '},"reason":' .. quote(reason) .. '}')

@@ -5,7 +5,8 @@
 -- charged to the same run. Nobody has measured it. So the holder, or the last
 -- run of the task, is charged up to what the task was granted. The rest, and all
 -- that any other run or one of a revoked key reports, is unverified: a row of
--- the ledger and an event.
+-- the ledger and an event. What was unverified because calls held the money, or
+-- before a top-up, is charged by the next report.
 -- ARGV: task, run, secret, presented token, source, session, scope (run|session), tokens, nano-dollars
 -- Reply: {tokens, nano-dollars charged now, available tokens, available nano-dollars, 1 when that envelope is locked,
 --   tokens, nano-dollars that are unverified}
@@ -61,13 +62,14 @@ local function room(dim)
   local task = p and p.parent and task_of(id) ~= ''
   return unverified and 0 or math.max(0, task and math.min(left, num(p['available_' .. dim])) or left)
 end
-local cost_t, cost_u = math.min(owed_t, room('t')), math.min(owed_u, room('u'))
-local rest_t, rest_u = owed_t - cost_t, owed_u - cost_u
 -- A run that gave its task back locks nothing that the next holder needs.
 local into = (unverified or t.state == 'queued') and r or e
+local was_rest_t, was_rest_u = into == e and num(e.unverified_t) or 0, into == e and num(e.unverified_u) or 0
+local cost_t, cost_u = math.min(owed_t + was_rest_t, room('t')), math.min(owed_u + was_rest_u, room('u'))
+local rest_t, rest_u = owed_t - cost_t, owed_u - cost_u -- less than nothing where more is charged than was owed
 if num(into.unverified_t) + rest_t > MOST_T then return refuse('validation_failed', 'field', '/tokens', 'limit', F(MOST_T)) end
 if num(into.unverified_u) + rest_u > MOST_U then return refuse('validation_failed', 'field', '/usd', 'limit', F(MOST_U)) end
-if owed_t > 0 or owed_u > 0 then
+if owed_t > 0 or owed_u > 0 or cost_t > 0 or cost_u > 0 then
   local full = math.max(num(r.usage_full), now) + EVERY
   if full > now + BURST * EVERY then return refuse('rate_limited', 'kind', 'usage') end
   put(r, 'usage_full', F(full))
@@ -86,21 +88,25 @@ if cost_t > 0 or cost_u > 0 then
 elseif not unverified then
   p = payer_of(tid, e)
 end
-if rest_t > 0 or rest_u > 0 then
+local more_rest_t, more_rest_u = math.max(0, rest_t), math.max(0, rest_u)
+local more_rest = more_rest_t > 0 or more_rest_u > 0
+if rest_t ~= 0 or rest_u ~= 0 then
   local reason = unverified or 'over_envelope'
   shift(into, 'unverified', rest_t, rest_u)
-  sum('unverified_t', rest_t)
-  sum('unverified_u', rest_u)
-  emit('budget.unverified', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = reason }, '{"envelope":' .. quote(tid) ..
-    ',"tool":' .. quote(source) .. ',"usage":' .. both(rest_t, rest_u) .. ',"reason":' .. quote(reason) .. '}')
+  if more_rest then
+    sum('unverified_t', more_rest_t)
+    sum('unverified_u', more_rest_u)
+    emit('budget.unverified', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = reason }, '{"envelope":' .. quote(tid) ..
+      ',"tool":' .. quote(source) .. ',"usage":' .. both(more_rest_t, more_rest_u) .. ',"reason":' .. quote(reason) .. '}')
+  end
   book(tid, 'run', rid, 'cost_t', '0', 'cost_u', '0', 'kind', 'unverified', 'tool', source, 'unverified_t', F(rest_t), 'unverified_u', F(rest_u),
-    'held_t', '0', 'held_u', '0', 'detail', reason)
+    'held_t', '0', 'held_u', '0', 'detail', more_rest and reason or 'charged_since')
 end
 -- The money of the present holder is no business of another run.
-if t.run ~= rid then return { cost_t, cost_u, 0, 0, 0, rest_t, rest_u } end
+if t.run ~= rid then return { cost_t, cost_u, 0, 0, 0, more_rest_t, more_rest_u } end
 local free_t, free_u = free(p)
-if into == e and e.closed ~= '1' and (rest_t > 0 or rest_u > 0) then
-  emit('budget.overrun', { task = tid, run = rid, actor = 'server' }, '{"envelope":' .. quote(tid) .. ',"cost":' .. both(rest_t, rest_u) ..
+if into == e and e.closed ~= '1' and more_rest then
+  emit('budget.overrun', { task = tid, run = rid, actor = 'server' }, '{"envelope":' .. quote(tid) .. ',"cost":' .. both(more_rest_t, more_rest_u) ..
     ',"reserved":' .. both(0, 0) .. ',"available":' .. both(free_t, free_u) .. '}')
 end
-return { cost_t, cost_u, free_t, free_u, locked(p) and 1 or 0, rest_t, rest_u }
+return { cost_t, cost_u, free_t, free_u, locked(p) and 1 or 0, more_rest_t, more_rest_u }
