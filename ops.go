@@ -54,11 +54,13 @@ type Stats struct {
 	LastSeq int64       `json:"lastSeq"` // sequence number of the newest event
 	// AuditEvents is how many events the audit log has, OldestAudit when the
 	// oldest of them was written; zero if it has none.
-	AuditEvents int64      `json:"auditEvents"`
-	OldestAudit Instant    `json:"oldestAudit"`
-	Pause       PauseState `json:"pause"`
-	StoreTime   Instant    `json:"storeTime"` // the clock every deadline is judged by
-	LastTick    Instant    `json:"lastTick"`  // of a reaper, on the store's own clock
+	AuditEvents int64   `json:"auditEvents"`
+	OldestAudit Instant `json:"oldestAudit"`
+	// Memory is what the store takes, and this namespace of it.
+	Memory    MemoryStats `json:"memory"`
+	Pause     PauseState  `json:"pause"`
+	StoreTime Instant     `json:"storeTime"` // the clock every deadline is judged by
+	LastTick  Instant     `json:"lastTick"`  // of a reaper, on the store's own clock
 	// SinceTickMs is how long ago LastTick was, on the same clock.
 	SinceTickMs int64 `json:"sinceTickMs"`
 	// ClockOffsetMs is how far the clock of the store's machine is ahead of that

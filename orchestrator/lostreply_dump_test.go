@@ -21,6 +21,7 @@ var (
 	sessionText = regexp.MustCompile(`(?m)^pk:\{default\}:(?:session|login:).*$`) // of a secret that differs from run to run
 	digestText  = regexp.MustCompile(`[0-9a-f]{64}`)
 	hashText    = regexp.MustCompile(`secret [0-9a-f]{64}`)
+	sizeText    = regexp.MustCompile(`(size (?:bytes|sum)) [0-9]+`)
 	sealedText  = regexp.MustCompile(`(secret|url) [A-Za-z0-9_-]{70,}`) // never the same twice
 )
 
@@ -49,6 +50,7 @@ func dump(ctx context.Context, c redis.UniversalClient, answer any) (text string
 	lines = append(lines, "answer "+string(said))
 	text = hashText.ReplaceAllString(strings.Join(lines, "\n"), "secret (hash)")
 	text = sealedText.ReplaceAllString(text, "$1 (sealed)")
+	text = sizeText.ReplaceAllString(text, "$1 (bytes)")
 	text = sessionText.ReplaceAllStringFunc(text, func(line string) string { return digestText.ReplaceAllString(line, "(hash)") })
 	text = macText.ReplaceAllString(text, ".(mac)")
 	return numbered(numbered(text, ulidText), aboveFloor), nil

@@ -162,6 +162,9 @@ var sweepCases = []lostCase{
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 		return e.Inspect(w.ctx, operator, picket.InspectRequest{Repair: true})
 	}},
+	{name: "measure", counts: foundLess, setup: confirmed(picket.TaskSpec{}), call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		return e.Measure(w.ctx, 1000)
+	}},
 	{name: "retain", counts: foundLess, setup: func(w *lostWorld) {
 		w.submitted(picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}})
 		_, err := w.direct.Cancel(w.ctx, operator, w.task.TaskID, "")

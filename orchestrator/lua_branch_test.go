@@ -59,7 +59,8 @@ local TAG = 'pk:{default}:'
 local function tagged(...)
   local a = { ... }
   local command, last = string.upper(a[1]), 2
-  if command == 'TIME' then last = 1 end
+  if command == 'TIME' or command == 'SCAN' then last = 1 end
+  if command == 'MEMORY' then a[2] = a[3] end
   if command == 'DEL' or command == 'EXISTS' then last = #a end
   for i = 2, last do
     if string.sub(a[i], 1, #TAG) ~= TAG then error(command .. ' of ' .. a[i] .. ' leaves the namespace') end

@@ -2,8 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,9 +12,6 @@ import (
 )
 
 const (
-	// headroom is the memory below maxmemory that scripts which store more leave
-	// free, so that a process can start on a full store and leases can end.
-	headroom = 32 << 20
 	// roomAsked is how many bytes are stored at most before Redis is asked again.
 	roomAsked = 8 << 20
 	// perScript is what a script stores beside its arguments.
@@ -82,16 +77,9 @@ func (r *room) ask(ctx context.Context) bool {
 		r.left.Store(1 << 20)
 		return false
 	}
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		n, _ := strconv.ParseInt(value, 10, 64)
-		switch name {
-		case "used_memory":
-			r.used.Store(n)
-		case "maxmemory":
-			r.most.Store(n)
-		}
-	}
+	used, most := memoryUse(text)
+	r.used.Store(used)
+	r.most.Store(most)
 	return true
 }
 
@@ -101,7 +89,7 @@ func (r *room) free() int64 {
 	if most == 0 {
 		return 2 * roomAsked
 	}
-	return most - min(headroom, most/3) - r.used.Load()
+	return most - picket.Reserve(most) - r.used.Load()
 }
 
 func storeFull() *picket.Error {

@@ -53,6 +53,7 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	s.Pulse = pulseOf(r.hash(r.at(rest, 9)), raw)
 	audit := r.list(r.at(rest, 10))
 	s.AuditEvents, s.OldestAudit = r.int(r.at(audit, 0)), picket.Instant(r.int(r.at(audit, 1)))
+	s.Memory = r.memoryOf(r.list(r.at(rest, 11)))
 	return s, r.bad
 }
 

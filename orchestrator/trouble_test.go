@@ -23,7 +23,7 @@ import (
 // whenFull are the scripts that a full store must let through: what ends a
 // lease, stops something or frees memory. The readers are let through, too.
 var whenFull = []string{"renew", "release", "fail", "expire", "expire_due", "complete", "request_help", "cancel", "undeliver", "run_exit",
-	"get_task", "watch", "session", "session_close", "tick", "overdue", "chore", "pause", "resume", "key_revoke", "run_key_renew", "retain", "inspect", "adopt", "reclaim", "refused", "unwait",
+	"get_task", "watch", "session", "session_close", "tick", "overdue", "chore", "pause", "resume", "key_revoke", "run_key_renew", "retain", "inspect", "measure", "adopt", "reclaim", "refused", "unwait",
 	"heartbeat", "judge", "drain", "deregister", "settle", "reap_hold", "usage", "await",
 	"webhook_claim", "webhook_advance", "webhook_delete", "webhook_revive"}
 

@@ -30,11 +30,18 @@ type Sweeps interface {
 	// InspectNext holds about limit entries more against the invariants and
 	// repairs what is safe to repair; where it goes on is kept in the store.
 	InspectNext(ctx context.Context, limit int) error
+	// Measure adds up the memory of the next keys of the namespace, among about
+	// limit keys of the store; where it goes on is kept in the store.
+	Measure(ctx context.Context, limit int) (int, error)
 }
 
 // MaxTick is the longest pause between two ticks: store time stands still
 // while nobody ticks, so the bound is part of the lease protocol.
 const MaxTick = 500 * time.Millisecond
+
+// measureKeys is about how many keys one step of measuring looks at, so that no
+// other request waits for it longer than a millisecond or two.
+const measureKeys = 500
 
 // Config says what to sweep and how often.
 type Config struct {
@@ -52,6 +59,9 @@ type Config struct {
 	// InspectEvery is the pause between two looks of the invariant scanner,
 	// each at one batch. Defaults to 10 s.
 	InspectEvery time.Duration
+	// MeasureEvery is the pause between two steps of measuring how much memory a
+	// namespace takes. Defaults to 1 s.
+	MeasureEvery time.Duration
 	// Retention says what is old. Defaults to those of picket.Retention.
 	Retention picket.Retention
 	// Batch is how much one call may do, 1 to 1,000. Defaults to 100.
@@ -74,6 +84,7 @@ func New(cfg Config) (*Reaper, error) {
 	cfg.SweepEvery = cmp.Or(cfg.SweepEvery, MaxTick)
 	cfg.RetainEvery = cmp.Or(cfg.RetainEvery, time.Minute)
 	cfg.InspectEvery = cmp.Or(cfg.InspectEvery, 10*time.Second)
+	cfg.MeasureEvery = cmp.Or(cfg.MeasureEvery, time.Second)
 	cfg.Batch = cmp.Or(cfg.Batch, 100)
 	cfg.MaxBatches = cmp.Or(cfg.MaxBatches, 100)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
@@ -82,8 +93,8 @@ func New(cfg Config) (*Reaper, error) {
 		return nil, errors.New("reaper: at least one namespace is needed")
 	case cfg.TickEvery < time.Millisecond || cfg.TickEvery > MaxTick:
 		return nil, errors.New("reaper: TickEvery is 1 ms to 500 ms")
-	case cfg.SweepEvery < time.Millisecond || cfg.RetainEvery < time.Millisecond || cfg.InspectEvery < time.Millisecond:
-		return nil, errors.New("reaper: SweepEvery, RetainEvery and InspectEvery are at least 1 ms")
+	case cfg.SweepEvery < time.Millisecond || cfg.RetainEvery < time.Millisecond || cfg.InspectEvery < time.Millisecond || cfg.MeasureEvery < time.Millisecond:
+		return nil, errors.New("reaper: SweepEvery, RetainEvery, InspectEvery and MeasureEvery are at least 1 ms")
 	case cfg.Batch < 1 || cfg.Batch > 1000 || cfg.MaxBatches < 1:
 		return nil, errors.New("reaper: Batch is 1 to 1000, MaxBatches at least 1")
 	}
@@ -103,7 +114,7 @@ func (r *Reaper) Run(ctx context.Context) error {
 	return nil
 }
 
-// loops are the seven sweeps of a namespace. Each has a goroutine of its own,
+// loops are the eight sweeps of a namespace. Each has a goroutine of its own,
 // so a slow one never holds up the tick.
 func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 	cfg := r.cfg
@@ -118,6 +129,10 @@ func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 			return s.Retain(ctx, cfg.Retention, limit)
 		})},
 		{name: "inspect", every: cfg.InspectEvery, log: log, round: func(ctx context.Context) error { return s.InspectNext(ctx, cfg.Batch) }},
+		{name: "measure", every: cfg.MeasureEvery, log: log, round: func(ctx context.Context) error {
+			_, err := s.Measure(ctx, measureKeys)
+			return err
+		}},
 	}
 }
 

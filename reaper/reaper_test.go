@@ -23,14 +23,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.Of(m, "pk-reaper-"))
 
 // script is a namespace whose answers a test decides.
 type script struct {
-	mu      sync.Mutex
-	ticks   []time.Time
-	err     error
-	backlog int // leases left to expire
-	calls   int // of ExpireDue
-	kept    []picket.Retention
-	looks   []time.Time           // of the invariant scanner
-	chore   func(context.Context) // runs inside Chore when set
+	mu       sync.Mutex
+	ticks    []time.Time
+	err      error
+	backlog  int // leases left to expire
+	calls    int // of ExpireDue
+	kept     []picket.Retention
+	looks    []time.Time           // of the invariant scanner
+	measured []int                 // keys that it was to measure at a time
+	chore    func(context.Context) // runs inside Chore when set
 }
 
 func (s *script) Tick(context.Context) error {
@@ -75,6 +76,13 @@ func (s *script) InspectNext(_ context.Context, limit int) error {
 		return fmt.Errorf("asked to look at %d entries", limit)
 	}
 	return nil
+}
+
+func (s *script) Measure(_ context.Context, limit int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.measured = append(s.measured, limit)
+	return 0, nil
 }
 
 // left says how many leases still have to expire.
@@ -202,6 +210,18 @@ func TestInvariantsAreLookedAtEveryTenSeconds(t *testing.T) {
 	})
 }
 
+func TestANamespaceIsMeasuredEverySecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := &script{}
+		log, stop := start(t, reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns}})
+		time.Sleep(10 * time.Minute)
+		stop()
+		if n := len(ns.measured); n < 600 || n > 760 || ns.measured[0] != 500 || log.String() != "" {
+			t.Fatalf("%d steps in ten minutes; log: %s", n, log)
+		}
+	})
+}
+
 func TestTroubleIsLoggedOncePerChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := &script{}
@@ -256,6 +276,7 @@ func TestRefusesABadConfiguration(t *testing.T) {
 		{Sweeps: ns, TickEvery: -1},
 		{Sweeps: ns, SweepEvery: 1},
 		{Sweeps: ns, InspectEvery: 1},
+		{Sweeps: ns, MeasureEvery: 1},
 		{Sweeps: ns, Batch: 5000},
 		{Sweeps: ns, MaxBatches: -1},
 	} {

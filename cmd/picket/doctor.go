@@ -74,6 +74,7 @@ func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 	found = append(found, fenceFindings(ctx, cfg)...)
 	if err == nil {
 		found = append(found, floorFinding(ctx, cmd, cfg))
+		found = append(found, memoryFinding(ctx, cmd))
 		found = append(found, agentsFindings(ctx, cmd)...)
 		found = append(found, priceFinding(ctx, cmd))
 	}

@@ -39,6 +39,22 @@ var storeGauges = []storeGauge{
 		func(s picket.Stats) float64 { return float64(s.ClockOffsetMs) / 1000 }},
 }
 
+// memoryGauges are there where the store is a Redis.
+var memoryGauges = []storeGauge{
+	{describe("store_used_bytes", "Memory that the Redis server of the namespace uses."),
+		func(s picket.Stats) float64 { return float64(s.Memory.StoreUsed) }},
+	{describe("store_max_bytes", "Memory that this Redis server may use; 0 if it has no bound."),
+		func(s picket.Stats) float64 { return float64(s.Memory.StoreMax) }},
+}
+
+// sizeGauges are there once the namespace was measured.
+var sizeGauges = []storeGauge{
+	{describe("namespace_bytes", "Memory that the keys of the namespace take, an estimate."),
+		func(s picket.Stats) float64 { return float64(s.Memory.Bytes) }},
+	{describe("namespace_bytes_age_seconds", "How long ago that estimate was made."),
+		func(s picket.Stats) float64 { return age(s, s.Memory.MeasuredAt) }},
+}
+
 // houseGauges are there only where a day has a limit.
 var houseGauges = []storeGauge{
 	{describe("house_limit_usd", "Dollars that the tasks of this day (UTC) may be given."),
@@ -98,10 +114,17 @@ func collectStats(ch chan<- prometheus.Metric, ns string, s picket.Stats) {
 	for _, g := range storeGauges {
 		ch <- gauge(g.desc, g.of(s), ns)
 	}
-	if s.House == nil {
+	collectGauges(ch, ns, s, memoryGauges, s.Memory.StoreUsed > 0)
+	collectGauges(ch, ns, s, sizeGauges, !s.Memory.MeasuredAt.IsZero())
+	collectGauges(ch, ns, s, houseGauges, s.House != nil)
+}
+
+// collectGauges sends gauges that there are only under a condition.
+func collectGauges(ch chan<- prometheus.Metric, ns string, s picket.Stats, gauges []storeGauge, there bool) {
+	if !there {
 		return
 	}
-	for _, g := range houseGauges {
+	for _, g := range gauges {
 		ch <- gauge(g.desc, g.of(s), ns)
 	}
 }

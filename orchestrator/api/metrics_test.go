@@ -31,6 +31,8 @@ func (p *plane) busy(s rig.Store) {
 		must(t, err)
 	}
 	p.RefusedWrite(ctx, held, "report", picket.Refuse(picket.CodeStaleFence, "Stop.", "an old token"))
+	_, err := p.Measure(ctx, 1000)
+	must(t, err)
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
 	must(t, raw.ZRem(ctx, "pk:{default}:deadlines", held.TaskID).Err())

@@ -8,7 +8,8 @@
 --   today's house: {limit tokens, nano-dollars, available tokens, nano-dollars, what all of it has spent, both or neither} or nothing,
 --   ms of the oldest task in review or nothing, what was counted: {figure, n...}, sessions,
 --   targets of webhooks: {state, events behind...}, pulse: {'slot figure', n...},
---   audit log: {events, ms of the oldest or nothing}}
+--   audit log: {events, ms of the oldest or nothing},
+--   memory: {what the server says of its own, bytes of the namespace, ms when they were measured; nothing before}}
 local m = call('HMGET', META, 'tick', 'seq', 'paused', 'paused_why', 'paused_by', 'paused_at', 'store', 'adopted_at')
 local out = { RAW, NOW, m[1] or '0', call('ZCARD', K('lanes')), call('ZCARD', K('delayed')),
   call('ZCOUNT', K('waiters'), NOW, '+inf'), call('ZCARD', K('handoffs:', 'open')), m[2] or '0',
@@ -40,4 +41,5 @@ add(targets)
 add(call('HGETALL', K('pulse')))
 local first = call('XRANGE', K('audit'), '-', '+', 'COUNT', 1)[1]
 add({ call('XLEN', K('audit')), first and first[2][4] or false })
+add({ server_info('memory'), unpack(call('HMGET', K('size'), 'bytes', 'ended')) })
 return out
