@@ -2,9 +2,14 @@ package orchestrator_test
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
@@ -172,4 +177,30 @@ func TestATokenOfALostStoreMayBeShown(t *testing.T) {
 	h.Fence += 1 << 40
 	_, err := f.Report(t.Context(), h, "", picket.Progress{Summary: "never granted"})
 	refused(t, err, picket.CodeUnknownFence)
+}
+
+// Two processes know nothing but the time. The second adopts the store after it
+// has lost the adoption of the first, in the same second. Its floor is higher.
+func TestFloorsRiseWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := rig.Memory()
+		defer stop()
+		raw := redis.NewUniversalClient(&s.Redis)
+		defer raw.Close()
+		last := int64(0)
+		for range 3 {
+			cfg := orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: rig.Sealer(), Witness: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+			orchestrator.SetClock(&cfg, func() time.Time { return time.Now().AddDate(30, 0, 0) })
+			store, err := orchestrator.Open(t.Context(), cfg)
+			ok(t, err)
+			stats, err := store.Engine("default").Stats(t.Context())
+			ok(t, err)
+			store.Close()
+			if stats.Floor <= last {
+				t.Errorf("floor %d after %d", stats.Floor, last)
+			}
+			last = stats.Floor
+			ok(t, raw.FlushAll(t.Context()).Err())
+		}
+	})
 }

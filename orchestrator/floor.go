@@ -160,9 +160,9 @@ func (e *Engine) claim(ctx context.Context, run runner, s sight, w witnessed) er
 	if next.StoreID == "" {
 		next.StoreID = fresh
 	}
-	// One adoption a second: whoever has nothing but the clock then gets a floor
-	// above this one all the same.
-	if err := sleepUntil(ctx, clock, epoch.Add(time.Duration(floor/floorRange-1)*time.Second)); err != nil {
+	// The floor is that of the next second, and is adopted then. A process that
+	// has nothing but its clock, since this adoption was lost, too, gets a higher one.
+	if err := sleepUntil(ctx, clock, epoch.Add(time.Duration(floor/floorRange)*time.Second)); err != nil {
 		return err
 	}
 	if err := e.witness.raise(next); err != nil {
