@@ -1,15 +1,14 @@
 package picket
 
-import "strings"
-
 // AuditRule says when an event is copied to the audit log.
 type AuditRule string
 
 const (
 	// AuditAlways copies every event of a type.
 	AuditAlways AuditRule = "always"
-	// AuditPerson copies an event that a person caused: its actor is an API key,
-	// and it is not an agent that acts for itself.
+	// AuditPerson copies an event that a person caused: its actor is an API key.
+	// An agent that acts for itself is named by its own id, and is not copied
+	// even if that id looks like the id of a key.
 	AuditPerson AuditRule = "person"
 )
 
@@ -40,15 +39,6 @@ var Audited = map[string]AuditRule{
 	EventLeaseReleased:  AuditPerson,
 	EventAgentLifecycle: AuditPerson,
 	EventAgentCommand:   AuditPerson,
-}
 
-// Audited reports whether the audit log has a copy of the event.
-func (e Event) Audited() bool {
-	switch Audited[e.Type] {
-	case AuditAlways:
-		return true
-	case AuditPerson:
-		return strings.HasPrefix(e.Actor, "key_") && e.Actor != e.AgentID
-	}
-	return false
+	EventInvariantRepaired: AuditPerson,
 }

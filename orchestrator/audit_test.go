@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,12 +17,19 @@ import (
 // the step.
 func (x *machine) followAudit(after int64, events []picket.Event) {
 	x.Helper()
-	want := slices.DeleteFunc(slices.Clone(events), func(ev picket.Event) bool { return !ev.Audited() })
+	want := slices.DeleteFunc(slices.Clone(events), func(ev picket.Event) bool { return !audited(ev) })
 	page, err := x.e.Events(x.ctx, picket.EventQuery{After: after, Limit: 1000, Audit: true})
 	x.ok(err)
 	if len(page.Events)+len(want) > 0 && !reflect.DeepEqual(page.Events, want) {
 		x.Fatalf("the audit log has\n%+v\nwant\n%+v", page.Events, want)
 	}
+}
+
+// audited reports whether the audit log has to have a copy of the event. No agent
+// of the model is named like a key.
+func audited(ev picket.Event) bool {
+	rule := picket.Audited[ev.Type]
+	return rule == picket.AuditAlways || rule == picket.AuditPerson && strings.HasPrefix(ev.Actor, "key_")
 }
 
 // The scripts and picket.Audited have the same table.
@@ -134,6 +142,112 @@ func TestNoAgentWritesToTheAuditLog(t *testing.T) {
 		}
 		if audit := f.audit(t); len(audit) != before {
 			t.Errorf("the agent wrote %+v", audit[before:])
+		}
+	})
+}
+
+// What an operator does to an agent is in the audit log under the operator's key,
+// also when that key registered the agent, and whatever the agent is named. What
+// the agent does with the same key is not.
+func TestAnOperatorIsAuditedWithTheKeyOfItsAgents(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		person := picket.Caller{Actor: "key_owner", Operator: true}
+		agent := picket.Caller{Actor: "key_owner"} // an adapter with a run key of that person
+		for _, id := range []string{"a1", "key_owner"} {
+			register := func() {
+				t.Helper()
+				_, err := f.Register(f.ctx, agent, picket.Registration{AgentID: id})
+				ok(t, err)
+			}
+			register()
+			seq := f.lastSeq(t)
+			_, err := f.CommandAgent(f.ctx, agent, id, picket.AgentCommand{Command: picket.CommandPing})
+			ok(t, err)
+			hb := picket.Heartbeat{Status: picket.AgentDraining, ClientTimestamp: picket.InstantOf(time.Now())}
+			_, err = f.Heartbeat(f.ctx, person, id, hb)
+			ok(t, err)
+			_, err = f.Deregister(f.ctx, agent, id, nil)
+			ok(t, err)
+			register()
+			_, err = f.ChangeAgent(f.ctx, agent, id, nil, draining)
+			ok(t, err)
+			_, err = f.Deregister(f.ctx, agent, id, nil)
+			ok(t, err)
+			register()
+			if got := f.auditedAfter(t, seq); len(got) != 0 {
+				t.Errorf("%s: the agent wrote %q", id, got)
+			}
+
+			f.submit(t, picket.TaskSpec{})
+			held, err := f.Acquire(f.ctx, agent, picket.AcquireRequest{AgentID: id})
+			ok(t, err)
+			if len(held) != 1 {
+				t.Fatalf("leased %+v", held)
+			}
+			seq = f.lastSeq(t)
+			_, err = f.CommandAgent(f.ctx, person, id, picket.AgentCommand{Command: picket.CommandPing})
+			ok(t, err)
+			_, err = f.ChangeAgent(f.ctx, person, id, nil, draining)
+			ok(t, err)
+			_, err = f.Deregister(f.ctx, person, id, nil)
+			ok(t, err)
+			want := []string{"agent.command by key_owner", "agent.lifecycle by key_owner", "agent.lifecycle by key_owner", "lease.expired by key_owner"}
+			if got := f.auditedAfter(t, seq); !slices.Equal(got, want) {
+				t.Errorf("%s: the audit log has %q, want %q", id, got, want)
+			}
+			_, err = f.Cancel(f.ctx, picket.Caller{Actor: "key_test"}, held[0].TaskID, "")
+			ok(t, err)
+		}
+	})
+}
+
+// auditedAfter is what the audit log has after a number, with who did it.
+func (f *fixture) auditedAfter(t *testing.T, seq int64) (out []string) {
+	t.Helper()
+	for _, ev := range f.audit(t) {
+		if ev.Seq > seq {
+			out = append(out, ev.Type+" by "+ev.Actor)
+		}
+	}
+	return out
+}
+
+// A repair that an operator asked for is in the audit log, one that the reaper
+// made by itself is not.
+func TestARepairByAnOperatorIsAudited(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		damage := func() {
+			t.Helper()
+			task := f.submit(t, picket.TaskSpec{})
+			f.lease(t, picket.AcquireRequest{})
+			ok(t, f.raw.ZRem(f.ctx, "pk:{default}:deadlines", task.TaskID).Err())
+		}
+		look := func(seq int64) []string {
+			t.Helper()
+			if !slices.ContainsFunc(f.happened(t, seq), func(s string) bool { return strings.HasPrefix(s, picket.EventInvariantRepaired) }) {
+				t.Fatalf("nothing was repaired: %q", f.happened(t, seq))
+			}
+			return slices.DeleteFunc(f.auditedAfter(t, seq), func(s string) bool { return !strings.HasPrefix(s, "invariant.") })
+		}
+		damage()
+		seq := f.lastSeq(t)
+		for range 40 {
+			ok(t, f.InspectNext(f.ctx, 1000))
+		}
+		if got := look(seq); len(got) != 0 {
+			t.Errorf("of the reaper the audit log has %q", got)
+		}
+		damage()
+		seq = f.lastSeq(t)
+		for req := (picket.InspectRequest{Repair: true}); ; {
+			part, err := f.Inspect(f.ctx, picket.Caller{Actor: "key_test", Operator: true}, req)
+			ok(t, err)
+			if req.Cursor = part.Next; part.Next == "" {
+				break
+			}
+		}
+		if got := look(seq); !slices.Equal(got, []string{"invariant.repaired by key_test"}) {
+			t.Errorf("of the operator the audit log has %q", got)
 		}
 	})
 }

@@ -53,11 +53,11 @@ func goneAgent(a *mrec) bool { return a.status.Gone() }
 func about(ev picket.Event) string {
 	switch ev.Type {
 	case picket.EventAgentLifecycle:
-		return fmt.Sprint(ev.AgentID, " ", ev.PreviousStatus, " ", ev.NewStatus, " ", ev.Reason)
+		return fmt.Sprint(ev.AgentID, " ", ev.PreviousStatus, " ", ev.NewStatus, " ", ev.Reason, " by ", ev.Actor)
 	case picket.EventAgentCommand:
 		var d struct{ State string }
 		_ = json.Unmarshal(ev.Data, &d)
-		return ev.AgentID + " " + d.State
+		return ev.AgentID + " " + d.State + " by " + ev.Actor
 	case picket.EventAgentDrainOverdue, picket.EventAgentDrift:
 		return ev.AgentID
 	}

@@ -43,8 +43,19 @@ type mby struct {
 	operator bool
 }
 
-func (m *rules) move(a *mrec, to picket.AgentStatus, why picket.LifecycleReason) {
-	m.emit(picket.EventAgentLifecycle, fmt.Sprint(a.id, " ", a.status, " ", to, " ", why))
+// server is the actor of what time does.
+const server = "server"
+
+// actor is how the log names who acts for an agent.
+func (by mby) actor(a *mrec) string {
+	if a.owner == by.key && !by.operator {
+		return a.id
+	}
+	return by.key
+}
+
+func (m *rules) move(a *mrec, to picket.AgentStatus, why picket.LifecycleReason, actor string) {
+	m.emit(picket.EventAgentLifecycle, fmt.Sprint(a.id, " ", a.status, " ", to, " ", why, " by ", actor))
 	a.status, a.reason = to, why
 	a.version++
 }
@@ -73,8 +84,8 @@ func (m *rules) serves(r *mrun) bool {
 
 // leave ends the part of an agent, and then its leases: those that one step
 // does not end are a chore.
-func (m *rules) leave(a *mrec, to picket.AgentStatus, why picket.LifecycleReason, cause string) {
-	m.move(a, to, why)
+func (m *rules) leave(a *mrec, to picket.AgentStatus, why picket.LifecycleReason, cause, actor string) {
+	m.move(a, to, why, actor)
 	if m.dismiss(a.id, a.incarnation, cause, m.batch) == m.batch && len(m.holding(a.id, a.incarnation)) > 0 {
 		id, incarnation := a.id, a.incarnation
 		m.left[fmt.Sprintf("dead:%s:%d:%s", id, incarnation, cause)] = func() int { return m.dismiss(id, incarnation, cause, 100) }
@@ -126,14 +137,14 @@ func (m *rules) judge(a *mrec) (judged bool) {
 		silent := a.beat + deadSet + 1 // the first instant that is beyond
 		switch {
 		case a.status == picket.AgentActive:
-			m.move(a, picket.AgentUnhealthy, picket.ReasonHeartbeatTimeout)
+			m.move(a, picket.AgentUnhealthy, picket.ReasonHeartbeatTimeout, server)
 		case a.status == picket.AgentUnhealthy || silent < a.drainDue:
-			m.leave(a, picket.AgentDead, picket.ReasonHeartbeatTimeout, "agent_dead")
+			m.leave(a, picket.AgentDead, picket.ReasonHeartbeatTimeout, "agent_dead", server)
 		case len(m.holding(a.id, a.incarnation)) == 0:
-			m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted)
+			m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted, server)
 		default:
 			m.emit(picket.EventAgentDrainOverdue, a.id)
-			m.leave(a, picket.AgentDead, picket.ReasonDrainTimeout, "drain_timeout")
+			m.leave(a, picket.AgentDead, picket.ReasonDrainTimeout, "drain_timeout", server)
 		}
 	}
 	return judged
@@ -152,7 +163,7 @@ func (m *rules) judgeAll() (n int) {
 func (m *rules) drained(r *mrun) {
 	a := m.agents[r.agent]
 	if r.incarnation > 0 && a.incarnation == r.incarnation && a.status == picket.AgentDraining && len(m.holding(a.id, a.incarnation)) == 0 {
-		m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted)
+		m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted, server)
 	}
 }
 
@@ -193,7 +204,7 @@ func (m *rules) register(o monce, by mby, id, role string, drain int) picket.Cod
 	m.incarnations = max(m.incarnations, m.floor) + 1
 	*a = mrec{id: id, role: role, owner: by.key, status: a.status, incarnation: m.incarnations, beat: m.now, drain: drain,
 		commands: map[string]picket.AgentCommand{}}
-	m.move(a, picket.AgentActive, why)
+	m.move(a, picket.AgentActive, why, id)
 	m.remember(o, day, id, fmt.Sprint(a.incarnation))
 	return ""
 }
@@ -206,31 +217,32 @@ func (m *rules) heartbeat(by mby, id string, hb picket.Heartbeat) (*mrec, picket
 	if a.status.Gone() || hb.Incarnation > 0 && hb.Incarnation < a.incarnation {
 		return nil, picket.CodeAgentGone
 	}
+	own := mby{key: by.key}.actor(a) // a heartbeat is the agent's own, whatever its key may do
 	a.beat = m.now
 	if hb.CurrentLoad != nil {
 		a.load = *hb.CurrentLoad
 	}
 	if a.status == picket.AgentUnhealthy {
-		m.move(a, picket.AgentActive, picket.ReasonHeartbeatResumed)
+		m.move(a, picket.AgentActive, picket.ReasonHeartbeatResumed, own)
 	}
 	switch {
 	case a.status == picket.AgentDraining && len(m.holding(id, a.incarnation)) == 0:
-		m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted)
+		m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted, server)
 	case a.status == picket.AgentActive && hb.Status == picket.AgentDraining:
-		m.drain(a, nil)
+		m.drain(a, nil, own)
 	}
 	for _, cid := range hb.HandledCommands {
 		if cid != a.order {
-			m.handled(a, cid)
+			m.handled(a, cid, own)
 		}
 	}
 	return a, ""
 }
 
-func (m *rules) handled(a *mrec, cid string) (c picket.AgentCommand) {
+func (m *rules) handled(a *mrec, cid, actor string) (c picket.AgentCommand) {
 	if c, ok := a.commands[cid]; ok {
 		delete(a.commands, cid)
-		m.emit(picket.EventAgentCommand, a.id+" handled")
+		m.emit(picket.EventAgentCommand, a.id+" handled by "+actor)
 		if a.order == cid {
 			a.order = ""
 		}
@@ -239,9 +251,9 @@ func (m *rules) handled(a *mrec, cid string) (c picket.AgentCommand) {
 	return c
 }
 
-func (m *rules) drain(a *mrec, timeout *int) {
-	m.move(a, picket.AgentDraining, picket.ReasonDrainInitiated)
-	ordered := m.handled(a, a.order)
+func (m *rules) drain(a *mrec, timeout *int, actor string) {
+	m.move(a, picket.AgentDraining, picket.ReasonDrainInitiated, actor)
+	ordered := m.handled(a, a.order, actor)
 	seconds := 120
 	switch {
 	case timeout != nil:
@@ -270,10 +282,10 @@ func (m *rules) change(by mby, id string, match int64, to picket.AgentStatus, ti
 	case a.status == to:
 		return a, ""
 	case to == picket.AgentDraining && (a.status == picket.AgentActive || a.status == picket.AgentUnhealthy):
-		m.drain(a, timeout)
+		m.drain(a, timeout, by.actor(a))
 		return a, ""
 	case to == picket.AgentDeregistered && !a.status.Gone():
-		m.leave(a, picket.AgentDeregistered, picket.ReasonDeregistered, "agent_deregistered")
+		m.leave(a, picket.AgentDeregistered, picket.ReasonDeregistered, "agent_deregistered", by.actor(a))
 		return a, ""
 	}
 	return nil, picket.CodeStateConflict
@@ -303,7 +315,7 @@ func (m *rules) command(o monce, by mby, id, cid string, c picket.AgentCommand) 
 		a.order = cid
 	}
 	a.commands[cid] = c
-	m.emit(picket.EventAgentCommand, a.id+" requested")
+	m.emit(picket.EventAgentCommand, a.id+" requested by "+by.actor(a))
 	m.remember(o, day, cid)
 	return cid, ""
 }

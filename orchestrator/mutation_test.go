@@ -28,7 +28,7 @@ type edit struct{ file, old, new string }
 
 // allMutants are the planted bugs of all tables.
 func allMutants() []mutant {
-	return slices.Concat(mutants, crewMutants, tillMutants, keyMutants, quotaMutants, loginMutants, lateMutants)
+	return slices.Concat(mutants, crewMutants, tillMutants, keyMutants, quotaMutants, loginMutants, lateMutants, auditMutants)
 }
 
 // onTheBrink are the planted bugs of a millisecond: only a clock that stands
@@ -126,10 +126,11 @@ func gate(t *testing.T, seed uint64) []phase {
 	}
 	quotas := phase{"quotas", 1, quotaHunt}
 	logins := phase{"logins", 1, loginHunt}
+	audits := phase{"audit log", 1, auditHunt}
 	if soaking() {
-		return []phase{live(1000), virtual(200), races(50), quotas, logins}
+		return []phase{live(1000), virtual(200), races(50), quotas, logins, audits}
 	}
-	return []phase{quotas, logins, live(60), virtual(5), live(1000), virtual(200), races(20)}
+	return []phase{quotas, logins, audits, live(60), virtual(5), live(1000), virtual(200), races(20)}
 }
 
 func soaking() bool { return os.Getenv("PICKET_SOAK") != "" }
@@ -318,7 +319,7 @@ func TestTheEngineItselfSurvivesTheGate(t *testing.T) {
 			t.Errorf("%s: only %d of %d rounds were tried", suite, v.rounds, rounds)
 		}
 	}
-	for i, p := range gate(t, gateSeed)[:4] { // where most are found
+	for i, p := range gate(t, gateSeed)[:5] { // where most are found
 		survives(p.suite, p.rounds, gateSeed+uint64(i), p.try)
 	}
 	store := rig.Real(t)

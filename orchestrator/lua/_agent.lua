@@ -66,9 +66,12 @@ local function other_version(a, first)
   return refuse('version_conflict', 'presented', ARGV[first], 'current', a.version)
 end
 
--- acting is how the log names who acts for an agent: the instance by its own
--- key, anybody else by theirs.
-local function acting(id, a, by) return a.owner == by and id or by end
+-- acting is how the log names who acts for an agent: an operator by the key, also
+-- by the one that registered the agent, and the agent itself by its own id.
+local function acting(id, a, by, operator)
+  agent_acts = a.owner == by and operator ~= '1'
+  return agent_acts and id or by
+end
 
 local function roster(id, role, from, to)
   call('ZREM', K('roster:', from), id)

@@ -17,8 +17,7 @@ err = err or superseded(a, ARGV[6]) or other_version(a, 7)
 if err then return err end
 if a.status == 'dead' then return refuse('state_conflict', 'status', 'dead', 'asked', 'deregistered') end
 if a.status ~= 'deregistered' then
-  local actor = acting(id, a, by)
-  retire(id, a, 'deregistered', 'deregistered', 'agent_deregistered', actor, BATCH)
+  retire(id, a, 'deregistered', 'deregistered', 'agent_deregistered', acting(id, a, by, ARGV[3]), BATCH)
 end
 remember(ARGV[4], ARGV[5], id, DAY)
 return agent_view(id)

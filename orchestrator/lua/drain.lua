@@ -19,7 +19,7 @@ if a.status ~= ARGV[6] then
   if ARGV[6] ~= 'draining' or GONE[a.status] then
     return refuse('state_conflict', 'status', a.status, 'asked', ARGV[6])
   end
-  begin_drain(id, a, ARGV[7], acting(id, a, by))
+  begin_drain(id, a, ARGV[7], acting(id, a, by, ARGV[3]))
   watch_silence(id, a)
 end
 remember(ARGV[4], ARGV[5], id, DAY)

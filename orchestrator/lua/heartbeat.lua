@@ -9,7 +9,7 @@ local id, by = ARGV[1], ARGV[2]
 local a = agent(id, 'drifting', 'commands', 'drain_command')
 local no = allowed(a, by, ARGV[3]) or gone(a, ARGV[4])
 if no then return no end
-local actor = acting(id, a, by)
+local actor = acting(id, a, by, '0') -- a heartbeat is the agent's own, whatever its key may do
 
 a.beat_at = NOW
 put(a, 'beat', RAW, 'beat_at', NOW)

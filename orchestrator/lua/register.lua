@@ -51,6 +51,7 @@ put(a, 'role', role, 'name', ARGV[6], 'caps', ARGV[7], 'max', ARGV[8], 'load', '
 if from then roster(id, a.role, from) end
 a.role, a.unhealthy, a.beat_at = role, ARGV[11], NOW
 a.status, a.version = from or 'registering', '0'
+agent_acts = true
 lifecycle(id, a, 'active', from and 're_registered' or 'registered', id)
 watch_silence(id, a)
 remember(key, body, id .. ' ' .. a.incarnation, DAY)
