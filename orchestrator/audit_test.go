@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"reflect"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
 )
@@ -30,6 +33,29 @@ func (x *machine) followAudit(after int64, events []picket.Event) {
 func audited(ev picket.Event) bool {
 	rule := picket.Audited[ev.Type]
 	return rule == picket.AuditAlways || rule == picket.AuditPerson && strings.HasPrefix(ev.Actor, "key_")
+}
+
+// auditDiffers says how the audit log differs from what the event log says it has
+// to be. Neither may have been shortened by retention.
+func auditDiffers(ctx context.Context, raw redis.UniversalClient) string {
+	events, err := raw.XRange(ctx, "pk:{default}:events", "-", "+").Result()
+	if err != nil {
+		return err.Error()
+	}
+	copies, err := raw.XRange(ctx, "pk:{default}:audit", "-", "+").Result()
+	if err != nil {
+		return err.Error()
+	}
+	want := slices.DeleteFunc(events, func(row redis.XMessage) bool {
+		return !audited(picket.Event{Type: fmt.Sprint(row.Values["type"]), Actor: fmt.Sprint(row.Values["actor"])})
+	})
+	for i := range max(len(want), len(copies)) {
+		if i == len(want) || i == len(copies) || !reflect.DeepEqual(copies[i], want[i]) {
+			return fmt.Sprintf("of %d audited events the audit log has %d, and number %d differs: %v, %v", len(want), len(copies), i,
+				copies[min(i, len(copies)):min(i+1, len(copies))], want[min(i, len(want)):min(i+1, len(want))])
+		}
+	}
+	return ""
 }
 
 // The scripts and picket.Audited have the same table.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,12 +47,13 @@ type backupStory struct {
 	node                *rig.Node
 	witness, data, copy string
 
-	kept, left        picket.Lease // leased before the backup: one holder goes on, one is never heard of again
-	first, second     picket.Lease // of one task, before the backup and after it
-	gone              picket.Lease // of a task that the backup does not know
-	early, late       string       // keys made before the backup and after it
-	highest, last     int64        // of all tokens and sequence numbers before the restore
-	submitted, copied int          // tasks of the traffic: all, and those the backup must know
+	kept, left        picket.Lease   // leased before the backup: one holder goes on, one is never heard of again
+	first, second     picket.Lease   // of one task, before the backup and after it
+	gone              picket.Lease   // of a task that the backup does not know
+	early, late       string         // keys made before the backup and after it
+	highest, last     int64          // of all tokens and sequence numbers before the restore
+	audited           []picket.Event // the audit log before the restore
+	submitted, copied int            // tasks of the traffic: all, and those the backup must know
 }
 
 func newBackupStory(t *testing.T) *backupStory {
@@ -185,6 +188,7 @@ func (b *backupStory) after() {
 	b.highest = max(b.highest, b.second.FencingToken)
 	b.last, err = b.LastSeq(b.ctx)
 	ok(b.T, err)
+	b.audited = b.audit(b.T)
 }
 
 func (b *backupStory) restore() {
@@ -249,6 +253,7 @@ func (b *backupStory) then() {
 		b.Errorf("token %d is granted, %d was before", again.FencingToken, b.highest)
 	}
 	b.checkEvents()
+	b.checkAudit()
 	b.checkKeys()
 	mustHold(b.T, b.Engine)
 }
@@ -259,6 +264,29 @@ func (b *backupStory) checkEvents() {
 	ok(b.T, err)
 	if len(page.Events) == 0 || page.Events[0].Type != picket.EventStoreAdopted || page.Events[0].Seq <= b.last {
 		b.Errorf("a reader at %d goes on with %+v", b.last, page.Events[:min(1, len(page.Events))])
+	}
+}
+
+// checkAudit: the audit log is that of the backup, and then tells of the
+// adoption. What people did after the backup is gone from it.
+func (b *backupStory) checkAudit() {
+	b.Helper()
+	if diff := auditDiffers(b.ctx, b.raw); diff != "" {
+		b.Error(diff)
+	}
+	now := b.audit(b.T)
+	n := slices.IndexFunc(now, func(ev picket.Event) bool { return ev.Type == picket.EventStoreAdopted && ev.Seq > b.last })
+	if n < 0 || n > len(b.audited) || !reflect.DeepEqual(now[:n], b.audited[:n]) {
+		b.Fatalf("of %d events before the restore, the audit log has these before the adoption at %d: %+v", len(b.audited), n, now)
+	}
+	told := func(key string) func(picket.Event) bool {
+		return func(ev picket.Event) bool { return strings.Contains(string(ev.Data), key) }
+	}
+	if early := slices.DeleteFunc(slices.Clone(now), func(ev picket.Event) bool { return !told(b.early)(ev) }); len(early) != 1 {
+		b.Errorf("of the key that was made before the backup and revoked after it, the audit log has %+v", early)
+	}
+	if slices.ContainsFunc(now, told(b.late)) {
+		b.Error("the audit log knows the key that was made after the backup")
 	}
 }
 

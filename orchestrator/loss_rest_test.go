@@ -64,6 +64,9 @@ func (l *losses) rest() {
 	l.mem.rest()
 	l.caughtUp()
 	l.readAgain()
+	if diff := auditDiffers(l.ctx, l.raw); diff != "" {
+		l.mem.broke("the audit log is part of the event log", "%s", diff)
+	}
 	floor := number(l.raw.HGet(l.ctx, lossPrefix+"meta", "floor").Val())
 	if floor != l.reader.floor {
 		l.mem.broke("consumers are told of every floor", "it is %d, the last one told %d", floor, l.reader.floor)

@@ -69,7 +69,7 @@ var undone = map[string]string{
 	"POST /api/v1/leases/advance":       "a worker's",
 	"POST /api/v1/agents":               "an agent's own: agent.lifecycle tells it",
 	"POST /api/v1/agents/:id/heartbeat": "an agent's own",
-	"POST /api/v1/invariants":           "looks; what it repairs is told as invariant.repaired, which has its reason",
+	"POST /api/v1/invariants":           "looks; what it repairs is told as invariant.repaired, which has its reason and stands in the audit log",
 	"POST /api/v1/webhooks/:id/test":    "changes nothing",
 }
 
