@@ -59,6 +59,8 @@ func tourEvidence(t *testing.T, f *fixture) {
 	refused(t, err, picket.CodeOffset)
 	_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, End: true})
 	ok(t, err)
+	_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: chunk})
+	refused(t, err, picket.CodeStateConflict)
 	ok(t, f.raw.LPop(f.ctx, "pk:{default}:marks:"+h.RunID+":stdout").Err()) // as of an earlier version, which kept none
 	for _, from := range []int64{0, at - 5, at + 5} {
 		_, err = f.Log(f.ctx, task.TaskID, h.RunID, "stdout", from, 100)

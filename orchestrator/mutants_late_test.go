@@ -100,6 +100,11 @@ func lateWithARevokedKey(h *hoarder) {
 	held, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
 	h.ok(err)
 	h.ok(h.RunEvidence(h.ctx, held, diffOf("+good")))
+	_, err = h.RunLog(h.ctx, held, picket.LogPiece{Stream: "stdout", Data: []byte("all is well"), End: true})
+	h.ok(err)
+	if _, err := h.RunLog(h.ctx, held, picket.LogPiece{Stream: "stdout", Offset: 11, Data: []byte("more")}); picket.CodeOf(err) != picket.CodeStateConflict {
+		h.Fatalf("output after the end of its stream: %v", err)
+	}
 	_, err = h.Complete(h.ctx, held, picket.Completion{Output: picket.RawJSON(`"done"`)})
 	h.ok(err)
 	_, err = h.RevokeKey(h.ctx, operator, k.KeyID)
@@ -135,6 +140,7 @@ var lateMutants = []mutant{
 	{"a release rewrites the exit", []edit{{"_eventbudget", "if pick(r[1], 'exited').exited == '1' then return end", "if r.exited == '1' then return end"}}},
 	{"a launch is rewritten after the lease", []edit{{"run_events", "(r.launched ~= '1' or r.state == 'running') and ", ""}}},
 	{"a revoked key hands in evidence", []edit{{"run_evidence", "if key_voids(r.key) then", "if false then"}}},
+	{"output follows the end of its stream", []edit{{"run_log", "if r[stream .. '_closed'] == '1' then", "if false then"}}},
 	{"a revoked key is charged", []edit{{"usage", "key_voids(r.key) and 'key_revoked'", "false"}}},
 	{"a launch is never corrected", []edit{{"run_events", "r.launched ~= '1' or r.state == 'running'", "r.launched ~= '1'"}}},
 }

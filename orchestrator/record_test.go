@@ -80,6 +80,18 @@ func TestLogKeepsTheLastMebibyte(t *testing.T) {
 		if c.Offset == 0 || c.Next != at || len(c.Data) < 1<<20-64<<10 || len(c.Data) > 1<<20+64<<10 {
 			t.Fatalf("kept %d bytes from %d to %d of %d", len(c.Data), c.Offset, c.Next, at)
 		}
+		end := picket.LogPiece{Stream: "stdout", Offset: at - 2, Data: []byte{0xff, 0}, End: true}
+		for range 2 { // the answer to the first was lost
+			next, err := f.RunLog(f.ctx, h, end)
+			ok(t, err)
+			if next != at {
+				t.Errorf("the end is at %d, want %d", next, at)
+			}
+		}
+		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: chunk})
+		refused(t, err, picket.CodeStateConflict) // it would push out what the reviewer is to read
+		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stderr", Data: chunk})
+		ok(t, err)
 	})
 }
 

@@ -136,6 +136,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 			return "the run has replaced its evidence " + f["limit"] + " times, and more is not taken",
 				"Keep the changes where they are; what was handed in last stays."
 		}
+		if f["cause"] == "log_closed" {
+			return "the run has said that nothing follows in this stream", "Send no more of it; what was kept stays."
+		}
 		if f["cause"] == "exec_over" {
 			return "no call waits for this result: its deadline has passed", "Drop the result; the call was settled without it."
 		}

@@ -1,10 +1,12 @@
 -- needs: evidence
 -- run_log appends output of a run; the last MiB of each stream is kept. Bytes
 -- below the known end are ignored, a gap is refused with the offset expected.
+-- Once the run has said that nothing follows, more is refused.
 -- Beside each piece stand its marks, which say when it was written.
 -- ARGV: task, run, secret, presented token, stream, offset, bytes, marks or '', 1 when nothing follows
 -- Reply: offset of the next byte
--- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, offset_conflict
+-- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, offset_conflict,
+--   state_conflict (its end was told)
 local KEEP = 1048576
 local tid, rid, stream, offset, data = ARGV[1], ARGV[2], ARGV[5], num(ARGV[6]), ARGV[7]
 local r, err = witness(tid, rid, ARGV[3], ARGV[4])
@@ -14,6 +16,7 @@ if offset > known then return refuse('offset_conflict', 'expected', F(known), 'p
 local fresh = string.sub(data, known - offset + 1)
 local closing = ARGV[9] == '1' and r[stream .. '_closed'] ~= '1'
 if #fresh == 0 and not closing then return known end
+if r[stream .. '_closed'] == '1' then return refuse('state_conflict', 'cause', 'log_closed', 'expected', F(known)) end
 local finish = known + #fresh
 if #fresh > 0 then
   local key, marks = K('log:', rid .. ':' .. stream), K('marks:', rid .. ':' .. stream)
