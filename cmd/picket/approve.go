@@ -52,7 +52,7 @@ func runApprove(cmd *cobra.Command, given []string) error {
 		e.Remedy = "Name tasks, or give filters."
 		return e
 	case cmd.Flags().Changed("digest") && (len(filter) > 0 || len(given) > 1):
-		e := usage("--digest is about one task")
+		e := usage("--digest works with one task only")
 		e.Remedy = "Name one task, or leave --digest out."
 		return e
 	case len(filter) > 0:
@@ -233,7 +233,7 @@ func (s *server) printApproved(cmd *cobra.Command, got picket.BulkApproved, raw 
 		case l.By != "":
 			text += ": decided by " + oneLine(l.By)
 		case l.Digest != "":
-			text += ": it has changed since it was shown; look again: picket review show " + l.TaskID
+			text += ": it has changed since it was shown. Look at it again: picket review show " + l.TaskID
 		}
 		fmt.Fprintln(talk, text)
 	}

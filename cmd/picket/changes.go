@@ -14,9 +14,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// changes are what the run that completed a task has changed, without a review
-// its latest run; nil when that run has handed in nothing. others are the runs
-// that handed in something else.
+// changes returns the evidence of the run that completed the task, or of the
+// latest run if the task has no review. It is nil if that run handed in nothing.
+// others are the other runs that handed in evidence.
 func (s *server) changes(ctx context.Context, task picket.Task) (ev *picket.Evidence, others []string, err error) {
 	var list struct {
 		Evidence []picket.Evidence `json:"evidence"`
@@ -49,7 +49,7 @@ func changeText(task string, ev *picket.Evidence, p paint) string {
 		b.WriteString(diffLine(strings.TrimSuffix(printable(line), "\n"), p) + "\n")
 	}
 	if command := ev.DiffCommand(task); ev.Truncated && command != "" {
-		fmt.Fprintf(&b, "%s %s\n", p.dim("all of it, in your checkout:"), command)
+		fmt.Fprintf(&b, "%s %s\n", p.dim("the whole diff, in your checkout:"), command)
 	}
 	return b.String()
 }
@@ -108,8 +108,8 @@ func showChanges(cmd *cobra.Command, s *server, task picket.Task) error {
 	return paged(cmd, text)
 }
 
-// changesText are the changes of the completing run, and the names of other runs
-// that handed in something.
+// changesText describes the changes of the completing run, and names the other
+// runs that handed in evidence.
 func (s *server) changesText(ctx context.Context, task picket.Task, p paint) (string, error) {
 	ev, others, err := s.changes(ctx, task)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *server) changesText(ctx context.Context, task picket.Task, p paint) (st
 		text = "\n" + changeText(task.TaskID, ev, p)
 	}
 	if len(others) > 0 {
-		text += "\n" + p.dim("no part of the result: changes of "+strings.Join(others, ", ")) + "\n"
+		text += "\n" + p.dim("not part of the result: changes of "+strings.Join(others, ", ")) + "\n"
 	}
 	return text, nil
 }

@@ -36,8 +36,8 @@ func connect(cmd *cobra.Command) (*server, error) {
 	return connectWith(cmd, picket.Secret(os.Getenv("PICKET_API_KEY")), "PICKET_API_KEY")
 }
 
-// connectWith is connect with a key that comes from source; an empty one is that
-// of the profile.
+// connectWith is connect with a key that comes from source. If the key is empty,
+// that of the profile is used.
 func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*server, error) {
 	cfg, err := loadSettings(cmd)
 	if err != nil {
@@ -48,8 +48,8 @@ func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*server,
 		return nil, err
 	}
 	if cfg["url"].local && os.Getenv("PICKET_API_KEY") != "" {
-		return nil, picket.Refuse(codeUsage, "Set PICKET_URL, or give --url, for the server that the key belongs to.",
-			"PICKET_API_KEY is not sent to the url of %s, a file of this directory", cfg["url"].origin)
+		return nil, picket.Refuse(codeUsage, "Set PICKET_URL or --url to the server that the key belongs to.",
+			"PICKET_API_KEY is not sent to the url in %s, because that file is in the current directory", cfg["url"].origin)
 	}
 	s := &server{client: &adapter.Client{BaseURL: strings.TrimRight(cfg.text("url"), "/")}} // the saved one has none
 	if s.client.BaseURL == "" {

@@ -227,7 +227,7 @@ func containmentFinding() finding {
 	level, why := adapter.BestContainment()
 	switch {
 	case level != picket.ContainmentGroup && os.Geteuid() == 0:
-		return finding{"containment", "warn", level + ": agents run as root, which can leave what holds its processes", "Run adapters as another user than root."}
+		return finding{"containment", "warn", level + ": agents run as root, and a root process can leave its cgroup", "Run adapters as another user than root."}
 	case why == "":
 		return finding{"containment", "ok", level + ": nobody of an agent's process tree survives its run", ""}
 	case level == picket.ContainmentSubreaper:

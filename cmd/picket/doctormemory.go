@@ -34,7 +34,7 @@ func memoryJudged(stats picket.Stats) finding {
 	}
 	switch {
 	case m.StoreUsed == 0:
-		return finding{"memory", "ok", detail + "; the store is in the memory of the server", ""}
+		return finding{"memory", "ok", detail + "; the store is kept in the memory of the server", ""}
 	case m.StoreMax == 0:
 		return finding{"memory", "ok", fmt.Sprintf("%s; its Redis uses %s and has no maxmemory", detail, sizeText(m.StoreUsed)), ""}
 	}
@@ -42,9 +42,9 @@ func memoryJudged(stats picket.Stats) finding {
 	const remedy = "Raise maxmemory of the Redis server (store.max_memory for that of `picket up`), or lower retention.tasks and retention.events."
 	switch most := m.StoreMax - picket.Reserve(m.StoreMax); {
 	case m.StoreUsed >= most:
-		return finding{"memory", "fail", detail + ": it is full, requests that store more are refused", remedy}
+		return finding{"memory", "fail", detail + ": the store is full, and requests that store more are refused", remedy}
 	case m.StoreUsed >= most/5*4:
-		return finding{"memory", "warn", fmt.Sprintf("%s: it is full at %s", detail, sizeText(most)), remedy}
+		return finding{"memory", "warn", fmt.Sprintf("%s: the store counts as full at %s", detail, sizeText(most)), remedy}
 	}
 	return finding{"memory", "ok", detail, ""}
 }

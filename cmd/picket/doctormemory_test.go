@@ -18,15 +18,15 @@ func TestMemoryIsJudged(t *testing.T) {
 		memory        picket.MemoryStats
 		grade, detail string
 	}{
-		{picket.MemoryStats{}, "ok", "namespace team was not measured yet; the store is in the memory of the server"},
-		{measured, "ok", "namespace team takes about 3.0 MiB (measured 12s ago); the store is in the memory of the server"},
+		{picket.MemoryStats{}, "ok", "namespace team was not measured yet; the store is kept in the memory of the server"},
+		{measured, "ok", "namespace team takes about 3.0 MiB (measured 12s ago); the store is kept in the memory of the server"},
 		{redis(9, 0), "ok", "namespace team takes about 3.0 MiB (measured 12s ago); its Redis uses 9.0 MiB and has no maxmemory"},
 		{redis(100, 512), "ok", "its Redis uses 100.0 MiB of 512.0 MiB (19 %)"},
 		{redis(383, 512), "ok", "(74 %)"},
-		{redis(384, 512), "warn", "its Redis uses 384.0 MiB of 512.0 MiB (75 %): it is full at 480.0 MiB"},
-		{redis(479, 512), "warn", "(93 %): it is full at 480.0 MiB"},
-		{redis(480, 512), "fail", "(93 %): it is full, requests that store more are refused"},
-		{redis(64, 96), "fail", "(66 %): it is full"},
+		{redis(384, 512), "warn", "its Redis uses 384.0 MiB of 512.0 MiB (75 %): the store counts as full at 480.0 MiB"},
+		{redis(479, 512), "warn", "(93 %): the store counts as full at 480.0 MiB"},
+		{redis(480, 512), "fail", "(93 %): the store is full, and requests that store more are refused"},
+		{redis(64, 96), "fail", "(66 %): the store is full"},
 	} {
 		f := memoryJudged(picket.Stats{Namespace: "team", Memory: c.memory, LastTick: 1_011_500, SinceTickMs: 500})
 		if f.grade != c.grade || !strings.Contains(f.detail, c.detail) || (f.remedy == "") != (c.grade == "ok") {

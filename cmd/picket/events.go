@@ -52,7 +52,7 @@ func eventFilters(c *cobra.Command) {
 	f.StringSlice("type", nil, "only these types")
 	f.String("task", "", "only this task")
 	f.String("agent", "", "only this agent id")
-	f.Bool("audit", false, "the audit log: what people did, keys, settings, money decisions, stops and drains (scope operator)")
+	f.Bool("audit", false, "read the audit log: events of people, keys, settings, money decisions, stops and drains (scope operator)")
 	choices(c, "type", picket.EventTypes...)
 	_ = c.RegisterFlagCompletionFunc("task", completeEach(taskIDs))
 	_ = c.RegisterFlagCompletionFunc("agent", completeEach(agentIDs))
@@ -72,7 +72,9 @@ func runEvents(cmd *cobra.Command) error {
 	path := eventsPath(cmd)
 	if watch, _ := f.GetBool("watch"); follow || watch {
 		if path != logPath {
-			return usage("--audit cannot be followed: leave out -f, and read on with --after")
+			e := usage("--audit and -f cannot be combined")
+			e.Remedy = "Leave out -f. Read further events with --after SEQ."
+			return e
 		}
 		after, _ := f.GetString("after")
 		return s.followEvents(cmd, q, after)
@@ -104,7 +106,7 @@ const (
 	auditPath = "/api/v1/audit"
 )
 
-// eventsPath is where the events come from that a command reads.
+// eventsPath is the path of the log that a command reads.
 func eventsPath(cmd *cobra.Command) string {
 	if audit, _ := cmd.Flags().GetBool("audit"); audit {
 		return auditPath

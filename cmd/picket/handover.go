@@ -19,27 +19,27 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// handover is what `picket run` gives its adapter. It goes through a pipe: what
-// stands in an environment or an argument can be read by every process of the
-// same user, agents included.
+// A handover is what `picket run` gives its adapter. It goes through a pipe,
+// because every process of the same user, agents included, can read
+// environments and arguments.
 type handover struct {
 	Key      picket.Secret `json:"key"`      // the run key
 	StateKey picket.Secret `json:"stateKey"` // encrypts what the adapter keeps in files
 	Renewed  bool          `json:"renewed"`  // the key has to be renewed; false with an older server
 }
 
-// maxHandover bounds it, in bytes.
+// maxHandover is the maximum size of a handover, in bytes.
 const maxHandover = 4096
 
-// handOver makes a run key for an agent. A server that knows no run keys is
-// older; its adapter works with the key of the person.
+// handOver makes a run key for an agent. If the server is an earlier version
+// without run keys, the adapter uses the key of the person.
 func (s *server) handOver(ctx context.Context, agent string, warn io.Writer) (handover, error) {
 	h := handover{Key: s.client.Key, StateKey: stateKey(s.client.Key)}
 	var made picket.NewRunKey
 	err := s.post(ctx, "/api/v1/run-keys", picket.RunKeyRequest{AgentID: agent}, &made, nil)
 	switch {
 	case errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed):
-		fmt.Fprintln(warn, "picket: the server is of an earlier version, so the adapter works with your own key")
+		fmt.Fprintln(warn, "picket: the server is an earlier version without run keys, so the adapter uses your own key")
 		return h, nil
 	case err != nil:
 		return h, err
@@ -48,8 +48,8 @@ func (s *server) handOver(ctx context.Context, agent string, warn io.Writer) (ha
 	return h, nil
 }
 
-// stateKey is what every adapter that works for the owner of a key has in
-// common, so that it can give back what another one has left behind.
+// stateKey derives the key that encrypts the files of adapters. All adapters of
+// one API key share it, so one can give back the leases that another one left.
 func stateKey(key picket.Secret) picket.Secret {
 	mac := hmac.New(sha256.New, []byte(key.Reveal()))
 	mac.Write([]byte("state of adapters"))
@@ -65,13 +65,13 @@ func (h handover) send(w *os.File) error {
 	return errors.Join(err, w.Close())
 }
 
-// receive reads the handover from an inherited descriptor, and closes it before
-// any agent is started. A `picket run` that was killed before it had sent it all
-// leaves nothing to work with.
+// receive reads the handover from an inherited descriptor, and closes the
+// descriptor before any agent is started. It fails if `picket run` was killed
+// before it had sent everything.
 func receive(fd int) (h handover, err error) {
 	f := os.NewFile(uintptr(fd), "handover")
 	if f == nil {
-		return h, usage("--handover %d: that is not an open descriptor", fd)
+		return h, usage("--handover: %d is not an open descriptor", fd)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxHandover))
@@ -79,12 +79,12 @@ func receive(fd int) (h handover, err error) {
 		err = json.Unmarshal(b, &h)
 	}
 	if err != nil || h.Key == "" {
-		return h, usage("`picket run` has ended before it handed over a key")
+		return h, usage("`picket run` ended before it handed over a key")
 	}
 	return h, nil
 }
 
-// withoutKey is an environment without the key of a person.
+// withoutKey returns env without PICKET_API_KEY.
 func withoutKey(env []string) []string {
 	var kept []string
 	for _, v := range env {
@@ -101,8 +101,8 @@ const (
 )
 
 // keepRunKey renews a run key until ctx ends. Time in suspend counts, so it
-// looks at the clock of the wall once a minute. A run key that has ended ends no
-// lease: what runs goes on to its end.
+// compares wall clock times, once a minute. A run key that has expired ends no
+// lease, so running agents go on.
 func (s *server) keepRunKey(ctx context.Context, log *slog.Logger) {
 	renewed := time.Now().Round(0)
 	for sleep(ctx, lookAtRunKey) == nil {
@@ -121,8 +121,8 @@ func (s *server) keepRunKey(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// endRunKey ends a run key that nobody needs any more. One that cannot be ended
-// now expires within a day.
+// endRunKey ends a run key that is no longer needed. If that fails, the key
+// expires within a day.
 func (s *server) endRunKey(log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -118,7 +118,7 @@ func scopeText(scopes []picket.Scope) string {
 
 func newKeyRevoke() *cobra.Command {
 	c := &cobra.Command{
-		Use: "revoke KEY", Short: "End a key, what waits with it and the leases of its agents", Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(keyIDs),
+		Use: "revoke KEY", Short: "End a key, its waiting requests and the leases of its agents", Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(keyIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -143,14 +143,14 @@ func newKeyRevoke() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().Bool("keep-leases", false, "whether the leases it acquired go on (default: those of a key with scope agent end, others go on)")
+	c.Flags().Bool("keep-leases", false, "keep the leases that the key acquired (default: no for a key with scope agent, else yes)")
 	return c
 }
 
 // revokedText tells what a revocation did.
 func revokedText(k picket.APIKey) string {
 	if k.Leases == picket.KeyLeasesKept {
-		return k.KeyID + " revoked; the leases it acquired go on"
+		return k.KeyID + " revoked; the leases that it acquired go on"
 	}
-	return k.KeyID + " revoked, and the leases it acquired have ended"
+	return k.KeyID + " revoked; the leases that it acquired have ended"
 }

@@ -25,7 +25,7 @@ func (s settings) limits() adapter.Limits {
 	return l
 }
 
-// storeMemory is what the store of `picket up` may use, in bytes; 0: any amount.
+// storeMemory is how many bytes the store of `picket up` may use; 0: any number.
 func (s settings) storeMemory() int64 {
 	if text := s.text("store.max_memory"); text != "" {
 		n, _ := memoryOf(text)

@@ -11,9 +11,9 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// connectionGuard bounds connections as the settings say, and as far as the
-// descriptors of this process reach. The Go runtime has raised the soft limit
-// to the hard one.
+// connectionGuard bounds connections by the settings and by the limit of file
+// descriptors of this process. The Go runtime has raised the soft limit to the
+// hard one.
 func connectionGuard(cfg settings, log *slog.Logger) *web.Guard {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {

@@ -10,14 +10,15 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// Browsers lead localhost, and every name below it, to 127.0.0.1 or to ::1, as
-// they like. A server with a console holds its port on both: if another process
-// held one of them, it would get the console's cookies.
+// Browsers resolve localhost, and every name below it, to 127.0.0.1 or to ::1. A
+// server with a console listens on both. If another process listened on one of
+// them, it would get the console's cookies.
 
-// loopbackAddresses are where browsers look for names below localhost.
+// loopbackAddresses are the addresses to which browsers resolve names below
+// localhost.
 var loopbackAddresses = []string{"127.0.0.1", "::1"}
 
-// freePortTries is how many free ports are tried until one is free on all
+// freePortTries is how many ports are tried to find one that is free on all
 // loopback addresses.
 const freePortTries = 20
 
@@ -54,8 +55,8 @@ func withOtherLoopbacks(first net.Listener) (net.Listener, error) {
 		case errors.Is(err, syscall.EADDRINUSE):
 			l.Close()
 			return nil, picket.Refuse(picket.CodeStateConflict,
-				"End what listens there, pick another port (--listen 127.0.0.1:0 takes a free one), or set console.host_per_login to false.",
-				"%s is taken: browsers that look for localhost could send the console's cookies there", at)
+				"End the program that listens there, choose another port (--listen 127.0.0.1:0 picks a free one), or set console.host_per_login to false.",
+				"%s is taken, and browsers that open localhost could send the console's cookies there", at)
 		case err != nil: // this machine has no such address, so nobody else can listen there
 			continue
 		}
@@ -64,7 +65,7 @@ func withOtherLoopbacks(first net.Listener) (net.Listener, error) {
 	return l, nil
 }
 
-// listeners are several listeners as one. Its address is that of the first.
+// listeners combines several listeners into one. Its address is that of the first.
 type listeners struct {
 	net.Listener
 	all      []net.Listener
@@ -111,8 +112,8 @@ func (l *listeners) acceptFrom(one net.Listener) {
 	}
 }
 
-// Close ends listening on all addresses. A second time it fails, as that of a
-// single listener does.
+// Close ends listening on all addresses. A second Close fails, as it does for a
+// single listener.
 func (l *listeners) Close() error {
 	err := net.ErrClosed
 	l.end.Do(func() {

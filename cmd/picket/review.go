@@ -135,7 +135,7 @@ func newReviewShow() *cobra.Command {
 			}
 			showing(w, raw)
 			if err := s.rememberShown(task); err != nil {
-				fmt.Fprintf(aside(cmd, w), "what is shown cannot be remembered, so decide with --digest %s: %v\n", task.Review.Digest, err)
+				fmt.Fprintf(aside(cmd, w), "the digest of this review cannot be stored, so decide with --digest %s: %v\n", task.Review.Digest, err)
 			}
 			if err := printTaskTo(cmd, w, task, raw, whole); err != nil {
 				return err

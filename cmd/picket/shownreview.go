@@ -21,10 +21,10 @@ import (
 // `picket review show` has shown is remembered in a small file for each task, so
 // that a later approve or reject is about exactly that.
 
-// keepShown is how long it is remembered what was shown.
+// keepShown is how long a digest that was shown is kept.
 const keepShown = 30 * 24 * time.Hour
 
-// shownPath is the file of a task; another server or another key has its own.
+// shownPath is the file for a task. It differs for each server and each key.
 func (s *server) shownPath(task string) string {
 	sum := sha256.Sum256([]byte(s.client.BaseURL + "\x00" + s.client.Key.Reveal()))
 	return filepath.Join(stateDir(), "shown", hex.EncodeToString(sum[:8])+"-"+task)
@@ -61,9 +61,9 @@ func (s *server) shown(task string) string {
 func (s *server) forgetShown(task string) { _ = os.Remove(s.shownPath(task)) }
 
 // decide makes a decision with the digest that --digest names, else with the one
-// that was shown last. When the task was never shown, what there is now is
-// printed and decided about; a person at a terminal is asked first. When
-// something else is there by then, nothing is decided: nobody has seen that.
+// that was shown last. If the task was never shown, decide prints the review and
+// sends its digest. At a terminal it asks the person first. If the review has
+// changed by then, nothing is decided, because nobody has seen the change.
 func (s *server) decide(cmd *cobra.Command, id string, send func(digest string) error) error {
 	digest, _ := cmd.Flags().GetString("digest")
 	if digest == "" {
@@ -100,12 +100,13 @@ func agreed(cmd *cobra.Command, task picket.Task) error {
 		return err
 	}
 	if typed != "yes" {
-		return picket.Refuse(codeUsage, "Nothing was decided. See all of it: picket review show "+task.TaskID, "that is not yes")
+		return picket.Refuse(codeUsage, "Look at the whole review: picket review show "+task.TaskID, "nothing was decided, because the answer was not yes")
 	}
 	return nil
 }
 
-// readLine reads one line and nothing behind it: the next question reads on.
+// readLine reads one line and nothing after it, so that the next question can
+// read the next line.
 func readLine(r io.Reader) (string, error) {
 	var line []byte
 	for one := make([]byte, 1); len(line) < 1024; {
@@ -121,12 +122,12 @@ func readLine(r io.Reader) (string, error) {
 	return strings.TrimSpace(string(line)), nil
 }
 
-// decided forgets what was shown of a task that is decided, and says how to look
-// again at one that has changed.
+// decided forgets the digest of a task that is decided. If the task has changed,
+// the error says how to look at it again.
 func (s *server) decided(id string, err error) error {
 	var refusal *picket.Error
 	if changedSince(err) && errors.As(err, &refusal) {
-		refusal.Remedy = "Look at it again, then decide: picket review show " + id
+		refusal.Remedy = "Look at the review again, then decide: picket review show " + id
 		return err
 	}
 	if err == nil || errors.Is(err, picket.CodeTaskClosed) {
@@ -139,7 +140,7 @@ func changedSince(err error) bool {
 	return errors.Is(err, picket.CodeVersion) || errors.Is(err, picket.CodePreconditionRequired)
 }
 
-// showBriefly prints what a decision about a task is about, where it has evidence.
+// showBriefly prints the evidence of a task in brief, if it has evidence.
 func (s *server) showBriefly(ctx context.Context, w io.Writer, id string) (picket.Task, error) {
 	var task picket.Task
 	if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, nil); err != nil {
@@ -155,7 +156,7 @@ func (s *server) showBriefly(ctx context.Context, w io.Writer, id string) (picke
 	return task, err
 }
 
-// digestsOf are what a decision about many carries.
+// digestsOf returns the digests for a decision about many tasks.
 func (s *server) digestsOf(rows []picket.PendingReview) map[string]string {
 	digests := map[string]string{}
 	for _, r := range rows[:min(len(rows), mostAtOnce)] {
@@ -167,8 +168,8 @@ func (s *server) digestsOf(rows []picket.PendingReview) map[string]string {
 	return digests
 }
 
-// digestFlag lets a script name what it decides about.
+// digestFlag adds --digest, with which a script names the review it decides about.
 func digestFlag(c *cobra.Command) *cobra.Command {
-	c.Flags().String("digest", "", "decide only if the review has this digest (default: the one that review show showed last, else the one that this command fetches and prints)")
+	c.Flags().String("digest", "", "decide only if the review has this digest (default: that of the last `review show`, else of what this command prints)")
 	return c
 }

@@ -117,7 +117,7 @@ func moneyText(e picket.Event) string {
 	case picket.EventBudgetUncertain:
 		return fmt.Sprintf("nobody knows what came of a call of %s: charged %s", tool, both(d.Cost))
 	case picket.EventBudgetUnverified:
-		return fmt.Sprintf("%s reported %s that nobody is charged for: %s", tool, both(d.Usage), oneLine(d.Reason))
+		return fmt.Sprintf("%s reported %s, which is charged to nobody: %s", tool, both(d.Usage), oneLine(d.Reason))
 	case picket.EventBudgetLate:
 		return fmt.Sprintf("%s came late and were paid by %s", both(d.Cost), oneLine(d.Envelope))
 	}

@@ -146,7 +146,7 @@ func (f configFile) distrusted() (reason string) {
 	case err != nil:
 		return err.Error()
 	case record.SHA256 == "":
-		return "nobody has trusted it yet"
+		return "it is not trusted yet"
 	case record.SHA256 != digest(f.text):
 		return "it has changed since it was trusted on " + record.At.Format(time.DateOnly)
 	}
@@ -185,7 +185,7 @@ func trustedConfig(cmd *cobra.Command) (configFile, error) {
 		return f, nil
 	}
 	if cmd.Annotations[trustKey] != "" {
-		return configFile{}, picket.Refuse(codeUsage, "Read the file. To use it, run: "+trustCommand+"; to use another one, give --config.",
+		return configFile{}, picket.Refuse(codeUsage, "Read the file. To use it, run: "+trustCommand+". To use another file, set --config.",
 			"%s in this directory is not used: %s", f.path, reason)
 	}
 	reportIgnored(cmd, f, reason)
@@ -203,7 +203,7 @@ func reportIgnored(cmd *cobra.Command, f configFile, reason string) {
 		cmd.Annotations = map[string]string{}
 	}
 	cmd.Annotations[ignoredKey] = "yes"
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s in this directory is ignored: %s (to use it: %s)\n", f.path, reason, trustCommand)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s in this directory is ignored: %s (to use it, run: %s)\n", f.path, reason, trustCommand)
 }
 
 // configPath is the path of the file that a command may use; empty when there

@@ -18,22 +18,22 @@ import (
 
 func newConfigTrust() *cobra.Command {
 	c := &cobra.Command{
-		Use: "trust", Short: "Use picket.yaml of this directory from now on, as it is", Args: args(cobra.NoArgs),
-		Long: "Use picket.yaml of this directory from now on. The command lists every setting of the file and marks those\n" +
-			"that are new or have changed since the file was trusted last. Picket remembers a digest of the file outside\n" +
-			"the directory; after any change of the file it has to be trusted again. A file that --config or PICKET_CONFIG\n" +
-			"names, and the one in the user's configuration directory, need no trust. Scripts and programs that the file\n" +
-			"names are not covered by the digest.",
+		Use: "trust", Short: "Trust the picket.yaml of this directory, as it is now", Args: args(cobra.NoArgs),
+		Long: "Trust the picket.yaml of this directory, as it is now. The command lists every setting of the file and marks\n" +
+			"those that are new or have changed since the file was last trusted. Picket stores a digest of the file outside\n" +
+			"the directory. After any change the file must be trusted again. A file that --config or PICKET_CONFIG names,\n" +
+			"and the one in the user's configuration directory, need no trust. The digest does not cover the scripts and\n" +
+			"programs that the file names.",
 		Example: "  picket config trust --dry-run\n  picket config trust",
 		RunE:    runConfigTrust,
 	}
-	c.Flags().Bool("dry-run", false, "only list the settings of the file")
+	c.Flags().Bool("dry-run", false, "list the settings of the file, and trust nothing")
 	return formatFlag(c)
 }
 
 func newConfigUntrust() *cobra.Command {
 	return &cobra.Command{
-		Use: "untrust", Short: "Stop using picket.yaml of this directory", Args: args(cobra.NoArgs),
+		Use: "untrust", Short: "Stop trusting the picket.yaml of this directory", Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, err := configFile{path: "picket.yaml", local: true}.absolute()
 			if err != nil {
@@ -57,9 +57,9 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 	case err != nil:
 		return err
 	case f.path == "" || !f.local && f.path != "picket.yaml":
-		return usage("there is no picket.yaml in this directory that needs trust")
+		return usage("there is no picket.yaml in this directory")
 	case !f.local:
-		return usage("%s needs no trust: it was named, or it is the one in the user's configuration directory", f.path)
+		return usage("%s needs no trust, because --config or PICKET_CONFIG names it, or it is in the user's configuration directory", f.path)
 	case f.unreadable != nil:
 		return f.unreadable
 	}
@@ -79,7 +79,7 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
-		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed; to use "+path+": "+trustCommand)
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed; to use "+path+", run: "+trustCommand)
 		return nil
 	}
 	record, err := json.Marshal(trustRecord{Path: path, SHA256: digest(f.text), At: time.Now().UTC().Truncate(time.Second), Keys: digests(values)})
@@ -101,7 +101,7 @@ func notByAnAgent() error {
 		return nil
 	}
 	return picket.Refuse(picket.CodeForbidden, "Ask the person it works for to run: "+trustCommand,
-		"this is inside %s, and only a person trusts a configuration file", oneLine(run))
+		"this command runs inside %s, and only a person trusts a configuration file", oneLine(run))
 }
 
 // digests are those of the values by key, without the sections that hold them.

@@ -200,9 +200,9 @@ func (h house) warnOfConsole() {
 	public, err := url.Parse(h.cfg.text("public_url"))
 	switch {
 	case !h.cfg.yes("console.host_per_login"):
-		h.log.Warn("console.host_per_login is false: a browser sends the console's cookie to every port of the host, so whoever listens on one can act as the person")
+		h.log.Warn("console.host_per_login is false: browsers send the console's cookie to every port of the host, so a program that listens on any port can act as the person")
 	case err == nil && public.Scheme == "http" && !loopback(public.Hostname()):
-		h.log.Warn("public_url is plain http: nobody can sign in to the console there, because the cookie would cross the network in the clear; use https")
+		h.log.Warn("public_url is plain http: nobody can sign in to the console there, because the cookie would be sent without encryption; use https")
 	}
 }
 

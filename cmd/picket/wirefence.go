@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -18,9 +19,9 @@ import (
 func newFenceSQL() *cobra.Command {
 	c := &cobra.Command{
 		Use: "fence-sql NAME", Short: "Print the SQL that a database for agents needs",
-		Long: "Print the SQL that makes the fence marks of the database NAME under tools.sql. Run it in that database as a role\n" +
-			"that agents do not have. It holds a key that agents must not learn, and can run again: after the secret file has\n" +
-			"changed, and to replace a table of marks that the role of agents owns.",
+		Long: "Print the SQL that creates the fence marks in the database NAME of tools.sql. Run it in that database as a role\n" +
+			"that agents do not have. The output contains a key that agents must not learn. Run the SQL again after the\n" +
+			"secret file has changed, or to replace a table of marks that the role of agents owns.",
 		Example: "picket fence-sql main --role agents | psql \"$OWNER_DATABASE_URL\" -v ON_ERROR_STOP=1",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -30,8 +31,8 @@ func newFenceSQL() *cobra.Command {
 			}
 			name := args[0]
 			if known := cfg.under("sql"); !slices.Contains(known, name) {
-				return picket.Refuse(codeUsage, "Name one of tools.sql in the server's picket.yaml, or add it there.",
-					"there is no database %s under tools.sql; there are: %s", quoted(name), strings.Join(known, ", "))
+				return picket.Refuse(codeUsage, "Name a database of tools.sql in the server's picket.yaml, or add this one there.",
+					"tools.sql has no database %s, only: %s", quoted(name), cmp.Or(strings.Join(known, ", "), "none"))
 			}
 			role, _ := cmd.Flags().GetString("role")
 			sealer, err := cfg.sealer()
@@ -51,7 +52,7 @@ func newFenceSQL() *cobra.Command {
 	return c
 }
 
-// sealer reads the secret file of the server, or the one that picket up has made.
+// sealer reads the secret file of the server, or the one that `picket up` made.
 func (s settings) sealer() (*picket.Sealer, error) {
 	own := filepath.Join(s.text("data"), "secret.key")
 	if path := s.text("secret_file"); path != "" {
@@ -60,8 +61,8 @@ func (s settings) sealer() (*picket.Sealer, error) {
 	return loadSealer(own)
 }
 
-// fenceFindings are what agents could do to the fence marks of the databases whose
-// URL is set here.
+// fenceFindings reports what agents could do to the fence marks, for each
+// database whose URL is set here.
 func fenceFindings(ctx context.Context, cfg settings) (found []finding) {
 	databases := cfg.databases(environ{os.Getenv, func(string, string) {}})
 	for _, name := range cfg.under("sql") {
@@ -78,9 +79,9 @@ func fenceFindings(ctx context.Context, cfg settings) (found []finding) {
 			found = append(found, finding{what, "warn", explain(err), "Start it, or correct the URL in the variable that tools.sql." + name + ".url_env names."})
 		case len(problems) > 0:
 			found = append(found, finding{what, "warn", "the fence does not hold: the role of agents " + strings.Join(problems, "; it "),
-				"Use a role that owns nothing of the marks, and run what picket fence-sql " + name + " --role ROLE prints."})
+				"Give agents a role that owns none of the marks. Then run the SQL that this prints: picket fence-sql " + name + " --role ROLE"})
 		default:
-			found = append(found, finding{what, "ok", "the role of agents can only raise fence marks, with the server's word", ""})
+			found = append(found, finding{what, "ok", "the role of agents can only raise fence marks, and only with a MAC of the server", ""})
 		}
 	}
 	return found
