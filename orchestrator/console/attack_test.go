@@ -136,6 +136,51 @@ func TestAPlantedCookieIsNotTaken(t *testing.T) {
 	})
 }
 
+// A page or a program on another port can add cookies of the session's name. They
+// neither keep a person out nor speak for the person.
+func TestPlantedCookiesKeepNobodyOut(t *testing.T) {
+	open(t, func(t *testing.T, o *office) {
+		person, elsewhere, agent := o.sit(picket.ScopeAdmin), o.sit(picket.ScopeAdmin), o.browser()
+		agent.host = person.host
+		mine := sessionCookie + "=" + person.cookies[sessionCookie]
+		unknown := sessionCookie + "=default." + strings.Repeat("A", 43)
+		plants := map[string][]string{
+			"garbage":                   {sessionCookie + "=x", sessionCookie + "=", sessionCookie + `="quoted"`},
+			"an unknown session":        {unknown},
+			"another namespace":         {sessionCookie + "=other." + strings.Repeat("A", 43)},
+			"a session of another name": {sessionCookie + "=" + elsewhere.cookies[sessionCookie]},
+			"a long one":                {sessionCookie + "=default." + strings.Repeat("A", 1000)},
+			"many for longer paths":     slices.Repeat([]string{unknown}, 150),
+		}
+		for name, planted := range plants {
+			cookies := strings.Join(append(planted, mine), "; ")
+			if p := person.get("/console/", "Cookie", cookies); p.status != http.StatusOK || !strings.Contains(p.text(), "[admin]") {
+				t.Errorf("%s before the cookie: %d", name, p.status)
+			}
+			if p := agent.get("/console/", "Cookie", strings.Join(planted, "; ")); !p.asksToSignIn() {
+				t.Errorf("%s alone: %d", name, p.status)
+			}
+		}
+		after := strings.Join([]string{mine, unknown, unknown, unknown}, "; ")
+		if p := person.get("/console/", "Cookie", after); p.status != http.StatusOK {
+			t.Errorf("three unknown sessions after the cookie: %d", p.status)
+		}
+		form := url.Values{"reason": {"a test"}, "seen": {"0"}, "once": {person.number()}}
+		if p := person.send("POST", "/console/pause", form, "Cookie", unknown+"; "+mine, "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"); p.status != http.StatusSeeOther {
+			t.Errorf("a decision beside a planted cookie: %d %s", p.status, p.text())
+		}
+		if s, err := o.Stats(t.Context()); err != nil || !s.Pause.Paused {
+			t.Errorf("the decision was not made: %v", err)
+		}
+		if p := person.send("POST", "/console/logout", url.Values{}, "Cookie", unknown+"; "+mine); p.status != http.StatusSeeOther {
+			t.Errorf("sign out: %d", p.status)
+		}
+		if p := agent.get("/console/", "Cookie", mine); !p.asksToSignIn() {
+			t.Errorf("signing out beside a planted cookie ended nothing: %d", p.status)
+		}
+	})
+}
+
 // A proxy, or who pretends to be one, cannot say which host this is.
 func TestForwardedHostsCountForNothing(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/picket-dev/picket"
@@ -21,8 +22,14 @@ func (s site) cookieName(secure bool) string {
 	return name
 }
 
-// sessionCookie is the cookie that counts on this site, empty if there is none.
-func (v *visit) sessionCookie() string {
+// maxCookies bounds how many cookies of one name a request is asked about.
+const maxCookies = 8
+
+// sessionCookies are the cookies that can hold the session on this site, in the
+// order in which they are tried. Other programs and pages of this host can add
+// cookies of the same name. Browsers send cookies of longer paths first, and the
+// console's own is for all paths, so the last of a name is tried first.
+func (v *visit) sessionCookies() (tokens []picket.Secret) {
 	var names []string
 	switch v.site.kind {
 	case loginSite, sharedSite:
@@ -34,11 +41,14 @@ func (v *visit) sessionCookie() string {
 		names = append(names, v.site.cookieName(true)) // a proxy in front may speak TLS
 	}
 	for _, name := range names {
-		if c, err := v.Request().Cookie(name); err == nil && len(c.Value) <= 256 {
-			return c.Value
+		all := v.Request().CookiesNamed(name)
+		for _, c := range slices.Backward(all[max(0, len(all)-maxCookies):]) {
+			if len(c.Value) <= 256 {
+				tokens = append(tokens, picket.Secret(c.Value))
+			}
 		}
 	}
-	return ""
+	return tokens
 }
 
 // setSession stores the session in the browser; an empty value removes it.
@@ -55,10 +65,18 @@ func (v *visit) setCookie(name, value string, secure bool, maxAge int) {
 	v.SetCookie(&http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode, MaxAge: maxAge})
 }
 
-// identify reads the session of the request and asks the engine whether it is
-// still good; the key behind it is asked again every time.
+// identify finds the session of the request: the first of its cookies with which
+// the engine knows an open one. The key behind it is asked again every time.
 func (v *visit) identify() (signedIn bool, err error) {
-	token := picket.Secret(v.sessionCookie())
+	for _, token := range v.sessionCookies() {
+		if signedIn, err = v.identifyBy(token); signedIn || err != nil {
+			return signedIn, err
+		}
+	}
+	return false, nil
+}
+
+func (v *visit) identifyBy(token picket.Secret) (signedIn bool, err error) {
 	desk := v.deskOf(token)
 	if desk == nil {
 		return false, nil
