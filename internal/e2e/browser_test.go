@@ -60,6 +60,7 @@ func startBrowser() {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(filepath.Join(home, "profile")),
 		chromedp.Env("HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home), chromedp.CombinedOutput(said), chromedp.DisableGPU,
+		chromedp.Flag("host-resolver-rules", "MAP "+secureHost+" 127.0.0.1"),
 		// One process less for each tab; nothing here isolates one site from another.
 		chromedp.Flag("disable-features", "Translate,SpareRendererForSitePerProcess,BackForwardCache,site-per-process,OptimizationHints,MediaRouter"))
 	allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
