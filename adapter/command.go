@@ -144,22 +144,42 @@ func (l CommandLauncher) launchGroup(job Job, cmd *exec.Cmd) (Process, error) {
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = out.writers[0], out.writers[1]
+	dir, err := startIn(cmd, job.dir)
+	if err != nil {
+		out.abandon()
+		return nil, err
+	}
 	inherit(cmd, job.hold)
 	if err := cmd.Start(); err != nil {
 		out.abandon()
+		dir.Close()
 		return nil, fmt.Errorf("start %s: %w", l.Command[0], err)
 	}
 	out.start()
-	p := &groupProcess{cmd: cmd, pid: cmd.Process.Pid, runID: job.Lease.RunID, ceiling: l.Limits.ofExec(), done: make(chan struct{})}
+	p := &groupProcess{cmd: cmd, pid: cmd.Process.Pid, runID: job.Lease.RunID, ceiling: l.Limits.ofExec(), done: make(chan struct{}), dir: dir}
 	if job.StateDir != "" {
 		_ = p.record().write(job.StateDir) // a run is not worth less without it
 	}
 	go func() {
 		defer close(p.done)
 		p.reap()
+		dir.Close() // no program is started beside it any more
 		out.finish(max(l.WaitDelay, 0), time.Second)
 	}()
 	return p, nil
+}
+
+// startIn lets a command start in a directory that is held open. It answers a
+// descriptor of it that the path in cmd.Dir needs as long as that is used.
+func startIn(cmd *exec.Cmd, dir *os.File) (own *os.File, err error) {
+	if dir == nil || pathOf(dir) == dir.Name() {
+		return nil, nil
+	}
+	if own, err = os.Open(pathOf(dir)); err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	cmd.Dir = pathOf(own)
+	return own, nil
 }
 
 // groupProcess is a program and its process group.
@@ -167,7 +187,8 @@ type groupProcess struct {
 	cmd     *exec.Cmd
 	pid     int
 	runID   string
-	ceiling ceiling // of programs beside the agent
+	ceiling ceiling  // of programs beside the agent
+	dir     *os.File // that cmd.Dir leads to; may be nil
 	done    chan struct{}
 	exit    Exited // valid once done is closed
 

@@ -17,10 +17,10 @@ import (
 // the same. What the agent has committed itself, on whatever branch, stays part
 // of it.
 func (w *workspaces) commit(ctx context.Context, k *kept, message string) (string, error) {
-	g := w.git(k)
 	if err := errors.Join(k.check(), k.retired()); err != nil {
 		return "", err
 	}
+	g := w.git(k)
 	if err := k.relink(); err != nil {
 		return "", fmt.Errorf("commit work: %w", err)
 	}

@@ -37,27 +37,42 @@ type stamp struct {
 	info fs.FileInfo
 }
 
-// copyTree copies a whole directory, except some in it.
-func copyTree(ctx context.Context, from, to string, except ...string) error {
-	return (&copier{except: except, maxFiles: maxCopyFiles, left: maxCopyBytes}).copy(ctx, from, to)
+// copyDir copies the directory of the adapter, except its own state.
+func (w *workspaces) copyDir(ctx context.Context, k *kept) error {
+	from, err := os.OpenRoot(w.cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("copy %s: %w", w.cfg.Dir, err)
+	}
+	defer from.Close()
+	to, err := k.open()
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	c := &copier{except: []string{w.cfg.WorkspaceRoot, w.cfg.StateDir}, maxFiles: maxCopyFiles, left: maxCopyBytes}
+	return c.copy(ctx, w.cfg.Dir, from, to)
 }
 
 // copyMissing copies what is not there yet, without what belongs to git.
-func copyMissing(ctx context.Context, from, to string) error {
-	return (&copier{missing: true, maxFiles: maxCopyFiles, left: maxCopyBytes, except: []string{filepath.Join(from, ".git")}}).copy(ctx, from, to)
+func copyMissing(ctx context.Context, before, k *kept) error {
+	from, err := before.open()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := k.open()
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	c := &copier{missing: true, maxFiles: maxCopyFiles, left: maxCopyBytes, except: []string{filepath.Join(before.Path, ".git")}}
+	return c.copy(ctx, before.Path, from, to)
 }
 
-func (c *copier) copy(ctx context.Context, from, to string) (err error) {
-	c.fromDir = from
-	if c.from, err = os.OpenRoot(from); err != nil {
-		return fmt.Errorf("copy %s: %w", from, err)
-	}
-	defer c.from.Close()
-	if c.to, err = os.OpenRoot(to); err != nil {
-		return fmt.Errorf("copy %s: %w", from, err)
-	}
-	defer c.to.Close()
-	err = fs.WalkDir(c.from.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+// copy copies what is in from, whose path is dir.
+func (c *copier) copy(ctx context.Context, dir string, from, to *os.Root) error {
+	c.fromDir, c.from, c.to = dir, from, to
+	err := fs.WalkDir(c.from.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -75,11 +90,11 @@ func (c *copier) copy(ctx context.Context, from, to string) (err error) {
 		}
 		return c.entry(name, d)
 	})
-	for _, dir := range c.directories { // last, for the copying itself needs to write in them
-		c.dress(dir.name, dir.info)
+	for _, made := range c.directories { // last, for the copying itself needs to write in them
+		c.dress(made.name, made.info)
 	}
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", from, err)
+		return fmt.Errorf("copy %s: %w", dir, err)
 	}
 	return nil
 }
@@ -160,28 +175,4 @@ func (c *copier) file(name string, info fs.FileInfo) error {
 func (c *copier) dress(name string, info fs.FileInfo) {
 	_ = c.to.Chmod(name, info.Mode().Perm())
 	_ = c.to.Chtimes(name, info.ModTime(), info.ModTime())
-}
-
-// removeTree deletes root/name and what is in it, and nothing outside: links
-// are deleted, never followed.
-func removeTree(root, name string) error {
-	r, err := os.OpenRoot(root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	if err := r.RemoveAll(name); err == nil || !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	// A directory that may not be written keeps what is in it, such as a module cache.
-	err = fs.WalkDir(r.FS(), name, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = r.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return errors.Join(err, r.RemoveAll(name))
 }

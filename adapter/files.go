@@ -69,6 +69,24 @@ func (r *run) prepare(ctx context.Context) error {
 	return r.brief(told)
 }
 
+// startDir holds open where the agent starts; nil in a directory of the user's.
+func (r *run) startDir() (*os.File, error) {
+	k := r.work.kept
+	if k == nil {
+		return nil, nil
+	}
+	top, err := k.open()
+	if err != nil {
+		return nil, err
+	}
+	defer top.Close()
+	below, err := filepath.Rel(k.Path, r.places.workspace)
+	if err != nil {
+		return nil, err
+	}
+	return top.Open(below)
+}
+
 // brief writes what the agent reads: into its own directory, or beside its
 // output when it works in a directory of the user's.
 func (r *run) brief(told TaskWorkspace) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -18,27 +19,28 @@ const retiredFile = "picket-retired"
 
 // freeBranch takes a branch of ours from a worktree that this adapter cannot
 // have, such as one of a frozen adapter, or of one with another state
-// directory: its run is over, for we have the lease. What is in it is committed and stays.
+// directory: its run is over, for we have the lease. What is in it is committed
+// and stays.
 func (w *workspaces) freeBranch(ctx context.Context, repo repository, k *kept) error {
-	listed, err := repo.say(ctx, "worktree", "list", "--porcelain")
+	if head, err := repo.say(ctx, "symbolic-ref", "--quiet", "HEAD"); err == nil && head == "refs/heads/"+k.Branch {
+		return checkedOut(k.Branch, strings.TrimSuffix(repo.common, string(filepath.Separator)+".git"))
+	}
+	listed, err := repo.trees(ctx, k.Branch)
 	if err != nil {
 		return err
 	}
-	for block := range strings.SplitSeq(listed, "\n\n") {
-		lines := strings.Split(strings.TrimSpace(block), "\n")
-		path, ours := strings.CutPrefix(lines[0], "worktree ")
-		if !ours || !strings.Contains("\n"+block+"\n", "\nbranch refs/heads/"+k.Branch+"\n") {
-			continue
+	for _, tree := range listed {
+		if picket.CheckID("run", "run", filepath.Base(tree.path)) != nil {
+			return checkedOut(k.Branch, tree.path)
 		}
-		if picket.CheckID("run", "run", filepath.Base(path)) != nil {
-			return picket.Refuse(picket.CodeStateConflict, "Switch to another branch there: git -C "+path+" switch -", "the branch %s is checked out in %s", k.Branch, path)
-		}
-		_, err := os.Stat(path)
-		if errors.Is(err, fs.ErrNotExist) || strings.Contains(block, "\nlocked initializing") {
-			_, err = repo.say(ctx, "worktree", "remove", "--force", "--force", path) // never used, or gone
+		other := w.foreign(repo, k, tree)
+		err := other.hold()
+		if errors.Is(err, fs.ErrNotExist) || tree.making { // gone, or never used
+			err = repo.forgetAdmin(other)
 		} else {
-			err = w.retireForeign(ctx, repo, k, path)
+			err = w.retireForeign(ctx, repo, other, err)
 		}
+		other.close()
 		if err != nil {
 			return err
 		}
@@ -46,25 +48,65 @@ func (w *workspaces) freeBranch(ctx context.Context, repo repository, k *kept) e
 	return nil
 }
 
-func (w *workspaces) retireForeign(ctx context.Context, repo repository, k *kept, path string) error {
-	if err := w.checkForeign(path); err != nil {
-		return err
+// foreign is a worktree that the repository names. Its path and its name are
+// words that an agent may have written.
+func (w *workspaces) foreign(repo repository, k *kept, tree gitTree) *kept {
+	id := filepath.Base(tree.path)
+	other := &kept{lock: repo.lock, root: filepath.Dir(tree.path), KeptWorkspace: KeptWorkspace{
+		Name: id, RunID: id, TaskID: k.TaskID, Title: k.Title, Path: tree.path,
+		Common: repo.common, Admin: filepath.Join(repo.common, "worktrees", tree.name), Branch: k.Branch,
+	}}
+	if known, err := readKept(w.cfg.StateDir, id); err == nil && known.Path == tree.path {
+		other.Identity = known.Identity
 	}
-	admin, err := repo.adminOf(ctx, path)
+	return other
+}
+
+// retireForeign commits what is in a worktree and takes the branch from it. A
+// directory that is not the worktree, for a reason known already or found here,
+// is left alone: only git's part of the worktree changes.
+func (w *workspaces) retireForeign(ctx context.Context, repo repository, other *kept, strange error) error {
+	if strange == nil {
+		admin, err := repo.adminOf(other)
+		if strange = err; err == nil && admin != other.Admin {
+			strange = fmt.Errorf("two parts of the repository name the directory %q", other.Path)
+		}
+	}
+	if strange == nil {
+		_, strange = w.commit(ctx, other, other.message("What a run left to another adapter"))
+	}
+	if strange != nil {
+		w.cfg.Log.Warn("what another adapter has left is not committed; it is in its workspace", "workspace", other.Path, "err", strange)
+	}
+	err := repo.inShared(func(root *os.Root) error {
+		file := path.Join("worktrees", filepath.Base(other.Admin), retiredFile)
+		if err := root.RemoveAll(file); err != nil {
+			return err
+		}
+		return root.WriteFile(file, nil, 0o600)
+	})
 	if err != nil {
-		return errors.Join(err, picket.Refuse(picket.CodeStateConflict, "Remove it: git worktree remove "+path, "the branch %s is checked out in %s, which cannot be read", k.Branch, path))
-	}
-	other := &kept{lock: repo.lock, KeptWorkspace: KeptWorkspace{TaskID: k.TaskID, RunID: filepath.Base(path), Title: k.Title,
-		Path: path, Common: repo.common, Admin: admin, Branch: k.Branch}}
-	if _, err := w.commit(ctx, other, other.message("What a run left to another adapter")); err != nil {
-		w.cfg.Log.Warn("what another adapter has left is not committed; it is in its workspace", "workspace", path, "err", err)
-	}
-	if err := os.WriteFile(filepath.Join(admin, retiredFile), nil, 0o600); err != nil {
 		return err
 	}
-	_, err = w.git(other).say(ctx, "update-ref", "--no-deref", "HEAD", "HEAD^{commit}")
+	g := git{common: repo.common, admin: other.Admin, lock: repo.lock, gitContainment: w.holds()}
+	_, err = g.say(ctx, "update-ref", "--no-deref", "HEAD", "HEAD^{commit}")
 	return err
 }
+
+// checkedOut refuses to take a branch from a directory that is not a workspace.
+// An agent may have written its path, so no command that is to be run names it.
+func checkedOut(branch, dir string) error {
+	where := "another directory, whose name cannot be shown"
+	if legible(dir) == dir && !strings.ContainsAny(dir, "\n\t") {
+		where = shellQuoted(dir)
+	}
+	return picket.Refuse(picket.CodeStateConflict,
+		"Find it with: git worktree list. If you know it, switch it to another branch, or remove it with git worktree remove",
+		"the branch %s is checked out in %s", branch, where)
+}
+
+// shellQuoted writes a word so that a shell reads it as one.
+func shellQuoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // retired refuses to go on with a branch that was taken from a worktree: an
 // adapter that was frozen must not write over the work of the next run.

@@ -19,6 +19,8 @@ type git struct {
 	common string // the directory that all worktrees of the repository share
 	admin  string // of a worktree: its part of common
 	tree   string // of a worktree: its files
+	// dir is tree, held open: git starts in it whatever its path leads to.
+	dir *os.File
 	// lock is held until the processes of a command are dead: what outlives a
 	// killed adapter keeps the next one out.
 	lock *os.File
@@ -28,11 +30,18 @@ type git struct {
 // command is a git command in this repository.
 func (g git) command(args ...string) gitCommand {
 	all := append([]string{"git"}, programsOff...)
-	c := gitCommand{dir: cmp.Or(g.tree, g.common), lock: g.lock}
+	c := gitCommand{dir: cmp.Or(g.tree, g.common), held: g.dir, lock: g.lock}
 	switch {
 	case g.tree != "":
-		all = append(all, "--git-dir="+g.admin, "--work-tree="+g.tree)
+		tree := g.tree
+		if g.dir != nil && pathOf(g.dir) != g.dir.Name() {
+			tree = "." // the command starts there
+		}
+		all = append(all, "--git-dir="+g.admin, "--work-tree="+tree)
 		c.env = []string{"GIT_COMMON_DIR=" + g.common} // whatever the worktree says
+	case g.admin != "":
+		all = append(all, "--git-dir="+g.admin)
+		c.env = []string{"GIT_COMMON_DIR=" + g.common}
 	case g.common != "":
 		all = append(all, "--git-dir="+g.common)
 	}

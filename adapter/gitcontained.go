@@ -56,6 +56,7 @@ var programsOff = []string{
 	"-c", "commit.gpgSign=false", "-c", "tag.gpgSign=false", "-c", "log.showSignature=false",
 	"-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "submodule.recurse=false", "-c", "diff.submodule=short",
 	"-c", "diff.ignoreSubmodules=dirty", "-c", "core.quotePath=true", "-c", "color.ui=false", "-c", "advice.detachedHead=false",
+	"-c", "worktree.useRelativePaths=false",
 }
 
 // gitSettings are the variables of every git command. No transport is allowed,
@@ -76,6 +77,7 @@ var gitEnv = []string{
 // gitCommand is one command to run.
 type gitCommand struct {
 	dir  string
+	held *os.File // dir, if it is held open
 	env  []string // beside that of every command
 	argv []string
 	lock *os.File // held until its processes are dead
@@ -96,7 +98,7 @@ func (c gitContainment) run(ctx context.Context, g gitCommand, out io.Writer) er
 		return failed
 	}
 	launcher := CommandLauncher{Command: g.argv, Env: gitEnv, Containment: c.containment, Shim: c.shim}
-	job := Job{Dir: g.dir, Env: append(g.env, gitSettings...), Stdout: out, StateDir: c.state, KillAt: bootClock() + left, hold: g.lock}
+	job := Job{Dir: g.dir, Env: append(g.env, gitSettings...), Stdout: out, StateDir: c.state, KillAt: bootClock() + left, dir: g.held, hold: g.lock}
 	job.Lease.RunID = cmp.Or(c.runID, "git")
 	if c.runID != "" {
 		job.Env = append(job.Env, "PICKET_RUN_ID="+c.runID)

@@ -1,48 +1,140 @@
 package adapter
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 )
 
-// identity tells a directory from every other one, whatever its path.
+// identity distinguishes a directory from every other one, whatever its path.
 type identity struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`
 }
 
+// hold opens the workspace and keeps it open until release. What is opened is
+// compared with what the adapter made, so that a later rename or link changes
+// nothing: files are named relative to it, and programs are started in it.
+func (k *kept) hold() error {
+	if k.dir != nil {
+		return nil
+	}
+	if err := k.checkPlace(); err != nil {
+		return err
+	}
+	dir, err := openBeneath(k.root, k.Name)
+	if errors.Is(err, fs.ErrPermission) && k.Identity != nil && k.makeReadable() {
+		dir, err = openBeneath(k.root, k.Name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err != nil {
+		return k.replaced(err)
+	}
+	info, err := dir.Stat()
+	if err == nil {
+		err = k.checkIs(info)
+	}
+	if err != nil {
+		dir.Close()
+		return err
+	}
+	k.dir = dir
+	return nil
+}
+
+// makeReadable lets the adapter read a workspace whose mode the agent has
+// changed.
+func (k *kept) makeReadable() bool {
+	above, err := openReal(k.root)
+	if err != nil {
+		return false
+	}
+	defer above.Close()
+	root, err := rootOf(above)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	info, err := root.Lstat(k.Name)
+	return err == nil && k.checkIs(info) == nil && root.Chmod(k.Name, 0o700) == nil
+}
+
+// checkPlace refuses a record of a directory that is not one of the root.
+func (k *kept) checkPlace() error {
+	above := filepath.Dir(k.Path)
+	if real, err := filepath.EvalSymlinks(above); err == nil {
+		above = real // the record may be from before links were resolved
+	}
+	if above == k.root && filepath.Base(k.Path) == k.Name {
+		k.Path = filepath.Join(k.root, k.Name)
+		return nil
+	}
+	return fmt.Errorf("%w: the record %s names the directory %q, which is outside %q; if it is yours, delete both yourself",
+		errNotUsable, filepath.Join(k.record, recordFile), k.Path, k.root)
+}
+
 // check refuses a workspace whose path leads to another directory than the one
 // that the adapter made, or to a link.
 func (k *kept) check() error {
-	info, err := os.Lstat(k.Path)
+	if err := k.hold(); err != nil {
+		return err
+	}
+	now, err := os.Lstat(k.Path)
 	if err != nil {
 		return err
 	}
-	return k.checkIs(info)
+	return k.sameAs(now)
+}
+
+// sameAs compares a directory with the workspace.
+func (k *kept) sameAs(info fs.FileInfo) error {
+	held, err := k.dir.Stat()
+	if err == nil && !os.SameFile(held, info) {
+		err = k.replaced(nil)
+	}
+	return err
 }
 
 func (k *kept) checkIs(info fs.FileInfo) error {
 	if !info.IsDir() || k.Identity != nil && identityOf(info) != nil && *identityOf(info) != *k.Identity {
-		return fmt.Errorf("%w: %s is not the directory that the adapter made; see what it is, and move it away", errNotUsable, k.Path)
+		return k.replaced(nil)
 	}
 	return nil
 }
 
-// open opens the workspace. What is opened is checked, so that a later rename
-// changes nothing.
+func (k *kept) replaced(err error) error {
+	why := ""
+	if err != nil {
+		why = fmt.Sprintf(" (%v)", err)
+	}
+	return fmt.Errorf("%w: %q is not the directory that the adapter made%s; see what it is, and move it away", errNotUsable, k.Path, why)
+}
+
+// open answers the workspace, for its files.
 func (k *kept) open() (*os.Root, error) {
-	if err := k.check(); err != nil {
+	if err := k.hold(); err != nil {
 		return nil, err
 	}
-	r, err := os.OpenRoot(k.Path)
+	return rootOf(k.dir)
+}
+
+// rootOf opens a directory that is held open once more, for its files.
+func rootOf(dir *os.File) (*os.Root, error) {
+	r, err := os.OpenRoot(pathOf(dir))
 	if err != nil {
 		return nil, err
 	}
-	info, err := r.Stat(".")
+	held, err := dir.Stat()
+	var now fs.FileInfo
 	if err == nil {
-		err = k.checkIs(info)
+		now, err = r.Stat(".")
+	}
+	if err == nil && !os.SameFile(held, now) {
+		err = fmt.Errorf("%q was replaced", dir.Name())
 	}
 	if err != nil {
 		r.Close()
@@ -51,11 +143,23 @@ func (k *kept) open() (*os.Root, error) {
 	return r, nil
 }
 
-// checkForeign is check for a worktree that git lists.
-func (w *workspaces) checkForeign(path string) error {
-	other := &kept{KeptWorkspace: KeptWorkspace{Path: path}}
-	if known, err := readKept(w.cfg.StateDir, filepath.Base(path)); err == nil && known.Path == path {
-		other.Identity = known.Identity
+// openReal opens a directory by a path that holds no link.
+func openReal(path string) (*os.File, error) {
+	top := filepath.VolumeName(path) + string(filepath.Separator)
+	below, err := filepath.Rel(top, path)
+	if err != nil {
+		return nil, err
 	}
-	return other.check()
+	return openBeneath(top, below)
+}
+
+// realPath resolves the links of a path. What is not there yet has none.
+func realPath(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(path) != path {
+		if real, err = realPath(filepath.Dir(path)); err == nil {
+			real = filepath.Join(real, filepath.Base(path))
+		}
+	}
+	return real, err
 }

@@ -64,8 +64,10 @@ var errInUse = errors.New("it is in use by another process")
 type kept struct {
 	KeptWorkspace
 	record string // the directory that holds its record
+	root   string // the directory that workspaces are in, without links
 	lock   *os.File
-	left   string // why git could not take everything at the last commit
+	dir    *os.File // the workspace itself; nil until hold
+	left   string   // why git could not take everything at the last commit
 }
 
 // keptIn is the directory with one directory for each kept workspace.
@@ -82,8 +84,9 @@ func newKept(ctx context.Context, stateDir, root string, lease picket.Lease, sou
 	if err != nil {
 		return nil, err
 	}
-	k := &kept{record: record, lock: lock, KeptWorkspace: KeptWorkspace{
-		Name: name, Path: filepath.Join(root, name), Source: source, TaskID: lease.TaskID, RunID: lease.RunID, Runs: []string{lease.RunID}, Attempt: lease.Attempt,
+	k := &kept{record: record, root: root, lock: lock, KeptWorkspace: KeptWorkspace{
+		Name: name, Path: filepath.Join(root, name), Source: source,
+		TaskID: lease.TaskID, RunID: lease.RunID, Runs: []string{lease.RunID}, Attempt: lease.Attempt,
 		Title: lease.Task.Title, Stage: stageMaking, CreatedAt: picket.InstantOf(time.Now()),
 	}}
 	if err := k.save(); err != nil {
@@ -109,11 +112,22 @@ func swapJSON(dir, name string, v any) error {
 	return os.Rename(fresh, filepath.Join(dir, name))
 }
 
-func (k *kept) release() { k.lock.Close() }
+func (k *kept) release() {
+	k.close()
+	k.lock.Close()
+}
 
-// take locks a workspace and reads its record anew; errInUse when another
-// process has it.
-func take(ctx context.Context, w KeptWorkspace, stateDir string, atMost time.Duration) (*kept, error) {
+// close lets go of the directory, and keeps the lock.
+func (k *kept) close() {
+	if k.dir != nil {
+		k.dir.Close()
+		k.dir = nil
+	}
+}
+
+// take locks a workspace in root and reads its record again; errInUse when
+// another process has it.
+func take(ctx context.Context, w KeptWorkspace, stateDir, root string, atMost time.Duration) (*kept, error) {
 	record := filepath.Join(keptIn(stateDir), w.Name)
 	lock, err := flock(ctx, record, atMost)
 	if err != nil {
@@ -124,7 +138,7 @@ func take(ctx context.Context, w KeptWorkspace, stateDir string, atMost time.Dur
 		lock.Close()
 		return nil, err
 	}
-	return &kept{KeptWorkspace: now, record: record, lock: lock}, nil
+	return &kept{KeptWorkspace: now, record: record, root: root, lock: lock}, nil
 }
 
 func readKept(stateDir, name string) (w KeptWorkspace, err error) {
@@ -138,8 +152,22 @@ func readKept(stateDir, name string) (w KeptWorkspace, err error) {
 	if w.Name != name || filepath.Base(w.Path) != name || !filepath.IsAbs(w.Path) {
 		return w, fmt.Errorf("the record of workspace %s is about another one", name)
 	}
+	if err := w.checkGit(); err != nil {
+		return w, err
+	}
 	w.Pinned = pinnedIn(dir)
 	return w, nil
+}
+
+// checkGit refuses a record whose git parts the adapter cannot have written.
+func (w KeptWorkspace) checkGit() error {
+	switch {
+	case w.Branch != "" && w.Branch != picket.WorkBranch(w.TaskID):
+		return fmt.Errorf("the record of workspace %s names the branch %q, which is not that of its task", w.Name, w.Branch)
+	case w.Admin != "" && filepath.Dir(w.Admin) != filepath.Join(w.Common, "worktrees"):
+		return fmt.Errorf("the record of workspace %s names the git directory %q, which is not in %q", w.Name, w.Admin, w.Common)
+	}
+	return nil
 }
 
 func pinnedIn(record string) bool {

@@ -39,6 +39,7 @@ type Job struct {
 	// never blocks. Nil: it is not to be ended so.
 	Fail func(reason string)
 
+	dir  *os.File // Dir, held open: the process starts in it whatever the path leads to; nil: by the path
 	hold *os.File // kept open until the whole tree is dead, such as a lock
 }
 

@@ -53,7 +53,14 @@ func (cfg *Config) fillPlaces() (err error) {
 			return fmt.Errorf("find directory: %w", err)
 		}
 	}
-	if cfg.StateDir == cfg.WorkspaceRoot {
+	named := cfg.WorkspaceRoot
+	if cfg.WorkspaceRoot, err = realPath(named); err != nil {
+		return fmt.Errorf("find directory of workspaces: %w", err)
+	}
+	if cfg.WorkspaceRoot != named && cfg.Log != nil {
+		cfg.Log.Info("the directory of workspaces leads through a link; it is used as it is now", "named", named, "used", cfg.WorkspaceRoot)
+	}
+	if cfg.StateDir == cfg.WorkspaceRoot || cfg.StateDir == named {
 		return picket.Invalid("WorkspaceRoot", "Leave WorkspaceRoot out, or name another directory.", "WorkspaceRoot and StateDir are the same directory")
 	}
 	return cfg.checkWorkspace()

@@ -30,7 +30,7 @@ func (a *Adapter) rescueWork(ctx context.Context, lost picket.Lease) {
 func (a *Adapter) rescue(ctx context.Context, w KeptWorkspace, lost picket.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, committing)
 	defer cancel()
-	k, err := take(ctx, w, a.cfg.StateDir, 0)
+	k, err := take(ctx, w, a.cfg.StateDir, a.cfg.WorkspaceRoot, 0)
 	if errors.Is(err, errInUse) {
 		return nil // somebody is at it
 	}

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type Collected struct {
 type Shelf struct {
 	// StateDir is that of the adapters. Defaults to theirs.
 	StateDir string
+	// WorkspaceRoot is that of the adapters. Defaults to "workspaces" in StateDir.
+	WorkspaceRoot string
 	// Keep is how long a workspace is kept at least after the end of its run.
 	// Defaults to 0.
 	Keep time.Duration
@@ -35,22 +38,31 @@ type Shelf struct {
 	Ask func(ctx context.Context, taskID string) ([]picket.Run, time.Time, error)
 }
 
-func (s Shelf) place() (string, error) {
-	if s.StateDir != "" {
-		return s.StateDir, nil
+// place answers where records and workspaces are.
+func (s Shelf) place() (stateDir, root string, err error) {
+	if stateDir = s.StateDir; stateDir == "" {
+		if stateDir, err = defaultStateDir(); err != nil {
+			return "", "", err
+		}
 	}
-	return defaultStateDir()
+	if stateDir, err = filepath.Abs(stateDir); err == nil {
+		root, err = filepath.Abs(cmp.Or(s.WorkspaceRoot, filepath.Join(stateDir, "workspaces")))
+	}
+	if err == nil {
+		root, err = realPath(root)
+	}
+	return stateDir, root, err
 }
 
 // List shows all workspaces, oldest first.
 func (s Shelf) List(ctx context.Context) ([]KeptWorkspace, error) {
-	dir, err := s.place()
+	dir, root, err := s.place()
 	if err != nil {
 		return nil, err
 	}
 	all, err := listKept(dir)
 	for i := range all {
-		k, err := take(ctx, all[i], dir, 0)
+		k, err := take(ctx, all[i], dir, root, 0)
 		all[i].InUse = errors.Is(err, errInUse)
 		if err != nil {
 			continue
@@ -64,7 +76,7 @@ func (s Shelf) List(ctx context.Context) ([]KeptWorkspace, error) {
 
 // Pin keeps a workspace until it is unpinned, whatever its task comes to.
 func (s Shelf) Pin(name string, pinned bool) error {
-	dir, err := s.place()
+	dir, _, err := s.place()
 	if err != nil {
 		return err
 	}
@@ -84,7 +96,7 @@ func (s Shelf) Pin(name string, pinned bool) error {
 // Collect deletes what is due; a dry run only says what that is. Work in a
 // worktree that is not on its branch yet is committed first.
 func (s Shelf) Collect(ctx context.Context, dry bool) ([]Collected, error) {
-	dir, err := s.place()
+	dir, root, err := s.place()
 	if err != nil {
 		return nil, err
 	}
@@ -97,13 +109,13 @@ func (s Shelf) Collect(ctx context.Context, dry bool) ([]Collected, error) {
 		if ctx.Err() != nil {
 			break
 		}
-		out = append(out, s.collect(ctx, dir, w, dry))
+		out = append(out, s.collect(ctx, dir, root, w, dry))
 	}
 	return out, err
 }
 
-func (s Shelf) collect(ctx context.Context, dir string, w KeptWorkspace, dry bool) Collected {
-	k, err := take(ctx, w, dir, 0)
+func (s Shelf) collect(ctx context.Context, dir, root string, w KeptWorkspace, dry bool) Collected {
+	k, err := take(ctx, w, dir, root, 0)
 	switch {
 	case errors.Is(err, errInUse):
 		w.InUse = true
@@ -113,7 +125,7 @@ func (s Shelf) collect(ctx context.Context, dir string, w KeptWorkspace, dry boo
 	}
 	defer k.release()
 	heard := s.hear(ctx, k)
-	shop := &workspaces{cfg: &Config{StateDir: dir}}
+	shop := &workspaces{cfg: &Config{StateDir: dir, WorkspaceRoot: root}}
 	if !k.EndedAt.IsZero() && !dry {
 		// Its adapter died before it could commit; a reviewer waits for the branch.
 		_ = shop.finish(ctx, k)
@@ -199,7 +211,7 @@ func (w *workspaces) finish(ctx context.Context, k *kept) error {
 	if k.Source != WorkspaceWorktree || k.Stage != stageReady {
 		return nil
 	}
-	if _, err := os.Stat(k.Path); errors.Is(err, fs.ErrNotExist) {
+	if err := k.hold(); errors.Is(err, fs.ErrNotExist) {
 		return nil // there is nothing left to bring there
 	}
 	if _, err := os.Stat(k.Common); errors.Is(err, fs.ErrNotExist) {
@@ -232,7 +244,7 @@ const tidyEvery = time.Hour
 
 // tidy deletes what is due, at once and then now and then until ctx ends.
 func (a *Adapter) tidy(ctx context.Context) {
-	shelf := Shelf{StateDir: a.cfg.StateDir, Keep: a.cfg.KeepWorkspaces, Ask: a.client.AskServer}
+	shelf := Shelf{StateDir: a.cfg.StateDir, WorkspaceRoot: a.cfg.WorkspaceRoot, Keep: a.cfg.KeepWorkspaces, Ask: a.client.AskServer}
 	for {
 		done, err := shelf.Collect(ctx, false)
 		if err != nil {

@@ -173,9 +173,17 @@ func (r *run) lostTo(work context.Context, err error) {
 func (r *run) launch(work context.Context) (err error) {
 	told := r.reins.first()
 	r.forgetNudge()
+	dir, err := r.startDir()
+	if err != nil {
+		return fmt.Errorf(launching+": %w", err)
+	}
+	if dir != nil {
+		defer dir.Close()
+	}
+	(&workspaces{cfg: r.cfg}).at("launching")
 	r.proc, err = r.cfg.Launcher.Launch(work, Job{
 		Lease: r.lease, Dir: r.places.workspace, Env: environ(r.lease, r.places, r.proxy.BaseURL()),
-		Stdout: r.life.mark(r.stdout), Stderr: r.life.mark(r.stderr), StateDir: r.places.state, KillAt: told, Used: r.meter.add, Fail: r.fail,
+		Stdout: r.life.mark(r.stdout), Stderr: r.life.mark(r.stderr), StateDir: r.places.state, KillAt: told, Used: r.meter.add, Fail: r.fail, dir: dir,
 	})
 	if err != nil {
 		return fmt.Errorf(launching+": %w", err)

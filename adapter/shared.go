@@ -3,11 +3,13 @@ package adapter
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // All worktrees of a repository share one directory, and the agents can write in
@@ -57,7 +59,10 @@ func (g git) notedBase(taskID string) (base string) {
 	return base
 }
 
-// readRegular reads a regular file; a link or a pipe is refused.
+// mostGitFile bounds the files of git that are read, in bytes.
+const mostGitFile = 1 << 20
+
+// readRegular reads a regular file; a link, a pipe or a large file is refused.
 func readRegular(root *os.Root, file string) ([]byte, error) {
 	info, err := root.Lstat(file)
 	if err != nil {
@@ -66,7 +71,16 @@ func readRegular(root *os.Root, file string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file; put one in its place", filepath.Join(root.Name(), file))
 	}
-	return root.ReadFile(file)
+	f, err := root.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, mostGitFile+1))
+	if err == nil && len(text) > mostGitFile {
+		err = fmt.Errorf("%s is larger than 1 MiB; make it smaller", filepath.Join(root.Name(), file))
+	}
+	return text, err
 }
 
 // exclude keeps our files in a workspace away from git, in the repository's own

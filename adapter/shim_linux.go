@@ -160,7 +160,7 @@ func (s *shim) launch(sys *syscall.SysProcAttr, stdout, stderr *os.File) (err er
 	pid := 0
 	err = s.controls().within(s.group, func() (err error) {
 		pid, err = syscall.ForkExec(string(s.job.Path), textsOf(s.job.Args), &syscall.ProcAttr{
-			Dir: string(s.job.Dir), Env: textsOf(s.job.Env), Sys: sys,
+			Dir: s.job.startDir(), Env: textsOf(s.job.Env), Sys: sys,
 			Files: []uintptr{null.Fd(), stdout.Fd(), stderr.Fd()},
 		})
 		return err

@@ -104,7 +104,7 @@ func (s *shim) forkBeside(x shimExec) error {
 	pid := 0
 	err := s.controls().within(b.group, func() (err error) {
 		pid, err = syscall.ForkExec(string(x.Path), textsOf(x.Args), &syscall.ProcAttr{
-			Dir: string(s.job.Dir), Env: append(textsOf(s.job.Env), b.mark), Sys: sys,
+			Dir: s.job.startDir(), Env: append(textsOf(s.job.Env), b.mark), Sys: sys,
 			Files: []uintptr{uintptr(x.files[0]), uintptr(x.files[1]), uintptr(x.files[2])},
 		})
 		return err

@@ -22,7 +22,7 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 	if err != nil {
 		return nil, err
 	}
-	p, err := l.startShim(out, job.hold)
+	p, dirFD, err := l.startShim(out, job.hold, job.dir)
 	if err != nil {
 		out.abandon()
 		return nil, err
@@ -34,7 +34,7 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 		p.group = shimGroup(shimLevels().cgroupParent, p.runID, self.PID)
 	}
 	err = speak(p.control, shimJob{
-		Path: []byte(program.Path), Args: bytesOf(program.Args), Env: bytesOf(program.Environ()), Dir: []byte(program.Dir),
+		Path: []byte(program.Path), Args: bytesOf(program.Args), Env: bytesOf(program.Environ()), Dir: []byte(program.Dir), DirFD: dirFD,
 		StateDir: []byte(job.StateDir), RunID: job.Lease.RunID,
 		Containment: level, Forced: l.Containment != "", CgroupIn: shimLevels().cgroupParent, KillAt: int64(job.KillAt),
 		Ceiling: ceiling{Processes: max(l.Limits.Processes, 0)}, Controls: shimLevels().controls,
@@ -56,26 +56,27 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 
 // startShim starts this very program again, even when its file was replaced, or
 // the one that was named.
-func (l CommandLauncher) startShim(out *drain, hold *os.File) (*shimProcess, error) {
+// dirFD is the number that the directory has in the shim, 0 without one.
+func (l CommandLauncher) startShim(out *drain, hold, dir *os.File) (p *shimProcess, dirFD int, err error) {
 	controlEnd, control, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("make pipe: %w", err)
+		return nil, 0, fmt.Errorf("make pipe: %w", err)
 	}
 	defer controlEnd.Close()
 	status, statusEnd, err := os.Pipe()
 	if err != nil {
 		control.Close()
-		return nil, fmt.Errorf("make pipe: %w", err)
+		return nil, 0, fmt.Errorf("make pipe: %w", err)
 	}
 	defer statusEnd.Close()
 	execs, execsEnd, err := socketPair()
 	if err != nil {
 		control.Close()
 		status.Close()
-		return nil, err
+		return nil, 0, err
 	}
 	defer execsEnd.Close()
-	p := &shimProcess{out: out, control: control, status: status, execs: execs, beside: map[string]chan shimExecEnd{}, done: make(chan struct{}), quit: make(chan struct{}), said: &bytes.Buffer{}}
+	p = &shimProcess{out: out, control: control, status: status, execs: execs, beside: map[string]chan shimExecEnd{}, done: make(chan struct{}), quit: make(chan struct{}), said: &bytes.Buffer{}}
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{ShimName}}
 	if len(l.Shim) > 0 {
 		cmd = exec.Command(l.Shim[0], l.Shim[1:]...)
@@ -91,6 +92,10 @@ func (l CommandLauncher) startShim(out *drain, hold *os.File) (*shimProcess, err
 	if hold != nil { // the shim ends when its tree is dead; no other process gets it
 		cmd.ExtraFiles = append(cmd.ExtraFiles, hold)
 	}
+	if dir != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, dir)
+		dirFD = fdControl + len(cmd.ExtraFiles) - 1
+	}
 	// A session of its own: what a terminal sends to the adapter is not meant
 	// for the shim.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -98,11 +103,11 @@ func (l CommandLauncher) startShim(out *drain, hold *os.File) (*shimProcess, err
 		control.Close()
 		status.Close()
 		execs.Close()
-		return nil, fmt.Errorf("start shim: %w", err)
+		return nil, 0, fmt.Errorf("start shim: %w", err)
 	}
 	p.cmd = cmd
 	p.words = listen[shimWord](jsontext.NewDecoder(status), p.quit)
-	return p, nil
+	return p, dirFD, nil
 }
 
 var errShimGone = errors.New("the shim ended before the agent began")

@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"io"
+	"strconv"
 	"syscall"
 
 	"github.com/go-json-experiment/json"
@@ -13,7 +14,7 @@ import (
 // line, where every user could read it.
 const (
 	shimVariable = "PICKET_SHIM" // its value is the protocol's version
-	shimVersion  = "3"
+	shimVersion  = "4"
 
 	fdControl = 3 // from the adapter: one shimJob, then shimOrders; its end is the adapter's end
 	fdStatus  = 4 // to the adapter: shimWords
@@ -29,6 +30,7 @@ type shimJob struct {
 	Args        [][]byte `json:"args"`
 	Env         [][]byte `json:"env"`
 	Dir         []byte   `json:"dir"`
+	DirFD       int      `json:"dirFd"`    // of Dir, held open; 0: Dir is found by its path
 	StateDir    []byte   `json:"stateDir"` // of the process record; empty: none
 	RunID       string   `json:"runId"`
 	Containment string   `json:"containment"`
@@ -37,6 +39,15 @@ type shimJob struct {
 	KillAt      int64    `json:"killAt"`  // ns on the boot clock, 0 is never
 	Ceiling     ceiling  `json:"ceiling"` // of the whole tree
 	Controls    controls `json:"controls"`
+}
+
+// startDir is where the agent and the programs beside it start. A link in /proc
+// leads to the directory itself, whatever its path leads to now.
+func (j *shimJob) startDir() string {
+	if j.DirFD != 0 {
+		return "/proc/self/fd/" + strconv.Itoa(j.DirFD)
+	}
+	return string(j.Dir)
 }
 
 // shimOrder is told to a running shim, which acknowledges it by its number.

@@ -1,11 +1,24 @@
 package adapter
 
-import "context"
+import (
+	"context"
+	"os"
+)
 
 // SetSpot tells f of every step of the workspaces that a makes and commits.
 func SetSpot(a *Adapter, f func(point string)) { a.cfg.spot = f }
 
 // CopyAtMost copies a directory of at most so many files and bytes.
 func CopyAtMost(ctx context.Context, files int, bytes int64, from, to string) error {
-	return (&copier{maxFiles: files, left: bytes}).copy(ctx, from, to)
+	in, err := os.OpenRoot(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	return (&copier{maxFiles: files, left: bytes}).copy(ctx, from, in, out)
 }

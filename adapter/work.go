@@ -3,8 +3,8 @@ package adapter
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -139,6 +139,11 @@ func (r *run) letGo(ctx context.Context, k *kept) {
 
 // untouched reports whether there is nothing in a directory but our own files.
 func (k *kept) untouched() bool {
-	entries, err := os.ReadDir(k.Path)
+	r, err := k.open()
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	entries, err := fs.ReadDir(r.FS(), ".")
 	return err == nil && (len(entries) == 0 || len(entries) == 1 && entries[0].Name() == briefingDir)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -136,6 +135,7 @@ func (w *workspaces) open(ctx context.Context, lease picket.Lease) (*kept, TaskW
 		}
 	}
 	told.Path, told.Branch, told.Base = w.dir(k), k.Branch, k.Base
+	w.at("opened")
 	return k, told, nil
 }
 
@@ -169,7 +169,7 @@ func (w *workspaces) before(ctx context.Context, lease picket.Lease) (last *kept
 		if last != nil || one.Source != w.cfg.Workspace || one.Common != w.cfg.repo.common {
 			continue
 		}
-		k, err := take(ctx, one, w.cfg.StateDir, patience(lease))
+		k, err := take(ctx, one, w.cfg.StateDir, w.cfg.WorkspaceRoot, patience(lease))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -181,15 +181,14 @@ func (w *workspaces) before(ctx context.Context, lease picket.Lease) (last *kept
 		if err != nil {
 			return nil, fmt.Errorf("take over the workspace of the run before: %w", err)
 		}
-		if _, err := os.Lstat(k.Path); err != nil {
-			k.release()
-			continue
-		}
 		if err := k.check(); err != nil {
-			w.cfg.Log.Warn("a workspace was replaced; it is left alone", "task", lease.TaskID, "err", err)
+			if !errors.Is(err, fs.ErrNotExist) {
+				w.cfg.Log.Warn("a workspace is left alone", "task", lease.TaskID, "workspace", k.Name, "err", err)
+			}
 			k.release()
 			continue
 		}
+		w.at("found")
 		last = k
 	}
 	return last, nil
@@ -197,7 +196,7 @@ func (w *workspaces) before(ctx context.Context, lease picket.Lease) (last *kept
 
 // drop deletes a workspace that no agent has seen.
 func (w *workspaces) drop(ctx context.Context, one KeptWorkspace) error {
-	k, err := take(ctx, one, w.cfg.StateDir, busyFor)
+	k, err := take(ctx, one, w.cfg.StateDir, w.cfg.WorkspaceRoot, busyFor)
 	if err != nil {
 		return err
 	}
@@ -244,14 +243,9 @@ func (w *workspaces) make(ctx context.Context, lease picket.Lease, before *kept)
 		return nil, "", fmt.Errorf("make workspace: %w", err)
 	}
 	w.at("recorded")
-	if _, err = privateDir(w.cfg.WorkspaceRoot, k.Name); err != nil {
+	if err = k.create(); err != nil {
 		return k, "", fmt.Errorf("make workspace: %w", err)
 	}
-	info, err := os.Lstat(k.Path)
-	if err != nil {
-		return k, "", fmt.Errorf("make workspace: %w", err)
-	}
-	k.Identity = identityOf(info)
 	w.at("made")
 	if lease.Attempt > 1 || lease.Task.Fixes != nil || lease.Task.Retries != nil {
 		resumed = string(ResumeFresh)
@@ -262,7 +256,7 @@ func (w *workspaces) make(ctx context.Context, lease picket.Lease, before *kept)
 		begun, err = w.addTree(ctx, k, lease)
 	case WorkspaceCopy:
 		if before == nil || w.cfg.Resume == ResumeFresh {
-			err = copyTree(ctx, w.cfg.Dir, k.Path, w.cfg.WorkspaceRoot, w.cfg.StateDir)
+			err = w.copyDir(ctx, k)
 		}
 	}
 	if err != nil {
@@ -272,7 +266,7 @@ func (w *workspaces) make(ctx context.Context, lease picket.Lease, before *kept)
 		resumed = resumedBranch
 	}
 	if before != nil && w.cfg.Resume == ResumeCopy {
-		if err = copyMissing(ctx, before.Path, k.Path); err != nil {
+		if err = copyMissing(ctx, before, k); err != nil {
 			return k, "", err
 		}
 		resumed = string(ResumeCopy)
@@ -285,10 +279,7 @@ func (w *workspaces) make(ctx context.Context, lease picket.Lease, before *kept)
 // discard deletes a directory and its record. Only its own tree is deleted:
 // links in it are deleted as links.
 func (w *workspaces) discard(ctx context.Context, k *kept) error {
-	if err := k.check(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := removeTree(filepath.Dir(k.Path), k.Name); err != nil {
+	if err := k.remove(); err != nil {
 		return err
 	}
 	w.at("deleted")

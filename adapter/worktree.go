@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -57,7 +56,7 @@ func (w *workspaces) addTree(ctx context.Context, k *kept, lease picket.Lease) (
 		return false, fmt.Errorf("make worktree: %w", err)
 	}
 	w.at("added")
-	if k.Admin, err = repo.adminOf(ctx, k.Path); err != nil {
+	if k.Admin, err = repo.adminOf(k); err != nil {
 		return false, fmt.Errorf("make worktree: %w", err)
 	}
 	return begun, nil
@@ -129,7 +128,7 @@ func (g git) contains(ctx context.Context, of, commit string) bool {
 
 // git is for the commands in a worktree.
 func (w *workspaces) git(k *kept) git {
-	return git{common: k.Common, admin: k.Admin, tree: k.Path, lock: k.lock, gitContainment: w.holds()}
+	return git{common: k.Common, admin: k.Admin, tree: k.Path, dir: k.dir, lock: k.lock, gitContainment: w.holds()}
 }
 
 // repository is the one that worktrees are made of.
@@ -147,26 +146,16 @@ func (w *workspaces) holds() gitContainment {
 	return w.cfg.gitContainment()
 }
 
-// adminOf is git's part of the worktree at path. It is one of this repository,
-// whatever the worktree says.
-func (g git) adminOf(ctx context.Context, path string) (string, error) {
-	admin, err := g.sayIn(ctx, path, "rev-parse", "--absolute-git-dir")
-	if err == nil && filepath.Dir(admin) != filepath.Join(g.common, "worktrees") {
-		err = fmt.Errorf("the worktree %s belongs to another repository", path)
-	}
-	return admin, err
-}
-
 // mend makes a worktree usable again that an adapter or a git has left in the
 // middle of something, and commits what the run before has left.
 func (w *workspaces) mend(ctx context.Context, k *kept) error {
-	g := w.git(k)
 	if info, err := os.Stat(k.Admin); k.Admin == "" || err != nil || !info.IsDir() {
 		return fmt.Errorf("%w: git does not know it any more", errNotUsable)
 	}
 	if err := errors.Join(k.check(), k.retired()); err != nil {
 		return err
 	}
+	g := w.git(k)
 	// Nobody else works here: k is locked and its processes are dead.
 	stale := []error{k.relink(), g.removeOfTree("index.lock"), g.removeOfTree("HEAD.lock"), g.unlock(k.Branch)}
 	if err := errors.Join(stale...); err != nil {
@@ -231,11 +220,5 @@ func (w *workspaces) forgetTree(ctx context.Context, k *kept) error {
 		return err
 	}
 	defer lock.Close()
-	g.lock = lock
-	_, err = g.say(ctx, "worktree", "remove", "--force", "--force", k.Path)
-	var e *gitError
-	if errors.As(err, &e) && strings.Contains(e.said, "is not a working tree") {
-		return nil
-	}
-	return err
+	return g.forgetAdmin(k)
 }
