@@ -24,7 +24,12 @@ func quoted(word string) string {
 	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:@%+,") == "" {
 		return word
 	}
-	if !strings.ContainsFunc(word, steers) {
+	return quotedWithout(word, steers)
+}
+
+// quotedWithout quotes a word and writes the characters that are hidden as octets.
+func quotedWithout(word string, hidden func(rune) bool) string {
+	if !strings.ContainsFunc(word, hidden) {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	var b strings.Builder
@@ -37,7 +42,7 @@ func quoted(word string) string {
 			b.WriteString(`\t`)
 		case r == '\'' || r == '\\':
 			b.WriteString(`\` + string(r))
-		case steers(r):
+		case hidden(r):
 			for _, octet := range []byte(string(r)) {
 				fmt.Fprintf(&b, `\x%02x`, octet)
 			}

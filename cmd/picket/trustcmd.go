@@ -134,10 +134,7 @@ func printTrust(cmd *cobra.Command, values map[string]value, old trustRecord) er
 	var rows []trustedSetting
 	for _, key := range slices.Compact(keys) {
 		v := values[key]
-		row := trustedSetting{Key: spokenKey(strings.ReplaceAll(key, pathSep, ".")), Value: v.text, Line: v.origin}
-		if key == "redis" && v.text != "" {
-			row.Value = redisName(v.text)
-		}
+		row := trustedSetting{Key: trustedKey(key), Value: trustedValue(key, v), Line: v.origin}
 		switch {
 		case now[key] == "":
 			row.Change = "removed"
@@ -152,12 +149,17 @@ func printTrust(cmd *cobra.Command, values map[string]value, old trustRecord) er
 	if err != nil {
 		return err
 	}
-	return printItems(cmd, format, rows, []column[trustedSetting]{
+	columns := []column[trustedSetting]{
 		{head: "KEY", cell: func(s trustedSetting) string { return s.Key }},
-		{head: "VALUE", cell: func(s trustedSetting) string { return oneLine(s.Value) }},
+		{head: "VALUE", cell: func(s trustedSetting) string { return s.Value }},
 		{head: "CHANGE", cell: func(s trustedSetting) string { return s.Change }},
 		{head: "LINE", cell: func(s trustedSetting) string { return s.Line }, wide: true},
-	}, func(s trustedSetting) string { return s.Key })
+	}
+	if format == "table" || format == "wide" {
+		printTrustTable(cmd.OutOrStdout(), rows, format == "wide")
+		return nil
+	}
+	return printItems(cmd, format, rows, columns, func(s trustedSetting) string { return s.Key })
 }
 
 // reportLocalSettings says what a local file sets for a command that starts
