@@ -156,7 +156,7 @@ func (e *gitError) Error() string {
 	case e.said == "":
 		return fmt.Sprintf("git: exit status %d (%s)", e.end.Code, e.about)
 	}
-	return "git: " + clip(strings.ReplaceAll(e.said, "\n", "; "), 1024)
+	return "git: " + clip(strings.ReplaceAll(legible(e.said), "\n", "; "), 1024) // a filter may have written it
 }
 
 func (e *gitError) Unwrap() error { return e.err }

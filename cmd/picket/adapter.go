@@ -208,7 +208,7 @@ func adapterConfig(cmd *cobra.Command, cfg settings, s *server, l launch, log *s
 		return conf, usage("--max %d: 1 to 100", conf.Max)
 	}
 	if pass, _ := f.GetBool("pass-output"); pass {
-		conf.Stdout, conf.Stderr = l.preset.Readable(cmd.OutOrStdout()), cmd.ErrOrStderr()
+		conf.Stdout, conf.Stderr = l.preset.Readable(agentOutput(cmd.OutOrStdout())), agentOutput(cmd.ErrOrStderr())
 		conf.OutputOf, _ = f.GetString("for-task")
 	}
 	return conf, nil

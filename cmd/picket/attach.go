@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -34,6 +35,7 @@ type attachment struct {
 	task     picket.Task
 	line     *liveLine
 	outputs  [2]tail
+	shown    [2]io.Writer // where they are shown
 	prompt   prompt
 	restarts int
 	said     saying
@@ -46,6 +48,7 @@ type attachment struct {
 func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker, d *desktop) error {
 	a := &attachment{cmd: cmd, s: s, w: w, task: task, line: newLiveLine(cmd.ErrOrStderr()), desktop: d}
 	defer d.wait()
+	a.shown = [2]io.Writer{agentOutput(cmd.OutOrStdout()), agentOutput(cmd.ErrOrStderr())}
 	a.outputs[0].path, a.outputs[1].path = filepath.Join(w.dir, "stdout"), filepath.Join(w.dir, "stderr")
 	a.prompt = newPrompt(cmd.InOrStdin(), cmd.ErrOrStderr())
 	signals := make(chan os.Signal, 4)
@@ -123,13 +126,13 @@ func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed
 
 // pass copies new output, with the live line out of the way.
 func (a *attachment) pass() {
-	for i, w := range []any{a.cmd.OutOrStdout(), a.cmd.ErrOrStderr()} {
+	for i, w := range a.shown {
 		var fresh bytes.Buffer
 		if n, err := a.outputs[i].copyTo(&fresh); n == 0 || err != nil {
 			continue
 		}
 		a.line.clear()
-		_, _ = w.(interface{ Write([]byte) (int, error) }).Write(fresh.Bytes())
+		_, _ = w.Write(fresh.Bytes())
 		a.line.output(fresh.Bytes())
 	}
 }

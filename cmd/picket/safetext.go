@@ -104,6 +104,15 @@ type terminalText struct {
 	rest []byte // the beginning of a character
 }
 
+// agentOutput shows an agent's output: on a terminal only as text, elsewhere as
+// it is.
+func agentOutput(w io.Writer) io.Writer {
+	if isTerminal(w) {
+		return &terminalText{w: w}
+	}
+	return w
+}
+
 func (t *terminalText) Write(p []byte) (int, error) {
 	text := append(t.rest, p...)
 	whole := len(text)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
 )
 
 func TestTextFromOutsideCannotSteerTheTerminal(t *testing.T) {
@@ -44,6 +45,17 @@ func TestAgentOutputOnATerminal(t *testing.T) {
 	}
 	if got := out.String(); got != "a[2Jäb→c" {
 		t.Errorf("byte by byte: %q", got)
+	}
+}
+
+// A file that is ignored is described in a line that holds nothing of it raw.
+func TestAnIgnoredFileCannotSteerTheTerminal(t *testing.T) {
+	var said bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetErr(&said)
+	reportIgnored(cmd, configFile{path: "x\x1b[2J/picket.yaml", local: true}, "unknown key \x1b]0;pwned\x07\u202e")
+	if line := strings.TrimSuffix(said.String(), "\n"); line == "" || strings.ContainsFunc(line, steers) {
+		t.Errorf("reported: %q", line)
 	}
 }
 

@@ -203,7 +203,8 @@ func reportIgnored(cmd *cobra.Command, f configFile, reason string) {
 		cmd.Annotations = map[string]string{}
 	}
 	cmd.Annotations[ignoredKey] = "yes"
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s in this directory is ignored: %s (to use it, run: %s)\n", f.path, reason, trustCommand)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s in this directory is ignored: %s (to use it, run: %s)\n",
+		oneLine(f.path), oneLine(reason), trustCommand)
 }
 
 // configPath is the path of the file that a command may use; empty when there

@@ -42,7 +42,7 @@ func newConfigUntrust() *cobra.Command {
 			if err := os.Remove(trustPath(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			fmt.Fprintln(cmd.ErrOrStderr(), path+" is not trusted")
+			fmt.Fprintln(cmd.ErrOrStderr(), oneLine(path)+" is not trusted")
 			return nil
 		},
 	}
@@ -79,7 +79,7 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
-		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed; to use "+path+", run: "+trustCommand)
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed; to use "+oneLine(path)+", run: "+trustCommand)
 		return nil
 	}
 	record, err := json.Marshal(trustRecord{Path: path, SHA256: digest(f.text), At: time.Now().UTC().Truncate(time.Second), Keys: digests(values)})
@@ -89,7 +89,7 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 	if err := writeWhole(trustPath(path), append(record, '\n')); err != nil {
 		return err
 	}
-	fmt.Fprintln(cmd.ErrOrStderr(), path+" is trusted as it is now")
+	fmt.Fprintln(cmd.ErrOrStderr(), oneLine(path)+" is trusted as it is now")
 	return nil
 }
 
@@ -177,5 +177,5 @@ func reportLocalSettings(cmd *cobra.Command, cfg settings) {
 		return
 	}
 	slices.Sort(keys)
-	fmt.Fprintln(cmd.ErrOrStderr(), "picket.yaml in this directory sets "+strings.Join(slices.Compact(keys), ", "))
+	fmt.Fprintln(cmd.ErrOrStderr(), "picket.yaml in this directory sets "+oneLine(strings.Join(slices.Compact(keys), ", ")))
 }
