@@ -37,7 +37,7 @@ var taskMoves = map[TaskState]map[string][]TaskState{
 		"release":      {TaskQueued, TaskHandoff, TaskFailed},
 		"fail":         {TaskQueued, TaskHandoff, TaskFailed},
 		"expire":       {TaskQueued, TaskHandoff, TaskFailed},
-		"pause":        {TaskQueued},
+		"pause":        {TaskQueued, TaskHandoff}, // the last run of the quota is followed by a person's decision
 		"loop":         {TaskHandoff, TaskFailed}, // the tool call that the agent has made too often
 		"cancel":       {TaskCancelled},
 	},

@@ -88,8 +88,8 @@ func (e *Engine) leasing(ctx context.Context, script string, first []any, by pic
 		return nil, 0, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.", "this process keeps no witness, so it may not grant leases")
 	}
 	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req), ","+strings.Join(req.Capabilities, ",")+",", waiter, wait.Milliseconds(),
-		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0, req.Incarnation, flag(by.Operator), by.Key)
-	known := len(args) - 5
+		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0, req.Incarnation, flag(by.Operator), by.Key, e.quotas().Runs)
+	known := len(args) - 6
 	runs := make([]string, *req.Max)
 	for i := range runs {
 		runs[i] = "run_" + ulid.Make().String()

@@ -204,7 +204,7 @@ func TestEveryMoveIsLegal(t *testing.T) {
 		t.Fatalf("found these moves in shared functions: %v", shared)
 	}
 	shared["expire"] = shared["after"] // expire and stop_runs end leases through after,
-	shared["stop_runs"] = []string{"queued"}
+	shared["stop_runs"] = []string{"handoff", "queued"}
 	// and stop_runs does so with class released, which is no failure.
 	shared["acted"] = []string{"failed", "handoff"} // what nobody tries again
 	shared["grant"] = shared["take"]

@@ -125,6 +125,7 @@ func (m *rules) advance(h mheld, content string, o monce, a magent, runs []strin
 func (m *rules) lease(t *mtask, rid, agent string, incarnation int64) {
 	t.token = max(t.token, m.floor) + 1
 	t.attempt++
+	t.lastRun = t.attempt-t.runsFrom >= runQuota
 	t.state, t.run, t.where, t.due, t.pin = picket.TaskLeased, rid, "", 0, ""
 	t.deadline = m.now + min(t.window, 30_000)
 	m.granted++

@@ -137,6 +137,7 @@ func (m *rules) retry(o monce, tid, fresh string) (string, picket.Code) {
 	}
 	m.helps[t.help].state = picket.HandoffAnswered
 	t.failures = 0
+	m.countRunsAnew(t)
 	m.enqueue(t, 0, t.run)
 	m.emit(picket.EventTaskRetried, tid)
 	m.remember(o, day, tid)
@@ -198,7 +199,7 @@ func (m *rules) answer(o monce, hid, edited string) picket.Code {
 	return m.onHelp(o, hid, func(h *mhelp) picket.Code {
 		t := m.tasks[h.task]
 		t.edited = cmp.Or(edited, t.edited)
-		m.decide(h)
+		m.decide(h, true)
 		return ""
 	})
 }
@@ -294,7 +295,7 @@ func (m *rules) tick() {
 		h.deadline = 0
 		switch h.policy {
 		case picket.OnDeadlineDeny:
-			m.decide(h)
+			m.decide(h, false)
 			continue
 		case picket.OnDeadlineEscalate:
 			m.tasks[h.task].priority = min(9, m.tasks[h.task].priority+1)

@@ -72,6 +72,8 @@ type mtask struct {
 	token     int64
 	attempt   int
 	failures  int
+	runsFrom  int  // the attempt at which a person decided last
+	lastRun   bool // the quota allows no run after this one
 	reports   int64
 	run, help string
 	deadline  int64  // of the lease
@@ -269,16 +271,19 @@ func (m *rules) end(r *mrun, state picket.RunState, class picket.ExitClass) {
 // after decides what becomes of the task of an ended run.
 func (m *rules) after(r *mrun, class picket.ExitClass, retryable bool) picket.TaskState {
 	t := m.tasks[r.task]
-	if !countsFailure(class) {
+	failed := countsFailure(class)
+	if !failed && !t.lastRun {
 		m.enqueue(t, 0, r.id)
 		return t.state
 	}
-	t.failures++
+	if failed {
+		t.failures++
+	}
 	byItself := class == picket.ExitLeaseExpired || class == picket.ExitAgentFailed || class == picket.ExitAgentDead || slices.Contains(t.retryOn, class)
 	switch {
-	case retryable && byItself && t.failures < t.maxAttempts:
+	case retryable && byItself && t.failures < t.maxAttempts && !t.lastRun:
 		m.enqueue(t, m.now+t.wait(t.failures), r.id)
-	case t.fails:
+	case failed && t.fails:
 		t.state = picket.TaskFailed
 		m.ends(t)
 	default:
@@ -289,6 +294,9 @@ func (m *rules) after(r *mrun, class picket.ExitClass, retryable bool) picket.Ta
 
 func (m *rules) park(r *mrun, kind picket.HandoffKind, deadline int64, policy picket.OnDeadline) string {
 	t := m.tasks[r.task]
+	if policy == picket.OnDeadlineDeny && t.lastRun {
+		policy = picket.OnDeadlineEscalate
+	}
 	h := &mhelp{id: "handoff_" + r.id[len("run_"):], task: t.id, run: r.id, kind: kind, state: picket.HandoffOpen, deadline: deadline, policy: policy}
 	m.helps[h.id] = h
 	m.hids = append(m.hids, h.id)
@@ -296,10 +304,19 @@ func (m *rules) park(r *mrun, kind picket.HandoffKind, deadline int64, policy pi
 	return h.id
 }
 
+// runQuota is how many runs of a task are granted until a person decides.
+const runQuota = 6
+
+func (m *rules) countRunsAnew(t *mtask) { t.runsFrom, t.lastRun = t.attempt, false }
+
 // decide answers a hand-off: for a minute only the agent that asked gets the
-// task, if it still takes any; an escalation starts counting anew.
-func (m *rules) decide(h *mhelp) {
+// task, if it still takes any; an escalation starts counting anew. So does the
+// quota of runs, when a person decides.
+func (m *rules) decide(h *mhelp, byPerson bool) {
 	t := m.tasks[h.task]
+	if byPerson {
+		m.countRunsAnew(t)
+	}
 	h.state = picket.HandoffAnswered
 	if h.kind == picket.HandoffEscalation {
 		t.failures = 0

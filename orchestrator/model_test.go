@@ -151,7 +151,7 @@ func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, bug *pat
 	defer os.RemoveAll(witness)
 	moves := x.moves()
 	cfg := orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{namespace}, Sealer: x.sealer,
-		Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)}
+		Quotas: orchestrator.Quotas{Runs: runQuota}, Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)}
 	orchestrator.SetClock(&cfg, quickClock())
 	store, err := orchestrator.Open(ctx, cfg)
 	x.ok(err)

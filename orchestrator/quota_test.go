@@ -34,7 +34,7 @@ type hoarder struct {
 }
 
 // scant are quotas that are reached soon.
-var scant = orchestrator.Quotas{Agents: 3, MetadataBytes: 100, Subtasks: 4, Calls: 9, OpenCalls: 2, Answers: 4, AnswerBytes: 120, ReportBytes: 700}
+var scant = orchestrator.Quotas{Agents: 3, MetadataBytes: 100, Subtasks: 4, Calls: 9, OpenCalls: 2, Answers: 4, AnswerBytes: 120, ReportBytes: 700, Runs: 4}
 
 // hoard runs attacks on a namespace of its own.
 func hoard(t failer, s rig.Store, namespace string, quotas orchestrator.Quotas, bug *patch, attacks ...func(*hoarder)) {
@@ -258,7 +258,8 @@ func (h *hoarder) end(held picket.Held) {
 	h.ok(err)
 }
 
-var quotaAttacks = []func(*hoarder){registrations, olderRecords, keptAnswers, callsOfATree, subtasks, reports}
+var quotaAttacks = []func(*hoarder){registrations, olderRecords, keptAnswers, callsOfATree, subtasks, reports,
+	runsOfATask, runsThatFail, runsThatAsk}
 
 func TestQuotasAreKept(t *testing.T) {
 	t.Run("Virtual", func(t *testing.T) {

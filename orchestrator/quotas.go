@@ -28,6 +28,9 @@ type Quotas struct {
 	// ReportBytes is how large the reports of one task are together. Older ones
 	// are deleted. Defaults to 8 MiB.
 	ReportBytes int
+	// Runs is how many runs of one task are granted before a person has to decide
+	// on it. Defaults to 1,000.
+	Runs int
 }
 
 func (e *Engine) quotas() Quotas { return e.store.cfg.Quotas }
@@ -37,6 +40,7 @@ func (q Quotas) withDefaults() Quotas {
 		Agents: cmp.Or(q.Agents, 20_000), MetadataBytes: cmp.Or(q.MetadataBytes, 16<<20), Subtasks: cmp.Or(q.Subtasks, 1000),
 		Calls: cmp.Or(q.Calls, 50_000), OpenCalls: cmp.Or(q.OpenCalls, 256), Answers: cmp.Or(q.Answers, 5000),
 		AnswerBytes: cmp.Or(q.AnswerBytes, 32<<20), ReportBytes: cmp.Or(q.ReportBytes, 8<<20),
+		Runs: cmp.Or(q.Runs, 1000),
 	}
 }
 

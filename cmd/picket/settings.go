@@ -60,6 +60,7 @@ func knownSettings() []setting {
 		{"quota.answers", "", "5000", "stored answers of calls with an Idempotency-Key, for one tree within a day", checkCount},
 		{"quota.answer_bytes", "", "33554432", "bytes of these answers", checkCount},
 		{"quota.report_bytes", "", "8388608", "bytes of progress reports of one task; older ones are deleted", checkCount},
+		{"quota.runs", "", "1000", "runs of one task until a person has to decide on it", checkCount},
 		{"containment", "containment", "", "how agents' processes are held together: cgroup, subreaper or group (default: the best that works)", checkContainment},
 		{"limits.processes", "", "8192", "processes and threads that an agent's tree may have at once; 0: any number", checkProcesses},
 		{"limits.exec.processes", "", "2048", "the same for each program of the tool exec", checkProcesses},

@@ -7,6 +7,6 @@ func (s settings) quotas() orchestrator.Quotas {
 	return orchestrator.Quotas{
 		Agents: s.number("quota.agents"), MetadataBytes: s.number("quota.metadata_bytes"), Subtasks: s.number("quota.subtasks"),
 		Calls: s.number("quota.calls"), OpenCalls: s.number("quota.open_calls"), Answers: s.number("quota.answers"),
-		AnswerBytes: s.number("quota.answer_bytes"), ReportBytes: s.number("quota.report_bytes"),
+		AnswerBytes: s.number("quota.answer_bytes"), ReportBytes: s.number("quota.report_bytes"), Runs: s.number("quota.runs"),
 	}
 }

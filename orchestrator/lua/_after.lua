@@ -12,30 +12,35 @@ end
 
 -- after applies the retry policy to an ended run and moves the task. It
 -- returns the new state and the number of failures. final says why nothing is
--- tried again when retryable is false.
+-- tried again when retryable is false. Nothing is tried again after the last run
+-- of the quota, whatever its end: otherwise an agent could give a task back for ever.
 local function after(tid, t, rid, class, retryable, final)
   load(t[1])
-  local failures = num(t.failures)
-  if not FAILURE[class] then
+  local failures, last = num(t.failures), runs_used(t)
+  local failed = FAILURE[class]
+  if not failed and not last then
     move(tid, t, 'queued')
     enqueue(tid, t, 0, rid)
     return 'queued', failures
   end
-  failures = failures + 1
-  put(t, 'failures', F(failures))
-  t.failures = F(failures)
+  if failed then
+    failures = failures + 1
+    put(t, 'failures', F(failures))
+    t.failures = F(failures)
+  end
   local again = REQUEUED[class] or string.find(t.retry_on, ',' .. class .. ',', 1, true)
-  if retryable and again and failures < num(t.max_attempts) then
+  if retryable and again and failures < num(t.max_attempts) and not last then
     move(tid, t, 'queued')
     enqueue(tid, t, now + backoff(t, failures), rid)
     return 'queued', failures
   end
-  if t.escalate == 'fail' then
+  if failed and t.escalate == 'fail' then
     move(tid, t, 'failed', 'reason', class)
     return 'failed', failures
   end
   local because = 'it is failure ' .. F(failures) .. ' of ' .. F(num(t.max_attempts)) .. ' allowed'
   if not again then because = 'the task does not list ' .. class .. ' in retry.on' end
+  if last then because = 'the task has had ' .. F(last) .. ' runs since a person last decided' end
   if not retryable then because = final or 'the agent called it final' end
   local why = 'Run ' .. F(num(t.attempt)) .. ' ended with ' .. class .. ', and ' .. because ..
       '. Retry, answer, finish or cancel the task.'

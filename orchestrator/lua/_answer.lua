@@ -26,6 +26,7 @@ local function decide(hid, h, t, by, answer, option, input, said)
     put(t, 'pin', agent)
     t.pin = agent
   end
+  if by ~= 'deadline' then count_runs_anew(t) end
   move(h.task, t, 'queued')
   enqueue(h.task, t, 0, h.run)
   emit('task.answered', { task = h.task, actor = by }, '{"state":"queued","handoffId":' .. quote(hid) .. ',"failures":' .. F(num(t.failures)) ..

@@ -54,7 +54,7 @@ local function head(room, ...)
     local two = call('ZRANGE', K('lane:', lane), 0, 1, 'WITHSCORES')
     local tid, behind = two[1] or '', two[4]
     local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before', 'fixes', 'retries',
-      'root', 'created')
+      'root', 'created', 'runs_from')
     if t.state == 'queued' then
       if not marked(t) then return tid, t, behind end
       drop(tid, t, behind)
@@ -69,10 +69,11 @@ local function head(room, ...)
   end
 end
 
--- take leases a task to an agent; with is the key that acquires it, if any.
-local function take(tid, t, behind, rid, secret, token, agent, incarnation, root, actor, with)
+-- take leases a task to an agent; with is the key that acquires it, if any. most
+-- is how many runs the task may have before a person has to decide.
+local function take(tid, t, behind, rid, secret, token, agent, incarnation, root, actor, with, most)
   local r = { token = F(token), attempt = F(num(t.attempt) + 1), workspace = root ~= '' and (root .. '/' .. rid) or '' }
-  local deadline = now + math.min(num(t.window), FIRST)
+  local deadline, used = now + math.min(num(t.window), FIRST), num(r.attempt) - num(t.runs_from)
   dequeue(tid, t, behind)
   call('RPUSH', K('runs:', tid), rid)
   call('HSET', K('run:', rid), 'task', tid, 'secret', secret, 'token', r.token, 'tokens', ',' .. r.token .. ',',
@@ -82,7 +83,8 @@ local function take(tid, t, behind, rid, secret, token, agent, incarnation, root
   if with ~= '' then call('ZADD', K('leases-of:', with), meta.granted, tid) end
   if incarnation ~= '0' then call('ZADD', K('holder:', agent .. ':' .. incarnation), meta.granted, tid) end
   call('ZADD', K('deadlines'), F(deadline), tid)
-  move(tid, t, 'leased', 'token', r.token, 'attempt', r.attempt, 'run', rid, 'pin', '', 'gate', '')
+  move(tid, t, 'leased', 'token', r.token, 'attempt', r.attempt, 'run', rid, 'pin', '', 'gate', '',
+    unpack(used >= most and { 'runs_used', F(used) } or {}))
   emit('task.leased', { task = tid, run = rid, agent = agent, token = r.token, actor = actor },
     '{"state":"leased","attempt":' .. r.attempt .. ',"windowMs":' .. t.window .. '}')
   return lease_view(tid, rid, t, r, deadline)
@@ -151,7 +153,7 @@ local function grant(skip, close)
   else
     promote(10)
     local granted, size = {}, 0
-    for i = 15, #ARGV - skip, 2 do
+    for i = 16, #ARGV - skip, 2 do
       local tid, t, behind = head(size < MAX_REPLY, agent, role, caps)
       if not tid then break end
       local token = math.max(num(t.token), floor) + 1
@@ -164,7 +166,7 @@ local function grant(skip, close)
         out[1] = 3
         break
       end
-      local view = take(tid, t, behind, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7), arg(1), arg(14))
+      local view = take(tid, t, behind, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7), arg(1), arg(14), num(arg(15)))
       for _, part in ipairs({ view[7], view[8], view[9], unpack(view[10]) }) do size = size + (part and #part or 0) end
       out[#out + 1] = view
       granted[#granted + 1] = tid .. ' ' .. arg(i)

@@ -1,6 +1,21 @@
+-- runs_used is the number of runs that a task has had since a person last
+-- decided, when its run is the last that the quota allows; otherwise it is nil.
+local function runs_used(t)
+  local used = num(pick(t[1], 'runs_used').runs_used)
+  return used > 0 and used or nil
+end
+
+-- count_runs_anew is for a person's decision to let a task run again.
+local function count_runs_anew(t)
+  put(t, 'runs_from', t.attempt, 'runs_used', '0')
+  t.runs_from, t.runs_used = t.attempt, '0'
+end
+
 -- park opens the hand-off of a run: its id is the run's under another prefix.
+-- No deadline answers it after the last run of the quota: that takes a person.
 local function park(tid, t, rid, kind, body, deadline, policy)
   local hid = 'handoff_' .. string.sub(rid, 5)
+  if policy == 'deny' and runs_used(t) then policy = 'escalate' end
   put(record(K('handoff:', hid)), 'task', tid, 'run', rid, 'kind', kind, 'state', 'open', 'created', RAW,
     'body', body, 'deadline', F(deadline), 'policy', policy, 'claimed', '')
   call('ZADD', K('handoffs:', 'open'), RAW, hid)

@@ -49,6 +49,7 @@ end
 close_handoff(t.handoff, 'answered', by, reason)
 put(t, 'failures', '0')
 t.failures = '0'
+count_runs_anew(t)
 move(tid, t, 'queued')
 enqueue(tid, t, 0, t.run)
 emit('task.retried', { task = tid, actor = by }, '{"state":"queued","failures":0,"reason":' .. quote(reason) .. turned('state', 'handoff', 'queued') .. '}')
