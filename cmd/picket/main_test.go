@@ -60,7 +60,12 @@ func TestScripts(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Log("redis-server is not installed: the scripts run on the in-memory store")
 	}
-	testscript.Run(t, testscript.Params{
+	testscript.Run(t, scriptParams(t))
+}
+
+// scriptParams are those of the scripts in testdata.
+func scriptParams(t *testing.T) testscript.Params {
+	return testscript.Params{
 		Dir: "testdata", Deadline: time.Now().Add(8 * time.Minute), UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, ".home")
@@ -86,7 +91,7 @@ func TestScripts(t *testing.T) {
 			}
 			return false, errors.New("unknown condition " + name)
 		},
-	})
+	}
 }
 
 // exits runs a command and checks its exit code: exits CODE COMMAND ARG…
