@@ -67,8 +67,8 @@ func (e *Engine) Held(req picket.AdvanceRequest) (picket.Held, error) {
 	}
 	if held.Bearer == picket.BearerAgent {
 		return picket.Held{}, picket.Refuse(picket.CodeForbidden,
-			"Send the leaseToken of the lease; an agent completes its task with the tool mark_complete.",
-			"the leaseToken of the request is the credential of an agent, and only an adapter may advance")
+			"Send the leaseToken of the lease. An agent completes its task with the tool mark_complete.",
+			"leaseToken is the credential of an agent, and only an adapter may advance")
 	}
 	held.Fence = req.FencingToken
 	return held, nil

@@ -152,15 +152,15 @@ func (e *Engine) findKey(ctx context.Context, by, value string) (raw int64, k pi
 	return r.int(r.at(l, 0)), r.key(r.at(l, 1)), r.bad
 }
 
-// RevokeKey ends a key at once, in every process, and what waits with it. Its
-// leases are void from the same step on where the key has the scope agent; those
-// of any other key are kept.
+// RevokeKey ends a key and its waiting requests at once, in every process. If the
+// key has the scope agent, its leases are void from the same step on. The leases
+// of any other key go on.
 func (e *Engine) RevokeKey(ctx context.Context, by picket.Caller, keyID string) (picket.APIKey, error) {
 	return e.RevokeKeyWith(ctx, by, keyID, picket.KeyRevocation{})
 }
 
-// RevokeKeyWith is RevokeKey by somebody who says what becomes of the leases. A
-// key that was revoked before can still have its leases ended, not given back.
+// RevokeKeyWith is RevokeKey with a choice of what happens to the leases. The
+// leases of a key that is already revoked can still be ended, but not restored.
 func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID string, how picket.KeyRevocation) (picket.APIKey, error) {
 	if err := picket.CheckID("keyId", "key", keyID); err != nil {
 		return picket.APIKey{}, err

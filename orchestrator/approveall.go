@@ -67,7 +67,7 @@ func checkBulk(by picket.Caller, req picket.BulkApproval) error {
 	case len(req.Note) > picket.MaxNote:
 		return picket.TooLarge("/note", len(req.Note))
 	case len(req.Digests) > MaxBulk:
-		return picket.Invalid("/digests", "Send those of the tasks that you saw.", "digests has %d entries, allowed are %d", len(req.Digests), MaxBulk)
+		return picket.Invalid("/digests", "Send only the digests of the tasks that you saw.", "digests has %d entries, and at most %d are allowed", len(req.Digests), MaxBulk)
 	}
 	for id, digest := range req.Digests {
 		if err := picket.CheckID("/digests", "task", id); err != nil {
@@ -114,7 +114,7 @@ func (e *Engine) inReview(ctx context.Context, f picket.ReviewFilter) (ids []any
 	}
 }
 
-// lostCodes are the refusals of one decision of many that leave the others alone.
+// lostCodes are the refusals of one decision that do not stop the other decisions.
 var lostCodes = []picket.Code{picket.CodeTaskClosed, picket.CodeStateConflict, picket.CodeNotFound, picket.CodeVersion, picket.CodePreconditionRequired}
 
 // lostRace tells whether a refusal means that somebody else was first, or that

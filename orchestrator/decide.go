@@ -132,9 +132,9 @@ func (e *Engine) CancelHandoff(ctx context.Context, by picket.Caller, handoffID,
 // isNull reports whether a JSON member was not sent, or sent as null.
 func isNull(raw picket.RawJSON) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// Approve completes a task in review. It is refused with CodeVersion when what
-// the run has handed in is not what d.Digest names, and with
-// CodePreconditionRequired when there is evidence and no digest.
+// Approve completes a task in review. It fails with CodeVersion if the current
+// digest of the review is not d.Digest, and with CodePreconditionRequired if the
+// task has evidence and d.Digest is empty.
 func (e *Engine) Approve(ctx context.Context, by picket.Caller, taskID string, d picket.Decision) (picket.Task, error) {
 	t, _, err := e.review(ctx, by, taskID, "approve", d, nil)
 	return t, err

@@ -9,15 +9,15 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// A store says in its meta record which format it has. Every script compares
-// that with the newest format it knows, which is FORMAT in lua/_prelude.lua, in
-// the same step in which it would read or write. So a process of an earlier
-// version stops at the instant at which a later version raises the format.
+// The meta record of a store contains the version of its format. Every script
+// compares it with the newest format that it knows, FORMAT in lua/_prelude.lua,
+// in the same step in which it would read or write. So a process of an earlier
+// version stops as soon as a later version has raised the format.
 
 // storeNewer is the error for a store that a later version has written. Its code
-// is that of a store that cannot serve: clients wait for a process that can.
+// is CodeUnavailable, so clients retry until another process can serve them.
 func storeNewer(f facts) error {
-	e := picket.Refuse(picket.CodeUnavailable, "Update picket on this machine to the version that raised the format of the store, or a later one. Nothing was changed.",
+	e := picket.Refuse(picket.CodeUnavailable, "Nothing was changed. Update picket on this machine to the version that wrote the store, or a later one.",
 		"the store has format %s, and this version of picket knows formats up to %s", f["format"], f["known"])
 	return e.With("storeFormat", integer(f["format"])).With("knownFormat", integer(f["known"])).Because(errStoreNewer)
 }

@@ -135,8 +135,8 @@ func (e *Engine) leases(r *reply, got any, floor int64, separate bool) []picket.
 	return leases
 }
 
-// sealLease makes the credentials of a lease. They are a function of the run, so
-// a repeated acquire shows the same ones.
+// sealLease makes the credentials of a lease. They depend only on the run, so a
+// repeated acquire returns the same credentials.
 func (e *Engine) sealLease(l *picket.Lease, separate bool) {
 	seal := func(side picket.Bearer) picket.Secret {
 		return e.store.cfg.Sealer.SealFor(side, e.namespace, l.TaskID, l.RunID)

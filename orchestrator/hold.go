@@ -137,7 +137,7 @@ func checkLastEvent(x picket.Exit) error {
 	return nil
 }
 
-// lastEventArg is how the scripts read the last event of a run: "" if it is not
+// lastEventArg encodes the last event of a run for the scripts: "" if it is not
 // named, "none" if no event was sent, else "=" and the id.
 func lastEventArg(x picket.Exit) string {
 	switch {

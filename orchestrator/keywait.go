@@ -6,13 +6,14 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// revokedTopic is what every process hears when a key is revoked.
+// revokedTopic is the message that every process gets when a key is revoked.
 func revokedTopic(keyID string) string { return "revoked " + keyID }
 
-// WhileKeyHolds returns a context that ends when the key is revoked, for what
-// waits or streams in its name; its cause is then CodeUnauthenticated. Every
-// server process hears of a revocation at once. That a key has expired is
-// noticed by whoever asks next. stop frees what the context takes.
+// WhileKeyHolds returns a context for requests of the key that wait or stream. It
+// ends when the key is revoked, with the cause CodeUnauthenticated. Every server
+// process is told of a revocation at once. The expiry of a key does not end the
+// context; the next request with the key is refused. Call stop to release the
+// resources of the context.
 func (e *Engine) WhileKeyHolds(ctx context.Context, keyID string) (held context.Context, stop func()) {
 	held, end := context.WithCancelCause(ctx)
 	in := e.wakes.wait(true, func(message string) bool { return message == revokedTopic(keyID) })

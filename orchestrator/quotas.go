@@ -2,8 +2,8 @@ package orchestrator
 
 import "cmp"
 
-// Quotas bound what agents can keep in the store. Each has a default that
-// honest use does not reach; 0 means the default.
+// Quotas bound how much agents can store. The defaults are far above normal use;
+// 0 means the default.
 type Quotas struct {
 	// Agents is how many records of agents one key keeps, those of agents that
 	// are gone included until their retention is over. Defaults to 20,000.
@@ -44,26 +44,26 @@ func (q Quotas) withDefaults() Quotas {
 	}
 }
 
-// quotaExceeded says what has reached its bound, and what helps.
+// quotaExceeded returns the message and the remedy for a quota.
 func quotaExceeded(f facts) (message, remedy string) {
 	limit := f["limit"]
 	switch f["quota"] {
 	case "agents":
 		return "the key has registered " + limit + " agents",
-			"Register under an id that you have used before; or wait until records of agents that are gone are deleted; or use another key."
+			"Register an id again that this key has used before, wait until records of deregistered agents are deleted, or use another key."
 	case "metadata_bytes":
 		return "the metadata of the agents of this key would have more than " + limit + " bytes",
-			"Send less metadata, or deregister agents; their records are deleted after the retention time."
+			"Send less metadata, or deregister agents. Their records are deleted after retention.tasks."
 	case "subtasks":
-		return "the tree of this task has " + limit + " subtasks", "Do this part yourself, or hand in what there is and let a person submit the rest."
+		return "the tree of this task has " + limit + " subtasks", "Do this part yourself, or complete the task with what you have and let a person submit the rest."
 	case "calls":
-		return "the tree of this task has made " + limit + " calls within a day", "Make fewer calls, or go on in some hours."
+		return "the tree of this task has made " + limit + " calls within a day", "Make fewer calls, or repeat the call in some hours."
 	case "run_keys":
-		return "the key has " + limit + " run keys", "Wait until one of its `picket run` has ended, or use another key."
+		return "the key has " + limit + " run keys", "Wait until a `picket run` with this key has ended, or use another key."
 	case "open_calls":
 		return limit + " calls of this task are under way", "Wait until one has ended, then repeat the call."
 	default:
-		return "the answers kept for the calls of this tree have reached their bound of " + limit,
-			"Call without an Idempotency-Key, or go on in some hours: answers are kept for a day."
+		return "the answers stored for the calls of this tree of tasks have reached their limit of " + limit,
+			"Call without an Idempotency-Key, or repeat the call in some hours. Answers are stored for a day."
 	}
 }

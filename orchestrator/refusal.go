@@ -19,7 +19,7 @@ var (
 	errExhausted    = errors.New("the tokens above the floor are used up")
 	errAdoptLost    = errors.New("another process adopted the store")
 	errJudgeDue     = errors.New("time has changed the status of the agent")
-	errStoreNewer   = errors.New("a later version of picket has written the store")
+	errStoreNewer   = errors.New("the store was written by a later version of picket")
 )
 
 // asides are their codes.
@@ -82,12 +82,12 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 	},
 	picket.CodeTaskClosed: func(f facts) (string, string) {
 		if f["kind"] == "exit" {
-			return "somebody has decided about the task, and the exit of its runs stays as it was reported before",
-				"Send nothing more: the exit that was reported first is kept."
+			return "the task was decided, so the reported exit of its run cannot be changed any more",
+				"Send no further exit. The one that was reported first is kept."
 		}
 		if f["kind"] == "evidence" {
-			return "somebody has decided about the task, and the evidence of its runs stays as it was then",
-				"Keep the changes where they are; what is still to be shown belongs to a new task (fixes = this task)."
+			return "the task was decided, so the evidence of its runs cannot be changed any more",
+				"Keep the changes where they are. To show more, create a new task (fixes = this task)."
 		}
 		if f["decision"] != "" {
 			return f.decided(), "Look at what was decided; for what is left to do create a new task (fixes = this task)."
@@ -133,8 +133,8 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 			return "the call was made, but its result was not kept", "Send a new Idempotency-Key to make the call again."
 		}
 		if f["cause"] == "evidence_replaced" {
-			return "the run has replaced its evidence " + f["limit"] + " times, and more is not taken",
-				"Keep the changes where they are; what was handed in last stays."
+			return "the run has replaced its evidence " + f["limit"] + " times, which is the limit",
+				"Keep the changes where they are. The evidence that was sent last is kept."
 		}
 		if f["cause"] == "log_closed" {
 			return "the run has said that nothing follows in this stream", "Send no more of it; what was kept stays."
@@ -191,7 +191,7 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return "the agent is draining: it finishes what it has and gets nothing new", "Finish the tasks in progress, then exit; the agent is deregistered when its last lease ends."
 	},
 	picket.CodePreconditionRequired: func(facts) (string, string) {
-		return "the task has evidence, and the decision does not say what was looked at",
+		return "the task has evidence, and the decision has no digest of the review",
 			"Look at the review, then send its digest with the decision."
 	},
 	picket.CodeVersion: func(f facts) (string, string) {
@@ -199,7 +199,7 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 			return fmt.Sprintf("%s tasks are meant now, not %s", f["count"], f["presented"]), "Look at the queue again, then send the number that you see."
 		}
 		if f["kind"] == "review" {
-			return "what the run has handed in is not what the decision was made on: " + picket.DigestChange(f["presented"], f["current"]),
+			return "the review has changed since it was looked at: " + picket.DigestChange(f["presented"], f["current"]),
 				"Look at the review again, then decide with the digest that it shows now."
 		}
 		return fmt.Sprintf("the agent is at version %s, not %s", f["current"], f["presented"]),
@@ -213,7 +213,7 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 			return f["pending"] + " processes of this run are under way already", "Wait until one has ended."
 		}
 		if f["kind"] == "usage" {
-			return "this run reports usage too often", "Report again in 5 seconds: the running total then holds all that came meanwhile."
+			return "this run reports usage too often", "Report again in 5 seconds. The running total then includes everything since the last report."
 		}
 		return f["pending"] + " commands wait for this agent already", "Wait until it has handled some; it hears of them with its next heartbeat."
 	},

@@ -12,33 +12,33 @@ import (
 )
 
 const (
-	// roomAsked is how many bytes are stored at most before Redis is asked again.
+	// roomAsked is how many bytes a process may store before it asks Redis again.
 	roomAsked = 8 << 20
 	// perScript is what a script stores beside its arguments.
 	perScript = 2 << 10
 )
 
-// mayUseHeadroom are scripts that store more and are needed on a full store: a
-// server registers its admin key, people sign in and decide, and operators give
-// more money, try again and command agents.
+// mayUseHeadroom are scripts that are needed on a full store although they store
+// more: a server registers its admin key, people sign in and decide, and
+// operators top up, retry and command agents.
 var mayUseHeadroom = map[string]bool{
 	"key_create": true, "login_begin": true, "session_open": true,
 	"review": true, "answer": true, "finish": true, "claim": true,
 	"top_up": true, "retry": true, "command": true,
 }
 
-// room knows how much may be stored. It asks Redis once for some MiB and counts
-// what this process sends in between; Redis itself enforces maxmemory.
+// room knows how much may still be stored. It asks Redis once for every few MiB
+// and counts what this process sends in between. Redis itself enforces maxmemory.
 type room struct {
 	client redis.UniversalClient
 	left   atomic.Int64 // bytes that may be stored before Redis is asked again
 	used   atomic.Int64 // as Redis has told it last
 	most   atomic.Int64 // maxmemory; 0: no bound
 
-	mu sync.Mutex // of the one who asks
+	mu sync.Mutex // held by the goroutine that asks Redis
 }
 
-// newRoom is nil where there is no single Redis to ask.
+// newRoom returns nil if there is no single Redis to ask.
 func newRoom(cfg Config, client redis.UniversalClient) *room {
 	if _, cluster := client.(*redis.ClusterClient); cluster || cfg.Memory {
 		return nil
@@ -46,15 +46,15 @@ func newRoom(cfg Config, client redis.UniversalClient) *room {
 	return &room{client: client}
 }
 
-// admit refuses a script that would store n more bytes in a full store. When
-// Redis does not answer, the script is sent and fails by itself.
+// admit refuses a script that would store n more bytes in a full store. If Redis
+// does not answer, the script is sent all the same and returns its own error.
 func (r *room) admit(ctx context.Context, n int64) error {
 	if r == nil || r.left.Add(-n) > 0 {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.left.Load() > 0 { // somebody has asked meanwhile
+	if r.left.Load() > 0 { // another goroutine has asked meanwhile
 		return nil
 	}
 	if !r.ask(ctx) {
@@ -83,7 +83,7 @@ func (r *room) ask(ctx context.Context) bool {
 	return true
 }
 
-// free is how many bytes may be stored; negative when there is no room.
+// free is how many bytes may still be stored. It is negative if the store is full.
 func (r *room) free() int64 {
 	most := r.most.Load()
 	if most == 0 {

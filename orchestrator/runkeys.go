@@ -11,9 +11,10 @@ import (
 )
 
 // CreateRunKey makes a key of scope agent for one agent id, for the adapter that
-// a person starts. It belongs to the key by.Key: it is revoked with it, and what
-// it registers is that key's. It lives for picket.RunKeyLife unless it is
-// renewed. A repeat of the same request is shown the same secret.
+// a person starts. It belongs to the key by.Key: it is revoked with that key,
+// and registrations made with it belong to that key. It expires after
+// picket.RunKeyLife unless it is renewed. A repeated request returns the same
+// secret.
 func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller, req picket.RunKeyRequest) (picket.NewRunKey, error) {
 	if err := req.Normalize(); err != nil {
 		return picket.NewRunKey{}, err
@@ -46,8 +47,8 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller, req picket.
 	return picket.NewRunKey{KeyID: id, Key: picket.Secret(secret), AgentID: k.AgentID, ExpiresAt: k.ExpiresAt}, nil
 }
 
-// RenewRunKey lets a run key live for picket.RunKeyLife from now on, and never
-// longer than the key that made it.
+// RenewRunKey extends a run key to picket.RunKeyLife from now, but never beyond the
+// expiry of the key that made it.
 func (e *Engine) RenewRunKey(ctx context.Context, keyID string) (picket.APIKey, error) {
 	got, err := e.run(ctx, "run_key_renew", keyID, picket.RunKeyLife.Milliseconds())
 	if err != nil {
@@ -57,8 +58,8 @@ func (e *Engine) RenewRunKey(ctx context.Context, keyID string) (picket.APIKey, 
 	return r.key(got), r.bad
 }
 
-// EndRunKey ends a run key that is not needed any more. Leases that were
-// acquired with it go on. One that has ended already is no error.
+// EndRunKey ends a run key that is no longer needed. Leases that were acquired
+// with it go on. Ending it again is not an error.
 func (e *Engine) EndRunKey(ctx context.Context, keyID string) error {
 	_, err := e.run(ctx, "run_key_renew", keyID, 0)
 	return err

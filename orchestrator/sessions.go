@@ -64,10 +64,10 @@ func (e *Engine) openSession(ctx context.Context, token, code picket.Secret, hos
 
 func badCode() error { return explainRefusal(string(picket.CodeUnauthenticated) + " kind=code") }
 
-// Session tells whom a token speaks for on a host name. The store is asked every
-// time, so what ends a session, or its key, counts from the next request on, in
-// every process: CodeUnauthenticated. On another host name than the one on which
-// it was opened a token is unknown.
+// Session returns the principal of a token on a host name. It asks the store
+// every time, so a session or key that has ended is refused with
+// CodeUnauthenticated from the next request on, in every process. The token is
+// valid only on the host name on which the session was opened.
 func (e *Engine) Session(ctx context.Context, token picket.Secret, host string) (picket.Session, error) {
 	return e.session(ctx, token, host, "1")
 }
@@ -101,8 +101,8 @@ func (e *Engine) CloseSession(ctx context.Context, token picket.Secret, host str
 	return err
 }
 
-// SessionNamespace reads the namespace out of a token of a session, or out of a
-// one-time code: it says whose engine knows it.
+// SessionNamespace returns the namespace of a session token or of a one-time
+// code.
 func SessionNamespace(token picket.Secret) (string, bool) {
 	ns, random, found := strings.Cut(token.Reveal(), ".")
 	return ns, found && len(random) == 43 && picket.CheckNamespace("namespace", ns) == nil

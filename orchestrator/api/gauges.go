@@ -29,7 +29,7 @@ var storeGauges = []storeGauge{
 	{describe("delayed", "Tasks waiting for their time."), func(s picket.Stats) float64 { return float64(s.Delayed) }},
 	{describe("waiters", "Long polls waiting for a lease."), func(s picket.Stats) float64 { return float64(s.Waiters) }},
 	{describe("event_seq", "Sequence number of the newest event."), func(s picket.Stats) float64 { return float64(s.LastSeq) }},
-	{describe("audit_events", "Events that the audit log has."), func(s picket.Stats) float64 { return float64(s.AuditEvents) }},
+	{describe("audit_events", "Events in the audit log."), func(s picket.Stats) float64 { return float64(s.AuditEvents) }},
 	{describe("audit_oldest_seconds", "Age of the oldest event of the audit log; 0 when it has none."),
 		func(s picket.Stats) float64 { return age(s, s.OldestAudit) }},
 	{describe("paused", "1 while no leases are granted."), func(s picket.Stats) float64 { return flag(s.Pause.Paused) }},
@@ -39,7 +39,7 @@ var storeGauges = []storeGauge{
 		func(s picket.Stats) float64 { return float64(s.ClockOffsetMs) / 1000 }},
 }
 
-// memoryGauges are there where the store is a Redis.
+// memoryGauges exist only if the store is a Redis.
 var memoryGauges = []storeGauge{
 	{describe("store_used_bytes", "Memory that the Redis server of the namespace uses."),
 		func(s picket.Stats) float64 { return float64(s.Memory.StoreUsed) }},
@@ -47,7 +47,7 @@ var memoryGauges = []storeGauge{
 		func(s picket.Stats) float64 { return float64(s.Memory.StoreMax) }},
 }
 
-// sizeGauges are there once the namespace was measured.
+// sizeGauges exist once the namespace was measured.
 var sizeGauges = []storeGauge{
 	{describe("namespace_bytes", "Memory that the keys of the namespace take, an estimate."),
 		func(s picket.Stats) float64 { return float64(s.Memory.Bytes) }},
@@ -77,8 +77,8 @@ var storeCounters = []storeGauge{
 	{describe("spent_tokens_total", "Tokens charged to tasks, whatever was given back of them."), func(s picket.Stats) float64 { return float64(s.Money.Spent.Tokens) }},
 	{describe("returned_usd_total", "Dollars of those that corrections gave back."), func(s picket.Stats) float64 { return float64(s.Money.Returned.USD) / 1e9 }},
 	{describe("returned_tokens_total", "Tokens of those that corrections gave back."), func(s picket.Stats) float64 { return float64(s.Money.Returned.Tokens) }},
-	{describe("unverified_usd_total", "Dollars that agents reported and nobody was charged for."), func(s picket.Stats) float64 { return float64(s.Money.Unverified.USD) / 1e9 }},
-	{describe("unverified_tokens_total", "Tokens that agents reported and nobody was charged for."), func(s picket.Stats) float64 { return float64(s.Money.Unverified.Tokens) }},
+	{describe("unverified_usd_total", "Dollars that agents reported and that were charged to nobody."), func(s picket.Stats) float64 { return float64(s.Money.Unverified.USD) / 1e9 }},
+	{describe("unverified_tokens_total", "Tokens that agents reported and that were charged to nobody."), func(s picket.Stats) float64 { return float64(s.Money.Unverified.Tokens) }},
 }
 
 var (
@@ -119,7 +119,7 @@ func collectStats(ch chan<- prometheus.Metric, ns string, s picket.Stats) {
 	collectGauges(ch, ns, s, houseGauges, s.House != nil)
 }
 
-// collectGauges sends gauges that there are only under a condition.
+// collectGauges sends gauges that exist only under a condition.
 func collectGauges(ch chan<- prometheus.Metric, ns string, s picket.Stats, gauges []storeGauge, there bool) {
 	if !there {
 		return

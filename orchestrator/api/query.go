@@ -102,8 +102,8 @@ func oneOf[T ~string](name, value string, allowed []T) (T, error) {
 	return "", web.BadParameter(name, "Send one of: "+strings.Join(names, ", ")+".", "%.64q is not a value of %s", value, name)
 }
 
-// name is an agent or role id; "" when the parameter is absent. One that is
-// there and empty is refused.
+// name is an agent or role id, or "" if the parameter is absent. An empty
+// parameter is refused.
 func (q query) name(name string) (string, error) {
 	s, err := q.text(name)
 	if err != nil || !q.values.Has(name) {
@@ -112,8 +112,8 @@ func (q query) name(name string) (string, error) {
 	return s, picket.CheckName("?"+name, s)
 }
 
-// id is an id made by the server; "" when the parameter is absent. One that is
-// there and empty is refused.
+// id is an id made by the server, or "" if the parameter is absent. An empty
+// parameter is refused.
 func (q query) id(name, kind string) (string, error) {
 	s, err := q.text(name)
 	if err != nil || !q.values.Has(name) {

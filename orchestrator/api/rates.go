@@ -11,7 +11,7 @@ type rateCollector struct{ rates *web.Rates }
 
 var rateDesc = prometheus.NewDesc("picket_requests_rate_limited_total", "Requests refused because a key or lease sent too many a second.", []string{"kind"}, nil)
 
-// Describe sends nothing, as that of the engines.
+// Describe sends nothing, like that of the engines.
 func (rateCollector) Describe(chan<- *prometheus.Desc) {}
 
 func (r rateCollector) Collect(ch chan<- prometheus.Metric) {

@@ -28,8 +28,8 @@ const idempotencyHeader = "Idempotency-Key"
 // caller names who asks for a change. With an Idempotency-Key the same change
 // asked for again has its effect once; raw is the body it is compared by.
 func (r request) caller(raw []byte) (picket.Caller, error) {
-	// What a run key registers belongs to the key that made it, so that the next
-	// adapter can act for it after a crash.
+	// Registrations made with a run key belong to its parent key, so that the next
+	// adapter can act for the agent after a crash.
 	actor := cmp.Or(r.who.Parent, r.who.KeyID)
 	by := picket.Caller{Actor: actor, Key: r.who.KeyID, Operator: r.who.May(picket.ScopeOperator)}
 	sent := r.Request().Header.Values(idempotencyHeader)
@@ -93,7 +93,7 @@ func checkNote(field, text string) error { return checkLength(field, text, picke
 
 func checkLength(field, text string, most int) error {
 	if len(text) > most {
-		return picket.Invalid(field, "Write less; details belong into the task.", "%s has %d bytes, at most %d are allowed", field, len(text), most)
+		return picket.Invalid(field, "Write less. Put details into the task.", "%s has %d bytes, and at most %d are allowed", field, len(text), most)
 	}
 	return nil
 }

@@ -107,8 +107,8 @@ func (a *API) routes() []route {
 	}, a.opsRoutes()...)
 }
 
-// neverLimited are the routes that the rate of a key does not bound: without
-// them an agent would be taken for dead, or a person could not stop something.
+// neverLimited are the routes without a rate limit. Without them an agent would
+// be judged dead, or a person could not stop something.
 var neverLimited = map[string]bool{
 	post + " /api/v1/agents/:id/heartbeat": true,
 	del + " /api/v1/agents/:id":            true,

@@ -9,13 +9,13 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// runKeyEvents is a route that needs scope reviewer otherwise: the adapter of
-// `picket run` follows the events of its task.
+// runKeyEvents is a route that other keys need scope reviewer for. The adapter
+// of `picket run` follows the events of its task there.
 const runKeyEvents = "GET /api/v1/events"
 
-// runKeyRoutes are what a run key may call: to work as its one agent, to see
-// what has become of tasks, and to end or renew itself. It says where the agent
-// stands: in the path, in the body, or nowhere.
+// runKeyRoutes are the routes that a run key may call: to work as its one agent,
+// to read tasks, and to end or renew itself. The value says where the request
+// names the agent: in the path, in the body, or nowhere.
 var runKeyRoutes = map[string]agentAt{
 	"POST /api/v1/leases":               inBody,
 	"POST /api/v1/leases/advance":       inBody,
@@ -50,7 +50,7 @@ func (r request) checkRunKey(at route) error {
 	switch {
 	case !known:
 		return picket.Refuse(picket.CodeForbidden, "Use a key that was made with: picket key create",
-			"a run key may only work as its agent %s", r.who.AgentID)
+			"a run key may only act as its agent %s", r.who.AgentID)
 	case where == inPath:
 		return r.checkAgent(r.Param("id"))
 	case where == ofOneTask && r.QueryParam("task") == "":
@@ -65,10 +65,10 @@ func (r request) checkAgent(id string) error {
 		return nil
 	}
 	return picket.Refuse(picket.CodeForbidden, "Send the agent id that the run key was made for, or use another key.",
-		"this run key is for the agent %s alone", r.who.AgentID)
+		"this run key is for the agent %s only", r.who.AgentID)
 }
 
-// createRunKey answers the key itself, this once.
+// createRunKey returns the key itself, which is shown only in this answer.
 func createRunKey(r request) error {
 	_, body, by, err := mutation[picket.RunKeyRequest](r, "", "")
 	if err != nil {
@@ -82,7 +82,7 @@ func createRunKey(r request) error {
 	return web.JSON(r.Context, http.StatusCreated, made)
 }
 
-// renewRunKey lets the key of the caller live on.
+// renewRunKey extends the life of the run key of the caller.
 func renewRunKey(r request) error {
 	if _, _, _, err := mutation[struct{}](r, "", ""); err != nil {
 		return err
@@ -112,5 +112,5 @@ func (r request) needRunKey() error {
 	if r.who.IsRunKey() {
 		return nil
 	}
-	return picket.Refuse(picket.CodeStateConflict, "Send the run key itself; POST /api/v1/run-keys makes one.", "the key of this request is no run key")
+	return picket.Refuse(picket.CodeStateConflict, "Send the request with a run key. POST /api/v1/run-keys makes one.", "the key of this request is not a run key")
 }

@@ -270,7 +270,7 @@ func TestEveryDecisionNeedsANumberOfTheLogin(t *testing.T) {
 			path = strings.NewReplacer("handoff_"+aULID, handoff, "task_"+aULID, review, "agent_"+aULID, "agent-1").Replace(path)
 			fields := []string{"answer", "yes", "reason", "r", "output", "done", "usd", "0.10", "title", "t", "count", "1", "task", review, "choice", "0", "seen", "0", "note", "n", "incarnation", "1"}
 			for what, number := range numbers {
-				if p := person.post(path, append(fields, "once", number)...); p.status != http.StatusForbidden || !strings.Contains(p.text(), "not from a page of this sign-in") {
+				if p := person.post(path, append(fields, "once", number)...); p.status != http.StatusForbidden || !strings.Contains(p.text(), "the form does not belong to this login") {
 					t.Errorf("%s with a number %s: %d %s", r.Route, what, p.status, p.text())
 				}
 			}

@@ -35,7 +35,7 @@ func (c *Console) guarded(next func(*visit) error) echo.HandlerFunc {
 			return c.refuse(v, err)
 		}
 		if v.site.kind == loginSite {
-			h.Set(echo.HeaderReferrerPolicy, "no-referrer") // the name is for nobody else
+			h.Set(echo.HeaderReferrerPolicy, "no-referrer") // the host name is secret
 		}
 		if c.origin.Check(ec.Request()) != nil || embedded(ec.Request()) {
 			return c.refuse(v, picket.Refuse(picket.CodeForbidden,
@@ -46,7 +46,7 @@ func (c *Console) guarded(next func(*visit) error) echo.HandlerFunc {
 }
 
 // embedded reports whether a page of another origin loads this into itself. Other
-// origins may only lead a person here. A server on another port of this host is
+// origins may only link to this page. A server on another port of this host is
 // another origin on the same site, and its requests carry our cookies.
 func embedded(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "" || site == "same-origin" || site == "none" {

@@ -68,8 +68,8 @@ func loginPage(v *visit) error {
 // of the answer says nothing about why.
 const refusalTime = 300 * time.Millisecond
 
-// login exchanges a key for a session. On localhost and the like it exchanges it
-// for a one-time code, with which the browser goes on to a new host name.
+// login exchanges a key for a session. On a sign-in site it exchanges the key for
+// a one-time code, and sends the browser to a new host name with it.
 func login(v *visit) error {
 	next := localPath(v.form("next"))
 	if err := v.mayNotSignIn(); err != nil {
@@ -123,7 +123,7 @@ func enter(v *visit) error {
 	if err != nil {
 		return v.loginPage(next, err)
 	}
-	// The page asks for the next one by itself: after a redirect from another
+	// The page loads the next one automatically: after a redirect from another
 	// host the strict cookie would not come along.
 	return v.goOn(http.StatusOK, next)
 }

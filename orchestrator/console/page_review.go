@@ -58,7 +58,7 @@ type reviewView struct {
 	Digest         string // of what the page shows, for the decision
 }
 
-// otherChanges leads to what a run has handed in that did not complete the task.
+// otherChanges links to the evidence of a run that did not complete the task.
 type otherChanges struct{ RunID, Path string }
 
 // reviewTyped is what a person has typed on the page, so that a refusal keeps it.
@@ -129,8 +129,8 @@ func (v *visit) reviewView(id string) (w reviewView, err error) {
 	return w, nil
 }
 
-// changes is what the run that completed the task has changed. What other runs
-// handed in is only named: it is no part of the result.
+// changes is what the run that completed the task has changed. Evidence of other
+// runs is only named, because it is not part of the result.
 func (w *reviewView) changes(v *visit) error {
 	all, err := v.desk.Evidence(v.ctx(), w.TaskID, "")
 	if err != nil {

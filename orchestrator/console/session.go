@@ -124,9 +124,9 @@ func (v *visit) askToSignIn() error {
 	return v.goToSignIn(http.StatusUnauthorized, back)
 }
 
-// goToSignIn leads to the sign-in page. From the host name of a login it is a
-// page that does so: a browser would not follow a redirect to another host after
-// a form, which may go nowhere else.
+// goToSignIn sends the browser to the sign-in page. On the host name of a login it
+// does so with a page, because after a form the browser would not follow a
+// redirect to another host.
 func (v *visit) goToSignIn(status int, next string) error {
 	if v.site.kind == loginSite {
 		return v.goOn(status, v.site.signIn(next))
@@ -134,7 +134,7 @@ func (v *visit) goToSignIn(status int, next string) error {
 	return v.Redirect(http.StatusSeeOther, v.site.signIn(next))
 }
 
-// goOn answers a page that asks for another one by itself.
+// goOn answers with a page that loads another one automatically.
 func (v *visit) goOn(status int, to string) error {
 	return v.show(status, page{name: "knock", title: "Picket", body: to})
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// A cookie goes to every port of its host. On this machine anybody can listen on
-// another port, so a cookie of localhost or 127.0.0.1 is no secret. Therefore
-// each login has a host name of its own below localhost, which browsers lead to
-// this machine. Only the person who signed in learns the name.
+// Browsers send a cookie to every port of its host. Any program on this machine
+// can listen on another port, so a cookie of localhost or 127.0.0.1 is not secret.
+// Therefore each login has its own host name below localhost, which browsers
+// resolve to this machine. Only the person who signed in learns the name.
 
-// siteKind says what the console does on a host name.
+// A siteKind is what the console does on a host name.
 type siteKind int
 
 const (
@@ -30,8 +30,8 @@ const (
 	// secureSite is a name or an address beyond this machine. The cookie is a
 	// __Host- cookie, so people must reach the site by https.
 	secureSite
-	// sharedSite has a cookie that every port of its host gets: this is for
-	// browsers that know no host names below localhost, see [Config.OneHost].
+	// sharedSite has a cookie that every port of its host gets. It is for
+	// browsers that do not resolve names below localhost, see [Config.OneHost].
 	sharedSite
 	// closedSite lets nobody sign in: localhost by https, where browsers send
 	// even Secure cookies to servers on other ports that do not use TLS.
@@ -49,16 +49,15 @@ type site struct {
 // loginName is the form of a host name of a login: 130 random bits.
 var loginName = regexp.MustCompile(`^[a-z2-7]{26}\.localhost$`)
 
-// siteOf finds out where a request was sent to. Host names that are not served
-// here are refused. What a proxy says in headers such as X-Forwarded-Host counts
-// for nothing.
+// siteOf returns the site that a request was sent to. It refuses host names that
+// are not served here. Headers such as X-Forwarded-Host are ignored.
 func (c *Console) siteOf(r *http.Request) (site, error) {
 	s := site{host: web.HostName(r), tls: r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://")}
 	if _, port, err := net.SplitHostPort(r.Host); err == nil {
 		s.port = port
 	}
 	if strings.Trim(s.port, "0123456789") != "" {
-		return s, picket.Refuse(picket.CodeForbidden, "Write a port number.", "the host header has no valid port")
+		return s, picket.Refuse(picket.CodeForbidden, "Send a Host header with a port number, or without a port.", "the host header has no valid port")
 	}
 	if !c.cfg.OneHost && loginName.MatchString(s.host) {
 		s.kind = loginSite
@@ -81,7 +80,7 @@ func (c *Console) siteOf(r *http.Request) (site, error) {
 	return s, nil
 }
 
-// loopbackName reports whether browsers lead a name to this machine.
+// loopbackName reports whether browsers resolve a name to this machine.
 func loopbackName(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
@@ -117,21 +116,21 @@ func (s site) signIn(next string) string {
 	return s.address("localhost", loginPath, q)
 }
 
-// mayNotSignIn says why nobody can sign in on a site, if that is so.
+// mayNotSignIn returns the reason if nobody can sign in on the site, else nil.
 func (v *visit) mayNotSignIn() error {
 	origin := v.Request().Header.Get("Origin")
 	u, err := url.Parse(origin)
 	switch changed := origin != "" && origin != "null" && (err != nil || !strings.EqualFold(u.Host, v.Request().Host)); {
 	case changed:
-		return picket.Refuse(picket.CodeForbidden, "Set the proxy up to pass the Host header on as it is.", "a proxy in front has changed the Host header")
+		return picket.Refuse(picket.CodeForbidden, "Configure the proxy to pass the Host header on unchanged.", "the proxy in front of the server has changed the Host header")
 	case v.site.kind == loginSite:
-		return picket.Refuse(picket.CodeForbidden, "Open "+v.site.address("localhost", loginPath, nil)+" and sign in there.", "nobody signs in at this host name")
+		return picket.Refuse(picket.CodeForbidden, "Open "+v.site.address("localhost", loginPath, nil)+" and sign in there.", "nobody can sign in at this host name")
 	case v.site.kind == closedSite:
-		return picket.Refuse(picket.CodeForbidden, "Open the console at the name that the certificate is for, and set public_url to it.",
-			"browsers send cookies of localhost to every port, by https too, so nobody signs in here")
+		return picket.Refuse(picket.CodeForbidden, "Open the console at the host name of the certificate, and set public_url to it.",
+			"nobody can sign in at localhost over https, because browsers send its cookies to every port")
 	case v.site.kind == secureSite && !v.site.tls:
-		return picket.Refuse(picket.CodeForbidden, "Use https and set public_url, or open the console on the server's own machine.",
-			"the console opens only by https under this name, because a cookie would cross the network in the clear")
+		return picket.Refuse(picket.CodeForbidden, "Use https and set public_url, or open the console on the machine of the server.",
+			"nobody can sign in at this host name over http, because the cookie would be sent without encryption")
 	}
 	return nil
 }

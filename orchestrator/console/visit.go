@@ -104,21 +104,21 @@ const (
 	fromField  = "from"
 )
 
-// newNumber is a number for the forms of a page. It is bound to the login: only
-// who has the session can make one, so no page of another server can send a form.
+// newNumber returns a number for the forms of a page. It is bound to the login, so
+// no page of another server can make one and send a form.
 func (v *visit) newNumber() string {
 	random := rand.Text()
 	return random + "." + v.seal(random)
 }
 
-// seal is the part of a number that proves whose it is.
+// seal is the part of a number that proves to which login it belongs.
 func (v *visit) seal(random string) string {
 	mac := hmac.New(sha256.New, []byte(v.token.Reveal()))
 	mac.Write([]byte("form of the console\x00" + random))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// isOurs reports whether a number is one of this login.
+// isOurs reports whether a number was made for this login.
 func (v *visit) isOurs(number string) bool {
 	random, seal, _ := strings.Cut(number, ".")
 	return v.token != "" && len(random) == len(rand.Text()) && hmac.Equal([]byte(seal), []byte(v.seal(random)))
@@ -132,7 +132,7 @@ func (v *visit) caller() (picket.Caller, error) {
 	by := picket.Caller{Actor: who.KeyID, Operator: who.May(picket.ScopeOperator)}
 	nonce := v.form(nonceField)
 	if !v.isOurs(nonce) {
-		return by, picket.Refuse(picket.CodeForbidden, "Look at the page again, then press the button there.", "the form is not from a page of this sign-in")
+		return by, picket.Refuse(picket.CodeForbidden, "Load the page again, then press the button there.", "the form does not belong to this login")
 	}
 	rest := url.Values{}
 	for name, values := range v.Request().PostForm {
