@@ -1,6 +1,6 @@
 package picket
 
-// AuditRule says when an event is copied to the audit log.
+// An AuditRule says which events of a type are copied to the audit log.
 type AuditRule string
 
 const (
@@ -12,9 +12,10 @@ const (
 	AuditPerson AuditRule = "person"
 )
 
-// Audited are the types of events that the audit log has, with their rules: what
-// people do, keys, settings, decisions about money, stops and drains. An agent
-// must not be able to cause one, since a flood of them would displace the others.
+// Audited lists the types of events that the audit log contains, with their rules:
+// events of people, keys, settings, decisions about money, stops and drains. An
+// agent must not be able to cause any of them, because a flood of them would
+// displace the others.
 var Audited = map[string]AuditRule{
 	EventKeyCreated:     AuditAlways,
 	EventKeyRevoked:     AuditAlways,

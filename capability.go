@@ -37,8 +37,8 @@ func NewSealer(keys ...[]byte) (*Sealer, error) {
 	return &Sealer{keys: keys}, nil
 }
 
-// Bearer says which of the two sides of a lease a capability was made for. The
-// MAC covers it, so nobody can turn one kind into another.
+// A Bearer is the side of a lease that a capability was made for. The MAC covers
+// it, so a capability of one side cannot be changed into one of the other.
 type Bearer string
 
 // The sides of a lease.

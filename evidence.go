@@ -16,7 +16,7 @@ type Evidence struct {
 	Truncated  bool          `json:"truncated"` // Diff, Diffstat or Files were cut
 	Files      []ChangedFile `json:"files"`
 	At         Instant       `json:"at"` // when it was handed in
-	// Digest is the SHA-256 of all of it but RunID and At.
+	// Digest is the SHA-256 of all fields except RunID and At.
 	Digest string `json:"digest"`
 }
 

@@ -124,8 +124,8 @@ type Usage struct {
 	Charged   budget.Envelope `json:"charged"` // by this report
 	Available budget.Envelope `json:"available"`
 	Overrun   bool            `json:"overrun"`
-	// Unverified is what was recorded and charged to nobody: what is beyond the
-	// grant of the task, and all that a run reports which is not its last.
+	// Unverified is what was recorded and charged to nobody: usage beyond the grant
+	// of the task, and all usage of runs other than its last.
 	Unverified budget.Envelope `json:"unverified,omitzero"`
 }
 
@@ -213,7 +213,7 @@ const (
 	LedgerUsage      LedgerKind = "usage"
 	LedgerCorrection LedgerKind = "correction" // a true figure after an uncertain one
 	LedgerTopUp      LedgerKind = "top_up"
-	LedgerUnverified LedgerKind = "unverified" // an agent reported it, and nobody is charged
+	LedgerUnverified LedgerKind = "unverified" // an agent reported it, and it is charged to nobody
 )
 
 // LedgerQuery selects rows in ascending order; After is the seq read last.

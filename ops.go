@@ -52,8 +52,8 @@ type Stats struct {
 	// happened, or was counted yet, are left out.
 	Pulse   []PulseSlot `json:"pulse"`
 	LastSeq int64       `json:"lastSeq"` // sequence number of the newest event
-	// AuditEvents is how many events the audit log has, OldestAudit when the
-	// oldest of them was written; zero if it has none.
+	// AuditEvents is the number of events in the audit log. OldestAudit is when
+	// the oldest of them was written; it is zero if there is none.
 	AuditEvents int64   `json:"auditEvents"`
 	OldestAudit Instant `json:"oldestAudit"`
 	// Memory is what the store takes, and this namespace of it.

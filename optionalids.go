@@ -2,8 +2,8 @@ package picket
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// The bodies below have ids that may be left out. Each OptionalIDs returns where
-// they stand, so that the decoder can refuse an empty string for one of them.
+// The bodies below have ids that may be left out. Each OptionalIDs returns their
+// JSON pointers, so that the decoder can refuse an empty string for one of them.
 
 // OptionalIDs implements the check of empty ids.
 func (TaskSpec) OptionalIDs() []jsontext.Pointer {

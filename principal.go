@@ -63,7 +63,7 @@ type APIKey struct {
 	CreatedAt Instant `json:"createdAt"`
 	ExpiresAt Instant `json:"expiresAt"`
 	RevokedAt Instant `json:"revokedAt"`
-	// Leases is what became of the leases that the key acquired: ended or kept.
+	// Leases says whether the revocation ended or kept the leases of the key.
 	// It is empty while the key is not revoked.
 	Leases KeyLeases `json:"leases,omitempty"`
 	// ParentKeyID is the key that made a run key, and AgentID the agent that the
@@ -76,8 +76,8 @@ type APIKey struct {
 type KeyLeases string
 
 const (
-	KeyLeasesEnded KeyLeases = "ended" // none of them holds any more
-	KeyLeasesKept  KeyLeases = "kept"  // their holders go on
+	KeyLeasesEnded KeyLeases = "ended" // all of them are void
+	KeyLeasesKept  KeyLeases = "kept"  // they go on
 )
 
 // KeyRevocation is the body of DELETE /api/v1/keys/{id}.

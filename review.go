@@ -11,9 +11,9 @@ import (
 // Decision is what a reviewer says of a task in review.
 type Decision struct {
 	Note string `json:"note,omitempty"`
-	// Digest is the Review.Digest of what the reviewer looked at. When something
-	// else is there by now, the decision is refused with CodeVersion. It may be
-	// left out only while the completing run has handed in no evidence.
+	// Digest is the Review.Digest of what the reviewer looked at. If the digest
+	// has changed, the decision is refused with CodeVersion. It may be left out
+	// only if the completing run has handed in no evidence.
 	Digest string `json:"digest,omitempty"`
 }
 
@@ -27,7 +27,8 @@ func (d Decision) Check() error {
 
 var digestPattern = regexp.MustCompile(`^[0-9a-z-]{0,128}$`)
 
-// CheckDigest refuses what cannot be the digest of a review. None is "".
+// CheckDigest refuses a text that cannot be the digest of a review. An empty one
+// means that there is none.
 func CheckDigest(field, digest string) error {
 	if digestPattern.MatchString(digest) {
 		return nil
@@ -35,8 +36,8 @@ func CheckDigest(field, digest string) error {
 	return Invalid(field, "Copy the digest from the review, or leave it out.", "%s is not a digest of a review", field)
 }
 
-// DigestChange says in words which parts of what was shown differ between two
-// digests of one review.
+// DigestChange describes which parts of a review differ between two of its
+// digests.
 func DigestChange(shown, now string) string {
 	was, is := strings.Split(shown, "-"), strings.Split(now, "-")
 	var changed []string
@@ -51,8 +52,8 @@ func DigestChange(shown, now string) string {
 	return strings.Join(changed, " and ") + " changed"
 }
 
-// CompletingRun is the run whose result a review is about: without a review the
-// latest one, and "" where nothing ever ran.
+// CompletingRun is the run whose result a review is about. Without a review it is
+// the latest run, and "" if there was none.
 func (t Task) CompletingRun() string {
 	switch {
 	case t.Review != nil:

@@ -2,7 +2,7 @@ package picket
 
 import "time"
 
-// RunKeyLife is how long a run key lives after it was made or renewed last.
+// RunKeyLife is how long a run key lives after it was made or last renewed.
 const RunKeyLife = 24 * time.Hour
 
 // MaxRunKeys is how many run keys of one key may live at once.
@@ -21,7 +21,7 @@ func (r *RunKeyRequest) Normalize() error {
 	return CheckName("/agentId", r.AgentID)
 }
 
-// NewRunKey answers it. Key is shown this once.
+// NewRunKey is the answer. Key is shown only in it.
 type NewRunKey struct {
 	KeyID     string  `json:"keyId"`
 	Key       Secret  `json:"key"`

@@ -108,7 +108,7 @@ func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]pick
 			continue
 		case oneCredential(err):
 			a.noSeparate.Store(true)
-			a.cfg.Log.Warn("the server cannot give the agent a credential of its own: it should be updated", "server", a.cfg.BaseURL)
+			a.cfg.Log.Warn("the server is an earlier version, so adapter and agent share one credential; update the server", "server", a.cfg.BaseURL)
 			another()
 			continue
 		case err != nil && !errors.Is(err, picket.ErrUnknown): // the next try stands for itself
@@ -129,7 +129,7 @@ func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]pick
 	}
 }
 
-// oneCredential reports a server that does not know separateCredentials.
+// oneCredential reports whether the server does not know separateCredentials.
 func oneCredential(err error) bool {
 	var e *picket.Error
 	return errors.As(err, &e) && e.Code == picket.CodeValidation && e.Facts["field"] == "/separateCredentials"

@@ -9,12 +9,12 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// maxRepeats bounds how often a request is repeated that was refused for its rate.
+// maxRepeats bounds how often a request is repeated after a refusal for its rate.
 const maxRepeats = 30
 
-// sendAtRate sends a request. When the server refuses it because the credential
+// sendAtRate sends a request. If the server refuses it because the credential
 // sends too many a second, it waits as the server says and sends it again. Such
-// a refusal is made before anything is done, so a repetition is harmless.
+// a refused request had no effect, so a repetition is harmless.
 func (c *Client) sendAtRate(ctx context.Context, method, path string, in any, opts []Option) (*http.Response, call, error) {
 	for repeats := 0; ; repeats++ {
 		res, set, err := c.send(ctx, method, path, in, opts)
@@ -31,8 +31,9 @@ func (c *Client) sendAtRate(ctx context.Context, method, path string, in any, op
 	}
 }
 
-// tooFast is how long to wait after a refusal of the credential's rate, 0 after
-// anything else. Other refusals with the same code wait for something to end.
+// tooFast is how long to wait after a refusal for the rate of the credential, and 0
+// after any other error. Other refusals with the same code end when something
+// else has ended.
 func tooFast(err error) time.Duration {
 	var e *picket.Error
 	if !errors.As(err, &e) || e.Code != picket.CodeRateLimited {

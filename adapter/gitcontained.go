@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// gitLimit is how long one git command may run, with all that it starts.
+// gitLimit is how long a git command and the processes that it starts may run.
 const gitLimit = 10 * time.Second
 
-// gitContainment is how git commands are held: as the agent is, in a process
-// tree of their own that is dead when the command has ended.
+// gitContainment is how the processes of git commands are contained: like the
+// agent, in their own process tree, which is killed when the command has ended.
 type gitContainment struct {
 	containment string   // as in CommandLauncher
 	shim        []string // as in CommandLauncher
@@ -46,9 +46,9 @@ func (r *run) gitContainment() gitContainment {
 	return c
 }
 
-// programsOff turn off what a configuration can make git start and git lets turn
-// off. Filters cannot be turned off without their names, and git-lfs is one:
-// they run in the containment.
+// programsOff turns off the programs that a configuration can make git start, as
+// far as git allows it. Filters can be turned off only by name, and git-lfs is a
+// filter, so filters run in the containment.
 var programsOff = []string{
 	"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "core.pager=cat", "-c", "core.editor=:",
 	"-c", "core.sshCommand=false", "-c", "core.askPass=", "-c", "credential.helper=", "-c", "protocol.allow=never",
@@ -67,8 +67,8 @@ var gitSettings = []string{
 }
 
 // gitEnv names the variables of the adapter that git gets beside the usual ones.
-// GIT_CONFIG_COUNT and what belongs to it is not among them: people keep
-// credentials there.
+// GIT_CONFIG_COUNT and its variables are not in the list, because people keep
+// credentials in them.
 var gitEnv = []string{
 	"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE", "EMAIL",
 	"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH", "GIT_LFS_SKIP_SMUDGE",
@@ -123,7 +123,7 @@ func (c gitContainment) run(ctx context.Context, g gitCommand, out io.Writer) er
 	return failed
 }
 
-// timeLeft is what a command has until it must be dead.
+// timeLeft is the time until a command must be dead.
 func (c gitContainment) timeLeft(ctx context.Context) time.Duration {
 	left := gitLimit
 	if end, bounded := ctx.Deadline(); bounded {
@@ -136,11 +136,11 @@ func (c gitContainment) timeLeft(ctx context.Context) time.Duration {
 }
 
 var (
-	errGitLimit  = fmt.Errorf("it was ended after %s: a filter of the git configuration, or the repository, is too slow", gitLimit)
-	errLeaseOver = errors.New("it was not started: the lease has ended")
+	errGitLimit  = fmt.Errorf("killed after %s: a filter of the git configuration, or the repository, is too slow", gitLimit)
+	errLeaseOver = errors.New("not started, because the lease has ended")
 )
 
-// gitError is a command that failed, in git's own words.
+// gitError is the error of a git command, with the output of git.
 type gitError struct {
 	about, said string
 	end         Exited

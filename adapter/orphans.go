@@ -103,7 +103,7 @@ func (a *Adapter) giveBackOrphan(ctx context.Context, o *orphan) {
 	token, err := o.lease.token(a.cfg.StateKey)
 	agents, bad := o.lease.agentToken(a.cfg.StateKey)
 	if err = errors.Join(err, bad); err != nil {
-		log.Warn("the lease of a dead adapter was noted under another API key, so it is left to expire", "dir", o.dir, "err", err)
+		log.Warn("the lease of a dead adapter was stored with another API key, so it is left to expire", "dir", o.dir, "err", err)
 		return
 	}
 	lost := picket.Lease{TaskID: o.lease.TaskID, RunID: o.lease.RunID, ProxyURL: o.lease.ProxyURL, LeaseToken: token, AgentToken: agents, FencingToken: o.lease.FencingToken}

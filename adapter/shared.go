@@ -16,7 +16,7 @@ import (
 // it. Files in it are therefore named relative to it and opened through os.Root:
 // a link that leads out of it is refused.
 
-// inShared does something in the directory that all worktrees share.
+// inShared calls do with the directory that all worktrees share.
 func (g git) inShared(do func(root *os.Root) error) error {
 	root, err := os.OpenRoot(g.common)
 	if err != nil {
@@ -69,7 +69,7 @@ func readRegular(root *os.Root, file string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file; put one in its place", filepath.Join(root.Name(), file))
+		return nil, fmt.Errorf("%s is not a regular file; replace it by one", filepath.Join(root.Name(), file))
 	}
 	f, err := root.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
 	if err != nil {
@@ -117,7 +117,7 @@ func (g git) exclude() error {
 // one process works for a task at a time.
 func (g git) unlock(branch string) error { return g.remove("refs/heads/" + branch + ".lock") }
 
-// removeOfTree deletes a file in git's part of the worktree.
+// removeOfTree deletes a file in git's administrative directory of the worktree.
 func (g git) removeOfTree(name string) error {
 	return g.remove(path.Join("worktrees", filepath.Base(g.admin), name))
 }

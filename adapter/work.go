@@ -76,7 +76,7 @@ func (r *run) tellUncommitted(ctx context.Context, k *kept, err error) {
 	if errors.Is(err, errNotUsable) {
 		return
 	}
-	note := clean("[picket: what the run left in "+k.Path+" is not on its branch: "+err.Error()+"]\n", r.lease.AgentBearer())
+	note := clean("[picket: the changes of the run in "+k.Path+" were not committed to its branch: "+err.Error()+"]\n", r.lease.AgentBearer())
 	r.work.pending = &picket.Evidence{RunID: k.RunID, Repository: k.Repository, Branch: k.Branch, Base: k.Base, Diffstat: note}
 	once, cancel := context.WithTimeout(context.WithoutCancel(ctx), hurry/2)
 	defer cancel()

@@ -70,7 +70,7 @@ func TestWorkThatCannotBeCommittedIsTold(t *testing.T) {
 	w := newShift(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	res := w.run(lease, `touch "$(git rev-parse --git-common-dir)/$(git symbolic-ref HEAD).lock"; echo new > new.txt`)
-	if ev := w.changes(lease); !strings.Contains(ev.Diffstat, res.Workspace+" is not on its branch") || ev.Branch != "picket/"+lease.TaskID || len(ev.Files) > 0 {
+	if ev := w.changes(lease); !strings.Contains(ev.Diffstat, res.Workspace+" were not committed to its branch") || ev.Branch != "picket/"+lease.TaskID || len(ev.Files) > 0 {
 		t.Errorf("told is %+v", ev)
 	}
 }

@@ -47,7 +47,7 @@ var headlines = map[string]string{
 	picket.EventTaskRejected:      "A task is rejected",
 	picket.EventTaskCancelled:     "A task is cancelled",
 	picket.EventBudgetOverrun:     "A call cost more than was available",
-	picket.EventBudgetUnverified:  "An agent reported usage that nobody is charged for",
+	picket.EventBudgetUnverified:  "An agent reported usage that is charged to nobody",
 	picket.EventStoreAdopted:      "The store was restarted, restored or replaced",
 	picket.EventInvariantViolated: "An invariant is violated",
 	picket.EventPaused:            "Work is paused",

@@ -31,9 +31,9 @@ func (p *Proxy) credential(r *http.Request) (picket.Held, error) {
 	return held, err
 }
 
-// checkSide refuses the credential of the other side of the lease. One that was
-// made for both sides passes everywhere. The refusal is no event: an agent could
-// fill the log with them.
+// checkSide refuses the credential of the other side of the lease. A credential
+// that was made for both sides is valid everywhere. The refusal writes no event,
+// because an agent could fill the log with them.
 func checkSide(held picket.Held, side picket.Bearer) error {
 	switch {
 	case held.Bearer == picket.BearerBoth || held.Bearer == side:
@@ -41,10 +41,10 @@ func checkSide(held picket.Held, side picket.Bearer) error {
 	case side == picket.BearerAdapter:
 		return picket.Refuse(picket.CodeForbidden,
 			"Use the tools: report_progress to report, and mark_complete, mark_failed or request_human_help to end the run. The adapter does the rest.",
-			"this is the credential of an agent, and only the adapter of the run may call this route").With("needs", string(side))
+			"only the adapter of the run may call this route, and this is the agent's credential").With("needs", string(side))
 	}
-	return picket.Refuse(picket.CodeForbidden, "Send the agentToken of the lease record; the leaseToken is for the routes below /v1/lease and /v1/run.",
-		"this is the credential of an adapter, and only the agent of the run may call this route").With("needs", string(side))
+	return picket.Refuse(picket.CodeForbidden, "Send the agentToken of the lease record. The leaseToken is for the routes below /v1/lease and /v1/run.",
+		"only the agent of the run may call this route, and this is the adapter's credential").With("needs", string(side))
 }
 
 // bearer finds the lease token in the Authorization header.

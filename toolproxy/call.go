@@ -115,7 +115,7 @@ func (n neverLeft) Unwrap() error { return n.error }
 // NeverLeft says of a dispatch's error that nothing reached the tool.
 func NeverLeft(err error) error { return neverLeft{err} }
 
-// unsent is NeverLeft for the error of a request of which nothing was sent.
+// unsent is NeverLeft for an error that came before anything was sent.
 func unsent(err error) error {
 	var u *outbound.Unsent
 	if errors.As(err, &u) {

@@ -130,7 +130,7 @@ func (s *httpSource) next(req *http.Request, resp *http.Response, hop int) (next
 		return nil, err.Error()
 	}
 	if keep && !reads(req.Method) {
-		return nil, "it would send the request a second time; call the new URL instead"
+		return nil, "following it would send the request a second time; call the new URL instead"
 	}
 	away := origin(target) != origin(req.URL)
 	if keep && away && req.ContentLength != 0 {

@@ -33,15 +33,15 @@ func (l *link) transport(u *upstream) (mcp.Transport, error) {
 	}}, nil
 }
 
-// checkRedirect lets an upstream name another path while the connection is made;
-// later messages go to that path. A redirect of a call is refused: the call was
-// sent, and following the redirect would send it again.
+// checkRedirect lets an upstream name another path while the MCP session is
+// opened. Later messages go to that path. A redirect of a call is refused, because
+// following it would send the call again.
 func (l *link) checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case l.connected.Load():
-		return errors.New("the upstream redirects a message after it has accepted the connection")
+		return errors.New("the upstream redirects a message after it has opened the session")
 	case !samePlace(r.URL, via[0].URL) || len(via) > 3:
-		return errors.New("the upstream redirects to another place")
+		return errors.New("the upstream redirects to another scheme or host")
 	}
 	return nil
 }

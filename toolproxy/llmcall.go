@@ -213,7 +213,7 @@ func (x *thought) away(err error) error {
 	return picket.Refuse(picket.CodeUpstream, "Try again later.", "%s could not be reached, or its answer broke off", x.vendor.name).Because(err)
 }
 
-// send makes the request, once at most.
+// send makes the request, at most once.
 func (x *thought) send(ctx context.Context, body []byte) (*http.Response, error) {
 	in := x.c.Request()
 	target := *x.up.base

@@ -9,9 +9,9 @@ import (
 // sdkHeaders are what the vendors' libraries and the agents built on them send,
 // and need. Nothing else goes to a vendor or a gateway: a header can name
 // another model, another account or another address than the one that was
-// looked at. A name that ends in - covers what begins with it. An Idempotency-Key
-// is not among them: each call that is admitted is charged, so none may look to
-// the vendor like the repetition of another.
+// looked at. A name that ends in - covers what begins with it. Idempotency-Key
+// is not in the list: each admitted call is charged, so the vendor must not take
+// one for the repetition of another.
 var sdkHeaders = []string{"Accept", "Content-Type", "User-Agent", "X-Stainless-", "X-Client-Request-Id",
 	"Originator", "Version", "Session-Id", "Session_id", "Thread-Id", "Conversation_id", "X-Session-Id", "X-Session-Affinity"}
 

@@ -144,7 +144,7 @@ type serve func(p *Proxy, c echo.Context, door Door, held picket.Held) error
 // route is one line of the proxy's surface.
 type route struct {
 	method, path string
-	side         picket.Bearer // whose route it is when the lease has two credentials
+	side         picket.Bearer // the side that may call the route if the lease has two credentials
 	write        string        // the verb under which a refusal is recorded; empty for what changes nothing
 	serve        serve
 	parameters   []string // of the query; any other is refused
@@ -155,7 +155,7 @@ const (
 	forAgent   = picket.BearerAgent
 )
 
-// The adapter keeps the lease and is believed about the run; the agent calls
+// The adapter keeps the lease and reports about the run; the agent calls
 // tools. Every route below /llm is the agent's, too: see [llm.mount].
 var routes = []route{
 	{http.MethodPost, "/v1/lease/renew", forAdapter, "", renew, nil},

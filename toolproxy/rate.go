@@ -10,13 +10,13 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// neverLimited are the routes that the rate of a lease does not bound: they keep
-// the lease or end it.
+// neverLimited are the routes without a rate limit, because they keep or end the
+// lease.
 var neverLimited = map[string]bool{
 	"/v1/lease/renew": true, "/v1/lease/reclaim": true, "/v1/lease/release": true, "/v1/run/exit": true,
 }
 
-// closing are the tools that end a run. The rate does not bound them either.
+// closing are the tools that end a run. They have no rate limit either.
 var closing = map[string]bool{"mark_complete": true, "mark_failed": true, "request_human_help": true}
 
 // takeRequest counts a request against the rate of its lease. Messages over MCP
@@ -28,8 +28,8 @@ func (p *Proxy) takeRequest(c echo.Context, r route, held picket.Held) error {
 	return p.take(held, r.side)
 }
 
-// take counts for the adapter and the agent of a run apart, so that an agent
-// cannot use up what its adapter needs.
+// take counts the adapter and the agent of a run separately, so that an agent
+// cannot use up the rate of its adapter.
 func (p *Proxy) take(held picket.Held, side picket.Bearer) error {
 	return p.rates.Take(web.KindLease, held.RunID+"/"+string(side))
 }

@@ -15,19 +15,18 @@ import (
 )
 
 // marks is the table that keeps the highest token of each task that has
-// written. It is looked at and raised in the transaction of the write: who is
-// frozen in the middle of one and wakes up when another holds the task cannot
-// commit any more.
+// written. It is checked and raised in the transaction of the write. So a run
+// that was frozen in a transaction cannot commit after another run has written.
 //
-// The table belongs to a role that agents cannot act as. The role of agents may
-// only call a function that raises a mark, and the function wants a MAC of the
+// The table belongs to a role that agents cannot use. The role of agents may only
+// call a function that raises a mark, and the function requires a MAC of the
 // proxy over task, token and lease.
 type marks struct {
 	table string   // with its schema
 	keys  [][]byte // of the MAC, the newest first
 }
 
-// writer is who writes, and under which fencing token.
+// writer is the task, the fencing token and the lease of a write.
 type writer struct {
 	task, lease string
 	token       int64
@@ -57,8 +56,8 @@ func (m marks) create() string {
 	return "CREATE TABLE IF NOT EXISTS " + m.table + " (task text PRIMARY KEY, token bigint NOT NULL, lease text NOT NULL, at timestamptz NOT NULL)"
 }
 
-// raise is accepted iff the token is above the mark, or is the mark of the same
-// lease. The row stays locked until the transaction ends.
+// raise is accepted if the token is larger than the mark, or equal to it with the
+// same lease. The row stays locked until the transaction ends.
 func (m marks) raise() string {
 	return "INSERT INTO " + m.table + " AS mark (task, token, lease, at) VALUES ($1, $2, $3, now()) " +
 		"ON CONFLICT (task) DO UPDATE SET token = excluded.token, lease = excluded.lease, at = excluded.at " +
@@ -83,9 +82,10 @@ func (m marks) raiseArgs(by writer) [][]byte {
 	return [][]byte{[]byte(by.task), []byte(strconv.FormatInt(by.token, 10)), []byte(by.lease), []byte(m.macs(by))}
 }
 
-// setup is the SQL that makes table, keys and function, for a role that is not the
-// one of agents. It can run again: a new key is added then, and marks stay. What it
-// finds and does not own may hold triggers of an agent: it is renamed, never used.
+// setup is the SQL that creates the tables and the function. It must run as a role
+// that agents do not have. Running it again adds a new key and keeps the marks. A
+// table that belongs to another role may have triggers of an agent, so it is
+// renamed and never used.
 func (m marks) setup(role string) string {
 	var keys []string
 	for _, key := range m.keys {
@@ -157,9 +157,10 @@ func pads(key []byte) (inner, outer []byte) {
 
 func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// FenceSQL is what has to run in a database before agents can write to it through
-// the tool sql. It holds a key that the role of agents must not learn. The name is
-// the one under tools.sql, table its marks ("" for the default).
+// FenceSQL returns the SQL that must run in a database before agents can write to
+// it through the tool sql. The SQL contains a key that the role of agents must not
+// learn. name is the name under tools.sql, and table that of its marks ("" for the
+// default).
 func FenceSQL(s *picket.Sealer, name, table, role string) (picket.Secret, error) {
 	d := Database{Marks: table}
 	checked, err := d.marksTable(name)
@@ -167,7 +168,7 @@ func FenceSQL(s *picket.Sealer, name, table, role string) (picket.Secret, error)
 		return "", err
 	}
 	if role == "" || strings.ContainsRune(role, 0) || len(role) > 63 {
-		return "", fmt.Errorf("toolproxy: %q is no name of a role of Postgres: 1 to 63 bytes", clip(role))
+		return "", fmt.Errorf("toolproxy: %q is not a valid name of a Postgres role: write 1 to 63 bytes", clip(role))
 	}
 	return picket.Secret(newMarks(s, name, checked).setup(role)), nil
 }
@@ -187,8 +188,9 @@ const weaknesses = `SELECT problem FROM (VALUES
     OR has_any_column_privilege(to_regclass('{table}_key'), 'SELECT, INSERT, UPDATE, REFERENCES'))
 ) AS found (problem, true_here) WHERE true_here`
 
-// FenceProblems connects to a database as agents do. It returns what their role
-// could do to the fence marks, each as words that follow "the role".
+// FenceProblems connects to a database as agents do, and returns what their role
+// could do to the fence marks. Each text continues a sentence that begins with
+// "the role of agents".
 func FenceProblems(ctx context.Context, name string, d Database) ([]string, error) {
 	table, err := d.marksTable(name)
 	if err != nil {

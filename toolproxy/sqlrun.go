@@ -104,12 +104,12 @@ func (d database) mark(ctx context.Context, conn *pgconn.PgConn, by writer) erro
 	case markForged:
 		return NeverLeft(d.noMarks("the database does not have the key of this server"))
 	}
-	return NeverLeft(d.noMarks("the function that raises marks has given an unknown answer"))
+	return NeverLeft(d.noMarks("the function that raises marks returned an unknown answer"))
 }
 
 // noMarks refuses a write that the fence of the database cannot check.
 func (d database) noMarks(why string) *picket.Error {
-	return picket.Refuse(picket.CodeUpstream, "Ask an operator to run the SQL that \"picket fence-sql "+d.name+" --role ROLE\" prints, as a role that agents do not have. Reading (readOnly) works without.",
+	return picket.Refuse(picket.CodeUpstream, "Ask an operator to run the SQL that \"picket fence-sql "+d.name+" --role ROLE\" prints, as a role that agents do not have. Reading (readOnly) needs no marks.",
 		"the high-water mark in %s cannot be raised: %s", d.marks.table, why)
 }
 

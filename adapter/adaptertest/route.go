@@ -102,7 +102,7 @@ func (l *lease) admits(bearer picket.Secret, path string) error {
 		return nil
 	}
 	return picket.Refuse(picket.CodeForbidden, "Send the agentToken to the routes of tools, and the leaseToken to the others.",
-		"this is the credential of the other side of the lease")
+		"this is the other credential of the lease")
 }
 
 // fence is the one test of "still holds".

@@ -90,8 +90,8 @@ func handsIn(b *bench) {
 	b.await(id, "how the process ended", evident)
 }
 
-// keepsItsCredential has the agent write down its credential. An adapter that
-// did not ask for two has nothing to keep.
+// keepsItsCredential lets the agent print its credential. An adapter that did not
+// ask for two credentials passes.
 func keepsItsCredential(b *bench) {
 	v := b.await(b.run(Task{}, `printf %s "$PICKET_LEASE_TOKEN" > "$1.credential"`), "a release", released)
 	got, err := os.ReadFile(b.post + ".credential")

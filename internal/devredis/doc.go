@@ -60,9 +60,9 @@ func Restart(ctx context.Context, dir string, maxMemory int64, log *slog.Logger)
 	return startManaged(ctx, binary, why, dir, maxMemory, orDiscard(log))
 }
 
-// DefaultMemory is what the store may use where nobody has said how much: half
-// of the memory of the machine or of the cgroup, at least 128 MiB. It is 0,
-// which bounds nothing, where that memory is not known.
+// DefaultMemory is how much memory the store may use by default: half of the
+// memory of the machine or of the cgroup, and at least 128 MiB. It is 0, which
+// means no limit, if that memory is not known.
 func DefaultMemory() int64 {
 	if all := machineMemory(); all > 0 {
 		return max(all/2, 128<<20)

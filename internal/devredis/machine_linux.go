@@ -26,7 +26,7 @@ func machineMemory() int64 {
 	return least
 }
 
-// lowestLimit looks at a cgroup and at all above it.
+// lowestLimit returns the lowest limit of a cgroup and of all its parents.
 func lowestLimit(root, path string, least int64) int64 {
 	for path = filepath.Clean("/" + path); ; path = filepath.Dir(path) {
 		text, err := os.ReadFile(filepath.Join(root, path, "memory.max"))

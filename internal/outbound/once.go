@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// Once is a RoundTripper that puts each request on the wire at most once.
+// Once is a RoundTripper that sends each request at most once.
 //
 // An [http.Transport] sends a request again on another connection when a kept
 // connection closes before the answer, if the method is GET, HEAD, OPTIONS or
@@ -34,7 +34,7 @@ func (u *Unsent) Error() string { return u.Err.Error() }
 // Unwrap returns the reason.
 func (u *Unsent) Unwrap() error { return u.Err }
 
-// errSentOnce is why a second attempt was stopped.
+// errSentOnce is the error after a second attempt was stopped.
 var errSentOnce = errors.New("the connection closed before the answer; the request may have been carried out and is not sent again")
 
 // longTarget is the length in bytes from which on a part of the request line can

@@ -9,10 +9,10 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// optionalIDs is a body with ids that may be left out. An empty one is refused:
-// it would silently mean the same as one that was left out.
+// optionalIDs is a body with ids that may be left out. An empty id is refused,
+// because it would silently mean that the id was left out.
 type optionalIDs interface {
-	// OptionalIDs returns where in the body these ids stand.
+	// OptionalIDs returns the JSON pointers of these ids.
 	OptionalIDs() []jsontext.Pointer
 }
 

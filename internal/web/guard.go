@@ -12,8 +12,8 @@ import (
 type Limits struct {
 	// Connections bounds all connections together.
 	Connections int
-	// Unknown bounds the connections that have not shown a credential yet. What
-	// is left of Connections is reserved for those that have.
+	// Unknown bounds the connections that have not shown a credential yet. The
+	// rest of Connections is reserved for those that have shown one.
 	Unknown int
 	// UnknownPerAddress bounds the same for one remote address, or for one /64
 	// network of IPv6.
@@ -24,7 +24,7 @@ type Limits struct {
 	PerLease int
 }
 
-// LimitsFor computes limits that a process with so many descriptors can keep.
+// LimitsFor computes limits for a process with this many descriptors.
 // A quarter of the descriptors, 1024 at most, is left for the store, files and
 // calls to other servers. A bound of 0 gets its default.
 func LimitsFor(descriptors int, wanted Limits) Limits {
@@ -37,7 +37,7 @@ func LimitsFor(descriptors int, wanted Limits) Limits {
 	return l
 }
 
-// capped is the wanted number, or the usual one, but never more than most.
+// capped is the wanted number, or the default for 0, but never more than most.
 func capped(wanted, usual, most int) int {
 	if wanted <= 0 {
 		wanted = usual
@@ -59,7 +59,7 @@ const (
 // Kinds lists all kinds.
 var Kinds = []Kind{KindUnknown, KindKey, KindLease, KindLogin}
 
-// Closed says why a guard closed a connection before its time.
+// Closed is the reason why a guard closed a connection early.
 type Closed string
 
 // The reasons.
@@ -82,9 +82,9 @@ type ConnectionCounts struct {
 	Limits       Limits
 }
 
-// Guard bounds the connections of a listener. When there is no room for a new
-// connection, the one is closed that has been idle for longest without showing
-// a credential. So a client without a credential cannot keep others out.
+// A Guard bounds the connections of a listener. If there is no room for a new
+// connection, it closes the connection without a credential that has been idle
+// longest. So a client without a credential cannot keep others out.
 type Guard struct {
 	limits Limits
 	log    *slog.Logger
@@ -197,7 +197,7 @@ func (g *Guard) forget(c *guarded) {
 	}
 }
 
-// warnEvery is how often the same warning is logged at most.
+// warnEvery is the minimum time between two warnings of the same kind.
 const warnEvery = 10 * time.Second
 
 // warning counts what was not logged since the last time.
@@ -206,8 +206,8 @@ type warning struct {
 	skipped int
 }
 
-// warn logs the first of many like events and then how many there were. The
-// guard is locked.
+// warn logs the first of many similar events, and later how many were not logged.
+// The guard is locked.
 func (g *Guard) warn(about, message string, args ...any) {
 	w := g.warned[about]
 	if w == nil {

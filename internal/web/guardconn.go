@@ -38,8 +38,8 @@ func (c *guarded) Close() error {
 	return c.Conn.Close()
 }
 
-// SetReadDeadline brings the deadline of an idle connection without a
-// credential nearer: net/http sets one for the time between two requests.
+// SetReadDeadline shortens the deadline of an idle connection without a
+// credential. net/http sets a deadline for the time between two requests.
 func (c *guarded) SetReadDeadline(t time.Time) error {
 	c.guard.mu.Lock()
 	short := c.crowd.id.kind == KindUnknown && !c.busy
@@ -67,8 +67,8 @@ func (c *guarded) note(state http.ConnState) {
 	c.inCrowd, c.inPool = c.crowd.push(c), c.pool.push(c)
 }
 
-// promote counts a connection for a credential from now on. It reports false
-// when the credential has no room: all of its connections are at work.
+// promote counts a connection for a credential from now on. It reports false if
+// all connections that the credential may have are in use.
 func (c *guarded) promote(id crowdID) bool {
 	g := c.guard
 	g.mu.Lock()
@@ -123,8 +123,8 @@ func Known(c echo.Context, kind Kind, who string) error {
 		return nil
 	}
 	c.Response().Header().Set("Connection", "close")
-	refusal := picket.Refuse(picket.CodeQuota, "Close connections that you do not need, or wait for the answers that are under way.",
-		"the credential uses its %d connections to this server at once", conn.guard.most(kind))
+	refusal := picket.Refuse(picket.CodeQuota, "Close connections that you do not need, or wait until running requests are answered.",
+		"the credential uses all of its %d connections to this server", conn.guard.most(kind))
 	refusal.RetryAfter = time.Second
 	return refusal.With("quota", "connections").With("limit", conn.guard.most(kind))
 }

@@ -56,7 +56,7 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 // that a closed connection has given its descriptor back.
 const acceptPause = time.Millisecond
 
-// passing reports whether Accept may succeed later.
+// passing reports whether the error is temporary.
 func passing(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR} {
 		if errors.Is(err, e) {
@@ -101,7 +101,7 @@ func (g *Guard) admit(raw net.Conn) net.Conn {
 		g.enter(c, g.crowdOf(crowdID{KindUnknown, addressOf(raw)}))
 	} else {
 		g.closed[ClosedFull]++
-		g.warn("full", "a new connection was closed: all others are at work", "limit", g.limits.Connections)
+		g.warn("full", "a new connection was closed, because all others are in use", "limit", g.limits.Connections)
 	}
 	g.mu.Unlock()
 	for _, v := range victims {
@@ -114,8 +114,8 @@ func (g *Guard) admit(raw net.Conn) net.Conn {
 	return c
 }
 
-// makeRoom drops what is in the way of one more connection without a
-// credential from an address. The guard is locked.
+// makeRoom drops connections until one more connection without a credential from
+// this address fits. The guard is locked.
 func (g *Guard) makeRoom(address string) (victims []*guarded, room bool) {
 	if in := g.crowds[crowdID{KindUnknown, address}]; in != nil && in.len() >= in.most {
 		victims = append(victims, g.drop(in.oldest(), ClosedAddress))

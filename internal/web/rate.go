@@ -8,14 +8,14 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// maxBuckets bounds the memory of [Rates]. Beyond it the bucket is forgotten
-// that was not used for the longest time.
+// maxBuckets bounds the memory of [Rates]. Beyond it the least recently used
+// bucket is deleted.
 const maxBuckets = 1 << 16
 
 // burstSeconds is how many seconds of its rate a credential may use at once.
 const burstSeconds = 5
 
-// Rates bounds how many requests each key and each lease sends to this process.
+// Rates limits how many requests each key and each lease sends to this process.
 // Each of them has a token bucket: a request takes one token, and tokens come
 // back at the credential's rate.
 type Rates struct {
@@ -38,8 +38,8 @@ type bucket struct {
 	at     time.Time
 }
 
-// NewRates makes a bound of requests a second for each key and for each lease.
-// A rate of 0 bounds nothing.
+// NewRates returns Rates with these requests a second for each key and for each
+// lease. A rate of 0 means no limit.
 func NewRates(perKey, perLease int) *Rates {
 	return &Rates{
 		perSecond: map[Kind]float64{KindKey: float64(perKey), KindLease: float64(perLease)},
