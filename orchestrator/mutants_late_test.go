@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
@@ -77,6 +78,9 @@ func changeWhatWasShown(h *hoarder) {
 		for _, digest := range seen {
 			refused(digest, picket.CodeVersion)
 		}
+		if changes := strings.Split(got.Review.Digest, "-")[1]; len(changes) != 64 {
+			h.Fatalf("%s is no SHA-256 of the evidence", changes)
+		}
 		seen = append(seen, got.Review.Digest)
 	}
 	if n := told(); n != 2 {
@@ -86,6 +90,9 @@ func changeWhatWasShown(h *hoarder) {
 	h.ok(err)
 	if err := h.RunEvidence(h.ctx, held, diffOf("+bad")); picket.CodeOf(err) != picket.CodeTaskClosed {
 		h.Fatalf("evidence after the decision: %v", err)
+	}
+	if err := h.RunExit(h.ctx, held, picket.Exit{Class: picket.ExitSuccess}, ""); picket.CodeOf(err) != picket.CodeTaskClosed {
+		h.Fatalf("another exit after the decision: %v", err)
 	}
 }
 

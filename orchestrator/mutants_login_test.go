@@ -1,100 +1,65 @@
 package orchestrator_test
 
 import (
-	"log/slog"
 	"testing"
-	"testing/synctest"
-
-	"github.com/redis/go-redis/v9"
-	"pgregory.net/rapid"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// loginHunt shows a planted bug to what logins promise.
-func loginHunt(t *testing.T, bug *patch) (v verdict) {
-	synctest.Test(t, func(t *testing.T) {
-		v = judge(t, func(rt *rapid.T, n int) {
-			if n > 1 {
-				return // it is the same every time
-			}
-			s, stop := rig.Memory()
-			defer stop()
-			holdLogins(t, rt, s, bug)
-		})
-	})
-	return v
-}
-
 // holdLogins begins logins and shows their codes again, too late, and after the
 // key was revoked.
-func holdLogins(t *testing.T, rt *rapid.T, s rig.Store, bug *patch) {
-	must := func(err error) {
-		if err != nil {
-			rt.Fatalf("%v", err)
-		}
-	}
-	ctx := t.Context()
-	store, err := orchestrator.Open(ctx, orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default"}, Sealer: rig.Sealer(),
-		Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
-	must(err)
-	defer store.Close()
-	bug.to(store, usual)
-	raw := redis.NewUniversalClient(&s.Redis)
-	defer raw.Close()
-	e := store.Engine("default")
-	k, err := e.CreateKey(ctx, operator, picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
-	must(err)
+func holdLogins(h *hoarder) {
+	k, err := h.CreateKey(h.ctx, operator, picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
+	h.ok(err)
 	begin := func() picket.Secret {
-		code, _, err := e.BeginLogin(ctx, k.Key, ownHost, "loopback")
-		must(err)
+		code, _, err := h.BeginLogin(h.ctx, k.Key, ownHost, "loopback")
+		h.ok(err)
 		return code
 	}
 	refuse := func(what string, err error) {
 		if picket.CodeOf(err) != picket.CodeUnauthenticated {
-			rt.Fatalf("%s: %v", what, err)
+			h.Fatalf("%s: %v", what, err)
 		}
 	}
 
 	code := begin()
-	token, _, err := e.OpenSession(ctx, code, ownHost)
-	must(err)
-	_, err = e.Session(ctx, token, ownHost)
-	must(err)
-	second, _, err := e.OpenSession(ctx, code, ownHost)
+	token, _, err := h.OpenSession(h.ctx, code, ownHost)
+	h.ok(err)
+	_, err = h.Session(h.ctx, token, ownHost)
+	h.ok(err)
+	second, _, err := h.OpenSession(h.ctx, code, ownHost)
 	refuse("a code that was used", err)
-	_, err = e.Session(ctx, token, ownHost)
+	_, err = h.Session(h.ctx, token, ownHost)
 	refuse("a session whose code was shown again "+second.Reveal(), err)
 
 	code = begin()
 	for range 2 { // a lost answer
-		must(orchestrator.OpenSessionAs(ctx, e, "default.x", code, ownHost))
+		h.ok(orchestrator.OpenSessionAs(h.ctx, h.Engine, "default.x", code, ownHost))
 	}
-	page, err := e.Events(ctx, picket.EventQuery{Types: []string{picket.EventSessionOpened, picket.EventSessionClosed}})
-	must(err)
+	page, err := h.Events(h.ctx, picket.EventQuery{Types: []string{picket.EventSessionOpened, picket.EventSessionClosed}})
+	h.ok(err)
 	if len(page.Events) != 3 {
-		rt.Fatalf("%d events of two sessions, one of which has ended", len(page.Events))
+		h.Fatalf("%d events of two sessions, one of which has ended", len(page.Events))
 	}
 
 	late := begin()
-	must(raw.HIncrBy(ctx, "pk:{default}:meta", "now", 60_000).Err())
-	_, _, err = e.OpenSession(ctx, late, ownHost)
+	h.ok(h.raw.HIncrBy(h.ctx, h.prefix+"meta", "now", 60_000).Err())
+	_, _, err = h.OpenSession(h.ctx, late, ownHost)
 	refuse("a code of a minute ago", err)
 
 	orphan := begin()
-	_, err = e.RevokeKey(ctx, operator, k.KeyID)
-	must(err)
-	_, _, err = e.OpenSession(ctx, orphan, ownHost)
+	_, err = h.RevokeKey(h.ctx, operator, k.KeyID)
+	h.ok(err)
+	_, _, err = h.OpenSession(h.ctx, orphan, ownHost)
 	refuse("a code of a revoked key", err)
-	_, _, err = e.BeginLogin(ctx, k.Key, ownHost, "loopback")
+	_, _, err = h.BeginLogin(h.ctx, k.Key, ownHost, "loopback")
 	refuse("a revoked key", err)
 }
 
 // What logins promise holds without a planted bug.
 func TestLoginsHold(t *testing.T) {
-	if v := loginHunt(t, &unpatched); v.found {
+	if v := fixed(holdLogins)(t, &unpatched); v.found {
 		t.Error(v.said)
 	}
 }

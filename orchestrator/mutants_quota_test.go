@@ -1,7 +1,6 @@
 package orchestrator_test
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -10,19 +9,22 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// quotaHunt shows a planted bug to the attacks on quotas and on records of runs.
-func quotaHunt(t *testing.T, bug *patch) (v verdict) {
-	synctest.Test(t, func(t *testing.T) {
-		v = judge(t, func(rt *rapid.T, n int) {
-			if n > 1 {
-				return // the attacks are the same every time
-			}
-			s, stop := rig.Memory()
-			defer stop()
-			hoard(rt, s, "default", scant, bug, slices.Concat(quotaAttacks, lateAttacks)...)
+// fixed shows a planted bug to attacks that are the same every time, on a store
+// of their own.
+func fixed(attacks ...func(*hoarder)) func(*testing.T, *patch) verdict {
+	return func(t *testing.T, bug *patch) (v verdict) {
+		synctest.Test(t, func(t *testing.T) {
+			v = judge(t, func(rt *rapid.T, n int) {
+				if n > 1 {
+					return // once is enough
+				}
+				s, stop := rig.Memory()
+				defer stop()
+				hoard(rt, s, "default", scant, bug, attacks...)
+			})
 		})
-	})
-	return v
+		return v
+	}
 }
 
 // quotaMutants are the planted bugs of quotas.

@@ -124,13 +124,13 @@ func gate(t *testing.T, seed uint64) []phase {
 	races := func(n int) phase {
 		return phase{"linearizability", n, func(t *testing.T, bug *patch) verdict { return linearHunt(t, store, bug, seed, n) }}
 	}
-	quotas := phase{"quotas", 1, quotaHunt}
-	logins := phase{"logins", 1, loginHunt}
-	audits := phase{"audit log", 1, auditHunt}
-	if soaking() {
-		return []phase{live(1000), virtual(200), races(50), quotas, logins, audits}
+	fast := []phase{
+		{"quotas", 1, fixed(quotaAttacks...)}, {"late reports", 1, fixed(lateAttacks...)}, {"logins", 1, fixed(holdLogins)}, {"audit log", 1, fixed(holdAudit)},
 	}
-	return []phase{quotas, logins, audits, live(60), virtual(5), live(1000), virtual(200), races(20)}
+	if soaking() {
+		return append(fast, live(1000), virtual(200), races(50))
+	}
+	return append(fast, live(60), virtual(5), live(1000), virtual(200), races(20))
 }
 
 func soaking() bool { return os.Getenv("PICKET_SOAK") != "" }

@@ -29,13 +29,26 @@ func olderRecords(h *hoarder) {
 	again(20, "map[]") // fewer bytes than were counted
 	h.ok(h.register(by, "newer", 30))
 	again(10, "map[agents:1 bytes:20]")
-	for _, id := range []string{"older", "newer"} {
-		_, err := h.Deregister(h.ctx, by, id, nil)
+	gone := func(ids ...string) {
+		h.Helper()
+		for _, id := range ids {
+			_, err := h.Deregister(h.ctx, by, id, nil)
+			h.ok(err)
+		}
+		_, err := h.Retain(h.ctx, picket.Retention{Tasks: -time.Second, Events: time.Hour, MaxEvents: 1e6}, 100)
 		h.ok(err)
 	}
-	_, err := h.Retain(h.ctx, picket.Retention{Tasks: -time.Second, Events: time.Hour, MaxEvents: 1e6}, 100)
-	h.ok(err)
+	gone("older", "newer")
 	if n, err := h.raw.Exists(h.ctx, counters).Result(); err != nil || n != 0 {
 		h.Fatalf("the counters of a key without agents: %d, %v", n, err)
 	}
+	h.ok(h.register(by, "older", 10))
+	h.ok(h.register(by, "oldest", 10))
+	h.ok(h.raw.Del(h.ctx, counters).Err())
+	h.ok(h.register(by, "newer", 60))
+	gone("older", "oldest") // one more than was counted
+	if got, err := h.raw.HGetAll(h.ctx, counters).Result(); err != nil || fmt.Sprint(got) != "map[agents:0 bytes:40]" {
+		h.Fatalf("the counters are %v, %v", got, err)
+	}
+	gone("newer")
 }
