@@ -104,8 +104,11 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 		go func() { drain(s.untilSettled(ctx, task)) }()
 	}
 	if handed.Renewed {
-		go s.keepRunKey(ctx, log)
+		// The adapter needs the key until its last agent has ended.
+		working, stop := context.WithCancel(context.WithoutCancel(ctx))
+		go s.keepRunKey(working, log)
 		defer s.endRunKey(log)
+		defer stop()
 	}
 	return s.hint(a.Run(ctx))
 }

@@ -100,24 +100,48 @@ const (
 	lookAtRunKey     = time.Minute
 )
 
-// keepRunKey renews a run key until ctx ends. Time in suspend counts, so it
-// compares wall clock times, once a minute. A run key that has expired ends no
-// lease, so running agents go on.
+// runKeyRenewal renews a run key while its adapter works.
+type runKeyRenewal struct {
+	renew func(context.Context) error
+	now   func() time.Time
+	sleep func(context.Context, time.Duration) error
+	log   *slog.Logger
+}
+
+// keepRunKey renews a run key until ctx ends.
 func (s *server) keepRunKey(ctx context.Context, log *slog.Logger) {
-	renewed := time.Now().Round(0)
-	for sleep(ctx, lookAtRunKey) == nil {
-		if time.Now().Round(0).Sub(renewed) < renewRunKeyAfter {
+	runKeyRenewal{
+		renew: func(ctx context.Context) error {
+			return s.client.Call(ctx, http.MethodPost, "/api/v1/run-keys/renew", struct{}{}, nil)
+		},
+		now: func() time.Time { return time.Now().Round(0) }, sleep: sleep, log: log,
+	}.keep(ctx)
+}
+
+// keep renews the key until ctx ends or the key has ended. Time in suspend
+// counts, so it looks at the clock of the wall once a minute. A renewal that
+// failed is tried again a minute later.
+func (r runKeyRenewal) keep(ctx context.Context) {
+	renewed, failing := r.now(), false
+	for r.sleep(ctx, lookAtRunKey) == nil {
+		if r.now().Sub(renewed) < renewRunKeyAfter {
 			continue
 		}
-		err := s.client.Call(ctx, http.MethodPost, "/api/v1/run-keys/renew", struct{}{}, nil)
-		if err == nil {
-			renewed = time.Now().Round(0)
-			continue
-		}
-		log.Warn("the run key was not renewed", "err", err)
-		if errors.Is(err, picket.CodeUnauthenticated) {
+		err := r.renew(ctx)
+		switch {
+		case err == nil:
+			renewed = r.now()
+			if failing {
+				r.log.Info("the run key is renewed again")
+			}
+		case errors.Is(err, picket.CodeUnauthenticated):
+			r.log.Error("the run key was revoked or has expired; no more tasks are taken. A revocation also ends the running agents. " +
+				"To go on, start picket run again with a valid key")
 			return
+		case ctx.Err() == nil && !failing:
+			r.log.Warn("the run key was not renewed; it is tried again every minute", "expires", renewed.Add(picket.RunKeyLife), "err", err)
 		}
+		failing = err != nil
 	}
 }
 

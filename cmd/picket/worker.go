@@ -81,6 +81,10 @@ func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec
 		env: append(withoutKey(os.Environ()), "PICKET_URL="+s.client.BaseURL)}, nil
 }
 
+// handoverStep is told of each step of start, for tests that end the process
+// there.
+var handoverStep = func(string) {}
+
 // start starts the adapter for a task; again after it has ended.
 func (w *worker) start(task string) error {
 	root := filepath.Join(stateDir(), "runs")
@@ -100,10 +104,12 @@ func (w *worker) start(task string) error {
 	}
 	defer stderr.Close()
 	args := append([]string{}, w.args...)
+	handoverStep("begun")
 	key, err := w.s.handOver(context.Background(), w.agent, os.Stderr)
 	if err != nil {
 		return err
 	}
+	handoverStep("made")
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		return err
@@ -118,7 +124,9 @@ func (w *worker) start(task string) error {
 	if err := w.process.Start(); err != nil {
 		return fmt.Errorf("start the adapter: %w", err)
 	}
+	handoverStep("started")
 	sent := key.send(writer) // without it the adapter ends at once
+	handoverStep("sent")
 	process, ended := w.process, make(chan struct{})
 	w.ended = ended
 	go func() {
