@@ -32,7 +32,7 @@ local function note_exit(rid, r, last)
   put(r, 'exited', '1', 'exited_at', NOW, 'last_event', last)
 end
 
--- events_over tells whether the exit of a run has ended its events.
+-- events_over reports whether the exit of a run has ended its events.
 local function events_over(r)
   return r.exited == '1' and (r.last_event == 'none' or now - num(r.exited_at) >= EXIT_WINDOW)
 end

@@ -17,8 +17,8 @@ local function witness(tid, rid, secret, presented)
   return r
 end
 
--- decided_about is the state of a task that somebody has decided about. What its
--- runs have handed in stays as it was then.
+-- decided_about returns the state of a task that was decided, else nil. After the
+-- decision, what its runs have handed in cannot be changed.
 local function decided_about(tid)
   local t = pick(K('task:', tid), 'state', 'closed_by')
   return (call('EXISTS', K('review:', tid)) == 1 or t.state == 'completed' and t.closed_by) and t.state

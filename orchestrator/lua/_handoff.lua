@@ -5,14 +5,14 @@ local function runs_used(t)
   return used > 0 and used or nil
 end
 
--- count_runs_anew is for a person's decision to let a task run again.
+-- count_runs_anew resets the count when a person lets a task run again.
 local function count_runs_anew(t)
   put(t, 'runs_from', t.attempt, 'runs_used', '0')
   t.runs_from, t.runs_used = t.attempt, '0'
 end
 
 -- park opens the hand-off of a run: its id is the run's under another prefix.
--- No deadline answers it after the last run of the quota: that takes a person.
+-- After the last run of the quota a person must decide, not a deadline.
 local function park(tid, t, rid, kind, body, deadline, policy)
   local hid = 'handoff_' .. string.sub(rid, 5)
   if policy == 'deny' and runs_used(t) then policy = 'escalate' end

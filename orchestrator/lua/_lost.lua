@@ -1,6 +1,6 @@
 -- What the second of two people is told: who has decided what, and when.
 
--- free_text is free text as a value of a refusal: the first of it, without blanks.
+-- free_text is the beginning of a free text, without blanks, for a refusal.
 local function free_text(s)
   return (string.gsub(string.sub(s or '', 1, 2000), '[^%w_.-]', function(c) return string.format('%%%02X', string.byte(c)) end))
 end

@@ -30,8 +30,8 @@ local function shift(e, column, t, u)
   end
 end
 
--- free is what an envelope can pay with. An agent that has reported more than
--- there was has overdrawn its own envelope by what is unverified, and no other.
+-- free is how much an envelope can still pay. What is unverified is subtracted
+-- from the task's own envelope, and from no other.
 local function free(e) return num(e.available_t) - num(e.unverified_t), num(e.available_u) - num(e.unverified_u) end
 
 -- short is the refusal of what an envelope cannot cover; both dimensions have

@@ -61,8 +61,8 @@ local function examine_agent(id, a)
   end
 end
 
--- A lease that was acquired with a key is listed with it, and ends with a
--- revocation that ends leases: when the chore of that is done at the latest.
+-- A lease that was acquired with a key is listed with the key. A revocation that
+-- ends leases ends it at the latest when its chore is done.
 local function examine_key_lease(tid, t, key)
   if not key or key == '' then return end
   stands('key_lease', K('leases-of:', key), tid, true, t.order)

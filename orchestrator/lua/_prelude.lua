@@ -8,8 +8,8 @@ local function K(kind, id) return P .. kind .. (id or '') end
 local function F(n) return string.format('%d', n) end
 local function num(s) return tonumber(s or '0') or 0 end
 
--- FORMAT is the format of what this build stores, and the newest that it knows.
--- A store from before formats were written has none, which means 1.
+-- FORMAT is the format that this build stores, and the newest that it knows. A
+-- store of an earlier version has no format field, which means 1.
 local FORMAT = 1
 
 local META = K('meta')
@@ -31,8 +31,8 @@ local function refuse(code, ...)
   return redis.error_reply(table.concat(out, ' '))
 end
 
--- newer_format refuses a store that a later version has written: this build
--- would misread it. It is nil for a store that this build may work on.
+-- newer_format returns a refusal if a later version has written the store, since
+-- this build could misread it. Otherwise it returns nil.
 local function newer_format(format)
   if num(format) > FORMAT then return refuse('store_newer', 'format', format, 'known', FORMAT) end
 end
@@ -143,7 +143,7 @@ local AUDITED = {
 -- names it by its own id, which can be the same as that of a key.
 local agent_acts = false
 
--- audited tells whether the audit log gets a copy of an event. A person's actor
+-- audited reports whether the audit log gets a copy of an event. A person's actor
 -- is a key.
 local function audited(kind, e)
   local rule = AUDITED[kind]
@@ -179,14 +179,14 @@ local function sum(figure, n)
   if n ~= 0 then call('HINCRBY', K('sums'), figure, F(n)) end
 end
 
--- key_holds tells whether a key is neither revoked nor expired.
+-- key_holds reports whether a key is neither revoked nor expired.
 local function key_holds(id)
   local k = call('HMGET', K('key:', id), 'revoked', 'expires')
   return k[1] == '0' and (k[2] == '0' or num(k[2]) > raw)
 end
 
--- key_voids tells whether the leases of a key have ended with it. They are void
--- from the step that revokes the key on, although their records end in batches.
+-- key_voids reports whether the revocation of a key ended its leases. They are
+-- void from that step on, although their records are ended in batches.
 local function key_voids(id)
   return id and id ~= '' and call('HGET', K('key:', id), 'leases') == 'ended'
 end

@@ -1,7 +1,7 @@
--- Quotas: how much one key, or one tree of tasks, may keep in the store. The
--- counters are kept in the step that stores or deletes something.
+-- Quotas bound how much one key, or one tree of tasks, may store. The counters
+-- change in the step that stores or deletes something.
 
--- over_quota is the refusal of what would be beyond a limit.
+-- over_quota returns the refusal of a request beyond a quota.
 local function over_quota(quota, limit, has, more)
   if has + more > limit then return refuse('quota_exceeded', 'quota', quota, 'limit', F(limit)) end
 end

@@ -37,8 +37,8 @@ local function forget_run_keys(index, limit)
   return n
 end
 
--- revoke_run_keys revokes the run keys of a key that is revoked, and ends their
--- leases unless they are to be kept.
+-- revoke_run_keys revokes the run keys of a revoked key, and ends their leases
+-- unless these are kept.
 local function revoke_run_keys(parent, ends)
   for _, id in ipairs(call('ZRANGE', K('run-keys-of:', parent), 0, -1)) do
     local k = call('HMGET', K('key:', id), 'revoked', 'hash', 'leases')

@@ -13,8 +13,8 @@ local function review_digest(t)
   return result .. '-' .. (changes or 'none') .. '-' .. (r[3] or '0') .. '-' .. (r[4] or '0'), changes and true or false
 end
 
--- not_shown refuses a decision on something else than what there is now. A task
--- without evidence can be decided without a digest.
+-- not_shown refuses a decision whose digest is not the current one. A task without
+-- evidence can be decided without a digest.
 local function not_shown(id, t, presented)
   local current, evidence = review_digest(t)
   if presented == current or presented == '' and not evidence then return nil end

@@ -22,8 +22,8 @@ elseif a.status == 'active' and ARGV[5] == 'draining' then
 end
 if not GONE[a.status] then watch_silence(id, a) end
 
--- The agent's own time decides nothing; it is only worth a word when it is off,
--- and at most ten times an hour, so that an agent cannot fill the log by setting it.
+-- The agent's own time decides nothing. A wrong clock is only reported, at most ten
+-- times an hour, so that an agent cannot fill the log by setting its clock.
 local HOUR = 3600000
 local function may_tell()
   for i = 1, 10 do

@@ -1,9 +1,9 @@
 -- flags: allow-oom
 -- needs: money stray lane queue agent end handoff after expire revoke session runkey
 -- key_revoke ends a key and its sessions at once. The leases that were acquired
--- with it end, or are kept; the run keys that it made are revoked, too. Revoking it again changes nothing, except that it
--- can end leases that were kept. The last live admin key stays: without it
--- nobody could make another.
+-- with it end, or are kept. The run keys that it made are revoked, too. Revoking a
+-- key again changes nothing, except that it can end leases that were kept. The
+-- last live admin key cannot be revoked, because without it no key could be made.
 -- ARGV: key id, actor, what becomes of its leases: end, keep or '' (those of a
 --   key with scope agent end), how many of them this step ends
 -- Reply: {key id, key hash}

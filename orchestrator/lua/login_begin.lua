@@ -1,5 +1,5 @@
 -- needs: session
--- login_begin lets a one-time code stand for a key for a minute.
+-- login_begin stores a one-time code for a key. It is valid for a minute.
 -- ARGV: hash of the code and of the host name that it is for, hash of the key, class of the address it is asked from
 -- Reply: {key, key hash}
 -- Errors: unauthenticated (the key)

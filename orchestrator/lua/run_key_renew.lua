@@ -1,10 +1,10 @@
 -- flags: allow-oom
 -- needs: runkey
--- run_key_renew lets a run key live on, or ends it. Its end ends no lease: one
--- that has leases is deleted when they have ended.
+-- run_key_renew renews a run key, or ends it. Ending it ends no lease. A run key
+-- that still has leases is deleted when they have ended.
 -- ARGV: key id, life ms from now on; 0 ends the key
 -- Reply: {key id, key hash}, with an empty hash once it was deleted
--- Errors: unauthenticated (it has ended, or is no run key)
+-- Errors: unauthenticated (it has ended, or is not a run key)
 local id, life = ARGV[1], num(ARGV[2])
 local parent = call('HGET', K('key:', id), 'parent')
 if life == 0 then

@@ -1,8 +1,7 @@
 -- needs: session
--- session_open takes a one-time code and lets a secret stand for its key. A code
--- opens one session. If it comes again with another secret, two have it, and
--- the session that it opened ends. A key has 20 sessions at most: the oldest
--- goes.
+-- session_open opens a session for a one-time code. A code opens one session. If
+-- it is used again with another secret, two browsers have it, and the session that
+-- it opened ends. A key has at most 20 sessions; then the oldest one ends.
 -- ARGV: hash of the secret, hash of the code; both with the host name that they are for
 -- Reply: {raw ms at which it was opened, {key, key hash}}; {} when the code has opened a session before
 -- Errors: unauthenticated (the code)

@@ -62,11 +62,11 @@ local function room(dim)
   local task = p and p.parent and task_of(id) ~= ''
   return unverified and 0 or math.max(0, task and math.min(left, num(p['available_' .. dim])) or left)
 end
--- A run that gave its task back locks nothing that the next holder needs.
+-- A run that has given its task back does not lock the envelope of the next holder.
 local into = (unverified or t.state == 'queued') and r or e
 local was_rest_t, was_rest_u = into == e and num(e.unverified_t) or 0, into == e and num(e.unverified_u) or 0
 local cost_t, cost_u = math.min(owed_t + was_rest_t, room('t')), math.min(owed_u + was_rest_u, room('u'))
-local rest_t, rest_u = owed_t - cost_t, owed_u - cost_u -- less than nothing where more is charged than was owed
+local rest_t, rest_u = owed_t - cost_t, owed_u - cost_u -- negative if more is charged than was owed
 if num(into.unverified_t) + rest_t > MOST_T then return refuse('validation_failed', 'field', '/tokens', 'limit', F(MOST_T)) end
 if num(into.unverified_u) + rest_u > MOST_U then return refuse('validation_failed', 'field', '/usd', 'limit', F(MOST_U)) end
 if owed_t > 0 or owed_u > 0 or cost_t > 0 or cost_u > 0 then
@@ -102,7 +102,7 @@ if rest_t ~= 0 or rest_u ~= 0 then
   book(tid, 'run', rid, 'cost_t', '0', 'cost_u', '0', 'kind', 'unverified', 'tool', source, 'unverified_t', F(rest_t), 'unverified_u', F(rest_u),
     'held_t', '0', 'held_u', '0', 'detail', more_rest and reason or 'charged_since')
 end
--- The money of the present holder is no business of another run.
+-- Another run must not learn the balance of the current holder.
 if t.run ~= rid then return { cost_t, cost_u, 0, 0, 0, more_rest_t, more_rest_u } end
 local free_t, free_u = free(p)
 if into == e and e.closed ~= '1' and more_rest then
