@@ -46,7 +46,11 @@ func tourInspect(t *testing.T, f *fixture) {
 	for range 150 {
 		f.submit(t, picket.TaskSpec{Role: "many"})
 	}
-	for range 50 {
+	// Keys with many leases, some of which are not theirs.
+	for range 3 {
+		f.strayLeases(t, f.leaseMany(t, 1), 150)
+	}
+	for range 80 {
 		ok(t, f.InspectNext(f.ctx, 20))
 	}
 	f.clear(t)

@@ -74,16 +74,13 @@ local function examine_key_lease(tid, t, key)
   end
 end
 
--- visit_key looks at the leases that are listed with a key.
-local function visit_key(_, id)
-  local key = K('leases-of:', id)
-  for _, tid in ipairs(call('ZRANGE', key, 0, 99)) do
-    local t = call('HMGET', K('task:', tid), 'state', 'run')
-    if t[1] ~= 'leased' or call('HGET', K('run:', t[2] or ''), 'key') ~= id then
-      violated('key_lease_extra', tid, 'it is ' .. (t[1] or 'gone') .. ', but listed as acquired with ' .. id, function()
-        call('ZREM', key, tid)
-      end)
-    end
+-- examine_listed looks at a lease that is listed with a key.
+local function examine_listed(id, tid)
+  local t = call('HMGET', K('task:', tid), 'state', 'run')
+  if t[1] ~= 'leased' or call('HGET', K('run:', t[2] or ''), 'key') ~= id then
+    violated('key_lease_extra', tid, 'it is ' .. (t[1] or 'gone') .. ', but listed as acquired with ' .. id, function()
+      call('ZREM', K('leases-of:', id), tid)
+    end)
   end
 end
 

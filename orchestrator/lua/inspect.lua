@@ -64,8 +64,7 @@ local function visit_name(_, role)
   if not call('HGET', K('pools'), role) then examine_pool(role, '0') end
 end
 
-local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = visit_hold, houses = visit_house, silence = visit_agent,
-  keys = visit_key }
+local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = visit_hold, houses = visit_house, silence = visit_agent }
 for _, s in ipairs(STATUSES) do LOOK['roster:' .. s] = visit_agent end
 
 -- scan visits about as many members as are left of the limit.
@@ -89,6 +88,24 @@ local function scan_lanes(pos, lane)
       pos = scan('lane:' .. lane, pos, lane)
       looked = looked + 1
       if pos ~= '0' or looked >= limit then return pos, lane end
+    end
+  end
+end
+
+-- scan_keys goes through the leases that are listed with keys, the oldest key
+-- first: those of the keys after last, or on with last itself where pos is not 0.
+-- last is the score of a key in keys, and its id. It returns nil at the end.
+local function scan_keys(pos, last)
+  local from, at = string.match(last, '^(%d+) (.*)$')
+  local rows = call('ZRANGEBYSCORE', K('keys'), from or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, limit + 100)
+  for i = 1, #rows, 2 do
+    local id, score = rows[i], rows[i + 1]
+    if score ~= from or id > at or id == at and pos ~= '0' then
+      if id ~= at then pos, last = '0', score .. ' ' .. id end
+      local got = call('ZSCAN', K('leases-of:', id), pos, 'COUNT', math.max(1, limit - looked))
+      for j = 1, #got[2], 2 do examine_listed(id, got[2][j]) end
+      pos, looked = got[1], looked + #got[2] / 2 + 1
+      if pos ~= '0' or looked >= limit then return pos, last end
     end
   end
 end
@@ -127,6 +144,9 @@ while at <= last and looked < limit do
   local done
   if SETS[at] == 'lanes' then
     pos, lane = scan_lanes(pos, lane)
+    done = not pos
+  elseif SETS[at] == 'keys' then
+    pos, lane = scan_keys(pos, lane)
     done = not pos
   elseif SETS[at] == 'pools' then
     visit_pools()
