@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/picket-dev/picket/orchestrator"
@@ -20,7 +21,7 @@ func tourQuotas(t *testing.T, f *fixture) {
 	ok(t, f.raw.HSet(f.ctx, h.prefix+"kept:"+held.TaskID, "1", "1 1 1").Err())
 	h.ok(h.call(held, sameCall("a", "h", "0"), `""`))
 	h.end(held)
-	for _, attack := range quotaAttacks {
+	for _, attack := range slices.Concat(quotaAttacks, runKeyAttacks) {
 		attack(h)
 	}
 }

@@ -28,7 +28,7 @@ type edit struct{ file, old, new string }
 
 // allMutants are the planted bugs of all tables.
 func allMutants() []mutant {
-	return slices.Concat(mutants, crewMutants, tillMutants, keyMutants, quotaMutants, loginMutants, lateMutants, auditMutants)
+	return slices.Concat(mutants, crewMutants, tillMutants, keyMutants, quotaMutants, loginMutants, lateMutants, runKeyMutants, auditMutants)
 }
 
 // onTheBrink are the planted bugs of a millisecond: only a clock that stands
@@ -125,7 +125,7 @@ func gate(t *testing.T, seed uint64) []phase {
 		return phase{"linearizability", n, func(t *testing.T, bug *patch) verdict { return linearHunt(t, store, bug, seed, n) }}
 	}
 	fast := []phase{
-		{"quotas", 1, fixed(quotaAttacks...)}, {"late reports", 1, fixed(lateAttacks...)}, {"logins", 1, fixed(holdLogins)}, {"audit log", 1, fixed(holdAudit)},
+		{"quotas", 1, fixed(quotaAttacks...)}, {"run keys", 1, fixed(runKeyAttacks...)}, {"late reports", 1, fixed(lateAttacks...)}, {"logins", 1, fixed(holdLogins)}, {"audit log", 1, fixed(holdAudit)},
 	}
 	if soaking() {
 		return append(fast, live(1000), virtual(200), races(50))

@@ -179,6 +179,9 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return "the API key is not valid", "Check the key, or make a new one with: picket key create"
 	},
 	picket.CodeForbidden: func(f facts) (string, string) {
+		if f["kind"] == "run_key" {
+			return "a run key cannot make run keys", "Send the request with a key of scope operator."
+		}
 		if f["kind"] == "review" {
 			return "a person reviews this subtask", "Go on, or wait for the decision with await_subtask."
 		}

@@ -4,12 +4,13 @@
 -- ARGV: key id, hash, name, parent key, agent, life ms, how many may live at
 --   once, request key, body hash
 -- Reply: {key id, created 0|1}
--- Errors: idempotency_conflict, unauthenticated (the parent ended), quota_exceeded
+-- Errors: idempotency_conflict, unauthenticated (the parent ended), forbidden (the parent is a run key), quota_exceeded
 local id, parent, most = ARGV[1], ARGV[4], num(ARGV[7])
 local was, err = once(ARGV[8], ARGV[9])
 if err then return err end
 if was then return { was, 0 } end
 if not key_holds(parent) then return refuse('unauthenticated', 'kind', 'key') end
+if call('HGET', K('key:', parent), 'parent') then return refuse('forbidden', 'kind', 'run_key') end
 local of = K('run-keys-of:', parent)
 if call('ZCOUNT', of, '(' .. RAW, '+inf') >= most then
   return refuse('quota_exceeded', 'quota', 'run_keys', 'limit', F(most))
