@@ -136,7 +136,8 @@ func (c gitContainment) timeLeft(ctx context.Context) time.Duration {
 }
 
 var (
-	errGitLimit  = fmt.Errorf("killed after %s: a filter of the git configuration, or the repository, is too slow", gitLimit)
+	errGitLimit = fmt.Errorf("killed after %s, the limit of each git command: the repository is too large, or a filter of its configuration too slow. "+
+		"Make git faster (docs/operations.md, Large repositories), or use the workspace here or copy", gitLimit)
 	errLeaseOver = errors.New("not started, because the lease has ended")
 )
 

@@ -1,6 +1,7 @@
 package adapter_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,12 +23,18 @@ type canary struct {
 
 const adapterSecret = "pkk_secret_of_the_adapter"
 
-func newCanary(t *testing.T) canary {
+// canaryEnvironment gives the adapter secrets that no program may see.
+func canaryEnvironment(t *testing.T) {
 	t.Helper()
+	gitEnvironment(t)
 	t.Setenv("PICKET_API_KEY", adapterSecret)
 	t.Setenv("GIT_CONFIG_COUNT", "1") // also a place where people keep credentials
 	t.Setenv("GIT_CONFIG_KEY_0", "http.extraHeader")
 	t.Setenv("GIT_CONFIG_VALUE_0", adapterSecret)
+}
+
+func newCanary(t *testing.T) canary {
+	t.Helper()
 	dir := t.TempDir()
 	c := canary{dir, filepath.Join(dir, "canary"), filepath.Join(dir, "hangs")}
 	const begin = "#!/bin/sh\nD=\"${0%/*}\"\nenv > \"$D/$$.env\"\nsetsid sh -c 'echo $$ > \"$0/$$.pid\"; exec sleep 1000' \"$D\" > /dev/null 2>&1 < /dev/null &\n" +
@@ -142,36 +149,36 @@ func promisor(url string) string {
 // adapter, where they are dead when the run is over. That holds at the commit
 // after the run, at the repair of a workspace and for the next worktree.
 func TestProgramsThatAnAgentConfiguresInGit(t *testing.T) {
-	for name, plant := range plants {
-		t.Run(name, func(t *testing.T) {
-			c := newCanary(t)
-			w := newShift(t)
-			lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-			head := `G=$(cd "$(git rev-parse --git-common-dir)" && pwd); C=` + c.program + "\n"
-			w.run(lease, head+plant.script+"\nrm -f ${C%/*}/*.env; echo new > new.txt; exit 0")
-			ran := c.check(t)
-			if !strings.Contains(plant.script, "promisor") { // there it cannot be shown
-				if ev := w.changes(lease); !strings.Contains(ev.Diff, "new.txt") {
-					t.Errorf("the diff is\n%s\n%s", ev.Diffstat, ev.Diff)
-				}
+	canaryEnvironment(t)
+	atOnce(t, maps.Keys(plants), func(t *testing.T, name string) {
+		plant := plants[name]
+		c := newCanary(t)
+		w := newShift(t)
+		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
+		head := `G=$(cd "$(git rev-parse --git-common-dir)" && pwd); C=` + c.program + "\n"
+		w.run(lease, head+plant.script+"\nrm -f ${C%/*}/*.env; echo new > new.txt; exit 0")
+		ran := c.check(t)
+		if !strings.Contains(plant.script, "promisor") { // there it cannot be shown
+			if ev := w.changes(lease); !strings.Contains(ev.Diff, "new.txt") {
+				t.Errorf("the diff is\n%s\n%s", ev.Diffstat, ev.Diff)
 			}
-			// The next run of the task repairs the workspace; the next task gets a
-			// worktree of its own.
-			second := w.s.Supersede(lease.TaskID)
-			w.attempt(second, `echo more >> new.txt`)
-			ran = c.check(t) || ran
-			w.attempt(w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete, Fixes: lease.TaskID}), "true")
-			if ran = c.check(t) || ran; ran != plant.runs {
-				t.Errorf("a planted program has run: %t, want %t", ran, plant.runs)
-			}
-			if entries, _ := os.ReadDir(filepath.Join(c.dir, "other")); len(entries) > 0 {
-				t.Errorf("git wrote into another directory: %v", entries)
-			}
-			if refs, _ := filepath.Glob(filepath.Join(c.dir, "evil", ".git", "refs", "heads", "picket", "*")); len(refs) > 0 {
-				t.Errorf("git wrote into another repository: %v", refs)
-			}
-		})
-	}
+		}
+		// The next run of the task repairs the workspace; the next task gets a
+		// worktree of its own.
+		second := w.s.Supersede(lease.TaskID)
+		w.attempt(second, `echo more >> new.txt`)
+		ran = c.check(t) || ran
+		w.attempt(w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete, Fixes: lease.TaskID}), "true")
+		if ran = c.check(t) || ran; ran != plant.runs {
+			t.Errorf("a planted program has run: %t, want %t", ran, plant.runs)
+		}
+		if entries, _ := os.ReadDir(filepath.Join(c.dir, "other")); len(entries) > 0 {
+			t.Errorf("git wrote into another directory: %v", entries)
+		}
+		if refs, _ := filepath.Glob(filepath.Join(c.dir, "evil", ".git", "refs", "heads", "picket", "*")); len(refs) > 0 {
+			t.Errorf("git wrote into another repository: %v", refs)
+		}
+	})
 }
 
 // attempt is run for an agent whose worktree may not be made.
@@ -188,42 +195,51 @@ func (w *shift) attempt(lease picket.Lease, script string) {
 // A filter that does not end is dead ten seconds after the end of its agent,
 // and ten seconds after a worktree is begun.
 func TestAFilterThatHangsIsEnded(t *testing.T) {
-	for name, plant := range map[string]string{
+	canaryEnvironment(t)
+	hanging := map[string]string{
 		"clean":       `git config filter.x.clean $C; echo '*.txt filter=x' > .gitattributes`,
 		"process":     `git config filter.x.process $C; git config filter.x.required true; echo '*.txt filter=x' > .gitattributes`,
 		"smudge":      `git config filter.x.smudge $C; echo '*.txt filter=x' > $G/info/attributes`,
 		"ending tool": `git config filter.x.clean $C; echo '*.txt filter=x' > .gitattributes`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCanary(t)
-			post := newSignpost(t)
-			w := newShift(t, func(c *adapter.Config) { c.Linger = -1 })
-			lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-			script := `G=$(cd "$(git rev-parse --git-common-dir)" && pwd); C=` + c.hangs + "\n" + plant + "\necho new > new.txt; echo up > " + post.path
-			ended := make(chan time.Time, 2)
-			go func() {
-				post.read(t)
-				if name == "ending tool" {
-					w.s.Complete(lease.TaskID, picket.RawJSON(`1`))
-				}
-				ended <- time.Now()
-			}()
-			if name == "ending tool" {
-				script += "; exec sleep 1000"
-			}
-			w.run(lease, script)
-			c.check(t)
-			if name == "smudge" {
-				<-ended
-				ended <- time.Now()
-				w.attempt(w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete}), "true")
-			}
-			if took := time.Since(<-ended); took > 20*time.Second {
-				t.Errorf("the run ended %s after its agent", took)
-			}
-			if !c.check(t) {
-				t.Error("the filter has not run")
-			}
-		})
 	}
+	atOnce(t, maps.Keys(hanging), func(t *testing.T, name string) {
+		plant := hanging[name]
+		c := newCanary(t)
+		post := newSignpost(t)
+		w := newShift(t, func(c *adapter.Config) { c.Linger = -1 })
+		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
+		script := `G=$(cd "$(git rev-parse --git-common-dir)" && pwd); C=` + c.hangs + "\n" + plant + "\necho new > new.txt; echo up > " + post.path
+		ended := make(chan time.Time, 2)
+		go func() {
+			post.read(t)
+			if name == "ending tool" {
+				w.s.Complete(lease.TaskID, picket.RawJSON(`1`))
+			}
+			ended <- time.Now()
+		}()
+		if name == "ending tool" {
+			script += "; exec sleep 1000"
+		}
+		w.run(lease, script)
+		c.check(t)
+		told := ""
+		if name == "smudge" {
+			<-ended
+			ended <- time.Now()
+			next := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
+			w.attempt(next, "true")
+			told = w.s.View(next.TaskID).Runs[0].Released.Detail
+		} else if name != "ending tool" {
+			told = w.changes(lease).Diffstat
+		}
+		if name != "ending tool" && !strings.Contains(told, "Large repositories") {
+			t.Errorf("nobody is told what to do: %q", told)
+		}
+		if took := time.Since(<-ended); took > 20*time.Second {
+			t.Errorf("the run ended %s after its agent", took)
+		}
+		if !c.check(t) {
+			t.Error("the filter has not run")
+		}
+	})
 }

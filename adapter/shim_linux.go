@@ -82,6 +82,9 @@ func serve(version string) error {
 	}
 	// For ps; a shim under another name does its duty, too.
 	_ = os.WriteFile("/proc/self/comm", []byte(ShimName), 0)
+	// No other process of the user, the agent included, reads its memory or its
+	// descriptors. What it starts is not affected.
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,7 +120,8 @@ func (w *shift) record(name string, change func(map[string]any)) {
 // At each use of a kept workspace a link in its place leads nowhere: the target
 // of the link is neither written nor deleted, and none of it is committed.
 func TestALinkInPlaceOfAWorkspaceLeadsNowhere(t *testing.T) {
-	for name, use := range map[string]func(w *shift, lease picket.Lease, path string, g *target){
+	gitEnvironment(t)
+	uses := map[string]func(w *shift, lease picket.Lease, path string, g *target){
 		"resume, commit and evidence": func(w *shift, lease picket.Lease, path string, g *target) {
 			g.swap(w.t, path)
 			w.resumed(lease, path)
@@ -171,19 +174,18 @@ func TestALinkInPlaceOfAWorkspaceLeadsNowhere(t *testing.T) {
 			w.state = w.t.TempDir()
 			w.resumed(lease, path)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newShift(t)
-			lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-			path := w.run(lease, "echo one > one.txt").Workspace
-			g := newTarget(t, path)
-			use(w, lease, path, g)
-			g.check(t, "afterwards")
-			if files := runGit(t, w.repo, "ls-tree", "-r", "--name-only", "picket/"+lease.TaskID); strings.Contains(files, "private.txt") {
-				t.Errorf("the adapter committed %s", files)
-			}
-		})
 	}
+	atOnce(t, maps.Keys(uses), func(t *testing.T, name string) {
+		w := newShift(t)
+		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
+		path := w.run(lease, "echo one > one.txt").Workspace
+		g := newTarget(t, path)
+		uses[name](w, lease, path, g)
+		g.check(t, "afterwards")
+		if files := runGit(t, w.repo, "ls-tree", "-r", "--name-only", "picket/"+lease.TaskID); strings.Contains(files, "private.txt") {
+			t.Errorf("the adapter committed %s", files)
+		}
+	})
 }
 
 // resumed runs the task again. The run gets a workspace of its own.
@@ -201,7 +203,9 @@ func (w *shift) resumed(lease picket.Lease, path string) {
 // A workspace may also be swapped after it was checked. The adapter and its
 // agent go on in the directory that was checked.
 func TestAWorkspaceThatIsSwappedAtAStep(t *testing.T) {
-	for _, step := range []string{"found link", "opened link", "launching link", "launching directory", "indexed link", "committed directory"} {
+	gitEnvironment(t)
+	steps := []string{"found link", "opened link", "launching link", "launching directory", "indexed link", "committed directory"}
+	atOnce(t, slices.Values(steps), func(t *testing.T, step string) {
 		point, by, _ := strings.Cut(step, " ")
 		w := newShift(t)
 		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
@@ -233,7 +237,7 @@ func TestAWorkspaceThatIsSwappedAtAStep(t *testing.T) {
 			t.Errorf("the step %s was not reached", point)
 		}
 		g.check(t, "after a swap by a "+by+" at "+point)
-	}
+	})
 }
 
 // swapper exchanges a workspace with a link to a target, and with the target

@@ -2,10 +2,12 @@ package adapter_test
 
 import (
 	"context"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/picket-dev/picket"
@@ -19,8 +21,7 @@ func gitRepository(t *testing.T) string {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not on PATH: worktrees are not tested")
 	}
-	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	gitEnvironment(t)
 	dir := t.TempDir()
 	runGit(t, dir, "init", "--quiet", "--initial-branch=main")
 	runGit(t, dir, "config", "user.name", "Ada")
@@ -30,6 +31,31 @@ func gitRepository(t *testing.T) string {
 	runGit(t, dir, "add", "--all")
 	runGit(t, dir, "commit", "--quiet", "--message", "start")
 	return dir
+}
+
+// gitEnvironment keeps the user's own settings out. A test that runs subtests at
+// once calls it for all of them.
+func gitEnvironment(t *testing.T) {
+	t.Helper()
+	if os.Getenv("GIT_CONFIG_GLOBAL") != os.DevNull {
+		t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+		t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	}
+}
+
+// atOnce runs the subtests, some at the same time: they wait more than they work.
+func atOnce(t *testing.T, names iter.Seq[string], test func(t *testing.T, name string)) {
+	t.Helper()
+	var group sync.WaitGroup
+	slots := make(chan struct{}, 6)
+	for name := range names {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			t.Run(name, func(t *testing.T) { test(t, name) })
+		})
+	}
+	group.Wait()
 }
 
 func write(t *testing.T, file, text string) {
