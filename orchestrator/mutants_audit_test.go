@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/picket-dev/picket"
 )
 
@@ -14,6 +16,7 @@ var auditMutants = []mutant{
 	{"a heartbeat counts as an operator's act", []edit{{"heartbeat", "acting(id, a, by, '0')", "acting(id, a, by, ARGV[3])"}}},
 	{"an agent that is named like a key is audited", []edit{{"_prelude", "'person' and not agent_acts and", "'person' and"}}},
 	{"an operator's act on an agent with the name of its key is not audited", []edit{{"_prelude", "not agent_acts and", "e.actor ~= e.agent and"}}},
+	{"the scanner skips the leases of keys", []edit{{"inspect", "if score ~= from or id > at or id == at and pos ~= '0' then", "if false then"}}},
 	{"a repair that an operator made is not audited", []edit{{"_prelude", ", ['invariant.repaired'] = 'person',", ","}}},
 }
 
@@ -25,7 +28,8 @@ func TestTheAuditLogHolds(t *testing.T) {
 }
 
 // holdAudit has an agent act with a person's key, the person act on the agent,
-// and then repair a lost deadline. The agent has the name of that key.
+// and then repair a lost deadline and a stray lease of a key. The agent has the
+// name of that person's key.
 func holdAudit(h *hoarder) {
 	const id = "key_a"
 	agent, person := picket.Caller{Actor: id}, picket.Caller{Actor: id, Operator: true}
@@ -51,6 +55,9 @@ func holdAudit(h *hoarder) {
 	_, err = h.Acquire(h.ctx, agent, picket.AcquireRequest{AgentID: "a1"})
 	h.ok(err)
 	h.ok(h.raw.ZRem(h.ctx, h.prefix+"deadlines", task.TaskID).Err())
+	k, err := h.CreateKey(h.ctx, operator, picket.KeyRequest{Name: "k", Scopes: []picket.Scope{picket.ScopeAgent}})
+	h.ok(err)
+	h.ok(h.raw.ZAdd(h.ctx, h.prefix+"leases-of:"+k.KeyID, redis.Z{Score: 1, Member: "task_gone"}).Err())
 	_, err = h.Inspect(h.ctx, person, picket.InspectRequest{Repair: true})
 	h.ok(err)
 
@@ -60,7 +67,8 @@ func holdAudit(h *hoarder) {
 	for _, ev := range page.Events {
 		got = append(got, ev.Type+" by "+ev.Actor)
 	}
-	want := []string{"agent.command by key_a", "agent.lifecycle by key_a", "task.submitted by " + operator.Actor, "invariant.repaired by key_a"}
+	want := []string{"agent.command by key_a", "agent.lifecycle by key_a", "task.submitted by " + operator.Actor,
+		"key.created by " + operator.Actor, "invariant.repaired by key_a", "invariant.repaired by key_a"}
 	if !slices.Equal(got, want) {
 		h.Fatalf("the audit log has %q, want %q", got, want)
 	}
