@@ -12,16 +12,16 @@ func tourQuotas(t *testing.T, f *fixture) {
 	f.clear(t)
 	orchestrator.SetQuotas(f.store, scant)
 	defer orchestrator.SetQuotas(f.store, orchestrator.Quotas{})
-	_, err := f.Measure(f.ctx, 100)
+	_, err := f.Measure(f.ctx, 1_000_000)
 	ok(t, err)
-	_, err = f.Measure(f.ctx, 100) // within the pause after a pass
+	_, err = f.Measure(f.ctx, 1_000_000) // within the pause after a pass
 	ok(t, err)
 	h := &hoarder{failer: t, Engine: f.Engine, ctx: f.ctx, raw: f.raw, prefix: "pk:{default}:"}
 	held := h.start()
 	ok(t, f.raw.HSet(f.ctx, h.prefix+"kept:"+held.TaskID, "1", "1 1 1").Err())
 	h.ok(h.call(held, sameCall("a", "h", "0"), `""`))
 	h.end(held)
-	for _, attack := range slices.Concat(quotaAttacks, runKeyAttacks) {
+	for _, attack := range slices.Concat(quotaAttacks, runKeyAttacks, lateAttacks) {
 		attack(h)
 	}
 }

@@ -32,10 +32,8 @@ var mayUseHeadroom = map[string]bool{
 type room struct {
 	client redis.UniversalClient
 	left   atomic.Int64 // bytes that may be stored before Redis is asked again
-	used   atomic.Int64 // as Redis has told it last
-	most   atomic.Int64 // maxmemory; 0: no bound
-
-	mu sync.Mutex // held by the goroutine that asks Redis
+	free   atomic.Int64 // bytes that were free by the last answer, less what was sent since
+	asking sync.Mutex   // held by the goroutine that asks Redis
 }
 
 // newRoom returns nil if there is no single Redis to ask.
@@ -43,53 +41,58 @@ func newRoom(cfg Config, client redis.UniversalClient) *room {
 	if _, cluster := client.(*redis.ClusterClient); cluster || cfg.Memory {
 		return nil
 	}
-	return &room{client: client}
+	r := &room{client: client}
+	r.free.Store(2 * roomAsked)
+	return r
 }
 
-// admit refuses a script that would store n more bytes in a full store. If Redis
-// does not answer, the script is sent all the same and returns its own error.
+// admit refuses a script that would store n more bytes in a full store. One
+// request at a time asks Redis. The others use the last answer, so a slow Redis
+// does not make them wait for it here. If Redis does not answer, the script is
+// sent all the same and returns its own error.
 func (r *room) admit(ctx context.Context, n int64) error {
-	if r == nil || r.left.Add(-n) > 0 {
+	if r == nil {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.left.Load() > 0 { // another goroutine has asked meanwhile
+	free := r.free.Add(-n)
+	if r.left.Add(-n) > 0 {
 		return nil
 	}
-	if !r.ask(ctx) {
-		return nil
+	if r.asking.TryLock() {
+		defer r.asking.Unlock()
+		if !r.ask(ctx) {
+			return nil
+		}
+		free = r.free.Add(-n)
 	}
-	left := r.free()
-	if left <= n {
+	if free <= 0 {
 		return storeFull()
 	}
-	r.left.Store(min(left/2, roomAsked))
 	return nil
 }
 
-// ask learns how much memory Redis uses; it reports whether Redis answered.
+// ask learns how much may be stored; it reports whether Redis answered.
 func (r *room) ask(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	text, err := r.client.Info(ctx, "memory").Result()
 	if err != nil {
 		r.left.Store(1 << 20)
+		r.free.Store(2 << 20)
 		return false
 	}
-	used, most := memoryUse(text)
-	r.used.Store(used)
-	r.most.Store(most)
+	free := freeOf(memoryUse(text))
+	r.free.Store(free)
+	r.left.Store(min(free/2, roomAsked))
 	return true
 }
 
-// free is how many bytes may still be stored. It is negative if the store is full.
-func (r *room) free() int64 {
-	most := r.most.Load()
+// freeOf is how many bytes may be stored; negative when there is no room.
+func freeOf(used, most int64) int64 {
 	if most == 0 {
 		return 2 * roomAsked
 	}
-	return most - picket.Reserve(most) - r.used.Load()
+	return most - picket.Reserve(most) - used
 }
 
 func storeFull() *picket.Error {

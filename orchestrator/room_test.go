@@ -1,8 +1,11 @@
 package orchestrator_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"syscall"
 	"testing"
@@ -138,4 +141,56 @@ func usedMemory(t *testing.T, raw redis.UniversalClient) (n int64) {
 	_, err = fmt.Sscan(rest, &n)
 	ok(t, err)
 	return n
+}
+
+// While one request waits for Redis to tell its memory, no other request does.
+func TestASlowAnswerAboutMemoryKeepsNobodyWaitingReal(t *testing.T) {
+	s := rig.Real(t)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	watched, dial := s.Redis, s.Redis.Dialer
+	watched.ReadTimeout = 20 * time.Second
+	watched.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		return &slowMemory{Conn: c, asked: asked, answer: answer}, err
+	}
+	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
+		Log: slog.New(slog.DiscardHandler)})
+	ok(t, err)
+	defer store.Close()
+	e := store.Engine("default")
+	submit := func() error {
+		_, err := e.Submit(t.Context(), operator, picket.TaskSpec{Title: "a task"})
+		return err
+	}
+	first := make(chan error, 1)
+	go func() { first <- submit() }()
+	<-asked
+	for range 100 { // would wait for the first one
+		ok(t, submit())
+	}
+	select {
+	case err := <-first:
+		t.Errorf("the first request did not wait for Redis: %v", err)
+	default:
+	}
+	close(answer)
+	ok(t, <-first)
+}
+
+// slowMemory is a connection on which the first question about memory waits for
+// a signal.
+type slowMemory struct {
+	net.Conn
+	asked, answer chan struct{}
+}
+
+func (c *slowMemory) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("$4\r\ninfo\r\n$6\r\nmemory\r\n")) {
+		select {
+		case c.asked <- struct{}{}:
+			<-c.answer
+		case <-c.answer:
+		}
+	}
+	return c.Conn.Write(b)
 }
