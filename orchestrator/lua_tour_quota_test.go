@@ -21,6 +21,7 @@ func tourQuotas(t *testing.T, f *fixture) {
 	ok(t, f.raw.HSet(f.ctx, h.prefix+"kept:"+held.TaskID, "1", "1 1 1").Err())
 	h.ok(h.call(held, sameCall("a", "h", "0"), `""`))
 	h.end(held)
+	tourLateCharge(t, f)
 	for _, attack := range slices.Concat(quotaAttacks, runKeyAttacks, lateAttacks) {
 		attack(h)
 	}

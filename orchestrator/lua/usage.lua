@@ -91,16 +91,17 @@ end
 local more_rest_t, more_rest_u = math.max(0, rest_t), math.max(0, rest_u)
 local more_rest = more_rest_t > 0 or more_rest_u > 0
 if rest_t ~= 0 or rest_u ~= 0 then
-  local reason = unverified or 'over_envelope'
+  local reason = more_rest and (unverified or 'over_envelope') or 'charged_since'
   shift(into, 'unverified', rest_t, rest_u)
   if more_rest then
     sum('unverified_t', more_rest_t)
     sum('unverified_u', more_rest_u)
-    emit('budget.unverified', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = reason }, '{"envelope":' .. quote(tid) ..
-      ',"tool":' .. quote(source) .. ',"usage":' .. both(more_rest_t, more_rest_u) .. ',"reason":' .. quote(reason) .. '}')
   end
+  -- Each row of the ledger has an event of its own, whose number is its id.
+  emit('budget.unverified', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = reason }, '{"envelope":' .. quote(tid) ..
+    ',"tool":' .. quote(source) .. ',"usage":' .. both(rest_t, rest_u) .. ',"reason":' .. quote(reason) .. '}')
   book(tid, 'run', rid, 'cost_t', '0', 'cost_u', '0', 'kind', 'unverified', 'tool', source, 'unverified_t', F(rest_t), 'unverified_u', F(rest_u),
-    'held_t', '0', 'held_u', '0', 'detail', more_rest and reason or 'charged_since')
+    'held_t', '0', 'held_u', '0', 'detail', reason)
 end
 -- Another run must not learn the balance of the current holder.
 if t.run ~= rid then return { cost_t, cost_u, 0, 0, 0, more_rest_t, more_rest_u } end
