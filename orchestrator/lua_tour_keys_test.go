@@ -25,6 +25,7 @@ func tourRevoked(t *testing.T, f *fixture) {
 	f.revoke(t, key, ptr(false))
 	_, err = f.Renew(f.ctx, f.held(t, kept))
 	refused(t, err, picket.CodeLeaseExpired)
+	refused(t, f.RunEvidence(f.ctx, f.held(t, kept), diffOf("+late")), picket.CodeLeaseExpired)
 	f.score(t, "leases-of:"+key, "task_x", -1)
 	_, err = f.Chore(f.ctx, 1) // one of two
 	ok(t, err)

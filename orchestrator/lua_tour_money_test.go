@@ -153,6 +153,9 @@ func tourUsage(t *testing.T, f *fixture) {
 	_, err := f.ReportUsage(f.ctx, picket.Held{TaskID: noTask, RunID: noRun, Secret: h.Secret, Namespace: h.Namespace}, picket.UsageReport{Source: "x"})
 	refused(t, err, picket.CodeLeaseExpired)
 	report(picket.UsageReport{Session: "s2", Tokens: 2000, USD: usd("3")}) // more than there is
+	_, err = f.TopUp(f.ctx, operator, task.TaskID, picket.TopUp{Tokens: 2000, USD: usd("2")})
+	ok(t, err)
+	report(picket.UsageReport{Session: "s2", Tokens: 2000, USD: usd("3")}) // now there is
 	env := "pk:{default}:env:" + task.TaskID
 	for field, beyond := range map[string]picket.UsageReport{"unverified_t": {Tokens: budget.MaxTokens}, "unverified_u": {USD: budget.MaxMoney}} {
 		was := f.raw.HGet(f.ctx, env, field).Val()
