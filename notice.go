@@ -24,6 +24,8 @@ func (e Event) Notice() bool {
 		return state == TaskFailed || state == TaskHandoff
 	case EventAgentLifecycle:
 		return e.NewStatus == AgentDead
+	case EventBudgetUnverified:
+		return e.Reason != "charged_since" // which takes some of it off again
 	}
 	return slices.Contains(NoticeTypes, e.Type)
 }

@@ -16,6 +16,8 @@ func TestWhatIsANotice(t *testing.T) {
 	dead.NewStatus = picket.AgentDead
 	silent := event(picket.EventAgentLifecycle, `{}`)
 	silent.NewStatus = picket.AgentUnhealthy
+	paid := event(picket.EventBudgetUnverified, `{"reason":"charged_since"}`)
+	paid.Reason = "charged_since"
 	for _, e := range []picket.Event{
 		event(picket.EventTaskHandoff, `{"state":"handoff"}`), event(picket.EventTaskReview, `{"state":"review"}`),
 		event(picket.EventTaskCompleted, `{"state":"completed"}`), event(picket.EventTaskApproved, `{"state":"completed"}`),
@@ -30,7 +32,7 @@ func TestWhatIsANotice(t *testing.T) {
 		event(picket.EventTaskSubmitted, `{"state":"queued"}`), event(picket.EventTaskLeased, `{"state":"leased"}`), event(picket.EventTaskProgress, `{"state":"leased"}`),
 		event(picket.EventLeaseFailed, `{"state":"queued"}`), event(picket.EventLeaseReleased, `{}`), event(picket.EventLeaseExpired, ``),
 		event(picket.EventHandoffClaimed, `{"state":"handoff"}`), event(picket.EventTaskRetried, `{"state":"failed","newTaskId":"x"}`),
-		event(picket.EventTaskAnswered, `{"state":"queued"}`), silent, event(picket.EventWebhookCreated, `{}`),
+		event(picket.EventTaskAnswered, `{"state":"queued"}`), silent, event(picket.EventWebhookCreated, `{}`), paid,
 	} {
 		if e.Notice() {
 			t.Errorf("%s %s %s is a notice", e.Type, e.NewStatus, e.Data)
