@@ -24,7 +24,8 @@ func newReviewApprove() *cobra.Command {
 		Long: "Accept the result of one task (without an id the only one that waits), of several, or of all that match --role, --label and\n" +
 			"--parent. What a filter matches is shown first, and its count is to be typed; --count says it beforehand, and --yes\n" +
 			"approves what there is. When by then another number matches, nothing is decided (exit code 4). Each task is a decision of its\n" +
-			"own: those that somebody else has decided meanwhile are named, and the exit code is 4.",
+			"own: those that somebody else has decided meanwhile are named, and the exit code is 4. A task with evidence is approved by a\n" +
+			"filter only if you have looked at it before with picket review show, and the evidence has not changed since.",
 		Example: "  picket review approve --note \"well done\"\n  picket review approve 7Q2K M3XF\n" +
 			"  picket review approve --role coder --label team=a\n  picket review approve --parent task_… --count 12",
 		RunE: runApprove,
@@ -126,7 +127,8 @@ func (s *server) approveNamed(cmd *cobra.Command, given []string) error {
 	return s.printApproved(cmd, got, nil)
 }
 
-// approveMatching decides exactly what was shown, or as many as were announced.
+// approveMatching approves the tasks that the filters match. The table that it
+// prints contains no evidence, so it does not count as looking at a task.
 func (s *server) approveMatching(cmd *cobra.Command, q url.Values) error {
 	labels, err := labelPairs(q["label"])
 	if err != nil {
@@ -232,6 +234,8 @@ func (s *server) printApproved(cmd *cobra.Command, got picket.BulkApproved, raw 
 		switch {
 		case l.By != "":
 			text += ": decided by " + oneLine(l.By)
+		case l.Code == picket.CodePreconditionRequired:
+			text += ": you have not been shown its evidence. Look at it first: picket review show " + l.TaskID
 		case l.Digest != "":
 			text += ": it has changed since it was shown. Look at it again: picket review show " + l.TaskID
 		}

@@ -134,6 +134,9 @@ func newReviewShow() *cobra.Command {
 				return err
 			}
 			showing(w, raw)
+			if format, _ := formatOf(cmd); format == "name" {
+				return printTaskTo(cmd, w, task, raw, whole)
+			}
 			if err := s.rememberShown(task); err != nil {
 				fmt.Fprintf(aside(cmd, w), "the digest of this review cannot be stored, so decide with --digest %s: %v\n", task.Review.Digest, err)
 			}

@@ -156,11 +156,13 @@ func (s *server) showBriefly(ctx context.Context, w io.Writer, id string) (picke
 	return task, err
 }
 
-// digestsOf returns the digests for a decision about many tasks.
+// digestsOf returns the digests for a decision about many tasks: those that
+// `picket review show` has shown. The rows of the queue contain a digest, too, but
+// no evidence, so nobody has seen what it stands for. The server refuses a task
+// that has evidence and no digest.
 func (s *server) digestsOf(rows []picket.PendingReview) map[string]string {
 	digests := map[string]string{}
 	for _, r := range rows[:min(len(rows), mostAtOnce)] {
-		digests[r.TaskID] = r.Digest
 		if shown := s.shown(r.TaskID); shown != "" {
 			digests[r.TaskID] = shown
 		}
