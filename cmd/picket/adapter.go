@@ -54,7 +54,11 @@ func newAdapter() *cobra.Command {
 }
 
 func runAdapter(cmd *cobra.Command, given []string) error {
-	hideProcess()
+	_ = hideProcess()
+	handed, err := handedOver(cmd)
+	if err != nil {
+		return err
+	}
 	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return err
@@ -73,7 +77,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	s, handed, err := connectAdapter(cmd)
+	s, err := connectAdapter(cmd, &handed)
 	if err != nil {
 		return err
 	}
@@ -103,7 +107,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if task, _ := cmd.Flags().GetString("for-task"); task != "" {
 		go func() { drain(s.untilSettled(ctx, task)) }()
 	}
-	if handed.Renewed {
+	if handed.Key != "" {
 		// The adapter needs the key until its last agent has ended.
 		working, stop := context.WithCancel(context.WithoutCancel(ctx))
 		go s.keepRunKey(working, log)
@@ -113,23 +117,27 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	return s.hint(a.Run(ctx))
 }
 
-// connectAdapter connects with the key that `picket run` hands over, or else
-// with that of the environment or the profile.
-func connectAdapter(cmd *cobra.Command) (*server, handover, error) {
+// handedOver is what `picket run` hands over. It is empty if the adapter was
+// started by itself.
+func handedOver(cmd *cobra.Command) (handover, error) {
 	fd, _ := cmd.Flags().GetInt("handover")
 	if fd == 0 {
-		s, err := connect(cmd)
-		if err != nil {
-			return nil, handover{}, err
-		}
-		return s, handover{StateKey: stateKey(s.client.Key)}, nil
+		return handover{}, nil
 	}
-	h, err := receive(fd)
-	if err != nil {
-		return nil, h, err
+	return receive(fd)
+}
+
+// connectAdapter connects with the key that was handed over, or else with that
+// of the environment or the profile. The last two have a state key of their own.
+func connectAdapter(cmd *cobra.Command, handed *handover) (*server, error) {
+	if handed.Key != "" {
+		return connectWith(cmd, handed.Key, "the key that `picket run` handed over")
 	}
-	s, err := connectWith(cmd, h.Key, "the key that `picket run` handed over")
-	return s, h, err
+	s, err := connect(cmd)
+	if err == nil {
+		handed.StateKey = stateKey(s.client.Key)
+	}
+	return s, err
 }
 
 // offerSelf puts this binary's directory at the end of PATH when there is no

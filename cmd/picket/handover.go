@@ -6,46 +6,53 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
 )
 
-// A handover is what `picket run` gives its adapter. It goes through a pipe,
-// because every process of the same user, agents included, can read
-// environments and arguments.
+// A handover is what `picket run` gives its adapter. Every process of the same
+// user, agents included, can read environments, arguments and pipes of a
+// process that is not hidden. So it goes through a socket, which nobody can open
+// in /proc, and is sent only after the adapter says that it is hidden.
 type handover struct {
 	Key      picket.Secret `json:"key"`      // the run key
 	StateKey picket.Secret `json:"stateKey"` // encrypts what the adapter keeps in files
-	Renewed  bool          `json:"renewed"`  // the key has to be renewed; false with an older server
 }
 
 // maxHandover is the maximum size of a handover, in bytes.
 const maxHandover = 4096
 
-// handOver makes a run key for an agent. If the server is an earlier version
-// without run keys, the adapter uses the key of the person.
-func (s *server) handOver(ctx context.Context, agent string, warn io.Writer) (handover, error) {
-	h := handover{Key: s.client.Key, StateKey: stateKey(s.client.Key)}
+// handOver makes a run key for an agent. It never hands over the key of the
+// person, because an answer without a run key may come from a wrong URL.
+func (s *server) handOver(ctx context.Context, agent string) (handover, error) {
 	var made picket.NewRunKey
 	err := s.post(ctx, "/api/v1/run-keys", picket.RunKeyRequest{AgentID: agent}, &made, nil)
 	switch {
 	case errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed):
-		fmt.Fprintln(warn, "picket: the server is an earlier version without run keys, so the adapter uses your own key")
-		return h, nil
+		return handover{}, s.noRunKey(oneLine(err.Error()))
 	case err != nil:
-		return h, err
+		return handover{}, err
+	case made.Key == "":
+		return handover{}, s.noRunKey("its answer holds no key")
 	}
-	h.Key, h.Renewed = made.Key, true
-	return h, nil
+	return handover{Key: made.Key, StateKey: stateKey(s.client.Key)}, nil
+}
+
+// noRunKey refuses to go on with a server that makes no run keys.
+func (s *server) noRunKey(why string) error {
+	return picket.Refuse(picket.CodeNotAvailable, "Check that the URL is that of the server, and update a server of an earlier version. "+
+		"Or start `picket adapter` with a key of its own (`picket key create NAME --scope agent`), and give it tasks with `picket task create`.",
+		"%s makes no run key (%s), and an adapter does not get your own key", s.client.BaseURL, why)
 }
 
 // stateKey derives the key that encrypts the files of adapters. All adapters of
@@ -56,25 +63,61 @@ func stateKey(key picket.Secret) picket.Secret {
 	return picket.Secret(hex.EncodeToString(mac.Sum(nil)))
 }
 
-// send writes the handover into a pipe whose reader is the adapter.
-func (h handover) send(w *os.File) error {
-	b, err := json.Marshal(h)
+// hiddenWithin is the maximum time until an adapter says that it is hidden.
+var hiddenWithin = 30 * time.Second
+
+// handoverSockets makes the two connected ends of a handover.
+func handoverSockets() (ours, adapters *os.File, err error) {
+	syscall.ForkLock.RLock()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err == nil {
-		_, err = w.Write(b)
+		unix.CloseOnExec(ends[0])
+		unix.CloseOnExec(ends[1])
 	}
-	return errors.Join(err, w.Close())
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	err = unix.SetNonblock(ends[0], true) // so that it can have a deadline
+	ours, adapters = os.NewFile(uintptr(ends[0]), "handover"), os.NewFile(uintptr(ends[1]), "handover")
+	if err == nil {
+		err = ours.SetDeadline(time.Now().Add(hiddenWithin))
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, ours.Close(), adapters.Close())
+	}
+	return ours, adapters, nil
 }
 
-// receive reads the handover from an inherited descriptor, and closes the
-// descriptor before any agent is started. It fails if `picket run` was killed
-// before it had sent everything.
+// send sends the handover after the adapter has said that it is hidden.
+func (h handover) send(adapter *os.File) error {
+	if _, err := io.ReadFull(adapter, make([]byte, 1)); err != nil {
+		return err
+	}
+	handoverStep("hidden")
+	b, err := json.Marshal(h)
+	if err == nil {
+		_, err = adapter.Write(b)
+	}
+	return errors.Join(err, adapter.Close())
+}
+
+// receive hides this process and then reads the handover from an inherited
+// socket. It closes the socket before any agent is started. It fails if
+// `picket run` was killed before it had sent everything.
 func receive(fd int) (h handover, err error) {
 	f := os.NewFile(uintptr(fd), "handover")
 	if f == nil {
 		return h, usage("--handover: %d is not an open descriptor", fd)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxHandover))
+	if err := hideProcess(); err != nil {
+		return h, usage("the adapter cannot hide its key from other processes (%v), so it takes none: allow prctl(PR_SET_DUMPABLE)", err)
+	}
+	var b []byte
+	if _, err = f.Write([]byte{1}); err == nil { // now this process is hidden
+		b, err = io.ReadAll(io.LimitReader(f, maxHandover))
+	}
 	if err == nil {
 		err = json.Unmarshal(b, &h)
 	}

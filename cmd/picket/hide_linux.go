@@ -6,4 +6,4 @@ import "golang.org/x/sys/unix"
 // reading the environment, the memory and the descriptors of this one in /proc.
 // It also turns core dumps off. A program that this process executes
 // does not inherit the protection.
-func hideProcess() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
+func hideProcess() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }

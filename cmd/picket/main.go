@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
@@ -16,6 +17,9 @@ import (
 
 func main() {
 	adapter.RunShim()
+	if slices.Contains(os.Args, "--handover") { // before it reads its arguments
+		_ = hideProcess()
+	}
 	os.Exit(execute(os.Args[1:]))
 }
 

@@ -38,7 +38,7 @@ func newRun() *cobra.Command {
 }
 
 func runRun(cmd *cobra.Command, given []string) error {
-	hideProcess()
+	_ = hideProcess()
 	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ func newServeRole(name, short string, r roles) *cobra.Command {
 }
 
 func runServe(cmd *cobra.Command, r roles) (err error) {
-	hideProcess()
+	_ = hideProcess()
 	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return err

@@ -52,7 +52,7 @@ func serverFlags(c *cobra.Command) {
 }
 
 func runUp(cmd *cobra.Command) error {
-	hideProcess()
+	_ = hideProcess()
 	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return err

@@ -105,35 +105,56 @@ func (w *worker) start(task string) error {
 	defer stderr.Close()
 	args := append([]string{}, w.args...)
 	handoverStep("begun")
-	key, err := w.s.handOver(context.Background(), w.agent, os.Stderr)
+	key, err := w.s.handOver(context.Background(), w.agent)
 	if err != nil {
 		return err
 	}
 	handoverStep("made")
-	reader, writer, err := os.Pipe()
+	ours, adapters, err := handoverSockets()
 	if err != nil {
 		return err
 	}
-	defer reader.Close()
-	defer writer.Close()
+	defer ours.Close()
+	defer adapters.Close()
 	args = append(args, "--handover", "3", "--pass-output", "--for-task", task, "--log-file", filepath.Join(w.dir, "adapter.log"))
 	w.process = exec.Command(w.binary, append(args, w.afterDash()...)...)
 	w.process.Env, w.process.Stdout, w.process.Stderr = w.env, stdout, stderr
-	w.process.ExtraFiles = []*os.File{reader} // descriptor 3
+	w.process.ExtraFiles = []*os.File{adapters} // descriptor 3
 	w.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := w.process.Start(); err != nil {
 		return fmt.Errorf("start the adapter: %w", err)
 	}
+	adapters.Close() // else its end would not be noticed
 	handoverStep("started")
-	sent := key.send(writer) // without it the adapter ends at once
-	handoverStep("sent")
 	process, ended := w.process, make(chan struct{})
 	w.ended = ended
 	go func() {
 		w.err = process.Wait()
 		close(ended)
 	}()
-	return sent
+	if err := key.send(ours); err != nil {
+		return w.notTaken(err)
+	}
+	handoverStep("sent")
+	return nil
+}
+
+// notTaken ends an adapter that did not take its key, and says why.
+func (w *worker) notTaken(err error) error {
+	late := errors.Is(err, os.ErrDeadlineExceeded)
+	if !late { // it is about to end, and may still say why
+		select {
+		case <-w.ended:
+		case <-time.After(lastOutput):
+		}
+	}
+	_ = w.process.Process.Kill()
+	<-w.ended
+	remedy := "See why in " + w.dir + ", and start it again."
+	if late {
+		return picket.Refuse(picket.CodeInternal, remedy, "the adapter was not hidden from other processes within %s, so it got no key", hiddenWithin)
+	}
+	return picket.Refuse(picket.CodeInternal, remedy, "the adapter ended before it took its key: %s", w.failure())
 }
 
 // afterDash is the end of the adapter's command line.
