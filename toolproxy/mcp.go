@@ -111,10 +111,16 @@ func tokenInfo(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo,
 	}
 	// The deadline of the lease is not the token's: a call under an ended lease is
 	// answered by the state of record, and never with a 401.
-	return &auth.TokenInfo{UserID: held.Namespace + "/" + held.RunID, Extra: map[string]any{"held": held}}, nil
+	extra := map[string]any{"held": held}
+	if body, ok := ctx.Value(bodyKey{}).(*mcpBody); ok {
+		extra["body"] = body
+	}
+	return &auth.TokenInfo{UserID: held.Namespace + "/" + held.RunID, Extra: extra}, nil
 }
 
 type heldKey struct{}
+
+type bodyKey struct{}
 
 // heldOf is the credential a message came with.
 func heldOf(extra *mcp.RequestExtra) (held picket.Held, ok bool) {
@@ -144,6 +150,13 @@ func serveMCP(p *Proxy, c echo.Context, _ Door, held picket.Held) error {
 		wait, cancel := web.WaitContext(c)
 		defer cancel()
 		ctx = context.WithValue(wait, heldKey{}, held)
+	}
+	if r.Method == http.MethodPost {
+		body, err := p.takeBody(held)
+		if err != nil {
+			return err
+		}
+		ctx = context.WithValue(ctx, bodyKey{}, body)
 	}
 	p.mcp.serve(&streamed{Response: c.Response(), c: c}, r.WithContext(ctx))
 	return nil

@@ -156,6 +156,79 @@ func TestAFloodOverMCPIsRefused(t *testing.T) {
 	})
 }
 
+// The tools that end a run have a small bucket. It stays full while a run floods
+// other tools, and a superseded run cannot flood with them, over HTTP or MCP.
+func TestAFloodOfClosingToolsIsRefused(t *testing.T) {
+	rated(t, func(t *testing.T, h *house, _ *web.Rates, url string) {
+		old := h.first()
+		h.expire()
+		now := h.lease()
+		for _, name := range []string{"mark_complete", "mark_failed", "request_human_help"} {
+			if status, _, body := overHTTP(t, url, calls[name], old.LeaseToken); status != http.StatusPreconditionFailed {
+				t.Fatalf("%s: %d %s", name, status, body)
+			}
+		}
+		refused := 0
+		for range 4 * flood {
+			if status, header, _ := overHTTP(t, url, calls["mark_complete"], old.LeaseToken); status == http.StatusTooManyRequests {
+				if header.Get("Retry-After") != "1" {
+					t.Fatalf("Retry-After is %q", header.Get("Retry-After"))
+				}
+				refused++
+			}
+		}
+		if refused == 0 {
+			t.Fatal("no call was refused")
+		}
+		s := connect(t, url+toolproxy.MCPPath, old.LeaseToken.Reveal(), wires[0], nil)
+		refused = 0
+		for range flood {
+			result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "mark_complete", Arguments: map[string]any{"output": 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code, _ := refusal(t, result); code == string(picket.CodeRateLimited) {
+				refused++
+			}
+		}
+		if refused == 0 {
+			t.Error("no call over MCP was refused")
+		}
+		if status, _, body := overHTTP(t, url, calls["mark_complete"], now.LeaseToken); status != http.StatusOK {
+			t.Errorf("the lease that replaced it: %d %s", status, body)
+		}
+	})
+}
+
+// A body that becomes no MCP message counts as a request. The lease can still
+// end its task over HTTP.
+func TestAFloodOfMalformedMCPBodiesIsRefused(t *testing.T) {
+	for name, body := range map[string]string{"no JSON": `{`, "no method": `{"jsonrpc":"2.0","id":1,"method":"x"}`, "an answer": `{"jsonrpc":"2.0","id":1,"result":{}}`} {
+		t.Run(name, func(t *testing.T) {
+			rated(t, func(t *testing.T, h *house, _ *web.Rates, url string) {
+				l := h.first()
+				refused := 0
+				for range flood {
+					status, header, answer := overHTTP(t, url, request{path: toolproxy.MCPPath, body: body}, l.LeaseToken)
+					if status != http.StatusTooManyRequests {
+						continue
+					}
+					if header.Get("Retry-After") != "1" || !strings.Contains(answer, `"rate_limited"`) {
+						t.Fatalf("refused with Retry-After %q: %s", header.Get("Retry-After"), answer)
+					}
+					refused++
+				}
+				if refused == 0 {
+					t.Error("no request was refused")
+				}
+				if status, _, body := overHTTP(t, url, calls["mark_failed"], l.LeaseToken); status != http.StatusOK {
+					t.Errorf("mark_failed after the flood: %d %s", status, body)
+				}
+			})
+		})
+	}
+}
+
 // An agent with a credential of its own cannot use up what its adapter needs.
 func TestTheRateOfAnAgentIsNotItsAdapters(t *testing.T) {
 	d := &desk{}

@@ -27,10 +27,23 @@ type Rates struct {
 	refused map[Kind]int64
 }
 
+// The requests that end a lease have a small bucket of their own for each lease.
+// A lease without tokens can still end, and it cannot flood with such requests.
+const (
+	endingBurst     = 20
+	endingPerSecond = 1
+)
+
 type bucketID struct {
-	kind Kind
-	who  string
+	kind    Kind
+	purpose string // what its requests are for; "" for all without a bucket of their own
+	who     string
 }
+
+const (
+	forEnding = "ending" // of a lease
+	forBodies = "bodies" // of requests that have become no message
+)
 
 type bucket struct {
 	id     bucketID
@@ -54,22 +67,64 @@ func (r *Rates) Take(kind Kind, who string) error {
 		return nil
 	}
 	rate := r.perSecond[kind]
+	return r.take(bucketID{kind: kind, who: who}, rate, burstSeconds*rate)
+}
+
+// TakeEnding counts a request with which a lease ends. It does not depend on the
+// rate of the lease, except that a rate of 0 means no limit here as well.
+func (r *Rates) TakeEnding(who string) error {
+	if r == nil || r.perSecond[KindLease] <= 0 {
+		return nil
+	}
+	return r.take(bucketID{kind: KindLease, purpose: forEnding, who: who}, endingPerSecond, endingBurst)
+}
+
+// TakeBody counts the body of a request before it is read. The requests of a lease
+// that become messages give the token back with GiveBodyBack, because each message
+// is counted with [Rates.Take] or [Rates.TakeEnding].
+func (r *Rates) TakeBody(who string) error {
+	if r == nil || r.perSecond[KindLease] <= 0 {
+		return nil
+	}
+	rate := r.perSecond[KindLease]
+	return r.take(bucketID{KindLease, forBodies, who}, rate, burstSeconds*rate)
+}
+
+// GiveBodyBack undoes one TakeBody.
+func (r *Rates) GiveBodyBack(who string) {
+	if r == nil || r.perSecond[KindLease] <= 0 {
+		return
+	}
+	rate := r.perSecond[KindLease]
+	most := burstSeconds * rate
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if b := r.bucket(bucketID{kind, who}, rate); b.tokens >= 1 {
+	b := r.bucket(bucketID{KindLease, forBodies, who}, rate, most)
+	b.tokens = min(most, b.tokens+1)
+}
+
+// take takes a token from a bucket that holds most tokens and gains rate a second.
+func (r *Rates) take(id bucketID, rate, most float64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b := r.bucket(id, rate, most); b.tokens >= 1 {
 		b.tokens--
 		return nil
 	}
-	r.refused[kind]++
+	r.refused[id.kind]++
+	what := "requests"
+	if id.purpose == forEnding {
+		what = "requests that end it"
+	}
 	refusal := picket.Refuse(picket.CodeRateLimited, "Wait as long as Retry-After says, then repeat the request.",
-		"this %s sends more than %.0f requests a second to this server", kind, rate)
+		"this %s sends more than %.0f %s a second to this server", id.kind, rate, what)
 	refusal.RetryAfter = time.Second
 	return refusal.With("perSecond", int(rate))
 }
 
 // bucket finds or makes a bucket and fills it up to now.
-func (r *Rates) bucket(id bucketID, rate float64) *bucket {
-	now, most := time.Now(), burstSeconds*rate
+func (r *Rates) bucket(id bucketID, rate, most float64) *bucket {
+	now := time.Now()
 	if e := r.buckets[id]; e != nil {
 		r.used.MoveToFront(e)
 		b := e.Value.(*bucket)

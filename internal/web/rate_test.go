@@ -50,6 +50,55 @@ func TestABucketBoundsTheRateOfOneCredential(t *testing.T) {
 	})
 }
 
+// A lease that has used up its rate can still end, and cannot flood with that.
+func TestRequestsThatEndALeaseHaveABucketOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := web.NewRates(0, 200)
+		ending := func(who string) (n int) {
+			for ; n < 1000 && r.TakeEnding(who) == nil; n++ {
+			}
+			return n
+		}
+		if n := taken(t, r, web.KindLease, "a"); n != 1000 {
+			t.Errorf("%d requests at once", n)
+		}
+		if n := ending("a"); n != 20 {
+			t.Errorf("%d requests that end the lease, want 20", n)
+		}
+		time.Sleep(5 * time.Second)
+		if n := ending("a"); n != 5 {
+			t.Errorf("%d of them after five seconds", n)
+		}
+		if n := ending("b"); n != 20 {
+			t.Errorf("%d of another lease", n)
+		}
+		if err := web.NewRates(1, 0).TakeEnding("a"); err != nil {
+			t.Errorf("without a rate: %v", err)
+		}
+	})
+}
+
+// A body that becomes a message is counted as a message only.
+func TestABodyIsCountedUnlessItBecomesAMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := web.NewRates(0, 2)
+		for range 100 {
+			if err := r.TakeBody("a"); err != nil {
+				t.Fatal(err)
+			}
+			r.GiveBodyBack("a")
+		}
+		for i := range 20 {
+			if err := r.TakeBody("a"); (err != nil) != (i >= 10) {
+				t.Errorf("body %d: %v", i, err)
+			}
+		}
+		if n := taken(t, r, web.KindLease, "a"); n != 10 {
+			t.Errorf("%d requests after the bodies", n)
+		}
+	})
+}
+
 func TestARateOfZeroBoundsNothing(t *testing.T) {
 	var none *web.Rates
 	for _, r := range []*web.Rates{none, web.NewRates(0, 0)} {
