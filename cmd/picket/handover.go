@@ -89,7 +89,8 @@ func handoverSockets() (ours, adapters *os.File, err error) {
 	return ours, adapters, nil
 }
 
-// send sends the handover after the adapter has said that it is hidden.
+// send sends the handover after the adapter has said that it is hidden. Before
+// that, every process of the same user could look into the adapter.
 func (h handover) send(adapter *os.File) error {
 	if _, err := io.ReadFull(adapter, make([]byte, 1)); err != nil {
 		return err
