@@ -55,7 +55,8 @@ func (cfg *Config) fillPlaces() (err error) {
 	}
 	named := cfg.WorkspaceRoot
 	if cfg.WorkspaceRoot, err = realPath(named); err != nil {
-		return fmt.Errorf("find directory of workspaces: %w", err)
+		return picket.Invalid("WorkspaceRoot", "Name a directory that you may write to: WorkspaceRoot, or XDG_STATE_HOME in the environment.",
+			"the directory of workspaces cannot be found: %v", err)
 	}
 	if cfg.WorkspaceRoot != named && cfg.Log != nil {
 		cfg.Log.Info("the directory of workspaces leads through a link; it is used as it is now", "named", named, "used", cfg.WorkspaceRoot)

@@ -83,9 +83,15 @@ func TestAuditedTypesAreOneTable(t *testing.T) {
 // audit reads the whole audit log.
 func (f *fixture) audit(t *testing.T, types ...string) []picket.Event {
 	t.Helper()
-	page, err := f.Events(f.ctx, picket.EventQuery{Audit: true, Limit: 1000, Types: types})
-	ok(t, err)
-	return page.Events
+	var all []picket.Event
+	for q := (picket.EventQuery{Audit: true, Limit: 1000, Types: types}); ; q.After = all[len(all)-1].Seq {
+		page, err := f.Events(f.ctx, q)
+		ok(t, err)
+		if len(page.Events) == 0 {
+			return all
+		}
+		all = append(all, page.Events...)
+	}
 }
 
 // A holder and a superseded run flood the log, by events and by every other verb,

@@ -277,7 +277,7 @@ func (b *backupStory) checkAudit() {
 	now := b.audit(b.T)
 	n := slices.IndexFunc(now, func(ev picket.Event) bool { return ev.Type == picket.EventStoreAdopted && ev.Seq > b.last })
 	if n < 0 || n > len(b.audited) || !reflect.DeepEqual(now[:n], b.audited[:n]) {
-		b.Fatalf("of %d events before the restore, the audit log has these before the adoption at %d: %+v", len(b.audited), n, now)
+		b.Fatalf("of %d events before the restore, the audit log has %d before the adoption", len(b.audited), n)
 	}
 	told := func(key string) func(picket.Event) bool {
 		return func(ev picket.Event) bool { return strings.Contains(string(ev.Data), key) }
