@@ -25,7 +25,10 @@ func (e Event) Notice() bool {
 	case EventAgentLifecycle:
 		return e.NewStatus == AgentDead
 	case EventBudgetUnverified:
-		return e.Reason != "charged_since" // which takes some of it off again
+		var data struct {
+			First bool `json:"first"`
+		}
+		return json.Unmarshal(e.Data, &data) == nil && data.First // of a run, or of an envelope
 	}
 	return slices.Contains(NoticeTypes, e.Type)
 }

@@ -55,7 +55,7 @@ func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelop
 	if trusted {
 		room = m.room(e)
 	}
-	locks := trusted && t.state != picket.TaskQueued
+	locks := trusted && t.state != picket.TaskQueued && t.state != picket.TaskHandoff
 	if locks {
 		before = e.unverified
 	}

@@ -274,7 +274,7 @@ func TestRunKeysAreHeldByTheirParents(t *testing.T) {
 
 // runKeyMutants are the planted bugs of run keys.
 var runKeyMutants = []mutant{
-	{"a run key outlives the revocation of its parent", []edit{{"key_revoke", "revoke_run_keys(ARGV[1], ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0')", ""}}},
+	{"a run key outlives the revocation of its parent", []edit{{"key_revoke", "local run_keys, run_leases = revoke_run_keys(ARGV[1], with_runs)", "local run_keys, run_leases = 0, 0"}}},
 	{"a revocation marks no run key", []edit{{"_runkey", "'revoked', RAW, 'leases', 'kept')", "'leases', 'kept')"}}},
 	{"leases of run keys survive the revocation", []edit{{"_runkey", "if ends and k[3] ~= 'ended' then", "if false then"}}},
 	{"leases of run keys that were to be kept end", []edit{{"_runkey", "if ends and k[3]", "if k[3]"}}},

@@ -130,7 +130,7 @@ func gate(t *testing.T, seed uint64) []phase {
 	if soaking() {
 		return append(fast, live(1000), virtual(200), races(50))
 	}
-	return append(fast, live(60), virtual(5), live(1000), virtual(200), races(20))
+	return append(fast, live(20), virtual(5), live(1000), virtual(200), races(20))
 }
 
 func soaking() bool { return os.Getenv("PICKET_SOAK") != "" }

@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,10 @@ func TestARunKeyEndsWithTheKeyThatMadeIt(t *testing.T) {
 			ok(t, err)
 		}
 		f.revoke(t, parent, nil)
+		said := f.audit(t, picket.EventKeyRevoked)
+		if data := string(said[len(said)-1].Data); !strings.Contains(data, `"runKeys":2,"runKeyLeases":"ended","liveRunKeyLeases":2`) {
+			t.Errorf("the audit log says %s", data)
+		}
 		for _, h := range held[:2] {
 			_, err := f.Renew(f.ctx, h)
 			refused(t, err, picket.CodeLeaseExpired)

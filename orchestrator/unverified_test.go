@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
@@ -135,8 +134,20 @@ func TestSubtasksThatSharedADollarChargeItOnce(t *testing.T) {
 // nothing that the next holder needs.
 func TestARunThatLostItsTaskLocksNothing(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
+		_, asked := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+		help, err := f.RequestHelp(f.ctx, asked, picket.HelpRequest{Question: "which?"})
+		ok(t, err)
+		f.usage(t, asked, picket.UsageReport{USD: usd("9")}, 0, "1")
+		_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"this"`)})
+		ok(t, err)
+		if got := f.envelope(t, asked.TaskID); !got.Unverified.IsZero() {
+			t.Errorf("a task that waits for a person has %+v unverified", got.Unverified)
+		}
+		_, err = f.Cancel(f.ctx, operator, asked.TaskID, "enough")
+		ok(t, err)
+
 		_, old := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
-		_, err := f.Release(f.ctx, old, picket.Exit{Class: picket.ExitReleased})
+		_, err = f.Release(f.ctx, old, picket.Exit{Class: picket.ExitReleased})
 		ok(t, err)
 		if got := f.usage(t, old, picket.UsageReport{USD: usd("9")}, 0, "1"); got.Unverified.USD != usd("8") || got.Overrun {
 			t.Errorf("usage %+v", got)
@@ -213,8 +224,8 @@ func TestAHolderOverdrawsItsOwnEnvelopeOnly(t *testing.T) {
 		refused(t, err, picket.CodeBudgetExceeded)
 		_, err = f.Complete(f.ctx, sub, picket.Completion{})
 		ok(t, err)
-		f.books(t, d.TaskID, "0.35", "0", "0", "0.35")
-		f.books(t, root.TaskID, "1.25", "0.90", "0", "0")
+		f.books(t, d.TaskID, "0.55", "0", "0", "0.55") // with the top-up that was granted
+		f.books(t, root.TaskID, "1.25", "0.70", "0", "0")
 		f.sound(t)
 	})
 }
@@ -264,6 +275,45 @@ func TestUnverifiedUsageIsChargedOnceThereIsMoney(t *testing.T) {
 	})
 }
 
+// Without another report the end of the task charges what was unverified, from
+// what a top-up or a late call has left. The parent gets back only the rest.
+func TestTheEndOfATaskChargesWhatWasReported(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "9")})
+		d, err := f.Delegate(f.ctx, h, "one", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "1"), Review: picket.ReviewByNone, Priority: ptr(9)})
+		ok(t, err)
+		sub := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		f.usage(t, sub, picket.UsageReport{USD: usd("3")}, 0, "1")
+		_, err = f.TopUp(f.ctx, once("a"), d.TaskID, picket.TopUp{USD: usd("3")})
+		ok(t, err)
+		call := f.reserve(t, sub, paid("0.80"))
+		_, err = f.Complete(f.ctx, sub, picket.Completion{})
+		ok(t, err)
+		f.books(t, d.TaskID, "3.80", "0", "0.80", "3")
+		f.settle(t, done(call, "0.10"))
+		f.books(t, d.TaskID, "3.10", "0", "0", "3.10")
+		f.books(t, root.TaskID, "12", "8.90", "0", "0")
+		f.sound(t)
+
+		d, err = f.Delegate(f.ctx, h, "two", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "1"), Review: picket.ReviewByNone, Priority: ptr(9)})
+		ok(t, err)
+		sub = f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		call = f.reserve(t, sub, paid("1"))
+		f.usage(t, sub, picket.UsageReport{USD: usd("0.70")}, 0, "0") // the call holds it all
+		_, err = f.Complete(f.ctx, sub, picket.Completion{})
+		ok(t, err)
+		f.settle(t, done(call, "0.20"))
+		f.books(t, d.TaskID, "0.90", "0", "0", "0.90")
+		f.books(t, root.TaskID, "12", "8", "0", "0")
+		page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: d.TaskID, Back: true, Limit: 1})
+		ok(t, err)
+		if row := page.Rows[0]; row.Charged.USD != usd("0.70") || row.Unverified.USD != usd("-0.70") || row.Detail != "charged_since" {
+			t.Errorf("ledger %+v", row)
+		}
+		f.sound(t)
+	})
+}
+
 // One report counts up to ten times what the task was granted. Where that is
 // nothing it is ten times the default envelope.
 func TestAReportIsBounded(t *testing.T) {
@@ -275,29 +325,6 @@ func TestAReportIsBounded(t *testing.T) {
 		if got := f.usage(t, h, picket.UsageReport{Tokens: 50_000_000, USD: usd("1000")}, 0, "0"); !got.Unverified.IsZero() {
 			t.Errorf("a repeat %+v", got)
 		}
-		f.sound(t)
-	})
-}
-
-// Reports of one run that book something come at a bounded rate, and one that
-// was refused is made up for by the next running total.
-func TestReportsOfUsageHaveARate(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1_000_000, "1"), LeaseWindowSeconds: ptr(3600)})
-		taken := int64(0)
-		for i := range int64(400) {
-			_, err := f.ReportUsage(f.ctx, h, picket.UsageReport{Source: "claude", Tokens: i + 1})
-			if err != nil {
-				refused(t, err, picket.CodeRateLimited)
-				break
-			}
-			taken++
-		}
-		if taken < 240 || taken > 300 {
-			t.Errorf("%d reports were taken at once", taken)
-		}
-		f.jump(t, 5*time.Second)
-		f.usage(t, h, picket.UsageReport{Tokens: 1000}, 1000-taken, "0")
 		f.sound(t)
 	})
 }

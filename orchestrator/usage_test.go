@@ -150,3 +150,26 @@ func TestUsageBeyondWhatIsCountedIsRefused(t *testing.T) {
 		f.sound(t)
 	})
 }
+
+// Reports of one run that book something come at a bounded rate, and one that
+// was refused is made up for by the next running total.
+func TestReportsOfUsageHaveARate(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1_000_000, "1"), LeaseWindowSeconds: ptr(3600)})
+		taken := int64(0)
+		for i := range int64(400) {
+			_, err := f.ReportUsage(f.ctx, h, picket.UsageReport{Source: "claude", Tokens: i + 1})
+			if err != nil {
+				refused(t, err, picket.CodeRateLimited)
+				break
+			}
+			taken++
+		}
+		if taken < 240 || taken > 300 {
+			t.Errorf("%d reports were taken at once", taken)
+		}
+		f.jump(t, 5*time.Second)
+		f.usage(t, h, picket.UsageReport{Tokens: 1000}, 1000-taken, "0")
+		f.sound(t)
+	})
+}

@@ -77,8 +77,8 @@ var storeCounters = []storeGauge{
 	{describe("spent_tokens_total", "Tokens charged to tasks, whatever was given back of them."), func(s picket.Stats) float64 { return float64(s.Money.Spent.Tokens) }},
 	{describe("returned_usd_total", "Dollars of those that corrections gave back."), func(s picket.Stats) float64 { return float64(s.Money.Returned.USD) / 1e9 }},
 	{describe("returned_tokens_total", "Tokens of those that corrections gave back."), func(s picket.Stats) float64 { return float64(s.Money.Returned.Tokens) }},
-	{describe("unverified_usd_total", "Dollars that agents reported and that were charged to nobody."), func(s picket.Stats) float64 { return float64(s.Money.Unverified.USD) / 1e9 }},
-	{describe("unverified_tokens_total", "Tokens that agents reported and that were charged to nobody."), func(s picket.Stats) float64 { return float64(s.Money.Unverified.Tokens) }},
+	{describe("unverified_usd_total", "Dollars that agents reported and that were charged to nobody at that time."), func(s picket.Stats) float64 { return float64(s.Money.Unverified.USD) / 1e9 }},
+	{describe("unverified_tokens_total", "Tokens that agents reported and that were charged to nobody at that time."), func(s picket.Stats) float64 { return float64(s.Money.Unverified.Tokens) }},
 }
 
 var (

@@ -38,8 +38,10 @@ local function forget_run_keys(index, limit)
 end
 
 -- revoke_run_keys revokes the run keys of a revoked key, and ends their leases
--- unless these are kept.
+-- unless these are kept. It returns how many run keys there are, and how many
+-- leases they have.
 local function revoke_run_keys(parent, ends)
+  local keys, leases = 0, 0
   for _, id in ipairs(call('ZRANGE', K('run-keys-of:', parent), 0, -1)) do
     local k = call('HMGET', K('key:', id), 'revoked', 'hash', 'leases')
     if k[1] == '0' then
@@ -47,9 +49,11 @@ local function revoke_run_keys(parent, ends)
       wake('key ' .. k[2])
       wake('revoked ' .. id)
     end
+    keys, leases = keys + 1, leases + call('ZCARD', K('leases-of:', id))
     if ends and k[3] ~= 'ended' then
       call('HSET', K('key:', id), 'leases', 'ended')
       call('ZADD', K('chores'), '0', 'key:' .. id)
     end
   end
+  return keys, leases
 end

@@ -34,12 +34,14 @@ if revoked == '0' then
   close_sessions(ARGV[1], sessions, #sessions, 'key_revoked', ARGV[2])
   call('HSET', key, 'revoked', RAW)
 end
+local with_runs = ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0'
+local run_keys, run_leases = revoke_run_keys(ARGV[1], with_runs)
 if revoked == '0' or leases ~= kept then
   call('HSET', key, 'leases', leases)
   emit('key.revoked', { actor = ARGV[2] }, '{"keyId":' .. quote(ARGV[1]) .. ',"leases":' .. quote(leases) .. ',"liveLeases":' .. F(live) ..
+    ',"runKeys":' .. F(run_keys) .. ',"runKeyLeases":' .. quote(with_runs and 'ended' or 'kept') .. ',"liveRunKeyLeases":' .. F(run_leases) ..
     ',"before":{"revoked":' .. (revoked == '0' and 'false' or 'true') .. '},"after":{"revoked":true}}')
 end
-revoke_run_keys(ARGV[1], ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0')
 local limit = num(ARGV[4])
 if leases == 'ended' and end_leases_of(ARGV[1], ARGV[2], limit) == limit then
   call('ZADD', K('chores'), '0', 'key:' .. ARGV[1])

@@ -63,7 +63,8 @@ local function room(dim)
   return unverified and 0 or math.max(0, task and math.min(left, num(p['available_' .. dim])) or left)
 end
 -- A run that has given its task back does not lock the envelope of the next holder.
-local into = (unverified or t.state == 'queued') and r or e
+local waits = t.state == 'queued' or t.state == 'handoff'
+local into = (unverified or waits) and r or e
 local was_rest_t, was_rest_u = into == e and num(e.unverified_t) or 0, into == e and num(e.unverified_u) or 0
 local cost_t, cost_u = math.min(owed_t + was_rest_t, room('t')), math.min(owed_u + was_rest_u, room('u'))
 local rest_t, rest_u = owed_t - cost_t, owed_u - cost_u -- negative if more is charged than was owed
@@ -92,6 +93,7 @@ local more_rest_t, more_rest_u = math.max(0, rest_t), math.max(0, rest_u)
 local more_rest = more_rest_t > 0 or more_rest_u > 0
 if rest_t ~= 0 or rest_u ~= 0 then
   local reason = more_rest and (unverified or 'over_envelope') or 'charged_since'
+  local first = more_rest and num(into.unverified_t) == 0 and num(into.unverified_u) == 0
   shift(into, 'unverified', rest_t, rest_u)
   if more_rest then
     sum('unverified_t', more_rest_t)
@@ -99,7 +101,7 @@ if rest_t ~= 0 or rest_u ~= 0 then
   end
   -- Each row of the ledger has an event of its own, whose number is its id.
   emit('budget.unverified', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = reason }, '{"envelope":' .. quote(tid) ..
-    ',"tool":' .. quote(source) .. ',"usage":' .. both(rest_t, rest_u) .. ',"reason":' .. quote(reason) .. '}')
+    ',"tool":' .. quote(source) .. ',"usage":' .. both(rest_t, rest_u) .. ',"reason":' .. quote(reason) .. ',"first":' .. (first and 'true' or 'false') .. '}')
   book(tid, 'run', rid, 'cost_t', '0', 'cost_u', '0', 'kind', 'unverified', 'tool', source, 'unverified_t', F(rest_t), 'unverified_u', F(rest_u),
     'held_t', '0', 'held_u', '0', 'detail', reason)
 end
