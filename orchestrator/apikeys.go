@@ -265,8 +265,12 @@ func (c *keyCache) forget(hash string) {
 	delete(c.known, hash)
 }
 
-// heard drops a key that another process has revoked.
+// heard drops a key that another process has revoked, and all of them after a
+// reconnect: messages may have been missed.
 func (c *keyCache) heard(message string) {
+	if message == "" {
+		c.forgetAll()
+	}
 	if hash, ok := strings.CutPrefix(message, "key "); ok {
 		c.forget(hash)
 	}

@@ -66,6 +66,9 @@ func (h *hub) listen(ctx context.Context, sub *redis.PubSub) {
 	for m := range messages {
 		switch m := m.(type) {
 		case *redis.Subscription:
+			if h.hear != nil {
+				h.hear("")
+			}
 			h.wakeAll() // a new connection: what came meanwhile was missed
 		case *redis.Message:
 			if h.hear != nil {

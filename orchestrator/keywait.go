@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -25,14 +26,20 @@ func (e *Engine) WhileKeyHolds(ctx context.Context, keyID string) (held context.
 			// The key may have been revoked before the waiter was registered, and a
 			// message can also mean that messages were missed. A store that does not
 			// answer says nothing about the key.
-			if ended, err := e.keyEnded(held, keyID); err == nil && ended {
+			ended, err := e.keyEnded(held, keyID)
+			if err == nil && ended {
 				end(explainRefusal(string(picket.CodeUnauthenticated) + " kind=key"))
 				return
+			}
+			var again <-chan time.Time
+			if err != nil {
+				again = time.After(time.Second)
 			}
 			select {
 			case <-held.Done():
 				return
 			case <-in.c:
+			case <-again:
 			}
 		}
 	}()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
 )
 
 func once(key string) picket.Caller {
@@ -180,6 +181,29 @@ func TestAKeyRevokedWhileItIsReadIsForgotten(t *testing.T) {
 		readers.Wait()
 		_, err = f.Authenticate(f.ctx, k.Key)
 		refused(t, err, picket.CodeUnauthenticated)
+	}
+}
+
+// A process that has missed the message of a revocation asks again as soon as it
+// hears messages once more, which is sooner than it forgets keys.
+func TestAMissedRevocationIsNotTrusted(t *testing.T) {
+	f := open(t, rig.Real(t))
+	defer f.close()
+	other := f.beside(t, f.where, orchestrator.Config{}).Engine("default")
+	k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
+	ok(t, err)
+	_, err = other.Authenticate(f.ctx, k.Key)
+	ok(t, err)
+	ok(t, f.raw.Do(f.ctx, "CLIENT", "KILL", "TYPE", "pubsub").Err())
+	_, err = f.RevokeKey(f.ctx, operator, k.KeyID)
+	ok(t, err)
+	for end := time.Now().Add(4 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err = other.Authenticate(f.ctx, k.Key); picket.CodeOf(err) == picket.CodeUnauthenticated {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after 4 s the other process says %v", err)
+		}
 	}
 }
 
