@@ -75,12 +75,10 @@ func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelop
 	}
 	if !left.IsZero() {
 		m.rows++
-	}
-	if !rest.IsZero() {
 		m.emit(picket.EventBudgetUnverified, r.task)
-		if locks && !e.closed {
-			m.emit(picket.EventBudgetOverrun, r.task)
-		}
+	}
+	if !rest.IsZero() && locks && !e.closed {
+		m.emit(picket.EventBudgetOverrun, r.task)
 	}
 	return cost, rest, p, ""
 }

@@ -66,57 +66,11 @@ local function carve(parent, id, order, t, u)
   call('ZADD', K('children:', parent), order, id)
 end
 
-local function dollars(n)
-  local whole = math.floor(math.abs(n) / 1000000000)
-  local text = string.format('%s%d.%09d', n < 0 and '-' or '', whole, math.abs(n) - whole * 1000000000)
-  return (string.gsub(string.gsub(text, '0+$', ''), '%.$', ''))
-end
-
--- both writes an amount of both dimensions as JSON.
-local function both(t, u) return '{"tokens":' .. F(t) .. ',"usd":' .. dollars(u) .. '}' end
-
--- task_of is the task of an envelope; the house is none.
-local function task_of(id) return string.match(id, '^task_.*') or '' end
-
--- book writes a row of the ledger; the event was written just before.
-local function book(id, ...)
-  call('XADD', K('ledger'), meta.seq .. '-0', 'task', id, 'at', RAW, ...)
-  call('ZADD', K('ledger-of:', id), meta.seq, meta.seq)
-end
-
--- add_up adds what was spent to the totals of an envelope and of all that it was
--- carved from, be they open or closed.
-local function add_up(e, t, u)
-  while e do
-    if e.total_u then shift(e, 'total', t, u) end
-    e = e.parent and e.parent ~= '' and pick(K('env:', e.parent), unpack(SUMMED))
-  end
-end
-
--- charge_reported charges a closed envelope with what was reported of it and
--- could not be charged then, up to what is available: that was granted, and used.
-local function charge_reported(id, e)
-  local t = math.min(num(e.unverified_t), math.max(0, num(e.available_t)))
-  local u = math.min(num(e.unverified_u), math.max(0, num(e.available_u)))
-  if t == 0 and u == 0 then return end
-  shift(e, 'unverified', -t, -u)
-  shift(e, 'available', -t, -u)
-  shift(e, 'spent', t, u)
-  add_up(e, t, u)
-  sum('spent_t', t)
-  sum('spent_u', u)
-  emit('budget.unverified', { task = task_of(id), actor = 'server', reason = 'charged_since' }, '{"envelope":' .. quote(id) ..
-    ',"usage":' .. both(-t, -u) .. ',"reason":"charged_since"}')
-  book(id, 'cost_t', F(t), 'cost_u', F(u), 'held_t', '0', 'held_u', '0', 'kind', 'unverified', 'unverified_t', F(-t), 'unverified_u', F(-u),
-    'detail', 'charged_since')
-end
-
 -- give_back passes what is available in a closed envelope, be it less than
 -- nothing, to the one that it was carved from, and on through closed ones. It
 -- returns the envelope where it ends up.
 local function give_back(id, e)
   while e.closed == '1' and e.parent and e.parent ~= '' do
-    charge_reported(id, e)
     local p = envelope(e.parent)
     if not p.parent then break end -- deleted long ago
     local t, u = num(e.available_t), num(e.available_u)
