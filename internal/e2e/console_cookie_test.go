@@ -157,7 +157,7 @@ func TestConsoleCookieByHTTPS(t *testing.T) {
 
 	// At localhost nobody signs in by https.
 	signIn("localhost")
-	b.reads("[role=alert]", "cookies of localhost")
+	b.reads("[role=alert]", "browsers send its cookies to every port")
 	if got := b.cookies(); len(got) != 0 {
 		t.Errorf("%d cookies were set at localhost", len(got))
 	}
