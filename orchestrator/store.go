@@ -212,7 +212,7 @@ func (s *Store) background(do func(ctx context.Context)) {
 
 func newLine(cfg Config) (line, error) {
 	l := line{client: redis.NewUniversalClient(&cfg.Redis)}
-	if cfg.NoPipeline {
+	if cfg.NoPipeline || cfg.Memory { // a store in this process is no round trip away
 		return l, nil
 	}
 	var err error
