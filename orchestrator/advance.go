@@ -81,9 +81,9 @@ const (
 	barred    = 4 // there are none for this agent: it drains, is gone or is another key's
 )
 
-// further acquires for a task that is completed already. That the agent or its
-// key may not be given more by now is no error: the caller would lose the answer
-// to the completion.
+// further acquires more work after a task was completed. If the agent or its key
+// may not get more, it returns no leases and no error: with an error the caller
+// would lose the answer to the completion.
 func (e *Engine) further(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) ([]picket.Lease, error) {
 	leases, err := e.grant(ctx, by, req, waiter, wait)
 	switch picket.CodeOf(err) {

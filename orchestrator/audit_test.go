@@ -245,7 +245,7 @@ func (f *fixture) auditedAfter(t *testing.T, seq int64) (out []string) {
 }
 
 // A repair that an operator asked for is in the audit log, one that the reaper
-// made by itself is not.
+// made in its own round is not.
 func TestARepairByAnOperatorIsAudited(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		damage := func() {
