@@ -140,9 +140,11 @@ func TestAScrapeIsOneLook(t *testing.T) {
 		}
 		looks := func() (n int64) {
 			for _, c := range p.store.Calls() {
-				if c.Script == "stats" {
+				switch {
+				case c.Script == "stats":
 					n = c.Count - before[c.Script]
-				} else if c.Count != before[c.Script] {
+				case c.Script == "identify": // two namespaces at once can need a new connection, which is greeted
+				case c.Count != before[c.Script]:
 					t.Errorf("a scrape ran %s", c.Script)
 				}
 			}
