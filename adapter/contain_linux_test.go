@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
@@ -143,6 +144,29 @@ func TestOverdueIsALostLease(t *testing.T) {
 			t.Errorf("reported as %+v", v.Runs[0])
 		}
 	})
+}
+
+// A tree that the adapter kills in place of its shim is overdue if its last
+// deadline has passed. An earlier one that the shim holds on to does not count,
+// and neither does a deadline that passes after the kill.
+func TestOverdueWithoutItsShim(t *testing.T) {
+	const deadline = 10 * time.Second
+	for _, tt := range []struct {
+		name          string
+		p             *shimProcess
+		after         time.Duration
+		kill, overdue bool
+	}{
+		{"the shim has time to answer", &shimProcess{due: deadline}, answerWithin, false, false},
+		{"the first deadline", &shimProcess{due: deadline}, answerWithin + 1, true, true},
+		{"the last deadline", &shimProcess{due: deadline, latest: deadline}, answerWithin + 1, true, true},
+		{"a deadline that was put off", &shimProcess{due: deadline, latest: time.Minute}, answerWithin + 1, true, false},
+		{"killed before", &shimProcess{due: deadline, killed: time.Second}, answerWithin + 1, true, false},
+	} {
+		if _, kill, overdue := tt.p.unheard(deadline + tt.after); kill != tt.kill || overdue != tt.overdue {
+			t.Errorf("%s: kill %v, overdue %v, want %v, %v", tt.name, kill, overdue, tt.kill, tt.overdue)
+		}
+	}
 }
 
 func TestCgroupMount(t *testing.T) {

@@ -214,7 +214,7 @@ func (s *shim) guard(orders <-chan shimOrder, execs <-chan shimExec, children <-
 			s.obey(o)
 		case <-s.alarm.rings:
 			if s.killAt > 0 && bootClock() >= s.killAt {
-				s.overdue = s.pause == 0
+				s.overdue = s.overdue || s.pause == 0
 				s.kill()
 			}
 		case <-s.again:

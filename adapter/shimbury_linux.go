@@ -24,8 +24,7 @@ func (p *shimProcess) signal(sig unix.Signal) {
 }
 
 // bury ends the tree of a shim that is dead, stopped or deaf, and then the
-// shim. How the leader ended is not known: that is reported as a kill. It is
-// not overdue: it was the shim that failed, not the lease.
+// shim. How the leader ended is not known: that is reported as a kill.
 func (p *shimProcess) bury() {
 	p.exit = Exited{Code: 128 + int(unix.SIGKILL), Signal: unix.SignalName(unix.SIGKILL)}
 	_ = p.cmd.Process.Signal(unix.SIGSTOP) // it is to start nobody any more

@@ -38,6 +38,7 @@ type shimProcess struct {
 	seq     uint64
 	open    []pending     // orders that were not acknowledged, oldest first
 	due     time.Duration // the last deadline that the shim knows; 0 is none
+	latest  time.Duration // the last deadline that it was told; 0 is none
 	killed  time.Duration // when Kill was called first
 }
 
@@ -89,6 +90,9 @@ func (p *shimProcess) order(o shimOrder) {
 	if o.Signal == syscall.SIGKILL && p.killed == 0 {
 		p.killed = now
 	}
+	if o.KillAt != 0 {
+		p.latest = time.Duration(o.KillAt)
+	}
 	p.seq++
 	o.Seq = p.seq
 	p.open = append(p.open, pending{o, now})
@@ -113,11 +117,13 @@ func (p *shimProcess) acknowledged(seq uint64) {
 }
 
 // unheard answers what the shim has let lie: signals it did not acknowledge
-// and a deadline it did not act on. Each signal is answered once.
-func (p *shimProcess) unheard(now time.Duration) (terminate, kill bool) {
+// and a deadline it did not act on. Each signal is answered once. It is overdue
+// if the last deadline has passed, and not only one that the shim holds on to.
+func (p *shimProcess) unheard(now time.Duration) (terminate, kill, overdue bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	kill = p.due > 0 && now > p.due+answerWithin
+	overdue = kill && p.killed == 0 && now > p.latest
 	for i, o := range p.open {
 		if now <= o.sent+answerWithin {
 			continue
@@ -130,7 +136,7 @@ func (p *shimProcess) unheard(now time.Duration) (terminate, kill bool) {
 			kill = true
 		}
 	}
-	return terminate, kill
+	return terminate, kill, overdue
 }
 
 // stuck reports whether a tree that was killed does not die.
@@ -169,7 +175,9 @@ func (p *shimProcess) heed() {
 				p.bury()
 				return
 			case w.Ended != nil:
-				p.exit, p.overdue, p.left = Exited{Code: w.Ended.Code, Signal: w.Ended.Signal}, w.Ended.Overdue, w.Ended.Left
+				p.exit, p.left = Exited{Code: w.Ended.Code, Signal: w.Ended.Signal}, w.Ended.Left
+				// The adapter may have killed the leader before the shim noticed the deadline.
+				p.overdue = w.Ended.Overdue || p.overdue && p.exit.Signal == unix.SignalName(unix.SIGKILL)
 				return
 			case w.Ack != 0:
 				p.acknowledged(w.Ack)
@@ -178,7 +186,8 @@ func (p *shimProcess) heed() {
 			}
 		case <-look.C:
 			now := bootClock()
-			terminate, kill := p.unheard(now)
+			terminate, kill, overdue := p.unheard(now)
+			p.overdue = p.overdue || overdue
 			if terminate {
 				p.signal(unix.SIGTERM)
 				p.signal(unix.SIGCONT)
