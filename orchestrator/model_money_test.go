@@ -71,13 +71,30 @@ func (m *rules) short(id string, need budget.Envelope) bool {
 
 // giveBack passes what a closed envelope has up to the nearest open one.
 func (m *rules) giveBack(e *menv) *menv {
-	for e.closed && e.parent != "" {
+	for e.closed {
+		m.chargeReported(e)
+		if e.parent == "" {
+			break
+		}
 		p, left := m.envs[e.parent], e.Available
 		e.Granted, e.Available = e.Granted.Minus(left), budget.Envelope{}
 		p.Carved, p.Available = p.Carved.Minus(left), p.Available.Plus(left)
 		e = p
 	}
 	return e
+}
+
+// chargeReported charges a closed envelope with what was reported of it, up to
+// what it has.
+func (m *rules) chargeReported(e *menv) {
+	has := positive(e.Available)
+	cost := budget.Envelope{Tokens: min(e.unverified.Tokens, has.Tokens), USD: min(e.unverified.USD, has.USD)}
+	if cost.IsZero() {
+		return
+	}
+	e.unverified, e.Available, e.Spent = e.unverified.Minus(cost), e.Available.Minus(cost), e.Spent.Plus(cost)
+	m.emit(picket.EventBudgetUnverified, e.id)
+	m.rows++
 }
 
 // ends is the end of a task for its money.

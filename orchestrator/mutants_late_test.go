@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
 )
 
 // lateAttacks rewrite what a run said, at the end of its lease or after it.
-var lateAttacks = []func(*hoarder){releaseAfterExit, launchAfterLease, changeWhatWasShown, lateWithARevokedKey}
+var lateAttacks = []func(*hoarder){releaseAfterExit, launchAfterLease, changeWhatWasShown, lateWithARevokedKey, repairBeyondTheDay}
 
 // releaseAfterExit names another last event when the exit is already reported.
 func releaseAfterExit(h *hoarder) {
@@ -134,6 +135,39 @@ func lateWithARevokedKey(h *hoarder) {
 	h.end(held)
 }
 
+// repairBeyondTheDay rejects a task that has used more than it was charged for.
+// The limit of the day does not cover a repair that counts this money as left.
+func repairBeyondTheDay(h *hoarder) {
+	day, err := h.Envelope(h.ctx, "house")
+	h.ok(err)
+	task, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task", BudgetEnvelope: worth(0, "1")})
+	h.ok(err)
+	held := h.next()
+	call, err := h.Reserve(h.ctx, held, paid("1"))
+	h.ok(err)
+	_, err = h.ReportUsage(h.ctx, held, picket.UsageReport{Source: "claude", Session: "s", USD: usd("0.70")})
+	h.ok(err)
+	_, err = h.Settle(h.ctx, done(call, "0.20"))
+	h.ok(err)
+	_, err = h.Complete(h.ctx, held, picket.Completion{})
+	h.ok(err)
+	left := day.Available.USD - usd("0.90")
+	repair := func(dollars budget.Money) (fix string, err error) {
+		_, fix, err = h.Reject(h.ctx, operator, task.TaskID, picket.Decision{Note: "again"}, &picket.TaskSpec{Title: "a repair", BudgetEnvelope: &budget.Envelope{USD: dollars}})
+		return fix, err
+	}
+	if _, err := repair(left + 1); picket.CodeOf(err) != picket.CodeBudgetExceeded {
+		h.Fatalf("a repair with a nano-dollar more than the day has left: %v", err)
+	}
+	fix, err := repair(left)
+	h.ok(err)
+	if day, err = h.Envelope(h.ctx, "house"); err != nil || day.Available.USD != 0 {
+		h.Fatalf("the day has %v left: %v", day.Available.USD, err)
+	}
+	_, err = h.Cancel(h.ctx, operator, fix, "")
+	h.ok(err)
+}
+
 // said is what the record of a run says of its launch and its exit.
 func (h *hoarder) said(held picket.Held) string {
 	h.Helper()
@@ -149,5 +183,6 @@ var lateMutants = []mutant{
 	{"a revoked key hands in evidence", []edit{{"run_evidence", "if key_voids(r.key) then", "if false then"}}},
 	{"output follows the end of its stream", []edit{{"run_log", "if r[stream .. '_closed'] == '1' then", "if false then"}}},
 	{"a revoked key is charged", []edit{{"usage", "key_voids(r.key) and 'key_revoked'", "false"}}},
+	{"a repair counts on money that was used", []edit{{"_money", "have_u + num(back.available_u) - used_u", "have_u + num(back.available_u)"}}},
 	{"a launch is never corrected", []edit{{"run_events", "r.launched ~= '1' or r.state == 'running'", "r.launched ~= '1'"}}},
 }

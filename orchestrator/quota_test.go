@@ -47,7 +47,7 @@ func hoard(t failer, s rig.Store, namespace string, quotas orchestrator.Quotas, 
 	defer os.RemoveAll(witness)
 	s.Redis.ReadTimeout = 20 * time.Second
 	cfg := orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{namespace}, Sealer: rig.Sealer(), Quotas: quotas,
-		Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)}
+		Witness: witness, Found: true, HousePerDay: worth(1e9, "1000000"), Log: slog.New(slog.DiscardHandler)}
 	orchestrator.SetClock(&cfg, quickClock())
 	store, err := orchestrator.Open(ctx, cfg)
 	if err != nil {

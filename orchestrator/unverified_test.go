@@ -224,8 +224,8 @@ func TestAHolderOverdrawsItsOwnEnvelopeOnly(t *testing.T) {
 		refused(t, err, picket.CodeBudgetExceeded)
 		_, err = f.Complete(f.ctx, sub, picket.Completion{})
 		ok(t, err)
-		f.books(t, d.TaskID, "0.35", "0", "0", "0.35")
-		f.books(t, root.TaskID, "1.25", "0.90", "0", "0")
+		f.books(t, d.TaskID, "0.55", "0", "0", "0.55") // with the top-up that was granted
+		f.books(t, root.TaskID, "1.25", "0.70", "0", "0")
 		f.sound(t)
 	})
 }
@@ -270,6 +270,45 @@ func TestUnverifiedUsageIsChargedOnceThereIsMoney(t *testing.T) {
 		}
 		if charged != usd("1.60") || unverified != usd("0.50") {
 			t.Errorf("the rows add up to %v charged and %v unverified", charged, unverified)
+		}
+		f.sound(t)
+	})
+}
+
+// Without another report the end of the task charges what was unverified, from
+// what a top-up or a late call has left. The parent gets back only the rest.
+func TestTheEndOfATaskChargesWhatWasReported(t *testing.T) {
+	both(t, func(t *testing.T, f *fixture) {
+		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "9")})
+		d, err := f.Delegate(f.ctx, h, "one", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "1"), Review: picket.ReviewByNone, Priority: ptr(9)})
+		ok(t, err)
+		sub := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		f.usage(t, sub, picket.UsageReport{USD: usd("3")}, 0, "1")
+		_, err = f.TopUp(f.ctx, once("a"), d.TaskID, picket.TopUp{USD: usd("3")})
+		ok(t, err)
+		call := f.reserve(t, sub, paid("0.80"))
+		_, err = f.Complete(f.ctx, sub, picket.Completion{})
+		ok(t, err)
+		f.books(t, d.TaskID, "3.80", "0", "0.80", "3")
+		f.settle(t, done(call, "0.10"))
+		f.books(t, d.TaskID, "3.10", "0", "0", "3.10")
+		f.books(t, root.TaskID, "12", "8.90", "0", "0")
+		f.sound(t)
+
+		d, err = f.Delegate(f.ctx, h, "two", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "1"), Review: picket.ReviewByNone, Priority: ptr(9)})
+		ok(t, err)
+		sub = f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		call = f.reserve(t, sub, paid("1"))
+		f.usage(t, sub, picket.UsageReport{USD: usd("0.70")}, 0, "0") // the call holds it all
+		_, err = f.Complete(f.ctx, sub, picket.Completion{})
+		ok(t, err)
+		f.settle(t, done(call, "0.20"))
+		f.books(t, d.TaskID, "0.90", "0", "0", "0.90")
+		f.books(t, root.TaskID, "12", "8", "0", "0")
+		page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: d.TaskID, Back: true, Limit: 1})
+		ok(t, err)
+		if row := page.Rows[0]; row.Charged.USD != usd("0.70") || row.Unverified.USD != usd("-0.70") || row.Detail != "charged_since" {
+			t.Errorf("ledger %+v", row)
 		}
 		f.sound(t)
 	})

@@ -1,22 +1,5 @@
 -- The books: what changes money is an event and a row of the ledger, which has
--- the number of that event.
-local function dollars(n)
-  local whole = math.floor(math.abs(n) / 1000000000)
-  local text = string.format('%s%d.%09d', n < 0 and '-' or '', whole, math.abs(n) - whole * 1000000000)
-  return (string.gsub(string.gsub(text, '0+$', ''), '%.$', ''))
-end
-
--- both writes an amount of both dimensions as JSON.
-local function both(t, u) return '{"tokens":' .. F(t) .. ',"usd":' .. dollars(u) .. '}' end
-
--- task_of is the task of an envelope; the house is none.
-local function task_of(id) return string.match(id, '^task_.*') or '' end
-
--- book writes a row of the ledger; the event was written just before.
-local function book(id, ...)
-  call('XADD', K('ledger'), meta.seq .. '-0', 'task', id, 'at', RAW, ...)
-  call('ZADD', K('ledger-of:', id), meta.seq, meta.seq)
-end
+-- the number of that event. _money.lua writes the rows.
 
 -- warn tells once that half, four fifths and nearly all of an envelope are
 -- spent or carved, in each dimension apart.
@@ -59,15 +42,6 @@ end
 local function locked(e)
   local t, u = free(e)
   return t < 0 or u < 0
-end
-
--- add_up adds what was spent to the totals of an envelope and of all that it was
--- carved from, be they open or closed.
-local function add_up(e, t, u)
-  while e do
-    if e.total_u then shift(e, 'total', t, u) end
-    e = e.parent and e.parent ~= '' and pick(K('env:', e.parent), unpack(SUMMED))
-  end
 end
 
 -- charge books what was spent; held of it was reserved. Money is spent where it

@@ -34,6 +34,12 @@ end
 -- from the task's own envelope, and from no other.
 local function free(e) return num(e.available_t) - num(e.unverified_t), num(e.available_u) - num(e.unverified_u) end
 
+-- used_of is how much of what was reported of an envelope its end charges: what
+-- could not be charged at the time of the report, up to what is available now.
+local function used_of(e)
+  return math.min(num(e.unverified_t), math.max(0, num(e.available_t))), math.min(num(e.unverified_u), math.max(0, num(e.available_u)))
+end
+
 -- short is the refusal of what an envelope cannot cover; both dimensions have
 -- to, and after an overrun none does until it is made good. back is an envelope
 -- that gives back first, in the same step.
@@ -42,7 +48,8 @@ local function short(id, t, u, back)
   local e = envelope(id)
   local have_t, have_u = free(e)
   if back and back.parent == id and back.closed ~= '1' then
-    have_t, have_u = have_t + num(back.available_t), have_u + num(back.available_u)
+    local used_t, used_u = used_of(back)
+    have_t, have_u = have_t + num(back.available_t) - used_t, have_u + num(back.available_u) - used_u
   end
   local less_t = math.max(0, t - have_t)
   local less_u = math.max(0, u - have_u)
@@ -66,13 +73,58 @@ local function carve(parent, id, order, t, u)
   call('ZADD', K('children:', parent), order, id)
 end
 
+local function dollars(n)
+  local whole = math.floor(math.abs(n) / 1000000000)
+  local text = string.format('%s%d.%09d', n < 0 and '-' or '', whole, math.abs(n) - whole * 1000000000)
+  return (string.gsub(string.gsub(text, '0+$', ''), '%.$', ''))
+end
+
+-- both writes an amount of both dimensions as JSON.
+local function both(t, u) return '{"tokens":' .. F(t) .. ',"usd":' .. dollars(u) .. '}' end
+
+-- task_of is the task of an envelope; the house is none.
+local function task_of(id) return string.match(id, '^task_.*') or '' end
+
+-- book writes a row of the ledger; the event was written just before.
+local function book(id, ...)
+  call('XADD', K('ledger'), meta.seq .. '-0', 'task', id, 'at', RAW, ...)
+  call('ZADD', K('ledger-of:', id), meta.seq, meta.seq)
+end
+
+-- add_up adds what was spent to the totals of an envelope and of all that it was
+-- carved from, be they open or closed.
+local function add_up(e, t, u)
+  while e do
+    if e.total_u then shift(e, 'total', t, u) end
+    e = e.parent and e.parent ~= '' and pick(K('env:', e.parent), unpack(SUMMED))
+  end
+end
+
+-- charge_reported charges a closed envelope with what was reported of it before.
+local function charge_reported(id, e)
+  local t, u = used_of(e)
+  if t == 0 and u == 0 then return end
+  shift(e, 'unverified', -t, -u)
+  shift(e, 'available', -t, -u)
+  shift(e, 'spent', t, u)
+  add_up(e, t, u)
+  sum('spent_t', t)
+  sum('spent_u', u)
+  emit('budget.unverified', { task = task_of(id), actor = 'server', reason = 'charged_since' }, '{"envelope":' .. quote(id) ..
+    ',"usage":' .. both(-t, -u) .. ',"reason":"charged_since"}')
+  book(id, 'cost_t', F(t), 'cost_u', F(u), 'held_t', '0', 'held_u', '0', 'kind', 'unverified', 'unverified_t', F(-t), 'unverified_u', F(-u),
+    'detail', 'charged_since')
+end
+
 -- give_back passes what is available in a closed envelope, be it less than
--- nothing, to the one that it was carved from, and on through closed ones. It
--- returns the envelope where it ends up.
+-- nothing, to the one that it was carved from, and on through closed ones. What
+-- was reported of a closed one is charged to it before. It returns the envelope
+-- where the rest ends up.
 local function give_back(id, e)
-  while e.closed == '1' and e.parent and e.parent ~= '' do
-    local p = envelope(e.parent)
-    if not p.parent then break end -- deleted long ago
+  while e.closed == '1' do
+    charge_reported(id, e)
+    local p = e.parent ~= '' and envelope(e.parent)
+    if not (p and p.parent) then break end -- carved from none, or from one that was deleted long ago
     local t, u = num(e.available_t), num(e.available_u)
     shift(e, 'granted', -t, -u)
     shift(e, 'available', -t, -u)

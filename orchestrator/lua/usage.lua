@@ -6,7 +6,7 @@
 -- run of the task, is charged up to what the task was granted. The rest, and all
 -- that any other run or one of a revoked key reports, is unverified: a row of
 -- the ledger and an event. What was unverified because calls held the money, or
--- before a top-up, is charged by the next report.
+-- before a top-up, is charged by the next report, or by the end of the task.
 -- ARGV: task, run, secret, presented token, source, session, scope (run|session), tokens, nano-dollars
 -- Reply: {tokens, nano-dollars charged now, available tokens, available nano-dollars, 1 when that envelope is locked,
 --   tokens, nano-dollars that are unverified}
