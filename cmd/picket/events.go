@@ -200,13 +200,15 @@ func what(e picket.Event) string {
 		Code    string       `json:"code"`
 		Summary string       `json:"summary"`
 		Reason  string       `json:"reason"`
+		KeyID   string       `json:"keyId"`
+		Name    string       `json:"name"`
 		Exit    *picket.Exit `json:"exit"`
 	}
 	if json.Unmarshal(e.Data, &data) != nil {
 		return clip(string(e.Data), 80)
 	}
 	var parts []string
-	for _, p := range []string{data.State, data.Class, data.Code, data.Summary, data.Reason} {
+	for _, p := range []string{data.State, data.Class, data.Code, data.Summary, data.Reason, data.KeyID, data.Name} {
 		if p != "" && !strings.Contains(strings.Join(parts, " "), p) {
 			parts = append(parts, p)
 		}

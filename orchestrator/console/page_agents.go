@@ -88,7 +88,7 @@ func agents(v *visit) error {
 	for _, view := range agentViews {
 		t := tab{Label: view.name, Path: address(agentsPath, "status", view.name, "role", list.Role), Counted: true, Current: view.name == list.Status}
 		if view.name == "" {
-			t.Label = "here"
+			t.Label = "registered"
 		}
 		for _, s := range view.statuses {
 			t.Count += v.stats.Agents[s]

@@ -30,7 +30,7 @@ func (o *office) beats(id string, load int) []picket.PendingCommand {
 func TestAgentsAreListed(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s := o.sit(picket.ScopeOperator)
-		s.want("/console/agents").has(t, "No agents here.", "picket adapter --role coder -- COMMAND")
+		s.want("/console/agents").has(t, "No agent is registered.", "picket adapter --role coder -- COMMAND")
 		for n := range 60 {
 			o.enlist(fmt.Sprintf("c%02d", n), "coder", 4)
 		}

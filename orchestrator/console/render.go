@@ -250,5 +250,5 @@ func (c *Console) refuse(v *visit, err error) error {
 
 // nowhere answers what no route takes.
 func nowhere(v *visit) error {
-	return picket.Refuse(picket.CodeNotFound, "Go on from the navigation.", "there is no such page")
+	return picket.Refuse(picket.CodeNotFound, "Choose a page in the navigation.", "there is no such page")
 }
