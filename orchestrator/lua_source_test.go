@@ -125,7 +125,7 @@ func (f luaFile) counted() (source string, branches []string) {
 			id += "'"
 		}
 		branches = append(branches, id)
-		fmt.Fprintf(&out, " redis.call('HINCRBY', KEYS[1] .. ':branches', %q, 1) ", id)
+		fmt.Fprintf(&out, " if not KEYS[%[1]q] then KEYS[%[1]q] = 1 redis.call('HSET', KEYS[1] .. ':branches', %[1]q, 1) end ", id) // once in each run of a script
 	}
 	parameters := false // of a function whose body comes next
 	for _, tok := range luaTokens(f.text) {

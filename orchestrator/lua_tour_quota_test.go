@@ -22,6 +22,8 @@ func tourQuotas(t *testing.T, f *fixture) {
 	h.ok(h.call(held, sameCall("a", "h", "0"), `""`))
 	h.end(held)
 	tourLateCharge(t, f)
+	orchestrator.SetHouse(f.store, worth(1e9, "1000000"))
+	defer orchestrator.SetHouse(f.store, nil)
 	for _, attack := range slices.Concat(quotaAttacks, runKeyAttacks, lateAttacks) {
 		attack(h)
 	}
