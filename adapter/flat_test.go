@@ -28,12 +28,12 @@ func (f footprint) String() string {
 		f.goroutines, f.files, f.children, f.cgroups, f.runs, f.stored)
 }
 
-// A resident adapter that has had a hundred short runs holds what it holds
+// A resident adapter that has had fifty short runs holds what it holds
 // after many more. Of a run that is over only its state is kept, until KeepRuns
 // has passed.
 func TestShortRunsLeaveNothing(t *testing.T) {
-	const early = 100
-	total := 500
+	const early = 50
+	total := 200
 	if os.Getenv("PICKET_SOAK") != "" {
 		total = 2_000
 	}

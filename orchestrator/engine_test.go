@@ -58,6 +58,7 @@ func open(t *testing.T, s rig.Store) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+	plantAsked(t, store)
 	return &fixture{Engine: store.Engine("default"), where: s, store: store, sealer: sealer, ctx: t.Context(),
 		raw: redis.NewUniversalClient(&s.Redis)}
 }

@@ -11,8 +11,9 @@ import (
 // patch is a change of the scripts that many stores get, a planted bug for
 // one. It is made once, however many they are.
 type patch struct {
-	of  func(source string) string // nil: none
-	was sync.Map                   // by strides: *orchestrator.Rewritten
+	name string
+	of   func(source string) string // nil: none
+	was  sync.Map                   // by strides: *orchestrator.Rewritten
 }
 
 var unpatched patch
