@@ -176,13 +176,20 @@ func (h *hoarder) said(held picket.Held) string {
 	return fmt.Sprint(got...)
 }
 
-// lateMutants are the planted bugs of what is reported late.
+// lateMutants are the planted bugs of what is reported late, and of what a
+// reviewer was shown.
 var lateMutants = []mutant{
 	{"a release rewrites the exit", []edit{{"_eventbudget", "if pick(r[1], 'exited').exited == '1' then return end", "if r.exited == '1' then return end"}}},
 	{"a launch is rewritten after the lease", []edit{{"run_events", "(r.launched ~= '1' or r.state == 'running') and ", ""}}},
 	{"a revoked key hands in evidence", []edit{{"run_evidence", "if key_voids(r.key) then", "if false then"}}},
 	{"output follows the end of its stream", []edit{{"run_log", "if r[stream .. '_closed'] == '1' then", "if false then"}}},
 	{"a revoked key is charged", []edit{{"usage", "key_voids(r.key) and 'key_revoked'", "false"}}},
+	{"evidence needs no digest", []edit{{"_shown", "presented == '' and not evidence then", "presented == '' then"}}},
+	{"the digest leaves out the evidence", []edit{{"run_evidence", "put(r, 'evidence', digest)", ""}}},
+	{"the digest leaves out the exit", []edit{{"_shown", " .. '-' .. (r[3] or '0')", " .. '-0'"}}},
+	{"replaced evidence is not told", []edit{{"run_evidence", "emit('run.evidence_replaced',", "type('run.evidence_replaced',"}}},
+	{"the digest leaves out replacements", []edit{{"_shown", " .. '-' .. (r[4] or '0')", " .. '-0'"}}},
+	{"the exit changes after the decision", []edit{{"run_exit", "if decided then", "if false then"}}},
 	{"a repair counts on money that was used", []edit{{"_money", "have_u + num(back.available_u) - used_u", "have_u + num(back.available_u)"}}},
 	{"a launch is never corrected", []edit{{"run_events", "r.launched ~= '1' or r.state == 'running'", "r.launched ~= '1'"}}},
 }

@@ -82,16 +82,10 @@ var mutants = []mutant{
 	{"a claim is never taken over", []edit{{"claim", " and ARGV[5] ~= '1' then", " then"}}},
 	// What a reviewer was shown.
 	{"a decision is about whatever there is", []edit{{"_shown", "if presented == current or presented == '' and not evidence then", "if true then"}}},
-	{"evidence needs no digest", []edit{{"_shown", "presented == '' and not evidence then", "presented == '' then"}}},
-	{"the digest leaves out the evidence", []edit{{"run_evidence", "put(r, 'evidence', digest)", ""}}},
-	{"the digest leaves out the exit", []edit{{"_shown", " .. '-' .. (r[3] or '0')", " .. '-0'"}}},
 	{"a parent decides about whatever there is", []edit{{"review_subtask", "if stale then return stale end", ""}}},
 	{"a person decides about whatever there is", []edit{{"review", "if stale then return stale end", ""}}},
 	{"evidence changes after the decision", []edit{{"run_evidence", "if decided then", "if false then"}}},
 	{"evidence changes after a person has finished", []edit{{"_evidence", " or t.state == 'completed' and t.closed_by", ""}}},
-	{"replaced evidence is not told", []edit{{"run_evidence", "emit('run.evidence_replaced',", "type('run.evidence_replaced',"}}},
-	{"the digest leaves out replacements", []edit{{"_shown", " .. '-' .. (r[4] or '0')", " .. '-0'"}}},
-	{"the exit changes after the decision", []edit{{"run_exit", "if decided then", "if false then"}}},
 	// Records and events.
 	{"no idempotency record", []edit{{"_prelude", "if key ~= '' then call('SET', K('req:', key)", "if false then call('SET', K('req:', key)"}}},
 	{"the body of a repeat is not compared", []edit{{"_prelude", "if string.sub(was, 1, 64) ~= body then", "if false then"}}},
