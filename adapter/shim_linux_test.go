@@ -281,7 +281,8 @@ func TestCgroupHoldsWithoutItsShim(t *testing.T) {
 }
 
 // An agent that runs as root can leave its cgroup. Once it also killed its shim,
-// nothing leads to it any more: docs/guarantees.md says that it survives.
+// nothing may lead to it any more, and nothing is promised of it. Whoever is in
+// the cgroup is dead all the same.
 func TestRootLeavesItsCgroupAndKillsItsShim(t *testing.T) {
 	if levels := levelsHere(t); levels[0] != picket.ContainmentCgroup || os.Geteuid() != 0 {
 		t.Skip("this needs root and cgroups")
@@ -292,13 +293,12 @@ func TestRootLeavesItsCgroupAndKillsItsShim(t *testing.T) {
 	away := slices.DeleteFunc(tr.marks.find(), func(pid int) bool { return inside(t, pid, record.Cgroup) })
 	send(t, record.Shim.PID, syscall.SIGKILL)
 	tr.dead(t)
-	switch left := tr.marks.find(); {
-	case len(away) == 0 && len(left) > 0:
-		t.Errorf("%v survived in their cgroup", left)
-	case len(away) == 0:
-		t.Log("on this machine root cannot leave its cgroup")
-	case len(left) == 0:
-		t.Error("nobody survived: docs/guarantees.md says less than what holds")
+	left := tr.marks.find()
+	t.Logf("%d left the cgroup, %d survived", len(away), len(left))
+	for _, pid := range left {
+		if !slices.Contains(away, pid) {
+			t.Errorf("process %d survived in its cgroup", pid)
+		}
 	}
 }
 

@@ -27,10 +27,12 @@ const MCPPath = "/mcp"
 
 // Bounds of the MCP face.
 const (
-	maxMessage  = 4 << 20         // bytes of one request
-	maxSessions = 1024            // that are kept open; later clients are served without one
-	sessionIdle = 2 * time.Hour   // after which a session is forgotten
-	streamWrite = 2 * time.Minute // for a piece of a stream to be taken
+	maxMessage     = 4 << 20         // bytes of one request
+	maxSessions    = 1024            // that are kept open; later clients are served without one
+	maxRunSessions = 16              // the same, of one run
+	maxInitialize  = 16 << 10        // bytes of the request that opens a session, which keeps what it says
+	sessionIdle    = 2 * time.Hour   // after which a session is forgotten
+	streamWrite    = 2 * time.Minute // for a piece of a stream to be taken
 )
 
 const (
@@ -229,18 +231,25 @@ func (f *mcpFace) serve(w *streamed, r *http.Request) {
 		if r.Method == http.MethodDelete && w.Status == http.StatusNoContent {
 			f.open.end(id)
 		}
-	case id == "" && opensSession(r) && f.open.room():
+	case id == "" && opensSession(r) && f.open.reserve(runOf(r.Context())):
 		// The client may come back with its new id before this request has ended.
-		w.begun = func(h http.Header) { f.open.begin(h.Get(sessionHeader)) }
+		w.begun = func(h http.Header) { f.open.begin(h.Get(sessionHeader), runOf(r.Context())) }
 		f.with.ServeHTTP(w, r)
+		w.begin()
 		f.watchSession(w.Header().Get(sessionHeader))
 	default:
 		f.without.ServeHTTP(w, r)
 	}
 }
 
-// opensSession reports whether a request is an initialize of the older wire. It
-// leaves the body as it was.
+// runOf names the run that a request came from.
+func runOf(ctx context.Context) string {
+	held, _ := ctx.Value(heldKey{}).(picket.Held)
+	return held.Namespace + "/" + held.RunID
+}
+
+// opensSession reports whether a request is an initialize of the older wire,
+// short enough to be kept. It leaves the body as it was.
 func opensSession(r *http.Request) bool {
 	if r.Method != http.MethodPost || r.Header.Get(wireHeader) >= newWire {
 		return false
@@ -250,7 +259,7 @@ func opensSession(r *http.Request) bool {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
-	if err != nil || !bytes.Contains(body, []byte(`"initialize"`)) {
+	if err != nil || len(body) > maxInitialize || !bytes.Contains(body, []byte(`"initialize"`)) {
 		return false
 	}
 	var message struct {

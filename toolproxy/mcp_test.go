@@ -210,55 +210,6 @@ func TestOnlyForgedLeasesAreUnauthenticated(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// A session that another proxy has opened, or that this one has forgotten, is
-// served without; one that its client has ended is over.
-func TestSessionsOfOtherProxies(t *testing.T) {
-	f := newFace(t, &desk{})
-	url := served(t, f)
-	post := func(id, method string) int {
-		req, _ := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`))
-		for k, v := range map[string]string{"Authorization": bearerOf(f.token()), "Content-Type": "application/json",
-			"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2025-11-25", "Mcp-Session-Id": id} {
-			req.Header.Set(k, v)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		return resp.StatusCode
-	}
-	defer http.DefaultClient.CloseIdleConnections()
-	if got := post("of-another-proxy", http.MethodPost); got != 200 {
-		t.Errorf("a session of another proxy: %d", got)
-	}
-	mine := connect(t, url, f.token(), wires[0], nil).ID()
-	if mine == "" {
-		t.Fatal("the older wire got no session")
-	}
-	foreign := f.sealer.Seal("default", aTask, "run_01JZZZZZZZZZZZZZZZZZZZZZZC").Reveal()
-	req, _ := http.NewRequestWithContext(t.Context(), http.MethodDelete, url, nil)
-	req.Header.Set("Authorization", "Bearer "+foreign)
-	req.Header.Set("Mcp-Session-Id", mine)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != 403 {
-		t.Errorf("another run ends my session: %d", resp.StatusCode)
-	}
-	if got := post(mine, http.MethodPost); got != 200 {
-		t.Errorf("my own session: %d", got)
-	}
-	if got := post(mine, http.MethodDelete); got != 204 {
-		t.Errorf("I end my session: %d", got)
-	}
-	if got := post(mine, http.MethodPost); got != 404 {
-		t.Errorf("an ended session: %d", got)
-	}
-}
-
 func TestPinnedReportOverMCP(t *testing.T) {
 	for _, wire := range wires {
 		t.Run(wire, func(t *testing.T) {

@@ -6,8 +6,10 @@ import "sync"
 // ready.
 type sessions struct {
 	mu       sync.Mutex
-	live     map[string]bool
-	finished []string // ended by their client, the newest last
+	live     map[string]string // run by id
+	of       map[string]int    // by run, with those that are being opened
+	total    int               // of all runs
+	finished []string          // ended by their client, the newest last
 	watchers sync.WaitGroup
 }
 
@@ -15,41 +17,65 @@ type sessions struct {
 // other proxies.
 const maxFinished = 1024
 
-// begin notes a session; "" is none.
-func (s *sessions) begin(id string) {
+// reserve makes room for one more session of a run, or reports that there is none.
+func (s *sessions) reserve(run string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.live == nil {
-		s.live = map[string]bool{}
+	if s.total >= maxSessions || s.of[run] >= maxRunSessions {
+		return false
 	}
-	if id != "" {
-		s.live[id] = true
+	if s.live == nil {
+		s.live, s.of = map[string]string{}, map[string]int{}
+	}
+	s.of[run]++
+	s.total++
+	return true
+}
+
+// begin notes a session for which there was room. If the id is "", none was
+// opened.
+func (s *sessions) begin(id, run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id == "" {
+		s.release(run)
+		return
+	}
+	s.live[id] = run
+}
+
+func (s *sessions) release(run string) {
+	s.total--
+	if s.of[run]--; s.of[run] == 0 {
+		delete(s.of, run)
 	}
 }
 
 func (s *sessions) has(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.live[id]
-}
-
-func (s *sessions) room() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.live) < maxSessions
+	_, open := s.live[id]
+	return open
 }
 
 func (s *sessions) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.live, id)
+	s.drop(id)
+}
+
+func (s *sessions) drop(id string) {
+	if run, open := s.live[id]; open {
+		delete(s.live, id)
+		s.release(run)
+	}
 }
 
 // end remembers that the client itself has ended its session.
 func (s *sessions) end(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.live, id)
+	s.drop(id)
 	if s.finished = append(s.finished, id); len(s.finished) > maxFinished {
 		s.finished = s.finished[1:]
 	}

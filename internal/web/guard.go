@@ -37,6 +37,10 @@ func LimitsFor(descriptors int, wanted Limits) Limits {
 	return l
 }
 
+// known bounds the connections that have shown a credential. An eighth is left
+// for new ones, on which one can then be shown.
+func (l Limits) known() int { return max(1, l.Connections-max(1, l.Connections/8)) }
+
 // capped is the wanted number, or the default for 0, but never more than most.
 func capped(wanted, usual, most int) int {
 	if wanted <= 0 {
@@ -84,7 +88,9 @@ type ConnectionCounts struct {
 
 // A Guard bounds the connections of a listener. If there is no room for a new
 // connection, it closes the connection without a credential that has been idle
-// longest. So a client without a credential cannot keep others out.
+// longest. So a client without a credential cannot keep others out. If all
+// connections with a credential are at work, a credential that uses fewer than
+// another can take one of the other's.
 type Guard struct {
 	limits Limits
 	log    *slog.Logger

@@ -67,33 +67,66 @@ func (c *guarded) note(state http.ConnState) {
 	c.inCrowd, c.inPool = c.crowd.push(c), c.pool.push(c)
 }
 
-// promote counts a connection for a credential from now on. It reports false if
-// all connections that the credential may have are in use.
-func (c *guarded) promote(id crowdID) bool {
+// promote counts a connection for a credential from now on. If there is no room
+// for it, promote reports false, and why.
+func (c *guarded) promote(id crowdID) (why Closed, ok bool) {
 	g := c.guard
 	g.mu.Lock()
 	var victim *guarded
-	ok := true
+	ok = true
 	if _, there := g.all[c]; there && c.crowd.id != id {
-		if in := g.crowds[id]; in != nil && in.len() >= in.most {
-			if victim = in.oldestIdle(); victim != nil {
-				g.drop(victim, ClosedCredential)
-			}
-			ok = victim != nil
+		if victim, why, ok = g.makeRoomFor(id, c.crowd.id.kind); victim != nil {
+			g.drop(victim, why)
 		}
 		if ok {
 			g.leave(c)
 			g.enter(c, g.crowdOf(id))
 		} else {
-			g.closed[ClosedCredential]++
-			g.warn("credential", "a credential uses too many connections at once", "kind", string(id.kind), "who", id.who, "limit", g.most(id.kind))
+			g.closed[why]++
+			g.warn("credential", "a request was refused, because its credential has no connection left", "kind", string(id.kind), "who", id.who,
+				"limit", g.most(id.kind), "reason", string(why))
 		}
 	}
 	g.mu.Unlock()
 	if victim != nil {
 		_ = victim.Conn.Close()
 	}
-	return ok
+	return why, ok
+}
+
+// makeRoomFor finds the connection that has to go for one more of a credential,
+// if one has to. The guard is locked.
+func (g *Guard) makeRoomFor(id crowdID, was Kind) (victim *guarded, why Closed, ok bool) {
+	have := 0
+	if in := g.crowds[id]; in != nil {
+		if have = in.len(); have >= in.most {
+			victim = in.oldestIdle()
+			return victim, ClosedCredential, victim != nil
+		}
+	}
+	if was != KindUnknown || g.known.len() < g.limits.known() {
+		return nil, "", true
+	}
+	if victim = g.known.oldestIdle(); victim == nil {
+		victim = g.ofLargest(have + 1)
+	}
+	return victim, ClosedFull, victim != nil
+}
+
+// ofLargest is the oldest connection of the credential that uses most, if it
+// uses more than so many. It looks at every credential, so it is called only
+// if connections with one are all at work, and there is no room for more.
+func (g *Guard) ofLargest(than int) *guarded {
+	var largest *crowd
+	for _, in := range g.crowds {
+		if in.id.kind != KindUnknown && in.len() > than {
+			largest, than = in, in.len()
+		}
+	}
+	if largest == nil {
+		return nil
+	}
+	return largest.oldest()
 }
 
 type connKey struct{}
@@ -116,17 +149,29 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 
 // Known tells the guard that a valid credential was shown on the connection of
 // a request. Who names the credential, such as the id of a key; it may appear
-// in logs. A credential that uses too many connections at once is refused.
+// in logs. A credential that uses too many connections at once is refused. If
+// all connections with a credential are at work, one that no other credential
+// outnumbers is refused, too.
 func Known(c echo.Context, kind Kind, who string) error {
 	conn, _ := c.Request().Context().Value(connKey{}).(*guarded)
-	if conn == nil || conn.promote(crowdID{kind, who}) {
+	if conn == nil {
+		return nil
+	}
+	why, ok := conn.promote(crowdID{kind, who})
+	if ok {
 		return nil
 	}
 	c.Response().Header().Set("Connection", "close")
-	refusal := picket.Refuse(picket.CodeQuota, "Close connections that you do not need, or wait until running requests are answered.",
-		"the credential uses all of its %d connections to this server", conn.guard.most(kind))
+	var refusal *picket.Error
+	if why == ClosedFull {
+		refusal = picket.Refuse(picket.CodeUnavailable, "Send the same request again in a moment.", "all connections of this server are at work")
+	} else {
+		most := conn.guard.most(kind)
+		refusal = picket.Refuse(picket.CodeQuota, "Close connections that you do not need, or wait until running requests are answered.",
+			"the credential uses all of its %d connections to this server", most).With("quota", "connections").With("limit", most)
+	}
 	refusal.RetryAfter = time.Second
-	return refusal.With("quota", "connections").With("limit", conn.guard.most(kind))
+	return refusal
 }
 
 // queues keep connections in order: those that wait for a request, and those
