@@ -81,6 +81,9 @@ func modelFlags(t *testing.T) rapidFlags {
 	f := rapidFlags{t: t}
 	usual := map[string]string{"rapid.checks": "200", "rapid.steps": "50", "rapid.seed": fmt.Sprint(time.Now().UnixNano()),
 		"rapid.nofailfile": "true"} // the seed says it all
+	if t.Name() == "TestModelVirtual" {
+		usual["rapid.checks"] = "100" // a life takes longer than on a real store
+	}
 	if os.Getenv("PICKET_SOAK") != "" {
 		usual["rapid.checks"], usual["rapid.steps"] = "5000", "100"
 	}

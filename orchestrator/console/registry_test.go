@@ -37,7 +37,7 @@ func TestAgentsAreListed(t *testing.T) {
 		o.enlist("w1", "writer", 1)
 		o.beats("c00", 3)
 		p := s.want("/console/agents")
-		p.has(t, "here 61", "active 61", "unhealthy 0", "3 / 4", "coder 60 active 3 240 237", "writer 1 active 0 1 1", "of 61")
+		p.has(t, "registered 61", "active 61", "unhealthy 0", "3 / 4", "coder 60 active 3 240 237", "writer 1 active 0 1 1", "of 61")
 		if n := strings.Count(p.body, `<td class="main"><a href="/console/agents/`); n != 50 {
 			t.Errorf("%d rows", n)
 		}
