@@ -52,7 +52,7 @@ chromium: # never fails: without a browser the tests of the console in one are s
 # they wait, and a package runs its tests one after another.
 LONG := ^Test(TroubleReal|EveryPlantedBugIsFound|LostRepliesReal|Model(Virtual|Real)|EveryLuaBranchRuns|DamageIsFoundAndRepaired|RandomDamageIsRepaired)$$
 test: redis chromium ## all tests, in memory and on a real Redis
-	@echo "all tests: 7 to 10 minutes on two cores; the first result to be printed is that of the longest package" >&2
+	@echo "all tests: about 15 minutes on two cores; the first result to be printed is that of the longest package" >&2
 	@long="$$(mktemp)"; status=0; set -m; \
 	$(GO) test -timeout 20m $(TESTFLAGS) -run '$(LONG)' ./orchestrator >"$$long" & pid=$$!; set +m; \
 	trap 'rm -f "$$long"' EXIT; trap 'kill -INT -- -$$pid; exit 130' INT TERM; \

@@ -27,7 +27,7 @@ import (
 // clients remember what the store has forgotten.
 func TestStateLossReal(t *testing.T) {
 	l := newLosses(t, nil)
-	l.cycles(soakRounds(50, 1000))
+	l.cycles(soakRounds(25, 1000))
 	l.summary()
 	if len(l.mem.broken) > 0 {
 		t.Errorf("broken promises: %v\n%s", l.mem.broken, strings.Join(l.mem.first, "\n"))
