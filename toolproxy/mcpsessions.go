@@ -11,6 +11,7 @@ type sessions struct {
 	total    int               // of all runs
 	finished []string          // ended by their client, the newest last
 	watchers sync.WaitGroup
+	closed   bool // nothing is watched any more
 }
 
 // maxFinished bounds how many ended sessions are told apart from those of
@@ -92,7 +93,19 @@ func (s *sessions) ended(id string) bool {
 	return false
 }
 
-// watch runs f beside; wait waits for it.
-func (s *sessions) watch(f func()) { s.watchers.Go(f) }
+// watch runs f beside, unless wait was called before; wait waits for it. A
+// request may still be on its way out when the proxy is closed.
+func (s *sessions) watch(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.watchers.Go(f)
+	}
+}
 
-func (s *sessions) wait() { s.watchers.Wait() }
+func (s *sessions) wait() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.watchers.Wait()
+}
