@@ -39,6 +39,7 @@ type receiver struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	bad    int // requests that are still to go wrong
+	row    int // how many went wrong in a row: at most two, the pause doubles each time
 	got    []delivered
 	faults int
 }
@@ -55,10 +56,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return // the sender was killed
 	}
 	r.mu.Lock()
-	fault := r.bad > 0 && (r.bad == 12 || r.random.IntN(3) == 0) // the first one, and some of the others
+	fault := r.bad > 0 && r.row < 2 && (r.bad == 12 || r.random.IntN(3) == 0) // the first one, and some of the others
 	if fault {
 		r.bad--
+		r.row++
 		r.faults++
+	} else {
+		r.row = 0
 	}
 	r.mu.Unlock()
 	cut := func() {
