@@ -144,9 +144,10 @@ type AgentQuery struct {
 	Capabilities []string      // any of them; empty: all agents
 	Statuses     []AgentStatus // empty: active
 	Role         string        // empty: all roles
-	MinAvailable *int          // of max_concurrent_tasks - current_load; above 0 leaves out who declares no maximum; nil: all
-	Limit        int           // 1 to 1,000; default 1,000
-	Cursor       string        // next_cursor of the page before
+	// of max_concurrent_tasks - current_load; above 0 leaves out who declares no maximum; nil: all
+	MinAvailable *int
+	Limit        int    // 1 to 1,000; default 1,000
+	Cursor       string // next_cursor of the page before
 	// Owner, a key id, leaves only the pools in which that key has registered an
 	// agent, and its own agents without a role.
 	Owner string

@@ -102,7 +102,13 @@ func (s *Sealer) Open(token string) (Held, error) {
 	for _, key := range s.keys {
 		if hmac.Equal(got, bearerMAC(key, side, parts[0], parts[2])) {
 			secret := fingerprint(mac(key, parts[0], parts[2]))
-			return Held{Namespace: parts[0], TaskID: "task_" + parts[1], RunID: "run_" + parts[2], Secret: secret, Bearer: side}, nil
+			return Held{
+				Namespace: parts[0],
+				TaskID:    "task_" + parts[1],
+				RunID:     "run_" + parts[2],
+				Secret:    secret,
+				Bearer:    side,
+			}, nil
 		}
 	}
 	return Held{}, ErrForged

@@ -28,7 +28,8 @@ func TestCapabilityOpensOnlyWithItsKey(t *testing.T) {
 	s := sealer(t, "a")
 	token := s.Seal("default", aTask, aRun).Reveal()
 	held, err := s.Open(token)
-	if err != nil || held.TaskID != aTask || held.RunID != aRun || held.Namespace != "default" || held.Secret != s.Fingerprint("default", aRun) {
+	if err != nil || held.TaskID != aTask || held.RunID != aRun || held.Namespace != "default" ||
+		held.Secret != s.Fingerprint("default", aRun) {
 		t.Fatalf("%+v %v", held, err)
 	}
 	if _, err := sealer(t, "b").Open(token); err == nil {
@@ -44,7 +45,8 @@ func TestCapabilityOpensOnlyWithItsKey(t *testing.T) {
 			t.Errorf("edited at %d it still opens as itself", i)
 		}
 	}
-	for _, bad := range []string{"", "pkl_", "pkl_default", token + "x", token[:len(token)-1], strings.Repeat("pkl_", 1000), "pkk_" + token[4:]} {
+	for _, bad := range []string{"", "pkl_", "pkl_default", token + "x", token[:len(token)-1],
+		strings.Repeat("pkl_", 1000), "pkk_" + token[4:]} {
 		if _, err := s.Open(bad); err == nil {
 			t.Errorf("%.20q opens", bad)
 		}
@@ -104,7 +106,8 @@ func FuzzOpen(f *testing.F) {
 	f.Add(s.SealFor(BearerAgent, "default", aTask, aRun).Reveal())
 	f.Fuzz(func(t *testing.T, token string) {
 		held, err := s.Open(token)
-		if err == nil && (CheckID("", "task", held.TaskID) != nil || CheckID("", "run", held.RunID) != nil || CheckNamespace("", held.Namespace) != nil) {
+		if err == nil && (CheckID("", "task", held.TaskID) != nil || CheckID("", "run", held.RunID) != nil ||
+			CheckNamespace("", held.Namespace) != nil) {
 			t.Errorf("%q opened as %+v", token, held)
 		}
 	})

@@ -202,7 +202,8 @@ func Within(prefix string, err error) error {
 
 // NotAvailable refuses a field or flag of something that is not built yet.
 func NotAvailable(field, subject string) *Error {
-	return Refuse(CodeNotAvailable, "Leave "+field+" out.", "%s needs %s, which this version does not have yet", field, subject).
+	return Refuse(CodeNotAvailable, "Leave "+field+" out.", "%s needs %s, which this version does not have yet", field,
+		subject).
 		With("field", field).With("subject", subject)
 }
 

@@ -98,11 +98,14 @@ const (
 var EventTypes = []string{
 	EventTaskSubmitted, EventTaskLeased, EventTaskProgress, EventTaskReview, EventTaskCompleted, EventTaskHandoff,
 	EventTaskAnswered, EventTaskFinished, EventTaskApproved, EventTaskRejected, EventTaskCancelled, EventTaskRetried,
-	EventLeaseReleased, EventLeaseFailed, EventLeaseExpired, EventLeaseReclaimed, EventStoreAdopted, EventWriteRefused, EventHandoffClaimed, EventHandoffOverdue,
+	EventLeaseReleased, EventLeaseFailed, EventLeaseExpired, EventLeaseReclaimed, EventStoreAdopted, EventWriteRefused,
+	EventHandoffClaimed, EventHandoffOverdue,
 	EventInvariantViolated, EventInvariantRepaired,
 	EventAgentLifecycle, EventAgentCommand, EventAgentDrift, EventAgentDrainOverdue,
-	EventToolCalled, EventBudgetWarning, EventBudgetExceeded, EventBudgetToppedUp, EventBudgetOverrun, EventBudgetUncertain, EventBudgetLate, EventBudgetUnverified,
-	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventSessionOpened, EventSessionClosed, EventRunLaunched, EventRunExited, EventEvidenceReplaced,
+	EventToolCalled, EventBudgetWarning, EventBudgetExceeded, EventBudgetToppedUp, EventBudgetOverrun,
+	EventBudgetUncertain, EventBudgetLate, EventBudgetUnverified,
+	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventSessionOpened, EventSessionClosed,
+	EventRunLaunched, EventRunExited, EventEvidenceReplaced,
 	EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
 	EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
 }

@@ -38,13 +38,17 @@ const (
 func (e *Evidence) Check() error {
 	switch {
 	case e.Branch == "" || len(e.Branch) > maxBranch:
-		return Invalid("/branch", "Name the branch that holds the changes.", "branch has %d bytes, allowed are 1 to %d", len(e.Branch), maxBranch)
+		return Invalid("/branch", "Name the branch that holds the changes.", "branch has %d bytes, allowed are 1 to %d",
+			len(e.Branch), maxBranch)
 	case len(e.Base) > maxBranch:
-		return Invalid("/base", "Send the name of a commit.", "base has %d bytes, at most %d are allowed", len(e.Base), maxBranch)
+		return Invalid("/base", "Send the name of a commit.", "base has %d bytes, at most %d are allowed", len(e.Base),
+			maxBranch)
 	case len(e.Repository) > maxPath:
-		return Invalid("/repository", "Send the directory of the repository.", "repository has %d bytes, at most %d are allowed", len(e.Repository), maxPath)
+		return Invalid("/repository", "Send the directory of the repository.",
+			"repository has %d bytes, at most %d are allowed", len(e.Repository), maxPath)
 	case len(e.Files) > MaxChangedFiles:
-		return Invalid("/files", "Send the first ones and truncated.", "files has %d entries, at most %d are allowed", len(e.Files), MaxChangedFiles)
+		return Invalid("/files", "Send the first ones and truncated.", "files has %d entries, at most %d are allowed",
+			len(e.Files), MaxChangedFiles)
 	}
 	return nil
 }

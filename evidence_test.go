@@ -12,7 +12,8 @@ import (
 
 // hostileWords are what an agent may write into its evidence.
 var hostileWords = []string{
-	"--strategy=ours", "-s", "x; touch pwned", "$(touch pwned)", "`touch pwned`", "x\ntouch pwned", "a'; touch pwned; 'b",
+	"--strategy=ours", "-s", "x; touch pwned", "$(touch pwned)", "`touch pwned`", "x\ntouch pwned",
+	"a'; touch pwned; 'b",
 	`a"; touch pwned; "b`, "x & touch pwned", "x | touch pwned", "picket/other", "",
 }
 
@@ -24,7 +25,8 @@ func TestPrintedCommandsHoldNoWordsOfTheAgent(t *testing.T) {
 		dir := t.TempDir()
 		git := func(args ...string) string {
 			t.Helper()
-			cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=Ada", "-c", "user.email=ada@example.com"}, args...)...)
+			cmd := exec.Command("git",
+				append([]string{"-C", dir, "-c", "user.name=Ada", "-c", "user.email=ada@example.com"}, args...)...)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("git %v: %v: %s", args, err, out)

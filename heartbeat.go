@@ -77,16 +77,20 @@ type AgentStatusChange struct {
 // Check reports the first member that is wrong and what it may be.
 func (h Heartbeat) Check() error {
 	if h.Status != AgentActive && h.Status != AgentDraining {
-		return Invalid("/status", `Send "active", or "draining" to take no more work.`, "status of a heartbeat is active or draining, not %.40q", h.Status)
+		return Invalid("/status", `Send "active", or "draining" to take no more work.`,
+			"status of a heartbeat is active or draining, not %.40q", h.Status)
 	}
 	if h.ClientTimestamp.IsZero() {
-		return Invalid("/client_timestamp", "Send the agent's own time, such as 2026-02-08T10:30:00Z.", "client_timestamp is required")
+		return Invalid("/client_timestamp", "Send the agent's own time, such as 2026-02-08T10:30:00Z.",
+			"client_timestamp is required")
 	}
 	if h.CurrentLoad != nil && (*h.CurrentLoad < 0 || *h.CurrentLoad > maxConcurrent) {
-		return Invalid("/current_load", "Send the number of tasks in progress.", "current_load is %d, not 0 to %d", *h.CurrentLoad, maxConcurrent)
+		return Invalid("/current_load", "Send the number of tasks in progress.", "current_load is %d, not 0 to %d",
+			*h.CurrentLoad, maxConcurrent)
 	}
 	if n := len(h.TasksInProgress); n > maxInProgress {
-		return Invalid("/tasks_in_progress", "Report the newest ones.", "tasks_in_progress has %d entries, at most %d are allowed", n, maxInProgress)
+		return Invalid("/tasks_in_progress", "Report the newest ones.",
+			"tasks_in_progress has %d entries, at most %d are allowed", n, maxInProgress)
 	}
 	for i, id := range h.TasksInProgress {
 		if err := CheckName("/tasks_in_progress/"+strconv.Itoa(i), id); err != nil {
@@ -94,7 +98,8 @@ func (h Heartbeat) Check() error {
 		}
 	}
 	if n := len(h.HandledCommands); n > maxInProgress {
-		return Invalid("/handled_commands", "Report each command once.", "handled_commands has %d entries, at most %d are allowed", n, maxInProgress)
+		return Invalid("/handled_commands", "Report each command once.",
+			"handled_commands has %d entries, at most %d are allowed", n, maxInProgress)
 	}
 	for i, id := range h.HandledCommands {
 		if err := CheckName("/handled_commands/"+strconv.Itoa(i), id); err != nil {
@@ -106,7 +111,8 @@ func (h Heartbeat) Check() error {
 
 func checkIncarnation(n int64) error {
 	if n < 0 || n > MaxNumber {
-		return Invalid("/incarnation", "Send the incarnation of the registration, or leave it out.", "incarnation is no number of a registration")
+		return Invalid("/incarnation", "Send the incarnation of the registration, or leave it out.",
+			"incarnation is no number of a registration")
 	}
 	return nil
 }
@@ -130,7 +136,8 @@ func (c AgentCommand) Check() error {
 		return Invalid("/drain_timeout_seconds", "Leave it out.", "drain_timeout_seconds is for drain only")
 	}
 	if n := utf8.RuneCountInString(c.Reason); n > maxReason {
-		return Invalid("/reason", "Say it in fewer words: it comes with every answer until the command is handled.", "reason has %d characters, at most %d are allowed", n, maxReason)
+		return Invalid("/reason", "Say it in fewer words: it comes with every answer until the command is handled.",
+			"reason has %d characters, at most %d are allowed", n, maxReason)
 	}
 	return CheckDrainTimeout("/drain_timeout_seconds", c.DrainTimeoutSeconds)
 }

@@ -20,7 +20,8 @@ func CheckID(field, kind, id string) error {
 	if rest, ok := strings.CutPrefix(id, kind+"_"); ok && ulidPattern.MatchString(rest) {
 		return nil
 	}
-	return Invalid(field, "Copy the id from a listing.", "%s is not a %s id: it has the form %s_ and 26 letters and digits", field, kind, kind)
+	return Invalid(field, "Copy the id from a listing.",
+		"%s is not a %s id: it has the form %s_ and 26 letters and digits", field, kind, kind)
 }
 
 var housePattern = regexp.MustCompile(`^house(:\d{4}-\d{2}-\d{2})?$`)
@@ -31,7 +32,8 @@ func CheckEnvelopeID(field, id string) error {
 	if housePattern.MatchString(id) || CheckID(field, "task", id) == nil {
 		return nil
 	}
-	return Invalid(field, "Copy the id from a listing; house is the envelope of the day.", "%s is neither a task id nor house nor house:<date>", field)
+	return Invalid(field, "Copy the id from a listing; house is the envelope of the day.",
+		"%s is neither a task id nor house nor house:<date>", field)
 }
 
 // CheckName refuses an agent or role id that is not 1 to 128 letters, digits,
@@ -40,7 +42,8 @@ func CheckName(field, name string) error {
 	if namePattern.MatchString(name) {
 		return nil
 	}
-	return Invalid(field, "Use 1 to 128 letters, digits, _ . or -, starting with a letter or digit.", "%s is not a valid name", field)
+	return Invalid(field, "Use 1 to 128 letters, digits, _ . or -, starting with a letter or digit.",
+		"%s is not a valid name", field)
 }
 
 // CheckTag refuses a capability that could not be part of a lane's name.
@@ -48,7 +51,8 @@ func CheckTag(field, tag string) error {
 	if tagPattern.MatchString(tag) {
 		return nil
 	}
-	return Invalid(field, "Use 1 to 64 letters, digits or _ . + # / -, starting with a letter or digit.", "%s is not a valid capability", field)
+	return Invalid(field, "Use 1 to 64 letters, digits or _ . + # / -, starting with a letter or digit.",
+		"%s is not a valid capability", field)
 }
 
 // CheckNamespace refuses a namespace that could not be part of a key.

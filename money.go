@@ -16,8 +16,9 @@ const EstimateHeader = "Picket-Estimate"
 type Effects string
 
 const (
-	EffectsNone     Effects = "none"     // reads and LLM calls: nobody waits for them
-	EffectsExternal Effects = "external" // the next lease of the task waits until the call has ended or its deadline has passed
+	EffectsNone Effects = "none" // reads and LLM calls: nobody waits for them
+	// the next lease of the task waits until the call has ended or its deadline has passed
+	EffectsExternal Effects = "external"
 )
 
 // MaxExternalCall is the longest deadline of a call with external effects, in

@@ -17,7 +17,8 @@ const (
 )
 
 // TaskStates are all states in the order a task usually meets them.
-var TaskStates = []TaskState{TaskQueued, TaskLeased, TaskReview, TaskHandoff, TaskCompleted, TaskRejected, TaskFailed, TaskCancelled}
+var TaskStates = []TaskState{TaskQueued, TaskLeased, TaskReview, TaskHandoff, TaskCompleted, TaskRejected, TaskFailed,
+	TaskCancelled}
 
 // taskMoves is the legal-move table: from -> verb -> the states it may lead to.
 // The scripts are tested against it, so Lua and Go cannot disagree.

@@ -21,7 +21,8 @@ func TestTerminalStatesAreFrozen(t *testing.T) {
 			t.Errorf("nothing leads to %s", s)
 		}
 	}
-	if MayMove(TaskCompleted, "retry", TaskQueued) || MayMove(TaskQueued, "complete", TaskReview) || MayMove(TaskQueued, "nothing", TaskQueued) {
+	if MayMove(TaskCompleted, "retry", TaskQueued) || MayMove(TaskQueued, "complete", TaskReview) ||
+		MayMove(TaskQueued, "nothing", TaskQueued) {
 		t.Error("an illegal move is allowed")
 	}
 }

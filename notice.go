@@ -11,7 +11,8 @@ import (
 var NoticeTypes = []string{
 	EventTaskHandoff, EventHandoffOverdue, EventTaskReview,
 	EventTaskCompleted, EventTaskApproved, EventTaskFinished, EventTaskRejected, EventTaskCancelled,
-	EventBudgetOverrun, EventBudgetUnverified, EventStoreAdopted, EventInvariantViolated, EventPaused, EventResumed, EventWebhookDead, EventWebhookGap,
+	EventBudgetOverrun, EventBudgetUnverified, EventStoreAdopted, EventInvariantViolated, EventPaused, EventResumed,
+	EventWebhookDead, EventWebhookGap,
 }
 
 // Notice reports whether people want to hear of the event: it is of one of

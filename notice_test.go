@@ -18,19 +18,26 @@ func TestWhatIsANotice(t *testing.T) {
 	silent.NewStatus = picket.AgentUnhealthy
 	for _, e := range []picket.Event{
 		event(picket.EventTaskHandoff, `{"state":"handoff"}`), event(picket.EventTaskReview, `{"state":"review"}`),
-		event(picket.EventTaskCompleted, `{"state":"completed"}`), event(picket.EventTaskApproved, `{"state":"completed"}`),
-		event(picket.EventLeaseFailed, `{"state":"failed"}`), event(picket.EventLeaseExpired, `{"state":"handoff","class":"lease_expired"}`),
-		event(picket.EventLeaseReleased, `{"state":"failed"}`), event(picket.EventWebhookDead, `{"state":"dead"}`), event(picket.EventBudgetUnverified, `{"first":true}`), dead,
+		event(picket.EventTaskCompleted, `{"state":"completed"}`),
+		event(picket.EventTaskApproved, `{"state":"completed"}`),
+		event(picket.EventLeaseFailed, `{"state":"failed"}`),
+		event(picket.EventLeaseExpired, `{"state":"handoff","class":"lease_expired"}`),
+		event(picket.EventLeaseReleased, `{"state":"failed"}`), event(picket.EventWebhookDead, `{"state":"dead"}`),
+		event(picket.EventBudgetUnverified, `{"first":true}`), dead,
 	} {
 		if !e.Notice() {
 			t.Errorf("%s %s %s is no notice", e.Type, e.NewStatus, e.Data)
 		}
 	}
 	for _, e := range []picket.Event{
-		event(picket.EventTaskSubmitted, `{"state":"queued"}`), event(picket.EventTaskLeased, `{"state":"leased"}`), event(picket.EventTaskProgress, `{"state":"leased"}`),
-		event(picket.EventLeaseFailed, `{"state":"queued"}`), event(picket.EventLeaseReleased, `{}`), event(picket.EventLeaseExpired, ``),
-		event(picket.EventHandoffClaimed, `{"state":"handoff"}`), event(picket.EventTaskRetried, `{"state":"failed","newTaskId":"x"}`),
-		event(picket.EventTaskAnswered, `{"state":"queued"}`), silent, event(picket.EventWebhookCreated, `{}`), event(picket.EventBudgetUnverified, `{"first":false}`),
+		event(picket.EventTaskSubmitted, `{"state":"queued"}`), event(picket.EventTaskLeased, `{"state":"leased"}`),
+		event(picket.EventTaskProgress, `{"state":"leased"}`),
+		event(picket.EventLeaseFailed, `{"state":"queued"}`), event(picket.EventLeaseReleased, `{}`),
+		event(picket.EventLeaseExpired, ``),
+		event(picket.EventHandoffClaimed, `{"state":"handoff"}`),
+		event(picket.EventTaskRetried, `{"state":"failed","newTaskId":"x"}`),
+		event(picket.EventTaskAnswered, `{"state":"queued"}`), silent, event(picket.EventWebhookCreated, `{}`),
+		event(picket.EventBudgetUnverified, `{"first":false}`),
 	} {
 		if e.Notice() {
 			t.Errorf("%s %s %s is a notice", e.Type, e.NewStatus, e.Data)

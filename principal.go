@@ -114,4 +114,7 @@ type Caller struct {
 // Once identifies a request so that its effect happens once: both members are
 // hex SHA-256, Key over the caller, the route and the Idempotency-Key, Body
 // over the body. The same Key with another Body is refused.
-type Once struct{ Key, Body string }
+type Once struct {
+	Key  string
+	Body string
+}

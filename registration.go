@@ -64,7 +64,10 @@ type ServerOwned struct {
 // Normalize checks a registration and fills in every default but the id. The
 // error names the first member that is wrong and what it may be.
 func (r *Registration) Normalize() error {
-	for _, named := range []struct{ field, value string }{{"/agent_id", r.AgentID}, {"/role_id", r.RoleID}} {
+	for _, named := range []struct {
+		field string
+		value string
+	}{{"/agent_id", r.AgentID}, {"/role_id", r.RoleID}} {
 		if named.value != "" {
 			if err := CheckName(named.field, named.value); err != nil {
 				return err
@@ -72,14 +75,16 @@ func (r *Registration) Normalize() error {
 		}
 	}
 	if n := utf8.RuneCountInString(r.Name); n > maxAgentName {
-		return Invalid("/name", "Use a shorter name.", "name has %d characters, at most %d are allowed", n, maxAgentName)
+		return Invalid("/name", "Use a shorter name.", "name has %d characters, at most %d are allowed", n,
+			maxAgentName)
 	}
 	var err error
 	if r.Capabilities, err = distinctTags("/capabilities", r.Capabilities); err != nil {
 		return err
 	}
 	if r.Capacity != nil && r.Capacity.MaxConcurrentTasks != nil {
-		if err := bounded("/capacity/max_concurrent_tasks", &r.Capacity.MaxConcurrentTasks, 0, 0, maxConcurrent); err != nil {
+		if err := bounded("/capacity/max_concurrent_tasks", &r.Capacity.MaxConcurrentTasks, 0, 0,
+			maxConcurrent); err != nil {
 			return err
 		}
 	}
@@ -131,12 +136,16 @@ func (t *Thresholds) Normalize(prefix string) error {
 	}
 	c := t.Config()
 	if c.UnhealthyAfterSeconds < 2*c.IntervalSeconds {
-		return Invalid(prefix+"/unhealthy_after_seconds", "Make unhealthy_after_seconds at least twice interval_seconds; the defaults are 30, 90 and 300.",
-			"unhealthy_after_seconds is %d, less than twice interval_seconds (%d)", c.UnhealthyAfterSeconds, c.IntervalSeconds)
+		return Invalid(prefix+"/unhealthy_after_seconds",
+			"Make unhealthy_after_seconds at least twice interval_seconds; the defaults are 30, 90 and 300.",
+			"unhealthy_after_seconds is %d, less than twice interval_seconds (%d)", c.UnhealthyAfterSeconds,
+			c.IntervalSeconds)
 	}
 	if c.DeadAfterSeconds < 2*c.UnhealthyAfterSeconds {
-		return Invalid(prefix+"/dead_after_seconds", "Make dead_after_seconds at least twice unhealthy_after_seconds; the defaults are 30, 90 and 300.",
-			"dead_after_seconds is %d, less than twice unhealthy_after_seconds (%d)", c.DeadAfterSeconds, c.UnhealthyAfterSeconds)
+		return Invalid(prefix+"/dead_after_seconds",
+			"Make dead_after_seconds at least twice unhealthy_after_seconds; the defaults are 30, 90 and 300.",
+			"dead_after_seconds is %d, less than twice unhealthy_after_seconds (%d)", c.DeadAfterSeconds,
+			c.UnhealthyAfterSeconds)
 	}
 	return nil
 }
@@ -165,7 +174,8 @@ func checkEndpoint(endpoint string) error {
 			"endpoint is no http or https URL of at most %d bytes", maxEndpoint)
 	}
 	if u.User != nil {
-		return Invalid("/endpoint", "Leave user name and password out: everybody who may read the registry sees the endpoint.",
+		return Invalid("/endpoint",
+			"Leave user name and password out: everybody who may read the registry sees the endpoint.",
 			"endpoint holds credentials")
 	}
 	return nil

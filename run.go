@@ -60,7 +60,8 @@ const (
 var ReleaseClasses = []ExitClass{ExitCrash, ExitTimeout, ExitStalled, ExitNoResult, ExitReleased}
 
 // EvidenceClasses are the classes an adapter may report of a process.
-var EvidenceClasses = []ExitClass{ExitSuccess, ExitCrash, ExitTimeout, ExitStalled, ExitNoResult, ExitKilled, ExitLeaseLost, ExitReleased}
+var EvidenceClasses = []ExitClass{ExitSuccess, ExitCrash, ExitTimeout, ExitStalled, ExitNoResult, ExitKilled,
+	ExitLeaseLost, ExitReleased}
 
 // RetryClasses are the classes a task may list in retry.on; lease_expired and
 // agent_failed are always retried while attempts remain.

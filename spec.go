@@ -52,7 +52,8 @@ func (s *TaskSpec) checkText() error {
 		return Invalid("/title", "Say in a few words what is to be done.", "title is required")
 	}
 	if n := utf8.RuneCountInString(s.Title); n > MaxTitle {
-		return Invalid("/title", "Put the details into input.", "title has %d characters, at most %d are allowed", n, MaxTitle)
+		return Invalid("/title", "Put the details into input.", "title has %d characters, at most %d are allowed", n,
+			MaxTitle)
 	}
 	if len(s.Input) > MaxPayload {
 		return TooLarge("/input", len(s.Input))
@@ -84,7 +85,8 @@ func (s *TaskSpec) checkWho() error {
 // NormalizeTags checks capabilities and returns them sorted without doubles.
 func NormalizeTags(field string, tags []string) ([]string, error) {
 	if len(tags) > maxTags {
-		return nil, Invalid(field, "Name fewer capabilities.", "%s has %d entries, at most %d are allowed", field, len(tags), maxTags)
+		return nil, Invalid(field, "Name fewer capabilities.", "%s has %d entries, at most %d are allowed", field,
+			len(tags), maxTags)
 	}
 	for i, t := range tags {
 		if err := CheckTag(field+"/"+strconv.Itoa(i), t); err != nil {
@@ -129,7 +131,8 @@ func (s *TaskSpec) checkPolicy() error {
 	}
 	s.Retry.On = slices.Compact(slices.Sorted(slices.Values(s.Retry.On)))
 	if s.Review == ReviewByParent {
-		return Invalid("/review", "Send human or none; what a run delegates is reviewed by it unless it says otherwise.",
+		return Invalid("/review",
+			"Send human or none; what a run delegates is reviewed by it unless it says otherwise.",
 			"a task that no other task delegated has no parent to review it")
 	}
 	if err := oneOfOr("/escalate", &s.Escalate, EscalateHuman, EscalateFail); err != nil {
@@ -143,7 +146,8 @@ func (s *TaskSpec) checkPolicy() error {
 
 func (s *TaskSpec) checkLabels() error {
 	if len(s.Labels) > maxLabels {
-		return Invalid("/labels", "Use fewer labels.", "labels has %d entries, at most %d are allowed", len(s.Labels), maxLabels)
+		return Invalid("/labels", "Use fewer labels.", "labels has %d entries, at most %d are allowed", len(s.Labels),
+			maxLabels)
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		if err := CheckLabel("/labels/"+k, k, s.Labels[k]); err != nil {
@@ -158,10 +162,13 @@ func (s *TaskSpec) checkLabels() error {
 // and control characters.
 func CheckLabel(field, name, value string) error {
 	if !labelPattern.MatchString(name) {
-		return Invalid(field, "A label's name has 1 to 64 letters, digits or _ . / -.", "%q is not a valid label name", name)
+		return Invalid(field, "A label's name has 1 to 64 letters, digits or _ . / -.", "%q is not a valid label name",
+			name)
 	}
-	if len(value) > maxLabelValueLen || strings.ContainsAny(value, "{}") || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return Invalid(field, "A label's value has at most 128 bytes and no braces or control characters.", "the value of label %s is not allowed", name)
+	if len(value) > maxLabelValueLen || strings.ContainsAny(value, "{}") ||
+		strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return Invalid(field, "A label's value has at most 128 bytes and no braces or control characters.",
+			"the value of label %s is not allowed", name)
 	}
 	return nil
 }
@@ -191,8 +198,11 @@ func (a *AcquireRequest) Normalize() error {
 	if err := bounded("/waitSeconds", &a.WaitSeconds, 0, 0, 50); err != nil {
 		return err
 	}
-	if a.WorkspaceRoot != "" && (!strings.HasPrefix(a.WorkspaceRoot, "/") || len(a.WorkspaceRoot) > 1024 || strings.ContainsRune(a.WorkspaceRoot, 0)) {
-		return Invalid("/workspaceRoot", "Send an absolute directory of the adapter's machine.", "workspaceRoot is not an absolute path of at most 1024 bytes")
+	if a.WorkspaceRoot != "" &&
+		(!strings.HasPrefix(a.WorkspaceRoot, "/") || len(a.WorkspaceRoot) > 1024 ||
+			strings.ContainsRune(a.WorkspaceRoot, 0)) {
+		return Invalid("/workspaceRoot", "Send an absolute directory of the adapter's machine.",
+			"workspaceRoot is not an absolute path of at most 1024 bytes")
 	}
 	return nil
 }
@@ -203,7 +213,8 @@ func (a *AdvanceRequest) Normalize() error {
 		return Invalid("/leaseToken", "Send the leaseToken of the lease that is completed.", "leaseToken is required")
 	}
 	if a.FencingToken < 0 || a.FencingToken > MaxNumber {
-		return Invalid("/fencingToken", "Send the fencingToken of the lease, or leave it out.", "fencingToken is not a positive number below 2^53")
+		return Invalid("/fencingToken", "Send the fencingToken of the lease, or leave it out.",
+			"fencingToken is not a positive number below 2^53")
 	}
 	if err := a.Children.Check(); err != nil {
 		return err
@@ -217,7 +228,8 @@ func (h *HelpRequest) Normalize() error {
 		return Invalid("/question", "Ask the person one clear question.", "question is required")
 	}
 	if len(h.Options) > 20 {
-		return Invalid("/options", "Offer fewer options.", "options has %d entries, at most 20 are allowed", len(h.Options))
+		return Invalid("/options", "Offer fewer options.", "options has %d entries, at most 20 are allowed",
+			len(h.Options))
 	}
 	if err := oneOfOr("/kind", &h.Kind, HandoffQuestion, HandoffApproval, HandoffBudget); err != nil {
 		return err
@@ -227,7 +239,8 @@ func (h *HelpRequest) Normalize() error {
 	}
 	if h.DeadlineSeconds == nil {
 		if h.OnDeadline != OnDeadlineWait {
-			return Invalid("/deadlineSeconds", "Send deadlineSeconds, or leave onDeadline out.", "onDeadline %q needs deadlineSeconds", h.OnDeadline)
+			return Invalid("/deadlineSeconds", "Send deadlineSeconds, or leave onDeadline out.",
+				"onDeadline %q needs deadlineSeconds", h.OnDeadline)
 		}
 		return nil
 	}
@@ -237,7 +250,8 @@ func (h *HelpRequest) Normalize() error {
 // TooLarge refuses a payload over MaxPayload.
 func TooLarge(field string, size int) *Error {
 	return Refuse(CodeTooLarge, "Send less: write the rest to a file in the workspace and name it.",
-		"%s has %d bytes, at most %d are allowed", field, size, MaxPayload).With("field", field).With("limit", MaxPayload)
+		"%s has %d bytes, at most %d are allowed", field, size, MaxPayload).With("field", field).
+		With("limit", MaxPayload)
 }
 
 // bounded sets a missing number to def and refuses one outside lo to hi.
@@ -247,7 +261,8 @@ func bounded(field string, p **int, def, lo, hi int) error {
 		return nil
 	}
 	if v := **p; v < lo || v > hi {
-		return Invalid(field, "Send a number from "+strconv.Itoa(lo)+" to "+strconv.Itoa(hi)+".", "%s is %d, allowed are %d to %d", field, v, lo, hi)
+		return Invalid(field, "Send a number from "+strconv.Itoa(lo)+" to "+strconv.Itoa(hi)+".",
+			"%s is %d, allowed are %d to %d", field, v, lo, hi)
 	}
 	return nil
 }
@@ -268,5 +283,6 @@ func oneOf[T ~string](field string, v T, allowed ...T) error {
 	for i, a := range allowed {
 		names[i] = string(a)
 	}
-	return Invalid(field, "Send one of: "+strings.Join(names, ", ")+".", "%s is %q, allowed are %s", field, v, strings.Join(names, ", "))
+	return Invalid(field, "Send one of: "+strings.Join(names, ", ")+".", "%s is %q, allowed are %s", field, v,
+		strings.Join(names, ", "))
 }

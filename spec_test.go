@@ -48,10 +48,12 @@ func TestSpecRefusals(t *testing.T) {
 		"/labels/a":             {TaskSpec{Title: "x", Labels: map[string]string{"a": "{x}"}}, CodeValidation},
 		"/review":               {TaskSpec{Title: "x", Review: "parent"}, CodeValidation},
 		"/stallAfterSeconds":    {TaskSpec{Title: "x", StallAfterSeconds: n(1)}, CodeValidation},
-		"/input":                {TaskSpec{Title: "x", Input: json.RawMessage(strings.Repeat("1", MaxPayload+1))}, CodeTooLarge},
+		"/input": {TaskSpec{Title: "x", Input: json.RawMessage(strings.Repeat("1", MaxPayload+1))},
+			CodeTooLarge},
 	} {
 		var e *Error
-		if err := c.spec.Normalize(); !errors.As(err, &e) || e.Code != c.code || e.Facts["field"] != field || e.Remedy == "" {
+		if err := c.spec.Normalize(); !errors.As(err, &e) || e.Code != c.code || e.Facts["field"] != field ||
+			e.Remedy == "" {
 			t.Errorf("%s: %v %+v", field, err, e)
 		}
 	}
@@ -74,7 +76,11 @@ func TestInstant(t *testing.T) {
 	if err != nil || string(b) != `"2026-04-11T10:42:17.000Z"` {
 		t.Errorf("%s %v", b, err)
 	}
-	for text, want := range map[string]Instant{`"2026-04-11T12:42:17+02:00"`: at, `"2026-04-11T10:42:17.000999Z"`: at, `null`: 0} {
+	for text, want := range map[string]Instant{
+		`"2026-04-11T12:42:17+02:00"`:   at,
+		`"2026-04-11T10:42:17.000999Z"`: at,
+		`null`:                          0,
+	} {
 		var got Instant
 		if err := got.UnmarshalJSON([]byte(text)); err != nil || got != want {
 			t.Errorf("%s: %v %v", text, got, err)

@@ -84,8 +84,20 @@ func (s Subtask) Under(parent Task) (TaskSpec, error) {
 
 // Spec specifies the same task once more, to start at once.
 func (t Task) Spec() TaskSpec {
-	s := TaskSpec{Title: t.Title, Input: t.Input, Role: t.Role, Needs: t.Needs, Agent: t.Agent, TimeoutSeconds: t.TimeoutSeconds,
-		StallAfterSeconds: t.StallAfterSeconds, Escalate: t.Escalate, Review: t.ReviewBy, OnExit: t.OnExit, Labels: t.Labels, Trace: t.Trace}
+	s := TaskSpec{
+		Title:             t.Title,
+		Input:             t.Input,
+		Role:              t.Role,
+		Needs:             t.Needs,
+		Agent:             t.Agent,
+		TimeoutSeconds:    t.TimeoutSeconds,
+		StallAfterSeconds: t.StallAfterSeconds,
+		Escalate:          t.Escalate,
+		Review:            t.ReviewBy,
+		OnExit:            t.OnExit,
+		Labels:            t.Labels,
+		Trace:             t.Trace,
+	}
 	if t.TaskID == "" {
 		return s
 	}

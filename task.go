@@ -20,7 +20,8 @@ type TaskSpec struct {
 	// NotBefore delays the first run until this instant.
 	NotBefore          Instant `json:"notBefore,omitempty"`
 	LeaseWindowSeconds *int    `json:"leaseWindowSeconds,omitempty"` // 2 to 86,400; default 300
-	TimeoutSeconds     *int    `json:"timeoutSeconds,omitempty"`     // wall clock of one run, 1 to 604,800; default none
+	// wall clock of one run, 1 to 604,800; default none
+	TimeoutSeconds *int `json:"timeoutSeconds,omitempty"`
 	// StallAfterSeconds is how long a run may show no sign of life (a report,
 	// output, a tool call), 2 to 86,400; default none. Then it is nudged, and
 	// after as long again ended with class stalled.
@@ -38,9 +39,11 @@ type TaskSpec struct {
 
 // Retry says which ends of a run are tried again by themselves.
 type Retry struct {
-	MaxAttempts    *int        `json:"maxAttempts,omitempty"`    // failures after which the task escalates, 1 to 100; default 3
-	On             []ExitClass `json:"on"`                       // crash, timeout, stalled, no_result; default none
-	BackoffSeconds *int        `json:"backoffSeconds,omitempty"` // 0 to 3,600; default 10. First retry at once, then doubling
+	// failures after which the task escalates, 1 to 100; default 3
+	MaxAttempts *int        `json:"maxAttempts,omitempty"`
+	On          []ExitClass `json:"on"` // crash, timeout, stalled, no_result; default none
+	// 0 to 3,600; default 10. First retry at once, then doubling
+	BackoffSeconds *int `json:"backoffSeconds,omitempty"`
 }
 
 // Escalate says where a task goes that is not retried (any more).
@@ -168,8 +171,19 @@ func (t Task) Repair(title string) TaskSpec {
 		review = ReviewByHuman
 	}
 	return TaskSpec{
-		Title: title, Role: t.Role, Needs: t.Needs, Labels: t.Labels, Priority: &t.Priority, OnExit: t.OnExit, Review: review,
-		LeaseWindowSeconds: &t.LeaseWindowSeconds, TimeoutSeconds: t.TimeoutSeconds, StallAfterSeconds: t.StallAfterSeconds,
-		Retry: &t.Retry, Escalate: t.Escalate, BudgetEnvelope: &t.BudgetEnvelope, Fixes: t.TaskID,
+		Title:              title,
+		Role:               t.Role,
+		Needs:              t.Needs,
+		Labels:             t.Labels,
+		Priority:           &t.Priority,
+		OnExit:             t.OnExit,
+		Review:             review,
+		LeaseWindowSeconds: &t.LeaseWindowSeconds,
+		TimeoutSeconds:     t.TimeoutSeconds,
+		StallAfterSeconds:  t.StallAfterSeconds,
+		Retry:              &t.Retry,
+		Escalate:           t.Escalate,
+		BudgetEnvelope:     &t.BudgetEnvelope,
+		Fixes:              t.TaskID,
 	}
 }

@@ -14,7 +14,8 @@ func TestInputNow(t *testing.T) {
 		edited string
 		edits  bool
 		want   string
-	}{{"", false, `1`}, {"null", false, `1`}, {`2`, true, `2`}, {"null", false, `2`}, {`"three"`, true, `"three"`}, {"null", true, "null"}, {"null", false, "null"}} {
+	}{{"", false, `1`}, {"null", false, `1`}, {`2`, true, `2`}, {"null", false, `2`}, {`"three"`, true, `"three"`},
+		{"null", true, "null"}, {"null", false, "null"}} {
 		task.Answers = append(task.Answers, picket.Answer{Input: picket.RawJSON(step.edited), InputEdited: step.edits})
 		if got := string(task.InputNow()); got != step.want {
 			t.Errorf("after an answer with the input %q the next run is given %s, want %s", step.edited, got, step.want)

@@ -130,7 +130,8 @@ func keyOf(s string, most int, digitFirst bool) bool {
 	if digitFirst {
 		first += "0123456789"
 	}
-	return len(s) >= 1 && len(s) <= most && strings.IndexByte(first, s[0]) >= 0 && strings.Trim(s, letters+"0123456789_-*/") == ""
+	return len(s) >= 1 && len(s) <= most && strings.IndexByte(first, s[0]) >= 0 &&
+		strings.Trim(s, letters+"0123456789_-*/") == ""
 }
 
 func traceValue(s string) bool {

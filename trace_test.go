@@ -86,7 +86,10 @@ func TestTraceStatesAreReadAsTheyAreSpecified(t *testing.T) {
 		}
 		return strings.Join(all, ",")
 	}
-	for _, tt := range []struct{ sent, want string }{
+	for _, tt := range []struct {
+		sent string
+		want string
+	}{
 		{"foo=1", "foo=1"},
 		{"foo=1,bar=2", "foo=1,bar=2"},
 		{" foo=1 \t,\tbar=2 ", "foo=1,bar=2"},
@@ -94,7 +97,8 @@ func TestTraceStatesAreReadAsTheyAreSpecified(t *testing.T) {
 		{"t@v=x, 0t@v=y", "t@v=x,0t@v=y"},
 		{"a_-*/9=!#$%&'()*+-./:;<>?@[]^_`{|}~\" \\x", "a_-*/9=!#$%&'()*+-./:;<>?@[]^_`{|}~\" \\x"},
 		{strings.Repeat("z", 256) + "=1", strings.Repeat("z", 256) + "=1"},
-		{strings.Repeat("t", 241) + "@" + strings.Repeat("v", 14) + "=1", strings.Repeat("t", 241) + "@" + strings.Repeat("v", 14) + "=1"},
+		{strings.Repeat("t", 241) + "@" + strings.Repeat("v", 14) + "=1",
+			strings.Repeat("t", 241) + "@" + strings.Repeat("v", 14) + "=1"},
 		{"foo=" + strings.Repeat("v", 256), "foo=" + strings.Repeat("v", 256)},
 		{list(members(0, 32, 10)), list(members(0, 32, 10))},
 		{"", ""},
@@ -123,14 +127,18 @@ func TestTraceStatesAreReadAsTheyAreSpecified(t *testing.T) {
 		{list(members(0, 4, 127)), list(members(0, 4, 127))},                     // 511
 		{list(members(0, 5, 127)), list(members(0, 4, 127))},                     // the last one goes
 		{list(members(0, 1, 129), members(1, 4, 100)), list(members(1, 4, 100))}, // the long one goes
-		{list(members(0, 1, 130), members(1, 1, 128), members(2, 1, 130), members(3, 1, 128)), list(members(0, 1, 130), members(1, 1, 128), members(3, 1, 128))}, // one is enough
+		// one is enough
+		{list(members(0, 1, 130), members(1, 1, 128), members(2, 1, 130), members(3, 1, 128)),
+			list(members(0, 1, 130), members(1, 1, 128), members(3, 1, 128))},
 		{list(members(0, 32, 100)), list(members(0, 5, 100))},
 	} {
-		if got := picket.ParseTrace([]string{aParent}, []string{tt.sent}); got == nil || got.State != tt.want || got.Parent != aParent {
+		if got := picket.ParseTrace([]string{aParent}, []string{tt.sent}); got == nil || got.State != tt.want ||
+			got.Parent != aParent {
 			t.Errorf("%.80q: %+v, want %.80q", tt.sent, got, tt.want)
 		}
 	}
-	if got := picket.ParseTrace([]string{aParent}, []string{"foo=1", "", "bar=2,", "baz=3"}); got.State != "foo=1,bar=2,baz=3" {
+	if got := picket.ParseTrace([]string{aParent},
+		[]string{"foo=1", "", "bar=2,", "baz=3"}); got.State != "foo=1,bar=2,baz=3" {
 		t.Errorf("several headers: %q", got.State)
 	}
 }

@@ -12,9 +12,10 @@ type Webhook struct {
 	State     WebhookState  `json:"state"`
 	// Cursor is the sequence number of the last event the target has taken, or
 	// that was passed over because it is of another type.
-	Cursor        string  `json:"cursor"`
-	Failures      int     `json:"failures"`   // in a row
-	LastStatus    int     `json:"lastStatus"` // HTTP status of the last answer; 0 before the first, or when there was none
+	Cursor   string `json:"cursor"`
+	Failures int    `json:"failures"` // in a row
+	// HTTP status of the last answer; 0 before the first, or when there was none
+	LastStatus    int     `json:"lastStatus"`
 	LastError     string  `json:"lastError"`
 	NextAttemptAt Instant `json:"nextAttemptAt"` // after a failure; null otherwise
 	CreatedAt     Instant `json:"createdAt"`
@@ -93,12 +94,14 @@ type WebhookTurn struct {
 
 // WebhookStep says how far a target was served under a claim.
 type WebhookStep struct {
-	WebhookID, ClaimID string
-	From, To           int64 // the cursor before and after
-	Outcome            WebhookOutcome
-	Status             int
-	Error              string        // at most 200 bytes; no part of the URL but its host
-	Delay              time.Duration // of WebhookFailed, until the next try
+	WebhookID string
+	ClaimID   string
+	From      int64
+	To        int64 // the cursor before and after
+	Outcome   WebhookOutcome
+	Status    int
+	Error     string        // at most 200 bytes; no part of the URL but its host
+	Delay     time.Duration // of WebhookFailed, until the next try
 }
 
 // WebhookOutcome is what came of a step.

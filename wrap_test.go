@@ -42,7 +42,10 @@ func TestWhatIsWrappedOpensForItsPlaceAlone(t *testing.T) {
 	}
 	flipped := []byte(wrapped)
 	flipped[len(flipped)/2] ^= 1
-	for _, bad := range []struct{ place, text string }{{"webhook 2 url", wrapped}, {place, string(flipped)}, {place, wrapped[:8]}, {place, ""}, {place, "%"}} {
+	for _, bad := range []struct {
+		place string
+		text  string
+	}{{"webhook 2 url", wrapped}, {place, string(flipped)}, {place, wrapped[:8]}, {place, ""}, {place, "%"}} {
 		if got, err := before.Unwrap(bad.place, bad.text); !errors.Is(err, picket.ErrSealedElsewhere) || got != "" {
 			t.Errorf("%v: %v", bad, err)
 		}

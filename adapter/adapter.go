@@ -32,7 +32,15 @@ func (a *Adapter) Run(ctx context.Context) error {
 	if !a.cfg.PinnedOnly && !sleep(asking, a.cfg.jitter(spread)) {
 		return nil
 	}
-	w := &worker{Adapter: a, runs: runs, asking: asking, drain: stopAsking, clean: clean, group: &group, slots: make(chan struct{}, a.cfg.Max)}
+	w := &worker{
+		Adapter: a,
+		runs:    runs,
+		asking:  asking,
+		drain:   stopAsking,
+		clean:   clean,
+		group:   &group,
+		slots:   make(chan struct{}, a.cfg.Max),
+	}
 	return w.serve()
 }
 

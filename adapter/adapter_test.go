@@ -95,7 +95,8 @@ func TestReleaseNow(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := s.View(id)
-		if v.State != picket.TaskQueued || v.Runs[0].Released == nil || v.Runs[0].Released.Class != picket.ExitReleased {
+		if v.State != picket.TaskQueued || v.Runs[0].Released == nil ||
+			v.Runs[0].Released.Class != picket.ExitReleased {
 			t.Errorf("%+v", v)
 		}
 		if took := time.Since(start); took > 2*time.Second {
@@ -130,7 +131,8 @@ func TestLostReplyOfAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drawn := 0
 		a, s := stage(t, lasting(time.Second), func(c *Config) {
-			c.jitter = func(d time.Duration) time.Duration { // the longest, then none: a repeat is the same request all the same
+			// the longest, then none: a repeat is the same request all the same
+			c.jitter = func(d time.Duration) time.Duration {
 				drawn++
 				return time.Duration(drawn%2) * (d - 1)
 			}
@@ -198,7 +200,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{"waits too long", func(c *Config) { c.Wait = time.Minute }, picket.CodeValidation},
 		{"passes a key on", func(c *Config) { c.Env = []string{"PICKET_API_KEY"} }, picket.CodeValidation},
 		{"unknown workspace", func(c *Config) { c.Workspace = "elsewhere" }, picket.CodeValidation},
-		{"a worktree of nothing", func(c *Config) { c.Workspace, c.Dir = WorkspaceWorktree, t.TempDir() }, picket.CodeValidation},
+		{"a worktree of nothing", func(c *Config) { c.Workspace, c.Dir = WorkspaceWorktree, t.TempDir() },
+			picket.CodeValidation},
 		{"unknown way to resume", func(c *Config) { c.Resume = "somehow" }, picket.CodeValidation},
 		{"kept for less than nothing", func(c *Config) { c.KeepWorkspaces = -time.Second }, picket.CodeValidation},
 		{"one directory for all", func(c *Config) { c.WorkspaceRoot = c.StateDir }, picket.CodeValidation},

@@ -61,7 +61,8 @@ func (s *slot) next(lease picket.Lease) {
 // the next one: not while an acquire waits with other slots, which gets the
 // next task anyway, nor in a drain.
 func (s *slot) advances() bool {
-	return s != nil && s.asking.Err() == nil && !s.session.isOver() && !s.session.silent() && s.asked.Load() == 0 && !s.noAdvance.Load()
+	return s != nil && s.asking.Err() == nil && !s.session.isOver() && !s.session.silent() && s.asked.Load() == 0 &&
+		!s.noAdvance.Load()
 }
 
 // finish completes the task, and takes the next lease in the same step where
@@ -92,7 +93,12 @@ func (r *run) finish(ctx context.Context, output picket.RawJSON) (state picket.T
 // advance asks until it knows what came of it, for a while: a lease whose grant
 // was lost on the way comes with the repetition.
 func (r *run) advance(ctx context.Context, output picket.RawJSON) (picket.TaskState, error) {
-	req := picket.AdvanceRequest{LeaseToken: r.lease.LeaseToken, FencingToken: r.lease.FencingToken, Output: output, Acquire: r.cfg.request(1)}
+	req := picket.AdvanceRequest{
+		LeaseToken:   r.lease.LeaseToken,
+		FencingToken: r.lease.FencingToken,
+		Output:       output,
+		Acquire:      r.cfg.request(1),
+	}
 	req.Acquire.Incarnation, req.Acquire.SeparateCredentials = r.session.number(), !r.slot.noSeparate.Load()
 	req.Acquire.WaitSeconds = new(int) // none: the result must not wait for other people's tasks
 	once, until := newULID(time.Now()), r.cfg.clock()+hurry
@@ -118,7 +124,8 @@ func (r *run) advance(ctx context.Context, output picket.RawJSON) (picket.TaskSt
 // noRoute reports a server that does not know the path or the method. What a
 // load balancer says of itself means nothing.
 func noRoute(err error) bool {
-	return !errors.Is(err, errForeign) && (errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed))
+	return !errors.Is(err, errForeign) &&
+		(errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed))
 }
 
 // Advance completes the task of a lease and asks for the next leases in one

@@ -124,8 +124,10 @@ func TestAdvanceInTrouble(t *testing.T) {
 	}{
 		{"the reply is lost", func(s *adaptertest.Server) { s.Fail(advancePath, adaptertest.DropReply, 2) }, 6, 0},
 		{"the request is lost", func(s *adaptertest.Server) { s.Fail(advancePath, adaptertest.DropRequest, 2) }, 6, 0},
-		{"the server is away for a moment", func(s *adaptertest.Server) { s.Fail(advancePath, adaptertest.Unavailable, 2) }, 6, 0},
-		{"the control plane stays away", func(s *adaptertest.Server) { s.Fail(advancePath, adaptertest.Unavailable, -1) }, 0, 4},
+		{"the server is away for a moment",
+			func(s *adaptertest.Server) { s.Fail(advancePath, adaptertest.Unavailable, 2) }, 6, 0},
+		{"the control plane stays away",
+			func(s *adaptertest.Server) { s.Fail(advancePath, adaptertest.Unavailable, -1) }, 0, 4},
 		{"it never answers", func(s *adaptertest.Server) { s.Fail(advancePath, adaptertest.Hang, -1) }, 0, 4},
 		{"a server without the route", func(s *adaptertest.Server) { s.Advance(false) }, 1, 4},
 		{"paused", func(s *adaptertest.Server) {
@@ -191,7 +193,8 @@ func TestDrainAndAdvance(t *testing.T) {
 		if err := running(ctx, a)(); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(s.Calls(advancePath)); n != 0 || s.View(ids[0]).State != picket.TaskReview || s.View(ids[1]).Token != 0 {
+		if n := len(s.Calls(advancePath)); n != 0 || s.View(ids[0]).State != picket.TaskReview ||
+			s.View(ids[1]).Token != 0 {
 			t.Errorf("advanced %d times: %+v", n, s.View(ids[1]))
 		}
 	})
@@ -211,7 +214,8 @@ func TestDrainAndAdvance(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := s.View(ids[1])
-		if launched != 1 || v.State != picket.TaskQueued || len(v.Runs) != 1 || v.Runs[0].Released == nil || v.Runs[0].Released.Class != picket.ExitReleased {
+		if launched != 1 || v.State != picket.TaskQueued || len(v.Runs) != 1 || v.Runs[0].Released == nil ||
+			v.Runs[0].Released.Class != picket.ExitReleased {
 			t.Errorf("%d launches, the second task is %+v", launched, v)
 		}
 	})
@@ -237,8 +241,13 @@ func TestNoStampede(t *testing.T) {
 			var group sync.WaitGroup
 			for range workers {
 				a, err := New(Config{
-					BaseURL: s.URL, Key: adaptertest.Key, HTTP: &http.Client{Transport: retryAfterOne{s.HTTPClient().Transport}}, Launcher: puppets(forever), StateDir: t.TempDir(),
-					PinnedOnly: together, clock: func() time.Duration { return time.Since(start) },
+					BaseURL:    s.URL,
+					Key:        adaptertest.Key,
+					HTTP:       &http.Client{Transport: retryAfterOne{s.HTTPClient().Transport}},
+					Launcher:   puppets(forever),
+					StateDir:   t.TempDir(),
+					PinnedOnly: together,
+					clock:      func() time.Duration { return time.Since(start) },
 					jitter: func(d time.Duration) time.Duration {
 						mu.Lock()
 						defer mu.Unlock()
@@ -267,7 +276,8 @@ func TestNoStampede(t *testing.T) {
 			if most > workers/3 {
 				t.Errorf("%d of %d workers asked within %s", most, workers, bucket)
 			}
-			t.Logf("no stampede: %d workers, %d requests in 5 minutes, at most %d within %s", workers, len(s.Calls(acquirePath)), most, bucket)
+			t.Logf("no stampede: %d workers, %d requests in 5 minutes, at most %d within %s", workers,
+				len(s.Calls(acquirePath)), most, bucket)
 		})
 	}
 }
@@ -294,7 +304,8 @@ func TestAdvanceAsksForItsOwnSlot(t *testing.T) {
 				t.Errorf("%d runs", n)
 			}
 		}
-		if !slices.ContainsFunc(s.Calls(advancePath), func(c adaptertest.Call) bool { return c.Status == http.StatusOK }) {
+		if !slices.ContainsFunc(s.Calls(advancePath),
+			func(c adaptertest.Call) bool { return c.Status == http.StatusOK }) {
 			t.Error("it never advanced")
 		}
 	})

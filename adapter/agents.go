@@ -34,7 +34,8 @@ func (c *Client) Register(ctx context.Context, reg picket.Registration, opts ...
 // answer come again until they were honoured. [picket.CodeAgentGone] means that
 // the agent is dead, deregistered or superseded: it must stop its work before it
 // registers again. Its facts "agent_status" and "reason" are those of the record.
-func (c *Client) Heartbeat(ctx context.Context, id string, hb picket.Heartbeat, opts ...Option) (picket.HeartbeatAnswer, error) {
+func (c *Client) Heartbeat(ctx context.Context, id string, hb picket.Heartbeat,
+	opts ...Option) (picket.HeartbeatAnswer, error) {
 	var got picket.HeartbeatAnswer
 	err := c.Call(ctx, http.MethodPost, agentPath(id)+"/heartbeat", hb, &got, opts...)
 	return got, err
@@ -54,7 +55,8 @@ func (c *Client) Agent(ctx context.Context, id string, opts ...Option) (picket.A
 // with [picket.CodeVersion], whose fact "current" is the version there is. The
 // status that the agent has already is no change and no error; one that it
 // cannot take is [picket.CodeStateConflict].
-func (c *Client) AgentStatus(ctx context.Context, id string, version int64, change picket.AgentStatusChange, opts ...Option) (picket.Agent, error) {
+func (c *Client) AgentStatus(ctx context.Context, id string, version int64, change picket.AgentStatusChange,
+	opts ...Option) (picket.Agent, error) {
 	var got picket.Agent
 	opts = append([]Option{WithIfMatch(version)}, opts...)
 	err := c.Call(ctx, http.MethodPatch, agentPath(id)+"/status", change, &got, opts...)
@@ -64,7 +66,8 @@ func (c *Client) AgentStatus(ctx context.Context, id string, version int64, chan
 // Drain lets an agent finish what it has and take nothing more. What it holds
 // after the timeout, in whole seconds, is taken from it; negative means the
 // timeout that it was registered with. The version is as for AgentStatus.
-func (c *Client) Drain(ctx context.Context, id string, version int64, timeout time.Duration, opts ...Option) (picket.Agent, error) {
+func (c *Client) Drain(ctx context.Context, id string, version int64, timeout time.Duration,
+	opts ...Option) (picket.Agent, error) {
 	change := picket.AgentStatusChange{Status: picket.AgentDraining}
 	if timeout >= 0 {
 		seconds := int(timeout / time.Second)
@@ -84,7 +87,8 @@ func (c *Client) Deregister(ctx context.Context, id string, opts ...Option) (pic
 
 // CommandAgent leaves a command for an agent, which gets it with the answers to
 // its heartbeats, and answers the command's id.
-func (c *Client) CommandAgent(ctx context.Context, id string, command picket.AgentCommand, opts ...Option) (string, error) {
+func (c *Client) CommandAgent(ctx context.Context, id string, command picket.AgentCommand,
+	opts ...Option) (string, error) {
 	var got picket.CommandAccepted
 	err := c.Call(ctx, http.MethodPost, agentPath(id)+"/commands", command, &got, opts...)
 	return got.CommandID, err

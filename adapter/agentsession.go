@@ -40,7 +40,10 @@ func openSession(root string, p Preset, job Job) *agentSession {
 		return nil
 	}
 	forgetSessions(root, time.Now())
-	s := &agentSession{dir: filepath.Join(root, job.Lease.TaskID, string(p)), record: sessionRecord{Workspace: job.Dir, RunID: job.Lease.RunID}}
+	s := &agentSession{
+		dir:    filepath.Join(root, job.Lease.TaskID, string(p)),
+		record: sessionRecord{Workspace: job.Dir, RunID: job.Lease.RunID},
+	}
 	var before sessionRecord
 	b, err := os.ReadFile(filepath.Join(s.dir, sessionFile))
 	if err == nil && json.Unmarshal(b, &before) == nil && before.Workspace == job.Dir {

@@ -37,7 +37,8 @@ func TestAnnouncedBeforeTheLaunch(t *testing.T) {
 			a, s := stage(t, nil, func(c *Config) {
 				c.Launcher = checking{lasting(time.Second), func() error {
 					asked = true
-					if events := s.View(lease.TaskID).Runs[0].Events; len(events) != 1 || events[0].Type != picket.EventRunLaunched || events[0].Containment != picket.ContainmentGroup {
+					if events := s.View(lease.TaskID).Runs[0].Events; len(events) != 1 ||
+						events[0].Type != picket.EventRunLaunched || events[0].Containment != picket.ContainmentGroup {
 						t.Errorf("at the launch the log has %+v", events)
 					}
 					if refuses {
@@ -49,7 +50,8 @@ func TestAnnouncedBeforeTheLaunch(t *testing.T) {
 			lease = s.Grant(adaptertest.Task{})
 			a.RunLease(t.Context(), lease)
 			// What never began is over: nobody waits for it.
-			if exit := s.View(lease.TaskID).Runs[0].Released; !asked || exit == nil || refuses && (exit.Class != picket.ExitCrash || *exit.Code != 127) {
+			if exit := s.View(lease.TaskID).Runs[0].Released; !asked || exit == nil ||
+				refuses && (exit.Class != picket.ExitCrash || *exit.Code != 127) {
 				t.Errorf("asked %t, released as %+v", asked, exit)
 			}
 		})
@@ -74,7 +76,8 @@ func TestAnnouncedLate(t *testing.T) {
 			if waited := began.Sub(start); waited > 3*time.Second {
 				t.Errorf("trouble %d: launched after %s", kind, waited)
 			}
-			if events := s.View(lease.TaskID).Runs[0].Events; len(events) == 0 || events[0].Type != picket.EventRunLaunched {
+			if events := s.View(lease.TaskID).Runs[0].Events; len(events) == 0 ||
+				events[0].Type != picket.EventRunLaunched {
 				t.Errorf("trouble %d: %+v", kind, events)
 			}
 		})

@@ -144,14 +144,16 @@ func (b *beater) failed(err error) {
 	if b.failures == 1 {
 		level = slog.LevelWarn
 	}
-	b.cfg.Log.Log(context.Background(), level, "heartbeat not acknowledged", "agent", b.cfg.AgentID, "err", err, "left", left)
+	b.cfg.Log.Log(context.Background(), level, "heartbeat not acknowledged", "agent", b.cfg.AgentID, "err", err, "left",
+		left)
 }
 
 // complain says once that the silence has ended all work.
 func (b *beater) complain() {
 	if b.silent() && !b.quiet {
 		b.quiet = true
-		b.cfg.Log.Error("no heartbeat was acknowledged for too long: all agents were ended", "agent", b.cfg.AgentID, "dead_after", b.cfg.Health.DeadAfter)
+		b.cfg.Log.Error("no heartbeat was acknowledged for too long: all agents were ended", "agent", b.cfg.AgentID,
+			"dead_after", b.cfg.Health.DeadAfter)
 	}
 }
 

@@ -16,17 +16,22 @@ func TestNoLinkIsFollowedBeneath(t *testing.T) {
 	top := t.TempDir()
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(top, "root", "real"), 0o700), os.Mkdir(filepath.Join(top, "outside"), 0o700),
-		os.Symlink(filepath.Join(top, "outside"), filepath.Join(top, "root", "away")), os.Symlink("real", filepath.Join(top, "root", "near")),
+		os.Symlink(filepath.Join(top, "outside"), filepath.Join(top, "root", "away")),
+		os.Symlink("real", filepath.Join(top, "root", "near")),
 		os.Symlink("root", filepath.Join(top, "link")), os.WriteFile(filepath.Join(top, "root", "file"), nil, 0o600),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for how, open := range map[string]func(root, below string) (*os.File, error){"openat2": openBeneath, "one by one": openStepwise} {
+	for how, open := range map[string]func(root, below string) (*os.File, error){
+		"openat2":    openBeneath,
+		"one by one": openStepwise,
+	} {
 		for _, c := range []struct {
-			root, below string
-			opens       bool
+			root  string
+			below string
+			opens bool
 		}{
 			{"root", "real", true}, {"root", "away", false}, {"root", "near", false}, {"link", "real", false},
 			{"root", "file", false}, {"root", "none", false}, {"root", ".", true},
@@ -58,8 +63,10 @@ func TestADeletionThatIsSwappedMeanwhile(t *testing.T) {
 		root, target, link := filepath.Join(dir, "root"), filepath.Join(dir, "target"), filepath.Join(dir, "link")
 		k := &kept{record: dir, root: root, KeptWorkspace: KeptWorkspace{Name: name, Path: filepath.Join(root, name)}}
 		for _, err := range []error{
-			os.MkdirAll(filepath.Join(target, "deep"), 0o700), os.WriteFile(filepath.Join(target, "deep", "private"), nil, 0o600),
-			os.Symlink(target, link), k.create(), os.MkdirAll(filepath.Join(k.Path, "a", "b"), 0o700), os.Mkdir(filepath.Join(k.Path, "c"), 0o700),
+			os.MkdirAll(filepath.Join(target, "deep"), 0o700),
+			os.WriteFile(filepath.Join(target, "deep", "private"), nil, 0o600),
+			os.Symlink(target, link), k.create(), os.MkdirAll(filepath.Join(k.Path, "a", "b"), 0o700),
+			os.Mkdir(filepath.Join(k.Path, "c"), 0o700),
 		} {
 			if err != nil {
 				t.Fatal(err)
@@ -74,7 +81,8 @@ func TestADeletionThatIsSwappedMeanwhile(t *testing.T) {
 		group.Go(func() {
 			for first := true; ; first = false {
 				for _, other := range []string{link, link, target, target} { // there and back
-					_ = unix.Renameat2(unix.AT_FDCWD, k.Path, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE) // it may be deleted by now
+					// it may be deleted by now
+					_ = unix.Renameat2(unix.AT_FDCWD, k.Path, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE)
 				}
 				if first {
 					close(began)

@@ -45,8 +45,13 @@ func (b breakage) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func answerOf(x exchange, body string) *http.Response {
 	return &http.Response{
-		StatusCode: http.StatusOK, Request: x.req, ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+		StatusCode:    http.StatusOK,
+		Request:       x.req,
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        http.Header{"Content-Type": {"application/json"}},
+		Body:          io.NopCloser(strings.NewReader(body)),
+		ContentLength: int64(len(body)),
 	}
 }
 
@@ -121,7 +126,8 @@ func panics(path string) breakage {
 
 func fenced(x exchange) *http.Response {
 	res := answerOf(x, `{"status":412,"code":"lease_expired","message":"gone","remedy":"Exit."}`)
-	res.StatusCode, res.Header = http.StatusPreconditionFailed, http.Header{"Content-Type": {"application/problem+json"}}
+	res.StatusCode, res.Header = http.StatusPreconditionFailed,
+		http.Header{"Content-Type": {"application/problem+json"}}
 	return res
 }
 
@@ -156,19 +162,22 @@ func onlyFirst(path, answer string) breakage {
 
 // bad has one adapter for each rule, which breaks it.
 var bad = map[string]breakage{
-	"confirms the lease before it launches":    invents("/v1/lease/renew", forEver),
-	"announces its process and how it is held": rewrites("/v1/run/events", `"containment":"`, `"containment":"string and `),
-	"reports a crash with code and class":      rewrites("/v1/lease/release", `"code":3`, `"code":1`),
-	"reports a signal":                         rewrites("/v1/lease/release", `"SIGKILL"`, `"SIGTERM"`),
-	"reports a process without a result":       rewrites("/v1/lease/release", `"no_result"`, `"crash"`),
-	"hands in the output of onExit complete":   rewrites("/api/v1/leases/advance", `"hi\n"`, `"hello"`),
-	"does one task after the other":            misreads("/api/v1/leases/advance", `"leases":[`, `"leases":[],"more":[`),
+	"confirms the lease before it launches": invents("/v1/lease/renew", forEver),
+	"announces its process and how it is held": rewrites("/v1/run/events", `"containment":"`,
+		`"containment":"string and `),
+	"reports a crash with code and class":    rewrites("/v1/lease/release", `"code":3`, `"code":1`),
+	"reports a signal":                       rewrites("/v1/lease/release", `"SIGKILL"`, `"SIGTERM"`),
+	"reports a process without a result":     rewrites("/v1/lease/release", `"no_result"`, `"crash"`),
+	"hands in the output of onExit complete": rewrites("/api/v1/leases/advance", `"hi\n"`, `"hello"`),
+	"does one task after the other": misreads("/api/v1/leases/advance", `"leases":[`,
+		`"leases":[],"more":[`),
 	"lets an agent that is done end by itself": misreads("/v1/lease/watch", `"completed"`, `"cancelled"`),
-	"obeys stop":                                          misreads("/v1/lease/watch", `"stop"`, `"ping"`),
-	"ends nobody for a nudge":                             misreads("/v1/lease/watch", `"nudge"`, `"stop"`),
-	"kills a tree that is deaf to SIGTERM":                invents("/v1/lease/watch", `{"state":"held","commands":[]}`),
-	"ships the output, each byte once":                    rewrites("/v1/run/logs", "two", "too"),
-	"ends a run at its timeout and says so":               rewrites("/v1/run/events", "agent-timed-out", "agent-heartbeat"),
+	"obeys stop":                           misreads("/v1/lease/watch", `"stop"`, `"ping"`),
+	"ends nobody for a nudge":              misreads("/v1/lease/watch", `"nudge"`, `"stop"`),
+	"kills a tree that is deaf to SIGTERM": invents("/v1/lease/watch", `{"state":"held","commands":[]}`),
+	"ships the output, each byte once":     rewrites("/v1/run/logs", "two", "too"),
+	"ends a run at its timeout and says so": rewrites("/v1/run/events", "agent-timed-out",
+		"agent-heartbeat"),
 	"gives its agent no credential of its own":            misreads("/api/v1/leases", `"agentToken"`, `"forNobody"`),
 	"kills the tree of a cancelled task":                  believes,
 	"kills the tree of a superseded lease":                believes,
@@ -185,8 +194,9 @@ var bad = map[string]breakage{
 	"keeps its agent through a server that is away for a moment":   panics("/v1/lease/renew"),
 	"asks again with the same key when an acquire's reply is lost": forgets,
 	"backs off from a server that is away":                         hammers,
-	"releases once although the reply is lost":                     onlyFirst("/v1/lease/release", `{"state":"queued"}`),
-	"completes once although request and reply are lost":           panics("/v1/tools/mark_complete"),
+	"releases once although the reply is lost": onlyFirst("/v1/lease/release",
+		`{"state":"queued"}`),
+	"completes once although request and reply are lost": panics("/v1/tools/mark_complete"),
 }
 
 // Every rule of the conformance table is broken by somebody, and says so.

@@ -16,7 +16,9 @@ import (
 var badAgents = map[string]breakage{
 	"registers before it asks for work":         ignoresTheRegistry,
 	"registers once although the reply is lost": forgets,
-	"beats in time":                                      heartbeats(func(x exchange) (*http.Response, error) { return answerOf(x, acknowledged), nil }),
+	"beats in time": heartbeats(func(x exchange) (*http.Response, error) {
+		return answerOf(x, acknowledged), nil
+	}),
 	"says what it holds":                                 heartbeats(says(`"current_load":1`, `"current_load":0`)),
 	"obeys a drain":                                      hears(`"command":"drain"`, `"command":"ping"`),
 	"drains when it is told to end":                      heartbeats(says(`"status":"draining"`, `"status":"active"`)),
@@ -24,7 +26,8 @@ var badAgents = map[string]breakage{
 	"stops its work before it registers again":           hurries(),
 	"comes back to a registry that has lost it":          hears(`"code":"not_found"`, `"code":"rate_limited"`),
 	"ends its work when its heartbeats are not answered": heartbeats(assumes),
-	"stays away when an operator has removed it":         hears(`"agent_status":"deregistered"`, `"agent_status":"dead"`),
+	"stays away when an operator has removed it": hears(`"agent_status":"deregistered"`,
+		`"agent_status":"dead"`),
 }
 
 // acknowledged is the answer to a heartbeat that nobody has heard.

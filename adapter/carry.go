@@ -13,7 +13,13 @@ import (
 func (r *run) openOutputs(work context.Context, group *sync.WaitGroup) <-chan struct{} {
 	var shipping sync.WaitGroup
 	open := func(stream string, tee io.Writer) *output {
-		o := &output{hide: newRedactor(r.lease.AgentBearer()), file: r.places.openLog(stream), times: r.places.openTimes(stream), left: r.cfg.LogLimit, log: r.log}
+		o := &output{
+			hide:  newRedactor(r.lease.AgentBearer()),
+			file:  r.places.openLog(stream),
+			times: r.places.openTimes(stream),
+			left:  r.cfg.LogLimit,
+			log:   r.log,
+		}
 		o.ship = append(o.ship, toProxy(stream, r.proxy, r.log))
 		if tee != nil {
 			o.ship = append(o.ship, toWriter(stream, tee, r.log))

@@ -59,7 +59,8 @@ func (r *run) claim() error {
 		lock.Close()
 		return err
 	}
-	if err := c.extend(time.Duration(r.leaseEnd.Load()) - margin(time.Duration(r.lease.WindowMs)*time.Millisecond) - r.cfg.clock()); err != nil {
+	window := time.Duration(r.lease.WindowMs) * time.Millisecond
+	if err := c.extend(time.Duration(r.leaseEnd.Load()) - margin(window) - r.cfg.clock()); err != nil {
 		lock.Close()
 		return err
 	}

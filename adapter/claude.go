@@ -12,9 +12,12 @@ import (
 
 // claude is Claude Code.
 var claude = kind{
-	program: "claude", title: "Claude Code", install: "to install Claude Code: npm install -g @anthropic-ai/claude-code",
+	program: "claude",
+	title:   "Claude Code",
+	install: "to install Claude Code: npm install -g @anthropic-ai/claude-code",
 	env: []string{
-		"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
+		"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL",
+		"ANTHROPIC_SMALL_FAST_MODEL",
 		"CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
 	},
 	models:    map[string]string{"anthropic": "/v1/messages"},
@@ -36,7 +39,8 @@ func claudeArguments(e *errand) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"-p", e.prompt(), "--output-format", "stream-json", "--verbose", "--strict-mcp-config", "--mcp-config", config,
+	args := []string{"-p", e.prompt(), "--output-format", "stream-json", "--verbose", "--strict-mcp-config",
+		"--mcp-config", config,
 		"--permission-mode", "acceptEdits", "--allowedTools", claudeTools, "--max-budget-usd", e.money.String()}
 	if e.self != "" {
 		settings, err := e.write("claude-settings.json", object{"hooks": object{"SessionStart": []object{{

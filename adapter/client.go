@@ -85,10 +85,10 @@ func WithResponseHeader(h *http.Header) Option { return func(c *call) { c.respon
 // Call sends in as JSON (nothing when nil, text/plain when it is a [Text]) and
 // decodes the answer into out (nil: discarded; *[]byte: kept as it is). The
 // path may carry a query. A request that is refused because the credential
-// sends too many a second is repeated while the deadline of ctx leaves time. A refusal is a *[picket.Error] with the server's
-// code, remedy and facts; a call that got no whole answer is
-// [picket.CodeUnavailable] and [picket.ErrUnknown] at once, since it may or
-// may not have taken effect.
+// sends too many a second is repeated while the deadline of ctx leaves time. A refusal is a
+// *[picket.Error] with the server's code, remedy and facts; a call that got no whole answer is
+// [picket.CodeUnavailable] and [picket.ErrUnknown] at once, since it may or may not have taken
+// effect.
 func (c *Client) Call(ctx context.Context, method, path string, in, out any, opts ...Option) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -134,11 +134,13 @@ func (c *Client) send(ctx context.Context, method, path string, in any, opts []O
 	}
 	body, contentType, err := encode(in)
 	if err != nil {
-		return nil, set, picket.Refuse(picket.CodeValidation, "Send text that is valid UTF-8.", "the request cannot be written as JSON: %v", err).Because(err)
+		return nil, set, picket.Refuse(picket.CodeValidation, "Send text that is valid UTF-8.",
+			"the request cannot be written as JSON: %v", err).Because(err)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(c.BaseURL, "/")+path, body)
 	if err != nil {
-		return nil, set, picket.Refuse(picket.CodeValidation, "Use a URL such as http://127.0.0.1:7070.", "the server's URL cannot be used: %v", err)
+		return nil, set, picket.Refuse(picket.CodeValidation, "Use a URL such as http://127.0.0.1:7070.",
+			"the server's URL cannot be used: %v", err)
 	}
 	if contentType != "" {
 		set.header.Set("Content-Type", contentType)
@@ -190,7 +192,8 @@ func (c *Client) decode(res *http.Response, out any) error {
 		return unreachable(c.BaseURL, fmt.Errorf("read answer: %w", err))
 	}
 	if int64(len(b)) > limit {
-		return picket.Refuse(picket.CodeTooLarge, "Ask for less, for example with a smaller limit.", "the answer has more than %d bytes", limit)
+		return picket.Refuse(picket.CodeTooLarge, "Ask for less, for example with a smaller limit.",
+			"the answer has more than %d bytes", limit)
 	}
 	if raw, ok := out.(*[]byte); ok {
 		*raw = b
@@ -213,7 +216,8 @@ func unreachable(baseURL string, err error) error {
 	if what, remedy := tlsTrouble(err); what != "" {
 		return picket.Refuse(picket.CodeUnavailable, remedy, "%s %s", baseURL, what).With("tls", what).Because(err)
 	}
-	return picket.Refuse(picket.CodeUnavailable, "Check that the server runs and that its URL is right, then try again.",
+	return picket.Refuse(picket.CodeUnavailable,
+		"Check that the server runs and that its URL is right, then try again.",
 		"%s does not answer", baseURL).Because(err)
 }
 

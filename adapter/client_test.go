@@ -25,14 +25,19 @@ func answering(t *testing.T, h http.HandlerFunc) *Client {
 
 func TestRefusalsBecomeErrors(t *testing.T) {
 	for _, tt := range []struct {
-		name, contentType, body string
-		status                  int
-		want                    picket.Code
-		unknown                 bool
+		name        string
+		contentType string
+		body        string
+		status      int
+		want        picket.Code
+		unknown     bool
 	}{
-		{"stale fence", "application/problem+json", `{"code":"stale_fence","message":"token 17 was superseded by 18","remedy":"Stop.","status":412,"presented":17,"current":18}`, 412, picket.CodeStaleFence, false},
-		{"unavailable", "application/problem+json", `{"code":"orchestrator_unavailable","detail":"away"}`, 503, picket.CodeUnavailable, false},
-		{"a code of tomorrow", "application/problem+json", `{"code":"too_sunny","message":"m"}`, 409, "too_sunny", false},
+		{"stale fence", "application/problem+json",
+			`{"code":"stale_fence","message":"token 17 was superseded by 18","remedy":"Stop.","status":412,"presented":17,"current":18}`, 412, picket.CodeStaleFence, false},
+		{"unavailable", "application/problem+json", `{"code":"orchestrator_unavailable","detail":"away"}`, 503,
+			picket.CodeUnavailable, false},
+		{"a code of tomorrow", "application/problem+json", `{"code":"too_sunny","message":"m"}`, 409, "too_sunny",
+			false},
 		{"a load balancer", "text/html", `<html>bad gateway</html>`, 502, picket.CodeUnavailable, true},
 		{"somebody else's JSON", "application/json", `{"error":"x"}`, 500, picket.CodeUnavailable, true},
 		{"somebody else's 404", "text/plain", `no`, 404, picket.CodeNotFound, false},
@@ -88,7 +93,8 @@ func TestCallerGivesUp(t *testing.T) {
 	c := answering(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := c.Call(ctx, "GET", "/x", nil, nil); !errors.Is(err, context.Canceled) || !errors.Is(err, picket.CodeUnavailable) {
+	if err := c.Call(ctx, "GET", "/x", nil, nil); !errors.Is(err, context.Canceled) ||
+		!errors.Is(err, picket.CodeUnavailable) {
 		t.Errorf("%v", err)
 	}
 	c.Timeout = time.Millisecond
@@ -122,11 +128,13 @@ func TestWhatIsSent(t *testing.T) {
 	var status int
 	var header http.Header
 	in := picket.TaskSpec{Title: "t"}
-	err := c.Call(t.Context(), "POST", "/api/v1/tasks?x=1", in, nil, WithIdempotencyKey("k"), WithStatus(&status), WithResponseHeader(&header))
+	err := c.Call(t.Context(), "POST", "/api/v1/tasks?x=1", in, nil, WithIdempotencyKey("k"), WithStatus(&status),
+		WithResponseHeader(&header))
 	if err != nil || status != 201 || header.Get("X-Answer") != "yes" {
 		t.Fatal(err, status, header)
 	}
-	if got.URL.String() != "/api/v1/tasks?x=1" || got.Header.Get("Authorization") != "Bearer pkk_secret" || got.Header.Get("Idempotency-Key") != "k" {
+	if got.URL.String() != "/api/v1/tasks?x=1" || got.Header.Get("Authorization") != "Bearer pkk_secret" ||
+		got.Header.Get("Idempotency-Key") != "k" {
 		t.Errorf("%s %v", got.URL, got.Header)
 	}
 	if body != `{"title":"t"}` || got.Header.Get("Content-Type") != "application/json" {
@@ -135,10 +143,12 @@ func TestWhatIsSent(t *testing.T) {
 	if err := c.Call(t.Context(), "POST", "/x", Text("hi"), nil, WithBearer("pkl_other")); err != nil {
 		t.Fatal(err)
 	}
-	if body != "hi" || got.Header.Get("Authorization") != "Bearer pkl_other" || !strings.HasPrefix(got.Header.Get("Content-Type"), "text/plain") {
+	if body != "hi" || got.Header.Get("Authorization") != "Bearer pkl_other" ||
+		!strings.HasPrefix(got.Header.Get("Content-Type"), "text/plain") {
 		t.Errorf("body %s, %v", body, got.Header)
 	}
-	if err := c.Call(t.Context(), "DELETE", "/x", nil, nil); err != nil || body != "" || got.Header.Get("Content-Type") != "" {
+	if err := c.Call(t.Context(), "DELETE", "/x", nil, nil); err != nil || body != "" ||
+		got.Header.Get("Content-Type") != "" {
 		t.Errorf("%v, body %q, %v", err, body, got.Header)
 	}
 }
@@ -155,8 +165,9 @@ func TestProxyBodies(t *testing.T) {
 	exit := picket.Exit{Class: picket.ExitCrash, Code: &code, Signal: &sig, DurationMs: &ms, Detail: "last"}
 	ctx := t.Context()
 	for _, tt := range []struct {
-		call       func() error
-		path, body string
+		call func() error
+		path string
+		body string
 	}{
 		{func() error { _, err := p.Renew(ctx); return err }, "/v1/lease/renew", `{}`},
 		{func() error { _, err := p.Release(ctx, exit); return err }, "/v1/lease/release",
@@ -164,15 +175,21 @@ func TestProxyBodies(t *testing.T) {
 		{func() error { return p.Exit(ctx, exit, "group") }, "/v1/run/exit",
 			`{"class":"crash","code":137,"signal":"SIGKILL","durationMs":12,"detail":"last","containment":"group"}`},
 		{func() error { _, _, err := p.Watch(ctx, 50*time.Second); return err }, "/v1/lease/watch?waitSeconds=50", ``},
-		{func() error { _, err := p.Logs(ctx, "stdout", 5, []byte("hi")); return err }, "/v1/run/logs?offset=5&stream=stdout", `hi`},
-		{func() error { return p.Events(ctx, picket.RunEvent{Type: "run.launched", Containment: "group"}) }, "/v1/run/events",
+		{func() error { _, err := p.Logs(ctx, "stdout", 5, []byte("hi")); return err },
+			"/v1/run/logs?offset=5&stream=stdout", `hi`},
+		{func() error { return p.Events(ctx, picket.RunEvent{Type: "run.launched", Containment: "group"}) },
+			"/v1/run/events",
 			`{"events":[{"type":"run.launched","containment":"group"}]}`},
-		{func() error { _, err := p.Report(ctx, picket.Progress{Summary: "s"}); return err }, "/v1/tools/report_progress",
+		{func() error { _, err := p.Report(ctx, picket.Progress{Summary: "s"}); return err },
+			"/v1/tools/report_progress",
 			`{"summary":"s","beliefs":[],"attempted":[],"nextStep":"","blockers":[]}`},
-		{func() error { _, err := p.Complete(ctx, picket.RawJSON(`12345678901234567890`), ""); return err }, "/v1/tools/mark_complete",
+		{func() error { _, err := p.Complete(ctx, picket.RawJSON(`12345678901234567890`), ""); return err },
+			"/v1/tools/mark_complete",
 			`{"output":12345678901234567890}`},
-		{func() error { _, err := p.Fail(ctx, "r", true); return err }, "/v1/tools/mark_failed", `{"reason":"r","retryable":true}`},
-		{func() error { _, err := p.RequestHelp(ctx, picket.HelpRequest{Question: "q"}); return err }, "/v1/tools/request_human_help", `{"question":"q"}`},
+		{func() error { _, err := p.Fail(ctx, "r", true); return err }, "/v1/tools/mark_failed",
+			`{"reason":"r","retryable":true}`},
+		{func() error { _, err := p.RequestHelp(ctx, picket.HelpRequest{Question: "q"}); return err },
+			"/v1/tools/request_human_help", `{"question":"q"}`},
 		{func() error { _, err := p.Task(ctx); return err }, "/v1/tools/get_task", `{}`},
 	} {
 		if err := tt.call(); err != nil || path != tt.path || body != tt.body || fence != "17" {
@@ -189,7 +206,8 @@ func TestRefusedWatch(t *testing.T) {
 		io.WriteString(w, `{"code":"stale_fence"}`)
 	})
 	var got []picket.Watch
-	watchLease(t.Context(), NewProxy(picket.Lease{}, c.BaseURL, c.HTTP), func() []string { return nil }, func(w picket.Watch) { got = append(got, w) })
+	watchLease(t.Context(), NewProxy(picket.Lease{}, c.BaseURL, c.HTTP), func() []string { return nil },
+		func(w picket.Watch) { got = append(got, w) })
 	if len(got) != 1 || got[0].State != picket.WatchLost {
 		t.Errorf("%+v", got)
 	}
@@ -221,7 +239,12 @@ func FuzzProblem(f *testing.F) {
 	f.Add(503, "text/html", `<html>`)
 	f.Fuzz(func(t *testing.T, status int, contentType, body string) {
 		req := httptest.NewRequest("GET", "/x", nil)
-		err := problem(&http.Response{StatusCode: status, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body)), Request: req})
+		err := problem(&http.Response{
+			StatusCode: status,
+			Header:     http.Header{"Content-Type": {contentType}},
+			Body:       io.NopCloser(strings.NewReader(body)),
+			Request:    req,
+		})
 		if err == nil || picket.CodeOf(err) == "" {
 			t.Fatalf("no code in %v", err)
 		}

@@ -15,7 +15,8 @@ const maxRepeats = 30
 // sendAtRate sends a request. If the server refuses it because the credential
 // sends too many a second, it waits as the server says and sends it again. Such
 // a refused request had no effect, so a repetition is harmless.
-func (c *Client) sendAtRate(ctx context.Context, method, path string, in any, opts []Option) (*http.Response, call, error) {
+func (c *Client) sendAtRate(ctx context.Context, method, path string, in any,
+	opts []Option) (*http.Response, call, error) {
 	for repeats := 0; ; repeats++ {
 		res, set, err := c.send(ctx, method, path, in, opts)
 		wait := tooFast(err)

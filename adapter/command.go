@@ -109,7 +109,8 @@ func startRemedy(program string, err error) string {
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 		return "; the limit on open files is too low for the adapter: raise it (ulimit -n 1024), or run fewer agents at once (--max)"
 	}
-	if info, missing := os.Stat(program); missing != nil || !info.Mode().IsRegular() || !errors.Is(err, fs.ErrNotExist) {
+	if info, missing := os.Stat(program); missing != nil || !info.Mode().IsRegular() ||
+		!errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
 	name := interpreter(program)
@@ -156,7 +157,14 @@ func (l CommandLauncher) launchGroup(job Job, cmd *exec.Cmd) (Process, error) {
 		return nil, fmt.Errorf("start %s: %w", l.Command[0], err)
 	}
 	out.start()
-	p := &groupProcess{cmd: cmd, pid: cmd.Process.Pid, runID: job.Lease.RunID, ceiling: l.Limits.ofExec(), done: make(chan struct{}), dir: dir}
+	p := &groupProcess{
+		cmd:     cmd,
+		pid:     cmd.Process.Pid,
+		runID:   job.Lease.RunID,
+		ceiling: l.Limits.ofExec(),
+		done:    make(chan struct{}),
+		dir:     dir,
+	}
 	if job.StateDir != "" {
 		_ = p.record().write(job.StateDir) // a run is not worth less without it
 	}
@@ -203,9 +211,10 @@ func (p *groupProcess) Exit() Exited          { return p.exit }
 // drain copies the output of a process from pipes that it owns, so that a
 // grandchild that keeps them open cannot hold up the end of a run.
 type drain struct {
-	readers, writers [2]*os.File
-	to               [2]io.Writer
-	copying          sync.WaitGroup
+	readers [2]*os.File
+	writers [2]*os.File
+	to      [2]io.Writer
+	copying sync.WaitGroup
 }
 
 func newDrain(to ...io.Writer) (*drain, error) {

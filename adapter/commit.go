@@ -56,7 +56,8 @@ func (w *workspaces) commit(ctx context.Context, k *kept, message string) (strin
 		return "", err
 	}
 	if tip != old {
-		if _, err := g.say(ctx, "update-ref", "-m", "picket: "+k.RunID, branch, tip, cmp.Or(old, strings.Repeat("0", len(tip)))); err != nil {
+		if _, err := g.say(ctx, "update-ref", "-m", "picket: "+k.RunID, branch, tip,
+			cmp.Or(old, strings.Repeat("0", len(tip)))); err != nil {
 			return "", fmt.Errorf("commit work: %w", err)
 		}
 	}

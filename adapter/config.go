@@ -133,7 +133,8 @@ type Config struct {
 	// Stdout and Stderr get a copy of the agents' output, the lease token
 	// redacted. A writer that does not keep up loses output, not the agent
 	// time. They are never written to at the same time. Default to none.
-	Stdout, Stderr io.Writer
+	Stdout io.Writer
+	Stderr io.Writer
 	// OutputOf is the task whose runs Stdout and Stderr get a copy of. Defaults
 	// to every task's.
 	OutputOf string
@@ -175,7 +176,8 @@ type Adapter struct {
 // New checks a configuration and fills in its defaults.
 func New(cfg Config) (*Adapter, error) {
 	if cfg.BaseURL == "" {
-		return nil, picket.Invalid("BaseURL", "Set it to a URL such as http://127.0.0.1:7070.", "the orchestrator's URL is missing")
+		return nil, picket.Invalid("BaseURL", "Set it to a URL such as http://127.0.0.1:7070.",
+			"the orchestrator's URL is missing")
 	}
 	if cfg.named = cfg.AgentID != ""; !cfg.named {
 		cfg.AgentID = "agent_" + newULID(time.Now())
@@ -224,7 +226,8 @@ func New(cfg Config) (*Adapter, error) {
 	}
 	for _, name := range cfg.Env {
 		if strings.HasPrefix(name, "PICKET_") || strings.ContainsAny(name, "=\x00") || name == "" {
-			return nil, picket.Invalid("Env", "Leave it out: the agent gets its lease by itself.", "the variable %q cannot be passed to an agent", name)
+			return nil, picket.Invalid("Env", "Leave it out: the agent gets its lease by itself.",
+				"the variable %q cannot be passed to an agent", name)
 		}
 	}
 	if err := cfg.Limits.fill(); err != nil {
@@ -239,7 +242,8 @@ func New(cfg Config) (*Adapter, error) {
 			return nil, err
 		}
 	} else if cfg.Containment != "" {
-		return nil, picket.Invalid("Containment", "Leave it out, or leave Launcher out.", "a Launcher of your own decides how it holds processes")
+		return nil, picket.Invalid("Containment", "Leave it out, or leave Launcher out.",
+			"a Launcher of your own decides how it holds processes")
 	}
 	if _, err := cfg.registration("instance"); err != nil {
 		return nil, err
@@ -247,7 +251,11 @@ func New(cfg Config) (*Adapter, error) {
 	if err := cfg.usable(); err != nil {
 		return nil, err
 	}
-	a := &Adapter{cfg: cfg, client: &Client{BaseURL: cfg.BaseURL, Key: cfg.Key, HTTP: cfg.HTTP}, kill: make(chan struct{})}
+	a := &Adapter{
+		cfg:    cfg,
+		client: &Client{BaseURL: cfg.BaseURL, Key: cfg.Key, HTTP: cfg.HTTP},
+		kill:   make(chan struct{}),
+	}
 	a.killed = closeOnce(a.kill)
 	return a, nil
 }
@@ -258,7 +266,14 @@ func (a *Adapter) AgentID() string { return a.cfg.AgentID }
 // request is what is asked of the orchestrator to get up to n leases.
 func (cfg *Config) request(n int) picket.AcquireRequest {
 	wait := int(cfg.Wait / time.Second)
-	req := picket.AcquireRequest{AgentID: cfg.AgentID, Role: cfg.Role, Capabilities: cfg.Capabilities, PinnedOnly: cfg.PinnedOnly, Max: &n, WaitSeconds: &wait}
+	req := picket.AcquireRequest{
+		AgentID:      cfg.AgentID,
+		Role:         cfg.Role,
+		Capabilities: cfg.Capabilities,
+		PinnedOnly:   cfg.PinnedOnly,
+		Max:          &n,
+		WaitSeconds:  &wait,
+	}
 	if cfg.Workspace != WorkspaceHere {
 		req.WorkspaceRoot = cfg.WorkspaceRoot
 	}

@@ -16,7 +16,11 @@ func asAsked(s *adaptertest.Server) func(*adapter.Config) {
 	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	return func(c *adapter.Config) {
 		h := s.Thresholds
-		c.Health = adapter.HealthConfig{Interval: seconds(h.IntervalSeconds), UnhealthyAfter: seconds(h.UnhealthyAfterSeconds), DeadAfter: seconds(h.DeadAfterSeconds)}
+		c.Health = adapter.HealthConfig{
+			Interval:       seconds(h.IntervalSeconds),
+			UnhealthyAfter: seconds(h.UnhealthyAfterSeconds),
+			DeadAfter:      seconds(h.DeadAfterSeconds),
+		}
 	}
 }
 

@@ -56,15 +56,20 @@ func checkContainment(level string, shim []string) error {
 	case level == "" || level == picket.ContainmentGroup:
 		return nil
 	case !slices.Contains(picket.Containments, level):
-		return picket.Invalid("Containment", "Use "+strings.Join(picket.Containments, ", ")+", or leave it out for the best one.", "%q is not a way to hold a process tree", level)
+		return picket.Invalid("Containment",
+			"Use "+strings.Join(picket.Containments, ", ")+", or leave it out for the best one.",
+			"%q is not a way to hold a process tree", level)
 	}
 	l := shimLevels()
 	if len(shim) == 0 && !canBeShim.Load() {
-		return picket.Invalid("Containment", "Call adapter.RunShim first thing in main, name a program that does in CommandLauncher.Shim, or leave Containment out.",
+		return picket.Invalid("Containment",
+			"Call adapter.RunShim first thing in main, name a program that does in CommandLauncher.Shim, or leave Containment out.",
 			"%s needs a shim, and this program cannot be one", level)
 	}
 	if slices.Index(picket.Containments, level) < slices.Index(picket.Containments, l.best) {
-		return picket.Invalid("Containment", "Use "+l.best+", or leave it out; to make it work, run the adapter in a delegated cgroup v2 (systemd: Delegate=yes).",
+		return picket.Invalid("Containment",
+			"Use "+l.best+
+				", or leave it out; to make it work, run the adapter in a delegated cgroup v2 (systemd: Delegate=yes).",
 			"%s containment does not work here: %s", level, l.why)
 	}
 	return nil

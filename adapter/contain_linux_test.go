@@ -32,7 +32,12 @@ func withoutShim(t *testing.T) {
 
 // newWith makes an adapter that forces a level.
 func newWith(t *testing.T, level string) error {
-	_, err := New(Config{BaseURL: "http://127.0.0.1:1", Command: []string{"true"}, StateDir: t.TempDir(), Containment: level})
+	_, err := New(Config{
+		BaseURL:     "http://127.0.0.1:1",
+		Command:     []string{"true"},
+		StateDir:    t.TempDir(),
+		Containment: level,
+	})
 	return err
 }
 
@@ -40,7 +45,8 @@ func newWith(t *testing.T, level string) error {
 func refused(t *testing.T, err error, why, remedy string) {
 	t.Helper()
 	var e *picket.Error
-	if !errors.As(err, &e) || e.Code != picket.CodeValidation || !strings.Contains(e.Message, why) || !strings.Contains(e.Remedy, remedy) {
+	if !errors.As(err, &e) || e.Code != picket.CodeValidation || !strings.Contains(e.Message, why) ||
+		!strings.Contains(e.Remedy, remedy) {
 		t.Errorf("got %v, want a refusal with %q and the remedy %q", err, why, remedy)
 	}
 }
@@ -57,7 +63,12 @@ func TestForcedContainment(t *testing.T) {
 	refused(t, newWith(t, "jail"), "jail", "Use cgroup, subreaper, group")
 	withoutShim(t)
 	refused(t, newWith(t, picket.ContainmentSubreaper), "cannot be one", "RunShim")
-	_, err := New(Config{BaseURL: "http://127.0.0.1:1", Launcher: puppets(forever), StateDir: t.TempDir(), Containment: picket.ContainmentGroup})
+	_, err := New(Config{
+		BaseURL:     "http://127.0.0.1:1",
+		Launcher:    puppets(forever),
+		StateDir:    t.TempDir(),
+		Containment: picket.ContainmentGroup,
+	})
 	refused(t, err, "a Launcher of your own", "Leave it out")
 }
 
@@ -67,7 +78,8 @@ func containedAs(t *testing.T, l CommandLauncher) (string, string) {
 	t.Helper()
 	l.Command = []string{"cat", "/proc/self/cgroup"}
 	var out bytes.Buffer
-	p, err := l.Launch(context.Background(), Job{Dir: t.TempDir(), Stdout: &out, Lease: picket.Lease{RunID: "run_contained"}})
+	p, err := l.Launch(context.Background(),
+		Job{Dir: t.TempDir(), Stdout: &out, Lease: picket.Lease{RunID: "run_contained"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +122,17 @@ func TestProgramThatIsNoShim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := containedAs(t, CommandLauncher{Shim: []string{self}, Containment: picket.ContainmentSubreaper}); got != picket.ContainmentSubreaper {
+	if got, _ := containedAs(t,
+		CommandLauncher{
+			Shim:        []string{self},
+			Containment: picket.ContainmentSubreaper,
+		}); got != picket.ContainmentSubreaper {
 		t.Errorf("with a shim it is held by %q", got)
 	}
-	_, err = CommandLauncher{Shim: []string{"sh", "-c", "echo no shim here >&2"}, Command: []string{"true"}}.Launch(context.Background(), Job{Dir: t.TempDir()})
+	_, err = CommandLauncher{
+		Shim:    []string{"sh", "-c", "echo no shim here >&2"},
+		Command: []string{"true"},
+	}.Launch(context.Background(), Job{Dir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "the shim ended before the agent began: no shim here") {
 		t.Errorf("with a program that is no shim: %v", err)
 	}
@@ -152,15 +171,17 @@ func TestOverdueIsALostLease(t *testing.T) {
 func TestOverdueWithoutItsShim(t *testing.T) {
 	const deadline = 10 * time.Second
 	for _, tt := range []struct {
-		name          string
-		p             *shimProcess
-		after         time.Duration
-		kill, overdue bool
+		name    string
+		p       *shimProcess
+		after   time.Duration
+		kill    bool
+		overdue bool
 	}{
 		{"the shim has time to answer", &shimProcess{due: deadline}, answerWithin, false, false},
 		{"the first deadline", &shimProcess{due: deadline}, answerWithin + 1, true, true},
 		{"the last deadline", &shimProcess{due: deadline, latest: deadline}, answerWithin + 1, true, true},
-		{"a deadline that was put off", &shimProcess{due: deadline, latest: time.Minute}, answerWithin + 1, true, false},
+		{"a deadline that was put off", &shimProcess{due: deadline, latest: time.Minute}, answerWithin + 1, true,
+			false},
 		{"killed before", &shimProcess{due: deadline, killed: time.Second}, answerWithin + 1, true, false},
 	} {
 		if _, kill, overdue := tt.p.unheard(deadline + tt.after); kill != tt.kill || overdue != tt.overdue {
@@ -170,11 +191,20 @@ func TestOverdueWithoutItsShim(t *testing.T) {
 }
 
 func TestCgroupMount(t *testing.T) {
-	for _, tt := range []struct{ name, mountinfo, root, mount, wrong string }{
-		{"alone", "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate", "/", "/sys/fs/cgroup", ""},
-		{"hybrid", "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n" +
-			"41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw", "/", "/sys/fs/cgroup/unified", ""},
-		{"bound, with a blank", `9 1 0:38 /a\040b /mnt/c\040d rw master:2 propagate_from:1 - cgroup2 none rw`, "/a b", "/mnt/c d", ""},
+	for _, tt := range []struct {
+		name      string
+		mountinfo string
+		root      string
+		mount     string
+		wrong     string
+	}{
+		{"alone", "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate", "/",
+			"/sys/fs/cgroup", ""},
+		{"hybrid",
+			"31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n" +
+				"41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw", "/", "/sys/fs/cgroup/unified", ""},
+		{"bound, with a blank", `9 1 0:38 /a\040b /mnt/c\040d rw master:2 propagate_from:1 - cgroup2 none rw`, "/a b",
+			"/mnt/c d", ""},
 		{"old only", "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup2 rw,cpu", "", "", "no cgroup v2 is mounted"},
 	} {
 		file := filepath.Join(t.TempDir(), "mountinfo")
@@ -182,7 +212,8 @@ func TestCgroupMount(t *testing.T) {
 			t.Fatal(err)
 		}
 		root, mount, err := cgroupMount(file)
-		if root != tt.root || mount != tt.mount || (err != nil) != (tt.wrong != "") || err != nil && err.Error() != tt.wrong {
+		if root != tt.root || mount != tt.mount || (err != nil) != (tt.wrong != "") ||
+			err != nil && err.Error() != tt.wrong {
 			t.Errorf("%s: %q, %q, %v", tt.name, root, mount, err)
 		}
 	}
@@ -235,8 +266,12 @@ func TestNestedCgroupsGo(t *testing.T) {
 	const script = `exec 2>&1; d=$0$(sed -n 's/^0:://p' /proc/self/cgroup); mkdir -p "$d/a/b"
 setsid sleep 1000 & echo $! > "$d/a/b/cgroup.procs" && echo "$d"`
 	var out bytes.Buffer
-	l := CommandLauncher{Command: []string{"sh", "-c", script, parents[len(parents)-1]}, Containment: picket.ContainmentCgroup}
-	p, err := l.Launch(context.Background(), Job{Dir: t.TempDir(), Stdout: &out, Lease: picket.Lease{RunID: "run_nested"}})
+	l := CommandLauncher{
+		Command:     []string{"sh", "-c", script, parents[len(parents)-1]},
+		Containment: picket.ContainmentCgroup,
+	}
+	p, err := l.Launch(context.Background(),
+		Job{Dir: t.TempDir(), Stdout: &out, Lease: picket.Lease{RunID: "run_nested"}})
 	if err != nil {
 		t.Fatal(err)
 	}

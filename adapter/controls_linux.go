@@ -55,7 +55,8 @@ func olderPlace(controller, mountinfo, cgroups string) (string, error) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		what, kind, ok := strings.Cut(lines.Text(), " - ")
 		fields, options := strings.Fields(what), strings.Fields(kind)
-		if !ok || len(fields) < 5 || len(options) < 3 || options[0] != "cgroup" || !slices.Contains(strings.Split(options[2], ","), controller) {
+		if !ok || len(fields) < 5 || len(options) < 3 || options[0] != "cgroup" ||
+			!slices.Contains(strings.Split(options[2], ","), controller) {
 			continue
 		}
 		rel, err := filepath.Rel(unescape(fields[3]), own)
@@ -208,7 +209,8 @@ func unify(parent string) error {
 		return err
 	}
 	self := strconv.Itoa(os.Getpid())
-	if b, err := os.ReadFile(filepath.Join(parent, "cgroup.procs")); err != nil || strings.TrimSpace(string(b)) != self {
+	if b, err := os.ReadFile(filepath.Join(parent, "cgroup.procs")); err != nil ||
+		strings.TrimSpace(string(b)) != self {
 		return fmt.Errorf("others are in %s", parent)
 	}
 	own := cgroup{filepath.Join(parent, cgroupPrefix+"adapter-"+self)}

@@ -22,7 +22,8 @@ const (
 // copier copies the files of one directory into another. Both are held open:
 // whatever is renamed or linked meanwhile, nothing outside is read or written.
 type copier struct {
-	from, to    *os.Root
+	from        *os.Root
+	to          *os.Root
 	except      []string // absolute directories that are left out
 	missing     bool     // what is there already stays
 	maxFiles    int      // of what is copied
@@ -65,7 +66,12 @@ func copyMissing(ctx context.Context, before, k *kept) error {
 		return err
 	}
 	defer to.Close()
-	c := &copier{missing: true, maxFiles: maxCopyFiles, left: maxCopyBytes, except: []string{filepath.Join(before.Path, ".git")}}
+	c := &copier{
+		missing:  true,
+		maxFiles: maxCopyFiles,
+		left:     maxCopyBytes,
+		except:   []string{filepath.Join(before.Path, ".git")},
+	}
 	return c.copy(ctx, before.Path, from, to)
 }
 

@@ -18,7 +18,12 @@ func TestACopyOfADirectory(t *testing.T) {
 	write(t, filepath.Join(outside, "secret"), "hush\n")
 	write(t, filepath.Join(dir, "a", "b.txt"), "text\n")
 	write(t, filepath.Join(dir, ".git", "HEAD"), "ref: x\n")
-	for link, to := range map[string]string{"out": outside, "secret": filepath.Join(outside, "secret"), "up": "..", "in": "a/b.txt"} {
+	for link, to := range map[string]string{
+		"out":    outside,
+		"secret": filepath.Join(outside, "secret"),
+		"up":     "..",
+		"in":     "a/b.txt",
+	} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -27,18 +32,23 @@ func TestACopyOfADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "tool"), "#!/bin/sh\n")
-	if err := errors.Join(os.Chmod(filepath.Join(dir, "tool"), 0o755), os.Chmod(filepath.Join(dir, "a"), 0o500)); err != nil {
+	if err := errors.Join(os.Chmod(filepath.Join(dir, "tool"), 0o755),
+		os.Chmod(filepath.Join(dir, "a"), 0o500)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Chmod(filepath.Join(dir, "a"), 0o700) })
-	text, _, res := outputOf(t, []string{"sh", "-c", `find . -path ./.picket -prune -o -print | sort; readlink out secret up in; cat in; test -x tool && stat -c %a a; chmod 700 a; rm -rf a secret out tool`},
+	text, _, res := outputOf(t,
+		[]string{"sh", "-c",
+			`find . -path ./.picket -prune -o -print | sort; readlink out secret up in; cat in; test -x tool && stat -c %a a; chmod 700 a; rm -rf a secret out tool`},
 		adaptertest.Task{}, func(c *adapter.Config) { c.Workspace, c.Dir = adapter.WorkspaceCopy, dir })
-	want := strings.Join([]string{".", "./.git", "./.git/HEAD", "./a", "./a/b.txt", "./in", "./out", "./secret", "./tool", "./up",
+	want := strings.Join([]string{".", "./.git", "./.git/HEAD", "./a", "./a/b.txt", "./in", "./out", "./secret",
+		"./tool", "./up",
 		outside, filepath.Join(outside, "secret"), "..", "a/b.txt", "text", "500", ""}, "\n")
 	if text != want {
 		t.Errorf("the copy is\n%s\nwant\n%s", text, want)
 	}
-	for _, file := range []string{filepath.Join(dir, "a", "b.txt"), filepath.Join(outside, "secret"), filepath.Join(dir, "tool")} {
+	for _, file := range []string{filepath.Join(dir, "a", "b.txt"), filepath.Join(outside, "secret"),
+		filepath.Join(dir, "tool")} {
 		if !exists(file) {
 			t.Errorf("%s is gone", file)
 		}
@@ -61,7 +71,8 @@ func TestBoundsOfACopy(t *testing.T) {
 	}{{2, 10, true}, {1, 10, false}, {2, 9, false}} {
 		err := adapter.CopyAtMost(t.Context(), c.files, c.bytes, dir, t.TempDir())
 		var refusal *picket.Error
-		if c.good != (err == nil) || err != nil && (!errors.As(err, &refusal) || !strings.Contains(refusal.Remedy, "worktree")) {
+		if c.good != (err == nil) ||
+			err != nil && (!errors.As(err, &refusal) || !strings.Contains(refusal.Remedy, "worktree")) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -90,7 +101,8 @@ func TestABriefingStaysInside(t *testing.T) {
 		write(t, filepath.Join(out, "file"), "mine\n")
 		s, state := adaptertest.Start(t), t.TempDir()
 		lease := s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-		for i, script := range []string{strings.ReplaceAll(trap, "$OUT", out) + "; touch work", `test -f .picket/task.json && test ! -L .picket && echo good`} {
+		for i, script := range []string{strings.ReplaceAll(trap, "$OUT", out) + "; touch work",
+			`test -f .picket/task.json && test ! -L .picket && echo good`} {
 			if i > 0 {
 				lease = s.Supersede(lease.TaskID)
 			}

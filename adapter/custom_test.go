@@ -41,7 +41,8 @@ func myRun(client adapter.Client, lease picket.Lease, command []string) {
 		return // never launch for a lease that may not have arrived
 	}
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), "PICKET_RUN_ID="+lease.RunID, "PICKET_LEASE_TOKEN="+lease.LeaseToken.Reveal(), "PICKET_PROXY_URL="+proxy.BaseURL())
+	cmd.Env = append(os.Environ(), "PICKET_RUN_ID="+lease.RunID, "PICKET_LEASE_TOKEN="+lease.LeaseToken.Reveal(),
+		"PICKET_PROXY_URL="+proxy.BaseURL())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	ended, lost := make(chan error, 1), make(chan bool, 1)
 	if err := cmd.Start(); err != nil {
@@ -58,7 +59,8 @@ func myRun(client adapter.Client, lease picket.Lease, command []string) {
 		case <-lost:
 			kill = true
 		case <-ended:
-			for end := time.Now().Add(time.Second); syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) == nil && time.Now().Before(end); {
+			for end := time.Now().Add(time.Second); syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) == nil &&
+				time.Now().Before(end); {
 				time.Sleep(5 * time.Millisecond) // what it left behind has to be gone, too
 			}
 			tell(proxy, cmd.ProcessState)
@@ -81,7 +83,8 @@ func myRun(client adapter.Client, lease picket.Lease, command []string) {
 func lostLease(ctx context.Context, proxy *adapter.Proxy) bool {
 	for ctx.Err() == nil {
 		w, _, err := proxy.Watch(ctx, 50*time.Second)
-		if picket.CodeOf(err).Fenced() || err == nil && w.State != "" && w.State != picket.WatchHeld && w.State != picket.WatchReclaim {
+		if picket.CodeOf(err).Fenced() ||
+			err == nil && w.State != "" && w.State != picket.WatchHeld && w.State != picket.WatchReclaim {
 			return true
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -121,7 +124,8 @@ func Example_customAdapter() {
 	ctx, stop := context.WithCancel(context.Background())
 	worked := make(chan bool)
 	go func() {
-		myWorker(ctx, adapter.Client{BaseURL: server.URL, Key: adaptertest.Key, HTTP: server.HTTPClient()}, []string{"sh", "-c", "exit 3"})
+		myWorker(ctx, adapter.Client{BaseURL: server.URL, Key: adaptertest.Key, HTTP: server.HTTPClient()},
+			[]string{"sh", "-c", "exit 3"})
 		close(worked)
 	}()
 	view, err := server.Await(ctx, task, func(v adaptertest.View) bool { return v.State == picket.TaskHandoff })
@@ -139,7 +143,8 @@ func TestCustomAdapterConforms(t *testing.T) {
 	}, append(adaptertest.RegistryRules(), // it does not register
 		"hands in the output of onExit complete", "does one task after the other",
 		"lets an agent that is done end by itself", "obeys stop", "kills a tree that is deaf to SIGTERM",
-		"ships the output, each byte once", "ends a run at its timeout and says so", "completes once although request and reply are lost")...)
+		"ships the output, each byte once", "ends a run at its timeout and says so",
+		"completes once although request and reply are lost")...)
 }
 
 // The table of the documentation is the table that is checked.

@@ -14,7 +14,10 @@ import (
 // On a machine without the directory of the run before, a run begins with what
 // was committed, or afresh, and says so to the agent.
 func TestARunOnAnotherMachine(t *testing.T) {
-	for source, want := range map[adapter.Workspace]string{adapter.WorkspaceWorktree: "branch", adapter.WorkspaceEmpty: "fresh"} {
+	for source, want := range map[adapter.Workspace]string{
+		adapter.WorkspaceWorktree: "branch",
+		adapter.WorkspaceEmpty:    "fresh",
+	} {
 		w := newShift(t, func(c *adapter.Config) { c.Workspace = source })
 		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 		here := w.state
@@ -26,17 +29,20 @@ func TestARunOnAnotherMachine(t *testing.T) {
 		second := w.s.Supersede(lease.TaskID)
 		res := w.run(second, "cat .picket/task.json > told; ls > listed")
 		listed, _ := os.ReadFile(filepath.Join(res.Workspace, "listed"))
-		if worktree := source == adapter.WorkspaceWorktree; strings.Contains(string(listed), "late.txt\nlisted\none.txt\n") != worktree {
+		if worktree := source == adapter.WorkspaceWorktree; strings.Contains(string(listed),
+			"late.txt\nlisted\none.txt\n") != worktree {
 			t.Errorf("%s: it began with\n%s", source, listed)
 		}
 		told, err := os.ReadFile(filepath.Join(res.Workspace, "told"))
-		if err != nil || !strings.Contains(string(told), `"resumed": "`+want+`"`) || !strings.Contains(string(told), `"note": "the directory of the run before is not on this machine"`) {
+		if err != nil || !strings.Contains(string(told), `"resumed": "`+want+`"`) ||
+			!strings.Contains(string(told), `"note": "the directory of the run before is not on this machine"`) {
 			t.Errorf("%s: told %s, %v", source, told, err)
 		}
 		// Back on the first machine, its older directory is not gone on in.
 		w.state = here
 		third := w.s.Supersede(lease.TaskID)
-		if res := w.run(third, "cat told || true"); (res.Workspace == first.Workspace) != (source == adapter.WorkspaceEmpty) {
+		if res := w.run(third,
+			"cat told || true"); (res.Workspace == first.Workspace) != (source == adapter.WorkspaceEmpty) {
 			t.Errorf("%s: worked in %s, first in %s", source, res.Workspace, first.Workspace)
 		}
 	}

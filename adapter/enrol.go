@@ -62,7 +62,8 @@ func (m *member) enrol(ctx context.Context) (*session, error) {
 			return nil, ctx.Err()
 		case noRoute(err):
 			m.off = true
-			m.cfg.Log.Warn("the server is of a version without a registry: working unregistered", "agent", m.cfg.AgentID, "err", err)
+			m.cfg.Log.Warn("the server is of a version without a registry: working unregistered", "agent",
+				m.cfg.AgentID, "err", err)
 			return nil, nil
 		case errors.Is(err, picket.CodeStateConflict):
 			app = nil
@@ -134,7 +135,8 @@ func (m *member) evict(ctx context.Context) (bool, error) {
 	there, err := m.client.Agent(ctx, m.cfg.AgentID)
 	switch {
 	case errors.Is(err, picket.CodeForbidden):
-		return false, picket.Refuse(picket.CodeForbidden, "Start this adapter with an agent id of its own, or with the key that registered that one.",
+		return false, picket.Refuse(picket.CodeForbidden,
+			"Start this adapter with an agent id of its own, or with the key that registered that one.",
 			"the agent id %s is taken: another key has registered it", m.cfg.AgentID).Because(err)
 	case err != nil:
 		return false, nil
@@ -146,8 +148,10 @@ func (m *member) evict(ctx context.Context) (bool, error) {
 		m.seat.warn(m.cfg.Log, there)
 		return false, nil
 	}
-	m.cfg.Log.Info("ending a registration of this state directory that nobody holds any more", "agent", there.AgentID, "incarnation", there.Incarnation)
+	m.cfg.Log.Info("ending a registration of this state directory that nobody holds any more", "agent", there.AgentID,
+		"incarnation", there.Incarnation)
 	// Late or repeated, this must not meet the registration after that one.
-	_, err = m.client.AgentStatus(ctx, m.cfg.AgentID, there.Version, picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: there.Incarnation})
+	_, err = m.client.AgentStatus(ctx, m.cfg.AgentID, there.Version,
+		picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: there.Incarnation})
 	return err == nil, nil
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // outputOf runs a command for a task and answers what it printed.
-func outputOf(t *testing.T, command []string, task adaptertest.Task, change ...func(*adapter.Config)) (string, picket.Lease, adapter.Result) {
+func outputOf(t *testing.T, command []string, task adaptertest.Task,
+	change ...func(*adapter.Config)) (string, picket.Lease, adapter.Result) {
 	t.Helper()
 	s := adaptertest.Start(t)
 	task.OnExit = picket.OnExitComplete
@@ -44,7 +45,8 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("WANTED", "yes")
 	t.Setenv("TRACEPARENT", "of the adapter")
 	t.Setenv("TRACESTATE", "of the adapter")
-	text, lease, res := outputOf(t, []string{"env"}, adaptertest.Task{}, func(c *adapter.Config) { c.Env = []string{"WANTED", "NOT_SET"} })
+	text, lease, res := outputOf(t, []string{"env"}, adaptertest.Task{},
+		func(c *adapter.Config) { c.Env = []string{"WANTED", "NOT_SET"} })
 	vars := variables(text)
 	for name, want := range map[string]string{
 		"PICKET_TASK_ID": lease.TaskID, "PICKET_RUN_ID": lease.RunID, "PICKET_FENCING_TOKEN": "1",
@@ -61,7 +63,8 @@ func TestEnvironment(t *testing.T) {
 	if vars["PICKET_LEASE_EXPIRES_AT"] == "" || vars["PICKET_LEASE_EXPIRES_AT"] == "-" {
 		t.Errorf("PICKET_LEASE_EXPIRES_AT is %q", vars["PICKET_LEASE_EXPIRES_AT"])
 	}
-	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "PICKET_API_KEY", "PICKET_MCP_URL", "NOT_SET", "TRACEPARENT", "TRACESTATE"} {
+	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "PICKET_API_KEY", "PICKET_MCP_URL", "NOT_SET", "TRACEPARENT",
+		"TRACESTATE"} {
 		if value, there := vars[name]; there {
 			t.Errorf("%s=%s was passed on", name, value)
 		}
@@ -92,19 +95,25 @@ func TestFilesOfARun(t *testing.T) {
 		LastReport: &picket.Report{Seq: 3, Progress: picket.Progress{Summary: "half way"}},
 		Answers:    []picket.Answer{{Question: "which?", Answer: picket.RawJSON(`"that one"`)}},
 	}
-	text, lease, res := outputOf(t, []string{"sh", "-c", `umask; pwd; ls -A; touch kept; cat "$PICKET_TASK_FILE" "$PICKET_LAST_REPORT"`}, task)
+	text, lease, res := outputOf(t,
+		[]string{"sh", "-c", `umask; pwd; ls -A; touch kept; cat "$PICKET_TASK_FILE" "$PICKET_LAST_REPORT"`}, task)
 	for _, want := range []string{
-		`"taskId": "` + lease.TaskID, `"title": "fix it"`, `"n": 12345678901234567890`, `"summary": "half way"`, `"that one"`, res.Workspace + "\n.picket\n{",
+		`"taskId": "` + lease.TaskID, `"title": "fix it"`, `"n": 12345678901234567890`, `"summary": "half way"`,
+		`"that one"`, res.Workspace + "\n.picket\n{",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in\n%s", want, text)
 		}
 	}
 	for path, mode := range map[string]os.FileMode{
-		res.StateDir: 0o700, res.Workspace: 0o700,
-		filepath.Join(res.Workspace, ".picket"): 0o700, filepath.Join(res.Workspace, ".picket", "task.json"): 0o600,
-		filepath.Join(res.Workspace, ".picket", "last-report.json"): 0o600, filepath.Join(res.Workspace, ".picket", "budget.json"): 0o600,
-		filepath.Join(res.StateDir, "stdout.log"): 0o600, filepath.Join(res.StateDir, "exit.json"): 0o600,
+		res.StateDir:                            0o700,
+		res.Workspace:                           0o700,
+		filepath.Join(res.Workspace, ".picket"): 0o700,
+		filepath.Join(res.Workspace, ".picket", "task.json"):        0o600,
+		filepath.Join(res.Workspace, ".picket", "last-report.json"): 0o600,
+		filepath.Join(res.Workspace, ".picket", "budget.json"):      0o600,
+		filepath.Join(res.StateDir, "stdout.log"):                   0o600,
+		filepath.Join(res.StateDir, "exit.json"):                    0o600,
 	} {
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm() != mode {

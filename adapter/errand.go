@@ -88,7 +88,9 @@ func (e *errand) reachTools(ctx context.Context, client *http.Client) error {
 }
 
 func noTools(url, why string) error {
-	return picket.Refuse(picket.CodeUnavailable, "See that "+url+" can be reached from this machine: start picket up, or set its --proxy-url to an address that agents can use.",
+	return picket.Refuse(picket.CodeUnavailable,
+		"See that "+url+
+			" can be reached from this machine: start picket up, or set its --proxy-url to an address that agents can use.",
 		"Picket's tools cannot be reached at %s: %s", url, why)
 }
 
@@ -110,7 +112,8 @@ func (e *errand) greetTools(ctx context.Context, client *http.Client) (status in
 	return res.StatusCode, nil
 }
 
-func (e *errand) send(ctx context.Context, client *http.Client, method, url, body, session string) (*http.Response, error) {
+func (e *errand) send(ctx context.Context, client *http.Client,
+	method, url, body, session string) (*http.Response, error) {
 	if client == nil {
 		client = defaultHTTP
 	}

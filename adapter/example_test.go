@@ -152,7 +152,8 @@ func ExampleClient_Call() {
 	server.Queue(adaptertest.Task{Title: "greet"})
 	client := adapter.Client{BaseURL: server.URL, Key: adaptertest.Key, HTTP: server.HTTPClient()}
 	var got picket.Acquired
-	err := client.Call(context.Background(), "POST", "/api/v1/leases", picket.AcquireRequest{AgentID: "me"}, &got, adapter.WithIdempotencyKey("once"))
+	err := client.Call(context.Background(), "POST", "/api/v1/leases", picket.AcquireRequest{AgentID: "me"}, &got,
+		adapter.WithIdempotencyKey("once"))
 	fmt.Println(len(got.Leases), got.Leases[0].Task.Title, err)
 	// Output: 1 greet <nil>
 }

@@ -28,9 +28,10 @@ type ExecJob struct {
 	ID   string   // names it among those of the run
 	Argv []string // the program and its arguments; one without a slash is looked up in PATH
 	// Timeout is when it is killed. At least 1 ms.
-	Timeout        time.Duration
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
+	Timeout time.Duration
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
 }
 
 // Execs is a Launcher that knows before a launch whether its processes are

@@ -19,8 +19,15 @@ import (
 func resting(t *testing.T, level string) (adapter.Process, adapter.Executor, string) {
 	t.Helper()
 	dir, run := t.TempDir(), "run_"+strings.ReplaceAll(t.Name(), "/", "_")
-	p, err := adapter.CommandLauncher{Command: []string{"sleep", "1000"}, Containment: level}.Launch(context.Background(),
-		adapter.Job{Dir: dir, Lease: picket.Lease{RunID: run}, Env: []string{"PICKET_RUN_ID=" + run, "PICKET_WORKSPACE=" + dir}})
+	p, err := adapter.CommandLauncher{
+		Command:     []string{"sleep", "1000"},
+		Containment: level,
+	}.Launch(context.Background(),
+		adapter.Job{
+			Dir:   dir,
+			Lease: picket.Lease{RunID: run},
+			Env:   []string{"PICKET_RUN_ID=" + run, "PICKET_WORKSPACE=" + dir},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +45,13 @@ func everyLevel(t *testing.T, test func(t *testing.T, level string)) {
 }
 
 func shell(id, script string, out *bytes.Buffer) adapter.ExecJob {
-	return adapter.ExecJob{ID: id, Argv: []string{"sh", "-c", script}, Timeout: time.Minute, Stdin: strings.NewReader("from stdin\n"), Stdout: out}
+	return adapter.ExecJob{
+		ID:      id,
+		Argv:    []string{"sh", "-c", script},
+		Timeout: time.Minute,
+		Stdin:   strings.NewReader("from stdin\n"),
+		Stdout:  out,
+	}
 }
 
 // pidIn waits for a process id that a program writes.
@@ -58,23 +71,35 @@ func TestExecRunsInTheWorkspace(t *testing.T) {
 	everyLevel(t, func(t *testing.T, level string) {
 		_, x, dir := resting(t, level)
 		var out bytes.Buffer
-		end, err := x.Exec(t.Context(), shell("c1", `pwd; cat; echo "$PICKET_EXEC $PICKET_WORKSPACE"; env | grep -c SECRET_OF; ulimit -c; echo "$0 $#"; exit 7`, &out))
+		end, err := x.Exec(t.Context(),
+			shell("c1",
+				`pwd; cat; echo "$PICKET_EXEC $PICKET_WORKSPACE"; env | grep -c SECRET_OF; ulimit -c; echo "$0 $#"; exit 7`, &out))
 		if err != nil {
 			t.Fatal(err)
 		}
 		real, _ := filepath.EvalSymlinks(dir)
-		if want := real + "\nfrom stdin\n" + "run_" + strings.ReplaceAll(t.Name(), "/", "_") + "/c1 " + dir + "\n0\n0\nsh 0\n"; end != (adapter.Exited{Code: 7}) || out.String() != want {
+		if want := real + "\nfrom stdin\n" + "run_" + strings.ReplaceAll(t.Name(), "/", "_") + "/c1 " + dir +
+			"\n0\n0\nsh 0\n"; end != (adapter.Exited{Code: 7}) || out.String() != want {
 			t.Errorf("ended with %+v, wrote\n%s\nwant\n%s", end, out.String(), want)
 		}
-		if _, err := x.Exec(t.Context(), adapter.ExecJob{ID: "c2", Argv: []string{"no-such-program"}, Timeout: time.Minute}); err == nil || !strings.Contains(err.Error(), "not found") {
+		if _, err := x.Exec(t.Context(),
+			adapter.ExecJob{ID: "c2", Argv: []string{"no-such-program"}, Timeout: time.Minute}); err == nil ||
+			!strings.Contains(err.Error(), "not found") {
 			t.Errorf("a program that is not there: %v", err)
 		}
-		if _, err := x.Exec(t.Context(), adapter.ExecJob{ID: "c3", Argv: []string{"./nothing"}, Timeout: time.Minute}); err == nil {
+		if _, err := x.Exec(t.Context(),
+			adapter.ExecJob{ID: "c3", Argv: []string{"./nothing"}, Timeout: time.Minute}); err == nil {
 			t.Error("a path that is not there was run")
 		}
 		// An argument is an argument: nothing is expanded.
 		out.Reset()
-		if _, err := x.Exec(t.Context(), adapter.ExecJob{ID: "c4", Argv: []string{"echo", "$HOME; *"}, Timeout: time.Minute, Stdout: &out}); err != nil || out.String() != "$HOME; *\n" {
+		if _, err := x.Exec(t.Context(),
+			adapter.ExecJob{
+				ID:      "c4",
+				Argv:    []string{"echo", "$HOME; *"},
+				Timeout: time.Minute,
+				Stdout:  &out,
+			}); err != nil || out.String() != "$HOME; *\n" {
 			t.Errorf("wrote %q, %v", out.String(), err)
 		}
 	})
@@ -87,7 +112,9 @@ func TestExecLeavesNobodyBehind(t *testing.T) {
 		p, x, dir := resting(t, level)
 		var out bytes.Buffer
 		file := filepath.Join(dir, "pid")
-		end, err := x.Exec(t.Context(), shell("c1", `setsid sh -c 'echo $$ > `+file+`.tmp; mv `+file+`.tmp `+file+`; exec sleep 1000' & while [ ! -e `+file+` ]; do sleep 0.01; done; exit 0`, &out))
+		end, err := x.Exec(t.Context(),
+			shell("c1", `setsid sh -c 'echo $$ > `+file+`.tmp; mv `+file+`.tmp `+file+
+				`; exec sleep 1000' & while [ ! -e `+file+` ]; do sleep 0.01; done; exit 0`, &out))
 		if err != nil || end.Code != 0 {
 			t.Fatal(end, err, out.String())
 		}
@@ -105,7 +132,10 @@ func TestExecEndsAtItsLimitAndWhenToldTo(t *testing.T) {
 	everyLevel(t, func(t *testing.T, level string) {
 		p, x, dir := resting(t, level)
 		for name, cut := range map[string]func(job *adapter.ExecJob) context.Context{
-			"limit": func(job *adapter.ExecJob) context.Context { job.Timeout = 300 * time.Millisecond; return t.Context() },
+			"limit": func(job *adapter.ExecJob) context.Context {
+				job.Timeout = 300 * time.Millisecond
+				return t.Context()
+			},
 			"told": func(*adapter.ExecJob) context.Context {
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() {
@@ -117,7 +147,8 @@ func TestExecEndsAtItsLimitAndWhenToldTo(t *testing.T) {
 		} {
 			var out bytes.Buffer
 			file := filepath.Join(dir, name)
-			job := shell(name, `trap '' TERM INT; (trap '' TERM; while :; do sleep 1; done) & echo $! > `+file+`; wait`, &out)
+			job := shell(name, `trap '' TERM INT; (trap '' TERM; while :; do sleep 1; done) & echo $! > `+file+`; wait`,
+				&out)
 			end, err := x.Exec(cut(&job), job)
 			if err != nil || end.Signal != "SIGKILL" {
 				t.Errorf("%s: ended with %+v, %v", name, end, err)
@@ -141,7 +172,8 @@ func TestExecEndsWithItsRun(t *testing.T) {
 		ended := make(chan adapter.Exited, 1)
 		file := filepath.Join(dir, "pid")
 		go func() {
-			end, err := x.Exec(t.Context(), shell("c1", `trap '' TERM; echo $$ > `+file+`; while :; do sleep 1; done`, &out))
+			end, err := x.Exec(t.Context(),
+				shell("c1", `trap '' TERM; echo $$ > `+file+`; while :; do sleep 1; done`, &out))
 			if err != nil {
 				t.Error(err)
 			}
@@ -184,8 +216,15 @@ func init() { agents["execs"] = executing }
 
 func executing() int {
 	level, dir, file := os.Args[3], os.Args[4], os.Args[5]
-	p, err := adapter.CommandLauncher{Command: []string{"sleep", "1000"}, Containment: level}.Launch(context.Background(),
-		adapter.Job{Dir: dir, Lease: picket.Lease{RunID: "run_outside" + level}, Env: []string{"PICKET_RUN_ID=run_outside" + level}})
+	p, err := adapter.CommandLauncher{
+		Command:     []string{"sleep", "1000"},
+		Containment: level,
+	}.Launch(context.Background(),
+		adapter.Job{
+			Dir:   dir,
+			Lease: picket.Lease{RunID: "run_outside" + level},
+			Env:   []string{"PICKET_RUN_ID=run_outside" + level},
+		})
 	if err != nil {
 		return 1
 	}

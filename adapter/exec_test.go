@@ -54,7 +54,9 @@ func (l benches) Launch(_ context.Context, job Job) (Process, error) {
 }
 
 // executing starts an adapter with one task and answers its agent.
-func executing(t *testing.T, play func(context.Context, ExecJob) (Exited, error)) (s *adaptertest.Server, task string, b *bench, ended func() error) {
+func executing(t *testing.T,
+	play func(context.Context,
+		ExecJob) (Exited, error)) (s *adaptertest.Server, task string, b *bench, ended func() error) {
 	t.Helper()
 	made := make(chan *bench, 1)
 	a, s := stage(t, nil, func(c *Config) { c.Launcher = benches{made} })
@@ -75,7 +77,13 @@ func echo(_ context.Context, job ExecJob) (Exited, error) {
 }
 
 func wanted(id string) picket.ExecOrder {
-	return picket.ExecOrder{CallID: id, Argv: []string{"make", "it"}, Stdin: "please", TimeoutSeconds: 60, TTLMs: 70_000}
+	return picket.ExecOrder{
+		CallID:         id,
+		Argv:           []string{"make", "it"},
+		Stdin:          "please",
+		TimeoutSeconds: 60,
+		TTLMs:          70_000,
+	}
 }
 
 // result waits until the result of a call was taken.
@@ -96,7 +104,8 @@ func TestAProgramIsRunForACall(t *testing.T) {
 		s, task, b, ended := executing(t, echo)
 		s.Exec(task, wanted("c1"))
 		r := result(t, s, task, "c1")
-		if r.Code == nil || *r.Code != 3 || r.Signal != nil || r.Stdout != "make it: please" || r.Stderr != "warned" || r.Truncated || r.DurationMs != 1000 {
+		if r.Code == nil || *r.Code != 3 || r.Signal != nil || r.Stdout != "make it: please" || r.Stderr != "warned" ||
+			r.Truncated || r.DurationMs != 1000 {
 			t.Errorf("the result is %+v", r)
 		}
 		if err := ended(); err != nil {
@@ -113,7 +122,8 @@ func TestAProgramIsRunForACall(t *testing.T) {
 // watch whose answer was lost: it is carried out once.
 func TestAProgramIsRunOnce(t *testing.T) {
 	for _, path := range []string{"/v1/lease/watch", "/v1/run/exec/"} {
-		for _, kind := range []adaptertest.Trouble{adaptertest.DropReply, adaptertest.DropRequest, adaptertest.Unavailable} {
+		for _, kind := range []adaptertest.Trouble{adaptertest.DropReply, adaptertest.DropRequest,
+			adaptertest.Unavailable} {
 			synctest.Test(t, func(t *testing.T) {
 				s, task, b, ended := executing(t, func(_ context.Context, job ExecJob) (Exited, error) {
 					time.Sleep(20 * time.Second)
@@ -163,7 +173,8 @@ func TestAProgramEndsWithItsTime(t *testing.T) {
 		late := wanted("too-late")
 		late.TTLMs = 1_500
 		s.Exec(task, late)
-		if r := result(t, s, task, "by-its-limit"); r.Signal == nil || *r.Signal != "SIGKILL" || r.Code != nil || r.DurationMs != 60_000 || r.Stopped != "the command was stopped: more than 60 s" {
+		if r := result(t, s, task, "by-its-limit"); r.Signal == nil || *r.Signal != "SIGKILL" || r.Code != nil ||
+			r.DurationMs != 60_000 || r.Stopped != "the command was stopped: more than 60 s" {
 			t.Errorf("the result is %+v", r)
 		}
 		if r := result(t, s, task, "by-the-call"); r.Signal == nil || r.DurationMs < 9_000 || r.DurationMs > 10_000 {
@@ -185,7 +196,8 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 		"cancelled": func(s *adaptertest.Server, task string, _ *bench) { s.Cancel(task) },
 		"expired":   func(s *adaptertest.Server, task string, _ *bench) { s.Expire(task) },
 		"completed": func(s *adaptertest.Server, _ string, b *bench) {
-			if _, err := NewProxy(b.job.Lease, s.URL, s.HTTPClient()).Complete(context.Background(), picket.RawJSON(`1`), ""); err != nil {
+			if _, err := NewProxy(b.job.Lease, s.URL, s.HTTPClient()).
+				Complete(context.Background(), picket.RawJSON(`1`), ""); err != nil {
 				t.Error(err)
 			}
 		},
@@ -215,9 +227,12 @@ func TestAProgramIsToldItsLimit(t *testing.T) {
 			"c2": {Code: 2, Passed: "more than 1 GiB of memory"},
 			"c3": {Code: 137, Signal: "SIGKILL"},
 		}
-		s, task, _, ended := executing(t, func(_ context.Context, job ExecJob) (Exited, error) { return ends[job.ID], nil })
+		s, task, _, ended := executing(t,
+			func(_ context.Context, job ExecJob) (Exited, error) { return ends[job.ID], nil })
 		for id, want := range map[string]string{
-			"c1": "the command was stopped: more than 64 processes", "c2": "the command was stopped: more than 1 GiB of memory", "c3": "",
+			"c1": "the command was stopped: more than 64 processes",
+			"c2": "the command was stopped: more than 1 GiB of memory",
+			"c3": "",
 		} {
 			s.Exec(task, wanted(id))
 			if r := result(t, s, task, id); r.Stopped != want {
@@ -231,7 +246,13 @@ func TestAProgramIsToldItsLimit(t *testing.T) {
 }
 
 func TestSizesForPeople(t *testing.T) {
-	for n, want := range map[int64]string{1 << 30: "1 GiB", 256 << 20: "256 MiB", 3 << 29: "1536 MiB", 12638621696: "12053.1 MiB", 1000: "1000 bytes"} {
+	for n, want := range map[int64]string{
+		1 << 30:     "1 GiB",
+		256 << 20:   "256 MiB",
+		3 << 29:     "1536 MiB",
+		12638621696: "12053.1 MiB",
+		1000:        "1000 bytes",
+	} {
 		if got := sized(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}
@@ -303,7 +324,8 @@ func TestOutputKeepsBothEnds(t *testing.T) {
 		got, cut := m.text("", limit)
 		head, tail, _ := strings.Cut(got, "\n[… about ")
 		_, tail, _ = strings.Cut(tail, " …]\n")
-		if !cut || len(got) > limit || !strings.HasPrefix(all.String(), head) || !strings.HasSuffix(all.String(), tail) || len(head)+len(tail) < limit-100 {
+		if !cut || len(got) > limit || !strings.HasPrefix(all.String(), head) ||
+			!strings.HasSuffix(all.String(), tail) || len(head)+len(tail) < limit-100 {
 			t.Errorf("pieces of %d: %d bytes, cut %v, beginning %d, end %d", piece, len(got), cut, len(head), len(tail))
 		}
 	}

@@ -40,7 +40,13 @@ func (p *shimProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
 		return Exited{}, fmt.Errorf("make pipe: %w", err)
 	}
 	defer feed.Close()
-	ended, err := p.ask(shimExec{ID: job.ID, Path: []byte(path), Args: bytesOf(job.Argv), Timeout: int64(job.Timeout), Ceiling: p.ceiling}, stdin, out.writers[0], out.writers[1])
+	ended, err := p.ask(shimExec{
+		ID:      job.ID,
+		Path:    []byte(path),
+		Args:    bytesOf(job.Argv),
+		Timeout: int64(job.Timeout),
+		Ceiling: p.ceiling,
+	}, stdin, out.writers[0], out.writers[1])
 	stdin.Close()
 	if err != nil {
 		out.abandon()

@@ -20,7 +20,12 @@ import (
 
 // footprint is what a process holds while it waits for work.
 type footprint struct {
-	goroutines, files, children, cgroups, runs, stored int
+	goroutines int
+	files      int
+	children   int
+	cgroups    int
+	runs       int
+	stored     int
 }
 
 func (f footprint) String() string {
@@ -39,10 +44,11 @@ func TestShortRunsLeaveNothing(t *testing.T) {
 	}
 	s := adaptertest.Start(t)
 	var dir string
-	a := newAdapter(t, s, []string{"sh", "-c", `(sleep 1000 &); echo "run $PICKET_FENCING_TOKEN"; exit 0`}, func(c *adapter.Config) {
-		c.KeepRuns = time.Millisecond
-		dir = c.StateDir
-	})
+	a := newAdapter(t, s, []string{"sh", "-c", `(sleep 1000 &); echo "run $PICKET_FENCING_TOKEN"; exit 0`},
+		func(c *adapter.Config) {
+			c.KeepRuns = time.Millisecond
+			dir = c.StateDir
+		})
 	ctx, drain := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
@@ -79,7 +85,8 @@ func TestShortRunsLeaveNothing(t *testing.T) {
 	if swept := look(dir); swept.stored > 0 {
 		t.Errorf("the state of %d runs is still kept", swept.stored)
 	}
-	t.Logf("%d runs in %s; after %d: %s; after %d: %s", total, time.Since(began).Round(time.Millisecond), early, before, total, after)
+	t.Logf("%d runs in %s; after %d: %s; after %d: %s", total, time.Since(began).Round(time.Millisecond), early, before,
+		total, after)
 	if after.exceeds(before) {
 		t.Errorf("after %d runs there are %s; after %d there were %s", total, after, early, before)
 	}
@@ -117,7 +124,8 @@ func look(dir string) (f footprint) {
 	for _, mount := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
 		_ = filepath.WalkDir(mount, func(path string, e fs.DirEntry, err error) error {
 			_, name, ok := strings.Cut(filepath.Base(path), "run_")
-			if run, _, _ := strings.Cut("run_"+name, "-"); ok && err == nil && e.IsDir() && isThere(filepath.Join(dir, run)) {
+			if run, _, _ := strings.Cut("run_"+name, "-"); ok && err == nil && e.IsDir() &&
+				isThere(filepath.Join(dir, run)) {
 				f.cgroups++ // of this adapter, not of another on the machine
 			}
 			return nil

@@ -76,7 +76,8 @@ func (w *workspaces) retireForeign(ctx context.Context, repo repository, other *
 		_, strange = w.commit(ctx, other, other.message("What a run left to another adapter"))
 	}
 	if strange != nil {
-		w.cfg.Log.Warn("what another adapter has left is not committed; it is in its workspace", "workspace", other.Path, "err", strange)
+		w.cfg.Log.Warn("what another adapter has left is not committed; it is in its workspace", "workspace",
+			other.Path, "err", strange)
 	}
 	err := repo.inShared(func(root *os.Root) error {
 		file := path.Join("worktrees", filepath.Base(other.Admin), retiredFile)

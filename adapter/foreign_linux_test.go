@@ -19,8 +19,18 @@ import (
 // name only as one word of a shell, or not at all.
 func TestAHostilePathIsPrintedAsOneWord(t *testing.T) {
 	for name, shown := range map[string]bool{
-		"with space": true, `quotes ' and "`: true, "$(touch pwned)": true, "`touch pwned`": true, "a; touch pwned; b": true, "--upload-pack=x": true,
-		"two\nlines": false, "two\nbranch refs/heads/main": false, "escape\x1b[31mred": false, "title\x1b]0;pwned\x07": false, "back\u202eward": false, "tab\tbed": false,
+		"with space":                  true,
+		`quotes ' and "`:              true,
+		"$(touch pwned)":              true,
+		"`touch pwned`":               true,
+		"a; touch pwned; b":           true,
+		"--upload-pack=x":             true,
+		"two\nlines":                  false,
+		"two\nbranch refs/heads/main": false,
+		"escape\x1b[31mred":           false,
+		"title\x1b]0;pwned\x07":       false,
+		"back\u202eward":              false,
+		"tab\tbed":                    false,
 	} {
 		w := newShift(t)
 		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})

@@ -33,13 +33,16 @@ func TestAForgedRecordIsRefused(t *testing.T) {
 			}
 			w.record(lease.RunID, func(r map[string]any) { forge(w, r, outside) })
 			got := w.due(lease.RunID)
-			if len(got) != 1 || got[0].Deleted || got[0].Err == nil || !strings.Contains(got[0].Err.Error(), "outside") ||
-				!strings.Contains(got[0].Err.Error(), outside) || !strings.Contains(got[0].Err.Error(), "workspace.json") {
+			if len(got) != 1 || got[0].Deleted || got[0].Err == nil ||
+				!strings.Contains(got[0].Err.Error(), "outside") ||
+				!strings.Contains(got[0].Err.Error(), outside) ||
+				!strings.Contains(got[0].Err.Error(), "workspace.json") {
 				t.Errorf("collected: %+v", got)
 			}
 			var log strings.Builder
 			w.set = append(w.set, func(c *adapter.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-			if res := w.run(w.s.Supersede(lease.TaskID), "echo two > two.txt"); res.Workspace == outside || res.Workspace == path {
+			if res := w.run(w.s.Supersede(lease.TaskID), "echo two > two.txt"); res.Workspace == outside ||
+				res.Workspace == path {
 				t.Errorf("the next run worked in %s", res.Workspace)
 			}
 			if !strings.Contains(log.String(), "outside") {
@@ -77,7 +80,8 @@ func TestTheRootOfWorkspacesMayBeALink(t *testing.T) {
 	})
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	first := w.run(lease, "echo one > one.txt")
-	if first.Workspace != filepath.Join(real, "new", "root", lease.RunID) || !strings.Contains(log.String(), "leads through a link") {
+	if first.Workspace != filepath.Join(real, "new", "root", lease.RunID) ||
+		!strings.Contains(log.String(), "leads through a link") {
 		t.Errorf("worked in %s, and said\n%s", first.Workspace, log.String())
 	}
 	if second := w.run(w.s.Supersede(lease.TaskID), "cat one.txt"); second.Workspace != first.Workspace {

@@ -22,7 +22,8 @@ func TestAFrozenAdapterDoesNotWriteOverTheNextRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-	frozen := w.doomed(lease, adapter.ResumeReuse, "never", `echo zombie > a.txt; echo half > half.txt; echo up > `+up+`; exec sleep 1000`)
+	frozen := w.doomed(lease, adapter.ResumeReuse, "never",
+		`echo zombie > a.txt; echo half > half.txt; echo up > `+up+`; exec sleep 1000`)
 	if err := frozen.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +35,14 @@ func TestAFrozenAdapterDoesNotWriteOverTheNextRun(t *testing.T) {
 	}
 	second := w.s.Supersede(lease.TaskID)
 	w.run(second, `cat half.txt > second.txt; echo right > a.txt`)
-	if err := frozen.Process.Signal(syscall.SIGCONT); err != nil { // it finds its lease gone, kills its agent and settles
+	// it finds its lease gone, kills its agent and settles
+	if err := frozen.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	_ = frozen.Wait()
 	branch := "picket/" + lease.TaskID
-	if got := runGit(t, w.repo, "show", branch+":a.txt") + " " + runGit(t, w.repo, "show", branch+":second.txt"); got != "right half" {
+	if got := runGit(t, w.repo, "show", branch+":a.txt") + " " +
+		runGit(t, w.repo, "show", branch+":second.txt"); got != "right half" {
 		t.Errorf("the branch has %q", got)
 	}
 	if ev := w.changes(second); !strings.Contains(ev.Diff, "+right") || strings.Contains(ev.Diff, "zombie") {

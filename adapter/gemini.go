@@ -12,9 +12,12 @@ import (
 
 // gemini is Gemini CLI.
 var gemini = kind{
-	program: "gemini", title: "Gemini CLI", install: "to install Gemini CLI: npm install -g @google/gemini-cli",
+	program: "gemini",
+	title:   "Gemini CLI",
+	install: "to install Gemini CLI: npm install -g @google/gemini-cli",
 	env: []string{
-		"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION",
+		"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_CLOUD_PROJECT",
+		"GOOGLE_CLOUD_LOCATION",
 		"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL",
 	},
 	keys:      []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"},
@@ -66,7 +69,9 @@ func newGeminiReader() reader {
 	session := ""
 	return func(line []byte) finding {
 		if strings.HasPrefix(string(line), "MCP issues detected") {
-			return finding{doubt: "Gemini CLI has not reached Picket's tools. See that nothing on this machine keeps it from the address: proxy variables, a firewall, mcp settings of the system"}
+			return finding{
+				doubt: "Gemini CLI has not reached Picket's tools. See that nothing on this machine keeps it from the address: proxy variables, a firewall, mcp settings of the system",
+			}
 		}
 		var in geminiLine
 		if json.Unmarshal(line, &in) != nil {

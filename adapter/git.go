@@ -105,19 +105,23 @@ func findRepository(ctx context.Context, dir string, in gitContainment) (reposit
 	case errors.As(err, &e) && strings.Contains(e.said, "not a git repository"):
 		return refuse("Go into a git repository, make this one with git init and a first commit, or use a workspace of kind copy.", "%s is not in a git repository", dir)
 	case err != nil:
-		return refuse("Make git work in this directory, or use a workspace of kind copy.", "git cannot read %s: %v", dir, err)
+		return refuse("Make git work in this directory, or use a workspace of kind copy.", "git cannot read %s: %v",
+			dir, err)
 	case strings.HasPrefix(where, "true"):
-		return refuse("Start from a checkout of it (git clone), not from the bare repository.", "%s is a bare repository", dir)
+		return refuse("Start from a checkout of it (git clone), not from the bare repository.",
+			"%s is a bare repository", dir)
 	case where != "false\ntrue":
 		return refuse("Go to the files of the repository.", "%s is not inside the files of a repository", dir)
 	}
 	if _, err := ask("--verify", "--quiet", "HEAD^{commit}"); err != nil {
-		return refuse("Make a first commit: git commit --allow-empty -m start", "the repository at %s has no commit yet", dir)
+		return refuse("Make a first commit: git commit --allow-empty -m start",
+			"the repository at %s has no commit yet", dir)
 	}
 	paths, err := ask("--show-toplevel", "--git-common-dir", "--show-prefix")
 	part := strings.Split(paths, "\n")
 	if err != nil || len(part) != 3 {
-		return refuse("Move the repository to a directory with an ordinary name.", "git cannot say where the repository of %s is", dir)
+		return refuse("Move the repository to a directory with an ordinary name.",
+			"git cannot say where the repository of %s is", dir)
 	}
 	r := repository{git: git{common: part[1]}, top: part[0], prefix: strings.TrimSuffix(part[2], "/")}
 	if !filepath.IsAbs(r.common) {

@@ -38,7 +38,8 @@ func TestGitEndsWithItsFilters(t *testing.T) {
 		defer cancel()
 		added := make(chan error, 1)
 		go func() {
-			_, err := git{common: filepath.Join(dir, ".git"), admin: filepath.Join(dir, ".git"), tree: dir}.say(ctx, "add", "f")
+			_, err := git{common: filepath.Join(dir, ".git"), admin: filepath.Join(dir, ".git"), tree: dir}.say(ctx,
+				"add", "f")
 			added <- err
 		}()
 		said, err := os.ReadFile(fifo)

@@ -55,7 +55,8 @@ var programsOff = []string{
 	"-c", "gpg.program=false", "-c", "gpg.ssh.program=false", "-c", "gpg.x509.program=false",
 	"-c", "commit.gpgSign=false", "-c", "tag.gpgSign=false", "-c", "log.showSignature=false",
 	"-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "submodule.recurse=false", "-c", "diff.submodule=short",
-	"-c", "diff.ignoreSubmodules=dirty", "-c", "core.quotePath=true", "-c", "color.ui=false", "-c", "advice.detachedHead=false",
+	"-c", "diff.ignoreSubmodules=dirty", "-c", "core.quotePath=true", "-c", "color.ui=false", "-c",
+	"advice.detachedHead=false",
 	"-c", "worktree.useRelativePaths=false",
 }
 
@@ -63,14 +64,16 @@ var programsOff = []string{
 // whatever the configuration says, so that a missing object is not fetched.
 var gitSettings = []string{
 	"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=:", "GIT_SEQUENCE_EDITOR=:",
-	"GIT_PAGER=cat", "GIT_ASKPASS=", "SSH_ASKPASS=", "GIT_SSH_COMMAND=false", "GIT_TRACE2=0", "GIT_TRACE2_EVENT=0", "GIT_TRACE2_PERF=0", "LC_ALL=C",
+	"GIT_PAGER=cat", "GIT_ASKPASS=", "SSH_ASKPASS=", "GIT_SSH_COMMAND=false", "GIT_TRACE2=0", "GIT_TRACE2_EVENT=0",
+	"GIT_TRACE2_PERF=0", "LC_ALL=C",
 }
 
 // gitEnv names the variables of the adapter that git gets beside the usual ones.
 // GIT_CONFIG_COUNT and its variables are not in the list, because people keep
 // credentials in them.
 var gitEnv = []string{
-	"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE", "EMAIL",
+	"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
+	"GIT_COMMITTER_DATE", "EMAIL",
 	"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH", "GIT_LFS_SKIP_SMUDGE",
 }
 
@@ -98,7 +101,15 @@ func (c gitContainment) run(ctx context.Context, g gitCommand, out io.Writer) er
 		return failed
 	}
 	launcher := CommandLauncher{Command: g.argv, Env: gitEnv, Containment: c.containment, Shim: c.shim}
-	job := Job{Dir: g.dir, Env: append(g.env, gitSettings...), Stdout: out, StateDir: c.state, KillAt: bootClock() + left, dir: g.held, hold: g.lock}
+	job := Job{
+		Dir:      g.dir,
+		Env:      append(g.env, gitSettings...),
+		Stdout:   out,
+		StateDir: c.state,
+		KillAt:   bootClock() + left,
+		dir:      g.held,
+		hold:     g.lock,
+	}
 	job.Lease.RunID = cmp.Or(c.runID, "git")
 	if c.runID != "" {
 		job.Env = append(job.Env, "PICKET_RUN_ID="+c.runID)
@@ -143,9 +154,10 @@ var (
 
 // gitError is the error of a git command, with the output of git.
 type gitError struct {
-	about, said string
-	end         Exited
-	err         error // why it was killed or not started; nil when it exited on its own
+	about string
+	said  string
+	end   Exited
+	err   error // why it was killed or not started; nil when it exited on its own
 }
 
 func (e *gitError) Error() string {

@@ -18,7 +18,9 @@ import (
 // canary is a program that an agent plants. Each time it runs it writes its
 // environment and leaves a process in a session of its own.
 type canary struct {
-	dir, program, hangs string
+	dir     string
+	program string
+	hangs   string
 }
 
 const adapterSecret = "pkk_secret_of_the_adapter"
@@ -103,37 +105,59 @@ var plants = map[string]struct {
 	"filter.clean":   {script: `git config filter.x.clean $C; echo '*.txt filter=x' > .gitattributes`, runs: true},
 	"filter.smudge":  {script: `git config filter.x.smudge $C; echo '*.txt filter=x' > $G/info/attributes`, runs: true},
 	"filter.process": {script: `git config filter.x.process $C; echo '*.txt filter=x' > .gitattributes`, runs: true},
-	".gitattributes in the index": {runs: true,
-		script: `echo '*.txt filter=x' > .gitattributes; git add .gitattributes; git update-index --skip-worktree .gitattributes; rm .gitattributes; git config filter.x.clean $C; git config filter.x.smudge $C`},
-	"include.path": {runs: true,
-		script: `printf '[filter "x"]\n\tclean = %s\n[core]\n\tfsmonitor = %s\n' $C $C > $G/more; git config include.path $G/more; echo '*.txt filter=x' > .gitattributes`},
-	"config.worktree": {runs: true,
-		script: `git config extensions.worktreeConfig true; git config --worktree filter.x.clean $C; git config --worktree core.fsmonitor $C; echo '*.txt filter=x' > .gitattributes`},
+	".gitattributes in the index": {
+		runs:   true,
+		script: `echo '*.txt filter=x' > .gitattributes; git add .gitattributes; git update-index --skip-worktree .gitattributes; rm .gitattributes; git config filter.x.clean $C; git config filter.x.smudge $C`,
+	},
+	"include.path": {
+		runs:   true,
+		script: `printf '[filter "x"]\n\tclean = %s\n[core]\n\tfsmonitor = %s\n' $C $C > $G/more; git config include.path $G/more; echo '*.txt filter=x' > .gitattributes`,
+	},
+	"config.worktree": {
+		runs:   true,
+		script: `git config extensions.worktreeConfig true; git config --worktree filter.x.clean $C; git config --worktree core.fsmonitor $C; echo '*.txt filter=x' > .gitattributes`,
+	},
 	"core.fsmonitor": {script: `git config core.fsmonitor $C`},
 	"diff.external":  {script: `git config diff.external $C`},
 	"diff.command":   {script: `git config diff.x.command $C; echo '*.txt diff=x' > .gitattributes`},
 	"diff.textconv":  {script: `git config diff.x.textconv $C; echo '*.txt diff=x' > .gitattributes`},
-	"core.hooksPath": {script: `mkdir $G/h; for h in ` + everyHook + `; do cp $C $G/h/$h; done; git config core.hooksPath $G/h`},
-	"hooks":          {script: `mkdir -p $G/hooks; for h in ` + everyHook + `; do ln -s $C $G/hooks/$h; done`},
-	"alias":          {script: `for a in add diff update-ref worktree write-tree; do git config alias.$a "!$C"; done`},
-	"gpg.program":    {script: `git config gpg.program $C; git config commit.gpgSign true; git config gpg.ssh.program $C; git config log.showSignature true`},
-	"core.pager":     {script: `git config core.pager $C; git config core.editor $C; git config pager.diff $C; git config sequence.editor $C`},
+	"core.hooksPath": {
+		script: `mkdir $G/h; for h in ` + everyHook + `; do cp $C $G/h/$h; done; git config core.hooksPath $G/h`,
+	},
+	"hooks": {script: `mkdir -p $G/hooks; for h in ` + everyHook + `; do ln -s $C $G/hooks/$h; done`},
+	"alias": {script: `for a in add diff update-ref worktree write-tree; do git config alias.$a "!$C"; done`},
+	"gpg.program": {
+		script: `git config gpg.program $C; git config commit.gpgSign true; git config gpg.ssh.program $C; git config log.showSignature true`,
+	},
+	"core.pager": {
+		script: `git config core.pager $C; git config core.editor $C; git config pager.diff $C; git config sequence.editor $C`,
+	},
 	"credential.helper": {
 		script: `git config credential.helper $C; git config core.askPass $C; ` + promisor("https://127.0.0.1:1/x")},
-	"core.sshCommand":   {script: `git config core.sshCommand $C; git config protocol.allow always; git config protocol.ssh.allow always; ` + promisor("ssh://nobody@127.0.0.1/x")},
-	"ext:: remote":      {script: `git config protocol.ext.allow always; ` + promisor("ext::$C")},
-	"remote.uploadpack": {script: `git config protocol.file.allow always; git config remote.origin.uploadpack $C; ` + promisor("$G")},
+	"core.sshCommand": {
+		script: `git config core.sshCommand $C; git config protocol.allow always; git config protocol.ssh.allow always; ` + promisor("ssh://nobody@127.0.0.1/x"),
+	},
+	"ext:: remote": {script: `git config protocol.ext.allow always; ` + promisor("ext::$C")},
+	"remote.uploadpack": {
+		script: `git config protocol.file.allow always; git config remote.origin.uploadpack $C; ` + promisor("$G"),
+	},
 	"merge driver": {
 		script: `git config merge.x.driver $C; git config merge.default x; echo '*.txt merge=x' > .gitattributes`},
-	"submodule": {script: `git init -q sub; cd sub; echo x > s.txt; git add s.txt; git commit -qm s; cd ..; git add sub 2> /dev/null; git commit -qm sub;
-		cd sub; git config core.fsmonitor $C; git config filter.x.clean $C; git config core.hooksPath ${C%/*}; echo '*.txt filter=x' > .gitattributes; sleep 0.01; echo y > s.txt; cd ..`},
-	"core.worktree": {script: `mkdir ${C%/*}/other; git config extensions.worktreeConfig true; git config --worktree core.worktree ${C%/*}/other`},
+	"submodule": {
+		script: `git init -q sub; cd sub; echo x > s.txt; git add s.txt; git commit -qm s; cd ..; git add sub 2> /dev/null; git commit -qm sub;
+		cd sub; git config core.fsmonitor $C; git config filter.x.clean $C; git config core.hooksPath ${C%/*}; echo '*.txt filter=x' > .gitattributes; sleep 0.01; echo y > s.txt; cd ..`,
+	},
+	"core.worktree": {
+		script: `mkdir ${C%/*}/other; git config extensions.worktreeConfig true; git config --worktree core.worktree ${C%/*}/other`,
+	},
 	"another gitdir": {
 		script: `git init -q ${C%/*}/evil; git -C ${C%/*}/evil config core.fsmonitor $C; git -C ${C%/*}/evil config filter.x.clean $C; git -C ${C%/*}/evil config filter.x.smudge $C;
-		echo "gitdir: ${C%/*}/evil/.git" > .git; echo '*.txt filter=x' > .gitattributes`},
+		echo "gitdir: ${C%/*}/evil/.git" > .git; echo '*.txt filter=x' > .gitattributes`,
+	},
 	"another common directory": {
 		script: `git init -q ${C%/*}/evil; git -C ${C%/*}/evil config core.fsmonitor $C; git -C ${C%/*}/evil config filter.x.clean $C; 
-		echo '*.txt filter=x' > .gitattributes; A=$(git rev-parse --absolute-git-dir); echo ${C%/*}/evil/.git > $A/commondir`},
+		echo '*.txt filter=x' > .gitattributes; A=$(git rev-parse --absolute-git-dir); echo ${C%/*}/evil/.git > $A/commondir`,
+	},
 }
 
 const everyHook = "pre-commit post-commit post-checkout post-index-change reference-transaction pre-merge-commit prepare-commit-msg commit-msg pre-auto-gc fsmonitor-watchman"
@@ -141,7 +165,8 @@ const everyHook = "pre-commit post-commit post-checkout post-index-change refere
 // promisor says that missing objects come from a remote, and deletes one.
 func promisor(url string) string {
 	return `O=$(git rev-parse HEAD:a.txt); git config core.repositoryFormatVersion 1; git config extensions.partialClone origin;
-		git config remote.origin.promisor true; git config remote.origin.url "` + url + `"; rm -f $G/objects/$(echo $O | cut -c1-2)/$(echo $O | cut -c3-)`
+		git config remote.origin.promisor true; git config remote.origin.url "` + url +
+		`"; rm -f $G/objects/$(echo $O | cut -c1-2)/$(echo $O | cut -c3-)`
 }
 
 // Whatever programs an agent configures in git, the git commands of the adapter
@@ -175,7 +200,8 @@ func TestProgramsThatAnAgentConfiguresInGit(t *testing.T) {
 		if entries, _ := os.ReadDir(filepath.Join(c.dir, "other")); len(entries) > 0 {
 			t.Errorf("git wrote into another directory: %v", entries)
 		}
-		if refs, _ := filepath.Glob(filepath.Join(c.dir, "evil", ".git", "refs", "heads", "picket", "*")); len(refs) > 0 {
+		if refs, _ := filepath.Glob(filepath.Join(c.dir, "evil", ".git", "refs", "heads", "picket",
+			"*")); len(refs) > 0 {
 			t.Errorf("git wrote into another repository: %v", refs)
 		}
 	})
@@ -208,7 +234,8 @@ func TestAFilterThatHangsIsEnded(t *testing.T) {
 		post := newSignpost(t)
 		w := newShift(t, func(c *adapter.Config) { c.Linger = -1 })
 		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-		script := `G=$(cd "$(git rev-parse --git-common-dir)" && pwd); C=` + c.hangs + "\n" + plant + "\necho new > new.txt; echo up > " + post.path
+		script := `G=$(cd "$(git rev-parse --git-common-dir)" && pwd); C=` + c.hangs + "\n" + plant +
+			"\necho new > new.txt; echo up > " + post.path
 		ended := make(chan time.Time, 2)
 		go func() {
 			post.read(t)

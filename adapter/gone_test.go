@@ -40,7 +40,8 @@ func TestTheDeadStopFirst(t *testing.T) {
 				t.Errorf("%s: %d agents ran when it registered again", name, left)
 			}
 			if run := w.s.View(w.id).Runs[0]; run.Evidence == nil || run.Evidence.Class != picket.ExitLeaseLost {
-				run, err := w.s.Await(within(t, time.Minute), w.id, func(v adaptertest.View) bool { return v.Runs[0].Evidence != nil })
+				run, err := w.s.Await(within(t, time.Minute), w.id,
+					func(v adaptertest.View) bool { return v.Runs[0].Evidence != nil })
 				if err != nil || run.Runs[0].Evidence.Class != picket.ExitLeaseLost {
 					t.Errorf("%s: %+v", name, run)
 				}
@@ -52,7 +53,8 @@ func TestTheDeadStopFirst(t *testing.T) {
 				}
 			}
 			for _, asked := range w.s.AgentView("").Asked {
-				if asked.At.After(v.Registrations[len(v.Registrations)-1].At) && asked.Incarnation != v.Record.Incarnation {
+				if asked.At.After(v.Registrations[len(v.Registrations)-1].At) &&
+					asked.Incarnation != v.Record.Incarnation {
 					t.Errorf("%s: asked under incarnation %d after that", name, asked.Incarnation)
 				}
 			}
@@ -65,7 +67,8 @@ func TestTheDeadStopFirst(t *testing.T) {
 func TestLeaseOfTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		launched := 0
-		a, s := stage(t, func(p *puppet) { launched++; lasting(time.Hour)(p) }, func(c *Config) { c.Health, c.PinnedOnly = quick, true })
+		a, s := stage(t, func(p *puppet) { launched++; lasting(time.Hour)(p) },
+			func(c *Config) { c.Health, c.PinnedOnly = quick, true })
 		id := s.Queue(adaptertest.Task{Retries: 9, OnExit: picket.OnExitComplete})
 		mend := s.Fail("/v1/lease/renew", adaptertest.Hang, -1)
 		ctx, drain := context.WithCancel(t.Context())
@@ -151,7 +154,8 @@ func TestDrainedByTheRegistry(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 				v := s.AgentView("")
-				if state := s.View(id).State; busy && state != picket.TaskReview || v.Record.Status != picket.AgentDeregistered {
+				if state := s.View(id).State; busy && state != picket.TaskReview ||
+					v.Record.Status != picket.AgentDeregistered {
 					t.Errorf("%s: the task is %s, the agent %s", name, state, v.Record.Status)
 				}
 				if s.View(late).Token != 0 {
@@ -206,7 +210,8 @@ func TestDrainWithoutTime(t *testing.T) {
 		if err := ended(); err != nil {
 			t.Error(err)
 		}
-		if v := s.AgentView(""); v.Record.Status != picket.AgentDead || len(v.Registrations) != 1 || s.View(id).Token != 1 {
+		if v := s.AgentView(""); v.Record.Status != picket.AgentDead || len(v.Registrations) != 1 ||
+			s.View(id).Token != 1 {
 			t.Errorf("%s, %d registrations, token %d", v.Record.Status, len(v.Registrations), s.View(id).Token)
 		}
 	})
@@ -222,8 +227,10 @@ func TestCommands(t *testing.T) {
 				w.s.Fail("/api/v1/agents/", kind, 4)
 			}
 			w.s.CommandAgent(w.a.AgentID(), picket.AgentCommand{Command: picket.CommandPing})
-			w.s.CommandAgent(w.a.AgentID(), picket.AgentCommand{Command: picket.CommandStopTask, TaskID: w.id, Reason: "enough"})
-			w.s.CommandAgent(w.a.AgentID(), picket.AgentCommand{Command: picket.CommandStopTask, TaskID: "task_elsewhere"})
+			w.s.CommandAgent(w.a.AgentID(),
+				picket.AgentCommand{Command: picket.CommandStopTask, TaskID: w.id, Reason: "enough"})
+			w.s.CommandAgent(w.a.AgentID(),
+				picket.AgentCommand{Command: picket.CommandStopTask, TaskID: "task_elsewhere"})
 			heard := func(adaptertest.AgentView) bool { return len(w.s.Pending(w.a.AgentID())) == 0 }
 			for !heard(adaptertest.AgentView{}) {
 				time.Sleep(time.Second)
@@ -286,7 +293,10 @@ func TestCommandIsTakenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := stage(t, forever)
 		s := newSession(a, 1, 0, func() {})
-		ping := picket.PendingCommand{CommandID: "command_1", AgentCommand: picket.AgentCommand{Command: picket.CommandPing}}
+		ping := picket.PendingCommand{
+			CommandID:    "command_1",
+			AgentCommand: picket.AgentCommand{Command: picket.CommandPing},
+		}
 		for range 3 {
 			s.obey(t.Context(), ping)
 		}

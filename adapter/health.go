@@ -38,7 +38,8 @@ func (h *HealthConfig) fill() error {
 	for _, m := range []struct {
 		field string
 		d     time.Duration
-	}{{"Interval", h.Interval}, {"UnhealthyAfter", h.UnhealthyAfter}, {"DeadAfter", h.DeadAfter}, {"DrainTimeout", h.DrainTimeout}} {
+	}{{"Interval", h.Interval}, {"UnhealthyAfter", h.UnhealthyAfter}, {"DeadAfter", h.DeadAfter},
+		{"DrainTimeout", h.DrainTimeout}} {
 		if m.d%time.Second != 0 {
 			return picket.Invalid("Health."+m.field, "Use whole seconds.", "%s is %s", m.field, m.d)
 		}
@@ -48,7 +49,11 @@ func (h *HealthConfig) fill() error {
 
 func (h *HealthConfig) thresholds() *picket.Thresholds {
 	seconds := func(d time.Duration) *int { n := int(d / time.Second); return &n }
-	return &picket.Thresholds{IntervalSeconds: seconds(h.Interval), UnhealthyAfterSeconds: seconds(h.UnhealthyAfter), DeadAfterSeconds: seconds(h.DeadAfter)}
+	return &picket.Thresholds{
+		IntervalSeconds:       seconds(h.Interval),
+		UnhealthyAfterSeconds: seconds(h.UnhealthyAfter),
+		DeadAfterSeconds:      seconds(h.DeadAfter),
+	}
 }
 
 // instanceKey is the member of the metadata that tells the registrations of one
@@ -63,13 +68,15 @@ func (cfg *Config) registration(instance string) (picket.Registration, error) {
 		about["containment"] = h.Holds()
 	}
 	if _, taken := cfg.Metadata[instanceKey]; taken {
-		return picket.Registration{}, picket.Invalid("Metadata", "Give it another name.", "the adapter sets %q itself", instanceKey)
+		return picket.Registration{},
+			picket.Invalid("Metadata", "Give it another name.", "the adapter sets %q itself", instanceKey)
 	}
 	maps.Copy(about, cfg.Metadata)
 	about[instanceKey] = instance
 	raw, err := json.Marshal(about, json.Deterministic(true))
 	if err != nil {
-		return picket.Registration{}, picket.Invalid("Metadata", "Use what can be written as JSON.", "the metadata cannot be written: %v", err)
+		return picket.Registration{},
+			picket.Invalid("Metadata", "Use what can be written as JSON.", "the metadata cannot be written: %v", err)
 	}
 	drain := int(cfg.Health.DrainTimeout / time.Second)
 	reg := picket.Registration{

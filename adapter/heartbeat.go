@@ -33,10 +33,12 @@ func (h *HeartbeatConfig) fill() error {
 	h.Interval = cmp.Or(h.Interval, 30*time.Second)
 	h.TimeoutWarningThreshold = cmp.Or(h.TimeoutWarningThreshold, 0.8)
 	if h.Interval < 0 {
-		return picket.Invalid("Heartbeat.Interval", "Set it to a time such as 30 s, or leave it out.", "the interval of heartbeats is %s", h.Interval)
+		return picket.Invalid("Heartbeat.Interval", "Set it to a time such as 30 s, or leave it out.",
+			"the interval of heartbeats is %s", h.Interval)
 	}
 	if t := h.TimeoutWarningThreshold; !(t > 0 && t <= 1) {
-		return picket.Invalid("Heartbeat.TimeoutWarningThreshold", "Set it to a share such as 0.8, or leave it out.", "the threshold of the timeout's warning is %v, not a share of 1", t)
+		return picket.Invalid("Heartbeat.TimeoutWarningThreshold", "Set it to a share such as 0.8, or leave it out.",
+			"the threshold of the timeout's warning is %v, not a share of 1", t)
 	}
 	return nil
 }
@@ -57,8 +59,14 @@ type pulse struct {
 
 func (r *run) newPulse() *pulse {
 	p := &pulse{
-		clock: r.cfg.clock, began: r.launchedAt, interval: r.cfg.Heartbeat.Interval, session: r.lease.RunID,
-		about: picket.RunEvent{TaskID: r.lease.TaskID, LauncherFields: picket.LauncherFields{Agent: r.agentName(), IssueNumber: r.issueNumber()}},
+		clock:    r.cfg.clock,
+		began:    r.launchedAt,
+		interval: r.cfg.Heartbeat.Interval,
+		session:  r.lease.RunID,
+		about: picket.RunEvent{
+			TaskID:         r.lease.TaskID,
+			LauncherFields: picket.LauncherFields{Agent: r.agentName(), IssueNumber: r.issueNumber()},
+		},
 	}
 	p.next = p.began + p.interval
 	if s := r.lease.Task.TimeoutSeconds; s != nil {

@@ -56,7 +56,8 @@ func (v *invocation) heard(kind EventKind) (out []string) {
 
 // invoke runs one lease in a bubble. A goroutine or a timer that outlives the
 // run would keep the bubble from ending, which fails the test.
-func invoke(t *testing.T, task adaptertest.Task, play puppets, change ...func(*Config, *invocation, *adaptertest.Server)) (*invocation, adaptertest.RunView) {
+func invoke(t *testing.T, task adaptertest.Task, play puppets,
+	change ...func(*Config, *invocation, *adaptertest.Server)) (*invocation, adaptertest.RunView) {
 	t.Helper()
 	v := &invocation{start: time.Now()}
 	var s *adaptertest.Server
@@ -88,16 +89,19 @@ func wants(t *testing.T, what string, got, want []string) {
 // whatever the agent does, and none after it.
 func TestHeartbeatEveryInterval(t *testing.T) {
 	for _, tt := range []struct {
-		interval, runs time.Duration
-		want           []string
+		interval time.Duration
+		runs     time.Duration
+		want     []string
 	}{
 		{0, 95 * time.Second, []string{"agent-heartbeat 30.0", "agent-heartbeat 60.0", "agent-heartbeat 90.0"}},
 		{0, 29 * time.Second, nil},
-		{250 * time.Millisecond, time.Second - 1, []string{"agent-heartbeat 0.2", "agent-heartbeat 0.5", "agent-heartbeat 0.8"}},
+		{250 * time.Millisecond, time.Second - 1,
+			[]string{"agent-heartbeat 0.2", "agent-heartbeat 0.5", "agent-heartbeat 0.8"}},
 		{time.Minute, 3*time.Minute - 1, []string{"agent-heartbeat 60.0", "agent-heartbeat 120.0"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			v, run := invoke(t, adaptertest.Task{}, lasting(tt.runs), func(c *Config, _ *invocation, _ *adaptertest.Server) { c.Heartbeat.Interval = tt.interval })
+			v, run := invoke(t, adaptertest.Task{}, lasting(tt.runs),
+				func(c *Config, _ *invocation, _ *adaptertest.Server) { c.Heartbeat.Interval = tt.interval })
 			wants(t, tt.runs.String(), v.told, tt.want)
 			if len(v.elapsed) != len(tt.want) {
 				t.Errorf("the callback was told %d times", len(v.elapsed))
@@ -138,9 +142,10 @@ func TestTimeoutWarningOnce(t *testing.T) {
 		{"at the threshold is not above it", 600 * time.Second, 0.8, "", false, 480 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			v, run := invoke(t, adaptertest.Task{Timeout: tt.timeout}, lasting(tt.runs), func(c *Config, _ *invocation, _ *adaptertest.Server) {
-				c.Heartbeat.TimeoutWarningThreshold = tt.threshold
-			})
+			v, run := invoke(t, adaptertest.Task{Timeout: tt.timeout}, lasting(tt.runs),
+				func(c *Config, _ *invocation, _ *adaptertest.Server) {
+					c.Heartbeat.TimeoutWarningThreshold = tt.threshold
+				})
 			var want []string
 			if tt.warned != "" {
 				want = []string{tt.warned}
@@ -182,7 +187,11 @@ func TestLauncherEventFields(t *testing.T) {
 		"agent-timed-out":       `{"agent":"code-migrator","issueNumber":17,"taskId":"T","timeoutSeconds":40}`,
 	}
 	synctest.Test(t, func(t *testing.T) {
-		task := adaptertest.Task{Timeout: 40 * time.Second, Role: "code-migrator", Labels: map[string]string{"issue": "17"}}
+		task := adaptertest.Task{
+			Timeout: 40 * time.Second,
+			Role:    "code-migrator",
+			Labels:  map[string]string{"issue": "17"},
+		}
 		v, run := invoke(t, task, forever)
 		if len(v.events) != len(want) || len(run.Events) != len(want)+1 {
 			t.Fatalf("told %v, logged %+v", v.told, run.Events)
@@ -215,7 +224,8 @@ func asDocumented(t *testing.T, e picket.RunEvent, r Result) string {
 		t.Fatal(err)
 	}
 	var members []string
-	for _, name := range []string{"agent", "issueNumber", "taskId", "sessionId", "elapsedSeconds", "timeoutSeconds", "timeoutPercentage", "remainingSeconds"} {
+	for _, name := range []string{"agent", "issueNumber", "taskId", "sessionId", "elapsedSeconds", "timeoutSeconds",
+		"timeoutPercentage", "remainingSeconds"} {
 		if value, ok := all[name]; ok {
 			text, _ := json.Marshal(value)
 			members = append(members, fmt.Sprintf("%q:%s", name, text))
@@ -237,7 +247,8 @@ func TestHeartbeatWithoutTimeout(t *testing.T) {
 			t.Errorf("%d events", n)
 		}
 		e := v.events[0].Launcher
-		if *e.ElapsedSeconds != 30 || e.TimeoutSeconds != nil || e.TimeoutPercentage != nil || e.RemainingSeconds != nil || e.IssueNumber != nil {
+		if *e.ElapsedSeconds != 30 || e.TimeoutSeconds != nil || e.TimeoutPercentage != nil ||
+			e.RemainingSeconds != nil || e.IssueNumber != nil {
 			t.Errorf("%+v", e)
 		}
 		if v.elapsed[0] != (Elapsed{Seconds: 30}) {

@@ -23,7 +23,8 @@ func TestStoppedTreeIsEnded(t *testing.T) {
 			lease := s.Grant(adaptertest.Task{})
 			res, err := a.RunLease(t.Context(), lease)
 			run := s.View(lease.TaskID).Runs[0]
-			if err != nil || run.Released == nil || run.Released.Class != picket.ExitStalled || !strings.Contains(run.Released.Detail, "stopped") {
+			if err != nil || run.Released == nil || run.Released.Class != picket.ExitStalled ||
+				!strings.Contains(run.Released.Detail, "stopped") {
 				t.Fatalf("%+v, %v", res, err)
 			}
 			if res.Exit.Signal == nil || *res.Exit.Signal != "SIGKILL" {

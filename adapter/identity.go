@@ -111,7 +111,8 @@ func (k *kept) replaced(err error) error {
 	if err != nil {
 		why = fmt.Sprintf(" (%v)", err)
 	}
-	return fmt.Errorf("%w: %q is not the directory that the adapter made%s; see what it is, and move it away", errNotUsable, k.Path, why)
+	return fmt.Errorf("%w: %q is not the directory that the adapter made%s; see what it is, and move it away",
+		errNotUsable, k.Path, why)
 }
 
 // open answers the workspace, for its files.

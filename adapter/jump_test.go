@@ -23,16 +23,19 @@ func jump(at, d time.Duration) func(*Config, *invocation, *adaptertest.Server) {
 // for, the warning is, once, and nothing is told after the kill.
 func TestLauncherEventsAcrossSuspend(t *testing.T) {
 	for _, tt := range []struct {
-		name       string
-		at, asleep time.Duration
-		want       []string
+		name   string
+		at     time.Duration
+		asleep time.Duration
+		want   []string
 	}{
 		{"past the threshold", 100500 * time.Millisecond, 390 * time.Second, []string{
 			"agent-heartbeat 30.0", "agent-heartbeat 60.0", "agent-heartbeat 90.0",
-			"agent-heartbeat 491.0", "agent-timeout-warning 491.0", "agent-heartbeat 510.0", "agent-heartbeat 540.0", "agent-heartbeat 570.0",
+			"agent-heartbeat 491.0", "agent-timeout-warning 491.0", "agent-heartbeat 510.0", "agent-heartbeat 540.0",
+			"agent-heartbeat 570.0",
 			"agent-heartbeat 600.0", "agent-timed-out 600.0"}},
 		{"past the timeout", 40500 * time.Millisecond, 10 * time.Hour, []string{
-			"agent-heartbeat 30.0", "agent-heartbeat 36041.0", "agent-timeout-warning 36041.0", "agent-timed-out 36041.0"}},
+			"agent-heartbeat 30.0", "agent-heartbeat 36041.0", "agent-timeout-warning 36041.0",
+			"agent-timed-out 36041.0"}},
 		{"short of the threshold", 100500 * time.Millisecond, 100 * time.Second, []string{
 			"agent-heartbeat 30.0", "agent-heartbeat 60.0", "agent-heartbeat 90.0",
 			"agent-heartbeat 201.0", "agent-heartbeat 210.0"}},
@@ -61,11 +64,14 @@ func TestLauncherEventsAcrossSuspend(t *testing.T) {
 // timeout nor ended for it.
 func TestNoWarningAfterTheKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, _ := invoke(t, adaptertest.Task{Timeout: 100 * time.Second}, forever, func(c *Config, v *invocation, s *adaptertest.Server) {
-			c.Grace = time.Minute
-			time.AfterFunc(75*time.Second, func() { s.Command(v.task, picket.Command{Command: "stop", Reason: "enough"}) })
-		})
-		wants(t, "stopped", v.told, []string{"agent-heartbeat 30.0", "agent-heartbeat 60.0", "agent-heartbeat 90.0", "agent-heartbeat 120.0"})
+		v, _ := invoke(t, adaptertest.Task{Timeout: 100 * time.Second}, forever,
+			func(c *Config, v *invocation, s *adaptertest.Server) {
+				c.Grace = time.Minute
+				time.AfterFunc(75*time.Second,
+					func() { s.Command(v.task, picket.Command{Command: "stop", Reason: "enough"}) })
+			})
+		wants(t, "stopped", v.told,
+			[]string{"agent-heartbeat 30.0", "agent-heartbeat 60.0", "agent-heartbeat 90.0", "agent-heartbeat 120.0"})
 		if v.result.TimedOut || v.result.Exit.Class != picket.ExitReleased {
 			t.Errorf("%+v", v.result)
 		}
@@ -75,7 +81,8 @@ func TestNoWarningAfterTheKill(t *testing.T) {
 // A proxy that is away, or loses answers, delays no event in the process and
 // costs neither warning nor end; of heartbeats the newest arrives.
 func TestLauncherEventsThroughTrouble(t *testing.T) {
-	onTime := []string{"agent-heartbeat 30.0", "agent-heartbeat 60.0", "agent-timeout-warning 80.0", "agent-heartbeat 90.0",
+	onTime := []string{"agent-heartbeat 30.0", "agent-heartbeat 60.0", "agent-timeout-warning 80.0",
+		"agent-heartbeat 90.0",
 		"agent-timed-out 100.0", "agent-heartbeat 120.0"}
 	for _, tt := range []struct {
 		name  string
@@ -83,19 +90,23 @@ func TestLauncherEventsThroughTrouble(t *testing.T) {
 		times int
 		want  []string // in the log, after run.launched
 	}{
-		{"answers are lost", adaptertest.DropReply, 5, []string{"agent-heartbeat", "agent-heartbeat", "agent-timeout-warning", "agent-heartbeat", "agent-timed-out", "agent-heartbeat"}},
+		{"answers are lost", adaptertest.DropReply, 5,
+			[]string{"agent-heartbeat", "agent-heartbeat", "agent-timeout-warning", "agent-heartbeat",
+				"agent-timed-out", "agent-heartbeat"}},
 		{"away", adaptertest.Unavailable, -1, []string{"agent-timeout-warning", "agent-timed-out", "agent-heartbeat"}},
-		{"no connection", adaptertest.DropRequest, -1, []string{"agent-timeout-warning", "agent-timed-out", "agent-heartbeat"}},
+		{"no connection", adaptertest.DropRequest, -1,
+			[]string{"agent-timeout-warning", "agent-timed-out", "agent-heartbeat"}},
 		{"hanging", adaptertest.Hang, -1, []string{"agent-timeout-warning", "agent-timed-out", "agent-heartbeat"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			v, run := invoke(t, adaptertest.Task{Timeout: 100 * time.Second}, forever, func(c *Config, _ *invocation, s *adaptertest.Server) {
-				c.Grace = 25 * time.Second
-				time.AfterFunc(10*time.Second, func() {
-					mend := s.Fail("/v1/run/events", tt.kind, tt.times)
-					time.AfterFunc(120*time.Second, mend)
+			v, run := invoke(t, adaptertest.Task{Timeout: 100 * time.Second}, forever,
+				func(c *Config, _ *invocation, s *adaptertest.Server) {
+					c.Grace = 25 * time.Second
+					time.AfterFunc(10*time.Second, func() {
+						mend := s.Fail("/v1/run/events", tt.kind, tt.times)
+						time.AfterFunc(120*time.Second, mend)
+					})
 				})
-			})
 			wants(t, tt.name, v.told, onTime)
 			var got []string
 			for _, e := range run.Events[1:] {
@@ -113,11 +124,13 @@ func TestLauncherEventsThroughTrouble(t *testing.T) {
 // launch, and before everything else.
 func TestLaunchIsAnnouncedAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, run := invoke(t, adaptertest.Task{}, lasting(95*time.Second), func(_ *Config, _ *invocation, s *adaptertest.Server) {
-			mend := s.Fail("/v1/run/events", adaptertest.Unavailable, -1)
-			time.AfterFunc(40*time.Second, mend)
-		})
-		if len(run.Events) == 0 || run.Events[0].Type != picket.EventRunLaunched || count(run.Events, picket.EventRunLaunched) != 1 {
+		_, run := invoke(t, adaptertest.Task{}, lasting(95*time.Second),
+			func(_ *Config, _ *invocation, s *adaptertest.Server) {
+				mend := s.Fail("/v1/run/events", adaptertest.Unavailable, -1)
+				time.AfterFunc(40*time.Second, mend)
+			})
+		if len(run.Events) == 0 || run.Events[0].Type != picket.EventRunLaunched ||
+			count(run.Events, picket.EventRunLaunched) != 1 {
 			t.Errorf("%+v", run.Events)
 		}
 	})
@@ -151,7 +164,8 @@ func TestResumeRenewsBeforeItWarns(t *testing.T) {
 			if errors.Is(err, errDeadline) != tt.lost {
 				t.Fatalf("%s: %v", tt.name, err)
 			}
-			if got := h.did[:min(len(h.did), len(tt.want))]; !slices.Equal(got, tt.want) || (len(tt.want) == 0 && len(h.did) > 0) {
+			if got := h.did[:min(len(h.did), len(tt.want))]; !slices.Equal(got, tt.want) ||
+				(len(tt.want) == 0 && len(h.did) > 0) {
 				t.Errorf("%s: %v, want %v", tt.name, h.did, tt.want)
 			}
 		})
@@ -161,7 +175,8 @@ func TestResumeRenewsBeforeItWarns(t *testing.T) {
 // Jumps of the clock in either direction, small ones included, never keep a
 // lease past its kill and never let go of one early.
 func TestClockJumps(t *testing.T) {
-	for _, by := range []time.Duration{-time.Hour, -3 * time.Second, 500 * time.Millisecond, 3 * time.Second, time.Hour} {
+	for _, by := range []time.Duration{-time.Hour, -3 * time.Second, 500 * time.Millisecond, 3 * time.Second,
+		time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHolding(300 * time.Second)
 			h.replies = func(n int) error {

@@ -163,9 +163,11 @@ func readKept(stateDir, name string) (w KeptWorkspace, err error) {
 func (w KeptWorkspace) checkGit() error {
 	switch {
 	case w.Branch != "" && w.Branch != picket.WorkBranch(w.TaskID):
-		return fmt.Errorf("the record of workspace %s names the branch %q, which is not that of its task", w.Name, w.Branch)
+		return fmt.Errorf("the record of workspace %s names the branch %q, which is not that of its task", w.Name,
+			w.Branch)
 	case w.Admin != "" && filepath.Dir(w.Admin) != filepath.Join(w.Common, "worktrees"):
-		return fmt.Errorf("the record of workspace %s names the git directory %q, which is not in %q", w.Name, w.Admin, w.Common)
+		return fmt.Errorf("the record of workspace %s names the git directory %q, which is not in %q", w.Name, w.Admin,
+			w.Common)
 	}
 	return nil
 }

@@ -22,10 +22,13 @@ import (
 
 // doomed is an adapter, in a process of its own, that is killed at a step.
 type doomed struct {
-	Point, Script    string
-	Lease            picket.Lease
-	URL, Repo, State string
-	Resume           adapter.Resume
+	Point  string
+	Script string
+	Lease  picket.Lease
+	URL    string
+	Repo   string
+	State  string
+	Resume adapter.Resume
 }
 
 func init() {
@@ -34,8 +37,16 @@ func init() {
 		if err := json.Unmarshal([]byte(os.Getenv("DOOMED")), &d); err != nil {
 			return failed(err)
 		}
-		a, err := adapter.New(adapter.Config{BaseURL: d.URL, Key: adaptertest.Key, Command: []string{"sh", "-c", d.Script}, Settle: time.Second,
-			Workspace: adapter.WorkspaceWorktree, Dir: d.Repo, StateDir: d.State, Resume: d.Resume})
+		a, err := adapter.New(adapter.Config{
+			BaseURL:   d.URL,
+			Key:       adaptertest.Key,
+			Command:   []string{"sh", "-c", d.Script},
+			Settle:    time.Second,
+			Workspace: adapter.WorkspaceWorktree,
+			Dir:       d.Repo,
+			StateDir:  d.State,
+			Resume:    d.Resume,
+		})
 		if err != nil {
 			return failed(err)
 		}
@@ -110,7 +121,8 @@ func (w *shift) whole(what string) {
 	trees := strings.Count(runGit(w.t, w.repo, "worktree", "list", "--porcelain"), "worktree ") - 1
 	dirs, _ := filepath.Glob(filepath.Join(w.state, "workspaces", "run_*"))
 	if len(dirs) != len(all) || trees != len(all) {
-		w.t.Errorf("%s: %d workspaces are noted, %d directories and %d worktrees are there", what, len(all), len(dirs), trees)
+		w.t.Errorf("%s: %d workspaces are noted, %d directories and %d worktrees are there", what, len(all), len(dirs),
+			trees)
 	}
 }
 
@@ -131,7 +143,8 @@ func TestKilledAtAStep(t *testing.T) {
 				w.wreck(first.TaskID)
 			}
 			second := w.s.Supersede(first.TaskID)
-			w.run(second, `echo "was $(cat first.txt 2>/dev/null | tr '\n' ' ')" > second.txt; grep -o '"resumed": "[a-z]*"' .picket/task.json >> second.txt`)
+			w.run(second,
+				`echo "was $(cat first.txt 2>/dev/null | tr '\n' ' ')" > second.txt; grep -o '"resumed": "[a-z]*"' .picket/task.json >> second.txt`)
 			show := func(file string) string { return runGit(t, w.repo, "show", "picket/"+first.TaskID+":"+file) }
 			want := "was \n"
 			if worked {
@@ -143,7 +156,8 @@ func TestKilledAtAStep(t *testing.T) {
 			if got := show("second.txt"); !strings.HasPrefix(got, want) {
 				t.Errorf("second.txt is %q, want %q", got, want)
 			}
-			if ev := w.changes(second); !strings.Contains(ev.Diff, "second.txt") || worked != strings.Contains(ev.Diff, "+two") {
+			if ev := w.changes(second); !strings.Contains(ev.Diff, "second.txt") ||
+				worked != strings.Contains(ev.Diff, "+two") {
 				t.Errorf("the diff is\n%s", ev.Diff)
 			}
 			w.whole(point)

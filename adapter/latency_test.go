@@ -19,10 +19,11 @@ import (
 // client gave up waiting for arrives all the same.
 type slowly struct {
 	http.RoundTripper
-	mu              sync.Mutex
-	random          *rand.Rand
-	request, answer time.Duration // the longest
-	onWay           sync.WaitGroup
+	mu      sync.Mutex
+	random  *rand.Rand
+	request time.Duration
+	answer  time.Duration // the longest
+	onWay   sync.WaitGroup
 }
 
 func (n *slowly) upTo(d time.Duration) time.Duration {
@@ -84,9 +85,10 @@ func TestLateHeartbeatsEndNoAgent(t *testing.T) {
 	t.Logf("repeats with PICKET_SEED=%d", seed)
 	fast := HealthConfig{Interval: time.Second, UnhealthyAfter: 2 * time.Second, DeadAfter: 4 * time.Second}
 	for name, is := range map[string]struct {
-		health          HealthConfig
-		request, answer time.Duration
-		lasts           time.Duration
+		health  HealthConfig
+		request time.Duration
+		answer  time.Duration
+		lasts   time.Duration
 	}{
 		"requests late":   {fast, time.Second, 0, 10 * time.Minute},
 		"answers late":    {fast, 0, time.Second, 10 * time.Minute},
@@ -107,13 +109,15 @@ func TestLateHeartbeatsEndNoAgent(t *testing.T) {
 				time.Sleep(is.lasts)
 				v, told := w.s.AgentView(w.a.AgentID()), w.diary.told()
 				if len(told) > 0 || len(v.Registrations) != 1 || v.Record.Status.Gone() {
-					t.Errorf("the agent was told %v; it was registered %d times and is %s", told, len(v.Registrations), v.Record.Status)
+					t.Errorf("the agent was told %v; it was registered %d times and is %s", told, len(v.Registrations),
+						v.Record.Status)
 				}
 				longest, before := time.Duration(0), v.Registrations[0].At
 				for _, hb := range v.Heartbeats {
 					longest, before = max(longest, hb.At.Sub(before)), hb.At
 				}
-				t.Logf("%s: %d heartbeats arrived in %s, at most %s apart", name, len(v.Heartbeats), is.lasts, longest.Round(time.Millisecond))
+				t.Logf("%s: %d heartbeats arrived in %s, at most %s apart", name, len(v.Heartbeats), is.lasts,
+					longest.Round(time.Millisecond))
 				w.end(t)
 				net.onWay.Wait()
 			})

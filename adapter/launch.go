@@ -25,7 +25,8 @@ type Job struct {
 	// gets is the launcher's choice.
 	Env []string
 	// Stdout and Stderr take the output. Writing never blocks for long.
-	Stdout, Stderr io.Writer
+	Stdout io.Writer
+	Stderr io.Writer
 	// StateDir is the run's own directory, for files beside the workspace.
 	// Empty means that there is none.
 	StateDir string

@@ -73,7 +73,10 @@ func TestRecycledNumberIsLetBe(t *testing.T) {
 	if before.alive() || !stranger.alive() {
 		t.Fatal("the stranger was killed")
 	}
-	other := orphan{lease: leaseNote{RunID: someRun}, left: processRecord{BootID: "another-boot", Leader: stranger, Shim: stranger}}
+	other := orphan{
+		lease: leaseNote{RunID: someRun},
+		left:  processRecord{BootID: "another-boot", Leader: stranger, Shim: stranger},
+	}
 	if err := other.end(); err != nil || !stranger.alive() {
 		t.Fatalf("a process of this boot was taken for one of another: %v", err)
 	}
@@ -87,10 +90,11 @@ func TestRecycledNumberIsLetBe(t *testing.T) {
 // by its parents, by the run in its environment.
 func TestLeftoversDie(t *testing.T) {
 	for _, tt := range []struct {
-		name, script string
-		known        bool // the leader is noted
-		marked       bool
-		stopped      bool
+		name    string
+		script  string
+		known   bool // the leader is noted
+		marked  bool
+		stopped bool
 	}{
 		{"by number", ":", true, false, false},
 		{"by group", "env -i sleep 1001 & :", true, false, false},

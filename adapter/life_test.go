@@ -33,7 +33,8 @@ func TestLongRunIsRenewed(t *testing.T) {
 
 // An outage that ends before the deadline costs nothing.
 func TestOutageSurvived(t *testing.T) {
-	for _, kind := range []adaptertest.Trouble{adaptertest.Unavailable, adaptertest.DropRequest, adaptertest.DropReply, adaptertest.Hang} {
+	for _, kind := range []adaptertest.Trouble{adaptertest.Unavailable, adaptertest.DropRequest, adaptertest.DropReply,
+		adaptertest.Hang} {
 		synctest.Test(t, func(t *testing.T) {
 			a, s := stage(t, lasting(time.Hour))
 			lease := s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
@@ -67,7 +68,8 @@ func TestOutageKillsBeforeTheLeaseEnds(t *testing.T) {
 			if err != nil || res.Ending != EndLost || res.Exit.Class != picket.ExitLeaseLost || res.Unreported {
 				t.Fatalf("window %s: %+v, %v", window, res, err)
 			}
-			if left := window - died; left < margin(window)-100*time.Millisecond || left > margin(window)+100*time.Millisecond {
+			if left := window - died; left < margin(window)-100*time.Millisecond ||
+				left > margin(window)+100*time.Millisecond {
 				t.Errorf("window %s: died %s before the end", window, left)
 			}
 			if e := s.View(lease.TaskID).Runs[0].Evidence; e == nil || e.Class != picket.ExitLeaseLost {
@@ -167,19 +169,25 @@ func TestStagesOfAnEnd(t *testing.T) {
 		ending  Ending
 		class   picket.ExitClass
 	}{
-		{"cancel kills at once", adaptertest.Task{}, 0, func(s *adaptertest.Server, l picket.Lease) { s.Cancel(l.TaskID) },
+		{"cancel kills at once", adaptertest.Task{}, 0,
+			func(s *adaptertest.Server, l picket.Lease) { s.Cancel(l.TaskID) },
 			[]string{"KILL"}, time.Second, EndCancelled, picket.ExitKilled},
-		{"expiry kills at once", adaptertest.Task{}, 0, func(s *adaptertest.Server, l picket.Lease) { s.Expire(l.TaskID) },
+		{"expiry kills at once", adaptertest.Task{}, 0,
+			func(s *adaptertest.Server, l picket.Lease) { s.Expire(l.TaskID) },
 			[]string{"KILL"}, time.Second, EndLost, picket.ExitLeaseLost},
-		{"a new holder kills at once", adaptertest.Task{}, 0, func(s *adaptertest.Server, l picket.Lease) { s.Supersede(l.TaskID) },
+		{"a new holder kills at once", adaptertest.Task{}, 0,
+			func(s *adaptertest.Server, l picket.Lease) { s.Supersede(l.TaskID) },
 			[]string{"KILL"}, time.Second, EndLost, picket.ExitLeaseLost},
 		{"timeout has a grace", adaptertest.Task{Timeout: time.Minute}, 0, nil,
 			[]string{"TERM", "KILL"}, 65 * time.Second, EndReleased, picket.ExitTimeout},
-		{"stop has a grace", adaptertest.Task{}, 0, func(s *adaptertest.Server, l picket.Lease) { s.Command(l.TaskID, picket.Command{Command: "stop"}) },
+		{"stop has a grace", adaptertest.Task{}, 0,
+			func(s *adaptertest.Server, l picket.Lease) { s.Command(l.TaskID, picket.Command{Command: "stop"}) },
 			[]string{"TERM", "KILL"}, 6 * time.Second, EndReleased, picket.ExitReleased},
-		{"completion has linger and grace", adaptertest.Task{}, 0, func(_ *adaptertest.Server, l picket.Lease) { completeAs(l) },
+		{"completion has linger and grace", adaptertest.Task{}, 0,
+			func(_ *adaptertest.Server, l picket.Lease) { completeAs(l) },
 			[]string{"TERM", "KILL"}, 16 * time.Second, EndCompleted, picket.ExitKilled},
-		{"no renewal after completion", adaptertest.Task{}, 175 * time.Second, func(_ *adaptertest.Server, l picket.Lease) { completeAs(l) },
+		{"no renewal after completion", adaptertest.Task{}, 175 * time.Second,
+			func(_ *adaptertest.Server, l picket.Lease) { completeAs(l) },
 			[]string{"TERM", "KILL"}, 190 * time.Second, EndCompleted, picket.ExitKilled},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -214,7 +222,8 @@ func TestStagesOfAnEnd(t *testing.T) {
 var inMemory *adaptertest.Server
 
 func completeAs(l picket.Lease) {
-	if _, err := NewProxy(l, "", inMemory.HTTPClient()).Complete(context.Background(), picket.RawJSON(`1`), ""); err != nil {
+	if _, err := NewProxy(l, "", inMemory.HTTPClient()).
+		Complete(context.Background(), picket.RawJSON(`1`), ""); err != nil {
 		panic(err)
 	}
 }
@@ -227,8 +236,10 @@ func TestEndSeenByRenewal(t *testing.T) {
 		want    []string
 		ending  Ending
 	}{
-		{"completed", func(_ *adaptertest.Server, l picket.Lease) { completeAs(l) }, []string{"TERM", "KILL"}, EndCompleted},
-		{"cancelled", func(s *adaptertest.Server, l picket.Lease) { s.Cancel(l.TaskID) }, []string{"KILL"}, EndCancelled},
+		{"completed", func(_ *adaptertest.Server, l picket.Lease) { completeAs(l) }, []string{"TERM", "KILL"},
+			EndCompleted},
+		{"cancelled", func(s *adaptertest.Server, l picket.Lease) { s.Cancel(l.TaskID) }, []string{"KILL"},
+			EndCancelled},
 		{"expired", func(s *adaptertest.Server, l picket.Lease) { s.Expire(l.TaskID) }, []string{"KILL"}, EndLost},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -261,7 +272,8 @@ func TestNotLaunchedUnconfirmed(t *testing.T) {
 	}{
 		{"expired", func(s *adaptertest.Server, l picket.Lease) { s.Expire(l.TaskID) }, EndLost, nil},
 		{"cancelled", func(s *adaptertest.Server, l picket.Lease) { s.Cancel(l.TaskID) }, EndCancelled, nil},
-		{"proxy away", func(s *adaptertest.Server, _ picket.Lease) { s.Fail("/v1/", adaptertest.Unavailable, -1) }, EndLost, picket.CodeUnavailable},
+		{"proxy away", func(s *adaptertest.Server, _ picket.Lease) { s.Fail("/v1/", adaptertest.Unavailable, -1) },
+			EndLost, picket.CodeUnavailable},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, s := stage(t, func(*puppet) { t.Errorf("%s: launched", tt.name) })
@@ -300,7 +312,8 @@ func TestEventsTellTheStory(t *testing.T) {
 			t.Errorf("%v, want %v", told, want)
 		}
 		events := s.View(lease.TaskID).Runs[0].Events
-		if len(events) != 8 || events[0].Type != picket.EventRunLaunched || events[0].Containment != picket.ContainmentGroup {
+		if len(events) != 8 || events[0].Type != picket.EventRunLaunched ||
+			events[0].Containment != picket.ContainmentGroup {
 			t.Errorf("events %+v", events)
 		}
 	})

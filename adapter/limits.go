@@ -39,7 +39,8 @@ func (l *Limits) fill() error {
 	l.ExecProcesses = cmp.Or(l.ExecProcesses, execProcesses)
 	l.ExecMemory = cmp.Or(l.ExecMemory, machineMemory()/2&^(1<<20-1), -1)
 	if l.ExecMemory > 0 && l.ExecMemory < minExecMemory {
-		return picket.Invalid("Limits.ExecMemory", "Set at least 16 MiB, or a negative number for any amount.", "no program runs in %d bytes of memory", l.ExecMemory)
+		return picket.Invalid("Limits.ExecMemory", "Set at least 16 MiB, or a negative number for any amount.",
+			"no program runs in %d bytes of memory", l.ExecMemory)
 	}
 	return nil
 }

@@ -77,7 +77,8 @@ func TestExecIsStoppedAtItsProcesses(t *testing.T) {
 	everyLevel(t, func(t *testing.T, level string) {
 		p, dir := limited(t, level, adapter.Limits{ExecProcesses: 64}, "sleep", "1000")
 		file := filepath.Join(dir, "pids")
-		end, err := p.(adapter.Executor).Exec(t.Context(), adapter.ExecJob{ID: "c1", Argv: append(agent("bomb"), file), Timeout: 10 * time.Minute})
+		end, err := p.(adapter.Executor).Exec(t.Context(),
+			adapter.ExecJob{ID: "c1", Argv: append(agent("bomb"), file), Timeout: 10 * time.Minute})
 		if err != nil || end.Signal != "SIGKILL" || end.Passed != "more than 64 processes" {
 			t.Errorf("ended with %+v, %v", end, err)
 		}
@@ -94,7 +95,8 @@ func TestExecIsStoppedAtItsProcesses(t *testing.T) {
 		default:
 		}
 		var out bytes.Buffer
-		if end, err := p.(adapter.Executor).Exec(t.Context(), shell("c2", "exit 0", &out)); err != nil || end != (adapter.Exited{}) {
+		if end, err := p.(adapter.Executor).Exec(t.Context(), shell("c2", "exit 0", &out)); err != nil ||
+			end != (adapter.Exited{}) {
 			t.Errorf("the next one ended with %+v, %v", end, err)
 		}
 	})
@@ -108,7 +110,8 @@ func TestExecIsStoppedAtItsMemory(t *testing.T) {
 		switch {
 		case err != nil || end.Code == 0:
 			t.Errorf("ended with %+v, %v", end, err)
-		case adapter.Counted(level, "memory") && (end.Signal != "SIGKILL" || end.Passed != "more than 256 MiB of memory"):
+		case adapter.Counted(level, "memory") &&
+			(end.Signal != "SIGKILL" || end.Passed != "more than 256 MiB of memory"):
 			t.Errorf("ended with %+v", end)
 		}
 		select {

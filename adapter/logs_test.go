@@ -25,7 +25,8 @@ func TestRedaction(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	pieces := []string{secret, "pkl_", "pkl_ns.abab.", "p", "ab", "\n", "text ", secret + secret, "pkl_ns.ababpkl_ns.abab.abac"}
+	pieces := []string{secret, "pkl_", "pkl_ns.abab.", "p", "ab", "\n", "text ", secret + secret,
+		"pkl_ns.ababpkl_ns.abab.abac"}
 	for range 500 {
 		var in strings.Builder
 		for range rnd.IntN(8) {
@@ -95,7 +96,8 @@ func TestLogsSurviveTrouble(t *testing.T) {
 		pieces = append(pieces, strings.Repeat(string(rune('a'+i%26)), 5000)+"\n")
 	}
 	whole := strings.Join(pieces, "")
-	for _, kind := range []adaptertest.Trouble{0, adaptertest.Unavailable, adaptertest.DropRequest, adaptertest.DropReply, adaptertest.Hang} {
+	for _, kind := range []adaptertest.Trouble{0, adaptertest.Unavailable, adaptertest.DropRequest,
+		adaptertest.DropReply, adaptertest.Hang} {
 		synctest.Test(t, func(t *testing.T) {
 			a, s := stage(t, writing(100*time.Millisecond, pieces...))
 			lease := s.Grant(adaptertest.Task{})
@@ -158,7 +160,8 @@ func TestOutageDropsOldestOutput(t *testing.T) {
 			t.Errorf("the agent waited %s", took)
 		}
 		got := s.View(lease.TaskID).Runs[0].Stdout
-		if len(got) > 2*maxPending+maxChunk+200 || !strings.Contains(got, "bytes of output were dropped") || !strings.HasSuffix(got, "the end") {
+		if len(got) > 2*maxPending+maxChunk+200 || !strings.Contains(got, "bytes of output were dropped") ||
+			!strings.HasSuffix(got, "the end") {
 			t.Errorf("%d bytes arrived, ending in %q", len(got), got[max(0, len(got)-20):])
 		}
 		if info, err := os.Stat(filepath.Join(res.StateDir, "stdout.log")); err != nil || info.Size() != 4<<20+7 {
@@ -215,7 +218,8 @@ func TestBrokenCopy(t *testing.T) {
 
 func TestKeptOutputIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, writing(time.Second, strings.Repeat("a", 80), strings.Repeat("b", 80)), func(c *Config) { c.LogLimit = 100 })
+		a, s := stage(t, writing(time.Second, strings.Repeat("a", 80), strings.Repeat("b", 80)),
+			func(c *Config) { c.LogLimit = 100 })
 		lease := s.Grant(adaptertest.Task{})
 		res, err := a.RunLease(t.Context(), lease)
 		if err != nil {
@@ -235,9 +239,10 @@ func TestResultIsTheValidTail(t *testing.T) {
 		write string
 		check func(string) bool
 	}{
-		"short":    {"hi\n", func(s string) bool { return s == "hi\n" }},
-		"empty":    {"", func(s string) bool { return s == "" }},
-		"long":     {strings.Repeat("é", 1<<17) + "end", func(s string) bool { return len(s) <= maxTail && len(s) > maxTail-4 && strings.HasSuffix(s, "end") }},
+		"short": {"hi\n", func(s string) bool { return s == "hi\n" }},
+		"empty": {"", func(s string) bool { return s == "" }},
+		"long": {strings.Repeat("é", 1<<17) + "end",
+			func(s string) bool { return len(s) <= maxTail && len(s) > maxTail-4 && strings.HasSuffix(s, "end") }},
 		"invalid":  {strings.Repeat("\xff", 1<<17), func(s string) bool { return len(s) > 0 && len(s) <= maxTail }},
 		"controls": {strings.Repeat("\x01", 1<<17), func(s string) bool { return len(s) > 1<<14 }},
 	} {

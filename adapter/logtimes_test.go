@@ -68,13 +68,18 @@ func TestTimesOfOutput(t *testing.T) {
 		taken := rand.New(rand.NewPCG(rnd.Uint64(), 0)) // the shipper's goroutine has its own
 		synctest.Test(t, func(t *testing.T) {
 			b := &book{t: t}
-			s := newShipper(&shipper{stream: "stdout", to: "test", every: 100 * time.Millisecond, log: slog.New(slog.DiscardHandler),
+			s := newShipper(&shipper{
+				stream: "stdout",
+				to:     "test",
+				every:  100 * time.Millisecond,
+				log:    slog.New(slog.DiscardHandler),
 				post: func(_ context.Context, p picket.LogPiece) (int64, error) {
 					if taken.IntN(4) == 0 {
 						return 0, picket.Refuse(picket.CodeUnavailable, "", "away")
 					}
 					return b.take(p, 1+taken.IntN(len(p.Data)+1)), nil
-				}})
+				},
+			})
 			done := make(chan struct{})
 			go func() { s.run(t.Context()); close(done) }()
 			var want []picket.Instant

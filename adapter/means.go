@@ -50,5 +50,6 @@ func wanting(task string, left budget.Envelope) error {
 	case add.Tokens != 0:
 		lacks = left.USD.Dollars() + " and " + tokens + " left"
 	}
-	return picket.Refuse(picket.CodeBudgetExceeded, "Top up: "+picket.TopUpCommand(task, add), "%s, a coding agent needs some %s", lacks, outOfBudget)
+	return picket.Refuse(picket.CodeBudgetExceeded, "Top up: "+picket.TopUpCommand(task, add),
+		"%s, a coding agent needs some %s", lacks, outOfBudget)
 }

@@ -13,12 +13,17 @@ import (
 // registry ended for silence, or forgot, is followed by the next one, once
 // nothing runs under it any more.
 func (w *worker) serve() error {
-	m := &member{Adapter: w.Adapter, clean: w.clean, sweep: func() bool { return w.sweepOrphans(w.asking, w.group) }, drained: sync.OnceFunc(func() {
-		if w.asking.Err() == nil {
-			w.cfg.Log.Info("draining: the registry asks for it", "agent", w.cfg.AgentID)
-		}
-		w.drain()
-	})}
+	m := &member{
+		Adapter: w.Adapter,
+		clean:   w.clean,
+		sweep:   func() bool { return w.sweepOrphans(w.asking, w.group) },
+		drained: sync.OnceFunc(func() {
+			if w.asking.Err() == nil {
+				w.cfg.Log.Info("draining: the registry asks for it", "agent", w.cfg.AgentID)
+			}
+			w.drain()
+		}),
+	}
 	defer m.leaveSeat()
 	for {
 		s, err := m.enrol(w.asking)
@@ -124,7 +129,8 @@ func (s *session) leave() {
 		}
 	}
 	for wait := 100 * time.Millisecond; !s.isOver() && !s.silent(); wait *= 2 {
-		_, err := s.client.AgentStatus(ctx, s.cfg.AgentID, 0, picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: s.incarnation})
+		_, err := s.client.AgentStatus(ctx, s.cfg.AgentID, 0,
+			picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: s.incarnation})
 		if err == nil {
 			s.end(errDrained)
 			return

@@ -37,7 +37,8 @@ func registered(n int) func(adaptertest.AgentView) bool {
 func lists(tasks ...string) func(adaptertest.AgentView) bool {
 	return func(v adaptertest.AgentView) bool {
 		n := len(v.Heartbeats)
-		return n > 0 && slices.Equal(v.Heartbeats[n-1].TasksInProgress, tasks) && *v.Heartbeats[n-1].CurrentLoad == len(tasks)
+		return n > 0 && slices.Equal(v.Heartbeats[n-1].TasksInProgress, tasks) &&
+			*v.Heartbeats[n-1].CurrentLoad == len(tasks)
 	}
 }
 
@@ -64,7 +65,8 @@ func TestLifeOfAMember(t *testing.T) {
 				t.Errorf("metadata %s has no %s", v.Record.Metadata, key)
 			}
 		}
-		if r := v.Record; r.AgentID != a.AgentID() || r.Name != "Nell" || r.RoleID != "coder" || *r.Capacity.MaxConcurrentTasks != 2 || *r.DrainTimeoutSeconds != 3600 {
+		if r := v.Record; r.AgentID != a.AgentID() || r.Name != "Nell" || r.RoleID != "coder" ||
+			*r.Capacity.MaxConcurrentTasks != 2 || *r.DrainTimeoutSeconds != 3600 {
 			t.Errorf("registered as %+v", r)
 		}
 		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
@@ -79,7 +81,8 @@ func TestLifeOfAMember(t *testing.T) {
 		if state := s.View(id).State; state != picket.TaskReview || v.Record.Status != picket.AgentDeregistered {
 			t.Errorf("the task is %s, the agent %s", state, v.Record.Status)
 		}
-		if want := []picket.LifecycleReason{picket.ReasonDrainInitiated, picket.ReasonDrainCompleted}; !slices.Equal(v.Moves, want) {
+		if want := []picket.LifecycleReason{picket.ReasonDrainInitiated,
+			picket.ReasonDrainCompleted}; !slices.Equal(v.Moves, want) {
 			t.Errorf("it moved by %v, want %v", v.Moves, want)
 		}
 		calls := control(s)
@@ -91,7 +94,8 @@ func TestLifeOfAMember(t *testing.T) {
 			if i > 0 {
 				before = v.Heartbeats[i-1].At
 			}
-			if gap := hb.At.Sub(before); gap > 30*time.Second || gap < 27*time.Second && hb.Status == picket.AgentActive {
+			if gap := hb.At.Sub(before); gap > 30*time.Second ||
+				gap < 27*time.Second && hb.Status == picket.AgentActive {
 				t.Errorf("heartbeat %d came after %s", i, gap)
 			}
 			if hb.Incarnation != 1 {
@@ -167,12 +171,14 @@ func TestLostReplyOfARegistration(t *testing.T) {
 		start := time.Now()
 		ctx, drain := context.WithCancel(t.Context())
 		ended := running(ctx, a)
-		if _, err := s.AwaitAgent(within(t, 2*time.Minute), "", func(v adaptertest.AgentView) bool { return len(v.Heartbeats) > 0 }); err != nil {
+		if _, err := s.AwaitAgent(within(t, 2*time.Minute), "",
+			func(v adaptertest.AgentView) bool { return len(v.Heartbeats) > 0 }); err != nil {
 			t.Fatal(err)
 		}
 		v := s.AgentView("")
 		if len(v.Registrations) != 1 || v.Record.Incarnation != 1 || v.Heartbeats[0].At.Sub(start) > 30*time.Second {
-			t.Errorf("%d registrations, the first heartbeat after %s", len(v.Registrations), v.Heartbeats[0].At.Sub(start))
+			t.Errorf("%d registrations, the first heartbeat after %s", len(v.Registrations),
+				v.Heartbeats[0].At.Sub(start))
 		}
 		drain()
 		if err := ended(); err != nil {

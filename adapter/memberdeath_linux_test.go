@@ -21,9 +21,18 @@ func init() {
 	// with URL and STATE in its environment. SIGTERM drains it.
 	agents["member"] = func() int {
 		a, err := adapter.New(adapter.Config{
-			BaseURL: os.Getenv("URL"), Key: adaptertest.Key, StateDir: os.Getenv("STATE"), Command: os.Args[3:],
-			AgentID: "agent_member", PinnedOnly: true, Grace: 300 * time.Millisecond,
-			Health: adapter.HealthConfig{Interval: time.Second, UnhealthyAfter: 2 * time.Second, DeadAfter: 4 * time.Second},
+			BaseURL:    os.Getenv("URL"),
+			Key:        adaptertest.Key,
+			StateDir:   os.Getenv("STATE"),
+			Command:    os.Args[3:],
+			AgentID:    "agent_member",
+			PinnedOnly: true,
+			Grace:      300 * time.Millisecond,
+			Health: adapter.HealthConfig{
+				Interval:       time.Second,
+				UnhealthyAfter: 2 * time.Second,
+				DeadAfter:      4 * time.Second,
+			},
 		})
 		if err != nil {
 			return failed(err)
@@ -64,7 +73,8 @@ func join(t *testing.T) *joined {
 
 func (j *joined) start(t *testing.T) {
 	t.Helper()
-	args := append(agent("member"), "sh", "-c", `trap '' TERM; sleep 1000 & echo $$ $! > $1; while :; do wait; done`, "sh", j.post.path)
+	args := append(agent("member"), "sh", "-c", `trap '' TERM; sleep 1000 & echo $$ $! > $1; while :; do wait; done`,
+		"sh", j.post.path)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "URL="+j.s.URL, "STATE="+j.state)
 	cmd.Stderr = os.Stderr
@@ -75,7 +85,8 @@ func (j *joined) start(t *testing.T) {
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // its shim ends the rest
 		_ = cmd.Wait()
-		for end := time.Now().Add(30 * time.Second); slices.ContainsFunc(j.pids, alive); time.Sleep(2 * time.Millisecond) {
+		for end := time.Now().Add(30 * time.Second); slices.ContainsFunc(j.pids,
+			alive); time.Sleep(2 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Errorf("processes of %v are left", j.pids)
 				return

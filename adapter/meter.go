@@ -104,7 +104,8 @@ func (m *meter) run(ctx context.Context) {
 		cancel()
 		switch {
 		case err == nil:
-			m.log.Debug("use of models reported", "tokens", u.Tokens, "usd", u.USD.String(), "charged", got.Charged.USD.String())
+			m.log.Debug("use of models reported", "tokens", u.Tokens, "usd", u.USD.String(), "charged",
+				got.Charged.USD.String())
 			m.spent(got)
 		case again(err):
 			if !sleep(ctx, wait/2+rand.N(wait)) {

@@ -35,7 +35,11 @@ func (b *till) post(_ context.Context, u picket.UsageReport) (picket.Usage, erro
 func newTill(t *testing.T, answers ...error) (*till, *meter) {
 	b := &till{answers: answers}
 	return b, &meter{
-		post: b.post, spent: func(picket.Usage) {}, note: filepath.Join(t.TempDir(), usageFile), log: slog.New(slog.DiscardHandler), more: make(chan struct{}, 1),
+		post:  b.post,
+		spent: func(picket.Usage) {},
+		note:  filepath.Join(t.TempDir(), usageFile),
+		log:   slog.New(slog.DiscardHandler),
+		more:  make(chan struct{}, 1),
 	}
 }
 

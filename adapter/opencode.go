@@ -12,13 +12,16 @@ import (
 
 // openCode is OpenCode.
 var openCode = kind{
-	program: "opencode", title: "OpenCode", install: "to install OpenCode: npm install -g opencode-ai",
+	program: "opencode",
+	title:   "OpenCode",
+	install: "to install OpenCode: npm install -g opencode-ai",
 	env: []string{
 		"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY",
 		"OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_CONFIG_DIR",
 	},
-	models:    map[string]string{"anthropic": "/v1/messages", "openai": "/v1/responses"},
-	keys:      []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY"},
+	models: map[string]string{"anthropic": "/v1/messages", "openai": "/v1/responses"},
+	keys: []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
+		"OPENROUTER_API_KEY"},
 	logins:    []string{".local/share/opencode/auth.json"},
 	arguments: openCodeArguments,
 	reader:    newOpenCodeReader,

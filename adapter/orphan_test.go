@@ -26,7 +26,10 @@ func init() {
 			return failed(err)
 		}
 		a, err := adapter.New(adapter.Config{
-			BaseURL: os.Getenv("URL"), StateDir: os.Getenv("STATE"), Command: agent("orphan"), Env: []string{"SIGNPOST"},
+			BaseURL:     os.Getenv("URL"),
+			StateDir:    os.Getenv("STATE"),
+			Command:     agent("orphan"),
+			Env:         []string{"SIGNPOST"},
 			Containment: picket.ContainmentGroup,
 		})
 		if err != nil {

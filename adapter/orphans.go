@@ -67,7 +67,8 @@ func (cfg *Config) orphans() []*orphan {
 	var found []*orphan
 	for _, e := range entries {
 		dir := filepath.Join(cfg.StateDir, e.Name())
-		if _, err := os.Stat(filepath.Join(dir, leaseFile)); err != nil || picket.CheckID("run", "run", e.Name()) != nil {
+		if _, err := os.Stat(filepath.Join(dir, leaseFile)); err != nil ||
+			picket.CheckID("run", "run", e.Name()) != nil {
 			continue
 		}
 		lock, err := lockDir(dir)
@@ -103,10 +104,18 @@ func (a *Adapter) giveBackOrphan(ctx context.Context, o *orphan) {
 	token, err := o.lease.token(a.cfg.StateKey)
 	agents, bad := o.lease.agentToken(a.cfg.StateKey)
 	if err = errors.Join(err, bad); err != nil {
-		log.Warn("the lease of a dead adapter was stored with another API key, so it is left to expire", "dir", o.dir, "err", err)
+		log.Warn("the lease of a dead adapter was stored with another API key, so it is left to expire", "dir", o.dir,
+			"err", err)
 		return
 	}
-	lost := picket.Lease{TaskID: o.lease.TaskID, RunID: o.lease.RunID, ProxyURL: o.lease.ProxyURL, LeaseToken: token, AgentToken: agents, FencingToken: o.lease.FencingToken}
+	lost := picket.Lease{
+		TaskID:       o.lease.TaskID,
+		RunID:        o.lease.RunID,
+		ProxyURL:     o.lease.ProxyURL,
+		LeaseToken:   token,
+		AgentToken:   agents,
+		FencingToken: o.lease.FencingToken,
+	}
 	a.rescueWork(ctx, lost)
 	proxy := NewProxy(lost, a.cfg.BaseURL, a.cfg.HTTP)
 	exit, state, err := o.report(ctx, proxy)

@@ -73,7 +73,8 @@ func TestOrphanIsGivenBackFirst(t *testing.T) {
 				t.Errorf("call %d was %s", i, c.Path)
 			}
 		}
-		if exit := v.Runs[0].Released; exit == nil || exit.Class != picket.ExitReleased || !strings.HasPrefix(exit.Detail, orphaned) {
+		if exit := v.Runs[0].Released; exit == nil || exit.Class != picket.ExitReleased ||
+			!strings.HasPrefix(exit.Detail, orphaned) {
 			t.Errorf("given back as %+v", exit)
 		}
 		if _, err := os.Stat(filepath.Join(dir, leaseFile)); !os.IsNotExist(err) {
@@ -135,12 +136,15 @@ func TestReportOfAnOrphan(t *testing.T) {
 		happens  func(*adaptertest.Server, picket.Lease)
 		released bool
 	}{
-		{"the reply is lost", func(s *adaptertest.Server, _ picket.Lease) { s.Fail("/v1/lease/release", adaptertest.DropReply, 2) }, true},
+		{"the reply is lost", func(s *adaptertest.Server, _ picket.Lease) {
+			s.Fail("/v1/lease/release", adaptertest.DropReply, 2)
+		}, true},
 		{"the server is away for a while", func(s *adaptertest.Server, _ picket.Lease) {
 			mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
 			time.AfterFunc(5*time.Minute, mend)
 		}, false},
-		{"the server is away for a moment", func(s *adaptertest.Server, _ picket.Lease) { s.Fail("/v1/", adaptertest.Unavailable, 3) }, true},
+		{"the server is away for a moment",
+			func(s *adaptertest.Server, _ picket.Lease) { s.Fail("/v1/", adaptertest.Unavailable, 3) }, true},
 		{"the lease is over", func(s *adaptertest.Server, l picket.Lease) { s.Expire(l.TaskID) }, false},
 		{"the lease is another's", func(s *adaptertest.Server, l picket.Lease) { s.Supersede(l.TaskID) }, false},
 	} {
@@ -205,7 +209,8 @@ func TestUnreportedEndIsReportedLater(t *testing.T) {
 		}
 		mend()
 		s.Pause(true)
-		if exit := swept(t, a, s, lease.TaskID).Runs[0].Released; exit == nil || exit.Class != picket.ExitCrash || exit.Code == nil || *exit.Code != 3 {
+		if exit := swept(t, a, s, lease.TaskID).Runs[0].Released; exit == nil || exit.Class != picket.ExitCrash ||
+			exit.Code == nil || *exit.Code != 3 {
 			t.Errorf("released as %+v", exit)
 		}
 	})
@@ -246,7 +251,8 @@ func TestSuspectIsAcquitted(t *testing.T) {
 			want := picket.ExitCrash
 			if reports {
 				want = picket.ExitReleased
-				if _, err := NewProxy(lease, s.URL, s.HTTPClient()).Report(t.Context(), picket.Progress{Summary: "on the way"}); err != nil {
+				if _, err := NewProxy(lease, s.URL, s.HTTPClient()).
+					Report(t.Context(), picket.Progress{Summary: "on the way"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -263,8 +269,10 @@ func TestSuspectIsAcquitted(t *testing.T) {
 func TestDamagedNotes(t *testing.T) {
 	a, _ := stage(t, forever)
 	for name, text := range map[string]string{
-		"run_01J00000000000000000000000": "{", "run_01J00000000000000000000001": `{"runId":"run_01J00000000000000000000009"}`,
-		"run_01J00000000000000000000002": "", "other": `{"runId":"other"}`,
+		"run_01J00000000000000000000000": "{",
+		"run_01J00000000000000000000001": `{"runId":"run_01J00000000000000000000009"}`,
+		"run_01J00000000000000000000002": "",
+		"other":                          `{"runId":"other"}`,
 	} {
 		dir, err := privateDir(a.cfg.StateDir, name)
 		if err != nil {

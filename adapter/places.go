@@ -55,14 +55,17 @@ func (cfg *Config) fillPlaces() (err error) {
 	}
 	named := cfg.WorkspaceRoot
 	if cfg.WorkspaceRoot, err = realPath(named); err != nil {
-		return picket.Invalid("WorkspaceRoot", "Name a directory that you may write to: WorkspaceRoot, or XDG_STATE_HOME in the environment.",
+		return picket.Invalid("WorkspaceRoot",
+			"Name a directory that you may write to: WorkspaceRoot, or XDG_STATE_HOME in the environment.",
 			"the directory of workspaces cannot be found: %v", err)
 	}
 	if cfg.WorkspaceRoot != named && cfg.Log != nil {
-		cfg.Log.Info("the directory of workspaces leads through a link; it is used as it is now", "named", named, "used", cfg.WorkspaceRoot)
+		cfg.Log.Info("the directory of workspaces leads through a link; it is used as it is now", "named", named,
+			"used", cfg.WorkspaceRoot)
 	}
 	if cfg.StateDir == cfg.WorkspaceRoot || cfg.StateDir == named {
-		return picket.Invalid("WorkspaceRoot", "Leave WorkspaceRoot out, or name another directory.", "WorkspaceRoot and StateDir are the same directory")
+		return picket.Invalid("WorkspaceRoot", "Leave WorkspaceRoot out, or name another directory.",
+			"WorkspaceRoot and StateDir are the same directory")
 	}
 	return cfg.checkWorkspace()
 }
@@ -73,7 +76,8 @@ func defaultStateDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", picket.Invalid("StateDir", "Set the variable HOME or XDG_STATE_HOME, or StateDir.", "there is no place for the state of runs: %v", err)
+		return "", picket.Invalid("StateDir", "Set the variable HOME or XDG_STATE_HOME, or StateDir.",
+			"there is no place for the state of runs: %v", err)
 	}
 	return filepath.Join(home, ".local", "state", "picket", "adapter"), nil
 }

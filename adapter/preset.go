@@ -41,7 +41,8 @@ func (p Preset) Check() error {
 	for _, known := range Presets {
 		names = append(names, string(known))
 	}
-	return picket.Invalid("Preset", "Choose one of: "+strings.Join(names, ", ")+".", "there is no agent called %q", string(p))
+	return picket.Invalid("Preset", "Choose one of: "+strings.Join(names, ", ")+".", "there is no agent called %q",
+		string(p))
 }
 
 // Env are the variables of the adapter's environment that such an agent gets
@@ -54,7 +55,8 @@ func (p Preset) Env() []string {
 }
 
 // networkEnv are what programs on Node and others need behind a proxy.
-var networkEnv = []string{"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "NODE_EXTRA_CA_CERTS"}
+var networkEnv = []string{"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy",
+	"NODE_EXTRA_CA_CERTS"}
 
 // kind is what is known of one coding agent.
 type kind struct {
@@ -121,10 +123,12 @@ type PresetLauncher struct {
 func (l PresetLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 	kind := l.Preset.kind()
 	if kind == nil {
-		return nil, picket.Invalid("Preset", "Use CommandLauncher for it.", "%q is not a coding agent", string(l.Preset))
+		return nil, picket.Invalid("Preset", "Use CommandLauncher for it.", "%q is not a coding agent",
+			string(l.Preset))
 	}
 	if job.StateDir == "" {
-		return nil, picket.Invalid("StateDir", "Give the run a directory of its own.", "%s needs a directory for its configuration", kind.title)
+		return nil, picket.Invalid("StateDir", "Give the run a directory of its own.",
+			"%s needs a directory for its configuration", kind.title)
 	}
 	e := l.errandOf(job)
 	if err := e.reachTools(ctx, l.HTTP); err != nil {
@@ -164,8 +168,11 @@ func (l PresetLauncher) command() []string {
 func (l PresetLauncher) errandOf(job Job) *errand {
 	proxyURL := variable(job.Env, "PICKET_PROXY_URL")
 	e := &errand{
-		job: job, self: l.Self, proxyURL: proxyURL, mcpURL: cmp.Or(job.Lease.MCPURL, strings.TrimSuffix(proxyURL, "/")+"/mcp"),
-		money: job.Lease.BudgetEnvelope.USD,
+		job:      job,
+		self:     l.Self,
+		proxyURL: proxyURL,
+		mcpURL:   cmp.Or(job.Lease.MCPURL, strings.TrimSuffix(proxyURL, "/")+"/mcp"),
+		money:    job.Lease.BudgetEnvelope.USD,
 	}
 	for _, name := range slices.Concat(usualEnv, l.Preset.Env(), l.Env) {
 		if value, set := os.LookupEnv(name); set && value != "" {
@@ -195,13 +202,21 @@ func (cfg *Config) launcher() (Launcher, error) {
 	}
 	if !cfg.Preset.CodingAgent() {
 		if len(cfg.Command) == 0 {
-			return nil, picket.Invalid("Command", "Name the program to run and its arguments.", "there is no command to run")
+			return nil, picket.Invalid("Command", "Name the program to run and its arguments.",
+				"there is no command to run")
 		}
-		return CommandLauncher{Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment, Limits: cfg.Limits}, nil
+		return CommandLauncher{Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment, Limits: cfg.Limits},
+			nil
 	}
 	return PresetLauncher{
-		Preset: cfg.Preset, Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment, Limits: cfg.Limits, Self: cfg.Self,
-		Sessions: sessionsIn(cfg.StateDir), HTTP: cfg.HTTP,
+		Preset:      cfg.Preset,
+		Command:     cfg.Command,
+		Env:         cfg.Env,
+		Containment: cfg.Containment,
+		Limits:      cfg.Limits,
+		Self:        cfg.Self,
+		Sessions:    sessionsIn(cfg.StateDir),
+		HTTP:        cfg.HTTP,
 	}, nil
 }
 

@@ -56,7 +56,8 @@ func recordingOf(t *testing.T, p adapter.Preset, script string) *recording {
 		t.Fatal(err)
 	}
 	text := "#!/bin/sh\nTEST=" + agent("")[0] + "\nRECORDED=" + recorded + "\nOUT=" + r.dir + "\n" +
-		"for a in \"$@\"; do printf '%s\\000' \"$a\"; done > $OUT/args\nenv > $OUT/env\npwd > $OUT/pwd\n" + script + "\n"
+		"for a in \"$@\"; do printf '%s\\000' \"$a\"; done > $OUT/args\nenv > $OUT/env\npwd > $OUT/pwd\n" + script +
+		"\n"
 	file := filepath.Join(r.dir, "bin", string(p))
 	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)
@@ -65,8 +66,16 @@ func recordingOf(t *testing.T, p adapter.Preset, script string) *recording {
 		t.Fatal(err)
 	}
 	r.cfg = adapter.Config{
-		BaseURL: r.server.URL, Key: adaptertest.Key, Preset: p, Command: []string{file}, StateDir: filepath.Join(r.dir, "state"),
-		Workspace: adapter.WorkspaceHere, Dir: r.dir, Self: "/opt/it's/picket", Unregistered: true, Wait: time.Second,
+		BaseURL:      r.server.URL,
+		Key:          adaptertest.Key,
+		Preset:       p,
+		Command:      []string{file},
+		StateDir:     filepath.Join(r.dir, "state"),
+		Workspace:    adapter.WorkspaceHere,
+		Dir:          r.dir,
+		Self:         "/opt/it's/picket",
+		Unregistered: true,
+		Wait:         time.Second,
 	}
 	return r
 }
@@ -91,9 +100,15 @@ func (r *recording) run(t *testing.T, task string) adaptertest.View {
 
 func (r *recording) task(change ...func(*adaptertest.Task)) string {
 	release := "the release branch"
-	task := adaptertest.Task{Title: "fix the flaky test", Input: picket.RawJSON(`"It fails on Mondays."`), MCPURL: r.server.URL + "/mcp", Retries: 3,
-		Answers: []picket.Answer{{Question: "Which branch?", Option: &release, Answer: picket.RawJSON("null")}, {Question: "How long?", Answer: picket.RawJSON(`"an hour"`)},
-			{Question: "Is that all?", Input: picket.RawJSON(`1`), InputEdited: true}}}
+	task := adaptertest.Task{
+		Title:   "fix the flaky test",
+		Input:   picket.RawJSON(`"It fails on Mondays."`),
+		MCPURL:  r.server.URL + "/mcp",
+		Retries: 3,
+		Answers: []picket.Answer{{Question: "Which branch?", Option: &release, Answer: picket.RawJSON("null")},
+			{Question: "How long?", Answer: picket.RawJSON(`"an hour"`)},
+			{Question: "Is that all?", Input: picket.RawJSON(`1`), InputEdited: true}},
+	}
 	for _, f := range change {
 		f(&task)
 	}
@@ -133,7 +148,8 @@ func TestACodingAgentIsStartedWithItsToolsAndItsCostArrivesLate(t *testing.T) {
 			t.Parallel()
 			// The result is handed in first, and the cost is told after it, in a last
 			// line without an end.
-			r := recordingOf(t, preset, "$TEST agent complete\nprintf %s \"$(cat $RECORDED/"+string(preset)+"-done.jsonl)\"")
+			r := recordingOf(t, preset,
+				"$TEST agent complete\nprintf %s \"$(cat $RECORDED/"+string(preset)+"-done.jsonl)\"")
 			v := r.run(t, r.task())
 			if v.State != picket.TaskReview || len(v.Runs) != 1 {
 				t.Fatalf("the task is %s after %d runs", v.State, len(v.Runs))
@@ -178,8 +194,10 @@ func (r *recording) checkStart(t *testing.T, p adapter.Preset) {
 	switch p {
 	case adapter.PresetClaude:
 		config = after(args, "--mcp-config")
-		if after(args, "--output-format") != "stream-json" || !slices.Contains(args, "--verbose") || !slices.Contains(args, "--strict-mcp-config") ||
-			!strings.Contains(after(args, "--allowedTools"), "mcp__picket") || after(args, "--max-budget-usd") == "" || slices.Contains(args, "--resume") {
+		if after(args, "--output-format") != "stream-json" || !slices.Contains(args, "--verbose") ||
+			!slices.Contains(args, "--strict-mcp-config") ||
+			!strings.Contains(after(args, "--allowedTools"), "mcp__picket") || after(args, "--max-budget-usd") == "" ||
+			slices.Contains(args, "--resume") {
 			t.Errorf("the command line is %q", args)
 		}
 		hook := readFile(t, after(args, "--settings"))
@@ -187,12 +205,14 @@ func (r *recording) checkStart(t *testing.T, p adapter.Preset) {
 			t.Errorf("the hook is %s", hook)
 		}
 	case adapter.PresetCodex:
-		if args[0] != "exec" || !strings.Contains(all, `bearer_token_env_var="PICKET_LEASE_TOKEN",required=true`) || !strings.Contains(all, r.server.URL+"/mcp") || args[1] == "resume" {
+		if args[0] != "exec" || !strings.Contains(all, `bearer_token_env_var="PICKET_LEASE_TOKEN",required=true`) ||
+			!strings.Contains(all, r.server.URL+"/mcp") || args[1] == "resume" {
 			t.Errorf("the command line is %q", args)
 		}
 	case adapter.PresetGemini:
 		config = filepath.Join(valueOf(env, "GEMINI_CLI_HOME"), ".gemini", "settings.json")
-		if after(args, "-o") != "stream-json" || after(args, "--approval-mode") != "yolo" || slices.Contains(args, "--resume") {
+		if after(args, "-o") != "stream-json" || after(args, "--approval-mode") != "yolo" ||
+			slices.Contains(args, "--resume") {
 			t.Errorf("the command line is %q", args)
 		}
 	case adapter.PresetOpenCode:
@@ -208,7 +228,8 @@ func (r *recording) checkStart(t *testing.T, p adapter.Preset) {
 	if err != nil || info.Mode().Perm() != 0o600 || !strings.HasPrefix(config, r.cfg.StateDir) {
 		t.Errorf("the configuration %s has the mode %v, %v", config, info.Mode(), err)
 	}
-	if text := readFile(t, config); !strings.Contains(text, r.server.URL+"/mcp") || !strings.Contains(text, "PICKET_LEASE_TOKEN") || strings.Contains(text, token) {
+	if text := readFile(t, config); !strings.Contains(text, r.server.URL+"/mcp") ||
+		!strings.Contains(text, "PICKET_LEASE_TOKEN") || strings.Contains(text, token) {
 		t.Errorf("the configuration is %s", text)
 	}
 }

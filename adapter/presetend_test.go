@@ -40,9 +40,13 @@ func TestAnAgentWithoutToolsIsEnded(t *testing.T) {
 
 // Others tell it aside, or not at all: what they did in vain says so.
 func TestAnAgentThatNeverUsedAToolIsToldOf(t *testing.T) {
-	for preset, want := range map[adapter.Preset]struct{ script, detail string }{
-		adapter.PresetCodex:    {"cat $RECORDED/codex-notools.txt >&2; exit 1", "Codex has not reached Picket's tools"},
-		adapter.PresetGemini:   {"cat $RECORDED/gemini-notools.txt >&2; cat $RECORDED/gemini-notools.jsonl", "Gemini CLI has not reached Picket's tools"},
+	for preset, want := range map[adapter.Preset]struct {
+		script string
+		detail string
+	}{
+		adapter.PresetCodex: {"cat $RECORDED/codex-notools.txt >&2; exit 1", "Codex has not reached Picket's tools"},
+		adapter.PresetGemini: {"cat $RECORDED/gemini-notools.txt >&2; cat $RECORDED/gemini-notools.jsonl",
+			"Gemini CLI has not reached Picket's tools"},
 		adapter.PresetOpenCode: {"cat $RECORDED/opencode-notools.jsonl", "without having used a tool of Picket's"},
 	} {
 		t.Run(string(preset), func(t *testing.T) {
@@ -64,7 +68,8 @@ func TestNoAgentIsStartedWithoutItsTools(t *testing.T) {
 	r := recordingOf(t, adapter.PresetOpenCode, "true")
 	r.status.Store(http.StatusNotFound)
 	exit := givenBack(t, r.run(t, r.task()))
-	if exit.Class != picket.ExitCrash || !strings.Contains(exit.Detail, "it answers 404") || !strings.Contains(exit.Detail, "picket up") {
+	if exit.Class != picket.ExitCrash || !strings.Contains(exit.Detail, "it answers 404") ||
+		!strings.Contains(exit.Detail, "picket up") {
 		t.Errorf("it ended as %+v", exit)
 	}
 	if _, err := os.Stat(filepath.Join(r.dir, "args")); err == nil {
@@ -75,8 +80,9 @@ func TestNoAgentIsStartedWithoutItsTools(t *testing.T) {
 // Nor is it on nothing.
 func TestNoAgentIsStartedWithoutMoney(t *testing.T) {
 	for _, tc := range []struct {
-		left       budget.Envelope
-		says, adds string
+		left budget.Envelope
+		says string
+		adds string
 	}{
 		{budget.Envelope{Tokens: 1000}, ": $0.00 left, ", "--usd 1.00"},
 		{budget.Envelope{USD: 1}, ": 0 tokens left, ", "--tokens 100000"},
@@ -87,7 +93,9 @@ func TestNoAgentIsStartedWithoutMoney(t *testing.T) {
 		r := recordingOf(t, adapter.PresetClaude, "true")
 		task := r.task(func(task *adaptertest.Task) { task.Budget = &left })
 		exit := givenBack(t, r.run(t, task))
-		if !strings.Contains(exit.Detail, tc.says) || !strings.HasSuffix(exit.Detail, "picket budget top-up "+task+" "+tc.adds) || !adapter.BeganOnNothing(&exit) {
+		if !strings.Contains(exit.Detail, tc.says) ||
+			!strings.HasSuffix(exit.Detail, "picket budget top-up "+task+" "+tc.adds) ||
+			!adapter.BeganOnNothing(&exit) {
 			t.Errorf("with %+v it ended as %+v", left, exit)
 		}
 		if _, err := os.Stat(filepath.Join(r.dir, "args")); err == nil {
@@ -103,7 +111,8 @@ func TestAnAgentThatHasSpentTooMuchIsStopped(t *testing.T) {
 	r.cfg.Grace = time.Second
 	v := r.run(t, r.task(func(task *adaptertest.Task) { task.Overrun = true }))
 	exit := givenBack(t, v)
-	if exit.Class != picket.ExitCrash || !strings.Contains(exit.Detail, "stopped after") || !strings.Contains(exit.Detail, "picket budget top-up") {
+	if exit.Class != picket.ExitCrash || !strings.Contains(exit.Detail, "stopped after") ||
+		!strings.Contains(exit.Detail, "picket budget top-up") {
 		t.Errorf("it ended as %+v", exit)
 	}
 	if n := len(v.Runs[0].Usage); n != 1 {
@@ -114,7 +123,10 @@ func TestAnAgentThatHasSpentTooMuchIsStopped(t *testing.T) {
 // The next run of a task goes on with the session of the one before, where it
 // was; after a session that the agent cannot go on with, one begins anew.
 func TestTheNextRunGoesOnWithTheSession(t *testing.T) {
-	flags := map[adapter.Preset]struct{ flag, id string }{
+	flags := map[adapter.Preset]struct {
+		flag string
+		id   string
+	}{
 		adapter.PresetClaude:   {"--resume", "21f23940-55bc-4cd5-9a93-91671386a6b7"},
 		adapter.PresetCodex:    {"resume", "01a200a5-3e89-7453-a35e-66f3424fcde2"},
 		adapter.PresetGemini:   {"--resume", "695ba83a-73a4-4f05-a0f9-622fc7b4d818"},
@@ -165,8 +177,15 @@ func (r *recording) judge(q *http.Request) int {
 // their calls would be refused.
 func TestAgentsSearchWhereItHasAPrice(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "sk-own")
-	for preset, off := range map[adapter.Preset]string{adapter.PresetCodex: "-c\nweb_search=\"disabled\"", adapter.PresetClaude: "--disallowedTools=WebSearch"} {
-		for _, c := range []struct{ models, searches, off bool }{{true, false, true}, {true, true, false}, {false, false, false}} {
+	for preset, off := range map[adapter.Preset]string{
+		adapter.PresetCodex:  "-c\nweb_search=\"disabled\"",
+		adapter.PresetClaude: "--disallowedTools=WebSearch",
+	} {
+		for _, c := range []struct {
+			models   bool
+			searches bool
+			off      bool
+		}{{true, false, true}, {true, true, false}, {false, false, false}} {
 			r := recordingOf(t, preset, "cat $RECORDED/"+string(preset)+"-done.jsonl")
 			r.models.Store(c.models)
 			r.searches.Store(c.searches)
@@ -184,7 +203,9 @@ func TestAgentsAskModelsThroughTheProxy(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "sk-own")
 	for preset, check := range map[adapter.Preset]func(t *testing.T, r *recording, args, env string){
 		adapter.PresetClaude: func(t *testing.T, r *recording, _, env string) {
-			if valueOf(env, "ANTHROPIC_BASE_URL") != r.server.URL+"/llm/anthropic" || valueOf(env, "ANTHROPIC_AUTH_TOKEN") != valueOf(env, "PICKET_LEASE_TOKEN") || valueOf(env, "ANTHROPIC_API_KEY") != "" {
+			if valueOf(env, "ANTHROPIC_BASE_URL") != r.server.URL+"/llm/anthropic" ||
+				valueOf(env, "ANTHROPIC_AUTH_TOKEN") != valueOf(env, "PICKET_LEASE_TOKEN") ||
+				valueOf(env, "ANTHROPIC_API_KEY") != "" {
 				t.Errorf("its environment is %s", env)
 			}
 		},
@@ -194,7 +215,9 @@ func TestAgentsAskModelsThroughTheProxy(t *testing.T) {
 			}
 		},
 		adapter.PresetOpenCode: func(t *testing.T, r *recording, _, env string) {
-			if config := readFile(t, valueOf(env, "OPENCODE_CONFIG")); !strings.Contains(config, r.server.URL+"/llm/anthropic/v1") || !strings.Contains(config, r.server.URL+"/llm/openai/v1") {
+			if config := readFile(t,
+				valueOf(env, "OPENCODE_CONFIG")); !strings.Contains(config, r.server.URL+"/llm/anthropic/v1") ||
+				!strings.Contains(config, r.server.URL+"/llm/openai/v1") {
 				t.Errorf("its configuration is %s", config)
 			}
 		},
@@ -206,7 +229,8 @@ func TestAgentsAskModelsThroughTheProxy(t *testing.T) {
 			args, env := strings.Join(r.args(t), "\n"), r.read(t, "env")
 			if passedOn {
 				check(t, r, args, env)
-			} else if strings.Contains(args+env, "/llm/") || preset == adapter.PresetClaude && valueOf(env, "ANTHROPIC_API_KEY") != "sk-own" {
+			} else if strings.Contains(args+env, "/llm/") ||
+				preset == adapter.PresetClaude && valueOf(env, "ANTHROPIC_API_KEY") != "sk-own" {
 				t.Errorf("%s is sent to a proxy that passes nothing on", preset)
 			}
 		}

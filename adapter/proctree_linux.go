@@ -13,10 +13,11 @@ import (
 // processStat is what is needed of /proc/PID/stat.
 type processStat struct {
 	processID
-	state         byte // such as R, S, T, Z
-	parent, group int
-	session       int
-	threads       int
+	state   byte // such as R, S, T, Z
+	parent  int
+	group   int
+	session int
+	threads int
 }
 
 // dead reports whether the process only waits for its parent to take note. One
@@ -124,7 +125,8 @@ func idsOf(tree []processStat) (pids []int) {
 
 // allStopped reports whether there are processes and all of them are stopped.
 func allStopped(tree []processStat) bool {
-	return len(tree) > 0 && !slices.ContainsFunc(tree, func(p processStat) bool { return p.state != 'T' && p.state != 't' })
+	return len(tree) > 0 && !slices.ContainsFunc(tree,
+		func(p processStat) bool { return p.state != 'T' && p.state != 't' })
 }
 
 // carries reports whether the environment that a process was started with has

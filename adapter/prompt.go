@@ -36,8 +36,10 @@ func (e *errand) prompt() string {
 	if b.Len() <= maxPrompt {
 		return b.String()
 	}
-	return clip(strings.TrimSpace(lease.Task.Title), maxPrompt/4) + "\n\nThe task is too long to be told here. Read all of it first, in the file " +
-		variable(e.job.Env, "PICKET_TASK_FILE") + ", and what was reported before in " + variable(e.job.Env, "PICKET_LAST_REPORT") + ".\n\n" + houseRules
+	return clip(strings.TrimSpace(lease.Task.Title), maxPrompt/4) +
+		"\n\nThe task is too long to be told here. Read all of it first, in the file " +
+		variable(e.job.Env, "PICKET_TASK_FILE") + ", and what was reported before in " +
+		variable(e.job.Env, "PICKET_LAST_REPORT") + ".\n\n" + houseRules
 }
 
 // answerText is an answer as one text: the option that was chosen, what was

@@ -83,7 +83,8 @@ func (p *Proxy) call(ctx context.Context, as *Client, method, path string, in, o
 // fencing token rises, the lease token stays. Any other lease is left as it is.
 func (p *Proxy) Reclaim(ctx context.Context) (picket.Renewal, error) {
 	var r picket.Renewal
-	err := p.client.Call(ctx, http.MethodPost, "/v1/lease/reclaim", struct{}{}, &r, WithHeader("X-Fencing-Token", p.fence))
+	err := p.client.Call(ctx, http.MethodPost, "/v1/lease/reclaim", struct{}{}, &r,
+		WithHeader("X-Fencing-Token", p.fence))
 	return r, err
 }
 
@@ -125,7 +126,8 @@ func (p *Proxy) Release(ctx context.Context, exit picket.Exit) (picket.TaskState
 // lease. changed is false when the wait ran out; a lease that has ended
 // answers at once. Programs to run are told until they are among known, the
 // call ids that the caller has heard of.
-func (p *Proxy) Watch(ctx context.Context, wait time.Duration, known ...string) (w picket.Watch, changed bool, err error) {
+func (p *Proxy) Watch(ctx context.Context, wait time.Duration,
+	known ...string) (w picket.Watch, changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+15*time.Second)
 	defer cancel()
 	status := 0

@@ -23,7 +23,8 @@ func TestWhatAgentsPrintIsMadeReadable(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := strings.Split(strings.TrimSpace(to.String()), "\n")
-		want := []string{`> report_progress {"summary":"half way"}`, `> http_request {"url":"http://127.0.0.1:1/"}`, `> mark_complete {`, "All done."}
+		want := []string{`> report_progress {"summary":"half way"}`, `> http_request {"url":"http://127.0.0.1:1/"}`,
+			`> mark_complete {`, "All done."}
 		if len(got) != len(want) {
 			t.Errorf("%s is shown as %q", p, got)
 			continue

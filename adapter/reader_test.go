@@ -15,7 +15,8 @@ import (
 
 // play has a preset's reader read what the agent itself once printed, and
 // answers what came of it.
-func play(t *testing.T, p Preset, recorded string) (last finding, used bool, reports []picket.UsageReport, sessions map[string]bool) {
+func play(t *testing.T, p Preset,
+	recorded string) (last finding, used bool, reports []picket.UsageReport, sessions map[string]bool) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "agents", recorded))
 	if err != nil {
@@ -54,9 +55,11 @@ func TestWhatAgentsHaveUsedIsReadFromTheirOutput(t *testing.T) {
 		want     picket.UsageReport
 		reports  int
 	}{
-		{PresetClaude, "claude-done.jsonl", picket.UsageReport{Scope: "session", Tokens: 440, USD: dollars("0.0024")}, 1},
+		{PresetClaude, "claude-done.jsonl", picket.UsageReport{Scope: "session", Tokens: 440, USD: dollars("0.0024")},
+			1},
 		// The session goes on: its figures do, too.
-		{PresetClaude, "claude-resumed.jsonl", picket.UsageReport{Scope: "session", Tokens: 880, USD: dollars("0.0048")}, 1},
+		{PresetClaude, "claude-resumed.jsonl",
+			picket.UsageReport{Scope: "session", Tokens: 880, USD: dollars("0.0048")}, 1},
 		{PresetCodex, "codex-done.jsonl", picket.UsageReport{Scope: "session", Tokens: 440}, 1},
 		{PresetCodex, "codex-resumed.jsonl", picket.UsageReport{Scope: "session", Tokens: 880}, 1},
 		// These two count anew in each run, and OpenCode tells each step.
@@ -92,9 +95,10 @@ func TestWhatAgentsHaveUsedIsReadFromTheirOutput(t *testing.T) {
 
 func TestAnAgentThatHasNoToolsIsSeen(t *testing.T) {
 	for _, c := range []struct {
-		preset        Preset
-		recorded      string
-		failed, doubt string
+		preset   Preset
+		recorded string
+		failed   string
+		doubt    string
 	}{
 		{PresetClaude, "claude-notools.jsonl", "its MCP server picket is failed", ""},
 		{PresetCodex, "codex-notools.txt", "", "Codex has not reached Picket's tools"},
@@ -132,8 +136,10 @@ func TestLinesThatMeanNothingAreLeftAlone(t *testing.T) {
 		}
 		read := p.kind().reader()
 		for _, line := range []string{
-			`{`, `null`, `[]`, `42`, `"result"`, `{}`, `{"type":7}`, `{"type":"result"}`, `{"type":"result","total_cost_usd":-1}`, `{"type":"result","total_cost_usd":"much"}`,
-			`{"type":"result","total_cost_usd":1e300}`, `{"type":"result","stats":{"total_tokens":"x"}}`, `{"type":"turn.completed"}`, `{"type":"turn.completed","usage":{"input_tokens":1.5}}`,
+			`{`, `null`, `[]`, `42`, `"result"`, `{}`, `{"type":7}`, `{"type":"result"}`,
+			`{"type":"result","total_cost_usd":-1}`, `{"type":"result","total_cost_usd":"much"}`,
+			`{"type":"result","total_cost_usd":1e300}`, `{"type":"result","stats":{"total_tokens":"x"}}`,
+			`{"type":"turn.completed"}`, `{"type":"turn.completed","usage":{"input_tokens":1.5}}`,
 			`{"type":"step_finish","part":{}}`, `plain words`, "\x00\xff",
 		} {
 			if f := read([]byte(line)); f != (finding{}) {
@@ -145,7 +151,14 @@ func TestLinesThatMeanNothingAreLeftAlone(t *testing.T) {
 
 func TestMoneyIsReadToTheNanoDollar(t *testing.T) {
 	for text, want := range map[string]budget.Money{
-		"0": 0, "0.0024000000000000002": 2_400_000, "0.000023999999999999997": 24_000, "1": 1_000_000_000, "1e-9": 1, "4e-10": 0, "5.1e-10": 1, "123.456789": 123_456_789_000,
+		"0":                       0,
+		"0.0024000000000000002":   2_400_000,
+		"0.000023999999999999997": 24_000,
+		"1":                       1_000_000_000,
+		"1e-9":                    1,
+		"4e-10":                   0,
+		"5.1e-10":                 1,
+		"123.456789":              123_456_789_000,
 	} {
 		if got, ok := moneyOf(jsontext.Value(text)); !ok || got != want {
 			t.Errorf("%s is read as %d, %v, want %d", text, got, ok, want)
@@ -163,7 +176,8 @@ func TestMoneyIsReadToTheNanoDollar(t *testing.T) {
 func TestOpenCodeStepsAreCountedOnce(t *testing.T) {
 	read := newOpenCodeReader()
 	step := func(id, tokens, cost string) finding {
-		return read([]byte(`{"type":"step_finish","sessionID":"s","part":{"id":"` + id + `","tokens":{"input":` + tokens + `,"cache":{"read":1}},"cost":` + cost + `}}`))
+		return read([]byte(`{"type":"step_finish","sessionID":"s","part":{"id":"` + id + `","tokens":{"input":` +
+			tokens + `,"cache":{"read":1}},"cost":` + cost + `}}`))
 	}
 	step("a", "10", "0.1")
 	if f := step("a", "10", "0.1"); f.usage != nil {

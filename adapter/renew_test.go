@@ -112,8 +112,9 @@ func TestCountsFromBeforeTheRequest(t *testing.T) {
 // killed a margin before it; windows under 10 s have no SIGTERM stage.
 func TestOutageUntilTheDeadline(t *testing.T) {
 	for _, tt := range []struct {
-		window       time.Duration
-		warned, kill string
+		window time.Duration
+		warned string
+		kill   string
 	}{
 		{300 * time.Second, "warned 270.0", "291.0"},
 		{20 * time.Second, "warned 18.0", "19.0"},
@@ -213,7 +214,8 @@ func TestDefiniteLossEndsAtOnce(t *testing.T) {
 
 // Codes that say nothing about the lease keep it until its deadline.
 func TestOtherErrorsKeepTheLease(t *testing.T) {
-	for _, code := range []picket.Code{picket.CodeUnavailable, picket.CodeInternal, picket.CodeUnauthenticated, picket.CodeNotFound, picket.CodeRateLimited} {
+	for _, code := range []picket.Code{picket.CodeUnavailable, picket.CodeInternal, picket.CodeUnauthenticated,
+		picket.CodeNotFound, picket.CodeRateLimited} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHolding(60 * time.Second)
 			h.replies = func(n int) error {

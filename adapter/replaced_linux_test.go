@@ -52,7 +52,8 @@ func TestAReplacedWorkspaceIsLeftAlone(t *testing.T) {
 			if err != nil || len(entries) != 2 {
 				t.Errorf("the adapter wrote into the directory: %v, %v", entries, err)
 			}
-			if files := runGit(t, w.repo, "ls-tree", "-r", "--name-only", "picket/"+lease.TaskID); strings.Contains(files, "private.txt") {
+			if files := runGit(t, w.repo, "ls-tree", "-r", "--name-only",
+				"picket/"+lease.TaskID); strings.Contains(files, "private.txt") {
 				t.Errorf("the adapter committed %s", files)
 			}
 		})

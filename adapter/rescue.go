@@ -22,7 +22,8 @@ func (a *Adapter) rescueWork(ctx context.Context, lost picket.Lease) {
 			continue
 		}
 		if err := a.rescue(ctx, w, lost); err != nil {
-			log.Warn("the work of a dead adapter is not on its branch yet; it is in the workspace", "workspace", w.Path, "err", err)
+			log.Warn("the work of a dead adapter is not on its branch yet; it is in the workspace", "workspace", w.Path,
+				"err", err)
 		}
 	}
 }

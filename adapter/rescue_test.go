@@ -35,7 +35,8 @@ func TestTheNextAdapterHandsInWhatADeadOneLeft(t *testing.T) {
 	if err != nil || v.Runs[0].Changes == nil {
 		t.Fatalf("given back without its work: %+v, %v", v, err)
 	}
-	if diff := v.Runs[0].Changes.Diff; !strings.Contains(diff, "+two\n+[redacted]\n") || strings.Contains(diff, lease.LeaseToken.Reveal()) {
+	if diff := v.Runs[0].Changes.Diff; !strings.Contains(diff, "+two\n+[redacted]\n") ||
+		strings.Contains(diff, lease.LeaseToken.Reveal()) {
 		t.Errorf("handed in:\n%s", diff)
 	}
 	if err := <-ended; err != nil {
@@ -52,9 +53,11 @@ func TestAGitDiesWithItsAdapter(t *testing.T) {
 	if err := syscall.Mkfifo(went, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runGit(t, w.repo, "config", "filter.slow.clean", fmt.Sprintf("setsid -w sh -c 'echo $$ > %s; exec sleep 1000'", went))
+	runGit(t, w.repo, "config", "filter.slow.clean",
+		fmt.Sprintf("setsid -w sh -c 'echo $$ > %s; exec sleep 1000'", went))
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-	doomed := w.doomed(lease, adapter.ResumeReuse, "never", `echo one > first.slow; echo "first.slow filter=slow" > .gitattributes`)
+	doomed := w.doomed(lease, adapter.ResumeReuse, "never",
+		`echo one > first.slow; echo "first.slow filter=slow" > .gitattributes`)
 	if err := doomed.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -244,7 +244,12 @@ const tidyEvery = time.Hour
 
 // tidy deletes what is due, at once and then now and then until ctx ends.
 func (a *Adapter) tidy(ctx context.Context) {
-	shelf := Shelf{StateDir: a.cfg.StateDir, WorkspaceRoot: a.cfg.WorkspaceRoot, Keep: a.cfg.KeepWorkspaces, Ask: a.client.AskServer}
+	shelf := Shelf{
+		StateDir:      a.cfg.StateDir,
+		WorkspaceRoot: a.cfg.WorkspaceRoot,
+		Keep:          a.cfg.KeepWorkspaces,
+		Ask:           a.client.AskServer,
+	}
 	for {
 		done, err := shelf.Collect(ctx, false)
 		if err != nil {

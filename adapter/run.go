@@ -26,16 +26,17 @@ type run struct {
 	vacant  chan struct{}           // closed when nothing of the run runs, nor will
 	leave   func()                  // closes it
 
-	places         places
-	claimed        atomic.Pointer[claim]
-	stdout, stderr *output
-	proc           Process
-	launchedAt     time.Duration
-	pulse          *pulse   // since the launch
-	events         *courier // to the event log
-	meter          *meter   // of what its own output says it has used
-	life           *life    // its signs
-	execs          *execs   // programs run beside it
+	places     places
+	claimed    atomic.Pointer[claim]
+	stdout     *output
+	stderr     *output
+	proc       Process
+	launchedAt time.Duration
+	pulse      *pulse   // since the launch
+	events     *courier // to the event log
+	meter      *meter   // of what its own output says it has used
+	life       *life    // its signs
+	execs      *execs   // programs run beside it
 
 	orders   chan order         // to the supervisor, from keeper and watch
 	stopKeep context.CancelFunc // ends the renewals of a lease that is gone
@@ -48,12 +49,14 @@ type run struct {
 
 func (a *Adapter) newRun(lease picket.Lease, s *slot) *run {
 	r := &run{
-		slot:   s,
-		cfg:    &a.cfg,
-		lease:  lease,
-		proxy:  NewProxy(lease, a.cfg.BaseURL, a.cfg.HTTP),
-		log:    a.cfg.Log.With("task", lease.TaskID, "run", lease.RunID, "fence", lease.FencingToken, "agent", a.cfg.AgentID),
-		orders: make(chan order, 64), vacant: make(chan struct{}),
+		slot:  s,
+		cfg:   &a.cfg,
+		lease: lease,
+		proxy: NewProxy(lease, a.cfg.BaseURL, a.cfg.HTTP),
+		log: a.cfg.Log.With("task", lease.TaskID, "run", lease.RunID, "fence", lease.FencingToken, "agent",
+			a.cfg.AgentID),
+		orders: make(chan order, 64),
+		vacant: make(chan struct{}),
 		result: Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
 	}
 	r.events = newCourier(r.proxy, r.log)
@@ -65,9 +68,16 @@ func (a *Adapter) newRun(lease picket.Lease, s *slot) *run {
 		r.session = s.session
 	}
 	r.keep = &keeper{
-		session: r.session, onHeard: r.heard,
-		clock: a.cfg.clock, renew: r.renew, window: time.Duration(lease.WindowMs) * time.Millisecond, asked: make(chan struct{}, 1),
-		onRenewed: r.renewed, onFailed: r.renewFailed, onWarning: r.warned, onCalm: r.calmed,
+		session:   r.session,
+		onHeard:   r.heard,
+		clock:     a.cfg.clock,
+		renew:     r.renew,
+		window:    time.Duration(lease.WindowMs) * time.Millisecond,
+		asked:     make(chan struct{}, 1),
+		onRenewed: r.renewed,
+		onFailed:  r.renewFailed,
+		onWarning: r.warned,
+		onCalm:    r.calmed,
 	}
 	return r
 }
@@ -143,7 +153,12 @@ func (r *run) hold(ctx, work context.Context, group *sync.WaitGroup) (held conte
 		case errors.Is(err, errSilent): // the lease may still hold: it is given back
 			r.order(order{how: killNow, class: picket.ExitReleased, own: true, reason: err.Error()})
 		case errors.Is(err, errDeadline):
-			r.order(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost, reason: "the lease could not be renewed in time"})
+			r.order(order{
+				how:    killNow,
+				ending: EndLost,
+				class:  picket.ExitLeaseLost,
+				reason: "the lease could not be renewed in time",
+			})
 		default:
 			r.lostTo(work, err)
 		}
@@ -182,8 +197,16 @@ func (r *run) launch(work context.Context) (err error) {
 	}
 	(&workspaces{cfg: r.cfg}).at("launching")
 	r.proc, err = r.cfg.Launcher.Launch(work, Job{
-		Lease: r.lease, Dir: r.places.workspace, Env: environ(r.lease, r.places, r.proxy.BaseURL()),
-		Stdout: r.life.mark(r.stdout), Stderr: r.life.mark(r.stderr), StateDir: r.places.state, KillAt: told, Used: r.meter.add, Fail: r.fail, dir: dir,
+		Lease:    r.lease,
+		Dir:      r.places.workspace,
+		Env:      environ(r.lease, r.places, r.proxy.BaseURL()),
+		Stdout:   r.life.mark(r.stdout),
+		Stderr:   r.life.mark(r.stderr),
+		StateDir: r.places.state,
+		KillAt:   told,
+		Used:     r.meter.add,
+		Fail:     r.fail,
+		dir:      dir,
 	})
 	if err != nil {
 		return fmt.Errorf(launching+": %w", err)
@@ -228,7 +251,11 @@ func (r *run) renewFailed(err error) {
 }
 
 func (r *run) warned() {
-	r.order(order{how: terminate, class: picket.ExitReleased, reason: "the adapter's own deadline is near: renewals or heartbeats are not answered"})
+	r.order(order{
+		how:    terminate,
+		class:  picket.ExitReleased,
+		reason: "the adapter's own deadline is near: renewals or heartbeats are not answered",
+	})
 }
 
 // watched turns what became of the lease into an order.

@@ -12,7 +12,8 @@ import (
 )
 
 // newAdapter makes an adapter with short times and a state of its own.
-func newAdapter(t *testing.T, s *adaptertest.Server, command []string, change ...func(*adapter.Config)) *adapter.Adapter {
+func newAdapter(t *testing.T, s *adaptertest.Server, command []string,
+	change ...func(*adapter.Config)) *adapter.Adapter {
 	t.Helper()
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -44,19 +45,32 @@ func TestHowAProcessEnds(t *testing.T) {
 		state    picket.TaskState
 		output   string
 	}{
-		{"crash", []string{"sh", "-c", "echo oops >&2; exit 3"}, adaptertest.Task{}, adapter.EndReleased, picket.ExitCrash, "", 3, "", picket.TaskHandoff, ""},
-		{"killed from outside", []string{"sh", "-c", "kill -9 $$"}, adaptertest.Task{}, adapter.EndReleased, picket.ExitCrash, "", 137, "SIGKILL", picket.TaskHandoff, ""},
-		{"retried", []string{"sh", "-c", "exit 1"}, adaptertest.Task{Retries: 1}, adapter.EndReleased, picket.ExitCrash, "", 1, "", picket.TaskQueued, ""},
-		{"no result", []string{"true"}, adaptertest.Task{}, adapter.EndReleased, picket.ExitNoResult, "", 0, "", picket.TaskHandoff, ""},
-		{"not found", []string{"/nonexistent/agent"}, adaptertest.Task{}, adapter.EndReleased, picket.ExitCrash, "", 127, "", picket.TaskHandoff, ""},
-		{"timeout", []string{"sleep", "1000"}, adaptertest.Task{Timeout: time.Second}, adapter.EndReleased, picket.ExitTimeout, "", 143, "SIGTERM", picket.TaskHandoff, ""},
-		{"on exit complete", []string{"sh", "-c", "echo hi"}, adaptertest.Task{OnExit: picket.OnExitComplete}, adapter.EndCompleted, "", picket.ExitSuccess, 0, "", picket.TaskReview, `"hi\n"`},
-		{"mark_complete", agent("complete"), adaptertest.Task{}, adapter.EndCompleted, "", picket.ExitSuccess, 0, "", picket.TaskReview, `{"answer":42}`},
-		{"mark_complete, then exit 0 with onExit", agent("complete"), adaptertest.Task{OnExit: picket.OnExitComplete}, adapter.EndCompleted, "", picket.ExitSuccess, 0, "", picket.TaskReview, `{"answer":42}`},
-		{"mark_complete, then crash", agent("complete-then-crash"), adaptertest.Task{}, adapter.EndCompleted, "", picket.ExitCrash, 3, "", picket.TaskReview, `{"answer":42}`},
-		{"mark_complete, then linger", agent("complete-then-linger"), adaptertest.Task{}, adapter.EndCompleted, "", picket.ExitKilled, 143, "SIGTERM", picket.TaskReview, `{"answer":42}`},
-		{"mark_complete, then stay", agent("complete-then-stay"), adaptertest.Task{}, adapter.EndCompleted, "", picket.ExitKilled, 137, "SIGKILL", picket.TaskReview, `{"answer":42}`},
-		{"request_human_help", agent("ask"), adaptertest.Task{}, adapter.EndHandoff, "", picket.ExitSuccess, 0, "", picket.TaskHandoff, ""},
+		{"crash", []string{"sh", "-c", "echo oops >&2; exit 3"}, adaptertest.Task{}, adapter.EndReleased,
+			picket.ExitCrash, "", 3, "", picket.TaskHandoff, ""},
+		{"killed from outside", []string{"sh", "-c", "kill -9 $$"}, adaptertest.Task{}, adapter.EndReleased,
+			picket.ExitCrash, "", 137, "SIGKILL", picket.TaskHandoff, ""},
+		{"retried", []string{"sh", "-c", "exit 1"}, adaptertest.Task{Retries: 1}, adapter.EndReleased, picket.ExitCrash,
+			"", 1, "", picket.TaskQueued, ""},
+		{"no result", []string{"true"}, adaptertest.Task{}, adapter.EndReleased, picket.ExitNoResult, "", 0, "",
+			picket.TaskHandoff, ""},
+		{"not found", []string{"/nonexistent/agent"}, adaptertest.Task{}, adapter.EndReleased, picket.ExitCrash, "",
+			127, "", picket.TaskHandoff, ""},
+		{"timeout", []string{"sleep", "1000"}, adaptertest.Task{Timeout: time.Second}, adapter.EndReleased,
+			picket.ExitTimeout, "", 143, "SIGTERM", picket.TaskHandoff, ""},
+		{"on exit complete", []string{"sh", "-c", "echo hi"}, adaptertest.Task{OnExit: picket.OnExitComplete},
+			adapter.EndCompleted, "", picket.ExitSuccess, 0, "", picket.TaskReview, `"hi\n"`},
+		{"mark_complete", agent("complete"), adaptertest.Task{}, adapter.EndCompleted, "", picket.ExitSuccess, 0, "",
+			picket.TaskReview, `{"answer":42}`},
+		{"mark_complete, then exit 0 with onExit", agent("complete"), adaptertest.Task{OnExit: picket.OnExitComplete},
+			adapter.EndCompleted, "", picket.ExitSuccess, 0, "", picket.TaskReview, `{"answer":42}`},
+		{"mark_complete, then crash", agent("complete-then-crash"), adaptertest.Task{}, adapter.EndCompleted, "",
+			picket.ExitCrash, 3, "", picket.TaskReview, `{"answer":42}`},
+		{"mark_complete, then linger", agent("complete-then-linger"), adaptertest.Task{}, adapter.EndCompleted, "",
+			picket.ExitKilled, 143, "SIGTERM", picket.TaskReview, `{"answer":42}`},
+		{"mark_complete, then stay", agent("complete-then-stay"), adaptertest.Task{}, adapter.EndCompleted, "",
+			picket.ExitKilled, 137, "SIGKILL", picket.TaskReview, `{"answer":42}`},
+		{"request_human_help", agent("ask"), adaptertest.Task{}, adapter.EndHandoff, "", picket.ExitSuccess, 0, "",
+			picket.TaskHandoff, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := adaptertest.Start(t)
@@ -81,7 +95,9 @@ func TestHowAProcessEnds(t *testing.T) {
 			if got := classOf(run.Evidence); got != tt.evidence {
 				t.Errorf("evidence is %q, want %q", got, tt.evidence)
 			}
-			if said := run.Evidence != nil && strings.HasSuffix(run.Evidence.Detail, "that it then ended so changes nothing]"); said != (tt.evidence == picket.ExitCrash) {
+			if said := run.Evidence != nil &&
+				strings.HasSuffix(run.Evidence.Detail,
+					"that it then ended so changes nothing]"); said != (tt.evidence == picket.ExitCrash) {
 				t.Errorf("the evidence is %+v", run.Evidence)
 			}
 			if res.Exit.Code == nil {

@@ -54,10 +54,12 @@ func (m *member) sit(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case !errors.Is(err, errInUse):
-			return picket.Invalid("StateDir", "Name a directory that you may write to.", "the seat of agent %s cannot be taken: %v", m.cfg.AgentID, err)
+			return picket.Invalid("StateDir", "Name a directory that you may write to.",
+				"the seat of agent %s cannot be taken: %v", m.cfg.AgentID, err)
 		case !said:
 			said = true
-			m.cfg.Log.Warn("another adapter on this machine has this agent id: waiting for its end", "agent", m.cfg.AgentID,
+			m.cfg.Log.Warn("another adapter on this machine has this agent id: waiting for its end", "agent",
+				m.cfg.AgentID,
 				"remedy", "end it, or start this one with an agent id of its own")
 		}
 	}
@@ -117,9 +119,11 @@ func (s *seat) warn(log *slog.Logger, there picket.Agent) {
 		return
 	}
 	s.warned = true
-	log.Warn("this agent id is alive elsewhere: waiting until it is gone", "agent", there.AgentID, "status", there.Status,
+	log.Warn("this agent id is alive elsewhere: waiting until it is gone", "agent", there.AgentID, "status",
+		there.Status,
 		"dead_after_seconds", there.Heartbeat.DeadAfterSeconds, "last_heartbeat", there.LastHeartbeatAt.String(),
-		"remedy", "start this one with an agent id of its own, or end the other one: picket agent deregister "+there.AgentID)
+		"remedy", "start this one with an agent id of its own, or end the other one: picket agent deregister "+
+			there.AgentID)
 }
 
 // leaveSeat gives the id to whoever comes next; one that is not in the registry

@@ -20,7 +20,8 @@ const fixed = "agent_fixed"
 func twin(t *testing.T, s *adaptertest.Server, state string, change ...func(*Config)) *Adapter {
 	t.Helper()
 	a, _ := stage(t, lasting(time.Hour), func(c *Config) {
-		c.AgentID, c.BaseURL, c.HTTP, c.StateDir, c.PinnedOnly, c.Health = fixed, s.URL, s.HTTPClient(), state, true, quick
+		c.AgentID, c.BaseURL, c.HTTP, c.StateDir, c.PinnedOnly, c.Health = fixed, s.URL, s.HTTPClient(), state, true,
+			quick
 		for _, f := range change {
 			f(c)
 		}

@@ -32,7 +32,8 @@ func TestTheAgentCannotFindTheCredentialOfItsAdapter(t *testing.T) {
 	}
 	id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
 	state := t.TempDir()
-	a := newAdapter(t, s, []string{"sh", "-c", `(read x <"` + goOn + `.child") & echo $$ $! >"` + said + `"; read x <"` + goOn + `"; kill $!`},
+	a := newAdapter(t, s, []string{"sh", "-c",
+		`(read x <"` + goOn + `.child") & echo $$ $! >"` + said + `"; read x <"` + goOn + `"; kill $!`},
 		func(c *adapter.Config) { c.StateDir, c.AgentID = state, "agent_x" })
 	if err := syscall.Mkfifo(goOn+".child", 0o600); err != nil {
 		t.Fatal(err)
@@ -74,7 +75,8 @@ func TestTheAgentCannotFindTheCredentialOfItsAdapter(t *testing.T) {
 	if err := os.WriteFile(goOn, []byte("go\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Await(patience(t), id, func(v adaptertest.View) bool { return v.State == picket.TaskReview }); err != nil {
+	if _, err := s.Await(patience(t), id,
+		func(v adaptertest.View) bool { return v.State == picket.TaskReview }); err != nil {
 		t.Error(err)
 	}
 	drain()
@@ -96,7 +98,10 @@ func parentOf(t *testing.T, pid string) string {
 }
 
 // secrets are the two credentials of a lease.
-type secrets struct{ adapters, agents string }
+type secrets struct {
+	adapters string
+	agents   string
+}
 
 // look reports a place that holds the adapter's credential, and whether it holds
 // the agent's.
@@ -146,7 +151,8 @@ func (s secrets) inMemory(t *testing.T, pid string) (agents int) {
 	for line := range strings.Lines(string(maps)) {
 		var from, to int64
 		var mode string
-		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &mode); err != nil || mode[:2] != "rw" || to-from > 256<<20 {
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &mode); err != nil || mode[:2] != "rw" ||
+			to-from > 256<<20 {
 			continue
 		}
 		part := make([]byte, to-from)

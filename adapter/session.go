@@ -218,7 +218,11 @@ func (s *session) awaitVacant() {
 func (s *session) report() picket.Heartbeat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hb := picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: picket.InstantOf(time.Now()), Incarnation: s.incarnation}
+	hb := picket.Heartbeat{
+		Status:          picket.AgentActive,
+		ClientTimestamp: picket.InstantOf(time.Now()),
+		Incarnation:     s.incarnation,
+	}
 	if s.draining {
 		hb.Status = picket.AgentDraining
 	}
@@ -267,5 +271,6 @@ func drainOver(err error) bool {
 		return false
 	}
 	reason, _ := e.Facts["reason"].(string)
-	return slices.Contains([]picket.LifecycleReason{picket.ReasonDrainCompleted, picket.ReasonDrainTimeout}, picket.LifecycleReason(reason))
+	return slices.Contains([]picket.LifecycleReason{picket.ReasonDrainCompleted, picket.ReasonDrainTimeout},
+		picket.LifecycleReason(reason))
 }

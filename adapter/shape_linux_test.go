@@ -41,22 +41,46 @@ var treeShapes = []shape{
 	{name: "a double fork with `setsid`", escapes: true,
 		script: `(setsid sh -c 'sleep 1000 & echo up > $1; wait' sh $1 &) ; exec sleep 1000`},
 	{name: "`nohup`", script: `nohup sh -c 'echo up > $1; sleep 1000; :' sh $1 > /dev/null 2>&1 & wait`},
-	{name: "stopped processes", script: `sleep 1000 & kill -STOP $!; sh -c 'sleep 1000 & echo up > $1; kill -STOP $$; wait' sh $1 & wait`},
+	{
+		name:   "stopped processes",
+		script: `sleep 1000 & kill -STOP $!; sh -c 'sleep 1000 & echo up > $1; kill -STOP $$; wait' sh $1 & wait`,
+	},
 	{name: "a process group of its own", program: "own-group", escapes: true},
 	{name: "a holder of the output pipe", escapes: true,
 		script: `echo said; setsid sh -c 'echo up > $1; exec sleep 1000' sh $1 & exec > /dev/null 2>&1; wait`},
-	{name: "ignores SIGTERM", script: `trap '' TERM HUP INT; sh -c 'trap "" TERM; while :; do sleep 1000; done' & sleep 1000 & echo up > $1; while :; do wait; done`},
-	{name: "a burst of 200 children", script: `i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i+1)); done; echo up > $1; wait`},
-	{name: "a daemon that closes its files", escapes: true,
-		script: `setsid sh -c 'cd /; (sh -c "echo up > $1; exec sleep 1000 <&- >&- 2>&-" sh $1 $2 <&- >&- 2>&- &)' sh $1 $2; exec sleep 1000`},
-	{name: "a deep chain", script: `d='[ $3 -gt 0 ] && { sh -c "$0" "$0" $1 $2 $(($3-1)) & wait; exit; }; echo up > $1; sleep 1000; :'; sh -c "$d" "$d" $1 $2 40 & wait`},
+	{
+		name:   "ignores SIGTERM",
+		script: `trap '' TERM HUP INT; sh -c 'trap "" TERM; while :; do sleep 1000; done' & sleep 1000 & echo up > $1; while :; do wait; done`,
+	},
+	{
+		name:   "a burst of 200 children",
+		script: `i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i+1)); done; echo up > $1; wait`,
+	},
+	{
+		name:    "a daemon that closes its files",
+		escapes: true,
+		script:  `setsid sh -c 'cd /; (sh -c "echo up > $1; exec sleep 1000 <&- >&- 2>&-" sh $1 $2 <&- >&- 2>&- &)' sh $1 $2; exec sleep 1000`,
+	},
+	{
+		name:   "a deep chain",
+		script: `d='[ $3 -gt 0 ] && { sh -c "$0" "$0" $1 $2 $(($3-1)) & wait; exit; }; echo up > $1; sleep 1000; :'; sh -c "$d" "$d" $1 $2 40 & wait`,
+	},
 	{name: "clears its environment and renames itself", program: "disguise", escapes: true},
 	{name: "leaves its cgroup, clears its environment and renames itself", program: "leave-cgroup", escapes: true},
 	{name: "a process whose first thread has ended", program: "headless", escapes: true},
-	{name: "a chain of exec", script: `e='[ $3 -gt 0 ] && exec sh -c "$0" "$0" $1 $2 $(($3-1)); sleep 1000 & echo up > $1; wait'; exec sh -c "$e" "$e" $1 $2 40`},
-	{name: "forks while it dies", script: `g='[ -e $3 ] || { sh -c "$0" "$0" $1 $2 $3 & exit; }'; sh -c "$g" "$g" $1 $2 $3; echo up > $1; exec sleep 1000`},
-	{name: "forks while it dies, with `setsid`", escapes: true,
-		script: `g='[ -e $3 ] || { setsid sh -c "$0" "$0" $1 $2 $3 & exit; }'; sh -c "$g" "$g" $1 $2 $3; echo up > $1; exec sleep 1000`},
+	{
+		name:   "a chain of exec",
+		script: `e='[ $3 -gt 0 ] && exec sh -c "$0" "$0" $1 $2 $(($3-1)); sleep 1000 & echo up > $1; wait'; exec sh -c "$e" "$e" $1 $2 40`,
+	},
+	{
+		name:   "forks while it dies",
+		script: `g='[ -e $3 ] || { sh -c "$0" "$0" $1 $2 $3 & exit; }'; sh -c "$g" "$g" $1 $2 $3; echo up > $1; exec sleep 1000`,
+	},
+	{
+		name:    "forks while it dies, with `setsid`",
+		escapes: true,
+		script:  `g='[ -e $3 ] || { setsid sh -c "$0" "$0" $1 $2 $3 & exit; }'; sh -c "$g" "$g" $1 $2 $3; echo up > $1; exec sleep 1000`,
+	},
 }
 
 func init() {
@@ -95,7 +119,13 @@ func init() {
 			return failed(errors.Join(spawned(nil), syscall.Pause()))
 		}
 		leaveCgroup()
-		away := exec.Cmd{Path: "/bin/sh", Args: disguised(), Env: []string{}, Dir: "/", SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+		away := exec.Cmd{
+			Path:        "/bin/sh",
+			Args:        disguised(),
+			Env:         []string{},
+			Dir:         "/",
+			SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		}
 		return failed(away.Start())
 	}
 	// disguise goes to / in another session, as another program, under another
@@ -128,7 +158,8 @@ func leaveCgroup() {
 	self := []byte(strconv.Itoa(os.Getpid()))
 	for line := range strings.Lines(string(mounts)) {
 		f := strings.Fields(line)
-		if len(f) < 3 || !strings.HasPrefix(f[2], "cgroup") || os.WriteFile(filepath.Join(f[1], "cgroup.procs"), self, 0) == nil {
+		if len(f) < 3 || !strings.HasPrefix(f[2], "cgroup") ||
+			os.WriteFile(filepath.Join(f[1], "cgroup.procs"), self, 0) == nil {
 			continue
 		}
 		refuge := refugeIn(f[1], os.Args[3])
@@ -206,7 +237,14 @@ func grow(t *testing.T, s shape, level string, job adapter.Job) *tree {
 		t.Fatal(err)
 	}
 	id := strconv.FormatInt(trees.Add(1), 10) + "x" + strconv.Itoa(os.Getpid())
-	tr := &tree{shape: s, post: post, stop: filepath.Join(dir, "stop"), state: dir, level: level, marks: marks{run: "run_" + id, word: "mark-" + id, dir: dir}}
+	tr := &tree{
+		shape: s,
+		post:  post,
+		stop:  filepath.Join(dir, "stop"),
+		state: dir,
+		level: level,
+		marks: marks{run: "run_" + id, word: "mark-" + id, dir: dir},
+	}
 	command := []string{"sh", "-c", s.script, "sh"}
 	if s.program != "" {
 		command = agent(s.program)
@@ -266,8 +304,10 @@ func (tr *tree) uproot(t *testing.T) {
 // are: a variable of their environment, a word among their arguments, or their
 // directory.
 type marks struct {
-	run, word, dir string
-	except         int // a process that only talks about them
+	run    string
+	word   string
+	dir    string
+	except int // a process that only talks about them
 }
 
 // find looks at every process of the machine. The dead do not count.

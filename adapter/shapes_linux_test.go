@@ -77,7 +77,8 @@ func TestShapesOfTrees(t *testing.T) {
 		}
 		t.Logf("%s: %d survivors", level, n)
 	}
-	t.Logf("%d trees of %d shapes in %s, the slowest died in %s", counts.trees, len(treeShapes), time.Since(start).Round(time.Millisecond), counts.longest.Round(time.Millisecond))
+	t.Logf("%d trees of %d shapes in %s, the slowest died in %s", counts.trees, len(treeShapes), time.Since(start).
+		Round(time.Millisecond), counts.longest.Round(time.Millisecond))
 }
 
 // ended grows one tree, ends it and looks for survivors.
@@ -130,12 +131,17 @@ func (tr *tree) record(t *testing.T) (r record) {
 }
 
 type record struct {
-	BootID       string
-	Shim, Leader struct {
+	BootID string
+	Shim   struct {
 		PID   int
 		Start uint64
 	}
-	Cgroup, Containment string
+	Leader struct {
+		PID   int
+		Start uint64
+	}
+	Cgroup      string
+	Containment string
 }
 
 // The table of shapes in docs/guarantees.md says of each level what

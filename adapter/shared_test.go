@@ -12,17 +12,21 @@ import (
 func TestLinksInTheSharedDirectoryLeadNowhere(t *testing.T) {
 	const task, text = "task_01ARZ3NDEKTSV4RRFFQ69G5FAV", "precious\n"
 	for name, c := range map[string]struct {
-		link, to string // in the shared directory, and outside
-		do       func(g git) error
-		refused  bool
+		link    string
+		to      string // in the shared directory, and outside
+		do      func(g git) error
+		refused bool
 	}{
-		"the new note of a base":      {"picket/base/" + task + ".new", "file", func(g git) error { return g.noteBase(task, "abc") }, false},
-		"the note of a base":          {"picket/base/" + task, "file", func(g git) error { return g.noteBase(task, "abc") }, false},
+		"the new note of a base": {"picket/base/" + task + ".new", "file",
+			func(g git) error { return g.noteBase(task, "abc") }, false},
+		"the note of a base": {"picket/base/" + task, "file",
+			func(g git) error { return g.noteBase(task, "abc") }, false},
 		"the directory of the notes":  {"picket/base", "", func(g git) error { return g.noteBase(task, "abc") }, true},
 		"the list of what is ignored": {"info/exclude", "file", git.exclude, true},
 		"the directory of the list":   {"info", "", git.exclude, true},
-		"the directory of branches":   {"refs/heads/picket", "", func(g git) error { return g.unlock("picket/file") }, true},
-		"a part of a worktree":        {"worktrees/one", "", func(g git) error { return g.removeOfTree("file.lock") }, true},
+		"the directory of branches": {"refs/heads/picket", "", func(g git) error { return g.unlock("picket/file") },
+			true},
+		"a part of a worktree": {"worktrees/one", "", func(g git) error { return g.removeOfTree("file.lock") }, true},
 		"the link of a worktree": {"worktrees/one", "", func(g git) error {
 			return (&kept{KeptWorkspace: KeptWorkspace{Common: g.common, Admin: g.admin}}).relink()
 		}, true},

@@ -39,7 +39,8 @@ func exists(path string) bool {
 func TestWhatIsDueIsDeleted(t *testing.T) {
 	w := newShift(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-	res := w.run(lease, `echo new > new.txt; mkdir -p locked/deep; echo x > locked/deep/x; chmod 500 locked/deep locked`)
+	res := w.run(lease,
+		`echo new > new.txt; mkdir -p locked/deep; echo x > locked/deep/x; chmod 500 locked/deep locked`)
 	outside := filepath.Join(t.TempDir(), "precious")
 	write(t, filepath.Join(outside, "file"), "mine\n")
 	if err := os.Symlink(outside, filepath.Join(res.Workspace, "link")); err != nil {
@@ -146,7 +147,12 @@ func TestWhatWasNotCommittedIsCommittedBeforeItGoes(t *testing.T) {
 // else does.
 func TestThePlaceOfAnUnwrittenRecordGoes(t *testing.T) {
 	state := t.TempDir()
-	places := map[string]bool{"run_01ARZ3NDEKTSV4RRFFQ69G5FAV": false, "run_01ARZ3NDEKTSV4RRFFQ69G5FAW": true, "run_01ARZ3NDEKTSV4RRFFQ69G5FAX": true, "other": true}
+	places := map[string]bool{
+		"run_01ARZ3NDEKTSV4RRFFQ69G5FAV": false,
+		"run_01ARZ3NDEKTSV4RRFFQ69G5FAW": true,
+		"run_01ARZ3NDEKTSV4RRFFQ69G5FAX": true,
+		"other":                          true,
+	}
 	old := time.Now().Add(-2 * time.Hour)
 	for name := range places {
 		dir := filepath.Join(state, "kept", name)
@@ -175,7 +181,11 @@ func TestAWorkspaceInUseStays(t *testing.T) {
 	w := newShift(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	past := picket.InstantOf(time.Now().Add(-time.Minute))
-	shelf := adapter.Shelf{StateDir: w.state, Ask: answers(picket.Run{RunID: lease.RunID, State: picket.RunFailed, EndedAt: past, KeepUntil: past}, time.Now())}
+	shelf := adapter.Shelf{
+		StateDir: w.state,
+		Ask: answers(picket.Run{RunID: lease.RunID, State: picket.RunFailed, EndedAt: past, KeepUntil: past},
+			time.Now()),
+	}
 	looked := make(chan []adapter.Collected, 1)
 	w.set = append(w.set, func(c *adapter.Config) {
 		c.OnEvent = func(e adapter.Event) {
@@ -203,7 +213,8 @@ func TestARecordCannotNameAnotherDirectory(t *testing.T) {
 		`not JSON`,
 	} {
 		write(t, filepath.Join(state, "kept", name, "workspace.json"), record)
-		if got := collected(t, adapter.Shelf{StateDir: state}, false); len(got) != 0 || !exists(filepath.Join(outside, "file")) {
+		if got := collected(t, adapter.Shelf{StateDir: state}, false); len(got) != 0 ||
+			!exists(filepath.Join(outside, "file")) {
 			t.Errorf("%s: %+v", record, got)
 		}
 	}
@@ -217,7 +228,8 @@ func TestAnEmptyWorkspaceGoesWithItsRun(t *testing.T) {
 		if exists(res.Workspace) != stays {
 			t.Errorf("after %q the workspace is there: %t", script, !stays)
 		}
-		if list, err := (adapter.Shelf{StateDir: filepath.Dir(res.StateDir)}).List(t.Context()); err != nil || (len(list) == 1) != stays {
+		if list, err := (adapter.Shelf{StateDir: filepath.Dir(res.StateDir)}).List(t.Context()); err != nil ||
+			(len(list) == 1) != stays {
 			t.Errorf("after %q: %+v, %v", script, list, err)
 		}
 	}

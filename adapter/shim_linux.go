@@ -58,7 +58,8 @@ func serveShim() {
 
 func serve(version string) error {
 	if version != shimVersion {
-		return fmt.Errorf("the adapter speaks version %s, this program %s: use the same one for both", version, shimVersion)
+		return fmt.Errorf("the adapter speaks version %s, this program %s: use the same one for both", version,
+			shimVersion)
 	}
 	runtime.LockOSThread()
 	var files [fdExec + 1]*os.File
@@ -112,7 +113,8 @@ func serve(version string) error {
 // everybody: the shim ends with its tree. They are caught, not ignored, which
 // the agent would inherit. The channel tells of children.
 func unendable() <-chan os.Signal {
-	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE,
+		unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	return children

@@ -126,7 +126,8 @@ func TestStopped(t *testing.T) {
 	for _, level := range levelsHere(t) {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
-			tr := grow(t, shape{name: "two", script: `sleep 1000 & echo $! > $1.pid; echo up > $1; wait`}, level, adapter.Job{})
+			tr := grow(t, shape{name: "two", script: `sleep 1000 & echo $! > $1.pid; echo up > $1; wait`}, level,
+				adapter.Job{})
 			child, _ := os.ReadFile(tr.post.path + ".pid")
 			pid, err := strconv.Atoi(strings.TrimSpace(string(child)))
 			if err != nil {
@@ -174,7 +175,8 @@ func TestShimCannotStart(t *testing.T) {
 			{"nowhere to note it", "sh", adapter.Job{Dir: dir, StateDir: filepath.Join(dir, "gone")}, fs.ErrNotExist},
 		} {
 			tt.job.Lease.RunID = "run_cannot" + level
-			_, err := adapter.CommandLauncher{Command: []string{tt.command}, Containment: level}.Launch(t.Context(), tt.job)
+			_, err := adapter.CommandLauncher{Command: []string{tt.command}, Containment: level}.Launch(t.Context(),
+				tt.job)
 			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.command) ||
 				strings.Contains(err.Error(), "names /nonexistent/sh") != (tt.command == script) {
 				t.Errorf("%s: %v", tt.name, err)
@@ -186,7 +188,8 @@ func TestShimCannotStart(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (adapter.CommandLauncher{Command: []string{"sh"}}).Launch(ctx, adapter.Job{}); !errors.Is(err, context.Canceled) {
+	if _, err := (adapter.CommandLauncher{Command: []string{"sh"}}).Launch(ctx, adapter.Job{}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("a start that was called off: %v", err)
 	}
 }
@@ -205,7 +208,10 @@ func TestAgentInheritsNothing(t *testing.T) {
 	const secret = "s3cret-of-the-lease"
 	eachLevel(t, func(t *testing.T, level string) {
 		var out bytes.Buffer
-		s := shape{name: "look", script: `ls /proc/$$/fd; grep -E '^Sig(Ign|Blk)' /proc/self/status; env | grep SHIM; echo end; echo up > $1; exec sleep 1000`}
+		s := shape{
+			name:   "look",
+			script: `ls /proc/$$/fd; grep -E '^Sig(Ign|Blk)' /proc/self/status; env | grep SHIM; echo end; echo up > $1; exec sleep 1000`,
+		}
 		tr := grow(t, s, level, adapter.Job{Env: []string{"TOKEN=" + secret}, Stdout: &out})
 		shim := "/proc/" + strconv.Itoa(tr.record(t).Shim.PID)
 		for _, file := range []string{"/cmdline", "/environ"} {
@@ -252,7 +258,8 @@ func ignoredHere(t *testing.T) uint64 {
 func TestShimHeedsNoSignal(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
 		tr := grow(t, shape{name: "one", script: `echo up > $1; read x < $1.go; exit 5`}, level, adapter.Job{})
-		for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCHLD} {
+		for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE,
+			unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCHLD} {
 			send(t, tr.record(t).Shim.PID, sig)
 		}
 		if err := os.WriteFile(tr.post.path+".go", nil, 0); err != nil {

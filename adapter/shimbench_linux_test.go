@@ -24,7 +24,8 @@ func BenchmarkLaunch(b *testing.B) {
 	})
 	b.Run("group", func(b *testing.B) { launches(b, adapter.CommandLauncher{Containment: picket.ContainmentGroup}) })
 	binary := filepath.Join(b.TempDir(), "picket")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/picket-dev/picket/cmd/picket").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", binary, "github.com/picket-dev/picket/cmd/picket").
+		CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	best, _ := adapter.BestContainment()

@@ -52,7 +52,12 @@ type watched struct {
 func newWatched(t *testing.T, window time.Duration) (*watched, []string) {
 	t.Helper()
 	s := adaptertest.Start(t)
-	w := &watched{s: s, lease: s.Grant(adaptertest.Task{Window: window, Retries: 9}), state: t.TempDir(), from: time.Now()}
+	w := &watched{
+		s:     s,
+		lease: s.Grant(adaptertest.Task{Window: window, Retries: 9}),
+		state: t.TempDir(),
+		from:  time.Now(),
+	}
 	w.marks = marks{run: w.lease.RunID, word: "mark-" + w.lease.RunID, dir: w.state}
 	post := newSignpost(t)
 	t.Cleanup(func() {
@@ -118,7 +123,8 @@ func (w *watched) late(t *testing.T, what string, window time.Duration) {
 			confirmed = c.At
 		}
 	}
-	t.Logf("%s: the tree was dead %s before the end of its lease of %s", what, time.Until(confirmed.Add(window)).Round(time.Millisecond), window)
+	t.Logf("%s: the tree was dead %s before the end of its lease of %s", what, time.Until(confirmed.Add(window)).
+		Round(time.Millisecond), window)
 }
 
 // eventually looks again and again; the machine may be slow.
@@ -213,7 +219,8 @@ func TestStoppedAdapter(t *testing.T) {
 		w.late(t, "adapter stopped", window)
 		// Awake again it does not take what the shim did for a crash.
 		send(t, adapter, syscall.SIGCONT)
-		v, err := w.s.Await(patience(t), w.lease.TaskID, func(v adaptertest.View) bool { return v.Runs[0].Evidence != nil || v.Runs[0].Released != nil })
+		v, err := w.s.Await(patience(t), w.lease.TaskID,
+			func(v adaptertest.View) bool { return v.Runs[0].Evidence != nil || v.Runs[0].Released != nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +292,8 @@ func (w *watched) inside(t *testing.T, level string, command []string) <-chan ad
 // crashed checks that the run was released as a crash whose leader was killed.
 func crashed(t *testing.T, res adapter.Result) {
 	t.Helper()
-	if res.Ending != adapter.EndReleased || res.Exit.Class != picket.ExitCrash || res.Exit.Signal == nil || *res.Exit.Signal != "SIGKILL" {
+	if res.Ending != adapter.EndReleased || res.Exit.Class != picket.ExitCrash || res.Exit.Signal == nil ||
+		*res.Exit.Signal != "SIGKILL" {
 		t.Errorf("ended %s with %+v", res.Ending, res.Exit)
 	}
 }

@@ -250,12 +250,18 @@ func (b *besideExec) strike() (somebody bool) {
 // marked are the living processes of a program that has no cgroup.
 func (b *besideExec) marked() []processStat {
 	all := processes(nil)
-	return markedTree(all, descendants(all, os.Getpid()), b.mark, func(p processStat) bool { return b.end == nil && p.PID == b.pid })
+	return markedTree(all, descendants(all, os.Getpid()), b.mark,
+		func(p processStat) bool { return b.end == nil && p.PID == b.pid })
 }
 
 func (b *besideExec) told() *shimExecEnd {
 	if b.end == nil { // it does not die
-		return &shimExecEnd{ID: b.id, Code: 128 + int(unix.SIGKILL), Signal: unix.SignalName(unix.SIGKILL), Passed: b.passed}
+		return &shimExecEnd{
+			ID:     b.id,
+			Code:   128 + int(unix.SIGKILL),
+			Signal: unix.SignalName(unix.SIGKILL),
+			Passed: b.passed,
+		}
 	}
 	return &shimExecEnd{ID: b.id, Code: b.end.Code, Signal: b.end.Signal, Passed: b.passed}
 }

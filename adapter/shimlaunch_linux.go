@@ -34,10 +34,19 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 		p.group = shimGroup(shimLevels().cgroupParent, p.runID, self.PID)
 	}
 	err = speak(p.control, shimJob{
-		Path: []byte(program.Path), Args: bytesOf(program.Args), Env: bytesOf(program.Environ()), Dir: []byte(program.Dir), DirFD: dirFD,
-		StateDir: []byte(job.StateDir), RunID: job.Lease.RunID,
-		Containment: level, Forced: l.Containment != "", CgroupIn: shimLevels().cgroupParent, KillAt: int64(job.KillAt),
-		Ceiling: ceiling{Processes: max(l.Limits.Processes, 0)}, Controls: shimLevels().controls,
+		Path:        []byte(program.Path),
+		Args:        bytesOf(program.Args),
+		Env:         bytesOf(program.Environ()),
+		Dir:         []byte(program.Dir),
+		DirFD:       dirFD,
+		StateDir:    []byte(job.StateDir),
+		RunID:       job.Lease.RunID,
+		Containment: level,
+		Forced:      l.Containment != "",
+		CgroupIn:    shimLevels().cgroupParent,
+		KillAt:      int64(job.KillAt),
+		Ceiling:     ceiling{Processes: max(l.Limits.Processes, 0)},
+		Controls:    shimLevels().controls,
 	})
 	out.start()
 	if err != nil {
@@ -76,7 +85,16 @@ func (l CommandLauncher) startShim(out *drain, hold, dir *os.File) (p *shimProce
 		return nil, 0, err
 	}
 	defer execsEnd.Close()
-	p = &shimProcess{out: out, control: control, status: status, execs: execs, beside: map[string]chan shimExecEnd{}, done: make(chan struct{}), quit: make(chan struct{}), said: &bytes.Buffer{}}
+	p = &shimProcess{
+		out:     out,
+		control: control,
+		status:  status,
+		execs:   execs,
+		beside:  map[string]chan shimExecEnd{},
+		done:    make(chan struct{}),
+		quit:    make(chan struct{}),
+		said:    &bytes.Buffer{},
+	}
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{ShimName}}
 	if len(l.Shim) > 0 {
 		cmd = exec.Command(l.Shim[0], l.Shim[1:]...)

@@ -39,7 +39,13 @@ type shipper struct {
 
 // toProxy ships to the log of the run.
 func toProxy(stream string, p *Proxy, log *slog.Logger) *shipper {
-	return newShipper(&shipper{stream: stream, to: "the proxy", every: 500 * time.Millisecond, post: p.LogPiece, log: log})
+	return newShipper(&shipper{
+		stream: stream,
+		to:     "the proxy",
+		every:  500 * time.Millisecond,
+		post:   p.LogPiece,
+		log:    log,
+	})
 }
 
 // toWriter copies to a terminal or a file of the caller's.
@@ -128,7 +134,8 @@ func (s *shipper) take() (p picket.LogPiece, more bool) {
 	defer s.mu.Unlock()
 	p.Stream = s.stream
 	if s.dropped > 0 {
-		p.Data = fmt.Appendf(nil, "\n[picket: %d bytes of output were dropped here: %s did not keep up]\n", s.dropped, s.to)
+		p.Data = fmt.Appendf(nil, "\n[picket: %d bytes of output were dropped here: %s did not keep up]\n", s.dropped,
+			s.to)
 		s.dropped = 0
 	}
 	note := int64(len(p.Data))

@@ -106,13 +106,15 @@ func (w *working) end(t *testing.T) {
 // registry may take the adapter for dead, although renewals go on; then the
 // lease is given back, which counts no failure.
 func TestSilenceEndsTheWork(t *testing.T) {
-	for _, kind := range []adaptertest.Trouble{adaptertest.Unavailable, adaptertest.Hang, adaptertest.Mute, adaptertest.DropRequest} {
+	for _, kind := range []adaptertest.Trouble{adaptertest.Unavailable, adaptertest.Hang, adaptertest.Mute,
+		adaptertest.DropRequest} {
 		synctest.Test(t, func(t *testing.T) {
 			w := employ(t, 300*time.Second)
 			v := w.await(t, "a heartbeat", func(v adaptertest.AgentView) bool { return len(v.Heartbeats) > 2 })
 			acked := v.Heartbeats[len(v.Heartbeats)-1].At
 			mend := w.s.Fail("/api/v1/agents", kind, -1)
-			got, err := w.s.Await(within(t, time.Hour), w.id, func(v adaptertest.View) bool { return v.Runs[0].Released != nil })
+			got, err := w.s.Await(within(t, time.Hour), w.id,
+				func(v adaptertest.View) bool { return v.Runs[0].Released != nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +196,8 @@ func TestProcessIsToldOfHeartbeats(t *testing.T) {
 		})
 		for range 5 {
 			time.Sleep(time.Minute)
-			if left := time.Duration(told.Load()) - time.Since(start); left > 60*time.Second-margin(60*time.Second) || left < 50*time.Second {
+			if left := time.Duration(told.Load()) - time.Since(start); left > 60*time.Second-margin(60*time.Second) ||
+				left < 50*time.Second {
 				t.Errorf("the process has %s", left)
 			}
 		}
@@ -230,8 +233,10 @@ func TestSuspendOfAMember(t *testing.T) {
 			start := time.Now()
 			w := employ(t, 300*time.Second, func(c *Config) {
 				c.clock = func() time.Duration { return time.Since(start) + time.Duration(suspend.Load()) }
-				c.Health.Interval = 2 * time.Second                                               // so that it wakes between warning and kill
-				c.HTTP = &http.Client{Transport: tardy{c.HTTP.Transport, 100 * time.Millisecond}} // later than the renewal's
+				// so that it wakes between warning and kill
+				c.Health.Interval = 2 * time.Second
+				// later than the renewal's
+				c.HTTP = &http.Client{Transport: tardy{c.HTTP.Transport, 100 * time.Millisecond}}
 			})
 			time.Sleep(time.Minute + 500*time.Millisecond)
 			suspend.Store(int64(asleep))

@@ -50,19 +50,27 @@ func TestSlowNetworkEndsNoAgent(t *testing.T) {
 		most   time.Duration
 		during time.Duration
 	}{
-		{HealthConfig{Interval: time.Second, UnhealthyAfter: 2 * time.Second, DeadAfter: 4 * time.Second}, time.Second, 20 * time.Minute},
+		{HealthConfig{Interval: time.Second, UnhealthyAfter: 2 * time.Second, DeadAfter: 4 * time.Second}, time.Second,
+			20 * time.Minute},
 		{HealthConfig{}, 30 * time.Second, 8 * time.Hour},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := employ(t, 300*time.Second, func(c *Config) {
 				c.Health = tt.health
-				c.HTTP = &http.Client{Transport: &slow{RoundTripper: c.HTTP.Transport, most: tt.most, dice: rand.New(rand.NewPCG(seed, 1))}}
+				c.HTTP = &http.Client{
+					Transport: &slow{
+						RoundTripper: c.HTTP.Transport,
+						most:         tt.most,
+						dice:         rand.New(rand.NewPCG(seed, 1)),
+					},
+				}
 			})
 			time.Sleep(tt.during / 2)
 			w.s.CommandAgent(w.a.AgentID(), picket.AgentCommand{Command: picket.CommandPing})
 			time.Sleep(tt.during / 2)
 			v := w.s.AgentView("")
-			if told := w.diary.told(); len(told) > 0 || len(v.Registrations) != 1 || len(w.s.Pending(w.a.AgentID())) > 0 {
+			if told := w.diary.told(); len(told) > 0 || len(v.Registrations) != 1 ||
+				len(w.s.Pending(w.a.AgentID())) > 0 {
 				t.Errorf("slow up to %s: %v, %d registrations, moves %v", tt.most, told, len(v.Registrations), v.Moves)
 			}
 			if n, want := len(v.Heartbeats), int(tt.during/w.a.cfg.Health.Interval); n < want || n > want*5/4 {
@@ -86,7 +94,8 @@ func TestSilenceCountsFromBeforeTheRequest(t *testing.T) {
 		for w.lives() > 0 {
 			time.Sleep(100 * time.Millisecond)
 		}
-		if took, want := time.Since(arrived), quick.DeadAfter-margin(quick.DeadAfter); took > want+time.Second || took < want-time.Second {
+		if took, want := time.Since(arrived), quick.DeadAfter-margin(quick.DeadAfter); took > want+time.Second ||
+			took < want-time.Second {
 			t.Errorf("the agent died %s after the last heartbeat arrived, want %s", took, want)
 		}
 		w.end(t)

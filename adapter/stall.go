@@ -178,7 +178,8 @@ func (r *run) vigil(end *ending) {
 		r.nudge(picket.NudgeSilent, "no report, output or tool call for "+idle.Round(time.Second).String())
 		r.events.add(picket.RunEvent{Type: picket.EventRunStalled, IdleSeconds: seconds(idle)})
 	case stalled:
-		r.endStalled(end, terminateThenKill, "no report, output or tool call for "+idle.Round(time.Second).String()+", nor after a nudge")
+		r.endStalled(end, terminateThenKill,
+			"no report, output or tool call for "+idle.Round(time.Second).String()+", nor after a nudge")
 	}
 }
 

@@ -22,13 +22,14 @@ func TestANudgeStaysInside(t *testing.T) {
 		write(t, filepath.Join(out, "file"), "mine\n")
 		s := adaptertest.Start(t)
 		nudged := make(chan struct{})
-		a := newAdapter(t, s, []string{"sh", "-c", trap + `; echo up > $1; exec sleep 1000`, "sh", post.path, out}, func(c *adapter.Config) {
-			c.OnEvent = func(e adapter.Event) {
-				if e.Kind == adapter.EventNudged {
-					close(nudged)
+		a := newAdapter(t, s, []string{"sh", "-c", trap + `; echo up > $1; exec sleep 1000`, "sh", post.path, out},
+			func(c *adapter.Config) {
+				c.OnEvent = func(e adapter.Event) {
+					if e.Kind == adapter.EventNudged {
+						close(nudged)
+					}
 				}
-			}
-		})
+			})
 		lease := s.Grant(adaptertest.Task{})
 		ctx, stop := context.WithCancel(patience(t))
 		defer stop()

@@ -39,12 +39,14 @@ func prints(p *puppet, n int) { fmt.Fprintln(p.job.Stdout, n) }
 // reports is a sign of life that only the store sees.
 func reports(s **adaptertest.Server) func(p *puppet, n int) {
 	return func(p *puppet, n int) {
-		NewProxy(p.job.Lease, "", (*s).HTTPClient()).Report(context.Background(), picket.Progress{Summary: fmt.Sprint(n)})
+		NewProxy(p.job.Lease, "", (*s).HTTPClient()).
+			Report(context.Background(), picket.Progress{Summary: fmt.Sprint(n)})
 	}
 }
 
 // stallOf invokes an agent with stallAfterSeconds 60, in the server given to it.
-func stallOf(t *testing.T, play func(s **adaptertest.Server) puppets, change ...func(*Config, *invocation, *adaptertest.Server)) (*invocation, adaptertest.RunView, *adaptertest.Server) {
+func stallOf(t *testing.T, play func(s **adaptertest.Server) puppets,
+	change ...func(*Config, *invocation, *adaptertest.Server)) (*invocation, adaptertest.RunView, *adaptertest.Server) {
 	t.Helper()
 	var s *adaptertest.Server
 	change = append(change, func(_ *Config, _ *invocation, in *adaptertest.Server) { s = in })
@@ -80,7 +82,8 @@ func TestSilenceIsNudgedThenEnded(t *testing.T) {
 			}
 		})
 		wants(t, "silent", v.unheard(), []string{"nudged 60.0", "stalled 120.0"})
-		if v.err != nil || v.result.Ending != EndReleased || run.Released == nil || run.Released.Class != picket.ExitStalled {
+		if v.err != nil || v.result.Ending != EndReleased || run.Released == nil ||
+			run.Released.Class != picket.ExitStalled {
 			t.Fatalf("%+v, %v", v.result, v.err)
 		}
 		if !strings.Contains(run.Released.Detail, "nor after a nudge") {
@@ -90,7 +93,8 @@ func TestSilenceIsNudgedThenEnded(t *testing.T) {
 			t.Errorf("the log was told of %d nudges", n)
 		}
 		var file NudgeFile
-		if err := json.Unmarshal(nudge, &file); err != nil || file.Cause != picket.NudgeSilent || file.Reason == "" || file.At.IsZero() {
+		if err := json.Unmarshal(nudge, &file); err != nil || file.Cause != picket.NudgeSilent || file.Reason == "" ||
+			file.At.IsZero() {
 			t.Errorf("nudge.json %s: %v", nudge, err)
 		}
 	})
@@ -105,7 +109,8 @@ func TestSignsOfLife(t *testing.T) {
 		renewals int // at most
 	}{
 		{"output", func(**adaptertest.Server) puppets { return busy(59*time.Second, time.Hour, prints) }, 21},
-		{"tool calls", func(s **adaptertest.Server) puppets { return busy(30*time.Second, time.Hour, reports(s)) }, 121},
+		{"tool calls", func(s **adaptertest.Server) puppets { return busy(30*time.Second, time.Hour, reports(s)) },
+			121},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			v, run, _ := stallOf(t, tt.play)
@@ -137,12 +142,13 @@ func TestNudgeThatHelps(t *testing.T) {
 // deadline is still good.
 func TestSilenceWhileTheProxyIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, run, _ := stallOf(t, func(**adaptertest.Server) puppets { return forever }, func(_ *Config, _ *invocation, s *adaptertest.Server) {
-			time.AfterFunc(30*time.Second, func() {
-				mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
-				time.AfterFunc(290*time.Second, mend)
+		v, run, _ := stallOf(t, func(**adaptertest.Server) puppets { return forever },
+			func(_ *Config, _ *invocation, s *adaptertest.Server) {
+				time.AfterFunc(30*time.Second, func() {
+					mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
+					time.AfterFunc(290*time.Second, mend)
+				})
 			})
-		})
 		wants(t, "away", v.unheard(), nil)
 		if v.result.Exit.Class != picket.ExitLeaseLost || run.Evidence == nil {
 			t.Errorf("%+v", v.result)
@@ -153,9 +159,10 @@ func TestSilenceWhileTheProxyIsAway(t *testing.T) {
 // Time in suspend is no silence.
 func TestSuspendIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, _, _ := stallOf(t, func(**adaptertest.Server) puppets { return forever }, func(_ *Config, v *invocation, _ *adaptertest.Server) {
-			time.AfterFunc(50500*time.Millisecond, func() { v.suspend.Store(int64(100 * time.Second)) })
-		})
+		v, _, _ := stallOf(t, func(**adaptertest.Server) puppets { return forever },
+			func(_ *Config, v *invocation, _ *adaptertest.Server) {
+				time.AfterFunc(50500*time.Millisecond, func() { v.suspend.Store(int64(100 * time.Second)) })
+			})
 		wants(t, "suspended for 100 s", v.unheard(), []string{"nudged 211.0", "stalled 271.0"})
 	})
 }
@@ -189,7 +196,8 @@ func TestHungAgentIsEnded(t *testing.T) {
 				wants(t, "stopped for a while", v.unheard(), nil)
 				return
 			}
-			if len(v.unheard()) != 1 || len(p.got) != 1 || p.got[0] != "KILL" || run.Released == nil || run.Released.Class != picket.ExitStalled {
+			if len(v.unheard()) != 1 || len(p.got) != 1 || p.got[0] != "KILL" || run.Released == nil ||
+				run.Released.Class != picket.ExitStalled {
 				t.Fatalf("%v, %v, %+v", v.unheard(), p.got, run.Released)
 			}
 			if took := time.Since(v.start); took < 30*time.Second || took > 34*time.Second {
@@ -203,15 +211,16 @@ func TestHungAgentIsEnded(t *testing.T) {
 func TestNudgeOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		loop := picket.Command{Command: "nudge", Number: 1, Cause: picket.NudgeLoop, Reason: "the same call"}
-		v, _ := invoke(t, adaptertest.Task{}, lasting(10*time.Minute), func(_ *Config, v *invocation, s *adaptertest.Server) {
-			for _, at := range []time.Duration{45 * time.Second, time.Minute, 2 * time.Minute} {
-				time.AfterFunc(at, func() { s.Command(v.task, loop) })
-			}
-			time.AfterFunc(3*time.Minute+time.Second, func() {
-				loop.Number = 2
-				s.Command(v.task, loop)
+		v, _ := invoke(t, adaptertest.Task{}, lasting(10*time.Minute),
+			func(_ *Config, v *invocation, s *adaptertest.Server) {
+				for _, at := range []time.Duration{45 * time.Second, time.Minute, 2 * time.Minute} {
+					time.AfterFunc(at, func() { s.Command(v.task, loop) })
+				}
+				time.AfterFunc(3*time.Minute+time.Second, func() {
+					loop.Number = 2
+					s.Command(v.task, loop)
+				})
 			})
-		})
 		wants(t, "nudges", v.unheard(), []string{"nudged 45.0", "nudged 181.0"})
 	})
 }

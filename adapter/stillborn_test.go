@@ -11,7 +11,10 @@ import (
 )
 
 // failing is a launcher whose agents do not start, and fail late.
-type failing struct{ begun, fail chan struct{} }
+type failing struct {
+	begun chan struct{}
+	fail  chan struct{}
+}
 
 func (l failing) Launch(context.Context, Job) (Process, error) {
 	select {

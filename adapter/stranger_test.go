@@ -36,7 +36,11 @@ func interposed(answer func(*http.Request) *http.Response) func(*Config) {
 }
 
 func response(status int, contentType, body string) *http.Response {
-	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body))}
+	return &http.Response{
+		StatusCode: status,
+		Header:     http.Header{"Content-Type": {contentType}},
+		Body:       io.NopCloser(strings.NewReader(body)),
+	}
 }
 
 func refusal(status int, code picket.Code) *http.Response {
@@ -80,18 +84,21 @@ func TestAnswersOfOthersEndNothing(t *testing.T) {
 // An id that another key has registered is not waited for: it never becomes free.
 func TestIDOfAnotherKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, forever, func(c *Config) { c.AgentID = "agent_taken" }, interposed(func(r *http.Request) *http.Response {
-			if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/agents/") {
-				return refusal(http.StatusForbidden, picket.CodeForbidden)
-			}
-			return nil
-		}))
-		if _, err := (&Client{BaseURL: s.URL, Key: adaptertest.Key, HTTP: s.HTTPClient()}).Register(t.Context(), picket.Registration{AgentID: "agent_taken"}); err != nil {
+		a, s := stage(t, forever, func(c *Config) { c.AgentID = "agent_taken" },
+			interposed(func(r *http.Request) *http.Response {
+				if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/agents/") {
+					return refusal(http.StatusForbidden, picket.CodeForbidden)
+				}
+				return nil
+			}))
+		if _, err := (&Client{BaseURL: s.URL, Key: adaptertest.Key, HTTP: s.HTTPClient()}).Register(t.Context(),
+			picket.Registration{AgentID: "agent_taken"}); err != nil {
 			t.Fatal(err)
 		}
 		err := a.Run(within(t, time.Hour))
 		var e *picket.Error
-		if !errors.As(err, &e) || e.Code != picket.CodeForbidden || !strings.Contains(e.Message, "agent_taken") || !strings.Contains(e.Remedy, "agent id of its own") {
+		if !errors.As(err, &e) || e.Code != picket.CodeForbidden || !strings.Contains(e.Message, "agent_taken") ||
+			!strings.Contains(e.Remedy, "agent id of its own") {
 			t.Errorf("it ended with %v", err)
 		}
 	})
@@ -155,7 +162,8 @@ func TestHandedInIsNotInProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := len(s.AgentView("").Heartbeats)
-		v, err := s.AwaitAgent(within(t, time.Minute), "", func(v adaptertest.AgentView) bool { return len(v.Heartbeats) >= before+3 })
+		v, err := s.AwaitAgent(within(t, time.Minute), "",
+			func(v adaptertest.AgentView) bool { return len(v.Heartbeats) >= before+3 })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -135,11 +135,13 @@ func TestALinkInPlaceOfAWorkspaceLeadsNowhere(t *testing.T) {
 			}
 		},
 		"commit after a swap by the agent": func(w *shift, lease picket.Lease, path string, g *target) {
-			w.attempt(w.s.Supersede(lease.TaskID), "echo two > two.txt; mv "+path+" "+path+".moved; ln -s "+g.path+" "+path)
+			w.attempt(w.s.Supersede(lease.TaskID),
+				"echo two > two.txt; mv "+path+" "+path+".moved; ln -s "+g.path+" "+path)
 		},
 		"deletion": func(w *shift, lease picket.Lease, path string, g *target) {
 			g.swap(w.t, path)
-			if got := w.due(lease.RunID); len(got) != 1 || got[0].Deleted || got[0].Err == nil || !strings.Contains(got[0].Err.Error(), path) {
+			if got := w.due(lease.RunID); len(got) != 1 || got[0].Deleted || got[0].Err == nil ||
+				!strings.Contains(got[0].Err.Error(), path) {
 				w.t.Errorf("collected: %+v", got)
 			}
 			if to, err := os.Readlink(path); err != nil || to != g.path {
@@ -182,7 +184,8 @@ func TestALinkInPlaceOfAWorkspaceLeadsNowhere(t *testing.T) {
 		g := newTarget(t, path)
 		uses[name](w, lease, path, g)
 		g.check(t, "afterwards")
-		if files := runGit(t, w.repo, "ls-tree", "-r", "--name-only", "picket/"+lease.TaskID); strings.Contains(files, "private.txt") {
+		if files := runGit(t, w.repo, "ls-tree", "-r", "--name-only", "picket/"+lease.TaskID); strings.Contains(files,
+			"private.txt") {
 			t.Errorf("the adapter committed %s", files)
 		}
 	})
@@ -192,7 +195,8 @@ func TestALinkInPlaceOfAWorkspaceLeadsNowhere(t *testing.T) {
 func (w *shift) resumed(lease picket.Lease, path string) {
 	w.t.Helper()
 	second := w.s.Supersede(lease.TaskID)
-	if res := w.run(second, "cat one.txt && echo two > two.txt"); res.Workspace == path || res.Ending != adapter.EndCompleted {
+	if res := w.run(second, "cat one.txt && echo two > two.txt"); res.Workspace == path ||
+		res.Ending != adapter.EndCompleted {
 		w.t.Errorf("the next run: %+v", res)
 	}
 	if ev := w.changes(second); !strings.Contains(ev.Diff, "+two") || strings.Contains(ev.Diff, "private") {
@@ -204,7 +208,8 @@ func (w *shift) resumed(lease picket.Lease, path string) {
 // agent go on in the directory that was checked.
 func TestAWorkspaceThatIsSwappedAtAStep(t *testing.T) {
 	gitEnvironment(t)
-	steps := []string{"found link", "opened link", "launching link", "launching directory", "indexed link", "committed directory"}
+	steps := []string{"found link", "opened link", "launching link", "launching directory", "indexed link",
+		"committed directory"}
 	atOnce(t, slices.Values(steps), func(t *testing.T, step string) {
 		point, by, _ := strings.Cut(step, " ")
 		w := newShift(t)
@@ -290,7 +295,8 @@ func TestAWorkspaceThatIsSwappedMeanwhile(t *testing.T) {
 		g := newTarget(t, path)
 		stop := g.swapper(t, path)
 		second := w.s.Supersede(lease.TaskID)
-		w.attempt(second, "for i in 1 2 3 4 5 6 7 8; do echo $i > $i.txt; done; mkdir -p sub/x; echo two > sub/x/two.txt")
+		w.attempt(second,
+			"for i in 1 2 3 4 5 6 7 8; do echo $i > $i.txt; done; mkdir -p sub/x; echo two > sub/x/two.txt")
 		w.due(second.RunID)
 		w.due(lease.RunID)
 		stop()

@@ -21,7 +21,8 @@ func TestResidentWorkerSweeps(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()
 		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
-		v, err := s.Await(ctx, id, func(v adaptertest.View) bool { return len(v.Runs) > 0 && v.Runs[0].Evidence != nil })
+		v, err := s.Await(ctx, id,
+			func(v adaptertest.View) bool { return len(v.Runs) > 0 && v.Runs[0].Evidence != nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -90,7 +90,8 @@ func TestNoSurvivors(t *testing.T) {
 				s := adaptertest.Start(t)
 				post := newSignpost(t)
 				var launched <-chan int
-				a := newAdapter(t, s, []string{"sh", "-c", script, "sh", post.path}, func(c *adapter.Config) { launched = launchedBy(c) })
+				a := newAdapter(t, s, []string{"sh", "-c", script, "sh", post.path},
+					func(c *adapter.Config) { launched = launchedBy(c) })
 				lease := s.Grant(adaptertest.Task{})
 				ctx, stop := context.WithCancel(patience(t))
 				defer stop()
@@ -134,7 +135,8 @@ func alive(pid string) bool {
 func TestStoppedProcessIsTerminated(t *testing.T) {
 	s := adaptertest.Start(t)
 	post := newSignpost(t)
-	a := newAdapter(t, s, []string{"sh", "-c", `trap 'exit 7' TERM; (kill -STOP $$; echo $$ > $1) & wait`, "sh", post.path},
+	a := newAdapter(t, s, []string{"sh", "-c", `trap 'exit 7' TERM; (kill -STOP $$; echo $$ > $1) & wait`, "sh",
+		post.path},
 		func(c *adapter.Config) { c.Grace = time.Minute })
 	lease := s.Grant(adaptertest.Task{})
 	ended := make(chan adapter.Result, 1)
@@ -176,7 +178,9 @@ func TestLeaderLeavesChildren(t *testing.T) {
 func TestEscapedPipeHolder(t *testing.T) {
 	s := adaptertest.Start(t)
 	post := newSignpost(t)
-	a := newAdapter(t, s, []string{"sh", "-c", `echo before; setsid sh -c 'echo $$ > "$0"; exec sleep 1000' $1 & wait_for=$!; cat $1.go > /dev/null; exit 0`, "sh", post.path},
+	a := newAdapter(t, s, []string{"sh", "-c",
+		`echo before; setsid sh -c 'echo $$ > "$0"; exec sleep 1000' $1 & wait_for=$!; cat $1.go > /dev/null; exit 0`,
+		"sh", post.path},
 		func(c *adapter.Config) { c.Containment = picket.ContainmentGroup })
 	lease := s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	if err := syscall.Mkfifo(post.path+".go", 0o600); err != nil {
@@ -228,7 +232,8 @@ func TestKillNineOfTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("queued again %s after the kill", time.Since(start))
-	if e := v.Runs[0].Released; e.Class != picket.ExitCrash || *e.Code != 137 || *e.Signal != "SIGKILL" || e.DurationMs == nil {
+	if e := v.Runs[0].Released; e.Class != picket.ExitCrash || *e.Code != 137 || *e.Signal != "SIGKILL" ||
+		e.DurationMs == nil {
 		t.Errorf("%+v", e)
 	}
 	<-ended

@@ -22,7 +22,8 @@ func TestRunEndsWhileItsDirectoryIsMade(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				a, s := stage(t, func(*puppet) { t.Error("an agent was launched") }, func(c *Config) { c.Workspace, c.Dir = WorkspaceCopy, dir })
+				a, s := stage(t, func(*puppet) { t.Error("an agent was launched") },
+					func(c *Config) { c.Workspace, c.Dir = WorkspaceCopy, dir })
 				lease := s.Grant(adaptertest.Task{})
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()

@@ -76,8 +76,15 @@ func (r *run) tellUncommitted(ctx context.Context, k *kept, err error) {
 	if errors.Is(err, errNotUsable) {
 		return
 	}
-	note := clean("[picket: the changes of the run in "+k.Path+" were not committed to its branch: "+err.Error()+"]\n", r.lease.AgentBearer())
-	r.work.pending = &picket.Evidence{RunID: k.RunID, Repository: k.Repository, Branch: k.Branch, Base: k.Base, Diffstat: note}
+	note := clean("[picket: the changes of the run in "+k.Path+" were not committed to its branch: "+err.Error()+"]\n",
+		r.lease.AgentBearer())
+	r.work.pending = &picket.Evidence{
+		RunID:      k.RunID,
+		Repository: k.Repository,
+		Branch:     k.Branch,
+		Base:       k.Base,
+		Diffstat:   note,
+	}
 	once, cancel := context.WithTimeout(context.WithoutCancel(ctx), hurry/2)
 	defer cancel()
 	r.handIn(once)
@@ -90,7 +97,8 @@ func lastWord(ctx context.Context, r *run) string {
 	var task picket.Task
 	c := &Client{BaseURL: r.cfg.BaseURL, Key: r.cfg.Key, HTTP: r.cfg.HTTP}
 	last := r.lease.LastReport
-	if err := c.Call(ctx, http.MethodGet, "/api/v1/tasks/"+r.lease.TaskID, nil, &task); err == nil && task.LastReport != nil {
+	if err := c.Call(ctx, http.MethodGet, "/api/v1/tasks/"+r.lease.TaskID, nil, &task); err == nil &&
+		task.LastReport != nil {
 		last = task.LastReport
 	}
 	about := r.lease.Task.Title

@@ -70,7 +70,8 @@ func (cfg *Config) checkWorkspace() (err error) {
 		return picket.Invalid("Resume", "Use reuse, copy or fresh.", "there is no way to resume called %q", cfg.Resume)
 	}
 	if cfg.KeepWorkspaces < 0 {
-		return picket.Invalid("KeepWorkspaces", "Use a duration from 0.", "workspaces cannot be kept for %s", cfg.KeepWorkspaces)
+		return picket.Invalid("KeepWorkspaces", "Use a duration from 0.", "workspaces cannot be kept for %s",
+			cfg.KeepWorkspaces)
 	}
 	switch cfg.Workspace {
 	case WorkspaceEmpty, WorkspaceHere, WorkspaceCopy:
@@ -81,7 +82,8 @@ func (cfg *Config) checkWorkspace() (err error) {
 		cfg.repo, err = findRepository(ctx, cfg.Dir, cfg.gitContainment())
 		return err
 	}
-	return picket.Invalid("Workspace", "Use here, worktree, copy or empty.", "there is no workspace of kind %q", cfg.Workspace)
+	return picket.Invalid("Workspace", "Use here, worktree, copy or empty.", "there is no workspace of kind %q",
+		cfg.Workspace)
 }
 
 // workspaces makes the directories of a configuration's runs.
@@ -162,7 +164,8 @@ func (w *workspaces) before(ctx context.Context, lease picket.Lease) (last *kept
 		}
 		if one.Stage == stageMaking {
 			if err := w.drop(ctx, one); err != nil {
-				w.cfg.Log.Warn("a workspace that was never finished cannot be deleted", "workspace", one.Path, "err", err)
+				w.cfg.Log.Warn("a workspace that was never finished cannot be deleted", "workspace", one.Path, "err",
+					err)
 			}
 			continue
 		}
@@ -174,7 +177,8 @@ func (w *workspaces) before(ctx context.Context, lease picket.Lease) (last *kept
 			continue
 		}
 		if errors.Is(err, errInUse) {
-			w.cfg.Log.Warn("the directory of the run before is still in use; it is left alone", "task", lease.TaskID, "workspace", one.Path)
+			w.cfg.Log.Warn("the directory of the run before is still in use; it is left alone", "task", lease.TaskID,
+				"workspace", one.Path)
 			w.held = true
 			continue
 		}
@@ -218,7 +222,8 @@ func (w *workspaces) reuse(ctx context.Context, k *kept, lease picket.Lease) err
 		case errors.Is(err, errNotUsable):
 			return err
 		case err != nil: // it is all in the directory, and the run goes on there
-			w.cfg.Log.Warn("what the run before has left is not committed", "task", k.TaskID, "run", k.RunID, "err", err)
+			w.cfg.Log.Warn("what the run before has left is not committed", "task", k.TaskID, "run", k.RunID, "err",
+				err)
 		}
 	}
 	if k.RunID != lease.RunID {

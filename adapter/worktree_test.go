@@ -125,14 +125,20 @@ func TestWorktreeIsCommittedAndShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := runGit(t, w.repo, "status", "--porcelain=v1")
-	lease := w.s.Grant(adaptertest.Task{Title: "add a line", OnExit: picket.OnExitComplete, LastReport: &picket.Report{Progress: picket.Progress{Summary: "a line was added"}}})
-	res := w.run(lease, `echo two >> a.txt; echo "$PICKET_LEASE_TOKEN" > new.txt; rm sub/b.txt; test -e .picket/task.json && test ! -e mine.txt`)
+	lease := w.s.Grant(adaptertest.Task{
+		Title:      "add a line",
+		OnExit:     picket.OnExitComplete,
+		LastReport: &picket.Report{Progress: picket.Progress{Summary: "a line was added"}},
+	})
+	res := w.run(lease,
+		`echo two >> a.txt; echo "$PICKET_LEASE_TOKEN" > new.txt; rm sub/b.txt; test -e .picket/task.json && test ! -e mine.txt`)
 	if res.Ending != adapter.EndCompleted {
 		t.Fatalf("%+v", res)
 	}
 	ev := w.changes(lease)
 	branch := "picket/" + lease.TaskID
-	if ev.Branch != branch || ev.Repository != w.repo || ev.Base != runGit(t, w.repo, "rev-parse", "main") || ev.Truncated || len(ev.Files) != 3 {
+	if ev.Branch != branch || ev.Repository != w.repo || ev.Base != runGit(t, w.repo, "rev-parse", "main") ||
+		ev.Truncated || len(ev.Files) != 3 {
 		t.Errorf("%+v", ev)
 	}
 	for _, want := range []string{"+two\n", "+[redacted]", "-two"} {
@@ -140,14 +146,16 @@ func TestWorktreeIsCommittedAndShown(t *testing.T) {
 			t.Errorf("%q is not in the diff:\n%s", want, ev.Diff)
 		}
 	}
-	if strings.Contains(ev.Diff, lease.LeaseToken.Reveal()) || !strings.Contains(ev.Diffstat, "3 files changed") || strings.Contains(ev.Diffstat, ".picket") {
+	if strings.Contains(ev.Diff, lease.LeaseToken.Reveal()) || !strings.Contains(ev.Diffstat, "3 files changed") ||
+		strings.Contains(ev.Diffstat, ".picket") {
 		t.Errorf("%s\n%s", ev.Diffstat, ev.Diff)
 	}
 	if after := runGit(t, w.repo, "status", "--porcelain=v1"); after != before {
 		t.Errorf("the checkout was\n%s\nand is\n%s", before, after)
 	}
 	log := runGit(t, w.repo, "log", "-1", "--format=%an %ae|%B", branch)
-	for _, want := range []string{"Ada ada@example.com|a line was added\n", "Picket-Task: " + lease.TaskID, "Picket-Run: " + lease.RunID} {
+	for _, want := range []string{"Ada ada@example.com|a line was added\n", "Picket-Task: " + lease.TaskID,
+		"Picket-Run: " + lease.RunID} {
 		if !strings.Contains(log, want) {
 			t.Errorf("%q is not in the message:\n%s", want, log)
 		}

@@ -49,7 +49,8 @@ func TestWhateverAnAgentDoesToItsWorktree(t *testing.T) {
 					t.Errorf("the diffstat is\n%s", ev.Diffstat)
 				}
 			}
-			if log := runGit(t, w.repo, "log", "--format=%s", branch); strings.Contains(script, "own") != strings.Contains(log, "own") && name != "an older commit" {
+			if log := runGit(t, w.repo, "log", "--format=%s",
+				branch); strings.Contains(script, "own") != strings.Contains(log, "own") && name != "an older commit" {
 				t.Errorf("the history is\n%s", log)
 			}
 			second := w.s.Supersede(lease.TaskID)
@@ -70,7 +71,8 @@ func TestWorkThatCannotBeCommittedIsTold(t *testing.T) {
 	w := newShift(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	res := w.run(lease, `touch "$(git rev-parse --git-common-dir)/$(git symbolic-ref HEAD).lock"; echo new > new.txt`)
-	if ev := w.changes(lease); !strings.Contains(ev.Diffstat, res.Workspace+" were not committed to its branch") || ev.Branch != "picket/"+lease.TaskID || len(ev.Files) > 0 {
+	if ev := w.changes(lease); !strings.Contains(ev.Diffstat, res.Workspace+" were not committed to its branch") ||
+		ev.Branch != "picket/"+lease.TaskID || len(ev.Files) > 0 {
 		t.Errorf("told is %+v", ev)
 	}
 }
@@ -98,7 +100,11 @@ func TestHowARunResumes(t *testing.T) {
 		if err := json.Unmarshal(w.s.View(lease.TaskID).Output, &text); err != nil {
 			t.Fatal(err)
 		}
-		for what, want := range map[string]bool{"one.txt\n": c.tracked, "build.cache\n": c.ignored, `"resumed": "` + c.told + `"`: true} {
+		for what, want := range map[string]bool{
+			"one.txt\n":                   c.tracked,
+			"build.cache\n":               c.ignored,
+			`"resumed": "` + c.told + `"`: true,
+		} {
 			if strings.Contains(text, what) != want {
 				t.Errorf("%s: %q is there: %t\n%s", c.resume, what, !want, text)
 			}
@@ -106,7 +112,8 @@ func TestHowARunResumes(t *testing.T) {
 		if (first.Workspace == res.Workspace) != c.sameTree {
 			t.Errorf("%s: worked in %s, then in %s", c.resume, first.Workspace, res.Workspace)
 		}
-		if exclude, _ := os.ReadFile(filepath.Join(w.repo, ".git", "info", "exclude")); string(exclude) != "*.cache\n.picket/\n" {
+		if exclude, _ := os.ReadFile(filepath.Join(w.repo, ".git", "info",
+			"exclude")); string(exclude) != "*.cache\n.picket/\n" {
 			t.Errorf("git's own list is %q", exclude)
 		}
 	}
@@ -123,7 +130,8 @@ func TestARepairStartsFromTheBranch(t *testing.T) {
 	repair := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete, Fixes: lease.TaskID})
 	w.run(repair, `test "$(cat one.txt)" = wrong && echo right > one.txt`)
 	ev := w.changes(repair)
-	if ev.Base != runGit(t, w.repo, "rev-parse", "main~1") || !strings.Contains(ev.Diff, "+right") || strings.Contains(ev.Diff, "wrong") || strings.Contains(ev.Diff, "goes on") {
+	if ev.Base != runGit(t, w.repo, "rev-parse", "main~1") || !strings.Contains(ev.Diff, "+right") ||
+		strings.Contains(ev.Diff, "wrong") || strings.Contains(ev.Diff, "goes on") {
 		t.Errorf("%+v", ev)
 	}
 	stray := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete, Fixes: "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"})
@@ -145,8 +153,10 @@ func TestEvidenceIsBounded(t *testing.T) {
 		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 		w.run(lease, script)
 		ev := w.changes(lease)
-		if !ev.Truncated || name != "many" && !strings.HasSuffix(ev.Diff, "git diff "+ev.Base+" "+ev.Branch+"]\n") || len(ev.Files) == 0 {
-			t.Errorf("%s: %d bytes, truncated %t, %d files, ends with %q", name, len(ev.Diff), ev.Truncated, len(ev.Files), ev.Diff[max(0, len(ev.Diff)-200):])
+		if !ev.Truncated || name != "many" && !strings.HasSuffix(ev.Diff, "git diff "+ev.Base+" "+ev.Branch+"]\n") ||
+			len(ev.Files) == 0 {
+			t.Errorf("%s: %d bytes, truncated %t, %d files, ends with %q", name, len(ev.Diff), ev.Truncated,
+				len(ev.Files), ev.Diff[max(0, len(ev.Diff)-200):])
 		}
 	}
 }
@@ -168,7 +178,8 @@ func TestManyWorktreesAtOnce(t *testing.T) {
 	}
 	group.Wait()
 	for i, lease := range leases {
-		if got := runGit(t, w.repo, "log", "-1", "--format=%an <%ae> %cn", "picket/"+lease.TaskID); got != "picket <picket@localhost> picket" {
+		if got := runGit(t, w.repo, "log", "-1", "--format=%an <%ae> %cn",
+			"picket/"+lease.TaskID); got != "picket <picket@localhost> picket" {
 			t.Errorf("committed by %s", got)
 		}
 		if ev := w.changes(lease); !strings.Contains(ev.Diff, fmt.Sprintf("+%d\n", i)) {

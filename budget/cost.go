@@ -90,7 +90,10 @@ func (p Price) Check() error {
 // Tokens counts what an LLM call used. Input leaves out what was read from or
 // written to the cache.
 type Tokens struct {
-	Input, Output, CacheRead, CacheWrite int64
+	Input      int64
+	Output     int64
+	CacheRead  int64
+	CacheWrite int64
 	// CacheHour is how many of CacheWrite are kept for an hour.
 	CacheHour int64
 }

@@ -11,7 +11,10 @@ import (
 )
 
 func anyPrice(t *rapid.T) Price {
-	p := Price{Call: Money(rapid.Int64Range(0, maxNano).Draw(t, "call")), ChargeOn: rapid.SampledFrom([]ChargeOn{"", ChargeOnDispatch, ChargeOnSuccess}).Draw(t, "on")}
+	p := Price{
+		Call:     Money(rapid.Int64Range(0, maxNano).Draw(t, "call")),
+		ChargeOn: rapid.SampledFrom([]ChargeOn{"", ChargeOnDispatch, ChargeOnSuccess}).Draw(t, "on"),
+	}
 	for _, unit := range []Unit{UnitByte, UnitSecond, UnitResultToken} {
 		if rapid.Bool().Draw(t, string(unit)) {
 			if p.PerUnit == nil {
@@ -27,7 +30,8 @@ func anyPrice(t *rapid.T) Price {
 }
 
 func anyUse(t *rapid.T) Use {
-	any64 := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 100_000), rapid.SampledFrom([]int64{math.MaxInt64, math.MinInt64, 0, 1}))
+	any64 := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 100_000),
+		rapid.SampledFrom([]int64{math.MaxInt64, math.MinInt64, 0, 1}))
 	return Use{Bytes: any64.Draw(t, "bytes"), Millis: any64.Draw(t, "ms"), ResultTokens: any64.Draw(t, "tokens")}
 }
 
@@ -54,7 +58,8 @@ func TestCostIsExact(t *testing.T) {
 		p, u := anyPrice(t), anyUse(t)
 		want := new(big.Rat).SetInt64(int64(p.Call))
 		for unit, each := range p.PerUnit {
-			want.Add(want, new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(u.count(unit)), big.NewInt(int64(each))), big.NewInt(1)))
+			want.Add(want, new(big.Rat).
+				SetFrac(new(big.Int).Mul(big.NewInt(u.count(unit)), big.NewInt(int64(each))), big.NewInt(1)))
 		}
 		if bound := new(big.Rat).SetInt64(int64(p.Bound())); want.Cmp(bound) > 0 {
 			want = bound
@@ -73,9 +78,11 @@ func TestWhatIsBegunCounts(t *testing.T) {
 		want Money
 	}{
 		{UnitByte, Use{Bytes: 7}, 7}, {UnitByte, Use{Bytes: -7}, 0},
-		{UnitSecond, Use{}, 0}, {UnitSecond, Use{Millis: 1}, 1}, {UnitSecond, Use{Millis: 1000}, 1}, {UnitSecond, Use{Millis: 1001}, 2},
+		{UnitSecond, Use{}, 0}, {UnitSecond, Use{Millis: 1}, 1}, {UnitSecond, Use{Millis: 1000}, 1},
+		{UnitSecond, Use{Millis: 1001}, 2},
 		{UnitSecond, Use{Millis: math.MaxInt64}, maxNano},
-		{UnitResultToken, Use{Bytes: 1}, 1}, {UnitResultToken, Use{Bytes: 4}, 1}, {UnitResultToken, Use{Bytes: 5}, 2}, {UnitResultToken, Use{Bytes: 5, ResultTokens: 9}, 9},
+		{UnitResultToken, Use{Bytes: 1}, 1}, {UnitResultToken, Use{Bytes: 4}, 1}, {UnitResultToken, Use{Bytes: 5}, 2},
+		{UnitResultToken, Use{Bytes: 5, ResultTokens: 9}, 9},
 	} {
 		if got := perUnit(c.unit).Cost(c.use, false); got != c.want {
 			t.Errorf("%s of %+v: %d, want %d", c.unit, c.use, got, c.want)
@@ -116,7 +123,10 @@ func TestTokensAreRoundedUpOnce(t *testing.T) {
 	if got := claude.Cost(Tokens{CacheWrite: 1000, CacheHour: 400}); got != 600*3_000+400*6_000 {
 		t.Errorf("a cache write for an hour costs %s", got)
 	}
-	if got := claude.Cost(Tokens{CacheWrite: 10, CacheHour: 4000}) - claude.Cost(Tokens{CacheWrite: 10, CacheHour: 10}); got != 0 {
+	if got := claude.Cost(Tokens{
+		CacheWrite: 10,
+		CacheHour:  4000,
+	}) - claude.Cost(Tokens{CacheWrite: 10, CacheHour: 10}); got != 0 {
 		t.Errorf("more is kept for an hour than is kept, for $%s", got)
 	}
 	if claude.Dearest() != claude.Input || (TokenPrice{Input: 1, CacheWrite: 2}).Dearest() != 2 {
@@ -172,12 +182,26 @@ func TestPricesThatCannotBeChargedAreRefused(t *testing.T) {
 }
 
 func TestTheLongestPrefixCounts(t *testing.T) {
-	l, err := NewList(map[string]Price{"*": {Call: 1}, "github_*": {Call: 2}, "github_issue_*": {Call: 3}, "github_issue_get": {Call: 4}, "github": {Call: 5}},
+	l, err := NewList(map[string]Price{
+		"*":                {Call: 1},
+		"github_*":         {Call: 2},
+		"github_issue_*":   {Call: 3},
+		"github_issue_get": {Call: 4},
+		"github":           {Call: 5},
+	},
 		map[string]TokenPrice{"claude-*": {Input: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]Money{"sql": 1, "github_x": 2, "github_": 2, "github_issue_list": 3, "github_issue_get": 4, "github": 5, "github_issue_get2": 3} {
+	for name, want := range map[string]Money{
+		"sql":               1,
+		"github_x":          2,
+		"github_":           2,
+		"github_issue_list": 3,
+		"github_issue_get":  4,
+		"github":            5,
+		"github_issue_get2": 3,
+	} {
 		if p, ok := l.Tool(name); !ok || p.Call != want {
 			t.Errorf("%s costs %d (%t), want %d", name, p.Call, ok, want)
 		}
@@ -217,7 +241,11 @@ func TestTheVersionIsThatOfTheContent(t *testing.T) {
 func FuzzCost(f *testing.F) {
 	f.Add(int64(1), int64(1), int64(1000), int64(1<<62), int64(1<<62))
 	f.Fuzz(func(t *testing.T, call, each, most, bytes, ms int64) {
-		p := Price{Call: Money(call), PerUnit: map[Unit]Money{UnitByte: Money(each), UnitSecond: Money(each)}, Max: Money(most)}
+		p := Price{
+			Call:    Money(call),
+			PerUnit: map[Unit]Money{UnitByte: Money(each), UnitSecond: Money(each)},
+			Max:     Money(most),
+		}
 		if p.Check() != nil {
 			return
 		}

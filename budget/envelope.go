@@ -73,7 +73,8 @@ func (m Money) UpToCent() Money {
 
 // WireForm says how an amount is written, to those who wrote it otherwise.
 func (m Money) WireForm() string {
-	return fmt.Sprintf("Write dollars as a decimal number such as 0.5, with up to nine decimals and up to %d.", maxNano/1_000_000_000)
+	return fmt.Sprintf("Write dollars as a decimal number such as 0.5, with up to nine decimals and up to %d.",
+		maxNano/1_000_000_000)
 }
 
 // MarshalJSON writes a JSON number of dollars.

@@ -37,7 +37,13 @@ func TestMoneyForPeople(t *testing.T) {
 }
 
 func TestMoneyIsExact(t *testing.T) {
-	for text, want := range map[string]Money{"1.5": 1_500_000_000, "0.000000075": 75, "1e-9": 1, "0": 0, "2E1": 20_000_000_000} {
+	for text, want := range map[string]Money{
+		"1.5":         1_500_000_000,
+		"0.000000075": 75,
+		"1e-9":        1,
+		"0":           0,
+		"2E1":         20_000_000_000,
+	} {
 		if got, err := ParseMoney(text); err != nil || got != want {
 			t.Errorf("%s: %d %v", text, got, err)
 		}

@@ -25,18 +25,23 @@ func TestAnEventFitsIntoARequest(t *testing.T) {
 	s := sender(t, notify.SenderConfig{})
 	long := strings.Repeat("x", 50<<10)
 	for data, want := range map[string]string{
-		`{"state":"review"}`:                                                        `{"state":"review"}`,
-		`{"state":"review","a":"` + long + `"}`:                                     `{"state":"review","a":"` + long + `"}`,
-		`{"state":"review","a":"` + long + `","b":"` + long + `x","c":1}`:           `{"a":"` + long + `","c":1,"state":"review","truncated":true}`,
-		`{"state":"review","a":"` + strings.Repeat("\\u0001", 20<<10) + `","b":[]}`: `{"b":[],"state":"review","truncated":true}`,
-		`["` + long + long + `"]`:                                                   `{"truncated":true}`,
+		`{"state":"review"}`: `{"state":"review"}`,
+		`{"state":"review","a":"` + long + `"}`: `{"state":"review","a":"` + long +
+			`"}`,
+		`{"state":"review","a":"` + long + `","b":"` + long + `x","c":1}`: `{"a":"` + long +
+			`","c":1,"state":"review","truncated":true}`,
+		`{"state":"review","a":"` + strings.Repeat("\\u0001", 20<<10) +
+			`","b":[]}`: `{"b":[],"state":"review","truncated":true}`,
+		`["` + long + long + `"]`: `{"truncated":true}`,
 	} {
-		body, err := s.Body(picket.WebhookStandard, picket.Event{ID: "7", Seq: 7, Type: picket.EventTaskReview, TaskID: "task_1", Data: picket.RawJSON(data)})
+		body, err := s.Body(picket.WebhookStandard,
+			picket.Event{ID: "7", Seq: 7, Type: picket.EventTaskReview, TaskID: "task_1", Data: picket.RawJSON(data)})
 		var got picket.Event
 		if err != nil || len(body) > 64<<10 {
 			t.Fatalf("%d bytes %v", len(body), err)
 		}
-		if err := json.Unmarshal(body, &got); err != nil || got.ID != "7" || got.TaskID != "task_1" || string(got.Data) != want {
+		if err := json.Unmarshal(body, &got); err != nil || got.ID != "7" || got.TaskID != "task_1" ||
+			string(got.Data) != want {
 			t.Errorf("%.60s: %v %.120s", data, err, got.Data)
 		}
 	}
@@ -46,8 +51,14 @@ func TestAnEventFitsIntoARequest(t *testing.T) {
 // than a line.
 func TestASlackMessageIsText(t *testing.T) {
 	s := sender(t, notify.SenderConfig{PublicURL: "https://picket.example.test/?a=1&b=<"})
-	ev := picket.Event{ID: "7", Type: picket.EventLeaseFailed, TaskID: "task_1", AgentID: "a<b>", Reason: "<!channel> *&* <https://evil.test|click> @all [x](https://evil.test)\nme" + strings.Repeat("y", 3000),
-		Data: picket.RawJSON(`{"state":"failed"}`)}
+	ev := picket.Event{
+		ID:      "7",
+		Type:    picket.EventLeaseFailed,
+		TaskID:  "task_1",
+		AgentID: "a<b>",
+		Reason:  "<!channel> *&* <https://evil.test|click> @all [x](https://evil.test)\nme" + strings.Repeat("y", 3000),
+		Data:    picket.RawJSON(`{"state":"failed"}`),
+	}
 	text := func(ev picket.Event) string {
 		t.Helper()
 		body, err := s.Body(picket.WebhookSlack, ev)
@@ -62,7 +73,8 @@ func TestASlackMessageIsText(t *testing.T) {
 		return message["text"]
 	}
 	got := text(ev)
-	for _, want := range []string{"*A task has failed*", "&lt;!channel&gt; *&amp;* &lt;https:\u200b//evil.test|click&gt; @\u200ball [x]\u200b(https:\u200b//evil.test) me", "a&lt;b&gt;", "<https://picket.example.test/?a=1&amp;b=&lt;/console/tasks/task_1|task_1>"} {
+	for _, want := range []string{"*A task has failed*",
+		"&lt;!channel&gt; *&amp;* &lt;https:\u200b//evil.test|click&gt; @\u200ball [x]\u200b(https:\u200b//evil.test) me", "a&lt;b&gt;", "<https://picket.example.test/?a=1&amp;b=&lt;/console/tasks/task_1|task_1>"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}
@@ -71,7 +83,8 @@ func TestASlackMessageIsText(t *testing.T) {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
 	for _, kind := range picket.EventTypes {
-		if got := text(picket.Event{Type: kind, Data: picket.RawJSON(`{}`)}); !strings.HasPrefix(got, "*") || len(got) < 5 {
+		if got := text(picket.Event{Type: kind, Data: picket.RawJSON(`{}`)}); !strings.HasPrefix(got, "*") ||
+			len(got) < 5 {
 			t.Errorf("%s: %q", kind, got)
 		}
 	}

@@ -132,7 +132,12 @@ func TestTroubleOnAllSides(t *testing.T) {
 
 func (h *house) worstDay(random *rand.Rand) {
 	const targets, events, ends = 5, 60, 6
-	f := &faulty{random: random, taken: map[string][]arrival{}, kinds: map[string]int{}, target: target{secrets: map[string]picket.Secret{}}}
+	f := &faulty{
+		random: random,
+		taken:  map[string][]arrival{},
+		kinds:  map[string]int{},
+		target: target{secrets: map[string]picket.Secret{}},
+	}
 	ids := map[string]string{} // by host
 	for i := range targets {
 		made := h.hook(fmt.Sprint("t", i))
@@ -183,7 +188,8 @@ func (h *house) worstDay(random *rand.Rand) {
 		stop()
 	}
 	f.check(h, ids)
-	h.t.Logf("%d targets, %d events, %d requests, %d ends of deliverers, %d of them kills; %v", targets, events, len(f.seen()), ends, killed, f.kinds)
+	h.t.Logf("%d targets, %d events, %d requests, %d ends of deliverers, %d of them kills; %v", targets, events,
+		len(f.seen()), ends, killed, f.kinds)
 }
 
 func (h *house) reviveAll(ids map[string]string) {

@@ -107,7 +107,9 @@ func TestATargetThatNeverAnswersIsDead(t *testing.T) {
 		}}
 		id := h.hook("a").WebhookID
 		h.happen(2)
-		stop := h.deliverer(g, func(c *notify.Config) { c.Jitter = func(most time.Duration) time.Duration { return most } })
+		stop := h.deliverer(g, func(c *notify.Config) {
+			c.Jitter = func(most time.Duration) time.Duration { return most }
+		})
 		defer stop()
 		time.Sleep(time.Hour)
 		if w := h.webhook(id); w.State != picket.WebhookActive || w.Failures != len(g.seen()) {
@@ -118,10 +120,12 @@ func TestATargetThatNeverAnswersIsDead(t *testing.T) {
 		h.happen(2)
 		time.Sleep(10 * time.Minute)
 		tries := len(g.seen())
-		if tries < 20 || tries > 22 { // after 9 that double to 5 minutes, one in 5 minutes of an hour, and one a day later
+		// after 9 that double to 5 minutes, one in 5 minutes of an hour, and one a day later
+		if tries < 20 || tries > 22 {
 			t.Errorf("%d attempts", tries)
 		}
-		if w := h.webhook(id); w.Failures != tries || w.LastStatus != 503 || w.LastError != "HTTP 503" || !w.NextAttemptAt.IsZero() {
+		if w := h.webhook(id); w.Failures != tries || w.LastStatus != 503 || w.LastError != "HTTP 503" ||
+			!w.NextAttemptAt.IsZero() {
 			t.Errorf("dead: %+v", w)
 		}
 		page, err := h.Events(h.ctx, picket.EventQuery{Types: []string{picket.EventWebhookDead}})
@@ -143,11 +147,13 @@ func TestATargetThatNeverAnswersIsDead(t *testing.T) {
 		all, err := h.Events(h.ctx, picket.EventQuery{Limit: 1000})
 		must(t, err)
 		for _, ev := range all.Events {
-			if text := string(ev.Data); strings.Contains(text, "token=abc") || strings.Contains(text, "secret/path") || strings.Contains(text, picket.WebhookSecretPrefix) {
+			if text := string(ev.Data); strings.Contains(text, "token=abc") || strings.Contains(text, "secret/path") ||
+				strings.Contains(text, picket.WebhookSecretPrefix) {
 				t.Errorf("%s holds a secret: %s", ev.Type, text)
 			}
 		}
-		if text := h.log.String(); strings.Contains(text, "token=abc") || strings.Contains(text, "secret/path") || !strings.Contains(text, "given up") {
+		if text := h.log.String(); strings.Contains(text, "token=abc") || strings.Contains(text, "secret/path") ||
+			!strings.Contains(text, "given up") {
 			t.Errorf("the log: %s", text)
 		}
 	})
@@ -157,8 +163,10 @@ func TestATargetThatNeverAnswersIsDead(t *testing.T) {
 // is left alone at once.
 func TestWhatATargetAsksFor(t *testing.T) {
 	virtual(t, func(h *house) {
-		asked := []string{"120", "86400", "Fri, 31 Dec 1999 23:59:59 GMT", "-5", "soon", "2147483648", "9223372036854775808", "1" + strings.Repeat("0", 30)}
-		pauses := []time.Duration{2 * time.Minute, 5 * time.Minute, 4 * time.Second, 8 * time.Second, 16 * time.Second, 5 * time.Minute, 5 * time.Minute, 5 * time.Minute}
+		asked := []string{"120", "86400", "Fri, 31 Dec 1999 23:59:59 GMT", "-5", "soon", "2147483648",
+			"9223372036854775808", "1" + strings.Repeat("0", 30)}
+		pauses := []time.Duration{2 * time.Minute, 5 * time.Minute, 4 * time.Second, 8 * time.Second, 16 * time.Second,
+			5 * time.Minute, 5 * time.Minute, 5 * time.Minute}
 		g := &target{answer: func(n int, _ *http.Request) (*http.Response, error) {
 			if n <= len(asked) {
 				return status(429, "Retry-After", asked[n-1])
@@ -212,7 +220,8 @@ func TestOneTargetDoesNotHoldUpAnother(t *testing.T) {
 			t.Errorf("the good one waited %v", took)
 		}
 		h.until("the first failure", func() bool { return h.webhook(hangs).Failures > 0 })
-		if took := time.Since(began); took < 15*time.Second || took > 17*time.Second || h.webhook(hangs).LastError != "no answer within 15s" {
+		if took := time.Since(began); took < 15*time.Second || took > 17*time.Second ||
+			h.webhook(hangs).LastError != "no answer within 15s" {
 			t.Errorf("after %v: %+v", took, h.webhook(hangs))
 		}
 		if w := h.webhook(moved); !strings.Contains(w.LastError, "redirects are not followed") || w.LastStatus != 308 {

@@ -54,15 +54,22 @@ func TestTheDocumentedVerification(t *testing.T) {
 	signed := func(at time.Time, id, with string) http.Header {
 		signature, err := notify.Sign(aSecret, "1", at, body)
 		must(t, err)
-		return http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)}, "Webhook-Signature": {with + signature}}
+		return http.Header{
+			"Webhook-Id":        {id},
+			"Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)},
+			"Webhook-Signature": {with + signature},
+		}
 	}
 	for _, with := range []string{"", "v1,bm8= v1a,bm8= "} {
 		if err := verify(secret, signed(now, "1", with), body); err != nil {
 			t.Errorf("a good one: %v", err)
 		}
 	}
-	bad := []error{verify(secret, signed(now, "2", ""), body), verify(secret, signed(now, "1", ""), []byte(`{"id":"8"}`)), verify(secret, signed(now.Add(-time.Hour), "1", ""), body),
-		verify("whsec_bm8=", signed(now, "1", ""), body), verify("whsec_%", signed(now, "1", ""), body), verify(secret, http.Header{}, body)}
+	bad := []error{verify(secret, signed(now, "2", ""), body),
+		verify(secret, signed(now, "1", ""), []byte(`{"id":"8"}`)),
+		verify(secret, signed(now.Add(-time.Hour), "1", ""), body),
+		verify("whsec_bm8=", signed(now, "1", ""), body), verify("whsec_%", signed(now, "1", ""), body),
+		verify(secret, http.Header{}, body)}
 	for i, err := range bad {
 		if err == nil {
 			t.Errorf("bad request %d passes", i)

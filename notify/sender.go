@@ -116,7 +116,8 @@ func (s *Sender) Send(ctx context.Context, t picket.WebhookTarget, ev picket.Eve
 	case status == http.StatusGone:
 		return Delivery{Outcome: picket.WebhookGone, Status: status, Error: "HTTP 410: it wants no more"}
 	case status >= 300 && status < 400:
-		return failed(status, "HTTP "+strconv.Itoa(status)+": redirects are not followed; register the address it moved to")
+		return failed(status, "HTTP "+strconv.Itoa(status)+
+			": redirects are not followed; register the address it moved to")
 	default:
 		d := failed(status, "HTTP "+strconv.Itoa(status))
 		d.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
@@ -130,7 +131,8 @@ func failed(status int, why string) Delivery {
 
 func (s *Sender) request(ctx context.Context, t picket.WebhookTarget, ev picket.Event) (*http.Request, error) {
 	if t.Target == "" || t.Secret == "" {
-		return nil, errors.New("its URL was sealed with a secret key that this server does not have: delete the webhook and create it again")
+		return nil,
+			errors.New("its URL was sealed with a secret key that this server does not have: delete the webhook and create it again")
 	}
 	body, err := s.body(t.Format, ev)
 	if err != nil {
@@ -218,7 +220,19 @@ const eventTest = "webhook.test"
 // Test posts a notice that tells only that it is a test.
 func (s *Sender) Test(ctx context.Context, t picket.WebhookTarget) picket.WebhookTest {
 	now := picket.InstantOf(time.Now())
-	ev := picket.Event{ID: "test" + strconv.FormatInt(now.Time().UnixNano(), 36), Type: eventTest, At: now, Actor: "test", Data: picket.RawJSON(`{"test":true}`)}
+	ev := picket.Event{
+		ID:    "test" + strconv.FormatInt(now.Time().UnixNano(), 36),
+		Type:  eventTest,
+		At:    now,
+		Actor: "test",
+		Data:  picket.RawJSON(`{"test":true}`),
+	}
 	d := s.Send(ctx, t, ev)
-	return picket.WebhookTest{WebhookID: t.WebhookID, Name: t.Name, Delivered: d.Outcome == picket.WebhookTaken, Status: d.Status, Error: d.Error}
+	return picket.WebhookTest{
+		WebhookID: t.WebhookID,
+		Name:      t.Name,
+		Delivered: d.Outcome == picket.WebhookTaken,
+		Status:    d.Status,
+		Error:     d.Error,
+	}
 }

@@ -25,10 +25,20 @@ const (
 )
 
 func aTarget(url string) picket.WebhookTarget {
-	return picket.WebhookTarget{Webhook: picket.Webhook{WebhookID: anID, Format: picket.WebhookStandard}, Target: picket.Secret(url), Secret: aSecret}
+	return picket.WebhookTarget{
+		Webhook: picket.Webhook{WebhookID: anID, Format: picket.WebhookStandard},
+		Target:  picket.Secret(url),
+		Secret:  aSecret,
+	}
 }
 
-var anEvent = picket.Event{ID: "7", Seq: 7, Type: picket.EventTaskReview, TaskID: "task_1", Data: picket.RawJSON(`{"state":"review"}`)}
+var anEvent = picket.Event{
+	ID:     "7",
+	Seq:    7,
+	Type:   picket.EventTaskReview,
+	TaskID: "task_1",
+	Data:   picket.RawJSON(`{"state":"review"}`),
+}
 
 // However an address inside is written, and whatever name leads to it, nothing
 // is sent there: not when a target is made, and not when it is called.
@@ -37,15 +47,25 @@ func TestNoWebhookLeadsInside(t *testing.T) {
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer inner.Close()
 	_, port, _ := net.SplitHostPort(inner.Listener.Addr().String())
-	dns := rig.ServeNames(t, map[string][]string{"loop.test": {"127.0.0.1"}, "six.test": {"::1"}, "meta.test": {"169.254.169.254"}, "ten.test": {"10.0.0.1"}, "open.test": {"169.254.169.254"}})
+	dns := rig.ServeNames(t,
+		map[string][]string{
+			"loop.test": {"127.0.0.1"},
+			"six.test":  {"::1"},
+			"meta.test": {"169.254.169.254"},
+			"ten.test":  {"10.0.0.1"},
+			"open.test": {"169.254.169.254"},
+		})
 	s := sender(t, notify.SenderConfig{Resolver: dns.Resolver(), Allow: []string{"127.0.0.1:1", "open.test:" + port}})
-	for _, host := range []string{"127.0.0.1", "127.1.2.3", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "0.0.0.0", "169.254.169.254", "10.0.0.1", "192.168.0.1", "100.64.0.1",
+	for _, host := range []string{"127.0.0.1", "127.1.2.3", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]",
+		"0.0.0.0", "169.254.169.254", "10.0.0.1", "192.168.0.1", "100.64.0.1",
 		"loop.test", "LOOP.test.", "six.test", "meta.test", "ten.test", "open.test"} {
 		url := "http://" + host + ":" + port + "/latest/meta-data"
-		if err := s.Check(t.Context(), picket.Secret(url)); picket.CodeOf(err) != picket.CodeValidation || !strings.Contains(err.(*picket.Error).Remedy, "notify.allow") {
+		if err := s.Check(t.Context(), picket.Secret(url)); picket.CodeOf(err) != picket.CodeValidation ||
+			!strings.Contains(err.(*picket.Error).Remedy, "notify.allow") {
 			t.Errorf("%s may be a target: %v", host, err)
 		}
-		if d := s.Send(t.Context(), aTarget(url), anEvent); d.Outcome != picket.WebhookFailed || d.Status != 0 || !strings.Contains(d.Error, "leads inside") {
+		if d := s.Send(t.Context(), aTarget(url), anEvent); d.Outcome != picket.WebhookFailed || d.Status != 0 ||
+			!strings.Contains(d.Error, "leads inside") {
 			t.Errorf("%s was called: %+v", host, d)
 		}
 	}
@@ -99,9 +119,12 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 		case "garbage", "banner", "header", "version", "length", "coding":
 			conn, rw, _ := w.(http.Hijacker).Hijack()
 			_, _ = rw.WriteString(map[string]string{
-				"garbage": "HTTP/1.1 " + r.URL.String() + " it says\r\n\r\n", "banner": "220 it says ESMTP\r\n",
-				"header": "HTTP/1.1 200 OK\r\nit says\r\n\r\n", "version": "HTTP/it.says 200 OK\r\n\r\n",
-				"length": "HTTP/1.1 200 OK\r\nContent-Length: it says\r\n\r\n", "coding": "HTTP/1.1 200 OK\r\nTransfer-Encoding: it says\r\n\r\n",
+				"garbage": "HTTP/1.1 " + r.URL.String() + " it says\r\n\r\n",
+				"banner":  "220 it says ESMTP\r\n",
+				"header":  "HTTP/1.1 200 OK\r\nit says\r\n\r\n",
+				"version": "HTTP/it.says 200 OK\r\n\r\n",
+				"length":  "HTTP/1.1 200 OK\r\nContent-Length: it says\r\n\r\n",
+				"coding":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: it says\r\n\r\n",
 			}[strings.TrimPrefix(r.URL.Path, "/T0/")])
 			_ = rw.Flush()
 			_ = conn.Close()
@@ -118,31 +141,47 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	way := sender(t, notify.SenderConfig{Allow: []string{s.Listener.Addr().String(), "127.0.0.1:1"}, Timeout: 500 * time.Millisecond})
+	way := sender(t, notify.SenderConfig{
+		Allow:   []string{s.Listener.Addr().String(), "127.0.0.1:1"},
+		Timeout: 500 * time.Millisecond,
+	})
 	for path, want := range map[string]struct {
 		outcome picket.WebhookOutcome
 		status  int
 		says    string
 	}{
-		"ok": {picket.WebhookTaken, 200, ""}, "endless": {picket.WebhookTaken, 200, ""}, "gone": {picket.WebhookGone, 410, "410"}, "broken": {picket.WebhookFailed, 500, "HTTP 500"},
-		"redirect": {picket.WebhookFailed, 307, "not followed"}, "reset": {picket.WebhookFailed, 0, "reset by peer"}, "silent": {picket.WebhookFailed, 0, "ended the connection"},
-		"garbage": {picket.WebhookFailed, 0, "no HTTP"}, "banner": {picket.WebhookFailed, 0, "no HTTP"}, "header": {picket.WebhookFailed, 0, "no HTTP"},
-		"version": {picket.WebhookFailed, 0, "no HTTP"}, "length": {picket.WebhookFailed, 0, "no HTTP"}, "coding": {picket.WebhookFailed, 0, "no HTTP"},
-		"hang": {picket.WebhookFailed, 0, "no answer within 500ms"},
+		"ok":       {picket.WebhookTaken, 200, ""},
+		"endless":  {picket.WebhookTaken, 200, ""},
+		"gone":     {picket.WebhookGone, 410, "410"},
+		"broken":   {picket.WebhookFailed, 500, "HTTP 500"},
+		"redirect": {picket.WebhookFailed, 307, "not followed"},
+		"reset":    {picket.WebhookFailed, 0, "reset by peer"},
+		"silent":   {picket.WebhookFailed, 0, "ended the connection"},
+		"garbage":  {picket.WebhookFailed, 0, "no HTTP"},
+		"banner":   {picket.WebhookFailed, 0, "no HTTP"},
+		"header":   {picket.WebhookFailed, 0, "no HTTP"},
+		"version":  {picket.WebhookFailed, 0, "no HTTP"},
+		"length":   {picket.WebhookFailed, 0, "no HTTP"},
+		"coding":   {picket.WebhookFailed, 0, "no HTTP"},
+		"hang":     {picket.WebhookFailed, 0, "no answer within 500ms"},
 	} {
 		before := requests.Load()
 		d := way.Send(t.Context(), aTarget(s.URL+"/T0/"+path+"?token=abc"), anEvent)
 		if d.Outcome != want.outcome || d.Status != want.status || !strings.Contains(d.Error, want.says) {
 			t.Errorf("%s: %+v", path, d)
 		}
-		if strings.Contains(d.Error, "/T0/") || strings.Contains(d.Error, "abc") || strings.Contains(d.Error, "whsec") || strings.Contains(d.Error, "it says") || strings.Contains(d.Error, "it.says") {
+		if strings.Contains(d.Error, "/T0/") || strings.Contains(d.Error, "abc") ||
+			strings.Contains(d.Error, "whsec") || strings.Contains(d.Error, "it says") ||
+			strings.Contains(d.Error, "it.says") {
 			t.Errorf("%s says a secret: %s", path, d.Error)
 		}
 		if n := requests.Load() - before; n != 1 {
 			t.Errorf("%s: %d requests", path, n)
 		}
 	}
-	if d := way.Send(t.Context(), aTarget("http://127.0.0.1:1/T0/x?token=abc"), anEvent); d.Outcome != picket.WebhookFailed || !strings.Contains(d.Error, "refused") || strings.Contains(d.Error, "token") {
+	if d := way.Send(t.Context(), aTarget("http://127.0.0.1:1/T0/x?token=abc"),
+		anEvent); d.Outcome != picket.WebhookFailed || !strings.Contains(d.Error, "refused") ||
+		strings.Contains(d.Error, "token") {
 		t.Errorf("nobody there: %+v", d)
 	}
 	tried := way.Test(t.Context(), aTarget(s.URL+"/T0/ok"))
@@ -154,7 +193,9 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 // A target that is reached by TLS is only called when it is who it says; what
 // stands in its certificate is not repeated.
 func TestATargetThatCannotProveItself(t *testing.T) {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it is told of every caller that goes
 	s.StartTLS()
 	defer s.Close()
@@ -177,7 +218,8 @@ func TestATargetThatCannotProveItself(t *testing.T) {
 		{nil, "https://" + plain.Listener.Addr().String(), "tls: first record does not look like a TLS handshake"},
 	} {
 		way := sender(t, notify.SenderConfig{Allow: allow, TLS: row.config, Resolver: dns.Resolver()})
-		if d := way.Send(t.Context(), aTarget(row.url), anEvent); d.Error != row.want || (d.Outcome == picket.WebhookTaken) != (row.want == "") {
+		if d := way.Send(t.Context(), aTarget(row.url), anEvent); d.Error != row.want ||
+			(d.Outcome == picket.WebhookTaken) != (row.want == "") {
 			t.Errorf("%s: %+v, want %q", row.url, d, row.want)
 		}
 	}

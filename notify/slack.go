@@ -79,7 +79,8 @@ func (s *Sender) slackText(ev picket.Event) string {
 		}
 	}
 	text := "*" + slackEscapes.Replace(said) + "*"
-	for _, part := range []string{data.Kind, data.Name, data.Subject, data.Class, firstOf(data.Reason, ev.Reason), data.Error} {
+	for _, part := range []string{data.Kind, data.Name, data.Subject, data.Class, firstOf(data.Reason, ev.Reason),
+		data.Error} {
 		if part != "" {
 			text += " · " + slackEscapes.Replace(shorten(part))
 		}
@@ -98,7 +99,8 @@ func (s *Sender) slackLink(taskID string) string {
 	if s.cfg.PublicURL == "" {
 		return slackEscapes.Replace(taskID)
 	}
-	return "<" + slackEscapes.Replace(strings.TrimSuffix(s.cfg.PublicURL, "/")+"/console/tasks/"+taskID) + "|" + slackEscapes.Replace(taskID) + ">"
+	return "<" + slackEscapes.Replace(strings.TrimSuffix(s.cfg.PublicURL, "/")+"/console/tasks/"+taskID) + "|" +
+		slackEscapes.Replace(taskID) + ">"
 }
 
 func firstOf(texts ...string) string {

@@ -34,7 +34,8 @@ func TestAClaimIsTakenOverAfterHalfAMinute(t *testing.T) {
 		if took := g.seen()[0].at.Sub(began); took < picket.WebhookClaim || took > picket.WebhookClaim+2*time.Second {
 			t.Errorf("it was taken over after %v", took)
 		}
-		_, err = h.AdvanceWebhook(h.ctx, picket.WebhookStep{WebhookID: id, ClaimID: "frozen", From: 0, To: 1, Outcome: picket.WebhookFailed})
+		_, err = h.AdvanceWebhook(h.ctx,
+			picket.WebhookStep{WebhookID: id, ClaimID: "frozen", From: 0, To: 1, Outcome: picket.WebhookFailed})
 		if !errors.Is(err, picket.CodeStateConflict) || h.webhook(id).Failures != 0 {
 			t.Errorf("the frozen one: %v, %+v", err, h.webhook(id))
 		}
@@ -90,8 +91,11 @@ func TestALostAnswerProlongsNoClaim(t *testing.T) {
 // queue is a namespace whose answers can be lost.
 type queue struct {
 	notify.Queue
-	claims, steps, reads, tails atomic.Int64
-	after                       func(call string) error // the call has had its effect
+	claims atomic.Int64
+	steps  atomic.Int64
+	reads  atomic.Int64
+	tails  atomic.Int64
+	after  func(call string) error // the call has had its effect
 
 	mu       sync.Mutex
 	outcomes []picket.WebhookOutcome // of the steps, in order
@@ -281,7 +285,8 @@ func TestADeletedPartOfTheLogIsToldAndPassedOver(t *testing.T) {
 		h.until("the rest", func() bool { return len(g.seen()) == 5 })
 		page, err := h.Events(h.ctx, picket.EventQuery{After: 28, Types: []string{picket.EventWebhookGap}})
 		must(t, err)
-		if len(page.Events) != 1 || !strings.Contains(string(page.Events[0].Data), id) || !strings.Contains(string(page.Events[0].Data), `"missedAfter":1,"missedUpTo":27`) {
+		if len(page.Events) != 1 || !strings.Contains(string(page.Events[0].Data), id) ||
+			!strings.Contains(string(page.Events[0].Data), `"missedAfter":1,"missedUpTo":27`) {
 			t.Errorf("events: %+v", page.Events)
 		}
 		h.happen(1)
@@ -300,7 +305,8 @@ func TestAKeyThatIsGone(t *testing.T) {
 		h.happen(3)
 		defer h.deliverer(g, nil)()
 		h.until("delivery", func() bool { return len(g.at("good.test")) == 3 && h.webhook(lost).Failures > 0 })
-		if w := h.webhook(lost); !strings.Contains(w.LastError, "sealed with a secret key that this server does not have") {
+		if w := h.webhook(lost); !strings.Contains(w.LastError,
+			"sealed with a secret key that this server does not have") {
 			t.Errorf("the lost one: %+v", w)
 		}
 		if len(g.at("lost.test")) > 0 || h.webhook(good).Failures > 0 {

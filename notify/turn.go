@@ -111,7 +111,8 @@ func (t *turnOf) failed(ctx context.Context, d Delivery) {
 	most := min(firstDelay<<min(t.turn.Failures, 20), maxDelay)
 	delay := max(t.d.cfg.Jitter(most), d.RetryAfter)
 	if t.turn.Failures == 0 {
-		t.log.Warn("the webhook does not take an event, it will be sent again", "webhook", t.turn.WebhookID, "url", t.turn.URL, "status", d.Status, "reason", d.Error)
+		t.log.Warn("the webhook does not take an event, it will be sent again", "webhook", t.turn.WebhookID, "url",
+			t.turn.URL, "status", d.Status, "reason", d.Error)
 	}
 	t.step(ctx, picket.WebhookStep{To: t.at, Outcome: d.Outcome, Status: d.Status, Error: d.Error, Delay: delay})
 }
@@ -123,7 +124,8 @@ func (t *turnOf) skipGap(ctx context.Context, expired error) bool {
 	if first <= t.read {
 		return false // nothing is known of a gap: the claim runs out
 	}
-	t.log.Warn("events for the webhook were deleted before it took them", "webhook", t.turn.WebhookID, "url", t.turn.URL, "after", t.at, "upTo", first-1)
+	t.log.Warn("events for the webhook were deleted before it took them", "webhook", t.turn.WebhookID, "url",
+		t.turn.URL, "after", t.at, "upTo", first-1)
 	ok := t.step(ctx, picket.WebhookStep{To: first - 1, Outcome: picket.WebhookGap})
 	t.read = t.at
 	return ok
@@ -148,7 +150,8 @@ func (t *turnOf) step(ctx context.Context, s picket.WebhookStep) bool {
 		if err == nil {
 			t.at, t.held = s.To, began
 			if state != picket.WebhookActive {
-				t.log.Warn("the webhook is given up", "webhook", s.WebhookID, "url", t.turn.URL, "state", string(state), "reason", s.Error)
+				t.log.Warn("the webhook is given up", "webhook", s.WebhookID, "url", t.turn.URL, "state", string(state),
+					"reason", s.Error)
 			}
 			return true
 		}

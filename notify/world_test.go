@@ -49,10 +49,24 @@ func virtual(t *testing.T, test func(h *house)) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := rig.Memory()
 		defer stop()
-		store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
+		store, err := orchestrator.Open(t.Context(),
+			orchestrator.Config{
+				Redis:   s.Redis,
+				Memory:  s.Memory,
+				Sealer:  rig.Sealer(),
+				Witness: t.TempDir(),
+				Found:   true,
+				Log:     slog.New(slog.DiscardHandler),
+			})
 		must(t, err)
 		defer store.Close()
-		h := &house{Engine: store.Engine("default"), t: t, ctx: t.Context(), raw: redis.NewUniversalClient(&s.Redis), log: &strings.Builder{}}
+		h := &house{
+			Engine: store.Engine("default"),
+			t:      t,
+			ctx:    t.Context(),
+			raw:    redis.NewUniversalClient(&s.Redis),
+			log:    &strings.Builder{},
+		}
 		defer h.raw.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		var ticking sync.WaitGroup
@@ -75,7 +89,12 @@ func virtual(t *testing.T, test func(h *house)) {
 // hook makes a target for events of a kind that tests can make at will.
 func (h *house) hook(name string) picket.NewWebhook {
 	h.t.Helper()
-	made, err := h.CreateWebhook(h.ctx, operator, picket.WebhookSpec{Name: name, URL: picket.Secret("https://" + name + ".test/secret/path?token=abc"), Types: []string{picket.EventTaskSubmitted}})
+	made, err := h.CreateWebhook(h.ctx, operator,
+		picket.WebhookSpec{
+			Name:  name,
+			URL:   picket.Secret("https://" + name + ".test/secret/path?token=abc"),
+			Types: []string{picket.EventTaskSubmitted},
+		})
 	must(h.t, err)
 	return made
 }
@@ -102,8 +121,12 @@ func (h *house) deliverer(way http.RoundTripper, change func(*notify.Config)) (s
 	s, err := notify.NewSender(notify.SenderConfig{})
 	must(h.t, err)
 	s.Through(way)
-	cfg := notify.Config{Queues: map[string]notify.Queue{"default": h.Engine}, Sender: s, Log: slog.New(slog.NewTextHandler(h.log, nil)),
-		Jitter: func(most time.Duration) time.Duration { return most }}
+	cfg := notify.Config{
+		Queues: map[string]notify.Queue{"default": h.Engine},
+		Sender: s,
+		Log:    slog.New(slog.NewTextHandler(h.log, nil)),
+		Jitter: func(most time.Duration) time.Duration { return most },
+	}
 	if change != nil {
 		change(&cfg)
 	}
@@ -159,7 +182,8 @@ func (g *target) keep(r *http.Request) (a arrival, n int) {
 	}
 	a.seq = ev.Seq
 	stamp, _ := strconv.ParseInt(r.Header.Get(notify.HeaderTimestamp), 10, 64)
-	if want, _ := notify.Sign(g.secrets[a.host], a.id, time.Unix(stamp, 0), body); g.secrets[a.host] != "" && r.Header.Get(notify.HeaderSignature) != want {
+	if want, _ := notify.Sign(g.secrets[a.host], a.id, time.Unix(stamp, 0), body); g.secrets[a.host] != "" &&
+		r.Header.Get(notify.HeaderSignature) != want {
 		g.wrong = append(g.wrong, "signature "+r.Header.Get(notify.HeaderSignature))
 	}
 	if time.Since(time.Unix(stamp, 0)).Abs() > time.Minute {

@@ -54,9 +54,12 @@ func TestACLOfTheDocuments(t *testing.T) {
 	if len(refusals) > 0 {
 		t.Errorf("Picket was refused: %v", refusals)
 	}
-	for _, line := range []string{"FLUSHALL", "FLUSHDB", "CONFIG SET maxmemory 1", "CONFIG REWRITE", "SHUTDOWN NOSAVE", "KEYS *", "MEMORY USAGE other",
-		"SCRIPT FLUSH", "REPLICAOF NO ONE", "ACL SETUSER x", "MONITOR", "SAVE", "BGREWRITEAOF", "SWAPDB 0 1", "MIGRATE h 1 k 0 1", "RESTORE k 0 v",
-		"SET other 1", "GET other", "PUBLISH other x", "SUBSCRIBE other", "CLIENT KILL TYPE normal", "FAILOVER", "CLUSTER RESET", "FUNCTION FLUSH"} {
+	for _, line := range []string{"FLUSHALL", "FLUSHDB", "CONFIG SET maxmemory 1", "CONFIG REWRITE", "SHUTDOWN NOSAVE",
+		"KEYS *", "MEMORY USAGE other",
+		"SCRIPT FLUSH", "REPLICAOF NO ONE", "ACL SETUSER x", "MONITOR", "SAVE", "BGREWRITEAOF", "SWAPDB 0 1",
+		"MIGRATE h 1 k 0 1", "RESTORE k 0 v",
+		"SET other 1", "GET other", "PUBLISH other x", "SUBSCRIBE other", "CLIENT KILL TYPE normal", "FAILOVER",
+		"CLUSTER RESET", "FUNCTION FLUSH"} {
 		if err := own.Do(f.ctx, words(line)...).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
 			t.Errorf("%s answers %v", line, err)
 		}
@@ -120,7 +123,8 @@ func TestACLOfTheDocumentsOnACluster(t *testing.T) {
 }
 
 // usedByGo are the rights that the driver and the code around the scripts use.
-var usedByGo = []string{"eval", "evalsha", "info", "config|get", "acl|dryrun", "select", "command", "cluster|slots", "ping", "subscribe", "unsubscribe", "xrange", "xrevrange", "hget"}
+var usedByGo = []string{"eval", "evalsha", "info", "config|get", "acl|dryrun", "select", "command", "cluster|slots",
+	"ping", "subscribe", "unsubscribe", "xrange", "xrevrange", "hget"}
 
 // The documented rights are those in use, no more: a script that uses another
 // command has to say so here.

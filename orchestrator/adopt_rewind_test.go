@@ -112,7 +112,8 @@ func TestAWitnessDamagedAtWorkIsWrittenAnew(t *testing.T) {
 		path := witnessFile(dir)
 		ok(t, os.WriteFile(path, []byte("{"), 0o600))
 		ok(t, e.Ready(f.ctx))
-		if floor, known, err := orchestrator.WitnessedFloor(dir, "default", storeOf(t, e)); err != nil || !known || floor != 0 {
+		if floor, known, err := orchestrator.WitnessedFloor(dir, "default", storeOf(t, e)); err != nil || !known ||
+			floor != 0 {
 			t.Fatalf("floor %d, known %v, %v", floor, known, err)
 		}
 	})
@@ -189,7 +190,13 @@ func TestFloorsRiseWithinASecond(t *testing.T) {
 		defer raw.Close()
 		last := int64(0)
 		for range 3 {
-			cfg := orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: rig.Sealer(), Witness: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+			cfg := orchestrator.Config{
+				Redis:   s.Redis,
+				Memory:  s.Memory,
+				Sealer:  rig.Sealer(),
+				Witness: t.TempDir(),
+				Log:     slog.New(slog.DiscardHandler),
+			}
 			orchestrator.SetClock(&cfg, func() time.Time { return time.Now().AddDate(30, 0, 0) })
 			store, err := orchestrator.Open(t.Context(), cfg)
 			ok(t, err)

@@ -50,7 +50,8 @@ func TestAHolderGoesOnAfterAnAdoption(t *testing.T) {
 		ok(t, err)
 		task := f.state(t, l.TaskID, picket.TaskLeased)
 		if task.FencingToken <= stats.Floor || task.LastReport.FencingToken != task.FencingToken {
-			t.Fatalf("token %d, report under %d, floor %d", task.FencingToken, task.LastReport.FencingToken, stats.Floor)
+			t.Fatalf("token %d, report under %d, floor %d", task.FencingToken, task.LastReport.FencingToken,
+				stats.Floor)
 		}
 		again, err := f.Reclaim(f.ctx, h)
 		ok(t, err)
@@ -182,7 +183,8 @@ func TestWitnessesDiffer(t *testing.T) {
 		if len(leases) != 1 || leases[0].FencingToken != raised+1 {
 			t.Fatalf("granted %v at floor %d", leases, raised)
 		}
-		if text, err := os.ReadFile(witnessFile(dir)); err != nil || !strings.Contains(string(text), fmt.Sprint(raised)) {
+		if text, err := os.ReadFile(witnessFile(dir)); err != nil ||
+			!strings.Contains(string(text), fmt.Sprint(raised)) {
 			t.Fatalf("the floor used is not in the witness: %s %v", text, err)
 		}
 		// The store forgets the adoption; the witness does not.
@@ -218,7 +220,8 @@ func TestAFollowerWaitsForAnAdoption(t *testing.T) {
 // The floor is on disk before it is in the store: whichever write fails, no
 // token is granted that could be granted again.
 func TestAWitnessThatCannotBeWrittenGrantsNothing(t *testing.T) {
-	for _, point := range []string{"witness.write", "witness.fsync", "witness.rename", "witness.dirsync", "redis.adopt.before", "redis.adopt.after"} {
+	for _, point := range []string{"witness.write", "witness.fsync", "witness.rename", "witness.dirsync",
+		"redis.adopt.before", "redis.adopt.after"} {
 		t.Run(point, func(t *testing.T) {
 			stores(t, func(t *testing.T, f *fixture, s rig.Store) {
 				broken := ""
@@ -257,7 +260,13 @@ func TestADamagedWitnessIsNotBelieved(t *testing.T) {
 	dir := t.TempDir()
 	s, stop := rig.Memory()
 	defer stop()
-	cfg := orchestrator.Config{Redis: s.Redis, Memory: true, Sealer: rig.Sealer(), Witness: dir, Log: slog.New(slog.DiscardHandler)}
+	cfg := orchestrator.Config{
+		Redis:   s.Redis,
+		Memory:  true,
+		Sealer:  rig.Sealer(),
+		Witness: dir,
+		Log:     slog.New(slog.DiscardHandler),
+	}
 	store, err := orchestrator.Open(t.Context(), cfg)
 	ok(t, err)
 	ok(t, store.Close())
@@ -272,7 +281,13 @@ func TestADamagedWitnessIsNotBelieved(t *testing.T) {
 func TestTheFloorOfTheClock(t *testing.T) {
 	s := rig.Real(t)
 	open := func(witness string) int64 {
-		store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Sealer: rig.Sealer(), Witness: witness, Log: slog.New(slog.DiscardHandler)})
+		store, err := orchestrator.Open(t.Context(),
+			orchestrator.Config{
+				Redis:   s.Redis,
+				Sealer:  rig.Sealer(),
+				Witness: witness,
+				Log:     slog.New(slog.DiscardHandler),
+			})
 		ok(t, err)
 		defer store.Close()
 		stats, err := store.Engine("default").Stats(t.Context())

@@ -16,7 +16,8 @@ var errNoMore = errors.New("this request gets no more leases")
 // goes from task to task saves a round trip each time. Both are done or, when
 // an error comes back before the wait, neither. The same call again tells the
 // same state; leases it gave are shown again under by.Once, else given anew.
-func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller, req picket.AdvanceRequest) (picket.Advanced, error) {
+func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller,
+	req picket.AdvanceRequest) (picket.Advanced, error) {
 	who, err := credential(held)
 	if err != nil {
 		return picket.Advanced{}, err
@@ -62,7 +63,8 @@ func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller
 func (e *Engine) Held(req picket.AdvanceRequest) (picket.Held, error) {
 	held, err := e.store.cfg.Sealer.Open(req.LeaseToken.Reveal())
 	if err != nil || held.Namespace != e.namespace {
-		return picket.Held{}, picket.Invalid("/leaseToken", "Send the leaseToken of a lease of your key's namespace; it starts with "+picket.CapabilityPrefix+".",
+		return picket.Held{}, picket.Invalid("/leaseToken",
+			"Send the leaseToken of a lease of your key's namespace; it starts with "+picket.CapabilityPrefix+".",
 			"the lease token is malformed or was not made here").Because(err)
 	}
 	if held.Bearer == picket.BearerAgent {
@@ -84,7 +86,8 @@ const (
 // further acquires more work after a task was completed. If the agent or its key
 // may not get more, it returns no leases and no error: with an error the caller
 // would lose the answer to the completion.
-func (e *Engine) further(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) ([]picket.Lease, error) {
+func (e *Engine) further(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string,
+	wait time.Duration) ([]picket.Lease, error) {
 	leases, err := e.grant(ctx, by, req, waiter, wait)
 	switch picket.CodeOf(err) {
 	case picket.CodeAgentDraining, picket.CodeAgentGone, picket.CodeForbidden, picket.CodeUnauthenticated:
@@ -93,7 +96,9 @@ func (e *Engine) further(ctx context.Context, by picket.Caller, req picket.Acqui
 	return leases, err
 }
 
-func (e *Engine) advance(ctx context.Context, held picket.Held, complete []any, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) (state picket.TaskState, leases []picket.Lease, how int64, err error) {
+func (e *Engine) advance(ctx context.Context, held picket.Held, complete []any, by picket.Caller,
+	req picket.AcquireRequest, waiter string,
+	wait time.Duration) (state picket.TaskState, leases []picket.Lease, how int64, err error) {
 	var floor int64
 	got, err := e.reclaiming(ctx, held, func() (got any, err error) {
 		got, floor, err = e.leasing(ctx, "advance", complete, by, req, waiter, wait)

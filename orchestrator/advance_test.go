@@ -57,7 +57,8 @@ func TestAdvanceIsOneStep(t *testing.T) {
 		}
 		again, err := f.next(h, once("1"), picket.AcquireRequest{AgentID: "a1"})
 		ok(t, err)
-		if again.State != got.State || len(again.Leases) != 1 || again.Leases[0].LeaseToken != got.Leases[0].LeaseToken {
+		if again.State != got.State || len(again.Leases) != 1 ||
+			again.Leases[0].LeaseToken != got.Leases[0].LeaseToken {
 			t.Errorf("again: %+v, first: %+v", again, got)
 		}
 		if kinds, _ := f.kinds(t, cursor); len(kinds) > 0 {

@@ -38,12 +38,24 @@ func (r *reply) agent(v any) (a picket.Agent, owner string) {
 	l := r.list(v)
 	raw, now, h := r.int(r.at(l, 1)), r.int(r.at(l, 2)), r.hash(r.at(l, 3))
 	a = picket.Agent{
-		AgentID: r.text(r.at(l, 0)), RoleID: h["role"], Name: h["name"], Capabilities: tagList(h["caps"]), Capacity: capacity(h["max"], h["load"]),
-		Status: picket.AgentStatus(h["status"]), Endpoint: h["endpoint"], Metadata: picket.RawJSON(r.text(r.at(l, 4))),
-		Heartbeat: picket.HeartbeatConfig{IntervalSeconds: int(integer(h["interval"])), UnhealthyAfterSeconds: int(integer(h["unhealthy"])),
-			DeadAfterSeconds: int(integer(h["dead"]))},
-		RegisteredAt: picket.Instant(integer(h["registered"])), LastHeartbeatAt: picket.Instant(integer(h["beat"])),
-		Version: integer(h["version"]), Incarnation: integer(h["incarnation"]), DrainTimeoutSeconds: optionalInt(h["drain"]),
+		AgentID:      r.text(r.at(l, 0)),
+		RoleID:       h["role"],
+		Name:         h["name"],
+		Capabilities: tagList(h["caps"]),
+		Capacity:     capacity(h["max"], h["load"]),
+		Status:       picket.AgentStatus(h["status"]),
+		Endpoint:     h["endpoint"],
+		Metadata:     picket.RawJSON(r.text(r.at(l, 4))),
+		Heartbeat: picket.HeartbeatConfig{
+			IntervalSeconds:       int(integer(h["interval"])),
+			UnhealthyAfterSeconds: int(integer(h["unhealthy"])),
+			DeadAfterSeconds:      int(integer(h["dead"])),
+		},
+		RegisteredAt:        picket.Instant(integer(h["registered"])),
+		LastHeartbeatAt:     picket.Instant(integer(h["beat"])),
+		Version:             integer(h["version"]),
+		Incarnation:         integer(h["incarnation"]),
+		DrainTimeoutSeconds: optionalInt(h["drain"]),
 	}
 	if a.Status == picket.AgentDraining {
 		a.DrainDeadlineAt = picket.Instant(raw + integer(h["drain_until"]) - now)
@@ -182,9 +194,10 @@ func (e *Engine) countAgents(ctx context.Context, q picket.AgentQuery) (total in
 
 // agentWalk is how far a walk over the registry has come.
 type agentWalk struct {
-	filter        []any // arguments of the script that stay
-	roster, after string
-	done          bool
+	filter []any // arguments of the script that stay
+	roster string
+	after  string
+	done   bool
 }
 
 type agentRow struct {
@@ -201,10 +214,12 @@ func walkOf(q *picket.AgentQuery) (agentWalk, error) {
 		q.Limit = maxAgents
 	}
 	if q.Limit < 1 || q.Limit > maxAgents {
-		return agentWalk{}, picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to %d", q.Limit, maxAgents)
+		return agentWalk{}, picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to %d",
+			q.Limit, maxAgents)
 	}
 	if q.MinAvailable != nil && *q.MinAvailable < 0 {
-		return agentWalk{}, picket.Invalid("min_available_capacity", "Send 0 or more.", "min_available_capacity is %d", *q.MinAvailable)
+		return agentWalk{}, picket.Invalid("min_available_capacity", "Send 0 or more.", "min_available_capacity is %d",
+			*q.MinAvailable)
 	}
 	if q.Role != "" {
 		if err := picket.CheckName("role_id", q.Role); err != nil {
@@ -225,7 +240,9 @@ func walkOf(q *picket.AgentQuery) (agentWalk, error) {
 	w := agentWalk{filter: []any{q.Role, q.Owner, number(q.MinAvailable), any1}}
 	for i, s := range q.Statuses {
 		if !s.Valid() {
-			return agentWalk{}, picket.Invalid("status", "Send active, unhealthy, draining, dead, deregistered, or * for all of them.", "%.40q is no status of an agent", s)
+			return agentWalk{}, picket.Invalid("status",
+				"Send active, unhealthy, draining, dead, deregistered, or * for all of them.",
+				"%.40q is no status of an agent", s)
 		}
 		if !slices.Contains(q.Statuses[:i], s) {
 			w.filter = append(w.filter, string(s))
@@ -238,7 +255,8 @@ func walkOf(q *picket.AgentQuery) (agentWalk, error) {
 	w.roster, w.after, found = strings.Cut(q.Cursor, ":")
 	status, _, _ := strings.Cut(w.roster, "|")
 	if !found || !picket.AgentStatus(status).Valid() || picket.CheckName("cursor", w.after) != nil {
-		return agentWalk{}, picket.Invalid("cursor", "Send next_cursor of the page before, or leave it out.", "cursor is not one of ours")
+		return agentWalk{}, picket.Invalid("cursor", "Send next_cursor of the page before, or leave it out.",
+			"cursor is not one of ours")
 	}
 	return w, nil
 }
@@ -255,9 +273,10 @@ func (e *Engine) walk(ctx context.Context, w *agentWalk, limit int) (rows []agen
 	w.done = w.roster == ""
 	for _, v := range l[min(3, len(l)):] {
 		f := r.list(v)
-		rows = append(rows, agentRow{r.text(r.at(f, 0)), picket.AgentRow{AgentID: r.text(r.at(f, 1)), RoleID: r.text(r.at(f, 2)), Name: r.text(r.at(f, 3)),
-			Capabilities: tagList(r.text(r.at(f, 4))), Capacity: capacity(r.text(r.at(f, 5)), r.text(r.at(f, 6))),
-			Status: picket.AgentStatus(r.text(r.at(f, 7))), LastHeartbeatAt: picket.Instant(r.int(r.at(f, 8)))}})
+		rows = append(rows, agentRow{r.text(r.at(f, 0)),
+			picket.AgentRow{AgentID: r.text(r.at(f, 1)), RoleID: r.text(r.at(f, 2)), Name: r.text(r.at(f, 3)),
+				Capabilities: tagList(r.text(r.at(f, 4))), Capacity: capacity(r.text(r.at(f, 5)), r.text(r.at(f, 6))),
+				Status: picket.AgentStatus(r.text(r.at(f, 7))), LastHeartbeatAt: picket.Instant(r.int(r.at(f, 8)))}})
 	}
 	return rows, n, r.bad
 }

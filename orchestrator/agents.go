@@ -63,8 +63,10 @@ func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Regi
 		most = number(reg.Capacity.MaxConcurrentTasks)
 	}
 	beat := reg.Heartbeat.Config()
-	args := []any{id, by.Actor, by.Once.Key, by.Once.Body, reg.RoleID, reg.Name, strings.Join(reg.Capabilities, ","), most, reg.Endpoint,
-		beat.IntervalSeconds, beat.UnhealthyAfterSeconds, beat.DeadAfterSeconds, number(reg.DrainTimeoutSeconds), string(reg.Metadata),
+	args := []any{id, by.Actor, by.Once.Key, by.Once.Body, reg.RoleID, reg.Name, strings.Join(reg.Capabilities, ","),
+		most, reg.Endpoint,
+		beat.IntervalSeconds, beat.UnhealthyAfterSeconds, beat.DeadAfterSeconds, number(reg.DrainTimeoutSeconds),
+		string(reg.Metadata),
 		e.quotas().Agents, e.quotas().MetadataBytes}
 	got, err := e.judged(ctx, id, func() (any, error) { return e.run(ctx, "register", args...) })
 	return agentOf("register", got, err)
@@ -74,7 +76,8 @@ func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Regi
 // that registered it, or an operator, may send one; any other is refused with
 // CodeForbidden and changes nothing. An agent that is no participant any more,
 // and a process of an earlier registration, are refused with CodeAgentGone.
-func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string, hb picket.Heartbeat) (picket.HeartbeatAnswer, error) {
+func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string,
+	hb picket.Heartbeat) (picket.HeartbeatAnswer, error) {
 	if err := picket.CheckName("agent_id", agentID); err != nil {
 		return picket.HeartbeatAnswer{}, err
 	}
@@ -101,8 +104,12 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 	l := r.list(got)
 	at := picket.Instant(r.int(r.at(l, 0)))
 	e.drift(ctx, agentID, r.text(r.at(l, 2)), at, hb.ClientTimestamp)
-	return picket.HeartbeatAnswer{Acknowledged: true, ServerTimestamp: at, AgentStatus: picket.AgentStatus(r.text(r.at(l, 1))),
-		PendingCommands: r.commands(r.at(l, 4), r.at(l, 3))}, r.bad
+	return picket.HeartbeatAnswer{
+		Acknowledged:    true,
+		ServerTimestamp: at,
+		AgentStatus:     picket.AgentStatus(r.text(r.at(l, 1))),
+		PendingCommands: r.commands(r.at(l, 4), r.at(l, 3)),
+	}, r.bad
 }
 
 // ChangeAgent makes an agent drain or deregisters it; match holds the versions
@@ -110,7 +117,8 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 // it is; any other status is refused with CodeStateConflict, another version
 // with CodeVersion and the facts presented and current, and a change that is
 // meant for an earlier registration with CodeAgentGone.
-func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64, change picket.AgentStatusChange) (picket.Agent, error) {
+func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64,
+	change picket.AgentStatusChange) (picket.Agent, error) {
 	if err := picket.CheckName("agent_id", agentID); err != nil {
 		return picket.Agent{}, err
 	}
@@ -132,14 +140,16 @@ func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID stri
 // Deregister removes an agent at once: its leases end, which is no failure of
 // their tasks. One that was deregistered before is left as it is, a dead one is
 // refused with CodeStateConflict. match is as for ChangeAgent.
-func (e *Engine) Deregister(ctx context.Context, by picket.Caller, agentID string, match []int64) (picket.Agent, error) {
+func (e *Engine) Deregister(ctx context.Context, by picket.Caller, agentID string,
+	match []int64) (picket.Agent, error) {
 	return e.ChangeAgent(ctx, by, agentID, match, picket.AgentStatusChange{Status: picket.AgentDeregistered})
 }
 
 // CommandAgent gives an agent something to do. It hears of it with the answers
 // of its heartbeats, at least once, until it was done. An order to drain takes
 // the place of one that is pending, and its id.
-func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID string, c picket.AgentCommand) (commandID string, err error) {
+func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID string,
+	c picket.AgentCommand) (commandID string, err error) {
 	if err := picket.CheckName("agent_id", agentID); err != nil {
 		return "", err
 	}
@@ -150,7 +160,8 @@ func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID str
 	if err != nil {
 		return "", fmt.Errorf("encode command: %w", err)
 	}
-	args := []any{agentID, by.Actor, flag(by.Operator), by.Once.Key, by.Once.Body, "cmd_" + ulid.Make().String(), c.Command, string(body), c.Reason,
+	args := []any{agentID, by.Actor, flag(by.Operator), by.Once.Key, by.Once.Body, "cmd_" + ulid.Make().String(),
+		c.Command, string(body), c.Reason,
 		picket.MaxPendingCommands}
 	got, err := e.judged(ctx, agentID, func() (any, error) { return e.run(ctx, "command", args...) })
 	if err != nil {
@@ -167,7 +178,8 @@ func (e *Engine) drift(ctx context.Context, agentID, how string, server, client 
 	}
 	e.drifts.Add(1)
 	if how == "began_to_drift" {
-		e.log.WarnContext(ctx, "the clock of an agent is off by more than twice its heartbeat interval; nothing is judged by it",
+		e.log.WarnContext(ctx,
+			"the clock of an agent is off by more than twice its heartbeat interval; nothing is judged by it",
 			"agent", agentID, "server_time", server, "client_timestamp", client)
 	}
 }

@@ -41,14 +41,16 @@ func TestARepeatedRegistrationIsNotTheNext(t *testing.T) {
 func TestAnOrderToDrainIsNotTalkedAway(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		f.register(t, picket.Registration{AgentID: "a1"})
-		id, err := f.CommandAgent(f.ctx, picket.Caller{Actor: "key_test", Operator: true}, "a1", picket.AgentCommand{Command: picket.CommandDrain})
+		id, err := f.CommandAgent(f.ctx, picket.Caller{Actor: "key_test", Operator: true}, "a1",
+			picket.AgentCommand{Command: picket.CommandDrain})
 		ok(t, err)
 		for range 2 {
 			hb := beating()
 			hb.HandledCommands = []string{id}
 			got, err := f.Heartbeat(f.ctx, owner, "a1", hb)
 			ok(t, err)
-			if len(got.PendingCommands) != 1 || got.PendingCommands[0].CommandID != id || got.AgentStatus != picket.AgentActive {
+			if len(got.PendingCommands) != 1 || got.PendingCommands[0].CommandID != id ||
+				got.AgentStatus != picket.AgentActive {
 				t.Fatalf("%+v", got)
 			}
 		}

@@ -21,20 +21,25 @@ func TestCommandsUntilHonoured(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		f.register(t, picket.Registration{AgentID: "a1"})
 		seq := f.lastSeq(t)
-		ping, err := f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandPing, Reason: "are you there"})
+		ping, err := f.CommandAgent(f.ctx, operator2, "a1",
+			picket.AgentCommand{Command: picket.CommandPing, Reason: "are you there"})
 		ok(t, err)
-		stop, err := f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandStopTask, TaskID: "task_1"})
+		stop, err := f.CommandAgent(f.ctx, operator2, "a1",
+			picket.AgentCommand{Command: picket.CommandStopTask, TaskID: "task_1"})
 		ok(t, err)
-		drain, err := f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(10)})
+		drain, err := f.CommandAgent(f.ctx, operator2, "a1",
+			picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(10)})
 		ok(t, err)
-		again, err := f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(20), Reason: "now"})
+		again, err := f.CommandAgent(f.ctx, operator2, "a1",
+			picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(20), Reason: "now"})
 		ok(t, err)
 		if again != drain {
 			t.Fatalf("the second order to drain is %s, the first %s", again, drain)
 		}
 		for range 2 {
 			got := f.beat(t, "a1").PendingCommands
-			if len(got) != 3 || got[0].CommandID != ping || got[0].Reason != "are you there" || got[1].TaskID != "task_1" ||
+			if len(got) != 3 || got[0].CommandID != ping || got[0].Reason != "are you there" ||
+				got[1].TaskID != "task_1" ||
 				got[2].CommandID != drain || *got[2].DrainTimeoutSeconds != 20 || got[2].Reason != "now" {
 				t.Fatalf("pending %+v", got)
 			}
@@ -56,7 +61,8 @@ func TestCommandsUntilHonoured(t *testing.T) {
 		}
 		_, err = f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandDrain})
 		refused(t, err, picket.CodeStateConflict)
-		f.saw(t, seq, "agent.command are you there", "agent.command", "agent.command", "agent.command now", "agent.command",
+		f.saw(t, seq, "agent.command are you there", "agent.command", "agent.command", "agent.command now",
+			"agent.command",
 			"task.submitted", "task.leased", "a1: active -> draining, drain_initiated by a1", "agent.command")
 		_, err = f.Deregister(f.ctx, owner, "a1", nil)
 		ok(t, err)
@@ -116,8 +122,14 @@ func TestStopTask(t *testing.T) {
 			got, err := f.Heartbeat(f.ctx, owner, "a1", hb)
 			ok(t, err)
 			want := []picket.PendingCommand{
-				{CommandID: "stop_" + other.TaskID, AgentCommand: picket.AgentCommand{Command: "stop_task", TaskID: other.TaskID, Reason: "no_lease"}},
-				{CommandID: "stop_task_gone", AgentCommand: picket.AgentCommand{Command: "stop_task", TaskID: "task_gone", Reason: "no_lease"}},
+				{
+					CommandID:    "stop_" + other.TaskID,
+					AgentCommand: picket.AgentCommand{Command: "stop_task", TaskID: other.TaskID, Reason: "no_lease"},
+				},
+				{
+					CommandID:    "stop_task_gone",
+					AgentCommand: picket.AgentCommand{Command: "stop_task", TaskID: "task_gone", Reason: "no_lease"},
+				},
 			}
 			if p := got.PendingCommands; len(p) != 2 || p[0] != want[0] || p[1] != want[1] {
 				t.Fatalf("pending %+v", p)
@@ -174,7 +186,12 @@ func TestTheBoundOfDriftIsExact(t *testing.T) {
 			t.Skip("needs a clock that stands still")
 		}
 		f.register(t, quick("a1"))
-		for off, want := range map[time.Duration]int64{2 * time.Second: 0, -2 * time.Second: 0, 2001 * time.Millisecond: 1, -2001 * time.Millisecond: 1} {
+		for off, want := range map[time.Duration]int64{
+			2 * time.Second:          0,
+			-2 * time.Second:         0,
+			2001 * time.Millisecond:  1,
+			-2001 * time.Millisecond: 1,
+		} {
 			before := f.Drifts()
 			hb := beating()
 			hb.ClientTimestamp = picket.InstantOf(time.Now().Add(off))

@@ -51,7 +51,9 @@ func TestDrainEndsWithTheLastLease(t *testing.T) {
 			_, err := f.Expire(f.ctx, operator, l.TaskID, "")
 			ok(t, err)
 		},
-		"lease.expired undelivered": func(t *testing.T, f *fixture, l picket.Lease) { ok(t, f.Undeliver(f.ctx, l.RunID)) },
+		"lease.expired undelivered": func(t *testing.T, f *fixture, l picket.Lease) {
+			ok(t, f.Undeliver(f.ctx, l.RunID))
+		},
 	}
 	for event, end := range ends {
 		t.Run(event, func(t *testing.T) {
@@ -64,7 +66,8 @@ func TestDrainEndsWithTheLastLease(t *testing.T) {
 				}
 				seq := f.lastSeq(t)
 				a := f.drain(t, "a1", draining)
-				if left := time.Duration(a.DrainDeadlineAt-a.LastHeartbeatAt) * time.Millisecond; left < 119*time.Second || left > 130*time.Second {
+				left := time.Duration(a.DrainDeadlineAt-a.LastHeartbeatAt) * time.Millisecond
+				if left < 119*time.Second || left > 130*time.Second {
 					t.Fatalf("the deadline is in %s", left)
 				}
 				_, err := f.Acquire(f.ctx, owner, picket.AcquireRequest{AgentID: "a1"})
@@ -81,7 +84,8 @@ func TestDrainEndsWithTheLastLease(t *testing.T) {
 				ok(t, err)
 				end(t, f, leases[1])
 				f.agent(t, "a1", picket.AgentDeregistered)
-				f.saw(t, seq, "a1: active -> draining, drain_initiated by a1", event, event, "a1: draining -> deregistered, drain_completed by server")
+				f.saw(t, seq, "a1: active -> draining, drain_initiated by a1", event, event,
+					"a1: draining -> deregistered, drain_completed by server")
 				_, err = f.Heartbeat(f.ctx, owner, "a1", beating())
 				refused(t, err, picket.CodeAgentGone)
 			})
@@ -122,7 +126,8 @@ func TestDrainOfAnIdleAgent(t *testing.T) {
 		f.agent(t, "short", picket.AgentDeregistered)
 		var want []string
 		for _, id := range []string{"beats", "silent", "short"} {
-			want = append(want, id+": active -> draining, drain_initiated by "+id, id+": draining -> deregistered, drain_completed by server")
+			want = append(want, id+": active -> draining, drain_initiated by "+id,
+				id+": draining -> deregistered, drain_completed by server")
 		}
 		f.saw(t, seq, want...)
 	})
@@ -194,7 +199,11 @@ func TestDrainAndSilenceInOneInstant(t *testing.T) {
 		if !f.virtual {
 			t.Skip("it is about single milliseconds")
 		}
-		for after, want := range map[time.Duration]string{0: "drain_timeout", time.Millisecond: "drain_timeout", 2 * time.Millisecond: "heartbeat_timeout"} {
+		for after, want := range map[time.Duration]string{
+			0:                    "drain_timeout",
+			time.Millisecond:     "drain_timeout",
+			2 * time.Millisecond: "heartbeat_timeout",
+		} {
 			id := fmt.Sprint("a", after.Milliseconds())
 			f.register(t, quick(id)) // dead after 4 s
 			f.submit(t, picket.TaskSpec{})
@@ -217,7 +226,11 @@ func TestDrainAndSilenceInOneInstant(t *testing.T) {
 // what was registered, else two minutes.
 func TestDrainTimeouts(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		for id, of := range map[string]struct{ ordered, registered, want int }{
+		for id, of := range map[string]struct {
+			ordered    int
+			registered int
+			want       int
+		}{
 			"ordered": {40, 50, 40}, "registered": {0, 50, 50}, "neither": {0, 0, 120},
 		} {
 			reg := picket.Registration{AgentID: id}
@@ -259,6 +272,7 @@ func TestUnhealthyAgentDrains(t *testing.T) {
 		hb.Status = picket.AgentDraining
 		_, err := f.Heartbeat(f.ctx, operator2, "a2", hb)
 		ok(t, err)
-		f.saw(t, seq, "a2: unhealthy -> active, heartbeat_resumed by key_operator", "a2: active -> draining, drain_initiated by key_operator")
+		f.saw(t, seq, "a2: unhealthy -> active, heartbeat_resumed by key_operator",
+			"a2: active -> draining, drain_initiated by key_operator")
 	})
 }

@@ -20,7 +20,8 @@ func TestAgentsCostTheSameInAnyNumberReal(t *testing.T) {
 		f := open(t, rig.Real(t))
 		defer f.close()
 		for i := range n {
-			_, err := f.Register(f.ctx, operator, picket.Registration{AgentID: fmt.Sprintf("agent-%d", i), RoleID: fmt.Sprintf("role-%d", i%7)})
+			_, err := f.Register(f.ctx, operator,
+				picket.Registration{AgentID: fmt.Sprintf("agent-%d", i), RoleID: fmt.Sprintf("role-%d", i%7)})
 			ok(t, err)
 		}
 		round := func(do func(i int)) map[string]int {
@@ -43,7 +44,8 @@ func TestAgentsCostTheSameInAnyNumberReal(t *testing.T) {
 			return spent
 		}
 		beats = append(beats, round(func(i int) {
-			_, err := f.Heartbeat(f.ctx, operator, fmt.Sprintf("agent-%d", i*n/calls), picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: picket.Instant(time.Now().UnixMilli())})
+			_, err := f.Heartbeat(f.ctx, operator, fmt.Sprintf("agent-%d", i*n/calls),
+				picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: picket.Instant(time.Now().UnixMilli())})
 			ok(t, err)
 		}))
 		ticks = append(ticks, round(func(int) {

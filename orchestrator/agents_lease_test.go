@@ -37,15 +37,21 @@ func TestTimeJudgesWithoutAReaper(t *testing.T) {
 			return err
 		},
 	}
-	gone := map[string]picket.Code{"heartbeat": picket.CodeAgentGone, "acquire": picket.CodeAgentGone, "command": picket.CodeAgentGone,
-		"drain": picket.CodeStateConflict, "deregister": picket.CodeStateConflict}
+	gone := map[string]picket.Code{
+		"heartbeat":  picket.CodeAgentGone,
+		"acquire":    picket.CodeAgentGone,
+		"command":    picket.CodeAgentGone,
+		"drain":      picket.CodeStateConflict,
+		"deregister": picket.CodeStateConflict,
+	}
 	both(t, func(t *testing.T, f *fixture) {
 		for name, verb := range verbs {
 			f.register(t, quick(name))
 			seq := f.lastSeq(t)
 			f.tickTo(t, 4*time.Second+time.Millisecond)
 			err := verb(f, name)
-			want := []string{name + ": active -> unhealthy, heartbeat_timeout by server", name + ": unhealthy -> dead, heartbeat_timeout by server"}
+			want := []string{name + ": active -> unhealthy, heartbeat_timeout by server",
+				name + ": unhealthy -> dead, heartbeat_timeout by server"}
 			if name == "register" {
 				ok(t, err)
 				want = append(want, name+": dead -> active, re_registered by "+name)
@@ -165,7 +171,8 @@ func TestDeregistrationEndsLeases(t *testing.T) {
 		ok(t, err)
 		f.state(t, before.TaskID, picket.TaskLeased)
 		got := f.happened(t, seq)
-		if len(got) != 121 || got[0] != "a1: active -> deregistered, deregistered by key_operator" || got[120] != "lease.expired agent_deregistered" {
+		if len(got) != 121 || got[0] != "a1: active -> deregistered, deregistered by key_operator" ||
+			got[120] != "lease.expired agent_deregistered" {
 			t.Fatalf("%d events: %v", len(got), got)
 		}
 		if task := f.state(t, last.TaskID, picket.TaskQueued); task.Failures != 0 {
@@ -179,7 +186,8 @@ func TestDeregistrationEndsLeases(t *testing.T) {
 func TestDeathIsTheEndOfTheProcess(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		was := f.in(t, "a1", picket.AgentActive)
-		ok(t, f.RunEvents(f.ctx, f.held(t, was.lease), []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: "cgroup"}}))
+		ok(t, f.RunEvents(f.ctx, f.held(t, was.lease),
+			[]picket.RunEvent{{Type: picket.EventRunLaunched, Containment: "cgroup"}}))
 		f.tickTo(t, 5*time.Second)
 		f.judge(t)
 		if l := f.lease(t, picket.AcquireRequest{AgentID: "a2"}); l.TaskID != was.lease.TaskID || l.FencingToken != 2 {
@@ -206,7 +214,8 @@ func TestWaitersHearOfTheEnd(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 3 {
 				wg.Go(func() {
-					_, err := f.Acquire(f.ctx, owner, picket.AcquireRequest{AgentID: string(code), WaitSeconds: ptr(30)})
+					_, err := f.Acquire(f.ctx, owner,
+						picket.AcquireRequest{AgentID: string(code), WaitSeconds: ptr(30)})
 					if picket.CodeOf(err) != code || err == nil {
 						t.Errorf("a waiter got %v, want %s", err, code)
 					}

@@ -25,7 +25,8 @@ func (f *fixture) happened(t *testing.T, after int64) []string {
 				if ev.Timestamp != ev.At || ev.LifecycleAgentID != ev.AgentID {
 					t.Errorf("lifecycle event %+v", ev)
 				}
-				out = append(out, fmt.Sprintf("%s: %s -> %s, %s by %s", ev.AgentID, ev.PreviousStatus, ev.NewStatus, ev.Reason, ev.Actor))
+				out = append(out, fmt.Sprintf("%s: %s -> %s, %s by %s", ev.AgentID, ev.PreviousStatus, ev.NewStatus,
+					ev.Reason, ev.Actor))
 			default:
 				out = append(out, strings.TrimSpace(ev.Type+" "+ev.Reason))
 			}
@@ -140,7 +141,8 @@ func TestDeathVoidsEveryLease(t *testing.T) {
 		}
 		var leases []picket.Lease
 		for len(leases) < n {
-			got, err := f.Acquire(f.ctx, owner, picket.AcquireRequest{AgentID: "a1", Incarnation: a.Incarnation, Max: ptr(50)})
+			got, err := f.Acquire(f.ctx, owner,
+				picket.AcquireRequest{AgentID: "a1", Incarnation: a.Incarnation, Max: ptr(50)})
 			ok(t, err)
 			leases = append(leases, got...)
 		}
@@ -157,7 +159,8 @@ func TestDeathVoidsEveryLease(t *testing.T) {
 		}
 		f.chores(t)
 		got := f.happened(t, seq)
-		if len(got) != n+2 || got[0] != "a1: active -> unhealthy, heartbeat_timeout by server" || got[1] != "a1: unhealthy -> dead, heartbeat_timeout by server" {
+		if len(got) != n+2 || got[0] != "a1: active -> unhealthy, heartbeat_timeout by server" ||
+			got[1] != "a1: unhealthy -> dead, heartbeat_timeout by server" {
 			t.Fatalf("%d events: %v", len(got), got[:3])
 		}
 		for _, ev := range got[2:] {

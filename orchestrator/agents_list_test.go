@@ -13,11 +13,14 @@ import (
 func TestDiscovery(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		for _, a := range []struct {
-			id, role   string
-			caps       []string
-			most, load int
+			id   string
+			role string
+			caps []string
+			most int
+			load int
 		}{
-			{"a1", "billing", []string{"pay", "x"}, 5, 2}, {"a2", "billing", []string{"pay"}, 5, 5}, {"a3", "review", []string{"lint"}, 1, 3},
+			{"a1", "billing", []string{"pay", "x"}, 5, 2}, {"a2", "billing", []string{"pay"}, 5, 5},
+			{"a3", "review", []string{"lint"}, 1, 3},
 			{"a4", "", []string{"x"}, -1, 0}, {"a5", "billing", nil, 9, 0}, {"a6", "review", []string{"pay"}, 4, 0},
 		} {
 			reg := picket.Registration{AgentID: a.id, RoleID: a.role, Capabilities: a.caps}
@@ -40,7 +43,8 @@ func TestDiscovery(t *testing.T) {
 		}{
 			{picket.AgentQuery{}, []string{"a1", "a2", "a3", "a4"}},
 			{picket.AgentQuery{Statuses: all}, []string{"a1", "a2", "a3", "a4", "a5", "a6"}},
-			{picket.AgentQuery{Statuses: []picket.AgentStatus{"deregistered", "draining", "draining"}}, []string{"a6", "a5"}},
+			{picket.AgentQuery{Statuses: []picket.AgentStatus{"deregistered", "draining", "draining"}},
+				[]string{"a6", "a5"}},
 			{picket.AgentQuery{Role: "billing"}, []string{"a1", "a2"}},
 			{picket.AgentQuery{Role: "nobody"}, nil},
 			{picket.AgentQuery{Capabilities: []string{"x", "lint"}}, []string{"a1", "a3", "a4"}},
@@ -48,7 +52,12 @@ func TestDiscovery(t *testing.T) {
 			{picket.AgentQuery{MinAvailable: ptr(1)}, []string{"a1"}},
 			{picket.AgentQuery{MinAvailable: ptr(0)}, []string{"a1", "a2", "a4"}},
 			{picket.AgentQuery{MinAvailable: ptr(4)}, nil},
-			{picket.AgentQuery{Statuses: all, Role: "billing", Capabilities: []string{"pay", "lint"}, MinAvailable: ptr(3)}, []string{"a1"}},
+			{picket.AgentQuery{
+				Statuses:     all,
+				Role:         "billing",
+				Capabilities: []string{"pay", "lint"},
+				MinAvailable: ptr(3),
+			}, []string{"a1"}},
 		} {
 			got, err := f.Agents(f.ctx, c.q)
 			ok(t, err)
@@ -56,12 +65,16 @@ func TestDiscovery(t *testing.T) {
 		}
 		got, err := f.Agents(f.ctx, picket.AgentQuery{Role: "billing", Limit: 1})
 		ok(t, err)
-		if a := got.Agents[0]; a.RoleID != "billing" || a.Capacity.CurrentLoad != 2 || *a.Capacity.MaxConcurrentTasks != 5 ||
-			a.LastHeartbeatAt == 0 || a.Status != picket.AgentActive || fmt.Sprint(a.Capabilities) != "[pay x]" || got.Total != 2 {
+		if a := got.Agents[0]; a.RoleID != "billing" || a.Capacity.CurrentLoad != 2 ||
+			*a.Capacity.MaxConcurrentTasks != 5 ||
+			a.LastHeartbeatAt == 0 || a.Status != picket.AgentActive || fmt.Sprint(a.Capabilities) != "[pay x]" ||
+			got.Total != 2 {
 			t.Fatalf("%+v of %d", a, got.Total)
 		}
-		for _, q := range []picket.AgentQuery{{Limit: -1}, {Limit: 1001}, {Statuses: []picket.AgentStatus{"registering"}}, {Role: "a b"},
-			{MinAvailable: ptr(-1)}, {Capabilities: []string{"a,b"}}, {Cursor: "active"}, {Cursor: "nowhere:a1"}, {Cursor: "active:"}} {
+		for _, q := range []picket.AgentQuery{{Limit: -1}, {Limit: 1001},
+			{Statuses: []picket.AgentStatus{"registering"}}, {Role: "a b"},
+			{MinAvailable: ptr(-1)}, {Capabilities: []string{"a,b"}}, {Cursor: "active"}, {Cursor: "nowhere:a1"},
+			{Cursor: "active:"}} {
 			_, err := f.Agents(f.ctx, q)
 			refused(t, err, picket.CodeValidation)
 		}
@@ -78,7 +91,12 @@ func TestDiscoveryPages(t *testing.T) {
 			if i%4 == 3 {
 				by = stranger
 			}
-			_, err := f.Register(f.ctx, by, picket.Registration{AgentID: id, RoleID: []string{"r1", "r2", "", "r3"}[i%4], Capabilities: []string{fmt.Sprint("c", i%3)}})
+			_, err := f.Register(f.ctx, by,
+				picket.Registration{
+					AgentID:      id,
+					RoleID:       []string{"r1", "r2", "", "r3"}[i%4],
+					Capabilities: []string{fmt.Sprint("c", i%3)},
+				})
 			ok(t, err)
 			if i%5 == 0 {
 				_, err := f.ChangeAgent(f.ctx, by, id, nil, draining)
@@ -86,8 +104,10 @@ func TestDiscoveryPages(t *testing.T) {
 			}
 		}
 		both := []picket.AgentStatus{picket.AgentDraining, picket.AgentActive}
-		for _, q := range []picket.AgentQuery{{}, {Statuses: both}, {Statuses: both, Role: "r2"}, {Statuses: both, Capabilities: []string{"c1"}},
-			{Statuses: both, Owner: "key_owner"}, {Statuses: both, Owner: "key_stranger"}, {Owner: "key_nobody"}, {Statuses: both, Owner: "key_owner", Role: "r1"}} {
+		for _, q := range []picket.AgentQuery{{}, {Statuses: both}, {Statuses: both, Role: "r2"},
+			{Statuses: both, Capabilities: []string{"c1"}},
+			{Statuses: both, Owner: "key_owner"}, {Statuses: both, Owner: "key_stranger"}, {Owner: "key_nobody"},
+			{Statuses: both, Owner: "key_owner", Role: "r1"}} {
 			whole, err := f.Agents(f.ctx, q)
 			ok(t, err)
 			if whole.NextCursor != "" {
@@ -150,14 +170,17 @@ func TestPools(t *testing.T) {
 			t.Fatalf("pools %+v", pools)
 		}
 		p := pools[1]
-		if p.RoleID != "billing" || p.Members[picket.AgentActive] != 3 || p.Members[picket.AgentDraining] != 1 || len(p.Members) != 5 ||
+		if p.RoleID != "billing" || p.Members[picket.AgentActive] != 3 || p.Members[picket.AgentDraining] != 1 ||
+			len(p.Members) != 5 ||
 			p.MaxConcurrentTasks != 8 || p.CurrentLoad != 4 || p.AvailableCapacity != 4 {
 			t.Fatalf("pool %+v", p)
 		}
 		for _, c := range []struct {
-			role, owner string
-			want        int
-		}{{"billing", "", 1}, {"nobody", "", 0}, {"", "key_stranger", 1}, {"billing", "key_stranger", 0}, {"audit", "key_stranger", 1}} {
+			role  string
+			owner string
+			want  int
+		}{{"billing", "", 1}, {"nobody", "", 0}, {"", "key_stranger", 1}, {"billing", "key_stranger", 0},
+			{"audit", "key_stranger", 1}} {
 			got, err := f.Pools(f.ctx, c.role, c.owner)
 			ok(t, err)
 			if len(got) != c.want {
@@ -195,11 +218,16 @@ func TestALargeRegistryReal(t *testing.T) {
 	beat()
 	few, fewBeats := cost(judge), cost(beat)
 	for i := 1; i < n; i++ {
-		f.register(t, picket.Registration{AgentID: fmt.Sprintf("a%05d", i), RoleID: "r", Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(2)}})
+		f.register(t, picket.Registration{
+			AgentID:  fmt.Sprintf("a%05d", i),
+			RoleID:   "r",
+			Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(2)},
+		})
 	}
 	many, manyBeats := cost(judge), cost(beat)
 	if fmt.Sprint(few) != fmt.Sprint(many) || fmt.Sprint(fewBeats) != fmt.Sprint(manyBeats) {
-		t.Errorf("judging costs %v with one agent, %v with %d; a heartbeat %v and %v", few, many, n, fewBeats, manyBeats)
+		t.Errorf("judging costs %v with one agent, %v with %d; a heartbeat %v and %v", few, many, n, fewBeats,
+			manyBeats)
 	}
 	got, err := f.Agents(f.ctx, picket.AgentQuery{MinAvailable: ptr(1)})
 	ok(t, err)

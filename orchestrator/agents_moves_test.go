@@ -123,7 +123,8 @@ func (f *fixture) moves(t *testing.T, from picket.AgentStatus, reason picket.Lif
 	before, _, _ := f.Agent(f.ctx, was.id)
 	seq := f.lastSeq(t)
 	err := causes[reason](t, f, was)
-	page, readErr := f.Events(f.ctx, picket.EventQuery{After: seq, Types: []string{picket.EventAgentLifecycle}, Agent: was.id})
+	page, readErr := f.Events(f.ctx,
+		picket.EventQuery{After: seq, Types: []string{picket.EventAgentLifecycle}, Agent: was.id})
 	ok(t, readErr)
 	want, status, found := picket.AgentMove(from, reason), from, 0
 	for _, ev := range page.Events {
@@ -142,8 +143,10 @@ func (f *fixture) moves(t *testing.T, from picket.AgentStatus, reason picket.Lif
 			t.Errorf("%s in %s: incarnation %d after %d", reason, from, after.Incarnation, before.Incarnation)
 		}
 	}
-	if steps > 0 && (after.Status != status || after.Version != before.Version+steps) || steps == 0 && after.Version != before.Version {
-		t.Errorf("%s in %s: %d events, version %d to %d, status %s", reason, from, steps, before.Version, after.Version, after.Status)
+	if steps > 0 && (after.Status != status || after.Version != before.Version+steps) ||
+		steps == 0 && after.Version != before.Version {
+		t.Errorf("%s in %s: %d events, version %d to %d, status %s", reason, from, steps, before.Version, after.Version,
+			after.Status)
 	}
 	switch {
 	case want == "" && found > 0, want != "" && found != 1:
@@ -156,13 +159,28 @@ func (f *fixture) moves(t *testing.T, from picket.AgentStatus, reason picket.Lif
 
 // refusedWhere are the requests that change nothing and say so.
 var refusedWhere = map[picket.AgentStatus]map[picket.LifecycleReason]bool{
-	picket.AgentRegistering: {picket.ReasonHeartbeatResumed: true, picket.ReasonDrainInitiated: true, picket.ReasonDrainCompleted: true, picket.ReasonDeregistered: true},
-	picket.AgentActive:      {picket.ReasonRegistered: true},
-	picket.AgentUnhealthy:   {picket.ReasonRegistered: true},
-	picket.AgentDraining:    {picket.ReasonRegistered: true},
-	picket.AgentDead: {picket.ReasonHeartbeatResumed: true, picket.ReasonDrainInitiated: true, picket.ReasonDrainCompleted: true,
-		picket.ReasonDrainTimeout: true, picket.ReasonDeregistered: true},
-	picket.AgentDeregistered: {picket.ReasonHeartbeatResumed: true, picket.ReasonDrainInitiated: true, picket.ReasonDrainCompleted: true, picket.ReasonDrainTimeout: true},
+	picket.AgentRegistering: {
+		picket.ReasonHeartbeatResumed: true,
+		picket.ReasonDrainInitiated:   true,
+		picket.ReasonDrainCompleted:   true,
+		picket.ReasonDeregistered:     true,
+	},
+	picket.AgentActive:    {picket.ReasonRegistered: true},
+	picket.AgentUnhealthy: {picket.ReasonRegistered: true},
+	picket.AgentDraining:  {picket.ReasonRegistered: true},
+	picket.AgentDead: {
+		picket.ReasonHeartbeatResumed: true,
+		picket.ReasonDrainInitiated:   true,
+		picket.ReasonDrainCompleted:   true,
+		picket.ReasonDrainTimeout:     true,
+		picket.ReasonDeregistered:     true,
+	},
+	picket.AgentDeregistered: {
+		picket.ReasonHeartbeatResumed: true,
+		picket.ReasonDrainInitiated:   true,
+		picket.ReasonDrainCompleted:   true,
+		picket.ReasonDrainTimeout:     true,
+	},
 }
 
 // A status that is not reached by asking is refused, unless it is the one that
@@ -170,7 +188,8 @@ var refusedWhere = map[picket.AgentStatus]map[picket.LifecycleReason]bool{
 func TestStatusesThatCannotBeAskedFor(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		a := f.register(t, quick("a1"))
-		for _, s := range []picket.AgentStatus{picket.AgentRegistering, picket.AgentActive, picket.AgentUnhealthy, picket.AgentDead} {
+		for _, s := range []picket.AgentStatus{picket.AgentRegistering, picket.AgentActive, picket.AgentUnhealthy,
+			picket.AgentDead} {
 			got, err := f.ChangeAgent(f.ctx, owner, "a1", nil, picket.AgentStatusChange{Status: s})
 			if s == picket.AgentActive {
 				ok(t, err)
@@ -186,7 +205,8 @@ func TestStatusesThatCannotBeAskedFor(t *testing.T) {
 		if e := refusalOf(err); e.Facts["presented"] != int64(7) || e.Facts["current"] != int64(1) {
 			t.Fatalf("facts %v", e.Facts)
 		}
-		a, err = f.ChangeAgent(f.ctx, owner, "a1", []int64{7, 1}, picket.AgentStatusChange{Status: picket.AgentDeregistered})
+		a, err = f.ChangeAgent(f.ctx, owner, "a1", []int64{7, 1},
+			picket.AgentStatusChange{Status: picket.AgentDeregistered})
 		ok(t, err)
 		seq := f.lastSeq(t)
 		again, err := f.Deregister(f.ctx, owner, "a1", nil)

@@ -91,7 +91,10 @@ func TestRegisteredAtOnce(t *testing.T) {
 func TestAdvanceOfADrainingAgent(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		next := func(id string) picket.AdvanceRequest {
-			return picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: id, WaitSeconds: ptr(20)}}
+			return picket.AdvanceRequest{
+				Output:  picket.RawJSON(`1`),
+				Acquire: picket.AcquireRequest{AgentID: id, WaitSeconds: ptr(20)},
+			}
 		}
 		was := f.in(t, "a1", picket.AgentDraining)
 		f.submit(t, picket.TaskSpec{})

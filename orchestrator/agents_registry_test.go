@@ -62,16 +62,26 @@ func TestStrangersAreRefused(t *testing.T) {
 // An agent begins anew, under what it says now.
 func TestRegisteredAgain(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		first := f.register(t, picket.Registration{AgentID: "a1", RoleID: "r1", Name: "One", Endpoint: "https://example.com/x", Capabilities: []string{"x"},
-			Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(3)}, DrainTimeoutSeconds: ptr(9), Metadata: picket.RawJSON(`{"a":1.50}`)})
+		first := f.register(t, picket.Registration{
+			AgentID:             "a1",
+			RoleID:              "r1",
+			Name:                "One",
+			Endpoint:            "https://example.com/x",
+			Capabilities:        []string{"x"},
+			Capacity:            &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(3)},
+			DrainTimeoutSeconds: ptr(9),
+			Metadata:            picket.RawJSON(`{"a":1.50}`),
+		})
 		hb := beating()
 		hb.CurrentLoad = ptr(2)
 		_, err := f.Heartbeat(f.ctx, owner, "a1", hb)
 		ok(t, err)
 		shown, key, err := f.Agent(f.ctx, "a1")
 		ok(t, err)
-		if key != "key_owner" || shown.Capacity.CurrentLoad != 2 || *shown.Capacity.MaxConcurrentTasks != 3 || *shown.DrainTimeoutSeconds != 9 ||
-			shown.Name != "One" || shown.Endpoint != "https://example.com/x" || string(shown.Metadata) != `{"a":1.50}` || shown.Version != 1 {
+		if key != "key_owner" || shown.Capacity.CurrentLoad != 2 || *shown.Capacity.MaxConcurrentTasks != 3 ||
+			*shown.DrainTimeoutSeconds != 9 ||
+			shown.Name != "One" || shown.Endpoint != "https://example.com/x" ||
+			string(shown.Metadata) != `{"a":1.50}` || shown.Version != 1 {
 			t.Fatalf("%s has %+v", key, shown)
 		}
 		f.beat(t, "a1") // says no load
@@ -82,8 +92,10 @@ func TestRegisteredAgain(t *testing.T) {
 		ok(t, err)
 		f.tickTo(t, time.Second)
 		second := f.register(t, picket.Registration{AgentID: "a1", RoleID: "r2"})
-		if second.RegisteredAt != first.RegisteredAt || second.Incarnation != first.Incarnation+1 || second.Version != 1 || second.Name != "" ||
-			second.Capacity.MaxConcurrentTasks != nil || second.Capacity.CurrentLoad != 0 || string(second.Metadata) != "{}" || second.RoleID != "r2" {
+		if second.RegisteredAt != first.RegisteredAt || second.Incarnation != first.Incarnation+1 ||
+			second.Version != 1 || second.Name != "" ||
+			second.Capacity.MaxConcurrentTasks != nil || second.Capacity.CurrentLoad != 0 ||
+			string(second.Metadata) != "{}" || second.RoleID != "r2" {
 			t.Fatalf("registered again as %+v", second)
 		}
 		pools, err := f.Pools(f.ctx, "", "")
@@ -160,7 +172,8 @@ func TestIncarnationsNeverFall(t *testing.T) {
 		if pools, _ := f.Pools(f.ctx, "", ""); n != 1 || len(pools) != 0 {
 			t.Fatalf("%d deleted, pools %+v", n, pools)
 		}
-		for _, pattern := range []string{"agent:*", "metadata:*", "commands:*", "roster:*", "roles-of:*", "pools", "gone", "silence"} {
+		for _, pattern := range []string{"agent:*", "metadata:*", "commands:*", "roster:*", "roles-of:*", "pools",
+			"gone", "silence"} {
 			if left, err := f.raw.Keys(f.ctx, "pk:{default}:"+pattern).Result(); err != nil || len(left) > 0 {
 				t.Errorf("of the deleted record there is still %v: %v", left, err)
 			}
@@ -172,7 +185,8 @@ func TestIncarnationsNeverFall(t *testing.T) {
 		s, err := f.Stats(f.ctx)
 		ok(t, err)
 		if b.Incarnation != a.Incarnation+1 || c.Incarnation <= s.Floor || s.Floor == 0 {
-			t.Fatalf("incarnations %d, %d, after an adoption %d with floor %d", a.Incarnation, b.Incarnation, c.Incarnation, s.Floor)
+			t.Fatalf("incarnations %d, %d, after an adoption %d with floor %d", a.Incarnation, b.Incarnation,
+				c.Incarnation, s.Floor)
 		}
 	})
 }

@@ -42,7 +42,8 @@ func TestAKeyOfManyRolesReal(t *testing.T) {
 		do    func()
 	}{
 		{"all of a key", page, func() {
-			seen, q := map[string]bool{}, picket.AgentQuery{Statuses: picket.AgentStatuses, Owner: "key_owner", Limit: 400}
+			seen, q := map[string]bool{},
+				picket.AgentQuery{Statuses: picket.AgentStatuses, Owner: "key_owner", Limit: 400}
 			for {
 				page, err := f.Agents(f.ctx, q)
 				ok(t, err)
@@ -71,7 +72,8 @@ func TestAKeyOfManyRolesReal(t *testing.T) {
 		{"pools", page, func() {
 			pools, err := f.Pools(f.ctx, "", "")
 			ok(t, err)
-			if len(pools) != roles || pools[700].Members[picket.AgentDraining] != 1 || pools[701].Members[picket.AgentActive] != 1 || pools[roles-1].RoleID != "r1499" {
+			if len(pools) != roles || pools[700].Members[picket.AgentDraining] != 1 ||
+				pools[701].Members[picket.AgentActive] != 1 || pools[roles-1].RoleID != "r1499" {
 				t.Errorf("%d pools, %+v", len(pools), pools[min(700, len(pools)-1)])
 			}
 		}},

@@ -43,15 +43,22 @@ func beating() picket.Heartbeat {
 
 func TestRegisterAndHeartbeat(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		a := f.register(t, picket.Registration{AgentID: "a1", RoleID: "billing", Capabilities: []string{"z", "a"}, Metadata: picket.RawJSON(`{"n":12345678901234567890}`),
-			Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(5)}})
-		if a.Version != 1 || a.Status != picket.AgentActive || a.Incarnation != 1 || string(a.Metadata) != `{"n":12345678901234567890}` || a.Capabilities[0] != "z" {
+		a := f.register(t, picket.Registration{
+			AgentID:      "a1",
+			RoleID:       "billing",
+			Capabilities: []string{"z", "a"},
+			Metadata:     picket.RawJSON(`{"n":12345678901234567890}`),
+			Capacity:     &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(5)},
+		})
+		if a.Version != 1 || a.Status != picket.AgentActive || a.Incarnation != 1 ||
+			string(a.Metadata) != `{"n":12345678901234567890}` || a.Capabilities[0] != "z" {
 			t.Fatalf("registered %+v", a)
 		}
 		f.tickTo(t, time.Second)
 		got := f.beat(t, "a1")
 		after := f.agent(t, "a1", picket.AgentActive)
-		if !got.Acknowledged || got.AgentStatus != picket.AgentActive || got.PendingCommands == nil || len(got.PendingCommands) > 0 ||
+		if !got.Acknowledged || got.AgentStatus != picket.AgentActive || got.PendingCommands == nil ||
+			len(got.PendingCommands) > 0 ||
 			after.LastHeartbeatAt != got.ServerTimestamp || after.RegisteredAt != a.RegisteredAt || after.Version != 1 {
 			t.Fatalf("heartbeat %+v, then %+v", got, after)
 		}

@@ -103,7 +103,8 @@ func TestOldLeasesEndBesideADrain(t *testing.T) {
 			picket.HelpRequest{Question: "?", DeadlineSeconds: ptr(1), OnDeadline: picket.OnDeadlineDeny})
 		ok(t, err)
 		for i := range 150 {
-			ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:chores", redis.Z{Member: fmt.Sprintf("dead:b%d:1:agent_dead", i)}).Err())
+			ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:chores", redis.Z{Member: fmt.Sprintf("dead:b%d:1:agent_dead", i)}).
+				Err())
 		}
 		f.tickTo(t, 2*time.Second)
 		f.state(t, task.TaskID, picket.TaskQueued)

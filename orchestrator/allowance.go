@@ -8,7 +8,10 @@ import (
 
 // allowance is what the configuration grants: to a day, where that is capped,
 // and to a task that asks for nothing else.
-type allowance struct{ perDay, task *budget.Envelope }
+type allowance struct {
+	perDay *budget.Envelope
+	task   *budget.Envelope
+}
 
 // Allow puts other amounts in force, from the next task on, as
 // [Config.HousePerDay] and [Config.TaskEnvelope] describe them.

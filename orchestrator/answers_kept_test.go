@@ -12,7 +12,8 @@ import (
 // asked takes the next task, asks, and has the question answered.
 func (f *fixture) asked(t *testing.T, question, answer string) {
 	t.Helper()
-	help, err := f.RequestHelp(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"})), picket.HelpRequest{Question: question})
+	help, err := f.RequestHelp(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"})),
+		picket.HelpRequest{Question: question})
 	ok(t, err)
 	_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(answer)})
 	ok(t, err)
@@ -53,7 +54,11 @@ func TestATaskMadeAnewKnowsWhatWasAnswered(t *testing.T) {
 		second := f.anew(t, first)
 		f.asked(t, "how", `"so"`)
 		third := f.anew(t, second)
-		for id, want := range map[string]string{first: `where "here", when "now"`, second: `where "here", when "now", how "so"`, third: `where "here", when "now", how "so"`} {
+		for id, want := range map[string]string{
+			first:  `where "here", when "now"`,
+			second: `where "here", when "now", how "so"`,
+			third:  `where "here", when "now", how "so"`,
+		} {
 			got, err := f.Task(f.ctx, id)
 			ok(t, err)
 			if said := saidIn(got.Answers); said != want {
@@ -61,7 +66,8 @@ func TestATaskMadeAnewKnowsWhatWasAnswered(t *testing.T) {
 			}
 		}
 		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-		if said := saidIn(l.Answers); l.TaskID != third || l.Attempt != 1 || said != `where "here", when "now", how "so"` {
+		if said := saidIn(l.Answers); l.TaskID != third || l.Attempt != 1 ||
+			said != `where "here", when "now", how "so"` {
 			t.Errorf("run %d of %s was told %s", l.Attempt, l.TaskID, said)
 		}
 		f.pass(t, time.Minute)

@@ -40,7 +40,8 @@ func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.Key
 		if k, err := e.Key(ctx, id); err != nil {
 			return picket.NewKey{}, err
 		} else if !k.RevokedAt.IsZero() {
-			return picket.NewKey{}, picket.Refuse(picket.CodeStateConflict, "Send a new Idempotency-Key to make a new key.",
+			return picket.NewKey{}, picket.Refuse(picket.CodeStateConflict,
+				"Send a new Idempotency-Key to make a new key.",
 				"the key that this request made was revoked")
 		}
 	}
@@ -49,12 +50,14 @@ func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.Key
 
 // AdoptKey registers a key that exists already, such as the admin key of a
 // data directory after an empty store; a known key is left as it is.
-func (e *Engine) AdoptKey(ctx context.Context, by picket.Caller, name string, key picket.Secret, scopes []picket.Scope) (picket.APIKey, error) {
+func (e *Engine) AdoptKey(ctx context.Context, by picket.Caller, name string, key picket.Secret,
+	scopes []picket.Scope) (picket.APIKey, error) {
 	if err := checkScopes(scopes); err != nil {
 		return picket.APIKey{}, err
 	}
 	if ns, ok := KeyNamespace(key); !ok || ns != e.namespace {
-		return picket.APIKey{}, picket.Invalid("key", "Use a key made for namespace "+e.namespace+".", "the key does not belong to this namespace")
+		return picket.APIKey{}, picket.Invalid("key", "Use a key made for namespace "+e.namespace+".",
+			"the key does not belong to this namespace")
 	}
 	id, _, err := e.recordKey(ctx, by, key.Reveal(), picket.KeyRequest{Name: name, Scopes: scopes})
 	if err != nil {
@@ -63,12 +66,14 @@ func (e *Engine) AdoptKey(ctx context.Context, by picket.Caller, name string, ke
 	return e.Key(ctx, id)
 }
 
-func (e *Engine) recordKey(ctx context.Context, by picket.Caller, secret string, req picket.KeyRequest) (id string, created bool, err error) {
+func (e *Engine) recordKey(ctx context.Context, by picket.Caller, secret string,
+	req picket.KeyRequest) (id string, created bool, err error) {
 	scopes := make([]string, len(req.Scopes))
 	for i, s := range req.Scopes {
 		scopes[i] = string(s)
 	}
-	got, err := e.run(ctx, "key_create", "key_"+ulid.Make().String(), hashKey(secret), req.Name, strings.Join(scopes, ","),
+	got, err := e.run(ctx, "key_create", "key_"+ulid.Make().String(), hashKey(secret), req.Name,
+		strings.Join(scopes, ","),
 		int64(req.ExpiresAt), by.Actor, by.Once.Key, by.Once.Body)
 	if err != nil {
 		return "", false, err
@@ -84,7 +89,8 @@ func checkScopes(scopes []picket.Scope) error {
 	}
 	for _, s := range scopes {
 		if !slices.Contains(picket.Scopes, s) {
-			return picket.Invalid("/scopes", "Send one or more of: agent, reviewer, operator, admin.", "%q is not a scope", s)
+			return picket.Invalid("/scopes", "Send one or more of: agent, reviewer, operator, admin.",
+				"%q is not a scope", s)
 		}
 	}
 	return nil
@@ -124,9 +130,16 @@ func (e *Engine) Keys(ctx context.Context) ([]picket.APIKey, error) {
 func (r *reply) key(v any) picket.APIKey {
 	l := r.list(v)
 	h := r.hash(r.at(l, 1))
-	k := picket.APIKey{KeyID: r.text(r.at(l, 0)), Name: h["name"], CreatedAt: picket.Instant(integer(h["created"])),
-		ExpiresAt: picket.Instant(integer(h["expires"])), RevokedAt: picket.Instant(integer(h["revoked"])), Leases: picket.KeyLeases(h["leases"]),
-		ParentKeyID: h["parent"], AgentID: h["agent"]}
+	k := picket.APIKey{
+		KeyID:       r.text(r.at(l, 0)),
+		Name:        h["name"],
+		CreatedAt:   picket.Instant(integer(h["created"])),
+		ExpiresAt:   picket.Instant(integer(h["expires"])),
+		RevokedAt:   picket.Instant(integer(h["revoked"])),
+		Leases:      picket.KeyLeases(h["leases"]),
+		ParentKeyID: h["parent"],
+		AgentID:     h["agent"],
+	}
 	for s := range strings.SplitSeq(h["scopes"], ",") {
 		k.Scopes = append(k.Scopes, picket.Scope(s))
 	}
@@ -161,7 +174,8 @@ func (e *Engine) RevokeKey(ctx context.Context, by picket.Caller, keyID string) 
 
 // RevokeKeyWith is RevokeKey with a choice of what happens to the leases. The
 // leases of a key that is already revoked can still be ended, but not restored.
-func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID string, how picket.KeyRevocation) (picket.APIKey, error) {
+func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID string,
+	how picket.KeyRevocation) (picket.APIKey, error) {
 	if err := picket.CheckID("keyId", "key", keyID); err != nil {
 		return picket.APIKey{}, err
 	}
@@ -195,7 +209,9 @@ func (e *Engine) Authenticate(ctx context.Context, key picket.Secret) (picket.Pr
 		return picket.Principal{}, err
 	}
 	if err != nil || !k.RevokedAt.IsZero() || (!k.ExpiresAt.IsZero() && int64(k.ExpiresAt) <= raw) {
-		return picket.Principal{}, picket.Refuse(picket.CodeUnauthenticated, "Send a valid key as X-API-Key or as a bearer.", "the API key is not valid")
+		return picket.Principal{},
+			picket.Refuse(picket.CodeUnauthenticated, "Send a valid key as X-API-Key or as a bearer.",
+				"the API key is not valid")
 	}
 	p = e.principal(k)
 	life := keyLife

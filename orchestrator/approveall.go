@@ -17,7 +17,8 @@ const MaxBulk = 500
 // be lost to somebody else. by.Once is needed: a request repeated with it
 // decides the tasks of the first one and no others, also when that broke off
 // half way.
-func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller, req picket.BulkApproval) (picket.BulkApproved, error) {
+func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
+	req picket.BulkApproval) (picket.BulkApproved, error) {
 	out := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}
 	if err := checkBulk(by, req); err != nil {
 		return out, err
@@ -28,8 +29,10 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller, req picket.Bu
 	}
 	got, err := e.run(ctx, "bulk", append([]any{by.Once.Key, by.Once.Body, req.Count}, ids...)...)
 	if no, ok := picket.RefusalOf(err); ok && no.Code == picket.CodeVersion && len(ids) > MaxBulk {
-		return out, picket.Refuse(picket.CodeVersion, "Narrow the filter, look at what it means, then send the number that you see.",
-			"more than %d tasks are meant now, and one request approves no more than that", MaxBulk).With("limit", MaxBulk).With("presented", req.Count)
+		return out, picket.Refuse(picket.CodeVersion,
+			"Narrow the filter, look at what it means, then send the number that you see.",
+			"more than %d tasks are meant now, and one request approves no more than that", MaxBulk).
+			With("limit", MaxBulk).With("presented", req.Count)
 	}
 	if err != nil {
 		return out, err
@@ -56,18 +59,24 @@ func checkBulk(by picket.Caller, req picket.BulkApproval) error {
 	f := req.Filter
 	switch {
 	case by.Once.Key == "":
-		return picket.Refuse(picket.CodePreconditionRequired, "Send an Idempotency-Key, such as a UUID, and the same one when you repeat the request.",
-			"many are approved only under an Idempotency-Key: repeated without one the request would mean other tasks").With("field", "Idempotency-Key")
+		return picket.Refuse(picket.CodePreconditionRequired,
+			"Send an Idempotency-Key, such as a UUID, and the same one when you repeat the request.",
+			"many are approved only under an Idempotency-Key: repeated without one the request would mean other tasks").
+			With("field", "Idempotency-Key")
 	case req.Count < 1 || req.Count > MaxBulk:
-		return picket.Invalid("/count", "Send how many tasks you saw, 1 to 500; narrow the filter where they are more.", "count is %d, allowed are 1 to %d", req.Count, MaxBulk)
+		return picket.Invalid("/count", "Send how many tasks you saw, 1 to 500; narrow the filter where they are more.",
+			"count is %d, allowed are 1 to %d", req.Count, MaxBulk)
 	case f.Role == "" && f.Parent == "" && len(f.Labels) == 0 && len(f.TaskIDs) == 0:
-		return picket.Invalid("/filter", "Name a role, a parent, labels or taskIds.", "the filter is empty, which would mean everything")
+		return picket.Invalid("/filter", "Name a role, a parent, labels or taskIds.",
+			"the filter is empty, which would mean everything")
 	case len(f.TaskIDs) > MaxBulk:
-		return picket.Invalid("/filter/taskIds", "Send 500 at most.", "taskIds has %d entries, allowed are %d", len(f.TaskIDs), MaxBulk)
+		return picket.Invalid("/filter/taskIds", "Send 500 at most.", "taskIds has %d entries, allowed are %d",
+			len(f.TaskIDs), MaxBulk)
 	case len(req.Note) > picket.MaxNote:
 		return picket.TooLarge("/note", len(req.Note))
 	case len(req.Digests) > MaxBulk:
-		return picket.Invalid("/digests", "Send only the digests of the tasks that you saw.", "digests has %d entries, and at most %d are allowed", len(req.Digests), MaxBulk)
+		return picket.Invalid("/digests", "Send only the digests of the tasks that you saw.",
+			"digests has %d entries, and at most %d are allowed", len(req.Digests), MaxBulk)
 	}
 	for id, digest := range req.Digests {
 		if err := picket.CheckID("/digests", "task", id); err != nil {
@@ -115,7 +124,8 @@ func (e *Engine) inReview(ctx context.Context, f picket.ReviewFilter) (ids []any
 }
 
 // lostCodes are the refusals of one decision that do not stop the other decisions.
-var lostCodes = []picket.Code{picket.CodeTaskClosed, picket.CodeStateConflict, picket.CodeNotFound, picket.CodeVersion, picket.CodePreconditionRequired}
+var lostCodes = []picket.Code{picket.CodeTaskClosed, picket.CodeStateConflict, picket.CodeNotFound, picket.CodeVersion,
+	picket.CodePreconditionRequired}
 
 // lostRace tells whether a refusal means that somebody else was first, or that
 // the task has changed since it was looked at.

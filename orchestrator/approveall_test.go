@@ -36,7 +36,10 @@ func TestApproveAllThatAFilterMeans(t *testing.T) {
 		f.done(t, 1, picket.TaskSpec{})
 		f.mismatch(t, picket.BulkApproval{Filter: picket.ReviewFilter{Labels: team}, Count: 4}, 5, 6)
 		f.mismatch(t, picket.BulkApproval{Filter: picket.ReviewFilter{Role: "nobody"}, Count: 1}, 0, 6)
-		f.mismatch(t, picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: append(others, others[0], noTask)}, Count: 3}, 2, 6)
+		f.mismatch(t, picket.BulkApproval{
+			Filter: picket.ReviewFilter{TaskIDs: append(others, others[0], noTask)},
+			Count:  3,
+		}, 2, 6)
 		f.mismatch(t, picket.BulkApproval{Filter: picket.ReviewFilter{Role: "coder", TaskIDs: others}, Count: 2}, 0, 6)
 
 		all := picket.BulkApproval{Filter: picket.ReviewFilter{Role: "coder", Labels: team}, Count: 3, Note: "seen all"}
@@ -72,14 +75,17 @@ func TestApproveAllLosesWhatOthersDecide(t *testing.T) {
 		ben := picket.Caller{Actor: "key_ben"}
 		req := picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: ids}, Count: 4}
 		by := once("1")
-		ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+by.Once.Key, by.Once.Body+" "+strings.Join(append(ids, noTask), " "), 0).Err()) // it has looked
+		// it has looked
+		ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+by.Once.Key, by.Once.Body+" "+strings.Join(append(ids, noTask), " "),
+			0).Err())
 		_, _, err := f.Reject(f.ctx, ben, ids[1], picket.Decision{Note: "no"}, nil)
 		ok(t, err)
 		_, err = f.Approve(f.ctx, ben, ids[3], picket.Decision{Note: "yes"})
 		ok(t, err)
 		got, err := f.ApproveAll(f.ctx, by, req)
 		ok(t, err)
-		want := []picket.LostRace{{TaskID: ids[1], Code: picket.CodeTaskClosed, By: "key_ben"}, {TaskID: ids[3], Code: picket.CodeTaskClosed, By: "key_ben"},
+		want := []picket.LostRace{{TaskID: ids[1], Code: picket.CodeTaskClosed, By: "key_ben"},
+			{TaskID: ids[3], Code: picket.CodeTaskClosed, By: "key_ben"},
 			{TaskID: noTask, Code: picket.CodeNotFound}}
 		if !slices.Equal(got.Approved, []string{ids[0], ids[2]}) || !slices.Equal(got.Lost, want) {
 			t.Fatalf("got %+v", got)
@@ -99,10 +105,13 @@ func TestApproveAllChecksWhatItIsAsked(t *testing.T) {
 			{once("1"), picket.BulkApproval{Filter: role}, picket.CodeValidation},
 			{once("1"), picket.BulkApproval{Filter: role, Count: 501}, picket.CodeValidation},
 			{once("1"), picket.BulkApproval{Count: 1}, picket.CodeValidation},
-			{once("1"), picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: make([]string, 501)}, Count: 1}, picket.CodeValidation},
-			{once("1"), picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: []string{"task_x"}}, Count: 1}, picket.CodeValidation},
+			{once("1"), picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: make([]string, 501)}, Count: 1},
+				picket.CodeValidation},
+			{once("1"), picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: []string{"task_x"}}, Count: 1},
+				picket.CodeValidation},
 			{once("1"), picket.BulkApproval{Filter: picket.ReviewFilter{Role: "a b"}, Count: 1}, picket.CodeValidation},
-			{once("1"), picket.BulkApproval{Filter: role, Count: 1, Note: strings.Repeat("a", 20<<10)}, picket.CodeTooLarge},
+			{once("1"), picket.BulkApproval{Filter: role, Count: 1, Note: strings.Repeat("a", 20<<10)},
+				picket.CodeTooLarge},
 		} {
 			_, err := f.ApproveAll(f.ctx, c.by, c.req)
 			refused(t, err, c.code)
@@ -122,15 +131,18 @@ func TestApproveAllOfTooMany(t *testing.T) {
 		all := picket.BulkApproval{Filter: picket.ReviewFilter{Role: "coder"}, Count: 500}
 		_, err := f.ApproveAll(f.ctx, once("1"), all)
 		var no *picket.Error
-		if !errors.As(err, &no) || no.Code != picket.CodeVersion || no.Facts["limit"] != orchestrator.MaxBulk || no.Facts["count"] != nil ||
-			!strings.Contains(no.Message, "more than 500 tasks") || !strings.Contains(no.Remedy, "arrow the filter") || strings.Contains(no.Message+no.Remedy, "501") {
+		if !errors.As(err, &no) || no.Code != picket.CodeVersion || no.Facts["limit"] != orchestrator.MaxBulk ||
+			no.Facts["count"] != nil ||
+			!strings.Contains(no.Message, "more than 500 tasks") || !strings.Contains(no.Remedy, "arrow the filter") ||
+			strings.Contains(no.Message+no.Remedy, "501") {
 			t.Fatalf("approve all of 501: %v, facts %v", err, no)
 		}
 		ok(t, f.raw.ZRem(f.ctx, "pk:{default}:by-role:coder", fmt.Sprintf("task_%026d", 7)).Err())
 		f.mismatch(t, picket.BulkApproval{Filter: all.Filter, Count: 499}, 500, 501)
 		by := once("1")
 		ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+by.Once.Key, by.Once.Body+" "+noTask, 0).Err())
-		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:by-role:coder", redis.Z{Score: 8, Member: fmt.Sprintf("task_%026d", 7)}).Err())
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:by-role:coder", redis.Z{Score: 8, Member: fmt.Sprintf("task_%026d", 7)}).
+			Err())
 		got, err := f.ApproveAll(f.ctx, by, all) // decided while they were fewer
 		ok(t, err)
 		if len(got.Lost) != 1 || got.Lost[0].TaskID != noTask {
@@ -166,5 +178,10 @@ func threeInReview(w *lostWorld) {
 }
 
 func approveThree(w *lostWorld, e *orchestrator.Engine) (any, error) {
-	return e.ApproveAll(w.ctx, asked("1"), picket.BulkApproval{Filter: picket.ReviewFilter{Labels: map[string]string{"team": "a"}}, Count: 3, Note: "good"})
+	return e.ApproveAll(w.ctx, asked("1"),
+		picket.BulkApproval{
+			Filter: picket.ReviewFilter{Labels: map[string]string{"team": "a"}},
+			Count:  3,
+			Note:   "good",
+		})
 }

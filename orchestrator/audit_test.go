@@ -51,7 +51,8 @@ func auditDiffers(ctx context.Context, raw redis.UniversalClient) string {
 	})
 	for i := range max(len(want), len(copies)) {
 		if i == len(want) || i == len(copies) || !reflect.DeepEqual(copies[i], want[i]) {
-			return fmt.Sprintf("of %d audited events the audit log has %d, and number %d differs: %v, %v", len(want), len(copies), i,
+			return fmt.Sprintf("of %d audited events the audit log has %d, and number %d differs: %v, %v", len(want),
+				len(copies), i,
 				copies[min(i, len(copies)):min(i+1, len(copies))], want[min(i, len(want)):min(i+1, len(want))])
 		}
 	}
@@ -99,10 +100,12 @@ func (f *fixture) audit(t *testing.T, types ...string) []picket.Event {
 // the keys and the decisions, and the flood was counted.
 func TestAFloodDisplacesNothingInTheAuditLog(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		key, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "k", Scopes: []picket.Scope{picket.ScopeAgent}})
+		key, err := f.CreateKey(f.ctx, operator,
+			picket.KeyRequest{Name: "k", Scopes: []picket.Scope{picket.ScopeAgent}})
 		ok(t, err)
 		reviewed := f.submit(t, picket.TaskSpec{})
-		_, err = f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{})), picket.Completion{Output: picket.RawJSON(`1`)})
+		_, err = f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{})),
+			picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		_, err = f.Approve(f.ctx, operator, reviewed.TaskID, picket.Decision{Note: "good"})
 		ok(t, err)
@@ -139,12 +142,15 @@ func TestAFloodDisplacesNothingInTheAuditLog(t *testing.T) {
 		if len(audit) != before {
 			t.Errorf("the flood wrote to the audit log: %+v", audit[before:])
 		}
-		for _, want := range []string{picket.EventKeyCreated, picket.EventTaskSubmitted, picket.EventTaskApproved, picket.EventLeaseExpired} {
-			if !slices.ContainsFunc(audit, func(ev picket.Event) bool { return ev.Type == want && ev.Actor == operator.Actor }) {
+		for _, want := range []string{picket.EventKeyCreated, picket.EventTaskSubmitted, picket.EventTaskApproved,
+			picket.EventLeaseExpired} {
+			if !slices.ContainsFunc(audit,
+				func(ev picket.Event) bool { return ev.Type == want && ev.Actor == operator.Actor }) {
 				t.Errorf("the audit log has no %s", want)
 			}
 		}
-		if only := f.audit(t, picket.EventKeyCreated); len(only) != 1 || !regexp.MustCompile(key.KeyID).Match(only[0].Data) {
+		if only := f.audit(t, picket.EventKeyCreated); len(only) != 1 ||
+			!regexp.MustCompile(key.KeyID).Match(only[0].Data) {
 			t.Errorf("of keys the audit log has %+v", only)
 		}
 		refused := f.RefusedWrites()
@@ -223,7 +229,8 @@ func TestAnOperatorIsAuditedWithTheKeyOfItsAgents(t *testing.T) {
 			ok(t, err)
 			_, err = f.Deregister(f.ctx, person, id, nil)
 			ok(t, err)
-			want := []string{"agent.command by key_owner", "agent.lifecycle by key_owner", "agent.lifecycle by key_owner", "lease.expired by key_owner"}
+			want := []string{"agent.command by key_owner", "agent.lifecycle by key_owner",
+				"agent.lifecycle by key_owner", "lease.expired by key_owner"}
 			if got := f.auditedAfter(t, seq); !slices.Equal(got, want) {
 				t.Errorf("%s: the audit log has %q, want %q", id, got, want)
 			}
@@ -256,10 +263,12 @@ func TestARepairByAnOperatorIsAudited(t *testing.T) {
 		}
 		look := func(seq int64) []string {
 			t.Helper()
-			if !slices.ContainsFunc(f.happened(t, seq), func(s string) bool { return strings.HasPrefix(s, picket.EventInvariantRepaired) }) {
+			if !slices.ContainsFunc(f.happened(t, seq),
+				func(s string) bool { return strings.HasPrefix(s, picket.EventInvariantRepaired) }) {
 				t.Fatalf("nothing was repaired: %q", f.happened(t, seq))
 			}
-			return slices.DeleteFunc(f.auditedAfter(t, seq), func(s string) bool { return !strings.HasPrefix(s, "invariant.") })
+			return slices.DeleteFunc(f.auditedAfter(t, seq),
+				func(s string) bool { return !strings.HasPrefix(s, "invariant.") })
 		}
 		damage()
 		seq := f.lastSeq(t)

@@ -11,9 +11,18 @@ import (
 // it comes, and takes none of the adapter's commands.
 func TestTheEndOfALeaseIsAwaited(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, h picket.Held) error{
-		"completed": func(f *fixture, h picket.Held) error { _, err := f.Complete(f.ctx, h, picket.Completion{}); return err },
-		"cancelled": func(f *fixture, h picket.Held) error { _, err := f.Cancel(f.ctx, operator, h.TaskID, ""); return err },
-		"expired":   func(f *fixture, h picket.Held) error { _, err := f.Expire(f.ctx, operator, h.TaskID, ""); return err },
+		"completed": func(f *fixture, h picket.Held) error {
+			_, err := f.Complete(f.ctx, h, picket.Completion{})
+			return err
+		},
+		"cancelled": func(f *fixture, h picket.Held) error {
+			_, err := f.Cancel(f.ctx, operator, h.TaskID, "")
+			return err
+		},
+		"expired": func(f *fixture, h picket.Held) error {
+			_, err := f.Expire(f.ctx, operator, h.TaskID, "")
+			return err
+		},
 	} {
 		both(t, func(t *testing.T, f *fixture) {
 			_, h := f.start(t, picket.TaskSpec{})

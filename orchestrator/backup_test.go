@@ -44,22 +44,35 @@ func TestBackupAndRestore(t *testing.T) {
 type backupStory struct {
 	*testing.T
 	*fixture
-	node                *rig.Node
-	witness, data, copy string
+	node    *rig.Node
+	witness string
+	data    string
+	copy    string
 
-	kept, left        picket.Lease   // leased before the backup: one holder goes on, one is never heard of again
-	first, second     picket.Lease   // of one task, before the backup and after it
-	gone              picket.Lease   // of a task that the backup does not know
-	early, late       string         // keys made before the backup and after it
-	highest, last     int64          // of all tokens and sequence numbers before the restore
-	audited           []picket.Event // the audit log before the restore
-	submitted, copied int            // tasks of the traffic: all, and those the backup must know
+	kept      picket.Lease
+	left      picket.Lease // leased before the backup: one holder goes on, one is never heard of again
+	first     picket.Lease
+	second    picket.Lease // of one task, before the backup and after it
+	gone      picket.Lease // of a task that the backup does not know
+	early     string
+	late      string // keys made before the backup and after it
+	highest   int64
+	last      int64          // of all tokens and sequence numbers before the restore
+	audited   []picket.Event // the audit log before the restore
+	submitted int
+	copied    int // tasks of the traffic: all, and those the backup must know
 }
 
 func newBackupStory(t *testing.T) *backupStory {
 	// Small enough that Redis would rewrite its file during the backup.
 	args := append([]string{"--auto-aof-rewrite-min-size", "16kb"}, durable...)
-	b := &backupStory{T: t, node: rig.StartNode(t, args...), witness: t.TempDir(), data: t.TempDir(), copy: filepath.Join(t.TempDir(), "backup")}
+	b := &backupStory{
+		T:       t,
+		node:    rig.StartNode(t, args...),
+		witness: t.TempDir(),
+		data:    t.TempDir(),
+		copy:    filepath.Join(t.TempDir(), "backup"),
+	}
 	for _, name := range []string{"secret.key", "admin.key"} {
 		ok(t, os.WriteFile(filepath.Join(b.data, name), []byte(name), 0o600))
 	}
@@ -70,10 +83,17 @@ func newBackupStory(t *testing.T) *backupStory {
 func (b *backupStory) open() {
 	b.Helper()
 	where := b.node.Store()
-	store, err := orchestrator.Open(b.Context(), orchestrator.Config{Redis: where.Redis, Sealer: rig.Sealer(), Witness: b.witness, Found: true,
-		Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(b.Context(),
+		orchestrator.Config{Redis: where.Redis, Sealer: rig.Sealer(), Witness: b.witness, Found: true,
+			Log: slog.New(slog.DiscardHandler)})
 	ok(b.T, err)
-	b.fixture = &fixture{Engine: store.Engine("default"), store: store, sealer: rig.Sealer(), ctx: b.Context(), raw: redis.NewUniversalClient(&where.Redis)}
+	b.fixture = &fixture{
+		Engine: store.Engine("default"),
+		store:  store,
+		sealer: rig.Sealer(),
+		ctx:    b.Context(),
+		raw:    redis.NewUniversalClient(&where.Redis),
+	}
 	b.Cleanup(func() { _ = store.Close() })
 	b.Cleanup(func() { _ = b.raw.Close() })
 }
@@ -115,7 +135,8 @@ func (b *backupStory) backup() {
 				return
 			default:
 			}
-			task, err := b.Submit(context.WithoutCancel(b.ctx), operator, picket.TaskSpec{Title: strings.Repeat("traffic ", 10), Role: "traffic"})
+			task, err := b.Submit(context.WithoutCancel(b.ctx), operator,
+				picket.TaskSpec{Title: strings.Repeat("traffic ", 10), Role: "traffic"})
 			if err != nil {
 				stopped <- fmt.Errorf("task %d of the traffic: %w", b.submitted, err)
 				return
@@ -138,7 +159,8 @@ func (b *backupStory) backup() {
 	b.documented("sh backup", "TO="+b.copy, "PATH="+b.slowCopy()+":"+os.Getenv("PATH"))
 	close(stop)
 	ok(b.T, <-stopped)
-	if p, err := b.raw.ConfigGet(b.ctx, "auto-aof-rewrite-percentage").Result(); err != nil || p["auto-aof-rewrite-percentage"] != "100" {
+	if p, err := b.raw.ConfigGet(b.ctx, "auto-aof-rewrite-percentage").Result(); err != nil ||
+		p["auto-aof-rewrite-percentage"] != "100" {
 		b.Errorf("rewriting is left at %v, %v", p, err)
 	}
 }
@@ -170,7 +192,8 @@ exec ` + real + ` "$@"
 func (b *backupStory) documented(name string, env ...string) {
 	b.Helper()
 	cmd := exec.CommandContext(b.ctx, "bash", "-c", block(b.T, name))
-	cmd.Env = append(os.Environ(), append(env, "ADMIN=redis://"+b.node.Addr, "REDIS_DIR="+b.node.Dir, "DATA="+b.data)...)
+	cmd.Env = append(os.Environ(),
+		append(env, "ADMIN=redis://"+b.node.Addr, "REDIS_DIR="+b.node.Dir, "DATA="+b.data)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		b.Fatalf("run the block %q: %v\n%s", name, err, out)
 	}
@@ -275,14 +298,16 @@ func (b *backupStory) checkAudit() {
 		b.Error(diff)
 	}
 	now := b.audit(b.T)
-	n := slices.IndexFunc(now, func(ev picket.Event) bool { return ev.Type == picket.EventStoreAdopted && ev.Seq > b.last })
+	n := slices.IndexFunc(now,
+		func(ev picket.Event) bool { return ev.Type == picket.EventStoreAdopted && ev.Seq > b.last })
 	if n < 0 || n > len(b.audited) || !reflect.DeepEqual(now[:n], b.audited[:n]) {
 		b.Fatalf("of %d events before the restore, the audit log has %d before the adoption", len(b.audited), n)
 	}
 	told := func(key string) func(picket.Event) bool {
 		return func(ev picket.Event) bool { return strings.Contains(string(ev.Data), key) }
 	}
-	if early := slices.DeleteFunc(slices.Clone(now), func(ev picket.Event) bool { return !told(b.early)(ev) }); len(early) != 1 {
+	if early := slices.DeleteFunc(slices.Clone(now),
+		func(ev picket.Event) bool { return !told(b.early)(ev) }); len(early) != 1 {
 		b.Errorf("of the key that was made before the backup and revoked after it, the audit log has %+v", early)
 	}
 	if slices.ContainsFunc(now, told(b.late)) {

@@ -52,11 +52,13 @@ func TestBooksAfterTenThousandOperations(t *testing.T) {
 			spent = spent.Plus(m.account(id).Spent)
 		}
 		if house.Granted != house.Available.Plus(spent) || house.Carved != spent {
-			t.Errorf("of %+v the house has %+v and has carved %+v; its tasks have spent %+v", house.Granted, house.Available, house.Carved, spent)
+			t.Errorf("of %+v the house has %+v and has carved %+v; its tasks have spent %+v", house.Granted,
+				house.Available, house.Carved, spent)
 		}
 		mustHold(t, f.Engine)
 		beatsAsLogged(f.ctx, t, f.Engine)
-		t.Logf("%d operations of %d clients on %d tasks: %d done, refused %v", ops, clients, len(m.tasks), m.done.Load(), m.tally)
+		t.Logf("%d operations of %d clients on %d tasks: %d done, refused %v", ops, clients, len(m.tasks),
+			m.done.Load(), m.tally)
 	})
 }
 
@@ -147,28 +149,47 @@ func (m *market) operation(rnd *rand.Rand) error {
 		}
 		return err
 	case n < 58:
-		got, err := m.Reserve(m.ctx, h, picket.CallRequest{CallID: fmt.Sprint("r", rnd.Uint64()), Nonce: fmt.Sprint(rnd.Uint64()), Tool: "http_request",
-			Reserve: sum(rnd, 100_000), PriceVersion: "v1", Effects: picket.EffectsNone, TimeoutMs: 60_000})
+		got, err := m.Reserve(m.ctx, h,
+			picket.CallRequest{
+				CallID:       fmt.Sprint("r", rnd.Uint64()),
+				Nonce:        fmt.Sprint(rnd.Uint64()),
+				Tool:         "http_request",
+				Reserve:      sum(rnd, 100_000),
+				PriceVersion: "v1",
+				Effects:      picket.EffectsNone,
+				TimeoutMs:    60_000,
+			})
 		if err == nil {
 			note(m, &m.open, got)
 		}
 		return err
 	case n < 84:
 		r := one(m, rnd, &m.open)
-		s := picket.Settlement{CallID: r.CallID, TaskID: r.TaskID, Nonce: r.Nonce, Cost: sum(rnd, 120_000),
-			Outcome: []picket.CallOutcome{picket.CallDone, picket.CallDone, picket.CallFailed, picket.CallUndispatched, picket.CallUncertain}[rnd.IntN(5)]}
+		s := picket.Settlement{
+			CallID: r.CallID,
+			TaskID: r.TaskID,
+			Nonce:  r.Nonce,
+			Cost:   sum(rnd, 120_000),
+			Outcome: []picket.CallOutcome{picket.CallDone, picket.CallDone, picket.CallFailed, picket.CallUndispatched,
+				picket.CallUncertain}[rnd.IntN(5)],
+		}
 		_, err := m.Settle(m.ctx, s)
 		return err
 	case n < 88:
 		e := sum(rnd, 50_000)
-		_, err := m.ReportUsage(m.ctx, h, picket.UsageReport{Source: "claude", Session: "s", Tokens: e.Tokens, USD: e.USD})
+		_, err := m.ReportUsage(m.ctx, h,
+			picket.UsageReport{Source: "claude", Session: "s", Tokens: e.Tokens, USD: e.USD})
 		return err
 	case n < 92:
 		e := sum(rnd, 200_000)
 		_, err := m.TopUp(m.ctx, operator, task, picket.TopUp{Tokens: e.Tokens + 1, USD: e.USD})
 		return err
 	case n < 95:
-		_, err := m.Complete(m.ctx, h, picket.Completion{Output: picket.RawJSON(`1`), Children: []picket.Children{"", picket.ChildrenDetach, picket.ChildrenCancel}[rnd.IntN(3)]})
+		_, err := m.Complete(m.ctx, h,
+			picket.Completion{
+				Output:   picket.RawJSON(`1`),
+				Children: []picket.Children{"", picket.ChildrenDetach, picket.ChildrenCancel}[rnd.IntN(3)],
+			})
 		return err
 	case n < 96:
 		_, err := m.Fail(m.ctx, h, "no", true)
@@ -183,7 +204,8 @@ func (m *market) operation(rnd *rand.Rand) error {
 		}
 		return err
 	case n < 99:
-		_, fix, err := m.Reject(m.ctx, operator, task, picket.Decision{Note: "n"}, &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(1, "0.000000001")})
+		_, fix, err := m.Reject(m.ctx, operator, task, picket.Decision{Note: "n"},
+			&picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(1, "0.000000001")})
 		if fix != "" {
 			note(m, &m.tasks, fix)
 		}
@@ -234,7 +256,8 @@ func (m *market) check(when string) (held budget.Envelope) {
 			calls = calls.Plus(columnOf(m.raw.HGetAll(m.ctx, "pk:{default}:hold:"+id+":"+call).Val(), "need"))
 		}
 		if !a.Balanced() || a.Carved != carved || a.Held != calls || a.Spent != charged[id] {
-			m.t.Fatalf("%s, %s: %+v; its subtasks have %+v, its calls %+v, the ledger %+v", when, id, a, carved, calls, charged[id])
+			m.t.Fatalf("%s, %s: %+v; its subtasks have %+v, its calls %+v, the ledger %+v", when, id, a, carved, calls,
+				charged[id])
 		}
 		held = held.Plus(a.Held)
 	}

@@ -25,8 +25,9 @@ func TestCallsPerLifeReal(t *testing.T) {
 			wire := &rig.Wire{}
 			watched := s.Redis
 			watched.Dialer = wire.Dialer(s.Redis.Dialer)
-			store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), NoPipeline: noPipeline,
-				Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
+			store, err := orchestrator.Open(t.Context(),
+				orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), NoPipeline: noPipeline,
+					Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 			ok(t, err)
 			defer store.Close()
 			raw := redis.NewUniversalClient(&s.Redis)
@@ -100,8 +101,9 @@ func oneLife(t *testing.T, e *orchestrator.Engine) int {
 // completes and acquires calls three times: by the server's own count.
 func TestAdvanceSavesARoundTripReal(t *testing.T) {
 	s := rig.Real(t)
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
-		Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{Redis: s.Redis, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
+			Log: slog.New(slog.DiscardHandler)})
 	ok(t, err)
 	defer store.Close()
 	raw := redis.NewUniversalClient(&s.Redis)
@@ -115,7 +117,8 @@ func TestAdvanceSavesARoundTripReal(t *testing.T) {
 		spent[advances] = commandCalls(t, raw)["evalsha"] - before["evalsha"]
 	}
 	if want := 3*lives - (lives - 1); spent[true] != want || spent[false] != 3*lives {
-		t.Errorf("%d lives cost %d calls with advance, want %d, and %d without, want %d", lives, spent[true], want, spent[false], 3*lives)
+		t.Errorf("%d lives cost %d calls with advance, want %d, and %d without, want %d", lives, spent[true], want,
+			spent[false], 3*lives)
 	}
 }
 
@@ -140,7 +143,8 @@ func steady(t *testing.T, e *orchestrator.Engine, lives int, advances bool) {
 			ok(t, err)
 			continue
 		}
-		got, err := e.Advance(t.Context(), h, operator, picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
+		got, err := e.Advance(t.Context(), h, operator,
+			picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
 		ok(t, err)
 		if leases = got.Leases; len(leases) != 1 {
 			t.Fatalf("advanced to %+v", got)

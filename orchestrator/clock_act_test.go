@@ -12,7 +12,11 @@ import (
 // submit makes a task; some have to wait for a moment by the wall.
 func (l *clockLife) submit() {
 	l.t.Helper()
-	s := picket.TaskSpec{Title: "a task", LeaseWindowSeconds: ptr(10 + 10*l.random.IntN(2)), Retry: &picket.Retry{MaxAttempts: ptr(100), BackoffSeconds: ptr(0)}}
+	s := picket.TaskSpec{
+		Title:              "a task",
+		LeaseWindowSeconds: ptr(10 + 10*l.random.IntN(2)),
+		Retry:              &picket.Retry{MaxAttempts: ptr(100), BackoffSeconds: ptr(0)},
+	}
 	var at start
 	if l.random.IntN(3) == 0 {
 		// An instant has whole milliseconds, as the clock of the store has.

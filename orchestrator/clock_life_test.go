@@ -34,7 +34,13 @@ type clockLife struct {
 	count   clockCount
 }
 
-type clockCount struct{ jumps, grants, renewals, expired, started int }
+type clockCount struct {
+	jumps    int
+	grants   int
+	renewals int
+	expired  int
+	started  int
+}
 
 // holder is who has a lease, as it sees it itself.
 type holder struct {
@@ -52,7 +58,10 @@ func (h *holder) deadline() time.Duration {
 
 // start is a task with a notBefore: when it comes by the wall, and when as much
 // time has passed as was missing at first.
-type start struct{ wall, own time.Duration }
+type start struct {
+	wall time.Duration
+	own  time.Duration
+}
 
 const clockStep = 400 * time.Millisecond // at most, between two ticks of a reaper
 
@@ -85,7 +94,8 @@ func TestClockJumpsInRandomLives(t *testing.T) {
 			}
 		}
 		t.Logf("clock jumps: %d jumps of %d kinds in %d lives: %d grants, %d renewals, %d leases that ran out, %d notBefore, in %.1f s",
-			total.jumps, len(clockJumps), lives*len(clockJumps), total.grants, total.renewals, total.expired, total.started, time.Since(began).Seconds())
+			total.jumps, len(clockJumps), lives*len(clockJumps), total.grants, total.renewals, total.expired,
+			total.started, time.Since(began).Seconds())
 	}
 	t.Run("Memory", func(t *testing.T) {
 		s, stop := rig.Memory()
@@ -96,15 +106,24 @@ func TestClockJumpsInRandomLives(t *testing.T) {
 }
 
 func (c *clockCount) add(o clockCount) {
-	c.jumps, c.grants, c.renewals, c.expired, c.started = c.jumps+o.jumps, c.grants+o.grants, c.renewals+o.renewals, c.expired+o.expired, c.started+o.started
+	c.jumps, c.grants, c.renewals, c.expired, c.started = c.jumps+o.jumps, c.grants+o.grants, c.renewals+o.renewals,
+		c.expired+o.expired, c.started+o.started
 }
 
 func newClockLife(t *testing.T, s rig.Store, random *rand.Rand) *clockLife {
-	l := &clockLife{t: t, ctx: t.Context(), raw: redis.NewUniversalClient(&s.Redis), random: random, wall: 1_790_000_000 * time.Second,
-		holders: map[string]*holder{}, later: map[string]start{}}
+	l := &clockLife{
+		t:       t,
+		ctx:     t.Context(),
+		raw:     redis.NewUniversalClient(&s.Redis),
+		random:  random,
+		wall:    1_790_000_000 * time.Second,
+		holders: map[string]*holder{},
+		later:   map[string]start{},
+	}
 	ok(t, l.raw.FlushAll(l.ctx).Err())
-	store, err := orchestrator.Open(l.ctx, orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: rig.Sealer(), NoPipeline: true,
-		Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(l.ctx,
+		orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: rig.Sealer(), NoPipeline: true,
+			Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 	ok(t, err)
 	orchestrator.RewriteAs(store, &stilled, func(source string) string { return stillClock(t, source) })
 	l.e = store.Engine("default")
@@ -121,7 +140,8 @@ func newClockLife(t *testing.T, s rig.Store, random *rand.Rand) *clockLife {
 
 func (l *clockLife) setClock() {
 	l.t.Helper()
-	ok(l.t, l.raw.HSet(l.ctx, "rig-clock", "s", int64(l.wall/time.Second), "us", int64(l.wall%time.Second/time.Microsecond)).Err())
+	ok(l.t, l.raw.HSet(l.ctx, "rig-clock", "s", int64(l.wall/time.Second), "us",
+		int64(l.wall%time.Second/time.Microsecond)).Err())
 }
 
 // live is half a minute and more, with a jump somewhere in it.
@@ -182,7 +202,8 @@ func (l *clockLife) askForHelp() {
 	ok(l.t, err)
 	held, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
 	ok(l.t, err)
-	_, err = l.e.RequestHelp(l.ctx, held, picket.HelpRequest{Question: "which?", DeadlineSeconds: ptr(600), OnDeadline: picket.OnDeadlineDeny})
+	_, err = l.e.RequestHelp(l.ctx, held,
+		picket.HelpRequest{Question: "which?", DeadlineSeconds: ptr(600), OnDeadline: picket.OnDeadlineDeny})
 	ok(l.t, err)
 	l.help = task.TaskID
 }
@@ -195,7 +216,8 @@ func TestATaskStartsAtItsMillisecond(t *testing.T) {
 			l := newClockLife(t, rig.Real(t), nil)
 			at := l.wall + 50*time.Millisecond
 			l.to(l.wall + part)
-			_, err := l.e.Submit(l.ctx, operator, picket.TaskSpec{Title: "a task", NotBefore: picket.Instant(at.Milliseconds())})
+			_, err := l.e.Submit(l.ctx, operator,
+				picket.TaskSpec{Title: "a task", NotBefore: picket.Instant(at.Milliseconds())})
 			ok(t, err)
 			l.to(at - time.Microsecond)
 			if got := l.granted(); got != 0 {

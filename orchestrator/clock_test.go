@@ -11,7 +11,8 @@ import (
 // A jump of the server's clock moves store time by one second at most, and
 // never back by more than the tenth of a second it is kept to: nobody is expired early, no second holder starts.
 func TestClockJumps(t *testing.T) {
-	for _, jump := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour, 10 * 365 * 24 * time.Hour} {
+	for _, jump := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour,
+		10 * 365 * 24 * time.Hour} {
 		t.Run(fmt.Sprint(jump), func(t *testing.T) {
 			both(t, func(t *testing.T, f *fixture) {
 				task := f.submit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(60)})

@@ -85,7 +85,13 @@ func openWith(t *testing.T, where rig.Store, noPipeline bool, namespaces ...stri
 	orchestrator.SetClock(&cfg, quickClock())
 	store, err := orchestrator.Open(t.Context(), cfg)
 	ok(t, err)
-	return &fixture{Engine: store.Engines()[0], store: store, sealer: sealer, ctx: t.Context(), raw: redis.NewUniversalClient(&where.Redis)}
+	return &fixture{
+		Engine: store.Engines()[0],
+		store:  store,
+		sealer: sealer,
+		ctx:    t.Context(),
+		raw:    redis.NewUniversalClient(&where.Redis),
+	}
 }
 
 // Every script runs on a Cluster, on the node that holds its namespace and on
@@ -132,7 +138,9 @@ func TestNamespacesSpreadOverACluster(t *testing.T) {
 		defer people.close()
 		ended := make(chan error)
 		for _, ns := range names {
-			go func() { ended <- life(t.Context(), people.store.Engine(ns), workers.store.Engine(ns), workers.sealer) }()
+			go func() {
+				ended <- life(t.Context(), people.store.Engine(ns), workers.store.Engine(ns), workers.sealer)
+			}()
 		}
 		ok(t, errors.Join(<-ended, <-ended))
 		for i, ns := range names {

@@ -72,10 +72,17 @@ func TestANamespaceMovesToAnotherNode(t *testing.T) {
 	}
 	start := func() *fixture {
 		where := c.Store()
-		store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: where.Redis, Namespaces: []string{ns}, Sealer: rig.Sealer(),
-			Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)})
+		store, err := orchestrator.Open(t.Context(),
+			orchestrator.Config{Redis: where.Redis, Namespaces: []string{ns}, Sealer: rig.Sealer(),
+				Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
-		return &fixture{Engine: store.Engine(ns), store: store, sealer: rig.Sealer(), ctx: t.Context(), raw: redis.NewUniversalClient(&where.Redis)}
+		return &fixture{
+			Engine: store.Engine(ns),
+			store:  store,
+			sealer: rig.Sealer(),
+			ctx:    t.Context(),
+			raw:    redis.NewUniversalClient(&where.Redis),
+		}
 	}
 	f := start()
 	task := f.submit(t, picket.TaskSpec{})

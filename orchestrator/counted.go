@@ -9,19 +9,24 @@ import (
 
 // Activity is what this process has done in one namespace since it began.
 type Activity struct {
-	Grants, Renewals int64
+	Grants   int64
+	Renewals int64
 	// PickUp are the seconds from when a task could first run, submitted and its
 	// start come, to its first lease.
 	PickUp Distribution
 	// Renew are the seconds that renewals took, LeaseLeft the part of the window
 	// that was left when they came, 0 to 1. The first one of a lease is no part of
 	// LeaseLeft: it only confirms the grant.
-	Renew, LeaseLeft Distribution
+	Renew     Distribution
+	LeaseLeft Distribution
 }
 
 type activity struct {
-	grants, renewals         atomic.Int64
-	pickUp, renew, leaseLeft *histogram
+	grants    atomic.Int64
+	renewals  atomic.Int64
+	pickUp    *histogram
+	renew     *histogram
+	leaseLeft *histogram
 }
 
 func newActivity() *activity {
@@ -35,7 +40,13 @@ func newActivity() *activity {
 // Activity shows the counters of this process.
 func (e *Engine) Activity() Activity {
 	a := e.activity
-	return Activity{Grants: a.grants.Load(), Renewals: a.renewals.Load(), PickUp: a.pickUp.shown(), Renew: a.renew.shown(), LeaseLeft: a.leaseLeft.shown()}
+	return Activity{
+		Grants:    a.grants.Load(),
+		Renewals:  a.renewals.Load(),
+		PickUp:    a.pickUp.shown(),
+		Renew:     a.renew.shown(),
+		LeaseLeft: a.leaseLeft.shown(),
+	}
 }
 
 // granted counts a lease that was given now; v is its row in the reply.

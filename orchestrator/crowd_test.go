@@ -71,8 +71,9 @@ func runCrowd(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	}
 	t.Logf("seed %d (repeat with PICKET_SEED=%d)", c.seed, c.seed)
 	for i := range c.stores {
-		store, err := orchestrator.Open(ctx, orchestrator.Config{Redis: s.Redis, Namespaces: []string{namespace}, Sealer: c.sealer,
-			NoPipeline: noPipeline, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
+		store, err := orchestrator.Open(ctx,
+			orchestrator.Config{Redis: s.Redis, Namespaces: []string{namespace}, Sealer: c.sealer,
+				NoPipeline: noPipeline, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
 		defer store.Close()
 		c.stores[i], c.e[i] = store, store.Engine(namespace)
@@ -226,7 +227,8 @@ func (c *crowd) crash(ctx context.Context, e *orchestrator.Engine, h picket.Held
 			c.t.Errorf("watch of a crashed run: ended %v, %v", ended, err)
 			return
 		}
-		if _, err = e.Complete(ctx, h, picket.Completion{Output: picket.RawJSON(`"late"`)}); !picket.CodeOf(err).Fenced() && ctx.Err() == nil {
+		if _, err = e.Complete(ctx, h, picket.Completion{Output: picket.RawJSON(`"late"`)}); !picket.CodeOf(err).
+			Fenced() && ctx.Err() == nil {
 			c.t.Errorf("a zombie's write: %v", err)
 			return
 		}
@@ -309,13 +311,20 @@ func (c *crowd) check() {
 			last = r.FencingToken
 		}
 		if c.highest[id] > last || last != task.FencingToken {
-			c.t.Errorf("%s: a worker saw token %d, the last run has %d, the task %d", id, c.highest[id], last, task.FencingToken)
+			c.t.Errorf("%s: a worker saw token %d, the last run has %d, the task %d", id, c.highest[id], last,
+				task.FencingToken)
 		}
 		run := ""
 		if n := len(task.Runs); n > 0 {
 			run = task.Runs[n-1].RunID
 		}
-		tasks[id] = told{State: task.State, Token: task.FencingToken, Attempt: task.Attempts, Failures: task.Failures, Run: run}
+		tasks[id] = told{
+			State:    task.State,
+			Token:    task.FencingToken,
+			Attempt:  task.Attempts,
+			Failures: task.Failures,
+			Run:      run,
+		}
 	}
 	if diff := j.differs(tasks); diff != "" {
 		c.t.Errorf("the event log does not replay:\n%s", diff)

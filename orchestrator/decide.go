@@ -41,15 +41,19 @@ func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string, 
 
 // Answer decides a hand-off; its task is queued again with the answer in the
 // context of all later runs.
-func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string, req picket.AnswerRequest) (picket.Task, error) {
+func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
+	req picket.AnswerRequest) (picket.Task, error) {
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Task{}, err
 	}
 	if isNull(req.Answer) && req.Option == nil && !edits(req) {
-		return picket.Task{}, picket.Invalid("/answer", `Send {"answer": "…"}, {"option": "…"}, {"input": …} or, for the input null, {"clearInput": true}.`, "answer, option or input is required")
+		return picket.Task{}, picket.Invalid("/answer",
+			`Send {"answer": "…"}, {"option": "…"}, {"input": …} or, for the input null, {"clearInput": true}.`,
+			"answer, option or input is required")
 	}
 	if req.ClearInput && !isNull(req.Input) {
-		return picket.Task{}, picket.Invalid("/clearInput", "Send the input or clearInput, not both.", "there is an input, and it is to be null")
+		return picket.Task{}, picket.Invalid("/clearInput", "Send the input or clearInput, not both.",
+			"there is an input, and it is to be null")
 	}
 	if len(req.Answer) > picket.MaxPayload {
 		return picket.Task{}, picket.TooLarge("/answer", len(req.Answer))
@@ -68,7 +72,8 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 		}
 		option, choice = string(b), *req.Option
 	}
-	return e.viewed(ctx, "answer", handoffID, by.Actor, by.Once.Key, by.Once.Body, answer, option, choice, input, saidBy(req))
+	return e.viewed(ctx, "answer", handoffID, by.Actor, by.Once.Key, by.Once.Body, answer, option, choice, input,
+		saidBy(req))
 }
 
 // edits tells whether an answer changes the input of the task.
@@ -107,7 +112,8 @@ func inWords(raw picket.RawJSON) string {
 }
 
 // Finish completes the task of a hand-off with a person's own output.
-func (e *Engine) Finish(ctx context.Context, by picket.Caller, handoffID string, output picket.RawJSON) (picket.Task, error) {
+func (e *Engine) Finish(ctx context.Context, by picket.Caller, handoffID string,
+	output picket.RawJSON) (picket.Task, error) {
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Task{}, err
 	}
@@ -143,11 +149,13 @@ func (e *Engine) Approve(ctx context.Context, by picket.Caller, taskID string, d
 // Reject closes a task in review as rejected. With fix it creates, in the same
 // step, the task that repairs it and returns that task's id. The digest is
 // checked as by Approve.
-func (e *Engine) Reject(ctx context.Context, by picket.Caller, taskID string, d picket.Decision, fix *picket.TaskSpec) (picket.Task, string, error) {
+func (e *Engine) Reject(ctx context.Context, by picket.Caller, taskID string, d picket.Decision,
+	fix *picket.TaskSpec) (picket.Task, string, error) {
 	return e.review(ctx, by, taskID, "reject", d, fix)
 }
 
-func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision string, d picket.Decision, fix *picket.TaskSpec) (picket.Task, string, error) {
+func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision string, d picket.Decision,
+	fix *picket.TaskSpec) (picket.Task, string, error) {
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, "", err
 	}
@@ -158,7 +166,8 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision 
 	if fix != nil {
 		spec := *fix
 		if spec.Fixes != "" && spec.Fixes != taskID {
-			return picket.Task{}, "", picket.Invalid("/fix/fixes", "Leave fixes out: it is the rejected task.", "fixes names another task")
+			return picket.Task{}, "",
+				picket.Invalid("/fix/fixes", "Leave fixes out: it is the rejected task.", "fixes names another task")
 		}
 		spec.Fixes = taskID
 		if err := e.normalize(&spec); err != nil {

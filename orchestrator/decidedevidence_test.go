@@ -67,7 +67,8 @@ func TestADecisionIsAboutWhatWasShown(t *testing.T) {
 				return err
 			},
 			"reject and fix": func(d string) error {
-				_, _, err := f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Digest: d}, &picket.TaskSpec{Title: "fix"})
+				_, _, err := f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Digest: d},
+					&picket.TaskSpec{Title: "fix"})
 				return err
 			},
 		} {
@@ -75,7 +76,8 @@ func TestADecisionIsAboutWhatWasShown(t *testing.T) {
 			f.changedSince(t, decide(""), picket.CodePreconditionRequired, task.TaskID)
 			f.changedSince(t, decide("none-none-0"), picket.CodeVersion, task.TaskID)
 			refused(t, decide("no digest"), picket.CodeValidation)
-			if got, err := f.Task(f.ctx, task.TaskID); err != nil || got.State != picket.TaskReview || len(f.logSoFar(t)) != len(before) {
+			if got, err := f.Task(f.ctx, task.TaskID); err != nil || got.State != picket.TaskReview ||
+				len(f.logSoFar(t)) != len(before) {
 				t.Errorf("%s changed something: %s %v", name, got.State, err)
 			}
 		}
@@ -86,7 +88,8 @@ func TestADecisionIsAboutWhatWasShown(t *testing.T) {
 		now := f.digest(t, task.TaskID)
 		got, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: now})
 		ok(t, err)
-		if last := f.logSoFar(t); got.Review.Digest != now || !strings.Contains(string(last[len(last)-1].Data), `"digest":"`+now+`"`) {
+		if last := f.logSoFar(t); got.Review.Digest != now ||
+			!strings.Contains(string(last[len(last)-1].Data), `"digest":"`+now+`"`) {
 			t.Errorf("decided on %q, not %q: %s", got.Review.Digest, now, last[len(last)-1].Data)
 		}
 	})
@@ -121,7 +124,10 @@ func TestEvidenceMayArriveBeforeTheDecision(t *testing.T) {
 		empty := f.digest(t, task.TaskID)
 		f.jump(t, 14*time.Minute)
 		ok(t, f.RunEvidence(f.ctx, h, diffOf("+late")))
-		for digest, code := range map[string]picket.Code{empty: picket.CodeVersion, "": picket.CodePreconditionRequired} {
+		for digest, code := range map[string]picket.Code{
+			empty: picket.CodeVersion,
+			"":    picket.CodePreconditionRequired,
+		} {
 			_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: digest})
 			f.changedSince(t, err, code, task.TaskID)
 		}
@@ -171,7 +177,8 @@ func TestEvidenceIsFrozenByTheDecision(t *testing.T) {
 				return err
 			},
 			"reject": func(task, d string) error {
-				_, _, err := f.Reject(f.ctx, operator, task, picket.Decision{Digest: d}, &picket.TaskSpec{Title: "fix", Role: "later"})
+				_, _, err := f.Reject(f.ctx, operator, task, picket.Decision{Digest: d},
+					&picket.TaskSpec{Title: "fix", Role: "later"})
 				return err
 			},
 		} {
@@ -273,7 +280,8 @@ func TestApprovingManyIsAboutWhatWasShown(t *testing.T) {
 		delete(digests, ids[2])
 		by := operator
 		by.Once = picket.Once{Key: strings.Repeat("c", 64), Body: strings.Repeat("d", 64)}
-		got, err := f.ApproveAll(f.ctx, by, picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: ids}, Count: 4, Digests: digests})
+		got, err := f.ApproveAll(f.ctx, by,
+			picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: ids}, Count: 4, Digests: digests})
 		ok(t, err)
 		if len(got.Approved) != 2 || len(got.Lost) != 2 {
 			t.Fatalf("%+v", got)
@@ -285,7 +293,8 @@ func TestApprovingManyIsAboutWhatWasShown(t *testing.T) {
 			}
 		}
 		for _, bad := range []map[string]string{{"x": ""}, {ids[0]: "no digest"}} {
-			_, err := f.ApproveAll(f.ctx, by, picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: ids}, Count: 4, Digests: bad})
+			_, err := f.ApproveAll(f.ctx, by,
+				picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: ids}, Count: 4, Digests: bad})
 			refused(t, err, picket.CodeValidation)
 		}
 	})

@@ -17,13 +17,15 @@ const raceRounds = 50
 
 // choice is what one of two people decides.
 type choice struct {
-	decision, said string
-	act            func(e *orchestrator.Engine, by picket.Caller, id string) error
+	decision string
+	said     string
+	act      func(e *orchestrator.Engine, by picket.Caller, id string) error
 }
 
 // race has two people act on one thing at the same time, each in a process of
 // their own, and tells who has won.
-func race(t *testing.T, procs [2]*orchestrator.Engine, who [2]picket.Caller, acts [2]func(e *orchestrator.Engine, by picket.Caller) error) (winner int, lost error) {
+func race(t *testing.T, procs [2]*orchestrator.Engine, who [2]picket.Caller,
+	acts [2]func(e *orchestrator.Engine, by picket.Caller) error) (winner int, lost error) {
 	t.Helper()
 	var errs [2]error
 	var both, start sync.WaitGroup
@@ -51,12 +53,14 @@ func race(t *testing.T, procs [2]*orchestrator.Engine, who [2]picket.Caller, act
 func (f *fixture) racers(t *testing.T) (procs [2]*orchestrator.Engine, who [2]picket.Caller) {
 	t.Helper()
 	ada, ben := f.two(t)
-	return [2]*orchestrator.Engine{f.Engine, f.beside(t, f.where, orchestrator.Config{}).Engine("default")}, [2]picket.Caller{ada, ben}
+	return [2]*orchestrator.Engine{f.Engine, f.beside(t, f.where, orchestrator.Config{}).Engine("default")},
+		[2]picket.Caller{ada, ben}
 }
 
 // raceDecisions races every choice against every choice, and itself, until
 // there were enough rounds. It returns how often each of the two has won.
-func (f *fixture) raceDecisions(t *testing.T, open func() string, choices []choice, after func(id string, won choice, by string)) (wins [2]int) {
+func (f *fixture) raceDecisions(t *testing.T, open func() string, choices []choice,
+	after func(id string, won choice, by string)) (wins [2]int) {
 	t.Helper()
 	procs, who := f.racers(t)
 	seed := lostSeed()
@@ -71,7 +75,8 @@ func (f *fixture) raceDecisions(t *testing.T, open func() string, choices []choi
 		w, err := race(t, procs, who, acts)
 		wins[w]++
 		won := pair[w]
-		lostTo(t, "round of seed "+fmt.Sprint(seed)+": "+pair[1-w].decision+" after "+won.decision, err, picket.CodeOf(err), who[w].Actor, won.decision, won.said)
+		lostTo(t, "round of seed "+fmt.Sprint(seed)+": "+pair[1-w].decision+" after "+won.decision, err,
+			picket.CodeOf(err), who[w].Actor, won.decision, won.said)
 		after(id, won, who[w].Actor)
 	}
 	return wins
@@ -97,16 +102,21 @@ func TestTwoPeopleDecideOneHandoff(t *testing.T) {
 				return err
 			}},
 		}
-		became := map[string]picket.TaskState{"answer": picket.TaskQueued, "finish": picket.TaskCompleted, "cancel": picket.TaskCancelled}
-		wins := f.raceDecisions(t, func() string { return f.questions(t, 1)[0] }, choices, func(id string, won choice, by string) {
-			h, err := f.Handoff(f.ctx, id)
-			ok(t, err)
-			task := f.state(t, h.TaskID, became[won.decision])
-			if won.decision == "answer" && (len(task.Answers) != 1 || task.Answers[0].By != by) {
-				t.Errorf("answers %+v, want one by %s", task.Answers, by)
-			}
-			f.clear(t)
-		})
+		became := map[string]picket.TaskState{
+			"answer": picket.TaskQueued,
+			"finish": picket.TaskCompleted,
+			"cancel": picket.TaskCancelled,
+		}
+		wins := f.raceDecisions(t, func() string { return f.questions(t, 1)[0] }, choices,
+			func(id string, won choice, by string) {
+				h, err := f.Handoff(f.ctx, id)
+				ok(t, err)
+				task := f.state(t, h.TaskID, became[won.decision])
+				if won.decision == "answer" && (len(task.Answers) != 1 || task.Answers[0].By != by) {
+					t.Errorf("answers %+v, want one by %s", task.Answers, by)
+				}
+				f.clear(t)
+			})
 		t.Logf("hand-offs: %d rounds, won %v", raceRounds, wins)
 	})
 }
@@ -129,19 +139,21 @@ func TestTwoPeopleDecideOneReview(t *testing.T) {
 				return err
 			}},
 		}
-		wins := f.raceDecisions(t, func() string { return f.done(t, 1, picket.TaskSpec{})[0] }, choices, func(id string, won choice, by string) {
-			task, err := f.Task(f.ctx, id)
-			ok(t, err)
-			made, err := f.Tasks(f.ctx, picket.TaskQuery{Labels: map[string]string{"of": id}})
-			ok(t, err)
-			want := 0
-			if won.decision == "reject" {
-				want = 1
-			}
-			if r := task.Review; *r.Decision != won.decision || r.By != by || len(made.Tasks) != want || want == 1 && *r.FixTaskID != made.Tasks[0].TaskID {
-				t.Errorf("review %+v with %d fixes", r, len(made.Tasks))
-			}
-		})
+		wins := f.raceDecisions(t, func() string { return f.done(t, 1, picket.TaskSpec{})[0] }, choices,
+			func(id string, won choice, by string) {
+				task, err := f.Task(f.ctx, id)
+				ok(t, err)
+				made, err := f.Tasks(f.ctx, picket.TaskQuery{Labels: map[string]string{"of": id}})
+				ok(t, err)
+				want := 0
+				if won.decision == "reject" {
+					want = 1
+				}
+				if r := task.Review; *r.Decision != won.decision || r.By != by || len(made.Tasks) != want ||
+					want == 1 && *r.FixTaskID != made.Tasks[0].TaskID {
+					t.Errorf("review %+v with %d fixes", r, len(made.Tasks))
+				}
+			})
 		t.Logf("reviews: %d rounds, won %v", raceRounds, wins)
 	})
 }
@@ -157,7 +169,8 @@ func TestTwoPeopleClaimOneHandoff(t *testing.T) {
 			}
 			w, err := race(t, procs, who, [2]func(e *orchestrator.Engine, by picket.Caller) error{claim, claim})
 			var no *picket.Error
-			if !errors.As(err, &no) || no.Code != picket.CodeStateConflict || no.Facts["state"] != "claimed" || no.Facts["by"] != who[w].Actor || no.Facts["at"] == nil {
+			if !errors.As(err, &no) || no.Code != picket.CodeStateConflict || no.Facts["state"] != "claimed" ||
+				no.Facts["by"] != who[w].Actor || no.Facts["at"] == nil {
 				t.Fatalf("the loser is told %v", err)
 			}
 			h, err := f.Handoff(f.ctx, hid)
@@ -183,7 +196,10 @@ func TestTwoPeopleApproveTheSameMany(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range 3 {
 				by := who[i/2] // the first asks twice
-				by.Once = picket.Once{Key: strings.Repeat(string("ab"[i/2]), 60) + fmt.Sprint(1000+round), Body: strings.Repeat("b", 64)}
+				by.Once = picket.Once{
+					Key:  strings.Repeat(string("ab"[i/2]), 60) + fmt.Sprint(1000+round),
+					Body: strings.Repeat("b", 64),
+				}
 				all.Go(func() { got[i], errs[i] = procs[i/2].ApproveAll(f.ctx, by, req) })
 			}
 			all.Wait()

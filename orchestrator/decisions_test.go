@@ -15,7 +15,8 @@ import (
 func (f *fixture) two(t *testing.T) (ada, ben picket.Caller) {
 	t.Helper()
 	who := func(name string) picket.Caller {
-		k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeReviewer}})
+		k, err := f.CreateKey(f.ctx, operator,
+			picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeReviewer}})
 		ok(t, err)
 		return picket.Caller{Actor: k.KeyID}
 	}
@@ -57,16 +58,19 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 			"claim":  func(hid string) error { _, err := f.Claim(f.ctx, ben, hid, true); return err },
 		}
 		for name, c := range map[string]struct {
-			act            func(by picket.Caller, hid string) error
-			code           picket.Code
-			decision, said string
+			act      func(by picket.Caller, hid string) error
+			code     picket.Code
+			decision string
+			said     string
 		}{
 			"answer": {func(by picket.Caller, hid string) error {
-				_, err := f.Answer(f.ctx, by, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"use=red 100% – \"now\"\n!"`)})
+				_, err := f.Answer(f.ctx, by, hid,
+					picket.AnswerRequest{Answer: picket.RawJSON(`"use=red 100% – \"now\"\n!"`)})
 				return err
 			}, picket.CodeStateConflict, "answer", "use=red 100% – \"now\"\n!"},
 			"option": {func(by picket.Caller, hid string) error {
-				_, err := f.Answer(f.ctx, by, hid, picket.AnswerRequest{Option: ptr("b"), Answer: picket.RawJSON(`{"n": 1}`)})
+				_, err := f.Answer(f.ctx, by, hid,
+					picket.AnswerRequest{Option: ptr("b"), Answer: picket.RawJSON(`{"n": 1}`)})
 				return err
 			}, picket.CodeStateConflict, "answer", `b: {"n": 1}`},
 			"input": {func(by picket.Caller, hid string) error {
@@ -86,13 +90,17 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 			task := f.submit(t, picket.TaskSpec{})
 			_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "which?", Options: []string{"a", "b"}})
 			first := ada
-			first.Once = picket.Once{Key: strings.Repeat("d", 60) + fmt.Sprintf("%4.4s", name), Body: strings.Repeat("b", 64)}
+			first.Once = picket.Once{
+				Key:  strings.Repeat("d", 60) + fmt.Sprintf("%4.4s", name),
+				Body: strings.Repeat("b", 64),
+			}
 			ok(t, c.act(first, hid))
 			for second, act := range seconds {
 				lostTo(t, name+", then "+second, act(hid), c.code, ada.Actor, c.decision, c.said)
 			}
 			var no *picket.Error
-			if err := seconds["answer"](hid); !errors.As(err, &no) || no.Facts["byName"] != "Ada L." || !strings.HasPrefix(no.Message, "Ada L. ("+ada.Actor+") ") {
+			if err := seconds["answer"](hid); !errors.As(err, &no) || no.Facts["byName"] != "Ada L." ||
+				!strings.HasPrefix(no.Message, "Ada L. ("+ada.Actor+") ") {
 				t.Errorf("%s: it says %v", name, err)
 			}
 			ok(t, c.act(first, hid))
@@ -102,11 +110,13 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 			if c.code == picket.CodeTaskClosed {
 				continue
 			}
-			_, err := f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"})), picket.Completion{Output: picket.RawJSON(`1`)})
+			_, err := f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"})),
+				picket.Completion{Output: picket.RawJSON(`1`)})
 			ok(t, err)
 			_, err = f.Approve(f.ctx, ben, task.TaskID, picket.Decision{Note: "fine"})
 			ok(t, err)
-			lostTo(t, name+", and the task has ended", seconds["answer"](hid), picket.CodeTaskClosed, ada.Actor, c.decision, c.said)
+			lostTo(t, name+", and the task has ended", seconds["answer"](hid), picket.CodeTaskClosed, ada.Actor,
+				c.decision, c.said)
 		}
 	})
 }
@@ -115,7 +125,8 @@ func TestADeadlineAndARetryDecideToo(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		ada, ben := f.two(t)
 		f.submit(t, picket.TaskSpec{})
-		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?", DeadlineSeconds: ptr(1), OnDeadline: picket.OnDeadlineDeny})
+		_, hid := f.ask(t, "a1",
+			picket.HelpRequest{Question: "?", DeadlineSeconds: ptr(1), OnDeadline: picket.OnDeadlineDeny})
 		f.jump(t, time.Minute)
 		ok(t, f.Tick(f.ctx))
 		_, err := f.Finish(f.ctx, ben, hid, picket.RawJSON(`1`))
@@ -139,23 +150,29 @@ func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		ada, ben := f.two(t)
 		for name, c := range map[string]struct {
-			act            func(id string) error
-			decision, said string
+			act      func(id string) error
+			decision string
+			said     string
 		}{
 			"approve": {func(id string) error {
 				_, err := f.Approve(f.ctx, ada, id, picket.Decision{Note: "well done"})
 				return err
 			}, "approve", "well done"},
 			"reject": {func(id string) error {
-				_, _, err := f.Reject(f.ctx, ada, id, picket.Decision{Note: "too red: " + strings.Repeat("é", 2000)}, &picket.TaskSpec{Title: "blue", Role: "later"})
+				_, _, err := f.Reject(f.ctx, ada, id, picket.Decision{Note: "too red: " + strings.Repeat("é", 2000)},
+					&picket.TaskSpec{Title: "blue", Role: "later"})
 				return err
 			}, "reject", "too red: " + strings.Repeat("é", 491) + "…"},
-			"cancel": {func(id string) error { _, err := f.Cancel(f.ctx, ada, id, "not needed"); return err }, "cancel", "not needed"},
+			"cancel": {func(id string) error { _, err := f.Cancel(f.ctx, ada, id, "not needed"); return err }, "cancel",
+				"not needed"},
 		} {
 			id := f.done(t, 1, picket.TaskSpec{})[0]
 			ok(t, c.act(id))
 			for second, act := range map[string]func() error{
-				"approve": func() error { _, err := f.Approve(f.ctx, ben, id, picket.Decision{Note: "no"}); return err },
+				"approve": func() error {
+					_, err := f.Approve(f.ctx, ben, id, picket.Decision{Note: "no"})
+					return err
+				},
 				"reject": func() error {
 					_, _, err := f.Reject(f.ctx, ben, id, picket.Decision{Note: "no"}, &picket.TaskSpec{Title: "fix"})
 					return err
@@ -196,9 +213,11 @@ func TestAClaimSaysWhoseItIs(t *testing.T) {
 		ok(t, err)
 		_, err = f.Claim(f.ctx, ben, hid, false)
 		var no *picket.Error
-		if !errors.As(err, &no) || no.Code != picket.CodeStateConflict || no.Facts["state"] != "claimed" || no.Facts["by"] != ada.Actor ||
+		if !errors.As(err, &no) || no.Code != picket.CodeStateConflict || no.Facts["state"] != "claimed" ||
+			no.Facts["by"] != ada.Actor ||
 			no.Facts["byName"] != "Ada L." || no.Facts["at"] == nil || no.Facts["handoffId"] != hid ||
-			!strings.HasPrefix(no.Message, "Ada L. ("+ada.Actor+") has claimed it at ") || !strings.Contains(no.Remedy, "--take-over") {
+			!strings.HasPrefix(no.Message, "Ada L. ("+ada.Actor+") has claimed it at ") ||
+			!strings.Contains(no.Remedy, "--take-over") {
 			t.Fatalf("it says %v: %+v", err, no)
 		}
 		_, err = f.Answer(f.ctx, ben, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"all the same"`)})
@@ -208,7 +227,8 @@ func TestAClaimSaysWhoseItIs(t *testing.T) {
 
 func tourDecided(t *testing.T, f *fixture) {
 	hid := f.questions(t, 1)[0]
-	_, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"in words"`), Input: picket.RawJSON(`1`)})
+	_, err := f.Answer(f.ctx, operator, hid,
+		picket.AnswerRequest{Answer: picket.RawJSON(`"in words"`), Input: picket.RawJSON(`1`)})
 	ok(t, err)
 	_, err = f.Finish(f.ctx, operator, hid, picket.RawJSON(`1`))
 	refused(t, err, picket.CodeStateConflict)

@@ -176,7 +176,8 @@ func (r *reply) taskHead(id string, hash, spec any) picket.Task {
 	t.Attempts, t.Failures = int(integer(h["attempt"])), int(integer(h["failures"]))
 	t.FencingToken = integer(h["token"])
 	t.Priority = int(integer(h["pri"]))
-	t.Fixes, t.Retries, t.RetriedAs, t.Parent = optional(h["fixes"]), optional(h["retries"]), optional(h["anew"]), optional(h["parent"])
+	t.Fixes, t.Retries, t.RetriedAs, t.Parent = optional(h["fixes"]), optional(h["retries"]), optional(h["anew"]),
+		optional(h["parent"])
 	t.Root = cmp.Or(h["root"], id)
 	t.ReviewBy = picket.ReviewBy(cmp.Or(h["review"], string(t.ReviewBy)))
 	t.Reason, t.CreatedBy = h["reason"], h["by"]
@@ -187,9 +188,23 @@ func (r *reply) taskHead(id string, hash, spec any) picket.Task {
 // headOf is a task as its specification makes it, queued and never run.
 func headOf(id string, s picket.TaskSpec) picket.Task {
 	t := picket.Task{
-		TaskID: id, State: picket.TaskQueued, Root: id, Title: s.Title, Input: s.Input, Role: s.Role, Needs: s.Needs,
-		Agent: s.Agent, NotBefore: s.NotBefore, TimeoutSeconds: s.TimeoutSeconds, StallAfterSeconds: s.StallAfterSeconds, Escalate: s.Escalate,
-		ReviewBy: s.Review, OnExit: s.OnExit, Labels: s.Labels, Trace: s.Trace, Fixes: optional(s.Fixes),
+		TaskID:            id,
+		State:             picket.TaskQueued,
+		Root:              id,
+		Title:             s.Title,
+		Input:             s.Input,
+		Role:              s.Role,
+		Needs:             s.Needs,
+		Agent:             s.Agent,
+		NotBefore:         s.NotBefore,
+		TimeoutSeconds:    s.TimeoutSeconds,
+		StallAfterSeconds: s.StallAfterSeconds,
+		Escalate:          s.Escalate,
+		ReviewBy:          s.Review,
+		OnExit:            s.OnExit,
+		Labels:            s.Labels,
+		Trace:             s.Trace,
+		Fixes:             optional(s.Fixes),
 	}
 	if s.Priority != nil {
 		t.Priority = *s.Priority
@@ -211,10 +226,17 @@ func (r *reply) run(v any) picket.Run {
 	l := r.list(v)
 	h := r.hash(r.at(l, 1))
 	run := picket.Run{
-		RunID: r.text(r.at(l, 0)), TaskID: h["task"], AgentID: h["agent"], FencingToken: integer(h["token"]),
-		Attempt: int(integer(h["attempt"])), State: picket.RunState(h["state"]), StartedAt: picket.Instant(integer(h["started"])),
-		EndedAt: picket.Instant(integer(h["ended"])), WorkspacePath: h["workspace"], Containment: h["containment"],
-		Spent: column(h, "spent"),
+		RunID:         r.text(r.at(l, 0)),
+		TaskID:        h["task"],
+		AgentID:       h["agent"],
+		FencingToken:  integer(h["token"]),
+		Attempt:       int(integer(h["attempt"])),
+		State:         picket.RunState(h["state"]),
+		StartedAt:     picket.Instant(integer(h["started"])),
+		EndedAt:       picket.Instant(integer(h["ended"])),
+		WorkspacePath: h["workspace"],
+		Containment:   h["containment"],
+		Spent:         column(h, "spent"),
 	}
 	for t := range strings.SplitSeq(strings.Trim(h["tokens"], ","), ",") {
 		run.Tokens = append(run.Tokens, integer(t))
@@ -249,7 +271,13 @@ func (r *reply) report(v any, pinned bool) *picket.Report {
 		r.fail("a report", v)
 		return nil
 	}
-	rep := &picket.Report{Seq: integer(part[0]), At: picket.Instant(integer(part[1])), RunID: part[2], FencingToken: integer(part[3]), Pinned: pinned}
+	rep := &picket.Report{
+		Seq:          integer(part[0]),
+		At:           picket.Instant(integer(part[1])),
+		RunID:        part[2],
+		FencingToken: integer(part[3]),
+		Pinned:       pinned,
+	}
 	r.json(part[4], &rep.Progress)
 	return rep
 }
@@ -279,8 +307,16 @@ func (r *reply) answer(v any) *picket.Answer {
 		AtMs        int64           `json:"atMs"`
 	}
 	r.json(v, &a)
-	return &picket.Answer{HandoffID: a.HandoffID, Question: a.Question, Answer: a.Answer, Option: a.Option, Input: a.Input,
-		InputEdited: a.InputEdited || !isNull(a.Input), By: a.By, At: picket.Instant(a.AtMs)}
+	return &picket.Answer{
+		HandoffID:   a.HandoffID,
+		Question:    a.Question,
+		Answer:      a.Answer,
+		Option:      a.Option,
+		Input:       a.Input,
+		InputEdited: a.InputEdited || !isNull(a.Input),
+		By:          a.By,
+		At:          picket.Instant(a.AtMs),
+	}
 }
 
 func (r *reply) handoff(v any, rawMs, nowMs int64, last *picket.Report) *picket.Handoff {
@@ -295,10 +331,20 @@ func (r *reply) handoff(v any, rawMs, nowMs int64, last *picket.Report) *picket.
 	}
 	r.json(h["body"], &body)
 	out := &picket.Handoff{
-		HandoffID: r.text(r.at(l, 0)), TaskID: h["task"], RunID: h["run"], Kind: picket.HandoffKind(h["kind"]),
-		Question: body.Question, Options: body.Options, LastReport: last, OnDeadline: picket.OnDeadline(h["policy"]),
-		ClaimedBy: h["claimed"], State: picket.HandoffState(h["state"]), CreatedAt: picket.Instant(integer(h["created"])),
-		Answer: r.answer(r.at(l, 2)), ClaimedAt: picket.Instant(integer(h["claimed_at"])), Work: r.work(r.at(l, 3), r.at(l, 4)),
+		HandoffID:  r.text(r.at(l, 0)),
+		TaskID:     h["task"],
+		RunID:      h["run"],
+		Kind:       picket.HandoffKind(h["kind"]),
+		Question:   body.Question,
+		Options:    body.Options,
+		LastReport: last,
+		OnDeadline: picket.OnDeadline(h["policy"]),
+		ClaimedBy:  h["claimed"],
+		State:      picket.HandoffState(h["state"]),
+		CreatedAt:  picket.Instant(integer(h["created"])),
+		Answer:     r.answer(r.at(l, 2)),
+		ClaimedAt:  picket.Instant(integer(h["claimed_at"])),
+		Work:       r.work(r.at(l, 3), r.at(l, 4)),
 	}
 	if last != nil {
 		out.Tried = slices.Clone(last.Attempted)

@@ -65,11 +65,13 @@ func CheckDurability(ctx context.Context, where redis.UniversalOptions) ([]Findi
 
 // node is one primary under examination.
 type node struct {
-	client            *redis.Client
-	name              string
-	sentinel, cluster bool
-	info, config      map[string]string
-	findings          []Finding
+	client   *redis.Client
+	name     string
+	sentinel bool
+	cluster  bool
+	info     map[string]string
+	config   map[string]string
+	findings []Finding
 }
 
 func (n *node) refuse(remedy, detail string, a ...any) {
@@ -100,7 +102,8 @@ func (n *node) check(ctx context.Context) ([]Finding, error) {
 func (n *node) readInfo(ctx context.Context) (bool, error) {
 	text, err := n.client.Info(ctx).Result()
 	if mayNot(err) {
-		n.refuse("Allow the user INFO: ACL SETUSER … +info.", "the user may not ask what kind of server this is: %v", err)
+		n.refuse("Allow the user INFO: ACL SETUSER … +info.", "the user may not ask what kind of server this is: %v",
+			err)
 		return false, nil
 	}
 	if err != nil {
@@ -121,11 +124,14 @@ func (n *node) readInfo(ctx context.Context) (bool, error) {
 	mode := n.info["redis_mode"]
 	switch {
 	case mode == "sentinel":
-		n.refuse("Add ?master_name=NAME to the URL: the primary is found through the Sentinel.", "the server is a Sentinel, which keeps nothing")
+		n.refuse("Add ?master_name=NAME to the URL: the primary is found through the Sentinel.",
+			"the server is a Sentinel, which keeps nothing")
 	case mode == "cluster" && !n.cluster:
-		n.refuse("Name its other nodes in the URL: ?addr=HOST:PORT&addr=HOST:PORT.", "the server is a node of a Redis Cluster")
+		n.refuse("Name its other nodes in the URL: ?addr=HOST:PORT&addr=HOST:PORT.",
+			"the server is a node of a Redis Cluster")
 	case n.info["role"] != "master":
-		n.refuse("Name its primary, or the Sentinels that know it (?master_name=NAME&addr=HOST:PORT).", "the server is a replica of %s:%s", n.info["master_host"], n.info["master_port"])
+		n.refuse("Name its primary, or the Sentinels that know it (?master_name=NAME&addr=HOST:PORT).",
+			"the server is a replica of %s:%s", n.info["master_host"], n.info["master_port"])
 	default:
 		return true, nil
 	}
@@ -134,7 +140,8 @@ func (n *node) readInfo(ctx context.Context) (bool, error) {
 
 func (n *node) readConfig(ctx context.Context) (bool, error) {
 	var err error
-	n.config, err = configOf(ctx, n.client, "maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite",
+	n.config, err = configOf(ctx, n.client, "maxmemory-policy", "appendonly", "appendfsync",
+		"no-appendfsync-on-rewrite",
 		"min-replicas-to-write", "min-replicas-max-lag", "enable-debug-command")
 	if refusal := redis.Error(nil); errors.As(err, &refusal) {
 		n.refuse("Allow the user CONFIG GET: ACL SETUSER … +config|get. Where the service that runs it does not allow it, Picket cannot know what it keeps.",
@@ -173,16 +180,20 @@ func (n *node) checkFile() {
 	switch fsync := n.config["appendfsync"]; fsync {
 	case "always":
 	case "everysec":
-		n.warn(always, "appendfsync is everysec: about a second of acknowledged transitions, two at most, is lost when the machine fails")
+		n.warn(always,
+			"appendfsync is everysec: about a second of acknowledged transitions, two at most, is lost when the machine fails")
 	default:
-		n.refuse(always, "appendfsync is %s: half a minute of acknowledged transitions, or more, is lost when the machine fails", fsync)
+		n.refuse(always,
+			"appendfsync is %s: half a minute of acknowledged transitions, or more, is lost when the machine fails",
+			fsync)
 	}
 	if n.config["no-appendfsync-on-rewrite"] == "yes" {
 		n.refuse("CONFIG SET no-appendfsync-on-rewrite no, and the same in redis.conf.",
 			"no-appendfsync-on-rewrite is yes: while the file is rewritten, acknowledged transitions are not on the disk")
 	}
 	if status := n.info["aof_last_write_status"]; status != "" && status != "ok" {
-		n.refuse("Free the server's disk or mend it; its log says what is wrong.", "the last write of the append-only file failed")
+		n.refuse("Free the server's disk or mend it; its log says what is wrong.",
+			"the last write of the append-only file failed")
 	}
 }
 
@@ -212,8 +223,12 @@ func (n *node) checkReplicas() {
 
 // dangerous are commands that end a store in one step, as they are called and
 // as they are asked about. Picket needs none.
-var dangerous = []struct{ name, line string }{
-	{"FLUSHALL", "FLUSHALL"}, {"FLUSHDB", "FLUSHDB"}, {"DEBUG", "DEBUG JMAP"}, {"CONFIG SET", "CONFIG SET maxmemory 0"}, {"SHUTDOWN", "SHUTDOWN"},
+var dangerous = []struct {
+	name string
+	line string
+}{
+	{"FLUSHALL", "FLUSHALL"}, {"FLUSHDB", "FLUSHDB"}, {"DEBUG", "DEBUG JMAP"}, {"CONFIG SET", "CONFIG SET maxmemory 0"},
+	{"SHUTDOWN", "SHUTDOWN"},
 }
 
 // checkUser asks without trying: a probe of FLUSHALL that somebody's Redis
@@ -233,7 +248,8 @@ return may`
 	}
 	may, err := n.client.Do(ctx, args...).Int64Slice()
 	if mayNot(err) {
-		n.refuse("Allow the user EVAL, EVALSHA and what the ACL file in docs/redis.md lists.", "the user may not run scripts: %v", err)
+		n.refuse("Allow the user EVAL, EVALSHA and what the ACL file in docs/redis.md lists.",
+			"the user may not run scripts: %v", err)
 		return nil
 	}
 	if err != nil {

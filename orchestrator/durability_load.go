@@ -16,7 +16,8 @@ const loadedAs = "default"
 
 // replayed are the writes of transitions, as they stand in the file.
 var replayed = []string{
-	"SET k v", "DEL k", "PEXPIREAT k 1", "HSET k f v", "HDEL k f", "HINCRBY k f 1", "SADD k m", "ZADD k 1 m", "ZREM k m", "ZREMRANGEBYSCORE k 0 1",
+	"SET k v", "DEL k", "PEXPIREAT k 1", "HSET k f v", "HDEL k f", "HINCRBY k f 1", "SADD k m", "ZADD k 1 m",
+	"ZREM k m", "ZREMRANGEBYSCORE k 0 1",
 	"LPUSH k v", "RPUSH k v", "LPOP k", "LTRIM k 0 1", "XADD k 1-1 f v", "XDEL k 1-1", "XTRIM k MAXLEN 1",
 }
 
@@ -44,7 +45,8 @@ func (n *node) checkLoading(ctx context.Context) error {
 		lacks = append(lacks[:4], fmt.Sprintf("%d more", more))
 	}
 	if len(lacks) > 0 {
-		n.refuse(remedy, "Redis loads its append-only file as the user default, and that one may not %s: its next start loses what was acknowledged, without an error",
+		n.refuse(remedy,
+			"Redis loads its append-only file as the user default, and that one may not %s: its next start loses what was acknowledged, without an error",
 			strings.Join(lacks, ", "))
 	}
 	return nil

@@ -59,7 +59,8 @@ func asPicket(s rig.Store) rig.Store {
 
 func addUser(t *testing.T, n *rig.Node, rules ...any) {
 	t.Helper()
-	ok(t, n.Do(t.Context(), append([]any{"ACL", "SETUSER", picketUser, "reset", "on", ">" + picketPassword, "~*", "&*"}, rules...)...).Err())
+	ok(t, n.Do(t.Context(), append([]any{"ACL", "SETUSER", picketUser, "reset", "on", ">" + picketPassword, "~*", "&*"},
+		rules...)...).Err())
 }
 
 func TestDurabilityOfOneServer(t *testing.T) {
@@ -67,7 +68,11 @@ func TestDurabilityOfOneServer(t *testing.T) {
 	addUser(t, n, "+@all", "-@dangerous", "-@admin", "+info", "+config|get", "+acl|dryrun")
 	s := asPicket(n.Store())
 	only(t, s, "")
-	for _, c := range []struct{ parameter, value, want string }{
+	for _, c := range []struct {
+		parameter string
+		value     string
+		want      string
+	}{
 		{"maxmemory-policy", "allkeys-lru", "refused: maxmemory-policy is allkeys-lru"},
 		{"maxmemory-policy", "volatile-ttl", "refused: maxmemory-policy is volatile-ttl"},
 		{"appendfsync", "everysec", "warning: appendfsync is everysec: about a second"},
@@ -88,7 +93,8 @@ func TestDurabilityOfOneServer(t *testing.T) {
 func TestDurabilityAsksAsAUser(t *testing.T) {
 	n := rig.StartNode(t, durable...)
 	only(t, n.Store(), "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN")
-	only(t, rig.StartNode(t, append([]string{"--enable-debug-command", "local"}, durable...)...).Store(), "warning: the user may run FLUSHALL, FLUSHDB, DEBUG, CONFIG SET, SHUTDOWN")
+	only(t, rig.StartNode(t, append([]string{"--enable-debug-command", "local"}, durable...)...).Store(),
+		"warning: the user may run FLUSHALL, FLUSHDB, DEBUG, CONFIG SET, SHUTDOWN")
 	for rules, want := range map[string]string{
 		"+@all":                                      "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN",
 		"+@all -flushall -debug -shutdown":           "warning: the user may run FLUSHDB, CONFIG SET:",
@@ -119,19 +125,31 @@ func TestDurabilityAsksAsAUser(t *testing.T) {
 }
 
 func TestDurabilityWithReplicas(t *testing.T) {
-	s := rig.StartSentinels(t, rig.SentinelConfig{Args: append([]string{"--user", picketUser, "on", ">" + picketPassword, "~*", "&*", "+@all", "-@dangerous", "+info", "+config|get", "+acl|dryrun"}, durable...)})
+	s := rig.StartSentinels(t,
+		rig.SentinelConfig{
+			Args: append([]string{"--user", picketUser, "on", ">" + picketPassword, "~*", "&*", "+@all", "-@dangerous",
+				"+info", "+config|get", "+acl|dryrun"}, durable...),
+		})
 	primary, replica := s.Nodes[0], s.Nodes[1]
 	only(t, asPicket(replica.Store()), "refused: the server is a replica of 127.0.0.1:")
 	only(t, s.Sentinels[0].Store(), "refused: the server is a Sentinel")
-	for _, c := range []struct{ least, lag, want string }{
+	for _, c := range []struct {
+		least string
+		lag   string
+		want  string
+	}{
 		{"0", "10", "and min-replicas-to-write is 0"},
 		{"1", "0", "and min-replicas-max-lag is 0"},
 		{"1", "600", "and min-replicas-max-lag is 600"},
 		{"1", "10", ""},
 		{"2", "1", ""},
 	} {
-		ok(t, primary.Do(t.Context(), "CONFIG", "SET", "min-replicas-to-write", c.least, "min-replicas-max-lag", c.lag).Err())
-		for who, where := range map[string]rig.Store{"the server has 1 replicas ": primary.Store(), "Sentinels fail over to a replica ": s.Store()} {
+		ok(t, primary.Do(t.Context(), "CONFIG", "SET", "min-replicas-to-write", c.least, "min-replicas-max-lag", c.lag).
+			Err())
+		for who, where := range map[string]rig.Store{
+			"the server has 1 replicas ":        primary.Store(),
+			"Sentinels fail over to a replica ": s.Store(),
+		} {
 			want := c.want
 			if want != "" {
 				want = "refused: " + who + want
@@ -156,7 +174,10 @@ func TestDurabilityAsksWhatIsLoaded(t *testing.T) {
 	only(t, s, asked)
 	admin := redis.NewUniversalClient(&s.Redis)
 	defer admin.Close()
-	for _, c := range []struct{ rules, lacks string }{
+	for _, c := range []struct {
+		rules string
+		lacks string
+	}{
 		{"reset off", "SET, DEL, PEXPIREAT, HSET, 13 more:"},
 		{"reset off +@all", "SET, DEL"},
 		{"reset off ~* -@all", "SET, DEL"},
@@ -168,7 +189,9 @@ func TestDurabilityAsksWhatIsLoaded(t *testing.T) {
 		got := findings(t, s)
 		switch {
 		case c.lacks == "" && len(got) == 1:
-		case c.lacks != "" && len(got) == 2 && strings.HasPrefix(got[1], "refused: Redis loads its append-only file as the user default, and that one may not "+c.lacks):
+		case c.lacks != "" && len(got) == 2 &&
+			strings.HasPrefix(got[1],
+				"refused: Redis loads its append-only file as the user default, and that one may not "+c.lacks):
 		default:
 			t.Errorf("with %q: %q", c.rules, got)
 		}
@@ -203,7 +226,11 @@ func TestDurabilityOfACluster(t *testing.T) {
 }
 
 func TestAnOldServerIsRefused(t *testing.T) {
-	for version, want := range map[string]string{"6.2.14": `refused: the server is Redis "6.2.14"`, "5.0.3": `refused: the server is Redis "5.0.3"`, "": "refused: the server is Redis"} {
+	for version, want := range map[string]string{
+		"6.2.14": `refused: the server is Redis "6.2.14"`,
+		"5.0.3":  `refused: the server is Redis "5.0.3"`,
+		"":       "refused: the server is Redis",
+	} {
 		only(t, sham(t, version, "ok"), want)
 	}
 	only(t, sham(t, "7.0.0", "ok"), "")
@@ -212,7 +239,8 @@ func TestAnOldServerIsRefused(t *testing.T) {
 
 // Some services that run a Redis for others know no CONFIG at all.
 func TestAServerThatDoesNotTellIsRefused(t *testing.T) {
-	only(t, sham(t, "7.0.15", "ok", "CONFIG"), "refused: the user may not ask how the server keeps its data: ERR unknown command")
+	only(t, sham(t, "7.0.15", "ok", "CONFIG"),
+		"refused: the user may not ask how the server keeps its data: ERR unknown command")
 }
 
 func TestAFileThatCannotBeWrittenIsSeen(t *testing.T) {
@@ -226,7 +254,8 @@ func sham(t *testing.T, version, written string, unknown ...string) rig.Store {
 	l, err := net.Listen("unix", path)
 	ok(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	info := "redis_version:" + version + "\r\nredis_mode:standalone\r\nrole:master\r\naof_last_write_status:" + written + "\r\n"
+	info := "redis_version:" + version + "\r\nredis_mode:standalone\r\nrole:master\r\naof_last_write_status:" +
+		written + "\r\n"
 	answers := map[string]string{
 		"INFO":   fmt.Sprintf("$%d\r\n%s\r\n", len(info), info),
 		"CONFIG": "*6\r\n+appendonly\r\n+yes\r\n+appendfsync\r\n+always\r\n+maxmemory-policy\r\n+noeviction\r\n",
@@ -241,9 +270,14 @@ func sham(t *testing.T, version, written string, unknown ...string) rig.Store {
 			go converse(c, answers)
 		}
 	}()
-	return rig.Store{Redis: redis.UniversalOptions{Addrs: []string{"sham"}, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
-	}}}
+	return rig.Store{
+		Redis: redis.UniversalOptions{
+			Addrs: []string{"sham"},
+			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", path)
+			},
+		},
+	}
 }
 
 // converse answers commands by their first word until the other side hangs up.
@@ -266,7 +300,8 @@ func converse(c net.Conn, answers map[string]string) {
 			}
 			words[i] = string(word[:size])
 		}
-		if _, err := io.WriteString(c, cmp.Or(answers[strings.ToUpper(words[0])], "-ERR unknown command\r\n")); err != nil {
+		if _, err := io.WriteString(c,
+			cmp.Or(answers[strings.ToUpper(words[0])], "-ERR unknown command\r\n")); err != nil {
 			return
 		}
 	}

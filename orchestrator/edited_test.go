@@ -15,7 +15,8 @@ func TestAnEditedInputReachesAllLaterRuns(t *testing.T) {
 		task := f.submit(t, picket.TaskSpec{Input: picket.RawJSON(submitted)})
 		asks := func() string {
 			l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-			got, err := f.RequestHelp(f.ctx, f.held(t, l), picket.HelpRequest{Question: "?", Kind: picket.HandoffApproval})
+			got, err := f.RequestHelp(f.ctx, f.held(t, l),
+				picket.HelpRequest{Question: "?", Kind: picket.HandoffApproval})
 			ok(t, err)
 			return got.HandoffID
 		}
@@ -39,20 +40,25 @@ func TestAnEditedInputReachesAllLaterRuns(t *testing.T) {
 		}
 		answer(asks(), picket.AnswerRequest{Input: picket.RawJSON(once)})
 		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-		if a := l.Answers[0]; string(a.Input) != once || !a.InputEdited || string(a.Answer) != "null" || a.Option != nil {
+		if a := l.Answers[0]; string(a.Input) != once || !a.InputEdited || string(a.Answer) != "null" ||
+			a.Option != nil {
 			t.Errorf("answers %+v", l.Answers)
 		}
 		_, err := f.RequestHelp(f.ctx, given(l, once), picket.HelpRequest{Question: "?"})
 		ok(t, err)
-		answer("handoff_"+strings.TrimPrefix(l.RunID, "run_"), picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`), Input: picket.RawJSON("null")})
+		answer("handoff_"+strings.TrimPrefix(l.RunID, "run_"),
+			picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`), Input: picket.RawJSON("null")})
 		l = f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-		_, err = f.RequestHelp(f.ctx, given(l, once), picket.HelpRequest{Question: "?"}) // an answer without an input leaves it
+		// an answer without an input leaves it
+		_, err = f.RequestHelp(f.ctx, given(l, once), picket.HelpRequest{Question: "?"})
 		ok(t, err)
-		answer("handoff_"+strings.TrimPrefix(l.RunID, "run_"), picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`), Input: picket.RawJSON(last)})
+		answer("handoff_"+strings.TrimPrefix(l.RunID, "run_"),
+			picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`), Input: picket.RawJSON(last)})
 
 		// By advance, too.
 		other, h := f.start(t, picket.TaskSpec{Priority: ptr(9)})
-		adv, err := f.Advance(f.ctx, h, operator, picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
+		adv, err := f.Advance(f.ctx, h, operator,
+			picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
 		ok(t, err)
 		if len(adv.Leases) != 1 || adv.Leases[0].TaskID != task.TaskID {
 			t.Fatalf("advanced from %s to %+v", other.TaskID, adv)
@@ -61,7 +67,8 @@ func TestAnEditedInputReachesAllLaterRuns(t *testing.T) {
 		_, err = f.Fail(f.ctx, h, "no", false)
 		ok(t, err)
 		got := f.state(t, task.TaskID, picket.TaskHandoff)
-		if string(got.Input) != submitted || len(got.Answers) != 3 || string(got.Answers[2].Input) != last || string(got.Answers[1].Input) != "null" {
+		if string(got.Input) != submitted || len(got.Answers) != 3 || string(got.Answers[2].Input) != last ||
+			string(got.Answers[1].Input) != "null" {
 			t.Errorf("the task shows %s and %+v", got.Input, got.Answers)
 		}
 		// A repeat of the task is a task of its own: it is submitted with what the runs had.
@@ -88,15 +95,18 @@ func TestAnInputIsEditedToNull(t *testing.T) {
 		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
 		shown, err := f.HeldTask(f.ctx, f.held(t, l), "")
 		ok(t, err)
-		if a := l.Answers[0]; string(l.Task.Input) != "null" || string(shown.Input) != "null" || string(a.Input) != "null" || !a.InputEdited {
+		if a := l.Answers[0]; string(l.Task.Input) != "null" || string(shown.Input) != "null" ||
+			string(a.Input) != "null" || !a.InputEdited {
 			t.Errorf("the run was given %s, is shown %s, and told %+v", l.Task.Input, shown.Input, a)
 		}
-		if got := f.state(t, task.TaskID, picket.TaskLeased); string(got.Input) != "1" || string(got.InputNow()) != "null" {
+		if got := f.state(t, task.TaskID, picket.TaskLeased); string(got.Input) != "1" ||
+			string(got.InputNow()) != "null" {
 			t.Errorf("the task shows %s, its next run is given %s", got.Input, got.InputNow())
 		}
 		_, err = f.RequestHelp(f.ctx, f.held(t, l), picket.HelpRequest{Question: "?"})
 		ok(t, err)
-		_, err = f.Answer(f.ctx, operator, "handoff_"+strings.TrimPrefix(l.RunID, "run_"), picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`)})
+		_, err = f.Answer(f.ctx, operator, "handoff_"+strings.TrimPrefix(l.RunID, "run_"),
+			picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`)})
 		ok(t, err)
 		l = f.lease(t, picket.AcquireRequest{AgentID: "a1"})
 		if a := l.Answers[1]; string(l.Task.Input) != "null" || a.InputEdited {
@@ -115,11 +125,14 @@ func TestAnEditOfTheInputIsTold(t *testing.T) {
 			edited bool
 			change string
 		}{
-			{picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}, false, `"before":{"state":"handoff"},"after":{"state":"queued"}`},
+			{picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}, false,
+				`"before":{"state":"handoff"},"after":{"state":"queued"}`},
 			{picket.AnswerRequest{Input: picket.RawJSON(long)}, true,
-				`"before":{"state":"handoff","input":"{\"n\":\"\\u00e4\"}"},"after":{"state":"queued","input":"\"` + strings.Repeat("ä", 249) + `…"}`},
+				`"before":{"state":"handoff","input":"{\"n\":\"\\u00e4\"}"},"after":{"state":"queued","input":"\"` +
+					strings.Repeat("ä", 249) + `…"}`},
 			{picket.AnswerRequest{ClearInput: true}, true,
-				`"before":{"state":"handoff","input":"\"` + strings.Repeat("ä", 249) + `…"},"after":{"state":"queued","input":"null"}`},
+				`"before":{"state":"handoff","input":"\"` + strings.Repeat("ä", 249) +
+					`…"},"after":{"state":"queued","input":"null"}`},
 		} {
 			_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
 			_, err := f.Answer(f.ctx, operator, hid, c.req)
@@ -137,7 +150,8 @@ func TestAnEditOfTheInputIsTold(t *testing.T) {
 		ok(t, err)
 		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventTaskAnswered}})
 		ok(t, err)
-		if told := string(page.Events[3].Data); !strings.Contains(told, `"before":{"state":"handoff","input":"null"},"after":{"state":"queued","input":"1"}`) {
+		if told := string(page.Events[3].Data); !strings.Contains(told,
+			`"before":{"state":"handoff","input":"null"},"after":{"state":"queued","input":"1"}`) {
 			t.Errorf("of a task without an input: %s", told)
 		}
 	})
@@ -146,11 +160,13 @@ func TestAnEditOfTheInputIsTold(t *testing.T) {
 func TestAnEditedInputIsBounded(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		hid := f.questions(t, 1)[0]
-		_, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Input: picket.RawJSON(`"` + strings.Repeat("a", picket.MaxPayload) + `"`)})
+		_, err := f.Answer(f.ctx, operator, hid,
+			picket.AnswerRequest{Input: picket.RawJSON(`"` + strings.Repeat("a", picket.MaxPayload) + `"`)})
 		refused(t, err, picket.CodeTooLarge)
 		_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Input: picket.RawJSON(`null`)})
 		refused(t, err, picket.CodeValidation)
-		_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Input: picket.RawJSON(`"` + strings.Repeat("a", picket.MaxPayload-2) + `"`)})
+		_, err = f.Answer(f.ctx, operator, hid,
+			picket.AnswerRequest{Input: picket.RawJSON(`"` + strings.Repeat("a", picket.MaxPayload-2) + `"`)})
 		ok(t, err)
 	})
 }

@@ -154,9 +154,14 @@ func ptr[T any](v T) *T { return &v }
 
 func TestLifeOfATask(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{Title: "fix it", Input: picket.RawJSON(`{"n":12345678901234567890}`), Labels: map[string]string{"team": "a"}})
+		task := f.submit(t, picket.TaskSpec{
+			Title:  "fix it",
+			Input:  picket.RawJSON(`{"n":12345678901234567890}`),
+			Labels: map[string]string{"team": "a"},
+		})
 		l := f.lease(t, picket.AcquireRequest{AgentID: "a1", WorkspaceRoot: "/srv/runs"})
-		if l.TaskID != task.TaskID || l.FencingToken != 1 || l.WorkspacePath != "/srv/runs/"+l.RunID || string(l.Task.Input) != `{"n":12345678901234567890}` {
+		if l.TaskID != task.TaskID || l.FencingToken != 1 || l.WorkspacePath != "/srv/runs/"+l.RunID ||
+			string(l.Task.Input) != `{"n":12345678901234567890}` {
 			t.Fatalf("lease %+v", l)
 		}
 		if l.LeaseTTLMs > 30_000 || l.LeaseTTLMs < 29_000 {
@@ -187,7 +192,8 @@ func TestLifeOfATask(t *testing.T) {
 		_, err = f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"other"`), Summary: "ok"})
 		refused(t, err, picket.CodeLeaseReleased)
 		got := f.state(t, task.TaskID, picket.TaskReview)
-		if string(got.Output) != `"done"` || got.LastReport.Summary != "half way" || len(got.Runs) != 1 || got.Review == nil {
+		if string(got.Output) != `"done"` || got.LastReport.Summary != "half way" || len(got.Runs) != 1 ||
+			got.Review == nil {
 			t.Fatalf("task %+v", got)
 		}
 		rv, err := f.Reviews(f.ctx, picket.ReviewQuery{})
@@ -215,7 +221,8 @@ func TestLifeOfATask(t *testing.T) {
 		if got := join(types); got != want {
 			t.Fatalf("events %s, want %s", got, want)
 		}
-		list, err := f.Tasks(f.ctx, picket.TaskQuery{States: []picket.TaskState{picket.TaskCompleted}, Labels: map[string]string{"team": "a"}})
+		list, err := f.Tasks(f.ctx,
+			picket.TaskQuery{States: []picket.TaskState{picket.TaskCompleted}, Labels: map[string]string{"team": "a"}})
 		ok(t, err)
 		if len(list.Tasks) != 1 || list.Tasks[0].Title != "fix it" || list.NextCursor != nil {
 			t.Fatalf("list %+v", list)
@@ -238,5 +245,9 @@ func z(score float64, member string) redis.Z { return redis.Z{Score: score, Memb
 
 // event is an old event as the log keeps it.
 func event(seq int) *redis.XAddArgs {
-	return &redis.XAddArgs{Stream: "pk:{default}:events", ID: fmt.Sprintf("%d-0", seq), Values: []any{"type", "task.progress", "at", "1000", "now", "1000", "actor", "x", "data", "{}"}}
+	return &redis.XAddArgs{
+		Stream: "pk:{default}:events",
+		ID:     fmt.Sprintf("%d-0", seq),
+		Values: []any{"type", "task.progress", "at", "1000", "now", "1000", "actor", "x", "data", "{}"},
+	}
 }

@@ -48,12 +48,15 @@ func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picke
 		return picket.EnvelopeState{}, err
 	}
 	if added.IsZero() {
-		return picket.EnvelopeState{}, picket.Invalid("/usd", `Send for example {"usd": 0.5}.`, "a top-up adds dollars or tokens")
+		return picket.EnvelopeState{},
+			picket.Invalid("/usd", `Send for example {"usd": 0.5}.`, "a top-up adds dollars or tokens")
 	}
 	if len(t.Reason) > 1024 {
-		return picket.EnvelopeState{}, picket.Invalid("/reason", "Say it in up to 1,024 bytes.", "the reason has %d bytes", len(t.Reason))
+		return picket.EnvelopeState{},
+			picket.Invalid("/reason", "Say it in up to 1,024 bytes.", "the reason has %d bytes", len(t.Reason))
 	}
-	return e.envelope(ctx, "top_up", id, by.Actor, by.Once.Key, by.Once.Body, t.Tokens, int64(t.USD), t.Reason, e.house())
+	return e.envelope(ctx, "top_up", id, by.Actor, by.Once.Key, by.Once.Body, t.Tokens, int64(t.USD), t.Reason,
+		e.house())
 }
 
 // envelope runs a script that answers the view of an envelope.
@@ -70,10 +73,21 @@ func (e *Engine) envelope(ctx context.Context, script string, args ...any) (pick
 func (r *reply) envelope(v any) picket.EnvelopeState {
 	l := r.list(v)
 	h := r.hash(r.at(l, 1))
-	s := picket.EnvelopeState{ID: r.text(r.at(l, 0)), Parent: h["parent"], State: "open", Envelope: column(h, "envelope"),
-		Account: budget.Account{Granted: column(h, "granted"), Available: column(h, "available"), Held: column(h, "held"),
-			Spent: column(h, "spent"), Carved: column(h, "carved")},
-		Calls: []picket.OpenCall{}, Children: []picket.EnvelopeState{}}
+	s := picket.EnvelopeState{
+		ID:       r.text(r.at(l, 0)),
+		Parent:   h["parent"],
+		State:    "open",
+		Envelope: column(h, "envelope"),
+		Account: budget.Account{
+			Granted:   column(h, "granted"),
+			Available: column(h, "available"),
+			Held:      column(h, "held"),
+			Spent:     column(h, "spent"),
+			Carved:    column(h, "carved"),
+		},
+		Calls:    []picket.OpenCall{},
+		Children: []picket.EnvelopeState{},
+	}
 	if _, counted := h["total_u"]; counted {
 		total := column(h, "total")
 		s.SpentInAll = &total
@@ -86,8 +100,14 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 	s.Locked = free.Tokens < 0 || free.USD < 0
 	for _, row := range r.list(r.at(l, 2)) {
 		c := r.list(row)
-		call := picket.OpenCall{CallID: r.text(r.at(c, 0)), RunID: r.text(r.at(c, 1)), Tool: r.text(r.at(c, 2)), Reserved: r.pair(c[min(3, len(c)):]),
-			DeadlineMs: r.int(r.at(c, 5)), Effects: picket.EffectsNone}
+		call := picket.OpenCall{
+			CallID:     r.text(r.at(c, 0)),
+			RunID:      r.text(r.at(c, 1)),
+			Tool:       r.text(r.at(c, 2)),
+			Reserved:   r.pair(c[min(3, len(c)):]),
+			DeadlineMs: r.int(r.at(c, 5)),
+			Effects:    picket.EffectsNone,
+		}
 		if r.text(r.at(c, 6)) == "1" {
 			call.Effects = picket.EffectsExternal
 		}
@@ -103,7 +123,8 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 // was last refused under it, or, when none was, since it was first waited for. A
 // top-up that came before is answered at once.
 func (e *Engine) AwaitTopUp(ctx context.Context, held picket.Held, wait time.Duration) (picket.Funds, error) {
-	in := e.wakes.wait(true, func(message string) bool { return message == "funds "+held.TaskID || message == "task "+held.TaskID })
+	in := e.wakes.wait(true,
+		func(message string) bool { return message == "funds "+held.TaskID || message == "task "+held.TaskID })
 	defer e.wakes.leave(in)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -114,7 +135,11 @@ func (e *Engine) AwaitTopUp(ctx context.Context, held picket.Held, wait time.Dur
 		}
 		r := &reply{script: "await_top_up"}
 		l := r.list(got)
-		f := picket.Funds{ToppedUp: r.int(r.at(l, 0)) == 1, Available: r.pair(l[min(1, len(l)):]), Locked: r.int(r.at(l, 3)) == 1}
+		f := picket.Funds{
+			ToppedUp:  r.int(r.at(l, 0)) == 1,
+			Available: r.pair(l[min(1, len(l)):]),
+			Locked:    r.int(r.at(l, 3)) == 1,
+		}
 		if f.ToppedUp || r.bad != nil {
 			return f, r.bad
 		}

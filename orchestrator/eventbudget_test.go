@@ -46,7 +46,10 @@ func (f *fixture) flood(t *testing.T, h picket.Held, name string, n int) {
 	for done := 0; done < n; done += 100 {
 		var list []picket.RunEvent
 		for i := range min(100, n-done) {
-			list = append(list, picket.RunEvent{Type: picket.EventAgentHeartbeat, ID: fmt.Sprintf("%s%d", name, done+i)})
+			list = append(list, picket.RunEvent{
+				Type: picket.EventAgentHeartbeat,
+				ID:   fmt.Sprintf("%s%d", name, done+i),
+			})
 		}
 		ok(t, f.RunEvents(f.ctx, h, list))
 	}
@@ -66,7 +69,8 @@ func TestEventBudgetBoundsAFlood(t *testing.T) {
 		f.submit(t, picket.TaskSpec{})
 		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
 		f.flood(t, h, "a", 3000)
-		timed := []picket.RunEvent{{Type: picket.EventAgentTimeoutWarning, ID: "w"}, {Type: picket.EventAgentTimedOut, ID: "t"}}
+		timed := []picket.RunEvent{{Type: picket.EventAgentTimeoutWarning, ID: "w"},
+			{Type: picket.EventAgentTimedOut, ID: "t"}}
 		ok(t, f.RunEvents(f.ctx, h, timed))
 		f.flood(t, h, "b", 200) // displaces what the run remembers of ids
 		ok(t, f.RunEvents(f.ctx, h, timed))
@@ -122,7 +126,8 @@ func TestEventBudgetOfASupersededRun(t *testing.T) {
 		}
 		f.overdue(t)
 		types, counted := f.logged(t, h.RunID)
-		if types[picket.EventAgentHeartbeat]+types[picket.EventRunStalled] != 0 || types[picket.EventAgentTimedOut] != 1 || counted != 1006 {
+		if types[picket.EventAgentHeartbeat]+types[picket.EventRunStalled] != 0 ||
+			types[picket.EventAgentTimedOut] != 1 || counted != 1006 {
 			t.Errorf("the log has %v, %d were counted", types, counted)
 		}
 		ok(t, f.RunEvents(f.ctx, next, []picket.RunEvent{{Type: picket.EventAgentHeartbeat}}))
@@ -138,15 +143,18 @@ func TestEventsAfterTheExit(t *testing.T) {
 	beat := func(id string) picket.RunEvent { return picket.RunEvent{Type: picket.EventAgentHeartbeat, ID: id} }
 	end := picket.RunEvent{Type: picket.EventAgentTimedOut, ID: "end"}
 	for _, tt := range []struct {
-		name        string
-		before      []picket.RunEvent
-		last        *string
-		wait        time.Duration
-		after       []picket.RunEvent
-		beats, ends int
+		name   string
+		before []picket.RunEvent
+		last   *string
+		wait   time.Duration
+		after  []picket.RunEvent
+		beats  int
+		ends   int
 	}{
-		{"the last one comes after the exit", nil, ptr("end"), 0, []picket.RunEvent{beat("1"), end, beat("2"), end}, 1, 1},
-		{"the last one came before", []picket.RunEvent{beat("1"), end}, ptr("end"), 0, []picket.RunEvent{beat("2"), end, beat("3")}, 1, 1},
+		{"the last one comes after the exit", nil, ptr("end"), 0, []picket.RunEvent{beat("1"), end, beat("2"), end}, 1,
+			1},
+		{"the last one came before", []picket.RunEvent{beat("1"), end}, ptr("end"), 0,
+			[]picket.RunEvent{beat("2"), end, beat("3")}, 1, 1},
 		{"the last one comes after 29 s", nil, ptr("end"), 29 * time.Second, []picket.RunEvent{beat("1"), end}, 1, 1},
 		{"the last one comes too late", nil, ptr("end"), 31 * time.Second, []picket.RunEvent{beat("1"), end}, 0, 0},
 		{"there was none", nil, ptr(""), 0, []picket.RunEvent{beat("1"), end}, 0, 0},
@@ -191,9 +199,12 @@ func TestExitsOfARunAreBounded(t *testing.T) {
 		_, err := f.Expire(f.ctx, operator, task.TaskID, "test")
 		ok(t, err)
 		for i := range 1000 {
-			ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(i % 2), LastEvent: ptr(fmt.Sprint(i))}, ""))
+			ok(t, f.RunExit(f.ctx, h,
+				picket.Exit{Class: picket.ExitCrash, Code: ptr(i % 2), LastEvent: ptr(fmt.Sprint(i))}, ""))
 		}
-		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventAgentHeartbeat, ID: "0"}, {Type: picket.EventAgentHeartbeat, ID: "999"}}))
+		ok(t, f.RunEvents(f.ctx, h,
+			[]picket.RunEvent{{Type: picket.EventAgentHeartbeat, ID: "0"},
+				{Type: picket.EventAgentHeartbeat, ID: "999"}}))
 		f.overdue(t)
 		types, _ := f.logged(t, h.RunID)
 		if n := types[picket.EventRunExited]; n < 240 || n > 250 {

@@ -26,10 +26,12 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 		q.Limit = 100
 	}
 	if q.Limit < 1 || q.Limit > 1000 {
-		return picket.EventPage{}, picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to 1000", q.Limit)
+		return picket.EventPage{},
+			picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to 1000", q.Limit)
 	}
 	if q.After < 0 {
-		return picket.EventPage{}, picket.Invalid("after", "Send the id of the last event read, or 0.", "after is negative")
+		return picket.EventPage{},
+			picket.Invalid("after", "Send the id of the last event read, or 0.", "after is negative")
 	}
 	if q.Back {
 		return e.eventsBack(ctx, q)
@@ -52,7 +54,8 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 		if err != nil {
 			return picket.EventPage{}, err
 		}
-		if !q.Audit && at == q.After && at > 0 && len(got) > 0 && seqOf(got[0].ID) > at+1 && got[0].Values["type"] != picket.EventStoreAdopted {
+		if !q.Audit && at == q.After && at > 0 && len(got) > 0 && seqOf(got[0].ID) > at+1 &&
+			got[0].Values["type"] != picket.EventStoreAdopted {
 			// Numbers are dense: what lies between was deleted just now.
 			return picket.EventPage{}, cursorExpired(seqOf(got[0].ID) - 1)
 		}
@@ -113,7 +116,8 @@ func (e *Engine) checkCursor(ctx context.Context, q picket.EventQuery) error {
 }
 
 func cursorExpired(trimmed int64) error {
-	return picket.Refuse(picket.CodeCursorExpired, fmt.Sprintf("Read on from %d; what lies between has been deleted by retention.", trimmed),
+	return picket.Refuse(picket.CodeCursorExpired,
+		fmt.Sprintf("Read on from %d; what lies between has been deleted by retention.", trimmed),
 		"events up to %d are not kept any more", trimmed).With("first", trimmed+1)
 }
 
@@ -136,9 +140,19 @@ func eventOf(m redis.XMessage) (picket.Event, error) {
 		return s
 	}
 	id := strings.TrimSuffix(m.ID, "-0")
-	ev := picket.Event{ID: id, Seq: integer(id), Type: field("type"), At: picket.Instant(integer(field("at"))), TaskID: field("task"),
-		RunID: field("run"), AgentID: field("agent"), FencingToken: integer(field("token")), Actor: field("actor"),
-		Reason: field("reason"), Data: json.RawMessage(field("data"))}
+	ev := picket.Event{
+		ID:           id,
+		Seq:          integer(id),
+		Type:         field("type"),
+		At:           picket.Instant(integer(field("at"))),
+		TaskID:       field("task"),
+		RunID:        field("run"),
+		AgentID:      field("agent"),
+		FencingToken: integer(field("token")),
+		Actor:        field("actor"),
+		Reason:       field("reason"),
+		Data:         json.RawMessage(field("data")),
+	}
 	if top := field("top"); top != "" && ev.Type == picket.EventAgentLifecycle {
 		if err := jsonv2.Unmarshal([]byte(top), &ev.LifecycleFields); err != nil {
 			return ev, fmt.Errorf("decode event %s: %w", id, err)

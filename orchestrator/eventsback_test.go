@@ -22,7 +22,8 @@ func TestTheLogReadBackwards(t *testing.T) {
 				ok(t, err)
 			}
 		}
-		for _, q := range []picket.EventQuery{{}, {TaskID: mine}, {Types: []string{picket.EventTaskCancelled}}, {TaskID: "task_none"}} {
+		for _, q := range []picket.EventQuery{{}, {TaskID: mine}, {Types: []string{picket.EventTaskCancelled}},
+			{TaskID: "task_none"}} {
 			all, err := f.Events(f.ctx, q)
 			ok(t, err)
 			slices.Reverse(all.Events)
@@ -61,7 +62,8 @@ func TestTheLogUntilAnInstant(t *testing.T) {
 				id += 1 << 30
 			}
 			e := event(id)
-			e.Values = []any{"type", picket.EventTaskProgress, "at", 1000 * (n + 1), "now", "1", "actor", "x", "data", "{}"}
+			e.Values = []any{"type", picket.EventTaskProgress, "at", 1000 * (n + 1), "now", "1", "actor", "x", "data",
+				"{}"}
 			ok(t, f.raw.XAdd(f.ctx, e).Err())
 			ok(t, f.raw.HSet(f.ctx, "pk:{default}:meta", "seq", id).Err())
 		}

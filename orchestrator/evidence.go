@@ -26,7 +26,8 @@ func (e *Engine) RunExit(ctx context.Context, held picket.Held, exit picket.Exit
 	if err := checkLastEvent(exit); err != nil {
 		return err
 	}
-	_, err := e.as(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment, clip(exit.Detail, 8<<10), lastEventArg(exit))
+	_, err := e.as(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment, clip(exit.Detail, 8<<10),
+		lastEventArg(exit))
 	return err
 }
 
@@ -41,7 +42,8 @@ func (e *Engine) RunLog(ctx context.Context, held picket.Held, p picket.LogPiece
 		return 0, picket.Invalid("offset", "Send the number of bytes sent before.", "offset is negative")
 	}
 	if len(p.Marks) > picket.MaxLogMarks {
-		return 0, picket.Invalid("marks", "Send smaller pieces.", "%d marks are more than %d", len(p.Marks), picket.MaxLogMarks)
+		return 0, picket.Invalid("marks", "Send smaller pieces.", "%d marks are more than %d", len(p.Marks),
+			picket.MaxLogMarks)
 	}
 	end := 0
 	if p.End {
@@ -63,7 +65,8 @@ func checkStream(stream string) error {
 }
 
 // runEventTypes are what an adapter may write into the log.
-var runEventTypes = []string{picket.EventRunLaunched, picket.EventRunStalled, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut}
+var runEventTypes = []string{picket.EventRunLaunched, picket.EventRunStalled, picket.EventAgentHeartbeat,
+	picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut}
 
 // RunEvents writes what an adapter observed: its process was launched, it shows
 // no sign of life, or one of the launcher's timed events. An event with an id
@@ -76,7 +79,8 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picke
 	var args []any
 	for i, ev := range events {
 		if !slices.Contains(runEventTypes, ev.Type) {
-			return picket.Invalid(fmt.Sprintf("/events/%d/type", i), "Send run.launched, run.stalled, agent-heartbeat, agent-timeout-warning or agent-timed-out.",
+			return picket.Invalid(fmt.Sprintf("/events/%d/type", i),
+				"Send run.launched, run.stalled, agent-heartbeat, agent-timeout-warning or agent-timed-out.",
 				"%q is not an event an adapter may write", ev.Type)
 		}
 		top := ""
@@ -95,11 +99,13 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picke
 			data = []byte("{}")
 		}
 		if p := ev.WorkspacePath; p != "" && (p[0] != '/' || len(p) > 1024 || strings.ContainsRune(p, 0)) {
-			return picket.Invalid(fmt.Sprintf("/events/%d/workspacePath", i), "Send the absolute directory the process works in.",
+			return picket.Invalid(fmt.Sprintf("/events/%d/workspacePath", i),
+				"Send the absolute directory the process works in.",
 				"workspacePath is not an absolute path of at most 1024 bytes")
 		}
 		if len(ev.ID) > picket.MaxEventID {
-			return picket.Invalid(fmt.Sprintf("/events/%d/id", i), "Send at most 64 bytes.", "id has %d bytes", len(ev.ID))
+			return picket.Invalid(fmt.Sprintf("/events/%d/id", i), "Send at most 64 bytes.", "id has %d bytes",
+				len(ev.ID))
 		}
 		said := ev.Containment
 		if ev.Type == picket.EventRunStalled {
@@ -171,7 +177,8 @@ func (e *Engine) RefusedWrite(ctx context.Context, held picket.Held, verb string
 		}
 		return otherwise
 	}
-	if _, err := e.run(ctx, "refused", held.RunID, verb, string(refusal.Code), number("presented", held.Fence), number("current", 0)); err != nil {
+	if _, err := e.run(ctx, "refused", held.RunID, verb, string(refusal.Code), number("presented", held.Fence),
+		number("current", 0)); err != nil {
 		e.log.WarnContext(ctx, "write refused event", "task", held.TaskID, "run", held.RunID, "err", err)
 	}
 }

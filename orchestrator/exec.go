@@ -53,7 +53,8 @@ func (e *Engine) ExecResult(ctx context.Context, held picket.Held, callID string
 // when the wait ran out, or when the call's deadline has passed without one. It
 // goes on when the lease has ended: how the process ended is still worth to be
 // known.
-func (e *Engine) AwaitExec(ctx context.Context, held picket.Held, callID string, wait time.Duration) (result picket.ExecResult, done bool, err error) {
+func (e *Engine) AwaitExec(ctx context.Context, held picket.Held, callID string,
+	wait time.Duration) (result picket.ExecResult, done bool, err error) {
 	topic := "exec " + held.RunID + ":" + callID
 	in := e.wakes.wait(true, func(message string) bool { return message == topic })
 	defer e.wakes.leave(in)

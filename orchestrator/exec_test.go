@@ -49,7 +49,8 @@ func TestAProcessIsOrderedAndItsResultTaken(t *testing.T) {
 				t.Fatalf("the watch told %v (changed %v)", got, changed)
 			}
 			o := w.Commands[0].Exec
-			if o.TTLMs <= 0 || o.TTLMs > 30_000 || o.Stdin != "é" || strings.Join(o.Argv, " ") != "go vet" || o.TimeoutSeconds != 20 {
+			if o.TTLMs <= 0 || o.TTLMs > 30_000 || o.Stdin != "é" || strings.Join(o.Argv, " ") != "go vet" ||
+				o.TimeoutSeconds != 20 {
 				t.Fatalf("the order is %+v", o)
 			}
 		}

@@ -21,8 +21,16 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 	}
 	r := &reply{script: "explain"}
 	l := r.list(got)
-	f := explained{task: r.task(r.at(l, 0)), tick: r.int(r.at(l, 1)), delayed: r.int(r.at(l, 2)), lane: r.text(r.at(l, 3)),
-		ahead: r.int(r.at(l, 4)), now: r.int(r.at(l, 5)), raw: r.int(r.at(l, 6)), paused: r.text(r.at(l, 7)) != ""}
+	f := explained{
+		task:    r.task(r.at(l, 0)),
+		tick:    r.int(r.at(l, 1)),
+		delayed: r.int(r.at(l, 2)),
+		lane:    r.text(r.at(l, 3)),
+		ahead:   r.int(r.at(l, 4)),
+		now:     r.int(r.at(l, 5)),
+		raw:     r.int(r.at(l, 6)),
+		paused:  r.text(r.at(l, 7)) != "",
+	}
 	f.gate = r.hash(r.list(r.at(l, 0))[4])["gate"]
 	f.queuedIn = r.hash(r.list(r.at(l, 0))[4])["at"]
 	if c := r.list(r.at(l, 8)); len(c) == 2 {
@@ -57,7 +65,8 @@ func (e *Engine) couldServe(ctx context.Context, f *explained) error {
 	}
 	_, lane := split(f.lane)
 	role, _, _ := strings.Cut(lane, "|")
-	page, err := e.Agents(ctx, picket.AgentQuery{Role: role, Statuses: []picket.AgentStatus{picket.AgentActive, picket.AgentUnhealthy}})
+	page, err := e.Agents(ctx,
+		picket.AgentQuery{Role: role, Statuses: []picket.AgentStatus{picket.AgentActive, picket.AgentUnhealthy}})
 	for _, a := range page.Agents {
 		if covers(picket.AcquireRequest{AgentID: a.AgentID, Role: a.RoleID, Capabilities: a.Capabilities}, f.lane) {
 			f.serving++
@@ -68,19 +77,22 @@ func (e *Engine) couldServe(ctx context.Context, f *explained) error {
 
 // explained is what explain.lua found.
 type explained struct {
-	task           picket.Task
-	tick, delayed  int64
-	lane, queuedIn string
-	ahead          int64
-	now, raw       int64
-	paused         bool
-	gate           string
-	call           string // a tool that still acts outside, and until when at the latest
-	callEnds       int64
-	waiters        []string
-	cancelledWith  string             // the task above that was cancelled
-	pinnedTo       picket.AgentStatus // of the agent it is pinned to; "" when that is not registered
-	serving        int                // registered agents that could take it
+	task          picket.Task
+	tick          int64
+	delayed       int64
+	lane          string
+	queuedIn      string
+	ahead         int64
+	now           int64
+	raw           int64
+	paused        bool
+	gate          string
+	call          string // a tool that still acts outside, and until when at the latest
+	callEnds      int64
+	waiters       []string
+	cancelledWith string             // the task above that was cancelled
+	pinnedTo      picket.AgentStatus // of the agent it is pinned to; "" when that is not registered
+	serving       int                // registered agents that could take it
 }
 
 func (f explained) explain() picket.Explanation {
@@ -96,7 +108,8 @@ func (f explained) explain() picket.Explanation {
 		f.queued(say, next)
 	case picket.TaskLeased:
 		run := f.task.CurrentRun
-		say("it is running: %s holds it under token %d, until %s unless renewed", run.RunID, f.task.FencingToken, f.task.LeaseExpiresAt)
+		say("it is running: %s holds it under token %d, until %s unless renewed", run.RunID, f.task.FencingToken,
+			f.task.LeaseExpiresAt)
 		next("picket task watch %s", f.task.TaskID)
 	case picket.TaskReview:
 		say("it is done and waits for a review")
@@ -138,7 +151,8 @@ func (f explained) queued(say, next func(string, ...any)) {
 	if f.delayed > f.now && f.queuedIn == "" {
 		left := (time.Duration(f.delayed-f.now) * time.Millisecond).Round(time.Second)
 		if f.call != "" {
-			say("it waits for the call %s of the lease before, which may still act outside, until %s at the latest", f.call, picket.Instant(f.raw+f.callEnds-f.now))
+			say("it waits for the call %s of the lease before, which may still act outside, until %s at the latest",
+				f.call, picket.Instant(f.raw+f.callEnds-f.now))
 		}
 		switch {
 		case f.gate != "":
@@ -166,7 +180,12 @@ func (f explained) queued(say, next func(string, ...any)) {
 	}
 	for _, w := range f.waiters {
 		part := strings.SplitN(w, " ", 4)
-		if len(part) == 4 && covers(picket.AcquireRequest{AgentID: part[1], Role: part[2], Capabilities: strings.Split(part[3], ","), PinnedOnly: part[2] == pinnedOnly}, f.lane) {
+		if len(part) == 4 && covers(picket.AcquireRequest{
+			AgentID:      part[1],
+			Role:         part[2],
+			Capabilities: strings.Split(part[3], ","),
+			PinnedOnly:   part[2] == pinnedOnly,
+		}, f.lane) {
 			say("an agent is waiting for this lane: it will start at once")
 			return
 		}

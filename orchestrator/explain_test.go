@@ -38,7 +38,8 @@ func TestExplain(t *testing.T) {
 		ctx, leave := context.WithCancel(f.ctx)
 		left := make(chan error, 1)
 		go func() {
-			_, err := f.Acquire(ctx, operator, picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}, WaitSeconds: ptr(50)})
+			_, err := f.Acquire(ctx, operator,
+				picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}, WaitSeconds: ptr(50)})
 			left <- err
 		}()
 		for s := (picket.Stats{}); s.Waiters == 0; { // registered once it is counted

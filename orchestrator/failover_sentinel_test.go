@@ -36,12 +36,14 @@ func TestFailoverSentinelReal(t *testing.T) {
 	r := l.rested
 	t.Logf("failover by Sentinels: %d failovers (%s), %d adoptions; adoption after the new primary accepts: %s; %d tokens granted, %d raised by reclaim; "+
 		"%d survivors went on, %d forgotten and %d ended refused, %d refused under load, %d zombies refused; 0 regressions; seed %d, %.0f s",
-		len(adopted), sentinelKinds(l), r.adoptions, spread(adopted), l.mem.granted, l.mem.raised, r.survivors, r.forgotten, r.ended, l.lost.value(), r.zombies, l.seed, time.Since(l.start).Seconds())
+		len(adopted), sentinelKinds(l), r.adoptions, spread(adopted), l.mem.granted, l.mem.raised, r.survivors,
+		r.forgotten, r.ended, l.lost.value(), r.zombies, l.seed, time.Since(l.start).Seconds())
 	t.Logf("40 calls answered after the new primary accepts: %s", spread(served))
 }
 
 func sentinelKinds(l *losses) string {
-	return fmt.Sprintf("primary killed %d, still writable %d; with a cut link %d", l.kinds["killed"], l.kinds["asked"], l.kinds["cut"])
+	return fmt.Sprintf("primary killed %d, still writable %d; with a cut link %d", l.kinds["killed"], l.kinds["asked"],
+		l.kinds["cut"])
 }
 
 // spread tells the middle and the worst of some durations.
@@ -95,7 +97,8 @@ func sentinelRound(t *testing.T, l *losses, trio *rig.Sentinels, i int) (adopted
 		was.Start()
 	}
 	ok(t, trio.MendLinks(was))
-	await(t, "the old primary follows the new one", func() bool { return was.Info(l.ctx, "replication", "role") == "slave" })
+	await(t, "the old primary follows the new one",
+		func() bool { return was.Info(l.ctx, "replication", "role") == "slave" })
 	l.done.wait(t, 10, "calls after the old primary is one no more")
 	stop()
 	l.mem.joined(number(raw.HGet(l.ctx, lossPrefix+"meta", "floor").Val()))

@@ -32,7 +32,8 @@ func TestFailoverCutLinkReal(t *testing.T) {
 	r := f.l.rested
 	t.Logf("failover with a cut link: %d failovers (in %d the old primary was killed, in %d it stopped writing by itself); %d adoptions, %d tokens granted, %d raised by reclaim; "+
 		"%d tasks granted on both sides of a cut; %d survivors went on, %d forgotten and %d ended refused, %d refused under load, %d zombies refused; 0 regressions; seed %d, %.0f s",
-		n, f.killed, f.lagged, r.adoptions, f.l.mem.granted, f.l.mem.raised, f.both, r.survivors, r.forgotten, r.ended, f.l.lost.value(), r.zombies, f.l.seed, time.Since(f.l.start).Seconds())
+		n, f.killed, f.lagged, r.adoptions, f.l.mem.granted, f.l.mem.raised, f.both, r.survivors, r.forgotten, r.ended,
+		f.l.lost.value(), r.zombies, f.l.seed, time.Since(f.l.start).Seconds())
 }
 
 // failovers is a history of failovers of one pair. Process 0 stays with the old
@@ -44,11 +45,18 @@ type failovers struct {
 	doors []*door
 	raws  map[*rig.Node]*redis.Client
 
-	killed, lagged, both int
+	killed int
+	lagged int
+	both   int
 }
 
 func newFailovers(t *testing.T, plant func(*orchestrator.Store)) *failovers {
-	f := &failovers{t: t, l: newHistory(t), pair: rig.StartPair(t, "--min-replicas-max-lag", "1"), raws: map[*rig.Node]*redis.Client{}}
+	f := &failovers{
+		t:    t,
+		l:    newHistory(t),
+		pair: rig.StartPair(t, "--min-replicas-max-lag", "1"),
+		raws: map[*rig.Node]*redis.Client{},
+	}
 	for _, n := range []*rig.Node{f.pair.Primary(), f.pair.Replica()} {
 		f.raws[n] = n.Client()
 		t.Cleanup(func() { _ = f.raws[n].Close() })
@@ -71,7 +79,11 @@ type door struct {
 }
 
 func newDoor(t *testing.T, pair *rig.Pair) *door {
-	d := &door{links: map[*rig.Node]*rig.Faults{}, dials: map[*rig.Node]func(context.Context, string, string) (net.Conn, error){}, to: pair.Primary()}
+	d := &door{
+		links: map[*rig.Node]*rig.Faults{},
+		dials: map[*rig.Node]func(context.Context, string, string) (net.Conn, error){},
+		to:    pair.Primary(),
+	}
 	for _, n := range []*rig.Node{pair.Primary(), pair.Replica()} {
 		through, link := n.Behind(t)
 		d.links[n], d.dials[n] = link, through.Redis.Dialer
@@ -80,12 +92,17 @@ func newDoor(t *testing.T, pair *rig.Pair) *door {
 }
 
 func (d *door) store() rig.Store {
-	return rig.Store{Redis: redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}, Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-		d.mu.Lock()
-		dial := d.dials[d.to]
-		d.mu.Unlock()
-		return dial(ctx, network, address)
-	}}}
+	return rig.Store{
+		Redis: redis.UniversalOptions{
+			Addrs: []string{"127.0.0.1:6379"},
+			Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+				d.mu.Lock()
+				dial := d.dials[d.to]
+				d.mu.Unlock()
+				return dial(ctx, network, address)
+			},
+		},
+	}
 }
 
 func (d *door) move(to *rig.Node) {
@@ -152,8 +169,17 @@ func (f *failovers) minReplicas(n *rig.Node, on bool) {
 // split gives each side of the cut half of the clients and a memory of its own.
 func (f *failovers) split() (older, newer *losses) {
 	half := func(procs []*lossProcess, orchestrators int, workers []*lossWorker) *losses {
-		side := &losses{t: f.t, ctx: f.l.ctx, rnd: f.l.rnd, sealer: f.l.sealer, mem: f.l.mem.clone(), procs: procs, orchestrators: orchestrators,
-			workers: workers, rested: f.l.rested}
+		side := &losses{
+			t:             f.t,
+			ctx:           f.l.ctx,
+			rnd:           f.l.rnd,
+			sealer:        f.l.sealer,
+			mem:           f.l.mem.clone(),
+			procs:         procs,
+			orchestrators: orchestrators,
+			workers:       workers,
+			rested:        f.l.rested,
+		}
 		side.reader = f.l.reader.clone(side.mem)
 		for _, w := range workers {
 			w.l = side
@@ -243,7 +269,8 @@ func (f *failovers) join(was, now *rig.Node, older, newer *losses, lag bool) {
 	}
 	l.rest()
 	if older.reader.last < l.reader.floor {
-		l.mem.broke("consumers are told of every floor", "the one from the old side stands at %d, the floor is %d", older.reader.last, l.reader.floor)
+		l.mem.broke("consumers are told of every floor", "the one from the old side stands at %d, the floor is %d",
+			older.reader.last, l.reader.floor)
 	}
 	if lag {
 		f.minReplicas(was, false)

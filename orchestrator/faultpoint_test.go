@@ -67,7 +67,8 @@ func TestEveryFaultPointReal(t *testing.T) {
 	}
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(watched.seen)); !slices.Equal(got, want) {
-		t.Errorf("the points passed are not those of the scripts:\n%s", difference(strings.Join(got, "\n"), strings.Join(want, "\n")))
+		t.Errorf("the points passed are not those of the scripts:\n%s",
+			difference(strings.Join(got, "\n"), strings.Join(want, "\n")))
 	}
 	t.Logf("%d fault points", len(want))
 }
@@ -100,7 +101,8 @@ func (p lostPlace) injected(c lostCase, point string, watched *points) string {
 // injectedAs tells what is wrong about the error that a caller got.
 func injectedAs(err error, point string) string {
 	unknown := errors.Is(err, picket.ErrUnknown)
-	if picket.CodeOf(err) != picket.CodeUnavailable || !errors.Is(err, errInjected) || unknown != strings.HasSuffix(point, ".after") {
+	if picket.CodeOf(err) != picket.CodeUnavailable || !errors.Is(err, errInjected) ||
+		unknown != strings.HasSuffix(point, ".after") {
 		return "\nthe caller got " + errText(err)
 	}
 	return ""
@@ -140,7 +142,8 @@ func (p lostPlace) readFaults(watched *points) {
 		{"reviews", func() error { _, err := w.via.Reviews(w.ctx, picket.ReviewQuery{}); return err }},
 		{"webhook_list", func() error { _, err := w.via.Webhooks(w.ctx); return err }},
 		{"review_ids", func() error {
-			_, err := w.via.ApproveAll(w.ctx, asked("5"), picket.BulkApproval{Filter: picket.ReviewFilter{Role: "none"}, Count: 1})
+			_, err := w.via.ApproveAll(w.ctx, asked("5"),
+				picket.BulkApproval{Filter: picket.ReviewFilter{Role: "none"}, Count: 1})
 			if picket.CodeOf(err) == picket.CodeVersion { // read, and nothing is meant
 				return nil
 			}
@@ -151,7 +154,8 @@ func (p lostPlace) readFaults(watched *points) {
 		{"await_exec", func() error { _, _, err := w.via.AwaitExec(w.ctx, w.held, "c1", 0); return err }},
 		{"can_exec", func() error { _, err := w.via.CanExec(w.ctx, w.held); return err }},
 		{"stats", func() error { _, err := w.via.Stats(w.ctx); return err }},
-		{"events", func() error { _, err := w.via.Events(w.ctx, picket.EventQuery{After: 1}); return err }}, // no script
+		// no script
+		{"events", func() error { _, err := w.via.Events(w.ctx, picket.EventQuery{After: 1}); return err }},
 		{"events", func() error { _, err := w.via.LastSeq(w.ctx); return err }},
 		{"task", func() error { _, err := w.via.Task(w.ctx, w.task.TaskID); return err }},
 	}

@@ -124,7 +124,8 @@ func TestLeaseExpiresByStoreTime(t *testing.T) {
 		f.state(t, task.TaskID, picket.TaskLeased)
 		f.pass(t, 2*time.Second)
 		got := f.state(t, task.TaskID, picket.TaskQueued)
-		if got.Failures != 1 || got.Runs[0].Exit.Class != picket.ExitLeaseExpired || got.Runs[0].State != picket.RunExpired {
+		if got.Failures != 1 || got.Runs[0].Exit.Class != picket.ExitLeaseExpired ||
+			got.Runs[0].State != picket.RunExpired {
 			t.Fatalf("after expiry: %+v", got)
 		}
 		_, err = f.Renew(f.ctx, h)
@@ -182,13 +183,22 @@ func TestUndeliverOnlyWhileUnconfirmed(t *testing.T) {
 
 func TestWatchWakesWithItsState(t *testing.T) {
 	ends := map[picket.WatchState]func(f *fixture, h picket.Held) error{
-		picket.WatchCompleted: func(f *fixture, h picket.Held) error { _, err := f.Complete(f.ctx, h, picket.Completion{}); return err },
+		picket.WatchCompleted: func(f *fixture, h picket.Held) error {
+			_, err := f.Complete(f.ctx, h, picket.Completion{})
+			return err
+		},
 		picket.WatchHandoff: func(f *fixture, h picket.Held) error {
 			_, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
 			return err
 		},
-		picket.WatchCancelled: func(f *fixture, h picket.Held) error { _, err := f.Cancel(f.ctx, operator, h.TaskID, ""); return err },
-		picket.WatchLost:      func(f *fixture, h picket.Held) error { _, err := f.Expire(f.ctx, operator, h.TaskID, ""); return err },
+		picket.WatchCancelled: func(f *fixture, h picket.Held) error {
+			_, err := f.Cancel(f.ctx, operator, h.TaskID, "")
+			return err
+		},
+		picket.WatchLost: func(f *fixture, h picket.Held) error {
+			_, err := f.Expire(f.ctx, operator, h.TaskID, "")
+			return err
+		},
 	}
 	for want, end := range ends {
 		both(t, func(t *testing.T, f *fixture) {

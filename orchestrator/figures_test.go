@@ -38,7 +38,12 @@ func TestWhatWaitsForPeopleIsCounted(t *testing.T) {
 		expect := func(question, approval, escalation int64, oldest string, oldestReview string) {
 			t.Helper()
 			s := f.stats(t)
-			want := map[picket.HandoffKind]int64{picket.HandoffQuestion: question, picket.HandoffApproval: approval, picket.HandoffBudget: 0, picket.HandoffEscalation: escalation}
+			want := map[picket.HandoffKind]int64{
+				picket.HandoffQuestion:   question,
+				picket.HandoffApproval:   approval,
+				picket.HandoffBudget:     0,
+				picket.HandoffEscalation: escalation,
+			}
 			if !maps.Equal(s.HandoffKinds, want) || s.Handoffs != question+approval+escalation {
 				t.Errorf("%d hand-offs, by kind %v, want %v", s.Handoffs, s.HandoffKinds, want)
 			}
@@ -52,7 +57,8 @@ func TestWhatWaitsForPeopleIsCounted(t *testing.T) {
 				inReview = f.state(t, oldestReview, picket.TaskReview).UpdatedAt
 			}
 			if s.OldestHandoff != since || s.OldestReview != inReview {
-				t.Errorf("waits since %v and in review since %v, want %v and %v", s.OldestHandoff, s.OldestReview, since, inReview)
+				t.Errorf("waits since %v and in review since %v, want %v and %v", s.OldestHandoff, s.OldestReview,
+					since, inReview)
 			}
 		}
 		expect(0, 0, 0, "", "")
@@ -69,7 +75,8 @@ func TestWhatWaitsForPeopleIsCounted(t *testing.T) {
 		ok(t, err)
 		expect(2, 1, 1, first, one)
 
-		for _, list := range []string{"open-by-kind:question", "open-by-kind:approval", "in-review"} { // as before they were kept
+		// as before they were kept
+		for _, list := range []string{"open-by-kind:question", "open-by-kind:approval", "in-review"} {
 			ok(t, f.raw.Del(f.ctx, "pk:{default}:"+list).Err())
 		}
 		found, err := f.Inspect(f.ctx, operator, picket.InspectRequest{Repair: true})
@@ -105,7 +112,8 @@ func TestMoneyIsSummedUp(t *testing.T) {
 			t.Helper()
 			m := f.stats(t).Money
 			if m.Spent.USD != usd(spent) || m.Returned.USD != usd(returned) || m.Held.USD != usd(held) {
-				t.Errorf("spent %v, returned %v, held %v; want %s, %s, %s", m.Spent.USD, m.Returned.USD, m.Held.USD, spent, returned, held)
+				t.Errorf("spent %v, returned %v, held %v; want %s, %s, %s", m.Spent.USD, m.Returned.USD, m.Held.USD,
+					spent, returned, held)
 			}
 			page, err := f.Ledger(f.ctx, picket.LedgerQuery{Limit: 1000})
 			ok(t, err)
@@ -113,7 +121,10 @@ func TestMoneyIsSummedUp(t *testing.T) {
 			for _, row := range page.Rows {
 				rows = rows.Plus(row.Charged)
 			}
-			if rows != (budget.Envelope{Tokens: m.Spent.Tokens - m.Returned.Tokens, USD: m.Spent.USD - m.Returned.USD}) {
+			if rows != (budget.Envelope{
+				Tokens: m.Spent.Tokens - m.Returned.Tokens,
+				USD:    m.Spent.USD - m.Returned.USD,
+			}) {
 				t.Errorf("the ledger has %v, the figures are %+v", rows, m)
 			}
 		}
@@ -127,7 +138,8 @@ func TestMoneyIsSummedUp(t *testing.T) {
 		expect("0.4", "0", "0")
 		f.settle(t, done(two, "0.25"))
 		expect("0.4", "0.05", "0")
-		_, err := f.ReportUsage(f.ctx, h, picket.UsageReport{Source: "claude", Session: "s", Tokens: 70, USD: usd("0.01")})
+		_, err := f.ReportUsage(f.ctx, h,
+			picket.UsageReport{Source: "claude", Session: "s", Tokens: 70, USD: usd("0.01")})
 		ok(t, err)
 		expect("0.41", "0.05", "0")
 		ok(t, f.raw.HSet(f.ctx, "pk:{default}:sums", "held_u", -7).Err()) // a call from before it was counted has ended
@@ -159,7 +171,8 @@ func TestExpiriesAreCountedByClass(t *testing.T) {
 
 func TestLoginsAndTargetsAreCounted(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		key, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "k", Scopes: []picket.Scope{picket.ScopeAdmin}})
+		key, err := f.CreateKey(f.ctx, operator,
+			picket.KeyRequest{Name: "k", Scopes: []picket.Scope{picket.ScopeAdmin}})
 		ok(t, err)
 		one := f.login(t, key.Key)
 		f.login(t, key.Key)
@@ -167,7 +180,8 @@ func TestLoginsAndTargetsAreCounted(t *testing.T) {
 		ok(t, err)
 		f.submit(t, picket.TaskSpec{})
 		s := f.stats(t)
-		if want := (map[picket.WebhookState]int64{picket.WebhookActive: 1}); s.Sessions != 2 || !maps.Equal(s.Webhooks, want) || s.WebhookLag != 2 {
+		if want := (map[picket.WebhookState]int64{picket.WebhookActive: 1}); s.Sessions != 2 ||
+			!maps.Equal(s.Webhooks, want) || s.WebhookLag != 2 {
 			t.Errorf("%d sessions, targets %v, %d events behind", s.Sessions, s.Webhooks, s.WebhookLag)
 		}
 		ok(t, f.CloseSession(f.ctx, one, ownHost))

@@ -79,7 +79,8 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		for range 20 {
 			got := make(chan int, 2)
 			wait := func(caps ...string) {
-				l, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{Role: "coder", Capabilities: caps, WaitSeconds: ptr(20)})
+				l, err := f.Acquire(f.ctx, operator,
+					picket.AcquireRequest{Role: "coder", Capabilities: caps, WaitSeconds: ptr(20)})
 				if err != nil {
 					t.Error(err)
 				}
@@ -197,7 +198,8 @@ func TestAFilterIsFoundBehindManyOthers(t *testing.T) {
 		for range 2100 {
 			f.submit(t, picket.TaskSpec{})
 		}
-		page, err := f.Tasks(f.ctx, picket.TaskQuery{States: []picket.TaskState{picket.TaskQueued}, Labels: map[string]string{"x": "y"}})
+		page, err := f.Tasks(f.ctx,
+			picket.TaskQuery{States: []picket.TaskState{picket.TaskQueued}, Labels: map[string]string{"x": "y"}})
 		ok(t, err)
 		if len(page.Tasks) != 1 || page.Tasks[0].TaskID != rare.TaskID {
 			t.Fatalf("found %d tasks", len(page.Tasks))
@@ -217,7 +219,8 @@ func TestListingsAreBounded(t *testing.T) {
 		}
 		reports, err := f.Reports(f.ctx, task.TaskID)
 		ok(t, err)
-		if n := len(reports); n < 10 || n > 20 || reports[n-1].Summary != "39" || !reports[n-1].Pinned || reports[0].Seq != int64(41-n) {
+		if n := len(reports); n < 10 || n > 20 || reports[n-1].Summary != "39" || !reports[n-1].Pinned ||
+			reports[0].Seq != int64(41-n) {
 			t.Fatalf("%d reports, the last %.20q", n, reports[n-1].Summary)
 		}
 		_, err = f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"` + large + `"`)})
@@ -230,7 +233,8 @@ func TestListingsAreBounded(t *testing.T) {
 		}
 		reviews, err := f.Reviews(f.ctx, picket.ReviewQuery{})
 		ok(t, err)
-		if n := len(reviews.Reviews); n < 10 || n > 20 || reviews.Total != 31 || reviews.NextCursor == nil || reviews.Reviews[0].TaskID != task.TaskID {
+		if n := len(reviews.Reviews); n < 10 || n > 20 || reviews.Total != 31 || reviews.NextCursor == nil ||
+			reviews.Reviews[0].TaskID != task.TaskID {
 			t.Fatalf("%d reviews", n)
 		}
 		for range 30 {

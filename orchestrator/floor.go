@@ -98,7 +98,8 @@ func (e *Engine) notAdopted(s sight) error {
 	if s.store == "" {
 		what, why = "does not have it", errStoreLost
 	}
-	r := picket.Refuse(picket.CodeUnavailable, "Start `picket serve orchestrator` for it; where one runs, wait a moment and repeat the same request.",
+	r := picket.Refuse(picket.CodeUnavailable,
+		"Start `picket serve orchestrator` for it; where one runs, wait a moment and repeat the same request.",
 		"namespace %s: the store %s, and no orchestrator has adopted it yet", e.namespace, what)
 	r.RetryAfter = time.Second
 	return r.Because(why)
@@ -152,7 +153,8 @@ func (e *Engine) claim(ctx context.Context, run runner, s sight, w witnessed) er
 		floor = 0
 	}
 	if clock().Sub(epoch) > farAhead {
-		return picket.Refuse(picket.CodeUnavailable, "Set the clock of this machine, then repeat the same request.", "the clock of this machine is far ahead (%s)", clock())
+		return picket.Refuse(picket.CodeUnavailable, "Set the clock of this machine, then repeat the same request.",
+			"the clock of this machine is far ahead (%s)", clock())
 	}
 	fresh := "store_" + ulid.Make().String()
 	start := max(floor, w.Ceiling)

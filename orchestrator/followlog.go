@@ -15,7 +15,8 @@ const logQuiet = 2 * time.Second
 // until no more can come, at most wait. With whole it waits for the task rather
 // than the run: no more can come when a newer run has begun or the task needs
 // no run any more.
-func (e *Engine) FollowLog(ctx context.Context, taskID, runID, stream string, offset int64, limit int, whole bool, wait time.Duration) (picket.LogChunk, error) {
+func (e *Engine) FollowLog(ctx context.Context, taskID, runID, stream string, offset int64, limit int, whole bool,
+	wait time.Duration) (picket.LogChunk, error) {
 	in := e.wakes.wait(true, func(message string) bool { return message == "log "+taskID || message == "task "+taskID })
 	defer e.wakes.leave(in)
 	timer := time.NewTimer(wait)

@@ -34,7 +34,8 @@ func TestFollowLog(t *testing.T) {
 		ok(t, err)
 		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Data: []byte("one\n")})
 		ok(t, err)
-		if c := <-first; string(c.Data) != "one\n" || c.RunID != h.RunID || c.State != picket.LogOpen || c.TaskState != picket.TaskLeased {
+		if c := <-first; string(c.Data) != "one\n" || c.RunID != h.RunID || c.State != picket.LogOpen ||
+			c.TaskState != picket.TaskLeased {
 			t.Fatalf("%+v %s", c, c.Data)
 		}
 		short, err := f.FollowLog(f.ctx, task.TaskID, h.RunID, "stdout", 4, 10, true, 20*time.Millisecond)
@@ -99,7 +100,11 @@ func TestLogMarks(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task := f.submit(t, picket.TaskSpec{})
 		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
-		piece := picket.LogPiece{Stream: "stdout", Data: []byte("one\ntwo\nthree\n"), Marks: []picket.LogMark{{Offset: 0, At: 1000}, {Offset: 4, At: 1500}}}
+		piece := picket.LogPiece{
+			Stream: "stdout",
+			Data:   []byte("one\ntwo\nthree\n"),
+			Marks:  []picket.LogMark{{Offset: 0, At: 1000}, {Offset: 4, At: 1500}},
+		}
 		_, err := f.RunLog(f.ctx, h, piece)
 		ok(t, err)
 		piece.Data = append(piece.Data, "four\n"...) // its beginning is known
@@ -108,7 +113,8 @@ func TestLogMarks(t *testing.T) {
 		ok(t, err)
 		c, err := f.Log(f.ctx, task.TaskID, "", "stdout", 5, 100)
 		ok(t, err)
-		if !c.Inside || c.Marks[1] != (picket.LogMark{Offset: 4, At: 1500}) || c.Marks[len(c.Marks)-1] != (picket.LogMark{Offset: 14, At: 2000}) {
+		if !c.Inside || c.Marks[1] != (picket.LogMark{Offset: 4, At: 1500}) ||
+			c.Marks[len(c.Marks)-1] != (picket.LogMark{Offset: 14, At: 2000}) {
 			t.Fatalf("%+v", c)
 		}
 		if c, err = f.Log(f.ctx, task.TaskID, "", "stdout", 4, 100); err != nil || c.Inside {
@@ -116,7 +122,13 @@ func TestLogMarks(t *testing.T) {
 		}
 		chunk := bytes.Repeat([]byte("x"), 64<<10)
 		for range 40 {
-			at, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: chunk, Marks: []picket.LogMark{{Offset: at, At: picket.Instant(at)}}})
+			at, err = f.RunLog(f.ctx, h,
+				picket.LogPiece{
+					Stream: "stdout",
+					Offset: at,
+					Data:   chunk,
+					Marks:  []picket.LogMark{{Offset: at, At: picket.Instant(at)}},
+				})
 			ok(t, err)
 		}
 		c, err = f.Log(f.ctx, task.TaskID, "", "stdout", 0, 1<<20)
@@ -124,13 +136,15 @@ func TestLogMarks(t *testing.T) {
 		if c.Offset == 0 || len(c.Marks) == 0 || c.Marks[0].Offset != c.Offset || int64(c.Marks[0].At) != c.Offset {
 			t.Fatalf("from %d: %v", c.Offset, c.Marks)
 		}
-		pieces, marks := f.raw.LLen(f.ctx, "pk:{default}:log:"+h.RunID+":stdout").Val(), f.raw.LLen(f.ctx, "pk:{default}:marks:"+h.RunID+":stdout").Val()
+		pieces, marks := f.raw.LLen(f.ctx, "pk:{default}:log:"+h.RunID+":stdout").Val(),
+			f.raw.LLen(f.ctx, "pk:{default}:marks:"+h.RunID+":stdout").Val()
 		if pieces == 0 || marks != pieces {
 			t.Fatalf("%d pieces have %d marks", pieces, marks)
 		}
 		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stderr", Data: []byte("unmarked")})
 		ok(t, err)
-		if c, err = f.Log(f.ctx, task.TaskID, "", "stderr", 0, 100); err != nil || len(c.Marks) != 1 || c.Marks[0].Offset != 0 || c.Marks[0].At == 0 {
+		if c, err = f.Log(f.ctx, task.TaskID, "", "stderr", 0, 100); err != nil || len(c.Marks) != 1 ||
+			c.Marks[0].Offset != 0 || c.Marks[0].At == 0 {
 			t.Fatalf("%+v, %v", c, err)
 		}
 	})

@@ -17,7 +17,8 @@ import (
 // storeNewer is the error for a store that a later version has written. Its code
 // is CodeUnavailable, so clients retry until another process can serve them.
 func storeNewer(f facts) error {
-	e := picket.Refuse(picket.CodeUnavailable, "Nothing was changed. Update picket on this machine to the version that wrote the store, or a later one.",
+	e := picket.Refuse(picket.CodeUnavailable,
+		"Nothing was changed. Update picket on this machine to the version that wrote the store, or a later one.",
 		"the store has format %s, and this version of picket knows formats up to %s", f["format"], f["known"])
 	return e.With("storeFormat", integer(f["format"])).With("knownFormat", integer(f["known"])).Because(errStoreNewer)
 }

@@ -80,7 +80,8 @@ func dumped(t *testing.T, f *fixture) string {
 func refusedAsNewer(t *testing.T, err error) {
 	t.Helper()
 	refused(t, err, picket.CodeUnavailable)
-	if text := err.Error(); !strings.Contains(text, "the store has format 7, and this version of picket knows formats up to 1") {
+	if text := err.Error(); !strings.Contains(text,
+		"the store has format 7, and this version of picket knows formats up to 1") {
 		t.Errorf("the error says %q", text)
 	}
 }
@@ -96,8 +97,9 @@ func TestNoProcessStartsOnANewerStore(t *testing.T) {
 			}
 			before := dumped(t, f)
 			for _, witness := range []string{"", t.TempDir()} {
-				store, err := orchestrator.Open(f.ctx, orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: f.sealer, Witness: witness,
-					Log: slog.New(slog.DiscardHandler)})
+				store, err := orchestrator.Open(f.ctx,
+					orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: f.sealer, Witness: witness,
+						Log: slog.New(slog.DiscardHandler)})
 				if err == nil {
 					_ = store.Close()
 				}

@@ -25,14 +25,17 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 
 // await asks for leases until there is one or the request's wait has run out.
 // ask registers as waiter for the time that is left.
-func (e *Engine) await(ctx context.Context, by picket.Caller, req picket.AcquireRequest, ask func(waiter string, wait time.Duration) ([]picket.Lease, error)) ([]picket.Lease, error) {
-	id := "waiter_" + ulid.Make().String() + " " + req.AgentID + " " + roleArg(req) + " " + strings.Join(req.Capabilities, ",")
+func (e *Engine) await(ctx context.Context, by picket.Caller, req picket.AcquireRequest,
+	ask func(waiter string, wait time.Duration) ([]picket.Lease, error)) ([]picket.Lease, error) {
+	id := "waiter_" + ulid.Make().String() + " " + req.AgentID + " " + roleArg(req) + " " +
+		strings.Join(req.Capabilities, ",")
 	if *req.WaitSeconds == 0 {
 		return ask(id, 0)
 	}
 	w := e.wakes.wait(false, func(message string) bool {
 		lane, ok := strings.CutPrefix(message, "lane ")
-		return ok && covers(req, lane) || message == "agent "+req.AgentID || by.Key != "" && message == revokedTopic(by.Key)
+		return ok && covers(req, lane) || message == "agent "+req.AgentID ||
+			by.Key != "" && message == revokedTopic(by.Key)
 	})
 	defer e.wakes.leave(w)
 	// A message that was taken and did not lead to what it told of is handed on:
@@ -72,7 +75,8 @@ func (e *Engine) unwait(ctx context.Context, waiter string) {
 	_, _ = e.run(ctx, "unwait", waiter)
 }
 
-func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) ([]picket.Lease, error) {
+func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string,
+	wait time.Duration) ([]picket.Lease, error) {
 	got, floor, err := e.leasing(ctx, "grant", nil, by, req, waiter, wait)
 	if err != nil {
 		return nil, err
@@ -83,12 +87,16 @@ func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.Acquire
 
 // leasing runs a script that grants: first are the arguments it takes before
 // those of grant. It also tells the floor that the grants are above.
-func (e *Engine) leasing(ctx context.Context, script string, first []any, by picket.Caller, req picket.AcquireRequest, waiter string, wait time.Duration) (got any, floor int64, err error) {
+func (e *Engine) leasing(ctx context.Context, script string, first []any, by picket.Caller, req picket.AcquireRequest,
+	waiter string, wait time.Duration) (got any, floor int64, err error) {
 	if e.witness == nil {
-		return nil, 0, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.", "this process keeps no witness, so it may not grant leases")
+		return nil, 0, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.",
+			"this process keeps no witness, so it may not grant leases")
 	}
-	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req), ","+strings.Join(req.Capabilities, ",")+",", waiter, wait.Milliseconds(),
-		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0, req.Incarnation, flag(by.Operator), by.Key, e.quotas().Runs)
+	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req), ","+strings.Join(req.Capabilities, ",")+",",
+		waiter, wait.Milliseconds(),
+		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0, req.Incarnation, flag(by.Operator),
+		by.Key, e.quotas().Runs)
 	known := len(args) - 6
 	runs := make([]string, *req.Max)
 	for i := range runs {
@@ -156,13 +164,32 @@ func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
 	r.json(r.at(l, 6), &s)
 	ttl := r.int(r.at(l, 5))
 	lease := picket.Lease{
-		TaskID: task, RunID: run, LeaseExpiresAt: picket.Instant(raw + ttl), FencingToken: r.int(r.at(l, 2)),
-		BudgetEnvelope: r.pair(r.list(r.at(l, 15))), WorkspacePath: r.text(r.at(l, 11)),
-		LeaseID:    "lease_" + strings.TrimPrefix(run, "run_"),
-		LeaseTTLMs: ttl, WindowMs: r.int(r.at(l, 4)), Attempt: int(r.int(r.at(l, 3))),
-		Task: picket.LeaseTask{Title: s.Title, Role: s.Role, Needs: s.Needs, Labels: s.Labels, Priority: *s.Priority,
-			TimeoutSeconds: s.TimeoutSeconds, StallAfterSeconds: s.StallAfterSeconds, OnExit: s.OnExit, Trace: s.Trace, Fixes: optional(r.text(r.at(l, 12))), Retries: optional(r.text(r.at(l, 13)))},
-		LastReport: r.report(r.at(l, 8), true), Answers: r.answers(r.at(l, 9)), ProxyURL: e.store.cfg.ProxyURL,
+		TaskID:         task,
+		RunID:          run,
+		LeaseExpiresAt: picket.Instant(raw + ttl),
+		FencingToken:   r.int(r.at(l, 2)),
+		BudgetEnvelope: r.pair(r.list(r.at(l, 15))),
+		WorkspacePath:  r.text(r.at(l, 11)),
+		LeaseID:        "lease_" + strings.TrimPrefix(run, "run_"),
+		LeaseTTLMs:     ttl,
+		WindowMs:       r.int(r.at(l, 4)),
+		Attempt:        int(r.int(r.at(l, 3))),
+		Task: picket.LeaseTask{
+			Title:             s.Title,
+			Role:              s.Role,
+			Needs:             s.Needs,
+			Labels:            s.Labels,
+			Priority:          *s.Priority,
+			TimeoutSeconds:    s.TimeoutSeconds,
+			StallAfterSeconds: s.StallAfterSeconds,
+			OnExit:            s.OnExit,
+			Trace:             s.Trace,
+			Fixes:             optional(r.text(r.at(l, 12))),
+			Retries:           optional(r.text(r.at(l, 13))),
+		},
+		LastReport: r.report(r.at(l, 8), true),
+		Answers:    r.answers(r.at(l, 9)),
+		ProxyURL:   e.store.cfg.ProxyURL,
 	}
 	if lease.ProxyURL != "" {
 		lease.MCPURL = strings.TrimSuffix(lease.ProxyURL, "/") + "/mcp"

@@ -19,7 +19,8 @@ import (
 
 func credential(held picket.Held) ([]any, error) {
 	if held.IsZero() {
-		return nil, picket.Refuse(picket.CodeUnauthenticated, "Send the lease token as a bearer.", "no lease credential was presented")
+		return nil, picket.Refuse(picket.CodeUnauthenticated, "Send the lease token as a bearer.",
+			"no lease credential was presented")
 	}
 	return []any{held.TaskID, held.RunID, held.Secret, held.Fence}, nil
 }
@@ -131,7 +132,8 @@ func exitArgs(x picket.Exit) (code, signal, ms string) {
 
 func checkLastEvent(x picket.Exit) error {
 	if x.LastEvent != nil && len(*x.LastEvent) > picket.MaxEventID {
-		return picket.Invalid("/lastEventId", "Send the id of the last event of the run.", "lastEventId has %d bytes, at most %d are allowed",
+		return picket.Invalid("/lastEventId", "Send the id of the last event of the run.",
+			"lastEventId has %d bytes, at most %d are allowed",
 			len(*x.LastEvent), picket.MaxEventID)
 	}
 	return nil
@@ -178,7 +180,8 @@ func (e *Engine) Fail(ctx context.Context, held picket.Held, reason string, retr
 
 // Report stores a progress report and pins it. The same requestID among the
 // run's last 32 gets the same answer; an empty one is never repeated.
-func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string, p picket.Progress) (picket.Reported, error) {
+func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string,
+	p picket.Progress) (picket.Reported, error) {
 	if strings.TrimSpace(p.Summary) == "" {
 		return picket.Reported{}, picket.Invalid("/summary", "Say in a sentence what is done.", "summary is required")
 	}
@@ -189,7 +192,8 @@ func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string,
 	if len(body) > picket.MaxPayload {
 		return picket.Reported{}, picket.TooLarge("report", len(body))
 	}
-	got, err := e.as(ctx, held, "report", requestID, contentHash(string(body)), string(body), named("report_progress", string(body)), e.quotas().ReportBytes)
+	got, err := e.as(ctx, held, "report", requestID, contentHash(string(body)), string(body),
+		named("report_progress", string(body)), e.quotas().ReportBytes)
 	if err != nil {
 		return picket.Reported{}, err
 	}
@@ -244,11 +248,13 @@ func outJSON(output picket.RawJSON, summary string) (string, error) {
 }
 
 // RequestHelp ends the lease and parks the task until a person acts.
-func (e *Engine) RequestHelp(ctx context.Context, held picket.Held, req picket.HelpRequest) (picket.HelpRequested, error) {
+func (e *Engine) RequestHelp(ctx context.Context, held picket.Held,
+	req picket.HelpRequest) (picket.HelpRequested, error) {
 	if err := req.Normalize(); err != nil {
 		return picket.HelpRequested{}, err
 	}
-	body, err := jsonv2.Marshal(map[string]any{"question": req.Question, "options": req.Options}, jsonv2.Deterministic(true))
+	body, err := jsonv2.Marshal(map[string]any{"question": req.Question, "options": req.Options},
+		jsonv2.Deterministic(true))
 	if err != nil {
 		return picket.HelpRequested{}, fmt.Errorf("encode question: %w", err)
 	}

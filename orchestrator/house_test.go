@@ -16,8 +16,9 @@ import (
 // capped opens one more process on the store, for which a day has a cap.
 func (f *fixture) capped(t *testing.T, house *budget.Envelope) *fixture {
 	t.Helper()
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: f.where.Redis, Memory: f.where.Memory, Sealer: rig.Sealer(),
-		Witness: t.TempDir(), HousePerDay: house, Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{Redis: f.where.Redis, Memory: f.where.Memory, Sealer: rig.Sealer(),
+			Witness: t.TempDir(), HousePerDay: house, Log: slog.New(slog.DiscardHandler)})
 	ok(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	other := *f
@@ -57,7 +58,8 @@ func TestTheHouseOfADay(t *testing.T) {
 	both(t, func(t *testing.T, plain *fixture) {
 		f := plain.capped(t, worth(1000, "2"))
 		today := f.envelope(t, "house")
-		if today.ID != "house:"+time.Now().UTC().Format(time.DateOnly) || today.State != "open" || today.Granted != *worth(1000, "2") ||
+		if today.ID != "house:"+time.Now().UTC().Format(time.DateOnly) || today.State != "open" ||
+			today.Granted != *worth(1000, "2") ||
 			today.Available != *worth(1000, "2") || today.Envelope != *worth(1000, "2") || !today.Spent.IsZero() {
 			t.Errorf("the day before its first task: %+v", today)
 		}
@@ -73,7 +75,10 @@ func TestTheHouseOfADay(t *testing.T) {
 			refused(t, err, picket.CodeNotFound)
 			_, err = who.TopUp(f.ctx, once("n"), id, picket.TopUp{USD: usd("1")})
 			refused(t, err, picket.CodeNotFound)
-			if says := map[string]string{"house": "there is no limit a day here", "house:2020-01-01": "there is no envelope for the day 2020-01-01"}[id]; !strings.Contains(err.Error(), says) {
+			if says := map[string]string{
+				"house":            "there is no limit a day here",
+				"house:2020-01-01": "there is no envelope for the day 2020-01-01",
+			}[id]; !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v; %s", id, err, err.(*picket.Error).Remedy)
 			}
 		}
@@ -97,7 +102,8 @@ func TestTheHouseOfADay(t *testing.T) {
 		if got := f.envelope(t, "house"); got.Available.USD != 0 { // not terminal yet
 			t.Errorf("house %+v", got)
 		}
-		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "again"}, &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "1.21")})
+		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "again"},
+			&picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "1.21")})
 		refused(t, err, picket.CodeBudgetExceeded)
 		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "again"}, nil)
 		ok(t, err)
@@ -121,7 +127,8 @@ func TestTheHouseOfADay(t *testing.T) {
 		ok(t, err)
 		_, err = f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
-		_, fix, err := f.Reject(f.ctx, operator, twin.TaskID, picket.Decision{Note: "again"}, &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "0.40")})
+		_, fix, err := f.Reject(f.ctx, operator, twin.TaskID, picket.Decision{Note: "again"},
+			&picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "0.40")})
 		ok(t, err)
 		_, err = f.Cancel(f.ctx, operator, fix, "r")
 		ok(t, err)

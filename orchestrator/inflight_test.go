@@ -96,7 +96,8 @@ func TestARepeatWaitsForTheCallsOfItsSource(t *testing.T) {
 		r := f.reserve(t, h, outside())
 		_, err := f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
-		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "no"}, &picket.TaskSpec{Title: "fix"})
+		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "no"},
+			&picket.TaskSpec{Title: "fix"})
 		ok(t, err)
 		f.noLease(t)
 		_, err = f.Cancel(f.ctx, operator, fix, "r")

@@ -20,7 +20,8 @@ var inspectCursor = regexp.MustCompile(`^\d{1,2} \d{1,15} [^\x00-\x1f]{0,200}$`)
 // asked, repairs what is safe to repair. A pass is over when Next is empty.
 func (e *Engine) Inspect(ctx context.Context, by picket.Caller, req picket.InspectRequest) (picket.Inspection, error) {
 	if req.Cursor != "" && !inspectCursor.MatchString(req.Cursor) {
-		return picket.Inspection{}, picket.Invalid("/cursor", "Send next of the part before, or leave it out.", "cursor is not one of ours")
+		return picket.Inspection{},
+			picket.Invalid("/cursor", "Send next of the part before, or leave it out.", "cursor is not one of ours")
 	}
 	return e.inspect(ctx, by.Actor, req.Repair, inspectBatch, "", req.Cursor)
 }
@@ -37,7 +38,8 @@ func (e *Engine) InspectNext(ctx context.Context, limit int) error {
 	return nil
 }
 
-func (e *Engine) inspect(ctx context.Context, actor string, repair bool, limit int, walk, cursor string) (picket.Inspection, error) {
+func (e *Engine) inspect(ctx context.Context, actor string, repair bool, limit int,
+	walk, cursor string) (picket.Inspection, error) {
 	flag := "0"
 	if repair {
 		flag = "1"
@@ -54,7 +56,12 @@ func (e *Engine) inspect(ctx context.Context, actor string, repair bool, limit i
 	}
 	for _, row := range l[2:] {
 		f := r.list(row)
-		v := picket.Violation{Kind: r.text(r.at(f, 0)), Subject: r.text(r.at(f, 1)), Detail: r.text(r.at(f, 2)), Repaired: r.int(r.at(f, 3)) == 1}
+		v := picket.Violation{
+			Kind:     r.text(r.at(f, 0)),
+			Subject:  r.text(r.at(f, 1)),
+			Detail:   r.text(r.at(f, 2)),
+			Repaired: r.int(r.at(f, 3)) == 1,
+		}
 		part.Violations = append(part.Violations, v)
 		e.alarm(ctx, v, r.int(r.at(f, 4)) == 1)
 	}
@@ -68,7 +75,8 @@ func (e *Engine) alarm(ctx context.Context, v picket.Violation, told bool) {
 		e.violations.add(v.Kind, v.Repaired)
 	}
 	if told {
-		e.log.ErrorContext(ctx, "an invariant was violated", "kind", v.Kind, "subject", v.Subject, "detail", v.Detail, "repaired", v.Repaired)
+		e.log.ErrorContext(ctx, "an invariant was violated", "kind", v.Kind, "subject", v.Subject, "detail", v.Detail,
+			"repaired", v.Repaired)
 	}
 }
 

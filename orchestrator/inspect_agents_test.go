@@ -61,12 +61,22 @@ var crewDamages = []damage{
 	{kind: "silence_extra", what: "gone but judged", plant: raw("ZADD", "silence", never, "m2")},
 	{kind: "silence_late", what: "judged next year", plant: raw("ZADD", "silence", never, "m1")},
 	{kind: "roster_missing", what: "not listed", plant: raw("ZREM", "roster:active", "m1")},
-	{kind: "roster_missing", what: "not listed by role", also: []string{"pool_count"}, plant: raw("ZREM", "roster:active|mender", "m1")},
+	{
+		kind:  "roster_missing",
+		what:  "not listed by role",
+		also:  []string{"pool_count"},
+		plant: raw("ZREM", "roster:active|mender", "m1"),
+	},
 	{kind: "roster_extra", what: "active and dead", plant: raw("ZADD", "roster:dead", 0, "m1")},
-	{kind: "roster_extra", what: "in another pool", also: []string{"pool_count", "pool_missing"}, plant: func(s *scene) {
-		s.do("ZADD", "roster:active|coder", 0, "m1")
-		s.do("HSET", "pools", "coder", 0)
-	}},
+	{
+		kind: "roster_extra",
+		what: "in another pool",
+		also: []string{"pool_count", "pool_missing"},
+		plant: func(s *scene) {
+			s.do("ZADD", "roster:active|coder", 0, "m1")
+			s.do("HSET", "pools", "coder", 0)
+		},
+	},
 	{kind: "roster_score", what: "out of order", plant: raw("ZADD", "roster:active", 7, "m1")},
 	{kind: "pool_count", what: "one too many", plant: raw("HSET", "pools", "mender", 3)},
 	{kind: "pool_count", what: "none", plant: raw("HDEL", "pools", "mender")},
@@ -81,11 +91,27 @@ var crewDamages = []damage{
 	{kind: "commands_differ", what: "never sent", plant: raw("HSET", "agent:m1", "commands", 0)},
 	{kind: "holder_missing", what: "its death would not end it", plant: func(s *scene) { s.do("DEL", s.holders()) }},
 	{kind: "holder_extra", what: "of nobody", plant: func(s *scene) { s.do("ZADD", s.holders(), 9, s.head.TaskID) }},
-	{kind: "lease_of_gone", what: "deregistered", also: []string{"roster_extra", "roster_missing", "silence_extra", "gone_missing"},
-		plant: raw("HSET", "agent:m1", "status", "deregistered")},
-	{kind: "key_lease_missing", what: "its revocation would not end it", plant: func(s *scene) { s.do("DEL", "leases-of:"+s.key) }},
-	{kind: "key_lease_extra", what: "of nobody", plant: func(s *scene) { s.do("ZADD", "leases-of:"+s.key, 9, s.head.TaskID) }},
-	{kind: "lease_of_revoked", what: "nothing ends it", plant: func(s *scene) { s.do("HSET", "key:"+s.key, "leases", "ended") }},
+	{
+		kind:  "lease_of_gone",
+		what:  "deregistered",
+		also:  []string{"roster_extra", "roster_missing", "silence_extra", "gone_missing"},
+		plant: raw("HSET", "agent:m1", "status", "deregistered"),
+	},
+	{
+		kind:  "key_lease_missing",
+		what:  "its revocation would not end it",
+		plant: func(s *scene) { s.do("DEL", "leases-of:"+s.key) },
+	},
+	{
+		kind:  "key_lease_extra",
+		what:  "of nobody",
+		plant: func(s *scene) { s.do("ZADD", "leases-of:"+s.key, 9, s.head.TaskID) },
+	},
+	{
+		kind:  "lease_of_revoked",
+		what:  "nothing ends it",
+		plant: func(s *scene) { s.do("HSET", "key:"+s.key, "leases", "ended") },
+	},
 	{kind: "lease_of_gone", what: "of an earlier registration", plant: raw("HSET", "agent:m1", "incarnation", 7)},
 }
 

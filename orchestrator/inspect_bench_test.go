@@ -16,8 +16,9 @@ func BenchmarkInspect(b *testing.B) {
 	s := rig.Real(b)
 	for _, tasks := range []int{1_000, 10_000, 100_000} {
 		ns := fmt.Sprintf("n%d", tasks)
-		store, err := orchestrator.Open(b.Context(), orchestrator.Config{Redis: s.Redis, Namespaces: []string{ns}, Sealer: rig.Sealer(),
-			Witness: b.TempDir(), Found: true})
+		store, err := orchestrator.Open(b.Context(),
+			orchestrator.Config{Redis: s.Redis, Namespaces: []string{ns}, Sealer: rig.Sealer(),
+				Witness: b.TempDir(), Found: true})
 		if err != nil {
 			b.Fatal(err)
 		}

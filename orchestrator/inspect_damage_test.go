@@ -51,7 +51,11 @@ func orphanIn(key string) func(s *scene) {
 
 var damages = []damage{
 	{kind: "record_damaged", what: "no such state", plant: set(theHead, "state", "lost")},
-	{kind: "record_damaged", what: "a field is gone", plant: func(s *scene) { s.do("HDEL", "task:"+s.head.TaskID, "pri") }},
+	{
+		kind:  "record_damaged",
+		what:  "a field is gone",
+		plant: func(s *scene) { s.do("HDEL", "task:"+s.head.TaskID, "pri") },
+	},
 
 	{kind: "audit_differs", what: "the event is gone", plant: func(s *scene) {
 		page, err := s.Events(s.ctx, picket.EventQuery{Audit: true, Limit: 1})
@@ -101,9 +105,21 @@ var damages = []damage{
 		s.do("HSET", "run:"+s.firstRun, "token", "9")
 	}},
 	{kind: "token_differs", what: "the task forgot", plant: set(theLeased, "token", "1")},
-	{kind: "lease_wrong", what: "an earlier run runs", plant: func(s *scene) { s.do("HSET", "run:"+s.firstRun, "state", "running") }},
-	{kind: "lease_wrong", what: "the lease has ended", plant: func(s *scene) { s.do("HSET", "run:"+s.holder.RunID, "state", "expired") }},
-	{kind: "lease_wrong", what: "a closed task runs", plant: func(s *scene) { s.do("HSET", "run:"+run(s.closed, s), "state", "running") }},
+	{
+		kind:  "lease_wrong",
+		what:  "an earlier run runs",
+		plant: func(s *scene) { s.do("HSET", "run:"+s.firstRun, "state", "running") },
+	},
+	{
+		kind:  "lease_wrong",
+		what:  "the lease has ended",
+		plant: func(s *scene) { s.do("HSET", "run:"+s.holder.RunID, "state", "expired") },
+	},
+	{
+		kind:  "lease_wrong",
+		what:  "a closed task runs",
+		plant: func(s *scene) { s.do("HSET", "run:"+run(s.closed, s), "state", "running") },
+	},
 	{kind: "attempt_differs", what: "one run too many", plant: set(theLeased, "attempt", "3")},
 	{kind: "attempt_differs", what: "another run", also: []string{"lease_wrong"}, plant: func(s *scene) {
 		s.do("HSET", "task:"+s.leased.TaskID, "run", s.firstRun)
@@ -116,7 +132,12 @@ var damages = []damage{
 	{kind: "place_wrong", what: "another lane", plant: set(theHead, "at", "tester|")},
 	{kind: "place_wrong", what: "closed but in a lane", plant: set(theClosed, "at", "tester|")},
 	{kind: "lane_missing", what: "the head", also: []string{"head_score"}, plant: take("lane:"+coder, theHead)},
-	{kind: "lane_missing", what: "all", also: []string{"head_extra"}, plant: func(s *scene) { s.do("DEL", "lane:"+coder) }},
+	{
+		kind:  "lane_missing",
+		what:  "all",
+		also:  []string{"head_extra"},
+		plant: func(s *scene) { s.do("DEL", "lane:"+coder) },
+	},
 	{kind: "lane_extra", what: "a leased one", also: []string{"head_missing"}, plant: put("lane:|", soon, theLeased)},
 	{kind: "lane_extra", what: "a closed one in a lane not its own", plant: func(s *scene) {
 		s.do("ZADD", "lane:"+coder, never, s.closed.TaskID)
@@ -128,17 +149,38 @@ var damages = []damage{
 	{kind: "lane_extra", what: "pinned and for all", also: []string{"head_missing"}, plant: func(s *scene) {
 		s.do("ZADD", "lane:|", soon, s.pinned.TaskID)
 	}},
-	{kind: "lane_score", what: "jumped the queue", also: []string{"head_score"}, plant: put("lane:"+coder, soon, theHead)},
+	{
+		kind:  "lane_score",
+		what:  "jumped the queue",
+		also:  []string{"head_score"},
+		plant: put("lane:"+coder, soon, theHead),
+	},
 	{kind: "head_missing", what: "nobody looks there", plant: func(s *scene) { s.do("ZREM", "lanes", coder) }},
 	{kind: "head_extra", what: "an empty lane", plant: func(s *scene) { s.do("ZADD", "lanes", soon, "tester|") }},
 	{kind: "head_score", what: "looked at first", plant: func(s *scene) { s.do("ZADD", "lanes", soon, coder) }},
 
-	{kind: "delayed_missing", what: "waits for its time", plant: take("delayed", func(s *scene) picket.Task { return s.later })},
-	{kind: "delayed_missing", what: "waits for a process", plant: take("delayed", func(s *scene) picket.Task { return s.gated })},
-	{kind: "delayed_missing", what: "pinned for ever", plant: take("delayed", func(s *scene) picket.Task { return s.pinned })},
+	{
+		kind:  "delayed_missing",
+		what:  "waits for its time",
+		plant: take("delayed", func(s *scene) picket.Task { return s.later }),
+	},
+	{
+		kind:  "delayed_missing",
+		what:  "waits for a process",
+		plant: take("delayed", func(s *scene) picket.Task { return s.gated }),
+	},
+	{
+		kind:  "delayed_missing",
+		what:  "pinned for ever",
+		plant: take("delayed", func(s *scene) picket.Task { return s.pinned }),
+	},
 	{kind: "delayed_extra", what: "in its lane", plant: put("delayed", never, theHead)},
 	{kind: "delayed_extra", what: "leased", plant: put("delayed", never, theLeased)},
-	{kind: "delayed_score", what: "pinned too long", plant: put("delayed", never, func(s *scene) picket.Task { return s.pinned })},
+	{
+		kind:  "delayed_score",
+		what:  "pinned too long",
+		plant: put("delayed", never, func(s *scene) picket.Task { return s.pinned }),
+	},
 	{kind: "start_extra", what: "leased", plant: put("starts", never, theLeased)},
 	{kind: "gate_missing", what: "nobody tells it", plant: func(s *scene) { s.do("DEL", "gated:"+s.gateRun) }},
 
@@ -148,8 +190,16 @@ var damages = []damage{
 	{kind: "handoff_open", what: "of another task", also: []string{"handoff_closed"}, plant: func(s *scene) {
 		s.do("HSET", "handoff:"+s.hand(), "task", s.closed.TaskID)
 	}},
-	{kind: "handoff_missing", what: "nobody sees it", plant: func(s *scene) { s.do("ZREM", "handoffs:open", s.hand()) }},
-	{kind: "handoff_extra", what: "answered long ago", plant: func(s *scene) { s.do("ZADD", "handoffs:open", 1, s.answered) }},
+	{
+		kind:  "handoff_missing",
+		what:  "nobody sees it",
+		plant: func(s *scene) { s.do("ZREM", "handoffs:open", s.hand()) },
+	},
+	{
+		kind:  "handoff_extra",
+		what:  "answered long ago",
+		plant: func(s *scene) { s.do("ZADD", "handoffs:open", 1, s.answered) },
+	},
 }
 
 // hand is the hand-off that parked waits for.

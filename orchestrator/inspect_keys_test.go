@@ -30,7 +30,8 @@ func (f *fixture) leaseMany(t *testing.T, n int) (key string) {
 func (f *fixture) strayLeases(t *testing.T, key string, n int) {
 	t.Helper()
 	for i := range n {
-		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:leases-of:"+key, redis.Z{Score: 1e15, Member: fmt.Sprint("task_gone", i)}).Err())
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:leases-of:"+key,
+			redis.Z{Score: 1e15, Member: fmt.Sprint("task_gone", i)}).Err())
 	}
 }
 

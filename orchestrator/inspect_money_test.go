@@ -8,9 +8,10 @@ import (
 // till is the part of a scene that is about money: a task with a call under way
 // that acts outside, a subtask that waits and one that was cancelled.
 type till struct {
-	buyer        picket.Task
-	call         string // of the buyer, under way
-	part, failed string // its subtasks
+	buyer  picket.Task
+	call   string // of the buyer, under way
+	part   string
+	failed string // its subtasks
 }
 
 func (s *scene) trade() till {
@@ -26,7 +27,8 @@ func (s *scene) trade() till {
 	s.fixture.settle(s.t, done(s.reserve(s.t, h, paid("0.10")), "0.05"))
 	parts := [2]string{}
 	for i := range parts {
-		d, err := s.Delegate(s.ctx, h, "", picket.Subtask{Title: "a part", Role: "helper", BudgetEnvelope: purse(10, 100_000_000)})
+		d, err := s.Delegate(s.ctx, h, "",
+			picket.Subtask{Title: "a part", Role: "helper", BudgetEnvelope: purse(10, 100_000_000)})
 		ok(s.t, err)
 		parts[i] = d.TaskID
 	}
@@ -62,18 +64,52 @@ var tillDamages = []damage{
 		s.do("HINCRBY", "env:"+s.part, "granted_t", 7)
 		s.do("HINCRBY", "env:"+s.part, "available_t", 7)
 	}},
-	{kind: "carved_differs", what: "a subtask is forgotten", plant: func(s *scene) { s.do("ZREM", "children:"+s.buyer.TaskID, s.part) }},
+	{
+		kind:  "carved_differs",
+		what:  "a subtask is forgotten",
+		plant: func(s *scene) { s.do("ZREM", "children:"+s.buyer.TaskID, s.part) },
+	},
 	{kind: "total_differs", what: "more than was spent", plant: money(theBuyer, "total_u", 999_000_000_000)},
 	{kind: "held_differs", what: "for no call", plant: func(s *scene) {
 		s.do("HINCRBY", "env:"+s.buyer.TaskID, "held_t", 7)
 		s.do("HINCRBY", "env:"+s.buyer.TaskID, "available_t", -7)
 	}},
-	{kind: "held_differs", what: "a call is forgotten", plant: func(s *scene) { s.do("ZREM", "calls:"+s.buyer.TaskID, s.call) }},
-	{kind: "hold_missing", what: "never settled", plant: func(s *scene) { s.do("ZREM", "holds", s.buyer.TaskID+":"+s.call) }},
-	{kind: "hold_extra", what: "of no call", plant: func(s *scene) { s.do("ZADD", "holds", never, s.buyer.TaskID+":rnone") }},
-	{kind: "call_extra", what: "that is over", plant: func(s *scene) { s.do("ZADD", "calls:"+s.buyer.TaskID, never, "rnone") }},
-	{kind: "inflight_extra", what: "keeps the next lease waiting", plant: func(s *scene) { s.do("ZADD", "inflight:"+s.buyer.TaskID, never, "rnone") }},
-	{kind: "envelope_missing", what: "gone", also: []string{"carved_differs"}, plant: func(s *scene) { s.do("DEL", "env:"+s.part) }},
-	{kind: "envelope_state", what: "closed too early", plant: money(thePart, "closed", "1"), also: []string{"not_given_back"}},
+	{
+		kind:  "held_differs",
+		what:  "a call is forgotten",
+		plant: func(s *scene) { s.do("ZREM", "calls:"+s.buyer.TaskID, s.call) },
+	},
+	{
+		kind:  "hold_missing",
+		what:  "never settled",
+		plant: func(s *scene) { s.do("ZREM", "holds", s.buyer.TaskID+":"+s.call) },
+	},
+	{
+		kind:  "hold_extra",
+		what:  "of no call",
+		plant: func(s *scene) { s.do("ZADD", "holds", never, s.buyer.TaskID+":rnone") },
+	},
+	{
+		kind:  "call_extra",
+		what:  "that is over",
+		plant: func(s *scene) { s.do("ZADD", "calls:"+s.buyer.TaskID, never, "rnone") },
+	},
+	{
+		kind:  "inflight_extra",
+		what:  "keeps the next lease waiting",
+		plant: func(s *scene) { s.do("ZADD", "inflight:"+s.buyer.TaskID, never, "rnone") },
+	},
+	{
+		kind:  "envelope_missing",
+		what:  "gone",
+		also:  []string{"carved_differs"},
+		plant: func(s *scene) { s.do("DEL", "env:"+s.part) },
+	},
+	{
+		kind:  "envelope_state",
+		what:  "closed too early",
+		plant: money(thePart, "closed", "1"),
+		also:  []string{"not_given_back"},
+	},
 	{kind: "envelope_state", what: "never closed", plant: money(theCancelled, "closed", "0")},
 }

@@ -106,8 +106,9 @@ func TestAViolationIsLoggedAsAnError(t *testing.T) {
 	s, stop := rig.Memory()
 	defer stop()
 	var log bytes.Buffer
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: true, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
-		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{Redis: s.Redis, Memory: true, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
+			Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
 	ok(t, err)
 	defer store.Close()
 	raw := redis.NewUniversalClient(&s.Redis)

@@ -44,7 +44,8 @@ func TestRandomDamageIsRepaired(t *testing.T) {
 			passes = max(passes, n)
 			repaired += fixed
 		}
-		t.Logf("%d stores, %d damages, %d repairs, at most %d passes until nothing but alarms was left", rounds, planted, repaired, passes)
+		t.Logf("%d stores, %d damages, %d repairs, at most %d passes until nothing but alarms was left", rounds,
+			planted, repaired, passes)
 	})
 }
 

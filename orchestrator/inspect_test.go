@@ -51,11 +51,21 @@ type scene struct {
 	t *testing.T
 	// one has had two runs and is leased; head and tail wait in one lane, later
 	// for its time, pinned for an agent, gated for a process.
-	leased, head, tail, later, pinned, gated, review, parked, closed picket.Task
-	holder                                                           picket.Held // of leased
-	firstRun, gateRun                                                string
-	manned                                                           picket.Task // leased to m1, who is registered; m2 was
-	answered, key                                                    string      // a hand-off that was answered; what manned was acquired with
+	leased   picket.Task
+	head     picket.Task
+	tail     picket.Task
+	later    picket.Task
+	pinned   picket.Task
+	gated    picket.Task
+	review   picket.Task
+	parked   picket.Task
+	closed   picket.Task
+	holder   picket.Held // of leased
+	firstRun string
+	gateRun  string
+	manned   picket.Task // leased to m1, who is registered; m2 was
+	answered string
+	key      string // a hand-off that was answered; what manned was acquired with
 	till
 }
 

@@ -32,12 +32,14 @@ func TestWorkspacesAreKeptUntilSomebodyHasDecided(t *testing.T) {
 		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		kept("in review", task, 0)
-		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "the tabs are wrong"}, &picket.TaskSpec{Title: "use tabs"})
+		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "the tabs are wrong"},
+			&picket.TaskSpec{Title: "use tabs"})
 		ok(t, err)
 		kept("rejected", task, 24*time.Hour)
 
 		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-		if l.TaskID != fix || l.Task.ReviewNote != "the tabs are wrong" || l.Task.Fixes == nil || *l.Task.Fixes != task.TaskID {
+		if l.TaskID != fix || l.Task.ReviewNote != "the tabs are wrong" || l.Task.Fixes == nil ||
+			*l.Task.Fixes != task.TaskID {
 			t.Errorf("the repair is leased with %+v", l.Task)
 		}
 		h = f.held(t, l)
@@ -64,7 +66,8 @@ func TestWorkspacesAreKeptUntilSomebodyHasDecided(t *testing.T) {
 func TestEvidenceGoesWithItsTask(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task, h := f.start(t, picket.TaskSpec{Review: picket.ReviewByNone})
-		ok(t, f.RunEvidence(f.ctx, h, picket.Evidence{Branch: "picket/t", Diff: "+a", Files: []picket.ChangedFile{{Path: "a"}}}))
+		ok(t, f.RunEvidence(f.ctx, h,
+			picket.Evidence{Branch: "picket/t", Diff: "+a", Files: []picket.ChangedFile{{Path: "a"}}}))
 		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		f.jump(t, 14*time.Minute)
@@ -78,7 +81,8 @@ func TestEvidenceGoesWithItsTask(t *testing.T) {
 		}
 		before := keptKeys(t, f, "evidence:")
 		f.jump(t, 31*24*time.Hour)
-		_, err = f.Retain(f.ctx, picket.Retention{Tasks: 30 * 24 * time.Hour, Events: 100 * 24 * time.Hour, MaxEvents: 1e6}, 100)
+		_, err = f.Retain(f.ctx,
+			picket.Retention{Tasks: 30 * 24 * time.Hour, Events: 100 * 24 * time.Hour, MaxEvents: 1e6}, 100)
 		ok(t, err)
 		if after := keptKeys(t, f, "evidence:"); before != 1 || after != 0 {
 			t.Errorf("%d kept, %d after the task was deleted", before, after)

@@ -25,7 +25,10 @@ func TestLanesPrioritiesAndPins(t *testing.T) {
 		if got := take(picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}}); got != high.TaskID {
 			t.Fatalf("a coder without git took %s", got)
 		}
-		if got := take(picket.AcquireRequest{Role: "coder", Capabilities: []string{"git", "go", "c"}}); got != coder.TaskID {
+		if got := take(picket.AcquireRequest{
+			Role:         "coder",
+			Capabilities: []string{"git", "go", "c"},
+		}); got != coder.TaskID {
 			t.Fatalf("the coder took %s", got)
 		}
 		if got := take(picket.AcquireRequest{AgentID: "a7"}); got != pinned.TaskID {
@@ -119,7 +122,8 @@ func TestAcquireWaitRunsOut(t *testing.T) {
 		start := time.Now()
 		l, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{WaitSeconds: &wait})
 		ok(t, err)
-		if took := time.Since(start); len(l) != 0 || took < time.Duration(wait)*time.Second || f.virtual && took > 50*time.Second {
+		if took := time.Since(start); len(l) != 0 || took < time.Duration(wait)*time.Second ||
+			f.virtual && took > 50*time.Second {
 			t.Fatalf("%d leases after %s", len(l), took)
 		}
 	})
@@ -146,7 +150,8 @@ func TestPause(t *testing.T) {
 		ok(t, err)
 		_, err = f.Renew(f.ctx, h)
 		refused(t, err, picket.CodeLeaseReleased)
-		if got := f.state(t, a.TaskID, picket.TaskQueued); got.Failures != 0 || got.Runs[0].Exit.Class != picket.ExitReleased {
+		if got := f.state(t, a.TaskID, picket.TaskQueued); got.Failures != 0 ||
+			got.Runs[0].Exit.Class != picket.ExitReleased {
 			t.Fatalf("%+v", got)
 		}
 		waiting := make(chan int, 1)

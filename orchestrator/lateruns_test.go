@@ -22,12 +22,15 @@ func TestAReleaseAfterTheExitOpensNothing(t *testing.T) {
 		before := f.runRecord(t, h)
 		_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1), LastEvent: ptr("later")})
 		ok(t, err)
-		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventAgentHeartbeat, ID: "1"}, {Type: picket.EventAgentTimedOut, ID: "later"}}))
+		ok(t, f.RunEvents(f.ctx, h,
+			[]picket.RunEvent{{Type: picket.EventAgentHeartbeat, ID: "1"},
+				{Type: picket.EventAgentTimedOut, ID: "later"}}))
 		after := f.runRecord(t, h)
 		types, _ := f.logged(t, h.RunID)
 		if types[picket.EventAgentHeartbeat]+types[picket.EventAgentTimedOut] != 0 ||
 			before["exited_at"] != after["exited_at"] || after["last_event"] != "=last" {
-			t.Errorf("the log has %v; exited at %s, then at %s; the last event is %q", types, before["exited_at"], after["exited_at"], after["last_event"])
+			t.Errorf("the log has %v; exited at %s, then at %s; the last event is %q", types, before["exited_at"],
+				after["exited_at"], after["last_event"])
 		}
 	})
 }
@@ -37,7 +40,13 @@ func TestAReleaseAfterTheExitOpensNothing(t *testing.T) {
 func TestALaunchIsNotRewrittenAfterTheLease(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		launch := func(h picket.Held, containment, path string, exec bool) map[string]string {
-			ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: containment, WorkspacePath: path, Exec: exec}}))
+			ok(t, f.RunEvents(f.ctx, h,
+				[]picket.RunEvent{{
+					Type:          picket.EventRunLaunched,
+					Containment:   containment,
+					WorkspacePath: path,
+					Exec:          exec,
+				}}))
 			r := f.runRecord(t, h)
 			return map[string]string{"containment": r["containment"], "workspace": r["workspace"], "exec": r["exec"]}
 		}
@@ -55,7 +64,8 @@ func TestALaunchIsNotRewrittenAfterTheLease(t *testing.T) {
 			_, h := f.start(t, picket.TaskSpec{})
 			launch(h, picket.ContainmentCgroup, "/srv/first", true)
 			corrected := launch(h, picket.ContainmentGroup, "/srv/second", false)
-			if corrected["containment"] != picket.ContainmentGroup || corrected["workspace"] != "/srv/second" || corrected["exec"] != "" {
+			if corrected["containment"] != picket.ContainmentGroup || corrected["workspace"] != "/srv/second" ||
+				corrected["exec"] != "" {
 				t.Errorf("%s: a correction while the run has its lease: %v", name, corrected)
 			}
 			ok(t, end(h))

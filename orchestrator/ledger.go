@@ -15,7 +15,9 @@ func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.Ledge
 		q.Limit = 100
 	}
 	if q.Limit < 1 || q.Limit > maxRows {
-		return picket.LedgerPage{}, picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to %d", q.Limit, maxRows)
+		return picket.LedgerPage{},
+			picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to %d", q.Limit,
+				maxRows)
 	}
 	if q.TaskID != "" {
 		if err := picket.CheckEnvelopeID("task", q.TaskID); err != nil {
@@ -40,7 +42,21 @@ func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.Ledge
 func (r *reply) ledgerRow(l []any) picket.LedgerRow {
 	seq, _, _ := strings.Cut(r.text(r.at(l, 0)), "-")
 	h := r.hash(r.at(l, 1))
-	return picket.LedgerRow{Seq: integer(seq), At: picket.Instant(integer(h["at"])), TaskID: h["task"], RunID: h["run"], CallID: h["call"],
-		Kind: picket.LedgerKind(h["kind"]), Tool: h["tool"], Outcome: picket.CallOutcome(h["outcome"]), Reserved: column(h, "held"),
-		Charged: column(h, "cost"), Unverified: column(h, "unverified"), PriceVersion: h["version"], Late: h["late"] == "1", Detail: h["detail"], Actor: h["actor"]}
+	return picket.LedgerRow{
+		Seq:          integer(seq),
+		At:           picket.Instant(integer(h["at"])),
+		TaskID:       h["task"],
+		RunID:        h["run"],
+		CallID:       h["call"],
+		Kind:         picket.LedgerKind(h["kind"]),
+		Tool:         h["tool"],
+		Outcome:      picket.CallOutcome(h["outcome"]),
+		Reserved:     column(h, "held"),
+		Charged:      column(h, "cost"),
+		Unverified:   column(h, "unverified"),
+		PriceVersion: h["version"],
+		Late:         h["late"] == "1",
+		Detail:       h["detail"],
+		Actor:        h["actor"],
+	}
 }

@@ -37,14 +37,16 @@ func TestTheLedger(t *testing.T) {
 			reserved string
 			charged  string
 		}{{picket.LedgerCall, picket.CallDone, "0.2", "0.1"}, {picket.LedgerCall, picket.CallUncertain, "0.3", "0.3"},
-			{picket.LedgerCorrection, picket.CallFailed, "0", "-0.25"}, {picket.LedgerUsage, picket.CallDone, "0", "0"}, {picket.LedgerTopUp, "", "0", "1"}}
+			{picket.LedgerCorrection, picket.CallFailed, "0", "-0.25"}, {picket.LedgerUsage, picket.CallDone, "0", "0"},
+			{picket.LedgerTopUp, "", "0", "1"}}
 		if len(page.Rows) != len(want) || page.Next != "" {
 			t.Fatalf("ledger %+v", page)
 		}
 		spent := usd("0")
 		for i, row := range page.Rows {
 			w := want[i]
-			if row.Kind != w.kind || row.Outcome != w.outcome || row.Reserved.USD != usd(w.reserved) || row.Charged.USD != usd(w.charged) || row.TaskID != task.TaskID || row.At == 0 {
+			if row.Kind != w.kind || row.Outcome != w.outcome || row.Reserved.USD != usd(w.reserved) ||
+				row.Charged.USD != usd(w.charged) || row.TaskID != task.TaskID || row.At == 0 {
 				t.Errorf("row %d is %+v", i, row)
 			}
 			if row.Kind != picket.LedgerTopUp {
@@ -63,7 +65,8 @@ func TestTheLedger(t *testing.T) {
 		if got := f.state(t, task.TaskID, picket.TaskLeased); got.Spent.USD != spent || got.Spent.Tokens != 5 {
 			t.Errorf("the task has spent %+v, its rows say %s", got.Spent, spent)
 		}
-		events, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventToolCalled, picket.EventBudgetToppedUp}, TaskID: task.TaskID})
+		events, err := f.Events(f.ctx,
+			picket.EventQuery{Types: []string{picket.EventToolCalled, picket.EventBudgetToppedUp}, TaskID: task.TaskID})
 		ok(t, err)
 		for i, e := range events.Events {
 			if e.Seq != page.Rows[i].Seq {
@@ -92,7 +95,8 @@ func TestTheLedger(t *testing.T) {
 			_, err = f.Ledger(f.ctx, q)
 			refused(t, err, picket.CodeValidation)
 		}
-		if page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: other.TaskID}); err != nil || len(page.Rows) != 1 || page.Rows[0].Charged.USD != 0 {
+		if page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: other.TaskID}); err != nil || len(page.Rows) != 1 ||
+			page.Rows[0].Charged.USD != 0 {
 			t.Errorf("%+v, %v", page, err)
 		}
 	})
@@ -104,7 +108,13 @@ func TestMoneyIsDeletedWithItsTask(t *testing.T) {
 	both(t, func(t *testing.T, plain *fixture) {
 		f := plain.capped(t, worth(1_000_000, "100"))
 		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1"), Review: picket.ReviewByNone})
-		d, err := f.Delegate(f.ctx, h, "one", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "0.60"), Review: picket.ReviewByNone, Priority: ptr(9)})
+		d, err := f.Delegate(f.ctx, h, "one",
+			picket.Subtask{
+				Title:          "part",
+				BudgetEnvelope: worth(10, "0.60"),
+				Review:         picket.ReviewByNone,
+				Priority:       ptr(9),
+			})
 		ok(t, err)
 		ch := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 		f.settle(t, done(f.reserve(t, ch, paid("0.20")), "0.10"))
@@ -174,7 +184,8 @@ func TestWhatADeletedTaskSpentStaysSpent(t *testing.T) {
 		_, err = f.Retain(f.ctx, picket.Retention{Tasks: time.Hour}, 10)
 		ok(t, err)
 		house := f.envelope(t, "house")
-		if house.Spent != *worth(0, "0.10") || house.Carved != *worth(0, "2") || house.Available != *worth(1_000_000, "97.90") || len(house.Children) != 1 {
+		if house.Spent != *worth(0, "0.10") || house.Carved != *worth(0, "2") ||
+			house.Available != *worth(1_000_000, "97.90") || len(house.Children) != 1 {
 			t.Errorf("house %+v", house)
 		}
 		f.sound(t)

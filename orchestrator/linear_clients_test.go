@@ -47,9 +47,10 @@ type arena struct {
 
 // slot is a task that is worked on; when it is closed a new one takes its place.
 type slot struct {
-	task, role string
-	runs       []lease // newest last, also of earlier tasks
-	helps      []lop
+	task  string
+	role  string
+	runs  []lease // newest last, also of earlier tasks
+	helps []lop
 }
 
 type lease struct {
@@ -74,13 +75,23 @@ func record(t *testing.T, store rig.Store, w mix, seed uint64, bug *patch) *hist
 	through, faults := store.Faulty(t)
 	defer faults.Close()
 	ns := namespaces()
-	s := &arena{t: t, ctx: t.Context(), w: w, prefix: "pk:{" + ns + "}:", sealer: rig.Sealer(), faults: faults, start: time.Now(),
-		raw: redis.NewUniversalClient(&store.Redis), losses: &lossPlan{rng: rand.New(rand.NewPCG(seed, 99))}}
+	s := &arena{
+		t:      t,
+		ctx:    t.Context(),
+		w:      w,
+		prefix: "pk:{" + ns + "}:",
+		sealer: rig.Sealer(),
+		faults: faults,
+		start:  time.Now(),
+		raw:    redis.NewUniversalClient(&store.Redis),
+		losses: &lossPlan{rng: rand.New(rand.NewPCG(seed, 99))},
+	}
 	defer s.raw.Close()
 	dir := t.TempDir()
 	for i, r := range []redis.UniversalOptions{store.Redis, through.Redis, through.Redis} {
-		st, err := orchestrator.Open(s.ctx, orchestrator.Config{Redis: r, Namespaces: []string{ns}, Sealer: s.sealer, NoPipeline: i == 2,
-			Witness: dir, Found: true, Log: slog.New(slog.DiscardHandler)})
+		st, err := orchestrator.Open(s.ctx,
+			orchestrator.Config{Redis: r, Namespaces: []string{ns}, Sealer: s.sealer, NoPipeline: i == 2,
+				Witness: dir, Found: true, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
 		defer st.Close()
 		bug.to(st, usual)
@@ -129,7 +140,8 @@ type lateFault struct {
 func (l *lossPlan) plan(command []string) *rig.Fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(command) == 0 || command[0] != "evalsha" && command[0] != "EVALSHA" || l.n >= linearLosses || l.rng.IntN(100) >= 3 {
+	if len(command) == 0 || command[0] != "evalsha" && command[0] != "EVALSHA" || l.n >= linearLosses ||
+		l.rng.IntN(100) >= 3 {
 		return nil
 	}
 	l.n++
@@ -281,7 +293,8 @@ func (s *arena) learn(slot *slot, op lop, got lreply) {
 	if got.answer == "handoff" { // an escalation: its id is the run's
 		slot.helps = append(slot.helps, lop{task: op.task, help: "handoff_" + op.run[len("run_"):]})
 	}
-	if picket.TaskState(got.answer).Terminal() || got.seen.state.Terminal() || got.code == picket.CodeTaskClosed || got.code == picket.CodeTaskCancelled {
+	if picket.TaskState(got.answer).Terminal() || got.seen.state.Terminal() || got.code == picket.CodeTaskClosed ||
+		got.code == picket.CodeTaskCancelled {
 		s.refill(slot, op.task)
 	}
 }
@@ -303,8 +316,17 @@ func (s *arena) refill(slot *slot, closed string) {
 	}
 	slot.role = fmt.Sprintf("role-%d", len(s.history.tasks))
 	window, attempts, backoff := linearWindow/1000, linearAttempts, 0
-	task, err := s.clean.Submit(s.ctx, operator, picket.TaskSpec{Title: "a task", Role: slot.role, LeaseWindowSeconds: &window,
-		Retry: &picket.Retry{MaxAttempts: &attempts, BackoffSeconds: &backoff, On: []picket.ExitClass{picket.ExitCrash}}})
+	task, err := s.clean.Submit(s.ctx, operator,
+		picket.TaskSpec{
+			Title:              "a task",
+			Role:               slot.role,
+			LeaseWindowSeconds: &window,
+			Retry: &picket.Retry{
+				MaxAttempts:    &attempts,
+				BackoffSeconds: &backoff,
+				On:             []picket.ExitClass{picket.ExitCrash},
+			},
+		})
 	if err != nil {
 		s.t.Error(err)
 	}
@@ -317,7 +339,13 @@ func (s *arena) refill(slot *slot, closed string) {
 func (s *arena) note(id int, op lop, got lreply, call, back time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := porcupine.Operation{ClientId: id, Input: op, Output: got, Call: int64(call.Sub(s.start)), Return: int64(back.Sub(s.start))}
+	o := porcupine.Operation{
+		ClientId: id,
+		Input:    op,
+		Output:   got,
+		Call:     int64(call.Sub(s.start)),
+		Return:   int64(back.Sub(s.start)),
+	}
 	if got.unknown {
 		o.Return = noReturn
 		s.history.unknown++

@@ -16,24 +16,29 @@ import (
 // lop is an operation as a client asked for it. One on no task, such as the
 // reaper's, happened to every task.
 type lop struct {
-	verb, task string
-	run        string // the lease it presents
-	token      int64  // and the token that lease was granted with
-	key        string // of a request that can be repeated
-	content    string
-	help       string
-	jump       int64  // ms
-	next       lnext  // of an advance: what it acquires
-	agent      string // that acquires: the registered one, "" for one that is not
+	verb    string
+	task    string
+	run     string // the lease it presents
+	token   int64  // and the token that lease was granted with
+	key     string // of a request that can be repeated
+	content string
+	help    string
+	jump    int64  // ms
+	next    lnext  // of an advance: what it acquires
+	agent   string // that acquires: the registered one, "" for one that is not
 }
 
 // lnext is a task and the role that nobody but it asks for.
-type lnext struct{ task, role string }
+type lnext struct {
+	task string
+	role string
+}
 
 // halves are an advance as two operations that happened at the same time, each
 // on a task of its own.
 func (op lop) halves() (completes, acquires lop) {
-	completes, acquires = op, lop{verb: "acquire", task: op.next.task, content: op.next.role, run: "?" + ulid.Make().String()}
+	completes, acquires = op,
+		lop{verb: "acquire", task: op.next.task, content: op.next.role, run: "?" + ulid.Make().String()}
 	completes.verb, completes.next = "complete", lnext{}
 	return completes, acquires
 }
@@ -53,26 +58,31 @@ type lreply struct {
 
 // lview is what a read shows of a task.
 type lview struct {
-	state             picket.TaskState
-	token, seq        int64
-	attempt, failures int
-	run, value        string
+	state    picket.TaskState
+	token    int64
+	seq      int64
+	attempt  int
+	failures int
+	run      string
+	value    string
 }
 
 type ltask struct {
 	lview
-	now, deadline int64
-	confirmed     bool
-	ended         picket.RunState // of the last run, "" while it runs
-	by            string          // the acquire that granted it
-	help          string          // the open hand-off
-	escalated     bool            // which is the engine's own
-	member        bool            // whether the registered agent holds it
-	gone          bool            // whether that was deregistered
-	kept          int64           // until when an answered task is kept for the registered agent, which asked and is not gone
-	granted       string          // "key=run " of every acquire that can be repeated
-	closed        string          // "run verb content=answer " of every run that closed its lease
-	told          string          // "run request content=seq " of every report that can be repeated
+	now       int64
+	deadline  int64
+	confirmed bool
+	ended     picket.RunState // of the last run, "" while it runs
+	by        string          // the acquire that granted it
+	help      string          // the open hand-off
+	escalated bool            // which is the engine's own
+	member    bool            // whether the registered agent holds it
+	gone      bool            // whether that was deregistered
+	// until when an answered task is kept for the registered agent, which asked and is not gone
+	kept    int64
+	granted string // "key=run " of every acquire that can be repeated
+	closed  string // "run verb content=answer " of every run that closed its lease
+	told    string // "run request content=seq " of every report that can be repeated
 }
 
 // What every task of a history is made with.
@@ -207,7 +217,11 @@ func (t *ltask) park(escalated bool) {
 }
 
 func (t *ltask) operate(verb string) lreply {
-	need := map[string]picket.TaskState{"expire": picket.TaskLeased, "approve": picket.TaskReview, "cancel": t.state}[verb]
+	need := map[string]picket.TaskState{
+		"expire":  picket.TaskLeased,
+		"approve": picket.TaskReview,
+		"cancel":  t.state,
+	}[verb]
 	switch {
 	case t.state.Terminal():
 		return lreply{code: picket.CodeTaskClosed}

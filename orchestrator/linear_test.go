@@ -33,10 +33,35 @@ type mix struct {
 
 var mixes = []mix{
 	// A fenced register: only the holder writes, anybody reads.
-	{"register", 2, map[string]int{"acquire": 8, "report": 20, "read": 10, "renew": 3, "expire": 3, "complete": 1, "approve": 1}},
+	{"register", 2, map[string]int{
+		"acquire":  8,
+		"report":   20,
+		"read":     10,
+		"renew":    3,
+		"expire":   3,
+		"complete": 1,
+		"approve":  1,
+	}},
 	// The life of a lease: every way it begins, goes on and ends.
-	{"lease", 4, map[string]int{"acquire": 14, "renew": 6, "report": 5, "release": 3, "fail": 2, "help": 3, "answer": 4, "complete": 2, "advance": 3, "approve": 2,
-		"expire": 2, "expire_due": 2, "clock": 2, "dismiss": 2, "cancel": 1, "undeliver": 1, "read": 4}},
+	{"lease", 4, map[string]int{
+		"acquire":    14,
+		"renew":      6,
+		"report":     5,
+		"release":    3,
+		"fail":       2,
+		"help":       3,
+		"answer":     4,
+		"complete":   2,
+		"advance":    3,
+		"approve":    2,
+		"expire":     2,
+		"expire_due": 2,
+		"clock":      2,
+		"dismiss":    2,
+		"cancel":     1,
+		"undeliver":  1,
+		"read":       4,
+	}},
 }
 
 // checkTime bounds one history. A history that cannot be decided in it counts
@@ -64,7 +89,8 @@ func TestLinearizable(t *testing.T) {
 		sum.add(h.linearCounts)
 	}
 	t.Logf("%d histories of 8 clients, %d operations, %d of unknown outcome, %d refused, %d leases; longest %v, longest check %v; 0 illegal (seed %d)",
-		histories, sum.calls, sum.unknown, sum.refused, sum.leases, sum.took.Round(time.Millisecond), sum.checked.Round(time.Millisecond), seed)
+		histories, sum.calls, sum.unknown, sum.refused, sum.leases, sum.took.Round(time.Millisecond),
+		sum.checked.Round(time.Millisecond), seed)
 	if sum.unknown < histories || sum.leases < histories*10 {
 		t.Error("the histories hold too few lost replies or leases to prove anything")
 	}
@@ -81,12 +107,17 @@ func givenSeed(t *testing.T) uint64 {
 
 // linearCounts counts what a history held.
 type linearCounts struct {
-	calls, unknown, refused, leases int
-	took, checked                   time.Duration
+	calls   int
+	unknown int
+	refused int
+	leases  int
+	took    time.Duration
+	checked time.Duration
 }
 
 func (s *linearCounts) add(h linearCounts) {
-	s.calls, s.unknown, s.refused, s.leases = s.calls+h.calls, s.unknown+h.unknown, s.refused+h.refused, s.leases+h.leases
+	s.calls, s.unknown, s.refused, s.leases = s.calls+h.calls, s.unknown+h.unknown, s.refused+h.refused,
+		s.leases+h.leases
 	s.took, s.checked = max(s.took, h.took), max(s.checked, h.checked)
 }
 
@@ -109,7 +140,8 @@ var linearModel = porcupine.Model{
 		if got.unknown {
 			return fmt.Sprintf("%s %s: unknown", op.verb, op.run)
 		}
-		return fmt.Sprintf("%s %s: %s", op.verb, fields(op.run, op.agent, op.token, op.key, op.content, op.help, op.jump),
+		return fmt.Sprintf("%s %s: %s", op.verb,
+			fields(op.run, op.agent, op.token, op.key, op.content, op.help, op.jump),
 			fields(got.code, got.run, got.token, got.ttl, got.answer, got.seq, got.seen))
 	},
 	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
@@ -161,7 +193,8 @@ func bounded(part []porcupine.Operation) []porcupine.Operation {
 	closed := int64(noReturn)
 	for _, o := range part {
 		got := o.Output.(lreply)
-		if !got.unknown && (picket.TaskState(got.answer).Terminal() || got.seen.state.Terminal() || got.code == picket.CodeTaskClosed || got.code == picket.CodeTaskCancelled) {
+		if !got.unknown && (picket.TaskState(got.answer).Terminal() || got.seen.state.Terminal() ||
+			got.code == picket.CodeTaskClosed || got.code == picket.CodeTaskCancelled) {
 			closed = min(closed, o.Return)
 		}
 	}
@@ -197,7 +230,8 @@ func (h *history) judge() string {
 	where := "nowhere: it could not be written"
 	if dir, err := os.MkdirTemp("", "picket-linear-"); err == nil {
 		where = filepath.Join(dir, "history.html")
-		if err := errors.Join(porcupine.VisualizePath(linearModel, info, where), h.write(filepath.Join(dir, "history.txt"))); err != nil {
+		if err := errors.Join(porcupine.VisualizePath(linearModel, info, where),
+			h.write(filepath.Join(dir, "history.txt"))); err != nil {
 			where = "nowhere: " + err.Error()
 		}
 	}
@@ -215,10 +249,12 @@ func (h *history) write(path string) error {
 		if legal(part) {
 			continue
 		}
-		at := slices.SortedFunc(slices.Values(part), func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
+		at := slices.SortedFunc(slices.Values(part),
+			func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
 		n := sort.Search(len(at), func(i int) bool { return !legal(until(part, at[i].Return)) })
 		for _, o := range until(part, at[min(n, len(at)-1)].Return) {
-			fmt.Fprintf(&out, "client %d, %d to %d us: %s\n", o.ClientId, o.Call/1000, o.Return/1000, linearModel.DescribeOperation(o.Input, o.Output))
+			fmt.Fprintf(&out, "client %d, %d to %d us: %s\n", o.ClientId, o.Call/1000, o.Return/1000,
+				linearModel.DescribeOperation(o.Input, o.Output))
 		}
 		out.WriteString("\n")
 	}
@@ -252,7 +288,8 @@ func linearHunt(t *testing.T, store rig.Store, bug *patch, seed uint64, rounds i
 	for i := range rounds {
 		h := record(t, store, mixes[i%len(mixes)], seed+uint64(i), bug)
 		start := time.Now()
-		if porcupine.CheckOperationsTimeout(linearModel, h.ops, checkTime/6) == porcupine.Illegal && time.Since(start) < checkTime/6 {
+		if porcupine.CheckOperationsTimeout(linearModel, h.ops, checkTime/6) == porcupine.Illegal &&
+			time.Since(start) < checkTime/6 {
 			return verdict{found: true, rounds: i + 1, said: "illegal"}
 		}
 	}
@@ -270,16 +307,28 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 		got lreply
 	}
 	for name, ops := range map[string][]did{
-		"two holders":          {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "acquire"}, lease("run_b", 2)}},
-		"the token stands":     {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "expire"}, lreply{answer: "queued"}}, {lop{verb: "acquire"}, lease("run_b", 1)}},
-		"a zombie writes":      {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "expire"}, lreply{answer: "queued"}}, {lop{verb: "acquire"}, lease("run_b", 2)}, {lop{verb: "report", run: "run_a", token: 1}, lreply{seq: 1}}},
-		"a removed one writes": {{lop{verb: "acquire", agent: "a"}, lease("run_a", 1)}, {lop{verb: "dismiss"}, lreply{}}, {lop{verb: "report", run: "run_a", token: 1}, lreply{seq: 1}}},
-		"a write is forgotten": {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "report", run: "run_a", token: 1, content: "x"}, lreply{seq: 1}}, {lop{verb: "read"}, lreply{seen: lview{state: "leased", token: 1, attempt: 1, run: "run_a"}}}},
+		"two holders": {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "acquire"}, lease("run_b", 2)}},
+		"the token stands": {{lop{verb: "acquire"}, lease("run_a", 1)},
+			{lop{verb: "expire"}, lreply{answer: "queued"}}, {lop{verb: "acquire"}, lease("run_b", 1)}},
+		"a zombie writes": {{lop{verb: "acquire"}, lease("run_a", 1)},
+			{lop{verb: "expire"}, lreply{answer: "queued"}}, {lop{verb: "acquire"}, lease("run_b", 2)},
+			{lop{verb: "report", run: "run_a", token: 1}, lreply{seq: 1}}},
+		"a removed one writes": {{lop{verb: "acquire", agent: "a"}, lease("run_a", 1)},
+			{lop{verb: "dismiss"}, lreply{}}, {lop{verb: "report", run: "run_a", token: 1}, lreply{seq: 1}}},
+		"a write is forgotten": {{lop{verb: "acquire"}, lease("run_a", 1)},
+			{lop{verb: "report", run: "run_a", token: 1, content: "x"}, lreply{seq: 1}},
+			{lop{verb: "read"}, lreply{seen: lview{state: "leased", token: 1, attempt: 1, run: "run_a"}}}},
 	} {
 		var h history
 		for i, o := range ops {
 			o.op.task = "task_1"
-			h.ops = append(h.ops, porcupine.Operation{ClientId: 0, Input: o.op, Output: o.got, Call: int64(2 * i), Return: int64(2*i + 1)})
+			h.ops = append(h.ops, porcupine.Operation{
+				ClientId: 0,
+				Input:    o.op,
+				Output:   o.got,
+				Call:     int64(2 * i),
+				Return:   int64(2*i + 1),
+			})
 		}
 		if porcupine.CheckOperations(linearModel, h.ops) {
 			t.Errorf("%s: the history was called legal", name)

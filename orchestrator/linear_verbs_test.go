@@ -107,8 +107,15 @@ func (s *arena) ask(e *orchestrator.Engine, op lop, by lease) lreply {
 func (s *arena) enlist(role string) {
 	seconds := 4_000_000
 	unhealthy, dead := 2*seconds, 4*seconds
-	_, err := s.clean.Register(s.ctx, operator, picket.Registration{AgentID: role, RoleID: role,
-		Heartbeat: &picket.Thresholds{IntervalSeconds: &seconds, UnhealthyAfterSeconds: &unhealthy, DeadAfterSeconds: &dead}})
+	_, err := s.clean.Register(s.ctx, operator, picket.Registration{
+		AgentID: role,
+		RoleID:  role,
+		Heartbeat: &picket.Thresholds{
+			IntervalSeconds:       &seconds,
+			UnhealthyAfterSeconds: &unhealthy,
+			DeadAfterSeconds:      &dead,
+		},
+	})
 	if err != nil {
 		s.t.Error(err)
 	}
@@ -167,8 +174,9 @@ func (s *arena) askFenced(e *orchestrator.Engine, op lop, by lease) lreply {
 		state, err = e.Complete(s.ctx, by.held, picket.Completion{Output: picket.RawJSON(`"` + op.content + `"`)})
 	case "advance":
 		var a picket.Advanced
-		a, err = e.Advance(s.ctx, by.held, operator, picket.AdvanceRequest{Output: picket.RawJSON(`"` + op.content + `"`),
-			Acquire: picket.AcquireRequest{Role: op.next.role}})
+		a, err = e.Advance(s.ctx, by.held, operator,
+			picket.AdvanceRequest{Output: picket.RawJSON(`"` + op.content + `"`),
+				Acquire: picket.AcquireRequest{Role: op.next.role}})
 		if state = a.State; len(a.Leases) > 0 {
 			got.run, got.token, got.ttl = a.Leases[0].RunID, a.Leases[0].FencingToken, a.Leases[0].LeaseTTLMs
 		}

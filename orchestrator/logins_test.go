@@ -73,7 +73,8 @@ func TestALoginCodeIsBound(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		k, _ := f.person(t, 0)
 		code := f.code(t, k.Key)
-		wrong := []picket.Secret{"", "default.", code + "A", k.Key, picket.Secret("other" + strings.TrimPrefix(code.Reveal(), "default")),
+		wrong := []picket.Secret{"", "default.", code + "A", k.Key,
+			picket.Secret("other" + strings.TrimPrefix(code.Reveal(), "default")),
 			picket.Secret("default." + strings.Repeat("A", 43))}
 		for _, c := range wrong {
 			_, _, err := f.OpenSession(f.ctx, c, ownHost)
@@ -111,7 +112,8 @@ func TestASessionIsBoundToItsHostName(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		_, token := f.person(t, 0)
 		f.jump(t, picket.SessionIdle-time.Minute)
-		for _, host := range []string{"", "two.localhost", "localhost", "127.0.0.1", "picket.example", ownHost + ".", "x." + ownHost} {
+		for _, host := range []string{"", "two.localhost", "localhost", "127.0.0.1", "picket.example", ownHost + ".",
+			"x." + ownHost} {
 			_, err := f.Session(f.ctx, token, host)
 			refused(t, err, picket.CodeUnauthenticated)
 			_, err = f.SessionHolds(f.ctx, token, host)

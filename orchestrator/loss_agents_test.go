@@ -50,7 +50,8 @@ func TestAnAgentOfAnOlderFileReal(t *testing.T) {
 	_, err := f.Deregister(f.ctx, owner, "a1", nil)
 	ok(t, err)
 	second := f.register(t, picket.Registration{AgentID: "a1", RoleID: "mender"})
-	leases, err := f.Acquire(f.ctx, owner, picket.AcquireRequest{AgentID: "a1", Role: "mender", Incarnation: second.Incarnation})
+	leases, err := f.Acquire(f.ctx, owner,
+		picket.AcquireRequest{AgentID: "a1", Role: "mender", Incarnation: second.Incarnation})
 	ok(t, err)
 	held := f.held(t, leases[0])
 	server.Kill()
@@ -60,12 +61,14 @@ func TestAnAgentOfAnOlderFileReal(t *testing.T) {
 	if a, _, err := f.Agent(f.ctx, "a1"); err != nil || a.Incarnation >= second.Incarnation {
 		t.Fatalf("nothing was forgotten: %+v, %v", a, err)
 	}
-	_, err = f.Heartbeat(f.ctx, owner, "a1", picket.Heartbeat{Status: picket.AgentActive, Incarnation: second.Incarnation,
-		ClientTimestamp: picket.Instant(time.Now().UnixMilli())})
+	_, err = f.Heartbeat(f.ctx, owner, "a1",
+		picket.Heartbeat{Status: picket.AgentActive, Incarnation: second.Incarnation,
+			ClientTimestamp: picket.Instant(time.Now().UnixMilli())})
 	ok(t, err)
 	_, err = f.Renew(f.ctx, held)
 	refused(t, err, picket.CodeLeaseExpired)
-	again, err := f.Acquire(f.ctx, owner, picket.AcquireRequest{AgentID: "a1", Role: "mender", Incarnation: second.Incarnation})
+	again, err := f.Acquire(f.ctx, owner,
+		picket.AcquireRequest{AgentID: "a1", Role: "mender", Incarnation: second.Incarnation})
 	ok(t, err)
 	if len(again) != 1 || again[0].FencingToken <= leases[0].FencingToken {
 		t.Fatalf("granted %+v after token %d", again, leases[0].FencingToken)

@@ -11,14 +11,16 @@ import (
 // scripts it reports the promise that the bug breaks.
 func TestStateLossBitesReal(t *testing.T) {
 	for _, bug := range []struct {
-		name, promise string
-		swap          []string // texts and what stands in their place
+		name    string
+		promise string
+		swap    []string // texts and what stands in their place
 	}{
 		{"no floor", "tokens rise", []string{
 			"math.max(num(t.token), floor) + 1", "num(t.token) + 1",
 			"if mine <= floor and not reclaiming then", "if false then",
 		}},
-		{"void tokens are let in", "no write under a void token", []string{"if mine <= floor and not reclaiming then", "if false then"}},
+		{"void tokens are let in", "no write under a void token",
+			[]string{"if mine <= floor and not reclaiming then", "if false then"}},
 		{"sequence numbers go on from what the store remembers", "no sequence number is used twice", []string{
 			"F(math.max(num(meta.seq), num(ARGV[7])))", "F(num(meta.seq))",
 		}},
@@ -46,7 +48,8 @@ func TestStateLossBitesReal(t *testing.T) {
 // The suite of failovers bites, too: without a floor both sides of a cut give
 // the same tokens.
 func TestFailoverBitesReal(t *testing.T) {
-	f := newFailovers(t, planted(t, "math.max(num(t.token), floor) + 1", "num(t.token) + 1", "if mine <= floor and not reclaiming then", "if false then"))
+	f := newFailovers(t, planted(t, "math.max(num(t.token), floor) + 1", "num(t.token) + 1",
+		"if mine <= floor and not reclaiming then", "if false then"))
 	for i := 0; i < 20 && f.l.mem.times("tokens rise") == 0; i++ {
 		f.round(i)
 	}

@@ -26,7 +26,10 @@ type memory struct {
 }
 
 // seenToken is a token and when its receiver knew it.
-type seenToken struct{ token, stamp int64 }
+type seenToken struct {
+	token int64
+	stamp int64
+}
 
 func newMemory() *memory {
 	return &memory{tokens: map[string][]seenToken{}, broken: map[string]int{}, late: map[string][]int64{}}
@@ -100,7 +103,8 @@ func (m *memory) joined(floor int64) {
 	for task, list := range m.late {
 		for _, token := range list {
 			if token > floor {
-				m.brokeLocked("tokens rise", "%s: %d came after a higher one, and it is above the floor %d", task, token, floor)
+				m.brokeLocked("tokens rise", "%s: %d came after a higher one, and it is above the floor %d", task,
+					token, floor)
 			}
 		}
 	}
@@ -162,8 +166,15 @@ func newLossReader(m *memory) *lossReader {
 }
 
 // fencedEvents are written by what the holder of a lease does.
-var fencedEvents = map[string]bool{picket.EventTaskProgress: true, picket.EventTaskReview: true, picket.EventTaskCompleted: true,
-	picket.EventTaskHandoff: true, picket.EventLeaseReleased: true, picket.EventLeaseFailed: true, picket.EventRunLaunched: true}
+var fencedEvents = map[string]bool{
+	picket.EventTaskProgress:  true,
+	picket.EventTaskReview:    true,
+	picket.EventTaskCompleted: true,
+	picket.EventTaskHandoff:   true,
+	picket.EventLeaseReleased: true,
+	picket.EventLeaseFailed:   true,
+	picket.EventRunLaunched:   true,
+}
 
 func (r *lossReader) read(ev picket.Event) {
 	switch {
@@ -187,12 +198,14 @@ func (r *lossReader) read(ev picket.Event) {
 	}
 	if ev.Type == picket.EventTaskLeased || ev.Type == picket.EventLeaseReclaimed {
 		if ev.FencingToken <= r.tokens[ev.TaskID] {
-			r.m.broke("tokens rise", "event %d %s of %s has token %d after %d", ev.Seq, ev.Type, ev.TaskID, ev.FencingToken, r.tokens[ev.TaskID])
+			r.m.broke("tokens rise", "event %d %s of %s has token %d after %d", ev.Seq, ev.Type, ev.TaskID,
+				ev.FencingToken, r.tokens[ev.TaskID])
 		}
 		r.tokens[ev.TaskID] = ev.FencingToken
 	}
 	if fencedEvents[ev.Type] && ev.FencingToken <= r.floor {
-		r.m.broke("no write under a void token", "event %d %s has token %d, the floor is %d", ev.Seq, ev.Type, ev.FencingToken, r.floor)
+		r.m.broke("no write under a void token", "event %d %s has token %d, the floor is %d", ev.Seq, ev.Type,
+			ev.FencingToken, r.floor)
 	}
 }
 

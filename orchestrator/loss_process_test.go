@@ -103,8 +103,12 @@ func pickProcess(rnd *rand.Rand, procs []*lossProcess) *lossProcess {
 // orchestrator may found the namespace.
 func (l *losses) startProcess(s rig.Store, orchestrates bool, plant func(*orchestrator.Store)) {
 	i := len(l.procs)
-	p := &lossProcess{name: "proxy", plant: plant, cfg: orchestrator.Config{Redis: s.Redis, Sealer: l.sealer, Log: slog.New(slog.DiscardHandler),
-		NoPipeline: i%2 == 1, Fault: l.fault}}
+	p := &lossProcess{
+		name:  "proxy",
+		plant: plant,
+		cfg: orchestrator.Config{Redis: s.Redis, Sealer: l.sealer, Log: slog.New(slog.DiscardHandler),
+			NoPipeline: i%2 == 1, Fault: l.fault},
+	}
 	orchestrator.SetClock(&p.cfg, func() time.Time { return l.clock(p) })
 	if orchestrates {
 		p.name, p.witness = "orchestrator", l.t.TempDir()
@@ -293,7 +297,9 @@ func (l *losses) refuseAll() {
 			}
 		}
 		l.must503("submit", l.submit(ctx, p))
-		_, err := p.do(func(e *orchestrator.Engine) (any, error) { return e.Acquire(ctx, operator, picket.AcquireRequest{}) })
+		_, err := p.do(func(e *orchestrator.Engine) (any, error) {
+			return e.Acquire(ctx, operator, picket.AcquireRequest{})
+		})
 		l.must503("acquire", err)
 		_, err = p.do(func(e *orchestrator.Engine) (any, error) { return nil, e.Tick(ctx) })
 		l.must503("tick", err)

@@ -15,24 +15,32 @@ import (
 
 // tally counts what was looked at in all rests.
 type tally struct {
-	adoptions, survivors, forgotten, ended, zombies, unclaimed, reports int
-	floor                                                               int64
+	adoptions int
+	survivors int
+	forgotten int
+	ended     int
+	zombies   int
+	unclaimed int
+	reports   int
+	floor     int64
 }
 
 const lossPrefix = "pk:{default}:"
 
 // heldState is what the store itself holds of a lease.
 type heldState struct {
-	run, task map[string]string
-	deadline  float64
-	floor     int64
-	now       int64
+	run      map[string]string
+	task     map[string]string
+	deadline float64
+	floor    int64
+	now      int64
 }
 
 func (l *losses) stateOf(h *holding) heldState {
 	p := l.raw.Pipeline()
 	run, task := p.HGetAll(l.ctx, lossPrefix+"run:"+h.RunID), p.HGetAll(l.ctx, lossPrefix+"task:"+h.TaskID)
-	deadline, meta := p.ZScore(l.ctx, lossPrefix+"deadlines", h.TaskID), p.HMGet(l.ctx, lossPrefix+"meta", "floor", "now")
+	deadline, meta := p.ZScore(l.ctx, lossPrefix+"deadlines", h.TaskID),
+		p.HMGet(l.ctx, lossPrefix+"meta", "floor", "now")
 	_, err := p.Exec(l.ctx)
 	if err != nil && err != redis.Nil {
 		l.t.Fatalf("look at run %s: %v", h.RunID, err)
@@ -109,9 +117,11 @@ func (l *losses) probe(h *holding, valid map[string]string, zombie bool) {
 	if !before.lives(h) {
 		switch code := picket.CodeOf(err); {
 		case err == nil:
-			l.mem.broke("only a lease that holds is admitted", "run %s, which the store holds as %v", h.RunID, before.run)
+			l.mem.broke("only a lease that holds is admitted", "run %s, which the store holds as %v", h.RunID,
+				before.run)
 		case !code.Fenced(), len(before.run) == 0 && code != picket.CodeLeaseExpired:
-			l.mem.broke("a lost lease is refused for good", "run %s, held as %v, got %s (%v)", h.RunID, before.run, code, err)
+			l.mem.broke("a lost lease is refused for good", "run %s, held as %v, got %s (%v)", h.RunID, before.run,
+				code, err)
 		case zombie:
 			l.rested.zombies++
 		case len(before.run) == 0:
@@ -122,11 +132,13 @@ func (l *losses) probe(h *holding, valid map[string]string, zombie bool) {
 		return
 	}
 	if err != nil {
-		l.mem.broke("a holder whose lease survived goes on", "run %s, held as %v, got %s (%v)", h.RunID, before.run, picket.CodeOf(err), err)
+		l.mem.broke("a holder whose lease survived goes on", "run %s, held as %v, got %s (%v)", h.RunID, before.run,
+			picket.CodeOf(err), err)
 		return
 	}
 	if before.void() && (h.token <= before.floor || h.token <= highest) {
-		l.mem.broke("tokens rise", "%s: run %s got %d over the floor %d; %d was given", h.TaskID, h.RunID, h.token, before.floor, highest)
+		l.mem.broke("tokens rise", "%s: run %s got %d over the floor %d; %d was given", h.TaskID, h.RunID, h.token,
+			before.floor, highest)
 	}
 	if other, twice := valid[h.TaskID]; twice && other != h.RunID {
 		l.mem.broke("one valid lease per task", "%s: runs %s and %s", h.TaskID, other, h.RunID)
@@ -220,7 +232,8 @@ func (l *losses) reportsOf(task string) {
 		words := strings.SplitN(row, " ", 5) // number, time, run, token, body
 		token := number(words[3])
 		if token < last {
-			l.mem.broke("no write under a void token", "%s: report %s has token %d after %d", task, words[0], token, last)
+			l.mem.broke("no write under a void token", "%s: report %s has token %d after %d", task, words[0], token,
+				last)
 		}
 		last = token
 		l.rested.reports++
@@ -255,7 +268,8 @@ func (l *losses) grace() {
 		run, _ := got[2].(string)
 		class := l.raw.HGet(l.ctx, lossPrefix+"run:"+run, "class").Val()
 		if got[0] != "queued" || got[1] != failures || class != "store_adopted" {
-			l.mem.broke("what nobody reclaims ends without a failure", "%s is %v, %v failures after %v, class %s", task, got[0], got[1], failures, class)
+			l.mem.broke("what nobody reclaims ends without a failure", "%s is %v, %v failures after %v, class %s", task,
+				got[0], got[1], failures, class)
 			continue
 		}
 		l.rested.unclaimed++

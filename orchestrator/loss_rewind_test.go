@@ -36,7 +36,8 @@ func TestStateRewoundReal(t *testing.T) {
 	r := l.rested
 	t.Logf("state put back under a living server: %d times; %d tokens granted, %d raised by reclaim, %d adoptions; %d survivors went on, %d forgotten and "+
 		"%d ended refused, %d recorded reports looked at; 0 regressions; seed %d, %.0f s",
-		n, l.mem.granted, l.mem.raised, r.adoptions, r.survivors, r.forgotten, r.ended, r.reports, l.seed, time.Since(l.start).Seconds())
+		n, l.mem.granted, l.mem.raised, r.adoptions, r.survivors, r.forgotten, r.ended, r.reports, l.seed,
+		time.Since(l.start).Seconds())
 }
 
 // rewindCycle puts back a state that lacks more grants than can be on their

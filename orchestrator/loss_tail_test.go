@@ -28,8 +28,9 @@ func TestTailOutlivesALostSubscriptionReal(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Sealer: rig.Sealer(), Log: slog.New(slog.DiscardHandler),
-			Witness: t.TempDir(), Found: true})
+		store, err := orchestrator.Open(t.Context(),
+			orchestrator.Config{Redis: s.Redis, Sealer: rig.Sealer(), Log: slog.New(slog.DiscardHandler),
+				Witness: t.TempDir(), Found: true})
 		if err != nil {
 			t.Errorf("open: %v", err)
 			return

@@ -142,7 +142,8 @@ func (w *lossWorker) took(leases []picket.Lease, agent string, since int64) erro
 func (w *lossWorker) advance(ctx context.Context, i int) error {
 	h, since := w.held[i], w.l.mem.now()
 	got, err := w.l.orchestrator(w.rnd).do(func(e *orchestrator.Engine) (any, error) {
-		return e.Advance(ctx, h.Held, operator, picket.AdvanceRequest{Output: picket.RawJSON(`"done"`), Acquire: picket.AcquireRequest{AgentID: h.agent}})
+		return e.Advance(ctx, h.Held, operator,
+			picket.AdvanceRequest{Output: picket.RawJSON(`"done"`), Acquire: picket.AcquireRequest{AgentID: h.agent}})
 	})
 	if err != nil {
 		return w.keep(i, err)

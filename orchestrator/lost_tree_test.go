@@ -13,7 +13,8 @@ import (
 func TestADecisionBelowACancelledTaskLoses(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		// A step that goes no further than the task that it is asked for.
-		orchestrator.Rewrite(f.store, func(source string) string { return strings.Replace(source, "local STEP = 100", "local STEP = 0", 1) })
+		orchestrator.Rewrite(f.store,
+			func(source string) string { return strings.Replace(source, "local STEP = 100", "local STEP = 0", 1) })
 		ada, ben := f.two(t)
 		root := f.family(t, picket.TaskSpec{})
 		middle := root.below(t, 1)[0]
@@ -31,10 +32,16 @@ func TestADecisionBelowACancelledTaskLoses(t *testing.T) {
 					_, err := f.Answer(f.ctx, ben, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"no"`)})
 					return err
 				},
-				"finish":  func() error { _, err := f.Finish(f.ctx, ben, stays.HandoffID, picket.RawJSON(`1`)); return err },
-				"claim":   func() error { _, err := f.Claim(f.ctx, ben, help.HandoffID, true); return err },
-				"approve": func() error { _, err := f.Approve(f.ctx, ben, done.lease.TaskID, picket.Decision{}); return err },
-				"retry":   func() error { _, err := f.Retry(f.ctx, ben, asks.lease.TaskID, ""); return err },
+				"finish": func() error {
+					_, err := f.Finish(f.ctx, ben, stays.HandoffID, picket.RawJSON(`1`))
+					return err
+				},
+				"claim": func() error { _, err := f.Claim(f.ctx, ben, help.HandoffID, true); return err },
+				"approve": func() error {
+					_, err := f.Approve(f.ctx, ben, done.lease.TaskID, picket.Decision{})
+					return err
+				},
+				"retry": func() error { _, err := f.Retry(f.ctx, ben, asks.lease.TaskID, ""); return err },
 			} {
 				lostTo(t, name, act(), picket.CodeTaskClosed, by, "cancel", said)
 			}
@@ -64,7 +71,8 @@ func TestAMarkWithoutANameIsToldAsWell(t *testing.T) {
 		ok(t, f.raw.HSet(f.ctx, "pk:{default}:tree:"+root.lease.TaskID, root.lease.TaskID, "1").Err())
 		_, err := f.Approve(f.ctx, operator, c.lease.TaskID, picket.Decision{})
 		refused(t, err, picket.CodeTaskClosed)
-		if no, _ := picket.RefusalOf(err); no.Facts["by"] != nil || no.Facts["decision"] != "cancel" || !strings.Contains(no.Message, "somebody cancelled it") {
+		if no, _ := picket.RefusalOf(err); no.Facts["by"] != nil || no.Facts["decision"] != "cancel" ||
+			!strings.Contains(no.Message, "somebody cancelled it") {
 			t.Errorf("it says %q with %v", no.Message, no.Facts)
 		}
 	})

@@ -30,8 +30,16 @@ func (f facts) when() string {
 }
 
 // pastTense are decisions as they are told.
-var pastTense = map[string]string{"answer": "answered", "finish": "finished", "cancel": "cancelled", "approve": "approved", "reject": "rejected",
-	"pause": "paused", "stop": "stopped", "retry": "retried"}
+var pastTense = map[string]string{
+	"answer":  "answered",
+	"finish":  "finished",
+	"cancel":  "cancelled",
+	"approve": "approved",
+	"reject":  "rejected",
+	"pause":   "paused",
+	"stop":    "stopped",
+	"retry":   "retried",
+}
 
 // decided is who has decided what, and when.
 func (f facts) decided() string {

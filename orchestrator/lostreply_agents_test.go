@@ -9,19 +9,24 @@ import (
 )
 
 // readers are the scripts that change nothing.
-var readers = []string{"agent", "agents", "pools", "evidence", "explain", "handoffs", "identify", "keys", "leases", "list", "log", "reports", "reviews", "stats", "task",
+var readers = []string{"agent", "agents", "pools", "evidence", "explain", "handoffs", "identify", "keys", "leases",
+	"list", "log", "reports", "reviews", "stats", "task",
 	"envelope", "ledger", "await_exec", "can_exec", "webhook_list", "review_ids"}
 
 func lostCases() []lostCase {
 	var all []lostCase
-	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases, adoptionCases, crewCases, moneyCases, treeCases, webhookCases, sessionCases, keyCases} {
+	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases,
+		adoptionCases, crewCases, moneyCases, treeCases, webhookCases, sessionCases, keyCases} {
 		all = append(all, cases...)
 	}
 	return all
 }
 
 func asked(key string) picket.Caller {
-	return picket.Caller{Actor: "key_test", Once: picket.Once{Key: strings.Repeat(key, 64), Body: strings.Repeat("b", 64)}}
+	return picket.Caller{
+		Actor: "key_test",
+		Once:  picket.Once{Key: strings.Repeat(key, 64), Body: strings.Repeat("b", 64)},
+	}
 }
 
 func (w *lostWorld) submitted(spec picket.TaskSpec) {
@@ -66,10 +71,19 @@ func confirmed(spec picket.TaskSpec) func(w *lostWorld) {
 var flaky = picket.TaskSpec{Retry: &picket.Retry{MaxAttempts: ptr(3), On: []picket.ExitClass{picket.ExitCrash}}}
 
 var taskCases = []lostCase{
-	{name: "submit", setup: func(*lostWorld) {},
+	{
+		name:  "submit",
+		setup: func(*lostWorld) {},
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Submit(w.ctx, asked("1"), picket.TaskSpec{Title: "t", Role: "coder", Labels: map[string]string{"team": "a"}, Input: picket.RawJSON(`{"n":1}`)})
-		}},
+			return e.Submit(w.ctx, asked("1"),
+				picket.TaskSpec{
+					Title:  "t",
+					Role:   "coder",
+					Labels: map[string]string{"team": "a"},
+					Input:  picket.RawJSON(`{"n":1}`),
+				})
+		},
+	},
 	{name: "submit/fixes", setup: func(w *lostWorld) {
 		confirmed(picket.TaskSpec{})(w)
 		_, err := w.direct.Complete(w.ctx, w.held, picket.Completion{Output: picket.RawJSON(`1`)})
@@ -77,32 +91,47 @@ var taskCases = []lostCase{
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 		return e.Submit(w.ctx, asked("1"), picket.TaskSpec{Title: "t", Fixes: w.task.TaskID})
 	}},
-	{name: "grant", setup: func(w *lostWorld) {
-		w.submitted(picket.TaskSpec{Input: picket.RawJSON(`"one"`)})
-		w.submitted(picket.TaskSpec{Priority: ptr(9)})
-		w.submitted(picket.TaskSpec{Role: "other"})
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		leases, err := e.Acquire(w.ctx, asked("1"), picket.AcquireRequest{AgentID: "a1", Max: ptr(3), WorkspaceRoot: "/srv/runs"})
-		for i := range leases {
-			leases[i].LeaseTTLMs = 0 // computed now; leaseExpiresAt says the same
-		}
-		return leases, err
-	}},
+	{
+		name: "grant",
+		setup: func(w *lostWorld) {
+			w.submitted(picket.TaskSpec{Input: picket.RawJSON(`"one"`)})
+			w.submitted(picket.TaskSpec{Priority: ptr(9)})
+			w.submitted(picket.TaskSpec{Role: "other"})
+		},
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			leases, err := e.Acquire(w.ctx, asked("1"),
+				picket.AcquireRequest{AgentID: "a1", Max: ptr(3), WorkspaceRoot: "/srv/runs"})
+			for i := range leases {
+				leases[i].LeaseTTLMs = 0 // computed now; leaseExpiresAt says the same
+			}
+			return leases, err
+		},
+	},
 	{name: "undeliver", counts: "a repeat finds nothing left to give back", setup: leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return nil, e.Undeliver(w.ctx, w.run)
 		}},
-	{name: "unwait", silent: "a waiter that stays ends with its wait", setup: func(w *lostWorld) {
-		ok(w.t, w.raw.ZAdd(w.ctx, "pk:{default}:waiters", z(float64(w.now.Milliseconds()+20_000), "waiter_1 a1  ")).Err())
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		orchestrator.Unwait(w.ctx, e, "waiter_1 a1  ")
-		return nil, nil
-	}},
+	{
+		name:   "unwait",
+		silent: "a waiter that stays ends with its wait",
+		setup: func(w *lostWorld) {
+			ok(w.t, w.raw.ZAdd(w.ctx, "pk:{default}:waiters", z(float64(w.now.Milliseconds()+20_000), "waiter_1 a1  ")).
+				Err())
+		},
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			orchestrator.Unwait(w.ctx, e, "waiter_1 a1  ")
+			return nil, nil
+		},
+	},
 }
 
 var leaseCases = []lostCase{
-	{name: "renew", again: "a renewal extends the lease from when it is made, and is counted", setup: leased(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Renew(w.ctx, w.held) }},
+	{
+		name:  "renew",
+		again: "a renewal extends the lease from when it is made, and is counted",
+		setup: leased(picket.TaskSpec{}),
+		call:  func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Renew(w.ctx, w.held) },
+	},
 	{name: "get_task", setup: leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.HeldTask(w.ctx, w.held, "g1") }},
 	{name: "report", setup: leased(picket.TaskSpec{}),
@@ -134,37 +163,71 @@ var leaseCases = []lostCase{
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return e.Complete(w.ctx, w.held, picket.Completion{Output: picket.RawJSON(`{"n":1}`), Summary: "done"})
 		}},
-	{name: "advance", partly: "the lease ends and none is granted", setup: func(w *lostWorld) {
-		leased(picket.TaskSpec{})(w)
-		w.submitted(picket.TaskSpec{Input: picket.RawJSON(`"next"`)})
-		w.submitted(picket.TaskSpec{})
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		got, err := e.Advance(w.ctx, w.held, asked("1"), picket.AdvanceRequest{Output: picket.RawJSON(`{"n":1}`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
-		for i := range got.Leases {
-			got.Leases[i].LeaseTTLMs = 0 // computed now; leaseExpiresAt says the same
-		}
-		return got, err
-	}},
-	{name: "advance/unreviewed", ends: true, setup: confirmed(picket.TaskSpec{Review: picket.ReviewByNone}),
+	{
+		name:   "advance",
+		partly: "the lease ends and none is granted",
+		setup: func(w *lostWorld) {
+			leased(picket.TaskSpec{})(w)
+			w.submitted(picket.TaskSpec{Input: picket.RawJSON(`"next"`)})
+			w.submitted(picket.TaskSpec{})
+		},
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Advance(w.ctx, w.held, operator, picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
-		}},
-	{name: "request_help", setup: leased(picket.TaskSpec{}),
+			got, err := e.Advance(w.ctx, w.held, asked("1"),
+				picket.AdvanceRequest{Output: picket.RawJSON(`{"n":1}`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
+			for i := range got.Leases {
+				got.Leases[i].LeaseTTLMs = 0 // computed now; leaseExpiresAt says the same
+			}
+			return got, err
+		},
+	},
+	{
+		name:  "advance/unreviewed",
+		ends:  true,
+		setup: confirmed(picket.TaskSpec{Review: picket.ReviewByNone}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.RequestHelp(w.ctx, w.held, picket.HelpRequest{Question: "which one?", Options: []string{"a", "b"}, DeadlineSeconds: ptr(60), OnDeadline: picket.OnDeadlineDeny})
-		}},
+			return e.Advance(w.ctx, w.held, operator,
+				picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
+		},
+	},
+	{
+		name:  "request_help",
+		setup: leased(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.RequestHelp(w.ctx, w.held,
+				picket.HelpRequest{
+					Question:        "which one?",
+					Options:         []string{"a", "b"},
+					DeadlineSeconds: ptr(60),
+					OnDeadline:      picket.OnDeadlineDeny,
+				})
+		},
+	},
 	{name: "release", setup: confirmed(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return e.Release(w.ctx, w.held, picket.Exit{Class: picket.ExitReleased})
 		}},
-	{name: "release/crash", setup: confirmed(flaky),
+	{
+		name:  "release/crash",
+		setup: confirmed(flaky),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Release(w.ctx, w.held, picket.Exit{Class: picket.ExitCrash, Code: ptr(1), Detail: "the last lines"})
-		}},
-	{name: "fail", setup: confirmed(flaky),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Fail(w.ctx, w.held, "no luck", true) }},
-	{name: "fail/final", setup: confirmed(flaky),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Fail(w.ctx, w.held, "no way", false) }},
+			return e.Release(w.ctx, w.held,
+				picket.Exit{Class: picket.ExitCrash, Code: ptr(1), Detail: "the last lines"})
+		},
+	},
+	{
+		name:  "fail",
+		setup: confirmed(flaky),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.Fail(w.ctx, w.held, "no luck", true)
+		},
+	},
+	{
+		name:  "fail/final",
+		setup: confirmed(flaky),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.Fail(w.ctx, w.held, "no way", false)
+		},
+	},
 }
 
 // saidOften is a run that has made the same report n times in a row.
@@ -179,14 +242,21 @@ func saidOften(n int) func(w *lostWorld) {
 }
 
 var evidenceCases = []lostCase{
-	{name: "run_exit", setup: func(w *lostWorld) { // a task that waits for this exit
-		confirmed(picket.TaskSpec{})(w)
-		ok(w.t, w.direct.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}}))
-		_, err := w.direct.Expire(w.ctx, operator, w.task.TaskID, "test")
-		ok(w.t, err)
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		return nil, e.RunExit(w.ctx, w.held, picket.Exit{Class: picket.ExitCrash, Signal: ptr("SIGKILL"), Detail: "the last lines"}, picket.ContainmentGroup)
-	}},
+	{
+		name: "run_exit",
+		setup: func(w *lostWorld) { // a task that waits for this exit
+			confirmed(picket.TaskSpec{})(w)
+			ok(w.t, w.direct.RunEvents(w.ctx, w.held,
+				[]picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}}))
+			_, err := w.direct.Expire(w.ctx, operator, w.task.TaskID, "test")
+			ok(w.t, err)
+		},
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return nil, e.RunExit(w.ctx, w.held,
+				picket.Exit{Class: picket.ExitCrash, Signal: ptr("SIGKILL"), Detail: "the last lines"},
+				picket.ContainmentGroup)
+		},
+	},
 	{name: "run_log", setup: func(w *lostWorld) {
 		confirmed(picket.TaskSpec{})(w)
 		_, err := w.direct.RunLog(w.ctx, w.held, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("hello ")})
@@ -200,21 +270,43 @@ var evidenceCases = []lostCase{
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 		return nil, e.RunEvidence(w.ctx, w.held, picket.Evidence{Branch: "picket/t", Diff: "-a\n+b"})
 	}},
-	{name: "run_events", setup: confirmed(picket.TaskSpec{}),
+	{
+		name:  "run_events",
+		setup: confirmed(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return nil, e.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup, WorkspacePath: "/srv/here"}})
-		}},
-	{name: "run_events/timed", setup: confirmed(picket.TaskSpec{}),
+			return nil, e.RunEvents(w.ctx, w.held,
+				[]picket.RunEvent{{
+					Type:          picket.EventRunLaunched,
+					Containment:   picket.ContainmentGroup,
+					WorkspacePath: "/srv/here",
+				}})
+		},
+	},
+	{
+		name:  "run_events/timed",
+		setup: confirmed(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return nil, e.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventAgentTimeoutWarning, ID: "e1"}, {Type: picket.EventAgentTimedOut, ID: "e2"}})
-		}},
-	{name: "run_events/stalled", setup: confirmed(picket.TaskSpec{}),
+			return nil, e.RunEvents(w.ctx, w.held,
+				[]picket.RunEvent{{Type: picket.EventAgentTimeoutWarning, ID: "e1"},
+					{Type: picket.EventAgentTimedOut, ID: "e2"}})
+		},
+	},
+	{
+		name:  "run_events/stalled",
+		setup: confirmed(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return nil, e.RunEvents(w.ctx, w.held, []picket.RunEvent{{Type: picket.EventRunStalled, ID: "e1", IdleSeconds: ptr(60.0)}})
-		}},
-	{name: "refused", silent: "the caller has had its refusal; only its event is at stake", again: "each refusal is told", setup: leased(picket.TaskSpec{}),
+			return nil, e.RunEvents(w.ctx, w.held,
+				[]picket.RunEvent{{Type: picket.EventRunStalled, ID: "e1", IdleSeconds: ptr(60.0)}})
+		},
+	},
+	{
+		name:   "refused",
+		silent: "the caller has had its refusal; only its event is at stake",
+		again:  "each refusal is told",
+		setup:  leased(picket.TaskSpec{}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			e.RefusedWrite(w.ctx, w.held, "complete", picket.Refuse(picket.CodeStaleFence, "Stop.", "superseded"))
 			return nil, nil
-		}},
+		},
+	},
 }

@@ -15,13 +15,18 @@ import (
 func TestLostRepliesSeeASecondEffectReal(t *testing.T) {
 	s := rig.Real(t)
 	const never = "\n  if true then return nil end\n"
-	for _, b := range []struct{ of, line, instead string }{
+	for _, b := range []struct {
+		of      string
+		line    string
+		instead string
+	}{
 		{"submit", "local function once(key, body)", "local function once(key, body)" + never},
 		{"grant", "local function once(key, body)", "local function once(key, body)" + never},
 		{"answer", "local function once(key, body)", "local function once(key, body)" + never},
 		{"pause", "local function once(key, body)", "local function once(key, body)" + never},
 		{"review/fix", "if key ~= '' then call('SET', K('req:', key)", "if false then call('SET', K('req:', key)"},
-		{"complete", "local function told(tid, rid, secret, verb, hash)", "local function told(tid, rid, secret, verb, hash)" + never},
+		{"complete", "local function told(tid, rid, secret, verb, hash)",
+			"local function told(tid, rid, secret, verb, hash)" + never},
 		{"release/crash", "put(r, 'closed', 'release:'", "put(r, 'other', 'release:'"},
 		{"report", "if id == req then", "if false then"},
 		{"run_log", "string.sub(data, known - offset + 1)", "data"},
@@ -45,7 +50,8 @@ func TestLostRepliesSeeASecondEffectReal(t *testing.T) {
 				planted = planted || strings.Contains(source, b.line)
 				return strings.Replace(source, b.line, b.instead, 1)
 			}}
-			seen := slices.ContainsFunc(mishaps, func(m mishap) bool { return p.disturbed(c, m) != p.calm(c, c.story(m)) })
+			seen := slices.ContainsFunc(mishaps,
+				func(m mishap) bool { return p.disturbed(c, m) != p.calm(c, c.story(m)) })
 			if !planted || !seen {
 				t.Errorf("the bug was planted: %v, and seen: %v", planted, seen)
 			}
@@ -80,7 +86,8 @@ func TestALostGrantWithoutAKeyIsGivenBackReal(t *testing.T) {
 				task, err := w.direct.Task(w.ctx, w.task.TaskID)
 				ok(t, err)
 				if task.State != picket.TaskQueued || task.Failures != 0 || task.Attempts != int(c.token)-1 {
-					t.Errorf("after the lost grant the task is %s with %d failures and %d attempts", task.State, task.Failures, task.Attempts)
+					t.Errorf("after the lost grant the task is %s with %d failures and %d attempts", task.State,
+						task.Failures, task.Attempts)
 				}
 				for _, run := range task.Runs {
 					if run.Exit == nil || run.Exit.Class != picket.ExitUndelivered {

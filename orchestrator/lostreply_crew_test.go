@@ -42,7 +42,8 @@ func manned(w *lostWorld) {
 	ok(w.t, err)
 }
 
-func drained(status picket.AgentStatus, by picket.Caller, match ...int64) func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+func drained(status picket.AgentStatus, by picket.Caller,
+	match ...int64) func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 	return func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 		return e.ChangeAgent(w.ctx, by, "m1", match, picket.AgentStatusChange{Status: status})
 	}
@@ -70,24 +71,41 @@ var crewCases = []lostCase{
 		_, err := w.direct.Deregister(w.ctx, owner, "m1", nil)
 		ok(w.t, err)
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Register(w.ctx, keyed("1"), member) }},
-	{name: "heartbeat", again: sign, setup: manned,
-		call: beatsWith(picket.Heartbeat{Status: picket.AgentActive, CurrentLoad: ptr(1), TasksInProgress: []string{noTask}})},
+	{
+		name:  "heartbeat",
+		again: sign,
+		setup: manned,
+		call: beatsWith(picket.Heartbeat{
+			Status:          picket.AgentActive,
+			CurrentLoad:     ptr(1),
+			TasksInProgress: []string{noTask},
+		}),
+	},
 	{name: "heartbeat/resumed", again: sign, setup: func(w *lostWorld) {
 		manned(w)
 		w.skip(100 * time.Second)
 		_, err := w.direct.Judge(w.ctx, 100)
 		ok(w.t, err)
 	}, call: beatsWith(picket.Heartbeat{Status: picket.AgentActive})},
-	{name: "heartbeat/drains", again: sign, setup: manned, call: beatsWith(picket.Heartbeat{Status: picket.AgentDraining})},
+	{
+		name:  "heartbeat/drains",
+		again: sign,
+		setup: manned,
+		call:  beatsWith(picket.Heartbeat{Status: picket.AgentDraining}),
+	},
 	{name: "drain", setup: manned, call: drained(picket.AgentDraining, keyed("1"), 1)},
 	{name: "drain/any", setup: manned, call: drained(picket.AgentDraining, owner)},
 	{name: "deregister", setup: manned, call: drained(picket.AgentDeregistered, keyed("1"), 1)},
 	{name: "deregister/any", setup: manned,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Deregister(w.ctx, owner, "m1", nil) }},
-	{name: "command", setup: enlisted,
+	{
+		name:  "command",
+		setup: enlisted,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.CommandAgent(w.ctx, keyed("1"), "m1", picket.AgentCommand{Command: picket.CommandDrain, Reason: "upgrade"})
-		}},
+			return e.CommandAgent(w.ctx, keyed("1"), "m1",
+				picket.AgentCommand{Command: picket.CommandDrain, Reason: "upgrade"})
+		},
+	},
 	{name: "judge", counts: foundLess, setup: func(w *lostWorld) {
 		manned(w)
 		w.skip(400 * time.Second)
@@ -101,16 +119,21 @@ var crewCases = []lostCase{
 		ok(w.t, w.raw.Rename(w.ctx, aside, holds).Err())
 		ok(w.t, w.raw.ZAdd(w.ctx, "pk:{default}:chores", redis.Z{Member: "dead:m1:1:agent_deregistered"}).Err())
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Chore(w.ctx, 100) }},
-	{name: "grant/registered", setup: func(w *lostWorld) {
-		enlisted(w)
-		w.submitted(picket.TaskSpec{Role: "mender"})
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		leases, err := e.Acquire(w.ctx, keyed("1"), picket.AcquireRequest{AgentID: "m1", Role: "mender", Incarnation: 1})
-		for i := range leases {
-			leases[i].LeaseTTLMs = 0 // computed now; leaseExpiresAt says the same
-		}
-		return leases, err
-	}},
+	{
+		name: "grant/registered",
+		setup: func(w *lostWorld) {
+			enlisted(w)
+			w.submitted(picket.TaskSpec{Role: "mender"})
+		},
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			leases, err := e.Acquire(w.ctx, keyed("1"),
+				picket.AcquireRequest{AgentID: "m1", Role: "mender", Incarnation: 1})
+			for i := range leases {
+				leases[i].LeaseTTLMs = 0 // computed now; leaseExpiresAt says the same
+			}
+			return leases, err
+		},
+	},
 }
 
 // A registration that was not sent under a key and whose reply was lost is made

@@ -15,10 +15,12 @@ import (
 )
 
 var (
-	ulidText    = regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b|_[0-9A-HJKMNP-TV-Z]{26}`)
-	macText     = regexp.MustCompile(`\.[A-Za-z0-9_-]{43}\b`)
-	aboveFloor  = regexp.MustCompile(`\b4503[0-9]{12}\b`)                         // tokens and sequence numbers after an adoption
-	sessionText = regexp.MustCompile(`(?m)^pk:\{default\}:(?:session|login:).*$`) // of a secret that differs from run to run
+	ulidText = regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b|_[0-9A-HJKMNP-TV-Z]{26}`)
+	macText  = regexp.MustCompile(`\.[A-Za-z0-9_-]{43}\b`)
+	// tokens and sequence numbers after an adoption
+	aboveFloor = regexp.MustCompile(`\b4503[0-9]{12}\b`)
+	// of a secret that differs from run to run
+	sessionText = regexp.MustCompile(`(?m)^pk:\{default\}:(?:session|login:).*$`)
 	digestText  = regexp.MustCompile(`[0-9a-f]{64}`)
 	hashText    = regexp.MustCompile(`secret [0-9a-f]{64}`)
 	sizeText    = regexp.MustCompile(`(size (?:bytes|sum)) [0-9]+`)
@@ -51,7 +53,8 @@ func dump(ctx context.Context, c redis.UniversalClient, answer any) (text string
 	text = hashText.ReplaceAllString(strings.Join(lines, "\n"), "secret (hash)")
 	text = sealedText.ReplaceAllString(text, "$1 (sealed)")
 	text = sizeText.ReplaceAllString(text, "$1 (bytes)")
-	text = sessionText.ReplaceAllStringFunc(text, func(line string) string { return digestText.ReplaceAllString(line, "(hash)") })
+	text = sessionText.ReplaceAllStringFunc(text,
+		func(line string) string { return digestText.ReplaceAllString(line, "(hash)") })
 	text = macText.ReplaceAllString(text, ".(mac)")
 	return numbered(numbered(text, ulidText), aboveFloor), nil
 }

@@ -11,7 +11,8 @@ import (
 // keyLeased is a set-up with a lease that was acquired with a key of scope agent.
 func keyLeased(w *lostWorld) {
 	w.t.Helper()
-	k, err := w.direct.CreateKey(w.ctx, asked("7"), picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
+	k, err := w.direct.CreateKey(w.ctx, asked("7"),
+		picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
 	ok(w.t, err)
 	w.key = k.KeyID
 	w.submitted(picket.TaskSpec{})
@@ -27,7 +28,8 @@ func keyLeased(w *lostWorld) {
 // runKeyed is a set-up with a run key of a key of scope operator.
 func runKeyed(w *lostWorld) {
 	w.t.Helper()
-	k, err := w.direct.CreateKey(w.ctx, asked("7"), picket.KeyRequest{Name: "person", Scopes: []picket.Scope{picket.ScopeOperator}})
+	k, err := w.direct.CreateKey(w.ctx, asked("7"),
+		picket.KeyRequest{Name: "person", Scopes: []picket.Scope{picket.ScopeOperator}})
 	ok(w.t, err)
 	w.parent = k.KeyID
 	by := asked("8")
@@ -47,8 +49,13 @@ var keyCases = []lostCase{
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 		return e.RevokeKeyWith(w.ctx, operator, w.key, picket.KeyRevocation{KeepLeases: ptr(false)})
 	}},
-	{name: "key_revoke/runs", setup: runKeyed,
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.RevokeKey(w.ctx, operator, w.parent) }},
+	{
+		name:  "key_revoke/runs",
+		setup: runKeyed,
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.RevokeKey(w.ctx, operator, w.parent)
+		},
+	},
 	{name: "run_key_create", setup: runKeyed,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			by := asked("1")

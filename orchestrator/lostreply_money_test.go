@@ -15,8 +15,17 @@ var rich = picket.TaskSpec{BudgetEnvelope: &budget.Envelope{Tokens: 1000, USD: 1
 
 // theCall is the one call of a case, with figures that divide by nothing.
 func theCall() picket.CallRequest {
-	return picket.CallRequest{CallID: "kcall", Nonce: "n1", Tool: "http_request", Hash: "h1", Reserve: budget.Envelope{Tokens: 7, USD: 300_000_001},
-		PriceVersion: "v1", Effects: picket.EffectsNone, TimeoutMs: 30_000, Keyed: true}
+	return picket.CallRequest{
+		CallID:       "kcall",
+		Nonce:        "n1",
+		Tool:         "http_request",
+		Hash:         "h1",
+		Reserve:      budget.Envelope{Tokens: 7, USD: 300_000_001},
+		PriceVersion: "v1",
+		Effects:      picket.EffectsNone,
+		TimeoutMs:    30_000,
+		Keyed:        true,
+	}
 }
 
 func actsOutside() picket.CallRequest {
@@ -32,8 +41,15 @@ func (w *lostWorld) reserveOn(e *orchestrator.Engine, c picket.CallRequest) (any
 }
 
 func (w *lostWorld) settlement(o picket.CallOutcome) picket.Settlement {
-	return picket.Settlement{CallID: "kcall", TaskID: w.held.TaskID, Nonce: "n1", Outcome: o, Cost: budget.Envelope{Tokens: 3, USD: 100_000_001},
-		Result: picket.RawJSON(`{"n":1}`), Detail: "200"}
+	return picket.Settlement{
+		CallID:  "kcall",
+		TaskID:  w.held.TaskID,
+		Nonce:   "n1",
+		Outcome: o,
+		Cost:    budget.Envelope{Tokens: 3, USD: 100_000_001},
+		Result:  picket.RawJSON(`{"n":1}`),
+		Detail:  "200",
+	}
 }
 
 // reserved is a set-up with a call under way.
@@ -73,14 +89,18 @@ var moneyCases = []lostCase{
 	{name: "reserve/external", setup: confirmed(rich),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return w.reserveOn(e, actsOutside()) }},
 	{name: "reserve/never_left", setup: endedAs(picket.CallUndispatched), call: reserveCall},
-	{name: "reserve/exceeded", again: "each refusal is told", setup: confirmed(picket.TaskSpec{BudgetEnvelope: cents(1, 0)}),
+	{
+		name:  "reserve/exceeded",
+		again: "each refusal is told",
+		setup: confirmed(picket.TaskSpec{BudgetEnvelope: cents(1, 0)}),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			_, err := e.Reserve(w.ctx, w.held, theCall())
 			if picket.CodeOf(err) == picket.CodeBudgetExceeded {
 				return picket.CodeBudgetExceeded, nil
 			}
 			return nil, err
-		}},
+		},
+	},
 	{name: "settle", setup: reserved(theCall()), call: settleDone},
 	{name: "settle/overrun", setup: reserved(theCall()),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
@@ -112,14 +132,24 @@ var moneyCases = []lostCase{
 		w.skip(time.Minute)
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.ReapHolds(w.ctx, 100) }},
 	// Running totals: the difference is charged once, a repeat finds none.
-	{name: "usage", counts: "a repeat finds nothing that is not charged yet", setup: confirmed(rich),
+	{
+		name:   "usage",
+		counts: "a repeat finds nothing that is not charged yet",
+		setup:  confirmed(rich),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.ReportUsage(w.ctx, w.held, picket.UsageReport{Source: "claude", Session: "s1", Tokens: 123, USD: 12_300_000})
-		}},
-	{name: "usage/session", counts: "a repeat finds nothing that is not charged yet", setup: confirmed(rich),
+			return e.ReportUsage(w.ctx, w.held,
+				picket.UsageReport{Source: "claude", Session: "s1", Tokens: 123, USD: 12_300_000})
+		},
+	},
+	{
+		name:   "usage/session",
+		counts: "a repeat finds nothing that is not charged yet",
+		setup:  confirmed(rich),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.ReportUsage(w.ctx, w.held, picket.UsageReport{Source: "claude", Session: "s1", Scope: "session", Tokens: 2001, USD: 5_000_000_000})
-		}},
+			return e.ReportUsage(w.ctx, w.held,
+				picket.UsageReport{Source: "claude", Session: "s1", Scope: "session", Tokens: 2001, USD: 5_000_000_000})
+		},
+	},
 	{name: "top_up", setup: confirmed(rich),
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			return e.TopUp(w.ctx, asked("1"), w.task.TaskID, picket.TopUp{Tokens: 5, USD: 200_000_000, Reason: "more"})
@@ -171,7 +201,14 @@ func childRuns(w *lostWorld) {
 // childDone is childRuns with the subtask handed in.
 func childDone(w *lostWorld) {
 	childRuns(w)
-	_, err := w.direct.Settle(w.ctx, picket.Settlement{CallID: "kcall", TaskID: w.child, Nonce: "n1", Outcome: picket.CallDone, Cost: budget.Envelope{Tokens: 3}})
+	_, err := w.direct.Settle(w.ctx,
+		picket.Settlement{
+			CallID:  "kcall",
+			TaskID:  w.child,
+			Nonce:   "n1",
+			Outcome: picket.CallDone,
+			Cost:    budget.Envelope{Tokens: 3},
+		})
 	ok(w.t, err)
 	_, err = w.direct.Complete(w.ctx, w.childHeld, picket.Completion{Output: picket.RawJSON(`"part"`)})
 	ok(w.t, err)
@@ -185,7 +222,8 @@ func completeWith(c picket.Children) func(w *lostWorld, e *orchestrator.Engine) 
 
 func reviewAs(decision string) func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 	return func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		return e.ReviewSubtask(w.ctx, w.held, "v1", picket.SubtaskReview{TaskID: w.child, Decision: decision, Note: "so"})
+		return e.ReviewSubtask(w.ctx, w.held, "v1",
+			picket.SubtaskReview{TaskID: w.child, Decision: decision, Note: "so"})
 	}
 }
 
@@ -212,9 +250,15 @@ var treeCases = []lostCase{
 		s.TaskID = w.child
 		return e.Settle(w.ctx, s)
 	}},
-	{name: "chore/tree", counts: foundLess, setup: func(w *lostWorld) { // as if a tree had been too large for one step
-		childRuns(w)
-		ok(w.t, w.raw.HSet(w.ctx, "pk:{default}:tree:"+w.task.TaskID, w.task.TaskID, "1").Err())
-		ok(w.t, w.raw.ZAdd(w.ctx, "pk:{default}:chores", redis.Z{Score: 0, Member: "cancel:" + w.task.TaskID + ":" + w.task.TaskID}).Err())
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Chore(w.ctx, 100) }},
+	{
+		name:   "chore/tree",
+		counts: foundLess,
+		setup: func(w *lostWorld) { // as if a tree had been too large for one step
+			childRuns(w)
+			ok(w.t, w.raw.HSet(w.ctx, "pk:{default}:tree:"+w.task.TaskID, w.task.TaskID, "1").Err())
+			ok(w.t, w.raw.ZAdd(w.ctx, "pk:{default}:chores",
+				redis.Z{Score: 0, Member: "cancel:" + w.task.TaskID + ":" + w.task.TaskID}).Err())
+		},
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Chore(w.ctx, 100) },
+	},
 }

@@ -16,7 +16,13 @@ func asking(w *lostWorld) {
 	confirmed(picket.TaskSpec{})(w)
 	_, err := w.direct.Report(w.ctx, w.held, "r0", picket.Progress{Summary: "so far"})
 	ok(w.t, err)
-	h, err := w.direct.RequestHelp(w.ctx, w.held, picket.HelpRequest{Question: "which one?", Options: []string{"a", "b"}, DeadlineSeconds: ptr(60), OnDeadline: picket.OnDeadlineEscalate})
+	h, err := w.direct.RequestHelp(w.ctx, w.held,
+		picket.HelpRequest{
+			Question:        "which one?",
+			Options:         []string{"a", "b"},
+			DeadlineSeconds: ptr(60),
+			OnDeadline:      picket.OnDeadlineEscalate,
+		})
 	ok(w.t, err)
 	w.handoff = h.HandoffID
 }
@@ -65,11 +71,15 @@ var peopleCases = []lostCase{
 		}},
 	{name: "bulk", setup: threeInReview, stages: oneAfterTheOther, call: approveThree},
 	{name: "review/bulk", setup: threeInReview, stages: oneAfterTheOther, call: approveThree},
-	{name: "review/fix", setup: inReview,
+	{
+		name:  "review/fix",
+		setup: inReview,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			task, fix, err := e.Reject(w.ctx, asked("1"), w.task.TaskID, picket.Decision{Note: "bad"}, &picket.TaskSpec{Title: "mend it", Role: "coder"})
+			task, fix, err := e.Reject(w.ctx, asked("1"), w.task.TaskID, picket.Decision{Note: "bad"},
+				&picket.TaskSpec{Title: "mend it", Role: "coder"})
 			return []any{task, fix}, err
-		}},
+		},
+	},
 }
 
 var operatorCases = []lostCase{
@@ -105,21 +115,34 @@ var operatorCases = []lostCase{
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 		return e.Resume(w.ctx, asked("1"), "it is out")
 	}},
-	{name: "key_create", setup: func(*lostWorld) {},
+	{
+		name:  "key_create",
+		setup: func(*lostWorld) {},
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.CreateKey(w.ctx, asked("1"), picket.KeyRequest{Name: "ci", Scopes: []picket.Scope{picket.ScopeAgent}})
-		}},
-	{name: "key_create/known", setup: func(*lostWorld) {},
+			return e.CreateKey(w.ctx, asked("1"),
+				picket.KeyRequest{Name: "ci", Scopes: []picket.Scope{picket.ScopeAgent}})
+		},
+	},
+	{
+		name:  "key_create/known",
+		setup: func(*lostWorld) {},
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.AdoptKey(w.ctx, operator, "admin", picket.Secret("pkk_default_"+strings.Repeat("A", 43)), []picket.Scope{picket.ScopeAdmin})
-		}},
-	{name: "key_revoke", setup: func(w *lostWorld) {
-		for _, key := range []string{"8", "9"} { // the last one could not be revoked
-			k, err := w.direct.CreateKey(w.ctx, asked(key), picket.KeyRequest{Name: "ops", Scopes: []picket.Scope{picket.ScopeAdmin}})
-			ok(w.t, err)
-			w.key = k.KeyID
-		}
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.RevokeKey(w.ctx, operator, w.key) }},
+			return e.AdoptKey(w.ctx, operator, "admin", picket.Secret("pkk_default_"+strings.Repeat("A", 43)),
+				[]picket.Scope{picket.ScopeAdmin})
+		},
+	},
+	{
+		name: "key_revoke",
+		setup: func(w *lostWorld) {
+			for _, key := range []string{"8", "9"} { // the last one could not be revoked
+				k, err := w.direct.CreateKey(w.ctx, asked(key),
+					picket.KeyRequest{Name: "ops", Scopes: []picket.Scope{picket.ScopeAdmin}})
+				ok(w.t, err)
+				w.key = k.KeyID
+			}
+		},
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.RevokeKey(w.ctx, operator, w.key) },
+	},
 }
 
 func cancelTask(w *lostWorld, e *orchestrator.Engine) (any, error) {
@@ -152,7 +175,8 @@ var sweepCases = []lostCase{
 		leased(picket.TaskSpec{})(w)
 		w.skip(time.Hour)
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.ExpireDue(w.ctx, 100) }},
-	{name: "chore", counts: foundLess, setup: func(w *lostWorld) { // as if a hard pause had found more runs than a batch holds
+	// as if a hard pause had found more runs than a batch holds
+	{name: "chore", counts: foundLess, setup: func(w *lostWorld) {
 		confirmed(picket.TaskSpec{})(w)
 		ok(w.t, w.raw.ZAdd(w.ctx, "pk:{default}:chores", redis.Z{Score: 1, Member: "pause"}).Err())
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Chore(w.ctx, 100) }},
@@ -162,9 +186,14 @@ var sweepCases = []lostCase{
 	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 		return e.Inspect(w.ctx, operator, picket.InspectRequest{Repair: true})
 	}},
-	{name: "measure", counts: foundLess, setup: confirmed(picket.TaskSpec{}), call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		return e.Measure(w.ctx, 1000)
-	}},
+	{
+		name:   "measure",
+		counts: foundLess,
+		setup:  confirmed(picket.TaskSpec{}),
+		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+			return e.Measure(w.ctx, 1000)
+		},
+	},
 	{name: "retain", counts: foundLess, setup: func(w *lostWorld) {
 		w.submitted(picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}})
 		_, err := w.direct.Cancel(w.ctx, operator, w.task.TaskID, "")
@@ -185,8 +214,13 @@ func changed(w *lostWorld) {
 const fused = "a report that has to reclaim first"
 
 var adoptionCases = []lostCase{
-	{name: "adopt", alone: "whoever makes a connection adopts the store first", unread: "whoever reads it adopts the store", setup: changed,
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return nil, orchestrator.Greet(w.ctx, e) }},
+	{
+		name:   "adopt",
+		alone:  "whoever makes a connection adopts the store first",
+		unread: "whoever reads it adopts the store",
+		setup:  changed,
+		call:   func(w *lostWorld, e *orchestrator.Engine) (any, error) { return nil, orchestrator.Greet(w.ctx, e) },
+	},
 	{name: "reclaim", setup: voided,
 		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 			r, err := e.Reclaim(w.ctx, w.held)

@@ -77,8 +77,13 @@ func (w *stormWorker) enlist() {
 }
 
 func (w *stormWorker) beat() (picket.HeartbeatAnswer, error) {
-	return w.e.Heartbeat(w.ctx, picket.Caller{Actor: "key_" + w.name}, w.name, picket.Heartbeat{Status: picket.AgentActive,
-		TasksInProgress: []string{w.task}, ClientTimestamp: picket.Instant(time.Now().UnixMilli()), Incarnation: w.incarnation})
+	return w.e.Heartbeat(w.ctx, picket.Caller{Actor: "key_" + w.name}, w.name,
+		picket.Heartbeat{
+			Status:          picket.AgentActive,
+			TasksInProgress: []string{w.task},
+			ClientTimestamp: picket.Instant(time.Now().UnixMilli()),
+			Incarnation:     w.incarnation,
+		})
 }
 
 // beats sends a heartbeat, now and then after it was silent for a while.
@@ -130,7 +135,8 @@ func (w *stormWorker) zombie(cause string) {
 	before := int64(w.count(picket.EventTaskProgress))
 	admitted := int64(0)
 	err := w.until("a zombie's report", picket.CodeLeaseExpired, func() error {
-		_, err := w.e.Report(w.ctx, w.held, fmt.Sprint("z", admitted), picket.Progress{Summary: fmt.Sprint("still here ", admitted)})
+		_, err := w.e.Report(w.ctx, w.held, fmt.Sprint("z", admitted),
+			picket.Progress{Summary: fmt.Sprint("still here ", admitted)})
 		if err == nil {
 			admitted++
 			w.caused(picket.EventTaskProgress)
@@ -140,7 +146,8 @@ func (w *stormWorker) zombie(cause string) {
 	if got := err.Facts["cause"]; got != cause {
 		w.t.Errorf("seed %d: refused because of %v, not of %s", w.seed, got, cause)
 	}
-	w.until("a zombie's renewal", picket.CodeLeaseExpired, func() error { _, err := w.e.Renew(w.ctx, w.held); return err })
+	w.until("a zombie's renewal", picket.CodeLeaseExpired,
+		func() error { _, err := w.e.Renew(w.ctx, w.held); return err })
 	// The last one that was admitted may be known from the task alone.
 	task, bad := w.past.Task(w.ctx, w.task)
 	if bad != nil {
@@ -187,7 +194,8 @@ func (x *storm) crew(log *crew) {
 	if over := x.tenures(); over < len(stored)*falls {
 		x.t.Errorf("seed %d: only %d registrations of %d agents ended", x.seed, over, len(stored))
 	}
-	for _, move := range []string{"active heartbeat_timeout", "unhealthy heartbeat_timeout", "unhealthy heartbeat_resumed", "draining drain_completed", "active deregistered"} {
+	for _, move := range []string{"active heartbeat_timeout", "unhealthy heartbeat_timeout",
+		"unhealthy heartbeat_resumed", "draining drain_completed", "active deregistered"} {
 		if log.moves[move] == 0 {
 			x.t.Errorf("seed %d: nothing was moved by %s", x.seed, move)
 		}
@@ -215,7 +223,8 @@ func (x *storm) tenures() int {
 			case fencedEvents[ev.Type]:
 				it, known := runs[ev.RunID]
 				if at := over[it]; !known || at > 0 {
-					x.t.Errorf("seed %d: event %d is %s of %+v, which was over with event %d", x.seed, ev.Seq, ev.Type, it, at)
+					x.t.Errorf("seed %d: event %d is %s of %+v, which was over with event %d", x.seed, ev.Seq, ev.Type,
+						it, at)
 				}
 			}
 		}

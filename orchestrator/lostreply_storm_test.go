@@ -31,7 +31,8 @@ const (
 type storm struct {
 	t       *testing.T
 	ctx     context.Context
-	e, past *orchestrator.Engine // through the network and past it
+	e       *orchestrator.Engine
+	past    *orchestrator.Engine // through the network and past it
 	sealer  *picket.Sealer
 	seed    uint64
 	sent    atomic.Int64 // calls, repeats among them
@@ -64,7 +65,8 @@ func TestLostReplyStormReal(t *testing.T) {
 		t.Run(strings.TrimPrefix(pipelining(noPipeline), ", "), func(t *testing.T) {
 			s := rig.Real(t)
 			// The driver's look whether a refused server is back outlives it by a second.
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent(),
+				goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 			for round := range soakRounds(1, 20) {
 				runStorm(t, s, fmt.Sprint("storm-", round), noPipeline)
 			}
@@ -85,8 +87,9 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	x.faults = faults
 	witness := t.TempDir()
 	for store, e := range map[*rig.Store]**orchestrator.Engine{&s: &x.past, &through: &x.e} {
-		st, err := orchestrator.Open(ctx, orchestrator.Config{Redis: store.Redis, Namespaces: []string{namespace}, Sealer: x.sealer,
-			Witness: witness, Found: true, NoPipeline: noPipeline, Log: slog.New(slog.DiscardHandler)})
+		st, err := orchestrator.Open(ctx,
+			orchestrator.Config{Redis: store.Redis, Namespaces: []string{namespace}, Sealer: x.sealer,
+				Witness: witness, Found: true, NoPipeline: noPipeline, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
 		defer st.Close()
 		*e = st.Engine(namespace)
@@ -97,7 +100,12 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	var workers []*stormWorker
 	var done sync.WaitGroup
 	for i := range stormWorkers {
-		w := &stormWorker{storm: x, name: fmt.Sprint("w", i), rnd: rand.New(rand.NewPCG(x.seed, uint64(i)+1)), lived: map[string][]string{}}
+		w := &stormWorker{
+			storm: x,
+			name:  fmt.Sprint("w", i),
+			rnd:   rand.New(rand.NewPCG(x.seed, uint64(i)+1)),
+			lived: map[string][]string{},
+		}
 		workers = append(workers, w)
 		done.Go(func() {
 			if i%4 == 0 {

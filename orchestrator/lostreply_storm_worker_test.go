@@ -35,7 +35,10 @@ type stormWorker struct {
 func (w *stormWorker) once() picket.Caller {
 	w.keys++
 	key := fmt.Sprintf("%s-%d-", w.name, w.keys)
-	return picket.Caller{Actor: "key_" + w.name, Once: picket.Once{Key: key + strings.Repeat("0", 64-len(key)), Body: strings.Repeat("b", 64)}}
+	return picket.Caller{
+		Actor: "key_" + w.name,
+		Once:  picket.Once{Key: key + strings.Repeat("0", 64-len(key)), Body: strings.Repeat("b", 64)},
+	}
 }
 
 // caused notes the event that a call has caused.
@@ -43,12 +46,17 @@ func (w *stormWorker) caused(kind string) { w.lived[w.task] = append(w.lived[w.t
 
 // life takes one task from submission to its end.
 func (w *stormWorker) life() {
-	spec := picket.TaskSpec{Title: "a task", Role: w.name, Retry: &picket.Retry{MaxAttempts: ptr(20), BackoffSeconds: ptr(0), On: []picket.ExitClass{picket.ExitCrash}}}
+	spec := picket.TaskSpec{
+		Title: "a task",
+		Role:  w.name,
+		Retry: &picket.Retry{MaxAttempts: ptr(20), BackoffSeconds: ptr(0), On: []picket.ExitClass{picket.ExitCrash}},
+	}
 	if w.rnd.IntN(2) == 0 {
 		spec.Review = picket.ReviewByNone
 	}
 	by := w.once()
-	w.task, w.token = answered(w.storm, "submit", func() (picket.Task, error) { return w.e.Submit(w.ctx, by, spec) }).TaskID, 0
+	w.task, w.token = answered(w.storm, "submit",
+		func() (picket.Task, error) { return w.e.Submit(w.ctx, by, spec) }).TaskID, 0
 	w.made.Add(1)
 	w.caused(picket.EventTaskSubmitted)
 	for attempt := 0; ; attempt++ {
@@ -144,17 +152,21 @@ func (w *stormWorker) end(how int) (closed bool) {
 	switch how {
 	case 0, 1:
 		class := []picket.ExitClass{picket.ExitReleased, picket.ExitCrash}[how]
-		state("release", picket.EventLeaseReleased, func() (picket.TaskState, error) { return w.e.Release(w.ctx, h, picket.Exit{Class: class}) })
+		state("release", picket.EventLeaseReleased,
+			func() (picket.TaskState, error) { return w.e.Release(w.ctx, h, picket.Exit{Class: class}) })
 	case 2:
-		state("fail", picket.EventLeaseFailed, func() (picket.TaskState, error) { return w.e.Fail(w.ctx, h, "no luck", true) })
+		state("fail", picket.EventLeaseFailed,
+			func() (picket.TaskState, error) { return w.e.Fail(w.ctx, h, "no luck", true) })
 		w.exit()
 	case 3:
-		task("expire", picket.EventLeaseExpired, func() (picket.Task, error) { return w.e.Expire(w.ctx, by, w.task, "it hangs") })
+		task("expire", picket.EventLeaseExpired,
+			func() (picket.Task, error) { return w.e.Expire(w.ctx, by, w.task, "it hangs") })
 		w.exit()
 	case 4:
 		w.help()
 	case 5:
-		task("cancel", picket.EventTaskCancelled, func() (picket.Task, error) { return w.e.Cancel(w.ctx, by, w.task, "no need") })
+		task("cancel", picket.EventTaskCancelled,
+			func() (picket.Task, error) { return w.e.Cancel(w.ctx, by, w.task, "no need") })
 		return true
 	case 6:
 		w.advance()
@@ -166,7 +178,8 @@ func (w *stormWorker) end(how int) (closed bool) {
 		w.caused("task." + string(got))
 		w.exit()
 		if got == picket.TaskReview {
-			task("approve", picket.EventTaskApproved, func() (picket.Task, error) { return w.e.Approve(w.ctx, by, w.task, picket.Decision{Note: "good"}) })
+			task("approve", picket.EventTaskApproved,
+				func() (picket.Task, error) { return w.e.Approve(w.ctx, by, w.task, picket.Decision{Note: "good"}) })
 		}
 		return true
 	}
@@ -180,7 +193,11 @@ func (w *stormWorker) advance() {
 		return w.e.Submit(w.ctx, submits, picket.TaskSpec{Title: "the next", Role: w.name})
 	}).TaskID
 	got := answered(w.storm, "advance", func() (picket.Advanced, error) {
-		return w.e.Advance(w.ctx, h, by, picket.AdvanceRequest{Output: picket.RawJSON(`"done"`), Acquire: picket.AcquireRequest{AgentID: w.name, Role: w.name}})
+		return w.e.Advance(w.ctx, h, by,
+			picket.AdvanceRequest{
+				Output:  picket.RawJSON(`"done"`),
+				Acquire: picket.AcquireRequest{AgentID: w.name, Role: w.name},
+			})
 	})
 	if len(got.Leases) != 1 || got.Leases[0].TaskID != next || got.Leases[0].FencingToken != 1 {
 		w.t.Errorf("seed %d: %s advanced to %+v, not to %s", w.seed, w.name, got, next)
@@ -202,7 +219,8 @@ func (w *stormWorker) advance() {
 // exit is the evidence that a task waits for before it is leased again.
 func (w *stormWorker) exit() {
 	answered(w.storm, "exit", func() (struct{}, error) {
-		return none(w.e.RunExit(w.ctx, w.held, picket.Exit{Class: picket.ExitCrash, Code: ptr(1)}, picket.ContainmentGroup))
+		return none(w.e.RunExit(w.ctx, w.held, picket.Exit{Class: picket.ExitCrash, Code: ptr(1)},
+			picket.ContainmentGroup))
 	})
 	w.caused(picket.EventRunExited)
 }

@@ -224,7 +224,8 @@ func (p lostPlace) cells(c lostCase, m mishap, want string, rnd *rand.Rand) int 
 	for _, way := range ways {
 		way.t, way.store = p.t, p.store
 		if got := way.disturbed(c, m); got != want {
-			p.t.Errorf("%s, plain: %v, in company: %v: the store is not as after %q:\n%s", m.name, way.noPipeline, way.company != nil, c.story(m), difference(got, want))
+			p.t.Errorf("%s, plain: %v, in company: %v: the store is not as after %q:\n%s", m.name, way.noPipeline,
+				way.company != nil, c.story(m), difference(got, want))
 		}
 	}
 	return len(ways)

@@ -7,7 +7,11 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-var everyEvent = picket.WebhookSpec{Name: "ops", URL: "https://hooks.example.test/a/secret", Types: []string{picket.EventTaskSubmitted}}
+var everyEvent = picket.WebhookSpec{
+	Name:  "ops",
+	URL:   "https://hooks.example.test/a/secret",
+	Types: []string{picket.EventTaskSubmitted},
+}
 
 // hooked is a set-up with one target, for which there is an event.
 func hooked(w *lostWorld) {
@@ -29,7 +33,16 @@ func serving(w *lostWorld) {
 func stepped(outcome picket.WebhookOutcome) func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 	return func(w *lostWorld, e *orchestrator.Engine) (any, error) {
 		from := position(w.turn.Cursor)
-		s := picket.WebhookStep{WebhookID: w.hook, ClaimID: w.turn.ClaimID, From: from, To: from, Outcome: outcome, Delay: time.Minute, Status: 500, Error: "HTTP 500"}
+		s := picket.WebhookStep{
+			WebhookID: w.hook,
+			ClaimID:   w.turn.ClaimID,
+			From:      from,
+			To:        from,
+			Outcome:   outcome,
+			Delay:     time.Minute,
+			Status:    500,
+			Error:     "HTTP 500",
+		}
 		if outcome == picket.WebhookTaken || outcome == picket.WebhookGap {
 			s.To++
 		}

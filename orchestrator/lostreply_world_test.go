@@ -79,9 +79,18 @@ func (p lostPlace) world() *lostWorld {
 		fault func(point string) error
 		e     **orchestrator.Engine
 	}{{s, nil, &w.direct}, {through, p.fault, &w.via}} {
-		store, err := orchestrator.Open(w.ctx, orchestrator.Config{Redis: at.store.Redis, Sealer: rig.Sealer(), NoPipeline: p.noPipeline,
-			Namespaces: namespaces, Witness: w.witness, Found: true, Fault: at.fault, Log: slog.New(slog.DiscardHandler),
-			HousePerDay: &budget.Envelope{Tokens: 1 << 40, USD: 1000_000_000_000}})
+		store, err := orchestrator.Open(w.ctx,
+			orchestrator.Config{
+				Redis:       at.store.Redis,
+				Sealer:      rig.Sealer(),
+				NoPipeline:  p.noPipeline,
+				Namespaces:  namespaces,
+				Witness:     w.witness,
+				Found:       true,
+				Fault:       at.fault,
+				Log:         slog.New(slog.DiscardHandler),
+				HousePerDay: &budget.Envelope{Tokens: 1 << 40, USD: 1000_000_000_000},
+			})
 		ok(t, err)
 		was := &stilled
 		if p.bug != nil {
@@ -172,7 +181,8 @@ func stillClock(t *testing.T, source string) string {
 func (w *lostWorld) pass(d time.Duration) {
 	w.t.Helper()
 	w.now += d
-	ok(w.t, w.raw.HSet(w.ctx, "rig-clock", "s", int64(w.now/time.Second), "us", int64(w.now%time.Second/time.Microsecond)).Err())
+	ok(w.t, w.raw.HSet(w.ctx, "rig-clock", "s", int64(w.now/time.Second), "us",
+		int64(w.now%time.Second/time.Microsecond)).Err())
 }
 
 func (w *lostWorld) close() {

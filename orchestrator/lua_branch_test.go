@@ -28,8 +28,10 @@ func TestEveryLuaBranchRuns(t *testing.T) {
 			for _, file := range files {
 				source = strings.Replace(source, file.text, counted[file.text], 1)
 			}
-			source = strings.Replace(source, "local BATCH = 100", "local BATCH = 2", 1)  // few leases are more than a step ends
-			source = strings.Replace(source, "local LOOKS = 2000", "local LOOKS = 2", 1) // and few tasks more than a page looks at
+			// few leases are more than a step ends
+			source = strings.Replace(source, "local BATCH = 100", "local BATCH = 2", 1)
+			// and few tasks more than a page looks at
+			source = strings.Replace(source, "local LOOKS = 2000", "local LOOKS = 2", 1)
 			if first, rest, ok := strings.Cut(source, "\n"); ok && strings.HasPrefix(first, "#!") {
 				return first + "\n" + tagCheck + rest
 			}

@@ -11,7 +11,8 @@ import (
 
 // luaFile is a script, or a part that scripts share (its name starts with _).
 type luaFile struct {
-	name, text string
+	name string
+	text string
 }
 
 func luaSources(t *testing.T) []luaFile {
@@ -66,8 +67,9 @@ const (
 )
 
 type luaToken struct {
-	kind     luaKind
-	from, to int
+	kind luaKind
+	from int
+	to   int
 }
 
 // luaTokens cuts a source into words, strings, comments and the rest. It knows
@@ -125,7 +127,9 @@ func (f luaFile) counted() (source string, branches []string) {
 			id += "'"
 		}
 		branches = append(branches, id)
-		fmt.Fprintf(&out, " if not KEYS[%[1]q] then KEYS[%[1]q] = 1 redis.call('HSET', KEYS[1] .. ':branches', %[1]q, 1) end ", id) // once in each run of a script
+		// once in each run of a script
+		fmt.Fprintf(&out,
+			" if not KEYS[%[1]q] then KEYS[%[1]q] = 1 redis.call('HSET', KEYS[1] .. ':branches', %[1]q, 1) end ", id)
 	}
 	parameters := false // of a function whose body comes next
 	for _, tok := range luaTokens(f.text) {

@@ -117,7 +117,8 @@ func eventTypes(t *testing.T) []string {
 	ok(t, err)
 	var out []string
 	ast.Inspect(file, func(n ast.Node) bool {
-		if v, isValue := n.(*ast.ValueSpec); isValue && strings.HasPrefix(v.Names[0].Name, "Event") && len(v.Values) == 1 {
+		if v, isValue := n.(*ast.ValueSpec); isValue && strings.HasPrefix(v.Names[0].Name, "Event") &&
+			len(v.Values) == 1 {
 			if lit, isLit := v.Values[0].(*ast.BasicLit); isLit {
 				s, err := strconv.Unquote(lit.Value)
 				ok(t, err)
@@ -141,7 +142,8 @@ func TestEveryStateIsKnown(t *testing.T) {
 		{`\b(?:t\.state|before|TERMINAL\[)\s*[=~]=\s*'(\w+)'`, append(task, "")},
 		{`"state":"(\w+)"`, task},
 		{`'by-state:', '(\w+)'`, task},
-		{`'need', '(\w+)'`, append(append(slices.Clone(task), help...), "unclaimed", "an_escalated_hand", "a_task_that_is_not_running", "another_admin_key")},
+		{`'need', '(\w+)'`, append(append(slices.Clone(task), help...), "unclaimed", "an_escalated_hand",
+			"a_task_that_is_not_running", "another_admin_key")},
 		{`\br(?:un)?\.state\s*[=~]=\s*'(\w+)'`, run},
 		{`end_lease\([^,]+, [^,]+, '(\w+)'`, run},
 		{`\bh\.state\s*[=~]=\s*'(\w+)'`, help},
@@ -210,8 +212,15 @@ func TestEveryMoveIsLegal(t *testing.T) {
 	shared["grant"] = shared["take"]
 	shared["cancel_below"] = shared["cancel_task"]
 	shared["decided"] = append(shared["decided"], shared["create"]...)
-	verbs := map[string]string{"report": "loop", "get_task": "loop", "expire_due": "expire", "undeliver": "expire", "chore": "pause",
-		"delegate": "submit", "review_subtask": "review"}
+	verbs := map[string]string{
+		"report":         "loop",
+		"get_task":       "loop",
+		"expire_due":     "expire",
+		"undeliver":      "expire",
+		"chore":          "pause",
+		"delegate":       "submit",
+		"review_subtask": "review",
+	}
 	// Some of what scripts share is a verb of its own, whoever does it.
 	own := map[string]string{"acted": "loop", "cancel_task": "cancel", "cancel_below": "cancel"}
 	made := map[string][]string{}

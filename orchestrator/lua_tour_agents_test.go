@@ -39,7 +39,8 @@ func tourAgents(t *testing.T, f *fixture) {
 	refused(t, err, picket.CodeForbidden)
 	_, err = f.Heartbeat(f.ctx, by, "t9", beating())
 	refused(t, err, picket.CodeNotFound)
-	for _, off := range []time.Duration{time.Hour, time.Hour, 0, time.Hour, 0} { // drifts, still does, does no more, and again
+	// drifts, still does, does no more, and again
+	for _, off := range []time.Duration{time.Hour, time.Hour, 0, time.Hour, 0} {
 		_, err = beat(by, func(hb *picket.Heartbeat) {
 			hb.ClientTimestamp, hb.CurrentLoad = picket.InstantOf(time.Now().Add(off)), ptr(1)
 		})
@@ -90,7 +91,9 @@ func tourAgents(t *testing.T, f *fixture) {
 	ok(t, err)
 	f.submit(t, picket.TaskSpec{Agent: "t2"})
 	early := f.lease(t, picket.AcquireRequest{AgentID: "t2"})
-	_, err = beat(by, func(hb *picket.Heartbeat) { hb.TasksInProgress = []string{held[0].TaskID, early.TaskID, noTask} })
+	_, err = beat(by, func(hb *picket.Heartbeat) {
+		hb.TasksInProgress = []string{held[0].TaskID, early.TaskID, noTask}
+	})
 	ok(t, err)
 	f.clear(t)
 }
@@ -99,7 +102,8 @@ func tourAgents(t *testing.T, f *fixture) {
 func tourDrains(t *testing.T, f *fixture) {
 	by := owner
 	to := func(by picket.Caller, id string, status picket.AgentStatus, seconds *int, match ...int64) error {
-		_, err := f.ChangeAgent(f.ctx, by, id, match, picket.AgentStatusChange{Status: status, DrainTimeoutSeconds: seconds})
+		_, err := f.ChangeAgent(f.ctx, by, id, match,
+			picket.AgentStatusChange{Status: status, DrainTimeoutSeconds: seconds})
 		return err
 	}
 	f.register(t, picket.Registration{AgentID: "d1"})
@@ -135,7 +139,8 @@ func tourDrains(t *testing.T, f *fixture) {
 		f.submit(t, picket.TaskSpec{Agent: "d1"})
 		leases, err := f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: "d1"})
 		ok(t, err)
-		_, err = f.CommandAgent(f.ctx, by, "d1", picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(10)})
+		_, err = f.CommandAgent(f.ctx, by, "d1",
+			picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(10)})
 		ok(t, err)
 		_, err = f.Heartbeat(f.ctx, by, "d1", picket.Heartbeat{Status: picket.AgentDraining, ClientTimestamp: 1})
 		ok(t, err)
@@ -151,7 +156,8 @@ func tourDrains(t *testing.T, f *fixture) {
 	ok(t, err)
 	ok(t, to(by, "d2", picket.AgentDraining, nil))
 	_, h := f.start(t, picket.TaskSpec{})
-	_, err = f.Advance(f.ctx, h, by, picket.AdvanceRequest{Acquire: picket.AcquireRequest{AgentID: "d2"}}) // ends, and grants nothing
+	// ends, and grants nothing
+	_, err = f.Advance(f.ctx, h, by, picket.AdvanceRequest{Acquire: picket.AcquireRequest{AgentID: "d2"}})
 	ok(t, err)
 	f.jump(t, 400*time.Second) // silent before the deadline
 	_, err = f.Judge(f.ctx, 100)
@@ -192,7 +198,8 @@ func tourDeaths(t *testing.T, f *fixture) {
 	// A member of its holder set that it does not hold: only a damaged store has one.
 	a, _, err := f.Agent(f.ctx, "e2")
 	ok(t, err)
-	ok(t, f.raw.ZAdd(f.ctx, fmt.Sprint("pk:{default}:holder:e2:", a.Incarnation), redis.Z{Score: 1e9, Member: noTask}).Err())
+	ok(t, f.raw.ZAdd(f.ctx, fmt.Sprint("pk:{default}:holder:e2:", a.Incarnation), redis.Z{Score: 1e9, Member: noTask}).
+		Err())
 	f.jump(t, 400*time.Second)
 	_, err = f.Judge(f.ctx, 100)
 	ok(t, err)
@@ -217,7 +224,8 @@ func tourDeaths(t *testing.T, f *fixture) {
 	_, err = f.Chore(f.ctx, 100)
 	ok(t, err)
 	// One that is judged although it is gone: only a damaged store has it.
-	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:silence", redis.Z{Score: 1, Member: "e2"}, redis.Z{Score: 1, Member: "nobody"}).Err())
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:silence", redis.Z{Score: 1, Member: "e2"},
+		redis.Z{Score: 1, Member: "nobody"}).Err())
 	_, err = f.Judge(f.ctx, 100)
 	ok(t, err)
 	f.clear(t)
@@ -236,12 +244,19 @@ func tourAnswers(t *testing.T, f *fixture) {
 
 // tourLists takes the ways of the registry's lists.
 func tourLists(t *testing.T, f *fixture) {
-	f.register(t, picket.Registration{AgentID: "l1", RoleID: "tour", Capabilities: []string{"go", "py"}, Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(2)}})
+	f.register(t, picket.Registration{
+		AgentID:      "l1",
+		RoleID:       "tour",
+		Capabilities: []string{"go", "py"},
+		Capacity:     &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(2)},
+	})
 	f.register(t, picket.Registration{AgentID: "l2", RoleID: "other"})
 	_, err := f.Register(f.ctx, passerby, picket.Registration{AgentID: "l3"})
 	ok(t, err)
-	for _, q := range []picket.AgentQuery{{}, {Limit: 1}, {Role: "tour"}, {Owner: owner.Actor}, {Owner: owner.Actor, Role: "tour"}, {Owner: passerby.Actor},
-		{Capabilities: []string{"py"}}, {MinAvailable: ptr(1)}, {MinAvailable: ptr(9)}, {Statuses: picket.AgentStatuses, Limit: 2}, {Owner: owner.Actor, Limit: 1}} {
+	for _, q := range []picket.AgentQuery{{}, {Limit: 1}, {Role: "tour"}, {Owner: owner.Actor},
+		{Owner: owner.Actor, Role: "tour"}, {Owner: passerby.Actor},
+		{Capabilities: []string{"py"}}, {MinAvailable: ptr(1)}, {MinAvailable: ptr(9)},
+		{Statuses: picket.AgentStatuses, Limit: 2}, {Owner: owner.Actor, Limit: 1}} {
 		for {
 			page, err := f.Agents(f.ctx, q)
 			ok(t, err)

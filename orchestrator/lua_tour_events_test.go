@@ -57,7 +57,11 @@ func tourEvents(t *testing.T, f *fixture) {
 
 	last, err := f.LastSeq(f.ctx)
 	ok(t, err)
-	row := &redis.XAddArgs{Stream: "pk:{default}:audit", ID: strconv.FormatInt(last, 10) + "-1", Values: []any{"type", "key.created", "at", "1", "now", "1"}}
+	row := &redis.XAddArgs{
+		Stream: "pk:{default}:audit",
+		ID:     strconv.FormatInt(last, 10) + "-1",
+		Values: []any{"type", "key.created", "at", "1", "now", "1"},
+	}
 	ok(t, f.raw.XAdd(f.ctx, row).Err())
 	found, err := wholePass(f.ctx, f.Engine, false)
 	ok(t, err)

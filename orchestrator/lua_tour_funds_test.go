@@ -91,7 +91,8 @@ func tourFunds(t *testing.T, f *fixture) {
 		task, h = f.start(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0.50")})
 		_, err = f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
-		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "n"}, &picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, dollars)})
+		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "n"},
+			&picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, dollars)})
 		if dollars == "0.50" {
 			ok(t, err)
 		} else {

@@ -36,7 +36,8 @@ func tourInspect(t *testing.T, f *fixture) {
 	f.clear(t)
 	// One in the lane of its agent for good: the end of the pin changes nothing.
 	f.submit(t, picket.TaskSpec{Agent: "a1"})
-	help, err := f.RequestHelp(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"})), picket.HelpRequest{Question: "?"})
+	help, err := f.RequestHelp(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"})),
+		picket.HelpRequest{Question: "?"})
 	ok(t, err)
 	_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`1`)})
 	ok(t, err)

@@ -21,7 +21,14 @@ func tourCalls(t *testing.T, f *fixture) {
 	other.Hash = "h2"
 	_, err = f.Reserve(f.ctx, h, other)
 	refused(t, err, picket.CodeIdempotencyConflict)
-	s := picket.Settlement{CallID: keyed.CallID, TaskID: task.TaskID, Nonce: keyed.Nonce, Outcome: picket.CallDone, Cost: budget.Envelope{USD: usd("0.05")}, Result: picket.RawJSON(`1`)}
+	s := picket.Settlement{
+		CallID:  keyed.CallID,
+		TaskID:  task.TaskID,
+		Nonce:   keyed.Nonce,
+		Outcome: picket.CallDone,
+		Cost:    budget.Envelope{USD: usd("0.05")},
+		Result:  picket.RawJSON(`1`),
+	}
 	f.again(t, func() error { _, err := f.Settle(f.ctx, s); return err })
 	got := f.reserve(t, h, keyed)
 	if got.Replay == nil {
@@ -39,7 +46,14 @@ func tourCalls(t *testing.T, f *fixture) {
 	f.settle(t, ended(f.reserve(t, h, twice), picket.CallUncertain))
 	_, err = f.Reserve(f.ctx, h, twice)
 	refused(t, err, picket.CodeStateConflict)
-	true2 := picket.Settlement{CallID: twice.CallID, TaskID: task.TaskID, Nonce: twice.Nonce, Outcome: picket.CallDone, Cost: budget.Envelope{USD: usd("0.20")}, Result: picket.RawJSON(`1`)}
+	true2 := picket.Settlement{
+		CallID:  twice.CallID,
+		TaskID:  task.TaskID,
+		Nonce:   twice.Nonce,
+		Outcome: picket.CallDone,
+		Cost:    budget.Envelope{USD: usd("0.20")},
+		Result:  picket.RawJSON(`1`),
+	}
 	f.settle(t, true2) // a true figure at last
 	llm := paid("0.01")
 	llm.Tool, llm.Reserve.Tokens = "llm_messages", 10
@@ -148,14 +162,18 @@ func tourUsage(t *testing.T, f *fixture) {
 	report(u)
 	u.Scope = "session"
 	report(u)
-	_, err := f.ReportUsage(f.ctx, picket.Held{TaskID: noTask, RunID: noRun, Secret: h.Secret, Namespace: h.Namespace}, picket.UsageReport{Source: "x"})
+	_, err := f.ReportUsage(f.ctx, picket.Held{TaskID: noTask, RunID: noRun, Secret: h.Secret, Namespace: h.Namespace},
+		picket.UsageReport{Source: "x"})
 	refused(t, err, picket.CodeLeaseExpired)
 	report(picket.UsageReport{Session: "s2", Tokens: 2000, USD: usd("3")}) // more than there is
 	_, err = f.TopUp(f.ctx, operator, task.TaskID, picket.TopUp{Tokens: 2000, USD: usd("2")})
 	ok(t, err)
 	report(picket.UsageReport{Session: "s2", Tokens: 2000, USD: usd("3")}) // now there is
 	env := "pk:{default}:env:" + task.TaskID
-	for field, beyond := range map[string]picket.UsageReport{"unverified_t": {Tokens: budget.MaxTokens}, "unverified_u": {USD: budget.MaxMoney}} {
+	for field, beyond := range map[string]picket.UsageReport{
+		"unverified_t": {Tokens: budget.MaxTokens},
+		"unverified_u": {USD: budget.MaxMoney},
+	} {
 		was := f.raw.HGet(f.ctx, env, field).Val()
 		ok(t, f.raw.HSet(f.ctx, env, field, 4000000000000000).Err())
 		beyond.Source, beyond.Session = "claude", "s2"

@@ -65,7 +65,8 @@ func tourWaits(t *testing.T, f *fixture) {
 		h := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 		help, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
 		ok(t, err)
-		_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"` + strings.Repeat("x", 250_000) + `"`)})
+		_, err = f.Answer(f.ctx, operator, help.HandoffID,
+			picket.AnswerRequest{Answer: picket.RawJSON(`"` + strings.Repeat("x", 250_000) + `"`)})
 		ok(t, err)
 	}
 	if l := f.lease(t, picket.AcquireRequest{AgentID: "a1"}); len(l.Answers) != 4 {
@@ -105,7 +106,10 @@ func tourWaits(t *testing.T, f *fixture) {
 		}
 		_, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "a1", Max: ptr(4)})
 		ok(t, err)
-		_, err = f.Tasks(f.ctx, picket.TaskQuery{States: []picket.TaskState{state}, Labels: map[string]string{"rare": "yes"}})
+		_, err = f.Tasks(f.ctx, picket.TaskQuery{
+			States: []picket.TaskState{state},
+			Labels: map[string]string{"rare": "yes"},
+		})
 		ok(t, err)
 	}
 	f.clear(t)

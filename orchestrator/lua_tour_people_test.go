@@ -79,10 +79,12 @@ func tourHandoffs(t *testing.T, f *fixture) {
 	_, err = f.CancelHandoff(f.ctx, operator, hid, "r")
 	refused(t, err, picket.CodeTaskClosed)
 
-	for _, policy := range []picket.OnDeadline{picket.OnDeadlineDeny, picket.OnDeadlineEscalate, picket.OnDeadlineWait} {
+	for _, policy := range []picket.OnDeadline{picket.OnDeadlineDeny, picket.OnDeadlineEscalate,
+		picket.OnDeadlineWait} {
 		ask("a1", picket.HelpRequest{Question: "?", DeadlineSeconds: ptr(1), OnDeadline: policy})
 	}
-	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:chores", redis.Z{Score: 1, Member: "handoff:" + noHelp}).Err()) // of a damaged store
+	// of a damaged store
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:chores", redis.Z{Score: 1, Member: "handoff:" + noHelp}).Err())
 	f.jump(t, time.Minute)
 	ok(t, f.Tick(f.ctx))
 	_, err = f.Handoffs(f.ctx, picket.HandoffQuery{})
@@ -91,7 +93,8 @@ func tourHandoffs(t *testing.T, f *fixture) {
 	ok(t, err)
 	_, err = f.Handoff(f.ctx, noHelp)
 	refused(t, err, picket.CodeNotFound)
-	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:handoffs:open", redis.Z{Score: 1, Member: noHelp}).Err()) // of a damaged store
+	// of a damaged store
+	ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:handoffs:open", redis.Z{Score: 1, Member: noHelp}).Err())
 	_, err = f.Handoffs(f.ctx, picket.HandoffQuery{})
 	ok(t, err)
 	ok(t, f.raw.ZRem(f.ctx, "pk:{default}:handoffs:open", noHelp).Err())

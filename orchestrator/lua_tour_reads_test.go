@@ -45,7 +45,9 @@ func tourEvidence(t *testing.T, f *fixture) {
 	ok(t, err)
 	ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventAgentHeartbeat}, {Type: picket.EventRunLaunched}}))
 	f.again(t, func() error {
-		return f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventAgentTimedOut, ID: "e1"}, {Type: picket.EventRunStalled, ID: "e2", IdleSeconds: ptr(60.0)}})
+		return f.RunEvents(f.ctx, h,
+			[]picket.RunEvent{{Type: picket.EventAgentTimedOut, ID: "e1"},
+				{Type: picket.EventRunStalled, ID: "e2", IdleSeconds: ptr(60.0)}})
 	})
 	at := int64(0)
 	chunk := bytes.Repeat([]byte("x"), 48<<10)
@@ -86,7 +88,8 @@ func tourEvidence(t *testing.T, f *fixture) {
 	for range 22 {
 		f.RefusedWrite(f.ctx, h, "renew", refusal)
 	}
-	f.RefusedWrite(f.ctx, change(func(h *picket.Held) { h.RunID = noRun }), "renew", refusal.With("presented", int64(1)).With("current", int64(2)))
+	f.RefusedWrite(f.ctx, change(func(h *picket.Held) { h.RunID = noRun }), "renew",
+		refusal.With("presented", int64(1)).With("current", int64(2)))
 	_, err = f.Complete(f.ctx, h, picket.Completion{})
 	ok(t, err)
 	_, _, err = f.Watch(f.ctx, h, time.Millisecond)
@@ -179,7 +182,8 @@ func tourKeys(t *testing.T, f *fixture) {
 func tourRetention(t *testing.T, f *fixture) {
 	last, err := f.LastSeq(f.ctx)
 	ok(t, err)
-	for _, keep := range []picket.Retention{{}, {MaxEvents: last - 5}, {Tasks: time.Nanosecond, Events: time.Nanosecond}} {
+	for _, keep := range []picket.Retention{{}, {MaxEvents: last - 5},
+		{Tasks: time.Nanosecond, Events: time.Nanosecond}} {
 		if f.virtual {
 			time.Sleep(10 * time.Millisecond)
 		}

@@ -16,10 +16,13 @@ import (
 // tour takes every branch of every script once. It asserts little: the other
 // tests say what each has to do.
 func tour(t *testing.T, f *fixture) {
-	for _, stop := range []func(*testing.T, *fixture){tourClock, tourSubmit, tourGrant, tourFence, tourEnds, tourBarrier, tourHandoffs,
-		tourReviews, tourShown, tourQueues, tourDecided, tourBulk, tourPause, tourEvidence, tourReads, tourKeys, tourRevoked, tourRunKeys, tourSessions, tourRetention, tourWaits,
+	for _, stop := range []func(*testing.T, *fixture){tourClock, tourSubmit, tourGrant, tourFence, tourEnds,
+		tourBarrier, tourHandoffs,
+		tourReviews, tourShown, tourQueues, tourDecided, tourBulk, tourPause, tourEvidence, tourReads, tourKeys,
+		tourRevoked, tourRunKeys, tourSessions, tourRetention, tourWaits,
 		tourDamage, tourAgents, tourDrains, tourDeaths, tourAnswers, tourLists, tourInspect, tourAdvance,
-		tourCalls, tourUsage, tourFunds, tourTree, tourKin, tourExec, tourWebhooks, tourEvents, tourBooks, tourQuotas, tourLoss} {
+		tourCalls, tourUsage, tourFunds, tourTree, tourKin, tourExec, tourWebhooks, tourEvents, tourBooks, tourQuotas,
+		tourLoss} {
 		stop(t, f)
 	}
 }
@@ -47,7 +50,13 @@ func tourClock(t *testing.T, f *fixture) {
 }
 
 func tourSubmit(t *testing.T, f *fixture) {
-	spec := picket.TaskSpec{Title: "t", Role: "coder", Needs: []string{"go"}, Labels: map[string]string{"team": "a"}, Input: picket.RawJSON(`1`)}
+	spec := picket.TaskSpec{
+		Title:  "t",
+		Role:   "coder",
+		Needs:  []string{"go"},
+		Labels: map[string]string{"team": "a"},
+		Input:  picket.RawJSON(`1`),
+	}
 	f.again(t, func() error { _, err := f.Submit(f.ctx, once("1"), spec); return err })
 	other := once("1")
 	other.Once.Body = strings.Repeat("c", 64)
@@ -55,7 +64,11 @@ func tourSubmit(t *testing.T, f *fixture) {
 	refused(t, err, picket.CodeIdempotencyConflict)
 	_, err = f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", Fixes: noTask})
 	refused(t, err, picket.CodeNotFound)
-	first := f.submit(t, picket.TaskSpec{NotBefore: picket.InstantOf(time.Now().Add(time.Hour)), Priority: ptr(1), Trace: &picket.Trace{Parent: "00-1-2-00"}})
+	first := f.submit(t, picket.TaskSpec{
+		NotBefore: picket.InstantOf(time.Now().Add(time.Hour)),
+		Priority:  ptr(1),
+		Trace:     &picket.Trace{Parent: "00-1-2-00"},
+	})
 	f.submit(t, picket.TaskSpec{NotBefore: picket.InstantOf(time.Now().Add(-time.Hour)), Fixes: first.TaskID})
 	f.submit(t, picket.TaskSpec{Priority: ptr(9)})
 
@@ -89,7 +102,13 @@ func tourGrant(t *testing.T, f *fixture) {
 	f.submit(t, picket.TaskSpec{Priority: ptr(8), Role: "coder", Needs: []string{"py"}})
 	f.submit(t, picket.TaskSpec{Priority: ptr(7), Agent: "a1"})
 	f.submit(t, picket.TaskSpec{Priority: ptr(7), Role: "coder", Needs: []string{"go"}})
-	req := picket.AcquireRequest{AgentID: "a1", Role: "coder", Capabilities: []string{"go"}, Max: ptr(100), WorkspaceRoot: "/work"}
+	req := picket.AcquireRequest{
+		AgentID:       "a1",
+		Role:          "coder",
+		Capabilities:  []string{"go"},
+		Max:           ptr(100),
+		WorkspaceRoot: "/work",
+	}
 	f.again(t, func() error { _, err := f.Acquire(f.ctx, once("2"), req); return err })
 	other := once("2")
 	other.Once.Body = strings.Repeat("c", 64)
@@ -271,7 +290,11 @@ func tourEnds(t *testing.T, f *fixture) {
 
 // tourBarrier takes the ways of a task that waits for the process of a run.
 func tourBarrier(t *testing.T, f *fixture) {
-	launched := []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup, WorkspacePath: "/srv/here"}}
+	launched := []picket.RunEvent{{
+		Type:          picket.EventRunLaunched,
+		Containment:   picket.ContainmentGroup,
+		WorkspacePath: "/srv/here",
+	}}
 	exit := picket.Exit{Class: picket.ExitKilled, Signal: ptr("SIGKILL")}
 	// Waits, and the exit lets it go on.
 	task, h := f.start(t, picket.TaskSpec{})

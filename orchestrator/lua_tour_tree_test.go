@@ -206,7 +206,8 @@ func tourKin(t *testing.T, f *fixture) {
 	_, err = f.Retry(f.ctx, operator, parts[2], "r") // below one that is cancelled there is no shelter
 	ok(t, err)
 	for range 3 {
-		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:chores", redis.Z{Score: 0, Member: "cancel:" + h.TaskID + ":" + h.TaskID}).Err())
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:chores",
+			redis.Z{Score: 0, Member: "cancel:" + h.TaskID + ":" + h.TaskID}).Err())
 		_, err = f.Chore(f.ctx, 2)
 		ok(t, err)
 	}

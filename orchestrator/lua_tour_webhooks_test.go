@@ -66,7 +66,8 @@ func tourWebhooks(t *testing.T, f *fixture) {
 	_, err = f.CreateWebhook(f.ctx, once("W"), everyEvent) // what it made is deleted
 	refused(t, err, picket.CodeStateConflict)
 	for at := range picket.MaxWebhooks {
-		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:webhooks", redis.Z{Score: 9007199254740991, Member: strconv.Itoa(at)}).Err())
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:webhooks", redis.Z{Score: 9007199254740991, Member: strconv.Itoa(at)}).
+			Err())
 	}
 	_, err = f.CreateWebhook(f.ctx, operator, everyEvent)
 	refused(t, err, picket.CodeStateConflict)
@@ -86,7 +87,16 @@ func (f *fixture) tourTurns(t *testing.T, id string) {
 		return turn
 	}
 	step := func(turn picket.WebhookTurn, to int64, outcome picket.WebhookOutcome, delay time.Duration) error {
-		_, err := f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: id, ClaimID: turn.ClaimID, From: position(turn.Cursor), To: to, Outcome: outcome, Delay: delay, Error: "HTTP 500"})
+		_, err := f.AdvanceWebhook(f.ctx,
+			picket.WebhookStep{
+				WebhookID: id,
+				ClaimID:   turn.ClaimID,
+				From:      position(turn.Cursor),
+				To:        to,
+				Outcome:   outcome,
+				Delay:     delay,
+				Error:     "HTTP 500",
+			})
 		return err
 	}
 	last := func() int64 { t.Helper(); n, err := f.LastSeq(f.ctx); ok(t, err); return n }

@@ -51,8 +51,9 @@ func measured(t *testing.T, store *orchestrator.Store, raw redis.UniversalClient
 // of another namespace on the same server.
 func TestBytesOfEachNamespaceReal(t *testing.T) {
 	s := rig.Real(t)
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Namespaces: []string{"one", "other"}, Sealer: rig.Sealer(),
-		Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{Redis: s.Redis, Namespaces: []string{"one", "other"}, Sealer: rig.Sealer(),
+			Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 	ok(t, err)
 	defer store.Close()
 	raw := redis.NewUniversalClient(&s.Redis)
@@ -60,14 +61,16 @@ func TestBytesOfEachNamespaceReal(t *testing.T) {
 	ok(t, raw.ConfigSet(t.Context(), "maxmemory", "1gb").Err())
 	fresh, err := store.Engine("one").Stats(t.Context())
 	ok(t, err)
-	if fresh.Memory.Bytes != 0 || fresh.Memory.MeasuredAt != 0 || fresh.Memory.StoreUsed == 0 || fresh.Memory.StoreMax != 1<<30 {
+	if fresh.Memory.Bytes != 0 || fresh.Memory.MeasuredAt != 0 || fresh.Memory.StoreUsed == 0 ||
+		fresh.Memory.StoreMax != 1<<30 {
 		t.Errorf("before it was measured: %+v", fresh.Memory)
 	}
 	one, other := measured(t, store, raw)
 	const tasks, each = 300, 20_000
 	for i := range tasks {
 		input := picket.RawJSON(`"` + strings.Repeat("x", each) + `"`)
-		_, err := store.Engine("one").Submit(t.Context(), operator, picket.TaskSpec{Title: fmt.Sprint("task ", i), Input: input})
+		_, err := store.Engine("one").
+			Submit(t.Context(), operator, picket.TaskSpec{Title: fmt.Sprint("task ", i), Input: input})
 		ok(t, err)
 	}
 	laterOne, laterOther := measured(t, store, raw)
@@ -90,7 +93,8 @@ func TestBytesOfEachNamespaceReal(t *testing.T) {
 // A step of measuring looks at so many keys only, so nobody waits for it.
 func BenchmarkMeasure(b *testing.B) {
 	s := rig.Real(b)
-	store, err := orchestrator.Open(b.Context(), orchestrator.Config{Redis: s.Redis, Sealer: rig.Sealer(), Witness: b.TempDir(), Found: true})
+	store, err := orchestrator.Open(b.Context(),
+		orchestrator.Config{Redis: s.Redis, Sealer: rig.Sealer(), Witness: b.TempDir(), Found: true})
 	if err != nil {
 		b.Fatal(err)
 	}

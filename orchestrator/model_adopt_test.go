@@ -79,9 +79,11 @@ func (x *machine) swap() {
 // adopted makes the store look like one that nobody has adopted yet. The next
 // grant, or a new connection, adopts it.
 func (x *machine) adopted() {
-	x.tick()                                                            // an adoption goes on from the store time written last
+	// an adoption goes on from the store time written last
+	x.tick()
 	granted, _ := x.raw.HGet(x.ctx, x.prefix+"meta", "granted").Int64() // 0 before the first
-	if x.counted && granted > 0 && x.chance("put back", 50) {           // the same server, with fewer grants than were seen
+	// the same server, with fewer grants than were seen
+	if x.counted && granted > 0 && x.chance("put back", 50) {
 		x.ok(x.raw.HIncrBy(x.ctx, x.prefix+"meta", "granted", -1).Err())
 		x.m.granted--
 	} else {
@@ -89,7 +91,8 @@ func (x *machine) adopted() {
 	}
 	granting := x.chance("granting", 50)
 	if granting {
-		_, err := x.e.Acquire(x.ctx, picket.Caller{Actor: "key_a"}, picket.AcquireRequest{AgentID: "nobody", PinnedOnly: true})
+		_, err := x.e.Acquire(x.ctx, picket.Caller{Actor: "key_a"},
+			picket.AcquireRequest{AgentID: "nobody", PinnedOnly: true})
 		x.ok(err)
 		x.m.adoptedBy(x)
 		x.counted = true

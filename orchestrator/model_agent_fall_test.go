@@ -56,7 +56,11 @@ func (x *machine) registerAs(id string, by mby) {
 }
 
 func halves() *picket.Thresholds {
-	return &picket.Thresholds{IntervalSeconds: ptr(beats / 1000), UnhealthyAfterSeconds: ptr(unhealthySet / 1000), DeadAfterSeconds: ptr(deadSet / 1000)}
+	return &picket.Thresholds{
+		IntervalSeconds:       ptr(beats / 1000),
+		UnhealthyAfterSeconds: ptr(unhealthySet / 1000),
+		DeadAfterSeconds:      ptr(deadSet / 1000),
+	}
 }
 
 // fall ends the part of an agent that holds leases; its processes go on for a
@@ -120,7 +124,8 @@ func (x *machine) order() {
 		return
 	}
 	by, caller := mby{a.owner, true}, picket.Caller{Actor: a.owner, Operator: true}
-	x.commandBy(monce{}, by, caller, a.id, picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(oneOf(x, "drain timeout", 30, 60))})
+	x.commandBy(monce{}, by, caller, a.id,
+		picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(oneOf(x, "drain timeout", 30, 60))})
 	hb := picket.Heartbeat{Status: picket.AgentDraining, ClientTimestamp: picket.InstantOf(time.Now())}
 	switch x.below(3, "drains by") {
 	case 0:
@@ -140,7 +145,10 @@ func (x *machine) order() {
 // drop is how it ends.
 func (x *machine) drop(a *mrec, held []*mrun) {
 	by, caller := mby{a.owner, true}, picket.Caller{Actor: a.owner, Operator: true}
-	change := picket.AgentStatusChange{Status: picket.AgentDraining, DrainTimeoutSeconds: ptr(oneOf(x, "drain timeout", 300, 30))}
+	change := picket.AgentStatusChange{
+		Status:              picket.AgentDraining,
+		DrainTimeoutSeconds: ptr(oneOf(x, "drain timeout", 300, 30)),
+	}
 	switch x.below(4, "ends by") {
 	case 0:
 		change = picket.AgentStatusChange{Status: picket.AgentDeregistered}

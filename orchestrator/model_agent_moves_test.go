@@ -127,8 +127,11 @@ func (x *machine) shown(verb string, got picket.Agent, a *mrec) {
 func (x *machine) heartbeat() {
 	id := x.member(takesPart)
 	by, caller := x.caller()
-	hb := picket.Heartbeat{Status: oneOf(x, "reports", picket.AgentActive, picket.AgentActive, picket.AgentActive, picket.AgentDraining),
-		ClientTimestamp: picket.InstantOf(time.Now())}
+	hb := picket.Heartbeat{
+		Status: oneOf(x, "reports", picket.AgentActive, picket.AgentActive, picket.AgentActive,
+			picket.AgentDraining),
+		ClientTimestamp: picket.InstantOf(time.Now()),
+	}
 	if x.chance("load", 50) {
 		hb.CurrentLoad = ptr(x.below(3, "load"))
 	}
@@ -187,8 +190,10 @@ func (x *machine) changeAgent() {
 	if a := x.m.agents[id]; a != nil && x.chance("its version", 70) {
 		match = a.version
 	}
-	change := picket.AgentStatusChange{Status: oneOf(x, "status", picket.AgentDraining, picket.AgentDraining, picket.AgentDraining,
-		picket.AgentDeregistered, picket.AgentActive, picket.AgentDead)}
+	change := picket.AgentStatusChange{
+		Status: oneOf(x, "status", picket.AgentDraining, picket.AgentDraining, picket.AgentDraining,
+			picket.AgentDeregistered, picket.AgentActive, picket.AgentDead),
+	}
 	if change.Status == picket.AgentDraining && x.chance("timeout", 60) {
 		change.DrainTimeoutSeconds = ptr(oneOf(x, "drain timeout", 30, 60, 90, 0))
 	}
@@ -205,7 +210,8 @@ func (x *machine) changeBy(by mby, caller picket.Caller, id string, match int64,
 }
 
 func (m *rules) busy(a *mrec) bool {
-	return (a.status == picket.AgentActive || a.status == picket.AgentUnhealthy) && len(m.holding(a.id, a.incarnation)) > 0
+	return (a.status == picket.AgentActive || a.status == picket.AgentUnhealthy) &&
+		len(m.holding(a.id, a.incarnation)) > 0
 }
 
 // wearOut drains an agent that holds leases, and waits for what comes first:
@@ -218,7 +224,8 @@ func (x *machine) wearOut() {
 	}
 	by := mby{key: "key_a", operator: true}
 	timeout := oneOf(x, "drain timeout", 30, 90, 300)
-	x.changeBy(by, picket.Caller{Actor: by.key, Operator: true}, id, a.version, picket.AgentStatusChange{Status: picket.AgentDraining, DrainTimeoutSeconds: &timeout})
+	x.changeBy(by, picket.Caller{Actor: by.key, Operator: true}, id, a.version,
+		picket.AgentStatusChange{Status: picket.AgentDraining, DrainTimeoutSeconds: &timeout})
 	x.silence()
 	if x.chance("judged", 60) {
 		x.judge()
@@ -240,7 +247,9 @@ func (x *machine) command() {
 	by, caller := x.caller()
 	o, repeatable := x.once("command" + by.key + id)
 	caller.Once = repeatable.Once
-	c := picket.AgentCommand{Command: oneOf(x, "command", picket.CommandDrain, picket.CommandPing, picket.CommandStopTask)}
+	c := picket.AgentCommand{
+		Command: oneOf(x, "command", picket.CommandDrain, picket.CommandPing, picket.CommandStopTask),
+	}
 	switch c.Command {
 	case picket.CommandDrain:
 		if x.chance("timeout", 50) {

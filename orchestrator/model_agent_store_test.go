@@ -71,9 +71,11 @@ func (x *machine) compareAgent(a *mrec) {
 	beat := json.Number(r["beat_at"])
 	at, err := beat.Int64()
 	x.ok(err)
-	want := fmt.Sprintf("status=%s version=%d incarnation=%d owner=%s role=%s load=%d beat=%d commands=%d", a.status, a.version, a.incarnation,
+	want := fmt.Sprintf("status=%s version=%d incarnation=%d owner=%s role=%s load=%d beat=%d commands=%d", a.status,
+		a.version, a.incarnation,
 		a.owner, a.role, a.load, a.beat, len(a.commands))
-	have := fmt.Sprintf("status=%s version=%s incarnation=%s owner=%s role=%s load=%s beat=%d commands=%d", r["status"], r["version"],
+	have := fmt.Sprintf("status=%s version=%s incarnation=%s owner=%s role=%s load=%s beat=%d commands=%d", r["status"],
+		r["version"],
 		r["incarnation"], r["owner"], r["role"], r["load"], x.inHalves(float64(at)), len(commands.Val()))
 	if have != want {
 		x.Fatalf("agent %s\n is %s\nwant %s", a.id, have, want)

@@ -23,18 +23,20 @@ const (
 
 // mrec is the record of an agent.
 type mrec struct {
-	id, role, owner string
-	status          picket.AgentStatus
-	reason          picket.LifecycleReason
-	incarnation     int64
-	version         int64
-	beat            int64
-	drain           int // registered drain timeout in seconds, -1 for none
-	drainUntil      int64
-	drainDue        int64
-	load            int
-	commands        map[string]picket.AgentCommand
-	order           string // the drain that is pending
+	id          string
+	role        string
+	owner       string
+	status      picket.AgentStatus
+	reason      picket.LifecycleReason
+	incarnation int64
+	version     int64
+	beat        int64
+	drain       int // registered drain timeout in seconds, -1 for none
+	drainUntil  int64
+	drainDue    int64
+	load        int
+	commands    map[string]picket.AgentCommand
+	order       string // the drain that is pending
 }
 
 // mby is who asks.
@@ -64,11 +66,14 @@ func (m *rules) move(a *mrec, to picket.AgentStatus, why picket.LifecycleReason,
 func (m *rules) holding(id string, incarnation int64) []*mrun {
 	var out []*mrun
 	for _, rid := range m.rids {
-		if r := m.runs[rid]; r.state == picket.RunRunning && r.agent == id && r.incarnation == incarnation && incarnation > 0 {
+		if r := m.runs[rid]; r.state == picket.RunRunning && r.agent == id && r.incarnation == incarnation &&
+			incarnation > 0 {
 			out = append(out, r)
 		}
 	}
-	slices.SortFunc(out, func(a, b *mrun) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.task, b.task)) })
+	slices.SortFunc(out, func(a, b *mrun) int {
+		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.task, b.task))
+	})
 	return out
 }
 
@@ -88,7 +93,9 @@ func (m *rules) leave(a *mrec, to picket.AgentStatus, why picket.LifecycleReason
 	m.move(a, to, why, actor)
 	if m.dismiss(a.id, a.incarnation, cause, m.batch) == m.batch && len(m.holding(a.id, a.incarnation)) > 0 {
 		id, incarnation := a.id, a.incarnation
-		m.left[fmt.Sprintf("dead:%s:%d:%s", id, incarnation, cause)] = func() int { return m.dismiss(id, incarnation, cause, 100) }
+		m.left[fmt.Sprintf("dead:%s:%d:%s", id, incarnation, cause)] = func() int {
+			return m.dismiss(id, incarnation, cause, 100)
+		}
 	}
 }
 
@@ -162,7 +169,8 @@ func (m *rules) judgeAll() (n int) {
 // drained ends a drain with the last lease.
 func (m *rules) drained(r *mrun) {
 	a := m.agents[r.agent]
-	if r.incarnation > 0 && a.incarnation == r.incarnation && a.status == picket.AgentDraining && len(m.holding(a.id, a.incarnation)) == 0 {
+	if r.incarnation > 0 && a.incarnation == r.incarnation && a.status == picket.AgentDraining &&
+		len(m.holding(a.id, a.incarnation)) == 0 {
 		m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted, server)
 	}
 }
@@ -202,8 +210,16 @@ func (m *rules) register(o monce, by mby, id, role string, drain int) picket.Cod
 		m.agents[id] = a
 	}
 	m.incarnations = max(m.incarnations, m.floor) + 1
-	*a = mrec{id: id, role: role, owner: by.key, status: a.status, incarnation: m.incarnations, beat: m.now, drain: drain,
-		commands: map[string]picket.AgentCommand{}}
+	*a = mrec{
+		id:          id,
+		role:        role,
+		owner:       by.key,
+		status:      a.status,
+		incarnation: m.incarnations,
+		beat:        m.now,
+		drain:       drain,
+		commands:    map[string]picket.AgentCommand{},
+	}
 	m.move(a, picket.AgentActive, why, id)
 	m.remember(o, day, id, fmt.Sprint(a.incarnation))
 	return ""

@@ -12,9 +12,10 @@ import (
 
 // mheld is a credential as it is presented.
 type mheld struct {
-	task, run string
-	forged    bool
-	fence     int64
+	task   string
+	run    string
+	forged bool
+	fence  int64
 }
 
 // holds is the one definition of "still holds"; the first test that fails
@@ -86,7 +87,8 @@ func (m *rules) said(h mheld, verb, content string) (string, bool) {
 }
 
 // closing runs a verb that ends a lease; act does what is its own.
-func (m *rules) closing(h mheld, verb, content string, confirms bool, act func(t *mtask, r *mrun) string) (string, picket.Code) {
+func (m *rules) closing(h mheld, verb, content string, confirms bool,
+	act func(t *mtask, r *mrun) string) (string, picket.Code) {
 	if say, ok := m.said(h, verb, content); ok {
 		return say, ""
 	}
@@ -190,7 +192,8 @@ func (m *rules) release(h mheld, class picket.ExitClass, code string) (string, p
 	})
 }
 
-func (m *rules) requestHelp(h mheld, kind picket.HandoffKind, question string, wait int64, policy picket.OnDeadline) (string, picket.Code) {
+func (m *rules) requestHelp(h mheld, kind picket.HandoffKind, question string, wait int64,
+	policy picket.OnDeadline) (string, picket.Code) {
 	content := fmt.Sprint(kind, question, wait, policy)
 	return m.closing(h, "help", content, true, func(t *mtask, r *mrun) string {
 		m.end(r, picket.RunReleased, picket.ExitReleased)

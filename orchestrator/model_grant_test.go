@@ -12,7 +12,8 @@ import (
 
 // magent is who asks for leases.
 type magent struct {
-	id, role    string
+	id          string
+	role        string
 	caps        []string
 	by          mby
 	incarnation int64 // it says it has
@@ -103,7 +104,8 @@ func (m *rules) give(o monce, a magent, incarnation int64, runs []string, n int)
 
 // advance is complete and grant in one step. Leases of a replay that have ended
 // are left out, for the state of the completed task has to be told.
-func (m *rules) advance(h mheld, content string, o monce, a magent, runs []string, n int) (string, []string, picket.Code) {
+func (m *rules) advance(h mheld, content string, o monce, a magent, runs []string,
+	n int) (string, []string, picket.Code) {
 	was, code, again := m.once(o)
 	if code != "" {
 		return "", nil, code
@@ -129,7 +131,17 @@ func (m *rules) lease(t *mtask, rid, agent string, incarnation int64) {
 	t.state, t.run, t.where, t.due, t.pin = picket.TaskLeased, rid, "", 0, ""
 	t.deadline = m.now + min(t.window, 30_000)
 	m.granted++
-	m.runs[rid] = &mrun{id: rid, task: t.id, agent: agent, incarnation: incarnation, number: m.granted, token: t.token, tokens: []int64{t.token}, window: t.window, state: picket.RunRunning}
+	m.runs[rid] = &mrun{
+		id:          rid,
+		task:        t.id,
+		agent:       agent,
+		incarnation: incarnation,
+		number:      m.granted,
+		token:       t.token,
+		tokens:      []int64{t.token},
+		window:      t.window,
+		state:       picket.RunRunning,
+	}
 	m.rids = append(m.rids, rid)
 	m.emit(picket.EventTaskLeased, t.id)
 }
@@ -145,7 +157,13 @@ func (x *machine) agent(caller *picket.Caller) (magent, picket.AcquireRequest) {
 	}
 	a.caps = oneOf(x, "capabilities", []string{"go", "py"}, []string{"go"}, nil)
 	n := oneOf(x, "max", 1, 1, 2, 5)
-	return a, picket.AcquireRequest{AgentID: a.id, Incarnation: a.incarnation, Role: a.role, Capabilities: a.caps, Max: &n}
+	return a, picket.AcquireRequest{
+		AgentID:      a.id,
+		Incarnation:  a.incarnation,
+		Role:         a.role,
+		Capabilities: a.caps,
+		Max:          &n,
+	}
 }
 
 func runsOf(leases []picket.Lease) []string {

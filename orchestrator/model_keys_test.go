@@ -9,7 +9,8 @@ import (
 // keyed acquires with a key that is revoked right after that: its leases end or
 // are kept, and it gets no other.
 func (x *machine) keyed() {
-	k, err := x.e.CreateKey(x.ctx, picket.Caller{Actor: "key_a"}, picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
+	k, err := x.e.CreateKey(x.ctx, picket.Caller{Actor: "key_a"},
+		picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
 	x.ok(err)
 	x.m.emit(picket.EventKeyCreated, "")
 	by := picket.Caller{Actor: "key_a", Key: k.KeyID}

@@ -51,7 +51,8 @@ func (x *machine) newest() (h picket.Held, mh mheld, ok bool) {
 // takeOne leases the next task to somebody who takes any.
 func (x *machine) takeOne() {
 	a := magent{id: "a3", role: "coder", caps: []string{"go", "py"}, by: mby{key: "key_a"}}
-	got, err := x.e.Acquire(x.ctx, picket.Caller{Actor: "key_a"}, picket.AcquireRequest{AgentID: a.id, Role: a.role, Capabilities: a.caps, Max: ptr(1)})
+	got, err := x.e.Acquire(x.ctx, picket.Caller{Actor: "key_a"},
+		picket.AcquireRequest{AgentID: a.id, Role: a.role, Capabilities: a.caps, Max: ptr(1)})
 	want, code := x.m.grant(monce{}, a, runsOf(got), 1)
 	if x.agree(err, code, "take one") {
 		x.granted(a, got, want)
@@ -68,7 +69,11 @@ func (x *machine) raise() {
 			return
 		}
 		for range 1 + x.below(2, "branches") {
-			m := mspec{lane: "|", byParent: true, envelope: budget.Envelope{Tokens: int64(x.below(4, "tokens")), USD: budget.Money(x.below(4, "nanos"))}}
+			m := mspec{
+				lane:     "|",
+				byParent: true,
+				envelope: budget.Envelope{Tokens: int64(x.below(4, "tokens")), USD: budget.Money(x.below(4, "nanos"))},
+			}
 			s := picket.Subtask{Title: "a branch", BudgetEnvelope: &m.envelope}
 			if x.chance("by a person", 20) {
 				s.Review, m.byParent = picket.ReviewByHuman, false
@@ -115,7 +120,8 @@ func (x *machine) handIn() {
 			continue
 		}
 		h, mh := x.truth(r.id)
-		got, err := x.e.Complete(x.ctx, h, picket.Completion{Output: picket.RawJSON(`1`), Children: picket.ChildrenDetach})
+		got, err := x.e.Complete(x.ctx, h,
+			picket.Completion{Output: picket.RawJSON(`1`), Children: picket.ChildrenDetach})
 		want, code := x.m.complete(mh, "1"+string(picket.ChildrenDetach), picket.ChildrenDetach)
 		x.closed(h, string(got), want, err, code, "complete")
 		if p := x.m.tasks[t.parent]; p.run != "" {
@@ -137,7 +143,13 @@ func (x *machine) late() {
 		_, err := x.e.Cancel(x.ctx, picket.Caller{Actor: "key_a"}, t.id, "because")
 		x.agree(err, x.m.cancel(monce{}, t.id), "cancel %s", t.id)
 	}
-	x.settleAs(picket.Settlement{TaskID: c.task, CallID: c.id, Nonce: c.nonce, Outcome: oneOf(x, "outcome", picket.CallDone, picket.CallUncertain), Cost: x.amount("cost")})
+	x.settleAs(picket.Settlement{
+		TaskID:  c.task,
+		CallID:  c.id,
+		Nonce:   c.nonce,
+		Outcome: oneOf(x, "outcome", picket.CallDone, picket.CallUncertain),
+		Cost:    x.amount("cost"),
+	})
 }
 
 // callAgain makes a call, ends it and makes it again, under every nonce.
@@ -147,8 +159,15 @@ func (x *machine) callAgain() {
 		return
 	}
 	h, mh := x.truth(live[x.below(len(live), "who")].id)
-	c := mcall{id: oneOf(x, "call", "c4", "c5"), nonce: "n1", hash: "h1", tool: oneOf(x, "tool", "http_request", "llm_messages"),
-		need: oneOf(x, "need", budget.Envelope{}, x.amount("need"), x.m.envs[h.TaskID].Available), keyed: x.chance("keyed", 60), external: x.chance("external", 30)}
+	c := mcall{
+		id:       oneOf(x, "call", "c4", "c5"),
+		nonce:    "n1",
+		hash:     "h1",
+		tool:     oneOf(x, "tool", "http_request", "llm_messages"),
+		need:     oneOf(x, "need", budget.Envelope{}, x.amount("need"), x.m.envs[h.TaskID].Available),
+		keyed:    x.chance("keyed", 60),
+		external: x.chance("external", 30),
+	}
 	wait, effects := int64(half-linger), picket.EffectsNone
 	if c.external {
 		wait, effects = 4*half-lag, picket.EffectsExternal
@@ -158,19 +177,33 @@ func (x *machine) callAgain() {
 	}
 	x.reserveBy(h, mh, c, wait, effects)
 	if x.chance("settled", 80) {
-		x.settleAs(picket.Settlement{TaskID: h.TaskID, CallID: c.id, Nonce: c.nonce, Cost: x.amount("cost"), Result: picket.RawJSON(`1`),
-			Outcome: oneOf(x, "outcome", picket.CallUncertain, picket.CallDone, picket.CallUndispatched, picket.CallFailed)})
+		x.settleAs(picket.Settlement{
+			TaskID: h.TaskID,
+			CallID: c.id,
+			Nonce:  c.nonce,
+			Cost:   x.amount("cost"),
+			Result: picket.RawJSON(`1`),
+			Outcome: oneOf(x, "outcome", picket.CallUncertain, picket.CallDone, picket.CallUndispatched,
+				picket.CallFailed),
+		})
 	}
 	if x.chance("settled again", 50) {
-		x.settleAs(picket.Settlement{TaskID: h.TaskID, CallID: c.id, Nonce: c.nonce, Cost: x.amount("true cost"), Result: picket.RawJSON(`2`),
-			Outcome: oneOf(x, "true outcome", picket.CallDone, picket.CallFailed, picket.CallUndispatched)})
+		x.settleAs(picket.Settlement{
+			TaskID:  h.TaskID,
+			CallID:  c.id,
+			Nonce:   c.nonce,
+			Cost:    x.amount("true cost"),
+			Result:  picket.RawJSON(`2`),
+			Outcome: oneOf(x, "true outcome", picket.CallDone, picket.CallFailed, picket.CallUndispatched),
+		})
 	}
 	c.nonce, c.hash = oneOf(x, "nonce", "n1", "n2"), oneOf(x, "hash", "h1", "h1", "h1", "h2")
 	x.reserveBy(h, mh, c, wait, effects)
 	if x.chance("usage", 40) {
 		total := x.amount("total")
 		for range 2 {
-			got, err := x.e.ReportUsage(x.ctx, h, picket.UsageReport{Source: "claude", Session: "s3", Tokens: total.Tokens, USD: total.USD})
+			got, err := x.e.ReportUsage(x.ctx, h,
+				picket.UsageReport{Source: "claude", Session: "s3", Tokens: total.Tokens, USD: total.USD})
 			cost, rest, _, code := x.m.usage(mh, "s3", false, total)
 			if x.agree(err, code, "usage") {
 				x.same("usage: charged", got.Charged, cost)

@@ -25,12 +25,22 @@ func (x *machine) moneyMoves() []move {
 
 // amount draws a sum: mostly small, sometimes nothing in one dimension or both.
 func (x *machine) amount(label string) budget.Envelope {
-	return budget.Envelope{Tokens: int64(oneOf(x, label+" tokens", 10, 0, 3, 7, 40)), USD: budget.Money(oneOf(x, label+" nanos", 10, 0, 3, 7, 40))}
+	return budget.Envelope{
+		Tokens: int64(oneOf(x, label+" tokens", 10, 0, 3, 7, 40)),
+		USD:    budget.Money(oneOf(x, label+" nanos", 10, 0, 3, 7, 40)),
+	}
 }
 
 func (x *machine) reserve() {
-	c := mcall{id: oneOf(x, "call", "c1", "c2", "c3"), nonce: oneOf(x, "nonce", "n1", "n1", "n2"), hash: oneOf(x, "hash", "h1", "h1", "h1", "h2"),
-		tool: oneOf(x, "tool", "http_request", "llm_messages"), need: x.amount("need"), external: x.chance("external", 50), keyed: x.chance("keyed", 60)}
+	c := mcall{
+		id:       oneOf(x, "call", "c1", "c2", "c3"),
+		nonce:    oneOf(x, "nonce", "n1", "n1", "n2"),
+		hash:     oneOf(x, "hash", "h1", "h1", "h1", "h2"),
+		tool:     oneOf(x, "tool", "http_request", "llm_messages"),
+		need:     x.amount("need"),
+		external: x.chance("external", 50),
+		keyed:    x.chance("keyed", 60),
+	}
 	// A call outlives whole half minutes: what acts outside and its grace, or
 	// what is held and its own.
 	wait, effects := int64(oneOf(x, "timeout", 1, 2, 4)*half), picket.EffectsNone
@@ -46,8 +56,9 @@ func (x *machine) reserveBy(h picket.Held, mh mheld, c mcall, wait int64, effect
 	if x.short[h.RunID] >= 18 {
 		return // the engine would begin to count instead of telling
 	}
-	got, err := x.e.Reserve(x.ctx, h, picket.CallRequest{CallID: c.id, Nonce: c.nonce, Tool: c.tool, Hash: c.hash, Reserve: c.need,
-		PriceVersion: "v1", Effects: effects, TimeoutMs: wait, Keyed: c.keyed})
+	got, err := x.e.Reserve(x.ctx, h,
+		picket.CallRequest{CallID: c.id, Nonce: c.nonce, Tool: c.tool, Hash: c.hash, Reserve: c.need,
+			PriceVersion: "v1", Effects: effects, TimeoutMs: wait, Keyed: c.keyed})
 	was, nudge, code := x.m.reserve(mh, c, wait)
 	if code == picket.CodeBudgetExceeded {
 		x.short[h.RunID]++
@@ -76,8 +87,15 @@ func (x *machine) settle() {
 	if c := x.m.calls[task+" "+id]; c != nil && x.chance("its nonce", 80) {
 		nonce = c.nonce
 	}
-	s := picket.Settlement{TaskID: task, CallID: id, Nonce: nonce, Cost: x.amount("cost"), Detail: "200",
-		Outcome: oneOf(x, "outcome", picket.CallDone, picket.CallDone, picket.CallFailed, picket.CallUndispatched, picket.CallUncertain)}
+	s := picket.Settlement{
+		TaskID: task,
+		CallID: id,
+		Nonce:  nonce,
+		Cost:   x.amount("cost"),
+		Detail: "200",
+		Outcome: oneOf(x, "outcome", picket.CallDone, picket.CallDone, picket.CallFailed, picket.CallUndispatched,
+			picket.CallUncertain),
+	}
 	if x.chance("result", 70) {
 		s.Result = picket.RawJSON(oneOf(x, "result", `1`, `{"n":2}`))
 	}
@@ -103,7 +121,11 @@ func (x *machine) reapHolds() {
 }
 
 func (x *machine) usage() {
-	u := picket.UsageReport{Source: "claude", Session: oneOf(x, "session", "s1", "s2"), Scope: oneOf(x, "scope", "", "run", "session")}
+	u := picket.UsageReport{
+		Source:  "claude",
+		Session: oneOf(x, "session", "s1", "s2"),
+		Scope:   oneOf(x, "scope", "", "run", "session"),
+	}
 	total := x.amount("total")
 	u.Tokens, u.USD = total.Tokens, total.USD
 	h, mh := x.holder()
@@ -123,7 +145,10 @@ func (x *machine) usage() {
 func (x *machine) topUp() {
 	id := x.task(picket.TaskQueued, picket.TaskLeased, picket.TaskReview, picket.TaskHandoff)
 	o, by := x.once("top up" + id)
-	x.topUpBy(o, by, id, budget.Envelope{Tokens: int64(x.below(20, "tokens")), USD: budget.Money(1 + x.below(20, "nanos"))})
+	x.topUpBy(o, by, id, budget.Envelope{
+		Tokens: int64(x.below(20, "tokens")),
+		USD:    budget.Money(1 + x.below(20, "nanos")),
+	})
 }
 
 func (x *machine) topUpBy(o monce, by picket.Caller, id string, more budget.Envelope) {

@@ -30,15 +30,21 @@ func (x *machine) readMoney() *purses {
 		return x.prefix + key
 	}
 	zset := func(key string) *redis.ZSliceCmd { return p.ZRangeWithScores(x.ctx, at(key), 0, -1) }
-	envs, calls, inflight := map[string]*redis.MapStringStringCmd{}, map[string]*redis.ZSliceCmd{}, map[string]*redis.ZSliceCmd{}
+	envs, calls, inflight := map[string]*redis.MapStringStringCmd{}, map[string]*redis.ZSliceCmd{},
+		map[string]*redis.ZSliceCmd{}
 	for _, id := range x.m.ids {
 		envs[id], calls[id], inflight[id] = p.HGetAll(x.ctx, at("env:"+id)), zset("calls:"+id), zset("inflight:"+id)
 	}
 	holds, rows := zset("holds"), p.XLen(x.ctx, at("ledger"))
 	_, err := p.Exec(x.ctx)
 	x.ok(err)
-	return &purses{envs: valuesOf(envs, (*redis.MapStringStringCmd).Val), calls: valuesOf(calls, scores), inflight: valuesOf(inflight, scores),
-		holds: scores(holds), rows: rows.Val()}
+	return &purses{
+		envs:     valuesOf(envs, (*redis.MapStringStringCmd).Val),
+		calls:    valuesOf(calls, scores),
+		inflight: valuesOf(inflight, scores),
+		holds:    scores(holds),
+		rows:     rows.Val(),
+	}
 }
 
 // columnOf reads one column of an envelope's record.
@@ -49,8 +55,13 @@ func columnOf(row map[string]string, column string) budget.Envelope {
 }
 
 func accountOf(row map[string]string) budget.Account {
-	return budget.Account{Granted: columnOf(row, "granted"), Available: columnOf(row, "available"), Held: columnOf(row, "held"),
-		Spent: columnOf(row, "spent"), Carved: columnOf(row, "carved")}
+	return budget.Account{
+		Granted:   columnOf(row, "granted"),
+		Available: columnOf(row, "available"),
+		Held:      columnOf(row, "held"),
+		Spent:     columnOf(row, "spent"),
+		Carved:    columnOf(row, "carved"),
+	}
 }
 
 // compareMoney holds every envelope, call and barrier against the model, and
@@ -79,8 +90,10 @@ func (x *machine) compareMoney() {
 			x.Fatalf("%s holds %+v, its calls under way %+v", id, a.Held, held[id])
 		}
 		e := x.m.envs[id]
-		want := fmt.Sprintf("%+v parent=%s closed=%v whole=%+v unverified=%+v warned=%d,%d", e.Account, e.parent, e.closed, e.whole, e.unverified, e.warnedT, e.warnedU)
-		have := fmt.Sprintf("%+v parent=%s closed=%v whole=%+v unverified=%+v warned=%s,%s", a, row["parent"], row["closed"] == "1", columnOf(row, "envelope"), columnOf(row, "unverified"),
+		want := fmt.Sprintf("%+v parent=%s closed=%v whole=%+v unverified=%+v warned=%d,%d", e.Account, e.parent,
+			e.closed, e.whole, e.unverified, e.warnedT, e.warnedU)
+		have := fmt.Sprintf("%+v parent=%s closed=%v whole=%+v unverified=%+v warned=%s,%s", a, row["parent"],
+			row["closed"] == "1", columnOf(row, "envelope"), columnOf(row, "unverified"),
 			zero(row["warned_t"]), zero(row["warned_u"]))
 		if have != want {
 			x.Fatalf("the envelope of %s\n is %s\nwant %s", id, have, want)
@@ -92,7 +105,8 @@ func (x *machine) compareMoney() {
 			x.Fatalf("%s has carved %+v, its subtasks were granted %+v", id, a.Carved, carved[id])
 		}
 		if total := columnOf(got.envs[id], "total"); total != accountOf(got.envs[id]).Spent.Plus(below[id]) {
-			x.Fatalf("%s and all below it have spent %+v, it %+v, its subtasks %+v", id, total, accountOf(got.envs[id]).Spent, below[id])
+			x.Fatalf("%s and all below it have spent %+v, it %+v, its subtasks %+v", id, total,
+				accountOf(got.envs[id]).Spent, below[id])
 		}
 	}
 	if n := len(x.m.open()); len(got.holds) != n {
@@ -105,7 +119,8 @@ func (x *machine) compareMoney() {
 
 func (x *machine) compareCalls(id string, got *purses, want map[string]*mcall) {
 	x.Helper()
-	if have, should := slices.Sorted(maps.Keys(got.calls[id])), slices.Sorted(maps.Keys(want)); !slices.Equal(have, should) {
+	if have, should := slices.Sorted(maps.Keys(got.calls[id])),
+		slices.Sorted(maps.Keys(want)); !slices.Equal(have, should) {
 		x.Fatalf("calls of %s under way: %v, want %v", id, have, should)
 	}
 	acting := 0
@@ -113,7 +128,8 @@ func (x *machine) compareCalls(id string, got *purses, want map[string]*mcall) {
 		due, ends := got.holds[id+":"+cid], got.inflight[id][cid]
 		// Off the half minutes: what acts outside is given up some seconds later.
 		if x.inHalves(due) != c.due-c.due%half || (ends > 0) != c.external || c.external && x.inHalves(ends) != c.acts {
-			x.Fatalf("call %s of %s settles by itself at %.0f and acts until %.0f; want %d and %d", cid, id, due-float64(x.base), ends-float64(x.base), c.due, c.acts)
+			x.Fatalf("call %s of %s settles by itself at %.0f and acts until %.0f; want %d and %d", cid, id,
+				due-float64(x.base), ends-float64(x.base), c.due, c.acts)
 		}
 		if c.external {
 			acting++

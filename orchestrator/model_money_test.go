@@ -14,7 +14,8 @@ import (
 // menv is an envelope; the books of it are those of the product, the rules not.
 type menv struct {
 	budget.Account
-	id, parent string
+	id         string
+	parent     string
 	whole      budget.Envelope // carved at first plus topped up
 	closed     bool
 	warnedT    int64
@@ -29,18 +30,29 @@ func (e *menv) free() budget.Envelope { return e.Available.Minus(e.unverified) }
 
 // mcall is a call that costs, under way or ended.
 type mcall struct {
-	task, id, run, nonce, tool, hash string
-	need, cost                       budget.Envelope
-	external, keyed                  bool
-	due                              int64              // when it settles by itself
-	acts                             int64              // until when it may act outside
-	outcome                          picket.CallOutcome // "" while it is under way
-	result                           string
+	task     string
+	id       string
+	run      string
+	nonce    string
+	tool     string
+	hash     string
+	need     budget.Envelope
+	cost     budget.Envelope
+	external bool
+	keyed    bool
+	due      int64              // when it settles by itself
+	acts     int64              // until when it may act outside
+	outcome  picket.CallOutcome // "" while it is under way
+	result   string
 }
 
 // msaid is what was charged for language models, and what agents said of it: by
 // themselves, in a run or in the sessions of a task.
-type msaid struct{ llm, reported, charged budget.Envelope }
+type msaid struct {
+	llm      budget.Envelope
+	reported budget.Envelope
+	charged  budget.Envelope
+}
 
 // mpurse is the money of a run.
 type mpurse struct {
@@ -208,7 +220,8 @@ func (c *mcall) toldWith(r *mrun) int64 {
 }
 
 // settle ends a call once; a true figure corrects what nobody knew.
-func (m *rules) settle(task, id, nonce string, o picket.CallOutcome, cost budget.Envelope, result string) (*mcall, *menv, picket.Code) {
+func (m *rules) settle(task, id, nonce string, o picket.CallOutcome, cost budget.Envelope,
+	result string) (*mcall, *menv, picket.Code) {
 	c := m.calls[task+" "+id]
 	if c == nil || c.nonce != nonce {
 		return nil, nil, picket.CodeNotFound

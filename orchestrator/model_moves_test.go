@@ -73,8 +73,16 @@ func (x *machine) spec() (picket.TaskSpec, mspec, int64) {
 	if x.chance("not before is past", 5) {
 		ready, s.NotBefore = 0, picket.InstantOf(time.Now().Add(-time.Hour))
 	}
-	m := mspec{lane: s.Role + "|", priority: *s.Priority, window: int64(*s.LeaseWindowSeconds) * 1000, backoff: int64(*s.Retry.BackoffSeconds) * 1000,
-		maxAttempts: *s.Retry.MaxAttempts, retryOn: s.Retry.On, fails: s.Escalate == picket.EscalateFail, unreviewed: s.Review == picket.ReviewByNone}
+	m := mspec{
+		lane:        s.Role + "|",
+		priority:    *s.Priority,
+		window:      int64(*s.LeaseWindowSeconds) * 1000,
+		backoff:     int64(*s.Retry.BackoffSeconds) * 1000,
+		maxAttempts: *s.Retry.MaxAttempts,
+		retryOn:     s.Retry.On,
+		fails:       s.Escalate == picket.EscalateFail,
+		unreviewed:  s.Review == picket.ReviewByNone,
+	}
 	m.envelope = x.amount("envelope")
 	s.BudgetEnvelope = &m.envelope
 	if len(s.Needs) > 0 {
@@ -99,9 +107,15 @@ func (x *machine) submit() {
 // under leases that outlive an agent's silence.
 func (x *machine) submitLasting() {
 	purse := x.amount("envelope")
-	s := picket.TaskSpec{Title: "a lasting task", Priority: ptr(0), LeaseWindowSeconds: seconds(4), BudgetEnvelope: &purse,
-		Retry: &picket.Retry{MaxAttempts: ptr(8), BackoffSeconds: ptr(0)}}
-	x.submitBy(monce{}, picket.Caller{Actor: "key_a"}, s, mspec{lane: "|", window: 4 * half, maxAttempts: 8, envelope: purse}, 0)
+	s := picket.TaskSpec{
+		Title:              "a lasting task",
+		Priority:           ptr(0),
+		LeaseWindowSeconds: seconds(4),
+		BudgetEnvelope:     &purse,
+		Retry:              &picket.Retry{MaxAttempts: ptr(8), BackoffSeconds: ptr(0)},
+	}
+	x.submitBy(monce{}, picket.Caller{Actor: "key_a"}, s,
+		mspec{lane: "|", window: 4 * half, maxAttempts: 8, envelope: purse}, 0)
 }
 
 func (x *machine) submitBy(o monce, by picket.Caller, s picket.TaskSpec, ms mspec, ready int64) {
@@ -129,7 +143,12 @@ func (x *machine) holderOf(fits func(*mrun) bool) (picket.Held, mheld) {
 	rid := x.pick("run", x.someRuns(fits), noRun)
 	h, known := x.held[rid]
 	if !known {
-		h = picket.Held{Namespace: x.e.Namespace(), TaskID: noTask, RunID: rid, Secret: x.sealer.Fingerprint(x.e.Namespace(), rid)}
+		h = picket.Held{
+			Namespace: x.e.Namespace(),
+			TaskID:    noTask,
+			RunID:     rid,
+			Secret:    x.sealer.Fingerprint(x.e.Namespace(), rid),
+		}
 	}
 	mh := mheld{task: h.TaskID, run: rid}
 	switch x.below(25, "tamper") {
@@ -140,7 +159,8 @@ func (x *machine) holderOf(fits func(*mrun) bool) (picket.Held, mheld) {
 		mh.task = h.TaskID
 	}
 	if known && x.chance("shows token", 20) {
-		mh.fence = oneOf(x, "token", x.m.runs[rid].token, x.m.runs[rid].tokens[0], 1, 2, 3, x.m.tasks[x.m.runs[rid].task].token)
+		mh.fence = oneOf(x, "token", x.m.runs[rid].token, x.m.runs[rid].tokens[0], 1, 2, 3,
+			x.m.tasks[x.m.runs[rid].task].token)
 		h.Fence = mh.fence
 	}
 	return h, mh
@@ -149,7 +169,8 @@ func (x *machine) holderOf(fits func(*mrun) bool) (picket.Held, mheld) {
 // refused sometimes tells the engine of a refused write, as a proxy does: not
 // so often of one run that the engine would begin to count instead of writing.
 func (x *machine) refused(h picket.Held, err error, verb string) {
-	if refusal, ok := err.(*picket.Error); ok && refusal.Code.Fenced() && x.refusals[h.RunID] < 19 && x.chance("tell", 30) {
+	if refusal, ok := err.(*picket.Error); ok && refusal.Code.Fenced() && x.refusals[h.RunID] < 19 &&
+		x.chance("tell", 30) {
 		x.refusals[h.RunID]++
 		x.e.RefusedWrite(x.ctx, h, verb, refusal)
 		// It is about the run's own task, whatever task was presented; that of
@@ -200,7 +221,8 @@ func (x *machine) closed(h picket.Held, got, want string, err error, code picket
 }
 
 func (x *machine) complete() {
-	output, how := oneOf(x, "output", `"done"`, `{"n":1}`), oneOf(x, "children", "", picket.ChildrenDetach, picket.ChildrenCancel)
+	output, how := oneOf(x, "output", `"done"`, `{"n":1}`),
+		oneOf(x, "children", "", picket.ChildrenDetach, picket.ChildrenCancel)
 	x.calls(func(h picket.Held, mh mheld) {
 		got, err := x.e.Complete(x.ctx, h, picket.Completion{Output: json.RawMessage(output), Children: how})
 		want, code := x.m.complete(mh, output+string(how), how)
@@ -228,8 +250,11 @@ func (x *machine) release() {
 }
 
 func (x *machine) requestHelp() {
-	req := picket.HelpRequest{Question: "which?", Kind: oneOf(x, "kind", picket.HandoffQuestion, picket.HandoffApproval, picket.HandoffBudget),
-		OnDeadline: picket.OnDeadlineWait}
+	req := picket.HelpRequest{
+		Question:   "which?",
+		Kind:       oneOf(x, "kind", picket.HandoffQuestion, picket.HandoffApproval, picket.HandoffBudget),
+		OnDeadline: picket.OnDeadlineWait,
+	}
 	wait := int64(0)
 	if n := x.below(3, "deadline"); n > 0 {
 		req.DeadlineSeconds, wait = seconds(n), int64(n*half)
@@ -279,7 +304,8 @@ func (x *machine) launched() {
 }
 
 func (x *machine) launchedBy(h picket.Held, mh mheld) {
-	err := x.e.RunEvents(x.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}})
+	err := x.e.RunEvents(x.ctx, h,
+		[]picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}})
 	x.agree(err, x.m.launched(mh), "run.launched %+v", mh)
 }
 

@@ -19,7 +19,10 @@ type patch struct {
 var unpatched patch
 
 // strides are how many leases one step ends, and how many tasks it cancels.
-type strides struct{ leases, tasks int }
+type strides struct {
+	leases int
+	tasks  int
+}
 
 var usual = strides{100, 100}
 

@@ -124,7 +124,8 @@ func (x *machine) answer() {
 	hid := x.help()
 	o, by := x.once("answer" + hid)
 	edited := oneOf(x, "edited", "", "", `{"n":1}`, `"two"`)
-	got, err := x.e.Answer(x.ctx, by, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`), Input: picket.RawJSON(edited)})
+	got, err := x.e.Answer(x.ctx, by, hid,
+		picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`), Input: picket.RawJSON(edited)})
 	if x.agree(err, x.m.answer(o, hid, edited), "answer %s", hid) {
 		x.shows("answer", got, x.m.helps[hid].task)
 	}

@@ -150,7 +150,8 @@ func (m *rules) repeated(t *mtask) bool {
 	return anew != nil && !anew.state.Terminal() && !m.marked(anew)
 }
 
-func (m *rules) review(o monce, tid string, seen look, approve bool, fix string, s mspec, ready int64) (string, picket.Code) {
+func (m *rules) review(o monce, tid string, seen look, approve bool, fix string, s mspec,
+	ready int64) (string, picket.Code) {
 	if was, code, again := m.once(o); again {
 		return first(was), code
 	}

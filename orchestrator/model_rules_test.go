@@ -17,8 +17,9 @@ type rules struct {
 	stopped bool // paused hard
 	// After an adoption: no token up to the floor holds any more, and who does
 	// not reclaim within the grace has lost its lease.
-	floor, adopted int64
-	chores         bool // the leases that nobody reclaimed are still to be ended
+	floor   int64
+	adopted int64
+	chores  bool // the leases that nobody reclaimed are still to be ended
 
 	tasks map[string]*mtask
 	runs  map[string]*mrun
@@ -46,87 +47,118 @@ type rules struct {
 }
 
 func newRules() *rules {
-	return &rules{tasks: map[string]*mtask{}, runs: map[string]*mrun{}, helps: map[string]*mhelp{}, requests: map[string]mrequest{}, agents: map[string]*mrec{}, left: map[string]func() int{}, batch: 100,
-		envs: map[string]*menv{}, calls: map[string]*mcall{}, totals: map[string]budget.Envelope{}, made: map[string]string{}, gated: map[string]map[string]bool{}, stride: 100}
+	return &rules{
+		tasks:    map[string]*mtask{},
+		runs:     map[string]*mrun{},
+		helps:    map[string]*mhelp{},
+		requests: map[string]mrequest{},
+		agents:   map[string]*mrec{},
+		left:     map[string]func() int{},
+		batch:    100,
+		envs:     map[string]*menv{},
+		calls:    map[string]*mcall{},
+		totals:   map[string]budget.Envelope{},
+		made:     map[string]string{},
+		gated:    map[string]map[string]bool{},
+		stride:   100,
+	}
 }
 
-type mevent struct{ kind, task string }
+type mevent struct {
+	kind string
+	task string
+}
 
 // mspec is the part of a specification that rules look at.
 type mspec struct {
-	lane              string // agent:<id>, or <role>|<needs>
-	priority          int
-	window, backoff   int64
-	maxAttempts       int
-	retryOn           []picket.ExitClass
-	fails, unreviewed bool // escalate: fail; review: none
-	byParent          bool // review: parent
-	envelope          budget.Envelope
+	lane        string // agent:<id>, or <role>|<needs>
+	priority    int
+	window      int64
+	backoff     int64
+	maxAttempts int
+	retryOn     []picket.ExitClass
+	fails       bool
+	unreviewed  bool // escalate: fail; review: none
+	byParent    bool // review: parent
+	envelope    budget.Envelope
 }
 
 type mtask struct {
 	mspec
-	id        string
-	state     picket.TaskState
-	order     int64
-	token     int64
-	attempt   int
-	failures  int
-	runsFrom  int  // the attempt at which a person decided last
-	lastRun   bool // the quota allows no run after this one
-	reports   int64
-	run, help string
-	deadline  int64  // of the lease
-	where     string // the lane it waits in, "" when it does not
-	due       int64  // when it is looked at again, 0 for never
-	ready     int64  // from when its own rules let it run
-	gate      string // the run whose process it waits for
-	pin       string
-	pinUntil  int64
-	fixes     string
-	anew      string   // as what it was retried
-	edited    string   // the input as a person has made it
-	calls     []string // the tasks whose calls it waits for beside its own
-	review    string   // what a run decided about it
+	id       string
+	state    picket.TaskState
+	order    int64
+	token    int64
+	attempt  int
+	failures int
+	runsFrom int  // the attempt at which a person decided last
+	lastRun  bool // the quota allows no run after this one
+	reports  int64
+	run      string
+	help     string
+	deadline int64  // of the lease
+	where    string // the lane it waits in, "" when it does not
+	due      int64  // when it is looked at again, 0 for never
+	ready    int64  // from when its own rules let it run
+	gate     string // the run whose process it waits for
+	pin      string
+	pinUntil int64
+	fixes    string
+	anew     string   // as what it was retried
+	edited   string   // the input as a person has made it
+	calls    []string // the tasks whose calls it waits for beside its own
+	review   string   // what a run decided about it
 	mtree
 }
 
 type mrun struct {
-	id, task, agent   string
-	incarnation       int64 // of the agent, 0 for one that was not registered
-	number            int64 // of the grant
-	token             int64
-	tokens            []int64 // all it ever had
-	window            int64
-	state             picket.RunState
-	class             picket.ExitClass
-	confirmed         bool
-	launched, exited  bool
-	keyEnded          bool // its key was revoked, with its leases
-	code              string
-	ended, deadline   int64
-	exitedAt          int64
-	closed, closedSay string
-	seen              []mreport // newest first, at most 32
+	id          string
+	task        string
+	agent       string
+	incarnation int64 // of the agent, 0 for one that was not registered
+	number      int64 // of the grant
+	token       int64
+	tokens      []int64 // all it ever had
+	window      int64
+	state       picket.RunState
+	class       picket.ExitClass
+	confirmed   bool
+	launched    bool
+	exited      bool
+	keyEnded    bool // its key was revoked, with its leases
+	code        string
+	ended       int64
+	deadline    int64
+	exitedAt    int64
+	closed      string
+	closedSay   string
+	seen        []mreport // newest first, at most 32
 	mlife
 	mpurse
 }
 
 type mreport struct {
-	request, content string
-	seq              int64
+	request string
+	content string
+	seq     int64
 }
 
 type mhelp struct {
-	id, task, run, claimed string
-	kind                   picket.HandoffKind
-	state                  picket.HandoffState
-	deadline               int64
-	policy                 picket.OnDeadline
+	id       string
+	task     string
+	run      string
+	claimed  string
+	kind     picket.HandoffKind
+	state    picket.HandoffState
+	deadline int64
+	policy   picket.OnDeadline
 }
 
 // monce identifies a request; the zero value is one that is never repeated.
-type monce struct{ key, body string }
+type monce struct {
+	key  string
+	body string
+}
 
 type mrequest struct {
 	body    string
@@ -160,10 +192,21 @@ func (m *rules) emit(kind, task string) { m.wrote = append(m.wrote, mevent{kind,
 
 // source is what a new task repairs or repeats, and the run whose process that
 // may have left behind.
-type source struct{ run, fixes, retries string }
+type source struct {
+	run     string
+	fixes   string
+	retries string
+}
 
 func (m *rules) create(id string, s mspec, ready int64, of source, parent string) {
-	t := &mtask{mspec: s, id: id, state: picket.TaskQueued, order: int64(len(m.ids) + 1), fixes: of.fixes, mtree: mtree{parent: parent}}
+	t := &mtask{
+		mspec: s,
+		id:    id,
+		state: picket.TaskQueued,
+		order: int64(len(m.ids) + 1),
+		fixes: of.fixes,
+		mtree: mtree{parent: parent},
+	}
 	m.tasks[id] = t
 	m.ids = append(m.ids, id)
 	if parent != "" {
@@ -241,7 +284,8 @@ func (m *rules) promote(limit int) {
 
 func countsFailure(c picket.ExitClass) bool {
 	switch c {
-	case picket.ExitCrash, picket.ExitTimeout, picket.ExitStalled, picket.ExitNoResult, picket.ExitAgentFailed, picket.ExitLeaseExpired, picket.ExitAgentDead:
+	case picket.ExitCrash, picket.ExitTimeout, picket.ExitStalled, picket.ExitNoResult, picket.ExitAgentFailed,
+		picket.ExitLeaseExpired, picket.ExitAgentDead:
 		return true
 	}
 	return false
@@ -279,7 +323,8 @@ func (m *rules) after(r *mrun, class picket.ExitClass, retryable bool) picket.Ta
 	if failed {
 		t.failures++
 	}
-	byItself := class == picket.ExitLeaseExpired || class == picket.ExitAgentFailed || class == picket.ExitAgentDead || slices.Contains(t.retryOn, class)
+	byItself := class == picket.ExitLeaseExpired || class == picket.ExitAgentFailed || class == picket.ExitAgentDead ||
+		slices.Contains(t.retryOn, class)
 	switch {
 	case retryable && byItself && t.failures < t.maxAttempts && !t.lastRun:
 		m.enqueue(t, m.now+t.wait(t.failures), r.id)
@@ -297,7 +342,15 @@ func (m *rules) park(r *mrun, kind picket.HandoffKind, deadline int64, policy pi
 	if policy == picket.OnDeadlineDeny && t.lastRun {
 		policy = picket.OnDeadlineEscalate
 	}
-	h := &mhelp{id: "handoff_" + r.id[len("run_"):], task: t.id, run: r.id, kind: kind, state: picket.HandoffOpen, deadline: deadline, policy: policy}
+	h := &mhelp{
+		id:       "handoff_" + r.id[len("run_"):],
+		task:     t.id,
+		run:      r.id,
+		kind:     kind,
+		state:    picket.HandoffOpen,
+		deadline: deadline,
+		policy:   policy,
+	}
 	m.helps[h.id] = h
 	m.hids = append(m.hids, h.id)
 	t.state, t.help = picket.TaskHandoff, h.id

@@ -74,7 +74,12 @@ func (x *machine) takeAgain() {
 	x.submit()
 	o, by := x.key()
 	a := magent{id: "a3", role: "coder", caps: []string{"go", "py"}, by: mby{key: "key_a"}}
-	g := gathered{o: o, caller: by, a: a, req: picket.AcquireRequest{AgentID: a.id, Role: a.role, Capabilities: a.caps, Max: ptr(2)}}
+	g := gathered{
+		o:      o,
+		caller: by,
+		a:      a,
+		req:    picket.AcquireRequest{AgentID: a.id, Role: a.role, Capabilities: a.caps, Max: ptr(2)},
+	}
 	x.acquireAs(g)
 	x.ends()
 	x.acquireAs(g)

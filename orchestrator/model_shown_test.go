@@ -61,7 +61,10 @@ func (m *rules) runEvidence(h mheld, diff string) picket.Code {
 }
 
 // look is what a reviewer has seen of a task: the digest, and what it stood for.
-type look struct{ digest, means string }
+type look struct {
+	digest string
+	means  string
+}
 
 // lookAt looks at a task now, remembers an earlier look, or does not look at all.
 func (x *machine) lookAt(tid string) look {
@@ -87,7 +90,9 @@ func (x *machine) lookAt(tid string) look {
 }
 
 func (x *machine) evidence() {
-	h, mh := x.holderOf(func(r *mrun) bool { return x.m.tasks[r.task].state == picket.TaskReview || x.m.tasks[r.task].decided })
+	h, mh := x.holderOf(func(r *mrun) bool {
+		return x.m.tasks[r.task].state == picket.TaskReview || x.m.tasks[r.task].decided
+	})
 	if x.chance("exit", 30) {
 		x.exitBy(h, mh)
 		return

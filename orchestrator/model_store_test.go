@@ -51,7 +51,8 @@ func (x *machine) read() *contents {
 	}
 	lanes, delayed, deadlines, chores := zset("lanes"), zset("delayed"), zset("deadlines"), zset("chores")
 	count, meta := p.ZCard(x.ctx, key("tasks")), p.HGetAll(x.ctx, key("meta"))
-	tasks, taskRuns, runs, members := map[string]*redis.MapStringStringCmd{}, map[string]*redis.StringSliceCmd{}, map[string]*redis.MapStringStringCmd{}, map[string]*redis.ZSliceCmd{}
+	tasks, taskRuns, runs, members := map[string]*redis.MapStringStringCmd{}, map[string]*redis.StringSliceCmd{},
+		map[string]*redis.MapStringStringCmd{}, map[string]*redis.ZSliceCmd{}
 	for _, id := range x.m.ids {
 		tasks[id] = p.HGetAll(x.ctx, key("task:", id))
 		taskRuns[id] = p.LRange(x.ctx, key("runs:", id), 0, -1)
@@ -65,10 +66,18 @@ func (x *machine) read() *contents {
 	_, err := p.Exec(x.ctx)
 	x.ok(err)
 	return &contents{
-		states: valuesOf(states, (*redis.StringSliceCmd).Val), helps: valuesOf(helps, (*redis.StringSliceCmd).Val),
-		tasks: valuesOf(tasks, (*redis.MapStringStringCmd).Val), taskRuns: valuesOf(taskRuns, (*redis.StringSliceCmd).Val),
-		runs: valuesOf(runs, (*redis.MapStringStringCmd).Val), members: valuesOf(members, (*redis.ZSliceCmd).Val),
-		lanes: scores(lanes), delayed: scores(delayed), deadlines: scores(deadlines), chores: scores(chores), count: count.Val(), meta: meta.Val(),
+		states:    valuesOf(states, (*redis.StringSliceCmd).Val),
+		helps:     valuesOf(helps, (*redis.StringSliceCmd).Val),
+		tasks:     valuesOf(tasks, (*redis.MapStringStringCmd).Val),
+		taskRuns:  valuesOf(taskRuns, (*redis.StringSliceCmd).Val),
+		runs:      valuesOf(runs, (*redis.MapStringStringCmd).Val),
+		members:   valuesOf(members, (*redis.ZSliceCmd).Val),
+		lanes:     scores(lanes),
+		delayed:   scores(delayed),
+		deadlines: scores(deadlines),
+		chores:    scores(chores),
+		count:     count.Val(),
+		meta:      meta.Val(),
 	}
 }
 
@@ -160,7 +169,8 @@ func (x *machine) compareTasks(c *contents) {
 		want := fmt.Sprintf("state=%s token=%d attempt=%d failures=%d run=%s pri=%d order=%d reports=%d",
 			t.state, t.token, t.attempt, t.failures, t.run, t.priority, t.order, t.reports)
 		have := fmt.Sprintf("state=%s token=%s attempt=%s failures=%s run=%s pri=%s order=%s reports=%s",
-			got["state"], got["token"], got["attempt"], got["failures"], got["run"], got["pri"], got["order"], zero(got["reports"]))
+			got["state"], got["token"], got["attempt"], got["failures"], got["run"], got["pri"], got["order"],
+			zero(got["reports"]))
 		if have != want {
 			x.Fatalf("%s\n is %s\nwant %s", id, have, want)
 		}
@@ -242,8 +252,10 @@ func (x *machine) compareQueues(c *contents) {
 			}
 			continue
 		}
-		if got["at"] != t.where || got["gate"] != t.gate || waits != (t.due > 0) || waits && x.inHalves(at-float64(t.due)) != 0 {
-			x.Fatalf("%s waits in lane %q for run %q, delayed %v until %.0f; want lane %q, run %q, until %d", id, got["at"], got["gate"],
+		if got["at"] != t.where || got["gate"] != t.gate || waits != (t.due > 0) ||
+			waits && x.inHalves(at-float64(t.due)) != 0 {
+			x.Fatalf("%s waits in lane %q for run %q, delayed %v until %.0f; want lane %q, run %q, until %d", id,
+				got["at"], got["gate"],
 				waits, at-float64(x.base), t.where, t.gate, t.due)
 		}
 		if waits {
@@ -305,7 +317,8 @@ func (x *machine) compareHelps(c *contents) {
 	}
 	due, has := c.chores["adopted"]
 	if has != x.m.chores || has && x.inHalves(due) != x.m.adopted+half {
-		x.Fatalf("void leases are looked after at %.0f (%v), want %d (%v)", due-float64(x.base), has, x.m.adopted+half, x.m.chores)
+		x.Fatalf("void leases are looked after at %.0f (%v), want %d (%v)", due-float64(x.base), has, x.m.adopted+half,
+			x.m.chores)
 	}
 	if has {
 		waits++

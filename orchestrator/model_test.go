@@ -79,8 +79,12 @@ type rapidFlags struct {
 func modelFlags(t *testing.T) rapidFlags {
 	t.Helper()
 	f := rapidFlags{t: t}
-	usual := map[string]string{"rapid.checks": "200", "rapid.steps": "50", "rapid.seed": fmt.Sprint(time.Now().UnixNano()),
-		"rapid.nofailfile": "true"} // the seed says it all
+	usual := map[string]string{
+		"rapid.checks":     "200",
+		"rapid.steps":      "50",
+		"rapid.seed":       fmt.Sprint(time.Now().UnixNano()),
+		"rapid.nofailfile": "true",
+	} // the seed says it all
 	if t.Name() == "TestModelVirtual" {
 		usual["rapid.checks"] = "100" // a life takes longer than on a real store
 	}
@@ -147,8 +151,18 @@ type machine struct {
 // runModel is the property. The mutation gate plants bugs that have to be found.
 func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, bug *patch) {
 	ctx := context.Background()
-	x := &machine{T: rt, ctx: ctx, prefix: "pk:{" + namespace + "}:", virtual: virtual, sealer: rig.Sealer(), m: newRules(), j: newJournal(),
-		held: map[string]picket.Held{}, refusals: map[string]int{}, short: map[string]int{}}
+	x := &machine{
+		T:        rt,
+		ctx:      ctx,
+		prefix:   "pk:{" + namespace + "}:",
+		virtual:  virtual,
+		sealer:   rig.Sealer(),
+		m:        newRules(),
+		j:        newJournal(),
+		held:     map[string]picket.Held{},
+		refusals: map[string]int{},
+		short:    map[string]int{},
+	}
 	witness, err := os.MkdirTemp("", "witness")
 	x.ok(err)
 	defer os.RemoveAll(witness)

@@ -93,7 +93,8 @@ func (x *machine) reviewBy(h picket.Held, mh mheld, id string) {
 	request := oneOf(x, "request", "", "v1")
 	seen := x.lookAt(id)
 	for range 1 + x.below(2, "times") {
-		got, err := x.e.ReviewSubtask(x.ctx, h, request, picket.SubtaskReview{TaskID: id, Decision: decision, Note: note, Digest: seen.digest})
+		got, err := x.e.ReviewSubtask(x.ctx, h, request,
+			picket.SubtaskReview{TaskID: id, Decision: decision, Note: note, Digest: seen.digest})
 		c, code := x.m.reviewSubtask(mh, request, id, decision, note, seen, func() string {
 			if got.Review == nil || got.Review.FixTaskID == nil {
 				return freshID()

@@ -176,7 +176,8 @@ func (m *rules) delegate(h mheld, request, content, fresh string, s mspec) (id s
 		return "", 0, code
 	}
 	s.lane = laneBelow(t.lane, s.lane)
-	s.priority, s.window, s.backoff, s.maxAttempts, s.retryOn, s.fails = t.priority, t.window, t.backoff, t.maxAttempts, t.retryOn, t.fails
+	s.priority, s.window, s.backoff, s.maxAttempts, s.retryOn, s.fails = t.priority, t.window, t.backoff, t.maxAttempts,
+		t.retryOn, t.fails
 	m.made[brood] = fresh
 	m.create(fresh, s, 0, source{}, t.id)
 	m.tasks[fresh].made = content
@@ -217,7 +218,8 @@ func (m *rules) await(h mheld, child string) (*mtask, picket.Code) {
 
 // reviewSubtask decides a subtask that was handed in; fix is the id of the
 // subtask that repairs a rejected one.
-func (m *rules) reviewSubtask(h mheld, request, child, decision, note string, seen look, fix func() string) (*mtask, picket.Code) {
+func (m *rules) reviewSubtask(h mheld, request, child, decision, note string, seen look,
+	fix func() string) (*mtask, picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
 		return nil, code
@@ -272,7 +274,10 @@ func (m *rules) decided(t *mtask, approve bool, fix string, s mspec, ready int64
 	above := m.shelter(t)
 	if above != "" {
 		has := m.envs[above].free()
-		s.envelope = budget.Envelope{Tokens: max(0, min(s.envelope.Tokens, has.Tokens)), USD: max(0, min(s.envelope.USD, has.USD))}
+		s.envelope = budget.Envelope{
+			Tokens: max(0, min(s.envelope.Tokens, has.Tokens)),
+			USD:    max(0, min(s.envelope.USD, has.USD)),
+		}
 	}
 	m.create(fix, s, ready, source{run: t.lastOpen(), fixes: t.id}, above)
 }

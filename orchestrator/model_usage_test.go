@@ -20,7 +20,8 @@ func counts(more, granted, usual int64) int64 {
 
 // usage books running totals of an agent's own. Only the last run of a task that
 // was not cancelled is charged, up to what the task was granted.
-func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelope) (cost, rest budget.Envelope, p *menv, code picket.Code) {
+func (m *rules) usage(h mheld, session string, ofTask bool,
+	total budget.Envelope) (cost, rest budget.Envelope, p *menv, code picket.Code) {
 	r, code := m.witness(h)
 	if code != "" {
 		return cost, rest, nil, code
@@ -43,7 +44,10 @@ func (m *rules) usage(h mheld, session string, ofTask bool, total budget.Envelop
 	total = budget.Envelope{Tokens: max(was.Tokens, total.Tokens), USD: max(was.USD, total.USD)}
 	m.totals[key] = total
 	more, usual := total.Minus(was), budget.Default()
-	more = budget.Envelope{Tokens: counts(more.Tokens, e.whole.Tokens, usual.Tokens), USD: budget.Money(counts(int64(more.USD), int64(e.whole.USD), int64(usual.USD)))}
+	more = budget.Envelope{
+		Tokens: counts(more.Tokens, e.whole.Tokens, usual.Tokens),
+		USD:    budget.Money(counts(int64(more.USD), int64(e.whole.USD), int64(usual.USD))),
+	}
 	said.reported = said.reported.Plus(more)
 	owed := said.reported.Minus(said.llm).Minus(said.charged)
 	owed = budget.Envelope{Tokens: max(0, owed.Tokens), USD: max(0, owed.USD)}
@@ -135,7 +139,8 @@ func (x *machine) tellLate() {
 func (x *machine) usageBy(rid, session string) {
 	h, mh := x.truth(rid)
 	total := x.amount("total")
-	got, err := x.e.ReportUsage(x.ctx, h, picket.UsageReport{Source: "claude", Session: session, Scope: "session", Tokens: total.Tokens, USD: total.USD})
+	got, err := x.e.ReportUsage(x.ctx, h,
+		picket.UsageReport{Source: "claude", Session: session, Scope: "session", Tokens: total.Tokens, USD: total.USD})
 	cost, rest, _, code := x.m.usage(mh, session, true, total)
 	if x.agree(err, code, "usage of %s", rid) {
 		x.same("usage: charged", got.Charged, cost)

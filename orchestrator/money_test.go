@@ -30,7 +30,8 @@ func TestATaskHasItsEnvelope(t *testing.T) {
 			}
 			l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
 			got := f.state(t, task.TaskID, picket.TaskLeased)
-			if l.BudgetEnvelope != *want || task.BudgetEnvelope != *want || got.BudgetEnvelope != *want || got.Available != *want || !got.Spent.IsZero() || !got.Held.IsZero() {
+			if l.BudgetEnvelope != *want || task.BudgetEnvelope != *want || got.BudgetEnvelope != *want ||
+				got.Available != *want || !got.Spent.IsZero() || !got.Held.IsZero() {
 				t.Errorf("want %v: lease %v, task %+v", want, l.BudgetEnvelope, got)
 			}
 			page, err := f.Tasks(f.ctx, picket.TaskQuery{Limit: 1})

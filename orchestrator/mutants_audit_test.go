@@ -12,12 +12,18 @@ import (
 
 // auditMutants are planted bugs of what the audit log has a copy of.
 var auditMutants = []mutant{
-	{"an operator with the key of an agent counts as the agent", []edit{{"_agent", "a.owner == by and operator ~= '1'", "a.owner == by"}}},
-	{"a heartbeat counts as an operator's act", []edit{{"heartbeat", "acting(id, a, by, '0')", "acting(id, a, by, ARGV[3])"}}},
-	{"an agent that is named like a key is audited", []edit{{"_prelude", "'person' and not agent_acts and", "'person' and"}}},
-	{"an operator's act on an agent with the name of its key is not audited", []edit{{"_prelude", "not agent_acts and", "e.actor ~= e.agent and"}}},
-	{"the scanner skips the leases of keys", []edit{{"inspect", "if score ~= from or id > at or id == at and pos ~= '0' then", "if false then"}}},
-	{"a repair that an operator made is not audited", []edit{{"_prelude", ", ['invariant.repaired'] = 'person',", ","}}},
+	{"an operator with the key of an agent counts as the agent",
+		[]edit{{"_agent", "a.owner == by and operator ~= '1'", "a.owner == by"}}},
+	{"a heartbeat counts as an operator's act",
+		[]edit{{"heartbeat", "acting(id, a, by, '0')", "acting(id, a, by, ARGV[3])"}}},
+	{"an agent that is named like a key is audited",
+		[]edit{{"_prelude", "'person' and not agent_acts and", "'person' and"}}},
+	{"an operator's act on an agent with the name of its key is not audited",
+		[]edit{{"_prelude", "not agent_acts and", "e.actor ~= e.agent and"}}},
+	{"the scanner skips the leases of keys",
+		[]edit{{"inspect", "if score ~= from or id > at or id == at and pos ~= '0' then", "if false then"}}},
+	{"a repair that an operator made is not audited",
+		[]edit{{"_prelude", ", ['invariant.repaired'] = 'person',", ","}}},
 }
 
 // The story holds without a planted bug.
@@ -38,7 +44,12 @@ func holdAudit(h *hoarder) {
 	h.ok(err)
 	command, err := h.CommandAgent(h.ctx, agent, id, picket.AgentCommand{Command: picket.CommandPing})
 	h.ok(err)
-	_, err = h.Heartbeat(h.ctx, person, id, picket.Heartbeat{Status: picket.AgentDraining, ClientTimestamp: picket.InstantOf(time.Now()), HandledCommands: []string{command}})
+	_, err = h.Heartbeat(h.ctx, person, id,
+		picket.Heartbeat{
+			Status:          picket.AgentDraining,
+			ClientTimestamp: picket.InstantOf(time.Now()),
+			HandledCommands: []string{command},
+		})
 	h.ok(err)
 	_, err = h.Deregister(h.ctx, agent, id, nil)
 	h.ok(err)

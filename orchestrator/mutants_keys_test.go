@@ -4,7 +4,10 @@ package orchestrator_test
 var keyMutants = []mutant{
 	{"a newer store is used", []edit{{"_prelude", "if num(format) > FORMAT then", "if false then"}}},
 	{"a revoked key is granted a lease", []edit{{"_grant", "not key_holds(arg(14))", "false"}}},
-	{"a revocation leaves the leases", []edit{{"key_revoke", "if leases == 'ended' and end_leases_of(", "if false and end_leases_of("}}},
-	{"leases that are kept end", []edit{{"key_revoke", "local leases = ending and 'ended' or kept", "local leases = 'ended'"}}},
-	{"a lease forgets the key that acquired it", []edit{{"_grant", "'incarnation', incarnation, 'key', with)", "'incarnation', incarnation)"}}},
+	{"a revocation leaves the leases",
+		[]edit{{"key_revoke", "if leases == 'ended' and end_leases_of(", "if false and end_leases_of("}}},
+	{"leases that are kept end",
+		[]edit{{"key_revoke", "local leases = ending and 'ended' or kept", "local leases = 'ended'"}}},
+	{"a lease forgets the key that acquired it",
+		[]edit{{"_grant", "'incarnation', incarnation, 'key', with)", "'incarnation', incarnation)"}}},
 }

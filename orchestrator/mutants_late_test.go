@@ -10,7 +10,8 @@ import (
 )
 
 // lateAttacks rewrite what a run said, at the end of its lease or after it.
-var lateAttacks = []func(*hoarder){releaseAfterExit, launchAfterLease, changeWhatWasShown, lateWithARevokedKey, repairBeyondTheDay}
+var lateAttacks = []func(*hoarder){releaseAfterExit, launchAfterLease, changeWhatWasShown, lateWithARevokedKey,
+	repairBeyondTheDay}
 
 // releaseAfterExit names another last event when the exit is already reported.
 func releaseAfterExit(h *hoarder) {
@@ -54,13 +55,15 @@ func changeWhatWasShown(h *hoarder) {
 	_, err := h.Complete(h.ctx, held, picket.Completion{Output: picket.RawJSON(`"done"`)})
 	h.ok(err)
 	told := func() (n int) {
-		page, err := h.Events(h.ctx, picket.EventQuery{TaskID: held.TaskID, Types: []string{picket.EventEvidenceReplaced}})
+		page, err := h.Events(h.ctx,
+			picket.EventQuery{TaskID: held.TaskID, Types: []string{picket.EventEvidenceReplaced}})
 		h.ok(err)
 		return len(page.Events)
 	}
 	refused := func(digest string, want picket.Code) {
 		h.Helper()
-		if _, err := h.Approve(h.ctx, operator, held.TaskID, picket.Decision{Digest: digest}); picket.CodeOf(err) != want {
+		if _, err := h.Approve(h.ctx, operator, held.TaskID,
+			picket.Decision{Digest: digest}); picket.CodeOf(err) != want {
 			h.Fatalf("a decision on %q: %v, want %s", digest, err, want)
 		}
 	}
@@ -92,7 +95,8 @@ func changeWhatWasShown(h *hoarder) {
 	if err := h.RunEvidence(h.ctx, held, diffOf("+bad")); picket.CodeOf(err) != picket.CodeTaskClosed {
 		h.Fatalf("evidence after the decision: %v", err)
 	}
-	if err := h.RunExit(h.ctx, held, picket.Exit{Class: picket.ExitSuccess}, ""); picket.CodeOf(err) != picket.CodeTaskClosed {
+	if err := h.RunExit(h.ctx, held, picket.Exit{Class: picket.ExitSuccess},
+		""); picket.CodeOf(err) != picket.CodeTaskClosed {
 		h.Fatalf("another exit after the decision: %v", err)
 	}
 }
@@ -103,14 +107,20 @@ func lateWithARevokedKey(h *hoarder) {
 	h.ok(err)
 	task, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task"})
 	h.ok(err)
-	leases, err := h.Acquire(h.ctx, picket.Caller{Actor: k.KeyID, Key: k.KeyID}, picket.AcquireRequest{AgentID: "greedy"})
+	leases, err := h.Acquire(h.ctx, picket.Caller{Actor: k.KeyID, Key: k.KeyID},
+		picket.AcquireRequest{AgentID: "greedy"})
 	h.ok(err)
 	held, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
 	h.ok(err)
 	h.ok(h.RunEvidence(h.ctx, held, diffOf("+good")))
 	_, err = h.RunLog(h.ctx, held, picket.LogPiece{Stream: "stdout", Data: []byte("all is well"), End: true})
 	h.ok(err)
-	if _, err := h.RunLog(h.ctx, held, picket.LogPiece{Stream: "stdout", Offset: 11, Data: []byte("more")}); picket.CodeOf(err) != picket.CodeStateConflict {
+	if _, err := h.RunLog(h.ctx, held,
+		picket.LogPiece{
+			Stream: "stdout",
+			Offset: 11,
+			Data:   []byte("more"),
+		}); picket.CodeOf(err) != picket.CodeStateConflict {
 		h.Fatalf("output after the end of its stream: %v", err)
 	}
 	_, err = h.Complete(h.ctx, held, picket.Completion{Output: picket.RawJSON(`"done"`)})
@@ -122,7 +132,8 @@ func lateWithARevokedKey(h *hoarder) {
 	if err := h.RunEvidence(h.ctx, held, diffOf("+bad")); picket.CodeOf(err) != picket.CodeLeaseExpired {
 		h.Fatalf("evidence of a run whose key was revoked: %v", err)
 	}
-	used, err := h.ReportUsage(h.ctx, held, picket.UsageReport{Source: "claude", Session: "s", USD: worth(0, "0.01").USD})
+	used, err := h.ReportUsage(h.ctx, held,
+		picket.UsageReport{Source: "claude", Session: "s", USD: worth(0, "0.01").USD})
 	h.ok(err)
 	if used.Charged != *worth(0, "0") || used.Unverified != *worth(0, "0.01") {
 		h.Fatalf("usage of a run whose key was revoked: %+v", used)
@@ -153,7 +164,8 @@ func repairBeyondTheDay(h *hoarder) {
 	h.ok(err)
 	left := day.Available.USD - usd("0.90")
 	repair := func(dollars budget.Money) (fix string, err error) {
-		_, fix, err = h.Reject(h.ctx, operator, task.TaskID, picket.Decision{Note: "again"}, &picket.TaskSpec{Title: "a repair", BudgetEnvelope: &budget.Envelope{USD: dollars}})
+		_, fix, err = h.Reject(h.ctx, operator, task.TaskID, picket.Decision{Note: "again"},
+			&picket.TaskSpec{Title: "a repair", BudgetEnvelope: &budget.Envelope{USD: dollars}})
 		return fix, err
 	}
 	if _, err := repair(left + 1); picket.CodeOf(err) != picket.CodeBudgetExceeded {
@@ -171,7 +183,8 @@ func repairBeyondTheDay(h *hoarder) {
 // said is what the record of a run says of its launch and its exit.
 func (h *hoarder) said(held picket.Held) string {
 	h.Helper()
-	got, err := h.raw.HMGet(h.ctx, h.prefix+"run:"+held.RunID, "launched", "workspace", "exited", "exited_at", "last_event").Result()
+	got, err := h.raw.HMGet(h.ctx, h.prefix+"run:"+held.RunID, "launched", "workspace", "exited", "exited_at",
+		"last_event").Result()
 	h.ok(err)
 	return fmt.Sprint(got...)
 }
@@ -179,17 +192,24 @@ func (h *hoarder) said(held picket.Held) string {
 // lateMutants are the planted bugs of what is reported late, and of what a
 // reviewer was shown.
 var lateMutants = []mutant{
-	{"a release rewrites the exit", []edit{{"_eventbudget", "if pick(r[1], 'exited').exited == '1' then return end", "if r.exited == '1' then return end"}}},
-	{"a launch is rewritten after the lease", []edit{{"run_events", "(r.launched ~= '1' or r.state == 'running') and ", ""}}},
+	{"a release rewrites the exit",
+		[]edit{{"_eventbudget", "if pick(r[1], 'exited').exited == '1' then return end",
+			"if r.exited == '1' then return end"}}},
+	{"a launch is rewritten after the lease",
+		[]edit{{"run_events", "(r.launched ~= '1' or r.state == 'running') and ", ""}}},
 	{"a revoked key hands in evidence", []edit{{"run_evidence", "if key_voids(r.key) then", "if false then"}}},
-	{"output follows the end of its stream", []edit{{"run_log", "if r[stream .. '_closed'] == '1' then", "if false then"}}},
+	{"output follows the end of its stream",
+		[]edit{{"run_log", "if r[stream .. '_closed'] == '1' then", "if false then"}}},
 	{"a revoked key is charged", []edit{{"usage", "key_voids(r.key) and 'key_revoked'", "false"}}},
 	{"evidence needs no digest", []edit{{"_shown", "presented == '' and not evidence then", "presented == '' then"}}},
 	{"the digest leaves out the evidence", []edit{{"run_evidence", "put(r, 'evidence', digest)", ""}}},
 	{"the digest leaves out the exit", []edit{{"_shown", " .. '-' .. (r[3] or '0')", " .. '-0'"}}},
-	{"replaced evidence is not told", []edit{{"run_evidence", "emit('run.evidence_replaced',", "type('run.evidence_replaced',"}}},
+	{"replaced evidence is not told",
+		[]edit{{"run_evidence", "emit('run.evidence_replaced',", "type('run.evidence_replaced',"}}},
 	{"the digest leaves out replacements", []edit{{"_shown", " .. '-' .. (r[4] or '0')", " .. '-0'"}}},
 	{"the exit changes after the decision", []edit{{"run_exit", "if decided then", "if false then"}}},
-	{"a repair counts on money that was used", []edit{{"_money", "have_u + num(back.available_u) - used_u", "have_u + num(back.available_u)"}}},
-	{"a launch is never corrected", []edit{{"run_events", "r.launched ~= '1' or r.state == 'running'", "r.launched ~= '1'"}}},
+	{"a repair counts on money that was used",
+		[]edit{{"_money", "have_u + num(back.available_u) - used_u", "have_u + num(back.available_u)"}}},
+	{"a launch is never corrected",
+		[]edit{{"run_events", "r.launched ~= '1' or r.state == 'running'", "r.launched ~= '1'"}}},
 }

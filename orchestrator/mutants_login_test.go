@@ -37,7 +37,8 @@ func holdLogins(h *hoarder) {
 	for range 2 { // a lost answer
 		h.ok(orchestrator.OpenSessionAs(h.ctx, h.Engine, "default.x", code, ownHost))
 	}
-	page, err := h.Events(h.ctx, picket.EventQuery{Types: []string{picket.EventSessionOpened, picket.EventSessionClosed}})
+	page, err := h.Events(h.ctx,
+		picket.EventQuery{Types: []string{picket.EventSessionOpened, picket.EventSessionClosed}})
 	h.ok(err)
 	if len(page.Events) != 3 {
 		h.Fatalf("%d events of two sessions, one of which has ended", len(page.Events))
@@ -66,8 +67,10 @@ func TestLoginsHold(t *testing.T) {
 
 // loginMutants are the planted bugs of logins.
 var loginMutants = []mutant{
-	{"a login code opens one session after another", []edit{{"session_open", "if c[4] and not at then", "if false then"}}},
-	{"a code that is shown again ends nothing", []edit{{"session_open", "if call('EXISTS', K('session:', c[4])) == 1 then", "if false then"}}},
+	{"a login code opens one session after another",
+		[]edit{{"session_open", "if c[4] and not at then", "if false then"}}},
+	{"a code that is shown again ends nothing",
+		[]edit{{"session_open", "if call('EXISTS', K('session:', c[4])) == 1 then", "if false then"}}},
 	{"a login code is not marked as used", []edit{{"session_open", "call('HSET', code, 'session', ARGV[1])", ""}}},
 	{"a login code holds for ever", []edit{{"session_open", "now - num(c[3]) >= CODE_LIFE", "false"}}},
 	{"a login code outlives its key", []edit{{"session_open", " or not key_holds(id) then return", " then return"}}},

@@ -17,7 +17,8 @@ import (
 
 // runKeyAttacks try to keep a run key, or what it holds, beyond what its parent
 // allows.
-var runKeyAttacks = []func(*hoarder){runKeyOutlivesParent, runKeyWithKeptLeases, runKeyExpires, runKeyLivesLonger, runKeyMakesAnother, runKeysWithoutEnd}
+var runKeyAttacks = []func(*hoarder){runKeyOutlivesParent, runKeyWithKeptLeases, runKeyExpires, runKeyLivesLonger,
+	runKeyMakesAnother, runKeysWithoutEnd}
 
 // parent makes a key of an operator that ends after a time, or never for 0.
 func (h *hoarder) parent(life time.Duration) string {
@@ -75,7 +76,8 @@ func (h *hoarder) valid(k picket.NewRunKey, want bool) {
 			h.Fatalf("a run key %s: %v", did, err)
 		}
 	}
-	if want && (!who.IsRunKey() || who.AgentID != "greedy" || who.May(picket.ScopeOperator, picket.ScopeReviewer, picket.ScopeAdmin)) {
+	if want && (!who.IsRunKey() || who.AgentID != "greedy" ||
+		who.May(picket.ScopeOperator, picket.ScopeReviewer, picket.ScopeAdmin)) {
 		h.Fatalf("a run key speaks for %+v", who)
 	}
 }
@@ -242,7 +244,11 @@ func runKeyMakesAnother(h *hoarder) {
 // runKeysWithoutEnd makes more run keys than one key may have, and repeats one request.
 func runKeysWithoutEnd(h *hoarder) {
 	parent := h.parent(0)
-	by := picket.Caller{Actor: parent, Key: parent, Once: picket.Once{Key: strings.Repeat("k", 38) + parent[4:], Body: strings.Repeat("b", 64)}}
+	by := picket.Caller{
+		Actor: parent,
+		Key:   parent,
+		Once:  picket.Once{Key: strings.Repeat("k", 38) + parent[4:], Body: strings.Repeat("b", 64)},
+	}
 	req := picket.RunKeyRequest{AgentID: "greedy"}
 	first, err := h.CreateRunKey(h.ctx, by, req)
 	h.ok(err)
@@ -274,30 +280,49 @@ func TestRunKeysAreHeldByTheirParents(t *testing.T) {
 
 // runKeyMutants are the planted bugs of run keys.
 var runKeyMutants = []mutant{
-	{"a run key outlives the revocation of its parent", []edit{{"key_revoke", "local run_keys, run_leases = revoke_run_keys(ARGV[1], with_runs)", "local run_keys, run_leases = 0, 0"}}},
+	{"a run key outlives the revocation of its parent",
+		[]edit{{"key_revoke", "local run_keys, run_leases = revoke_run_keys(ARGV[1], with_runs)",
+			"local run_keys, run_leases = 0, 0"}}},
 	{"a revocation marks no run key", []edit{{"_runkey", "'revoked', RAW, 'leases', 'kept')", "'leases', 'kept')"}}},
-	{"leases of run keys survive the revocation", []edit{{"_runkey", "if ends and k[3] ~= 'ended' then", "if false then"}}},
+	{"leases of run keys survive the revocation",
+		[]edit{{"_runkey", "if ends and k[3] ~= 'ended' then", "if false then"}}},
 	{"leases of run keys that were to be kept end", []edit{{"_runkey", "if ends and k[3]", "if k[3]"}}},
-	{"leases of run keys that were kept never end", []edit{{"_runkey", "if ends and k[3] ~= 'ended' then", "if ends and k[1] == '0' then"}}},
+	{"leases of run keys that were kept never end",
+		[]edit{{"_runkey", "if ends and k[3] ~= 'ended' then", "if ends and k[1] == '0' then"}}},
 	{"nothing ends the leases of run keys", []edit{{"_runkey", "call('ZADD', K('chores'), '0', 'key:' .. id)", ""}}},
-	{"the end of a run key ends its leases", []edit{{"run_key_renew", "run_key_expires(id, parent, RAW)", "run_key_expires(id, parent, RAW)\n    call('HSET', K('key:', id), 'leases', 'ended')"}}},
-	{"an expired run key with leases is forgotten", []edit{{"_runkey", "if call('ZCARD', K('leases-of:', id)) > 0 then", "if false then"}}},
+	{"the end of a run key ends its leases",
+		[]edit{{"run_key_renew", "run_key_expires(id, parent, RAW)",
+			"run_key_expires(id, parent, RAW)\n    call('HSET', K('key:', id), 'leases', 'ended')"}}},
+	{"an expired run key with leases is forgotten",
+		[]edit{{"_runkey", "if call('ZCARD', K('leases-of:', id)) > 0 then", "if false then"}}},
 	{"an ended run key lives on", []edit{{"run_key_renew", "run_key_expires(id, parent, RAW)", ""}}},
-	{"an ended run key is renewed", []edit{{"run_key_renew", "if not parent or not key_holds(id) then", "if not parent then"}}},
-	{"a key that is no run key is renewed", []edit{{"run_key_renew", "if not parent or not key_holds(id) then return", "parent = parent or ''\nif not key_holds(id) then return"}}},
-	{"a run key lives longer than its parent", []edit{{"_runkey", "if last > 0 then ends = math.min(ends, last) end", ""}}},
-	{"a run key never ends", []edit{{"_runkey", "call('HSET', K('key:', id), 'expires', ends)", "call('HSET', K('key:', id), 'expires', '0')"}}},
-	{"a renewal changes nothing", []edit{{"run_key_renew", "run_key_expires(id, parent, run_key_end(parent, life))", ""}}},
-	{"the row of a run key is not deleted", []edit{{"_runkey", "call('DEL', K('key:', id), K('keyhash:', k[1]))", "call('DEL', K('keyhash:', k[1]))"}}},
-	{"the hash of a run key is not deleted", []edit{{"_runkey", "call('DEL', K('key:', id), K('keyhash:', k[1]))", "call('DEL', K('key:', id))"}}},
+	{"an ended run key is renewed",
+		[]edit{{"run_key_renew", "if not parent or not key_holds(id) then", "if not parent then"}}},
+	{"a key that is no run key is renewed",
+		[]edit{{"run_key_renew", "if not parent or not key_holds(id) then return",
+			"parent = parent or ''\nif not key_holds(id) then return"}}},
+	{"a run key lives longer than its parent",
+		[]edit{{"_runkey", "if last > 0 then ends = math.min(ends, last) end", ""}}},
+	{"a run key never ends",
+		[]edit{{"_runkey", "call('HSET', K('key:', id), 'expires', ends)",
+			"call('HSET', K('key:', id), 'expires', '0')"}}},
+	{"a renewal changes nothing",
+		[]edit{{"run_key_renew", "run_key_expires(id, parent, run_key_end(parent, life))", ""}}},
+	{"the row of a run key is not deleted",
+		[]edit{{"_runkey", "call('DEL', K('key:', id), K('keyhash:', k[1]))", "call('DEL', K('keyhash:', k[1]))"}}},
+	{"the hash of a run key is not deleted",
+		[]edit{{"_runkey", "call('DEL', K('key:', id), K('keyhash:', k[1]))", "call('DEL', K('key:', id))"}}},
 	{"a deleted run key stays listed", []edit{{"_runkey", "call('ZREM', K('keys'), id)", ""}}},
 	{"a deleted run key stays with its parent", []edit{{"_runkey", "call('ZREM', K('run-keys-of:', k[2]), id)", ""}}},
 	{"expired run keys are never deleted", []edit{{"retain", "n = n + forget_run_keys(K('run-keys'), limit)", ""}}},
 	{"a new run key deletes no expired one", []edit{{"run_key_create", "forget_run_keys(of, 10)", ""}}},
-	{"a run key makes another run key", []edit{{"run_key_create", "if call('HGET', K('key:', parent), 'parent') then", "if false then"}}},
+	{"a run key makes another run key",
+		[]edit{{"run_key_create", "if call('HGET', K('key:', parent), 'parent') then", "if false then"}}},
 	{"a revoked key makes run keys", []edit{{"run_key_create", "if not key_holds(parent) then", "if false then"}}},
 	{"run keys have no bound", []edit{{"run_key_create", ">= most then", ">= most + 1 then"}}},
 	{"expired run keys count", []edit{{"run_key_create", "'(' .. RAW", "'-inf'"}}},
-	{"a run key has the scope of its parent", []edit{{"run_key_create", "'scopes', 'agent', 'created'", "'scopes', 'agent,operator', 'created'"}}},
-	{"a run key is for any agent", []edit{{"run_key_create", "'parent', parent, 'agent', ARGV[5])", "'parent', parent)"}}},
+	{"a run key has the scope of its parent",
+		[]edit{{"run_key_create", "'scopes', 'agent', 'created'", "'scopes', 'agent,operator', 'created'"}}},
+	{"a run key is for any agent",
+		[]edit{{"run_key_create", "'parent', parent, 'agent', ARGV[5])", "'parent', parent)"}}},
 }

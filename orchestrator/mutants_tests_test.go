@@ -55,7 +55,8 @@ var finders = map[string]string{
 // take most of the time of the gate, so they are planted only with every bug.
 var foundLate = []string{
 	"a closed envelope is charged whatever the ones above it granted", "a nudge is told twice for one event",
-	"a repair takes more than there is", "events are written after an exit that names none", "get_task shows what was submitted",
+	"a repair takes more than there is", "events are written after an exit that names none",
+	"get_task shows what was submitted",
 	"only the last report is recognised", "reclaim revives an ended lease", "whose process is gone keeps its grace",
 }
 

@@ -24,11 +24,16 @@ import (
 
 // edit replaces a piece of a Lua file. The old text must be there exactly
 // once, so the table cannot rot while the scripts move on.
-type edit struct{ file, old, new string }
+type edit struct {
+	file string
+	old  string
+	new  string
+}
 
 // allMutants are the planted bugs of all tables.
 func allMutants() []mutant {
-	return slices.Concat(mutants, crewMutants, tillMutants, keyMutants, quotaMutants, loginMutants, lateMutants, runKeyMutants, auditMutants)
+	return slices.Concat(mutants, crewMutants, tillMutants, keyMutants, quotaMutants, loginMutants, lateMutants,
+		runKeyMutants, auditMutants)
 }
 
 // onTheBrink are the planted bugs of a millisecond: only a clock that stands
@@ -47,7 +52,8 @@ func (m mutant) plant(files map[string]string) (func(source string) string, erro
 	for _, e := range m.edits {
 		text := cmp.Or(changed[e.file], files[e.file])
 		if n := strings.Count(text, e.old); n != 1 {
-			return nil, fmt.Errorf("%s: lua/%s.lua has this %d times, not once:\n%s\nThe script has moved on: plant the bug anew", m.name, e.file, n, e.old)
+			return nil,
+				fmt.Errorf("%s: lua/%s.lua has this %d times, not once:\n%s\nThe script has moved on: plant the bug anew", m.name, e.file, n, e.old)
 		}
 		changed[e.file] = strings.Replace(text, e.old, e.new, 1)
 	}
@@ -125,11 +131,19 @@ func (p phase) shows(m mutant) bool {
 func gate(t *testing.T, seed uint64) []phase {
 	store := rig.Real(t)
 	live := func(n int) phase {
-		return phase{suite: "model, real store", rounds: n, try: func(t *testing.T, bug *patch) verdict { return realModel(t, store, bug) }}
+		return phase{
+			suite:  "model, real store",
+			rounds: n,
+			try:    func(t *testing.T, bug *patch) verdict { return realModel(t, store, bug) },
+		}
 	}
 	virtual := func(n int) phase { return phase{suite: "model, virtual clock", rounds: n, try: virtualModel} }
 	races := func(n int) phase {
-		return phase{suite: "linearizability", rounds: n, try: func(t *testing.T, bug *patch) verdict { return linearHunt(t, store, bug, seed, n) }}
+		return phase{
+			suite:  "linearizability",
+			rounds: n,
+			try:    func(t *testing.T, bug *patch) verdict { return linearHunt(t, store, bug, seed, n) },
+		}
 	}
 	attacks := []phase{
 		{"quotas", 1, fixed(quotaAttacks...), quotaMutants},
@@ -338,6 +352,8 @@ func TestTheEngineItselfSurvivesTheGate(t *testing.T) {
 	}
 	store := rig.Real(t)
 	survives("model, virtual clock", 20, flags.seed, virtualModel)
-	survives("model, real store", 20, flags.seed, func(t *testing.T, bug *patch) verdict { return realModel(t, store, bug) })
-	survives("linearizability", 4, flags.seed, func(t *testing.T, bug *patch) verdict { return linearHunt(t, store, bug, flags.seed, 4) })
+	survives("model, real store", 20, flags.seed,
+		func(t *testing.T, bug *patch) verdict { return realModel(t, store, bug) })
+	survives("linearizability", 4, flags.seed,
+		func(t *testing.T, bug *patch) verdict { return linearHunt(t, store, bug, flags.seed, 4) })
 }

@@ -81,14 +81,21 @@ func TestLateMoneyGoesThroughClosedEnvelopes(t *testing.T) {
 		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
 		child := func(h picket.Held, dollars string) (string, picket.Held) {
 			t.Helper()
-			d, err := f.Delegate(f.ctx, h, "one", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, dollars), Review: picket.ReviewByNone, Priority: ptr(9)})
+			d, err := f.Delegate(f.ctx, h, "one",
+				picket.Subtask{
+					Title:          "part",
+					BudgetEnvelope: worth(10, dollars),
+					Review:         picket.ReviewByNone,
+					Priority:       ptr(9),
+				})
 			ok(t, err)
 			return d.TaskID, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 		}
 		middle, mh := child(h, "0.60")
 		leaf, lh := child(mh, "0.50")
 		f.books(t, middle, "0.60", "0.10", "0", "0")
-		calls := []picket.Reservation{f.reserve(t, lh, paid("0.10")), f.reserve(t, lh, paid("0.10")), f.reserve(t, lh, paid("0.10"))}
+		calls := []picket.Reservation{f.reserve(t, lh, paid("0.10")), f.reserve(t, lh, paid("0.10")),
+			f.reserve(t, lh, paid("0.10"))}
 		for _, held := range []picket.Held{lh, mh} {
 			_, err := f.Complete(f.ctx, held, picket.Completion{})
 			ok(t, err)
@@ -164,7 +171,8 @@ func TestATopUpGoesUpToTheHouse(t *testing.T) {
 		_, err = f.TopUp(f.ctx, clash, d.TaskID, more)
 		refused(t, err, picket.CodeIdempotencyConflict)
 		e := f.envelope(t, root.TaskID)
-		if e.Granted != *worth(1005, "1.25") || e.Available != *worth(990, "0.90") || e.Carved != *worth(15, "0.35") || len(e.Children) != 1 {
+		if e.Granted != *worth(1005, "1.25") || e.Available != *worth(990, "0.90") || e.Carved != *worth(15, "0.35") ||
+			len(e.Children) != 1 {
 			t.Errorf("root %+v", e)
 		}
 		house := f.envelope(t, "house")
@@ -186,7 +194,9 @@ func TestATopUpGoesUpToTheHouse(t *testing.T) {
 		}
 		page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: d.TaskID})
 		ok(t, err)
-		if len(page.Rows) != 1 || page.Rows[0].Kind != picket.LedgerTopUp || page.Rows[0].Charged != *worth(5, "0.25") || page.Rows[0].Actor != "key_test" || page.Rows[0].Detail != "go on" {
+		if len(page.Rows) != 1 || page.Rows[0].Kind != picket.LedgerTopUp ||
+			page.Rows[0].Charged != *worth(5, "0.25") || page.Rows[0].Actor != "key_test" ||
+			page.Rows[0].Detail != "go on" {
 			t.Errorf("ledger %+v", page)
 		}
 		f.sound(t)
@@ -211,7 +221,9 @@ func TestWaitingForATopUp(t *testing.T) {
 			began := time.Now()
 			got, err := f.AwaitTopUp(f.ctx, h, 50*time.Second)
 			ok(t, err)
-			if took := time.Since(began).Round(time.Second); got.ToppedUp != want || took != after || got.Available.USD != usd(available) || got.Locked {
+			if took := time.Since(began).
+				Round(time.Second); got.ToppedUp != want || took != after || got.Available.USD != usd(available) ||
+				got.Locked {
 				t.Errorf("%+v after %s, want %v after %s", got, took, want, after)
 			}
 		}

@@ -24,15 +24,20 @@ func (f *fixture) parentDecides(t *testing.T) {
 	ok(t, err)
 	ok(t, f.RunEvidence(f.ctx, child, diffOf("+bad")))
 	for _, decision := range []string{"approve", "reject"} {
-		for digest, code := range map[string]picket.Code{seen.Review.Digest: picket.CodeVersion, "": picket.CodePreconditionRequired} {
-			_, err := f.ReviewSubtask(f.ctx, h, "", picket.SubtaskReview{TaskID: sub.TaskID, Decision: decision, Digest: digest})
+		for digest, code := range map[string]picket.Code{
+			seen.Review.Digest: picket.CodeVersion,
+			"":                 picket.CodePreconditionRequired,
+		} {
+			_, err := f.ReviewSubtask(f.ctx, h, "",
+				picket.SubtaskReview{TaskID: sub.TaskID, Decision: decision, Digest: digest})
 			f.changedSince(t, err, code, sub.TaskID)
 		}
 	}
 	again, err := f.AwaitSubtask(f.ctx, h, sub.TaskID, time.Minute)
 	ok(t, err)
 	for range 2 {
-		got, err := f.ReviewSubtask(f.ctx, h, "", picket.SubtaskReview{TaskID: sub.TaskID, Decision: "approve", Digest: again.Review.Digest})
+		got, err := f.ReviewSubtask(f.ctx, h, "",
+			picket.SubtaskReview{TaskID: sub.TaskID, Decision: "approve", Digest: again.Review.Digest})
 		ok(t, err)
 		if got.State != picket.TaskCompleted || got.Review.Digest != again.Review.Digest {
 			t.Errorf("%s on %s", got.State, got.Review.Digest)

@@ -11,7 +11,8 @@ import (
 func (f *fixture) ask(t *testing.T, agent string, req picket.HelpRequest) (picket.Held, string) {
 	t.Helper()
 	h := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: agent}))
-	_, err := f.Report(f.ctx, h, "", picket.Progress{Summary: "stuck", Attempted: []picket.Attempted{{Action: "think", Outcome: "nothing"}}})
+	_, err := f.Report(f.ctx, h, "",
+		picket.Progress{Summary: "stuck", Attempted: []picket.Attempted{{Action: "think", Outcome: "nothing"}}})
 	ok(t, err)
 	got, err := f.RequestHelp(f.ctx, h, req)
 	ok(t, err)
@@ -33,7 +34,8 @@ func TestAnswerReachesTheNextRun(t *testing.T) {
 			t.Fatalf("hand-offs %+v", hs)
 		}
 		h := hs.Handoffs[0]
-		if h.HandoffID != hid || h.Title != task.Title || h.Question != `Which "colour"?` || h.Options[1] != "grün" || h.Tried[0].Action != "think" {
+		if h.HandoffID != hid || h.Title != task.Title || h.Question != `Which "colour"?` || h.Options[1] != "grün" ||
+			h.Tried[0].Action != "think" {
 			t.Fatalf("hand-off %+v", h)
 		}
 		claimed, err := f.Claim(f.ctx, operator, hid, false)
@@ -50,7 +52,8 @@ func TestAnswerReachesTheNextRun(t *testing.T) {
 		}
 		_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Option: ptr("blue")})
 		refused(t, err, picket.CodeValidation)
-		got, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Option: ptr("grün"), Answer: picket.RawJSON(`{"n":12345678901234567890}`)})
+		got, err := f.Answer(f.ctx, operator, hid,
+			picket.AnswerRequest{Option: ptr("grün"), Answer: picket.RawJSON(`{"n":12345678901234567890}`)})
 		ok(t, err)
 		if got.State != picket.TaskQueued || got.Failures != 0 {
 			t.Fatalf("answered %+v", got)
@@ -64,7 +67,8 @@ func TestAnswerReachesTheNextRun(t *testing.T) {
 			t.Fatal("another agent took the task within the minute")
 		}
 		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-		if len(l.Answers) != 1 || *l.Answers[0].Option != "grün" || string(l.Answers[0].Answer) != `{"n":12345678901234567890}` ||
+		if len(l.Answers) != 1 || *l.Answers[0].Option != "grün" ||
+			string(l.Answers[0].Answer) != `{"n":12345678901234567890}` ||
 			l.Answers[0].Question != `Which "colour"?` || l.LastReport.Summary != "stuck" || l.TaskID != task.TaskID {
 			t.Fatalf("lease %+v", l)
 		}
@@ -95,7 +99,8 @@ func TestAnswerIsNotKeptForAnAgentThatIsGone(t *testing.T) {
 		ok(t, err)
 		open, err := f.Handoffs(f.ctx, picket.HandoffQuery{})
 		ok(t, err)
-		_, err = f.Answer(f.ctx, operator, open.Handoffs[0].HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
+		_, err = f.Answer(f.ctx, operator, open.Handoffs[0].HandoffID,
+			picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
 		ok(t, err)
 		if l := f.lease(t, picket.AcquireRequest{AgentID: "a2"}); l.FencingToken != 2 || len(l.Answers) != 1 {
 			t.Fatalf("token %d with %d answers", l.FencingToken, len(l.Answers))
@@ -106,9 +111,17 @@ func TestAnswerIsNotKeptForAnAgentThatIsGone(t *testing.T) {
 func TestDeadlinePolicies(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		deny := f.submit(t, picket.TaskSpec{})
-		f.ask(t, "a1", picket.HelpRequest{Question: "deny?", DeadlineSeconds: ptr(30), OnDeadline: picket.OnDeadlineDeny})
+		f.ask(t, "a1", picket.HelpRequest{
+			Question:        "deny?",
+			DeadlineSeconds: ptr(30),
+			OnDeadline:      picket.OnDeadlineDeny,
+		})
 		escalate := f.submit(t, picket.TaskSpec{})
-		f.ask(t, "a1", picket.HelpRequest{Question: "escalate?", DeadlineSeconds: ptr(30), OnDeadline: picket.OnDeadlineEscalate})
+		f.ask(t, "a1", picket.HelpRequest{
+			Question:        "escalate?",
+			DeadlineSeconds: ptr(30),
+			OnDeadline:      picket.OnDeadlineEscalate,
+		})
 		wait := f.submit(t, picket.TaskSpec{})
 		f.ask(t, "a1", picket.HelpRequest{Question: "wait?", DeadlineSeconds: ptr(30)})
 		f.pass(t, 31*time.Second)
@@ -116,7 +129,8 @@ func TestDeadlinePolicies(t *testing.T) {
 		if len(got.Answers) != 1 || string(got.Answers[0].Answer) != `"denied by deadline"` {
 			t.Fatalf("answers %+v", got.Answers)
 		}
-		if got := f.state(t, escalate.TaskID, picket.TaskHandoff); got.Priority != 6 || got.Handoff.State != picket.HandoffOpen {
+		if got := f.state(t, escalate.TaskID, picket.TaskHandoff); got.Priority != 6 ||
+			got.Handoff.State != picket.HandoffOpen {
 			t.Fatalf("escalated %+v", got)
 		}
 		if got := f.state(t, wait.TaskID, picket.TaskHandoff); got.Priority != 5 {
@@ -156,12 +170,18 @@ func TestRejectCreatesTheFixInTheSameStep(t *testing.T) {
 		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
 		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"wrong"`)})
 		ok(t, err)
-		once := picket.Caller{Actor: "key_test", Once: picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}}
-		got, fix, err := f.Reject(f.ctx, once, task.TaskID, picket.Decision{Note: "too \"red\""}, &picket.TaskSpec{Title: "make it blue"})
+		once := picket.Caller{
+			Actor: "key_test",
+			Once:  picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)},
+		}
+		got, fix, err := f.Reject(f.ctx, once, task.TaskID, picket.Decision{Note: "too \"red\""},
+			&picket.TaskSpec{Title: "make it blue"})
 		ok(t, err)
-		again, fix2, err := f.Reject(f.ctx, once, task.TaskID, picket.Decision{Note: "too \"red\""}, &picket.TaskSpec{Title: "make it blue"})
+		again, fix2, err := f.Reject(f.ctx, once, task.TaskID, picket.Decision{Note: "too \"red\""},
+			&picket.TaskSpec{Title: "make it blue"})
 		ok(t, err)
-		if fix == "" || fix2 != fix || again.State != got.State || got.State != picket.TaskRejected || *got.Review.FixTaskID != fix {
+		if fix == "" || fix2 != fix || again.State != got.State || got.State != picket.TaskRejected ||
+			*got.Review.FixTaskID != fix {
 			t.Fatalf("rejected %+v fix %q repeated %q", got, fix, fix2)
 		}
 		fixTask := f.state(t, fix, picket.TaskQueued)
@@ -195,7 +215,10 @@ func TestARepeatAfterRetention(t *testing.T) {
 			}
 		}
 		id := f.done(t, 1, picket.TaskSpec{})[0]
-		verbs["approve"] = func() error { _, err := f.Approve(f.ctx, once("approve"), id, picket.Decision{}); return err }
+		verbs["approve"] = func() error {
+			_, err := f.Approve(f.ctx, once("approve"), id, picket.Decision{})
+			return err
+		}
 		ok(t, verbs["approve"]())
 		spends := f.submit(t, picket.TaskSpec{}).TaskID
 		verbs["top up"] = func() error {

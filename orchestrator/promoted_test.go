@@ -27,7 +27,8 @@ func TestEveryScriptAsksWhichServerItIsOn(t *testing.T) {
 			if name == "identify" || name == "adopt" {
 				continue
 			}
-			err := f.raw.Eval(f.ctx, source, []string{meta}, h.TaskID, h.RunID, f.sealer.Fingerprint("default", h.RunID)).Err()
+			err := f.raw.Eval(f.ctx, source, []string{meta}, h.TaskID, h.RunID,
+				f.sealer.Fingerprint("default", h.RunID)).Err()
 			if err == nil || !strings.HasPrefix(err.Error(), "store_changed ") {
 				t.Errorf("%s on a server that was not adopted: %v", name, err)
 			}
@@ -146,6 +147,9 @@ func fencedCalls(ctx context.Context, e *orchestrator.Engine, h picket.Held) map
 		"fail":     func() error { _, err := e.Fail(ctx, h, "late", true); return err },
 		"reclaim":  func() error { _, err := e.Reclaim(ctx, h); return err },
 		"complete": func() error { _, err := e.Complete(ctx, h, picket.Completion{Summary: "late"}); return err },
-		"help":     func() error { _, err := e.RequestHelp(ctx, h, picket.HelpRequest{Question: "which?"}); return err },
+		"help": func() error {
+			_, err := e.RequestHelp(ctx, h, picket.HelpRequest{Question: "which?"})
+			return err
+		},
 	}
 }

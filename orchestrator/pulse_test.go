@@ -27,7 +27,8 @@ func beatsIn(slots []picket.PulseSlot) picket.PulseSlot {
 }
 
 // logged is the pulse that the log of events tells of the hour up to now.
-func logged(ctx context.Context, t *testing.T, e *orchestrator.Engine, now picket.Instant) map[picket.Instant]picket.PulseSlot {
+func logged(ctx context.Context, t *testing.T, e *orchestrator.Engine,
+	now picket.Instant) map[picket.Instant]picket.PulseSlot {
 	t.Helper()
 	slots := map[picket.Instant]picket.PulseSlot{}
 	for after := int64(0); ; {
@@ -99,7 +100,8 @@ func TestThePulseCounts(t *testing.T) {
 		expect := func(want string) {
 			t.Helper()
 			got := beatsAsLogged(f.ctx, t, f.Engine)
-			if has := fmt.Sprintf("%d handed in, %d failed, %d asked, refused %v", got.Ended, got.Failed, got.Asked, got.Refused); has != want {
+			if has := fmt.Sprintf("%d handed in, %d failed, %d asked, refused %v", got.Ended, got.Failed, got.Asked,
+				got.Refused); has != want {
 				t.Errorf("counted: %s; want %s", has, want)
 			}
 		}
@@ -118,7 +120,10 @@ func TestThePulseCounts(t *testing.T) {
 			return err
 		})
 		expect("2 handed in, 0 failed, 1 asked, refused map[]")
-		f.again(t, func() error { _, err := f.Finish(f.ctx, once("f"), asked.HandoffID, picket.RawJSON(`1`)); return err })
+		f.again(t, func() error {
+			_, err := f.Finish(f.ctx, once("f"), asked.HandoffID, picket.RawJSON(`1`))
+			return err
+		})
 		expect("3 handed in, 0 failed, 1 asked, refused map[]")
 		_, h = f.start(t, picket.TaskSpec{})
 		f.again(t, func() error { _, err := f.Fail(f.ctx, h, "no", false); return err }) // a person is asked, too
@@ -131,7 +136,8 @@ func TestThePulseCounts(t *testing.T) {
 		for range 23 { // the last three are told together
 			f.RefusedWrite(f.ctx, h, "report", gone)
 		}
-		f.RefusedWrite(f.ctx, picket.Held{RunID: "run_unknown"}, "report", picket.Refuse(picket.CodeStaleFence, "Stop.", "superseded"))
+		f.RefusedWrite(f.ctx, picket.Held{RunID: "run_unknown"}, "report",
+			picket.Refuse(picket.CodeStaleFence, "Stop.", "superseded"))
 		expect("3 handed in, 2 failed, 2 asked, refused map[lease_expired:20 stale_fence:1]")
 		f.pass(t, time.Minute)
 		_, err = f.Chore(f.ctx, 10)
@@ -191,7 +197,13 @@ func TestThePulseOfOtherClocks(t *testing.T) {
 		if p := f.stats(t).Pulse; len(p) != 0 {
 			t.Errorf("not counted, but there: %+v", p)
 		}
-		for other, in := range map[int64]bool{slot - picket.PulseSlots - 1: false, slot - picket.PulseSlots + 3: true, slot - 1: true, slot + 2: false, slot + 1_000_000: false} {
+		for other, in := range map[int64]bool{
+			slot - picket.PulseSlots - 1: false,
+			slot - picket.PulseSlots + 3: true,
+			slot - 1:                     true,
+			slot + 2:                     false,
+			slot + 1_000_000:             false,
+		} {
 			ok(t, f.raw.Del(f.ctx, counts).Err())
 			ok(t, f.raw.HSet(f.ctx, counts, fmt.Sprint(other, " ended"), 7).Err())
 			if p := f.stats(t).Pulse; len(p) != 1 == in {
@@ -200,7 +212,14 @@ func TestThePulseOfOtherClocks(t *testing.T) {
 		}
 		ok(t, f.raw.Del(f.ctx, counts).Err())
 		kept := map[string]bool{}
-		for other, keep := range map[int64]bool{0: false, slot - picket.PulseSlots - 1: false, slot - 2: true, slot + 4: true, slot + 2*picket.PulseSlots: false, slot + 1_000_000: false} {
+		for other, keep := range map[int64]bool{
+			0:                            false,
+			slot - picket.PulseSlots - 1: false,
+			slot - 2:                     true,
+			slot + 4:                     true,
+			slot + 2*picket.PulseSlots:   false,
+			slot + 1_000_000:             false,
+		} {
 			field := fmt.Sprint(other, " ended")
 			ok(t, f.raw.HSet(f.ctx, counts, field, 7, "nonsense", "x", "", "y").Err())
 			kept[field] = keep

@@ -23,12 +23,14 @@ func (f *fixture) plant(t *testing.T, n int) {
 			for i := range 500 {
 				id := ulid.Make().String()
 				task, run, hid := "task_"+id, "run_"+id, "handoff_"+id
-				p.HSet(f.ctx, space+"task:"+task, "state", "review", "run", run, "order", at+i, "token", "1", "role", "coder")
+				p.HSet(f.ctx, space+"task:"+task, "state", "review", "run", run, "order", at+i, "token", "1", "role",
+					"coder")
 				p.Set(f.ctx, space+"spec:"+task, `{"title":"planted"}`, 0)
 				p.Set(f.ctx, space+"out:"+task, `{"output":"done","summary":""}`, 0)
 				p.ZAdd(f.ctx, space+"by-state:review", redis.Z{Score: float64(at + i), Member: task})
 				p.ZAdd(f.ctx, space+"by-role:coder", redis.Z{Score: float64(at + i), Member: task})
-				p.HSet(f.ctx, space+"handoff:"+hid, "task", task, "run", run, "kind", "question", "state", "open", "created", "1",
+				p.HSet(f.ctx, space+"handoff:"+hid, "task", task, "run", run, "kind", "question", "state", "open",
+					"created", "1",
 					"body", `{"question":"which?"}`, "deadline", "0", "policy", "wait", "claimed", "")
 				p.ZAdd(f.ctx, space+"handoffs:open", redis.Z{Score: 1, Member: hid})
 			}
@@ -88,12 +90,14 @@ func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
 				ok(t, err)
 			}),
 		}
-		t.Logf("%d wait: a page of hand-offs costs %d calls, one of reviews %d, with a filter %d; %d bytes", n, cost[i][0], cost[i][1], cost[i][2], bytes[i])
+		t.Logf("%d wait: a page of hand-offs costs %d calls, one of reviews %d, with a filter %d; %d bytes", n,
+			cost[i][0], cost[i][1], cost[i][2], bytes[i])
 	}
 	const halving = 2 * 14 // of those of one instant
 	for i, most := range [3]int{limit*8 + halving + 10, limit*12 + 10, limit*13 + 10} {
 		if cost[1][i] > most || cost[1][i] > cost[0][i]+halving {
-			t.Errorf("page %d costs %d calls of 10,000 and %d of 500, at most %d are its rows'", i, cost[1][i], cost[0][i], most)
+			t.Errorf("page %d costs %d calls of 10,000 and %d of 500, at most %d are its rows'", i, cost[1][i],
+				cost[0][i], most)
 		}
 	}
 	if bytes[1] > bytes[0]+limit || bytes[1] > 64<<10 {
@@ -101,7 +105,8 @@ func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
 	}
 	ok(t, f.raw.Rename(f.ctx, "pk:{default}:by-role:coder", "pk:{default}:by-role:other").Err())
 	for at := range 9000 { // all of it in the set, none of it in review
-		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:by-role:coder", redis.Z{Score: float64(at), Member: fmt.Sprint("task_", at)}).Err())
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:by-role:coder",
+			redis.Z{Score: float64(at), Member: fmt.Sprint("task_", at)}).Err())
 	}
 	var page picket.ReviewPage
 	if n := f.spent(t, func() {
@@ -115,7 +120,8 @@ func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
 	if len(shown) != many || distinct(shown) != many {
 		t.Errorf("the pages show %d hand-offs, %d different ones", len(shown), distinct(shown))
 	}
-	if shown := f.reviewPages(t, picket.ReviewQuery{Limit: 200, Role: "other"}); len(shown) != many || distinct(shown) != many {
+	if shown := f.reviewPages(t, picket.ReviewQuery{Limit: 200, Role: "other"}); len(shown) != many ||
+		distinct(shown) != many {
 		t.Errorf("the pages show %d reviews", len(shown))
 	}
 }

@@ -19,7 +19,9 @@ import (
 func (e *Engine) Handoffs(ctx context.Context, q picket.HandoffQuery) (picket.HandoffPage, error) {
 	q.State = cmp.Or(q.State, picket.HandoffOpen)
 	if !q.State.Valid() {
-		return picket.HandoffPage{}, picket.Invalid("state", "Send open, answered, finished or cancelled.", "%q is not a state of a hand-off", q.State)
+		return picket.HandoffPage{},
+			picket.Invalid("state", "Send open, answered, finished or cancelled.", "%q is not a state of a hand-off",
+				q.State)
 	}
 	score, before, err := handoffCursor(q.Cursor)
 	if err == nil {
@@ -43,7 +45,8 @@ func (e *Engine) Handoff(ctx context.Context, handoffID string) (picket.Handoff,
 	return page.Handoffs[0], nil
 }
 
-func (e *Engine) handoffs(ctx context.Context, which string, limit int, score, before string) (page picket.HandoffPage, err error) {
+func (e *Engine) handoffs(ctx context.Context, which string, limit int,
+	score, before string) (page picket.HandoffPage, err error) {
 	got, err := e.run(ctx, "handoffs", which, limit, score, before)
 	if err != nil {
 		return page, err
@@ -51,7 +54,11 @@ func (e *Engine) handoffs(ctx context.Context, which string, limit int, score, b
 	r := &reply{script: "handoffs"}
 	l := r.list(got)
 	raw, now := r.int(r.at(l, 0)), r.int(r.at(l, 1))
-	page = picket.HandoffPage{Handoffs: []picket.Handoff{}, Total: r.int(r.at(l, 2)), NextCursor: optional(r.text(r.at(l, 3)))}
+	page = picket.HandoffPage{
+		Handoffs:   []picket.Handoff{},
+		Total:      r.int(r.at(l, 2)),
+		NextCursor: optional(r.text(r.at(l, 3))),
+	}
 	for _, v := range l[4:] {
 		if h := r.handoffRow(r.list(v), raw, now); h != nil {
 			page.Handoffs = append(page.Handoffs, *h)
@@ -118,7 +125,11 @@ func (e *Engine) Reviews(ctx context.Context, q picket.ReviewQuery) (page picket
 	}
 	r := &reply{script: "reviews"}
 	l := r.list(got)
-	page = picket.ReviewPage{Reviews: []picket.PendingReview{}, Total: r.int(r.at(l, 0)), NextCursor: optional(r.text(r.at(l, 1)))}
+	page = picket.ReviewPage{
+		Reviews:    []picket.PendingReview{},
+		Total:      r.int(r.at(l, 0)),
+		NextCursor: optional(r.text(r.at(l, 1))),
+	}
 	for _, v := range l[2:] {
 		page.Reviews = append(page.Reviews, r.pendingReview(r.list(v)))
 	}
@@ -154,9 +165,22 @@ func (r *reply) pendingReview(row []any) picket.PendingReview {
 	r.money(&t, r.at(row, 7))
 	var o outRecord
 	r.json(r.at(row, 3), &o)
-	return picket.PendingReview{TaskID: id, RunID: r.hash(row[1])["run"], Title: t.Title, Role: t.Role, Labels: t.Labels, Parent: t.Parent,
-		Output: o.Output, Summary: o.Summary, SubmittedAt: picket.Instant(r.int(r.at(row, 4))), FencingToken: t.FencingToken,
-		Attempts: t.Attempts, Spent: t.Spent, Work: r.work(r.at(row, 5), r.at(row, 6)), Digest: r.text(r.at(row, 8))}
+	return picket.PendingReview{
+		TaskID:       id,
+		RunID:        r.hash(row[1])["run"],
+		Title:        t.Title,
+		Role:         t.Role,
+		Labels:       t.Labels,
+		Parent:       t.Parent,
+		Output:       o.Output,
+		Summary:      o.Summary,
+		SubmittedAt:  picket.Instant(r.int(r.at(row, 4))),
+		FencingToken: t.FencingToken,
+		Attempts:     t.Attempts,
+		Spent:        t.Spent,
+		Work:         r.work(r.at(row, 5), r.at(row, 6)),
+		Digest:       r.text(r.at(row, 8)),
+	}
 }
 
 // What lists show of the work of a run; Evidence has the whole.

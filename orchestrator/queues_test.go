@@ -26,7 +26,8 @@ func (f *fixture) done(t *testing.T, n int, spec picket.TaskSpec) (ids []string)
 	t.Helper()
 	for range n {
 		task := f.submit(t, spec)
-		_, err := f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1", Role: spec.Role})), picket.Completion{Output: picket.RawJSON(`1`)})
+		_, err := f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1", Role: spec.Role})),
+			picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		ids = append(ids, task.TaskID)
 	}
@@ -85,7 +86,8 @@ func TestHandoffsArePaged(t *testing.T) {
 			t.Fatalf("pages show\n%s, want\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		got := f.handoffPages(t, 3, func(seen []string) { // the last row is decided before the next page is read
-			_, err := f.Answer(f.ctx, operator, seen[len(seen)-1], picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
+			_, err := f.Answer(f.ctx, operator, seen[len(seen)-1],
+				picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
 			ok(t, err)
 		})
 		if !slices.Equal(got, want) {
@@ -96,7 +98,8 @@ func TestHandoffsArePaged(t *testing.T) {
 		if page.Total != 4 || len(page.Handoffs) != 2 || page.NextCursor == nil {
 			t.Fatalf("answered %+v", page)
 		}
-		for _, q := range []picket.HandoffQuery{{Limit: 201}, {Limit: -1}, {Cursor: "1"}, {Cursor: "1.handoff_x"}, {State: "gone"}} {
+		for _, q := range []picket.HandoffQuery{{Limit: 201}, {Limit: -1}, {Cursor: "1"}, {Cursor: "1.handoff_x"},
+			{State: "gone"}} {
 			_, err := f.Handoffs(f.ctx, q)
 			refused(t, err, picket.CodeValidation)
 		}
@@ -140,10 +143,12 @@ func TestReviewsArePagedAndFiltered(t *testing.T) {
 		}
 		page, err := f.Reviews(f.ctx, picket.ReviewQuery{Role: "coder", Limit: 1})
 		ok(t, err)
-		if r := page.Reviews[0]; page.Total != 9 || r.Role != "coder" || r.Labels["team"] != "a" || r.TaskID != coder[0] {
+		if r := page.Reviews[0]; page.Total != 9 || r.Role != "coder" || r.Labels["team"] != "a" ||
+			r.TaskID != coder[0] {
 			t.Errorf("row %+v of %d", r, page.Total)
 		}
-		for _, q := range []picket.ReviewQuery{{Limit: 201}, {Cursor: "x"}, {Cursor: "-1"}, {Role: "a b"}, {Parent: "p"}, {Labels: map[string]string{"": ""}}} {
+		for _, q := range []picket.ReviewQuery{{Limit: 201}, {Cursor: "x"}, {Cursor: "-1"}, {Role: "a b"},
+			{Parent: "p"}, {Labels: map[string]string{"": ""}}} {
 			_, err := f.Reviews(f.ctx, q)
 			refused(t, err, picket.CodeValidation)
 		}

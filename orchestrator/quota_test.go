@@ -34,7 +34,17 @@ type hoarder struct {
 }
 
 // scant are quotas that are reached soon.
-var scant = orchestrator.Quotas{Agents: 3, MetadataBytes: 100, Subtasks: 4, Calls: 9, OpenCalls: 2, Answers: 4, AnswerBytes: 120, ReportBytes: 700, Runs: 4}
+var scant = orchestrator.Quotas{
+	Agents:        3,
+	MetadataBytes: 100,
+	Subtasks:      4,
+	Calls:         9,
+	OpenCalls:     2,
+	Answers:       4,
+	AnswerBytes:   120,
+	ReportBytes:   700,
+	Runs:          4,
+}
 
 // hoard runs attacks on a namespace of its own.
 func hoard(t failer, s rig.Store, namespace string, quotas orchestrator.Quotas, bug *patch, attacks ...func(*hoarder)) {
@@ -46,8 +56,17 @@ func hoard(t failer, s rig.Store, namespace string, quotas orchestrator.Quotas, 
 	}
 	defer os.RemoveAll(witness)
 	s.Redis.ReadTimeout = 20 * time.Second
-	cfg := orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{namespace}, Sealer: rig.Sealer(), Quotas: quotas,
-		Witness: witness, Found: true, HousePerDay: worth(1e9, "1000000"), Log: slog.New(slog.DiscardHandler)}
+	cfg := orchestrator.Config{
+		Redis:       s.Redis,
+		Memory:      s.Memory,
+		Namespaces:  []string{namespace},
+		Sealer:      rig.Sealer(),
+		Quotas:      quotas,
+		Witness:     witness,
+		Found:       true,
+		HousePerDay: worth(1e9, "1000000"),
+		Log:         slog.New(slog.DiscardHandler),
+	}
 	orchestrator.SetClock(&cfg, quickClock())
 	store, err := orchestrator.Open(ctx, cfg)
 	if err != nil {
@@ -58,7 +77,13 @@ func hoard(t failer, s rig.Store, namespace string, quotas orchestrator.Quotas, 
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
 	for _, attack := range attacks {
-		attack(&hoarder{failer: t, Engine: store.Engine(namespace), ctx: ctx, raw: raw, prefix: "pk:{" + namespace + "}:"})
+		attack(&hoarder{
+			failer: t,
+			Engine: store.Engine(namespace),
+			ctx:    ctx,
+			raw:    raw,
+			prefix: "pk:{" + namespace + "}:",
+		})
 	}
 }
 
@@ -73,7 +98,8 @@ func (h *hoarder) ok(err error) {
 func (h *hoarder) full(err error, quota string) {
 	h.Helper()
 	refusal, ok := picket.RefusalOf(err)
-	if !ok || refusal.Code != picket.CodeQuota || refusal.Facts["quota"] != quota || refusal.Remedy == "" || refusal.Facts["limit"] == nil {
+	if !ok || refusal.Code != picket.CodeQuota || refusal.Facts["quota"] != quota || refusal.Remedy == "" ||
+		refusal.Facts["limit"] == nil {
 		h.Fatalf("got %v, want that the quota of %s is exceeded", err, quota)
 	}
 }
@@ -225,7 +251,8 @@ func subtasks(h *hoarder) {
 	h.ok(err)
 	_, err = h.Complete(h.ctx, part, picket.Completion{Output: picket.RawJSON(`"x"`), Children: picket.ChildrenCancel})
 	h.ok(err)
-	_, err = h.ReviewSubtask(h.ctx, root, "", picket.SubtaskReview{TaskID: one.TaskID, Decision: "reject", Note: "again"})
+	_, err = h.ReviewSubtask(h.ctx, root, "",
+		picket.SubtaskReview{TaskID: one.TaskID, Decision: "reject", Note: "again"})
 	h.full(err, "subtasks") // a repair is one more
 	h.end(root)
 }

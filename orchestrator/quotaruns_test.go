@@ -85,7 +85,8 @@ func runsThatAsk(h *hoarder) {
 	held := h.start()
 	ask := func(held picket.Held) picket.Task {
 		h.Helper()
-		_, err := h.RequestHelp(h.ctx, held, picket.HelpRequest{Question: "May I?", DeadlineSeconds: ptr(60), OnDeadline: picket.OnDeadlineDeny})
+		_, err := h.RequestHelp(h.ctx, held,
+			picket.HelpRequest{Question: "May I?", DeadlineSeconds: ptr(60), OnDeadline: picket.OnDeadlineDeny})
 		h.ok(err)
 		h.ok(h.raw.HIncrBy(h.ctx, h.prefix+"meta", "now", (2 * time.Minute).Milliseconds()).Err())
 		h.ok(h.Tick(h.ctx))

@@ -37,10 +37,15 @@ func (e *Engine) quotas() Quotas { return e.store.cfg.Quotas }
 
 func (q Quotas) withDefaults() Quotas {
 	return Quotas{
-		Agents: cmp.Or(q.Agents, 20_000), MetadataBytes: cmp.Or(q.MetadataBytes, 16<<20), Subtasks: cmp.Or(q.Subtasks, 1000),
-		Calls: cmp.Or(q.Calls, 50_000), OpenCalls: cmp.Or(q.OpenCalls, 256), Answers: cmp.Or(q.Answers, 5000),
-		AnswerBytes: cmp.Or(q.AnswerBytes, 32<<20), ReportBytes: cmp.Or(q.ReportBytes, 8<<20),
-		Runs: cmp.Or(q.Runs, 1000),
+		Agents:        cmp.Or(q.Agents, 20_000),
+		MetadataBytes: cmp.Or(q.MetadataBytes, 16<<20),
+		Subtasks:      cmp.Or(q.Subtasks, 1000),
+		Calls:         cmp.Or(q.Calls, 50_000),
+		OpenCalls:     cmp.Or(q.OpenCalls, 256),
+		Answers:       cmp.Or(q.Answers, 5000),
+		AnswerBytes:   cmp.Or(q.AnswerBytes, 32<<20),
+		ReportBytes:   cmp.Or(q.ReportBytes, 8<<20),
+		Runs:          cmp.Or(q.Runs, 1000),
 	}
 }
 
@@ -55,11 +60,14 @@ func quotaExceeded(f facts) (message, remedy string) {
 		return "the metadata of the agents of this key would have more than " + limit + " bytes",
 			"Send less metadata, or deregister agents. Their records are deleted after retention.tasks."
 	case "subtasks":
-		return "the tree of this task has " + limit + " subtasks", "Do this part yourself, or complete the task with what you have and let a person submit the rest."
+		return "the tree of this task has " + limit + " subtasks",
+			"Do this part yourself, or complete the task with what you have and let a person submit the rest."
 	case "calls":
-		return "the tree of this task has made " + limit + " calls within a day", "Make fewer calls, or repeat the call in some hours."
+		return "the tree of this task has made " + limit + " calls within a day",
+			"Make fewer calls, or repeat the call in some hours."
 	case "run_keys":
-		return "the key has " + limit + " run keys", "Wait until a `picket run` with this key has ended, or use another key."
+		return "the key has " + limit + " run keys",
+			"Wait until a `picket run` with this key has ended, or use another key."
 	case "open_calls":
 		return limit + " calls of this task are under way", "Wait until one has ended, then repeat the call."
 	default:

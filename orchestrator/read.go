@@ -24,17 +24,21 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 		q.Limit = 50
 	}
 	if q.Limit < 1 || q.Limit > 200 {
-		return picket.TaskPage{}, picket.Invalid("limit", "Send a number from 1 to 200.", "limit is %d, allowed are 1 to 200", q.Limit)
+		return picket.TaskPage{},
+			picket.Invalid("limit", "Send a number from 1 to 200.", "limit is %d, allowed are 1 to 200", q.Limit)
 	}
 	if q.Cursor != "" {
 		if n, err := strconv.ParseInt(q.Cursor, 10, 64); err != nil || n < 0 || n > 1<<53 {
-			return picket.TaskPage{}, picket.Invalid("cursor", "Send nextCursor of the page before, or leave it out.", "cursor is not one of ours")
+			return picket.TaskPage{},
+				picket.Invalid("cursor", "Send nextCursor of the page before, or leave it out.",
+					"cursor is not one of ours")
 		}
 	}
 	args := []any{q.Limit, q.Cursor, int64(q.Since), len(q.States)}
 	for _, s := range q.States {
 		if !s.Valid() {
-			return picket.TaskPage{}, picket.Invalid("state", "Send states of a task, separated by commas.", "%q is not a state", s)
+			return picket.TaskPage{},
+				picket.Invalid("state", "Send states of a task, separated by commas.", "%q is not a state", s)
 		}
 		args = append(args, string(s))
 	}
@@ -96,7 +100,8 @@ func (e *Engine) Reports(ctx context.Context, taskID string) ([]picket.Report, e
 // Log reads up to limit bytes of a run's output from offset on; an empty runID
 // means the latest run. A chunk may start later than asked when the older part
 // is not kept any more.
-func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset int64, limit int) (picket.LogChunk, error) {
+func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset int64,
+	limit int) (picket.LogChunk, error) {
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.LogChunk{}, err
 	}
@@ -114,8 +119,14 @@ func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset i
 	}
 	r := &reply{script: "log"}
 	l := r.list(got)
-	c := picket.LogChunk{RunID: r.text(r.at(l, 0)), Stream: stream, Offset: r.int(r.at(l, 1)), Data: []byte(r.text(r.at(l, 2))),
-		LatestRunID: r.text(r.at(l, 4)), TaskState: picket.TaskState(r.text(r.at(l, 5)))}
+	c := picket.LogChunk{
+		RunID:       r.text(r.at(l, 0)),
+		Stream:      stream,
+		Offset:      r.int(r.at(l, 1)),
+		Data:        []byte(r.text(r.at(l, 2))),
+		LatestRunID: r.text(r.at(l, 4)),
+		TaskState:   picket.TaskState(r.text(r.at(l, 5))),
+	}
 	c.Next = c.Offset + int64(len(c.Data))
 	before := r.text(r.at(l, 3))
 	c.Inside = before != "" && before != "\n"
@@ -149,8 +160,15 @@ func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
 	for _, v := range l[1:] {
 		row := r.list(v)
 		ttl := r.int(r.at(row, 4))
-		out = append(out, picket.LiveLease{TaskID: r.text(r.at(row, 0)), RunID: r.text(r.at(row, 1)), AgentID: r.text(r.at(row, 2)),
-			FencingToken: r.int(r.at(row, 3)), LeaseTTLMs: ttl, LeaseExpiresAt: picket.Instant(raw + ttl), Renewals: r.int(r.at(row, 5))})
+		out = append(out, picket.LiveLease{
+			TaskID:         r.text(r.at(row, 0)),
+			RunID:          r.text(r.at(row, 1)),
+			AgentID:        r.text(r.at(row, 2)),
+			FencingToken:   r.int(r.at(row, 3)),
+			LeaseTTLMs:     ttl,
+			LeaseExpiresAt: picket.Instant(raw + ttl),
+			Renewals:       r.int(r.at(row, 5)),
+		})
 	}
 	return out, r.bad
 }

@@ -63,7 +63,8 @@ func TestWritersWriteReal(t *testing.T) {
 		w.close()
 	}
 	for _, name := range writers() {
-		silent := slices.ContainsFunc(lostCases(), func(c lostCase) bool { return c.script() == name && c.silent != "" })
+		silent := slices.ContainsFunc(lostCases(),
+			func(c lostCase) bool { return c.script() == name && c.silent != "" })
 		if !seen[name] && !silent {
 			t.Errorf("%s.lua was called and wrote nothing: it belongs to the readers", name)
 		}

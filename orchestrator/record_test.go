@@ -15,7 +15,10 @@ import (
 )
 
 func once(key string) picket.Caller {
-	return picket.Caller{Actor: "key_test", Once: picket.Once{Key: strings.Repeat(key, 64), Body: strings.Repeat("b", 64)}}
+	return picket.Caller{
+		Actor: "key_test",
+		Once:  picket.Once{Key: strings.Repeat(key, 64), Body: strings.Repeat("b", 64)},
+	}
 }
 
 func TestSubmitOnce(t *testing.T) {
@@ -170,7 +173,8 @@ func TestAKeyRevokedWhileItIsReadIsForgotten(t *testing.T) {
 	f := open(t, rig.Real(t))
 	defer f.close()
 	for range 100 {
-		k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
+		k, err := f.CreateKey(f.ctx, operator,
+			picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
 		ok(t, err)
 		var readers sync.WaitGroup
 		for range 8 {
@@ -209,7 +213,8 @@ func TestAMissedRevocationIsNotTrusted(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
+		k, err := f.CreateKey(f.ctx, operator,
+			picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
 		ok(t, err)
 		p, err := f.Authenticate(f.ctx, k.Key)
 		ok(t, err)
@@ -222,9 +227,11 @@ func TestKeys(t *testing.T) {
 		ok(t, err)
 		_, err = f.Authenticate(f.ctx, k.Key)
 		refused(t, err, picket.CodeUnauthenticated)
-		a, err := f.CreateKey(f.ctx, once("k"), picket.KeyRequest{Name: "same", Scopes: []picket.Scope{picket.ScopeAdmin}})
+		a, err := f.CreateKey(f.ctx, once("k"),
+			picket.KeyRequest{Name: "same", Scopes: []picket.Scope{picket.ScopeAdmin}})
 		ok(t, err)
-		b, err := f.CreateKey(f.ctx, once("k"), picket.KeyRequest{Name: "same", Scopes: []picket.Scope{picket.ScopeAdmin}})
+		b, err := f.CreateKey(f.ctx, once("k"),
+			picket.KeyRequest{Name: "same", Scopes: []picket.Scope{picket.ScopeAdmin}})
 		ok(t, err)
 		if a != b {
 			t.Fatal("a replay made another key")

@@ -24,8 +24,12 @@ var (
 
 // asides are their codes.
 var asides = map[string]error{
-	"store_lost": errStoreLost, "store_changed": errStoreChanged, "floor_exhausted": errExhausted, "adopt_lost": errAdoptLost,
-	"judge_due": errJudgeDue, "store_newer": errStoreNewer,
+	"store_lost":      errStoreLost,
+	"store_changed":   errStoreChanged,
+	"floor_exhausted": errExhausted,
+	"adopt_lost":      errAdoptLost,
+	"judge_due":       errJudgeDue,
+	"store_newer":     errStoreNewer,
 }
 
 // facts are the key=value pairs of a script's refusal.
@@ -43,7 +47,8 @@ func (f facts) or(key, otherwise string) string {
 var wording = map[picket.Code]func(f facts) (message, remedy string){
 	picket.CodeStaleFence: func(f facts) (string, string) {
 		if f["owner"] == "own" {
-			return fmt.Sprintf("token %s is not one of this lease; the current one is %s", f["presented"], f["current"]),
+			return fmt.Sprintf("token %s is not one of this lease; the current one is %s", f["presented"],
+					f["current"]),
 				"Send the fencing token of your own lease, or leave the header out."
 		}
 		to := "another run"
@@ -60,14 +65,16 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 	picket.CodeLeaseExpired: func(f facts) (string, string) {
 		switch f["cause"] {
 		case "evidence_closed":
-			return "evidence is accepted until 15 minutes after the lease ended", "Keep the output where it is; the run's record is closed."
+			return "evidence is accepted until 15 minutes after the lease ended",
+				"Keep the output where it is; the run's record is closed."
 		case "replayed":
 			return "a lease granted by this request has ended", "Acquire again with a new Idempotency-Key."
 		}
 		return "the lease has expired", "Stop writing and exit: the task will be given to another run."
 	},
 	picket.CodeLeaseReleased: func(f facts) (string, string) {
-		return fmt.Sprintf("the lease has ended (%s); the task is in state %s", f.or("cause", "released"), f.or("state", "unknown")),
+		return fmt.Sprintf("the lease has ended (%s); the task is in state %s", f.or("cause", "released"),
+				f.or("state", "unknown")),
 			"Stop writing and exit: nothing more can be changed under this lease."
 	},
 	picket.CodeReclaimRequired: func(facts) (string, string) {
@@ -90,7 +97,8 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 				"Keep the changes where they are. To show more, create a new task (fixes = this task)."
 		}
 		if f["decision"] != "" {
-			return f.decided(), "Look at what was decided; for what is left to do create a new task (fixes = this task)."
+			return f.decided(),
+				"Look at what was decided; for what is left to do create a new task (fixes = this task)."
 		}
 		return "the task is " + f["state"] + " and cannot be changed any more",
 			"Create a new task for what is left to do (fixes = this task)."
@@ -106,31 +114,37 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 	},
 	picket.CodeDelegation: func(f facts) (string, string) {
 		if f["of"] == "depth" {
-			return "this task is " + f["limit"] + " levels below the first one, and deeper ones are not made", "Do this part yourself."
+			return "this task is " + f["limit"] + " levels below the first one, and deeper ones are not made",
+				"Do this part yourself."
 		}
-		return "this task has made " + f["limit"] + " subtasks, and more are not made", "Do this part yourself, or give it to a subtask of a subtask."
+		return "this task has made " + f["limit"] + " subtasks, and more are not made",
+			"Do this part yourself, or give it to a subtask of a subtask."
 	},
 	picket.CodeAuthorCannotReview: func(facts) (string, string) {
 		return "this is the task that you work on yourself", "Hand it in with mark_complete; somebody else reviews it."
 	},
 	picket.CodePaused: func(facts) (string, string) {
-		return "the namespace is paused: nothing that costs money is called", "Wait until a person resumes it, then repeat the call."
+		return "the namespace is paused: nothing that costs money is called",
+			"Wait until a person resumes it, then repeat the call."
 	},
 	picket.CodeLeaseEnding: func(facts) (string, string) {
 		return "the lease ends too soon to begin something outside", "Renew the lease, or finish; then repeat the call."
 	},
 	picket.CodeCallRunning: func(facts) (string, string) {
-		return "a call with this idempotency key is under way", "Wait for its answer, or repeat the same call later: it is made once."
+		return "a call with this idempotency key is under way",
+			"Wait for its answer, or repeat the same call later: it is made once."
 	},
 	picket.CodeStateConflict: func(f facts) (string, string) {
 		if f["kind"] == "webhook" {
 			return aboutWebhook(f)
 		}
 		if f["outcome"] == string(picket.CallUncertain) {
-			return "the call was made, and its outcome is unknown", "Look at what it was to change before you decide; to make the call again send a new Idempotency-Key."
+			return "the call was made, and its outcome is unknown",
+				"Look at what it was to change before you decide; to make the call again send a new Idempotency-Key."
 		}
 		if f["call"] != "" {
-			return "the call was made, but its result was not kept", "Send a new Idempotency-Key to make the call again."
+			return "the call was made, but its result was not kept",
+				"Send a new Idempotency-Key to make the call again."
 		}
 		if f["cause"] == "evidence_replaced" {
 			return "the run has replaced its evidence " + f["limit"] + " times, which is the limit",
@@ -140,10 +154,13 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 			return "the run has said that nothing follows in this stream", "Send no more of it; what was kept stays."
 		}
 		if f["cause"] == "exec_over" {
-			return "no call waits for this result: its deadline has passed", "Drop the result; the call was settled without it."
+			return "no call waits for this result: its deadline has passed",
+				"Drop the result; the call was settled without it."
 		}
 		if f["decision"] == "retry" {
-			return f.decided() + ", as " + f["newTaskId"], "Look at that one: picket task get " + f["newTaskId"] + ". When it has ended this one can be retried again."
+			return f.decided() + ", as " + f["newTaskId"],
+				"Look at that one: picket task get " + f["newTaskId"] +
+					". When it has ended this one can be retried again."
 		}
 		if f["decision"] != "" {
 			return f.decided(), "Look at what was decided before you go on."
@@ -157,10 +174,12 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 				`Leave it to them, decide it all the same, or take it over: {"takeOver":true}, or picket handoff claim ` + f["handoffId"] + " --take-over"
 		}
 		if f["state"] == "the_last_admin_key" {
-			return "this is the last admin key: without it nobody could make another", "Make another admin key, then revoke this one with it."
+			return "this is the last admin key: without it nobody could make another",
+				"Make another admin key, then revoke this one with it."
 		}
 		if f["asked"] != "" {
-			return fmt.Sprintf("an agent that is %s cannot be made %s", f["status"], f["asked"]), "Read the agent again before you decide; one that is dead or deregistered registers anew."
+			return fmt.Sprintf("an agent that is %s cannot be made %s", f["status"], f["asked"]),
+				"Read the agent again before you decide; one that is dead or deregistered registers anew."
 		}
 		if f["status"] != "" {
 			return "an agent of this id is registered already and is " + f["status"],
@@ -186,12 +205,15 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 			return "a person reviews this subtask", "Go on, or wait for the decision with await_subtask."
 		}
 		if f["kind"] == "registration" {
-			return "the agent was registered by another key, and its id stays with that key", "Register it with the key of before, or under another id."
+			return "the agent was registered by another key, and its id stays with that key",
+				"Register it with the key of before, or under another id."
 		}
-		return "the agent was registered by another key", "Use the key that registered it, or one of an operator; or register under an id of your own."
+		return "the agent was registered by another key",
+			"Use the key that registered it, or one of an operator; or register under an id of your own."
 	},
 	picket.CodeAgentDraining: func(facts) (string, string) {
-		return "the agent is draining: it finishes what it has and gets nothing new", "Finish the tasks in progress, then exit; the agent is deregistered when its last lease ends."
+		return "the agent is draining: it finishes what it has and gets nothing new",
+			"Finish the tasks in progress, then exit; the agent is deregistered when its last lease ends."
 	},
 	picket.CodePreconditionRequired: func(facts) (string, string) {
 		return "the task has evidence, and the decision has no digest of the review",
@@ -199,10 +221,12 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 	},
 	picket.CodeVersion: func(f facts) (string, string) {
 		if f["count"] != "" {
-			return fmt.Sprintf("%s tasks are meant now, not %s", f["count"], f["presented"]), "Look at the queue again, then send the number that you see."
+			return fmt.Sprintf("%s tasks are meant now, not %s", f["count"], f["presented"]),
+				"Look at the queue again, then send the number that you see."
 		}
 		if f["kind"] == "review" {
-			return "the review has changed since it was looked at: " + picket.DigestChange(f["presented"], f["current"]),
+			return "the review has changed since it was looked at: " +
+					picket.DigestChange(f["presented"], f["current"]),
 				"Look at the review again, then decide with the digest that it shows now."
 		}
 		return fmt.Sprintf("the agent is at version %s, not %s", f["current"], f["presented"]),
@@ -216,28 +240,36 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 			return f["pending"] + " processes of this run are under way already", "Wait until one has ended."
 		}
 		if f["kind"] == "usage" {
-			return "this run reports usage too often", "Report again in 5 seconds. The running total then includes everything since the last report."
+			return "this run reports usage too often",
+				"Report again in 5 seconds. The running total then includes everything since the last report."
 		}
-		return f["pending"] + " commands wait for this agent already", "Wait until it has handled some; it hears of them with its next heartbeat."
+		return f["pending"] + " commands wait for this agent already",
+			"Wait until it has handled some; it hears of them with its next heartbeat."
 	},
 	picket.CodeAgentGone: func(f facts) (string, string) {
 		if !picket.AgentStatus(f["status"]).Gone() {
-			return "the agent was registered again, so this process is not it any more", "Stop all work and exit; or register under an id of your own."
+			return "the agent was registered again, so this process is not it any more",
+				"Stop all work and exit; or register under an id of your own."
 		}
 		if f["kind"] == "command" {
-			return "the agent is " + f["status"] + " (" + f["reason"] + ") and hears of nothing any more", "Look at the agents that are left, or wait until this one is started and registers again."
+			return "the agent is " + f["status"] + " (" + f["reason"] + ") and hears of nothing any more",
+				"Look at the agents that are left, or wait until this one is started and registers again."
 		}
-		return "the agent is " + f["status"] + " (" + f["reason"] + ")", "Stop all work first, its leases have ended; then register again (POST /api/v1/agents)."
+		return "the agent is " + f["status"] + " (" + f["reason"] + ")",
+			"Stop all work first, its leases have ended; then register again (POST /api/v1/agents)."
 	},
 	picket.CodeNotFound: func(f facts) (string, string) {
 		if f["kind"] == "agent" {
-			return "there is no such agent", "Check the id, or register (POST /api/v1/agents); agents that are gone are deleted after the retention time."
+			return "there is no such agent",
+				"Check the id, or register (POST /api/v1/agents); agents that are gone are deleted after the retention time."
 		}
 		if f["kind"] == "subtask" {
-			return "your task has no such subtask", "Use a taskId that delegate_subtask answered; get_task lists them as children."
+			return "your task has no such subtask",
+				"Use a taskId that delegate_subtask answered; get_task lists them as children."
 		}
 		if f["kind"] == "day" {
-			return "there is no limit a day here, so the day has no envelope", "Set budget.house in picket.yaml, or name a task, by its id."
+			return "there is no limit a day here, so the day has no envelope",
+				"Set budget.house in picket.yaml, or name a task, by its id."
 		}
 		if day, isHouse := strings.CutPrefix(f["envelope"], "house:"); isHouse {
 			return "there is no envelope for the day " + day,
@@ -246,10 +278,12 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		if kind := f["kind"]; kind == "key" || kind == "webhook" || kind == "agent" {
 			return "there is no such " + kind, "Check the id: copy it from a listing."
 		}
-		return "there is no such " + f.or("kind", "thing"), "Check the id; closed tasks are deleted after the retention time."
+		return "there is no such " + f.or("kind", "thing"),
+			"Check the id; closed tasks are deleted after the retention time."
 	},
 	picket.CodeIdempotencyConflict: func(facts) (string, string) {
-		return "this idempotency key was used with another body", "Send a new key for a new request, or the same body to repeat the old one."
+		return "this idempotency key was used with another body",
+			"Send a new key for a new request, or the same body to repeat the old one."
 	},
 	picket.CodeTooManyLanes: func(f facts) (string, string) {
 		return "there are " + f["limit"] + " different combinations of role, needs and agent waiting already",
@@ -257,11 +291,13 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 	},
 	picket.CodeQuota: quotaExceeded,
 	picket.CodeOffset: func(f facts) (string, string) {
-		return fmt.Sprintf("the log is known up to byte %s, not %s", f["expected"], f["presented"]), "Continue from the offset expected."
+		return fmt.Sprintf("the log is known up to byte %s, not %s", f["expected"], f["presented"]),
+			"Continue from the offset expected."
 	},
 	picket.CodeValidation: func(f facts) (string, string) {
 		if f["field"] == "/session" {
-			return "this run has reported " + f["limit"] + " sessions, and more are not kept", "Report under a session that was reported before."
+			return "this run has reported " + f["limit"] + " sessions, and more are not kept",
+				"Report under a session that was reported before."
 		}
 		if limit := f["limit"]; limit != "" {
 			if f["field"] == "/usd" {
@@ -269,7 +305,8 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 			}
 			return f["field"] + " would be beyond " + limit + ", which is as much as is counted", "Add less."
 		}
-		return f["field"] + " is not one of the options offered", "Choose an option of the hand-off, or answer with text."
+		return f["field"] + " is not one of the options offered",
+			"Choose an option of the hand-off, or answer with text."
 	},
 }
 

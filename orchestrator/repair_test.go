@@ -30,7 +30,8 @@ func TestRepairBeforeAStart(t *testing.T) {
 		}
 	}
 	ok(t, n.Do(t.Context(), "SET", "before", "1").Err())
-	ok(t, n.Do(t.Context(), "EVAL", "redis.call('SET', 'first', '1') redis.call('SET', 'second', '1') return 1", 0).Err())
+	ok(t, n.Do(t.Context(), "EVAL", "redis.call('SET', 'first', '1') redis.call('SET', 'second', '1') return 1", 0).
+		Err())
 	n.Kill()
 	repair() // nothing is wrong: nothing is changed
 	files, _ := filepath.Glob(filepath.Join(n.Dir, "appendonlydir", "*.incr.aof"))

@@ -38,8 +38,13 @@ type crew struct {
 }
 
 func newCrew() *crew {
-	return &crew{agents: map[string]*toldAgent{}, leases: map[string]tenure{}, gone: map[tenure]picket.LifecycleReason{},
-		overdue: map[string]bool{}, moves: map[string]int{}}
+	return &crew{
+		agents:  map[string]*toldAgent{},
+		leases:  map[string]tenure{},
+		gone:    map[tenure]picket.LifecycleReason{},
+		overdue: map[string]bool{},
+		moves:   map[string]int{},
+	}
 }
 
 // lifecycle applies an agent.lifecycle event; an error is a broken promise.
@@ -47,7 +52,8 @@ func (c *crew) lifecycle(ev picket.Event, d eventData) error {
 	f := ev.LifecycleFields
 	a := c.agents[ev.AgentID]
 	if ev.AgentID == "" || f.LifecycleAgentID != ev.AgentID || f.Timestamp != ev.At {
-		return fmt.Errorf("agent %q, but agent_id %q, of %v and timestamp %v", ev.AgentID, f.LifecycleAgentID, ev.At, f.Timestamp)
+		return fmt.Errorf("agent %q, but agent_id %q, of %v and timestamp %v", ev.AgentID, f.LifecycleAgentID, ev.At,
+			f.Timestamp)
 	}
 	reason := picket.LifecycleReason(ev.Reason)
 	from := picket.AgentRegistering
@@ -141,8 +147,11 @@ func (c *crew) ended(ev picket.Event, d eventData) error {
 	if ev.AgentID != "" && ev.AgentID != it.agent {
 		return fmt.Errorf("the lease of %s ended, the log says it is of %q", ev.AgentID, it.agent)
 	}
-	why := map[string]picket.LifecycleReason{"agent_dead": picket.ReasonHeartbeatTimeout, "drain_timeout": picket.ReasonDrainTimeout,
-		"agent_deregistered": picket.ReasonDeregistered}[ev.Reason]
+	why := map[string]picket.LifecycleReason{
+		"agent_dead":         picket.ReasonHeartbeatTimeout,
+		"drain_timeout":      picket.ReasonDrainTimeout,
+		"agent_deregistered": picket.ReasonDeregistered,
+	}[ev.Reason]
 	if ev.Type != picket.EventLeaseExpired || why == "" {
 		return nil
 	}

@@ -73,12 +73,18 @@ type eventData struct {
 }
 
 // aside are the events that move no task.
-var aside = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed, picket.EventHandoffOverdue,
-	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventSessionOpened, picket.EventSessionClosed, picket.EventRunLaunched,
-	picket.EventRunExited, picket.EventEvidenceReplaced, picket.EventRunStalled, picket.EventAgentHeartbeat, picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
-	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted, picket.EventAgentCommand, picket.EventAgentDrift,
-	picket.EventToolCalled, picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp, picket.EventBudgetOverrun,
-	picket.EventBudgetUncertain, picket.EventBudgetLate, picket.EventBudgetUnverified, picket.EventWebhookCreated, picket.EventWebhookDeleted, picket.EventWebhookRevived,
+var aside = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed,
+	picket.EventHandoffOverdue,
+	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventSessionOpened,
+	picket.EventSessionClosed, picket.EventRunLaunched,
+	picket.EventRunExited, picket.EventEvidenceReplaced, picket.EventRunStalled, picket.EventAgentHeartbeat,
+	picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
+	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted, picket.EventAgentCommand,
+	picket.EventAgentDrift,
+	picket.EventToolCalled, picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp,
+	picket.EventBudgetOverrun,
+	picket.EventBudgetUncertain, picket.EventBudgetLate, picket.EventBudgetUnverified, picket.EventWebhookCreated,
+	picket.EventWebhookDeleted, picket.EventWebhookRevived,
 	picket.EventWebhookDead, picket.EventWebhookGap}
 
 // verbOf names the verb whose row of the legal-move table an event follows.

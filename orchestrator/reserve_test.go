@@ -67,10 +67,13 @@ func TestCallsAreChecked(t *testing.T) {
 			func(c *picket.CallRequest) { c.Nonce = "" }, func(c *picket.CallRequest) { c.Nonce = "a b" },
 			func(c *picket.CallRequest) { c.Tool = "" }, func(c *picket.CallRequest) { c.Tool = "a b" },
 			func(c *picket.CallRequest) { c.Effects = "" }, func(c *picket.CallRequest) { c.TimeoutMs = 0 },
-			func(c *picket.CallRequest) { c.TimeoutMs = 3_600_001 }, func(c *picket.CallRequest) { c.Effects, c.TimeoutMs = picket.EffectsExternal, 120_001 },
+			func(c *picket.CallRequest) { c.TimeoutMs = 3_600_001 },
+			func(c *picket.CallRequest) { c.Effects, c.TimeoutMs = picket.EffectsExternal, 120_001 },
 			func(c *picket.CallRequest) { c.Reserve.USD = -1 }, func(c *picket.CallRequest) { c.Reserve.Tokens = -1 },
-			func(c *picket.CallRequest) { c.Reserve.Tokens = 1 << 60 }, func(c *picket.CallRequest) { c.Reserve.USD = 1 << 60 },
-			func(c *picket.CallRequest) { c.Hash = "\n" }, func(c *picket.CallRequest) { c.PriceVersion = strings.Repeat("v", 200) },
+			func(c *picket.CallRequest) { c.Reserve.Tokens = 1 << 60 },
+			func(c *picket.CallRequest) { c.Reserve.USD = 1 << 60 },
+			func(c *picket.CallRequest) { c.Hash = "\n" },
+			func(c *picket.CallRequest) { c.PriceVersion = strings.Repeat("v", 200) },
 		} {
 			c := paid("0.1")
 			change(&c)
@@ -89,7 +92,8 @@ func TestCallsAreChecked(t *testing.T) {
 				t.Errorf("change %d: %v", i, err)
 			}
 		}
-		_, err := f.Settle(f.ctx, picket.Settlement{CallID: "none", TaskID: task.TaskID, Nonce: "n", Outcome: picket.CallDone})
+		_, err := f.Settle(f.ctx,
+			picket.Settlement{CallID: "none", TaskID: task.TaskID, Nonce: "n", Outcome: picket.CallDone})
 		refused(t, err, picket.CodeNotFound)
 		f.books(t, task.TaskID, "1", "0.9", "0.1", "0")
 	})
@@ -143,13 +147,27 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 	wire := &rig.Wire{}
 	watched := s.Redis
 	watched.Dialer = wire.Dialer(s.Redis.Dialer)
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
-		HousePerDay: &budget.Envelope{Tokens: budget.MaxTokens, USD: usd("1000000")}, Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{
+			Redis:       watched,
+			Sealer:      rig.Sealer(),
+			Witness:     t.TempDir(),
+			Found:       true,
+			HousePerDay: &budget.Envelope{Tokens: budget.MaxTokens, USD: usd("1000000")},
+			Log:         slog.New(slog.DiscardHandler),
+		})
 	ok(t, err)
 	defer store.Close()
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
-	f := &fixture{Engine: store.Engine("default"), store: store, sealer: rig.Sealer(), ctx: t.Context(), raw: raw, where: s}
+	f := &fixture{
+		Engine: store.Engine("default"),
+		store:  store,
+		sealer: rig.Sealer(),
+		ctx:    t.Context(),
+		raw:    raw,
+		where:  s,
+	}
 	_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(0, "1000"), LeaseWindowSeconds: ptr(3600)})
 	measure := func() (commands, sent int) {
 		f.settle(t, done(f.reserve(t, h, outside()), "0.0001")) // loads the scripts

@@ -16,7 +16,8 @@ func retryOn(attempts, backoff int, on ...picket.ExitClass) *picket.Retry {
 func (f *fixture) crash(t *testing.T, class picket.ExitClass) picket.TaskState {
 	t.Helper()
 	h := f.held(t, f.lease(t, picket.AcquireRequest{}))
-	st, err := f.Release(f.ctx, h, picket.Exit{Class: class, Code: ptr(137), Signal: ptr("SIGKILL"), Detail: "last words"})
+	st, err := f.Release(f.ctx, h,
+		picket.Exit{Class: class, Code: ptr(137), Signal: ptr("SIGKILL"), Detail: "last words"})
 	ok(t, err)
 	again, err := f.Release(f.ctx, h, picket.Exit{Class: class, Code: ptr(137), Signal: ptr("SIGKILL")})
 	ok(t, err)
@@ -34,7 +35,8 @@ func TestCrashEscalatesUnlessListed(t *testing.T) {
 		}
 		got := f.state(t, task.TaskID, picket.TaskHandoff)
 		x := got.Runs[0].Exit
-		if x.Class != picket.ExitCrash || *x.Code != 137 || *x.Signal != "SIGKILL" || x.Detail != "last words" || got.Failures != 1 {
+		if x.Class != picket.ExitCrash || *x.Code != 137 || *x.Signal != "SIGKILL" || x.Detail != "last words" ||
+			got.Failures != 1 {
 			t.Fatalf("exit %+v failures %d", x, got.Failures)
 		}
 		if kept := got.Runs[0].KeepUntil.Time().Sub(got.Runs[0].EndedAt.Time()); kept != 7*24*time.Hour {
@@ -60,13 +62,20 @@ func TestCrashEscalatesUnlessListed(t *testing.T) {
 
 func TestEscalateFailEndsTheTaskAndRetryMakesANewOne(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{Escalate: picket.EscalateFail, Title: "again", Input: picket.RawJSON(`[1]`), Role: "", Labels: map[string]string{"a": "b"}})
+		task := f.submit(t, picket.TaskSpec{
+			Escalate: picket.EscalateFail,
+			Title:    "again",
+			Input:    picket.RawJSON(`[1]`),
+			Role:     "",
+			Labels:   map[string]string{"a": "b"},
+		})
 		if st := f.crash(t, picket.ExitNoResult); st != picket.TaskFailed {
 			t.Fatalf("led to %s", st)
 		}
 		again, err := f.Retry(f.ctx, operator, task.TaskID, "new")
 		ok(t, err)
-		if again.TaskID == task.TaskID || *again.Retries != task.TaskID || again.State != picket.TaskQueued || again.Title != "again" ||
+		if again.TaskID == task.TaskID || *again.Retries != task.TaskID || again.State != picket.TaskQueued ||
+			again.Title != "again" ||
 			string(again.Input) != "[1]" || again.Attempts != 0 || again.Labels["a"] != "b" {
 			t.Fatalf("new task %+v", again)
 		}
@@ -84,7 +93,9 @@ func (f *fixture) triedOnce(t *testing.T, id, anew string) {
 	t.Helper()
 	_, err := f.Retry(f.ctx, operator, id, "me too")
 	refused(t, err, picket.CodeStateConflict)
-	if no, _ := picket.RefusalOf(err); no.Facts["by"] != operator.Actor || no.Facts["at"] == nil || no.Facts["decision"] != "retry" || no.Facts["newTaskId"] != anew || !strings.Contains(no.Message+no.Remedy, "picket task get "+anew) {
+	if no, _ := picket.RefusalOf(err); no.Facts["by"] != operator.Actor || no.Facts["at"] == nil ||
+		no.Facts["decision"] != "retry" || no.Facts["newTaskId"] != anew ||
+		!strings.Contains(no.Message+no.Remedy, "picket task get "+anew) {
 		t.Errorf("it says %q, %q with %v", no.Message, no.Remedy, no.Facts)
 	}
 	old, err := f.Task(f.ctx, id)
@@ -111,7 +122,8 @@ func TestAClosedTaskIsTriedAgainOnce(t *testing.T) {
 				}()
 			}
 			anew := (<-made) + (<-made)
-			if lost := errors.Join(<-said, <-said); picket.CodeOf(lost) != picket.CodeStateConflict || len(anew) != len(task.TaskID) {
+			if lost := errors.Join(<-said, <-said); picket.CodeOf(lost) != picket.CodeStateConflict ||
+				len(anew) != len(task.TaskID) {
 				t.Fatalf("two at once: %q and %v", anew, lost)
 			}
 			f.triedOnce(t, task.TaskID, anew)
@@ -213,7 +225,8 @@ func TestEvidenceClosesAfterFifteenMinutes(t *testing.T) {
 		f.pass(t, 14*time.Minute)
 		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitSuccess, Code: ptr(0)}, "group"))
 		f.pass(t, 2*time.Minute)
-		refused(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1)}, "group"), picket.CodeLeaseExpired)
+		refused(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1)}, "group"),
+			picket.CodeLeaseExpired)
 		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("late")})
 		refused(t, err, picket.CodeLeaseExpired)
 	})

@@ -97,7 +97,8 @@ func TestTheGrantChecksTheKey(t *testing.T) {
 		refused(t, err, picket.CodeUnauthenticated)
 		f.renew(t, first[0]) // it was kept
 
-		past, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "late", Scopes: []picket.Scope{picket.ScopeAgent}, ExpiresAt: 1})
+		past, err := f.CreateKey(f.ctx, operator,
+			picket.KeyRequest{Name: "late", Scopes: []picket.Scope{picket.ScopeAgent}, ExpiresAt: 1})
 		ok(t, err)
 		_, err = f.Acquire(f.ctx, withKey(past.KeyID), picket.AcquireRequest{AgentID: "a1"})
 		refused(t, err, picket.CodeUnauthenticated)

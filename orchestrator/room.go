@@ -96,7 +96,8 @@ func freeOf(used, most int64) int64 {
 }
 
 func storeFull() *picket.Error {
-	refusal := picket.Refuse(picket.CodeStoreFull, "Leases can still end. Free memory or raise maxmemory of the Redis server, then repeat the request.",
+	refusal := picket.Refuse(picket.CodeStoreFull,
+		"Leases can still end. Free memory or raise maxmemory of the Redis server, then repeat the request.",
 		"the store is full")
 	refusal.RetryAfter = time.Second
 	return refusal

@@ -32,8 +32,9 @@ func TestAServerStartsOnAFullStore(t *testing.T) {
 			t.Skip("redis-server is not installed")
 		}
 		where := redis.UniversalOptions{Addrs: []string{server.Addr()}, ReadTimeout: 20 * time.Second}
-		store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: where, Sealer: rig.Sealer(), Witness: witness, Found: true,
-			Log: slog.New(slog.DiscardHandler)})
+		store, err := orchestrator.Open(t.Context(),
+			orchestrator.Config{Redis: where, Sealer: rig.Sealer(), Witness: witness, Found: true,
+				Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
 		raw := redis.NewUniversalClient(&where)
 		return server, store.Engine("default"), raw, func() { _ = raw.Close(); _ = store.Close() }
@@ -44,7 +45,8 @@ func TestAServerStartsOnAFullStore(t *testing.T) {
 	}
 	var held []picket.Held
 	for i := range 3 {
-		_, err := e.Submit(t.Context(), operator, picket.TaskSpec{Title: "a task", Role: "r", LeaseWindowSeconds: ptr(3600)})
+		_, err := e.Submit(t.Context(), operator,
+			picket.TaskSpec{Title: "a task", Role: "r", LeaseWindowSeconds: ptr(3600)})
 		ok(t, err)
 		leases, err := e.Acquire(t.Context(), operator, picket.AcquireRequest{AgentID: fmt.Sprint("a", i), Role: "r"})
 		ok(t, err)
@@ -52,7 +54,8 @@ func TestAServerStartsOnAFullStore(t *testing.T) {
 		ok(t, err)
 		held = append(held, h)
 	}
-	reviewer, err := e.CreateKey(t.Context(), operator, picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
+	reviewer, err := e.CreateKey(t.Context(), operator,
+		picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
 	ok(t, err)
 	_, err = e.Register(t.Context(), owner, picket.Registration{AgentID: "registered"})
 	ok(t, err)
@@ -86,7 +89,8 @@ func TestAServerStartsOnAFullStore(t *testing.T) {
 		stop()
 		ok(t, server.Stop(t.Context()))
 	}()
-	_, err = e.AdoptKey(t.Context(), operator, "admin", picket.Secret("pkk_default_"+strings.Repeat("a", 43)), []picket.Scope{picket.ScopeAdmin})
+	_, err = e.AdoptKey(t.Context(), operator, "admin", picket.Secret("pkk_default_"+strings.Repeat("a", 43)),
+		[]picket.Scope{picket.ScopeAdmin})
 	ok(t, err)
 	_, err = e.Submit(t.Context(), operator, picket.TaskSpec{Title: "large", Input: large})
 	refused(t, err, picket.CodeStoreFull)
@@ -153,8 +157,9 @@ func TestASlowAnswerAboutMemoryKeepsNobodyWaitingReal(t *testing.T) {
 		c, err := dial(ctx, network, addr)
 		return &slowMemory{Conn: c, asked: asked, answer: answer}, err
 	}
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
-		Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
+			Log: slog.New(slog.DiscardHandler)})
 	ok(t, err)
 	defer store.Close()
 	e := store.Engine("default")
@@ -181,7 +186,8 @@ func TestASlowAnswerAboutMemoryKeepsNobodyWaitingReal(t *testing.T) {
 // a signal.
 type slowMemory struct {
 	net.Conn
-	asked, answer chan struct{}
+	asked  chan struct{}
+	answer chan struct{}
 }
 
 func (c *slowMemory) Write(b []byte) (int, error) {

@@ -15,7 +15,8 @@ import (
 // and registrations made with it belong to that key. It expires after
 // picket.RunKeyLife unless it is renewed. A repeated request returns the same
 // secret.
-func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller, req picket.RunKeyRequest) (picket.NewRunKey, error) {
+func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
+	req picket.RunKeyRequest) (picket.NewRunKey, error) {
 	if err := req.Normalize(); err != nil {
 		return picket.NewRunKey{}, err
 	}
@@ -26,7 +27,8 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller, req picket.
 		return picket.NewRunKey{}, err
 	}
 	secret := picket.KeyPrefix + e.namespace + "_" + base64.RawURLEncoding.EncodeToString(random)
-	got, err := e.run(ctx, "run_key_create", "key_"+ulid.Make().String(), hashKey(secret), "run key of "+req.AgentID, by.Key, req.AgentID,
+	got, err := e.run(ctx, "run_key_create", "key_"+ulid.Make().String(), hashKey(secret), "run key of "+req.AgentID,
+		by.Key, req.AgentID,
 		picket.RunKeyLife.Milliseconds(), picket.MaxRunKeys, by.Once.Key, by.Once.Body)
 	if err != nil {
 		return picket.NewRunKey{}, err
@@ -41,8 +43,9 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller, req picket.
 		return picket.NewRunKey{}, err
 	}
 	if !k.RevokedAt.IsZero() {
-		return picket.NewRunKey{}, picket.Refuse(picket.CodeStateConflict, "Send a new Idempotency-Key to make a new key.",
-			"the run key that this request made was revoked")
+		return picket.NewRunKey{},
+			picket.Refuse(picket.CodeStateConflict, "Send a new Idempotency-Key to make a new key.",
+				"the run key that this request made was revoked")
 	}
 	return picket.NewRunKey{KeyID: id, Key: picket.Secret(secret), AgentID: k.AgentID, ExpiresAt: k.ExpiresAt}, nil
 }

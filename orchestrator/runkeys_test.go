@@ -61,7 +61,8 @@ func TestARunKeyEndsWithTheKeyThatMadeIt(t *testing.T) {
 		}
 		f.revoke(t, parent, nil)
 		said := f.audit(t, picket.EventKeyRevoked)
-		if data := string(said[len(said)-1].Data); !strings.Contains(data, `"runKeys":2,"runKeyLeases":"ended","liveRunKeyLeases":2`) {
+		if data := string(said[len(said)-1].Data); !strings.Contains(data,
+			`"runKeys":2,"runKeyLeases":"ended","liveRunKeyLeases":2`) {
 			t.Errorf("the audit log says %s", data)
 		}
 		for _, h := range held[:2] {
@@ -139,10 +140,16 @@ func TestARunKeyLeavesNothingBehind(t *testing.T) {
 
 func TestARunKeyLivesADayAfterItsRenewal(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "p", Scopes: []picket.Scope{picket.ScopeOperator}, ExpiresAt: picket.InstantOf(time.Now().Add(time.Hour))})
+		k, err := f.CreateKey(f.ctx, operator,
+			picket.KeyRequest{
+				Name:      "p",
+				Scopes:    []picket.Scope{picket.ScopeOperator},
+				ExpiresAt: picket.InstantOf(time.Now().Add(time.Hour)),
+			})
 		ok(t, err)
 		short, long := f.runKey(t, k.KeyID), f.runKey(t, f.apiKey(t, picket.ScopeOperator))
-		ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+long.KeyID, "expires", time.Now().Add(time.Minute).UnixMilli()).Err())
+		ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+long.KeyID, "expires", time.Now().Add(time.Minute).UnixMilli()).
+			Err())
 		for id, want := range map[string]time.Duration{short.KeyID: time.Hour, long.KeyID: picket.RunKeyLife} {
 			got, err := f.RenewRunKey(f.ctx, id)
 			ok(t, err)

@@ -38,14 +38,21 @@ func compile(memory bool) (map[string]*script, error) {
 	}
 	scripts := make(map[string]*script, len(texts))
 	for name, t := range texts {
-		scripts[name] = &script{name: name, source: t.source, sha: t.sha, grows: t.grows, took: newHistogram(.0005, .001, .002, .005, .02, .1, .5, 2)}
+		scripts[name] = &script{
+			name:   name,
+			source: t.source,
+			sha:    t.sha,
+			grows:  t.grows,
+			took:   newHistogram(.0005, .001, .002, .005, .02, .1, .5, 2),
+		}
 	}
 	return scripts, nil
 }
 
 type text struct {
-	source, sha string
-	grows       bool
+	source string
+	sha    string
+	grows  bool
 }
 
 // assembled are the scripts for a store in memory or not: put together once in
@@ -151,10 +158,11 @@ const callTimeout = 2 * time.Second
 
 // gate is the one way to Redis: every transition is one EVALSHA through it.
 type gate struct {
-	scripts     map[string]*script
-	clock, work line
-	room        *room                    // nil: nobody to ask
-	fault       func(point string) error // nil outside of tests
+	scripts map[string]*script
+	clock   line
+	work    line
+	room    *room                    // nil: nobody to ask
+	fault   func(point string) error // nil outside of tests
 }
 
 // clockVerbs are the scripts that a deadline waits for. undeliver is none of
@@ -192,7 +200,8 @@ func (g *gate) on(c interface {
 	}
 }
 
-func (g *gate) call(ctx context.Context, s *script, do func(context.Context, *redis.Cmd) error, namespace string, args []any) (any, error) {
+func (g *gate) call(ctx context.Context, s *script, do func(context.Context, *redis.Cmd) error, namespace string,
+	args []any) (any, error) {
 	start := time.Now()
 	if err := g.at("redis." + s.name + ".before"); err != nil {
 		return nil, unavailable("the request was not sent", err)
@@ -243,7 +252,8 @@ func reading[T any](ctx context.Context, e *Engine, read func() (T, error)) (got
 	return got, err
 }
 
-func eval(ctx context.Context, do func(context.Context, *redis.Cmd) error, command, what, namespace string, args []any) (any, error) {
+func eval(ctx context.Context, do func(context.Context, *redis.Cmd) error, command, what, namespace string,
+	args []any) (any, error) {
 	all := append([]any{command, what, 1, metaKey(namespace)}, args...)
 	cmd := redis.NewCmd(ctx, all...)
 	if err := do(ctx, cmd); err != nil {
@@ -285,7 +295,8 @@ func refusal(name string, err error) error {
 }
 
 func unavailable(message string, err error) error {
-	e := picket.Refuse(picket.CodeUnavailable, "Wait a moment and repeat the same request; nothing else is needed.", "%s", message)
+	e := picket.Refuse(picket.CodeUnavailable, "Wait a moment and repeat the same request; nothing else is needed.",
+		"%s", message)
 	e.RetryAfter = time.Second
 	return e.Because(err)
 }

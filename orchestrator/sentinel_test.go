@@ -38,7 +38,8 @@ func TestLifeThroughSentinels(t *testing.T) {
 			t.Errorf("token %d on the new primary, %d on the old one", r.FencingToken, l.FencingToken)
 		}
 		patiently(t, func(ctx context.Context) error {
-			_, err := workers.Complete(ctx, held, picket.Completion{Output: picket.RawJSON(`1`), Summary: "done on " + now.Addr})
+			_, err := workers.Complete(ctx, held,
+				picket.Completion{Output: picket.RawJSON(`1`), Summary: "done on " + now.Addr})
 			return err
 		})
 		patiently(t, func(ctx context.Context) error {

@@ -14,7 +14,8 @@ import (
 // code into a session on the host name host, and on no other. from is the class
 // of the address that asks (loopback, private, public), for the event log. A key
 // that is not valid is CodeUnauthenticated.
-func (e *Engine) BeginLogin(ctx context.Context, key picket.Secret, host, from string) (code picket.Secret, who picket.Principal, err error) {
+func (e *Engine) BeginLogin(ctx context.Context, key picket.Secret,
+	host, from string) (code picket.Secret, who picket.Principal, err error) {
 	code = e.newSecret()
 	if who, err = e.beginLogin(ctx, code, key, host, from); err != nil {
 		return "", who, err
@@ -36,7 +37,8 @@ func (e *Engine) beginLogin(ctx context.Context, code, key picket.Secret, host, 
 // has hashes. A code that is unknown, expired, for another host name or used is
 // CodeUnauthenticated. If it was used, the session that it opened ends, because
 // two have the code. Beyond 20 sessions of a key the oldest ends.
-func (e *Engine) OpenSession(ctx context.Context, code picket.Secret, host string) (token picket.Secret, s picket.Session, err error) {
+func (e *Engine) OpenSession(ctx context.Context, code picket.Secret,
+	host string) (token picket.Secret, s picket.Session, err error) {
 	if ns, ok := SessionNamespace(code); !ok || ns != e.namespace {
 		return "", s, badCode()
 	}
@@ -59,7 +61,11 @@ func (e *Engine) openSession(ctx context.Context, token, code picket.Secret, hos
 		return picket.Session{}, badCode()
 	}
 	at := picket.Instant(r.int(r.at(l, 0)))
-	return picket.Session{Principal: e.principal(r.key(r.at(l, 1))), OpenedAt: at, ExpiresAt: at + picket.Instant(picket.SessionLife.Milliseconds())}, r.bad
+	return picket.Session{
+		Principal: e.principal(r.key(r.at(l, 1))),
+		OpenedAt:  at,
+		ExpiresAt: at + picket.Instant(picket.SessionLife.Milliseconds()),
+	}, r.bad
 }
 
 func badCode() error { return explainRefusal(string(picket.CodeUnauthenticated) + " kind=code") }
@@ -88,7 +94,11 @@ func (e *Engine) session(ctx context.Context, token picket.Secret, host, used st
 	}
 	r := &reply{script: "session"}
 	l := r.list(got)
-	s := picket.Session{Principal: e.principal(r.key(r.at(l, 2))), OpenedAt: picket.Instant(r.int(r.at(l, 0))), ExpiresAt: picket.Instant(r.int(r.at(l, 1)))}
+	s := picket.Session{
+		Principal: e.principal(r.key(r.at(l, 2))),
+		OpenedAt:  picket.Instant(r.int(r.at(l, 0))),
+		ExpiresAt: picket.Instant(r.int(r.at(l, 1))),
+	}
 	return s, r.bad
 }
 
@@ -125,5 +135,12 @@ func hashOn(host string, secret picket.Secret) string {
 
 // principal is who a key speaks for.
 func (e *Engine) principal(k picket.APIKey) picket.Principal {
-	return picket.Principal{KeyID: k.KeyID, Name: k.Name, Namespace: e.namespace, Scopes: k.Scopes, Parent: k.ParentKeyID, AgentID: k.AgentID}
+	return picket.Principal{
+		KeyID:     k.KeyID,
+		Name:      k.Name,
+		Namespace: e.namespace,
+		Scopes:    k.Scopes,
+		Parent:    k.ParentKeyID,
+		AgentID:   k.AgentID,
+	}
 }

@@ -13,7 +13,8 @@ import (
 // person makes a key and logs in with it.
 func (f *fixture) person(t *testing.T, expires picket.Instant) (picket.NewKey, picket.Secret) {
 	t.Helper()
-	k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}, ExpiresAt: expires})
+	k, err := f.CreateKey(f.ctx, operator,
+		picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}, ExpiresAt: expires})
 	ok(t, err)
 	return k, f.login(t, k.Key)
 }
@@ -48,7 +49,8 @@ func (f *fixture) over(t *testing.T, token picket.Secret) {
 
 func TestASessionStandsForItsKey(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
+		k, err := f.CreateKey(f.ctx, operator,
+			picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
 		ok(t, err)
 		code, who, err := f.BeginLogin(f.ctx, k.Key, ownHost, "private")
 		ok(t, err)
@@ -59,10 +61,13 @@ func TestASessionStandsForItsKey(t *testing.T) {
 		ok(t, err)
 		got, err := f.Session(f.ctx, token, ownHost)
 		ok(t, err)
-		if who = got.Principal; who.KeyID != k.KeyID || who.Name != "Ada" || who.Namespace != "default" || !slices.Equal(who.Scopes, []picket.Scope{picket.ScopeReviewer}) {
+		if who = got.Principal; who.KeyID != k.KeyID || who.Name != "Ada" || who.Namespace != "default" ||
+			!slices.Equal(who.Scopes, []picket.Scope{picket.ScopeReviewer}) {
 			t.Errorf("it stands for %+v", who)
 		}
-		if got.OpenedAt != opened.OpenedAt || got.ExpiresAt-got.OpenedAt < picket.Instant(picket.SessionLife.Milliseconds()) || opened.Principal.KeyID != k.KeyID {
+		if got.OpenedAt != opened.OpenedAt ||
+			got.ExpiresAt-got.OpenedAt < picket.Instant(picket.SessionLife.Milliseconds()) ||
+			opened.Principal.KeyID != k.KeyID {
 			t.Errorf("opened %+v, found %+v", opened, got)
 		}
 		if ns, ok := orchestrator.SessionNamespace(token); !ok || ns != "default" {
@@ -77,7 +82,8 @@ func TestASessionStandsForItsKey(t *testing.T) {
 		if strings.Contains(held, ownHost) || strings.Contains(held, strings.TrimPrefix(code.Reveal(), "default.")) {
 			t.Error("the store holds a host name or a code in clear")
 		}
-		for _, wrong := range []picket.Secret{"", "default.", token + "A", picket.Secret("other." + secret), picket.Secret("default." + strings.Repeat("A", 43)), k.Key} {
+		for _, wrong := range []picket.Secret{"", "default.", token + "A", picket.Secret("other." + secret),
+			picket.Secret("default." + strings.Repeat("A", 43)), k.Key} {
 			f.over(t, wrong)
 			ok(t, f.CloseSession(f.ctx, wrong, ownHost))
 		}
@@ -86,7 +92,8 @@ func TestASessionStandsForItsKey(t *testing.T) {
 		ok(t, f.CloseSession(f.ctx, token, ownHost))
 		ok(t, f.CloseSession(f.ctx, token, ownHost))
 		f.over(t, token)
-		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventSessionOpened, picket.EventSessionClosed}})
+		page, err := f.Events(f.ctx,
+			picket.EventQuery{Types: []string{picket.EventSessionOpened, picket.EventSessionClosed}})
 		ok(t, err)
 		var said []string
 		for _, ev := range page.Events {
@@ -229,7 +236,8 @@ func tourSessions(t *testing.T, f *fixture) {
 
 // loggedIn is a set-up with one session, and with a code that has opened none.
 func loggedIn(w *lostWorld) {
-	k, err := w.direct.CreateKey(w.ctx, asked("9"), picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
+	k, err := w.direct.CreateKey(w.ctx, asked("9"),
+		picket.KeyRequest{Name: "Ada", Scopes: []picket.Scope{picket.ScopeReviewer}})
 	ok(w.t, err)
 	w.secret = k.Key
 	w.token = w.login()

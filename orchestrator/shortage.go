@@ -22,7 +22,8 @@ func (f facts) amount(key string) string {
 
 // topUpCommand is what a person runs so that the same call fits.
 func (f facts) topUpCommand() string {
-	return picket.TopUpCommand(f["envelope"], budget.Envelope{USD: budget.Money(integer(f["less_u"])), Tokens: integer(f["less_t"])})
+	return picket.TopUpCommand(f["envelope"],
+		budget.Envelope{USD: budget.Money(integer(f["less_u"])), Tokens: integer(f["less_t"])})
 }
 
 func budgetExceeded(f facts) (string, string) {
@@ -34,7 +35,8 @@ func budgetExceeded(f facts) (string, string) {
 		return "the installation's budget of " + day + ": " + message,
 			"Approve or cancel tasks that are done (they give back what is left), raise budget.house, wait for the next day (UTC), or run: " + f.topUpCommand()
 	}
-	return message, "Report what is done, then wait for a top-up (await_top_up) or ask a person; a person runs: " + f.topUpCommand()
+	return message, "Report what is done, then wait for a top-up (await_top_up) or ask a person; a person runs: " +
+		f.topUpCommand()
 }
 
 // inMoney states the facts of a shortage in dollars or tokens.

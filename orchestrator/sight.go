@@ -10,13 +10,15 @@ type runner func(ctx context.Context, script string, args ...any) (any, error)
 
 // sight is what identify shows of a server and a namespace on it.
 type sight struct {
-	here, role string // this server process and its role
-	store      string // "" when the namespace is not there
-	adopted    string // the identity that the namespace was adopted on
-	raw        string // floor as it stands there, for the comparison of adopt
-	floor, seq int64
-	granted    int64 // grants ever
-	fewer      bool  // than this process knows of
+	here    string
+	role    string // this server process and its role
+	store   string // "" when the namespace is not there
+	adopted string // the identity that the namespace was adopted on
+	raw     string // floor as it stands there, for the comparison of adopt
+	floor   int64
+	seq     int64
+	granted int64 // grants ever
+	fewer   bool  // than this process knows of
 }
 
 func (e *Engine) look(ctx context.Context, run runner) (sight, error) {
@@ -27,7 +29,12 @@ func (e *Engine) look(ctx context.Context, run runner) (sight, error) {
 	}
 	r := &reply{script: "identify"}
 	l := r.list(got)
-	s := sight{here: r.text(r.at(l, 0)), role: r.text(r.at(l, 1)), store: r.text(r.at(l, 2)), adopted: r.text(r.at(l, 3))}
+	s := sight{
+		here:    r.text(r.at(l, 0)),
+		role:    r.text(r.at(l, 1)),
+		store:   r.text(r.at(l, 2)),
+		adopted: r.text(r.at(l, 3)),
+	}
 	s.raw = r.text(r.at(l, 4))
 	s.floor, s.seq, s.granted = integer(s.raw), integer(r.text(r.at(l, 5))), integer(r.text(r.at(l, 6)))
 	s.fewer = s.floor == floor && s.granted < known
@@ -41,8 +48,9 @@ func (s sight) known() bool { return s.store != "" && s.adopted == s.here && !s.
 // grants is how many grants a process knows of, and under which floor. Fewer
 // in the store mean that an older state was put back into a living server.
 type grants struct {
-	mu       sync.Mutex
-	floor, n int64
+	mu    sync.Mutex
+	floor int64
+	n     int64
 }
 
 func (g *grants) last() (floor, n int64) {

@@ -39,7 +39,8 @@ func inRange(field string, e budget.Envelope) error {
 		err = fmt.Errorf("dollars are at most %s", maxCost)
 	}
 	if err != nil {
-		return picket.Invalid(field, "Send an amount that is not negative and not beyond the largest one.", "%s: %v", field, err)
+		return picket.Invalid(field, "Send an amount that is not negative and not beyond the largest one.", "%s: %v",
+			field, err)
 	}
 	return nil
 }
@@ -51,15 +52,19 @@ func checkCall(req picket.CallRequest) error {
 	}
 	switch {
 	case !callID.MatchString(req.CallID):
-		return picket.Invalid("callId", "Send 1 to 64 letters, digits, '-', '_' or '.'.", "callId %q is no id", req.CallID)
-	case req.Nonce == "" || !wordOnly.MatchString(req.Nonce) || !wordOnly.MatchString(req.Hash) || !wordOnly.MatchString(req.PriceVersion):
-		return picket.Invalid("nonce", "Send up to 128 printable characters; the nonce is not empty.", "nonce, hash or version of a call is not printable")
+		return picket.Invalid("callId", "Send 1 to 64 letters, digits, '-', '_' or '.'.", "callId %q is no id",
+			req.CallID)
+	case req.Nonce == "" || !wordOnly.MatchString(req.Nonce) || !wordOnly.MatchString(req.Hash) ||
+		!wordOnly.MatchString(req.PriceVersion):
+		return picket.Invalid("nonce", "Send up to 128 printable characters; the nonce is not empty.",
+			"nonce, hash or version of a call is not printable")
 	case !toolName.MatchString(req.Tool):
 		return picket.Invalid("tool", "Send the name of a tool.", "%q is no name of a tool", req.Tool)
 	case req.Effects != picket.EffectsExternal && req.Effects != picket.EffectsNone:
 		return picket.Invalid("effects", "Send none or external.", "effects are %q", req.Effects)
 	case req.TimeoutMs < 1 || req.TimeoutMs > longest:
-		return picket.Invalid("timeoutMs", fmt.Sprintf("Send 1 to %d.", longest), "the timeout is %d ms; %s take up to %d", req.TimeoutMs, kind, longest)
+		return picket.Invalid("timeoutMs", fmt.Sprintf("Send 1 to %d.", longest),
+			"the timeout is %d ms; %s take up to %d", req.TimeoutMs, kind, longest)
 	}
 	return inRange("reserve", req.Reserve)
 }
@@ -78,15 +83,26 @@ func (e *Engine) Reserve(ctx context.Context, held picket.Held, req picket.CallR
 		return picket.Reservation{}, err
 	}
 	q := e.quotas()
-	got, err := e.as(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens, int64(req.Reserve.USD),
-		req.PriceVersion, flag(req.Effects == picket.EffectsExternal), req.TimeoutMs, flag(req.Keyed), flag(req.Probe), q.Calls, q.Answers, q.AnswerBytes, q.OpenCalls)
+	got, err := e.as(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens,
+		int64(req.Reserve.USD),
+		req.PriceVersion, flag(req.Effects == picket.EffectsExternal), req.TimeoutMs, flag(req.Keyed), flag(req.Probe),
+		q.Calls, q.Answers, q.AnswerBytes, q.OpenCalls)
 	if err != nil {
 		return picket.Reservation{}, err
 	}
 	r := &reply{script: "reserve"}
 	l := r.list(got)
-	out := picket.Reservation{CallID: req.CallID, TaskID: held.TaskID, RunID: held.RunID, Nonce: req.Nonce, Token: r.int(r.at(l, 0)),
-		Reserved: req.Reserve, Available: r.pair(l[min(1, len(l)):]), LeaseTTLMs: r.int(r.at(l, 3)), Nudge: r.nudge(r.at(l, 4))}
+	out := picket.Reservation{
+		CallID:     req.CallID,
+		TaskID:     held.TaskID,
+		RunID:      held.RunID,
+		Nonce:      req.Nonce,
+		Token:      r.int(r.at(l, 0)),
+		Reserved:   req.Reserve,
+		Available:  r.pair(l[min(1, len(l)):]),
+		LeaseTTLMs: r.int(r.at(l, 3)),
+		Nudge:      r.nudge(r.at(l, 4)),
+	}
 	if len(l) > 5 {
 		was := r.list(l[5])
 		out.Replay = &picket.Replay{Result: picket.RawJSON(r.text(r.at(was, 0))), Cost: r.pair(was[min(1, len(was)):])}
@@ -113,20 +129,24 @@ func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settle
 	case picket.CallUndispatched, picket.CallUncertain:
 		s.Cost, result = budget.Envelope{}, nil
 	default:
-		return picket.Settled{}, picket.Invalid("outcome", "Send done, failed, undispatched or uncertain.", "the outcome of a call is %q", s.Outcome)
+		return picket.Settled{},
+			picket.Invalid("outcome", "Send done, failed, undispatched or uncertain.", "the outcome of a call is %q",
+				s.Outcome)
 	}
 	if len(result) > picket.MaxResult {
 		result = nil
 	}
 	detail := strings.ToValidUTF8(s.Detail[:min(len(s.Detail), maxCallDetail)], "")
-	got, err := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD), string(result), detail,
+	got, err := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD),
+		string(result), detail,
 		e.quotas().Answers, e.quotas().AnswerBytes)
 	if err != nil {
 		return picket.Settled{}, err
 	}
 	r := &reply{script: "settle"}
 	l := r.list(got)
-	return picket.Settled{Cost: r.pair(l), Available: r.pair(l[min(2, len(l)):]), Overrun: r.int(r.at(l, 4)) == 1}, r.bad
+	return picket.Settled{Cost: r.pair(l), Available: r.pair(l[min(2, len(l)):]), Overrun: r.int(r.at(l, 4)) == 1},
+		r.bad
 }
 
 // ReapHolds settles up to limit calls that are past their deadline and that
@@ -145,9 +165,11 @@ func (e *Engine) ReapHolds(ctx context.Context, limit int) (int, error) {
 func (e *Engine) ReportUsage(ctx context.Context, held picket.Held, u picket.UsageReport) (picket.Usage, error) {
 	switch {
 	case !usageSource.MatchString(u.Source):
-		return picket.Usage{}, picket.Invalid("/source", "Send the agent's name, such as claude.", "source is %q", u.Source)
+		return picket.Usage{}, picket.Invalid("/source", "Send the agent's name, such as claude.", "source is %q",
+			u.Source)
 	case !usageSession.MatchString(u.Session):
-		return picket.Usage{}, picket.Invalid("/session", "Send up to 128 printable characters without blanks.", "session is not an id")
+		return picket.Usage{}, picket.Invalid("/session", "Send up to 128 printable characters without blanks.",
+			"session is not an id")
 	case u.Scope != "" && u.Scope != "run" && u.Scope != "session":
 		return picket.Usage{}, picket.Invalid("/scope", "Send run or session, or leave it out.", "scope is %q", u.Scope)
 	}

@@ -14,8 +14,15 @@ import (
 
 // paid is a call that may cost dollars, with an id and a nonce of its own.
 func paid(dollars string) picket.CallRequest {
-	return picket.CallRequest{CallID: "r" + rand.Text(), Nonce: rand.Text(), Tool: "http_request", Reserve: budget.Envelope{USD: usd(dollars)},
-		PriceVersion: "v1", Effects: picket.EffectsNone, TimeoutMs: 60_000}
+	return picket.CallRequest{
+		CallID:       "r" + rand.Text(),
+		Nonce:        rand.Text(),
+		Tool:         "http_request",
+		Reserve:      budget.Envelope{USD: usd(dollars)},
+		PriceVersion: "v1",
+		Effects:      picket.EffectsNone,
+		TimeoutMs:    60_000,
+	}
 }
 
 // sameCall is a call with an idempotency key.
@@ -26,7 +33,15 @@ func sameCall(key, hash, dollars string) picket.CallRequest {
 }
 
 func done(r picket.Reservation, dollars string) picket.Settlement {
-	return picket.Settlement{CallID: r.CallID, TaskID: r.TaskID, Nonce: r.Nonce, Outcome: picket.CallDone, Cost: budget.Envelope{USD: usd(dollars)}, Result: picket.RawJSON(`{"ok":true}`), Detail: "200"}
+	return picket.Settlement{
+		CallID:  r.CallID,
+		TaskID:  r.TaskID,
+		Nonce:   r.Nonce,
+		Outcome: picket.CallDone,
+		Cost:    budget.Envelope{USD: usd(dollars)},
+		Result:  picket.RawJSON(`{"ok":true}`),
+		Detail:  "200",
+	}
 }
 
 // ended is a settlement without a figure of its own.
@@ -58,8 +73,10 @@ func (f *fixture) books(t *testing.T, id, granted, available, held, spent string
 		_, _ = fmt.Sscan(h[column+"_u"], &n)
 		return budget.Money(n)
 	}
-	if at("granted") != usd(granted) || at("available") != usd(available) || at("held") != usd(held) || at("spent") != usd(spent) {
-		t.Errorf("%s: granted %s, available %s, held %s, spent %s; want %s, %s, %s, %s", id, at("granted"), at("available"), at("held"), at("spent"),
+	if at("granted") != usd(granted) || at("available") != usd(available) || at("held") != usd(held) ||
+		at("spent") != usd(spent) {
+		t.Errorf("%s: granted %s, available %s, held %s, spent %s; want %s, %s, %s, %s", id, at("granted"),
+			at("available"), at("held"), at("spent"),
 			granted, available, held, spent)
 	}
 	if at("granted") != at("available")+at("held")+at("spent")+at("carved") {
@@ -71,7 +88,8 @@ func TestACallIsReservedAndSettled(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(100, "1")})
 		r := f.reserve(t, h, paid("0.30"))
-		if r.Token != 1 || r.Available.USD != usd("0.70") || r.Reserved.USD != usd("0.30") || r.LeaseTTLMs != 300_000 || r.RunID != h.RunID {
+		if r.Token != 1 || r.Available.USD != usd("0.70") || r.Reserved.USD != usd("0.30") || r.LeaseTTLMs != 300_000 ||
+			r.RunID != h.RunID {
 			t.Errorf("reservation %+v", r)
 		}
 		f.books(t, task.TaskID, "1", "0.70", "0.30", "0")
@@ -89,7 +107,8 @@ func TestACallIsReservedAndSettled(t *testing.T) {
 		}
 		f.books(t, task.TaskID, "1", "0.876543211", "0", "0.123456789")
 		s := f.state(t, task.TaskID, picket.TaskLeased)
-		if s.Spent.USD != usd("0.123456789") || s.Available.Tokens != 100 || s.CurrentRun.Spent.USD != usd("0.123456789") {
+		if s.Spent.USD != usd("0.123456789") || s.Available.Tokens != 100 ||
+			s.CurrentRun.Spent.USD != usd("0.123456789") {
 			t.Errorf("task %+v, run %+v", s.Spent, s.CurrentRun.Spent)
 		}
 	})
@@ -133,7 +152,8 @@ func TestARefusalTakesNothingAndSaysWhatHelps(t *testing.T) {
 		var e *picket.Error
 		errors.As(err, &e)
 		command := "picket budget top-up " + task.TaskID + " --tokens 50"
-		if e.Facts["dimension"] != "tokens" || e.Facts["need"] != int64(150) || e.Facts["available"] != int64(100) || e.Facts["topUp"] != command ||
+		if e.Facts["dimension"] != "tokens" || e.Facts["need"] != int64(150) || e.Facts["available"] != int64(100) ||
+			e.Facts["topUp"] != command ||
 			!strings.HasSuffix(e.Remedy, command) || e.Facts["envelope"] != task.TaskID {
 			t.Errorf("%s\n%s\n%v", e.Message, e.Remedy, e.Facts)
 		}
@@ -141,8 +161,10 @@ func TestARefusalTakesNothingAndSaysWhatHelps(t *testing.T) {
 		call.Reserve.USD = usd("0.4512")
 		_, err = f.Reserve(f.ctx, h, call)
 		errors.As(err, &e)
-		if want := "picket budget top-up " + task.TaskID + " --usd 0.21 --tokens 50"; e.Facts["topUp"] != want || e.Facts["dimension"] != "usd" ||
-			e.Facts["need"] != usd("0.4512") || e.Facts["available"] != usd("0.25") || e.Facts["held"] != usd("0.75") || e.Facts["spent"] != usd("0") {
+		if want := "picket budget top-up " + task.TaskID +
+			" --usd 0.21 --tokens 50"; e.Facts["topUp"] != want || e.Facts["dimension"] != "usd" ||
+			e.Facts["need"] != usd("0.4512") || e.Facts["available"] != usd("0.25") || e.Facts["held"] != usd("0.75") ||
+			e.Facts["spent"] != usd("0") {
 			t.Errorf("%s\n%v", e.Remedy, e.Facts)
 		}
 		f.settle(t, done(held, "0.5"))
@@ -167,7 +189,8 @@ func TestACallIsMadeOnce(t *testing.T) {
 		f.books(t, task.TaskID, "1", "0.9", "0.1", "0")
 		f.settle(t, done(r, "0.05"))
 		got := f.reserve(t, h, sameCall("1", "a", "0.1"))
-		if got.Replay == nil || string(got.Replay.Result) != `{"ok":true}` || got.Replay.Cost.USD != usd("0.05") || got.Available.USD != usd("0.95") {
+		if got.Replay == nil || string(got.Replay.Result) != `{"ok":true}` || got.Replay.Cost.USD != usd("0.05") ||
+			got.Available.USD != usd("0.95") {
 			t.Errorf("replay %+v", got)
 		}
 		_, err = f.Reserve(f.ctx, h, sameCall("1", "b", "0.1"))

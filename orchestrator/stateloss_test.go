@@ -94,7 +94,15 @@ func newLosses(t *testing.T, plant func(*orchestrator.Store)) *losses {
 func newHistory(t *testing.T) *losses {
 	running := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, running) })
-	l := &losses{t: t, ctx: t.Context(), seed: uint64(time.Now().UnixNano()), sealer: rig.Sealer(), mem: newMemory(), kinds: map[string]int{}, start: time.Now()}
+	l := &losses{
+		t:      t,
+		ctx:    t.Context(),
+		seed:   uint64(time.Now().UnixNano()),
+		sealer: rig.Sealer(),
+		mem:    newMemory(),
+		kinds:  map[string]int{},
+		start:  time.Now(),
+	}
 	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
 		l.seed = v
 	}
@@ -124,8 +132,16 @@ type plan struct {
 var lossKinds = []string{"kill", "older", "empty", "flush", "tail"}
 
 func (l *losses) plan() plan {
-	p := plan{kind: lossKinds[l.rnd.IntN(len(lossKinds))], before: 20 + l.rnd.IntN(60), keep: l.rnd.IntN(2) == 0, again: -1, forget: -1, sleeps: -1,
-		proxiesOnly: l.rnd.IntN(4) == 0, faults: l.rnd.IntN(4) == 0}
+	p := plan{
+		kind:        lossKinds[l.rnd.IntN(len(lossKinds))],
+		before:      20 + l.rnd.IntN(60),
+		keep:        l.rnd.IntN(2) == 0,
+		again:       -1,
+		forget:      -1,
+		sleeps:      -1,
+		proxiesOnly: l.rnd.IntN(4) == 0,
+		faults:      l.rnd.IntN(4) == 0,
+	}
 	if l.rnd.IntN(5) == 0 {
 		p.again = l.rnd.IntN(30)
 	}
@@ -298,6 +314,8 @@ func (l *losses) summary() {
 	r := l.rested
 	l.t.Logf("state loss: %s; %d tokens granted, %d raised by reclaim, %d adoptions; at rest %d survivors went on, %d forgotten and %d ended refused, "+
 		"%d zombies refused, %d refused under load, %d recorded reports looked at, %d unclaimed ended without a failure; %d calls waited, %d faults, %d clocks set back; %d events read, %d leaps; %d regressions, %d broken promises; seed %d, %.0f s",
-		strings.Join(kinds, ", "), l.mem.granted, l.mem.raised, r.adoptions, r.survivors, r.forgotten, r.ended, r.zombies, l.lost.value(), r.reports, r.unclaimed,
-		l.waits.value(), l.faulted.Load(), l.backs, l.reader.events, l.reader.leaps, l.mem.times("tokens rise"), len(l.mem.broken), l.seed, time.Since(l.start).Seconds())
+		strings.Join(kinds, ", "), l.mem.granted, l.mem.raised, r.adoptions, r.survivors, r.forgotten, r.ended,
+		r.zombies, l.lost.value(), r.reports, r.unclaimed,
+		l.waits.value(), l.faulted.Load(), l.backs, l.reader.events, l.reader.leaps, l.mem.times("tokens rise"),
+		len(l.mem.broken), l.seed, time.Since(l.start).Seconds())
 }

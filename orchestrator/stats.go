@@ -37,10 +37,18 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	l := r.list(got)
 	raw := r.int(r.at(l, 0))
 	s := picket.Stats{
-		Namespace: e.namespace, StoreTime: picket.Instant(r.int(r.at(l, 1))), LastTick: picket.Instant(r.int(r.at(l, 2))),
-		Lanes: r.int(r.at(l, 3)), Delayed: r.int(r.at(l, 4)), Waiters: r.int(r.at(l, 5)), Handoffs: r.int(r.at(l, 6)),
-		LastSeq: r.int(r.at(l, 7)), Pause: pauseOf(r.text(r.at(l, 8)), r.text(r.at(l, 9)), r.text(r.at(l, 10)), r.int(r.at(l, 11))),
-		StoreID: r.text(r.at(l, 12)), Floor: r.int(r.at(l, 13)), AdoptedAt: picket.Instant(r.int(r.at(l, 14))),
+		Namespace:     e.namespace,
+		StoreTime:     picket.Instant(r.int(r.at(l, 1))),
+		LastTick:      picket.Instant(r.int(r.at(l, 2))),
+		Lanes:         r.int(r.at(l, 3)),
+		Delayed:       r.int(r.at(l, 4)),
+		Waiters:       r.int(r.at(l, 5)),
+		Handoffs:      r.int(r.at(l, 6)),
+		LastSeq:       r.int(r.at(l, 7)),
+		Pause:         pauseOf(r.text(r.at(l, 8)), r.text(r.at(l, 9)), r.text(r.at(l, 10)), r.int(r.at(l, 11))),
+		StoreID:       r.text(r.at(l, 12)),
+		Floor:         r.int(r.at(l, 13)),
+		AdoptedAt:     picket.Instant(r.int(r.at(l, 14))),
 		ClockOffsetMs: clockOffset(raw, asked, answered),
 	}
 	s.SinceTickMs = raw - int64(s.LastTick)
@@ -85,8 +93,12 @@ func (r *reply) figures(s *picket.Stats, l []any) {
 		}
 	}
 	sums := r.hash(r.at(l, 6))
-	s.Money = picket.MoneyStats{Spent: column(sums, "spent"), Returned: column(sums, "returned"), Held: atLeastNothing(column(sums, "held")),
-		Unverified: column(sums, "unverified")}
+	s.Money = picket.MoneyStats{
+		Spent:      column(sums, "spent"),
+		Returned:   column(sums, "returned"),
+		Held:       atLeastNothing(column(sums, "held")),
+		Unverified: column(sums, "unverified"),
+	}
 	s.Expired = map[picket.ExitClass]int64{}
 	for figure, n := range sums {
 		if class, ok := strings.CutPrefix(figure, "expired:"); ok {

@@ -151,7 +151,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // open settles every namespace before the first script runs.
 func (s *Store) open(ctx context.Context) error {
 	for _, ns := range s.cfg.Namespaces {
-		e := &Engine{namespace: ns, store: s, callers: newKeyCache(), activity: newActivity(), log: s.cfg.Log.With("namespace", ns)}
+		e := &Engine{
+			namespace: ns,
+			store:     s,
+			callers:   newKeyCache(),
+			activity:  newActivity(),
+			log:       s.cfg.Log.With("namespace", ns),
+		}
 		e.wakes = newHub(s.plain, wakeChannel(ns), e.log, e.callers.heard)
 		e.tails = newHub(s.plain, eventChannel(ns), e.log, nil)
 		if s.cfg.Witness != "" {
@@ -171,7 +177,8 @@ func (s *Store) open(ctx context.Context) error {
 	for _, ns := range s.cfg.Namespaces {
 		e := s.engines[ns]
 		// A process that adopts nothing may start before one that does.
-		if err := e.greet(ctx, s.gate.on(s.bare, ns), false); err != nil && (e.witness != nil || errors.Is(err, errStoreNewer)) {
+		if err := e.greet(ctx, s.gate.on(s.bare, ns), false); err != nil &&
+			(e.witness != nil || errors.Is(err, errStoreNewer)) {
 			return fmt.Errorf("open namespace %s: %w", ns, err)
 		} else if err != nil {
 			e.log.Warn("the store cannot be used yet", "err", err)

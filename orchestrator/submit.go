@@ -97,7 +97,8 @@ func (e *Engine) Retry(ctx context.Context, by picket.Caller, taskID, reason str
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.viewed(ctx, "retry", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, "task_"+ulid.Make().String(), e.house())
+	return e.viewed(ctx, "retry", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, "task_"+ulid.Make().String(),
+		e.house())
 }
 
 // viewed runs a script that answers the view of a task.

@@ -70,11 +70,13 @@ func (e *Engine) Pause(ctx context.Context, by picket.Caller, hard bool, reason 
 // PauseSeen is Pause by somebody who has seen the pause made at seen, 0 for
 // none: where another has been made since, theirs stands, and state_conflict
 // says whose it is. A stop (hard) is never refused.
-func (e *Engine) PauseSeen(ctx context.Context, by picket.Caller, hard bool, reason string, seen picket.Instant) (picket.PauseState, error) {
+func (e *Engine) PauseSeen(ctx context.Context, by picket.Caller, hard bool, reason string,
+	seen picket.Instant) (picket.PauseState, error) {
 	return e.pause(ctx, by, hard, reason, int64(seen))
 }
 
-func (e *Engine) pause(ctx context.Context, by picket.Caller, hard bool, reason string, seen any) (picket.PauseState, error) {
+func (e *Engine) pause(ctx context.Context, by picket.Caller, hard bool, reason string,
+	seen any) (picket.PauseState, error) {
 	flag := "0"
 	if hard {
 		flag = "1"
@@ -89,7 +91,8 @@ func (e *Engine) Resume(ctx context.Context, by picket.Caller, reason string) (p
 
 // ResumeSeen is Resume by somebody who has seen the pause made at seen: one that
 // was made since, such as a stop, goes on, and state_conflict says whose it is.
-func (e *Engine) ResumeSeen(ctx context.Context, by picket.Caller, reason string, seen picket.Instant) (picket.PauseState, error) {
+func (e *Engine) ResumeSeen(ctx context.Context, by picket.Caller, reason string,
+	seen picket.Instant) (picket.PauseState, error) {
 	return e.pauseState(ctx, "resume", by.Actor, reason, by.Once.Key, by.Once.Body, int64(seen))
 }
 

@@ -23,7 +23,8 @@ func (f *fixture) spentInAll(t *testing.T, id, dollars string) {
 	if id != "house" {
 		return
 	}
-	if h := f.stats(t).House; h == nil || h.Limit != e.Granted || h.Available != e.Available || (h.SpentInAll == nil) != (e.SpentInAll == nil) ||
+	if h := f.stats(t).House; h == nil || h.Limit != e.Granted || h.Available != e.Available ||
+		(h.SpentInAll == nil) != (e.SpentInAll == nil) ||
 		e.SpentInAll != nil && *h.SpentInAll != *e.SpentInAll {
 		t.Errorf("the house is counted as %+v, it is %+v", h, e)
 	}
@@ -36,7 +37,10 @@ func TestWhatWasSpentOfADay(t *testing.T) {
 		f := plain.capped(t, worth(1_000_000, "100"))
 		f.spentInAll(t, "house", "0")
 		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "5"), Review: picket.ReviewByNone})
-		f.again(t, func() error { f.settle(t, ended(f.reserve(t, h, paid("0.1")), picket.CallUndispatched)); return nil })
+		f.again(t, func() error {
+			f.settle(t, ended(f.reserve(t, h, paid("0.1")), picket.CallUndispatched))
+			return nil
+		})
 		f.spentInAll(t, "house", "0")
 		f.settle(t, done(f.reserve(t, h, paid("0.30")), "0.10"))
 		part, err := f.Delegate(f.ctx, h, "", picket.Subtask{Title: "a part", BudgetEnvelope: worth(100, "2")})
@@ -51,7 +55,8 @@ func TestWhatWasSpentOfADay(t *testing.T) {
 		for range 2 { // once
 			f.settle(t, done(unknown, "0.25"))
 		}
-		_, err = f.ReportUsage(f.ctx, ph, picket.UsageReport{Source: "claude", Session: "s", Tokens: 7, USD: usd("0.03")})
+		_, err = f.ReportUsage(f.ctx, ph,
+			picket.UsageReport{Source: "claude", Session: "s", Tokens: 7, USD: usd("0.03")})
 		ok(t, err)
 		f.spentInAll(t, deep.TaskID, "0.25")
 		f.spentInAll(t, part.TaskID, "0.28")

@@ -19,10 +19,12 @@ import (
 // Delegate makes a subtask of the caller's task, whose lease goes on. The same
 // requestKey again answers the same subtask as it is now, for a later run of
 // the task too; with an empty one every call makes another.
-func (e *Engine) Delegate(ctx context.Context, held picket.Held, requestKey string, s picket.Subtask) (picket.Delegated, error) {
+func (e *Engine) Delegate(ctx context.Context, held picket.Held, requestKey string,
+	s picket.Subtask) (picket.Delegated, error) {
 	body, err := jsonv2.Marshal(s)
 	if err != nil {
-		return picket.Delegated{}, picket.Invalid("/input", "Send valid JSON.", "the subtask is not valid JSON").Because(err)
+		return picket.Delegated{}, picket.Invalid("/input", "Send valid JSON.", "the subtask is not valid JSON").
+			Because(err)
 	}
 	parent, err := e.branch(ctx, held.TaskID)
 	if err != nil {
@@ -38,7 +40,8 @@ func (e *Engine) Delegate(ctx context.Context, held picket.Held, requestKey stri
 		return picket.Delegated{}, err
 	}
 	fields[specLane] = lane
-	args := append([]any{requestKey, contentHash(string(body)), named("delegate_subtask", s.Title), picket.MaxDepth, picket.MaxFanOut, e.quotas().Subtasks}, fields...)
+	args := append([]any{requestKey, contentHash(string(body)), named("delegate_subtask", s.Title), picket.MaxDepth,
+		picket.MaxFanOut, e.quotas().Subtasks}, fields...)
 	got, err := e.as(ctx, held, "delegate", args...)
 	if err != nil {
 		return picket.Delegated{}, err
@@ -107,11 +110,13 @@ func laneUnder(parent string, s *picket.TaskSpec) string {
 // AwaitSubtask waits until the caller's task can go on with one of its
 // subtasks, at most 50 s, and answers what has become of it; where it is still
 // queued, why.
-func (e *Engine) AwaitSubtask(ctx context.Context, held picket.Held, taskID string, wait time.Duration) (picket.SubtaskState, error) {
+func (e *Engine) AwaitSubtask(ctx context.Context, held picket.Held, taskID string,
+	wait time.Duration) (picket.SubtaskState, error) {
 	if err := picket.CheckID("/taskId", "task", taskID); err != nil {
 		return picket.SubtaskState{}, err
 	}
-	in := e.wakes.wait(true, func(message string) bool { return message == "task "+taskID || message == "task "+held.TaskID })
+	in := e.wakes.wait(true,
+		func(message string) bool { return message == "task "+taskID || message == "task "+held.TaskID })
 	defer e.wakes.leave(in)
 	end := time.Now().Add(min(wait, picket.MaxAwait))
 	timer := time.NewTimer(time.Until(end))
@@ -146,7 +151,8 @@ const (
 	lookAgain = "again"
 )
 
-func (e *Engine) lookAt(ctx context.Context, held picket.Held, taskID, look string, wait time.Duration) (picket.SubtaskState, error) {
+func (e *Engine) lookAt(ctx context.Context, held picket.Held, taskID, look string,
+	wait time.Duration) (picket.SubtaskState, error) {
 	got, err := e.as(ctx, held, "await", taskID, look, max(0, wait.Milliseconds()))
 	if err != nil {
 		return picket.SubtaskState{}, err
@@ -161,8 +167,17 @@ func seen(script, tool string, got any) (picket.SubtaskState, error) {
 		return picket.SubtaskState{}, inALoop(tool)
 	}
 	t := r.task(got)
-	s := picket.SubtaskState{TaskID: t.TaskID, State: t.State, Title: t.Title, Output: t.Output, Summary: t.Summary, Reason: t.Reason,
-		LastReport: t.LastReport, Review: t.Review, Spent: t.Spent}
+	s := picket.SubtaskState{
+		TaskID:     t.TaskID,
+		State:      t.State,
+		Title:      t.Title,
+		Output:     t.Output,
+		Summary:    t.Summary,
+		Reason:     t.Reason,
+		LastReport: t.LastReport,
+		Review:     t.Review,
+		Spent:      t.Spent,
+	}
 	if t.State == picket.TaskHandoff && t.Handoff != nil {
 		s.Reason = t.Handoff.Question
 	}
@@ -184,11 +199,13 @@ func (e *Engine) because(ctx context.Context, s picket.SubtaskState, err error) 
 // same decision again answers the same. A rejection makes, in the same step,
 // another subtask that repairs it, with what is left of its envelope and of the
 // caller's, at most as much as before.
-func (e *Engine) ReviewSubtask(ctx context.Context, held picket.Held, requestKey string, req picket.SubtaskReview) (picket.SubtaskState, error) {
+func (e *Engine) ReviewSubtask(ctx context.Context, held picket.Held, requestKey string,
+	req picket.SubtaskReview) (picket.SubtaskState, error) {
 	if err := req.Check(); err != nil {
 		return picket.SubtaskState{}, err
 	}
-	args := []any{requestKey, req.TaskID, req.Decision, req.Note, named("review_subtask", req.TaskID+" "+req.Decision), e.quotas().Subtasks, req.Digest}
+	args := []any{requestKey, req.TaskID, req.Decision, req.Note, named("review_subtask", req.TaskID+" "+req.Decision),
+		e.quotas().Subtasks, req.Digest}
 	if req.Decision == "reject" {
 		fields, err := e.repair(ctx, held, req.TaskID)
 		if err != nil {

@@ -68,13 +68,21 @@ func purse(m budget.Money, tokens int64) *budget.Envelope {
 func TestDelegateAwaitReview(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		window, priority := 60, 7
-		p := f.family(t, picket.TaskSpec{BudgetEnvelope: purse(1_000_000_000, 1000), LeaseWindowSeconds: &window, Priority: &priority,
-			Labels: map[string]string{"issue": "12"}})
-		d := p.child(t, "one", picket.Subtask{Input: picket.RawJSON(`{"n":1}`), BudgetEnvelope: purse(400_000_000, 100)})
+		p := f.family(t, picket.TaskSpec{
+			BudgetEnvelope:     purse(1_000_000_000, 1000),
+			LeaseWindowSeconds: &window,
+			Priority:           &priority,
+			Labels:             map[string]string{"issue": "12"},
+		})
+		d := p.child(t, "one", picket.Subtask{
+			Input:          picket.RawJSON(`{"n":1}`),
+			BudgetEnvelope: purse(400_000_000, 100),
+		})
 		if d.State != picket.TaskQueued || d.Available != *purse(600_000_000, 900) {
 			t.Fatalf("delegated %+v", d)
 		}
-		again := p.child(t, "one", picket.Subtask{Input: picket.RawJSON(`{"n":1}`), BudgetEnvelope: purse(400_000_000, 100)})
+		again := p.child(t, "one",
+			picket.Subtask{Input: picket.RawJSON(`{"n":1}`), BudgetEnvelope: purse(400_000_000, 100)})
 		if again != d {
 			t.Fatalf("the same key again made %+v, before %+v", again, d)
 		}
@@ -92,12 +100,14 @@ func TestDelegateAwaitReview(t *testing.T) {
 		c := p.take(t, d.TaskID)
 		task, err := f.Task(f.ctx, d.TaskID)
 		ok(t, err)
-		if task.Parent == nil || *task.Parent != p.lease.TaskID || task.Root != p.lease.TaskID || task.LeaseWindowSeconds != window ||
+		if task.Parent == nil || *task.Parent != p.lease.TaskID || task.Root != p.lease.TaskID ||
+			task.LeaseWindowSeconds != window ||
 			task.Priority != priority || task.Labels["issue"] != "12" || task.ReviewBy != picket.ReviewByParent ||
 			task.CreatedBy != p.lease.RunID || c.lease.BudgetEnvelope != *purse(400_000_000, 100) {
 			t.Fatalf("the subtask is %+v", task)
 		}
-		if state := c.complete(t, picket.Completion{Output: picket.RawJSON(`{"made":1}`), Summary: "made it"}); state != picket.TaskReview {
+		if state := c.complete(t,
+			picket.Completion{Output: picket.RawJSON(`{"made":1}`), Summary: "made it"}); state != picket.TaskReview {
 			t.Fatalf("handed in, it is %s", state)
 		}
 		s, err = f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
@@ -106,7 +116,8 @@ func TestDelegateAwaitReview(t *testing.T) {
 			t.Fatalf("in review it is %+v", s)
 		}
 		for range 2 { // the second time its answer was lost
-			s, err = f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve", Note: "good"})
+			s, err = f.ReviewSubtask(f.ctx, p.held, "",
+				picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve", Note: "good"})
 			ok(t, err)
 			if s.State != picket.TaskCompleted || s.Review.By != p.lease.RunID || s.Review.Note != "good" {
 				t.Fatalf("approved it is %+v, %+v", s, s.Review)
@@ -123,7 +134,12 @@ func TestDelegateAwaitReview(t *testing.T) {
 func TestARejectedSubtaskIsRepairedByAnother(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		p := f.family(t, picket.TaskSpec{BudgetEnvelope: purse(1_000_000_000, 0)})
-		d := p.child(t, "", picket.Subtask{Title: "draft", Input: picket.RawJSON(`"a poem"`), Role: "", BudgetEnvelope: purse(400_000_000, 0)})
+		d := p.child(t, "", picket.Subtask{
+			Title:          "draft",
+			Input:          picket.RawJSON(`"a poem"`),
+			Role:           "",
+			BudgetEnvelope: purse(400_000_000, 0),
+		})
 		c := p.take(t, d.TaskID)
 		_, err := f.ReviewSubtask(f.ctx, c.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
 		refused(t, err, picket.CodeAuthorCannotReview)
@@ -137,7 +153,8 @@ func TestARejectedSubtaskIsRepairedByAnother(t *testing.T) {
 
 		var fix string
 		for range 2 {
-			s, err := f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "reject", Note: "it must rhyme"})
+			s, err := f.ReviewSubtask(f.ctx, p.held, "",
+				picket.SubtaskReview{TaskID: d.TaskID, Decision: "reject", Note: "it must rhyme"})
 			ok(t, err)
 			if s.State != picket.TaskRejected || s.Review.FixTaskID == nil || fix != "" && fix != *s.Review.FixTaskID {
 				t.Fatalf("rejected it is %+v, %+v", s, s.Review)
@@ -150,8 +167,10 @@ func TestARejectedSubtaskIsRepairedByAnother(t *testing.T) {
 			t.Fatalf("the parent has children %v and %v left", task.Children, task.Available)
 		}
 		c = p.take(t, fix)
-		if c.lease.Task.ReviewNote != "it must rhyme" || string(c.lease.Task.Input) != `"a poem"` || c.lease.Task.Title != "draft" ||
-			c.lease.BudgetEnvelope != *purse(400_000_000, 0) || c.lease.Task.Fixes == nil || *c.lease.Task.Fixes != d.TaskID {
+		if c.lease.Task.ReviewNote != "it must rhyme" || string(c.lease.Task.Input) != `"a poem"` ||
+			c.lease.Task.Title != "draft" ||
+			c.lease.BudgetEnvelope != *purse(400_000_000, 0) || c.lease.Task.Fixes == nil ||
+			*c.lease.Task.Fixes != d.TaskID {
 			t.Fatalf("the repair is %+v with %v", c.lease.Task, c.lease.BudgetEnvelope)
 		}
 		c.complete(t, picket.Completion{})

@@ -41,7 +41,8 @@ var ends = map[string]func(f family) error{
 		return err
 	},
 	"Complete": func(f family) error {
-		_, err := f.Complete(f.ctx, f.held, picket.Completion{Output: picket.RawJSON(`1`), Children: picket.ChildrenCancel})
+		_, err := f.Complete(f.ctx, f.held,
+			picket.Completion{Output: picket.RawJSON(`1`), Children: picket.ChildrenCancel})
 		return err
 	},
 	"Fail": func(f family) error {
@@ -112,7 +113,9 @@ func endsATree(t *testing.T, f *fixture, end func(f family) error) {
 // down yet.
 func TestAGrantTakesNothingThatIsCancelled(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
-		root := f.family(t, picket.TaskSpec{Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}, BackoffSeconds: ptr(2)}})
+		root := f.family(t, picket.TaskSpec{
+			Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}, BackoffSeconds: ptr(2)},
+		})
 		c := root.below(t, 1)[0]
 		queued := c.child(t, "", picket.Subtask{}).TaskID
 		failing := c.below(t, 1)[0]
@@ -297,7 +300,8 @@ func TestTheSameDelegationByTwoAtOnce(t *testing.T) {
 	for i := range 24 {
 		group.Go(func() {
 			who := []family{p, other}[i%2]
-			d, err := f.Delegate(f.ctx, who.held, "k", picket.Subtask{Title: "once", BudgetEnvelope: purse(250_000_000, 0)})
+			d, err := f.Delegate(f.ctx, who.held, "k",
+				picket.Subtask{Title: "once", BudgetEnvelope: purse(250_000_000, 0)})
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

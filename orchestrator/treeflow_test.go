@@ -71,7 +71,8 @@ func TestAwaitWakesWithTheSubtask(t *testing.T) {
 		s, err := f.AwaitSubtask(f.ctx, p.held, queued, time.Second)
 		ok(t, err)
 		why := strings.Join(s.Because, "; ")
-		if s.Settled || !strings.Contains(why, "nobody is waiting on this lane (role poet)") || !strings.Contains(why, "no registered agent serves this lane") {
+		if s.Settled || !strings.Contains(why, "nobody is waiting on this lane (role poet)") ||
+			!strings.Contains(why, "no registered agent serves this lane") {
 			t.Fatalf("awaited %+v", s)
 		}
 		// Who waits is alive, however long it takes; the end of the parent's own
@@ -114,10 +115,12 @@ func TestPeopleAndTheTree(t *testing.T) {
 		// A person may decide for the parent; the repair stands where the first one stood.
 		d := p.child(t, "", picket.Subtask{BudgetEnvelope: purse(900_000_000, 0)})
 		p.take(t, d.TaskID).complete(t, picket.Completion{})
-		_, fix, err := f.Reject(f.ctx, operator, d.TaskID, picket.Decision{Note: "no"}, &picket.TaskSpec{Title: "better"})
+		_, fix, err := f.Reject(f.ctx, operator, d.TaskID, picket.Decision{Note: "no"},
+			&picket.TaskSpec{Title: "better"})
 		ok(t, err)
 		repair := f.state(t, fix, picket.TaskQueued)
-		if repair.Parent == nil || *repair.Parent != p.lease.TaskID || repair.BudgetEnvelope != *purse(1_000_000_000, 0) {
+		if repair.Parent == nil || *repair.Parent != p.lease.TaskID ||
+			repair.BudgetEnvelope != *purse(1_000_000_000, 0) {
 			t.Fatalf("the repair has %v under %v", repair.BudgetEnvelope, repair.Parent)
 		}
 		_, err = f.Cancel(f.ctx, operator, fix, "")
@@ -192,7 +195,8 @@ func TestATreeIsKeptUntilAllOfItHasEnded(t *testing.T) {
 		p := f.family(t, picket.TaskSpec{Review: picket.ReviewByNone})
 		open, done := p.below(t, 1)[0], p.below(t, 1)[0]
 		done.complete(t, picket.Completion{})
-		_, err := f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: done.lease.TaskID, Decision: "approve"})
+		_, err := f.ReviewSubtask(f.ctx, p.held, "",
+			picket.SubtaskReview{TaskID: done.lease.TaskID, Decision: "approve"})
 		ok(t, err)
 		p.complete(t, picket.Completion{Children: picket.ChildrenDetach})
 		later := func() { ok(t, f.raw.HIncrBy(f.ctx, "pk:{default}:meta", "now", (2*time.Hour).Milliseconds()).Err()) }
@@ -238,7 +242,8 @@ func TestSubtasksOfAPinnedTask(t *testing.T) {
 		deep := func(l picket.Lease) string {
 			return family{f, l, f.held(t, l)}.child(t, "", picket.Subtask{Needs: []string{"rhyme"}}).TaskID
 		}
-		if got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "run-2", PinnedOnly: true, Max: ptr(9)}); err != nil || len(got) > 0 {
+		if got, err := f.Acquire(f.ctx, operator,
+			picket.AcquireRequest{AgentID: "run-2", PinnedOnly: true, Max: ptr(9)}); err != nil || len(got) > 0 {
 			t.Fatalf("another run's adapter got %v, %v", got, err)
 		}
 		poet := f.lease(t, picket.AcquireRequest{AgentID: "somebody", Role: "poet", Max: ptr(9)})
@@ -261,7 +266,8 @@ func TestSubtasksOfAPinnedTask(t *testing.T) {
 		waits := p.child(t, "", picket.Subtask{Role: "poet"}).TaskID
 		why, err := f.Explain(f.ctx, waits)
 		ok(t, err)
-		if text := strings.Join(why.Because, "; "); !strings.Contains(text, "agent run-1, which the task above it was given to") {
+		if text := strings.Join(why.Because, "; "); !strings.Contains(text,
+			"agent run-1, which the task above it was given to") {
 			t.Fatalf("explained as %s", text)
 		}
 		page, err := f.Tasks(f.ctx, picket.TaskQuery{Parent: p.lease.TaskID})

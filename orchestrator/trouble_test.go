@@ -22,8 +22,10 @@ import (
 
 // whenFull are the scripts that a full store must let through: what ends a
 // lease, stops something or frees memory. The readers are let through, too.
-var whenFull = []string{"renew", "release", "fail", "expire", "expire_due", "complete", "request_help", "cancel", "undeliver", "run_exit",
-	"get_task", "watch", "session", "session_close", "tick", "overdue", "chore", "pause", "resume", "key_revoke", "run_key_renew", "retain", "inspect", "measure", "adopt", "reclaim", "refused", "unwait",
+var whenFull = []string{"renew", "release", "fail", "expire", "expire_due", "complete", "request_help", "cancel",
+	"undeliver", "run_exit",
+	"get_task", "watch", "session", "session_close", "tick", "overdue", "chore", "pause", "resume", "key_revoke",
+	"run_key_renew", "retain", "inspect", "measure", "adopt", "reclaim", "refused", "unwait",
 	"heartbeat", "judge", "drain", "deregister", "settle", "reap_hold", "usage", "await",
 	"webhook_claim", "webhook_advance", "webhook_delete", "webhook_revive"}
 
@@ -67,7 +69,8 @@ func TestTroubleReal(t *testing.T) {
 		t.Run(fmt.Sprintf("%d %s", round, trouble.Name), func(t *testing.T) { sideBySide(t, stores, cases, trouble) })
 		calls += len(cases)
 	}
-	t.Logf("store trouble: %d rounds of %d troubles, %d calls of %d scripts in %.1f s", rounds, len(rig.Troubles), calls, len(writers()), time.Since(began).Seconds())
+	t.Logf("store trouble: %d rounds of %d troubles, %d calls of %d scripts in %.1f s", rounds, len(rig.Troubles),
+		calls, len(writers()), time.Since(began).Seconds())
 }
 
 // sideBySide spreads the cases over the stores. Where requests get no answer
@@ -181,7 +184,8 @@ func (w *lostWorld) expectEnd(c lostCase, answer any, want []string) {
 			return
 		}
 		if c.silent == "" || time.Now().After(deadline) {
-			w.t.Errorf("in the end the store is not as after an undisturbed call: %v\n%s", err, difference(got, want[0]))
+			w.t.Errorf("in the end the store is not as after an undisturbed call: %v\n%s", err,
+				difference(got, want[0]))
 			return
 		}
 	}
@@ -239,7 +243,8 @@ func (w *lostWorld) expectWorks() {
 	w.t.Helper()
 	leased := make(chan error, 1)
 	go func() {
-		leases, err := w.via.Acquire(w.ctx, operator, picket.AcquireRequest{AgentID: "later", Role: "later", WaitSeconds: ptr(30)})
+		leases, err := w.via.Acquire(w.ctx, operator,
+			picket.AcquireRequest{AgentID: "later", Role: "later", WaitSeconds: ptr(30)})
 		if err == nil && len(leases) != 1 {
 			err = fmt.Errorf("acquired %d leases", len(leases))
 		}

@@ -11,7 +11,8 @@ import (
 
 // reportsInVain reports usage that has to be recorded and charged to nobody: no
 // envelope of the store may differ afterwards.
-func (f *fixture) reportsInVain(t *testing.T, h picket.Held, u picket.UsageReport, tokens int64, dollars, reason string) {
+func (f *fixture) reportsInVain(t *testing.T, h picket.Held, u picket.UsageReport, tokens int64,
+	dollars, reason string) {
 	t.Helper()
 	before := f.envelopes(t)
 	if got := f.usage(t, h, u, 0, "0"); got.Unverified != *worth(tokens, dollars) {
@@ -22,7 +23,8 @@ func (f *fixture) reportsInVain(t *testing.T, h picket.Held, u picket.UsageRepor
 	}
 	page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: h.TaskID, Back: true, Limit: 1})
 	ok(t, err)
-	if row := page.Rows[0]; row.Kind != picket.LedgerUnverified || row.RunID != h.RunID || row.Unverified != *worth(tokens, dollars) ||
+	if row := page.Rows[0]; row.Kind != picket.LedgerUnverified || row.RunID != h.RunID ||
+		row.Unverified != *worth(tokens, dollars) ||
 		!row.Charged.IsZero() || row.Detail != reason {
 		t.Errorf("ledger %+v", row)
 	}
@@ -53,8 +55,10 @@ func TestASupersededRunChargesNobody(t *testing.T) {
 		ok(t, err)
 		holder := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 		f.reportsInVain(t, old, picket.UsageReport{USD: usd("5")}, 0, "5", "superseded")
-		f.reportsInVain(t, old, picket.UsageReport{Session: "s", Scope: "session", Tokens: 300, USD: usd("0.70")}, 290, "0.60", "superseded")
-		f.usage(t, holder, picket.UsageReport{Session: "s", Scope: "session", Tokens: 200, USD: usd("0.50")}, 190, "0.40")
+		f.reportsInVain(t, old, picket.UsageReport{Session: "s", Scope: "session", Tokens: 300, USD: usd("0.70")}, 290,
+			"0.60", "superseded")
+		f.usage(t, holder, picket.UsageReport{Session: "s", Scope: "session", Tokens: 200, USD: usd("0.50")}, 190,
+			"0.40")
 		f.reserve(t, holder, paid("0.50"))
 		if n := f.count(t, picket.EventBudgetUnverified); n != 2 {
 			t.Errorf("%d events, want 2", n)
@@ -73,16 +77,24 @@ func TestASupersededRunChargesNobody(t *testing.T) {
 func TestAnEndedSubtaskDoesNotLockItsParent(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
-		d, err := f.Delegate(f.ctx, h, "one", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "0.30"), Review: picket.ReviewByNone, Priority: ptr(9)})
+		d, err := f.Delegate(f.ctx, h, "one",
+			picket.Subtask{
+				Title:          "part",
+				BudgetEnvelope: worth(10, "0.30"),
+				Review:         picket.ReviewByNone,
+				Priority:       ptr(9),
+			})
 		ok(t, err)
 		sub := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 		_, err = f.Complete(f.ctx, sub, picket.Completion{})
 		ok(t, err)
-		got := f.usage(t, sub, picket.UsageReport{Session: "a", USD: usd("0.20")}, 0, "0.20") // an honest agent, after mark_complete
+		// an honest agent, after mark_complete
+		got := f.usage(t, sub, picket.UsageReport{Session: "a", USD: usd("0.20")}, 0, "0.20")
 		if got.Available.USD != usd("0.80") {
 			t.Errorf("usage %+v", got)
 		}
-		if got = f.usage(t, sub, picket.UsageReport{Session: "b", USD: usd("3")}, 0, "0.10"); got.Unverified.USD != usd("2.90") || got.Overrun {
+		if got = f.usage(t, sub, picket.UsageReport{Session: "b", USD: usd("3")}, 0,
+			"0.10"); got.Unverified.USD != usd("2.90") || got.Overrun {
 			t.Errorf("usage %+v", got)
 		}
 		f.usage(t, sub, picket.UsageReport{Session: "c", USD: usd("3")}, 0, "0")
@@ -103,7 +115,13 @@ func TestSubtasksThatSharedADollarChargeItOnce(t *testing.T) {
 				root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1"), Review: picket.ReviewByNone})
 				var subs []picket.Held
 				for i := range 4 {
-					_, err := f.Delegate(f.ctx, h, fmt.Sprint(i), picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "0.90"), Review: picket.ReviewByNone, Priority: ptr(9)})
+					_, err := f.Delegate(f.ctx, h, fmt.Sprint(i),
+						picket.Subtask{
+							Title:          "part",
+							BudgetEnvelope: worth(10, "0.90"),
+							Review:         picket.ReviewByNone,
+							Priority:       ptr(9),
+						})
 					ok(t, err)
 					sub := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 					_, err = f.Complete(f.ctx, sub, picket.Completion{})
@@ -149,7 +167,8 @@ func TestARunThatLostItsTaskLocksNothing(t *testing.T) {
 		_, old := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
 		_, err = f.Release(f.ctx, old, picket.Exit{Class: picket.ExitReleased})
 		ok(t, err)
-		if got := f.usage(t, old, picket.UsageReport{USD: usd("9")}, 0, "1"); got.Unverified.USD != usd("8") || got.Overrun {
+		if got := f.usage(t, old, picket.UsageReport{USD: usd("9")}, 0, "1"); got.Unverified.USD != usd("8") ||
+			got.Overrun {
 			t.Errorf("usage %+v", got)
 		}
 		holder := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
@@ -166,7 +185,8 @@ func TestACancelledTaskLeavesTheDayAlone(t *testing.T) {
 	both(t, func(t *testing.T, plain *fixture) {
 		f := plain.capped(t, worth(1_000_000, "100"))
 		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
-		_, err := f.Delegate(f.ctx, h, "one", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "0.30"), Priority: ptr(9)})
+		_, err := f.Delegate(f.ctx, h, "one",
+			picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "0.30"), Priority: ptr(9)})
 		ok(t, err)
 		sub := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 		_, err = f.Cancel(f.ctx, operator, root.TaskID, "enough")
@@ -192,7 +212,8 @@ func TestACompletedTaskChargesTheDayUpToItsGrant(t *testing.T) {
 		ok(t, err)
 		_, err = f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
-		if got := f.usage(t, h, picket.UsageReport{Tokens: 7, USD: usd("4")}, 7, "1.50"); got.Unverified.USD != usd("2.50") {
+		if got := f.usage(t, h, picket.UsageReport{Tokens: 7, USD: usd("4")}, 7,
+			"1.50"); got.Unverified.USD != usd("2.50") {
 			t.Errorf("usage %+v", got)
 		}
 		if house := f.envelope(t, "house"); house.Available.USD != usd("98.50") {
@@ -207,10 +228,17 @@ func TestACompletedTaskChargesTheDayUpToItsGrant(t *testing.T) {
 func TestAHolderOverdrawsItsOwnEnvelopeOnly(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
-		d, err := f.Delegate(f.ctx, h, "one", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "0.30"), Review: picket.ReviewByNone, Priority: ptr(9)})
+		d, err := f.Delegate(f.ctx, h, "one",
+			picket.Subtask{
+				Title:          "part",
+				BudgetEnvelope: worth(10, "0.30"),
+				Review:         picket.ReviewByNone,
+				Priority:       ptr(9),
+			})
 		ok(t, err)
 		sub := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
-		if got := f.usage(t, sub, picket.UsageReport{USD: usd("0.50")}, 0, "0.30"); !got.Overrun || got.Available.USD != usd("-0.20") {
+		if got := f.usage(t, sub, picket.UsageReport{USD: usd("0.50")}, 0, "0.30"); !got.Overrun ||
+			got.Available.USD != usd("-0.20") {
 			t.Errorf("usage %+v", got)
 		}
 		_, err = f.Reserve(f.ctx, sub, paid("0.01"))
@@ -280,7 +308,13 @@ func TestUnverifiedUsageIsChargedOnceThereIsMoney(t *testing.T) {
 func TestTheEndOfATaskChargesWhatWasReported(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "9")})
-		d, err := f.Delegate(f.ctx, h, "one", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "1"), Review: picket.ReviewByNone, Priority: ptr(9)})
+		d, err := f.Delegate(f.ctx, h, "one",
+			picket.Subtask{
+				Title:          "part",
+				BudgetEnvelope: worth(10, "1"),
+				Review:         picket.ReviewByNone,
+				Priority:       ptr(9),
+			})
 		ok(t, err)
 		sub := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 		f.usage(t, sub, picket.UsageReport{USD: usd("3")}, 0, "1")
@@ -295,7 +329,13 @@ func TestTheEndOfATaskChargesWhatWasReported(t *testing.T) {
 		f.books(t, root.TaskID, "12", "8.90", "0", "0")
 		f.sound(t)
 
-		d, err = f.Delegate(f.ctx, h, "two", picket.Subtask{Title: "part", BudgetEnvelope: worth(10, "1"), Review: picket.ReviewByNone, Priority: ptr(9)})
+		d, err = f.Delegate(f.ctx, h, "two",
+			picket.Subtask{
+				Title:          "part",
+				BudgetEnvelope: worth(10, "1"),
+				Review:         picket.ReviewByNone,
+				Priority:       ptr(9),
+			})
 		ok(t, err)
 		sub = f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 		call = f.reserve(t, sub, paid("1"))
@@ -307,7 +347,8 @@ func TestTheEndOfATaskChargesWhatWasReported(t *testing.T) {
 		f.books(t, root.TaskID, "12", "8", "0", "0")
 		page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: d.TaskID, Back: true, Limit: 1})
 		ok(t, err)
-		if row := page.Rows[0]; row.Charged.USD != usd("0.70") || row.Unverified.USD != usd("-0.70") || row.Detail != "charged_since" {
+		if row := page.Rows[0]; row.Charged.USD != usd("0.70") || row.Unverified.USD != usd("-0.70") ||
+			row.Detail != "charged_since" {
 			t.Errorf("ledger %+v", row)
 		}
 		f.sound(t)
@@ -319,10 +360,12 @@ func TestTheEndOfATaskChargesWhatWasReported(t *testing.T) {
 func TestAReportIsBounded(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0.10")})
-		if got := f.usage(t, h, picket.UsageReport{Tokens: 50_000_000, USD: usd("1000")}, 0, "0.10"); got.Unverified != *worth(10_000_000, "0.90") {
+		if got := f.usage(t, h, picket.UsageReport{Tokens: 50_000_000, USD: usd("1000")}, 0,
+			"0.10"); got.Unverified != *worth(10_000_000, "0.90") {
 			t.Errorf("usage %+v", got)
 		}
-		if got := f.usage(t, h, picket.UsageReport{Tokens: 50_000_000, USD: usd("1000")}, 0, "0"); !got.Unverified.IsZero() {
+		if got := f.usage(t, h, picket.UsageReport{Tokens: 50_000_000, USD: usd("1000")}, 0,
+			"0"); !got.Unverified.IsZero() {
 			t.Errorf("a repeat %+v", got)
 		}
 		f.sound(t)

@@ -71,7 +71,8 @@ func TestASessionsModelsAreChargedOnce(t *testing.T) {
 		next := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
 		f.usage(t, next, picket.UsageReport{Session: "s", Scope: "session", Tokens: 100, USD: usd("0.20")}, 0, "0")
 		f.usage(t, next, picket.UsageReport{Session: "s", Scope: "session", Tokens: 130, USD: usd("0.25")}, 30, "0.05")
-		f.usage(t, h, picket.UsageReport{Session: "s", Scope: "session", Tokens: 100, USD: usd("0.20")}, 0, "0") // superseded
+		// superseded
+		f.usage(t, h, picket.UsageReport{Session: "s", Scope: "session", Tokens: 100, USD: usd("0.20")}, 0, "0")
 		f.books(t, task.TaskID, "1", "0.75", "0", "0.25")
 		f.sound(t)
 	})
@@ -100,10 +101,13 @@ func TestUsageComesLateAndOverruns(t *testing.T) {
 		for _, row := range page.Rows {
 			kinds = append(kinds, row.Kind)
 		}
-		if want := []picket.LedgerKind{picket.LedgerUsage, picket.LedgerUnverified, picket.LedgerUsage, picket.LedgerUnverified}; !slices.Equal(kinds, want) {
+		if want := []picket.LedgerKind{picket.LedgerUsage, picket.LedgerUnverified, picket.LedgerUsage,
+			picket.LedgerUnverified}; !slices.Equal(kinds, want) {
 			t.Fatalf("ledger %v, want %v", kinds, want)
 		}
-		if late, rest := page.Rows[2], page.Rows[3]; !late.Late || late.Tool != "claude" || !rest.Charged.IsZero() || rest.Unverified != *worth(0, "0.05") || rest.Detail != "over_envelope" {
+		if late, rest := page.Rows[2],
+			page.Rows[3]; !late.Late || late.Tool != "claude" || !rest.Charged.IsZero() ||
+			rest.Unverified != *worth(0, "0.05") || rest.Detail != "over_envelope" {
 			t.Errorf("ledger %+v", page.Rows[2:])
 		}
 		if got := f.state(t, task.TaskID, picket.TaskCompleted); got.Spent.USD != usd("0.10") {
@@ -119,7 +123,8 @@ func TestUsageComesLateAndOverruns(t *testing.T) {
 func TestUsageIsRefused(t *testing.T) {
 	both(t, func(t *testing.T, f *fixture) {
 		_, h := f.start(t, picket.TaskSpec{})
-		for _, u := range []picket.UsageReport{{}, {Source: "a b"}, {Source: "a", Session: "two words"}, {Source: "a", Scope: "task"},
+		for _, u := range []picket.UsageReport{{}, {Source: "a b"}, {Source: "a", Session: "two words"},
+			{Source: "a", Scope: "task"},
 			{Source: "a", Tokens: -1}, {Source: "a", USD: -1}, {Source: "a", Tokens: 1 << 60}} {
 			_, err := f.ReportUsage(f.ctx, h, u)
 			refused(t, err, picket.CodeValidation)

@@ -20,18 +20,21 @@ const maxTargetURL = 2048
 
 // CreateWebhook records a target; it is sent what happens from then on. Its
 // secret is shown only here; a repeat of the same request is shown the same one.
-func (e *Engine) CreateWebhook(ctx context.Context, by picket.Caller, spec picket.WebhookSpec) (picket.NewWebhook, error) {
+func (e *Engine) CreateWebhook(ctx context.Context, by picket.Caller,
+	spec picket.WebhookSpec) (picket.NewWebhook, error) {
 	return e.createWebhook(ctx, by, spec, "")
 }
 
 // CreatedWebhook is what the same request has made before, and makes nothing:
 // for a repeat whose target may not be called any more. [picket.CodeNotFound]
 // when it has made none.
-func (e *Engine) CreatedWebhook(ctx context.Context, by picket.Caller, spec picket.WebhookSpec) (picket.NewWebhook, error) {
+func (e *Engine) CreatedWebhook(ctx context.Context, by picket.Caller,
+	spec picket.WebhookSpec) (picket.NewWebhook, error) {
 	return e.createWebhook(ctx, by, spec, "1")
 }
 
-func (e *Engine) createWebhook(ctx context.Context, by picket.Caller, spec picket.WebhookSpec, look string) (picket.NewWebhook, error) {
+func (e *Engine) createWebhook(ctx context.Context, by picket.Caller, spec picket.WebhookSpec,
+	look string) (picket.NewWebhook, error) {
 	target, err := checkWebhook(&spec)
 	if err != nil {
 		return picket.NewWebhook{}, err
@@ -50,14 +53,16 @@ func (e *Engine) createWebhook(ctx context.Context, by picket.Caller, spec picke
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
-	got, err := e.run(ctx, "webhook_create", id, spec.Name, shownURL(target), sealedURL, sealedSecret, strings.Join(spec.Types, ","),
+	got, err := e.run(ctx, "webhook_create", id, spec.Name, shownURL(target), sealedURL, sealedSecret,
+		strings.Join(spec.Types, ","),
 		string(spec.Format), by.Actor, picket.MaxWebhooks, by.Once.Key, by.Once.Body, look)
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
 	t, err := e.target("webhook_create", got)
 	if err == nil && t.Secret == "" {
-		err = picket.Refuse(picket.CodeStateConflict, "Delete the webhook and make another.", "the secret of the webhook that this request made cannot be shown again: its key is not here any more")
+		err = picket.Refuse(picket.CodeStateConflict, "Delete the webhook and make another.",
+			"the secret of the webhook that this request made cannot be shown again: its key is not here any more")
 	}
 	return picket.NewWebhook{Webhook: t.Webhook, Secret: t.Secret}, err
 }
@@ -73,7 +78,8 @@ func checkWebhook(spec *picket.WebhookSpec) (*url.URL, error) {
 	case err != nil || (target.Scheme != "https" && target.Scheme != "http") || target.Hostname() == "":
 		return nil, picket.Invalid("/url", "Send an absolute https or http URL.", "url is not the URL of a web server")
 	case target.User != nil:
-		return nil, picket.Invalid("/url", "Leave them out: requests are signed.", "the URL holds a user name or a password")
+		return nil, picket.Invalid("/url", "Leave them out: requests are signed.",
+			"the URL holds a user name or a password")
 	case target.Fragment != "":
 		return nil, picket.Invalid("/url", "Leave out what follows #: it is not sent.", "the URL has a fragment")
 	case !slices.Contains(picket.WebhookFormats, spec.Format):
@@ -81,7 +87,8 @@ func checkWebhook(spec *picket.WebhookSpec) (*url.URL, error) {
 	}
 	for i, kind := range spec.Types {
 		if !slices.Contains(picket.EventTypes, kind) {
-			return nil, picket.Invalid("/types/"+strconv.Itoa(i), "Send types of events, or none for what people want to hear of.", "%.64q is not a type of event", kind)
+			return nil, picket.Invalid("/types/"+strconv.Itoa(i),
+				"Send types of events, or none for what people want to hear of.", "%.64q is not a type of event", kind)
 		}
 	}
 	slices.Sort(spec.Types)
@@ -157,7 +164,8 @@ func (e *Engine) ReviveWebhook(ctx context.Context, by picket.Caller, id string)
 	return e.changeWebhook(ctx, "webhook_revive", by, id)
 }
 
-func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Caller, id string) (picket.Webhook, error) {
+func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Caller,
+	id string) (picket.Webhook, error) {
 	if err := picket.CheckID("webhookId", "webhook", id); err != nil {
 		return picket.Webhook{}, err
 	}

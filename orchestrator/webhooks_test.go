@@ -26,7 +26,14 @@ func TestATargetHasOneDelivererAtATime(t *testing.T) {
 		made, err := f.CreateWebhook(f.ctx, operator, everyEvent)
 		ok(t, err)
 		early := f.turn(t, "early") // that it was made may be for it
-		_, err = f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: made.WebhookID, ClaimID: "early", From: position(early.Cursor), To: early.Seq, Outcome: picket.WebhookPassed})
+		_, err = f.AdvanceWebhook(f.ctx,
+			picket.WebhookStep{
+				WebhookID: made.WebhookID,
+				ClaimID:   "early",
+				From:      position(early.Cursor),
+				To:        early.Seq,
+				Outcome:   picket.WebhookPassed,
+			})
 		ok(t, err)
 		if turn := f.turn(t, "idle"); turn.WebhookID != "" || turn.Wait != 0 || turn.Seq != early.Seq {
 			t.Fatalf("there is nothing to be sent: %+v", turn)
@@ -43,7 +50,14 @@ func TestATargetHasOneDelivererAtATime(t *testing.T) {
 		}
 		f.jump(t, 20*time.Second)
 		from := position(first.Cursor)
-		step := picket.WebhookStep{WebhookID: made.WebhookID, ClaimID: "first", From: from, To: from + 1, Outcome: picket.WebhookTaken, Status: 200}
+		step := picket.WebhookStep{
+			WebhookID: made.WebhookID,
+			ClaimID:   "first",
+			From:      from,
+			To:        from + 1,
+			Outcome:   picket.WebhookTaken,
+			Status:    200,
+		}
 		_, err = f.AdvanceWebhook(f.ctx, step)
 		ok(t, err)
 		f.jump(t, 20*time.Second)
@@ -56,13 +70,22 @@ func TestATargetHasOneDelivererAtATime(t *testing.T) {
 			t.Fatalf("after the claim: %+v", second)
 		}
 		for _, stale := range []picket.WebhookStep{
-			{From: from + 1, To: from + 2, Outcome: picket.WebhookTaken}, {From: from + 1, To: from + 1, Outcome: picket.WebhookFailed}, {From: from + 1, To: from + 1, Outcome: picket.WebhookGone},
+			{From: from + 1, To: from + 2, Outcome: picket.WebhookTaken},
+			{From: from + 1, To: from + 1, Outcome: picket.WebhookFailed},
+			{From: from + 1, To: from + 1, Outcome: picket.WebhookGone},
 		} {
 			stale.WebhookID, stale.ClaimID = made.WebhookID, "first"
 			_, err = f.AdvanceWebhook(f.ctx, stale)
 			refused(t, err, picket.CodeStateConflict)
 		}
-		_, err = f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: made.WebhookID, ClaimID: "second", From: from, To: from + 5, Outcome: picket.WebhookPassed})
+		_, err = f.AdvanceWebhook(f.ctx,
+			picket.WebhookStep{
+				WebhookID: made.WebhookID,
+				ClaimID:   "second",
+				From:      from,
+				To:        from + 5,
+				Outcome:   picket.WebhookPassed,
+			})
 		refused(t, err, picket.CodeStateConflict) // from where it is not
 		w, err := f.Webhook(f.ctx, made.WebhookID)
 		ok(t, err)
@@ -111,8 +134,16 @@ func TestADayOfFailuresIsEnough(t *testing.T) {
 		fail := func(n int) picket.WebhookState {
 			t.Helper()
 			turn := f.turn(t, fmt.Sprint("claim_", n))
-			state, err := f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: turn.WebhookID, ClaimID: turn.ClaimID, From: position(turn.Cursor), To: position(turn.Cursor),
-				Outcome: picket.WebhookFailed, Delay: time.Minute, Error: strings.Repeat("é", 500)})
+			state, err := f.AdvanceWebhook(f.ctx,
+				picket.WebhookStep{
+					WebhookID: turn.WebhookID,
+					ClaimID:   turn.ClaimID,
+					From:      position(turn.Cursor),
+					To:        position(turn.Cursor),
+					Outcome:   picket.WebhookFailed,
+					Delay:     time.Minute,
+					Error:     strings.Repeat("é", 500),
+				})
 			ok(t, err)
 			return state
 		}
@@ -121,7 +152,8 @@ func TestADayOfFailuresIsEnough(t *testing.T) {
 		}
 		w, err := f.Webhook(f.ctx, made.WebhookID)
 		ok(t, err)
-		if wait := w.NextAttemptAt.Time().Sub(w.CreatedAt.Time()); wait < time.Minute || wait > 2*time.Minute || len(w.LastError) > 200 {
+		if wait := w.NextAttemptAt.Time().Sub(w.CreatedAt.Time()); wait < time.Minute || wait > 2*time.Minute ||
+			len(w.LastError) > 200 {
 			t.Errorf("the next attempt comes %v after its creation; %d bytes of an error", wait, len(w.LastError))
 		}
 		if turn := f.turn(t, "soon"); turn.WebhookID != "" || turn.Wait > time.Minute {
@@ -160,7 +192,8 @@ func TestAWebhookKeepsItsSecrets(t *testing.T) {
 		ok(t, err)
 		again, err := f.CreateWebhook(f.ctx, once("W"), everyEvent)
 		ok(t, err)
-		if again.WebhookID != made.WebhookID || again.Secret != made.Secret || !strings.HasPrefix(made.Secret.Reveal(), picket.WebhookSecretPrefix) {
+		if again.WebhookID != made.WebhookID || again.Secret != made.Secret ||
+			!strings.HasPrefix(made.Secret.Reveal(), picket.WebhookSecretPrefix) {
 			t.Errorf("the same request again: %s", again.WebhookID)
 		}
 		other, err := f.CreateWebhook(f.ctx, operator, everyEvent)
@@ -173,7 +206,8 @@ func TestAWebhookKeepsItsSecrets(t *testing.T) {
 		gone, err := f.DeleteWebhook(f.ctx, operator, other.WebhookID)
 		ok(t, err)
 		store := f.everything(t) + fmt.Sprintf("%+v %+v", all, gone)
-		for _, secret := range []string{"a/secret", made.Secret.Reveal(), other.Secret.Reveal(), strings.TrimPrefix(made.Secret.Reveal(), picket.WebhookSecretPrefix)} {
+		for _, secret := range []string{"a/secret", made.Secret.Reveal(), other.Secret.Reveal(),
+			strings.TrimPrefix(made.Secret.Reveal(), picket.WebhookSecretPrefix)} {
 			if strings.Contains(store, secret) {
 				t.Errorf("%s stands in the store or in a view", secret)
 			}

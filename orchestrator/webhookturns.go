@@ -19,7 +19,11 @@ func (e *Engine) ClaimWebhook(ctx context.Context, claimID string) (picket.Webho
 	}
 	r := &reply{script: "webhook_claim"}
 	l := r.list(got)
-	turn := picket.WebhookTurn{ClaimID: claimID, Seq: r.int(r.at(l, 2)), Wait: time.Duration(r.int(r.at(l, 3))) * time.Millisecond}
+	turn := picket.WebhookTurn{
+		ClaimID: claimID,
+		Seq:     r.int(r.at(l, 2)),
+		Wait:    time.Duration(r.int(r.at(l, 3))) * time.Millisecond,
+	}
 	if r.bad != nil || r.text(r.at(l, 4)) == "" {
 		return turn, r.bad
 	}
@@ -32,7 +36,8 @@ func (e *Engine) ClaimWebhook(ctx context.Context, claimID string) (picket.Webho
 // makes of it. state_conflict means that the claim is over: the target is
 // another's, or nobody's.
 func (e *Engine) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error) {
-	got, err := e.run(ctx, "webhook_advance", s.WebhookID, s.ClaimID, strconv.FormatInt(s.From, 10), strconv.FormatInt(s.To, 10),
+	got, err := e.run(ctx, "webhook_advance", s.WebhookID, s.ClaimID, strconv.FormatInt(s.From, 10),
+		strconv.FormatInt(s.To, 10),
 		string(s.Outcome), s.Status, clipped(s.Error, 200), s.Delay.Milliseconds(), picket.WebhookClaim.Milliseconds())
 	if err != nil {
 		return "", err
@@ -71,9 +76,18 @@ func (r *reply) webhook(v any) (picket.Webhook, map[string]string) {
 	rawMs, nowMs, due := r.int(r.at(l, 0)), r.int(r.at(l, 1)), r.int(r.at(l, 2))
 	h := r.hash(r.at(l, 4))
 	w := picket.Webhook{
-		WebhookID: r.text(r.at(l, 3)), Name: h["name"], URL: h["shown"], Types: []string{}, Format: picket.WebhookFormat(h["format"]),
-		State: picket.WebhookState(h["state"]), Cursor: h["cursor"], Failures: int(integer(h["failures"])), LastStatus: int(integer(h["status"])),
-		LastError: h["error"], CreatedAt: picket.Instant(integer(h["created"])), CreatedBy: h["by"],
+		WebhookID:  r.text(r.at(l, 3)),
+		Name:       h["name"],
+		URL:        h["shown"],
+		Types:      []string{},
+		Format:     picket.WebhookFormat(h["format"]),
+		State:      picket.WebhookState(h["state"]),
+		Cursor:     h["cursor"],
+		Failures:   int(integer(h["failures"])),
+		LastStatus: int(integer(h["status"])),
+		LastError:  h["error"],
+		CreatedAt:  picket.Instant(integer(h["created"])),
+		CreatedBy:  h["by"],
 	}
 	if h["types"] != "" {
 		w.Types = strings.Split(h["types"], ",")
@@ -87,7 +101,8 @@ func (r *reply) webhook(v any) (picket.Webhook, map[string]string) {
 func aboutWebhook(f facts) (message, remedy string) {
 	switch {
 	case f["limit"] != "":
-		return "there are " + f["limit"] + " webhooks already, and more are not kept", "Delete one that nobody needs, or let one target pass things on to others."
+		return "there are " + f["limit"] + " webhooks already, and more are not kept",
+			"Delete one that nobody needs, or let one target pass things on to others."
 	case f["cause"] == "deleted":
 		return "the webhook that this request made was deleted", "Send a new Idempotency-Key to make a new one."
 	}

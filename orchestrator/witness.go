@@ -118,7 +118,8 @@ func (w *witness) raise(to witnessed) error {
 }
 
 func (w *witness) unusable(err error) error {
-	e := picket.Refuse(picket.CodeUnavailable, "Give "+filepath.Dir(w.path)+" free space and the right to write, then repeat the same request.",
+	e := picket.Refuse(picket.CodeUnavailable,
+		"Give "+filepath.Dir(w.path)+" free space and the right to write, then repeat the same request.",
 		"the witness of the store cannot be written")
 	e.RetryAfter = time.Second
 	return e.Because(err)
@@ -144,8 +145,10 @@ func (w *witness) read() (witnessed, error) {
 		return witnessed{}, fmt.Errorf("read witness: %w", err)
 	}
 	var file witnessed
-	if err := jsonv2.Unmarshal(text, &file, jsonv2.RejectUnknownMembers(true)); err != nil || file.Namespace != namespace || file.Floor < 0 {
-		return witnessed{}, picket.Refuse(picket.CodeUnavailable, "Move it away and start again: the floor is then taken from Redis, or from the clock where that is another server.",
+	if err := jsonv2.Unmarshal(text, &file, jsonv2.RejectUnknownMembers(true)); err != nil ||
+		file.Namespace != namespace || file.Floor < 0 {
+		return witnessed{}, picket.Refuse(picket.CodeUnavailable,
+			"Move it away and start again: the floor is then taken from Redis, or from the clock where that is another server.",
 			"the witness file %s is damaged", w.path).Because(err)
 	}
 	return file, nil

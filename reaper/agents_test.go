@@ -16,7 +16,11 @@ func TestAgentsAreJudgedOnScheduleAndOnce(t *testing.T) {
 			defer ns.reapers(n)()
 			ctx, most := ns.t.Context(), 100
 			interval, unhealthy, dead := 5, 10, 20
-			soon := picket.Thresholds{IntervalSeconds: &interval, UnhealthyAfterSeconds: &unhealthy, DeadAfterSeconds: &dead}
+			soon := picket.Thresholds{
+				IntervalSeconds:       &interval,
+				UnhealthyAfterSeconds: &unhealthy,
+				DeadAfterSeconds:      &dead,
+			}
 			for i := range 20 {
 				id := fmt.Sprint("agent", i)
 				_, err := ns.Register(ctx, operator, picket.Registration{AgentID: id, Heartbeat: &soon})
@@ -37,7 +41,8 @@ func TestAgentsAreJudgedOnScheduleAndOnce(t *testing.T) {
 				ns.ok(ns.renew(l))
 			}
 			beat := func() {
-				_, err := ns.Heartbeat(ctx, operator, "agent1", picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: picket.InstantOf(time.Now())})
+				_, err := ns.Heartbeat(ctx, operator, "agent1",
+					picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: picket.InstantOf(time.Now())})
 				ns.ok(err)
 			}
 			beat()

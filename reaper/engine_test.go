@@ -30,7 +30,15 @@ type namespace struct {
 func open(t *testing.T, s rig.Store) (ns *namespace, close func()) {
 	t.Helper()
 	sealer := rig.Sealer()
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{
+			Redis:   s.Redis,
+			Memory:  s.Memory,
+			Sealer:  sealer,
+			Witness: t.TempDir(),
+			Found:   true,
+			Log:     slog.New(slog.DiscardHandler),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +58,10 @@ func (ns *namespace) reapers(n int) (stop func()) {
 	ctx, cancel := context.WithCancel(ns.t.Context())
 	var wg sync.WaitGroup
 	for range n {
-		r, err := reaper.New(reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns.Engine}, Log: slog.New(slog.DiscardHandler)})
+		r, err := reaper.New(reaper.Config{
+			Sweeps: map[string]reaper.Sweeps{"default": ns.Engine},
+			Log:    slog.New(slog.DiscardHandler),
+		})
 		ns.ok(err)
 		wg.Go(func() { _ = r.Run(ctx) })
 	}

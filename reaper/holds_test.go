@@ -21,11 +21,17 @@ func TestCallsAreSettledOnScheduleAndOnce(t *testing.T) {
 			ns.ok(err)
 			const calls = 250 // more than a batch
 			for i := range calls {
-				r, err := ns.Reserve(ctx, h, picket.CallRequest{CallID: fmt.Sprint("c", i), Nonce: "n", Tool: "http_request",
-					Reserve: budget.Envelope{USD: 1_000_000}, Effects: picket.EffectsNone, TimeoutMs: 5000})
+				r, err := ns.Reserve(ctx, h,
+					picket.CallRequest{CallID: fmt.Sprint("c", i), Nonce: "n", Tool: "http_request",
+						Reserve: budget.Envelope{USD: 1_000_000}, Effects: picket.EffectsNone, TimeoutMs: 5000})
 				ns.ok(err)
 				if i == 0 {
-					_, err = ns.Settle(ctx, picket.Settlement{CallID: r.CallID, TaskID: r.TaskID, Nonce: r.Nonce, Outcome: picket.CallDone})
+					_, err = ns.Settle(ctx, picket.Settlement{
+						CallID:  r.CallID,
+						TaskID:  r.TaskID,
+						Nonce:   r.Nonce,
+						Outcome: picket.CallDone,
+					})
 					ns.ok(err)
 				}
 			}

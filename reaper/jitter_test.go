@@ -18,7 +18,8 @@ type network struct {
 	lasts      time.Duration
 	// request and answer are how long the n-th heartbeat and its answer are on
 	// their way, of those that a time allows.
-	request, answer func(r *rand.Rand, n int) time.Duration
+	request func(r *rand.Rand, n int) time.Duration
+	answer  func(r *rand.Rand, n int) time.Duration
 	// waits: the next heartbeat is sent an interval after the answer; otherwise
 	// heartbeats leave on time, whatever became of those before.
 	waits bool
@@ -43,9 +44,12 @@ func none(*rand.Rand, int) time.Duration { return 0 }
 // one that also waits for late answers leaves at most 3 s, which is a warning
 // and no more.
 var networks = []network{
-	{"jitter on time", picket.HeartbeatConfig{IntervalSeconds: 1, UnhealthyAfterSeconds: 2, DeadAfterSeconds: 4}, 10 * time.Minute, upTo(time.Second), upTo(time.Second), false, true},
-	{"jitter both ways", picket.HeartbeatConfig{IntervalSeconds: 1, UnhealthyAfterSeconds: 2, DeadAfterSeconds: 4}, 10 * time.Minute, upTo(time.Second), upTo(time.Second), true, false},
-	{"degrading latency", picket.HeartbeatConfig{IntervalSeconds: 30, UnhealthyAfterSeconds: 90, DeadAfterSeconds: 300}, 10 * time.Minute, degrading, none, false, true},
+	{"jitter on time", picket.HeartbeatConfig{IntervalSeconds: 1, UnhealthyAfterSeconds: 2, DeadAfterSeconds: 4},
+		10 * time.Minute, upTo(time.Second), upTo(time.Second), false, true},
+	{"jitter both ways", picket.HeartbeatConfig{IntervalSeconds: 1, UnhealthyAfterSeconds: 2, DeadAfterSeconds: 4},
+		10 * time.Minute, upTo(time.Second), upTo(time.Second), true, false},
+	{"degrading latency", picket.HeartbeatConfig{IntervalSeconds: 30, UnhealthyAfterSeconds: 90, DeadAfterSeconds: 300},
+		10 * time.Minute, degrading, none, false, true},
 }
 
 // Late heartbeats kill nobody: through ten minutes of jitter no agent becomes
@@ -94,8 +98,14 @@ func (c *crowd) join(i int, random *rand.Rand) {
 	c.t.Helper()
 	id := fmt.Sprintf("agent-%d", i)
 	h := c.thresholds
-	reg := picket.Registration{AgentID: id, Heartbeat: &picket.Thresholds{
-		IntervalSeconds: &h.IntervalSeconds, UnhealthyAfterSeconds: &h.UnhealthyAfterSeconds, DeadAfterSeconds: &h.DeadAfterSeconds}}
+	reg := picket.Registration{
+		AgentID: id,
+		Heartbeat: &picket.Thresholds{
+			IntervalSeconds:       &h.IntervalSeconds,
+			UnhealthyAfterSeconds: &h.UnhealthyAfterSeconds,
+			DeadAfterSeconds:      &h.DeadAfterSeconds,
+		},
+	}
 	_, err := c.Register(c.t.Context(), operator, reg)
 	c.ok(err)
 	window := picket.MaxWindow
@@ -139,7 +149,10 @@ func (l *late) live(random *rand.Rand) {
 // arrive is one heartbeat on its way, and a write under the lease.
 func (l *late) arrive(request, answer time.Duration) {
 	time.Sleep(request)
-	hb := picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: picket.Instant(time.Now().Add(-request).UnixMilli())}
+	hb := picket.Heartbeat{
+		Status:          picket.AgentActive,
+		ClientTimestamp: picket.Instant(time.Now().Add(-request).UnixMilli()),
+	}
 	got, err := l.Heartbeat(l.t.Context(), operator, l.id, hb)
 	l.mu.Lock()
 	l.crowd.mu.Lock()
@@ -191,10 +204,12 @@ func (c *crowd) expectCalm(agents int) {
 	if dead > 0 || seen[picket.EventLeaseExpired+" "] > 0 || c.calm && warned > 0 {
 		c.t.Errorf("%d became unhealthy, %d dead, %d leases ended", warned, dead, seen[picket.EventLeaseExpired+" "])
 	}
-	if want := agents * int(c.lasts/time.Second) / c.thresholds.IntervalSeconds / 4; c.beats < want || c.longest <= time.Duration(c.thresholds.IntervalSeconds)*time.Second {
+	if want := agents * int(c.lasts/time.Second) / c.thresholds.IntervalSeconds / 4; c.beats < want ||
+		c.longest <= time.Duration(c.thresholds.IntervalSeconds)*time.Second {
 		c.t.Errorf("%d heartbeats, at most %s apart: this proves nothing", c.beats, c.longest)
 	}
 	c.t.Logf("late heartbeats, %s: %d agents for %s at %d/%d/%d s: %d heartbeats, at most %s apart, %d writes; %d warnings, %d deaths, %d fences",
-		c.name, agents, c.lasts, c.thresholds.IntervalSeconds, c.thresholds.UnhealthyAfterSeconds, c.thresholds.DeadAfterSeconds,
+		c.name, agents, c.lasts, c.thresholds.IntervalSeconds, c.thresholds.UnhealthyAfterSeconds,
+		c.thresholds.DeadAfterSeconds,
 		c.beats, c.longest.Round(time.Millisecond), c.writes, warned, dead, seen[picket.EventLeaseExpired+" "])
 }

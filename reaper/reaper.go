@@ -93,7 +93,8 @@ func New(cfg Config) (*Reaper, error) {
 		return nil, errors.New("reaper: at least one namespace is needed")
 	case cfg.TickEvery < time.Millisecond || cfg.TickEvery > MaxTick:
 		return nil, errors.New("reaper: TickEvery is 1 ms to 500 ms")
-	case cfg.SweepEvery < time.Millisecond || cfg.RetainEvery < time.Millisecond || cfg.InspectEvery < time.Millisecond || cfg.MeasureEvery < time.Millisecond:
+	case cfg.SweepEvery < time.Millisecond || cfg.RetainEvery < time.Millisecond ||
+		cfg.InspectEvery < time.Millisecond || cfg.MeasureEvery < time.Millisecond:
 		return nil, errors.New("reaper: SweepEvery, RetainEvery, InspectEvery and MeasureEvery are at least 1 ms")
 	case cfg.Batch < 1 || cfg.Batch > 1000 || cfg.MaxBatches < 1:
 		return nil, errors.New("reaper: Batch is 1 to 1000, MaxBatches at least 1")
@@ -121,14 +122,40 @@ func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 	log := cfg.Log.With("namespace", namespace)
 	return []*loop{
 		{name: "tick", every: cfg.TickEvery, log: log, round: s.Tick},
-		{name: "expire", every: cfg.SweepEvery, log: log, round: r.batches(log, "leases expired", cfg.MaxBatches, s.ExpireDue)},
+		{
+			name:  "expire",
+			every: cfg.SweepEvery,
+			log:   log,
+			round: r.batches(log, "leases expired", cfg.MaxBatches, s.ExpireDue),
+		},
 		{name: "chore", every: cfg.SweepEvery, log: log, round: r.batches(log, "chores done", cfg.MaxBatches, s.Chore)},
-		{name: "judge", every: cfg.SweepEvery, log: log, round: r.batches(log, "agents judged", cfg.MaxBatches, s.Judge)},
-		{name: "holds", every: cfg.SweepEvery, log: log, round: r.batches(log, "calls settled", cfg.MaxBatches, s.ReapHolds)},
-		{name: "retain", every: cfg.RetainEvery, log: log, round: r.batches(log, "old records deleted", math.MaxInt, func(ctx context.Context, limit int) (int, error) {
-			return s.Retain(ctx, cfg.Retention, limit)
-		})},
-		{name: "inspect", every: cfg.InspectEvery, log: log, round: func(ctx context.Context) error { return s.InspectNext(ctx, cfg.Batch) }},
+		{
+			name:  "judge",
+			every: cfg.SweepEvery,
+			log:   log,
+			round: r.batches(log, "agents judged", cfg.MaxBatches, s.Judge),
+		},
+		{
+			name:  "holds",
+			every: cfg.SweepEvery,
+			log:   log,
+			round: r.batches(log, "calls settled", cfg.MaxBatches, s.ReapHolds),
+		},
+		{
+			name:  "retain",
+			every: cfg.RetainEvery,
+			log:   log,
+			round: r.batches(log, "old records deleted", math.MaxInt,
+				func(ctx context.Context, limit int) (int, error) {
+					return s.Retain(ctx, cfg.Retention, limit)
+				}),
+		},
+		{
+			name:  "inspect",
+			every: cfg.InspectEvery,
+			log:   log,
+			round: func(ctx context.Context) error { return s.InspectNext(ctx, cfg.Batch) },
+		},
 		{name: "measure", every: cfg.MeasureEvery, log: log, round: func(ctx context.Context) error {
 			_, err := s.Measure(ctx, measureKeys)
 			return err
@@ -137,7 +164,8 @@ func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 }
 
 // batches makes a round of a sweep: full batches until one comes back short.
-func (r *Reaper) batches(log *slog.Logger, done string, most int, sweep func(context.Context, int) (int, error)) func(context.Context) error {
+func (r *Reaper) batches(log *slog.Logger, done string, most int,
+	sweep func(context.Context, int) (int, error)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		total := 0
 		defer func() {

@@ -41,10 +41,13 @@ func checkSide(held picket.Held, side picket.Bearer) error {
 	case side == picket.BearerAdapter:
 		return picket.Refuse(picket.CodeForbidden,
 			"Use the tools: report_progress to report, and mark_complete, mark_failed or request_human_help to end the run. The adapter does the rest.",
-			"only the adapter of the run may call this route, and this is the agent's credential").With("needs", string(side))
+			"only the adapter of the run may call this route, and this is the agent's credential").
+			With("needs", string(side))
 	}
-	return picket.Refuse(picket.CodeForbidden, "Send the agentToken of the lease record. The leaseToken is for the routes below /v1/lease and /v1/run.",
-		"only the agent of the run may call this route, and this is the adapter's credential").With("needs", string(side))
+	return picket.Refuse(picket.CodeForbidden,
+		"Send the agentToken of the lease record. The leaseToken is for the routes below /v1/lease and /v1/run.",
+		"only the agent of the run may call this route, and this is the adapter's credential").
+		With("needs", string(side))
 }
 
 // bearer finds the lease token in the Authorization header.
@@ -79,7 +82,8 @@ func fence(h http.Header) (int64, error) {
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
 	if len(values) > 1 || !fencePattern.MatchString(values[0]) || err != nil || n > picket.MaxNumber {
-		return 0, picket.Invalid(FenceHeader, "Send the fencingToken of your lease as plain digits, or leave the header out.",
+		return 0, picket.Invalid(FenceHeader,
+			"Send the fencingToken of your lease as plain digits, or leave the header out.",
 			"%s is not one positive whole number below 2^53", FenceHeader)
 	}
 	return n, nil

@@ -14,7 +14,12 @@ func TestTheStoreHangs(t *testing.T) {
 	h, leave := enter(t, store)
 	defer leave()
 	l := h.first()
-	report := request{path: "/v1/tools/report_progress", body: `{"summary":"s"}`, bearer: l.LeaseToken.Reveal(), header: map[string]string{"Idempotency-Key": "once"}}
+	report := request{
+		path:   "/v1/tools/report_progress",
+		body:   `{"summary":"s"}`,
+		bearer: l.LeaseToken.Reveal(),
+		header: map[string]string{"Idempotency-Key": "once"},
+	}
 
 	h.ok(process.Signal(syscall.SIGSTOP))
 	h.checkAway(h.call(t, report))
@@ -51,7 +56,8 @@ func TestTheStoreIsGone(t *testing.T) {
 
 func (h *house) checkAway(a answer) {
 	h.t.Helper()
-	if a.status != 503 || a.code() != "orchestrator_unavailable" || a.header.Get("Retry-After") == "" || a.remedy() == "" || a.body["retryable"] != true {
+	if a.status != 503 || a.code() != "orchestrator_unavailable" || a.header.Get("Retry-After") == "" ||
+		a.remedy() == "" || a.body["retryable"] != true {
 		h.t.Errorf("%d %v %s", a.status, a.header, a.raw)
 	}
 }

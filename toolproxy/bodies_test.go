@@ -12,9 +12,11 @@ func TestBadBodiesNameTheField(t *testing.T) {
 	big := strings.Repeat("x", picket.MaxPayload+1)
 	deep := strings.Repeat(`[`, 10_000) + strings.Repeat(`]`, 10_000)
 	for _, c := range []struct {
-		route, body   string
-		status        int
-		code, pointer string
+		route   string
+		body    string
+		status  int
+		code    string
+		pointer string
 	}{
 		{"renew", `{"x":1}`, 400, "validation_failed", "/x"},
 		{"renew", `[]`, 400, "validation_failed", ""},
@@ -31,18 +33,29 @@ func TestBadBodiesNameTheField(t *testing.T) {
 		{"events", `{}`, 400, "validation_failed", "/events"},
 		{"events", `{"events":[{"type":"task.submitted"}]}`, 400, "validation_failed", "/events/0/type"},
 		{"events", `{"events":[{"type":"run.exited"}]}`, 400, "validation_failed", "/events/0/type"},
-		{"events", `{"events":[{"type":"agent-heartbeat","agent":"a"}]}`, 400, "validation_failed", "/events/0/elapsedSeconds"},
-		{"events", `{"events":[{"type":"agent-heartbeat","agent":"a{b}","elapsedSeconds":1}]}`, 400, "validation_failed", "/events/0/agent"},
-		{"events", `{"events":[{"type":"agent-heartbeat","agent":"a","elapsedSeconds":-1}]}`, 400, "validation_failed", "/events/0/elapsedSeconds"},
-		{"events", `{"events":[{"type":"run.launched","id":"` + strings.Repeat("x", 65) + `"}]}`, 400, "validation_failed", "/events/0/id"},
+		{"events", `{"events":[{"type":"agent-heartbeat","agent":"a"}]}`, 400, "validation_failed",
+			"/events/0/elapsedSeconds"},
+		{"events", `{"events":[{"type":"agent-heartbeat","agent":"a{b}","elapsedSeconds":1}]}`, 400,
+			"validation_failed", "/events/0/agent"},
+		{"events", `{"events":[{"type":"agent-heartbeat","agent":"a","elapsedSeconds":-1}]}`, 400, "validation_failed",
+			"/events/0/elapsedSeconds"},
+		{"events", `{"events":[{"type":"run.launched","id":"` + strings.Repeat("x", 65) + `"}]}`, 400,
+			"validation_failed", "/events/0/id"},
 		{"events", `{"events":[{"type":"run.launched","id":"a b"}]}`, 400, "validation_failed", "/events/0/id"},
-		{"events", `{"events":[{"type":"run.launched","idleSeconds":1}]}`, 400, "validation_failed", "/events/0/idleSeconds"},
+		{"events", `{"events":[{"type":"run.launched","idleSeconds":1}]}`, 400, "validation_failed",
+			"/events/0/idleSeconds"},
 		{"events", `{"events":[{"type":"run.stalled"}]}`, 400, "validation_failed", "/events/0/idleSeconds"},
-		{"events", `{"events":[{"type":"run.stalled","idleSeconds":-1}]}`, 400, "validation_failed", "/events/0/idleSeconds"},
-		{"events", `{"events":[{"type":"run.stalled","idleSeconds":1,"agent":"a"}]}`, 400, "validation_failed", "/events/0"},
-		{"events", `{"events":[{"type":"agent-timed-out","agent":"a"}]}`, 400, "validation_failed", "/events/0/timeoutSeconds"},
-		{"events", `{"events":[{"type":"run.launched"},{"type":"run.launched","taskId":"task_01JZZZZZZZZZZZZZZZZZZZZZZX"}]}`, 400, "validation_failed", "/events/1/taskId"},
-		{"events", `{"events":[` + strings.TrimSuffix(strings.Repeat(`{"type":"run.launched"},`, 101), ",") + `]}`, 400, "validation_failed", "/events"},
+		{"events", `{"events":[{"type":"run.stalled","idleSeconds":-1}]}`, 400, "validation_failed",
+			"/events/0/idleSeconds"},
+		{"events", `{"events":[{"type":"run.stalled","idleSeconds":1,"agent":"a"}]}`, 400, "validation_failed",
+			"/events/0"},
+		{"events", `{"events":[{"type":"agent-timed-out","agent":"a"}]}`, 400, "validation_failed",
+			"/events/0/timeoutSeconds"},
+		{"events",
+			`{"events":[{"type":"run.launched"},{"type":"run.launched","taskId":"task_01JZZZZZZZZZZZZZZZZZZZZZZX"}]}`,
+			400, "validation_failed", "/events/1/taskId"},
+		{"events", `{"events":[` + strings.TrimSuffix(strings.Repeat(`{"type":"run.launched"},`, 101), ",") + `]}`, 400,
+			"validation_failed", "/events"},
 		{"report_progress", `{}`, 400, "validation_failed", "/summary"},
 		{"report_progress", `{"summary":"s","summary":"t"}`, 400, "validation_failed", "/summary"},
 		{"report_progress", `{"summary":"s","beliefs":"x"}`, 400, "validation_failed", "/beliefs"},
@@ -55,13 +68,15 @@ func TestBadBodiesNameTheField(t *testing.T) {
 		{"delegate_subtask", `{"title":" "}`, 400, "validation_failed", "/title"},
 		{"delegate_subtask", `{"title":"t","agent":"a1"}`, 400, "validation_failed", "/agent"},
 		{"delegate_subtask", `{"title":"t","budgetEnvelope":{"usd":-1}}`, 400, "validation_failed", "/budgetEnvelope"},
-		{"delegate_subtask", `{"title":"t","budgetEnvelope":{"usd":0.0000000001}}`, 400, "validation_failed", "/budgetEnvelope/usd"},
+		{"delegate_subtask", `{"title":"t","budgetEnvelope":{"usd":0.0000000001}}`, 400, "validation_failed",
+			"/budgetEnvelope/usd"},
 		{"delegate_subtask", `{"title":"t","input":"` + big + `"}`, 413, "too_large", "/input"},
 		{"await_subtask", `{"taskId":"x"}`, 400, "validation_failed", "/taskId"},
 		{"await_subtask", `{"taskId":"` + aTask + `","waitSeconds":51}`, 400, "validation_failed", "/waitSeconds"},
 		{"await_subtask", `{"taskId":"` + aTask + `","waitSeconds":-1}`, 400, "validation_failed", "/waitSeconds"},
 		{"review_subtask", `{"taskId":"` + aTask + `","decision":"maybe"}`, 400, "validation_failed", "/decision"},
-		{"review_subtask", `{"taskId":"` + aTask + `","decision":"reject","note":"` + strings.Repeat("x", 20_000) + `"}`, 413, "too_large", "/note"},
+		{"review_subtask", `{"taskId":"` + aTask + `","decision":"reject","note":"` + strings.Repeat("x", 20_000) +
+			`"}`, 413, "too_large", "/note"},
 		{"mark_complete", `{"output":"` + big + `"}`, 413, "too_large", "/output"},
 		{"mark_complete", `{"output":` + deep + `}`, 400, "validation_failed", ""},
 		{"mark_complete", `{"output":1,"summary":"` + strings.Repeat("x", 20_000) + `"}`, 413, "too_large", "/summary"},
@@ -103,13 +118,23 @@ func TestBadQueriesMethodsAndTypes(t *testing.T) {
 		{request{path: "/v1/run/logs?offset=0", body: "x", kind: "text/plain"}, 400, "validation_failed"},
 		{request{path: "/v1/run/logs?stream=stdin&offset=0", body: "x", kind: "text/plain"}, 400, "validation_failed"},
 		{request{path: "/v1/run/logs?stream=stdout", body: "x", kind: "text/plain"}, 400, "validation_failed"},
-		{request{path: "/v1/run/logs?stream=stdout&offset=9007199254740992", body: "x", kind: "text/plain"}, 400, "validation_failed"},
+		{request{path: "/v1/run/logs?stream=stdout&offset=9007199254740992", body: "x", kind: "text/plain"}, 400,
+			"validation_failed"},
 		{request{path: "/v1/run/logs?stream=stdout&offset=0", body: "{}"}, 415, "unsupported_media_type"},
-		{request{path: "/v1/run/logs?stream=stdout&offset=0", body: strings.Repeat("x", toolproxy.MaxLogChunk+1), kind: "text/plain"}, 413, "too_large"},
+		{request{
+			path: "/v1/run/logs?stream=stdout&offset=0",
+			body: strings.Repeat("x", toolproxy.MaxLogChunk+1),
+			kind: "text/plain",
+		}, 413, "too_large"},
 		{request{path: "/v1/run/evidence", body: `{"diff":"+x"}`}, 400, "validation_failed"},
-		{request{path: "/v1/run/evidence", body: `{"branch":"b","at":"2026-04-11T10:42:17.000Z"}`}, 400, "validation_failed"},
-		{request{path: "/v1/run/evidence", body: `{"branch":"b","diff":"` + strings.Repeat("x", picket.MaxPayload) + `"}`}, 413, "too_large"},
-		{request{path: "/v1/tools/report_progress", body: `summary=s`, kind: "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},
+		{request{path: "/v1/run/evidence", body: `{"branch":"b","at":"2026-04-11T10:42:17.000Z"}`}, 400,
+			"validation_failed"},
+		{request{
+			path: "/v1/run/evidence",
+			body: `{"branch":"b","diff":"` + strings.Repeat("x", picket.MaxPayload) + `"}`,
+		}, 413, "too_large"},
+		{request{path: "/v1/tools/report_progress", body: `summary=s`, kind: "application/x-www-form-urlencoded"}, 415,
+			"unsupported_media_type"},
 		{request{method: "GET", path: "/v1/tools/report_progress"}, 405, "method_not_allowed"},
 		{request{method: "DELETE", path: "/v1/lease/renew"}, 405, "method_not_allowed"},
 		{request{path: "/v1/lease/steal", body: "{}"}, 404, "not_found"},
@@ -129,7 +154,12 @@ func TestBadQueriesMethodsAndTypes(t *testing.T) {
 func TestLogsTakeBytesThatAreNoText(t *testing.T) {
 	d := &desk{}
 	f := newFace(t, d)
-	a := f.call(t, request{path: "/v1/run/logs?stream=stderr&offset=5", bearer: f.token(), body: "\xff\x00\xfe", kind: "application/octet-stream"})
+	a := f.call(t, request{
+		path:   "/v1/run/logs?stream=stderr&offset=5",
+		bearer: f.token(),
+		body:   "\xff\x00\xfe",
+		kind:   "application/octet-stream",
+	})
 	if a.status != 200 || a.raw != `{"next":8}` {
 		t.Fatalf("%d %s", a.status, a.raw)
 	}
@@ -149,7 +179,11 @@ func TestOutputKeepsItsDigits(t *testing.T) {
 func TestAReleaseWithoutExitIsVoluntary(t *testing.T) {
 	d := &desk{}
 	f := newFace(t, d)
-	if a := f.call(t, request{path: "/v1/lease/release", bearer: f.token(), body: `{"detail":"not mine"}`}); a.status != 200 {
+	if a := f.call(t, request{
+		path:   "/v1/lease/release",
+		bearer: f.token(),
+		body:   `{"detail":"not mine"}`,
+	}); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.raw)
 	}
 	if d.exits[0].Class != picket.ExitReleased || d.exits[0].Detail != "not mine" {

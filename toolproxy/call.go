@@ -142,7 +142,13 @@ func (p *Proxy) Metered(ctx context.Context, door Door, held picket.Held, m Mete
 		return MeteredResult{}, err
 	}
 	if r.Replay != nil {
-		return MeteredResult{Result: r.Replay.Result, Cost: r.Replay.Cost, Available: r.Available, Replayed: true, Nudge: r.Nudge}, nil
+		return MeteredResult{
+			Result:    r.Replay.Result,
+			Cost:      r.Replay.Cost,
+			Available: r.Available,
+			Replayed:  true,
+			Nudge:     r.Nudge,
+		}, nil
 	}
 	return p.dispatch(ctx, door, held, m, priced, r, deadline)
 }
@@ -172,7 +178,8 @@ func (m MeteredCall) timeout() time.Duration {
 // reserve asks again when an answer was lost: the nonce makes it the same
 // reservation. One that may have been made, and that the call does not use, is
 // given back: what was asked again may be refused by then.
-func reserve(ctx context.Context, purse spender, held picket.Held, req picket.CallRequest) (r picket.Reservation, err error) {
+func reserve(ctx context.Context, purse spender, held picket.Held,
+	req picket.CallRequest) (r picket.Reservation, err error) {
 	lost := false
 	for range reserveTries {
 		r, err = purse.Reserve(ctx, held, req)
@@ -184,7 +191,13 @@ func reserve(ctx context.Context, purse spender, held picket.Held, req picket.Ca
 	if err != nil && (lost || errors.Is(err, picket.ErrUnknown) || ctx.Err() != nil) {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		defer cancel()
-		_, _ = purse.Settle(after, picket.Settlement{CallID: req.CallID, TaskID: held.TaskID, Nonce: req.Nonce, Outcome: picket.CallUndispatched})
+		_, _ = purse.Settle(after,
+			picket.Settlement{
+				CallID:  req.CallID,
+				TaskID:  held.TaskID,
+				Nonce:   req.Nonce,
+				Outcome: picket.CallUndispatched,
+			})
 	}
 	return r, err
 }

@@ -29,7 +29,8 @@ import (
 const suiteDir = "PICKET_MCP_SUITE"
 
 // protocolScenarios need no tools of their own.
-var protocolScenarios = []string{"server-initialize", "logging-set-level", "ping", "tools-list", "resources-list", "prompts-list",
+var protocolScenarios = []string{"server-initialize", "logging-set-level", "ping", "tools-list", "resources-list",
+	"prompts-list",
 	"server-sse-multiple-streams", "dns-rebinding-protection"}
 
 // TestMCPConformance runs the public suite against the bare mount and through
@@ -41,7 +42,8 @@ func TestMCPConformance(t *testing.T) {
 		t.Skip("the MCP conformance suite is not installed: make conformance-mcp")
 	}
 	everything := filepath.Join(t.TempDir(), "everything")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", everything, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", everything,
+		"github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -110,7 +112,8 @@ var verdict = regexp.MustCompile(`(\d+) passed, (\d+) failed|Passed: ([1-9]\d*)/
 func runSuite(t *testing.T, dir, at string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "node_modules/.bin/node"),
-		append([]string{filepath.Join(dir, "node_modules/@modelcontextprotocol/conformance/dist/index.js"), "server", "--url", at}, args...)...)
+		append([]string{filepath.Join(dir, "node_modules/@modelcontextprotocol/conformance/dist/index.js"), "server",
+			"--url", at}, args...)...)
 	cmd.Dir = t.TempDir()
 	out, err := cmd.CombinedOutput()
 	passed := 0

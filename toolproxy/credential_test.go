@@ -81,7 +81,8 @@ func newFaceWithKey(t *testing.T, b byte) *face {
 }
 
 func TestAGarbledFenceIsABadRequest(t *testing.T) {
-	for _, fence := range []string{"0", "-1", "+1", "01", "1.0", "1e3", "0x11", " ", "x", "९", "9007199254740992", "99999999999999999999", "1,2"} {
+	for _, fence := range []string{"0", "-1", "+1", "01", "1.0", "1e3", "0x11", " ", "x", "९", "9007199254740992",
+		"99999999999999999999", "1,2"} {
 		d := &desk{}
 		f := newFace(t, d)
 		a := f.call(t, calls["report_progress"].with(f.token(), fence))
@@ -102,7 +103,8 @@ func TestANamespaceServedElsewhere(t *testing.T) {
 	d := &desk{}
 	f := newFace(t, d)
 	a := f.call(t, calls["renew"].with(f.sealer.Seal("tenant", aTask, aRun).Reveal(), ""))
-	if a.status != 503 || a.code() != "orchestrator_unavailable" || a.header.Get("Retry-After") == "" || d.count() != 0 {
+	if a.status != 503 || a.code() != "orchestrator_unavailable" || a.header.Get("Retry-After") == "" ||
+		d.count() != 0 {
 		t.Fatalf("%d %v %s", a.status, a.header, a.raw)
 	}
 	if !strings.Contains(a.remedy(), "proxyUrl") {
@@ -131,7 +133,8 @@ func TestTheBearerIsNeverShown(t *testing.T) {
 }
 
 func TestNewRefusesAnIncompleteConfiguration(t *testing.T) {
-	for _, cfg := range []toolproxy.Config{{}, {Sealer: newSealer(t)}, {Door: func(string) toolproxy.Door { return nil }}} {
+	for _, cfg := range []toolproxy.Config{{}, {Sealer: newSealer(t)},
+		{Door: func(string) toolproxy.Door { return nil }}} {
 		if _, err := toolproxy.New(cfg); err == nil {
 			t.Errorf("taken: %+v", cfg)
 		}

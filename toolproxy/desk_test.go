@@ -134,12 +134,14 @@ func (d *desk) Delegate(_ context.Context, h picket.Held, key string, s picket.S
 	return picket.Delegated{TaskID: aTask, State: picket.TaskQueued}, d.note("delegate_subtask", h)
 }
 
-func (d *desk) AwaitSubtask(_ context.Context, h picket.Held, id string, wait time.Duration) (picket.SubtaskState, error) {
+func (d *desk) AwaitSubtask(_ context.Context, h picket.Held, id string,
+	wait time.Duration) (picket.SubtaskState, error) {
 	d.waits = append(d.waits, wait)
 	return picket.SubtaskState{TaskID: id, State: picket.TaskQueued}, d.note("await_subtask", h)
 }
 
-func (d *desk) ReviewSubtask(_ context.Context, h picket.Held, _ string, r picket.SubtaskReview) (picket.SubtaskState, error) {
+func (d *desk) ReviewSubtask(_ context.Context, h picket.Held, _ string,
+	r picket.SubtaskReview) (picket.SubtaskState, error) {
 	return picket.SubtaskState{TaskID: r.TaskID, State: picket.TaskCompleted}, d.note("review_subtask", h)
 }
 
@@ -220,8 +222,13 @@ func (f *face) token() string { return f.sealer.Seal("default", aTask, aRun).Rev
 
 // request is one call; empty members are left out.
 type request struct {
-	method, path, bearer, fence, body, kind string
-	header                                  map[string]string
+	method string
+	path   string
+	bearer string
+	fence  string
+	body   string
+	kind   string
+	header map[string]string
 }
 
 // answer is what came back, the body decoded when it is JSON.
@@ -256,7 +263,11 @@ func (f *face) callWith(t testing.TB, ctx context.Context, r request) answer {
 	if r.body != "" && r.kind == "" {
 		r.kind = echo.MIMEApplicationJSON
 	}
-	for name, value := range map[string]string{"Content-Type": r.kind, "Authorization": bearerOf(r.bearer), toolproxy.FenceHeader: r.fence} {
+	for name, value := range map[string]string{
+		"Content-Type":        r.kind,
+		"Authorization":       bearerOf(r.bearer),
+		toolproxy.FenceHeader: r.fence,
+	} {
 		if value != "" {
 			req.Header.Set(name, value)
 		}
@@ -309,24 +320,58 @@ func (l *locked) Write(p []byte) (int, error) {
 
 // calls are one good request for each route and tool.
 var calls = map[string]request{
-	"renew":              {path: "/v1/lease/renew", body: `{}`},
-	"release":            {path: "/v1/lease/release", body: `{"exit":{"class":"crash","code":137,"signal":"SIGKILL"},"detail":"last lines"}`},
-	"watch":              {method: "GET", path: "/v1/lease/watch?waitSeconds=0"},
-	"exit":               {path: "/v1/run/exit", body: `{"class":"success","code":0,"signal":null,"containment":"group","durationMs":12}`},
-	"logs":               {path: "/v1/run/logs?stream=stdout&offset=0", body: "hello\n", kind: "text/plain; charset=utf-8"},
-	"events":             {path: "/v1/run/events", body: `{"events":[{"type":"run.launched","containment":"group"}]}`},
-	"evidence":           {path: "/v1/run/evidence", body: `{"repository":"/r","branch":"picket/t","base":"abc","diffstat":" a | 1 +","diff":"+x","truncated":false,"files":[{"path":"a","added":1,"removed":0}]}`},
-	"exec":               {path: "/v1/run/exec/k17", body: `{"code":0,"signal":null,"stdout":"ok","stderr":"","truncated":false,"durationMs":12}`},
-	"usage":              {path: "/v1/run/usage", body: `{"source":"claude","session":"s-1","scope":"run","tokens":1234,"usd":0.0123}`},
-	"await_top_up":       {path: "/v1/tools/await_top_up", body: `{"waitSeconds":0}`},
-	"get_task":           {path: "/v1/tools/get_task", body: `{}`},
-	"report_progress":    {path: "/v1/tools/report_progress", body: `{"summary":"s","beliefs":["b"],"attempted":[{"action":"a","outcome":"o"}],"nextStep":"n","blockers":[]}`},
-	"delegate_subtask":   {path: "/v1/tools/delegate_subtask", body: `{"title":"a part","input":{"n":12345678901234567890},"role":"coder","needs":["go"],"budgetEnvelope":{"tokens":5,"usd":0.25},"priority":3,"timeoutSeconds":60,"review":"parent"}`},
-	"await_subtask":      {path: "/v1/tools/await_subtask", body: `{"taskId":"` + aTask + `","waitSeconds":0}`},
-	"review_subtask":     {path: "/v1/tools/review_subtask", body: `{"taskId":"` + aTask + `","decision":"reject","note":"it must rhyme"}`},
-	"mark_complete":      {path: "/v1/tools/mark_complete", body: `{"output":{"n":12345678901234567890},"summary":"done","children":"detach"}`},
-	"mark_failed":        {path: "/v1/tools/mark_failed", body: `{"reason":"no compiler","retryable":false}`},
-	"request_human_help": {path: "/v1/tools/request_human_help", body: `{"question":"which?","options":["a","b"],"kind":"question","deadlineSeconds":null,"onDeadline":"wait"}`},
+	"renew": {path: "/v1/lease/renew", body: `{}`},
+	"release": {
+		path: "/v1/lease/release",
+		body: `{"exit":{"class":"crash","code":137,"signal":"SIGKILL"},"detail":"last lines"}`,
+	},
+	"watch": {method: "GET", path: "/v1/lease/watch?waitSeconds=0"},
+	"exit": {
+		path: "/v1/run/exit",
+		body: `{"class":"success","code":0,"signal":null,"containment":"group","durationMs":12}`,
+	},
+	"logs": {
+		path: "/v1/run/logs?stream=stdout&offset=0",
+		body: "hello\n",
+		kind: "text/plain; charset=utf-8",
+	},
+	"events": {path: "/v1/run/events", body: `{"events":[{"type":"run.launched","containment":"group"}]}`},
+	"evidence": {
+		path: "/v1/run/evidence",
+		body: `{"repository":"/r","branch":"picket/t","base":"abc","diffstat":" a | 1 +","diff":"+x","truncated":false,"files":[{"path":"a","added":1,"removed":0}]}`,
+	},
+	"exec": {
+		path: "/v1/run/exec/k17",
+		body: `{"code":0,"signal":null,"stdout":"ok","stderr":"","truncated":false,"durationMs":12}`,
+	},
+	"usage": {
+		path: "/v1/run/usage",
+		body: `{"source":"claude","session":"s-1","scope":"run","tokens":1234,"usd":0.0123}`,
+	},
+	"await_top_up": {path: "/v1/tools/await_top_up", body: `{"waitSeconds":0}`},
+	"get_task":     {path: "/v1/tools/get_task", body: `{}`},
+	"report_progress": {
+		path: "/v1/tools/report_progress",
+		body: `{"summary":"s","beliefs":["b"],"attempted":[{"action":"a","outcome":"o"}],"nextStep":"n","blockers":[]}`,
+	},
+	"delegate_subtask": {
+		path: "/v1/tools/delegate_subtask",
+		body: `{"title":"a part","input":{"n":12345678901234567890},"role":"coder","needs":["go"],"budgetEnvelope":{"tokens":5,"usd":0.25},"priority":3,"timeoutSeconds":60,"review":"parent"}`,
+	},
+	"await_subtask": {path: "/v1/tools/await_subtask", body: `{"taskId":"` + aTask + `","waitSeconds":0}`},
+	"review_subtask": {
+		path: "/v1/tools/review_subtask",
+		body: `{"taskId":"` + aTask + `","decision":"reject","note":"it must rhyme"}`,
+	},
+	"mark_complete": {
+		path: "/v1/tools/mark_complete",
+		body: `{"output":{"n":12345678901234567890},"summary":"done","children":"detach"}`,
+	},
+	"mark_failed": {path: "/v1/tools/mark_failed", body: `{"reason":"no compiler","retryable":false}`},
+	"request_human_help": {
+		path: "/v1/tools/request_human_help",
+		body: `{"question":"which?","options":["a","b"],"kind":"question","deadlineSeconds":null,"onDeadline":"wait"}`,
+	},
 }
 
 // with returns the request with the credential of a lease.

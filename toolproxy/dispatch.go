@@ -13,9 +13,17 @@ import (
 var errLeaseEnded = errors.New("the lease of the call ended")
 
 // dispatch makes a reserved call and settles it.
-func (p *Proxy) dispatch(ctx context.Context, door Door, held picket.Held, m MeteredCall, priced priced, r picket.Reservation, deadline time.Time) (MeteredResult, error) {
+func (p *Proxy) dispatch(ctx context.Context, door Door, held picket.Held, m MeteredCall, priced priced,
+	r picket.Reservation, deadline time.Time) (MeteredResult, error) {
 	d, callErr := p.bounded(ctx, door, held, m, r, deadline)
-	s := picket.Settlement{CallID: r.CallID, TaskID: r.TaskID, Nonce: r.Nonce, Outcome: outcomeOf(d, callErr), Result: d.Result, Detail: d.Detail}
+	s := picket.Settlement{
+		CallID:  r.CallID,
+		TaskID:  r.TaskID,
+		Nonce:   r.Nonce,
+		Outcome: outcomeOf(d, callErr),
+		Result:  d.Result,
+		Detail:  d.Detail,
+	}
 	switch s.Outcome {
 	case picket.CallUndispatched:
 	case picket.CallUncertain:
@@ -30,7 +38,8 @@ func (p *Proxy) dispatch(ctx context.Context, door Door, held picket.Held, m Met
 	if err != nil {
 		// The call was made and its answer is here: it is not kept from the agent.
 		// The reservation settles by itself at its deadline.
-		p.log.WarnContext(ctx, "a call could not be settled", "tool", m.Tool, "task", held.TaskID, "run", held.RunID, "call", r.CallID, "err", err)
+		p.log.WarnContext(ctx, "a call could not be settled", "tool", m.Tool, "task", held.TaskID, "run", held.RunID,
+			"call", r.CallID, "err", err)
 		settled = picket.Settled{Cost: s.Cost, Available: r.Available}
 	}
 	return MeteredResult{Result: d.Result, Cost: settled.Cost, Available: settled.Available, Nudge: r.Nudge}, nil
@@ -39,7 +48,8 @@ func (p *Proxy) dispatch(ctx context.Context, door Door, held picket.Held, m Met
 // bounded dispatches within everything that ends a call. A call with a key is
 // finished though its caller goes away: who comes with the key again gets the
 // answer.
-func (p *Proxy) bounded(ctx context.Context, door Door, held picket.Held, m MeteredCall, r picket.Reservation, deadline time.Time) (d Dispatched, err error) {
+func (p *Proxy) bounded(ctx context.Context, door Door, held picket.Held, m MeteredCall, r picket.Reservation,
+	deadline time.Time) (d Dispatched, err error) {
 	if m.Key != "" {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -61,7 +71,10 @@ func (p *Proxy) bounded(ctx context.Context, door Door, held picket.Held, m Mete
 }
 
 // cutOff is the error of a dispatch whose context had ended, and why.
-type cutOff struct{ err, cause error }
+type cutOff struct {
+	err   error
+	cause error
+}
 
 func (c cutOff) Error() string   { return c.err.Error() }
 func (c cutOff) Unwrap() []error { return []error{c.err, c.cause} }
@@ -106,12 +119,15 @@ func (p *Proxy) callRefusal(tool string, s picket.Settlement, err error) error {
 	var refusal *picket.Error
 	switch {
 	case errors.Is(err, errLeaseEnded):
-		refusal = picket.Refuse(picket.CodeLeaseReleased, "Stop writing and exit: the lease has ended.", "the call of %s was cut off, for its lease ended", tool)
+		refusal = picket.Refuse(picket.CodeLeaseReleased, "Stop writing and exit: the lease has ended.",
+			"the call of %s was cut off, for its lease ended", tool)
 	case errors.As(err, &refusal):
 	case errors.Is(err, context.DeadlineExceeded):
-		refusal = picket.Refuse(picket.CodeUpstreamTimeout, "Look whether it took effect before you call it again.", "%s did not answer in time", tool)
+		refusal = picket.Refuse(picket.CodeUpstreamTimeout, "Look whether it took effect before you call it again.",
+			"%s did not answer in time", tool)
 	default:
-		refusal = picket.Refuse(picket.CodeUpstream, "Look whether it took effect before you call it again.", "%s did not answer", tool).Because(err)
+		refusal = picket.Refuse(picket.CodeUpstream, "Look whether it took effect before you call it again.",
+			"%s did not answer", tool).Because(err)
 	}
 	told := *refusal
 	told.Facts = map[string]any{}

@@ -56,5 +56,6 @@ func checkContainment(field, containment string) error {
 	if containment == "" || slices.Contains(picket.Containments, containment) {
 		return nil
 	}
-	return picket.Invalid(field, "Send "+strings.Join(picket.Containments, ", ")+", or leave it out.", "%s is not a way to hold a process tree", field)
+	return picket.Invalid(field, "Send "+strings.Join(picket.Containments, ", ")+", or leave it out.",
+		"%s is not a way to hold a process tree", field)
 }

@@ -26,7 +26,8 @@ type execer interface {
 	OrderExec(ctx context.Context, held picket.Held, order picket.ExecOrder) error
 	// AwaitExec waits for its result; done is false when the wait ran out or none
 	// can come any more. It needs no lease that still holds.
-	AwaitExec(ctx context.Context, held picket.Held, callID string, wait time.Duration) (r picket.ExecResult, done bool, err error)
+	AwaitExec(ctx context.Context, held picket.Held, callID string,
+		wait time.Duration) (r picket.ExecResult, done bool, err error)
 	// ExecResult is the adapter's answer, up to the call's deadline.
 	ExecResult(ctx context.Context, held picket.Held, callID string, r picket.ExecResult) error
 }
@@ -89,7 +90,8 @@ func (s execSource) call(ctx context.Context, c Call) (jsontext.Value, error) {
 	case err != nil:
 		return nil, err
 	case !can:
-		return nil, picket.Refuse(picket.CodeNotFound, "Do without it, or start the process yourself.", "the adapter of this run starts no processes: there is no tool exec")
+		return nil, picket.Refuse(picket.CodeNotFound, "Do without it, or start the process yourself.",
+			"the adapter of this run starts no processes: there is no tool exec")
 	}
 	req, err := decodeExec(c.Args)
 	if err != nil {
@@ -126,19 +128,26 @@ func decodeExec(args jsontext.Value) (execRequest, error) {
 	size := len(req.Stdin)
 	for i, arg := range req.Argv {
 		if size += len(arg); strings.ContainsRune(arg, 0) {
-			return req, picket.Invalid(fmt.Sprintf("/argv/%d", i), "Send it without the character U+0000.", "an argument holds a null character")
+			return req, picket.Invalid(fmt.Sprintf("/argv/%d", i), "Send it without the character U+0000.",
+				"an argument holds a null character")
 		}
 	}
 	switch {
 	case len(req.Argv) == 0 || req.Argv[0] == "":
-		return req, picket.Invalid("/argv", `Send the program and its arguments one by one, such as ["go","test","./..."]; there is no shell.`, "argv names no program")
+		return req, picket.Invalid("/argv",
+			`Send the program and its arguments one by one, such as ["go","test","./..."]; there is no shell.`,
+			"argv names no program")
 	case len(req.Argv) > maxExecArgs:
-		return req, picket.Invalid("/argv", fmt.Sprintf("Send at most %d; a list of files can go through stdin.", maxExecArgs), "argv has %d entries", len(req.Argv))
+		return req, picket.Invalid("/argv",
+			fmt.Sprintf("Send at most %d; a list of files can go through stdin.", maxExecArgs), "argv has %d entries",
+			len(req.Argv))
 	case size > maxExecInput:
 		return req, picket.Refuse(picket.CodeTooLarge, "Write it into a file of the workspace and name the file.",
 			"argv and stdin have %d bytes, at most %d are allowed", size, maxExecInput).With("limit", maxExecInput)
 	case *req.TimeoutSeconds < 1 || *req.TimeoutSeconds > maxExecTimeout:
-		return req, picket.Invalid("/timeoutSeconds", fmt.Sprintf("Send 1 to %d, or leave it out for %d.", maxExecTimeout, execTimeout), "timeoutSeconds is %d", *req.TimeoutSeconds)
+		return req, picket.Invalid("/timeoutSeconds",
+			fmt.Sprintf("Send 1 to %d, or leave it out for %d.", maxExecTimeout, execTimeout), "timeoutSeconds is %d",
+			*req.TimeoutSeconds)
 	}
 	return req, nil
 }
@@ -148,7 +157,8 @@ var errNoExecResult = errors.New("no result of the process came")
 // dispatch orders the process and waits for its result. What ends the call
 // early does not end the wait: the adapter kills the process with its lease and
 // says so, and only then has the call no more effects.
-func (s execSource) dispatch(ctx context.Context, door Door, held picket.Held, order picket.ExecOrder) (Dispatched, error) {
+func (s execSource) dispatch(ctx context.Context, door Door, held picket.Held,
+	order picket.ExecOrder) (Dispatched, error) {
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
@@ -167,13 +177,21 @@ func (s execSource) dispatch(ctx context.Context, door Door, held picket.Held, o
 	failed := result.Code == nil || *result.Code != 0
 	// It pays by this clock, not by durationMs: the result comes with a token that
 	// the agent has, too.
-	return Dispatched{Result: picket.RawJSON(raw), Failed: failed, Detail: endOf(result),
-		Used: budget.Use{Millis: max(time.Since(began).Milliseconds(), 1), Bytes: int64(len(result.Stdout) + len(result.Stderr))}}, nil
+	return Dispatched{
+		Result: picket.RawJSON(raw),
+		Failed: failed,
+		Detail: endOf(result),
+		Used: budget.Use{
+			Millis: max(time.Since(began).Milliseconds(), 1),
+			Bytes:  int64(len(result.Stdout) + len(result.Stderr)),
+		},
+	}, nil
 }
 
 // order hands the order in. A definite refusal means that nothing was started;
 // without an answer that is open.
-func (s execSource) order(ctx context.Context, door Door, held picket.Held, order picket.ExecOrder, deadline time.Time) (err error) {
+func (s execSource) order(ctx context.Context, door Door, held picket.Held, order picket.ExecOrder,
+	deadline time.Time) (err error) {
 	for range reserveTries {
 		order.TTLMs = time.Until(deadline).Milliseconds()
 		if err = door.OrderExec(ctx, held, order); !errors.Is(err, picket.ErrUnknown) {
@@ -184,14 +202,16 @@ func (s execSource) order(ctx context.Context, door Door, held picket.Held, orde
 	case err == nil:
 		return nil
 	case errors.Is(err, picket.ErrUnknown):
-		s.proxy.log.WarnContext(ctx, "it is not known whether a process was ordered", "task", held.TaskID, "run", held.RunID, "call", order.CallID, "err", err)
+		s.proxy.log.WarnContext(ctx, "it is not known whether a process was ordered", "task", held.TaskID, "run",
+			held.RunID, "call", order.CallID, "err", err)
 		return nil
 	}
 	return NeverLeft(err)
 }
 
 // await goes on while the store is away, up to the call's deadline.
-func (s execSource) await(ctx context.Context, door Door, held picket.Held, callID string, deadline time.Time) (picket.ExecResult, error) {
+func (s execSource) await(ctx context.Context, door Door, held picket.Held, callID string,
+	deadline time.Time) (picket.ExecResult, error) {
 	for {
 		result, done, err := door.AwaitExec(ctx, held, callID, time.Until(deadline))
 		switch {
@@ -233,7 +253,8 @@ func execResult(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
 	}
 	switch {
 	case len(r.Stdout) > picket.MaxExecOutput || len(r.Stderr) > picket.MaxExecOutput:
-		return picket.Refuse(picket.CodeTooLarge, "Cut it and say truncated.", "a stream has more than %d bytes", picket.MaxExecOutput).With("limit", picket.MaxExecOutput)
+		return picket.Refuse(picket.CodeTooLarge, "Cut it and say truncated.", "a stream has more than %d bytes",
+			picket.MaxExecOutput).With("limit", picket.MaxExecOutput)
 	case r.DurationMs < 0 || r.DurationMs > picket.MaxNumber:
 		return picket.Invalid("/durationMs", "Send milliseconds.", "durationMs %d is out of range", r.DurationMs)
 	case r.Signal != nil && !signalPattern.MatchString(*r.Signal):

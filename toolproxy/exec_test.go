@@ -17,7 +17,9 @@ import (
 )
 
 // execPrice is a tenth of a cent a second, at most two cents.
-var execPrice = map[string]budget.Price{"exec": {PerUnit: map[budget.Unit]budget.Money{budget.UnitSecond: cent / 10}, Max: 2 * cent}}
+var execPrice = map[string]budget.Price{
+	"exec": {PerUnit: map[budget.Unit]budget.Money{budget.UnitSecond: cent / 10}, Max: 2 * cent},
+}
 
 // atWork takes a lease whose adapter runs programs for it.
 func (h *house) atWork(t *testing.T) (picket.Lease, picket.Held) {
@@ -30,7 +32,8 @@ func (h *house) atWork(t *testing.T) (picket.Lease, picket.Held) {
 
 // adapter carries out the orders of a run as play says, each once, until stop
 // is called; it answers how many there were.
-func (h *house) adapter(t *testing.T, held picket.Held, play func(o picket.ExecOrder) *picket.ExecResult) (stop func() int) {
+func (h *house) adapter(t *testing.T, held picket.Held,
+	play func(o picket.ExecOrder) *picket.ExecResult) (stop func() int) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	var known []string
 	var done sync.WaitGroup
@@ -87,7 +90,8 @@ func TestExecIsMetered(t *testing.T) {
 		p := till(t, execPrice)
 		l, held := h.atWork(t)
 		stop := h.adapter(t, held, func(o picket.ExecOrder) *picket.ExecResult {
-			if strings.Join(o.Argv, " ") != "go vet" || o.Stdin != "in" || o.TimeoutSeconds != 60 || o.TTLMs > 70_000 || o.TTLMs < 40_000 {
+			if strings.Join(o.Argv, " ") != "go vet" || o.Stdin != "in" || o.TimeoutSeconds != 60 || o.TTLMs > 70_000 ||
+				o.TTLMs < 40_000 {
 				t.Errorf("the order is %+v", o)
 			}
 			h.lasts(2_001 * time.Millisecond)
@@ -95,11 +99,14 @@ func TestExecIsMetered(t *testing.T) {
 		})
 		for range 2 { // the second is the first once more
 			got, err := p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(anExec), "key")
-			if err != nil || !strings.Contains(string(got), `"code":0`) || !strings.Contains(string(got), `"stdout":"out"`) || h.virtual && !strings.Contains(string(got), `"cost":{"tokens":0,"usd":0.003}`) {
+			if err != nil || !strings.Contains(string(got), `"code":0`) ||
+				!strings.Contains(string(got), `"stdout":"out"`) ||
+				h.virtual && !strings.Contains(string(got), `"cost":{"tokens":0,"usd":0.003}`) {
 				t.Fatalf("answered %s, %v", got, err)
 			}
 		}
-		if _, err := p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(`{"argv":["go","build"]}`), "key"); picket.CodeOf(err) != picket.CodeIdempotencyConflict {
+		if _, err := p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(`{"argv":["go","build"]}`),
+			"key"); picket.CodeOf(err) != picket.CodeIdempotencyConflict {
 			t.Errorf("other arguments: %v", err)
 		}
 		if n := stop(); n != 1 {
@@ -196,7 +203,8 @@ func TestAnOrderThatIsRefusedCostsNothing(t *testing.T) {
 		p := till(t, execPrice)
 		l, held := h.atWork(t)
 		door := &faulty{Engine: h.Engine, refuse: picket.Refuse(picket.CodeRateLimited, "Wait.", "too many")}
-		if _, err := p.Invoke(h.ctx, door, held, "exec", jsontext.Value(anExec), "key"); picket.CodeOf(err) != picket.CodeRateLimited {
+		if _, err := p.Invoke(h.ctx, door, held, "exec", jsontext.Value(anExec),
+			"key"); picket.CodeOf(err) != picket.CodeRateLimited {
 			t.Errorf("answered %v", err)
 		}
 		h.booked(t, l.TaskID, 0)
@@ -220,7 +228,8 @@ func TestAnOrderWithoutAResult(t *testing.T) {
 		l, held := h.atWork(t)
 		began := time.Now()
 		_, err := p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(`{"argv":["x"],"timeoutSeconds":5}`), "key")
-		if picket.CodeOf(err) != picket.CodeUpstreamTimeout || time.Since(began) > 16*time.Second || time.Since(began) < 14*time.Second {
+		if picket.CodeOf(err) != picket.CodeUpstreamTimeout || time.Since(began) > 16*time.Second ||
+			time.Since(began) < 14*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		h.booked(t, l.TaskID, 2*cent)
@@ -275,9 +284,15 @@ func TestArgumentsOfExec(t *testing.T) {
 	p := till(t, execPrice)
 	door := execDoor{w}
 	for args, code := range map[string]picket.Code{
-		``: picket.CodeValidation, `{}`: picket.CodeValidation, `{"argv":[]}`: picket.CodeValidation, `{"argv":[""]}`: picket.CodeValidation,
-		`{"argv":"ls"}`: picket.CodeValidation, `{"argv":["a\u0000b"]}`: picket.CodeValidation, `{"argv":["a"],"shell":true}`: picket.CodeValidation,
-		`{"argv":["a"],"timeoutSeconds":0}`: picket.CodeValidation, `{"argv":["a"],"timeoutSeconds":111}`: picket.CodeValidation,
+		``:                                    picket.CodeValidation,
+		`{}`:                                  picket.CodeValidation,
+		`{"argv":[]}`:                         picket.CodeValidation,
+		`{"argv":[""]}`:                       picket.CodeValidation,
+		`{"argv":"ls"}`:                       picket.CodeValidation,
+		`{"argv":["a\u0000b"]}`:               picket.CodeValidation,
+		`{"argv":["a"],"shell":true}`:         picket.CodeValidation,
+		`{"argv":["a"],"timeoutSeconds":0}`:   picket.CodeValidation,
+		`{"argv":["a"],"timeoutSeconds":111}`: picket.CodeValidation,
 		`{"argv":["` + strings.Repeat("x", 130<<10) + `"]}`:                        picket.CodeTooLarge,
 		`{"argv":["a"],"stdin":"` + strings.Repeat("x", 130<<10) + `"}`:            picket.CodeTooLarge,
 		`{"argv":["a"` + strings.Repeat(`,"b"`, 1000) + `]}`:                       picket.CodeValidation,

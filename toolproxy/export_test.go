@@ -15,8 +15,12 @@ import (
 func (p *Proxy) TakeAsPublic(addresses ...netip.Addr) {
 	for _, s := range p.sources {
 		if web, ok := s.(*httpSource); ok {
-			web.guard, _ = outbound.New(outbound.Config{Allow: web.cfg.Allow, Setting: "tools.http_request.allow", Resolver: web.cfg.Resolver,
-				Public: func(ip netip.Addr) bool { return slices.Contains(addresses, ip) || outbound.IsPublic(ip) }})
+			web.guard, _ = outbound.New(outbound.Config{
+				Allow:    web.cfg.Allow,
+				Setting:  "tools.http_request.allow",
+				Resolver: web.cfg.Resolver,
+				Public:   func(ip netip.Addr) bool { return slices.Contains(addresses, ip) || outbound.IsPublic(ip) },
+			})
 			web.transport = web.guard.Transport(web.cfg.TLS)
 			web.once = outbound.Once{Base: web.transport}
 		}

@@ -17,7 +17,8 @@ func show(v any) string { return fmt.Sprintf("%v", v) }
 // fenced are the calls that need a lease that holds; evidence those that are
 // taken for a while after it ended.
 var (
-	fenced = []string{"renew", "release", "report_progress", "mark_complete", "mark_failed", "request_human_help", "get_task",
+	fenced = []string{"renew", "release", "report_progress", "mark_complete", "mark_failed", "request_human_help",
+		"get_task",
 		"delegate_subtask", "await_subtask", "review_subtask"}
 	evidence = []string{"exit", "logs", "events"}
 )
@@ -36,28 +37,43 @@ type credential struct {
 func (h *house) first() picket.Lease { h.submit(); return h.lease() }
 
 var credentials = []credential{
-	{name: "superseded after an operator took it", status: 412, code: picket.CodeStaleFence, tell: "Stop writing and exit: this task now belongs to run_",
+	{
+		name:   "superseded after an operator took it",
+		status: 412,
+		code:   picket.CodeStaleFence,
+		tell:   "Stop writing and exit: this task now belongs to run_",
 		make: func(h *house) (string, string) {
 			l := h.first()
 			_, err := h.Expire(h.ctx, operator, l.TaskID, "test")
 			h.ok(err)
 			h.lease()
 			return l.LeaseToken.Reveal(), ""
-		}},
-	{name: "superseded after it ran out, with its own fence", status: 412, code: picket.CodeStaleFence, tell: "Stop writing and exit: this task now belongs to run_",
+		},
+	},
+	{
+		name:   "superseded after it ran out, with its own fence",
+		status: 412,
+		code:   picket.CodeStaleFence,
+		tell:   "Stop writing and exit: this task now belongs to run_",
 		make: func(h *house) (string, string) {
 			l := h.first()
 			h.expire()
 			h.lease()
 			return l.LeaseToken.Reveal(), "1"
-		}},
-	{name: "superseded, with the fence of the new lease", status: 412, code: picket.CodeStaleFence, tell: "Stop writing and exit",
+		},
+	},
+	{
+		name:   "superseded, with the fence of the new lease",
+		status: 412,
+		code:   picket.CodeStaleFence,
+		tell:   "Stop writing and exit",
 		make: func(h *house) (string, string) {
 			l := h.first()
 			h.expire()
 			h.lease()
 			return l.LeaseToken.Reveal(), "2"
-		}},
+		},
+	},
 	{name: "run out, not swept yet", status: 412, code: picket.CodeLeaseExpired, tell: "Stop writing and exit",
 		make: func(h *house) (string, string) { l := h.first(); h.leap(300e9); return l.LeaseToken.Reveal(), "1" }},
 	{name: "run out and swept", status: 412, code: picket.CodeLeaseExpired, tell: "Stop writing and exit",
@@ -104,16 +120,28 @@ var credentials = []credential{
 			h.ok(err)
 			return l.LeaseToken.Reveal(), "1"
 		}},
-	{name: "foreign: the task in it was edited", status: 403, code: picket.CodeTaskMismatch, tell: "exactly as it was handed", all: true,
+	{
+		name:   "foreign: the task in it was edited",
+		status: 403,
+		code:   picket.CodeTaskMismatch,
+		tell:   "exactly as it was handed",
+		all:    true,
 		make: func(h *house) (string, string) {
 			l := h.first()
 			other := h.submit()
 			return strings.Replace(l.LeaseToken.Reveal(), l.TaskID[5:], other.TaskID[5:], 1), "1"
-		}},
-	{name: "of a lease nobody knows", status: 412, code: picket.CodeLeaseExpired, tell: "Stop writing and exit", all: true,
+		},
+	},
+	{
+		name:   "of a lease nobody knows",
+		status: 412,
+		code:   picket.CodeLeaseExpired,
+		tell:   "Stop writing and exit",
+		all:    true,
 		make: func(h *house) (string, string) {
 			return h.sealer.Seal("default", h.first().TaskID, aRun).Reveal(), ""
-		}},
+		},
+	},
 	{name: "with an edited MAC", status: 401, code: picket.CodeUnauthenticated, tell: "PICKET_LEASE_TOKEN", all: true,
 		make: func(h *house) (string, string) {
 			token := h.first().LeaseToken.Reveal()
@@ -220,7 +248,8 @@ func TestAStaleFenceSaysWhoHoldsTheTask(t *testing.T) {
 		h.expire()
 		new := h.lease()
 		a := h.call(t, calls["report_progress"].with(old.LeaseToken.Reveal(), strconv.FormatInt(old.FencingToken, 10)))
-		if a.body["presented"] != 1.0 || a.body["current"] != 2.0 || a.remedy() != "Stop writing and exit: this task now belongs to "+new.RunID+"." {
+		if a.body["presented"] != 1.0 || a.body["current"] != 2.0 ||
+			a.remedy() != "Stop writing and exit: this task now belongs to "+new.RunID+"." {
 			t.Errorf("%s", a.raw)
 		}
 		if new.FencingToken != old.FencingToken+1 {

@@ -46,7 +46,12 @@ func (s *httpSource) fetch(ctx context.Context, a httpArgs, token int64) (Dispat
 		return Dispatched{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	out := httpResult{Status: resp.StatusCode, URL: resp.Request.URL.String(), Headers: told(resp.Header), NotFollowed: why}
+	out := httpResult{
+		Status:      resp.StatusCode,
+		URL:         resp.Request.URL.String(),
+		Headers:     told(resp.Header),
+		NotFollowed: why,
+	}
 	n, err := out.read(resp.Body, s.cfg.MaxBytes)
 	if err != nil {
 		return Dispatched{}, err
@@ -116,7 +121,8 @@ func reads(method string) bool {
 func (s *httpSource) next(req *http.Request, resp *http.Response, hop int) (next *http.Request, why string) {
 	where := resp.Header.Get("Location")
 	keep := resp.StatusCode == http.StatusTemporaryRedirect || resp.StatusCode == http.StatusPermanentRedirect
-	if where == "" || !keep && !slices.Contains([]int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther}, resp.StatusCode) {
+	if where == "" || !keep &&
+		!slices.Contains([]int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther}, resp.StatusCode) {
 		return nil, ""
 	}
 	target, err := req.URL.Parse(where)

@@ -58,9 +58,11 @@ func usage(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
 	}
 	switch {
 	case !usageSource.MatchString(u.Source):
-		err = picket.Invalid("/source", "Send the agent's name, such as claude.", "source is not a name of 1 to 64 characters")
+		err = picket.Invalid("/source", "Send the agent's name, such as claude.",
+			"source is not a name of 1 to 64 characters")
 	case !usageSession.MatchString(u.Session):
-		err = picket.Invalid("/session", "Send the id that the agent gave its session.", "session is not an id of up to 128 characters")
+		err = picket.Invalid("/session", "Send the id that the agent gave its session.",
+			"session is not an id of up to 128 characters")
 	case u.Scope != "" && u.Scope != "run" && u.Scope != "session":
 		err = picket.Invalid("/scope", "Send run or session, or leave it out.", "scope is %q", clip(u.Scope))
 	case u.Tokens < 0 || u.Tokens > picket.MaxNumber:

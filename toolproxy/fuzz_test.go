@@ -13,7 +13,8 @@ import (
 // size, and the state of record is reached exactly when the answer is good.
 func fuzzBody(f *testing.F, route string) {
 	f.Add([]byte(calls[route].body))
-	for _, seed := range []string{``, `{}`, `null`, `[`, `{"x":1}`, `{"summary":"s","summary":"s"}`, "\xff", `{"output":` + strings.Repeat("[", 200), `{"events":[{}]}`, `{"exit":{"code":1e400}}`} {
+	for _, seed := range []string{``, `{}`, `null`, `[`, `{"x":1}`, `{"summary":"s","summary":"s"}`, "\xff",
+		`{"output":` + strings.Repeat("[", 200), `{"events":[{}]}`, `{"exit":{"code":1e400}}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -52,7 +53,8 @@ func FuzzGetTaskBody(f *testing.F)  { fuzzBody(f, "get_task") }
 // passes, only with a fence that is a token.
 func FuzzCredential(f *testing.F) {
 	good := newSealer(f).Seal("default", aTask, aRun).Reveal()
-	for _, seed := range []string{"", "Bearer ", "Bearer " + good, "bearer  " + good, good, "Bearer pkk_default_x", "Bearer pkl_....", "Bearer " + good + "=", "Bearer " + strings.ToLower(good)} {
+	for _, seed := range []string{"", "Bearer ", "Bearer " + good, "bearer  " + good, good, "Bearer pkk_default_x",
+		"Bearer pkl_....", "Bearer " + good + "=", "Bearer " + strings.ToLower(good)} {
 		f.Add(seed, "")
 		f.Add(seed, "17")
 	}
@@ -69,7 +71,8 @@ func FuzzCredential(f *testing.F) {
 		switch {
 		case !slices.Contains([]int{200, 400, 401, 503}, a.status):
 			t.Fatalf("%d %s", a.status, a.raw)
-		case a.status == 200 && !(strings.Contains(authorization, " pkl_default.") && strings.HasSuffix(strings.TrimSpace(authorization), run)):
+		case a.status == 200 && !(strings.Contains(authorization, " pkl_default.") &&
+			strings.HasSuffix(strings.TrimSpace(authorization), run)):
 			t.Fatalf("%q passed", authorization)
 		case a.status == 200 && (d.held[0].Fence < 1 || d.held[0].Fence > 1<<53-1):
 			t.Fatalf("fence %q arrived as %d", fence, d.held[0].Fence)
@@ -79,7 +82,8 @@ func FuzzCredential(f *testing.F) {
 
 // FuzzQuery feeds the routes with parameters anything.
 func FuzzQuery(f *testing.F) {
-	for _, seed := range []string{"", "waitSeconds=50", "waitSeconds=0&waitSeconds=1", "stream=stdout&offset=0", "stream=%00", "offset=-1&stream=stderr", ";", "%"} {
+	for _, seed := range []string{"", "waitSeconds=50", "waitSeconds=0&waitSeconds=1", "stream=stdout&offset=0",
+		"stream=%00", "offset=-1&stream=stderr", ";", "%"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {

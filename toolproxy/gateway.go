@@ -152,7 +152,8 @@ func (g *gateway) sayLeft(before map[string]string) {
 // admit lists a tool, unless nobody could call it.
 func (g *gateway) admit(u *upstream, theirs *mcp.Tool, named map[string]*mcp.Tool, before map[string]offered) {
 	name := u.ourName(theirs.Name)
-	if old, known := before[name]; known && old.from == u && named[name] == theirs && reflect.DeepEqual(old.theirs, theirs) {
+	if old, known := before[name]; known && old.from == u && named[name] == theirs &&
+		reflect.DeepEqual(old.theirs, theirs) {
 		g.list(name, old)
 		return
 	}
@@ -239,8 +240,14 @@ func (g *gateway) Call(ctx context.Context, c Call) (jsontext.Value, bool, error
 		return nil, true, err
 	}
 	result, err := g.p.Metered(ctx, c.Door, c.Held, MeteredCall{
-		Tool: c.Name, Args: x.round(canonical(c.Args)), Key: x.roundKey(c.Key), Effects: picket.EffectsExternal, Timeout: o.from.Timeout,
-		Dispatch: func(ctx context.Context, _ picket.Reservation) (Dispatched, error) { return o.dispatch(ctx, x, c.Args) },
+		Tool:    c.Name,
+		Args:    x.round(canonical(c.Args)),
+		Key:     x.roundKey(c.Key),
+		Effects: picket.EffectsExternal,
+		Timeout: o.from.Timeout,
+		Dispatch: func(ctx context.Context, _ picket.Reservation) (Dispatched, error) {
+			return o.dispatch(ctx, x, c.Args)
+		},
 	})
 	if err != nil {
 		return nil, true, err

@@ -42,13 +42,18 @@ func openBridge(t testing.TB, door toolproxy.Door, upstreams ...toolproxy.Upstre
 }
 
 // openBridgeTo waits until a tool of the upstream is listed.
-func openBridgeTo(t testing.TB, door toolproxy.Door, tool string, prices map[string]budget.Price, upstreams ...toolproxy.Upstream) *bridge {
+func openBridgeTo(t testing.TB, door toolproxy.Door, tool string, prices map[string]budget.Price,
+	upstreams ...toolproxy.Upstream) *bridge {
 	t.Helper()
 	b := &bridge{sealer: rig.Sealer(), changed: make(chan struct{}, 100), lines: &strings.Builder{}}
 	b.log = &locked{w: b.lines}
-	p, err := toolproxy.New(toolproxy.Config{Sealer: b.sealer, Log: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Door: func(string) toolproxy.Door { return door }, Upstreams: upstreams,
-		Prices: priceList(t, prices)})
+	p, err := toolproxy.New(toolproxy.Config{
+		Sealer:    b.sealer,
+		Log:       slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Door:      func(string) toolproxy.Door { return door },
+		Upstreams: upstreams,
+		Prices:    priceList(t, prices),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +65,10 @@ func openBridgeTo(t testing.TB, door toolproxy.Door, tool string, prices map[str
 		p.Close()
 		s.Close()
 	})
-	watcher := connect(t, b.url, b.token(), wires[0], &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { b.changed <- struct{}{} }})
+	watcher := connect(t, b.url, b.token(), wires[0],
+		&mcp.ClientOptions{
+			ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { b.changed <- struct{}{} },
+		})
 	p.Start()
 	b.await(t, watcher, tool, true)
 	return b
@@ -123,7 +131,11 @@ func everyPair(t *testing.T, test func(t *testing.T, client string, o *other, ur
 func TestToolsOfAnUpstream(t *testing.T) {
 	everyPair(t, func(t *testing.T, wire string, o *other, url string) {
 		p := newPurse(100 * cent)
-		b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: url, Headers: map[string]picket.Secret{"Authorization": "Bearer theirs"}})
+		b := openBridge(t, p, toolproxy.Upstream{
+			Name:    "up",
+			URL:     url,
+			Headers: map[string]picket.Secret{"Authorization": "Bearer theirs"},
+		})
 		s := connect(t, b.url, b.token(), wire, nil)
 		list, err := s.ListTools(t.Context(), nil)
 		if err != nil {
@@ -151,7 +163,11 @@ func TestToolsOfAnUpstream(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		params := &mcp.CallToolParams{Name: "up_echo", Arguments: map[string]any{"n": 12}, Meta: mcp.Meta{toolproxy.MetaKey: "once", "mine/secret": true}}
+		params := &mcp.CallToolParams{
+			Name:      "up_echo",
+			Arguments: map[string]any{"n": 12},
+			Meta:      mcp.Meta{toolproxy.MetaKey: "once", "mine/secret": true},
+		}
 		for range 2 { // the second is answered from what was kept
 			r, err := s.CallTool(ctx, params)
 			if err != nil || r.IsError {
@@ -195,7 +211,8 @@ func TestNoWordOfAnUpstreamIsLost(t *testing.T) {
 			ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 				mu.Lock()
 				defer mu.Unlock()
-				heard = append(heard, fmt.Sprintf("%v %v/%v", r.Params.ProgressToken, r.Params.Progress, r.Params.Total))
+				heard = append(heard, fmt.Sprintf("%v %v/%v", r.Params.ProgressToken, r.Params.Progress,
+					r.Params.Total))
 			},
 			LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) {
 				mu.Lock()
@@ -228,7 +245,8 @@ func TestNoWordOfAnUpstreamIsLost(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for i := range 3 {
-			if !slices.Contains(heard, fmt.Sprintf("mine %d/3", i+1)) || !slices.Contains(heard, fmt.Sprintf("line %d", i+1)) {
+			if !slices.Contains(heard, fmt.Sprintf("mine %d/3", i+1)) ||
+				!slices.Contains(heard, fmt.Sprintf("line %d", i+1)) {
 				t.Errorf("step %d was not heard: %v", i+1, heard)
 			}
 		}

@@ -19,10 +19,21 @@ import (
 func answering(name string) *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
-			return &mcp.CreateMessageResult{Role: "assistant", Model: "m", Content: &mcp.TextContent{Text: name + " heard " + r.Params.Messages[0].Content.(*mcp.TextContent).Text}, Meta: mcp.Meta{"mine/secret": 1}}, nil
+			return &mcp.CreateMessageResult{
+				Role:  "assistant",
+				Model: "m",
+				Content: &mcp.TextContent{
+					Text: name + " heard " + r.Params.Messages[0].Content.(*mcp.TextContent).Text,
+				},
+				Meta: mcp.Meta{"mine/secret": 1},
+			}, nil
 		},
 		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": name}, Meta: mcp.Meta{"mine/secret": 1}}, nil
+			return &mcp.ElicitResult{
+				Action:  "accept",
+				Content: map[string]any{"name": name},
+				Meta:    mcp.Meta{"mine/secret": 1},
+			}, nil
 		},
 		Capabilities: &mcp.ClientCapabilities{RootsV2: &mcp.RootCapabilities{}},
 	}
@@ -36,7 +47,10 @@ func TestAnUpstreamAsksWhileItWorks(t *testing.T) {
 	b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
 	for _, name := range []string{"anna", "berta"} {
 		s := connect(t, b.url, b.token(), wires[0], answering(name))
-		for tool, want := range map[string]string{"up_sample": name + " heard say hello", "up_elicit": "accept " + name} {
+		for tool, want := range map[string]string{
+			"up_sample": name + " heard say hello",
+			"up_elicit": "accept " + name,
+		} {
 			if r := call(t, s, tool, nil); r.IsError || said(t, r) != want {
 				t.Errorf("%s: %+v, want %q", tool, r, want)
 			}
@@ -116,7 +130,8 @@ func TestAnUpstreamAsksInItsResult(t *testing.T) {
 	t.Run("nobody to ask", func(t *testing.T) {
 		o := newOther()
 		b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[1])})
-		r := call(t, connect(t, b.url, b.token(), wires[0], &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}), "up_input", nil)
+		r := call(t, connect(t, b.url, b.token(), wires[0],
+			&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}), "up_input", nil)
 		if code, remedy := refusal(t, r); code != "upstream_failed" || !strings.Contains(remedy, "can be asked") {
 			t.Errorf("%s: %s", code, remedy)
 		}
@@ -128,7 +143,8 @@ func TestPromptsAndResourcesOfAnUpstream(t *testing.T) {
 		p := newPurse(2 * cent)
 		b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: url})
 		s := connect(t, b.url, b.token(), wire, nil)
-		g, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_greet", Arguments: map[string]string{"who": "anna"}})
+		g, err := s.GetPrompt(t.Context(),
+			&mcp.GetPromptParams{Name: "up_greet", Arguments: map[string]string{"who": "anna"}})
 		if err != nil || g.Messages[0].Content.(*mcp.TextContent).Text != "greet anna" {
 			t.Fatalf("%v %+v", err, g)
 		}
@@ -137,7 +153,8 @@ func TestPromptsAndResourcesOfAnUpstream(t *testing.T) {
 			t.Fatalf("%v %+v", err, r)
 		}
 		p.quiet(t, 2*cent)
-		if _, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_greet"}); err == nil || !strings.Contains(err.Error(), "budget_exceeded") {
+		if _, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_greet"}); err == nil ||
+			!strings.Contains(err.Error(), "budget_exceeded") {
 			t.Errorf("on an empty envelope: %v", err)
 		}
 	})
@@ -148,9 +165,12 @@ func TestChangesOfAResourceAreTold(t *testing.T) {
 		d := newPurse(cent)
 		b := openBridge(t, d, toolproxy.Upstream{Name: "up", URL: url})
 		changed := make(chan string, 10)
-		s := connect(t, b.url, b.token(), wire, &mcp.ClientOptions{ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
-			changed <- r.Params.URI
-		}})
+		s := connect(t, b.url, b.token(), wire,
+			&mcp.ClientOptions{
+				ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
+					changed <- r.Params.URI
+				},
+			})
 		if err := s.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "other://thing"}); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +183,8 @@ func TestChangesOfAResourceAreTold(t *testing.T) {
 				case <-stop:
 					return
 				case <-time.After(10 * time.Millisecond):
-					_ = o.server.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: "other://thing"})
+					_ = o.server.ResourceUpdated(context.Background(),
+						&mcp.ResourceUpdatedNotificationParams{URI: "other://thing"})
 				}
 			}
 		}()
@@ -192,10 +213,13 @@ func TestAStaleLeaseReachesNoUpstream(t *testing.T) {
 					if code, remedy := refusal(t, call(t, s, "up_echo", nil)); code != want || remedy == "" {
 						t.Errorf("%s, want %s; %s", code, want, remedy)
 					}
-					if _, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_greet"}); err == nil || !strings.Contains(err.Error(), want) {
+					if _, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_greet"}); err == nil ||
+						!strings.Contains(err.Error(), want) {
 						t.Errorf("a prompt: %v", err)
 					}
-					if _, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "other://thing"}); err == nil || !strings.Contains(err.Error(), want) {
+					if _, err := s.ReadResource(t.Context(),
+						&mcp.ReadResourceParams{URI: "other://thing"}); err == nil ||
+						!strings.Contains(err.Error(), want) {
 						t.Errorf("a resource: %v", err)
 					}
 				}
@@ -208,7 +232,8 @@ func TestAStaleLeaseReachesNoUpstream(t *testing.T) {
 				if code, _ := refusal(t, call(t, released, "up_echo", nil)); code != "lease_released" {
 					t.Errorf("a lease given back: %s", code)
 				}
-				foreign := connect(t, b.url, h.sealer.Seal("default", next.TaskID, "run_01JZZZZZZZZZZZZZZZZZZZZZZZ").Reveal(), wire, nil)
+				foreign := connect(t, b.url, h.sealer.Seal("default", next.TaskID, "run_01JZZZZZZZZZZZZZZZZZZZZZZZ").
+					Reveal(), wire, nil)
 				if r := call(t, foreign, "up_echo", nil); !r.IsError {
 					t.Errorf("a lease nobody granted: %+v", r)
 				}

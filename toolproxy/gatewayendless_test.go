@@ -28,9 +28,17 @@ func TestAnEndlessListOfAnUpstream(t *testing.T) {
 						return next(ctx, method, req)
 					}
 					page++
-					list := &mcp.ListToolsResult{NextCursor: fmt.Sprint(page), Tools: []*mcp.Tool{{Name: "echo", InputSchema: plain}}}
+					list := &mcp.ListToolsResult{
+						NextCursor: fmt.Sprint(page),
+						Tools:      []*mcp.Tool{{Name: "echo", InputSchema: plain}},
+					}
 					for i := range 4 {
-						list.Tools = append(list.Tools, &mcp.Tool{Name: fmt.Sprintf("t%d_%d", page, i), Description: c.description, InputSchema: plain})
+						list.Tools = append(list.Tools,
+							&mcp.Tool{
+								Name:        fmt.Sprintf("t%d_%d", page, i),
+								Description: c.description,
+								InputSchema: plain,
+							})
 					}
 					return list, nil
 				}
@@ -63,8 +71,12 @@ func TestAHugeAnswerOfAnUpstream(t *testing.T) {
 		}
 		sent <- n
 	}
-	p, err := toolproxy.New(toolproxy.Config{Sealer: newSealer(t), Door: func(string) toolproxy.Door { return nil }, Log: slog.New(slog.DiscardHandler),
-		Upstreams: []toolproxy.Upstream{{Name: "up", URL: served.URL}}})
+	p, err := toolproxy.New(toolproxy.Config{
+		Sealer:    newSealer(t),
+		Door:      func(string) toolproxy.Door { return nil },
+		Log:       slog.New(slog.DiscardHandler),
+		Upstreams: []toolproxy.Upstream{{Name: "up", URL: served.URL}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,8 @@ func TestAnUpstreamThatChangesWithoutEnd(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(25 * time.Millisecond): // the library tells of nothing while changes follow within 10 ms
-				o.server.AddTool(&mcp.Tool{Name: fmt.Sprint("t", i%2), Description: fmt.Sprint(i), InputSchema: plain}, o.counted(o.echo))
+				o.server.AddTool(&mcp.Tool{Name: fmt.Sprint("t", i%2), Description: fmt.Sprint(i), InputSchema: plain},
+					o.counted(o.echo))
 			}
 		}
 	}()
@@ -128,7 +129,8 @@ func TestWhatIsLeftOutIsSaidOnce(t *testing.T) {
 			if list, ok := res.(*mcp.ListToolsResult); ok {
 				copied := *list
 				for i := range 500 {
-					copied.Tools = append(copied.Tools[:len(copied.Tools):len(copied.Tools)], &mcp.Tool{Name: fmt.Sprint("bad", i)})
+					copied.Tools = append(copied.Tools[:len(copied.Tools):len(copied.Tools)],
+						&mcp.Tool{Name: fmt.Sprint("bad", i)})
 				}
 				res = &copied
 			}

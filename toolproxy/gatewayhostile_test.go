@@ -16,9 +16,10 @@ import (
 )
 
 func thing(o *other, uri, text string) {
-	o.server.AddResource(&mcp.Resource{URI: uri, Name: "thing"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: text}}}, nil
-	})
+	o.server.AddResource(&mcp.Resource{URI: uri, Name: "thing"},
+		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: text}}}, nil
+		})
 }
 
 // An upstream tells of changes of its own resources only: neither of those of
@@ -26,7 +27,11 @@ func thing(o *other, uri, text string) {
 func TestAnUpstreamTellsOfItsOwnResources(t *testing.T) {
 	a, b := newOther(), newOther()
 	thing(a, "a://thing", "a")
-	pretends := map[string]string{"b://as-a": "a://thing", "b://as-ours": toolproxy.ReportURI, "b://as-PICKET": "PICKET://task/report"}
+	pretends := map[string]string{
+		"b://as-a":      "a://thing",
+		"b://as-ours":   toolproxy.ReportURI,
+		"b://as-PICKET": "PICKET://task/report",
+	}
 	for uri := range pretends {
 		thing(b, uri, "b")
 	}
@@ -41,18 +46,22 @@ func TestAnUpstreamTellsOfItsOwnResources(t *testing.T) {
 		}
 	})
 	g := openBridgeTo(t, newPurse(cent), "b_echo", map[string]budget.Price{"*": {Call: cent}},
-		toolproxy.Upstream{Name: "a", URL: a.listen(t, wires[0])}, toolproxy.Upstream{Name: "b", URL: b.listen(t, wires[0])})
+		toolproxy.Upstream{Name: "a", URL: a.listen(t, wires[0])},
+		toolproxy.Upstream{Name: "b", URL: b.listen(t, wires[0])})
 	heard := make(chan string, 100)
-	s := connect(t, g.url, g.token(), wires[0], &mcp.ClientOptions{ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
-		heard <- r.Params.URI
-	}})
+	s := connect(t, g.url, g.token(), wires[0],
+		&mcp.ClientOptions{ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
+			heard <- r.Params.URI
+		}})
 	g.await(t, s, "a_echo", true)
-	for _, uri := range []string{"a://thing", toolproxy.ReportURI, "b://own", "b://as-a", "b://as-ours", "b://as-PICKET"} {
+	for _, uri := range []string{"a://thing", toolproxy.ReportURI, "b://own", "b://as-a", "b://as-ours",
+		"b://as-PICKET"} {
 		if err := s.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); err != nil {
 			t.Fatalf("%s: %v", uri, err)
 		}
 	}
-	for _, uri := range []string{"b://as-a", "b://as-ours", "b://as-PICKET", "b://own"} { // in one stream, so in this order
+	// in one stream, so in this order
+	for _, uri := range []string{"b://as-a", "b://as-ours", "b://as-PICKET", "b://own"} {
 		if err := b.server.ResourceUpdated(t.Context(), &mcp.ResourceUpdatedNotificationParams{URI: uri}); err != nil {
 			t.Fatal(err)
 		}
@@ -75,23 +84,27 @@ func TestWordsOfAnUpstreamAreBounded(t *testing.T) {
 			long := "stop\x1b[2J\u202e here\n" + strings.Repeat("é", 500_000)
 			data, _ := json.Marshal(long)
 			for tool, code := range map[string]int64{"refuses": -32000, "opens": -32042} {
-				o.server.AddTool(&mcp.Tool{Name: tool, InputSchema: plain}, o.counted(func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-					return nil, &jsonrpc.Error{Code: code, Message: long, Data: data}
-				}))
+				o.server.AddTool(&mcp.Tool{Name: tool, InputSchema: plain},
+					o.counted(func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+						return nil, &jsonrpc.Error{Code: code, Message: long, Data: data}
+					}))
 			}
-			o.server.AddPrompt(&mcp.Prompt{Name: "refuses"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-				return nil, &jsonrpc.Error{Code: -32000, Message: long, Data: data}
-			})
+			o.server.AddPrompt(&mcp.Prompt{Name: "refuses"},
+				func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+					return nil, &jsonrpc.Error{Code: -32000, Message: long, Data: data}
+				})
 			p := newPurse(100 * cent)
 			b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wire)})
 			s := connect(t, b.url, b.token(), wire, nil)
 			short := func(what, text string) {
 				t.Helper()
-				if len(text) > 5000 || !strings.Contains(text, "stop[2J here\n") || !strings.Contains(text, "cut: it had 1000") {
+				if len(text) > 5000 || !strings.Contains(text, "stop[2J here\n") ||
+					!strings.Contains(text, "cut: it had 1000") {
 					t.Errorf("%s: %d bytes: %.60q", what, len(text), text)
 				}
 			}
-			r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "up_refuses", Meta: mcp.Meta{toolproxy.MetaKey: "kept"}})
+			r, err := s.CallTool(t.Context(),
+				&mcp.CallToolParams{Name: "up_refuses", Meta: mcp.Meta{toolproxy.MetaKey: "kept"}})
 			if err != nil || !r.IsError {
 				t.Fatalf("%+v %v", r, err)
 			}
@@ -122,10 +135,22 @@ func TestWordsOfAnUpstreamAreBounded(t *testing.T) {
 // Two names that could have a tool of one name are not taken together.
 func TestNamesOfUpstreamsAreDistinct(t *testing.T) {
 	for names, want := range map[string]string{
-		"a a_b": "both have a tool of the same name", "a_b a": "both have a tool of the same name", "x a_b_c a_b": "both have", "a a": "two upstreams",
-		"llm": "language models", "llm_x": "language models", "a ab": "", "a_b ab": "", "llms a": "", "a b_a": "",
+		"a a_b":       "both have a tool of the same name",
+		"a_b a":       "both have a tool of the same name",
+		"x a_b_c a_b": "both have",
+		"a a":         "two upstreams",
+		"llm":         "language models",
+		"llm_x":       "language models",
+		"a ab":        "",
+		"a_b ab":      "",
+		"llms a":      "",
+		"a b_a":       "",
 	} {
-		cfg := toolproxy.Config{Sealer: newSealer(t), Door: func(string) toolproxy.Door { return nil }, Log: slog.New(slog.DiscardHandler)}
+		cfg := toolproxy.Config{
+			Sealer: newSealer(t),
+			Door:   func(string) toolproxy.Door { return nil },
+			Log:    slog.New(slog.DiscardHandler),
+		}
 		for _, name := range strings.Fields(names) {
 			cfg.Upstreams = append(cfg.Upstreams, toolproxy.Upstream{Name: name, URL: "http://127.0.0.1:1"})
 		}
@@ -175,9 +200,16 @@ func TestAResourceThatMoves(t *testing.T) {
 	thing(a, "shared://thing", "of a")
 	thing(b, "shared://thing", "of b")
 	g := openBridgeTo(t, newPurse(100*cent), "b_echo", map[string]budget.Price{"*": {Call: cent}},
-		toolproxy.Upstream{Name: "a", URL: a.listen(t, wires[0])}, toolproxy.Upstream{Name: "b", URL: b.listen(t, wires[0])})
+		toolproxy.Upstream{Name: "a", URL: a.listen(t, wires[0])},
+		toolproxy.Upstream{Name: "b", URL: b.listen(t, wires[0])})
 	changed := make(chan struct{}, 100)
-	s := connect(t, g.url, g.token(), wires[0], &mcp.ClientOptions{ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed <- struct{}{} }})
+	s := connect(t, g.url, g.token(), wires[0],
+		&mcp.ClientOptions{
+			ResourceListChangedHandler: func(context.Context,
+				*mcp.ResourceListChangedRequest) {
+				changed <- struct{}{}
+			},
+		})
 	g.await(t, s, "a_echo", true)
 	read := func() string {
 		r, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "shared://thing"})

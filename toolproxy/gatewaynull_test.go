@@ -16,7 +16,8 @@ import (
 // breaks over it.
 func TestNullsOfAnUpstream(t *testing.T) {
 	answers := map[string]string{
-		"initialize":               `{"protocolVersion":"` + wires[0] + `","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"n","version":"1"}}`,
+		"initialize": `{"protocolVersion":"` + wires[0] +
+			`","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"n","version":"1"}}`,
 		"tools/list":               `{"tools":[null,{"name":"echo","inputSchema":{"type":"object"}},null]}`,
 		"prompts/list":             `{"prompts":[null,{"name":"p","arguments":[null]}]}`,
 		"resources/list":           `{"resources":[null,{"uri":"n://r","name":"r"}]}`,

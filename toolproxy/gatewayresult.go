@@ -13,7 +13,12 @@ import (
 // rebuilt is a result with what belongs to the client only: everything but the
 // _meta, which is between the upstream and us.
 func rebuilt(r *mcp.CallToolResult) *mcp.CallToolResult {
-	out := &mcp.CallToolResult{StructuredContent: r.StructuredContent, IsError: r.IsError, InputRequests: bare(r.InputRequests), RequestState: r.RequestState}
+	out := &mcp.CallToolResult{
+		StructuredContent: r.StructuredContent,
+		IsError:           r.IsError,
+		InputRequests:     bare(r.InputRequests),
+		RequestState:      r.RequestState,
+	}
 	for _, c := range r.Content {
 		out.Content = append(out.Content, bareContent(c))
 	}

@@ -52,9 +52,12 @@ func TestNoWordOfACommandIsLost(t *testing.T) {
 	for _, wire := range wires {
 		b := openBridge(t, newPurse(1000*cent), stdio(t, wire))
 		heard := make(chan string, 100)
-		s := connect(t, b.url, b.token(), wire, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-			heard <- r.Params.ProgressToken.(string) + strconv.FormatFloat(r.Params.Progress, 'f', 0, 64)
-		}})
+		s := connect(t, b.url, b.token(), wire,
+			&mcp.ClientOptions{
+				ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+					heard <- r.Params.ProgressToken.(string) + strconv.FormatFloat(r.Params.Progress, 'f', 0, 64)
+				},
+			})
 		for range 20 {
 			params := &mcp.CallToolParams{Name: "up_work"}
 			params.SetProgressToken("t")
@@ -174,7 +177,10 @@ func TestChangesOfAnUpstreamAreFollowed(t *testing.T) {
 	everyPair(t, func(t *testing.T, wire string, o *other, url string) {
 		b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: url})
 		told := make(chan struct{}, 10)
-		s := connect(t, b.url, b.token(), wire, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { told <- struct{}{} }})
+		s := connect(t, b.url, b.token(), wire,
+			&mcp.ClientOptions{
+				ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { told <- struct{}{} },
+			})
 		o.server.AddTool(&mcp.Tool{Name: "later", InputSchema: plain}, o.counted(o.echo))
 		b.await(t, s, "up_later", true)
 		receive(t, told, "the client to be told")
@@ -193,7 +199,8 @@ func TestChangesOfAnUpstreamAreFollowed(t *testing.T) {
 func TestAnUpstreamThatIsNotThere(t *testing.T) {
 	p := newPurse(100 * cent)
 	o := newOther()
-	b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[1])}, toolproxy.Upstream{Name: "gone", URL: "http://127.0.0.1:1/mcp"})
+	b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[1])},
+		toolproxy.Upstream{Name: "gone", URL: "http://127.0.0.1:1/mcp"})
 	s := connect(t, b.url, b.token(), wires[1], nil)
 	if code, _ := refusal(t, call(t, s, "gone_echo", nil)); code != "not_found" {
 		t.Errorf("a tool nobody has heard of: %s", code)
@@ -202,8 +209,13 @@ func TestAnUpstreamThatIsNotThere(t *testing.T) {
 		t.Errorf("its neighbour: %+v", r)
 	}
 	p.quiet(t, cent)
-	for _, bad := range []toolproxy.Upstream{{Name: "a b", URL: "http://x"}, {Name: "a"}, {Name: "a", URL: "http://x", Command: []string{"x"}}, {Name: "a", URL: "ftp://x"}} {
-		if _, err := toolproxy.New(toolproxy.Config{Sealer: newSealer(t), Door: func(string) toolproxy.Door { return p }, Upstreams: []toolproxy.Upstream{bad}}); err == nil {
+	for _, bad := range []toolproxy.Upstream{{Name: "a b", URL: "http://x"}, {Name: "a"},
+		{Name: "a", URL: "http://x", Command: []string{"x"}}, {Name: "a", URL: "ftp://x"}} {
+		if _, err := toolproxy.New(toolproxy.Config{
+			Sealer:    newSealer(t),
+			Door:      func(string) toolproxy.Door { return p },
+			Upstreams: []toolproxy.Upstream{bad},
+		}); err == nil {
 			t.Errorf("%+v is taken", bad)
 		}
 	}

@@ -39,14 +39,21 @@ func TestNoWayLeadsInside(t *testing.T) {
 	port, hits := inner(t, "127.0.0.1:0")
 	six, hits6 := inner(t, "[::1]:"+port)
 	dns := rig.ServeNames(t, map[string][]string{
-		"loop.test": {"127.0.0.1"}, "six.test": {"::1"}, "mapped.test": {"::ffff:127.0.0.1"}, "nat64.test": {"64:ff9b::7f00:1"}, "zero.test": {"0.0.0.0"},
-		"metadata.test": {"169.254.169.254"}, "ten.test": {"10.0.0.1"},
+		"loop.test":     {"127.0.0.1"},
+		"six.test":      {"::1"},
+		"mapped.test":   {"::ffff:127.0.0.1"},
+		"nat64.test":    {"64:ff9b::7f00:1"},
+		"zero.test":     {"0.0.0.0"},
+		"metadata.test": {"169.254.169.254"},
+		"ten.test":      {"10.0.0.1"},
 	})
 	p, door := shop(t, func(c *toolproxy.HTTPTool) { c.Resolver = dns.Resolver() }), newPurse(100*cent)
-	for _, host := range []string{"127.0.0.1", "127.1.2.3", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::7f00:1]", "[64:ff9b::7f00:1]", "0.0.0.0", "[::]",
+	for _, host := range []string{"127.0.0.1", "127.1.2.3", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
+		"[::7f00:1]", "[64:ff9b::7f00:1]", "0.0.0.0", "[::]",
 		"[fe80::1%25lo]", "169.254.169.254", "10.0.0.1", "192.168.0.1", "100.64.0.1", "224.0.0.1", "255.255.255.255",
 		"loop.test", "LOOP.test.", "six.test", "mapped.test", "nat64.test", "zero.test", "metadata.test", "ten.test"} {
-		_, err := p.Invoke(t.Context(), door, aHeld, "http_request", []byte(`{"url":"http://`+host+`:`+port+`/latest/meta-data"}`), "")
+		_, err := p.Invoke(t.Context(), door, aHeld, "http_request",
+			[]byte(`{"url":"http://`+host+`:`+port+`/latest/meta-data"}`), "")
 		if picket.CodeOf(err) != picket.CodeDestination {
 			t.Errorf("%s: %v", host, err)
 		}
@@ -66,7 +73,8 @@ func TestRebindingANameDoesNotHelp(t *testing.T) {
 	p, door := shop(t, func(c *toolproxy.HTTPTool) { c.Resolver = dns.Resolver() }), newPurse(100*cent)
 	p.TakeAsPublic(netip.MustParseAddr("127.0.0.2"))
 	call := func() error {
-		_, err := p.Invoke(t.Context(), door, aHeld, "http_request", []byte(`{"url":"http://rebind.test:`+port+`/"}`), "")
+		_, err := p.Invoke(t.Context(), door, aHeld, "http_request", []byte(`{"url":"http://rebind.test:`+port+`/"}`),
+			"")
 		return err
 	}
 	if err := call(); err != nil || outside.Load() != 1 {
@@ -82,21 +90,43 @@ func TestRebindingANameDoesNotHelp(t *testing.T) {
 // open the inside; never by name what holds a cloud's credentials.
 func TestTheAllowList(t *testing.T) {
 	port, hits := inner(t, "127.0.0.1:0")
-	dns := rig.ServeNames(t, map[string][]string{"db.test": {"127.0.0.1"}, "a.sub.test": {"127.0.0.1"}, "meta.test": {"169.254.169.254"}, "bare.test": {"127.0.0.1"}})
+	dns := rig.ServeNames(t,
+		map[string][]string{
+			"db.test":    {"127.0.0.1"},
+			"a.sub.test": {"127.0.0.1"},
+			"meta.test":  {"169.254.169.254"},
+			"bare.test":  {"127.0.0.1"},
+		})
 	p, door := shop(t, func(c *toolproxy.HTTPTool) {
 		c.Resolver = dns.Resolver()
-		c.Allow = []string{"127.0.0.1:" + port, "DB.test:" + port, "*.sub.test:" + port, "meta.test:" + port, "bare.test", "localhost:1"}
+		c.Allow = []string{"127.0.0.1:" + port, "DB.test:" + port, "*.sub.test:" + port, "meta.test:" + port,
+			"bare.test", "localhost:1"}
 	}), newPurse(100*cent)
-	for host, allowed := range map[string]bool{"127.0.0.1": true, "[::ffff:127.0.0.1]": true, "db.test": true, "a.sub.test": true, "sub.test": false, "evil-sub.test": false, "other.test": false,
-		"meta.test": false, "bare.test": false, "127.0.0.2": false} {
+	for host, allowed := range map[string]bool{
+		"127.0.0.1":          true,
+		"[::ffff:127.0.0.1]": true,
+		"db.test":            true,
+		"a.sub.test":         true,
+		"sub.test":           false,
+		"evil-sub.test":      false,
+		"other.test":         false,
+		"meta.test":          false,
+		"bare.test":          false,
+		"127.0.0.2":          false,
+	} {
 		before := hits.Load()
 		_, err := p.Invoke(t.Context(), door, aHeld, "http_request", []byte(`{"url":"http://`+host+`:`+port+`/"}`), "")
-		if allowed && (err != nil || hits.Load() != before+1) || !allowed && (picket.CodeOf(err) != picket.CodeDestination || hits.Load() != before) {
+		if allowed && (err != nil || hits.Load() != before+1) ||
+			!allowed && (picket.CodeOf(err) != picket.CodeDestination || hits.Load() != before) {
 			t.Errorf("%s, allowed %t: %v, %d hits", host, allowed, err, hits.Load()-before)
 		}
 	}
 	for _, bad := range []string{"", "http://x", "a b", "user@host", "host:port:1"} {
-		if _, err := toolproxy.New(toolproxy.Config{Sealer: newSealer(t), Door: func(string) toolproxy.Door { return nil }, HTTP: toolproxy.HTTPTool{Allow: []string{bad}}}); err == nil {
+		if _, err := toolproxy.New(toolproxy.Config{
+			Sealer: newSealer(t),
+			Door:   func(string) toolproxy.Door { return nil },
+			HTTP:   toolproxy.HTTPTool{Allow: []string{bad}},
+		}); err == nil {
 			t.Errorf("%q is taken as a destination", bad)
 		}
 	}

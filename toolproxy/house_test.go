@@ -56,7 +56,15 @@ func virtual(t *testing.T, test func(h *house)) {
 func enter(t *testing.T, s rig.Store) (h *house, leave func()) {
 	t.Helper()
 	sealer := rig.Sealer()
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{
+			Redis:   s.Redis,
+			Memory:  s.Memory,
+			Sealer:  sealer,
+			Witness: t.TempDir(),
+			Found:   true,
+			Log:     slog.New(slog.DiscardHandler),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +74,13 @@ func enter(t *testing.T, s rig.Store) (h *house, leave func()) {
 		}
 		return nil
 	})
-	h = &house{Engine: store.Engine("default"), face: f, t: t, ctx: t.Context(), raw: redis.NewUniversalClient(&s.Redis)}
+	h = &house{
+		Engine: store.Engine("default"),
+		face:   f,
+		t:      t,
+		ctx:    t.Context(),
+		raw:    redis.NewUniversalClient(&s.Redis),
+	}
 	return h, func() {
 		_ = h.raw.Close()
 		_ = store.Close()
@@ -88,7 +102,8 @@ func (h *house) ok(err error) {
 func (h *house) submit() picket.Task {
 	h.t.Helper()
 	attempts := 100
-	task, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task", Retry: &picket.Retry{MaxAttempts: &attempts, On: picket.RetryClasses}})
+	task, err := h.Submit(h.ctx, operator,
+		picket.TaskSpec{Title: "a task", Retry: &picket.Retry{MaxAttempts: &attempts, On: picket.RetryClasses}})
 	h.ok(err)
 	return task
 }

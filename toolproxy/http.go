@@ -60,7 +60,11 @@ type httpSource struct {
 func newHTTPSource(p *Proxy, cfg HTTPTool) (*httpSource, error) {
 	cfg.Timeout = min(cmp.Or(cfg.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second)
 	cfg.MaxBytes = min(cmp.Or(cfg.MaxBytes, 256<<10), maxHTTPBytes)
-	g, err := outbound.New(outbound.Config{Allow: cfg.Allow, Setting: "tools.http_request.allow", Resolver: cfg.Resolver})
+	g, err := outbound.New(outbound.Config{
+		Allow:    cfg.Allow,
+		Setting:  "tools.http_request.allow",
+		Resolver: cfg.Resolver,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -134,16 +138,21 @@ func (s *httpSource) args(c Call) (a httpArgs, err error) {
 	case a.URL == "":
 		return a, picket.Invalid("/url", "Send an absolute http or https URL.", "url is required")
 	case !slices.Contains(methods, a.Method):
-		return a, picket.Invalid("/method", "Send one of: "+joined(methods)+".", "%q is not a method that can be called", clip(a.Method))
+		return a, picket.Invalid("/method", "Send one of: "+joined(methods)+".",
+			"%q is not a method that can be called", clip(a.Method))
 	case len(a.URL) > maxURL:
-		return a, picket.Refuse(picket.CodeTooLarge, "Send a shorter URL.", "the URL has %d bytes, at most %d are allowed", len(a.URL), maxURL).With("field", "/url")
+		return a, picket.Refuse(picket.CodeTooLarge, "Send a shorter URL.",
+			"the URL has %d bytes, at most %d are allowed", len(a.URL), maxURL).With("field", "/url")
 	case len(a.Body) > maxRequestBody:
-		return a, picket.Refuse(picket.CodeTooLarge, "Send less in one request.", "the body has %d bytes, at most %d are allowed", len(a.Body), maxRequestBody).With("field", "/body")
+		return a, picket.Refuse(picket.CodeTooLarge, "Send less in one request.",
+			"the body has %d bytes, at most %d are allowed", len(a.Body), maxRequestBody).With("field", "/body")
 	case a.TimeoutSeconds != nil && (*a.TimeoutSeconds < 1 || *a.TimeoutSeconds > picket.MaxExternalCall):
-		return a, picket.Invalid("/timeoutSeconds", "Send 1 to 120, or leave it out.", "timeoutSeconds is %d", *a.TimeoutSeconds)
+		return a, picket.Invalid("/timeoutSeconds", "Send 1 to 120, or leave it out.", "timeoutSeconds is %d",
+			*a.TimeoutSeconds)
 	}
 	if a.target, err = url.Parse(a.URL); err != nil {
-		return a, picket.Invalid("/url", "Send an absolute http or https URL, percent-encoded.", "the URL cannot be read")
+		return a, picket.Invalid("/url", "Send an absolute http or https URL, percent-encoded.",
+			"the URL cannot be read")
 	}
 	if err := s.guard.Check(a.target); err != nil {
 		return a, err
@@ -155,7 +164,8 @@ func (s *httpSource) args(c Call) (a httpArgs, err error) {
 }
 
 // ours are headers that the proxy or the connection sets.
-var ours = []string{"Host", "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+var ours = []string{"Host", "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+	"Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Content-Length", "Expect", FenceHeader}
 
 func checkHeaders(headers map[string]string) error {
@@ -165,17 +175,20 @@ func checkHeaders(headers map[string]string) error {
 		size += len(name) + len(value) + 4
 		at, known := "/headers/"+clip(name), http.CanonicalHeaderKey(name)
 		switch {
-		case !isToken(name) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		case !isToken(name) || strings.ContainsFunc(value,
+			func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 			return picket.Invalid(at, "Send a header's name and a value of one line.", "%q is not a header", clip(name))
 		case slices.Contains(ours, known):
-			return picket.Invalid(at, "Leave it out; it is set where the request is made.", "the header %s cannot be chosen", known)
+			return picket.Invalid(at, "Leave it out; it is set where the request is made.",
+				"the header %s cannot be chosen", known)
 		case seen[known]:
 			return picket.Invalid(at, "Send each header once.", "the header %s is there twice", known)
 		}
 		seen[known] = true
 	}
 	if len(headers) > maxHeaders || size > maxHeaderBytes {
-		return picket.Refuse(picket.CodeTooLarge, "Send fewer or shorter headers.", "%d headers with %d bytes, at most %d with %d are allowed",
+		return picket.Refuse(picket.CodeTooLarge, "Send fewer or shorter headers.",
+			"%d headers with %d bytes, at most %d with %d are allowed",
 			len(headers), size, maxHeaders, maxHeaderBytes).With("field", "/headers")
 	}
 	return nil

@@ -26,8 +26,15 @@ func shop(t testing.TB, configure func(*toolproxy.HTTPTool)) *toolproxy.Proxy {
 	t.Helper()
 	var tool toolproxy.HTTPTool
 	configure(&tool)
-	p, err := toolproxy.New(toolproxy.Config{Sealer: newSealer(t), Door: func(string) toolproxy.Door { return nil }, HTTP: tool, Log: slog.New(slog.DiscardHandler),
-		Prices: priceList(t, map[string]budget.Price{"http_request": {Call: cent, PerUnit: map[budget.Unit]budget.Money{budget.UnitByte: 1}, Max: 2 * cent}})})
+	p, err := toolproxy.New(toolproxy.Config{
+		Sealer: newSealer(t),
+		Door:   func(string) toolproxy.Door { return nil },
+		HTTP:   tool,
+		Log:    slog.New(slog.DiscardHandler),
+		Prices: priceList(t, map[string]budget.Price{
+			"http_request": {Call: cent, PerUnit: map[budget.Unit]budget.Money{budget.UnitByte: 1}, Max: 2 * cent},
+		}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +88,9 @@ func TestHTTPRequest(t *testing.T) {
 		_, _ = io.WriteString(w, "hello")
 	})
 	p, door := shop(t, func(c *toolproxy.HTTPTool) { c.Allow = []string{u.at()} }), newPurse(100*cent)
-	a, err := get(t, p, door, `{"method":"post","url":"http://`+u.at()+`/a?b=c","headers":{"X-Api-Key":"k"},"body":{"n":12345678901234567890}}`)
+	a, err := get(t, p, door,
+		`{"method":"post","url":"http://`+u.at()+
+			`/a?b=c","headers":{"X-Api-Key":"k"},"body":{"n":12345678901234567890}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,12 +102,14 @@ func TestHTTPRequest(t *testing.T) {
 		t.Errorf("cost is %v", a["cost"])
 	}
 	r := u.seen[0]
-	if r.Method != "POST" || r.RequestURI != "/a?b=c" || u.body[0] != `{"n":12345678901234567890}` || r.Header.Get("Content-Type") != "application/json" ||
+	if r.Method != "POST" || r.RequestURI != "/a?b=c" || u.body[0] != `{"n":12345678901234567890}` ||
+		r.Header.Get("Content-Type") != "application/json" ||
 		r.Header.Get("X-Api-Key") != "k" || r.Header.Get("X-Fencing-Token") != "17" {
 		t.Errorf("sent %s %s %q %v", r.Method, r.RequestURI, u.body[0], r.Header)
 	}
 	for name := range r.Header {
-		if !slices.Contains([]string{"Content-Type", "Content-Length", "X-Api-Key", "X-Fencing-Token", "User-Agent", "Accept-Encoding"}, name) {
+		if !slices.Contains([]string{"Content-Type", "Content-Length", "X-Api-Key", "X-Fencing-Token", "User-Agent",
+			"Accept-Encoding"}, name) {
 			t.Errorf("the header %s was sent", name)
 		}
 	}
@@ -109,9 +120,17 @@ func TestHTTPRequest(t *testing.T) {
 func TestReadsAreNoEffects(t *testing.T) {
 	u := serveUpstream(t, func(http.ResponseWriter, *http.Request) {})
 	p := shop(t, func(c *toolproxy.HTTPTool) { c.Allow = []string{u.at()}; c.Timeout = 20 * time.Second })
-	for method, want := range map[string]picket.Effects{"": "none", "GET": "none", "HEAD": "none", "POST": "external", "OPTIONS": "external", "DELETE": "external"} {
+	for method, want := range map[string]picket.Effects{
+		"":        "none",
+		"GET":     "none",
+		"HEAD":    "none",
+		"POST":    "external",
+		"OPTIONS": "external",
+		"DELETE":  "external",
+	} {
 		door := &noting{purse: newPurse(100 * cent)}
-		if _, err := get(t, p, door, `{"method":"`+method+`","url":"http://`+u.at()+`","timeoutSeconds":120}`); err != nil {
+		if _, err := get(t, p, door,
+			`{"method":"`+method+`","url":"http://`+u.at()+`","timeoutSeconds":120}`); err != nil {
 			t.Fatal(err)
 		}
 		if door.req.Effects != want || door.req.TimeoutMs != 20_000 || door.req.Reserve.USD != 2*cent {
@@ -139,33 +158,46 @@ func TestBadRequestsReserveNothing(t *testing.T) {
 		code  picket.Code
 		field string
 	}{
-		`{}`:                                                                             {"validation_failed", "/url"},
-		`{"url":"ftp://example.com/"}`:                                                   {"validation_failed", "/url"},
-		`{"url":"file:///etc/passwd"}`:                                                   {"validation_failed", "/url"},
-		`{"url":"gopher://example.com/"}`:                                                {"validation_failed", "/url"},
-		`{"url":"/relative"}`:                                                            {"validation_failed", "/url"},
-		`{"url":"http://u:p@example.com/"}`:                                              {"validation_failed", "/url"},
-		`{"url":"http://a b/"}`:                                                          {"validation_failed", "/url"},
-		`{"method":"CONNECT",` + url + `}`:                                               {"validation_failed", "/method"},
-		`{"method":"TRACE",` + url + `}`:                                                 {"validation_failed", "/method"},
-		`{"timeoutSeconds":0,` + url + `}`:                                               {"validation_failed", "/timeoutSeconds"},
-		`{"timeoutSeconds":121,` + url + `}`:                                             {"validation_failed", "/timeoutSeconds"},
-		`{"extra":1,` + url + `}`:                                                        {"validation_failed", "/extra"},
-		`{"headers":{"Host":"x"},` + url + `}`:                                           {"validation_failed", "/headers/Host"},
-		`{"headers":{"x-fencing-token":"1"},` + url + `}`:                                {"validation_failed", "/headers/x-fencing-token"},
-		`{"headers":{"Transfer-Encoding":"chunked"},` + url + `}`:                        {"validation_failed", "/headers/Transfer-Encoding"},
-		`{"headers":{"A b":"x"},` + url + `}`:                                            {"validation_failed", "/headers/A b"},
-		`{"headers":{"A":"x\r\nB: y"},` + url + `}`:                                      {"validation_failed", "/headers/A"},
-		`{"headers":{"A":"` + strings.Repeat("x", 20_000) + `"},` + url + `}`:            {"too_large", "/headers"},
-		`{"method":"POST","body":"` + strings.Repeat("x", 300_000) + `",` + url + `}`:    {"too_large", "/body"},
-		`{"url":"http://example.com/` + strings.Repeat("x", 9000) + `"}`:                 {"too_large", "/url"},
-		`{"headers":{"Authorization":"Bearer ` + lease + `"},` + url + `}`:               {"validation_failed", ""},
-		`{"url":"https://127.0.0.1:1/?t=` + lease + `"}`:                                 {"validation_failed", ""},
-		`{"headers":{"X-A":"1","x-a":"2"},` + url + `}`:                                  {"validation_failed", ""},
-		`{"headers":{` + strings.TrimSuffix(manyHeaders(65), ",") + `},` + url + `}`:     {"too_large", "/headers"},
-		`{"method":"POST","body":"x","headers":{"Content-Length":"100"},` + url + `}`:    {"validation_failed", "/headers/Content-Length"},
-		`{"headers":{"Proxy-Authorization":"x"},` + url + `}`:                            {"validation_failed", "/headers/Proxy-Authorization"},
-		`{"headers":{"Connection":"close"},"method":"GET","url":"https://127.0.0.1:1/"}`: {"validation_failed", "/headers/Connection"},
+		`{}`:                                {"validation_failed", "/url"},
+		`{"url":"ftp://example.com/"}`:      {"validation_failed", "/url"},
+		`{"url":"file:///etc/passwd"}`:      {"validation_failed", "/url"},
+		`{"url":"gopher://example.com/"}`:   {"validation_failed", "/url"},
+		`{"url":"/relative"}`:               {"validation_failed", "/url"},
+		`{"url":"http://u:p@example.com/"}`: {"validation_failed", "/url"},
+		`{"url":"http://a b/"}`:             {"validation_failed", "/url"},
+		`{"method":"CONNECT",` + url + `}`: {"validation_failed",
+			"/method"},
+		`{"method":"TRACE",` + url + `}`: {"validation_failed",
+			"/method"},
+		`{"timeoutSeconds":0,` + url + `}`: {"validation_failed",
+			"/timeoutSeconds"},
+		`{"timeoutSeconds":121,` + url + `}`: {"validation_failed",
+			"/timeoutSeconds"},
+		`{"extra":1,` + url + `}`: {"validation_failed",
+			"/extra"},
+		`{"headers":{"Host":"x"},` + url + `}`: {"validation_failed",
+			"/headers/Host"},
+		`{"headers":{"x-fencing-token":"1"},` + url + `}`: {"validation_failed",
+			"/headers/x-fencing-token"},
+		`{"headers":{"Transfer-Encoding":"chunked"},` + url + `}`: {"validation_failed",
+			"/headers/Transfer-Encoding"},
+		`{"headers":{"A b":"x"},` + url + `}`: {"validation_failed",
+			"/headers/A b"},
+		`{"headers":{"A":"x\r\nB: y"},` + url + `}`: {"validation_failed",
+			"/headers/A"},
+		`{"headers":{"A":"` + strings.Repeat("x", 20_000) + `"},` + url + `}`:         {"too_large", "/headers"},
+		`{"method":"POST","body":"` + strings.Repeat("x", 300_000) + `",` + url + `}`: {"too_large", "/body"},
+		`{"url":"http://example.com/` + strings.Repeat("x", 9000) + `"}`:              {"too_large", "/url"},
+		`{"headers":{"Authorization":"Bearer ` + lease + `"},` + url + `}`:            {"validation_failed", ""},
+		`{"url":"https://127.0.0.1:1/?t=` + lease + `"}`:                              {"validation_failed", ""},
+		`{"headers":{"X-A":"1","x-a":"2"},` + url + `}`:                               {"validation_failed", ""},
+		`{"headers":{` + strings.TrimSuffix(manyHeaders(65), ",") + `},` + url + `}`:  {"too_large", "/headers"},
+		`{"method":"POST","body":"x","headers":{"Content-Length":"100"},` + url + `}`: {"validation_failed",
+			"/headers/Content-Length"},
+		`{"headers":{"Proxy-Authorization":"x"},` + url + `}`: {"validation_failed",
+			"/headers/Proxy-Authorization"},
+		`{"headers":{"Connection":"close"},"method":"GET","url":"https://127.0.0.1:1/"}`: {"validation_failed",
+			"/headers/Connection"},
 	} {
 		_, err := get(t, p, door, args)
 		var refusal *picket.Error
@@ -220,13 +252,21 @@ func TestAnswersAreCapped(t *testing.T) {
 		length    int
 		truncated bool
 		encoded   string
-	}{"/exact": {limit, false, ""}, "/more": {limit, true, ""}, "/rune": {limit - 1, true, ""}, "/binary": {0, false, "//4A"}, "/bomb": {limit, true, ""}, "/endless": {limit, true, ""}} {
+	}{
+		"/exact":   {limit, false, ""},
+		"/more":    {limit, true, ""},
+		"/rune":    {limit - 1, true, ""},
+		"/binary":  {0, false, "//4A"},
+		"/bomb":    {limit, true, ""},
+		"/endless": {limit, true, ""},
+	} {
 		a, err := get(t, p, newPurse(100*cent), `{"url":"http://`+u.at()+path+`"}`)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
-		if len(text(a["body"])) != want.length || a["truncated"] != want.truncated || text(a["bodyBase64"]) != want.encoded {
+		if len(text(a["body"])) != want.length || a["truncated"] != want.truncated ||
+			text(a["bodyBase64"]) != want.encoded {
 			t.Errorf("%s: %d bytes, truncated %v, %v", path, len(text(a["body"])), a["truncated"], a["bodyBase64"])
 		}
 	}
@@ -270,7 +310,8 @@ func TestDeadAndSlowServers(t *testing.T) {
 			c.Allow = []string{u.at(), dead.Addr().String()}
 			c.Timeout = 300 * time.Millisecond
 		})
-		if _, err := get(t, p, door, `{"method":"POST","url":"`+c.url+`","body":"x"}`); picket.CodeOf(err) != c.code || picket.CodeOf(err).Retryable() {
+		if _, err := get(t, p, door, `{"method":"POST","url":"`+c.url+`","body":"x"}`); picket.CodeOf(err) != c.code ||
+			picket.CodeOf(err).Retryable() {
 			t.Errorf("%s: %v", c.url, err)
 		}
 		door.quiet(t, c.charged)

@@ -22,7 +22,8 @@ const maxArgs = 1 << 20
 // Invoke runs a tool by its name: the one way for calls over HTTP and over
 // MCP. args is a JSON object (empty: {}), key the caller's idempotency key, ""
 // for none. Refusals are *picket.Error; those of the fence have been recorded.
-func (p *Proxy) Invoke(ctx context.Context, door Door, held picket.Held, name string, args jsontext.Value, key string) (jsontext.Value, error) {
+func (p *Proxy) Invoke(ctx context.Context, door Door, held picket.Held, name string, args jsontext.Value,
+	key string) (jsontext.Value, error) {
 	answer, err := p.invoke(ctx, Call{Door: door, Held: held, Name: name, Args: args, Key: key})
 	var e *estimated
 	if errors.As(err, &e) {
@@ -118,7 +119,8 @@ func callTool(p *Proxy, c echo.Context, door Door, held picket.Held) error {
 		ctx = withEstimate(ctx)
 	case "", "false":
 	default:
-		return picket.Invalid(picket.EstimateHeader, "Send true, or leave it out.", "%s is neither true nor false", picket.EstimateHeader)
+		return picket.Invalid(picket.EstimateHeader, "Send true, or leave it out.", "%s is neither true nor false",
+			picket.EstimateHeader)
 	}
 	answer, err := p.Invoke(ctx, door, held, name, args, key)
 	if err != nil && waits[name] && web.Stopping(c) && c.Request().Context().Err() == nil {
@@ -151,7 +153,8 @@ func CheckKey(key string) error {
 }
 
 func badKey() error {
-	return picket.Invalid("Idempotency-Key", "Send one key of 1 to 255 characters, or none.", "the Idempotency-Key is not one key of 1 to 255 characters")
+	return picket.Invalid("Idempotency-Key", "Send one key of 1 to 255 characters, or none.",
+		"the Idempotency-Key is not one key of 1 to 255 characters")
 }
 
 // noTool refuses a name that nothing here answers to.
@@ -164,5 +167,6 @@ func (p *Proxy) noTool(ctx context.Context, c Call) error {
 	for i, t := range list {
 		names[i] = t.Name
 	}
-	return picket.Refuse(picket.CodeNotFound, "Call one of: "+joined(names)+".", "there is no tool %q", clip(c.Name)).With("tools", names)
+	return picket.Refuse(picket.CodeNotFound, "Call one of: "+joined(names)+".", "there is no tool %q", clip(c.Name)).
+		With("tools", names)
 }

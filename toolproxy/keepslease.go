@@ -25,7 +25,8 @@ func keepsLease(held picket.Held, sent ...jsontext.Value) error {
 	token := picket.CapabilityPrefix + held.Namespace + "." + task
 	for _, value := range sent {
 		if anyString(value, func(s string) bool { return holds(s, token) }) {
-			return picket.Invalid("", "Leave it out; the tools know who you are.", "what is sent holds the lease token, which must not leave")
+			return picket.Invalid("", "Leave it out; the tools know who you are.",
+				"what is sent holds the lease token, which must not leave")
 		}
 	}
 	return nil
@@ -43,7 +44,8 @@ func (x *exchange) keeps(answer any) error {
 // anyString reports whether a string of a JSON text, a name included, is one
 // that is looked for. A text that is not JSON is one string.
 func anyString(value jsontext.Value, wanted func(string) bool) bool {
-	in := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	in := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true))
 	for {
 		token, err := in.ReadToken()
 		if err != nil {
@@ -66,7 +68,8 @@ func holds(text, token string) bool {
 		}
 		return string(rune(n))
 	})
-	return strings.Contains(text, token) || slices.ContainsFunc(encoded(token), func(part string) bool { return strings.Contains(text, part) })
+	return strings.Contains(text, token) ||
+		slices.ContainsFunc(encoded(token), func(part string) bool { return strings.Contains(text, part) })
 }
 
 // encoded is the part of a token's base64 that does not depend on what stands

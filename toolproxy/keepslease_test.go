@@ -54,15 +54,20 @@ func TestTheLeaseTokenStays(t *testing.T) {
 	p := shop(t, func(c *toolproxy.HTTPTool) { c.Allow = []string{u.at()} })
 	token := newSealer(t).Seal(aHeld.Namespace, aHeld.TaskID, aHeld.RunID).Reveal()
 	for name, text := range disguises(token) {
-		for _, args := range []string{`{"method":"POST","url":"http://%s/","body":%s}`, `{"method":"POST","url":"http://%s/","body":{"deep":[[%s]]}}`,
+		for _, args := range []string{`{"method":"POST","url":"http://%s/","body":%s}`,
+			`{"method":"POST","url":"http://%s/","body":{"deep":[[%s]]}}`,
 			`{"method":"POST","url":"http://%s/","body":{%s:1}}`} {
-			if _, err := get(t, p, door, fmt.Sprintf(args, u.at(), text)); picket.CodeOf(err) != picket.CodeValidation || !strings.Contains(err.Error(), "lease token") {
+			if _, err := get(t, p, door,
+				fmt.Sprintf(args, u.at(), text)); picket.CodeOf(err) != picket.CodeValidation ||
+				!strings.Contains(err.Error(), "lease token") {
 				t.Errorf("%s in %s: %v", name, args, err)
 			}
 		}
 	}
-	for _, harmless := range []string{`"pkl_"`, `"pkl_default.another"`, `"100% of \\u00e4 %zz"`, `"` + strings.Repeat("cGts", 100) + `"`} {
-		if _, err := get(t, p, door, fmt.Sprintf(`{"url":"http://%s/","body":%s,"method":"POST"}`, u.at(), harmless)); err != nil {
+	for _, harmless := range []string{`"pkl_"`, `"pkl_default.another"`, `"100% of \\u00e4 %zz"`,
+		`"` + strings.Repeat("cGts", 100) + `"`} {
+		if _, err := get(t, p, door,
+			fmt.Sprintf(`{"url":"http://%s/","body":%s,"method":"POST"}`, u.at(), harmless)); err != nil {
 			t.Errorf("%s: %v", harmless, err)
 		}
 	}
@@ -99,10 +104,14 @@ func TestTheLeaseTokenStaysFromUpstreams(t *testing.T) {
 					t.Errorf("%s: %s", name, code)
 				}
 			}
-			if _, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_greet", Arguments: map[string]string{"who": b.token()}}); err == nil || !strings.Contains(err.Error(), "lease token") {
+			if _, err := s.GetPrompt(t.Context(),
+				&mcp.GetPromptParams{Name: "up_greet", Arguments: map[string]string{"who": b.token()}}); err == nil ||
+				!strings.Contains(err.Error(), "lease token") {
 				t.Errorf("a prompt: %v", err)
 			}
-			if _, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "other://any/" + b.token()}); err == nil || !strings.Contains(err.Error(), "lease token") {
+			if _, err := s.ReadResource(t.Context(),
+				&mcp.ReadResourceParams{URI: "other://any/" + b.token()}); err == nil ||
+				!strings.Contains(err.Error(), "lease token") {
 				t.Errorf("a resource: %v", err)
 			}
 			if reached != 0 {

@@ -25,7 +25,8 @@ type leaser interface {
 	// Watch waits until the lease changes; changed is false when the wait ran
 	// out. An ended lease answers at once with its state. Processes to start are
 	// told until they are among known, the call ids that the adapter has heard of.
-	Watch(ctx context.Context, held picket.Held, wait time.Duration, known ...string) (w picket.Watch, changed bool, err error)
+	Watch(ctx context.Context, held picket.Held, wait time.Duration,
+		known ...string) (w picket.Watch, changed bool, err error)
 }
 
 // Limits of the small bodies, in bytes.
@@ -50,7 +51,8 @@ func reclaim(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
 	return answerRenewal(c, held, door.Reclaim)
 }
 
-func answerRenewal(c echo.Context, held picket.Held, extend func(context.Context, picket.Held) (picket.Renewal, error)) error {
+func answerRenewal(c echo.Context, held picket.Held,
+	extend func(context.Context, picket.Held) (picket.Renewal, error)) error {
 	if _, _, err := web.Decode[struct{}](c, smallBody); err != nil {
 		return err
 	}
@@ -102,15 +104,20 @@ func decodeRelease(c echo.Context) (picket.Exit, error) {
 func checkExit(at string, exit picket.Exit, allowed []picket.ExitClass) error {
 	switch {
 	case !slices.Contains(allowed, exit.Class):
-		return picket.Invalid(at+"/class", "Send one of: "+joined(allowed)+".", "%q is not a class that a run can end with here", exit.Class)
+		return picket.Invalid(at+"/class", "Send one of: "+joined(allowed)+".",
+			"%q is not a class that a run can end with here", exit.Class)
 	case exit.Code != nil && (*exit.Code < -1 || *exit.Code > 1<<32-1):
-		return picket.Invalid(at+"/code", "Send the process's exit code, or null.", "code %d is not an exit code", *exit.Code)
+		return picket.Invalid(at+"/code", "Send the process's exit code, or null.", "code %d is not an exit code",
+			*exit.Code)
 	case exit.Signal != nil && !signalPattern.MatchString(*exit.Signal):
-		return picket.Invalid(at+"/signal", "Send a name such as SIGKILL, or null.", "signal is not the name of a signal")
+		return picket.Invalid(at+"/signal", "Send a name such as SIGKILL, or null.",
+			"signal is not the name of a signal")
 	case exit.DurationMs != nil && (*exit.DurationMs < 0 || *exit.DurationMs > picket.MaxNumber):
-		return picket.Invalid(at+"/durationMs", "Send milliseconds, or null.", "durationMs %d is out of range", *exit.DurationMs)
+		return picket.Invalid(at+"/durationMs", "Send milliseconds, or null.", "durationMs %d is out of range",
+			*exit.DurationMs)
 	case exit.LastEvent != nil && !validEventID(*exit.LastEvent):
-		return picket.Invalid("/lastEventId", "Send the id of the last event of the run, or leave it out.", "lastEventId is not up to 64 printable characters")
+		return picket.Invalid("/lastEventId", "Send the id of the last event of the run, or leave it out.",
+			"lastEventId is not up to 64 printable characters")
 	case len(exit.Detail) > maxDetail:
 		return picket.Refuse(picket.CodeTooLarge, "Send the last lines only; the log takes the rest.",
 			"detail has %d bytes, at most %d are allowed", len(exit.Detail), maxDetail).With("limit", maxDetail)
@@ -162,7 +169,8 @@ func knownExecs(c echo.Context) ([]string, error) {
 		return nil, nil
 	}
 	if len(list) > maxKnown || !knownPattern.MatchString(list) {
-		return nil, web.BadParameter("exec", "Send the callIds of exec commands, with commas between them.", "exec is no list of call ids")
+		return nil, web.BadParameter("exec", "Send the callIds of exec commands, with commas between them.",
+			"exec is no list of call ids")
 	}
 	return strings.Split(list, ","), nil
 }

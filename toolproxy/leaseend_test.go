@@ -31,14 +31,20 @@ func TestWithoutALeaseNothingIsReached(t *testing.T) {
 			}
 			before := h.state()
 			for _, name := range []string{"http_request", "buy", "look"} {
-				a := m.undescribed().call(t, request{path: "/v1/tools/" + name, bearer: bearer, body: `{"url":"` + u.URL + `","method":"POST","body":"x"}`})
+				a := m.undescribed().call(t,
+					request{
+						path:   "/v1/tools/" + name,
+						bearer: bearer,
+						body:   `{"url":"` + u.URL + `","method":"POST","body":"x"}`,
+					})
 				if a.code() != string(want) || a.status != want.Status() {
 					t.Errorf("%s: %d %s, want %s", name, a.status, a.raw, want)
 				}
 				ways++
 			}
 			for key, was := range before {
-				if now := h.state()[key]; (strings.HasPrefix(key, "env:") || strings.HasPrefix(key, "hold") || key == "ledger") && now != was {
+				if now := h.state()[key]; (strings.HasPrefix(key, "env:") || strings.HasPrefix(key, "hold") ||
+					key == "ledger") && now != was {
 					t.Errorf("%s has changed from %s to %s", key, was, now)
 				}
 			}
@@ -70,7 +76,8 @@ func TestTheNextLeaseDoesNotWaitForTheDeadline(t *testing.T) {
 			began := time.Now()
 			_, err := m.Expire(m.ctx, operator, task.TaskID, "test")
 			m.ok(err)
-			if a := <-told; a.status != 412 || a.code() != "lease_released" || a.body["outcome"] != "uncertain" || time.Since(began) > 5*time.Second {
+			if a := <-told; a.status != 412 || a.code() != "lease_released" || a.body["outcome"] != "uncertain" ||
+				time.Since(began) > 5*time.Second {
 				t.Errorf("after %s: %d %s", time.Since(began), a.status, a.raw)
 			}
 			wait := 20
@@ -82,7 +89,8 @@ func TestTheNextLeaseDoesNotWaitForTheDeadline(t *testing.T) {
 			m.spent(t, task.TaskID, 30*cent)
 			// Nobody knows what it came to, so that it is not made again by itself.
 			m.shelf.during = nil
-			if a := m.tool(t, leases[0], "buy", `{}`, "k"); a.status != 409 || a.code() != "state_conflict" || m.shelf.calls.Load() != 1 {
+			if a := m.tool(t, leases[0], "buy", `{}`, "k"); a.status != 409 || a.code() != "state_conflict" ||
+				m.shelf.calls.Load() != 1 {
 				t.Errorf("with the same key: %d %s, %d calls", a.status, a.raw, m.shelf.calls.Load())
 			}
 		})

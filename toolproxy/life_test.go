@@ -17,7 +17,12 @@ func (h *house) post(l picket.Lease, path, body string) answer {
 // sendLog sends a chunk of stdout.
 func (h *house) sendLog(l picket.Lease, offset, data string) answer {
 	h.t.Helper()
-	return h.call(h.t, request{path: "/v1/run/logs?stream=stdout&offset=" + offset, body: data, kind: "text/plain", bearer: l.LeaseToken.Reveal()})
+	return h.call(h.t, request{
+		path:   "/v1/run/logs?stream=stdout&offset=" + offset,
+		body:   data,
+		kind:   "text/plain",
+		bearer: l.LeaseToken.Reveal(),
+	})
 }
 
 func (h *house) wants(a answer, status int, parts ...string) {
@@ -35,14 +40,21 @@ func (h *house) wants(a answer, status int, parts ...string) {
 func TestALifeThroughTheProxy(t *testing.T) {
 	both(t, func(t *testing.T, h *house) {
 		l := h.first()
-		h.wants(h.post(l, "/v1/lease/renew", `{}`), 200, `"leaseTtlMs":300000`, `"fencingToken":1`, `"commands":[]`, `"leaseExpiresAt":"`)
+		h.wants(h.post(l, "/v1/lease/renew", `{}`), 200, `"leaseTtlMs":300000`, `"fencingToken":1`, `"commands":[]`,
+			`"leaseExpiresAt":"`)
 		h.wants(h.post(l, "/v1/tools/get_task", `{}`), 200, `"taskId":"`+l.TaskID+`"`, `"state":"leased"`)
 		h.wants(h.post(l, "/v1/run/events", `{"events":[{"type":"run.launched","containment":"group"},
-			{"type":"agent-heartbeat","agent":"coder","taskId":"`+l.TaskID+`","elapsedSeconds":30,"timeoutPercentage":0.05}]}`), 200, `{}`)
+			{"type":"agent-heartbeat","agent":"coder","taskId":"`+l.TaskID+
+			`","elapsedSeconds":30,"timeoutPercentage":0.05}]}`), 200, `{}`)
 
 		first := `{"summary":"read it","beliefs":["it is flaky"],"attempted":[{"action":"run","outcome":"red"}],"nextStep":"fix","blockers":[]}`
 		h.wants(h.post(l, "/v1/tools/report_progress", first), 200, `{"seq":1,"pinned":true}`)
-		report := request{path: "/v1/tools/report_progress", body: `{"summary":"fixed it"}`, bearer: l.LeaseToken.Reveal(), header: map[string]string{"Idempotency-Key": "r-2"}}
+		report := request{
+			path:   "/v1/tools/report_progress",
+			body:   `{"summary":"fixed it"}`,
+			bearer: l.LeaseToken.Reveal(),
+			header: map[string]string{"Idempotency-Key": "r-2"},
+		}
 		h.wants(h.call(t, report), 200, `{"seq":2,"pinned":true}`)
 		h.wants(h.call(t, report), 200, `{"seq":2,"pinned":true}`) // a lost reply repeated
 		report.body = `{"summary":"something else"}`
@@ -55,19 +67,28 @@ func TestALifeThroughTheProxy(t *testing.T) {
 
 		task, err := h.Task(h.ctx, l.TaskID)
 		h.ok(err)
-		if task.State != picket.TaskReview || string(task.Output) != `{"n":12345678901234567890}` || task.LastReport.Summary != "fixed it" {
+		if task.State != picket.TaskReview || string(task.Output) != `{"n":12345678901234567890}` ||
+			task.LastReport.Summary != "fixed it" {
 			t.Fatalf("%+v", task)
 		}
 	})
 }
 
 func TestEveryWayToEndALease(t *testing.T) {
-	for _, c := range []struct{ name, path, body, again, state string }{
-		{"crash", "/v1/lease/release", `{"exit":{"class":"crash","code":137,"signal":"SIGKILL","durationMs":5},"detail":"killed"}`, "", "queued"},
+	for _, c := range []struct {
+		name  string
+		path  string
+		body  string
+		again string
+		state string
+	}{
+		{"crash", "/v1/lease/release",
+			`{"exit":{"class":"crash","code":137,"signal":"SIGKILL","durationMs":5},"detail":"killed"}`, "", "queued"},
 		{"give-back", "/v1/lease/release", ``, "", "queued"},
 		{"retryable", "/v1/tools/mark_failed", `{"reason":"no network"}`, "", "queued"},
 		{"hopeless", "/v1/tools/mark_failed", `{"reason":"no such repository","retryable":false}`, "", "handoff"},
-		{"help", "/v1/tools/request_human_help", `{"question":"which?","options":["a","b"]}`, `{"question":"other?"}`, "handoff"},
+		{"help", "/v1/tools/request_human_help", `{"question":"which?","options":["a","b"]}`, `{"question":"other?"}`,
+			"handoff"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, func(t *testing.T, h *house) {
@@ -100,12 +121,15 @@ func TestEvidenceAfterTheEnd(t *testing.T) {
 		h.wants(h.sendLog(l, "6", "world"), 200, `{"next":11}`)
 		h.wants(h.sendLog(l, "0", "hello world"), 200, `{"next":11}`) // known already
 		h.wants(h.sendLog(l, "12", "?"), 409, `"code":"offset_conflict"`, `"expected":11`)
-		h.wants(h.post(l, "/v1/run/exit", `{"class":"success","code":0,"containment":"group","durationMs":1200}`), 200, `{}`)
-		h.wants(h.post(l, "/v1/run/events", `{"events":[{"type":"agent-timed-out","agent":"coder","timeoutSeconds":600}]}`), 200)
+		h.wants(h.post(l, "/v1/run/exit", `{"class":"success","code":0,"containment":"group","durationMs":1200}`), 200,
+			`{}`)
+		h.wants(h.post(l, "/v1/run/events",
+			`{"events":[{"type":"agent-timed-out","agent":"coder","timeoutSeconds":600}]}`), 200)
 		task, err := h.Task(h.ctx, l.TaskID)
 		h.ok(err)
 		run := task.Runs[0]
-		if task.State != picket.TaskReview || run.Exit == nil || run.Exit.Class != picket.ExitSuccess || *run.Exit.Code != 0 || run.Containment != "group" {
+		if task.State != picket.TaskReview || run.Exit == nil || run.Exit.Class != picket.ExitSuccess ||
+			*run.Exit.Code != 0 || run.Containment != "group" {
 			t.Errorf("task %s, exit %+v, containment %q", task.State, run.Exit, run.Containment)
 		}
 		chunk, err := h.Log(h.ctx, l.TaskID, "", "stdout", 0, 100)
@@ -115,7 +139,8 @@ func TestEvidenceAfterTheEnd(t *testing.T) {
 		}
 
 		h.leap(time.Minute + time.Second)
-		for _, a := range []answer{h.sendLog(l, "11", "!"), h.post(l, "/v1/run/exit", `{"class":"crash","code":1}`), h.post(l, "/v1/run/events", calls["events"].body)} {
+		for _, a := range []answer{h.sendLog(l, "11", "!"), h.post(l, "/v1/run/exit", `{"class":"crash","code":1}`),
+			h.post(l, "/v1/run/events", calls["events"].body)} {
 			h.wants(a, 412, `"code":"lease_expired"`, "15 minutes")
 		}
 	})
@@ -130,7 +155,8 @@ func TestALaterExitDoesNotChangeTheClass(t *testing.T) {
 		task, err := h.Task(h.ctx, l.TaskID)
 		h.ok(err)
 		exit := task.Runs[0].Exit
-		if exit == nil || exit.Class != picket.ExitLeaseExpired || exit.Code == nil || *exit.Code != 137 || *exit.Signal != "SIGKILL" {
+		if exit == nil || exit.Class != picket.ExitLeaseExpired || exit.Code == nil || *exit.Code != 137 ||
+			*exit.Signal != "SIGKILL" {
 			t.Errorf("exit %+v", exit)
 		}
 	})

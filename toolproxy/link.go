@@ -44,7 +44,14 @@ type liveKey struct{}
 // connect opens a connection; owner is who answers its questions, nil for the
 // shared one.
 func (u *upstream) connect(ctx context.Context, owner *mcp.ServerSession) (*link, error) {
-	l := &link{up: u, owner: owner, gone: make(chan struct{}), calls: map[string]*liveCall{}, end: func() {}, used: time.Now()}
+	l := &link{
+		up:    u,
+		owner: owner,
+		gone:  make(chan struct{}),
+		calls: map[string]*liveCall{},
+		end:   func() {},
+		used:  time.Now(),
+	}
 	transport, err := l.transport(u)
 	if err != nil {
 		return nil, err
@@ -176,7 +183,13 @@ func (l *link) notice(call *liveCall, method string, params []byte) {
 		c := l.calls[token]
 		l.mu.Unlock()
 		if c != nil && c.token != nil && c.x != nil {
-			_ = c.x.session.NotifyProgress(c.x.ctx, &mcp.ProgressNotificationParams{ProgressToken: c.token, Progress: p.Progress, Total: p.Total, Message: p.Message})
+			_ = c.x.session.NotifyProgress(c.x.ctx,
+				&mcp.ProgressNotificationParams{
+					ProgressToken: c.token,
+					Progress:      p.Progress,
+					Total:         p.Total,
+					Message:       p.Message,
+				})
 		}
 	case "notifications/message":
 		var p mcp.LoggingMessageParams

@@ -16,11 +16,12 @@ func (l *link) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch r := req.(type) {
 		case *mcp.CreateMessageWithToolsRequest:
-			return ask(ctx, l, method, func(ctx context.Context, s *mcp.ServerSession) (*mcp.CreateMessageWithToolsResult, error) {
-				params := *r.Params
-				params.Meta = nil
-				return s.CreateMessageWithTools(ctx, &params)
-			}, func(res *mcp.CreateMessageWithToolsResult) { res.Meta = nil })
+			return ask(ctx, l, method,
+				func(ctx context.Context, s *mcp.ServerSession) (*mcp.CreateMessageWithToolsResult, error) {
+					params := *r.Params
+					params.Meta = nil
+					return s.CreateMessageWithTools(ctx, &params)
+				}, func(res *mcp.CreateMessageWithToolsResult) { res.Meta = nil })
 		case *mcp.ElicitRequest:
 			return ask(ctx, l, method, func(ctx context.Context, s *mcp.ServerSession) (*mcp.ElicitResult, error) {
 				params := *r.Params
@@ -33,7 +34,8 @@ func (l *link) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			}, func(res *mcp.ListRootsResult) { res.Meta = nil })
 		case *mcp.ElicitationCompleteNotificationRequest:
 			if c := l.about(); c != nil && c.x != nil && r.Params != nil {
-				_ = c.x.session.NotifyElicitationComplete(c.x.ctx, &mcp.ElicitationCompleteParams{ElicitationID: r.Params.ElicitationID})
+				_ = c.x.session.NotifyElicitationComplete(c.x.ctx,
+					&mcp.ElicitationCompleteParams{ElicitationID: r.Params.ElicitationID})
 			}
 			return nil, nil
 		}
@@ -42,10 +44,14 @@ func (l *link) receive(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // ask puts a question to the client, in the stream of the call it is about.
-func ask[R mcp.Result](ctx context.Context, l *link, method string, put func(context.Context, *mcp.ServerSession) (R, error), strip func(R)) (mcp.Result, error) {
+func ask[R mcp.Result](ctx context.Context, l *link, method string,
+	put func(context.Context, *mcp.ServerSession) (R, error), strip func(R)) (mcp.Result, error) {
 	c := l.about()
 	if c == nil || c.x == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%s: there is nobody to ask", method)}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.CodeMethodNotFound,
+			Message: fmt.Sprintf("%s: there is nobody to ask", method),
+		}
 	}
 	// The values lead to the client's stream; the end of either side ends it.
 	asking, cancel := context.WithCancel(c.x.ctx)

@@ -77,14 +77,19 @@ func (h *listener) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer) // the library reads it whole
 	} else {
 		call, _ := r.Context().Value(liveKey{}).(*liveCall)
-		resp.Body = &heard{Closer: resp.Body, in: bufio.NewReader(resp.Body), note: func(method string, params []byte) { h.l.notice(call, method, params) }}
+		resp.Body = &heard{
+			Closer: resp.Body,
+			in:     bufio.NewReader(resp.Body),
+			note:   func(method string, params []byte) { h.l.notice(call, method, params) },
+		}
 	}
 	return resp, nil
 }
 
 // follow notes where the upstream is, if it says so while the connection is made.
 func (h *listener) follow(r *http.Request, resp *http.Response) {
-	if h.l.connected.Load() || resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
+	if h.l.connected.Load() ||
+		resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
 		return
 	}
 	if to, err := resp.Location(); err == nil && samePlace(to, r.URL) {

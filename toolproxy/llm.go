@@ -115,7 +115,8 @@ func (v *vendor) upstream(cfg *LLMUpstream) (*llmUpstream, error) {
 	}
 	base, err := url.Parse(cmp.Or(cfg.URL, v.home))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, picket.Invalid("LLM", "Set a URL such as "+v.home+".", "the URL of the %s upstream is not one of http or https", v.name)
+		return nil, picket.Invalid("LLM", "Set a URL such as "+v.home+".",
+			"the URL of the %s upstream is not one of http or https", v.name)
 	}
 	base.Path = strings.TrimSuffix(strings.TrimSuffix(base.Path, "/"), "/v1")
 	return &llmUpstream{base: base, key: cfg.Key}, nil
@@ -192,11 +193,13 @@ func (l *llm) serve(c echo.Context, v *vendor) error {
 	path := pathOf(r, v)
 	d := v.dialects[r.Method+" "+path]
 	if d == nil && !v.isFree(r.Method+" "+path) {
-		return picket.Refuse(picket.CodeNotFound, "Call one of: "+v.offers()+".", "%s %s is not passed through", r.Method, clip(path))
+		return picket.Refuse(picket.CodeNotFound, "Call one of: "+v.offers()+".", "%s %s is not passed through",
+			r.Method, clip(path))
 	}
 	up := l.upstreams[v.name]
 	if up == nil {
-		return picket.Refuse(picket.CodeNotFound, "Ask an operator to set tools.llm."+v.name+" in picket.yaml.", "no upstream for %s is configured", v.name)
+		return picket.Refuse(picket.CodeNotFound, "Ask an operator to set tools.llm."+v.name+" in picket.yaml.",
+			"no upstream for %s is configured", v.name)
 	}
 	leave, err := l.gate.enter(held.RunID)
 	if err != nil {
@@ -238,7 +241,8 @@ func (p *Proxy) llmCredential(r *http.Request) (picket.Held, error) {
 	}
 	if found == "" {
 		return picket.Held{}, picket.Refuse(picket.CodeUnauthenticated,
-			"Use the lease token (PICKET_LEASE_TOKEN in the agent's environment) as the API key; it starts with "+picket.CapabilityPrefix+".",
+			"Use the lease token (PICKET_LEASE_TOKEN in the agent's environment) as the API key; it starts with "+
+				picket.CapabilityPrefix+".",
 			"there is no lease token in x-api-key or Authorization: Bearer")
 	}
 	held, err := p.sealer.Open(found)
@@ -264,7 +268,8 @@ func pathOf(r *http.Request, v *vendor) string {
 
 func (v *vendor) isFree(call string) bool {
 	for _, f := range v.free {
-		if rest, below := strings.CutPrefix(call, f); call == f || below && strings.HasSuffix(f, "/") && plainSegment(rest) {
+		if rest, below := strings.CutPrefix(call, f); call == f ||
+			below && strings.HasSuffix(f, "/") && plainSegment(rest) {
 			return true
 		}
 	}
@@ -273,7 +278,8 @@ func (v *vendor) isFree(call string) bool {
 
 // plainSegment keeps a path from leading elsewhere.
 func plainSegment(s string) bool {
-	return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, "\\?#%") && !strings.Contains(s, "//") && !strings.Contains(s, "..")
+	return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, "\\?#%") && !strings.Contains(s, "//") &&
+		!strings.Contains(s, "..")
 }
 
 func (v *vendor) offers() string {

@@ -27,20 +27,26 @@ func TestAStreamPassesAsItIs(t *testing.T) {
 	w := rich(100)
 	m := newModel(t, streaming(claudeAll))
 	b := newMind(t, m, w)
-	status, got, head := b.get("POST", "/llm/anthropic/v1/messages?beta=true", claudeAsk, "Anthropic-Version", "2023-06-01", "Anthropic-Beta", "a,b",
-		"Authorization", "Bearer something-else", toolproxy.FenceHeader, "17", "Cookie", "a=b", "Connection", "X-Hop", "X-Hop", "1")
-	if status != 200 || got != claudeAll || head.Get("Request-Id") != "req_7" || !strings.HasPrefix(head.Get("Content-Type"), "text/event-stream") {
+	status, got, head := b.get("POST", "/llm/anthropic/v1/messages?beta=true", claudeAsk, "Anthropic-Version",
+		"2023-06-01", "Anthropic-Beta", "a,b",
+		"Authorization", "Bearer something-else", toolproxy.FenceHeader, "17", "Cookie", "a=b", "Connection", "X-Hop",
+		"X-Hop", "1")
+	if status != 200 || got != claudeAll || head.Get("Request-Id") != "req_7" ||
+		!strings.HasPrefix(head.Get("Content-Type"), "text/event-stream") {
 		t.Errorf("answered %d %q %v", status, got, head)
 	}
 	body, sent, path := m.last(t)
 	if body != claudeAsk || path != "POST /base/v1/messages?beta=true" {
 		t.Errorf("upstream got %s\n%s", path, body)
 	}
-	if sent.Get("X-Api-Key") != "sk-real" || sent.Get("Authorization") != "Bearer sk-real" || sent.Get("Anthropic-Version") != "2023-06-01" || sent.Get("Anthropic-Beta") != "a,b" {
+	if sent.Get("X-Api-Key") != "sk-real" || sent.Get("Authorization") != "Bearer sk-real" ||
+		sent.Get("Anthropic-Version") != "2023-06-01" || sent.Get("Anthropic-Beta") != "a,b" {
 		t.Errorf("upstream got the headers %v", sent)
 	}
 	for name, values := range sent {
-		if text := strings.Join(values, " "); strings.Contains(text, picket.CapabilityPrefix) || name == toolproxy.FenceHeader || name == "Cookie" || name == "X-Hop" {
+		if text := strings.Join(values,
+			" "); strings.Contains(text, picket.CapabilityPrefix) || name == toolproxy.FenceHeader ||
+			name == "Cookie" || name == "X-Hop" {
 			t.Errorf("upstream got %s: %s", name, text)
 		}
 	}
@@ -94,30 +100,41 @@ const (
 func TestEachWayToAskIsMetered(t *testing.T) {
 	const whole = `"usage":{"prompt_tokens":1100,"completion_tokens":20,"prompt_tokens_details":{"cached_tokens":1000}}}`
 	for name, c := range map[string]struct {
-		path, ask, sent string
-		play            func(http.ResponseWriter, *http.Request)
-		want            string
-		tokens          int64
-		usd             budget.Money
+		path   string
+		ask    string
+		sent   string
+		play   func(http.ResponseWriter, *http.Request)
+		want   string
+		tokens int64
+		usd    budget.Money
 	}{
-		"chat, streaming": {"/llm/openai/v1/chat/completions", `{"model":"gpt-x","max_tokens":500,"stream":true,"messages":[]}`,
+		"chat, streaming": {"/llm/openai/v1/chat/completions",
+			`{"model":"gpt-x","max_tokens":500,"stream":true,"messages":[]}`,
 			`{"stream_options":{"include_usage":true},"model":"gpt-x","max_tokens":500,"stream":true,"messages":[]}`,
 			streaming(chunk + lastChunk + done), chunk + done, 1120, gptCost},
-		"chat, streaming, with other options": {"/llm/openai/chat/completions", `{"model":"gpt-x","max_completion_tokens":500,"stream":true,"stream_options":{"b":1},"messages":[]}`,
+		"chat, streaming, with other options": {"/llm/openai/chat/completions",
+			`{"model":"gpt-x","max_completion_tokens":500,"stream":true,"stream_options":{"b":1},"messages":[]}`,
 			`{"model":"gpt-x","max_completion_tokens":500,"stream":true,"stream_options":{"b":1,"include_usage":true},"messages":[]}`,
 			streaming(chunk + lastChunk + done), chunk + done, 1120, gptCost},
-		"chat, streaming, usage asked for": {"/llm/openai/v1/chat/completions", `{"model":"gpt-x","max_tokens":500,"stream":true,"stream_options":{"include_usage":true}}`,
+		"chat, streaming, usage asked for": {"/llm/openai/v1/chat/completions",
+			`{"model":"gpt-x","max_tokens":500,"stream":true,"stream_options":{"include_usage":true}}`,
 			`{"model":"gpt-x","max_tokens":500,"stream":true,"stream_options":{"include_usage":true}}`,
 			streaming(chunk + lastChunk + done), chunk + lastChunk + done, 1120, gptCost},
-		"chat, whole, no limit": {"/llm/openai/v1/chat/completions", `{"model":"gpt-x","messages":[]}`, `{"max_completion_tokens":32768,"model":"gpt-x","messages":[]}`,
+		"chat, whole, no limit": {"/llm/openai/v1/chat/completions", `{"model":"gpt-x","messages":[]}`,
+			`{"max_completion_tokens":32768,"model":"gpt-x","messages":[]}`,
 			says(200, `{"choices":[{}],`+whole), `{"choices":[{}],` + whole, 1120, gptCost},
-		"responses, streaming": {"/llm/openai/v1/responses", `{"model":"gpt-x","max_output_tokens":500,"stream":true,"input":"hi"}`,
-			`{"model":"gpt-x","max_output_tokens":500,"stream":true,"input":"hi"}`, streaming(responsesAll), responsesAll, 1120, gptCost},
+		"responses, streaming": {"/llm/openai/v1/responses",
+			`{"model":"gpt-x","max_output_tokens":500,"stream":true,"input":"hi"}`,
+			`{"model":"gpt-x","max_output_tokens":500,"stream":true,"input":"hi"}`, streaming(responsesAll),
+			responsesAll, 1120, gptCost},
 		"responses, whole": {"/llm/openai/v1/responses", `{"model":"gpt-x","max_output_tokens":null,"input":"hi"}`,
 			`{"model":"gpt-x","max_output_tokens":32768,"input":"hi"}`,
-			says(200, `{"object":"response","usage":{"input_tokens":100,"output_tokens":20}}`), `{"object":"response","usage":{"input_tokens":100,"output_tokens":20}}`, 120, 600_000},
-		"messages, whole": {"/llm/anthropic/messages", `{"model":"claude-x","max_tokens":500,"messages":[]}`, `{"model":"claude-x","max_tokens":500,"messages":[]}`,
-			says(200, `{"type":"message","usage":{"input_tokens":100,"output_tokens":20}}`), `{"type":"message","usage":{"input_tokens":100,"output_tokens":20}}`, 120, 600_000},
+			says(200, `{"object":"response","usage":{"input_tokens":100,"output_tokens":20}}`),
+			`{"object":"response","usage":{"input_tokens":100,"output_tokens":20}}`, 120, 600_000},
+		"messages, whole": {"/llm/anthropic/messages", `{"model":"claude-x","max_tokens":500,"messages":[]}`,
+			`{"model":"claude-x","max_tokens":500,"messages":[]}`,
+			says(200, `{"type":"message","usage":{"input_tokens":100,"output_tokens":20}}`),
+			`{"type":"message","usage":{"input_tokens":100,"output_tokens":20}}`, 120, 600_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := rich(100)
@@ -157,15 +174,24 @@ func TestAnAnswerIsLimitedToTheEnvelope(t *testing.T) {
 // Too little for any answer reaches nobody, and says so in the vendor's words.
 func TestAnEmptyEnvelopeReachesNoModel(t *testing.T) {
 	for path, want := range map[string][]string{
-		"/llm/anthropic/v1/messages":      {`"type":"error"`, `"type":"billing_error"`, `"message":"budget_exceeded: `, `Top up.`, `"code":"budget_exceeded"`, `"remedy":"Top up."`},
-		"/llm/openai/v1/responses":        {`"type":"insufficient_quota"`, `"message":"budget_exceeded: `, `"param":null`, `"code":"budget_exceeded"`},
+		"/llm/anthropic/v1/messages": {`"type":"error"`, `"type":"billing_error"`, `"message":"budget_exceeded: `,
+			`Top up.`, `"code":"budget_exceeded"`, `"remedy":"Top up."`},
+		"/llm/openai/v1/responses": {`"type":"insufficient_quota"`, `"message":"budget_exceeded: `,
+			`"param":null`, `"code":"budget_exceeded"`},
 		"/llm/openai/v1/chat/completions": {`"type":"insufficient_quota"`},
 	} {
-		for name, w := range map[string]*purse{"too little": half(rich(1)), "tokens": newPurse(dollarsOf(100)), "nothing": rich(0), "less": rich(-5)} {
+		for name, w := range map[string]*purse{
+			"too little": half(rich(1)),
+			"tokens":     newPurse(dollarsOf(100)),
+			"nothing":    rich(0),
+			"less":       rich(-5),
+		} {
 			m := newModel(t, streaming(claudeAll))
 			b := newMind(t, m, w)
 			before := w.available
-			status, got, head := b.get("POST", path, strings.Replace(claudeAsk, "claude-x", map[bool]string{true: "claude-x", false: "gpt-x"}[strings.Contains(path, "anthropic")], 1))
+			status, got, head := b.get("POST", path,
+				strings.Replace(claudeAsk, "claude-x",
+					map[bool]string{true: "claude-x", false: "gpt-x"}[strings.Contains(path, "anthropic")], 1))
 			if status != 402 || head.Get("X-Should-Retry") != "false" {
 				t.Errorf("%s, %s: %d %s %v", path, name, status, got, head)
 			}
@@ -202,12 +228,15 @@ func TestThinkingNeedsItsRoom(t *testing.T) {
 // A conversation is sent again with every call. What was counted before is
 // known, and only what is new is bounded by its bytes.
 func TestAPromptThatIsKnownReservesLess(t *testing.T) {
-	first := `{"model":"claude-x","max_tokens":300,"messages":[{"role":"user","content":[{"type":"text","text":"` + strings.Repeat("long ago ", 2000) + `","cache_control":{"type":"ephemeral"}}]}`
+	first := `{"model":"claude-x","max_tokens":300,"messages":[{"role":"user","content":[{"type":"text","text":"` +
+		strings.Repeat("long ago ", 2000) + `","cache_control":{"type":"ephemeral"}}]}`
 	w := rich(1000)
 	m := newModel(t, says(200, `{"type":"message","usage":{"input_tokens":4000,"output_tokens":20}}`))
 	b := newMind(t, m, w)
 	var reserved []int64
-	for _, ask := range []string{first + `]}`, strings.Replace(first, `,"cache_control":{"type":"ephemeral"}`, "", 1) + `,{"role":"assistant","content":"yes"},{"role":"user","content":"go on"}]}`,
+	for _, ask := range []string{first + `]}`,
+		strings.Replace(first, `,"cache_control":{"type":"ephemeral"}`, "", 1) +
+			`,{"role":"assistant","content":"yes"},{"role":"user","content":"go on"}]}`,
 		strings.Replace(first, "long ago", "LONG AGO", 1) + `]}`} {
 		w.mu.Lock()
 		w.available.USD = dollarsOf(10)

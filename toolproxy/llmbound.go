@@ -34,7 +34,8 @@ const (
 )
 
 // asides are members that do not become tokens of the prompt.
-var asides = []string{"max_tokens", "max_completion_tokens", "max_output_tokens", "stream", "stream_options", "metadata", "temperature", "top_p", "top_k",
+var asides = []string{"max_tokens", "max_completion_tokens", "max_output_tokens", "stream", "stream_options",
+	"metadata", "temperature", "top_p", "top_k",
 	"service_tier", "store", "user", "prompt_cache_key", "safety_identifier", "stop", "stop_sequences", "seed"}
 
 // measured is how long a prompt is at most, and by what its parts are known.
@@ -173,7 +174,8 @@ func (w *walker) walk(v jsontext.Value) int64 {
 func isReference(name, text string) bool {
 	switch name {
 	case "type":
-		return text == "url" || strings.HasPrefix(text, "web_search") || strings.HasPrefix(text, "web_fetch") || strings.HasPrefix(text, "code_execution") ||
+		return text == "url" || strings.HasPrefix(text, "web_search") || strings.HasPrefix(text, "web_fetch") ||
+			strings.HasPrefix(text, "code_execution") ||
 			text == "file_search" || text == "code_interpreter" || text == "mcp" || text == "image_generation"
 	case "media_type", "file_data": // what is packed has more tokens than bytes
 		return strings.Contains(text[:min(len(text), 64)], "application/pdf")
@@ -282,6 +284,7 @@ func affordable(price budget.TokenPrice, input, output, copies int64, fee budget
 
 // unpricedModel refuses a model nobody has put a price on.
 func unpricedModel(model string) error {
-	return picket.Refuse(picket.CodeUnpricedTool, "Use another model, or ask an operator for a price: tools.models."+clip(model)+" in picket.yaml.",
+	return picket.Refuse(picket.CodeUnpricedTool,
+		"Use another model, or ask an operator for a price: tools.models."+clip(model)+" in picket.yaml.",
 		"nobody has said what the model %s costs", clip(model)).With("model", clip(model))
 }

@@ -22,20 +22,23 @@ func dollarsAsked(t *testing.T, ask string) budget.Money {
 // reserved, and so much is booked.
 func TestAnHourInTheCacheCostsTwice(t *testing.T) {
 	ask := func(mark string) string {
-		return `{"model":"claude-x","max_tokens":300,"messages":[{"role":"user","content":[{"type":"text","text":"` + strings.Repeat("a", 9000) + `"` + mark + `}]}]}`
+		return `{"model":"claude-x","max_tokens":300,"messages":[{"role":"user","content":[{"type":"text","text":"` +
+			strings.Repeat("a", 9000) + `"` + mark + `}]}]}`
 	}
 	usual := dollarsAsked(t, ask(`,"cache_control":{"type":"ephemeral","ttl":"5m"}`))
 	for name, body := range map[string]string{
-		"of a block":   ask(`,"cache_control":{"type":"ephemeral","ttl":"1h"}`),
-		"escaped":      ask(`,"cache\u005fcontrol":{"ttl":"\u0031h"}`),
-		"of the whole": strings.Replace(ask(""), `{"model"`, `{"cache_control":{"type":"ephemeral","ttl":"1h"},"model"`, 1),
+		"of a block": ask(`,"cache_control":{"type":"ephemeral","ttl":"1h"}`),
+		"escaped":    ask(`,"cache\u005fcontrol":{"ttl":"\u0031h"}`),
+		"of the whole": strings.Replace(ask(""), `{"model"`, `{"cache_control":{"type":"ephemeral","ttl":"1h"},"model"`,
+			1),
 	} {
 		// 3 instead of 3.75 dollars a million, and as much again, of 11,000 tokens or more
 		if got := dollarsAsked(t, body); got < usual+11_000*2_250 {
 			t.Errorf("%s: $%s reserved, $%s with the usual mark", name, got, usual)
 		}
 	}
-	hour := strings.Replace(start, `"cache_read`, `"cache_creation":{"ephemeral_5m_input_tokens":40,"ephemeral_1h_input_tokens":60},"cache_read`, 1)
+	hour := strings.Replace(start, `"cache_read`,
+		`"cache_creation":{"ephemeral_5m_input_tokens":40,"ephemeral_1h_input_tokens":60},"cache_read`, 1)
 	w := rich(100)
 	b := newMind(t, newModel(t, streaming(hour+delta2+stopped)), w)
 	b.think(t, claudeAsk)
@@ -67,7 +70,9 @@ func (b *mind) think(t *testing.T, ask string) {
 // the next call reserves no less for it.
 func TestAShortenedPromptIsNotKnown(t *testing.T) {
 	door := &asking{purse: rich(10_000)}
-	b := newMind(t, newModel(t, says(200, `{"type":"message","usage":{"input_tokens":40,"output_tokens":2,"iterations":[{"type":"compaction","input_tokens":9000,"output_tokens":50},{"type":"message","input_tokens":40,"output_tokens":2}]}}`)), door)
+	b := newMind(t, newModel(t,
+		says(200,
+			`{"type":"message","usage":{"input_tokens":40,"output_tokens":2,"iterations":[{"type":"compaction","input_tokens":9000,"output_tokens":50},{"type":"message","input_tokens":40,"output_tokens":2}]}}`)), door)
 	ask := `{"model":"claude-x","max_tokens":300,"context_management":{"edits":[{"type":"compact_20260112"}]},"messages":[{"role":"user","content":"` + strings.Repeat("word ", 8_000) + `"}]}`
 	b.think(t, ask)
 	first := door.need.Tokens

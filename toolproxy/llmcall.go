@@ -96,8 +96,16 @@ func (x *thought) think(ctx context.Context) (err error) {
 		probe := try <= 3 && most > x.least()
 		need := bounded(x.dearest, input, together(most, x.prompt.copies), x.fees.most)
 		_, err = x.llm.proxy.Metered(ctx, x.door, x.held, MeteredCall{
-			Tool: x.vendor.tool, Effects: picket.EffectsNone, Timeout: x.llm.cfg.Timeout, Reserve: &need, PriceVersion: prices.Version, Probe: probe,
-			Dispatch: func(ctx context.Context, _ picket.Reservation) (Dispatched, error) { return x.dispatch(ctx, most) },
+			Tool:         x.vendor.tool,
+			Effects:      picket.EffectsNone,
+			Timeout:      x.llm.cfg.Timeout,
+			Reserve:      &need,
+			PriceVersion: prices.Version,
+			Probe:        probe,
+			Dispatch: func(ctx context.Context,
+				_ picket.Reservation) (Dispatched, error) {
+				return x.dispatch(ctx, most)
+			},
 		})
 		if probe && picket.CodeOf(err) == picket.CodeBudgetExceeded {
 			most = x.room(input, most, left(need, err))
@@ -208,9 +216,11 @@ func (x *thought) detail(resp *http.Response, t *tally) string {
 // away is a vendor that does not answer as it should.
 func (x *thought) away(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return picket.Refuse(picket.CodeUpstreamTimeout, "Try again later.", "%s did not answer in time", x.vendor.name).Because(err)
+		return picket.Refuse(picket.CodeUpstreamTimeout, "Try again later.", "%s did not answer in time",
+			x.vendor.name).Because(err)
 	}
-	return picket.Refuse(picket.CodeUpstream, "Try again later.", "%s could not be reached, or its answer broke off", x.vendor.name).Because(err)
+	return picket.Refuse(picket.CodeUpstream, "Try again later.", "%s could not be reached, or its answer broke off",
+		x.vendor.name).Because(err)
 }
 
 // send makes the request, at most once.

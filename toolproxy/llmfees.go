@@ -61,11 +61,13 @@ func (q *prompt) usesOf(h *hosted, d *dialect) (int64, error) {
 		h.put = true
 		return openUses, nil
 	}
-	remedy := "Leave it out, or ask an operator to take no fee for it: tools.prices." + feePrefix + h.name + ": {call: 0} in picket.yaml."
+	remedy := "Leave it out, or ask an operator to take no fee for it: tools.prices." + feePrefix + h.name +
+		": {call: 0} in picket.yaml."
 	if limited {
 		remedy = "Give it max_uses."
 	}
-	return 0, picket.Refuse(picket.CodeUnpricedTool, remedy, "nothing limits how often %s may be used", h.name).With("tool", feePrefix+h.name)
+	return 0, picket.Refuse(picket.CodeUnpricedTool, remedy, "nothing limits how often %s may be used", h.name).
+		With("tool", feePrefix+h.name)
 }
 
 // limitedTools are those of Anthropic's that take max_uses.
@@ -90,7 +92,8 @@ func (f fees) cost(uses map[string]int64) (sum budget.Money, told string) {
 func unpricedHosted(name string) error {
 	line := "tools.prices." + feePrefix + name + ": {call: 0.01}"
 	return picket.Refuse(picket.CodeUnpricedTool,
-		"Leave the tool out, or ask an operator to say in picket.yaml what one use costs, such as "+line+"; {call: 0} takes no fee.",
+		"Leave the tool out, or ask an operator to say in picket.yaml what one use costs, such as "+line+
+			"; {call: 0} takes no fee.",
 		"the vendor runs %s itself, and nobody has said what it takes for that", name).With("tool", feePrefix+name)
 }
 

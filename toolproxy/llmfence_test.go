@@ -17,7 +17,8 @@ import (
 )
 
 // everyCall is each call that a model can be reached by.
-var everyCall = []string{"POST /llm/anthropic/v1/messages", "POST /llm/anthropic/v1/messages/count_tokens", "GET /llm/anthropic/v1/models",
+var everyCall = []string{"POST /llm/anthropic/v1/messages", "POST /llm/anthropic/v1/messages/count_tokens",
+	"GET /llm/anthropic/v1/models",
 	"POST /llm/openai/v1/chat/completions", "POST /llm/openai/v1/responses", "GET /llm/openai/v1/models/gpt-x"}
 
 func (b *mind) try(call string, head ...string) (int, string) {
@@ -36,7 +37,8 @@ func (b *mind) try(call string, head ...string) (int, string) {
 
 // A fence that is stale cannot think: the upstream's counter stays where it is.
 func TestAStaleFenceReachesNoModel(t *testing.T) {
-	m := newModel(t, says(200, `{"object":"response","usage":{"input_tokens":1,"output_tokens":1,"prompt_tokens":1,"completion_tokens":1},"type":"message"}`))
+	m := newModel(t, says(200,
+		`{"object":"response","usage":{"input_tokens":1,"output_tokens":1,"prompt_tokens":1,"completion_tokens":1},"type":"message"}`))
 	tried := 0
 	for _, r := range matrix {
 		if r.fenced == "" || r.fenced == away { // of a namespace that is served elsewhere: nothing is known of it here
@@ -48,7 +50,8 @@ func TestAStaleFenceReachesNoModel(t *testing.T) {
 		for _, call := range everyCall {
 			tried++
 			status, text := b.try(call, "X-Api-Key", "", "Authorization", "Bearer "+token)
-			if status != r.fenced.Status() || !strings.Contains(text, string(r.fenced)+": ") || !strings.Contains(text, `"error"`) {
+			if status != r.fenced.Status() || !strings.Contains(text, string(r.fenced)+": ") ||
+				!strings.Contains(text, `"error"`) {
 				t.Errorf("%s: %s: %d %s, want %s", r.name, call, status, text, r.fenced)
 			}
 		}
@@ -60,7 +63,8 @@ func TestAStaleFenceReachesNoModel(t *testing.T) {
 }
 
 func TestAGoodFenceReachesTheModel(t *testing.T) {
-	m := newModel(t, says(200, `{"object":"response","usage":{"input_tokens":1,"output_tokens":1,"prompt_tokens":1,"completion_tokens":1},"type":"message"}`))
+	m := newModel(t, says(200,
+		`{"object":"response","usage":{"input_tokens":1,"output_tokens":1,"prompt_tokens":1,"completion_tokens":1},"type":"message"}`))
 	h, leave := enter(t, rig.Real(t))
 	defer leave()
 	b := mindOf(t, m, h.sealer, h.Engine)
@@ -84,8 +88,9 @@ func TestCredentialsOfAModelsClient(t *testing.T) {
 	b := newMind(t, m, rich(100))
 	other := newSealer(t).Seal("default", aTask, "run_01JZZZZZZZZZZZZZZZZZZZZZZC").Reveal()
 	for name, c := range map[string]struct {
-		key, auth string
-		status    int
+		key    string
+		auth   string
+		status int
 	}{
 		"none":                    {"", "", 401},
 		"an API key of a person":  {"sk-ant-api03-x", "", 401},
@@ -109,7 +114,8 @@ func TestTheLeaseTokenStaysHere(t *testing.T) {
 	m := newModel(t, says(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}`))
 	b := newMind(t, m, rich(100), func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: m.URL} })
 	for _, call := range everyCall[:3] {
-		if status, text := b.try(strings.Replace(call, "gpt-x", "claude-x", 1), "Authorization", "Bearer "+b.token); status != 200 {
+		if status, text := b.try(strings.Replace(call, "gpt-x", "claude-x", 1), "Authorization",
+			"Bearer "+b.token); status != 200 {
 			t.Fatalf("%s: %d %s", call, status, text)
 		}
 		_, head, path := m.last(t)
@@ -127,26 +133,33 @@ func TestTheLeaseTokenStaysHere(t *testing.T) {
 func TestOnlyWhatIsMeteredOrFreeIsPassed(t *testing.T) {
 	m := newModel(t, says(200, `{}`))
 	b := newMind(t, m, rich(100))
-	for _, call := range []string{"POST /llm/anthropic/v1/messages/batches", "GET /llm/anthropic/v1/messages", "POST /llm/anthropic/v1/complete", "DELETE /llm/anthropic/v1/models/x",
-		"POST /llm/openai/v1/embeddings", "POST /llm/openai/v1/responses/x/cancel", "GET /llm/openai/v1/responses/x", "GET /llm/openai/v1/models/..%2f..%2ffiles",
-		"GET /llm/openai/v1/models/../files", "GET /llm/openai/v1/models/a%2f..%2f..", "POST /llm/openai/v1/chat/completions/", "GET /llm/openai/", "PUT /llm/anthropic/v1/messages"} {
-		if status, text := b.try(call); status != 404 || !strings.Contains(text, "not_found: ") || !strings.Contains(text, "POST /v1/") {
+	for _, call := range []string{"POST /llm/anthropic/v1/messages/batches", "GET /llm/anthropic/v1/messages",
+		"POST /llm/anthropic/v1/complete", "DELETE /llm/anthropic/v1/models/x",
+		"POST /llm/openai/v1/embeddings", "POST /llm/openai/v1/responses/x/cancel", "GET /llm/openai/v1/responses/x",
+		"GET /llm/openai/v1/models/..%2f..%2ffiles",
+		"GET /llm/openai/v1/models/../files", "GET /llm/openai/v1/models/a%2f..%2f..",
+		"POST /llm/openai/v1/chat/completions/", "GET /llm/openai/", "PUT /llm/anthropic/v1/messages"} {
+		if status, text := b.try(call); status != 404 || !strings.Contains(text, "not_found: ") ||
+			!strings.Contains(text, "POST /v1/") {
 			t.Errorf("%s: %d %s", call, status, text)
 		}
 	}
 	if m.calls() != 0 {
 		t.Errorf("%d calls arrived, the last was %s", m.calls(), m.paths[0])
 	}
-	for _, call := range []string{"GET /llm/anthropic/v1/models", "GET /llm/anthropic/models/claude-x?a=b", "POST /llm/anthropic/v1/messages/count_tokens?beta=true"} {
+	for _, call := range []string{"GET /llm/anthropic/v1/models", "GET /llm/anthropic/models/claude-x?a=b",
+		"POST /llm/anthropic/v1/messages/count_tokens?beta=true"} {
 		if status, text := b.try(call); status != 200 || text != `{}` {
 			t.Errorf("%s: %d %s", call, status, text)
 		}
-		if _, _, path := m.last(t); !strings.HasSuffix(path, call[strings.LastIndex(call, "/"):]) || !strings.Contains(path, " /base/v1/") {
+		if _, _, path := m.last(t); !strings.HasSuffix(path, call[strings.LastIndex(call, "/"):]) ||
+			!strings.Contains(path, " /base/v1/") {
 			t.Errorf("%s arrived as %s", call, path)
 		}
 	}
 	none := newMind(t, m, rich(100), func(c *toolproxy.LLMConfig) { c.OpenAI = nil })
-	if status, text := none.try("POST /llm/openai/v1/responses"); status != 404 || !strings.Contains(text, "tools.llm.openai") {
+	if status, text := none.try("POST /llm/openai/v1/responses"); status != 404 ||
+		!strings.Contains(text, "tools.llm.openai") {
 		t.Errorf("without an upstream: %d %s", status, text)
 	}
 }
@@ -160,7 +173,8 @@ func TestCallsSideBySideNeverOvershoot(t *testing.T) {
 	defer leave()
 	const dollar = 100 * cent
 	for round := range 5 {
-		task, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "t", BudgetEnvelope: &budget.Envelope{Tokens: 1_000_000, USD: dollar}})
+		task, err := h.Submit(h.ctx, operator,
+			picket.TaskSpec{Title: "t", BudgetEnvelope: &budget.Envelope{Tokens: 1_000_000, USD: dollar}})
 		h.ok(err)
 		l := h.lease()
 		var mu sync.Mutex
@@ -180,14 +194,16 @@ func TestCallsSideBySideNeverOvershoot(t *testing.T) {
 			case <-r.Context().Done():
 				return
 			}
-			says(200, fmt.Sprintf(`{"type":"message","usage":{"input_tokens":2000,"output_tokens":%s}}`, r.Header.Get("X-Limit")))(w, r)
+			says(200, fmt.Sprintf(`{"type":"message","usage":{"input_tokens":2000,"output_tokens":%s}}`,
+				r.Header.Get("X-Limit")))(w, r)
 		})
 		m.Config.Handler = limited(m.Config.Handler)
 		minds := []*mind{mindOf(t, m, h.sealer, h.Engine), mindOf(t, m, h.sealer, h.Engine)}
 		var calls sync.WaitGroup
 		for i := range 10 {
 			calls.Go(func() {
-				status, text, _ := minds[i%2].get("POST", "/llm/anthropic/v1/messages", `{"model":"claude-x","max_tokens":19000,"messages":[]}`, "X-Api-Key", l.LeaseToken.Reveal())
+				status, text, _ := minds[i%2].get("POST", "/llm/anthropic/v1/messages",
+					`{"model":"claude-x","max_tokens":19000,"messages":[]}`, "X-Api-Key", l.LeaseToken.Reveal())
 				switch {
 				case status == 402 && strings.Contains(text, "picket budget top-up "+l.TaskID):
 					count(&refused)
@@ -205,8 +221,10 @@ func TestCallsSideBySideNeverOvershoot(t *testing.T) {
 		task, err = h.Task(h.ctx, task.TaskID)
 		h.ok(err)
 		// Three have room in full, a fourth for a shorter answer.
-		if task.Spent.USD > dollar || task.Available.USD < 0 || !task.Held.IsZero() || running < 3 || running > 4 || task.Spent.USD < dollar*8/10 {
-			t.Errorf("round %d: spent %s, available %s, held %s in %d calls", round, task.Spent.USD, task.Available.USD, task.Held.USD, running)
+		if task.Spent.USD > dollar || task.Available.USD < 0 || !task.Held.IsZero() || running < 3 || running > 4 ||
+			task.Spent.USD < dollar*8/10 {
+			t.Errorf("round %d: spent %s, available %s, held %s in %d calls", round, task.Spent.USD, task.Available.USD,
+				task.Held.USD, running)
 		}
 		_, err = h.Cancel(h.ctx, operator, task.TaskID, "")
 		h.ok(err)

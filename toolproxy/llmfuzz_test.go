@@ -60,7 +60,8 @@ func limitedTools(t *testing.T, sent map[string]any, anthropic bool) {
 	for _, tool := range tools {
 		definition, _ := tool.(map[string]any)
 		kind, _ := definition["type"].(string)
-		if anthropic && (kind == "web_search_20250305" || kind == "web_fetch_20250910") && definition["max_uses"] == nil ||
+		if anthropic && (kind == "web_search_20250305" || kind == "web_fetch_20250910") &&
+			definition["max_uses"] == nil ||
 			!anthropic && (kind == "web_search" || kind == "file_search") && sent["max_tool_calls"] == nil {
 			t.Fatalf("%v has no limit", sent)
 		}

@@ -39,7 +39,8 @@ func (g *gate) enter(run string) (leave func(), err error) {
 }
 
 func busy() error {
-	refusal := picket.Refuse(picket.CodeRateLimited, "Wait until one of them has ended.", "%d calls of models are under way in this run already", maxThoughts)
+	refusal := picket.Refuse(picket.CodeRateLimited, "Wait until one of them has ended.",
+		"%d calls of models are under way in this run already", maxThoughts)
 	refusal.RetryAfter = time.Second
 	return refusal
 }

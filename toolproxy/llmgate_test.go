@@ -53,12 +53,25 @@ func rawServer(t *testing.T, answer string) string {
 // A status that ends no call is the vendor's failure, whatever comes with it.
 func TestAStatusThatIsNone(t *testing.T) {
 	const body = `{"type":"message","usage":{"input_tokens":10,"output_tokens":20}}`
-	for status, want := range map[string]int{"000 x": 502, "042 x": 502, "099": 502, "101 Switching Protocols": 502, "600 x": 502, "777 x": 502, "999 x": 502, "599 x": 599, "200 OK": 200} {
-		url := rawServer(t, fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, len(body), body))
+	for status, want := range map[string]int{
+		"000 x":                   502,
+		"042 x":                   502,
+		"099":                     502,
+		"101 Switching Protocols": 502,
+		"600 x":                   502,
+		"777 x":                   502,
+		"999 x":                   502,
+		"599 x":                   599,
+		"200 OK":                  200,
+	} {
+		url := rawServer(t,
+			fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, len(body), body))
 		w := rich(100)
-		b := newMind(t, newModel(t, nil), w, func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: url} })
+		b := newMind(t, newModel(t, nil), w,
+			func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: url} })
 		got, text, _ := b.get("POST", messages, `{"model":"claude-x","max_tokens":300}`)
-		if got != want || want == 502 && (!strings.Contains(text, `"code":"upstream_failed"`) || !strings.Contains(text, `"type":"api_error"`)) {
+		if got != want || want == 502 &&
+			(!strings.Contains(text, `"code":"upstream_failed"`) || !strings.Contains(text, `"type":"api_error"`)) {
 			t.Errorf("%s: %d %s", status, got, text)
 		}
 		if s := settlement(t, w); want != 200 && (s.Outcome != picket.CallFailed || !s.Cost.IsZero()) {
@@ -73,7 +86,8 @@ func TestAStatusThatIsNone(t *testing.T) {
 // held is an upstream that has read a prompt and shown an event, and waits.
 type held struct {
 	*httptest.Server
-	begun, end chan struct{}
+	begun chan struct{}
+	end   chan struct{}
 }
 
 func newHeld(t *testing.T, event string) *held {
@@ -112,10 +126,12 @@ func TestCallsOfARunAtOnce(t *testing.T) {
 	const most = 8
 	h := newHeld(t, start)
 	sealer := newSealer(t)
-	b := mindOf(t, newModel(t, nil), sealer, rich(100_000), func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: h.URL} })
+	b := mindOf(t, newModel(t, nil), sealer, rich(100_000),
+		func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: h.URL} })
 	b.client.Timeout = time.Minute // one too many that is let in would wait for ever
 	ask := func(token string) *http.Response {
-		resp, err := b.ask(t.Context(), "POST", messages, `{"model":"claude-x","max_tokens":300,"stream":true}`, "X-Api-Key", token)
+		resp, err := b.ask(t.Context(), "POST", messages, `{"model":"claude-x","max_tokens":300,"stream":true}`,
+			"X-Api-Key", token)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +145,8 @@ func TestCallsOfARunAtOnce(t *testing.T) {
 	}
 	for _, path := range []string{messages, messages + "/count_tokens"} {
 		status, text, head := b.get("POST", path, `{"model":"claude-x","max_tokens":300}`)
-		if status != 429 || head.Get("Retry-After") != "1" || head.Get("X-Should-Retry") != "true" || !strings.Contains(text, `"code":"rate_limited"`) || !strings.Contains(text, `"type":"rate_limit_error"`) {
+		if status != 429 || head.Get("Retry-After") != "1" || head.Get("X-Should-Retry") != "true" ||
+			!strings.Contains(text, `"code":"rate_limited"`) || !strings.Contains(text, `"type":"rate_limit_error"`) {
 			t.Errorf("%s, one too many: %d %s %v", path, status, text, head)
 		}
 	}
@@ -156,11 +173,14 @@ func TestCallsOfARunAtOnce(t *testing.T) {
 // Streams hold neither their prompts nor an event that was handed on.
 func TestStreamsHoldNothing(t *testing.T) {
 	const streams, size = 8, 8 << 20
-	h := newHeld(t, start+"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\""+strings.Repeat("a", size/2)+"\"}}\n\n")
+	h := newHeld(t, start+"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\""+
+		strings.Repeat("a", size/2)+"\"}}\n\n")
 	w := rich(10_000_000)
 	w.available.Tokens = 1_000_000_000
-	b := newMind(t, newModel(t, nil), w, func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: h.URL} })
-	prompt := `{"model":"claude-x","max_tokens":300,"stream":true,"messages":[{"role":"user","content":"` + strings.Repeat("b", size) + `"}]}`
+	b := newMind(t, newModel(t, nil), w,
+		func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: h.URL} })
+	prompt := `{"model":"claude-x","max_tokens":300,"stream":true,"messages":[{"role":"user","content":"` +
+		strings.Repeat("b", size) + `"}]}`
 	var open []io.Reader
 	before := heap()
 	for range streams {

@@ -19,7 +19,8 @@ func TestManyLongAnswersAreNoFewTokens(t *testing.T) {
 		w := rich(100)
 		m := newModel(t, says(200, `{"choices":[{}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`))
 		b := newMind(t, m, w)
-		status, text, _ := b.get("POST", "/llm/openai/v1/chat/completions", fmt.Sprintf(`{"model":"gpt-x","n":%d,"max_completion_tokens":%d,"messages":[]}`, c[0], c[1]))
+		status, text, _ := b.get("POST", "/llm/openai/v1/chat/completions",
+			fmt.Sprintf(`{"model":"gpt-x","n":%d,"max_completion_tokens":%d,"messages":[]}`, c[0], c[1]))
 		if status == 200 || m.calls() != 0 {
 			body, _, _ := m.last(t)
 			t.Errorf("n %d of %d tokens: %d %s, sent %s", c[0], c[1], status, text, body)
@@ -54,21 +55,36 @@ func (a *asking) Reserve(ctx context.Context, held picket.Held, req picket.CallR
 func TestBytesOfPicturesSayNothing(t *testing.T) {
 	long := strings.Repeat("a", 1_000_000)
 	for name, c := range map[string]struct {
-		path, part  string
-		least, most int64
+		path  string
+		part  string
+		least int64
+		most  int64
 	}{
-		"small picture":       {"anthropic/v1/messages", `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGg"}}`, 50_000, 60_000},
-		"small picture, chat": {"openai/v1/chat/completions", `{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGg"}}`, 50_000, 60_000},
-		"large picture":       {"anthropic/v1/messages", `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0K` + long + `"}}`, 50_000, 60_000},
-		"picture of a tool":   {"anthropic/v1/messages", `{"type":"tool_result","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0K` + long + `"}}]}`, 50_000, 60_000},
-		"text":                {"anthropic/v1/messages", `{"type":"text","text":"data:image/png;base64,` + long + `"}`, 1_000_000, 1_100_000},
-		"document":            {"anthropic/v1/messages", `{"type":"document","source":{"type":"text","media_type":"text/plain","data":"iVBORw0K` + long + `"}}`, 1_000_000, 1_100_000},
-		"arguments":           {"anthropic/v1/messages", `{"type":"tool_use","input":{"data":"iVBORw0K` + long + `"}}`, 1_000_000, 1_100_000},
-		"packed document":     {"anthropic/v1/messages", `{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0"}}`, 200_000, 210_000},
-		"packed file":         {"openai/v1/chat/completions", `{"type":"file","file":{"file_data":"data:application/pdf;base64,JVBERi0"}}`, 200_000, 210_000},
+		"small picture": {"anthropic/v1/messages",
+			`{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGg"}}`, 50_000, 60_000},
+		"small picture, chat": {"openai/v1/chat/completions",
+			`{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGg"}}`, 50_000, 60_000},
+		"large picture": {"anthropic/v1/messages",
+			`{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0K` + long + `"}}`,
+			50_000, 60_000},
+		"picture of a tool": {"anthropic/v1/messages",
+			`{"type":"tool_result","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0K` + long + `"}}]}`, 50_000, 60_000},
+		"text": {"anthropic/v1/messages", `{"type":"text","text":"data:image/png;base64,` + long + `"}`,
+			1_000_000, 1_100_000},
+		"document": {"anthropic/v1/messages",
+			`{"type":"document","source":{"type":"text","media_type":"text/plain","data":"iVBORw0K` + long + `"}}`,
+			1_000_000, 1_100_000},
+		"arguments": {"anthropic/v1/messages", `{"type":"tool_use","input":{"data":"iVBORw0K` + long + `"}}`,
+			1_000_000, 1_100_000},
+		"packed document": {"anthropic/v1/messages",
+			`{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0"}}`, 200_000,
+			210_000},
+		"packed file": {"openai/v1/chat/completions",
+			`{"type":"file","file":{"file_data":"data:application/pdf;base64,JVBERi0"}}`, 200_000, 210_000},
 	} {
-		got := reservedFor(t, "/llm/"+c.path, `{"model":"`+map[bool]string{true: "claude", false: "gpt"}[strings.HasPrefix(c.path, "anthropic")]+
-			`-x","max_tokens":300,"messages":[{"role":"user","content":[`+c.part+`]}]}`)
+		got := reservedFor(t, "/llm/"+c.path,
+			`{"model":"`+map[bool]string{true: "claude", false: "gpt"}[strings.HasPrefix(c.path, "anthropic")]+
+				`-x","max_tokens":300,"messages":[{"role":"user","content":[`+c.part+`]}]}`)
 		if got < c.least || got > c.most {
 			t.Errorf("%s: %d tokens reserved, want %d to %d", name, got, c.least, c.most)
 		}
@@ -98,7 +114,8 @@ func TestDearerWaysToAskAreRefused(t *testing.T) {
 func TestHeadersLeadNowhereElse(t *testing.T) {
 	m := newModel(t, says(200, `{}`))
 	b := newMind(t, m, rich(100))
-	head := []string{"X-HTTP-Method-Override", "POST", "X-Original-URL", "/v1/files", "X-Rewrite-URL", "/v1/files", "X-Method-Override", "POST", "X-HTTP-Method", "POST"}
+	head := []string{"X-HTTP-Method-Override", "POST", "X-Original-URL", "/v1/files", "X-Rewrite-URL", "/v1/files",
+		"X-Method-Override", "POST", "X-HTTP-Method", "POST"}
 	if status, text, _ := b.get("GET", "/llm/openai/v1/models/gpt-x", "", head...); status != 200 {
 		t.Fatalf("%d %s", status, text)
 	}
@@ -108,8 +125,10 @@ func TestHeadersLeadNowhereElse(t *testing.T) {
 			t.Errorf("the upstream got %s: %s", head[i], sent.Get(head[i]))
 		}
 	}
-	for _, path := range []string{"/llm/openai/v1/models/..%2ffiles", "/llm/openai/v1/models/%2e%2e/files", "/llm/openai/v1/models/x%252f..", "/llm/openai/v1/models/../batches",
-		"/llm/openai/v1/batches", "/llm/anthropic/v1/messages/batches", "/llm/openai/v1/chat/completions/", "/llm/openai//v1/chat/completions"} {
+	for _, path := range []string{"/llm/openai/v1/models/..%2ffiles", "/llm/openai/v1/models/%2e%2e/files",
+		"/llm/openai/v1/models/x%252f..", "/llm/openai/v1/models/../batches",
+		"/llm/openai/v1/batches", "/llm/anthropic/v1/messages/batches", "/llm/openai/v1/chat/completions/",
+		"/llm/openai//v1/chat/completions"} {
 		before := m.calls()
 		if status, text, _ := b.get("GET", path, ""); status == 200 || m.calls() != before {
 			t.Errorf("%s: %d %s", path, status, text)

@@ -13,11 +13,13 @@ import (
 // is not in the list: each admitted call is charged, so the vendor must not take
 // one for the repetition of another.
 var sdkHeaders = []string{"Accept", "Content-Type", "User-Agent", "X-Stainless-", "X-Client-Request-Id",
-	"Originator", "Version", "Session-Id", "Session_id", "Thread-Id", "Conversation_id", "X-Session-Id", "X-Session-Affinity"}
+	"Originator", "Version", "Session-Id", "Session_id", "Thread-Id", "Conversation_id", "X-Session-Id",
+	"X-Session-Affinity"}
 
 var (
-	anthropicHeaders = []string{"Anthropic-Version", "Anthropic-Beta", "Anthropic-Dangerous-Direct-Browser-Access", "X-App", "X-Claude-Code-"}
-	openAIHeaders    = []string{"Openai-Beta", "X-Codex-", "X-Openai-Subagent", "X-Openai-Internal-Codex-Responses-Lite"}
+	anthropicHeaders = []string{"Anthropic-Version", "Anthropic-Beta", "Anthropic-Dangerous-Direct-Browser-Access",
+		"X-App", "X-Claude-Code-"}
+	openAIHeaders = []string{"Openai-Beta", "X-Codex-", "X-Openai-Subagent", "X-Openai-Internal-Codex-Responses-Lite"}
 )
 
 // wanted are the headers of an agent's request that go to its vendor.
@@ -45,9 +47,25 @@ func weighHeaders(h http.Header) error {
 // notPassed are headers of either direction that concern one connection, or one
 // side of this proxy only.
 var notPassed = map[string]bool{
-	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Trailer": true,
-	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Accept-Encoding": true, "Content-Encoding": true, "Expect": true,
-	"Authorization": true, "X-Api-Key": true, "Cookie": true, "Set-Cookie": true, "Host": true, FenceHeader: true,
+	"Connection":          true,
+	"Keep-Alive":          true,
+	"Proxy-Authenticate":  true,
+	"Proxy-Authorization": true,
+	"Proxy-Connection":    true,
+	"Te":                  true,
+	"Trailer":             true,
+	"Transfer-Encoding":   true,
+	"Upgrade":             true,
+	"Content-Length":      true,
+	"Accept-Encoding":     true,
+	"Content-Encoding":    true,
+	"Expect":              true,
+	"Authorization":       true,
+	"X-Api-Key":           true,
+	"Cookie":              true,
+	"Set-Cookie":          true,
+	"Host":                true,
+	FenceHeader:           true,
 }
 
 // passed is a header without what stays on its side.

@@ -8,20 +8,29 @@ import (
 
 // agentHeaders are what the agents that are known send beside their key.
 var agentHeaders = map[string][]string{
-	messages: {"Accept", "application/json", "Content-Type", "application/json", "User-Agent", "claude-cli/2.1", "X-Claude-Code-Session-Id", "a",
-		"X-Stainless-Arch", "x64", "X-Stainless-Retry-Count", "0", "X-Stainless-Timeout", "600", "Anthropic-Beta", "claude-code-20250219,interleaved-thinking-2025-05-14",
-		"Anthropic-Dangerous-Direct-Browser-Access", "true", "Anthropic-Version", "2023-06-01", "X-App", "cli", "X-Session-Affinity", "s", "X-Session-Id", "s"},
-	responses: {"Accept", "text/event-stream", "Content-Type", "application/json", "User-Agent", "codex_exec/0.169.0", "X-Codex-Beta-Features", "remote_compaction_v2", "X-Codex-Window-Id", "w",
-		"X-Codex-Turn-Metadata", "{}", "X-Openai-Internal-Codex-Responses-Lite", "true", "X-Client-Request-Id", "r", "Session-Id", "s", "Session_id", "s", "Thread-Id", "t", "Originator", "codex_exec", "Openai-Beta", "b"},
-	chats: {"Accept", "application/json", "Content-Type", "application/json", "User-Agent", "opencode", "X-Session-Id", "s", "X-Stainless-Lang", "js"},
+	messages: {"Accept", "application/json", "Content-Type", "application/json", "User-Agent", "claude-cli/2.1",
+		"X-Claude-Code-Session-Id", "a",
+		"X-Stainless-Arch", "x64", "X-Stainless-Retry-Count", "0", "X-Stainless-Timeout", "600", "Anthropic-Beta",
+		"claude-code-20250219,interleaved-thinking-2025-05-14",
+		"Anthropic-Dangerous-Direct-Browser-Access", "true", "Anthropic-Version", "2023-06-01", "X-App", "cli",
+		"X-Session-Affinity", "s", "X-Session-Id", "s"},
+	responses: {"Accept", "text/event-stream", "Content-Type", "application/json", "User-Agent", "codex_exec/0.169.0",
+		"X-Codex-Beta-Features", "remote_compaction_v2", "X-Codex-Window-Id", "w",
+		"X-Codex-Turn-Metadata", "{}", "X-Openai-Internal-Codex-Responses-Lite", "true", "X-Client-Request-Id", "r",
+		"Session-Id", "s", "Session_id", "s", "Thread-Id", "t", "Originator", "codex_exec", "Openai-Beta", "b"},
+	chats: {"Accept", "application/json", "Content-Type", "application/json", "User-Agent", "opencode", "X-Session-Id",
+		"s", "X-Stainless-Lang", "js"},
 }
 
 // strayHeaders lead a call to another model, account or address, or to another
 // call than the one that was looked at.
 var strayHeaders = []string{"Openai-Organization", "Openai-Project", "Anthropic-User-Profile-Id", "Chatgpt-Account-Id",
-	"X-Portkey-Config", "X-Portkey-Provider", "X-Portkey-Custom-Host", "Helicone-Target-Url", "Helicone-Auth", "Helicone-Model-Override", "Cf-Aig-Authorization", "Cf-Aig-Cost",
-	"X-Litellm-Api-Base", "X-Bf-Vk", "X-Model", "X-Provider", "X-Api-Base", "X-Goog-Api-Key", "Api-Key", "X-Amz-Target", "X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "Referer", "Origin",
-	"X-HTTP-Method-Override", "X-Original-URL", "X-Rewrite-URL", "X-Method-Override", "X-HTTP-Method", "X-Anything", "Idempotency-Key", "X-Idempotency-Key", "X-Stainless", "Anthropic-Priority", "Prefer", "Range"}
+	"X-Portkey-Config", "X-Portkey-Provider", "X-Portkey-Custom-Host", "Helicone-Target-Url", "Helicone-Auth",
+	"Helicone-Model-Override", "Cf-Aig-Authorization", "Cf-Aig-Cost",
+	"X-Litellm-Api-Base", "X-Bf-Vk", "X-Model", "X-Provider", "X-Api-Base", "X-Goog-Api-Key", "Api-Key", "X-Amz-Target",
+	"X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "Referer", "Origin",
+	"X-HTTP-Method-Override", "X-Original-URL", "X-Rewrite-URL", "X-Method-Override", "X-HTTP-Method", "X-Anything",
+	"Idempotency-Key", "X-Idempotency-Key", "X-Stainless", "Anthropic-Priority", "Prefer", "Range"}
 
 func TestOnlyHeadersThatAreNeededArePassed(t *testing.T) {
 	for path, head := range agentHeaders {
@@ -32,7 +41,12 @@ func TestOnlyHeadersThatAreNeededArePassed(t *testing.T) {
 			all = append(all, name, "stray")
 		}
 		model := map[bool]string{true: "claude-x", false: "gpt-x"}[path == messages]
-		for _, ask := range []string{path, strings.Replace(path, map[string]string{messages: "messages", chats: "chat/completions", responses: "responses"}[path], "models", 1)} {
+		for _, ask := range []string{path,
+			strings.Replace(path, map[string]string{
+				messages:  "messages",
+				chats:     "chat/completions",
+				responses: "responses",
+			}[path], "models", 1)} {
 			method, body := "POST", `{"model":"`+model+`"}`
 			if ask != path {
 				method, body = "GET", ""
@@ -66,9 +80,10 @@ func TestALongContextThatIsDearerIsRefused(t *testing.T) {
 		"alone":           {[]string{"context-1m-2025-08-07"}, ask, 403},
 		"among others":    {[]string{plain + ", Context-1M-2027-01-01 ,b"}, ask, 403},
 		"in a second one": {[]string{plain, "context-1m-2025-08-07"}, ask, 403},
-		"in the body":     {nil, `{"model":"claude-x","max_tokens":300,"anthropic_beta":["context-1m-2025-08-07"]}`, 403},
-		"as betas":        {nil, `{"model":"claude-x","max_tokens":300,"betas":["a","context-1m-2025-08-07"]}`, 403},
-		"another":         {[]string{plain}, `{"model":"claude-x","max_tokens":300,"betas":["a"]}`, 200},
+		"in the body": {nil, `{"model":"claude-x","max_tokens":300,"anthropic_beta":["context-1m-2025-08-07"]}`,
+			403},
+		"as betas": {nil, `{"model":"claude-x","max_tokens":300,"betas":["a","context-1m-2025-08-07"]}`, 403},
+		"another":  {[]string{plain}, `{"model":"claude-x","max_tokens":300,"betas":["a"]}`, 200},
 	} {
 		m := newModel(t, answersAll)
 		b := newMind(t, m, rich(1000))
@@ -76,7 +91,11 @@ func TestALongContextThatIsDearerIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header = http.Header{"Content-Type": {"application/json"}, "X-Api-Key": {b.token}, "Anthropic-Beta": c.betas}
+		req.Header = http.Header{
+			"Content-Type":   {"application/json"},
+			"X-Api-Key":      {b.token},
+			"Anthropic-Beta": c.betas,
+		}
 		resp, err := b.client.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -92,11 +111,31 @@ func TestALongContextThatIsDearerIsRefused(t *testing.T) {
 func TestDearerValuesAreRefused(t *testing.T) {
 	for path, model := range map[string]string{messages: "claude-x", chats: "gpt-x", responses: "gpt-x"} {
 		for member, want := range map[string]int{
-			`"service_tier":"priority"`: 403, `"service_tier":"fast"`: 403, `"service_tier":"PRIORITY"`: 403, `"service_tier":7`: 403, `"service_tier":["priority"]`: 403,
-			`"speed":"fast"`: 403, `"inference_geo":"us"`: 403, `"fallbacks":"default"`: 403, `"fallbacks":[{"model":"dear"}]`: 403, `"models":["dear"]`: 403, `"plugins":[{"id":"web"}]`: 403,
-			`"Service_Tier":"priority"`: 400, `"FALLBACKS":"default"`: 400, `"Inference_geo":"us"`: 400,
-			`"service_tier":"auto"`: 200, `"service_tier":"default"`: 200, `"service_tier":"flex"`: 200, `"service_tier":"standard_only"`: 200, `"service_tier":null`: 200,
-			`"speed":"standard"`: 200, `"speed":null`: 200, `"inference_geo":"global"`: 200, `"inference_geo":null`: 200, `"fallbacks":null`: 200, `"fallbacks":[]`: 200,
+			`"service_tier":"priority"`:      403,
+			`"service_tier":"fast"`:          403,
+			`"service_tier":"PRIORITY"`:      403,
+			`"service_tier":7`:               403,
+			`"service_tier":["priority"]`:    403,
+			`"speed":"fast"`:                 403,
+			`"inference_geo":"us"`:           403,
+			`"fallbacks":"default"`:          403,
+			`"fallbacks":[{"model":"dear"}]`: 403,
+			`"models":["dear"]`:              403,
+			`"plugins":[{"id":"web"}]`:       403,
+			`"Service_Tier":"priority"`:      400,
+			`"FALLBACKS":"default"`:          400,
+			`"Inference_geo":"us"`:           400,
+			`"service_tier":"auto"`:          200,
+			`"service_tier":"default"`:       200,
+			`"service_tier":"flex"`:          200,
+			`"service_tier":"standard_only"`: 200,
+			`"service_tier":null`:            200,
+			`"speed":"standard"`:             200,
+			`"speed":null`:                   200,
+			`"inference_geo":"global"`:       200,
+			`"inference_geo":null`:           200,
+			`"fallbacks":null`:               200,
+			`"fallbacks":[]`:                 200,
 		} {
 			m := newModel(t, answersAll)
 			status, text, _ := newMind(t, m, rich(1000)).get("POST", path, `{"model":"`+model+`",`+member+`}`)
@@ -106,7 +145,8 @@ func TestDearerValuesAreRefused(t *testing.T) {
 		}
 	}
 	m := newModel(t, answersAll)
-	if status, text, _ := newMind(t, m, rich(1000)).get("POST", responses, `{"model":"gpt-x","prompt":{"id":"p"}}`); status != 403 || m.calls() != 0 {
+	if status, text, _ := newMind(t, m, rich(1000)).
+		get("POST", responses, `{"model":"gpt-x","prompt":{"id":"p"}}`); status != 403 || m.calls() != 0 {
 		t.Errorf("a prompt of the vendor's: %d %s", status, text)
 	}
 }

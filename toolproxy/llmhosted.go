@@ -27,8 +27,9 @@ type hosted struct {
 var runHere = map[*dialect][]string{
 	anthropicMessages: {"custom", "bash", "text_editor", "computer", "computer_toolset", "browser_toolset", "memory",
 		"tool_search_tool_regex", "tool_search_tool_bm25"},
-	openAIChat:      {"function", "custom"},
-	openAIResponses: {"function", "custom", "local_shell", "apply_patch", "computer", "computer_use_preview", "tool_search"},
+	openAIChat: {"function", "custom"},
+	openAIResponses: {"function", "custom", "local_shell", "apply_patch", "computer", "computer_use_preview",
+		"tool_search"},
 }
 
 // otherNames are kinds that have the price of another.
@@ -103,7 +104,8 @@ func (q *prompt) offerOne(raw jsontext.Value, at int, d *dialect) error {
 	}
 	kind := kindOf(tool.Type)
 	switch {
-	case tool.Type == "" && (tool.Name != "" || tool.Function != nil), slices.Contains(runHere[d], kind), kind == "shell" && tool.Where.Type == "local":
+	case tool.Type == "" && (tool.Name != "" || tool.Function != nil), slices.Contains(runHere[d], kind),
+		kind == "shell" && tool.Where.Type == "local":
 		return nil
 	case kind == "namespace" && d == openAIResponses:
 		return q.offer(tool.Tools, 0, d)
@@ -129,7 +131,8 @@ var toolMembers = []string{"type", "name", "function", "max_uses", "tools", "env
 // plainNames refuses members that some servers would read as others.
 func plainNames(members map[string]jsontext.Value) error {
 	for word := range members {
-		if slices.ContainsFunc(toolMembers, func(name string) bool { return name != word && strings.EqualFold(name, word) }) {
+		if slices.ContainsFunc(toolMembers,
+			func(name string) bool { return name != word && strings.EqualFold(name, word) }) {
 			return badTool("%s of a tool is no member of the API", clip(word))
 		}
 	}

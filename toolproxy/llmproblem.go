@@ -13,7 +13,8 @@ func refusalFor(err error) *picket.Error {
 	if errors.As(err, &refusal) {
 		return refusal
 	}
-	return picket.Refuse(picket.CodeInternal, "Try again; tell an operator if it stays.", "the call could not be passed on").Because(err)
+	return picket.Refuse(picket.CodeInternal, "Try again; tell an operator if it stays.",
+		"the call could not be passed on").Because(err)
 }
 
 // sentence says code, what happened and what to do in one text: programs show
@@ -35,8 +36,17 @@ func withFacts(members map[string]any, e *picket.Error) map[string]any {
 }
 
 func anthropicProblem(e *picket.Error) any {
-	kind := map[int]string{400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
-		413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error"}[e.Code.Status()]
+	kind := map[int]string{
+		400: "invalid_request_error",
+		401: "authentication_error",
+		402: "billing_error",
+		403: "permission_error",
+		404: "not_found_error",
+		413: "request_too_large",
+		429: "rate_limit_error",
+		503: "overloaded_error",
+		504: "timeout_error",
+	}[e.Code.Status()]
 	if kind == "" {
 		kind = "invalid_request_error"
 		if e.Code.Status() >= 500 {

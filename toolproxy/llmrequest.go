@@ -33,7 +33,8 @@ func (l *llm) body(c echo.Context) ([]byte, error) {
 	case "gzip":
 		return gunzip(raw)
 	}
-	return nil, picket.Refuse(picket.CodeUnsupportedMedia, "Send the body uncompressed or with gzip.", "Content-Encoding %q is not accepted", clip(encoding))
+	return nil, picket.Refuse(picket.CodeUnsupportedMedia, "Send the body uncompressed or with gzip.",
+		"Content-Encoding %q is not accepted", clip(encoding))
 }
 
 func gunzip(raw []byte) ([]byte, error) {
@@ -46,7 +47,8 @@ func gunzip(raw []byte) ([]byte, error) {
 	case err != nil:
 		return nil, picket.Invalid("", "Send a whole gzip stream.", "the body is not gzip to its end").Because(err)
 	case len(plain) > maxLLMBody:
-		return nil, picket.Refuse(picket.CodeTooLarge, "Send less.", "the body has more than %d bytes uncompressed", maxLLMBody).With("limit", maxLLMBody)
+		return nil, picket.Refuse(picket.CodeTooLarge, "Send less.", "the body has more than %d bytes uncompressed",
+			maxLLMBody).With("limit", maxLLMBody)
 	}
 	return plain, nil
 }
@@ -77,9 +79,10 @@ type prompt struct {
 
 // member is a member of the body's object and where its value stands.
 type member struct {
-	name       string
-	value      jsontext.Value
-	start, end int
+	name  string
+	value jsontext.Value
+	start int
+	end   int
 }
 
 // parsePrompt finds what matters in a body.
@@ -165,7 +168,8 @@ func (q *prompt) take(m member, d *dialect) (err error) {
 		q.output, q.limits = max(q.output, n), append(q.limits, m)
 	case (name == "previous_response_id" || name == "conversation") && d == openAIResponses && m.value.Kind() != 'n':
 		q.refers = true
-	case name == "thread" && d == anthropicMessages && m.value.Kind() != 'n', name == "container" && m.value.Kind() != 'n':
+	case name == "thread" && d == anthropicMessages && m.value.Kind() != 'n',
+		name == "container" && m.value.Kind() != 'n':
 		q.refers = true
 	default:
 		err = q.takeTools(m, d)
@@ -175,7 +179,8 @@ func (q *prompt) take(m member, d *dialect) (err error) {
 		return err
 	}
 	if err != nil {
-		return picket.Invalid("/"+clip(m.name), "Send it as the API asks for it.", "%s cannot be read", clip(m.name)).Because(err)
+		return picket.Invalid("/"+clip(m.name), "Send it as the API asks for it.", "%s cannot be read", clip(m.name)).
+			Because(err)
 	}
 	return nil
 }

@@ -11,8 +11,9 @@ import (
 
 // edit is a change of a body.
 type edit struct {
-	start, end int
-	text       string
+	start int
+	end   int
+	text  string
 }
 
 // rewritten is the body with the output limited to most tokens, vendors' tools

@@ -34,7 +34,8 @@ func newModel(t *testing.T, play func(w http.ResponseWriter, r *http.Request)) *
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		m.mu.Lock()
-		m.bodies, m.heads, m.paths = append(m.bodies, string(body)), append(m.heads, r.Header.Clone()), append(m.paths, r.Method+" "+r.URL.RequestURI())
+		m.bodies, m.heads, m.paths = append(m.bodies, string(body)), append(m.heads, r.Header.Clone()),
+			append(m.paths, r.Method+" "+r.URL.RequestURI())
 		m.mu.Unlock()
 		m.play(w, r)
 	}))
@@ -83,13 +84,15 @@ func newMind(t *testing.T, m *model, door toolproxy.Door, change ...func(*toolpr
 	return mindOf(t, m, newSealer(t), door, change...)
 }
 
-func mindOf(t *testing.T, m *model, sealer *picket.Sealer, door toolproxy.Door, change ...func(*toolproxy.LLMConfig)) *mind {
+func mindOf(t *testing.T, m *model, sealer *picket.Sealer, door toolproxy.Door,
+	change ...func(*toolproxy.LLMConfig)) *mind {
 	t.Helper()
 	return mindAt(t, m, sealer, door, nil, change...)
 }
 
 // mindAt is a mind with prices for tools.
-func mindAt(t *testing.T, m *model, sealer *picket.Sealer, door toolproxy.Door, tools map[string]budget.Price, change ...func(*toolproxy.LLMConfig)) *mind {
+func mindAt(t *testing.T, m *model, sealer *picket.Sealer, door toolproxy.Door, tools map[string]budget.Price,
+	change ...func(*toolproxy.LLMConfig)) *mind {
 	t.Helper()
 	list, err := budget.NewList(tools, models)
 	if err != nil {
@@ -100,14 +103,24 @@ func mindAt(t *testing.T, m *model, sealer *picket.Sealer, door toolproxy.Door, 
 	for _, f := range change {
 		f(&cfg)
 	}
-	p, err := toolproxy.New(toolproxy.Config{Sealer: sealer, Log: slog.New(slog.DiscardHandler), Door: func(string) toolproxy.Door { return door },
-		Prices: func() *budget.List { return list }, LLM: cfg})
+	p, err := toolproxy.New(toolproxy.Config{
+		Sealer: sealer,
+		Log:    slog.New(slog.DiscardHandler),
+		Door:   func(string) toolproxy.Door { return door },
+		Prices: func() *budget.List { return list },
+		LLM:    cfg,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := web.New(slog.New(slog.DiscardHandler))
 	p.Mount(e)
-	b := &mind{t: t, token: sealer.Seal("default", aTask, aRun).Reveal(), client: &http.Client{Transport: &http.Transport{}}, gone: make(chan struct{}, 100)}
+	b := &mind{
+		t:      t,
+		token:  sealer.Seal("default", aTask, aRun).Reveal(),
+		client: &http.Client{Transport: &http.Transport{}},
+		gone:   make(chan struct{}, 100),
+	}
 	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		context.AfterFunc(r.Context(), func() { b.gone <- struct{}{} })
 		e.ServeHTTP(w, r)

@@ -27,7 +27,8 @@ func TestErrorsOfAVendorPassAndCostNothing(t *testing.T) {
 		b := newMind(t, m, w)
 		b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		got, text, head := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk)
-		if got != status || text != `{"type":"error","error":{"type":"overloaded_error"}}` || head.Get("Retry-After") != "7" || m.calls() != 1 {
+		if got != status || text != `{"type":"error","error":{"type":"overloaded_error"}}` ||
+			head.Get("Retry-After") != "7" || m.calls() != 1 {
 			t.Errorf("%d became %d %s %v after %d calls", status, got, text, head, m.calls())
 		}
 		expect(t, w, picket.CallFailed, 0, 0)
@@ -57,7 +58,12 @@ func uncertain(t *testing.T, w *purse) {
 func abort() { panic(http.ErrAbortHandler) }
 
 func TestAStreamThatBreaksOff(t *testing.T) {
-	for name, text := range map[string]string{"after an event": start + textDelta, "within one": start + textDelta[:30], "after figures that are not the last": start + textDelta + delta1, "before the first": ""} {
+	for name, text := range map[string]string{
+		"after an event":                      start + textDelta,
+		"within one":                          start + textDelta[:30],
+		"after figures that are not the last": start + textDelta + delta1,
+		"before the first":                    "",
+	} {
 		w := rich(100)
 		m := newModel(t, func(rw http.ResponseWriter, r *http.Request) {
 			streaming(text)(rw, r)
@@ -66,7 +72,8 @@ func TestAStreamThatBreaksOff(t *testing.T) {
 		})
 		b := newMind(t, m, w)
 		status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk)
-		if status != 200 || !strings.HasPrefix(got, text) || !strings.Contains(got, "\n\nevent: error\ndata: {") || !strings.Contains(got, `"code":"upstream_failed"`) {
+		if status != 200 || !strings.HasPrefix(got, text) || !strings.Contains(got, "\n\nevent: error\ndata: {") ||
+			!strings.Contains(got, `"code":"upstream_failed"`) {
 			t.Errorf("%s: %d %q", name, status, got)
 		}
 		uncertain(t, w)
@@ -86,10 +93,12 @@ func TestAStreamThatBreaksOff(t *testing.T) {
 
 // An answer without any usage is handed on, and costs what was reserved.
 func TestAnAnswerWithoutUsage(t *testing.T) {
-	for _, play := range []func(http.ResponseWriter, *http.Request){says(200, `{"type":"message"}`), streaming(start + stopped), says(200, "no json")} {
+	for _, play := range []func(http.ResponseWriter, *http.Request){says(200, `{"type":"message"}`),
+		streaming(start + stopped), says(200, "no json")} {
 		w := rich(100)
 		b := newMind(t, newModel(t, play), w)
-		if status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk); status != 200 || strings.Contains(got, "error") || got == "" {
+		if status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk); status != 200 ||
+			strings.Contains(got, "error") || got == "" {
 			t.Errorf("%d %q", status, got)
 		}
 		uncertain(t, w)
@@ -105,9 +114,12 @@ func TestAVendorThatIsAway(t *testing.T) {
 	l.Close()
 	w := rich(100)
 	m := newModel(t, nil)
-	b := newMind(t, m, w, func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: "http://" + nowhere} })
+	b := newMind(t, m, w, func(c *toolproxy.LLMConfig) {
+		c.Anthropic = &toolproxy.LLMUpstream{URL: "http://" + nowhere}
+	})
 	status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk)
-	if status != 502 || !strings.Contains(got, `"type":"api_error"`) || !strings.Contains(got, `"outcome":"undispatched"`) {
+	if status != 502 || !strings.Contains(got, `"type":"api_error"`) ||
+		!strings.Contains(got, `"outcome":"undispatched"`) {
 		t.Errorf("%d %s", status, got)
 	}
 	expect(t, w, picket.CallUndispatched, 0, 0)
@@ -116,7 +128,9 @@ func TestAVendorThatIsAway(t *testing.T) {
 	w = rich(100)
 	m = newModel(t, func(http.ResponseWriter, *http.Request) { abort() })
 	b = newMind(t, m, w)
-	if status, got, _ := b.get("POST", "/llm/openai/v1/responses", `{"model":"gpt-x","max_output_tokens":2000}`); status != 502 || !strings.Contains(got, `"type":"server_error"`) {
+	if status, got, _ := b.get("POST", "/llm/openai/v1/responses",
+		`{"model":"gpt-x","max_output_tokens":2000}`); status != 502 ||
+		!strings.Contains(got, `"type":"server_error"`) {
 		t.Errorf("%d %s", status, got)
 	}
 	uncertain(t, w)
@@ -125,7 +139,8 @@ func TestAVendorThatIsAway(t *testing.T) {
 	w = rich(100)
 	m = newModel(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	b = newMind(t, m, w, func(c *toolproxy.LLMConfig) { c.Timeout = 50 * time.Millisecond })
-	if status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk); status != 504 || !strings.Contains(got, `"type":"timeout_error"`) {
+	if status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk); status != 504 ||
+		!strings.Contains(got, `"type":"timeout_error"`) {
 		t.Errorf("%d %s", status, got)
 	}
 	uncertain(t, w)
@@ -182,8 +197,9 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	w := rich(100)
 	b := newMind(t, m, w)
 	for name, c := range map[string]struct {
-		body, encoding string
-		status         int
+		body     string
+		encoding string
+		status   int
 	}{
 		"a zip bomb":     {zipped(strings.Repeat(" ", 40<<20)), "gzip", 413},
 		"no gzip":        {"{}", "gzip", 400},
@@ -204,14 +220,16 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		if status != c.status || !strings.Contains(got, `"type":"error"`) || !strings.Contains(got, `"remedy":"`) {
 			t.Errorf("%s: %d %.300s", name, status, got)
 		}
-		if c.status == 403 && (!strings.Contains(got, "unpriced_tool") || !strings.Contains(got, "tools.models.mistral")) {
+		if c.status == 403 && (!strings.Contains(got, "unpriced_tool") ||
+			!strings.Contains(got, "tools.models.mistral")) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 	if m.calls() != 0 {
 		t.Errorf("%d calls arrived", m.calls())
 	}
-	if status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", zipped(claudeAsk), "Content-Encoding", "gzip"); status != 200 || got != claudeAll {
+	if status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", zipped(claudeAsk), "Content-Encoding",
+		"gzip"); status != 200 || got != claudeAll {
 		t.Errorf("gzip: %d %s", status, got)
 	}
 	if body, head, _ := m.last(t); body != claudeAsk || head.Get("Content-Encoding") != "" {
@@ -227,7 +245,8 @@ func TestAnAnswerThatIsCompressed(t *testing.T) {
 		rw.Header().Set("Content-Encoding", "gzip")
 		streaming(zipped(claudeAll))(rw, r)
 	}), w)
-	if status, got, head := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk, "Accept-Encoding", "gzip"); status != 200 || got != claudeAll || head.Get("Content-Encoding") != "" {
+	if status, got, head := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk, "Accept-Encoding",
+		"gzip"); status != 200 || got != claudeAll || head.Get("Content-Encoding") != "" {
 		t.Errorf("%d %q %v", status, got, head)
 	}
 	expect(t, w, picket.CallDone, 1130, claudeCost)

@@ -17,8 +17,12 @@ type dialect struct {
 
 var (
 	anthropicMessages = &dialect{list: "messages", limits: []string{"max_tokens"}, event: anthropicUsage}
-	openAIChat        = &dialect{list: "messages", limits: []string{"max_completion_tokens", "max_tokens"}, event: chatUsage}
-	openAIResponses   = &dialect{list: "input", limits: []string{"max_output_tokens"}, event: responsesUsage}
+	openAIChat        = &dialect{
+		list:   "messages",
+		limits: []string{"max_completion_tokens", "max_tokens"},
+		event:  chatUsage,
+	}
+	openAIResponses = &dialect{list: "input", limits: []string{"max_output_tokens"}, event: responsesUsage}
 )
 
 // tally is the usage of one call as far as it was told.
@@ -97,8 +101,13 @@ func anthropicUsage(t *tally, data jsontext.Value) {
 	if counts == nil {
 		return
 	}
-	for to, from := range map[*int64]*int64{&t.tokens.Input: counts.Input, &t.tokens.Output: counts.Output,
-		&t.tokens.CacheRead: counts.CacheRead, &t.tokens.CacheWrite: counts.CacheWrite, &t.tokens.CacheHour: counts.Kept.Hour} {
+	for to, from := range map[*int64]*int64{
+		&t.tokens.Input:      counts.Input,
+		&t.tokens.Output:     counts.Output,
+		&t.tokens.CacheRead:  counts.CacheRead,
+		&t.tokens.CacheWrite: counts.CacheWrite,
+		&t.tokens.CacheHour:  counts.Kept.Hour,
+	} {
 		if from != nil {
 			*to = max(*from, 0)
 		}
@@ -115,7 +124,13 @@ func (t *tally) shortened(rounds []anthropicRound) {
 	}
 	for _, r := range rounds {
 		if r.Type == "compaction" {
-			t.aside = plus(t.aside, budget.Tokens{Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheWrite: r.CacheWrite, CacheHour: r.Kept.hour()})
+			t.aside = plus(t.aside, budget.Tokens{
+				Input:      r.Input,
+				Output:     r.Output,
+				CacheRead:  r.CacheRead,
+				CacheWrite: r.CacheWrite,
+				CacheHour:  r.Kept.hour(),
+			})
 		}
 	}
 }
@@ -126,8 +141,13 @@ func (t *tally) all() budget.Tokens { return plus(t.tokens, t.aside) }
 // plus adds figures that a vendor has told, whatever they are.
 func plus(a, b budget.Tokens) budget.Tokens {
 	sum := func(x, y int64) int64 { return min(max(x, 0), budget.MaxTokens) + min(max(y, 0), budget.MaxTokens) }
-	return budget.Tokens{Input: sum(a.Input, b.Input), Output: sum(a.Output, b.Output), CacheRead: sum(a.CacheRead, b.CacheRead), CacheWrite: sum(a.CacheWrite, b.CacheWrite),
-		CacheHour: sum(a.CacheHour, b.CacheHour)}
+	return budget.Tokens{
+		Input:      sum(a.Input, b.Input),
+		Output:     sum(a.Output, b.Output),
+		CacheRead:  sum(a.CacheRead, b.CacheRead),
+		CacheWrite: sum(a.CacheWrite, b.CacheWrite),
+		CacheHour:  sum(a.CacheHour, b.CacheHour),
+	}
 }
 
 // chatUsage: a whole answer, or the chunk before the end of a stream.

@@ -12,7 +12,8 @@ import (
 
 // weighty are members that make a call dearer, or say what it is. An upstream
 // that does not tell capitals would read one here that nobody has looked at.
-var weighty = []string{"model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens", "max_output_tokens",
+var weighty = []string{"model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens",
+	"max_output_tokens",
 	"messages", "input", "previous_response_id", "conversation", "thread", "container",
 	"tools", "max_tool_calls", "web_search_options", "mcp_servers",
 	"service_tier", "speed", "inference_geo", "prompt", "fallbacks", "models", "plugins", "betas", "anthropic_beta"}
@@ -35,7 +36,8 @@ var hiders = map[string]string{
 
 // weigh refuses what would cost more than anybody can tell here.
 func weigh(m member, d *dialect) error {
-	if slices.ContainsFunc(weighty, func(name string) bool { return name != m.name && strings.EqualFold(name, m.name) }) {
+	if slices.ContainsFunc(weighty,
+		func(name string) bool { return name != m.name && strings.EqualFold(name, m.name) }) {
 		return picket.Invalid("/"+clip(m.name), "Write it in lower case.", "%s is no member of the API", clip(m.name))
 	}
 	if isNothing(m.value) {
@@ -44,7 +46,8 @@ func weigh(m member, d *dialect) error {
 	if values := usual[m.name]; values != nil {
 		var value string
 		if json.Unmarshal(m.value, &value) != nil || !slices.Contains(values, value) {
-			return picket.Refuse(picket.CodeUnpricedTool, "Leave "+m.name+" out.", "nobody has said what %s %s costs", m.name, clip(string(m.value)))
+			return picket.Refuse(picket.CodeUnpricedTool, "Leave "+m.name+" out.", "nobody has said what %s %s costs",
+				m.name, clip(string(m.value)))
 		}
 	}
 	if why := hiders[m.name]; why != "" && (m.name != "prompt" || d == openAIResponses) {
@@ -73,6 +76,7 @@ func longContext(betas string) error {
 	if !strings.Contains(strings.ToLower(betas), "context-1m") {
 		return nil
 	}
-	return picket.Refuse(picket.CodeUnpricedTool, "Choose the model without its long context (in Claude Code, without [1m]): one that has it at its usual price needs no beta.",
+	return picket.Refuse(picket.CodeUnpricedTool,
+		"Choose the model without its long context (in Claude Code, without [1m]): one that has it at its usual price needs no beta.",
 		"with the beta context-1m a long prompt costs twice what the model's price says")
 }

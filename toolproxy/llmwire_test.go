@@ -29,7 +29,8 @@ func TestACallThatMayHaveBegunIsNotMadeTwice(t *testing.T) {
 		if status, text, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk); status != 200 {
 			t.Fatalf("%d %s", status, text)
 		}
-		resp, err := b.ask(t.Context(), "POST", "/llm/anthropic/v1/messages", claudeAsk, "X-Stainless-Os", "Linux", name, "a key")
+		resp, err := b.ask(t.Context(), "POST", "/llm/anthropic/v1/messages", claudeAsk, "X-Stainless-Os", "Linux",
+			name, "a key")
 		if err != nil {
 			t.Fatal(err)
 		}

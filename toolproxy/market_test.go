@@ -30,12 +30,21 @@ func (h *house) open(t testing.TB, configure func(*toolproxy.Config)) *market {
 	t.Helper()
 	f := &face{sealer: h.sealer, doc: contract.Load(t)}
 	log := slog.New(slog.DiscardHandler)
-	cfg := toolproxy.Config{Sealer: h.sealer, Log: log, Door: func(ns string) toolproxy.Door {
-		if ns != "default" {
-			return nil
-		}
-		return h.Engine
-	}, Prices: priceList(t, map[string]budget.Price{"buy": {Call: 30 * cent}, "look": {}, "http_request": {Call: cent}})}
+	cfg := toolproxy.Config{
+		Sealer: h.sealer,
+		Log:    log,
+		Door: func(ns string) toolproxy.Door {
+			if ns != "default" {
+				return nil
+			}
+			return h.Engine
+		},
+		Prices: priceList(t, map[string]budget.Price{
+			"buy":          {Call: 30 * cent},
+			"look":         {},
+			"http_request": {Call: cent},
+		}),
+	}
 	if configure != nil {
 		configure(&cfg)
 	}
@@ -60,7 +69,11 @@ type shelf struct {
 
 func (s *shelf) Tools(context.Context, toolproxy.Door, picket.Held) (list []toolproxy.Tool, err error) {
 	for _, name := range []string{"buy", "look", "unpriced"} {
-		if t, ok := s.proxy.Priced(toolproxy.Tool{Name: name, Description: name, InputSchema: jsontext.Value(`{"type":"object"}`)}); ok {
+		if t, ok := s.proxy.Priced(toolproxy.Tool{
+			Name:        name,
+			Description: name,
+			InputSchema: jsontext.Value(`{"type":"object"}`),
+		}); ok {
 			list = append(list, t)
 		}
 	}
@@ -71,15 +84,20 @@ func (s *shelf) Call(ctx context.Context, c toolproxy.Call) (jsontext.Value, boo
 	if c.Name != "buy" && c.Name != "look" && c.Name != "unpriced" {
 		return nil, false, nil
 	}
-	m := toolproxy.MeteredCall{Tool: c.Name, Args: c.Args, Key: c.Key, Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.Dispatched, error) {
-		s.calls.Add(1)
-		if s.during != nil {
-			if err := s.during(ctx); err != nil {
-				return toolproxy.Dispatched{}, err
+	m := toolproxy.MeteredCall{
+		Tool: c.Name,
+		Args: c.Args,
+		Key:  c.Key,
+		Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.Dispatched, error) {
+			s.calls.Add(1)
+			if s.during != nil {
+				if err := s.during(ctx); err != nil {
+					return toolproxy.Dispatched{}, err
+				}
 			}
-		}
-		return toolproxy.Dispatched{Result: picket.RawJSON(`{"bought":true}`)}, nil
-	}}
+			return toolproxy.Dispatched{Result: picket.RawJSON(`{"bought":true}`)}, nil
+		},
+	}
 	if c.Name == "buy" {
 		m.Effects = picket.EffectsExternal
 	}
@@ -141,7 +159,8 @@ func TestTheSameCallIsMadeOnce(t *testing.T) {
 		l := m.lease()
 		first := m.tool(t, l, "buy", `{"what":"a"}`, "one")
 		again := m.tool(t, l, "buy", `{"what":"a"}`, "one")
-		if first.status != 200 || first.body["bought"] != true || again.status != 200 || again.body["replayed"] != true || again.body["bought"] != true {
+		if first.status != 200 || first.body["bought"] != true || again.status != 200 ||
+			again.body["replayed"] != true || again.body["bought"] != true {
 			t.Errorf("%s\n%s", first.raw, again.raw)
 		}
 		if a := m.tool(t, l, "buy", `{"what":"b"}`, "one"); a.status != 422 || a.code() != "idempotency_conflict" {
@@ -198,7 +217,8 @@ func TestAfterATopUpItIsMade(t *testing.T) {
 			if a.status != want {
 				t.Errorf("call %d: %d %s", i, a.status, a.raw)
 			}
-			if want == 402 && (a.code() != "budget_exceeded" || !strings.Contains(a.remedy(), "picket budget top-up "+task.TaskID+" --usd 0.2")) {
+			if want == 402 && (a.code() != "budget_exceeded" ||
+				!strings.Contains(a.remedy(), "picket budget top-up "+task.TaskID+" --usd 0.2")) {
 				t.Errorf("%s", a.raw)
 			}
 		}
@@ -225,12 +245,18 @@ func TestAnEstimateChangesNothing(t *testing.T) {
 		task := m.submit()
 		l := m.lease()
 		estimate := func(name, args string) answer {
-			r := request{path: "/v1/tools/" + name, bearer: l.LeaseToken.Reveal(), body: args, header: map[string]string{"Picket-Estimate": "true"}}
+			r := request{
+				path:   "/v1/tools/" + name,
+				bearer: l.LeaseToken.Reveal(),
+				body:   args,
+				header: map[string]string{"Picket-Estimate": "true"},
+			}
 			return m.undescribed().call(t, r)
 		}
 		for range 12 { // more than make a loop of a look at the task
 			a := estimate("buy", `{}`)
-			if reserve, _ := a.body["reserve"].(map[string]any); a.status != 200 || reserve["usd"] != 0.3 || a.body["covered"] != true || a.body["priceVersion"] == nil {
+			if reserve, _ := a.body["reserve"].(map[string]any); a.status != 200 || reserve["usd"] != 0.3 ||
+				a.body["covered"] != true || a.body["priceVersion"] == nil {
 				t.Fatalf("%d %s", a.status, a.raw)
 			}
 		}
@@ -253,7 +279,13 @@ func TestAnEstimateChangesNothing(t *testing.T) {
 			t.Errorf("the task is %s: %v", got.State, err)
 		}
 		m.spent(t, task.TaskID, 90*cent)
-		if a := m.undescribed().call(t, request{path: "/v1/tools/buy", bearer: l.LeaseToken.Reveal(), body: `{}`, header: map[string]string{"Picket-Estimate": "yes"}}); a.status != 400 || a.field() != "Picket-Estimate" {
+		if a := m.undescribed().
+			call(t, request{
+				path:   "/v1/tools/buy",
+				bearer: l.LeaseToken.Reveal(),
+				body:   `{}`,
+				header: map[string]string{"Picket-Estimate": "yes"},
+			}); a.status != 400 || a.field() != "Picket-Estimate" {
 			t.Errorf("%d %s", a.status, a.raw)
 		}
 		m.expire()
@@ -286,7 +318,8 @@ func TestToolsAreListedWithTheirPrice(t *testing.T) {
 				t.Errorf("%s is listed", name)
 			}
 		}
-		if a := m.tool(t, l, "unpriced", `{}`, ""); a.status != 403 || a.code() != "unpriced_tool" || m.shelf.calls.Load() != 0 {
+		if a := m.tool(t, l, "unpriced", `{}`, ""); a.status != 403 || a.code() != "unpriced_tool" ||
+			m.shelf.calls.Load() != 0 {
 			t.Errorf("%d %s", a.status, a.raw)
 		}
 	})
@@ -300,8 +333,13 @@ func TestUsageIsChargedAsItGrows(t *testing.T) {
 		l := m.lease()
 		report := func(usd, want string, overrun bool) {
 			t.Helper()
-			a := m.face.call(t, request{path: "/v1/run/usage", bearer: l.LeaseToken.Reveal(), body: `{"source":"claude","session":"s","tokens":10,"usd":` + usd + `}`})
-			if a.status != 200 || !strings.Contains(a.raw, `"charged":{"tokens":`) || !strings.Contains(a.raw, `"usd":`+want+`},"available"`) || a.body["overrun"] != overrun {
+			a := m.face.call(t, request{
+				path:   "/v1/run/usage",
+				bearer: l.LeaseToken.Reveal(),
+				body:   `{"source":"claude","session":"s","tokens":10,"usd":` + usd + `}`,
+			})
+			if a.status != 200 || !strings.Contains(a.raw, `"charged":{"tokens":`) ||
+				!strings.Contains(a.raw, `"usd":`+want+`},"available"`) || a.body["overrun"] != overrun {
 				t.Errorf("%s: %d %s", usd, a.status, a.raw)
 			}
 		}
@@ -311,7 +349,8 @@ func TestUsageIsChargedAsItGrows(t *testing.T) {
 		m.ok(err)
 		report("0.25", "0.15", false)
 		report("1.5", "0.75", true) // the task was granted a dollar
-		if e := m.books(t, task.TaskID); e.Spent.USD != 100*cent || e.Spent.Tokens != 10 || e.Unverified.USD != 50*cent {
+		if e := m.books(t, task.TaskID); e.Spent.USD != 100*cent || e.Spent.Tokens != 10 ||
+			e.Unverified.USD != 50*cent {
 			t.Errorf("spent %+v", e.Spent)
 		}
 	})

@@ -15,23 +15,41 @@ import (
 
 // surface is every route of the proxy and what it asks of a credential:
 // fenced: a lease that holds; evidence: one that ended a short while ago will
-// do; result: the same, and without a call that waits for it a conflict; watch: it tells an ended lease its end; list: any lease made here. It is written down here once more, on purpose: a route that is
-// added, or that is served otherwise, has to be added here, too.
+// do; result: the same, and without a call that waits for it a conflict; watch: it tells an ended
+// lease its end; list: any lease made here. It is written down here once more, on purpose: a route
+// that is added, or that is served otherwise, has to be added here, too.
 var surface = map[string]string{
-	"POST /v1/lease/renew": "fenced", "POST /v1/lease/release": "fenced", "POST /v1/lease/reclaim": "fenced", "GET /v1/lease/watch": "watch",
-	"POST /v1/run/exit": "evidence", "POST /v1/run/logs": "evidence", "POST /v1/run/events": "evidence",
-	"GET /v1/tools": "list", "POST /v1/tools/get_task": "fenced", "POST /v1/tools/report_progress": "fenced",
-	"POST /v1/tools/mark_complete": "fenced", "POST /v1/tools/mark_failed": "fenced", "POST /v1/tools/request_human_help": "fenced",
-	"POST /v1/tools/delegate_subtask": "fenced", "POST /v1/tools/await_subtask": "fenced", "POST /v1/tools/review_subtask": "fenced",
-	"POST /v1/run/evidence": "evidence", "POST /v1/run/usage": "evidence", "POST /v1/tools/await_top_up": "fenced", "POST /v1/run/exec/:callId": "result",
+	"POST /v1/lease/renew":              "fenced",
+	"POST /v1/lease/release":            "fenced",
+	"POST /v1/lease/reclaim":            "fenced",
+	"GET /v1/lease/watch":               "watch",
+	"POST /v1/run/exit":                 "evidence",
+	"POST /v1/run/logs":                 "evidence",
+	"POST /v1/run/events":               "evidence",
+	"GET /v1/tools":                     "list",
+	"POST /v1/tools/get_task":           "fenced",
+	"POST /v1/tools/report_progress":    "fenced",
+	"POST /v1/tools/mark_complete":      "fenced",
+	"POST /v1/tools/mark_failed":        "fenced",
+	"POST /v1/tools/request_human_help": "fenced",
+	"POST /v1/tools/delegate_subtask":   "fenced",
+	"POST /v1/tools/await_subtask":      "fenced",
+	"POST /v1/tools/review_subtask":     "fenced",
+	"POST /v1/run/evidence":             "evidence",
+	"POST /v1/run/usage":                "evidence",
+	"POST /v1/tools/await_top_up":       "fenced",
+	"POST /v1/run/exec/:callId":         "result",
 }
 
 // A row says how a caller comes to a credential, and what it is told by routes
 // of each kind; a code that is left out means that it is let in.
 type row struct {
-	name                          string
-	make                          func(h *house) string
-	fenced, evidence, watch, list picket.Code
+	name     string
+	make     func(h *house) string
+	fenced   picket.Code
+	evidence picket.Code
+	watch    picket.Code
+	list     picket.Code
 }
 
 const (
@@ -58,7 +76,8 @@ var matrix = []row{
 	everywhere(noEntry, "none", func(*house) string { return "" }),
 	everywhere(noEntry, "malformed", func(*house) string { return "hunter2" }),
 	everywhere(noEntry, "an API key of an administrator", func(h *house) string {
-		made, err := h.CreateKey(h.ctx, operator, picket.KeyRequest{Name: "root", Scopes: []picket.Scope{picket.ScopeAdmin}})
+		made, err := h.CreateKey(h.ctx, operator,
+			picket.KeyRequest{Name: "root", Scopes: []picket.Scope{picket.ScopeAdmin}})
 		h.ok(err)
 		return made.Key.Reveal()
 	}),
@@ -85,8 +104,11 @@ var matrix = []row{
 		return h.sealer.Seal("default", two.TaskID, one.RunID).Reveal()
 	}, foreign, foreign, foreign, ""},
 	{"never granted", func(h *house) string { return h.token() }, runOut, runOut, runOut, ""},
-	{"run out, not swept yet", func(h *house) string { return h.leaseOf(func(picket.Lease) { h.leap(301 * time.Second) }) }, runOut, "", "", ""},
-	{"superseded", func(h *house) string { return h.leaseOf(func(picket.Lease) { h.expire(); h.lease() }) }, stale, "", "", ""},
+	{"run out, not swept yet",
+		func(h *house) string { return h.leaseOf(func(picket.Lease) { h.leap(301 * time.Second) }) }, runOut, "", "",
+		""},
+	{"superseded", func(h *house) string { return h.leaseOf(func(picket.Lease) { h.expire(); h.lease() }) }, stale, "",
+		"", ""},
 	{"given back", func(h *house) string {
 		return h.leaseOf(func(l picket.Lease) {
 			_, err := h.Release(h.ctx, h.held(l), picket.Exit{Class: picket.ExitReleased})
@@ -96,7 +118,8 @@ var matrix = []row{
 	{"of a cancelled task", func(h *house) string {
 		return h.leaseOf(func(l picket.Lease) { _, err := h.Cancel(h.ctx, operator, l.TaskID, ""); h.ok(err) })
 	}, wasStopped, "", "", ""},
-	{"ended long ago", func(h *house) string { return h.leaseOf(func(picket.Lease) { h.expire(); h.leap(time.Hour) }) }, runOut, runOut, "", ""},
+	{"ended long ago", func(h *house) string { return h.leaseOf(func(picket.Lease) { h.expire(); h.leap(time.Hour) }) },
+		runOut, runOut, "", ""},
 }
 
 // Every mounted route, with every credential that may not do everything,
@@ -145,13 +168,20 @@ func (h *house) mounted(t *testing.T) []string {
 
 func (h *house) expect(t *testing.T, r row, at, bearer string) {
 	t.Helper()
-	want := map[string]picket.Code{"fenced": r.fenced, "evidence": r.evidence, "result": cmp.Or(r.evidence, picket.CodeStateConflict), "watch": r.watch, "list": r.list}[surface[at]]
+	want := map[string]picket.Code{
+		"fenced":   r.fenced,
+		"evidence": r.evidence,
+		"result":   cmp.Or(r.evidence, picket.CodeStateConflict),
+		"watch":    r.watch,
+		"list":     r.list,
+	}[surface[at]]
 	if r.list != "" { // nobody who is let in at all
 		want = r.list
 	}
 	f := h.face
 	a := f.call(t, requestTo(at).with(bearer, ""))
-	if want == "" && a.status/100 != 2 || want != "" && (a.status != want.Status() || a.code() != string(want) || a.remedy() == "") {
+	if want == "" && a.status/100 != 2 ||
+		want != "" && (a.status != want.Status() || a.code() != string(want) || a.remedy() == "") {
 		t.Errorf("%s: %d %s, want %q", at, a.status, a.raw, want)
 	}
 }

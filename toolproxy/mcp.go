@@ -77,7 +77,8 @@ func (f *mcpFace) server() *mcp.Server {
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 	}
 	if len(f.p.gateway.upstreams) > 0 {
-		opts.CompletionHandler, opts.SubscribeHandler, opts.UnsubscribeHandler = f.completion, f.subscribe, f.unsubscribe
+		opts.CompletionHandler, opts.SubscribeHandler, opts.UnsubscribeHandler = f.completion, f.subscribe,
+			f.unsubscribe
 	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "picket", Title: "Picket", Version: "1"}, opts)
 	s.AddReceivingMiddleware(f.route)
@@ -175,7 +176,8 @@ func checkOrigin(r *http.Request) error {
 	if at, err := url.Parse(origin); err == nil && isLoopback(at.Hostname()) {
 		return nil
 	}
-	return picket.Refuse(picket.CodeForbidden, "Call it from a program, without an Origin header.", "the origin %s may not call this proxy", clip(origin))
+	return picket.Refuse(picket.CodeForbidden, "Call it from a program, without an Origin header.",
+		"the origin %s may not call this proxy", clip(origin))
 }
 
 func isLoopback(host string) bool {

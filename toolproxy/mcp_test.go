@@ -109,8 +109,9 @@ func TestToolsOverMCP(t *testing.T) {
 					t.Errorf("%s is not listed: %v", tool.Name, names)
 				}
 			}
-			r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "report_progress", Arguments: map[string]any{"summary": "halfway"},
-				Meta: mcp.Meta{toolproxy.MetaKey: "step-1"}})
+			r, err := s.CallTool(t.Context(),
+				&mcp.CallToolParams{Name: "report_progress", Arguments: map[string]any{"summary": "halfway"},
+					Meta: mcp.Meta{toolproxy.MetaKey: "step-1"}})
 			if err != nil || r.IsError {
 				t.Fatalf("report: %v %+v", err, r)
 			}
@@ -136,7 +137,8 @@ func TestRefusalsOverMCP(t *testing.T) {
 			url := served(t, f)
 			s := connect(t, url, f.token(), wire, nil)
 			d.mu.Lock()
-			d.err = picket.Refuse(picket.CodeStaleFence, "Stop writing and exit: this task now belongs to run_2.", "token 17 was superseded by 18").With("current", 18)
+			d.err = picket.Refuse(picket.CodeStaleFence, "Stop writing and exit: this task now belongs to run_2.",
+				"token 17 was superseded by 18").With("current", 18)
 			d.mu.Unlock()
 			for name, args := range map[string]any{"mark_complete": map[string]any{"output": 1}, "get_task": nil} {
 				r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})
@@ -146,7 +148,8 @@ func TestRefusalsOverMCP(t *testing.T) {
 				if code, remedy := refusal(t, r); code != "stale_fence" || !strings.HasPrefix(remedy, "Stop writing") {
 					t.Errorf("%s: %s, %s", name, code, remedy)
 				}
-				if text := r.Content[0].(*mcp.TextContent).Text; !strings.Contains(text, "stale_fence") || !strings.Contains(text, "Stop writing and exit") {
+				if text := r.Content[0].(*mcp.TextContent).Text; !strings.Contains(text, "stale_fence") ||
+					!strings.Contains(text, "Stop writing and exit") {
 					t.Errorf("%s tells the model %q", name, text)
 				}
 			}
@@ -187,8 +190,11 @@ func TestOnlyForgedLeasesAreUnauthenticated(t *testing.T) {
 		status int
 		origin string
 	}{
-		"none": {"", 401, ""}, "forged": {f.token()[:len(f.token())-2] + "zz", 401, ""}, "an API key": {picket.KeyPrefix + "x", 401, ""},
-		"expired": {f.token(), 200, ""}, "served elsewhere": {f.sealer.Seal("other", aTask, aRun).Reveal(), 503, ""},
+		"none":                   {"", 401, ""},
+		"forged":                 {f.token()[:len(f.token())-2] + "zz", 401, ""},
+		"an API key":             {picket.KeyPrefix + "x", 401, ""},
+		"expired":                {f.token(), 200, ""},
+		"served elsewhere":       {f.sealer.Seal("other", aTask, aRun).Reveal(), 503, ""},
 		"a page of another site": {f.token(), 403, "https://evil.example"},
 	} {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(list))
@@ -216,7 +222,8 @@ func TestPinnedReportOverMCP(t *testing.T) {
 			inMemory(t, func(h *house) {
 				h.submit()
 				l := h.lease()
-				if _, err := h.Report(context.Background(), h.held(l), "r1", picket.Progress{Summary: "the parser works", NextStep: "the printer"}); err != nil {
+				if _, err := h.Report(context.Background(), h.held(l), "r1",
+					picket.Progress{Summary: "the parser works", NextStep: "the printer"}); err != nil {
 					t.Fatal(err)
 				}
 				s := connect(t, served(t, h.face), l.LeaseToken.Reveal(), wire, nil)
@@ -231,11 +238,14 @@ func TestPinnedReportOverMCP(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := p.Messages[0].Content.(*mcp.TextContent).Text; !strings.Contains(got, "the parser works") || !strings.Contains(got, "a task") {
+				if got := p.Messages[0].Content.(*mcp.TextContent).Text; !strings.Contains(got, "the parser works") ||
+					!strings.Contains(got, "a task") {
 					t.Errorf("the prompt says %q", got)
 				}
 				h.expire()
-				if _, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: toolproxy.ReportURI}); err == nil || !strings.Contains(err.Error(), "lease_expired") {
+				if _, err := s.ReadResource(t.Context(),
+					&mcp.ReadResourceParams{URI: toolproxy.ReportURI}); err == nil ||
+					!strings.Contains(err.Error(), "lease_expired") {
 					t.Errorf("under an ended lease the resource answers %v", err)
 				}
 			})

@@ -56,7 +56,8 @@ func (f *mcpFace) route(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // routeCall sends a name that is not registered to the tool that stands for it.
-func (f *mcpFace) routeCall(ctx context.Context, next mcp.MethodHandler, method string, r *mcp.CallToolRequest) (mcp.Result, error) {
+func (f *mcpFace) routeCall(ctx context.Context, next mcp.MethodHandler, method string,
+	r *mcp.CallToolRequest) (mcp.Result, error) {
 	name := r.Params.Name
 	if f.registered(name) {
 		return next(ctx, method, r)
@@ -88,9 +89,18 @@ func (f *mcpFace) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	if err != nil {
 		return refused(err), nil
 	}
-	x := &exchange{session: r.Session, held: held, caps: r.ClientCapabilities(), wire: r.ProtocolVersion(), meta: r.Params.Meta,
-		inputs: r.Params.InputResponses, state: r.Params.RequestState, ctx: ctx}
-	answer, err := f.p.Invoke(context.WithValue(ctx, exchangeKey{}, x), door, held, name, jsontext.Value(r.Params.Arguments), key)
+	x := &exchange{
+		session: r.Session,
+		held:    held,
+		caps:    r.ClientCapabilities(),
+		wire:    r.ProtocolVersion(),
+		meta:    r.Params.Meta,
+		inputs:  r.Params.InputResponses,
+		state:   r.Params.RequestState,
+		ctx:     ctx,
+	}
+	answer, err := f.p.Invoke(context.WithValue(ctx, exchangeKey{}, x), door, held, name,
+		jsontext.Value(r.Params.Arguments), key)
 	switch {
 	case x.protocol != nil:
 		return nil, x.protocol
@@ -140,7 +150,13 @@ func structured(answer jsontext.Value) *mcp.CallToolResult {
 // refused is a refusal as a model sees it: a result, never a protocol error.
 func refused(err error) *mcp.CallToolResult {
 	e := asRefusal(err)
-	object := map[string]any{"code": e.Code, "message": e.Error(), "remedy": e.Remedy, "retryable": e.Code.Retryable(), "facts": e.Facts}
+	object := map[string]any{
+		"code":      e.Code,
+		"message":   e.Error(),
+		"remedy":    e.Remedy,
+		"retryable": e.Code.Retryable(),
+		"facts":     e.Facts,
+	}
 	if e.Facts == nil {
 		object["facts"] = struct{}{}
 	}
@@ -152,7 +168,11 @@ func refused(err error) *mcp.CallToolResult {
 	if e.Remedy != "" {
 		text += " " + e.Remedy
 	}
-	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: stdjson.RawMessage(raw)}
+	return &mcp.CallToolResult{
+		IsError:           true,
+		Content:           []mcp.Content{&mcp.TextContent{Text: text}},
+		StructuredContent: stdjson.RawMessage(raw),
+	}
 }
 
 // asRefusal finds the refusal in err; anything else stays on our side.
@@ -161,9 +181,11 @@ func asRefusal(err error) *picket.Error {
 		return refusal
 	}
 	if errors.Is(err, picket.ErrUnknown) || errors.Is(err, context.Canceled) {
-		return picket.Refuse(picket.CodeUnavailable, "Call it again with the same idempotency key.", "the answer was lost")
+		return picket.Refuse(picket.CodeUnavailable, "Call it again with the same idempotency key.",
+			"the answer was lost")
 	}
-	return picket.Refuse(picket.CodeInternal, "Try again; if it stays, ask a person to look into the server's log.", "something went wrong on our side")
+	return picket.Refuse(picket.CodeInternal, "Try again; if it stays, ask a person to look into the server's log.",
+		"something went wrong on our side")
 }
 
 // fromUpstream takes a result of an upstream's tool out of a metered answer,

@@ -18,7 +18,10 @@ func (f *mcpFace) list(ctx context.Context, r *mcp.ListToolsRequest) (mcp.Result
 	if err != nil {
 		return nil, protocolError(err)
 	}
-	result := &mcp.ListToolsResult{Tools: make([]*mcp.Tool, 0, len(list)), Cacheable: mcp.Cacheable{CacheScope: "private"}}
+	result := &mcp.ListToolsResult{
+		Tools:     make([]*mcp.Tool, 0, len(list)),
+		Cacheable: mcp.Cacheable{CacheScope: "private"},
+	}
 	for _, t := range list {
 		result.Tools = append(result.Tools, f.describe(t))
 	}
@@ -40,7 +43,11 @@ func (f *mcpFace) describe(t Tool) *mcp.Tool {
 			d.OutputSchema = stdjson.RawMessage(t.OutputSchema)
 		}
 		no := false
-		d.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: readOnly[t.Name], DestructiveHint: &no, IdempotentHint: readOnly[t.Name]}
+		d.Annotations = &mcp.ToolAnnotations{
+			ReadOnlyHint:    readOnly[t.Name],
+			DestructiveHint: &no,
+			IdempotentHint:  readOnly[t.Name],
+		}
 	}
 	if t.Price != nil {
 		if raw, err := encode(t.Price); err == nil {
@@ -54,6 +61,15 @@ func (f *mcpFace) describe(t Tool) *mcp.Tool {
 // for lists and resources. Its data is the whole refusal.
 func protocolError(err error) error {
 	e := asRefusal(err)
-	data, _ := encode(map[string]any{"code": e.Code, "message": e.Error(), "remedy": e.Remedy, "retryable": e.Code.Retryable()})
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: string(e.Code) + ": " + e.Error() + " " + e.Remedy, Data: stdjson.RawMessage(data)}
+	data, _ := encode(map[string]any{
+		"code":      e.Code,
+		"message":   e.Error(),
+		"remedy":    e.Remedy,
+		"retryable": e.Code.Retryable(),
+	})
+	return &jsonrpc.Error{
+		Code:    jsonrpc.CodeInternalError,
+		Message: string(e.Code) + ": " + e.Error() + " " + e.Remedy,
+		Data:    stdjson.RawMessage(data),
+	}
 }

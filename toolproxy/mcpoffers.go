@@ -43,7 +43,8 @@ func (l lent[T]) is(other lent[T]) bool {
 // showOffers brings the prompts and resources of a server up to date. It is
 // called by one at a time.
 func (f *mcpFace) showOffers(s *mcp.Server, upstreams []*upstream, offers map[*upstream]offer) {
-	now := shown{map[string]lent[mcp.Prompt]{}, map[string]lent[mcp.Resource]{}, map[string]lent[mcp.ResourceTemplate]{}}
+	now := shown{map[string]lent[mcp.Prompt]{}, map[string]lent[mcp.Resource]{},
+		map[string]lent[mcp.ResourceTemplate]{}}
 	before := f.shown[s]
 	for _, u := range upstreams {
 		for name, p := range named(u, offers[u].prompts, promptName) {
@@ -80,7 +81,14 @@ func (f *mcpFace) showPrompt(s *mcp.Server, u *upstream, name string, theirs *mc
 	if name == reportPrompt {
 		return
 	}
-	p := lent[mcp.Prompt]{u, theirs.Name, mcp.Prompt{Name: name, Title: theirs.Title, Description: theirs.Description, Arguments: present(theirs.Arguments), Icons: theirs.Icons}}
+	p := lent[mcp.Prompt]{u, theirs.Name,
+		mcp.Prompt{
+			Name:        name,
+			Title:       theirs.Title,
+			Description: theirs.Description,
+			Arguments:   present(theirs.Arguments),
+			Icons:       theirs.Icons,
+		}}
 	now.prompts[name] = p
 	if !before.prompts[name].is(p) {
 		s.AddPrompt(&p.as, func(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
@@ -129,37 +137,48 @@ func (f *mcpFace) tryAdd(u *upstream, uri string, add func()) {
 	add()
 }
 
-func (f *mcpFace) upstreamPrompt(ctx context.Context, u *upstream, name string, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+func (f *mcpFace) upstreamPrompt(ctx context.Context, u *upstream, name string,
+	r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	x := &exchange{session: r.Session, caps: r.ClientCapabilities(), wire: r.ProtocolVersion(), meta: r.Params.Meta,
 		inputs: r.Params.InputResponses, state: r.Params.RequestState, ctx: ctx}
-	return paid(ctx, f, x, r.Extra, u, promptCall, r.Params.Arguments, func(ctx context.Context) (*mcp.GetPromptResult, error) {
-		res, err := u.getPrompt(ctx, x, name, r.Params.Arguments)
-		if err != nil {
-			return nil, err
-		}
-		out := &mcp.GetPromptResult{Description: res.Description, InputRequests: bare(res.InputRequests), RequestState: res.RequestState}
-		for _, m := range present(res.Messages) {
-			out.Messages = append(out.Messages, &mcp.PromptMessage{Role: m.Role, Content: bareContent(m.Content)})
-		}
-		return out, nil
-	})
+	return paid(ctx, f, x, r.Extra, u, promptCall, r.Params.Arguments,
+		func(ctx context.Context) (*mcp.GetPromptResult, error) {
+			res, err := u.getPrompt(ctx, x, name, r.Params.Arguments)
+			if err != nil {
+				return nil, err
+			}
+			out := &mcp.GetPromptResult{
+				Description:   res.Description,
+				InputRequests: bare(res.InputRequests),
+				RequestState:  res.RequestState,
+			}
+			for _, m := range present(res.Messages) {
+				out.Messages = append(out.Messages, &mcp.PromptMessage{Role: m.Role, Content: bareContent(m.Content)})
+			}
+			return out, nil
+		})
 }
 
 func (f *mcpFace) upstreamResource(u *upstream) mcp.ResourceHandler {
 	return func(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		x := &exchange{session: r.Session, caps: r.ClientCapabilities(), wire: r.ProtocolVersion(), meta: r.Params.Meta,
 			inputs: r.Params.InputResponses, state: r.Params.RequestState, ctx: ctx}
-		return paid(ctx, f, x, r.Extra, u, resourceCall, r.Params.URI, func(ctx context.Context) (*mcp.ReadResourceResult, error) {
-			res, err := u.readResource(ctx, x, r.Params.URI)
-			if err != nil {
-				return nil, err
-			}
-			out := &mcp.ReadResourceResult{InputRequests: bare(res.InputRequests), RequestState: res.RequestState, Cacheable: mcp.Cacheable{CacheScope: "private"}}
-			for _, c := range present(res.Contents) {
-				out.Contents = append(out.Contents, bareResource(c))
-			}
-			return out, nil
-		})
+		return paid(ctx, f, x, r.Extra, u, resourceCall, r.Params.URI,
+			func(ctx context.Context) (*mcp.ReadResourceResult, error) {
+				res, err := u.readResource(ctx, x, r.Params.URI)
+				if err != nil {
+					return nil, err
+				}
+				out := &mcp.ReadResourceResult{
+					InputRequests: bare(res.InputRequests),
+					RequestState:  res.RequestState,
+					Cacheable:     mcp.Cacheable{CacheScope: "private"},
+				}
+				for _, c := range present(res.Contents) {
+					out.Contents = append(out.Contents, bareResource(c))
+				}
+				return out, nil
+			})
 	}
 }
 
@@ -173,19 +192,28 @@ func (f *mcpFace) completion(ctx context.Context, r *mcp.CompleteRequest) (*mcp.
 	if u == nil {
 		return nothing, nil
 	}
-	x := &exchange{session: r.Session, caps: r.ClientCapabilities(), wire: r.ProtocolVersion(), meta: r.Params.Meta, ctx: ctx}
-	return paid(ctx, f, x, r.Extra, u, completionCall, r.Params, func(ctx context.Context) (*mcp.CompleteResult, error) {
-		res, err := u.complete(ctx, x, &mcp.CompleteParams{Ref: &ref, Argument: r.Params.Argument, Context: r.Params.Context})
-		if err != nil {
-			return nil, err
-		}
-		return &mcp.CompleteResult{Completion: res.Completion}, nil
-	})
+	x := &exchange{
+		session: r.Session,
+		caps:    r.ClientCapabilities(),
+		wire:    r.ProtocolVersion(),
+		meta:    r.Params.Meta,
+		ctx:     ctx,
+	}
+	return paid(ctx, f, x, r.Extra, u, completionCall, r.Params,
+		func(ctx context.Context) (*mcp.CompleteResult, error) {
+			res, err := u.complete(ctx, x,
+				&mcp.CompleteParams{Ref: &ref, Argument: r.Params.Argument, Context: r.Params.Context})
+			if err != nil {
+				return nil, err
+			}
+			return &mcp.CompleteResult{Completion: res.Completion}, nil
+		})
 }
 
 // paid sends what is no tool's call to an upstream, under the lease and at
 // its price like one.
-func paid[R any](ctx context.Context, f *mcpFace, x *exchange, extra *mcp.RequestExtra, u *upstream, what string, asks any, send func(context.Context) (R, error)) (result R, err error) {
+func paid[R any](ctx context.Context, f *mcpFace, x *exchange, extra *mcp.RequestExtra, u *upstream, what string,
+	asks any, send func(context.Context) (R, error)) (result R, err error) {
 	door, held, err := f.caller(extra)
 	if err != nil {
 		return result, protocolError(err)

@@ -51,7 +51,9 @@ func (f *mcpFace) readReport(ctx context.Context, r *mcp.ReadResourceRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: ReportURI, MIMEType: "application/json", Text: string(text)}}}, nil
+	return &mcp.ReadResourceResult{
+		Contents: []*mcp.ResourceContents{{URI: ReportURI, MIMEType: "application/json", Text: string(text)}},
+	}, nil
 }
 
 func (f *mcpFace) promptReport(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
@@ -68,6 +70,10 @@ func (f *mcpFace) promptReport(ctx context.Context, r *mcp.GetPromptRequest) (*m
 		return nil, err
 	}
 	text := fmt.Sprintf("You hold the task %s: %s\n\nInput: %s\n\nThe last progress report (JSON; null: none yet):\n%s\n\nAnswers people gave (JSON):\n%s\n\n"+
-		"Go on from there. Report with report_progress as you go; hand in the result with mark_complete.", task.TaskID, task.Title, task.Input, report, answers)
-	return &mcp.GetPromptResult{Description: "Continue " + task.TaskID, Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}, nil
+		"Go on from there. Report with report_progress as you go; hand in the result with mark_complete.", task.TaskID,
+		task.Title, task.Input, report, answers)
+	return &mcp.GetPromptResult{
+		Description: "Continue " + task.TaskID,
+		Messages:    []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}},
+	}, nil
 }

@@ -12,9 +12,15 @@ func TestSessionsOfOtherProxies(t *testing.T) {
 	f := newFace(t, &desk{})
 	url := served(t, f)
 	post := func(id, method string) int {
-		req, _ := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`))
-		for k, v := range map[string]string{"Authorization": bearerOf(f.token()), "Content-Type": "application/json",
-			"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2025-11-25", "Mcp-Session-Id": id} {
+		req, _ := http.NewRequestWithContext(t.Context(), method, url,
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`))
+		for k, v := range map[string]string{
+			"Authorization":        bearerOf(f.token()),
+			"Content-Type":         "application/json",
+			"Accept":               "application/json, text/event-stream",
+			"Mcp-Protocol-Version": "2025-11-25",
+			"Mcp-Session-Id":       id,
+		} {
 			req.Header.Set(k, v)
 		}
 		resp, err := http.DefaultClient.Do(req)
@@ -64,8 +70,13 @@ func TestSessionsOfARunAreBounded(t *testing.T) {
 	ask := func(method, bearer, id, body string) (status int, session string) {
 		t.Helper()
 		req, _ := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-		for k, v := range map[string]string{"Authorization": "Bearer " + bearer, "Content-Type": "application/json",
-			"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2025-11-25", "Mcp-Session-Id": id} {
+		for k, v := range map[string]string{
+			"Authorization":        "Bearer " + bearer,
+			"Content-Type":         "application/json",
+			"Accept":               "application/json, text/event-stream",
+			"Mcp-Protocol-Version": "2025-11-25",
+			"Mcp-Session-Id":       id,
+		} {
 			if v != "" {
 				req.Header.Set(k, v)
 			}
@@ -79,8 +90,9 @@ func TestSessionsOfARunAreBounded(t *testing.T) {
 	}
 	open := func(bearer string, words int) string {
 		t.Helper()
-		status, session := ask(http.MethodPost, bearer, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"experimental":{"x":["`+
-			strings.Repeat("y", words)+`"]}},"clientInfo":{"name":"c","version":"1"}}}`)
+		status, session := ask(http.MethodPost, bearer, "",
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"experimental":{"x":["`+
+				strings.Repeat("y", words)+`"]}},"clientInfo":{"name":"c","version":"1"}}}`)
 		if status != 200 {
 			t.Fatalf("initialize: %d", status)
 		}

@@ -35,22 +35,27 @@ func failsWith(err error) func(context.Context, picket.Reservation) (toolproxy.D
 func TestACallIsSettledByHowItEnds(t *testing.T) {
 	broken := errors.New("connection reset")
 	for _, c := range []struct {
-		name, tool string
-		dispatch   func(context.Context, picket.Reservation) (toolproxy.Dispatched, error)
-		charged    budget.Money
-		outcome    picket.CallOutcome
-		code       picket.Code
+		name     string
+		tool     string
+		dispatch func(context.Context, picket.Reservation) (toolproxy.Dispatched, error)
+		charged  budget.Money
+		outcome  picket.CallOutcome
+		code     picket.Code
 	}{
 		{"answered", "paid", answers(`{"a":1}`), cent + 5, picket.CallDone, ""},
 		{"free", "free", answers(`{}`), 0, picket.CallDone, ""},
-		{"failed, charged on dispatch", "paid", func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
-			return toolproxy.Dispatched{Result: picket.RawJSON(`{}`), Failed: true}, nil
-		}, cent, picket.CallFailed, ""},
-		{"failed, charged on success", "success", func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
-			return toolproxy.Dispatched{Result: picket.RawJSON(`{}`), Failed: true}, nil
-		}, 0, picket.CallFailed, ""},
+		{"failed, charged on dispatch", "paid",
+			func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
+				return toolproxy.Dispatched{Result: picket.RawJSON(`{}`), Failed: true}, nil
+			}, cent, picket.CallFailed, ""},
+		{"failed, charged on success", "success",
+			func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
+				return toolproxy.Dispatched{Result: picket.RawJSON(`{}`), Failed: true}, nil
+			}, 0, picket.CallFailed, ""},
 		{"never left", "paid", failsWith(toolproxy.NeverLeft(broken)), 0, picket.CallUndispatched, picket.CodeUpstream},
-		{"never left, with its own refusal", "paid", failsWith(toolproxy.NeverLeft(picket.Refuse(picket.CodeDestination, "r", "m"))), 0, picket.CallUndispatched, picket.CodeDestination},
+		{"never left, with its own refusal", "paid",
+			failsWith(toolproxy.NeverLeft(picket.Refuse(picket.CodeDestination, "r", "m"))), 0, picket.CallUndispatched,
+			picket.CodeDestination},
 		{"nobody knows", "paid", failsWith(broken), 2 * cent, picket.CallUncertain, picket.CodeUpstream},
 		{"too slow", "paid", func(ctx context.Context, _ picket.Reservation) (toolproxy.Dispatched, error) {
 			<-ctx.Done()
@@ -63,7 +68,8 @@ func TestACallIsSettledByHowItEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				door := newPurse(100 * cent)
-				r, err := till(t, fromOne).Metered(t.Context(), door, aHeld, toolproxy.MeteredCall{Tool: c.tool, Dispatch: c.dispatch})
+				r, err := till(t, fromOne).
+					Metered(t.Context(), door, aHeld, toolproxy.MeteredCall{Tool: c.tool, Dispatch: c.dispatch})
 				if got := door.outcomes(); len(got) != 1 || got[0] != c.outcome {
 					t.Errorf("settled as %v, want %s", got, c.outcome)
 				}
@@ -71,7 +77,8 @@ func TestACallIsSettledByHowItEnds(t *testing.T) {
 					t.Errorf("%+v, %v", r, err)
 				}
 				var refusal *picket.Error
-				if c.code != "" && (picket.CodeOf(err) != c.code || !errors.As(err, &refusal) || refusal.Remedy == "" || refusal.Facts["charged"] != (budget.Envelope{USD: c.charged})) {
+				if c.code != "" && (picket.CodeOf(err) != c.code || !errors.As(err, &refusal) || refusal.Remedy == "" ||
+					refusal.Facts["charged"] != (budget.Envelope{USD: c.charged})) {
 					t.Errorf("%v: %+v", err, refusal)
 				}
 				door.quiet(t, c.charged)
@@ -90,13 +97,18 @@ func TestWhatIsRefusedIsNeverCalled(t *testing.T) {
 	}
 	p := till(t, fromOne)
 	door := newPurse(cent)
-	for tool, want := range map[string]picket.Code{"unknown": picket.CodeUnpricedTool, "paid": picket.CodeBudgetExceeded} {
-		if _, err := p.Metered(t.Context(), door, aHeld, toolproxy.MeteredCall{Tool: tool, Dispatch: dispatch}); picket.CodeOf(err) != want {
+	for tool, want := range map[string]picket.Code{
+		"unknown": picket.CodeUnpricedTool,
+		"paid":    picket.CodeBudgetExceeded,
+	} {
+		if _, err := p.Metered(t.Context(), door, aHeld,
+			toolproxy.MeteredCall{Tool: tool, Dispatch: dispatch}); picket.CodeOf(err) != want {
 			t.Errorf("%s: %v", tool, err)
 		}
 	}
 	door.err = picket.Refuse(picket.CodeStaleFence, "Stop.", "superseded")
-	if _, err := p.Metered(t.Context(), door, aHeld, toolproxy.MeteredCall{Tool: "free", Dispatch: dispatch}); picket.CodeOf(err) != picket.CodeStaleFence {
+	if _, err := p.Metered(t.Context(), door, aHeld,
+		toolproxy.MeteredCall{Tool: "free", Dispatch: dispatch}); picket.CodeOf(err) != picket.CodeStaleFence {
 		t.Errorf("stale: %v", err)
 	}
 	if called != 0 {
@@ -112,10 +124,15 @@ func TestALostReservationIsFoundAgain(t *testing.T) {
 		door := newPurse(10 * cent)
 		door.loseReserve = lost
 		called := 0
-		_, err := till(t, fromOne).Metered(t.Context(), door, aHeld, toolproxy.MeteredCall{Tool: "paid", Dispatch: func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
-			called++
-			return toolproxy.Dispatched{Result: picket.RawJSON(`{}`)}, nil
-		}})
+		_, err := till(t, fromOne).
+			Metered(t.Context(), door, aHeld,
+				toolproxy.MeteredCall{
+					Tool: "paid",
+					Dispatch: func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
+						called++
+						return toolproxy.Dispatched{Result: picket.RawJSON(`{}`)}, nil
+					},
+				})
 		want := cent
 		if lost == 3 {
 			want = 0
@@ -142,7 +159,8 @@ func (f fading) Reserve(ctx context.Context, held picket.Held, req picket.CallRe
 func TestALostReservationOfALeaseThatEndsIsGivenBack(t *testing.T) {
 	door := newPurse(10 * cent)
 	door.loseReserve = 1
-	_, err := till(t, fromOne).Metered(t.Context(), fading{door}, aHeld, toolproxy.MeteredCall{Tool: "paid", Dispatch: answers(`{}`)})
+	_, err := till(t, fromOne).
+		Metered(t.Context(), fading{door}, aHeld, toolproxy.MeteredCall{Tool: "paid", Dispatch: answers(`{}`)})
 	if picket.CodeOf(err) != picket.CodeLeaseExpired {
 		t.Errorf("answered %v", err)
 	}
@@ -156,7 +174,8 @@ func TestALostSettlementIsRepeated(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			door := newPurse(10 * cent)
 			door.loseSettle = lost
-			r, err := till(t, fromOne).Metered(t.Context(), door, aHeld, toolproxy.MeteredCall{Tool: "paid", Dispatch: answers(`{"a":1}`)})
+			r, err := till(t, fromOne).
+				Metered(t.Context(), door, aHeld, toolproxy.MeteredCall{Tool: "paid", Dispatch: answers(`{"a":1}`)})
 			if err != nil || string(r.Result) != `{"a":1}` || r.Cost.USD != cent+5 {
 				t.Errorf("%d lost: %+v %v", lost, r, err)
 			}
@@ -178,15 +197,19 @@ func TestACallerThatGoesAwayIsNotRefunded(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p, door := till(t, fromOne), newPurse(10*cent)
 			ctx, gone := context.WithCancel(t.Context())
-			call := toolproxy.MeteredCall{Tool: "paid", Key: key, Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.Dispatched, error) {
-				gone()
-				select {
-				case <-ctx.Done():
-					return toolproxy.Dispatched{}, ctx.Err()
-				case <-time.After(time.Second):
-					return toolproxy.Dispatched{Result: picket.RawJSON(`{"n":1}`)}, nil
-				}
-			}}
+			call := toolproxy.MeteredCall{
+				Tool: "paid",
+				Key:  key,
+				Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.Dispatched, error) {
+					gone()
+					select {
+					case <-ctx.Done():
+						return toolproxy.Dispatched{}, ctx.Err()
+					case <-time.After(time.Second):
+						return toolproxy.Dispatched{Result: picket.RawJSON(`{"n":1}`)}, nil
+					}
+				},
+			}
 			_, _ = p.Metered(ctx, door, aHeld, call)
 			if got := door.outcomes(); len(got) != 1 || got[0] != want.outcome {
 				t.Errorf("key %q: %v", key, got)
@@ -211,11 +234,12 @@ func TestTheEndOfALeaseCutsItsCallsOff(t *testing.T) {
 		errs := make(chan error, 3)
 		for i, effects := range []picket.Effects{picket.EffectsExternal, picket.EffectsExternal, picket.EffectsNone} {
 			go func() {
-				_, err := p.Metered(t.Context(), door, aHeld, toolproxy.MeteredCall{Tool: "paid", Key: fmt.Sprint(i), Effects: effects, Timeout: time.Minute,
-					Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.Dispatched, error) {
-						<-ctx.Done()
-						return toolproxy.Dispatched{}, ctx.Err()
-					}})
+				_, err := p.Metered(t.Context(), door, aHeld,
+					toolproxy.MeteredCall{Tool: "paid", Key: fmt.Sprint(i), Effects: effects, Timeout: time.Minute,
+						Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.Dispatched, error) {
+							<-ctx.Done()
+							return toolproxy.Dispatched{}, ctx.Err()
+						}})
 				errs <- err
 			}()
 		}
@@ -240,7 +264,12 @@ func TestTheAnswerHasItsPriceTag(t *testing.T) {
 		`[1]`:                   `{"available":{"tokens":2,"usd":0.5},"cost":{"tokens":0,"usd":0.01},"replayed":true,"result":[1]}`,
 		``:                      `{"available":{"tokens":2,"usd":0.5},"cost":{"tokens":0,"usd":0.01},"replayed":true,"result":null}`,
 	} {
-		r := toolproxy.MeteredResult{Result: picket.RawJSON(result), Cost: budget.Envelope{USD: cent}, Available: budget.Envelope{Tokens: 2, USD: 50 * cent}, Replayed: true}
+		r := toolproxy.MeteredResult{
+			Result:    picket.RawJSON(result),
+			Cost:      budget.Envelope{USD: cent},
+			Available: budget.Envelope{Tokens: 2, USD: 50 * cent},
+			Replayed:  true,
+		}
 		if got, err := r.Answer(); err != nil || string(got) != want {
 			t.Errorf("%s: %s %v", result, got, err)
 		}

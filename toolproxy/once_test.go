@@ -46,7 +46,8 @@ func chargedOnce(t *testing.T, b *rig.Breaker, p *purse) {
 // One admitted call of http_request is at most one request on the wire.
 func TestAnHTTPCallIsSentOnce(t *testing.T) {
 	for _, args := range []string{
-		`"method":"GET"`, `"method":"HEAD"`, `"method":"POST","body":"x","headers":{"Idempotency-Key":"k"}`, `"method":"PUT","headers":{"X-Idempotency-Key":"k"}`,
+		`"method":"GET"`, `"method":"HEAD"`, `"method":"POST","body":"x","headers":{"Idempotency-Key":"k"}`,
+		`"method":"PUT","headers":{"X-Idempotency-Key":"k"}`,
 		`"method":"POST","body":{"a":1}`, `"method":"DELETE"`,
 	} {
 		t.Run(strings.ReplaceAll(args, `"`, ""), func(t *testing.T) {
@@ -55,7 +56,9 @@ func TestAnHTTPCallIsSentOnce(t *testing.T) {
 				if http2 {
 					mark = ""
 				}
-				b := rig.ServeBreaker(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }), http2, how, mark)
+				b := rig.ServeBreaker(t,
+					http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }),
+					http2, how, mark)
 				shop := shop(t, func(c *toolproxy.HTTPTool) {
 					_, at, _ := strings.Cut(b.URL, "://")
 					c.Allow, c.TLS = []string{at}, b.TLS
@@ -65,7 +68,8 @@ func TestAnHTTPCallIsSentOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.Arm()
-				if a, err := get(t, shop, p, `{"url":"`+b.URL+`/marked",`+args+`}`); picket.CodeOf(err) != picket.CodeUpstream {
+				if a, err := get(t, shop, p,
+					`{"url":"`+b.URL+`/marked",`+args+`}`); picket.CodeOf(err) != picket.CodeUpstream {
 					t.Errorf("%v, %v", a, err)
 				}
 				chargedOnce(t, b, p)
@@ -107,12 +111,19 @@ func TestAnMCPCallIsSentOnce(t *testing.T) {
 				o := newOther()
 				b := rig.ServeBreaker(t, o.handler(t, wire), http2, how, "marked")
 				p := newPurse(100 * cent)
-				bridge := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: b.URL, TLS: b.TLS, Headers: map[string]picket.Secret{"Idempotency-Key": "k"}})
+				bridge := openBridge(t, p,
+					toolproxy.Upstream{
+						Name:    "up",
+						URL:     b.URL,
+						TLS:     b.TLS,
+						Headers: map[string]picket.Secret{"Idempotency-Key": "k"},
+					})
 				if _, err := bridge.Invoke(t.Context(), p, aHeld, "up_echo", []byte(`{"n":1}`), ""); err != nil {
 					t.Fatal(err)
 				}
 				b.Arm()
-				if a, err := bridge.Invoke(t.Context(), p, aHeld, "up_echo", []byte(`{"n":"marked"}`), ""); picket.CodeOf(err) != picket.CodeUpstream {
+				if a, err := bridge.Invoke(t.Context(), p, aHeld, "up_echo", []byte(`{"n":"marked"}`),
+					""); picket.CodeOf(err) != picket.CodeUpstream {
 					t.Errorf("%s, %v", a, err)
 				}
 				chargedOnce(t, b, p)
@@ -131,7 +142,8 @@ func TestARedirectSendsNothingTwice(t *testing.T) {
 			})
 			p, door := shop(t, func(c *toolproxy.HTTPTool) { c.Allow = []string{u.at()} }), newPurse(100*cent)
 			a, err := get(t, p, door, `{"method":"`+method+`","url":"`+u.URL+`/first","body":"order"}`)
-			if err != nil || a["status"] != float64(status) || !strings.Contains(text(a["notFollowed"]), "a second time") || u.count() != 1 {
+			if err != nil || a["status"] != float64(status) ||
+				!strings.Contains(text(a["notFollowed"]), "a second time") || u.count() != 1 {
 				t.Errorf("%s with %d: %d requests, %v, %v", method, status, u.count(), a, err)
 			}
 		}
@@ -181,15 +193,19 @@ func TestAnMCPCallIsNotSentAgainAfterItsAnswer(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", wire, status), func(t *testing.T) {
 				m := serveMovedMCP(t, newOther(), wire)
 				p := newPurse(100 * cent)
-				bridge := openBridgeTo(t, p, "up_echo", map[string]budget.Price{"up_*": {Call: cent}}, toolproxy.Upstream{Name: "up", URL: m.URL})
-				if _, err := bridge.Invoke(t.Context(), p, aHeld, "up_echo", []byte(`{"n":1}`), ""); err != nil || m.calls.Load() != 1 {
+				bridge := openBridgeTo(t, p, "up_echo", map[string]budget.Price{"up_*": {Call: cent}},
+					toolproxy.Upstream{Name: "up", URL: m.URL})
+				if _, err := bridge.Invoke(t.Context(), p, aHeld, "up_echo", []byte(`{"n":1}`), ""); err != nil ||
+					m.calls.Load() != 1 {
 					t.Fatalf("%d requests: %v", m.calls.Load(), err)
 				}
-				asked := connect(t, bridge.url, bridge.token(), wires[0], &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{Sampling: &mcp.SamplingCapabilities{}}})
+				asked := connect(t, bridge.url, bridge.token(), wires[0],
+					&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{Sampling: &mcp.SamplingCapabilities{}}})
 				call(t, asked, "up_echo", map[string]any{"n": 1}) // has a connection of its own
 				m.status.Store(int64(status))
 				before := m.calls.Load()
-				_, _ = asked.CallTool(t.Context(), &mcp.CallToolParams{Name: "up_echo", Arguments: map[string]any{"n": 2}})
+				_, _ = asked.CallTool(t.Context(),
+					&mcp.CallToolParams{Name: "up_echo", Arguments: map[string]any{"n": 2}})
 				if n := m.calls.Load() - before; n != 1 {
 					t.Errorf("a call of a session was sent %d times", n)
 				}
@@ -208,7 +224,11 @@ func TestAnMCPCallIsNotSentAgainAfterItsAnswer(t *testing.T) {
 // The route for models keeps no answers: it charges each call that it admits and
 // passes no idempotency key on.
 func TestEachModelCallIsChargedWhateverItsKey(t *testing.T) {
-	for path, ask := range map[string]string{messages: claudeAsk, chats: `{"model":"gpt-x"}`, responses: `{"model":"gpt-x"}`} {
+	for path, ask := range map[string]string{
+		messages:  claudeAsk,
+		chats:     `{"model":"gpt-x"}`,
+		responses: `{"model":"gpt-x"}`,
+	} {
 		m, p := newModel(t, answersAll), rich(1000)
 		b := newMind(t, m, p)
 		for range 2 {

@@ -41,7 +41,8 @@ func (p priced) cost(d Dispatched) budget.Envelope {
 
 func unpriced(tool string) error {
 	return picket.Refuse(picket.CodeUnpricedTool,
-		"Do without it, or ask an operator for a price: tools.prices."+clip(tool)+" in picket.yaml; {call: 0} makes it free.",
+		"Do without it, or ask an operator for a price: tools.prices."+clip(tool)+
+			" in picket.yaml; {call: 0} makes it free.",
 		"nobody has said what a call of %s costs", clip(tool)).With("tool", clip(tool))
 }
 
@@ -76,11 +77,18 @@ func withEstimate(ctx context.Context) context.Context {
 
 func estimating(ctx context.Context) bool { return ctx.Value(estimateKey{}) != nil }
 
-func (p *Proxy) estimate(ctx context.Context, door Door, held picket.Held, tool string, need budget.Envelope, version string) error {
+func (p *Proxy) estimate(ctx context.Context, door Door, held picket.Held, tool string, need budget.Envelope,
+	version string) error {
 	funds, err := door.AwaitTopUp(ctx, held, 0)
 	if err != nil {
 		return err
 	}
 	covered := need.IsZero() || !funds.Locked && funds.Available.Covers(need)
-	return &estimated{Estimate{Tool: tool, Reserve: need, Available: funds.Available, Covered: covered, PriceVersion: version}}
+	return &estimated{Estimate{
+		Tool:         tool,
+		Reserve:      need,
+		Available:    funds.Available,
+		Covered:      covered,
+		PriceVersion: version,
+	}}
 }

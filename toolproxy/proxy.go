@@ -96,7 +96,13 @@ func New(cfg Config) (*Proxy, error) {
 	if prices == nil {
 		prices = func() *budget.List { return nil }
 	}
-	p := &Proxy{sealer: cfg.Sealer, door: cfg.Door, prices: prices, rates: cfg.Rates, log: web.Logged(cmp.Or(cfg.Log, slog.Default()))}
+	p := &Proxy{
+		sealer: cfg.Sealer,
+		door:   cfg.Door,
+		prices: prices,
+		rates:  cfg.Rates,
+		log:    web.Logged(cmp.Or(cfg.Log, slog.Default())),
+	}
 	p.ending, p.end = context.WithCancel(context.Background())
 	gateway, err := newGateway(p, cfg.Upstreams)
 	if err != nil {
@@ -143,11 +149,12 @@ type serve func(p *Proxy, c echo.Context, door Door, held picket.Held) error
 
 // route is one line of the proxy's surface.
 type route struct {
-	method, path string
-	side         picket.Bearer // the side that may call the route if the lease has two credentials
-	write        string        // the verb under which a refusal is recorded; empty for what changes nothing
-	serve        serve
-	parameters   []string // of the query; any other is refused
+	method     string
+	path       string
+	side       picket.Bearer // the side that may call the route if the lease has two credentials
+	write      string        // the verb under which a refusal is recorded; empty for what changes nothing
+	serve      serve
+	parameters []string // of the query; any other is refused
 }
 
 const (
@@ -222,9 +229,11 @@ func unserved(namespace string) error {
 // write: the two cross in a perfectly normal life.
 func (p *Proxy) recordRefusal(ctx context.Context, w witness, held picket.Held, verb string, err error) {
 	var refusal *picket.Error
-	if !errors.As(err, &refusal) || !refusal.Code.Fenced() || (verb == "release" && refusal.Code == picket.CodeLeaseReleased) {
+	if !errors.As(err, &refusal) || !refusal.Code.Fenced() ||
+		(verb == "release" && refusal.Code == picket.CodeLeaseReleased) {
 		return
 	}
-	p.log.DebugContext(ctx, "write refused", "task", held.TaskID, "run", held.RunID, "fence", held.Fence, "verb", verb, "code", string(refusal.Code))
+	p.log.DebugContext(ctx, "write refused", "task", held.TaskID, "run", held.RunID, "fence", held.Fence, "verb", verb,
+		"code", string(refusal.Code))
 	w.RefusedWrite(ctx, held, verb, refusal)
 }

@@ -31,8 +31,13 @@ type purse struct {
 }
 
 func newPurse(usd budget.Money) *purse {
-	return &purse{desk: &desk{}, available: budget.Envelope{Tokens: 1000, USD: usd}, holds: map[string]picket.CallRequest{},
-		settled: map[string]picket.Settlement{}, ended: make(chan struct{})}
+	return &purse{
+		desk:      &desk{},
+		available: budget.Envelope{Tokens: 1000, USD: usd},
+		holds:     map[string]picket.CallRequest{},
+		settled:   map[string]picket.Settlement{},
+		ended:     make(chan struct{}),
+	}
 }
 
 func (p *purse) Reserve(_ context.Context, held picket.Held, req picket.CallRequest) (picket.Reservation, error) {
@@ -42,7 +47,14 @@ func (p *purse) Reserve(_ context.Context, held picket.Held, req picket.CallRequ
 		return picket.Reservation{}, err
 	}
 	p.asks++
-	r := picket.Reservation{CallID: req.CallID, TaskID: held.TaskID, RunID: held.RunID, Nonce: req.Nonce, Token: 17, Reserved: req.Reserve}
+	r := picket.Reservation{
+		CallID:   req.CallID,
+		TaskID:   held.TaskID,
+		RunID:    held.RunID,
+		Nonce:    req.Nonce,
+		Token:    17,
+		Reserved: req.Reserve,
+	}
 	open, known := p.holds[req.CallID]
 	switch s, done := p.settled[req.CallID]; {
 	case done:
@@ -65,7 +77,8 @@ func (p *purse) Reserve(_ context.Context, held picket.Held, req picket.CallRequ
 
 // tooLittle is a refusal that names what there is, of one dimension.
 func (p *purse) tooLittle(need budget.Envelope) error {
-	e := picket.Refuse(picket.CodeBudgetExceeded, "Top up.", "too little").With("dimension", "usd").With("available", p.available.USD)
+	e := picket.Refuse(picket.CodeBudgetExceeded, "Top up.", "too little").With("dimension", "usd").
+		With("available", p.available.USD)
 	if need.USD <= p.available.USD {
 		e = e.With("dimension", "tokens").With("available", p.available.Tokens)
 	}
@@ -120,7 +133,8 @@ func (p *purse) AwaitEnd(ctx context.Context, _ picket.Held, wait time.Duration)
 // A desk alone has no money and sees no lease end.
 
 func (d *desk) Reserve(_ context.Context, h picket.Held, req picket.CallRequest) (picket.Reservation, error) {
-	return picket.Reservation{CallID: req.CallID, TaskID: h.TaskID, Nonce: req.Nonce, Reserved: req.Reserve}, d.note("reserve", h)
+	return picket.Reservation{CallID: req.CallID, TaskID: h.TaskID, Nonce: req.Nonce, Reserved: req.Reserve},
+		d.note("reserve", h)
 }
 
 func (d *desk) Settle(_ context.Context, s picket.Settlement) (picket.Settled, error) {

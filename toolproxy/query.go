@@ -38,7 +38,8 @@ func number(q url.Values, name string, def, most int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
 	if err != nil || n > most || !digitsPattern.MatchString(q.Get(name)) {
-		return 0, web.BadParameter(name, "Send a whole number from 0 to "+strconv.FormatInt(most, 10)+".", "%s is not a number in range", name)
+		return 0, web.BadParameter(name, "Send a whole number from 0 to "+strconv.FormatInt(most, 10)+".",
+			"%s is not a number in range", name)
 	}
 	return n, nil
 }

@@ -59,7 +59,11 @@ func rated(t *testing.T, test func(t *testing.T, h *house, rates *web.Rates, url
 		h, leave := enter(t, s)
 		defer leave()
 		rates := web.NewRates(0, 1)
-		h.face = newFaceWith(t, toolproxy.Config{Sealer: h.sealer, Rates: rates, Door: func(string) toolproxy.Door { return h.Engine }})
+		h.face = newFaceWith(t, toolproxy.Config{
+			Sealer: h.sealer,
+			Rates:  rates,
+			Door:   func(string) toolproxy.Door { return h.Engine },
+		})
 		server := httptest.NewServer(h.e)
 		defer http.DefaultClient.CloseIdleConnections()
 		defer server.Close()
@@ -86,7 +90,8 @@ func TestAFloodOfToolCallsIsRefused(t *testing.T) {
 			status, header, body := overHTTP(t, url, calls["get_task"], attacker.LeaseToken)
 			switch {
 			case status == http.StatusTooManyRequests:
-				if header.Get("Retry-After") != "1" || !strings.Contains(body, `"rate_limited"`) || !strings.Contains(body, "Retry-After says") {
+				if header.Get("Retry-After") != "1" || !strings.Contains(body, `"rate_limited"`) ||
+					!strings.Contains(body, "Retry-After says") {
 					t.Fatalf("refused with Retry-After %q: %s", header.Get("Retry-After"), body)
 				}
 				refused++
@@ -146,10 +151,12 @@ func TestAFloodOverMCPIsRefused(t *testing.T) {
 			t.Errorf("tools/list after the flood: %v", err)
 		}
 		llm := request{path: toolproxy.LLMPath + "/anthropic/v1/messages", body: `{}`}
-		if status, header, body := overHTTP(t, url, llm, l.LeaseToken); status != http.StatusTooManyRequests || header.Get("Retry-After") != "1" {
+		if status, header, body := overHTTP(t, url, llm, l.LeaseToken); status != http.StatusTooManyRequests ||
+			header.Get("Retry-After") != "1" {
 			t.Errorf("a call of a model after the flood: %d %s", status, body)
 		}
-		result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "mark_complete", Arguments: map[string]any{"output": 1}})
+		result, err := s.CallTool(t.Context(),
+			&mcp.CallToolParams{Name: "mark_complete", Arguments: map[string]any{"output": 1}})
 		if err != nil || result.IsError {
 			t.Errorf("mark_complete after the flood: %v %+v", err, result)
 		}
@@ -164,13 +171,15 @@ func TestAFloodOfClosingToolsIsRefused(t *testing.T) {
 		h.expire()
 		now := h.lease()
 		for _, name := range []string{"mark_complete", "mark_failed", "request_human_help"} {
-			if status, _, body := overHTTP(t, url, calls[name], old.LeaseToken); status != http.StatusPreconditionFailed {
+			if status, _, body := overHTTP(t, url, calls[name],
+				old.LeaseToken); status != http.StatusPreconditionFailed {
 				t.Fatalf("%s: %d %s", name, status, body)
 			}
 		}
 		refused := 0
 		for range 4 * flood {
-			if status, header, _ := overHTTP(t, url, calls["mark_complete"], old.LeaseToken); status == http.StatusTooManyRequests {
+			if status, header, _ := overHTTP(t, url, calls["mark_complete"],
+				old.LeaseToken); status == http.StatusTooManyRequests {
 				if header.Get("Retry-After") != "1" {
 					t.Fatalf("Retry-After is %q", header.Get("Retry-After"))
 				}
@@ -183,7 +192,8 @@ func TestAFloodOfClosingToolsIsRefused(t *testing.T) {
 		s := connect(t, url+toolproxy.MCPPath, old.LeaseToken.Reveal(), wires[0], nil)
 		refused = 0
 		for range flood {
-			result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "mark_complete", Arguments: map[string]any{"output": 1}})
+			result, err := s.CallTool(t.Context(),
+				&mcp.CallToolParams{Name: "mark_complete", Arguments: map[string]any{"output": 1}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,13 +213,18 @@ func TestAFloodOfClosingToolsIsRefused(t *testing.T) {
 // A body that becomes no MCP message counts as a request. The lease can still
 // end its task over HTTP.
 func TestAFloodOfMalformedMCPBodiesIsRefused(t *testing.T) {
-	for name, body := range map[string]string{"no JSON": `{`, "no method": `{"jsonrpc":"2.0","id":1,"method":"x"}`, "an answer": `{"jsonrpc":"2.0","id":1,"result":{}}`} {
+	for name, body := range map[string]string{
+		"no JSON":   `{`,
+		"no method": `{"jsonrpc":"2.0","id":1,"method":"x"}`,
+		"an answer": `{"jsonrpc":"2.0","id":1,"result":{}}`,
+	} {
 		t.Run(name, func(t *testing.T) {
 			rated(t, func(t *testing.T, h *house, _ *web.Rates, url string) {
 				l := h.first()
 				refused := 0
 				for range flood {
-					status, header, answer := overHTTP(t, url, request{path: toolproxy.MCPPath, body: body}, l.LeaseToken)
+					status, header, answer := overHTTP(t, url, request{path: toolproxy.MCPPath, body: body},
+						l.LeaseToken)
 					if status != http.StatusTooManyRequests {
 						continue
 					}
@@ -233,7 +248,11 @@ func TestAFloodOfMalformedMCPBodiesIsRefused(t *testing.T) {
 func TestTheRateOfAnAgentIsNotItsAdapters(t *testing.T) {
 	d := &desk{}
 	rates := web.NewRates(0, 1)
-	f := newFaceWith(t, toolproxy.Config{Sealer: newSealer(t), Rates: rates, Door: func(string) toolproxy.Door { return d }}).undescribed()
+	f := newFaceWith(t, toolproxy.Config{
+		Sealer: newSealer(t),
+		Rates:  rates,
+		Door:   func(string) toolproxy.Door { return d },
+	}).undescribed()
 	agent := f.sealer.SealFor(picket.BearerAgent, "default", aTask, aRun).Reveal()
 	adapter := f.sealer.SealFor(picket.BearerAdapter, "default", aTask, aRun).Reveal()
 	for range flood {

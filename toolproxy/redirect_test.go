@@ -52,21 +52,31 @@ func TestRedirectsAreCheckedHopByHop(t *testing.T) {
 		body   string
 		why    string
 	}{
-		"inside": {302, "", "inside"}, "unlisted": {302, "", "allow-list"}, "file": {302, "", "scheme"}, "userinfo": {302, "", "password"}, "unreadable": {302, "", "cannot be read"},
-		"around": {302, "", "redirects"}, "here": {200, "here", ""}, "there": {200, "there", ""}, "there/307": {307, "", "a second time"},
+		"inside":     {302, "", "inside"},
+		"unlisted":   {302, "", "allow-list"},
+		"file":       {302, "", "scheme"},
+		"userinfo":   {302, "", "password"},
+		"unreadable": {302, "", "cannot be read"},
+		"around":     {302, "", "redirects"},
+		"here":       {200, "here", ""},
+		"there":      {200, "there", ""},
+		"there/307":  {307, "", "a second time"},
 	} {
 		door, before := newPurse(100*cent), hits.Load()
-		a, err := get(t, p, door, `{"method":"POST","body":"secret","headers":{"Authorization":"Bearer abc","X-Api-Key":"k","Cookie":"c=1","Accept":"text/html"},"url":"`+u.URL+"/"+path+`"}`)
+		a, err := get(t, p, door,
+			`{"method":"POST","body":"secret","headers":{"Authorization":"Bearer abc","X-Api-Key":"k","Cookie":"c=1","Accept":"text/html"},"url":"`+u.URL+"/"+path+`"}`)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
-		if a["status"] != want.status || a["body"] != want.body || !strings.Contains(text(a["notFollowed"]), want.why) || (want.why == "") != (a["notFollowed"] == nil) {
+		if a["status"] != want.status || a["body"] != want.body ||
+			!strings.Contains(text(a["notFollowed"]), want.why) || (want.why == "") != (a["notFollowed"] == nil) {
 			t.Errorf("%s: %v", path, a)
 		}
 		if path == "around" {
 			u.mu.Lock()
-			if n := len(slices.DeleteFunc(slices.Clone(u.seen), func(r *http.Request) bool { return r.URL.Path != "/around" })); n != 6 {
+			if n := len(slices.DeleteFunc(slices.Clone(u.seen),
+				func(r *http.Request) bool { return r.URL.Path != "/around" })); n != 6 {
 				t.Errorf("the server that redirects to itself was called %d times", n)
 			}
 			u.mu.Unlock()
@@ -90,7 +100,8 @@ func TestRedirectsAreCheckedHopByHop(t *testing.T) {
 		t.Errorf("the other server got %s %q %v", r.Method, other.body[0], r.Header)
 	}
 	for i, r := range u.seen {
-		if r.URL.Path == "/end" && (r.Method != "GET" || r.Header.Get("Authorization") != "Bearer abc" || u.body[i] != "") {
+		if r.URL.Path == "/end" &&
+			(r.Method != "GET" || r.Header.Get("Authorization") != "Bearer abc" || u.body[i] != "") {
 			t.Errorf("after a redirect to the same server: %s %v %q", r.Method, r.Header, u.body[i])
 		}
 	}

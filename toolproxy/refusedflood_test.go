@@ -19,7 +19,8 @@ func TestAFloodOfRefusedWritesIsCounted(t *testing.T) {
 		h.expire()
 		h.lease()
 		for range flood {
-			if a := h.call(t, calls["report_progress"].with(old.LeaseToken.Reveal(), "")); a.status != http.StatusPreconditionFailed {
+			if a := h.call(t, calls["report_progress"].with(old.LeaseToken.Reveal(),
+				"")); a.status != http.StatusPreconditionFailed {
 				t.Fatalf("the superseded run got %d %s", a.status, a.raw)
 			}
 		}

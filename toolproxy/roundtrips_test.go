@@ -31,7 +31,12 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 	h, leave := enter(t, s)
 	defer leave()
 	window := 3600
-	_, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task", LeaseWindowSeconds: &window, BudgetEnvelope: &budget.Envelope{Tokens: 1_000_000, USD: 100_000 * cent}})
+	_, err := h.Submit(h.ctx, operator,
+		picket.TaskSpec{
+			Title:              "a task",
+			LeaseWindowSeconds: &window,
+			BudgetEnvelope:     &budget.Envelope{Tokens: 1_000_000, USD: 100_000 * cent},
+		})
 	h.ok(err)
 	token := h.lease().LeaseToken.Reveal()
 
@@ -39,7 +44,8 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 	b := openBridge(t, h.Engine, toolproxy.Upstream{Name: "up", URL: newOther().listen(t, wires[1])})
 	for name, key := range map[string]string{"over HTTP": "", "over HTTP with a key": "http-%d"} {
 		doors[name] = func(n int) {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(b.url, toolproxy.MCPPath)+"/v1/tools/up_echo", strings.NewReader(`{"n":1}`))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+				strings.TrimSuffix(b.url, toolproxy.MCPPath)+"/v1/tools/up_echo", strings.NewReader(`{"n":1}`))
 			h.ok(err)
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("Authorization", "Bearer "+token)
@@ -52,7 +58,12 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 	for _, version := range wires {
 		session := connect(t, b.url, token, version, nil)
 		doors["over MCP "+version] = func(n int) {
-			r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "up_echo", Arguments: map[string]any{"n": n}, Meta: mcp.Meta{toolproxy.MetaKey: fmt.Sprint(version, n)}})
+			r, err := session.CallTool(t.Context(),
+				&mcp.CallToolParams{
+					Name:      "up_echo",
+					Arguments: map[string]any{"n": n},
+					Meta:      mcp.Meta{toolproxy.MetaKey: fmt.Sprint(version, n)},
+				})
 			if err != nil || r.IsError || r.Meta["picket/cost"] == nil {
 				t.Fatalf("%v %+v", err, r)
 			}
@@ -61,7 +72,8 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 	m := newModel(t, says(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}`))
 	mind := mindOf(t, m, h.sealer, h.Engine)
 	doors["of a language model"] = func(int) {
-		status, text, _ := mind.get("POST", "/llm/anthropic/v1/messages", `{"model":"claude-x","max_tokens":300,"messages":[]}`, "X-Api-Key", token)
+		status, text, _ := mind.get("POST", "/llm/anthropic/v1/messages",
+			`{"model":"claude-x","max_tokens":300,"messages":[]}`, "X-Api-Key", token)
 		if status != 200 {
 			t.Fatalf("%d %s", status, text)
 		}
@@ -113,19 +125,26 @@ func TestAShorterAnswerIsNoEvent(t *testing.T) {
 	s.Redis.Dialer = wire.Dialer(s.Redis.Dialer)
 	h, leave := enter(t, s)
 	defer leave()
-	_, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task", BudgetEnvelope: &budget.Envelope{Tokens: 1_000_000, USD: 2 * cent}})
+	_, err := h.Submit(h.ctx, operator,
+		picket.TaskSpec{Title: "a task", BudgetEnvelope: &budget.Envelope{Tokens: 1_000_000, USD: 2 * cent}})
 	h.ok(err)
 	token := h.lease().LeaseToken.Reveal()
 	m := newModel(t, says(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1290}}`))
 	mind := mindOf(t, m, h.sealer, h.Engine)
-	for i, c := range []struct{ status, refusals int }{{200, 0}, {402, 1}} {
+	for i, c := range []struct {
+		status   int
+		refusals int
+	}{{200, 0}, {402, 1}} {
 		wire.Take()
-		status, text, _ := mind.get("POST", "/llm/anthropic/v1/messages", `{"model":"claude-x","max_tokens":60000,"messages":[]}`, "X-Api-Key", token)
+		status, text, _ := mind.get("POST", "/llm/anthropic/v1/messages",
+			`{"model":"claude-x","max_tokens":60000,"messages":[]}`, "X-Api-Key", token)
 		sent := wire.Take()
 		page, err := h.Events(h.ctx, picket.EventQuery{Types: []string{picket.EventBudgetExceeded}, Limit: 10})
 		h.ok(err)
-		if status != c.status || len(page.Events) != c.refusals || i > 0 && sent["evalsha"] != 2 { // the first one loads scripts
-			t.Errorf("call %d: %d %s with %v and %d events, want %d and %d events", i, status, text, sent, len(page.Events), c.status, c.refusals)
+		// the first one loads scripts
+		if status != c.status || len(page.Events) != c.refusals || i > 0 && sent["evalsha"] != 2 {
+			t.Errorf("call %d: %d %s with %v and %d events, want %d and %d events", i, status, text, sent,
+				len(page.Events), c.status, c.refusals)
 		}
 		if i == 0 {
 			body, _, _ := m.last(t)

@@ -36,7 +36,8 @@ func decodeEvents(c echo.Context, held picket.Held) ([]picket.RunEvent, error) {
 		return nil, err
 	}
 	if n := len(body.Events); n == 0 || n > MaxRunEvents {
-		return nil, picket.Invalid("/events", "Send 1 to "+strconv.Itoa(MaxRunEvents)+" events.", "there are %d events", n)
+		return nil, picket.Invalid("/events", "Send 1 to "+strconv.Itoa(MaxRunEvents)+" events.", "there are %d events",
+			n)
 	}
 	for i, e := range body.Events {
 		if err := checkRunEvent("/events/"+strconv.Itoa(i), e, held); err != nil {
@@ -50,10 +51,12 @@ func decodeEvents(c echo.Context, held picket.Held) ([]picket.RunEvent, error) {
 // document makes required, and the adapter's announcement of its process.
 func checkRunEvent(at string, e picket.RunEvent, held picket.Held) error {
 	if e.TaskID != "" && e.TaskID != held.TaskID {
-		return picket.Invalid(at+"/taskId", "Leave it out: the lease names the task.", "the event is about another task than the lease")
+		return picket.Invalid(at+"/taskId", "Leave it out: the lease names the task.",
+			"the event is about another task than the lease")
 	}
 	if !validEventID(e.ID) {
-		return picket.Invalid(at+"/id", "Send up to 64 printable characters, or leave it out.", "the id of the event is not 1 to 64 printable characters")
+		return picket.Invalid(at+"/id", "Send up to 64 printable characters, or leave it out.",
+			"the id of the event is not 1 to 64 printable characters")
 	}
 	if e.Type == picket.EventRunStalled {
 		return checkStalled(at, e)
@@ -86,7 +89,8 @@ func checkStalled(at string, e picket.RunEvent) error {
 		return picket.Invalid(at, "Send type, id and idleSeconds only.", "%s takes nothing else", e.Type)
 	}
 	if s := e.IdleSeconds; s == nil || *s < 0 || *s > 1e9 || math.IsNaN(*s) {
-		return picket.Invalid(at+"/idleSeconds", "Send the seconds since the last sign of life.", "%s needs idleSeconds, a number from 0", e.Type)
+		return picket.Invalid(at+"/idleSeconds", "Send the seconds since the last sign of life.",
+			"%s needs idleSeconds, a number from 0", e.Type)
 	}
 	return nil
 }
@@ -97,11 +101,14 @@ func checkLauncherType(at string, e picket.RunEvent) error {
 	case picket.EventAgentHeartbeat:
 		required = []measure{{"elapsedSeconds", e.ElapsedSeconds}}
 	case picket.EventAgentTimeoutWarning:
-		required = []measure{{"elapsedSeconds", e.ElapsedSeconds}, {"timeoutSeconds", e.TimeoutSeconds}, {"remainingSeconds", e.RemainingSeconds}}
+		required = []measure{{"elapsedSeconds", e.ElapsedSeconds}, {"timeoutSeconds", e.TimeoutSeconds},
+			{"remainingSeconds", e.RemainingSeconds}}
 	case picket.EventAgentTimedOut:
 		required = []measure{{"timeoutSeconds", e.TimeoutSeconds}}
 	default:
-		return picket.Invalid(at+"/type", "Send one of: run.launched, run.stalled, agent-heartbeat, agent-timeout-warning, agent-timed-out.", "%q is not an event of a run", clip(e.Type))
+		return picket.Invalid(at+"/type",
+			"Send one of: run.launched, run.stalled, agent-heartbeat, agent-timeout-warning, agent-timed-out.",
+			"%q is not an event of a run", clip(e.Type))
 	}
 	for _, m := range required {
 		if m.value == nil {
@@ -125,7 +132,8 @@ func checkLauncherFields(at string, f picket.LauncherFields) error {
 		return picket.Invalid(at+"/sessionId", "Send at most 256 bytes.", "sessionId has %d bytes", len(f.SessionID))
 	}
 	if f.IssueNumber != nil && (*f.IssueNumber < 0 || *f.IssueNumber > picket.MaxNumber) {
-		return picket.Invalid(at+"/issueNumber", "Send a whole number from 0, or leave it out.", "issueNumber is out of range")
+		return picket.Invalid(at+"/issueNumber", "Send a whole number from 0, or leave it out.",
+			"issueNumber is out of range")
 	}
 	for _, m := range []measure{
 		{"elapsedSeconds", f.ElapsedSeconds}, {"timeoutSeconds", f.TimeoutSeconds},

@@ -53,7 +53,8 @@ func logPiece(c echo.Context) (p picket.LogPiece, err error) {
 		return p, web.BadParameter("stream", "Send stdout or stderr.", "stream is neither stdout nor stderr")
 	}
 	if !q.Has("offset") {
-		return p, web.BadParameter("offset", "Send the offset of the first byte, 0 at the beginning.", "offset is required")
+		return p, web.BadParameter("offset", "Send the offset of the first byte, 0 at the beginning.",
+			"offset is required")
 	}
 	if p.Offset, err = number(q, "offset", 0, picket.MaxNumber); err != nil {
 		return p, err
@@ -87,7 +88,8 @@ func logMarks(header string, offset int64, size int) ([]picket.LogMark, error) {
 	if header == "" {
 		return nil, nil
 	}
-	bad := picket.Invalid(LogTimesHeader, "Send milliseconds since 1970 and position:delay pairs, such as 1763748000000 0:0,120:35, or leave the header out.",
+	bad := picket.Invalid(LogTimesHeader,
+		"Send milliseconds since 1970 and position:delay pairs, such as 1763748000000 0:0,120:35, or leave the header out.",
 		"%s cannot be read", LogTimesHeader)
 	since, pairs, _ := strings.Cut(header, " ")
 	base, err := strconv.ParseInt(since, 10, 64)
@@ -95,7 +97,8 @@ func logMarks(header string, offset int64, size int) ([]picket.LogMark, error) {
 		return nil, bad
 	}
 	if strings.Count(pairs, ",") >= picket.MaxLogMarks {
-		return nil, picket.Invalid(LogTimesHeader, "Send smaller pieces.", "%s has more than %d pairs", LogTimesHeader, picket.MaxLogMarks)
+		return nil, picket.Invalid(LogTimesHeader, "Send smaller pieces.", "%s has more than %d pairs", LogTimesHeader,
+			picket.MaxLogMarks)
 	}
 	var marks []picket.LogMark
 	last := -1

@@ -39,7 +39,8 @@ type calls struct {
 
 // join puts a call under the watch of its run. Its context ends when the lease
 // does; leave must be called when the call is over.
-func (r *runs) join(ctx context.Context, eyes ender, held picket.Held, log *slog.Logger) (_ context.Context, leave func()) {
+func (r *runs) join(ctx context.Context, eyes ender, held picket.Held,
+	log *slog.Logger) (_ context.Context, leave func()) {
 	who := watched{held.Namespace, held.TaskID, held.RunID}
 	r.mu.Lock()
 	defer r.mu.Unlock()

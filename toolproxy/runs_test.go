@@ -14,7 +14,8 @@ import (
 // eyes counts how often the end of a lease is waited for.
 type eyes struct {
 	*purse
-	watches, open atomic.Int64
+	watches atomic.Int64
+	open    atomic.Int64
 }
 
 func (e *eyes) AwaitEnd(ctx context.Context, _ picket.Held, _ time.Duration) (bool, error) {
@@ -31,7 +32,8 @@ func TestARunIsWatchedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, door := till(t, fromOne), &eyes{purse: newPurse(100 * cent)}
 		call := func(effects picket.Effects) {
-			if _, err := p.Metered(t.Context(), door, aHeld, toolproxy.MeteredCall{Tool: "free", Effects: effects, Dispatch: answers(`{}`)}); err != nil {
+			if _, err := p.Metered(t.Context(), door, aHeld,
+				toolproxy.MeteredCall{Tool: "free", Effects: effects, Dispatch: answers(`{}`)}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

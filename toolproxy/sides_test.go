@@ -61,7 +61,11 @@ func requestFor(at string) request {
 	case method == "ANY":
 		return request{method: http.MethodPost, path: strings.Replace(path, "*", "v1/messages", 1), body: `{}`}
 	case path == toolproxy.MCPPath:
-		r := request{method: method, path: path, header: map[string]string{"Accept": "application/json, text/event-stream"}}
+		r := request{
+			method: method,
+			path:   path,
+			header: map[string]string{"Accept": "application/json, text/event-stream"},
+		}
 		if method == http.MethodPost {
 			r.body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"mark_complete","arguments":{"output":1}}}`
 		}
@@ -171,7 +175,8 @@ func TestAnAgentEndsItsRunWithItsOwnCredential(t *testing.T) {
 			if a.status != 200 {
 				t.Errorf("%s: %d %s", name, a.status, a.raw)
 			}
-			if again := h.call(t, calls[name].with(l.AgentToken.Reveal(), "")); again.raw != a.raw && name != "request_human_help" {
+			if again := h.call(t, calls[name].with(l.AgentToken.Reveal(), "")); again.raw != a.raw &&
+				name != "request_human_help" {
 				t.Errorf("%s again: %s, first %s", name, again.raw, a.raw)
 			}
 			for _, then := range []string{"exit", "logs", "events"} {

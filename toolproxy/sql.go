@@ -62,7 +62,8 @@ var tableName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0
 func (d Database) marksTable(name string) (string, error) {
 	table := cmp.Or(d.Marks, "picket_fence")
 	if !tableName.MatchString(table) {
-		return "", fmt.Errorf("toolproxy: %q of the database %s is not a table name: at most 55 lower-case letters, digits or _", table, name)
+		return "",
+			fmt.Errorf("toolproxy: %q of the database %s is not a table name: at most 55 lower-case letters, digits or _", table, name)
 	}
 	return table, nil
 }
@@ -72,7 +73,8 @@ func newSQLSource(p *Proxy, configured map[string]Database) (*sqlSource, error) 
 	for name, d := range configured {
 		config, err := pgconn.ParseConfig(d.URL.Reveal())
 		if err != nil {
-			return nil, fmt.Errorf("toolproxy: the URL of the database %s cannot be read (it is postgres://user:password@host/name)", name)
+			return nil,
+				fmt.Errorf("toolproxy: the URL of the database %s cannot be read (it is postgres://user:password@host/name)", name)
 		}
 		table, err := d.marksTable(name)
 		if err != nil {
@@ -80,7 +82,12 @@ func newSQLSource(p *Proxy, configured map[string]Database) (*sqlSource, error) 
 		}
 		config.RuntimeParams["application_name"] = "picket"
 		config.MaxProtocolMessageBodyLen = maxSQLPacket
-		s.databases[name] = database{name: name, config: config, marks: newMarks(p.sealer, name, table), timeout: min(cmp.Or(d.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second)}
+		s.databases[name] = database{
+			name:    name,
+			config:  config,
+			marks:   newMarks(p.sealer, name, table),
+			timeout: min(cmp.Or(d.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second),
+		}
 	}
 	schema, err := withEnum(s.tool.InputSchema, "database", s.names())
 	s.tool.InputSchema = schema
@@ -154,17 +161,22 @@ func (s *sqlSource) args(c Call) (a sqlArgs, d database, err error) {
 	d, known := s.databases[a.Database]
 	switch {
 	case !known:
-		return a, d, picket.Invalid("/database", "Send one of: "+joined(s.names())+".", "there is no database %q", clip(a.Database))
+		return a, d, picket.Invalid("/database", "Send one of: "+joined(s.names())+".", "there is no database %q",
+			clip(a.Database))
 	case strings.TrimSpace(a.Statement) == "":
 		return a, d, picket.Invalid("/statement", "Send one SQL statement.", "statement is required")
 	case len(a.Statement) > maxStatement:
-		return a, d, picket.Refuse(picket.CodeTooLarge, "Send the values as args.", "the statement has %d bytes, at most %d are allowed", len(a.Statement), maxStatement).With("field", "/statement")
+		return a, d, picket.Refuse(picket.CodeTooLarge, "Send the values as args.",
+			"the statement has %d bytes, at most %d are allowed", len(a.Statement), maxStatement).
+			With("field", "/statement")
 	case strings.ContainsRune(a.Statement, 0):
 		return a, d, picket.Invalid("/statement", "Send text without zero bytes.", "the statement has a zero byte")
 	case len(a.Args) > maxSQLArgs:
-		return a, d, picket.Refuse(picket.CodeTooLarge, "Send fewer args; a JSON array fits into one.", "there are %d args, at most %d are allowed", len(a.Args), maxSQLArgs).With("field", "/args")
+		return a, d, picket.Refuse(picket.CodeTooLarge, "Send fewer args; a JSON array fits into one.",
+			"there are %d args, at most %d are allowed", len(a.Args), maxSQLArgs).With("field", "/args")
 	case a.TimeoutSeconds != nil && (*a.TimeoutSeconds < 1 || *a.TimeoutSeconds > picket.MaxExternalCall):
-		return a, d, picket.Invalid("/timeoutSeconds", "Send 1 to 120, or leave it out.", "timeoutSeconds is %d", *a.TimeoutSeconds)
+		return a, d, picket.Invalid("/timeoutSeconds", "Send 1 to 120, or leave it out.", "timeoutSeconds is %d",
+			*a.TimeoutSeconds)
 	}
 	return a, d, d.allowed(a.Statement)
 }
@@ -172,15 +184,20 @@ func (s *sqlSource) args(c Call) (a sqlArgs, d database, err error) {
 // controls begin statements that would act on the transaction or the
 // connection they are called in. The server takes one statement at a time, so
 // nothing can follow them either; this is to say so before it costs anything.
-var controls = []string{"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare", "deallocate", "execute",
+var controls = []string{"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare",
+	"deallocate", "execute",
 	"set", "reset", "discard", "copy", "listen", "unlisten", "lock", "load"}
 
 func (d database) allowed(statement string) error {
 	if word := firstWord(statement); slices.Contains(controls, word) {
-		return picket.Invalid("/statement", "Send one statement that reads or writes data; each call is a transaction of its own.", "%s is not available here", strings.ToUpper(word))
+		return picket.Invalid("/statement",
+			"Send one statement that reads or writes data; each call is a transaction of its own.",
+			"%s is not available here", strings.ToUpper(word))
 	}
-	if _, table, ok := strings.Cut("."+string(d.marks.table), "."); ok && strings.Contains(strings.ToLower(statement), table[strings.LastIndex(table, ".")+1:]) {
-		return picket.Invalid("/statement", "Leave that table alone.", "the table of high-water marks is not for agents")
+	if _, table, ok := strings.Cut("."+string(d.marks.table), "."); ok &&
+		strings.Contains(strings.ToLower(statement), table[strings.LastIndex(table, ".")+1:]) {
+		return picket.Invalid("/statement", "Leave that table alone.",
+			"the table of high-water marks is not for agents")
 	}
 	return nil
 }
@@ -190,7 +207,8 @@ var leading = regexp.MustCompile(`^(?:\s+|--[^\n]*\n|/\*(?s:.*?)\*/|[(;])+`)
 // firstWord is the verb of a statement, in lower case.
 func firstWord(statement string) string {
 	rest := statement[len(leading.FindString(statement)):]
-	end := strings.IndexFunc(rest, func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') })
+	end := strings.IndexFunc(rest,
+		func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') })
 	if end < 0 {
 		end = len(rest)
 	}
@@ -201,12 +219,20 @@ func firstWord(statement string) string {
 // transaction was rolled back.
 func refusedStatement(err error) (jsontext.Value, bool) {
 	var pg *pgconn.PgError
-	if large := (*pgproto3.ExceededMaxBodyLenErr)(nil); errors.As(err, &large) { // the connection ended, nothing was committed
-		pg = &pgconn.PgError{Code: "54000", Message: fmt.Sprintf("a row of the answer has more than %d bytes", maxSQLPacket), Hint: "Select parts of it."}
+	// the connection ended, nothing was committed
+	if large := (*pgproto3.ExceededMaxBodyLenErr)(nil); errors.As(err, &large) {
+		pg = &pgconn.PgError{
+			Code:    "54000",
+			Message: fmt.Sprintf("a row of the answer has more than %d bytes", maxSQLPacket),
+			Hint:    "Select parts of it.",
+		}
 	} else if !errors.As(err, &pg) {
 		return nil, false
 	}
-	answer, err := encode(map[string]any{"error": map[string]any{
-		"sqlstate": pg.Code, "message": pg.Message, "detail": pg.Detail, "hint": pg.Hint, "position": pg.Position}, "rolledBack": true})
+	answer, err := encode(map[string]any{
+		"error": map[string]any{
+			"sqlstate": pg.Code, "message": pg.Message, "detail": pg.Detail, "hint": pg.Hint, "position": pg.Position},
+		"rolledBack": true,
+	})
 	return answer, err == nil
 }

@@ -31,8 +31,13 @@ func openBookOf(t testing.TB, s *picket.Sealer, pg *postgres, db toolproxy.Datab
 	if db.URL == "" {
 		db.URL = pg.as("agents")
 	}
-	p, err := toolproxy.New(toolproxy.Config{Sealer: s, Door: func(string) toolproxy.Door { return nil }, Log: slog.New(slog.DiscardHandler),
-		SQL: map[string]toolproxy.Database{"main": db}, Prices: priceList(t, map[string]budget.Price{"sql": {Call: cent, ChargeOn: budget.ChargeOnSuccess}})})
+	p, err := toolproxy.New(toolproxy.Config{
+		Sealer: s,
+		Door:   func(string) toolproxy.Door { return nil },
+		Log:    slog.New(slog.DiscardHandler),
+		SQL:    map[string]toolproxy.Database{"main": db},
+		Prices: priceList(t, map[string]budget.Price{"sql": {Call: cent, ChargeOn: budget.ChargeOnSuccess}}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +66,11 @@ var runs = "ABCDEFGHJK"
 
 // holding is a run of the task under a token; runs differ by their number.
 func holding(token int64, run int) *holder {
-	return &holder{purse: newPurse(100 * cent), token: token, held: picket.Held{Namespace: "default", TaskID: aTask, RunID: aRun[:len(aRun)-1] + runs[run:run+1]}}
+	return &holder{
+		purse: newPurse(100 * cent),
+		token: token,
+		held:  picket.Held{Namespace: "default", TaskID: aTask, RunID: aRun[:len(aRun)-1] + runs[run:run+1]},
+	}
 }
 
 func (b ledgerBook) sql(t testing.TB, h *holder, args map[string]any) (map[string]any, error) {
@@ -93,12 +102,28 @@ func TestSQL(t *testing.T) {
 	pg := startPostgres(t)
 	b := openBook(t, pg, toolproxy.Database{})
 	// The defaults give agents far too much: what the marks need takes it back.
-	pg.run(t, "CREATE ROLE agents LOGIN; GRANT CREATE ON SCHEMA public TO agents; ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO agents; "+
-		"ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO agents; ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO agents; CREATE TABLE entries (n int PRIMARY KEY, by text)")
+	pg.run(t,
+		"CREATE ROLE agents LOGIN; GRANT CREATE ON SCHEMA public TO agents; ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO agents; "+
+			"ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO agents; ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO agents; CREATE TABLE entries (n int PRIMARY KEY, by text)")
 	pg.fence(t, newSealer(t), "")
 	for name, test := range map[string]func(*testing.T, ledgerBook){
-		"Values": sqlValues, "Refusals": sqlRefusals, "Caps": sqlCaps, "ReadOnly": sqlReadOnly, "HighWaterMark": sqlHighWaterMark, "Frozen": sqlFrozen,
-		"Order": sqlOrder, "FirstUse": sqlFirstUse, "NoRight": sqlNoRight, "Away": sqlAway, "Session": sqlSession, "Attacks": sqlAttacks, "Forged": sqlForged, "Shadows": sqlShadows, "Keys": sqlKeys, "Problems": sqlProblems, "Migration": sqlMigration,
+		"Values":        sqlValues,
+		"Refusals":      sqlRefusals,
+		"Caps":          sqlCaps,
+		"ReadOnly":      sqlReadOnly,
+		"HighWaterMark": sqlHighWaterMark,
+		"Frozen":        sqlFrozen,
+		"Order":         sqlOrder,
+		"FirstUse":      sqlFirstUse,
+		"NoRight":       sqlNoRight,
+		"Away":          sqlAway,
+		"Session":       sqlSession,
+		"Attacks":       sqlAttacks,
+		"Forged":        sqlForged,
+		"Shadows":       sqlShadows,
+		"Keys":          sqlKeys,
+		"Problems":      sqlProblems,
+		"Migration":     sqlMigration,
 	} {
 		pg.run(t, "DELETE FROM picket_fence")
 		t.Run(name, func(t *testing.T) { test(t, b) })
@@ -107,20 +132,28 @@ func TestSQL(t *testing.T) {
 
 func sqlValues(t *testing.T, b ledgerBook) {
 	h := holding(17, 0)
-	a, err := b.sql(t, h, map[string]any{"statement": "SELECT $1::bigint, $2::text, $3::boolean, $4::jsonb, $5::numeric, NULL, 'NaN'::float8, $6::timestamptz, '{1,2}'::int[]",
-		"args": []any{int64(9007199254740993), "it's; DROP TABLE entries", true, map[string]any{"a": []int{1}}, "1.10", "2026-01-02T03:04:05Z"}})
+	a, err := b.sql(t, h, map[string]any{
+		"statement": "SELECT $1::bigint, $2::text, $3::boolean, $4::jsonb, $5::numeric, NULL, 'NaN'::float8, $6::timestamptz, '{1,2}'::int[]",
+		"args": []any{int64(9007199254740993), "it's; DROP TABLE entries", true, map[string]any{"a": []int{1}},
+			"1.10", "2026-01-02T03:04:05Z"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := b.Invoke(t.Context(), h, h.held, "sql", []byte(`{"database":"main","statement":"SELECT $1::bigint, 1.10::numeric AS price","args":[9007199254740993]}`), "")
-	if err != nil || !strings.Contains(string(raw), `"rows":[[9007199254740993,1.10]]`) || !strings.Contains(string(raw), `"columns":["int8","price"]`) {
+	raw, err := b.Invoke(t.Context(), h, h.held, "sql",
+		[]byte(`{"database":"main","statement":"SELECT $1::bigint, 1.10::numeric AS price","args":[9007199254740993]}`),
+		"")
+	if err != nil || !strings.Contains(string(raw), `"rows":[[9007199254740993,1.10]]`) ||
+		!strings.Contains(string(raw), `"columns":["int8","price"]`) {
 		t.Errorf("%s %v", raw, err)
 	}
 	rows, _ := a["rows"].([]any)
-	if row := rows[0].([]any); row[1] != "it's; DROP TABLE entries" || row[2] != true || fmt.Sprint(row[3]) != "map[a:[1]]" || row[5] != nil || row[6] != "NaN" || row[8] != "{1,2}" {
+	if row := rows[0].([]any); row[1] != "it's; DROP TABLE entries" || row[2] != true ||
+		fmt.Sprint(row[3]) != "map[a:[1]]" || row[5] != nil || row[6] != "NaN" || row[8] != "{1,2}" {
 		t.Errorf("%v", row)
 	}
-	if cost, _ := a["cost"].(map[string]any); cost["usd"] != 0.01 || a["command"] != "SELECT 1" || a["rowCount"] != 1.0 {
+	if cost, _ := a["cost"].(map[string]any); cost["usd"] != 0.01 || a["command"] != "SELECT 1" ||
+		a["rowCount"] != 1.0 {
 		t.Errorf("%v", a)
 	}
 	a, err = b.sql(t, h, map[string]any{"statement": "INSERT INTO entries VALUES (1, 'a'), (2, 'b') RETURNING n"})
@@ -131,7 +164,8 @@ func sqlValues(t *testing.T, b ledgerBook) {
 	h = holding(17, 0)
 	a, err = b.sql(t, h, map[string]any{"statement": "INSERT INTO entries VALUES (3, 'c'), (1, 'again')"})
 	said, _ := a["error"].(map[string]any)
-	if err != nil || said["sqlstate"] != "23505" || a["rolledBack"] != true || len(b.pg.run(t, "SELECT n FROM entries WHERE n = 3")) != 0 {
+	if err != nil || said["sqlstate"] != "23505" || a["rolledBack"] != true ||
+		len(b.pg.run(t, "SELECT n FROM entries WHERE n = 3")) != 0 {
 		t.Errorf("%v %v", a, err)
 	}
 	h.quiet(t, 0)
@@ -140,17 +174,29 @@ func sqlValues(t *testing.T, b ledgerBook) {
 func sqlRefusals(t *testing.T, b ledgerBook) {
 	h := holding(17, 0)
 	for statement, want := range map[string]string{
-		"": "/statement", "  ": "/statement", "COMMIT": "/statement", " /* x */ -- y\n rollback": "/statement", "((begin": "/statement", "SET search_path = x": "/statement",
-		"COPY entries TO PROGRAM 'id'": "/statement", "prepare transaction 'x'": "/statement", "DELETE FROM Picket_Fence": "/statement", "SELECT '\x00'": "/statement",
-		strings.Repeat("x", 65537): "/statement",
+		"":                             "/statement",
+		"  ":                           "/statement",
+		"COMMIT":                       "/statement",
+		" /* x */ -- y\n rollback":     "/statement",
+		"((begin":                      "/statement",
+		"SET search_path = x":          "/statement",
+		"COPY entries TO PROGRAM 'id'": "/statement",
+		"prepare transaction 'x'":      "/statement",
+		"DELETE FROM Picket_Fence":     "/statement",
+		"SELECT '\x00'":                "/statement",
+		strings.Repeat("x", 65537):     "/statement",
 	} {
 		_, err := b.sql(t, h, map[string]any{"statement": statement})
 		if field(err) != want {
 			t.Errorf("%.40q: %v", statement, err)
 		}
 	}
-	for name, args := range map[string]map[string]any{"/database": {"database": "other", "statement": "SELECT 1"}, "/args": {"statement": "SELECT 1", "args": make([]int, 101)},
-		"/timeoutSeconds": {"statement": "SELECT 1", "timeoutSeconds": 0}, "/surprise": {"statement": "SELECT 1", "surprise": 1}} {
+	for name, args := range map[string]map[string]any{
+		"/database":       {"database": "other", "statement": "SELECT 1"},
+		"/args":           {"statement": "SELECT 1", "args": make([]int, 101)},
+		"/timeoutSeconds": {"statement": "SELECT 1", "timeoutSeconds": 0},
+		"/surprise":       {"statement": "SELECT 1", "surprise": 1},
+	} {
 		if _, err := b.sql(t, h, args); field(err) != name {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -159,7 +205,8 @@ func sqlRefusals(t *testing.T, b ledgerBook) {
 		t.Errorf("%d reservations were asked for", h.asks)
 	}
 	// One statement at a time: the server itself sees to it.
-	if err := b.write(t, h, "INSERT INTO entries VALUES (50, 'x'); DELETE FROM entries"); err == nil || !strings.Contains(err.Error(), "42601") {
+	if err := b.write(t, h, "INSERT INTO entries VALUES (50, 'x'); DELETE FROM entries"); err == nil ||
+		!strings.Contains(err.Error(), "42601") {
 		t.Errorf("two statements: %v", err)
 	}
 	if err := b.write(t, h, "DO $$ BEGIN COMMIT; END $$"); err == nil {
@@ -194,14 +241,20 @@ func sqlCaps(t *testing.T, b ledgerBook) {
 		}
 	}
 	// A write is committed though its answer is cut.
-	a, err := b.sql(t, holding(17, 0), map[string]any{"statement": "INSERT INTO entries SELECT n, 'many' FROM generate_series(1000, 2999) n RETURNING n"})
-	if err != nil || a["truncated"] != true || a["rowCount"] != 2000.0 || b.pg.run(t, "SELECT count(*) FROM entries WHERE by = 'many'")[0] != "2000" {
+	a, err := b.sql(t, holding(17, 0),
+		map[string]any{
+			"statement": "INSERT INTO entries SELECT n, 'many' FROM generate_series(1000, 2999) n RETURNING n",
+		})
+	if err != nil || a["truncated"] != true || a["rowCount"] != 2000.0 ||
+		b.pg.run(t, "SELECT count(*) FROM entries WHERE by = 'many'")[0] != "2000" {
 		t.Errorf("%v %v", a["rowCount"], err)
 	}
 	// A row is read whole: one that would fill the memory ends the call.
 	for _, readOnly := range []bool{true, false} {
-		a, err := b.sql(t, holding(17, 0), map[string]any{"statement": "SELECT repeat('x', 50000000)", "readOnly": readOnly})
-		if said, _ := a["error"].(map[string]any); err != nil || said["sqlstate"] != "54000" || a["rolledBack"] != true {
+		a, err := b.sql(t, holding(17, 0),
+			map[string]any{"statement": "SELECT repeat('x', 50000000)", "readOnly": readOnly})
+		if said, _ := a["error"].(map[string]any); err != nil || said["sqlstate"] != "54000" ||
+			a["rolledBack"] != true {
 			t.Errorf("a row of 50 MB: %v %v", err, said)
 		}
 	}

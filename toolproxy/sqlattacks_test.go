@@ -34,13 +34,19 @@ func sqlAttacks(t *testing.T, b ledgerBook) {
 	}
 	hidden := strings.NewReplacer("picket_fence", `U&"picket\005ffence"`, "FENCE_KEY", `U&"picket\005ffence_key"`)
 	for _, statement := range []string{
-		"UPDATE picket_fence SET token = 1", "UPDATE picket_fence SET token = 9000000000000000000", "DELETE FROM picket_fence", "INSERT INTO picket_fence VALUES ('default/x', 1, 'l', now())",
-		"TRUNCATE picket_fence", "LOCK TABLE picket_fence IN ACCESS EXCLUSIVE MODE", "SELECT * FROM picket_fence FOR UPDATE", "DROP TABLE picket_fence CASCADE",
-		"ALTER TABLE picket_fence RENAME TO x", "ALTER TABLE picket_fence OWNER TO agents", "ALTER TABLE picket_fence DISABLE TRIGGER ALL", "ALTER TABLE picket_fence DROP CONSTRAINT picket_fence_pkey",
-		"GRANT ALL ON picket_fence TO agents", "COMMENT ON TABLE picket_fence IS 'x'", "CREATE INDEX ON picket_fence (lease)",
+		"UPDATE picket_fence SET token = 1", "UPDATE picket_fence SET token = 9000000000000000000",
+		"DELETE FROM picket_fence", "INSERT INTO picket_fence VALUES ('default/x', 1, 'l', now())",
+		"TRUNCATE picket_fence", "LOCK TABLE picket_fence IN ACCESS EXCLUSIVE MODE",
+		"SELECT * FROM picket_fence FOR UPDATE", "DROP TABLE picket_fence CASCADE",
+		"ALTER TABLE picket_fence RENAME TO x", "ALTER TABLE picket_fence OWNER TO agents",
+		"ALTER TABLE picket_fence DISABLE TRIGGER ALL", "ALTER TABLE picket_fence DROP CONSTRAINT picket_fence_pkey",
+		"GRANT ALL ON picket_fence TO agents", "COMMENT ON TABLE picket_fence IS 'x'",
+		"CREATE INDEX ON picket_fence (lease)",
 		"CREATE TRIGGER t BEFORE INSERT OR UPDATE ON picket_fence FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
-		"CREATE RULE r AS ON INSERT TO picket_fence DO INSTEAD NOTHING", "CREATE TABLE child () INHERITS (picket_fence)", "CREATE TABLE refers (task text REFERENCES picket_fence)",
-		"SELECT * FROM FENCE_KEY", "DELETE FROM FENCE_KEY", "INSERT INTO FENCE_KEY VALUES ('x', 'y')", "DROP TABLE FENCE_KEY",
+		"CREATE RULE r AS ON INSERT TO picket_fence DO INSTEAD NOTHING",
+		"CREATE TABLE child () INHERITS (picket_fence)", "CREATE TABLE refers (task text REFERENCES picket_fence)",
+		"SELECT * FROM FENCE_KEY", "DELETE FROM FENCE_KEY", "INSERT INTO FENCE_KEY VALUES ('x', 'y')",
+		"DROP TABLE FENCE_KEY",
 	} {
 		if err := b.write(t, h, do(hidden.Replace(statement))); err == nil {
 			t.Errorf("done: %s", statement)
@@ -48,11 +54,17 @@ func sqlAttacks(t *testing.T, b ledgerBook) {
 	}
 	for _, statement := range []string{
 		do("CREATE OR REPLACE FUNCTION public.picket\u005ffence_raise(text, bigint, text, bytea[]) RETURNS text LANGUAGE sql AS $f$ SELECT 'raised'::text $f$"),
-		"DROP FUNCTION public." + `U&"picket\005ffence_raise"(text,bigint,text,bytea[])`, "ALTER FUNCTION public." + `U&"picket\005ffence_raise"(text,bigint,text,bytea[]) OWNER TO agents`,
-		"ALTER FUNCTION public." + `U&"picket\005ffence_raise"(text,bigint,text,bytea[]) SET search_path = evil`, "ALTER FUNCTION public." + `U&"picket\005ffence_raise"(text,bigint,text,bytea[]) SECURITY INVOKER`,
-		do("SET ROLE picket"), do("SET SESSION AUTHORIZATION picket"), do("SET session_replication_role = replica"), do("ALTER ROLE agents SUPERUSER"), do("GRANT picket TO agents"),
-		"ALTER DEFAULT PRIVILEGES FOR ROLE picket GRANT ALL ON TABLES TO agents", "ALTER SCHEMA public RENAME TO private", "DROP SCHEMA public CASCADE", "DROP OWNED BY picket", "REASSIGN OWNED BY picket TO agents",
-		do("SET TRANSACTION READ WRITE; COMMIT"), "CREATE EXTENSION dblink", "ALTER SYSTEM SET session_preload_libraries = 'x'",
+		"DROP FUNCTION public." + `U&"picket\005ffence_raise"(text,bigint,text,bytea[])`,
+		"ALTER FUNCTION public." + `U&"picket\005ffence_raise"(text,bigint,text,bytea[]) OWNER TO agents`,
+		"ALTER FUNCTION public." + `U&"picket\005ffence_raise"(text,bigint,text,bytea[]) SET search_path = evil`,
+		"ALTER FUNCTION public." + `U&"picket\005ffence_raise"(text,bigint,text,bytea[]) SECURITY INVOKER`,
+		do("SET ROLE picket"), do("SET SESSION AUTHORIZATION picket"), do("SET session_replication_role = replica"),
+		do("ALTER ROLE agents SUPERUSER"), do("GRANT picket TO agents"),
+		"ALTER DEFAULT PRIVILEGES FOR ROLE picket GRANT ALL ON TABLES TO agents",
+		"ALTER SCHEMA public RENAME TO private", "DROP SCHEMA public CASCADE", "DROP OWNED BY picket",
+		"REASSIGN OWNED BY picket TO agents",
+		do("SET TRANSACTION READ WRITE; COMMIT"), "CREATE EXTENSION dblink",
+		"ALTER SYSTEM SET session_preload_libraries = 'x'",
 		do("PREPARE TRANSACTION 'mine'"), do("ROLLBACK TO SAVEPOINT s"), do("SAVEPOINT s"),
 	} {
 		if err := b.write(t, h, statement); err == nil {
@@ -64,7 +76,8 @@ func sqlAttacks(t *testing.T, b ledgerBook) {
 	}
 	// A block that undoes what is done in it does not undo the raised mark.
 	next := holding(18, 1)
-	if err := b.write(t, next, "DO $$ BEGIN BEGIN RAISE EXCEPTION 'undo'; EXCEPTION WHEN OTHERS THEN NULL; END; END $$"); err != nil {
+	if err := b.write(t, next,
+		"DO $$ BEGIN BEGIN RAISE EXCEPTION 'undo'; EXCEPTION WHEN OTHERS THEN NULL; END; END $$"); err != nil {
 		t.Error(err)
 	}
 	if err := b.write(t, h, "INSERT INTO entries VALUES (601, 'stale')"); picket.CodeOf(err) != picket.CodeStaleFence {
@@ -83,7 +96,9 @@ func sqlAttacks(t *testing.T, b ledgerBook) {
 // forge calls the function as an agent would, and says what it answered.
 func (b ledgerBook) forge(t *testing.T, h *holder, task string, token int64, lease, macs string) string {
 	t.Helper()
-	statement := "SELECT public." + `U&"picket\005ffence_raise"` + fmt.Sprintf("('%s'::pg_catalog.text, %d::pg_catalog.int8, '%s'::pg_catalog.text, '%s'::pg_catalog.bytea[])", task, token, lease, macs)
+	statement := "SELECT public." + `U&"picket\005ffence_raise"` +
+		fmt.Sprintf("('%s'::pg_catalog.text, %d::pg_catalog.int8, '%s'::pg_catalog.text, '%s'::pg_catalog.bytea[])",
+			task, token, lease, macs)
 	a, err := b.sql(t, h, map[string]any{"statement": statement})
 	rows, _ := a["rows"].([]any)
 	if err != nil || len(rows) != 1 {
@@ -105,10 +120,16 @@ func sqlForged(t *testing.T, b ledgerBook) {
 		t.Fatal(err)
 	}
 	for name, got := range map[string]string{
-		"another token": b.forge(t, holding(17, 0), of, 18, lease, mine), "another task": b.forge(t, holding(17, 0), "default/task_other", 17, lease, mine), "another lease": b.forge(t, holding(17, 0), of, 17, "run_other", mine),
-		"no MAC": b.forge(t, holding(17, 0), of, 18, lease, "{}"), "an empty MAC": b.forge(t, holding(17, 0), of, 18, lease, `{""}`), "a null": b.forge(t, holding(17, 0), of, 18, lease, "{NULL}"),
-		"a moved boundary": b.forge(t, holding(17, 0), of+"\n17", 17, lease, mine), "another key": b.forge(t, holding(17, 0), of, 18, lease, toolproxy.MarkMACs(other, "main", of, 18, lease)),
-		"another database": b.forge(t, holding(17, 0), of, 18, lease, toolproxy.MarkMACs(newSealer(t), "second", of, 18, lease)),
+		"another token":    b.forge(t, holding(17, 0), of, 18, lease, mine),
+		"another task":     b.forge(t, holding(17, 0), "default/task_other", 17, lease, mine),
+		"another lease":    b.forge(t, holding(17, 0), of, 17, "run_other", mine),
+		"no MAC":           b.forge(t, holding(17, 0), of, 18, lease, "{}"),
+		"an empty MAC":     b.forge(t, holding(17, 0), of, 18, lease, `{""}`),
+		"a null":           b.forge(t, holding(17, 0), of, 18, lease, "{NULL}"),
+		"a moved boundary": b.forge(t, holding(17, 0), of+"\n17", 17, lease, mine),
+		"another key":      b.forge(t, holding(17, 0), of, 18, lease, toolproxy.MarkMACs(other, "main", of, 18, lease)),
+		"another database": b.forge(t, holding(17, 0), of, 18, lease,
+			toolproxy.MarkMACs(newSealer(t), "second", of, 18, lease)),
 	} {
 		if got != "forged" {
 			t.Errorf("%s: %s", name, got)
@@ -118,7 +139,10 @@ func sqlForged(t *testing.T, b ledgerBook) {
 		t.Fatal(err)
 	}
 	conn := b.pg.connectAs(t, "agents")
-	for name, call := range map[string]string{"the old MAC": mine, "with the token of the next": toolproxy.MarkMACs(newSealer(t), "main", of, 17, lease)} {
+	for name, call := range map[string]string{
+		"the old MAC":                mine,
+		"with the token of the next": toolproxy.MarkMACs(newSealer(t), "main", of, 17, lease),
+	} {
 		sql := fmt.Sprintf("SELECT public.picket_fence_raise('%s', 17, '%s', '%s')", of, lease, call)
 		res, err := conn.Exec(t.Context(), sql).ReadAll()
 		if err != nil || string(res[0].Rows[0][0]) != "stale" {
@@ -138,19 +162,25 @@ func sqlShadows(t *testing.T, b ledgerBook) {
 	fake := "(text, text, text, text) RETURNS text LANGUAGE sql AS $$ SELECT 'raised'::text $$"
 	conn := b.pg.connectAs(t, "agents")
 	for _, sql := range []string{
-		"CREATE FUNCTION public.picket_fence_raise" + fake, "CREATE FUNCTION public.picket_fence_raise(text, int, text, bytea[]) RETURNS text LANGUAGE sql AS $$ SELECT 'raised'::text $$",
+		"CREATE FUNCTION public.picket_fence_raise" + fake,
+		"CREATE FUNCTION public.picket_fence_raise(text, int, text, bytea[]) RETURNS text LANGUAGE sql AS $$ SELECT 'raised'::text $$",
 		"CREATE FUNCTION public.picket_fence_raise(VARIADIC text[]) RETURNS text LANGUAGE sql AS $$ SELECT 'raised'::text $$",
-		"CREATE FUNCTION public.sha256(bytea) RETURNS bytea LANGUAGE sql AS $$ SELECT ''::bytea $$", "CREATE FUNCTION public.convert_to(text, name) RETURNS bytea LANGUAGE sql AS $$ SELECT ''::bytea $$",
-		"CREATE FUNCTION public.yes(bytea, bytea) RETURNS boolean LANGUAGE sql AS $$ SELECT true $$", "CREATE OPERATOR public.= (LEFTARG = bytea, RIGHTARG = bytea, FUNCTION = public.yes)",
-		"CREATE DOMAIN public.int8 AS text", "ALTER ROLE agents SET search_path = public, pg_catalog", "ALTER ROLE agents SET default_transaction_isolation = 'serializable'",
+		"CREATE FUNCTION public.sha256(bytea) RETURNS bytea LANGUAGE sql AS $$ SELECT ''::bytea $$",
+		"CREATE FUNCTION public.convert_to(text, name) RETURNS bytea LANGUAGE sql AS $$ SELECT ''::bytea $$",
+		"CREATE FUNCTION public.yes(bytea, bytea) RETURNS boolean LANGUAGE sql AS $$ SELECT true $$",
+		"CREATE OPERATOR public.= (LEFTARG = bytea, RIGHTARG = bytea, FUNCTION = public.yes)",
+		"CREATE DOMAIN public.int8 AS text", "ALTER ROLE agents SET search_path = public, pg_catalog",
+		"ALTER ROLE agents SET default_transaction_isolation = 'serializable'",
 	} {
 		if _, err := conn.Exec(t.Context(), sql).ReadAll(); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	defer b.pg.run(t, "ALTER ROLE agents RESET ALL; DROP FUNCTION public.picket_fence_raise(text,text,text,text), public.picket_fence_raise(text,int,text,bytea[]), public.picket_fence_raise(text[]), "+
-		"public.sha256, public.convert_to, public.yes CASCADE; DROP DOMAIN public.int8")
-	if err := b.write(t, holding(17, 0), "INSERT INTO entries VALUES (621, 'stale')"); picket.CodeOf(err) != picket.CodeStaleFence {
+	defer b.pg.run(t,
+		"ALTER ROLE agents RESET ALL; DROP FUNCTION public.picket_fence_raise(text,text,text,text), public.picket_fence_raise(text,int,text,bytea[]), public.picket_fence_raise(text[]), "+
+			"public.sha256, public.convert_to, public.yes CASCADE; DROP DOMAIN public.int8")
+	if err := b.write(t, holding(17, 0),
+		"INSERT INTO entries VALUES (621, 'stale')"); picket.CodeOf(err) != picket.CodeStaleFence {
 		t.Errorf("a stale write: %v", err)
 	}
 	if got := b.forge(t, holding(18, 1), "default/"+aTask, 19, "run_forged", `{"\\x00"}`); got != "forged" {
@@ -165,7 +195,8 @@ func sqlShadows(t *testing.T, b ledgerBook) {
 			t.Fatal(err)
 		}
 	}
-	res, err := conn.Exec(t.Context(), `SELECT public.picket_fence_raise('default/`+aTask+`', 99::bigint, 'x', ARRAY['\x00'::bytea])`).ReadAll()
+	res, err := conn.Exec(t.Context(),
+		`SELECT public.picket_fence_raise('default/`+aTask+`', 99::bigint, 'x', ARRAY['\x00'::bytea])`).ReadAll()
 	if err != nil || string(res[0].Rows[0][0]) != "forged" {
 		t.Errorf("with temporary tables: %v", err)
 	}
@@ -180,9 +211,11 @@ func sqlKeys(t *testing.T, b ledgerBook) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return openBookOf(t, s, b.pg, toolproxy.Database{}).write(t, holding(17, 0), fmt.Sprintf("INSERT INTO entries VALUES (%d, 'key')", n))
+		return openBookOf(t, s, b.pg, toolproxy.Database{}).
+			write(t, holding(17, 0), fmt.Sprintf("INSERT INTO entries VALUES (%d, 'key')", n))
 	}
-	if err := write(630, second); picket.CodeOf(err) != picket.CodeUpstream || !strings.Contains(fmt.Sprint(err), "does not have the key") {
+	if err := write(630, second); picket.CodeOf(err) != picket.CodeUpstream ||
+		!strings.Contains(fmt.Sprint(err), "does not have the key") {
 		t.Errorf("with an unknown key: %v", err)
 	}
 	if err := write(631, second, first); err != nil {
@@ -236,7 +269,8 @@ func sqlProblems(t *testing.T, b ledgerBook) {
 	if got := ask(toolproxy.Database{URL: b.pg.as("agents")}); len(got) != 0 {
 		t.Errorf("afterwards: %v", got)
 	}
-	if got := ask(toolproxy.Database{URL: b.pg.as("agents"), Marks: "missing"}); len(got) != 1 || !strings.Contains(got[0], "no function") {
+	if got := ask(toolproxy.Database{URL: b.pg.as("agents"), Marks: "missing"}); len(got) != 1 ||
+		!strings.Contains(got[0], "no function") {
 		t.Errorf("without marks: %v", got)
 	}
 }
@@ -245,7 +279,8 @@ func sqlProblems(t *testing.T, b ledgerBook) {
 // and not used.
 func sqlMigration(t *testing.T, b ledgerBook) {
 	conn := b.pg.connectAs(t, "agents")
-	if _, err := conn.Exec(t.Context(), `CREATE TABLE old_fence (task text PRIMARY KEY, token bigint NOT NULL, lease text NOT NULL, at timestamptz NOT NULL);
+	if _, err := conn.Exec(t.Context(),
+		`CREATE TABLE old_fence (task text PRIMARY KEY, token bigint NOT NULL, lease text NOT NULL, at timestamptz NOT NULL);
 		CREATE FUNCTION steal() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE agents SUPERUSER'; RETURN NULL; END $$;
 		CREATE TRIGGER t BEFORE INSERT ON old_fence FOR EACH ROW EXECUTE FUNCTION steal();
 		CREATE VIEW old_fence_key AS SELECT steal.* FROM (SELECT 1) steal;
@@ -261,7 +296,8 @@ func sqlMigration(t *testing.T, b ledgerBook) {
 	if found, err := toolproxy.FenceProblems(t.Context(), "main", db); err != nil || len(found) != 0 {
 		t.Errorf("%v %v", found, err)
 	}
-	if got := b.pg.run(t, "SELECT rolsuper FROM pg_roles WHERE rolname = 'agents'; SELECT count(*) FROM pg_class WHERE relname LIKE 'old\\_fence%\\_old\\_%' AND relkind IN ('r', 'v')"); !slices.Equal(got, []string{"f", "2"}) {
+	if got := b.pg.run(t,
+		"SELECT rolsuper FROM pg_roles WHERE rolname = 'agents'; SELECT count(*) FROM pg_class WHERE relname LIKE 'old\\_fence%\\_old\\_%' AND relkind IN ('r', 'v')"); !slices.Equal(got, []string{"f", "2"}) {
 		t.Errorf("%v", got)
 	}
 }

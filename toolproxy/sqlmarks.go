@@ -28,8 +28,9 @@ type marks struct {
 
 // writer is the task, the fencing token and the lease of a write.
 type writer struct {
-	task, lease string
-	token       int64
+	task  string
+	lease string
+	token int64
 }
 
 // newMarks is the table of a configured database.
@@ -53,7 +54,8 @@ func (m marks) macs(by writer) string {
 }
 
 func (m marks) create() string {
-	return "CREATE TABLE IF NOT EXISTS " + m.table + " (task text PRIMARY KEY, token bigint NOT NULL, lease text NOT NULL, at timestamptz NOT NULL)"
+	return "CREATE TABLE IF NOT EXISTS " + m.table +
+		" (task text PRIMARY KEY, token bigint NOT NULL, lease text NOT NULL, at timestamptz NOT NULL)"
 }
 
 // raise is accepted if the token is larger than the mark, or equal to it with the
@@ -67,7 +69,8 @@ func (m marks) raise() string {
 // call raises a mark as the role of agents. The casts name one function whatever
 // others of that name an agent has made.
 func (m marks) call() string {
-	return "SELECT " + m.table + "_raise($1::pg_catalog.text, $2::pg_catalog.int8, $3::pg_catalog.text, $4::pg_catalog.bytea[])"
+	return "SELECT " + m.table +
+		"_raise($1::pg_catalog.text, $2::pg_catalog.int8, $3::pg_catalog.text, $4::pg_catalog.bytea[])"
 }
 
 // Answers of the function.
@@ -92,9 +95,11 @@ func (m marks) setup(role string) string {
 		inner, outer := pads(key)
 		keys = append(keys, fmt.Sprintf(`('\x%x', '\x%x')`, inner, outer))
 	}
-	return strings.NewReplacer("{table}", m.table, "{role}", quoteName(role), "{create}", m.create(), "{keys}", strings.Join(keys, ", "),
+	return strings.NewReplacer("{table}", m.table, "{role}", quoteName(role), "{create}", m.create(), "{keys}",
+		strings.Join(keys, ", "),
 		"{schema}", m.table[:strings.Index(m.table, ".")], "{name}", m.table[strings.Index(m.table, ".")+1:],
-		"{raise}", strings.NewReplacer("$1", "the_task", "$2", "the_token", "$3", "the_lease").Replace(m.raise())).Replace(setupText)
+		"{raise}", strings.NewReplacer("$1", "the_task", "$2", "the_token", "$3", "the_lease").Replace(m.raise())).
+		Replace(setupText)
 }
 
 const setupText = `BEGIN;
@@ -206,7 +211,8 @@ func FenceProblems(ctx context.Context, name string, d Database) ([]string, erro
 		return nil, fmt.Errorf("toolproxy: the database %s does not answer", name)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	ask := strings.NewReplacer("{table}", m.table, "{schema}", m.table[:strings.Index(m.table, ".")]).Replace(weaknesses)
+	ask := strings.NewReplacer("{table}", m.table, "{schema}", m.table[:strings.Index(m.table, ".")]).
+		Replace(weaknesses)
 	results, err := conn.Exec(ctx, "SET search_path = pg_catalog, pg_temp; "+ask).ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("toolproxy: ask the database %s: %w", name, err)

@@ -41,7 +41,9 @@ func sqlHighWaterMark(t *testing.T, b ledgerBook) {
 	step(17, 0, 105, picket.CodeStaleFence)
 	step(1<<21+1, 2, 106, "")
 	step(18, 1, 107, picket.CodeStaleFence)
-	if got := b.pg.run(t, "SELECT token || ' ' || (SELECT count(*) FROM picket_fence) FROM picket_fence"); !slices.Equal(got, []string{"2097153 1"}) {
+	if got := b.pg.run(t,
+		"SELECT token || ' ' || (SELECT count(*) FROM picket_fence) FROM picket_fence"); !slices.Equal(got,
+		[]string{"2097153 1"}) {
 		t.Errorf("marks: %v", got)
 	}
 }
@@ -52,7 +54,9 @@ func sqlFrozen(t *testing.T, b ledgerBook) {
 	frozen := b.pg.connect(t)
 	defer func() { _ = frozen.Close(context.Background()) }()
 	mark := fmt.Sprintf("INSERT INTO picket_fence AS mark VALUES ('default/%s', 17, 'run_a', now()) ON CONFLICT (task) DO UPDATE SET token = 17 WHERE mark.token < 17", aTask)
-	if _, err := frozen.Exec(t.Context(), "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 300; "+mark+"; INSERT INTO entries VALUES (201, 'frozen')").ReadAll(); err != nil {
+	if _, err := frozen.Exec(t.Context(),
+		"BEGIN; SET LOCAL idle_in_transaction_session_timeout = 300; "+mark+
+			"; INSERT INTO entries VALUES (201, 'frozen')").ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.write(t, holding(18, 1), "INSERT INTO entries VALUES (202, 'next')"); err != nil {
@@ -96,7 +100,8 @@ func sqlFirstUse(t *testing.T, b ledgerBook) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			if err := other.write(t, holding(17, 0), fmt.Sprintf("INSERT INTO entries VALUES (%d, 'first')", 400+i)); err != nil {
+			if err := other.write(t, holding(17, 0),
+				fmt.Sprintf("INSERT INTO entries VALUES (%d, 'first')", 400+i)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -113,11 +118,13 @@ func sqlNoRight(t *testing.T, b ledgerBook) {
 	for _, db := range []toolproxy.Database{{URL: b.pg.as("poor")}, {Marks: "missing"}, {Marks: "nowhere.missing"}} {
 		other, h := openBook(t, b.pg, db), holding(17, 0)
 		err := other.write(t, h, "INSERT INTO entries VALUES (500, 'x')")
-		if e, ok := err.(*picket.Error); !ok || e.Code != picket.CodeUpstream || !strings.Contains(e.Remedy, "picket fence-sql main") {
+		if e, ok := err.(*picket.Error); !ok || e.Code != picket.CodeUpstream ||
+			!strings.Contains(e.Remedy, "picket fence-sql main") {
 			t.Errorf("%v", err)
 		}
 		h.quiet(t, 0)
-		if _, err := other.sql(t, holding(17, 0), map[string]any{"statement": "SELECT 1", "readOnly": true}); err != nil {
+		if _, err := other.sql(t, holding(17, 0),
+			map[string]any{"statement": "SELECT 1", "readOnly": true}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -125,15 +132,23 @@ func sqlNoRight(t *testing.T, b ledgerBook) {
 
 func sqlAway(t *testing.T, b ledgerBook) {
 	secret := "hunter2"
-	other := openBook(t, b.pg, toolproxy.Database{URL: picket.Secret("host=" + t.TempDir() + " user=u password=" + secret + " dbname=d")})
+	other := openBook(t, b.pg,
+		toolproxy.Database{URL: picket.Secret("host=" + t.TempDir() + " user=u password=" + secret + " dbname=d")})
 	h := holding(17, 0)
 	err := other.write(t, h, "SELECT 1")
 	if picket.CodeOf(err) != picket.CodeUpstream || strings.Contains(fmt.Sprint(err), secret) {
 		t.Errorf("%v", err)
 	}
 	h.quiet(t, 0)
-	for name, db := range map[string]toolproxy.Database{"url": {URL: "postgres://u:hunter2@[broken/"}, "table": {URL: b.pg.url, Marks: "a;b"}} {
-		_, err := toolproxy.New(toolproxy.Config{Sealer: newSealer(t), Door: func(string) toolproxy.Door { return nil }, SQL: map[string]toolproxy.Database{"main": db}})
+	for name, db := range map[string]toolproxy.Database{
+		"url":   {URL: "postgres://u:hunter2@[broken/"},
+		"table": {URL: b.pg.url, Marks: "a;b"},
+	} {
+		_, err := toolproxy.New(toolproxy.Config{
+			Sealer: newSealer(t),
+			Door:   func(string) toolproxy.Door { return nil },
+			SQL:    map[string]toolproxy.Database{"main": db},
+		})
 		if err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -21,7 +21,8 @@ func (d database) dispatch(ctx context.Context, a sqlArgs, by writer) (Dispatche
 	began := time.Now()
 	conn, err := pgconn.ConnectConfig(ctx, d.config)
 	if err != nil {
-		return Dispatched{}, NeverLeft(picket.Refuse(picket.CodeUpstream, "Try again in a while; nothing was done.", "the database %s does not answer", a.Database).Because(err))
+		return Dispatched{}, NeverLeft(picket.Refuse(picket.CodeUpstream, "Try again in a while; nothing was done.",
+			"the database %s does not answer", a.Database).Because(err))
 	}
 	defer func() {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -30,15 +31,24 @@ func (d database) dispatch(ctx context.Context, a sqlArgs, by writer) (Dispatche
 	}()
 	answer, size, err := d.transaction(ctx, conn, a, by)
 	if said, ok := refusedStatement(err); ok {
-		return Dispatched{Result: picket.RawJSON(said), Failed: true, Used: budget.Use{Millis: time.Since(began).Milliseconds()}, Detail: "refused by the database"}, nil
+		return Dispatched{
+			Result: picket.RawJSON(said),
+			Failed: true,
+			Used:   budget.Use{Millis: time.Since(began).Milliseconds()},
+			Detail: "refused by the database",
+		}, nil
 	}
 	if err != nil {
 		return Dispatched{}, err
 	}
-	return Dispatched{Result: picket.RawJSON(answer), Used: budget.Use{Bytes: size, Millis: time.Since(began).Milliseconds()}}, nil
+	return Dispatched{
+		Result: picket.RawJSON(answer),
+		Used:   budget.Use{Bytes: size, Millis: time.Since(began).Milliseconds()},
+	}, nil
 }
 
-func (d database) transaction(ctx context.Context, conn *pgconn.PgConn, a sqlArgs, by writer) (jsontext.Value, int64, error) {
+func (d database) transaction(ctx context.Context, conn *pgconn.PgConn, a sqlArgs,
+	by writer) (jsontext.Value, int64, error) {
 	if err := d.begin(ctx, conn, a.ReadOnly); err != nil {
 		return nil, 0, err
 	}
@@ -52,7 +62,8 @@ func (d database) transaction(ctx context.Context, conn *pgconn.PgConn, a sqlArg
 		return nil, 0, err
 	}
 	if conn.TxStatus() != 'T' {
-		return nil, 0, picket.Invalid("/statement", "Send a statement that leaves its transaction alone.", "the statement has ended its transaction")
+		return nil, 0, picket.Invalid("/statement", "Send a statement that leaves its transaction alone.",
+			"the statement has ended its transaction")
 	}
 	answer, err := encode(table)
 	if err != nil || table.cut {
@@ -73,7 +84,9 @@ func (d database) begin(ctx context.Context, conn *pgconn.PgConn, readOnly bool)
 		left = max(time.Until(deadline), time.Millisecond)
 	}
 	ms := strconv.FormatInt(left.Milliseconds()+1, 10)
-	return perform(ctx, conn, "BEGIN ISOLATION LEVEL READ COMMITTED "+mode+"; SET LOCAL statement_timeout = "+ms+"; SET LOCAL lock_timeout = "+ms+"; SET LOCAL idle_in_transaction_session_timeout = "+ms)
+	return perform(ctx, conn,
+		"BEGIN ISOLATION LEVEL READ COMMITTED "+mode+"; SET LOCAL statement_timeout = "+ms+
+			"; SET LOCAL lock_timeout = "+ms+"; SET LOCAL idle_in_transaction_session_timeout = "+ms)
 }
 
 func perform(ctx context.Context, conn *pgconn.PgConn, sql string) error {
@@ -99,7 +112,8 @@ func (d database) mark(ctx context.Context, conn *pgconn.PgConn, by writer) erro
 	case markRaised:
 		return nil
 	case markStale:
-		return NeverLeft(picket.Refuse(picket.CodeStaleFence, "Stop writing and exit: another run has written for this task since.",
+		return NeverLeft(picket.Refuse(picket.CodeStaleFence,
+			"Stop writing and exit: another run has written for this task since.",
 			"token %d is not above the mark in the database", by.token).With("presented", by.token))
 	case markForged:
 		return NeverLeft(d.noMarks("the database does not have the key of this server"))
@@ -109,7 +123,9 @@ func (d database) mark(ctx context.Context, conn *pgconn.PgConn, by writer) erro
 
 // noMarks refuses a write that the fence of the database cannot check.
 func (d database) noMarks(why string) *picket.Error {
-	return picket.Refuse(picket.CodeUpstream, "Ask an operator to run the SQL that \"picket fence-sql "+d.name+" --role ROLE\" prints, as a role that agents do not have. Reading (readOnly) needs no marks.",
+	return picket.Refuse(picket.CodeUpstream,
+		"Ask an operator to run the SQL that \"picket fence-sql "+d.name+
+			" --role ROLE\" prints, as a role that agents do not have. Reading (readOnly) needs no marks.",
 		"the high-water mark in %s cannot be raised: %s", d.marks.table, why)
 }
 
@@ -174,7 +190,8 @@ func texts(args []jsontext.Value) (out [][]byte, err error) {
 				return nil, err
 			}
 			if strings.ContainsRune(s, 0) {
-				return nil, picket.Invalid("/args/"+strconv.Itoa(i), "Send text without zero bytes.", "the argument has a zero byte")
+				return nil, picket.Invalid("/args/"+strconv.Itoa(i), "Send text without zero bytes.",
+					"the argument has a zero byte")
 			}
 			out = append(out, []byte(s))
 		default:
@@ -187,7 +204,8 @@ func texts(args []jsontext.Value) (out [][]byte, err error) {
 // value writes a cell as JSON: numbers with all their digits, JSON as it is,
 // everything else as Postgres prints it.
 func value(oid uint32, v []byte) (jsontext.Value, error) {
-	const boolean, int8, int2, int4, jsonType, objectID, float4, float8, numeric, jsonb = 16, 20, 21, 23, 114, 26, 700, 701, 1700, 3802
+	const boolean, int8, int2, int4, jsonType, objectID, float4, float8, numeric, jsonb = 16, 20, 21, 23, 114, 26, 700,
+		701, 1700, 3802
 	if v == nil {
 		return jsontext.Value("null"), nil
 	}

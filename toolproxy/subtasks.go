@@ -14,7 +14,8 @@ type delegator interface {
 	// AwaitSubtask waits until the caller can go on with a subtask, or wait has
 	// passed.
 	AwaitSubtask(ctx context.Context, held picket.Held, taskID string, wait time.Duration) (picket.SubtaskState, error)
-	ReviewSubtask(ctx context.Context, held picket.Held, requestKey string, r picket.SubtaskReview) (picket.SubtaskState, error)
+	ReviewSubtask(ctx context.Context, held picket.Held, requestKey string,
+		r picket.SubtaskReview) (picket.SubtaskState, error)
 }
 
 func delegateSubtask(ctx context.Context, c Call) (any, error) {

@@ -67,7 +67,8 @@ func TestSchemasAgreeWithTheDecoders(t *testing.T) {
 			Required             []string                  `json:"required"`
 			AdditionalProperties bool                      `json:"additionalProperties"`
 		}
-		if err := json.Unmarshal(tool.InputSchema, &schema); err != nil || schema.Type != "object" || schema.AdditionalProperties {
+		if err := json.Unmarshal(tool.InputSchema, &schema); err != nil || schema.Type != "object" ||
+			schema.AdditionalProperties {
 			t.Errorf("%s: not the schema of a strict object: %v", tool.Name, err)
 		}
 		call := calls[tool.Name].with(f.token(), "")
@@ -95,7 +96,8 @@ func TestSchemasAgreeWithTheDecoders(t *testing.T) {
 			}
 			call.body = string(body)
 			if a := f.call(t, call); a.status != 400 || a.field() != "/"+property {
-				t.Errorf("%s: %s is required by the schema, but without it: %d %s", tool.Name, property, a.status, a.raw)
+				t.Errorf("%s: %s is required by the schema, but without it: %d %s", tool.Name, property, a.status,
+					a.raw)
 			}
 		}
 	}

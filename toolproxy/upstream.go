@@ -44,12 +44,14 @@ var upstreamName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
 // check refuses what cannot work.
 func (u Upstream) check() error {
 	if !upstreamName.MatchString(u.Name) {
-		return fmt.Errorf("toolproxy: %q is no name of an upstream: letters, digits and underscores, at most 32", u.Name)
+		return fmt.Errorf("toolproxy: %q is no name of an upstream: letters, digits and underscores, at most 32",
+			u.Name)
 	}
 	if (u.URL == "") == (len(u.Command) == 0) {
 		return fmt.Errorf("toolproxy: the upstream %s needs either a URL or a command", u.Name)
 	}
-	if at, err := url.Parse(u.URL); u.URL != "" && (err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https") {
+	if at, err := url.Parse(u.URL); u.URL != "" &&
+		(err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https") {
 		return fmt.Errorf("toolproxy: the URL of the upstream %s is not http or https", u.Name)
 	}
 	return nil
@@ -100,9 +102,18 @@ type offer struct {
 	watches   bool // it tells of changes of resources
 }
 
-func newUpstream(cfg Upstream, log *slog.Logger, publish func(*upstream, offer), tell func(*upstream, string)) *upstream {
-	return &upstream{Upstream: cfg, log: log.With("upstream", cfg.Name), publish: publish, tell: tell, stale: make(chan struct{}, 1),
-		owned: map[*mcp.ServerSession]*link{}, watched: map[string]bool{}, err: errors.New("it has not been reached yet")}
+func newUpstream(cfg Upstream, log *slog.Logger, publish func(*upstream, offer),
+	tell func(*upstream, string)) *upstream {
+	return &upstream{
+		Upstream: cfg,
+		log:      log.With("upstream", cfg.Name),
+		publish:  publish,
+		tell:     tell,
+		stale:    make(chan struct{}, 1),
+		owned:    map[*mcp.ServerSession]*link{},
+		watched:  map[string]bool{},
+		err:      errors.New("it has not been reached yet"),
+	}
 }
 
 // run connects again and again until ctx ends.
@@ -175,7 +186,8 @@ func (u *upstream) away() error {
 	u.mu.Lock()
 	err, next := u.err, u.next
 	u.mu.Unlock()
-	refusal := picket.Refuse(picket.CodeUpstream, "Wait a moment and call it again, or do without it.", "the MCP server %s is not there", u.Name)
+	refusal := picket.Refuse(picket.CodeUpstream, "Wait a moment and call it again, or do without it.",
+		"the MCP server %s is not there", u.Name)
 	if wait := time.Until(next); wait > 0 {
 		refusal.RetryAfter = wait
 	}

@@ -127,7 +127,8 @@ func (u *upstream) forget(s *mcp.ServerSession) {
 
 // onto makes a message's way to the upstream: who asks there for more, what
 // its progress is called, and where its words go.
-func (u *upstream) onto(ctx context.Context, x *exchange, send func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) error) error {
+func (u *upstream) onto(ctx context.Context, x *exchange,
+	send func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) error) error {
 	l, err := u.linkFor(ctx, x)
 	if err != nil {
 		return err
@@ -152,7 +153,8 @@ func (u *upstream) onto(ctx context.Context, x *exchange, send func(ctx context.
 	return sent(err)
 }
 
-func (u *upstream) through(ctx context.Context, l *link, x *exchange, send func(context.Context, *mcp.ClientSession, mcp.Meta) error) (err error) {
+func (u *upstream) through(ctx context.Context, l *link, x *exchange,
+	send func(context.Context, *mcp.ClientSession, mcp.Meta) error) (err error) {
 	defer func() { // the library panics over some answers
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the answer of %s cannot be read: %v", u.Name, v)
@@ -203,7 +205,8 @@ func sent(err error) error {
 	}
 	var unsent *outbound.Unsent
 	if errors.As(err, &unsent) {
-		return NeverLeft(picket.Refuse(picket.CodeUpstream, "Wait a moment and call it again, or do without it.", "the MCP server cannot be reached").Because(err))
+		return NeverLeft(picket.Refuse(picket.CodeUpstream, "Wait a moment and call it again, or do without it.",
+			"the MCP server cannot be reached").Because(err))
 	}
 	return briefly{err}
 }
@@ -220,7 +223,8 @@ func answeredError(err error) *jsonrpc.Error {
 
 // round sends one message of an exchange: with the answers that came for what
 // the upstream wanted to know. It returns what the upstream wants to know now.
-type round func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap, state string) (wanted mcp.InputRequestMap, next string, err error)
+type round func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
+	state string) (wanted mcp.InputRequestMap, next string, err error)
 
 // rounds sends a message, asking the client in between where it can be asked
 // and the upstream wants to know. To a client of the newer wire the questions
@@ -241,21 +245,27 @@ func (u *upstream) rounds(ctx context.Context, x *exchange, send round) error {
 			return err
 		}
 		if !x.canBeAsked() {
-			return picket.Refuse(picket.CodeUpstream, "Do without it, or use an MCP client that can be asked.", "the MCP server %s wants an answer that this client cannot give", u.Name)
+			return picket.Refuse(picket.CodeUpstream, "Do without it, or use an MCP client that can be asked.",
+				"the MCP server %s wants an answer that this client cannot give", u.Name)
 		}
 		if answers, err = answerAll(x.ctx, x, wanted); err == nil {
 			err = x.keeps(answers)
 		}
 		if err != nil {
-			return picket.Refuse(picket.CodeUpstream, "Do without it, or answer what is asked.", "the MCP server %s asked, and got no answer", u.Name).Because(err)
+			return picket.Refuse(picket.CodeUpstream, "Do without it, or answer what is asked.",
+				"the MCP server %s asked, and got no answer", u.Name).Because(err)
 		}
 	}
-	return picket.Refuse(picket.CodeUpstream, "Do without it.", "the MCP server %s asked more than %d times", u.Name, maxRounds)
+	return picket.Refuse(picket.CodeUpstream, "Do without it.", "the MCP server %s asked more than %d times", u.Name,
+		maxRounds)
 }
 
-func (u *upstream) callTool(ctx context.Context, x *exchange, name string, args stdjson.RawMessage) (result *mcp.CallToolResult, err error) {
-	err = u.rounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap, state string) (mcp.InputRequestMap, string, error) {
-		result, err = s.CallTool(ctx, &mcp.CallToolParams{Meta: meta, Name: name, Arguments: args, InputResponses: answers, RequestState: state})
+func (u *upstream) callTool(ctx context.Context, x *exchange, name string,
+	args stdjson.RawMessage) (result *mcp.CallToolResult, err error) {
+	err = u.rounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
+		state string) (mcp.InputRequestMap, string, error) {
+		result, err = s.CallTool(ctx,
+			&mcp.CallToolParams{Meta: meta, Name: name, Arguments: args, InputResponses: answers, RequestState: state})
 		if err != nil {
 			return nil, "", err
 		}
@@ -264,9 +274,12 @@ func (u *upstream) callTool(ctx context.Context, x *exchange, name string, args 
 	return result, err
 }
 
-func (u *upstream) getPrompt(ctx context.Context, x *exchange, name string, args map[string]string) (result *mcp.GetPromptResult, err error) {
-	err = u.rounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap, state string) (mcp.InputRequestMap, string, error) {
-		result, err = s.GetPrompt(ctx, &mcp.GetPromptParams{Meta: meta, Name: name, Arguments: args, InputResponses: answers, RequestState: state})
+func (u *upstream) getPrompt(ctx context.Context, x *exchange, name string,
+	args map[string]string) (result *mcp.GetPromptResult, err error) {
+	err = u.rounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
+		state string) (mcp.InputRequestMap, string, error) {
+		result, err = s.GetPrompt(ctx,
+			&mcp.GetPromptParams{Meta: meta, Name: name, Arguments: args, InputResponses: answers, RequestState: state})
 		if err != nil {
 			return nil, "", err
 		}
@@ -275,9 +288,12 @@ func (u *upstream) getPrompt(ctx context.Context, x *exchange, name string, args
 	return result, err
 }
 
-func (u *upstream) readResource(ctx context.Context, x *exchange, uri string) (result *mcp.ReadResourceResult, err error) {
-	err = u.rounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap, state string) (mcp.InputRequestMap, string, error) {
-		result, err = s.ReadResource(ctx, &mcp.ReadResourceParams{Meta: meta, URI: uri, InputResponses: answers, RequestState: state})
+func (u *upstream) readResource(ctx context.Context, x *exchange,
+	uri string) (result *mcp.ReadResourceResult, err error) {
+	err = u.rounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
+		state string) (mcp.InputRequestMap, string, error) {
+		result, err = s.ReadResource(ctx,
+			&mcp.ReadResourceParams{Meta: meta, URI: uri, InputResponses: answers, RequestState: state})
 		if err != nil {
 			return nil, "", err
 		}
@@ -286,9 +302,11 @@ func (u *upstream) readResource(ctx context.Context, x *exchange, uri string) (r
 	return result, err
 }
 
-func (u *upstream) complete(ctx context.Context, x *exchange, p *mcp.CompleteParams) (result *mcp.CompleteResult, err error) {
+func (u *upstream) complete(ctx context.Context, x *exchange,
+	p *mcp.CompleteParams) (result *mcp.CompleteResult, err error) {
 	err = u.onto(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) (err error) {
-		result, err = s.Complete(ctx, &mcp.CompleteParams{Meta: meta, Ref: p.Ref, Argument: p.Argument, Context: p.Context})
+		result, err = s.Complete(ctx,
+			&mcp.CompleteParams{Meta: meta, Ref: p.Ref, Argument: p.Argument, Context: p.Context})
 		return err
 	})
 	return result, err

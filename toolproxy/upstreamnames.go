@@ -13,14 +13,17 @@ import (
 func CheckUpstreamNames(names []string) (bad string, err error) {
 	for i, name := range names {
 		if begins(name+"_", llmCalls) {
-			return name, fmt.Errorf("the names of its tools would begin as those of calls of language models do, with %s", llmCalls)
+			return name,
+				fmt.Errorf("the names of its tools would begin as those of calls of language models do, with %s",
+					llmCalls)
 		}
 		for _, other := range names[:i] {
 			switch {
 			case name == other:
 				return name, fmt.Errorf("there are two upstreams %s", name)
 			case begins(name, other+"_"), begins(other, name+"_"):
-				return name, fmt.Errorf("the upstreams %s and %s could both have a tool of the same name: one name must not begin with the other and an underscore", other, name)
+				return name,
+					fmt.Errorf("the upstreams %s and %s could both have a tool of the same name: one name must not begin with the other and an underscore", other, name)
 			}
 		}
 	}

@@ -51,8 +51,18 @@ func newOther(wire ...string) *other {
 		UnsubscribeHandler:        func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 	})
 	for name, call := range map[string]mcp.ToolHandler{
-		"echo": o.echo, "work": o.work, "hang": o.hang, "sample": o.sample, "elicit": o.elicit, "input": o.input, "roots": o.roots,
-		"die": func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { os.Exit(1); return nil, nil },
+		"echo":   o.echo,
+		"work":   o.work,
+		"hang":   o.hang,
+		"sample": o.sample,
+		"elicit": o.elicit,
+		"input":  o.input,
+		"roots":  o.roots,
+		"die": func(context.Context,
+			*mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			os.Exit(1)
+			return nil, nil
+		},
 		"pid": func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return say(fmt.Sprint(os.Getpid())), nil
 		},
@@ -73,12 +83,25 @@ func newOther(wire ...string) *other {
 	}
 	o.server.AddTool(&mcp.Tool{Name: "dotted.name-x", InputSchema: plain}, o.counted(o.echo))
 	o.server.AddReceivingMiddleware(withBadTools)
-	o.server.AddPrompt(&mcp.Prompt{Name: "greet"}, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "greet " + r.Params.Arguments["who"]}}}}, nil
-	})
-	o.server.AddResource(&mcp.Resource{URI: "other://thing", Name: "thing"}, func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: "a thing", Meta: mcp.Meta{"other/secret": 1}}}}, nil
-	})
+	o.server.AddPrompt(&mcp.Prompt{Name: "greet"},
+		func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{
+				Messages: []*mcp.PromptMessage{{
+					Role:    "user",
+					Content: &mcp.TextContent{Text: "greet " + r.Params.Arguments["who"]},
+				}},
+			}, nil
+		})
+	o.server.AddResource(&mcp.Resource{URI: "other://thing", Name: "thing"},
+		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{
+				Contents: []*mcp.ResourceContents{{
+					URI:  r.Params.URI,
+					Text: "a thing",
+					Meta: mcp.Meta{"other/secret": 1},
+				}},
+			}, nil
+		})
 	return o
 }
 
@@ -89,7 +112,8 @@ func withBadTools(next mcp.MethodHandler) mcp.MethodHandler {
 		if list, ok := res.(*mcp.ListToolsResult); ok {
 			copied := *list
 			copied.Tools = append(copied.Tools[:len(copied.Tools):len(copied.Tools)], &mcp.Tool{Name: "no_schema"},
-				&mcp.Tool{Name: "empty_schema", InputSchema: json.RawMessage(`{}`)}, &mcp.Tool{Name: "text_schema", InputSchema: json.RawMessage(`{"type":"string"}`)})
+				&mcp.Tool{Name: "empty_schema", InputSchema: json.RawMessage(`{}`)},
+				&mcp.Tool{Name: "text_schema", InputSchema: json.RawMessage(`{"type":"string"}`)})
 			res = &copied
 		}
 		return res, err
@@ -113,7 +137,10 @@ func (o *other) count() int {
 }
 
 func say(text string) *mcp.CallToolResult {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text, Meta: mcp.Meta{"other/secret": 1}}}, Meta: mcp.Meta{"other/secret": 1}}
+	return &mcp.CallToolResult{
+		Content: []mcp.Content{&mcp.TextContent{Text: text, Meta: mcp.Meta{"other/secret": 1}}},
+		Meta:    mcp.Meta{"other/secret": 1},
+	}
 }
 
 func (o *other) echo(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -125,7 +152,13 @@ func (o *other) echo(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolRe
 // work speaks while it works, and answers in the same breath.
 func (o *other) work(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	for i := range 3 {
-		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: float64(i + 1), Total: 3, Message: "step"})
+		_ = r.Session.NotifyProgress(ctx,
+			&mcp.ProgressNotificationParams{
+				ProgressToken: r.Params.GetProgressToken(),
+				Progress:      float64(i + 1),
+				Total:         3,
+				Message:       "step",
+			})
 		_ = r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Data: fmt.Sprintf("line %d", i+1)})
 	}
 	return say("worked"), nil
@@ -139,7 +172,11 @@ func (o *other) hang(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallTool
 }
 
 func (o *other) sample(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	res, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 10, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "say hello"}}}})
+	res, err := r.Session.CreateMessage(ctx,
+		&mcp.CreateMessageParams{
+			MaxTokens: 10,
+			Messages:  []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "say hello"}}},
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +235,11 @@ func (o *other) listen(t testing.TB, wire string) string {
 func (o *other) handler(t testing.TB, wire string) http.Handler {
 	t.Cleanup(o.endSessions)
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return o.server },
-		&mcp.StreamableHTTPOptions{Stateless: wire == wires[1], PropagateRequestCancellation: true, EventStore: mcp.NewMemoryEventStore(nil)})
+		&mcp.StreamableHTTPOptions{
+			Stateless:                    wire == wires[1],
+			PropagateRequestCancellation: true,
+			EventStore:                   mcp.NewMemoryEventStore(nil),
+		})
 }
 
 func (o *other) endSessions() {

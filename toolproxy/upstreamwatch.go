@@ -45,10 +45,12 @@ func (u *upstream) watch(ctx context.Context, uri string) error {
 	case known:
 		return nil
 	case full:
-		return picket.Refuse(picket.CodeRateLimited, "Read the resource when you need it.", "too many resources of %s are watched", u.Name)
+		return picket.Refuse(picket.CodeRateLimited, "Read the resource when you need it.",
+			"too many resources of %s are watched", u.Name)
 	}
 	if err := l.session.Subscribe(ctx, &mcp.SubscribeParams{URI: uri}); err != nil {
-		return picket.Refuse(picket.CodeUpstream, "Read the resource when you need it.", "%s does not tell of changes", u.Name).Because(err)
+		return picket.Refuse(picket.CodeUpstream, "Read the resource when you need it.", "%s does not tell of changes",
+			u.Name).Because(err)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -14,7 +14,8 @@ var ends = []struct {
 	do    func(h *house, l picket.Lease)
 	state string
 }{
-	{"cancel", func(h *house, l picket.Lease) { _, err := h.Cancel(h.ctx, operator, l.TaskID, "test"); h.ok(err) }, "cancelled"},
+	{"cancel", func(h *house, l picket.Lease) { _, err := h.Cancel(h.ctx, operator, l.TaskID, "test"); h.ok(err) },
+		"cancelled"},
 	{"complete", func(h *house, l picket.Lease) {
 		_, err := h.Complete(h.ctx, h.held(l), picket.Completion{Output: picket.RawJSON(`1`)})
 		h.ok(err)
@@ -24,7 +25,8 @@ var ends = []struct {
 		h.ok(err)
 	}, "handoff"},
 	{"fail", func(h *house, l picket.Lease) { _, err := h.Fail(h.ctx, h.held(l), "no", true); h.ok(err) }, "lost"},
-	{"operator", func(h *house, l picket.Lease) { _, err := h.Expire(h.ctx, operator, l.TaskID, "test"); h.ok(err) }, "lost"},
+	{"operator", func(h *house, l picket.Lease) { _, err := h.Expire(h.ctx, operator, l.TaskID, "test"); h.ok(err) },
+		"lost"},
 	{"expiry", func(h *house, _ picket.Lease) { h.expire() }, "lost"},
 	{"stop button", func(h *house, _ picket.Lease) {
 		_, err := h.Pause(h.ctx, operator, true, "test")
@@ -39,7 +41,12 @@ const atOnce = 5 * time.Millisecond
 
 func (h *house) watchOf(l picket.Lease, query string) answer {
 	h.t.Helper()
-	return h.call(h.t, request{method: "GET", path: "/v1/lease/watch" + query, bearer: l.LeaseToken.Reveal(), fence: show(l.FencingToken)})
+	return h.call(h.t, request{
+		method: "GET",
+		path:   "/v1/lease/watch" + query,
+		bearer: l.LeaseToken.Reveal(),
+		fence:  show(l.FencingToken),
+	})
 }
 
 func TestAWatchWakesAtOnce(t *testing.T) {
@@ -72,7 +79,11 @@ func TestAWatchWaitsNoLongerThanAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		virtual(t, func(h *house) {
 			l := h.first()
-			for query, wait := range map[string]time.Duration{"?waitSeconds=0": 0, "?waitSeconds=7": 7 * time.Second, "": 50 * time.Second} {
+			for query, wait := range map[string]time.Duration{
+				"?waitSeconds=0": 0,
+				"?waitSeconds=7": 7 * time.Second,
+				"":               50 * time.Second,
+			} {
 				_, err := h.Renew(h.ctx, h.held(l))
 				h.ok(err)
 				began := time.Now()

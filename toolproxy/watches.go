@@ -18,7 +18,11 @@ type watches struct {
 
 // watched names a watch. The task is part of it because the MAC does not cover
 // it: an edited capability must not displace the watch of the real one.
-type watched struct{ namespace, task, run string }
+type watched struct {
+	namespace string
+	task      string
+	run       string
+}
 
 var errDisplaced = errors.New("a newer watch of this run took its place")
 

@@ -39,7 +39,12 @@ func TestANewerWatchDisplacesTheOlder(t *testing.T) {
 		// A capability whose task was edited is not this run's watch.
 		start("edited task", f.sealer.Seal("default", "task_01JZZZZZZZZZZZZZZZZZZZZZZX", aRun).Reveal())
 		start("second", f.token())
-		want := map[string]bool{"first No Content 10s": true, "second No Content 1m0s": true, "another run No Content 1m0s": true, "edited task No Content 1m0s": true}
+		want := map[string]bool{
+			"first No Content 10s":        true,
+			"second No Content 1m0s":      true,
+			"another run No Content 1m0s": true,
+			"edited task No Content 1m0s": true,
+		}
 		got := map[string]bool{}
 		for range 4 {
 			got[<-ended] = true

@@ -22,7 +22,8 @@ func TestNoWriteLandsBehindTheNextGrant(t *testing.T) {
 		landed := make(chan struct{}, crowd)
 		for range crowd {
 			wg.Go(func() {
-				for n := 0; h.post(l, "/v1/tools/report_progress", fmt.Sprintf(`{"summary":"still here, %d"}`, n)).status == 200; n++ {
+				for n := 0; h.post(l, "/v1/tools/report_progress",
+					fmt.Sprintf(`{"summary":"still here, %d"}`, n)).status == 200; n++ {
 					select {
 					case landed <- struct{}{}:
 					default:
@@ -62,7 +63,8 @@ func (h *house) checkLog(t *testing.T) {
 			case picket.EventTaskProgress:
 				progress++
 				if e.FencingToken != granted[e.TaskID] || !held[e.TaskID] {
-					t.Errorf("event %d: progress under fence %d; granted was %d, held %v", e.Seq, e.FencingToken, granted[e.TaskID], held[e.TaskID])
+					t.Errorf("event %d: progress under fence %d; granted was %d, held %v", e.Seq, e.FencingToken,
+						granted[e.TaskID], held[e.TaskID])
 				}
 			}
 		}

@@ -77,21 +77,33 @@ func (s *Server) register(once string, body []byte) (int, any, error) {
 			s.agentIDs = append(s.agentIDs, reg.AgentID)
 		}
 	} else if s.judge(a); !a.record.Status.Gone() {
-		return 0, nil, picket.Refuse(picket.CodeStateConflict, "Use another agent_id, or deregister that one.", "agent %s is %s", reg.AgentID, a.record.Status).
+		return 0, nil, picket.Refuse(picket.CodeStateConflict, "Use another agent_id, or deregister that one.",
+			"agent %s is %s", reg.AgentID, a.record.Status).
 			With("agent_status", string(a.record.Status))
 	}
 	s.incarnation++
 	now := picket.InstantOf(s.now())
 	a.record = picket.Agent{
-		AgentID: reg.AgentID, RoleID: reg.RoleID, Name: reg.Name, Capabilities: reg.Capabilities, Status: picket.AgentActive,
-		Endpoint: reg.Endpoint, Heartbeat: reg.Heartbeat.Config(), Metadata: reg.Metadata, RegisteredAt: now, LastHeartbeatAt: now,
-		Version: 1, Incarnation: s.incarnation, DrainTimeoutSeconds: reg.DrainTimeoutSeconds,
+		AgentID:             reg.AgentID,
+		RoleID:              reg.RoleID,
+		Name:                reg.Name,
+		Capabilities:        reg.Capabilities,
+		Status:              picket.AgentActive,
+		Endpoint:            reg.Endpoint,
+		Heartbeat:           reg.Heartbeat.Config(),
+		Metadata:            reg.Metadata,
+		RegisteredAt:        now,
+		LastHeartbeatAt:     now,
+		Version:             1,
+		Incarnation:         s.incarnation,
+		DrainTimeoutSeconds: reg.DrainTimeoutSeconds,
 	}
 	if reg.Capacity != nil {
 		a.record.Capacity.MaxConcurrentTasks = reg.Capacity.MaxConcurrentTasks
 	}
 	a.commands, a.reason = nil, picket.ReasonRegistered
-	a.view.Registrations = append(a.view.Registrations, RegistrationView{Registration: reg, At: time.Now(), Incarnation: s.incarnation})
+	a.view.Registrations = append(a.view.Registrations,
+		RegistrationView{Registration: reg, At: time.Now(), Incarnation: s.incarnation})
 	s.beat(a)
 	if once != "" {
 		s.registered[once] = a.record
@@ -175,7 +187,8 @@ func (s *Server) heldBy(a *agent) (held []*lease) {
 // gone refuses who is no participant any more, or not the latest of its id.
 func (s *Server) gone(a *agent, incarnation int64) error {
 	if a.record.Status.Gone() || incarnation > 0 && incarnation < a.record.Incarnation {
-		return picket.Refuse(picket.CodeAgentGone, "Stop all work, then register again.", "agent %s is %s", a.record.AgentID, a.record.Status).
+		return picket.Refuse(picket.CodeAgentGone, "Stop all work, then register again.", "agent %s is %s",
+			a.record.AgentID, a.record.Status).
 			With("agent_status", string(a.record.Status)).With("reason", string(a.reason))
 	}
 	return nil
@@ -183,7 +196,8 @@ func (s *Server) gone(a *agent, incarnation int64) error {
 
 func (s *Server) deregister(a *agent) (int, any, error) {
 	if a.record.Status == picket.AgentDead {
-		return 0, nil, picket.Refuse(picket.CodeStateConflict, "Nothing is left to do.", "agent %s is dead", a.record.AgentID)
+		return 0, nil, picket.Refuse(picket.CodeStateConflict, "Nothing is left to do.", "agent %s is dead",
+			a.record.AgentID)
 	}
 	s.move(a, picket.ReasonDeregistered)
 	return http.StatusOK, a.record, nil

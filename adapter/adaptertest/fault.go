@@ -18,9 +18,10 @@ const (
 	Unavailable Trouble = iota + 1 // answered 503, without effect
 	DropRequest                    // the connection breaks, without effect
 	DropReply                      // takes effect, then the connection breaks
-	Hang                           // no answer until the client gives up, without effect; lasting, also to what is under way
-	Forget                         // logs only: the server has lost what it had of the stream
-	Mute                           // takes effect, then no answer until the client gives up
+	// no answer until the client gives up, without effect; lasting, also to what is under way
+	Hang
+	Forget // logs only: the server has lost what it had of the stream
+	Mute   // takes effect, then no answer until the client gives up
 )
 
 type fault struct {

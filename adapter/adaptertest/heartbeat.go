@@ -71,7 +71,8 @@ func (a *agent) drainTimeout() int {
 
 func (s *Server) drain(a *agent, seconds int) {
 	a.record.DrainDeadlineAt = picket.InstantOf(s.now().Add(time.Duration(seconds) * time.Second))
-	a.commands = slices.DeleteFunc(a.commands, func(c picket.PendingCommand) bool { return c.Command == picket.CommandDrain })
+	a.commands = slices.DeleteFunc(a.commands,
+		func(c picket.PendingCommand) bool { return c.Command == picket.CommandDrain })
 	s.move(a, picket.ReasonDrainInitiated)
 	time.AfterFunc(time.Duration(seconds)*time.Second, func() {
 		s.mu.Lock()
@@ -86,7 +87,8 @@ func (s *Server) changeStatus(a *agent, match string, body []byte) (int, any, er
 		version, err = a.record.Version, nil
 	}
 	if err != nil {
-		return 0, nil, picket.Refuse(picket.CodePreconditionRequired, "Send the record's version.", "If-Match is missing or unreadable")
+		return 0, nil, picket.Refuse(picket.CodePreconditionRequired, "Send the record's version.",
+			"If-Match is missing or unreadable")
 	}
 	change, err := decode[picket.AgentStatusChange](body)
 	if err == nil {
@@ -98,7 +100,8 @@ func (s *Server) changeStatus(a *agent, match string, body []byte) (int, any, er
 	case change.Incarnation > 0 && change.Incarnation < a.record.Incarnation:
 		return 0, nil, s.gone(a, change.Incarnation)
 	case version != a.record.Version:
-		return 0, nil, picket.Refuse(picket.CodeVersion, "Read the record again.", "the version is %d", a.record.Version).
+		return 0, nil, picket.Refuse(picket.CodeVersion, "Read the record again.", "the version is %d",
+			a.record.Version).
 			With("presented", version).With("current", a.record.Version)
 	case change.Status == a.record.Status:
 	case change.Status == picket.AgentDeregistered:
@@ -110,7 +113,8 @@ func (s *Server) changeStatus(a *agent, match string, body []byte) (int, any, er
 		}
 		s.drain(a, seconds)
 	default:
-		return 0, nil, picket.Refuse(picket.CodeStateConflict, "See the protocol.", "agent %s is %s", a.record.AgentID, a.record.Status)
+		return 0, nil, picket.Refuse(picket.CodeStateConflict, "See the protocol.", "agent %s is %s", a.record.AgentID,
+			a.record.Status)
 	}
 	return http.StatusOK, a.record, nil
 }

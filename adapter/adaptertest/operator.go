@@ -6,7 +6,8 @@ import (
 
 // Cancel cancels a task: its watch says so and every write is refused.
 func (s *Server) Cancel(taskID string) {
-	s.ending(taskID, picket.WatchCancelled, picket.CodeTaskCancelled, func(*task) picket.TaskState { return picket.TaskCancelled })
+	s.ending(taskID, picket.WatchCancelled, picket.CodeTaskCancelled,
+		func(*task) picket.TaskState { return picket.TaskCancelled })
 }
 
 // Expire ends a task's lease as if its time had run out.

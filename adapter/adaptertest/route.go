@@ -41,7 +41,9 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 		return 0, nil, picket.Invalid("", "Send it again.", "the body cannot be read")
 	}
 	if !s.repeats(r, body) {
-		return 0, nil, picket.Refuse(picket.CodeIdempotencyConflict, "Send a new key for a new request, or the same body to repeat the old one.", "this idempotency key was used with another body")
+		return 0, nil, picket.Refuse(picket.CodeIdempotencyConflict,
+			"Send a new key for a new request, or the same body to repeat the old one.",
+			"this idempotency key was used with another body")
 	}
 	if r.URL.Path == "/api/v1/leases" && r.Method == http.MethodPost {
 		return s.acquire(r, body)
@@ -56,7 +58,8 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 	l := s.leaseOf(bearer(r))
 	s.mu.Unlock()
 	if l == nil {
-		return 0, nil, picket.Refuse(picket.CodeUnauthenticated, "Send the lease token.", "there is no such lease token")
+		return 0, nil, picket.Refuse(picket.CodeUnauthenticated, "Send the lease token.",
+			"there is no such lease token")
 	}
 	if err := l.admits(bearer(r), r.URL.Path); err != nil {
 		return 0, nil, err
@@ -77,14 +80,16 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 		do = execResult
 	}
 	if do == nil || r.Method != http.MethodPost {
-		return 0, nil, picket.Refuse(picket.CodeNotFound, "See the protocol.", "there is no %s %s", r.Method, r.URL.Path)
+		return 0, nil, picket.Refuse(picket.CodeNotFound, "See the protocol.", "there is no %s %s", r.Method,
+			r.URL.Path)
 	}
 	if fenced && !(l.verb != "" && l.verb == r.URL.Path+string(body)) { // the same again gets the same answer
 		if err := s.fence(l); err != nil {
 			return 0, nil, err
 		}
 		if l.void && r.URL.Path != "/v1/lease/reclaim" {
-			return 0, nil, picket.Refuse(picket.CodeReclaimRequired, "Reclaim the lease, then repeat the request.", "the store was adopted")
+			return 0, nil, picket.Refuse(picket.CodeReclaimRequired, "Reclaim the lease, then repeat the request.",
+				"the store was adopted")
 		}
 		l.confirmed = true
 		if strings.HasPrefix(r.URL.Path, "/v1/tools/") {
@@ -101,7 +106,8 @@ func (l *lease) admits(bearer picket.Secret, path string) error {
 	if l.record.AgentToken == "" || agents == (bearer == l.record.AgentToken) {
 		return nil
 	}
-	return picket.Refuse(picket.CodeForbidden, "Send the agentToken to the routes of tools, and the leaseToken to the others.",
+	return picket.Refuse(picket.CodeForbidden,
+		"Send the agentToken to the routes of tools, and the leaseToken to the others.",
 		"this is the other credential of the lease")
 }
 
@@ -117,7 +123,8 @@ func (s *Server) fence(l *lease) error {
 	case l.state == picket.WatchHeld:
 		return nil
 	case l.refusal != picket.CodeTaskCancelled && l.record.FencingToken < l.task.view.Token:
-		return picket.Refuse(picket.CodeStaleFence, "Stop writing and exit.", "token %d was superseded", l.record.FencingToken).
+		return picket.Refuse(picket.CodeStaleFence, "Stop writing and exit.", "token %d was superseded",
+			l.record.FencingToken).
 			With("presented", l.record.FencingToken).With("current", l.task.view.Token)
 	}
 	return picket.Refuse(l.refusal, "Stop writing and exit.", "the lease has ended")

@@ -35,8 +35,10 @@ func rulesOfAgents() []Rule {
 		{"obeys a drain", "a machine could not be emptied", obeysDrain},
 		{"drains when it is told to end", "each restart would cost the work under way", drains},
 		{"obeys stop_task, and says so", "an operator's stop button would stop nothing", obeysStopTask},
-		{"stops its work before it registers again", "two agents would work on one task", func(b *bench) { comesBack(b, b.s.Kill) }},
-		{"comes back to a registry that has lost it", "a lost store would cost every worker", func(b *bench) { comesBack(b, func(string) { b.s.ForgetAgents() }) }},
+		{"stops its work before it registers again", "two agents would work on one task",
+			func(b *bench) { comesBack(b, b.s.Kill) }},
+		{"comes back to a registry that has lost it", "a lost store would cost every worker",
+			func(b *bench) { comesBack(b, func(string) { b.s.ForgetAgents() }) }},
 		{"ends its work when its heartbeats are not answered", "two agents would work on one task", endsInSilence},
 		{"stays away when an operator has removed it", "an operator could remove nobody", staysAway},
 	}
@@ -46,7 +48,8 @@ func rulesOfAgents() []Rule {
 func (b *bench) agent(what string, ok func(AgentView) bool) AgentView {
 	v, err := b.s.AwaitAgent(b.ctx, "", ok)
 	if err != nil {
-		b.stop("not seen in time: %s; the agent has registered %d times, its heartbeats are %+v", what, len(v.Registrations), v.Heartbeats)
+		b.stop("not seen in time: %s; the agent has registered %d times, its heartbeats are %+v", what,
+			len(v.Registrations), v.Heartbeats)
 	}
 	return v
 }
@@ -86,7 +89,8 @@ func registersOnce(b *bench) {
 	b.s.Fail("/api/v1/agents", DropReply, 1)
 	b.run(Task{}, tree)
 	b.said()
-	if v := b.agent("a registration", isRegistered); len(v.Registrations) != 1 || v.Record.Status != picket.AgentActive {
+	if v := b.agent("a registration", isRegistered); len(v.Registrations) != 1 ||
+		v.Record.Status != picket.AgentActive {
 		b.wrong("it registered %d times and is %s", len(v.Registrations), v.Record.Status)
 	}
 }
@@ -132,7 +136,8 @@ func (b *bench) finishes(id string, pids []int) {
 	}
 	f.WriteString("go\n")
 	f.Close()
-	if v := b.await(id, "the result", func(v View) bool { return v.State != picket.TaskLeased }); v.State != picket.TaskReview {
+	if v := b.await(id, "the result",
+		func(v View) bool { return v.State != picket.TaskLeased }); v.State != picket.TaskReview {
 		b.wrong("the task that was running is %s", v.State)
 	}
 	b.agent("that it left", func(v AgentView) bool { return v.Record.Status == picket.AgentDeregistered })
@@ -189,7 +194,8 @@ func comesBack(b *bench, lose func(agentID string)) {
 	b.s.Pause(true)
 	mend := b.s.Fail("/v1/lease/watch", Hang, -1) // the registry alone says so
 	lose(before.AgentID)
-	again := b.agent("that it registers again", func(v AgentView) bool { return v.Record.Incarnation > before.Incarnation })
+	again := b.agent("that it registers again",
+		func(v AgentView) bool { return v.Record.Incarnation > before.Incarnation })
 	running.Store(nil)
 	if n := survivors.Load(); n > 0 {
 		b.wrong("%d processes ran when it registered again", n)

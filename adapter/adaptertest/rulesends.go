@@ -19,8 +19,10 @@ const deaf = `trap '' TERM; sleep 1000 & echo $$ $! > $1; while :; do wait; done
 // rulesOfEnds are about how a run begins and ends when nothing is broken.
 func rulesOfEnds() []Rule {
 	return []Rule{
-		{"confirms the lease before it launches", "an agent would work under a lease that never arrived", confirmsFirst},
-		{"announces its process and how it is held", "the next run would not wait for the old process to be gone", announces},
+		{"confirms the lease before it launches", "an agent would work under a lease that never arrived",
+			confirmsFirst},
+		{"announces its process and how it is held", "the next run would not wait for the old process to be gone",
+			announces},
 		{"reports a crash with code and class", "nobody would know why the run ended", reportsCrash},
 		{"reports a signal", "nobody would know that the process was killed", reportsSignal},
 		{"reports a process without a result", "a task would count as done that is not", reportsNoResult},
@@ -32,7 +34,8 @@ func rulesOfEnds() []Rule {
 		{"kills a tree that is deaf to SIGTERM", "an agent could outlive its task", killsDeaf},
 		{"ships the output, each byte once", "logs would lie", ships},
 		{"ends a run at its timeout and says so", "an agent could run for ever", timesOut},
-		{"gives its agent no credential of its own", "an agent could forge its exit, its output and its evidence", keepsItsCredential},
+		{"gives its agent no credential of its own", "an agent could forge its exit, its output and its evidence",
+			keepsItsCredential},
 	}
 }
 
@@ -164,7 +167,8 @@ func ships(b *bench) {
 	b.s.Fail("/v1/run/logs", Unavailable, 1)
 	id := b.run(Task{OnExit: picket.OnExitComplete}, `echo one; echo $$ > $1; sleep 0.7; echo two; echo three >&2`)
 	b.said()
-	v := b.await(id, "all output", func(v View) bool { return len(v.Runs[0].Stdout) >= 8 && len(v.Runs[0].Stderr) >= 6 })
+	v := b.await(id, "all output",
+		func(v View) bool { return len(v.Runs[0].Stdout) >= 8 && len(v.Runs[0].Stderr) >= 6 })
 	if v.Runs[0].Stdout != "one\ntwo\n" || v.Runs[0].Stderr != "three\n" {
 		b.wrong("the logs are %q and %q", v.Runs[0].Stdout, v.Runs[0].Stderr)
 	}

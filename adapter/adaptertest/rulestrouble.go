@@ -15,18 +15,28 @@ const short = 2 * time.Second
 // answers that do not arrive.
 func rulesOfTrouble() []Rule {
 	return []Rule{
-		{"kills the tree of a cancelled task", "work would go on that nobody wants", func(b *bench) { killed(b, b.s.Cancel) }},
-		{"kills the tree of a superseded lease", "two agents would work on one task", func(b *bench) { killed(b, func(id string) { b.s.Supersede(id) }) }},
-		{"kills the tree of a lease that ended while it slept", "an agent would go on after a suspend", func(b *bench) { killed(b, func(string) { b.s.Skip(time.Hour) }) }},
+		{"kills the tree of a cancelled task", "work would go on that nobody wants",
+			func(b *bench) { killed(b, b.s.Cancel) }},
+		{"kills the tree of a superseded lease", "two agents would work on one task",
+			func(b *bench) { killed(b, func(id string) { b.s.Supersede(id) }) }},
+		{"kills the tree of a lease that ended while it slept", "an agent would go on after a suspend",
+			func(b *bench) { killed(b, func(string) { b.s.Skip(time.Hour) }) }},
 		{"reclaims its lease in an adopted store", "a restart of the store would cost every run", reclaims},
-		{"kills the tree of a lease it cannot reclaim", "two agents would work on one task", func(b *bench) { killed(b, func(id string) { b.s.Adopt(); b.s.Expire(id) }) }},
-		{"is done with a tree before the lease ends, in a storm of 503", "two agents would work on one task", func(b *bench) { killsInTime(b, Unavailable) }},
-		{"is done with a tree before the lease ends, cut off", "two agents would work on one task", func(b *bench) { killsInTime(b, Hang) }},
-		{"is done with a tree before the lease ends, without replies", "two agents would work on one task", func(b *bench) { killsInTime(b, Mute) }},
+		{"kills the tree of a lease it cannot reclaim", "two agents would work on one task",
+			func(b *bench) { killed(b, func(id string) { b.s.Adopt(); b.s.Expire(id) }) }},
+		{"is done with a tree before the lease ends, in a storm of 503", "two agents would work on one task",
+			func(b *bench) { killsInTime(b, Unavailable) }},
+		{"is done with a tree before the lease ends, cut off", "two agents would work on one task",
+			func(b *bench) { killsInTime(b, Hang) }},
+		{"is done with a tree before the lease ends, without replies", "two agents would work on one task",
+			func(b *bench) { killsInTime(b, Mute) }},
 		{"goes on after a partition", "each outage would cost a worker", goesOn},
-		{"keeps its agent through a reply that is lost", "each hiccup would cost a run", func(b *bench) { keeps(b, DropReply) }},
-		{"keeps its agent through a server that is away for a moment", "each restart of a server would cost every run", func(b *bench) { keeps(b, Unavailable) }},
-		{"asks again with the same key when an acquire's reply is lost", "the lease would wait for its end", acquiresOnce},
+		{"keeps its agent through a reply that is lost", "each hiccup would cost a run",
+			func(b *bench) { keeps(b, DropReply) }},
+		{"keeps its agent through a server that is away for a moment", "each restart of a server would cost every run",
+			func(b *bench) { keeps(b, Unavailable) }},
+		{"asks again with the same key when an acquire's reply is lost", "the lease would wait for its end",
+			acquiresOnce},
 		{"backs off from a server that is away", "a server that comes back would be pushed over again", backsOff},
 		{"releases once although the reply is lost", "a failure would be counted twice, or never", releasesOnce},
 		{"completes once although request and reply are lost", "a result would be lost", completesOnce},
@@ -80,7 +90,8 @@ func goesOn(b *bench) {
 // keepsOn sees the lease renewed n times more while the agent lives.
 func (b *bench) keepsOn(id string, pids []int, n int) View {
 	renewed := b.s.View(id).Runs[0].Renewals
-	v := b.await(id, "renewals", func(v View) bool { return v.Runs[0].Renewals >= renewed+n || v.State != picket.TaskLeased })
+	v := b.await(id, "renewals",
+		func(v View) bool { return v.Runs[0].Renewals >= renewed+n || v.State != picket.TaskLeased })
 	if v.State != picket.TaskLeased || !alive(pids[0]) {
 		b.wrong("the agent was ended: the task is %s", v.State)
 	}

@@ -83,9 +83,15 @@ type Task struct {
 // New makes a server without a socket; reach it with HTTPClient.
 func New() *Server {
 	return &Server{
-		URL: "http://picket.invalid", changed: make(chan struct{}), tasks: map[string]*task{},
-		leases: map[picket.Secret]*lease{}, agented: map[picket.Secret]*lease{}, replays: map[string][]*lease{}, requests: map[string]string{},
-		agents: map[string]*agent{}, registered: map[string]picket.Agent{},
+		URL:        "http://picket.invalid",
+		changed:    make(chan struct{}),
+		tasks:      map[string]*task{},
+		leases:     map[picket.Secret]*lease{},
+		agented:    map[picket.Secret]*lease{},
+		replays:    map[string][]*lease{},
+		requests:   map[string]string{},
+		agents:     map[string]*agent{},
+		registered: map[string]picket.Agent{},
 	}
 }
 
@@ -178,11 +184,29 @@ func (s *Server) grant(t *task) *lease {
 		logs: map[string][]byte{}, run: RunView{RunID: run},
 	}
 	l.record = picket.Lease{
-		TaskID: t.id, RunID: run, LeaseExpiresAt: picket.InstantOf(l.deadline), FencingToken: t.view.Token,
-		BudgetEnvelope: *t.script.Budget, LeaseID: "lease" + run[len("run"):], LeaseToken: picket.Secret(picket.CapabilityPrefix + rand.Text()),
-		LeaseTTLMs: first.Milliseconds(), WindowMs: t.script.Window.Milliseconds(), Attempt: t.attempt,
-		LastReport: t.last, Answers: t.script.Answers, ProxyURL: s.URL, MCPURL: t.script.MCPURL,
-		Task: picket.LeaseTask{Title: t.script.Title, Input: t.script.Input, OnExit: t.script.OnExit, Role: t.script.Role, Labels: t.script.Labels, Trace: t.script.Trace, Priority: picket.DefaultPriority},
+		TaskID:         t.id,
+		RunID:          run,
+		LeaseExpiresAt: picket.InstantOf(l.deadline),
+		FencingToken:   t.view.Token,
+		BudgetEnvelope: *t.script.Budget,
+		LeaseID:        "lease" + run[len("run"):],
+		LeaseToken:     picket.Secret(picket.CapabilityPrefix + rand.Text()),
+		LeaseTTLMs:     first.Milliseconds(),
+		WindowMs:       t.script.Window.Milliseconds(),
+		Attempt:        t.attempt,
+		LastReport:     t.last,
+		Answers:        t.script.Answers,
+		ProxyURL:       s.URL,
+		MCPURL:         t.script.MCPURL,
+		Task: picket.LeaseTask{
+			Title:    t.script.Title,
+			Input:    t.script.Input,
+			OnExit:   t.script.OnExit,
+			Role:     t.script.Role,
+			Labels:   t.script.Labels,
+			Trace:    t.script.Trace,
+			Priority: picket.DefaultPriority,
+		},
 	}
 	if t.script.Fixes != "" {
 		l.record.Task.Fixes = &t.script.Fixes

@@ -23,7 +23,13 @@ var fencedVerbs = map[string]verb{
 	"/v1/tools/request_human_help": help,
 }
 
-var evidenceVerbs = map[string]verb{"/v1/run/exit": exit, "/v1/run/evidence": changes, "/v1/run/logs": logs, "/v1/run/events": events, "/v1/run/usage": usage}
+var evidenceVerbs = map[string]verb{
+	"/v1/run/exit":     exit,
+	"/v1/run/evidence": changes,
+	"/v1/run/logs":     logs,
+	"/v1/run/events":   events,
+	"/v1/run/usage":    usage,
+}
 
 func renew(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 	if _, err := decode[struct{}](body); err != nil {
@@ -32,8 +38,13 @@ func renew(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 	l.run.Renewals++
 	l.deadline = s.now().Add(l.window)
 	s.wake()
-	return picket.Renewal{LeaseExpiresAt: picket.InstantOf(l.deadline), LeaseTTLMs: l.window.Milliseconds(), FencingToken: l.record.FencingToken,
-		IdleMs: l.idle(s.now()), Commands: s.ordersFor(l, "")}, nil
+	return picket.Renewal{
+		LeaseExpiresAt: picket.InstantOf(l.deadline),
+		LeaseTTLMs:     l.window.Milliseconds(),
+		FencingToken:   l.record.FencingToken,
+		IdleMs:         l.idle(s.now()),
+		Commands:       s.ordersFor(l, ""),
+	}, nil
 }
 
 func reclaim(s *Server, l *lease, r *http.Request, body []byte) (any, error) {
@@ -60,7 +71,8 @@ type stateAnswer struct {
 }
 
 // finish ends the lease by a verb, once; repeated it answers the same.
-func (s *Server) finish(l *lease, r *http.Request, body []byte, state picket.WatchState, to picket.TaskState) stateAnswer {
+func (s *Server) finish(l *lease, r *http.Request, body []byte, state picket.WatchState,
+	to picket.TaskState) stateAnswer {
 	if l.verb == "" {
 		l.verb = r.URL.Path + string(body)
 		s.end(l, state, picket.CodeLeaseReleased, to)
@@ -78,7 +90,8 @@ func release(s *Server, l *lease, r *http.Request, body []byte) (any, error) {
 		return nil, err
 	}
 	if !slices.Contains(picket.ReleaseClasses, in.Exit.Class) {
-		return nil, picket.Invalid("/exit/class", "Send a class of a release.", "%q is not a class of a release", in.Exit.Class)
+		return nil, picket.Invalid("/exit/class", "Send a class of a release.", "%q is not a class of a release",
+			in.Exit.Class)
 	}
 	to := l.task.retried()
 	if in.Exit.Class == picket.ExitReleased {
@@ -140,14 +153,28 @@ func report(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
 		return nil, err
 	}
 	l.task.view.Reports = append(l.task.view.Reports, p)
-	l.task.last = &picket.Report{Seq: int64(len(l.task.view.Reports)), Progress: p, RunID: l.record.RunID, FencingToken: l.record.FencingToken, Pinned: true}
+	l.task.last = &picket.Report{
+		Seq:          int64(len(l.task.view.Reports)),
+		Progress:     p,
+		RunID:        l.record.RunID,
+		FencingToken: l.record.FencingToken,
+		Pinned:       true,
+	}
 	s.wake()
 	return picket.Reported{Seq: int64(len(l.task.view.Reports)), Pinned: true}, nil
 }
 
 func getTask(_ *Server, l *lease, _ *http.Request, _ []byte) (any, error) {
-	return picket.Task{TaskID: l.task.id, State: l.task.view.State, Title: l.task.script.Title, Input: l.task.script.Input, FencingToken: l.task.view.Token, LastReport: l.task.last,
-		BudgetEnvelope: *l.task.script.Budget, Available: *l.task.script.Budget}, nil
+	return picket.Task{
+		TaskID:         l.task.id,
+		State:          l.task.view.State,
+		Title:          l.task.script.Title,
+		Input:          l.task.script.Input,
+		FencingToken:   l.task.view.Token,
+		LastReport:     l.task.last,
+		BudgetEnvelope: *l.task.script.Budget,
+		Available:      *l.task.script.Budget,
+	}, nil
 }
 
 func exit(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {
@@ -180,7 +207,8 @@ func logs(s *Server, l *lease, r *http.Request, body []byte) (any, error) {
 	}
 	have := len(l.logs[stream])
 	if offset > have {
-		return nil, picket.Refuse(picket.CodeOffset, "Go on from expected.", "offset %d is beyond %d", offset, have).With("expected", have)
+		return nil, picket.Refuse(picket.CodeOffset, "Go on from expected.", "offset %d is beyond %d", offset, have).
+			With("expected", have)
 	}
 	if fresh := have - offset; fresh < len(body) {
 		l.logs[stream] = append(l.logs[stream], body[fresh:]...)

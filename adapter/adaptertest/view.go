@@ -12,10 +12,11 @@ import (
 
 // Call is a request that arrived, in the order of arrival.
 type Call struct {
-	Method, Path string // the path without its query
-	RunID        string // of the lease presented; empty on the control plane
-	At           time.Time
-	Status       int // of the answer; 0 when it was dropped or is under way
+	Method string
+	Path   string // the path without its query
+	RunID  string // of the lease presented; empty on the control plane
+	At     time.Time
+	Status int // of the answer; 0 when it was dropped or is under way
 }
 
 // View is what became of a task.

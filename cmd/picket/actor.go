@@ -28,7 +28,13 @@ type actor struct {
 }
 
 func (st *stage) start(args ...string) (*actor, error) {
-	a := &actor{cmd: exec.Command(st.binary, args...), out: &safeBuffer{}, errOut: &safeBuffer{}, done: make(chan struct{}), seen: map[int]bool{}}
+	a := &actor{
+		cmd:    exec.Command(st.binary, args...),
+		out:    &safeBuffer{},
+		errOut: &safeBuffer{},
+		done:   make(chan struct{}),
+		seen:   map[int]bool{},
+	}
 	a.cmd.Dir, a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = st.dir, st.env, a.out, a.errOut
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	a.cmd.WaitDelay = time.Second // a left-over that holds the pipes must not hold us

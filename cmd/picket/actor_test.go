@@ -20,7 +20,8 @@ func TestFreezeOfAShellThatStartsProcesses(t *testing.T) {
 	for round := range 30 {
 		// The outer shell stands for the adapter, the inner ones for the agent:
 		// many, since each is between vfork and exec for a hundredth of its time.
-		a, err := st.start("-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sh -c 'while :; do sleep 0.002; done' & done; echo on; wait")
+		a, err := st.start("-c",
+			"for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sh -c 'while :; do sleep 0.002; done' & done; echo on; wait")
 		if err != nil {
 			t.Fatal(err)
 		}

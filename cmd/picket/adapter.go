@@ -18,7 +18,8 @@ import (
 
 func newAdapter() *cobra.Command {
 	c := &cobra.Command{
-		Use: "adapter [flags] [-- COMMAND ...]", Short: "Work on tasks: lease, launch, renew, release",
+		Use:   "adapter [flags] [-- COMMAND ...]",
+		Short: "Work on tasks: lease, launch, renew, release",
 		Long: "A resident worker. It registers, sends heartbeats, leases tasks, launches the command for each with the\n" +
 			"lease in its environment, renews the lease, watches the process and reports how it ended. SIGTERM drains:\n" +
 			"no new leases, running agents finish; a second SIGTERM ends them and gives their leases back. --agent names\n" +
@@ -33,9 +34,11 @@ func newAdapter() *cobra.Command {
 	f.Int("max", 1, "hold this many leases at once, 1 to 100")
 	f.String("agent-id", "", "the worker's name (default: a new one)")
 	f.Bool("pinned-only", false, "take only tasks pinned to --agent-id")
-	f.Duration("linger", 10*time.Second, "time an agent gets to end by itself after it handed in its result (coding agents: 1m)")
+	f.Duration("linger", 10*time.Second,
+		"time an agent gets to end by itself after it handed in its result (coding agents: 1m)")
 	f.Duration("grace", 5*time.Second, "time between SIGTERM and SIGKILL")
-	f.Bool("unregistered", false, "stay out of the registry: no record, no heartbeats; leases end by their own deadline only")
+	f.Bool("unregistered", false,
+		"stay out of the registry: no record, no heartbeats; leases end by their own deadline only")
 	healthFlags(c)
 	asFlag(c)
 	f.String("log-level", "info", "how much is logged: debug, info, warn or error")
@@ -191,7 +194,8 @@ func orNone(d time.Duration, _ error) time.Duration {
 	return d
 }
 
-func adapterConfig(cmd *cobra.Command, cfg settings, s *server, l launch, log *slog.Logger) (conf adapter.Config, err error) {
+func adapterConfig(cmd *cobra.Command, cfg settings, s *server, l launch,
+	log *slog.Logger) (conf adapter.Config, err error) {
 	f := cmd.Flags()
 	conf = adapter.Config{BaseURL: s.client.BaseURL, Key: s.client.Key, Log: log}
 	l.set(&conf)
@@ -206,7 +210,8 @@ func adapterConfig(cmd *cobra.Command, cfg settings, s *server, l launch, log *s
 		return conf, err
 	}
 	conf.Grace = orNone(f.GetDuration("grace"))
-	if l := f.Lookup("linger"); l.Changed || l.Value.String() != l.DefValue { // else the library's own, by kind of agent
+	// else the library's own, by kind of agent
+	if l := f.Lookup("linger"); l.Changed || l.Value.String() != l.DefValue {
 		conf.Linger = orNone(f.GetDuration("linger"))
 	}
 	at, err := placeOf(cmd, cfg, l.preset)

@@ -18,11 +18,19 @@ import (
 func healthFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.Duration("heartbeat", picket.DefaultHeartbeat*time.Second, "send a heartbeat this often, whole seconds")
-	f.Duration("unhealthy-after", picket.DefaultUnhealthy*time.Second, "silence that makes a warning, at least twice --heartbeat")
-	f.Duration("dead-after", picket.DefaultDead*time.Second, "silence that ends all work, at least twice --unhealthy-after")
-	f.Duration("drain-timeout", picket.DefaultDrainTimeout*time.Second, "what tasks get to finish when the agent is drained")
+	f.Duration("unhealthy-after", picket.DefaultUnhealthy*time.Second,
+		"silence that makes a warning, at least twice --heartbeat")
+	f.Duration("dead-after", picket.DefaultDead*time.Second,
+		"silence that ends all work, at least twice --unhealthy-after")
+	f.Duration("drain-timeout", picket.DefaultDrainTimeout*time.Second,
+		"what tasks get to finish when the agent is drained")
 	f.String("name", "", "what people call the agent")
-	for name, shown := range map[string]string{"heartbeat": "30s", "unhealthy-after": "90s", "dead-after": "5m", "drain-timeout": "2m"} {
+	for name, shown := range map[string]string{
+		"heartbeat":       "30s",
+		"unhealthy-after": "90s",
+		"dead-after":      "5m",
+		"drain-timeout":   "2m",
+	} {
 		f.Lookup(name).DefValue = shown
 	}
 }
@@ -91,23 +99,26 @@ func healthOf(cmd *cobra.Command) (h adapter.HealthConfig, err error) {
 	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	of := t.Config()
 	return adapter.HealthConfig{
-		Interval: seconds(of.IntervalSeconds), UnhealthyAfter: seconds(of.UnhealthyAfterSeconds), DeadAfter: seconds(of.DeadAfterSeconds),
-		DrainTimeout: orNone(seconds(drain), nil),
+		Interval:       seconds(of.IntervalSeconds),
+		UnhealthyAfter: seconds(of.UnhealthyAfterSeconds),
+		DeadAfter:      seconds(of.DeadAfterSeconds),
+		DrainTimeout:   orNone(seconds(drain), nil),
 	}, picket.CheckDrainTimeout("/drain_timeout_seconds", &drain)
 }
 
 // asFlag names the entry of picket.yaml that a worker stands for.
 func asFlag(c *cobra.Command) {
 	c.Flags().String("as", "", "take what is not given here from this entry under agents: in picket.yaml")
-	_ = c.RegisterFlagCompletionFunc("as", func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		var names []cobra.Completion
-		if cfg, err := loadSettings(cmd); err == nil {
-			for _, e := range cfg.agentEntries() {
-				names = append(names, cobra.CompletionWithDesc(e.name, "role "+e.role()))
+	_ = c.RegisterFlagCompletionFunc("as",
+		func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			var names []cobra.Completion
+			if cfg, err := loadSettings(cmd); err == nil {
+				for _, e := range cfg.agentEntries() {
+					names = append(names, cobra.CompletionWithDesc(e.name, "role "+e.role()))
+				}
 			}
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
+			return names, cobra.ShellCompDirectiveNoFileComp
+		})
 }
 
 // maxLeases is how many leases one adapter holds at most.
@@ -124,8 +135,10 @@ func standIn(cmd *cobra.Command, cfg settings) (settings, agentEntry, error) {
 	if err != nil {
 		return cfg, e, err
 	}
-	if n := e.number("capacity.max_concurrent_tasks"); n != nil && !cmd.Flags().Changed("max") && (*n < 1 || *n > maxLeases) {
-		err := usage("%s: agents.%s.capacity.max_concurrent_tasks is %d, and one adapter holds 1 to %d leases", e.where("capacity.max_concurrent_tasks"), e.name, *n, maxLeases)
+	if n := e.number("capacity.max_concurrent_tasks"); n != nil && !cmd.Flags().Changed("max") &&
+		(*n < 1 || *n > maxLeases) {
+		err := usage("%s: agents.%s.capacity.max_concurrent_tasks is %d, and one adapter holds 1 to %d leases",
+			e.where("capacity.max_concurrent_tasks"), e.name, *n, maxLeases)
 		err.Remedy = "Add --max, and start several."
 		return cfg, e, err
 	}
@@ -164,7 +177,8 @@ func adapterLaunch(cmd *cobra.Command, given []string, e agentEntry) (launch, er
 	}
 	if words := cmd.ArgsLenAtDash(); words > 0 || words < 0 && len(given) > 0 {
 		e := usage("%s stands where nothing is expected", quoted(given[0]))
-		e.Remedy = "A worker takes what it is to do from tasks: picket task create, or picket run --agent " + string(p) + " \"PROMPT\". Arguments for " + string(p) + " itself follow --."
+		e.Remedy = "A worker takes what it is to do from tasks: picket task create, or picket run --agent " +
+			string(p) + " \"PROMPT\". Arguments for " + string(p) + " itself follow --."
 		return launch{}, e
 	}
 	return codingLaunch(cmd, p, given, e), nil
@@ -179,7 +193,8 @@ func adapterCommand(cmd *cobra.Command, given []string, e agentEntry) ([]string,
 	command, err := afterDash(cmd, given)
 	var refusal *picket.Error
 	if errors.As(err, &refusal) && e.name != "" {
-		refusal.Remedy = strings.TrimSuffix(refusal.Remedy, ".") + "; or give agents." + e.name + " a launch: {command: […]} or {preset: claude}"
+		refusal.Remedy = strings.TrimSuffix(refusal.Remedy, ".") + "; or give agents." + e.name +
+			" a launch: {command: […]} or {preset: claude}"
 	}
 	return command, err
 }
@@ -189,7 +204,8 @@ func adapterCommand(cmd *cobra.Command, given []string, e agentEntry) ([]string,
 func (s settings) workerHere(suggested string) string {
 	role, ok := strings.CutPrefix(suggested, "picket adapter --role ")
 	role, placeholder := strings.CutSuffix(role, " -- COMMAND")
-	if e, known := s.agentOfRole(role); ok && placeholder && known && (len(e.list("launch.command")) > 0 || adapter.Preset(e.text("launch.preset")).CodingAgent()) {
+	if e, known := s.agentOfRole(role); ok && placeholder && known &&
+		(len(e.list("launch.command")) > 0 || adapter.Preset(e.text("launch.preset")).CodingAgent()) {
 		return "picket adapter --as " + e.name
 	}
 	return suggested

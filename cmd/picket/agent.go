@@ -17,7 +17,8 @@ import (
 
 func newAgent() *cobra.Command {
 	return noun("agent", "See who works, drain workers and take them out",
-		newAgentList(), newAgentGet(), newAgentWatch(), newAgentDrain(), newAgentDeregister(), newAgentCommand(), needsTrust(newAgentRegister()), newAgentBeat())
+		newAgentList(), newAgentGet(), newAgentWatch(), newAgentDrain(), newAgentDeregister(), newAgentCommand(),
+		needsTrust(newAgentRegister()), newAgentBeat())
 }
 
 // onAgent is a verb on one agent: it connects, completes the id and acts.
@@ -46,7 +47,10 @@ func agentPath(id string) string { return "/api/v1/agents/" + segment(id) }
 
 func newAgentList() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List agents, those that are active unless told otherwise", Args: args(cobra.NoArgs),
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List agents, those that are active unless told otherwise",
+		Args:    args(cobra.NoArgs),
 		Example: "  picket agent list --role coder --min-available 1\n  picket agent list --status '*' --watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
@@ -61,7 +65,8 @@ func newAgentList() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringSlice("capability", nil, "only agents with any of these capabilities")
-	f.StringSlice("status", nil, "only these statuses: active, unhealthy, draining, dead, deregistered, or '*' for all (default: active)")
+	f.StringSlice("status", nil,
+		"only these statuses: active, unhealthy, draining, dead, deregistered, or '*' for all (default: active)")
 	f.String("role", "", "only this role")
 	f.Int("min-available", 0, "only agents that declare a maximum and are this far below it")
 	f.Int("limit", 1000, "at most this many, 1 to 1000")
@@ -105,7 +110,10 @@ func agentListing(cmd *cobra.Command) listing[picket.AgentRow] {
 		empty = "no such agents"
 	}
 	return listing[picket.AgentRow]{
-		cmd: cmd, member: "agents", empty: empty, name: func(a picket.AgentRow) string { return a.AgentID },
+		cmd:    cmd,
+		member: "agents",
+		empty:  empty,
+		name:   func(a picket.AgentRow) string { return a.AgentID },
 		more: func(members map[string]jsontext.Value, _ int) string {
 			if cursor := outputText(picket.RawJSON(members["next_cursor"])); cursor != "" {
 				return "--cursor " + quoted(cursor) + " for the next page, or --limit 1000"
@@ -119,7 +127,10 @@ func agentListing(cmd *cobra.Command) listing[picket.AgentRow] {
 			{head: "LOAD", cell: func(a picket.AgentRow) string { return loadText(a.Capacity) }},
 			{head: "SEEN", cell: func(a picket.AgentRow) string { return ago(a.LastHeartbeatAt) }},
 			{head: "NAME", cell: func(a picket.AgentRow) string { return orDash(a.Name) }, wide: true},
-			{head: "CAPABILITIES", cell: func(a picket.AgentRow) string { return orDash(strings.Join(a.Capabilities, ",")) }},
+			{
+				head: "CAPABILITIES",
+				cell: func(a picket.AgentRow) string { return orDash(strings.Join(a.Capabilities, ",")) },
+			},
 		},
 	}
 }
@@ -135,22 +146,24 @@ func loadText(c picket.Capacity) string {
 }
 
 func newAgentGet() *cobra.Command {
-	return watchFlag(formatFlag(onAgent("get", "Show an agent's record, and what it holds", func(cmd *cobra.Command, s *server, id string) error {
-		return watching(cmd, s, agentTopic, func(ctx context.Context, w io.Writer) error {
-			var raw jsontext.Value
-			var a picket.Agent
-			if err := s.get(ctx, agentPath(id), &a, &raw); err != nil {
-				return err
-			}
-			showing(w, raw)
-			return printAgent(ctx, cmd, s, w, a, raw, whole)
-		})
-	})))
+	return watchFlag(formatFlag(onAgent("get", "Show an agent's record, and what it holds",
+		func(cmd *cobra.Command, s *server, id string) error {
+			return watching(cmd, s, agentTopic, func(ctx context.Context, w io.Writer) error {
+				var raw jsontext.Value
+				var a picket.Agent
+				if err := s.get(ctx, agentPath(id), &a, &raw); err != nil {
+					return err
+				}
+				showing(w, raw)
+				return printAgent(ctx, cmd, s, w, a, raw, whole)
+			})
+		})))
 }
 
 // printAgent shows a record in the chosen format; done is what has been done to
 // it, or whole.
-func printAgent(ctx context.Context, cmd *cobra.Command, s *server, w io.Writer, a picket.Agent, raw jsontext.Value, done string) error {
+func printAgent(ctx context.Context, cmd *cobra.Command, s *server, w io.Writer, a picket.Agent, raw jsontext.Value,
+	done string) error {
 	format, err := formatOf(cmd)
 	if err != nil {
 		return err
@@ -190,7 +203,8 @@ func describeAgent(w io.Writer, a picket.Agent, held []picket.LiveLease) {
 	row("load", loadText(a.Capacity))
 	row("capabilities", strings.Join(a.Capabilities, " "))
 	row("seen", ago(a.LastHeartbeatAt)+" ago")
-	row("heartbeat", fmt.Sprintf("every %ds, unhealthy after %ds, dead after %ds", a.Heartbeat.IntervalSeconds, a.Heartbeat.UnhealthyAfterSeconds, a.Heartbeat.DeadAfterSeconds))
+	row("heartbeat", fmt.Sprintf("every %ds, unhealthy after %ds, dead after %ds", a.Heartbeat.IntervalSeconds,
+		a.Heartbeat.UnhealthyAfterSeconds, a.Heartbeat.DeadAfterSeconds))
 	if n := a.DrainTimeoutSeconds; n != nil {
 		row("drain", fmt.Sprintf("within %ds", *n))
 	}

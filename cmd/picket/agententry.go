@@ -202,7 +202,8 @@ func (s settings) checkAgents() error {
 	roles := map[string]agentEntry{}
 	for _, e := range s.agentEntries() {
 		if other, taken := roles[e.role()]; taken {
-			err := usage("%s: the role %s is that of agents.%s already, at %s", e.where("role_id"), quoted(e.role()), other.name, other.where("role_id"))
+			err := usage("%s: the role %s is that of agents.%s already, at %s", e.where("role_id"), quoted(e.role()),
+				other.name, other.where("role_id"))
 			err.Remedy = "A role is one pool: write one entry for it, or give one of them another role_id."
 			return err
 		}
@@ -222,8 +223,10 @@ func (e agentEntry) check() error {
 			return e.refused(refusal)
 		}
 	}
-	if a := e.advice(); a != nil && a.MinInstances != nil && a.MaxInstances != nil && *a.MinInstances > *a.MaxInstances {
-		err := usage("%s: agents.%s.pool.min_instances is %d, more than max_instances (%d)", e.where("pool.min_instances"), e.name, *a.MinInstances, *a.MaxInstances)
+	if a := e.advice(); a != nil && a.MinInstances != nil && a.MaxInstances != nil &&
+		*a.MinInstances > *a.MaxInstances {
+		err := usage("%s: agents.%s.pool.min_instances is %d, more than max_instances (%d)",
+			e.where("pool.min_instances"), e.name, *a.MinInstances, *a.MaxInstances)
 		err.Remedy = "Make min_instances at most max_instances."
 		return err
 	}
@@ -232,7 +235,8 @@ func (e agentEntry) check() error {
 		err.Remedy = "Write a program and its arguments: [./agent.sh, --fast]"
 		return err
 	}
-	if v, given := e.value("launch.preset"); given && v.items[0] == string(adapter.PresetExec) && len(e.list("launch.command")) == 0 {
+	if v, given := e.value("launch.preset"); given && v.items[0] == string(adapter.PresetExec) &&
+		len(e.list("launch.command")) == 0 {
 		err := usage("%s: agents.%s.launch.preset is exec, and no command is given", v.origin, e.name)
 		err.Remedy = "Add the command: launch: {preset: exec, command: [./agent.sh]}"
 		return err

@@ -25,22 +25,30 @@ type agentKey struct {
 var agentKeys = []agentKey{
 	{"role_id", false, "the role its workers have and its tasks name (default: the entry's name)", nil, "/role_id"},
 	{"capabilities", true, "what its workers offer", nil, "/capabilities"},
-	{"capacity.max_concurrent_tasks", false, "how many leases a worker holds at once", checkNumber, "/capacity/max_concurrent_tasks"},
-	{"heartbeat.interval_seconds", false, "how often a worker tells the server that it lives", checkNumber, "/heartbeat_config/interval_seconds"},
-	{"heartbeat.unhealthy_after_seconds", false, "silence after which it is unhealthy", checkNumber, "/heartbeat_config/unhealthy_after_seconds"},
-	{"heartbeat.dead_after_seconds", false, "silence after which it is dead and its leases end", checkNumber, "/heartbeat_config/dead_after_seconds"},
+	{"capacity.max_concurrent_tasks", false, "how many leases a worker holds at once", checkNumber,
+		"/capacity/max_concurrent_tasks"},
+	{"heartbeat.interval_seconds", false, "how often a worker tells the server that it lives", checkNumber,
+		"/heartbeat_config/interval_seconds"},
+	{"heartbeat.unhealthy_after_seconds", false, "silence after which it is unhealthy", checkNumber,
+		"/heartbeat_config/unhealthy_after_seconds"},
+	{"heartbeat.dead_after_seconds", false, "silence after which it is dead and its leases end", checkNumber,
+		"/heartbeat_config/dead_after_seconds"},
 	{"drain_timeout_seconds", false, "how long a drain waits for its tasks", checkNumber, "/drain_timeout_seconds"},
 	{"pool.min_instances", false, "advice for whoever starts workers: at least this many", checkNumber, ""},
 	{"pool.max_instances", false, "and at most this many", checkNumber, ""},
-	{"launch.preset", false, "the coding agent a worker starts: claude, codex, gemini, opencode, or exec for launch.command", checkPreset, "Preset"},
-	{"launch.command", true, "what a worker starts for each task: a program and its arguments", checkArgument, "Command"},
+	{"launch.preset", false,
+		"the coding agent a worker starts: claude, codex, gemini, opencode, or exec for launch.command", checkPreset,
+		"Preset"},
+	{"launch.command", true, "what a worker starts for each task: a program and its arguments", checkArgument,
+		"Command"},
 	{"launch.env", true, "variables the agent gets beside the usual ones, by name", checkVariable, "Env"},
 	{"linger", false, "time an agent gets to end by itself after it handed in its result", checkKeep, ""},
 	{"workspace.source", false, "where its agents work: here, worktree, copy or empty", checkSource, ""},
 	{"workspace.resume", false, "what the next run of a task begins with: reuse, copy or fresh", checkResume, ""},
 	{"workspace.keep", false, "how long a workspace is kept at least after its run", checkKeep, ""},
 	{"timeout", false, "a run of its tasks is killed after this time", checkTimeout, "/timeoutSeconds"},
-	{"stall_after", false, "a run without a sign of life for this time is nudged, and ended after as long again", checkStall, "/stallAfterSeconds"},
+	{"stall_after", false, "a run without a sign of life for this time is nudged, and ended after as long again",
+		checkStall, "/stallAfterSeconds"},
 	{"budget", false, "dollars that the paid calls of its tasks may cost", checkDollars, "/budgetEnvelope"},
 	{"retry.max_attempts", false, "how many runs that fail its tasks get at most", checkNumber, "/retry/maxAttempts"},
 	{"retry.on", true, "ends that are tried again: crash, timeout, stalled, no_result", nil, "/retry/on"},
@@ -109,7 +117,8 @@ func checkArgument(text string) error {
 
 func checkVariable(text string) error {
 	if name, _, given := strings.Cut(text, "="); given {
-		return fmt.Errorf("%s: write only the name, %s; its value is taken from the worker's environment", quoted(text), quoted(name))
+		return fmt.Errorf("%s: write only the name, %s; its value is taken from the worker's environment", quoted(text),
+			quoted(name))
 	}
 	if strings.HasPrefix(text, "PICKET_") || text == "" || strings.ContainsRune(text, 0) {
 		return fmt.Errorf("the variable %s cannot be passed to an agent", quoted(text))

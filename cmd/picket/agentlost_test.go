@@ -81,7 +81,8 @@ func (s street) run(b between, line ...string) (said string, code int) {
 	cmd := exec.Command("picket", line...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &out, s.t.TempDir()
-	cmd.Env = append(os.Environ(), "PICKET_URL="+srv.URL, "PICKET_API_KEY="+s.c.Key.Reveal(), "XDG_CONFIG_HOME="+s.t.TempDir())
+	cmd.Env = append(os.Environ(), "PICKET_URL="+srv.URL, "PICKET_API_KEY="+s.c.Key.Reveal(),
+		"XDG_CONFIG_HOME="+s.t.TempDir())
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -93,7 +94,8 @@ func (s street) run(b between, line ...string) (said string, code int) {
 // log is what has become of an agent.
 func (s street) log(id string) string {
 	var page picket.EventPage
-	if err := s.c.Call(s.t.Context(), http.MethodGet, agentEvents(id, agentEventTypes...)+"&after=0", nil, &page); err != nil {
+	if err := s.c.Call(s.t.Context(), http.MethodGet, agentEvents(id, agentEventTypes...)+"&after=0", nil,
+		&page); err != nil {
 		s.t.Error(err)
 	}
 	var told []string
@@ -109,9 +111,15 @@ func TestALostAnswerChangesAnAgentOnce(t *testing.T) {
 	s := newStreet(t)
 	const registered, byKey = "registering to active: registered", ", by KEY" // of the operator
 	key := regexp.MustCompile(`\bkey_\w+`)
-	for _, c := range []struct{ id, line, change, log string }{
+	for _, c := range []struct {
+		id     string
+		line   string
+		change string
+		log    string
+	}{
 		{"a", "agent register a --role r", http.MethodPost, registered},
-		{"b", "agent drain b --timeout 90s", http.MethodPatch, registered + "; active to draining: drain_initiated" + byKey},
+		{"b", "agent drain b --timeout 90s", http.MethodPatch,
+			registered + "; active to draining: drain_initiated" + byKey},
 		{"c", "agent deregister c", http.MethodPatch, registered + "; active to deregistered: deregistered" + byKey},
 		{"d", "agent command d ping --reason why", http.MethodPost, registered + "; requested ping: why" + byKey},
 		{"e", "agent beat e --load 1", http.MethodPost, registered},
@@ -123,7 +131,9 @@ func TestALostAnswerChangesAnAgentOnce(t *testing.T) {
 				}
 			}
 			var lost atomic.Bool
-			said, code := s.run(between{lose: func(r *http.Request) bool { return r.Method == c.change && lost.CompareAndSwap(false, true) }}, strings.Fields(c.line)...)
+			said, code := s.run(between{
+				lose: func(r *http.Request) bool { return r.Method == c.change && lost.CompareAndSwap(false, true) },
+			}, strings.Fields(c.line)...)
 			if code != 0 || !lost.Load() {
 				t.Errorf("exit code %d, lost %v\n%s", code, lost.Load(), said)
 			}
@@ -192,7 +202,8 @@ func TestADrainThatEndedBeforeTheNextRegistration(t *testing.T) {
 	if err := s.c.Call(ctx, http.MethodPost, "/api/v1/tasks", picket.TaskSpec{Title: "held"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if leases, err := s.c.Acquire(ctx, picket.AcquireRequest{AgentID: "a"}, newIdempotencyKey()); err != nil || len(leases) != 1 {
+	if leases, err := s.c.Acquire(ctx, picket.AcquireRequest{AgentID: "a"}, newIdempotencyKey()); err != nil ||
+		len(leases) != 1 {
 		t.Fatalf("%d leases, %v", len(leases), err)
 	}
 	var drains, again atomic.Bool
@@ -205,7 +216,8 @@ func TestADrainThatEndedBeforeTheNextRegistration(t *testing.T) {
 			again.Store(err == nil) // refused while it still drains
 		}
 	}}, "agent", "drain", "a", "--timeout", "0s", "--wait")
-	if code != exitTimeout || !strings.Contains(said, "a has registered again since") || !strings.Contains(said, "its time was over") {
+	if code != exitTimeout || !strings.Contains(said, "a has registered again since") ||
+		!strings.Contains(said, "its time was over") {
 		t.Errorf("exit code %d\n%s", code, said)
 	}
 }

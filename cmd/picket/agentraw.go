@@ -16,7 +16,9 @@ import (
 
 func newAgentRegister() *cobra.Command {
 	c := &cobra.Command{
-		Use: "register [AGENT]", Short: "Register an agent by hand, for scripts; adapters do it themselves", Args: args(cobra.MaximumNArgs(1)),
+		Use:   "register [AGENT]",
+		Short: "Register an agent by hand, for scripts; adapters do it themselves",
+		Args:  args(cobra.MaximumNArgs(1)),
 		Long: "Register an agent by hand. It must then send heartbeats: picket agent beat. Without AGENT the server makes an\n" +
 			"id. The id of a dead or deregistered agent can be registered again with the key that did it before.",
 		Example:           `  picket agent register night-batch --role batch --max 2 --metadata '{"version":"1.2.0"}'`,
@@ -59,7 +61,8 @@ func runRegister(cmd *cobra.Command, given []string) error {
 	if err := printAgent(cmd.Context(), cmd, s, cmd.OutOrStdout(), a, raw, created); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s is active, incarnation %d; without a heartbeat it is unhealthy after %ds and dead after %ds\n",
+	fmt.Fprintf(cmd.ErrOrStderr(),
+		"%s is active, incarnation %d; without a heartbeat it is unhealthy after %ds and dead after %ds\n",
 		a.AgentID, a.Incarnation, a.Heartbeat.UnhealthyAfterSeconds, a.Heartbeat.DeadAfterSeconds)
 	next(cmd, "picket agent beat "+a.AgentID, "picket agent deregister "+a.AgentID)
 	return nil

@@ -56,8 +56,14 @@ func TestTheDocumentsYAMLLoadsAsItStands(t *testing.T) {
 	if err := reg.Normalize(); err != nil {
 		t.Fatal(err)
 	}
-	if reg.RoleID != "billing-processor" || !slices.Equal(reg.Capabilities, []string{"billing", "invoicing", "stripe-integration"}) ||
-		*reg.Capacity.MaxConcurrentTasks != 5 || reg.Heartbeat.Config() != (picket.HeartbeatConfig{IntervalSeconds: 30, UnhealthyAfterSeconds: 90, DeadAfterSeconds: 300}) ||
+	if reg.RoleID != "billing-processor" ||
+		!slices.Equal(reg.Capabilities, []string{"billing", "invoicing", "stripe-integration"}) ||
+		*reg.Capacity.MaxConcurrentTasks != 5 ||
+		reg.Heartbeat.Config() != (picket.HeartbeatConfig{
+			IntervalSeconds:       30,
+			UnhealthyAfterSeconds: 90,
+			DeadAfterSeconds:      300,
+		}) ||
 		*reg.DrainTimeoutSeconds != 120 {
 		t.Errorf("registration = %+v", reg)
 	}
@@ -113,18 +119,22 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 		}
 	}
 	task := e.task()
-	if *task.TimeoutSeconds != 600 || task.BudgetEnvelope.USD.String() != "0.75" || *task.Retry.MaxAttempts != 5 || *task.Retry.BackoffSeconds != 2 ||
-		!slices.Equal(task.Retry.On, []picket.ExitClass{"timeout", "crash"}) || task.Escalate != "fail" || task.Review != "none" || task.OnExit != "complete" {
+	if *task.TimeoutSeconds != 600 || task.BudgetEnvelope.USD.String() != "0.75" || *task.Retry.MaxAttempts != 5 ||
+		*task.Retry.BackoffSeconds != 2 ||
+		!slices.Equal(task.Retry.On, []picket.ExitClass{"timeout", "crash"}) || task.Escalate != "fail" ||
+		task.Review != "none" || task.OnExit != "complete" {
 		t.Errorf("task = %+v", task)
 	}
-	if env := e.env([]string{"HTTPS_PROXY", "X"}); !slices.Equal(env, []string{"ANTHROPIC_API_KEY", "HTTPS_PROXY", "X"}) {
+	if env := e.env([]string{"HTTPS_PROXY", "X"}); !slices.Equal(env,
+		[]string{"ANTHROPIC_API_KEY", "HTTPS_PROXY", "X"}) {
 		t.Errorf("env = %q", env)
 	}
 	if linger, given := e.duration("linger"); linger != 0 || !given {
 		t.Errorf("linger = %v, given %v", linger, given)
 	}
 	own := got.forRole("coder")
-	if own.text("workspace.source") != "worktree" || own.text("workspace.resume") != "fresh" || own.duration("workspace.keep") != 36*time.Hour || own.text("stall_after") != "3m" {
+	if own.text("workspace.source") != "worktree" || own.text("workspace.resume") != "fresh" ||
+		own.duration("workspace.keep") != 36*time.Hour || own.text("stall_after") != "3m" {
 		t.Errorf("the role's own settings do not hold: %v", own)
 	}
 	if other := got.forRole("tester"); other.text("workspace.source") != "copy" || other.text("stall_after") != "9m" {
@@ -161,11 +171,13 @@ func TestOrderOfARolesSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if *spec.StallAfterSeconds != 30 || *spec.Retry.MaxAttempts != 2 || spec.Review != "human" || spec.BudgetEnvelope.USD.String() != "2" {
+		if *spec.StallAfterSeconds != 30 || *spec.Retry.MaxAttempts != 2 || spec.Review != "human" ||
+			spec.BudgetEnvelope.USD.String() != "2" {
 			t.Errorf("a flag does not stand above the entry: %+v", spec)
 		}
 		fromEntry := spec.Role == "coder"
-		if retries := len(spec.Retry.On) == 2 && spec.Retry.On[0] == "timeout"; retries != fromEntry || (spec.Escalate == "fail") != fromEntry || (spec.TimeoutSeconds != nil) != fromEntry {
+		if retries := len(spec.Retry.On) == 2 && spec.Retry.On[0] == "timeout"; retries != fromEntry ||
+			(spec.Escalate == "fail") != fromEntry || (spec.TimeoutSeconds != nil) != fromEntry {
 			t.Errorf("role %s: %+v", spec.Role, spec)
 		}
 	}
@@ -177,7 +189,8 @@ func TestAnEntryWithoutKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e, ok := got.agentOfRole("tester"); !ok || e.registration().Capacity != nil || e.task().Retry != nil || e.advice() != nil {
+	if e, ok := got.agentOfRole("tester"); !ok || e.registration().Capacity != nil || e.task().Retry != nil ||
+		e.advice() != nil {
 		t.Errorf("tester: %v %+v", ok, e.registration())
 	}
 	if _, ok := got.agentOfRole(""); ok {
@@ -187,35 +200,42 @@ func TestAnEntryWithoutKeys(t *testing.T) {
 
 func TestBadAgents(t *testing.T) {
 	for file, want := range map[string][2]string{
-		"agents: []":                                                              {"picket.yaml:1:9: a mapping", ""},
-		"agents:\n  a: x":                                                         {"picket.yaml:2:6: a mapping", ""},
-		"agents:\n  a b: {}":                                                      {"picket.yaml:2:3: 'a b' is no name of an agent", ""},
-		"agents:\n  a:\n    capabilites: [x]":                                     {`picket.yaml:3:5: there is no key "capabilites" in agents.a`, `Did you mean "capabilities"?`},
-		"agents:\n  a:\n    retry: {max_attemps: 3}":                              {`picket.yaml:3:13: there is no key "max_attemps" in agents.a.retry`, `Did you mean "max_attempts"?`},
-		"agents:\n  a:\n    launch: {preset: clod}":                               {"picket.yaml:3:14: agents.a.launch.preset: there is no agent called clod", ""},
-		"agents:\n  a:\n    launch: {preset: exec}":                               {"picket.yaml:3:14: agents.a.launch.preset is exec, and no command is given", "Add the command"},
-		"agents:\n  a:\n    launch: {command: []}":                                {"picket.yaml:3:14: agents.a.launch.command names no program", ""},
-		"agents:\n  a:\n    launch: {command: {x: y}}":                            {"agents.a.launch.command: a list of single values", ""},
-		"agents:\n  a:\n    launch: {env: [A=b]}":                                 {"picket.yaml:3:14: agents.a.launch.env: A=b: write only the name", ""},
-		"agents:\n  a:\n    launch: {env: PICKET_API_KEY}":                        {"PICKET_API_KEY cannot be passed", ""},
-		"agents:\n  a:\n    role_id: [x]":                                         {"picket.yaml:3:5: agents.a.role_id: a single value is expected", ""},
-		"agents:\n  a:\n    role_id: 'x y'":                                       {"picket.yaml:3:5: agents.a.role_id", ""},
-		"agents:\n  a: {}\n  b: {role_id: a}":                                     {"picket.yaml:3:7: the role a is that of agents.a already, at picket.yaml:2:3", "one pool"},
-		"agents: {a: {}}\n---\nagents: {a: {}}":                                   {"agents.a is there already, at picket.yaml:1:10", ""},
-		"agents:\n  a:\n    pool: {min_instances: 3, max_instances: 2}":           {"picket.yaml:3:12: agents.a.pool.min_instances is 3, more than max_instances (2)", "at most"},
-		"agents:\n  a:\n    pool: {min_instances: -1}":                            {"picket.yaml:3:12: agents.a.pool.min_instances: -1 is not a whole number", ""},
-		"agents:\n  a:\n    heartbeat:\n      interval_seconds: 60":               {"picket.yaml:3:5: agents.a.heartbeat.unhealthy_after_seconds: unhealthy_after_seconds is 90, less than twice interval_seconds (60)", "at least twice"},
-		"agents:\n  a:\n    heartbeat: {dead_after_seconds: 179}":                 {"picket.yaml:3:17: agents.a.heartbeat.dead_after_seconds", "at least twice"},
-		"agents:\n  a:\n    heartbeat: {interval_seconds: 0}":                     {"picket.yaml:3:17: agents.a.heartbeat.interval_seconds is 0, allowed are 1", "Give a number"},
-		"agents:\n  a:\n    drain_timeout_seconds: 2m":                            {"agents.a.drain_timeout_seconds: 2m is not a whole number", ""},
-		"agents:\n  a:\n    capabilities: [ok, 'not ok']":                         {"picket.yaml:3:5: agents.a.capabilities", ""},
-		"agents:\n  a:\n    retry: {on: [lease_lost]}":                            {"picket.yaml:3:13: agents.a.retry.on", "Give one of"},
-		"agents:\n  a:\n    retry: {max_attempts: 101}":                           {"picket.yaml:3:13: agents.a.retry.max_attempts is 101", ""},
-		"agents:\n  a:\n    escalate: dog":                                        {"picket.yaml:3:5: agents.a.escalate is \"dog\"", "human"},
-		"agents:\n  a:\n    review: parent":                                       {"picket.yaml:3:5: agents.a.review: a task that no other task delegated has no parent to review it", "Give human or none"},
-		"agents:\n  a:\n    on_exit: 3":                                           {"agents.a.on_exit is \"3\"", ""},
-		"agents:\n  a:\n    budget: lots":                                         {"picket.yaml:3:5: agents.a.budget", ""},
-		"agents:\n  a:\n    timeout: 100ms":                                       {"agents.a.timeout: 100ms is not", ""},
+		"agents: []":         {"picket.yaml:1:9: a mapping", ""},
+		"agents:\n  a: x":    {"picket.yaml:2:6: a mapping", ""},
+		"agents:\n  a b: {}": {"picket.yaml:2:3: 'a b' is no name of an agent", ""},
+		"agents:\n  a:\n    capabilites: [x]": {`picket.yaml:3:5: there is no key "capabilites" in agents.a`,
+			`Did you mean "capabilities"?`},
+		"agents:\n  a:\n    retry: {max_attemps: 3}": {`picket.yaml:3:13: there is no key "max_attemps" in agents.a.retry`, `Did you mean "max_attempts"?`},
+		"agents:\n  a:\n    launch: {preset: clod}":  {"picket.yaml:3:14: agents.a.launch.preset: there is no agent called clod", ""},
+		"agents:\n  a:\n    launch: {preset: exec}":  {"picket.yaml:3:14: agents.a.launch.preset is exec, and no command is given", "Add the command"},
+		"agents:\n  a:\n    launch: {command: []}": {"picket.yaml:3:14: agents.a.launch.command names no program",
+			""},
+		"agents:\n  a:\n    launch: {command: {x: y}}": {"agents.a.launch.command: a list of single values", ""},
+		"agents:\n  a:\n    launch: {env: [A=b]}":      {"picket.yaml:3:14: agents.a.launch.env: A=b: write only the name", ""},
+		"agents:\n  a:\n    launch: {env: PICKET_API_KEY}": {"PICKET_API_KEY cannot be passed",
+			""},
+		"agents:\n  a:\n    role_id: [x]": {"picket.yaml:3:5: agents.a.role_id: a single value is expected", ""},
+		"agents:\n  a:\n    role_id: 'x y'": {"picket.yaml:3:5: agents.a.role_id",
+			""},
+		"agents:\n  a: {}\n  b: {role_id: a}":                           {"picket.yaml:3:7: the role a is that of agents.a already, at picket.yaml:2:3", "one pool"},
+		"agents: {a: {}}\n---\nagents: {a: {}}":                         {"agents.a is there already, at picket.yaml:1:10", ""},
+		"agents:\n  a:\n    pool: {min_instances: 3, max_instances: 2}": {"picket.yaml:3:12: agents.a.pool.min_instances is 3, more than max_instances (2)", "at most"},
+		"agents:\n  a:\n    pool: {min_instances: -1}":                  {"picket.yaml:3:12: agents.a.pool.min_instances: -1 is not a whole number", ""},
+		"agents:\n  a:\n    heartbeat:\n      interval_seconds: 60":     {"picket.yaml:3:5: agents.a.heartbeat.unhealthy_after_seconds: unhealthy_after_seconds is 90, less than twice interval_seconds (60)", "at least twice"},
+		"agents:\n  a:\n    heartbeat: {dead_after_seconds: 179}":       {"picket.yaml:3:17: agents.a.heartbeat.dead_after_seconds", "at least twice"},
+		"agents:\n  a:\n    heartbeat: {interval_seconds: 0}":           {"picket.yaml:3:17: agents.a.heartbeat.interval_seconds is 0, allowed are 1", "Give a number"},
+		"agents:\n  a:\n    drain_timeout_seconds: 2m":                  {"agents.a.drain_timeout_seconds: 2m is not a whole number", ""},
+		"agents:\n  a:\n    capabilities: [ok, 'not ok']":               {"picket.yaml:3:5: agents.a.capabilities", ""},
+		"agents:\n  a:\n    retry: {on: [lease_lost]}": {"picket.yaml:3:13: agents.a.retry.on",
+			"Give one of"},
+		"agents:\n  a:\n    retry: {max_attempts: 101}": {"picket.yaml:3:13: agents.a.retry.max_attempts is 101", ""},
+		"agents:\n  a:\n    escalate: dog":              {"picket.yaml:3:5: agents.a.escalate is \"dog\"", "human"},
+		"agents:\n  a:\n    review: parent":             {"picket.yaml:3:5: agents.a.review: a task that no other task delegated has no parent to review it", "Give human or none"},
+		"agents:\n  a:\n    on_exit: 3":                 {"agents.a.on_exit is \"3\"", ""},
+		"agents:\n  a:\n    budget: lots": {"picket.yaml:3:5: agents.a.budget",
+			""},
+		"agents:\n  a:\n    timeout: 100ms": {"agents.a.timeout: 100ms is not",
+			""},
 		"agents:\n  a:\n    timeout: 9999h":                                       {"picket.yaml:3:5: agents.a.timeout is 35996400", ""},
 		"agents:\n  a:\n    workspace: {source: there}":                           {"agents.a.workspace.source: \"there\" is none of", ""},
 		"agents:\n  a:\n    workspace: {resume: x}":                               {"agents.a.workspace.resume", ""},
@@ -223,8 +243,10 @@ func TestBadAgents(t *testing.T) {
 		"agents:\n  a:\n    capacity: {max_concurrent_tasks: 5, current_load: 1}": {`there is no key "current_load" in agents.a.capacity`, "max_concurrent_tasks"},
 	} {
 		_, err := configured(t, file)
-		if err == nil || !strings.Contains(explain(err), want[0]) || exitCode(err) != exitUsage || !strings.Contains(remedyOf(err), want[1]) {
-			t.Errorf("%q:\n     %v (fix: %s; exit code %d)\nwant %q, fix %q", file, err, remedyOf(err), exitCode(err), want[0], want[1])
+		if err == nil || !strings.Contains(explain(err), want[0]) || exitCode(err) != exitUsage ||
+			!strings.Contains(remedyOf(err), want[1]) {
+			t.Errorf("%q:\n     %v (fix: %s; exit code %d)\nwant %q, fix %q", file, err, remedyOf(err), exitCode(err),
+				want[0], want[1])
 		}
 		if refusal := new(picket.Error); !errors.As(err, &refusal) {
 			t.Errorf("%q: no refusal: %v", file, err)

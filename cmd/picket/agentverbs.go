@@ -55,7 +55,8 @@ func runDrain(cmd *cobra.Command, s *server, id string) error {
 	if err := printAgent(ctx, cmd, s, cmd.OutOrStdout(), a, raw, "drained"); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "until %s at the latest; it holds %s\n", a.DrainDeadlineAt, counted(len(s.holds(ctx, id)), "lease"))
+	fmt.Fprintf(cmd.ErrOrStderr(), "until %s at the latest; it holds %s\n", a.DrainDeadlineAt,
+		counted(len(s.holds(ctx, id)), "lease"))
 	next(cmd, "picket agent watch "+id, "picket agent get "+id)
 	return nil
 }
@@ -71,7 +72,8 @@ func counted(n int, what string) string {
 // just read. When the record has changed in between, or the answer is lost, it
 // looks again and tries once more: a change that has been made already is none
 // the second time, and a registration that came later is left alone.
-func (s *server) changeAgent(ctx context.Context, cmd *cobra.Command, id string, change picket.AgentStatusChange, raw *jsontext.Value) (picket.Agent, error) {
+func (s *server) changeAgent(ctx context.Context, cmd *cobra.Command, id string, change picket.AgentStatusChange,
+	raw *jsontext.Value) (picket.Agent, error) {
 	var a picket.Agent
 	for wait, again := 100*time.Millisecond, true; ; wait *= 2 {
 		if err := s.get(ctx, agentPath(id), &a, nil); err != nil {
@@ -117,7 +119,8 @@ func (s *server) awaitDrained(ctx context.Context, cmd *cobra.Command, a picket.
 		if sleep(ctx, wait) != nil {
 			return ended(exitInterrupted)
 		}
-		if err := s.get(ctx, agentPath(a.AgentID), &a, &raw); err != nil && !errors.Is(err, picket.ErrUnknown) && ctx.Err() == nil {
+		if err := s.get(ctx, agentPath(a.AgentID), &a, &raw); err != nil && !errors.Is(err, picket.ErrUnknown) &&
+			ctx.Err() == nil {
 			return err
 		}
 	}
@@ -157,22 +160,24 @@ func (s *server) lastReason(ctx context.Context, id, since string, incarnation i
 }
 
 func newAgentDeregister() *cobra.Command {
-	c := onAgent("deregister", "Take an agent out of the registry at once; what it holds is taken from it", func(cmd *cobra.Command, s *server, id string) error {
-		held := s.holds(cmd.Context(), id)
-		var raw jsontext.Value
-		a, err := s.changeAgent(cmd.Context(), cmd, id, picket.AgentStatusChange{Status: picket.AgentDeregistered}, &raw)
-		if err != nil {
-			return err
-		}
-		if err := printAgent(cmd.Context(), cmd, s, cmd.OutOrStdout(), a, raw, "deregistered"); err != nil {
-			return err
-		}
-		if len(held) > 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "it held %s; the tasks are queued again\n", counted(len(held), "lease"))
-		}
-		next(cmd, "picket agent get "+id, "picket agent list")
-		return nil
-	})
+	c := onAgent("deregister", "Take an agent out of the registry at once; what it holds is taken from it",
+		func(cmd *cobra.Command, s *server, id string) error {
+			held := s.holds(cmd.Context(), id)
+			var raw jsontext.Value
+			a, err := s.changeAgent(cmd.Context(), cmd, id, picket.AgentStatusChange{Status: picket.AgentDeregistered},
+				&raw)
+			if err != nil {
+				return err
+			}
+			if err := printAgent(cmd.Context(), cmd, s, cmd.OutOrStdout(), a, raw, "deregistered"); err != nil {
+				return err
+			}
+			if len(held) > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "it held %s; the tasks are queued again\n", counted(len(held), "lease"))
+			}
+			next(cmd, "picket agent get "+id, "picket agent list")
+			return nil
+		})
 	c.Aliases = []string{"rm", "delete"}
 	return formatFlag(c)
 }
@@ -181,10 +186,12 @@ var commandNames = []string{picket.CommandDrain, picket.CommandStopTask, picket.
 
 func newAgentCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "command AGENT drain|stop_task|ping", Short: "Leave an agent a command; it comes with the answer to its next heartbeat",
+		Use:     "command AGENT drain|stop_task|ping",
+		Short:   "Leave an agent a command; it comes with the answer to its next heartbeat",
 		Example: "  picket agent command coder-1 drain --reason maintenance --drain-timeout 10m\n  picket agent command coder-1 stop_task --task TASK",
 		Args:    args(cobra.ExactArgs(2)),
-		ValidArgsFunction: func(cmd *cobra.Command, given []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, given []string,
+			typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(given) == 1 {
 				return commandNames, cobra.ShellCompDirectiveNoFileComp
 			}

@@ -16,7 +16,8 @@ import (
 )
 
 // agentEventTypes are the events that are about agents themselves.
-var agentEventTypes = []string{picket.EventAgentLifecycle, picket.EventAgentCommand, picket.EventAgentDrift, picket.EventAgentDrainOverdue}
+var agentEventTypes = []string{picket.EventAgentLifecycle, picket.EventAgentCommand, picket.EventAgentDrift,
+	picket.EventAgentDrainOverdue}
 
 // agentEvents is the log of an agent; "" is all of them.
 func agentEvents(id string, types ...string) string {
@@ -29,9 +30,12 @@ func agentEvents(id string, types ...string) string {
 
 func newAgentWatch() *cobra.Command {
 	c := &cobra.Command{
-		Use: "watch [AGENT]", Short: "Follow what becomes of agents, until Ctrl-C", Args: args(cobra.MaximumNArgs(1)), ValidArgsFunction: completeFrom(agentIDs),
-		Example: "  picket agent watch\n  picket agent watch coder-1 --after 0",
-		RunE:    runAgentWatch,
+		Use:               "watch [AGENT]",
+		Short:             "Follow what becomes of agents, until Ctrl-C",
+		Args:              args(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeFrom(agentIDs),
+		Example:           "  picket agent watch\n  picket agent watch coder-1 --after 0",
+		RunE:              runAgentWatch,
 	}
 	c.Flags().String("after", "", "start after this cursor; 0 is the beginning (default: now)")
 	return formatFlag(c)
@@ -62,15 +66,17 @@ func runAgentWatch(cmd *cobra.Command, given []string) error {
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s, last heard of %s ago\n", id, a.Status, ago(a.LastHeartbeatAt))
 	}
-	err = s.follow(ctx, agentEvents(id, agentEventTypes...), after, nil, func(e picket.Event, raw jsontext.Value) error {
-		if format != "table" && format != "wide" || e.Type == "reset" {
-			return printEvent(cmd, format, e, raw)
-		}
-		w := cmd.OutOrStdout()
-		p := painter(w)
-		_, err := fmt.Fprintf(w, "%-6s %s  %-18s  %s  %s\n", e.ID, p.dim(e.At.Time().Local().Format("15:04:05.000")), e.Type, oneLine(e.AgentID), agentText(e))
-		return err
-	})
+	err = s.follow(ctx, agentEvents(id, agentEventTypes...), after, nil,
+		func(e picket.Event, raw jsontext.Value) error {
+			if format != "table" && format != "wide" || e.Type == "reset" {
+				return printEvent(cmd, format, e, raw)
+			}
+			w := cmd.OutOrStdout()
+			p := painter(w)
+			_, err := fmt.Fprintf(w, "%-6s %s  %-18s  %s  %s\n", e.ID,
+				p.dim(e.At.Time().Local().Format("15:04:05.000")), e.Type, oneLine(e.AgentID), agentText(e))
+			return err
+		})
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -97,7 +103,8 @@ func agentText(e picket.Event) string {
 			text += ": " + e.Reason
 		}
 	case picket.EventAgentDrift:
-		text = fmt.Sprintf("its clock is %d ms off, more than twice its heartbeat of %d s", data.OffsetMs, data.IntervalSeconds)
+		text = fmt.Sprintf("its clock is %d ms off, more than twice its heartbeat of %d s", data.OffsetMs,
+			data.IntervalSeconds)
 	case picket.EventAgentDrainOverdue:
 		text = "the drain's time is over, it holds " + counted(data.Leases, "lease")
 	default:

@@ -20,7 +20,9 @@ import (
 
 func newReviewApprove() *cobra.Command {
 	c := &cobra.Command{
-		Use: "approve [TASK ...]", Short: "Accept results: the tasks are completed and frozen", ValidArgsFunction: completeEach(reviewIDs),
+		Use:               "approve [TASK ...]",
+		Short:             "Accept results: the tasks are completed and frozen",
+		ValidArgsFunction: completeEach(reviewIDs),
 		Long: "Accept the result of one task (without an id the only one that waits), of several, or of all that match --role, --label and\n" +
 			"--parent. What a filter matches is shown first, and its count is to be typed; --count says it beforehand, and --yes\n" +
 			"approves what there is. When by then another number matches, nothing is decided (exit code 4). Each task is a decision of its\n" +
@@ -77,7 +79,8 @@ func (s *server) approveOne(cmd *cobra.Command, id string) error {
 	var raw jsontext.Value
 	var task picket.Task
 	err := s.decide(cmd, id, func(digest string) error {
-		return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", picket.Decision{Note: note, Digest: digest}, &task, &raw)
+		return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve",
+			picket.Decision{Note: note, Digest: digest}, &task, &raw)
 	})
 	if err != nil {
 		return err
@@ -110,7 +113,8 @@ func (s *server) approveNamed(cmd *cobra.Command, given []string) error {
 	got := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}
 	for _, id := range ids {
 		err := s.decide(cmd, id, func(digest string) error {
-			return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve", picket.Decision{Note: note, Digest: digest}, nil, nil)
+			return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve",
+				picket.Decision{Note: note, Digest: digest}, nil, nil)
 		})
 		var refusal *picket.Error
 		switch {
@@ -134,7 +138,9 @@ func (s *server) approveMatching(cmd *cobra.Command, q url.Values) error {
 	if err != nil {
 		return err
 	}
-	all := picket.BulkApproval{Filter: picket.ReviewFilter{Role: q.Get("role"), Parent: q.Get("parent"), Labels: labels}}
+	all := picket.BulkApproval{
+		Filter: picket.ReviewFilter{Role: q.Get("role"), Parent: q.Get("parent"), Labels: labels},
+	}
 	shown, more, err := s.reviewsUpTo(cmd.Context(), q, wholeQueue, mostAtOnce+1)
 	if err != nil {
 		return err
@@ -145,7 +151,8 @@ func (s *server) approveMatching(cmd *cobra.Command, q url.Values) error {
 	}
 	switch {
 	case len(shown) > mostAtOnce:
-		return usage("more than %d reviews match, and no more than that are approved at once: narrow the filters", mostAtOnce)
+		return usage("more than %d reviews match, and no more than that are approved at once: narrow the filters",
+			mostAtOnce)
 	case more:
 		e := usage("the queue of reviews goes on behind the %d pages that were looked through", wholeQueue)
 		e.Remedy = "Narrow the filters, name the tasks, or say with --count how many you mean: then the server goes through all of it."

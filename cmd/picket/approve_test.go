@@ -63,7 +63,8 @@ func TestApproveSaysThatItStoppedLooking(t *testing.T) {
 	root.SetArgs([]string{"review", "approve", "--role", "coder", "--yes"})
 	err := root.Execute()
 	no, ok := picket.RefusalOf(err)
-	if !ok || !strings.Contains(no.Message, "goes on") || !strings.Contains(no.Remedy, "--count") || *pages != wholeQueue {
+	if !ok || !strings.Contains(no.Message, "goes on") || !strings.Contains(no.Remedy, "--count") ||
+		*pages != wholeQueue {
 		t.Errorf("after %d pages: %v", *pages, err)
 	}
 }

@@ -40,7 +40,8 @@ func newManyReviews(t *testing.T, n int) *manyReviews {
 
 func (m *manyReviews) handIn(i int, diff string) {
 	m.t.Helper()
-	m.ok(m.RunEvidence(m.t.Context(), m.runs[i], picket.Evidence{Branch: "picket/t", Base: "abc", Diff: diff, Files: []picket.ChangedFile{{Path: "a"}}}))
+	m.ok(m.RunEvidence(m.t.Context(), m.runs[i],
+		picket.Evidence{Branch: "picket/t", Base: "abc", Diff: diff, Files: []picket.ChangedFile{{Path: "a"}}}))
 }
 
 // review runs `picket review` and returns its exit code.
@@ -95,7 +96,8 @@ func TestApprovingManySendsOnlyWhatWasShown(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 			m.wants(true, false, false, true)
-			for _, text := range []string{m.tasks[1] + " was not approved [version_conflict]", m.tasks[2] + " was not approved [precondition_required]", "2 tasks approved, 2 lost"} {
+			for _, text := range []string{m.tasks[1] + " was not approved [version_conflict]",
+				m.tasks[2] + " was not approved [precondition_required]", "2 tasks approved, 2 lost"} {
 				if !strings.Contains(m.said, text) {
 					t.Errorf("%q is missing:\n%s", text, m.said)
 				}

@@ -81,7 +81,8 @@ func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker, d *deskt
 	return a.loop(ctx, signals, changed, told, failed)
 }
 
-func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed <-chan struct{}, told <-chan picket.Event, failed <-chan error) error {
+func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed <-chan struct{},
+	told <-chan picket.Event, failed <-chan error) error {
 	output, second := time.NewTicker(outputEvery), time.NewTicker(time.Second)
 	defer output.Stop()
 	defer second.Stop()
@@ -217,7 +218,8 @@ func (a *attachment) say(format string, args ...any) {
 // adapter costs one lease window and not the task.
 func (a *attachment) restart() error {
 	if a.restarts++; a.restarts > maxRestarts || a.w.refused() {
-		return picket.Refuse(picket.CodeInternal, "See why in "+a.w.dir+". The task waits: picket task cancel "+a.task.TaskID,
+		return picket.Refuse(picket.CodeInternal,
+			"See why in "+a.w.dir+". The task waits: picket task cancel "+a.task.TaskID,
 			"the adapter has ended %d times: %s", a.restarts, a.w.failure())
 	}
 	a.say("the adapter has ended (%v); starting it again", a.w.err)

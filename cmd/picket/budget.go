@@ -17,7 +17,8 @@ import (
 )
 
 func newBudget() *cobra.Command {
-	return noun("budget", "See what tasks may spend and have spent, and give them more", newBudgetShow(), newBudgetTopUp(), newBudgetLedger())
+	return noun("budget", "See what tasks may spend and have spent, and give them more", newBudgetShow(),
+		newBudgetTopUp(), newBudgetLedger())
 }
 
 // envelopeID completes what was typed: a task, or the house of a day.
@@ -30,7 +31,9 @@ func (s *server) envelopeID(ctx context.Context, typed string) (string, error) {
 
 func newBudgetShow() *cobra.Command {
 	c := &cobra.Command{
-		Use: "show [ENVELOPE]", Short: "Show an envelope with its subtasks; without a name those of the day", Args: args(cobra.MaximumNArgs(1)),
+		Use:   "show [ENVELOPE]",
+		Short: "Show an envelope with its subtasks; without a name those of the day",
+		Args:  args(cobra.MaximumNArgs(1)),
 		Long: "Show what may be spent and was spent: of a task id and its subtasks, or of house or house:DATE, a day (UTC) and its tasks. Without a name it is\n" +
 			"today's, or, where picket.yaml sets no limit a day, the latest tasks. LEFT is what the envelope may still give to new calls and subtasks. SPENT, and\n" +
 			"HELD by calls under way, are counted with all that stands below it; what is missing to OF is what subtasks still have left.",
@@ -85,7 +88,8 @@ func showBudget(cmd *cobra.Command, s *server, given []string) error {
 			if state.SpentInAll == nil {
 				counted = "SPENT and HELD"
 			}
-			fmt.Fprintf(aside(cmd, w), "there may be more: only the first %d envelopes are shown and counted in %s; name a task to see its own\n", n, counted)
+			fmt.Fprintf(aside(cmd, w),
+				"there may be more: only the first %d envelopes are shown and counted in %s; name a task to see its own\n", n, counted)
 		}
 		return nil
 	})
@@ -111,7 +115,8 @@ func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writ
 		seen[t.Root] = true
 		state := envelopeOf(t)
 		if open || t.TaskID != t.Root { // a subtask is newer than its root, but what is closed is not in the list
-			if err := s.get(ctx, "/api/v1/envelopes/"+segment(t.Root), &state, nil); err != nil && !errors.Is(err, picket.CodeNotFound) {
+			if err := s.get(ctx, "/api/v1/envelopes/"+segment(t.Root), &state, nil); err != nil &&
+				!errors.Is(err, picket.CodeNotFound) {
 				return err
 			}
 		}
@@ -122,7 +127,8 @@ func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writ
 		return nil
 	}
 	if format == "json" || format == "yaml" {
-		rows = slices.DeleteFunc(rows, func(r envelopeRow) bool { return r.depth > 0 }) // they stand in those above them
+		// they stand in those above them
+		rows = slices.DeleteFunc(rows, func(r envelopeRow) bool { return r.depth > 0 })
 	}
 	return printItemsTo(w, format, rows, envelopeColumns, envelopeName)
 }
@@ -130,9 +136,20 @@ func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writ
 // envelopeOf is the envelope of a task that has no subtasks, as its own record
 // shows it.
 func envelopeOf(t picket.Task) picket.EnvelopeState {
-	e := picket.EnvelopeState{ID: t.TaskID, State: "open", Envelope: t.BudgetEnvelope, Locked: t.Available.Tokens < 0 || t.Available.USD < 0,
-		Account: budget.Account{Granted: t.Available.Plus(t.Held).Plus(t.Spent), Available: t.Available, Held: t.Held, Spent: t.Spent},
-		Calls:   []picket.OpenCall{}, Children: []picket.EnvelopeState{}}
+	e := picket.EnvelopeState{
+		ID:       t.TaskID,
+		State:    "open",
+		Envelope: t.BudgetEnvelope,
+		Locked:   t.Available.Tokens < 0 || t.Available.USD < 0,
+		Account: budget.Account{
+			Granted:   t.Available.Plus(t.Held).Plus(t.Spent),
+			Available: t.Available,
+			Held:      t.Held,
+			Spent:     t.Spent,
+		},
+		Calls:    []picket.OpenCall{},
+		Children: []picket.EnvelopeState{},
+	}
 	if t.State.Terminal() {
 		e.State = "closed"
 	}

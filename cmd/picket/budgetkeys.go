@@ -63,7 +63,8 @@ func budgetAnnounced(cfg settings) string {
 
 // budgetText is what a task has spent of what it may spend.
 func budgetText(t picket.Task) string {
-	text := fmt.Sprintf("%s of %s, %d of %d tokens spent", dollars(t.Spent.USD), dollars(t.BudgetEnvelope.USD), t.Spent.Tokens, t.BudgetEnvelope.Tokens)
+	text := fmt.Sprintf("%s of %s, %d of %d tokens spent", dollars(t.Spent.USD), dollars(t.BudgetEnvelope.USD),
+		t.Spent.Tokens, t.BudgetEnvelope.Tokens)
 	if !t.Held.IsZero() {
 		text += fmt.Sprintf("; %s, %d tokens held", dollars(t.Held.USD), t.Held.Tokens)
 	}

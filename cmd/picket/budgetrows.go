@@ -15,7 +15,8 @@ import (
 type envelopeRow struct {
 	picket.EnvelopeState `json:",inline"`
 	depth                int
-	spent, held          budget.Envelope
+	spent                budget.Envelope
+	held                 budget.Envelope
 }
 
 // envelopeRows are an envelope and those below it, or only the open ones of
@@ -106,7 +107,8 @@ func envelopeState(r envelopeRow) string {
 func callsText(calls []picket.OpenCall) string {
 	var parts []string
 	for _, c := range calls {
-		parts = append(parts, fmt.Sprintf("%s %s for %s", oneLine(c.Tool), dollars(c.Reserved.USD), short(time.Duration(c.DeadlineMs)*time.Millisecond)))
+		parts = append(parts, fmt.Sprintf("%s %s for %s", oneLine(c.Tool), dollars(c.Reserved.USD),
+			short(time.Duration(c.DeadlineMs)*time.Millisecond)))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -17,8 +17,18 @@ import (
 // envelopeWith is an envelope of a dollar in which so much was spent.
 func envelopeWith(id, state string, spent budget.Money, below ...picket.EnvelopeState) picket.EnvelopeState {
 	dollar := budget.Envelope{USD: 1_000_000_000}
-	return picket.EnvelopeState{ID: id, State: state, Envelope: dollar, Children: below, Calls: []picket.OpenCall{},
-		Account: budget.Account{Granted: dollar, Spent: budget.Envelope{USD: spent, Tokens: 5}, Held: budget.Envelope{USD: spent / 10}}}
+	return picket.EnvelopeState{
+		ID:       id,
+		State:    state,
+		Envelope: dollar,
+		Children: below,
+		Calls:    []picket.OpenCall{},
+		Account: budget.Account{
+			Granted: dollar,
+			Spent:   budget.Envelope{USD: spent, Tokens: 5},
+			Held:    budget.Envelope{USD: spent / 10},
+		},
+	}
 }
 
 // answering runs a command against a server that answers each path with a value.
@@ -68,12 +78,14 @@ func TestWhatStandsBelowIsCounted(t *testing.T) {
 	for i := range picket.MaxEnvelopes - 4 {
 		tree.Children = append(tree.Children, envelopeWith("t"+strconv.Itoa(i), "closed", 0))
 	}
-	if _, errOut = answering(t, answers, "budget", "show", "--open"); !strings.Contains(errOut, "only the first 500 envelopes are shown and counted in SPENT and HELD;") {
+	if _, errOut = answering(t, answers, "budget", "show", "--open"); !strings.Contains(errOut,
+		"only the first 500 envelopes are shown and counted in SPENT and HELD;") {
 		t.Errorf("nothing is said of what was cut off: %q", errOut)
 	}
 	tree.SpentInAll = &budget.Envelope{USD: 700 * cent} // the server knows it all
 	out, errOut = answering(t, answers, "budget", "show", "--open")
-	if row := strings.Split(out, "\n")[1]; !strings.Contains(row, " $7.00 ") || !strings.Contains(errOut, "counted in HELD;") {
+	if row := strings.Split(out, "\n")[1]; !strings.Contains(row, " $7.00 ") ||
+		!strings.Contains(errOut, "counted in HELD;") {
 		t.Errorf("%s: %q", row, errOut)
 	}
 }
@@ -91,7 +103,8 @@ func TestTheLatestTrees(t *testing.T) {
 	if out, _ := answering(t, answers, "budget", "show", "-o", "name"); out != "r\nb\ns\n" {
 		t.Errorf("shown are %q", out)
 	}
-	if out, _ := answering(t, answers, "budget", "show"); !strings.Contains(out, "r         open    $1.00") || !strings.Contains(out, "s         closed  $0.000000001") {
+	if out, _ := answering(t, answers, "budget", "show"); !strings.Contains(out, "r         open    $1.00") ||
+		!strings.Contains(out, "s         closed  $0.000000001") {
 		t.Errorf("%s", out)
 	}
 	if out, _ := answering(t, answers, "budget", "show", "-o", "json"); strings.Count(out, `"id": "b"`) != 1 {

@@ -16,7 +16,9 @@ import (
 
 func newBudgetTopUp() *cobra.Command {
 	c := &cobra.Command{
-		Use: "top-up ENVELOPE", Short: "Give an envelope more dollars or tokens", Args: args(cobra.ExactArgs(1)),
+		Use:   "top-up ENVELOPE",
+		Short: "Give an envelope more dollars or tokens",
+		Args:  args(cobra.ExactArgs(1)),
 		Long: "Give an envelope more: a task id, house for the day's, or house:DATE. A subtask's is raised together with those it was carved from; a day's house pays, where there is one.\n" +
 			"Calls that were refused can be repeated at once; an agent in await_top_up goes on.",
 		Example:           "  picket budget top-up TASK --usd 0.50\n  picket budget top-up house --usd 20 --reason \"release week\"",
@@ -36,7 +38,8 @@ func newBudgetTopUp() *cobra.Command {
 			}
 			var state picket.EnvelopeState
 			var raw jsontext.Value
-			if err := s.post(cmd.Context(), "/api/v1/envelopes/"+segment(id)+"/top-up", body, &state, &raw); err != nil {
+			if err := s.post(cmd.Context(), "/api/v1/envelopes/"+segment(id)+"/top-up", body, &state,
+				&raw); err != nil {
 				return err
 			}
 			return printTopUp(cmd, state, raw)
@@ -91,7 +94,8 @@ func printTopUp(cmd *cobra.Command, e picket.EnvelopeState, raw jsontext.Value) 
 	default:
 		fmt.Fprintf(w, "%s has %s left\n", e.ID, strings.Join(leftOf(envelopeRow{EnvelopeState: e}), " and "))
 		if e.Locked {
-			fmt.Fprintln(cmd.ErrOrStderr(), "it is still overdrawn, so paid calls stay refused: top up what is below zero")
+			fmt.Fprintln(cmd.ErrOrStderr(),
+				"it is still overdrawn, so paid calls stay refused: top up what is below zero")
 		}
 	}
 	return nil
@@ -99,7 +103,9 @@ func printTopUp(cmd *cobra.Command, e picket.EnvelopeState, raw jsontext.Value) 
 
 func newBudgetLedger() *cobra.Command {
 	c := &cobra.Command{
-		Use: "ledger [ENVELOPE]", Short: "List what was charged and added, oldest first", Args: args(cobra.MaximumNArgs(1)),
+		Use:   "ledger [ENVELOPE]",
+		Short: "List what was charged and added, oldest first",
+		Args:  args(cobra.MaximumNArgs(1)),
 		Long: "List the rows of one envelope (a task id, house, or house:DATE) or of all: each settled call, each usage report of an agent that charged, each\n" +
 			"correction of an uncertain call and each top-up has one. A row says by which version of the prices it was charged.",
 		ValidArgsFunction: completeFrom(taskIDs),
@@ -134,7 +140,10 @@ func newBudgetLedger() *cobra.Command {
 
 func ledgerListing(cmd *cobra.Command) listing[picket.LedgerRow] {
 	return listing[picket.LedgerRow]{
-		cmd: cmd, member: "rows", empty: "nothing was charged", name: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) },
+		cmd:    cmd,
+		member: "rows",
+		empty:  "nothing was charged",
+		name:   func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) },
 		more: func(members map[string]jsontext.Value, _ int) string {
 			after := strings.Trim(string(members["next"]), `"`)
 			if after == "" {
@@ -144,13 +153,27 @@ func ledgerListing(cmd *cobra.Command) listing[picket.LedgerRow] {
 		},
 		columns: []column[picket.LedgerRow]{
 			{head: "ROW", cell: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) }, spare: 6},
-			{head: "AT", cell: func(r picket.LedgerRow) string { return r.At.Time().Local().Format("15:04:05") }, spare: 8},
+			{
+				head:  "AT",
+				cell:  func(r picket.LedgerRow) string { return r.At.Time().Local().Format("15:04:05") },
+				spare: 8,
+			},
 			{head: "ENVELOPE", cell: func(r picket.LedgerRow) string { return r.TaskID }},
-			{head: "KIND", cell: func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") }, spare: 5},
+			{
+				head:  "KIND",
+				cell:  func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") },
+				spare: 5,
+			},
 			{head: "TOOL", cell: func(r picket.LedgerRow) string { return dash(oneLine(r.Tool)) }, spare: 3},
 			{head: "OUTCOME", cell: outcomeText, spare: 4},
 			{head: "USD", cell: func(r picket.LedgerRow) string { return signed(r.Kind, dollars(r.Charged.USD)) }},
-			{head: "TOKENS", cell: func(r picket.LedgerRow) string { return signed(r.Kind, strconv.FormatInt(r.Charged.Tokens, 10)) }, spare: 7},
+			{
+				head: "TOKENS",
+				cell: func(r picket.LedgerRow) string {
+					return signed(r.Kind, strconv.FormatInt(r.Charged.Tokens, 10))
+				},
+				spare: 7,
+			},
 			{head: "RESERVED", cell: func(r picket.LedgerRow) string { return dollars(r.Reserved.USD) }, wide: true},
 			{head: "PRICES", cell: func(r picket.LedgerRow) string { return dash(r.PriceVersion) }, wide: true},
 			{head: "RUN", cell: func(r picket.LedgerRow) string { return dash(r.RunID) }, wide: true},

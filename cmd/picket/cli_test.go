@@ -93,7 +93,8 @@ func TestToolFields(t *testing.T) {
 
 func TestIDsByBeginningOrEnd(t *testing.T) {
 	list := func(context.Context) ([]candidate, error) {
-		return []candidate{{id: "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"}, {id: "task_01ARZ3NDEKTSV4RRFFQ69G5FBW"}, {id: "task_02ARZ3NDEKTSV4RRFFQ69G5FCX"}}, nil
+		return []candidate{{id: "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"}, {id: "task_01ARZ3NDEKTSV4RRFFQ69G5FBW"},
+			{id: "task_02ARZ3NDEKTSV4RRFFQ69G5FCX"}}, nil
 	}
 	for typed, want := range map[string]string{
 		"5fav":                            "task_01ARZ3NDEKTSV4RRFFQ69G5FAV",
@@ -105,7 +106,8 @@ func TestIDsByBeginningOrEnd(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", typed, got, err, want)
 		}
 	}
-	if _, err := match(t.Context(), "task", "01", list); !errors.Is(err, codeUsage) || !strings.Contains(err.Error(), "2 tasks") {
+	if _, err := match(t.Context(), "task", "01", list); !errors.Is(err, codeUsage) ||
+		!strings.Contains(err.Error(), "2 tasks") {
 		t.Errorf("an ambiguous id: %v", err)
 	}
 	if _, err := match(t.Context(), "task", "zz", list); !errors.Is(err, picket.CodeNotFound) {
@@ -131,11 +133,13 @@ func TestStreamGoesOnWhereItBroke(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		switch len(asked) {
 		case 1:
-			io.WriteString(w, "retry: 1000\n: hello\n\nid: 1\ndata: {\"id\":\"1\",\"seq\":1}\n\nid: 2\ndata: {\"id\":\"2\",")
+			io.WriteString(w,
+				"retry: 1000\n: hello\n\nid: 1\ndata: {\"id\":\"1\",\"seq\":1}\n\nid: 2\ndata: {\"id\":\"2\",")
 		case 2:
 			w.WriteHeader(http.StatusBadGateway)
 		case 3:
-			io.WriteString(w, "id: 2\ndata: {\"id\":\"2\",\"seq\":2}\n\nevent: reset\nid: 9\ndata: {\"after\":\"2\"}\n\n: keep-alive\nid: 11\n\n")
+			io.WriteString(w,
+				"id: 2\ndata: {\"id\":\"2\",\"seq\":2}\n\nevent: reset\nid: 9\ndata: {\"after\":\"2\"}\n\n: keep-alive\nid: 11\n\n")
 		default:
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -145,10 +149,11 @@ func TestStreamGoesOnWhereItBroke(t *testing.T) {
 	defer srv.Close()
 	s := &server{client: &adapter.Client{BaseURL: srv.URL}}
 	var got, links []string
-	err := s.follow(t.Context(), "/", "0", func(up bool) { links = append(links, fmt.Sprint(up)) }, func(e picket.Event, _ jsontext.Value) error {
-		got = append(got, e.ID+e.Type)
-		return nil
-	})
+	err := s.follow(t.Context(), "/", "0", func(up bool) { links = append(links, fmt.Sprint(up)) },
+		func(e picket.Event, _ jsontext.Value) error {
+			got = append(got, e.ID+e.Type)
+			return nil
+		})
 	if !errors.Is(err, picket.CodeUnauthenticated) {
 		t.Errorf("follow ended with %v", err)
 	}
@@ -207,8 +212,14 @@ func TestSuggestionsWithoutPicketOnThePath(t *testing.T) {
 
 func TestShellWords(t *testing.T) {
 	for word, want := range map[string]string{
-		"plain": "plain", "two words": "'two words'", "it's": `'it'\''s'`, "": "''",
-		"a\x1b[2Jb": `$'a\x1b[2Jb'`, "a'\n\\": `$'a\'\n\\'`, "a\u009bb": `$'a\xc2\x9bb'`, "a\u202eb": `$'a\xe2\x80\xaeb'`,
+		"plain":     "plain",
+		"two words": "'two words'",
+		"it's":      `'it'\''s'`,
+		"":          "''",
+		"a\x1b[2Jb": `$'a\x1b[2Jb'`,
+		"a'\n\\":    `$'a\'\n\\'`,
+		"a\u009bb":  `$'a\xc2\x9bb'`,
+		"a\u202eb":  `$'a\xe2\x80\xaeb'`,
 	} {
 		if got := quoted(word); got != want {
 			t.Errorf("quoted(%q) = %s, want %s", word, got, want)

@@ -9,7 +9,8 @@ import (
 )
 
 func newConfig() *cobra.Command {
-	return noun("config", "Show the configuration, and trust the file of a directory", newConfigShow(), newConfigTrust(), newConfigUntrust())
+	return noun("config", "Show the configuration, and trust the file of a directory", newConfigShow(),
+		newConfigTrust(), newConfigUntrust())
 }
 
 // shown is one line of `config show`.
@@ -23,7 +24,9 @@ type shownSetting struct {
 
 func newConfigShow() *cobra.Command {
 	c := &cobra.Command{
-		Use: "show", Short: "Show every setting, and with --origin where it came from", Args: args(cobra.NoArgs),
+		Use:   "show",
+		Short: "Show every setting, and with --origin where it came from",
+		Args:  args(cobra.NoArgs),
 		Long: "Show every setting with its value. The order is flag, environment, picket.yaml, default; --origin names\n" +
 			"which of them won, and -o wide explains each setting.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,7 +55,12 @@ func shownAgents(cfg settings) (all []shownSetting) {
 	for _, e := range cfg.agentEntries() {
 		for _, k := range agentKeys {
 			if v, ok := e.value(k.key); ok {
-				all = append(all, shownSetting{Key: spokenKey(entryKey(e.name, k.key)), Value: v.text, Origin: v.origin, What: k.what})
+				all = append(all, shownSetting{
+					Key:    spokenKey(entryKey(e.name, k.key)),
+					Value:  v.text,
+					Origin: v.origin,
+					What:   k.what,
+				})
 			}
 		}
 	}
@@ -64,7 +72,12 @@ func shownTools(cfg settings) (all []shownSetting) {
 	for _, key := range slices.Sorted(maps.Keys(cfg)) {
 		if v := cfg[key]; strings.HasPrefix(key, toolsPrefix) && v.items != nil {
 			path := strings.Split(key, pathSep)
-			all = append(all, shownSetting{Key: strings.Join(path, "."), Value: v.text, Origin: v.origin, What: toolsShape().at(path[1:]).what})
+			all = append(all, shownSetting{
+				Key:    strings.Join(path, "."),
+				Value:  v.text,
+				Origin: v.origin,
+				What:   toolsShape().at(path[1:]).what,
+			})
 		}
 	}
 	return all
@@ -81,7 +94,8 @@ func printSettings(cmd *cobra.Command, all []shownSetting) error {
 		{head: "VALUE", cell: func(s shownSetting) string { return s.Value }},
 	}
 	if origin {
-		columns = append(columns, column[shownSetting]{head: "ORIGIN", cell: func(s shownSetting) string { return s.Origin }})
+		columns = append(columns,
+			column[shownSetting]{head: "ORIGIN", cell: func(s shownSetting) string { return s.Origin }})
 	}
 	columns = append(columns,
 		column[shownSetting]{head: "ENV", cell: func(s shownSetting) string { return s.Env }, wide: true},

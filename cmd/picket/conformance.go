@@ -24,7 +24,9 @@ func newConformance() *cobra.Command {
 
 func newConformanceRFC16() *cobra.Command {
 	c := &cobra.Command{
-		Use: "rfc16", Short: "Agent Lifecycle & Health: any server that speaks RFC-0016", Args: args(cobra.NoArgs),
+		Use:   "rfc16",
+		Short: "Agent Lifecycle & Health: any server that speaks RFC-0016",
+		Args:  args(cobra.NoArgs),
 		Long: "Hold a running server against every rule of RFC-0016, over HTTP and nothing else; it takes about half a minute.\n" +
 			"An administrator's key makes the keys it needs and revokes them. Agents of the run are deregistered, tasks\n" +
 			"cancelled. A rule that lacks something is not run and says why. docs/rfc16.md lists the rules.",
@@ -114,7 +116,11 @@ func conformanceConfig(cmd *cobra.Command) (cfg rfc16.Config, err error) {
 			return cfg, e
 		}
 	}
-	for flag, into := range map[string]*string{"key": &cfg.Key, "agent-key": &cfg.AgentKey, "other-key": &cfg.OtherKey} {
+	for flag, into := range map[string]*string{
+		"key":       &cfg.Key,
+		"agent-key": &cfg.AgentKey,
+		"other-key": &cfg.OtherKey,
+	} {
 		if *into, err = keyFlag(cmd, flag); err != nil {
 			return cfg, err
 		}
@@ -165,7 +171,8 @@ func cannotJudge(err error) error {
 	case errors.Is(err, rfc16.ErrNoRegistry):
 		return picket.Refuse(picket.CodeNotFound, "Check the URL: it is the server's own, without /api/v1.", "%v", err)
 	}
-	return picket.Refuse(picket.CodeUnavailable, "Check that it runs, and the URL.", "%v", err).Because(picket.ErrUnknown)
+	return picket.Refuse(picket.CodeUnavailable, "Check that it runs, and the URL.", "%v", err).
+		Because(picket.ErrUnknown)
 }
 
 func printReport(out, errs io.Writer, format string, report rfc16.Report) error {
@@ -187,7 +194,11 @@ func printReport(out, errs io.Writer, format string, report rfc16.Report) error 
 			fmt.Fprintln(out, string(r.Outcome)+" "+r.Section+"/"+r.ID)
 			continue
 		}
-		word := map[rfc16.Outcome]string{rfc16.Passed: p.good("ok      "), rfc16.Failed: p.bad("FAIL    "), rfc16.NotRun: p.warn("not run ")}[r.Outcome]
+		word := map[rfc16.Outcome]string{
+			rfc16.Passed: p.good("ok      "),
+			rfc16.Failed: p.bad("FAIL    "),
+			rfc16.NotRun: p.warn("not run "),
+		}[r.Outcome]
 		fmt.Fprintf(out, "%s%s\n", word, oneLine(r.Line()))
 		if r.Outcome == rfc16.Failed || format == "wide" {
 			fmt.Fprintln(out, "        "+oneLine(r.Text))
@@ -231,7 +242,8 @@ func printRules(cmd *cobra.Command, format string, cfg rfc16.Config) error {
 		if cfg.RFCOnly && !r.Foreign() || cfg.Only != nil && !cfg.Only(r) {
 			continue
 		}
-		list.Rules = append(list.Rules, ruleRow{r.Section, r.ID, r.Text, r.Needs&rfc16.Settled != 0, r.Needs.String(), r.Why})
+		list.Rules = append(list.Rules,
+			ruleRow{r.Section, r.ID, r.Text, r.Needs&rfc16.Settled != 0, r.Needs.String(), r.Why})
 	}
 	raw, err := json.Marshal(list)
 	if err != nil {

@@ -44,7 +44,12 @@ func (m *middle) RoundTrip(r *http.Request) (*http.Response, error) {
 	key, registers := r.Header.Get("X-API-Key"), r.Method == "POST" && r.URL.Path == "/api/v1/agents"
 	if m.ask != nil {
 		if status := m.mistake(func() int { return m.ask(m, r, sent) }); status > 0 {
-			return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}")), Request: r}, nil
+			return &http.Response{
+				StatusCode: status,
+				Header:     http.Header{"Content-Type": {"application/json"}},
+				Body:       io.NopCloser(strings.NewReader("{}")),
+				Request:    r,
+			}, nil
 		}
 		if sent != nil {
 			raw, _ := json.Marshal(sent)
@@ -164,7 +169,15 @@ func TestTheSuiteBites(t *testing.T) {
 		names[b.does] = true
 		t.Run(strings.ReplaceAll(b.does, " ", "_"), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, cfg rfc16.Config) {
-				cfg.HTTP = &http.Client{Transport: &middle{next: cfg.HTTP.Transport, ask: b.ask, tell: b.tell, owners: map[string]string{}, seen: map[string]any{}}}
+				cfg.HTTP = &http.Client{
+					Transport: &middle{
+						next:   cfg.HTTP.Transport,
+						ask:    b.ask,
+						tell:   b.tell,
+						owners: map[string]string{},
+						seen:   map[string]any{},
+					},
+				}
 				// Small thresholds: also on a virtual clock every second has its sweeps.
 				cfg.Interval, cfg.Unhealthy, cfg.Dead, cfg.DrainTimeout = 1, 2, 4, 2
 				cfg.Only = func(r rfc16.Rule) bool { return slices.Contains(b.rules, r.Name()) }

@@ -37,13 +37,24 @@ type conformed struct {
 func startConformed(t *testing.T, s rig.Store, l net.Listener, transport *http.Transport) (c conformed, stop func()) {
 	t.Helper()
 	url := "http://" + l.Addr().String()
-	h := house{roles: roles{true, true, true}, redis: s.Redis, memory: s.Memory, sealer: rig.Sealer(), proxy: url,
-		log: slog.New(slog.DiscardHandler), witness: t.TempDir(), found: true, cfg: settings{"namespace": value{text: "default"}, "allow_unsafe_redis": value{text: "true"}}}
+	h := house{
+		roles:   roles{true, true, true},
+		redis:   s.Redis,
+		memory:  s.Memory,
+		sealer:  rig.Sealer(),
+		proxy:   url,
+		log:     slog.New(slog.DiscardHandler),
+		witness: t.TempDir(),
+		found:   true,
+		cfg:     settings{"namespace": value{text: "default"}, "allow_unsafe_redis": value{text: "true"}},
+	}
 	store, err := h.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := store.Engine("default").CreateKey(t.Context(), bootstrap, picket.KeyRequest{Name: "conformance", Scopes: []picket.Scope{picket.ScopeAdmin}})
+	key, err := store.Engine("default").
+		CreateKey(t.Context(), bootstrap,
+			picket.KeyRequest{Name: "conformance", Scopes: []picket.Scope{picket.ScopeAdmin}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +84,19 @@ func inBubble(t *testing.T, test func(t *testing.T, cfg rfc16.Config)) {
 		l := newPipes()
 		c, stop := startConformed(t, store, l, &http.Transport{DialContext: l.dial, MaxIdleConnsPerHost: 400})
 		defer stop()
-		test(t, rfc16.Config{URL: c.url, Key: c.key, HTTP: c.http, Interval: 30, Unhealthy: 90, Dead: 300, DrainTimeout: 120,
-			Parallel: 400, Poll: 250 * time.Millisecond, Slack: 2 * time.Second, Exact: true})
+		test(t, rfc16.Config{
+			URL:          c.url,
+			Key:          c.key,
+			HTTP:         c.http,
+			Interval:     30,
+			Unhealthy:    90,
+			Dead:         300,
+			DrainTimeout: 120,
+			Parallel:     400,
+			Poll:         250 * time.Millisecond,
+			Slack:        2 * time.Second,
+			Exact:        true,
+		})
 	})
 }
 
@@ -140,7 +162,8 @@ func conforms(t *testing.T, report rfc16.Report, notRun ...string) {
 		name := r.Section + "/" + r.ID
 		switch {
 		case r.Outcome == rfc16.Failed:
-			t.Errorf("%s: %s\n  expected: %s\n  got:      %s\n  repeat:   %s", name, r.Text, r.Expected, r.Got, r.Repeat)
+			t.Errorf("%s: %s\n  expected: %s\n  got:      %s\n  repeat:   %s", name, r.Text, r.Expected, r.Got,
+				r.Repeat)
 		case r.Outcome == rfc16.NotRun && !slices.Contains(notRun, name):
 			t.Errorf("%s was not run: %s", name, r.Why)
 		case r.Outcome == rfc16.Passed && slices.Contains(notRun, name):
@@ -199,8 +222,14 @@ func startUp(t *testing.T) (url, key string) {
 	}
 	dir := t.TempDir()
 	var log bytes.Buffer
-	cmd := &exec.Cmd{Path: self, Args: []string{"picket", "up", "--listen", "127.0.0.1:0", "--data", dir + "/data"}, Dir: dir, Stderr: &log,
-		Env: []string{"PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=" + dir, "XDG_DATA_HOME=" + dir, "XDG_STATE_HOME=" + dir, "NO_COLOR=1"}}
+	cmd := &exec.Cmd{
+		Path:   self,
+		Args:   []string{"picket", "up", "--listen", "127.0.0.1:0", "--data", dir + "/data"},
+		Dir:    dir,
+		Stderr: &log,
+		Env: []string{"PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=" + dir, "XDG_DATA_HOME=" + dir,
+			"XDG_STATE_HOME=" + dir, "NO_COLOR=1"},
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +267,12 @@ func leavesNothing(t *testing.T, cfg rfc16.Config, report rfc16.Report) {
 		Keys []picket.APIKey `json:"keys"`
 	}
 	var stats picket.Stats
-	for path, into := range map[string]any{"/api/v1/agents?status=active,unhealthy,draining,dead": &agents, "/api/v1/leases": &leases, "/api/v1/keys": &keys, "/api/v1/stats": &stats} {
+	for path, into := range map[string]any{
+		"/api/v1/agents?status=active,unhealthy,draining,dead": &agents,
+		"/api/v1/leases": &leases,
+		"/api/v1/keys":   &keys,
+		"/api/v1/stats":  &stats,
+	} {
 		if err := client.Call(t.Context(), "GET", path, nil, into); err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,8 @@ func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*server,
 	}
 	if cfg["url"].local && os.Getenv("PICKET_API_KEY") != "" {
 		return nil, picket.Refuse(codeUsage, "Set PICKET_URL or --url to the server that the key belongs to.",
-			"PICKET_API_KEY is not sent to the url in %s, because that file is in the current directory", cfg["url"].origin)
+			"PICKET_API_KEY is not sent to the url in %s, because that file is in the current directory",
+			cfg["url"].origin)
 	}
 	s := &server{client: &adapter.Client{BaseURL: strings.TrimRight(cfg.text("url"), "/")}} // the saved one has none
 	if s.client.BaseURL == "" {
@@ -66,7 +67,8 @@ func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*server,
 		}
 		key, err := readSecret(saved.KeyFile)
 		if err != nil {
-			return nil, picket.Refuse(codeUsage, "Set PICKET_API_KEY, or start `picket up` again.", "the key of %s cannot be read: %v", saved.URL, err)
+			return nil, picket.Refuse(codeUsage, "Set PICKET_API_KEY, or start `picket up` again.",
+				"the key of %s cannot be read: %v", saved.URL, err)
 		}
 		s.client.Key, s.source = key, saved.KeyFile
 	}
@@ -88,7 +90,8 @@ func notFromARun() error {
 
 // call is one request. The answer is decoded into out; raw, when not nil,
 // keeps it byte for byte for -o json.
-func (s *server) call(ctx context.Context, method, path string, in, out any, raw *jsontext.Value, opts ...adapter.Option) error {
+func (s *server) call(ctx context.Context, method, path string, in, out any, raw *jsontext.Value,
+	opts ...adapter.Option) error {
 	body, known := s.kept[path]
 	if !known || method != http.MethodGet {
 		body = nil // the kept answer is not written over
@@ -107,7 +110,8 @@ func (s *server) call(ctx context.Context, method, path string, in, out any, raw
 		return nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return picket.Refuse(picket.CodeInternal, "Check that client and server are of the same version.", "the answer to %s %s cannot be read: %v", method, path, err)
+		return picket.Refuse(picket.CodeInternal, "Check that client and server are of the same version.",
+			"the answer to %s %s cannot be read: %v", method, path, err)
 	}
 	return nil
 }
@@ -118,7 +122,8 @@ func (s *server) get(ctx context.Context, path string, out any, raw *jsontext.Va
 
 // post sends a change with an idempotency key, so that a lost answer can be
 // repaired by sending it again; it does so until patience runs out.
-func (s *server) post(ctx context.Context, path string, in, out any, raw *jsontext.Value, opts ...adapter.Option) error {
+func (s *server) post(ctx context.Context, path string, in, out any, raw *jsontext.Value,
+	opts ...adapter.Option) error {
 	opts = append(opts, adapter.WithIdempotencyKey(newIdempotencyKey()))
 	var err error
 	for wait := 100 * time.Millisecond; wait < time.Second; wait *= 2 {
@@ -159,9 +164,11 @@ func (s *server) hint(err error) error {
 	case e.Code == picket.CodeUnauthenticated && s.client.Key == "":
 		e.Remedy = "Set PICKET_API_KEY: there is no saved key for " + s.client.BaseURL + "."
 	case e.Code == picket.CodeUnauthenticated && s.source == "PICKET_API_KEY":
-		e.Remedy = "PICKET_API_KEY holds a key that " + s.client.BaseURL + " does not know: set it to one it knows, or unset it to use the saved one."
+		e.Remedy = "PICKET_API_KEY holds a key that " + s.client.BaseURL +
+			" does not know: set it to one it knows, or unset it to use the saved one."
 	case e.Code == picket.CodeUnauthenticated:
-		e.Remedy = "The key in " + s.source + " is not known there. Start `picket up` again, which registers it; or set PICKET_API_KEY."
+		e.Remedy = "The key in " + s.source +
+			" is not known there. Start `picket up` again, which registers it; or set PICKET_API_KEY."
 	}
 	return err
 }

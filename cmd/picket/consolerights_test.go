@@ -14,7 +14,10 @@ import (
 // A page or a button of the console lets in whom the routes of the API that do
 // the same let in, and nobody else; an agent's key never.
 func TestConsoleRightsAreThoseOfTheAPI(t *testing.T) {
-	control, err := api.New(api.Config{Engine: func(string) *orchestrator.Engine { return nil }, Engines: func() []*orchestrator.Engine { return nil }})
+	control, err := api.New(api.Config{
+		Engine:  func(string) *orchestrator.Engine { return nil },
+		Engines: func() []*orchestrator.Engine { return nil },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,8 @@ func newDemoZombie() *cobra.Command {
 }
 
 func newDemoBudget() *cobra.Command {
-	return demoVerb("budget", "Ten calls of $0.30 at once on $1.00: three are made, seven are refused before they leave",
+	return demoVerb("budget",
+		"Ten calls of $0.30 at once on $1.00: three are made, seven are refused before they leave",
 		"An agent with $1.00 makes ten paid calls of $0.30 at once. Three reach the API; seven are refused before anything is sent.\n"+
 			"The agent waits; the command that a refusal printed is run, and it goes on. What was paid for once is not paid for twice.",
 		budgetChapter)
@@ -56,14 +57,19 @@ func newDemoHandoff() *cobra.Command {
 // demoVerb is a command that tells chapters, within two minutes and until Ctrl-C.
 func demoVerb(use, short, long string, story ...chapter) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short, Args: args(cobra.NoArgs),
-		Long: long + "\nA server of its own, real processes, scripted agents, no keys, no network; exit 0 only if all of it was observed.",
+		Use:   use,
+		Short: short,
+		Args:  args(cobra.NoArgs),
+		Long: long +
+			"\nA server of its own, real processes, scripted agents, no keys, no network; exit 0 only if all of it was observed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// A closed terminal and a reader that went away end it, too: its actors
 			// are in sessions of their own and would stay.
-			attended, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+			attended, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
+				syscall.SIGPIPE)
 			defer stop()
-			ctx, cancel := context.WithTimeoutCause(attended, 2*time.Minute, errors.New("the demo took longer than two minutes"))
+			ctx, cancel := context.WithTimeoutCause(attended, 2*time.Minute,
+				errors.New("the demo took longer than two minutes"))
 			defer cancel()
 			afterwards := func(*stage) {}
 			if stay, _ := cmd.Flags().GetBool("stay"); stay {

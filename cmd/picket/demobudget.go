@@ -51,7 +51,8 @@ var budgetChapter = chapter{
 		if p.script, err = st.script("budget.sh", budgetAgent); err != nil {
 			return nil, err
 		}
-		return []act{p.begin, p.refused, p.topUp, p.finish, p.books}, os.WriteFile(st.path("picket.yaml"), fmt.Appendf(nil, budgetYAML, api.address), 0o600)
+		return []act{p.begin, p.refused, p.topUp, p.finish, p.books},
+			os.WriteFile(st.path("picket.yaml"), fmt.Appendf(nil, budgetYAML, api.address), 0o600)
 	},
 }
 
@@ -69,9 +70,12 @@ func openPaidAPI() (*paidAPI, error) {
 		return nil, err
 	}
 	a := &paidAPI{address: l.Addr().String()}
-	a.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "answer %d", a.calls.Add(1))
-	})}
+	a.server = &http.Server{
+		ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, "answer %d", a.calls.Add(1))
+		}),
+	}
 	go func() { _ = a.server.Serve(l) }()
 	return a, nil
 }
@@ -93,13 +97,15 @@ func (p *spender) begin(ctx context.Context) error {
 		return err
 	}
 	p.id = t.TaskID
-	p.tell("Submitted %s with an envelope of %s. A call of http_request costs $0.30.", p.id, dollars(t.BudgetEnvelope.USD))
+	p.tell("Submitted %s with an envelope of %s. A call of http_request costs $0.30.", p.id,
+		dollars(t.BudgetEnvelope.USD))
 	worker, err := p.start("adapter", "--env", "DEMO_DIR", "--env", "DEMO_API", "--", p.script)
 	if err != nil {
 		return err
 	}
 	p.tell("Its agent makes ten calls at once.")
-	if _, err := p.awaitTask(ctx, p.id, "the agent's report", func(t picket.Task) bool { return t.LastReport != nil }); err != nil {
+	if _, err := p.awaitTask(ctx, p.id, "the agent's report",
+		func(t picket.Task) bool { return t.LastReport != nil }); err != nil {
 		return fmt.Errorf("%w\n%s", err, worker.complained())
 	}
 	return nil
@@ -129,10 +135,13 @@ func (p *spender) refused(ctx context.Context) error {
 		}
 	}
 	if reached := p.api.calls.Load(); made != 3 || refused != 7 || reached != 3 {
-		return fmt.Errorf("expected 3 calls and 7 refusals, got %d and %d, and %d reached the API", made, refused, reached)
+		return fmt.Errorf("expected 3 calls and 7 refusals, got %d and %d, and %d reached the API", made, refused,
+			reached)
 	}
-	p.tell("Three were made. Seven were refused with exit code %d, budget_exceeded; the API has counted three.", exitBudget)
-	return p.holds(ctx, "spent $0.90, held nothing, left $0.10", budget.Envelope{USD: 900_000_000}, budget.Envelope{USD: 100_000_000})
+	p.tell("Three were made. Seven were refused with exit code %d, budget_exceeded; the API has counted three.",
+		exitBudget)
+	return p.holds(ctx, "spent $0.90, held nothing, left $0.10", budget.Envelope{USD: 900_000_000},
+		budget.Envelope{USD: 100_000_000})
 }
 
 // holds compares the envelope's dollars with what they must be.
@@ -158,7 +167,8 @@ func (p *spender) topUp(ctx context.Context) error {
 }
 
 func (p *spender) finish(ctx context.Context) error {
-	if _, err := p.awaitTask(ctx, p.id, "the result in review", func(t picket.Task) bool { return t.State == picket.TaskReview }); err != nil {
+	if _, err := p.awaitTask(ctx, p.id, "the result in review",
+		func(t picket.Task) bool { return t.State == picket.TaskReview }); err != nil {
 		return err
 	}
 	if reached := p.api.calls.Load(); reached != 4 {
@@ -192,7 +202,8 @@ func (p *spender) books(ctx context.Context) error {
 		}
 	}
 	if calls != 4 || topUps != 1 || charged != 1_200_000_000 {
-		return fmt.Errorf("expected 4 calls of $1.20 together and a top-up in the ledger, got %d, %d and %s", calls, topUps, dollars(charged))
+		return fmt.Errorf("expected 4 calls of $1.20 together and a top-up in the ledger, got %d, %d and %s", calls,
+			topUps, dollars(charged))
 	}
 	p.tell("The ledger has a row for each of the four calls, %s together, and one for the top-up.", dollars(charged))
 	return nil

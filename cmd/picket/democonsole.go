@@ -21,7 +21,12 @@ var consoleChapter = chapter{
 	prepare: func(st *stage) ([]act, error) {
 		jar, err := cookiejar.New(nil)
 		l := &look{stage: st}
-		l.browser = http.Client{Jar: jar, Timeout: patience, Transport: &http.Transport{DialContext: dialAsBrowser}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		l.browser = http.Client{
+			Jar:           jar,
+			Timeout:       patience,
+			Transport:     &http.Transport{DialContext: dialAsBrowser},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 		return []act{l.signIn, l.queue, l.decide, l.after}, err
 	},
 }
@@ -81,7 +86,8 @@ func (l *look) page(ctx context.Context, path string, form url.Values) (string, 
 
 func (l *look) signIn(ctx context.Context) error {
 	var key picket.NewKey
-	if err := l.s.post(ctx, "/api/v1/keys", picket.KeyRequest{Name: "cleo", Scopes: []picket.Scope{picket.ScopeReviewer}}, &key, nil); err != nil {
+	if err := l.s.post(ctx, "/api/v1/keys",
+		picket.KeyRequest{Name: "cleo", Scopes: []picket.Scope{picket.ScopeReviewer}}, &key, nil); err != nil {
 		return err
 	}
 	l.at = l.s.client.BaseURL
@@ -154,7 +160,8 @@ func (l *look) decide(ctx context.Context) error {
 			return err
 		}
 	}
-	l.tell("She looks at the evidence of %s and approves it. The button is pressed twice: one decision.", l.waiting[0].TaskID)
+	l.tell("She looks at the evidence of %s and approves it. The button is pressed twice: one decision.",
+		l.waiting[0].TaskID)
 	return nil
 }
 
@@ -175,6 +182,7 @@ func (l *look) after(ctx context.Context) error {
 
 // stay leaves the stage open until it is interrupted.
 func (st *stage) stay(ctx context.Context) {
-	st.tell("The server stays until Ctrl-C. Look around at %s/console/; the key is in %s", st.s.client.BaseURL, st.path("data/admin.key"))
+	st.tell("The server stays until Ctrl-C. Look around at %s/console/; the key is in %s", st.s.client.BaseURL,
+		st.path("data/admin.key"))
 	<-ctx.Done()
 }

@@ -69,7 +69,8 @@ func (c *crash) begin(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, c.first.complained())
 	}
-	c.tell("Submitted %s. A worker holds it under fencing token %d. Its agent reported: %q.", c.id, t.FencingToken, t.LastReport.Summary)
+	c.tell("Submitted %s. A worker holds it under fencing token %d. Its agent reported: %q.", c.id, t.FencingToken,
+		t.LastReport.Summary)
 	return nil
 }
 
@@ -86,7 +87,8 @@ func (c *crash) killTheWorker(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("not observed: the end of the killed worker's agent: %w", err)
 	}
-	c.tell("SIGKILL: the worker is gone, without a word to anybody. %s later so were the processes of its agent: %v.", short(time.Since(killed)), tree)
+	c.tell("SIGKILL: the worker is gone, without a word to anybody. %s later so were the processes of its agent: %v.",
+		short(time.Since(killed)), tree)
 	return nil
 }
 
@@ -94,7 +96,8 @@ func (c *crash) resume(ctx context.Context) error {
 	if _, err := c.worker(); err != nil {
 		return err
 	}
-	t, err := c.awaitTask(ctx, c.id, "a report of the second attempt", func(t picket.Task) bool { return t.LastReport != nil && t.LastReport.FencingToken > 1 })
+	t, err := c.awaitTask(ctx, c.id, "a report of the second attempt",
+		func(t picket.Task) bool { return t.LastReport != nil && t.LastReport.FencingToken > 1 })
 	if err != nil {
 		return err
 	}
@@ -142,7 +145,8 @@ func (c *crash) killTheServer(ctx context.Context) error {
 }
 
 func (c *crash) finish(ctx context.Context) error {
-	t, err := c.awaitTask(ctx, c.id, "the result in review", func(t picket.Task) bool { return t.State == picket.TaskReview })
+	t, err := c.awaitTask(ctx, c.id, "the result in review",
+		func(t picket.Task) bool { return t.State == picket.TaskReview })
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,8 @@ type handoff struct {
 func (h *handoff) people(ctx context.Context) error {
 	for _, name := range []string{"ann", "ben"} {
 		var key picket.NewKey
-		if err := h.s.post(ctx, "/api/v1/keys", picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeReviewer}}, &key, nil); err != nil {
+		if err := h.s.post(ctx, "/api/v1/keys",
+			picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeReviewer}}, &key, nil); err != nil {
 			return err
 		}
 		h.env = append(h.env, strings.ToUpper(name)+"="+key.Key.Reveal())
@@ -65,7 +66,8 @@ func (h *handoff) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t, err = h.awaitTask(ctx, h.id, "the agent's question", func(t picket.Task) bool { return t.State == picket.TaskHandoff && t.Handoff != nil })
+	t, err = h.awaitTask(ctx, h.id, "the agent's question",
+		func(t picket.Task) bool { return t.State == picket.TaskHandoff && t.Handoff != nil })
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, worker.complained())
 	}
@@ -82,10 +84,12 @@ func (h *handoff) ask(ctx context.Context) error {
 // hold.
 func (h *handoff) other(ctx context.Context) error {
 	var t picket.Task
-	if err := h.s.post(ctx, "/api/v1/tasks", picket.TaskSpec{Title: "count the rows", Review: picket.ReviewByNone}, &t, nil); err != nil {
+	if err := h.s.post(ctx, "/api/v1/tasks", picket.TaskSpec{Title: "count the rows", Review: picket.ReviewByNone}, &t,
+		nil); err != nil {
 		return err
 	}
-	t, err := h.awaitTask(ctx, t.TaskID, "another task's end while the question stands", func(t picket.Task) bool { return t.State == picket.TaskCompleted })
+	t, err := h.awaitTask(ctx, t.TaskID, "another task's end while the question stands",
+		func(t picket.Task) bool { return t.State == picket.TaskCompleted })
 	if err != nil {
 		return err
 	}
@@ -101,7 +105,8 @@ func (h *handoff) other(ctx context.Context) error {
 	if len(held.Leases) > 0 {
 		return fmt.Errorf("%s is leased while nothing but the question is left", held.Leases[0].TaskID)
 	}
-	h.tell("Meanwhile the same worker, which has one place, was given another task and has completed it: %q.", outputText(t.Output))
+	h.tell("Meanwhile the same worker, which has one place, was given another task and has completed it: %q.",
+		outputText(t.Output))
 	return nil
 }
 
@@ -116,15 +121,18 @@ func (h *handoff) answer(ctx context.Context) error {
 
 func (h *handoff) tooLate(ctx context.Context) error {
 	h.tell("Ben has not seen that, and answers, too:")
-	text, err := h.shell(ctx, exitConflict, "PICKET_API_KEY=$BEN picket handoff answer "+h.asked+` --option "delete it"`)
-	if err == nil && !(strings.Contains(text, "ann (key_") && strings.Contains(text, "keep both") && strings.Contains(text, string(picket.CodeStateConflict))) {
+	text, err := h.shell(ctx, exitConflict,
+		"PICKET_API_KEY=$BEN picket handoff answer "+h.asked+` --option "delete it"`)
+	if err == nil && !(strings.Contains(text, "ann (key_") && strings.Contains(text, "keep both") &&
+		strings.Contains(text, string(picket.CodeStateConflict))) {
 		err = errors.New("the second answer was not refused with what Ann has answered")
 	}
 	return err
 }
 
 func (h *handoff) goesOn(ctx context.Context) error {
-	t, err := h.awaitTask(ctx, h.id, "the result in review", func(t picket.Task) bool { return t.State == picket.TaskReview })
+	t, err := h.awaitTask(ctx, h.id, "the result in review",
+		func(t picket.Task) bool { return t.State == picket.TaskReview })
 	if err != nil {
 		return err
 	}

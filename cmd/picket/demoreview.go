@@ -51,7 +51,8 @@ func (r *review) find(ctx context.Context) error {
 var fixTask = regexp.MustCompile(`picket task watch (task_[0-9A-Z]{26})`)
 
 func (r *review) reject(ctx context.Context) error {
-	text, err := r.shell(ctx, exitOK, "PICKET_API_KEY=$BEN picket review reject "+r.id+` --note "not without a backup" --fix "make a backup, too"`)
+	text, err := r.shell(ctx, exitOK,
+		"PICKET_API_KEY=$BEN picket review reject "+r.id+` --note "not without a backup" --fix "make a backup, too"`)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,8 @@ func (r *review) reject(ctx context.Context) error {
 	if _, err := r.start("adapter", "--", r.script); err != nil {
 		return err
 	}
-	t, err := r.awaitTask(ctx, r.fix, "the fix in review", func(t picket.Task) bool { return t.State == picket.TaskReview })
+	t, err := r.awaitTask(ctx, r.fix, "the fix in review",
+		func(t picket.Task) bool { return t.State == picket.TaskReview })
 	if err != nil {
 		return err
 	}
@@ -102,16 +104,25 @@ func (r *review) record(ctx context.Context) error {
 		names[k.KeyID] = k.Name
 	}
 	var told []string
-	for _, of := range []struct{ task, kind, by string }{
-		{r.id, picket.EventTaskAnswered, "ann"}, {r.id, picket.EventTaskRejected, "ben"}, {r.fix, picket.EventTaskApproved, "ann"},
+	for _, of := range []struct {
+		task string
+		kind string
+		by   string
+	}{
+		{r.id, picket.EventTaskAnswered, "ann"}, {r.id, picket.EventTaskRejected, "ben"},
+		{r.fix, picket.EventTaskApproved, "ann"},
 	} {
 		log, err := r.s.events(ctx, logPath, url.Values{"task": {of.task}, "type": {of.kind}}, 10)
 		if err != nil {
 			return err
 		}
 		var e picket.Event
-		var data struct{ Before, After jsontext.Value }
-		if len(log.Events) != 1 || json.Unmarshal(log.Events[0], &e) != nil || json.Unmarshal(e.Data, &data, json.MatchCaseInsensitiveNames(true)) != nil {
+		var data struct {
+			Before jsontext.Value
+			After  jsontext.Value
+		}
+		if len(log.Events) != 1 || json.Unmarshal(log.Events[0], &e) != nil ||
+			json.Unmarshal(e.Data, &data, json.MatchCaseInsensitiveNames(true)) != nil {
 			return fmt.Errorf("expected one %s in the log, found %d", of.kind, len(log.Events))
 		}
 		if names[e.Actor] != of.by || data.Before == nil || data.After == nil {

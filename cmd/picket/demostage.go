@@ -61,7 +61,8 @@ func newStage(out io.Writer) (*stage, error) {
 // tell narrates one step.
 func (st *stage) tell(format string, args ...any) {
 	p := painter(st.out)
-	fmt.Fprintf(st.out, "%s %s\n", p.dim(fmt.Sprintf("%5.1fs", time.Since(st.began).Seconds())), fmt.Sprintf(format, args...))
+	fmt.Fprintf(st.out, "%s %s\n", p.dim(fmt.Sprintf("%5.1fs", time.Since(st.began).Seconds())),
+		fmt.Sprintf(format, args...))
 }
 
 // announce opens a chapter.

@@ -66,7 +66,8 @@ func desktopCommand(system string) func(title, text string) []string {
 	program := "notify-send"
 	if system == "darwin" {
 		program = "osascript"
-	} else if os.Getenv("DBUS_SESSION_BUS_ADDRESS") == "" && os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+	} else if os.Getenv("DBUS_SESSION_BUS_ADDRESS") == "" && os.Getenv("DISPLAY") == "" &&
+		os.Getenv("WAYLAND_DISPLAY") == "" {
 		return nil
 	}
 	path, err := exec.LookPath(program)
@@ -91,7 +92,8 @@ func desktopWords(title, text string) []string {
 // appleWords are the arguments of osascript. What agents wrote is an argument of
 // the script, never a part of it.
 func appleWords(title, text string) []string {
-	return []string{"-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)", "-e", "end run", "--", title, text}
+	return []string{"-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)",
+		"-e", "end run", "--", title, text}
 }
 
 // terminalNotice makes a terminal show a notice (OSC 9) and ring; one that knows

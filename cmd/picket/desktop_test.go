@@ -19,7 +19,11 @@ func TestOneNoticeAChange(t *testing.T) {
 		told = append(told, title+" | "+text)
 	}}
 	asks := func(id, question string, kind picket.HandoffKind) picket.Task {
-		return picket.Task{Title: "tidy up", State: picket.TaskHandoff, Handoff: &picket.Handoff{HandoffID: id, Kind: kind, Question: question, State: picket.HandoffOpen}}
+		return picket.Task{
+			Title:   "tidy up",
+			State:   picket.TaskHandoff,
+			Handoff: &picket.Handoff{HandoffID: id, Kind: kind, Question: question, State: picket.HandoffOpen},
+		}
 	}
 	for _, task := range []picket.Task{
 		{State: picket.TaskQueued},
@@ -41,8 +45,10 @@ func TestOneNoticeAChange(t *testing.T) {
 	d.hear(picket.Event{Type: picket.EventTaskProgress}, picket.Task{Title: "tidy up"})
 	d.wait()
 	want := []string{
-		"Picket: an agent asks | tidy up · Which]0;x?", "Picket: an agent asks | tidy up · More money?", "Picket: a task needs you | tidy up · it failed",
-		"Picket: ready for review | " + strings.Repeat("x", 79) + "… · a b", "Picket: failed | tidy up · out of attempts",
+		"Picket: an agent asks | tidy up · Which]0;x?", "Picket: an agent asks | tidy up · More money?",
+		"Picket: a task needs you | tidy up · it failed",
+		"Picket: ready for review | " + strings.Repeat("x", 79) + "… · a b",
+		"Picket: failed | tidy up · out of attempts",
 		"Picket: still waits for an answer | tidy up · the time for it is over",
 	}
 	if !slices.Equal(told, want) {
@@ -53,7 +59,8 @@ func TestOneNoticeAChange(t *testing.T) {
 // What agents wrote is never a part of a program or of its options.
 func TestNoticesAreNoPrograms(t *testing.T) {
 	const hostile = `--x" & (do shell script "id") & "`
-	if got := desktopWords("t", hostile); !slices.Equal(got[1:3], []string{"--", "t"}) || strings.Contains(got[3], "& (") {
+	if got := desktopWords("t", hostile); !slices.Equal(got[1:3], []string{"--", "t"}) ||
+		strings.Contains(got[3], "& (") {
 		t.Errorf("notify-send %q", got)
 	}
 	got := appleWords("t", hostile)

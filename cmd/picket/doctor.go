@@ -89,7 +89,8 @@ func storeFinding(ctx context.Context, cfg settings) finding {
 		if _, err := redisOptions(url); err != nil {
 			f.grade, f.detail, f.remedy = "fail", explain(err), remedyOf(err)
 		} else if err := ping(ctx, url); err != nil {
-			f.grade, f.detail, f.remedy = "fail", redisName(url)+" does not answer", "Start it, or check --redis, PICKET_REDIS and picket.yaml."
+			f.grade, f.detail, f.remedy = "fail", redisName(url)+" does not answer",
+				"Start it, or check --redis, PICKET_REDIS and picket.yaml."
 		}
 		return f
 	}
@@ -116,7 +117,12 @@ func storeFinding(ctx context.Context, cfg settings) finding {
 // withoutRedis says what a start would do: keep state in memory, or refuse to
 // where state has been kept already.
 func withoutRedis(cfg settings, why string) finding {
-	f := finding{what: "store", grade: "warn", detail: why + ": `picket up` would keep state in memory only", remedy: "apt-get install redis-server (7.0 or newer)"}
+	f := finding{
+		what:   "store",
+		grade:  "warn",
+		detail: why + ": `picket up` would keep state in memory only",
+		remedy: "apt-get install redis-server (7.0 or newer)",
+	}
 	if kept, err := devredis.HasState(filepath.Join(cfg.text("data"), "redis")); kept || err != nil {
 		f.grade, f.detail = "fail", why+": `picket up` does not start, the state of an earlier start needs it"
 	}
@@ -179,7 +185,8 @@ func serverFinding(ctx context.Context, cmd *cobra.Command) (finding, error) {
 		return finding{"server", "warn", detail + ", paused: " + oneLine(stats.Pause.Reason), "picket resume"}, nil
 	}
 	if apart := clocksApart(stats); apart != "" {
-		return finding{"server", "warn", detail + ", " + apart, "Synchronize the clocks of both machines, such as with NTP."}, nil
+		return finding{"server", "warn", detail + ", " + apart,
+			"Synchronize the clocks of both machines, such as with NTP."}, nil
 	}
 	return finding{"server", "ok", detail, ""}, nil
 }
@@ -216,7 +223,9 @@ func floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings) finding
 	case err != nil:
 		return finding{"fence", "fail", explain(err), remedyOf(err)}
 	case known && floor > stats.Floor:
-		return finding{"fence", "warn", fmt.Sprintf("%s; the witness in %s knows %d, from another store or a newer state of this one", detail, witnessDir(cfg.text("data")), floor),
+		return finding{"fence", "warn",
+			fmt.Sprintf("%s; the witness in %s knows %d, from another store or a newer state of this one", detail,
+				witnessDir(cfg.text("data")), floor),
 			"None, if the server is another one; else its next grant adopts the store."}
 	}
 	return finding{"fence", "ok", detail, ""}
@@ -227,13 +236,16 @@ func containmentFinding() finding {
 	level, why := adapter.BestContainment()
 	switch {
 	case level != picket.ContainmentGroup && os.Geteuid() == 0:
-		return finding{"containment", "warn", level + ": agents run as root, and a root process can leave its cgroup", "Run adapters as another user than root."}
+		return finding{"containment", "warn", level + ": agents run as root, and a root process can leave its cgroup",
+			"Run adapters as another user than root."}
 	case why == "":
 		return finding{"containment", "ok", level + ": nobody of an agent's process tree survives its run", ""}
 	case level == picket.ContainmentSubreaper:
 		return finding{"containment", "ok", level + "; no cgroup: " + oneLine(why), ""}
 	}
-	return finding{"containment", "warn", level + " only: " + oneLine(why) + "; a process that leaves its group survives", "Run agents on Linux, or in a container."}
+	return finding{"containment", "warn",
+		level + " only: " + oneLine(why) + "; a process that leaves its group survives",
+		"Run agents on Linux, or in a container."}
 }
 
 // pathFinding: agents call `picket tool` by name.
@@ -241,7 +253,8 @@ func pathFinding() finding {
 	path, err := exec.LookPath("picket")
 	if err != nil {
 		self, _ := os.Executable()
-		return finding{"PATH", "warn", "picket is not on PATH; agents started by an adapter find it all the same", "ln -s " + self + " /usr/local/bin/picket"}
+		return finding{"PATH", "warn", "picket is not on PATH; agents started by an adapter find it all the same",
+			"ln -s " + self + " /usr/local/bin/picket"}
 	}
 	return finding{"PATH", "ok", path, ""}
 }

@@ -48,7 +48,8 @@ func poolFindings(ctx context.Context, s *server) []finding {
 	for _, p := range list.Pools {
 		active, a := p.Members[picket.AgentActive], p.Advisory
 		if a != nil && a.MinInstances != nil && active < *a.MinInstances {
-			found = append(found, finding{"pool " + p.RoleID, "warn", fmt.Sprintf("%d active, picket.yaml advises %s", active, adviceText(a)),
+			found = append(found, finding{"pool " + p.RoleID, "warn",
+				fmt.Sprintf("%d active, picket.yaml advises %s", active, adviceText(a)),
 				"picket adapter --as NAME, for the entry of this role"})
 		}
 	}

@@ -16,7 +16,8 @@ import (
 func withInvariants(c *cobra.Command) *cobra.Command {
 	usual := c.RunE
 	f := c.Flags()
-	f.Bool("invariants", false, "hold the whole store against its invariants instead; exit code 1 when one was violated")
+	f.Bool("invariants", false,
+		"hold the whole store against its invariants instead; exit code 1 when one was violated")
 	f.Bool("repair", false, "with --invariants: also repair what is safe to repair")
 	c.RunE = func(cmd *cobra.Command, given []string) error {
 		whole, _ := f.GetBool("invariants")
@@ -37,11 +38,12 @@ const shownViolations = 100
 
 // storeVerdict collects what a pass found, each thing once.
 type storeVerdict struct {
-	checked          int64
-	events, compared int
-	agents           int // compared
-	found            []picket.Violation
-	seen             map[picket.Violation]bool
+	checked  int64
+	events   int
+	compared int
+	agents   int // compared
+	found    []picket.Violation
+	seen     map[picket.Violation]bool
 }
 
 func (v *storeVerdict) add(found ...picket.Violation) {
@@ -125,7 +127,8 @@ func (v *storeVerdict) print(w io.Writer) {
 	if v.agents > 0 {
 		agents = fmt.Sprintf(" and %d agents", v.agents)
 	}
-	fmt.Fprintf(w, "%d entries looked at, %d events replayed, %d tasks%s compared with them\n", v.checked, v.events, v.compared, agents)
+	fmt.Fprintf(w, "%d entries looked at, %d events replayed, %d tasks%s compared with them\n", v.checked, v.events,
+		v.compared, agents)
 	if len(v.found) == 0 {
 		fmt.Fprintln(w, p.good("every invariant holds"))
 		return
@@ -135,6 +138,7 @@ func (v *storeVerdict) print(w io.Writer) {
 		fmt.Fprintln(w, p.dim("fix: ")+"picket doctor --invariants --repair")
 	}
 	if alarms := len(v.found) - repaired - repairable; alarms > 0 {
-		fmt.Fprintf(w, "%sno repair is known to be safe for %d of them: see docs/invariants.md\n", p.dim("fix: "), alarms)
+		fmt.Fprintf(w, "%sno repair is known to be safe for %d of them: see docs/invariants.md\n", p.dim("fix: "),
+			alarms)
 	}
 }

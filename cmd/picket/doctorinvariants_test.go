@@ -30,7 +30,15 @@ func newWard(t *testing.T) *ward {
 	s, stop := rig.Memory()
 	t.Cleanup(stop)
 	log := slog.New(slog.DiscardHandler)
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: true, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true, Log: log})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{
+			Redis:   s.Redis,
+			Memory:  true,
+			Sealer:  rig.Sealer(),
+			Witness: t.TempDir(),
+			Found:   true,
+			Log:     log,
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +51,8 @@ func newWard(t *testing.T) *ward {
 	control.Mount(e)
 	served := httptest.NewServer(e)
 	t.Cleanup(served.Close)
-	key, err := w.CreateKey(t.Context(), tester, picket.KeyRequest{Name: "doctor", Scopes: []picket.Scope{picket.ScopeOperator}})
+	key, err := w.CreateKey(t.Context(), tester,
+		picket.KeyRequest{Name: "doctor", Scopes: []picket.Scope{picket.ScopeOperator}})
 	w.ok(err)
 	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"} {
 		t.Setenv(name, t.TempDir())
@@ -119,7 +128,8 @@ func TestTheDoctorHoldsTheStoreAgainstTheLog(t *testing.T) {
 	w.do("HSET", "pk:{default}:task:"+first.TaskID, "token", "7")
 	w.do("HSET", "pk:{default}:run:"+lease[0].RunID, "token", "7")
 	w.expect(1, "--invariants",
-		"log_differs     "+first.TaskID+"  its token is 7, the log says 1", "log_differs     "+second.TaskID+"  it has had 2 failures, the log says 0",
+		"log_differs     "+first.TaskID+"  its token is 7, the log says 1",
+		"log_differs     "+second.TaskID+"  it has had 2 failures, the log says 0",
 		"task_lost       "+third.TaskID, "no repair is known to be safe for 3 of them")
 }
 
@@ -158,6 +168,7 @@ func TestTheDoctorHoldsAgentsAgainstTheLog(t *testing.T) {
 	w.do("HSET", "pk:{default}:agent:a1", "incarnation", "7")
 	w.do("HSET", "pk:{default}:agent:a3", "status", "dead")
 	w.do("DEL", "pk:{default}:agent:a2")
-	w.expect(1, "--invariants", "log_differs", "its incarnation is 7, the log says 1", "it is dead, the log says deregistered", "agent_lost",
+	w.expect(1, "--invariants", "log_differs", "its incarnation is 7, the log says 1",
+		"it is dead, the log says deregistered", "agent_lost",
 		"it does not exist, the log says it is active")
 }

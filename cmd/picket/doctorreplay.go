@@ -15,9 +15,11 @@ import (
 // toldTask is what the event log alone says about a task. What no event told,
 // since the log reaches back not far enough, is -1.
 type toldTask struct {
-	state                    picket.TaskState
-	token, attempt, failures int64
-	seq                      int64 // of the last event about it
+	state    picket.TaskState
+	token    int64
+	attempt  int64
+	failures int64
+	seq      int64 // of the last event about it
 }
 
 // logReplay is the log as far as it was read. It holds one entry a task.
@@ -67,7 +69,8 @@ func (r *logReplay) follow(ctx context.Context, say func(string, ...any)) error 
 		var page picket.EventPage
 		if err := r.s.get(ctx, "/api/v1/events?limit=1000&after="+r.last, &page, nil); err != nil {
 			if errors.Is(err, picket.CodeCursorExpired) {
-				return picket.Refuse(picket.CodeCursorExpired, "Run it again.", "events were deleted while they were read")
+				return picket.Refuse(picket.CodeCursorExpired, "Run it again.",
+					"events were deleted while they were read")
 			}
 			return err
 		}
@@ -125,7 +128,8 @@ func (r *logReplay) apply(e picket.Event) error {
 }
 
 func unreadable(e picket.Event, err error) error {
-	return picket.Refuse(picket.CodeInternal, "Check that client and server are of the same version.", "event %d cannot be read: %v", e.Seq, err)
+	return picket.Refuse(picket.CodeInternal, "Check that client and server are of the same version.",
+		"event %d cannot be read: %v", e.Seq, err)
 }
 
 // differs says where a task is not as the log says, "" when it is.
@@ -193,10 +197,18 @@ func (r *logReplay) judge(ctx context.Context, id string) (*picket.Violation, er
 		case gone && told.state.Terminal():
 			return nil, nil // deleted in the meantime
 		case gone:
-			return &picket.Violation{Kind: "task_lost", Subject: id, Detail: "it does not exist, the log says it is " + string(told.state)}, nil
+			return &picket.Violation{
+				Kind:    "task_lost",
+				Subject: id,
+				Detail:  "it does not exist, the log says it is " + string(told.state),
+			}, nil
 		case what == "":
 			return nil, nil
 		}
-		return &picket.Violation{Kind: "log_differs", Subject: id, Detail: what + " (event " + strconv.FormatInt(told.seq, 10) + ")"}, nil
+		return &picket.Violation{
+			Kind:    "log_differs",
+			Subject: id,
+			Detail:  what + " (event " + strconv.FormatInt(told.seq, 10) + ")",
+		}, nil
 	})
 }

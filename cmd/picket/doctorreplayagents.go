@@ -39,7 +39,11 @@ func (t toldAgent) wrong(id string, is picket.Agent, gone bool) *picket.Violatio
 	case gone && t.status.Gone():
 		return nil // deleted in the meantime
 	case gone:
-		return &picket.Violation{Kind: "agent_lost", Subject: id, Detail: "it does not exist, the log says it is " + string(t.status)}
+		return &picket.Violation{
+			Kind:    "agent_lost",
+			Subject: id,
+			Detail:  "it does not exist, the log says it is " + string(t.status),
+		}
 	case t.status != is.Status:
 		differs = fmt.Sprintf("it is %s, the log says %s", is.Status, t.status)
 	case t.incarnation != is.Incarnation:
@@ -78,7 +82,8 @@ func (r *logReplay) compareAgents(ctx context.Context, v *storeVerdict, say func
 // settled reads a record and then the log again, until that has nothing new
 // about it: then the two had to be the same at the moment of reading. What never
 // stands still is no standing violation.
-func (r *logReplay) settled(ctx context.Context, seq func() int64, read func() (*picket.Violation, error)) (*picket.Violation, error) {
+func (r *logReplay) settled(ctx context.Context, seq func() int64,
+	read func() (*picket.Violation, error)) (*picket.Violation, error) {
 	quiet := func(string, ...any) {}
 	for range 100 {
 		before := seq()

@@ -23,16 +23,20 @@ func priceFinding(ctx context.Context, cmd *cobra.Command) finding {
 	case err != nil:
 		return finding{"prices", "warn", explain(err), remedyOf(err)}
 	case len(list.Tools) == 0 && len(list.Models) == 0:
-		return finding{"prices", "ok", "none: agents have the free tools only", "For more, put tools.prices into the server's picket.yaml, then kill -HUP it."}
+		return finding{"prices", "ok", "none: agents have the free tools only",
+			"For more, put tools.prices into the server's picket.yaml, then kill -HUP it."}
 	}
-	return finding{"prices", "ok", fmt.Sprintf("%d tools, %d models, version %s", len(list.Tools), len(list.Models), list.Version), ""}
+	return finding{"prices", "ok",
+		fmt.Sprintf("%d tools, %d models, version %s", len(list.Tools), len(list.Models), list.Version), ""}
 }
 
 // toolFindings are what the tools of this machine's picket.yaml lack: variables
 // of the environment, programs, prices.
 func toolFindings(cfg settings) (found []finding) {
 	if missing := cfg.missingVariables(); len(missing) > 0 {
-		found = append(found, finding{"tools", "warn", "not set here: " + strings.Join(missing, ", ") + "; a server started in this environment leaves out what needs them",
+		found = append(found, finding{"tools", "warn",
+			"not set here: " + strings.Join(missing, ", ") +
+				"; a server started in this environment leaves out what needs them",
 			"export " + missing[0] + "=… before the server is started"})
 	}
 	for _, name := range cfg.under("upstreams") {
@@ -41,7 +45,9 @@ func toolFindings(cfg settings) (found []finding) {
 			continue
 		}
 		if _, err := exec.LookPath(command[0]); err != nil {
-			found = append(found, finding{"tools", "warn", fmt.Sprintf("the MCP server %s: %s is not on PATH", name, quoted(command[0])), "Install it, or name its whole path in tools.upstreams." + name + ".command."})
+			found = append(found, finding{"tools", "warn",
+				fmt.Sprintf("the MCP server %s: %s is not on PATH", name, quoted(command[0])),
+				"Install it, or name its whole path in tools.upstreams." + name + ".command."})
 		}
 	}
 	return append(found, unpricedFindings(cfg)...)
@@ -72,13 +78,16 @@ func unpricedFindings(cfg settings) (found []finding) {
 		}
 	}
 	if len(cfg.under("llm")) > 0 && len(list.Models) == 0 {
-		found = append(found, finding{"tools", "warn", "the LLM pass-through has no model with a price: every call is refused", `Add to tools.models in picket.yaml, such as "claude-*": {input: 3, output: 15}`})
+		found = append(found, finding{"tools", "warn",
+			"the LLM pass-through has no model with a price: every call is refused",
+			`Add to tools.models in picket.yaml, such as "claude-*": {input: 3, output: 15}`})
 	}
 	return found
 }
 
 func unpricedFinding(what, key string) finding {
-	return finding{"tools", "warn", what + ": no price, so every call is refused", "Add to tools.prices in picket.yaml: " + key + ": {call: 0.001}; {call: 0} makes it free."}
+	return finding{"tools", "warn", what + ": no price, so every call is refused",
+		"Add to tools.prices in picket.yaml: " + key + ": {call: 0.001}; {call: 0} makes it free."}
 }
 
 // pricedUnder reports whether any tool of a prefix has a price.

@@ -33,7 +33,9 @@ func newEvents() *cobra.Command {
 
 func eventsVerb(use, short string) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short, Args: args(cobra.NoArgs),
+		Use:     use,
+		Short:   short,
+		Args:    args(cobra.NoArgs),
 		Example: "  picket events --after 0 --type task.leased,lease.expired\n  picket events -f -o jsonl\n  picket events --audit --type key.created,key.revoked",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runEvents(cmd) },
 	}
@@ -52,7 +54,8 @@ func eventFilters(c *cobra.Command) {
 	f.StringSlice("type", nil, "only these types")
 	f.String("task", "", "only this task")
 	f.String("agent", "", "only this agent id")
-	f.Bool("audit", false, "read the audit log: events of people, keys, settings, money decisions, stops and drains (scope operator)")
+	f.Bool("audit", false,
+		"read the audit log: events of people, keys, settings, money decisions, stops and drains (scope operator)")
 	choices(c, "type", picket.EventTypes...)
 	_ = c.RegisterFlagCompletionFunc("task", completeEach(taskIDs))
 	_ = c.RegisterFlagCompletionFunc("agent", completeEach(agentIDs))
@@ -84,7 +87,11 @@ func runEvents(cmd *cobra.Command) error {
 	}
 	limit, _ := f.GetInt("limit")
 	return listing[picket.Event]{
-		cmd: cmd, member: "events", empty: "no events", name: func(e picket.Event) string { return e.ID }, columns: eventColumns,
+		cmd:     cmd,
+		member:  "events",
+		empty:   "no events",
+		name:    func(e picket.Event) string { return e.ID },
+		columns: eventColumns,
 		more: func(members map[string]jsontext.Value, n int) string {
 			if n < limit {
 				return ""
@@ -226,9 +233,10 @@ func (s *server) followEvents(cmd *cobra.Command, q url.Values, after string) er
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	err = s.follow(ctx, logPath+"?"+q.Encode(), after, tellOfLosses(cmd), func(e picket.Event, raw jsontext.Value) error {
-		return printEvent(cmd, format, e, raw)
-	})
+	err = s.follow(ctx, logPath+"?"+q.Encode(), after, tellOfLosses(cmd),
+		func(e picket.Event, raw jsontext.Value) error {
+			return printEvent(cmd, format, e, raw)
+		})
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -266,7 +274,8 @@ func printEvent(cmd *cobra.Command, format string, e picket.Event, raw jsontext.
 		return err
 	}
 	p := painter(w)
-	_, err := fmt.Fprintf(w, "%-6s %s  %-16s %s  fence %s  %s\n", e.ID, p.dim(e.At.Time().Local().Format("15:04:05.000")),
+	_, err := fmt.Fprintf(w, "%-6s %s  %-16s %s  fence %s  %s\n", e.ID,
+		p.dim(e.At.Time().Local().Format("15:04:05.000")),
 		e.Type, oneLine(e.TaskID), fenceText(e.FencingToken), what(e))
 	return err
 }

@@ -40,8 +40,11 @@ func TestEventsAreReadToTheEnd(t *testing.T) {
 	defer srv.Close()
 	s := &server{client: &adapter.Client{BaseURL: srv.URL}}
 	for _, tc := range []struct {
-		limit, found, asked int
-		after, next         string
+		limit int
+		found int
+		asked int
+		after string
+		next  string
 	}{
 		{limit: 100, found: 3, asked: 5},
 		{limit: 1, found: 1, asked: 3, next: "10005"},

@@ -22,7 +22,9 @@ import (
 
 func newEventsExport() *cobra.Command {
 	c := &cobra.Command{
-		Use: "export FILE", Short: "Write the log to a file, or to standard output (-)", Args: args(cobra.ExactArgs(1)),
+		Use:   "export FILE",
+		Short: "Write the log to a file, or to standard output (-)",
+		Args:  args(cobra.ExactArgs(1)),
 		Long: "Write all events that the server has when the export begins, one a line, oldest first. What is written is whole lines and is\n" +
 			"never repeated: an export that was interrupted, or that is to be brought up to date, goes on with --continue after the last\n" +
 			"line of the file; --since and --after say what a new file begins with. The last cursor is said on standard error. A server that is away\n" +
@@ -87,12 +89,14 @@ type export struct {
 	began  time.Time
 	told   time.Time
 
-	from, after, last int64 // where to begin, the cursor that has been read up to, and where to end
-	until             picket.Instant
-	file              *os.File // nil for standard output
-	out               *bufio.Writer
-	count             int
-	left              int // of a time before until, behind the first that is not
+	from  int64
+	after int64
+	last  int64 // where to begin, the cursor that has been read up to, and where to end
+	until picket.Instant
+	file  *os.File // nil for standard output
+	out   *bufio.Writer
+	count int
+	left  int // of a time before until, behind the first that is not
 }
 
 // bounds finds where to begin and where to end, in numbers of the log.
@@ -248,7 +252,8 @@ func (x *export) report(interrupted bool, failed error) {
 	}
 	fmt.Fprintf(w, "%s in %s, the last cursor is %d\n", counted(x.count, "event"), short(time.Since(x.began)), x.after)
 	if x.left > 0 {
-		fmt.Fprintf(w, "the server's clock was set back after that: at least %s of before %s will come with an export that goes on from there\n", counted(x.left, "event"), x.until)
+		fmt.Fprintf(w,
+			"the server's clock was set back after that: at least %s of before %s will come with an export that goes on from there\n", counted(x.left, "event"), x.until)
 	}
 	if interrupted || failed != nil {
 		next(x.cmd, x.again())

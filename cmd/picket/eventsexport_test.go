@@ -51,7 +51,9 @@ func logOf(t *testing.T, kept, last int64, of func(n int64) picket.Event) *serve
 		for next < last+5 && int64(len(events)) < min(limit, 7) { // five came after the export began
 			next++
 			e := of(next)
-			events = append(events, fmt.Sprintf(`{"id":"%d","seq":%d,"type":"task.progress","at":%q,"actor":%q,"data":{}}`, next, next, e.At, e.Actor))
+			events = append(events,
+				fmt.Sprintf(`{"id":"%d","seq":%d,"type":"task.progress","at":%q,"actor":%q,"data":{}}`, next, next,
+					e.At, e.Actor))
 		}
 		fmt.Fprintf(w, `{"events":[%s],"next":"%d"}`, strings.Join(events, ","), next)
 	}))
@@ -90,16 +92,18 @@ func TestExportsAreWhole(t *testing.T) {
 	const kept, last = 41, 123
 	dir := t.TempDir()
 	for name, tc := range map[string]struct {
-		flags       []string
-		first, last int64
+		flags []string
+		first int64
+		last  int64
 	}{
-		"all":                 {nil, kept, last},
-		"after":               {[]string{"--after", "99"}, 100, last},
-		"since":               {[]string{"--since", picket.Instant(1000).String()}, 100, last},
-		"since between":       {[]string{"--since", picket.Instant(995).String()}, 100, last},
-		"since long ago":      {[]string{"--since", picket.Instant(20).String()}, kept, last},
-		"until":               {[]string{"--until", picket.Instant(1000).String()}, kept, 99},
-		"a part in the midst": {[]string{"--since", picket.Instant(500).String(), "--until", picket.Instant(600).String()}, 50, 59},
+		"all":            {nil, kept, last},
+		"after":          {[]string{"--after", "99"}, 100, last},
+		"since":          {[]string{"--since", picket.Instant(1000).String()}, 100, last},
+		"since between":  {[]string{"--since", picket.Instant(995).String()}, 100, last},
+		"since long ago": {[]string{"--since", picket.Instant(20).String()}, kept, last},
+		"until":          {[]string{"--until", picket.Instant(1000).String()}, kept, 99},
+		"a part in the midst": {[]string{"--since", picket.Instant(500).String(), "--until", picket.Instant(600).
+			String()}, 50, 59},
 	} {
 		ids, said := exported(t, oldLog(t, kept, last), filepath.Join(dir, name), tc.flags...)
 		want := []string{}
@@ -126,7 +130,8 @@ func TestExportsOverAClockThatWasSetBack(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "log.jsonl")
 	ids, said := exported(t, logOf(t, 1, 12, stepping), file, "--until", picket.Instant(90).String())
-	if strings.Join(ids, " ") != "1 2 3 4 5" || !strings.Contains(said, "the last cursor is 5") || !strings.Contains(said, "set back after that: at least 1 event") {
+	if strings.Join(ids, " ") != "1 2 3 4 5" || !strings.Contains(said, "the last cursor is 5") ||
+		!strings.Contains(said, "set back after that: at least 1 event") {
 		t.Errorf("events %v, said %q", ids, said)
 	}
 	ids, said = exported(t, logOf(t, 1, 12, stepping), file, "--continue")

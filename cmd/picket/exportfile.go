@@ -101,7 +101,8 @@ func (x *export) line(e picket.Event, raw jsontext.Value) error {
 	if e.FencingToken != 0 {
 		fence = strconv.FormatInt(e.FencingToken, 10)
 	}
-	return x.row([]string{e.ID, e.At.String(), e.Type, e.TaskID, e.RunID, e.AgentID, fence, e.Actor, e.Reason, string(e.Data)})
+	return x.row([]string{e.ID, e.At.String(), e.Type, e.TaskID, e.RunID, e.AgentID, fence, e.Actor, e.Reason,
+		string(e.Data)})
 }
 
 var csvHead = []string{"id", "at", "type", "task", "run", "agent", "fence", "actor", "reason", "data"}

@@ -18,7 +18,8 @@ import (
 
 func newHandoff() *cobra.Command {
 	return noun("handoff", "Answer agents that wait for a person",
-		newHandoffList(), newHandoffShow(), newHandoffClaim(), newHandoffAnswer(), newHandoffFinish(), newHandoffCancel())
+		newHandoffList(), newHandoffShow(), newHandoffClaim(), newHandoffAnswer(), newHandoffFinish(),
+		newHandoffCancel())
 }
 
 // deskTopic is what can change what waits for people.
@@ -45,7 +46,10 @@ func (s *server) handoffs(ctx context.Context, state picket.HandoffState) ([]pic
 
 func newHandoffList() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the hand-offs, open ones unless told otherwise, oldest first", Args: args(cobra.NoArgs),
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the hand-offs, open ones unless told otherwise, oldest first",
+		Args:    args(cobra.NoArgs),
 		Example: "  picket handoff list --watch\n  picket handoff list --state answered -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
@@ -56,8 +60,11 @@ func newHandoffList() *cobra.Command {
 			state, _ := cmd.Flags().GetString("state")
 			q.Set("state", state)
 			return listing[picket.Handoff]{
-				cmd: cmd, member: "handoffs", empty: "nobody waits for a person", name: func(h picket.Handoff) string { return h.HandoffID },
-				more: morePages,
+				cmd:    cmd,
+				member: "handoffs",
+				empty:  "nobody waits for a person",
+				name:   func(h picket.Handoff) string { return h.HandoffID },
+				more:   morePages,
 				columns: []column[picket.Handoff]{
 					{head: "HANDOFF", cell: func(h picket.Handoff) string { return h.HandoffID }},
 					{head: "KIND", cell: func(h picket.Handoff) string { return string(h.Kind) }},
@@ -110,7 +117,8 @@ func morePages(members map[string]jsontext.Value, _ int) string {
 	if cursor == "" {
 		return ""
 	}
-	return "--cursor " + quoted(cursor) + " for the next page of " + string(members["total"]) + " in all, or --limit 200"
+	return "--cursor " + quoted(cursor) + " for the next page of " + string(members["total"]) +
+		" in all, or --limit 200"
 }
 
 // onHandoff is a verb on one hand-off; without an id it takes the only open one.
@@ -119,23 +127,25 @@ func onHandoff(use, short string, act func(cmd *cobra.Command, s *server, id str
 }
 
 func newHandoffShow() *cobra.Command {
-	c := onHandoff("show", "Show the question with what was tried and what the run left behind", func(cmd *cobra.Command, s *server, id string) error {
-		return watching(cmd, s, deskTopic, func(ctx context.Context, w io.Writer) error {
-			var raw jsontext.Value
-			var h picket.Handoff
-			if err := s.get(ctx, "/api/v1/handoffs/"+segment(id), &h, &raw); err != nil {
-				return err
-			}
-			showing(w, raw)
-			return s.printHandoff(ctx, cmd, w, h, raw)
+	c := onHandoff("show", "Show the question with what was tried and what the run left behind",
+		func(cmd *cobra.Command, s *server, id string) error {
+			return watching(cmd, s, deskTopic, func(ctx context.Context, w io.Writer) error {
+				var raw jsontext.Value
+				var h picket.Handoff
+				if err := s.get(ctx, "/api/v1/handoffs/"+segment(id), &h, &raw); err != nil {
+					return err
+				}
+				showing(w, raw)
+				return s.printHandoff(ctx, cmd, w, h, raw)
+			})
 		})
-	})
 	c.Aliases = []string{"get"}
 	return watchFlag(formatFlag(c))
 }
 
 // printHandoff shows a hand-off with what is known of its task.
-func (s *server) printHandoff(ctx context.Context, cmd *cobra.Command, w io.Writer, h picket.Handoff, raw jsontext.Value) error {
+func (s *server) printHandoff(ctx context.Context, cmd *cobra.Command, w io.Writer, h picket.Handoff,
+	raw jsontext.Value) error {
 	format, err := formatOf(cmd)
 	if err != nil {
 		return err
@@ -148,7 +158,8 @@ func (s *server) printHandoff(ctx context.Context, cmd *cobra.Command, w io.Writ
 		return nil
 	}
 	var t picket.Task // stays empty when it is gone
-	if err := s.get(ctx, "/api/v1/tasks/"+segment(h.TaskID), &t, nil); err != nil && !isLost(err) && !errors.Is(err, picket.CodeNotFound) {
+	if err := s.get(ctx, "/api/v1/tasks/"+segment(h.TaskID), &t, nil); err != nil && !isLost(err) &&
+		!errors.Is(err, picket.CodeNotFound) {
 		return err
 	}
 	p := painter(w)
@@ -219,7 +230,8 @@ func answerCommand(h picket.Handoff) string {
 	case picket.HandoffEscalation:
 		return "picket task retry " + h.TaskID
 	case picket.HandoffBudget:
-		return "picket budget top-up " + h.TaskID + " --usd 0.50 && picket handoff answer " + h.HandoffID + ` --text "topped up"`
+		return "picket budget top-up " + h.TaskID + " --usd 0.50 && picket handoff answer " + h.HandoffID +
+			` --text "topped up"`
 	}
 	if len(h.Options) > 0 {
 		return "picket handoff answer " + h.HandoffID + " --option 1"

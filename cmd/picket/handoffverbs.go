@@ -29,24 +29,26 @@ func newHandoffClaim() *cobra.Command {
 }
 
 func newHandoffAnswer() *cobra.Command {
-	c := onHandoff("answer", "Answer the agent: its task is queued again with the answer", func(cmd *cobra.Command, s *server, id string) error {
-		body, err := answerOf(cmd)
-		if err != nil {
-			return err
-		}
-		task, raw, err := s.answer(cmd, id, body)
-		if err != nil {
-			return err
-		}
-		return printTask(cmd, task, raw, "answered")
-	})
+	c := onHandoff("answer", "Answer the agent: its task is queued again with the answer",
+		func(cmd *cobra.Command, s *server, id string) error {
+			body, err := answerOf(cmd)
+			if err != nil {
+				return err
+			}
+			task, raw, err := s.answer(cmd, id, body)
+			if err != nil {
+				return err
+			}
+			return printTask(cmd, task, raw, "answered")
+		})
 	c.Long = "Answer the agent: its task is queued again, and all its later runs are handed the answer. --input gives them another\n" +
 		"input, too; the task itself keeps what was submitted. Who answers second is refused (exit code 4) and is told of the first."
 	c.Example = "  picket handoff answer --text \"use the staging key\"\n  picket handoff answer 7Q2K --option yes\n" +
 		"  picket handoff answer --option 2 --input @corrected.json"
 	c.Flags().StringP("text", "t", "", "the answer: JSON, else text; @file and - (stdin) are read")
 	c.Flags().String("option", "", "one of the options offered, or its number")
-	c.Flags().String("input", "", "the task's input from now on: JSON, null as well, else text; @file and - (stdin) are read")
+	c.Flags().String("input", "",
+		"the task's input from now on: JSON, null as well, else text; @file and - (stdin) are read")
 	_ = c.RegisterFlagCompletionFunc("option", completeOptions)
 	c.MarkFlagsOneRequired("text", "option", "input")
 	return formatFlag(c)
@@ -121,22 +123,23 @@ func optionByNumber(options []string, typed string) *string {
 }
 
 func newHandoffFinish() *cobra.Command {
-	c := onHandoff("finish", "Do the task yourself: it is completed with your output", func(cmd *cobra.Command, s *server, id string) error {
-		text, _ := cmd.Flags().GetString("result")
-		result, err := jsonArgument(cmd, "--result", text)
-		if err != nil {
-			return err
-		}
-		body := struct {
-			Output picket.RawJSON `json:"output"`
-		}{result}
-		var raw jsontext.Value
-		var task picket.Task
-		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/finish", body, &task, &raw); err != nil {
-			return err
-		}
-		return printTask(cmd, task, raw, "finished")
-	})
+	c := onHandoff("finish", "Do the task yourself: it is completed with your output",
+		func(cmd *cobra.Command, s *server, id string) error {
+			text, _ := cmd.Flags().GetString("result")
+			result, err := jsonArgument(cmd, "--result", text)
+			if err != nil {
+				return err
+			}
+			body := struct {
+				Output picket.RawJSON `json:"output"`
+			}{result}
+			var raw jsontext.Value
+			var task picket.Task
+			if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/finish", body, &task, &raw); err != nil {
+				return err
+			}
+			return printTask(cmd, task, raw, "finished")
+		})
 	c.Flags().String("result", "", "the task's output: JSON, else text; @file and - (stdin) are read")
 	_ = c.MarkFlagRequired("result")
 	return formatFlag(c)
@@ -147,7 +150,8 @@ func newHandoffCancel() *cobra.Command {
 		reason, _ := cmd.Flags().GetString("reason")
 		var raw jsontext.Value
 		var task picket.Task
-		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/cancel", reasonBody{reason}, &task, &raw); err != nil {
+		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/cancel", reasonBody{reason}, &task,
+			&raw); err != nil {
 			return err
 		}
 		return printTask(cmd, task, raw, "cancelled")

@@ -50,8 +50,9 @@ func (s *server) handOver(ctx context.Context, agent string) (handover, error) {
 
 // noRunKey refuses to go on with a server that makes no run keys.
 func (s *server) noRunKey(why string) error {
-	return picket.Refuse(picket.CodeNotAvailable, "Check that the URL is that of the server, and update a server of an earlier version. "+
-		"Or start `picket adapter` with a key of its own (`picket key create NAME --scope agent`), and give it tasks with `picket task create`.",
+	return picket.Refuse(picket.CodeNotAvailable,
+		"Check that the URL is that of the server, and update a server of an earlier version. "+
+			"Or start `picket adapter` with a key of its own (`picket key create NAME --scope agent`), and give it tasks with `picket task create`.",
 		"%s makes no run key (%s), and an adapter does not get your own key", s.client.BaseURL, why)
 }
 
@@ -113,7 +114,8 @@ func receive(fd int) (h handover, err error) {
 	}
 	defer f.Close()
 	if err := hideProcess(); err != nil {
-		return h, usage("the adapter cannot hide its key from other processes (%v), so it takes none: allow prctl(PR_SET_DUMPABLE)", err)
+		return h,
+			usage("the adapter cannot hide its key from other processes (%v), so it takes none: allow prctl(PR_SET_DUMPABLE)", err)
 	}
 	var b []byte
 	if _, err = f.Write([]byte{1}); err == nil { // now this process is hidden
@@ -183,7 +185,8 @@ func (r runKeyRenewal) keep(ctx context.Context) {
 				"To go on, start picket run again with a valid key")
 			return
 		case ctx.Err() == nil && !failing:
-			r.log.Warn("the run key was not renewed; it is tried again every minute", "expires", renewed.Add(picket.RunKeyLife), "err", err)
+			r.log.Warn("the run key was not renewed; it is tried again every minute", "expires",
+				renewed.Add(picket.RunKeyLife), "err", err)
 		}
 		failing = err != nil
 	}

@@ -24,7 +24,8 @@ func testWorker(t *testing.T, script string) *worker {
 	if err := os.WriteFile(binary, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s := serverThatAnswers(t, http.StatusCreated, `{"keyId": "key_1", "key": "`+testRunKey+`", "agentId": "a", "expiresAt": "2030-01-01T00:00:00Z"}`)
+	s := serverThatAnswers(t, http.StatusCreated,
+		`{"keyId": "key_1", "key": "`+testRunKey+`", "agentId": "a", "expiresAt": "2030-01-01T00:00:00Z"}`)
 	return &worker{binary: binary, agent: "a", s: s, env: os.Environ()}
 }
 
@@ -66,7 +67,8 @@ func TestTheDescriptorOfAHandoverCannotBeOpened(t *testing.T) {
 	if strings.Contains(text, testRunKey) || !strings.Contains(text, "No such device or address") {
 		t.Errorf("another process read from the adapter's descriptor: %q", text)
 	}
-	if picket.CodeOf(err) != picket.CodeInternal || !strings.Contains(err.Error(), "ended before it took its key: the thief is done") {
+	if picket.CodeOf(err) != picket.CodeInternal ||
+		!strings.Contains(err.Error(), "ended before it took its key: the thief is done") {
 		t.Errorf("the start of an adapter that ended at once: %v", err)
 	}
 }
@@ -106,7 +108,8 @@ func TestTheKeyOfThePersonIsNeverHandedOver(t *testing.T) {
 			t.Errorf("after %d it hands over %q: %v", status, h.Key.Reveal(), err)
 			continue
 		}
-		if remedy := remedyOf(err); !strings.Contains(remedy, "picket adapter") || !strings.Contains(err.Error(), s.client.BaseURL) {
+		if remedy := remedyOf(err); !strings.Contains(remedy, "picket adapter") ||
+			!strings.Contains(err.Error(), s.client.BaseURL) {
 			t.Errorf("after %d: %v\n%s", status, err, remedy)
 		}
 	}

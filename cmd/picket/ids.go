@@ -34,7 +34,10 @@ func (s *server) keyID(ctx context.Context, typed string) (string, error) {
 type candidates func(context.Context) ([]candidate, error)
 
 // candidate is an id with the words that describe it.
-type candidate struct{ id, about string }
+type candidate struct {
+	id    string
+	about string
+}
 
 func match(ctx context.Context, kind, typed string, list candidates) (string, error) {
 	body := strings.ToUpper(strings.TrimPrefix(typed, kind+"_"))
@@ -59,7 +62,8 @@ func match(ctx context.Context, kind, typed string, list candidates) (string, er
 	case 1:
 		return found[0].id, nil
 	case 0:
-		return "", picket.Refuse(picket.CodeNotFound, "See: picket "+kind+" list", "there is no %s with an id like %q", kind, typed)
+		return "", picket.Refuse(picket.CodeNotFound, "See: picket "+kind+" list", "there is no %s with an id like %q",
+			kind, typed)
 	}
 	var ids []string
 	for _, c := range found[:min(len(found), 5)] {
@@ -68,7 +72,8 @@ func match(ctx context.Context, kind, typed string, list candidates) (string, er
 	if len(found) > len(ids) {
 		ids = append(ids, "…")
 	}
-	return "", picket.Refuse(codeUsage, "Type more of it.", "%q stands for %d %ss: %s", typed, len(found), kind, strings.Join(ids, " "))
+	return "", picket.Refuse(codeUsage, "Type more of it.", "%q stands for %d %ss: %s", typed, len(found), kind,
+		strings.Join(ids, " "))
 }
 
 // maxPages bounds the search for an abbreviated id: 2,000 tasks.
@@ -131,7 +136,8 @@ func (s *server) allKeys(ctx context.Context) ([]candidate, error) {
 
 // onOne is a verb on one of the things that wait for a person; without an id it
 // takes the only one there is.
-func onOne(use, short, what string, complete func(*server, context.Context, string) (string, error), waiting func(*server) candidates,
+func onOne(use, short, what string, complete func(*server, context.Context, string) (string, error),
+	waiting func(*server) candidates,
 	act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: args(cobra.MaximumNArgs(1)), ValidArgsFunction: completeFrom(waiting),
@@ -151,7 +157,8 @@ func onOne(use, short, what string, complete func(*server, context.Context, stri
 }
 
 // theOne answers the id that was typed, or the only candidate when none was.
-func theOne(ctx context.Context, cmd *cobra.Command, given []string, complete func(context.Context, string) (string, error), waiting candidates, what string) (string, error) {
+func theOne(ctx context.Context, cmd *cobra.Command, given []string,
+	complete func(context.Context, string) (string, error), waiting candidates, what string) (string, error) {
 	if len(given) > 0 {
 		return complete(ctx, given[0])
 	}
@@ -163,7 +170,8 @@ func theOne(ctx context.Context, cmd *cobra.Command, given []string, complete fu
 	case 1:
 		return all[0].id, nil
 	case 0:
-		return "", picket.Refuse(picket.CodeNotFound, "See what there is: "+cmd.Parent().CommandPath()+" list, or picket task list", "no %s is waiting", what)
+		return "", picket.Refuse(picket.CodeNotFound,
+			"See what there is: "+cmd.Parent().CommandPath()+" list, or picket task list", "no %s is waiting", what)
 	}
 	var ids []string
 	for _, c := range all[:min(len(all), 10)] {

@@ -11,7 +11,9 @@ import (
 
 func newInit() *cobra.Command {
 	c := &cobra.Command{
-		Use: "init", Short: "Make a namespace, the shared secret and the first admin key", Args: args(cobra.NoArgs),
+		Use:   "init",
+		Short: "Make a namespace, the shared secret and the first admin key",
+		Args:  args(cobra.NoArgs),
 		Long: "Make a namespace in a Redis that several server processes will share, the secret they need, and the first\n" +
 			"admin key, which is printed once. With --admin-key-file an existing key is registered again, as after\n" +
 			"Redis was emptied. Run it again at any time: what exists is kept.",
@@ -64,7 +66,8 @@ func runInit(cmd *cobra.Command) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s exists and has %d admin key(s); none was made\n", namespace, n)
 			continue
 		}
-		key, err := engine.CreateKey(cmd.Context(), bootstrap, picket.KeyRequest{Name: "admin", Scopes: []picket.Scope{picket.ScopeAdmin}})
+		key, err := engine.CreateKey(cmd.Context(), bootstrap,
+			picket.KeyRequest{Name: "admin", Scopes: []picket.Scope{picket.ScopeAdmin}})
 		if err != nil {
 			return err
 		}
@@ -88,13 +91,16 @@ func countAdmins(keys []picket.APIKey) int {
 }
 
 // sharedHouse is a house over a Redis that others share.
-func sharedHouse(cmd *cobra.Command, cfg settings, r roles, secret func(string) (*picket.Sealer, error)) (house, error) {
+func sharedHouse(cmd *cobra.Command, cfg settings, r roles,
+	secret func(string) (*picket.Sealer, error)) (house, error) {
 	h := house{roles: r, cfg: cfg, proxy: cfg.text("proxy_url"), log: newLog(cfg, os.Stderr)}
 	if cfg.text("redis") == "" {
-		return h, picket.Refuse(codeUsage, "Add --redis redis://host:6379, or use `picket up`, which brings its own.", "%s needs the URL of a Redis", cmd.CommandPath())
+		return h, picket.Refuse(codeUsage, "Add --redis redis://host:6379, or use `picket up`, which brings its own.",
+			"%s needs the URL of a Redis", cmd.CommandPath())
 	}
 	if cfg.text("secret_file") == "" {
-		return h, picket.Refuse(codeUsage, "Add --secret-file FILE, the same for every server process.", "%s needs the shared secret", cmd.CommandPath())
+		return h, picket.Refuse(codeUsage, "Add --secret-file FILE, the same for every server process.",
+			"%s needs the shared secret", cmd.CommandPath())
 	}
 	var err error
 	if h.redis, err = redisOptions(cfg.text("redis")); err != nil {

@@ -57,7 +57,8 @@ func newKeyCreate() *cobra.Command {
 			return printKey(cmd, key, raw)
 		},
 	}
-	c.Flags().StringSlice("scope", []string{string(picket.ScopeAgent)}, "what it may do: agent, reviewer, operator, admin")
+	c.Flags().StringSlice("scope", []string{string(picket.ScopeAgent)},
+		"what it may do: agent, reviewer, operator, admin")
 	choices(c, "scope", "agent", "reviewer", "operator", "admin")
 	c.Flags().String("expires", "", "when it ends: a duration from now, or RFC 3339 (default: never)")
 	return formatFlag(c)
@@ -118,7 +119,10 @@ func scopeText(scopes []picket.Scope) string {
 
 func newKeyRevoke() *cobra.Command {
 	c := &cobra.Command{
-		Use: "revoke KEY", Short: "End a key, its waiting requests and the leases of its agents", Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(keyIDs),
+		Use:               "revoke KEY",
+		Short:             "End a key, its waiting requests and the leases of its agents",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFrom(keyIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -143,7 +147,8 @@ func newKeyRevoke() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().Bool("keep-leases", false, "keep the leases that the key acquired (default: no for a key with scope agent, else yes)")
+	c.Flags().Bool("keep-leases", false,
+		"keep the leases that the key acquired (default: no for a key with scope agent, else yes)")
 	return c
 }
 

@@ -16,20 +16,23 @@ import (
 )
 
 // safe are settings of a Redis that no check complains about.
-var safe = []string{"--appendonly", "yes", "--appendfsync", "always", "--min-replicas-to-write", "1", "--min-replicas-max-lag", "10"}
+var safe = []string{"--appendonly", "yes", "--appendfsync", "always", "--min-replicas-to-write", "1",
+	"--min-replicas-max-lag", "10"}
 
 // A house stands on every kind of Redis that a URL can name: it checks it,
 // founds its namespaces there and serves until it is closed.
 func TestAHouseOnEveryKindOfRedis(t *testing.T) {
-	sentinels := rig.StartSentinels(t, rig.SentinelConfig{Username: "watch", Password: "spw", Args: append(strings.Fields(appUser), safe...)})
+	sentinels := rig.StartSentinels(t,
+		rig.SentinelConfig{Username: "watch", Password: "spw", Args: append(strings.Fields(appUser), safe...)})
 	cluster := rig.StartCluster(t, append(strings.Fields(appUser), safe[:4]...)...)
 	for kind, c := range map[string]struct {
 		url        string
 		namespaces []string
 	}{
 		"one server": {"redis://" + rig.StartNode(t, safe[:4]...).Addr, []string{"a", "b"}},
-		"Sentinels":  {"redis://app:pw@" + sentinels.Sentinels[0].Addr + "?master_name=picket&sentinel_username=watch&sentinel_password=spw", []string{"a", "b"}},
-		"a Cluster":  {"redis://app:pw@" + cluster.Nodes[0].Addr + "?cluster=true", cluster.Namespaces(t, 3)},
+		"Sentinels": {"redis://app:pw@" + sentinels.Sentinels[0].Addr +
+			"?master_name=picket&sentinel_username=watch&sentinel_password=spw", []string{"a", "b"}},
+		"a Cluster": {"redis://app:pw@" + cluster.Nodes[0].Addr + "?cluster=true", cluster.Namespaces(t, 3)},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			cfg, err := configured(t, "", "--redis", c.url, "--namespace", strings.Join(c.namespaces, ","))
@@ -41,8 +44,16 @@ func TestAHouseOnEveryKindOfRedis(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			h := house{roles: roles{true, true, true}, cfg: cfg, redis: where, sealer: rig.Sealer(), proxy: "http://proxy", witness: t.TempDir(), found: true,
-				log: slog.New(slog.NewTextHandler(&log, nil))}
+			h := house{
+				roles:   roles{true, true, true},
+				cfg:     cfg,
+				redis:   where,
+				sealer:  rig.Sealer(),
+				proxy:   "http://proxy",
+				witness: t.TempDir(),
+				found:   true,
+				log:     slog.New(slog.NewTextHandler(&log, nil)),
+			}
 			store, err := h.open(t.Context())
 			if err != nil {
 				t.Fatal(err)

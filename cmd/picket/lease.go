@@ -17,15 +17,20 @@ func newLease() *cobra.Command {
 
 func newLeaseList() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the leases held now", Args: args(cobra.NoArgs),
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the leases held now",
+		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
 			if err != nil {
 				return err
 			}
-			return leaseListing(cmd, s).show(s, topic{kinds: []string{"task.", "lease.", "store."}, unlogged: true}, func(ctx context.Context, raw *jsontext.Value) error {
-				return s.get(ctx, "/api/v1/leases", nil, raw)
-			})
+			return leaseListing(cmd, s).
+				show(s, topic{kinds: []string{"task.", "lease.", "store."}, unlogged: true},
+					func(ctx context.Context, raw *jsontext.Value) error {
+						return s.get(ctx, "/api/v1/leases", nil, raw)
+					})
 		},
 	}
 	return watchFlag(formatFlag(c))
@@ -33,7 +38,10 @@ func newLeaseList() *cobra.Command {
 
 func leaseListing(cmd *cobra.Command, s *server) listing[picket.LiveLease] {
 	return listing[picket.LiveLease]{
-		cmd: cmd, member: "leases", empty: "no leases are held", name: func(l picket.LiveLease) string { return l.TaskID },
+		cmd:    cmd,
+		member: "leases",
+		empty:  "no leases are held",
+		name:   func(l picket.LiveLease) string { return l.TaskID },
 		columns: []column[picket.LiveLease]{
 			{head: "TASK", cell: func(l picket.LiveLease) string { return l.TaskID }},
 			{head: "FENCE", cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.FencingToken, 10) }},
@@ -49,15 +57,17 @@ func leaseListing(cmd *cobra.Command, s *server) listing[picket.LiveLease] {
 }
 
 func newLeaseExpire() *cobra.Command {
-	c := onTask("expire", "Take a task's lease away; its holder is refused from now on", func(cmd *cobra.Command, s *server, id string) error {
-		reason, _ := cmd.Flags().GetString("reason")
-		var raw jsontext.Value
-		var task picket.Task
-		if err := s.post(cmd.Context(), "/api/v1/leases/"+segment(id)+"/expire", reasonBody{reason}, &task, &raw); err != nil {
-			return err
-		}
-		return printTask(cmd, task, raw, "expired")
-	})
+	c := onTask("expire", "Take a task's lease away; its holder is refused from now on",
+		func(cmd *cobra.Command, s *server, id string) error {
+			reason, _ := cmd.Flags().GetString("reason")
+			var raw jsontext.Value
+			var task picket.Task
+			if err := s.post(cmd.Context(), "/api/v1/leases/"+segment(id)+"/expire", reasonBody{reason}, &task,
+				&raw); err != nil {
+				return err
+			}
+			return printTask(cmd, task, raw, "expired")
+		})
 	c.Flags().String("reason", "", "why, for the log")
 	return formatFlag(c)
 }

@@ -69,7 +69,8 @@ func pending(pid int, sig syscall.Signal) bool {
 func TestWhatIsLeftBehindIsEnded(t *testing.T) {
 	dir := t.TempDir()
 	began := filepath.Join(dir, "began")
-	cmd := exec.Command("sh", "-c", `n=0; trap 'n=$((n + 1)); test $n -lt 2 || exit 7' TERM; echo >"$1"; while :; do sleep 0.05; done`, "sh", began)
+	cmd := exec.Command("sh", "-c",
+		`n=0; trap 'n=$((n + 1)); test $n -lt 2 || exit 7' TERM; echo >"$1"; while :; do sleep 0.05; done`, "sh", began)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,8 @@ func memoryOf(text string) (int64, error) {
 	}
 	for unit, size := range map[string]int64{"MiB": 1 << 20, "GiB": 1 << 30} {
 		number, ok := strings.CutSuffix(text, unit)
-		if n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64); ok && err == nil && n > 0 && n < 1<<20 && n*size >= 16<<20 {
+		if n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64); ok && err == nil && n > 0 && n < 1<<20 &&
+			n*size >= 16<<20 {
 			return n * size, nil
 		}
 	}

@@ -22,7 +22,11 @@ func TestLimitsOfPrograms(t *testing.T) {
 		}
 	}
 	set := func(processes, exec, memory string) settings {
-		return settings{"limits.processes": {text: processes}, "limits.exec.processes": {text: exec}, "limits.exec.memory": {text: memory}}
+		return settings{
+			"limits.processes":      {text: processes},
+			"limits.exec.processes": {text: exec},
+			"limits.exec.memory":    {text: memory},
+		}
 	}
 	for _, c := range []struct {
 		in   settings

@@ -36,7 +36,8 @@ func listen(cfg settings, guard *web.Guard, console bool) (l net.Listener, url s
 		return nil, "", usage("listen: %v", err)
 	}
 	if cert == "" && !loopback(host) {
-		return nil, "", picket.Refuse(codeUsage, "Add --tls-cert and --tls-key, or listen on 127.0.0.1 and put a TLS proxy in front.",
+		return nil, "", picket.Refuse(codeUsage,
+			"Add --tls-cert and --tls-key, or listen on 127.0.0.1 and put a TLS proxy in front.",
 			"refusing to listen on %s without TLS: keys would cross the network in the clear", addr)
 	}
 	open := listenOn
@@ -69,7 +70,8 @@ func listenOn(addr string) (net.Listener, error) {
 
 func busy(addr string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return picket.Refuse(picket.CodeStateConflict, "End what listens there, or pick another port: --listen 127.0.0.1:0 takes a free one.", "%s is taken", addr)
+		return picket.Refuse(picket.CodeStateConflict,
+			"End what listens there, or pick another port: --listen 127.0.0.1:0 takes a free one.", "%s is taken", addr)
 	}
 	return usage("cannot listen on %s: %v", addr, err)
 }

@@ -20,26 +20,35 @@ import (
 )
 
 func newTaskLogs() *cobra.Command {
-	c := onTask("logs", "Print the output of a task's latest run (the last 1 MiB)", func(cmd *cobra.Command, s *server, id string) error {
-		stream, _ := cmd.Flags().GetString("stream")
-		run, _ := cmd.Flags().GetString("run")
-		follow, _ := cmd.Flags().GetBool("follow")
-		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-		defer stop()
-		times, _ := cmd.Flags().GetBool("timestamps")
-		l := logReader{s: s, task: id, run: run, only: run != "", stream: stream, times: times, w: cmd.OutOrStdout()}
-		if raw, _ := cmd.Flags().GetBool("raw"); !raw && isTerminal(l.w) {
-			l.w = &terminalText{w: l.w}
-		}
-		if !follow {
-			return l.drain(ctx)
-		}
-		err := l.follow(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	})
+	c := onTask("logs", "Print the output of a task's latest run (the last 1 MiB)",
+		func(cmd *cobra.Command, s *server, id string) error {
+			stream, _ := cmd.Flags().GetString("stream")
+			run, _ := cmd.Flags().GetString("run")
+			follow, _ := cmd.Flags().GetBool("follow")
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			times, _ := cmd.Flags().GetBool("timestamps")
+			l := logReader{
+				s:      s,
+				task:   id,
+				run:    run,
+				only:   run != "",
+				stream: stream,
+				times:  times,
+				w:      cmd.OutOrStdout(),
+			}
+			if raw, _ := cmd.Flags().GetBool("raw"); !raw && isTerminal(l.w) {
+				l.w = &terminalText{w: l.w}
+			}
+			if !follow {
+				return l.drain(ctx)
+			}
+			err := l.follow(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		})
 	c.Flags().String("stream", "stdout", "the stream: stdout or stderr")
 	choices(c, "stream", "stdout", "stderr")
 	c.Flags().String("run", "", "an earlier run instead of the latest (see: picket task runs)")
@@ -112,7 +121,8 @@ func (l *logReader) step(ctx context.Context, follow string) (got logAnswer, err
 		next = l.offset + int64(len(body))
 	}
 	l.offset = next
-	got = logAnswer{len(body), picket.LogState(header.Get("X-Picket-Log")), header.Get("X-Picket-Latest-Run"), picket.TaskState(header.Get("X-Picket-Task-State"))}
+	got = logAnswer{len(body), picket.LogState(header.Get("X-Picket-Log")), header.Get("X-Picket-Latest-Run"),
+		picket.TaskState(header.Get("X-Picket-Task-State"))}
 	_, err = l.w.Write(body)
 	return got, err
 }

@@ -44,7 +44,12 @@ func listenOnLoopbacks(addr string) (net.Listener, error) {
 
 func withOtherLoopbacks(first net.Listener) (net.Listener, error) {
 	addr := first.Addr().(*net.TCPAddr)
-	l := &listeners{Listener: first, all: []net.Listener{first}, accepted: make(chan accepted), done: make(chan struct{})}
+	l := &listeners{
+		Listener: first,
+		all:      []net.Listener{first},
+		accepted: make(chan accepted),
+		done:     make(chan struct{}),
+	}
 	for _, ip := range loopbackAddresses {
 		if addr.IP.Equal(net.ParseIP(ip)) {
 			continue

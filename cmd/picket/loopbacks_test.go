@@ -49,7 +49,8 @@ func TestListenersAreOne(t *testing.T) {
 			second.Close()
 			t.Errorf("another process can listen on %s", at)
 		}
-		if _, err := listenOnLoopbacks(at); picket.CodeOf(err) != picket.CodeStateConflict || !strings.Contains(err.Error(), "is taken") {
+		if _, err := listenOnLoopbacks(at); picket.CodeOf(err) != picket.CodeStateConflict ||
+			!strings.Contains(err.Error(), "is taken") {
 			t.Errorf("%s a second time: %v", at, err)
 		}
 	}

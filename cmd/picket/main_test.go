@@ -66,7 +66,11 @@ func TestScripts(t *testing.T) {
 // scriptParams are those of the scripts in testdata.
 func scriptParams(t *testing.T) testscript.Params {
 	return testscript.Params{
-		Dir: "testdata", Deadline: time.Now().Add(8 * time.Minute), UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
+		Dir:                 "testdata",
+		Deadline:            time.Now().Add(8 * time.Minute),
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, ".home")
 			env.Setenv("XDG_CONFIG_HOME", home+"/config")
@@ -82,7 +86,17 @@ func scriptParams(t *testing.T) testscript.Params {
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"server": startServer, "stopserver": stopServer, "killserver": killServer, "keep": keepMatch, "await": await, "gone": gone, "exits": exits, "redis": startRedis, "serve": startRole, "logged": logged, "target": startTarget,
+			"server":     startServer,
+			"stopserver": stopServer,
+			"killserver": killServer,
+			"keep":       keepMatch,
+			"await":      await,
+			"gone":       gone,
+			"exits":      exits,
+			"redis":      startRedis,
+			"serve":      startRole,
+			"logged":     logged,
+			"target":     startTarget,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "redis" {
@@ -157,7 +171,8 @@ func startProcess(ts *testscript.TestScript, name string, args ...string) (url s
 	defer errOut.Close()
 	cmd := exec.Command(binary, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), out, errOut
-	for _, v := range []string{"PATH", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "NO_COLOR", "PICKET_REDIS", "PICKET_SECRET_FILE", "PICKET_CONFIG"} {
+	for _, v := range []string{"PATH", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "NO_COLOR",
+		"PICKET_REDIS", "PICKET_SECRET_FILE", "PICKET_CONFIG"} {
 		cmd.Env = append(cmd.Env, v+"="+ts.Getenv(v))
 	}
 	ts.Check(cmd.Start())
@@ -237,7 +252,8 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		return want.MatchString(ts.ReadFile("stdout")), nil
 	})
 	if err != nil {
-		ts.Fatalf("picket %s never matched %s\n%s%s", strings.Join(args[1:], " "), args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+		ts.Fatalf("picket %s never matched %s\n%s%s", strings.Join(args[1:], " "), args[0], ts.ReadFile("stdout"),
+			ts.ReadFile("stderr"))
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 
 func newMCP() *cobra.Command {
 	return &cobra.Command{
-		Use: "mcp", Short: "Serve the tools of this run over MCP on standard input and output (for agents)", Args: args(cobra.NoArgs),
+		Use:   "mcp",
+		Short: "Serve the tools of this run over MCP on standard input and output (for agents)",
+		Args:  args(cobra.NoArgs),
 		Long: "For agents that start their MCP servers as commands and cannot send a header: passes messages between\n" +
 			"the standard streams and the tool proxy, with the lease in the environment. Ends when its input ends.",
 		Example: `  picket run -- my-agent --mcp-server "picket mcp"

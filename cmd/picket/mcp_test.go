@@ -24,7 +24,15 @@ func leasedMCP(t *testing.T) (url string, lease picket.Lease, e *orchestrator.En
 	s, stop := rig.Memory()
 	t.Cleanup(stop)
 	sealer, quiet := rig.Sealer(), slog.New(slog.DiscardHandler)
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, Witness: t.TempDir(), Found: true, Log: quiet})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{
+			Redis:   s.Redis,
+			Memory:  s.Memory,
+			Sealer:  sealer,
+			Witness: t.TempDir(),
+			Found:   true,
+			Log:     quiet,
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +77,8 @@ func TestMCPBridge(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- b.run(t.Context(), fromAgent) }()
 			client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
-			s, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: agentIn, Writer: agentOut}, &mcp.ClientSessionOptions{ProtocolVersion: wire})
+			s, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: agentIn, Writer: agentOut},
+				&mcp.ClientSessionOptions{ProtocolVersion: wire})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,14 +89,19 @@ func TestMCPBridge(t *testing.T) {
 			if err != nil || len(list.Tools) < 5 {
 				t.Fatalf("%v, %d tools", err, len(list.Tools))
 			}
-			r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "report_progress", Arguments: map[string]any{"summary": "a line\nand another"}})
+			r, err := s.CallTool(t.Context(),
+				&mcp.CallToolParams{
+					Name:      "report_progress",
+					Arguments: map[string]any{"summary": "a line\nand another"},
+				})
 			if err != nil || r.IsError {
 				t.Fatalf("%v %+v", err, r)
 			}
 			if _, err := e.Cancel(t.Context(), picket.Caller{Actor: "test"}, lease.TaskID, "enough"); err != nil {
 				t.Fatal(err)
 			}
-			r, err = s.CallTool(t.Context(), &mcp.CallToolParams{Name: "report_progress", Arguments: map[string]any{"summary": "more"}})
+			r, err = s.CallTool(t.Context(),
+				&mcp.CallToolParams{Name: "report_progress", Arguments: map[string]any{"summary": "more"}})
 			if err != nil || !r.IsError || !strings.Contains(r.Content[0].(*mcp.TextContent).Text, "task_cancelled") {
 				t.Errorf("after the end: %v %+v", err, r)
 			}

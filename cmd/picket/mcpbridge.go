@@ -45,7 +45,14 @@ type mcpBridge struct {
 }
 
 func newMCPBridge(url string, token picket.Secret, fence string) *mcpBridge {
-	return &mcpBridge{url: url, token: token, fence: fence, client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}, open: map[string]context.CancelFunc{}, heads: map[string]jsontext.Value{}}
+	return &mcpBridge{
+		url:    url,
+		token:  token,
+		fence:  fence,
+		client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
+		open:   map[string]context.CancelFunc{},
+		heads:  map[string]jsontext.Value{},
+	}
 }
 
 // mcpMessage is as much of a message as its way needs.
@@ -178,7 +185,8 @@ func (b *mcpBridge) post(ctx context.Context, m mcpMessage, line []byte) (resp *
 		}
 		b.address(req, m)
 		if resp, err = b.client.Do(req); refusedToConnect(err) {
-			return picket.Refuse(picket.CodeUnavailable, "Check that the server runs.", "the tool proxy cannot be reached").Because(err)
+			return picket.Refuse(picket.CodeUnavailable, "Check that the server runs.",
+				"the tool proxy cannot be reached").Because(err)
 		}
 		return err
 	})

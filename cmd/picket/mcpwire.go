@@ -180,7 +180,11 @@ func (b *mcpBridge) fail(m mcpMessage, err error) {
 	if errors.As(err, &refusal) && refusal.Remedy != "" {
 		text += ". " + refusal.Remedy
 	}
-	answer, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32603, "message": text}}, json.Deterministic(true))
+	answer, _ := json.Marshal(map[string]any{
+		"jsonrpc": "2.0",
+		"id":      m.ID,
+		"error":   map[string]any{"code": -32603, "message": text},
+	}, json.Deterministic(true))
 	b.write(answer)
 }
 

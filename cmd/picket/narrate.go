@@ -71,7 +71,8 @@ func (a *attachment) leased(run string, attempt int, fence int64) {
 // else has answered.
 func (a *attachment) question() {
 	h := a.task.Handoff
-	asked := a.task.State == picket.TaskHandoff && h != nil && h.State == picket.HandoffOpen && h.Kind != picket.HandoffEscalation
+	asked := a.task.State == picket.TaskHandoff && h != nil && h.State == picket.HandoffOpen &&
+		h.Kind != picket.HandoffEscalation
 	if !asked {
 		if a.prompt.open {
 			a.prompt.close()

@@ -16,8 +16,10 @@ func newNotify() *cobra.Command {
 
 func newNotifyTest() *cobra.Command {
 	c := &cobra.Command{
-		Use: "test", Short: "Post a test notice to every active webhook and say which took it", Args: args(cobra.NoArgs),
-		Long: "Post a test notice to every active webhook and say which took it. Exits 1 when one did not, or when there is none.",
+		Use:   "test",
+		Short: "Post a test notice to every active webhook and say which took it",
+		Args:  args(cobra.NoArgs),
+		Long:  "Post a test notice to every active webhook and say which took it. Exits 1 when one did not, or when there is none.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -40,9 +42,10 @@ func newNotifyTest() *cobra.Command {
 }
 
 func newWebhookTest() *cobra.Command {
-	return formatFlag(onWebhook("test", "Post a test notice to a target; exits 1 when it is not taken", func(cmd *cobra.Command, s *server, id string) error {
-		return tryWebhooks(cmd, s, []string{id})
-	}))
+	return formatFlag(onWebhook("test", "Post a test notice to a target; exits 1 when it is not taken",
+		func(cmd *cobra.Command, s *server, id string) error {
+			return tryWebhooks(cmd, s, []string{id})
+		}))
 }
 
 // tryWebhooks posts a test notice to each, one after the other.
@@ -79,11 +82,19 @@ func tryWebhooks(cmd *cobra.Command, s *server, ids []string) error {
 
 func triedListing(cmd *cobra.Command) listing[picket.WebhookTest] {
 	return listing[picket.WebhookTest]{
-		cmd: cmd, member: "webhooks", empty: "there is no active webhook", name: func(t picket.WebhookTest) string { return t.WebhookID },
+		cmd:    cmd,
+		member: "webhooks",
+		empty:  "there is no active webhook",
+		name:   func(t picket.WebhookTest) string { return t.WebhookID },
 		columns: []column[picket.WebhookTest]{
 			{head: "WEBHOOK", cell: func(t picket.WebhookTest) string { return t.WebhookID }},
 			{head: "NAME", cell: func(t picket.WebhookTest) string { return t.Name }},
-			{head: "TAKEN", cell: func(t picket.WebhookTest) string { return map[bool]string{true: "yes", false: "no"}[t.Delivered] }},
+			{
+				head: "TAKEN",
+				cell: func(t picket.WebhookTest) string {
+					return map[bool]string{true: "yes", false: "no"}[t.Delivered]
+				},
+			},
 			{head: "ANSWER", cell: func(t picket.WebhookTest) string {
 				if t.Error != "" {
 					return t.Error

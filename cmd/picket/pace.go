@@ -29,7 +29,8 @@ func (p *pace) hear(e picket.Event, now time.Time) string {
 		return launcherText(e)
 	case picket.EventRunStalled:
 		return "the agent seems to be stuck and was nudged: " + oneLine(e.Reason)
-	case picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp, picket.EventBudgetOverrun, picket.EventBudgetUncertain,
+	case picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp, picket.EventBudgetOverrun,
+		picket.EventBudgetUncertain,
 		picket.EventBudgetUnverified:
 		return moneyText(e)
 	}
@@ -60,7 +61,8 @@ func launcherText(e picket.Event) string {
 	case picket.EventAgentHeartbeat:
 		return runningFor(agent, elapsed, timeout)
 	case picket.EventAgentTimeoutWarning:
-		return fmt.Sprintf("%s approaches its limit of %s: %s elapsed, %s left", agent, spoken(timeout), spoken(elapsed), spoken(span(e.RemainingSeconds)))
+		return fmt.Sprintf("%s approaches its limit of %s: %s elapsed, %s left", agent, spoken(timeout),
+			spoken(elapsed), spoken(span(e.RemainingSeconds)))
 	case picket.EventAgentTimedOut:
 		return fmt.Sprintf("%s is killed: its %s are over", agent, spoken(timeout))
 	}

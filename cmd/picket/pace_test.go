@@ -56,8 +56,10 @@ func TestWordsOfLauncherEvents(t *testing.T) {
 		said  bool
 		want  string
 	}{
-		{launcherEvent(picket.EventAgentHeartbeat, 272, 600, 0), false, "code-migrator running for 4m32s (timeout in 5m28s)"},
-		{launcherEvent(picket.EventAgentTimeoutWarning, 525, 600, 75), true, "code-migrator approaches its limit of 10m00s: 8m45s elapsed, 1m15s left"},
+		{launcherEvent(picket.EventAgentHeartbeat, 272, 600, 0), false,
+			"code-migrator running for 4m32s (timeout in 5m28s)"},
+		{launcherEvent(picket.EventAgentTimeoutWarning, 525, 600, 75), true,
+			"code-migrator approaches its limit of 10m00s: 8m45s elapsed, 1m15s left"},
 		{launcherEvent(picket.EventAgentTimedOut, 0, 600, 0), true, "code-migrator is killed: its 10m00s are over"},
 	} {
 		tt.event.Data = picket.RawJSON("{}")

@@ -14,7 +14,10 @@ import (
 // forgotten. Coding agents are set up to call it by themselves.
 func newPinned() *cobra.Command {
 	return &cobra.Command{
-		Use: "pinned", Short: "Print the task and its last report (for agents)", Args: args(cobra.NoArgs), Hidden: true,
+		Use:    "pinned",
+		Short:  "Print the task and its last report (for agents)",
+		Args:   args(cobra.NoArgs),
+		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			proxy, err := leasedProxy()
 			if err != nil {
@@ -35,7 +38,8 @@ func newPinned() *cobra.Command {
 			if task.LastReport != nil {
 				fmt.Fprint(out, adapter.ReportText(*task.LastReport))
 			}
-			fmt.Fprintln(out, "Report with report_progress, hand in with mark_complete, both tools of the MCP server picket.")
+			fmt.Fprintln(out,
+				"Report with report_progress, hand in with mark_complete, both tools of the MCP server picket.")
 			return nil
 		},
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 var (
-	sources = []string{string(adapter.WorkspaceHere), string(adapter.WorkspaceWorktree), string(adapter.WorkspaceCopy), string(adapter.WorkspaceEmpty)}
+	sources = []string{string(adapter.WorkspaceHere), string(adapter.WorkspaceWorktree), string(adapter.WorkspaceCopy),
+		string(adapter.WorkspaceEmpty)}
 	resumes = []string{string(adapter.ResumeReuse), string(adapter.ResumeCopy), string(adapter.ResumeFresh)}
 )
 
@@ -26,12 +27,15 @@ type workplace struct {
 // placeFlags are the flags of a workplace.
 func placeFlags(c *cobra.Command, def adapter.Workspace) {
 	f := c.Flags()
-	f.String("workspace", string(def), "where the agent works: here, worktree (of the git repository here), copy (of this directory) or empty")
-	f.String("resume", string(adapter.ResumeReuse), "what the next run of a task begins with: reuse its workspace, a copy of it, or fresh")
+	f.String("workspace", string(def),
+		"where the agent works: here, worktree (of the git repository here), copy (of this directory) or empty")
+	f.String("resume", string(adapter.ResumeReuse),
+		"what the next run of a task begins with: reuse its workspace, a copy of it, or fresh")
 	f.Duration("keep", 0, "keep workspaces at least this long after their run; the server may keep them longer")
 	f.Lookup("keep").DefValue = ""
 	f.StringSlice("env", nil, "a variable NAME the agent gets beside the usual ones")
-	f.String("containment", "", "how the agent's processes are held together: cgroup, subreaper or group (default: the best that works here)")
+	f.String("containment", "",
+		"how the agent's processes are held together: cgroup, subreaper or group (default: the best that works here)")
 	choices(c, "workspace", sources...)
 	choices(c, "resume", resumes...)
 	choices(c, "containment", picket.Containments...)
@@ -47,11 +51,16 @@ func placeOf(cmd *cobra.Command, cfg settings, p adapter.Preset) (at workplace, 
 	if source == "" {
 		source = cmd.Flags().Lookup("workspace").DefValue
 	}
-	at = workplace{source: adapter.Workspace(source), resume: adapter.Resume(cfg.text("workspace.resume")), keep: cfg.duration("workspace.keep")}
+	at = workplace{
+		source: adapter.Workspace(source),
+		resume: adapter.Resume(cfg.text("workspace.resume")),
+		keep:   cfg.duration("workspace.keep"),
+	}
 	at.env, _ = cmd.Flags().GetStringSlice("env")
 	for _, e := range at.env {
 		if name, _, given := strings.Cut(e, "="); given {
-			return at, usage("--env %s: write only the name, --env %s; its value is taken from your environment", quoted(e), quoted(name))
+			return at, usage("--env %s: write only the name, --env %s; its value is taken from your environment",
+				quoted(e), quoted(name))
 		}
 	}
 	return at, nil

@@ -20,7 +20,10 @@ func newPool() *cobra.Command {
 
 func newPoolList() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the pools: all agents that share a role", Args: args(cobra.NoArgs),
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the pools: all agents that share a role",
+		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -39,7 +42,10 @@ func poolListing(cmd *cobra.Command) listing[picket.Pool] {
 		return func(p picket.Pool) string { return strconv.Itoa(p.Members[status]) }
 	}
 	return listing[picket.Pool]{
-		cmd: cmd, member: "pools", empty: "no agent with a role is registered", name: func(p picket.Pool) string { return p.RoleID },
+		cmd:    cmd,
+		member: "pools",
+		empty:  "no agent with a role is registered",
+		name:   func(p picket.Pool) string { return p.RoleID },
 		columns: []column[picket.Pool]{
 			{head: "ROLE", cell: func(p picket.Pool) string { return p.RoleID }},
 			{head: "ACTIVE", cell: members(picket.AgentActive)},
@@ -47,7 +53,10 @@ func poolListing(cmd *cobra.Command) listing[picket.Pool] {
 			{head: "DRAINING", cell: members(picket.AgentDraining)},
 			{head: "DEAD", cell: members(picket.AgentDead), wide: true},
 			{head: "DEREGISTERED", cell: members(picket.AgentDeregistered), wide: true},
-			{head: "LOAD", cell: func(p picket.Pool) string { return fmt.Sprintf("%d/%d", p.CurrentLoad, p.MaxConcurrentTasks) }},
+			{
+				head: "LOAD",
+				cell: func(p picket.Pool) string { return fmt.Sprintf("%d/%d", p.CurrentLoad, p.MaxConcurrentTasks) },
+			},
 			{head: "FREE", cell: func(p picket.Pool) string { return strconv.Itoa(p.AvailableCapacity) }},
 			{head: "ADVISED", cell: func(p picket.Pool) string { return adviceText(p.Advisory) }},
 		},
@@ -71,7 +80,10 @@ func adviceText(a *picket.PoolAdvice) string {
 
 func newPoolGet() *cobra.Command {
 	return watchFlag(formatFlag(&cobra.Command{
-		Use: "get ROLE", Short: "Show the pool of a role", Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(poolRoles),
+		Use:               "get ROLE",
+		Short:             "Show the pool of a role",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFrom(poolRoles),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {

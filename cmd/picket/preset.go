@@ -33,7 +33,8 @@ func presetNames() string {
 
 // agentFlag names the coding agent.
 func agentFlag(c *cobra.Command) {
-	c.Flags().String("agent", "", "the agent to start: claude, codex, gemini, opencode (what follows -- is added to its arguments), or exec: the command after --")
+	c.Flags().String("agent", "",
+		"the agent to start: claude, codex, gemini, opencode (what follows -- is added to its arguments), or exec: the command after --")
 	choices(c, "agent", strings.Split(presetNames(), ", ")...)
 }
 
@@ -193,7 +194,8 @@ func presetFindings() []finding {
 		}
 	}
 	if len(absent) > 0 {
-		found = append(found, finding{"agents here", "ok", strings.Join(absent, ", ") + " not on PATH; `picket run -- COMMAND` needs none of them", ""})
+		found = append(found, finding{"agents here", "ok",
+			strings.Join(absent, ", ") + " not on PATH; `picket run -- COMMAND` needs none of them", ""})
 	}
 	return found
 }

@@ -27,7 +27,10 @@ type priceRow struct {
 
 func newPriceList() *cobra.Command {
 	return watchFlag(formatFlag(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List what calls of tools and models cost", Args: args(cobra.NoArgs),
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List what calls of tools and models cost",
+		Args:    args(cobra.NoArgs),
 		Long: "List the prices in force at the server. They are those under tools in its picket.yaml; it reads them anew on SIGHUP.\n" +
 			"A name that ends in * is for all that begin so; of several the longest counts. A tool without a price is refused.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,15 +43,16 @@ func newPriceList() *cobra.Command {
 				return err
 			}
 			// That prices were read anew is no event.
-			return watching(cmd, s, topic{kinds: []string{"store."}, unlogged: true}, func(ctx context.Context, w io.Writer) error {
-				var list budget.List
-				var raw jsontext.Value
-				if err := s.get(ctx, "/api/v1/prices", &list, &raw); err != nil {
-					return err
-				}
-				showing(w, raw)
-				return printPrices(cmd, w, format, list, raw)
-			})
+			return watching(cmd, s, topic{kinds: []string{"store."}, unlogged: true},
+				func(ctx context.Context, w io.Writer) error {
+					var list budget.List
+					var raw jsontext.Value
+					if err := s.get(ctx, "/api/v1/prices", &list, &raw); err != nil {
+						return err
+					}
+					showing(w, raw)
+					return printPrices(cmd, w, format, list, raw)
+				})
 		},
 	}))
 }
@@ -62,7 +66,8 @@ func printPrices(cmd *cobra.Command, w io.Writer, format string, list budget.Lis
 		return err
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(aside(cmd, w), "no prices: every tool that is not free is refused. They stand under tools.prices in the server's picket.yaml")
+		fmt.Fprintln(aside(cmd, w),
+			"no prices: every tool that is not free is refused. They stand under tools.prices in the server's picket.yaml")
 		return nil
 	}
 	return printItemsTo(w, format, rows, []column[priceRow]{

@@ -81,7 +81,8 @@ func (b *priceBoard) reload() {
 		err = usage("%s is gone", b.source)
 	}
 	if err != nil {
-		b.log.Error("prices: the old ones stay in force", "version", old.Version, "err", strings.TrimSpace(err.Error()+" "+remedyOf(err)))
+		b.log.Error("prices: the old ones stay in force", "version", old.Version, "err",
+			strings.TrimSpace(err.Error()+" "+remedyOf(err)))
 		return
 	}
 	b.list.Store(list)
@@ -92,7 +93,8 @@ func (b *priceBoard) reload() {
 	if list.Version == old.Version {
 		b.log.Info("prices: read anew, they are the same", "version", old.Version)
 	} else {
-		b.log.Info("prices: read anew", "version", list.Version, "was", old.Version, "tools", len(list.Tools), "models", len(list.Models))
+		b.log.Info("prices: read anew", "version", list.Version, "was", old.Version, "tools", len(list.Tools), "models",
+			len(list.Models))
 	}
 	if waiting := b.cfg.changed(fresh); len(waiting) > 0 {
 		b.log.Warn("these keys have changed, too, and wait for the next start", "keys", strings.Join(waiting, " "))
@@ -103,7 +105,8 @@ func (b *priceBoard) reload() {
 func (s settings) changed(other settings) (keys []string) {
 	for _, from := range []settings{s, other} {
 		for key := range from {
-			taken := strings.HasPrefix(key, toolsPrefix+"prices") || strings.HasPrefix(key, toolsPrefix+"models") || strings.HasPrefix(key, "budget.")
+			taken := strings.HasPrefix(key, toolsPrefix+"prices") || strings.HasPrefix(key, toolsPrefix+"models") ||
+				strings.HasPrefix(key, "budget.")
 			if key = strings.TrimSuffix(key, ":"); !taken && s[key].text != other[key].text {
 				keys = append(keys, spokenKey(strings.ReplaceAll(key, pathSep, ".")))
 			}

@@ -81,7 +81,8 @@ func exitOfStatus(status int) int {
 
 // isCobraUsage recognizes cobra's own errors, which have no type.
 func isCobraUsage(err error) bool {
-	for _, prefix := range []string{"unknown command", "unknown flag", "unknown shorthand", "flag needs", "invalid argument", "required flag", "if any flags in the group", "at least one of the flags"} {
+	for _, prefix := range []string{"unknown command", "unknown flag", "unknown shorthand", "flag needs",
+		"invalid argument", "required flag", "if any flags in the group", "at least one of the flags"} {
 		if strings.HasPrefix(err.Error(), prefix) {
 			return true
 		}

@@ -35,7 +35,8 @@ func loadProfile() (profile, error) {
 		err = json.Unmarshal(b, &p)
 	}
 	if err != nil {
-		return p, picket.Refuse(codeUsage, "Remove the file, then start `picket up` again.", "the profile %s cannot be read: %v", profilePath(), err)
+		return p, picket.Refuse(codeUsage, "Remove the file, then start `picket up` again.",
+			"the profile %s cannot be read: %v", profilePath(), err)
 	}
 	return p, nil
 }

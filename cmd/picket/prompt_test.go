@@ -21,15 +21,23 @@ func TestEndOfInputAtAQuestion(t *testing.T) {
 	cmd.SetErr(&out)
 	a := &attachment{cmd: cmd, line: newLiveLine(&out), prompt: newPrompt(strings.NewReader(""), &out)}
 	a.prompt.possible = true
-	a.task = picket.Task{State: picket.TaskHandoff, Handoff: &picket.Handoff{
-		HandoffID: "handoff_1", State: picket.HandoffOpen, Kind: picket.HandoffQuestion, Question: "Which?", Options: []string{"this"},
-	}}
+	a.task = picket.Task{
+		State: picket.TaskHandoff,
+		Handoff: &picket.Handoff{
+			HandoffID: "handoff_1",
+			State:     picket.HandoffOpen,
+			Kind:      picket.HandoffQuestion,
+			Question:  "Which?",
+			Options:   []string{"this"},
+		},
+	}
 	a.question()
 	if _, open := <-a.prompt.lines; open {
 		t.Fatal("an empty input had a line")
 	}
 	a.unanswered()
-	if got := out.String(); a.prompt.open || !strings.Contains(got, "the question stands") || !strings.Contains(got, "picket handoff answer handoff_1 --option 1") {
+	if got := out.String(); a.prompt.open || !strings.Contains(got, "the question stands") ||
+		!strings.Contains(got, "picket handoff answer handoff_1 --option 1") {
 		t.Errorf("prompt open %v, said %q", a.prompt.open, got)
 	}
 	a.said.handoff = ""
@@ -47,7 +55,8 @@ func TestARefusedAnswerIsAskedForWhileTheQuestionStands(t *testing.T) {
 			switch {
 			case r.Method == http.MethodPost:
 				w.WriteHeader(http.StatusConflict)
-				io.WriteString(w, `{"code":"state_conflict","message":"ana has answered it: that","remedy":"see picket handoff show"}`)
+				io.WriteString(w,
+					`{"code":"state_conflict","message":"ana has answered it: that","remedy":"see picket handoff show"}`)
 			case state == "gone":
 				w.WriteHeader(http.StatusNotFound)
 				io.WriteString(w, `{"code":"not_found","message":"there is no such hand-off","remedy":"list them"}`)
@@ -63,7 +72,12 @@ func TestARefusedAnswerIsAskedForWhileTheQuestionStands(t *testing.T) {
 		cmd := newRoot()
 		cmd.SetErr(&out)
 		cmd.SetContext(t.Context())
-		a := &attachment{cmd: cmd, s: &server{client: &adapter.Client{BaseURL: srv.URL}}, line: newLiveLine(&out), prompt: newPrompt(strings.NewReader(""), &out)}
+		a := &attachment{
+			cmd:    cmd,
+			s:      &server{client: &adapter.Client{BaseURL: srv.URL}},
+			line:   newLiveLine(&out),
+			prompt: newPrompt(strings.NewReader(""), &out),
+		}
 		a.prompt.possible = true
 		a.task = picket.Task{State: picket.TaskHandoff, Handoff: &picket.Handoff{
 			HandoffID: "handoff_1", State: picket.HandoffOpen, Kind: picket.HandoffQuestion, Question: "Which?",
@@ -71,7 +85,8 @@ func TestARefusedAnswerIsAskedForWhileTheQuestionStands(t *testing.T) {
 		a.question()
 		a.reply("this")
 		asked := strings.Count(out.String(), "the agent asks: Which?")
-		if !strings.Contains(out.String(), "not answered: ana has answered it: that") || a.prompt.open != again || (asked == 2) != again {
+		if !strings.Contains(out.String(), "not answered: ana has answered it: that") || a.prompt.open != again ||
+			(asked == 2) != again {
 			t.Errorf("%s: prompt open %v, said %q", state, a.prompt.open, out.String())
 		}
 		a.question()

@@ -212,7 +212,8 @@ func (r *redisURL) readTLS() error {
 }
 
 func badRedisURL(why string) *picket.Error {
-	return picket.Refuse(codeUsage, "Write for example redis://:password@10.0.0.5:6379/0.", "the Redis URL cannot be used: %s", why)
+	return picket.Refuse(codeUsage, "Write for example redis://:password@10.0.0.5:6379/0.",
+		"the Redis URL cannot be used: %s", why)
 }
 
 // redisName shows a URL without its passwords, also of a URL that is refused.

@@ -119,11 +119,13 @@ func TestRefusedRedisURLs(t *testing.T) {
 		"rediss://a?tls_cert=/nowhere&tls_key=/nowhere":    "tls_cert and tls_key:",
 	} {
 		_, err := redisOptions(text)
-		if err == nil || exitCode(err) != exitUsage || strings.Contains(err.Error(), "secret@") || strings.Contains(err.Error(), "=secret") || !strings.Contains(err.Error(), want) {
+		if err == nil || exitCode(err) != exitUsage || strings.Contains(err.Error(), "secret@") ||
+			strings.Contains(err.Error(), "=secret") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	for _, text := range []string{"redis://u:secret@x:1", "redis://x:1?master_name=m&sentinel_password=secret", "redis://x?password=secret", "redis://:secret@x:port"} {
+	for _, text := range []string{"redis://u:secret@x:1", "redis://x:1?master_name=m&sentinel_password=secret",
+		"redis://x?password=secret", "redis://:secret@x:port"} {
 		if got := redisName(text); strings.Contains(got, "secret") {
 			t.Errorf("redisName shows the password: %s", got)
 		}
@@ -162,16 +164,19 @@ func TestRedisURLOfSentinels(t *testing.T) {
 	at := s.Sentinels[0].Addr
 	rest := "&addr=" + s.Sentinels[1].Addr + "&addr=" + s.Sentinels[2].Addr
 	reached(t, map[string]bool{
-		"redis://app:pw@" + at + "?master_name=picket&sentinel_username=watch&sentinel_password=spw" + rest:    true,
-		"redis://app:pw@" + at + "/3?master_name=picket&sentinel_username=watch&sentinel_password=spw":         true,
-		"redis://app:pw@127.0.0.1:1?master_name=picket&sentinel_username=watch&sentinel_password=spw" + rest:   true, // one of them is away
+		"redis://app:pw@" + at + "?master_name=picket&sentinel_username=watch&sentinel_password=spw" + rest: true,
+		"redis://app:pw@" + at + "/3?master_name=picket&sentinel_username=watch&sentinel_password=spw":      true,
+		// one of them is away
+		"redis://app:pw@127.0.0.1:1?master_name=picket&sentinel_username=watch&sentinel_password=spw" + rest:   true,
 		"redis://app:pw@" + at + "?master_name=picket&sentinel_username=watch&sentinel_password=wrong" + rest:  false,
 		"redis://app:pw@" + at + "?master_name=picket" + rest:                                                  false,
 		"redis://app:wrong@" + at + "?master_name=picket&sentinel_username=watch&sentinel_password=spw" + rest: false,
-		"redis://" + at + "?master_name=picket&sentinel_username=watch&sentinel_password=spw" + rest:           false, // the default user may not
-		"redis://app:pw@" + at + "?master_name=nobody&sentinel_username=watch&sentinel_password=spw" + rest:    false,
+		// the default user may not
+		"redis://" + at + "?master_name=picket&sentinel_username=watch&sentinel_password=spw" + rest:        false,
+		"redis://app:pw@" + at + "?master_name=nobody&sentinel_username=watch&sentinel_password=spw" + rest: false,
 	})
-	if n, err := s.Primary().Do(t.Context(), "INFO", "keyspace").Text(); err != nil || !strings.Contains(n, "db3:keys=1") {
+	if n, err := s.Primary().Do(t.Context(), "INFO", "keyspace").Text(); err != nil ||
+		!strings.Contains(n, "db3:keys=1") {
 		t.Errorf("the path chose no database: %q, %v", n, err)
 	}
 }
@@ -203,14 +208,17 @@ func TestRedisURLWithTLS(t *testing.T) {
 	}
 	cert, key, ca := file("client.crt"), file("client.key"), file("ca.crt")
 	reached(t, map[string]bool{
-		q("tls_ca", ca, "tls_cert", cert, "tls_key", key, "tls_server_name", "redis.example"):           true,
-		strings.Replace(q("tls_ca", ca, "tls_cert", cert, "tls_key", key), "127.0.0.1", "localhost", 1): true, // the host is its name
+		q("tls_ca", ca, "tls_cert", cert, "tls_key", key, "tls_server_name", "redis.example"): true,
+		// the host is its name
+		strings.Replace(q("tls_ca", ca, "tls_cert", cert, "tls_key", key), "127.0.0.1", "localhost", 1): true,
 		q("tls_cert", cert, "tls_key", key, "skip_verify", "true"):                                      true,
-		q("tls_ca", ca, "tls_cert", cert, "tls_key", key):                                               false, // not the server's name
-		q("tls_ca", ca, "tls_cert", cert, "tls_key", key, "tls_server_name", "other.example"):           false,
-		q("tls_cert", cert, "tls_key", key, "tls_server_name", "redis.example"):                         false, // signed by nobody known
-		q("tls_ca", ca, "tls_server_name", "redis.example"):                                             false, // shows no certificate
-		"redis://127.0.0.1:" + port: false,
+		// not the server's name
+		q("tls_ca", ca, "tls_cert", cert, "tls_key", key):                                     false,
+		q("tls_ca", ca, "tls_cert", cert, "tls_key", key, "tls_server_name", "other.example"): false,
+		// signed by nobody known
+		q("tls_cert", cert, "tls_key", key, "tls_server_name", "redis.example"): false,
+		q("tls_ca", ca, "tls_server_name", "redis.example"):                     false, // shows no certificate
+		"redis://127.0.0.1:" + port:                                             false,
 	})
 }
 
@@ -230,8 +238,14 @@ func certify(t *testing.T, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-			IsCA: i == 0, BasicConstraintsValid: true, DNSNames: []string{"redis.example", "localhost"}}
+		c := &x509.Certificate{
+			SerialNumber:          big.NewInt(int64(i + 1)),
+			Subject:               pkix.Name{CommonName: name},
+			NotAfter:              time.Now().Add(time.Hour),
+			IsCA:                  i == 0,
+			BasicConstraintsValid: true,
+			DNSNames:              []string{"redis.example", "localhost"},
+		}
 		if i == 0 {
 			ca, caKey = c, key
 		}

@@ -17,7 +17,8 @@ import (
 )
 
 func newReview() *cobra.Command {
-	return noun("review", "Decide about completed tasks", newReviewList(), newReviewShow(), newReviewApprove(), newReviewReject())
+	return noun("review", "Decide about completed tasks", newReviewList(), newReviewShow(), newReviewApprove(),
+		newReviewReject())
 }
 
 // reviews are those that match a filter, oldest first, 2,000 at most.
@@ -28,7 +29,8 @@ func (s *server) reviews(ctx context.Context, filter url.Values) ([]picket.Pendi
 
 // reviewsUpTo goes through so many pages at most, of which a filter can leave
 // few rows or none, until it has found enough; more tells that there are others.
-func (s *server) reviewsUpTo(ctx context.Context, filter url.Values, pages, enough int) (all []picket.PendingReview, more bool, err error) {
+func (s *server) reviewsUpTo(ctx context.Context, filter url.Values,
+	pages, enough int) (all []picket.PendingReview, more bool, err error) {
 	q := maps.Clone(filter)
 	if q == nil {
 		q = url.Values{}
@@ -66,7 +68,10 @@ var reviewColumns = []column[picket.PendingReview]{
 
 func newReviewList() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List what waits for a decision, oldest first", Args: args(cobra.NoArgs),
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List what waits for a decision, oldest first",
+		Args:    args(cobra.NoArgs),
 		Example: "  picket review list --watch\n  picket review list --role coder --label team=a -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
@@ -79,8 +84,12 @@ func newReviewList() *cobra.Command {
 			}
 			maps.Copy(q, pageQuery(cmd))
 			return listing[picket.PendingReview]{
-				cmd: cmd, member: "reviews", empty: "nothing waits for review", name: func(r picket.PendingReview) string { return r.TaskID },
-				more: morePages, columns: reviewColumns,
+				cmd:     cmd,
+				member:  "reviews",
+				empty:   "nothing waits for review",
+				name:    func(r picket.PendingReview) string { return r.TaskID },
+				more:    morePages,
+				columns: reviewColumns,
 			}.show(s, deskTopic, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/reviews?"+q.Encode(), nil, raw)
 			})
@@ -126,29 +135,32 @@ func onReview(use, short string, act func(cmd *cobra.Command, s *server, id stri
 }
 
 func newReviewShow() *cobra.Command {
-	c := onReview("show", "Show the result, reports, end and changes of a task", func(cmd *cobra.Command, s *server, id string) error {
-		return watching(cmd, s, topic{task: id}, func(ctx context.Context, w io.Writer) error {
-			var raw jsontext.Value
-			var task picket.Task
-			if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, &raw); err != nil {
-				return err
-			}
-			showing(w, raw)
-			if format, _ := formatOf(cmd); format == "name" {
-				return printTaskTo(cmd, w, task, raw, whole)
-			}
-			if err := s.rememberShown(task); err != nil {
-				fmt.Fprintf(aside(cmd, w), "the digest of this review cannot be stored, so decide with --digest %s: %v\n", task.Review.Digest, err)
-			}
-			if err := printTaskTo(cmd, w, task, raw, whole); err != nil {
-				return err
-			}
-			if format, _ := formatOf(cmd); format != "table" && format != "wide" {
-				return nil
-			}
-			return s.evidence(ctx, cmd, w, task)
+	c := onReview("show", "Show the result, reports, end and changes of a task",
+		func(cmd *cobra.Command, s *server, id string) error {
+			return watching(cmd, s, topic{task: id}, func(ctx context.Context, w io.Writer) error {
+				var raw jsontext.Value
+				var task picket.Task
+				if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, &raw); err != nil {
+					return err
+				}
+				showing(w, raw)
+				if format, _ := formatOf(cmd); format == "name" {
+					return printTaskTo(cmd, w, task, raw, whole)
+				}
+				if err := s.rememberShown(task); err != nil {
+					fmt.Fprintf(aside(cmd, w),
+						"the digest of this review cannot be stored, so decide with --digest %s: %v\n",
+						task.Review.Digest, err)
+				}
+				if err := printTaskTo(cmd, w, task, raw, whole); err != nil {
+					return err
+				}
+				if format, _ := formatOf(cmd); format != "table" && format != "wide" {
+					return nil
+				}
+				return s.evidence(ctx, cmd, w, task)
+			})
 		})
-	})
 	c.Aliases = []string{"get"}
 	return watchFlag(formatFlag(c))
 }
@@ -196,37 +208,39 @@ type rejected struct {
 }
 
 func newReviewReject() *cobra.Command {
-	c := onReview("reject", "Refuse the result; --fix makes the task that repairs it", func(cmd *cobra.Command, s *server, id string) error {
-		fix, _ := cmd.Flags().GetString("fix")
-		var body struct {
-			picket.Decision
-			Fix *picket.TaskSpec `json:"fix,omitempty"`
-		}
-		body.Note, _ = cmd.Flags().GetString("note")
-		if fix != "" {
-			var err error
-			if body.Fix, err = fixOf(cmd, s, id, fix); err != nil {
+	c := onReview("reject", "Refuse the result; --fix makes the task that repairs it",
+		func(cmd *cobra.Command, s *server, id string) error {
+			fix, _ := cmd.Flags().GetString("fix")
+			var body struct {
+				picket.Decision
+				Fix *picket.TaskSpec `json:"fix,omitempty"`
+			}
+			body.Note, _ = cmd.Flags().GetString("note")
+			if fix != "" {
+				var err error
+				if body.Fix, err = fixOf(cmd, s, id, fix); err != nil {
+					return err
+				}
+			}
+			var raw jsontext.Value
+			var got rejected
+			err := s.decide(cmd, id, func(digest string) error {
+				body.Digest = digest
+				return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/reject", body, &got, &raw)
+			})
+			if err != nil {
 				return err
 			}
-		}
-		var raw jsontext.Value
-		var got rejected
-		err := s.decide(cmd, id, func(digest string) error {
-			body.Digest = digest
-			return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/reject", body, &got, &raw)
+			if err := printTask(cmd, got.Task, raw, "rejected"); err != nil {
+				return err
+			}
+			if got.FixTaskID != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(),
+					"%s is queued for a worker of the same kind; where none runs, start one: picket adapter --workspace worktree -- COMMAND\n", *got.FixTaskID)
+				next(cmd, "picket task watch "+*got.FixTaskID)
+			}
+			return nil
 		})
-		if err != nil {
-			return err
-		}
-		if err := printTask(cmd, got.Task, raw, "rejected"); err != nil {
-			return err
-		}
-		if got.FixTaskID != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s is queued for a worker of the same kind; where none runs, start one: picket adapter --workspace worktree -- COMMAND\n", *got.FixTaskID)
-			next(cmd, "picket task watch "+*got.FixTaskID)
-		}
-		return nil
-	})
 	c.Flags().String("note", "", "what is wrong, for the agent that repairs it")
 	c.Flags().String("fix", "", "make a fix task with this title, for the same kind of agent")
 	return formatFlag(digestFlag(c))
@@ -245,8 +259,19 @@ func fixOf(cmd *cobra.Command, s *server, id, title string) (*picket.TaskSpec, e
 		review = picket.ReviewByHuman // who rejects here, decides again
 	}
 	return &picket.TaskSpec{
-		Title: title, Input: t.InputNow(), Role: t.Role, Needs: t.Needs, Labels: t.Labels, Priority: &t.Priority, OnExit: t.OnExit, Review: review,
-		LeaseWindowSeconds: &t.LeaseWindowSeconds, TimeoutSeconds: t.TimeoutSeconds, StallAfterSeconds: t.StallAfterSeconds,
-		Retry: &t.Retry, Escalate: t.Escalate, BudgetEnvelope: &t.BudgetEnvelope,
+		Title:              title,
+		Input:              t.InputNow(),
+		Role:               t.Role,
+		Needs:              t.Needs,
+		Labels:             t.Labels,
+		Priority:           &t.Priority,
+		OnExit:             t.OnExit,
+		Review:             review,
+		LeaseWindowSeconds: &t.LeaseWindowSeconds,
+		TimeoutSeconds:     t.TimeoutSeconds,
+		StallAfterSeconds:  t.StallAfterSeconds,
+		Retry:              &t.Retry,
+		Escalate:           t.Escalate,
+		BudgetEnvelope:     &t.BudgetEnvelope,
 	}, nil
 }

@@ -29,7 +29,8 @@ func newRoot() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: noSuchCommand,
 	}
-	root.PersistentFlags().String("config", "", "read this file (default: picket.yaml here, else in the user's configuration directory)")
+	root.PersistentFlags().String("config", "",
+		"read this file (default: picket.yaml here, else in the user's configuration directory)")
 	root.PersistentFlags().String("url", "", "talk to the server at this URL")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.AddGroup(
@@ -44,11 +45,13 @@ func newRoot() *cobra.Command {
 		}
 	}
 	add(groupStart, needsTrust(newUp()), needsTrust(newRun()), newDemo(), withInvariants(newDoctor()))
-	add(groupWork, newTask(), newLease(), newAgent(), newPool(), needsTrust(newAdapter()), newWorkspace(), newTool(), newMCP(), newPinned(), newEvents())
+	add(groupWork, newTask(), newLease(), newAgent(), newPool(), needsTrust(newAdapter()), newWorkspace(), newTool(),
+		newMCP(), newPinned(), newEvents())
 	add(groupHuman, newReview(), newHandoff())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)
-	add(groupOps, needsTrust(newInit()), needsTrust(newServe()), newBudget(), newPrice(), newKey(), newWebhook(), newNotify(), newPause(), newResume(), newConfig(), newFenceSQL(), newConformance())
+	add(groupOps, needsTrust(newInit()), needsTrust(newServe()), newBudget(), newPrice(), newKey(), newWebhook(),
+		newNotify(), newPause(), newResume(), newConfig(), newFenceSQL(), newConformance())
 	flow(root)
 	for _, name := range []string{"up", "init", "serve", "demo"} {
 		c, _, _ := root.Find([]string{name})
@@ -131,7 +134,8 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 			u := usage("%s: %v", cmd.CommandPath(), err)
 			var wants, got int
 			if _, e := fmt.Sscanf(err.Error(), "accepts %d arg(s), received %d", &wants, &got); e == nil {
-				u = usage("%s takes %s, and %d %s given", cmd.CommandPath(), counted(wants, "argument"), got, map[bool]string{true: "was", false: "were"}[got == 1])
+				u = usage("%s takes %s, and %d %s given", cmd.CommandPath(), counted(wants, "argument"), got,
+					map[bool]string{true: "was", false: "were"}[got == 1])
 			}
 			u.Remedy = "Usage: " + cmd.UseLine()
 			return u

@@ -14,7 +14,8 @@ import (
 
 func newRun() *cobra.Command {
 	c := &cobra.Command{
-		Use: "run [flags] [PROMPT] [-- COMMAND ...]", Short: "Submit a command or a prompt as a task, run it here and watch it",
+		Use:   "run [flags] [PROMPT] [-- COMMAND ...]",
+		Short: "Submit a command or a prompt as a task, run it here and watch it",
 		Long: "Submit a command, or a prompt for a coding agent, as a task, run it on this machine under a lease and\n" +
 			"watch it. A coding agent inside a git repository works in a worktree of it. The agent's output passes\n" +
 			"through; its standard input is empty (--input hands it something); its questions can be answered in place.\n" +

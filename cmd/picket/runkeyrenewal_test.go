@@ -28,13 +28,14 @@ func init() {
 
 // virtualKey is a run key and its server on a clock of their own.
 type virtualKey struct {
-	now, expires time.Time
-	away         func(time.Time) bool // the server cannot be reached
-	revoked      func(time.Time) bool
-	end          time.Time
-	tries        int
-	gap          time.Duration // the longest time between two renewals
-	last         time.Time
+	now     time.Time
+	expires time.Time
+	away    func(time.Time) bool // the server cannot be reached
+	revoked func(time.Time) bool
+	end     time.Time
+	tries   int
+	gap     time.Duration // the longest time between two renewals
+	last    time.Time
 }
 
 func (k *virtualKey) renew(context.Context) error {
@@ -70,14 +71,21 @@ func (k *virtualKey) keep(t *testing.T, days int) string {
 	k.now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	k.last, k.expires, k.end = k.now, k.now.Add(picket.RunKeyLife), k.now.AddDate(0, 0, days)
 	var log strings.Builder
-	runKeyRenewal{renew: k.renew, now: func() time.Time { return k.now }, sleep: k.sleep, log: slog.New(slog.NewTextHandler(&log, nil))}.keep(t.Context())
+	runKeyRenewal{
+		renew: k.renew,
+		now:   func() time.Time { return k.now },
+		sleep: k.sleep,
+		log:   slog.New(slog.NewTextHandler(&log, nil)),
+	}.keep(t.Context())
 	return log.String()
 }
 
 func TestARunKeyIsRenewedForDays(t *testing.T) {
 	var k virtualKey
-	if log := k.keep(t, 30); log != "" || k.tries < 80 || k.tries > 100 || !k.now.Before(k.expires) || k.gap > renewRunKeyAfter+2*lookAtRunKey {
-		t.Errorf("%d renewals in 30 days, at most %s apart, expires %s at %s; said %q", k.tries, k.gap, k.expires, k.now, log)
+	if log := k.keep(t, 30); log != "" || k.tries < 80 || k.tries > 100 || !k.now.Before(k.expires) ||
+		k.gap > renewRunKeyAfter+2*lookAtRunKey {
+		t.Errorf("%d renewals in 30 days, at most %s apart, expires %s at %s; said %q", k.tries, k.gap, k.expires,
+			k.now, log)
 	}
 }
 
@@ -101,7 +109,8 @@ func TestTheRenewalOfARevokedRunKeyEnds(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	k.revoked = func(now time.Time) bool { return now.After(at) }
 	log := k.keep(t, 5)
-	if k.now.After(at.Add(renewRunKeyAfter+2*lookAtRunKey)) || strings.Count(log, "\n") != 1 || !strings.Contains(log, "revoked") || !strings.Contains(log, "start picket run again") {
+	if k.now.After(at.Add(renewRunKeyAfter+2*lookAtRunKey)) || strings.Count(log, "\n") != 1 ||
+		!strings.Contains(log, "revoked") || !strings.Contains(log, "start picket run again") {
 		t.Errorf("it ended at %s, after %d tries, and said\n%s", k.now, k.tries, log)
 	}
 }

@@ -28,8 +28,12 @@ func TestTextFromOutsideCannotSteerTheTerminal(t *testing.T) {
 
 func TestAgentOutputOnATerminal(t *testing.T) {
 	for text, want := range map[string]string{
-		"a\x1b]0;title\x07b\x1b[2Jc\u009b1Ad": "abc1Ad", "10%\r20%\r\n": "10%\n20%\n", "\x1b[1;31mred\x1b[0m": "\x1b[1;31mred\x1b[0m\x1b[m",
-		"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\": "link", "\x1bPq#0\x1b\\x": "x", "é\u202ea": "éa",
+		"a\x1b]0;title\x07b\x1b[2Jc\u009b1Ad":      "abc1Ad",
+		"10%\r20%\r\n":                             "10%\n20%\n",
+		"\x1b[1;31mred\x1b[0m":                     "\x1b[1;31mred\x1b[0m\x1b[m",
+		"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\": "link",
+		"\x1bPq#0\x1b\\x":                          "x",
+		"é\u202ea":                                 "éa",
 	} {
 		if got := legible(text, true); got != want {
 			t.Errorf("legible(%q) = %q, want %q", text, got, want)
@@ -61,13 +65,19 @@ func TestAnIgnoredFileCannotSteerTheTerminal(t *testing.T) {
 
 func TestJSONCannotSteerTheTerminal(t *testing.T) {
 	for raw, want := range map[string]string{
-		"{\"a\": \"x\u009b2J\u202e\"}": `{"a": "x\u009b2J\u202e"}`, "\"\U000E0001\"": `"\udb40\udc01"`, `"plain é"`: `"plain é"`,
+		"{\"a\": \"x\u009b2J\u202e\"}": `{"a": "x\u009b2J\u202e"}`,
+		"\"\U000E0001\"":               `"\udb40\udc01"`,
+		`"plain é"`:                    `"plain é"`,
 	} {
 		if got := plainJSON(jsontext.Value(raw)); string(got) != want || !got.IsValid() {
 			t.Errorf("plainJSON(%q) = %s, want %s", raw, got, want)
 		}
 	}
-	for raw, want := range map[string]bool{`{"a":["\u001b"]}`: true, `{"a\u0007":1}`: true, `{"a":"two\nlines"}`: false} {
+	for raw, want := range map[string]bool{
+		`{"a":["\u001b"]}`:   true,
+		`{"a\u0007":1}`:      true,
+		`{"a":"two\nlines"}`: false,
+	} {
 		if got := steered(jsontext.Value(raw)); got != want {
 			t.Errorf("steered(%s) = %v", raw, got)
 		}

@@ -20,7 +20,8 @@ import (
 func loadSealer(path string) (*picket.Sealer, error) {
 	text, err := readSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, picket.Refuse(codeUsage, "Make one: picket init --redis URL --secret-file "+path, "the secret file %s does not exist", path)
+		return nil, picket.Refuse(codeUsage, "Make one: picket init --redis URL --secret-file "+path,
+			"the secret file %s does not exist", path)
 	}
 	if err != nil {
 		return nil, err

@@ -49,7 +49,8 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 		return err
 	}
 	if r.orchestrator && h.proxy == "" {
-		return picket.Refuse(codeUsage, "Add --proxy-url http://host:port of a `picket serve toolproxy`.", "the orchestrator puts the tool proxy's URL into every lease")
+		return picket.Refuse(codeUsage, "Add --proxy-url http://host:port of a `picket serve toolproxy`.",
+			"the orchestrator puts the tool proxy's URL into every lease")
 	}
 	if h.prices, err = openPrices(cmd, cfg, h.log); err != nil {
 		return err

@@ -34,55 +34,87 @@ func (s setting) env() string {
 func knownSettings() []setting {
 	return []setting{
 		{"url", "url", "", "server the commands talk to (default: the one `picket up` started last)", checkURL},
-		{"listen", "listen", "127.0.0.1:7070", "address `up` and `serve` listen on; port 0 picks a free one", checkListen},
-		{"data", "data", dataDir(), "directory of `picket up`; `serve orchestrator` and `init` keep their witness of the store in it", nil},
+		{"listen", "listen", "127.0.0.1:7070", "address `up` and `serve` listen on; port 0 picks a free one",
+			checkListen},
+		{"data", "data", dataDir(),
+			"directory of `picket up`; `serve orchestrator` and `init` keep their witness of the store in it", nil},
 		{"redis", "redis", "", "Redis URL; empty: `up` brings its own store", nil},
-		{"allow_unsafe_redis", "allow-unsafe-redis", "false", "start on a Redis that can lose what was acknowledged; for experiments", checkYesNo},
+		{"allow_unsafe_redis", "allow-unsafe-redis", "false",
+			"start on a Redis that can lose what was acknowledged; for experiments", checkYesNo},
 		{"secret_file", "secret-file", "", "file with the secret shared by all server processes", nil},
 		{"namespace", "namespace", "default", "namespace; `serve` takes several, separated by commas", checkNamespaces},
 		{"proxy_url", "proxy-url", "", "URL of the tool proxy, as agents reach it", checkURL},
-		{"allowed_hosts", "", "", "names, separated by commas, that requests may be addressed to beside localhost and IP addresses; *: any", checkHosts},
-		{"store.max_memory", "", "", "memory, such as 4GiB, that the store of `picket up` may use; 0: any (default: half of the machine's)", checkStoreMemory},
+		{"allowed_hosts", "", "",
+			"names, separated by commas, that requests may be addressed to beside localhost and IP addresses; *: any",
+			checkHosts},
+		{"store.max_memory", "", "",
+			"memory, such as 4GiB, that the store of `picket up` may use; 0: any (default: half of the machine's)",
+			checkStoreMemory},
 		{"tls.cert", "tls-cert", "", "certificate file; needed to listen beyond this machine", nil},
 		{"tls.key", "tls-key", "", "file of the certificate's key", nil},
-		{"connections.max", "", "0", "connections that a server accepts at once; 0: as many as its descriptors allow", checkBound},
-		{"connections.unknown", "", "0", "connections on which no valid credential was shown yet; 0: 4096, at most half of all", checkBound},
-		{"connections.unknown_per_address", "", "0", "the same from one address; 0: 1024, at most three quarters of connections.unknown", checkBound},
-		{"connections.per_key", "", "0", "connections that one API key or login uses at once; 0: half of all", checkBound},
+		{"connections.max", "", "0", "connections that a server accepts at once; 0: as many as its descriptors allow",
+			checkBound},
+		{"connections.unknown", "", "0",
+			"connections on which no valid credential was shown yet; 0: 4096, at most half of all", checkBound},
+		{"connections.unknown_per_address", "", "0",
+			"the same from one address; 0: 1024, at most three quarters of connections.unknown", checkBound},
+		{"connections.per_key", "", "0", "connections that one API key or login uses at once; 0: half of all",
+			checkBound},
 		{"connections.per_lease", "", "0", "connections that one lease uses at once; 0: 256", checkBound},
-		{"rate.per_key", "", "2000", "requests a second that one API key sends to one server; 0: any number", checkBound},
-		{"rate.per_lease", "", "200", "requests a second that the agent of one lease sends to one server, and as many for its adapter; 0: any number", checkBound},
-		{"quota.agents", "", "20000", "agent records of one key, those of dead and deregistered agents included", checkCount},
+		{"rate.per_key", "", "2000", "requests a second that one API key sends to one server; 0: any number",
+			checkBound},
+		{"rate.per_lease", "", "200",
+			"requests a second that the agent of one lease sends to one server, and as many for its adapter; 0: any number", checkBound},
+		{"quota.agents", "", "20000", "agent records of one key, those of dead and deregistered agents included",
+			checkCount},
 		{"quota.metadata_bytes", "", "16777216", "bytes of metadata in the agent records of one key", checkCount},
 		{"quota.subtasks", "", "1000", "subtasks below one root task, ended ones included", checkCount},
 		{"quota.calls", "", "50000", "metered calls of one tree of tasks within a day", checkCount},
 		{"quota.open_calls", "", "256", "metered calls of one task that are under way at once", checkCount},
-		{"quota.answers", "", "5000", "stored answers of calls with an Idempotency-Key, for one tree within a day", checkCount},
+		{"quota.answers", "", "5000", "stored answers of calls with an Idempotency-Key, for one tree within a day",
+			checkCount},
 		{"quota.answer_bytes", "", "33554432", "bytes of these answers", checkCount},
-		{"quota.report_bytes", "", "8388608", "bytes of progress reports of one task; older ones are deleted", checkCount},
+		{"quota.report_bytes", "", "8388608", "bytes of progress reports of one task; older ones are deleted",
+			checkCount},
 		{"quota.runs", "", "1000", "runs of one task until a person has to decide on it", checkCount},
-		{"containment", "containment", "", "how agents' processes are held together: cgroup, subreaper or group (default: the best that works)", checkContainment},
-		{"limits.processes", "", "8192", "processes and threads that an agent's tree may have at once; 0: any number", checkProcesses},
+		{"containment", "containment", "",
+			"how agents' processes are held together: cgroup, subreaper or group (default: the best that works)",
+			checkContainment},
+		{"limits.processes", "", "8192", "processes and threads that an agent's tree may have at once; 0: any number",
+			checkProcesses},
 		{"limits.exec.processes", "", "2048", "the same for each program of the tool exec", checkProcesses},
-		{"limits.exec.memory", "", "", "memory, such as 4GiB, that each program of the tool exec may use; 0: any (default: half of the machine's)", checkMemory},
+		{"limits.exec.memory", "", "",
+			"memory, such as 4GiB, that each program of the tool exec may use; 0: any (default: half of the machine's)",
+			checkMemory},
 		{"lease.window", "lease-window", "5m", "how long a lease lasts without a renewal, 2s to 24h", checkWindow},
-		{"stall_after", "stall-after", "", "a run without a sign of life for this time is nudged, and ended after as long again, 2s to 24h (default: never)", checkStall},
-		{"workspace.source", "workspace", "", "where agents work: here, worktree, copy or empty; empty: here for `run`, a new directory for `adapter`", checkSource},
-		{"workspace.resume", "resume", "reuse", "what the next run of a task begins with: reuse, copy or fresh", checkResume},
-		{"workspace.keep", "keep", "0s", "how long a workspace is kept at least after its run; the server may keep it longer", checkKeep},
+		{"stall_after", "stall-after", "",
+			"a run without a sign of life for this time is nudged, and ended after as long again, 2s to 24h (default: never)", checkStall},
+		{"workspace.source", "workspace", "",
+			"where agents work: here, worktree, copy or empty; empty: here for `run`, a new directory for `adapter`",
+			checkSource},
+		{"workspace.resume", "resume", "reuse", "what the next run of a task begins with: reuse, copy or fresh",
+			checkResume},
+		{"workspace.keep", "keep", "0s",
+			"how long a workspace is kept at least after its run; the server may keep it longer", checkKeep},
 		{"retention.tasks", "", "720h", "how long closed tasks are kept", checkDuration},
 		{"retention.events", "", "168h", "how long events are kept", checkDuration},
 		{"retention.max_events", "", "1000000", "how many events are kept at most", checkCount},
 		{"retention.audit_age", "", "9600h", "how long events of the audit log are kept", checkDuration},
 		{"retention.audit_events", "", "1000000", "how many events of the audit log are kept at most", checkCount},
-		{"budget.house.usd", "", "", "dollars that all tasks of a UTC day are given together (default: no limit)", checkDollars},
-		{"budget.house.tokens", "", "", "tokens that all tasks of a UTC day are given together (default: no limit)", checkTokens},
+		{"budget.house.usd", "", "", "dollars that all tasks of a UTC day are given together (default: no limit)",
+			checkDollars},
+		{"budget.house.tokens", "", "", "tokens that all tasks of a UTC day are given together (default: no limit)",
+			checkTokens},
 		{"budget.default.usd", "", "1", "dollars of a task that names no envelope", checkDollars},
 		{"budget.default.tokens", "", "1000000", "tokens of a task that names no envelope", checkTokens},
 		{"public_url", "", "", "URL by which people reach this server; messages link to it", checkURL},
-		{"console.host_per_login", "", "true", "each login to the console gets its own host name below localhost; false: one cookie, which the browser sends to every port of the host", checkYesNo},
-		{"notify.allow", "", "", "addresses that are not public and may be webhooks all the same, host:port, separated by commas", checkDestinations},
-		{"notify.desktop", "", "true", "notices on the desktop of whoever waits for a task with `picket run`", checkYesNo},
+		{"console.host_per_login", "", "true",
+			"each login to the console gets its own host name below localhost; false: one cookie, which the browser sends to every port of the host", checkYesNo},
+		{"notify.allow", "", "",
+			"addresses that are not public and may be webhooks all the same, host:port, separated by commas",
+			checkDestinations},
+		{"notify.desktop", "", "true", "notices on the desktop of whoever waits for a task with `picket run`",
+			checkYesNo},
 		{"log.level", "log-level", "info", "debug, info, warn or error", checkLevel},
 	}
 }
@@ -94,9 +126,10 @@ var laterSettings = map[string]string{
 
 // value is a setting's text and where it came from.
 type value struct {
-	text, origin string
-	items        []string // of a list
-	local        bool     // from a file that was found in the current directory
+	text   string
+	origin string
+	items  []string // of a list
+	local  bool     // from a file that was found in the current directory
 }
 
 // settings are all values by dotted key; an entry under agents has the keys
@@ -141,7 +174,8 @@ func loadSettings(cmd *cobra.Command) (settings, error) {
 		}
 	}
 	if (resolved.text("tls.cert") == "") != (resolved.text("tls.key") == "") {
-		return nil, usage("tls.cert (from %s) and tls.key (from %s) belong together", resolved["tls.cert"].origin, resolved["tls.key"].origin)
+		return nil, usage("tls.cert (from %s) and tls.key (from %s) belong together", resolved["tls.cert"].origin,
+			resolved["tls.key"].origin)
 	}
 	return resolved, resolved.checkAgents()
 }
@@ -159,7 +193,8 @@ func (s settings) forRole(role string) settings {
 	own := maps.Clone(s)
 	for _, k := range knownSettings() {
 		v, given := e.value(k.key)
-		if origin := s[k.key].origin; given && slices.Contains(roleKeys, k.key) && origin != k.env() && origin != "--"+k.flag {
+		if origin := s[k.key].origin; given && slices.Contains(roleKeys, k.key) && origin != k.env() &&
+			origin != "--"+k.flag {
 			own[k.key] = v
 		}
 	}
@@ -186,8 +221,13 @@ func (s settings) number(key string) int {
 func (s settings) retention() picket.Retention {
 	most, _ := strconv.ParseInt(s.text("retention.max_events"), 10, 64)
 	audit, _ := strconv.ParseInt(s.text("retention.audit_events"), 10, 64)
-	return picket.Retention{Tasks: s.duration("retention.tasks"), Events: s.duration("retention.events"), MaxEvents: most,
-		AuditAge: s.duration("retention.audit_age"), AuditEvents: audit}
+	return picket.Retention{
+		Tasks:       s.duration("retention.tasks"),
+		Events:      s.duration("retention.events"),
+		MaxEvents:   most,
+		AuditAge:    s.duration("retention.audit_age"),
+		AuditEvents: audit,
+	}
 }
 
 func (s settings) namespaces() []string { return strings.Split(s.text("namespace"), ",") }

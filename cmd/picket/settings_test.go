@@ -36,7 +36,12 @@ func configured(t *testing.T, file string, line ...string) (settings, error) {
 func TestOrderOfSettings(t *testing.T) {
 	const file = "listen: 127.0.0.1:1\nlease:\n  window: 30s\n"
 	for _, tc := range []struct {
-		name, file, env, flag, value, origin string
+		name   string
+		file   string
+		env    string
+		flag   string
+		value  string
+		origin string
 	}{
 		{"default", "", "", "", "127.0.0.1:7070", "default"},
 		{"file", file, "", "", "127.0.0.1:1", "picket.yaml:1:1"},
@@ -125,11 +130,13 @@ func TestNamedFileMustExist(t *testing.T) {
 }
 
 func TestRetentionAndNamespaces(t *testing.T) {
-	got, err := configured(t, "retention: {tasks: 1h, events: 2h, max_events: 3, audit_age: 4h, audit_events: 5}\nnamespace: a,b-2\n")
+	got, err := configured(t,
+		"retention: {tasks: 1h, events: 2h, max_events: 3, audit_age: 4h, audit_events: 5}\nnamespace: a,b-2\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := got.retention(); r.Tasks.Hours() != 1 || r.Events.Hours() != 2 || r.MaxEvents != 3 || r.AuditAge.Hours() != 4 || r.AuditEvents != 5 {
+	if r := got.retention(); r.Tasks.Hours() != 1 || r.Events.Hours() != 2 || r.MaxEvents != 3 ||
+		r.AuditAge.Hours() != 4 || r.AuditEvents != 5 {
 		t.Errorf("retention = %+v", r)
 	}
 	if ns := got.namespaces(); len(ns) != 2 || ns[1] != "b-2" {

@@ -99,7 +99,9 @@ func (r *settingsReader) entry(section string, v *ast.MappingValueNode) error {
 	}
 	if section == "" {
 		if subject, ok := laterSettings[name]; ok {
-			return fmt.Errorf("%s: %w", where, notYet("the key "+name, subject, "Take it out of the file; picket config show -o wide lists the keys there are."))
+			return fmt.Errorf("%s: %w", where,
+				notYet("the key "+name, subject,
+					"Take it out of the file; picket config show -o wide lists the keys there are."))
 		}
 	}
 	if !r.known[key] {

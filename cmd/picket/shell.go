@@ -21,7 +21,8 @@ func commandLine(words []string) string {
 // character that could steer the terminal it is shown on or pasted into: such
 // a word is written in the $'…' form of bash, zsh and ksh.
 func quoted(word string) string {
-	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:@%+,") == "" {
+	if word != "" && strings.Trim(word,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:@%+,") == "" {
 		return word
 	}
 	return quotedWithout(word, steers)

@@ -33,8 +33,13 @@ func (s *server) shortageOf(ctx context.Context, t picket.Task) (short shortage)
 	if endedByOthers(t) {
 		return shortage{}
 	}
-	q := url.Values{"after": {"0"}, "task": {t.TaskID}, "type": {strings.Join([]string{
-		picket.EventToolCalled, picket.EventBudgetExceeded, picket.EventBudgetOverrun, picket.EventBudgetToppedUp}, ",")}}
+	q := url.Values{
+		"after": {"0"},
+		"task":  {t.TaskID},
+		"type": {strings.Join([]string{
+			picket.EventToolCalled, picket.EventBudgetExceeded, picket.EventBudgetOverrun, picket.EventBudgetToppedUp},
+			",")},
+	}
 	overdrawn := t.Available.USD < 0 || t.Available.Tokens < 0
 	for {
 		page, err := s.events(ctx, logPath, q, 1000)
@@ -58,7 +63,8 @@ func (s *server) shortageOf(ctx context.Context, t picket.Task) (short shortage)
 		return shortage{dry: true, lacked: adapter.ToStart(t.Available)}
 	case short.dry && short.lacked.IsZero():
 		short.lacked = adapter.ToStart(t.Available)
-		short.how = "it has spent more than its budget, by " + both(budget.Envelope{USD: max(0, -t.Available.USD), Tokens: max(0, -t.Available.Tokens)})
+		short.how = "it has spent more than its budget, by " +
+			both(budget.Envelope{USD: max(0, -t.Available.USD), Tokens: max(0, -t.Available.Tokens)})
 	}
 	return short
 }
@@ -68,7 +74,8 @@ func (s *server) shortageOf(ctx context.Context, t picket.Task) (short shortage)
 func endedByOthers(t picket.Task) bool {
 	e := lastRun(t).Exit
 	return t.State == picket.TaskCancelled || t.State == picket.TaskRejected ||
-		e != nil && (e.Class == picket.ExitCancelled || e.Class == picket.ExitByOperator || e.Class == picket.ExitSuccess)
+		e != nil && (e.Class == picket.ExitCancelled || e.Class == picket.ExitByOperator ||
+			e.Class == picket.ExitSuccess)
 }
 
 // hear takes in the next event of a task's money. A call that was paid for ends

@@ -9,7 +9,11 @@ import (
 
 // What a run heard last of its money says whether it ended for want of it.
 func TestWhatWasHeardLastOfMoneyCounts(t *testing.T) {
-	refused := picket.Event{Type: picket.EventBudgetExceeded, RunID: "r", Data: []byte(`{"need":{"usd":0.3},"available":{"usd":0.1}}`)}
+	refused := picket.Event{
+		Type:  picket.EventBudgetExceeded,
+		RunID: "r",
+		Data:  []byte(`{"need":{"usd":0.3},"available":{"usd":0.1}}`),
+	}
 	paid := picket.Event{Type: picket.EventToolCalled, RunID: "r", Data: []byte(`{}`)}
 	over := picket.Event{Type: picket.EventBudgetOverrun, RunID: "r", Data: []byte(`{"available":{"usd":-2}}`)}
 	topped := picket.Event{Type: picket.EventBudgetToppedUp, Data: []byte(`{}`)}

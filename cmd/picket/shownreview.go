@@ -100,7 +100,8 @@ func agreed(cmd *cobra.Command, task picket.Task) error {
 		return err
 	}
 	if typed != "yes" {
-		return picket.Refuse(codeUsage, "Look at the whole review: picket review show "+task.TaskID, "nothing was decided, because the answer was not yes")
+		return picket.Refuse(codeUsage, "Look at the whole review: picket review show "+task.TaskID,
+			"nothing was decided, because the answer was not yes")
 	}
 	return nil
 }
@@ -172,6 +173,7 @@ func (s *server) digestsOf(rows []picket.PendingReview) map[string]string {
 
 // digestFlag adds --digest, with which a script names the review it decides about.
 func digestFlag(c *cobra.Command) *cobra.Command {
-	c.Flags().String("digest", "", "decide only if the review has this digest (default: that of the last `review show`, else of what this command prints)")
+	c.Flags().String("digest", "",
+		"decide only if the review has this digest (default: that of the last `review show`, else of what this command prints)")
 	return c
 }

@@ -25,13 +25,27 @@ func newOneReview(t *testing.T) *oneReview {
 	r := &oneReview{t: t, task: "task_01ARZ3NDEKTSV4RRFFQ69G5FAV", digest: "a-b-0"}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/tasks/{id}", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.MarshalWrite(w, picket.Task{TaskID: r.task, State: picket.TaskReview, Review: &picket.Review{TaskID: r.task, RunID: "run_2", Digest: r.digest}})
+		_ = json.MarshalWrite(w,
+			picket.Task{
+				TaskID: r.task,
+				State:  picket.TaskReview,
+				Review: &picket.Review{TaskID: r.task, RunID: "run_2", Digest: r.digest},
+			})
 	})
 	mux.HandleFunc("GET /api/v1/tasks/{id}/evidence", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.MarshalWrite(w, map[string]any{"evidence": []picket.Evidence{
-			{RunID: "run_3", Branch: "of-another-run", Diffstat: "stolen"}, {RunID: "run_2", Branch: "picket/x", Diffstat: "a.go of " + r.digest, Files: []picket.ChangedFile{{Path: "a.go"}}}}})
+		_ = json.MarshalWrite(w, map[string]any{
+			"evidence": []picket.Evidence{
+				{RunID: "run_3", Branch: "of-another-run", Diffstat: "stolen"},
+				{
+					RunID:    "run_2",
+					Branch:   "picket/x",
+					Diffstat: "a.go of " + r.digest,
+					Files:    []picket.ChangedFile{{Path: "a.go"}},
+				}},
+		})
 	})
-	mux.HandleFunc("GET /api/v1/tasks/{id}/reports", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"reports":[]}`)) })
+	mux.HandleFunc("GET /api/v1/tasks/{id}/reports",
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"reports":[]}`)) })
 	decide := func(w http.ResponseWriter, q *http.Request) {
 		var d picket.Decision
 		if err := json.UnmarshalRead(q.Body, &d); err != nil {
@@ -47,7 +61,12 @@ func newOneReview(t *testing.T) *oneReview {
 			_, _ = w.Write([]byte(`{"code":"version_conflict","message":"the evidence changed","remedy":"look","current":"` + r.digest + `"}`))
 			return
 		}
-		_ = json.MarshalWrite(w, picket.Task{TaskID: r.task, State: picket.TaskCompleted, Review: &picket.Review{TaskID: r.task, RunID: "run_2", Digest: r.digest}})
+		_ = json.MarshalWrite(w,
+			picket.Task{
+				TaskID: r.task,
+				State:  picket.TaskCompleted,
+				Review: &picket.Review{TaskID: r.task, RunID: "run_2", Digest: r.digest},
+			})
 	}
 	mux.HandleFunc("POST /api/v1/reviews/{id}/approve", decide)
 	mux.HandleFunc("POST /api/v1/reviews/{id}/reject", decide)
@@ -77,7 +96,8 @@ func TestADecisionSendsWhatWasShown(t *testing.T) {
 		if err := r.run("show", r.task); err != nil {
 			t.Fatal(err)
 		}
-		if out := r.log.String(); !strings.Contains(out, "digest a-b-0") || !strings.Contains(out, "picket/x") || strings.Contains(out, "stolen") || !strings.Contains(out, "run_3") {
+		if out := r.log.String(); !strings.Contains(out, "digest a-b-0") || !strings.Contains(out, "picket/x") ||
+			strings.Contains(out, "stolen") || !strings.Contains(out, "run_3") {
 			t.Errorf("shown:\n%s", out)
 		}
 		r.digest = "a-c-0"
@@ -110,15 +130,18 @@ func TestADecisionShowsWhatItIsAbout(t *testing.T) {
 		r.before = func() { r.digest = "a-e-1" }
 		err := r.run(verb, r.task)
 		no, ok := picket.RefusalOf(err)
-		if !ok || no.Code != picket.CodeVersion || exitOfStatus(no.Code.Status()) != exitConflict || !strings.Contains(no.Remedy, "picket review show "+r.task) {
+		if !ok || no.Code != picket.CodeVersion || exitOfStatus(no.Code.Status()) != exitConflict ||
+			!strings.Contains(no.Remedy, "picket review show "+r.task) {
 			t.Errorf("%s: %v", verb, err)
 		}
-		if out := r.log.String(); strings.Join(r.sent, " ") != "a-b-0" || !strings.Contains(out, "a.go of a-b-0") || strings.Contains(out, "a.go of a-e-1") {
+		if out := r.log.String(); strings.Join(r.sent, " ") != "a-b-0" || !strings.Contains(out, "a.go of a-b-0") ||
+			strings.Contains(out, "a.go of a-e-1") {
 			t.Errorf("%s sent %v:\n%s", verb, r.sent, out)
 		}
 	}
 	r := newOneReview(t)
-	if err := r.run("approve", r.task); err != nil || strings.Join(r.sent, " ") != "a-b-0" || !strings.Contains(r.log.String(), "a.go of a-b-0") {
+	if err := r.run("approve", r.task); err != nil || strings.Join(r.sent, " ") != "a-b-0" ||
+		!strings.Contains(r.log.String(), "a.go of a-b-0") {
 		t.Errorf("sent %v, %v:\n%s", r.sent, err, &r.log)
 	}
 	r.digest = "a-e-1"

@@ -20,7 +20,8 @@ func specFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.Duration("lease-window", 0, "how long the lease lasts without a renewal (default 5m)")
 	f.Duration("timeout", 0, "kill a run after this time (class timeout)")
-	f.Duration("stall-after", 0, "nudge a run that shows no sign of life for this time, and end it after as long again (class stalled)")
+	f.Duration("stall-after", 0,
+		"nudge a run that shows no sign of life for this time, and end it after as long again (class stalled)")
 	f.Int("retries", 0, "try again up to N times: N+1 attempts")
 	f.StringSlice("retry-on", nil, "ends that are tried again: crash, timeout, stalled, no_result")
 	f.Duration("backoff", 0, "pause before the second retry, then doubling (default 10s)")
@@ -206,7 +207,8 @@ func jsonArgument(cmd *cobra.Command, what, text string) (picket.RawJSON, error)
 		return picket.RawJSON(b), nil
 	}
 	if v := jsontext.Value(b); len(b) > 0 && (b[0] == '{' || b[0] == '[') {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s looks like JSON and is taken as text: %s\n", what, oneLine(fmt.Sprint(v.Format())))
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s looks like JSON and is taken as text: %s\n", what,
+			oneLine(fmt.Sprint(v.Format())))
 	}
 	encoded, err := json.Marshal(string(b))
 	return picket.RawJSON(encoded), err

@@ -51,7 +51,10 @@ func (s *spending) forecast(t picket.Task, now time.Time) (lasts time.Duration, 
 		return 0, false
 	}
 	spent := t.Spent.Minus(s.first)
-	for _, d := range []struct{ spent, left int64 }{{int64(spent.USD), int64(t.Available.USD)}, {spent.Tokens, t.Available.Tokens}} {
+	for _, d := range []struct {
+		spent int64
+		left  int64
+	}{{int64(spent.USD), int64(t.Available.USD)}, {spent.Tokens, t.Available.Tokens}} {
 		if d.spent <= 0 {
 			continue
 		}
@@ -107,9 +110,11 @@ func moneyText(e picket.Event) string {
 	case picket.EventToolCalled:
 		return strings.TrimSpace(fmt.Sprintf("%s %s, %s %s", tool, d.Outcome, both(d.Cost), oneLine(d.Detail)))
 	case picket.EventBudgetWarning:
-		return fmt.Sprintf("%d %% of its %s are used", d.Percent, map[string]string{"usd": "dollars", "tokens": "tokens"}[d.Dimension])
+		return fmt.Sprintf("%d %% of its %s are used", d.Percent,
+			map[string]string{"usd": "dollars", "tokens": "tokens"}[d.Dimension])
 	case picket.EventBudgetExceeded:
-		return fmt.Sprintf("a call of %s was refused: it needs %s, %s are left", tool, both(d.Need), both(inTermsOf(d.Available, d.Need)))
+		return fmt.Sprintf("a call of %s was refused: it needs %s, %s are left", tool, both(d.Need),
+			both(inTermsOf(d.Available, d.Need)))
 	case picket.EventBudgetToppedUp:
 		return fmt.Sprintf("topped up by %s: %s are left", both(d.Added), both(d.Available))
 	case picket.EventBudgetOverrun:

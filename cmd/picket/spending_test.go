@@ -52,17 +52,23 @@ func TestForecastCountsFromTheFirstLook(t *testing.T) {
 	var s spending
 	began := time.Unix(1000, 0)
 	s.text(spentTask(400_000_000, 1_000_000_000, 0, 1), began)
-	if got := s.text(spentTask(500_000_000, 1_000_000_000, 0, 1), began.Add(20*time.Second)); got != "$0.50 of 1.00, lasts 1m40s" {
+	if got := s.text(spentTask(500_000_000, 1_000_000_000, 0, 1),
+		began.Add(20*time.Second)); got != "$0.50 of 1.00, lasts 1m40s" {
 		t.Error(got)
 	}
 }
 
 func TestTheCommandThatHelpsCoversWhatLacked(t *testing.T) {
-	for _, tc := range []struct{ data, want string }{
+	for _, tc := range []struct {
+		data string
+		want string
+	}{
 		{`{"need":{"tokens":0,"usd":0.3},"available":{"tokens":1000,"usd":0.1}}`, "picket budget top-up t --usd 0.20"},
-		{`{"need":{"tokens":0,"usd":0.3},"available":{"tokens":1000,"usd":0.299999999}}`, "picket budget top-up t --usd 0.01"},
+		{`{"need":{"tokens":0,"usd":0.3},"available":{"tokens":1000,"usd":0.299999999}}`,
+			"picket budget top-up t --usd 0.01"},
 		{`{"need":{"tokens":50,"usd":0},"available":{"tokens":20,"usd":1}}`, "picket budget top-up t --tokens 30"},
-		{`{"need":{"tokens":50,"usd":1},"available":{"tokens":-20,"usd":-0.5}}`, "picket budget top-up t --usd 1.50 --tokens 70"},
+		{`{"need":{"tokens":50,"usd":1},"available":{"tokens":-20,"usd":-0.5}}`,
+			"picket budget top-up t --usd 1.50 --tokens 70"},
 		{`{"need":{"tokens":0,"usd":0.1},"available":{"tokens":-5,"usd":1}}`, "picket budget top-up t --tokens 5"},
 	} {
 		var d moneyData
@@ -82,7 +88,8 @@ func TestABudgetIsNotBelowZero(t *testing.T) {
 	}
 	var spec picket.TaskSpec
 	err := settings{}.budgetOf(cmd, &spec)
-	if err == nil || exitCode(err) != 2 || !strings.Contains(err.Error(), "--budget -1 is below zero") || spec.BudgetEnvelope != nil {
+	if err == nil || exitCode(err) != 2 || !strings.Contains(err.Error(), "--budget -1 is below zero") ||
+		spec.BudgetEnvelope != nil {
 		t.Errorf("--budget -1: %v, envelope %+v", err, spec.BudgetEnvelope)
 	}
 }

@@ -25,7 +25,8 @@ var errGap = errors.New("events were lost before this point")
 // as an unknown key, ends it; that the key reads too many streams does at the
 // first connect only. linked, when not nil, is told of each connect and
 // each loss that is followed by another try. each gets the event and its bytes; its error ends the stream.
-func (s *server) follow(ctx context.Context, path, after string, linked func(up bool), each func(picket.Event, jsontext.Value) error) error {
+func (s *server) follow(ctx context.Context, path, after string, linked func(up bool),
+	each func(picket.Event, jsontext.Value) error) error {
 	if linked == nil {
 		linked = func(bool) {}
 	}
@@ -58,7 +59,8 @@ func (s *server) follow(ctx context.Context, path, after string, linked func(up 
 
 // followOrLook is follow for who can look for themselves meanwhile: when the
 // key reads too many streams, linked is told so and it is tried again.
-func (s *server) followOrLook(ctx context.Context, path, after string, linked func(up bool), each func(picket.Event, jsontext.Value) error) error {
+func (s *server) followOrLook(ctx context.Context, path, after string, linked func(up bool),
+	each func(picket.Event, jsontext.Value) error) error {
 	for {
 		err := s.follow(ctx, path, after, linked, each)
 		var full *picket.Error
@@ -73,7 +75,8 @@ func (s *server) followOrLook(ctx context.Context, path, after string, linked fu
 }
 
 // readStream reads one connection and answers the last cursor.
-func (s *server) readStream(ctx context.Context, path, after string, linked func(bool), each func(picket.Event, jsontext.Value) error) (string, error) {
+func (s *server) readStream(ctx context.Context, path, after string, linked func(bool),
+	each func(picket.Event, jsontext.Value) error) (string, error) {
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if after != "" {
 		header.Set("Last-Event-ID", after)

@@ -59,7 +59,8 @@ func redisFindings(ctx context.Context, cfg settings) []finding {
 	}
 	for i := range found {
 		if found[i].grade == "fail" && cfg.yes("allow_unsafe_redis") {
-			found[i].grade, found[i].detail = "warn", found[i].detail+" (allowed by "+cfg["allow_unsafe_redis"].origin+")"
+			found[i].grade, found[i].detail = "warn",
+				found[i].detail+" (allowed by "+cfg["allow_unsafe_redis"].origin+")"
 		}
 	}
 	return found

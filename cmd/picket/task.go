@@ -118,7 +118,10 @@ func instant(flag, text string, sign time.Duration) (picket.Instant, error) {
 
 func newTaskList() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List tasks, newest first", Args: args(cobra.NoArgs),
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List tasks, newest first",
+		Args:    args(cobra.NoArgs),
 		Example: "  picket task list --state queued,leased --label team=a\n  picket task list --watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
@@ -129,9 +132,11 @@ func newTaskList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return taskListing(cmd).show(s, topic{kinds: []string{"task.", "lease.", "store."}}, func(ctx context.Context, raw *jsontext.Value) error {
-				return s.get(ctx, "/api/v1/tasks?"+q.Encode(), nil, raw)
-			})
+			return taskListing(cmd).
+				show(s, topic{kinds: []string{"task.", "lease.", "store."}},
+					func(ctx context.Context, raw *jsontext.Value) error {
+						return s.get(ctx, "/api/v1/tasks?"+q.Encode(), nil, raw)
+					})
 		},
 	}
 	f := c.Flags()
@@ -189,7 +194,10 @@ func taskListing(cmd *cobra.Command) listing[picket.Task] {
 	parent, _ := cmd.Flags().GetString("parent")
 	return listing[picket.Task]{
 		arrange: func(tasks []picket.Task) []picket.Task { return underParents(tasks, depths) },
-		cmd:     cmd, member: "tasks", empty: "no tasks", name: func(t picket.Task) string { return t.TaskID },
+		cmd:     cmd,
+		member:  "tasks",
+		empty:   "no tasks",
+		name:    func(t picket.Task) string { return t.TaskID },
 		more: func(members map[string]jsontext.Value, _ int) string {
 			if cursor := outputText(picket.RawJSON(members["nextCursor"])); cursor != "" {
 				return "--cursor " + quoted(cursor) + " for the next page, or --limit 200"
@@ -197,15 +205,26 @@ func taskListing(cmd *cobra.Command) listing[picket.Task] {
 			return ""
 		},
 		columns: []column[picket.Task]{
-			{head: "TASK", cell: func(t picket.Task) string { return strings.Repeat("· ", depths[t.TaskID]) + t.TaskID }},
+			{
+				head: "TASK",
+				cell: func(t picket.Task) string { return strings.Repeat("· ", depths[t.TaskID]) + t.TaskID },
+			},
 			{head: "STATE", cell: func(t picket.Task) string { return string(t.State) }},
-			{head: "FENCE", cell: func(t picket.Task) string { return strconv.FormatInt(t.FencingToken, 10) }, spare: 3},
+			{
+				head:  "FENCE",
+				cell:  func(t picket.Task) string { return strconv.FormatInt(t.FencingToken, 10) },
+				spare: 3,
+			},
 			{head: "AGE", cell: func(t picket.Task) string { return ago(t.CreatedAt) }, spare: 2},
 			{head: "ROLE", cell: func(t picket.Task) string { return t.Role }, wide: true},
 			{head: "PRIORITY", cell: func(t picket.Task) string { return strconv.Itoa(t.Priority) }, wide: true},
 			{head: "FAILURES", cell: func(t picket.Task) string { return strconv.Itoa(t.Failures) }, wide: true},
 			{head: "LABELS", cell: func(t picket.Task) string { return labelText(t.Labels) }, wide: true},
-			{head: "TITLE", cell: func(t picket.Task) string { return clip(listedTitle(t, parent, depths), 60) }, spare: 1},
+			{
+				head:  "TITLE",
+				cell:  func(t picket.Task) string { return clip(listedTitle(t, parent, depths), 60) },
+				spare: 1,
+			},
 		},
 	}
 }

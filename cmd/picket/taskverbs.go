@@ -49,7 +49,8 @@ func newTaskCancel() *cobra.Command {
 }
 
 func newTaskRetry() *cobra.Command {
-	return reasonVerb("retry", "Queue an escalated task again, or repeat a closed one as a new task", "/retry", "queued", "picket task explain")
+	return reasonVerb("retry", "Queue an escalated task again, or repeat a closed one as a new task", "/retry",
+		"queued", "picket task explain")
 }
 
 // reasonVerb changes a task, with a reason; after are commands about the task that
@@ -59,7 +60,8 @@ func reasonVerb(use, short, path, done string, after ...string) *cobra.Command {
 		reason, _ := cmd.Flags().GetString("reason")
 		var raw jsontext.Value
 		var task picket.Task
-		if err := s.post(cmd.Context(), "/api/v1/tasks/"+segment(id)+path, reasonBody{reason}, &task, &raw); err != nil {
+		if err := s.post(cmd.Context(), "/api/v1/tasks/"+segment(id)+path, reasonBody{reason}, &task,
+			&raw); err != nil {
 			return err
 		}
 		if err := printTask(cmd, task, raw, done); err != nil {
@@ -248,14 +250,21 @@ func endText(r picket.Run) string {
 func newTaskReports() *cobra.Command {
 	c := onTask("reports", "List the progress reports of a task", func(cmd *cobra.Command, s *server, id string) error {
 		return listing[picket.Report]{
-			cmd: cmd, member: "reports", empty: "no reports yet", name: func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) },
+			cmd:    cmd,
+			member: "reports",
+			empty:  "no reports yet",
+			name:   func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) },
 			columns: []column[picket.Report]{
 				{head: "#", cell: func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) }},
 				{head: "AGE", cell: func(r picket.Report) string { return ago(r.At) }},
 				{head: "FENCE", cell: func(r picket.Report) string { return strconv.FormatInt(r.FencingToken, 10) }},
 				{head: "SUMMARY", cell: func(r picket.Report) string { return clip(r.Summary, 80) }},
 				{head: "NEXT", cell: func(r picket.Report) string { return clip(r.NextStep, 50) }},
-				{head: "BLOCKERS", cell: func(r picket.Report) string { return clip(strings.Join(r.Blockers, "; "), 50) }, wide: true},
+				{
+					head: "BLOCKERS",
+					cell: func(r picket.Report) string { return clip(strings.Join(r.Blockers, "; "), 50) },
+					wide: true,
+				},
 			},
 		}.show(s, topic{task: id}, func(ctx context.Context, raw *jsontext.Value) error {
 			return s.get(ctx, "/api/v1/tasks/"+segment(id)+"/reports", nil, raw)
@@ -265,33 +274,34 @@ func newTaskReports() *cobra.Command {
 }
 
 func newTaskExplain() *cobra.Command {
-	return watchFlag(formatFlag(onTask("explain", "Say why a task is where it is, and what to do", func(cmd *cobra.Command, s *server, id string) error {
-		format, err := formatOf(cmd)
-		if err != nil {
-			return err
-		}
-		cfg, err := loadSettings(cmd)
-		if err != nil {
-			return err
-		}
-		return watching(cmd, s, topic{unlogged: true}, func(ctx context.Context, w io.Writer) error {
-			var raw jsontext.Value
-			var e picket.Explanation
-			if err := s.get(ctx, "/api/v1/tasks/"+segment(id)+"/explain", &e, &raw); err != nil {
+	return watchFlag(formatFlag(onTask("explain", "Say why a task is where it is, and what to do",
+		func(cmd *cobra.Command, s *server, id string) error {
+			format, err := formatOf(cmd)
+			if err != nil {
 				return err
 			}
-			showing(w, raw)
-			if format != "table" && format != "wide" {
-				return printValue(w, format, raw)
+			cfg, err := loadSettings(cmd)
+			if err != nil {
+				return err
 			}
-			fmt.Fprintln(w, painter(w).state(string(e.State)))
-			for _, b := range e.Because {
-				fmt.Fprintln(w, "  because "+oneLine(b))
-			}
-			for _, n := range e.Next {
-				fmt.Fprintln(w, "  next:   "+oneLine(cfg.workerHere(n)))
-			}
-			return nil
-		})
-	})))
+			return watching(cmd, s, topic{unlogged: true}, func(ctx context.Context, w io.Writer) error {
+				var raw jsontext.Value
+				var e picket.Explanation
+				if err := s.get(ctx, "/api/v1/tasks/"+segment(id)+"/explain", &e, &raw); err != nil {
+					return err
+				}
+				showing(w, raw)
+				if format != "table" && format != "wide" {
+					return printValue(w, format, raw)
+				}
+				fmt.Fprintln(w, painter(w).state(string(e.State)))
+				for _, b := range e.Because {
+					fmt.Fprintln(w, "  because "+oneLine(b))
+				}
+				for _, n := range e.Next {
+					fmt.Fprintln(w, "  next:   "+oneLine(cfg.workerHere(n)))
+				}
+				return nil
+			})
+		})))
 }

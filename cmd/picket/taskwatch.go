@@ -14,61 +14,63 @@ import (
 )
 
 func newTaskWatch() *cobra.Command {
-	c := onTask("watch", "Follow a task's events until it is closed, in review or escalated", func(cmd *cobra.Command, s *server, id string) error {
-		format, err := formatOf(cmd)
-		if err != nil {
-			return err
-		}
-		interruptible, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-		defer stop()
-		cfg, err := loadSettings(cmd)
-		if err != nil {
-			return err
-		}
-		wanted, _ := cmd.Flags().GetBool("notify")
-		d := newDesktop(cmd, cfg, wanted)
-		defer d.wait()
-		var task picket.Task
-		if err := s.get(interruptible, "/api/v1/tasks/"+segment(id), &task, nil); isLost(err) {
-			return err // it never was there, as far as is known here
-		}
-		ctx, cancel := context.WithCancelCause(interruptible)
-		defer cancel(nil)
-		go func() { cancel(s.vigil(ctx, id)) }()
-		err = s.follow(ctx, "/api/v1/events?task="+segment(id), "0", nil, func(e picket.Event, raw jsontext.Value) error {
-			if err := printEvent(cmd, format, e, raw); err != nil {
+	c := onTask("watch", "Follow a task's events until it is closed, in review or escalated",
+		func(cmd *cobra.Command, s *server, id string) error {
+			format, err := formatOf(cmd)
+			if err != nil {
 				return err
 			}
-			// The log may be ahead of nothing: the task read after an event is at
-			// least as new as the event.
-			if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, nil); err != nil {
-				if isLost(err) {
-					return errTaskLost
-				}
+			interruptible, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			cfg, err := loadSettings(cmd)
+			if err != nil {
 				return err
 			}
-			if caughtUp(task, e) {
-				d.see(task)
-				d.hear(e, task)
+			wanted, _ := cmd.Flags().GetBool("notify")
+			d := newDesktop(cmd, cfg, wanted)
+			defer d.wait()
+			var task picket.Task
+			if err := s.get(interruptible, "/api/v1/tasks/"+segment(id), &task, nil); isLost(err) {
+				return err // it never was there, as far as is known here
 			}
-			if settled(task) && caughtUp(task, e) {
-				return errSettled
+			ctx, cancel := context.WithCancelCause(interruptible)
+			defer cancel(nil)
+			go func() { cancel(s.vigil(ctx, id)) }()
+			err = s.follow(ctx, "/api/v1/events?task="+segment(id), "0", nil,
+				func(e picket.Event, raw jsontext.Value) error {
+					if err := printEvent(cmd, format, e, raw); err != nil {
+						return err
+					}
+					// The log may be ahead of nothing: the task read after an event is at
+					// least as new as the event.
+					if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, nil); err != nil {
+						if isLost(err) {
+							return errTaskLost
+						}
+						return err
+					}
+					if caughtUp(task, e) {
+						d.see(task)
+						d.hear(e, task)
+					}
+					if settled(task) && caughtUp(task, e) {
+						return errSettled
+					}
+					return nil
+				})
+			switch {
+			case errors.Is(err, errSettled):
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s\n", id, task.State)
+				return s.outcome(cmd.Context(), task)
+			case errors.Is(err, errTaskLost):
+				return taskLost(id, "")
+			case interruptible.Err() != nil:
+				return ended(exitInterrupted)
+			case errors.Is(err, context.Canceled):
+				return nil
 			}
-			return nil
+			return err
 		})
-		switch {
-		case errors.Is(err, errSettled):
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s\n", id, task.State)
-			return s.outcome(cmd.Context(), task)
-		case errors.Is(err, errTaskLost):
-			return taskLost(id, "")
-		case interruptible.Err() != nil:
-			return ended(exitInterrupted)
-		case errors.Is(err, context.Canceled):
-			return nil
-		}
-		return err
-	})
 	c.Long = "Follow a task's events from its beginning. Exit code: 0 completed or in review, 1 failed, rejected,\n" +
 		"cancelled or escalated, 5 out of budget, 124 timed out."
 	c.Flags().Bool("notify", false, "a notice on the desktop when the task needs you, is in review or has ended")

@@ -28,7 +28,8 @@ func TestWhatIsWrongWithTLSIsSaid(t *testing.T) {
 	} {
 		s := &server{client: &adapter.Client{BaseURL: url}}
 		err := s.get(t.Context(), "/readyz", nil, nil)
-		if err == nil || picket.CodeOf(err) != picket.CodeUnavailable || !strings.HasPrefix(err.Error(), url+want[0]) || !strings.Contains(remedyOf(err), want[1]) {
+		if err == nil || picket.CodeOf(err) != picket.CodeUnavailable || !strings.HasPrefix(err.Error(), url+want[0]) ||
+			!strings.Contains(remedyOf(err), want[1]) {
 			t.Errorf("%s: %v (fix: %s), want %q", url, err, remedyOf(err), want)
 		}
 	}

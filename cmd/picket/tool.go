@@ -39,9 +39,11 @@ func newTool() *cobra.Command {
 // newToolCall is the same under a name that no tool can have taken.
 func newToolCall() *cobra.Command {
 	return &cobra.Command{
-		Use: "call NAME [INPUT ...]", Short: "Call a tool; --estimate only says what it would cost", DisableFlagParsing: true,
-		Long:    "The same as picket tool NAME [INPUT ...]. --estimate says what the call would reserve, and cost at most, and calls nothing.",
-		Example: "  picket tool call http_request --url https://api.example.com/ --estimate\n  picket tool call mark_complete '{\"output\":{\"tests\":12}}'",
+		Use:                "call NAME [INPUT ...]",
+		Short:              "Call a tool; --estimate only says what it would cost",
+		DisableFlagParsing: true,
+		Long:               "The same as picket tool NAME [INPUT ...]. --estimate says what the call would reserve, and cost at most, and calls nothing.",
+		Example:            "  picket tool call http_request --url https://api.example.com/ --estimate\n  picket tool call mark_complete '{\"output\":{\"tests\":12}}'",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 0 {
 				e := usage("the name of a tool is missing")
@@ -115,7 +117,8 @@ func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []str
 
 // toolInput is the JSON that was given, or one made of --field value pairs
 // according to the tool's own schema.
-func toolInput(cmd *cobra.Command, proxy *adapter.Client, name string, rest []string) (input jsontext.Value, once string, err error) {
+func toolInput(cmd *cobra.Command, proxy *adapter.Client, name string,
+	rest []string) (input jsontext.Value, once string, err error) {
 	fields, once, err := toolFields(rest)
 	if err != nil || (len(fields) == 0 && len(rest) == 0) {
 		return jsontext.Value("{}"), once, err
@@ -148,7 +151,10 @@ func toolInput(cmd *cobra.Command, proxy *adapter.Client, name string, rest []st
 }
 
 // field is one --name value pair; the JSON input has no name.
-type field struct{ name, text string }
+type field struct {
+	name string
+	text string
+}
 
 // toolFields splits the arguments after the tool's name.
 func toolFields(rest []string) (fields []field, once string, err error) {

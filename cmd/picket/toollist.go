@@ -32,7 +32,10 @@ func tools(cmd *cobra.Command, proxy *adapter.Client) ([]toolInfo, error) {
 
 func newToolList() *cobra.Command {
 	return formatFlag(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the tools of this run, and what a call costs", Args: args(cobra.NoArgs),
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the tools of this run, and what a call costs",
+		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := formatOf(cmd)
 			if err != nil {

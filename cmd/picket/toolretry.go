@@ -39,7 +39,8 @@ func patiently(ctx context.Context, patience time.Duration, w io.Writer, call fu
 
 // unanswered reports whether the call may work unchanged in a moment.
 func unanswered(err error) bool {
-	return errors.Is(err, picket.CodeUnavailable) || errors.Is(err, picket.CodeRateLimited) || errors.Is(err, picket.ErrUnknown)
+	return errors.Is(err, picket.CodeUnavailable) || errors.Is(err, picket.CodeRateLimited) ||
+		errors.Is(err, picket.ErrUnknown)
 }
 
 func askedToWait(err error) time.Duration {

@@ -37,7 +37,8 @@ func TestToolCallsArePatient(t *testing.T) {
 	}{
 		{"at once", 0, away, false, 1, 0, false},
 		{"a restart", 2 * time.Second, away, false, 6, 3100 * time.Millisecond, true},
-		{"an unknown outcome", time.Second, picket.Refuse(picket.CodeInternal, "", "lost").Because(picket.ErrUnknown), false, 5, 1500 * time.Millisecond, true},
+		{"an unknown outcome", time.Second, picket.Refuse(picket.CodeInternal, "", "lost").Because(picket.ErrUnknown),
+			false, 5, 1500 * time.Millisecond, true},
 		{"never back", time.Hour, away, true, 9, 9100 * time.Millisecond, true},
 		{"asked to wait", time.Hour, asked, true, 3, 8 * time.Second, true},
 		{"refused", time.Hour, refused, true, 1, 0, false},

@@ -36,16 +36,23 @@ func TestPricesOfTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := l.Tools["http_request"]; p.Call != 1_000_000 || p.PerUnit[budget.UnitByte] != 1 || p.Max != 10_000_000 || p.ChargeOn != budget.ChargeOnDispatch {
+	if p := l.Tools["http_request"]; p.Call != 1_000_000 || p.PerUnit[budget.UnitByte] != 1 || p.Max != 10_000_000 ||
+		p.ChargeOn != budget.ChargeOnDispatch {
 		t.Errorf("http_request = %+v", p)
 	}
-	if p := l.Tools["exec"]; p.Call != 0 || p.PerUnit[budget.UnitSecond] != 100_000 || p.PerUnit[budget.UnitResultToken] != 1 || p.ChargeOn != budget.ChargeOnSuccess {
+	if p := l.Tools["exec"]; p.Call != 0 || p.PerUnit[budget.UnitSecond] != 100_000 ||
+		p.PerUnit[budget.UnitResultToken] != 1 || p.ChargeOn != budget.ChargeOnSuccess {
 		t.Errorf("exec = %+v", p)
 	}
 	if _, priced := l.Tools["github_*"]; !priced || len(l.Tools) != 3 {
 		t.Errorf("tools = %+v", l.Tools)
 	}
-	if m := l.Models["claude-opus-4.5"]; m != (budget.TokenPrice{Input: 3e9, Output: 15e9, CacheRead: 3e8, CacheWrite: 375e7}) {
+	if m := l.Models["claude-opus-4.5"]; m != (budget.TokenPrice{
+		Input:      3e9,
+		Output:     15e9,
+		CacheRead:  3e8,
+		CacheWrite: 375e7,
+	}) {
 		t.Errorf("model = %+v", m)
 	}
 }

@@ -52,7 +52,8 @@ func toolsOf(s settings) (*budget.List, error) {
 	for _, name := range s.under("models") {
 		for _, key := range []string{"input", "output"} {
 			if s.tool("models", name, key).items == nil {
-				return nil, usage("%s: tools.models.%s needs %s: dollars a million tokens", s.tool("models", name).origin, name, key)
+				return nil, usage("%s: tools.models.%s needs %s: dollars a million tokens",
+					s.tool("models", name).origin, name, key)
 			}
 		}
 	}
@@ -68,7 +69,8 @@ func toolsOf(s settings) (*budget.List, error) {
 	}
 	for _, name := range s.under("sql") {
 		if s.tool("sql", name, "url_env").items == nil {
-			return nil, usage("%s: tools.sql.%s needs url_env, the variable that holds the database's URL", s.tool("sql", name).origin, name)
+			return nil, usage("%s: tools.sql.%s needs url_env, the variable that holds the database's URL",
+				s.tool("sql", name).origin, name)
 		}
 	}
 	return s.priceList()
@@ -109,7 +111,8 @@ func (s settings) checkUpstream(name string) error {
 	}
 	for _, h := range s.under("upstreams", name, "headers") {
 		if s.tool("upstreams", name, "headers", h, "env").items == nil {
-			return usage("%s: the header %s needs env, the variable that holds its value", s.tool("upstreams", name, "headers", h).origin, h)
+			return usage("%s: the header %s needs env, the variable that holds its value",
+				s.tool("upstreams", name, "headers", h).origin, h)
 		}
 	}
 	return nil

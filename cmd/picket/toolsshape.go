@@ -15,41 +15,52 @@ import (
 // toolsShape is everything that may stand under tools in picket.yaml.
 func toolsShape() toolShape {
 	env := leaf("the variable of the server's environment that holds it", checkEnvName)
-	return toolShape{keys: map[string]toolShape{
-		"prices": namedBy(checkPriceName, toolShape{keys: map[string]toolShape{
-			"call":      leaf("dollars a call", checkDollars),
-			"per_unit":  namedBy(checkUnit, leaf("dollars for each byte of the answer, second of the call or token of the result", checkDollars)),
-			"max":       leaf("dollars a call costs at most; reserved before it, needed with per_unit", checkDollars),
-			"charge_on": leaf("dispatch: every call that left costs; success: only one that did not fail", checkChargeOn),
-		}}),
-		"models": namedBy(nil, toolShape{keys: map[string]toolShape{
-			"input":       leaf("dollars a million tokens", checkDollars),
-			"output":      leaf("dollars a million tokens", checkDollars),
-			"cache_read":  leaf("dollars a million tokens; default: as input", checkDollars),
-			"cache_write": leaf("dollars a million tokens; default: as input", checkDollars),
-		}}),
-		"http_request": {keys: map[string]toolShape{
-			"allow":     listOf("hosts, or host:port, that may be called", checkAllowed),
-			"timeout":   leaf("how long a call may take", checkCallTime),
-			"max_bytes": leaf("how much of an answer is read", checkCount),
-		}},
-		"sql": namedBy(checkShortName, toolShape{keys: map[string]toolShape{
-			"url_env": env,
-			"marks":   leaf("table of the high-water marks", checkTable),
-			"timeout": leaf("how long a call may take", checkCallTime),
-		}}),
-		"upstreams": namedBy(checkUpstreamName, toolShape{keys: map[string]toolShape{
-			"url":     leaf("URL of an MCP server", checkURL),
-			"headers": namedBy(checkHeader, toolShape{keys: map[string]toolShape{"env": env}}),
-			"command": listOf("program and arguments of an MCP server that speaks over its standard streams", checkArgument),
-			"env":     listOf("names of variables it gets beside the usual ones", checkEnvName),
-			"timeout": leaf("how long a call of one of its tools may take", checkCallTime),
-		}}),
-		"llm": {keys: map[string]toolShape{
-			"anthropic": {keys: map[string]toolShape{"url": leaf("URL of the API", checkURL), "key_env": env}},
-			"openai":    {keys: map[string]toolShape{"url": leaf("URL of the API", checkURL), "key_env": env}},
-		}},
-	}}
+	return toolShape{
+		keys: map[string]toolShape{
+			"prices": namedBy(checkPriceName, toolShape{
+				keys: map[string]toolShape{
+					"call": leaf("dollars a call", checkDollars),
+					"per_unit": namedBy(checkUnit,
+						leaf("dollars for each byte of the answer, second of the call or token of the result",
+							checkDollars)),
+					"max": leaf("dollars a call costs at most; reserved before it, needed with per_unit",
+						checkDollars),
+					"charge_on": leaf("dispatch: every call that left costs; success: only one that did not fail",
+						checkChargeOn),
+				},
+			}),
+			"models": namedBy(nil, toolShape{keys: map[string]toolShape{
+				"input":       leaf("dollars a million tokens", checkDollars),
+				"output":      leaf("dollars a million tokens", checkDollars),
+				"cache_read":  leaf("dollars a million tokens; default: as input", checkDollars),
+				"cache_write": leaf("dollars a million tokens; default: as input", checkDollars),
+			}}),
+			"http_request": {keys: map[string]toolShape{
+				"allow":     listOf("hosts, or host:port, that may be called", checkAllowed),
+				"timeout":   leaf("how long a call may take", checkCallTime),
+				"max_bytes": leaf("how much of an answer is read", checkCount),
+			}},
+			"sql": namedBy(checkShortName, toolShape{keys: map[string]toolShape{
+				"url_env": env,
+				"marks":   leaf("table of the high-water marks", checkTable),
+				"timeout": leaf("how long a call may take", checkCallTime),
+			}}),
+			"upstreams": namedBy(checkUpstreamName, toolShape{
+				keys: map[string]toolShape{
+					"url":     leaf("URL of an MCP server", checkURL),
+					"headers": namedBy(checkHeader, toolShape{keys: map[string]toolShape{"env": env}}),
+					"command": listOf("program and arguments of an MCP server that speaks over its standard streams",
+						checkArgument),
+					"env":     listOf("names of variables it gets beside the usual ones", checkEnvName),
+					"timeout": leaf("how long a call of one of its tools may take", checkCallTime),
+				},
+			}),
+			"llm": {keys: map[string]toolShape{
+				"anthropic": {keys: map[string]toolShape{"url": leaf("URL of the API", checkURL), "key_env": env}},
+				"openai":    {keys: map[string]toolShape{"url": leaf("URL of the API", checkURL), "key_env": env}},
+			}},
+		},
+	}
 }
 
 func checkDollars(text string) error {

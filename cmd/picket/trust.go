@@ -185,7 +185,8 @@ func trustedConfig(cmd *cobra.Command) (configFile, error) {
 		return f, nil
 	}
 	if cmd.Annotations[trustKey] != "" {
-		return configFile{}, picket.Refuse(codeUsage, "Read the file. To use it, run: "+trustCommand+". To use another file, set --config.",
+		return configFile{}, picket.Refuse(codeUsage,
+			"Read the file. To use it, run: "+trustCommand+". To use another file, set --config.",
 			"%s in this directory is not used: %s", f.path, reason)
 	}
 	reportIgnored(cmd, f, reason)
@@ -224,7 +225,8 @@ func configFinding(cmd *cobra.Command) finding {
 	case err != nil:
 		return finding{"configuration", "fail", explain(err), remedyOf(err)}
 	case reason != "":
-		return finding{"configuration", "warn", f.path + " in this directory is ignored: " + reason, "Read the file, then run: " + trustCommand}
+		return finding{"configuration", "warn", f.path + " in this directory is ignored: " + reason,
+			"Read the file, then run: " + trustCommand}
 	case f.path == "":
 		return finding{"configuration", "ok", "no picket.yaml; defaults and environment", ""}
 	}

@@ -18,7 +18,9 @@ import (
 
 func newConfigTrust() *cobra.Command {
 	c := &cobra.Command{
-		Use: "trust", Short: "Trust the picket.yaml of this directory, as it is now", Args: args(cobra.NoArgs),
+		Use:   "trust",
+		Short: "Trust the picket.yaml of this directory, as it is now",
+		Args:  args(cobra.NoArgs),
 		Long: "Trust the picket.yaml of this directory, as it is now. The command lists every setting of the file and marks\n" +
 			"those that are new or have changed since the file was last trusted. Picket stores a digest of the file outside\n" +
 			"the directory. After any change the file must be trusted again. A file that --config or PICKET_CONFIG names,\n" +
@@ -82,7 +84,12 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed; to use "+oneLine(path)+", run: "+trustCommand)
 		return nil
 	}
-	record, err := json.Marshal(trustRecord{Path: path, SHA256: digest(f.text), At: time.Now().UTC().Truncate(time.Second), Keys: digests(values)})
+	record, err := json.Marshal(trustRecord{
+		Path:   path,
+		SHA256: digest(f.text),
+		At:     time.Now().UTC().Truncate(time.Second),
+		Keys:   digests(values),
+	})
 	if err != nil {
 		return err
 	}
@@ -108,7 +115,8 @@ func notByAnAgent() error {
 func digests(values map[string]value) map[string]string {
 	all := map[string]string{}
 	for key, v := range values {
-		section := strings.HasSuffix(key, ":") || key == "tools" || strings.HasPrefix(key, toolsPrefix) && v.items == nil
+		section := strings.HasSuffix(key, ":") || key == "tools" ||
+			strings.HasPrefix(key, toolsPrefix) && v.items == nil
 		if section {
 			continue
 		}
@@ -177,5 +185,6 @@ func reportLocalSettings(cmd *cobra.Command, cfg settings) {
 		return
 	}
 	slices.Sort(keys)
-	fmt.Fprintln(cmd.ErrOrStderr(), "picket.yaml in this directory sets "+oneLine(strings.Join(slices.Compact(keys), ", ")))
+	fmt.Fprintln(cmd.ErrOrStderr(),
+		"picket.yaml in this directory sets "+oneLine(strings.Join(slices.Compact(keys), ", ")))
 }

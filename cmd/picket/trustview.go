@@ -112,5 +112,6 @@ func shortValue(s trustedSetting) string {
 	if more <= 0 {
 		return s.Value
 	}
-	return fmt.Sprintf("%s… (%d more characters at %s; -o json shows them)", string([]rune(s.Value)[:maxTrustedValue]), more, s.Line)
+	return fmt.Sprintf("%s… (%d more characters at %s; -o json shows them)", string([]rune(s.Value)[:maxTrustedValue]),
+		more, s.Line)
 }

@@ -41,7 +41,11 @@ func TestAdaptersAreAgentsLikeAnyOther(t *testing.T) {
 	served, stop := startConformed(t, store, l, http.DefaultTransport.(*http.Transport).Clone())
 	defer stop()
 	c := &adapter.Client{BaseURL: served.url, Key: picket.Secret(served.key)}
-	lives := map[string]chan string{"by-hand": make(chan string, 1), "library": make(chan string, 1), "command": make(chan string, 1)}
+	lives := map[string]chan string{
+		"by-hand": make(chan string, 1),
+		"library": make(chan string, 1),
+		"command": make(chan string, 1),
+	}
 	go func() { lives["by-hand"] <- workByHand(t, c, "by-hand") }()
 	go func() { lives["library"] <- workAsLibrary(t, c, "library") }()
 	go func() { lives["command"] <- workAsCommand(t, c, "command") }()
@@ -59,8 +63,16 @@ func TestAdaptersAreAgentsLikeAnyOther(t *testing.T) {
 func workByHand(t *testing.T, c *adapter.Client, id string) string {
 	n := func(n int) *int { return &n }
 	reg := picket.Registration{
-		AgentID: id, RoleID: "billing-processor", Capabilities: []string{"billing", "invoicing"}, Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: n(5)},
-		DrainTimeoutSeconds: n(77), Heartbeat: &picket.Thresholds{IntervalSeconds: n(1), UnhealthyAfterSeconds: n(60), DeadAfterSeconds: n(600)},
+		AgentID:             id,
+		RoleID:              "billing-processor",
+		Capabilities:        []string{"billing", "invoicing"},
+		Capacity:            &picket.DeclaredCapacity{MaxConcurrentTasks: n(5)},
+		DrainTimeoutSeconds: n(77),
+		Heartbeat: &picket.Thresholds{
+			IntervalSeconds:       n(1),
+			UnhealthyAfterSeconds: n(60),
+			DeadAfterSeconds:      n(600),
+		},
 	}
 	if _, err := c.Register(t.Context(), reg); err != nil {
 		t.Error(err)
@@ -78,9 +90,21 @@ func workByHand(t *testing.T, c *adapter.Client, id string) string {
 
 func workAsLibrary(t *testing.T, c *adapter.Client, id string) string {
 	a, err := adapter.New(adapter.Config{
-		BaseURL: c.BaseURL, Key: c.Key, AgentID: id, Role: "billing-processor", Capabilities: []string{"billing", "invoicing"}, Max: 5, Command: []string{"true"},
-		Health:   adapter.HealthConfig{Interval: time.Second, UnhealthyAfter: time.Minute, DeadAfter: 10 * time.Minute, DrainTimeout: 77 * time.Second},
-		StateDir: t.TempDir(), Containment: picket.ContainmentGroup,
+		BaseURL:      c.BaseURL,
+		Key:          c.Key,
+		AgentID:      id,
+		Role:         "billing-processor",
+		Capabilities: []string{"billing", "invoicing"},
+		Max:          5,
+		Command:      []string{"true"},
+		Health: adapter.HealthConfig{
+			Interval:       time.Second,
+			UnhealthyAfter: time.Minute,
+			DeadAfter:      10 * time.Minute,
+			DrainTimeout:   77 * time.Second,
+		},
+		StateDir:    t.TempDir(),
+		Containment: picket.ContainmentGroup,
 	})
 	if err != nil {
 		t.Error(err)
@@ -107,7 +131,8 @@ func workAsCommand(t *testing.T, c *adapter.Client, id string) string {
 	cmd := exec.Command("picket", "adapter", "--config", "picket.yaml", "--as", "billing-processor", "--agent-id", id)
 	var said bytes.Buffer
 	cmd.Dir, cmd.Stderr = dir, &said
-	cmd.Env = append(os.Environ(), "PICKET_URL="+c.BaseURL, "PICKET_API_KEY="+c.Key.Reveal(), "XDG_CONFIG_HOME="+dir, "XDG_STATE_HOME="+dir)
+	cmd.Env = append(os.Environ(), "PICKET_URL="+c.BaseURL, "PICKET_API_KEY="+c.Key.Reveal(), "XDG_CONFIG_HOME="+dir,
+		"XDG_STATE_HOME="+dir)
 	if err := cmd.Start(); err != nil {
 		t.Error(err)
 		return ""

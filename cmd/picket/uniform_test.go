@@ -37,10 +37,19 @@ type way struct {
 func asked(id string) picket.Registration {
 	n := func(n int) *int { return &n }
 	return picket.Registration{
-		AgentID: id, RoleID: "billing-processor", Name: "Billing Processor", Capabilities: []string{"billing", "invoicing"},
-		Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: n(5)}, Endpoint: "https://billing.example.com/webhook", DrainTimeoutSeconds: n(77),
-		Heartbeat: &picket.Thresholds{IntervalSeconds: n(1), UnhealthyAfterSeconds: n(2), DeadAfterSeconds: n(600)},
-		Metadata:  picket.RawJSON(`{"version":"1.2.0","n":12345678901234567890}`),
+		AgentID:             id,
+		RoleID:              "billing-processor",
+		Name:                "Billing Processor",
+		Capabilities:        []string{"billing", "invoicing"},
+		Capacity:            &picket.DeclaredCapacity{MaxConcurrentTasks: n(5)},
+		Endpoint:            "https://billing.example.com/webhook",
+		DrainTimeoutSeconds: n(77),
+		Heartbeat: &picket.Thresholds{
+			IntervalSeconds:       n(1),
+			UnhealthyAfterSeconds: n(2),
+			DeadAfterSeconds:      n(600),
+		},
+		Metadata: picket.RawJSON(`{"version":"1.2.0","n":12345678901234567890}`),
 	}
 }
 
@@ -51,7 +60,12 @@ func byLibrary(c *adapter.Client) way {
 			return err
 		},
 		beat: func(ctx context.Context, id string, load int) error {
-			_, err := c.Heartbeat(ctx, id, picket.Heartbeat{Status: picket.AgentActive, CurrentLoad: &load, ClientTimestamp: picket.InstantOf(time.Now())})
+			_, err := c.Heartbeat(ctx, id,
+				picket.Heartbeat{
+					Status:          picket.AgentActive,
+					CurrentLoad:     &load,
+					ClientTimestamp: picket.InstantOf(time.Now()),
+				})
 			return err
 		},
 		drain: func(ctx context.Context, id string, version int64) error {
@@ -66,7 +80,9 @@ func byLibrary(c *adapter.Client) way {
 func byCommand(t *testing.T, c *adapter.Client) way {
 	run := func(ctx context.Context, args ...string) error {
 		cmd := exec.CommandContext(ctx, "picket", args...)
-		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "PICKET_URL="+c.BaseURL, "PICKET_API_KEY="+c.Key.Reveal(), "XDG_CONFIG_HOME="+t.TempDir())
+		cmd.Dir, cmd.Env = t.TempDir(),
+			append(os.Environ(), "PICKET_URL="+c.BaseURL, "PICKET_API_KEY="+c.Key.Reveal(),
+				"XDG_CONFIG_HOME="+t.TempDir())
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("picket %s: %w\n%s", strings.Join(args, " "), err, out)
 		}
@@ -74,8 +90,10 @@ func byCommand(t *testing.T, c *adapter.Client) way {
 	}
 	return way{
 		register: func(ctx context.Context, id string) error {
-			return run(ctx, "agent", "register", id, "--role", "billing-processor", "--name", "Billing Processor", "--capability", "billing,invoicing", "--max", "5",
-				"--endpoint", "https://billing.example.com/webhook", "--drain-timeout", "77s", "--heartbeat", "1s", "--unhealthy-after", "2s", "--dead-after", "10m",
+			return run(ctx, "agent", "register", id, "--role", "billing-processor", "--name", "Billing Processor",
+				"--capability", "billing,invoicing", "--max", "5",
+				"--endpoint", "https://billing.example.com/webhook", "--drain-timeout", "77s", "--heartbeat", "1s",
+				"--unhealthy-after", "2s", "--dead-after", "10m",
 				"--metadata", `{"version":"1.2.0","n":12345678901234567890}`)
 		},
 		beat: func(ctx context.Context, id string, load int) error {
@@ -114,16 +132,19 @@ func byHand(c *adapter.Client) way {
 	}
 	return way{
 		register: func(ctx context.Context, id string) error {
-			return send(ctx, http.MethodPost, "/api/v1/agents", "", `{"agent_id":"`+id+`","role_id":"billing-processor","name":"Billing Processor",
+			return send(ctx, http.MethodPost, "/api/v1/agents", "",
+				`{"agent_id":"`+id+`","role_id":"billing-processor","name":"Billing Processor",
 				"capabilities":["billing","invoicing"],"capacity":{"max_concurrent_tasks":5},"endpoint":"https://billing.example.com/webhook","drain_timeout_seconds":77,
 				"heartbeat_config":{"interval_seconds":1,"unhealthy_after_seconds":2,"dead_after_seconds":600},"metadata":{"version":"1.2.0","n":12345678901234567890}}`)
 		},
 		beat: func(ctx context.Context, id string, load int) error {
 			return send(ctx, http.MethodPost, "/api/v1/agents/"+id+"/heartbeat", "",
-				fmt.Sprintf(`{"status":"active","current_load":%d,"client_timestamp":%q}`, load, time.Now().UTC().Format(time.RFC3339)))
+				fmt.Sprintf(`{"status":"active","current_load":%d,"client_timestamp":%q}`, load, time.Now().UTC().
+					Format(time.RFC3339)))
 		},
 		drain: func(ctx context.Context, id string, version int64) error {
-			return send(ctx, http.MethodPatch, "/api/v1/agents/"+id+"/status", fmt.Sprintf("%q", strconv.FormatInt(version, 10)), `{"status":"draining","drain_timeout_seconds":60}`)
+			return send(ctx, http.MethodPatch, "/api/v1/agents/"+id+"/status",
+				fmt.Sprintf("%q", strconv.FormatInt(version, 10)), `{"status":"draining","drain_timeout_seconds":60}`)
 		},
 		deregister: func(ctx context.Context, id string) error {
 			return send(ctx, http.MethodDelete, "/api/v1/agents/"+id, "", "")
@@ -207,7 +228,9 @@ func listed(t *testing.T, c *adapter.Client, id string) string {
 	var page struct {
 		Agents []jsontext.Value `json:"agents"`
 	}
-	if err := c.Call(t.Context(), http.MethodGet, "/api/v1/agents?role_id=billing-processor&capabilities=invoicing&min_available_capacity=5", nil, &page); err != nil {
+	if err := c.Call(t.Context(), http.MethodGet,
+		"/api/v1/agents?role_id=billing-processor&capabilities=invoicing&min_available_capacity=5", nil,
+		&page); err != nil {
 		t.Error(err)
 	}
 	for _, row := range page.Agents {
@@ -228,7 +251,8 @@ func plain(t *testing.T, c *adapter.Client, path, id string) string {
 
 // shared are members whose values no two agents can have in common; that they
 // are there is compared.
-var shared = []string{"id", "seq", "at", "timestamp", "registered_at", "last_heartbeat_at", "drain_deadline_at", "incarnation"}
+var shared = []string{"id", "seq", "at", "timestamp", "registered_at", "last_heartbeat_at", "drain_deadline_at",
+	"incarnation"}
 
 func normal(t *testing.T, raw jsontext.Value, id string) string {
 	t.Helper()

@@ -23,7 +23,9 @@ import (
 
 func newUp() *cobra.Command {
 	c := &cobra.Command{
-		Use: "up", Short: "Start everything in one process on this machine", Args: args(cobra.NoArgs),
+		Use:   "up",
+		Short: "Start everything in one process on this machine",
+		Args:  args(cobra.NoArgs),
 		Long: "Start orchestrator, tool proxy and reaper in one process. State is kept in the data directory between\n" +
 			"starts. Prints one line, ready and the URL, on stdout when it serves; SIGTERM and Ctrl-C stop it cleanly.",
 		Example: "  picket up\n  picket up --listen 127.0.0.1:0 --data ./picket-data\n  picket up --redis redis://127.0.0.1:6379/0",
@@ -39,7 +41,8 @@ func newUp() *cobra.Command {
 
 // witnessFlag is of commands that may adopt a store and have no other data.
 func witnessFlag(c *cobra.Command) {
-	c.Flags().String("data", "", "keep what this machine knows of the store in this directory (default: $XDG_DATA_HOME/picket)")
+	c.Flags().String("data", "",
+		"keep what this machine knows of the store in this directory (default: $XDG_DATA_HOME/picket)")
 }
 
 // serverFlags are those of every command that serves.
@@ -107,8 +110,19 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 	}
 	defer func() { err = errors.Join(err, backing.close()) }()
 
-	h := house{roles: roles{true, true, true}, cfg: cfg, redis: backing.options, memory: backing.memory, sealer: sealer, proxy: url, prices: prices, log: log, guard: guard,
-		witness: witnessDir(data), found: true}
+	h := house{
+		roles:   roles{true, true, true},
+		cfg:     cfg,
+		redis:   backing.options,
+		memory:  backing.memory,
+		sealer:  sealer,
+		proxy:   url,
+		prices:  prices,
+		log:     log,
+		guard:   guard,
+		witness: witnessDir(data),
+		found:   true,
+	}
 	h.adopted = admitAgain(keyFile, key, log)
 	if p := cfg.text("proxy_url"); p != "" {
 		h.proxy = p
@@ -182,7 +196,8 @@ func lockData(data string) (unlock func(), err error) {
 	}
 	if holder, taken := lockFile(f); taken {
 		f.Close()
-		return nil, picket.Refuse(picket.CodeStateConflict, "Use it, stop it with `kill "+holder+"`, or give this one another --data.",
+		return nil, picket.Refuse(picket.CodeStateConflict,
+			"Use it, stop it with `kill "+holder+"`, or give this one another --data.",
 			"picket up already runs with %s (pid %s)", data, holder)
 	}
 	_ = f.Truncate(0)

@@ -67,7 +67,15 @@ func watching(cmd *cobra.Command, s *server, of topic, show func(context.Context
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	v := &view{cmd: cmd, s: s, show: show, out: cmd.OutOrStdout(), terminal: isTerminal(cmd.OutOrStdout()), changed: make(chan struct{}, 1), failed: make(chan error, 1)}
+	v := &view{
+		cmd:      cmd,
+		s:        s,
+		show:     show,
+		out:      cmd.OutOrStdout(),
+		terminal: isTerminal(cmd.OutOrStdout()),
+		changed:  make(chan struct{}, 1),
+		failed:   make(chan error, 1),
+	}
 	if s != nil {
 		since := s.lastEvent(ctx) // before the first look: no change falls between
 		s.kept = map[string][]byte{}
@@ -178,7 +186,8 @@ func (v *view) draw(ctx context.Context, anew bool) error {
 	v.away = false
 	if v.terminal {
 		v.paint(page)
-	} else if v.last == nil || !(page.of != nil && bytes.Equal(page.of, v.lastOf)) && !bytes.Equal(page.Bytes(), v.last) {
+	} else if v.last == nil ||
+		!(page.of != nil && bytes.Equal(page.of, v.lastOf)) && !bytes.Equal(page.Bytes(), v.last) {
 		// In a log, an age that has moved by itself is no news.
 		_, _ = v.out.Write(page.Bytes())
 		_, _ = v.cmd.ErrOrStderr().Write(page.talk.Bytes())

@@ -98,7 +98,14 @@ func watched(t *testing.T, s *server, terminal bool, clock chan time.Time) (v *v
 	cmd.SetErr(talk)
 	looks := 0
 	s.kept = map[string][]byte{}
-	v = &view{cmd: cmd, s: s, out: out, terminal: terminal, clock: clock, changed: make(chan struct{}, 1), failed: make(chan error, 1),
+	v = &view{
+		cmd:      cmd,
+		s:        s,
+		out:      out,
+		terminal: terminal,
+		clock:    clock,
+		changed:  make(chan struct{}, 1),
+		failed:   make(chan error, 1),
 		show: func(ctx context.Context, w io.Writer) error {
 			var raw jsontext.Value
 			if err := s.get(ctx, "/thing", nil, &raw); err != nil {
@@ -108,7 +115,8 @@ func watched(t *testing.T, s *server, terminal bool, clock chan time.Time) (v *v
 			looks++
 			fmt.Fprintf(w, "%s, age %d\n", raw, looks)
 			return nil
-		}}
+		},
+	}
 	return v, out, talk
 }
 
@@ -123,7 +131,8 @@ func TestAWatchedViewIsReadAfterEvents(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- v.watch(ctx) }()
 	first := []string{<-d.asked, <-d.asked} // in any order
-	if got := strings.Join(first, " "); !strings.Contains(got, "/thing") || !strings.Contains(got, "stream after 7 type=key.created%2Ckey.revoked") {
+	if got := strings.Join(first, " "); !strings.Contains(got, "/thing") ||
+		!strings.Contains(got, "stream after 7 type=key.created%2Ckey.revoked") {
 		t.Fatalf("asked for %s", got)
 	}
 	for range 3 {
@@ -173,7 +182,8 @@ func TestAWatchedViewAgesOnATerminal(t *testing.T) {
 		t.Error(err)
 	}
 	got := out.String()
-	for _, want := range []string{"\x1b[2J\x1b[H\"one\", age 1\x1b[K", "\x1b[H\"one\", age 2\x1b[K", "\x1b[H\"two\", age "} {
+	for _, want := range []string{"\x1b[2J\x1b[H\"one\", age 1\x1b[K", "\x1b[H\"one\", age 2\x1b[K",
+		"\x1b[H\"two\", age "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}

@@ -20,7 +20,8 @@ func TestEveryViewCanBeWatched(t *testing.T) {
 		for _, sub := range c.Commands() {
 			walk(sub)
 		}
-		if !slices.Contains([]string{"list", "get", "show", "runs", "reports", "explain", "ledger"}, c.Name()) || slices.Contains(notWatched, c.CommandPath()) {
+		if !slices.Contains([]string{"list", "get", "show", "runs", "reports", "explain", "ledger"}, c.Name()) ||
+			slices.Contains(notWatched, c.CommandPath()) {
 			return
 		}
 		views++

@@ -17,7 +17,8 @@ import (
 
 func newWebhook() *cobra.Command {
 	return noun("webhook", "Post events to other systems, such as Slack",
-		newWebhookCreate(), newWebhookList(), newWebhookShow(), newWebhookDelete(), newWebhookRevive(), newWebhookTest())
+		newWebhookCreate(), newWebhookList(), newWebhookShow(), newWebhookDelete(), newWebhookRevive(),
+		newWebhookTest())
 }
 
 // webhookTopic is what can change a webhook that is watched. What it has taken
@@ -26,7 +27,9 @@ var webhookTopic = topic{kinds: []string{"webhook."}}
 
 func newWebhookCreate() *cobra.Command {
 	c := &cobra.Command{
-		Use: "create URL", Short: "Add a target; the secret of its signatures is shown once", Args: args(cobra.ExactArgs(1)),
+		Use:   "create URL",
+		Short: "Add a target; the secret of its signatures is shown once",
+		Args:  args(cobra.ExactArgs(1)),
 		Long: "Add a target that events are posted to from now on, one a request, in order, at least once. Without --type it is sent what\n" +
 			"people want to hear of. A URL can be a secret, as Slack's are: - reads it from stdin, and it is not shown again.",
 		Example: "  picket webhook create https://ops.example.com/picket\n  picket webhook create - --format slack --name '#agents' < slack-url\n" +
@@ -58,7 +61,8 @@ func newWebhookCreate() *cobra.Command {
 		},
 	}
 	c.Flags().String("name", "", "what people call it (default: the host)")
-	c.Flags().StringSlice("type", nil, "send only events of this type; repeatable (default: what people want to hear of)")
+	c.Flags().StringSlice("type", nil,
+		"send only events of this type; repeatable (default: what people want to hear of)")
 	choices(c, "type", picket.EventTypes...)
 	c.Flags().String("format", "standard", "standard, the event as JSON, or slack, a message")
 	choices(c, "format", "standard", "slack")
@@ -130,7 +134,10 @@ func newWebhookList() *cobra.Command {
 // onWebhook is a verb on one target.
 func onWebhook(use, short string, act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use + " WEBHOOK", Short: short, Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(webhookIDs),
+		Use:               use + " WEBHOOK",
+		Short:             short,
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFrom(webhookIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -146,17 +153,18 @@ func onWebhook(use, short string, act func(cmd *cobra.Command, s *server, id str
 }
 
 func newWebhookShow() *cobra.Command {
-	c := onWebhook("show", "Show a target: what it is sent and how it does", func(cmd *cobra.Command, s *server, id string) error {
-		return watching(cmd, s, webhookTopic, func(ctx context.Context, w io.Writer) error {
-			var raw jsontext.Value
-			var hook picket.Webhook
-			if err := s.get(ctx, "/api/v1/webhooks/"+segment(id), &hook, &raw); err != nil {
-				return err
-			}
-			showing(w, raw)
-			return printWebhook(cmd, w, hook, raw)
+	c := onWebhook("show", "Show a target: what it is sent and how it does",
+		func(cmd *cobra.Command, s *server, id string) error {
+			return watching(cmd, s, webhookTopic, func(ctx context.Context, w io.Writer) error {
+				var raw jsontext.Value
+				var hook picket.Webhook
+				if err := s.get(ctx, "/api/v1/webhooks/"+segment(id), &hook, &raw); err != nil {
+					return err
+				}
+				showing(w, raw)
+				return printWebhook(cmd, w, hook, raw)
+			})
 		})
-	})
 	c.Aliases = []string{"get"}
 	return watchFlag(formatFlag(c))
 }
@@ -178,9 +186,11 @@ func printWebhook(cmd *cobra.Command, w io.Writer, hook picket.Webhook, raw json
 	if kinds == "" {
 		kinds = "what people want to hear of"
 	}
-	rows := [][]string{{p.dim("webhook"), hook.WebhookID}, {p.dim("name"), oneLine(hook.Name)}, {p.dim("url"), oneLine(hook.URL)},
+	rows := [][]string{{p.dim("webhook"), hook.WebhookID}, {p.dim("name"), oneLine(hook.Name)},
+		{p.dim("url"), oneLine(hook.URL)},
 		{p.dim("state"), p.state(string(hook.State))}, {p.dim("format"), string(hook.Format)}, {p.dim("types"), kinds},
-		{p.dim("cursor"), hook.Cursor}, {p.dim("failures"), strconv.Itoa(hook.Failures)}, {p.dim("last"), oneLine(lastOf(hook))}}
+		{p.dim("cursor"), hook.Cursor}, {p.dim("failures"), strconv.Itoa(hook.Failures)},
+		{p.dim("last"), oneLine(lastOf(hook))}}
 	if !hook.NextAttemptAt.IsZero() {
 		rows = append(rows, []string{p.dim("next try"), hook.NextAttemptAt.String()})
 	}
@@ -193,7 +203,8 @@ func printWebhook(cmd *cobra.Command, w io.Writer, hook picket.Webhook, raw json
 
 func newWebhookDelete() *cobra.Command {
 	return onWebhook("delete", "Send a target nothing any more", func(cmd *cobra.Command, s *server, id string) error {
-		if err := s.call(cmd.Context(), http.MethodDelete, "/api/v1/webhooks/"+segment(id), nil, nil, nil, adapter.WithIdempotencyKey(newIdempotencyKey())); err != nil {
+		if err := s.call(cmd.Context(), http.MethodDelete, "/api/v1/webhooks/"+segment(id), nil, nil, nil,
+			adapter.WithIdempotencyKey(newIdempotencyKey())); err != nil {
 			return err
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), id+" deleted")
@@ -202,14 +213,15 @@ func newWebhookDelete() *cobra.Command {
 }
 
 func newWebhookRevive() *cobra.Command {
-	return formatFlag(onWebhook("revive", "Go on with a target that is dead or off, where it stopped", func(cmd *cobra.Command, s *server, id string) error {
-		var raw jsontext.Value
-		var hook picket.Webhook
-		if err := s.post(cmd.Context(), "/api/v1/webhooks/"+segment(id)+"/revive", nil, &hook, &raw); err != nil {
-			return err
-		}
-		return printWebhook(cmd, cmd.OutOrStdout(), hook, raw)
-	}))
+	return formatFlag(onWebhook("revive", "Go on with a target that is dead or off, where it stopped",
+		func(cmd *cobra.Command, s *server, id string) error {
+			var raw jsontext.Value
+			var hook picket.Webhook
+			if err := s.post(cmd.Context(), "/api/v1/webhooks/"+segment(id)+"/revive", nil, &hook, &raw); err != nil {
+				return err
+			}
+			return printWebhook(cmd, cmd.OutOrStdout(), hook, raw)
+		}))
 }
 
 func (s *server) allWebhooks(ctx context.Context) ([]candidate, error) {

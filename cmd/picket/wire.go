@@ -30,7 +30,11 @@ import (
 // record and hands every other room the few methods it asked for.
 
 // roles says which rooms a server process opens.
-type roles struct{ orchestrator, toolproxy, reaper bool }
+type roles struct {
+	orchestrator bool
+	toolproxy    bool
+	reaper       bool
+}
 
 // house is a server process before it serves.
 type house struct {
@@ -60,8 +64,18 @@ func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
 		return nil, err
 	}
 	store, err := orchestrator.Open(ctx, orchestrator.Config{
-		Redis: h.redis, Namespaces: h.cfg.namespaces(), Sealer: h.sealer, ProxyURL: h.proxy, Memory: h.memory, Log: h.log,
-		Quotas: h.cfg.quotas(), Witness: h.witness, Found: h.found, Adopted: h.adopted, HousePerDay: h.cfg.housePerDay(), TaskEnvelope: h.cfg.taskEnvelope(),
+		Redis:        h.redis,
+		Namespaces:   h.cfg.namespaces(),
+		Sealer:       h.sealer,
+		ProxyURL:     h.proxy,
+		Memory:       h.memory,
+		Log:          h.log,
+		Quotas:       h.cfg.quotas(),
+		Witness:      h.witness,
+		Found:        h.found,
+		Adopted:      h.adopted,
+		HousePerDay:  h.cfg.housePerDay(),
+		TaskEnvelope: h.cfg.taskEnvelope(),
 	})
 	if err != nil {
 		return nil, cannotOpen(err)
@@ -77,7 +91,8 @@ func cannotOpen(err error) error {
 	if errors.As(err, &refusal) && !errors.Is(err, picket.ErrUnknown) {
 		return err
 	}
-	return picket.Refuse(picket.CodeUnavailable, "Check that Redis runs and that its URL is right.", "the store cannot be opened: %v", err).Because(err)
+	return picket.Refuse(picket.CodeUnavailable, "Check that Redis runs and that its URL is right.",
+		"the store cannot be opened: %v", err).Because(err)
 }
 
 // checkStore asks how the Redis servers keep what they are told, before
@@ -145,8 +160,16 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	e := web.New(h.log)
 	rates := web.NewRates(h.cfg.number("rate.per_key"), h.cfg.number("rate.per_lease"))
 	control, err := api.New(api.Config{
-		Engine: store.Engine, Engines: store.Engines, Calls: store.Calls, Log: h.log, AllowedHosts: h.hosts(), Advice: h.cfg.advice(),
-		Prices: h.prices.now, Poster: sender, Connections: h.guard.Counts, Rates: rates,
+		Engine:       store.Engine,
+		Engines:      store.Engines,
+		Calls:        store.Calls,
+		Log:          h.log,
+		AllowedHosts: h.hosts(),
+		Advice:       h.cfg.advice(),
+		Prices:       h.prices.now,
+		Poster:       sender,
+		Connections:  h.guard.Counts,
+		Rates:        rates,
 	})
 	if err != nil {
 		return err
@@ -154,8 +177,14 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	if h.orchestrator {
 		control.Mount(e)
 		h.warnOfConsole()
-		desk, err := console.New(console.Config{Desk: deskOf(store), Stream: streamOf(control, store), Log: h.log, AllowedHosts: h.hosts(),
-			PublicURL: h.cfg.text("public_url"), OneHost: !h.cfg.yes("console.host_per_login")})
+		desk, err := console.New(console.Config{
+			Desk:         deskOf(store),
+			Stream:       streamOf(control, store),
+			Log:          h.log,
+			AllowedHosts: h.hosts(),
+			PublicURL:    h.cfg.text("public_url"),
+			OneHost:      !h.cfg.yes("console.host_per_login"),
+		})
 		if err != nil {
 			return err
 		}
@@ -166,8 +195,15 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	if h.toolproxy {
 		env := processEnv(h.log)
 		proxy, err := toolproxy.New(toolproxy.Config{
-			Sealer: h.sealer, Door: doorTo(store), Prices: h.prices.now, Log: h.log,
-			HTTP: h.cfg.httpTool(), SQL: h.cfg.databases(env), Upstreams: h.cfg.upstreams(env), LLM: h.cfg.llm(env), Rates: rates,
+			Sealer:    h.sealer,
+			Door:      doorTo(store),
+			Prices:    h.prices.now,
+			Log:       h.log,
+			HTTP:      h.cfg.httpTool(),
+			SQL:       h.cfg.databases(env),
+			Upstreams: h.cfg.upstreams(env),
+			LLM:       h.cfg.llm(env),
+			Rates:     rates,
 		})
 		if err != nil {
 			return err

@@ -18,7 +18,8 @@ import (
 
 func newFenceSQL() *cobra.Command {
 	c := &cobra.Command{
-		Use: "fence-sql NAME", Short: "Print the SQL that a database for agents needs",
+		Use:   "fence-sql NAME",
+		Short: "Print the SQL that a database for agents needs",
 		Long: "Print the SQL that creates the fence marks in the database NAME of tools.sql. Run it in that database as a role\n" +
 			"that agents do not have. The output contains a key that agents must not learn. Run the SQL again after the\n" +
 			"secret file has changed, or to replace a table of marks that the role of agents owns.",
@@ -31,7 +32,8 @@ func newFenceSQL() *cobra.Command {
 			}
 			name := args[0]
 			if known := cfg.under("sql"); !slices.Contains(known, name) {
-				return picket.Refuse(codeUsage, "Name a database of tools.sql in the server's picket.yaml, or add this one there.",
+				return picket.Refuse(codeUsage,
+					"Name a database of tools.sql in the server's picket.yaml, or add this one there.",
 					"tools.sql has no database %s, only: %s", quoted(name), cmp.Or(strings.Join(known, ", "), "none"))
 			}
 			role, _ := cmd.Flags().GetString("role")
@@ -76,12 +78,16 @@ func fenceFindings(ctx context.Context, cfg settings) (found []finding) {
 		what := "database " + name
 		switch {
 		case err != nil:
-			found = append(found, finding{what, "warn", explain(err), "Start it, or correct the URL in the variable that tools.sql." + name + ".url_env names."})
+			found = append(found, finding{what, "warn", explain(err),
+				"Start it, or correct the URL in the variable that tools.sql." + name + ".url_env names."})
 		case len(problems) > 0:
-			found = append(found, finding{what, "warn", "the fence does not hold: the role of agents " + strings.Join(problems, "; it "),
-				"Give agents a role that owns none of the marks. Then run the SQL that this prints: picket fence-sql " + name + " --role ROLE"})
+			found = append(found, finding{what, "warn",
+				"the fence does not hold: the role of agents " + strings.Join(problems, "; it "),
+				"Give agents a role that owns none of the marks. Then run the SQL that this prints: picket fence-sql " +
+					name + " --role ROLE"})
 		default:
-			found = append(found, finding{what, "ok", "the role of agents can only raise fence marks, and only with a MAC of the server", ""})
+			found = append(found, finding{what, "ok",
+				"the role of agents can only raise fence marks, and only with a MAC of the server", ""})
 		}
 	}
 	return found

@@ -15,7 +15,11 @@ import (
 // httpTool is what http_request may do.
 func (s settings) httpTool() toolproxy.HTTPTool {
 	most, _ := strconv.ParseInt(s.tool("http_request", "max_bytes").text, 10, 64)
-	return toolproxy.HTTPTool{Allow: s.tool("http_request", "allow").items, Timeout: s.span("http_request", "timeout"), MaxBytes: most}
+	return toolproxy.HTTPTool{
+		Allow:    s.tool("http_request", "allow").items,
+		Timeout:  s.span("http_request", "timeout"),
+		MaxBytes: most,
+	}
 }
 
 // databases are those of the tool sql whose URL is in the environment.
@@ -23,7 +27,11 @@ func (s settings) databases(env environ) map[string]toolproxy.Database {
 	all := map[string]toolproxy.Database{}
 	for _, name := range s.under("sql") {
 		if url, ok := env.secret("tools.sql."+name, s.tool("sql", name, "url_env").text); ok {
-			all[name] = toolproxy.Database{URL: url, Marks: s.tool("sql", name, "marks").text, Timeout: s.span("sql", name, "timeout")}
+			all[name] = toolproxy.Database{
+				URL:     url,
+				Marks:   s.tool("sql", name, "marks").text,
+				Timeout: s.span("sql", name, "timeout"),
+			}
 		}
 	}
 	return all
@@ -35,8 +43,14 @@ func upstreamNames(names []string) (string, error) { return toolproxy.CheckUpstr
 // upstreams are the MCP servers whose headers are all in the environment.
 func (s settings) upstreams(env environ) (all []toolproxy.Upstream) {
 	for _, name := range s.under("upstreams") {
-		u := toolproxy.Upstream{Name: name, URL: s.tool("upstreams", name, "url").text, Command: s.tool("upstreams", name, "command").items,
-			Env: s.tool("upstreams", name, "env").items, Timeout: s.span("upstreams", name, "timeout"), Headers: map[string]picket.Secret{}}
+		u := toolproxy.Upstream{
+			Name:    name,
+			URL:     s.tool("upstreams", name, "url").text,
+			Command: s.tool("upstreams", name, "command").items,
+			Env:     s.tool("upstreams", name, "env").items,
+			Timeout: s.span("upstreams", name, "timeout"),
+			Headers: map[string]picket.Secret{},
+		}
 		whole := true
 		for _, header := range s.under("upstreams", name, "headers") {
 			value, ok := env.secret("tools.upstreams."+name, s.tool("upstreams", name, "headers", header, "env").text)
@@ -87,7 +101,8 @@ type environ struct {
 
 func processEnv(log *slog.Logger) environ {
 	return environ{os.Getenv, func(what, name string) {
-		log.Warn(what+" is left out: "+name+" is not set in the environment", "fix", fmt.Sprintf("export %s=… and start again", name))
+		log.Warn(what+" is left out: "+name+" is not set in the environment", "fix",
+			fmt.Sprintf("export %s=… and start again", name))
 	}}
 }
 

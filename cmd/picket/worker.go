@@ -63,13 +63,20 @@ func newWorker(cmd *cobra.Command, cfg settings, s *server, spec picket.TaskSpec
 	containment := cfg.text("containment")
 	// The adapter is a process of its own; what it would refuse is refused here,
 	// before there is a task.
-	conf := adapter.Config{BaseURL: s.client.BaseURL, AgentID: spec.Agent, PinnedOnly: true, Max: 1 + runsBelow, Containment: containment}
+	conf := adapter.Config{
+		BaseURL:     s.client.BaseURL,
+		AgentID:     spec.Agent,
+		PinnedOnly:  true,
+		Max:         1 + runsBelow,
+		Containment: containment,
+	}
 	l.set(&conf)
 	at.set(&conf)
 	if _, err := adapter.New(conf); err != nil {
 		return nil, err
 	}
-	args := append([]string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--unregistered", "--max", strconv.Itoa(1 + runsBelow)}, append(linger, at.flags()...)...)
+	args := append([]string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--unregistered", "--max",
+		strconv.Itoa(1 + runsBelow)}, append(linger, at.flags()...)...)
 	if containment != "" {
 		args = append(args, "--containment", containment)
 	}
@@ -116,7 +123,8 @@ func (w *worker) start(task string) error {
 	}
 	defer ours.Close()
 	defer adapters.Close()
-	args = append(args, "--handover", "3", "--pass-output", "--for-task", task, "--log-file", filepath.Join(w.dir, "adapter.log"))
+	args = append(args, "--handover", "3", "--pass-output", "--for-task", task, "--log-file",
+		filepath.Join(w.dir, "adapter.log"))
 	w.process = exec.Command(w.binary, append(args, w.afterDash()...)...)
 	w.process.Env, w.process.Stdout, w.process.Stderr = w.env, stdout, stderr
 	w.process.ExtraFiles = []*os.File{adapters} // descriptor 3
@@ -152,7 +160,8 @@ func (w *worker) notTaken(err error) error {
 	<-w.ended
 	remedy := "See why in " + w.dir + ", and start it again."
 	if late {
-		return picket.Refuse(picket.CodeInternal, remedy, "the adapter was not hidden from other processes within %s, so it got no key", hiddenWithin)
+		return picket.Refuse(picket.CodeInternal, remedy,
+			"the adapter was not hidden from other processes within %s, so it got no key", hiddenWithin)
 	}
 	return picket.Refuse(picket.CodeInternal, remedy, "the adapter ended before it took its key: %s", w.failure())
 }

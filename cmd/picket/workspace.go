@@ -18,7 +18,8 @@ import (
 
 func newWorkspace() *cobra.Command {
 	return noun("workspace", "See and keep the directories that agents of this machine work in",
-		newWorkspaceList(), newWorkspacePath(), newWorkspacePin(true), newWorkspacePin(false), needsTrust(newWorkspaceCollect()))
+		newWorkspaceList(), newWorkspacePath(), newWorkspacePin(true), newWorkspacePin(false),
+		needsTrust(newWorkspaceCollect()))
 }
 
 // shelf is what the adapters of this machine keep. What the server says of it
@@ -80,23 +81,27 @@ func wrapped(rows []workspaceRow, raw *jsontext.Value) (err error) {
 
 func newWorkspaceList() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the kept workspaces, oldest first", Args: args(cobra.NoArgs),
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the kept workspaces, oldest first",
+		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			kept, err := shelf(cmd)
 			if err != nil {
 				return err
 			}
-			return workspaceListing(cmd, "no workspaces are kept").show(nil, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
-				all, err := kept.List(ctx)
-				if err != nil {
-					return err
-				}
-				var rows []workspaceRow
-				for _, w := range all {
-					rows = append(rows, workspaceRow{KeptWorkspace: w, Bytes: sizeOf(w.Path)})
-				}
-				return wrapped(rows, raw)
-			})
+			return workspaceListing(cmd, "no workspaces are kept").
+				show(nil, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
+					all, err := kept.List(ctx)
+					if err != nil {
+						return err
+					}
+					var rows []workspaceRow
+					for _, w := range all {
+						rows = append(rows, workspaceRow{KeptWorkspace: w, Bytes: sizeOf(w.Path)})
+					}
+					return wrapped(rows, raw)
+				})
 		},
 	}
 	return watchFlag(formatFlag(c))
@@ -132,20 +137,26 @@ func workspaceNamed(ctx context.Context, typed string) (adapter.KeptWorkspace, e
 	} else if !errors.Is(err, picket.CodeNotFound) {
 		return adapter.KeptWorkspace{}, err
 	}
-	return adapter.KeptWorkspace{}, picket.Refuse(picket.CodeNotFound, "See: picket workspace list", "no workspace of %s is kept on this machine", oneLine(typed))
+	return adapter.KeptWorkspace{},
+		picket.Refuse(picket.CodeNotFound, "See: picket workspace list", "no workspace of %s is kept on this machine",
+			oneLine(typed))
 }
 
 func newWorkspacePath() *cobra.Command {
 	return &cobra.Command{
-		Use: "path WORKSPACE|TASK", Short: "Print the directory of a workspace", Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(workspaceIDs),
-		Example: "  cd \"$(picket workspace path TASK)\"",
+		Use:               "path WORKSPACE|TASK",
+		Short:             "Print the directory of a workspace",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFrom(workspaceIDs),
+		Example:           "  cd \"$(picket workspace path TASK)\"",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			w, err := workspaceNamed(cmd.Context(), given[0])
 			if err != nil {
 				return err
 			}
 			if _, err := os.Stat(w.Path); err != nil {
-				return picket.Refuse(picket.CodeNotFound, "Its record goes with: picket workspace gc", "the directory %s is gone", oneLine(w.Path))
+				return picket.Refuse(picket.CodeNotFound, "Its record goes with: picket workspace gc",
+					"the directory %s is gone", oneLine(w.Path))
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), oneLine(w.Path))
 			return nil
@@ -159,7 +170,10 @@ func newWorkspacePin(pin bool) *cobra.Command {
 		use, short, done = "unpin", "Let a pinned workspace go when it is due", "unpinned"
 	}
 	return &cobra.Command{
-		Use: use + " WORKSPACE|TASK", Short: short, Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(workspaceIDs),
+		Use:               use + " WORKSPACE|TASK",
+		Short:             short,
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFrom(workspaceIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			w, err := workspaceNamed(cmd.Context(), given[0])
 			if err != nil {

@@ -15,7 +15,9 @@ import (
 
 func newWorkspaceCollect() *cobra.Command {
 	c := &cobra.Command{
-		Use: "gc", Short: "Delete the workspaces that are due", Args: args(cobra.NoArgs),
+		Use:   "gc",
+		Short: "Delete the workspaces that are due",
+		Args:  args(cobra.NoArgs),
 		Long: "Delete the workspaces that are due: those of decided tasks after 24 hours, those of failed runs after 7 days.\n" +
 			"Adapters do the same when they start and every hour. What the server does not know, or says nothing of, stays.\n" +
 			"The branch of a worktree stays in any case; work that is not on it yet is committed first.",

@@ -73,7 +73,8 @@ func (z *zombie) begin(ctx context.Context) (err error) {
 	if z.first, err = z.worker("laptop"); err != nil {
 		return err
 	}
-	t, err = z.awaitTask(ctx, z.id, "the first worker's report", func(t picket.Task) bool { return t.LastReport != nil })
+	t, err = z.awaitTask(ctx, z.id, "the first worker's report",
+		func(t picket.Task) bool { return t.LastReport != nil })
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, z.first.complained())
 	}
@@ -100,7 +101,8 @@ func (z *zombie) closeTheLaptop(ctx context.Context) error {
 		return errors.New("the first worker has no agent process")
 	}
 	z.closed = time.Now()
-	z.tell("SIGSTOP: the laptop is closed. Adapter, shim and agent processes %v stand still; nobody renews.", append([]int{z.first.pid()}, tree...))
+	z.tell("SIGSTOP: the laptop is closed. Adapter, shim and agent processes %v stand still; nobody renews.",
+		append([]int{z.first.pid()}, tree...))
 	return nil
 }
 
@@ -109,18 +111,22 @@ func (z *zombie) takeOver(ctx context.Context) error {
 		return err
 	}
 	z.tell("Worker desktop starts and waits for work. As long as the task is leased it gets nothing.")
-	t, err := z.awaitTask(ctx, z.id, "a second lease", func(t picket.Task) bool { return t.FencingToken > 1 && t.CurrentRun != nil })
+	t, err := z.awaitTask(ctx, z.id, "a second lease",
+		func(t picket.Task) bool { return t.FencingToken > 1 && t.CurrentRun != nil })
 	if err != nil {
 		return err
 	}
 	if t.FencingToken != 2 || t.CurrentRun.AgentID != "desktop" {
-		return fmt.Errorf("expected desktop to hold fence 2, got %s with fence %d", t.CurrentRun.AgentID, t.FencingToken)
+		return fmt.Errorf("expected desktop to hold fence 2, got %s with fence %d", t.CurrentRun.AgentID,
+			t.FencingToken)
 	}
 	if e := t.Runs[0].Exit; e == nil || e.Class != picket.ExitLeaseExpired {
 		return errors.New("the first run did not end as lease_expired")
 	}
-	z.tell("After %.1f s the lease ran out and desktop took over at once: fencing token 2.", time.Since(z.closed).Seconds())
-	if t, err = z.awaitTask(ctx, z.id, "the second worker's report", func(t picket.Task) bool { return t.LastReport != nil && t.LastReport.FencingToken == 2 }); err != nil {
+	z.tell("After %.1f s the lease ran out and desktop took over at once: fencing token 2.", time.Since(z.closed).
+		Seconds())
+	if t, err = z.awaitTask(ctx, z.id, "the second worker's report",
+		func(t picket.Task) bool { return t.LastReport != nil && t.LastReport.FencingToken == 2 }); err != nil {
 		return err
 	}
 	z.tell("Its agent was given the last report and says: %q.", t.LastReport.Summary)
@@ -152,8 +158,10 @@ func (z *zombie) wakeTheAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(string(code)) != fmt.Sprint(exitConflict) || !strings.Contains(string(answer), string(picket.CodeStaleFence)) {
-		return fmt.Errorf("the stale write was not refused as stale_fence: exit %s: %s", strings.TrimSpace(string(code)), answer)
+	if strings.TrimSpace(string(code)) != fmt.Sprint(exitConflict) ||
+		!strings.Contains(string(answer), string(picket.CodeStaleFence)) {
+		return fmt.Errorf("the stale write was not refused as stale_fence: exit %s: %s",
+			strings.TrimSpace(string(code)), answer)
 	}
 	z.tell("Refused, HTTP %d, exit code %d. What the agent was told:", picket.CodeStaleFence.Status(), exitConflict)
 	z.quote(strings.TrimSpace(string(answer)))
@@ -174,7 +182,8 @@ func (z *zombie) checkRecord(ctx context.Context) error {
 			Presented int64       `json:"presented"`
 			Current   int64       `json:"current"`
 		}
-		if json.Unmarshal(raw, &e) == nil && json.Unmarshal(e.Data, &data) == nil && data.Code == picket.CodeStaleFence && data.Presented == 1 && data.Current == 2 {
+		if json.Unmarshal(raw, &e) == nil && json.Unmarshal(e.Data, &data) == nil &&
+			data.Code == picket.CodeStaleFence && data.Presented == 1 && data.Current == 2 {
 			refused = true
 		}
 	}
@@ -212,7 +221,8 @@ func (z *zombie) wakeTheAdapter(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("not observed: the end of the first agent: %w", err)
 	}
-	z.tell("SIGCONT: its adapter wakes, sees that the lease is over, and %s later the old agent is gone.", short(time.Since(woken)))
+	z.tell("SIGCONT: its adapter wakes, sees that the lease is over, and %s later the old agent is gone.",
+		short(time.Since(woken)))
 	return nil
 }
 
@@ -220,7 +230,8 @@ func (z *zombie) finish(ctx context.Context) error {
 	if err := z.cue("finish"); err != nil {
 		return err
 	}
-	t, err := z.awaitTask(ctx, z.id, "the result in review", func(t picket.Task) bool { return t.State == picket.TaskReview })
+	t, err := z.awaitTask(ctx, z.id, "the result in review",
+		func(t picket.Task) bool { return t.State == picket.TaskReview })
 	if err != nil {
 		return err
 	}

@@ -70,9 +70,17 @@ func (s *squad) register(ctx context.Context) error {
 	return spread(p, func() error {
 		i := next.Add(1) - 1
 		s.ids[i] = fmt.Sprintf("agent_%06d", i)
-		reg := picket.Registration{AgentID: s.ids[i], RoleID: fmt.Sprintf("role-%d", i%50), Capabilities: []string{"go", "review"},
-			Capacity:  &picket.DeclaredCapacity{MaxConcurrentTasks: &most},
-			Heartbeat: &picket.Thresholds{IntervalSeconds: &interval, UnhealthyAfterSeconds: &unhealthy, DeadAfterSeconds: &dead}}
+		reg := picket.Registration{
+			AgentID:      s.ids[i],
+			RoleID:       fmt.Sprintf("role-%d", i%50),
+			Capabilities: []string{"go", "review"},
+			Capacity:     &picket.DeclaredCapacity{MaxConcurrentTasks: &most},
+			Heartbeat: &picket.Thresholds{
+				IntervalSeconds:       &interval,
+				UnhealthyAfterSeconds: &unhealthy,
+				DeadAfterSeconds:      &dead,
+			},
+		}
 		_, err := s.engine.Register(ctx, asBench, reg)
 		for try := 1; errors.Is(err, picket.ErrUnknown) && try < fillTries; try++ {
 			if _, err = s.engine.Register(ctx, asBench, reg); errors.Is(err, picket.CodeStateConflict) {
@@ -86,7 +94,11 @@ func (s *squad) register(ctx context.Context) error {
 // beat is what an agent with work says.
 func beat() picket.Heartbeat {
 	load := 2
-	return picket.Heartbeat{Status: picket.AgentActive, CurrentLoad: &load, ClientTimestamp: picket.Instant(time.Now().UnixMilli())}
+	return picket.Heartbeat{
+		Status:          picket.AgentActive,
+		CurrentLoad:     &load,
+		ClientTimestamp: picket.Instant(time.Now().UnixMilli()),
+	}
 }
 
 func (s *squad) anybody() string { return s.ids[s.random.IntN(len(s.ids))] }
@@ -201,7 +213,8 @@ func agents(ctx context.Context, b *bench) error {
 		return b.inTurn(ctx, "agents, "+of, unit, contender{names[0], large}, contender{names[1], small})
 	}
 	add := func(of, layer, unit string, sides []side, c compare, must *goal) {
-		b.add(line{Scenario: "agents", Case: of, Layer: layer, Unit: unit, Fsync: "off", Sides: sides, Must: must}, c, large.server.version)
+		b.add(line{Scenario: "agents", Case: of, Layer: layer, Unit: unit, Fsync: "off", Sides: sides, Must: must}, c,
+			large.server.version)
 	}
 	sides, err := measure("heartbeat", "µs", large.heartbeats, small.heartbeats)
 	if err != nil {

@@ -18,7 +18,8 @@ func asynqLife(ctx context.Context, p plan, r *redisServer) (sample, error) {
 	opt := asynq.RedisClientOpt{Network: "unix", Addr: r.socket, PoolSize: p.Workers}
 	client := asynq.NewClient(opt)
 	defer client.Close()
-	server := asynq.NewServer(opt, asynq.Config{Concurrency: p.Workers, TaskCheckInterval: time.Millisecond, LogLevel: asynq.FatalLevel})
+	server := asynq.NewServer(opt,
+		asynq.Config{Concurrency: p.Workers, TaskCheckInterval: time.Millisecond, LogLevel: asynq.FatalLevel})
 	all := make(chan struct{})
 	var processed atomic.Int64
 	if err := server.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {

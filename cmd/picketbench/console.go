@@ -46,8 +46,16 @@ func consoles(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		b.add(line{Scenario: "console", Case: "/console/" + page, Layer: "http", Unit: "pages/s", Fsync: "off", Sides: got,
-			Must: atLeast(0.5), Moonshot: atLeast(0.9)}, rate, sides[0].server.version)
+		b.add(line{
+			Scenario: "console",
+			Case:     "/console/" + page,
+			Layer:    "http",
+			Unit:     "pages/s",
+			Fsync:    "off",
+			Sides:    got,
+			Must:     atLeast(0.5),
+			Moonshot: atLeast(0.9),
+		}, rate, sides[0].server.version)
 	}
 	return nil
 }
@@ -109,7 +117,13 @@ func noStream(echo.Context, picket.Principal, func() error) error {
 func fillReviews(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket.Sealer, n int) error {
 	p.Tasks = n
 	err := spread(p, func() error {
-		_, err := e.Submit(ctx, asBench, picket.TaskSpec{Title: "fix the flaky test of the shop", Role: "coder", Input: payload(p), Labels: map[string]string{"team": "shop"}})
+		_, err := e.Submit(ctx, asBench,
+			picket.TaskSpec{
+				Title:  "fix the flaky test of the shop",
+				Role:   "coder",
+				Input:  payload(p),
+				Labels: map[string]string{"team": "shop"},
+			})
 		return err
 	})
 	if err != nil {
@@ -127,7 +141,11 @@ func fillReviews(ctx context.Context, p plan, e *orchestrator.Engine, sealer *pi
 		for _, l := range leases {
 			held, err := sealer.Open(l.LeaseToken.Reveal())
 			if err == nil {
-				_, err = e.Complete(ctx, held, picket.Completion{Output: picket.RawJSON(`"done"`), Summary: "The counter is guarded by the mutex of its pool."})
+				_, err = e.Complete(ctx, held,
+					picket.Completion{
+						Output:  picket.RawJSON(`"done"`),
+						Summary: "The counter is guarded by the mutex of its pool.",
+					})
 			}
 			if err != nil {
 				return fmt.Errorf("complete: %w", err)
@@ -142,7 +160,8 @@ func fillReviews(ctx context.Context, p plan, e *orchestrator.Engine, sealer *pi
 const benchHost = "benchbenchbenchbenchbenchb.localhost"
 
 func signIn(ctx context.Context, e *orchestrator.Engine, at string) (*http.Cookie, error) {
-	key, err := e.CreateKey(ctx, asBench, picket.KeyRequest{Name: "bench", Scopes: []picket.Scope{picket.ScopeOperator}})
+	key, err := e.CreateKey(ctx, asBench,
+		picket.KeyRequest{Name: "bench", Scopes: []picket.Scope{picket.ScopeOperator}})
 	if err != nil {
 		return nil, fmt.Errorf("create key: %w", err)
 	}

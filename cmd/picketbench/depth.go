@@ -36,7 +36,15 @@ func dig(ctx context.Context, b *bench, name string, queued, leased int) (*deep,
 		server.stop()
 		return nil, err
 	}
-	d := &deep{name: name, plan: b.plan, server: server, store: store, engine: store.Engine("default"), sealer: sealer, lives: b.pick(1_000, 200)}
+	d := &deep{
+		name:   name,
+		plan:   b.plan,
+		server: server,
+		store:  store,
+		engine: store.Engine("default"),
+		sealer: sealer,
+		lives:  b.pick(1_000, 200),
+	}
 	began := time.Now()
 	crowd := b.plan
 	crowd.Workers = 256 // a deeper pipeline fills faster

@@ -165,14 +165,25 @@ func fenceCase(ctx context.Context, b *bench, name string, pipelined, once bool,
 		return throughput(b.plan, func(w, _ int) error {
 			// Keys as long as Picket's own, in a namespace beside it.
 			p, id := "pk:{unfence}:", held[w].TaskID
-			return raw.evalsha(ctx, sha, []string{p + "task:" + id, p + "reports:" + id, p + "meta", p + "events"}, id, held[w].RunID, "1", body, p+"tail")
+			return raw.evalsha(ctx, sha, []string{p + "task:" + id, p + "reports:" + id, p + "meta", p + "events"}, id,
+				held[w].RunID, "1", body, p+"tail")
 		})
 	}
-	sides, err := b.inTurn(ctx, "fence, "+name, "writes/s", contender{"fenced", fenced}, contender{"unfenced", unfenced})
+	sides, err := b.inTurn(ctx, "fence, "+name, "writes/s", contender{"fenced", fenced},
+		contender{"unfenced", unfenced})
 	if err != nil {
 		return err
 	}
-	b.add(line{Scenario: "fence", Case: name, Layer: "engine", Unit: "writes/s", Fsync: "off", Sides: sides, Must: goals[0], Moonshot: goals[1]}, rate, server.version)
+	b.add(line{
+		Scenario: "fence",
+		Case:     name,
+		Layer:    "engine",
+		Unit:     "writes/s",
+		Fsync:    "off",
+		Sides:    sides,
+		Must:     goals[0],
+		Moonshot: goals[1],
+	}, rate, server.version)
 	return nil
 }
 
@@ -222,11 +233,21 @@ func renew(ctx context.Context, b *bench) error {
 		bare := func(ctx context.Context) (sample, error) {
 			return throughput(b.plan, func(int, int) error { return raw.evalsha(ctx, sha, []string{"bare"}) })
 		}
-		sides, err := b.inTurn(ctx, "renew against "+c.name, "calls/s", contender{"POST renew", overHTTP}, contender{"EVALSHA " + c.name, bare})
+		sides, err := b.inTurn(ctx, "renew against "+c.name, "calls/s", contender{"POST renew", overHTTP},
+			contender{"EVALSHA " + c.name, bare})
 		if err != nil {
 			return err
 		}
-		b.add(line{Scenario: "renew", Case: "EVALSHA " + c.name, Layer: "http", Unit: "calls/s", Fsync: "off", Sides: sides, Must: c.goals[0], Moonshot: c.goals[1]}, rate, server.version)
+		b.add(line{
+			Scenario: "renew",
+			Case:     "EVALSHA " + c.name,
+			Layer:    "http",
+			Unit:     "calls/s",
+			Fsync:    "off",
+			Sides:    sides,
+			Must:     c.goals[0],
+			Moonshot: c.goals[1],
+		}, rate, server.version)
 	}
 	return nil
 }

@@ -54,7 +54,12 @@ type machine struct {
 }
 
 func thisMachine() machine {
-	return machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), Peers: peerVersions(), Date: time.Now().UTC().Format(time.DateOnly)}
+	return machine{
+		CPUs:  runtime.NumCPU(),
+		Go:    runtime.Version(),
+		Peers: peerVersions(),
+		Date:  time.Now().UTC().Format(time.DateOnly),
+	}
 }
 
 // line is one JSON line: one scenario in one case, with both raw sides.

@@ -57,12 +57,31 @@ func TestGoalsOfEitherDirection(t *testing.T) {
 func TestThePageHasARowForEveryLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "figures.jsonl")
 	b := &bench{plan: plan{Rounds: 3, Tasks: 10, Workers: 2, Payload: 8}}
-	b.add(line{Scenario: "life", Case: "fsync off", Layer: "engine", Unit: "tasks/s", Must: atLeast(1.5), Sides: []side{
-		sideOf("picket", []sample{{Value: 300}, {Value: 310, More: map[string]float64{"redis µs a task": 11}}, {Value: 320}}),
-		sideOf("asynq", []sample{{Value: 100}, {Value: 150}, {Value: 155}}),
-	}}, rate, "7.0")
-	b.add(line{Scenario: "scripts", Case: "10 tasks", Layer: "script", Profile: []profile{
-		{Script: "renew", Micros: 23.5, Inside: 6.3, Nested: 7, Commands: map[string]float64{"hgetall": 2, "zadd": 1}}}}, rate, "7.0")
+	b.add(line{
+		Scenario: "life",
+		Case:     "fsync off",
+		Layer:    "engine",
+		Unit:     "tasks/s",
+		Must:     atLeast(1.5),
+		Sides: []side{
+			sideOf("picket", []sample{{Value: 300}, {Value: 310, More: map[string]float64{"redis µs a task": 11}},
+				{Value: 320}}),
+			sideOf("asynq", []sample{{Value: 100}, {Value: 150}, {Value: 155}}),
+		},
+	}, rate, "7.0")
+	b.add(line{
+		Scenario: "scripts",
+		Case:     "10 tasks",
+		Layer:    "script",
+		Profile: []profile{
+			{
+				Script:   "renew",
+				Micros:   23.5,
+				Inside:   6.3,
+				Nested:   7,
+				Commands: map[string]float64{"hgetall": 2, "zadd": 1},
+			}},
+	}, rate, "7.0")
 	if err := replaceFigures(file, "life", b.lines[:1]); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +131,10 @@ func TestScriptCallsAreCounted(t *testing.T) {
 
 func TestAProfileSplitsAScriptFromWhatItCalls(t *testing.T) {
 	got, err := readProfile("renew", map[string]count{
-		"evalsha": {calls: 9, micros: 190}, "eval": {calls: 1, micros: 10}, "hgetall": {calls: 20, micros: 30}, "zadd": {calls: 10, micros: 20},
+		"evalsha":          {calls: 9, micros: 190},
+		"eval":             {calls: 1, micros: 10},
+		"hgetall":          {calls: 20, micros: 30},
+		"zadd":             {calls: 10, micros: 20},
 		"config|resetstat": {calls: 1, micros: 70},
 	})
 	if err != nil {
@@ -154,7 +176,12 @@ func TestOnlyKnownScenariosAreChosen(t *testing.T) {
 }
 
 func TestALineIsReadAsItWasWritten(t *testing.T) {
-	l := line{Scenario: "life", Unit: "tasks/s", Sides: []side{sideOf("picket", []sample{{Value: 3}})}, Must: atMost(1.2)}
+	l := line{
+		Scenario: "life",
+		Unit:     "tasks/s",
+		Sides:    []side{sideOf("picket", []sample{{Value: 3}})},
+		Must:     atMost(1.2),
+	}
 	text, err := json.Marshal(l)
 	if err != nil {
 		t.Fatal(err)

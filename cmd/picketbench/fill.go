@@ -45,7 +45,8 @@ func fillSpec(p plan) picket.TaskSpec {
 }
 
 // fillLeased submits n tasks and leases that many, a hundred a call.
-func fillLeased(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket.Sealer, n int) ([]picket.Held, error) {
+func fillLeased(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket.Sealer,
+	n int) ([]picket.Held, error) {
 	if err := fillQueued(ctx, p, e, n); err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
 	}
@@ -54,7 +55,8 @@ func fillLeased(ctx context.Context, p plan, e *orchestrator.Engine, sealer *pic
 
 // leaseAll leases n queued tasks, a hundred a call, two calls at a time: more
 // would only wait for each other.
-func leaseAll(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket.Sealer, n int) ([]picket.Held, error) {
+func leaseAll(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket.Sealer,
+	n int) ([]picket.Held, error) {
 	const batch, callers = 100, 2
 	held := make([]picket.Held, n)
 	var next atomic.Int64

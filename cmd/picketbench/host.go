@@ -20,17 +20,29 @@ const hostVariable = "PICKETBENCH_HOST"
 
 // hostPlan is what a host's adapter is told.
 type hostPlan struct {
-	URL, Key, Name, Dir string
-	Registered          bool
+	URL        string
+	Key        string
+	Name       string
+	Dir        string
+	Registered bool
 }
 
 // config is that of the adapter. It is missed after 4 s of silence, or not at
 // all when it is not registered.
 func (p hostPlan) config() adapter.Config {
 	return adapter.Config{
-		BaseURL: p.URL, Key: picket.Secret(p.Key), AgentID: p.Name, Role: p.Name, StateDir: p.Dir,
-		Command: []string{"sleep", "1000"}, Unregistered: !p.Registered,
-		Health: adapter.HealthConfig{Interval: time.Second, UnhealthyAfter: 2 * time.Second, DeadAfter: 4 * time.Second},
+		BaseURL:      p.URL,
+		Key:          picket.Secret(p.Key),
+		AgentID:      p.Name,
+		Role:         p.Name,
+		StateDir:     p.Dir,
+		Command:      []string{"sleep", "1000"},
+		Unregistered: !p.Registered,
+		Health: adapter.HealthConfig{
+			Interval:       time.Second,
+			UnhealthyAfter: 2 * time.Second,
+			DeadAfter:      4 * time.Second,
+		},
 	}
 }
 
@@ -66,7 +78,16 @@ func boot(s *site, name, dir string, registered bool) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &host{cable: c, hostPlan: hostPlan{URL: c.url(), Key: s.client.Key.Reveal(), Name: name, Dir: filepath.Join(dir, name), Registered: registered}}
+	h := &host{
+		cable: c,
+		hostPlan: hostPlan{
+			URL:        c.url(),
+			Key:        s.client.Key.Reveal(),
+			Name:       name,
+			Dir:        filepath.Join(dir, name),
+			Registered: registered,
+		},
+	}
 	text, err := json.Marshal(h.hostPlan)
 	if err == nil {
 		var self string

@@ -72,14 +72,35 @@ func hostdeath(ctx context.Context, b *bench) error {
 	if err := g.expectAlive(ctx); err != nil {
 		return err
 	}
-	b.add(line{Scenario: "hostdeath", Case: "p50", Layer: "http", Unit: "s", Fsync: "off", Sides: sides, Must: under(20), Moonshot: under(5)}, faster, server.version)
-	b.add(line{Scenario: "hostdeath", Case: "max", Layer: "http", Unit: "s", Fsync: "off", Sides: both(sides, "max"), Must: under(20), Moonshot: under(5)}, faster, server.version)
+	b.add(line{
+		Scenario: "hostdeath",
+		Case:     "p50",
+		Layer:    "http",
+		Unit:     "s",
+		Fsync:    "off",
+		Sides:    sides,
+		Must:     under(20),
+		Moonshot: under(5),
+	}, faster, server.version)
+	b.add(line{
+		Scenario: "hostdeath",
+		Case:     "max",
+		Layer:    "http",
+		Unit:     "s",
+		Fsync:    "off",
+		Sides:    both(sides, "max"),
+		Must:     under(20),
+		Moonshot: under(5),
+	}, faster, server.version)
 	return nil
 }
 
 // reap keeps the namespace honest.
 func (g *graveyard) reap(ctx context.Context) (stop func(), err error) {
-	r, err := reaper.New(reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": g.engine}, Log: slog.New(slog.DiscardHandler)})
+	r, err := reaper.New(reaper.Config{
+		Sweeps: map[string]reaper.Sweeps{"default": g.engine},
+		Log:    slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +121,12 @@ func (g *graveyard) gather(ctx context.Context) (leave func(), err error) {
 		running.Wait()
 	}
 	for i := range g.hosts {
-		p := hostPlan{URL: g.site.client.BaseURL, Key: g.site.client.Key.Reveal(), Name: fmt.Sprintf("standby-%d", i), Registered: true}
+		p := hostPlan{
+			URL:        g.site.client.BaseURL,
+			Key:        g.site.client.Key.Reveal(),
+			Name:       fmt.Sprintf("standby-%d", i),
+			Registered: true,
+		}
 		p.Dir = filepath.Join(g.dir, p.Name)
 		a, err := adapter.New(p.config())
 		if err == nil {
@@ -171,7 +197,8 @@ func (g *graveyard) round(ctx context.Context, registered bool) (sample, error) 
 }
 
 // one is the death of one host.
-func (g *graveyard) one(ctx context.Context, name string, registered bool, phase time.Duration) (took time.Duration, err error) {
+func (g *graveyard) one(ctx context.Context, name string, registered bool,
+	phase time.Duration) (took time.Duration, err error) {
 	window := 300
 	if !registered {
 		window = 10
@@ -196,7 +223,8 @@ func (g *graveyard) one(ctx context.Context, name string, registered bool, phase
 	next := make(chan granted, 1)
 	go func() {
 		wait := 50
-		l, err := g.site.client.Acquire(ctx, picket.AcquireRequest{AgentID: name + "-next", Role: name, WaitSeconds: &wait}, "")
+		l, err := g.site.client.Acquire(ctx,
+			picket.AcquireRequest{AgentID: name + "-next", Role: name, WaitSeconds: &wait}, "")
 		next <- granted{l, time.Now(), err}
 	}()
 	time.Sleep(phase)

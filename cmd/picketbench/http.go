@@ -27,7 +27,8 @@ type site struct {
 func openSite(ctx context.Context, store *orchestrator.Store, sealer *picket.Sealer, workers int) (*site, error) {
 	log := slog.New(slog.DiscardHandler)
 	engine := store.Engine("default")
-	made, err := engine.CreateKey(ctx, asBench, picket.KeyRequest{Name: "bench", Scopes: []picket.Scope{picket.ScopeOperator, picket.ScopeAgent}})
+	made, err := engine.CreateKey(ctx, asBench,
+		picket.KeyRequest{Name: "bench", Scopes: []picket.Scope{picket.ScopeOperator, picket.ScopeAgent}})
 	if err != nil {
 		return nil, fmt.Errorf("make key: %w", err)
 	}
@@ -35,7 +36,11 @@ func openSite(ctx context.Context, store *orchestrator.Store, sealer *picket.Sea
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := toolproxy.New(toolproxy.Config{Sealer: sealer, Log: log, Door: func(string) toolproxy.Door { return engine }})
+	proxy, err := toolproxy.New(toolproxy.Config{
+		Sealer: sealer,
+		Log:    log,
+		Door:   func(string) toolproxy.Door { return engine },
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +55,11 @@ func openSite(ctx context.Context, store *orchestrator.Store, sealer *picket.Sea
 	ended := make(chan error, 1)
 	go func() { ended <- web.Serve(serving, l, e, log) }()
 	transport := &http.Transport{MaxIdleConnsPerHost: 2 * workers}
-	client := &adapter.Client{BaseURL: "http://" + l.Addr().String(), Key: made.Key, HTTP: &http.Client{Transport: transport}}
+	client := &adapter.Client{
+		BaseURL: "http://" + l.Addr().String(),
+		Key:     made.Key,
+		HTTP:    &http.Client{Transport: transport},
+	}
 	return &site{client: client, close: func() error {
 		transport.CloseIdleConnections()
 		stop()

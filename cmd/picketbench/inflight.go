@@ -36,7 +36,13 @@ func inflight(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer peer.stop()
-	ours := &ending{plan: b.plan, server: server, engine: store.Engine("default"), sealer: sealer, batch: b.pick(300, 100)}
+	ours := &ending{
+		plan:   b.plan,
+		server: server,
+		engine: store.Engine("default"),
+		sealer: sealer,
+		batch:  b.pick(300, 100),
+	}
 	for _, n := range sizes {
 		if err := ours.hold(ctx, n); err != nil {
 			return err
@@ -49,7 +55,14 @@ func inflight(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		l := line{Scenario: "inflight", Case: fmt.Sprintf("%d in flight", n), Layer: "script", Unit: "µs", Fsync: "off", Sides: sides}
+		l := line{
+			Scenario: "inflight",
+			Case:     fmt.Sprintf("%d in flight", n),
+			Layer:    "script",
+			Unit:     "µs",
+			Fsync:    "off",
+			Sides:    sides,
+		}
 		if n == sizes[len(sizes)-1] {
 			l.Must = atLeast(50)
 		}
@@ -106,7 +119,10 @@ func startAsynqHolder(p plan, r *redisServer, most int) (*asynqHolder, error) {
 	opt := asynq.RedisClientOpt{Network: "unix", Addr: r.socket, PoolSize: p.Workers}
 	h := &asynqHolder{plan: p, redis: r, client: asynq.NewClient(opt), release: make(chan struct{})}
 	h.server = asynq.NewServer(opt, asynq.Config{
-		Concurrency: most + p.Workers, TaskCheckInterval: 10 * time.Millisecond, ShutdownTimeout: time.Millisecond, LogLevel: asynq.FatalLevel,
+		Concurrency:       most + p.Workers,
+		TaskCheckInterval: 10 * time.Millisecond,
+		ShutdownTimeout:   time.Millisecond,
+		LogLevel:          asynq.FatalLevel,
 	})
 	handler := func(_ context.Context, t *asynq.Task) error {
 		if t.Type() == "hold" {
@@ -153,7 +169,8 @@ func (h *asynqHolder) hold(ctx context.Context, n int) error {
 // round lets n tasks pass; only done touches the statistics of the day.
 func (h *asynqHolder) round(ctx context.Context, n int) (sample, error) {
 	done := func(args []string) bool {
-		return strings.EqualFold(args[0], "EVALSHA") && slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "asynq:{default}:processed:") })
+		return strings.EqualFold(args[0], "EVALSHA") &&
+			slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "asynq:{default}:processed:") })
 	}
 	runtime.GC()
 	took, err := h.redis.timed(ctx, n, done, func() error { return h.enqueue(ctx, "pass", n) })

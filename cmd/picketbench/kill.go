@@ -62,7 +62,9 @@ func kill(ctx context.Context, b *bench) error {
 		if k.agents[level], err = k.hire(level, filepath.Join(server.dir, "adapter-"+level)); err != nil {
 			return err
 		}
-		contenders = append(contenders, contender{"kill to lease, " + level, func(ctx context.Context) (sample, error) { return k.round(ctx, level) }})
+		contenders = append(contenders,
+			contender{"kill to lease, " + level,
+				func(ctx context.Context) (sample, error) { return k.round(ctx, level) }})
 	}
 	sides, err := b.inTurn(ctx, "kill", "ms", append(contenders, contender{"bare EVALSHA", k.bare})...)
 	if err != nil {
@@ -71,11 +73,13 @@ func kill(ctx context.Context, b *bench) error {
 	bare := sides[len(levels)]
 	for i, level := range levels {
 		for _, c := range []struct {
-			quantile       string
-			must, moonshot *goal
+			quantile string
+			must     *goal
+			moonshot *goal
 		}{{"p50", nil, nil}, {"p99", under(50), under(5)}} {
 			b.add(line{Scenario: "kill", Case: level + ", " + c.quantile, Layer: "http", Unit: "ms", Fsync: "off",
-				Sides: []side{byQuantile(sides[i], c.quantile), bare}, Must: c.must, Moonshot: c.moonshot}, growth, server.version)
+				Sides: []side{byQuantile(sides[i], c.quantile), bare}, Must: c.must, Moonshot: c.moonshot}, growth,
+				server.version)
 		}
 	}
 	return nil
@@ -120,7 +124,11 @@ func (k *killing) round(ctx context.Context, level string) (sample, error) {
 
 // one kills one agent.
 func (k *killing) one(ctx context.Context, level string) (time.Duration, error) {
-	spec := picket.TaskSpec{Title: "kill", Review: picket.ReviewByNone, Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}}
+	spec := picket.TaskSpec{
+		Title:  "kill",
+		Review: picket.ReviewByNone,
+		Retry:  &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}},
+	}
 	task, err := k.engine.Submit(ctx, asBench, spec)
 	if err != nil {
 		return 0, err

@@ -30,7 +30,8 @@ func launches(ctx context.Context, b *bench) error {
 	best, _ := adapter.BestContainment()
 	var levels []string
 	for _, level := range []string{picket.ContainmentCgroup, picket.ContainmentSubreaper, picket.ContainmentGroup} {
-		if level == picket.ContainmentCgroup && best != level || level == picket.ContainmentSubreaper && best == picket.ContainmentGroup {
+		if level == picket.ContainmentCgroup && best != level ||
+			level == picket.ContainmentSubreaper && best == picket.ContainmentGroup {
 			continue // does not work on this machine
 		}
 		levels = append(levels, level)
@@ -38,16 +39,21 @@ func launches(ctx context.Context, b *bench) error {
 	l := &launching{mouth: mouth, dir: dir, starts: b.pick(200, 10)}
 	var contenders []contender
 	for _, level := range levels {
-		contenders = append(contenders, contender{level, func(ctx context.Context) (sample, error) { return l.round(ctx, l.held(level)) }})
+		contenders = append(contenders,
+			contender{level, func(ctx context.Context) (sample, error) { return l.round(ctx, l.held(level)) }})
 	}
-	contenders = append(contenders, contender{"fork and exec", func(ctx context.Context) (sample, error) { return l.round(ctx, l.bare) }})
+	contenders = append(contenders,
+		contender{"fork and exec", func(ctx context.Context) (sample, error) { return l.round(ctx, l.bare) }})
 	sides, err := b.inTurn(ctx, "launch", "ms", contenders...)
 	if err != nil {
 		return err
 	}
 	bare := sides[len(sides)-1]
 	for i, level := range levels {
-		for _, part := range []struct{ name, figure string }{{"first act", "p50"}, {"end known", "p50 end"}} {
+		for _, part := range []struct {
+			name   string
+			figure string
+		}{{"first act", "p50"}, {"end known", "p50 end"}} {
 			b.add(line{Scenario: "launch", Case: level + ", " + part.name, Layer: "engine", Unit: "ms", Fsync: "off",
 				Sides: []side{byQuantile(sides[i], part.figure), byQuantile(bare, part.figure)}}, growth, "none")
 		}

@@ -143,7 +143,8 @@ func leases(ctx context.Context, b *bench) error {
 	l := line{Scenario: "leases", Layer: "engine", Fsync: "off"}
 
 	l.Case, l.Unit, l.Must = "renew, p99", "µs", atMost(1.5)
-	if l.Sides, err = b.inTurn(ctx, "leases, renew", l.Unit, contender{names[0], large.renewals}, contender{names[1], small.renewals}); err != nil {
+	if l.Sides, err = b.inTurn(ctx, "leases, renew", l.Unit, contender{names[0], large.renewals},
+		contender{names[1], small.renewals}); err != nil {
 		return err
 	}
 	b.add(l, growth, large.server.version)
@@ -152,7 +153,8 @@ func leases(ctx context.Context, b *bench) error {
 	b.add(l, growth, large.server.version)
 
 	l.Case, l.Unit, l.Must = "expire in batches of 100", "leases/s", over(10_000)
-	if l.Sides, err = b.inTurn(ctx, "leases, expire", l.Unit, contender{names[0], large.expiries}, contender{names[1], small.expiries}); err != nil {
+	if l.Sides, err = b.inTurn(ctx, "leases, expire", l.Unit, contender{names[0], large.expiries},
+		contender{names[1], small.expiries}); err != nil {
 		return err
 	}
 	b.add(l, rate, large.server.version)

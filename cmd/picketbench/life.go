@@ -48,7 +48,8 @@ func lives(ctx context.Context, b *bench, name string) error {
 			return err
 		}
 		defer server.stop()
-		onEmpty := func(round func(context.Context, plan, *redisServer) (sample, error)) func(context.Context) (sample, error) {
+		onEmpty := func(round func(context.Context, plan,
+			*redisServer) (sample, error)) func(context.Context) (sample, error) {
 			return func(ctx context.Context) (sample, error) {
 				if err := server.empty(ctx); err != nil {
 					return sample{}, err
@@ -77,7 +78,9 @@ type door struct {
 
 // holder is what a worker does under its lease.
 type holder struct {
-	renew, report, complete func(context.Context) error
+	renew    func(context.Context) error
+	report   func(context.Context) error
+	complete func(context.Context) error
 }
 
 var (

@@ -45,8 +45,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.BoolVar(&p.Quick, "quick", false, "small sizes: to see that it works, never to quote")
 	only := flags.String("only", "", "which scenarios, by comma; all of them when empty")
 	list := flags.Bool("list", false, "measure nothing: list the scenarios")
-	fsync := flags.String("fsync", "off,everysec,always", "which durability settings of Redis the lives are measured with, by comma")
-	out := flags.String("o", "", "also put the JSON lines into this file, in the place of those it holds of the same scenarios")
+	fsync := flags.String("fsync", "off,everysec,always",
+		"which durability settings of Redis the lives are measured with, by comma")
+	out := flags.String("o", "",
+		"also put the JSON lines into this file, in the place of those it holds of the same scenarios")
 	table := flags.String("table", "", "measure nothing: write the page for this file of JSON lines")
 	if err := flags.Parse(args); err != nil {
 		return err

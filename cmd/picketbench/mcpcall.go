@@ -33,10 +33,12 @@ func mcpcall(ctx context.Context, b *bench) error {
 	}
 	defer store.Close()
 	echo := mcp.NewServer(&mcp.Implementation{Name: "echo", Version: "1"}, nil)
-	echo.AddTool(&mcp.Tool{Name: "echo", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "echo"}}}, nil
-	})
-	direct, stopDirect, err := serveMCP(ctx, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return echo }, nil))
+	echo.AddTool(&mcp.Tool{Name: "echo", InputSchema: map[string]any{"type": "object"}},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "echo"}}}, nil
+		})
+	direct, stopDirect, err := serveMCP(ctx,
+		mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return echo }, nil))
 	if err != nil {
 		return err
 	}
@@ -45,8 +47,13 @@ func mcpcall(ctx context.Context, b *bench) error {
 	log := slog.New(slog.DiscardHandler)
 	engine := store.Engine("default")
 	prices := &budget.List{Version: "bench", Tools: map[string]budget.Price{"up_*": {Call: 1}}}
-	proxy, err := toolproxy.New(toolproxy.Config{Sealer: sealer, Log: log, Door: func(string) toolproxy.Door { return engine },
-		Prices: func() *budget.List { return prices }, Upstreams: []toolproxy.Upstream{{Name: "up", URL: direct}}})
+	proxy, err := toolproxy.New(toolproxy.Config{
+		Sealer:    sealer,
+		Log:       log,
+		Door:      func(string) toolproxy.Door { return engine },
+		Prices:    func() *budget.List { return prices },
+		Upstreams: []toolproxy.Upstream{{Name: "up", URL: direct}},
+	})
 	if err != nil {
 		return err
 	}
@@ -75,7 +82,8 @@ func mcpcall(ctx context.Context, b *bench) error {
 	}
 	defer closePlain()
 	sides, err := b.inTurn(ctx, "mcpcall", "calls/s",
-		contender{"through the proxy", func(ctx context.Context) (sample, error) { return calls(ctx, p, metered, "up_echo") }},
+		contender{"through the proxy",
+			func(ctx context.Context) (sample, error) { return calls(ctx, p, metered, "up_echo") }},
 		contender{"direct", func(ctx context.Context) (sample, error) { return calls(ctx, p, plain, "echo") }})
 	if err != nil {
 		return err
@@ -99,7 +107,8 @@ func serveMCP(ctx context.Context, h http.Handler) (url string, stop func(), err
 // bearersOf leases a task for each worker, with money enough for every call.
 func bearersOf(ctx context.Context, p plan, e *orchestrator.Engine) ([]string, error) {
 	for range p.Workers {
-		if _, err := e.Submit(ctx, asBench, picket.TaskSpec{Title: "bench", BudgetEnvelope: &budget.Envelope{USD: 1_000_000_000_000}}); err != nil {
+		if _, err := e.Submit(ctx, asBench,
+			picket.TaskSpec{Title: "bench", BudgetEnvelope: &budget.Envelope{USD: 1_000_000_000_000}}); err != nil {
 			return nil, fmt.Errorf("submit: %w", err)
 		}
 	}
@@ -138,7 +147,12 @@ func callers(ctx context.Context, url string, bearers []string) (all []*mcp.Clie
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
 	for _, bearer := range bearers {
-		s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearing{bearer}}, MaxRetries: -1}, nil)
+		s, err := client.Connect(ctx,
+			&mcp.StreamableClientTransport{
+				Endpoint:   url,
+				HTTPClient: &http.Client{Transport: bearing{bearer}},
+				MaxRetries: -1,
+			}, nil)
 		if err != nil {
 			closeAll()
 			return nil, nil, fmt.Errorf("connect to %s: %w", url, err)

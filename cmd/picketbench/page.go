@@ -13,7 +13,8 @@ const pageHead = `<!-- Made by "make bench" from benchmarks.jsonl. Do not edit. 
 Ratios of one run on one machine. They say how two programs compare there and then, and promise nothing about yours: run
 ` + "`make bench`" + ` to get your own, ` + "`make bench ONLY=life`" + ` for one scenario.
 
-` + "`cmd/picketbench`" + ` starts servers of its own on unix sockets. Both sides of a row run in one process, in turn (A, B, A, B, …), after
+` + "`cmd/picketbench`" +
+	` starts servers of its own on unix sockets. Both sides of a row run in one process, in turn (A, B, A, B, …), after
 one round each that does not count. A figure is the median of the rounds; in brackets is its spread, (largest - smallest) / median.
 A side marked *noisy* had a spread over 30 %: read it as a hint only. Layer *engine* calls the Go API, *http* goes through the
 control plane and the tool proxy on a loopback port, *script* is the time Redis itself spent.
@@ -46,11 +47,14 @@ func writeTable(page *strings.Builder, lines []line) {
 	for _, l := range lines {
 		switch {
 		case l.LeftOut != "":
-			fmt.Fprintf(page, "| %s | %s | %s | left out: %s | | | | %s | %s | - |\n", l.Scenario, l.Case, l.Layer, l.LeftOut, l.Must.text(l.Unit), l.Moonshot.text(l.Unit))
+			fmt.Fprintf(page, "| %s | %s | %s | left out: %s | | | | %s | %s | - |\n", l.Scenario, l.Case, l.Layer,
+				l.LeftOut, l.Must.text(l.Unit), l.Moonshot.text(l.Unit))
 		case len(l.Sides) > 1:
 			a, b := l.Sides[0], l.Sides[1]
-			fmt.Fprintf(page, "| %s | %s | %s | %s %s | %s %s | %s | x%s | %s | %s | %s |\n", l.Scenario, l.Case, l.Layer,
-				a.Name, a, b.Name, b, l.Unit, figure(l.Ratio), l.Must.text(l.Unit), l.Moonshot.text(l.Unit), l.reached())
+			fmt.Fprintf(page, "| %s | %s | %s | %s %s | %s %s | %s | x%s | %s | %s | %s |\n", l.Scenario, l.Case,
+				l.Layer,
+				a.Name, a, b.Name, b, l.Unit, figure(l.Ratio), l.Must.text(l.Unit), l.Moonshot.text(l.Unit),
+				l.reached())
 		}
 	}
 }
@@ -110,9 +114,11 @@ func writeProfile(page *strings.Builder, lines []line) {
 		fmt.Fprintf(page, "\n## What a script costs Redis (%s)\n", l.Case)
 		page.WriteString("| script | µs a call | of them in nested calls | nested calls | which |\n|---|---|---|---|---|\n")
 		for _, p := range l.Profile {
-			fmt.Fprintf(page, "| %s | %s | %s | %s | %s |\n", p.Script, figure(p.Micros), figure(p.Inside), figure(p.Nested), p.list())
+			fmt.Fprintf(page, "| %s | %s | %s | %s | %s |\n", p.Script, figure(p.Micros), figure(p.Inside),
+				figure(p.Nested), p.list())
 		}
-		fmt.Fprintf(page, "\nOver these rows, Lua takes %s µs for every command that a script calls, beside what the command itself takes.\n", figure(luaPerCall(l.Profile)))
+		fmt.Fprintf(page,
+			"\nOver these rows, Lua takes %s µs for every command that a script calls, beside what the command itself takes.\n", figure(luaPerCall(l.Profile)))
 	}
 }
 
@@ -133,7 +139,8 @@ func writeMachine(page *strings.Builder, lines []line) {
 			quick = " **with -quick: small sizes, not to be quoted**"
 		}
 		text := fmt.Sprintf("%s: %d rounds, %d tasks a round, %d workers, %d bytes of payload%s; Redis %s, %s, %s; %d processors shared by the servers, both sides and whatever else ran",
-			m.Date, l.Plan.Rounds, l.Plan.Tasks, l.Plan.Workers, l.Plan.Payload, quick, m.Redis, m.Go, strings.Join(peers, ", "), m.CPUs)
+			m.Date, l.Plan.Rounds, l.Plan.Tasks, l.Plan.Workers, l.Plan.Payload, quick, m.Redis, m.Go,
+			strings.Join(peers, ", "), m.CPUs)
 		if made[text] == nil {
 			order = append(order, text)
 		}

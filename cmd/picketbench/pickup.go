@@ -164,7 +164,15 @@ var races = []race{
 
 // against measures Picket beside one peer.
 func (s *starter) against(ctx context.Context, b *bench, server *redisServer, r race) error {
-	l := line{Scenario: "pickup", Case: r.name, Layer: "http", Unit: "ms", Fsync: "always", Must: r.goals[0], Moonshot: r.goals[1]}
+	l := line{
+		Scenario: "pickup",
+		Case:     r.name,
+		Layer:    "http",
+		Unit:     "ms",
+		Fsync:    "always",
+		Must:     r.goals[0],
+		Moonshot: r.goals[1],
+	}
 	theirs, closeTheirs, err := r.start(ctx, b, server, r.fastest)
 	switch {
 	case errors.Is(err, errNoPostgres):
@@ -179,7 +187,8 @@ func (s *starter) against(ctx context.Context, b *bench, server *redisServer, r 
 	if r.pause > 0 {
 		theirs.pause = r.pause
 	}
-	if l.Sides, err = b.inTurn(ctx, "pickup, "+r.name, "ms", contender{"picket", s.round}, contender{theirs.name, theirs.round}); err != nil {
+	if l.Sides, err = b.inTurn(ctx, "pickup, "+r.name, "ms", contender{"picket", s.round},
+		contender{theirs.name, theirs.round}); err != nil {
 		return err
 	}
 	b.add(l, faster, server.version)
@@ -214,11 +223,21 @@ func startPicket(ctx context.Context, b *bench, r *redisServer) (*starter, func(
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(working) }()
 	engine := store.Engine("default")
-	s := &starter{name: "picket", pause: 50 * time.Millisecond, starts: b.pick(100, 10), cry: mouth, random: rand.New(rand.NewPCG(1, 2))}
+	s := &starter{
+		name:   "picket",
+		pause:  50 * time.Millisecond,
+		starts: b.pick(100, 10),
+		cry:    mouth,
+		random: rand.New(rand.NewPCG(1, 2)),
+	}
 	s.idle = func(ctx context.Context) error { return awaitWaiter(ctx, engine) }
 	s.stages = func(began time.Time) map[string]time.Duration {
 		to := map[string]time.Duration{}
-		for name, kind := range map[string]adapter.EventKind{"to lease": adapter.EventAcquired, "to renewal": adapter.EventRenewed, "to launch": adapter.EventLaunched} {
+		for name, kind := range map[string]adapter.EventKind{
+			"to lease":   adapter.EventAcquired,
+			"to renewal": adapter.EventRenewed,
+			"to launch":  adapter.EventLaunched,
+		} {
 			if at, ok := seen.Load(kind); ok {
 				to[name] = at.(time.Time).Sub(began)
 			}

@@ -38,7 +38,13 @@ func startAsynq(_ context.Context, b *bench, r *redisServer, fastest bool) (*sta
 	}
 	opt := asynq.RedisClientOpt{Network: "unix", Addr: r.socket}
 	cfg := asynq.Config{Concurrency: 1, LogLevel: asynq.FatalLevel}
-	s := &starter{name: "asynq", pause: time.Second, starts: b.pick(15, 3), cry: mouth, random: rand.New(rand.NewPCG(1, 2))}
+	s := &starter{
+		name:   "asynq",
+		pause:  time.Second,
+		starts: b.pick(15, 3),
+		cry:    mouth,
+		random: rand.New(rand.NewPCG(1, 2)),
+	}
 	if fastest {
 		cfg.TaskCheckInterval = time.Millisecond
 		s.pause, s.starts = 50*time.Millisecond, b.pick(100, 10)
@@ -105,7 +111,14 @@ func startRiver(ctx context.Context, b *bench, r *redisServer, fastest bool) (*s
 		return nil, nil, err
 	}
 	b.peers = map[string]string{"postgresql": pg.version}
-	s := &starter{name: "river", pause: time.Second, starts: b.pick(30, 3), cry: mouth, idle: done.idle, random: rand.New(rand.NewPCG(1, 2))}
+	s := &starter{
+		name:   "river",
+		pause:  time.Second,
+		starts: b.pick(30, 3),
+		cry:    mouth,
+		idle:   done.idle,
+		random: rand.New(rand.NewPCG(1, 2)),
+	}
 	if fastest {
 		s.pause, s.starts = 50*time.Millisecond, b.pick(100, 10)
 	}
@@ -124,7 +137,8 @@ func startRiver(ctx context.Context, b *bench, r *redisServer, fastest bool) (*s
 }
 
 // riverClient makes river's tables and a client on them.
-func riverClient(ctx context.Context, pg *postgres, w river.Worker[startArgs], fastest bool) (*river.Client[pgx.Tx], error) {
+func riverClient(ctx context.Context, pg *postgres, w river.Worker[startArgs],
+	fastest bool) (*river.Client[pgx.Tx], error) {
 	driver := riverpgxv5.New(pg.pool)
 	tables, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

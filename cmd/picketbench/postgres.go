@@ -50,7 +50,8 @@ func startPostgres(ctx context.Context) (*postgres, error) {
 		return nil, err
 	}
 	data := filepath.Join(dir, "data")
-	made := exec.CommandContext(ctx, initdb, "-D", data, "-U", "bench", "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8")
+	made := exec.CommandContext(ctx, initdb, "-D", data, "-U", "bench", "-A", "trust", "--no-sync", "--locale=C", "-E",
+		"UTF8")
 	made.SysProcAttr, made.Dir = as, dir
 	if text, err := made.CombinedOutput(); err != nil {
 		p.stop()

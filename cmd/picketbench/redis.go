@@ -49,7 +49,8 @@ func startRedis(ctx context.Context, fsync string) (*redisServer, error) {
 		return nil, fmt.Errorf("make folder for Redis: %w", err)
 	}
 	socket := filepath.Join(dir, "redis.sock")
-	args := append([]string{"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--maxmemory-policy", "noeviction", "--loglevel", "warning", "--enable-debug-command", "local"}, settings...)
+	args := append([]string{"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--maxmemory-policy",
+		"noeviction", "--loglevel", "warning", "--enable-debug-command", "local"}, settings...)
 	process := exec.Command("redis-server", args...)
 	process.Stderr = os.Stderr
 	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C ends us first, then it
@@ -57,7 +58,12 @@ func startRedis(ctx context.Context, fsync string) (*redisServer, error) {
 		os.RemoveAll(dir)
 		return nil, fmt.Errorf("start redis-server (is it installed?): %w", err)
 	}
-	s := &redisServer{socket: socket, dir: dir, process: process, client: redis.NewClient(&redis.Options{Network: "unix", Addr: socket})}
+	s := &redisServer{
+		socket:  socket,
+		dir:     dir,
+		process: process,
+		client:  redis.NewClient(&redis.Options{Network: "unix", Addr: socket}),
+	}
 	if err := s.await(ctx); err != nil {
 		s.stop()
 		return nil, err
@@ -185,7 +191,8 @@ func (s *redisServer) counts(ctx context.Context) (map[string]count, error) {
 // timed runs do and returns what each matching command cost the server itself,
 // in the order they ran, once there are as many as wanted. It is Redis' own
 // slow log at a threshold of nothing, so waiting and transport are not in it.
-func (s *redisServer) timed(ctx context.Context, wanted int, match func(args []string) bool, do func() error) (times, error) {
+func (s *redisServer) timed(ctx context.Context, wanted int, match func(args []string) bool,
+	do func() error) (times, error) {
 	if err := s.slowLog(ctx, "0"); err != nil {
 		return nil, err
 	}

@@ -60,9 +60,17 @@ func scripts(ctx context.Context, b *bench) error {
 		}
 	}
 	for _, row := range rows {
-		fmt.Fprintf(b.log, "%-20s %6.1f µs a call, %4.1f nested calls in %5.1f µs: %s\n", row.Script, row.Micros, row.Nested, row.Inside, row.list())
+		fmt.Fprintf(b.log, "%-20s %6.1f µs a call, %4.1f nested calls in %5.1f µs: %s\n", row.Script, row.Micros,
+			row.Nested, row.Inside, row.list())
 	}
-	b.add(line{Scenario: "scripts", Case: fmt.Sprintf("%d tasks", tasks), Layer: "script", Unit: "µs", Fsync: "off", Profile: rows}, rate, server.version)
+	b.add(line{
+		Scenario: "scripts",
+		Case:     fmt.Sprintf("%d tasks", tasks),
+		Layer:    "script",
+		Unit:     "µs",
+		Fsync:    "off",
+		Profile:  rows,
+	}, rate, server.version)
 	return nil
 }
 
@@ -95,11 +103,16 @@ func stages(p plan, r *redisServer, e *orchestrator.Engine, sealer *picket.Seale
 		return err
 	}
 	return []stage{
-		{"return 1", func(ctx context.Context, _ int) error { return bareScript.Run(ctx, r.client, []string{"bare"}).Err() }},
+		{"return 1", func(ctx context.Context, _ int) error {
+			return bareScript.Run(ctx, r.client, []string{"bare"}).Err()
+		}},
 		{"submit", submit(picket.ReviewByHuman)},
 		{"grant", grant},
 		{"renew", func(ctx context.Context, i int) error { _, err := e.Renew(ctx, held[i]); return err }},
-		{"report", func(ctx context.Context, i int) error { _, err := e.Report(ctx, held[i], "r1", halfway); return err }},
+		{"report", func(ctx context.Context, i int) error {
+			_, err := e.Report(ctx, held[i], "r1", halfway)
+			return err
+		}},
 		{"watch", func(ctx context.Context, i int) error { _, _, err := e.Watch(ctx, held[i], 0); return err }},
 		{"complete to review", complete},
 		{"review", func(ctx context.Context, i int) error {

@@ -29,7 +29,11 @@ func TestScenariosRun(t *testing.T) {
 	}
 	for _, s := range chosen {
 		t.Run(s.name, func(t *testing.T) {
-			b := &bench{plan: plan{Rounds: 1, Tasks: 128, Workers: 8, Payload: 64, Quick: true}, fsyncs: []string{"off"}, log: io.Discard}
+			b := &bench{
+				plan:   plan{Rounds: 1, Tasks: 128, Workers: 8, Payload: 64, Quick: true},
+				fsyncs: []string{"off"},
+				log:    io.Discard,
+			}
 			if err := s.run(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}

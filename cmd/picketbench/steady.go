@@ -24,11 +24,19 @@ func steady(ctx context.Context, b *bench) error {
 		drains := func(w worker) func(context.Context) (sample, error) {
 			return func(ctx context.Context) (sample, error) { return drain(ctx, b.plan, server, w) }
 		}
-		sides, err := b.inTurn(ctx, "steady, fsync "+fsync, "tasks/s", contender{"advance", drains(advances)}, contender{"complete + acquire", drains(completes)})
+		sides, err := b.inTurn(ctx, "steady, fsync "+fsync, "tasks/s", contender{"advance", drains(advances)},
+			contender{"complete + acquire", drains(completes)})
 		if err != nil {
 			return err
 		}
-		b.add(line{Scenario: "steady", Case: "fsync " + fsync, Layer: "engine", Unit: "tasks/s", Fsync: fsync, Sides: sides}, rate, server.version)
+		b.add(line{
+			Scenario: "steady",
+			Case:     "fsync " + fsync,
+			Layer:    "engine",
+			Unit:     "tasks/s",
+			Fsync:    fsync,
+			Sides:    sides,
+		}, rate, server.version)
 		server.stop()
 	}
 	return nil

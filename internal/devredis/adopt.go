@@ -29,7 +29,8 @@ func (s *Server) adopt(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errAbsent, err)
 	}
 	if real, err := filepath.EvalSymlinks(s.dir); got != "dir\n"+s.dir && (err != nil || got != "dir\n"+real) {
-		return fmt.Errorf("the redis-server at %s belongs to another directory (%q): end it, or use another --data", s.socket, got)
+		return fmt.Errorf("the redis-server at %s belongs to another directory (%q): end it, or use another --data",
+			s.socket, got)
 	}
 	info, err := ask(ctx, s.socket, "INFO", "server")
 	if err != nil {

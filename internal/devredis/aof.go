@@ -35,7 +35,8 @@ func mendTail(dir string, log *slog.Logger) error {
 	if err != nil || whole == size {
 		return err
 	}
-	log.Warn("an unfinished transaction was cut off: the store was killed while it wrote", "file", path, "bytes", size-whole)
+	log.Warn("an unfinished transaction was cut off: the store was killed while it wrote", "file", path, "bytes",
+		size-whole)
 	return errors.Join(f.Truncate(whole), f.Sync())
 }
 

@@ -45,8 +45,9 @@ func tooOld(ctx context.Context, binary string) string {
 // noBinaryError is the answer where a redis-server would have to be started and
 // there is none.
 type noBinaryError struct {
-	dir, why string
-	state    bool // dir holds what an earlier one wrote
+	dir   string
+	why   string
+	state bool // dir holds what an earlier one wrote
 }
 
 func (e *noBinaryError) Error() string {
@@ -54,7 +55,8 @@ func (e *noBinaryError) Error() string {
 	if !e.state {
 		return e.why + ": " + remedy
 	}
-	return fmt.Sprintf("the state of an earlier start is in %s, but %s: %s, or use another --data", e.dir, e.why, remedy)
+	return fmt.Sprintf("the state of an earlier start is in %s, but %s: %s, or use another --data", e.dir, e.why,
+		remedy)
 }
 
 // noBinary is asked while nothing runs in dir, so what lies there is all there is.

@@ -233,7 +233,8 @@ func TestBrokenFileIsAClearError(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Start(t.Context(), dir, 0, nil)
-	if err == nil || !strings.Contains(err.Error(), "ended while it started") || !strings.Contains(err.Error(), "manifest") {
+	if err == nil || !strings.Contains(err.Error(), "ended while it started") ||
+		!strings.Contains(err.Error(), "manifest") {
 		t.Errorf("Start: %v", err)
 	}
 }
@@ -249,13 +250,18 @@ func TestForeignStoreIsNotAdopted(t *testing.T) {
 	if err := os.Symlink(other.Addr(), filepath.Join(mine, "redis.sock")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), mine, 0, nil); err == nil || !strings.Contains(err.Error(), "belongs to another directory") {
+	if _, err := Start(t.Context(), mine, 0, nil); err == nil ||
+		!strings.Contains(err.Error(), "belongs to another directory") {
 		t.Errorf("Start: %v", err)
 	}
 }
 
 func TestMemoryWithoutRedis(t *testing.T) {
-	for _, tc := range []struct{ name, script, why string }{
+	for _, tc := range []struct {
+		name   string
+		script string
+		why    string
+	}{
 		{"absent", "", "no redis-server on PATH"},
 		{"old", "#!/bin/sh\necho 'Redis server v=6.2.7 sha=0'\n", "7.0 or newer is needed"},
 		{"broken", "#!/bin/sh\nexit 3\n", "does not run"},
@@ -274,7 +280,8 @@ func TestMemoryWithoutRedis(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Stop(t.Context())
-			if !s.Memory() || strings.Count(said.String(), "\n") != 1 || !strings.Contains(said.String(), tc.why) || !strings.Contains(said.String(), "apt-get install redis-server") {
+			if !s.Memory() || strings.Count(said.String(), "\n") != 1 || !strings.Contains(said.String(), tc.why) ||
+				!strings.Contains(said.String(), "apt-get install redis-server") {
 				t.Errorf("memory %v, said %q", s.Memory(), said.String())
 			}
 			conn, err := s.Dial(t.Context(), "", "")

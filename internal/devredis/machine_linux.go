@@ -30,7 +30,8 @@ func machineMemory() int64 {
 func lowestLimit(root, path string, least int64) int64 {
 	for path = filepath.Clean("/" + path); ; path = filepath.Dir(path) {
 		text, err := os.ReadFile(filepath.Join(root, path, "memory.max"))
-		if n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && bad == nil && n > 0 && (least == 0 || n < least) {
+		if n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && bad == nil && n > 0 &&
+			(least == 0 || n < least) {
 			least = n
 		}
 		if path == "/" {

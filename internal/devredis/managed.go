@@ -34,7 +34,13 @@ func startManaged(ctx context.Context, binary, why, dir string, maxMemory int64,
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, socket: socket, maxMemory: strconv.FormatInt(maxMemory, 10), log: log, done: make(chan struct{})}
+	s := &Server{
+		dir:       dir,
+		socket:    socket,
+		maxMemory: strconv.FormatInt(maxMemory, 10),
+		log:       log,
+		done:      make(chan struct{}),
+	}
 	giveUp := time.Now().Add(answerWithin)
 	for {
 		lock, err := tryLock(dir)
@@ -61,8 +67,9 @@ func startManaged(ctx context.Context, binary, why, dir string, maxMemory int64,
 		case !errors.Is(err, errAbsent):
 			return nil, err
 		case time.Now().After(giveUp):
-			return nil, fmt.Errorf("a redis-server holds %s but does not answer on %s: look at %s, end the process, then start again",
-				filepath.Join(dir, lockName), socket, filepath.Join(dir, logName))
+			return nil,
+				fmt.Errorf("a redis-server holds %s but does not answer on %s: look at %s, end the process, then start again",
+					filepath.Join(dir, lockName), socket, filepath.Join(dir, logName))
 		}
 		if err := pause(ctx); err != nil {
 			return nil, err
@@ -109,7 +116,8 @@ func (s *Server) launch(ctx context.Context, binary string, lock *os.File) error
 		return err
 	}
 	// The shell sets the umask for redis-server alone and becomes it.
-	cmd := exec.Command("/bin/sh", append([]string{"-c", `umask 077; exec "$0" "$@"`, binary}, arguments(s.dir, s.socket, s.maxMemory)...)...)
+	cmd := exec.Command("/bin/sh",
+		append([]string{"-c", `umask 077; exec "$0" "$@"`, binary}, arguments(s.dir, s.socket, s.maxMemory)...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, out, out
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.ExtraFiles = []*os.File{lock}
@@ -131,7 +139,8 @@ func arguments(dir, socket, maxMemory string) []string {
 	return []string{
 		"--port", "0", "--unixsocket", socket, "--unixsocketperm", "700",
 		"--dir", dir, "--appendonly", "yes", "--appendfsync", "always", "--save", "",
-		"--maxmemory-policy", "noeviction", "--maxmemory", maxMemory, "--daemonize", "no", "--pidfile", filepath.Join(dir, pidName),
+		"--maxmemory-policy", "noeviction", "--maxmemory", maxMemory, "--daemonize", "no", "--pidfile",
+		filepath.Join(dir, pidName),
 		"--loglevel", "notice", "--always-show-logo", "no", "--set-proc-title", "no",
 	}
 }
@@ -140,7 +149,8 @@ func arguments(dir, socket, maxMemory string) []string {
 func (s *Server) reap(cmd *exec.Cmd, logBegan int64) {
 	err := cmd.Wait()
 	if cmd.ProcessState == nil || !cmd.ProcessState.Success() {
-		s.death = fmt.Errorf("redis-server (pid %d) ended: %v%s", s.pid, err, lastLines(filepath.Join(s.dir, logName), logBegan))
+		s.death = fmt.Errorf("redis-server (pid %d) ended: %v%s", s.pid, err,
+			lastLines(filepath.Join(s.dir, logName), logBegan))
 	}
 	close(s.done)
 }
@@ -163,7 +173,8 @@ func (s *Server) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-s.done:
-			return fmt.Errorf("the store ended while it started: %w", cmp.Or(s.death, errors.New("shut down by somebody else")))
+			return fmt.Errorf("the store ended while it started: %w",
+				cmp.Or(s.death, errors.New("shut down by somebody else")))
 		default:
 		}
 		if err := pause(ctx); err != nil {

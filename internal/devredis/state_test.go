@@ -35,7 +35,8 @@ func TestNoMemoryBesideState(t *testing.T) {
 	<-second.Done()
 	for _, again := range []func(context.Context, string, int64, *slog.Logger) (*Server, error){Start, Restart} {
 		s, err := again(t.Context(), dir, 0, nil)
-		if s != nil || err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "put redis-server 7.0 or newer on PATH") {
+		if s != nil || err == nil || !strings.Contains(err.Error(), dir) ||
+			!strings.Contains(err.Error(), "put redis-server 7.0 or newer on PATH") {
 			t.Errorf("%v, %v", s, err)
 		}
 	}
@@ -47,7 +48,8 @@ func TestNoMemoryBesideState(t *testing.T) {
 
 func TestRestartIsNeverMemory(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if s, err := Restart(t.Context(), t.TempDir(), 0, nil); s != nil || err == nil || !strings.Contains(err.Error(), "no redis-server on PATH") {
+	if s, err := Restart(t.Context(), t.TempDir(), 0, nil); s != nil || err == nil ||
+		!strings.Contains(err.Error(), "no redis-server on PATH") {
 		t.Errorf("%v, %v", s, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())

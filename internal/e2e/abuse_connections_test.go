@@ -89,10 +89,12 @@ func TestAcceptErrorsAreCountedAndLogged(t *testing.T) {
 	}
 	counts := s.scrape()
 	stop()
-	if counts["picket_accept_errors_total"] == 0 || counts["picket_connections_closed_total{reason=\"descriptors\"}"] == 0 {
+	if counts["picket_accept_errors_total"] == 0 ||
+		counts["picket_connections_closed_total{reason=\"descriptors\"}"] == 0 {
 		t.Errorf("errors of accept are not counted: %v", counts)
 	}
-	if said := s.server.err.text(); !strings.Contains(said, "level=WARN") || !strings.Contains(said, "a connection cannot be accepted") {
+	if said := s.server.err.text(); !strings.Contains(said, "level=WARN") ||
+		!strings.Contains(said, "a connection cannot be accepted") {
 		t.Errorf("errors of accept are not logged: %s", said)
 	}
 	if task := w.task(h.lease.TaskID); task.State != picket.TaskLeased {
@@ -104,7 +106,8 @@ func TestAcceptErrorsAreCountedAndLogged(t *testing.T) {
 func (w *world) upWith(files int) *process {
 	w.t.Helper()
 	script := "ulimit -n " + strconv.Itoa(files) + `; exec "$0" "$@"`
-	p := w.launch("up", exec.Command("sh", "-c", script, binary(), "up", "--listen", "127.0.0.1:0", "--log-level", "warn"))
+	p := w.launch("up", exec.Command("sh", "-c", script, binary(), "up", "--listen", "127.0.0.1:0", "--log-level",
+		"warn"))
 	w.url = p.ready()
 	w.key = w.secret("admin.key")
 	w.log = follow(w)
@@ -115,11 +118,12 @@ func (w *world) upWith(files int) *process {
 // adapter does, and has no connection that it keeps.
 type honest struct {
 	*siege
-	lease           picket.Lease
-	bearer          string
-	client          *http.Client
-	answered, again int
-	slowest         time.Duration
+	lease    picket.Lease
+	bearer   string
+	client   *http.Client
+	answered int
+	again    int
+	slowest  time.Duration
 }
 
 func (s *siege) honest(window int) *honest {
@@ -188,7 +192,8 @@ func (s *siege) besiege(ctx context.Context) (crowded <-chan struct{}) {
 		"GET /api/v1/tasks HTTP/1.1\r\n" + host,
 		"GET /healthz HTTP/1.1\r\n" + host + "\r\n",
 		"GET /api/v1/tasks HTTP/1.1\r\n" + host + "Authorization: Bearer pkk_default_forged\r\n\r\n",
-		"POST /console/login HTTP/1.1\r\n" + host + "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nkey=",
+		"POST /console/login HTTP/1.1\r\n" + host +
+			"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nkey=",
 	}
 	var group, first sync.WaitGroup
 	first.Add(besiegers)

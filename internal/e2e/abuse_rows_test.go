@@ -84,7 +84,8 @@ func (s *siege) suffer(row abuse) (got string, err error) {
 		if err != nil {
 			var late net.Error
 			if errors.As(err, &late) && late.Timeout() {
-				return strings.Join(said, " "), fmt.Errorf("neither answered nor closed within %s, after %q", patience, said)
+				return strings.Join(said, " "),
+					fmt.Errorf("neither answered nor closed within %s, after %q", patience, said)
 			}
 			said = append(said, "closed")
 			break
@@ -105,42 +106,56 @@ func (s *siege) rows() []abuse {
 	key, lease := "X-API-Key: "+s.key+"\r\n", "Authorization: Bearer "+s.bearer+"\r\n"
 	const typed = "Content-Type: application/json\r\n"
 	post := func(path, header, body string) []byte {
-		return fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%s%sContent-Length: %d\r\nConnection: close\r\n\r\n%s", path, host, typed, header, len(body), body)
+		return fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%s%sContent-Length: %d\r\nConnection: close\r\n\r\n%s", path,
+			host, typed, header, len(body), body)
 	}
 	get := func(path, header string) []byte {
 		return fmt.Appendf(nil, "GET %s HTTP/1.1\r\n%s%sConnection: close\r\n\r\n", path, host, header)
 	}
 	chunked := func(path, header string) []byte {
-		return fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%s%sTransfer-Encoding: chunked\r\n\r\n", path, host, typed, header)
+		return fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%s%sTransfer-Encoding: chunked\r\n\r\n", path, host, typed,
+			header)
 	}
 	head := func(rest string) []byte { return []byte(rest + "\r\n\r\n") }
 	deep := `{"title":"x","input":` + strings.Repeat("[", 500_000)
 	report := "/v1/tools/report_progress"
 	return []abuse{
 		{"a body over the limit", post(tasks, key, `{"title":"`+strings.Repeat("x", 3<<20)+`"}`), nil, "413 closed"},
-		{"a body over the limit of a tool", post(report, lease, `{"summary":"`+strings.Repeat("x", 3<<20)+`"}`), nil, "413 closed"},
-		{"a gigabyte announced", fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%s%sContent-Length: 1073741824\r\n\r\n", tasks, host, typed, key), nil, "413 closed"},
-		{"a gigabyte announced, without a key", fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%sContent-Length: 1073741824\r\n\r\n", tasks, host, typed), nil, "401 closed"},
-		{"a gigabyte that asks first", fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%s%sExpect: 100-continue\r\nContent-Length: 1073741824\r\n\r\n", tasks, host, typed, key), nil, "413 closed"},
+		{"a body over the limit of a tool", post(report, lease, `{"summary":"`+strings.Repeat("x", 3<<20)+`"}`), nil,
+			"413 closed"},
+		{"a gigabyte announced",
+			fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%s%sContent-Length: 1073741824\r\n\r\n", tasks, host, typed, key),
+			nil, "413 closed"},
+		{"a gigabyte announced, without a key",
+			fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%sContent-Length: 1073741824\r\n\r\n", tasks, host, typed), nil,
+			"401 closed"},
+		{"a gigabyte that asks first",
+			fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%s%sExpect: 100-continue\r\nContent-Length: 1073741824\r\n\r\n",
+				tasks, host, typed, key), nil, "413 closed"},
 		{"chunks without end", chunked(tasks, key), endlessChunks, "413 closed"},
 		{"chunks without end for a tool", chunked(report, lease), endlessChunks, "413 closed"},
 		{"chunks without end, without a key", chunked(tasks, ""), endlessChunks, "401 closed"},
 		{"a chunk of 16 EB", append(chunked(tasks, key), "ffffffffffffffff\r\n"...), endlessChunks, "413 closed"},
 		{"chunks that are none", append(chunked(tasks, key), "nonsense\r\n\r\n"...), nil, "400 closed"},
-		{"a gzip bomb", append(fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%s%sContent-Encoding: gzip\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
+		{"a gzip bomb", append(fmt.Appendf(nil,
+			"POST %s HTTP/1.1\r\n%s%s%sContent-Encoding: gzip\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
 			tasks, host, typed, key, len(bomb())), bomb()...), nil, "415 closed"},
-		{"a gzip bomb for a tool", append(fmt.Appendf(nil, "POST %s HTTP/1.1\r\n%s%s%sContent-Encoding: gzip\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
-			report, host, typed, lease, len(bomb())), bomb()...), nil, "415 closed"},
+		{"a gzip bomb for a tool",
+			append(fmt.Appendf(nil,
+				"POST %s HTTP/1.1\r\n%s%s%sContent-Encoding: gzip\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
+				report, host, typed, lease, len(bomb())), bomb()...), nil, "415 closed"},
 		{"deep JSON", post(tasks, key, deep), nil, "400 closed"},
 		{"bad UTF-8", post(tasks, key, "{\"title\":\"\xff\xfe\"}"), nil, "400 closed"},
 		{"bad UTF-8 for a tool", post(report, lease, "{\"summary\":\"\xc3\x28\"}"), nil, "400 closed"},
 		{"a million empty members", post(tasks, key, "{"+strings.Repeat(`"":1,`, 100_000)+`"":1}`), nil, "400 closed"},
-		{"a number of 500,000 digits", post(tasks, key, `{"title":"x","priority":`+strings.Repeat("9", 500_000)+`}`), nil, "400 closed"},
+		{"a number of 500,000 digits", post(tasks, key, `{"title":"x","priority":`+strings.Repeat("9", 500_000)+`}`),
+			nil, "400 closed"},
 
 		{"one header of 1 MB", get("/healthz", "X-Bomb: "+strings.Repeat("x", 1<<20)+"\r\n"), nil, "431 closed"},
 		{"20,000 headers", get("/healthz", manyHeaders()), nil, "431 closed"},
 		{"a key of 50 KB", get(tasks, "X-API-Key: "+strings.Repeat("k", 50<<10)+"\r\n"), nil, "401 closed"},
-		{"a bearer of 50 KB", get("/v1/tools", "Authorization: Bearer "+strings.Repeat("k", 50<<10)+"\r\n"), nil, "401 closed"},
+		{"a bearer of 50 KB", get("/v1/tools", "Authorization: Bearer "+strings.Repeat("k", 50<<10)+"\r\n"), nil,
+			"401 closed"},
 		{"a query of 50 KB", get(tasks+"?state="+strings.Repeat("a,", 25<<10), key), nil, "400 closed"},
 		{"a query of 1 MB", get(tasks+"?state="+strings.Repeat("a", 1<<20), key), nil, "431 closed"},
 		{"10,000 parameters", get(tasks+"?"+strings.Repeat("a&", 10_000), key), nil, "400 closed"},
@@ -150,24 +165,35 @@ func (s *siege) rows() []abuse {
 		{"a path that is no encoding", get("/api/v1/tasks/%zz", key), nil, "400 closed"},
 
 		{"garbage", []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"), nil, "400 closed"},
-		{"garbage behind a good request", []byte("GET /healthz HTTP/1.1\r\n" + host + "\r\n\x00\x01\x02 nonsense\r\n\r\n"), nil, "200 400 closed"},
-		{"hundred requests at once", []byte(strings.Repeat("GET /healthz HTTP/1.1\r\n"+host+"\r\n", 100) + "bad\r\n\r\n"), nil, strings.Repeat("200 ", 100) + "400 closed"},
+		{"garbage behind a good request",
+			[]byte("GET /healthz HTTP/1.1\r\n" + host + "\r\n\x00\x01\x02 nonsense\r\n\r\n"), nil, "200 400 closed"},
+		{"hundred requests at once",
+			[]byte(strings.Repeat("GET /healthz HTTP/1.1\r\n"+host+"\r\n", 100) + "bad\r\n\r\n"), nil,
+			strings.Repeat("200 ", 100) + "400 closed"},
 		{"HTTP/1.0", head("GET /healthz HTTP/1.0\r\nHost: " + s.addr), nil, "200 closed"},
 		{"HTTP/1.0 without a host", head("GET /healthz HTTP/1.0"), nil, "403 closed"},
 		{"HTTP/0.9", head("GET /healthz"), nil, "400 closed"},
 		{"HTTP/7.3", head("GET /healthz HTTP/7.3\r\n" + strings.TrimSpace(host)), nil, "505 closed"},
 		{"the preface of HTTP/2", []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), nil, "404 closed"},
-		{"our address as a proxy would ask for it", head("GET http://" + s.addr + "/healthz HTTP/1.1\r\n" + host + "Connection: close"), nil, "200 closed"},
-		{"a foreign address as a proxy would ask for it", head("GET http://evil.example/healthz HTTP/1.1\r\n" + host + "Connection: close"), nil, "403 closed"},
-		{"a tunnel", head("CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\nConnection: close"), nil, "404 closed"},
+		{"our address as a proxy would ask for it",
+			head("GET http://" + s.addr + "/healthz HTTP/1.1\r\n" + host + "Connection: close"), nil, "200 closed"},
+		{"a foreign address as a proxy would ask for it",
+			head("GET http://evil.example/healthz HTTP/1.1\r\n" + host + "Connection: close"), nil, "403 closed"},
+		{"a tunnel", head("CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\nConnection: close"), nil,
+			"404 closed"},
 		{"no host", head("GET /healthz HTTP/1.1\r\nConnection: close"), nil, "400 closed"},
 		{"two hosts", head("GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close"), nil, "400 closed"},
 		{"a host that is none", head("GET /healthz HTTP/1.1\r\nHost: a b\r\nConnection: close"), nil, "400 closed"},
 		{"a foreign host", head("GET /healthz HTTP/1.1\r\nHost: evil.example\r\nConnection: close"), nil, "403 closed"},
-		{"a method that is none", head("FROB /api/v1/tasks HTTP/1.1\r\n" + host + "Connection: close"), nil, "405 closed"},
-		{"two lengths", head("POST /api/v1/tasks HTTP/1.1\r\n" + host + key + "Content-Length: 1\r\nContent-Length: 2"), nil, "400 closed"},
-		{"a negative length", head("POST /api/v1/tasks HTTP/1.1\r\n" + host + key + "Content-Length: -1"), nil, "400 closed"},
-		{"an unknown transfer encoding", head("POST /api/v1/tasks HTTP/1.1\r\n" + host + key + "Transfer-Encoding: gzip, chunked"), nil, "501 closed"},
+		{"a method that is none", head("FROB /api/v1/tasks HTTP/1.1\r\n" + host + "Connection: close"), nil,
+			"405 closed"},
+		{"two lengths", head("POST /api/v1/tasks HTTP/1.1\r\n" + host + key + "Content-Length: 1\r\nContent-Length: 2"),
+			nil, "400 closed"},
+		{"a negative length", head("POST /api/v1/tasks HTTP/1.1\r\n" + host + key + "Content-Length: -1"), nil,
+			"400 closed"},
+		{"an unknown transfer encoding",
+			head("POST /api/v1/tasks HTTP/1.1\r\n" + host + key + "Transfer-Encoding: gzip, chunked"), nil,
+			"501 closed"},
 		{"a header that is none", head("GET /healthz HTTP/1.1\r\n" + host + "no colon"), nil, "400 closed"},
 		{"a folded header", head("GET /healthz HTTP/1.1\r\n" + host + " folded: x"), nil, "400 closed"},
 	}

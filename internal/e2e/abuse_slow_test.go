@@ -95,11 +95,13 @@ func (s *siege) dribbleBodies() error { return s.unfinished(dribblers, 1000) }
 func (s *siege) dribbleFat() error { return s.unfinished(200, 1_000_000) }
 
 func (s *siege) unfinished(n, size int) error {
-	begin := "POST /api/v1/tasks HTTP/1.1\r\nHost: " + s.addr + "\r\nContent-Type: application/json\r\nX-API-Key: " + s.key +
+	begin := "POST /api/v1/tasks HTTP/1.1\r\nHost: " + s.addr + "\r\nContent-Type: application/json\r\nX-API-Key: " +
+		s.key +
 		fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n{\"title\":\"", size+1000) + strings.Repeat("x", size)
 	return s.crowd(n, func(c net.Conn) error {
 		said, err := dribble(c, begin, "y")
-		if err == nil && said != "" && !strings.HasPrefix(said, "HTTP/1.1 400 ") && !strings.HasPrefix(said, "HTTP/1.1 503 ") {
+		if err == nil && said != "" && !strings.HasPrefix(said, "HTTP/1.1 400 ") &&
+			!strings.HasPrefix(said, "HTTP/1.1 503 ") {
 			err = fmt.Errorf("a body that never ends was answered %.200q", said)
 		}
 		return err
@@ -110,7 +112,8 @@ func (s *siege) unfinished(n, size int) error {
 func (s *siege) silent() error {
 	return s.crowd(1000, func(c net.Conn) error {
 		_ = c.SetReadDeadline(time.Now().Add(3 * patience))
-		if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
+		if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, context.DeadlineExceeded) ||
+			isTimeout(err) {
 			return fmt.Errorf("a silent connection: read %d, %v", n, err)
 		}
 		return nil
@@ -203,7 +206,8 @@ func (s *siege) awaitWaiters(n int64) {
 
 // watches of one run displace each other; the last ones are left behind.
 func (s *siege) watches() error {
-	ask := "GET /v1/lease/watch?waitSeconds=50 HTTP/1.1\r\nHost: " + s.addr + "\r\nAuthorization: Bearer " + s.bearer + "\r\n\r\n"
+	ask := "GET /v1/lease/watch?waitSeconds=50 HTTP/1.1\r\nHost: " + s.addr + "\r\nAuthorization: Bearer " + s.bearer +
+		"\r\n\r\n"
 	const n = 100
 	sent := sync.WaitGroup{}
 	sent.Add(n)

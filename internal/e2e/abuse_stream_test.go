@@ -28,10 +28,12 @@ func (s *siege) fillLog() {
 		group.Go(func() {
 			defer func() { <-turn }()
 			var task picket.Task
-			made, err := try(s.key, http.MethodPost, s.url+"/api/v1/tasks", picket.TaskSpec{Title: "filler", Role: "filler"})
+			made, err := try(s.key, http.MethodPost, s.url+"/api/v1/tasks",
+				picket.TaskSpec{Title: "filler", Role: "filler"})
 			if err == nil {
 				decodeInto(s.t, made.body, &task)
-				made, err = try(s.key, http.MethodPost, s.url+"/api/v1/tasks/"+task.TaskID+"/cancel", map[string]string{"reason": reason})
+				made, err = try(s.key, http.MethodPost, s.url+"/api/v1/tasks/"+task.TaskID+"/cancel",
+					map[string]string{"reason": reason})
 			}
 			if err != nil || made.status != http.StatusOK {
 				s.t.Errorf("fill the log: %v %d %.300s", err, made.status, made.body)
@@ -45,10 +47,16 @@ func (s *siege) fillLog() {
 // may read. The server lets go of them although their connections stay open.
 func (s *siege) streams() error {
 	const n = 100
-	ask := "GET /api/v1/events?after=0 HTTP/1.1\r\nHost: " + s.addr + "\r\nAccept: text/event-stream\r\nX-API-Key: " + s.key + "\r\n\r\n"
-	narrow := net.Dialer{Timeout: patience, Control: func(_, _ string, raw syscall.RawConn) error {
-		return raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
-	}}
+	ask := "GET /api/v1/events?after=0 HTTP/1.1\r\nHost: " + s.addr + "\r\nAccept: text/event-stream\r\nX-API-Key: " +
+		s.key + "\r\n\r\n"
+	narrow := net.Dialer{
+		Timeout: patience,
+		Control: func(_, _ string, raw syscall.RawConn) error {
+			return raw.Control(func(fd uintptr) {
+				_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
+			})
+		},
+	}
 	were, err := s.streamsEnded()
 	if err != nil {
 		return err

@@ -66,7 +66,8 @@ func TestAbuse(t *testing.T) {
 		after := s.calm()
 		t.Logf("HTTP abuse: %d requests on %d connections in %s; meanwhile %d healthy requests were answered, %d of them asked again, the slowest after %s; "+
 			"resident at most %d MB; goroutines %d -> %d, descriptors %d -> %d",
-			s.rude.Load(), s.conns.Load(), time.Since(began).Round(time.Second), healthy.answered, healthy.again, healthy.slowest.Round(time.Millisecond),
+			s.rude.Load(), s.conns.Load(), time.Since(began).Round(time.Second), healthy.answered, healthy.again,
+			healthy.slowest.Round(time.Millisecond),
 			s.peak()>>20, s.before.goroutines, after.goroutines, s.before.files, after.files)
 	}
 	if peak := s.peak(); peak > maxResident {
@@ -87,7 +88,8 @@ func unlessClosed(err error) error {
 		}
 		return errors.Join(left...)
 	}
-	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
@@ -97,8 +99,15 @@ func unlessClosed(err error) error {
 func (s *siege) attack(round int) {
 	var group sync.WaitGroup
 	for name, kind := range map[string]func() error{
-		"malformed": s.malformed, "headers": s.dribbleHeaders, "bodies": s.dribbleBodies, "fat bodies": s.dribbleFat, "silent": s.silent, "idle": s.idle,
-		"polls": s.polls, "watches": s.watches, "streams": s.streams,
+		"malformed":  s.malformed,
+		"headers":    s.dribbleHeaders,
+		"bodies":     s.dribbleBodies,
+		"fat bodies": s.dribbleFat,
+		"silent":     s.silent,
+		"idle":       s.idle,
+		"polls":      s.polls,
+		"watches":    s.watches,
+		"streams":    s.streams,
 	} {
 		group.Go(func() {
 			began := time.Now()
@@ -136,7 +145,8 @@ func (s *siege) warm() {
 	for range 100 {
 		group.Go(func() {
 			for range 5 {
-				if a, err := try(s.key, http.MethodGet, s.url+"/api/v1/events?limit=5", nil); err != nil || a.status != http.StatusOK {
+				if a, err := try(s.key, http.MethodGet, s.url+"/api/v1/events?limit=5", nil); err != nil ||
+					a.status != http.StatusOK {
 					s.t.Errorf("warm up: %v %d", err, a.status)
 				}
 			}
@@ -163,8 +173,9 @@ func (s *siege) beside() (stop func() *polite) {
 // polite is the client beside the attack.
 type polite struct {
 	*siege
-	answered, again int
-	slowest         time.Duration
+	answered int
+	again    int
+	slowest  time.Duration
 }
 
 func (p *polite) live() {
@@ -173,11 +184,13 @@ func (p *polite) live() {
 	task.Role, task.Review = "healthy", picket.ReviewByNone
 	p.ask(p.key, http.MethodPost, "/api/v1/tasks", task)
 	var got picket.Acquired
-	decodeInto(p.t, p.ask(p.key, http.MethodPost, "/api/v1/leases", map[string]any{"agentId": "healthy", "role": "healthy", "waitSeconds": 20}), &got)
+	decodeInto(p.t, p.ask(p.key, http.MethodPost, "/api/v1/leases",
+		map[string]any{"agentId": "healthy", "role": "healthy", "waitSeconds": 20}), &got)
 	for _, l := range got.Leases {
 		bearer := l.LeaseToken.Reveal()
 		p.ask(bearer, http.MethodPost, "/v1/lease/renew", struct{}{})
-		p.ask(bearer, http.MethodPost, "/v1/tools/report_progress", map[string]string{"summary": strings.Repeat("fine ", 400)})
+		p.ask(bearer, http.MethodPost, "/v1/tools/report_progress",
+			map[string]string{"summary": strings.Repeat("fine ", 400)})
 		p.ask(bearer, http.MethodPost, "/v1/tools/mark_complete", map[string]string{"output": "done"})
 	}
 	p.ask(p.key, http.MethodGet, "/api/v1/tasks?limit=20", nil)
@@ -195,7 +208,8 @@ func (p *polite) ask(bearer, method, path string, body any) []byte {
 			p.answered++
 			return a.body
 		}
-		if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || time.Now().After(deadline) {
+		if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || time.Now().
+			After(deadline) {
 			p.t.Errorf("a healthy %s %s during the attack: %v, %d %s", method, path, err, a.status, a.body)
 			return nil
 		}
@@ -205,7 +219,10 @@ func (p *polite) ask(bearer, method, path string, body any) []byte {
 
 // usage is what a server holds. Its connections to the store, on a unix socket,
 // are left out: it keeps as many as it once needed.
-type usage struct{ goroutines, files int }
+type usage struct {
+	goroutines int
+	files      int
+}
 
 func (s *siege) files() (n int) {
 	s.t.Helper()
@@ -261,7 +278,8 @@ func (s *siege) calm() (now usage) {
 		if time.Now().After(deadline) {
 			s.server.signal(syscall.SIGQUIT)
 			s.server.wait()
-			s.t.Fatalf("the server held %+v before the attack and %+v after it:\n%s", s.before, now, s.server.err.text())
+			s.t.Fatalf("the server held %+v before the attack and %+v after it:\n%s", s.before, now,
+				s.server.err.text())
 		}
 	}
 }

@@ -31,18 +31,24 @@ type codingAgent struct {
 
 var codingAgents = []codingAgent{
 	{
-		name: "claude", api: llmstub.Anthropic, costs: 2_400_000,
+		name:  "claude",
+		api:   llmstub.Anthropic,
+		costs: 2_400_000,
 		env: func(model string) []string {
-			return []string{"ANTHROPIC_API_KEY=sk-own", "ANTHROPIC_BASE_URL=" + model, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"}
+			return []string{"ANTHROPIC_API_KEY=sk-own", "ANTHROPIC_BASE_URL=" + model,
+				"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"}
 		},
 		extra: []string{"--model", "claude-opus-5-5"},
 	},
 	{
-		name: "codex", api: llmstub.Responses,
+		name:  "codex",
+		api:   llmstub.Responses,
 		env:   func(string) []string { return []string{"OPENAI_API_KEY=sk-own"} },
 		extra: []string{"-m", "stub-1"}, // one that it knows calls tools by writing programs
 		files: func(w *world, model string) {
-			w.put("home/.codex/config.toml", "model_provider = \"stub\"\n[model_providers.stub]\nname = \"stub\"\nbase_url = \""+model+"/v1\"\nenv_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\n")
+			w.put("home/.codex/config.toml",
+				"model_provider = \"stub\"\n[model_providers.stub]\nname = \"stub\"\nbase_url = \""+model+
+					"/v1\"\nenv_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\n")
 		},
 	},
 	{
@@ -53,13 +59,17 @@ var codingAgents = []codingAgent{
 		extra: []string{"-m", "gemini-2.5-flash"}, // else a model is asked which one to use
 	},
 	{
-		name: "opencode", api: llmstub.Chat, costs: 1_800_000,
+		name:  "opencode",
+		api:   llmstub.Chat,
+		costs: 1_800_000,
 		env: func(string) []string {
 			return []string{"OPENAI_API_KEY=sk-own", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1"}
 		},
 		extra: []string{"--model", "stub/stub"},
 		files: func(w *world, model string) {
-			w.put("config/opencode/opencode.json", `{"provider":{"stub":{"npm":"@ai-sdk/openai-compatible","name":"stub","options":{"baseURL":"`+model+`/v1","apiKey":"sk-own"},"models":{"stub":{"name":"stub","cost":{"input":3,"output":15}}}}}}`)
+			w.put("config/opencode/opencode.json",
+				`{"provider":{"stub":{"npm":"@ai-sdk/openai-compatible","name":"stub","options":{"baseURL":"`+model+
+					`/v1","apiKey":"sk-own"},"models":{"stub":{"name":"stub","cost":{"input":3,"output":15}}}}}}`)
 		},
 	},
 }
@@ -120,7 +130,9 @@ func TestCodingAgents(t *testing.T) {
 		t.Run(agent.name, func(t *testing.T) {
 			dir := clis(t, agent.name)
 			w, o := newWorld(t), newOutside(t)
-			w.put("config/picket/picket.yaml", "tools:\n  http_request: {allow: ['"+strings.TrimPrefix(o.URL, "http://")+"']}\n  prices: {http_request: {call: 0.01}}\n")
+			w.put("config/picket/picket.yaml",
+				"tools:\n  http_request: {allow: ['"+strings.TrimPrefix(o.URL, "http://")+
+					"']}\n  prices: {http_request: {call: 0.01}}\n")
 			w.agentReady(agent, dir, o.URL)
 			w.up()
 			task := w.agentRuns(agent, "0.50")
@@ -129,13 +141,15 @@ func TestCodingAgents(t *testing.T) {
 			}
 			for _, r := range o.model.Requests() {
 				if r.API != agent.api || r.Key != "sk-own" {
-					t.Errorf("the model was asked over %s with the key %q, want %s and its own", r.API, r.Key, agent.api)
+					t.Errorf("the model was asked over %s with the key %q, want %s and its own", r.API, r.Key,
+						agent.api)
 				}
 			}
 			// What the agent tells is charged beside what the tool cost.
 			w.until("its cost in the task", func() bool { task = w.task(task.TaskID); return task.Spent.Tokens >= 440 })
 			if want := 10_000_000 + agent.costs; task.Spent.USD != want || task.Held != (budget.Envelope{}) {
-				t.Errorf("spent $%s and held %+v, want $%s and nothing; ledger:\n%s", task.Spent.USD, task.Held, want, w.ok("budget", "ledger", task.TaskID))
+				t.Errorf("spent $%s and held %+v, want $%s and nothing; ledger:\n%s", task.Spent.USD, task.Held, want,
+					w.ok("budget", "ledger", task.TaskID))
 			}
 			w.paidLate(task.TaskID, agent.name)
 		})
@@ -150,8 +164,11 @@ func TestCodingAgentsThroughTheProxy(t *testing.T) {
 			dir := clis(t, agent.name)
 			w, o := newWorld(t), newOutside(t)
 			provider := map[string]string{"claude": "anthropic", "codex": "openai"}[agent.name]
-			w.put("config/picket/picket.yaml", "tools:\n  http_request: {allow: ['"+strings.TrimPrefix(o.URL, "http://")+"']}\n  prices: {http_request: {call: 0.01}}\n"+
-				"  models: {'*': {input: 4, output: 20}}\n  llm: {"+provider+": {url: '"+o.URL+"', key_env: REAL_KEY}}\n")
+			w.put("config/picket/picket.yaml",
+				"tools:\n  http_request: {allow: ['"+strings.TrimPrefix(o.URL, "http://")+
+					"']}\n  prices: {http_request: {call: 0.01}}\n"+
+					"  models: {'*': {input: 4, output: 20}}\n  llm: {"+provider+": {url: '"+o.URL+
+					"', key_env: REAL_KEY}}\n")
 			w.agentReady(agent, dir, "http://127.0.0.1:9") // nobody is there
 			w.env = append(w.env, "REAL_KEY=sk-real")
 			w.up()
@@ -164,9 +181,12 @@ func TestCodingAgentsThroughTheProxy(t *testing.T) {
 			// Three turns of 100 tokens read and 10 written, as the proxy prices them:
 			// after mark_complete there is no lease to think with. What the agent says
 			// of itself comes to what the proxy has seen, and is not charged again.
-			w.until("the end of the run", func() bool { task = w.task(task.TaskID); return task.CurrentRun == nil && task.Runs[0].Exit != nil })
-			if want := budget.Money(10_000_000 + 3*(100*4_000+10*20_000)); task.Spent.USD != want || task.Spent.Tokens != 330 {
-				t.Errorf("spent $%s and %d tokens, want $%s and 330; ledger:\n%s", task.Spent.USD, task.Spent.Tokens, want, w.ok("budget", "ledger", task.TaskID))
+			w.until("the end of the run",
+				func() bool { task = w.task(task.TaskID); return task.CurrentRun == nil && task.Runs[0].Exit != nil })
+			if want := budget.Money(10_000_000 + 3*(100*4_000+10*20_000)); task.Spent.USD != want ||
+				task.Spent.Tokens != 330 {
+				t.Errorf("spent $%s and %d tokens, want $%s and 330; ledger:\n%s", task.Spent.USD, task.Spent.Tokens,
+					want, w.ok("budget", "ledger", task.TaskID))
 			}
 		})
 	}
@@ -175,7 +195,10 @@ func TestCodingAgentsThroughTheProxy(t *testing.T) {
 // A search that the vendor makes is not offered before it has a price, and
 // charged with it.
 func TestCodingAgentsSearchForAPrice(t *testing.T) {
-	for name, prices := range map[string]string{"priced": "  prices: {llm_web_search: {call: 0.01}}\n", "unpriced": ""} {
+	for name, prices := range map[string]string{
+		"priced":   "  prices: {llm_web_search: {call: 0.01}}\n",
+		"unpriced": "",
+	} {
 		t.Run(name, func(t *testing.T) {
 			agent := codingAgents[1]
 			dir := clis(t, agent.name)
@@ -187,7 +210,9 @@ func TestCodingAgentsSearchForAPrice(t *testing.T) {
 			))
 			o := httptest.NewServer(model)
 			t.Cleanup(o.Close)
-			w.put("config/picket/picket.yaml", "tools:\n"+prices+"  models: {'*': {input: 4, output: 20}}\n  llm: {openai: {url: '"+o.URL+"', key_env: REAL_KEY}}\n")
+			w.put("config/picket/picket.yaml",
+				"tools:\n"+prices+"  models: {'*': {input: 4, output: 20}}\n  llm: {openai: {url: '"+o.URL+
+					"', key_env: REAL_KEY}}\n")
 			w.agentReady(agent, dir, "http://127.0.0.1:9") // nobody is there
 			w.env = append(w.env, "REAL_KEY=sk-real")
 			w.up()
@@ -199,9 +224,11 @@ func TestCodingAgentsSearchForAPrice(t *testing.T) {
 			if prices != "" {
 				want += 2 * 10_000_000
 			}
-			w.until("the end of the run", func() bool { task = w.task(task.TaskID); return task.CurrentRun == nil && task.Runs[0].Exit != nil })
+			w.until("the end of the run",
+				func() bool { task = w.task(task.TaskID); return task.CurrentRun == nil && task.Runs[0].Exit != nil })
 			if task.Spent.USD != want || offered != (prices != "") {
-				t.Errorf("spent $%s, want $%s; a search was offered: %t; ledger:\n%s", task.Spent.USD, want, offered, w.ok("budget", "ledger", task.TaskID))
+				t.Errorf("spent $%s, want $%s; a search was offered: %t; ledger:\n%s", task.Spent.USD, want, offered,
+					w.ok("budget", "ledger", task.TaskID))
 			}
 		})
 	}
@@ -214,7 +241,12 @@ func TestTheReportIsPinnedWhenMemoryIsShortened(t *testing.T) {
 	dir := clis(t, agent.name)
 	w := newWorld(t)
 	play := llmstub.Play(
-		llmstub.Turn{Call: "report_progress", Args: map[string]any{"summary": "half way", "nextStep": "the other half"}, In: 990_000}, // of a million
+		// of a million
+		llmstub.Turn{
+			Call: "report_progress",
+			Args: map[string]any{"summary": "half way", "nextStep": "the other half"},
+			In:   990_000,
+		},
 		llmstub.Turn{Call: "mark_complete", Args: map[string]any{"output": 42, "summary": "done"}},
 		llmstub.Turn{Say: "All done."},
 	)
@@ -235,11 +267,13 @@ func TestTheReportIsPinnedWhenMemoryIsShortened(t *testing.T) {
 	w.up()
 	w.agentRuns(agent, "50")
 	for _, r := range model.Requests() {
-		if strings.Contains(r.Body, "The last report on this task (number 1):") && strings.Contains(r.Body, "Next: the other half") {
+		if strings.Contains(r.Body, "The last report on this task (number 1):") &&
+			strings.Contains(r.Body, "Next: the other half") {
 			return
 		}
 	}
-	t.Errorf("the report was not told again; memory was shortened: %v; %d requests", shortened.Load(), len(model.Requests()))
+	t.Errorf("the report was not told again; memory was shortened: %v; %d requests", shortened.Load(),
+		len(model.Requests()))
 }
 
 // agentReady gives the world the agent's programs and what they need.
@@ -261,7 +295,8 @@ func (w *world) agentReady(agent codingAgent, dir, model string) {
 func (w *world) agentRuns(agent codingAgent, usd string) picket.Task {
 	w.t.Helper()
 	began := time.Now()
-	args := append([]string{"run", "--agent", agent.name, "--budget", usd, "--review", "none", "do the task", "--"}, agent.extra...)
+	args := append([]string{"run", "--agent", agent.name, "--budget", usd, "--review", "none", "do the task", "--"},
+		agent.extra...)
 	ran := w.cliFor(6*patience, args...) // some take long to begin on a busy machine
 	var list struct {
 		Tasks []picket.Task `json:"tasks"`
@@ -271,8 +306,10 @@ func (w *world) agentRuns(agent codingAgent, usd string) picket.Task {
 		w.t.Fatalf("picket run: exit %d with %d tasks\n%s%s", ran.code, len(list.Tasks), ran.out, ran.errOut)
 	}
 	task := w.task(list.Tasks[0].TaskID)
-	if task.State != picket.TaskCompleted || string(task.Output) != "42" || task.LastReport == nil || task.LastReport.Summary != "half way" {
-		w.t.Fatalf("the task is %s with the output %s and the report %+v\n%s%s", task.State, task.Output, task.LastReport, ran.out, ran.errOut)
+	if task.State != picket.TaskCompleted || string(task.Output) != "42" || task.LastReport == nil ||
+		task.LastReport.Summary != "half way" {
+		w.t.Fatalf("the task is %s with the output %s and the report %+v\n%s%s", task.State, task.Output,
+			task.LastReport, ran.out, ran.errOut)
 	}
 	w.t.Logf("%s took %.1f s", agent.name, time.Since(began).Seconds())
 	return task
@@ -304,7 +341,8 @@ func (w *world) paidLate(task, source string) {
 		}
 	}
 	if completed == 0 || usages == 0 || !late {
-		w.t.Errorf("the task was completed with event %d, and its %d reports of usage came late: %v", completed, usages, late)
+		w.t.Errorf("the task was completed with event %d, and its %d reports of usage came late: %v", completed, usages,
+			late)
 	}
 }
 

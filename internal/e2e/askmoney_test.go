@@ -27,7 +27,10 @@ func TestAnAgentAsksForMoneyAndStops(t *testing.T) {
 		t.Fatalf("the hand-off is %+v", h)
 	}
 	shown := w.cli("handoff", "show", h.HandoffID)
-	for what, text := range map[string]string{"handoff show": shown.errOut, "task explain": w.ok("task", "explain", task.TaskID)} {
+	for what, text := range map[string]string{
+		"handoff show": shown.errOut,
+		"task explain": w.ok("task", "explain", task.TaskID),
+	} {
 		if !strings.Contains(text, "picket budget top-up "+task.TaskID+" --usd ") {
 			t.Errorf("%s does not say how to top up:\n%s", what, text)
 		}
@@ -40,6 +43,7 @@ func TestAnAgentAsksForMoneyAndStops(t *testing.T) {
 	}
 	// It still has to say how its agent ended, for which it needs the server.
 	w.until("the end of its adapter", func() bool {
-		return !slices.ContainsFunc(processesOf(w.dir), func(p string) bool { return strings.Contains(p, " --for-task ") })
+		return !slices.ContainsFunc(processesOf(w.dir),
+			func(p string) bool { return strings.Contains(p, " --for-task ") })
 	})
 }

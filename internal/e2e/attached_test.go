@@ -18,7 +18,8 @@ import (
 func adapterOf(t *testing.T, agent int) int {
 	t.Helper()
 	parent := parentOf(t, agent)
-	if name, _ := os.ReadFile("/proc/" + strconv.Itoa(parent) + "/comm"); strings.TrimSpace(string(name)) == "picket-shim" {
+	if name, _ := os.ReadFile("/proc/" + strconv.Itoa(parent) +
+		"/comm"); strings.TrimSpace(string(name)) == "picket-shim" {
 		return parentOf(t, parent)
 	}
 	return parent
@@ -78,7 +79,8 @@ func TestAttachedRunKilled(t *testing.T) {
 			w.up()
 			pid := w.cue("pid")
 			w.cue("go")
-			attached := w.start("run", "run", "--env", "E2E", "--", "sh", "-c", `echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo made`)
+			attached := w.start("run", "run", "--env", "E2E", "--", "sh", "-c",
+				`echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo made`)
 			agent := pid.takePID()
 			adapter := adapterOf(t, agent)
 			if err := unix.Kill(-attached.pid(), sig); err != nil {

@@ -35,7 +35,8 @@ var errNoBrowser = errors.New("no Chromium is installed: as root, make test inst
 
 // browserPath is the first browser of these that is there.
 func browserPath() (string, error) {
-	for _, name := range []string{os.Getenv("PICKET_CHROMIUM"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
+	for _, name := range []string{os.Getenv("PICKET_CHROMIUM"), "chromium", "chromium-browser", "google-chrome",
+		"google-chrome-stable"} {
 		if name == "" {
 			continue
 		}
@@ -58,11 +59,14 @@ func startBrowser() {
 		chromium.err = err
 		return
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(filepath.Join(home, "profile")),
-		chromedp.Env("HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home), chromedp.CombinedOutput(said), chromedp.DisableGPU,
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+		chromedp.UserDataDir(filepath.Join(home, "profile")),
+		chromedp.Env("HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home), chromedp.CombinedOutput(said),
+		chromedp.DisableGPU,
 		chromedp.Flag("host-resolver-rules", "MAP "+secureHost+" 127.0.0.1"),
 		// One process less for each tab; nothing here isolates one site from another.
-		chromedp.Flag("disable-features", "Translate,SpareRendererForSitePerProcess,BackForwardCache,site-per-process,OptimizationHints,MediaRouter"))
+		chromedp.Flag("disable-features",
+			"Translate,SpareRendererForSitePerProcess,BackForwardCache,site-per-process,OptimizationHints,MediaRouter"))
 	allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(allocator)
 	chromium.ctx = ctx
@@ -140,7 +144,8 @@ func (w *world) browse(t *testing.T) *tab {
 func plantTrap(ctx context.Context, target *chromedp.Target) error {
 	const trap = `Object.defineProperty(window, "__xss", {set(v) { console.error("a planted script ran: " + v); }});
 		addEventListener("securitypolicyviolation", e => console.error("policy: " + e.violatedDirective + " " + e.blockedURI + " " + e.sample));`
-	_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: trap})
+	_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: trap})
 	return err
 }
 
@@ -231,7 +236,8 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 // withoutScripts turns JavaScript off for the pages that follow.
 func (b *tab) withoutScripts() {
 	b.t.Helper()
-	if _, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+	if _, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -61,7 +61,8 @@ func (p *process) end() {
 	for _, step := range []struct {
 		sig   syscall.Signal
 		limit time.Duration
-	}{{syscall.SIGTERM, 5 * time.Second}, {syscall.SIGTERM, 15 * time.Second}, {syscall.SIGQUIT, 5 * time.Second}, {syscall.SIGKILL, patience}} {
+	}{{syscall.SIGTERM, 5 * time.Second}, {syscall.SIGTERM, 15 * time.Second}, {syscall.SIGQUIT, 5 * time.Second},
+		{syscall.SIGKILL, patience}} {
 		if p.ended() {
 			if code := p.wait(); asked && code != 0 {
 				p.t.Errorf("%s was asked to end and ended with %d:\n%s", p.name, code, p.err.text())
@@ -125,7 +126,8 @@ func (w *world) dump() {
 	}
 	for _, ev := range w.log.all() {
 		if ev.Type == picket.EventAgentLifecycle {
-			w.t.Logf("event %d at %s: %s %s > %s: %s, by %s", ev.Seq, ev.At, ev.AgentID, ev.PreviousStatus, ev.NewStatus, ev.Reason, ev.Actor)
+			w.t.Logf("event %d at %s: %s %s > %s: %s, by %s", ev.Seq, ev.At, ev.AgentID, ev.PreviousStatus,
+				ev.NewStatus, ev.Reason, ev.Actor)
 		}
 	}
 	text := w.log.String()

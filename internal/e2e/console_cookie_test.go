@@ -51,7 +51,8 @@ func TestConsoleCookiesOfOtherPortsKeepNobodyOut(t *testing.T) {
 	name, unknown := "picket_session_"+own.Port(), "default."+strings.Repeat("A", 43)
 	var page strings.Builder
 	page.WriteString("<!doctype html><title>harmless</title><script>\n")
-	for _, where := range []string{"path=/console", "path=/console/", "path=/console/reviews", "path=/console/reviews/" + task, "path=/; domain=" + own.Hostname()} {
+	for _, where := range []string{"path=/console", "path=/console/", "path=/console/reviews",
+		"path=/console/reviews/" + task, "path=/; domain=" + own.Hostname()} {
 		fmt.Fprintf(&page, "document.cookie = %q;\n", name+"="+unknown+"; "+where)
 	}
 	page.WriteString("window.sent = 1;\n</script>")
@@ -72,7 +73,8 @@ func TestConsoleCookiesOfOtherPortsKeepNobodyOut(t *testing.T) {
 		}
 	}
 	if ours != 1 || planted < 4 {
-		t.Errorf("the browser has %d cookies of the console and %d others of the name: this test shows nothing", ours, planted)
+		t.Errorf("the browser has %d cookies of the console and %d others of the name: this test shows nothing", ours,
+			planted)
 	}
 	b.fill("#note", "well done")
 	b.click(`#decide button.primary`)
@@ -93,7 +95,12 @@ func (w *world) certify(names ...string) (cert, key string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: names, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		DNSNames:     names,
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		w.t.Fatal(err)
@@ -102,7 +109,10 @@ func (w *world) certify(names ...string) (cert, key string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: secret}} {
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: der},
+		"key.pem":  {Type: "PRIVATE KEY", Bytes: secret},
+	} {
 		if err := os.WriteFile(w.path(name), pem.EncodeToMemory(block), 0o600); err != nil {
 			w.t.Fatal(err)
 		}
@@ -122,7 +132,8 @@ func TestConsoleCookieByHTTPS(t *testing.T) {
 	}
 	b := w.browse(t)
 	b.forgiveRefusals()
-	if _, err := chromedp.Call(b.ctx, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true}); err != nil {
+	if _, err := chromedp.Call(b.ctx, security.SetIgnoreCertificateErrors,
+		security.SetIgnoreCertificateErrorsParams{Ignore: true}); err != nil {
 		t.Fatal(err)
 	}
 	signIn := func(host string) {
@@ -139,7 +150,8 @@ func TestConsoleCookieByHTTPS(t *testing.T) {
 		t.Fatalf("%d cookies were set", len(cookies))
 	}
 	c := cookies[0]
-	if c.Name != "__Host-picket_session_"+at.Port() || c.Domain != secureHost || c.Path != "/" || !c.Secure || !c.HTTPOnly || c.SameSite != network.CookieSameSiteStrict {
+	if c.Name != "__Host-picket_session_"+at.Port() || c.Domain != secureHost || c.Path != "/" || !c.Secure ||
+		!c.HTTPOnly || c.SameSite != network.CookieSameSiteStrict {
 		t.Errorf("the cookie is %+v", c)
 	}
 	// A page of the host cannot make one that JavaScript can read, for a longer

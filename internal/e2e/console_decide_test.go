@@ -15,7 +15,9 @@ func (s *scene) ask(role, title string) (task, handoff string) {
 	s.w.t.Helper()
 	l := s.leased(role, "asker-"+role, title)
 	var asked picket.HelpRequested
-	decodeInto(s.w.t, s.with(l, "/v1/tools/request_human_help", map[string]any{"question": s.say("question", "Which one?"), "options": []string{"live", "staging"}}).body, &asked)
+	decodeInto(s.w.t, s.with(l, "/v1/tools/request_human_help",
+		map[string]any{"question": s.say("question", "Which one?"), "options": []string{"live", "staging"}}).body,
+		&asked)
 	return l.TaskID, asked.HandoffID
 }
 
@@ -44,7 +46,8 @@ func answerOnce(t *testing.T, s *scene) {
 	}
 	b.reads("[role=status]", "Answered.")
 	got := s.w.task(task)
-	if len(got.Answers) != 1 || got.Answers[0].Option == nil || *got.Answers[0].Option != "staging" || got.State != picket.TaskQueued {
+	if len(got.Answers) != 1 || got.Answers[0].Option == nil || *got.Answers[0].Option != "staging" ||
+		got.State != picket.TaskQueued {
 		t.Errorf("the task is %s with the answers %+v", got.State, got.Answers)
 	}
 	if !s.plain {
@@ -73,7 +76,8 @@ func approve(t *testing.T, s *scene) {
 	b.fill("#note", "well done")
 	b.click(`#decide button.primary`)
 	b.reads("[role=status]", "Approved.")
-	if got := s.w.task(task); got.State != picket.TaskCompleted || got.Review == nil || got.Review.Note != "well done" || !strings.HasPrefix(got.Review.By, "key_") {
+	if got := s.w.task(task); got.State != picket.TaskCompleted || got.Review == nil ||
+		got.Review.Note != "well done" || !strings.HasPrefix(got.Review.By, "key_") {
 		t.Errorf("the task is %s, reviewed %+v", got.State, got.Review)
 	}
 }
@@ -94,7 +98,8 @@ func rejectAndFix(t *testing.T, s *scene) {
 		t.Fatalf("the task is %s, reviewed %+v", got.State, got.Review)
 	}
 	fix := s.w.task(*got.Review.FixTaskID)
-	if fix.State != picket.TaskQueued || fix.Fixes == nil || *fix.Fixes != task || !strings.Contains(string(fix.Input), "Close may be called twice") {
+	if fix.State != picket.TaskQueued || fix.Fixes == nil || *fix.Fixes != task ||
+		!strings.Contains(string(fix.Input), "Close may be called twice") {
 		t.Errorf("the fix is %s, fixes %v, input %s", fix.State, fix.Fixes, fix.Input)
 	}
 }
@@ -109,7 +114,8 @@ func topUp(t *testing.T, s *scene) {
 	b.click(`#topup button.primary`)
 	b.reads("[role=status]", "Topped up.")
 	after := s.w.envelope(task)
-	if after.Available.USD-before.Available.USD != usd("0.75") || after.Available.Tokens-before.Available.Tokens != 5000 {
+	if after.Available.USD-before.Available.USD != usd("0.75") ||
+		after.Available.Tokens-before.Available.Tokens != 5000 {
 		t.Errorf("available was %+v and is %+v", before.Available, after.Available)
 	}
 	topUps := 0
@@ -126,7 +132,12 @@ func topUp(t *testing.T, s *scene) {
 // An agent is drained.
 func drain(t *testing.T, s *scene) {
 	id := "drained-" + s.role()
-	s.w.into(&picket.Agent{}, http.MethodPost, "/agents", map[string]any{"agent_id": id, "role_id": s.role(), "metadata": map[string]any{"note": s.say("metadata", "drain me")}})
+	s.w.into(&picket.Agent{}, http.MethodPost, "/agents",
+		map[string]any{
+			"agent_id": id,
+			"role_id":  s.role(),
+			"metadata": map[string]any{"note": s.say("metadata", "drain me")},
+		})
 	l := s.leased(s.role(), id, "Held by the one that drains")
 	b := s.visitor("/console/agents/" + id)
 	b.unfold(`form[action$="/drain"]`)

@@ -16,7 +16,8 @@ func pageGone(t *testing.T, s *scene) {
 	b := s.stranger("/console/tasks/" + s.submit("gone-"+s.role(), "Here for a moment").TaskID)
 	b.forgive("status of 404")
 	b.live()
-	b.until("an answer of a server that has deleted it", `(window.fetch = async () => new Response('<main><div class="box bad">Not found: it was deleted</div></main>', {status: 404}))`)
+	b.until("an answer of a server that has deleted it",
+		`(window.fetch = async () => new Response('<main><div class="box bad">Not found: it was deleted</div></main>', {status: 404}))`)
 	s.ask(s.role(), "Something that every page hears of")
 	b.reads("#over", "it was deleted What you see here is no longer brought up to date.")
 	b.reads("h1", "Here for a moment")

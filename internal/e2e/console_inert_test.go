@@ -14,7 +14,8 @@ func planted(field, words string) string {
 	if field == "label" { // they are short
 		return words + `"><img src=x onerror=__xss=1>`
 	}
-	return words + " " + canaryIn(field) + `</textarea></pre></title>'"--><svg/onload="window.__xss='svg'"><a href="javascript:window.__xss='link'">x</a>`
+	return words + " " + canaryIn(field) +
+		`</textarea></pre></title>'"--><svg/onload="window.__xss='svg'"><a href="javascript:window.__xss='link'">x</a>`
 }
 
 func canaryIn(field string) string {
@@ -38,7 +39,8 @@ func (s *scene) everyPageIsInert(t *testing.T) {
 	for name, path := range pages {
 		b.open(path)
 		b.until("a page at rest", `document.readyState === "complete"`)
-		text, err := eval[string](b, `document.querySelectorAll("details").forEach(d => d.open = true), document.body.innerText`)
+		text, err := eval[string](b,
+			`document.querySelectorAll("details").forEach(d => d.open = true), document.body.innerText`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +50,8 @@ func (s *scene) everyPageIsInert(t *testing.T) {
 		}
 	}
 	all := strings.ReplaceAll(shown.String(), `\"`, `"`) // JSON is shown as JSON
-	missing := slices.DeleteFunc(slices.Clone(plantedIn), func(field string) bool { return strings.Contains(all, canaryIn(field)) })
+	missing := slices.DeleteFunc(slices.Clone(plantedIn),
+		func(field string) bool { return strings.Contains(all, canaryIn(field)) })
 	if len(missing) > 0 {
 		t.Errorf("no page shows what was planted in: %s", strings.Join(missing, ", "))
 	}
@@ -60,16 +63,24 @@ func (s *scene) everyPageIsInert(t *testing.T) {
 
 // plantedIn are the fields that a page shows.
 var plantedIn = []string{
-	"title", "input", "agent name", "metadata", "workspace", "report", "belief", "action", "outcome", "next step", "blocker", "stdout", "stderr",
-	"subtask title", "subtask input", "option", "question", "failure", "output", "summary", "diff", "branch", "diffstat", "file",
+	"title", "input", "agent name", "metadata", "workspace", "report", "belief", "action", "outcome", "next step",
+	"blocker", "stdout", "stderr",
+	"subtask title", "subtask input", "option", "question", "failure", "output", "summary", "diff", "branch",
+	"diffstat", "file",
 }
 
 // textPages show long texts whole.
 func (s *scene) textPages() map[string]string {
 	task, review := "/console/tasks/"+s.running, "/console/reviews/"+s.reviews[0]
 	pages := map[string]string{
-		"log-stderr": task + "/log?stream=stderr", "reports": task + "/reports", "input": task + "/input", "diff": "/console/tasks/" + s.reviews[0] + "/diff", "output": "/console/tasks/" + s.reviews[0] + "/output",
-		"subtask-input": "/console/tasks/" + s.child + "/input", "ledger-task": "/console/ledger?of=" + s.running, "events-task": "/console/events?task=" + s.running,
+		"log-stderr":    task + "/log?stream=stderr",
+		"reports":       task + "/reports",
+		"input":         task + "/input",
+		"diff":          "/console/tasks/" + s.reviews[0] + "/diff",
+		"output":        "/console/tasks/" + s.reviews[0] + "/output",
+		"subtask-input": "/console/tasks/" + s.child + "/input",
+		"ledger-task":   "/console/ledger?of=" + s.running,
+		"events-task":   "/console/events?task=" + s.running,
 	}
 	for _, part := range []string{"output", "summary", "input", "diff", "reports"} {
 		pages["review-"+part] = review + "/full/" + part

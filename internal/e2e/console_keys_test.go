@@ -32,13 +32,15 @@ func keyboard(t *testing.T, s *scene) {
 	b.press("/")
 	b.until("the search", `document.activeElement.matches("[data-search]")`)
 	b.press("j", "g", "p", "?")
-	b.until("what was typed", `document.querySelector("[data-search]").value === "jgp?" && !document.querySelector("#help") && document.querySelector("#live").dataset.state === "live"`)
+	b.until("what was typed",
+		`document.querySelector("[data-search]").value === "jgp?" && !document.querySelector("#help") && document.querySelector("#live").dataset.state === "live"`)
 	b.press("Escape")
 	b.goTo("r", "/console/reviews")
 	b.open("/console/reviews?role=" + s.role())
 	b.live()
 	b.press("j")
-	b.until("the first row", `document.activeElement.matches("[data-row]") && document.activeElement.innerText.includes("First by keyboard")`)
+	b.until("the first row",
+		`document.activeElement.matches("[data-row]") && document.activeElement.innerText.includes("First by keyboard")`)
 	b.press("j", "j", "k")
 	b.until("the first row again", `document.activeElement.innerText.includes("First by keyboard")`)
 	b.press("j", "Enter")

@@ -74,11 +74,13 @@ func writing(t *testing.T, s *scene) {
 	s.w.into(&picket.Handoff{}, http.MethodPost, "/handoffs/"+handoff+"/claim", map[string]bool{"takeOver": true})
 	b.reads("#facts", "Looked after")
 	b.readsNo("#facts", "by nobody yet")
-	b.until("what was typed", `document.querySelector("#answer").value === "half a sent" && document.activeElement.id === "answer"`)
+	b.until("what was typed",
+		`document.querySelector("#answer").value === "half a sent" && document.activeElement.id === "answer"`)
 	b.until("what was unfolded", `document.querySelector("details:has(form[action$='/cancel'])").open`)
 	b.press("e", "n", "c", "e")
 	b.until("all that was typed", `document.querySelector("#answer").value === "half a sentence"`)
-	s.w.into(&picket.Task{}, http.MethodPost, "/handoffs/"+handoff+"/cancel", map[string]string{"reason": "no longer needed"})
+	s.w.into(&picket.Task{}, http.MethodPost, "/handoffs/"+handoff+"/cancel",
+		map[string]string{"reason": "no longer needed"})
 	b.reads(".held", "changed while you were writing")
 	b.until("still there", `document.querySelector("#answer").value === "half a sentence"`)
 	b.click(".held button")
@@ -146,7 +148,8 @@ func manyTabs(t *testing.T, s *scene) {
 	context := chromedp.FromContext(b.ctx).BrowserContextID
 	tabs := []*tab{b}
 	for range 7 {
-		ctx, end := chromedp.NewContext(b.ctx, chromedp.WithExistingBrowserContext(context), chromedp.WithListener(b.listen))
+		ctx, end := chromedp.NewContext(b.ctx, chromedp.WithExistingBrowserContext(context),
+			chromedp.WithListener(b.listen))
 		next := &tab{t: t, w: b.w, ctx: ctx, console: b.console}
 		t.Cleanup(end)
 		if err := chromedp.Do(ctx, chromedp.EmulateViewport(800, 600)); err != nil {
@@ -213,8 +216,11 @@ func anotherTakesThePlace(t *testing.T, s *scene) {
 	var made struct {
 		Key string `json:"key"`
 	}
-	s.w.into(&made, http.MethodPost, "/keys", picket.KeyRequest{Name: "somebody-else", Scopes: []picket.Scope{picket.ScopeReviewer}})
-	b.until("a second sign-in", `(window.asked ??= fetch("/console/login", {method: "POST", body: new URLSearchParams({key: "`+made.Key+`"})}).then((answer) => (window.signed = answer.ok))) && window.signed`)
+	s.w.into(&made, http.MethodPost, "/keys",
+		picket.KeyRequest{Name: "somebody-else", Scopes: []picket.Scope{picket.ScopeReviewer}})
+	b.until("a second sign-in",
+		`(window.asked ??= fetch("/console/login", {method: "POST", body: new URLSearchParams({key: "`+made.Key+
+			`"})}).then((answer) => (window.signed = answer.ok))) && window.signed`)
 	s.leased(s.role(), "next", "Leased to see who looks")
 	b.reads("header .menu", "somebody-else")
 	b.readsNo("#nav", "Agents")

@@ -83,13 +83,19 @@ func trap(servers []string, forms map[string]url.Values) string {
 	for _, server := range servers {
 		for path, form := range forms {
 			to := server + path
-			fmt.Fprintf(&b, "all.push(fetch(%q, {method: 'POST', credentials: 'include', mode: 'no-cors', headers: {'Content-Type': 'application/x-www-form-urlencoded'}, body: %q}).catch(() => 0));\n", to, form.Encode())
+			fmt.Fprintf(&b,
+				"all.push(fetch(%q, {method: 'POST', credentials: 'include', mode: 'no-cors', headers: {'Content-Type': 'application/x-www-form-urlencoded'}, body: %q}).catch(() => 0));\n", to, form.Encode())
 			fmt.Fprintf(&b, "all.push(fetch(%q, {credentials: 'include'}).then((a) => a.text()).catch(() => 0));\n", to)
-			fmt.Fprintf(&b, "{const f = document.createElement('iframe'); f.name = %q; f.src = %q; document.body.append(f);}\n", "of "+to, to)
+			fmt.Fprintf(&b,
+				"{const f = document.createElement('iframe'); f.name = %q; f.src = %q; document.body.append(f);}\n",
+				"of "+to, to)
 			fmt.Fprintf(&b, "{const i = new Image(); i.src = %q; document.body.append(i);}\n", to)
-			fmt.Fprintf(&b, "{const f = document.createElement('iframe'); f.name = %q; document.body.append(f); const form = document.createElement('form'); form.method = 'post'; form.target = f.name; form.action = %q;\n", "to "+to, to)
+			fmt.Fprintf(&b,
+				"{const f = document.createElement('iframe'); f.name = %q; document.body.append(f); const form = document.createElement('form'); form.method = 'post'; form.target = f.name; form.action = %q;\n", "to "+to, to)
 			for name, values := range form {
-				fmt.Fprintf(&b, "{const i = document.createElement('input'); i.name = %q; i.value = %q; form.append(i);}\n", name, values[0])
+				fmt.Fprintf(&b,
+					"{const i = document.createElement('input'); i.name = %q; i.value = %q; form.append(i);}\n", name,
+					values[0])
 			}
 			b.WriteString("document.body.append(form); form.submit();}\n")
 		}
@@ -100,13 +106,16 @@ func trap(servers []string, forms map[string]url.Values) string {
 
 // forgiveRefusals is for pages that a test opens to see them fail.
 func (b *tab) forgiveRefusals() {
-	b.forgive("Failed to load resource", "CORS", "frame-ancestors", "X-Frame-Options", "Cross-Origin", "ERR_BLOCKED", "Refused to", "status of 403", "status of 401")
+	b.forgive("Failed to load resource", "CORS", "frame-ancestors", "X-Frame-Options", "Cross-Origin", "ERR_BLOCKED",
+		"Refused to", "status of 403", "status of 401")
 }
 
 // beside opens a second tab of the same browser.
 func (b *tab) beside() *tab {
 	b.t.Helper()
-	ctx, end := chromedp.NewContext(b.ctx, chromedp.WithExistingBrowserContext(chromedp.FromContext(b.ctx).BrowserContextID), chromedp.WithListener(b.listen))
+	ctx, end := chromedp.NewContext(b.ctx,
+		chromedp.WithExistingBrowserContext(chromedp.FromContext(b.ctx).BrowserContextID),
+		chromedp.WithListener(b.listen))
 	b.t.Cleanup(end)
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(800, 600)); err != nil {
 		b.t.Fatal(err)
@@ -135,7 +144,12 @@ func TestConsoleCookieStaysFromOtherPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	forms := map[string]url.Values{
-		"/console/pause":                        {"hard": {"yes"}, "reason": {"it was me"}, "seen": {"0"}, "once": {strings.Repeat("n", 26)}},
+		"/console/pause": {
+			"hard":   {"yes"},
+			"reason": {"it was me"},
+			"seen":   {"0"},
+			"once":   {strings.Repeat("n", 26)},
+		},
 		"/console/reviews/" + task + "/approve": {"note": {"it was me"}, "once": {strings.Repeat("n", 26)}},
 	}
 	untouched := func(from string) {
@@ -151,9 +165,11 @@ func TestConsoleCookieStaysFromOtherPorts(t *testing.T) {
 	}
 	other := b.beside()
 	for _, host := range []string{"127.0.0.1", "localhost", guess, own.Hostname()} {
-		agent.page = trap([]string{"http://127.0.0.1:" + port, "http://localhost:" + port, "http://" + guess + ":" + port, b.console}, forms)
+		agent.page = trap([]string{"http://127.0.0.1:" + port, "http://localhost:" + port,
+			"http://" + guess + ":" + port, b.console}, forms)
 		if host != own.Hostname() { // it cannot know that name
-			agent.page = trap([]string{"http://127.0.0.1:" + port, "http://localhost:" + port, "http://" + guess + ":" + port}, forms)
+			agent.page = trap([]string{"http://127.0.0.1:" + port, "http://localhost:" + port,
+				"http://" + guess + ":" + port}, forms)
 		}
 		other.do(chromedp.Navigate("http://" + host + ":" + agent.port + "/"))
 		other.until("all was sent", "window.sent === 1")
@@ -162,7 +178,8 @@ func TestConsoleCookieStaysFromOtherPorts(t *testing.T) {
 		if len(requests) == 0 {
 			t.Fatalf("the agent at %s was asked nothing", host)
 		}
-		sent := slices.ContainsFunc(requests, func(r *http.Request) bool { return strings.Contains(r.Header.Get("Cookie"), "picket_session") })
+		sent := slices.ContainsFunc(requests,
+			func(r *http.Request) bool { return strings.Contains(r.Header.Get("Cookie"), "picket_session") })
 		if host == own.Hostname() && !sent {
 			t.Error("cookies go to every port of a host no more: this test shows nothing")
 		}
@@ -214,7 +231,8 @@ func replayCookie(t *testing.T, server, host, cookie string, forms map[string]ur
 	t.Helper()
 	for path, form := range forms {
 		page := strings.TrimSuffix(strings.Replace(path, "/pause", "/stop", 1), "/approve")
-		if found := numberField.FindSubmatch(askAs(t, host, http.MethodGet, server+page, nil, "Cookie", cookie).body); found != nil {
+		if found := numberField.FindSubmatch(askAs(t, host, http.MethodGet, server+page, nil, "Cookie",
+			cookie).body); found != nil {
 			form = maps.Clone(form)
 			form.Set("once", string(found[1]))
 		}
@@ -263,15 +281,19 @@ func TestConsoleTellsNobodyTheNameOfALogin(t *testing.T) {
 	if len(label) != 26 || !strings.HasSuffix(own.Hostname(), ".localhost") {
 		t.Fatalf("the login is at %s", b.console)
 	}
-	code, err := eval[string](b, `[...performance.getEntriesByType("navigation")].map((e) => e.name).join(" ") + " " + document.referrer + " " + document.cookie`)
+	code, err := eval[string](b,
+		`[...performance.getEntriesByType("navigation")].map((e) => e.name).join(" ") + " " + document.referrer + " " + document.cookie`)
 	if err != nil || strings.Contains(code, "code=") || strings.Contains(code, "picket_session") {
 		t.Errorf("the page can read %s (%v)", code, err)
 	}
 	// Strangers ask at the right name, at a wrong one, and with the wrong cookie.
 	answers := map[string][]string{}
 	for _, name := range []string{own.Hostname(), strings.Repeat("a", 26) + ".localhost", label[1:] + "a.localhost"} {
-		for _, path := range []string{"/", "/console/", "/console/login", "/console/enter?code=default." + strings.Repeat("A", 43), "/console/assets/none.css", "/api/v1/stats", "/healthz"} {
-			got := askAs(t, name+":"+own.Port(), http.MethodGet, s.w.url+path, nil, "Cookie", "picket_session_"+own.Port()+"=default."+strings.Repeat("A", 43))
+		for _, path := range []string{"/", "/console/", "/console/login",
+			"/console/enter?code=default." + strings.Repeat("A", 43), "/console/assets/none.css", "/api/v1/stats",
+			"/healthz"} {
+			got := askAs(t, name+":"+own.Port(), http.MethodGet, s.w.url+path, nil, "Cookie",
+				"picket_session_"+own.Port()+"=default."+strings.Repeat("A", 43))
 			got.header.Del("Date")
 			got.header.Del("X-Request-Id")
 			said := fmt.Sprint(path, got.status, got.header, strings.ReplaceAll(string(got.body), name, "NAME"))

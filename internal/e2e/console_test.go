@@ -17,12 +17,16 @@ func TestConsole(t *testing.T) {
 	s.everyPageIsInert(t)
 	watcher.reads("#waiting", "Which database is the one to copy from?") // what came while it was open
 
-	watching := together(visit{"ATaskAppears", aTaskAppears}, visit{"Log", liveLog}, visit{"Writing", writing}, visit{"Unfolding", unfolding}, visit{"Pause", pauseUpdates})
-	deciding := together(visit{"Answer", answerOnce}, visit{"Approve", approve}, visit{"Fix", rejectAndFix}, visit{"TopUp", topUp}, visit{"Drain", drain})
+	watching := together(visit{"ATaskAppears", aTaskAppears}, visit{"Log", liveLog}, visit{"Writing", writing},
+		visit{"Unfolding", unfolding}, visit{"Pause", pauseUpdates})
+	deciding := together(visit{"Answer", answerOnce}, visit{"Approve", approve}, visit{"Fix", rejectAndFix},
+		visit{"TopUp", topUp}, visit{"Drain", drain})
 	t.Run("Visits", func(t *testing.T) {
 		for _, v := range []visit{
-			{"Deciding", deciding}, {"DecidingPlain", plainly(deciding)}, {"Watching", watching}, {"Tabs", manyTabs}, {"Keyboard", keyboard}, {"Gone", pageGone},
-			{"SessionEnds", sessionEnds}, {"AnotherSignsIn", anotherSignsIn}, {"Door", theDoor}, {"DoorPlain", plainly(theDoor)},
+			{"Deciding", deciding}, {"DecidingPlain", plainly(deciding)}, {"Watching", watching}, {"Tabs", manyTabs},
+			{"Keyboard", keyboard}, {"Gone", pageGone},
+			{"SessionEnds", sessionEnds}, {"AnotherSignsIn", anotherSignsIn}, {"Door", theDoor},
+			{"DoorPlain", plainly(theDoor)},
 			{"WayOut", theWayOut}, {"WayOutPlain", plainly(theWayOut)},
 		} {
 			t.Run(v.name, func(t *testing.T) {

@@ -32,7 +32,8 @@ func diehard(escape bool) int {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	task, run := os.Getenv("PICKET_TASK_ID"), os.Getenv("PICKET_RUN_ID")
 	token, _ := strconv.ParseInt(os.Getenv("PICKET_FENCING_TOKEN"), 10, 64)
-	ledger, err := os.OpenFile(filepath.Join(os.Getenv("E2E"), "ledger", task), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	ledger, err := os.OpenFile(filepath.Join(os.Getenv("E2E"), "ledger", task), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -72,7 +73,8 @@ func writer() int {
 // write calls a tool, notes what came of it, and reports whether it was
 // admitted.
 func write(ledger io.Writer, token int64, tool string, body any) bool {
-	got, err := tryFor(2*time.Second, os.Getenv("PICKET_LEASE_TOKEN"), http.MethodPost, os.Getenv("PICKET_PROXY_URL")+"/v1/tools/"+tool, body)
+	got, err := tryFor(2*time.Second, os.Getenv("PICKET_LEASE_TOKEN"), http.MethodPost,
+		os.Getenv("PICKET_PROXY_URL")+"/v1/tools/"+tool, body)
 	what, code := "away", got.code()
 	switch {
 	case err != nil:

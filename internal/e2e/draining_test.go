@@ -34,7 +34,8 @@ func newDrained(t *testing.T, flags ...string) *drained {
 	pid := d.cue("pid")
 	d.cue("go")
 	// It hears of a drain at once, and is not missed however busy the machine is.
-	flags = append(flags, "--linger", "1s", "--role", "story", "--heartbeat", "1s", "--unhealthy-after", "30s", "--dead-after", "90s")
+	flags = append(flags, "--linger", "1s", "--role", "story", "--heartbeat", "1s", "--unhealthy-after", "30s",
+		"--dead-after", "90s")
 	d.first = d.worker("first", finishing, flags...)
 	d.lifecycle("first", picket.AgentActive, picket.ReasonRegistered, 1)
 	s := spec("under way", 60)
@@ -50,8 +51,10 @@ func newDrained(t *testing.T, flags ...string) *drained {
 func (d *drained) patch(change picket.AgentStatusChange) picket.Agent {
 	d.t.Helper()
 	var operator picket.NewKey
-	d.into(&operator, http.MethodPost, "/keys", picket.KeyRequest{Name: "operator", Scopes: []picket.Scope{picket.ScopeOperator}})
-	got := d.call(operator.Key.Reveal(), http.MethodPatch, d.url+"/api/v1/agents/first/status", change, "If-Match", fmt.Sprintf(`"%d"`, d.agent("first").Version))
+	d.into(&operator, http.MethodPost, "/keys",
+		picket.KeyRequest{Name: "operator", Scopes: []picket.Scope{picket.ScopeOperator}})
+	got := d.call(operator.Key.Reveal(), http.MethodPatch, d.url+"/api/v1/agents/first/status", change, "If-Match",
+		fmt.Sprintf(`"%d"`, d.agent("first").Version))
 	var a picket.Agent
 	if err := json.Unmarshal(got.body, &a); err != nil || got.status != http.StatusOK {
 		d.t.Fatalf("PATCH: %d %s", got.status, got.body)
@@ -70,10 +73,14 @@ func (d *drained) expectUndiscovered() picket.Task {
 		}
 		return ids
 	}
-	if active, draining := listed(""), listed("&status=draining"); slices.Contains(active, "first") || !slices.Contains(draining, "first") {
+	if active, draining := listed(""), listed("&status=draining"); slices.Contains(active, "first") ||
+		!slices.Contains(draining, "first") {
 		d.t.Errorf("active are %v, draining are %v", active, draining)
 	}
-	if got, err := (&member{world: d.world, id: "first"}).post(picket.AcquireRequest{AgentID: "first", Role: "story"}); err != nil || got.status != http.StatusConflict || got.code() != picket.CodeAgentDraining {
+	if got, err := (&member{world: d.world, id: "first"}).post(picket.AcquireRequest{
+		AgentID: "first",
+		Role:    "story",
+	}); err != nil || got.status != http.StatusConflict || got.code() != picket.CodeAgentDraining {
 		d.t.Errorf("a draining agent asks for a lease: %d %v %s", got.status, err, got.body)
 	}
 	s := spec("for somebody else", 60)
@@ -91,7 +98,8 @@ func (d *drained) finish(other picket.Task) {
 		d.t.Errorf("a drained worker ended with %d:\n%s", code, tail(d.first.err.text()))
 	}
 	gone(d.t, "the tree of a drained worker", d.tree...)
-	d.expectStatuses(d.t, "first", "registering > active: registered", "active > draining: drain_initiated", "draining > deregistered: drain_completed")
+	d.expectStatuses(d.t, "first", "registering > active: registered", "active > draining: drain_initiated",
+		"draining > deregistered: drain_completed")
 	if got := d.world.task(d.task.TaskID); got.Attempts != 1 || got.Failures != 0 || string(got.Output) != `"done"` {
 		d.t.Errorf("output %s after %d attempts and %d failures", got.Output, got.Attempts, got.Failures)
 	}
@@ -117,7 +125,8 @@ func TestAgentDrainsOnSIGTERM(t *testing.T) {
 // An operator drains a worker, which hears of it by its next heartbeat.
 func TestAgentDrainedByAnOperator(t *testing.T) {
 	d := newDrained(t)
-	if a := d.patch(picket.AgentStatusChange{Status: picket.AgentDraining}); a.Status != picket.AgentDraining || a.Version != 2 || a.DrainDeadlineAt.IsZero() {
+	if a := d.patch(picket.AgentStatusChange{Status: picket.AgentDraining}); a.Status != picket.AgentDraining ||
+		a.Version != 2 || a.DrainDeadlineAt.IsZero() {
 		t.Errorf("after PATCH it is %+v", a)
 	}
 	ev := d.lifecycle("first", picket.AgentDraining, picket.ReasonDrainInitiated, 1)
@@ -132,7 +141,8 @@ func TestAgentDrainedByCommand(t *testing.T) {
 	d := newDrained(t)
 	seconds := 100
 	var accepted picket.CommandAccepted
-	d.into(&accepted, http.MethodPost, "/agents/first/commands", picket.AgentCommand{Command: picket.CommandDrain, Reason: "maintenance_window", DrainTimeoutSeconds: &seconds})
+	d.into(&accepted, http.MethodPost, "/agents/first/commands",
+		picket.AgentCommand{Command: picket.CommandDrain, Reason: "maintenance_window", DrainTimeoutSeconds: &seconds})
 	ev := d.lifecycle("first", picket.AgentDraining, picket.ReasonDrainInitiated, 1)
 	if ev.Actor != "first" {
 		t.Errorf("the drain was initiated by %s", ev.Actor)
@@ -188,7 +198,8 @@ func (d *drained) expectOverdue() {
 			got = append(got, fmt.Sprintf("%s %d", ev.Type, ev.FencingToken))
 		}
 	}
-	want := []string{"active registered", "task.leased 1", "draining drain_initiated", "agent.drain_overdue", "dead drain_timeout",
+	want := []string{"active registered", "task.leased 1", "draining drain_initiated", "agent.drain_overdue",
+		"dead drain_timeout",
 		"lease.expired drain_timeout", "task.leased 2", "task.completed 2"}
 	if !slices.Equal(got, want) {
 		d.t.Errorf("the log tells %q, want %q", got, want)

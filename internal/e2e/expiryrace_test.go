@@ -70,7 +70,11 @@ func planRace(w *world, id string, random *rand.Rand) *race {
 		return mid - spread/2 + time.Duration(random.Int64N(int64(spread)))
 	}
 	dead := time.Duration(brisk.DeadAfterSeconds) * time.Second
-	r := &race{member: &member{world: w, id: id}, refusals: map[picket.Code]int{}, began: around(dead-400*time.Millisecond, 200*time.Millisecond)}
+	r := &race{
+		member:   &member{world: w, id: id},
+		refusals: map[picket.Code]int{},
+		began:    around(dead-400*time.Millisecond, 200*time.Millisecond),
+	}
 	switch random.IntN(4) {
 	case 0, 1:
 		r.completes = around(dead+100*time.Millisecond, 800*time.Millisecond)
@@ -181,7 +185,8 @@ func (r *race) succeed(over <-chan struct{}) {
 			return
 		}
 		for _, l := range leases {
-			got, err := try(l.LeaseToken.Reveal(), http.MethodPost, l.ProxyURL+"/v1/tools/mark_complete", map[string]any{"output": "by the second"})
+			got, err := try(l.LeaseToken.Reveal(), http.MethodPost, l.ProxyURL+"/v1/tools/mark_complete",
+				map[string]any{"output": "by the second"})
 			if err != nil || got.status != http.StatusOK {
 				r.t.Errorf("%s: the next worker: %d %v %s", r.id, got.status, err, got.body)
 			}
@@ -200,10 +205,14 @@ func (r *race) succeed(over <-chan struct{}) {
 
 // tally holds rounds against the log and counts.
 type tally struct {
-	t                                         *testing.T
-	events                                    []picket.Event
-	admitted, refused, first, second, resumed int
-	codes                                     map[picket.Code]int
+	t        *testing.T
+	events   []picket.Event
+	admitted int
+	refused  int
+	first    int
+	second   int
+	resumed  int
+	codes    map[picket.Code]int
 }
 
 func (c *tally) judge(r *race) {
@@ -211,11 +220,13 @@ func (c *tally) judge(r *race) {
 	var unhealthy, ended, completed, written int
 	for _, ev := range c.events {
 		switch {
-		case ev.Type == picket.EventAgentLifecycle && ev.LifecycleAgentID == r.id && ev.NewStatus == picket.AgentUnhealthy:
+		case ev.Type == picket.EventAgentLifecycle && ev.LifecycleAgentID == r.id &&
+			ev.NewStatus == picket.AgentUnhealthy:
 			unhealthy++
 		case ev.Type == picket.EventAgentLifecycle && ev.LifecycleAgentID == r.id && ev.NewStatus == picket.AgentDead:
 			if dead != 0 || unhealthy == 0 {
-				c.t.Errorf("%s: event %d makes it dead; it was before in %d, and unhealthy %d times", r.id, ev.Seq, dead, unhealthy)
+				c.t.Errorf("%s: event %d makes it dead; it was before in %d, and unhealthy %d times", r.id, ev.Seq,
+					dead, unhealthy)
 			}
 			dead = ev.Seq
 		case ev.TaskID != r.held.TaskID:
@@ -231,14 +242,16 @@ func (c *tally) judge(r *race) {
 		}
 		if dead != 0 && ev.Seq > dead && ev.TaskID == r.held.TaskID && ev.FencingToken == r.held.FencingToken &&
 			(ev.Type == picket.EventTaskProgress || ev.Type == picket.EventTaskCompleted) {
-			c.t.Errorf("%s: event %d %s under token %d was let in after its agent's death, event %d", r.id, ev.Seq, ev.Type, ev.FencingToken, dead)
+			c.t.Errorf("%s: event %d %s under token %d was let in after its agent's death, event %d", r.id, ev.Seq,
+				ev.Type, ev.FencingToken, dead)
 		}
 	}
 	byNext := 0
 	if !r.completed {
 		byNext = 1
 	}
-	if completed != 1 || written != r.admitted || ended != byNext || (r.takenAgain > r.held.FencingToken) == r.completed {
+	if completed != 1 || written != r.admitted || ended != byNext ||
+		(r.takenAgain > r.held.FencingToken) == r.completed {
 		c.t.Errorf("%s: %d times completed, %d reports in the log of %d admitted, the lease ended %d times, completed by the holder: %t, taken again under %d",
 			r.id, completed, written, r.admitted, ended, r.completed, r.takenAgain)
 	}

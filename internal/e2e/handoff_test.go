@@ -28,7 +28,8 @@ exec picket tool request_human_help --question "Which database?" --options live 
 	pid.takePID()
 	asked := w.of(task.TaskID, picket.EventTaskHandoff)
 	waiting := w.task(task.TaskID)
-	if waiting.State != picket.TaskHandoff || waiting.CurrentRun != nil || waiting.Handoff.Question != "Which database?" {
+	if waiting.State != picket.TaskHandoff || waiting.CurrentRun != nil ||
+		waiting.Handoff.Question != "Which database?" {
 		t.Fatalf("the task is %s, run %+v, hand-off %+v", waiting.State, waiting.CurrentRun, waiting.Handoff)
 	}
 	id := w.ok("handoff", "list", "-o", "name")
@@ -49,10 +50,12 @@ exec picket tool request_human_help --question "Which database?" --options live 
 	w.refused(4, picket.CodeStateConflict, "handoff", "answer", id, "--text", "live")
 	w.ok("review", "approve", task.TaskID)
 	w.refused(4, picket.CodeTaskClosed, "handoff", "answer", id, "--text", "live")
-	if got := w.api(http.MethodPost, "/handoffs/"+id+"/answer", map[string]string{"answer": "live"}); got.status != http.StatusConflict {
+	if got := w.api(http.MethodPost, "/handoffs/"+id+"/answer",
+		map[string]string{"answer": "live"}); got.status != http.StatusConflict {
 		t.Errorf("an answer to a completed task: %d %s", got.status, got.body)
 	}
-	if got := w.task(task.TaskID); got.Failures != 0 || len(got.Answers) != 1 || string(got.Output) != `"used staging"` {
+	if got := w.task(task.TaskID); got.Failures != 0 || len(got.Answers) != 1 ||
+		string(got.Output) != `"used staging"` {
 		t.Errorf("%d failures, answers %+v, output %s", got.Failures, got.Answers, got.Output)
 	}
 }
@@ -63,7 +66,8 @@ func TestPrintedCredential(t *testing.T) {
 	w := newWorld(t)
 	w.up()
 	done := w.cue("done")
-	worker := w.worker("loose-lipped", `env; echo "lease $PICKET_LEASE_TOKEN end" >&2; echo "$(env | grep -c pkk_)" >"$E2E/done"
+	worker := w.worker("loose-lipped",
+		`env; echo "lease $PICKET_LEASE_TOKEN end" >&2; echo "$(env | grep -c pkk_)" >"$E2E/done"
 picket tool report_progress --summary "no news"
 exec picket tool mark_complete --output ok`, "--pass-output")
 	task := w.submit(spec("prints", 60))
@@ -86,7 +90,8 @@ exec picket tool mark_complete --output ok`, "--pass-output")
 			t.Errorf("%s: it has the credential %s…", name, hit[:10])
 		}
 	}
-	if log := w.ok("task", "logs", "--stream", "stderr", task.TaskID); !strings.Contains(log, "lease ") || !strings.Contains(log, " end") {
+	if log := w.ok("task", "logs", "--stream", "stderr", task.TaskID); !strings.Contains(log, "lease ") ||
+		!strings.Contains(log, " end") {
 		t.Errorf("the log of stderr is %q", log)
 	}
 }

@@ -22,7 +22,8 @@ func TestHostsDie(t *testing.T) {
 	w.store()
 	w.up("--redis", w.storeURL())
 	proxy := w.newFront(w.url)
-	_, beside := w.serve("orchestrator", "orchestrator", "", "--proxy-url", proxy.url, "--secret-file", filepath.Join(w.data(), "secret.key"))
+	_, beside := w.serve("orchestrator", "orchestrator", "", "--proxy-url", proxy.url, "--secret-file",
+		filepath.Join(w.data(), "secret.key"))
 	control := w.newFront(beside)
 	w.laneFlags, w.laneWindow = briskFlags, time.Minute
 	var lanes []*lane
@@ -50,8 +51,10 @@ func TestHostsDie(t *testing.T) {
 		if next.AgentID != l.name+"-second" {
 			t.Errorf("%s: %s has it", l.name, next.AgentID)
 		}
-		if ended := w.of(l.task.TaskID, picket.EventLeaseExpired); ended.Reason != string(picket.ExitAgentDead) || ended.Seq > next.Seq {
-			t.Errorf("%s: event %d ended the lease for %s, %d granted the next", l.name, ended.Seq, ended.Reason, next.Seq)
+		if ended := w.of(l.task.TaskID, picket.EventLeaseExpired); ended.Reason != string(picket.ExitAgentDead) ||
+			ended.Seq > next.Seq {
+			t.Errorf("%s: event %d ended the lease for %s, %d granted the next", l.name, ended.Seq, ended.Reason,
+				next.Seq)
 		}
 	}
 	slices.Sort(took)
@@ -63,7 +66,8 @@ func TestHostsDie(t *testing.T) {
 		l.orphaned()
 		l.strike("agent", syscall.SIGKILL)
 		l.finish(l.task.TaskID)
-		w.expectStatuses(t, l.name+"-first", "registering > active: registered", "active > unhealthy: heartbeat_timeout", "unhealthy > dead: heartbeat_timeout")
+		w.expectStatuses(t, l.name+"-first", "registering > active: registered",
+			"active > unhealthy: heartbeat_timeout", "unhealthy > dead: heartbeat_timeout")
 		w.expectStatuses(t, l.name+"-second", "registering > active: registered")
 	}
 }

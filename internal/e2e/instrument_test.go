@@ -29,7 +29,8 @@ func TestLeaksAreSeen(t *testing.T) {
 		}
 	}
 	found := strings.Join(leaks(dir), "\n")
-	if n := strings.Count(found, "\n") + 1; n != 3 || !strings.Contains(found, "capability.stdout") || !strings.Contains(found, "key.stderr") || !strings.Contains(found, "seal.log") {
+	if n := strings.Count(found, "\n") + 1; n != 3 || !strings.Contains(found, "capability.stdout") ||
+		!strings.Contains(found, "key.stderr") || !strings.Contains(found, "seal.log") {
 		t.Errorf("found:\n%s", found)
 	}
 }
@@ -76,17 +77,21 @@ func TestReplaySeesBrokenLogs(t *testing.T) {
 	const queued, leased, done = `{"state":"queued"}`, `{"state":"leased"}`, `{"state":"completed"}`
 	submitted, first := event(1, picket.EventTaskSubmitted, queued, 0), event(2, picket.EventTaskLeased, leased, 1)
 	for name, log := range map[string][]picket.Event{
-		"a gap":               {submitted, event(3, picket.EventTaskLeased, leased, 1)},
-		"two holders":         {submitted, first, event(3, picket.EventTaskLeased, leased, 2)},
-		"a token that stays":  {submitted, first, event(3, picket.EventLeaseExpired, queued, 1), event(4, picket.EventTaskLeased, leased, 1)},
-		"a stale write":       {submitted, first, event(3, picket.EventLeaseExpired, queued, 1), event(4, picket.EventTaskLeased, leased, 2), event(5, picket.EventTaskProgress, leased, 1)},
-		"a closed task moves": {submitted, first, event(3, picket.EventTaskCompleted, done, 1), event(4, picket.EventTaskRetried, queued, 0)},
+		"a gap":       {submitted, event(3, picket.EventTaskLeased, leased, 1)},
+		"two holders": {submitted, first, event(3, picket.EventTaskLeased, leased, 2)},
+		"a token that stays": {submitted, first, event(3, picket.EventLeaseExpired, queued, 1),
+			event(4, picket.EventTaskLeased, leased, 1)},
+		"a stale write": {submitted, first, event(3, picket.EventLeaseExpired, queued, 1),
+			event(4, picket.EventTaskLeased, leased, 2), event(5, picket.EventTaskProgress, leased, 1)},
+		"a closed task moves": {submitted, first, event(3, picket.EventTaskCompleted, done, 1),
+			event(4, picket.EventTaskRetried, queued, 0)},
 	} {
 		if _, broken := replay(log); len(broken) == 0 {
 			t.Errorf("%s is not seen", name)
 		}
 	}
-	if _, broken := replay([]picket.Event{submitted, first, event(3, picket.EventTaskCompleted, done, 1)}); len(broken) != 0 {
+	if _, broken := replay([]picket.Event{submitted, first,
+		event(3, picket.EventTaskCompleted, done, 1)}); len(broken) != 0 {
 		t.Errorf("a good log: %v", broken)
 	}
 }

@@ -43,13 +43,15 @@ func TestJitterFencesNobody(t *testing.T) {
 		case ev.At.Time().After(began.Add(lasts)): // they were told to stop
 		case ev.Type == picket.EventAgentLifecycle && ev.NewStatus == picket.AgentUnhealthy:
 			warned++
-		case ev.Type == picket.EventAgentLifecycle && ev.NewStatus == picket.AgentDead, ev.Type == picket.EventLeaseExpired:
+		case ev.Type == picket.EventAgentLifecycle && ev.NewStatus == picket.AgentDead,
+			ev.Type == picket.EventLeaseExpired:
 			t.Errorf("event %d %s of %s %s: %s", ev.Seq, ev.Type, ev.AgentID, ev.TaskID, ev.Reason)
 		}
 	}
 	h := late[0].registration().Heartbeat.Config()
 	t.Logf("jitter: %d agents for %s at %d/%d/%d s, heartbeats up to 1 s late each way: %d heartbeats, at most %s apart, %d warnings",
-		members, lasts, h.IntervalSeconds, h.UnhealthyAfterSeconds, h.DeadAfterSeconds, beats, longest.Round(time.Millisecond), warned)
+		members, lasts, h.IntervalSeconds, h.UnhealthyAfterSeconds, h.DeadAfterSeconds, beats,
+		longest.Round(time.Millisecond), warned)
 }
 
 // shaken is a member whose messages are late, both ways, and that holds a lease.
@@ -66,7 +68,11 @@ type shaken struct {
 
 func (w *world) shaken(id string, random *rand.Rand) *shaken {
 	w.t.Helper()
-	l := &shaken{member: &member{world: w, id: id, patient: os.Getenv("PICKET_SOAK") == ""}, random: random, last: time.Now()}
+	l := &shaken{
+		member: &member{world: w, id: id, patient: os.Getenv("PICKET_SOAK") == ""},
+		random: random,
+		last:   time.Now(),
+	}
 	w.must(l.enter())
 	s := spec("work of "+id, 3600)
 	s.Agent, s.Review = id, picket.ReviewByNone
@@ -103,7 +109,8 @@ func (l *shaken) arrive(request, answer time.Duration) {
 	if err != nil || got.status != http.StatusOK {
 		l.t.Errorf("%s: a heartbeat that was %s late: %d %v %s", l.id, request, got.status, err, got.body)
 	}
-	wrote, err := try(l.held.LeaseToken.Reveal(), http.MethodPost, l.held.ProxyURL+"/v1/tools/report_progress", map[string]string{"summary": fmt.Sprint("step ", n)})
+	wrote, err := try(l.held.LeaseToken.Reveal(), http.MethodPost, l.held.ProxyURL+"/v1/tools/report_progress",
+		map[string]string{"summary": fmt.Sprint("step ", n)})
 	if err != nil || wrote.status != http.StatusOK {
 		l.t.Errorf("%s: a write: %d %v %s", l.id, wrote.status, err, wrote.body)
 	}

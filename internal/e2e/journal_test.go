@@ -146,7 +146,8 @@ func (w *world) leased(task string, token int64) picket.Event {
 func (j *journal) String() string {
 	var b strings.Builder
 	for _, ev := range j.all() {
-		fmt.Fprintf(&b, "%d %s %s %s fence %d %s %s\n", ev.Seq, ev.At, ev.Type, ev.TaskID, ev.FencingToken, ev.AgentID, ev.Data)
+		fmt.Fprintf(&b, "%d %s %s %s fence %d %s %s\n", ev.Seq, ev.At, ev.Type, ev.TaskID, ev.FencingToken, ev.AgentID,
+			ev.Data)
 	}
 	return b.String()
 }
@@ -174,7 +175,8 @@ func replay(events []picket.Event) (tasks map[string]*told, broken []string) {
 	var last, floor int64
 	for _, ev := range events {
 		complain := func(format string, args ...any) {
-			broken = append(broken, fmt.Sprintf("event %d %s of %s: ", ev.Seq, ev.Type, ev.TaskID)+fmt.Sprintf(format, args...))
+			broken = append(broken, fmt.Sprintf("event %d %s of %s: ", ev.Seq, ev.Type, ev.TaskID)+
+				fmt.Sprintf(format, args...))
 		}
 		switch {
 		case ev.Type == picket.EventStoreAdopted && ev.Seq > last: // the one that leaps
@@ -198,7 +200,8 @@ func replay(events []picket.Event) (tasks map[string]*told, broken []string) {
 		if t.state.Terminal() && d.State != t.state {
 			complain("a task that is %s becomes %s", t.state, d.State)
 		}
-		if ev.Type == picket.EventTaskLeased && t.state != picket.TaskQueued || ev.Type == picket.EventLeaseReclaimed && t.state != picket.TaskLeased {
+		if ev.Type == picket.EventTaskLeased && t.state != picket.TaskQueued ||
+			ev.Type == picket.EventLeaseReclaimed && t.state != picket.TaskLeased {
 			complain("while %s", t.state)
 		}
 		if ev.Type == picket.EventTaskLeased || ev.Type == picket.EventLeaseReclaimed {
@@ -210,7 +213,8 @@ func replay(events []picket.Event) (tasks map[string]*told, broken []string) {
 		if ev.Type == picket.EventTaskLeased {
 			t.attempts++
 		}
-		if ev.Type == picket.EventTaskProgress && (t.state != picket.TaskLeased || ev.FencingToken != t.token || t.token <= floor) {
+		if ev.Type == picket.EventTaskProgress &&
+			(t.state != picket.TaskLeased || ev.FencingToken != t.token || t.token <= floor) {
 			complain("a write under %d was let in; the task is %s under %d", ev.FencingToken, t.state, t.token)
 		}
 		t.state = d.State
@@ -236,7 +240,8 @@ func (j *journal) check() {
 	}
 	for id, is := range tasks {
 		got := j.w.task(id)
-		if got.State != is.state || got.FencingToken != is.token || got.Attempts != is.attempts || got.Failures != is.failures {
+		if got.State != is.state || got.FencingToken != is.token || got.Attempts != is.attempts ||
+			got.Failures != is.failures {
 			t.Errorf("%s is %s under %d after %d attempts and %d failures; the log says %+v",
 				id, got.State, got.FencingToken, got.Attempts, got.Failures, *is)
 		}

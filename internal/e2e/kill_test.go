@@ -64,7 +64,8 @@ func TestKilledAgent(t *testing.T) {
 	}
 	ended := w.of(task.TaskID, picket.EventLeaseReleased)
 	exit := exitOf(t, ended)
-	if exit.Class != picket.ExitCrash || exit.Signal == nil || *exit.Signal != "SIGKILL" || exit.Code == nil || *exit.Code != 137 {
+	if exit.Class != picket.ExitCrash || exit.Signal == nil || *exit.Signal != "SIGKILL" || exit.Code == nil ||
+		*exit.Code != 137 {
 		t.Errorf("the exit is recorded as %s", ended.Data)
 	}
 	next := w.leased(task.TaskID, 2)
@@ -144,7 +145,9 @@ echo $? >"$E2E/code"`, "--containment", picket.ContainmentGroup)
 		t.Errorf("the orphan's write: exit code %s, %s", said, text)
 	}
 	gone(t, "the orphan", orphan)
-	if got := w.call(bearer, http.MethodPost, proxy+"/v1/tools/report_progress", map[string]string{"summary": "again"}); got.status != http.StatusPreconditionFailed || got.code() != picket.CodeStaleFence {
+	if got := w.call(bearer, http.MethodPost, proxy+"/v1/tools/report_progress",
+		map[string]string{"summary": "again"}); got.status != http.StatusPreconditionFailed ||
+		got.code() != picket.CodeStaleFence {
 		t.Errorf("a write with the old lease: %d %s", got.status, got.body)
 	}
 	refused := w.of(task.TaskID, picket.EventWriteRefused)

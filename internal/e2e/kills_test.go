@@ -54,12 +54,18 @@ func TestKillsAtRandom(t *testing.T) {
 		}
 	}
 	t.Logf("the order of kills repeats with PICKET_SEED=%d", seed)
-	c := &carnage{world: newWorld(t), random: rand.New(rand.NewPCG(seed, 0)), submitted: map[string]bool{}, kills: map[string]int{}}
+	c := &carnage{
+		world:     newWorld(t),
+		random:    rand.New(rand.NewPCG(seed, 0)),
+		submitted: map[string]bool{},
+		kills:     map[string]int{},
+	}
 	if err := os.Mkdir(c.path("ledger"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	c.redis = c.store()
-	c.ok("init", "--redis", c.storeURL(), "--secret-file", c.path("secret.key"), "--admin-key-file", c.path("data", "picket", "admin.key"))
+	c.ok("init", "--redis", c.storeURL(), "--secret-file", c.path("secret.key"), "--admin-key-file",
+		c.path("data", "picket", "admin.key"))
 	c.key = c.secret("admin.key")
 	c.house.open(c.world, "")
 	c.url = c.house.mainURL
@@ -76,12 +82,14 @@ func TestKillsAtRandom(t *testing.T) {
 	c.finish()
 	again, resumed := c.audit()
 	t.Logf("kill -9: %d kills %v in %s, %d tasks completed after %s, %d of them leased more than once, %d agents went on from a report",
-		kills, c.kills, struck.Round(time.Second), len(c.submitted), time.Since(began).Round(time.Second), again, resumed)
+		kills, c.kills, struck.Round(time.Second), len(c.submitted), time.Since(began).Round(time.Second), again,
+		resumed)
 }
 
 func (c *carnage) hire(i int) {
 	name := fmt.Sprintf("worker%d", i)
-	args := []string{"adapter", "--agent-id", name, "--max", "3", "--env", "E2E", "--log-level", "warn", "--", "sh", "-c", stepper}
+	args := []string{"adapter", "--agent-id", name, "--max", "3", "--env", "E2E", "--log-level", "warn", "--", "sh",
+		"-c", stepper}
 	env := c.env
 	c.env = append(env[:len(env):len(env)], "PICKET_URL="+c.house.mainURL, "PICKET_API_KEY="+c.key)
 	c.workers[i] = c.start(name, args...)
@@ -96,7 +104,11 @@ func (c *carnage) feed(n int) {
 		s := spec("a task in steps", 3)
 		s.Review, s.Escalate = picket.ReviewByNone, picket.EscalateFail
 		attempts, backoff := 100, 0
-		s.Retry = &picket.Retry{MaxAttempts: &attempts, BackoffSeconds: &backoff, On: []picket.ExitClass{picket.ExitCrash, picket.ExitNoResult}}
+		s.Retry = &picket.Retry{
+			MaxAttempts:    &attempts,
+			BackoffSeconds: &backoff,
+			On:             []picket.ExitClass{picket.ExitCrash, picket.ExitNoResult},
+		}
 		once := fmt.Sprintf("task-%d", len(c.submitted))
 		c.until("a submitted task is acknowledged", func() bool {
 			a, err := try(c.key, http.MethodPost, c.url+"/api/v1/tasks", s, "Idempotency-Key", once)
@@ -183,8 +195,9 @@ func (c *carnage) allTasks() (all []picket.Task) {
 
 // launched is what the ledger says of one agent.
 type launched struct {
-	token      int64
-	began, did int
+	token int64
+	began int
+	did   int
 }
 
 // audit reads what the agents wrote down themselves.
@@ -214,7 +227,8 @@ func (c *carnage) audit() (again, resumed int) {
 		slices.SortFunc(launches, func(a, b launched) int { return int(a.token - b.token) })
 		for i, l := range launches {
 			if i > 0 && l.began < launches[i-1].did {
-				c.t.Errorf("%s began with step %d under token %d although %d was acknowledged under %d", id, l.began, l.token, launches[i-1].did, launches[i-1].token)
+				c.t.Errorf("%s began with step %d under token %d although %d was acknowledged under %d", id, l.began,
+					l.token, launches[i-1].did, launches[i-1].token)
 			}
 			if l.began > 0 {
 				resumed++

@@ -30,18 +30,20 @@ const (
 // worker that waits for the task.
 type lane struct {
 	*world
-	name, story   string
-	level         string // of containment; empty: the best there is
-	first, second *process
-	task          picket.Task
-	run           string // the first that came to work
-	token         int64  // of it
-	agents        []int  // the tree of the first run
-	shim          int
-	died          chan time.Time
-	front         string            // where workers reach the servers
-	places        map[string]*netns // of the workers; nil: this one
-	flags         []string          // of the workers
+	name   string
+	story  string
+	level  string // of containment; empty: the best there is
+	first  *process
+	second *process
+	task   picket.Task
+	run    string // the first that came to work
+	token  int64  // of it
+	agents []int  // the tree of the first run
+	shim   int
+	died   chan time.Time
+	front  string            // where workers reach the servers
+	places map[string]*netns // of the workers; nil: this one
+	flags  []string          // of the workers
 }
 
 // openLane submits a task and waits until the agent of the first worker writes.
@@ -73,7 +75,8 @@ func (l *lane) spec(title string) picket.TaskSpec {
 
 func (l *lane) hire(which string) *process {
 	l.t.Helper()
-	args := []string{"adapter", "--agent-id", l.name + "-" + which, "--role", l.name, "--env", "E2E", "--log-level", "debug"}
+	args := []string{"adapter", "--agent-id", l.name + "-" + which, "--role", l.name, "--env", "E2E", "--log-level",
+		"debug"}
 	shape := "escape"
 	if l.level == picket.ContainmentGroup {
 		shape = "stay"

@@ -61,7 +61,8 @@ func TestFollowedLog(t *testing.T) {
 		t.Errorf("the reader of the first run has %q", got)
 	}
 	line := regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z `)
-	if got := stamped.out.text(); line.ReplaceAllString(got, "") != one+two || len(line.FindAllString(got, -1)) != strings.Count(got, "\n") {
+	if got := stamped.out.text(); line.ReplaceAllString(got, "") != one+two ||
+		len(line.FindAllString(got, -1)) != strings.Count(got, "\n") {
 		t.Errorf("with times: %q", got)
 	}
 	if got := w.ok("task", "logs", "--stream", "stderr", task.TaskID); got != "stderr [redacted]" {

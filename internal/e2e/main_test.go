@@ -48,7 +48,8 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(suite)
 	defer remains.EndOnSignal(suite)()
-	build := exec.Command("go", "build", "-o", filepath.Join(suite, "bin", "picket"), "github.com/picket-dev/picket/cmd/picket")
+	build := exec.Command("go", "build", "-o", filepath.Join(suite, "bin", "picket"),
+		"github.com/picket-dev/picket/cmd/picket")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build picket: %v\n%s", err, out)
 		return 1

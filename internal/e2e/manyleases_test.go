@@ -38,7 +38,8 @@ func TestDeathVoidsManyLeases(t *testing.T) {
 			// From the end: those are ended last.
 			for n := writer; ; n += 4 {
 				l := leases[held-1-n%held]
-				got, err := try(l.LeaseToken.Reveal(), http.MethodPost, l.ProxyURL+"/v1/tools/report_progress", map[string]string{"summary": fmt.Sprint(n)})
+				got, err := try(l.LeaseToken.Reveal(), http.MethodPost, l.ProxyURL+"/v1/tools/report_progress",
+					map[string]string{"summary": fmt.Sprint(n)})
 				switch {
 				case err == nil && got.status == http.StatusOK:
 					admitted.Add(1)
@@ -71,14 +72,16 @@ func TestDeathVoidsManyLeases(t *testing.T) {
 			}
 		case ev.Type == picket.EventLeaseExpired:
 			if ended[ev.TaskID]++; dead == 0 || ev.Reason != string(picket.ExitAgentDead) || ended[ev.TaskID] > 1 {
-				t.Errorf("event %d ends the lease on %s for %s, the death is event %d", ev.Seq, ev.TaskID, ev.Reason, dead)
+				t.Errorf("event %d ends the lease on %s for %s, the death is event %d", ev.Seq, ev.TaskID, ev.Reason,
+					dead)
 			}
 		}
 	}
 	if len(ended) != held || written != admitted.Load() {
 		t.Errorf("%d leases ended, %d writes were admitted and %d are in the log", len(ended), admitted.Load(), written)
 	}
-	t.Logf("%d leases of one agent that died: %d writes admitted before, %d refused after", held, admitted.Load(), refused.Load())
+	t.Logf("%d leases of one agent that died: %d writes admitted before, %d refused after", held, admitted.Load(),
+		refused.Load())
 }
 
 // takeAll takes n leases of a role.

@@ -55,8 +55,15 @@ func (m *member) registration() picket.Registration {
 	if m.patient {
 		h.UnhealthyAfterSeconds, h.DeadAfterSeconds = 60, 120
 	}
-	return picket.Registration{AgentID: m.id, RoleID: m.id, Heartbeat: &picket.Thresholds{
-		IntervalSeconds: &h.IntervalSeconds, UnhealthyAfterSeconds: &h.UnhealthyAfterSeconds, DeadAfterSeconds: &h.DeadAfterSeconds}}
+	return picket.Registration{
+		AgentID: m.id,
+		RoleID:  m.id,
+		Heartbeat: &picket.Thresholds{
+			IntervalSeconds:       &h.IntervalSeconds,
+			UnhealthyAfterSeconds: &h.UnhealthyAfterSeconds,
+			DeadAfterSeconds:      &h.DeadAfterSeconds,
+		},
+	}
 }
 
 // beat sends one heartbeat.
@@ -132,7 +139,8 @@ func (w *world) lifecycle(agent string, to picket.AgentStatus, why picket.Lifecy
 	w.t.Helper()
 	seen := map[int64]bool{}
 	return w.event(string(to)+" of "+agent+" for "+string(why), func(ev picket.Event) bool {
-		if ev.Type == picket.EventAgentLifecycle && ev.LifecycleAgentID == agent && ev.NewStatus == to && ev.Reason == string(why) {
+		if ev.Type == picket.EventAgentLifecycle && ev.LifecycleAgentID == agent && ev.NewStatus == to &&
+			ev.Reason == string(why) {
 			seen[ev.Seq] = true
 		}
 		return len(seen) == n

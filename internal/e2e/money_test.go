@@ -95,7 +95,8 @@ func (w *world) leaseOf(role string) picket.Lease {
 
 // pay calls the shop through a proxy.
 func pay(proxy string, l picket.Lease, at, method string) (answer, error) {
-	return try(l.LeaseToken.Reveal(), "POST", proxy+"/v1/tools/http_request", map[string]any{"method": method, "url": at})
+	return try(l.LeaseToken.Reveal(), "POST", proxy+"/v1/tools/http_request",
+		map[string]any{"method": method, "url": at})
 }
 
 func (w *world) envelope(id string) (e picket.EnvelopeState) {
@@ -147,8 +148,10 @@ func TestTwoProxiesMakeExactlyThreeCalls(t *testing.T) {
 		}
 		calls.Wait()
 		e := w.envelope(l.TaskID)
-		if made.Load() != 3 || refused.Load() != 7 || s.hits.Load()-before != 3 || !e.Held.IsZero() || e.Spent.USD != usd("0.9") || e.Available.USD != usd("0.1") {
-			t.Fatalf("round %d: %d made, %d refused, %d reached the shop; %+v", round, made.Load(), refused.Load(), s.hits.Load()-before, e.Account)
+		if made.Load() != 3 || refused.Load() != 7 || s.hits.Load()-before != 3 || !e.Held.IsZero() ||
+			e.Spent.USD != usd("0.9") || e.Available.USD != usd("0.1") {
+			t.Fatalf("round %d: %d made, %d refused, %d reached the shop; %+v", round, made.Load(), refused.Load(),
+				s.hits.Load()-before, e.Account)
 		}
 		if n := len(w.rows(l.TaskID)); n != 3 {
 			t.Fatalf("round %d: %d rows in the ledger", round, n)
@@ -166,7 +169,8 @@ func TestNothingStaysHeld(t *testing.T) {
 		t.Helper()
 		w.of(l.TaskID, picket.EventToolCalled)
 		e, rows := w.envelope(l.TaskID), w.rows(l.TaskID)
-		if !e.Held.IsZero() || e.Spent.USD != usd(spent) || !e.Balanced() || len(rows) != 1 || rows[0].Outcome != outcome || rows[0].Charged.USD != usd(spent) {
+		if !e.Held.IsZero() || e.Spent.USD != usd(spent) || !e.Balanced() || len(rows) != 1 ||
+			rows[0].Outcome != outcome || rows[0].Charged.USD != usd(spent) {
 			t.Errorf("%s: %+v, rows %+v; want %s, %s", outcome, e.Account, rows, outcome, spent)
 		}
 	}
@@ -185,7 +189,8 @@ func TestNothingStaysHeld(t *testing.T) {
 	// The client goes when the call has left: no money comes back.
 	l = w.funded("impatient")
 	ctx, goAway := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, "POST", pairs[0].proxyURL+"/v1/tools/http_request", strings.NewReader(`{"url":"`+s.URL+`/wait/impatient"}`))
+	req, err := http.NewRequestWithContext(ctx, "POST", pairs[0].proxyURL+"/v1/tools/http_request",
+		strings.NewReader(`{"url":"`+s.URL+`/wait/impatient"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +220,8 @@ func TestNothingStaysHeld(t *testing.T) {
 		answered <- err
 	}()
 	w.waits(s, "/wait/killed")
-	if e := w.envelope(l.TaskID); e.Held.USD != usd(price) || len(e.Calls) != 1 || e.Calls[0].Effects != picket.EffectsExternal {
+	if e := w.envelope(l.TaskID); e.Held.USD != usd(price) || len(e.Calls) != 1 ||
+		e.Calls[0].Effects != picket.EffectsExternal {
 		t.Errorf("while it waits %+v", e)
 	}
 	reserved := time.Now()
@@ -228,7 +234,8 @@ func TestNothingStaysHeld(t *testing.T) {
 	next := w.leaseOf("killed")
 	// The call could act for 3 s from its reservation, which came a moment before.
 	if waited := time.Since(reserved); next.FencingToken <= l.FencingToken || waited < 2*time.Second {
-		t.Errorf("token %d was granted %s after a call of 3 s under token %d had begun", next.FencingToken, waited, l.FencingToken)
+		t.Errorf("token %d was granted %s after a call of 3 s under token %d had begun", next.FencingToken, waited,
+			l.FencingToken)
 	}
 	settled(l, picket.CallUncertain, price)
 	w.refusedEverywhere(s, pairs[1:], l)
@@ -269,10 +276,12 @@ func TestTheNextLeaseWaitsForCallsOutside(t *testing.T) {
 	w, s := newWorld(t), newShop(t)
 	pairs := w.money(s)
 	l := w.funded("inflight")
-	for _, forged := range []picket.Lease{w.released("released"), {LeaseToken: picket.Secret(strings.Replace(l.LeaseToken.Reveal(), "pkl_", "pkl_x", 1))}} {
+	for _, forged := range []picket.Lease{w.released("released"),
+		{LeaseToken: picket.Secret(strings.Replace(l.LeaseToken.Reveal(), "pkl_", "pkl_x", 1))}} {
 		before := s.hits.Load()
 		for _, p := range pairs {
-			if got, err := pay(p.proxyURL, forged, s.URL+"/", "GET"); err != nil || got.status != 412 && got.status != 401 {
+			if got, err := pay(p.proxyURL, forged, s.URL+"/", "GET"); err != nil ||
+				got.status != 412 && got.status != 401 {
 				t.Errorf("without a lease: %d %s, %v", got.status, got.body, err)
 			}
 		}
@@ -310,7 +319,8 @@ func TestTheNextLeaseWaitsForCallsOutside(t *testing.T) {
 func (w *world) released(role string) picket.Lease {
 	w.t.Helper()
 	l := w.funded(role)
-	got, err := try(l.LeaseToken.Reveal(), "POST", l.ProxyURL+"/v1/lease/release", map[string]any{"exit": map[string]any{"class": "released"}})
+	got, err := try(l.LeaseToken.Reveal(), "POST", l.ProxyURL+"/v1/lease/release",
+		map[string]any{"exit": map[string]any{"class": "released"}})
 	if err != nil || got.status != 200 {
 		w.t.Fatalf("release: %d %s, %v", got.status, got.body, err)
 	}

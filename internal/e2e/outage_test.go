@@ -25,7 +25,9 @@ func TestOutageCostsNoRun(t *testing.T) {
 		s.OnExit = picket.OnExitComplete
 		ids = append(ids, w.submit(s).TaskID)
 	}
-	worker := w.worker("first", `echo ready >"$E2E/at"; read x <"$E2E/go"; echo "result of $PICKET_TASK_ID"; : >"$E2E/done-$PICKET_TASK_ID"`, "--max", "3")
+	worker := w.worker("first",
+		`echo ready >"$E2E/at"; read x <"$E2E/go"; echo "result of $PICKET_TASK_ID"; : >"$E2E/done-$PICKET_TASK_ID"`,
+		"--max", "3")
 	for range 3 {
 		at.take()
 	}
@@ -50,7 +52,8 @@ func TestOutageCostsNoRun(t *testing.T) {
 	}
 	for _, id := range ids {
 		w.of(id, picket.EventTaskReview)
-		if got := w.task(id); got.Attempts != 1 || got.Failures != 0 || !strings.Contains(string(got.Output), "result of "+id) {
+		if got := w.task(id); got.Attempts != 1 || got.Failures != 0 ||
+			!strings.Contains(string(got.Output), "result of "+id) {
 			t.Errorf("%d attempts, %d failures, output %s", got.Attempts, got.Failures, got.Output)
 		}
 	}

@@ -17,13 +17,15 @@ import (
 // story is RFC-0016 section 4.6: a worker that is cut off while it works.
 type story struct {
 	*world
-	first         *process
-	task          picket.Task
-	tree          []int
-	proxy, bearer string // of the first lease
-	incarnation   int64
-	cutOff, heal  func()
-	behindURL     string // of the orchestrator that the first worker talks to
+	first       *process
+	task        picket.Task
+	tree        []int
+	proxy       string
+	bearer      string // of the first lease
+	incarnation int64
+	cutOff      func()
+	heal        func()
+	behindURL   string // of the orchestrator that the first worker talks to
 }
 
 // The network of a worker breaks both ways, by its link.
@@ -55,7 +57,8 @@ func TestPartitionStoryOfAFront(t *testing.T) {
 	w.store()
 	w.up("--redis", w.storeURL())
 	proxy := w.newFront(w.url)
-	_, beside := w.serve("orchestrator", "orchestrator", "", "--proxy-url", proxy.url, "--secret-file", filepath.Join(w.data(), "secret.key"))
+	_, beside := w.serve("orchestrator", "orchestrator", "", "--proxy-url", proxy.url, "--secret-file",
+		filepath.Join(w.data(), "secret.key"))
 	control := w.newFront(beside)
 	s := &story{world: w, behindURL: beside}
 	s.cutOff = func() { control.cut(); proxy.cut() }
@@ -106,7 +109,8 @@ func (s *story) play(hire func(name, script string) *process) {
 		s.t.Errorf("%s replaces it", next.AgentID)
 	}
 	record := s.agent("first")
-	if silent := time.Duration(dead.Timestamp-record.LastHeartbeatAt) * time.Millisecond; record.Status != picket.AgentDead || silent < 4*time.Second-100*time.Millisecond {
+	silent := time.Duration(dead.Timestamp-record.LastHeartbeatAt) * time.Millisecond
+	if record.Status != picket.AgentDead || silent < 4*time.Second-100*time.Millisecond {
 		s.t.Errorf("it is %s, made dead after a silence of %s", record.Status, silent)
 	}
 	s.expectGone(http.StatusGone, 0)
@@ -119,7 +123,8 @@ func (s *story) play(hire func(name, script string) *process) {
 	if n := s.turnedAway(); n == before {
 		s.t.Errorf("the worker registered again though it was not turned away: %d were", n)
 	}
-	if again := s.agent("first"); again.Incarnation <= s.incarnation || again.Version != 1 || again.RegisteredAt != record.RegisteredAt {
+	if again := s.agent("first"); again.Incarnation <= s.incarnation || again.Version != 1 ||
+		again.RegisteredAt != record.RegisteredAt {
 		s.t.Errorf("registered again: %+v", again)
 	}
 	s.expectGone(http.StatusGone, s.incarnation) // whoever was before
@@ -222,7 +227,8 @@ func (s *story) expectOrder() {
 		case ev.TaskID == s.task.TaskID && ev.Type == picket.EventLeaseExpired:
 			got = append(got, fmt.Sprintf("%s %d: %s", ev.Type, ev.FencingToken, ev.Reason))
 		case ev.TaskID == s.task.TaskID && slices.Contains([]string{picket.EventTaskSubmitted, picket.EventTaskLeased,
-			picket.EventTaskProgress, picket.EventTaskCompleted, picket.EventLeaseReleased, picket.EventTaskHandoff}, ev.Type):
+			picket.EventTaskProgress, picket.EventTaskCompleted, picket.EventLeaseReleased, picket.EventTaskHandoff},
+			ev.Type):
 			got = append(got, fmt.Sprintf("%s %d", ev.Type, ev.FencingToken))
 		}
 	}

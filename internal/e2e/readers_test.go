@@ -53,8 +53,10 @@ func TestReadersMissNothingAcrossRestarts(t *testing.T) {
 	for i, j := range journals {
 		w.until(fmt.Sprint("reader ", i, " at the end"), func() bool { return j.last() >= all[len(all)-1].Seq })
 		got := j.all()
-		if !slices.EqualFunc(got, all, func(a, b picket.Event) bool { return a.Seq == b.Seq && a.Type == b.Type && a.TaskID == b.TaskID }) {
-			t.Errorf("reader %d has %d events, the log %d; it differs first at %d", i, len(got), len(all), firstDifference(got, all))
+		if !slices.EqualFunc(got, all,
+			func(a, b picket.Event) bool { return a.Seq == b.Seq && a.Type == b.Type && a.TaskID == b.TaskID }) {
+			t.Errorf("reader %d has %d events, the log %d; it differs first at %d", i, len(got), len(all),
+				firstDifference(got, all))
 		}
 	}
 	t.Logf("%d readers, %d events, one stop and one kill of the server", readers, len(all))
@@ -71,11 +73,12 @@ func firstDifference(a, b []picket.Event) int {
 
 // scribe submits tasks and cancels them until it is over.
 type scribe struct {
-	t        *testing.T
-	url, key string
-	name     string
-	wrote    *atomic.Int64
-	over     <-chan struct{}
+	t     *testing.T
+	url   string
+	key   string
+	name  string
+	wrote *atomic.Int64
+	over  <-chan struct{}
 }
 
 func (s scribe) tasks() {

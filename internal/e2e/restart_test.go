@@ -20,7 +20,8 @@ func TestRestart(t *testing.T) {
 	server := w.up()
 	pid := w.cue("pid")
 	w.cue("go")
-	worker := w.worker("first", `echo $$ >"$E2E/pid"; picket tool report_progress --summary half; echo reported >"$E2E/pid"
+	worker := w.worker("first",
+		`echo $$ >"$E2E/pid"; picket tool report_progress --summary half; echo reported >"$E2E/pid"
 read x <"$E2E/go"; picket tool mark_complete --output done`)
 	task := w.submit(spec("restarted", 5))
 	agent := pid.takePID()
@@ -45,7 +46,8 @@ read x <"$E2E/go"; picket tool mark_complete --output done`)
 		t.Error("the admin key has changed")
 	}
 	worker.saysAgain("lease renewed", renewed)
-	if got := w.task(task.TaskID); got.LastReport == nil || got.LastReport.Summary != "half" || got.State != picket.TaskLeased {
+	if got := w.task(task.TaskID); got.LastReport == nil || got.LastReport.Summary != "half" ||
+		got.State != picket.TaskLeased {
 		t.Errorf("%s, report %+v", got.State, got.LastReport)
 	}
 	w.give("go")

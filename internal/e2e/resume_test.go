@@ -76,7 +76,11 @@ func TestResumeAtEveryStep(t *testing.T) {
 			w.cue("go")
 			s := spec("ten steps", 60)
 			most := 3 * steps
-			s.Retry = &picket.Retry{MaxAttempts: &most, On: []picket.ExitClass{picket.ExitCrash}, BackoffSeconds: new(int)}
+			s.Retry = &picket.Retry{
+				MaxAttempts:    &most,
+				On:             []picket.ExitClass{picket.ExitCrash},
+				BackoffSeconds: new(int),
+			}
 			task := w.submit(s)
 			worker := w.worker("first", tenSteps, "--workspace", "here")
 			kills := 0
@@ -84,7 +88,8 @@ func TestResumeAtEveryStep(t *testing.T) {
 				for _, where := range []string{"before", "after"} {
 					var agent, got int
 					var side string
-					if _, err := fmt.Sscanf(at.take(), "%d %s %d", &agent, &side, &got); err != nil || got != step || side != where {
+					if _, err := fmt.Sscanf(at.take(), "%d %s %d", &agent, &side, &got); err != nil || got != step ||
+						side != where {
 						t.Fatalf("the agent is %s step %d, want %s %d: %v", side, got, where, step, err)
 					}
 					// Killed before the even steps and after the odd ones.
@@ -95,7 +100,8 @@ func TestResumeAtEveryStep(t *testing.T) {
 							worker = w.worker(fmt.Sprintf("worker-%d", kills), tenSteps, "--workspace", "here")
 						}
 						// It comes back to where it was: nothing was reported since.
-						if _, err := fmt.Sscanf(at.take(), "%d %s %d", &agent, &side, &got); err != nil || got != step || side != "before" {
+						if _, err := fmt.Sscanf(at.take(), "%d %s %d", &agent, &side, &got); err != nil ||
+							got != step || side != "before" {
 							t.Fatalf("the next agent is %s step %d, want before %d: %v", side, got, step, err)
 						}
 						if where == "after" {
@@ -112,7 +118,8 @@ func TestResumeAtEveryStep(t *testing.T) {
 			if got.Attempts != kills+1 || len(got.Runs) != kills+1 {
 				t.Errorf("%d attempts after %d kills", got.Attempts, kills)
 			}
-			if failed := got.Failures; victim.name == "agent" && failed != kills || victim.name != "agent" && failed != 0 {
+			if failed := got.Failures; victim.name == "agent" && failed != kills ||
+				victim.name != "agent" && failed != 0 {
 				t.Errorf("%d failures after %d kills of the %s", failed, kills, victim.name)
 			}
 			w.noSurvivors(got)

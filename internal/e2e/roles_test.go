@@ -17,8 +17,9 @@ import (
 // pair is an orchestrator with the proxy that it puts into its leases, and a
 // reaper.
 type pair struct {
-	processes         []*process
-	proxyURL, mainURL string
+	processes []*process
+	proxyURL  string
+	mainURL   string
 }
 
 // serve starts one role; again at the same address when it has been there.
@@ -28,7 +29,8 @@ func (w *world) serve(role, name, url string, flags ...string) (*process, string
 	if url != "" {
 		listen = strings.TrimPrefix(url, "http://")
 	}
-	p := w.start(name, append([]string{"serve", role, "--redis", w.storeURL(), "--secret-file", w.path("secret.key"), "--listen", listen, "--log-level", "warn"}, flags...)...)
+	p := w.start(name, append([]string{"serve", role, "--redis", w.storeURL(), "--secret-file", w.path("secret.key"),
+		"--listen", listen, "--log-level", "warn"}, flags...)...)
 	return p, p.ready()
 }
 
@@ -45,7 +47,8 @@ func (p *pair) open(w *world, name string) {
 // the second.
 func (w *world) pairs() (pairs [2]pair) {
 	w.t.Helper()
-	w.ok("init", "--redis", w.storeURL(), "--secret-file", w.path("secret.key"), "--admin-key-file", w.path("data", "picket", "admin.key"))
+	w.ok("init", "--redis", w.storeURL(), "--secret-file", w.path("secret.key"), "--admin-key-file",
+		w.path("data", "picket", "admin.key"))
 	w.key = w.secret("admin.key")
 	for i := range pairs {
 		pairs[i].open(w, strconv.Itoa(i))
@@ -73,7 +76,8 @@ func TestRolesApart(t *testing.T) {
 		w.resident(fmt.Sprintf("worker%d", i), pairs[i%2].mainURL, slots)
 	}
 	w.completed(tasks / 8)
-	t.Logf("%d tasks were done after %s; now one of each role is killed", tasks/8, time.Since(began).Round(time.Millisecond))
+	t.Logf("%d tasks were done after %s; now one of each role is killed", tasks/8, time.Since(began).
+		Round(time.Millisecond))
 	for _, p := range pairs[0].processes {
 		p.kill()
 	}
@@ -90,7 +94,8 @@ func TestRolesApart(t *testing.T) {
 // resident starts a worker with several slots at one of the orchestrators.
 func (w *world) resident(name, url string, slots int) {
 	w.t.Helper()
-	cmd := exec.Command(binary(), "adapter", "--agent-id", name, "--max", strconv.Itoa(slots), "--workspace", "here", "--log-level", "warn", "--", "true")
+	cmd := exec.Command(binary(), "adapter", "--agent-id", name, "--max", strconv.Itoa(slots), "--workspace", "here",
+		"--log-level", "warn", "--", "true")
 	env := w.env
 	w.env = append(env[:len(env):len(env)], "PICKET_URL="+url, "PICKET_API_KEY="+w.key)
 	w.launch(name, cmd)

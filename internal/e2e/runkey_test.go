@@ -42,7 +42,8 @@ func TestAnAgentFindsNoKeyOfItsUser(t *testing.T) {
 	}
 	w.chownTo(nobody, "tmp", "home", "state", "theirs")
 	p := w.launch("run", exec.Command("setpriv", "--reuid", nobody, "--regid", nobody, "--clear-groups", "env",
-		"PICKET_URL="+w.url, "PICKET_API_KEY="+w.key, "XDG_CONFIG_HOME="+w.path("theirs"), binary(), "run", "--no-notify", "--containment", picket.ContainmentSubreaper, "--", "sh", "-c", snoop))
+		"PICKET_URL="+w.url, "PICKET_API_KEY="+w.key, "XDG_CONFIG_HOME="+w.path("theirs"), binary(), "run",
+		"--no-notify", "--containment", picket.ContainmentSubreaper, "--", "sh", "-c", snoop))
 	if code := p.wait(); code != 0 {
 		t.Fatalf("picket run ended with %d:\n%s\n%s", code, p.out.text(), p.err.text())
 	}

@@ -24,9 +24,11 @@ func TestTwoWorkersOfOneName(t *testing.T) {
 		says string
 		ends []string // of the first registration
 	}{
-		"on one machine": {"another adapter on this machine has this agent id", []string{"active > deregistered: deregistered", "deregistered > active: re_registered"}},
-		"on two machines": {"this agent id is alive elsewhere", []string{"active > unhealthy: heartbeat_timeout", "unhealthy > dead: heartbeat_timeout",
-			"dead > active: re_registered"}},
+		"on one machine": {"another adapter on this machine has this agent id",
+			[]string{"active > deregistered: deregistered", "deregistered > active: re_registered"}},
+		"on two machines": {"this agent id is alive elsewhere",
+			[]string{"active > unhealthy: heartbeat_timeout", "unhealthy > dead: heartbeat_timeout",
+				"dead > active: re_registered"}},
 	} {
 		t.Run(where, func(t *testing.T) {
 			w := newWorld(t)
@@ -41,7 +43,8 @@ func TestTwoWorkersOfOneName(t *testing.T) {
 			}
 			second := hire("twin", once("second"), briskFlags...)
 			second.says(is.says)
-			if text := second.err.text(); !strings.Contains(text, "remedy=") || !strings.Contains(text, "agent id of its own") {
+			if text := second.err.text(); !strings.Contains(text, "remedy=") ||
+				!strings.Contains(text, "agent id of its own") {
 				t.Errorf("it does not say what to do:\n%s", text)
 			}
 			for n := range 2 {
@@ -102,8 +105,10 @@ func TestKilledWorkerComesBackUnderItsName(t *testing.T) {
 	if now := w.agent("fixed"); now.Incarnation <= before.Incarnation || now.Status != picket.AgentActive {
 		t.Errorf("it was %+v and is %+v", before, now)
 	}
-	w.expectStatuses(t, "fixed", "registering > active: registered", "active > deregistered: deregistered", "deregistered > active: re_registered")
+	w.expectStatuses(t, "fixed", "registering > active: registered", "active > deregistered: deregistered",
+		"deregistered > active: re_registered")
 	if got := w.task(task.TaskID); got.Attempts != 2 || got.Failures != 0 || got.Runs[0].EndedAt > again.At+1 {
-		t.Errorf("%d attempts and %d failures; the first run ended at %s, the registration was at %s", got.Attempts, got.Failures, got.Runs[0].EndedAt, again.At)
+		t.Errorf("%d attempts and %d failures; the first run ended at %s, the registration was at %s", got.Attempts,
+			got.Failures, got.Runs[0].EndedAt, again.At)
 	}
 }

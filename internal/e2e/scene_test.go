@@ -24,12 +24,16 @@ type scene struct {
 	say  func(field, words string) string
 	shop *shop
 
-	running, child, queued, closed, rejected string // ids of tasks
-	reviews                                  []string
-	handoffs                                 map[picket.HandoffKind]string // ids, by kind
-	agent                                    string
-	plain                                    bool // its visitors come without JavaScript
-	person                                   *tab // who visits, when it is always the same
+	running  string
+	child    string
+	queued   string
+	closed   string
+	rejected string // ids of tasks
+	reviews  []string
+	handoffs map[picket.HandoffKind]string // ids, by kind
+	agent    string
+	plain    bool // its visitors come without JavaScript
+	person   *tab // who visits, when it is always the same
 }
 
 // asWritten leaves an agent's words as they are.
@@ -41,7 +45,9 @@ func scenery(t *testing.T, say func(field, words string) string, more ...string)
 	w := newWorld(t)
 	s := &scene{w: w, say: say, shop: newShop(t), handoffs: map[picket.HandoffKind]string{}}
 	host := strings.TrimPrefix(s.shop.URL, "http://")
-	settings := strings.Join(more, "\n") + fmt.Sprintf("\ntools:\n  prices: {http_request: {call: 0.04}}\n  http_request: {allow: [%q], timeout: 3s}\n", host)
+	settings := strings.Join(more, "\n") +
+		fmt.Sprintf("\ntools:\n  prices: {http_request: {call: 0.04}}\n  http_request: {allow: [%q], timeout: 3s}\n",
+			host)
 	if err := os.MkdirAll(w.path("config", "picket"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +67,8 @@ func (s *scene) play() {
 	s.fails()
 	s.hands()
 	s.closes()
-	for _, words := range []string{"Raise the timeout of the flaky upload test", "Translate the release notes", "Look into the memory of the importer"} {
+	for _, words := range []string{"Raise the timeout of the flaky upload test", "Translate the release notes",
+		"Look into the memory of the importer"} {
 		s.queued = s.submit("waiting", words, func(t *picket.TaskSpec) { t.Needs = []string{"gpu"} }).TaskID
 	}
 }
@@ -126,11 +133,18 @@ func (s *scene) with(l picket.Lease, path string, body any, header ...string) an
 func (s *scene) hire() {
 	s.w.t.Helper()
 	s.agent = "coder-1"
-	for i, a := range []struct{ id, role string }{{s.agent, "coder"}, {"coder-2", "coder"}, {"scout-1", "scout"}} {
+	for i, a := range []struct {
+		id   string
+		role string
+	}{{s.agent, "coder"}, {"coder-2", "coder"}, {"scout-1", "scout"}} {
 		var made picket.Agent
 		s.w.into(&made, http.MethodPost, "/agents", map[string]any{
-			"agent_id": a.id, "role_id": a.role, "name": s.say("agent name", "Coder on build-"+a.id), "capabilities": []string{"go", "sql"},
-			"capacity": map[string]any{"max_concurrent_tasks": 4}, "metadata": map[string]any{"host": s.say("metadata", "build-7.internal"), "pid": 4000 + i},
+			"agent_id":     a.id,
+			"role_id":      a.role,
+			"name":         s.say("agent name", "Coder on build-"+a.id),
+			"capabilities": []string{"go", "sql"},
+			"capacity":     map[string]any{"max_concurrent_tasks": 4},
+			"metadata":     map[string]any{"host": s.say("metadata", "build-7.internal"), "pid": 4000 + i},
 		})
 	}
 }
@@ -141,17 +155,32 @@ func (s *scene) runs() {
 	s.w.t.Helper()
 	l := s.leased("coder", s.agent, "Make the connection pool safe for concurrent Close")
 	s.running = l.TaskID
-	s.with(l, "/v1/run/events", map[string]any{"events": []map[string]any{{"type": "run.launched", "containment": "group", "workspacePath": "/srv/runs/" + s.say("workspace", "pool")}}})
-	for i, summary := range []string{"Reproduced the race with -race in 3 of 50 runs", "Found it: Close and Put both write p.n without the lock"} {
+	s.with(l, "/v1/run/events",
+		map[string]any{
+			"events": []map[string]any{{
+				"type":          "run.launched",
+				"containment":   "group",
+				"workspacePath": "/srv/runs/" + s.say("workspace", "pool"),
+			}},
+		})
+	for i, summary := range []string{"Reproduced the race with -race in 3 of 50 runs",
+		"Found it: Close and Put both write p.n without the lock"} {
 		s.with(l, "/v1/tools/report_progress", s.report(summary))
-		s.with(l, "/v1/tools/http_request", map[string]any{"method": "GET", "url": s.shop.URL + fmt.Sprintf("/ok/%d?", i) + "q=" + "pool"})
+		s.with(l, "/v1/tools/http_request",
+			map[string]any{"method": "GET", "url": s.shop.URL + fmt.Sprintf("/ok/%d?", i) + "q=" + "pool"})
 	}
 	s.with(l, "/v1/run/usage", map[string]any{"source": "claude", "session": "s1", "tokens": 1200, "usd": 0.01})
-	s.log(l, "stdout", "go test -race ./pool\n"+strings.Repeat("ok  \texample.com/app/pool\t0.412s\n", 8)+s.say("stdout", "WARNING: DATA RACE at pool.go:88")+"\n")
+	s.log(l, "stdout", "go test -race ./pool\n"+strings.Repeat("ok  \texample.com/app/pool\t0.412s\n", 8)+
+		s.say("stdout", "WARNING: DATA RACE at pool.go:88")+"\n")
 	s.log(l, "stderr", s.say("stderr", "exit status 66")+"\n")
 	var made picket.Delegated
-	decodeInto(s.w.t, s.with(l, "/v1/tools/delegate_subtask", map[string]any{"title": s.say("subtask title", "Measure the pool under 64 goroutines"),
-		"input": s.say("subtask input", "report p50 and p99"), "role": "scout", "budgetEnvelope": map[string]any{"tokens": 20000, "usd": 0.2}}).body, &made)
+	decodeInto(s.w.t, s.with(l, "/v1/tools/delegate_subtask",
+		map[string]any{
+			"title":          s.say("subtask title", "Measure the pool under 64 goroutines"),
+			"input":          s.say("subtask input", "report p50 and p99"),
+			"role":           "scout",
+			"budgetEnvelope": map[string]any{"tokens": 20000, "usd": 0.2},
+		}).body, &made)
 	s.child = made.TaskID
 	// A second task that runs, and whose agent is then told to stop by nobody.
 	s.leased("coder", "coder-2", "Replace the home-made retry loop in the uploader")
@@ -159,9 +188,14 @@ func (s *scene) runs() {
 
 func (s *scene) report(summary string) map[string]any {
 	return map[string]any{
-		"summary": s.say("report", summary), "beliefs": []string{s.say("belief", "the counter is read without the mutex in Stats, too")},
-		"attempted": []map[string]string{{"action": s.say("action", "go test -race -count=50"), "outcome": s.say("outcome", "3 failures, always in Close")}},
-		"nextStep":  s.say("next step", "guard p.n with the mutex and run 500 times"), "blockers": []string{s.say("blocker", "the staging database has no TLS certificate")},
+		"summary": s.say("report", summary),
+		"beliefs": []string{s.say("belief", "the counter is read without the mutex in Stats, too")},
+		"attempted": []map[string]string{{
+			"action":  s.say("action", "go test -race -count=50"),
+			"outcome": s.say("outcome", "3 failures, always in Close"),
+		}},
+		"nextStep": s.say("next step", "guard p.n with the mutex and run 500 times"),
+		"blockers": []string{s.say("blocker", "the staging database has no TLS certificate")},
 	}
 }
 
@@ -173,7 +207,8 @@ func (s *scene) log(l picket.Lease, stream, text string) {
 // logAt sends what a run printed after so many bytes.
 func (s *scene) logAt(l picket.Lease, stream string, offset int, text string) {
 	s.w.t.Helper()
-	req, err := http.NewRequest(http.MethodPost, fmt.Sprintf("%s/v1/run/logs?offset=%d&stream=%s", l.ProxyURL, offset, stream), strings.NewReader(text))
+	req, err := http.NewRequest(http.MethodPost,
+		fmt.Sprintf("%s/v1/run/logs?offset=%d&stream=%s", l.ProxyURL, offset, stream), strings.NewReader(text))
 	if err != nil {
 		s.w.t.Fatal(err)
 	}
@@ -193,12 +228,21 @@ func (s *scene) logAt(l picket.Lease, stream string, offset int, text string) {
 func (s *scene) asks() {
 	s.w.t.Helper()
 	for _, q := range []struct {
-		title, question string
-		body            map[string]any
+		title    string
+		question string
+		body     map[string]any
 	}{
-		{"Move the session table to the new cluster", "Which database is the one to copy from?", map[string]any{"options": []string{s.say("option", "live"), "staging"}}},
-		{"Delete the accounts that asked for it", "May I delete 214 accounts for good?", map[string]any{"kind": "approval", "deadlineSeconds": 7200, "onDeadline": "deny", "options": []string{"yes", "no"}}},
-		{"Summarize 4,000 support tickets", "1,900 are done and the envelope is nearly empty. Shall I go on?", map[string]any{"kind": "budget"}},
+		{"Move the session table to the new cluster", "Which database is the one to copy from?",
+			map[string]any{"options": []string{s.say("option", "live"), "staging"}}},
+		{"Delete the accounts that asked for it", "May I delete 214 accounts for good?",
+			map[string]any{
+				"kind":            "approval",
+				"deadlineSeconds": 7200,
+				"onDeadline":      "deny",
+				"options":         []string{"yes", "no"},
+			}},
+		{"Summarize 4,000 support tickets", "1,900 are done and the envelope is nearly empty. Shall I go on?",
+			map[string]any{"kind": "budget"}},
 	} {
 		l := s.leased("coder", s.agent, q.title)
 		s.with(l, "/v1/tools/report_progress", s.report("Compared both schemas; 3 columns differ"))
@@ -220,15 +264,21 @@ func (s *scene) fails() {
 	attempts := 1
 	once := func(t *picket.TaskSpec) { t.Retry = &picket.Retry{MaxAttempts: &attempts} }
 	l := s.leased("coder", s.agent, "Restore the backup of Tuesday", once)
-	s.with(l, "/v1/tools/mark_failed", map[string]any{"reason": s.say("failure", "the archive ends in the middle of table orders"), "retryable": false})
+	s.with(l, "/v1/tools/mark_failed",
+		map[string]any{
+			"reason":    s.say("failure", "the archive ends in the middle of table orders"),
+			"retryable": false,
+		})
 	for _, h := range s.openHandoffs() {
 		if h.Kind == picket.HandoffEscalation {
 			s.handoffs[h.Kind] = h.HandoffID
 		}
 	}
 	late := s.leased("scout", "scout-1", "List the endpoints without a rate limit")
-	s.w.into(&struct{}{}, http.MethodPost, "/leases/"+late.TaskID+"/expire", map[string]string{"reason": "its machine is being replaced"})
-	s.w.call(late.LeaseToken.Reveal(), http.MethodPost, late.ProxyURL+"/v1/tools/report_progress", s.report("still here"))
+	s.w.into(&struct{}{}, http.MethodPost, "/leases/"+late.TaskID+"/expire",
+		map[string]string{"reason": "its machine is being replaced"})
+	s.w.call(late.LeaseToken.Reveal(), http.MethodPost, late.ProxyURL+"/v1/tools/report_progress",
+		s.report("still here"))
 }
 
 func (s *scene) openHandoffs() []picket.Handoff {
@@ -241,7 +291,8 @@ func (s *scene) openHandoffs() []picket.Handoff {
 // hands leaves results to review.
 func (s *scene) hands() {
 	s.w.t.Helper()
-	for _, title := range []string{"Guard Close with a mutex", "Write the changelog of 2.4", "Drop the unused feature flags"} {
+	for _, title := range []string{"Guard Close with a mutex", "Write the changelog of 2.4",
+		"Drop the unused feature flags"} {
 		s.reviews = append(s.reviews, s.result(title))
 	}
 }
@@ -258,8 +309,13 @@ func (s *scene) resultOf(role, agent, title string, more ...func(*picket.TaskSpe
 	s.with(l, "/v1/tools/report_progress", s.report("Wrote the test; it fails without the change"))
 	s.with(l, "/v1/tools/http_request", map[string]any{"method": "GET", "url": s.shop.URL + "/ok/review"})
 	s.log(l, "stdout", "--- PASS: TestCloseTwice (0.00s)\n"+s.say("stdout", "500 runs, 0 failures")+"\n")
-	s.with(l, "/v1/tools/mark_complete", map[string]any{"output": map[string]any{"note": s.say("output", "no caller has to change")}, "summary": s.say("summary", "Guarded the counter with the pool's mutex, and tested Close against Put.")})
-	s.with(l, "/v1/run/exit", map[string]any{"class": "success", "code": 0, "signal": nil, "containment": "group", "durationMs": 5120})
+	s.with(l, "/v1/tools/mark_complete",
+		map[string]any{
+			"output":  map[string]any{"note": s.say("output", "no caller has to change")},
+			"summary": s.say("summary", "Guarded the counter with the pool's mutex, and tested Close against Put."),
+		})
+	s.with(l, "/v1/run/exit",
+		map[string]any{"class": "success", "code": 0, "signal": nil, "containment": "group", "durationMs": 5120})
 	s.evidence(l)
 	return l.TaskID
 }
@@ -267,8 +323,16 @@ func (s *scene) resultOf(role, agent, title string, more ...func(*picket.TaskSpe
 func (s *scene) evidence(l picket.Lease) {
 	s.w.t.Helper()
 	diff := "--- a/pool.go\n+++ b/pool.go\n@@ -86,7 +86,9 @@ func (p *Pool) Close() {\n \tfor _, c := range p.idle {\n-\tp.n--\n+\tp.mu.Lock()\n+\tp.n-- // " + s.say("diff", "under the lock") + "\n+\tp.mu.Unlock()\n \t}\n"
-	s.with(l, "/v1/run/evidence", map[string]any{"repository": "/srv/" + s.say("repository", "app"), "branch": "picket/" + s.say("branch", "pool-close"), "base": "6a787ab",
-		"diffstat": " " + s.say("diffstat", "pool.go") + " | 4 +++-\n", "diff": diff, "truncated": false, "files": []map[string]any{{"path": s.say("file", "pool.go"), "added": 3, "removed": 1}}})
+	s.with(l, "/v1/run/evidence",
+		map[string]any{
+			"repository": "/srv/" + s.say("repository", "app"),
+			"branch":     "picket/" + s.say("branch", "pool-close"),
+			"base":       "6a787ab",
+			"diffstat":   " " + s.say("diffstat", "pool.go") + " | 4 +++-\n",
+			"diff":       diff,
+			"truncated":  false,
+			"files":      []map[string]any{{"path": s.say("file", "pool.go"), "added": 3, "removed": 1}},
+		})
 }
 
 // closes leaves tasks that are over.
@@ -287,7 +351,8 @@ func (s *scene) decides(task, decision, note string) {
 	s.w.t.Helper()
 	var seen picket.Task
 	s.w.into(&seen, http.MethodGet, "/tasks/"+task, nil)
-	s.w.into(&struct{}{}, http.MethodPost, "/reviews/"+task+"/"+decision, picket.Decision{Note: note, Digest: seen.Review.Digest})
+	s.w.into(&struct{}{}, http.MethodPost, "/reviews/"+task+"/"+decision,
+		picket.Decision{Note: note, Digest: seen.Review.Digest})
 }
 
 func quoted(text string) picket.RawJSON {

@@ -14,13 +14,29 @@ import (
 // pages are the pages of a scene, by a name for their picture.
 func (s *scene) pages() map[string]string {
 	pages := map[string]string{
-		"overview": "/console/", "handoffs": "/console/handoffs", "handoffs-answered": "/console/handoffs?state=answered",
-		"reviews": "/console/reviews", "review": "/console/reviews/" + s.reviews[0],
-		"tasks": "/console/tasks", "tasks-leased": "/console/tasks?state=leased", "tasks-none": "/console/tasks?q=nothing-like-it", "task-new": "/console/tasks/new",
-		"task-running": "/console/tasks/" + s.running, "task-queued": "/console/tasks/" + s.queued, "task-closed": "/console/tasks/" + s.closed,
-		"task-subtask": "/console/tasks/" + s.child, "task-log": "/console/tasks/" + s.running + "/log", "agents": "/console/agents", "agent": "/console/agents/" + s.agent, "leases": "/console/leases",
-		"budgets": "/console/budgets", "budget": "/console/budgets/" + s.running, "ledger": "/console/ledger", "events": "/console/events", "stop": "/console/stop",
-		"nowhere": "/console/nowhere",
+		"overview":          "/console/",
+		"handoffs":          "/console/handoffs",
+		"handoffs-answered": "/console/handoffs?state=answered",
+		"reviews":           "/console/reviews",
+		"review":            "/console/reviews/" + s.reviews[0],
+		"tasks":             "/console/tasks",
+		"tasks-leased":      "/console/tasks?state=leased",
+		"tasks-none":        "/console/tasks?q=nothing-like-it",
+		"task-new":          "/console/tasks/new",
+		"task-running":      "/console/tasks/" + s.running,
+		"task-queued":       "/console/tasks/" + s.queued,
+		"task-closed":       "/console/tasks/" + s.closed,
+		"task-subtask":      "/console/tasks/" + s.child,
+		"task-log":          "/console/tasks/" + s.running + "/log",
+		"agents":            "/console/agents",
+		"agent":             "/console/agents/" + s.agent,
+		"leases":            "/console/leases",
+		"budgets":           "/console/budgets",
+		"budget":            "/console/budgets/" + s.running,
+		"ledger":            "/console/ledger",
+		"events":            "/console/events",
+		"stop":              "/console/stop",
+		"nowhere":           "/console/nowhere",
 	}
 	for kind, id := range s.handoffs {
 		pages["handoff-"+string(kind)] = "/console/handoffs/" + id
@@ -37,15 +53,23 @@ func TestScreenshots(t *testing.T) {
 	s := scenery(t, asWritten)
 	empty := s.w.browse(t)
 	empty.signIn("/console/")
-	for name, path := range map[string]string{"overview": "/console/", "handoffs": "/console/handoffs", "reviews": "/console/reviews", "tasks": "/console/tasks",
-		"agents": "/console/agents", "leases": "/console/leases", "budgets": "/console/budgets"} {
+	for name, path := range map[string]string{
+		"overview": "/console/",
+		"handoffs": "/console/handoffs",
+		"reviews":  "/console/reviews",
+		"tasks":    "/console/tasks",
+		"agents":   "/console/agents",
+		"leases":   "/console/leases",
+		"budgets":  "/console/budgets",
+	} {
 		empty.open(path)
 		empty.shoot(filepath.Join(dir, "empty-"+name+"-light.png"))
 	}
 	s.play()
 	for _, look := range []struct {
-		name, scheme string
-		width        int64
+		name   string
+		scheme string
+		width  int64
 	}{{"light", "light", 1280}, {"dark", "dark", 1280}, {"narrow", "light", 390}} {
 		b := s.w.browse(t)
 		b.forgive("status of 404")
@@ -69,14 +93,18 @@ func TestScreenshots(t *testing.T) {
 // prefer sets what the person's device says it prefers.
 func (b *tab) prefer(feature, value string) {
 	b.t.Helper()
-	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: feature, Value: value}}}); err != nil {
+	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: feature, Value: value}},
+		}); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
 func (b *tab) shoot(path string) {
 	b.t.Helper()
-	b.until("a page at rest", `document.readyState === "complete" && document.querySelector("#live")?.dataset.state !== "joining"`)
+	b.until("a page at rest",
+		`document.readyState === "complete" && document.querySelector("#live")?.dataset.state !== "joining"`)
 	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 	if err != nil {
 		b.t.Fatal(err)

@@ -39,8 +39,13 @@ func TestNoSecretIsTold(t *testing.T) {
 	task := w.submit(spec("tells nothing", 60))
 	agent := pid.takePID()
 	proxy, bearer, _ := strings.Cut(token.take(), " ")
-	secrets := map[string]string{"the administrator's key": w.key, "the lease token": bearer, "the MAC of the lease": bearer[strings.LastIndex(bearer, ".")+1:],
-		"secret.key": w.secret("secret.key"), "the password of the store": storePassword}
+	secrets := map[string]string{
+		"the administrator's key":   w.key,
+		"the lease token":           bearer,
+		"the MAC of the lease":      bearer[strings.LastIndex(bearer, ".")+1:],
+		"secret.key":                w.secret("secret.key"),
+		"the password of the store": storePassword,
+	}
 	var made picket.NewKey
 	w.into(&made, http.MethodPost, "/keys", picket.KeyRequest{Name: "ci", Scopes: []picket.Scope{picket.ScopeAgent}})
 	secrets["a new key"] = made.Key.Reveal()
@@ -54,7 +59,8 @@ func TestNoSecretIsTold(t *testing.T) {
 	if err := os.Remove(w.path("agent-environment")); err != nil { // it is where the lease token belongs
 		t.Fatal(err)
 	}
-	c.look("the environment of the agent", bytes.ReplaceAll(bytes.ReplaceAll(env, []byte(bearer), nil), []byte(secrets["the MAC of the lease"]), nil))
+	c.look("the environment of the agent",
+		bytes.ReplaceAll(bytes.ReplaceAll(env, []byte(bearer), nil), []byte(secrets["the MAC of the lease"]), nil))
 
 	c.provoke(proxy, bearer, made.Key.Reveal(), task)
 	w.give("go")
@@ -87,8 +93,9 @@ func TestNoSecretIsTold(t *testing.T) {
 // canary looks for secrets where they must not be.
 type canary struct {
 	*world
-	secrets       map[string]string
-	places, bytes int
+	secrets map[string]string
+	places  int
+	bytes   int
 }
 
 func (c *canary) look(where string, text []byte) {
@@ -135,7 +142,8 @@ func (c *canary) provoke(proxy, bearer, key string, task picket.Task) {
 	}
 	c.ask(c.key, http.MethodGet, "/api/v1/tasks/"+task.TaskID+"?key=wrong", nil)
 	c.ask(c.key, http.MethodPost, "/api/v1/tasks", []string{"no object"})
-	for _, args := range [][]string{{"task", "show", "task_0"}, {"doctor"}, {"config"}, {"key", "list"}, {"task", "list", "--url", "http://127.0.0.1:1"}} {
+	for _, args := range [][]string{{"task", "show", "task_0"}, {"doctor"}, {"config"}, {"key", "list"},
+		{"task", "list", "--url", "http://127.0.0.1:1"}} {
 		got := c.cli(args...)
 		c.look("picket "+strings.Join(args, " "), []byte(got.out+got.errOut))
 	}

@@ -104,7 +104,8 @@ func (z *zombies) tellSilence(how string) {
 		moves[string(ev.NewStatus)+" "+ev.Reason]++
 		from, why := ev.PreviousStatus, picket.LifecycleReason(ev.Reason)
 		if was := status[ev.LifecycleAgentID]; picket.AgentMove(from, why) != ev.NewStatus || was != "" && was != from {
-			z.t.Errorf("event %d: %s was %q and goes from %s to %s: %s", ev.Seq, ev.LifecycleAgentID, was, from, ev.NewStatus, why)
+			z.t.Errorf("event %d: %s was %q and goes from %s to %s: %s", ev.Seq, ev.LifecycleAgentID, was, from,
+				ev.NewStatus, why)
 		}
 		status[ev.LifecycleAgentID] = ev.NewStatus
 	}

@@ -70,7 +70,8 @@ func TestMemoryIsBounded(t *testing.T) {
 
 	early, late := highest(seen[len(seen)/5:len(seen)/5*2]), highest(seen[len(seen)/5*4:])
 	t.Logf("%d tasks, %s: %d pages and lists (the largest %d KB), %d tasks beside, %d to be asked again, %d events heard; resident %d MB at first, %d MB at last, %d MB at most; goroutines %d -> %d, descriptors %d -> %d",
-		tasks, span, d.pages.Load(), d.largest.Load()>>10, d.written.Load(), d.again.Load(), d.heard.Load(), early>>20, late>>20, d.peak()>>20,
+		tasks, span, d.pages.Load(), d.largest.Load()>>10, d.written.Load(), d.again.Load(), d.heard.Load(), early>>20,
+		late>>20, d.peak()>>20,
 		d.before.goroutines, after.goroutines, d.before.files, after.files)
 	if d.pages.Load() == 0 || d.written.Load() == 0 || d.heard.Load() == 0 {
 		t.Error("nobody looked, wrote or heard")
@@ -147,7 +148,8 @@ func (d *desk) write() {
 		var made picket.Task
 		if err == nil && a.status == http.StatusCreated {
 			decodeInto(d.t, a.body, &made)
-			a, err = try(d.key, http.MethodPost, d.url+"/api/v1/tasks/"+made.TaskID+"/cancel", map[string]string{"reason": "read it"})
+			a, err = try(d.key, http.MethodPost, d.url+"/api/v1/tasks/"+made.TaskID+"/cancel",
+				map[string]string{"reason": "read it"})
 		}
 		switch {
 		case err == nil && a.status/100 == 2:
@@ -171,7 +173,8 @@ func (d *desk) rest(long time.Duration) {
 
 // visit goes through the pages of the console.
 func (d *desk) visit() {
-	pages := []string{"/console/", "/console/tasks", "/console/tasks?state=queued", "/console/tasks?state=cancelled", "/console/handoffs", "/console/reviews",
+	pages := []string{"/console/", "/console/tasks", "/console/tasks?state=queued", "/console/tasks?state=cancelled",
+		"/console/handoffs", "/console/reviews",
 		"/console/agents", "/console/leases", "/console/budgets", "/console/events"}
 	for i := 0; !d.over(); i++ {
 		d.look(d.browser, pages[i%len(pages)])
@@ -277,7 +280,8 @@ func (d *desk) dawdle() {
 			d.t.Errorf("dawdle: %v", err)
 			return
 		}
-		fmt.Fprintf(c, "GET /api/v1/events?after=0 HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream\r\n\r\n", d.addr, d.key)
+		fmt.Fprintf(c,
+			"GET /api/v1/events?after=0 HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream\r\n\r\n", d.addr, d.key)
 		d.rest(20 * time.Second)
 		_ = c.Close()
 	}

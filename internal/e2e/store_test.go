@@ -25,7 +25,8 @@ func (w *world) store() *process {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	p := w.launch("redis", exec.Command("redis-server", "--port", "0", "--unixsocket", w.path("redis.sock"), "--dir", dir,
+	p := w.launch("redis", exec.Command("redis-server", "--port", "0", "--unixsocket", w.path("redis.sock"), "--dir",
+		dir,
 		"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxmemory-policy", "noeviction"))
 	p.rank = storeRank
 	if !p.out.await(func(all string) bool { return strings.Contains(all, "is now ready to accept connections") }) {
@@ -51,11 +52,13 @@ func (w *world) doors(proxy, bearer string) map[string]func() (answer, error) {
 		return func() (answer, error) { return try(bearer, http.MethodPost, proxy+path, body, header...) }
 	}
 	return map[string]func() (answer, error){
-		"list tasks":      control(http.MethodGet, "/tasks", nil),
-		"submit":          control(http.MethodPost, "/tasks", spec("submitted in the dark", 60), "Idempotency-Key", "dark"),
-		"acquire":         control(http.MethodPost, "/leases", map[string]any{"agentId": "nobody", "role": "nothing"}),
-		"get_task":        tool("/v1/tools/get_task", struct{}{}),
-		"report_progress": tool("/v1/tools/report_progress", map[string]string{"summary": "never"}, "Idempotency-Key", "never"),
+		"list tasks": control(http.MethodGet, "/tasks", nil),
+		"submit": control(http.MethodPost, "/tasks", spec("submitted in the dark", 60), "Idempotency-Key",
+			"dark"),
+		"acquire":  control(http.MethodPost, "/leases", map[string]any{"agentId": "nobody", "role": "nothing"}),
+		"get_task": tool("/v1/tools/get_task", struct{}{}),
+		"report_progress": tool("/v1/tools/report_progress", map[string]string{"summary": "never"}, "Idempotency-Key",
+			"never"),
 	}
 }
 
@@ -68,8 +71,10 @@ func (w *world) expectAway(proxy, bearer string) {
 			began := time.Now()
 			got, err := knock()
 			w.t.Logf("%s without a store: %d after %s", what, got.status, time.Since(began).Round(time.Millisecond))
-			if err != nil || got.status != http.StatusServiceUnavailable || got.code() != picket.CodeUnavailable || got.header.Get("Retry-After") == "" {
-				w.t.Errorf("%s without a store: %d, %v, Retry-After %q: %s", what, got.status, err, got.header.Get("Retry-After"), got.body)
+			if err != nil || got.status != http.StatusServiceUnavailable || got.code() != picket.CodeUnavailable ||
+				got.header.Get("Retry-After") == "" {
+				w.t.Errorf("%s without a store: %d, %v, Retry-After %q: %s", what, got.status, err,
+					got.header.Get("Retry-After"), got.body)
 			}
 		})
 	}
@@ -111,7 +116,8 @@ func TestStoreKilled(t *testing.T) {
 		t.Errorf("it goes on under token %d", ev.FencingToken)
 	}
 	w.of(task.TaskID, picket.EventRunExited)
-	if got := w.task(task.TaskID); got.State != picket.TaskReview || got.Attempts != 1 || got.Failures != 0 || got.LastReport.Summary != "went on" {
+	if got := w.task(task.TaskID); got.State != picket.TaskReview || got.Attempts != 1 || got.Failures != 0 ||
+		got.LastReport.Summary != "went on" {
 		t.Errorf("%s after %d attempts, report %+v", got.State, got.Attempts, got.LastReport)
 	}
 }
@@ -221,7 +227,8 @@ while :; do sleep 1000; done`)
 		t.Errorf("%s has it", again.AgentID)
 	}
 	w.of(task.TaskID, picket.EventTaskReview)
-	if got := w.task(task.TaskID); string(got.Output) != `"second try"` || got.LastReport == nil || got.LastReport.Summary != "half" {
+	if got := w.task(task.TaskID); string(got.Output) != `"second try"` || got.LastReport == nil ||
+		got.LastReport.Summary != "half" {
 		t.Errorf("output %s, report %+v", got.Output, got.LastReport)
 	}
 }

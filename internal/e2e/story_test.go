@@ -39,10 +39,12 @@ func TestStory(t *testing.T) {
 	if task = w.task(id); task.State != picket.TaskCompleted || task.Review == nil || task.Review.Note != "fine" {
 		t.Fatalf("after the approval: %s, %+v", task.State, task.Review)
 	}
-	for _, verb := range [][]string{{"task", "cancel", id}, {"review", "approve", id}, {"review", "reject", id, "--note", "no"}} {
+	for _, verb := range [][]string{{"task", "cancel", id}, {"review", "approve", id},
+		{"review", "reject", id, "--note", "no"}} {
 		w.refused(4, picket.CodeTaskClosed, verb...)
 	}
-	for _, path := range []string{"/tasks/" + id + "/cancel", "/reviews/" + id + "/approve", "/reviews/" + id + "/reject"} {
+	for _, path := range []string{"/tasks/" + id + "/cancel", "/reviews/" + id + "/approve",
+		"/reviews/" + id + "/reject"} {
 		if got := w.api(http.MethodPost, path, struct{}{}); got.status != http.StatusConflict {
 			t.Errorf("POST %s on a closed task: %d %s", path, got.status, got.body)
 		}
@@ -55,7 +57,8 @@ func TestStory(t *testing.T) {
 		}
 		told = append(told, ev.Type)
 	}
-	if want := "task.submitted task.leased run.launched task.review run.exited task.approved"; strings.Join(told, " ") != want {
+	if want := "task.submitted task.leased run.launched task.review run.exited task.approved"; strings.Join(told,
+		" ") != want {
 		t.Errorf("the log says %v, want %s", told, want)
 	}
 }

@@ -50,8 +50,9 @@ func (w *world) notes(run string) (n runNotes) {
 // it asks for one, and the task goes on with the last report.
 func TestStartUpSweep(t *testing.T) {
 	for _, tt := range []struct {
-		name, containment string
-		shim              bool // killed too
+		name        string
+		containment string
+		shim        bool // killed too
 	}{
 		{"adapter without a shim", picket.ContainmentGroup, false},
 		{"adapter under a shim", "", false},
@@ -82,7 +83,8 @@ func TestStartUpSweep(t *testing.T) {
 			}
 			second := w.worker("second", family, flags...)
 			given := w.of(task.TaskID, picket.EventLeaseReleased)
-			if exit := exitOf(t, given); exit.Class != picket.ExitReleased || !strings.Contains(string(given.Data), `"failures":0`) {
+			if exit := exitOf(t, given); exit.Class != picket.ExitReleased ||
+				!strings.Contains(string(given.Data), `"failures":0`) {
 				t.Errorf("given back as %s", given.Data)
 			}
 			gone(t, "the old tree", tree...)
@@ -90,7 +92,8 @@ func TestStartUpSweep(t *testing.T) {
 				t.Errorf("event %d, %s", next.Seq, next.AgentID)
 			}
 			w.of(task.TaskID, picket.EventTaskReview)
-			if last, task := w.read("last"), w.read("task.json"); !strings.Contains(last, "the other half") || !strings.Contains(task, `"released"`) {
+			if last, task := w.read("last"), w.read("task.json"); !strings.Contains(last, "the other half") ||
+				!strings.Contains(task, `"released"`) {
 				t.Errorf("the next run was told %s and %s", last, task)
 			}
 			got := w.task(task.TaskID)

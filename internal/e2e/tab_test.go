@@ -37,7 +37,8 @@ func (b *tab) signIn(path string, scopes ...picket.Scope) {
 		Key   string `json:"key"`
 		KeyID string `json:"keyId"`
 	}
-	b.w.with(b.t).into(&made, http.MethodPost, "/keys", picket.KeyRequest{Name: strings.ToLower(strings.ReplaceAll(b.t.Name(), "/", "-")), Scopes: scopes})
+	b.w.with(b.t).into(&made, http.MethodPost, "/keys",
+		picket.KeyRequest{Name: strings.ToLower(strings.ReplaceAll(b.t.Name(), "/", "-")), Scopes: scopes})
 	b.keyID = made.KeyID
 	b.console = ""
 	b.open(path)
@@ -91,25 +92,32 @@ func (b *tab) becomes(within time.Duration, expression string) error {
 // sees waits for an element that is shown.
 func (b *tab) sees(selector string) {
 	b.t.Helper()
-	b.until(selector, fmt.Sprintf(`(e => e && e.checkVisibility())(document.querySelector(%s))`, strconv.Quote(selector)))
+	b.until(selector, fmt.Sprintf(`(e => e && e.checkVisibility())(document.querySelector(%s))`,
+		strconv.Quote(selector)))
 }
 
 // reads waits for an element with a text in it.
 func (b *tab) reads(selector, text string) {
 	b.t.Helper()
-	b.until(selector+" with "+text, fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.innerText.includes(%s))`, strconv.Quote(selector), strconv.Quote(text)))
+	b.until(selector+" with "+text,
+		fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.innerText.includes(%s))`, strconv.Quote(selector),
+			strconv.Quote(text)))
 }
 
 // readsNo waits until no such element has the text.
 func (b *tab) readsNo(selector, text string) {
 	b.t.Helper()
-	b.until(selector+" without "+text, fmt.Sprintf(`![...document.querySelectorAll(%s)].some(e => e.innerText.includes(%s))`, strconv.Quote(selector), strconv.Quote(text)))
+	b.until(selector+" without "+text,
+		fmt.Sprintf(`![...document.querySelectorAll(%s)].some(e => e.innerText.includes(%s))`, strconv.Quote(selector),
+			strconv.Quote(text)))
 }
 
 // at waits until the address of the page begins with a path.
 func (b *tab) at(path string) {
 	b.t.Helper()
-	b.until("the page "+path, fmt.Sprintf(`(location.pathname + location.search).startsWith(%s) && document.readyState === "complete"`, strconv.Quote(path)))
+	b.until("the page "+path,
+		fmt.Sprintf(`(location.pathname + location.search).startsWith(%s) && document.readyState === "complete"`,
+			strconv.Quote(path)))
 }
 
 // click presses what is shown under a selector, with the mouse.
@@ -170,7 +178,8 @@ func (b *tab) text(selector string) string {
 func (b *tab) where() string {
 	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
-	is, err := chromedp.Run(ctx, chromedp.Evaluate[string](`location.href + " " + document.title + "\n" + document.body.innerText.slice(0, 3000)`))
+	is, err := chromedp.Run(ctx,
+		chromedp.Evaluate[string](`location.href + " " + document.title + "\n" + document.body.innerText.slice(0, 3000)`))
 	if err != nil {
 		return err.Error()
 	}

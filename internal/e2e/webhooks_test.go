@@ -165,7 +165,8 @@ func TestWebhooksMissNothingAcrossKills(t *testing.T) {
 	}
 	defer close(over)
 	w.env = append(w.env, "PICKET_NOTIFY_ALLOW="+strings.Join(open, ","))
-	w.ok("init", "--redis", w.storeURL(), "--secret-file", w.path("secret.key"), "--admin-key-file", w.path("data", "picket", "admin.key"))
+	w.ok("init", "--redis", w.storeURL(), "--secret-file", w.path("secret.key"), "--admin-key-file",
+		w.path("data", "picket", "admin.key"))
 	w.key = w.secret("admin.key")
 	reapers := make([]*process, 2)
 	for i := range reapers {
@@ -176,8 +177,9 @@ func TestWebhooksMissNothingAcrossKills(t *testing.T) {
 	w.log = follow(w)
 	for _, r := range receivers {
 		r.mu.Lock()
-		w.into(&r.hook, http.MethodPost, "/webhooks", picket.WebhookSpec{Name: r.name, URL: picket.Secret(r.server.URL + "/very/secret"),
-			Types: []string{picket.EventTaskSubmitted, picket.EventTaskCancelled}})
+		w.into(&r.hook, http.MethodPost, "/webhooks",
+			picket.WebhookSpec{Name: r.name, URL: picket.Secret(r.server.URL + "/very/secret"),
+				Types: []string{picket.EventTaskSubmitted, picket.EventTaskCancelled}})
 		r.mu.Unlock()
 	}
 	const rounds = 4
@@ -216,15 +218,18 @@ func TestWebhooksMissNothingAcrossKills(t *testing.T) {
 			return len(r.distinct()) >= len(all)
 		})
 		got := r.distinct()
-		if !slices.EqualFunc(got, all, func(a, b picket.Event) bool { return a.Seq == b.Seq && a.Type == b.Type && a.TaskID == b.TaskID }) {
-			t.Errorf("%s took %d events, the log has %d; they differ first at %d", r.name, len(got), len(all), firstDifference(got, all))
+		if !slices.EqualFunc(got, all,
+			func(a, b picket.Event) bool { return a.Seq == b.Seq && a.Type == b.Type && a.TaskID == b.TaskID }) {
+			t.Errorf("%s took %d events, the log has %d; they differ first at %d", r.name, len(got), len(all),
+				firstDifference(got, all))
 		}
 		r.mu.Lock()
 		t.Logf("%s: %d events, %d taken, %d faults", r.name, len(all), len(r.got), r.faults)
 		r.mu.Unlock()
 	}
 	for _, p := range w.processes {
-		if text := p.err.text() + p.out.text(); strings.Contains(text, "very/secret") || strings.Contains(text, "whsec_") {
+		if text := p.err.text() + p.out.text(); strings.Contains(text, "very/secret") ||
+			strings.Contains(text, "whsec_") {
 			t.Errorf("%s tells a secret", p.name)
 		}
 	}

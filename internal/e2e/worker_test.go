@@ -32,14 +32,16 @@ while :; do sleep 1004; done`)
 	w.ok("task", "cancel", task.TaskID, "--reason", "enough")
 	said := time.Since(began)
 	gone(t, "the tree of a cancelled task", tree...)
-	t.Logf("cancel was answered after %s, %d processes were dead after %s", said.Round(time.Millisecond), len(tree), time.Since(began).Round(time.Millisecond))
+	t.Logf("cancel was answered after %s, %d processes were dead after %s", said.Round(time.Millisecond), len(tree),
+		time.Since(began).Round(time.Millisecond))
 	w.of(task.TaskID, picket.EventTaskCancelled)
 	w.of(task.TaskID, picket.EventRunExited)
 	got := w.task(task.TaskID)
 	if got.State != picket.TaskCancelled || got.Runs[0].State != picket.RunCancelled || got.Runs[0].Containment == "" {
 		t.Errorf("%s, run %+v", got.State, got.Runs[0])
 	}
-	if exit := got.Runs[0].Exit; exit == nil || exit.Class != picket.ExitCancelled || exit.Signal == nil || *exit.Signal != "SIGKILL" {
+	if exit := got.Runs[0].Exit; exit == nil || exit.Class != picket.ExitCancelled || exit.Signal == nil ||
+		*exit.Signal != "SIGKILL" {
 		t.Errorf("the exit is %+v", exit)
 	}
 	w.refused(4, picket.CodeTaskClosed, "task", "cancel", task.TaskID)
@@ -87,7 +89,8 @@ func TestDrain(t *testing.T) {
 		t.Errorf("the run ended as %s", exit.Class)
 	}
 	if got := w.task(two.TaskID); got.State != picket.TaskQueued || got.Failures != 0 || got.Attempts != 1 {
-		t.Errorf("the task that was given back is %s with %d failures after %d attempts", got.State, got.Failures, got.Attempts)
+		t.Errorf("the task that was given back is %s with %d failures after %d attempts", got.State, got.Failures,
+			got.Attempts)
 	}
 }
 
@@ -105,7 +108,8 @@ func TestCtrlC(t *testing.T) {
 	w.up()
 	pid := w.cue("pid")
 	w.cue("go")
-	attached := w.start("run", "run", "--env", "E2E", "--", "sh", "-c", `echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo made`)
+	attached := w.start("run", "run", "--env", "E2E", "--", "sh", "-c",
+		`echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo made`)
 	agent := pid.takePID()
 	adapter := adapterOf(t, agent)
 	attached.ctrlC()
@@ -124,7 +128,8 @@ func TestCtrlC(t *testing.T) {
 		t.Errorf("output %s after %d attempts", got.Output, got.Attempts)
 	}
 
-	attached = w.start("run", "run", "--env", "E2E", "--title", "twice", "--", "sh", "-c", `echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo never`)
+	attached = w.start("run", "run", "--env", "E2E", "--title", "twice", "--", "sh", "-c",
+		`echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo never`)
 	agent = pid.takePID()
 	attached.ctrlC()
 	attached.says("leaving")
@@ -153,7 +158,8 @@ func TestTimeout(t *testing.T) {
 		t.Errorf("the exit is %+v", exit)
 	}
 	got := w.task(id)
-	if got.State != picket.TaskHandoff || got.Handoff == nil || got.Handoff.Kind != picket.HandoffEscalation || got.Failures != 1 {
+	if got.State != picket.TaskHandoff || got.Handoff == nil || got.Handoff.Kind != picket.HandoffEscalation ||
+		got.Failures != 1 {
 		t.Errorf("the task is %s with %d failures, hand-off %+v", got.State, got.Failures, got.Handoff)
 	}
 	w.ok("task", "cancel", id)

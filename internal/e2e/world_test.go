@@ -25,7 +25,8 @@ type world struct {
 	t         *testing.T
 	dir       string
 	env       []string
-	url, key  string
+	url       string
+	key       string
 	processes []*process
 	cues      []*cue
 	count     int
@@ -61,7 +62,8 @@ func newWorldAlone(t *testing.T) *world {
 		}
 	}
 	w.env = []string{
-		"PATH=" + filepath.Join(suite, "bin") + ":" + os.Getenv("PATH"), "HOME=" + w.path("home"), "TMPDIR=" + w.path("tmp"),
+		"PATH=" + filepath.Join(suite, "bin") + ":" + os.Getenv("PATH"), "HOME=" + w.path("home"),
+		"TMPDIR=" + w.path("tmp"),
 		"XDG_CONFIG_HOME=" + w.path("config"), "XDG_DATA_HOME=" + w.path("data"), "XDG_STATE_HOME=" + w.path("state"),
 		"E2E=" + w.dir, "LANG=C.UTF-8", "NO_COLOR=1",
 	}
@@ -146,8 +148,9 @@ func (w *world) worker(name, script string, flags ...string) *process {
 
 // outcome is a finished command.
 type outcome struct {
-	code        int
-	out, errOut string
+	code   int
+	out    string
+	errOut string
 }
 
 // cli runs one command to its end.
@@ -188,7 +191,8 @@ func (w *world) refused(exit int, code picket.Code, args ...string) {
 	w.t.Helper()
 	got := w.cli(args...)
 	if got.code != exit || !strings.Contains(got.errOut, string(code)) {
-		w.t.Errorf("picket %s: exit %d, want %d and %s\n%s%s", strings.Join(args, " "), got.code, exit, code, got.out, got.errOut)
+		w.t.Errorf("picket %s: exit %d, want %d and %s\n%s%s", strings.Join(args, " "), got.code, exit, code, got.out,
+			got.errOut)
 	}
 }
 

@@ -32,7 +32,8 @@ type zombies struct {
 func newZombies(t *testing.T) *zombies {
 	z := &zombies{world: newWorld(t), random: random(t), count: map[string]int{}}
 	z.redis = z.store()
-	z.ok("init", "--redis", z.storeURL(), "--secret-file", z.path("secret.key"), "--admin-key-file", z.path("data", "picket", "admin.key"))
+	z.ok("init", "--redis", z.storeURL(), "--secret-file", z.path("secret.key"), "--admin-key-file",
+		z.path("data", "picket", "admin.key"))
 	z.key = z.secret("admin.key")
 	z.house.open(z.world, "")
 	z.url = z.house.mainURL
@@ -198,7 +199,8 @@ func (z *zombies) after(l *lane, who string) {
 	case unfenced && overlap > 0:
 		z.fence++
 	case overlap > 0:
-		z.t.Errorf("%s, %s: a run started beside the tree of an older one\n%s", l.name, l.story, tail(l.first.err.text()))
+		z.t.Errorf("%s, %s: a run started beside the tree of an older one\n%s", l.name, l.story,
+			tail(l.first.err.text()))
 	}
 	if z.world.task(l.task.TaskID).FencingToken == l.token {
 		z.kept++
@@ -228,5 +230,6 @@ func (z *zombies) tell(how string) {
 	}
 	z.t.Logf("zombies: %s %v; %d went on under their lease, %d writes refused, in %d only the fence held; "+
 		"dead after the instant (of %d): median %s, p99 %s, max %s; margin %s; %d events, %d of them break a promise",
-		how, z.count, z.kept, z.refused, z.fence, len(z.lateness), at(0.5), at(0.99), at(1), margin, len(events), len(broken))
+		how, z.count, z.kept, z.refused, z.fence, len(z.lateness), at(0.5), at(0.99), at(1), margin, len(events),
+		len(broken))
 }

@@ -52,7 +52,12 @@ func toolResult(content jsontext.Value) (text string, found bool) {
 func writeAnthropic(a *answer) {
 	piece, stop := object{"type": "text", "text": a.turn.Say}, "end_turn"
 	if a.tool != "" {
-		piece, stop = object{"type": "tool_use", "id": "toolu_" + a.id, "name": a.tool, "input": jsontext.Value(a.args)}, "tool_use"
+		piece, stop = object{
+			"type":  "tool_use",
+			"id":    "toolu_" + a.id,
+			"name":  a.tool,
+			"input": jsontext.Value(a.args),
+		}, "tool_use"
 	}
 	message := object{
 		"id": "msg_" + a.id, "type": "message", "role": "assistant", "model": a.req.Model, "content": []object{piece},

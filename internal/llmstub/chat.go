@@ -49,9 +49,16 @@ func writeChat(a *answer) {
 	said, finish := object{"role": "assistant", "content": a.turn.Say}, "stop"
 	if a.tool != "" {
 		finish = "tool_calls"
-		said = object{"role": "assistant", "content": nil, "tool_calls": []object{{
-			"index": 0, "id": "call_" + a.id, "type": "function", "function": object{"name": a.tool, "arguments": a.args},
-		}}}
+		said = object{
+			"role":    "assistant",
+			"content": nil,
+			"tool_calls": []object{{
+				"index":    0,
+				"id":       "call_" + a.id,
+				"type":     "function",
+				"function": object{"name": a.tool, "arguments": a.args},
+			}},
+		}
 	}
 	usage := object{"prompt_tokens": a.turn.In, "completion_tokens": a.turn.Out, "total_tokens": a.turn.In + a.turn.Out}
 	if !a.req.Stream {
@@ -66,7 +73,13 @@ func writeChat(a *answer) {
 }
 
 func (a *answer) chatPiece(kind string, choices []object, usage object) object {
-	piece := object{"id": "chatcmpl-" + a.id, "object": kind, "created": time.Now().Unix(), "model": a.req.Model, "choices": choices}
+	piece := object{
+		"id":      "chatcmpl-" + a.id,
+		"object":  kind,
+		"created": time.Now().Unix(),
+		"model":   a.req.Model,
+		"choices": choices,
+	}
 	if usage != nil {
 		piece["usage"] = usage
 	}

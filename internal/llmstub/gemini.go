@@ -35,7 +35,12 @@ func readGemini(path string, body []byte) (Request, error) {
 		return Request{}, err
 	}
 	model, verb, _ := strings.Cut(path[strings.LastIndexByte(path, '/')+1:], ":")
-	req := Request{API: Gemini, Model: model, System: in.SystemInstruction.words(), Stream: verb == "streamGenerateContent"}
+	req := Request{
+		API:    Gemini,
+		Model:  model,
+		System: in.SystemInstruction.words(),
+		Stream: verb == "streamGenerateContent",
+	}
 	for _, t := range in.Tools {
 		for _, f := range t.FunctionDeclarations {
 			req.Tools = append(req.Tools, f.Name)
@@ -81,9 +86,18 @@ func writeGemini(a *answer) {
 		part = object{"functionCall": object{"name": a.tool, "args": jsontext.Value(a.args)}}
 	}
 	piece := object{
-		"candidates":    []object{{"content": object{"role": "model", "parts": []object{part}}, "finishReason": "STOP", "index": 0}},
-		"usageMetadata": object{"promptTokenCount": a.turn.In, "candidatesTokenCount": a.turn.Out, "totalTokenCount": a.turn.In + a.turn.Out},
-		"modelVersion":  a.req.Model, "responseId": a.id,
+		"candidates": []object{{
+			"content":      object{"role": "model", "parts": []object{part}},
+			"finishReason": "STOP",
+			"index":        0,
+		}},
+		"usageMetadata": object{
+			"promptTokenCount":     a.turn.In,
+			"candidatesTokenCount": a.turn.Out,
+			"totalTokenCount":      a.turn.In + a.turn.Out,
+		},
+		"modelVersion": a.req.Model,
+		"responseId":   a.id,
 	}
 	if !a.req.Stream {
 		a.whole(piece)

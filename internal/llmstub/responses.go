@@ -78,24 +78,46 @@ func writeResponses(a *answer) {
 		"content": []object{{"type": "output_text", "text": a.turn.Say, "annotations": []object{}}},
 	}
 	if a.tool != "" {
-		item = object{"type": "function_call", "id": "fc_" + a.id, "call_id": "call_" + a.id, "name": a.tool, "arguments": a.args, "status": "completed"}
+		item = object{
+			"type":      "function_call",
+			"id":        "fc_" + a.id,
+			"call_id":   "call_" + a.id,
+			"name":      a.tool,
+			"arguments": a.args,
+			"status":    "completed",
+		}
 		if group, name, ok := strings.Cut(a.tool, within); ok {
 			item["namespace"], item["name"] = group, name
 		}
 	}
 	items := append(a.searches(), item)
 	response := object{
-		"id": "resp_" + a.id, "object": "response", "created_at": time.Now().Unix(), "model": a.req.Model, "status": "completed", "output": items,
+		"id":         "resp_" + a.id,
+		"object":     "response",
+		"created_at": time.Now().Unix(),
+		"model":      a.req.Model,
+		"status":     "completed",
+		"output":     items,
 		"usage": object{
-			"input_tokens": a.turn.In, "input_tokens_details": object{"cached_tokens": 0},
-			"output_tokens": a.turn.Out, "output_tokens_details": object{"reasoning_tokens": 0}, "total_tokens": a.turn.In + a.turn.Out,
+			"input_tokens":          a.turn.In,
+			"input_tokens_details":  object{"cached_tokens": 0},
+			"output_tokens":         a.turn.Out,
+			"output_tokens_details": object{"reasoning_tokens": 0},
+			"total_tokens":          a.turn.In + a.turn.Out,
 		},
 	}
 	if !a.req.Stream {
 		a.whole(response)
 		return
 	}
-	begun := object{"id": response["id"], "object": "response", "created_at": response["created_at"], "model": a.req.Model, "status": "in_progress", "output": []object{}}
+	begun := object{
+		"id":         response["id"],
+		"object":     "response",
+		"created_at": response["created_at"],
+		"model":      a.req.Model,
+		"status":     "in_progress",
+		"output":     []object{},
+	}
 	events := []object{{"type": "response.created", "response": begun}}
 	at := len(items) - 1
 	for n, search := range items[:at] {
@@ -103,13 +125,30 @@ func writeResponses(a *answer) {
 	}
 	events = append(events, object{"type": "response.output_item.added", "output_index": at, "item": unwritten(item)})
 	if a.tool == "" {
-		events = append(events, object{"type": "response.output_text.delta", "item_id": item["id"], "output_index": at, "content_index": 0, "delta": a.turn.Say})
+		events = append(events, object{
+			"type":          "response.output_text.delta",
+			"item_id":       item["id"],
+			"output_index":  at,
+			"content_index": 0,
+			"delta":         a.turn.Say,
+		})
 	} else {
 		events = append(events,
-			object{"type": "response.function_call_arguments.delta", "item_id": item["id"], "output_index": at, "delta": a.args},
-			object{"type": "response.function_call_arguments.done", "item_id": item["id"], "output_index": at, "arguments": a.args})
+			object{
+				"type":         "response.function_call_arguments.delta",
+				"item_id":      item["id"],
+				"output_index": at,
+				"delta":        a.args,
+			},
+			object{
+				"type":         "response.function_call_arguments.done",
+				"item_id":      item["id"],
+				"output_index": at,
+				"arguments":    a.args,
+			})
 	}
-	events = append(events, object{"type": "response.output_item.done", "output_index": at, "item": item}, object{"type": "response.completed", "response": response})
+	events = append(events, object{"type": "response.output_item.done", "output_index": at, "item": item},
+		object{"type": "response.completed", "response": response})
 	for n, e := range events {
 		e["sequence_number"] = n
 		a.event(e["type"].(string), e)
@@ -119,7 +158,12 @@ func writeResponses(a *answer) {
 // searches are the items of those that were made.
 func (a *answer) searches() (items []object) {
 	for n := range a.made {
-		items = append(items, object{"type": "web_search_call", "id": fmt.Sprintf("ws_%s%d", a.id, n), "status": "completed", "action": object{"type": "search", "query": "anything"}})
+		items = append(items, object{
+			"type":   "web_search_call",
+			"id":     fmt.Sprintf("ws_%s%d", a.id, n),
+			"status": "completed",
+			"action": object{"type": "search", "query": "anything"},
+		})
 	}
 	return items
 }

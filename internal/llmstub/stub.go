@@ -132,7 +132,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	over, known := wireOf(r.URL.Path)
 	if !known || r.Method != http.MethodPost {
 		s.note(func() { s.lost = append(s.lost, r.Method+" "+r.URL.Path) })
-		http.Error(w, `{"error":{"type":"not_found_error","message":"the stub only answers questions"}}`, http.StatusNotFound)
+		http.Error(w, `{"error":{"type":"not_found_error","message":"the stub only answers questions"}}`,
+			http.StatusNotFound)
 		return
 	}
 	body, err := io.ReadAll(r.Body)
@@ -141,7 +142,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	req, err := over.read(r.URL.Path, body)
 	if err != nil {
-		http.Error(w, fmt.Sprintf(`{"error":{"type":"invalid_request_error","message":%q}}`, err), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf(`{"error":{"type":"invalid_request_error","message":%q}}`, err),
+			http.StatusBadRequest)
 		return
 	}
 	req.Key, req.Body = keyOf(r), string(body)

@@ -17,14 +17,19 @@ var play = Play(
 // wires are questions as clients ask them: one with a tool offered, the same
 // after its result came back, and one without tools.
 var wires = []struct {
-	api                     API
-	path                    string
-	first, second, toolless string
-	tool                    string   // as the client calls it
-	called, said            []string // what the answer has in it
+	api      API
+	path     string
+	first    string
+	second   string
+	toolless string
+	tool     string // as the client calls it
+	called   []string
+	said     []string // what the answer has in it
 }{
 	{
-		api: Anthropic, path: "/v1/messages?beta=true", tool: "mcp__picket__report_progress",
+		api:      Anthropic,
+		path:     "/v1/messages?beta=true",
+		tool:     "mcp__picket__report_progress",
 		first:    `{"model":"m","stream":STREAM,"system":[{"type":"text","text":"be kind"}],"tools":[{"name":"mcp__picket__report_progress"}],"messages":[{"role":"user","content":"old"},{"role":"assistant","content":"x"},{"role":"user","content":"do it"}]}`,
 		second:   `{"model":"m","stream":STREAM,"tools":[{"name":"mcp__picket__report_progress"}],"messages":[{"role":"user","content":"do it"},{"role":"assistant","content":[]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"seq 1"}]}]}]}`,
 		toolless: `{"model":"m","stream":STREAM,"messages":[{"role":"user","content":"a title"}]}`,
@@ -32,7 +37,9 @@ var wires = []struct {
 		said:     []string{"All done.", `"end_turn"`, `"output_tokens":4`},
 	},
 	{
-		api: Chat, path: "/v1/chat/completions", tool: "picket_report_progress",
+		api:      Chat,
+		path:     "/v1/chat/completions",
+		tool:     "picket_report_progress",
 		first:    `{"model":"m","stream":STREAM,"tools":[{"type":"function","function":{"name":"picket_report_progress"}}],"messages":[{"role":"system","content":"be kind"},{"role":"user","content":"do it"}]}`,
 		second:   `{"model":"m","stream":STREAM,"tools":[{"type":"function","function":{"name":"picket_report_progress"}}],"messages":[{"role":"user","content":"do it"},{"role":"assistant","content":null},{"role":"tool","content":"seq 1"}]}`,
 		toolless: `{"model":"m","stream":STREAM,"messages":[{"role":"user","content":"a title"}]}`,
@@ -40,7 +47,9 @@ var wires = []struct {
 		said:     []string{"All done.", `"stop"`, `"total_tokens":13`},
 	},
 	{
-		api: Responses, path: "/v1/responses", tool: "report_progress",
+		api:      Responses,
+		path:     "/v1/responses",
+		tool:     "report_progress",
 		first:    `{"model":"m","stream":STREAM,"instructions":"be kind","tools":[{"type":"namespace","name":"mcp__picket","tools":[{"name":"report_progress"}]}],"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"do it"}]}]}`,
 		second:   `{"model":"m","stream":STREAM,"tools":[{"type":"function","name":"report_progress"}],"input":[{"role":"user","content":"do it"},{"type":"function_call"},{"type":"function_call_output","output":"seq 1"}]}`,
 		toolless: `{"model":"m","stream":STREAM,"input":"a title"}`,
@@ -48,7 +57,9 @@ var wires = []struct {
 		said:     []string{"All done.", `"output_text"`, `"total_tokens":13`},
 	},
 	{
-		api: Gemini, path: "/v1beta/models/m:", tool: "mcp_picket_report_progress",
+		api:      Gemini,
+		path:     "/v1beta/models/m:",
+		tool:     "mcp_picket_report_progress",
 		first:    `{"systemInstruction":{"parts":[{"text":"be kind"}]},"tools":[{"functionDeclarations":[{"name":"mcp_picket_report_progress"}]}],"contents":[{"role":"user","parts":[{"text":"do it"}]}]}`,
 		second:   `{"tools":[{"functionDeclarations":[{"name":"mcp_picket_report_progress"}]}],"contents":[{"role":"user","parts":[{"text":"do it"}]},{"role":"model","parts":[]},{"role":"user","parts":[{"functionResponse":{"response":{"output":"seq 1"}}}]}]}`,
 		toolless: `{"contents":[{"role":"user","parts":[{"text":"a title"}]}]}`,
@@ -71,7 +82,8 @@ func TestEveryWirePlaysTheScript(t *testing.T) {
 					if wire.api == Gemini {
 						path += map[bool]string{true: "streamGenerateContent?alt=sse", false: "generateContent"}[stream]
 					}
-					question = strings.ReplaceAll(question, "STREAM", map[bool]string{true: "true", false: "false"}[stream])
+					question = strings.ReplaceAll(question, "STREAM",
+						map[bool]string{true: "true", false: "false"}[stream])
 					return post(t, server.URL+path, question, stream)
 				}
 				has(t, ask(wire.first), append(wire.called, `"name":"`+wire.tool+`"`)...)
@@ -82,7 +94,8 @@ func TestEveryWirePlaysTheScript(t *testing.T) {
 				if len(seen) != 3 {
 					t.Fatalf("%d requests were noted, want 3", len(seen))
 				}
-				if r := seen[0]; r.API != wire.api || r.Prompt != "do it" || r.Step != 0 || r.System != "be kind" || r.Key != "sk-1" || r.Model != "m" || r.Stream != stream {
+				if r := seen[0]; r.API != wire.api || r.Prompt != "do it" || r.Step != 0 || r.System != "be kind" ||
+					r.Key != "sk-1" || r.Model != "m" || r.Stream != stream {
 					t.Errorf("the first request was read as %+v", r)
 				}
 				if r := seen[1]; r.Step != 1 || !strings.Contains(r.Result, "seq 1") {
@@ -110,7 +123,8 @@ func TestStraysAreNotAnswered(t *testing.T) {
 func TestACallOfAToolThatIsNotOfferedIsSaid(t *testing.T) {
 	server := httptest.NewServer(New(func(Request) Turn { return Turn{Call: "mark_complete"} }))
 	defer server.Close()
-	has(t, post(t, server.URL+"/v1/messages", `{"messages":[{"role":"user","content":"x"}]}`, false), "mark_complete, which is not offered")
+	has(t, post(t, server.URL+"/v1/messages", `{"messages":[{"role":"user","content":"x"}]}`, false),
+		"mark_complete, which is not offered")
 }
 
 func post(t *testing.T, url, body string, stream bool) string {
@@ -148,14 +162,20 @@ func has(t *testing.T, text string, all ...string) {
 func TestSearchesOfTheVendor(t *testing.T) {
 	server := httptest.NewServer(New(Play(Turn{Say: "Found.", Searches: 2})))
 	defer server.Close()
-	for path, c := range map[string]struct{ offer, rest, want string }{
-		"/v1/messages":  {`[{"type":"web_search_20250305","name":"web_search"}]`, `"messages":[]`, `"web_search_requests":2`},
+	for path, c := range map[string]struct {
+		offer string
+		rest  string
+		want  string
+	}{
+		"/v1/messages": {`[{"type":"web_search_20250305","name":"web_search"}]`, `"messages":[]`,
+			`"web_search_requests":2`},
 		"/v1/responses": {`[{"type":"web_search"}]`, `"input":"a"`, `"type":"web_search_call"`},
 	} {
 		for _, stream := range []bool{true, false} {
 			ask := fmt.Sprintf(`{"model":"m","stream":%t,"tools":%s,%s}`, stream, c.offer, c.rest)
 			has(t, post(t, server.URL+path, ask, stream), c.want, "Found.")
-			if got := post(t, server.URL+path, strings.Replace(ask, c.offer, "[]", 1), stream); strings.Contains(got, "web_search") {
+			if got := post(t, server.URL+path, strings.Replace(ask, c.offer, "[]", 1), stream); strings.Contains(got,
+				"web_search") {
 				t.Errorf("%s, not offered: %s", path, got)
 			}
 		}

@@ -66,7 +66,8 @@ func New(cfg Config) (Guard, error) {
 			return g, err
 		}
 		if cfg.Open && (d.port == "" || d.host == "*") {
-			return g, picket.Invalid("allow", "Write host:port.", "%q opens nothing: what is inside is opened by its name and port", text)
+			return g, picket.Invalid("allow", "Write host:port.",
+				"%q opens nothing: what is inside is opened by its name and port", text)
 		}
 		g.allow = append(g.allow, d)
 	}
@@ -76,7 +77,8 @@ func New(cfg Config) (Guard, error) {
 func parseDestination(text string) (d destination, err error) {
 	u, err := url.Parse("//" + text)
 	if err != nil || u.Host != text || u.Hostname() == "" || strings.Contains(u.Hostname(), ":") && text[0] != '[' {
-		return d, picket.Invalid("allow", "Write a host, *.domain, host:port, or * for every public address.", "%q is not a destination", text)
+		return d, picket.Invalid("allow", "Write a host, *.domain, host:port, or * for every public address.",
+			"%q is not a destination", text)
 	}
 	d.host, d.port = CanonicalHost(u.Hostname()), u.Port()
 	d.ip, _ = netip.ParseAddr(d.host)
@@ -110,9 +112,11 @@ func (d destination) covers(host, port string) bool {
 func (g Guard) Check(u *url.URL) error {
 	switch {
 	case u.Scheme == "":
-		return picket.Invalid("/url", "Send an absolute http or https URL, such as https://host/path.", "the URL has no scheme")
+		return picket.Invalid("/url", "Send an absolute http or https URL, such as https://host/path.",
+			"the URL has no scheme")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return picket.Invalid("/url", "Send an http or https URL.", "%s is not a scheme that can be called", web.Shortened(u.Scheme))
+		return picket.Invalid("/url", "Send an http or https URL.", "%s is not a scheme that can be called",
+			web.Shortened(u.Scheme))
 	case u.Hostname() == "":
 		return picket.Invalid("/url", "Send an absolute URL with a host.", "the URL has no host")
 	case u.User != nil:
@@ -148,8 +152,14 @@ func (g Guard) Dial(ctx context.Context, network, address string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	d := net.Dialer{Resolver: g.cfg.Resolver, Timeout: 10 * time.Second, KeepAlive: 30 * time.Second,
-		Control: func(_, dialled string, _ syscall.RawConn) error { return g.admit(CanonicalHost(host), port, dialled) }}
+	d := net.Dialer{
+		Resolver:  g.cfg.Resolver,
+		Timeout:   10 * time.Second,
+		KeepAlive: 30 * time.Second,
+		Control: func(_, dialled string, _ syscall.RawConn) error {
+			return g.admit(CanonicalHost(host), port, dialled)
+		},
+	}
 	return d.DialContext(ctx, network, address)
 }
 
@@ -175,13 +185,15 @@ func (g Guard) admit(host, port, dialled string) error {
 
 func (g Guard) unreachable(where, why string) error {
 	return picket.Refuse(picket.CodeDestination,
-		"Call another address, or ask an operator to put "+web.Shortened(where)+" on "+g.cfg.Setting+" in picket.yaml (host:port for an address that is not public).",
+		"Call another address, or ask an operator to put "+web.Shortened(where)+" on "+g.cfg.Setting+
+			" in picket.yaml (host:port for an address that is not public).",
 		"%s may not be called: %s", web.Shortened(where), why).With("destination", web.Shortened(where))
 }
 
 // special are addresses that no name on the allow-list may lead to.
 func special(ip netip.Addr) bool {
-	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() || ip == netip.MustParseAddr("fd00:ec2::254") || ip == netip.MustParseAddr("100.100.100.200")
+	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() ||
+		ip == netip.MustParseAddr("fd00:ec2::254") || ip == netip.MustParseAddr("100.100.100.200")
 }
 
 // inside are the special-purpose ranges of IPv4, and of IPv6 within 2000::/3,

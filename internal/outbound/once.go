@@ -45,7 +45,10 @@ const longTarget = 2 << 10
 func (o Once) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	a := &attempt{cancel: cancel, long: len(req.URL.RequestURI()) > longTarget}
-	trace := &httptrace.ClientTrace{GotConn: a.connected, WroteHeaderField: func(string, []string) { a.sent.Store(true) }}
+	trace := &httptrace.ClientTrace{
+		GotConn:          a.connected,
+		WroteHeaderField: func(string, []string) { a.sent.Store(true) },
+	}
 	resp, err := o.Base.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err == nil {
 		resp.Request = req

@@ -16,8 +16,11 @@ import (
 
 // marked are requests that an http.Transport repeats, each in another way.
 var marked = []struct {
-	name, method, header, body string
-	nilBody                    bool
+	name    string
+	method  string
+	header  string
+	body    string
+	nilBody bool
 }{
 	{"GET", "GET", "", "", true},
 	{"HEAD", "HEAD", "", "", true},
@@ -41,7 +44,10 @@ func TestARequestIsSentOnce(t *testing.T) {
 					if http2 {
 						mark = ""
 					}
-					b := rig.ServeBreaker(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "ok") }), http2, how, mark)
+					b := rig.ServeBreaker(t,
+						http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+							_, _ = io.WriteString(w, "ok")
+						}), http2, how, mark)
 					transport := &http.Transport{TLSClientConfig: b.TLS, ForceAttemptHTTP2: true}
 					defer transport.CloseIdleConnections()
 					once := outbound.Once{Base: transport}
@@ -111,7 +117,8 @@ func TestARequestThatWasNotSent(t *testing.T) {
 // The wire looks as it does without Once.
 func TestOnceChangesNothingOnTheWire(t *testing.T) {
 	seen := make(chan *http.Request, 1)
-	b := rig.ServeBreaker(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r }), false, rig.CloseOnArrival, "never")
+	b := rig.ServeBreaker(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r }), false,
+		rig.CloseOnArrival, "never")
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	for _, m := range marked {

@@ -16,14 +16,41 @@ import (
 // What is told early is what the dial would say; a name that nobody knows yet
 // is left to the dial.
 func TestReachTellsEarly(t *testing.T) {
-	dns := rig.ServeNames(t, map[string][]string{"out.test": {"93.184.216.34"}, "in.test": {"10.1.2.3"}, "six.test": {"::1"}, "meta.test": {"169.254.169.254"}})
+	dns := rig.ServeNames(t,
+		map[string][]string{
+			"out.test":  {"93.184.216.34"},
+			"in.test":   {"10.1.2.3"},
+			"six.test":  {"::1"},
+			"meta.test": {"169.254.169.254"},
+		})
 	for allow, cases := range map[string]map[string]bool{
-		"": {"https://out.test/": true, "https://in.test/": false, "https://six.test/": false, "https://nobody.test/": true, "https://8.8.8.8/": true,
-			"http://127.0.0.1:9/": false, "http://[::ffff:10.0.0.1]/": false, "http://localhost/": false, "ftp://out.test/": false, "https:///x": false},
-		"in.test:8443 meta.test:80 127.0.0.1:9": {"https://in.test:8443/": true, "https://in.test/": false, "http://meta.test/": false, "http://127.0.0.1:9/": true,
-			"http://127.0.0.1:10/": false, "https://out.test/": true},
+		"": {
+			"https://out.test/":         true,
+			"https://in.test/":          false,
+			"https://six.test/":         false,
+			"https://nobody.test/":      true,
+			"https://8.8.8.8/":          true,
+			"http://127.0.0.1:9/":       false,
+			"http://[::ffff:10.0.0.1]/": false,
+			"http://localhost/":         false,
+			"ftp://out.test/":           false,
+			"https:///x":                false,
+		},
+		"in.test:8443 meta.test:80 127.0.0.1:9": {
+			"https://in.test:8443/": true,
+			"https://in.test/":      false,
+			"http://meta.test/":     false,
+			"http://127.0.0.1:9/":   true,
+			"http://127.0.0.1:10/":  false,
+			"https://out.test/":     true,
+		},
 	} {
-		g, err := outbound.New(outbound.Config{Allow: strings.Fields(allow), Open: true, Setting: "notify.allow", Resolver: dns.Resolver()})
+		g, err := outbound.New(outbound.Config{
+			Allow:    strings.Fields(allow),
+			Open:     true,
+			Setting:  "notify.allow",
+			Resolver: dns.Resolver(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,18 +79,24 @@ func TestAListLimitsUnlessItOpens(t *testing.T) {
 		}
 		inside, _ := url.Parse("http://10.0.0.1/")
 		var e *picket.Error
-		if err := g.Reach(t.Context(), inside); !errors.As(err, &e) || e.Code != picket.CodeDestination || !strings.Contains(e.Remedy, "some.key") {
+		if err := g.Reach(t.Context(), inside); !errors.As(err, &e) || e.Code != picket.CodeDestination ||
+			!strings.Contains(e.Remedy, "some.key") {
 			t.Errorf("open %t, inside: %v", open, err)
 		}
 	}
 	for _, text := range []string{"intra.example", "*", "*:80"} {
 		for _, open := range []bool{false, true} {
-			if _, err := outbound.New(outbound.Config{Allow: []string{text}, Open: open}); (picket.CodeOf(err) == picket.CodeValidation) != open {
+			if _, err := outbound.New(outbound.Config{
+				Allow: []string{text},
+				Open:  open,
+			}); (picket.CodeOf(err) == picket.CodeValidation) != open {
 				t.Errorf("open %t, %q: %v", open, text, err)
 			}
 		}
 	}
-	if _, err := outbound.New(outbound.Config{Allow: []string{"http://x"}}); picket.CodeOf(err) != picket.CodeValidation {
+	if _, err := outbound.New(outbound.Config{
+		Allow: []string{"http://x"},
+	}); picket.CodeOf(err) != picket.CodeValidation {
 		t.Errorf("a URL is taken as a destination: %v", err)
 	}
 }

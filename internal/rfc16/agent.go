@@ -33,7 +33,13 @@ func (t *Trial) try(by who, change fields) *agent {
 	maps.Copy(a.body, change)
 	maps.DeleteFunc(a.body, func(_ string, v any) bool { return v == nil })
 	a.sent = t.cfg.Clock.Now()
-	a.reg = t.s.do(t.ctx, request{by: by, secret: t.s.keys[by], method: "POST", url: t.cfg.URL + agentsPath, body: a.body})
+	a.reg = t.s.do(t.ctx, request{
+		by:     by,
+		secret: t.s.keys[by],
+		method: "POST",
+		url:    t.cfg.URL + agentsPath,
+		body:   a.body,
+	})
 	if a.id, _ = a.body["agent_id"].(string); a.reg.status/100 == 2 {
 		a.id = a.reg.str("agent_id")
 	}
@@ -53,7 +59,13 @@ func (a *agent) again(by who) *answer {
 
 // thresholds is a heartbeat_config.
 func thresholds(interval, unhealthy, dead int) fields {
-	return fields{"heartbeat_config": fields{"interval_seconds": interval, "unhealthy_after_seconds": unhealthy, "dead_after_seconds": dead}}
+	return fields{
+		"heartbeat_config": fields{
+			"interval_seconds":        interval,
+			"unhealthy_after_seconds": unhealthy,
+			"dead_after_seconds":      dead,
+		},
+	}
 }
 
 // mortal are the thresholds of an agent that is to be seen falling silent.
@@ -224,7 +236,13 @@ func (t *Trial) draining(change fields) *agent {
 func (a *agent) leave() bool {
 	s, ctx := a.t.s, a.t.ctx
 	ask := func(method, path string, body any) int {
-		return s.do(ctx, request{by: a.key, secret: s.keys[a.key], method: method, url: s.cfg.URL + path, body: body}).status
+		return s.do(ctx, request{
+			by:     a.key,
+			secret: s.keys[a.key],
+			method: method,
+			url:    s.cfg.URL + path,
+			body:   body,
+		}).status
 	}
 	status := ask("DELETE", a.path(""), nil)
 	if status == 409 { // dead: only a registration leads on from there

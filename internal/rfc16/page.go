@@ -7,17 +7,44 @@ import (
 
 // titles are the sections of the document that have rules.
 var titles = map[string]string{
-	"1": "Agent Record", "1.1": "Fields", "2.1": "State Definitions", "2.2": "Valid Transitions", "2.3": "Status Events",
-	"3.1": "Registration Request", "3.2": "Registration Response", "3.3": "Registration Semantics", "3.4": "Uniform Registration",
-	"4.1": "Heartbeat Request", "4.2": "Heartbeat Response", "4.3": "Heartbeat Fields", "4.4": "Heartbeat Semantics",
-	"4.5": "Jitter Tolerance and Drift Detection", "4.6": "Network Partition Behavior",
-	"5.1": "Initiating a Drain", "5.2": "Drain Semantics", "5.3": "Server-Initiated Drain",
-	"6.1": "Listing Agents", "6.2": "Query Parameters", "6.3": "Single Agent Lookup",
-	"7.1": "Agent Pools: Concept", "7.2": "Agent Pools: Protocol Semantics", "7.3": "Assignment Logic (Out of Scope)",
-	"8.1": "Instance and Role: Definitions", "8.2": "Memory Continuity", "8.3": "Audit Trail",
-	"9.1": "Lifecycle Death Triggers Lease Expiry", "9.2": "Unhealthy Agents and Leases", "9.3": "Draining Agents and Leases",
-	"10.1": "RFC-0011 (Access Control)", "10.2": "RFC-0013 (Coordinator Governance)", "10.3": "RFC-0014 (Credential Vaults)", "10.4": "RFC-0015 (Agent Memory)",
-	"11": "API Summary", "12": "YAML Workflow Integration", "Security": "Security Considerations", "Rationale": "Rationale",
+	"1":         "Agent Record",
+	"1.1":       "Fields",
+	"2.1":       "State Definitions",
+	"2.2":       "Valid Transitions",
+	"2.3":       "Status Events",
+	"3.1":       "Registration Request",
+	"3.2":       "Registration Response",
+	"3.3":       "Registration Semantics",
+	"3.4":       "Uniform Registration",
+	"4.1":       "Heartbeat Request",
+	"4.2":       "Heartbeat Response",
+	"4.3":       "Heartbeat Fields",
+	"4.4":       "Heartbeat Semantics",
+	"4.5":       "Jitter Tolerance and Drift Detection",
+	"4.6":       "Network Partition Behavior",
+	"5.1":       "Initiating a Drain",
+	"5.2":       "Drain Semantics",
+	"5.3":       "Server-Initiated Drain",
+	"6.1":       "Listing Agents",
+	"6.2":       "Query Parameters",
+	"6.3":       "Single Agent Lookup",
+	"7.1":       "Agent Pools: Concept",
+	"7.2":       "Agent Pools: Protocol Semantics",
+	"7.3":       "Assignment Logic (Out of Scope)",
+	"8.1":       "Instance and Role: Definitions",
+	"8.2":       "Memory Continuity",
+	"8.3":       "Audit Trail",
+	"9.1":       "Lifecycle Death Triggers Lease Expiry",
+	"9.2":       "Unhealthy Agents and Leases",
+	"9.3":       "Draining Agents and Leases",
+	"10.1":      "RFC-0011 (Access Control)",
+	"10.2":      "RFC-0013 (Coordinator Governance)",
+	"10.3":      "RFC-0014 (Credential Vaults)",
+	"10.4":      "RFC-0015 (Agent Memory)",
+	"11":        "API Summary",
+	"12":        "YAML Workflow Integration",
+	"Security":  "Security Considerations",
+	"Rationale": "Rationale",
 }
 
 // Sections are the sections that have rules, in the order of the document.
@@ -81,7 +108,8 @@ was too slow is tried again with longer thresholds. The exit code is 1 when a ru
 
 Of %d rules, %d are marked **settled**: there the RFC leaves the point open and the rule is Picket's decision. %d cannot be seen over
 HTTP and say where they are looked at. The last column says what a rule needs beyond an agent's key and the RFC's own routes:
-leases (Picket's tasks, leases and tool proxy), events, commands and pools are routes of Picket's; ` + "`--rfc-only`" + ` leaves these and what
+leases (Picket's tasks, leases and tool proxy), events, commands and pools are routes of Picket's; ` + "`--rfc-only`" +
+	` leaves these and what
 is settled out. *Exact clock* rules try boundaries to the millisecond, which only a test on a virtual clock can: Picket's own
 tests do, with the RFC's defaults of 30, 90 and 300 seconds.
 `

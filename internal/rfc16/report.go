@@ -44,7 +44,8 @@ type Report struct {
 
 // Summary is the run in one line.
 func (r Report) Summary() string {
-	return fmt.Sprintf("RFC-0016: %d rules, %d ok, %d failed, %d not run, in %s", len(r.Results), r.Passed, r.Failed, r.NotRun,
+	return fmt.Sprintf("RFC-0016: %d rules, %d ok, %d failed, %d not run, in %s", len(r.Results), r.Passed, r.Failed,
+		r.NotRun,
 		(time.Duration(r.Millis) * time.Millisecond).Round(100*time.Millisecond))
 }
 

@@ -13,78 +13,88 @@ func transitionRules() []Rule {
 			r := a.drain(600)
 			t.that(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
 		}, ""},
-		{"2.2", "active-unhealthy", "active -> unhealthy: no heartbeat received within unhealthy_after_seconds.", 0, func(t *Trial) {
-			a := t.register(t.lingering())
-			a.expect("active")
-			a.falls("unhealthy")
-		}, ""},
+		{"2.2", "active-unhealthy", "active -> unhealthy: no heartbeat received within unhealthy_after_seconds.", 0,
+			func(t *Trial) {
+				a := t.register(t.lingering())
+				a.expect("active")
+				a.falls("unhealthy")
+			}, ""},
 		{"2.2", "unhealthy-active", "unhealthy -> active: heartbeat received (agent recovered).", 0, func(t *Trial) {
 			a := t.unwell(nil)
 			a.alive()
 			a.expect("active")
 		}, ""},
-		{"2.2", "unhealthy-dead", "unhealthy -> dead: no heartbeat received within dead_after_seconds.", Events, func(t *Trial) {
-			t.dying(nil).moved(moveIn, moveUnwell, moveDead)
-		}, ""},
-		{"2.2", "unhealthy-draining", "unhealthy -> draining: agent sends drain request while unhealthy.", 0, func(t *Trial) {
-			a := t.unwell(nil)
-			r := a.drain(600)
-			t.that(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
-		}, ""},
-		{"2.2", "draining-deregistered", "draining -> deregistered: all current tasks completed.", Tasks | Events, func(t *Trial) {
-			a := t.register(nil)
-			l := t.leased(a)
-			a.drain(600)
-			t.status(l.release(), 200)
-			a.becomes("deregistered", t.cfg.Slack)
-			a.moved(moveIn, moveDrain, moveDone)
-		}, ""},
-		{"2.2", "draining-deregistered-by-time", "draining -> deregistered: drain timeout expired, no task in progress.", 0, func(t *Trial) {
-			a := t.register(nil)
-			a.drain(t.cfg.DrainTimeout)
-			t.sleep(seconds(t.cfg.DrainTimeout))
-			a.becomes("deregistered", t.cfg.Slack)
-		}, ""},
-		{"2.2", "draining-dead", "draining -> dead: drain timeout expired with tasks still in progress and no heartbeats.", Tasks, func(t *Trial) {
-			a := t.register(nil)
-			t.leased(a)
-			a.drain(t.cfg.DrainTimeout)
-			t.sleep(seconds(t.cfg.DrainTimeout))
-			a.becomes("dead", t.cfg.Slack)
-		}, ""},
-		{"2.2", "draining-dead-in-silence", "A draining agent that falls silent skips unhealthy: silent for longer than dead_after_seconds it is dead, before its deadline.", Tasks | Events | Settled, func(t *Trial) {
-			a := t.register(t.mortal())
-			t.leased(a)
-			a.drain(100_000)
-			a.falls("dead")
-			a.moved(moveIn, moveDrain, moveMute)
-		}, ""},
+		{"2.2", "unhealthy-dead", "unhealthy -> dead: no heartbeat received within dead_after_seconds.", Events,
+			func(t *Trial) {
+				t.dying(nil).moved(moveIn, moveUnwell, moveDead)
+			}, ""},
+		{"2.2", "unhealthy-draining", "unhealthy -> draining: agent sends drain request while unhealthy.", 0,
+			func(t *Trial) {
+				a := t.unwell(nil)
+				r := a.drain(600)
+				t.that(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
+			}, ""},
+		{"2.2", "draining-deregistered", "draining -> deregistered: all current tasks completed.", Tasks | Events,
+			func(t *Trial) {
+				a := t.register(nil)
+				l := t.leased(a)
+				a.drain(600)
+				t.status(l.release(), 200)
+				a.becomes("deregistered", t.cfg.Slack)
+				a.moved(moveIn, moveDrain, moveDone)
+			}, ""},
+		{"2.2", "draining-deregistered-by-time",
+			"draining -> deregistered: drain timeout expired, no task in progress.", 0, func(t *Trial) {
+				a := t.register(nil)
+				a.drain(t.cfg.DrainTimeout)
+				t.sleep(seconds(t.cfg.DrainTimeout))
+				a.becomes("deregistered", t.cfg.Slack)
+			}, ""},
+		{"2.2", "draining-dead",
+			"draining -> dead: drain timeout expired with tasks still in progress and no heartbeats.", Tasks,
+			func(t *Trial) {
+				a := t.register(nil)
+				t.leased(a)
+				a.drain(t.cfg.DrainTimeout)
+				t.sleep(seconds(t.cfg.DrainTimeout))
+				a.becomes("dead", t.cfg.Slack)
+			}, ""},
+		{"2.2", "draining-dead-in-silence",
+			"A draining agent that falls silent skips unhealthy: silent for longer than dead_after_seconds it is dead, before its deadline.", Tasks | Events | Settled, func(t *Trial) {
+				a := t.register(t.mortal())
+				t.leased(a)
+				a.drain(100_000)
+				a.falls("dead")
+				a.moved(moveIn, moveDrain, moveMute)
+			}, ""},
 		{"2.2", "dead-active", "dead -> active: agent re-registers with the same agent_id.", 0, func(t *Trial) {
 			a := t.dying(nil)
 			t.status(a.again(owner), 201)
 			a.expect("active")
 			a.alive()
 		}, ""},
-		{"2.2", "dead-active-starts-fresh", "dead -> active: previous leases remain expired; agent starts fresh.", Tasks, func(t *Trial) {
-			a := t.register(t.mortal())
-			t.status(a.beat(owner, "active", fields{"current_load": 4}), 200)
-			l := t.leased(a)
-			a.falls("dead")
-			a.body = also(a.body, fields{"heartbeat_config": fields{}})
-			r := t.status(a.again(owner), 201)
-			t.member(r, "capacity.current_load", 0)
-			t.code(l.write(), 412, "lease_expired")
-			t.code(l.renew(), 412, "lease_expired")
-			t.equal("task", a.takes().task, l.task)
-			t.code(l.write(), 412, "stale_fence")
-		}, ""},
-		{"2.2", "deregistered-active", "deregistered -> active: allowed by a new registration.", Settled, func(t *Trial) {
-			a := t.register(nil)
-			a.remove()
-			t.status(a.again(owner), 201)
-			a.expect("active")
-			a.alive()
-		}, ""},
+		{"2.2", "dead-active-starts-fresh", "dead -> active: previous leases remain expired; agent starts fresh.",
+			Tasks, func(t *Trial) {
+				a := t.register(t.mortal())
+				t.status(a.beat(owner, "active", fields{"current_load": 4}), 200)
+				l := t.leased(a)
+				a.falls("dead")
+				a.body = also(a.body, fields{"heartbeat_config": fields{}})
+				r := t.status(a.again(owner), 201)
+				t.member(r, "capacity.current_load", 0)
+				t.code(l.write(), 412, "lease_expired")
+				t.code(l.renew(), 412, "lease_expired")
+				t.equal("task", a.takes().task, l.task)
+				t.code(l.write(), 412, "stale_fence")
+			}, ""},
+		{"2.2", "deregistered-active", "deregistered -> active: allowed by a new registration.", Settled,
+			func(t *Trial) {
+				a := t.register(nil)
+				a.remove()
+				t.status(a.again(owner), 201)
+				a.expect("active")
+				a.alive()
+			}, ""},
 	}
 	for _, from := range []struct {
 		status string
@@ -127,7 +137,8 @@ func contains(all []string, one string) bool {
 }
 
 func illegal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
-	return Rule{"2.2", "no-" + from + "-to-" + to, "PATCH from " + from + " to " + to + " is refused with 409, changes nothing and writes no event.",
+	return Rule{"2.2", "no-" + from + "-to-" + to,
+		"PATCH from " + from + " to " + to + " is refused with 409, changes nothing and writes no event.",
 		needs | Events | Settled, func(t *Trial) {
 			a := make(t)
 			before, moves := a.expect(from), len(a.life())
@@ -138,7 +149,9 @@ func illegal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
 }
 
 func legal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
-	return Rule{"2.2", from + "-to-" + to + "-by-patch", "PATCH from " + from + " to " + to + " answers 200 with the record, its ETag and the next version, and writes one event.",
+	return Rule{"2.2", from + "-to-" + to + "-by-patch",
+		"PATCH from " + from + " to " + to +
+			" answers 200 with the record, its ETag and the next version, and writes one event.",
 		needs | Events | Settled, func(t *Trial) {
 			a := make(t)
 			before, moves := a.expect(from), len(a.life())
@@ -154,7 +167,8 @@ func legal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
 }
 
 func sameStatus(status string, needs Needs, make func(*Trial) *agent) Rule {
-	return Rule{"2.2", status + "-again", "PATCH to " + status + ", which it is already, answers 200, changes nothing and writes no event.",
+	return Rule{"2.2", status + "-again",
+		"PATCH to " + status + ", which it is already, answers 200, changes nothing and writes no event.",
 		needs | Events | Settled, func(t *Trial) {
 			a := make(t)
 			before, moves := a.expect(status), len(a.life())

@@ -9,23 +9,34 @@ import (
 // Sections 4.1 to 4.4.
 func heartbeatRules() []Rule {
 	return []Rule{
-		{"4.1", "request", "POST /api/v1/agents/{agent_id}/heartbeat takes status, current_load, tasks_in_progress and client_timestamp.", 0, func(t *Trial) {
-			a := t.register(nil)
-			t.status(a.beat(owner, "active", fields{"current_load": 3, "tasks_in_progress": []string{"task_01H001", "task_01H002", "task_01H003"}}), 200)
-		}, ""},
+		{"4.1", "request",
+			"POST /api/v1/agents/{agent_id}/heartbeat takes status, current_load, tasks_in_progress and client_timestamp.", 0, func(t *Trial) {
+				a := t.register(nil)
+				t.status(a.beat(owner, "active",
+					fields{
+						"current_load":      3,
+						"tasks_in_progress": []string{"task_01H001", "task_01H002", "task_01H003"},
+					}), 200)
+			}, ""},
 		{"4.2", "200", "A heartbeat answers 200 OK, application/json.", 0, func(t *Trial) {
 			r := t.register(nil).alive()
-			t.that(strings.HasPrefix(r.header.Get("Content-Type"), "application/json"), r, "Content-Type application/json")
+			t.that(strings.HasPrefix(r.header.Get("Content-Type"), "application/json"), r,
+				"Content-Type application/json")
 		}, ""},
-		{"4.2", "acknowledged", "The answer has acknowledged: true.", 0, func(t *Trial) { t.member(t.register(nil).alive(), "acknowledged", true) }, ""},
-		{"4.2", "server_timestamp", "The answer has server_timestamp, ISO 8601.", 0, func(t *Trial) { t.isTime(t.register(nil).alive(), "server_timestamp") }, ""},
-		{"4.2", "agent_status", "The answer has agent_status, the server's.", 0, func(t *Trial) { t.member(t.register(nil).alive(), "agent_status", "active") }, ""},
-		{"4.2", "pending_commands", "The answer has pending_commands, an array, empty when there are none.", 0, func(t *Trial) {
-			t.member(t.register(nil).alive(), "pending_commands", []any{})
-		}, ""},
+		{"4.2", "acknowledged", "The answer has acknowledged: true.", 0,
+			func(t *Trial) { t.member(t.register(nil).alive(), "acknowledged", true) }, ""},
+		{"4.2", "server_timestamp", "The answer has server_timestamp, ISO 8601.", 0,
+			func(t *Trial) { t.isTime(t.register(nil).alive(), "server_timestamp") }, ""},
+		{"4.2", "agent_status", "The answer has agent_status, the server's.", 0,
+			func(t *Trial) { t.member(t.register(nil).alive(), "agent_status", "active") }, ""},
+		{"4.2", "pending_commands", "The answer has pending_commands, an array, empty when there are none.", 0,
+			func(t *Trial) {
+				t.member(t.register(nil).alive(), "pending_commands", []any{})
+			}, ""},
 		{"4.2", "four-members", "The answer has these four members and no other.", Settled, func(t *Trial) {
 			r := t.register(nil).alive()
-			t.equal("members", slices.Sorted(maps.Keys(r.body)), []string{"acknowledged", "agent_status", "pending_commands", "server_timestamp"})
+			t.equal("members", slices.Sorted(maps.Keys(r.body)),
+				[]string{"acknowledged", "agent_status", "pending_commands", "server_timestamp"})
 		}, ""},
 		{"4.3", "status-required", "status is required.", 0, func(t *Trial) {
 			t.refused(t.register(nil).beat(owner, "active", fields{"status": nil}))
@@ -51,21 +62,23 @@ func heartbeatRules() []Rule {
 			t.status(a.beat(owner, "active", fields{"tasks_in_progress": []string{}}), 200)
 			t.refused(a.beat(owner, "active", fields{"tasks_in_progress": "task_01H001"}))
 		}, ""},
-		{"4.3", "tasks-without-lease", "tasks_in_progress enables the server to cross-reference with lease records: a task that the agent holds no lease of comes back as a pending stop_task, for as long as it is listed.", Settled | Tasks, func(t *Trial) {
-			a := t.register(nil)
-			mine := t.leased(a).task
-			none := t.submit(nil)
-			for range 2 {
-				r := t.status(a.beat(owner, "active", fields{"tasks_in_progress": []string{mine, none}}), 200)
-				all := r.list("pending_commands")
-				t.that(len(all) == 1, r, "one pending command, stop_task of %s", none)
-				t.member(&answer{raw: r.raw, status: r.status, body: all[0]}, "command", "stop_task")
-				t.equal("task_id", text(all[0], "task_id"), none)
-				t.equal("command_id", text(all[0], "command_id"), "stop_"+none)
-				t.equal("reason", text(all[0], "reason"), "no_lease")
-			}
-			t.member(t.status(a.beat(owner, "active", fields{"tasks_in_progress": []string{mine}}), 200), "pending_commands", []any{})
-		}, ""},
+		{"4.3", "tasks-without-lease",
+			"tasks_in_progress enables the server to cross-reference with lease records: a task that the agent holds no lease of comes back as a pending stop_task, for as long as it is listed.", Settled | Tasks, func(t *Trial) {
+				a := t.register(nil)
+				mine := t.leased(a).task
+				none := t.submit(nil)
+				for range 2 {
+					r := t.status(a.beat(owner, "active", fields{"tasks_in_progress": []string{mine, none}}), 200)
+					all := r.list("pending_commands")
+					t.that(len(all) == 1, r, "one pending command, stop_task of %s", none)
+					t.member(&answer{raw: r.raw, status: r.status, body: all[0]}, "command", "stop_task")
+					t.equal("task_id", text(all[0], "task_id"), none)
+					t.equal("command_id", text(all[0], "command_id"), "stop_"+none)
+					t.equal("reason", text(all[0], "reason"), "no_lease")
+				}
+				t.member(t.status(a.beat(owner, "active", fields{"tasks_in_progress": []string{mine}}), 200),
+					"pending_commands", []any{})
+			}, ""},
 		{"4.3", "client_timestamp-required", "client_timestamp: string (ISO 8601), required.", 0, func(t *Trial) {
 			a := t.register(nil)
 			for _, bad := range []any{nil, "", "now", "2026-02-08", 1770546600} {
@@ -74,19 +87,21 @@ func heartbeatRules() []Rule {
 		}, ""},
 		{"4.3", "client_timestamp-forms", "client_timestamp may carry decimals and any offset.", 0, func(t *Trial) {
 			a := t.register(nil)
-			for _, good := range []string{"2026-02-08T10:30:00Z", "2026-02-08T10:30:00.123456Z", "2026-02-08T12:30:00.5+02:00"} {
+			for _, good := range []string{"2026-02-08T10:30:00Z", "2026-02-08T10:30:00.123456Z",
+				"2026-02-08T12:30:00.5+02:00"} {
 				t.status(a.beat(owner, "active", fields{"client_timestamp": good}), 200)
 			}
 		}, ""},
-		{"4.3", "refused-counts-nothing", "A refused heartbeat changes nothing: not the load, not the time it was last heard of.", 0, func(t *Trial) {
-			a := t.register(nil)
-			before := a.record()
-			t.sleep(t.cfg.Poll)
-			t.refused(a.beat(owner, "asleep", fields{"current_load": 9}))
-			after := a.record()
-			t.member(after, "capacity.current_load", 0)
-			t.equal("last_heartbeat_at", after.str("last_heartbeat_at"), before.str("last_heartbeat_at"))
-		}, ""},
+		{"4.3", "refused-counts-nothing",
+			"A refused heartbeat changes nothing: not the load, not the time it was last heard of.", 0, func(t *Trial) {
+				a := t.register(nil)
+				before := a.record()
+				t.sleep(t.cfg.Poll)
+				t.refused(a.beat(owner, "asleep", fields{"current_load": 9}))
+				after := a.record()
+				t.member(after, "capacity.current_load", 0)
+				t.equal("last_heartbeat_at", after.str("last_heartbeat_at"), before.str("last_heartbeat_at"))
+			}, ""},
 		{"4.3", "unknown-member", "An unknown member is refused with 400.", Settled, func(t *Trial) {
 			a := t.register(nil)
 			t.code(a.beat(owner, "active", fields{"load": 3}), 400, "validation_failed")
@@ -103,65 +118,74 @@ func heartbeatRules() []Rule {
 			t.member(a.alive(), "agent_status", "active")
 			a.expect("active")
 		}, ""},
-		{"4.4", "resumed-event", "The server emits an agent.lifecycle event with reason heartbeat_resumed.", Events, func(t *Trial) {
-			a := t.unwell(nil)
-			a.alive()
-			all := a.moved(moveIn, moveUnwell, moveBack)
-			t.equal("reason", all[2].str("reason"), "heartbeat_resumed")
-		}, ""},
+		{"4.4", "resumed-event", "The server emits an agent.lifecycle event with reason heartbeat_resumed.", Events,
+			func(t *Trial) {
+				a := t.unwell(nil)
+				a.alive()
+				all := a.moved(moveIn, moveUnwell, moveBack)
+				t.equal("reason", all[2].str("reason"), "heartbeat_resumed")
+			}, ""},
 		{"4.4", "gone-when-dead", "Heartbeats from a dead agent are rejected with 410 Gone.", 0, func(t *Trial) {
 			a := t.dying(nil)
 			t.status(a.beat(owner, "active", nil), 410)
 			t.status(a.beat(owner, "draining", nil), 410)
 			a.expect("dead")
 		}, ""},
-		{"4.4", "gone-when-deregistered", "Heartbeats from a deregistered agent are rejected with 410 Gone.", 0, func(t *Trial) {
-			a := t.register(nil)
-			a.remove()
-			t.status(a.beat(owner, "active", nil), 410)
-			t.status(a.beat(owner, "draining", nil), 410)
-			a.expect("deregistered")
-		}, ""},
-		{"4.4", "gone-says-why", "The 410 has code agent_gone and says, as agent_status and reason, what the last transition was.", Settled, func(t *Trial) {
-			a := t.dying(nil)
-			r := t.code(a.beat(owner, "active", nil), 410, "agent_gone")
-			t.member(r, "agent_status", "dead")
-			t.member(r, "reason", "heartbeat_timeout")
-			b := t.register(nil)
-			b.remove()
-			r = t.code(b.beat(owner, "active", nil), 410, "agent_gone")
-			t.member(r, "agent_status", "deregistered")
-			t.member(r, "reason", "deregistered")
-		}, ""},
-		{"4.4", "must-register-again", "The agent must re-register; then heartbeats are acknowledged again.", 0, func(t *Trial) {
-			a := t.register(nil)
-			a.remove()
-			t.status(a.beat(owner, "active", nil), 410)
-			t.status(a.again(owner), 201)
-			a.alive()
-		}, ""},
+		{"4.4", "gone-when-deregistered", "Heartbeats from a deregistered agent are rejected with 410 Gone.", 0,
+			func(t *Trial) {
+				a := t.register(nil)
+				a.remove()
+				t.status(a.beat(owner, "active", nil), 410)
+				t.status(a.beat(owner, "draining", nil), 410)
+				a.expect("deregistered")
+			}, ""},
+		{"4.4", "gone-says-why",
+			"The 410 has code agent_gone and says, as agent_status and reason, what the last transition was.", Settled,
+			func(t *Trial) {
+				a := t.dying(nil)
+				r := t.code(a.beat(owner, "active", nil), 410, "agent_gone")
+				t.member(r, "agent_status", "dead")
+				t.member(r, "reason", "heartbeat_timeout")
+				b := t.register(nil)
+				b.remove()
+				r = t.code(b.beat(owner, "active", nil), 410, "agent_gone")
+				t.member(r, "agent_status", "deregistered")
+				t.member(r, "reason", "deregistered")
+			}, ""},
+		{"4.4", "must-register-again", "The agent must re-register; then heartbeats are acknowledged again.", 0,
+			func(t *Trial) {
+				a := t.register(nil)
+				a.remove()
+				t.status(a.beat(owner, "active", nil), 410)
+				t.status(a.again(owner), 201)
+				a.alive()
+			}, ""},
 		{"4.4", "unknown-agent", "A heartbeat of an id that was never registered is 404.", Settled, func(t *Trial) {
 			t.status((&agent{t: t, id: t.id("never")}).beat(owner, "active", nil), 404)
 		}, ""},
-		{"4.4", "draining-by-itself", "A heartbeat with status draining transitions the agent to draining, as if it had asked for a drain.", Settled | Events | Tasks, func(t *Trial) {
-			a := t.register(nil)
-			t.leased(a)
-			t.member(t.status(a.beat(owner, "draining", nil), 200), "agent_status", "draining")
-			t.status(a.beat(owner, "draining", nil), 200)
-			t.member(a.expect("draining"), "version", 2)
-			a.moved(moveIn, moveDrain)
-		}, ""},
-		{"4.4", "active-does-not-undo", "A heartbeat with status active does not undo draining.", Settled | Tasks, func(t *Trial) {
-			a := t.draining(nil)
-			t.member(a.alive(), "agent_status", "draining")
-			a.expect("draining")
-		}, ""},
-		{"4.4", "unhealthy-says-draining", "A heartbeat with status draining of an unhealthy agent is two events: heartbeat_resumed, then drain_initiated.", Settled | Events | Tasks, func(t *Trial) {
-			a := t.register(t.lingering())
-			t.leased(a)
-			a.falls("unhealthy")
-			t.member(t.status(a.beat(owner, "draining", nil), 200), "agent_status", "draining")
-			a.moved(moveIn, moveUnwell, moveBack, moveDrain)
-		}, ""},
+		{"4.4", "draining-by-itself",
+			"A heartbeat with status draining transitions the agent to draining, as if it had asked for a drain.",
+			Settled | Events | Tasks, func(t *Trial) {
+				a := t.register(nil)
+				t.leased(a)
+				t.member(t.status(a.beat(owner, "draining", nil), 200), "agent_status", "draining")
+				t.status(a.beat(owner, "draining", nil), 200)
+				t.member(a.expect("draining"), "version", 2)
+				a.moved(moveIn, moveDrain)
+			}, ""},
+		{"4.4", "active-does-not-undo", "A heartbeat with status active does not undo draining.", Settled | Tasks,
+			func(t *Trial) {
+				a := t.draining(nil)
+				t.member(a.alive(), "agent_status", "draining")
+				a.expect("draining")
+			}, ""},
+		{"4.4", "unhealthy-says-draining",
+			"A heartbeat with status draining of an unhealthy agent is two events: heartbeat_resumed, then drain_initiated.", Settled | Events | Tasks, func(t *Trial) {
+				a := t.register(t.lingering())
+				t.leased(a)
+				a.falls("unhealthy")
+				t.member(t.status(a.beat(owner, "draining", nil), 200), "agent_status", "draining")
+				a.moved(moveIn, moveUnwell, moveBack, moveDrain)
+			}, ""},
 	}
 }

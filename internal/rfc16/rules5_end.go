@@ -3,15 +3,17 @@ package rfc16
 // drainedOut is the story of a drain whose deadline passes while leases are
 // held, although the agent goes on sending heartbeats.
 type drainedOut struct {
-	a          *agent
-	l, m       *lease
-	record     *answer
-	write      *answer
-	lost       [2]event
-	warning    event
-	took       *lease
-	before, at event // the lifecycle events of the drain's begin and end
-	heartbeat  *answer
+	a         *agent
+	l         *lease
+	m         *lease
+	record    *answer
+	write     *answer
+	lost      [2]event
+	warning   event
+	took      *lease
+	before    event
+	at        event // the lifecycle events of the drain's begin and end
+	heartbeat *answer
 }
 
 func overdue(t *Trial) drainedOut {
@@ -40,12 +42,14 @@ func overdue(t *Trial) drainedOut {
 func drainEndRules() []Rule {
 	const needs = Tasks | Events
 	return []Rule{
-		{"5.2", "7", "If drain_timeout_seconds elapses and the agent still holds leases, the server transitions the agent to dead: not earlier, and then soon.", needs, func(t *Trial) {
-			d := overdue(t)
-			t.member(d.record, "status", "dead")
-			took, want := d.at.at().Sub(d.before.at()), seconds(t.cfg.DrainTimeout)
-			t.that(took >= want && took < want+t.cfg.Slack, d.at.a, "dead %s after the drain began, not %s", want, took)
-		}, ""},
+		{"5.2", "7",
+			"If drain_timeout_seconds elapses and the agent still holds leases, the server transitions the agent to dead: not earlier, and then soon.", needs, func(t *Trial) {
+				d := overdue(t)
+				t.member(d.record, "status", "dead")
+				took, want := d.at.at().Sub(d.before.at()), seconds(t.cfg.DrainTimeout)
+				t.that(took >= want && took < want+t.cfg.Slack, d.at.a, "dead %s after the drain began, not %s", want,
+					took)
+			}, ""},
 		{"5.2", "7-warning", "The server emits a warning event.", needs, func(t *Trial) {
 			t.equal("type", overdue(t).warning.str("type"), "agent.drain_overdue")
 		}, ""},
@@ -54,83 +58,97 @@ func drainEndRules() []Rule {
 		}, ""},
 		{"5.2", "7-tasks", "Tasks are eligible for reassignment.", needs, func(t *Trial) {
 			d := overdue(t)
-			t.that(d.took.task == d.l.task || d.took.task == d.m.task, d.took.previous, "one of the drained agent's tasks")
+			t.that(d.took.task == d.l.task || d.took.task == d.m.task, d.took.previous,
+				"one of the drained agent's tasks")
 		}, ""},
-		{"5.2", "7-reason", "Leases that a drain's deadline ends have reason drain_timeout and count no failure; the warning comes first, then the lifecycle event, then theirs.", needs | Settled, func(t *Trial) {
-			d := overdue(t)
-			for _, e := range d.lost {
-				t.equal("reason", e.str("reason"), "drain_timeout")
-				t.that(d.warning.seq() < d.at.seq() && d.at.seq() < e.seq(), e.a, "agent.drain_overdue, agent.lifecycle, lease.expired in this order")
-			}
-			t.member(t.state(d.l.task), "failures", 0)
-		}, ""},
-		{"5.2", "7-whatever-heartbeats", "Heartbeats do not prolong a drain; after its end they are refused with 410.", needs | Settled, func(t *Trial) {
-			r := t.code(overdue(t).heartbeat, 410, "agent_gone")
-			t.member(r, "reason", "drain_timeout")
-		}, ""},
-		{"5.2", "none-held-at-deadline", "A deadline that passes with no lease held ends in deregistered, reason drain_completed.", needs | Settled, func(t *Trial) {
-			a := t.register(nil)
-			a.drain(t.cfg.DrainTimeout)
-			t.sleep(seconds(t.cfg.DrainTimeout))
-			a.becomes("deregistered", t.cfg.Slack)
-			a.moved(moveIn, moveDrain, moveDone)
-		}, ""},
-		{"5.2", "none-held-next-heartbeat", "A drain with no lease held is complete at the agent's next heartbeat, which hears of it; the one after that is refused with 410.", needs | Settled, func(t *Trial) {
-			a := t.register(nil)
-			t.member(a.drain(600), "status", "draining")
-			t.member(a.alive(), "agent_status", "deregistered")
-			a.expect("deregistered")
-			t.code(a.beat(owner, "draining", nil), 410, "agent_gone")
-			a.moved(moveIn, moveDrain, moveDone)
-		}, ""},
-		{"5.2", "none-held-one-interval", "A drain with no lease held is complete one heartbeat interval after it began, without a heartbeat.", needs | Settled, func(t *Trial) {
-			a := t.register(t.lingering())
-			a.drain(100_000)
-			a.fell = true
-			t.sleep(seconds(t.cfg.Interval))
-			a.becomes("deregistered", t.cfg.Slack)
-			a.moved(moveIn, moveDrain, moveDone)
-		}, ""},
-		{"5.2", "deadline-fixed", "The deadline is fixed when the drain begins: asked for again, with another timeout or by heartbeat, it stays.", Tasks | Settled, func(t *Trial) {
-			a := t.draining(nil)
-			was := a.record().str("drain_deadline_at")
-			t.that(was != "", t.last, "a drain_deadline_at")
-			t.status(a.change(owner, fields{"status": "draining", "drain_timeout_seconds": 5}), 200)
-			t.status(a.beat(owner, "draining", nil), 200)
-			t.equal("drain_deadline_at", a.record().str("drain_deadline_at"), was)
-		}, ""},
-		{"9.3", "leases-stay", "Draining: existing leases remain valid, the agent is expected to complete them.", Tasks, func(t *Trial) {
-			a := t.register(nil)
-			l := t.leased(a)
-			a.drain(600)
-			l.held()
-			t.status(l.complete(), 200)
-		}, ""},
-		{"9.3", "no-new-leases", "Draining: new lease requests from the agent SHOULD be rejected by the server.", Tasks, func(t *Trial) {
-			a := t.draining(nil)
-			t.submit(nil)
-			t.refused(a.acquire(owner, nil))
-		}, ""},
-		{"9.3", "no-new-leases-409", "The rejection is 409 agent_draining, also of an acquire that waits already.", Tasks | Settled, func(t *Trial) {
-			a := t.draining(nil)
-			t.submit(nil)
-			t.code(a.acquire(owner, fields{"waitSeconds": 20}), 409, "agent_draining")
-			b := t.register(nil)
-			t.leased(b)
-			waiting := make(chan *answer, 1)
-			go func() { waiting <- t.s.do(t.ctx, acquiring(b, t.s.keys[owner])) }()
-			t.sleep(2 * t.cfg.Poll)
-			b.drain(600)
-			r := <-waiting
-			t.code(r, 409, "agent_draining")
-		}, ""},
-		{"9.3", "all-released", "Draining: when all leases are released, the agent transitions to deregistered.", Tasks, func(t *Trial) {
-			a := t.register(nil)
-			l := t.leased(a)
-			a.drain(600)
-			t.status(l.release(), 200)
-			a.becomes("deregistered", t.cfg.Slack)
-		}, ""},
+		{"5.2", "7-reason",
+			"Leases that a drain's deadline ends have reason drain_timeout and count no failure; the warning comes first, then the lifecycle event, then theirs.", needs | Settled, func(t *Trial) {
+				d := overdue(t)
+				for _, e := range d.lost {
+					t.equal("reason", e.str("reason"), "drain_timeout")
+					t.that(d.warning.seq() < d.at.seq() && d.at.seq() < e.seq(), e.a,
+						"agent.drain_overdue, agent.lifecycle, lease.expired in this order")
+				}
+				t.member(t.state(d.l.task), "failures", 0)
+			}, ""},
+		{"5.2", "7-whatever-heartbeats", "Heartbeats do not prolong a drain; after its end they are refused with 410.",
+			needs | Settled, func(t *Trial) {
+				r := t.code(overdue(t).heartbeat, 410, "agent_gone")
+				t.member(r, "reason", "drain_timeout")
+			}, ""},
+		{"5.2", "none-held-at-deadline",
+			"A deadline that passes with no lease held ends in deregistered, reason drain_completed.", needs | Settled,
+			func(t *Trial) {
+				a := t.register(nil)
+				a.drain(t.cfg.DrainTimeout)
+				t.sleep(seconds(t.cfg.DrainTimeout))
+				a.becomes("deregistered", t.cfg.Slack)
+				a.moved(moveIn, moveDrain, moveDone)
+			}, ""},
+		{"5.2", "none-held-next-heartbeat",
+			"A drain with no lease held is complete at the agent's next heartbeat, which hears of it; the one after that is refused with 410.", needs | Settled, func(t *Trial) {
+				a := t.register(nil)
+				t.member(a.drain(600), "status", "draining")
+				t.member(a.alive(), "agent_status", "deregistered")
+				a.expect("deregistered")
+				t.code(a.beat(owner, "draining", nil), 410, "agent_gone")
+				a.moved(moveIn, moveDrain, moveDone)
+			}, ""},
+		{"5.2", "none-held-one-interval",
+			"A drain with no lease held is complete one heartbeat interval after it began, without a heartbeat.",
+			needs | Settled, func(t *Trial) {
+				a := t.register(t.lingering())
+				a.drain(100_000)
+				a.fell = true
+				t.sleep(seconds(t.cfg.Interval))
+				a.becomes("deregistered", t.cfg.Slack)
+				a.moved(moveIn, moveDrain, moveDone)
+			}, ""},
+		{"5.2", "deadline-fixed",
+			"The deadline is fixed when the drain begins: asked for again, with another timeout or by heartbeat, it stays.", Tasks | Settled, func(t *Trial) {
+				a := t.draining(nil)
+				was := a.record().str("drain_deadline_at")
+				t.that(was != "", t.last, "a drain_deadline_at")
+				t.status(a.change(owner, fields{"status": "draining", "drain_timeout_seconds": 5}), 200)
+				t.status(a.beat(owner, "draining", nil), 200)
+				t.equal("drain_deadline_at", a.record().str("drain_deadline_at"), was)
+			}, ""},
+		{"9.3", "leases-stay", "Draining: existing leases remain valid, the agent is expected to complete them.", Tasks,
+			func(t *Trial) {
+				a := t.register(nil)
+				l := t.leased(a)
+				a.drain(600)
+				l.held()
+				t.status(l.complete(), 200)
+			}, ""},
+		{"9.3", "no-new-leases", "Draining: new lease requests from the agent SHOULD be rejected by the server.", Tasks,
+			func(t *Trial) {
+				a := t.draining(nil)
+				t.submit(nil)
+				t.refused(a.acquire(owner, nil))
+			}, ""},
+		{"9.3", "no-new-leases-409", "The rejection is 409 agent_draining, also of an acquire that waits already.",
+			Tasks | Settled, func(t *Trial) {
+				a := t.draining(nil)
+				t.submit(nil)
+				t.code(a.acquire(owner, fields{"waitSeconds": 20}), 409, "agent_draining")
+				b := t.register(nil)
+				t.leased(b)
+				waiting := make(chan *answer, 1)
+				go func() { waiting <- t.s.do(t.ctx, acquiring(b, t.s.keys[owner])) }()
+				t.sleep(2 * t.cfg.Poll)
+				b.drain(600)
+				r := <-waiting
+				t.code(r, 409, "agent_draining")
+			}, ""},
+		{"9.3", "all-released", "Draining: when all leases are released, the agent transitions to deregistered.", Tasks,
+			func(t *Trial) {
+				a := t.register(nil)
+				l := t.leased(a)
+				a.drain(600)
+				t.status(l.release(), 200)
+				a.becomes("deregistered", t.cfg.Slack)
+			}, ""},
 	}
 }
 

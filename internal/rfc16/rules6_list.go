@@ -49,37 +49,49 @@ func listRules() []Rule {
 			t.member(t.status(r, 200), "agents", []any{})
 			t.member(r, "total", 0)
 		}, ""},
-		{"6.1", "row", "A row has agent_id, role_id, name, capabilities, capacity, status and last_heartbeat_at.", 0, func(t *Trial) {
-			tag, ids := t.pool(whole())
-			t.status(t.agents[0].beat(owner, "active", fields{"current_load": 2}), 200)
-			r := t.status(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
-			row := &answer{status: r.status, raw: r.raw, body: fields{}}
-			if all := r.list("agents"); len(all) == 1 {
-				row.body = all[0]
-			}
-			wanted := fields{"agent_id": ids[0], "role_id": "billing-processor", "name": "Billing Processor", "status": "active", "capacity": fields{"max_concurrent_tasks": 5, "current_load": 2}}
-			for path, want := range wanted {
-				t.member(row, path, want)
-			}
-			t.equal("capabilities", words(row.body, "capabilities"), tag+",billing,invoicing,stripe-integration")
-			t.equal("last_heartbeat_at", row.str("last_heartbeat_at"), t.agents[0].record().str("last_heartbeat_at"))
-		}, ""},
-		{"6.1", "row-no-more", "A row has these members and no other: no metadata, no endpoint.", Settled, func(t *Trial) {
-			tag, _ := t.pool(whole())
-			r := t.status(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
-			all := r.list("agents")
-			t.that(len(all) == 1, r, "one agent")
-			t.equal("members", slices.Sorted(maps.Keys(all[0])), []string{"agent_id", "capabilities", "capacity", "last_heartbeat_at", "name", "role_id", "status"})
-		}, ""},
-		{"6.2", "capabilities-any", "capabilities: comma-separated; returns agents matching ANY of the specified capabilities.", 0, func(t *Trial) {
-			x, y, z := t.tag()+"x", t.tag()+"y", t.tag()+"z"
-			a := t.register(fields{"capabilities": []string{x}})
-			b := t.register(fields{"capabilities": []string{y, z}})
-			t.register(fields{"capabilities": []string{z}})
-			t.equal("listed", t.listed("capabilities="+x+","+y), []string{a.id, b.id})
-			t.equal("listed", t.listed("capabilities="+x), []string{a.id})
-			t.equal("listed", t.listed("capabilities="+t.tag()), []string{})
-		}, ""},
+		{"6.1", "row", "A row has agent_id, role_id, name, capabilities, capacity, status and last_heartbeat_at.", 0,
+			func(t *Trial) {
+				tag, ids := t.pool(whole())
+				t.status(t.agents[0].beat(owner, "active", fields{"current_load": 2}), 200)
+				r := t.status(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
+				row := &answer{status: r.status, raw: r.raw, body: fields{}}
+				if all := r.list("agents"); len(all) == 1 {
+					row.body = all[0]
+				}
+				wanted := fields{
+					"agent_id": ids[0],
+					"role_id":  "billing-processor",
+					"name":     "Billing Processor",
+					"status":   "active",
+					"capacity": fields{"max_concurrent_tasks": 5, "current_load": 2},
+				}
+				for path, want := range wanted {
+					t.member(row, path, want)
+				}
+				t.equal("capabilities", words(row.body, "capabilities"), tag+",billing,invoicing,stripe-integration")
+				t.equal("last_heartbeat_at", row.str("last_heartbeat_at"), t.agents[0].record().
+					str("last_heartbeat_at"))
+			}, ""},
+		{"6.1", "row-no-more", "A row has these members and no other: no metadata, no endpoint.", Settled,
+			func(t *Trial) {
+				tag, _ := t.pool(whole())
+				r := t.status(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
+				all := r.list("agents")
+				t.that(len(all) == 1, r, "one agent")
+				t.equal("members", slices.Sorted(maps.Keys(all[0])),
+					[]string{"agent_id", "capabilities", "capacity", "last_heartbeat_at", "name", "role_id", "status"})
+			}, ""},
+		{"6.2", "capabilities-any",
+			"capabilities: comma-separated; returns agents matching ANY of the specified capabilities.", 0,
+			func(t *Trial) {
+				x, y, z := t.tag()+"x", t.tag()+"y", t.tag()+"z"
+				a := t.register(fields{"capabilities": []string{x}})
+				b := t.register(fields{"capabilities": []string{y, z}})
+				t.register(fields{"capabilities": []string{z}})
+				t.equal("listed", t.listed("capabilities="+x+","+y), []string{a.id, b.id})
+				t.equal("listed", t.listed("capabilities="+x), []string{a.id})
+				t.equal("listed", t.listed("capabilities="+t.tag()), []string{})
+			}, ""},
 		{"6.2", "status", "status: comma-separated; filter by status.", 0, func(t *Trial) {
 			tag, ids := t.pool(nil, nil, nil)
 			t.agents[0].remove()
@@ -113,48 +125,57 @@ func listRules() []Rule {
 			t.register(nil)
 			t.equal("listed", t.listed("role_id="+role), []string{a.id})
 		}, ""},
-		{"6.2", "min_available_capacity", "min_available_capacity: agents with max_concurrent_tasks - current_load >= value.", 0, func(t *Trial) {
-			tag, ids := t.pool(fields{"capacity": fields{"max_concurrent_tasks": 5}}, fields{"capacity": fields{"max_concurrent_tasks": 2}})
-			t.status(t.agents[0].beat(owner, "active", fields{"current_load": 2}), 200)
-			for value, want := range map[int][]string{1: ids, 2: ids, 3: ids[:1], 4: {}} {
-				t.equal(fmt.Sprintf("listed with %d", value), t.listed(fmt.Sprintf("min_available_capacity=%d&capabilities=%s", value, tag)), want)
-			}
-		}, ""},
-		{"6.2", "no-maximum", "min_available_capacity above 0 leaves out agents that declare no maximum.", Settled, func(t *Trial) {
-			tag, ids := t.pool(nil, fields{"capacity": fields{"max_concurrent_tasks": 1}})
-			t.equal("listed", t.listed("min_available_capacity=0&capabilities="+tag), ids)
-			t.equal("listed", t.listed("min_available_capacity=1&capabilities="+tag), ids[1:])
-		}, ""},
+		{"6.2", "min_available_capacity",
+			"min_available_capacity: agents with max_concurrent_tasks - current_load >= value.", 0, func(t *Trial) {
+				tag, ids := t.pool(fields{"capacity": fields{"max_concurrent_tasks": 5}},
+					fields{"capacity": fields{"max_concurrent_tasks": 2}})
+				t.status(t.agents[0].beat(owner, "active", fields{"current_load": 2}), 200)
+				for value, want := range map[int][]string{1: ids, 2: ids, 3: ids[:1], 4: {}} {
+					t.equal(fmt.Sprintf("listed with %d", value),
+						t.listed(fmt.Sprintf("min_available_capacity=%d&capabilities=%s", value, tag)), want)
+				}
+			}, ""},
+		{"6.2", "no-maximum", "min_available_capacity above 0 leaves out agents that declare no maximum.", Settled,
+			func(t *Trial) {
+				tag, ids := t.pool(nil, fields{"capacity": fields{"max_concurrent_tasks": 1}})
+				t.equal("listed", t.listed("min_available_capacity=0&capabilities="+tag), ids)
+				t.equal("listed", t.listed("min_available_capacity=1&capabilities="+tag), ids[1:])
+			}, ""},
 		{"6.2", "and", "The filters are AND-ed.", Settled, func(t *Trial) {
 			role, size := t.id("role"), fields{"capacity": fields{"max_concurrent_tasks": 3}}
-			tag, ids := t.pool(also(size, fields{"role_id": role}), fields{"role_id": role}, size, also(size, fields{"role_id": role}))
+			tag, ids := t.pool(also(size, fields{"role_id": role}), fields{"role_id": role}, size,
+				also(size, fields{"role_id": role}))
 			t.agents[3].remove()
 			t.register(also(size, fields{"role_id": role}))
-			t.equal("listed", t.listed("min_available_capacity=3&status=active&role_id="+role+"&capabilities="+tag), ids[:1])
+			t.equal("listed", t.listed("min_available_capacity=3&status=active&role_id="+role+"&capabilities="+tag),
+				ids[:1])
 		}, ""},
 		{"6.2", "unknown", "An unknown parameter, status or number is refused with 400.", Settled, func(t *Trial) {
-			for _, bad := range []string{"state=active", "status=asleep", "min_available_capacity=many", "min_available_capacity=-1", "limit=0", "cursor=%21"} {
+			for _, bad := range []string{"state=active", "status=asleep", "min_available_capacity=many",
+				"min_available_capacity=-1", "limit=0", "cursor=%21"} {
 				t.code(t.call(operator, "GET", agentsPath+"?"+bad, nil), 400, "validation_failed")
 			}
 		}, ""},
-		{"6.2", "pages", "With limit the list comes in pages: next_cursor leads to the next one, total counts all, each agent comes once.", Settled, func(t *Trial) {
-			tag, ids := t.pool(nil, nil, nil, nil, nil)
-			t.agents[4].remove()
-			query := "status=active,deregistered&limit=2&capabilities=" + tag
-			seen, cursor, pages := []string{}, "", 0
-			for ; pages == 0 || cursor != ""; pages++ {
-				t.that(pages < 6, t.last, "an end of the pages")
-				r := t.status(t.call(operator, "GET", agentsPath+"?"+query+"&cursor="+url.QueryEscape(cursor), nil), 200)
-				if cursor == "" {
-					r = t.status(t.call(operator, "GET", agentsPath+"?"+query, nil), 200)
+		{"6.2", "pages",
+			"With limit the list comes in pages: next_cursor leads to the next one, total counts all, each agent comes once.", Settled, func(t *Trial) {
+				tag, ids := t.pool(nil, nil, nil, nil, nil)
+				t.agents[4].remove()
+				query := "status=active,deregistered&limit=2&capabilities=" + tag
+				seen, cursor, pages := []string{}, "", 0
+				for ; pages == 0 || cursor != ""; pages++ {
+					t.that(pages < 6, t.last, "an end of the pages")
+					r := t.status(t.call(operator, "GET", agentsPath+"?"+query+"&cursor="+url.QueryEscape(cursor), nil),
+						200)
+					if cursor == "" {
+						r = t.status(t.call(operator, "GET", agentsPath+"?"+query, nil), 200)
+					}
+					t.member(r, "total", 5)
+					t.that(len(r.list("agents")) <= 2, r, "at most two agents")
+					seen, cursor = append(seen, t.ids(r)...), r.str("next_cursor")
 				}
-				t.member(r, "total", 5)
-				t.that(len(r.list("agents")) <= 2, r, "at most two agents")
-				seen, cursor = append(seen, t.ids(r)...), r.str("next_cursor")
-			}
-			slices.Sort(seen)
-			t.equal("all pages", seen, ids)
-		}, ""},
+				slices.Sort(seen)
+				t.equal("all pages", seen, ids)
+			}, ""},
 		{"6.2", "no-cursor-without-more", "next_cursor is there only when there is more.", Settled, func(t *Trial) {
 			tag, _ := t.pool(nil, nil)
 			r := t.status(t.call(operator, "GET", agentsPath+"?limit=2&capabilities="+tag, nil), 200)
@@ -162,17 +183,18 @@ func listRules() []Rule {
 			_, more := r.at("next_cursor")
 			t.that(!more, r, "no next_cursor")
 		}, ""},
-		{"6.3", "lookup", "GET /api/v1/agents/{agent_id} returns the full agent record including metadata, heartbeat_config and endpoint.", 0, func(t *Trial) {
-			a := t.register(whole())
-			r := a.record()
-			for path, want := range whole() {
-				if path != "capacity" {
-					t.member(r, path, want)
+		{"6.3", "lookup",
+			"GET /api/v1/agents/{agent_id} returns the full agent record including metadata, heartbeat_config and endpoint.", 0, func(t *Trial) {
+				a := t.register(whole())
+				r := a.record()
+				for path, want := range whole() {
+					if path != "capacity" {
+						t.member(r, path, want)
+					}
 				}
-			}
-			t.member(r, "capacity.max_concurrent_tasks", 5)
-			t.member(r, "version", 1)
-		}, ""},
+				t.member(r, "capacity.max_concurrent_tasks", 5)
+				t.member(r, "version", 1)
+			}, ""},
 		{"6.3", "unknown-agent", "The lookup of an id that was never registered is 404.", 0, func(t *Trial) {
 			t.status(t.call(owner, "GET", agentsPath+"/"+t.id("never"), nil), 404)
 		}, ""},

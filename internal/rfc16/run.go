@@ -127,7 +127,17 @@ func tell[T any](t *Trial, name string, happen func(*Trial) T) T {
 	t.s.mu.Lock()
 	st, known := t.s.stories[name]
 	if !known {
-		st = &story{ended: make(chan struct{}), trial: &Trial{s: t.s, nth: t.nth, cfg: t.cfg, ctx: t.ctx, prefix: t.s.prefix + name + "-", result: &Result{}}}
+		st = &story{
+			ended: make(chan struct{}),
+			trial: &Trial{
+				s:      t.s,
+				nth:    t.nth,
+				cfg:    t.cfg,
+				ctx:    t.ctx,
+				prefix: t.s.prefix + name + "-",
+				result: &Result{},
+			},
+		}
 		t.s.stories[name] = st
 	}
 	t.s.mu.Unlock()
@@ -142,7 +152,8 @@ func tell[T any](t *Trial, name string, happen func(*Trial) T) T {
 	if r := st.trial.result; r.Outcome != Passed {
 		spare := *t.result
 		*t.result = *r
-		t.result.Section, t.result.ID, t.result.Text, t.result.Settled = spare.Section, spare.ID, spare.Text, spare.Settled
+		t.result.Section, t.result.ID, t.result.Text, t.result.Settled = spare.Section, spare.ID, spare.Text,
+			spare.Settled
 		t.end()
 	}
 	t.last = st.trial.last

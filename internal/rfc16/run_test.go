@@ -32,11 +32,18 @@ func TestASlowMachineProvesNothing(t *testing.T) {
 		return server.RoundTrip(r)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		report, err := Run(t.Context(), Config{URL: "http://slow.test", Key: "k", HTTP: &http.Client{Transport: slow}, Only: only("4.4/resets-timer")})
+		report, err := Run(t.Context(),
+			Config{
+				URL:  "http://slow.test",
+				Key:  "k",
+				HTTP: &http.Client{Transport: slow},
+				Only: only("4.4/resets-timer"),
+			})
 		if err != nil || len(report.Results) != 1 {
 			t.Fatal(report, err)
 		}
-		if r := report.Results[0]; r.Outcome != NotRun || !strings.Contains(r.Why, "too slow") || report.NotRun != 1 || report.Passed != 0 {
+		if r := report.Results[0]; r.Outcome != NotRun || !strings.Contains(r.Why, "too slow") || report.NotRun != 1 ||
+			report.Passed != 0 {
 			t.Errorf("%+v", report)
 		}
 		if beats != 2*tries {
@@ -64,7 +71,12 @@ func TestAnEndedRunCleansUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		report, err := Run(ctx, Config{URL: "http://ended.test", Key: "k", HTTP: &http.Client{Transport: count}, Only: only("2.2/active-unhealthy", "2.2/unhealthy-dead", "4.4/resumed")})
+		report, err := Run(ctx, Config{
+			URL:  "http://ended.test",
+			Key:  "k",
+			HTTP: &http.Client{Transport: count},
+			Only: only("2.2/active-unhealthy", "2.2/unhealthy-dead", "4.4/resumed"),
+		})
 		if err == nil || report.NotRun != 3 || made != 3 || removed != 3 || len(report.Left) > 0 {
 			t.Errorf("%v, %d agents made, %d removed: %+v", err, made, removed, report)
 		}
@@ -86,7 +98,8 @@ func TestALostRegistrationIsTakenAway(t *testing.T) {
 		return res, err
 	})
 	synctest.Test(t, func(t *testing.T) {
-		report, err := Run(t.Context(), Config{URL: "http://lossy.test", Key: "k", HTTP: &http.Client{Transport: lossy}, Only: only("3.2/201")})
+		report, err := Run(t.Context(),
+			Config{URL: "http://lossy.test", Key: "k", HTTP: &http.Client{Transport: lossy}, Only: only("3.2/201")})
 		if err != nil || report.Failed != 1 || len(gone) != 1 || !strings.Contains(report.Results[0].Got, "no answer") {
 			t.Errorf("%v, removed %v: %+v", err, gone, report)
 		}
@@ -104,7 +117,8 @@ func TestWhatIsLeftIsSaid(t *testing.T) {
 		return res, err
 	})
 	synctest.Test(t, func(t *testing.T) {
-		report, err := Run(t.Context(), Config{URL: "http://stuck.test", Key: "k", HTTP: &http.Client{Transport: stuck}, Only: only("3.2/201")})
+		report, err := Run(t.Context(),
+			Config{URL: "http://stuck.test", Key: "k", HTTP: &http.Client{Transport: stuck}, Only: only("3.2/201")})
 		if err != nil || report.Passed != 1 || len(report.Left) != 5 { // the agent and four keys
 			t.Errorf("%v: %+v", err, report)
 		}
@@ -122,12 +136,21 @@ func TestAServerWithTheRFCAlone(t *testing.T) {
 		return inner.answer(method, path, body)
 	}}
 	for name, r := range outcomes(t, plain, Config{RFCOnly: true}) {
-		if !strings.Contains(r.Why, "second agent key") && !strings.Contains(r.Why, "operator's own") && r.Why != "" && !slices.Contains(silentRules(), name) {
+		if !strings.Contains(r.Why, "second agent key") && !strings.Contains(r.Why, "operator's own") && r.Why != "" &&
+			!slices.Contains(silentRules(), name) {
 			t.Errorf("%s: %s", name, r.Why)
 		}
 	}
-	lacking := map[Needs]string{Stranger: "no second agent key", Operator: "operator's own", Events: "/api/v1/stats answers 404", Tasks: "/api/v1/tasks answers 404",
-		Commands: "commands answers 404", Pools: "/api/v1/pools answers 404", Reviewer: "no reviewer's key", Keys: "makes no other keys"}
+	lacking := map[Needs]string{
+		Stranger: "no second agent key",
+		Operator: "operator's own",
+		Events:   "/api/v1/stats answers 404",
+		Tasks:    "/api/v1/tasks answers 404",
+		Commands: "commands answers 404",
+		Pools:    "/api/v1/pools answers 404",
+		Reviewer: "no reviewer's key",
+		Keys:     "makes no other keys",
+	}
 	all := outcomes(t, plain, Config{})
 	for _, r := range Rules() {
 		got := all[r.Name()]
@@ -169,11 +192,26 @@ func TestGivenKeysAreUsed(t *testing.T) {
 	})
 	rules := only("Security/spoofed-heartbeat", "3.2/201", "4.4/unknown-agent")
 	synctest.Test(t, func(t *testing.T) {
-		report, err := Run(t.Context(), Config{URL: "http://keys.test", Key: "op", AgentKey: "one", OtherKey: "two", HTTP: &http.Client{Transport: seen}, Only: rules})
+		report, err := Run(t.Context(),
+			Config{
+				URL:      "http://keys.test",
+				Key:      "op",
+				AgentKey: "one",
+				OtherKey: "two",
+				HTTP:     &http.Client{Transport: seen},
+				Only:     rules,
+			})
 		if err != nil || report.NotRun != 0 || !used["op"] || !used["one"] || !used["two"] {
 			t.Errorf("%v, %v: %+v", err, used, report)
 		}
-		report, err = Run(t.Context(), Config{URL: "http://keys.test", Key: "op", AgentKey: "one", HTTP: &http.Client{Transport: seen}, Only: rules})
+		report, err = Run(t.Context(),
+			Config{
+				URL:      "http://keys.test",
+				Key:      "op",
+				AgentKey: "one",
+				HTTP:     &http.Client{Transport: seen},
+				Only:     rules,
+			})
 		if err != nil || report.NotRun != 1 || report.Results[2].Why != "no second agent key was given" {
 			t.Errorf("%v: %+v", err, report)
 		}
@@ -194,7 +232,13 @@ func TestAServerThatIsAway(t *testing.T) {
 			return res, err
 		})
 		synctest.Test(t, func(t *testing.T) {
-			report, err := Run(t.Context(), Config{URL: "http://away.test", Key: "k", HTTP: &http.Client{Transport: flaky}, Only: only("4.2/acknowledged")})
+			report, err := Run(t.Context(),
+				Config{
+					URL:  "http://away.test",
+					Key:  "k",
+					HTTP: &http.Client{Transport: flaky},
+					Only: only("4.2/acknowledged"),
+				})
 			if err != nil || len(report.Results) != 1 || report.Results[0].Outcome != want {
 				t.Errorf("away %d times: %v, %+v", away, err, report)
 			}

@@ -30,7 +30,9 @@ type Config struct {
 	// Only leaves out every rule that it is not true of. Defaults to all rules.
 	Only func(Rule) bool
 	// Thresholds in seconds, of agents that are to fall silent. Default to 1, 2, 4.
-	Interval, Unhealthy, Dead int
+	Interval  int
+	Unhealthy int
+	Dead      int
 	// DrainTimeout of drains that are to run out, in seconds. Defaults to 2.
 	DrainTimeout int
 	// Parallel bounds the rules that run side by side. Defaults to 32.
@@ -106,11 +108,25 @@ func start(ctx context.Context, cfg Config) (*suite, error) {
 	if cfg.HTTP == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.MaxIdleConnsPerHost = cfg.Parallel
-		cfg.HTTP = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		cfg.HTTP = &http.Client{
+			Transport:     t,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 	}
 	cfg.URL = strings.TrimRight(cfg.URL, "/")
-	s := &suite{cfg: cfg, prefix: "rfc16-" + strings.ToLower(rand.Text()[:8]) + "-", why: map[Needs]string{}, stories: map[string]*story{}}
-	s.keys = map[who]string{admin: cfg.Key, operator: cfg.Key, owner: cmp.Or(cfg.AgentKey, cfg.Key), stranger: cfg.OtherKey, forger: "unknown-" + rand.Text()}
+	s := &suite{
+		cfg:     cfg,
+		prefix:  "rfc16-" + strings.ToLower(rand.Text()[:8]) + "-",
+		why:     map[Needs]string{},
+		stories: map[string]*story{},
+	}
+	s.keys = map[who]string{
+		admin:    cfg.Key,
+		operator: cfg.Key,
+		owner:    cmp.Or(cfg.AgentKey, cfg.Key),
+		stranger: cfg.OtherKey,
+		forger:   "unknown-" + rand.Text(),
+	}
 	return s, s.explore(ctx)
 }
 
@@ -141,7 +157,8 @@ func (s *suite) explore(ctx context.Context) error {
 	a = s.ask(ctx, operator, "POST", "/api/v1/tasks", fields{}) // may it submit? Without a title nothing is made
 	s.needs(Tasks, a.status == 400 || a.status == 422, fmt.Sprintf("POST /api/v1/tasks answers %d", a.status))
 	a = s.ask(ctx, operator, "POST", agentsPath+"/"+s.prefix+"none/commands", fields{"command": "ping"})
-	s.needs(Commands, a.str("code") == "not_found", fmt.Sprintf("POST %s/{agent_id}/commands answers %d", agentsPath, a.status))
+	s.needs(Commands, a.str("code") == "not_found",
+		fmt.Sprintf("POST %s/{agent_id}/commands answers %d", agentsPath, a.status))
 	return nil
 }
 
@@ -172,12 +189,19 @@ func (s *suite) makeKeys(ctx context.Context) {
 		scope string
 		given bool
 	}{
-		{owner, "agent", s.cfg.AgentKey != ""}, {stranger, "agent", s.cfg.OtherKey != ""}, {reviewer, "reviewer", false}, {operator, "operator", false},
+		{owner, "agent", s.cfg.AgentKey != ""}, {stranger, "agent", s.cfg.OtherKey != ""},
+		{reviewer, "reviewer", false}, {operator, "operator", false},
 	} {
 		if k.given {
 			continue
 		}
-		a := s.do(ctx, request{by: admin, secret: s.cfg.Key, method: "POST", url: s.cfg.URL + "/api/v1/keys", body: fields{"name": s.prefix + k.scope, "scopes": []string{k.scope}}})
+		a := s.do(ctx, request{
+			by:     admin,
+			secret: s.cfg.Key,
+			method: "POST",
+			url:    s.cfg.URL + "/api/v1/keys",
+			body:   fields{"name": s.prefix + k.scope, "scopes": []string{k.scope}},
+		})
 		if a.status != 201 {
 			return
 		}
@@ -196,7 +220,12 @@ func (s *suite) alsoRevoke(id string) {
 // revoke ends the keys of the run.
 func (s *suite) revoke(ctx context.Context) {
 	for _, id := range s.made {
-		if a := s.do(ctx, request{by: admin, secret: s.cfg.Key, method: "DELETE", url: s.cfg.URL + "/api/v1/keys/" + id}); a.status != 200 {
+		if a := s.do(ctx, request{
+			by:     admin,
+			secret: s.cfg.Key,
+			method: "DELETE",
+			url:    s.cfg.URL + "/api/v1/keys/" + id,
+		}); a.status != 200 {
 			s.left = append(s.left, "key "+id)
 		}
 	}

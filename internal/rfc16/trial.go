@@ -25,7 +25,14 @@ type Trial struct {
 
 // call sends a request to the server.
 func (t *Trial) call(by who, method, path string, body any, headers ...string) *answer {
-	return t.send(request{by: by, secret: t.s.keys[by], method: method, url: t.cfg.URL + path, body: body, headers: headers})
+	return t.send(request{
+		by:      by,
+		secret:  t.s.keys[by],
+		method:  method,
+		url:     t.cfg.URL + path,
+		body:    body,
+		headers: headers,
+	})
 }
 
 func (t *Trial) send(r request) *answer {
@@ -152,7 +159,13 @@ func (t *Trial) clean(ctx context.Context) (left []string) {
 		}
 	}
 	for _, id := range t.tasks {
-		if a := t.s.do(ctx, request{by: operator, secret: t.s.keys[operator], method: "POST", url: t.cfg.URL + "/api/v1/tasks/" + id + "/cancel", body: fields{"reason": "conformance run"}}); a.status != 200 && a.status != 409 {
+		if a := t.s.do(ctx, request{
+			by:     operator,
+			secret: t.s.keys[operator],
+			method: "POST",
+			url:    t.cfg.URL + "/api/v1/tasks/" + id + "/cancel",
+			body:   fields{"reason": "conformance run"},
+		}); a.status != 200 && a.status != 409 {
 			left = append(left, "task "+id)
 		}
 	}

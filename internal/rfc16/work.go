@@ -22,7 +22,12 @@ const longWindow = 7200
 
 // submit makes a task that only an agent with this rule's own tag may take.
 func (t *Trial) submit(change fields) string {
-	body := also(fields{"title": "conformance " + t.prefix, "needs": []string{t.tag()}, "priority": 9, "leaseWindowSeconds": longWindow}, change)
+	body := also(fields{
+		"title":              "conformance " + t.prefix,
+		"needs":              []string{t.tag()},
+		"priority":           9,
+		"leaseWindowSeconds": longWindow,
+	}, change)
 	a := t.status(t.call(operator, "POST", "/api/v1/tasks", body), 201)
 	t.tasks = append(t.tasks, a.str("taskId"))
 	return a.str("taskId")
@@ -39,7 +44,8 @@ func (t *Trial) tag() string {
 
 // acquire asks for work as an agent.
 func (a *agent) acquire(by who, change fields) *answer {
-	return a.t.call(by, "POST", "/api/v1/leases", also(fields{"agentId": a.id, "capabilities": []string{a.t.tag()}}, change))
+	return a.t.call(by, "POST", "/api/v1/leases",
+		also(fields{"agentId": a.id, "capabilities": []string{a.t.tag()}}, change))
 }
 
 // takes acquires and expects one of the rule's own tasks. What belongs to

@@ -32,8 +32,13 @@ func (w wrong) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	status, v := w.answer(r.Method, r.URL.Path, body)
 	text := []byte(show(v))
-	header := http.Header{"Content-Type": {"application/json"}, "Date": {time.Now().UTC().Format(http.TimeFormat)}, "Etag": {`"1"`}}
-	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(text)), Request: r}, nil
+	header := http.Header{
+		"Content-Type": {"application/json"},
+		"Date":         {time.Now().UTC().Format(http.TimeFormat)},
+		"Etag":         {`"1"`},
+	}
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(text)), Request: r},
+		nil
 }
 
 // willing agrees to everything and remembers nothing but registrations.
@@ -52,7 +57,12 @@ func willing() wrong {
 			records[r["agent_id"].(string)] = r
 			return 201, r
 		case strings.HasSuffix(path, "/heartbeat"):
-			return 200, fields{"acknowledged": true, "server_timestamp": time.Now().UTC().Format(time.RFC3339Nano), "agent_status": "active", "pending_commands": []any{}}
+			return 200, fields{
+				"acknowledged":     true,
+				"server_timestamp": time.Now().UTC().Format(time.RFC3339Nano),
+				"agent_status":     "active",
+				"pending_commands": []any{},
+			}
 		case strings.HasSuffix(path, "/status"):
 			return 200, also(recordOf(body, made), records[id], fields{"status": body["status"], "version": 2})
 		case strings.HasSuffix(path, "/commands"):
@@ -69,7 +79,9 @@ func willing() wrong {
 		case method == "POST" && path == "/api/v1/tasks":
 			return 201, fields{"taskId": "task_1"}
 		case path == "/api/v1/leases":
-			return 200, fields{"leases": []any{fields{"taskId": "task_1", "runId": "run_1", "leaseToken": "pkl_1", "fencingToken": 1}}}
+			return 200, fields{
+				"leases": []any{fields{"taskId": "task_1", "runId": "run_1", "leaseToken": "pkl_1", "fencingToken": 1}},
+			}
 		case path == "/api/v1/pools":
 			return 200, fields{"pools": []any{}}
 		case path == agentsPath:
@@ -83,8 +95,10 @@ func willing() wrong {
 func unwilling() wrong {
 	made := willing()
 	return wrong{func(method, path string, body fields) (int, any) {
-		setup := path == "/api/v1/keys" || path == "/api/v1/stats" || path == "/api/v1/pools" || path == "/api/v1/tasks" || strings.HasSuffix(path, "none/commands") ||
-			method == "GET" && path == agentsPath || method == "POST" && path == agentsPath && body["heartbeat_config"] == nil || method == "DELETE"
+		setup := path == "/api/v1/keys" || path == "/api/v1/stats" || path == "/api/v1/pools" ||
+			path == "/api/v1/tasks" || strings.HasSuffix(path, "none/commands") ||
+			method == "GET" && path == agentsPath ||
+			method == "POST" && path == agentsPath && body["heartbeat_config"] == nil || method == "DELETE"
 		if setup {
 			return made.answer(method, path, body)
 		}
@@ -94,8 +108,20 @@ func unwilling() wrong {
 
 func recordOf(body fields, n int) fields {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
-	r := also(fields{"agent_id": fmt.Sprintf("agent_%d", n), "capabilities": []any{}, "metadata": fields{}, "heartbeat_config": fields{"interval_seconds": 30, "unhealthy_after_seconds": 90, "dead_after_seconds": 300}}, body)
-	return also(r, fields{"status": "active", "version": 1, "incarnation": 1, "registered_at": now, "last_heartbeat_at": now, "capacity": fields{"current_load": 0}})
+	r := also(fields{
+		"agent_id":         fmt.Sprintf("agent_%d", n),
+		"capabilities":     []any{},
+		"metadata":         fields{},
+		"heartbeat_config": fields{"interval_seconds": 30, "unhealthy_after_seconds": 90, "dead_after_seconds": 300},
+	}, body)
+	return also(r, fields{
+		"status":            "active",
+		"version":           1,
+		"incarnation":       1,
+		"registered_at":     now,
+		"last_heartbeat_at": now,
+		"capacity":          fields{"current_load": 0},
+	})
 }
 
 // outcomes runs every rule against a server on the virtual clock.
@@ -127,7 +153,8 @@ func TestEveryRuleFailsSomewhere(t *testing.T) {
 		}
 		a, b := yes[r.Name()], no[r.Name()]
 		if a.Outcome != Failed && b.Outcome != Failed {
-			t.Errorf("%s passes on servers without any sense: %s %s, %s %s", r.Name(), a.Outcome, a.Why, b.Outcome, b.Why)
+			t.Errorf("%s passes on servers without any sense: %s %s, %s %s", r.Name(), a.Outcome, a.Why, b.Outcome,
+				b.Why)
 		}
 		if a.Outcome == Failed {
 			failed++
@@ -146,7 +173,8 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 	var names []string
 	for name, r := range outcomes(t, talkative, Config{}) {
-		if text := show(r); strings.Contains(text, "pkk_default") || strings.Contains(text, "pkl_secret") || strings.Contains(text, "pkk_0") {
+		if text := show(r); strings.Contains(text, "pkk_default") || strings.Contains(text, "pkl_secret") ||
+			strings.Contains(text, "pkk_0") {
 			names = append(names, name+": "+text)
 		}
 	}

@@ -70,7 +70,13 @@ func ServeBreaker(t testing.TB, h http.Handler, http2 bool, how Break, mark stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Breaker{URL: "http://" + ln.Addr().String(), how: how, mark: []byte(mark), backend: backend.Listener.Addr().String(), ln: ln}
+	b := &Breaker{
+		URL:     "http://" + ln.Addr().String(),
+		how:     how,
+		mark:    []byte(mark),
+		backend: backend.Listener.Addr().String(),
+		ln:      ln,
+	}
 	if http2 {
 		cert := httptest.NewTLSServer(nil)
 		cert.Close()
@@ -121,10 +127,11 @@ func (b *Breaker) accept() {
 
 // brokenPair is a connection of a client and its way to the server.
 type brokenPair struct {
-	b              *Breaker
-	client, server net.Conn
-	late           atomic.Bool // the next answer ends the connection
-	write          sync.Mutex  // to the client
+	b      *Breaker
+	client net.Conn
+	server net.Conn
+	late   atomic.Bool // the next answer ends the connection
+	write  sync.Mutex  // to the client
 }
 
 func (p *brokenPair) end() {

@@ -33,7 +33,13 @@ const (
 )
 
 func (k Kind) String() string {
-	names := map[Kind]string{Drop: "drop", SwallowReply: "swallow reply", HoldRequest: "hold request", HoldReply: "hold reply", Duplicate: "duplicate"}
+	names := map[Kind]string{
+		Drop:         "drop",
+		SwallowReply: "swallow reply",
+		HoldRequest:  "hold request",
+		HoldReply:    "hold reply",
+		Duplicate:    "duplicate",
+	}
 	if s, ok := names[k]; ok {
 		return s
 	}
@@ -43,9 +49,12 @@ func (k Kind) String() string {
 // Fault is one thing done to one command. Its channels close as it happens, so
 // a test waits for the event and never for a time.
 type Fault struct {
-	kind                            Kind
-	struck, answered, over, release signal
-	link                            *link
+	kind     Kind
+	struck   signal
+	answered signal
+	over     signal
+	release  signal
+	link     *link
 }
 
 // NewFault makes a fault for a plan.

@@ -11,10 +11,11 @@ import (
 
 // link is one client's connection and the proxy's own to the store.
 type link struct {
-	faults        *Faults
-	client, store net.Conn
-	giveUp        func() // nil: the client is another process
-	gone          signal
+	faults *Faults
+	client net.Conn
+	store  net.Conn
+	giveUp func() // nil: the client is another process
+	gone   signal
 
 	mu      sync.Mutex
 	drained sync.Cond
@@ -220,5 +221,6 @@ func (l *link) stream(fault *Fault, raw []byte, in io.Reader) {
 // streams reports whether a command's connection carries no replies in order
 // from then on.
 func streams(command string) bool {
-	return slices.Contains([]string{"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "SYNC", "PSYNC"}, strings.ToUpper(command))
+	return slices.Contains([]string{"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "SYNC", "PSYNC"},
+		strings.ToUpper(command))
 }

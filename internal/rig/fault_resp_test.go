@@ -12,8 +12,10 @@ import (
 func TestReadValue(t *testing.T) {
 	values := []string{
 		"+OK\r\n", "-ERR no\r\n", ":12\r\n", "$-1\r\n", "$0\r\n\r\n", "$5\r\na\r\nbc\r\n", "*-1\r\n", "*0\r\n",
-		"*2\r\n*1\r\n:1\r\n$1\r\nx\r\n", "_\r\n", "#t\r\n", ",1.5\r\n", "(123\r\n", "!5\r\nERR x\r\n", "=7\r\ntxt:abc\r\n",
-		"%2\r\n+a\r\n:1\r\n+b\r\n*1\r\n+c\r\n", "~1\r\n+a\r\n", ">2\r\n+message\r\n$2\r\nhi\r\n", "|1\r\n+ttl\r\n:1\r\n+OK\r\n",
+		"*2\r\n*1\r\n:1\r\n$1\r\nx\r\n", "_\r\n", "#t\r\n", ",1.5\r\n", "(123\r\n", "!5\r\nERR x\r\n",
+		"=7\r\ntxt:abc\r\n",
+		"%2\r\n+a\r\n:1\r\n+b\r\n*1\r\n+c\r\n", "~1\r\n+a\r\n", ">2\r\n+message\r\n$2\r\nhi\r\n",
+		"|1\r\n+ttl\r\n:1\r\n+OK\r\n",
 	}
 	in := bufio.NewReaderSize(strings.NewReader(strings.Join(values, "")), 16)
 	for _, want := range values {

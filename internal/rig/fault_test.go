@@ -40,8 +40,9 @@ func onBoth(t *testing.T, test func(t *testing.T, x *proxied)) {
 // proxied is a client through a proxy, and one past it.
 type proxied struct {
 	*Faults
-	t           *testing.T
-	client, raw *redis.Client
+	t      *testing.T
+	client *redis.Client
+	raw    *redis.Client
 }
 
 func newProxied(t *testing.T, store Store) *proxied {
@@ -115,8 +116,9 @@ func (x *proxied) answers() string {
 // kind says.
 func TestAFaultHitsOneCommandOfABatch(t *testing.T) {
 	for _, c := range []struct {
-		kind            Kind
-		answers, values string
+		kind    Kind
+		answers string
+		values  string
 	}{
 		{Drop, ":1:1end", "1 1 - - -"},
 		{SwallowReply, ":1:1end", "1 1 1 - -"},

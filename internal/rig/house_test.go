@@ -4,17 +4,24 @@ import (
 	"bytes"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-const maxFileLines = 350
+// Bounds of a source file. A tab counts as four columns.
+const (
+	maxFileLines   = 500
+	maxLineColumns = 120
+)
 
 // vagueNames say nothing about what a package is for.
 var vagueNames = []string{"util", "utils", "common", "helpers", "helper", "base", "types", "manager", "misc", "shared"}
@@ -22,9 +29,59 @@ var vagueNames = []string{"util", "utils", "common", "helpers", "helper", "base"
 func TestFilesAreShort(t *testing.T) {
 	eachSource(t, func(path string, text []byte) {
 		if n := bytes.Count(text, []byte("\n")); n > maxFileLines {
-			t.Errorf("%s has %d lines, at most %d: give it a second room", path, n, maxFileLines)
+			t.Errorf("%s has %d lines, at most %d: split it by topic", path, n, maxFileLines)
 		}
 	})
+}
+
+// A line is at most 120 columns wide, unless a string literal of it is longer
+// than a third of that: strings are not cut to fit. The spaces with which gofmt
+// aligns columns do not count.
+func TestLinesAreShort(t *testing.T) {
+	eachSource(t, func(path string, text []byte) {
+		if !strings.HasSuffix(path, ".go") {
+			return
+		}
+		long := map[int]int{}
+		for i, line := range strings.Split(string(text), "\n") {
+			aligned := alignment.ReplaceAllString(line, " ")
+			if n := utf8.RuneCountInString(strings.ReplaceAll(aligned, "\t", "    ")); n > maxLineColumns {
+				long[i+1] = n
+			}
+		}
+		for line := range linesOfLongStrings(path, text) {
+			delete(long, line)
+		}
+		for line, n := range long {
+			t.Errorf("%s:%d has %d columns, at most %d", path, line, n, maxLineColumns)
+		}
+	})
+}
+
+var alignment = regexp.MustCompile(` {2,}`)
+
+// linesOfLongStrings are the lines with a string literal, or a part of one, of
+// more than a third of a line.
+func linesOfLongStrings(path string, text []byte) map[int]bool {
+	lines := map[int]bool{}
+	files := token.NewFileSet()
+	file := files.AddFile(path, -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, text, nil, 0)
+	for {
+		pos, tok, literal := s.Scan()
+		if tok == token.EOF {
+			return lines
+		}
+		if tok != token.STRING {
+			continue
+		}
+		for i, part := range strings.Split(literal, "\n") {
+			if utf8.RuneCountInString(part) > maxLineColumns/3 {
+				lines[file.Line(pos)+i] = true
+			}
+		}
+	}
 }
 
 func TestPackageNamesSaySomething(t *testing.T) {
@@ -39,9 +96,11 @@ func TestPackageNamesSaySomething(t *testing.T) {
 
 // In the command only wire.go, with what it reads for the tools in wiretools.go, joins the rooms of the server.
 func TestRoomsMeetInOneFile(t *testing.T) {
-	server := []string{module + "/orchestrator", module + "/orchestrator/api", module + "/toolproxy", module + "/reaper"}
+	server := []string{module + "/orchestrator", module + "/orchestrator/api", module + "/toolproxy",
+		module + "/reaper"}
 	eachSource(t, func(path string, text []byte) {
-		if !strings.HasPrefix(path, "cmd/picket/") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(filepath.Base(path), "wire") {
+		if !strings.HasPrefix(path, "cmd/picket/") || strings.HasSuffix(path, "_test.go") ||
+			strings.HasPrefix(filepath.Base(path), "wire") {
 			return
 		}
 		for _, imp := range importsOf(t, path, text) {

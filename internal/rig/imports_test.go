@@ -22,21 +22,27 @@ var anything = []string{"*"}
 // "picket" is the root package, other entries without a dot are folders here.
 // A package without a row is a failure: decide which room it is first.
 var mayImport = map[string][]string{
-	"picket":               {"budget", "github.com/go-json-experiment/json/..."},
-	"budget":               {"github.com/shopspring/decimal"},
-	"orchestrator":         {"picket", "budget", "github.com/redis/go-redis/v9/...", "github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
-	"orchestrator/api":     {"picket", "budget", "orchestrator", "internal/web", "docs", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...", "github.com/go-json-experiment/json/..."},
-	"orchestrator/console": {"picket", "budget", "internal/web", "github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
-	"toolproxy": {"picket", "budget", "internal/web", "internal/outbound", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...", "github.com/go-json-experiment/json/...",
+	"picket": {"budget", "github.com/go-json-experiment/json/..."},
+	"budget": {"github.com/shopspring/decimal"},
+	"orchestrator": {"picket", "budget", "github.com/redis/go-redis/v9/...", "github.com/oklog/ulid/v2",
+		"github.com/go-json-experiment/json/..."},
+	"orchestrator/api": {"picket", "budget", "orchestrator", "internal/web", "docs",
+		"github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...",
+		"github.com/go-json-experiment/json/..."},
+	"orchestrator/console": {"picket", "budget", "internal/web", "github.com/labstack/echo/v4/...",
+		"github.com/go-json-experiment/json/..."},
+	"toolproxy": {"picket", "budget", "internal/web", "internal/outbound", "github.com/labstack/echo/v4/...",
+		"github.com/prometheus/client_golang/...", "github.com/go-json-experiment/json/...",
 		"github.com/modelcontextprotocol/go-sdk/...", "github.com/jackc/pgx/v5/..."},
-	"internal/llmstub":      {"github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
-	"reaper":                {"picket", "budget"},
-	"notify":                {"picket", "internal/outbound", "github.com/go-json-experiment/json/..."},
-	"adapter":               {"picket", "budget", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
-	"adapter/adaptertest":   {"picket", "budget", "adapter", "github.com/go-json-experiment/json/..."},
-	"internal/web":          {"picket", "github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
-	"internal/outbound":     {"picket", "internal/web"},
-	"internal/devredis":     {"picket", "github.com/redis/go-redis/v9/...", "github.com/alicebob/miniredis/v2/...", "golang.org/x/sys/..."},
+	"internal/llmstub":    {"github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
+	"reaper":              {"picket", "budget"},
+	"notify":              {"picket", "internal/outbound", "github.com/go-json-experiment/json/..."},
+	"adapter":             {"picket", "budget", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
+	"adapter/adaptertest": {"picket", "budget", "adapter", "github.com/go-json-experiment/json/..."},
+	"internal/web":        {"picket", "github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
+	"internal/outbound":   {"picket", "internal/web"},
+	"internal/devredis": {"picket", "github.com/redis/go-redis/v9/...", "github.com/alicebob/miniredis/v2/...",
+		"golang.org/x/sys/..."},
 	"docs":                  nil,                                        // the API description, embedded
 	"internal/rfc16":        {"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
 	"internal/e2e":          nil,                                        // tests of the binary alone
@@ -50,10 +56,12 @@ var mayImport = map[string][]string{
 // libraries and the rig. A room's tests do not reach into a sibling either,
 // but for testsOnEngine; what joins more rooms is tested in cmd/picket.
 var mayImportInTests = []string{
-	"picket", "budget", "internal/rig/...", "internal/devredis", "internal/llmstub", "internal/web", "adapter/adaptertest",
+	"picket", "budget", "internal/rig/...", "internal/devredis", "internal/llmstub", "internal/web",
+	"adapter/adaptertest",
 	"github.com/alicebob/miniredis/v2/...", "github.com/redis/go-redis/v9/...", "github.com/labstack/echo/v4/...",
 	"github.com/anishathalye/porcupine", "github.com/getkin/kin-openapi/...", "github.com/rogpeppe/go-internal/...",
-	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/go-json-experiment/json/...", "github.com/goccy/go-yaml/...",
+	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/go-json-experiment/json/...",
+	"github.com/goccy/go-yaml/...",
 	"github.com/oklog/ulid/v2", "golang.org/x/sys/...", "github.com/prometheus/client_golang/...",
 	"github.com/chromedp/chromedp/...", "github.com/chromedp/cdproto/...", // a browser
 }
@@ -64,8 +72,11 @@ var testsOnEngine = []string{"toolproxy", "reaper", "notify", "orchestrator/cons
 
 // goPackage is the part of go list's answer that the table is held against.
 type goPackage struct {
-	ImportPath, Dir                    string
-	Imports, TestImports, XTestImports []string
+	ImportPath   string
+	Dir          string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
 }
 
 func TestImportsFollowTheTable(t *testing.T) {
@@ -81,7 +92,8 @@ func TestImportsFollowTheTable(t *testing.T) {
 			}
 		}
 		for _, imp := range append(p.TestImports, p.XTestImports...) {
-			onEngine := imp == module+"/orchestrator" && slices.Contains(testsOnEngine, room) && !slices.Contains(p.TestImports, imp)
+			onEngine := imp == module+"/orchestrator" && slices.Contains(testsOnEngine, room) &&
+				!slices.Contains(p.TestImports, imp)
 			if !allowed(room, imp, true) && !onEngine {
 				t.Errorf("a test of %s imports %s, which the table forbids", room, imp)
 			}
@@ -92,15 +104,18 @@ func TestImportsFollowTheTable(t *testing.T) {
 // The table bites: each of these would be a wrong turn.
 func TestForbiddenImportsAreSeen(t *testing.T) {
 	for room, imports := range map[string][]string{
-		"picket":               {module + "/orchestrator", "github.com/redis/go-redis/v9"},
-		"budget":               {module},
-		"orchestrator":         {"github.com/labstack/echo/v4", module + "/toolproxy", module + "/adapter", module + "/orchestrator/api"},
+		"picket": {module + "/orchestrator", "github.com/redis/go-redis/v9"},
+		"budget": {module},
+		"orchestrator": {"github.com/labstack/echo/v4", module + "/toolproxy", module + "/adapter",
+			module + "/orchestrator/api"},
 		"orchestrator/api":     {"github.com/redis/go-redis/v9", module + "/toolproxy"},
 		"toolproxy":            {module + "/orchestrator", "github.com/redis/go-redis/v9"},
 		"orchestrator/console": {module + "/orchestrator", module + "/orchestrator/api"},
 		"reaper":               {module + "/orchestrator", module + "/internal/web"},
-		"notify":               {module + "/orchestrator", module + "/orchestrator/api", "github.com/redis/go-redis/v9"},
-		"adapter":              {module + "/orchestrator", module + "/toolproxy", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9"},
+		"notify": {module + "/orchestrator", module + "/orchestrator/api",
+			"github.com/redis/go-redis/v9"},
+		"adapter": {module + "/orchestrator", module + "/toolproxy", "github.com/labstack/echo/v4",
+			"github.com/redis/go-redis/v9"},
 	} {
 		for _, imp := range imports {
 			if allowed(room, imp, false) {

@@ -81,14 +81,18 @@ func (d *Durable) Repair() {
 func (d *Durable) StartAsIs() {
 	d.tb.Helper()
 	d.out.Reset()
-	d.cmd = exec.Command("redis-server", append([]string{"--port", "0", "--unixsocket", d.socket(), "--dir", d.dir, "--save", "",
-		"--appendonly", "yes", "--appendfsync", "always", "--aof-load-truncated", "yes", "--auto-aof-rewrite-percentage", "0",
-		"--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0"}, d.args...)...)
+	d.cmd = exec.Command("redis-server",
+		append([]string{"--port", "0", "--unixsocket", d.socket(), "--dir", d.dir, "--save", "",
+			"--appendonly", "yes", "--appendfsync", "always", "--aof-load-truncated", "yes",
+			"--auto-aof-rewrite-percentage", "0",
+			"--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0"}, d.args...)...)
 	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
 	if err := d.cmd.Start(); err != nil {
 		d.tb.Fatalf("start redis-server (apt-get install redis-server): %v", err)
 	}
-	if err := answering(Store{Redis: redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}, Dialer: d.dial}}); err != nil {
+	if err := answering(Store{
+		Redis: redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}, Dialer: d.dial},
+	}); err != nil {
 		d.Kill()
 		d.tb.Fatalf("redis-server does not answer: %v\n%s", err, d.out.String())
 	}

@@ -77,7 +77,8 @@ func TestRedisAppliesHalfATransaction(t *testing.T) {
 		both := "redis.call('RPUSH', 'names', ARGV[1]) redis.call('RPUSH', 'names', ARGV[2])"
 		eval := func(a, b string) {
 			t.Helper()
-			if err := durableClient(t, d).Eval(ctx, both, []string{"names"}, a, b).Err(); err != nil && err != redis.Nil {
+			if err := durableClient(t, d).Eval(ctx, both, []string{"names"}, a, b).Err(); err != nil &&
+				err != redis.Nil {
 				t.Fatal(err)
 			}
 		}

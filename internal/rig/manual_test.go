@@ -100,7 +100,8 @@ func TestProtocolExamplesRun(t *testing.T) {
 		}
 	}
 	home := t.TempDir()
-	env := append(os.Environ(), "HOME="+home, "XDG_DATA_HOME=", "XDG_CONFIG_HOME=", "XDG_STATE_HOME=", "PICKET_URL=", "PICKET_API_KEY=")
+	env := append(os.Environ(), "HOME="+home, "XDG_DATA_HOME=", "XDG_CONFIG_HOME=", "XDG_STATE_HOME=", "PICKET_URL=",
+		"PICKET_API_KEY=")
 	url := startUp(t, build(t), env)
 	script := "set -u\n" + strings.Replace(shellBlocks(t, "docs/protocol.md"), "http://127.0.0.1:7070", url, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -112,9 +113,11 @@ func TestProtocolExamplesRun(t *testing.T) {
 		t.Fatalf("run the examples: %v\n%s", err, out)
 	}
 	for _, want := range []string{
-		`"fencingToken": 1`, `"leaseTtlMs":300000`, "204\n", `{"seq":1,"pinned":true}`, `{"state":"review"}`, `{"next":14}`,
+		`"fencingToken": 1`, `"leaseTtlMs":300000`, "204\n", `{"seq":1,"pinned":true}`, `{"state":"review"}`,
+		`{"next":14}`,
 		`"completed"`, `"task_closed"`, "task.leased leased\n", "task.approved completed\n", `["review","errand two"]`,
-		`201 Created`, `["active",[{"command_id":"stop_task_01H001"`, `["draining",2]`, `["agent_billing_01",1]`, `"draining":1`, `["deregistered",3]`, `"secret":"whsec_`,
+		`201 Created`, `["active",[{"command_id":"stop_task_01H001"`, `["draining",2]`, `["agent_billing_01",1]`,
+		`"draining":1`, `["deregistered",3]`, `"secret":"whsec_`,
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the examples did not print %q", want)

@@ -52,7 +52,8 @@ func newNode(tb testing.TB, args ...string) *Node {
 	port := strconv.Itoa(FreePort(tb))
 	n := &Node{tb: tb, Dir: dir, Addr: net.JoinHostPort("127.0.0.1", port)}
 	n.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no",
-		"--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(dir, "log")}, args...)
+		"--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(dir, "log")},
+		args...)
 	tb.Cleanup(func() {
 		n.Kill()
 		_ = os.RemoveAll(dir)
@@ -120,7 +121,13 @@ func (n *Node) Do(ctx context.Context, args ...any) *redis.Cmd {
 
 // Client connects to this node alone, without retries; the caller closes it.
 func (n *Node) Client() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: n.Addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 2 * time.Second})
+	return redis.NewClient(&redis.Options{
+		Addr:          n.Addr,
+		MaxRetries:    -1,
+		DialerRetries: 1,
+		DialTimeout:   time.Second,
+		ReadTimeout:   2 * time.Second,
+	})
 }
 
 // Info is one field of INFO, empty when the node does not answer.

@@ -88,7 +88,8 @@ func (p *Pair) InStep() {
 	p.tb.Helper()
 	p.eventually("follow the primary", func(ctx context.Context) error {
 		offset := p.Primary().offset(ctx, "master_repl_offset")
-		if p.Replica().Info(ctx, "replication", "master_link_status") != "up" || p.Replica().offset(ctx, "slave_repl_offset") < offset {
+		if p.Replica().Info(ctx, "replication", "master_link_status") != "up" ||
+			p.Replica().offset(ctx, "slave_repl_offset") < offset {
 			return fmt.Errorf("%s is not in step with %s", p.Replica().Addr, p.Primary().Addr)
 		}
 		return nil

@@ -48,13 +48,15 @@ func StartPostgres(t *testing.T) *Postgres {
 		}
 	}
 	data := filepath.Join(dir, "data")
-	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", name, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", name, "-A", "trust", "-E", "UTF8",
+		"--locale=C", "--no-sync")
 	initdb.SysProcAttr, initdb.Dir = as, dir
 	if out, err := initdb.CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
 	var log bytes.Buffer
-	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=50", "-c", "max_prepared_transactions=5")
+	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=", "-c",
+		"fsync=off", "-c", "max_connections=50", "-c", "max_prepared_transactions=5")
 	server.SysProcAttr, server.Dir, server.Stderr, server.Stdout = as, dir, &log, &log
 	server.WaitDelay = 5 * time.Second
 	if err := server.Start(); err != nil {

@@ -30,7 +30,8 @@ type SentinelConfig struct {
 	Args []string
 	// Username and Password that the Sentinels ask of their clients. Defaults
 	// to "": they ask for none.
-	Username, Password string
+	Username string
+	Password string
 }
 
 // MasterName is what the Sentinels call the primary.
@@ -98,12 +99,23 @@ func (s *Sentinels) startSentinel(tb testing.TB, host, port string) *Node {
 }
 
 func (s *Sentinels) ask(n *Node) *redis.SentinelClient {
-	return redis.NewSentinelClient(&redis.Options{Addr: n.Addr, Username: s.cfg.Username, Password: s.cfg.Password, MaxRetries: -1})
+	return redis.NewSentinelClient(&redis.Options{
+		Addr:       n.Addr,
+		Username:   s.cfg.Username,
+		Password:   s.cfg.Password,
+		MaxRetries: -1,
+	})
 }
 
 // Store is where the primary is, found by asking the Sentinels.
 func (s *Sentinels) Store() Store {
-	st := Store{Redis: redis.UniversalOptions{MasterName: MasterName, SentinelUsername: s.cfg.Username, SentinelPassword: s.cfg.Password}}
+	st := Store{
+		Redis: redis.UniversalOptions{
+			MasterName:       MasterName,
+			SentinelUsername: s.cfg.Username,
+			SentinelPassword: s.cfg.Password,
+		},
+	}
 	for _, n := range s.Sentinels {
 		st.Redis.Addrs = append(st.Redis.Addrs, n.Addr)
 	}
@@ -154,7 +166,8 @@ func (s *Sentinels) InStep() error {
 		}
 		offset := primary.offset(ctx, "master_repl_offset")
 		for _, n := range s.Nodes {
-			if n != primary && (n.Info(ctx, "replication", "master_link_status") != "up" || n.offset(ctx, "slave_repl_offset") < offset) {
+			if n != primary && (n.Info(ctx, "replication", "master_link_status") != "up" ||
+				n.offset(ctx, "slave_repl_offset") < offset) {
 				return fmt.Errorf("%s is not in step with %s", n.Addr, primary.Addr)
 			}
 		}
@@ -170,7 +183,8 @@ func (s *Sentinels) settled(ctx context.Context, n *Node) error {
 	if err != nil {
 		return err
 	}
-	if m["flags"] != "master" || m["role-reported"] != "master" || m["num-slaves"] != strconv.Itoa(s.cfg.Replicas) || m["num-other-sentinels"] != "2" {
+	if m["flags"] != "master" || m["role-reported"] != "master" || m["num-slaves"] != strconv.Itoa(s.cfg.Replicas) ||
+		m["num-other-sentinels"] != "2" {
 		return fmt.Errorf("the Sentinel on %s is not settled: %v", n.Addr, m)
 	}
 	replicas, err := c.Replicas(ctx, MasterName).Result()

@@ -49,7 +49,9 @@ func (t Trouble) Begin(tb testing.TB, n *Node) (end func()) {
 		if err := out(); err != nil {
 			tb.Fatalf("the end of %s: %v", t.Name, err)
 		}
-		if err := eventually(func(ctx context.Context) error { return n.Do(ctx, "SET", "rig-trouble", "over").Err() }); err != nil {
+		if err := eventually(func(ctx context.Context) error {
+			return n.Do(ctx, "SET", "rig-trouble", "over").Err()
+		}); err != nil {
 			tb.Fatalf("after %s the store does not take writes: %v", t.Name, err)
 		}
 	}
@@ -91,7 +93,8 @@ func freeze(n *Node) (func() error, error) {
 
 // fill makes the store full as it is.
 func fill(n *Node) (func() error, error) {
-	return func() error { return n.command("CONFIG", "SET", "maxmemory", 0) }, n.command("CONFIG", "SET", "maxmemory", 1)
+	return func() error { return n.command("CONFIG", "SET", "maxmemory", 0) },
+		n.command("CONFIG", "SET", "maxmemory", 1)
 }
 
 // breakSnapshots is what a full disk does: a snapshot fails, and the server
@@ -99,7 +102,8 @@ func fill(n *Node) (func() error, error) {
 func breakSnapshots(n *Node) (func() error, error) {
 	obstacle := filepath.Join(n.Dir, "dump.rdb")
 	end := func() error {
-		return errors.Join(os.Remove(obstacle), n.snapshot("ok"), n.command("CONFIG", "SET", "save", ""), os.Remove(obstacle))
+		return errors.Join(os.Remove(obstacle), n.snapshot("ok"), n.command("CONFIG", "SET", "save", ""),
+			os.Remove(obstacle))
 	}
 	err := os.RemoveAll(obstacle)
 	if err == nil {
@@ -117,7 +121,8 @@ func (n *Node) snapshot(want string) error {
 		return err
 	}
 	return eventually(func(ctx context.Context) error {
-		if n.Info(ctx, "persistence", "rdb_bgsave_in_progress") != "0" || n.Info(ctx, "persistence", "rdb_last_bgsave_status") != want {
+		if n.Info(ctx, "persistence", "rdb_bgsave_in_progress") != "0" ||
+			n.Info(ctx, "persistence", "rdb_last_bgsave_status") != want {
 			return fmt.Errorf("no snapshot with status %s", want)
 		}
 		return nil
@@ -128,7 +133,8 @@ func (n *Node) snapshot(want string) error {
 // there is, keys enough for seconds.
 func reload(n *Node) (func() error, error) {
 	fill := `for i = 1, 300 do redis.call('SET', 'rig-filler-' .. i, string.rep('x', 2000)) end return 1`
-	if err := errors.Join(n.command("EVAL", fill, 0), n.command("CONFIG", "SET", "key-load-delay", 30_000)); err != nil {
+	if err := errors.Join(n.command("EVAL", fill, 0),
+		n.command("CONFIG", "SET", "key-load-delay", 30_000)); err != nil {
 		return nil, err
 	}
 	done := make(chan error, 1)

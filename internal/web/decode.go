@@ -41,7 +41,8 @@ func Decode[T any](c echo.Context, limit int64) (T, []byte, error) {
 // as a whole body. The error is a *picket.Error.
 func Unmarshal(raw []byte, into any) error {
 	if depth(raw) > MaxDepth {
-		return picket.Invalid("", "Send flatter JSON; a deep structure fits into a string.", "the JSON is nested deeper than %d levels", MaxDepth)
+		return picket.Invalid("", "Send flatter JSON; a deep structure fits into a string.",
+			"the JSON is nested deeper than %d levels", MaxDepth)
 	}
 	if b := bytes.TrimLeft(raw, " \t\r\n"); len(b) > 0 && b[0] != '{' {
 		return picket.Invalid("", `Send a JSON object such as {"name":"value"}.`, "the body is not a JSON object")
@@ -66,14 +67,16 @@ func ReadBody(c echo.Context, limit int64, contentType string) ([]byte, error) {
 		return nil, tooLarge(limit)
 	}
 	if enc := r.Header.Get(echo.HeaderContentEncoding); enc != "" && enc != "identity" {
-		return nil, picket.Refuse(picket.CodeUnsupportedMedia, "Send the body uncompressed.", "Content-Encoding %.64q is not accepted", enc)
+		return nil, picket.Refuse(picket.CodeUnsupportedMedia, "Send the body uncompressed.",
+			"Content-Encoding %.64q is not accepted", enc)
 	}
 	raw, err := readUpTo(r.Body, limit)
 	switch {
 	case errors.Is(err, errCrowded):
 		return nil, crowded(err)
 	case err != nil:
-		return nil, picket.Invalid("", "Send the whole body, in time.", "the body could not be read to its end").Because(err)
+		return nil, picket.Invalid("", "Send the whole body, in time.", "the body could not be read to its end").
+			Because(err)
 	case int64(len(raw)) > limit:
 		return nil, tooLarge(limit)
 	}
@@ -97,7 +100,8 @@ func unsupported(got string, want ...string) *picket.Error {
 	if len(want) > 0 {
 		expect = want[0]
 	}
-	return picket.Refuse(picket.CodeUnsupportedMedia, "Send Content-Type: "+expect+".", "Content-Type %.128q is not accepted here", got)
+	return picket.Refuse(picket.CodeUnsupportedMedia, "Send Content-Type: "+expect+".",
+		"Content-Type %.128q is not accepted here", got)
 }
 
 func tooLarge(limit int64) *picket.Error {

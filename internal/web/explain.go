@@ -38,7 +38,8 @@ func explainSyntax(e *jsontext.SyntacticError) error {
 	case strings.Contains(e.Err.Error(), "invalid UTF-8"):
 		return picket.Invalid(field, "Encode text as UTF-8.", "%s is not valid UTF-8", nameOf(field)).Because(e)
 	}
-	return picket.Invalid(field, "Send one complete JSON object.", "the JSON is not valid at byte %d: %v", e.ByteOffset, e.Err).
+	return picket.Invalid(field, "Send one complete JSON object.", "the JSON is not valid at byte %d: %v", e.ByteOffset,
+		e.Err).
 		With("offset", e.ByteOffset).Because(e)
 }
 
@@ -52,9 +53,11 @@ func explainMeaning(e *json.SemanticError) error {
 	}
 	want := wireKind(e.GoType)
 	if e.Err != nil && want == "an integer" && e.JSONKind == '0' {
-		return picket.Invalid(field, "Send a whole number without a fraction or exponent.", "%s is not a whole number in range", nameOf(field)).Because(e)
+		return picket.Invalid(field, "Send a whole number without a fraction or exponent.",
+			"%s is not a whole number in range", nameOf(field)).Because(e)
 	}
-	return picket.Invalid(field, "Send "+want+".", "%s is %s, expected is %s", nameOf(field), jsonKind(e.JSONKind), want).Because(e)
+	return picket.Invalid(field, "Send "+want+".", "%s is %s, expected is %s", nameOf(field), jsonKind(e.JSONKind),
+		want).Because(e)
 }
 
 func unknownMember(e *json.SemanticError) error {

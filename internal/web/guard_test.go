@@ -178,7 +178,8 @@ func TestTheOldestConnectionWithoutACredentialIsClosedFirst(t *testing.T) {
 	if n := g.guard.Counts().Closed[web.ClosedAddress]; n != 2 {
 		t.Errorf("%d were closed for their address", n)
 	}
-	if said := g.log.String(); strings.Count(said, "level=WARN") != 1 || !strings.Contains(said, "reason=address_full") {
+	if said := g.log.String(); strings.Count(said, "level=WARN") != 1 ||
+		!strings.Contains(said, "reason=address_full") {
 		t.Errorf("the log says %s", said)
 	}
 }
@@ -206,9 +207,10 @@ func TestAConnectionBelowTLSIsCounted(t *testing.T) {
 	defer borrowed.Close()
 	certificates := borrowed.TLS.Certificates
 	e, g := guardedServer()
-	g.serve(t, e, web.Limits{Connections: 9, Unknown: 2, UnknownPerAddress: 2, PerLease: 9}, func(l net.Listener) net.Listener {
-		return tls.NewListener(l, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12})
-	})
+	g.serve(t, e, web.Limits{Connections: 9, Unknown: 2, UnknownPerAddress: 2, PerLease: 9},
+		func(l net.Listener) net.Listener {
+			return tls.NewListener(l, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12})
+		})
 	known := tls.Client(g.dial(), &tls.Config{InsecureSkipVerify: true})
 	if status := g.ask(known, "a"); status != 200 {
 		t.Fatal(status)
@@ -241,7 +243,8 @@ func (b *broken) Accept() (net.Conn, error) {
 func TestAcceptGoesOnWithoutDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		guard := web.NewGuard(web.Limits{Connections: 9, Unknown: 9, UnknownPerAddress: 9, PerLease: 9}, slog.New(slog.NewTextHandler(&log, nil)))
+		guard := web.NewGuard(web.Limits{Connections: 9, Unknown: 9, UnknownPerAddress: 9, PerLease: 9},
+			slog.New(slog.NewTextHandler(&log, nil)))
 		inner := &broken{Listener: newPipes(), errors: 50}
 		l := guard.Listen(inner)
 		time.AfterFunc(time.Minute, func() { l.Close() })
@@ -287,10 +290,13 @@ func TestIdleConnectionsWithoutACredentialAreClosedSoon(t *testing.T) {
 
 func TestLimitsKeepToTheDescriptors(t *testing.T) {
 	for _, files := range []int{1, 64, 256, 1024, 20000, 1 << 20} {
-		for _, wanted := range []web.Limits{{}, {Connections: 1 << 30, Unknown: 1 << 30, UnknownPerAddress: 1 << 30, PerKey: 1 << 30, PerLease: 1 << 30}, {Connections: 10}} {
+		for _, wanted := range []web.Limits{{},
+			{Connections: 1 << 30, Unknown: 1 << 30, UnknownPerAddress: 1 << 30, PerKey: 1 << 30, PerLease: 1 << 30},
+			{Connections: 10}} {
 			l := web.LimitsFor(files, wanted)
 			said := fmt.Sprintf("%d descriptors, %+v: %+v", files, wanted, l)
-			if files >= 64 && l.Connections > files-16 || l.Unknown > max(1, l.Connections/2) || l.UnknownPerAddress > l.Unknown || l.PerKey > l.Connections || l.PerLease > l.Connections {
+			if files >= 64 && l.Connections > files-16 || l.Unknown > max(1, l.Connections/2) ||
+				l.UnknownPerAddress > l.Unknown || l.PerKey > l.Connections || l.PerLease > l.Connections {
 				t.Error(said)
 			}
 			if min(l.Connections, l.Unknown, l.UnknownPerAddress, l.PerKey, l.PerLease) < 1 {

@@ -23,10 +23,11 @@ type guarded struct {
 	guard *Guard
 
 	// The guard's lock protects what follows.
-	crowd           *crowd
-	pool            *queues
-	inCrowd, inPool *list.Element
-	busy            bool // a request is being answered
+	crowd   *crowd
+	pool    *queues
+	inCrowd *list.Element
+	inPool  *list.Element
+	busy    bool // a request is being answered
 }
 
 // Close takes the connection out of the guard's books. net/http closes every
@@ -83,7 +84,8 @@ func (c *guarded) promote(id crowdID) (why Closed, ok bool) {
 			g.enter(c, g.crowdOf(id))
 		} else {
 			g.closed[why]++
-			g.warn("credential", "a request was refused, because its credential has no connection left", "kind", string(id.kind), "who", id.who,
+			g.warn("credential", "a request was refused, because its credential has no connection left", "kind",
+				string(id.kind), "who", id.who,
 				"limit", g.most(id.kind), "reason", string(why))
 		}
 	}
@@ -164,11 +166,14 @@ func Known(c echo.Context, kind Kind, who string) error {
 	c.Response().Header().Set("Connection", "close")
 	var refusal *picket.Error
 	if why == ClosedFull {
-		refusal = picket.Refuse(picket.CodeUnavailable, "Send the same request again in a moment.", "all connections of this server are at work")
+		refusal = picket.Refuse(picket.CodeUnavailable, "Send the same request again in a moment.",
+			"all connections of this server are at work")
 	} else {
 		most := conn.guard.most(kind)
-		refusal = picket.Refuse(picket.CodeQuota, "Close connections that you do not need, or wait until running requests are answered.",
-			"the credential uses all of its %d connections to this server", most).With("quota", "connections").With("limit", most)
+		refusal = picket.Refuse(picket.CodeQuota,
+			"Close connections that you do not need, or wait until running requests are answered.",
+			"the credential uses all of its %d connections to this server", most).With("quota", "connections").
+			With("limit", most)
 	}
 	refusal.RetryAfter = time.Second
 	return refusal
@@ -176,7 +181,10 @@ func Known(c echo.Context, kind Kind, who string) error {
 
 // queues keep connections in order: those that wait for a request, and those
 // with a request under way. The oldest stands in front.
-type queues struct{ idle, atWork list.List }
+type queues struct {
+	idle   list.List
+	atWork list.List
+}
 
 func (q *queues) of(busy bool) *list.List {
 	if busy {

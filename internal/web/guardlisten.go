@@ -58,7 +58,8 @@ const acceptPause = time.Millisecond
 
 // passing reports whether the error is temporary.
 func passing(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR} {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED,
+		syscall.EINTR} {
 		if errors.Is(err, e) {
 			return true
 		}

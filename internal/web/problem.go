@@ -57,10 +57,12 @@ func routingRefusal(c echo.Context, err *echo.HTTPError) *picket.Error {
 	r := c.Request()
 	switch err.Code {
 	case http.StatusNotFound:
-		return picket.Refuse(picket.CodeNotFound, "Compare the path with /openapi.yaml.", "there is nothing at %s", r.URL.Path)
+		return picket.Refuse(picket.CodeNotFound, "Compare the path with /openapi.yaml.", "there is nothing at %s",
+			r.URL.Path)
 	case http.StatusMethodNotAllowed:
 		allow := cmp.Or(c.Response().Header().Get(echo.HeaderAllow), "another method")
-		return picket.Refuse(picket.CodeMethodNotAllowed, "Use "+allow+".", "%s does not take %s", r.URL.Path, r.Method).With("allow", allow)
+		return picket.Refuse(picket.CodeMethodNotAllowed, "Use "+allow+".", "%s does not take %s", r.URL.Path,
+			r.Method).With("allow", allow)
 	case http.StatusUnsupportedMediaType:
 		return unsupported(r.Header.Get(echo.HeaderContentType))
 	case http.StatusRequestEntityTooLarge:

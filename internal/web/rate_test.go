@@ -15,7 +15,8 @@ func taken(t *testing.T, r *web.Rates, kind web.Kind, who string) (n int) {
 	for ; n < 1000; n++ {
 		if err := r.Take(kind, who); err != nil {
 			refusal, _ := picket.RefusalOf(err)
-			if refusal == nil || refusal.Code != picket.CodeRateLimited || refusal.RetryAfter <= 0 || refusal.Remedy == "" {
+			if refusal == nil || refusal.Code != picket.CodeRateLimited || refusal.RetryAfter <= 0 ||
+				refusal.Remedy == "" {
 				t.Fatalf("refused with %v", err)
 			}
 			return n

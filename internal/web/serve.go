@@ -99,7 +99,8 @@ func Stopping(c echo.Context) bool {
 
 // StoppingError is the answer to a wait that the server's stop cut short.
 func StoppingError() error {
-	return picket.Refuse(picket.CodeUnavailable, "Ask again in a second.", "the server is stopping").With("stopping", true)
+	return picket.Refuse(picket.CodeUnavailable, "Ask again in a second.", "the server is stopping").
+		With("stopping", true)
 }
 
 // ExtendAnswer gives a stream another d to write in. Servers without write

@@ -66,8 +66,10 @@ func slowly(t *testing.T, e *echo.Echo, send string) (resp *http.Response, body 
 
 func TestABodyThatDoesNotComeIsNotWaitedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		resp, body, took := slowly(t, server(nil), "POST /thing HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
-		if resp == nil || resp.StatusCode != 400 || !strings.Contains(body, "validation_failed") || took > 31*time.Second {
+		resp, body, took := slowly(t, server(nil),
+			"POST /thing HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
+		if resp == nil || resp.StatusCode != 400 || !strings.Contains(body, "validation_failed") ||
+			took > 31*time.Second {
 			t.Errorf("answered %v %s after %s", resp, body, took)
 		}
 	})
@@ -75,7 +77,8 @@ func TestABodyThatDoesNotComeIsNotWaitedForLong(t *testing.T) {
 
 func TestHeadersThatDoNotComeAreNotWaitedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if resp, body, took := slowly(t, server(nil), "POST /thing HTTP/1.1\r\nHos"); resp != nil && resp.StatusCode < 400 || took > 11*time.Second {
+		if resp, body, took := slowly(t, server(nil), "POST /thing HTTP/1.1\r\nHos"); resp != nil &&
+			resp.StatusCode < 400 || took > 11*time.Second {
 			t.Errorf("answered %v %s after %s", resp, body, took)
 		}
 	})
@@ -98,7 +101,8 @@ func TestALongPollOutlivesTheDeadlineOfItsBody(t *testing.T) {
 				return web.JSON(c, 200, struct{}{})
 			}
 		})
-		resp, body, took := slowly(t, e, "POST /wait HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+		resp, body, took := slowly(t, e,
+			"POST /wait HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
 		if resp == nil || resp.StatusCode != 200 || took < 50*time.Second {
 			t.Errorf("answered %v %s after %s", resp, body, took)
 		}

@@ -11,7 +11,10 @@ import (
 
 // trail is what leads from a line of the log back to the request it was
 // written for.
-type trail struct{ request, trace string }
+type trail struct {
+	request string
+	trace   string
+}
 
 type trailKey struct{}
 

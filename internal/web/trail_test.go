@@ -45,7 +45,9 @@ func TestLinesOfTheLogLeadToTheirRequest(t *testing.T) {
 		}
 		return out.String()
 	}
-	if got := ask("/fails", "X-Request-Id", "mine", "Traceparent", "00-"+trace+"-b7ad6b7169203331-01"); strings.Count(got, "requestId=mine traceId="+trace) != 2 || !strings.Contains(got, "task=t1") {
+	if got := ask("/fails", "X-Request-Id", "mine", "Traceparent",
+		"00-"+trace+"-b7ad6b7169203331-01"); strings.Count(got, "requestId=mine traceId="+trace) != 2 ||
+		!strings.Contains(got, "task=t1") {
 		t.Errorf("logged: %s", got)
 	}
 	for _, bad := range []string{"", "00-" + strings.ToUpper(trace) + "-b7ad6b7169203331-01"} {

@@ -61,9 +61,16 @@ func do(e *echo.Echo, method, path, contentType, body string) *httptest.Response
 }
 
 type problem struct {
-	Type, Title, Detail, Code, Message, Remedy, RequestID, Field string
-	Status                                                       int
-	Retryable                                                    bool
+	Type      string
+	Title     string
+	Detail    string
+	Code      string
+	Message   string
+	Remedy    string
+	RequestID string
+	Field     string
+	Status    int
+	Retryable bool
 }
 
 func parse(t *testing.T, w *httptest.ResponseRecorder) problem {
@@ -75,7 +82,8 @@ func parse(t *testing.T, w *httptest.ResponseRecorder) problem {
 	if err := json.Unmarshal(w.Body.Bytes(), &p, json.MatchCaseInsensitiveNames(true)); err != nil {
 		t.Fatalf("%v: %s", err, w.Body)
 	}
-	if p.Status != w.Code || p.RequestID == "" || p.RequestID != w.Header().Get("X-Request-Id") || p.Remedy == "" && p.Code != string(picket.CodeUnavailable) {
+	if p.Status != w.Code || p.RequestID == "" || p.RequestID != w.Header().Get("X-Request-Id") ||
+		p.Remedy == "" && p.Code != string(picket.CodeUnavailable) {
 		t.Errorf("incomplete problem: %s", w.Body)
 	}
 	return p
@@ -85,9 +93,11 @@ func TestDecodeRefusesWhatIsNotExact(t *testing.T) {
 	e := server(nil)
 	deep := strings.Repeat(`[`, 10_000) + strings.Repeat(`]`, 10_000)
 	for _, tt := range []struct {
-		name, contentType, body string
-		status                  int
-		field                   string
+		name        string
+		contentType string
+		body        string
+		status      int
+		field       string
 	}{
 		{"good", "application/json; charset=utf-8", `{"name":"x","raw":{"n":1.00000000000000000001}}`, 200, ""},
 		{"empty", "", ``, 200, ""},
@@ -108,7 +118,8 @@ func TestDecodeRefusesWhatIsNotExact(t *testing.T) {
 		{"two values", "application/json", `{}{}`, 400, ""},
 		{"cut off", "application/json", `{"name":"x"`, 400, ""},
 		{"10k deep", "application/json", `{"raw":1}`, 200, ""},
-		{"too deep", "application/json", `{"raw":` + strings.Repeat(`[`, 200) + strings.Repeat(`]`, 200) + `}`, 400, ""},
+		{"too deep", "application/json", `{"raw":` + strings.Repeat(`[`, 200) + strings.Repeat(`]`, 200) + `}`, 400,
+			""},
 		{"oversize", "application/json", `{"name":"` + strings.Repeat("x", 1000) + `"}`, 413, ""},
 		{"no content type", "", `{}`, 415, ""},
 		{"wrong content type", "text/plain", `{}`, 415, ""},
@@ -136,9 +147,12 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 	var logged bytes.Buffer
 	e := server(slog.New(slog.NewTextHandler(&logged, nil)))
 	for _, tt := range []struct {
-		method, path, code string
-		status             int
-		header, value      string
+		method string
+		path   string
+		code   string
+		status int
+		header string
+		value  string
 	}{
 		{"GET", "/refuse", "stale_fence", 412, "Cache-Control", "no-store"},
 		{"GET", "/away", "orchestrator_unavailable", 503, "Retry-After", "1"},
@@ -253,7 +267,8 @@ func (endless) Read(p []byte) (int, error) {
 }
 
 func FuzzUnmarshal(f *testing.F) {
-	for _, s := range []string{`{}`, `{"name":"x"}`, `{"raw":{"a":[1,2,{"b":null}]}}`, `{"Name":1}`, `{"name":"\ud800"}`, "{\"\xff\":1}", `[[[[`, `"`, `\`} {
+	for _, s := range []string{`{}`, `{"name":"x"}`, `{"raw":{"a":[1,2,{"b":null}]}}`, `{"Name":1}`,
+		`{"name":"\ud800"}`, "{\"\xff\":1}", `[[[[`, `"`, `\`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -17,7 +17,8 @@ const advancePath = "/api/v1/leases/advance"
 
 // advancing is the body that completes a lease and asks for the next.
 func advancing(l picket.Lease, acquire string) string {
-	return fmt.Sprintf(`{"leaseToken":%q,"fencingToken":%d,"output":{"n":1.50},"summary":"done","acquire":%s}`, l.LeaseToken.Reveal(), l.FencingToken, acquire)
+	return fmt.Sprintf(`{"leaseToken":%q,"fencingToken":%d,"output":{"n":1.50},"summary":"done","acquire":%s}`,
+		l.LeaseToken.Reveal(), l.FencingToken, acquire)
 }
 
 func (p *plane) advanced(a answer) picket.Advanced {
@@ -35,24 +36,30 @@ func TestAdvanceOverHTTP(t *testing.T) {
 		body := advancing(lease, `{"agentId":"a1"}`)
 		a := p.want(200, "POST", advancePath, "agent", body, "Idempotency-Key", "k")
 		got := p.advanced(a)
-		if got.State != picket.TaskReview || len(got.Leases) != 1 || got.Leases[0].TaskID != second || string(got.Leases[0].Task.Input) != `{"k":1}` {
+		if got.State != picket.TaskReview || len(got.Leases) != 1 || got.Leases[0].TaskID != second ||
+			string(got.Leases[0].Task.Input) != `{"k":1}` {
 			t.Fatalf("advanced: %s", a.raw)
 		}
-		if a := p.want(200, "GET", "/api/v1/tasks/"+first, "agent", ""); a.text("state") != "review" || !strings.Contains(a.raw, `{"n":1.50}`) || !strings.Contains(a.raw, `"done"`) {
+		if a := p.want(200, "GET", "/api/v1/tasks/"+first, "agent", ""); a.text("state") != "review" ||
+			!strings.Contains(a.raw, `{"n":1.50}`) || !strings.Contains(a.raw, `"done"`) {
 			t.Errorf("completed: %s", a.raw)
 		}
 		// The same request again is one effect and one answer.
-		if again := p.advanced(p.want(200, "POST", advancePath, "agent", body, "Idempotency-Key", "k")); again.State != got.State ||
+		if again := p.advanced(p.want(200, "POST", advancePath, "agent", body, "Idempotency-Key",
+			"k")); again.State != got.State ||
 			len(again.Leases) != 1 || again.Leases[0].LeaseToken != got.Leases[0].LeaseToken {
 			t.Errorf("again: %+v", again)
 		}
-		p.wantCode(picket.CodeIdempotencyConflict, "POST", advancePath, "agent", advancing(lease, `{}`), "Idempotency-Key", "k")
+		p.wantCode(picket.CodeIdempotencyConflict, "POST", advancePath, "agent", advancing(lease, `{}`),
+			"Idempotency-Key", "k")
 		// Without a key it tells the same state and grants what is left.
-		if fresh := p.advanced(p.want(200, "POST", advancePath, "agent", body)); fresh.State != got.State || len(fresh.Leases) != 1 || fresh.Leases[0].TaskID != third {
+		if fresh := p.advanced(p.want(200, "POST", advancePath, "agent", body)); fresh.State != got.State ||
+			len(fresh.Leases) != 1 || fresh.Leases[0].TaskID != third {
 			t.Errorf("without a key: %+v", fresh)
 		}
 		p.wantCode(picket.CodeLeaseReleased, "POST", advancePath, "agent", strings.Replace(body, "1.50", "2", 1))
-		if a := p.want(200, "POST", advancePath, "operator", advancing(got.Leases[0], `{}`)); a.raw != `{"state":"review","leases":[]}` {
+		if a := p.want(200, "POST", advancePath, "operator",
+			advancing(got.Leases[0], `{}`)); a.raw != `{"state":"review","leases":[]}` {
 			t.Errorf("nothing is left: %s", a.raw)
 		}
 	})
@@ -71,9 +78,11 @@ func TestAdvanceUnderALostLease(t *testing.T) {
 		if a.status != 412 {
 			t.Errorf("status %d", a.status)
 		}
-		p.wantCode(picket.CodeUnknownFence, "POST", advancePath, "agent", strings.Replace(advancing(held, `{}`), `"fencingToken":2`, `"fencingToken":9`, 1))
+		p.wantCode(picket.CodeUnknownFence, "POST", advancePath, "agent",
+			strings.Replace(advancing(held, `{}`), `"fencingToken":2`, `"fencingToken":9`, 1))
 		events := p.want(200, "GET", "/api/v1/events?type=write.refused", "operator", "")
-		if n := strings.Count(events.raw, `"verb":"advance"`); n != 2 || !strings.Contains(events.raw, lost.RunID) || !strings.Contains(events.raw, `"stale_fence"`) {
+		if n := strings.Count(events.raw, `"verb":"advance"`); n != 2 || !strings.Contains(events.raw, lost.RunID) ||
+			!strings.Contains(events.raw, `"stale_fence"`) {
 			t.Errorf("%d refused writes in the log: %s", n, events.raw)
 		}
 		for task, want := range map[string]string{id: "leased", other: "queued"} {
@@ -92,22 +101,27 @@ func TestAdvanceBodiesThatAreRefused(t *testing.T) {
 	token := lease.LeaseToken.Reveal()
 	elsewhere := p.sealer.Seal("other", lease.TaskID, lease.RunID).Reveal()
 	for _, tt := range []struct {
-		name, body string
-		code       picket.Code
-		field      string
+		name  string
+		body  string
+		code  picket.Code
+		field string
 	}{
 		{"no token", `{}`, picket.CodeValidation, "/leaseToken"},
 		{"a forged token", `{"leaseToken":"` + flipLast(token) + `"}`, picket.CodeValidation, "/leaseToken"},
 		{"a key for a token", `{"leaseToken":"` + p.keys["agent"] + `"}`, picket.CodeValidation, "/leaseToken"},
 		{"another namespace's", `{"leaseToken":"` + elsewhere + `"}`, picket.CodeValidation, "/leaseToken"},
 		{"negative fence", `{"leaseToken":"` + token + `","fencingToken":-1}`, picket.CodeValidation, "/fencingToken"},
-		{"fence too large", `{"leaseToken":"` + token + `","fencingToken":9007199254740992}`, picket.CodeValidation, "/fencingToken"},
+		{"fence too large", `{"leaseToken":"` + token + `","fencingToken":9007199254740992}`, picket.CodeValidation,
+			"/fencingToken"},
 		{"bad wait", advancing(lease, `{"waitSeconds":51}`), picket.CodeValidation, "/acquire/waitSeconds"},
 		{"bad max", advancing(lease, `{"max":0}`), picket.CodeValidation, "/acquire/max"},
-		{"bad capability", advancing(lease, `{"capabilities":["a,b"]}`), picket.CodeValidation, "/acquire/capabilities/0"},
+		{"bad capability", advancing(lease, `{"capabilities":["a,b"]}`), picket.CodeValidation,
+			"/acquire/capabilities/0"},
 		{"unknown field", advancing(lease, `{"wait":1}`), picket.CodeValidation, "/acquire/wait"},
-		{"large output", `{"leaseToken":"` + token + `","output":"` + strings.Repeat("x", picket.MaxPayload) + `"}`, picket.CodeTooLarge, "/output"},
-		{"large summary", `{"leaseToken":"` + token + `","summary":"` + strings.Repeat("x", 17_000) + `"}`, picket.CodeTooLarge, "/summary"},
+		{"large output", `{"leaseToken":"` + token + `","output":"` + strings.Repeat("x", picket.MaxPayload) + `"}`,
+			picket.CodeTooLarge, "/output"},
+		{"large summary", `{"leaseToken":"` + token + `","summary":"` + strings.Repeat("x", 17_000) + `"}`,
+			picket.CodeTooLarge, "/summary"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := p.wantCode(tt.code, "POST", advancePath, "agent", tt.body)
@@ -138,13 +152,15 @@ func TestAnAdvanceThatCannotBeDelivered(t *testing.T) {
 		r.Header.Set("X-API-Key", p.keys["agent"])
 		p.face.ServeHTTP(&brokenPipe{}, r)
 		for task, want := range map[string]string{first: "review", second: "queued"} {
-			if a := p.want(200, "GET", "/api/v1/tasks/"+task, "agent", ""); a.text("state") != want || a.body["failures"] != 0.0 {
+			if a := p.want(200, "GET", "/api/v1/tasks/"+task, "agent", ""); a.text("state") != want ||
+				a.body["failures"] != 0.0 {
 				t.Errorf("after the broken delivery: %s", a.raw)
 			}
 		}
 		// The client, which knows nothing, asks again.
 		got := p.advanced(p.want(200, "POST", advancePath, "agent", advancing(lease, `{}`)))
-		if got.State != picket.TaskReview || len(got.Leases) != 1 || got.Leases[0].TaskID != second || got.Leases[0].FencingToken != 2 {
+		if got.State != picket.TaskReview || len(got.Leases) != 1 || got.Leases[0].TaskID != second ||
+			got.Leases[0].FencingToken != 2 {
 			t.Errorf("asked again: %+v", got)
 		}
 	})
@@ -156,7 +172,8 @@ func TestAdvanceWhilePausedOverHTTP(t *testing.T) {
 	lease, _ := p.lease()
 	p.submit(`{"title":"y"}`)
 	p.want(200, "POST", "/api/v1/pause", "operator", `{}`)
-	if a := p.want(200, "POST", advancePath, "agent", advancing(lease, `{}`)); a.raw != `{"state":"completed","leases":[]}` {
+	if a := p.want(200, "POST", advancePath, "agent",
+		advancing(lease, `{}`)); a.raw != `{"state":"completed","leases":[]}` {
 		t.Errorf("advanced while paused: %s", a.raw)
 	}
 }

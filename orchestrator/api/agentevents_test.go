@@ -24,7 +24,8 @@ func (p *plane) transitions(id string) (all []string) {
 	list, _ := a.body["events"].([]any)
 	for _, v := range list {
 		e, _ := v.(map[string]any)
-		if e["type"] != "agent.lifecycle" || e["agent_id"] != id || e["agentId"] != id || e["timestamp"] != e["at"] || e["at"] == nil {
+		if e["type"] != "agent.lifecycle" || e["agent_id"] != id || e["agentId"] != id || e["timestamp"] != e["at"] ||
+			e["at"] == nil {
 			p.t.Errorf("event: %v", e)
 		}
 		all = append(all, fmt.Sprint(e["previous_status"], " ", e["new_status"], " ", e["reason"], " ", e["actor"]))
@@ -53,15 +54,20 @@ func TestLifecycleEventsCarryTheSixMembers(t *testing.T) {
 		p.want(200, "POST", anAgent+"/heartbeat", "agent", beat())
 		p.want(200, "DELETE", "/api/v1/agents/a2", "agent", "")
 		operator := p.keyID("operator")
-		p.wantTransitions("a1", "registering active registered a1", "active unhealthy heartbeat_timeout server", "unhealthy active heartbeat_resumed a1",
-			"active unhealthy heartbeat_timeout server", "unhealthy dead heartbeat_timeout server", "dead active re_registered a1",
+		p.wantTransitions("a1", "registering active registered a1", "active unhealthy heartbeat_timeout server",
+			"unhealthy active heartbeat_resumed a1",
+			"active unhealthy heartbeat_timeout server", "unhealthy dead heartbeat_timeout server",
+			"dead active re_registered a1",
 			"active draining drain_initiated "+operator, "draining deregistered drain_completed server")
 		p.wantTransitions("a2", "registering active registered a2", "active deregistered deregistered a2")
 		p.wantTransitions("r") // the role is nobody's name in the log
 		whole := p.want(200, "GET", "/api/v1/events?type=agent.lifecycle&agent=a2&limit=1", "reviewer", "").raw
-		shape := regexp.MustCompile(`"seq":\d+|"id":"\d+"`).ReplaceAllString(anInstant.ReplaceAllString(whole, "T"), "N")
-		if !strings.Contains(shape, `N,N,"type":"agent.lifecycle","at":T,"agentId":"a2","actor":"a2","reason":"registered",`) ||
-			!strings.Contains(shape, `"agent_id":"a2","previous_status":"registering","new_status":"active","timestamp":T}`) {
+		shape := regexp.MustCompile(`"seq":\d+|"id":"\d+"`).
+			ReplaceAllString(anInstant.ReplaceAllString(whole, "T"), "N")
+		if !strings.Contains(shape,
+			`N,N,"type":"agent.lifecycle","at":T,"agentId":"a2","actor":"a2","reason":"registered",`) ||
+			!strings.Contains(shape,
+				`"agent_id":"a2","previous_status":"registering","new_status":"active","timestamp":T}`) {
 			t.Errorf("an event is %s", whole)
 		}
 	})
@@ -87,9 +93,11 @@ func TestLifecycleEventsAreStreamed(t *testing.T) {
 		p.register("agent", `{"agent_id":"other"}`)
 		p.register("agent", `{"agent_id":"a1"}`)
 		p.want(200, "DELETE", anAgent, "agent", "")
-		for _, want := range []picket.LifecycleFields{{PreviousStatus: "registering", NewStatus: "active"}, {PreviousStatus: "active", NewStatus: "deregistered"}} {
+		for _, want := range []picket.LifecycleFields{{PreviousStatus: "registering", NewStatus: "active"},
+			{PreviousStatus: "active", NewStatus: "deregistered"}} {
 			got := live.want(picket.EventAgentLifecycle)
-			if got.LifecycleAgentID != "a1" || got.PreviousStatus != want.PreviousStatus || got.NewStatus != want.NewStatus || got.Timestamp != got.At || got.Reason == "" {
+			if got.LifecycleAgentID != "a1" || got.PreviousStatus != want.PreviousStatus ||
+				got.NewStatus != want.NewStatus || got.Timestamp != got.At || got.Reason == "" {
 				t.Errorf("streamed: %+v", got)
 			}
 		}
@@ -104,20 +112,23 @@ func TestDriftIsToldAndDecidesNothing(t *testing.T) {
 		send := func(off time.Duration) {
 			t.Helper()
 			at := time.Now().Add(off).UTC().Format(time.RFC3339Nano)
-			a := p.want(200, "POST", anAgent+"/heartbeat", "agent", fmt.Sprintf(`{"status":"active","client_timestamp":%q}`, at))
+			a := p.want(200, "POST", anAgent+"/heartbeat", "agent",
+				fmt.Sprintf(`{"status":"active","client_timestamp":%q}`, at))
 			if a.text("agent_status") != "active" {
 				t.Errorf("off by %s: %s", off, a.raw)
 			}
 		}
 		drifts := func(events, counted int) {
 			t.Helper()
-			if n := strings.Count(p.want(200, "GET", "/api/v1/events?type=agent.drift&agent=a1", "reviewer", "").raw, `"agent.drift"`); n != events {
+			if n := strings.Count(p.want(200, "GET", "/api/v1/events?type=agent.drift&agent=a1", "reviewer", "").raw,
+				`"agent.drift"`); n != events {
 				t.Errorf("%d events, want %d", n, events)
 			}
 			if n := strings.Count(p.log.String(), "agent=a1"); n != events {
 				t.Errorf("%d lines in the log, want %d: %s", n, events, p.log)
 			}
-			if m := p.want(200, "GET", "/metrics", "", "").raw; !strings.Contains(m, fmt.Sprintf("picket_agent_drift_total{namespace=\"default\"} %d\n", counted)) {
+			if m := p.want(200, "GET", "/metrics", "", "").raw; !strings.Contains(m,
+				fmt.Sprintf("picket_agent_drift_total{namespace=\"default\"} %d\n", counted)) {
 				t.Errorf("metrics do not count %d", counted)
 			}
 		}
@@ -156,16 +167,22 @@ func TestAgentsAreCounted(t *testing.T) {
 		want := map[picket.AgentStatus]int{"active": 4, "unhealthy": 1, "draining": 1, "dead": 0, "deregistered": 1}
 		metrics := p.want(200, "GET", "/metrics", "", "").raw
 		var stats struct{ Agents map[picket.AgentStatus]int }
-		must(t, json.Unmarshal([]byte(p.want(200, "GET", "/api/v1/stats", "reviewer", "").raw), &stats, json.MatchCaseInsensitiveNames(true)))
+		must(t, json.Unmarshal([]byte(p.want(200, "GET", "/api/v1/stats", "reviewer", "").raw), &stats,
+			json.MatchCaseInsensitiveNames(true)))
 		for status, n := range want {
-			if !strings.Contains(metrics, fmt.Sprintf("picket_agents{namespace=\"default\",status=%q} %d\n", status, n)) || stats.Agents[status] != n {
-				t.Errorf("%s: want %d, stats %d, metrics %s", status, n, stats.Agents[status], regexp.MustCompile(`(?m)^picket_agents.*$`).FindAllString(metrics, -1))
+			if !strings.Contains(metrics,
+				fmt.Sprintf("picket_agents{namespace=\"default\",status=%q} %d\n", status, n)) ||
+				stats.Agents[status] != n {
+				t.Errorf("%s: want %d, stats %d, metrics %s", status, n, stats.Agents[status],
+					regexp.MustCompile(`(?m)^picket_agents.*$`).FindAllString(metrics, -1))
 			}
 		}
 		late := func(want string) {
 			t.Helper()
-			if m := p.want(200, "GET", "/metrics", "", "").raw; !strings.Contains(m, "picket_agent_judged_late_seconds{namespace=\"default\"} "+want+"\n") {
-				t.Errorf("lateness is not %s: %s", want, regexp.MustCompile(`(?m)^picket_agent_judged.*$`).FindString(m))
+			if m := p.want(200, "GET", "/metrics", "", "").raw; !strings.Contains(m,
+				"picket_agent_judged_late_seconds{namespace=\"default\"} "+want+"\n") {
+				t.Errorf("lateness is not %s: %s", want, regexp.MustCompile(`(?m)^picket_agent_judged.*$`).
+					FindString(m))
 			}
 		}
 		late("0")

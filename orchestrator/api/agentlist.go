@@ -68,7 +68,8 @@ func (r request) agentQuery() (want picket.AgentQuery, err error) {
 	}
 	want.Limit = int(limit)
 	if want.Cursor, err = q.text("cursor"); err == nil && len(want.Cursor) > maxAgentCursor {
-		err = web.BadParameter("cursor", "Send next_cursor of the page before, or leave it out.", "cursor is not one of ours")
+		err = web.BadParameter("cursor", "Send next_cursor of the page before, or leave it out.",
+			"cursor is not one of ours")
 	}
 	return want, err
 }
@@ -89,7 +90,8 @@ func (q query) tags(name string) ([]string, error) {
 		}
 	}
 	if len(all) > maxCapabilities {
-		return nil, web.BadParameter(name, "Ask for fewer.", "%s has %d values, at most %d are allowed", name, len(all), maxCapabilities)
+		return nil, web.BadParameter(name, "Ask for fewer.", "%s has %d values, at most %d are allowed", name, len(all),
+			maxCapabilities)
 	}
 	return all, nil
 }
@@ -136,7 +138,8 @@ func getAgent(r request) error {
 	}
 	sees, err := r.seesPool(agent.RoleID)
 	if err == nil && !sees {
-		err = picket.Refuse(picket.CodeForbidden, "Ask for an agent that this key has registered or that is in its pools, or use an operator's key.",
+		err = picket.Refuse(picket.CodeForbidden,
+			"Ask for an agent that this key has registered or that is in its pools, or use an operator's key.",
 			"the agent was registered by another key and is in none of this key's pools")
 	}
 	return r.record(agent, err)

@@ -48,7 +48,8 @@ func (p *plane) fleet() {
 		p.register("agent", a)
 	}
 	for id, load := range map[string]int{"b1": 2, "b2": 4, "b4": 3} {
-		p.want(200, "POST", "/api/v1/agents/"+id+"/heartbeat", "agent", strings.Replace(beat(), "{", fmt.Sprintf(`{"current_load":%d,`, load), 1))
+		p.want(200, "POST", "/api/v1/agents/"+id+"/heartbeat", "agent",
+			strings.Replace(beat(), "{", fmt.Sprintf(`{"current_load":%d,`, load), 1))
 	}
 	p.want(200, "PATCH", "/api/v1/agents/b4/status", "agent", draining, "If-Match", "*")
 	p.want(200, "DELETE", "/api/v1/agents/d1", "agent", "")
@@ -101,12 +102,14 @@ func TestTheRegistryIsFiltered(t *testing.T) {
 func TestARowOfTheRegistryIsAsTheDocumentShows(t *testing.T) {
 	both(t, func(t *testing.T, p *plane) {
 		p.register("agent", theRegistration)
-		got := anInstant.ReplaceAllString(p.want(200, "GET", "/api/v1/agents?capabilities=billing&status=active", "operator", "").raw, "T")
+		got := anInstant.ReplaceAllString(p.want(200, "GET", "/api/v1/agents?capabilities=billing&status=active",
+			"operator", "").raw, "T")
 		if want := `{"agents":[{"agent_id":"agent_billing_01","role_id":"billing-processor","name":"Billing Processor","capabilities":["billing","invoicing","stripe-integration"],` +
 			`"capacity":{"max_concurrent_tasks":5,"current_load":0},"status":"active","last_heartbeat_at":T}],"total":1}`; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
-		if got := p.want(200, "GET", "/api/v1/agents?capabilities=none", "operator", "").raw; got != `{"agents":[],"total":0}` {
+		if got := p.want(200, "GET", "/api/v1/agents?capabilities=none", "operator",
+			"").raw; got != `{"agents":[],"total":0}` {
 			t.Errorf("nobody: %s", got)
 		}
 	})
@@ -115,7 +118,8 @@ func TestARowOfTheRegistryIsAsTheDocumentShows(t *testing.T) {
 func TestTheRegistryIsPaged(t *testing.T) {
 	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
 		p.fleet()
-		for _, query := range []string{"?status=*", "?status=active,draining", "?role_id=billing&status=*", "?capabilities=billing&status=*"} {
+		for _, query := range []string{"?status=*", "?status=active,draining", "?role_id=billing&status=*",
+			"?capabilities=billing&status=*"} {
 			whole, _ := p.listed("operator", query)
 			for _, scope := range []string{"operator", "agent"} {
 				for limit := 1; limit <= len(whole)+1; limit++ {
@@ -145,13 +149,29 @@ func TestTheRegistryIsPaged(t *testing.T) {
 func TestBadQueriesOfTheRegistry(t *testing.T) {
 	p := memory(t)
 	for query, field := range map[string]string{
-		"status=asleep": "?status", "status=Active": "?status", "role_id=a%7D": "?role_id", "role_id=a,b": "?role_id", "role_id=a&role_id=b": "?role_id",
-		"capabilities=a%20b": "?capabilities", "capabilities=" + strings.Repeat("a,", 33): "?capabilities", "min_available_capacity=x": "?min_available_capacity",
-		"min_available_capacity=-1": "?min_available_capacity", "min_available_capacity=1.5": "?min_available_capacity", "min_available_capacity=9999999": "?min_available_capacity",
-		"limit=0": "?limit", "limit=1001": "?limit", "cursor=yesterday": "?cursor", "cursor=asleep:a1": "?cursor", "cursor=active:": "?cursor",
-		"cursor=" + strings.Repeat("a", 600): "?cursor", "role=billing": "?role", "capability=x": "?capability", "offset=1": "?offset",
+		"status=asleep":       "?status",
+		"status=Active":       "?status",
+		"role_id=a%7D":        "?role_id",
+		"role_id=a,b":         "?role_id",
+		"role_id=a&role_id=b": "?role_id",
+		"capabilities=a%20b":  "?capabilities",
+		"capabilities=" + strings.Repeat("a,", 33): "?capabilities",
+		"min_available_capacity=x":                 "?min_available_capacity",
+		"min_available_capacity=-1":                "?min_available_capacity",
+		"min_available_capacity=1.5":               "?min_available_capacity",
+		"min_available_capacity=9999999":           "?min_available_capacity",
+		"limit=0":                                  "?limit",
+		"limit=1001":                               "?limit",
+		"cursor=yesterday":                         "?cursor",
+		"cursor=asleep:a1":                         "?cursor",
+		"cursor=active:":                           "?cursor",
+		"cursor=" + strings.Repeat("a", 600):       "?cursor",
+		"role=billing":                             "?role",
+		"capability=x":                             "?capability",
+		"offset=1":                                 "?offset",
 	} {
-		if a := p.wantCode(picket.CodeValidation, "GET", "/api/v1/agents?"+query, "operator", ""); a.text("field") != field {
+		if a := p.wantCode(picket.CodeValidation, "GET", "/api/v1/agents?"+query, "operator",
+			""); a.text("field") != field {
 			t.Errorf("%.60s: field %q, want %q", query, a.text("field"), field)
 		}
 	}
@@ -162,7 +182,10 @@ func TestBadQueriesOfTheRegistry(t *testing.T) {
 
 func TestPoolsAreSummedUpAndAdvised(t *testing.T) {
 	one, five := 1, 5
-	advice := map[string]picket.PoolAdvice{"billing": {MinInstances: &one, MaxInstances: &five}, "planned": {MinInstances: &five}}
+	advice := map[string]picket.PoolAdvice{
+		"billing": {MinInstances: &one, MaxInstances: &five},
+		"planned": {MinInstances: &five},
+	}
 	virtual(t, api.Config{Advice: advice}, func(t *testing.T, p *plane) {
 		p.fleet()
 		const (
@@ -171,7 +194,11 @@ func TestPoolsAreSummedUpAndAdvised(t *testing.T) {
 			review  = `{"role_id":"review","members":{"active":1,"dead":0,"deregistered":0,"draining":0,"unhealthy":0},"max_concurrent_tasks":1,"current_load":0,"available_capacity":1,"advisory":null}`
 		)
 		p.keys["other"] = p.newKey(picket.KeyRequest{Name: "other", Scopes: []picket.Scope{picket.ScopeAgent}})
-		for scope, want := range map[string]string{"operator": billing + "," + planned + "," + review, "agent": billing + "," + review, "other": ""} {
+		for scope, want := range map[string]string{
+			"operator": billing + "," + planned + "," + review,
+			"agent":    billing + "," + review,
+			"other":    "",
+		} {
 			if got := p.want(200, "GET", "/api/v1/pools", scope, "").raw; got != `{"pools":[`+want+`]}` {
 				t.Errorf("%s: got  %s\nwant %s", scope, got, want)
 			}
@@ -195,14 +222,25 @@ func TestAnAgentsKeySeesItsOwnPools(t *testing.T) {
 		for _, name := range []string{"mine", "theirs"} {
 			p.keys[name] = p.newKey(picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeAgent}})
 		}
-		for _, a := range []struct{ scope, id, role string }{{"mine", "m1", "shared"}, {"mine", "m2", ""}, {"theirs", "t1", "shared"}, {"theirs", "t2", "foreign"}, {"theirs", "t3", ""}} {
+		for _, a := range []struct {
+			scope string
+			id    string
+			role  string
+		}{{"mine", "m1", "shared"}, {"mine", "m2", ""}, {"theirs", "t1", "shared"}, {"theirs", "t2", "foreign"},
+			{"theirs", "t3", ""}} {
 			role := "null"
 			if a.role != "" {
 				role = strconv.Quote(a.role)
 			}
 			p.register(a.scope, fmt.Sprintf(`{"agent_id":%q,"role_id":%s}`, a.id, role))
 		}
-		for scope, want := range map[string]string{"mine": "m1 m2 t1", "theirs": "m1 t1 t2 t3", "operator": "m1 m2 t1 t2 t3", "admin": "m1 m2 t1 t2 t3", "agent": ""} {
+		for scope, want := range map[string]string{
+			"mine":     "m1 m2 t1",
+			"theirs":   "m1 t1 t2 t3",
+			"operator": "m1 m2 t1 t2 t3",
+			"admin":    "m1 m2 t1 t2 t3",
+			"agent":    "",
+		} {
 			for _, query := range []string{"", "?status=*"} {
 				ids, page := p.listed(scope, query)
 				if slices.Sort(ids); strings.Join(ids, " ") != want || page.Total != len(ids) {
@@ -218,7 +256,8 @@ func TestAnAgentsKeySeesItsOwnPools(t *testing.T) {
 			p.wantCode(picket.CodeForbidden, "GET", "/api/v1/pools/"+role, "mine", "")
 		}
 		for id, status := range map[string]int{"m1": 200, "m2": 200, "t1": 200, "t2": 403, "t3": 403, "nobody": 404} {
-			if a := p.call("GET", "/api/v1/agents/"+id, "mine", ""); a.status != status || status == 403 && a.text("code") != "forbidden" {
+			if a := p.call("GET", "/api/v1/agents/"+id, "mine", ""); a.status != status ||
+				status == 403 && a.text("code") != "forbidden" {
 				t.Errorf("%s: %d %s", id, a.status, a.raw)
 			}
 		}

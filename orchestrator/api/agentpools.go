@@ -49,7 +49,8 @@ func (a *API) getPool(r request) error {
 	case slices.Contains(missing, role):
 		return r.answer(a.emptyPool(role), nil)
 	}
-	return picket.Refuse(picket.CodeNotFound, "Look at GET /api/v1/pools.", "no agent has the role %s, and the server knows nothing of it", role)
+	return picket.Refuse(picket.CodeNotFound, "Look at GET /api/v1/pools.",
+		"no agent has the role %s, and the server knows nothing of it", role)
 }
 
 // advise adds what the workflow file says to the pools it names, and returns
@@ -92,6 +93,7 @@ func (r request) seesPool(role string) (bool, error) {
 
 // foreignPool is the same for a pool of others and for one that does not exist.
 func foreignPool(role string) error {
-	return picket.Refuse(picket.CodeForbidden, "Ask for a role in which this key has registered an agent, or use an operator's key.",
+	return picket.Refuse(picket.CodeForbidden,
+		"Ask for a role in which this key has registered an agent, or use an operator's key.",
 		"this key has no agent in the pool %s", role)
 }

@@ -75,7 +75,10 @@ func TestOneVersionIsChangedOnceOfMany(t *testing.T) {
 				}
 				return "PATCH", "/api/v1/agents/" + id + "/status", "agent", draining, match
 			})
-			if want := map[string]int{"200": 1, "409 version_conflict": crowd - 1}; fmt.Sprint(got) != fmt.Sprint(want) {
+			if want := map[string]int{
+				"200":                  1,
+				"409 version_conflict": crowd - 1,
+			}; fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
 			if got := p.transitions(id); len(got) != 2 {

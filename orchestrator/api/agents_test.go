@@ -68,14 +68,16 @@ func TestRegistrationIsAnsweredWithTheRecord(t *testing.T) {
 		}
 		var a picket.Agent
 		must(t, json.Unmarshal([]byte(made.raw), &a))
-		if at := a.RegisteredAt.Time(); a.LastHeartbeatAt != a.RegisteredAt || at.Before(before) || at.After(time.Now().Add(time.Second)) {
+		if at := a.RegisteredAt.Time(); a.LastHeartbeatAt != a.RegisteredAt || at.Before(before) ||
+			at.After(time.Now().Add(time.Second)) {
 			t.Errorf("registered %s, last heartbeat %s", a.RegisteredAt, a.LastHeartbeatAt)
 		}
 		if made.header.Get("ETag") != `"1"` || made.header.Get("Location") != "/api/v1/agents/agent_billing_01" {
 			t.Errorf("headers: %v", made.header)
 		}
 		for _, scope := range []string{"agent", "operator", "admin"} {
-			if got := p.want(200, "GET", made.header.Get("Location"), scope, ""); got.raw != made.raw || got.header.Get("ETag") != `"1"` {
+			if got := p.want(200, "GET", made.header.Get("Location"), scope, ""); got.raw != made.raw ||
+				got.header.Get("ETag") != `"1"` {
 				t.Errorf("%s reads %s %s", scope, got.header.Get("ETag"), got.raw)
 			}
 		}
@@ -84,13 +86,16 @@ func TestRegistrationIsAnsweredWithTheRecord(t *testing.T) {
 
 func TestTheLeastRegistration(t *testing.T) {
 	p := memory(t)
-	for _, body := range []string{"", "{}", `{"agent_id":null,"role_id":null,"capabilities":null,"capacity":null,"heartbeat_config":null,"metadata":null,"drain_timeout_seconds":null}`} {
+	for _, body := range []string{"", "{}",
+		`{"agent_id":null,"role_id":null,"capabilities":null,"capacity":null,"heartbeat_config":null,"metadata":null,"drain_timeout_seconds":null}`} {
 		a := p.register("agent", body)
 		id := a.text("agent_id")
-		if !regexp.MustCompile(`^agent_[0-7][0-9A-HJKMNP-TV-Z]{25}$`).MatchString(id) || a.header.Get("Location") != "/api/v1/agents/"+id {
+		if !regexp.MustCompile(`^agent_[0-7][0-9A-HJKMNP-TV-Z]{25}$`).MatchString(id) ||
+			a.header.Get("Location") != "/api/v1/agents/"+id {
 			t.Errorf("id %q at %s", id, a.header.Get("Location"))
 		}
-		rest := regexp.MustCompile(`"incarnation":\d+`).ReplaceAllString(anInstant.ReplaceAllString(a.raw, "T"), `"incarnation":N`)
+		rest := regexp.MustCompile(`"incarnation":\d+`).
+			ReplaceAllString(anInstant.ReplaceAllString(a.raw, "T"), `"incarnation":N`)
 		want := `{"agent_id":"` + id + `","capabilities":[],"capacity":{"current_load":0},"status":"active",` +
 			`"heartbeat_config":{"interval_seconds":30,"unhealthy_after_seconds":90,"dead_after_seconds":300},"metadata":{},"registered_at":T,"last_heartbeat_at":T,"version":1,"incarnation":N}`
 		if rest != want {
@@ -104,13 +109,16 @@ func TestARegistrationCountsOnce(t *testing.T) {
 	both(t, func(t *testing.T, p *plane) {
 		for _, body := range []string{`{"agent_id":"a1","role_id":"r"}`, `{"role_id":"r"}`} {
 			key := []string{"Idempotency-Key", "once " + body}
-			first, again := p.want(201, "POST", "/api/v1/agents", "agent", body, key...), p.want(201, "POST", "/api/v1/agents", "agent", body, key...)
-			if first.raw != again.raw || again.header.Get("ETag") != `"1"` || again.header.Get("Location") != first.header.Get("Location") {
+			first, again := p.want(201, "POST", "/api/v1/agents", "agent", body, key...),
+				p.want(201, "POST", "/api/v1/agents", "agent", body, key...)
+			if first.raw != again.raw || again.header.Get("ETag") != `"1"` ||
+				again.header.Get("Location") != first.header.Get("Location") {
 				t.Errorf("first %s\nagain %s %v", first.raw, again.raw, again.header)
 			}
 			p.wantCode(picket.CodeIdempotencyConflict, "POST", "/api/v1/agents", "agent", `{"name":"x"}`, key...)
 		}
-		if a := p.wantCode(picket.CodeStateConflict, "POST", "/api/v1/agents", "agent", `{"agent_id":"a1"}`); a.text("agent_status") != "active" {
+		if a := p.wantCode(picket.CodeStateConflict, "POST", "/api/v1/agents", "agent",
+			`{"agent_id":"a1"}`); a.text("agent_status") != "active" {
 			t.Errorf("a live id: %s", a.raw)
 		}
 		// For everybody: who asks learns nothing about whose it is.
@@ -128,15 +136,18 @@ func TestARegistrationCountsOnce(t *testing.T) {
 // from there.
 func TestServerOwnedMembersAreIgnored(t *testing.T) {
 	p := memory(t)
-	a := p.register("agent", `{"agent_id":"a1","status":"dead","version":99,"registered_at":"1999-01-01T00:00:00Z","last_heartbeat_at":{"any":["thing"]},
+	a := p.register("agent",
+		`{"agent_id":"a1","status":"dead","version":99,"registered_at":"1999-01-01T00:00:00Z","last_heartbeat_at":{"any":["thing"]},
 		"incarnation":-5,"drain_deadline_at":true,"capacity":{"max_concurrent_tasks":2,"current_load":7}}`)
-	if a.text("status") != "active" || a.body["version"] != 1.0 || a.body["incarnation"] != 1.0 || strings.Contains(a.raw, "1999") || a.body["drain_deadline_at"] != nil ||
+	if a.text("status") != "active" || a.body["version"] != 1.0 || a.body["incarnation"] != 1.0 ||
+		strings.Contains(a.raw, "1999") || a.body["drain_deadline_at"] != nil ||
 		!strings.Contains(a.raw, `"capacity":{"max_concurrent_tasks":2,"current_load":0}`) {
 		t.Errorf("got %s", a.raw)
 	}
 	whole := strings.Replace(p.want(200, "GET", "/api/v1/agents/a1", "agent", "").raw, `"a1"`, `"a2"`, 1)
 	b := p.register("agent", whole)
-	if b.body["version"] != 1.0 || b.body["incarnation"] != 2.0 || b.body["capacity"].(map[string]any)["max_concurrent_tasks"] != 2.0 {
+	if b.body["version"] != 1.0 || b.body["incarnation"] != 2.0 ||
+		b.body["capacity"].(map[string]any)["max_concurrent_tasks"] != 2.0 {
 		t.Errorf("sent back %s, got %s", whole, b.raw)
 	}
 }
@@ -167,19 +178,25 @@ func TestHeartbeatIsAnsweredAsTheDocumentShows(t *testing.T) {
 		p.register("agent", theRegistration)
 		const at = "/api/v1/agents/agent_billing_01"
 		now := time.Now()
-		a := p.want(200, "POST", at+"/heartbeat", "agent", fmt.Sprintf(`{"status":"active","current_load":3,"client_timestamp":%q}`, now.Format(time.RFC3339)))
-		if got := anInstant.ReplaceAllString(a.raw, "T"); got != `{"acknowledged":true,"server_timestamp":T,"agent_status":"active","pending_commands":[]}` {
+		a := p.want(200, "POST", at+"/heartbeat", "agent",
+			fmt.Sprintf(`{"status":"active","current_load":3,"client_timestamp":%q}`, now.Format(time.RFC3339)))
+		if got := anInstant.ReplaceAllString(a.raw,
+			"T"); got != `{"acknowledged":true,"server_timestamp":T,"agent_status":"active","pending_commands":[]}` {
 			t.Errorf("got %s", a.raw)
 		}
 		record := p.want(200, "GET", at, "agent", "")
-		if record.text("last_heartbeat_at") != a.text("server_timestamp") || !strings.Contains(record.raw, `"current_load":3`) || record.header.Get("ETag") != `"1"` {
+		if record.text("last_heartbeat_at") != a.text("server_timestamp") ||
+			!strings.Contains(record.raw, `"current_load":3`) || record.header.Get("ETag") != `"1"` {
 			t.Errorf("after the heartbeat: %s %s", record.header.Get("ETag"), record.raw)
 		}
-		if p.want(200, "POST", at+"/heartbeat", "operator", beat()); !strings.Contains(p.want(200, "GET", at, "agent", "").raw, `"current_load":3`) {
+		if p.want(200, "POST", at+"/heartbeat", "operator",
+			beat()); !strings.Contains(p.want(200, "GET", at, "agent", "").raw, `"current_load":3`) {
 			t.Error("a heartbeat without a load has changed it")
 		}
-		stop := p.want(200, "POST", at+"/heartbeat", "agent", strings.Replace(beat(), "{", `{"tasks_in_progress":["task_01H001"],`, 1))
-		if !strings.HasSuffix(stop.raw, `"pending_commands":[{"command_id":"stop_task_01H001","command":"stop_task","task_id":"task_01H001","reason":"no_lease"}]}`) {
+		stop := p.want(200, "POST", at+"/heartbeat", "agent",
+			strings.Replace(beat(), "{", `{"tasks_in_progress":["task_01H001"],`, 1))
+		if !strings.HasSuffix(stop.raw,
+			`"pending_commands":[{"command_id":"stop_task_01H001","command":"stop_task","task_id":"task_01H001","reason":"no_lease"}]}`) {
 			t.Errorf("a task without a lease: %s", stop.raw)
 		}
 	})
@@ -191,15 +208,20 @@ func TestClientTimestamps(t *testing.T) {
 	p.register("agent", `{"agent_id":"a1"}`)
 	now := time.Now()
 	for _, zone := range []*time.Location{time.UTC, time.FixedZone("", 9*3600+30*60), time.FixedZone("", -12*3600)} {
-		for _, layout := range []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05.0Z07:00", "2006-01-02T15:04:05.000000000Z07:00"} {
-			p.want(200, "POST", "/api/v1/agents/a1/heartbeat", "agent", fmt.Sprintf(`{"status":"active","client_timestamp":%q}`, now.In(zone).Format(layout)))
+		for _, layout := range []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05.0Z07:00",
+			"2006-01-02T15:04:05.000000000Z07:00"} {
+			p.want(200, "POST", "/api/v1/agents/a1/heartbeat", "agent",
+				fmt.Sprintf(`{"status":"active","client_timestamp":%q}`, now.In(zone).Format(layout)))
 		}
 	}
-	if events := p.want(200, "GET", "/api/v1/events?type=agent.drift", "reviewer", "").raw; strings.Contains(events, "agent.drift") {
+	if events := p.want(200, "GET", "/api/v1/events?type=agent.drift", "reviewer", "").raw; strings.Contains(events,
+		"agent.drift") {
 		t.Errorf("an offset was taken for drift: %s", events)
 	}
-	for _, bad := range []string{`"yesterday"`, `"2026-02-08 10:30:00Z"`, `"2026-02-08T10:30:00"`, `"2026-02-30T10:30:00Z"`, `1770546600`, `""`, `null`, `"9999999-01-01T00:00:00Z"`} {
-		if a := p.wantCode(picket.CodeValidation, "POST", "/api/v1/agents/a1/heartbeat", "agent", `{"status":"active","client_timestamp":`+bad+`}`); a.text("field") != "/client_timestamp" {
+	for _, bad := range []string{`"yesterday"`, `"2026-02-08 10:30:00Z"`, `"2026-02-08T10:30:00"`,
+		`"2026-02-30T10:30:00Z"`, `1770546600`, `""`, `null`, `"9999999-01-01T00:00:00Z"`} {
+		if a := p.wantCode(picket.CodeValidation, "POST", "/api/v1/agents/a1/heartbeat", "agent",
+			`{"status":"active","client_timestamp":`+bad+`}`); a.text("field") != "/client_timestamp" {
 			t.Errorf("%s: %s", bad, a.raw)
 		}
 	}

@@ -30,7 +30,8 @@ func TestSpoofedHeartbeatsKeepNobodyAlive(t *testing.T) {
 		record := p.want(200, "GET", anAgent, "operator", "").raw
 		spoof := func() {
 			t.Helper()
-			for _, body := range []string{beat(), `{"status":"draining","current_load":9,"client_timestamp":"2001-01-01T00:00:00Z","handled_commands":["cmd_1"],"tasks_in_progress":["t"]}`} {
+			for _, body := range []string{beat(),
+				`{"status":"draining","current_load":9,"client_timestamp":"2001-01-01T00:00:00Z","handled_commands":["cmd_1"],"tasks_in_progress":["t"]}`} {
 				p.wantCode(picket.CodeForbidden, "POST", anAgent+"/heartbeat", "stranger", body)
 			}
 		}
@@ -61,8 +62,10 @@ func TestSpoofedHeartbeatsKeepNobodyAlive(t *testing.T) {
 		if got := p.statusOf("a1"); got != "dead" {
 			t.Errorf("after 4.001 s it is %s", got)
 		}
-		p.wantTransitions("a1", "registering active registered a1", "active unhealthy heartbeat_timeout server", "unhealthy dead heartbeat_timeout server")
-		if events := p.want(200, "GET", "/api/v1/events?agent=a1", "reviewer", "").raw; strings.Contains(events, "agent.drift") {
+		p.wantTransitions("a1", "registering active registered a1", "active unhealthy heartbeat_timeout server",
+			"unhealthy dead heartbeat_timeout server")
+		if events := p.want(200, "GET", "/api/v1/events?agent=a1", "reviewer", "").raw; strings.Contains(events,
+			"agent.drift") {
 			t.Errorf("a spoofed heartbeat is in the log: %s", events)
 		}
 	})
@@ -78,7 +81,8 @@ func TestStrangersDrainAndRemoveNobody(t *testing.T) {
 		for _, scope := range []string{"stranger", "reviewer"} {
 			for _, match := range []string{`"1"`, "*", `"7"`} {
 				p.wantCode(picket.CodeForbidden, "PATCH", anAgent+"/status", scope, draining, "If-Match", match)
-				p.wantCode(picket.CodeForbidden, "PATCH", anAgent+"/status", scope, `{"status":"deregistered"}`, "If-Match", match)
+				p.wantCode(picket.CodeForbidden, "PATCH", anAgent+"/status", scope, `{"status":"deregistered"}`,
+					"If-Match", match)
 				p.wantCode(picket.CodeForbidden, "DELETE", anAgent, scope, "", "If-Match", match)
 			}
 			p.wantCode(picket.CodeForbidden, "DELETE", anAgent, scope, "")
@@ -106,7 +110,8 @@ func TestADeadIdIsNotTakenOver(t *testing.T) {
 		p.pass(4100 * time.Millisecond)
 		for _, id := range []string{"dead1", "left1"} {
 			for _, scope := range []string{"stranger", "operator", "admin"} {
-				p.wantCode(picket.CodeForbidden, "POST", "/api/v1/agents", scope, fmt.Sprintf(`{"agent_id":%q,%s}`, id, quick))
+				p.wantCode(picket.CodeForbidden, "POST", "/api/v1/agents", scope,
+					fmt.Sprintf(`{"agent_id":%q,%s}`, id, quick))
 			}
 			p.register("agent", fmt.Sprintf(`{"agent_id":%q}`, id))
 		}
@@ -140,7 +145,8 @@ func TestARevokedKeyCannotHeartbeat(t *testing.T) {
 // Agents of two namespaces know nothing of each other.
 func TestAgentsOfANamespaceAreItsOwn(t *testing.T) {
 	p := memory(t)
-	key, err := p.other.CreateKey(t.Context(), root, picket.KeyRequest{Name: "elsewhere", Scopes: []picket.Scope{picket.ScopeAdmin}})
+	key, err := p.other.CreateKey(t.Context(), root,
+		picket.KeyRequest{Name: "elsewhere", Scopes: []picket.Scope{picket.ScopeAdmin}})
 	must(t, err)
 	p.keys["elsewhere"] = key.Key.Reveal()
 	p.register("agent", `{"agent_id":"a1","role_id":"r"}`)
@@ -201,14 +207,19 @@ func TestKeysAreNowhere(t *testing.T) {
 		p.call("GET", "/api/v1/events?limit=1000", "reviewer", "")
 		p.call("GET", "/metrics", "", "")
 		text := seen.text.String() + p.log.String()
-		for _, proof := range []string{"agent.lifecycle", "agent.drift", "agent_gone", "version_conflict", "picket_agents"} {
+		for _, proof := range []string{"agent.lifecycle", "agent.drift", "agent_gone", "version_conflict",
+			"picket_agents"} {
 			if !strings.Contains(text, proof) {
 				t.Errorf("%s was not seen: this test looks in the wrong place", proof)
 			}
 		}
 		for name, key := range p.keys {
 			sum := sha256.Sum256([]byte(key))
-			for what, secret := range map[string]string{"key": key, "random part": strings.TrimPrefix(key, "pkk_default_"), "hash": hex.EncodeToString(sum[:])} {
+			for what, secret := range map[string]string{
+				"key":         key,
+				"random part": strings.TrimPrefix(key, "pkk_default_"),
+				"hash":        hex.EncodeToString(sum[:]),
+			} {
 				if i := strings.Index(text, secret); i >= 0 {
 					t.Errorf("the %s of %s is in: …%s…", what, name, text[max(0, i-200):i])
 				}
@@ -223,7 +234,8 @@ func TestBadAgentInput(t *testing.T) {
 	t.Cleanup(stop)
 	p := serve(t, store, api.Config{})
 	p.register("agent", `{"agent_id":"a1"}`)
-	const agents, hb, status, commands = "/api/v1/agents", anAgent + "/heartbeat", anAgent + "/status", anAgent + "/commands"
+	const agents, hb, status, commands = "/api/v1/agents", anAgent + "/heartbeat", anAgent + "/status",
+		anAgent + "/commands"
 	good := `"status":"active","client_timestamp":"2026-02-08T10:30:00Z"`
 	for _, tt := range badAgentInput(agents, hb, status, commands, good) {
 		headers := []string{"If-Match", "*"}

@@ -18,7 +18,8 @@ const (
 // lifecycleOf counts the lifecycle events of an agent.
 func (p *plane) lifecycleOf(id string) int {
 	p.t.Helper()
-	return strings.Count(p.want(200, "GET", "/api/v1/events?type=agent.lifecycle&limit=1000&agent="+id, "reviewer", "").raw, `"agent.lifecycle"`)
+	return strings.Count(p.want(200, "GET", "/api/v1/events?type=agent.lifecycle&limit=1000&agent="+id, "reviewer",
+		"").raw, `"agent.lifecycle"`)
 }
 
 func TestEveryFormOfIfMatchOverHTTP(t *testing.T) {
@@ -27,13 +28,15 @@ func TestEveryFormOfIfMatchOverHTTP(t *testing.T) {
 	const status = anAgent + "/status"
 	p.wantCode(picket.CodePreconditionRequired, "PATCH", status, "agent", draining)
 	for _, bad := range []string{"", "abc", `"1`, `W/1`, `*, "1"`} {
-		if a := p.wantCode(picket.CodeValidation, "PATCH", status, "agent", draining, "If-Match", bad); a.text("field") != "If-Match" {
+		if a := p.wantCode(picket.CodeValidation, "PATCH", status, "agent", draining, "If-Match",
+			bad); a.text("field") != "If-Match" {
 			t.Errorf("%q: %s", bad, a.raw)
 		}
 		p.wantCode(picket.CodeValidation, "DELETE", anAgent, "agent", "", "If-Match", bad)
 	}
 	for _, stale := range []string{`"2"`, `2`, `W/"2"`, `"0", "2"`} {
-		for _, a := range []answer{p.wantCode(picket.CodeVersion, "PATCH", status, "agent", draining, "If-Match", stale),
+		for _, a := range []answer{p.wantCode(picket.CodeVersion, "PATCH", status, "agent", draining, "If-Match",
+			stale),
 			p.wantCode(picket.CodeVersion, "DELETE", anAgent, "agent", "", "If-Match", stale)} {
 			if a.body["current"] != 1.0 || a.body["presented"] == nil {
 				t.Errorf("%q: %s", stale, a.raw)
@@ -51,7 +54,8 @@ func TestEveryFormOfIfMatchOverHTTP(t *testing.T) {
 			t.Errorf("%q: %s %s", good, a.header.Get("ETag"), a.raw)
 		}
 		again := strings.ReplaceAll(good, "1", "2") // another way to write the next version
-		if d := p.want(200, "DELETE", "/api/v1/agents/"+id, "agent", "", "If-Match", again); d.text("status") != "deregistered" || d.header.Get("ETag") != `"3"` {
+		if d := p.want(200, "DELETE", "/api/v1/agents/"+id, "agent", "", "If-Match",
+			again); d.text("status") != "deregistered" || d.header.Get("ETag") != `"3"` {
 			t.Errorf("%q: %s", again, d.raw)
 		}
 	}
@@ -65,8 +69,11 @@ func TestTheOrderOfRefusals(t *testing.T) {
 	p.register("agent", `{"agent_id":"a1"}`)
 	const unknown, known = "/api/v1/agents/nobody/status", anAgent + "/status"
 	for _, tt := range []struct {
-		path, scope, match, body string
-		code                     picket.Code
+		path  string
+		scope string
+		match string
+		body  string
+		code  picket.Code
 	}{
 		{unknown, "", "-", "", picket.CodeUnauthenticated},
 		{unknown, "reviewer", "-", "", picket.CodeForbidden},
@@ -99,23 +106,28 @@ func TestADrainIsAskedForOnce(t *testing.T) {
 		if d := deadline.Time().Sub(before); d < 115*time.Second || d > 150*time.Second {
 			t.Errorf("the drain ends in %s: %s", d, first.raw)
 		}
-		again := p.want(200, "PATCH", anAgent+"/status", "operator", `{"status":"draining","drain_timeout_seconds":5}`, "If-Match", `"2"`)
+		again := p.want(200, "PATCH", anAgent+"/status", "operator", `{"status":"draining","drain_timeout_seconds":5}`,
+			"If-Match", `"2"`)
 		var same picket.Instant
 		must(t, same.UnmarshalJSON([]byte(`"`+again.text("drain_deadline_at")+`"`)))
 		// The instant is a distance in store time put onto the clock on the wall.
-		if d := same.Time().Sub(deadline.Time()); d.Abs() > time.Second || again.header.Get("ETag") != `"2"` || p.lifecycleOf("a1") != 2 {
+		if d := same.Time().Sub(deadline.Time()); d.Abs() > time.Second || again.header.Get("ETag") != `"2"` ||
+			p.lifecycleOf("a1") != 2 {
 			t.Errorf("asked again: the deadline moved by %s, %s", d, again.raw)
 		}
-		if a := p.wantCode(picket.CodeStateConflict, "PATCH", anAgent+"/status", "agent", `{"status":"active"}`, "If-Match", "*"); a.text("agent_status") != "draining" {
+		if a := p.wantCode(picket.CodeStateConflict, "PATCH", anAgent+"/status", "agent", `{"status":"active"}`,
+			"If-Match", "*"); a.text("agent_status") != "draining" {
 			t.Errorf("draining to active: %s", a.raw)
 		}
 		key := []string{"If-Match", `"2"`, "Idempotency-Key", "k"}
 		gone := p.want(200, "PATCH", anAgent+"/status", "operator", `{"status":"deregistered"}`, key...)
-		if gone.text("status") != "deregistered" || gone.header.Get("ETag") != `"3"` || gone.body["drain_deadline_at"] != nil {
+		if gone.text("status") != "deregistered" || gone.header.Get("ETag") != `"3"` ||
+			gone.body["drain_deadline_at"] != nil {
 			t.Errorf("deregistered: %s", gone.raw)
 		}
 		// The same request after a lost answer: its version is outdated by itself.
-		if a := p.want(200, "PATCH", anAgent+"/status", "operator", `{"status":"deregistered"}`, key...); a.raw != gone.raw {
+		if a := p.want(200, "PATCH", anAgent+"/status", "operator", `{"status":"deregistered"}`,
+			key...); a.raw != gone.raw {
 			t.Errorf("repeated: %s", a.raw)
 		}
 		p.wantCode(picket.CodeIdempotencyConflict, "PATCH", anAgent+"/status", "operator", draining, key...)
@@ -148,14 +160,17 @@ func TestCommandsReachTheAgentUntilTheyAreHandled(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", a.raw, want)
 			}
 		}
-		done := strings.Replace(beat(), `"active"`, fmt.Sprintf(`"draining","handled_commands":[%q,"cmd_unknown"]`, ping), 1)
+		done := strings.Replace(beat(), `"active"`,
+			fmt.Sprintf(`"draining","handled_commands":[%q,"cmd_unknown"]`, ping), 1)
 		a := p.want(200, "POST", anAgent+"/heartbeat", "agent", done)
-		if a.text("agent_status") != "draining" || strings.Contains(a.raw, ping) || strings.Contains(a.raw, drain) || !strings.Contains(a.raw, stop) {
+		if a.text("agent_status") != "draining" || strings.Contains(a.raw, ping) || strings.Contains(a.raw, drain) ||
+			!strings.Contains(a.raw, stop) {
 			t.Errorf("after it was obeyed: %s", a.raw)
 		}
 		p.wantCode(picket.CodeStateConflict, "POST", anAgent+"/commands", "operator", `{"command":"drain"}`)
 		p.want(200, "DELETE", anAgent, "operator", "")
-		if a := p.wantCode(picket.CodeAgentGone, "POST", anAgent+"/commands", "operator", `{"command":"ping"}`); a.text("agent_status") != "deregistered" || a.text("reason") != "deregistered" {
+		if a := p.wantCode(picket.CodeAgentGone, "POST", anAgent+"/commands", "operator",
+			`{"command":"ping"}`); a.text("agent_status") != "deregistered" || a.text("reason") != "deregistered" {
 			t.Errorf("gone: %s", a.raw)
 		}
 		p.wantCode(picket.CodeNotFound, "POST", "/api/v1/agents/nobody/commands", "operator", `{"command":"ping"}`)
@@ -179,7 +194,8 @@ func TestTooManyCommandsAreRefused(t *testing.T) {
 		t.Errorf("%d commands are pending", len(list))
 	}
 	first, _ := list[0].(map[string]any)
-	p.want(200, "POST", anAgent+"/heartbeat", "agent", strings.Replace(beat(), "{", fmt.Sprintf(`{"handled_commands":[%q],`, first["command_id"]), 1))
+	p.want(200, "POST", anAgent+"/heartbeat", "agent",
+		strings.Replace(beat(), "{", fmt.Sprintf(`{"handled_commands":[%q],`, first["command_id"]), 1))
 	p.want(202, "POST", anAgent+"/commands", "operator", `{"command":"ping"}`)
 }
 
@@ -187,16 +203,21 @@ func TestTooManyCommandsAreRefused(t *testing.T) {
 // to do about it.
 func TestTheGoneAreToldSo(t *testing.T) {
 	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
-		p.register("agent", `{"agent_id":"dead1","heartbeat_config":{"interval_seconds":1,"unhealthy_after_seconds":2,"dead_after_seconds":4}}`)
+		p.register("agent",
+			`{"agent_id":"dead1","heartbeat_config":{"interval_seconds":1,"unhealthy_after_seconds":2,"dead_after_seconds":4}}`)
 		p.register("agent", `{"agent_id":"left1"}`)
 		p.want(200, "DELETE", "/api/v1/agents/left1", "agent", "")
 		p.pass(4001 * time.Millisecond)
-		for id, want := range map[string][2]string{"dead1": {"dead", "heartbeat_timeout"}, "left1": {"deregistered", "deregistered"}} {
+		for id, want := range map[string][2]string{
+			"dead1": {"dead", "heartbeat_timeout"},
+			"left1": {"deregistered", "deregistered"},
+		} {
 			for _, a := range []answer{
 				p.wantCode(picket.CodeAgentGone, "POST", "/api/v1/agents/"+id+"/heartbeat", "agent", beat()),
 				p.wantCode(picket.CodeAgentGone, "POST", "/api/v1/leases", "agent", fmt.Sprintf(`{"agentId":%q}`, id)),
 			} {
-				if a.text("agent_status") != want[0] || a.text("reason") != want[1] || !strings.Contains(a.text("remedy"), "egister again") {
+				if a.text("agent_status") != want[0] || a.text("reason") != want[1] ||
+					!strings.Contains(a.text("remedy"), "egister again") {
 					t.Errorf("%s: %s", id, a.raw)
 				}
 			}
@@ -227,9 +248,11 @@ func TestALateRemovalMissesTheNextRegistration(t *testing.T) {
 			if a.text("agent_status") != "active" || a.body["incarnation"] != 2.0 {
 				t.Errorf("late: %s", a.raw)
 			}
-			p.wantCode(picket.CodeAgentGone, "PATCH", anAgent+"/status", "agent", `{"status":"draining","incarnation":1}`, "If-Match", match)
+			p.wantCode(picket.CodeAgentGone, "PATCH", anAgent+"/status", "agent",
+				`{"status":"draining","incarnation":1}`, "If-Match", match)
 		}
-		p.wantTransitions("a1", "registering active registered a1", "active deregistered deregistered a1", "deregistered active re_registered a1")
+		p.wantTransitions("a1", "registering active registered a1", "active deregistered deregistered a1",
+			"deregistered active re_registered a1")
 		p.want(200, "PATCH", anAgent+"/status", "agent", `{"status":"deregistered","incarnation":2}`, "If-Match", `"1"`)
 	})
 }
@@ -245,7 +268,8 @@ func TestWhoGetsLeases(t *testing.T) {
 		p.register("agent", `{"agent_id":"a1"}`)
 		p.wantCode(picket.CodeForbidden, "POST", "/api/v1/leases", "other", `{"agentId":"a1"}`)
 		for scope, id := range map[string]string{"agent": "a1", "operator": "a1", "other": "nobody"} {
-			if a := p.want(200, "POST", "/api/v1/leases", scope, fmt.Sprintf(`{"agentId":%q}`, id)); len(leaseTokens(a)) != 1 {
+			if a := p.want(200, "POST", "/api/v1/leases", scope,
+				fmt.Sprintf(`{"agentId":%q}`, id)); len(leaseTokens(a)) != 1 {
 				t.Errorf("%s for %s: %s", scope, id, a.raw)
 			}
 		}

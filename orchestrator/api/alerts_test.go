@@ -113,10 +113,24 @@ func TestAlertsNameWhatThereIs(t *testing.T) {
 // The check bites.
 func TestWrongExpressionsAreSeen(t *testing.T) {
 	there := map[string]*scraped{
-		"picket_leases":       {kind: "gauge", labels: "namespace state", values: map[string]string{`picket_leases{namespace="d",state="due"}`: "0"}},
-		"picket_grants_total": {kind: "counter", labels: "namespace", values: map[string]string{`picket_grants_total{namespace="d"}`: "0"}},
-		"picket_renew_seconds": {kind: "histogram", labels: "namespace", values: map[string]string{
-			`picket_renew_seconds_bucket{namespace="d",le="0.1"}`: "0", `picket_renew_seconds_count{namespace="d"}`: "0"}},
+		"picket_leases": {
+			kind:   "gauge",
+			labels: "namespace state",
+			values: map[string]string{`picket_leases{namespace="d",state="due"}`: "0"},
+		},
+		"picket_grants_total": {
+			kind:   "counter",
+			labels: "namespace",
+			values: map[string]string{`picket_grants_total{namespace="d"}`: "0"},
+		},
+		"picket_renew_seconds": {
+			kind:   "histogram",
+			labels: "namespace",
+			values: map[string]string{
+				`picket_renew_seconds_bucket{namespace="d",le="0.1"}`: "0",
+				`picket_renew_seconds_count{namespace="d"}`:           "0",
+			},
+		},
 	}
 	for expr, good := range map[string]bool{
 		`max by (namespace) (picket_leases{state="due"}) > 0`:                                          true,

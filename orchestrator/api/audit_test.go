@@ -28,37 +28,49 @@ func fixed(s string) func(*plane) string { return func(*plane) string { return s
 // way in which the same route tells of different things.
 var deeds = []deed{
 	{"POST /api/v1/tasks", fixed(""), fixed(`{"title":"x"}`), []string{picket.EventTaskSubmitted}},
-	{"POST /api/v1/tasks/:id/cancel", func(p *plane) string { return p.submit(`{"title":"x"}`) }, fixed(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
+	{"POST /api/v1/tasks/:id/cancel", func(p *plane) string { return p.submit(`{"title":"x"}`) },
+		fixed(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
 	{"POST /api/v1/tasks/:id/cancel", (*plane).toReview, fixed(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
 	{"POST /api/v1/tasks/:id/retry", escalated, fixed(`{"reason":"r"}`), []string{picket.EventTaskRetried}},
-	{"POST /api/v1/tasks/:id/retry", rejectedTask, fixed(`{"reason":"r"}`), []string{picket.EventTaskRetried, picket.EventTaskSubmitted}},
+	{"POST /api/v1/tasks/:id/retry", rejectedTask, fixed(`{"reason":"r"}`),
+		[]string{picket.EventTaskRetried, picket.EventTaskSubmitted}},
 	{"POST /api/v1/leases/:task/expire", leasedTask, fixed(`{"reason":"r"}`), []string{picket.EventLeaseExpired}},
 	{"DELETE /api/v1/agents/:id", registered, fixed(""), []string{picket.EventAgentLifecycle}},
-	{"PATCH /api/v1/agents/:id/status", registered, fixed(`{"status":"draining"}`), []string{picket.EventAgentLifecycle}},
+	{"PATCH /api/v1/agents/:id/status", registered, fixed(`{"status":"draining"}`),
+		[]string{picket.EventAgentLifecycle}},
 	{"POST /api/v1/agents/:id/commands", registered, fixed(`{"command":"ping"}`), []string{picket.EventAgentCommand}},
-	{"POST /api/v1/agents/:id/commands", orderedToDrain, fixed(`{"command":"drain","reason":"once more"}`), []string{picket.EventAgentCommand}},
+	{"POST /api/v1/agents/:id/commands", orderedToDrain, fixed(`{"command":"drain","reason":"once more"}`),
+		[]string{picket.EventAgentCommand}},
 	{"POST /api/v1/handoffs/:id/claim", parked, fixed(`{}`), []string{picket.EventHandoffClaimed}},
-	{"POST /api/v1/handoffs/:id/claim", claimedByAnother, fixed(`{"takeOver":true}`), []string{picket.EventHandoffClaimed}},
-	{"POST /api/v1/handoffs/:id/answer", parked, fixed(`{"answer":"yes","input":{"n":1}}`), []string{picket.EventTaskAnswered}},
+	{"POST /api/v1/handoffs/:id/claim", claimedByAnother, fixed(`{"takeOver":true}`),
+		[]string{picket.EventHandoffClaimed}},
+	{"POST /api/v1/handoffs/:id/answer", parked, fixed(`{"answer":"yes","input":{"n":1}}`),
+		[]string{picket.EventTaskAnswered}},
 	{"POST /api/v1/handoffs/:id/finish", parked, fixed(`{"output":"done"}`), []string{picket.EventTaskFinished}},
 	{"POST /api/v1/handoffs/:id/cancel", parked, fixed(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
 	{"POST /api/v1/reviews/approve", fixed(""), func(p *plane) string {
 		return `{"filter":{"taskIds":["` + p.toReview() + `","` + p.toReview() + `"]},"count":2,"note":"n"}`
 	}, []string{picket.EventTaskApproved, picket.EventTaskApproved}},
-	{"POST /api/v1/reviews/:task/approve", (*plane).toReview, fixed(`{"note":"n"}`), []string{picket.EventTaskApproved}},
+	{"POST /api/v1/reviews/:task/approve", (*plane).toReview, fixed(`{"note":"n"}`),
+		[]string{picket.EventTaskApproved}},
 	{"POST /api/v1/reviews/:task/reject", (*plane).toReview, fixed(`{"note":"n"}`), []string{picket.EventTaskRejected}},
-	{"POST /api/v1/reviews/:task/reject", (*plane).toReview, fixed(`{"note":"n","fix":{"title":"y"}}`), []string{picket.EventTaskRejected, picket.EventTaskSubmitted}},
-	{"POST /api/v1/envelopes/:id/top-up", func(p *plane) string { return p.submit(`{"title":"x"}`) }, fixed(`{"usd":1,"reason":"r"}`), []string{picket.EventBudgetToppedUp}},
+	{"POST /api/v1/reviews/:task/reject", (*plane).toReview, fixed(`{"note":"n","fix":{"title":"y"}}`),
+		[]string{picket.EventTaskRejected, picket.EventTaskSubmitted}},
+	{"POST /api/v1/envelopes/:id/top-up", func(p *plane) string { return p.submit(`{"title":"x"}`) },
+		fixed(`{"usd":1,"reason":"r"}`), []string{picket.EventBudgetToppedUp}},
 	{"POST /api/v1/pause", fixed(""), fixed(`{"reason":"r"}`), []string{picket.EventPaused}},
 	{"POST /api/v1/pause", paused, fixed(`{"reason":"r","hard":true}`), []string{picket.EventPaused}},
-	{"POST /api/v1/pause", leasedTask, fixed(`{"reason":"r","hard":true}`), []string{picket.EventPaused, picket.EventLeaseReleased}},
+	{"POST /api/v1/pause", leasedTask, fixed(`{"reason":"r","hard":true}`),
+		[]string{picket.EventPaused, picket.EventLeaseReleased}},
 	{"POST /api/v1/resume", paused, fixed(`{"reason":"r"}`), []string{picket.EventResumed}},
-	{"POST /api/v1/webhooks", fixed(""), fixed(`{"name":"ops","url":"https://hooks.example.test/x"}`), []string{picket.EventWebhookCreated}},
+	{"POST /api/v1/webhooks", fixed(""), fixed(`{"name":"ops","url":"https://hooks.example.test/x"}`),
+		[]string{picket.EventWebhookCreated}},
 	{"DELETE /api/v1/webhooks/:id", hooked, fixed(""), []string{picket.EventWebhookDeleted}},
 	{"POST /api/v1/webhooks/:id/revive", hookedAndOff, fixed(`{}`), []string{picket.EventWebhookRevived}},
 	{"POST /api/v1/keys", fixed(""), fixed(`{"name":"k","scopes":["agent"]}`), []string{picket.EventKeyCreated}},
 	{"POST /api/v1/run-keys", fixed(""), fixed(`{"agentId":"r1"}`), []string{picket.EventKeyCreated}},
-	{"DELETE /api/v1/keys/:id", func(p *plane) string { return p.keyID("agent") }, fixed(""), []string{picket.EventKeyRevoked}},
+	{"DELETE /api/v1/keys/:id", func(p *plane) string { return p.keyID("agent") }, fixed(""),
+		[]string{picket.EventKeyRevoked}},
 }
 
 // undone are the routes that change something and are no action of a person.
@@ -121,7 +133,8 @@ func paused(p *plane) string {
 }
 
 func hooked(p *plane) string {
-	return p.want(201, "POST", "/api/v1/webhooks", "operator", `{"name":"ops","url":"https://hooks.example.test/x","types":["task.review"]}`).text("webhookId")
+	return p.want(201, "POST", "/api/v1/webhooks", "operator",
+		`{"name":"ops","url":"https://hooks.example.test/x","types":["task.review"]}`).text("webhookId")
 }
 
 // hookedAndOff has a target that wants nothing any more.
@@ -135,7 +148,15 @@ func hookedAndOff(p *plane) string {
 	}
 	at, err := strconv.ParseInt(turn.Cursor, 10, 64)
 	must(p.t, err)
-	_, err = p.AdvanceWebhook(p.t.Context(), picket.WebhookStep{WebhookID: id, ClaimID: turn.ClaimID, From: at, To: at, Outcome: picket.WebhookGone, Status: 410})
+	_, err = p.AdvanceWebhook(p.t.Context(),
+		picket.WebhookStep{
+			WebhookID: id,
+			ClaimID:   turn.ClaimID,
+			From:      at,
+			To:        at,
+			Outcome:   picket.WebhookGone,
+			Status:    410,
+		})
 	must(p.t, err)
 	return id
 }
@@ -170,7 +191,8 @@ func (p *plane) tell(d deed) {
 	last, err := p.LastSeq(t.Context())
 	must(t, err)
 	method, path, _ := strings.Cut(d.route, " ")
-	a := p.call(method, echoParameter.ReplaceAllString(path, id), "admin", body, "If-Match", "*", "Idempotency-Key", "deed")
+	a := p.call(method, echoParameter.ReplaceAllString(path, id), "admin", body, "If-Match", "*", "Idempotency-Key",
+		"deed")
 	if a.status >= 300 {
 		t.Fatalf("%s: %d %s", d.route, a.status, a.raw)
 	}

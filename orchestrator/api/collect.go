@@ -44,13 +44,17 @@ var (
 	upDesc       = describe("store_up", "1 when the store answers.")
 	grantsDesc   = describe("grants_total", "Leases that this process has granted.")
 	renewalsDesc = describe("renewals_total", "Renewals that this process has answered.")
-	pickUpDesc   = describe("pickup_seconds", "From when a task could first run to its first lease, of leases that this process granted.")
-	renewDesc    = describe("renew_seconds", "Time that renewals took in this process.")
-	leftDesc     = describe("renew_left_ratio", "Part of the window that was left when a lease was renewed, 0 to 1.")
-	driftDesc    = describe("agent_drift_total", "Heartbeats that this process took from agents whose clock is off by more than twice their interval.")
-	brokenDesc   = describe("invariant_violations_total", "Violated invariants that the scanner of this process met.", "kind", "repaired")
-	refusedDesc  = describe("refused_writes_total", "Writes refused by the fence in this process.", "code")
-	scriptDesc   = prometheus.NewDesc("picket_script_seconds", "Time until the store replied to a transition or read of this process.", []string{"script"}, nil)
+	pickUpDesc   = describe("pickup_seconds",
+		"From when a task could first run to its first lease, of leases that this process granted.")
+	renewDesc = describe("renew_seconds", "Time that renewals took in this process.")
+	leftDesc  = describe("renew_left_ratio", "Part of the window that was left when a lease was renewed, 0 to 1.")
+	driftDesc = describe("agent_drift_total",
+		"Heartbeats that this process took from agents whose clock is off by more than twice their interval.")
+	brokenDesc = describe("invariant_violations_total", "Violated invariants that the scanner of this process met.",
+		"kind", "repaired")
+	refusedDesc = describe("refused_writes_total", "Writes refused by the fence in this process.", "code")
+	scriptDesc  = prometheus.NewDesc("picket_script_seconds",
+		"Time until the store replied to a transition or read of this process.", []string{"script"}, nil)
 )
 
 // Describe sends nothing: what there is depends on what was counted.

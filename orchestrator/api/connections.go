@@ -10,9 +10,12 @@ import (
 type connectionCollector func() web.ConnectionCounts
 
 var (
-	connectionsDesc = prometheus.NewDesc("picket_connections", "Open connections by the credential that was shown on them.", []string{"kind"}, nil)
-	closedDesc      = prometheus.NewDesc("picket_connections_closed_total", "Connections that were closed early to make room, by reason.", []string{"reason"}, nil)
-	acceptDesc      = prometheus.NewDesc("picket_accept_errors_total", "Connections that could not be accepted, for example because no descriptor was free.", nil, nil)
+	connectionsDesc = prometheus.NewDesc("picket_connections",
+		"Open connections by the credential that was shown on them.", []string{"kind"}, nil)
+	closedDesc = prometheus.NewDesc("picket_connections_closed_total",
+		"Connections that were closed early to make room, by reason.", []string{"reason"}, nil)
+	acceptDesc = prometheus.NewDesc("picket_accept_errors_total",
+		"Connections that could not be accepted, for example because no descriptor was free.", nil, nil)
 )
 
 // Describe sends nothing, like that of the engines.

@@ -31,7 +31,8 @@ func (p *plane) digest(task string) string {
 	p.t.Helper()
 	review, _ := p.want(200, "GET", "/api/v1/tasks/"+task, "reviewer", "").body["review"].(map[string]any)
 	digest, _ := review["digest"].(string)
-	if rows := p.want(200, "GET", "/api/v1/reviews", "reviewer", "").raw; digest == "" || !strings.Contains(rows, digest) {
+	if rows := p.want(200, "GET", "/api/v1/reviews", "reviewer", "").raw; digest == "" ||
+		!strings.Contains(rows, digest) {
 		p.t.Fatalf("the task says %q, the list %s", digest, rows)
 	}
 	return digest
@@ -51,22 +52,27 @@ func TestADecisionCarriesItsDigest(t *testing.T) {
 			if stale.text("current") != now || stale.text("presented") != shown {
 				t.Errorf("%s: %s", verb, stale.raw)
 			}
-			if none := p.wantCode(picket.CodePreconditionRequired, "POST", path, "reviewer", `{}`); none.text("current") != now {
+			if none := p.wantCode(picket.CodePreconditionRequired, "POST", path, "reviewer",
+				`{}`); none.text("current") != now {
 				t.Errorf("%s: %s", verb, none.raw)
 			}
 			p.wantCode(picket.CodeValidation, "POST", path, "reviewer", `{"digest":"A B"}`)
 		}
-		many := fmt.Sprintf(`{"filter":{"taskIds":[%q,%q]},"count":2,"digests":{%q:%q,%q:%q}}`, task, other, task, shown, other, also)
+		many := fmt.Sprintf(`{"filter":{"taskIds":[%q,%q]},"count":2,"digests":{%q:%q,%q:%q}}`, task, other, task,
+			shown, other, also)
 		got := p.want(200, "POST", "/api/v1/reviews/approve", "reviewer", many, "Idempotency-Key", "many").raw
-		want := fmt.Sprintf(`{"approved":[%q],"lost":[{"taskId":%q,"code":"version_conflict","by":"","digest":%q}]}`, other, task, now)
+		want := fmt.Sprintf(`{"approved":[%q],"lost":[{"taskId":%q,"code":"version_conflict","by":"","digest":%q}]}`,
+			other, task, now)
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 		p.want(200, "POST", "/api/v1/reviews/"+task+"/approve", "reviewer", `{"digest":"`+now+`"}`)
-		if log := p.want(200, "GET", "/api/v1/events?type=task.approved&after=0", "reviewer", "").raw; !strings.Contains(log, now) {
+		if log := p.want(200, "GET", "/api/v1/events?type=task.approved&after=0", "reviewer",
+			"").raw; !strings.Contains(log, now) {
 			t.Errorf("the event has no digest: %s", log)
 		}
-		if log := p.want(200, "GET", "/api/v1/events?type=run.evidence_replaced&after=0", "reviewer", "").raw; strings.Contains(log, "+bad") || !strings.Contains(log, held.RunID) {
+		if log := p.want(200, "GET", "/api/v1/events?type=run.evidence_replaced&after=0", "reviewer",
+			"").raw; strings.Contains(log, "+bad") || !strings.Contains(log, held.RunID) {
 			t.Errorf("the replacement is told as %s", log)
 		}
 	})

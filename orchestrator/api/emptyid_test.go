@@ -12,7 +12,13 @@ import (
 func TestAnEmptyIDIsRefused(t *testing.T) {
 	const task = "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 	both(t, func(t *testing.T, p *plane) {
-		for i, c := range []struct{ scope, method, path, body, field string }{
+		for i, c := range []struct {
+			scope  string
+			method string
+			path   string
+			body   string
+			field  string
+		}{
 			{"operator", "POST", "/api/v1/tasks", `{"title":"x","agent":""}`, "/agent"},
 			{"operator", "POST", "/api/v1/tasks", `{"title":"x","role":""}`, "/role"},
 			{"operator", "POST", "/api/v1/tasks", `{"title":"x","fixes":""}`, "/fixes"},
@@ -22,17 +28,23 @@ func TestAnEmptyIDIsRefused(t *testing.T) {
 			{"operator", "POST", "/api/v1/agents/a1/commands", `{"command":"ping","task_id":""}`, "/task_id"},
 			{"agent", "POST", "/api/v1/leases", `{"agentId":""}`, "/agentId"},
 			{"agent", "POST", "/api/v1/leases", `{"role":""}`, "/role"},
-			{"agent", "POST", "/api/v1/leases/advance", `{"leaseToken":"pkl_x","acquire":{"role":""}}`, "/acquire/role"},
-			{"agent", "POST", "/api/v1/leases/advance", `{"leaseToken":"pkl_x","acquire":{"agentId":""}}`, "/acquire/agentId"},
-			{"reviewer", "POST", "/api/v1/reviews/" + task + "/reject", `{"fix":{"title":"x","agent":""}}`, "/fix/agent"},
-			{"reviewer", "POST", "/api/v1/reviews/approve", `{"filter":{"role":"","parent":"` + task + `"},"count":1}`, "/filter/role"},
-			{"reviewer", "POST", "/api/v1/reviews/approve", `{"filter":{"role":"r","parent":""},"count":1}`, "/filter/parent"},
+			{"agent", "POST", "/api/v1/leases/advance", `{"leaseToken":"pkl_x","acquire":{"role":""}}`,
+				"/acquire/role"},
+			{"agent", "POST", "/api/v1/leases/advance", `{"leaseToken":"pkl_x","acquire":{"agentId":""}}`,
+				"/acquire/agentId"},
+			{"reviewer", "POST", "/api/v1/reviews/" + task + "/reject", `{"fix":{"title":"x","agent":""}}`,
+				"/fix/agent"},
+			{"reviewer", "POST", "/api/v1/reviews/approve", `{"filter":{"role":"","parent":"` + task + `"},"count":1}`,
+				"/filter/role"},
+			{"reviewer", "POST", "/api/v1/reviews/approve", `{"filter":{"role":"r","parent":""},"count":1}`,
+				"/filter/parent"},
 			{"operator", "GET", "/api/v1/tasks?role=", "", "?role"},
 			{"operator", "GET", "/api/v1/tasks?parent=", "", "?parent"},
 			{"operator", "GET", "/api/v1/events?agent=", "", "?agent"},
 			{"operator", "GET", "/api/v1/tasks/" + task + "/evidence?run=", "", "?run"},
 		} {
-			got := p.wantCode(picket.CodeValidation, c.method, c.path, c.scope, c.body, "Idempotency-Key", "k"+strconv.Itoa(i))
+			got := p.wantCode(picket.CodeValidation, c.method, c.path, c.scope, c.body, "Idempotency-Key",
+				"k"+strconv.Itoa(i))
 			if field := got.text("field"); field != c.field {
 				t.Errorf("%s %s: the refusal names %q, want %q", c.path, c.body, field, c.field)
 			}
@@ -41,6 +53,7 @@ func TestAnEmptyIDIsRefused(t *testing.T) {
 			t.Errorf("a refused submission made a task: %s", list)
 		}
 		// Text that happens to be empty elsewhere stays what it is.
-		p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"x","input":{"agent":"","role":""},"labels":{"role":"","agent":""},"agent":null}`)
+		p.want(201, "POST", "/api/v1/tasks", "operator",
+			`{"title":"x","input":{"agent":"","role":""},"labels":{"role":"","agent":""},"agent":null}`)
 	})
 }

@@ -22,8 +22,10 @@ func topUp(r request) error {
 		return err
 	}
 	if by.Once.Key == "" {
-		return picket.Refuse(picket.CodePreconditionRequired, "Send an "+idempotencyHeader+", such as a UUID, and the same one when you repeat the request.",
-			"money is added only under an %s: repeated without one it would be added twice", idempotencyHeader).With("field", idempotencyHeader)
+		return picket.Refuse(picket.CodePreconditionRequired,
+			"Send an "+idempotencyHeader+", such as a UUID, and the same one when you repeat the request.",
+			"money is added only under an %s: repeated without one it would be added twice", idempotencyHeader).
+			With("field", idempotencyHeader)
 	}
 	if body.USD < 0 {
 		return picket.Invalid("/usd", "Send what is to be added, such as 0.5.", "usd is below zero")

@@ -70,7 +70,8 @@ func (r request) matched() ([]int64, error) {
 	versions, sent, err := ifMatch(r.Request().Header)
 	if !sent {
 		return nil, picket.Refuse(picket.CodePreconditionRequired,
-			"Read the agent, decide, and send the ETag of that answer as If-Match; * means any version.", "this change needs If-Match").
+			"Read the agent, decide, and send the ETag of that answer as If-Match; * means any version.",
+			"this change needs If-Match").
 			With("field", ifMatchHeader)
 	}
 	return versions, err

@@ -43,11 +43,14 @@ func TestIfMatchIsRead(t *testing.T) {
 }
 
 func TestBadIfMatchIsRefused(t *testing.T) {
-	for _, sent := range []string{``, `,`, `"`, `""`, `"14`, `14"`, `W/14`, `w/"14"`, `W/`, `"07"`, `"-1"`, `"+1"`, `"1.0"`, `"1e3"`, `0x1`, `"a"`, `'1'`, `"1,2"`,
-		`"9007199254740992"`, `"99999999999999999999"`, `*,"1"`, `"1",*`, `"*"`, `"1" "2"`, `"١"`, strings.Repeat(`"1",`, 33)} {
+	for _, sent := range []string{``, `,`, `"`, `""`, `"14`, `14"`, `W/14`, `w/"14"`, `W/`, `"07"`, `"-1"`, `"+1"`,
+		`"1.0"`, `"1e3"`, `0x1`, `"a"`, `'1'`, `"1,2"`,
+		`"9007199254740992"`, `"99999999999999999999"`, `*,"1"`, `"1",*`, `"*"`, `"1" "2"`, `"١"`,
+		strings.Repeat(`"1",`, 33)} {
 		got, present, err := ifMatch(sent)
 		var refusal *picket.Error
-		if !errors.As(err, &refusal) || refusal.Code != picket.CodeValidation || refusal.Facts["field"] != "If-Match" || refusal.Remedy == "" || !present || got != nil {
+		if !errors.As(err, &refusal) || refusal.Code != picket.CodeValidation || refusal.Facts["field"] != "If-Match" ||
+			refusal.Remedy == "" || !present || got != nil {
 			t.Errorf("%q: %v, %v, %v", sent, got, present, err)
 		}
 	}
@@ -56,7 +59,8 @@ func TestBadIfMatchIsRefused(t *testing.T) {
 // FuzzIfMatch reads any header: nothing but versions comes out, and what comes
 // out reads the same when it is sent back.
 func FuzzIfMatch(f *testing.F) {
-	for _, s := range []string{``, `*`, `"1"`, `W/"1"`, `1, 2`, `"1",,"2"`, `W/"`, `"9007199254740991"`, "\x00", `"1", *`} {
+	for _, s := range []string{``, `*`, `"1"`, `W/"1"`, `1, 2`, `"1",,"2"`, `W/"`, `"9007199254740991"`, "\x00",
+		`"1", *`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, sent string) {

@@ -68,11 +68,14 @@ func (q query) events() (want picket.EventQuery, err error) {
 		return want, err
 	}
 	if want.Types = q.list("type"); len(want.Types) > maxTypes {
-		return want, web.BadParameter("type", "Ask for fewer types.", "type has %d values, at most %d are allowed", len(want.Types), maxTypes)
+		return want, web.BadParameter("type", "Ask for fewer types.", "type has %d values, at most %d are allowed",
+			len(want.Types), maxTypes)
 	}
 	for _, t := range want.Types {
 		if !slices.Contains(picket.EventTypes, t) {
-			return want, web.BadParameter("type", "Send types of events such as task.leased; docs/protocol.md lists them.", "%.64q is not an event type", t)
+			return want, web.BadParameter("type",
+				"Send types of events such as task.leased; docs/protocol.md lists them.", "%.64q is not an event type",
+				t)
 		}
 	}
 	limit, err := q.number("limit", 100, 1, 1000)
@@ -94,7 +97,8 @@ func (r request) startOf(q query, want picket.EventQuery) (int64, error) {
 	if id := r.Request().Header.Get(lastEventID); id != "" {
 		seq, err := strconv.ParseInt(id, 10, 64)
 		if err != nil || seq < 0 || seq > maxCursor {
-			return 0, picket.Invalid(lastEventID, "Send the id of the last event read.", "the Last-Event-ID is not a cursor")
+			return 0, picket.Invalid(lastEventID, "Send the id of the last event read.",
+				"the Last-Event-ID is not a cursor")
 		}
 		return seq, nil
 	}

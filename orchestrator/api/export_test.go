@@ -4,8 +4,9 @@ import "github.com/picket-dev/picket"
 
 // Line is a route as the tests see it.
 type Line struct {
-	Method, Path string
-	Scopes       []picket.Scope
+	Method string
+	Path   string
+	Scopes []picket.Scope
 }
 
 // Lines is the route list, for the tests that are generated from it.

@@ -14,15 +14,21 @@ import (
 )
 
 // seeds are bodies that have broken decoders before.
-var seeds = []string{``, `{}`, `null`, `[`, `{"x":1}`, `{"title":"x"}`, `{"title":"a","title":"b"}`, `{"TITLE":"x"}`, "\xff", "{\"title\":\"\\u0000\"}",
-	`{"title":"x","input":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, `{"title":"x","input":-0.00e+400}`,
+var seeds = []string{``, `{}`, `null`, `[`, `{"x":1}`, `{"title":"x"}`, `{"title":"a","title":"b"}`, `{"TITLE":"x"}`,
+	"\xff", "{\"title\":\"\\u0000\"}",
+	`{"title":"x","input":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`,
+	`{"title":"x","input":-0.00e+400}`,
 	`{"title":"x","budgetEnvelope":{"usd":1e400}}`, `{"title":"x","notBefore":"9999-12-31T23:59:59.999999999+23:59"}`,
 	`{"title":"x","needs":["a","a"],"labels":{"k":"v"},"role":"r","priority":9,"retry":{"maxAttempts":1,"on":["crash"]}}`,
-	`{"agentId":"a","capabilities":["go"],"max":3,"waitSeconds":0,"workspaceRoot":"/w"}`, `{"answer":"x","option":"a"}`, `{"output":[1,2.50,{"a":null}]}`,
-	theRegistration, `{"agent_id":"f1","metadata":{"a":[1.50,-0,1e400]},"heartbeat_config":{"interval_seconds":1,"unhealthy_after_seconds":2,"dead_after_seconds":4}}`,
+	`{"agentId":"a","capabilities":["go"],"max":3,"waitSeconds":0,"workspaceRoot":"/w"}`, `{"answer":"x","option":"a"}`,
+	`{"output":[1,2.50,{"a":null}]}`,
+	theRegistration,
+	`{"agent_id":"f1","metadata":{"a":[1.50,-0,1e400]},"heartbeat_config":{"interval_seconds":1,"unhealthy_after_seconds":2,"dead_after_seconds":4}}`,
 	`{"status":"active","client_timestamp":"2026-02-08T10:30:00+09:30","current_load":3,"tasks_in_progress":["t"],"handled_commands":["c"],"incarnation":1}`,
-	`{"status":"draining","drain_timeout_seconds":0}`, `{"command":"stop_task","task_id":"t","reason":"\u0000"}`, `{"command":"drain","drain_timeout_seconds":1}`,
-	`{"note":"n","fix":{"title":"f"}}`, `{"hard":false,"reason":"r"}`, `{"name":"k","scopes":["agent"],"expiresAt":"2999-01-01T00:00:00Z"}`}
+	`{"status":"draining","drain_timeout_seconds":0}`, `{"command":"stop_task","task_id":"t","reason":"\u0000"}`,
+	`{"command":"drain","drain_timeout_seconds":1}`,
+	`{"note":"n","fix":{"title":"f"}}`, `{"hard":false,"reason":"r"}`,
+	`{"name":"k","scopes":["agent"],"expiresAt":"2999-01-01T00:00:00Z"}`}
 
 // fuzz calls a route with any body: no panic, no 5xx, an answer of bounded
 // size that is described.
@@ -113,15 +119,19 @@ func FuzzQuery(f *testing.F) {
 	p, d := memory(f), contract.Load(f)
 	task := p.submit(`{"title":"x","labels":{"team":"a"}}`)
 	p.register("admin", theRegistration)
-	paths := []string{"/api/v1/tasks", "/api/v1/events", "/api/v1/handoffs", "/api/v1/tasks/" + task + "/logs", "/api/v1/tasks/" + task,
+	paths := []string{"/api/v1/tasks", "/api/v1/events", "/api/v1/handoffs", "/api/v1/tasks/" + task + "/logs",
+		"/api/v1/tasks/" + task,
 		"/api/v1/agents", "/api/v1/pools/billing-processor"}
-	for _, s := range []string{"", "state=queued,leased&limit=1", "label=team=a&role=x", "since=2026-01-01T00:00:00Z", "cursor=1", "cursor=99999999999999999999", "after=0&type=task.leased&agent=a",
-		"stream=stderr&offset=1&limit=10", "follow=1", "parent=x", "state=open", "limit=%zz", "a;b", "label=%7B=%7D", "role=%00"} {
+	for _, s := range []string{"", "state=queued,leased&limit=1", "label=team=a&role=x", "since=2026-01-01T00:00:00Z",
+		"cursor=1", "cursor=99999999999999999999", "after=0&type=task.leased&agent=a",
+		"stream=stderr&offset=1&limit=10", "follow=1", "parent=x", "state=open", "limit=%zz", "a;b", "label=%7B=%7D",
+		"role=%00"} {
 		f.Add(uint8(0), s)
 		f.Add(uint8(1), s)
 		f.Add(uint8(3), s)
 	}
-	for _, s := range []string{"status=*", "status=%2A,dead", "capabilities=a,b,,&min_available_capacity=1", "role_id=billing-processor&limit=1&cursor=active:a", "cursor=active%7Cr:a", "cursor=:"} {
+	for _, s := range []string{"status=*", "status=%2A,dead", "capabilities=a,b,,&min_available_capacity=1",
+		"role_id=billing-processor&limit=1&cursor=active:a", "cursor=active%7Cr:a", "cursor=:"} {
 		f.Add(uint8(5), s)
 	}
 	f.Fuzz(func(t *testing.T, which uint8, query string) {
@@ -136,7 +146,8 @@ func FuzzQuery(f *testing.F) {
 // text reaches a key of the store.
 func FuzzPath(f *testing.F) {
 	p, d := memory(f), contract.Load(f)
-	for _, s := range []string{"task_" + aULID, "task_{01}", "..", "%2e%2e", "task_\x00", strings.Repeat("a", 300), "pkk_default_x", "pkk_{a}_x"} {
+	for _, s := range []string{"task_" + aULID, "task_{01}", "..", "%2e%2e", "task_\x00", strings.Repeat("a", 300),
+		"pkk_default_x", "pkk_{a}_x"} {
 		f.Add(s, s)
 		f.Add(s, "")
 	}

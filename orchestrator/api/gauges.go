@@ -13,26 +13,36 @@ type storeGauge struct {
 }
 
 var storeGauges = []storeGauge{
-	{describe("agent_judged_late_seconds", "How long the next silent agent has waited to be judged; 0 when none is due."),
+	{describe("agent_judged_late_seconds",
+		"How long the next silent agent has waited to be judged; 0 when none is due."),
 		func(s picket.Stats) float64 { return float64(s.JudgeLateMs) / 1000 }},
 	{describe("handoff_oldest_seconds", "How long the oldest open hand-off has waited; 0 when none is open."),
 		func(s picket.Stats) float64 { return age(s, s.OldestHandoff) }},
-	{describe("reviews_pending", "Completed tasks waiting for a decision."), func(s picket.Stats) float64 { return float64(s.Reviews) }},
-	{describe("review_oldest_seconds", "How long the task has waited that has waited longest for a decision; 0 when none waits."),
+	{describe("reviews_pending", "Completed tasks waiting for a decision."),
+		func(s picket.Stats) float64 { return float64(s.Reviews) }},
+	{describe("review_oldest_seconds",
+		"How long the task has waited that has waited longest for a decision; 0 when none waits."),
 		func(s picket.Stats) float64 { return age(s, s.OldestReview) }},
-	{describe("sessions", "Logins of the last 12 hours that nobody has ended."), func(s picket.Stats) float64 { return float64(s.Sessions) }},
+	{describe("sessions", "Logins of the last 12 hours that nobody has ended."),
+		func(s picket.Stats) float64 { return float64(s.Sessions) }},
 	{describe("webhook_lag_events", "How many events the active target of a webhook is behind that is behind most."),
 		func(s picket.Stats) float64 { return float64(s.WebhookLag) }},
-	{describe("held_usd", "Dollars held for calls under way."), func(s picket.Stats) float64 { return float64(s.Money.Held.USD) / 1e9 }},
-	{describe("held_tokens", "Tokens held for calls under way."), func(s picket.Stats) float64 { return float64(s.Money.Held.Tokens) }},
+	{describe("held_usd", "Dollars held for calls under way."),
+		func(s picket.Stats) float64 { return float64(s.Money.Held.USD) / 1e9 }},
+	{describe("held_tokens", "Tokens held for calls under way."),
+		func(s picket.Stats) float64 { return float64(s.Money.Held.Tokens) }},
 	{describe("lanes", "Queues that are not empty."), func(s picket.Stats) float64 { return float64(s.Lanes) }},
 	{describe("delayed", "Tasks waiting for their time."), func(s picket.Stats) float64 { return float64(s.Delayed) }},
-	{describe("waiters", "Long polls waiting for a lease."), func(s picket.Stats) float64 { return float64(s.Waiters) }},
-	{describe("event_seq", "Sequence number of the newest event."), func(s picket.Stats) float64 { return float64(s.LastSeq) }},
-	{describe("audit_events", "Events in the audit log."), func(s picket.Stats) float64 { return float64(s.AuditEvents) }},
+	{describe("waiters", "Long polls waiting for a lease."),
+		func(s picket.Stats) float64 { return float64(s.Waiters) }},
+	{describe("event_seq", "Sequence number of the newest event."),
+		func(s picket.Stats) float64 { return float64(s.LastSeq) }},
+	{describe("audit_events", "Events in the audit log."),
+		func(s picket.Stats) float64 { return float64(s.AuditEvents) }},
 	{describe("audit_oldest_seconds", "Age of the oldest event of the audit log; 0 when it has none."),
 		func(s picket.Stats) float64 { return age(s, s.OldestAudit) }},
-	{describe("paused", "1 while no leases are granted."), func(s picket.Stats) float64 { return flag(s.Pause.Paused) }},
+	{describe("paused", "1 while no leases are granted."),
+		func(s picket.Stats) float64 { return flag(s.Pause.Paused) }},
 	{describe("reaper_tick_age_seconds", "Time since a reaper last ticked; leases do not expire while none does."),
 		func(s picket.Stats) float64 { return float64(s.SinceTickMs) / 1000 }},
 	{describe("store_clock_offset_seconds", "How far the clock of the store's machine is ahead of this one's."),
@@ -68,17 +78,24 @@ var houseGauges = []storeGauge{
 }
 
 // expiryClasses are the ends of a lease that its holder did not bring about.
-var expiryClasses = []picket.ExitClass{picket.ExitLeaseExpired, picket.ExitAgentDead, picket.ExitReleased, picket.ExitUndelivered,
+var expiryClasses = []picket.ExitClass{picket.ExitLeaseExpired, picket.ExitAgentDead, picket.ExitReleased,
+	picket.ExitUndelivered,
 	picket.ExitByOperator, picket.ExitStoreAdopted}
 
 // storeCounters are counted by the store, over the life of the namespace.
 var storeCounters = []storeGauge{
-	{describe("spent_usd_total", "Dollars charged to tasks, whatever was given back of them."), func(s picket.Stats) float64 { return float64(s.Money.Spent.USD) / 1e9 }},
-	{describe("spent_tokens_total", "Tokens charged to tasks, whatever was given back of them."), func(s picket.Stats) float64 { return float64(s.Money.Spent.Tokens) }},
-	{describe("returned_usd_total", "Dollars of those that corrections gave back."), func(s picket.Stats) float64 { return float64(s.Money.Returned.USD) / 1e9 }},
-	{describe("returned_tokens_total", "Tokens of those that corrections gave back."), func(s picket.Stats) float64 { return float64(s.Money.Returned.Tokens) }},
-	{describe("unverified_usd_total", "Dollars that agents reported and that were charged to nobody at that time."), func(s picket.Stats) float64 { return float64(s.Money.Unverified.USD) / 1e9 }},
-	{describe("unverified_tokens_total", "Tokens that agents reported and that were charged to nobody at that time."), func(s picket.Stats) float64 { return float64(s.Money.Unverified.Tokens) }},
+	{describe("spent_usd_total", "Dollars charged to tasks, whatever was given back of them."),
+		func(s picket.Stats) float64 { return float64(s.Money.Spent.USD) / 1e9 }},
+	{describe("spent_tokens_total", "Tokens charged to tasks, whatever was given back of them."),
+		func(s picket.Stats) float64 { return float64(s.Money.Spent.Tokens) }},
+	{describe("returned_usd_total", "Dollars of those that corrections gave back."),
+		func(s picket.Stats) float64 { return float64(s.Money.Returned.USD) / 1e9 }},
+	{describe("returned_tokens_total", "Tokens of those that corrections gave back."),
+		func(s picket.Stats) float64 { return float64(s.Money.Returned.Tokens) }},
+	{describe("unverified_usd_total", "Dollars that agents reported and that were charged to nobody at that time."),
+		func(s picket.Stats) float64 { return float64(s.Money.Unverified.USD) / 1e9 }},
+	{describe("unverified_tokens_total", "Tokens that agents reported and that were charged to nobody at that time."),
+		func(s picket.Stats) float64 { return float64(s.Money.Unverified.Tokens) }},
 }
 
 var (
@@ -86,8 +103,9 @@ var (
 	webhooksDesc = describe("webhooks", "Targets of webhooks by state.", "state")
 	expiredDesc  = describe("leases_expired_total", "Leases that were ended for their holders, by class.", "class")
 	tasksDesc    = describe("tasks", "Tasks by state.", "state")
-	leasesDesc   = describe("leases", "Leases that hold, and those that are due: past their deadline and not ended yet.", "state")
-	agentsDesc   = describe("agents", "Registered agents by status.", "status")
+	leasesDesc   = describe("leases",
+		"Leases that hold, and those that are due: past their deadline and not ended yet.", "state")
+	agentsDesc = describe("agents", "Registered agents by status.", "status")
 )
 
 func collectStats(ch chan<- prometheus.Metric, ns string, s picket.Stats) {

@@ -54,7 +54,8 @@ func answerHandoff(r request) error {
 		return err
 	}
 	if len(body.Answer) == 0 && body.Option == nil && len(body.Input) == 0 && !body.ClearInput {
-		return picket.Invalid("/answer", `Send {"answer":"…"}, {"option":"…"} with one of the options offered, or {"input":…}, the task's input as it is to be ({"clearInput":true} for null).`,
+		return picket.Invalid("/answer",
+			`Send {"answer":"…"}, {"option":"…"} with one of the options offered, or {"input":…}, the task's input as it is to be ({"clearInput":true} for null).`,
 			"an answer, an option or an input is required")
 	}
 	if err := checkPayload("/answer", body.Answer); err != nil {

@@ -9,14 +9,18 @@ import (
 
 func TestLifeOfATask(t *testing.T) {
 	both(t, func(t *testing.T, p *plane) {
-		a := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"fix it","input":{"n":12345678901234567890.10},"labels":{"team":"a"},"priority":9,"notBefore":null,"budgetEnvelope":{"tokens":250000,"usd":"1.5"}}`)
+		a := p.want(201, "POST", "/api/v1/tasks", "operator",
+			`{"title":"fix it","input":{"n":12345678901234567890.10},"labels":{"team":"a"},"priority":9,"notBefore":null,"budgetEnvelope":{"tokens":250000,"usd":"1.5"}}`)
 		id := a.text("taskId")
-		if a.header.Get("Location") != "/api/v1/tasks/"+id || a.text("state") != "queued" || !strings.Contains(a.raw, "12345678901234567890.10") || !strings.Contains(a.raw, `"usd":1.5`) {
+		if a.header.Get("Location") != "/api/v1/tasks/"+id || a.text("state") != "queued" ||
+			!strings.Contains(a.raw, "12345678901234567890.10") || !strings.Contains(a.raw, `"usd":1.5`) {
 			t.Errorf("submitted: %s", a.raw)
 		}
 		p.want(200, "GET", a.header.Get("Location"), "agent", "")
 		p.want(200, "GET", "/api/v1/tasks/"+id+"/explain", "agent", "")
-		if got := p.want(200, "GET", "/api/v1/tasks?state=queued,leased&label=team=a&since=2026-01-01T00:00:00Z&limit=1", "agent", ""); !strings.Contains(got.raw, id) {
+		if got := p.want(200, "GET",
+			"/api/v1/tasks?state=queued,leased&label=team=a&since=2026-01-01T00:00:00Z&limit=1", "agent",
+			""); !strings.Contains(got.raw, id) {
 			t.Errorf("list: %s", got.raw)
 		}
 		if got := p.want(200, "GET", "/api/v1/tasks?label=team=b", "agent", ""); strings.Contains(got.raw, id) {
@@ -31,18 +35,22 @@ func TestLifeOfATask(t *testing.T) {
 		}
 		_, err := p.Report(t.Context(), held, "r1", picket.Progress{Summary: "half way"})
 		must(t, err)
-		if got := p.want(200, "GET", "/api/v1/tasks/"+id+"/reports", "agent", ""); !strings.Contains(got.raw, "half way") {
+		if got := p.want(200, "GET", "/api/v1/tasks/"+id+"/reports", "agent", ""); !strings.Contains(got.raw,
+			"half way") {
 			t.Errorf("reports: %s", got.raw)
 		}
-		_, err = p.Complete(t.Context(), held, picket.Completion{Output: picket.RawJSON(`"done"`), Summary: "all of it"})
+		_, err = p.Complete(t.Context(), held,
+			picket.Completion{Output: picket.RawJSON(`"done"`), Summary: "all of it"})
 		must(t, err)
 		if got := p.want(200, "GET", "/api/v1/reviews", "reviewer", ""); !strings.Contains(got.raw, id) {
 			t.Errorf("reviews: %s", got.raw)
 		}
-		if got := p.want(200, "POST", "/api/v1/reviews/"+id+"/approve", "reviewer", `{"note":"fine"}`); got.text("state") != "completed" {
+		if got := p.want(200, "POST", "/api/v1/reviews/"+id+"/approve", "reviewer",
+			`{"note":"fine"}`); got.text("state") != "completed" {
 			t.Errorf("approved: %s", got.raw)
 		}
-		for _, path := range []string{"/tasks/" + id + "/cancel", "/reviews/" + id + "/approve", "/reviews/" + id + "/reject", "/leases/" + id + "/expire"} {
+		for _, path := range []string{"/tasks/" + id + "/cancel", "/reviews/" + id + "/approve",
+			"/reviews/" + id + "/reject", "/leases/" + id + "/expire"} {
 			p.wantCode(picket.CodeTaskClosed, "POST", "/api/v1"+path, "admin", `{}`)
 		}
 	})
@@ -51,10 +59,12 @@ func TestLifeOfATask(t *testing.T) {
 func TestRejectMakesTheFixInTheSameStep(t *testing.T) {
 	both(t, func(t *testing.T, p *plane) {
 		id := p.toReview()
-		if a := p.wantCode(picket.CodeValidation, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer", `{"note":"no","fix":{"title":" "}}`); a.text("field") != "/fix/title" {
+		if a := p.wantCode(picket.CodeValidation, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer",
+			`{"note":"no","fix":{"title":" "}}`); a.text("field") != "/fix/title" {
 			t.Errorf("field: %s", a.raw)
 		}
-		p.wantCode(picket.CodeValidation, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer", `{"fix":{"title":"x","review":"parent"}}`)
+		p.wantCode(picket.CodeValidation, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer",
+			`{"fix":{"title":"x","review":"parent"}}`)
 		a := p.want(200, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer", `{"note":"no","fix":{"title":"again"}}`)
 		fix := p.want(200, "GET", "/api/v1/tasks/"+a.text("fixTaskId"), "reviewer", "")
 		if a.text("state") != "rejected" || fix.text("fixes") != id || fix.text("title") != "again" {
@@ -63,7 +73,8 @@ func TestRejectMakesTheFixInTheSameStep(t *testing.T) {
 		other := p.submit(`{"title":"y","review":"none"}`)
 		p.want(200, "POST", "/api/v1/tasks/"+other+"/cancel", "operator", `{}`)
 		again := p.toReviewOf(a.text("fixTaskId"))
-		if got := p.want(200, "POST", "/api/v1/reviews/"+again+"/reject", "reviewer", `{"note":"no","fix":null}`); got.body["fixTaskId"] != nil {
+		if got := p.want(200, "POST", "/api/v1/reviews/"+again+"/reject", "reviewer",
+			`{"note":"no","fix":null}`); got.body["fixTaskId"] != nil {
 			t.Errorf("rejected without a fix: %s", got.raw)
 		}
 	})
@@ -96,11 +107,13 @@ func TestHandoffs(t *testing.T) {
 		}
 		p.wantCode(picket.CodeValidation, "POST", path+"/answer", "reviewer", `{}`)
 		p.wantCode(picket.CodeValidation, "POST", path+"/answer", "reviewer", `{"option":"c"}`)
-		if a := p.want(200, "POST", path+"/answer", "reviewer", `{"answer":{"why":1.0},"option":"a"}`); a.text("state") != "queued" || a.text("taskId") != task {
+		if a := p.want(200, "POST", path+"/answer", "reviewer",
+			`{"answer":{"why":1.0},"option":"a"}`); a.text("state") != "queued" || a.text("taskId") != task {
 			t.Errorf("answered: %s", a.raw)
 		}
 		p.wantCode(picket.CodeStateConflict, "POST", path+"/answer", "reviewer", `{"answer":"b"}`)
-		if a := p.want(200, "GET", "/api/v1/handoffs?state=answered", "reviewer", ""); !strings.Contains(a.raw, handoff) {
+		if a := p.want(200, "GET", "/api/v1/handoffs?state=answered", "reviewer", ""); !strings.Contains(a.raw,
+			handoff) {
 			t.Errorf("answered: %s", a.raw)
 		}
 		lease, held := p.lease()
@@ -109,11 +122,13 @@ func TestHandoffs(t *testing.T) {
 		}
 		help, err := p.RequestHelp(t.Context(), held, picket.HelpRequest{Question: "And now?"})
 		must(t, err)
-		if a := p.want(200, "POST", "/api/v1/handoffs/"+help.HandoffID+"/finish", "reviewer", `{"output":"by hand"}`); a.text("state") != "completed" {
+		if a := p.want(200, "POST", "/api/v1/handoffs/"+help.HandoffID+"/finish", "reviewer",
+			`{"output":"by hand"}`); a.text("state") != "completed" {
 			t.Errorf("finished: %s", a.raw)
 		}
 		_, third := p.toHandoff()
-		if a := p.want(200, "POST", "/api/v1/handoffs/"+third+"/cancel", "reviewer", `{"reason":"no need"}`); a.text("state") != "cancelled" {
+		if a := p.want(200, "POST", "/api/v1/handoffs/"+third+"/cancel", "reviewer",
+			`{"reason":"no need"}`); a.text("state") != "cancelled" {
 			t.Errorf("cancelled: %s", a.raw)
 		}
 	})
@@ -124,20 +139,24 @@ func TestOperatorsVerbs(t *testing.T) {
 		id := p.submit(`{"title":"x"}`)
 		p.wantCode(picket.CodeStateConflict, "POST", "/api/v1/leases/"+id+"/expire", "operator", `{}`)
 		first, _ := p.lease()
-		if a := p.want(200, "POST", "/api/v1/leases/"+id+"/expire", "operator", `{"reason":"stuck"}`); a.text("state") != "queued" || a.body["failures"] != 0.0 {
+		if a := p.want(200, "POST", "/api/v1/leases/"+id+"/expire", "operator",
+			`{"reason":"stuck"}`); a.text("state") != "queued" || a.body["failures"] != 0.0 {
 			t.Errorf("expired: %s", a.raw)
 		}
 		second, _ := p.lease()
 		if second.TaskID != first.TaskID || second.FencingToken != 2 {
 			t.Errorf("second lease: %+v", second)
 		}
-		if a := p.want(200, "POST", "/api/v1/tasks/"+id+"/cancel", "operator", `{"reason":"enough"}`); a.text("state") != "cancelled" || a.text("reason") != "enough" {
+		if a := p.want(200, "POST", "/api/v1/tasks/"+id+"/cancel", "operator",
+			`{"reason":"enough"}`); a.text("state") != "cancelled" || a.text("reason") != "enough" {
 			t.Errorf("cancelled: %s", a.raw)
 		}
-		if a := p.want(200, "POST", "/api/v1/tasks/"+id+"/retry", "operator", `{}`); a.text("retries") != id || a.text("state") != "queued" {
+		if a := p.want(200, "POST", "/api/v1/tasks/"+id+"/retry", "operator", `{}`); a.text("retries") != id ||
+			a.text("state") != "queued" {
 			t.Errorf("retried: %s", a.raw)
 		}
-		if a := p.want(200, "POST", "/api/v1/pause", "operator", `{"hard":true,"reason":"stop"}`); a.body["paused"] != true || a.body["hard"] != true {
+		if a := p.want(200, "POST", "/api/v1/pause", "operator",
+			`{"hard":true,"reason":"stop"}`); a.body["paused"] != true || a.body["hard"] != true {
 			t.Errorf("paused: %s", a.raw)
 		}
 		if a := p.want(200, "POST", "/api/v1/leases", "agent", `{}`); a.raw != `{"leases":[]}` {
@@ -152,7 +171,8 @@ func TestOperatorsVerbs(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	both(t, func(t *testing.T, p *plane) {
-		a := p.want(201, "POST", "/api/v1/keys", "admin", `{"name":"ci","scopes":["agent"],"expiresAt":"2999-01-01T00:00:00Z"}`)
+		a := p.want(201, "POST", "/api/v1/keys", "admin",
+			`{"name":"ci","scopes":["agent"],"expiresAt":"2999-01-01T00:00:00Z"}`)
 		p.keys["ci"] = a.text("key")
 		path := a.header.Get("Location")
 		if path != "/api/v1/keys/"+a.text("keyId") {
@@ -160,7 +180,8 @@ func TestKeys(t *testing.T) {
 		}
 		p.want(200, "GET", "/api/v1/tasks", "ci", "")
 		for _, read := range []string{path, "/api/v1/keys"} {
-			if got := p.want(200, "GET", read, "admin", ""); strings.Contains(got.raw, p.keys["ci"]) || !strings.Contains(got.raw, `"name":"ci"`) {
+			if got := p.want(200, "GET", read, "admin", ""); strings.Contains(got.raw, p.keys["ci"]) ||
+				!strings.Contains(got.raw, `"name":"ci"`) {
 				t.Errorf("%s: %s", read, got.raw)
 			}
 		}
@@ -186,10 +207,12 @@ func TestLogs(t *testing.T) {
 		_, err := p.RunLog(t.Context(), held, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte(out)})
 		must(t, err)
 		a := p.want(200, "GET", path+"?offset=4&limit=5&run="+lease.RunID, "agent", "")
-		if a.raw != out[4:9] || a.header.Get("X-Picket-Run") != lease.RunID || a.header.Get("X-Picket-Offset") != "4" || a.header.Get("X-Picket-Next") != "9" {
+		if a.raw != out[4:9] || a.header.Get("X-Picket-Run") != lease.RunID || a.header.Get("X-Picket-Offset") != "4" ||
+			a.header.Get("X-Picket-Next") != "9" {
 			t.Errorf("a piece: %q %v", a.raw, a.header)
 		}
-		if a := p.want(200, "GET", path+"?stream=stderr", "agent", ""); a.raw != "" || a.header.Get("X-Content-Type-Options") != "nosniff" {
+		if a := p.want(200, "GET", path+"?stream=stderr", "agent", ""); a.raw != "" ||
+			a.header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("the other stream: %q %v", a.raw, a.header)
 		}
 	})
@@ -197,10 +220,12 @@ func TestLogs(t *testing.T) {
 
 func TestAKeySelectsItsNamespace(t *testing.T) {
 	both(t, func(t *testing.T, p *plane) {
-		made, err := p.other.CreateKey(t.Context(), root, picket.KeyRequest{Name: "o", Scopes: []picket.Scope{picket.ScopeAdmin}})
+		made, err := p.other.CreateKey(t.Context(), root,
+			picket.KeyRequest{Name: "o", Scopes: []picket.Scope{picket.ScopeAdmin}})
 		must(t, err)
 		p.keys["other"] = made.Key.Reveal()
-		here, there := p.submit(`{"title":"x"}`), p.want(201, "POST", "/api/v1/tasks", "other", `{"title":"x"}`).text("taskId")
+		here, there := p.submit(`{"title":"x"}`), p.want(201, "POST", "/api/v1/tasks", "other", `{"title":"x"}`).
+			text("taskId")
 		p.wantCode(picket.CodeNotFound, "GET", "/api/v1/tasks/"+here, "other", "")
 		p.wantCode(picket.CodeNotFound, "GET", "/api/v1/tasks/"+there, "admin", "")
 		p.want(200, "GET", "/api/v1/tasks/"+there, "other", "")

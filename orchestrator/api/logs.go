@@ -29,11 +29,14 @@ const (
 
 // logQuery is what a reader of a log asks for.
 type logQuery struct {
-	task, run, stream string
-	offset, limit     int64
-	follow            string // run, task or empty
-	wait              time.Duration
-	timestamps        bool
+	task       string
+	run        string
+	stream     string
+	offset     int64
+	limit      int64
+	follow     string // run, task or empty
+	wait       time.Duration
+	timestamps bool
 }
 
 func taskLogs(r request) error {
@@ -106,7 +109,8 @@ func (r request) logQuery() (l logQuery, err error) {
 		return l, err
 	}
 	if q.values.Has("waitSeconds") && l.follow == "" {
-		return l, web.BadParameter("waitSeconds", "Send follow=run or follow=task too, or leave it out.", "waitSeconds needs follow")
+		return l, web.BadParameter("waitSeconds", "Send follow=run or follow=task too, or leave it out.",
+			"waitSeconds needs follow")
 	}
 	l.wait = time.Duration(wait) * time.Second
 	stamps, err := q.choice("timestamps", "false", "true", "false")

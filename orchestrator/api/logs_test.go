@@ -20,7 +20,13 @@ func TestLogTimestamps(t *testing.T) {
 		_, err := p.RunLog(t.Context(), held, picket.LogPiece{Stream: "stdout", Data: []byte("one\ntwo\nthr"),
 			Marks: []picket.LogMark{{Offset: 0, At: noon}, {Offset: 4, At: noon + 1500}}})
 		must(t, err)
-		_, err = p.RunLog(t.Context(), held, picket.LogPiece{Stream: "stdout", Offset: 11, Data: []byte("ee\n\n"), Marks: []picket.LogMark{{Offset: 11, At: noon + 9000}}})
+		_, err = p.RunLog(t.Context(), held,
+			picket.LogPiece{
+				Stream: "stdout",
+				Offset: 11,
+				Data:   []byte("ee\n\n"),
+				Marks:  []picket.LogMark{{Offset: 11, At: noon + 9000}},
+			})
 		must(t, err)
 		if a := p.want(200, "GET", path, "agent", ""); a.raw != "one\ntwo\nthree\n\n" {
 			t.Errorf("plain: %q", a.raw)
@@ -59,7 +65,8 @@ func TestFollowLogs(t *testing.T) {
 		if r := <-got; r.err != nil || r.answer.raw != "hello\n" || r.answer.header.Get("X-Picket-Log") != "open" {
 			t.Fatalf("%q %v %v", r.answer.raw, r.answer.header, r.err)
 		}
-		if a := p.want(200, "GET", path+"?offset=6&follow=run&waitSeconds=0", "agent", ""); a.raw != "" || a.header.Get("X-Picket-Log") != "open" {
+		if a := p.want(200, "GET", path+"?offset=6&follow=run&waitSeconds=0", "agent", ""); a.raw != "" ||
+			a.header.Get("X-Picket-Log") != "open" {
 			t.Errorf("no wait: %q %v", a.raw, a.header)
 		}
 		_, err = p.Complete(t.Context(), held, picket.Completion{})
@@ -67,7 +74,8 @@ func TestFollowLogs(t *testing.T) {
 		_, err = p.RunLog(t.Context(), held, picket.LogPiece{Stream: "stdout", Offset: 6, End: true})
 		must(t, err)
 		a := p.want(200, "GET", path+"?offset=6&follow=task", "agent", "")
-		if a.raw != "" || a.header.Get("X-Picket-Log") != "closed" || a.header.Get("X-Picket-Task-State") != "review" || a.header.Get("X-Picket-Latest-Run") != held.RunID {
+		if a.raw != "" || a.header.Get("X-Picket-Log") != "closed" || a.header.Get("X-Picket-Task-State") != "review" ||
+			a.header.Get("X-Picket-Latest-Run") != held.RunID {
 			t.Errorf("the end: %q %v", a.raw, a.header)
 		}
 	})

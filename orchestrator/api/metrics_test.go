@@ -67,7 +67,8 @@ func TestMetricsAreTheDocumentedOnes(t *testing.T) {
 	_, err := server.Wait()
 	must(t, err)
 	left := got
-	for end := time.Now().Add(time.Minute); left["picket_tasks"] != nil && time.Now().Before(end); { // what was found before is shown for a second
+	// what was found before is shown for a second
+	for end := time.Now().Add(time.Minute); left["picket_tasks"] != nil && time.Now().Before(end); {
 		left = readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -91,7 +92,8 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		must(t, err)
 		p.submit(`{"title":"asked for twice"}`)
 		for range 2 {
-			if a := p.want(200, "POST", "/api/v1/leases", "agent", `{"agentId":"a2"}`, "Idempotency-Key", "k"); !strings.Contains(a.raw, "asked for twice") {
+			if a := p.want(200, "POST", "/api/v1/leases", "agent", `{"agentId":"a2"}`, "Idempotency-Key",
+				"k"); !strings.Contains(a.raw, "asked for twice") {
 				t.Errorf("acquired %s", a.raw)
 			}
 		}
@@ -99,17 +101,18 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		p.pass(31 * time.Second)
 		got := readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
 		for sample, want := range map[string]string{
-			`picket_leases{namespace="default",state="held"}`:                                             "1",
-			`picket_leases{namespace="default",state="due"}`:                                              "0",
-			`picket_grants_total{namespace="default"}`:                                                    "3",
-			`picket_renewals_total{namespace="default"}`:                                                  "2",
-			`picket_pickup_seconds_count{namespace="default"}`:                                            "3",
-			`picket_pickup_seconds_bucket{namespace="default",le="5"}`:                                    "2",
-			`picket_pickup_seconds_bucket{namespace="default",le="15"}`:                                   "3",
-			`picket_renew_seconds_count{namespace="default"}`:                                             "2",
-			`picket_renew_left_ratio_count{namespace="default"}`:                                          "1",
-			`picket_renew_left_ratio_sum{namespace="default"}`:                                            "0.4",
-			`picket_refused_writes_total{code="stale_fence",namespace="default"}`:                         "0", // what begins with its first event has not risen
+			`picket_leases{namespace="default",state="held"}`:           "1",
+			`picket_leases{namespace="default",state="due"}`:            "0",
+			`picket_grants_total{namespace="default"}`:                  "3",
+			`picket_renewals_total{namespace="default"}`:                "2",
+			`picket_pickup_seconds_count{namespace="default"}`:          "3",
+			`picket_pickup_seconds_bucket{namespace="default",le="5"}`:  "2",
+			`picket_pickup_seconds_bucket{namespace="default",le="15"}`: "3",
+			`picket_renew_seconds_count{namespace="default"}`:           "2",
+			`picket_renew_left_ratio_count{namespace="default"}`:        "1",
+			`picket_renew_left_ratio_sum{namespace="default"}`:          "0.4",
+			// what begins with its first event has not risen
+			`picket_refused_writes_total{code="stale_fence",namespace="default"}`:                         "0",
 			`picket_invariant_violations_total{kind="books_differ",namespace="default",repaired="false"}`: "0",
 			`picket_invariant_violations_total{kind="lane_extra",namespace="default",repaired="true"}`:    "0",
 			`picket_leases_expired_total{class="undelivered",namespace="default"}`:                        "1",
@@ -169,8 +172,10 @@ func TestReadersAreCountedWhileTheyRead(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		var got string
-		for end := time.Now().Add(time.Minute); got != want && time.Now().Before(end); { // a reader that has gone is noticed a little later
-			got = readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)["picket_event_readers"].values["picket_event_readers{}"]
+		// a reader that has gone is noticed a little later
+		for end := time.Now().Add(time.Minute); got != want && time.Now().Before(end); {
+			got = readScrape(t, p.want(200, "GET", "/metrics", "",
+				"").raw)["picket_event_readers"].values["picket_event_readers{}"]
 		}
 		if got != want {
 			t.Errorf("%s readers, want %s", got, want)

@@ -89,12 +89,23 @@ func mount(t testing.TB, s rig.Store, cfg api.Config, mount func(*api.API, *echo
 
 // prepare opens the engines and mounts the control plane, which nobody can call
 // yet.
-func prepare(t testing.TB, s rig.Store, cfg api.Config, mount func(*api.API, *echo.Echo)) (*plane, *orchestrator.Store) {
+func prepare(t testing.TB, s rig.Store, cfg api.Config,
+	mount func(*api.API, *echo.Echo)) (*plane, *orchestrator.Store) {
 	t.Helper()
 	log := &lockedBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	p := &plane{t: t, sealer: rig.Sealer(), keys: map[string]string{}, log: log}
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default", "other"}, Sealer: p.sealer, ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true, Log: logger})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{
+			Redis:      s.Redis,
+			Memory:     s.Memory,
+			Namespaces: []string{"default", "other"},
+			Sealer:     p.sealer,
+			ProxyURL:   "http://proxy",
+			Witness:    t.TempDir(),
+			Found:      true,
+			Log:        logger,
+		})
 	must(t, err)
 	p.store, p.Engine = store, store.Engine("default")
 	cfg.Engine, cfg.Engines, cfg.Calls, cfg.Log = store.Engine, store.Engines, store.Calls, logger
@@ -114,7 +125,8 @@ func (p *plane) makeKeys() {
 }
 
 func (p *plane) checkLog() {
-	if text := p.log.String(); strings.Contains(text, picket.KeyPrefix) || strings.Contains(text, picket.CapabilityPrefix) {
+	if text := p.log.String(); strings.Contains(text, picket.KeyPrefix) ||
+		strings.Contains(text, picket.CapabilityPrefix) {
 		p.t.Errorf("a secret is in the log: %s", text)
 	}
 }
@@ -226,7 +238,8 @@ func (p *plane) toReview() string {
 	p.t.Helper()
 	id := p.submit(`{"title":"x"}`)
 	_, held := p.lease()
-	_, err := p.Complete(p.t.Context(), held, picket.Completion{Output: picket.RawJSON(`{"n":1.00000000000000000001}`), Summary: "done"})
+	_, err := p.Complete(p.t.Context(), held,
+		picket.Completion{Output: picket.RawJSON(`{"n":1.00000000000000000001}`), Summary: "done"})
 	must(p.t, err)
 	return id
 }

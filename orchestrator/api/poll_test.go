@@ -100,10 +100,12 @@ func TestAGrantThatCannotBeDeliveredIsGivenBack(t *testing.T) {
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("X-API-Key", p.keys["agent"])
 		p.face.ServeHTTP(&brokenPipe{}, r)
-		if a := p.want(200, "GET", "/api/v1/tasks/"+id, "agent", ""); a.text("state") != "queued" || a.body["failures"] != 0.0 || a.body["attempts"] != 1.0 {
+		if a := p.want(200, "GET", "/api/v1/tasks/"+id, "agent", ""); a.text("state") != "queued" ||
+			a.body["failures"] != 0.0 || a.body["attempts"] != 1.0 {
 			t.Errorf("after the broken delivery: %s", a.raw)
 		}
-		if lease, _ := p.lease(); lease.FencingToken != 2 || lease.PreviousExit == nil || lease.PreviousExit.Class != picket.ExitUndelivered {
+		if lease, _ := p.lease(); lease.FencingToken != 2 || lease.PreviousExit == nil ||
+			lease.PreviousExit.Class != picket.ExitUndelivered {
 			t.Errorf("the next lease: %+v", lease)
 		}
 	})
@@ -161,7 +163,8 @@ func TestTheStoreIsAway(t *testing.T) {
 		if len(l.Scopes) == 0 || l.Path == "/api/v1/prices" { // prices are not the store's
 			continue
 		}
-		if l.Path == "/api/v1/run-keys/renew" || l.Path == "/api/v1/run-keys" && l.Method == http.MethodDelete { // of run keys only
+		// of run keys only
+		if l.Path == "/api/v1/run-keys/renew" || l.Path == "/api/v1/run-keys" && l.Method == http.MethodDelete {
 			continue
 		}
 		path, body := concrete(l.Path), ""
@@ -172,8 +175,10 @@ func TestTheStoreIsAway(t *testing.T) {
 			body = `{"leaseToken":"` + p.sealer.Seal("default", "task_"+aULID, "run_"+aULID).Reveal() + `"}`
 		}
 		calls.Go(func() {
-			a, err := p.try(t.Context(), l.Method, path, p.keys["admin"], body, "If-Match", "*", "Idempotency-Key", "away")
-			if err != nil || a.text("code") != string(picket.CodeUnavailable) || a.header.Get("Retry-After") == "" || a.body["retryable"] != true {
+			a, err := p.try(t.Context(), l.Method, path, p.keys["admin"], body, "If-Match", "*", "Idempotency-Key",
+				"away")
+			if err != nil || a.text("code") != string(picket.CodeUnavailable) || a.header.Get("Retry-After") == "" ||
+				a.body["retryable"] != true {
 				t.Errorf("%s %s: %v %d %s", l.Method, l.Path, err, a.status, a.raw)
 			}
 		})

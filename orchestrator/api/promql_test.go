@@ -15,7 +15,14 @@ var (
 	promToken = regexp.MustCompile(`^(?:\s+|"[^"]*"|\[[0-9]+[smhd]\]|[a-zA-Z_][a-zA-Z0-9_]*|[0-9.]+|=~|!~|!=|==|>=|<=|[-+*/><=(){},])`)
 
 	promFunctions = map[string]string{ // the kind of metric that each may be asked of
-		"rate": "counter", "increase": "counter", "delta": "gauge", "abs": "gauge", "histogram_quantile": "", "sum": "", "max": "", "min": "",
+		"rate":               "counter",
+		"increase":           "counter",
+		"delta":              "gauge",
+		"abs":                "gauge",
+		"histogram_quantile": "",
+		"sum":                "",
+		"max":                "",
+		"min":                "",
 	}
 	promOverRange = []string{"rate", "increase", "delta"}
 	promWords     = []string{"by", "and", "or", "unless"}
@@ -44,7 +51,8 @@ func checkExpression(text string, there map[string]*scraped) (kept []string, err
 			x.tokens = append(x.tokens, token)
 		}
 	}
-	if !slices.ContainsFunc(x.tokens, func(s string) bool { return slices.Contains([]string{">", "<", "==", ">=", "<="}, s) }) {
+	if !slices.ContainsFunc(x.tokens,
+		func(s string) bool { return slices.Contains([]string{">", "<", "==", ">=", "<="}, s) }) {
 		return nil, errors.New("nothing is compared, so it is always on")
 	}
 	for len(x.tokens) > 0 && err == nil {
@@ -146,7 +154,8 @@ func (x *expression) metric(name string) error {
 		kind = family.kind
 	} else {
 		for _, suffix := range []string{"_bucket", "_count", "_sum"} {
-			if base, ok := strings.CutSuffix(name, suffix); ok && x.there[base] != nil && x.there[base].kind == "histogram" {
+			if base, ok := strings.CutSuffix(name, suffix); ok && x.there[base] != nil &&
+				x.there[base].kind == "histogram" {
 				family, kind = x.there[base], "counter"
 			}
 		}
@@ -197,7 +206,8 @@ func (x *expression) matchers(name string, family *scraped) error {
 		}
 		for _, v := range strings.Split(value, "|") {
 			pair := label + `="` + v + `"`
-			shown := slices.ContainsFunc(samples(family), func(s string) bool { return strings.HasPrefix(s, name+"{") && strings.Contains(s, pair) })
+			shown := slices.ContainsFunc(samples(family),
+				func(s string) bool { return strings.HasPrefix(s, name+"{") && strings.Contains(s, pair) })
 			if op != "=" && op != "=~" || !shown && pair != `status="500"` { // an answer that there never is
 				return fmt.Errorf("no sample of %s has %s", name, pair)
 			}

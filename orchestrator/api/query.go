@@ -59,7 +59,8 @@ func (q query) number(name string, def, lo, hi int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < lo || n > hi {
-		return 0, web.BadParameter(name, "Send a whole number from "+strconv.FormatInt(lo, 10)+" to "+strconv.FormatInt(hi, 10)+".",
+		return 0, web.BadParameter(name,
+			"Send a whole number from "+strconv.FormatInt(lo, 10)+" to "+strconv.FormatInt(hi, 10)+".",
 			"%s is not a number in range", name)
 	}
 	return n, nil
@@ -72,7 +73,8 @@ func (q query) page() (limit int, cursor string, err error) {
 		return 0, "", err
 	}
 	if cursor, err = q.text("cursor"); err == nil && len(cursor) > 64 {
-		err = web.BadParameter("cursor", "Send nextCursor of the page before, or leave it out.", "cursor is not one of ours")
+		err = web.BadParameter("cursor", "Send nextCursor of the page before, or leave it out.",
+			"cursor is not one of ours")
 	}
 	return int(n), cursor, err
 }
@@ -85,7 +87,8 @@ func (q query) instant(name string) (picket.Instant, error) {
 	}
 	var at picket.Instant
 	if err := at.UnmarshalJSON([]byte(strconv.Quote(s))); err != nil {
-		return 0, web.BadParameter(name, `Send a time such as 2026-04-11T10:42:17Z.`, "%s is not an RFC 3339 time", name)
+		return 0, web.BadParameter(name, `Send a time such as 2026-04-11T10:42:17Z.`, "%s is not an RFC 3339 time",
+			name)
 	}
 	return at, nil
 }
@@ -99,7 +102,8 @@ func oneOf[T ~string](name, value string, allowed []T) (T, error) {
 	for i, a := range allowed {
 		names[i] = string(a)
 	}
-	return "", web.BadParameter(name, "Send one of: "+strings.Join(names, ", ")+".", "%.64q is not a value of %s", value, name)
+	return "", web.BadParameter(name, "Send one of: "+strings.Join(names, ", ")+".", "%.64q is not a value of %s",
+		value, name)
 }
 
 // name is an agent or role id, or "" if the parameter is absent. An empty

@@ -23,18 +23,22 @@ func TestTheRateOfAKeyIsBounded(t *testing.T) {
 			refused = a
 		}
 	}
-	if refused.text("code") != string(picket.CodeRateLimited) || refused.header.Get("Retry-After") != "1" || refused.text("remedy") == "" {
+	if refused.text("code") != string(picket.CodeRateLimited) || refused.header.Get("Retry-After") != "1" ||
+		refused.text("remedy") == "" {
 		t.Fatalf("60 requests were not refused: %s", refused.raw)
 	}
-	for _, route := range []string{"POST /api/v1/agents/" + id + "/heartbeat", "DELETE /api/v1/agents/" + id, "DELETE /api/v1/keys/key_" + aULID,
-		"POST /api/v1/tasks/task_" + aULID + "/cancel", "POST /api/v1/leases/task_" + aULID + "/expire", "POST /api/v1/pause"} {
+	for _, route := range []string{"POST /api/v1/agents/" + id + "/heartbeat", "DELETE /api/v1/agents/" + id,
+		"DELETE /api/v1/keys/key_" + aULID,
+		"POST /api/v1/tasks/task_" + aULID + "/cancel", "POST /api/v1/leases/task_" + aULID + "/expire",
+		"POST /api/v1/pause"} {
 		method, path, _ := strings.Cut(route, " ")
 		if a := p.call(method, path, "operator", "{}"); a.text("code") == string(picket.CodeRateLimited) {
 			t.Errorf("%s: %s", route, a.raw)
 		}
 	}
 	p.want(200, "GET", "/api/v1/tasks", "reviewer", "")
-	if metrics := p.want(200, "GET", "/metrics", "", "").raw; !strings.Contains(metrics, `picket_requests_rate_limited_total{kind="key"} `) ||
+	if metrics := p.want(200, "GET", "/metrics", "", "").raw; !strings.Contains(metrics,
+		`picket_requests_rate_limited_total{kind="key"} `) ||
 		strings.Contains(metrics, `picket_requests_rate_limited_total{kind="key"} 0`) {
 		t.Error("the refusals are not counted in /metrics")
 	}

@@ -9,7 +9,8 @@ import (
 // rateCollector shows how many requests were refused for their rate.
 type rateCollector struct{ rates *web.Rates }
 
-var rateDesc = prometheus.NewDesc("picket_requests_rate_limited_total", "Requests refused because a key or lease sent too many a second.", []string{"kind"}, nil)
+var rateDesc = prometheus.NewDesc("picket_requests_rate_limited_total",
+	"Requests refused because a key or lease sent too many a second.", []string{"kind"}, nil)
 
 // Describe sends nothing, like that of the engines.
 func (rateCollector) Describe(chan<- *prometheus.Desc) {}

@@ -37,7 +37,8 @@ func (r request) caller(raw []byte) (picket.Caller, error) {
 		return by, nil
 	}
 	if len(sent) > 1 || !printable(sent[0]) {
-		return by, picket.Invalid(idempotencyHeader, "Send one Idempotency-Key of 1 to 255 printable ASCII characters, such as a UUID.",
+		return by, picket.Invalid(idempotencyHeader,
+			"Send one Idempotency-Key of 1 to 255 printable ASCII characters, such as a UUID.",
 			"the Idempotency-Key is not acceptable")
 	}
 	by.Once = picket.Once{
@@ -93,7 +94,8 @@ func checkNote(field, text string) error { return checkLength(field, text, picke
 
 func checkLength(field, text string, most int) error {
 	if len(text) > most {
-		return picket.Invalid(field, "Write less. Put details into the task.", "%s has %d bytes, and at most %d are allowed", field, len(text), most)
+		return picket.Invalid(field, "Write less. Put details into the task.",
+			"%s has %d bytes, and at most %d are allowed", field, len(text), most)
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ func TestOpenRequestsEndWithTheirKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := serve(t, store(t), api.Config{KeepAlive: time.Hour})
-			made, err := p.CreateKey(t.Context(), root, picket.KeyRequest{Name: "stolen", Scopes: []picket.Scope{picket.ScopeAgent, picket.ScopeReviewer}})
+			made, err := p.CreateKey(t.Context(), root,
+				picket.KeyRequest{Name: "stolen", Scopes: []picket.Scope{picket.ScopeAgent, picket.ScopeReviewer}})
 			must(t, err)
 			p.keys["stolen"] = made.Key.Reveal()
 			path := "/api/v1/keys/" + made.KeyID
@@ -34,7 +35,8 @@ func TestOpenRequestsEndWithTheirKey(t *testing.T) {
 			p.want(200, "POST", "/api/v1/leases", "stolen", `{"agentId":"a1"}`)
 			log, acquire := make(chan answer, 1), make(chan answer, 1)
 			go func() {
-				a, _ := p.try(t.Context(), "GET", "/api/v1/tasks/"+task+"/logs?follow=run&waitSeconds=50", p.keys["stolen"], "")
+				a, _ := p.try(t.Context(), "GET", "/api/v1/tasks/"+task+"/logs?follow=run&waitSeconds=50",
+					p.keys["stolen"], "")
 				log <- a
 			}()
 			go func() {

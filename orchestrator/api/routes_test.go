@@ -20,7 +20,10 @@ import (
 var echoParameter = regexp.MustCompile(`:([a-z]+)`)
 
 func lines(t *testing.T) []api.Line {
-	a, err := api.New(api.Config{Engine: func(string) *orchestrator.Engine { return nil }, Engines: func() []*orchestrator.Engine { return nil }})
+	a, err := api.New(api.Config{
+		Engine:  func(string) *orchestrator.Engine { return nil },
+		Engines: func() []*orchestrator.Engine { return nil },
+	})
 	must(t, err)
 	return a.Lines()
 }
@@ -48,7 +51,11 @@ const aULID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 // concrete puts ids that name nothing into a path.
 func concrete(path string) string {
 	kind := "task"
-	for prefix, k := range map[string]string{"/api/v1/handoffs": "handoff", "/api/v1/keys": "key", "/api/v1/webhooks": "webhook"} {
+	for prefix, k := range map[string]string{
+		"/api/v1/handoffs": "handoff",
+		"/api/v1/keys":     "key",
+		"/api/v1/webhooks": "webhook",
+	} {
 		if strings.HasPrefix(path, prefix) {
 			kind = k
 		}
@@ -59,12 +66,16 @@ func concrete(path string) string {
 func TestAuthMatrix(t *testing.T) {
 	both(t, func(t *testing.T, p *plane) {
 		credentials := map[string]string{
-			"none":             "",
-			"malformed":        "hunter2",
-			"unknown":          "pkk_default_" + strings.Repeat("A", 43),
-			"other namespace":  "pkk_elsewhere_" + strings.Repeat("A", 43),
-			"wrong by one":     flipLast(p.keys["admin"]),
-			"expired":          p.newKey(picket.KeyRequest{Name: "old", Scopes: []picket.Scope{picket.ScopeAdmin}, ExpiresAt: picket.InstantOf(time.Now().Add(-time.Hour))}),
+			"none":            "",
+			"malformed":       "hunter2",
+			"unknown":         "pkk_default_" + strings.Repeat("A", 43),
+			"other namespace": "pkk_elsewhere_" + strings.Repeat("A", 43),
+			"wrong by one":    flipLast(p.keys["admin"]),
+			"expired": p.newKey(picket.KeyRequest{
+				Name:      "old",
+				Scopes:    []picket.Scope{picket.ScopeAdmin},
+				ExpiresAt: picket.InstantOf(time.Now().Add(-time.Hour)),
+			}),
 			"revoked":          p.revokedKey(),
 			"lease capability": p.sealer.Seal("default", "task_"+aULID, "run_"+aULID).Reveal(),
 		}
@@ -109,7 +120,8 @@ func flipLast(key string) string {
 
 func (p *plane) revokedKey() string {
 	p.t.Helper()
-	made, err := p.CreateKey(p.t.Context(), root, picket.KeyRequest{Name: "gone", Scopes: []picket.Scope{picket.ScopeAdmin}})
+	made, err := p.CreateKey(p.t.Context(), root,
+		picket.KeyRequest{Name: "gone", Scopes: []picket.Scope{picket.ScopeAdmin}})
 	must(p.t, err)
 	p.want(200, "DELETE", "/api/v1/keys/"+made.KeyID, "admin", "")
 	return made.Key.Reveal()
@@ -120,7 +132,8 @@ func TestBearerIsAsGoodAsTheHeader(t *testing.T) {
 	p.want(200, "GET", "/api/v1/tasks", "", "", "Authorization", "Bearer "+p.keys["agent"])
 	p.want(200, "GET", "/api/v1/tasks", "", "", "Authorization", "bearer "+p.keys["agent"])
 	p.wantCode(picket.CodeUnauthenticated, "GET", "/api/v1/tasks", "", "", "Authorization", "Basic "+p.keys["agent"])
-	a := p.wantCode(picket.CodeUnauthenticated, "GET", "/api/v1/tasks", "", "", "Authorization", "Bearer "+p.sealer.Seal("default", "task_"+aULID, "run_"+aULID).Reveal())
+	a := p.wantCode(picket.CodeUnauthenticated, "GET", "/api/v1/tasks", "", "", "Authorization",
+		"Bearer "+p.sealer.Seal("default", "task_"+aULID, "run_"+aULID).Reveal())
 	if !strings.Contains(a.text("remedy"), "tool proxy") {
 		t.Errorf("remedy: %s", a.text("remedy"))
 	}
@@ -131,8 +144,17 @@ func TestHostsThatWereNotConfiguredAreRefused(t *testing.T) {
 	t.Cleanup(stop)
 	p := serve(t, store, api.Config{AllowedHosts: []string{"Picket.example"}})
 	for host, served := range map[string]bool{
-		"localhost": true, "localhost:7070": true, "LOCALHOST": true, "127.0.0.1:1": true, "[::1]:7070": true, "10.0.0.7": true,
-		"picket.example": true, "picket.example:7070": true, "evil.example": false, "localhost.evil.example": false, "127.0.0.1.evil.example:7070": false,
+		"localhost":                   true,
+		"localhost:7070":              true,
+		"LOCALHOST":                   true,
+		"127.0.0.1:1":                 true,
+		"[::1]:7070":                  true,
+		"10.0.0.7":                    true,
+		"picket.example":              true,
+		"picket.example:7070":         true,
+		"evil.example":                false,
+		"localhost.evil.example":      false,
+		"127.0.0.1.evil.example:7070": false,
 	} {
 		if a := p.call("GET", "/healthz", "", "", "Host", host); (a.status == 200) != served {
 			t.Errorf("%s: %d", host, a.status)
@@ -167,23 +189,76 @@ func TestCodesAreDescribed(t *testing.T) {
 func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 	d := contract.Load(t)
 	for schema, v := range map[string]any{
-		"Task": picket.Task{}, "TaskPage": picket.TaskPage{}, "Run": picket.Run{}, "Exit": picket.Exit{}, "Report": picket.Report{},
-		"Answer": picket.Answer{}, "Review": picket.Review{}, "Handoff": picket.Handoff{}, "Lease": picket.Lease{}, "LeaseTask": picket.LeaseTask{},
-		"LiveLease": picket.LiveLease{}, "PendingReview": picket.PendingReview{}, "Event": picket.Event{}, "PauseState": picket.PauseState{},
-		"Stats": picket.Stats{}, "PulseSlot": picket.PulseSlot{}, "Trace": picket.Trace{}, "Key": picket.APIKey{}, "NewKey": picket.NewKey{}, "Explanation": picket.Explanation{}, "Retry": picket.Retry{},
-		"AcquireRequest": picket.AcquireRequest{}, "AnswerRequest": picket.AnswerRequest{}, "KeyRequest": picket.KeyRequest{}, "RetryIn": picket.Retry{},
-		"Renewal": picket.Renewal{}, "Watch": picket.Watch{}, "Command": picket.Command{}, "RunEvent": picket.RunEvent{}, "Progress": picket.Progress{},
-		"Reported": picket.Reported{}, "HelpRequest": picket.HelpRequest{}, "HelpRequested": picket.HelpRequested{},
-		"Agent": picket.Agent{}, "Capacity": picket.Capacity{}, "HeartbeatConfig": picket.HeartbeatConfig{}, "AgentRow": picket.AgentRow{}, "AgentPage": picket.AgentPage{},
-		"Registration": picket.Registration{}, "DeclaredCapacity": picket.DeclaredCapacity{}, "Thresholds": picket.Thresholds{}, "Pool": picket.Pool{},
-		"PoolAdvice": picket.PoolAdvice{}, "PoolList": picket.PoolList{}, "Heartbeat": picket.Heartbeat{}, "HeartbeatAnswer": picket.HeartbeatAnswer{},
-		"PendingCommand": picket.PendingCommand{}, "AgentCommand": picket.AgentCommand{}, "CommandAccepted": picket.CommandAccepted{}, "AgentStatusChange": picket.AgentStatusChange{},
-		"InspectRequest": picket.InspectRequest{}, "Inspection": picket.Inspection{}, "Violation": picket.Violation{},
-		"Price": budget.Price{}, "TokenPrice": budget.TokenPrice{}, "PriceList": budget.List{},
-		"Account": budget.Account{}, "EnvelopeState": picket.EnvelopeState{}, "OpenCall": picket.OpenCall{}, "TopUp": picket.TopUp{},
-		"HandoffPage": picket.HandoffPage{}, "ReviewPage": picket.ReviewPage{}, "ReviewFilter": picket.ReviewFilter{},
-		"BulkApproval": picket.BulkApproval{}, "BulkApproved": picket.BulkApproved{}, "LostRace": picket.LostRace{}, "Work": picket.Work{}, "ClaimRequest": picket.ClaimRequest{},
-		"LedgerRow": picket.LedgerRow{}, "LedgerPage": picket.LedgerPage{},
+		"Task":              picket.Task{},
+		"TaskPage":          picket.TaskPage{},
+		"Run":               picket.Run{},
+		"Exit":              picket.Exit{},
+		"Report":            picket.Report{},
+		"Answer":            picket.Answer{},
+		"Review":            picket.Review{},
+		"Handoff":           picket.Handoff{},
+		"Lease":             picket.Lease{},
+		"LeaseTask":         picket.LeaseTask{},
+		"LiveLease":         picket.LiveLease{},
+		"PendingReview":     picket.PendingReview{},
+		"Event":             picket.Event{},
+		"PauseState":        picket.PauseState{},
+		"Stats":             picket.Stats{},
+		"PulseSlot":         picket.PulseSlot{},
+		"Trace":             picket.Trace{},
+		"Key":               picket.APIKey{},
+		"NewKey":            picket.NewKey{},
+		"Explanation":       picket.Explanation{},
+		"Retry":             picket.Retry{},
+		"AcquireRequest":    picket.AcquireRequest{},
+		"AnswerRequest":     picket.AnswerRequest{},
+		"KeyRequest":        picket.KeyRequest{},
+		"RetryIn":           picket.Retry{},
+		"Renewal":           picket.Renewal{},
+		"Watch":             picket.Watch{},
+		"Command":           picket.Command{},
+		"RunEvent":          picket.RunEvent{},
+		"Progress":          picket.Progress{},
+		"Reported":          picket.Reported{},
+		"HelpRequest":       picket.HelpRequest{},
+		"HelpRequested":     picket.HelpRequested{},
+		"Agent":             picket.Agent{},
+		"Capacity":          picket.Capacity{},
+		"HeartbeatConfig":   picket.HeartbeatConfig{},
+		"AgentRow":          picket.AgentRow{},
+		"AgentPage":         picket.AgentPage{},
+		"Registration":      picket.Registration{},
+		"DeclaredCapacity":  picket.DeclaredCapacity{},
+		"Thresholds":        picket.Thresholds{},
+		"Pool":              picket.Pool{},
+		"PoolAdvice":        picket.PoolAdvice{},
+		"PoolList":          picket.PoolList{},
+		"Heartbeat":         picket.Heartbeat{},
+		"HeartbeatAnswer":   picket.HeartbeatAnswer{},
+		"PendingCommand":    picket.PendingCommand{},
+		"AgentCommand":      picket.AgentCommand{},
+		"CommandAccepted":   picket.CommandAccepted{},
+		"AgentStatusChange": picket.AgentStatusChange{},
+		"InspectRequest":    picket.InspectRequest{},
+		"Inspection":        picket.Inspection{},
+		"Violation":         picket.Violation{},
+		"Price":             budget.Price{},
+		"TokenPrice":        budget.TokenPrice{},
+		"PriceList":         budget.List{},
+		"Account":           budget.Account{},
+		"EnvelopeState":     picket.EnvelopeState{},
+		"OpenCall":          picket.OpenCall{},
+		"TopUp":             picket.TopUp{},
+		"HandoffPage":       picket.HandoffPage{},
+		"ReviewPage":        picket.ReviewPage{},
+		"ReviewFilter":      picket.ReviewFilter{},
+		"BulkApproval":      picket.BulkApproval{},
+		"BulkApproved":      picket.BulkApproved{},
+		"LostRace":          picket.LostRace{},
+		"Work":              picket.Work{},
+		"ClaimRequest":      picket.ClaimRequest{},
+		"LedgerRow":         picket.LedgerRow{},
+		"LedgerPage":        picket.LedgerPage{},
 	} {
 		if got, want := d.Fields(schema), fieldsOf(reflect.TypeOf(v)); !slices.Equal(got, want) {
 			t.Errorf("schema %s has %v, the type %v", schema, got, want)

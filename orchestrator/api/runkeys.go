@@ -54,7 +54,8 @@ func (r request) checkRunKey(at route) error {
 	case where == inPath:
 		return r.checkAgent(r.Param("id"))
 	case where == ofOneTask && r.QueryParam("task") == "":
-		return picket.Refuse(picket.CodeForbidden, "Add the query parameter task.", "a run key may read the events of one task only")
+		return picket.Refuse(picket.CodeForbidden, "Add the query parameter task.",
+			"a run key may read the events of one task only")
 	}
 	return nil
 }
@@ -112,5 +113,6 @@ func (r request) needRunKey() error {
 	if r.who.IsRunKey() {
 		return nil
 	}
-	return picket.Refuse(picket.CodeStateConflict, "Send the request with a run key. POST /api/v1/run-keys makes one.", "the key of this request is not a run key")
+	return picket.Refuse(picket.CodeStateConflict, "Send the request with a run key. POST /api/v1/run-keys makes one.",
+		"the key of this request is not a run key")
 }

@@ -37,7 +37,8 @@ func TestARunKeyWorksAsItsAgentAlone(t *testing.T) {
 			if !runKeyMay[at] && !refused {
 				t.Errorf("%s with a run key: %d %s", at, a.status, a.raw)
 			}
-			own := p.call(l.Method, strings.Replace(concrete(l.Path), "/agents/task_"+aULID, "/agents/r1", 1), "run", body)
+			own := p.call(l.Method, strings.Replace(concrete(l.Path), "/agents/task_"+aULID, "/agents/r1", 1), "run",
+				body)
 			if runKeyMay[at] && l.Method == "GET" && !strings.Contains(l.Path, "events") && own.status == 403 {
 				t.Errorf("%s with a run key: %d %s", at, own.status, own.raw)
 			}
@@ -54,7 +55,8 @@ func TestARunKeyWorksAsItsAgentAlone(t *testing.T) {
 			t.Errorf("%d leases", len(leases))
 		}
 		list := p.want(200, "GET", "/api/v1/keys", "admin", "")
-		if !strings.Contains(list.raw, `"agentId":"r1"`) || !strings.Contains(list.raw, `"parentKeyId":"key_`) || strings.Contains(list.raw, p.keys["run"]) {
+		if !strings.Contains(list.raw, `"agentId":"r1"`) || !strings.Contains(list.raw, `"parentKeyId":"key_`) ||
+			strings.Contains(list.raw, p.keys["run"]) {
 			t.Errorf("the list of keys: %s", list.raw)
 		}
 		p.want(200, "POST", "/api/v1/run-keys/renew", "run", `{}`)

@@ -61,14 +61,19 @@ func readScrape(t testing.TB, text string) map[string]*scraped {
 }
 
 // documented is a row of the table in docs/operations.md.
-type documented struct{ kind, labels, from string }
+type documented struct {
+	kind   string
+	labels string
+	from   string
+}
 
 // documentedMetrics reads the table.
 func documentedMetrics(t testing.TB) map[string]documented {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
 	must(t, err)
-	_, rest, found := strings.Cut(string(text), "\n| metric | type | labels | of the | meaning |\n|---|---|---|---|---|\n")
+	_, rest, found := strings.Cut(string(text),
+		"\n| metric | type | labels | of the | meaning |\n|---|---|---|---|---|\n")
 	if !found {
 		t.Fatal("docs/operations.md has no table of metrics")
 	}
@@ -83,7 +88,8 @@ func documentedMetrics(t testing.TB) map[string]documented {
 		}
 		labels := strings.Fields(cells[2])
 		slices.Sort(labels)
-		rows[strings.TrimPrefix(cells[0], "| ")] = documented{strings.TrimSpace(cells[1]), strings.Join(labels, " "), strings.TrimSpace(cells[3])}
+		rows[strings.TrimPrefix(cells[0], "| ")] = documented{strings.TrimSpace(cells[1]), strings.Join(labels, " "),
+			strings.TrimSpace(cells[3])}
 	}
 	return rows
 }

@@ -25,11 +25,16 @@ func TestSeparateCredentialsAreTheSameWhenRepeated(t *testing.T) {
 		const body = `{"separateCredentials":true}`
 		first := leasesOf(t, p.want(200, "POST", "/api/v1/leases", "agent", body, "Idempotency-Key", "k"))
 		again := leasesOf(t, p.want(200, "POST", "/api/v1/leases", "agent", body, "Idempotency-Key", "k"))
-		if len(first) != 1 || len(again) != 1 || first[0].LeaseToken != again[0].LeaseToken || first[0].AgentToken != again[0].AgentToken {
+		if len(first) != 1 || len(again) != 1 || first[0].LeaseToken != again[0].LeaseToken ||
+			first[0].AgentToken != again[0].AgentToken {
 			t.Fatalf("first %d leases, again %d, or other credentials", len(first), len(again))
 		}
-		for token, side := range map[picket.Secret]picket.Bearer{first[0].LeaseToken: picket.BearerAdapter, first[0].AgentToken: picket.BearerAgent} {
-			if held, err := p.sealer.Open(token.Reveal()); err != nil || held.Bearer != side || held.RunID != first[0].RunID {
+		for token, side := range map[picket.Secret]picket.Bearer{
+			first[0].LeaseToken: picket.BearerAdapter,
+			first[0].AgentToken: picket.BearerAgent,
+		} {
+			if held, err := p.sealer.Open(token.Reveal()); err != nil || held.Bearer != side ||
+				held.RunID != first[0].RunID {
 				t.Errorf("the credential of the %s opens as %+v, %v", side, held, err)
 			}
 		}

@@ -33,7 +33,9 @@ func TestAReaderThatStallsGoesOnWhereItWas(t *testing.T) {
 	go func() { served <- web.Serve(ctx, l, p.face, nil) }()
 	here, there := net.Pipe()
 	l.conns <- there
-	_, err = io.WriteString(here, "GET /api/v1/events?after=0 HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nX-API-Key: "+p.keys["reviewer"]+"\r\n\r\n")
+	_, err = io.WriteString(here,
+		"GET /api/v1/events?after=0 HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nX-API-Key: "+
+			p.keys["reviewer"]+"\r\n\r\n")
 	must(t, err)
 	first := &events{t: t, lines: bufio.NewScanner(here)}
 	var seen []string

@@ -20,7 +20,12 @@ import (
 )
 
 // block is one block of a stream, up to the empty line.
-type block struct{ kind, id, data, comment string }
+type block struct {
+	kind    string
+	id      string
+	data    string
+	comment string
+}
 
 type events struct {
 	t     *testing.T
@@ -130,7 +135,8 @@ func TestPagesOfEvents(t *testing.T) {
 		if list, _ := rest.body["events"].([]any); len(list) != 1 {
 			t.Errorf("rest: %s", rest.raw)
 		}
-		p.wantCode(picket.CodeValidation, "GET", "/api/v1/events", "reviewer", "", "Accept", "text/event-stream", "Last-Event-ID", "yesterday")
+		p.wantCode(picket.CodeValidation, "GET", "/api/v1/events", "reviewer", "", "Accept", "text/event-stream",
+			"Last-Event-ID", "yesterday")
 	})
 }
 
@@ -171,7 +177,8 @@ func TestStreamEnds(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
 	p := serve(t, store, api.Config{KeepAlive: 10 * time.Millisecond})
-	made, err := p.CreateKey(t.Context(), root, picket.KeyRequest{Name: "r", Scopes: []picket.Scope{picket.ScopeReviewer}})
+	made, err := p.CreateKey(t.Context(), root,
+		picket.KeyRequest{Name: "r", Scopes: []picket.Scope{picket.ScopeReviewer}})
 	must(t, err)
 	p.keys["mine"] = made.Key.Reveal()
 
@@ -215,7 +222,9 @@ func TestAReaderThatDoesNotReadIsDropped(t *testing.T) {
 	go func() { served <- web.Serve(ctx, l, p.face, nil) }()
 	here, there := net.Pipe()
 	l.conns <- there
-	_, err := io.WriteString(here, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nX-API-Key: "+p.keys["reviewer"]+"\r\n\r\n")
+	_, err := io.WriteString(here,
+		"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nX-API-Key: "+p.keys["reviewer"]+
+			"\r\n\r\n")
 	must(t, err)
 	// The server takes at most one byte while it streams; the rest of this is
 	// taken by nobody until the connection is closed.
@@ -232,7 +241,8 @@ func TestAReaderThatDoesNotReadIsDropped(t *testing.T) {
 // A revoked key loses a busy stream as well as an idle one.
 func TestABusyStreamEndsWithItsKey(t *testing.T) {
 	both(t, func(t *testing.T, p *plane) {
-		made, err := p.CreateKey(t.Context(), root, picket.KeyRequest{Name: "r", Scopes: []picket.Scope{picket.ScopeReviewer}})
+		made, err := p.CreateKey(t.Context(), root,
+			picket.KeyRequest{Name: "r", Scopes: []picket.Scope{picket.ScopeReviewer}})
 		must(t, err)
 		p.keys["mine"] = made.Key.Reveal()
 		s := p.listen(t, "/api/v1/events?type=task.submitted", "mine")

@@ -18,7 +18,10 @@ type streams struct {
 	open map[streamer]int
 }
 
-type streamer struct{ namespace, key string }
+type streamer struct {
+	namespace string
+	key       string
+}
 
 func newStreams(most int) *streams { return &streams{most: most, open: map[streamer]int{}} }
 

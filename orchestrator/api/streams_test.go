@@ -33,8 +33,10 @@ func TestStreamsOfAKeyAreBounded(t *testing.T) {
 
 	one := p.listen(t, "/api/v1/events", "reviewer")
 	p.listen(t, "/door/events", "")
-	refused := p.wantCode(picket.CodeRateLimited, "GET", "/api/v1/events", "reviewer", "", "Accept", "text/event-stream")
-	if after := refused.header.Get("Retry-After"); after != "5" || !strings.Contains(refused.text("remedy"), "picket key create") {
+	refused := p.wantCode(picket.CodeRateLimited, "GET", "/api/v1/events", "reviewer", "", "Accept",
+		"text/event-stream")
+	if after := refused.header.Get("Retry-After"); after != "5" ||
+		!strings.Contains(refused.text("remedy"), "picket key create") {
 		t.Errorf("refused with Retry-After %q: %s", after, refused.raw)
 	}
 	p.wantDoor(t, http.StatusTooManyRequests, "/door/events")

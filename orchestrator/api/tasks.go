@@ -77,7 +77,8 @@ func (q query) labels(name string) (map[string]string, error) {
 			labels = map[string]string{}
 		}
 		if old, twice := labels[k]; twice && old != v {
-			return nil, web.BadParameter(name, "Ask for one value of a label.", "label %.64q is there with two values", k)
+			return nil, web.BadParameter(name, "Ask for one value of a label.", "label %.64q is there with two values",
+				k)
 		}
 		labels[k] = v
 	}

@@ -28,7 +28,8 @@ func TestATraceGoesWithTheTask(t *testing.T) {
 				t.Errorf("the trace of %s is %+v, want %+v", task.Title, task.Trace, want)
 			}
 		}
-		first := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"first","input":"{","labels":{"trace":"x"}}`, "Traceparent", aTrace, "Tracestate", state)
+		first := p.want(201, "POST", "/api/v1/tasks", "operator",
+			`{"title":"first","input":"{","labels":{"trace":"x"}}`, "Traceparent", aTrace, "Tracestate", state)
 		id := first.text("taskId")
 		if !strings.Contains(first.raw, `"traceparent":"`+aTrace+`"`) {
 			t.Errorf("the answer to submit: %s", first.raw)
@@ -46,40 +47,48 @@ func TestATraceGoesWithTheTask(t *testing.T) {
 
 		reject := func(id, fix string) string {
 			t.Helper()
-			return p.want(200, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer", `{"note":"no","fix":`+fix+`}`).text("fixTaskId")
+			return p.want(200, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer", `{"note":"no","fix":`+fix+`}`).
+				text("fixTaskId")
 		}
 		fix := reject(id, `{"title":"repair","budgetEnvelope":{"tokens":5}}`)
 		shown(fix, aTrace, state)
 		again := p.want(200, "POST", "/api/v1/tasks/"+id+"/retry", "operator", `{}`).text("taskId")
 		shown(again, aTrace, state)
 
-		own := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"a repair in a trace of its own","fixes":"`+id+`"}`, "Traceparent", otherTrace)
+		own := p.want(201, "POST", "/api/v1/tasks", "operator",
+			`{"title":"a repair in a trace of its own","fixes":"`+id+`"}`, "Traceparent", otherTrace)
 		shown(own.text("taskId"), otherTrace, "")
-		none := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"a repair that brings none","fixes":"`+id+`"}`)
+		none := p.want(201, "POST", "/api/v1/tasks", "operator",
+			`{"title":"a repair that brings none","fixes":"`+id+`"}`)
 		shown(none.text("taskId"), aTrace, state)
 	})
 }
 
 func TestATraceThatIsNotValidIsIgnored(t *testing.T) {
 	p := memory(t)
-	for _, headers := range [][]string{{}, {"Traceparent", strings.ToUpper(aTrace)}, {"Traceparent", aTrace + ", " + aTrace}, {"Tracestate", "a=1"}} {
+	for _, headers := range [][]string{{}, {"Traceparent", strings.ToUpper(aTrace)},
+		{"Traceparent", aTrace + ", " + aTrace}, {"Tracestate", "a=1"}} {
 		a := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"x"}`, headers...)
 		if trace, there := a.body["trace"]; !there || trace != nil {
 			t.Errorf("%v: %s", headers, a.raw)
 		}
 	}
-	if a := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"x"}`, "Traceparent", aTrace, "Tracestate", "a=1,a=2"); !strings.Contains(a.raw, `"trace":{"traceparent":"`+aTrace+`","tracestate":""}`) {
+	if a := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"x"}`, "Traceparent", aTrace, "Tracestate",
+		"a=1,a=2"); !strings.Contains(a.raw, `"trace":{"traceparent":"`+aTrace+`","tracestate":""}`) {
 		t.Errorf("a bad tracestate: %s", a.raw)
 	}
-	p.wantCode(picket.CodeValidation, "POST", "/api/v1/tasks", "operator", `{"title":"x","trace":{"traceparent":"`+aTrace+`"}}`)
+	p.wantCode(picket.CodeValidation, "POST", "/api/v1/tasks", "operator",
+		`{"title":"x","trace":{"traceparent":"`+aTrace+`"}}`)
 }
 
 // The same request again is the same request, whatever trace it is sent in.
 func TestARepeatedSubmitKeepsItsTrace(t *testing.T) {
 	p := memory(t)
-	first := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"x"}`, "Idempotency-Key", "k", "Traceparent", aTrace)
+	first := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"x"}`, "Idempotency-Key", "k", "Traceparent",
+		aTrace)
 	for _, headers := range [][]string{{"Traceparent", otherTrace}, {}, {"Traceparent", "?"}} {
-		a := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"x"}`, append(headers, "Idempotency-Key", "k")...)
+		a := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"x"}`,
+			append(headers, "Idempotency-Key", "k")...)
 		if a.text("taskId") != first.text("taskId") || !strings.Contains(a.raw, aTrace) {
 			t.Errorf("%v: %s", headers, a.raw)
 		}

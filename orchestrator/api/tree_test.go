@@ -42,7 +42,8 @@ func TestTreeOverHTTP(t *testing.T) {
 		}
 		p.wantCode(picket.CodeValidation, "GET", "/api/v1/tasks?parent=x", "operator", "")
 		p.want(200, "POST", "/api/v1/tasks/"+root+"/cancel", "operator", `{"reason":"enough"}`)
-		if a := p.want(200, "GET", "/api/v1/tasks?state=cancelled&parent="+root, "operator", ""); len(a.body["tasks"].([]any)) != 2 {
+		if a := p.want(200, "GET", "/api/v1/tasks?state=cancelled&parent="+root, "operator",
+			""); len(a.body["tasks"].([]any)) != 2 {
 			t.Errorf("cancelled with the root are %s", a.raw)
 		}
 	})

@@ -49,7 +49,8 @@ func TestStoreTroubleReal(t *testing.T) {
 func (p *plane) away(code picket.Code, method, path, body string, headers ...string) {
 	p.t.Helper()
 	a, err := p.try(p.t.Context(), method, path, p.keys["operator"], body, headers...)
-	if err != nil || a.status != 503 || a.text("code") != string(code) || a.text("remedy") == "" || a.text("message") == "" {
+	if err != nil || a.status != 503 || a.text("code") != string(code) || a.text("remedy") == "" ||
+		a.text("message") == "" {
 		p.t.Errorf("%s %s: %v, %d %s, want 503 %s with a remedy", method, path, err, a.status, a.raw, code)
 	}
 	if code == picket.CodeUnavailable && a.header.Get("Retry-After") == "" {

@@ -39,17 +39,20 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	if !strings.HasPrefix(secret, "whsec_") || at != "/api/v1/webhooks/"+made.text("webhookId") {
 		t.Fatalf("made: %s at %s", made.raw, at)
 	}
-	if again := p.want(201, "POST", "/api/v1/webhooks", "operator", body, "Idempotency-Key", "w"); again.text("secret") != secret || again.text("webhookId") != made.text("webhookId") {
+	if again := p.want(201, "POST", "/api/v1/webhooks", "operator", body, "Idempotency-Key",
+		"w"); again.text("secret") != secret || again.text("webhookId") != made.text("webhookId") {
 		t.Errorf("the same request again: %s", again.raw)
 	}
 	// An answer that was lost is shown although the address has moved inside
 	// since; nothing else is made.
 	way.shut = true
-	if again := p.want(201, "POST", "/api/v1/webhooks", "operator", body, "Idempotency-Key", "w"); again.text("secret") != secret || again.header.Get("Location") != at {
+	if again := p.want(201, "POST", "/api/v1/webhooks", "operator", body, "Idempotency-Key",
+		"w"); again.text("secret") != secret || again.header.Get("Location") != at {
 		t.Errorf("the same request again, while its target may not be called: %s", again.raw)
 	}
 	for _, headers := range [][]string{{"Idempotency-Key", "other"}, nil} {
-		if got := p.wantCode(picket.CodeValidation, "POST", "/api/v1/webhooks", "operator", body, headers...); got.text("field") != "/url" {
+		if got := p.wantCode(picket.CodeValidation, "POST", "/api/v1/webhooks", "operator", body,
+			headers...); got.text("field") != "/url" {
 			t.Errorf("a target that may not be called: %s", got.raw)
 		}
 	}
@@ -59,7 +62,8 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	}
 	for _, read := range []string{at, "/api/v1/webhooks", "/api/v1/events"} {
 		got := p.want(200, "GET", read, "operator", "")
-		if strings.Contains(got.raw, secret) || strings.Contains(got.raw, "very-secret") || !strings.Contains(got.raw, "hooks.example.test/…") {
+		if strings.Contains(got.raw, secret) || strings.Contains(got.raw, "very-secret") ||
+			!strings.Contains(got.raw, "hooks.example.test/…") {
 			t.Errorf("%s shows %s", read, got.raw)
 		}
 	}
@@ -78,14 +82,22 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	p.wantCode(picket.CodeStateConflict, "POST", "/api/v1/webhooks", "operator", body, "Idempotency-Key", "w")
 	way.shut = true
 	p.wantCode(picket.CodeStateConflict, "POST", "/api/v1/webhooks", "operator", body, "Idempotency-Key", "w")
-	p.wantCode(picket.CodeIdempotencyConflict, "POST", "/api/v1/webhooks", "operator", `{"url":"https://x.test"}`, "Idempotency-Key", "w")
+	p.wantCode(picket.CodeIdempotencyConflict, "POST", "/api/v1/webhooks", "operator", `{"url":"https://x.test"}`,
+		"Idempotency-Key", "w")
 	way.shut = false
 	for wrong, field := range map[string]string{
-		`{}`: "/url", `{"url":"ftp://x.test"}`: "/url", `{"url":"https://u:p@x.test"}`: "/url", `{"url":"https://x.test/#a"}`: "/url", `{"url":"http://10.0.0.1/"}`: "/url",
-		`{"url":"https://x.test","types":["task.review","nonsense"]}`: "/types/1", `{"url":"https://x.test","format":"morse"}`: "/format",
-		`{"url":"https://x.test/` + strings.Repeat("x", 2048) + `"}`: "/url", `{"url":"https://x.test","name":"` + strings.Repeat("x", 129) + `"}`: "/name",
+		`{}`:                           "/url",
+		`{"url":"ftp://x.test"}`:       "/url",
+		`{"url":"https://u:p@x.test"}`: "/url",
+		`{"url":"https://x.test/#a"}`:  "/url",
+		`{"url":"http://10.0.0.1/"}`:   "/url",
+		`{"url":"https://x.test","types":["task.review","nonsense"]}`:        "/types/1",
+		`{"url":"https://x.test","format":"morse"}`:                          "/format",
+		`{"url":"https://x.test/` + strings.Repeat("x", 2048) + `"}`:         "/url",
+		`{"url":"https://x.test","name":"` + strings.Repeat("x", 129) + `"}`: "/name",
 	} {
-		if got := p.wantCode(picket.CodeValidation, "POST", "/api/v1/webhooks", "operator", wrong); got.text("field") != field {
+		if got := p.wantCode(picket.CodeValidation, "POST", "/api/v1/webhooks", "operator",
+			wrong); got.text("field") != field {
 			t.Errorf("%.60s: %s", wrong, got.raw)
 		}
 	}

@@ -10,13 +10,19 @@ import (
 
 // act is a button that opens the form of a decision.
 type act struct {
-	Label, What, Path   string
-	Nonce, From         string
-	Incarnation         int64  // of the agent that was seen
-	Run                 string // whose lease was seen
-	Open, Danger        bool
-	Money, Task, Reason bool // the fields it has
-	Typed               acting
+	Label       string
+	What        string
+	Path        string
+	Nonce       string
+	From        string
+	Incarnation int64  // of the agent that was seen
+	Run         string // whose lease was seen
+	Open        bool
+	Danger      bool
+	Money       bool
+	Task        bool
+	Reason      bool // the fields it has
+	Typed       acting
 }
 
 // subject is what a page can act on: its path, and what was typed into a form

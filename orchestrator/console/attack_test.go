@@ -51,7 +51,8 @@ func TestACodeIsTakenOnce(t *testing.T) {
 		// The person's own browser may load the page again.
 		to, err := url.Parse(begun.header.Get("Location"))
 		must(t, err)
-		if p := person.get(to.RequestURI()); p.status != http.StatusSeeOther || p.header.Get("Location") != "/console/tasks" {
+		if p := person.get(to.RequestURI()); p.status != http.StatusSeeOther ||
+			p.header.Get("Location") != "/console/tasks" {
 			t.Errorf("loaded again: %d", p.status)
 		}
 		person.want("/console/tasks")
@@ -79,7 +80,8 @@ func TestACodeIsTakenOnce(t *testing.T) {
 		elsewhere := o.browser()
 		at, err := url.Parse(begun.header.Get("Location"))
 		must(t, err)
-		for _, host := range []string{strings.Repeat("b", 26) + ".localhost:7070", signInHost, "127.0.0.1:7070", "picket.example"} {
+		for _, host := range []string{strings.Repeat("b", 26) + ".localhost:7070", signInHost, "127.0.0.1:7070",
+			"picket.example"} {
 			elsewhere.host = host
 			if p := elsewhere.get(at.RequestURI()); len(elsewhere.cookies) != 0 || p.status == http.StatusOK {
 				t.Errorf("on %s the code is taken: %d", host, p.status)
@@ -97,14 +99,16 @@ func TestACookieCountsOnItsOwnHostOnly(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		person, other := o.sit(picket.ScopeAdmin), o.sit(picket.ScopeAdmin)
 		stolen := person.cookies[sessionCookie]
-		for _, host := range []string{signInHost, "127.0.0.1:7070", "[::1]:7070", "127.0.0.2:7070", other.host, strings.Repeat("c", 26) + ".localhost:7070", "picket.example:7070", "10.0.0.7:7070"} {
+		for _, host := range []string{signInHost, "127.0.0.1:7070", "[::1]:7070", "127.0.0.2:7070", other.host,
+			strings.Repeat("c", 26) + ".localhost:7070", "picket.example:7070", "10.0.0.7:7070"} {
 			for _, name := range []string{sessionCookie, "__Host-" + sessionCookie} {
 				thief := o.browser()
 				thief.host, thief.cookies = host, map[string]string{name: stolen}
 				if p := thief.get("/console/"); p.status == http.StatusOK || strings.Contains(p.text(), "[admin]") {
 					t.Errorf("%s at %s opens the console", name, host)
 				}
-				if p := thief.post("/console/pause", "hard", "yes", "reason", "mine", "seen", "0", "once", console.NumberOf(stolen)); p.status != http.StatusUnauthorized {
+				if p := thief.post("/console/pause", "hard", "yes", "reason", "mine", "seen", "0", "once",
+					console.NumberOf(stolen)); p.status != http.StatusUnauthorized {
 					t.Errorf("%s at %s decides: %d", name, host, p.status)
 				}
 				thief.post("/console/logout")
@@ -125,7 +129,8 @@ func TestAPlantedCookieIsNotTaken(t *testing.T) {
 		begun := person.begin(o.key(picket.ScopeAdmin).Key.Reveal(), "/console/")
 		to, err := url.Parse(begun.header.Get("Location"))
 		must(t, err)
-		person.host, person.cookies = to.Host, map[string]string{sessionCookie: planted, "__Host-" + sessionCookie: planted}
+		person.host, person.cookies = to.Host,
+			map[string]string{sessionCookie: planted, "__Host-" + sessionCookie: planted}
 		if p := person.get(to.RequestURI()); p.status != http.StatusOK {
 			t.Fatalf("signed in: %d", p.status)
 		}
@@ -154,7 +159,8 @@ func TestPlantedCookiesKeepNobodyOut(t *testing.T) {
 		}
 		for name, planted := range plants {
 			cookies := strings.Join(append(planted, mine), "; ")
-			if p := person.get("/console/", "Cookie", cookies); p.status != http.StatusOK || !strings.Contains(p.text(), "[admin]") {
+			if p := person.get("/console/", "Cookie", cookies); p.status != http.StatusOK ||
+				!strings.Contains(p.text(), "[admin]") {
 				t.Errorf("%s before the cookie: %d", name, p.status)
 			}
 			if p := agent.get("/console/", "Cookie", strings.Join(planted, "; ")); !p.asksToSignIn() {
@@ -166,13 +172,15 @@ func TestPlantedCookiesKeepNobodyOut(t *testing.T) {
 			t.Errorf("three unknown sessions after the cookie: %d", p.status)
 		}
 		form := url.Values{"reason": {"a test"}, "seen": {"0"}, "once": {person.number()}}
-		if p := person.send("POST", "/console/pause", form, "Cookie", unknown+"; "+mine, "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"); p.status != http.StatusSeeOther {
+		if p := person.send("POST", "/console/pause", form, "Cookie", unknown+"; "+mine, "Content-Type",
+			"application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"); p.status != http.StatusSeeOther {
 			t.Errorf("a decision beside a planted cookie: %d %s", p.status, p.text())
 		}
 		if s, err := o.Stats(t.Context()); err != nil || !s.Pause.Paused {
 			t.Errorf("the decision was not made: %v", err)
 		}
-		if p := person.send("POST", "/console/logout", url.Values{}, "Cookie", unknown+"; "+mine); p.status != http.StatusSeeOther {
+		if p := person.send("POST", "/console/logout", url.Values{}, "Cookie",
+			unknown+"; "+mine); p.status != http.StatusSeeOther {
 			t.Errorf("sign out: %d", p.status)
 		}
 		if p := agent.get("/console/", "Cookie", mine); !p.asksToSignIn() {
@@ -185,7 +193,8 @@ func TestPlantedCookiesKeepNobodyOut(t *testing.T) {
 func TestForwardedHostsCountForNothing(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		person := o.sit(picket.ScopeAdmin)
-		claims := []string{"X-Forwarded-Host", person.host, "X-Forwarded-Proto", "https", "X-Original-Host", person.host, "X-Host", person.host, "Forwarded", "host=" + person.host + ";proto=https"}
+		claims := []string{"X-Forwarded-Host", person.host, "X-Forwarded-Proto", "https", "X-Original-Host",
+			person.host, "X-Host", person.host, "Forwarded", "host=" + person.host + ";proto=https"}
 		thief := o.browser()
 		thief.cookies = map[string]string{sessionCookie: person.cookies[sessionCookie]}
 		if p := thief.get("/console/", claims...); !p.asksToSignIn() {
@@ -194,11 +203,15 @@ func TestForwardedHostsCountForNothing(t *testing.T) {
 		claims[1], claims[5], claims[7], claims[9] = "evil.example", "evil.example", "evil.example", "host=evil.example"
 		key := o.key(picket.ScopeReviewer).Key.Reveal()
 		p := o.browser().send("POST", "/console/login", url.Values{"key": {key}}, claims...)
-		if to := p.header.Get("Location"); p.status != http.StatusSeeOther || !regexp.MustCompile(`^http://[a-z2-7]{26}\.localhost:7070/console/enter\?`).MatchString(to) {
+		if to := p.header.Get("Location"); p.status != http.StatusSeeOther ||
+			!regexp.MustCompile(`^http://[a-z2-7]{26}\.localhost:7070/console/enter\?`).MatchString(to) {
 			t.Errorf("the code goes to %.40s (%d)", to, p.status)
 		}
-		for _, host := range []string{"localhost:7070;script-src *", "localhost:evil.example", "localhost:7070@evil.example", "localhost:7070/evil"} {
-			if p := o.browser().send("POST", "/console/login", url.Values{"key": {key}}, "Host", host); p.status == http.StatusSeeOther || strings.Contains(p.header.Get("Content-Security-Policy"), "evil") {
+		for _, host := range []string{"localhost:7070;script-src *", "localhost:evil.example",
+			"localhost:7070@evil.example", "localhost:7070/evil"} {
+			if p := o.browser().send("POST", "/console/login", url.Values{"key": {key}}, "Host",
+				host); p.status == http.StatusSeeOther ||
+				strings.Contains(p.header.Get("Content-Security-Policy"), "evil") {
 				t.Errorf("host %q: %d %s", host, p.status, p.header.Get("Location"))
 			}
 		}
@@ -217,7 +230,8 @@ func TestNamesOfLoginsCannotBeGuessed(t *testing.T) {
 			asked = append(asked, r.Route)
 		}
 		for _, route := range asked {
-			for _, headers := range [][]string{nil, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "no-cors"}, {"Picket-Part", "main"}} {
+			for _, headers := range [][]string{nil, {"Sec-Fetch-Site", "cross-site"},
+				{"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "no-cors"}, {"Picket-Part", "main"}} {
 				var answers []paper
 				for _, host := range []string{person.host, wrong} {
 					guesser := o.browser()
@@ -228,7 +242,8 @@ func TestNamesOfLoginsCannotBeGuessed(t *testing.T) {
 					answers = append(answers, p)
 				}
 				a, b := answers[0], answers[1]
-				if a.status != b.status || a.body != b.body || len(a.header) != len(b.header) || a.header.Get("Location") != b.header.Get("Location") {
+				if a.status != b.status || a.body != b.body || len(a.header) != len(b.header) ||
+					a.header.Get("Location") != b.header.Get("Location") {
 					t.Errorf("%s %v tells a right name from a wrong one: %d %d", route, headers, a.status, b.status)
 				}
 			}
@@ -255,8 +270,15 @@ func TestEveryDecisionNeedsANumberOfTheLogin(t *testing.T) {
 		person, other := o.sit(picket.ScopeAdmin), o.sit(picket.ScopeAdmin)
 		good := person.number()
 		random, seal, _ := strings.Cut(good, ".")
-		numbers := map[string]string{"none": "", "invented": strings.Repeat("n", 26), "of another login": other.number(), "without its seal": random, "with half a seal": random + "." + seal[:11],
-			"with another seal": random + "." + strings.Repeat("A", len(seal)), "with the seal of another number": strings.Repeat("B", len(random)) + "." + seal}
+		numbers := map[string]string{
+			"none":                            "",
+			"invented":                        strings.Repeat("n", 26),
+			"of another login":                other.number(),
+			"without its seal":                random,
+			"with half a seal":                random + "." + seal[:11],
+			"with another seal":               random + "." + strings.Repeat("A", len(seal)),
+			"with the seal of another number": strings.Repeat("B", len(random)) + "." + seal,
+		}
 		task, handoff := o.asks("x", which)
 		review := o.done(picket.TaskSpec{Title: "y"}, picket.Completion{Output: picket.RawJSON(`1`)})
 		o.enlist("agent-1", "coder", 1)
@@ -267,10 +289,13 @@ func TestEveryDecisionNeedsANumberOfTheLogin(t *testing.T) {
 			}
 			decisions++
 			_, path := concrete(r.Route)
-			path = strings.NewReplacer("handoff_"+aULID, handoff, "task_"+aULID, review, "agent_"+aULID, "agent-1").Replace(path)
-			fields := []string{"answer", "yes", "reason", "r", "output", "done", "usd", "0.10", "title", "t", "count", "1", "task", review, "choice", "0", "seen", "0", "note", "n", "incarnation", "1"}
+			path = strings.NewReplacer("handoff_"+aULID, handoff, "task_"+aULID, review, "agent_"+aULID, "agent-1").
+				Replace(path)
+			fields := []string{"answer", "yes", "reason", "r", "output", "done", "usd", "0.10", "title", "t", "count",
+				"1", "task", review, "choice", "0", "seen", "0", "note", "n", "incarnation", "1"}
 			for what, number := range numbers {
-				if p := person.post(path, append(fields, "once", number)...); p.status != http.StatusForbidden || !strings.Contains(p.text(), "the form does not belong to this login") {
+				if p := person.post(path, append(fields, "once", number)...); p.status != http.StatusForbidden ||
+					!strings.Contains(p.text(), "the form does not belong to this login") {
 					t.Errorf("%s with a number %s: %d %s", r.Route, what, p.status, p.text())
 				}
 			}
@@ -306,17 +331,29 @@ func TestWhereNobodySignsIn(t *testing.T) {
 		o.mount(func(c *console.Config) {
 			c.AllowedHosts, c.PublicURL = []string{"lan.example"}, "https://public.example"
 		})
-		for host, origin := range map[string]string{"lan.example": "http://lan.example", "10.0.0.7:7070": "", "localhost:8443": "https://localhost:8443", "127.0.0.1:8443": "https://127.0.0.1:8443",
-			"localhost:7070": "https://public.example", strings.Repeat("e", 26) + ".localhost:7070": ""} {
+		for host, origin := range map[string]string{
+			"lan.example":    "http://lan.example",
+			"10.0.0.7:7070":  "",
+			"localhost:8443": "https://localhost:8443",
+			"127.0.0.1:8443": "https://127.0.0.1:8443",
+			"localhost:7070": "https://public.example",
+			strings.Repeat("e", 26) + ".localhost:7070": "",
+		} {
 			if p, cookie := signIn(o, host, "Origin", origin); p.status != http.StatusForbidden || cookie != "" {
 				t.Errorf("at %s (from %s): %d %s", host, origin, p.status, p.text())
 			}
 		}
-		if p, _ := signIn(o, "evil.example"); p.status != http.StatusForbidden || !strings.Contains(p.text(), "not served here") {
+		if p, _ := signIn(o, "evil.example"); p.status != http.StatusForbidden ||
+			!strings.Contains(p.text(), "not served here") {
 			t.Errorf("at a foreign name: %d", p.status)
 		}
-		for host, origin := range map[string]string{"public.example": "", "lan.example": "https://lan.example", "10.0.0.7": "https://10.0.0.7"} {
-			if p, cookie := signIn(o, host, "Origin", origin); p.status != http.StatusSeeOther || !strings.HasPrefix(cookie, "__Host-picket_session_=") || !strings.Contains(cookie, "Secure") {
+		for host, origin := range map[string]string{
+			"public.example": "",
+			"lan.example":    "https://lan.example",
+			"10.0.0.7":       "https://10.0.0.7",
+		} {
+			if p, cookie := signIn(o, host, "Origin", origin); p.status != http.StatusSeeOther ||
+				!strings.HasPrefix(cookie, "__Host-picket_session_=") || !strings.Contains(cookie, "Secure") {
 				t.Errorf("at %s (from %s): %d %s", host, origin, p.status, p.text())
 			}
 		}
@@ -334,11 +371,13 @@ func TestWhereNobodySignsIn(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		o.mount(func(c *console.Config) { c.OneHost, c.PublicURL = true, "http://lan.example" })
 		for _, host := range []string{"localhost:7070", "127.0.0.1:7070", "lan.example:7070", "10.0.0.7:7070"} {
-			if p, cookie := signIn(o, host); p.status != http.StatusSeeOther || p.header.Get("Location") != "/console/" || !strings.HasPrefix(cookie, "picket_session_7070=") {
+			if p, cookie := signIn(o, host); p.status != http.StatusSeeOther ||
+				p.header.Get("Location") != "/console/" || !strings.HasPrefix(cookie, "picket_session_7070=") {
 				t.Errorf("with one host, at %s: %d %s", host, p.status, p.text())
 			}
 		}
-		if p, cookie := signIn(o, strings.Repeat("e", 26)+".localhost:7070"); p.status != http.StatusForbidden || cookie != "" {
+		if p, cookie := signIn(o, strings.Repeat("e", 26)+".localhost:7070"); p.status != http.StatusForbidden ||
+			cookie != "" {
 			t.Errorf("a name that no login has: %d", p.status)
 		}
 	})

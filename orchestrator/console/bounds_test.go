@@ -25,7 +25,10 @@ func (o *office) crowd(n int) (handoff, review string) {
 			options = append(options, nasty(500)+fmt.Sprint(len(options)))
 		}
 		_, handoff = o.asks(title, picket.HelpRequest{Question: long, Options: options})
-		review = o.done(picket.TaskSpec{Title: title, Labels: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}}, picket.Completion{Output: textOf(long), Summary: nasty(3000)})
+		review = o.done(picket.TaskSpec{
+			Title:  title,
+			Labels: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"},
+		}, picket.Completion{Output: textOf(long), Summary: nasty(3000)})
 	}
 	return handoff, review
 }
@@ -47,7 +50,14 @@ func (o *office) full() (held picket.Held, task string) {
 		for j := range many {
 			many[j], tried[j] = nasty(300), picket.Attempted{Action: nasty(300), Outcome: nasty(300)}
 		}
-		_, err := o.Report(ctx, held, "", picket.Progress{Summary: fmt.Sprint(i, nasty(5000)), Beliefs: many, Attempted: tried, Blockers: many, NextStep: nasty(3000)})
+		_, err := o.Report(ctx, held, "",
+			picket.Progress{
+				Summary:   fmt.Sprint(i, nasty(5000)),
+				Beliefs:   many,
+				Attempted: tried,
+				Blockers:  many,
+				NextStep:  nasty(3000),
+			})
 		must(o.t, err)
 		_, err = o.ReportUsage(ctx, held, picket.UsageReport{Source: "s", Session: fmt.Sprint(i), Tokens: 1})
 		must(o.t, err)
@@ -58,7 +68,8 @@ func (o *office) full() (held picket.Held, task string) {
 	for i := range files {
 		files[i].Path = strings.Repeat(`"`, 200)
 	}
-	must(o.t, o.RunEvidence(ctx, held, picket.Evidence{Branch: "b", Diffstat: nasty(20_000), Diff: longDiff, Files: files}))
+	must(o.t, o.RunEvidence(ctx, held,
+		picket.Evidence{Branch: "b", Diffstat: nasty(20_000), Diff: longDiff, Files: files}))
 	return held, task
 }
 
@@ -72,7 +83,8 @@ func TestPagesAreBounded(t *testing.T) {
 		_, err := o.Complete(t.Context(), held, picket.Completion{Output: textOf(nasty(120_000)), Summary: nasty(3000)})
 		must(t, err)
 		held, asked := o.full()
-		h, err := o.RequestHelp(t.Context(), held, picket.HelpRequest{Question: nasty(100_000), Options: []string{nasty(10_000)}})
+		h, err := o.RequestHelp(t.Context(), held,
+			picket.HelpRequest{Question: nasty(100_000), Options: []string{nasty(10_000)}})
 		must(t, err)
 		_ = asked
 		const kib = 1 << 10
@@ -87,7 +99,8 @@ func TestPagesAreBounded(t *testing.T) {
 			{"/console/reviews", 50, 160 * kib, map[string]int64{"reviews": 1}},
 			{"/console/reviews/approve", 61, 128 * kib, map[string]int64{"reviews": 1}},
 			{"/console/handoffs/" + h.HandoffID, 0, 320 * kib, map[string]int64{"handoffs": 1, "task": 1}},
-			{"/console/reviews/" + reviewed, 0, 560 * kib, map[string]int64{"task": 1, "evidence": 1, "reports": 1, "ledger": 1, "log": 2}},
+			{"/console/reviews/" + reviewed, 0, 560 * kib,
+				map[string]int64{"task": 1, "evidence": 1, "reports": 1, "ledger": 1, "log": 2}},
 		} {
 			var p paper
 			made := o.calls(func() { p = s.want(page.path) })
@@ -114,7 +127,10 @@ func TestPagesFollowEachOther(t *testing.T) {
 			o.asks(fmt.Sprintf("ask-%03d", i), picket.HelpRequest{Question: fmt.Sprintf("ask-%03d?", i)})
 			o.done(picket.TaskSpec{Title: fmt.Sprintf("done-%03d", i)}, picket.Completion{Output: picket.RawJSON(`1`)})
 		}
-		for list, name := range map[string]string{"/console/handoffs": "ask-%03d?</a>", "/console/reviews": "done-%03d</a>"} {
+		for list, name := range map[string]string{
+			"/console/handoffs": "ask-%03d?</a>",
+			"/console/reviews":  "done-%03d</a>",
+		} {
 			var all string
 			path, pages := list, 0
 			for path != "" {
@@ -147,9 +163,14 @@ func TestClippedTextsAreThereInFull(t *testing.T) {
 		held, id := o.full()
 		_, err := o.Complete(t.Context(), held, picket.Completion{Output: textOf(long)})
 		must(t, err)
-		for path, want := range map[string]string{page + "/full/question": long, "/console/reviews/" + id + "/full/output": long, "/console/reviews/" + id + "/full/diff": longDiff} {
+		for path, want := range map[string]string{
+			page + "/full/question":                   long,
+			"/console/reviews/" + id + "/full/output": long,
+			"/console/reviews/" + id + "/full/diff":   longDiff,
+		} {
 			p := s.want(path)
-			if p.body != want || p.header.Get("Content-Type") != "text/plain; charset=UTF-8" || p.header.Get("X-Content-Type-Options") != "nosniff" {
+			if p.body != want || p.header.Get("Content-Type") != "text/plain; charset=UTF-8" ||
+				p.header.Get("X-Content-Type-Options") != "nosniff" {
 				t.Errorf("%s: %d bytes of %s", path, len(p.body), p.header.Get("Content-Type"))
 			}
 		}

@@ -40,7 +40,11 @@ func TestAnAnswerUnderWayIsBrokenOff(t *testing.T) {
 		}
 		c, err := console.New(console.Config{
 			Desk: func(string) console.Desk {
-				return leaving{desk{Engine: o.Engine, office: o}, &reads, func() { _, err := o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, s.key.KeyID); must(t, err) }}
+				return leaving{desk{Engine: o.Engine, office: o}, &reads,
+					func() {
+						_, err := o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, s.key.KeyID)
+						must(t, err)
+					}}
 			},
 			Stream: func(c echo.Context, _ picket.Principal, admit func() error) error {
 				_, err := c.Response().Write([]byte(": one\n\n"))
@@ -85,13 +89,16 @@ func TestAStoreThatIsAwayKeepsNobody(t *testing.T) {
 		_, handoff := o.asks("x", which)
 		page := "/console/handoffs/" + handoff
 		once := s.want(page).once(t)
-		c, err := console.New(console.Config{Desk: func(string) console.Desk { return mute{desk{Engine: o.Engine, office: o}} },
-			Stream: func(echo.Context, picket.Principal, func() error) error { return nil }})
+		c, err := console.New(console.Config{
+			Desk:   func(string) console.Desk { return mute{desk{Engine: o.Engine, office: o}} },
+			Stream: func(echo.Context, picket.Principal, func() error) error { return nil },
+		})
 		must(t, err)
 		e := web.New(nil)
 		c.Mount(e)
 		o.face = e
-		for _, p := range []paper{s.get(page), s.get("/console/login"), s.post(page+"/answer", "answer", "yes", "once", once)} {
+		for _, p := range []paper{s.get(page), s.get("/console/login"),
+			s.post(page+"/answer", "answer", "yes", "once", once)} {
 			if p.status != http.StatusServiceUnavailable || strings.Contains(p.text(), "not known") {
 				t.Errorf("%d %s", p.status, p.text())
 			}

@@ -66,7 +66,8 @@ func (s *seat) enter(p paper) paper {
 	to, err := url.Parse(p.header.Get("Location"))
 	must(s.t, err)
 	s.host, s.cookies = to.Host, map[string]string{}
-	return s.get(to.RequestURI(), "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
+	return s.get(to.RequestURI(), "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest",
+		"document")
 }
 
 var refresh = regexp.MustCompile(`http-equiv="refresh" content="0; url=([^"]+)"`)
@@ -82,7 +83,8 @@ func (p paper) leadsTo() string {
 // asksToSignIn reports whether an answer leads to the sign-in page.
 func (p paper) asksToSignIn() bool {
 	return p.status == http.StatusSeeOther && strings.HasPrefix(p.header.Get("Location"), "/console/login") ||
-		p.status == http.StatusUnauthorized && strings.HasPrefix(p.leadsTo(), "http://"+signInHost+"/console/login?next=")
+		p.status == http.StatusUnauthorized &&
+			strings.HasPrefix(p.leadsTo(), "http://"+signInHost+"/console/login?next=")
 }
 
 // number is one that a form of the login could have.

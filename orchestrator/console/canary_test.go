@@ -11,7 +11,8 @@ import (
 
 // canary is a script in the words of an agent, in every way in which it could
 // get out of them: out of text, an attribute, a textarea and a script.
-const canary = `"'></textarea></script><script>window.__xss=1</script><img src=x onerror=window.__xss=1>` + "\u202egnirts\u2066{{.Nonce}}"
+const canary = `"'></textarea></script><script>window.__xss=1</script><img src=x onerror=window.__xss=1>` +
+	"\u202egnirts\u2066{{.Nonce}}"
 
 // typed is what a person types, or is sent in a link: it stays as it was typed,
 // and is text as well.
@@ -24,12 +25,27 @@ func (o *office) planted() (handoff, review string) {
 	spec := picket.TaskSpec{Title: canary, Input: textOf(canary)}
 	work := func() (string, picket.Held) {
 		id, held := o.run(spec)
-		_, err := o.Report(ctx, held, "", picket.Progress{Summary: canary, Beliefs: []string{canary}, Attempted: []picket.Attempted{{Action: canary, Outcome: canary}}, NextStep: canary, Blockers: []string{canary}})
+		_, err := o.Report(ctx, held, "",
+			picket.Progress{
+				Summary:   canary,
+				Beliefs:   []string{canary},
+				Attempted: []picket.Attempted{{Action: canary, Outcome: canary}},
+				NextStep:  canary,
+				Blockers:  []string{canary},
+			})
 		must(o.t, err)
-		_, err = o.RunLog(ctx, held, picket.LogPiece{Stream: "stdout", Data: []byte(canary + "\n\x1b]0;title\x07\x1b[31mred\n")})
+		_, err = o.RunLog(ctx, held,
+			picket.LogPiece{Stream: "stdout", Data: []byte(canary + "\n\x1b]0;title\x07\x1b[31mred\n")})
 		must(o.t, err)
-		must(o.t, o.RunEvidence(ctx, held, picket.Evidence{Repository: "/x" + canary, Branch: canary, Base: canary, Diffstat: canary, Diff: "+" + canary + "\n-" + canary + "\ndiff " + canary + "\n@@" + canary + "\n",
-			Files: []picket.ChangedFile{{Path: canary}}}))
+		must(o.t, o.RunEvidence(ctx, held,
+			picket.Evidence{
+				Repository: "/x" + canary,
+				Branch:     canary,
+				Base:       canary,
+				Diffstat:   canary,
+				Diff:       "+" + canary + "\n-" + canary + "\ndiff " + canary + "\n@@" + canary + "\n",
+				Files:      []picket.ChangedFile{{Path: canary}},
+			}))
 		return id, held
 	}
 	_, held := work()
@@ -53,7 +69,8 @@ func (p paper) inert(t *testing.T, where string) {
 		t.Errorf("%s: %d", where, p.status)
 	}
 	for _, tag := range ourTags.FindAllString(p.body, -1) {
-		if strings.Contains(tag, "xss") || strings.Contains(tag, "onerror") || !strings.Contains(tag, "/console/assets/") {
+		if strings.Contains(tag, "xss") || strings.Contains(tag, "onerror") ||
+			!strings.Contains(tag, "/console/assets/") {
 			t.Errorf("%s: planted %s", where, tag)
 		}
 	}
@@ -74,19 +91,24 @@ func TestAgentsWordsAreText(t *testing.T) {
 			p.inert(t, where)
 			seen += strings.Count(p.body, "window.__xss=1&lt;/script&gt;")
 		}
-		for _, path := range []string{"/console/", "/console/handoffs", ask, ask + "?edit=1", "/console/reviews", done, "/console/reviews/approve", "/console/reviews?role=" + url.QueryEscape(typed),
-			"/console/reviews?label=" + url.QueryEscape("a="+typed), "/console/reviews?did=" + url.QueryEscape(typed), "/console/login?next=" + url.QueryEscape("/console/"+typed), "/console/" + url.PathEscape(typed)} {
+		for _, path := range []string{"/console/", "/console/handoffs", ask, ask + "?edit=1", "/console/reviews", done,
+			"/console/reviews/approve", "/console/reviews?role=" + url.QueryEscape(typed),
+			"/console/reviews?label=" + url.QueryEscape("a="+typed), "/console/reviews?did=" + url.QueryEscape(typed),
+			"/console/login?next=" + url.QueryEscape("/console/"+typed), "/console/" + url.PathEscape(typed)} {
 			look(path, s.get(path))
 		}
 		once := s.want(ask).once(t)
 		look("the form of the repair", s.post(done+"/fix", "note", typed))
-		look("a refused form", s.post(ask+"/answer", "answer", typed, "edit", "1", "input", typed, "inputAs", "json", "once", once))
-		look("answered", s.follow(s.post(ask+"/answer", "choice", "0", "answer", typed, "edit", "1", "input", typed, "inputAs", "text", "once", once)))
+		look("a refused form", s.post(ask+"/answer", "answer", typed, "edit", "1", "input", typed, "inputAs", "json",
+			"once", once))
+		look("answered", s.follow(s.post(ask+"/answer", "choice", "0", "answer", typed, "edit", "1", "input", typed,
+			"inputAs", "text", "once", once)))
 		look("a lost race", s.post(ask+"/finish", "output", typed, "once", s.number()))
 		look("approved", s.follow(s.submit(done, done+"/approve", "note", typed)))
 		look("answers of a hand-off that was decided", s.want("/console/handoffs?state=answered"))
 		for _, part := range []string{"question", "diffstat", "answer", "report", "input"} {
-			if p := s.get(ask + "/full/" + part); !strings.HasPrefix(p.header.Get("Content-Type"), "text/plain") || strings.ContainsAny(p.body, "\u202e\u2066\x1b") {
+			if p := s.get(ask + "/full/" + part); !strings.HasPrefix(p.header.Get("Content-Type"), "text/plain") ||
+				strings.ContainsAny(p.body, "\u202e\u2066\x1b") {
 				t.Errorf("%s is %s", part, p.header.Get("Content-Type"))
 			}
 		}

@@ -66,8 +66,14 @@ func New(cfg Config) (*Console, error) {
 	if cfg.Desk == nil || cfg.Stream == nil {
 		return nil, errors.New("console: Desk and Stream are required")
 	}
-	c := &Console{cfg: cfg, log: web.Logged(cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))), origin: http.NewCrossOriginProtection(),
-		attempts: newAttempts[netip.Prefix](maxAttempts), logins: newAttempts[person](maxLogins), names: map[string]route{}}
+	c := &Console{
+		cfg:      cfg,
+		log:      web.Logged(cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))),
+		origin:   http.NewCrossOriginProtection(),
+		attempts: newAttempts[netip.Prefix](maxAttempts),
+		logins:   newAttempts[person](maxLogins),
+		names:    map[string]route{},
+	}
 	for _, r := range routes() {
 		if _, twice := c.names[r.name]; twice {
 			return nil, errors.New("console: two routes are named " + r.name)

@@ -33,7 +33,9 @@ func TestAHandoffIsAnsweredWithoutScript(t *testing.T) {
 		}
 		got, err := o.Task(t.Context(), task)
 		must(t, err)
-		if got.State != picket.TaskQueued || len(got.Answers) != 1 || string(got.Answers[0].Answer) != `"it is\nsmall"` || *got.Answers[0].Option != "SQLite" || got.Answers[0].By != s.key.KeyID {
+		if got.State != picket.TaskQueued || len(got.Answers) != 1 ||
+			string(got.Answers[0].Answer) != `"it is\nsmall"` || *got.Answers[0].Option != "SQLite" ||
+			got.Answers[0].By != s.key.KeyID {
 			t.Errorf("the task: %s %+v", got.State, got.Answers)
 		}
 		if strings.Contains(s.want(page+"?did=nonsense&id=words").text(), "nonsense") {
@@ -52,13 +54,17 @@ func TestAnAnswerEditsTheInput(t *testing.T) {
 		must(t, err)
 		page := "/console/handoffs/" + h.HandoffID
 		wrong := s.submit(page, page+"/answer", "answer", "so", "edit", "1", "input", `{"n":`, "inputAs", "json")
-		if wrong.status != http.StatusBadRequest || !strings.Contains(wrong.text(), "not valid JSON") || !strings.Contains(wrong.body, `{&#34;n&#34;:</textarea>`) || !strings.Contains(wrong.body, ">so</textarea>") {
+		if wrong.status != http.StatusBadRequest || !strings.Contains(wrong.text(), "not valid JSON") ||
+			!strings.Contains(wrong.body, `{&#34;n&#34;:</textarea>`) ||
+			!strings.Contains(wrong.body, ">so</textarea>") {
 			t.Errorf("what was typed is gone: %d %s", wrong.status, wrong.text())
 		}
-		s.follow(s.submit(page, page+"/answer", "answer", "so", "edit", "1", "input", `{"n": 2.0000000000000001}`, "inputAs", "json"))
+		s.follow(s.submit(page, page+"/answer", "answer", "so", "edit", "1", "input", `{"n": 2.0000000000000001}`,
+			"inputAs", "json"))
 		got, err := o.Task(t.Context(), task)
 		must(t, err)
-		if string(got.Input) != `{"n":1.0000000000000001}` || len(got.Answers) != 1 || !strings.Contains(string(got.Answers[0].Input), "2.0000000000000001") {
+		if string(got.Input) != `{"n":1.0000000000000001}` || len(got.Answers) != 1 ||
+			!strings.Contains(string(got.Answers[0].Input), "2.0000000000000001") {
 			t.Errorf("input %s, answers %+v", got.Input, got.Answers)
 		}
 		leases, err := o.Acquire(t.Context(), picket.Caller{Actor: "test"}, picket.AcquireRequest{AgentID: "a1"})
@@ -87,7 +93,8 @@ func TestAnAnswerEditsTheInputToNull(t *testing.T) {
 		must(t, err)
 		next, err := o.RequestHelp(t.Context(), held, which)
 		must(t, err)
-		if text := s.want("/console/handoffs/" + next.HandoffID).text(); !strings.Contains(text, "and edited the input: null") {
+		if text := s.want("/console/handoffs/" + next.HandoffID).
+			text(); !strings.Contains(text, "and edited the input: null") {
 			t.Errorf("the page of the next one: %s", text)
 		}
 	})
@@ -99,7 +106,8 @@ func TestAHandoffIsFinishedOrCancelled(t *testing.T) {
 		one, h1 := o.asks("one", which)
 		two, h2 := o.asks("two", which)
 		page := "/console/handoffs/" + h1
-		if p := s.submit(page, page+"/finish", "output", " "); p.status != http.StatusBadRequest || !strings.Contains(p.text(), "no output yet") {
+		if p := s.submit(page, page+"/finish", "output", " "); p.status != http.StatusBadRequest ||
+			!strings.Contains(p.text(), "no output yet") {
 			t.Errorf("finished with nothing: %d", p.status)
 		}
 		s.follow(s.submit(page, page+"/finish", "output", `[1, 2]`, "as", "json"))
@@ -109,7 +117,8 @@ func TestAHandoffIsFinishedOrCancelled(t *testing.T) {
 		must(t, err)
 		second, err := o.Task(t.Context(), two)
 		must(t, err)
-		if first.State != picket.TaskCompleted || !strings.HasPrefix(string(first.Output), "[1,") || second.State != picket.TaskCancelled || second.Reason != "no longer wanted" {
+		if first.State != picket.TaskCompleted || !strings.HasPrefix(string(first.Output), "[1,") ||
+			second.State != picket.TaskCancelled || second.Reason != "no longer wanted" {
 			t.Errorf("%s %s, %s %s", first.State, first.Output, second.State, second.Reason)
 		}
 	})
@@ -134,7 +143,10 @@ func TestWhoMayTopUpOrTryAgain(t *testing.T) {
 		operator.follow(operator.submit(page, page+"/top-up", "usd", "0.50", "tokens", "1000"))
 		after, err := o.Task(t.Context(), task)
 		must(t, err)
-		if more := after.BudgetEnvelope.Minus(before.BudgetEnvelope); (more != budget.Envelope{Tokens: 1000, USD: 500_000_000}) {
+		if more := after.BudgetEnvelope.Minus(before.BudgetEnvelope); (more != budget.Envelope{
+			Tokens: 1000,
+			USD:    500_000_000,
+		}) {
 			t.Errorf("topped up by %+v", more)
 		}
 		failed, held := o.run(picket.TaskSpec{Title: "fails"})
@@ -193,7 +205,8 @@ func TestTheSecondPersonSeesTheFirst(t *testing.T) {
 			var race sync.WaitGroup
 			for i, s := range []*seat{ada, bob} {
 				race.Go(func() {
-					papers[i] = s.post(page+"/answer", "answer", []string{"words of Ada", "words of Bob"}[i], "once", forms[i])
+					papers[i] = s.post(page+"/answer", "answer", []string{"words of Ada", "words of Bob"}[i], "once",
+						forms[i])
 				})
 			}
 			race.Wait()
@@ -205,7 +218,8 @@ func TestTheSecondPersonSeesTheFirst(t *testing.T) {
 				t.Fatalf("round %d: %d and %d", round, papers[0].status, papers[1].status)
 			}
 			text := papers[lost].text()
-			for _, part := range []string{winner.key.KeyID, words, "What you wrote was not sent", []string{"words of Ada", "words of Bob"}[lost]} {
+			for _, part := range []string{winner.key.KeyID, words, "What you wrote was not sent",
+				[]string{"words of Ada", "words of Bob"}[lost]} {
 				if !strings.Contains(text, part) {
 					t.Fatalf("round %d: the second does not see %q: %s", round, part, text)
 				}
@@ -222,7 +236,8 @@ func TestAClaimIsTakenOver(t *testing.T) {
 		early := bob.want(page).once(t)
 		ada.follow(ada.submit(page, page+"/claim"))
 		p := bob.post(page+"/claim", "once", early)
-		if p.status != http.StatusConflict || !strings.Contains(p.text(), ada.key.KeyID) || !strings.Contains(p.text(), "Take over from") {
+		if p.status != http.StatusConflict || !strings.Contains(p.text(), ada.key.KeyID) ||
+			!strings.Contains(p.text(), "Take over from") {
 			t.Errorf("the second claim: %d %s", p.status, p.text())
 		}
 		bob.follow(bob.submit(page, page+"/claim", "takeOver", "1"))

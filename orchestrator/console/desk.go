@@ -30,7 +30,8 @@ type Desk interface {
 // sessions is what logging in needs.
 type sessions interface {
 	Authenticate(ctx context.Context, key picket.Secret) (picket.Principal, error)
-	BeginLogin(ctx context.Context, key picket.Secret, host, from string) (code picket.Secret, who picket.Principal, err error)
+	BeginLogin(ctx context.Context, key picket.Secret,
+		host, from string) (code picket.Secret, who picket.Principal, err error)
 	OpenSession(ctx context.Context, code picket.Secret, host string) (token picket.Secret, s picket.Session, err error)
 	Session(ctx context.Context, token picket.Secret, host string) (picket.Session, error)
 	SessionHolds(ctx context.Context, token picket.Secret, host string) (picket.Session, error)

@@ -18,7 +18,8 @@ func TestAPersonSignsInAndOut(t *testing.T) {
 		s := o.browser()
 		s.key = o.key(picket.ScopeReviewer)
 		away := s.get("/console/handoffs?state=answered")
-		if to := away.header.Get("Location"); away.status != http.StatusSeeOther || to != "/console/login?next=%2Fconsole%2Fhandoffs%3Fstate%3Danswered" {
+		if to := away.header.Get("Location"); away.status != http.StatusSeeOther ||
+			to != "/console/login?next=%2Fconsole%2Fhandoffs%3Fstate%3Danswered" {
 			t.Fatalf("without a session: %d to %s", away.status, to)
 		}
 		begun := s.begin("  "+s.key.Key.Reveal()+"\n", "/console/handoffs?state=answered")
@@ -30,7 +31,8 @@ func TestAPersonSignsInAndOut(t *testing.T) {
 			t.Fatalf("signed in: %d to %s: %s", in.status, in.leadsTo(), in.text())
 		}
 		cookie := in.header.Get("Set-Cookie")
-		for _, part := range []string{"picket_session_7070=default.", "Path=/", "HttpOnly", "SameSite=Strict", "Max-Age=43200"} {
+		for _, part := range []string{"picket_session_7070=default.", "Path=/", "HttpOnly", "SameSite=Strict",
+			"Max-Age=43200"} {
 			if !strings.Contains(cookie, part) {
 				t.Errorf("the cookie has no %s: %s", part, strings.Split(cookie, "=")[0])
 			}
@@ -41,7 +43,8 @@ func TestAPersonSignsInAndOut(t *testing.T) {
 		if strings.Contains(strings.ToLower(cookie), "domain") {
 			t.Error("the cookie is for more than its host")
 		}
-		if page := s.want(in.leadsTo()); !strings.Contains(page.text(), "[reviewer]") || strings.Contains(page.body, s.key.Key.Reveal()) {
+		if page := s.want(in.leadsTo()); !strings.Contains(page.text(), "[reviewer]") ||
+			strings.Contains(page.body, s.key.Key.Reveal()) {
 			t.Errorf("who is signed in: %s", page.text())
 		}
 		kept := s.cookies[sessionCookie]
@@ -65,7 +68,8 @@ func TestTheCookieOfATLSProxyIsSecure(t *testing.T) {
 		s.host = "picket.example"
 		p := s.send("POST", "/console/login", url.Values{"key": {key}}, "Origin", "https://picket.example")
 		cookie := p.header.Get("Set-Cookie")
-		if p.status != http.StatusSeeOther || p.header.Get("Location") != "/console/" || !strings.HasPrefix(cookie, "__Host-picket_session_=") {
+		if p.status != http.StatusSeeOther || p.header.Get("Location") != "/console/" ||
+			!strings.HasPrefix(cookie, "__Host-picket_session_=") {
 			t.Fatalf("%d, %s", p.status, strings.Split(cookie, "=")[0])
 		}
 		for _, part := range []string{"; Secure", "Path=/;", "HttpOnly", "SameSite=Strict"} {
@@ -97,7 +101,9 @@ func TestSessionsEnd(t *testing.T) {
 			_, err := o.RevokeKey(o.t.Context(), picket.Caller{Actor: "test"}, s.key.KeyID)
 			must(o.t, err)
 		},
-		"by a forged cookie": func(_ *office, s *seat) { s.cookies[sessionCookie] = "default." + strings.Repeat("A", 43) },
+		"by a forged cookie": func(_ *office, s *seat) {
+			s.cookies[sessionCookie] = "default." + strings.Repeat("A", 43)
+		},
 		"elsewhere": func(_ *office, s *seat) {
 			s.cookies[sessionCookie] = "nowhere" + s.cookies[sessionCookie][7:]
 		},
@@ -136,18 +142,26 @@ func TestWrongKeysAreAllAlike(t *testing.T) {
 		o.key(picket.ScopeAdmin)
 		_, err := o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, revoked.KeyID)
 		must(t, err)
-		late, err := o.CreateKey(t.Context(), picket.Caller{Actor: "test"}, picket.KeyRequest{Name: "late", Scopes: []picket.Scope{picket.ScopeReviewer}, ExpiresAt: picket.InstantOf(time.Now().Add(time.Second))})
+		late, err := o.CreateKey(t.Context(), picket.Caller{Actor: "test"},
+			picket.KeyRequest{
+				Name:      "late",
+				Scopes:    []picket.Scope{picket.ScopeReviewer},
+				ExpiresAt: picket.InstantOf(time.Now().Add(time.Second)),
+			})
 		must(t, err)
 		expired = late.Key
 		o.pass(time.Minute)
 		answers := map[string]string{}
-		for i, key := range []string{"", "hunter2", revoked.Key.Reveal(), expired.Reveal(), "pkk_default_" + strings.Repeat("A", 43), "pkk_nowhere_" + strings.Repeat("A", 43),
-			o.sealer.Seal("default", "task_01JZZZZZZZZZZZZZZZZZZZZZZZ", "run_01JZZZZZZZZZZZZZZZZZZZZZZZ").Reveal(), strings.Repeat("x", 5000)} {
+		for i, key := range []string{"", "hunter2", revoked.Key.Reveal(), expired.Reveal(),
+			"pkk_default_" + strings.Repeat("A", 43), "pkk_nowhere_" + strings.Repeat("A", 43),
+			o.sealer.Seal("default", "task_01JZZZZZZZZZZZZZZZZZZZZZZZ", "run_01JZZZZZZZZZZZZZZZZZZZZZZZ").Reveal(),
+			strings.Repeat("x", 5000)} {
 			s := o.browser()
 			s.from = fmt.Sprintf("10.0.0.%d:5000", i)
 			began := time.Now()
 			p := s.signIn(key)
-			if took := time.Since(began); p.status != http.StatusUnauthorized || took != 300*time.Millisecond || len(s.cookies) != 0 {
+			if took := time.Since(began); p.status != http.StatusUnauthorized || took != 300*time.Millisecond ||
+				len(s.cookies) != 0 {
 				t.Errorf("key %d: %d after %s", i, p.status, took)
 			}
 			if key != "" && strings.Contains(p.body, key) {
@@ -165,10 +179,12 @@ func TestAnAgentsKeyOpensNoPage(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s := o.browser()
 		p := s.signIn(o.key(picket.ScopeAgent).Key.Reveal())
-		if p.status != http.StatusForbidden || !strings.Contains(p.text(), "for an agent") || !strings.Contains(p.text(), "picket key create") || len(s.cookies) != 0 {
+		if p.status != http.StatusForbidden || !strings.Contains(p.text(), "for an agent") ||
+			!strings.Contains(p.text(), "picket key create") || len(s.cookies) != 0 {
 			t.Errorf("%d %s", p.status, p.text())
 		}
-		if both := o.browser().signIn(o.key(picket.ScopeAgent, picket.ScopeReviewer).Key.Reveal()); both.status != http.StatusSeeOther {
+		if both := o.browser().signIn(o.key(picket.ScopeAgent,
+			picket.ScopeReviewer).Key.Reveal()); both.status != http.StatusSeeOther {
 			t.Errorf("a key for both: %d", both.status)
 		}
 	})
@@ -191,7 +207,8 @@ func TestWrongKeysAreCountedByAddress(t *testing.T) {
 			}
 		}
 		p := s.signIn("wrong")
-		if p.status != http.StatusTooManyRequests || p.header.Get("Retry-After") == "" || !strings.Contains(p.text(), "Wait a minute") {
+		if p.status != http.StatusTooManyRequests || p.header.Get("Retry-After") == "" ||
+			!strings.Contains(p.text(), "Wait a minute") {
 			t.Errorf("attempt 11: %d, Retry-After %q", p.status, p.header.Get("Retry-After"))
 		}
 		for from, want := range map[string]int{"192.0.2.8:4000": 401, "[2001:db8::1]:4000": 401, "192.0.2.7:9": 429} {
@@ -231,7 +248,8 @@ func TestLoginsAreCountedByKey(t *testing.T) {
 				switch {
 				case p.status == http.StatusSeeOther:
 					in.Add(1)
-				case p.status == http.StatusTooManyRequests && p.header.Get("Retry-After") != "" && strings.Contains(p.text(), "Wait a minute") && len(s.cookies) == 0:
+				case p.status == http.StatusTooManyRequests && p.header.Get("Retry-After") != "" &&
+					strings.Contains(p.text(), "Wait a minute") && len(s.cookies) == 0:
 					refused.Add(1)
 				default:
 					t.Errorf("signed in: %d %s", p.status, p.text())
@@ -261,18 +279,22 @@ func TestLoginsAreCountedByKey(t *testing.T) {
 func TestWhereAPersonGoesOnIsOurs(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		key := o.key(picket.ScopeReviewer).Key.Reveal()
-		for _, next := range []string{"", "https://evil.example/console/", "//evil.example", "/console//evil.example", "/console/../x", "/console/%2e%2E/x", "/console/a%2f%2fb", "/console/%zz", "/\\evil.example", "/console/\r\nSet-Cookie:a=b", "/api/v1/tasks", "javascript:alert(1)"} {
+		for _, next := range []string{"", "https://evil.example/console/", "//evil.example", "/console//evil.example",
+			"/console/../x", "/console/%2e%2E/x", "/console/a%2f%2fb", "/console/%zz", "/\\evil.example",
+			"/console/\r\nSet-Cookie:a=b", "/api/v1/tasks", "javascript:alert(1)"} {
 			s := o.browser()
 			p := s.enter(s.begin(key, next))
 			if to := p.leadsTo(); p.status != http.StatusOK || to != "/console/" {
 				t.Errorf("next %q goes to %q (%d)", next, to, p.status)
 			}
-			if to := o.browser().post("/console/theme", "theme", "dark", "back", next).header.Get("Location"); to != "/console/" {
+			if to := o.browser().post("/console/theme", "theme", "dark", "back",
+				next).header.Get("Location"); to != "/console/" {
 				t.Errorf("back %q goes to %q", next, to)
 			}
 		}
 		// What is asked for leads nowhere: it may hold an address, or dots.
-		for _, next := range []string{"/console/tasks?label=repo%3Dhttps://git.example/a", "/console/reviews?cursor=a..b//c", "/console/handoffs#..//x"} {
+		for _, next := range []string{"/console/tasks?label=repo%3Dhttps://git.example/a",
+			"/console/reviews?cursor=a..b//c", "/console/handoffs#..//x"} {
 			s := o.browser()
 			p := s.enter(s.begin(o.key(picket.ScopeReviewer).Key.Reveal(), next))
 			if to := p.leadsTo(); p.status != http.StatusOK || to != next {
@@ -315,7 +337,8 @@ func TestTheRootIsForBrowsers(t *testing.T) {
 		if p := s.get("/"); p.status != http.StatusSeeOther || p.header.Get("Location") != "/console/" {
 			t.Errorf("a browser: %d %s", p.status, p.header.Get("Location"))
 		}
-		if p := s.get("/", "Accept", "application/json"); p.status != http.StatusNotFound || !strings.Contains(p.header.Get("Content-Type"), "problem+json") {
+		if p := s.get("/", "Accept", "application/json"); p.status != http.StatusNotFound ||
+			!strings.Contains(p.header.Get("Content-Type"), "problem+json") {
 			t.Errorf("a program: %d %s", p.status, p.header.Get("Content-Type"))
 		}
 	})
@@ -328,11 +351,13 @@ func TestColoursAreChosenWithoutScript(t *testing.T) {
 			t.Error("colours are chosen before anybody has chosen")
 		}
 		for _, theme := range []string{"dark", "light"} {
-			if p := s.follow(s.post("/console/theme", "theme", theme, "back", "/console/handoffs")); !strings.Contains(p.body, `data-theme="`+theme+`"`) {
+			if p := s.follow(s.post("/console/theme", "theme", theme, "back",
+				"/console/handoffs")); !strings.Contains(p.body, `data-theme="`+theme+`"`) {
 				t.Errorf("%s is not in force", theme)
 			}
 		}
-		if p := s.follow(s.post("/console/theme", "theme", "system", "back", "/console/")); strings.Contains(p.body, "data-theme") {
+		if p := s.follow(s.post("/console/theme", "theme", "system", "back", "/console/")); strings.Contains(p.body,
+			"data-theme") {
 			t.Error("the system does not decide again")
 		}
 	})

@@ -16,10 +16,11 @@ const pageRows = 50
 
 // tab is one of the views of a list, with how many rows it has.
 type tab struct {
-	Label, Path string
-	Count       int64
-	Counted     bool
-	Current     bool
+	Label   string
+	Path    string
+	Count   int64
+	Counted bool
+	Current bool
 }
 
 // address is a path with parameters, those that are empty left out. They come
@@ -61,10 +62,13 @@ func wholeNumber(text string) int64 {
 
 // bar draws where an amount has gone, in hundredths of it.
 type bar struct {
-	Spent, Held, Carved int // widths
-	HeldAt, CarvedAt    int // where they begin
-	Over                bool
-	Words               string // for those who do not see it
+	Spent    int
+	Held     int
+	Carved   int // widths
+	HeldAt   int
+	CarvedAt int // where they begin
+	Over     bool
+	Words    string // for those who do not see it
 }
 
 // barOf is the bar of an account, by whichever of dollars and tokens has less
@@ -107,7 +111,10 @@ func taskAccount(t picket.Task) budget.Account {
 }
 
 // pair is a name and a value.
-type pair struct{ Name, Value string }
+type pair struct {
+	Name  string
+	Value string
+}
 
 // labelsOf are labels in the order of their names.
 func labelsOf(m map[string]string) []pair {
@@ -161,7 +168,10 @@ func extractOf(text string, n int) extract {
 }
 
 // diffLine is a line of a diff, with what it is.
-type diffLine struct{ Kind, Text string }
+type diffLine struct {
+	Kind string
+	Text string
+}
 
 func diffLines(text string) []diffLine {
 	if text == "" {
@@ -171,7 +181,8 @@ func diffLines(text string) []diffLine {
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		kind := ""
 		switch {
-		case strings.HasPrefix(line, "diff ") || strings.HasPrefix(line, "+++") || strings.HasPrefix(line, "---") || strings.HasPrefix(line, "index "):
+		case strings.HasPrefix(line, "diff ") || strings.HasPrefix(line, "+++") || strings.HasPrefix(line, "---") ||
+			strings.HasPrefix(line, "index "):
 			kind = "file"
 		case strings.HasPrefix(line, "@@"):
 			kind = "hunk"

@@ -43,7 +43,13 @@ func (s *seat) ask(route string, headers ...string) paper {
 // that says so, everybody else gets in; nothing is decided by asking.
 func TestWhoMayOpenWhat(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
-		seats := map[string]*seat{"nobody": o.browser(), "reviewer": o.sit(picket.ScopeReviewer), "operator": o.sit(picket.ScopeOperator), "admin": o.sit(picket.ScopeAdmin), "revoked": o.sit(picket.ScopeOperator)}
+		seats := map[string]*seat{
+			"nobody":   o.browser(),
+			"reviewer": o.sit(picket.ScopeReviewer),
+			"operator": o.sit(picket.ScopeOperator),
+			"admin":    o.sit(picket.ScopeAdmin),
+			"revoked":  o.sit(picket.ScopeOperator),
+		}
 		_, err := o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, seats["revoked"].key.KeyID)
 		must(t, err)
 		cells := 0
@@ -82,7 +88,11 @@ func TestWhoMayOpenWhat(t *testing.T) {
 func TestEveryAnswerHasItsHeaders(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		admin := o.sit(picket.ScopeAdmin)
-		papers := map[string]paper{"unknown page": admin.get("/console/nowhere"), "posted nowhere": admin.post("/console/nowhere"), "unknown file": admin.get("/console/assets/none.css")}
+		papers := map[string]paper{
+			"unknown page":   admin.get("/console/nowhere"),
+			"posted nowhere": admin.post("/console/nowhere"),
+			"unknown file":   admin.get("/console/assets/none.css"),
+		}
 		for _, r := range console.Rights() {
 			papers[r.Route+" as admin"], papers[r.Route+" as nobody"] = admin.ask(r.Route), o.browser().ask(r.Route)
 			papers[r.Route+" of a foreign host"] = admin.ask(r.Route, "Host", "evil.example")
@@ -99,7 +109,8 @@ func TestEveryAnswerHasItsHeaders(t *testing.T) {
 				forms = "form-action 'self' http://*.localhost:7070" // where the answer to a key leads
 			}
 			if h.Get("Content-Security-Policy") != "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "+forms+"; base-uri 'none'; frame-ancestors 'none'" ||
-				h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != referrer || h.Get("X-Frame-Options") != "DENY" || h.Get("Cache-Control") != "no-store" {
+				h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != referrer ||
+				h.Get("X-Frame-Options") != "DENY" || h.Get("Cache-Control") != "no-store" {
 				t.Errorf("%s (%d): %v", what, p.status, h)
 			}
 		}
@@ -109,7 +120,8 @@ func TestEveryAnswerHasItsHeaders(t *testing.T) {
 		}
 		for _, f := range files {
 			p := admin.get(f[1])
-			if p.status != 200 || p.header.Get("Cache-Control") != "public, max-age=31536000, immutable" || p.header.Get("X-Content-Type-Options") != "nosniff" || len(p.body) == 0 {
+			if p.status != 200 || p.header.Get("Cache-Control") != "public, max-age=31536000, immutable" ||
+				p.header.Get("X-Content-Type-Options") != "nosniff" || len(p.body) == 0 {
 				t.Errorf("%s: %d %v", f[1], p.status, p.header)
 			}
 		}
@@ -139,7 +151,8 @@ func TestOtherSitesCannotPost(t *testing.T) {
 		_, handoff := o.asks("x", which)
 		page := "/console/handoffs/" + handoff
 		once := admin.want(page).once(t)
-		for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "", "Origin", "http://evil.example"},
+		for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"},
+			{"Sec-Fetch-Site", "", "Origin", "http://evil.example"},
 			{"Sec-Fetch-Site", "", "Origin", "null"}, {"Sec-Fetch-Site", "", "Origin", "http://localhost:7070"},
 			{"Sec-Fetch-Site", "", "Origin", "http://" + strings.TrimSuffix(admin.host, "7070") + "7071"}} {
 			p := admin.send("POST", page+"/answer", url.Values{"answer": {"yes"}, "once": {once}}, headers...)
@@ -157,7 +170,8 @@ func TestOtherSitesCannotPost(t *testing.T) {
 		if h, err := o.Handoff(t.Context(), handoff); err != nil || h.State != picket.HandoffOpen {
 			t.Errorf("the hand-off is %s", h.State)
 		}
-		if p := admin.send("POST", page+"/answer", url.Values{"answer": {"yes"}, "once": {once}}, "Sec-Fetch-Site", "", "Origin", "http://"+admin.host); p.status != http.StatusSeeOther {
+		if p := admin.send("POST", page+"/answer", url.Values{"answer": {"yes"}, "once": {once}}, "Sec-Fetch-Site", "",
+			"Origin", "http://"+admin.host); p.status != http.StatusSeeOther {
 			t.Errorf("our own page: %d %s", p.status, p.text())
 		}
 	})
@@ -167,12 +181,26 @@ func TestForeignHostsAreNotServed(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		admin := o.sit(picket.ScopeAdmin)
 		other := strings.Repeat("a", 26) + ".localhost:7070"
-		for host, served := range map[string]bool{admin.host: true, strings.ToUpper(admin.host): true, other: true,
-			"localhost:7070": true, "127.0.0.1:7070": true, "[::1]:7070": true, "picket.example:7070": true, "PICKET.example:7070": true,
-			"evil.example:7070": false, "localhost.evil.example:7070": false, "x.localhost:7070": false, "a." + other: false, "1" + other: false,
-			strings.Repeat("a", 26) + ".localhost.:7070": false, strings.Repeat("a", 26) + ".localhost.evil.example": false} {
+		for host, served := range map[string]bool{
+			admin.host:                    true,
+			strings.ToUpper(admin.host):   true,
+			other:                         true,
+			"localhost:7070":              true,
+			"127.0.0.1:7070":              true,
+			"[::1]:7070":                  true,
+			"picket.example:7070":         true,
+			"PICKET.example:7070":         true,
+			"evil.example:7070":           false,
+			"localhost.evil.example:7070": false,
+			"x.localhost:7070":            false,
+			"a." + other:                  false,
+			"1" + other:                   false,
+			strings.Repeat("a", 26) + ".localhost.:7070":        false,
+			strings.Repeat("a", 26) + ".localhost.evil.example": false,
+		} {
 			p := admin.get("/console/", "Host", host)
-			if refused := p.status == http.StatusForbidden; refused == served || !served && !strings.Contains(p.text(), "is not served here") {
+			if refused := p.status == http.StatusForbidden; refused == served ||
+				!served && !strings.Contains(p.text(), "is not served here") {
 				t.Errorf("%s: %d", host, p.status)
 			}
 			if file := admin.get("/", "Host", host); (file.status == http.StatusSeeOther) != served {
@@ -191,13 +219,16 @@ func TestFormsAreBounded(t *testing.T) {
 		task, handoff := o.asks("x", which)
 		page := "/console/handoffs/" + handoff
 		once := admin.want(page).once(t)
-		if p := admin.post(page+"/answer", "answer", strings.Repeat("x", 2<<20), "once", once); p.status != http.StatusRequestEntityTooLarge {
+		if p := admin.post(page+"/answer", "answer", strings.Repeat("x", 2<<20), "once",
+			once); p.status != http.StatusRequestEntityTooLarge {
 			t.Errorf("2 MiB: %d", p.status)
 		}
-		if p := admin.post(page+"/answer", "answer", strings.Repeat("x", picket.MaxPayload), "once", once); p.status != http.StatusRequestEntityTooLarge {
+		if p := admin.post(page+"/answer", "answer", strings.Repeat("x", picket.MaxPayload), "once",
+			once); p.status != http.StatusRequestEntityTooLarge {
 			t.Errorf("more than a payload: %d", p.status)
 		}
-		if p := admin.post(page+"/cancel", "reason", strings.Repeat("x", 5000), "once", once); p.status != http.StatusBadRequest {
+		if p := admin.post(page+"/cancel", "reason", strings.Repeat("x", 5000), "once",
+			once); p.status != http.StatusBadRequest {
 			t.Errorf("a long reason: %d", p.status)
 		}
 		if got, err := o.Task(t.Context(), task); err != nil || got.State != picket.TaskHandoff {

@@ -31,7 +31,8 @@ func TestAStopThatWasNotSeenStands(t *testing.T) {
 
 		soft := ann.want(page).hidden(resume) // the pause of before is all she knows of
 		o.pass(2 * time.Second)
-		ben.follow(ben.post(pause, append(late, "hard", "yes", "reason", "it burns", "once", ben.number())...)).has(t, "Stopped.", "“it burns”")
+		ben.follow(ben.post(pause, append(late, "hard", "yes", "reason", "it burns", "once", ben.number())...)).
+			has(t, "Stopped.", "“it burns”")
 		p = ann.post(resume, append(soft, "reason", "deployed")...)
 		if p.status != http.StatusConflict {
 			t.Errorf("a stop that was not seen is undone: %d", p.status)

@@ -116,8 +116,17 @@ func furnish(t testing.TB, s rig.Store) (o *office, done func()) {
 	t.Helper()
 	o = &office{t: t, sealer: rig.Sealer(), log: &lockedBuffer{}}
 	log := slog.New(slog.NewTextHandler(o.log, nil))
-	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{"default", "other"}, Sealer: o.sealer,
-		ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true, Log: log})
+	store, err := orchestrator.Open(t.Context(),
+		orchestrator.Config{
+			Redis:      s.Redis,
+			Memory:     s.Memory,
+			Namespaces: []string{"default", "other"},
+			Sealer:     o.sealer,
+			ProxyURL:   "http://proxy",
+			Witness:    t.TempDir(),
+			Found:      true,
+			Log:        log,
+		})
 	must(t, err)
 	done = func() {
 		_ = o.redis.Close()
@@ -161,7 +170,8 @@ func must(t testing.TB, err error) {
 // key makes a key with the scopes and gives it with its id.
 func (o *office) key(scopes ...picket.Scope) picket.NewKey {
 	o.t.Helper()
-	made, err := o.CreateKey(o.t.Context(), picket.Caller{Actor: "test"}, picket.KeyRequest{Name: fmt.Sprint(scopes), Scopes: scopes})
+	made, err := o.CreateKey(o.t.Context(), picket.Caller{Actor: "test"},
+		picket.KeyRequest{Name: fmt.Sprint(scopes), Scopes: scopes})
 	must(o.t, err)
 	return made
 }
@@ -189,7 +199,8 @@ func (o *office) run(spec picket.TaskSpec) (taskID string, held picket.Held) {
 	spec.Agent = fmt.Sprintf("a%d", o.agents)
 	task, err := o.Submit(o.t.Context(), picket.Caller{Actor: "test"}, spec)
 	must(o.t, err)
-	leases, err := o.Acquire(o.t.Context(), picket.Caller{Actor: "test"}, picket.AcquireRequest{AgentID: spec.Agent, Role: spec.Role})
+	leases, err := o.Acquire(o.t.Context(), picket.Caller{Actor: "test"},
+		picket.AcquireRequest{AgentID: spec.Agent, Role: spec.Role})
 	must(o.t, err)
 	if len(leases) != 1 || leases[0].TaskID != task.TaskID {
 		o.t.Fatalf("leased %v", leases)

@@ -34,7 +34,8 @@ func TestTheLatestEventsOfATaskAreOnItsPage(t *testing.T) {
 		must(t, err)
 		page := "/console/tasks/" + task.TaskID
 		o.pass(20 * time.Minute)
-		s.follow(s.submit(page, page+"/top-up", "usd", "1", "reason", "an hour later")).has(t, "budget.topped_up an hour later", "task.submitted")
+		s.follow(s.submit(page, page+"/top-up", "usd", "1", "reason", "an hour later")).
+			has(t, "budget.topped_up an hour later", "task.submitted")
 		s.follow(s.submit(page, page+"/cancel", "reason", "no"))
 		o.pass(20 * time.Minute)
 		s.follow(s.submit(page, page+"/retry", "reason", "after all"))
@@ -87,8 +88,9 @@ func TestABudgetOfDollarsAloneHasTokens(t *testing.T) {
 		s := o.sit(picket.ScopeOperator)
 		s.want("/console/tasks/new").has(t, "the usual one: $1.00 · 1.0M tokens")
 		for _, c := range []struct {
-			usd, tokens string
-			want        budget.Envelope
+			usd    string
+			tokens string
+			want   budget.Envelope
 		}{
 			{"0.50", "", budget.Envelope{USD: 50 * cents, Tokens: 1_000_000}},
 			{"", "7", budget.Envelope{USD: 100 * cents, Tokens: 7}},
@@ -125,7 +127,8 @@ func TestAReasonStaysInItsForm(t *testing.T) {
 		must(t, o.Tick(t.Context()))
 		s.follow(s.submit("/console/stop", "/console/pause"))
 		p := s.post("/console/pause", "hard", "yes", "reason", long, "once", s.want("/console/stop").once(t))
-		if form := between(p.body, `name="hard" value="yes">`, "</form>"); !strings.Contains(form, long) || strings.Count(p.body, long) != 1 {
+		if form := between(p.body, `name="hard" value="yes">`, "</form>"); !strings.Contains(form, long) ||
+			strings.Count(p.body, long) != 1 {
 			t.Errorf("the reason of the stop is elsewhere: %s", p.text())
 		}
 	})
@@ -137,7 +140,8 @@ func TestThePageOfAnAgentSaysWhatIsNotOnIt(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s := o.sit(picket.ScopeOperator)
 		for id, size := range map[string]int{"small": 10, "large": 20_000} {
-			_, err := o.Register(t.Context(), picket.Caller{Actor: "test"}, picket.Registration{AgentID: id, Metadata: picket.RawJSON(`{"x":"` + strings.Repeat("y", size) + `"}`)})
+			_, err := o.Register(t.Context(), picket.Caller{Actor: "test"},
+				picket.Registration{AgentID: id, Metadata: picket.RawJSON(`{"x":"` + strings.Repeat("y", size) + `"}`)})
 			must(t, err)
 		}
 		s.want("/console/agents/large").has(t, "its beginning; all of it: picket agent get large -o json")

@@ -19,24 +19,44 @@ func TestTheOverviewAddsUpTheMoney(t *testing.T) {
 		s := o.sit(picket.ScopeReviewer)
 		_, held := o.run(picket.TaskSpec{Title: "before there was a limit"})
 		o.pays(held, "http_request", 30*cents)
-		r, err := o.Reserve(t.Context(), held, picket.CallRequest{CallID: "c", Nonce: "n", Tool: "http_request", Reserve: budget.Envelope{USD: 40 * cents}, PriceVersion: "v1", Effects: picket.EffectsNone, TimeoutMs: 1000})
+		r, err := o.Reserve(t.Context(), held,
+			picket.CallRequest{
+				CallID:       "c",
+				Nonce:        "n",
+				Tool:         "http_request",
+				Reserve:      budget.Envelope{USD: 40 * cents},
+				PriceVersion: "v1",
+				Effects:      picket.EffectsNone,
+				TimeoutMs:    1000,
+			})
 		must(t, err)
 		for _, outcome := range []picket.CallOutcome{picket.CallUncertain, picket.CallDone} { // and then it is known
-			_, err = o.Settle(t.Context(), picket.Settlement{CallID: "c", TaskID: r.TaskID, Nonce: "n", Outcome: outcome, Cost: budget.Envelope{USD: 5 * cents}})
+			_, err = o.Settle(t.Context(),
+				picket.Settlement{
+					CallID:  "c",
+					TaskID:  r.TaskID,
+					Nonce:   "n",
+					Outcome: outcome,
+					Cost:    budget.Envelope{USD: 5 * cents},
+				})
 			must(t, err)
 		}
 		s.want("/console/").has(t, "Spent so far", "$0.35", "No limit a day is set")
 		o.store.Allow(&budget.Envelope{USD: 2000 * cents, Tokens: 50_000_000}, nil)
 		s.want("/console/").has(t, "Spent today", "$0.00 of $20.00", "Free to give to tasks $20.00", "Tokens 0 of 50M")
 		for n := range 12 {
-			_, held := o.run(picket.TaskSpec{Title: fmt.Sprint("task ", n), BudgetEnvelope: &budget.Envelope{USD: 50 * cents, Tokens: 1000}})
+			_, held := o.run(picket.TaskSpec{
+				Title:          fmt.Sprint("task ", n),
+				BudgetEnvelope: &budget.Envelope{USD: 50 * cents, Tokens: 1000},
+			})
 			o.pays(held, "http_request", 10*cents)
 			_, err := o.Complete(t.Context(), held, picket.Completion{Output: picket.RawJSON(`1`)})
 			must(t, err)
 		}
 		p := s.want("/console/")
 		p.has(t, "Spent today", "$1.20 of $20.00", "Free to give to tasks $14.00", "Tokens 0 of 50M")
-		if !strings.Contains(p.body, `<rect class="spent" width="6"`) || !strings.Contains(p.body, `<rect class="carved" x="6" width="24"`) {
+		if !strings.Contains(p.body, `<rect class="spent" width="6"`) ||
+			!strings.Contains(p.body, `<rect class="carved" x="6" width="24"`) {
 			t.Errorf("the bar: %s", regexp.MustCompile(`<svg class="bar.*</svg>`).FindString(p.body))
 		}
 		must(t, o.redis.HDel(t.Context(), "pk:{default}:env:house:2000-01-01", "total_t", "total_u").Err())
@@ -52,7 +72,8 @@ func TestTheOverviewDrawsTheLastHour(t *testing.T) {
 		s := o.sit(picket.ScopeReviewer)
 		bars := func() string {
 			p := s.want("/console/")
-			return fmt.Sprint(regexp.MustCompile(`<rect( class="bad")? x="\d+" y="\d+" width="10" height="\d+"`).FindAllString(p.body, -1))
+			return fmt.Sprint(regexp.MustCompile(`<rect( class="bad")? x="\d+" y="\d+" width="10" height="\d+"`).
+				FindAllString(p.body, -1))
 		}
 		if got := bars(); got != "[]" {
 			t.Errorf("an empty hour: %s", got)
@@ -74,11 +95,13 @@ func TestTheOverviewDrawsTheLastHour(t *testing.T) {
 		}
 		time.Sleep(4 * time.Minute)
 		finish()
-		if got, want := bars(), fmt.Sprintf("["+first+` <rect x="348" y="45" width="10" height="15"]`, 324); got != want {
+		if got, want := bars(), fmt.Sprintf("["+first+` <rect x="348" y="45" width="10" height="15"]`,
+			324); got != want {
 			t.Errorf("four minutes later: %s, want %s", got, want)
 		}
 		s.want("/console/").has(t, "Results handed in 4", "Runs without a result 1", "Handed to people 1")
-		if p := s.want("/console/"); !strings.Contains(p.body, `aria-label="In the last hour 4 results were handed in and 1 runs ended without one"`) {
+		if p := s.want("/console/"); !strings.Contains(p.body,
+			`aria-label="In the last hour 4 results were handed in and 1 runs ended without one"`) {
 			t.Error("the chart is not told in words")
 		}
 		time.Sleep(57 * time.Minute)

@@ -16,8 +16,10 @@ type registry interface {
 	Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentPage, error)
 	Agent(ctx context.Context, agentID string) (a picket.Agent, owner string, err error)
 	Pools(ctx context.Context, role, owner string) ([]picket.Pool, error)
-	ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64, change picket.AgentStatusChange) (picket.Agent, error)
-	CommandAgent(ctx context.Context, by picket.Caller, agentID string, c picket.AgentCommand) (commandID string, err error)
+	ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64,
+		change picket.AgentStatusChange) (picket.Agent, error)
+	CommandAgent(ctx context.Context, by picket.Caller, agentID string,
+		c picket.AgentCommand) (commandID string, err error)
 }
 
 const agentsPath = "/console/agents"
@@ -27,24 +29,68 @@ func agentPath(id string) string { return agentsPath + "/" + id }
 func agentPages() []route {
 	command := []string{"POST /api/v1/agents/:id/commands"}
 	return []route{
-		{name: "agents", method: get, path: agentsPath, scopes: operators, as: []string{"GET /api/v1/agents", "GET /api/v1/pools"}, handle: agents, nav: "Agents"},
-		{name: "agent", method: get, path: agentsPath + "/:id", scopes: operators, as: []string{"GET /api/v1/agents/:id"}, handle: agent},
-		{name: "agent.drain", method: post, path: agentsPath + "/:id/drain", scopes: operators, as: []string{"PATCH /api/v1/agents/:id/status"}, handle: drainAgent},
-		{name: "agent.deregister", method: post, path: agentsPath + "/:id/deregister", scopes: operators, as: []string{"DELETE /api/v1/agents/:id"}, handle: deregisterAgent},
-		{name: "agent.ping", method: post, path: agentsPath + "/:id/ping", scopes: operators, as: command, handle: pingAgent},
-		{name: "agent.stop", method: post, path: agentsPath + "/:id/stop-task", scopes: operators, as: command, handle: stopTask},
+		{
+			name:   "agents",
+			method: get,
+			path:   agentsPath,
+			scopes: operators,
+			as:     []string{"GET /api/v1/agents", "GET /api/v1/pools"},
+			handle: agents,
+			nav:    "Agents",
+		},
+		{
+			name:   "agent",
+			method: get,
+			path:   agentsPath + "/:id",
+			scopes: operators,
+			as:     []string{"GET /api/v1/agents/:id"},
+			handle: agent,
+		},
+		{
+			name:   "agent.drain",
+			method: post,
+			path:   agentsPath + "/:id/drain",
+			scopes: operators,
+			as:     []string{"PATCH /api/v1/agents/:id/status"},
+			handle: drainAgent,
+		},
+		{
+			name:   "agent.deregister",
+			method: post,
+			path:   agentsPath + "/:id/deregister",
+			scopes: operators,
+			as:     []string{"DELETE /api/v1/agents/:id"},
+			handle: deregisterAgent,
+		},
+		{
+			name:   "agent.ping",
+			method: post,
+			path:   agentsPath + "/:id/ping",
+			scopes: operators,
+			as:     command,
+			handle: pingAgent,
+		},
+		{
+			name:   "agent.stop",
+			method: post,
+			path:   agentsPath + "/:id/stop-task",
+			scopes: operators,
+			as:     command,
+			handle: stopTask,
+		},
 	}
 }
 
 // agentList is what the page shows.
 type agentList struct {
-	Tabs         []tab
-	Status, Role string
-	Rows         []agentListRow
-	Total        int
-	Next         string
-	Pools        []poolRow
-	MorePools    int
+	Tabs      []tab
+	Status    string
+	Role      string
+	Rows      []agentListRow
+	Total     int
+	Next      string
+	Pools     []poolRow
+	MorePools int
 }
 
 type agentListRow struct {
@@ -86,7 +132,12 @@ func agents(v *visit) error {
 	list := agentList{Status: v.parameter("status"), Role: v.parameter("role")}
 	q := picket.AgentQuery{Role: list.Role, Limit: pageRows, Cursor: v.parameter("cursor")}
 	for _, view := range agentViews {
-		t := tab{Label: view.name, Path: address(agentsPath, "status", view.name, "role", list.Role), Counted: true, Current: view.name == list.Status}
+		t := tab{
+			Label:   view.name,
+			Path:    address(agentsPath, "status", view.name, "role", list.Role),
+			Counted: true,
+			Current: view.name == list.Status,
+		}
 		if view.name == "" {
 			t.Label = "registered"
 		}
@@ -106,7 +157,13 @@ func agents(v *visit) error {
 	if err != nil {
 		status = picket.CodeOf(err).Status()
 	}
-	return v.show(status, page{name: "agents", title: "Agents", topics: []string{"agent.", "task.leased", "lease.", "namespace."}, body: list, problem: err})
+	return v.show(status, page{
+		name:    "agents",
+		title:   "Agents",
+		topics:  []string{"agent.", "task.leased", "lease.", "namespace."},
+		body:    list,
+		problem: err,
+	})
 }
 
 func (v *visit) fillAgents(list *agentList, q picket.AgentQuery) error {
@@ -116,7 +173,9 @@ func (v *visit) fillAgents(list *agentList, q picket.AgentQuery) error {
 	}
 	list.Total = found.Total
 	for _, a := range found.Agents {
-		list.Rows = append(list.Rows, agentListRow{a, agentPath(a.AgentID), loadOf(a.Capacity), a.Status == picket.AgentUnhealthy || a.Status == picket.AgentDead})
+		list.Rows = append(list.Rows,
+			agentListRow{a, agentPath(a.AgentID), loadOf(a.Capacity),
+				a.Status == picket.AgentUnhealthy || a.Status == picket.AgentDead})
 	}
 	if found.NextCursor != "" {
 		list.Next = address(agentsPath, "status", list.Status, "role", list.Role, "cursor", found.NextCursor)
@@ -124,7 +183,11 @@ func (v *visit) fillAgents(list *agentList, q picket.AgentQuery) error {
 	pools, err := v.desk.Pools(v.ctx(), "", "")
 	list.MorePools = max(len(pools)-pageRows, 0)
 	for _, p := range pools[:min(len(pools), pageRows)] {
-		row := poolRow{Pool: p, Path: address(agentsPath, "role", p.RoleID), Load: shareOf(p.CurrentLoad, p.MaxConcurrentTasks)}
+		row := poolRow{
+			Pool: p,
+			Path: address(agentsPath, "role", p.RoleID),
+			Load: shareOf(p.CurrentLoad, p.MaxConcurrentTasks),
+		}
 		for _, s := range picket.AgentStatuses {
 			if n := p.Members[s]; n > 0 && !s.Gone() {
 				row.Members = append(row.Members, memberCount{s, n})
@@ -191,7 +254,14 @@ func (v *visit) agentPage(typed acting, problem error) error {
 	if problem != nil {
 		status = picket.CodeOf(problem).Status()
 	}
-	return v.show(status, page{name: "agent", title: "Agent " + a.AgentID, nav: "agents", topics: []string{a.AgentID, "namespace."}, body: a, problem: problem})
+	return v.show(status, page{
+		name:    "agent",
+		title:   "Agent " + a.AgentID,
+		nav:     "agents",
+		topics:  []string{a.AgentID, "namespace."},
+		body:    a,
+		problem: problem,
+	})
 }
 
 // unregistered says for a person that there is no such agent: whoever takes a
@@ -200,7 +270,8 @@ func unregistered(err error) error {
 	if !errors.Is(err, picket.CodeNotFound) {
 		return err
 	}
-	return picket.Refuse(picket.CodeNotFound, "It may work without having registered: look for its name among the leases and events. Agents that are gone are deleted after the retention time.",
+	return picket.Refuse(picket.CodeNotFound,
+		"It may work without having registered: look for its name among the leases and events. Agents that are gone are deleted after the retention time.",
 		"there is no such agent")
 }
 
@@ -238,10 +309,12 @@ func (v *visit) actOnAgent(form, did string, verb func(by picket.Caller, id, rea
 // changeAgent is about the registration that the person saw: of one made since
 // then nothing is asked.
 func (v *visit) changeAgent(by picket.Caller, id string, to picket.AgentStatus) error {
-	_, err := v.desk.ChangeAgent(v.ctx(), by, id, nil, picket.AgentStatusChange{Status: to, Incarnation: wholeNumber(v.form("incarnation"))})
+	_, err := v.desk.ChangeAgent(v.ctx(), by, id, nil,
+		picket.AgentStatusChange{Status: to, Incarnation: wholeNumber(v.form("incarnation"))})
 	if refusal, ok := picket.RefusalOf(err); ok && refusal.Code == picket.CodeAgentGone {
 		// The engine tells the agent what to do.
-		return picket.Refuse(picket.CodeAgentGone, "Look at it as it is now, then decide anew.", "the agent has registered again, or has gone, since this page was opened")
+		return picket.Refuse(picket.CodeAgentGone, "Look at it as it is now, then decide anew.",
+			"the agent has registered again, or has gone, since this page was opened")
 	}
 	return err
 }
@@ -267,7 +340,12 @@ func pingAgent(v *visit) error {
 
 func stopTask(v *visit) error {
 	return v.actOnAgent("stop", "stopping", func(by picket.Caller, id, reason string) error {
-		_, err := v.desk.CommandAgent(v.ctx(), by, id, picket.AgentCommand{Command: picket.CommandStopTask, TaskID: strings.TrimSpace(v.form("task")), Reason: reason})
+		_, err := v.desk.CommandAgent(v.ctx(), by, id,
+			picket.AgentCommand{
+				Command: picket.CommandStopTask,
+				TaskID:  strings.TrimSpace(v.form("task")),
+				Reason:  reason,
+			})
 		return err
 	})
 }

@@ -27,10 +27,39 @@ func budgetPath(id string) string { return budgetsPath + "/" + id }
 func budgetPages() []route {
 	read := []string{"GET /api/v1/envelopes/:id"}
 	return []route{
-		{name: "budgets", method: get, path: budgetsPath, scopes: people, as: append(read, "GET /api/v1/tasks"), handle: budgets, nav: "Budgets"},
-		{name: "budget", method: get, path: budgetsPath + "/:id", scopes: people, as: append(read, "GET /api/v1/ledger"), handle: budgetOf},
-		{name: "budget.topup", method: post, path: budgetsPath + "/:id/top-up", scopes: operators, as: []string{"POST /api/v1/envelopes/:id/top-up"}, handle: topUp},
-		{name: "ledger", method: get, path: "/console/ledger", scopes: people, as: []string{"GET /api/v1/ledger"}, handle: ledger},
+		{
+			name:   "budgets",
+			method: get,
+			path:   budgetsPath,
+			scopes: people,
+			as:     append(read, "GET /api/v1/tasks"),
+			handle: budgets,
+			nav:    "Budgets",
+		},
+		{
+			name:   "budget",
+			method: get,
+			path:   budgetsPath + "/:id",
+			scopes: people,
+			as:     append(read, "GET /api/v1/ledger"),
+			handle: budgetOf,
+		},
+		{
+			name:   "budget.topup",
+			method: post,
+			path:   budgetsPath + "/:id/top-up",
+			scopes: operators,
+			as:     []string{"POST /api/v1/envelopes/:id/top-up"},
+			handle: topUp,
+		},
+		{
+			name:   "ledger",
+			method: get,
+			path:   "/console/ledger",
+			scopes: people,
+			as:     []string{"GET /api/v1/ledger"},
+			handle: ledger,
+		},
 	}
 }
 
@@ -63,13 +92,15 @@ func treeOf(top picket.EnvelopeState, n int) (rows []treeRow, more bool) {
 
 // budgetsView is what the page of all money shows.
 type budgetsView struct {
-	Day, Before, After string // UTC dates; After is empty today
-	House              *treeRow
-	Rows               []treeRow // what was carved from the day, who spent most first
-	More               int
-	Under              budget.Envelope // what was spent from the day and from all below it
-	AtLeast            bool            // there is more than was looked at
-	Tasks              []taskRow       // the newest, where no day has a limit
+	Day     string
+	Before  string
+	After   string // UTC dates; After is empty today
+	House   *treeRow
+	Rows    []treeRow // what was carved from the day, who spent most first
+	More    int
+	Under   budget.Envelope // what was spent from the day and from all below it
+	AtLeast bool            // there is more than was looked at
+	Tasks   []taskRow       // the newest, where no day has a limit
 }
 
 func budgets(v *visit) error {
@@ -89,7 +120,13 @@ func budgets(v *visit) error {
 	if err := v.houseOf(&b); err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, page{name: "budgets", title: "Budgets", topics: []string{"budget.", "tool.", "task.submitted", "namespace."}, body: b})
+	return v.show(http.StatusOK,
+		page{
+			name:   "budgets",
+			title:  "Budgets",
+			topics: []string{"budget.", "tool.", "task.submitted", "namespace."},
+			body:   b,
+		})
 }
 
 func (v *visit) houseOf(b *budgetsView) error {
@@ -121,7 +158,12 @@ func (v *visit) houseOf(b *budgetsView) error {
 	b.More = max(len(e.Children)-pageRows, 0)
 	titles := titlesOf(named.Tasks)
 	for _, child := range e.Children[:min(len(e.Children), pageRows)] {
-		b.Rows = append(b.Rows, treeRow{EnvelopeState: child, Title: titles[child.ID], Path: budgetPath(child.ID), Bar: barOf(child.Account)})
+		b.Rows = append(b.Rows, treeRow{
+			EnvelopeState: child,
+			Title:         titles[child.ID],
+			Path:          budgetPath(child.ID),
+			Bar:           barOf(child.Account),
+		})
 	}
 	return nil
 }
@@ -174,7 +216,12 @@ func (v *visit) budgetPage(typed acting, problem error) error {
 	if err != nil {
 		return err
 	}
-	b := budgetView{Ledger: ledgerRows(found.Rows), All: address("/console/ledger", "of", e.ID), Acting: typed, Calls: e.Calls[:min(len(e.Calls), maxTreeRows)]}
+	b := budgetView{
+		Ledger: ledgerRows(found.Rows),
+		All:    address("/console/ledger", "of", e.ID),
+		Acting: typed,
+		Calls:  e.Calls[:min(len(e.Calls), maxTreeRows)],
+	}
 	titles, err := v.titlesIn(e)
 	if err != nil {
 		return err
@@ -195,7 +242,14 @@ func (v *visit) budgetPage(typed acting, problem error) error {
 	if problem != nil {
 		status = picket.CodeOf(problem).Status()
 	}
-	return v.show(status, page{name: "budget", title: title, nav: "budgets", topics: []string{"budget.", e.ID, "namespace."}, body: b, problem: problem})
+	return v.show(status, page{
+		name:    "budget",
+		title:   title,
+		nav:     "budgets",
+		topics:  []string{"budget.", e.ID, "namespace."},
+		body:    b,
+		problem: problem,
+	})
 }
 
 // isTask tells the envelope of a task from that of a day.
@@ -225,18 +279,25 @@ func topUp(v *visit) error {
 		}
 	}
 	if err != nil {
-		return v.budgetPage(acting{Open: "topup", Reason: v.form("reason"), USD: v.form("usd"), Tokens: v.form("tokens")}, err)
+		return v.budgetPage(acting{
+			Open:   "topup",
+			Reason: v.form("reason"),
+			USD:    v.form("usd"),
+			Tokens: v.form("tokens"),
+		}, err)
 	}
 	return v.done(budgetPath(v.Param("id")), "toppedup", "")
 }
 
 // ledgerView is what the page of the ledger shows.
 type ledgerView struct {
-	Of, Kind, Before string // as they were typed
-	Kinds            []picket.LedgerKind
-	Rows             []ledgerRow
-	Next             string
-	Looked           int // rows that a filter was held against
+	Of     string
+	Kind   string
+	Before string // as they were typed
+	Kinds  []picket.LedgerKind
+	Rows   []ledgerRow
+	Next   string
+	Looked int // rows that a filter was held against
 }
 
 type ledgerRow struct {
@@ -252,7 +313,8 @@ func ledgerRows(all []picket.LedgerRow) []ledgerRow {
 	return rows
 }
 
-var ledgerKinds = []picket.LedgerKind{picket.LedgerCall, picket.LedgerUsage, picket.LedgerCorrection, picket.LedgerTopUp, picket.LedgerUnverified}
+var ledgerKinds = []picket.LedgerKind{picket.LedgerCall, picket.LedgerUsage, picket.LedgerCorrection,
+	picket.LedgerTopUp, picket.LedgerUnverified}
 
 // ledgerScan is how many rows a page looks through for those of a kind.
 const ledgerScan = 500

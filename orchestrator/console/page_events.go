@@ -26,13 +26,25 @@ func eventPages() []route {
 	as := []string{"GET /api/v1/events"}
 	return []route{
 		{name: "events", method: get, path: eventsPath, scopes: people, as: as, handle: events, nav: "Events"},
-		{name: "events.export", method: get, path: eventsPath + "/export", scopes: people, as: as, handle: exportEvents},
+		{
+			name:   "events.export",
+			method: get,
+			path:   eventsPath + "/export",
+			scopes: people,
+			as:     as,
+			handle: exportEvents,
+		},
 	}
 }
 
 // eventFilter is what the address says, as it was typed. Type is a type of
 // events or, with a dot or dash at its end, the beginning of some.
-type eventFilter struct{ Type, Task, Agent, Before string }
+type eventFilter struct {
+	Type   string
+	Task   string
+	Agent  string
+	Before string
+}
 
 func (f eventFilter) address(path string) string {
 	return address(path, "type", f.Type, "task", f.Task, "agent", f.Agent, "before", f.Before)
@@ -41,7 +53,12 @@ func (f eventFilter) address(path string) string {
 func (f eventFilter) Narrow() bool { return f.Type+f.Task+f.Agent != "" }
 
 func (v *visit) eventFilter() eventFilter {
-	return eventFilter{Type: v.parameter("type"), Task: v.parameter("task"), Agent: v.parameter("agent"), Before: v.parameter("before")}
+	return eventFilter{
+		Type:   v.parameter("type"),
+		Task:   v.parameter("task"),
+		Agent:  v.parameter("agent"),
+		Before: v.parameter("before"),
+	}
 }
 
 func (f eventFilter) query() (q picket.EventQuery, err error) {
@@ -107,10 +124,11 @@ func groupTypes() []typeGroup {
 // eventRow is an event in a list.
 type eventRow struct {
 	picket.Event
-	Tone                string // what kind of news it is: good, bad, ask, money or nothing
-	TaskPath, AgentPath string
-	Says                string // its reason, or what its data says of why
-	JSON                string
+	Tone      string // what kind of news it is: good, bad, ask, money or nothing
+	TaskPath  string
+	AgentPath string
+	Says      string // its reason, or what its data says of why
+	JSON      string
 }
 
 // maxEventJSON bounds what is shown of one event, in bytes; the export has all.
@@ -141,11 +159,14 @@ func toneOf(ev picket.Event) string {
 	switch ev.Type {
 	case picket.EventTaskApproved, picket.EventTaskCompleted, picket.EventTaskFinished:
 		return "good"
-	case picket.EventTaskRejected, picket.EventTaskCancelled, picket.EventLeaseFailed, picket.EventLeaseExpired, picket.EventWriteRefused,
-		picket.EventBudgetOverrun, picket.EventBudgetExceeded, picket.EventBudgetUnverified, picket.EventInvariantViolated,
+	case picket.EventTaskRejected, picket.EventTaskCancelled, picket.EventLeaseFailed, picket.EventLeaseExpired,
+		picket.EventWriteRefused,
+		picket.EventBudgetOverrun, picket.EventBudgetExceeded, picket.EventBudgetUnverified,
+		picket.EventInvariantViolated,
 		picket.EventStoreAdopted, picket.EventAgentTimedOut:
 		return "bad"
-	case picket.EventTaskHandoff, picket.EventTaskReview, picket.EventHandoffOverdue, picket.EventPaused, picket.EventRunStalled, picket.EventAgentTimeoutWarning:
+	case picket.EventTaskHandoff, picket.EventTaskReview, picket.EventHandoffOverdue, picket.EventPaused,
+		picket.EventRunStalled, picket.EventAgentTimeoutWarning:
 		return "ask"
 	}
 	if strings.HasPrefix(ev.Type, "budget.") || ev.Type == picket.EventToolCalled {
@@ -168,7 +189,8 @@ func saysOf(ev picket.Event) string {
 	}
 	_ = json.Unmarshal(ev.Data, &data, json.RejectUnknownMembers(false))
 	var parts []string
-	for _, part := range []string{data.Verb, data.Code, data.Tool, data.Class, ev.Reason, data.Reason, data.Note, data.Summary} {
+	for _, part := range []string{data.Verb, data.Code, data.Tool, data.Class, ev.Reason, data.Reason, data.Note,
+		data.Summary} {
 		if part = clip(120, part); part != "" && !slices.Contains(parts, part) {
 			parts = append(parts, part)
 		}
@@ -182,7 +204,8 @@ func saysOf(ev picket.Event) string {
 // tellsState reports whether the type of an event says what state it leads to.
 func tellsState(kind string) bool {
 	switch kind {
-	case picket.EventTaskSubmitted, picket.EventTaskLeased, picket.EventTaskProgress, picket.EventTaskReview, picket.EventTaskHandoff,
+	case picket.EventTaskSubmitted, picket.EventTaskLeased, picket.EventTaskProgress, picket.EventTaskReview,
+		picket.EventTaskHandoff,
 		picket.EventTaskCompleted, picket.EventTaskCancelled, picket.EventTaskRejected:
 		return true
 	}

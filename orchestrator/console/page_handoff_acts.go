@@ -20,8 +20,18 @@ type handoffActs interface {
 // the page again, as things stand now and with all that was typed; a success
 // goes to that page too.
 func (v *visit) decide(form, did string, verb func(by picket.Caller, id string, typed *handoffTyped) error) error {
-	typed := handoffTyped{Form: form, Answer: v.typed("answer"), Edit: v.form("edit") != "", Input: v.typed("input"),
-		InputAs: v.form("inputAs"), Output: v.typed("output"), As: v.form("as"), Reason: v.typed("reason"), USD: v.form("usd"), Tokens: v.form("tokens")}
+	typed := handoffTyped{
+		Form:    form,
+		Answer:  v.typed("answer"),
+		Edit:    v.form("edit") != "",
+		Input:   v.typed("input"),
+		InputAs: v.form("inputAs"),
+		Output:  v.typed("output"),
+		As:      v.form("as"),
+		Reason:  v.typed("reason"),
+		USD:     v.form("usd"),
+		Tokens:  v.form("tokens"),
+	}
 	by, err := v.caller()
 	if err == nil {
 		err = verb(by, v.Param("id"), &typed)

@@ -24,15 +24,65 @@ func handoffPages() []route {
 	one := handoffsPath + "/:id"
 	reads := []string{"GET /api/v1/handoffs/:id", "GET /api/v1/tasks/:id"}
 	return []route{
-		{name: "handoffs", method: get, path: handoffsPath, scopes: people, as: []string{"GET /api/v1/handoffs"}, handle: handoffs, nav: "Hand-offs"},
+		{
+			name:   "handoffs",
+			method: get,
+			path:   handoffsPath,
+			scopes: people,
+			as:     []string{"GET /api/v1/handoffs"},
+			handle: handoffs,
+			nav:    "Hand-offs",
+		},
 		{name: "handoff", method: get, path: one, scopes: people, as: reads, handle: handoff},
 		{name: "handoff.full", method: get, path: one + "/full/:part", scopes: people, as: reads, handle: handoffFull},
-		{name: "handoff.claim", method: post, path: one + "/claim", scopes: people, as: []string{"POST /api/v1/handoffs/:id/claim"}, handle: claimHandoff},
-		{name: "handoff.answer", method: post, path: one + "/answer", scopes: people, as: []string{"POST /api/v1/handoffs/:id/answer"}, handle: answerHandoff},
-		{name: "handoff.finish", method: post, path: one + "/finish", scopes: people, as: []string{"POST /api/v1/handoffs/:id/finish"}, handle: finishHandoff},
-		{name: "handoff.cancel", method: post, path: one + "/cancel", scopes: people, as: []string{"POST /api/v1/handoffs/:id/cancel"}, handle: cancelHandoff},
-		{name: "handoff.retry", method: post, path: one + "/retry", scopes: operators, as: []string{"POST /api/v1/tasks/:id/retry"}, handle: retryHandoff},
-		{name: "handoff.topup", method: post, path: one + "/top-up", scopes: operators, as: []string{"POST /api/v1/envelopes/:id/top-up"}, handle: topUpHandoff},
+		{
+			name:   "handoff.claim",
+			method: post,
+			path:   one + "/claim",
+			scopes: people,
+			as:     []string{"POST /api/v1/handoffs/:id/claim"},
+			handle: claimHandoff,
+		},
+		{
+			name:   "handoff.answer",
+			method: post,
+			path:   one + "/answer",
+			scopes: people,
+			as:     []string{"POST /api/v1/handoffs/:id/answer"},
+			handle: answerHandoff,
+		},
+		{
+			name:   "handoff.finish",
+			method: post,
+			path:   one + "/finish",
+			scopes: people,
+			as:     []string{"POST /api/v1/handoffs/:id/finish"},
+			handle: finishHandoff,
+		},
+		{
+			name:   "handoff.cancel",
+			method: post,
+			path:   one + "/cancel",
+			scopes: people,
+			as:     []string{"POST /api/v1/handoffs/:id/cancel"},
+			handle: cancelHandoff,
+		},
+		{
+			name:   "handoff.retry",
+			method: post,
+			path:   one + "/retry",
+			scopes: operators,
+			as:     []string{"POST /api/v1/tasks/:id/retry"},
+			handle: retryHandoff,
+		},
+		{
+			name:   "handoff.topup",
+			method: post,
+			path:   one + "/top-up",
+			scopes: operators,
+			as:     []string{"POST /api/v1/envelopes/:id/top-up"},
+			handle: topUpHandoff,
+		},
 	}
 }
 
@@ -56,7 +106,8 @@ type handoffRow struct {
 func (v *visit) handoffRows(all []picket.Handoff) []handoffRow {
 	rows := make([]handoffRow, len(all))
 	for i, h := range all {
-		rows[i] = handoffRow{h, handoffPath(h.HandoffID), !h.Deadline.IsZero() && h.Deadline <= v.now(), v.name(h.ClaimedBy)}
+		rows[i] = handoffRow{h, handoffPath(h.HandoffID), !h.Deadline.IsZero() && h.Deadline <= v.now(),
+			v.name(h.ClaimedBy)}
 	}
 	return rows
 }
@@ -77,7 +128,8 @@ func handoffs(v *visit) error {
 	if !slices.Contains(picket.HandoffStates, state) {
 		state = picket.HandoffOpen
 	}
-	found, err := v.desk.Handoffs(v.ctx(), picket.HandoffQuery{State: state, Limit: pageRows, Cursor: v.parameter("cursor")})
+	found, err := v.desk.Handoffs(v.ctx(),
+		picket.HandoffQuery{State: state, Limit: pageRows, Cursor: v.parameter("cursor")})
 	if err != nil {
 		return err
 	}
@@ -92,7 +144,8 @@ func handoffs(v *visit) error {
 	if found.NextCursor != nil {
 		list.Next = address(handoffsPath, "state", string(state), "cursor", *found.NextCursor)
 	}
-	return v.show(http.StatusOK, page{name: "handoffs", title: "Hand-offs", topics: []string{"task.", "handoff.", "lease."}, body: list})
+	return v.show(http.StatusOK,
+		page{name: "handoffs", title: "Hand-offs", topics: []string{"task.", "handoff.", "lease."}, body: list})
 }
 
 // Bounds of the page of one hand-off.
@@ -106,27 +159,29 @@ const (
 // handoffView is what the page of one hand-off shows.
 type handoffView struct {
 	picket.Handoff
-	Path, TaskPath string
-	Open, Mine     bool
-	Late           bool
-	Claimer        string
-	Task           picket.Task
-	Asked          extract
-	Given          extract // the answer, when it is decided
-	Decider        string
-	EditAsked      bool
-	Editing        bool   // the input is there to be edited
-	Input          string // as it can be edited
-	InputAs        string
-	InputExtract   extract
-	TriedMore      int
-	Report         *picket.Report
-	Stat           extract
-	Run            *picket.Run // that asked
-	Answers        []answerRow // those before this one, the latest first
-	AnswersMore    int
-	Typed          handoffTyped
-	TopUp          string // the command
+	Path         string
+	TaskPath     string
+	Open         bool
+	Mine         bool
+	Late         bool
+	Claimer      string
+	Task         picket.Task
+	Asked        extract
+	Given        extract // the answer, when it is decided
+	Decider      string
+	EditAsked    bool
+	Editing      bool   // the input is there to be edited
+	Input        string // as it can be edited
+	InputAs      string
+	InputExtract extract
+	TriedMore    int
+	Report       *picket.Report
+	Stat         extract
+	Run          *picket.Run // that asked
+	Answers      []answerRow // those before this one, the latest first
+	AnswersMore  int
+	Typed        handoffTyped
+	TopUp        string // the command
 }
 
 // answerRow is one earlier answer.
@@ -141,10 +196,17 @@ type answerRow struct {
 // handoffTyped is what a person has typed into one of the forms of the page, so
 // that a refusal keeps it.
 type handoffTyped struct {
-	Form                                               string // which
-	Answer, Option, Input, InputAs, Output, As, Reason string
-	USD, Tokens                                        string
-	Edit                                               bool
+	Form    string // which
+	Answer  string
+	Option  string
+	Input   string
+	InputAs string
+	Output  string
+	As      string
+	Reason  string
+	USD     string
+	Tokens  string
+	Edit    bool
 }
 
 func handoff(v *visit) error { return v.handoffPage(handoffTyped{}, nil) }
@@ -176,13 +238,30 @@ func (v *visit) handoffPage(typed handoffTyped, problem error) error {
 	if problem != nil {
 		status = picket.CodeOf(problem).Status()
 	}
-	return v.show(status, page{name: "handoff", title: h.Title, nav: "handoffs", topics: []string{h.TaskID}, body: body, problem: problem})
+	return v.show(status, page{
+		name:    "handoff",
+		title:   h.Title,
+		nav:     "handoffs",
+		topics:  []string{h.TaskID},
+		body:    body,
+		problem: problem,
+	})
 }
 
 func (v *visit) handoffView(h picket.Handoff, t picket.Task) handoffView {
-	w := handoffView{Handoff: h, Task: t, Path: handoffPath(h.HandoffID), TaskPath: taskPath(h.TaskID), Open: h.State == picket.HandoffOpen,
-		Mine: h.ClaimedBy == v.session.Principal.KeyID, Claimer: v.name(h.ClaimedBy), Late: !h.Deadline.IsZero() && h.Deadline <= v.now(),
-		Asked: extractOf(h.Question, maxExcerpt), Report: h.LastReport, Stat: extractOf(h.Work.Diffstat, maxExcerpt)}
+	w := handoffView{
+		Handoff:  h,
+		Task:     t,
+		Path:     handoffPath(h.HandoffID),
+		TaskPath: taskPath(h.TaskID),
+		Open:     h.State == picket.HandoffOpen,
+		Mine:     h.ClaimedBy == v.session.Principal.KeyID,
+		Claimer:  v.name(h.ClaimedBy),
+		Late:     !h.Deadline.IsZero() && h.Deadline <= v.now(),
+		Asked:    extractOf(h.Question, maxExcerpt),
+		Report:   h.LastReport,
+		Stat:     extractOf(h.Work.Diffstat, maxExcerpt),
+	}
 	w.TriedMore = max(len(h.Tried)-maxTried, 0)
 	w.Tried = h.Tried[:min(len(h.Tried), maxTried)]
 	w.Input, w.InputAs = editable(t.InputNow())
@@ -195,11 +274,14 @@ func (v *visit) handoffView(h picket.Handoff, t picket.Task) handoffView {
 	if h.Answer != nil {
 		w.Given, w.Decider = extractOf(answerText(*h.Answer), maxExcerpt), v.name(h.Answer.By)
 	}
-	answers := slices.DeleteFunc(slices.Clone(t.Answers), func(a picket.Answer) bool { return a.HandoffID == h.HandoffID })
+	answers := slices.DeleteFunc(slices.Clone(t.Answers),
+		func(a picket.Answer) bool { return a.HandoffID == h.HandoffID })
 	slices.Reverse(answers)
 	w.AnswersMore = max(len(answers)-maxAnswers, 0)
 	for _, a := range answers[:min(len(answers), maxAnswers)] {
-		w.Answers = append(w.Answers, answerRow{a, v.name(a.By), clip(maxLine, answerText(a)), clip(maxLine, a.Question), extractOf(editText(a), maxLine)})
+		w.Answers = append(w.Answers,
+			answerRow{a, v.name(a.By), clip(maxLine, answerText(a)), clip(maxLine, a.Question),
+				extractOf(editText(a), maxLine)})
 	}
 	if h.Kind == picket.HandoffBudget {
 		w.TopUp = "picket budget top-up " + h.TaskID + " --usd 0.50"

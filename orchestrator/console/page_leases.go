@@ -17,17 +17,34 @@ const leasesPath = "/console/leases"
 
 func leasePages() []route {
 	return []route{
-		{name: "leases", method: get, path: leasesPath, scopes: people, as: []string{"GET /api/v1/leases"}, handle: leases, nav: "Leases"},
-		{name: "lease.expire", method: post, path: leasesPath + "/:id/expire", scopes: operators, as: []string{"POST /api/v1/leases/:task/expire"}, handle: expireLease},
+		{
+			name:   "leases",
+			method: get,
+			path:   leasesPath,
+			scopes: people,
+			as:     []string{"GET /api/v1/leases"},
+			handle: leases,
+			nav:    "Leases",
+		},
+		{
+			name:   "lease.expire",
+			method: post,
+			path:   leasesPath + "/:id/expire",
+			scopes: operators,
+			as:     []string{"POST /api/v1/leases/:task/expire"},
+			handle: expireLease,
+		},
 	}
 }
 
 // leasesView is what the page shows.
 type leasesView struct {
 	Rows           []leaseRow
-	Total, From    int
+	Total          int
+	From           int
 	Full           bool // there may be more than the engine lists
-	Before, Next   string
+	Before         string
+	Next           string
 	Acting         acting
 	ActingOnTaskID string
 }
@@ -35,7 +52,9 @@ type leasesView struct {
 // leaseRow is a live lease in a list.
 type leaseRow struct {
 	picket.LiveLease
-	Title, TaskPath, AgentPath string
+	Title     string
+	TaskPath  string
+	AgentPath string
 }
 
 func (v *visit) leaseRows(all []picket.LiveLease, titles map[string]string) []leaseRow {
@@ -70,8 +89,14 @@ func (v *visit) leasesPage(taskID string, typed acting, problem error) error {
 	}
 	from := int(min(v.position("from"), int64(len(all))))
 	to := min(from+pageRows, len(all))
-	list := leasesView{Rows: v.leaseRows(all[from:to], titlesOf(named.Tasks)), Total: len(all), From: from, Full: len(all) == mostLeases,
-		Acting: typed, ActingOnTaskID: taskID}
+	list := leasesView{
+		Rows:           v.leaseRows(all[from:to], titlesOf(named.Tasks)),
+		Total:          len(all),
+		From:           from,
+		Full:           len(all) == mostLeases,
+		Acting:         typed,
+		ActingOnTaskID: taskID,
+	}
 	if from > 0 {
 		list.Before = address(leasesPath, "from", strconv.Itoa(max(from-pageRows, 0)))
 	}
@@ -82,8 +107,15 @@ func (v *visit) leasesPage(taskID string, typed acting, problem error) error {
 	if problem != nil {
 		status = picket.CodeOf(problem).Status()
 	}
-	return v.show(status, page{name: "leases", title: "Leases", nav: "leases", topics: []string{"task.leased", "task.review", "task.completed", "task.handoff", "task.cancelled", "lease.", "namespace."},
-		body: list, problem: problem})
+	return v.show(status, page{
+		name:  "leases",
+		title: "Leases",
+		nav:   "leases",
+		topics: []string{"task.leased", "task.review", "task.completed", "task.handoff", "task.cancelled", "lease.",
+			"namespace."},
+		body:    list,
+		problem: problem,
+	})
 }
 
 func expireLease(v *visit) error {

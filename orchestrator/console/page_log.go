@@ -19,10 +19,31 @@ func textPages() []route {
 	return []route{
 		{name: "task.log", method: get, path: tasksPath + "/:id/log", scopes: people, as: logs, handle: logPage},
 		{name: "task.raw", method: get, path: tasksPath + "/:id/log/raw", scopes: people, as: logs, handle: rawLog},
-		{name: "task.reports", method: get, path: tasksPath + "/:id/reports", scopes: people, as: []string{"GET /api/v1/tasks/:id/reports"}, handle: reportsPage},
-		{name: "task.diff", method: get, path: tasksPath + "/:id/diff", scopes: people, as: []string{"GET /api/v1/tasks/:id/evidence"}, handle: diffPage},
+		{
+			name:   "task.reports",
+			method: get,
+			path:   tasksPath + "/:id/reports",
+			scopes: people,
+			as:     []string{"GET /api/v1/tasks/:id/reports"},
+			handle: reportsPage,
+		},
+		{
+			name:   "task.diff",
+			method: get,
+			path:   tasksPath + "/:id/diff",
+			scopes: people,
+			as:     []string{"GET /api/v1/tasks/:id/evidence"},
+			handle: diffPage,
+		},
 		{name: "task.input", method: get, path: tasksPath + "/:id/input", scopes: people, as: read, handle: inputPage},
-		{name: "task.output", method: get, path: tasksPath + "/:id/output", scopes: people, as: read, handle: outputPage},
+		{
+			name:   "task.output",
+			method: get,
+			path:   tasksPath + "/:id/output",
+			scopes: people,
+			as:     read,
+			handle: outputPage,
+		},
 	}
 }
 
@@ -72,8 +93,15 @@ func (v *visit) tail(taskID, runID, stream string) (logTail, error) {
 	}
 	c, err := v.desk.Log(v.ctx(), taskID, runID, stream, max(end.Next-tailBytes, 0), tailBytes)
 	path := taskPath(taskID)
-	return logTail{Stream: stream, Text: output(wholeLines(c)), Next: c.Next, Cut: c.Offset > 0, Open: c.State != picket.LogClosed,
-		Path: address(path+"/log", "run", runID, "stream", stream), Raw: address(path+"/log/raw", "run", runID, "stream", stream)}, err
+	return logTail{
+		Stream: stream,
+		Text:   output(wholeLines(c)),
+		Next:   c.Next,
+		Cut:    c.Offset > 0,
+		Open:   c.State != picket.LogClosed,
+		Path:   address(path+"/log", "run", runID, "stream", stream),
+		Raw:    address(path+"/log/raw", "run", runID, "stream", stream),
+	}, err
 }
 
 // wholeLines leaves out the rest of a line that the piece begins within.
@@ -91,15 +119,20 @@ func wholeLines(c picket.LogChunk) []byte {
 
 // textView is a page of a long text.
 type textView struct {
-	TaskID, Path, Heading string
-	Tabs                  []tab
-	Text                  string
-	Diff                  []diffLine
-	Reports               []picket.Report
-	Size                  int64
-	Empty                 string // what is said where there is nothing
-	Before, After, Raw    string
-	From, To              int64 // which bytes of a log these are
+	TaskID  string
+	Path    string
+	Heading string
+	Tabs    []tab
+	Text    string
+	Diff    []diffLine
+	Reports []picket.Report
+	Size    int64
+	Empty   string // what is said where there is nothing
+	Before  string
+	After   string
+	Raw     string
+	From    int64
+	To      int64 // which bytes of a log these are
 }
 
 func (v *visit) text(title string, t textView) error {
@@ -129,10 +162,19 @@ func logPage(v *visit) error {
 		return err
 	}
 	at := func(offset int64) string {
-		return address(taskPath(id)+"/log", "run", c.RunID, "stream", stream, "offset", strconv.FormatInt(max(offset, 0), 10))
+		return address(taskPath(id)+"/log", "run", c.RunID, "stream", stream, "offset",
+			strconv.FormatInt(max(offset, 0), 10))
 	}
-	t := textView{TaskID: id, Heading: "Log of " + shortID(c.RunID), Text: output(c.Data), Size: end.Next, From: c.Offset, To: c.Next,
-		Empty: "Nothing was printed here.", Raw: address(taskPath(id)+"/log/raw", "run", c.RunID, "stream", stream, "save", "1")}
+	t := textView{
+		TaskID:  id,
+		Heading: "Log of " + shortID(c.RunID),
+		Text:    output(c.Data),
+		Size:    end.Next,
+		From:    c.Offset,
+		To:      c.Next,
+		Empty:   "Nothing was printed here.",
+		Raw:     address(taskPath(id)+"/log/raw", "run", c.RunID, "stream", stream, "save", "1"),
+	}
 	if c.RunID == "" {
 		t.Heading, t.Empty, t.Raw = "Log", "The task has not run yet.", ""
 	}
@@ -143,7 +185,11 @@ func logPage(v *visit) error {
 		t.After = at(c.Next)
 	}
 	for _, s := range streams {
-		t.Tabs = append(t.Tabs, tab{Label: s, Path: address(taskPath(id)+"/log", "run", c.RunID, "stream", s), Current: s == stream})
+		t.Tabs = append(t.Tabs, tab{
+			Label:   s,
+			Path:    address(taskPath(id)+"/log", "run", c.RunID, "stream", s),
+			Current: s == stream,
+		})
 	}
 	return v.text(t.Heading, t)
 }
@@ -239,7 +285,8 @@ func inputPage(v *visit) error {
 }
 
 func outputPage(v *visit) error {
-	return v.payloadPage("Output", "The task has no output yet.", func(t picket.Task) picket.RawJSON { return t.Output })
+	return v.payloadPage("Output", "The task has no output yet.",
+		func(t picket.Task) picket.RawJSON { return t.Output })
 }
 
 // payloadPage shows a text of up to 256 KiB in pieces.

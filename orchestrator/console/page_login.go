@@ -48,7 +48,8 @@ func (v *visit) loginPage(next string, problem error) error {
 	if v.site.kind == signInSite {
 		// Browsers hold the redirect after a form against this, too.
 		v.Response().Header().Set(echo.HeaderContentSecurityPolicy,
-			strings.Replace(contentPolicy, "form-action 'self'", "form-action 'self' "+v.site.address("*.localhost", "", nil), 1))
+			strings.Replace(contentPolicy, "form-action 'self'",
+				"form-action 'self' "+v.site.address("*.localhost", "", nil), 1))
 	}
 	return v.show(status, page{name: "login", title: "Sign in", body: v.loginForm(next), problem: problem})
 }
@@ -92,7 +93,8 @@ func login(v *visit) error {
 	}
 	if v.site.kind == signInSite {
 		v.Response().Header().Set(echo.HeaderReferrerPolicy, "no-referrer")
-		return v.Redirect(http.StatusSeeOther, v.site.address(host, enterPath, url.Values{"code": {code.Reveal()}, "next": {next}}))
+		return v.Redirect(http.StatusSeeOther,
+			v.site.address(host, enterPath, url.Values{"code": {code.Reveal()}, "next": {next}}))
 	}
 	if err := v.openSession(desk, code); err != nil {
 		return v.loginPage(next, err)
@@ -136,7 +138,8 @@ func (v *visit) openSession(desk Desk, code picket.Secret) error {
 	}
 	v.endSession() // of the key that was signed in before
 	v.setSession(token.Reveal(), int(picket.SessionLife.Seconds()))
-	v.console.log.InfoContext(v.Request().Context(), "a person signed in", "key", s.Principal.KeyID, "namespace", s.Principal.Namespace)
+	v.console.log.InfoContext(v.Request().Context(), "a person signed in", "key", s.Principal.KeyID, "namespace",
+		s.Principal.Namespace)
 	return nil
 }
 
@@ -147,17 +150,23 @@ func tooOften(wrong error, wait time.Duration) error {
 	if wait <= 0 {
 		return wrong
 	}
-	refusal := picket.Refuse(picket.CodeRateLimited, "Wait a minute, then try again.", "too many wrong keys were tried from this address")
+	refusal := picket.Refuse(picket.CodeRateLimited, "Wait a minute, then try again.",
+		"too many wrong keys were tried from this address")
 	refusal.RetryAfter = wait
 	return refusal
 }
 
 // person is a key of a namespace.
-type person struct{ namespace, key string }
+type person struct {
+	namespace string
+	key       string
+}
 
 // beginLogin checks a key, and makes a one-time code for it on a host name.
 func (v *visit) beginLogin(key picket.Secret, host string) (desk Desk, code picket.Secret, err error) {
-	bad := picket.Refuse(picket.CodeUnauthenticated, "Check that all of the key was copied, or make a new one with: picket key create NAME --scope reviewer", "this key is not valid")
+	bad := picket.Refuse(picket.CodeUnauthenticated,
+		"Check that all of the key was copied, or make a new one with: picket key create NAME --scope reviewer",
+		"this key is not valid")
 	if strings.HasPrefix(key.Reveal(), picket.CapabilityPrefix) {
 		return nil, "", bad
 	}
@@ -175,12 +184,14 @@ func (v *visit) beginLogin(key picket.Secret, host string) (desk Desk, code pick
 	case err != nil:
 		return nil, "", err
 	case !who.May(people...):
-		return nil, "", picket.Refuse(picket.CodeForbidden, "Make a key for people with: picket key create NAME --scope reviewer (or operator)",
+		return nil, "", picket.Refuse(picket.CodeForbidden,
+			"Make a key for people with: picket key create NAME --scope reviewer (or operator)",
 			"this key is for an agent, and the console is for people")
 	}
 	giveBack, wait := v.console.logins.begin(person{namespace, who.KeyID})
 	if wait > 0 {
-		refusal := picket.Refuse(picket.CodeRateLimited, "Wait a minute, then sign in again; where you are signed in you go on as you are.",
+		refusal := picket.Refuse(picket.CodeRateLimited,
+			"Wait a minute, then sign in again; where you are signed in you go on as you are.",
 			"this key has opened %d sessions within a minute", maxLogins)
 		refusal.RetryAfter = wait
 		return nil, "", refusal
@@ -211,7 +222,8 @@ func (v *visit) endSession() {
 		return
 	}
 	if err := v.desk.CloseSession(v.ctx(), v.token, v.site.host); err != nil {
-		v.console.log.WarnContext(v.Request().Context(), "close a session", "key", v.session.Principal.KeyID, "err", err)
+		v.console.log.WarnContext(v.Request().Context(), "close a session", "key", v.session.Principal.KeyID, "err",
+			err)
 	}
 }
 

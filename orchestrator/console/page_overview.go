@@ -12,7 +12,15 @@ import (
 
 func overviewPages() []route {
 	return []route{
-		{name: "overview", method: get, path: home, scopes: people, as: []string{"GET /api/v1/stats", "GET /api/v1/handoffs", "GET /api/v1/reviews"}, handle: overview, nav: "Overview"},
+		{
+			name:   "overview",
+			method: get,
+			path:   home,
+			scopes: people,
+			as:     []string{"GET /api/v1/stats", "GET /api/v1/handoffs", "GET /api/v1/reviews"},
+			handle: overview,
+			nav:    "Overview",
+		},
 	}
 }
 
@@ -36,8 +44,9 @@ type overviewView struct {
 
 // figure is a number to see at a glance.
 type figure struct {
-	Name, Path string
-	Count      int64
+	Name  string
+	Path  string
+	Count int64
 }
 
 func overview(v *visit) error {
@@ -51,8 +60,12 @@ func overview(v *visit) error {
 	w.figures(v)
 	w.money(v)
 	w.Pulse = pulseOf(v.stats.Pulse, v.now())
-	return v.show(http.StatusOK, page{name: "overview", title: "Overview",
-		topics: []string{"task.", "lease.", "handoff.", "agent.", "budget.", "namespace.", "write.", "store."}, body: w})
+	return v.show(http.StatusOK, page{
+		name:   "overview",
+		title:  "Overview",
+		topics: []string{"task.", "lease.", "handoff.", "agent.", "budget.", "namespace.", "write.", "store."},
+		body:   w,
+	})
 }
 
 func (w *overviewView) figures(v *visit) {
@@ -107,14 +120,22 @@ func (w *overviewView) money(v *visit) {
 
 // pulse is what came of the last hour, a bar for each of its slots.
 type pulse struct {
-	Bars                 []pulseBar
-	Ended, Failed, Asked int64
-	Refused              []figure // writes, by why
-	Words                string
+	Bars    []pulseBar
+	Ended   int64
+	Failed  int64
+	Asked   int64
+	Refused []figure // writes, by why
+	Words   string
 }
 
 // pulseBar is one bar of the chart, in the units of its picture.
-type pulseBar struct{ X, Good, Bad, GoodY, BadY int }
+type pulseBar struct {
+	X     int
+	Good  int
+	Bad   int
+	GoodY int
+	BadY  int
+}
 
 const (
 	chartHeight = 60
@@ -147,7 +168,8 @@ func pulseOf(slots []picket.PulseSlot, now picket.Instant) pulse {
 	for code, n := range refused {
 		p.Refused = append(p.Refused, figure{Name: string(code), Count: n})
 	}
-	slices.SortFunc(p.Refused, func(a, b figure) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(p.Refused,
+		func(a, b figure) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
 	p.Words = fmt.Sprintf("In the last hour %d results were handed in and %d runs ended without one", p.Ended, p.Failed)
 	return p
 }

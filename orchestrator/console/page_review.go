@@ -12,7 +12,8 @@ import (
 // reviewActs is what a person does to a task in review.
 type reviewActs interface {
 	Approve(ctx context.Context, by picket.Caller, taskID string, d picket.Decision) (picket.Task, error)
-	Reject(ctx context.Context, by picket.Caller, taskID string, d picket.Decision, fix *picket.TaskSpec) (picket.Task, string, error)
+	Reject(ctx context.Context, by picket.Caller, taskID string, d picket.Decision,
+		fix *picket.TaskSpec) (picket.Task, string, error)
 	ApproveAll(ctx context.Context, by picket.Caller, b picket.BulkApproval) (picket.BulkApproved, error)
 }
 
@@ -29,43 +30,53 @@ const (
 // reviewView is all the evidence of a task on one page.
 type reviewView struct {
 	picket.Task
-	Path, TaskPath string
-	Pending        bool
-	Decision       *picket.Review
-	Decider        string
-	Asked          extract // the input
-	Output         extract
-	Says           extract // its own summary
-	Run            *picket.Run
-	TookMs         int64
-	Work           *picket.Evidence // of the completing run, and of no other
-	Others         []otherChanges   // of the other runs
-	Files          []picket.ChangedFile
-	FilesMore      int
-	Diff           []diffLine
-	DiffMore       bool
-	Merge          string // the command that merges approved work
-	ShowAll        string // the command that shows a diff that was cut
-	Reports        []picket.Report
-	ReportsMore    int
-	Calls          []picket.LedgerRow
-	CallsMore      bool
-	Log            extract
-	LogMore        bool
-	Labels         []pair
-	Answers        []answerRow
-	Typed          reviewTyped
-	Digest         string // of what the page shows, for the decision
+	Path        string
+	TaskPath    string
+	Pending     bool
+	Decision    *picket.Review
+	Decider     string
+	Asked       extract // the input
+	Output      extract
+	Says        extract // its own summary
+	Run         *picket.Run
+	TookMs      int64
+	Work        *picket.Evidence // of the completing run, and of no other
+	Others      []otherChanges   // of the other runs
+	Files       []picket.ChangedFile
+	FilesMore   int
+	Diff        []diffLine
+	DiffMore    bool
+	Merge       string // the command that merges approved work
+	ShowAll     string // the command that shows a diff that was cut
+	Reports     []picket.Report
+	ReportsMore int
+	Calls       []picket.LedgerRow
+	CallsMore   bool
+	Log         extract
+	LogMore     bool
+	Labels      []pair
+	Answers     []answerRow
+	Typed       reviewTyped
+	Digest      string // of what the page shows, for the decision
 }
 
 // otherChanges links to the evidence of a run that did not complete the task.
-type otherChanges struct{ RunID, Path string }
+type otherChanges struct {
+	RunID string
+	Path  string
+}
 
 // reviewTyped is what a person has typed on the page, so that a refusal keeps it.
 type reviewTyped struct {
-	Form, Note, Digest          string
-	Title, Input, InputAs, Role string // of the task that repairs
-	USD, Tokens                 string
+	Form    string
+	Note    string
+	Digest  string
+	Title   string
+	Input   string
+	InputAs string
+	Role    string // of the task that repairs
+	USD     string
+	Tokens  string
 }
 
 func review(v *visit) error { return v.reviewPage(reviewTyped{}, nil) }
@@ -84,7 +95,14 @@ func (v *visit) reviewPage(typed reviewTyped, problem error) error {
 	if problem != nil {
 		status = picket.CodeOf(problem).Status()
 	}
-	return v.show(status, page{name: "review", title: body.Title, nav: "reviews", topics: []string{body.TaskID}, body: body, problem: problem})
+	return v.show(status, page{
+		name:    "review",
+		title:   body.Title,
+		nav:     "reviews",
+		topics:  []string{body.TaskID},
+		body:    body,
+		problem: problem,
+	})
 }
 
 // shownDigest is the digest that a form has when it is shown again: the one of
@@ -102,7 +120,8 @@ func (v *visit) reviewView(id string) (w reviewView, err error) {
 		return w, err
 	}
 	w.Path, w.TaskPath, w.Pending = reviewPath(id), taskPath(id), w.State == picket.TaskReview
-	w.Asked, w.Output, w.Says = extractOf(pretty(w.Task.InputNow()), maxExcerpt), extractOf(pretty(w.Task.Output), maxExcerpt), extractOf(w.Task.Summary, maxExcerpt)
+	w.Asked, w.Output, w.Says = extractOf(pretty(w.Task.InputNow()), maxExcerpt),
+		extractOf(pretty(w.Task.Output), maxExcerpt), extractOf(w.Task.Summary, maxExcerpt)
 	w.Labels = labelsOf(w.Task.Labels)
 	if r := w.Task.Review; r != nil && r.Decision != nil {
 		w.Decision, w.Decider = r, v.name(r.By)
@@ -119,7 +138,8 @@ func (v *visit) reviewView(id string) (w reviewView, err error) {
 		w.TookMs = int64(w.Run.EndedAt - w.Run.StartedAt)
 	}
 	for _, a := range w.Task.Answers[max(len(w.Task.Answers)-maxAnswers, 0):] {
-		w.Answers = append(w.Answers, answerRow{a, v.name(a.By), clip(maxLine, answerText(a)), clip(maxLine, a.Question), extract{}})
+		w.Answers = append(w.Answers,
+			answerRow{a, v.name(a.By), clip(maxLine, answerText(a)), clip(maxLine, a.Question), extract{}})
 	}
 	for _, part := range []func(*visit) error{w.changes, w.trail, w.calls, w.log} {
 		if err := part(v); err != nil {
@@ -214,7 +234,11 @@ func reviewFull(v *visit) error {
 		if err != nil {
 			return err
 		}
-		return v.fullText(map[string]string{"input": pretty(t.InputNow()), "output": pretty(t.Output), "summary": t.Summary}[part])
+		return v.fullText(map[string]string{
+			"input":   pretty(t.InputNow()),
+			"output":  pretty(t.Output),
+			"summary": t.Summary,
+		}[part])
 	case "reports":
 		all, err := v.desk.Reports(v.ctx(), id)
 		if err != nil {

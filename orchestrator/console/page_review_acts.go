@@ -9,8 +9,17 @@ import (
 )
 
 func (v *visit) reviewTyped(form string) reviewTyped {
-	return reviewTyped{Form: form, Note: v.typed("note"), Digest: v.form("digest"), Title: v.typed("title"), Input: v.typed("input"), InputAs: v.form("inputAs"), Role: v.form("role"),
-		USD: v.form("usd"), Tokens: v.form("tokens")}
+	return reviewTyped{
+		Form:    form,
+		Note:    v.typed("note"),
+		Digest:  v.form("digest"),
+		Title:   v.typed("title"),
+		Input:   v.typed("input"),
+		InputAs: v.form("inputAs"),
+		Role:    v.form("role"),
+		USD:     v.form("usd"),
+		Tokens:  v.form("tokens"),
+	}
 }
 
 func (t reviewTyped) decision() picket.Decision {
@@ -119,7 +128,13 @@ func (v *visit) fixPage(typed reviewTyped, problem error) error {
 	if t.Review != nil {
 		typed.Digest = shownDigest(t.Review.Digest, typed.Digest, problem)
 	}
-	return v.show(status, page{name: "fix", title: "Repair " + t.Title, nav: "reviews", body: fixForm{t, reviewPath(t.TaskID), typed}, problem: problem})
+	return v.show(status, page{
+		name:    "fix",
+		title:   "Repair " + t.Title,
+		nav:     "reviews",
+		body:    fixForm{t, reviewPath(t.TaskID), typed},
+		problem: problem,
+	})
 }
 
 // fixInput is what the next agent is told, for the person to correct.

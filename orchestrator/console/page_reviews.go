@@ -24,15 +24,45 @@ func reviewPath(task string) string { return reviewsPath + "/" + task }
 
 func reviewPages() []route {
 	one := reviewsPath + "/:task"
-	reads := []string{"GET /api/v1/tasks/:id", "GET /api/v1/tasks/:id/evidence", "GET /api/v1/tasks/:id/reports", "GET /api/v1/tasks/:id/logs", "GET /api/v1/ledger"}
+	reads := []string{"GET /api/v1/tasks/:id", "GET /api/v1/tasks/:id/evidence", "GET /api/v1/tasks/:id/reports",
+		"GET /api/v1/tasks/:id/logs", "GET /api/v1/ledger"}
 	approve, reject := []string{"POST /api/v1/reviews/:task/approve"}, []string{"POST /api/v1/reviews/:task/reject"}
 	return []route{
-		{name: "reviews", method: get, path: reviewsPath, scopes: people, as: []string{"GET /api/v1/reviews"}, handle: reviews, nav: "Reviews"},
-		{name: "reviews.choose", method: get, path: reviewsPath + "/approve", scopes: people, as: []string{"GET /api/v1/reviews"}, handle: chooseReviews},
-		{name: "reviews.approve", method: post, path: reviewsPath + "/approve", scopes: people, as: []string{"POST /api/v1/reviews/approve"}, handle: approveReviews},
+		{
+			name:   "reviews",
+			method: get,
+			path:   reviewsPath,
+			scopes: people,
+			as:     []string{"GET /api/v1/reviews"},
+			handle: reviews,
+			nav:    "Reviews",
+		},
+		{
+			name:   "reviews.choose",
+			method: get,
+			path:   reviewsPath + "/approve",
+			scopes: people,
+			as:     []string{"GET /api/v1/reviews"},
+			handle: chooseReviews,
+		},
+		{
+			name:   "reviews.approve",
+			method: post,
+			path:   reviewsPath + "/approve",
+			scopes: people,
+			as:     []string{"POST /api/v1/reviews/approve"},
+			handle: approveReviews,
+		},
 		{name: "review", method: get, path: one, scopes: people, as: reads, handle: review},
 		{name: "review.full", method: get, path: one + "/full/:part", scopes: people, as: reads, handle: reviewFull},
-		{name: "review.approve", method: post, path: one + "/approve", scopes: people, as: approve, handle: approveReview},
+		{
+			name:   "review.approve",
+			method: post,
+			path:   one + "/approve",
+			scopes: people,
+			as:     approve,
+			handle: approveReview,
+		},
 		{name: "review.reject", method: post, path: one + "/reject", scopes: people, as: reject, handle: rejectReview},
 		{name: "review.fix", method: post, path: one + "/fix", scopes: people, as: reject, handle: fixReview},
 	}
@@ -40,8 +70,11 @@ func reviewPages() []route {
 
 // reviewFilter is what the address of the list says, as it was typed.
 type reviewFilter struct {
-	Role, Label, Parent, Cursor string
-	Tasks                       []string // of the confirmation: those that were ticked
+	Role   string
+	Label  string
+	Parent string
+	Cursor string
+	Tasks  []string // of the confirmation: those that were ticked
 }
 
 // address is that of a page with the filter.
@@ -58,13 +91,19 @@ func (f reviewFilter) labels() (map[string]string, error) {
 	}
 	name, value, ok := strings.Cut(f.Label, "=")
 	if !ok {
-		return nil, picket.Invalid("label", "Write it name=value.", "%q is not a label and its value", clip(64, f.Label))
+		return nil, picket.Invalid("label", "Write it name=value.", "%q is not a label and its value",
+			clip(64, f.Label))
 	}
 	return map[string]string{name: value}, nil
 }
 
 func (v *visit) reviewFilter() reviewFilter {
-	return reviewFilter{Role: v.parameter("role"), Label: v.parameter("label"), Parent: v.parameter("parent"), Cursor: v.parameter("cursor")}
+	return reviewFilter{
+		Role:   v.parameter("role"),
+		Label:  v.parameter("label"),
+		Parent: v.parameter("parent"),
+		Cursor: v.parameter("cursor"),
+	}
 }
 
 // reviewRow is a task in review, in a list.
@@ -107,7 +146,8 @@ func reviews(v *visit) error {
 	labels, err := f.labels()
 	var found picket.ReviewPage
 	if err == nil {
-		found, err = v.desk.Reviews(v.ctx(), picket.ReviewQuery{Role: f.Role, Parent: f.Parent, Labels: labels, Limit: pageRows, Cursor: f.Cursor})
+		found, err = v.desk.Reviews(v.ctx(),
+			picket.ReviewQuery{Role: f.Role, Parent: f.Parent, Labels: labels, Limit: pageRows, Cursor: f.Cursor})
 	}
 	status := http.StatusOK
 	if err != nil {
@@ -122,7 +162,13 @@ func reviews(v *visit) error {
 		f.Cursor = *found.NextCursor
 		list.Next = f.address(reviewsPath)
 	}
-	return v.show(status, page{name: "reviews", title: "Reviews", topics: []string{"task.review", "task.approved", "task.rejected", "task.cancelled"}, body: list, problem: err})
+	return v.show(status, page{
+		name:    "reviews",
+		title:   "Reviews",
+		topics:  []string{"task.review", "task.approved", "task.rejected", "task.cancelled"},
+		body:    list,
+		problem: err,
+	})
 }
 
 // maxChosen is how many tasks the console approves at once.
@@ -173,7 +219,13 @@ func (v *visit) choosePage(c chosen, problem error) error {
 	if problem != nil {
 		status = picket.CodeOf(problem).Status()
 	}
-	return v.show(status, page{name: "choose", title: "Approve " + strconv.Itoa(c.Count), nav: "reviews", body: c, problem: problem})
+	return v.show(status, page{
+		name:    "choose",
+		title:   "Approve " + strconv.Itoa(c.Count),
+		nav:     "reviews",
+		body:    c,
+		problem: problem,
+	})
 }
 
 // stillWaiting are those of the tasks that wait for a decision, wherever in the
@@ -188,7 +240,14 @@ func (v *visit) stillWaiting(ids []string) (waiting []picket.PendingReview, err 
 			return nil, err
 		}
 		if t.State == picket.TaskReview {
-			waiting = append(waiting, picket.PendingReview{TaskID: t.TaskID, Title: t.Title, Spent: t.Spent, SubmittedAt: t.UpdatedAt, Digest: t.Review.Digest})
+			waiting = append(waiting,
+				picket.PendingReview{
+					TaskID:      t.TaskID,
+					Title:       t.Title,
+					Spent:       t.Spent,
+					SubmittedAt: t.UpdatedAt,
+					Digest:      t.Review.Digest,
+				})
 		}
 	}
 	return waiting, nil
@@ -227,7 +286,12 @@ func (v *visit) allWaiting(f reviewFilter) (waiting []picket.PendingReview, more
 }
 
 func approveReviews(v *visit) error {
-	f := reviewFilter{Role: v.form("role"), Label: v.form("label"), Parent: v.form("parent"), Tasks: v.Request().PostForm["task"]}
+	f := reviewFilter{
+		Role:   v.form("role"),
+		Label:  v.form("label"),
+		Parent: v.form("parent"),
+		Tasks:  v.Request().PostForm["task"],
+	}
 	c := chosen{Filter: f, Typed: strings.TrimSpace(v.form("count")), Note: v.typed("note")}
 	done, err := v.approveAll(c)
 	if err != nil {
@@ -258,7 +322,8 @@ func (v *visit) approveAll(c chosen) (picket.BulkApproved, error) {
 		return none, tooLong("/note", len(c.Note))
 	}
 	filter := picket.ReviewFilter{Role: c.Filter.Role, Parent: c.Filter.Parent, Labels: labels, TaskIDs: c.Filter.Tasks}
-	return v.desk.ApproveAll(v.ctx(), by, picket.BulkApproval{Filter: filter, Count: count, Note: c.Note, Digests: v.shownDigests()})
+	return v.desk.ApproveAll(v.ctx(), by,
+		picket.BulkApproval{Filter: filter, Count: count, Note: c.Note, Digests: v.shownDigests()})
 }
 
 // shownDigests are those of the tasks on the page that was sent, by task.
@@ -272,5 +337,6 @@ func (v *visit) shownDigests() map[string]string {
 }
 
 func tooLong(field string, n int) error {
-	return picket.Invalid(field, "Write less; details belong into the task.", "it has %d bytes, at most %d are allowed", n, maxReason)
+	return picket.Invalid(field, "Write less; details belong into the task.", "it has %d bytes, at most %d are allowed",
+		n, maxReason)
 }

@@ -9,7 +9,8 @@ import (
 
 // switches is what the stop button asks of the engine.
 type switches interface {
-	PauseSeen(ctx context.Context, by picket.Caller, hard bool, reason string, seen picket.Instant) (picket.PauseState, error)
+	PauseSeen(ctx context.Context, by picket.Caller, hard bool, reason string,
+		seen picket.Instant) (picket.PauseState, error)
 	ResumeSeen(ctx context.Context, by picket.Caller, reason string, seen picket.Instant) (picket.PauseState, error)
 }
 
@@ -17,15 +18,38 @@ const stopPath = "/console/stop"
 
 func stopPages() []route {
 	return []route{
-		{name: "stop", method: get, path: stopPath, scopes: operators, as: []string{"POST /api/v1/pause"}, handle: stop},
-		{name: "pause", method: post, path: "/console/pause", scopes: operators, as: []string{"POST /api/v1/pause"}, handle: pause},
-		{name: "resume", method: post, path: "/console/resume", scopes: operators, as: []string{"POST /api/v1/resume"}, handle: resume},
+		{
+			name:   "stop",
+			method: get,
+			path:   stopPath,
+			scopes: operators,
+			as:     []string{"POST /api/v1/pause"},
+			handle: stop,
+		},
+		{
+			name:   "pause",
+			method: post,
+			path:   "/console/pause",
+			scopes: operators,
+			as:     []string{"POST /api/v1/pause"},
+			handle: pause,
+		},
+		{
+			name:   "resume",
+			method: post,
+			path:   "/console/resume",
+			scopes: operators,
+			as:     []string{"POST /api/v1/resume"},
+			handle: resume,
+		},
 	}
 }
 
 // stopForm is what the page shows and what a person has typed.
 type stopForm struct {
-	Running, Queued, Agents int64
+	Running int64
+	Queued  int64
+	Agents  int64
 
 	Hard   bool
 	Reason string
@@ -45,12 +69,20 @@ func (v *visit) stopPage(f stopForm, problem error) error {
 	if err := v.look(); err != nil {
 		return err
 	}
-	f.Running, f.Queued, f.Agents = v.stats.Tasks[picket.TaskLeased], v.stats.Tasks[picket.TaskQueued], v.stats.Agents[picket.AgentActive]
+	f.Running, f.Queued, f.Agents = v.stats.Tasks[picket.TaskLeased], v.stats.Tasks[picket.TaskQueued],
+		v.stats.Agents[picket.AgentActive]
 	status := http.StatusOK
 	if problem != nil {
 		status = picket.CodeOf(problem).Status()
 	}
-	return v.show(status, page{name: "stop", title: "Stop", nav: "-", topics: []string{"namespace.", "task.", "lease.", "agent."}, body: f, problem: problem})
+	return v.show(status, page{
+		name:    "stop",
+		title:   "Stop",
+		nav:     "-",
+		topics:  []string{"namespace.", "task.", "lease.", "agent."},
+		body:    f,
+		problem: problem,
+	})
 }
 
 // seen is when the pause was made that the person has seen, 0 for none: what

@@ -27,25 +27,55 @@ func submitPages() []route {
 
 // taskForm is what a person has typed.
 type taskForm struct {
-	Title, Input, Role, Agent, Needs, Labels, Priority, USD, Tokens, Review string
+	Title    string
+	Input    string
+	Role     string
+	Agent    string
+	Needs    string
+	Labels   string
+	Priority string
+	USD      string
+	Tokens   string
+	Review   string
 	// Wrong is the field that was refused.
 	Wrong string
 	Usual budget.Envelope // what an empty amount stands for
 }
 
 func newTask(v *visit) error {
-	return v.show(http.StatusOK, page{name: "submit", title: "New task", nav: "tasks", topics: nil,
-		body: taskForm{Role: v.parameter("role"), Priority: strconv.Itoa(picket.DefaultPriority), Review: string(picket.ReviewByHuman), Usual: v.desk.Usual()}})
+	return v.show(http.StatusOK, page{
+		name:   "submit",
+		title:  "New task",
+		nav:    "tasks",
+		topics: nil,
+		body: taskForm{
+			Role:     v.parameter("role"),
+			Priority: strconv.Itoa(picket.DefaultPriority),
+			Review:   string(picket.ReviewByHuman),
+			Usual:    v.desk.Usual(),
+		},
+	})
 }
 
 func submitTask(v *visit) error {
-	f := taskForm{Title: v.form("title"), Input: v.form("input"), Role: strings.TrimSpace(v.form("role")), Agent: strings.TrimSpace(v.form("agent")),
-		Needs: v.form("needs"), Labels: v.form("labels"), Priority: strings.TrimSpace(v.form("priority")), USD: strings.TrimSpace(v.form("usd")),
-		Tokens: strings.TrimSpace(v.form("tokens")), Review: v.form("review"), Usual: v.desk.Usual()}
+	f := taskForm{
+		Title:    v.form("title"),
+		Input:    v.form("input"),
+		Role:     strings.TrimSpace(v.form("role")),
+		Agent:    strings.TrimSpace(v.form("agent")),
+		Needs:    v.form("needs"),
+		Labels:   v.form("labels"),
+		Priority: strings.TrimSpace(v.form("priority")),
+		USD:      strings.TrimSpace(v.form("usd")),
+		Tokens:   strings.TrimSpace(v.form("tokens")),
+		Review:   v.form("review"),
+		Usual:    v.desk.Usual(),
+	}
 	made, err := f.submit(v)
 	if err != nil {
 		f.Wrong = fieldOf(err)
-		return v.show(picket.CodeOf(err).Status(), page{name: "submit", title: "New task", nav: "tasks", body: f, problem: err})
+		return v.show(picket.CodeOf(err).Status(),
+			page{name: "submit", title: "New task", nav: "tasks", body: f, problem: err})
 	}
 	return v.done(taskPath(made.TaskID), "submitted", "")
 }
@@ -77,7 +107,13 @@ func fieldOf(err error) string {
 }
 
 func (f taskForm) spec() (spec picket.TaskSpec, err error) {
-	spec = picket.TaskSpec{Title: f.Title, Role: f.Role, Agent: f.Agent, Needs: separated(f.Needs), Review: picket.ReviewBy(f.Review)}
+	spec = picket.TaskSpec{
+		Title:  f.Title,
+		Role:   f.Role,
+		Agent:  f.Agent,
+		Needs:  separated(f.Needs),
+		Review: picket.ReviewBy(f.Review),
+	}
 	if spec.Input, err = payload(f.Input); err != nil {
 		return spec, err
 	}
@@ -107,7 +143,8 @@ func (f taskForm) spec() (spec picket.TaskSpec, err error) {
 
 // separated are words between commas or blanks.
 func separated(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' })
+	return strings.FieldsFunc(text,
+		func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' })
 }
 
 // payload is JSON where somebody wrote an object, an array or a quoted text,
@@ -128,7 +165,8 @@ func labelList(text string) (map[string]string, error) {
 	for _, one := range separated(text) {
 		name, value, ok := strings.Cut(one, "=")
 		if !ok {
-			return nil, picket.Invalid("/labels", "Write them name=value, one after the other.", "%q is not a label and its value", clip(64, one))
+			return nil, picket.Invalid("/labels", "Write them name=value, one after the other.",
+				"%q is not a label and its value", clip(64, one))
 		}
 		labels[name] = value
 	}
@@ -143,9 +181,11 @@ func amount(usd, tokens string) (e budget.Envelope, err error) {
 		}
 	}
 	if tokens != "" {
-		e.Tokens, err = strconv.ParseInt(strings.NewReplacer(",", "", " ", "", "_", "", "\u202f", "").Replace(tokens), 10, 64)
+		e.Tokens, err = strconv.ParseInt(strings.NewReplacer(",", "", " ", "", "_", "", "\u202f", "").Replace(tokens),
+			10, 64)
 		if err != nil || e.Check() != nil {
-			return e, picket.Invalid("/tokens", "Write a number such as 100000.", "%q is no number of tokens", clip(40, tokens))
+			return e, picket.Invalid("/tokens", "Write a number such as 100000.", "%q is no number of tokens",
+				clip(40, tokens))
 		}
 	}
 	return e, nil

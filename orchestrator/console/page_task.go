@@ -20,12 +20,47 @@ type taskReads interface {
 
 func taskPages() []route {
 	return []route{
-		{name: "task", method: get, path: tasksPath + "/:id", scopes: people, as: []string{"GET /api/v1/tasks/:id", "GET /api/v1/tasks/:id/explain",
-			"GET /api/v1/tasks/:id/reports", "GET /api/v1/tasks/:id/evidence", "GET /api/v1/tasks/:id/logs"}, handle: task},
-		{name: "task.cancel", method: post, path: tasksPath + "/:id/cancel", scopes: operators, as: []string{"POST /api/v1/tasks/:id/cancel"}, handle: cancelTask},
-		{name: "task.retry", method: post, path: tasksPath + "/:id/retry", scopes: operators, as: []string{"POST /api/v1/tasks/:id/retry"}, handle: retryTask},
-		{name: "task.expire", method: post, path: tasksPath + "/:id/expire", scopes: operators, as: []string{"POST /api/v1/leases/:task/expire"}, handle: expireTask},
-		{name: "task.topup", method: post, path: tasksPath + "/:id/top-up", scopes: operators, as: []string{"POST /api/v1/envelopes/:id/top-up"}, handle: topUpTask},
+		{
+			name:   "task",
+			method: get,
+			path:   tasksPath + "/:id",
+			scopes: people,
+			as: []string{"GET /api/v1/tasks/:id", "GET /api/v1/tasks/:id/explain",
+				"GET /api/v1/tasks/:id/reports", "GET /api/v1/tasks/:id/evidence", "GET /api/v1/tasks/:id/logs"},
+			handle: task,
+		},
+		{
+			name:   "task.cancel",
+			method: post,
+			path:   tasksPath + "/:id/cancel",
+			scopes: operators,
+			as:     []string{"POST /api/v1/tasks/:id/cancel"},
+			handle: cancelTask,
+		},
+		{
+			name:   "task.retry",
+			method: post,
+			path:   tasksPath + "/:id/retry",
+			scopes: operators,
+			as:     []string{"POST /api/v1/tasks/:id/retry"},
+			handle: retryTask,
+		},
+		{
+			name:   "task.expire",
+			method: post,
+			path:   tasksPath + "/:id/expire",
+			scopes: operators,
+			as:     []string{"POST /api/v1/leases/:task/expire"},
+			handle: expireTask,
+		},
+		{
+			name:   "task.topup",
+			method: post,
+			path:   tasksPath + "/:id/top-up",
+			scopes: operators,
+			as:     []string{"POST /api/v1/envelopes/:id/top-up"},
+			handle: topUpTask,
+		},
 	}
 }
 
@@ -72,9 +107,11 @@ type taskView struct {
 // acting is what a person has typed into one of the forms of a page, so that a
 // refusal keeps it.
 type acting struct {
-	Open                string // which form
-	Reason, USD, Tokens string
-	Task                string // to be stopped
+	Open   string // which form
+	Reason string
+	USD    string
+	Tokens string
+	Task   string // to be stopped
 }
 
 func task(v *visit) error { return v.taskPage(acting{}, nil) }
@@ -93,7 +130,14 @@ func (v *visit) taskPage(typed acting, problem error) error {
 	if problem != nil {
 		status = picket.CodeOf(problem).Status()
 	}
-	return v.show(status, page{name: "task", title: t.Title, nav: "tasks", topics: append([]string{t.TaskID, "namespace."}, t.Children...), body: t, problem: problem})
+	return v.show(status, page{
+		name:    "task",
+		title:   t.Title,
+		nav:     "tasks",
+		topics:  append([]string{t.TaskID, "namespace."}, t.Children...),
+		body:    t,
+		problem: problem,
+	})
 }
 
 func (v *visit) taskView(id string) (t taskView, err error) {

@@ -21,7 +21,8 @@ const maxReason = 4096
 func (v *visit) reason() (string, error) {
 	text := v.form("reason")
 	if len(text) > maxReason {
-		return text, picket.Invalid("/reason", "Write less; details belong into the task.", "the reason has %d bytes, at most %d are allowed", len(text), maxReason)
+		return text, picket.Invalid("/reason", "Write less; details belong into the task.",
+			"the reason has %d bytes, at most %d are allowed", len(text), maxReason)
 	}
 	return text, nil
 }

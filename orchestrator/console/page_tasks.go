@@ -18,7 +18,15 @@ type taskLists interface {
 
 func taskListPages() []route {
 	return []route{
-		{name: "tasks", method: get, path: tasksPath, scopes: people, as: []string{"GET /api/v1/tasks"}, handle: tasks, nav: "Tasks"},
+		{
+			name:   "tasks",
+			method: get,
+			path:   tasksPath,
+			scopes: people,
+			as:     []string{"GET /api/v1/tasks"},
+			handle: tasks,
+			nav:    "Tasks",
+		},
 	}
 }
 
@@ -28,12 +36,19 @@ func taskPath(id string) string { return tasksPath + "/" + id }
 
 // taskFilter is what the address of the list says, as it was typed.
 type taskFilter struct {
-	State, Role, Label, Parent, Since, Search, Cursor string
+	State  string
+	Role   string
+	Label  string
+	Parent string
+	Since  string
+	Search string
+	Cursor string
 }
 
 // address is that of the list with the filter.
 func (f taskFilter) address() string {
-	return address(tasksPath, "state", f.State, "role", f.Role, "label", f.Label, "parent", f.Parent, "since", f.Since, "q", f.Search, "cursor", f.Cursor)
+	return address(tasksPath, "state", f.State, "role", f.Role, "label", f.Label, "parent", f.Parent, "since", f.Since,
+		"q", f.Search, "cursor", f.Cursor)
 }
 
 // Narrow reports whether more than a state is asked for.
@@ -51,7 +66,8 @@ func (f taskFilter) query(now picket.Instant) (q picket.TaskQuery, err error) {
 	if f.Label != "" {
 		name, value, ok := strings.Cut(f.Label, "=")
 		if !ok {
-			return q, picket.Invalid("label", "Write it name=value.", "%q is not a label and its value", clip(64, f.Label))
+			return q, picket.Invalid("label", "Write it name=value.", "%q is not a label and its value",
+				clip(64, f.Label))
 		}
 		q.Labels = map[string]string{name: value}
 	}
@@ -72,7 +88,8 @@ func sinceOf(text string, now picket.Instant) (picket.Instant, error) {
 			return picket.InstantOf(t), nil
 		}
 	}
-	return 0, picket.Invalid("since", "Write an age such as 24h, or a time such as 2026-04-11T10:42:17Z.", "%q is no age and no time", clip(64, text))
+	return 0, picket.Invalid("since", "Write an age such as 24h, or a time such as 2026-04-11T10:42:17Z.",
+		"%q is no age and no time", clip(64, text))
 }
 
 // taskList is what the page shows.
@@ -111,12 +128,25 @@ func tasks(v *visit) error {
 	if err := v.look(); err != nil {
 		return err
 	}
-	f := taskFilter{State: v.parameter("state"), Role: v.parameter("role"), Label: v.parameter("label"), Parent: v.parameter("parent"),
-		Since: v.parameter("since"), Search: v.parameter("q"), Cursor: v.parameter("cursor")}
+	f := taskFilter{
+		State:  v.parameter("state"),
+		Role:   v.parameter("role"),
+		Label:  v.parameter("label"),
+		Parent: v.parameter("parent"),
+		Since:  v.parameter("since"),
+		Search: v.parameter("q"),
+		Cursor: v.parameter("cursor"),
+	}
 	if picket.CheckID("q", "task", f.Search) == nil {
 		return v.Redirect(http.StatusSeeOther, taskPath(f.Search))
 	}
-	list := taskList{Filter: f, Sinces: sinces, Tabs: v.taskTabs(f), Clear: taskFilter{State: f.State}.address(), Later: f.Cursor != ""}
+	list := taskList{
+		Filter: f,
+		Sinces: sinces,
+		Tabs:   v.taskTabs(f),
+		Clear:  taskFilter{State: f.State}.address(),
+		Later:  f.Cursor != "",
+	}
 	if !slices.ContainsFunc(sinces, func(p pair) bool { return p.Name == f.Since }) {
 		list.Sinces = append([]pair{{f.Since, clip(40, f.Since)}}, sinces...)
 	}
@@ -125,7 +155,13 @@ func tasks(v *visit) error {
 	if err != nil {
 		status = picket.CodeOf(err).Status()
 	}
-	return v.show(status, page{name: "tasks", title: "Tasks", topics: []string{"task.", "lease.", "budget.", "namespace."}, body: list, problem: err})
+	return v.show(status, page{
+		name:    "tasks",
+		title:   "Tasks",
+		topics:  []string{"task.", "lease.", "budget.", "namespace."},
+		body:    list,
+		problem: err,
+	})
 }
 
 // taskTabs has a tab for each state; the counts are of all tasks, whatever else
@@ -139,7 +175,13 @@ func (v *visit) taskTabs(f taskFilter) []tab {
 		f.State = string(s)
 		n := v.stats.Tasks[s]
 		total += n
-		tabs = append(tabs, tab{Label: string(s), Path: f.address(), Count: n, Counted: true, Current: state == string(s)})
+		tabs = append(tabs, tab{
+			Label:   string(s),
+			Path:    f.address(),
+			Count:   n,
+			Counted: true,
+			Current: state == string(s),
+		})
 	}
 	tabs[0].Count = total
 	return tabs
@@ -219,7 +261,8 @@ func matcher(text string) func(picket.Task) bool {
 	id := strings.ToUpper(strings.TrimPrefix(strings.TrimPrefix(lower, "task_"), "…"))
 	return func(t picket.Task) bool {
 		_, body, _ := strings.Cut(t.TaskID, "_")
-		return strings.Contains(strings.ToLower(t.Title), lower) || len(id) >= 2 && (strings.HasPrefix(body, id) || strings.HasSuffix(body, id))
+		return strings.Contains(strings.ToLower(t.Title), lower) ||
+			len(id) >= 2 && (strings.HasPrefix(body, id) || strings.HasSuffix(body, id))
 	}
 }
 

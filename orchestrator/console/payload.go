@@ -34,7 +34,8 @@ func typedJSON(field, text, as string) (picket.RawJSON, error) {
 		raw = picket.RawJSON(strings.TrimSpace(text))
 		if strictJSON(raw) != nil {
 			return nil, picket.Invalid(field, "Correct it, or send it as text.",
-				"this is not valid JSON, or a name is there twice, or it is nested deeper than %d levels", web.MaxDepth-1)
+				"this is not valid JSON, or a name is there twice, or it is nested deeper than %d levels",
+				web.MaxDepth-1)
 		}
 	}
 	if len(raw) > picket.MaxPayload {

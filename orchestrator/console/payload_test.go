@@ -26,16 +26,19 @@ func TestNoFormPoisonsTheQueue(t *testing.T) {
 		_, handoff := o.asks("a question", which)
 		page := "/console/handoffs/" + handoff
 		for name, text := range unreadable {
-			if p := s.post("/console/tasks", "title", name, "input", text, "once", s.want("/console/tasks/new").once(t)); p.status >= http.StatusInternalServerError {
+			if p := s.post("/console/tasks", "title", name, "input", text, "once", s.want("/console/tasks/new").
+				once(t)); p.status >= http.StatusInternalServerError {
 				t.Errorf("input with %s: %d", name, p.status)
 			}
-			for _, fields := range [][]string{{"answer", "answer", "so", "edit", "1", "input", text, "inputAs", "json"}, {"finish", "output", text, "as", "json"}} {
+			for _, fields := range [][]string{{"answer", "answer", "so", "edit", "1", "input", text, "inputAs", "json"},
+				{"finish", "output", text, "as", "json"}} {
 				if p := s.submit(page, page+"/"+fields[0], fields[1:]...); p.status != http.StatusBadRequest {
 					t.Errorf("%s with %s: %d", fields[0], name, p.status)
 				}
 			}
 		}
-		if p := s.post("/console/tasks", "title", "t\xff", "once", s.want("/console/tasks/new").once(t)); p.status != http.StatusBadRequest {
+		if p := s.post("/console/tasks", "title", "t\xff", "once", s.want("/console/tasks/new").
+			once(t)); p.status != http.StatusBadRequest {
 			t.Errorf("a title that is not UTF-8: %d", p.status)
 		}
 		made, err := o.Tasks(t.Context(), picket.TaskQuery{States: []picket.TaskState{picket.TaskQueued}})
@@ -62,16 +65,20 @@ func TestNoFormPoisonsTheQueue(t *testing.T) {
 func TestDeepStructuresStayAsLongAsTheyAre(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s := o.sit(picket.ScopeReviewer)
-		deep := picket.RawJSON(strings.Repeat("[", 120) + strings.Repeat("1,", 130_000) + "1" + strings.Repeat("]", 120))
+		deep := picket.RawJSON(strings.Repeat("[", 120) + strings.Repeat("1,", 130_000) + "1" +
+			strings.Repeat("]", 120))
 		task := o.done(picket.TaskSpec{Title: "deep", Input: deep}, picket.Completion{Output: deep})
-		for _, path := range []string{"/console/", "/console/reviews", "/console/reviews/" + task, "/console/tasks/" + task, "/console/tasks/" + task + "/output",
+		for _, path := range []string{"/console/", "/console/reviews", "/console/reviews/" + task,
+			"/console/tasks/" + task, "/console/tasks/" + task + "/output",
 			"/console/reviews/" + task + "/full/output", "/console/reviews/" + task + "/full/input"} {
 			if p := s.want(path); len(p.body) > 512<<10 {
 				t.Errorf("%s has %d KiB", path, len(p.body)>>10)
 			}
 		}
-		flat := o.done(picket.TaskSpec{Title: "flat"}, picket.Completion{Output: picket.RawJSON(`{"a":[1,{"b":"x,[{"}]}`)})
-		if p := s.want("/console/reviews/" + flat + "/full/output"); p.body != "{\n  \"a\": [\n    1,\n    {\n      \"b\": \"x,[{\"\n    }\n  ]\n}" {
+		flat := o.done(picket.TaskSpec{Title: "flat"},
+			picket.Completion{Output: picket.RawJSON(`{"a":[1,{"b":"x,[{"}]}`)})
+		if p := s.want("/console/reviews/" + flat +
+			"/full/output"); p.body != "{\n  \"a\": [\n    1,\n    {\n      \"b\": \"x,[{\"\n    }\n  ]\n}" {
 			t.Errorf("what is usual is shown as %s", p.body)
 		}
 	})

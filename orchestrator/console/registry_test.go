@@ -13,8 +13,15 @@ import (
 // enlist registers an agent.
 func (o *office) enlist(id, role string, most int) picket.Agent {
 	o.t.Helper()
-	a, err := o.Register(o.t.Context(), picket.Caller{Actor: "test"}, picket.Registration{AgentID: id, RoleID: role, Name: "Agent " + id,
-		Capabilities: []string{"go"}, Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: &most}, Metadata: picket.RawJSON(`{"version":"1.20"}`)})
+	a, err := o.Register(o.t.Context(), picket.Caller{Actor: "test"},
+		picket.Registration{
+			AgentID:      id,
+			RoleID:       role,
+			Name:         "Agent " + id,
+			Capabilities: []string{"go"},
+			Capacity:     &picket.DeclaredCapacity{MaxConcurrentTasks: &most},
+			Metadata:     picket.RawJSON(`{"version":"1.20"}`),
+		})
 	must(o.t, err)
 	return a
 }
@@ -22,7 +29,8 @@ func (o *office) enlist(id, role string, most int) picket.Agent {
 // beats is a heartbeat of an agent; it gets the commands that wait for it.
 func (o *office) beats(id string, load int) []picket.PendingCommand {
 	o.t.Helper()
-	got, err := o.Heartbeat(o.t.Context(), picket.Caller{Actor: "test"}, id, picket.Heartbeat{Status: picket.AgentActive, CurrentLoad: &load, ClientTimestamp: picket.InstantOf(time.Now())})
+	got, err := o.Heartbeat(o.t.Context(), picket.Caller{Actor: "test"}, id,
+		picket.Heartbeat{Status: picket.AgentActive, CurrentLoad: &load, ClientTimestamp: picket.InstantOf(time.Now())})
 	must(o.t, err)
 	return got.PendingCommands
 }
@@ -37,11 +45,13 @@ func TestAgentsAreListed(t *testing.T) {
 		o.enlist("w1", "writer", 1)
 		o.beats("c00", 3)
 		p := s.want("/console/agents")
-		p.has(t, "registered 61", "active 61", "unhealthy 0", "3 / 4", "coder 60 active 3 240 237", "writer 1 active 0 1 1", "of 61")
+		p.has(t, "registered 61", "active 61", "unhealthy 0", "3 / 4", "coder 60 active 3 240 237",
+			"writer 1 active 0 1 1", "of 61")
 		if n := strings.Count(p.body, `<td class="main"><a href="/console/agents/`); n != 50 {
 			t.Errorf("%d rows", n)
 		}
-		if second := s.want(p.next()); strings.Count(second.body, `<td class="main"><a href="/console/agents/`) != 11 || second.next() != "" {
+		if second := s.want(p.next()); strings.Count(second.body, `<td class="main"><a href="/console/agents/`) != 11 ||
+			second.next() != "" {
 			t.Errorf("the second page: %s", second.text())
 		}
 		one := s.want("/console/agents?role=writer")
@@ -72,14 +82,18 @@ func TestAnAgentIsCommanded(t *testing.T) {
 		o.enlist("a2", "coder", 2)
 		page := "/console/agents/a2"
 		p := s.want(page)
-		p.has(t, "Agent a2", "active", "every 30 s; unhealthy after 90 s, dead after 300 s", "&#34;version&#34;: &#34;1.20&#34;", "It holds none", "agent.lifecycle registered", "unhealthy unless it is heard")
+		p.has(t, "Agent a2", "active", "every 30 s; unhealthy after 90 s, dead after 300 s",
+			"&#34;version&#34;: &#34;1.20&#34;", "It holds none", "agent.lifecycle registered",
+			"unhealthy unless it is heard")
 		other, _ := o.run(picket.TaskSpec{Title: "more work"}) // a2's
 		s.want(page).has(t, "/console/tasks/"+other)
 		s.want(page).hasNot(t, "/console/tasks/"+id)
-		s.follow(s.submit(page, page+"/ping", "reason", "there?")).has(t, "Asked. It answers with its next heartbeat.", "agent.command")
+		s.follow(s.submit(page, page+"/ping", "reason", "there?")).
+			has(t, "Asked. It answers with its next heartbeat.", "agent.command")
 		s.follow(s.submit(page, page+"/stop-task", "task", " "+other+" ", "reason", "wrong one")).has(t, "Asked.")
 		got := o.beats("a2", 1)
-		if len(got) != 2 || got[0].Command != "ping" || got[0].Reason != "there?" || got[1].Command != "stop_task" || got[1].TaskID != other {
+		if len(got) != 2 || got[0].Command != "ping" || got[0].Reason != "there?" || got[1].Command != "stop_task" ||
+			got[1].TaskID != other {
 			t.Errorf("it hears %+v", got)
 		}
 		p = s.post(page+"/stop-task", "task", "no such thing!", "reason", "kept", "once", s.want(page).once(t))
@@ -93,7 +107,8 @@ func TestAnAgentIsCommanded(t *testing.T) {
 			}
 		}
 		seen := between(s.want(page).body, `name="incarnation" value="`, `"`)
-		s.follow(s.submit(page, page+"/drain", "incarnation", seen)).has(t, "Draining. It takes nothing new", "drain ends by force")
+		s.follow(s.submit(page, page+"/drain", "incarnation", seen)).
+			has(t, "Draining. It takes nothing new", "drain ends by force")
 		s.want(page).hasNot(t, page+"/drain")
 		s.follow(s.submit(page, page+"/deregister", "incarnation", seen)).has(t, "Deregistered.", "deregistered")
 		task, err := o.Task(t.Context(), other)
@@ -138,7 +153,8 @@ func TestLeasesAreListedAndTaken(t *testing.T) {
 		if p := reviewer.post(path, "once", second.once(t)); p.status != http.StatusForbidden {
 			t.Errorf("a reviewer takes a lease: %d", p.status)
 		}
-		s.follow(s.post(path, "reason", "it hangs", "once", second.once(t))).has(t, "The lease has been taken", "59 live")
+		s.follow(s.post(path, "reason", "it hangs", "once", second.once(t))).
+			has(t, "The lease has been taken", "59 live")
 		p = s.post(path, "reason", "kept", "once", s.want("/console/leases").once(t))
 		if p.status != http.StatusConflict {
 			t.Errorf("taken twice: %d", p.status)
@@ -159,12 +175,14 @@ func TestTheStopButton(t *testing.T) {
 		s, reviewer := o.sit(picket.ScopeOperator), o.sit(picket.ScopeReviewer)
 		id, held := o.run(picket.TaskSpec{Title: "x"})
 		must(t, o.Tick(t.Context()))
-		pages := []string{"/console/", "/console/handoffs", "/console/reviews", "/console/tasks", "/console/tasks/" + id, "/console/leases", "/console/budgets", "/console/budgets/" + id,
+		pages := []string{"/console/", "/console/handoffs", "/console/reviews", "/console/tasks",
+			"/console/tasks/" + id, "/console/leases", "/console/budgets", "/console/budgets/" + id,
 			"/console/ledger", "/console/events"}
 		for _, path := range append(pages, "/console/agents", "/console/stop", "/console/tasks/new") {
 			s.want(path).has(t, `href="/console/stop"`, "Stop…")
 		}
-		s.follow(s.submit("/console/stop", "/console/pause", "reason", "looking into it")).has(t, "Paused. Nothing new is granted.", "End what still runs")
+		s.follow(s.submit("/console/stop", "/console/pause", "reason", "looking into it")).
+			has(t, "Paused. Nothing new is granted.", "End what still runs")
 		for _, path := range pages {
 			s.want(path).has(t, "Paused. Nothing new is granted:", "“looking into it”", "Resume…")
 			p := reviewer.want(path)
@@ -174,14 +192,16 @@ func TestTheStopButton(t *testing.T) {
 		if _, err := o.Renew(t.Context(), held); err != nil {
 			t.Errorf("a run that had begun: %v", err)
 		}
-		s.follow(s.submit("/console/stop", "/console/pause", "hard", "yes", "reason", "all of it")).has(t, "Stopped. Every run is being ended", "Stopped. Every run was ended and nothing is granted:")
+		s.follow(s.submit("/console/stop", "/console/pause", "hard", "yes", "reason", "all of it")).
+			has(t, "Stopped. Every run is being ended", "Stopped. Every run was ended and nothing is granted:")
 		if _, err := o.Chore(t.Context(), 100); err != nil {
 			t.Fatal(err)
 		}
 		if task, err := o.Task(t.Context(), id); err != nil || task.State != picket.TaskQueued {
 			t.Errorf("after a hard stop it is %s, %v", task.State, err)
 		}
-		s.follow(s.submit("/console/stop", "/console/resume", "reason", "found it")).has(t, "Resumed. Tasks are granted again.")
+		s.follow(s.submit("/console/stop", "/console/resume", "reason", "found it")).
+			has(t, "Resumed. Tasks are granted again.")
 		s.want("/console/tasks").hasNot(t, "Nothing new is granted:")
 		for _, path := range []string{"/console/stop", "/console/pause", "/console/resume"} {
 			p := reviewer.post(path, "reason", "x", "once", reviewer.number())
@@ -192,10 +212,12 @@ func TestTheStopButton(t *testing.T) {
 				t.Errorf("a reviewer at %s: %d", path, p.status)
 			}
 		}
-		events, err := o.Events(t.Context(), picket.EventQuery{Types: []string{picket.EventPaused, picket.EventResumed}})
+		events, err := o.Events(t.Context(),
+			picket.EventQuery{Types: []string{picket.EventPaused, picket.EventResumed}})
 		must(t, err)
 		for i, want := range []string{"looking into it", "all of it", "found it"} {
-			if len(events.Events) != 3 || events.Events[i].Actor != s.key.KeyID || !strings.Contains(string(events.Events[i].Data)+events.Events[i].Reason, want) {
+			if len(events.Events) != 3 || events.Events[i].Actor != s.key.KeyID ||
+				!strings.Contains(string(events.Events[i].Data)+events.Events[i].Reason, want) {
 				t.Fatalf("the log says %+v", events.Events)
 			}
 		}

@@ -64,10 +64,11 @@ type view struct {
 }
 
 type navEntry struct {
-	Label, Path string
-	Go          string // the letter after g that leads there
-	Current     bool
-	Count       int64 // what waits there for a person
+	Label   string
+	Path    string
+	Go      string // the letter after g that leads there
+	Current bool
+	Count   int64 // what waits there for a person
 }
 
 // May reports whether the person may go to a page or decide, by the name of its
@@ -87,7 +88,8 @@ func (c *Console) loadPages() (map[string]*template.Template, error) {
 	for name, f := range words {
 		funcs[name] = f
 	}
-	shared, err := template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html")
+	shared, err := template.New("").Funcs(funcs).
+		ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html")
 	if err != nil {
 		return nil, err
 	}
@@ -119,11 +121,25 @@ func (v *visit) show(status int, p page) error {
 	if err := v.look(); err != nil {
 		return err
 	}
-	w := view{Title: p.title, Path: v.here(), Theme: v.theme(), SignedIn: v.desk != nil, Cookies: v.site.kind != signInSite && v.site.kind != closedSite, Who: v.session.Principal,
-		Stats: v.stats, Now: v.now(), Topics: strings.Join(p.topics, " "), Every: p.every,
-		Posted: v.Request().Method == post, Body: p.body, Nonce: v.nonce(p.problem), visit: v}
+	w := view{
+		Title:    p.title,
+		Path:     v.here(),
+		Theme:    v.theme(),
+		SignedIn: v.desk != nil,
+		Cookies:  v.site.kind != signInSite && v.site.kind != closedSite,
+		Who:      v.session.Principal,
+		Stats:    v.stats,
+		Now:      v.now(),
+		Topics:   strings.Join(p.topics, " "),
+		Every:    p.every,
+		Posted:   v.Request().Method == post,
+		Body:     p.body,
+		Nonce:    v.nonce(p.problem),
+		visit:    v,
+	}
 	w.Nav = v.navigation(p.nav)
-	if site := v.Request().Header.Get("Sec-Fetch-Site"); v.Request().Method == get && (site == "" || site == "same-origin") {
+	if site := v.Request().Header.Get("Sec-Fetch-Site"); v.Request().Method == get &&
+		(site == "" || site == "same-origin") {
 		w.Did = sentenceOf(v.QueryParam("did"), v.QueryParam("id"))
 	}
 	if p.problem != nil {
@@ -178,7 +194,8 @@ func (v *visit) nonce(problem error) string {
 	if v.token == "" {
 		return "" // nobody decides here
 	}
-	if sent := v.form(nonceField); problem != nil && v.isOurs(sent) && !errors.Is(problem, picket.CodeIdempotencyConflict) {
+	if sent := v.form(nonceField); problem != nil && v.isOurs(sent) &&
+		!errors.Is(problem, picket.CodeIdempotencyConflict) {
 		return sent
 	}
 	return v.newNumber()
@@ -186,7 +203,14 @@ func (v *visit) nonce(problem error) string {
 
 // goLetters are the keys of the pages, after g.
 var goLetters = map[string]string{
-	"overview": "o", "handoffs": "h", "reviews": "r", "tasks": "t", "agents": "a", "leases": "l", "budgets": "b", "events": "e",
+	"overview": "o",
+	"handoffs": "h",
+	"reviews":  "r",
+	"tasks":    "t",
+	"agents":   "a",
+	"leases":   "l",
+	"budgets":  "b",
+	"events":   "e",
 }
 
 func (v *visit) navigation(marked string) []navEntry {
@@ -195,7 +219,12 @@ func (v *visit) navigation(marked string) []navEntry {
 		if r.nav == "" || !v.may(r.name) {
 			continue
 		}
-		e := navEntry{Label: r.nav, Path: r.path, Go: goLetters[r.name], Current: r.name == marked || marked == "" && r.name == v.route.name}
+		e := navEntry{
+			Label:   r.nav,
+			Path:    r.path,
+			Go:      goLetters[r.name],
+			Current: r.name == marked || marked == "" && r.name == v.route.name,
+		}
 		switch r.name {
 		case "handoffs":
 			e.Count = v.stats.Handoffs
@@ -209,22 +238,33 @@ func (v *visit) navigation(marked string) []navEntry {
 
 // problem is a refusal as a person reads it.
 type problem struct {
-	Title, Message, Remedy string
-	Unknown                bool // whether it took effect is not known
-	Alone                  bool // the page says nothing else
-	Facts                  map[string]any
-	RequestID              string
-	status, retryAfter     int
+	Title      string
+	Message    string
+	Remedy     string
+	Unknown    bool // whether it took effect is not known
+	Alone      bool // the page says nothing else
+	Facts      map[string]any
+	RequestID  string
+	status     int
+	retryAfter int
 }
 
 func problemOf(err error, v *visit) *problem {
 	refusal, ok := picket.RefusalOf(err)
 	if !ok {
 		v.console.log.ErrorContext(v.Request().Context(), "page failed", "route", v.Path(), "err", err)
-		refusal = picket.Refuse(picket.CodeInternal, "Try again; if it stays, look for the request id in the server's log.", "something went wrong on our side")
+		refusal = picket.Refuse(picket.CodeInternal,
+			"Try again; if it stays, look for the request id in the server's log.", "something went wrong on our side")
 	}
-	p := &problem{Title: refusal.Code.Title(), Message: refusal.Error(), Remedy: refusal.Remedy, Facts: refusal.Facts,
-		Unknown: v.deciding && errors.Is(err, picket.ErrUnknown), status: refusal.Code.Status(), retryAfter: int(math.Ceil(refusal.RetryAfter.Seconds()))}
+	p := &problem{
+		Title:      refusal.Code.Title(),
+		Message:    refusal.Error(),
+		Remedy:     refusal.Remedy,
+		Facts:      refusal.Facts,
+		Unknown:    v.deciding && errors.Is(err, picket.ErrUnknown),
+		status:     refusal.Code.Status(),
+		retryAfter: int(math.Ceil(refusal.RetryAfter.Seconds())),
+	}
 	if p.status >= 500 {
 		p.RequestID = web.RequestID(v)
 	}

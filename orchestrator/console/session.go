@@ -62,7 +62,15 @@ func (v *visit) setCookie(name, value string, secure bool, maxAge int) {
 	if v.site.kind == signInSite || v.site.kind == closedSite {
 		return
 	}
-	v.SetCookie(&http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode, MaxAge: maxAge})
+	v.SetCookie(&http.Cookie{
+		Name:     name,
+		Value:    value,
+		Path:     "/",
+		HttpOnly: true,
+		Secure:   secure,
+		SameSite: http.SameSiteStrictMode,
+		MaxAge:   maxAge,
+	})
 }
 
 // identify finds the session of the request: the first of its cookies with which
@@ -113,7 +121,8 @@ func (v *visit) deskOf(secret picket.Secret) Desk {
 func (v *visit) askToSignIn() error {
 	r := v.Request()
 	if v.Request().Header.Get(partHeader) != "" || r.Method != get {
-		return v.console.refuse(v, picket.Refuse(picket.CodeUnauthenticated, "Sign in again; nothing was changed.", "your session has ended"))
+		return v.console.refuse(v,
+			picket.Refuse(picket.CodeUnauthenticated, "Sign in again; nothing was changed.", "your session has ended"))
 	}
 	// A strict cookie does not come along when another site's link was followed;
 	// it does when this page asks for itself.

@@ -28,7 +28,8 @@ func (o *office) inReview(title, diff string) (string, picket.Held) {
 
 func (o *office) handIn(held picket.Held, diff string) {
 	o.t.Helper()
-	must(o.t, o.RunEvidence(o.t.Context(), held, picket.Evidence{Branch: "picket/x", Diff: diff + "\n", Files: []picket.ChangedFile{{Path: "a.go"}}}))
+	must(o.t, o.RunEvidence(o.t.Context(), held,
+		picket.Evidence{Branch: "picket/x", Diff: diff + "\n", Files: []picket.ChangedFile{{Path: "a.go"}}}))
 }
 
 // Whoever presses a button of an old page decides nothing: the page comes again
@@ -49,7 +50,8 @@ func TestEvidenceIsSwappedBehindAnOpenPage(t *testing.T) {
 				}
 			}
 		}
-		p := s.post(page+"/reject", "fix", "1", "title", "mend", "input", "i", "inputAs", "text", "digest", "none-none-0", "once", form.once(t))
+		p := s.post(page+"/reject", "fix", "1", "title", "mend", "input", "i", "inputAs", "text", "digest",
+			"none-none-0", "once", form.once(t))
 		if p.status != http.StatusConflict || !strings.Contains(p.body, `value="mend"`) {
 			t.Errorf("the fix: %d %s", p.status, p.text())
 		}
@@ -57,12 +59,14 @@ func TestEvidenceIsSwappedBehindAnOpenPage(t *testing.T) {
 			t.Fatalf("decided all the same: %s %v", task.State, err)
 		}
 		now := o.digest(id)
-		p = s.post(page+"/approve", append([]string{"note", strings.Repeat("x", 5000)}, form.hidden(page+"/approve")...)...)
+		p = s.post(page+"/approve",
+			append([]string{"note", strings.Repeat("x", 5000)}, form.hidden(page+"/approve")...)...)
 		if strings.Contains(p.body, now) {
 			t.Error("a refusal for another reason has moved the decision to the new evidence")
 		}
 		s.follow(s.submit(page, page+"/approve"))
-		if task, err := o.Task(t.Context(), id); err != nil || task.State != picket.TaskCompleted || task.Review.Digest != now {
+		if task, err := o.Task(t.Context(), id); err != nil || task.State != picket.TaskCompleted ||
+			task.Review.Digest != now {
 			t.Errorf("%s on %s, %v", task.State, task.Review.Digest, err)
 		}
 	})
@@ -88,13 +92,15 @@ func TestASupersededRunsDiffIsNotShown(t *testing.T) {
 		o.handIn(old, "+of another run")
 		page := "/console/reviews/" + id
 		p := s.want(page)
-		if strings.Contains(p.body, "of another run") || strings.Contains(p.body, "merge") || !strings.Contains(p.text(), "No changes were handed in") {
+		if strings.Contains(p.body, "of another run") || strings.Contains(p.body, "merge") ||
+			!strings.Contains(p.text(), "No changes were handed in") {
 			t.Errorf("the diff of a superseded run is shown: %s", p.text())
 		}
 		if full := s.get(page + "/full/diff"); strings.Contains(full.body, "of another run") {
 			t.Errorf("its whole diff is shown: %s", full.text())
 		}
-		if diff := s.want("/console/tasks/" + id + "/diff?run=" + old.RunID); !strings.Contains(p.body, "/diff?run="+old.RunID) || !strings.Contains(diff.body, "of another run") {
+		if diff := s.want("/console/tasks/" + id + "/diff?run=" + old.RunID); !strings.Contains(p.body,
+			"/diff?run="+old.RunID) || !strings.Contains(diff.body, "of another run") {
 			t.Errorf("the changes of the other run are not listed under it: %s", diff.text())
 		}
 	})

@@ -57,7 +57,8 @@ func (c *Console) siteOf(r *http.Request) (site, error) {
 		s.port = port
 	}
 	if strings.Trim(s.port, "0123456789") != "" {
-		return s, picket.Refuse(picket.CodeForbidden, "Send a Host header with a port number, or without a port.", "the host header has no valid port")
+		return s, picket.Refuse(picket.CodeForbidden, "Send a Host header with a port number, or without a port.",
+			"the host header has no valid port")
 	}
 	if !c.cfg.OneHost && loginName.MatchString(s.host) {
 		s.kind = loginSite
@@ -120,16 +121,22 @@ func (s site) signIn(next string) string {
 func (v *visit) mayNotSignIn() error {
 	origin := v.Request().Header.Get("Origin")
 	u, err := url.Parse(origin)
-	switch changed := origin != "" && origin != "null" && (err != nil || !strings.EqualFold(u.Host, v.Request().Host)); {
+	switch changed := origin != "" && origin != "null" &&
+		(err != nil || !strings.EqualFold(u.Host, v.Request().Host)); {
 	case changed:
-		return picket.Refuse(picket.CodeForbidden, "Configure the proxy to pass the Host header on unchanged.", "the proxy in front of the server has changed the Host header")
+		return picket.Refuse(picket.CodeForbidden, "Configure the proxy to pass the Host header on unchanged.",
+			"the proxy in front of the server has changed the Host header")
 	case v.site.kind == loginSite:
-		return picket.Refuse(picket.CodeForbidden, "Open "+v.site.address("localhost", loginPath, nil)+" and sign in there.", "nobody can sign in at this host name")
+		return picket.Refuse(picket.CodeForbidden,
+			"Open "+v.site.address("localhost", loginPath, nil)+" and sign in there.",
+			"nobody can sign in at this host name")
 	case v.site.kind == closedSite:
-		return picket.Refuse(picket.CodeForbidden, "Open the console at the host name of the certificate, and set public_url to it.",
+		return picket.Refuse(picket.CodeForbidden,
+			"Open the console at the host name of the certificate, and set public_url to it.",
 			"nobody can sign in at localhost over https, because browsers send its cookies to every port")
 	case v.site.kind == secureSite && !v.site.tls:
-		return picket.Refuse(picket.CodeForbidden, "Use https and set public_url, or open the console on the machine of the server.",
+		return picket.Refuse(picket.CodeForbidden,
+			"Use https and set public_url, or open the console on the machine of the server.",
 			"nobody can sign in at this host name over http, because the cookie would be sent without encryption")
 	}
 	return nil

@@ -3,7 +3,14 @@ package console
 // liveRoutes is what the script reads to keep an open page up to date.
 func liveRoutes() []route {
 	return []route{
-		{name: "live", method: get, path: "/console/live", scopes: people, as: []string{"GET /api/v1/events"}, handle: streamEvents},
+		{
+			name:   "live",
+			method: get,
+			path:   "/console/live",
+			scopes: people,
+			as:     []string{"GET /api/v1/events"},
+			handle: streamEvents,
+		},
 	}
 }
 

@@ -36,19 +36,32 @@ func TestThePageOfATask(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		ctx, s := t.Context(), o.sit(picket.ScopeReviewer)
 		attempts := 3
-		id, first := o.run(picket.TaskSpec{Title: "Mend the fence", Input: picket.RawJSON(`{"issue":7}`), Role: "coder", Labels: map[string]string{"team": "a"},
-			Retry: &picket.Retry{MaxAttempts: &attempts, On: []picket.ExitClass{picket.ExitCrash}}})
+		id, first := o.run(picket.TaskSpec{
+			Title:  "Mend the fence",
+			Input:  picket.RawJSON(`{"issue":7}`),
+			Role:   "coder",
+			Labels: map[string]string{"team": "a"},
+			Retry:  &picket.Retry{MaxAttempts: &attempts, On: []picket.ExitClass{picket.ExitCrash}},
+		})
 		_, err := o.Renew(ctx, first)
 		must(t, err)
-		_, err = o.Report(ctx, first, "r1", picket.Progress{Summary: "Looked at the posts", Beliefs: []string{"one is rotten"}, Attempted: []picket.Attempted{{Action: "push it", Outcome: "it fell"}},
-			NextStep: "dig", Blockers: []string{"no spade"}})
+		_, err = o.Report(ctx, first, "r1",
+			picket.Progress{
+				Summary:   "Looked at the posts",
+				Beliefs:   []string{"one is rotten"},
+				Attempted: []picket.Attempted{{Action: "push it", Outcome: "it fell"}},
+				NextStep:  "dig",
+				Blockers:  []string{"no spade"},
+			})
 		must(t, err)
 		printed := "\x1b[32mgreen\x1b[0m\r\n 10 %\r 20 %\nline <three>\n"
 		_, err = o.RunLog(ctx, first, picket.LogPiece{Stream: "stdout", Data: []byte(printed)})
 		must(t, err)
 		p := s.want("/console/tasks/" + id)
-		p.has(t, "Mend the fence", "by a1", "lease, token 1", `data-how="left" data-ttl="300000"`, `data-left-bar`, "Looked at the posts", "one is rotten", "no spade", "push it", "→ it fell",
-			"green\n 20 %\nline &lt;three&gt;", fmt.Sprintf(`data-offset="%d"`, len(printed)), "task.progress", "picket task watch "+id, `href="/console/tasks?label=team%3Da"`, "{\n  &#34;issue&#34;: 7\n}")
+		p.has(t, "Mend the fence", "by a1", "lease, token 1", `data-how="left" data-ttl="300000"`, `data-left-bar`,
+			"Looked at the posts", "one is rotten", "no spade", "push it", "→ it fell",
+			"green\n 20 %\nline &lt;three&gt;", fmt.Sprintf(`data-offset="%d"`, len(printed)), "task.progress",
+			"picket task watch "+id, `href="/console/tasks?label=team%3Da"`, "{\n  &#34;issue&#34;: 7\n}")
 		code := 137
 		_, err = o.Release(ctx, first, picket.Exit{Class: picket.ExitCrash, Code: &code, Detail: "out of memory"})
 		must(t, err)
@@ -60,9 +73,12 @@ func TestThePageOfATask(t *testing.T) {
 		must(t, err)
 		second, err := o.sealer.Open(leases[0].LeaseToken.Reveal())
 		must(t, err)
-		help, err := o.RequestHelp(ctx, second, picket.HelpRequest{Question: "Oak or pine?", Options: []string{"oak", "pine"}})
+		help, err := o.RequestHelp(ctx, second,
+			picket.HelpRequest{Question: "Oak or pine?", Options: []string{"oak", "pine"}})
 		must(t, err)
-		s.want("/console/tasks/"+id).has(t, "Run 1", "Run 2", "token 2", "Waits for a person", "Oak or pine?", "/console/handoffs/"+help.HandoffID)
+		s.want("/console/tasks/"+id).
+			has(t, "Run 1", "Run 2", "token 2", "Waits for a person", "Oak or pine?",
+				"/console/handoffs/"+help.HandoffID)
 		oak := "oak"
 		_, err = o.Answer(ctx, picket.Caller{Actor: "key_person"}, help.HandoffID, picket.AnswerRequest{Option: &oak})
 		must(t, err)
@@ -70,14 +86,24 @@ func TestThePageOfATask(t *testing.T) {
 		must(t, err)
 		third, err := o.sealer.Open(leases[0].LeaseToken.Reveal())
 		must(t, err)
-		must(t, o.RunEvidence(ctx, third, picket.Evidence{Branch: "picket/fence", Base: "abc", Diffstat: "1 file changed", Diff: "--- a/post\n+++ b/post\n@@ -1 +1 @@\n-rotten\n+oak\n"}))
-		_, err = o.Complete(ctx, third, picket.Completion{Output: picket.RawJSON(`{"posts":1}`), Summary: "stands again"})
+		must(t, o.RunEvidence(ctx, third,
+			picket.Evidence{
+				Branch:   "picket/fence",
+				Base:     "abc",
+				Diffstat: "1 file changed",
+				Diff:     "--- a/post\n+++ b/post\n@@ -1 +1 @@\n-rotten\n+oak\n",
+			}))
+		_, err = o.Complete(ctx, third,
+			picket.Completion{Output: picket.RawJSON(`{"posts":1}`), Summary: "stands again"})
 		must(t, err)
-		s.want("/console/tasks/"+id).has(t, "Answered by key_person", "Waits for a review", "/console/reviews/"+id, "stands again", "&#34;posts&#34;: 1", "picket/fence", "<del>-rotten</del>", "<ins>&#43;oak</ins>")
+		s.want("/console/tasks/"+id).
+			has(t, "Answered by key_person", "Waits for a review", "/console/reviews/"+id, "stands again",
+				"&#34;posts&#34;: 1", "picket/fence", "<del>-rotten</del>", "<ins>&#43;oak</ins>")
 		s.want("/console/tasks/"+id+"?run="+first.RunID).has(t, "Work of run 1", "green")
 		shown, err := o.Task(ctx, id)
 		must(t, err)
-		_, err = o.Approve(ctx, picket.Caller{Actor: "key_boss"}, id, picket.Decision{Note: "well done", Digest: shown.Review.Digest})
+		_, err = o.Approve(ctx, picket.Caller{Actor: "key_boss"}, id,
+			picket.Decision{Note: "well done", Digest: shown.Review.Digest})
 		must(t, err)
 		p = s.want("/console/tasks/" + id)
 		p.has(t, "completed", "Reviewed approve by key_boss", "well done", "task.approved")
@@ -95,10 +121,15 @@ func TestThePageOfATask(t *testing.T) {
 func TestTheTreeOfATask(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s := o.sit(picket.ScopeOperator)
-		id, held := o.run(picket.TaskSpec{Title: "all of it", BudgetEnvelope: &budget.Envelope{Tokens: 1000, USD: 5_000_000_000}})
-		part, err := o.Delegate(t.Context(), held, "d1", picket.Subtask{Title: "a part of it", BudgetEnvelope: &budget.Envelope{Tokens: 100, USD: 2_000_000_000}})
+		id, held := o.run(picket.TaskSpec{
+			Title:          "all of it",
+			BudgetEnvelope: &budget.Envelope{Tokens: 1000, USD: 5_000_000_000},
+		})
+		part, err := o.Delegate(t.Context(), held, "d1",
+			picket.Subtask{Title: "a part of it", BudgetEnvelope: &budget.Envelope{Tokens: 100, USD: 2_000_000_000}})
 		must(t, err)
-		s.want("/console/tasks/"+id).has(t, "Subtasks as a list queued a part of it", "/console/tasks?parent="+id, "this task", "$3.00", "$2.00")
+		s.want("/console/tasks/"+id).
+			has(t, "Subtasks as a list queued a part of it", "/console/tasks?parent="+id, "this task", "$3.00", "$2.00")
 		s.want("/console/tasks/"+part.TaskID).has(t, "subtask of", "/console/tasks/"+id)
 		s.want("/console/budgets/"+id).has(t, "all of it", "a part of it", "given on", "$2.00")
 	})
@@ -111,25 +142,29 @@ func TestWhatAnOperatorDoesToATask(t *testing.T) {
 		page := "/console/tasks/" + id
 		reviewer.want(page).hasNot(t, page+"/cancel", page+"/expire", page+"/top-up")
 		for _, verb := range []string{"cancel", "retry", "expire", "top-up"} {
-			if p := reviewer.post(page+"/"+verb, "reason", "x", "once", reviewer.number()); p.status != http.StatusForbidden {
+			if p := reviewer.post(page+"/"+verb, "reason", "x", "once",
+				reviewer.number()); p.status != http.StatusForbidden {
 				t.Errorf("a reviewer may %s: %d", verb, p.status)
 			}
 		}
 		form := s.want(page).once(t)
 		for range 2 {
-			s.follow(s.post(page+"/top-up", "usd", "0.25", "reason", "more", "once", form)).has(t, "Topped up.", "spent of $1.25")
+			s.follow(s.post(page+"/top-up", "usd", "0.25", "reason", "more", "once", form)).
+				has(t, "Topped up.", "spent of $1.25")
 		}
 		p := s.post(page+"/top-up", "usd", "much", "reason", "kept", "once", s.want(page).once(t))
 		if p.status != http.StatusBadRequest {
 			t.Errorf("no amount: %d", p.status)
 		}
 		p.has(t, `<details class="act" open>`, `value="much"`, `value="kept"`)
-		s.follow(s.submit(page, page+"/expire", "reason", "it is stuck")).has(t, "The lease has been taken", "queued", "it is stuck")
+		s.follow(s.submit(page, page+"/expire", "reason", "it is stuck")).
+			has(t, "The lease has been taken", "queued", "it is stuck")
 		if _, err := o.Renew(ctx, held); picket.CodeOf(err) != picket.CodeLeaseExpired {
 			t.Errorf("a lease that was taken is renewed: %v", err)
 		}
 		once := s.want(page).once(t)
-		s.follow(s.post(page+"/cancel", "reason", "enough", "once", once)).has(t, "Cancelled. The task ends here.", "“enough”")
+		s.follow(s.post(page+"/cancel", "reason", "enough", "once", once)).
+			has(t, "Cancelled. The task ends here.", "“enough”")
 		p = s.post(page+"/cancel", "reason", "once more", "once", s.want("/console/tasks/new").once(t))
 		if p.status != http.StatusConflict {
 			t.Errorf("cancelled twice: %d", p.status)
@@ -141,10 +176,14 @@ func TestWhatAnOperatorDoesToATask(t *testing.T) {
 		if strings.HasPrefix(to, page) {
 			t.Errorf("it goes on with the old task: %s", to)
 		}
-		if p := s.post(page+"/retry", "reason", strings.Repeat("x", 5000), "once", once); p.status != http.StatusBadRequest {
+		if p := s.post(page+"/retry", "reason", strings.Repeat("x", 5000), "once",
+			once); p.status != http.StatusBadRequest {
 			t.Errorf("a reason of 5,000 bytes: %d", p.status)
 		}
-		events, err := o.Events(ctx, picket.EventQuery{Types: []string{picket.EventTaskCancelled, picket.EventBudgetToppedUp, picket.EventLeaseExpired}})
+		events, err := o.Events(ctx,
+			picket.EventQuery{
+				Types: []string{picket.EventTaskCancelled, picket.EventBudgetToppedUp, picket.EventLeaseExpired},
+			})
 		must(t, err)
 		for _, ev := range events.Events {
 			if ev.Actor != s.key.KeyID {
@@ -187,8 +226,11 @@ func TestLongTexts(t *testing.T) {
 		path := "/console/tasks/" + id + "/log?run=" + held.RunID
 		p = s.want(path)
 		p.has(t, "What came before", "bytes 49\u202f152 to 98\u202f304 of 98\u202f304")
-		if raw := s.want("/console/tasks/" + id + "/log/raw?offset=98288&run=" + held.RunID); raw.body != "0123456789abcde\n" || raw.header.Get("X-Picket-Next") != "98304" || raw.header.Get("X-Picket-Log") != "open" ||
-			!strings.HasPrefix(raw.header.Get("Content-Type"), "text/plain") || raw.header.Get("X-Content-Type-Options") != "nosniff" {
+		if raw := s.want("/console/tasks/" + id + "/log/raw?offset=98288&run=" +
+			held.RunID); raw.body != "0123456789abcde\n" || raw.header.Get("X-Picket-Next") != "98304" ||
+			raw.header.Get("X-Picket-Log") != "open" ||
+			!strings.HasPrefix(raw.header.Get("Content-Type"), "text/plain") ||
+			raw.header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("the log itself: %q %v", raw.body, raw.header)
 		}
 		s.want("/console/tasks/"+id+"/log?stream=stderr").has(t, "Nothing was printed here.")

@@ -54,8 +54,10 @@ func TestTasksAreFiltered(t *testing.T) {
 			want  []string
 		}{
 			{"", []string{taken, b, a, old}}, {"state=leased", []string{taken}}, {"role=coder", []string{b, a}},
-			{"label=team%3Da", []string{a, old}}, {"label=team%3Da&role=coder", []string{a}}, {"since=1h", []string{taken, b, a}},
-			{"since=2000-01-01", []string{taken, b, a, old}}, {"parent=" + a, nil}, {"state=queued&role=writer", []string{old}}, {"state=failed", nil},
+			{"label=team%3Da", []string{a, old}}, {"label=team%3Da&role=coder", []string{a}},
+			{"since=1h", []string{taken, b, a}},
+			{"since=2000-01-01", []string{taken, b, a, old}}, {"parent=" + a, nil},
+			{"state=queued&role=writer", []string{old}}, {"state=failed", nil},
 		} {
 			p := s.want("/console/tasks?" + c.query)
 			if !slices.Equal(p.listed(), c.want) {
@@ -65,11 +67,19 @@ func TestTasksAreFiltered(t *testing.T) {
 				t.Errorf("%q: the tabs say %.200s", c.query, p.text())
 			}
 		}
-		for query, keeps := range map[string]string{"label=team": `name="label" value="team"`, "role=%7B%7D": `name="role" value="{}"`, "parent=x": `name="parent" value="x"`,
-			"since=soon": `value="soon" selected`, "state=lost": `name="state" value="lost"`, "cursor=x": `id="list"`} {
+		for query, keeps := range map[string]string{
+			"label=team":  `name="label" value="team"`,
+			"role=%7B%7D": `name="role" value="{}"`,
+			"parent=x":    `name="parent" value="x"`,
+			"since=soon":  `value="soon" selected`,
+			"state=lost":  `name="state" value="lost"`,
+			"cursor=x":    `id="list"`,
+		} {
 			p := s.get("/console/tasks?" + query)
-			if p.status != http.StatusBadRequest || !strings.Contains(p.body, keeps) || !strings.Contains(p.body, `role="alert"`) || len(p.listed()) > 0 {
-				t.Errorf("%q: %d, keeps what was typed: %t: %s", query, p.status, strings.Contains(p.body, keeps), p.text())
+			if p.status != http.StatusBadRequest || !strings.Contains(p.body, keeps) ||
+				!strings.Contains(p.body, `role="alert"`) || len(p.listed()) > 0 {
+				t.Errorf("%q: %d, keeps what was typed: %t: %s", query, p.status, strings.Contains(p.body, keeps),
+					p.text())
 			}
 		}
 	})
@@ -107,15 +117,19 @@ func TestTasksAreSearched(t *testing.T) {
 			o.submitted(picket.TaskSpec{Title: fmt.Sprintf("Fix %d", n)})
 		}
 		id := o.submitted(picket.TaskSpec{Title: "Über den Zaun"})
-		for _, q := range []string{"ZAUN", "%C3%BCber", id[len(id)-6:], strings.ToLower(id[len(id)-6:]), "task_" + id[len("task_"):len(id)-1]} {
-			if p := s.want("/console/tasks?q=" + q); !slices.Equal(p.listed(), []string{id}) || !strings.Contains(p.text(), "131 tasks were looked through, which is all of them") {
+		for _, q := range []string{"ZAUN", "%C3%BCber", id[len(id)-6:], strings.ToLower(id[len(id)-6:]),
+			"task_" + id[len("task_"):len(id)-1]} {
+			if p := s.want("/console/tasks?q=" + q); !slices.Equal(p.listed(), []string{id}) ||
+				!strings.Contains(p.text(), "131 tasks were looked through, which is all of them") {
 				t.Errorf("%q finds %v: %s", q, p.listed(), p.text())
 			}
 		}
-		if p := s.get("/console/tasks?q=" + id); p.status != http.StatusSeeOther || p.header.Get("Location") != "/console/tasks/"+id {
+		if p := s.get("/console/tasks?q=" + id); p.status != http.StatusSeeOther ||
+			p.header.Get("Location") != "/console/tasks/"+id {
 			t.Errorf("a whole id: %d to %s", p.status, p.header.Get("Location"))
 		}
-		if p := s.want("/console/tasks?q=nonsense"); !strings.Contains(p.text(), "Nothing found for “nonsense” among 131 tasks") {
+		if p := s.want("/console/tasks?q=nonsense"); !strings.Contains(p.text(),
+			"Nothing found for “nonsense” among 131 tasks") {
 			t.Errorf("nothing found: %s", p.text())
 		}
 		seen := map[string]bool{}
@@ -139,7 +153,8 @@ func TestTasksAreSearched(t *testing.T) {
 func TestATaskIsSubmitted(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s, reviewer := o.sit(picket.ScopeOperator), o.sit(picket.ScopeReviewer)
-		fields := []string{"title", "Fix it", "input", " {\"n\": 1.50}", "role", "coder", "needs", "go, docker", "labels", "team=a issue=7", "priority", "9",
+		fields := []string{"title", "Fix it", "input", " {\"n\": 1.50}", "role", "coder", "needs", "go, docker",
+			"labels", "team=a issue=7", "priority", "9",
 			"usd", "0.75", "tokens", "50,000", "review", "none"}
 		made := s.submit("/console/tasks/new", "/console/tasks", fields...)
 		id := strings.TrimSuffix(strings.TrimPrefix(made.header.Get("Location"), "/console/tasks/"), "?did=submitted")
@@ -148,35 +163,49 @@ func TestATaskIsSubmitted(t *testing.T) {
 		}
 		task, err := o.Task(t.Context(), id)
 		must(t, err)
-		if task.Title != "Fix it" || string(task.Input) != `{"n": 1.50}` || task.Role != "coder" || len(task.Needs) != 2 || task.Labels["issue"] != "7" || task.Priority != 9 ||
-			task.BudgetEnvelope.USD != 750_000_000 || task.BudgetEnvelope.Tokens != 50_000 || task.ReviewBy != "none" || task.CreatedBy != s.key.KeyID {
+		if task.Title != "Fix it" || string(task.Input) != `{"n": 1.50}` || task.Role != "coder" ||
+			len(task.Needs) != 2 || task.Labels["issue"] != "7" || task.Priority != 9 ||
+			task.BudgetEnvelope.USD != 750_000_000 || task.BudgetEnvelope.Tokens != 50_000 || task.ReviewBy != "none" ||
+			task.CreatedBy != s.key.KeyID {
 			t.Errorf("submitted %+v", task)
 		}
 		once := s.want("/console/tasks/new").once(t)
 		first := s.post("/console/tasks", "title", "plain", "input", "words\r\nof a person", "once", once)
-		if again := s.post("/console/tasks", "title", "plain", "input", "words\r\nof a person", "once", once); again.header.Get("Location") != first.header.Get("Location") {
+		if again := s.post("/console/tasks", "title", "plain", "input", "words\r\nof a person", "once",
+			once); again.header.Get("Location") != first.header.Get("Location") {
 			t.Errorf("the same form twice makes %s and %s", first.header.Get("Location"), again.header.Get("Location"))
 		}
 		page, err := o.Tasks(t.Context(), picket.TaskQuery{})
 		must(t, err)
-		if plain, err := o.Task(t.Context(), page.Tasks[0].TaskID); err != nil || len(page.Tasks) != 2 || string(plain.Input) != `"words\nof a person"` || plain.BudgetEnvelope.USD != 1_000_000_000 {
+		if plain, err := o.Task(t.Context(), page.Tasks[0].TaskID); err != nil || len(page.Tasks) != 2 ||
+			string(plain.Input) != `"words\nof a person"` || plain.BudgetEnvelope.USD != 1_000_000_000 {
 			t.Errorf("%d tasks, the last %+v", len(page.Tasks), plain)
 		}
-		for field, value := range map[string]string{"title": " ", "role": "no good", "priority": "12", "usd": "lots", "tokens": "-1", "labels": "team", "needs": "{}"} {
+		for field, value := range map[string]string{
+			"title":    " ",
+			"role":     "no good",
+			"priority": "12",
+			"usd":      "lots",
+			"tokens":   "-1",
+			"labels":   "team",
+			"needs":    "{}",
+		} {
 			typed := []string{"input", "kept too", field, value, "once", s.want("/console/tasks/new").once(t)}
 			if field != "title" {
 				typed = append(typed, "title", "kept")
 			}
 			p := s.post("/console/tasks", typed...)
 			want := fmt.Sprintf(`<div class="field wrong"><label for="%s"`, field)
-			if p.status != http.StatusBadRequest || !strings.Contains(p.body, want) || !strings.Contains(p.body, "kept too") {
+			if p.status != http.StatusBadRequest || !strings.Contains(p.body, want) ||
+				!strings.Contains(p.body, "kept too") {
 				t.Errorf("%s %q: %d %s", field, value, p.status, p.text())
 			}
 		}
 		if p := reviewer.want("/console/tasks"); strings.Contains(p.body, "/console/tasks/new") {
 			t.Error("a reviewer is shown how to submit")
 		}
-		for _, p := range []paper{reviewer.get("/console/tasks/new"), reviewer.post("/console/tasks", "title", "x", "once", once)} {
+		for _, p := range []paper{reviewer.get("/console/tasks/new"),
+			reviewer.post("/console/tasks", "title", "x", "once", once)} {
 			if p.status != http.StatusForbidden {
 				t.Errorf("a reviewer submits: %d", p.status)
 			}

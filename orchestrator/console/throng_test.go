@@ -40,7 +40,8 @@ func (o *office) throng(raw redis.UniversalClient) {
 			p.HSet(ctx, k("run:", rid), changed(copies["run:"+run], "task", id))
 			p.ZAdd(ctx, k("deadlines"), redis.Z{Score: 1e15 + order, Member: id})
 		}
-		p.HSet(ctx, k("task:", id), changed(copies["task:"+pattern], "state", state, "order", fmt.Sprint(n+10), "run", rid))
+		p.HSet(ctx, k("task:", id),
+			changed(copies["task:"+pattern], "state", state, "order", fmt.Sprint(n+10), "run", rid))
 		p.Set(ctx, k("spec:", id), strings.Replace(spec, "pattern", fmt.Sprintf("task number %d", n), 1), 0)
 		p.HSet(ctx, k("env:", id), copies["env:"+pattern])
 		for _, index := range []string{"tasks", "by-state:" + state, "by-role:coder", "by-label:team=a"} {
@@ -48,8 +49,17 @@ func (o *office) throng(raw redis.UniversalClient) {
 		}
 		seq++
 		at := fmt.Sprint(seq, "-0")
-		p.XAdd(ctx, &redis.XAddArgs{Stream: k("events"), ID: at, Values: []any{"type", "task.progress", "at", 946684800000 + n, "now", 1, "actor", "x", "data", `{"state":"leased"}`, "task", id}})
-		p.XAdd(ctx, &redis.XAddArgs{Stream: k("ledger"), ID: at, Values: []any{"task", id, "at", 1000, "kind", "call", "tool", "t", "cost_u", 1000}})
+		p.XAdd(ctx, &redis.XAddArgs{
+			Stream: k("events"),
+			ID:     at,
+			Values: []any{"type", "task.progress", "at", 946684800000 + n, "now", 1, "actor", "x", "data",
+				`{"state":"leased"}`, "task", id},
+		})
+		p.XAdd(ctx, &redis.XAddArgs{
+			Stream: k("ledger"),
+			ID:     at,
+			Values: []any{"task", id, "at", 1000, "kind", "call", "tool", "t", "cost_u", 1000},
+		})
 		p.ZAdd(ctx, k("ledger-of:", id), redis.Z{Score: float64(seq), Member: seq})
 		if n%500 == 499 {
 			_, err := p.Exec(ctx)
@@ -85,9 +95,11 @@ func TestPagesOfAThrong(t *testing.T) {
 	}
 	o.throng(raw)
 	pages := []struct {
-		path              string
-		rows, kib, onWire int
-		calls             string
+		path   string
+		rows   int
+		kib    int
+		onWire int
+		calls  string
 	}{
 		{"/console/", 12, 32, 5, "handoffs=1 reviews=1"},
 		{"/console/tasks", 50, 64, 3, "list=1"},
@@ -95,7 +107,8 @@ func TestPagesOfAThrong(t *testing.T) {
 		{"/console/tasks?q=number+95", 50, 64, 6, "list=4"},
 		{"/console/tasks?q=nothing+like+it", 0, 16, 7, "list=5"},
 		{"/console/tasks?q=nothing&state=leased&cursor=5000", 0, 16, 7, "list=3"},
-		{"/console/tasks/task_00000000000000000000005001", 2, 32, 46, "agent=1 envelope=1 events=2 explain=1 reports=1 task=1"},
+		{"/console/tasks/task_00000000000000000000005001", 2, 32, 46,
+			"agent=1 envelope=1 events=2 explain=1 reports=1 task=1"},
 		{"/console/tasks/" + full, 30, 320, 50, "envelope=1 events=2 evidence=1 explain=1 log=4 reports=1 task=1"},
 		{"/console/tasks/" + full + "/reports", 0, 640, 3, "reports=1"},
 		{"/console/tasks/" + full + "/log", 0, 192, 4, "log=2"},
@@ -132,7 +145,8 @@ func TestPagesOfAThrong(t *testing.T) {
 		}
 		delete(made, "session")
 		delete(made, "stats")
-		if asks := strings.TrimSuffix(strings.TrimPrefix(strings.ReplaceAll(fmt.Sprint(made), ":", "="), "map["), "]"); page.calls != "" && asks != page.calls {
+		if asks := strings.TrimSuffix(strings.TrimPrefix(strings.ReplaceAll(fmt.Sprint(made), ":", "="), "map["),
+			"]"); page.calls != "" && asks != page.calls {
 			t.Errorf("%s asks %s, want %s", page.path, asks, page.calls)
 		}
 		if strings.HasSuffix(page.path, "from=950") && !strings.Contains(p.body, "task number 9500<") {
@@ -140,7 +154,8 @@ func TestPagesOfAThrong(t *testing.T) {
 		}
 		rows := strings.Count(p.body, "data-row")
 		if rows > page.rows || len(p.body) > page.kib<<10 || sent > page.onWire {
-			t.Errorf("%s: %d rows, %d KiB, %d commands sent (%v); allowed are %d, %d, %d", page.path, rows, len(p.body)>>10, sent, took, page.rows, page.kib, page.onWire)
+			t.Errorf("%s: %d rows, %d KiB, %d commands sent (%v); allowed are %d, %d, %d", page.path, rows,
+				len(p.body)>>10, sent, took, page.rows, page.kib, page.onWire)
 		}
 		t.Logf("%-60.60s %3d rows %4d KiB %3d commands %v", page.path, rows, len(p.body)>>10, sent, made)
 	}

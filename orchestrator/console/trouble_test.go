@@ -19,7 +19,8 @@ func TestALostReplyIsSettledByPressingAgain(t *testing.T) {
 		once := s.want(page).once(t)
 		o.lose = true
 		p := s.post(page+"/answer", "answer", "yes", "once", once)
-		for _, part := range []string{"Whether it took effect is not known", "What you wrote Your answer yes", "you answered"} {
+		for _, part := range []string{"Whether it took effect is not known", "What you wrote Your answer yes",
+			"you answered"} {
 			if p.status != http.StatusServiceUnavailable || !strings.Contains(p.text(), part) {
 				t.Errorf("%d, no %q: %s", p.status, part, p.text())
 			}
@@ -42,7 +43,8 @@ func TestALostQuestionIsAskedAgain(t *testing.T) {
 		once := s.want(page).once(t)
 		o.drop = true
 		p := s.post(page+"/answer", "answer", "yes", "once", once)
-		if p.status != http.StatusServiceUnavailable || p.once(t) != once || !strings.Contains(p.body, ">yes</textarea>") {
+		if p.status != http.StatusServiceUnavailable || p.once(t) != once ||
+			!strings.Contains(p.body, ">yes</textarea>") {
 			t.Fatalf("%d %s", p.status, p.text())
 		}
 		o.drop = false
@@ -61,11 +63,13 @@ func TestAStoreThatIsAway(t *testing.T) {
 		o.away = true
 		for _, path := range []string{"/console/", "/console/handoffs", "/console/nowhere"} {
 			p := s.get(path)
-			if p.status < 400 || p.status == http.StatusUnauthorized || !strings.Contains(p.header.Get("Content-Type"), "text/html") || len(s.cookies) != 1 {
+			if p.status < 400 || p.status == http.StatusUnauthorized ||
+				!strings.Contains(p.header.Get("Content-Type"), "text/html") || len(s.cookies) != 1 {
 				t.Errorf("%s: %d %s", path, p.status, p.text())
 			}
 		}
-		if p := s.get("/console/"); p.status != http.StatusServiceUnavailable || !strings.Contains(p.text(), "Request req_") {
+		if p := s.get("/console/"); p.status != http.StatusServiceUnavailable ||
+			!strings.Contains(p.text(), "Request req_") {
 			t.Errorf("%d %s", p.status, p.text())
 		}
 		o.away = false
@@ -76,7 +80,8 @@ func TestAStoreThatIsAway(t *testing.T) {
 func TestTheOverviewCounts(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s := o.sit(picket.ScopeReviewer)
-		if p := s.want("/console/"); !strings.Contains(p.text(), "Nobody waits for you") || !strings.Contains(p.text(), "picket demo handoff") || !strings.Contains(p.text(), "No superseded run") {
+		if p := s.want("/console/"); !strings.Contains(p.text(), "Nobody waits for you") ||
+			!strings.Contains(p.text(), "picket demo handoff") || !strings.Contains(p.text(), "No superseded run") {
 			t.Errorf("an empty one: %s", p.text())
 		}
 		ctx := t.Context()
@@ -92,7 +97,8 @@ func TestTheOverviewCounts(t *testing.T) {
 		}
 		o.RefusedWrite(ctx, held, "report", refusal) // as the tool proxy does
 		text := s.want("/console/").text()
-		for _, part := range []string{"queued 1 running 0 in review 1 hand-offs 1", "1 to answer, 1 to review", "Which database?", "three times as fast", "Results handed in 1", "Handed to people 1",
+		for _, part := range []string{"queued 1 running 0 in review 1 hand-offs 1", "1 to answer, 1 to review",
+			"Which database?", "three times as fast", "Results handed in 1", "Handed to people 1",
 			"Spent so far", "$0.0420", "lease_expired 1"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("no %q: %s", part, text)

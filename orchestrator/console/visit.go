@@ -66,7 +66,8 @@ func (c *Console) handler(r route) func(*visit) error {
 		case !signedIn && !r.open():
 			return v.askToSignIn()
 		case !r.open() && !v.session.Principal.May(r.scopes...):
-			return c.refuse(v, picket.Refuse(picket.CodeForbidden, "Sign in with a key that may, or ask somebody who has one.",
+			return c.refuse(v, picket.Refuse(picket.CodeForbidden,
+				"Sign in with a key that may, or ask somebody who has one.",
 				"the key %s may not do this", v.session.Principal.Name))
 		}
 		v.deciding = r.method == post
@@ -82,7 +83,8 @@ func (v *visit) readForm() error {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return picket.Refuse(picket.CodeTooLarge, "Write less; long texts belong into the repository.", "the form is larger than %d KiB", maxForm>>10)
+		return picket.Refuse(picket.CodeTooLarge, "Write less; long texts belong into the repository.",
+			"the form is larger than %d KiB", maxForm>>10)
 	case err != nil:
 		return picket.Invalid("", "Send the form from the page again.", "the form cannot be read")
 	}
@@ -132,7 +134,8 @@ func (v *visit) caller() (picket.Caller, error) {
 	by := picket.Caller{Actor: who.KeyID, Operator: who.May(picket.ScopeOperator)}
 	nonce := v.form(nonceField)
 	if !v.isOurs(nonce) {
-		return by, picket.Refuse(picket.CodeForbidden, "Load the page again, then press the button there.", "the form does not belong to this login")
+		return by, picket.Refuse(picket.CodeForbidden, "Load the page again, then press the button there.",
+			"the form does not belong to this login")
 	}
 	rest := url.Values{}
 	for name, values := range v.Request().PostForm {

@@ -95,7 +95,8 @@ func took(ms int64) string {
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n' || r == '\t' || r == '\u200c' || r == '\u200d' || unicode.Is(unicode.Prepended_Concatenation_Mark, r):
+		case r == '\n' || r == '\t' || r == '\u200c' || r == '\u200d' ||
+			unicode.Is(unicode.Prepended_Concatenation_Mark, r):
 			return r
 		case r == '\u2028' || r == '\u2029':
 			return '\n'

@@ -17,16 +17,29 @@ func TestPlantedWordsAreTextEverywhere(t *testing.T) {
 		ctx, s := t.Context(), o.sit(picket.ScopeAdmin)
 		_, reviewed := o.planted()
 		most := 3
-		_, err := o.Register(ctx, picket.Caller{Actor: canary}, picket.Registration{AgentID: "evil", RoleID: "coder", Name: canary, Endpoint: "http://x/?" + url.QueryEscape(canary),
-			Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: &most}, Metadata: picket.RawJSON(`{"a":` + string(textOf(canary)) + `}`)})
+		_, err := o.Register(ctx, picket.Caller{Actor: canary},
+			picket.Registration{
+				AgentID:  "evil",
+				RoleID:   "coder",
+				Name:     canary,
+				Endpoint: "http://x/?" + url.QueryEscape(canary),
+				Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: &most},
+				Metadata: picket.RawJSON(`{"a":` + string(textOf(canary)) + `}`),
+			})
 		must(t, err)
 		label := strings.NewReplacer("{", "", "}", "").Replace(canary)
-		id, held := o.run(picket.TaskSpec{Title: canary, Labels: map[string]string{"l": label[:100]}, BudgetEnvelope: &budget.Envelope{USD: 100 * cents, Tokens: 100},
-			Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}})
-		part, err := o.Delegate(ctx, held, "d", picket.Subtask{Title: canary, BudgetEnvelope: &budget.Envelope{USD: cents}})
+		id, held := o.run(picket.TaskSpec{
+			Title:          canary,
+			Labels:         map[string]string{"l": label[:100]},
+			BudgetEnvelope: &budget.Envelope{USD: 100 * cents, Tokens: 100},
+			Retry:          &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}},
+		})
+		part, err := o.Delegate(ctx, held, "d",
+			picket.Subtask{Title: canary, BudgetEnvelope: &budget.Envelope{USD: cents}})
 		must(t, err)
 		o.paysSaying(held, "http_request", cents, canary)
-		must(t, o.RunEvents(ctx, held, []picket.RunEvent{{Type: picket.EventRunLaunched, WorkspacePath: "/x/" + canary, Containment: canary}}))
+		must(t, o.RunEvents(ctx, held,
+			[]picket.RunEvent{{Type: picket.EventRunLaunched, WorkspacePath: "/x/" + canary, Containment: canary}}))
 		_, err = o.TopUp(ctx, picket.Caller{Actor: canary}, id, picket.TopUp{USD: cents, Reason: canary})
 		must(t, err)
 		signal := canary
@@ -42,28 +55,41 @@ func TestPlantedWordsAreTextEverywhere(t *testing.T) {
 			p.inert(t, where)
 			seen += strings.Count(p.body, "window.__xss=1&lt;/script&gt;")
 		}
-		for _, path := range []string{"/console/tasks", work, "/console/tasks/" + reviewed, "/console/tasks/" + part.TaskID, "/console/tasks/" + reviewed + "/reports", "/console/tasks/" + reviewed + "/log",
-			"/console/tasks/" + reviewed + "/diff", "/console/tasks/" + reviewed + "/input", "/console/tasks/" + reviewed + "/output", "/console/agents", "/console/agents/evil", "/console/leases", "/console/budgets",
-			books, "/console/ledger", "/console/events", "/console/events?task=" + id, "/console/stop", "/console/tasks/new?role=" + q} {
+		for _, path := range []string{"/console/tasks", work, "/console/tasks/" + reviewed,
+			"/console/tasks/" + part.TaskID, "/console/tasks/" + reviewed + "/reports",
+			"/console/tasks/" + reviewed + "/log",
+			"/console/tasks/" + reviewed + "/diff", "/console/tasks/" + reviewed + "/input",
+			"/console/tasks/" + reviewed + "/output", "/console/agents", "/console/agents/evil", "/console/leases",
+			"/console/budgets",
+			books, "/console/ledger", "/console/events", "/console/events?task=" + id, "/console/stop",
+			"/console/tasks/new?role=" + q} {
 			if p := s.want(path); !strings.Contains(path, "/leases") && p.status == http.StatusOK {
 				look(path, p)
 			}
 		}
-		for _, path := range []string{"/console/tasks?q=", "/console/tasks?role=", "/console/tasks?label=", "/console/tasks?parent=", "/console/tasks?since=", "/console/tasks?state=", "/console/agents?status=", "/console/agents?role=",
-			"/console/ledger?of=", "/console/ledger?kind=", "/console/events?type=", "/console/events?task=", "/console/events?agent=", "/console/tasks?did=", work + "?run="} {
+		for _, path := range []string{"/console/tasks?q=", "/console/tasks?role=", "/console/tasks?label=",
+			"/console/tasks?parent=", "/console/tasks?since=", "/console/tasks?state=", "/console/agents?status=",
+			"/console/agents?role=",
+			"/console/ledger?of=", "/console/ledger?kind=", "/console/events?type=", "/console/events?task=",
+			"/console/events?agent=", "/console/tasks?did=", work + "?run="} {
 			look(path, s.get(path+q))
 		}
 		once := s.want(work).once(t)
-		for _, path := range []string{work + "/cancel", work + "/top-up", work + "/retry", "/console/agents/evil/stop-task", books + "/top-up", "/console/leases/" + id + "/expire"} {
-			p := s.post(path, "reason", strings.Repeat(typed, 60), "usd", typed, "tokens", typed, "task", typed, "once", once)
+		for _, path := range []string{work + "/cancel", work + "/top-up", work + "/retry",
+			"/console/agents/evil/stop-task", books + "/top-up", "/console/leases/" + id + "/expire"} {
+			p := s.post(path, "reason", strings.Repeat(typed, 60), "usd", typed, "tokens", typed, "task", typed, "once",
+				once)
 			if p.status < 400 || p.status >= 500 {
 				t.Errorf("%s is not refused: %d", path, p.status)
 			}
 			look(path, p)
 		}
-		look("a task that is refused", s.post("/console/tasks", "title", strings.Repeat(typed, 10), "input", typed, "role", typed, "needs", typed, "agent", typed, "priority", typed, "usd", typed,
-			"tokens", typed, "labels", typed, "review", typed, "once", once))
-		look("a reason of a pause that is refused", s.post("/console/pause", "reason", strings.Repeat(typed, 60), "once", once))
+		look("a task that is refused",
+			s.post("/console/tasks", "title", strings.Repeat(typed, 10), "input", typed, "role", typed, "needs", typed,
+				"agent", typed, "priority", typed, "usd", typed,
+				"tokens", typed, "labels", typed, "review", typed, "once", once))
+		look("a reason of a pause that is refused",
+			s.post("/console/pause", "reason", strings.Repeat(typed, 60), "once", once))
 		if seen < 150 {
 			t.Errorf("the planted words were seen %d times only: are they in every field?", seen)
 		}

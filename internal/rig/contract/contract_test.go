@@ -17,11 +17,13 @@ func TestCheckSeesWhatIsNotDescribed(t *testing.T) {
 	d := contract.Load(t)
 	problem := `{"type":"about:blank","title":"t","status":404,"detail":"d","code":"not_found","message":"d","remedy":"r","retryable":false,"requestId":"x"}`
 	for _, tt := range []struct {
-		name, method, path string
-		status             int
-		header             http.Header
-		body               string
-		good               bool
+		name   string
+		method string
+		path   string
+		status int
+		header http.Header
+		body   string
+		good   bool
 	}{
 		{"good", "GET", "/healthz", 200, header("application/json"), `{"status":"ok"}`, true},
 		{"extra member", "GET", "/healthz", 200, header("application/json"), `{"status":"ok","more":1}`, false},
@@ -31,7 +33,8 @@ func TestCheckSeesWhatIsNotDescribed(t *testing.T) {
 		{"no route, no problem", "GET", "/nowhere", 404, header("text/plain"), `no`, false},
 		{"no route, problem", "GET", "/nowhere", 404, header("application/problem+json"), problem, true},
 		{"no route, answered", "GET", "/nowhere", 200, header("application/json"), `{}`, false},
-		{"unknown code", "GET", "/nowhere", 404, header("application/problem+json"), `{"type":"about:blank","title":"t","status":404,"detail":"d","code":"nope","message":"d","remedy":"r","retryable":false,"requestId":"x"}`, false},
+		{"unknown code", "GET", "/nowhere", 404, header("application/problem+json"),
+			`{"type":"about:blank","title":"t","status":404,"detail":"d","code":"nope","message":"d","remedy":"r","retryable":false,"requestId":"x"}`, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := httptest.NewRequest(tt.method, tt.path, nil)
