@@ -95,22 +95,7 @@ const again = time.Second
 func (l *line) run(ctx context.Context) {
 	var turns sync.WaitGroup
 	defer turns.Wait()
-	var claim string
-	for began := time.Now(); ctx.Err() == nil; {
-		if claim == "" {
-			claim, began = newClaim(), time.Now()
-		}
-		turn, err := l.queue.ClaimWebhook(ctx, claim)
-		if l.note(ctx, err); err != nil {
-			sleep(ctx, again)
-			continue // with the same claim, from when it was first asked for: the reply may have been lost
-		}
-		claim = ""
-		held := began
-		if turn.WebhookID == "" {
-			l.wait(ctx, turn)
-			continue
-		}
+	begin := func(turn picket.WebhookTurn, held time.Time) {
 		turns.Go(func() {
 			(&turnOf{line: l, turn: turn, held: held, at: cursorOf(turn.Webhook)}).serve(ctx)
 			select {
@@ -119,6 +104,40 @@ func (l *line) run(ctx context.Context) {
 			}
 		})
 	}
+	var claim string
+	var began time.Time
+	for ctx.Err() == nil {
+		if claim == "" {
+			claim, began = newClaim(), time.Now()
+		}
+		turn, err := l.claim(ctx, claim)
+		if l.note(ctx, err); err != nil {
+			sleep(ctx, again)
+			continue // with the same claim, from when it was first asked for: the reply may have been lost
+		}
+		claim = ""
+		if turn.WebhookID == "" {
+			l.wait(ctx, turn)
+			continue
+		}
+		begin(turn, began)
+	}
+	if claim == "" {
+		return
+	}
+	// The last reply was lost. If the store made the claim, it is given back.
+	if turn, err := l.claim(ctx, claim); err == nil && turn.WebhookID != "" {
+		begin(turn, began)
+	}
+}
+
+// claim asks the store for a target. It waits for the reply also while the
+// deliverer stops: a claim without a reply would keep its target from the other
+// deliverers until it expires.
+func (l *line) claim(ctx context.Context, id string) (picket.WebhookTurn, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeCall)
+	defer cancel()
+	return l.queue.ClaimWebhook(ctx, id)
 }
 
 // wait sleeps until a target is due or there is news.

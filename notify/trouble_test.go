@@ -271,6 +271,58 @@ func TestAStopGivesEverythingBack(t *testing.T) {
 	}
 }
 
+// slowClaims is a namespace in which the reply to a claim comes a second after
+// its effect, or never, and a call that is cancelled returns at once.
+type slowClaims struct {
+	notify.Queue
+	claimed chan struct{} // a claim has had its effect
+	lose    bool          // the first reply is lost
+	claims  int
+}
+
+func (q *slowClaims) ClaimWebhook(ctx context.Context, claim string) (picket.WebhookTurn, error) {
+	turn, err := q.Queue.ClaimWebhook(context.WithoutCancel(ctx), claim)
+	if q.claims++; q.claims == 1 {
+		close(q.claimed)
+	}
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return picket.WebhookTurn{}, ctx.Err()
+	}
+	if q.lose && q.claims == 1 {
+		return picket.WebhookTurn{}, picket.Refuse(picket.CodeUnavailable, "Wait.", "the answer is lost")
+	}
+	return turn, err
+}
+
+// A deliverer that stops while it waits for the reply to a claim gives the
+// target back, also when the reply is lost.
+func TestAStopWaitsForTheReplyToAClaim(t *testing.T) {
+	for name, lose := range map[string]bool{"the reply is late": false, "the reply is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(h *house) {
+				g := &target{}
+				h.hook("a")
+				h.happen(1)
+				slow := &slowClaims{Queue: h.Engine, claimed: make(chan struct{}), lose: lose}
+				stop := h.deliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": slow} })
+				<-slow.claimed
+				stop()
+				if n := len(g.seen()); n != 0 {
+					t.Errorf("%d requests of a deliverer that stops", n)
+				}
+				began := time.Now()
+				defer h.deliverer(g, nil)()
+				h.until("delivery", func() bool { return len(g.seen()) == 1 })
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("the next one went on after %v", took)
+				}
+			})
+		})
+	}
+}
+
 // What retention has deleted before a target took it is told, once, and the
 // target goes on after it.
 func TestADeletedPartOfTheLogIsToldAndPassedOver(t *testing.T) {
