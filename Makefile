@@ -50,7 +50,7 @@ chromium: # never fails: without a browser the tests of the console in one are s
 
 # The long suites of one package run beside everything else: most of their time
 # they wait, and a package runs its tests one after another.
-LONG := ^Test(TroubleReal|EveryPlantedBugIsFound|LostRepliesReal|Model(Virtual|Real)|EveryLuaBranchRuns|DamageIsFoundAndRepaired|RandomDamageIsRepaired)$$
+LONG := ^Test(StoreFaultsReal|EveryPlantedBugIsFound|LostRepliesReal|Model(Virtual|Real)|EveryLuaBranchRuns|DamageIsFoundAndRepaired|RandomDamageIsRepaired)$$
 test: redis chromium ## all tests, in memory and on a real Redis
 	@echo "all tests: about 15 minutes on two cores; the first result to be printed is that of the longest package" >&2
 	@long="$$(mktemp)"; status=0; set -m; \

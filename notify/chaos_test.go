@@ -25,11 +25,11 @@ type mortal struct {
 
 var errKilled = errors.New("killed")
 
-func (m *mortal) ClaimWebhook(ctx context.Context, claim string) (turn picket.WebhookTurn, err error) {
+func (m *mortal) TakeWebhookTurn(ctx context.Context, claim string) (turn picket.WebhookTurn, err error) {
 	if m.dead.Load() {
 		return turn, errKilled
 	}
-	return m.Queue.ClaimWebhook(ctx, claim)
+	return m.Queue.TakeWebhookTurn(ctx, claim)
 }
 
 func (m *mortal) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error) {

@@ -15,9 +15,9 @@ import (
 
 // Queue is a namespace as a deliverer sees it.
 type Queue interface {
-	// ClaimWebhook gives a target that has something to be sent; the same claim
+	// TakeWebhookTurn gives a target that has something to be sent; the same claim
 	// again gives the same one.
-	ClaimWebhook(ctx context.Context, claimID string) (picket.WebhookTurn, error)
+	TakeWebhookTurn(ctx context.Context, claimID string) (picket.WebhookTurn, error)
 	// AdvanceWebhook writes down what came of a target; the same step again
 	// changes nothing, and state_conflict means that the claim is over.
 	AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error)
@@ -137,7 +137,7 @@ func (l *line) run(ctx context.Context) {
 func (l *line) claim(ctx context.Context, id string) (picket.WebhookTurn, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeCall)
 	defer cancel()
-	return l.queue.ClaimWebhook(ctx, id)
+	return l.queue.TakeWebhookTurn(ctx, id)
 }
 
 // wait sleeps until a target is due or there is news.

@@ -23,7 +23,7 @@ func TestAClaimIsTakenOverAfterHalfAMinute(t *testing.T) {
 		g := &target{}
 		id := h.hook("a").WebhookID
 		h.happen(2)
-		frozen, err := h.ClaimWebhook(h.ctx, "frozen")
+		frozen, err := h.TakeWebhookTurn(h.ctx, "frozen")
 		must(t, err)
 		began := time.Now()
 		if frozen.WebhookID != id || frozen.Target != "https://a.test/secret/path?token=abc" {
@@ -116,8 +116,8 @@ func (q *queue) answered(call string, err error) error {
 	return err
 }
 
-func (q *queue) ClaimWebhook(ctx context.Context, claim string) (picket.WebhookTurn, error) {
-	turn, err := q.Queue.ClaimWebhook(ctx, claim)
+func (q *queue) TakeWebhookTurn(ctx context.Context, claim string) (picket.WebhookTurn, error) {
+	turn, err := q.Queue.TakeWebhookTurn(ctx, claim)
 	q.claims.Add(1)
 	return turn, q.answered("claim", err)
 }
@@ -280,8 +280,8 @@ type slowClaims struct {
 	claims  int
 }
 
-func (q *slowClaims) ClaimWebhook(ctx context.Context, claim string) (picket.WebhookTurn, error) {
-	turn, err := q.Queue.ClaimWebhook(context.WithoutCancel(ctx), claim)
+func (q *slowClaims) TakeWebhookTurn(ctx context.Context, claim string) (picket.WebhookTurn, error) {
+	turn, err := q.Queue.TakeWebhookTurn(context.WithoutCancel(ctx), claim)
 	if q.claims++; q.claims == 1 {
 		close(q.claimed)
 	}
@@ -331,7 +331,7 @@ func TestADeletedPartOfTheLogIsToldAndPassedOver(t *testing.T) {
 		h.happen(1)
 		id := h.hook("a").WebhookID
 		h.happen(30)
-		_, err := h.Retain(h.ctx, picket.Retention{Tasks: time.Hour, Events: time.Hour, MaxEvents: 5}, 100)
+		_, err := h.ApplyRetention(h.ctx, picket.Retention{Tasks: time.Hour, Events: time.Hour, MaxEvents: 5}, 100)
 		must(t, err)
 		defer h.deliverer(g, nil)()
 		h.until("the rest", func() bool { return len(g.seen()) == 5 })

@@ -13,8 +13,8 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// block is a code block of docs/redis.md, named on its first line.
-func block(t *testing.T, name string) string {
+// docBlock is a code block of docs/redis.md, named on its first line.
+func docBlock(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/redis.md")
 	ok(t, err)
@@ -35,20 +35,20 @@ func aclFile(t *testing.T, text string) string {
 // With the rights of the documentation every script runs and no check finds
 // anything; what ends a store does not run.
 func TestACLOfTheDocuments(t *testing.T) {
-	n := rig.StartNode(t, append([]string{"--aclfile", aclFile(t, block(t, "acl"))}, durable...)...)
+	n := rig.StartNode(t, append([]string{"--aclfile", aclFile(t, docBlock(t, "acl"))}, durableSettings...)...)
 	where := n.Store()
 	where.Redis.Username, where.Redis.Password = "admin", "CHANGE-THIS"
 	admin := redis.NewUniversalClient(&where.Redis)
 	defer admin.Close()
 	where.Redis.Username, where.Redis.Password = "picket", "CHANGE-THIS-TOO"
-	only(t, where, "")
+	wantFinding(t, where, "")
 	ok(t, admin.ConfigSet(t.Context(), "appendfsync", "no").Err()) // the tour is not about that
 	f := openWith(t, where, false)
 	defer f.close()
 	own := f.raw
 	defer own.Close()
 	f.raw = admin // the tour plants damage past the engine
-	tour(t, f)
+	coverBranches(t, f)
 	refusals, err := admin.Do(f.ctx, "ACL", "LOG").Slice()
 	ok(t, err)
 	if len(refusals) > 0 {
@@ -60,12 +60,12 @@ func TestACLOfTheDocuments(t *testing.T) {
 		"MIGRATE h 1 k 0 1", "RESTORE k 0 v",
 		"SET other 1", "GET other", "PUBLISH other x", "SUBSCRIBE other", "CLIENT KILL TYPE normal", "FAILOVER",
 		"CLUSTER RESET", "FUNCTION FLUSH"} {
-		if err := own.Do(f.ctx, words(line)...).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
+		if err := own.Do(f.ctx, commandArgs(line)...).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
 			t.Errorf("%s answers %v", line, err)
 		}
 	}
 	// DEBUG is switched off besides, so there the rights alone are asked.
-	may, err := admin.Do(f.ctx, words("ACL DRYRUN picket DEBUG JMAP")...).Text()
+	may, err := admin.Do(f.ctx, commandArgs("ACL DRYRUN picket DEBUG JMAP")...).Text()
 	if err == nil && may == "OK" || own.Do(f.ctx, "DEBUG", "JMAP").Err() == nil {
 		t.Errorf("DEBUG is allowed: %s, %v", may, err)
 	}
@@ -84,13 +84,13 @@ func TestACLOfTheDocuments(t *testing.T) {
 	before := kept()
 	n.Kill()
 	n.Start()
-	await(t, "the file is loaded", func() bool { return admin.DBSize(f.ctx).Err() == nil })
+	waitFor(t, "the file is loaded", func() bool { return admin.DBSize(f.ctx).Err() == nil })
 	if after := kept(); len(before) == 0 || !slices.Equal(after, before) {
 		t.Errorf("of %d tasks %d are left after a restart of Redis", len(before), len(after))
 	}
 }
 
-func words(line string) []any {
+func commandArgs(line string) []any {
 	var out []any
 	for _, word := range strings.Fields(line) {
 		out = append(out, word)
@@ -100,18 +100,18 @@ func words(line string) []any {
 
 // The same rights do on a Cluster.
 func TestACLOfTheDocumentsOnACluster(t *testing.T) {
-	text := strings.Replace(block(t, "acl"), "user default off", "user default on nopass", 1) // for the rig
-	c := rig.StartCluster(t, append([]string{"--aclfile", aclFile(t, text)}, durable...)...)
+	text := strings.Replace(docBlock(t, "acl"), "user default off", "user default on nopass", 1) // for the rig
+	c := rig.StartCluster(t, append([]string{"--aclfile", aclFile(t, text)}, durableSettings...)...)
 	where := c.Store()
 	where.Redis.Username, where.Redis.Password = "picket", "CHANGE-THIS-TOO"
-	only(t, where, "")
+	wantFinding(t, where, "")
 	names := c.Namespaces(t, 2)
 	workers := openWith(t, where, false, names...)
 	defer workers.close()
 	people := openWith(t, where, true, names...)
 	defer people.close()
 	for _, ns := range names {
-		ok(t, life(t.Context(), people.store.Engine(ns), workers.store.Engine(ns), workers.sealer))
+		ok(t, oneTaskLife(t.Context(), people.store.Engine(ns), workers.store.Engine(ns), workers.sealer))
 	}
 	for _, n := range c.Nodes {
 		refusals, err := n.Do(t.Context(), "ACL", "LOG").Slice()
@@ -142,7 +142,7 @@ func TestACLGrantsWhatIsUsed(t *testing.T) {
 		t.Fatalf("found %d commands only", len(used))
 	}
 	var granted []string
-	for line := range strings.Lines(block(t, "acl")) {
+	for line := range strings.Lines(docBlock(t, "acl")) {
 		if strings.HasPrefix(line, "user picket ") {
 			for _, word := range strings.Fields(line) {
 				if right, ok := strings.CutPrefix(word, "+"); ok {

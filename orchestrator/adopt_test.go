@@ -16,8 +16,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// beside opens another process on the store of a fixture.
-func (f *fixture) beside(t *testing.T, s rig.Store, cfg orchestrator.Config) *orchestrator.Store {
+// openProcess opens another process on the store of a fixture.
+func (f *fixture) openProcess(t *testing.T, s rig.Store, cfg orchestrator.Config) *orchestrator.Store {
 	t.Helper()
 	cfg.Redis, cfg.Memory, cfg.Sealer, cfg.Log = s.Redis, s.Memory, f.sealer, slog.New(slog.DiscardHandler)
 	store, err := orchestrator.Open(f.ctx, cfg)
@@ -30,15 +30,15 @@ func (f *fixture) beside(t *testing.T, s rig.Store, cfg orchestrator.Config) *or
 // processes beside the first.
 func stores(t *testing.T, test func(t *testing.T, f *fixture, s rig.Store)) {
 	t.Helper()
-	both(t, func(t *testing.T, f *fixture) { test(t, f, f.where) })
+	onBothStores(t, func(t *testing.T, f *fixture) { test(t, f, f.rigStore) })
 }
 
 func TestAHolderGoesOnAfterAnAdoption(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		l := f.lease(t, picket.AcquireRequest{})
-		h := f.held(t, l)
-		f.swapStore(t)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		l := f.acquireOne(t, picket.AcquireRequest{})
+		h := f.openLease(t, l)
+		f.adoptOnNewServer(t)
 		stats, err := f.Stats(f.ctx)
 		ok(t, err)
 		if stats.Floor < 1<<21 || stats.AdoptedAt.IsZero() {
@@ -48,7 +48,7 @@ func TestAHolderGoesOnAfterAnAdoption(t *testing.T) {
 		h.Fence = l.FencingToken
 		_, err = f.Report(f.ctx, h, "", picket.Progress{Summary: "going on"})
 		ok(t, err)
-		task := f.state(t, l.TaskID, picket.TaskLeased)
+		task := f.wantState(t, l.TaskID, picket.TaskLeased)
 		if task.FencingToken <= stats.Floor || task.LastReport.FencingToken != task.FencingToken {
 			t.Fatalf("token %d, report under %d, floor %d", task.FencingToken, task.LastReport.FencingToken,
 				stats.Floor)
@@ -60,7 +60,7 @@ func TestAHolderGoesOnAfterAnAdoption(t *testing.T) {
 		}
 		_, err = f.Complete(f.ctx, h, picket.Completion{Summary: "done"})
 		ok(t, err)
-		if got := count(t, f, picket.EventLeaseReclaimed); got != 1 {
+		if got := countEventsOf(t, f, picket.EventLeaseReclaimed); got != 1 {
 			t.Fatalf("%d reclaims in the log", got)
 		}
 	})
@@ -69,23 +69,23 @@ func TestAHolderGoesOnAfterAnAdoption(t *testing.T) {
 // Either credential of a lease with two goes on after an adoption: the adapter
 // reclaims, and the agent's calls go on.
 func TestBothSidesGoOnAfterAnAdoption(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		l := f.lease(t, picket.AcquireRequest{SeparateCredentials: true})
-		f.swapStore(t)
-		again, err := f.Reclaim(f.ctx, f.held(t, l))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		l := f.acquireOne(t, picket.AcquireRequest{SeparateCredentials: true})
+		f.adoptOnNewServer(t)
+		again, err := f.Reclaim(f.ctx, f.openLease(t, l))
 		ok(t, err)
 		agent, err := f.sealer.Open(l.AgentToken.Reveal())
 		ok(t, err)
 		reported, err := f.Report(f.ctx, agent, "", picket.Progress{Summary: "going on"})
 		ok(t, err)
-		if task := f.state(t, l.TaskID, picket.TaskLeased); task.FencingToken != again.FencingToken {
+		if task := f.wantState(t, l.TaskID, picket.TaskLeased); task.FencingToken != again.FencingToken {
 			t.Errorf("token %d, reclaimed as %d, reported %+v", task.FencingToken, again.FencingToken, reported)
 		}
 	})
 }
 
-func count(t *testing.T, f *fixture, kind string) int {
+func countEventsOf(t *testing.T, f *fixture, kind string) int {
 	t.Helper()
 	page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{kind}, Limit: 1000})
 	ok(t, err)
@@ -95,47 +95,47 @@ func count(t *testing.T, f *fixture, kind string) int {
 // A lease that nobody reclaims ends 30 s of store time after the adoption, as
 // no failure of the task; one that was reclaimed goes on.
 func TestLeasesThatNobodyReclaimsEnd(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		window := ptr(600)
-		f.submit(t, picket.TaskSpec{LeaseWindowSeconds: window})
-		f.submit(t, picket.TaskSpec{LeaseWindowSeconds: window})
-		kept, left := f.lease(t, picket.AcquireRequest{}), f.lease(t, picket.AcquireRequest{})
-		f.renew(t, kept)
-		f.renew(t, left)
-		f.swapStore(t)
-		f.renew(t, kept)
-		f.pass(t, 29*time.Second)
-		_, err := f.Chore(f.ctx, 100)
+		f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: window})
+		f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: window})
+		kept, left := f.acquireOne(t, picket.AcquireRequest{}), f.acquireOne(t, picket.AcquireRequest{})
+		f.mustRenew(t, kept)
+		f.mustRenew(t, left)
+		f.adoptOnNewServer(t)
+		f.mustRenew(t, kept)
+		f.runReaperFor(t, 29*time.Second)
+		_, err := f.RunChores(f.ctx, 100)
 		ok(t, err)
-		f.state(t, left.TaskID, picket.TaskLeased)
-		f.pass(t, 2*time.Second)
-		_, err = f.Chore(f.ctx, 100)
+		f.wantState(t, left.TaskID, picket.TaskLeased)
+		f.runReaperFor(t, 2*time.Second)
+		_, err = f.RunChores(f.ctx, 100)
 		ok(t, err)
-		task := f.state(t, left.TaskID, picket.TaskQueued)
+		task := f.wantState(t, left.TaskID, picket.TaskQueued)
 		if task.Failures != 0 || task.Runs[0].Exit.Class != picket.ExitStoreAdopted {
 			t.Fatalf("%d failures, class %s", task.Failures, task.Runs[0].Exit.Class)
 		}
-		f.state(t, kept.TaskID, picket.TaskLeased)
-		_, err = f.Reclaim(f.ctx, f.held(t, left))
+		f.wantState(t, kept.TaskID, picket.TaskLeased)
+		_, err = f.Reclaim(f.ctx, f.openLease(t, left))
 		refused(t, err, picket.CodeLeaseExpired)
 	})
 }
 
-func (f *fixture) renew(t *testing.T, l picket.Lease) picket.Renewal {
+func (f *fixture) mustRenew(t *testing.T, l picket.Lease) picket.Renewal {
 	t.Helper()
-	r, err := f.Renew(f.ctx, f.held(t, l))
+	r, err := f.Renew(f.ctx, f.openLease(t, l))
 	ok(t, err)
 	return r
 }
 
 // Time that passed while the store was away costs no holder its lease.
 func TestAnAdoptedLeaseOutlivesItsDeadline(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(10)})
-		l := f.lease(t, picket.AcquireRequest{})
-		f.swapStore(t)
-		f.pass(t, 15*time.Second)
-		if r := f.renew(t, l); r.LeaseTTLMs < 9000 {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(10)})
+		l := f.acquireOne(t, picket.AcquireRequest{})
+		f.adoptOnNewServer(t)
+		f.runReaperFor(t, 15*time.Second)
+		if r := f.mustRenew(t, l); r.LeaseTTLMs < 9000 {
 			t.Fatalf("reclaimed for %d ms only", r.LeaseTTLMs)
 		}
 	})
@@ -143,16 +143,16 @@ func TestAnAdoptedLeaseOutlivesItsDeadline(t *testing.T) {
 
 // What was ended is not revived by a reclaim.
 func TestReclaimRevivesNothing(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		l := f.lease(t, picket.AcquireRequest{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		l := f.acquireOne(t, picket.AcquireRequest{})
 		_, err := f.Expire(f.ctx, operator, l.TaskID, "")
 		ok(t, err)
-		f.swapStore(t)
-		_, err = f.Reclaim(f.ctx, f.held(t, l))
+		f.adoptOnNewServer(t)
+		_, err = f.Reclaim(f.ctx, f.openLease(t, l))
 		refused(t, err, picket.CodeLeaseExpired)
-		next := f.lease(t, picket.AcquireRequest{})
-		_, err = f.Reclaim(f.ctx, f.held(t, l))
+		next := f.acquireOne(t, picket.AcquireRequest{})
+		_, err = f.Reclaim(f.ctx, f.openLease(t, l))
 		refused(t, err, picket.CodeStaleFence)
 		stats, err := f.Stats(f.ctx)
 		ok(t, err)
@@ -171,13 +171,13 @@ func TestWitnessesDiffer(t *testing.T) {
 			return stats.Floor
 		}
 		dir := t.TempDir()
-		behind := f.beside(t, s, orchestrator.Config{Witness: dir})
+		behind := f.openProcess(t, s, orchestrator.Config{Witness: dir})
 		if got := floor(behind); got != 0 {
 			t.Fatalf("a server that joined raised the floor to %d", got)
 		}
-		f.swapStore(t)
+		f.adoptOnNewServer(t)
 		raised := floor(f.store)
-		f.submit(t, picket.TaskSpec{})
+		f.mustSubmit(t, picket.TaskSpec{})
 		leases, err := behind.Engine("default").Acquire(f.ctx, operator, picket.AcquireRequest{})
 		ok(t, err)
 		if len(leases) != 1 || leases[0].FencingToken != raised+1 {
@@ -189,7 +189,7 @@ func TestWitnessesDiffer(t *testing.T) {
 		}
 		// The store forgets the adoption; the witness does not.
 		ok(t, f.raw.HSet(f.ctx, meta, "floor", "0").Err())
-		f.submit(t, picket.TaskSpec{})
+		f.mustSubmit(t, picket.TaskSpec{})
 		leases, err = behind.Engine("default").Acquire(f.ctx, operator, picket.AcquireRequest{})
 		ok(t, err)
 		if got := leases[0].FencingToken; got <= raised+1<<21 {
@@ -203,13 +203,13 @@ func TestWitnessesDiffer(t *testing.T) {
 func TestAFollowerWaitsForAnAdoption(t *testing.T) {
 	stores(t, func(t *testing.T, f *fixture, s rig.Store) {
 		ok(t, f.raw.HSet(f.ctx, meta, "identity", "another server").Err())
-		follower := f.beside(t, s, orchestrator.Config{}).Engine("default")
+		follower := f.openProcess(t, s, orchestrator.Config{}).Engine("default")
 		_, err := follower.Stats(f.ctx)
 		refused(t, err, picket.CodeUnavailable)
 		if errors.Is(err, picket.ErrUnknown) {
 			t.Fatal("a refusal before anything was sent is no unknown outcome")
 		}
-		ok(t, orchestrator.Greet(f.ctx, f.Engine))
+		ok(t, orchestrator.EnsureAdopted(f.ctx, f.Engine))
 		_, err = follower.Stats(f.ctx)
 		ok(t, err)
 		_, err = follower.Acquire(f.ctx, operator, picket.AcquireRequest{})
@@ -226,13 +226,13 @@ func TestAWitnessThatCannotBeWrittenGrantsNothing(t *testing.T) {
 			stores(t, func(t *testing.T, f *fixture, s rig.Store) {
 				broken := ""
 				dir := t.TempDir()
-				e := f.beside(t, s, orchestrator.Config{Witness: dir, Fault: func(at string) error {
+				e := f.openProcess(t, s, orchestrator.Config{Witness: dir, Fault: func(at string) error {
 					if at == broken {
 						return errors.New("planted")
 					}
 					return nil
 				}}).Engine("default")
-				f.submit(t, picket.TaskSpec{})
+				f.mustSubmit(t, picket.TaskSpec{})
 				ok(t, f.raw.HSet(f.ctx, meta, "identity", "another server").Err())
 				broken = point
 				leases, err := e.Acquire(f.ctx, operator, picket.AcquireRequest{})
@@ -242,7 +242,7 @@ func TestAWitnessThatCannotBeWrittenGrantsNothing(t *testing.T) {
 					t.Fatalf("granted %v", leases)
 				}
 				if err == nil {
-					f.submit(t, picket.TaskSpec{})
+					f.mustSubmit(t, picket.TaskSpec{})
 				}
 				leases, err = e.Acquire(f.ctx, operator, picket.AcquireRequest{})
 				ok(t, err)
@@ -303,14 +303,14 @@ func TestTheFloorOfTheClock(t *testing.T) {
 // A connection that is made while an adoption is under way waits for it; a
 // consumer of events reads of the adoption before anything that follows.
 func TestConsumersReadOfTheAdoptionFirst(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
 		last, err := f.LastSeq(f.ctx)
 		ok(t, err)
 		ok(t, f.raw.FlushAll(f.ctx).Err())
 		ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
 		defer cancel()
-		f.submit(t, picket.TaskSpec{})
+		f.mustSubmit(t, picket.TaskSpec{})
 		page, err := f.Events(ctx, picket.EventQuery{After: last, Limit: 10})
 		ok(t, err)
 		if len(page.Events) != 2 || page.Events[0].Type != picket.EventStoreAdopted || page.Events[0].Seq <= last {
@@ -324,7 +324,7 @@ func TestConsumersReadOfTheAdoptionFirst(t *testing.T) {
 func TestALostWitnessIsPutBack(t *testing.T) {
 	stores(t, func(t *testing.T, f *fixture, s rig.Store) {
 		dir := filepath.Join(t.TempDir(), "witness")
-		e := f.beside(t, s, orchestrator.Config{Witness: dir}).Engine("default")
+		e := f.openProcess(t, s, orchestrator.Config{Witness: dir}).Engine("default")
 		ok(t, e.Tick(f.ctx))
 		ok(t, e.Ready(f.ctx))
 		path := witnessFile(dir)
@@ -344,12 +344,12 @@ func TestALostWitnessIsPutBack(t *testing.T) {
 // serving the others.
 func TestAMissingNamespaceStandsAlone(t *testing.T) {
 	stores(t, func(t *testing.T, f *fixture, s rig.Store) {
-		both := f.beside(t, s, orchestrator.Config{Namespaces: []string{"default", "later"}})
+		both := f.openProcess(t, s, orchestrator.Config{Namespaces: []string{"default", "later"}})
 		_, err := both.Engine("default").Stats(f.ctx)
 		ok(t, err)
 		_, err = both.Engine("later").Stats(f.ctx)
 		refused(t, err, picket.CodeUnavailable)
-		f.beside(t, s, orchestrator.Config{Namespaces: []string{"later"}, Witness: t.TempDir(), Found: true})
+		f.openProcess(t, s, orchestrator.Config{Namespaces: []string{"later"}, Witness: t.TempDir(), Found: true})
 		_, err = both.Engine("later").Stats(f.ctx)
 		ok(t, err)
 	})

@@ -8,9 +8,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// errNoMore ends a wait that nothing can come of: the leases that this request
+// errNoMoreLeases ends a wait that nothing can come of: the leases that this request
 // was given have ended, or its agent takes no more.
-var errNoMore = errors.New("this request gets no more leases")
+var errNoMoreLeases = errors.New("this request gets no more leases")
 
 // Advance completes a lease and acquires the next in one step: the worker that
 // goes from task to task saves a round trip each time. Both are done or, when
@@ -18,7 +18,7 @@ var errNoMore = errors.New("this request gets no more leases")
 // same state; leases it gave are shown again under by.Once, else given anew.
 func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller,
 	req picket.AdvanceRequest) (picket.Advanced, error) {
-	who, err := credential(held)
+	who, err := credentialArgs(held)
 	if err != nil {
 		return picket.Advanced{}, err
 	}
@@ -26,29 +26,29 @@ func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller
 		return picket.Advanced{}, err
 	}
 	complete := picket.Completion{Output: req.Output, Summary: req.Summary, Children: req.Children}
-	args, err := completion(complete)
+	args, err := completionArgs(complete)
 	if err != nil {
 		return picket.Advanced{}, err
 	}
 	var done picket.Advanced
 	next := req.Acquire
-	done.Leases, err = e.await(ctx, by, next, func(waiter string, wait time.Duration) ([]picket.Lease, error) {
+	done.Leases, err = e.waitForLease(ctx, by, next, func(waiter string, wait time.Duration) ([]picket.Lease, error) {
 		if done.State != "" {
-			return e.further(ctx, by, next, waiter, wait)
+			return e.acquireMore(ctx, by, next, waiter, wait)
 		}
 		state, leases, how, err := e.advance(ctx, held, append(who, args...), by, next, waiter, wait)
 		done.State = state
 		switch {
 		case err != nil:
 			return nil, err
-		case how == exhausted:
-			return e.further(ctx, by, next, waiter, wait)
-		case how == barred, how == repeated && len(leases) == 0:
-			return nil, errNoMore
+		case how == grantExhausted:
+			return e.acquireMore(ctx, by, next, waiter, wait)
+		case how == grantBarred, how == grantRepeated && len(leases) == 0:
+			return nil, errNoMoreLeases
 		}
 		return leases, nil
 	})
-	if errors.Is(err, errNoMore) {
+	if errors.Is(err, errNoMoreLeases) {
 		return done, nil
 	}
 	if !errors.Is(err, picket.CodeStoreFull) {
@@ -59,8 +59,8 @@ func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller
 	return done, err
 }
 
-// Held opens the lease token of a request.
-func (e *Engine) Held(req picket.AdvanceRequest) (picket.Held, error) {
+// OpenLeaseToken opens the lease token of a request.
+func (e *Engine) OpenLeaseToken(req picket.AdvanceRequest) (picket.Held, error) {
 	held, err := e.store.cfg.Sealer.Open(req.LeaseToken.Reveal())
 	if err != nil || held.Namespace != e.namespace {
 		return picket.Held{}, picket.Invalid("/leaseToken",
@@ -78,20 +78,20 @@ func (e *Engine) Held(req picket.AdvanceRequest) (picket.Held, error) {
 
 // How the leases of an advance came about, where that matters.
 const (
-	repeated  = 2 // they are those of the same request made before
-	exhausted = 3 // there are none before a grant has brought a new floor
-	barred    = 4 // there are none for this agent: it drains, is gone or is another key's
+	grantRepeated  = 2 // they are those of the same request made before
+	grantExhausted = 3 // there are none before a grant has brought a new floor
+	grantBarred    = 4 // there are none for this agent: it drains, is gone or is another key's
 )
 
-// further acquires more work after a task was completed. If the agent or its key
+// acquireMore acquires more work after a task was completed. If the agent or its key
 // may not get more, it returns no leases and no error: with an error the caller
 // would lose the answer to the completion.
-func (e *Engine) further(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string,
+func (e *Engine) acquireMore(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string,
 	wait time.Duration) ([]picket.Lease, error) {
 	leases, err := e.grant(ctx, by, req, waiter, wait)
 	switch picket.CodeOf(err) {
 	case picket.CodeAgentDraining, picket.CodeAgentGone, picket.CodeForbidden, picket.CodeUnauthenticated:
-		return nil, errNoMore
+		return nil, errNoMoreLeases
 	}
 	return leases, err
 }
@@ -100,8 +100,8 @@ func (e *Engine) advance(ctx context.Context, held picket.Held, complete []any, 
 	req picket.AcquireRequest, waiter string,
 	wait time.Duration) (state picket.TaskState, leases []picket.Lease, how int64, err error) {
 	var floor int64
-	got, err := e.reclaiming(ctx, held, func() (got any, err error) {
-		got, floor, err = e.leasing(ctx, "advance", complete, by, req, waiter, wait)
+	got, err := e.retryReclaimed(ctx, held, func() (got any, err error) {
+		got, floor, err = e.runGrant(ctx, "advance", complete, by, req, waiter, wait)
 		return got, err
 	})
 	if err != nil {
@@ -110,6 +110,6 @@ func (e *Engine) advance(ctx context.Context, held picket.Held, complete []any, 
 	r := &reply{script: "advance"}
 	l := r.list(got)
 	grants := r.at(l, 1)
-	leases, how = e.leases(r, grants, floor, req.SeparateCredentials), r.int(r.at(r.list(grants), 0))
-	return picket.TaskState(r.text(r.at(l, 0))), leases, how, r.bad
+	leases, how = e.decodeLeases(r, grants, floor, req.SeparateCredentials), r.int(r.at(r.list(grants), 0))
+	return picket.TaskState(r.text(r.at(l, 0))), leases, how, r.err
 }

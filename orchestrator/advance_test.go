@@ -9,8 +9,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// next completes the lease of h and asks for one more.
-func (f *fixture) next(h picket.Held, by picket.Caller, req picket.AcquireRequest) (picket.Advanced, error) {
+// completeAndAcquire completes the lease of h and asks for one more.
+func (f *fixture) completeAndAcquire(h picket.Held, by picket.Caller,
+	req picket.AcquireRequest) (picket.Advanced, error) {
 	return f.Advance(f.ctx, h, by, picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: req})
 }
 
@@ -22,9 +23,9 @@ func tasksOf(leases []picket.Lease) []string {
 	return ids
 }
 
-// kinds lists the types of the events after a sequence number, and tells the
+// eventTypesAfter lists the types of the events after a sequence number, and tells the
 // last one.
-func (f *fixture) kinds(t *testing.T, after int64) (kinds []string, last int64) {
+func (f *fixture) eventTypesAfter(t *testing.T, after int64) (kinds []string, last int64) {
 	t.Helper()
 	page, err := f.Events(f.ctx, picket.EventQuery{After: after})
 	ok(t, err)
@@ -39,46 +40,46 @@ func (f *fixture) kinds(t *testing.T, after int64) (kinds []string, last int64) 
 // One step ends a lease and grants the next; a repeat tells the same and
 // changes nothing.
 func TestAdvanceIsOneStep(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		first, h := f.start(t, picket.TaskSpec{})
-		second := f.submit(t, picket.TaskSpec{})
-		third := f.submit(t, picket.TaskSpec{})
-		_, cursor := f.kinds(t, 0)
-		got, err := f.next(h, once("1"), picket.AcquireRequest{AgentID: "a1"})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		first, h := f.submitAndLease(t, picket.TaskSpec{})
+		second := f.mustSubmit(t, picket.TaskSpec{})
+		third := f.mustSubmit(t, picket.TaskSpec{})
+		_, cursor := f.eventTypesAfter(t, 0)
+		got, err := f.completeAndAcquire(h, idempotent("1"), picket.AcquireRequest{AgentID: "a1"})
 		ok(t, err)
 		if got.State != picket.TaskReview || !slices.Equal(tasksOf(got.Leases), []string{second.TaskID}) {
 			t.Fatalf("advanced to %+v", got)
 		}
-		f.state(t, first.TaskID, picket.TaskReview)
-		f.state(t, second.TaskID, picket.TaskLeased)
-		kinds, cursor := f.kinds(t, cursor)
+		f.wantState(t, first.TaskID, picket.TaskReview)
+		f.wantState(t, second.TaskID, picket.TaskLeased)
+		kinds, cursor := f.eventTypesAfter(t, cursor)
 		if !slices.Equal(kinds, []string{picket.EventTaskReview, picket.EventTaskLeased}) {
 			t.Errorf("events: %v", kinds)
 		}
-		again, err := f.next(h, once("1"), picket.AcquireRequest{AgentID: "a1"})
+		again, err := f.completeAndAcquire(h, idempotent("1"), picket.AcquireRequest{AgentID: "a1"})
 		ok(t, err)
 		if again.State != got.State || len(again.Leases) != 1 ||
 			again.Leases[0].LeaseToken != got.Leases[0].LeaseToken {
 			t.Errorf("again: %+v, first: %+v", again, got)
 		}
-		if kinds, _ := f.kinds(t, cursor); len(kinds) > 0 {
+		if kinds, _ := f.eventTypesAfter(t, cursor); len(kinds) > 0 {
 			t.Errorf("a repeat wrote %v", kinds)
 		}
-		f.state(t, third.TaskID, picket.TaskQueued)
+		f.wantState(t, third.TaskID, picket.TaskQueued)
 	})
 }
 
 // A repeat whose leases have ended does not wait for what it will not get.
 func TestAdvanceRepeatedTooLateDoesNotWait(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		_, h := f.start(t, picket.TaskSpec{})
-		f.submit(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, h := f.submitAndLease(t, picket.TaskSpec{})
+		f.mustSubmit(t, picket.TaskSpec{})
 		req := picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(50)}
-		got, err := f.next(h, once("1"), req)
+		got, err := f.completeAndAcquire(h, idempotent("1"), req)
 		ok(t, err)
 		ok(t, f.Undeliver(f.ctx, got.Leases[0].RunID))
 		began := time.Now()
-		again, err := f.next(h, once("1"), req)
+		again, err := f.completeAndAcquire(h, idempotent("1"), req)
 		ok(t, err)
 		if again.State != picket.TaskReview || len(again.Leases) != 0 || time.Since(began) > 25*time.Second {
 			t.Errorf("again: %+v after %v", again, time.Since(began))
@@ -88,15 +89,16 @@ func TestAdvanceRepeatedTooLateDoesNotWait(t *testing.T) {
 
 // Work that comes while it waits is granted, and the lease it ended stays ended.
 func TestAdvanceWaits(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		first, h := f.start(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		first, h := f.submitAndLease(t, picket.TaskSpec{})
 		type result struct {
 			got picket.Advanced
 			err error
 		}
 		done := make(chan result, 1)
 		go func() {
-			got, err := f.next(h, once("1"), picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(50)})
+			got, err := f.completeAndAcquire(h, idempotent("1"),
+				picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(50)})
 			done <- result{got, err}
 		}()
 		for waiting := int64(0); waiting == 0; {
@@ -104,8 +106,8 @@ func TestAdvanceWaits(t *testing.T) {
 			ok(t, err)
 			waiting = stats.Waiters
 		}
-		f.state(t, first.TaskID, picket.TaskReview)
-		task := f.submit(t, picket.TaskSpec{})
+		f.wantState(t, first.TaskID, picket.TaskReview)
+		task := f.mustSubmit(t, picket.TaskSpec{})
 		r := <-done
 		ok(t, r.err)
 		if r.got.State != picket.TaskReview || !slices.Equal(tasksOf(r.got.Leases), []string{task.TaskID}) {
@@ -116,31 +118,31 @@ func TestAdvanceWaits(t *testing.T) {
 
 // While the namespace is paused the lease is completed, and none is granted.
 func TestAdvanceWhilePaused(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		first, h := f.start(t, picket.TaskSpec{Review: picket.ReviewByNone})
-		second := f.submit(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		first, h := f.submitAndLease(t, picket.TaskSpec{Review: picket.ReviewByNone})
+		second := f.mustSubmit(t, picket.TaskSpec{})
 		_, err := f.Pause(f.ctx, operator, false, "")
 		ok(t, err)
-		got, err := f.next(h, operator, picket.AcquireRequest{AgentID: "a1"})
+		got, err := f.completeAndAcquire(h, operator, picket.AcquireRequest{AgentID: "a1"})
 		ok(t, err)
 		if got.State != picket.TaskCompleted || len(got.Leases) != 0 {
 			t.Errorf("advanced to %+v", got)
 		}
-		f.state(t, first.TaskID, picket.TaskCompleted)
-		f.state(t, second.TaskID, picket.TaskQueued)
+		f.wantState(t, first.TaskID, picket.TaskCompleted)
+		f.wantState(t, second.TaskID, picket.TaskQueued)
 	})
 }
 
 // When the tokens above the floor are used up the lease is completed all the
 // same, and the next is granted under a new floor in the same call.
 func TestAdvanceWhenTheTokensAreUsedUp(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		first, h := f.start(t, picket.TaskSpec{})
-		second := f.submit(t, picket.TaskSpec{})
-		f.useUp(t, second.TaskID)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		first, h := f.submitAndLease(t, picket.TaskSpec{})
+		second := f.mustSubmit(t, picket.TaskSpec{})
+		f.exhaustTokens(t, second.TaskID)
 		before, err := f.Stats(f.ctx)
 		ok(t, err)
-		got, err := f.next(h, once("1"), picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(50)})
+		got, err := f.completeAndAcquire(h, idempotent("1"), picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(50)})
 		ok(t, err)
 		after, err := f.Stats(f.ctx)
 		ok(t, err)
@@ -148,35 +150,38 @@ func TestAdvanceWhenTheTokensAreUsedUp(t *testing.T) {
 			after.Floor <= before.Floor || got.Leases[0].FencingToken <= after.Floor {
 			t.Errorf("floor %d, then %d: %+v", before.Floor, after.Floor, got)
 		}
-		f.state(t, first.TaskID, picket.TaskReview)
+		f.wantState(t, first.TaskID, picket.TaskReview)
 	})
 }
 
 // A lease from before an adoption is reclaimed and completed, as by complete.
 func TestAdvanceAfterAnAdoption(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		first, h := f.start(t, picket.TaskSpec{})
-		second := f.submit(t, picket.TaskSpec{})
-		f.swapStore(t)
-		got, err := f.next(h, operator, picket.AcquireRequest{AgentID: "a1"})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		first, h := f.submitAndLease(t, picket.TaskSpec{})
+		second := f.mustSubmit(t, picket.TaskSpec{})
+		f.adoptOnNewServer(t)
+		got, err := f.completeAndAcquire(h, operator, picket.AcquireRequest{AgentID: "a1"})
 		ok(t, err)
 		if got.State != picket.TaskReview || !slices.Equal(tasksOf(got.Leases), []string{second.TaskID}) {
 			t.Errorf("advanced to %+v", got)
 		}
-		f.state(t, first.TaskID, picket.TaskReview)
+		f.wantState(t, first.TaskID, picket.TaskReview)
 	})
 }
 
 // A grant that is refused because the tokens are used up has moved due tasks on
 // all the same: what is written of them is whole.
 func TestARefusedGrantLeavesWholeTasks(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		due := f.submit(t, picket.TaskSpec{NotBefore: picket.InstantOf(time.Now().Add(time.Hour)), Priority: ptr(1)})
-		urgent := f.submit(t, picket.TaskSpec{Priority: ptr(9)})
-		f.useUp(t, urgent.TaskID)
-		f.jump(t, 2*time.Hour)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		due := f.mustSubmit(t, picket.TaskSpec{
+			NotBefore: picket.InstantOf(time.Now().Add(time.Hour)),
+			Priority:  ptr(1),
+		})
+		urgent := f.mustSubmit(t, picket.TaskSpec{Priority: ptr(9)})
+		f.exhaustTokens(t, urgent.TaskID)
+		f.jumpStoreTime(t, 2*time.Hour)
 		for _, want := range []string{urgent.TaskID, due.TaskID} {
-			if l := f.lease(t, picket.AcquireRequest{}); l.TaskID != want {
+			if l := f.acquireOne(t, picket.AcquireRequest{}); l.TaskID != want {
 				t.Fatalf("granted %s, want %s", l.TaskID, want)
 			}
 		}
@@ -185,7 +190,7 @@ func TestARefusedGrantLeavesWholeTasks(t *testing.T) {
 		if len(none) > 0 {
 			t.Errorf("granted twice: %v", tasksOf(none))
 		}
-		if kinds, _ := f.kinds(t, 0); slices.Contains(kinds, picket.EventInvariantRepaired) {
+		if kinds, _ := f.eventTypesAfter(t, 0); slices.Contains(kinds, picket.EventInvariantRepaired) {
 			t.Errorf("something had to be repaired: %v", kinds)
 		}
 	})

@@ -21,19 +21,19 @@ func (e *Engine) Agent(ctx context.Context, agentID string) (a picket.Agent, own
 	}
 	r := &reply{script: "agent"}
 	a, owner = r.agent(got)
-	return a, owner, r.bad
+	return a, owner, r.err
 }
 
-func agentOf(script string, got any, err error) (picket.Agent, error) {
+func decodeAgent(script string, got any, err error) (picket.Agent, error) {
 	if err != nil {
 		return picket.Agent{}, err
 	}
 	r := &reply{script: script}
 	a, _ := r.agent(got)
-	return a, r.bad
+	return a, r.err
 }
 
-// agent decodes an agent_view.
+// wantAgent decodes an agent_view.
 func (r *reply) agent(v any) (a picket.Agent, owner string) {
 	l := r.list(v)
 	raw, now, h := r.int(r.at(l, 1)), r.int(r.at(l, 2)), r.hash(r.at(l, 3))
@@ -41,41 +41,41 @@ func (r *reply) agent(v any) (a picket.Agent, owner string) {
 		AgentID:      r.text(r.at(l, 0)),
 		RoleID:       h["role"],
 		Name:         h["name"],
-		Capabilities: tagList(h["caps"]),
+		Capabilities: splitTags(h["caps"]),
 		Capacity:     capacity(h["max"], h["load"]),
 		Status:       picket.AgentStatus(h["status"]),
 		Endpoint:     h["endpoint"],
 		Metadata:     picket.RawJSON(r.text(r.at(l, 4))),
 		Heartbeat: picket.HeartbeatConfig{
-			IntervalSeconds:       int(integer(h["interval"])),
-			UnhealthyAfterSeconds: int(integer(h["unhealthy"])),
-			DeadAfterSeconds:      int(integer(h["dead"])),
+			IntervalSeconds:       int(parseInt(h["interval"])),
+			UnhealthyAfterSeconds: int(parseInt(h["unhealthy"])),
+			DeadAfterSeconds:      int(parseInt(h["dead"])),
 		},
-		RegisteredAt:        picket.Instant(integer(h["registered"])),
-		LastHeartbeatAt:     picket.Instant(integer(h["beat"])),
-		Version:             integer(h["version"]),
-		Incarnation:         integer(h["incarnation"]),
+		RegisteredAt:        picket.Instant(parseInt(h["registered"])),
+		LastHeartbeatAt:     picket.Instant(parseInt(h["beat"])),
+		Version:             parseInt(h["version"]),
+		Incarnation:         parseInt(h["incarnation"]),
 		DrainTimeoutSeconds: optionalInt(h["drain"]),
 	}
 	if a.Status == picket.AgentDraining {
-		a.DrainDeadlineAt = picket.Instant(raw + integer(h["drain_until"]) - now)
+		a.DrainDeadlineAt = picket.Instant(raw + parseInt(h["drain_until"]) - now)
 	}
 	return a, h["owner"]
 }
 
 func capacity(most, load string) picket.Capacity {
-	return picket.Capacity{MaxConcurrentTasks: optionalInt(most), CurrentLoad: int(integer(load))}
+	return picket.Capacity{MaxConcurrentTasks: optionalInt(most), CurrentLoad: int(parseInt(load))}
 }
 
 func optionalInt(s string) *int {
 	if s == "" {
 		return nil
 	}
-	n := int(integer(s))
+	n := int(parseInt(s))
 	return &n
 }
 
-func tagList(s string) []string {
+func splitTags(s string) []string {
 	if s == "" {
 		return []string{}
 	}
@@ -104,7 +104,7 @@ func (r *reply) commands(pending, stop any) []picket.PendingCommand {
 // Agents pages through the registry: by status in the order asked for, then by
 // role where the key sees only its own pools, then by id.
 func (e *Engine) Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentPage, error) {
-	w, err := walkOf(&q)
+	w, err := newAgentWalk(&q)
 	if err != nil {
 		return picket.AgentPage{}, err
 	}
@@ -112,7 +112,7 @@ func (e *Engine) Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentP
 	last := "" // cursor of the last row of the page
 	for {
 		// One row more than the page holds tells whether there is another page.
-		rows, _, err := e.walk(ctx, &w, q.Limit+1-len(page.Agents))
+		rows, _, err := e.nextAgents(ctx, &w, q.Limit+1-len(page.Agents))
 		if err != nil {
 			return picket.AgentPage{}, err
 		}
@@ -156,8 +156,8 @@ func (e *Engine) Pools(ctx context.Context, role, owner string) ([]picket.Pool, 
 		for _, v := range l[min(2, len(l)):] {
 			pools = r.pool(pools, r.list(v))
 		}
-		if r.bad != nil || from == "" {
-			return pools, r.bad
+		if r.err != nil || from == "" {
+			return pools, r.err
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (r *reply) pool(pools []picket.Pool, v []any) []picket.Pool {
 	p.AvailableCapacity = p.MaxConcurrentTasks - p.CurrentLoad
 	for i, s := range picket.AgentStatuses {
 		if n := r.text(r.at(v, 3+i)); n != "" {
-			p.Members[s] = int(integer(n))
+			p.Members[s] = int(parseInt(n))
 		}
 	}
 	return pools
@@ -183,10 +183,10 @@ func (r *reply) pool(pools []picket.Pool, v []any) []picket.Pool {
 
 func (e *Engine) countAgents(ctx context.Context, q picket.AgentQuery) (total int, err error) {
 	q.Cursor = ""
-	w, err := walkOf(&q)
+	w, err := newAgentWalk(&q)
 	for err == nil && !w.done {
 		var n int
-		_, n, err = e.walk(ctx, &w, 0)
+		_, n, err = e.nextAgents(ctx, &w, 0)
 		total += n
 	}
 	return total, err
@@ -205,17 +205,17 @@ type agentRow struct {
 	picket.AgentRow
 }
 
-// maxAgents is how many agents a page holds at most.
-const maxAgents = 1000
+// maxAgentPage is how many agents a page holds at most.
+const maxAgentPage = 1000
 
-// walkOf checks a query, fills in its defaults and begins where its cursor says.
-func walkOf(q *picket.AgentQuery) (agentWalk, error) {
+// newAgentWalk checks a query, fills in its defaults and begins where its cursor says.
+func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
 	if q.Limit == 0 {
-		q.Limit = maxAgents
+		q.Limit = maxAgentPage
 	}
-	if q.Limit < 1 || q.Limit > maxAgents {
+	if q.Limit < 1 || q.Limit > maxAgentPage {
 		return agentWalk{}, picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to %d",
-			q.Limit, maxAgents)
+			q.Limit, maxAgentPage)
 	}
 	if q.MinAvailable != nil && *q.MinAvailable < 0 {
 		return agentWalk{}, picket.Invalid("min_available_capacity", "Send 0 or more.", "min_available_capacity is %d",
@@ -237,7 +237,7 @@ func walkOf(q *picket.AgentQuery) (agentWalk, error) {
 	if len(q.Statuses) == 0 {
 		q.Statuses = []picket.AgentStatus{picket.AgentActive}
 	}
-	w := agentWalk{filter: []any{q.Role, q.Owner, number(q.MinAvailable), any1}}
+	w := agentWalk{filter: []any{q.Role, q.Owner, optionalIntArg(q.MinAvailable), any1}}
 	for i, s := range q.Statuses {
 		if !s.Valid() {
 			return agentWalk{}, picket.Invalid("status",
@@ -261,8 +261,8 @@ func walkOf(q *picket.AgentQuery) (agentWalk, error) {
 	return w, nil
 }
 
-// walk takes up to limit agents more, or counts where limit is 0.
-func (e *Engine) walk(ctx context.Context, w *agentWalk, limit int) (rows []agentRow, n int, err error) {
+// nextAgents takes up to limit agents more, or counts where limit is 0.
+func (e *Engine) nextAgents(ctx context.Context, w *agentWalk, limit int) (rows []agentRow, n int, err error) {
 	got, err := e.run(ctx, "agents", append([]any{limit, w.roster, w.after}, w.filter...)...)
 	if err != nil {
 		return nil, 0, err
@@ -275,8 +275,8 @@ func (e *Engine) walk(ctx context.Context, w *agentWalk, limit int) (rows []agen
 		f := r.list(v)
 		rows = append(rows, agentRow{r.text(r.at(f, 0)),
 			picket.AgentRow{AgentID: r.text(r.at(f, 1)), RoleID: r.text(r.at(f, 2)), Name: r.text(r.at(f, 3)),
-				Capabilities: tagList(r.text(r.at(f, 4))), Capacity: capacity(r.text(r.at(f, 5)), r.text(r.at(f, 6))),
+				Capabilities: splitTags(r.text(r.at(f, 4))), Capacity: capacity(r.text(r.at(f, 5)), r.text(r.at(f, 6))),
 				Status: picket.AgentStatus(r.text(r.at(f, 7))), LastHeartbeatAt: picket.Instant(r.int(r.at(f, 8)))}})
 	}
-	return rows, n, r.bad
+	return rows, n, r.err
 }

@@ -15,31 +15,31 @@ import (
 
 // The registry of RFC-0016: what agents and those who look after them change.
 
-// judged runs a script that does not act while time has changed the status of
+// retryJudged runs a script that does not act while time has changed the status of
 // the agent and nobody has written that down: then it is written, and the
 // script runs again. So no outcome depends on when a reaper came by.
-func (e *Engine) judged(ctx context.Context, agentID string, try func() (any, error)) (any, error) {
+func (e *Engine) retryJudged(ctx context.Context, agentID string, try func() (any, error)) (any, error) {
 	for range 3 {
 		got, err := try()
 		if !errors.Is(err, errJudgeDue) {
 			return got, err
 		}
-		if err := e.judgeOne(ctx, agentID); err != nil {
+		if err := e.judgeAgent(ctx, agentID); err != nil {
 			return nil, err
 		}
 	}
 	return try()
 }
 
-// flag is how scripts read a boolean.
-func flag(set bool) string {
+// boolArg is how scripts read a boolean.
+func boolArg(set bool) string {
 	if set {
 		return "1"
 	}
 	return "0"
 }
 
-func number(n *int) string {
+func optionalIntArg(n *int) string {
 	if n == nil {
 		return ""
 	}
@@ -60,16 +60,17 @@ func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Regi
 	}
 	most := ""
 	if reg.Capacity != nil {
-		most = number(reg.Capacity.MaxConcurrentTasks)
+		most = optionalIntArg(reg.Capacity.MaxConcurrentTasks)
 	}
 	beat := reg.Heartbeat.Config()
 	args := []any{id, by.Actor, by.Once.Key, by.Once.Body, reg.RoleID, reg.Name, strings.Join(reg.Capabilities, ","),
 		most, reg.Endpoint,
-		beat.IntervalSeconds, beat.UnhealthyAfterSeconds, beat.DeadAfterSeconds, number(reg.DrainTimeoutSeconds),
+		beat.IntervalSeconds, beat.UnhealthyAfterSeconds, beat.DeadAfterSeconds,
+		optionalIntArg(reg.DrainTimeoutSeconds),
 		string(reg.Metadata),
 		e.quotas().Agents, e.quotas().MetadataBytes}
-	got, err := e.judged(ctx, id, func() (any, error) { return e.run(ctx, "register", args...) })
-	return agentOf("register", got, err)
+	got, err := e.retryJudged(ctx, id, func() (any, error) { return e.run(ctx, "register", args...) })
+	return decodeAgent("register", got, err)
 }
 
 // Heartbeat notes that the agent lives and tells what it is to do. Only the key
@@ -84,7 +85,8 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 	if err := hb.Check(); err != nil {
 		return picket.HeartbeatAnswer{}, err
 	}
-	args := []any{agentID, by.Actor, flag(by.Operator), hb.Incarnation, string(hb.Status), number(hb.CurrentLoad),
+	args := []any{agentID, by.Actor, boolArg(by.Operator), hb.Incarnation, string(hb.Status),
+		optionalIntArg(hb.CurrentLoad),
 		int64(hb.ClientTimestamp), len(hb.HandledCommands)}
 	for _, id := range hb.HandledCommands {
 		args = append(args, id)
@@ -96,20 +98,20 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 			args = append(args, id)
 		}
 	}
-	got, err := e.judged(ctx, agentID, func() (any, error) { return e.run(ctx, "heartbeat", args...) })
+	got, err := e.retryJudged(ctx, agentID, func() (any, error) { return e.run(ctx, "heartbeat", args...) })
 	if err != nil {
 		return picket.HeartbeatAnswer{}, err
 	}
 	r := &reply{script: "heartbeat"}
 	l := r.list(got)
 	at := picket.Instant(r.int(r.at(l, 0)))
-	e.drift(ctx, agentID, r.text(r.at(l, 2)), at, hb.ClientTimestamp)
+	e.noteClockDrift(ctx, agentID, r.text(r.at(l, 2)), at, hb.ClientTimestamp)
 	return picket.HeartbeatAnswer{
 		Acknowledged:    true,
 		ServerTimestamp: at,
 		AgentStatus:     picket.AgentStatus(r.text(r.at(l, 1))),
 		PendingCommands: r.commands(r.at(l, 4), r.at(l, 3)),
-	}, r.bad
+	}, r.err
 }
 
 // ChangeAgent makes an agent drain or deregisters it; match holds the versions
@@ -125,16 +127,16 @@ func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID stri
 	if err := change.Check(); err != nil {
 		return picket.Agent{}, err
 	}
-	script, args := "deregister", []any{agentID, by.Actor, flag(by.Operator), by.Once.Key, by.Once.Body}
+	script, args := "deregister", []any{agentID, by.Actor, boolArg(by.Operator), by.Once.Key, by.Once.Body}
 	if change.Status != picket.AgentDeregistered {
-		script, args = "drain", append(args, string(change.Status), number(change.DrainTimeoutSeconds))
+		script, args = "drain", append(args, string(change.Status), optionalIntArg(change.DrainTimeoutSeconds))
 	}
 	args = append(args, change.Incarnation)
 	for _, version := range match {
 		args = append(args, version)
 	}
-	got, err := e.judged(ctx, agentID, func() (any, error) { return e.run(ctx, script, args...) })
-	return agentOf(script, got, err)
+	got, err := e.retryJudged(ctx, agentID, func() (any, error) { return e.run(ctx, script, args...) })
+	return decodeAgent(script, got, err)
 }
 
 // Deregister removes an agent at once: its leases end, which is no failure of
@@ -160,23 +162,23 @@ func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID str
 	if err != nil {
 		return "", fmt.Errorf("encode command: %w", err)
 	}
-	args := []any{agentID, by.Actor, flag(by.Operator), by.Once.Key, by.Once.Body, "cmd_" + ulid.Make().String(),
+	args := []any{agentID, by.Actor, boolArg(by.Operator), by.Once.Key, by.Once.Body, "cmd_" + ulid.Make().String(),
 		c.Command, string(body), c.Reason,
 		picket.MaxPendingCommands}
-	got, err := e.judged(ctx, agentID, func() (any, error) { return e.run(ctx, "command", args...) })
+	got, err := e.retryJudged(ctx, agentID, func() (any, error) { return e.run(ctx, "command", args...) })
 	if err != nil {
 		return "", err
 	}
 	r := &reply{script: "command"}
-	return r.text(got), r.bad
+	return r.text(got), r.err
 }
 
-// drift counts a heartbeat whose sender's clock is off, and logs the first one.
-func (e *Engine) drift(ctx context.Context, agentID, how string, server, client picket.Instant) {
+// noteClockDrift counts a heartbeat whose sender's clock is off, and logs the first one.
+func (e *Engine) noteClockDrift(ctx context.Context, agentID, how string, server, client picket.Instant) {
 	if how == "" {
 		return
 	}
-	e.drifts.Add(1)
+	e.clockDrifts.Add(1)
 	if how == "began_to_drift" {
 		e.log.WarnContext(ctx,
 			"the clock of an agent is off by more than twice its heartbeat interval; nothing is judged by it",
@@ -184,17 +186,17 @@ func (e *Engine) drift(ctx context.Context, agentID, how string, server, client 
 	}
 }
 
-// Drifts counts the heartbeats that this process took from agents whose clock
+// ClockDrifts counts the heartbeats that this process took from agents whose clock
 // is off by more than twice their interval.
-func (e *Engine) Drifts() int64 { return e.drifts.Load() }
+func (e *Engine) ClockDrifts() int64 { return e.clockDrifts.Load() }
 
-// Judge writes down what time has made of up to limit silent or draining
+// JudgeAgents writes down what time has made of up to limit silent or draining
 // agents, and returns how many it looked at.
-func (e *Engine) Judge(ctx context.Context, limit int) (int, error) {
-	return e.count(ctx, "judge", "", limit)
+func (e *Engine) JudgeAgents(ctx context.Context, limit int) (int, error) {
+	return e.runCount(ctx, "judge", "", limit)
 }
 
-func (e *Engine) judgeOne(ctx context.Context, agentID string) error {
+func (e *Engine) judgeAgent(ctx context.Context, agentID string) error {
 	_, err := e.run(ctx, "judge", agentID, 1)
 	return err
 }

@@ -18,68 +18,68 @@ func commandIDs(hb picket.HeartbeatAnswer) []string {
 // A command comes with every answer until it was done: an order to drain until
 // the agent drains, any other until the agent says so.
 func TestCommandsUntilHonoured(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.register(t, picket.Registration{AgentID: "a1"})
-		seq := f.lastSeq(t)
-		ping, err := f.CommandAgent(f.ctx, operator2, "a1",
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustRegister(t, picket.Registration{AgentID: "a1"})
+		seq := f.mustLastSeq(t)
+		ping, err := f.CommandAgent(f.ctx, otherOperator, "a1",
 			picket.AgentCommand{Command: picket.CommandPing, Reason: "are you there"})
 		ok(t, err)
-		stop, err := f.CommandAgent(f.ctx, operator2, "a1",
+		stop, err := f.CommandAgent(f.ctx, otherOperator, "a1",
 			picket.AgentCommand{Command: picket.CommandStopTask, TaskID: "task_1"})
 		ok(t, err)
-		drain, err := f.CommandAgent(f.ctx, operator2, "a1",
+		drain, err := f.CommandAgent(f.ctx, otherOperator, "a1",
 			picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(10)})
 		ok(t, err)
-		again, err := f.CommandAgent(f.ctx, operator2, "a1",
+		again, err := f.CommandAgent(f.ctx, otherOperator, "a1",
 			picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(20), Reason: "now"})
 		ok(t, err)
 		if again != drain {
 			t.Fatalf("the second order to drain is %s, the first %s", again, drain)
 		}
 		for range 2 {
-			got := f.beat(t, "a1").PendingCommands
+			got := f.mustHeartbeat(t, "a1").PendingCommands
 			if len(got) != 3 || got[0].CommandID != ping || got[0].Reason != "are you there" ||
 				got[1].TaskID != "task_1" ||
 				got[2].CommandID != drain || *got[2].DrainTimeoutSeconds != 20 || got[2].Reason != "now" {
 				t.Fatalf("pending %+v", got)
 			}
 		}
-		hb := beating()
+		hb := activeHeartbeat()
 		hb.HandledCommands = []string{ping, "cmd_unknown", ping}
 		for range 2 { // its answer was lost
-			got, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+			got, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
 			ok(t, err)
 			if ids := commandIDs(got); len(ids) != 2 || ids[0] != stop || ids[1] != drain {
 				t.Fatalf("pending %v", ids)
 			}
 		}
-		f.submit(t, picket.TaskSpec{})
-		f.own(t, "a1")
-		f.drain(t, "a1", draining)
-		if ids := commandIDs(f.beat(t, "a1")); len(ids) != 1 || ids[0] != stop {
+		f.mustSubmit(t, picket.TaskSpec{})
+		f.acquireAsOwner(t, "a1")
+		f.mustDrain(t, "a1", drainChange)
+		if ids := commandIDs(f.mustHeartbeat(t, "a1")); len(ids) != 1 || ids[0] != stop {
 			t.Fatalf("pending %v", ids)
 		}
-		_, err = f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandDrain})
+		_, err = f.CommandAgent(f.ctx, otherOperator, "a1", picket.AgentCommand{Command: picket.CommandDrain})
 		refused(t, err, picket.CodeStateConflict)
-		f.saw(t, seq, "agent.command are you there", "agent.command", "agent.command", "agent.command now",
+		f.wantEvents(t, seq, "agent.command are you there", "agent.command", "agent.command", "agent.command now",
 			"agent.command",
 			"task.submitted", "task.leased", "a1: active -> draining, drain_initiated by a1", "agent.command")
-		_, err = f.Deregister(f.ctx, owner, "a1", nil)
+		_, err = f.Deregister(f.ctx, agentOwner, "a1", nil)
 		ok(t, err)
-		_, err = f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: picket.CommandPing})
+		_, err = f.CommandAgent(f.ctx, otherOperator, "a1", picket.AgentCommand{Command: picket.CommandPing})
 		refused(t, err, picket.CodeAgentGone)
-		f.register(t, picket.Registration{AgentID: "a1"})
-		if got := f.beat(t, "a1").PendingCommands; len(got) != 0 {
+		f.mustRegister(t, picket.Registration{AgentID: "a1"})
+		if got := f.mustHeartbeat(t, "a1").PendingCommands; len(got) != 0 {
 			t.Fatalf("commands of the life before: %+v", got)
 		}
 	})
 }
 
 func TestTooManyCommands(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.register(t, picket.Registration{AgentID: "a1"})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustRegister(t, picket.Registration{AgentID: "a1"})
 		command := func(c string) (string, error) {
-			return f.CommandAgent(f.ctx, operator2, "a1", picket.AgentCommand{Command: c})
+			return f.CommandAgent(f.ctx, otherOperator, "a1", picket.AgentCommand{Command: c})
 		}
 		drain, err := command(picket.CommandDrain)
 		ok(t, err)
@@ -91,15 +91,15 @@ func TestTooManyCommands(t *testing.T) {
 		refused(t, err, picket.CodeRateLimited)
 		again, err := command(picket.CommandDrain)
 		ok(t, err)
-		got := f.beat(t, "a1")
+		got := f.mustHeartbeat(t, "a1")
 		if len(got.PendingCommands) != picket.MaxPendingCommands || again != drain {
 			t.Fatalf("%d commands are pending, drain is %s and %s", len(got.PendingCommands), drain, again)
 		}
-		hb := beating()
+		hb := activeHeartbeat()
 		hb.HandledCommands = []string{drain} // which is honoured by draining, not by saying so
-		_, err = f.Heartbeat(f.ctx, owner, "a1", hb)
+		_, err = f.Heartbeat(f.ctx, agentOwner, "a1", hb)
 		ok(t, err)
-		if n := len(f.beat(t, "a1").PendingCommands); n != picket.MaxPendingCommands {
+		if n := len(f.mustHeartbeat(t, "a1").PendingCommands); n != picket.MaxPendingCommands {
 			t.Fatalf("%d commands are pending", n)
 		}
 	})
@@ -108,18 +108,18 @@ func TestTooManyCommands(t *testing.T) {
 // An agent that works on what it holds no lease of is told to stop, as long as
 // it goes on.
 func TestStopTask(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		early := f.own(t, "a1")
-		f.register(t, quick("a1"))
-		f.submit(t, picket.TaskSpec{})
-		own := f.own(t, "a1")
-		f.submit(t, picket.TaskSpec{})
-		other := f.lease(t, picket.AcquireRequest{AgentID: "a2"})
-		hb := beating()
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		early := f.acquireAsOwner(t, "a1")
+		f.mustRegister(t, shortThresholds("a1"))
+		f.mustSubmit(t, picket.TaskSpec{})
+		own := f.acquireAsOwner(t, "a1")
+		f.mustSubmit(t, picket.TaskSpec{})
+		other := f.acquireOne(t, picket.AcquireRequest{AgentID: "a2"})
+		hb := activeHeartbeat()
 		hb.TasksInProgress = []string{early.TaskID, own.TaskID, other.TaskID, "task_gone", other.TaskID}
 		for range 2 {
-			got, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+			got, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
 			ok(t, err)
 			want := []picket.PendingCommand{
 				{
@@ -136,15 +136,15 @@ func TestStopTask(t *testing.T) {
 			}
 		}
 		hb.TasksInProgress = []string{own.TaskID}
-		got, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+		got, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
 		ok(t, err)
 		if len(got.PendingCommands) != 0 {
 			t.Fatalf("pending %+v", got.PendingCommands)
 		}
-		_, err = f.Complete(f.ctx, f.held(t, early), picket.Completion{Output: picket.RawJSON(`1`)})
+		_, err = f.Complete(f.ctx, f.openLease(t, early), picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		hb.TasksInProgress = []string{own.TaskID, early.TaskID} // done, and still at it
-		got, err = f.Heartbeat(f.ctx, owner, "a1", hb)
+		got, err = f.Heartbeat(f.ctx, agentOwner, "a1", hb)
 		ok(t, err)
 		if ids := commandIDs(got); len(ids) != 1 || ids[0] != "stop_"+early.TaskID {
 			t.Fatalf("pending %v", ids)
@@ -155,24 +155,24 @@ func TestStopTask(t *testing.T) {
 // The word about a clock that is off is written when it begins, and again when
 // it begins again; nothing is judged by that clock.
 func TestDriftIsToldWhenItBegins(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		a := f.register(t, quick("a1"))
-		seq := f.lastSeq(t)
-		counted := f.Drifts()
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		a := f.mustRegister(t, shortThresholds("a1"))
+		seq := f.mustLastSeq(t)
+		counted := f.ClockDrifts()
 		for _, off := range []time.Duration{time.Hour, -time.Hour, 0, 3 * time.Second, time.Second, -24 * time.Hour} {
-			hb := beating()
+			hb := activeHeartbeat()
 			hb.ClientTimestamp = picket.InstantOf(time.Now().Add(off))
-			got, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+			got, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
 			ok(t, err)
 			if got.AgentStatus != picket.AgentActive {
 				t.Fatalf("off by %s: %+v", off, got)
 			}
 		}
-		f.saw(t, seq, "agent.drift", "agent.drift", "agent.drift")
-		if n := f.Drifts() - counted; n != 4 {
+		f.wantEvents(t, seq, "agent.drift", "agent.drift", "agent.drift")
+		if n := f.ClockDrifts() - counted; n != 4 {
 			t.Errorf("%d heartbeats of a clock that is off were counted, want 4", n)
 		}
-		if after := f.agent(t, "a1", picket.AgentActive); after.Version != a.Version {
+		if after := f.wantAgent(t, "a1", picket.AgentActive); after.Version != a.Version {
 			t.Errorf("%+v became %+v", a, after)
 		}
 	})
@@ -181,23 +181,23 @@ func TestDriftIsToldWhenItBegins(t *testing.T) {
 // On the virtual clock the bound of the drift is exact: twice the interval is
 // still fine.
 func TestTheBoundOfDriftIsExact(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		if !f.virtual {
 			t.Skip("needs a clock that stands still")
 		}
-		f.register(t, quick("a1"))
+		f.mustRegister(t, shortThresholds("a1"))
 		for off, want := range map[time.Duration]int64{
 			2 * time.Second:          0,
 			-2 * time.Second:         0,
 			2001 * time.Millisecond:  1,
 			-2001 * time.Millisecond: 1,
 		} {
-			before := f.Drifts()
-			hb := beating()
+			before := f.ClockDrifts()
+			hb := activeHeartbeat()
 			hb.ClientTimestamp = picket.InstantOf(time.Now().Add(off))
-			_, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+			_, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
 			ok(t, err)
-			if n := f.Drifts() - before; n != want {
+			if n := f.ClockDrifts() - before; n != want {
 				t.Errorf("off by %s: %d warnings", off, n)
 			}
 		}

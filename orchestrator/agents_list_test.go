@@ -11,7 +11,7 @@ import (
 
 // Every filter of RFC-0016 section 6.2, alone and together.
 func TestDiscovery(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		for _, a := range []struct {
 			id   string
 			role string
@@ -27,14 +27,14 @@ func TestDiscovery(t *testing.T) {
 			if a.most >= 0 {
 				reg.Capacity = &picket.DeclaredCapacity{MaxConcurrentTasks: &a.most}
 			}
-			f.register(t, reg)
-			hb := beating()
+			f.mustRegister(t, reg)
+			hb := activeHeartbeat()
 			hb.CurrentLoad = &a.load
-			_, err := f.Heartbeat(f.ctx, owner, a.id, hb)
+			_, err := f.Heartbeat(f.ctx, agentOwner, a.id, hb)
 			ok(t, err)
 		}
-		f.drain(t, "a5", draining)
-		_, err := f.Deregister(f.ctx, owner, "a6", nil)
+		f.mustDrain(t, "a5", drainChange)
+		_, err := f.Deregister(f.ctx, agentOwner, "a6", nil)
 		ok(t, err)
 		all := picket.AgentStatuses
 		for _, c := range []struct {
@@ -84,10 +84,10 @@ func TestDiscovery(t *testing.T) {
 // Pages hold every agent once, in the same order, whatever their size and
 // whether statuses, roles or a key's own pools are asked for.
 func TestDiscoveryPages(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		for i := range 23 {
 			id := fmt.Sprintf("a%02d", i)
-			by := owner
+			by := agentOwner
 			if i%4 == 3 {
 				by = stranger
 			}
@@ -99,7 +99,7 @@ func TestDiscoveryPages(t *testing.T) {
 				})
 			ok(t, err)
 			if i%5 == 0 {
-				_, err := f.ChangeAgent(f.ctx, by, id, nil, draining)
+				_, err := f.ChangeAgent(f.ctx, by, id, nil, drainChange)
 				ok(t, err)
 			}
 		}
@@ -148,20 +148,20 @@ func TestDiscoveryPages(t *testing.T) {
 
 // A pool sums up its active members that declare a maximum.
 func TestPools(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		for i, most := range []int{5, 3, -1, 7} {
 			reg := picket.Registration{AgentID: fmt.Sprint("a", i), RoleID: "billing"}
 			if most > 0 {
 				reg.Capacity = &picket.DeclaredCapacity{MaxConcurrentTasks: &most}
 			}
-			f.register(t, reg)
-			hb := beating()
+			f.mustRegister(t, reg)
+			hb := activeHeartbeat()
 			hb.CurrentLoad = ptr(2)
-			_, err := f.Heartbeat(f.ctx, owner, reg.AgentID, hb)
+			_, err := f.Heartbeat(f.ctx, agentOwner, reg.AgentID, hb)
 			ok(t, err)
 		}
-		f.drain(t, "a3", draining)
-		f.register(t, picket.Registration{AgentID: "alone"})
+		f.mustDrain(t, "a3", drainChange)
+		f.mustRegister(t, picket.Registration{AgentID: "alone"})
 		_, err := f.Register(f.ctx, stranger, picket.Registration{AgentID: "s", RoleID: "audit"})
 		ok(t, err)
 		pools, err := f.Pools(f.ctx, "", "")
@@ -197,7 +197,7 @@ func TestALargeRegistryReal(t *testing.T) {
 	if os.Getenv("PICKET_SOAK") != "" {
 		n = 10_000
 	}
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
 	cost := func(do func()) map[string]int {
 		before := commandCalls(t, f.raw)
@@ -211,14 +211,14 @@ func TestALargeRegistryReal(t *testing.T) {
 		delete(after, "info")
 		return after
 	}
-	f.register(t, picket.Registration{AgentID: "first", RoleID: "r"})
-	judge := func() { f.judge(t) }
-	beat := func() { f.beat(t, "first") }
+	f.mustRegister(t, picket.Registration{AgentID: "first", RoleID: "r"})
+	judge := func() { f.judgeAll(t) }
+	beat := func() { f.mustHeartbeat(t, "first") }
 	judge()
 	beat()
 	few, fewBeats := cost(judge), cost(beat)
 	for i := 1; i < n; i++ {
-		f.register(t, picket.Registration{
+		f.mustRegister(t, picket.Registration{
 			AgentID:  fmt.Sprintf("a%05d", i),
 			RoleID:   "r",
 			Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(2)},

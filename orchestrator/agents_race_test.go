@@ -15,33 +15,33 @@ import (
 // Two that judge the same agents at once, and the agents themselves at the same
 // time, write each step once.
 func TestJudgedAtOnce(t *testing.T) {
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
 	const agents = 20
 	for i := range agents {
-		f.register(t, quick(fmt.Sprint("a", i)))
+		f.mustRegister(t, shortThresholds(fmt.Sprint("a", i)))
 	}
-	seq := f.lastSeq(t)
-	f.tickTo(t, 5*time.Second)
+	seq := f.mustLastSeq(t)
+	f.tickFor(t, 5*time.Second)
 	var wg sync.WaitGroup
 	for i := range agents {
 		wg.Go(func() {
-			_, err := f.Judge(f.ctx, 7)
+			_, err := f.JudgeAgents(f.ctx, 7)
 			if err != nil {
 				t.Error(err)
 			}
 		})
 		wg.Go(func() {
-			_, err := f.Heartbeat(f.ctx, owner, fmt.Sprint("a", i), beating())
+			_, err := f.Heartbeat(f.ctx, agentOwner, fmt.Sprint("a", i), activeHeartbeat())
 			if picket.CodeOf(err) != picket.CodeAgentGone {
 				t.Errorf("the heartbeat of a dead agent: %v", err)
 			}
 		})
 	}
 	wg.Wait()
-	f.judge(t)
+	f.judgeAll(t)
 	steps := map[string]int{}
-	for _, ev := range f.happened(t, seq) {
+	for _, ev := range f.agentEventsAfter(t, seq) {
 		steps[ev]++
 	}
 	for i := range agents {
@@ -58,7 +58,7 @@ func TestJudgedAtOnce(t *testing.T) {
 
 // Of those who register an id at once one does.
 func TestRegisteredAtOnce(t *testing.T) {
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
 	for range 10 {
 		var wg sync.WaitGroup
@@ -66,7 +66,7 @@ func TestRegisteredAtOnce(t *testing.T) {
 		won := 0
 		for i := range 8 {
 			wg.Go(func() {
-				_, err := f.Register(f.ctx, picket.Caller{Actor: fmt.Sprint("key", i)}, quick("a1"))
+				_, err := f.Register(f.ctx, picket.Caller{Actor: fmt.Sprint("key", i)}, shortThresholds("a1"))
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -80,7 +80,7 @@ func TestRegisteredAtOnce(t *testing.T) {
 		if won != 1 {
 			t.Fatalf("%d registered", won)
 		}
-		_, err := f.Deregister(f.ctx, operator2, "a1", nil)
+		_, err := f.Deregister(f.ctx, otherOperator, "a1", nil)
 		ok(t, err)
 		ok(t, f.raw.Del(f.ctx, "pk:{default}:agent:a1").Err())
 	}
@@ -89,17 +89,17 @@ func TestRegisteredAtOnce(t *testing.T) {
 // A worker that goes from task to task and drains completes its task and gets
 // no other; that is the end of its drain.
 func TestAdvanceOfADrainingAgent(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		next := func(id string) picket.AdvanceRequest {
 			return picket.AdvanceRequest{
 				Output:  picket.RawJSON(`1`),
 				Acquire: picket.AcquireRequest{AgentID: id, WaitSeconds: ptr(20)},
 			}
 		}
-		was := f.in(t, "a1", picket.AgentDraining)
-		f.submit(t, picket.TaskSpec{})
-		seq := f.lastSeq(t)
-		got, err := f.Advance(f.ctx, f.held(t, was.lease), owner, next("a1"))
+		was := f.agentWithStatus(t, "a1", picket.AgentDraining)
+		f.mustSubmit(t, picket.TaskSpec{})
+		seq := f.mustLastSeq(t)
+		got, err := f.Advance(f.ctx, f.openLease(t, was.lease), agentOwner, next("a1"))
 		ok(t, err)
 		if got.State != picket.TaskReview || len(got.Leases) != 0 {
 			t.Fatalf("advanced to %+v", got)
@@ -107,32 +107,32 @@ func TestAdvanceOfADrainingAgent(t *testing.T) {
 		if s, err := f.Stats(f.ctx); err != nil || s.Waiters != 0 {
 			t.Fatalf("%d wait for work that they do not get: %v", s.Waiters, err)
 		}
-		f.saw(t, seq, "task.review", "a1: draining -> deregistered, drain_completed by server")
-		again, err := f.Advance(f.ctx, f.held(t, was.lease), owner, next("a1"))
+		f.wantEvents(t, seq, "task.review", "a1: draining -> deregistered, drain_completed by server")
+		again, err := f.Advance(f.ctx, f.openLease(t, was.lease), agentOwner, next("a1"))
 		ok(t, err)
 		if again.State != got.State || len(again.Leases) != 0 {
 			t.Fatalf("advanced again to %+v", again)
 		}
 
-		was = f.in(t, "a2", picket.AgentActive)
+		was = f.agentWithStatus(t, "a2", picket.AgentActive)
 		f.acquireRest(t)
 		done := make(chan picket.Advanced, 1)
 		go func() {
-			got, err := f.Advance(f.ctx, f.held(t, was.lease), owner, next("a2"))
+			got, err := f.Advance(f.ctx, f.openLease(t, was.lease), agentOwner, next("a2"))
 			if err != nil {
 				t.Error(err)
 			}
 			done <- got
 		}()
-		f.waiters(t, 1)
-		f.drain(t, "a2", draining)
+		f.waitForWaiters(t, 1)
+		f.mustDrain(t, "a2", drainChange)
 		if got := <-done; got.State != picket.TaskReview || len(got.Leases) != 0 {
 			t.Fatalf("advanced to %+v", got)
 		}
 
-		was = f.in(t, "a3", picket.AgentActive)
-		f.tickTo(t, 5*time.Second)
-		_, err = f.Advance(f.ctx, f.held(t, was.lease), owner, next("a3"))
+		was = f.agentWithStatus(t, "a3", picket.AgentActive)
+		f.tickFor(t, 5*time.Second)
+		_, err = f.Advance(f.ctx, f.openLease(t, was.lease), agentOwner, next("a3"))
 		refused(t, err, picket.CodeLeaseExpired)
 	})
 }
@@ -152,13 +152,13 @@ func (f *fixture) acquireRest(t *testing.T) {
 // nobody is, one look for each grant elsewhere; one that is registered one look
 // in each verb, and its place among the holders.
 func TestWhatRegistrationCostsReal(t *testing.T) {
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
 	life := func(id string) map[string]int {
-		f.submit(t, picket.TaskSpec{})
+		f.mustSubmit(t, picket.TaskSpec{})
 		before := commandCalls(t, f.raw)
-		l := f.own(t, id)
-		h := f.held(t, l)
+		l := f.acquireAsOwner(t, id)
+		h := f.openLease(t, l)
 		_, err := f.Renew(f.ctx, h)
 		ok(t, err)
 		_, err = f.Report(f.ctx, h, "r1", picket.Progress{Summary: "s"})
@@ -176,7 +176,7 @@ func TestWhatRegistrationCostsReal(t *testing.T) {
 	}
 	life("a0") // loads the scripts
 	alone := life("a1")
-	f.register(t, picket.Registration{AgentID: "a2"})
+	f.mustRegister(t, picket.Registration{AgentID: "a2"})
 	beside, registered := life("a1"), life("a2")
 	differs := func(got map[string]int, want map[string]int) map[string]int {
 		diff := maps.Clone(got)
@@ -204,18 +204,18 @@ func TestWhatRegistrationCostsReal(t *testing.T) {
 // The caller of a long poll that goes away leaves nothing behind that the end
 // of the agent would wake.
 func TestAWaiterThatLeavesIsForgotten(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.register(t, picket.Registration{AgentID: "a1"})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustRegister(t, picket.Registration{AgentID: "a1"})
 		ctx, leave := context.WithCancel(f.ctx)
 		ended := make(chan error, 1)
 		go func() {
-			_, err := f.Acquire(ctx, owner, picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(30)})
+			_, err := f.Acquire(ctx, agentOwner, picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(30)})
 			ended <- err
 		}()
-		f.waiters(t, 1)
+		f.waitForWaiters(t, 1)
 		leave()
 		<-ended
-		f.drain(t, "a1", draining)
+		f.mustDrain(t, "a1", drainChange)
 		if s, err := f.Stats(f.ctx); err != nil || s.Waiters != 0 {
 			t.Fatalf("%d waiters: %v", s.Waiters, err)
 		}

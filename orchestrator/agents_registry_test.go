@@ -14,45 +14,45 @@ var stranger = picket.Caller{Actor: "key_stranger"}
 // What only the key that registered an agent, or an operator, may do. A
 // stranger changes nothing, not even how long the agent was silent.
 func TestStrangersAreRefused(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.register(t, quick("a1"))
-		f.tickTo(t, 1500*time.Millisecond)
-		seq := f.lastSeq(t)
-		_, err := f.Heartbeat(f.ctx, stranger, "a1", beating())
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustRegister(t, shortThresholds("a1"))
+		f.tickFor(t, 1500*time.Millisecond)
+		seq := f.mustLastSeq(t)
+		_, err := f.Heartbeat(f.ctx, stranger, "a1", activeHeartbeat())
 		refused(t, err, picket.CodeForbidden)
-		_, err = f.ChangeAgent(f.ctx, stranger, "a1", nil, draining)
+		_, err = f.ChangeAgent(f.ctx, stranger, "a1", nil, drainChange)
 		refused(t, err, picket.CodeForbidden)
 		_, err = f.Deregister(f.ctx, stranger, "a1", []int64{99})
 		refused(t, err, picket.CodeForbidden)
 		_, err = f.CommandAgent(f.ctx, stranger, "a1", picket.AgentCommand{Command: picket.CommandPing})
 		refused(t, err, picket.CodeForbidden)
-		f.submit(t, picket.TaskSpec{})
+		f.mustSubmit(t, picket.TaskSpec{})
 		_, err = f.Acquire(f.ctx, stranger, picket.AcquireRequest{AgentID: "a1"})
 		refused(t, err, picket.CodeForbidden)
-		leases, err := f.Acquire(f.ctx, operator2, picket.AcquireRequest{AgentID: "a1"})
+		leases, err := f.Acquire(f.ctx, otherOperator, picket.AcquireRequest{AgentID: "a1"})
 		ok(t, err)
 		if len(leases) != 1 {
 			t.Fatalf("an operator acquired %d leases for the agent", len(leases))
 		}
-		f.tickTo(t, 502*time.Millisecond)
-		f.judge(t)
-		f.saw(t, seq, "task.submitted", "task.leased", "a1: active -> unhealthy, heartbeat_timeout by server")
-		_, err = f.Register(f.ctx, operator2, quick("a1"))
+		f.tickFor(t, 502*time.Millisecond)
+		f.judgeAll(t)
+		f.wantEvents(t, seq, "task.submitted", "task.leased", "a1: active -> unhealthy, heartbeat_timeout by server")
+		_, err = f.Register(f.ctx, otherOperator, shortThresholds("a1"))
 		refused(t, err, picket.CodeStateConflict) // a live one, whoever asks
 		if e := refusalOf(err); e.Facts["agent_status"] != "unhealthy" {
 			t.Fatalf("facts %v", e.Facts)
 		}
-		f.tickTo(t, 5*time.Second)
-		f.judge(t)
-		for _, by := range []picket.Caller{stranger, operator2} {
-			_, err = f.Register(f.ctx, by, quick("a1"))
+		f.tickFor(t, 5*time.Second)
+		f.judgeAll(t)
+		for _, by := range []picket.Caller{stranger, otherOperator} {
+			_, err = f.Register(f.ctx, by, shortThresholds("a1"))
 			refused(t, err, picket.CodeForbidden)
 		}
-		_, err = f.Heartbeat(f.ctx, stranger, "a1", beating())
+		_, err = f.Heartbeat(f.ctx, stranger, "a1", activeHeartbeat())
 		refused(t, err, picket.CodeForbidden)
-		_, err = f.Heartbeat(f.ctx, owner, "a1", beating())
+		_, err = f.Heartbeat(f.ctx, agentOwner, "a1", activeHeartbeat())
 		refused(t, err, picket.CodeAgentGone)
-		_, err = f.Heartbeat(f.ctx, owner, "nobody", beating())
+		_, err = f.Heartbeat(f.ctx, agentOwner, "nobody", activeHeartbeat())
 		refused(t, err, picket.CodeNotFound)
 		_, _, err = f.Agent(f.ctx, "nobody")
 		refused(t, err, picket.CodeNotFound)
@@ -61,8 +61,8 @@ func TestStrangersAreRefused(t *testing.T) {
 
 // An agent begins anew, under what it says now.
 func TestRegisteredAgain(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		first := f.register(t, picket.Registration{
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		first := f.mustRegister(t, picket.Registration{
 			AgentID:             "a1",
 			RoleID:              "r1",
 			Name:                "One",
@@ -72,9 +72,9 @@ func TestRegisteredAgain(t *testing.T) {
 			DrainTimeoutSeconds: ptr(9),
 			Metadata:            picket.RawJSON(`{"a":1.50}`),
 		})
-		hb := beating()
+		hb := activeHeartbeat()
 		hb.CurrentLoad = ptr(2)
-		_, err := f.Heartbeat(f.ctx, owner, "a1", hb)
+		_, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
 		ok(t, err)
 		shown, key, err := f.Agent(f.ctx, "a1")
 		ok(t, err)
@@ -84,14 +84,14 @@ func TestRegisteredAgain(t *testing.T) {
 			string(shown.Metadata) != `{"a":1.50}` || shown.Version != 1 {
 			t.Fatalf("%s has %+v", key, shown)
 		}
-		f.beat(t, "a1") // says no load
+		f.mustHeartbeat(t, "a1") // says no load
 		if again, _, _ := f.Agent(f.ctx, "a1"); again.Capacity.CurrentLoad != 2 {
 			t.Fatalf("%+v", again)
 		}
-		_, err = f.Deregister(f.ctx, owner, "a1", nil)
+		_, err = f.Deregister(f.ctx, agentOwner, "a1", nil)
 		ok(t, err)
-		f.tickTo(t, time.Second)
-		second := f.register(t, picket.Registration{AgentID: "a1", RoleID: "r2"})
+		f.tickFor(t, time.Second)
+		second := f.mustRegister(t, picket.Registration{AgentID: "a1", RoleID: "r2"})
 		if second.RegisteredAt != first.RegisteredAt || second.Incarnation != first.Incarnation+1 ||
 			second.Version != 1 || second.Name != "" ||
 			second.Capacity.MaxConcurrentTasks != nil || second.Capacity.CurrentLoad != 0 ||
@@ -103,7 +103,7 @@ func TestRegisteredAgain(t *testing.T) {
 		if len(pools) != 1 || pools[0].RoleID != "r2" || pools[0].Members[picket.AgentActive] != 1 {
 			t.Fatalf("pools %+v", pools)
 		}
-		own := f.register(t, picket.Registration{})
+		own := f.mustRegister(t, picket.Registration{})
 		if ok(t, picket.CheckID("agent_id", "agent", own.AgentID)); own.Incarnation != second.Incarnation+1 {
 			t.Fatalf("registered %+v", own)
 		}
@@ -112,16 +112,16 @@ func TestRegisteredAgain(t *testing.T) {
 
 // A repeated request has its effect once; the answer is the record as it is now.
 func TestRegistryRequestsHappenOnce(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		by := func(key string) picket.Caller {
 			return picket.Caller{Actor: "key_owner", Once: picket.Once{Key: key, Body: fmt.Sprintf("%064d", 1)}}
 		}
 		a, err := f.Register(f.ctx, by("k1"), picket.Registration{})
 		ok(t, err)
-		seq := f.lastSeq(t)
+		seq := f.mustLastSeq(t)
 		again, err := f.Register(f.ctx, by("k1"), picket.Registration{})
 		ok(t, err)
-		if again.AgentID != a.AgentID || again.Version != 1 || f.lastSeq(t) != seq {
+		if again.AgentID != a.AgentID || again.Version != 1 || f.mustLastSeq(t) != seq {
 			t.Fatalf("%+v, then %+v", a, again)
 		}
 		ping := picket.AgentCommand{Command: picket.CommandPing}
@@ -129,11 +129,11 @@ func TestRegistryRequestsHappenOnce(t *testing.T) {
 		ok(t, err)
 		c2, err := f.CommandAgent(f.ctx, by("k2"), a.AgentID, ping)
 		ok(t, err)
-		if n := len(f.beat(t, a.AgentID).PendingCommands); c1 != c2 || n != 1 {
+		if n := len(f.mustHeartbeat(t, a.AgentID).PendingCommands); c1 != c2 || n != 1 {
 			t.Fatalf("commands %s and %s, %d pending", c1, c2, n)
 		}
 		for range 2 {
-			got, err := f.ChangeAgent(f.ctx, by("k3"), a.AgentID, []int64{1}, draining)
+			got, err := f.ChangeAgent(f.ctx, by("k3"), a.AgentID, []int64{1}, drainChange)
 			ok(t, err)
 			if got.Status != picket.AgentDraining || got.Version != 2 {
 				t.Fatalf("%+v", got)
@@ -160,12 +160,12 @@ func TestRegistryRequestsHappenOnce(t *testing.T) {
 
 // Incarnations rise over an adoption, and over the end of a record.
 func TestIncarnationsNeverFall(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		a := f.register(t, quick("a1"))
-		_, err := f.Deregister(f.ctx, owner, "a1", nil)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		a := f.mustRegister(t, shortThresholds("a1"))
+		_, err := f.Deregister(f.ctx, agentOwner, "a1", nil)
 		ok(t, err)
-		f.tickTo(t, 2*time.Second)
-		n, err := f.Retain(f.ctx, picket.Retention{Tasks: time.Second}, 100)
+		f.tickFor(t, 2*time.Second)
+		n, err := f.ApplyRetention(f.ctx, picket.Retention{Tasks: time.Second}, 100)
 		ok(t, err)
 		_, _, err = f.Agent(f.ctx, "a1")
 		refused(t, err, picket.CodeNotFound)
@@ -178,10 +178,10 @@ func TestIncarnationsNeverFall(t *testing.T) {
 				t.Errorf("of the deleted record there is still %v: %v", left, err)
 			}
 		}
-		b, err := f.Register(f.ctx, stranger, quick("a1"))
+		b, err := f.Register(f.ctx, stranger, shortThresholds("a1"))
 		ok(t, err)
 		ok(t, f.raw.HSet(f.ctx, "pk:{default}:meta", "identity", "another server").Err())
-		c := f.register(t, quick("a2"))
+		c := f.mustRegister(t, shortThresholds("a2"))
 		s, err := f.Stats(f.ctx)
 		ok(t, err)
 		if b.Incarnation != a.Incarnation+1 || c.Incarnation <= s.Floor || s.Floor == 0 {
@@ -194,14 +194,14 @@ func TestIncarnationsNeverFall(t *testing.T) {
 // A leap of the server's clock kills nobody: store time judges, and takes part
 // of it as a second.
 func TestClockLeapsKillNobody(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.register(t, quick("a1"))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustRegister(t, shortThresholds("a1"))
 		for _, leap := range []time.Duration{time.Hour, -3 * time.Hour, 24 * time.Hour * 365} {
 			ok(t, f.raw.HIncrBy(f.ctx, "pk:{default}:meta", "raw", -leap.Milliseconds()).Err())
 			ok(t, f.Tick(f.ctx))
-			f.judge(t)
-			f.agent(t, "a1", picket.AgentActive)
-			if got := f.beat(t, "a1"); got.AgentStatus != picket.AgentActive {
+			f.judgeAll(t)
+			f.wantAgent(t, "a1", picket.AgentActive)
+			if got := f.mustHeartbeat(t, "a1"); got.AgentStatus != picket.AgentActive {
 				t.Fatalf("after a leap of %s: %+v", leap, got)
 			}
 		}
@@ -226,25 +226,25 @@ func listed(t *testing.T, got picket.AgentPage, want ...string) {
 // A change that was meant for the registration before, and comes late, does
 // not hit the one after it, although that has the same version.
 func TestChangesAreMeantForOneRegistration(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		old := f.register(t, quick("a1"))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		old := f.mustRegister(t, shortThresholds("a1"))
 		remove := picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: old.Incarnation}
 		drain := picket.AgentStatusChange{Status: picket.AgentDraining, Incarnation: old.Incarnation}
 		for range 2 {
-			_, err := f.ChangeAgent(f.ctx, owner, "a1", nil, remove)
+			_, err := f.ChangeAgent(f.ctx, agentOwner, "a1", nil, remove)
 			ok(t, err)
 		}
-		a := f.register(t, quick("a1"))
-		seq := f.lastSeq(t)
+		a := f.mustRegister(t, shortThresholds("a1"))
+		seq := f.mustLastSeq(t)
 		for _, change := range []picket.AgentStatusChange{remove, drain} {
-			_, err := f.ChangeAgent(f.ctx, owner, "a1", []int64{1}, change)
+			_, err := f.ChangeAgent(f.ctx, agentOwner, "a1", []int64{1}, change)
 			refused(t, err, picket.CodeAgentGone)
 			if e := refusalOf(err); e.Facts["incarnation"] != a.Incarnation || e.Facts["agent_status"] != "active" {
 				t.Fatalf("facts %v", e.Facts)
 			}
 		}
-		f.saw(t, seq)
+		f.wantEvents(t, seq)
 		drain.Incarnation = a.Incarnation
-		f.drain(t, "a1", drain)
+		f.mustDrain(t, "a1", drain)
 	})
 }

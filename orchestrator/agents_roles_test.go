@@ -12,13 +12,13 @@ import (
 // no call reads more than a bounded part of them, in pages all are there once.
 func TestAKeyOfManyRolesReal(t *testing.T) {
 	const roles, one, page = 1500, 50, 7000 // commands that one script runs at most, for one role and for a page
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
 	for i := range roles {
-		f.register(t, picket.Registration{AgentID: fmt.Sprintf("a%04d", i), RoleID: fmt.Sprintf("r%04d", i)})
+		f.mustRegister(t, picket.Registration{AgentID: fmt.Sprintf("a%04d", i), RoleID: fmt.Sprintf("r%04d", i)})
 	}
-	f.register(t, picket.Registration{AgentID: "without"})
-	_, err := f.ChangeAgent(f.ctx, owner, "a0700", nil, draining)
+	f.mustRegister(t, picket.Registration{AgentID: "without"})
+	_, err := f.ChangeAgent(f.ctx, agentOwner, "a0700", nil, drainChange)
 	ok(t, err)
 	count := func(do func()) (scripts, commands int) {
 		before := commandCalls(t, f.raw)
@@ -96,10 +96,10 @@ func TestAKeyOfManyRolesReal(t *testing.T) {
 // Nobody reads a large registry to number it: without a filter that looks into
 // records its sizes say enough.
 func TestTotalsReal(t *testing.T) {
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
 	for i := range 300 {
-		f.register(t, picket.Registration{AgentID: fmt.Sprintf("a%04d", i), RoleID: "r"})
+		f.mustRegister(t, picket.Registration{AgentID: fmt.Sprintf("a%04d", i), RoleID: "r"})
 	}
 	for _, q := range []picket.AgentQuery{{}, {Role: "r"}, {Owner: "key_owner"}, {Statuses: picket.AgentStatuses}} {
 		q.Limit = 2

@@ -8,20 +8,20 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// owner is the key that registers agents in these tests.
-var owner = picket.Caller{Actor: "key_owner"}
+// agentOwner is the key that registers agents in these tests.
+var agentOwner = picket.Caller{Actor: "key_owner"}
 
-func (f *fixture) register(t *testing.T, reg picket.Registration) picket.Agent {
+func (f *fixture) mustRegister(t *testing.T, reg picket.Registration) picket.Agent {
 	t.Helper()
-	a, err := f.Register(f.ctx, owner, reg)
+	a, err := f.Register(f.ctx, agentOwner, reg)
 	ok(t, err)
 	return a
 }
 
-// own leases one task to a registered agent, by its own key.
-func (f *fixture) own(t *testing.T, id string) picket.Lease {
+// acquireAsOwner leases one task to a registered agent, by its own key.
+func (f *fixture) acquireAsOwner(t *testing.T, id string) picket.Lease {
 	t.Helper()
-	leases, err := f.Acquire(f.ctx, owner, picket.AcquireRequest{AgentID: id})
+	leases, err := f.Acquire(f.ctx, agentOwner, picket.AcquireRequest{AgentID: id})
 	ok(t, err)
 	if len(leases) != 1 {
 		t.Fatalf("acquired %d leases, want 1", len(leases))
@@ -29,21 +29,21 @@ func (f *fixture) own(t *testing.T, id string) picket.Lease {
 	return leases[0]
 }
 
-func (f *fixture) beat(t *testing.T, id string) picket.HeartbeatAnswer {
+func (f *fixture) mustHeartbeat(t *testing.T, id string) picket.HeartbeatAnswer {
 	t.Helper()
-	got, err := f.Heartbeat(f.ctx, owner, id, beating())
+	got, err := f.Heartbeat(f.ctx, agentOwner, id, activeHeartbeat())
 	ok(t, err)
 	return got
 }
 
-// beating is the heartbeat of an agent that is well.
-func beating() picket.Heartbeat {
+// activeHeartbeat is the heartbeat of an agent that is well.
+func activeHeartbeat() picket.Heartbeat {
 	return picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: picket.InstantOf(time.Now())}
 }
 
 func TestRegisterAndHeartbeat(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		a := f.register(t, picket.Registration{
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		a := f.mustRegister(t, picket.Registration{
 			AgentID:      "a1",
 			RoleID:       "billing",
 			Capabilities: []string{"z", "a"},
@@ -54,9 +54,9 @@ func TestRegisterAndHeartbeat(t *testing.T) {
 			string(a.Metadata) != `{"n":12345678901234567890}` || a.Capabilities[0] != "z" {
 			t.Fatalf("registered %+v", a)
 		}
-		f.tickTo(t, time.Second)
-		got := f.beat(t, "a1")
-		after := f.agent(t, "a1", picket.AgentActive)
+		f.tickFor(t, time.Second)
+		got := f.mustHeartbeat(t, "a1")
+		after := f.wantAgent(t, "a1", picket.AgentActive)
 		if !got.Acknowledged || got.AgentStatus != picket.AgentActive || got.PendingCommands == nil ||
 			len(got.PendingCommands) > 0 ||
 			after.LastHeartbeatAt != got.ServerTimestamp || after.RegisteredAt != a.RegisteredAt || after.Version != 1 {
@@ -67,7 +67,7 @@ func TestRegisterAndHeartbeat(t *testing.T) {
 		if page.Total != 1 || page.Agents[0].AgentID != "a1" {
 			t.Fatalf("%+v", page)
 		}
-		_, err = f.Register(f.ctx, owner, picket.Registration{AgentID: "a1"})
+		_, err = f.Register(f.ctx, agentOwner, picket.Registration{AgentID: "a1"})
 		refused(t, err, picket.CodeStateConflict)
 	})
 }

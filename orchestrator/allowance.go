@@ -6,37 +6,37 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// allowance is what the configuration grants: to a day, where that is capped,
+// budgets is what the configuration grants: to a day, where that is capped,
 // and to a task that asks for nothing else.
-type allowance struct {
+type budgets struct {
 	perDay *budget.Envelope
 	task   *budget.Envelope
 }
 
-// Allow puts other amounts in force, from the next task on, as
-// [Config.HousePerDay] and [Config.TaskEnvelope] describe them.
-func (s *Store) Allow(housePerDay, task *budget.Envelope) {
+// SetBudgets puts other amounts in force, from the next task on, as
+// [Config.DailyLimit] and [Config.TaskEnvelope] describe them.
+func (s *Store) SetBudgets(housePerDay, task *budget.Envelope) {
 	if task == nil {
 		usual := budget.Default()
 		task = &usual
 	}
-	s.allowed.Store(&allowance{housePerDay, task})
+	s.budgets.Store(&budgets{housePerDay, task})
 }
 
-// house is the cap of a day as scripts read it, "" for none.
-func (e *Engine) house() string {
-	cap := e.store.allowed.Load().perDay
+// dailyLimitArg is the cap of a day as scripts read it, "" for none.
+func (e *Engine) dailyLimitArg() string {
+	cap := e.store.budgets.Load().perDay
 	if cap == nil {
 		return ""
 	}
 	return fmt.Sprintf("%d %d", cap.Tokens, int64(cap.USD))
 }
 
-// usual is the envelope of a task that names none.
-func (e *Engine) usual() *budget.Envelope {
-	task := e.Usual()
+// defaultEnvelope is the envelope of a task that names none.
+func (e *Engine) defaultEnvelope() *budget.Envelope {
+	task := e.DefaultEnvelope()
 	return &task
 }
 
-// Usual is what a task gets that names no envelope.
-func (e *Engine) Usual() budget.Envelope { return *e.store.allowed.Load().task }
+// DefaultEnvelope is what a task gets that names no envelope.
+func (e *Engine) DefaultEnvelope() budget.Envelope { return *e.store.budgets.Load().task }

@@ -80,7 +80,7 @@ func (e *Engine) recordKey(ctx context.Context, by picket.Caller, secret string,
 	}
 	r := &reply{script: "key_create"}
 	l := r.list(got)
-	return r.text(r.at(l, 0)), r.int(r.at(l, 1)) == 1, r.bad
+	return r.text(r.at(l, 0)), r.int(r.at(l, 1)) == 1, r.err
 }
 
 func checkScopes(scopes []picket.Scope) error {
@@ -124,7 +124,7 @@ func (e *Engine) Keys(ctx context.Context) ([]picket.APIKey, error) {
 	for _, v := range l[1:] {
 		out = append(out, r.key(v))
 	}
-	return out, r.bad
+	return out, r.err
 }
 
 func (r *reply) key(v any) picket.APIKey {
@@ -133,9 +133,9 @@ func (r *reply) key(v any) picket.APIKey {
 	k := picket.APIKey{
 		KeyID:       r.text(r.at(l, 0)),
 		Name:        h["name"],
-		CreatedAt:   picket.Instant(integer(h["created"])),
-		ExpiresAt:   picket.Instant(integer(h["expires"])),
-		RevokedAt:   picket.Instant(integer(h["revoked"])),
+		CreatedAt:   picket.Instant(parseInt(h["created"])),
+		ExpiresAt:   picket.Instant(parseInt(h["expires"])),
+		RevokedAt:   picket.Instant(parseInt(h["revoked"])),
 		Leases:      picket.KeyLeases(h["leases"]),
 		ParentKeyID: h["parent"],
 		AgentID:     h["agent"],
@@ -162,7 +162,7 @@ func (e *Engine) findKey(ctx context.Context, by, value string) (raw int64, k pi
 	}
 	r := &reply{script: "keys"}
 	l := r.list(got)
-	return r.int(r.at(l, 0)), r.key(r.at(l, 1)), r.bad
+	return r.int(r.at(l, 0)), r.key(r.at(l, 1)), r.err
 }
 
 // RevokeKey ends a key and its waiting requests at once, in every process. If the
@@ -192,15 +192,15 @@ func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID stri
 	}
 	r := &reply{script: "key_revoke"}
 	k := r.key(got)
-	e.callers.forgetAll() // its run keys have ended with it
-	return k, r.bad
+	e.keys.forgetAll() // its run keys have ended with it
+	return k, r.err
 }
 
 // Authenticate finds who an API key speaks for. Unknown, wrong, revoked and
 // expired keys get the same answer.
 func (e *Engine) Authenticate(ctx context.Context, key picket.Secret) (picket.Principal, error) {
 	hash := hashKey(key.Reveal())
-	p, asked, ok := e.callers.find(hash)
+	p, asked, ok := e.keys.find(hash)
 	if ok {
 		return p, nil
 	}
@@ -214,23 +214,23 @@ func (e *Engine) Authenticate(ctx context.Context, key picket.Secret) (picket.Pr
 				"the API key is not valid")
 	}
 	p = e.principal(k)
-	life := keyLife
+	life := keyCacheLife
 	if !k.ExpiresAt.IsZero() {
 		life = min(life, time.Duration(int64(k.ExpiresAt)-raw)*time.Millisecond)
 	}
-	e.callers.keep(hash, p, life, asked)
+	e.keys.keep(hash, p, life, asked)
 	return p, nil
 }
 
-// keyLife is how long a process trusts a key without asking again; a
+// keyCacheLife is how long a process trusts a key without asking again; a
 // revocation is heard at once.
-const keyLife = 5 * time.Second
+const keyCacheLife = 5 * time.Second
 
 // keyCache remembers valid keys by hash, at most 10,000 of them.
 type keyCache struct {
-	mu    sync.Mutex
-	known map[string]cachedKey
-	drops uint64 // how often keys were forgotten
+	mu         sync.Mutex
+	known      map[string]cachedKey
+	generation uint64 // how often keys were forgotten
 }
 
 type cachedKey struct {
@@ -244,7 +244,7 @@ func newKeyCache() *keyCache { return &keyCache{known: map[string]cachedKey{}} }
 func (c *keyCache) forgetAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drops++
+	c.generation++
 	clear(c.known)
 }
 
@@ -255,17 +255,17 @@ func (c *keyCache) find(hash string) (who picket.Principal, drops uint64, ok boo
 	k, ok := c.known[hash]
 	if !ok || time.Now().After(k.until) {
 		delete(c.known, hash)
-		return picket.Principal{}, c.drops, false
+		return picket.Principal{}, c.generation, false
 	}
-	return k.who, c.drops, true
+	return k.who, c.generation, true
 }
 
-// keep remembers a key, unless any was forgotten since find returned drops: the
+// dropIfFenced remembers a key, unless any was forgotten since find returned drops: the
 // key may have been revoked after the store was asked.
 func (c *keyCache) keep(hash string, p picket.Principal, life time.Duration, drops uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.drops != drops {
+	if c.generation != drops {
 		return
 	}
 	if len(c.known) >= 10_000 {
@@ -277,13 +277,13 @@ func (c *keyCache) keep(hash string, p picket.Principal, life time.Duration, dro
 func (c *keyCache) forget(hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drops++
+	c.generation++
 	delete(c.known, hash)
 }
 
-// heard drops a key that another process has revoked, and all of them after a
+// handleMessage drops a key that another process has revoked, and all of them after a
 // reconnect: messages may have been missed.
-func (c *keyCache) heard(message string) {
+func (c *keyCache) handleMessage(message string) {
 	if message == "" {
 		c.forgetAll()
 	}

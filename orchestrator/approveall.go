@@ -20,10 +20,10 @@ const MaxBulk = 500
 func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
 	req picket.BulkApproval) (picket.BulkApproved, error) {
 	out := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}
-	if err := checkBulk(by, req); err != nil {
+	if err := checkBulkApproval(by, req); err != nil {
 		return out, err
 	}
-	ids, err := e.inReview(ctx, req.Filter)
+	ids, err := e.tasksInReview(ctx, req.Filter)
 	if err != nil {
 		return out, err
 	}
@@ -46,16 +46,16 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
 			out.Approved = append(out.Approved, id)
 			continue
 		}
-		no, ok := lostRace(id, err)
+		no, ok := lostDecision(id, err)
 		if !ok {
 			return out, err
 		}
 		out.Lost = append(out.Lost, no)
 	}
-	return out, r.bad
+	return out, r.err
 }
 
-func checkBulk(by picket.Caller, req picket.BulkApproval) error {
+func checkBulkApproval(by picket.Caller, req picket.BulkApproval) error {
 	f := req.Filter
 	switch {
 	case by.Once.Key == "":
@@ -94,10 +94,10 @@ func checkBulk(by picket.Caller, req picket.BulkApproval) error {
 	return nil
 }
 
-// inReview finds the tasks in review that a filter means; beyond MaxBulk it
+// tasksInReview finds the tasks in review that a filter means; beyond MaxBulk it
 // looks no further.
-func (e *Engine) inReview(ctx context.Context, f picket.ReviewFilter) (ids []any, err error) {
-	sets, err := reviewSets(f)
+func (e *Engine) tasksInReview(ctx context.Context, f picket.ReviewFilter) (ids []any, err error) {
+	sets, err := filterSets(f)
 	if err != nil {
 		return nil, picket.Within("/filter/", err)
 	}
@@ -117,21 +117,22 @@ func (e *Engine) inReview(ctx context.Context, f picket.ReviewFilter) (ids []any
 		for _, id := range l[min(1, len(l)):] {
 			ids = append(ids, r.text(id))
 		}
-		if r.bad != nil || cursor == "" || len(ids) > MaxBulk {
-			return ids[:min(len(ids), MaxBulk+1)], r.bad
+		if r.err != nil || cursor == "" || len(ids) > MaxBulk {
+			return ids[:min(len(ids), MaxBulk+1)], r.err
 		}
 	}
 }
 
-// lostCodes are the refusals of one decision that do not stop the other decisions.
-var lostCodes = []picket.Code{picket.CodeTaskClosed, picket.CodeStateConflict, picket.CodeNotFound, picket.CodeVersion,
+// lostDecisionCodes are the refusals of one decision that do not stop the other decisions.
+var lostDecisionCodes = []picket.Code{picket.CodeTaskClosed, picket.CodeStateConflict, picket.CodeNotFound,
+	picket.CodeVersion,
 	picket.CodePreconditionRequired}
 
-// lostRace tells whether a refusal means that somebody else was first, or that
+// lostDecision tells whether a refusal means that somebody else was first, or that
 // the task has changed since it was looked at.
-func lostRace(id string, err error) (picket.LostRace, bool) {
+func lostDecision(id string, err error) (picket.LostRace, bool) {
 	no, ok := picket.RefusalOf(err)
-	if !ok || !slices.Contains(lostCodes, no.Code) {
+	if !ok || !slices.Contains(lostDecisionCodes, no.Code) {
 		return picket.LostRace{}, false
 	}
 	by, _ := no.Facts["by"].(string)

@@ -20,7 +20,7 @@ import (
 // the step.
 func (x *machine) followAudit(after int64, events []picket.Event) {
 	x.Helper()
-	want := slices.DeleteFunc(slices.Clone(events), func(ev picket.Event) bool { return !audited(ev) })
+	want := slices.DeleteFunc(slices.Clone(events), func(ev picket.Event) bool { return !belongsInAudit(ev) })
 	page, err := x.e.Events(x.ctx, picket.EventQuery{After: after, Limit: 1000, Audit: true})
 	x.ok(err)
 	if len(page.Events)+len(want) > 0 && !reflect.DeepEqual(page.Events, want) {
@@ -28,9 +28,9 @@ func (x *machine) followAudit(after int64, events []picket.Event) {
 	}
 }
 
-// audited reports whether the audit log has to have a copy of the event. No agent
+// belongsInAudit reports whether the audit log has to have a copy of the event. No agent
 // of the model is named like a key.
-func audited(ev picket.Event) bool {
+func belongsInAudit(ev picket.Event) bool {
 	rule := picket.Audited[ev.Type]
 	return rule == picket.AuditAlways || rule == picket.AuditPerson && strings.HasPrefix(ev.Actor, "key_")
 }
@@ -47,7 +47,10 @@ func auditDiffers(ctx context.Context, raw redis.UniversalClient) string {
 		return err.Error()
 	}
 	want := slices.DeleteFunc(events, func(row redis.XMessage) bool {
-		return !audited(picket.Event{Type: fmt.Sprint(row.Values["type"]), Actor: fmt.Sprint(row.Values["actor"])})
+		return !belongsInAudit(picket.Event{
+			Type:  fmt.Sprint(row.Values["type"]),
+			Actor: fmt.Sprint(row.Values["actor"]),
+		})
 	})
 	for i := range max(len(want), len(copies)) {
 		if i == len(want) || i == len(copies) || !reflect.DeepEqual(copies[i], want[i]) {
@@ -81,8 +84,8 @@ func TestAuditedTypesAreOneTable(t *testing.T) {
 	}
 }
 
-// audit reads the whole audit log.
-func (f *fixture) audit(t *testing.T, types ...string) []picket.Event {
+// auditLog reads the whole audit log.
+func (f *fixture) auditLog(t *testing.T, types ...string) []picket.Event {
 	t.Helper()
 	var all []picket.Event
 	for q := (picket.EventQuery{Audit: true, Limit: 1000, Types: types}); ; q.After = all[len(all)-1].Seq {
@@ -99,12 +102,12 @@ func (f *fixture) audit(t *testing.T, types ...string) []picket.Event {
 // until retention has deleted all that was there before. The audit log still has
 // the keys and the decisions, and the flood was counted.
 func TestAFloodDisplacesNothingInTheAuditLog(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		key, err := f.CreateKey(f.ctx, operator,
 			picket.KeyRequest{Name: "k", Scopes: []picket.Scope{picket.ScopeAgent}})
 		ok(t, err)
-		reviewed := f.submit(t, picket.TaskSpec{})
-		_, err = f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{})),
+		reviewed := f.mustSubmit(t, picket.TaskSpec{})
+		_, err = f.Complete(f.ctx, f.openLease(t, f.acquireOne(t, picket.AcquireRequest{})),
 			picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		_, err = f.Approve(f.ctx, operator, reviewed.TaskID, picket.Decision{Note: "good"})
@@ -112,22 +115,22 @@ func TestAFloodDisplacesNothingInTheAuditLog(t *testing.T) {
 		last, err := f.LastSeq(f.ctx)
 		ok(t, err)
 
-		task := f.submit(t, picket.TaskSpec{})
-		old := f.held(t, f.lease(t, picket.AcquireRequest{}))
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		old := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		_, err = f.Expire(f.ctx, operator, task.TaskID, "test")
 		ok(t, err)
-		holder := f.held(t, f.lease(t, picket.AcquireRequest{}))
-		before := len(f.audit(t))
-		f.flood(t, old, "old", 500)
-		f.flood(t, holder, "new", 2000)
+		holder := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
+		before := len(f.auditLog(t))
+		f.floodHeartbeats(t, old, "old", 500)
+		f.floodHeartbeats(t, holder, "new", 2000)
 		for i := range 20 { // reports are bounded elsewhere, not in the log
 			_, err := f.Report(f.ctx, holder, fmt.Sprint(i), picket.Progress{Summary: fmt.Sprint(i)})
 			ok(t, err)
 		}
 		ok(t, f.RunExit(f.ctx, old, picket.Exit{Class: picket.ExitCrash}, ""))
-		f.overdue(t)
+		f.endBudgetMinute(t)
 		for range 20 {
-			n, err := f.Retain(f.ctx, picket.Retention{MaxEvents: 100}, 100)
+			n, err := f.ApplyRetention(f.ctx, picket.Retention{MaxEvents: 100}, 100)
 			ok(t, err)
 			if n == 0 {
 				break
@@ -138,7 +141,7 @@ func TestAFloodDisplacesNothingInTheAuditLog(t *testing.T) {
 		if page.Events[0].Seq <= last {
 			t.Fatalf("the log still begins at %d", page.Events[0].Seq)
 		}
-		audit := f.audit(t)
+		audit := f.auditLog(t)
 		if len(audit) != before {
 			t.Errorf("the flood wrote to the audit log: %+v", audit[before:])
 		}
@@ -149,7 +152,7 @@ func TestAFloodDisplacesNothingInTheAuditLog(t *testing.T) {
 				t.Errorf("the audit log has no %s", want)
 			}
 		}
-		if only := f.audit(t, picket.EventKeyCreated); len(only) != 1 ||
+		if only := f.auditLog(t, picket.EventKeyCreated); len(only) != 1 ||
 			!regexp.MustCompile(key.KeyID).Match(only[0].Data) {
 			t.Errorf("of keys the audit log has %+v", only)
 		}
@@ -163,9 +166,9 @@ func TestAFloodDisplacesNothingInTheAuditLog(t *testing.T) {
 // An agent that is named like a key does not write to the audit log by what it
 // does with its own registration.
 func TestNoAgentWritesToTheAuditLog(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		before := len(f.audit(t))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		before := len(f.auditLog(t))
 		by := picket.Caller{Actor: "key_agent"}
 		for range 3 {
 			_, err := f.Register(f.ctx, by, picket.Registration{AgentID: "key_other", RoleID: "coder"})
@@ -178,7 +181,7 @@ func TestNoAgentWritesToTheAuditLog(t *testing.T) {
 			_, err = f.Deregister(f.ctx, by, "key_other", nil)
 			ok(t, err)
 		}
-		if audit := f.audit(t); len(audit) != before {
+		if audit := f.auditLog(t); len(audit) != before {
 			t.Errorf("the agent wrote %+v", audit[before:])
 		}
 	})
@@ -188,7 +191,7 @@ func TestNoAgentWritesToTheAuditLog(t *testing.T) {
 // also when that key registered the agent, and whatever the agent is named. What
 // the agent does with the same key is not.
 func TestAnOperatorIsAuditedWithTheKeyOfItsAgents(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		person := picket.Caller{Actor: "key_owner", Operator: true}
 		agent := picket.Caller{Actor: "key_owner"} // an adapter with a run key of that person
 		for _, id := range []string{"a1", "key_owner"} {
@@ -198,7 +201,7 @@ func TestAnOperatorIsAuditedWithTheKeyOfItsAgents(t *testing.T) {
 				ok(t, err)
 			}
 			register()
-			seq := f.lastSeq(t)
+			seq := f.mustLastSeq(t)
 			_, err := f.CommandAgent(f.ctx, agent, id, picket.AgentCommand{Command: picket.CommandPing})
 			ok(t, err)
 			hb := picket.Heartbeat{Status: picket.AgentDraining, ClientTimestamp: picket.InstantOf(time.Now())}
@@ -207,31 +210,31 @@ func TestAnOperatorIsAuditedWithTheKeyOfItsAgents(t *testing.T) {
 			_, err = f.Deregister(f.ctx, agent, id, nil)
 			ok(t, err)
 			register()
-			_, err = f.ChangeAgent(f.ctx, agent, id, nil, draining)
+			_, err = f.ChangeAgent(f.ctx, agent, id, nil, drainChange)
 			ok(t, err)
 			_, err = f.Deregister(f.ctx, agent, id, nil)
 			ok(t, err)
 			register()
-			if got := f.auditedAfter(t, seq); len(got) != 0 {
+			if got := f.auditEntriesAfter(t, seq); len(got) != 0 {
 				t.Errorf("%s: the agent wrote %q", id, got)
 			}
 
-			f.submit(t, picket.TaskSpec{})
+			f.mustSubmit(t, picket.TaskSpec{})
 			held, err := f.Acquire(f.ctx, agent, picket.AcquireRequest{AgentID: id})
 			ok(t, err)
 			if len(held) != 1 {
 				t.Fatalf("leased %+v", held)
 			}
-			seq = f.lastSeq(t)
+			seq = f.mustLastSeq(t)
 			_, err = f.CommandAgent(f.ctx, person, id, picket.AgentCommand{Command: picket.CommandPing})
 			ok(t, err)
-			_, err = f.ChangeAgent(f.ctx, person, id, nil, draining)
+			_, err = f.ChangeAgent(f.ctx, person, id, nil, drainChange)
 			ok(t, err)
 			_, err = f.Deregister(f.ctx, person, id, nil)
 			ok(t, err)
 			want := []string{"agent.command by key_owner", "agent.lifecycle by key_owner",
 				"agent.lifecycle by key_owner", "lease.expired by key_owner"}
-			if got := f.auditedAfter(t, seq); !slices.Equal(got, want) {
+			if got := f.auditEntriesAfter(t, seq); !slices.Equal(got, want) {
 				t.Errorf("%s: the audit log has %q, want %q", id, got, want)
 			}
 			_, err = f.Cancel(f.ctx, picket.Caller{Actor: "key_test"}, held[0].TaskID, "")
@@ -240,10 +243,10 @@ func TestAnOperatorIsAuditedWithTheKeyOfItsAgents(t *testing.T) {
 	})
 }
 
-// auditedAfter is what the audit log has after a number, with who did it.
-func (f *fixture) auditedAfter(t *testing.T, seq int64) (out []string) {
+// auditEntriesAfter is what the audit log has after a number, with who did it.
+func (f *fixture) auditEntriesAfter(t *testing.T, seq int64) (out []string) {
 	t.Helper()
-	for _, ev := range f.audit(t) {
+	for _, ev := range f.auditLog(t) {
 		if ev.Seq > seq {
 			out = append(out, ev.Type+" by "+ev.Actor)
 		}
@@ -254,24 +257,24 @@ func (f *fixture) auditedAfter(t *testing.T, seq int64) (out []string) {
 // A repair that an operator asked for is in the audit log, one that the reaper
 // made in its own round is not.
 func TestARepairByAnOperatorIsAudited(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		damage := func() {
 			t.Helper()
-			task := f.submit(t, picket.TaskSpec{})
-			f.lease(t, picket.AcquireRequest{})
+			task := f.mustSubmit(t, picket.TaskSpec{})
+			f.acquireOne(t, picket.AcquireRequest{})
 			ok(t, f.raw.ZRem(f.ctx, "pk:{default}:deadlines", task.TaskID).Err())
 		}
 		look := func(seq int64) []string {
 			t.Helper()
-			if !slices.ContainsFunc(f.happened(t, seq),
+			if !slices.ContainsFunc(f.agentEventsAfter(t, seq),
 				func(s string) bool { return strings.HasPrefix(s, picket.EventInvariantRepaired) }) {
-				t.Fatalf("nothing was repaired: %q", f.happened(t, seq))
+				t.Fatalf("nothing was repaired: %q", f.agentEventsAfter(t, seq))
 			}
-			return slices.DeleteFunc(f.auditedAfter(t, seq),
+			return slices.DeleteFunc(f.auditEntriesAfter(t, seq),
 				func(s string) bool { return !strings.HasPrefix(s, "invariant.") })
 		}
 		damage()
-		seq := f.lastSeq(t)
+		seq := f.mustLastSeq(t)
 		for range 40 {
 			ok(t, f.InspectNext(f.ctx, 1000))
 		}
@@ -279,7 +282,7 @@ func TestARepairByAnOperatorIsAudited(t *testing.T) {
 			t.Errorf("of the reaper the audit log has %q", got)
 		}
 		damage()
-		seq = f.lastSeq(t)
+		seq = f.mustLastSeq(t)
 		for req := (picket.InspectRequest{Repair: true}); ; {
 			part, err := f.Inspect(f.ctx, picket.Caller{Actor: "key_test", Operator: true}, req)
 			ok(t, err)
@@ -296,23 +299,23 @@ func TestARepairByAnOperatorIsAudited(t *testing.T) {
 // The audit log is kept by number and by age, whatever the log keeps, and a
 // position that was deleted is told.
 func TestAuditRetention(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		for range 30 {
-			f.submit(t, picket.TaskSpec{})
-			f.lease(t, picket.AcquireRequest{})
+			f.mustSubmit(t, picket.TaskSpec{})
+			f.acquireOne(t, picket.AcquireRequest{})
 		}
 		s, err := f.Stats(f.ctx)
 		ok(t, err)
-		all := f.audit(t)
+		all := f.auditLog(t)
 		if s.AuditEvents != int64(len(all)) || s.OldestAudit != all[0].At || len(all) != 30 {
 			t.Fatalf("of %d events %d are counted, the oldest of %v", len(all), s.AuditEvents, s.OldestAudit)
 		}
 		keep := picket.Retention{AuditEvents: 12}
 		for range 3 { // 10 events a step
-			_, err := f.Retain(f.ctx, keep, 10)
+			_, err := f.ApplyRetention(f.ctx, keep, 10)
 			ok(t, err)
 		}
-		left := f.audit(t)
+		left := f.auditLog(t)
 		if len(left) != 12 || left[0].Seq != all[18].Seq {
 			t.Fatalf("%d events are left", len(left))
 		}
@@ -328,16 +331,16 @@ func TestAuditRetention(t *testing.T) {
 		if len(back.Events) != 3 || back.Events[0].Seq != left[11].Seq {
 			t.Errorf("read back %+v", back.Events)
 		}
-		f.jump(t, 399*24*time.Hour)
-		_, err = f.Retain(f.ctx, picket.Retention{}, 100)
+		f.jumpStoreTime(t, 399*24*time.Hour)
+		_, err = f.ApplyRetention(f.ctx, picket.Retention{}, 100)
 		ok(t, err)
-		if n := len(f.audit(t)); n != 12 {
+		if n := len(f.auditLog(t)); n != 12 {
 			t.Errorf("%d events are left after 399 days", n)
 		}
-		f.jump(t, 2*24*time.Hour)
-		_, err = f.Retain(f.ctx, picket.Retention{}, 100)
+		f.jumpStoreTime(t, 2*24*time.Hour)
+		_, err = f.ApplyRetention(f.ctx, picket.Retention{}, 100)
 		ok(t, err)
-		if n := len(f.audit(t)); n != 0 {
+		if n := len(f.auditLog(t)); n != 0 {
 			t.Errorf("%d events are left after 401 days", n)
 		}
 	})

@@ -11,19 +11,19 @@ import (
 // first. Other than Watch it takes no commands, which are meant for the adapter
 // alone: it is for whoever acts on behalf of the run and has to stop in time.
 func (e *Engine) AwaitEnd(ctx context.Context, held picket.Held, wait time.Duration) (ended bool, err error) {
-	in := e.wakes.wait(true, func(message string) bool { return message == "task "+held.TaskID })
-	defer e.wakes.leave(in)
+	in := e.wakeups.subscribe(true, func(message string) bool { return message == "task "+held.TaskID })
+	defer e.wakeups.unsubscribe(in)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		got, err := e.as(ctx, held, "watch", "", "quiet")
+		got, err := e.runHeld(ctx, held, "watch", "", "quiet")
 		if err != nil {
 			return false, err
 		}
 		r := &reply{script: "watch"}
 		switch state := r.text(r.at(r.list(got), 0)); {
-		case r.bad != nil:
-			return false, r.bad
+		case r.err != nil:
+			return false, r.err
 		case state == "reclaim":
 			if _, err := e.Reclaim(ctx, held); err != nil {
 				return false, err
@@ -33,7 +33,7 @@ func (e *Engine) AwaitEnd(ctx context.Context, held picket.Held, wait time.Durat
 			return true, nil
 		}
 		select {
-		case <-in.c:
+		case <-in.wakeup:
 		case <-timer.C:
 			return false, nil
 		case <-ctx.Done():

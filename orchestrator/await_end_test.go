@@ -24,8 +24,8 @@ func TestTheEndOfALeaseIsAwaited(t *testing.T) {
 			return err
 		},
 	} {
-		both(t, func(t *testing.T, f *fixture) {
-			_, h := f.start(t, picket.TaskSpec{})
+		onBothStores(t, func(t *testing.T, f *fixture) {
+			_, h := f.submitAndLease(t, picket.TaskSpec{})
 			for range 5 { // a nudge waits
 				_, err := f.HeldTask(f.ctx, h, "")
 				ok(t, err)

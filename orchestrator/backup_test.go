@@ -65,7 +65,7 @@ type backupStory struct {
 
 func newBackupStory(t *testing.T) *backupStory {
 	// Small enough that Redis would rewrite its file during the backup.
-	args := append([]string{"--auto-aof-rewrite-min-size", "16kb"}, durable...)
+	args := append([]string{"--auto-aof-rewrite-min-size", "16kb"}, durableSettings...)
 	b := &backupStory{
 		T:       t,
 		node:    rig.StartNode(t, args...),
@@ -98,12 +98,12 @@ func (b *backupStory) open() {
 	b.Cleanup(func() { _ = b.raw.Close() })
 }
 
-// take leases a new task of a role and confirms the lease.
+// acquireTask leases a new task of a role and confirms the lease.
 func (b *backupStory) take(role string) picket.Lease {
 	b.Helper()
-	b.submit(b.T, picket.TaskSpec{Role: role})
-	l := b.lease(b.T, picket.AcquireRequest{AgentID: role, Role: role})
-	_, err := b.Renew(b.ctx, b.held(b.T, l))
+	b.mustSubmit(b.T, picket.TaskSpec{Role: role})
+	l := b.acquireOne(b.T, picket.AcquireRequest{AgentID: role, Role: role})
+	_, err := b.Renew(b.ctx, b.openLease(b.T, l))
 	ok(b.T, err)
 	b.highest = max(b.highest, l.FencingToken)
 	return l
@@ -119,7 +119,7 @@ func (b *backupStory) makeKey(name string) string {
 func (b *backupStory) before() {
 	b.kept, b.left, b.first = b.take("kept"), b.take("left"), b.take("passed-on")
 	b.early = b.makeKey("early")
-	_, err := b.Report(b.ctx, b.held(b.T, b.kept), "", picket.Progress{Summary: "half way"})
+	_, err := b.Report(b.ctx, b.openLease(b.T, b.kept), "", picket.Progress{Summary: "half way"})
 	ok(b.T, err)
 }
 
@@ -191,7 +191,7 @@ exec ` + real + ` "$@"
 // documented runs a block of the page.
 func (b *backupStory) documented(name string, env ...string) {
 	b.Helper()
-	cmd := exec.CommandContext(b.ctx, "bash", "-c", block(b.T, name))
+	cmd := exec.CommandContext(b.ctx, "bash", "-c", docBlock(b.T, name))
 	cmd.Env = append(os.Environ(),
 		append(env, "ADMIN=redis://"+b.node.Addr, "REDIS_DIR="+b.node.Dir, "DATA="+b.data)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -207,11 +207,11 @@ func (b *backupStory) after() {
 	ok(b.T, err)
 	_, err = b.Expire(b.ctx, operator, b.first.TaskID, "hand over")
 	ok(b.T, err)
-	b.second = b.lease(b.T, picket.AcquireRequest{AgentID: "b", Role: "passed-on"})
+	b.second = b.acquireOne(b.T, picket.AcquireRequest{AgentID: "b", Role: "passed-on"})
 	b.highest = max(b.highest, b.second.FencingToken)
 	b.last, err = b.LastSeq(b.ctx)
 	ok(b.T, err)
-	b.audited = b.audit(b.T)
+	b.audited = b.auditLog(b.T)
 }
 
 func (b *backupStory) restore() {
@@ -233,7 +233,7 @@ func (b *backupStory) restore() {
 // then is the list at the end of the page.
 func (b *backupStory) then() {
 	b.Helper()
-	mustHold(b.T, b.Engine)
+	checkInvariants(b.T, b.Engine)
 	tasks, err := b.raw.ZCard(b.ctx, "pk:{default}:tasks").Result()
 	ok(b.T, err)
 	if tasks < int64(b.copied) {
@@ -242,7 +242,7 @@ func (b *backupStory) then() {
 	b.Logf("%d of %d tasks of the traffic came back", tasks-3, b.submitted)
 
 	// A holder that the backup knows goes on under a higher token.
-	held := b.held(b.T, b.kept)
+	held := b.openLease(b.T, b.kept)
 	rep, err := b.Report(b.ctx, held, "", picket.Progress{Summary: "nearly there"})
 	ok(b.T, err)
 	r, err := b.Renew(b.ctx, held)
@@ -253,32 +253,33 @@ func (b *backupStory) then() {
 	_, err = b.Complete(b.ctx, held, picket.Completion{Output: picket.RawJSON(`1`)})
 	ok(b.T, err)
 	// One that it does not know is stopped.
-	_, err = b.Renew(b.ctx, b.held(b.T, b.gone))
+	_, err = b.Renew(b.ctx, b.openLease(b.T, b.gone))
 	refused(b.T, err, picket.CodeLeaseExpired)
 	_, err = b.Task(b.ctx, b.gone.TaskID)
 	refused(b.T, err, picket.CodeNotFound)
-	_, err = b.Renew(b.ctx, b.held(b.T, b.second))
+	_, err = b.Renew(b.ctx, b.openLease(b.T, b.second))
 	refused(b.T, err, picket.CodeLeaseExpired)
-	r, err = b.Renew(b.ctx, b.held(b.T, b.first))
+	r, err = b.Renew(b.ctx, b.openLease(b.T, b.first))
 	ok(b.T, err)
 	if r.FencingToken <= b.highest {
 		b.Errorf("the task goes back to its first holder with token %d, %d was before", r.FencingToken, b.highest)
 	}
 	// One that does not come back ends, and its task is queued again.
-	b.pass(b.T, 31*time.Second)
-	_, err = b.Chore(b.ctx, 100)
+	b.runReaperFor(b.T, 31*time.Second)
+	_, err = b.RunChores(b.ctx, 100)
 	ok(b.T, err)
-	task := b.state(b.T, b.left.TaskID, picket.TaskQueued)
+	task := b.wantState(b.T, b.left.TaskID, picket.TaskQueued)
 	if exit := task.Runs[0].Exit; exit == nil || exit.Class != picket.ExitStoreAdopted || task.Failures != 0 {
 		b.Errorf("the task that nobody reclaimed: %d failures, %+v", task.Failures, exit)
 	}
-	if again := b.lease(b.T, picket.AcquireRequest{AgentID: "left", Role: "left"}); again.FencingToken <= b.highest {
+	if again := b.acquireOne(b.T,
+		picket.AcquireRequest{AgentID: "left", Role: "left"}); again.FencingToken <= b.highest {
 		b.Errorf("token %d is granted, %d was before", again.FencingToken, b.highest)
 	}
 	b.checkEvents()
 	b.checkAudit()
 	b.checkKeys()
-	mustHold(b.T, b.Engine)
+	checkInvariants(b.T, b.Engine)
 }
 
 func (b *backupStory) checkEvents() {
@@ -297,7 +298,7 @@ func (b *backupStory) checkAudit() {
 	if diff := auditDiffers(b.ctx, b.raw); diff != "" {
 		b.Error(diff)
 	}
-	now := b.audit(b.T)
+	now := b.auditLog(b.T)
 	n := slices.IndexFunc(now,
 		func(ev picket.Event) bool { return ev.Type == picket.EventStoreAdopted && ev.Seq > b.last })
 	if n < 0 || n > len(b.audited) || !reflect.DeepEqual(now[:n], b.audited[:n]) {

@@ -34,7 +34,7 @@ func TestCallsPerLifeReal(t *testing.T) {
 			defer raw.Close()
 			e := store.Engine("default")
 
-			oneLife(t, e) // the first one loads the scripts
+			runOneLife(t, e) // the first one loads the scripts
 			before, sent := commandCalls(t, raw), wire.Take()
 			if sent["evalsha"] == 0 {
 				t.Fatalf("nothing was seen on the wire: %v", sent)
@@ -42,7 +42,7 @@ func TestCallsPerLifeReal(t *testing.T) {
 			const lives = 5
 			transitions := 0
 			for range lives {
-				transitions += oneLife(t, e)
+				transitions += runOneLife(t, e)
 			}
 			after, sent := commandCalls(t, raw), wire.Take()
 			if got := after["evalsha"] - before["evalsha"]; got != transitions {
@@ -68,9 +68,9 @@ func TestCallsPerLifeReal(t *testing.T) {
 	}
 }
 
-// oneLife takes a task from submission to approval and returns the number of
+// runOneLife takes a task from submission to approval and returns the number of
 // transitions that took.
-func oneLife(t *testing.T, e *orchestrator.Engine) int {
+func runOneLife(t *testing.T, e *orchestrator.Engine) int {
 	t.Helper()
 	ctx, sealer, n := t.Context(), rig.Sealer(), 0
 	did := func(err error) {
@@ -113,7 +113,7 @@ func TestAdvanceSavesARoundTripReal(t *testing.T) {
 	spent := map[bool]int{}
 	for _, advances := range []bool{true, true, false} { // the first time the scripts are loaded
 		before := commandCalls(t, raw)
-		steady(t, e, lives, advances)
+		runLives(t, e, lives, advances)
 		spent[advances] = commandCalls(t, raw)["evalsha"] - before["evalsha"]
 	}
 	if want := 3*lives - (lives - 1); spent[true] != want || spent[false] != 3*lives {
@@ -122,8 +122,8 @@ func TestAdvanceSavesARoundTripReal(t *testing.T) {
 	}
 }
 
-// steady submits some tasks and completes one after the other.
-func steady(t *testing.T, e *orchestrator.Engine, lives int, advances bool) {
+// runLives submits some tasks and completes one after the other.
+func runLives(t *testing.T, e *orchestrator.Engine, lives int, advances bool) {
 	t.Helper()
 	for range lives {
 		_, err := e.Submit(t.Context(), operator, picket.TaskSpec{Title: "a task"})

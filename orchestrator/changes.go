@@ -27,11 +27,11 @@ func (e *Engine) RunEvidence(ctx context.Context, held picket.Held, ev picket.Ev
 	if len(b) > picket.MaxPayload+1024 { // members that the caller left out
 		return picket.TooLarge("/diff", len(b))
 	}
-	work, err := jsonv2.Marshal(workOf(ev))
+	work, err := jsonv2.Marshal(summarizeEvidence(ev))
 	if err != nil {
 		return fmt.Errorf("encode evidence: %w", err)
 	}
-	_, err = e.as(ctx, held, "run_evidence", string(b), string(work), evidenceDigest(b))
+	_, err = e.runHeld(ctx, held, "run_evidence", string(b), string(work), evidenceDigest(b))
 	return err
 }
 
@@ -60,20 +60,20 @@ func (e *Engine) Evidence(ctx context.Context, taskID, runID string) ([]picket.E
 	r := &reply{script: "evidence"}
 	out := []picket.Evidence{}
 	for _, row := range r.list(got) {
-		ev, err := evidenceOf(r, r.list(row))
+		ev, err := decodeEvidence(r, r.list(row))
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, ev)
 	}
-	return out, r.bad
+	return out, r.err
 }
 
-func evidenceOf(r *reply, row []any) (ev picket.Evidence, err error) {
+func decodeEvidence(r *reply, row []any) (ev picket.Evidence, err error) {
 	at, body, _ := strings.Cut(r.text(r.at(row, 1)), " ")
 	if err := jsonv2.Unmarshal([]byte(body), &ev); err != nil {
 		return ev, fmt.Errorf("decode evidence: %w", err)
 	}
-	ev.RunID, ev.At, ev.Digest = r.text(r.at(row, 0)), picket.Instant(integer(at)), evidenceDigest([]byte(body))
+	ev.RunID, ev.At, ev.Digest = r.text(r.at(row, 0)), picket.Instant(parseInt(at)), evidenceDigest([]byte(body))
 	return ev, nil
 }

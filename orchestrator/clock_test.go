@@ -14,9 +14,9 @@ func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour,
 		10 * 365 * 24 * time.Hour} {
 		t.Run(fmt.Sprint(jump), func(t *testing.T) {
-			both(t, func(t *testing.T, f *fixture) {
-				task := f.submit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(60)})
-				h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+			onBothStores(t, func(t *testing.T, f *fixture) {
+				task := f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(60)})
+				h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 				_, err := f.Renew(f.ctx, h)
 				ok(t, err)
 				ok(t, f.Tick(f.ctx))
@@ -35,7 +35,7 @@ func TestClockJumps(t *testing.T) {
 				if moved < -100 || moved > 2000 {
 					t.Fatalf("store time moved %d ms", moved)
 				}
-				f.state(t, task.TaskID, picket.TaskLeased)
+				f.wantState(t, task.TaskID, picket.TaskLeased)
 			})
 		})
 	}

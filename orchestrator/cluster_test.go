@@ -20,8 +20,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// eachWay runs a test with the pipeliner on and off.
-func eachWay(t *testing.T, test func(t *testing.T, noPipeline bool)) {
+// withAndWithoutPipeline runs a test with the pipeliner on and off.
+func withAndWithoutPipeline(t *testing.T, test func(t *testing.T, noPipeline bool)) {
 	t.Run("Pipelined", func(t *testing.T) { test(t, false) })
 	t.Run("Plain", func(t *testing.T) { test(t, true) })
 }
@@ -30,16 +30,16 @@ func eachWay(t *testing.T, test func(t *testing.T, noPipeline bool)) {
 // That would be a second effect: a script is sent once.
 func TestALostReplyOnAClusterIsNotRepeated(t *testing.T) {
 	c := rig.StartCluster(t)
-	eachWay(t, func(t *testing.T, noPipeline bool) {
+	withAndWithoutPipeline(t, func(t *testing.T, noPipeline bool) {
 		where := c.Store()
 		var lost atomic.Int32
 		where.Redis.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return &forgetful{Conn: conn, marker: []byte("reply is lost"), lost: &lost}, err
+			return &replyDropper{Conn: conn, marker: []byte("reply is lost"), lost: &lost}, err
 		}
 		f := openWith(t, where, noPipeline)
 		defer f.close()
-		f.submit(t, picket.TaskSpec{}) // the server knows the script from here on
+		f.mustSubmit(t, picket.TaskSpec{}) // the server knows the script from here on
 		_, err := f.Submit(f.ctx, operator, picket.TaskSpec{Title: "reply is lost"})
 		refused(t, err, picket.CodeUnavailable)
 		page, err := f.Tasks(f.ctx, picket.TaskQuery{States: []picket.TaskState{picket.TaskQueued}})
@@ -47,26 +47,26 @@ func TestALostReplyOnAClusterIsNotRepeated(t *testing.T) {
 		if made := len(page.Tasks) - 1; made != 1 || lost.Load() != 1 {
 			t.Fatalf("%d tasks were made, %d replies lost", made, lost.Load())
 		}
-		f.clear(t)
+		f.cancelAll(t)
 	})
 }
 
-// forgetful loses the reply to what carries the marker, and the connection.
-type forgetful struct {
+// replyDropper loses the reply to what carries the marker, and the connection.
+type replyDropper struct {
 	net.Conn
 	marker []byte
 	armed  atomic.Bool
 	lost   *atomic.Int32
 }
 
-func (c *forgetful) Write(b []byte) (int, error) {
+func (c *replyDropper) Write(b []byte) (int, error) {
 	if bytes.Contains(b, c.marker) {
 		c.armed.Store(true)
 	}
 	return c.Conn.Write(b)
 }
 
-func (c *forgetful) Read(b []byte) (int, error) {
+func (c *replyDropper) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err == nil && c.armed.Load() {
 		c.lost.Add(1)
@@ -82,7 +82,7 @@ func openWith(t *testing.T, where rig.Store, noPipeline bool, namespaces ...stri
 	sealer := rig.Sealer()
 	cfg := orchestrator.Config{Redis: where.Redis, Namespaces: namespaces, Sealer: sealer, ProxyURL: "http://proxy",
 		NoPipeline: noPipeline, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)}
-	orchestrator.SetClock(&cfg, quickClock())
+	orchestrator.SetClock(&cfg, fastClock())
 	store, err := orchestrator.Open(t.Context(), cfg)
 	ok(t, err)
 	return &fixture{
@@ -98,11 +98,11 @@ func openWith(t *testing.T, where rig.Store, noPipeline bool, namespaces ...stri
 // no other.
 func TestEveryScriptOnACluster(t *testing.T) {
 	c := rig.StartCluster(t)
-	eachWay(t, func(t *testing.T, noPipeline bool) {
+	withAndWithoutPipeline(t, func(t *testing.T, noPipeline bool) {
 		f := openWith(t, c.Store(), noPipeline)
 		defer f.close()
-		tour(t, f)
-		for _, call := range f.store.Calls() {
+		coverBranches(t, f)
+		for _, call := range f.store.ScriptStats() {
 			if call.Count == 0 {
 				t.Errorf("%s.lua never ran", call.Script)
 			}
@@ -131,7 +131,7 @@ func TestEveryScriptOnACluster(t *testing.T) {
 func TestNamespacesSpreadOverACluster(t *testing.T) {
 	c := rig.StartCluster(t)
 	names := c.Namespaces(t, 2)
-	eachWay(t, func(t *testing.T, noPipeline bool) {
+	withAndWithoutPipeline(t, func(t *testing.T, noPipeline bool) {
 		workers := openWith(t, c.Store(), noPipeline, names...)
 		defer workers.close()
 		people := openWith(t, c.Store(), noPipeline, names...)
@@ -139,7 +139,7 @@ func TestNamespacesSpreadOverACluster(t *testing.T) {
 		ended := make(chan error)
 		for _, ns := range names {
 			go func() {
-				ended <- life(t.Context(), people.store.Engine(ns), workers.store.Engine(ns), workers.sealer)
+				ended <- oneTaskLife(t.Context(), people.store.Engine(ns), workers.store.Engine(ns), workers.sealer)
 			}()
 		}
 		ok(t, errors.Join(<-ended, <-ended))
@@ -167,9 +167,9 @@ func keysOf(t *testing.T, n *rig.Node, pattern string) []string {
 	return keys
 }
 
-// life is the life of one task between two processes. Nobody here looks twice:
+// oneTaskLife is the life of one task between two processes. Nobody here looks twice:
 // who waits is woken, or the life ends with an error.
-func life(ctx context.Context, people, workers *orchestrator.Engine, sealer *picket.Sealer) error {
+func oneTaskLife(ctx context.Context, people, workers *orchestrator.Engine, sealer *picket.Sealer) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	told := make(chan error, 1)
@@ -233,7 +233,7 @@ func life(ctx context.Context, people, workers *orchestrator.Engine, sealer *pic
 	for _, ev := range page.Events {
 		types = append(types, ev.Type)
 	}
-	if got := join(types); got != "task.submitted task.leased task.progress task.review task.approved" {
+	if got := joinWords(types); got != "task.submitted task.leased task.progress task.review task.approved" {
 		return fmt.Errorf("%s told %s", people.Namespace(), got)
 	}
 	return nil

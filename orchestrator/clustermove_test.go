@@ -20,13 +20,13 @@ func TestANodeOfAClusterFailsOver(t *testing.T) {
 	names := c.Namespaces(t, 2)
 	home := c.NodeOf(t, names[0])
 	replica := c.AddReplica(t, home)
-	eachWay(t, func(t *testing.T, noPipeline bool) {
+	withAndWithoutPipeline(t, func(t *testing.T, noPipeline bool) {
 		f := openWith(t, c.Store(), noPipeline, names...)
 		defer f.close()
 		others := f.store.Engine(names[1])
-		f.submit(t, picket.TaskSpec{})
-		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-		held := f.held(t, l)
+		f.mustSubmit(t, picket.TaskSpec{})
+		l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+		held := f.openLease(t, l)
 		_, err := f.Renew(f.ctx, held)
 		ok(t, err)
 		quiet, err := others.LastSeq(f.ctx)
@@ -34,28 +34,28 @@ func TestANodeOfAClusterFailsOver(t *testing.T) {
 
 		c.FailOver(t, home, replica)
 		// A grant looks who the server is, and adopts it.
-		patiently(t, func(ctx context.Context) error {
+		retryWhileAway(t, func(ctx context.Context) error {
 			_, err := f.Acquire(ctx, operator, picket.AcquireRequest{AgentID: "nobody", PinnedOnly: true})
 			return err
 		})
 		var r picket.Renewal
-		patiently(t, func(ctx context.Context) (err error) { r, err = f.Renew(ctx, held); return err })
+		retryWhileAway(t, func(ctx context.Context) (err error) { r, err = f.Renew(ctx, held); return err })
 		if r.FencingToken <= l.FencingToken {
 			t.Errorf("token %d on the new node, %d on the old one", r.FencingToken, l.FencingToken)
 		}
-		patiently(t, func(ctx context.Context) error {
+		retryWhileAway(t, func(ctx context.Context) error {
 			_, err := f.Complete(ctx, held, picket.Completion{Output: picket.RawJSON(`1`), Summary: "done"})
 			return err
 		})
 		// Each connection pool learns by itself where the slot is now.
-		patiently(t, func(ctx context.Context) error { _, err := f.LastSeq(ctx); return err })
-		ok(t, life(t.Context(), f.Engine, f.Engine, f.sealer))
+		retryWhileAway(t, func(ctx context.Context) error { _, err := f.LastSeq(ctx); return err })
+		ok(t, oneTaskLife(t.Context(), f.Engine, f.Engine, f.sealer))
 		seq, err := others.LastSeq(f.ctx)
 		ok(t, err)
 		if seq != quiet {
 			t.Errorf("the namespace on another node went from event %d to %d", quiet, seq)
 		}
-		ok(t, life(t.Context(), others, others, f.sealer))
+		ok(t, oneTaskLife(t.Context(), others, others, f.sealer))
 		home, replica = replica, home // and back again
 	})
 }
@@ -85,9 +85,9 @@ func TestANamespaceMovesToAnotherNode(t *testing.T) {
 		}
 	}
 	f := start()
-	task := f.submit(t, picket.TaskSpec{})
-	l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-	_, err := f.Renew(f.ctx, f.held(t, l))
+	task := f.mustSubmit(t, picket.TaskSpec{})
+	l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+	_, err := f.Renew(f.ctx, f.openLease(t, l))
 	ok(t, err)
 	f.close()
 	before := len(keysOf(t, home, "*"))
@@ -98,14 +98,14 @@ func TestANamespaceMovesToAnotherNode(t *testing.T) {
 	}
 	f = start()
 	defer f.close()
-	r, err := f.Renew(f.ctx, f.held(t, l))
+	r, err := f.Renew(f.ctx, f.openLease(t, l))
 	ok(t, err)
 	if r.FencingToken <= l.FencingToken {
 		t.Errorf("token %d here, %d there", r.FencingToken, l.FencingToken)
 	}
-	_, err = f.Complete(f.ctx, f.held(t, l), picket.Completion{})
+	_, err = f.Complete(f.ctx, f.openLease(t, l), picket.Completion{})
 	ok(t, err)
-	f.state(t, task.TaskID, picket.TaskReview)
-	ok(t, life(t.Context(), f.Engine, f.Engine, f.sealer))
-	mustHold(t, f.Engine)
+	f.wantState(t, task.TaskID, picket.TaskReview)
+	ok(t, oneTaskLife(t.Context(), f.Engine, f.Engine, f.sealer))
+	checkInvariants(t, f.Engine)
 }

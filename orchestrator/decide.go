@@ -34,9 +34,9 @@ func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string, 
 	l := r.list(got)
 	h := r.handoffRow(l[min(2, len(l)):], r.int(r.at(l, 0)), r.int(r.at(l, 1)))
 	if h == nil {
-		return picket.Handoff{}, cmp.Or(r.bad, errors.New("reply of claim: no hand-off"))
+		return picket.Handoff{}, cmp.Or(r.err, errors.New("reply of claim: no hand-off"))
 	}
-	return *h, r.bad
+	return *h, r.err
 }
 
 // Answer decides a hand-off; its task is queued again with the answer in the
@@ -46,7 +46,7 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Task{}, err
 	}
-	if isNull(req.Answer) && req.Option == nil && !edits(req) {
+	if isNull(req.Answer) && req.Option == nil && !editsInput(req) {
 		return picket.Task{}, picket.Invalid("/answer",
 			`Send {"answer": "…"}, {"option": "…"}, {"input": …} or, for the input null, {"clearInput": true}.`,
 			"answer, option or input is required")
@@ -62,7 +62,7 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 		return picket.Task{}, picket.TooLarge("/input", len(req.Input))
 	}
 	answer, input, option, choice := orNull(req.Answer), "", "null", ""
-	if edits(req) {
+	if editsInput(req) {
 		input = orNull(req.Input)
 	}
 	if req.Option != nil {
@@ -72,12 +72,12 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 		}
 		option, choice = string(b), *req.Option
 	}
-	return e.viewed(ctx, "answer", handoffID, by.Actor, by.Once.Key, by.Once.Body, answer, option, choice, input,
-		saidBy(req))
+	return e.runForTask(ctx, "answer", handoffID, by.Actor, by.Once.Key, by.Once.Body, answer, option, choice, input,
+		answerText(req))
 }
 
-// edits tells whether an answer changes the input of the task.
-func edits(req picket.AnswerRequest) bool { return req.ClearInput || !isNull(req.Input) }
+// editsInput tells whether an answer changes the input of the task.
+func editsInput(req picket.AnswerRequest) bool { return req.ClearInput || !isNull(req.Input) }
 
 // orNull is a JSON member as it is stored.
 func orNull(raw picket.RawJSON) string {
@@ -87,28 +87,28 @@ func orNull(raw picket.RawJSON) string {
 	return string(raw)
 }
 
-// saidBy is an answer in a few words.
-func saidBy(req picket.AnswerRequest) string {
+// answerText is an answer in a few words.
+func answerText(req picket.AnswerRequest) string {
 	var said []string
 	if req.Option != nil {
 		said = append(said, *req.Option)
 	}
 	if !isNull(req.Answer) {
-		said = append(said, inWords(req.Answer))
+		said = append(said, jsonText(req.Answer))
 	}
 	if len(said) == 0 {
 		return "edited the input"
 	}
-	return briefly(strings.Join(said, ": "))
+	return excerpt(strings.Join(said, ": "))
 }
 
-// inWords is a value as a person reads it: text without its quotes.
-func inWords(raw picket.RawJSON) string {
+// jsonText is a value as a person reads it: text without its quotes.
+func jsonText(raw picket.RawJSON) string {
 	var text string
 	if jsonv2.Unmarshal(raw, &text) == nil {
-		return briefly(text)
+		return excerpt(text)
 	}
-	return briefly(string(raw))
+	return excerpt(string(raw))
 }
 
 // Finish completes the task of a hand-off with a person's own output.
@@ -120,11 +120,11 @@ func (e *Engine) Finish(ctx context.Context, by picket.Caller, handoffID string,
 	if isNull(output) {
 		return picket.Task{}, picket.Invalid("/output", "Send the result of the task.", "output is required")
 	}
-	out, err := outJSON(output, "")
+	out, err := outputJSON(output, "")
 	if err != nil {
 		return picket.Task{}, err
 	}
-	return e.viewed(ctx, "finish", handoffID, by.Actor, by.Once.Key, by.Once.Body, out, inWords(output))
+	return e.runForTask(ctx, "finish", handoffID, by.Actor, by.Once.Key, by.Once.Body, out, jsonText(output))
 }
 
 // CancelHandoff cancels the task of an open hand-off.
@@ -132,7 +132,7 @@ func (e *Engine) CancelHandoff(ctx context.Context, by picket.Caller, handoffID,
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.viewed(ctx, "cancel", handoffID, by.Actor, by.Once.Key, by.Once.Body, reason)
+	return e.runForTask(ctx, "cancel", handoffID, by.Actor, by.Once.Key, by.Once.Body, reason)
 }
 
 // isNull reports whether a JSON member was not sent, or sent as null.
@@ -187,5 +187,5 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision 
 	r := &reply{script: "review"}
 	l := r.list(got)
 	id, t := r.text(r.at(l, 0)), r.task(r.at(l, 1))
-	return t, id, r.bad
+	return t, id, r.err
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func diffOf(text string) picket.Evidence {
+func evidenceWithDiff(text string) picket.Evidence {
 	return picket.Evidence{Branch: "picket/t", Base: "abc", Diff: text, Files: []picket.ChangedFile{{Path: "a"}}}
 }
 
-// reviewed hands in a result, and with it what has been changed.
-func (f *fixture) reviewed(t *testing.T, h picket.Held, diff string) {
+// completeWithDiff hands in a result, and with it what has been changed.
+func (f *fixture) completeWithDiff(t *testing.T, h picket.Held, diff string) {
 	t.Helper()
 	_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`)})
 	ok(t, err)
 	if diff != "" {
-		ok(t, f.RunEvidence(f.ctx, h, diffOf(diff)))
+		ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff(diff)))
 	}
 }
 
-// digest is that of the review as it is now.
-func (f *fixture) digest(t *testing.T, task string) string {
+// requestKey is that of the review as it is now.
+func (f *fixture) reviewDigest(t *testing.T, task string) string {
 	t.Helper()
 	got, err := f.Task(f.ctx, task)
 	ok(t, err)
@@ -38,12 +38,12 @@ func (f *fixture) digest(t *testing.T, task string) string {
 	return got.Review.Digest
 }
 
-// changedSince wants a decision refused, with the digest that there is now.
-func (f *fixture) changedSince(t *testing.T, err error, code picket.Code, task string) {
+// wantDigestRefusal wants a decision refused, with the digest that there is now.
+func (f *fixture) wantDigestRefusal(t *testing.T, err error, code picket.Code, task string) {
 	t.Helper()
 	refused(t, err, code)
 	no, _ := picket.RefusalOf(err)
-	if now := f.digest(t, task); no == nil || no.Facts["current"] != now {
+	if now := f.reviewDigest(t, task); no == nil || no.Facts["current"] != now {
 		t.Errorf("%v does not name the current digest %s", err, now)
 	}
 }
@@ -51,12 +51,12 @@ func (f *fixture) changedSince(t *testing.T, err error, code picket.Code, task s
 // Evidence that is replaced after a reviewer has looked at it is not what the
 // reviewer decides about.
 func TestADecisionIsAboutWhatWasShown(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task, h := f.start(t, picket.TaskSpec{})
-		f.reviewed(t, h, "+good")
-		shown := f.digest(t, task.TaskID)
-		ok(t, f.RunEvidence(f.ctx, h, diffOf("+bad")))
-		before := f.logSoFar(t)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
+		f.completeWithDiff(t, h, "+good")
+		shown := f.reviewDigest(t, task.TaskID)
+		ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+bad")))
+		before := f.allEvents(t)
 		for name, decide := range map[string]func(digest string) error{
 			"approve": func(d string) error {
 				_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: d})
@@ -72,12 +72,12 @@ func TestADecisionIsAboutWhatWasShown(t *testing.T) {
 				return err
 			},
 		} {
-			f.changedSince(t, decide(shown), picket.CodeVersion, task.TaskID)
-			f.changedSince(t, decide(""), picket.CodePreconditionRequired, task.TaskID)
-			f.changedSince(t, decide("none-none-0"), picket.CodeVersion, task.TaskID)
+			f.wantDigestRefusal(t, decide(shown), picket.CodeVersion, task.TaskID)
+			f.wantDigestRefusal(t, decide(""), picket.CodePreconditionRequired, task.TaskID)
+			f.wantDigestRefusal(t, decide("none-none-0"), picket.CodeVersion, task.TaskID)
 			refused(t, decide("no digest"), picket.CodeValidation)
 			if got, err := f.Task(f.ctx, task.TaskID); err != nil || got.State != picket.TaskReview ||
-				len(f.logSoFar(t)) != len(before) {
+				len(f.allEvents(t)) != len(before) {
 				t.Errorf("%s changed something: %s %v", name, got.State, err)
 			}
 		}
@@ -85,10 +85,10 @@ func TestADecisionIsAboutWhatWasShown(t *testing.T) {
 		if !strings.Contains(fmt.Sprint(err), "the evidence changed") {
 			t.Errorf("the refusal does not say what has changed: %v", err)
 		}
-		now := f.digest(t, task.TaskID)
+		now := f.reviewDigest(t, task.TaskID)
 		got, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: now})
 		ok(t, err)
-		if last := f.logSoFar(t); got.Review.Digest != now ||
+		if last := f.allEvents(t); got.Review.Digest != now ||
 			!strings.Contains(string(last[len(last)-1].Data), `"digest":"`+now+`"`) {
 			t.Errorf("decided on %q, not %q: %s", got.Review.Digest, now, last[len(last)-1].Data)
 		}
@@ -97,45 +97,45 @@ func TestADecisionIsAboutWhatWasShown(t *testing.T) {
 
 // What the process reported of its end is shown to the reviewer, so it counts.
 func TestADecisionIsAboutTheExitThatWasShown(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task, h := f.start(t, picket.TaskSpec{})
-		f.reviewed(t, h, "+good")
-		shown, code := f.digest(t, task.TaskID), 1
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
+		f.completeWithDiff(t, h, "+good")
+		shown, code := f.reviewDigest(t, task.TaskID), 1
 		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitSuccess}, ""))
-		ended := f.digest(t, task.TaskID)
+		ended := f.reviewDigest(t, task.TaskID)
 		_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: shown})
-		f.changedSince(t, err, picket.CodeVersion, task.TaskID)
+		f.wantDigestRefusal(t, err, picket.CodeVersion, task.TaskID)
 		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitSuccess}, "")) // the same again
-		if again := f.digest(t, task.TaskID); ended == shown || again != ended {
+		if again := f.reviewDigest(t, task.TaskID); ended == shown || again != ended {
 			t.Errorf("%s, %s after the exit, %s after its repeat", shown, ended, again)
 		}
 		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: &code}, ""))
 		_, err = f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: ended})
-		f.changedSince(t, err, picket.CodeVersion, task.TaskID)
+		f.wantDigestRefusal(t, err, picket.CodeVersion, task.TaskID)
 	})
 }
 
 // Evidence that arrives for the first time is not in a decision that was made
 // without it. Without evidence no digest is needed.
 func TestEvidenceMayArriveBeforeTheDecision(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task, h := f.start(t, picket.TaskSpec{})
-		f.reviewed(t, h, "")
-		empty := f.digest(t, task.TaskID)
-		f.jump(t, 14*time.Minute)
-		ok(t, f.RunEvidence(f.ctx, h, diffOf("+late")))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
+		f.completeWithDiff(t, h, "")
+		empty := f.reviewDigest(t, task.TaskID)
+		f.jumpStoreTime(t, 14*time.Minute)
+		ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+late")))
 		for digest, code := range map[string]picket.Code{
 			empty: picket.CodeVersion,
 			"":    picket.CodePreconditionRequired,
 		} {
 			_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: digest})
-			f.changedSince(t, err, code, task.TaskID)
+			f.wantDigestRefusal(t, err, code, task.TaskID)
 		}
-		_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: f.digest(t, task.TaskID)})
+		_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: f.reviewDigest(t, task.TaskID)})
 		ok(t, err)
 
-		bare, h := f.start(t, picket.TaskSpec{})
-		f.reviewed(t, h, "")
+		bare, h := f.submitAndLease(t, picket.TaskSpec{})
+		f.completeWithDiff(t, h, "")
 		_, err = f.Approve(f.ctx, operator, bare.TaskID, picket.Decision{})
 		ok(t, err)
 	})
@@ -144,15 +144,15 @@ func TestEvidenceMayArriveBeforeTheDecision(t *testing.T) {
 // A run that lost the task can hand in what it likes: the review is about the
 // run that completed the task.
 func TestASupersededRunsEvidenceIsNotTheReviews(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task, old := f.start(t, picket.TaskSpec{Retry: &picket.Retry{BackoffSeconds: new(int)}})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, old := f.submitAndLease(t, picket.TaskSpec{Retry: &picket.Retry{BackoffSeconds: new(int)}})
 		_, err := f.Release(f.ctx, old, picket.Exit{Class: picket.ExitReleased})
 		ok(t, err)
-		last := f.held(t, f.lease(t, picket.AcquireRequest{}))
-		f.reviewed(t, last, "")
-		shown := f.digest(t, task.TaskID)
-		ok(t, f.RunEvidence(f.ctx, old, diffOf("+of another run")))
-		if now := f.digest(t, task.TaskID); now != shown {
+		last := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
+		f.completeWithDiff(t, last, "")
+		shown := f.reviewDigest(t, task.TaskID)
+		ok(t, f.RunEvidence(f.ctx, old, evidenceWithDiff("+of another run")))
+		if now := f.reviewDigest(t, task.TaskID); now != shown {
 			t.Errorf("a superseded run changed the digest from %s to %s", shown, now)
 		}
 		list, err := f.Evidence(f.ctx, task.TaskID, last.RunID)
@@ -164,13 +164,13 @@ func TestASupersededRunsEvidenceIsNotTheReviews(t *testing.T) {
 		}
 		_, err = f.Approve(f.ctx, operator, task.TaskID, picket.Decision{})
 		ok(t, err)
-		refused(t, f.RunEvidence(f.ctx, old, diffOf("+after the decision")), picket.CodeTaskClosed)
+		refused(t, f.RunEvidence(f.ctx, old, evidenceWithDiff("+after the decision")), picket.CodeTaskClosed)
 	})
 }
 
 // A replacement is an event with both digests; after the decision there is none.
 func TestEvidenceIsFrozenByTheDecision(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		for name, decide := range map[string]func(task, digest string) error{
 			"approve": func(task, d string) error {
 				_, err := f.Approve(f.ctx, operator, task, picket.Decision{Digest: d})
@@ -182,22 +182,22 @@ func TestEvidenceIsFrozenByTheDecision(t *testing.T) {
 				return err
 			},
 		} {
-			task, h := f.start(t, picket.TaskSpec{})
-			f.reviewed(t, h, "+one")
-			one := f.evidence(t, task.TaskID)
-			ok(t, f.RunEvidence(f.ctx, h, diffOf("+two")))
-			two := f.evidence(t, task.TaskID)
-			all := f.logSoFar(t)
+			task, h := f.submitAndLease(t, picket.TaskSpec{})
+			f.completeWithDiff(t, h, "+one")
+			one := f.onlyEvidence(t, task.TaskID)
+			ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+two")))
+			two := f.onlyEvidence(t, task.TaskID)
+			all := f.allEvents(t)
 			event := all[len(all)-1]
 			if event.Type != picket.EventEvidenceReplaced || event.RunID != h.RunID || event.Actor != h.RunID ||
 				string(event.Data) != `{"before":{"digest":"`+one.Digest+`"},"after":{"digest":"`+two.Digest+`"}}` {
 				t.Errorf("%s: the replacement is told as %s %s", name, event.Type, event.Data)
 			}
-			ok(t, decide(task.TaskID, f.digest(t, task.TaskID)))
-			before := len(f.logSoFar(t))
-			refused(t, f.RunEvidence(f.ctx, h, diffOf("+three")), picket.CodeTaskClosed)
-			ok(t, f.RunEvidence(f.ctx, h, diffOf("+two"))) // a repeat whose answer was lost
-			if kept := f.evidence(t, task.TaskID); kept.Diff != "+two" || len(f.logSoFar(t)) != before {
+			ok(t, decide(task.TaskID, f.reviewDigest(t, task.TaskID)))
+			before := len(f.allEvents(t))
+			refused(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+three")), picket.CodeTaskClosed)
+			ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+two"))) // a repeat whose answer was lost
+			if kept := f.onlyEvidence(t, task.TaskID); kept.Diff != "+two" || len(f.allEvents(t)) != before {
 				t.Errorf("%s: the evidence was changed after the decision: %+v", name, kept)
 			}
 		}
@@ -206,23 +206,23 @@ func TestEvidenceIsFrozenByTheDecision(t *testing.T) {
 
 // Who finishes a hand-off has decided: what the parked run changed stays.
 func TestEvidenceIsFrozenByFinishing(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		_, h := f.start(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, h := f.submitAndLease(t, picket.TaskSpec{})
 		asked, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
 		ok(t, err)
-		ok(t, f.RunEvidence(f.ctx, h, diffOf("+so far")))
+		ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+so far")))
 		_, err = f.Finish(f.ctx, operator, asked.HandoffID, picket.RawJSON(`"by hand"`))
 		ok(t, err)
-		refused(t, f.RunEvidence(f.ctx, h, diffOf("+other")), picket.CodeTaskClosed)
+		refused(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+other")), picket.CodeTaskClosed)
 
 		// Nobody decides about these: the adapter hands in what it has.
-		task, h := f.start(t, picket.TaskSpec{Review: picket.ReviewByNone})
-		f.reviewed(t, h, "+unreviewed")
-		_, h2 := f.start(t, picket.TaskSpec{})
+		task, h := f.submitAndLease(t, picket.TaskSpec{Review: picket.ReviewByNone})
+		f.completeWithDiff(t, h, "+unreviewed")
+		_, h2 := f.submitAndLease(t, picket.TaskSpec{})
 		_, err = f.Cancel(f.ctx, operator, h2.TaskID, "")
 		ok(t, err)
-		ok(t, f.RunEvidence(f.ctx, h2, diffOf("+cancelled")))
-		if kept := f.evidence(t, task.TaskID); kept.Diff != "+unreviewed" {
+		ok(t, f.RunEvidence(f.ctx, h2, evidenceWithDiff("+cancelled")))
+		if kept := f.onlyEvidence(t, task.TaskID); kept.Diff != "+unreviewed" {
 			t.Errorf("%+v", kept)
 		}
 	})
@@ -230,14 +230,14 @@ func TestEvidenceIsFrozenByFinishing(t *testing.T) {
 
 // The log cannot be filled with replacements.
 func TestEvidenceIsNotReplacedForEver(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		_, h := f.start(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, h := f.submitAndLease(t, picket.TaskSpec{})
 		for i := range 51 {
-			ok(t, f.RunEvidence(f.ctx, h, diffOf(fmt.Sprint("+", i))))
+			ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff(fmt.Sprint("+", i))))
 		}
-		before := len(f.logSoFar(t))
-		refused(t, f.RunEvidence(f.ctx, h, diffOf("+once more")), picket.CodeStateConflict)
-		if len(f.logSoFar(t)) != before {
+		before := len(f.allEvents(t))
+		refused(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+once more")), picket.CodeStateConflict)
+		if len(f.allEvents(t)) != before {
 			t.Error("the refused replacement is an event")
 		}
 	})
@@ -246,12 +246,12 @@ func TestEvidenceIsNotReplacedForEver(t *testing.T) {
 // The same request gets its answer again, whatever has come in between; another
 // one, and another reviewer, come too late.
 func TestARepeatedDecisionIsNotCheckedAgain(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task, h := f.start(t, picket.TaskSpec{})
-		f.reviewed(t, h, "+good")
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
+		f.completeWithDiff(t, h, "+good")
 		by := operator
 		by.Once = picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}
-		d := picket.Decision{Digest: f.digest(t, task.TaskID)}
+		d := picket.Decision{Digest: f.reviewDigest(t, task.TaskID)}
 		for range 2 {
 			got, err := f.Approve(f.ctx, by, task.TaskID, d)
 			ok(t, err)
@@ -266,17 +266,17 @@ func TestARepeatedDecisionIsNotCheckedAgain(t *testing.T) {
 
 // Of many, those that have changed since the person looked are left alone.
 func TestApprovingManyIsAboutWhatWasShown(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		var ids []string
 		digests := map[string]string{}
 		var held []picket.Held
 		for i := range 4 {
-			task, h := f.start(t, picket.TaskSpec{})
-			f.reviewed(t, h, fmt.Sprint("+", i))
+			task, h := f.submitAndLease(t, picket.TaskSpec{})
+			f.completeWithDiff(t, h, fmt.Sprint("+", i))
 			ids, held = append(ids, task.TaskID), append(held, h)
-			digests[task.TaskID] = f.digest(t, task.TaskID)
+			digests[task.TaskID] = f.reviewDigest(t, task.TaskID)
 		}
-		ok(t, f.RunEvidence(f.ctx, held[1], diffOf("+swapped")))
+		ok(t, f.RunEvidence(f.ctx, held[1], evidenceWithDiff("+swapped")))
 		delete(digests, ids[2])
 		by := operator
 		by.Once = picket.Once{Key: strings.Repeat("c", 64), Body: strings.Repeat("d", 64)}
@@ -288,7 +288,7 @@ func TestApprovingManyIsAboutWhatWasShown(t *testing.T) {
 		}
 		for i, code := range map[int]picket.Code{1: picket.CodeVersion, 2: picket.CodePreconditionRequired} {
 			lost := got.Lost[i-1]
-			if lost.TaskID != ids[i] || lost.Code != code || lost.Digest != f.digest(t, ids[i]) {
+			if lost.TaskID != ids[i] || lost.Code != code || lost.Digest != f.reviewDigest(t, ids[i]) {
 				t.Errorf("%+v, want %s for %s", lost, code, ids[i])
 			}
 		}
@@ -300,8 +300,8 @@ func TestApprovingManyIsAboutWhatWasShown(t *testing.T) {
 	})
 }
 
-// evidence is that of the only run that has handed something in.
-func (f *fixture) evidence(t *testing.T, task string) picket.Evidence {
+// onlyEvidence is that of the only run that has handed something in.
+func (f *fixture) onlyEvidence(t *testing.T, task string) picket.Evidence {
 	t.Helper()
 	list, err := f.Evidence(f.ctx, task, "")
 	ok(t, err)
@@ -311,8 +311,8 @@ func (f *fixture) evidence(t *testing.T, task string) picket.Evidence {
 	return list[0]
 }
 
-// logSoFar are the events so far.
-func (f *fixture) logSoFar(t *testing.T) []picket.Event {
+// allEvents are the events so far.
+func (f *fixture) allEvents(t *testing.T) []picket.Event {
 	t.Helper()
 	page, err := f.Events(f.ctx, picket.EventQuery{Limit: 1000})
 	ok(t, err)

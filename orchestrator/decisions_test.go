@@ -11,8 +11,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// two are people with keys of their own.
-func (f *fixture) two(t *testing.T) (ada, ben picket.Caller) {
+// twoReviewers are people with keys of their own.
+func (f *fixture) twoReviewers(t *testing.T) (ada, ben picket.Caller) {
 	t.Helper()
 	who := func(name string) picket.Caller {
 		k, err := f.CreateKey(f.ctx, operator,
@@ -23,8 +23,8 @@ func (f *fixture) two(t *testing.T) (ada, ben picket.Caller) {
 	return who("Ada L."), who("Ben")
 }
 
-// lostTo checks a refusal that says who decided what.
-func lostTo(t *testing.T, what string, err error, code picket.Code, by, decision, said string) {
+// wantLostDecision checks a refusal that says who decided what.
+func wantLostDecision(t *testing.T, what string, err error, code picket.Code, by, decision, said string) {
 	t.Helper()
 	var no *picket.Error
 	if !errors.As(err, &no) || no.Code != code || no.Remedy == "" {
@@ -46,8 +46,8 @@ func lostTo(t *testing.T, what string, err error, code picket.Code, by, decision
 // Whoever comes second is told who was first, with what, and when, also after
 // the task has gone on; whoever was first is answered again as before.
 func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		ada, ben := f.two(t)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		ada, ben := f.twoReviewers(t)
 		seconds := map[string]func(hid string) error{
 			"answer": func(hid string) error {
 				_, err := f.Answer(f.ctx, ben, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"no"`)})
@@ -87,8 +87,8 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 			},
 				picket.CodeTaskClosed, "cancel", "not needed"},
 		} {
-			task := f.submit(t, picket.TaskSpec{})
-			_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "which?", Options: []string{"a", "b"}})
+			task := f.mustSubmit(t, picket.TaskSpec{})
+			_, hid := f.askPerson(t, "a1", picket.HelpRequest{Question: "which?", Options: []string{"a", "b"}})
 			first := ada
 			first.Once = picket.Once{
 				Key:  strings.Repeat("d", 60) + fmt.Sprintf("%4.4s", name),
@@ -96,7 +96,7 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 			}
 			ok(t, c.act(first, hid))
 			for second, act := range seconds {
-				lostTo(t, name+", then "+second, act(hid), c.code, ada.Actor, c.decision, c.said)
+				wantLostDecision(t, name+", then "+second, act(hid), c.code, ada.Actor, c.decision, c.said)
 			}
 			var no *picket.Error
 			if err := seconds["answer"](hid); !errors.As(err, &no) || no.Facts["byName"] != "Ada L." ||
@@ -110,45 +110,46 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 			if c.code == picket.CodeTaskClosed {
 				continue
 			}
-			_, err := f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"})),
+			_, err := f.Complete(f.ctx, f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})),
 				picket.Completion{Output: picket.RawJSON(`1`)})
 			ok(t, err)
 			_, err = f.Approve(f.ctx, ben, task.TaskID, picket.Decision{Note: "fine"})
 			ok(t, err)
-			lostTo(t, name+", and the task has ended", seconds["answer"](hid), picket.CodeTaskClosed, ada.Actor,
+			wantLostDecision(t, name+", and the task has ended", seconds["answer"](hid), picket.CodeTaskClosed,
+				ada.Actor,
 				c.decision, c.said)
 		}
 	})
 }
 
 func TestADeadlineAndARetryDecideToo(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		ada, ben := f.two(t)
-		f.submit(t, picket.TaskSpec{})
-		_, hid := f.ask(t, "a1",
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		ada, ben := f.twoReviewers(t)
+		f.mustSubmit(t, picket.TaskSpec{})
+		_, hid := f.askPerson(t, "a1",
 			picket.HelpRequest{Question: "?", DeadlineSeconds: ptr(1), OnDeadline: picket.OnDeadlineDeny})
-		f.jump(t, time.Minute)
+		f.jumpStoreTime(t, time.Minute)
 		ok(t, f.Tick(f.ctx))
 		_, err := f.Finish(f.ctx, ben, hid, picket.RawJSON(`1`))
-		lostTo(t, "deadline", err, picket.CodeStateConflict, "deadline", "answer", "denied by deadline")
+		wantLostDecision(t, "deadline", err, picket.CodeStateConflict, "deadline", "answer", "denied by deadline")
 		if !strings.HasPrefix(err.Error(), "its deadline answered it already at ") {
 			t.Errorf("it says %v", err)
 		}
-		f.clear(t)
-		task, h := f.start(t, picket.TaskSpec{})
+		f.cancelAll(t)
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
 		_, err = f.Fail(f.ctx, h, "no way", false)
 		ok(t, err)
-		hid = f.state(t, task.TaskID, picket.TaskHandoff).Handoff.HandoffID
+		hid = f.wantState(t, task.TaskID, picket.TaskHandoff).Handoff.HandoffID
 		_, err = f.Retry(f.ctx, ada, task.TaskID, "once more")
 		ok(t, err)
 		_, err = f.CancelHandoff(f.ctx, ben, hid, "no")
-		lostTo(t, "retry", err, picket.CodeStateConflict, ada.Actor, "answer", "once more")
+		wantLostDecision(t, "retry", err, picket.CodeStateConflict, ada.Actor, "answer", "once more")
 	})
 }
 
 func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		ada, ben := f.two(t)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		ada, ben := f.twoReviewers(t)
 		for name, c := range map[string]struct {
 			act      func(id string) error
 			decision string
@@ -166,7 +167,7 @@ func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
 			"cancel": {func(id string) error { _, err := f.Cancel(f.ctx, ada, id, "not needed"); return err }, "cancel",
 				"not needed"},
 		} {
-			id := f.done(t, 1, picket.TaskSpec{})[0]
+			id := f.completeTasks(t, 1, picket.TaskSpec{})[0]
 			ok(t, c.act(id))
 			for second, act := range map[string]func() error{
 				"approve": func() error {
@@ -181,7 +182,7 @@ func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
 				"expire": func() error { _, err := f.Expire(f.ctx, ben, id, "no"); return err },
 			} {
 				err := act()
-				lostTo(t, name+", then "+second, err, picket.CodeTaskClosed, ada.Actor, c.decision, c.said)
+				wantLostDecision(t, name+", then "+second, err, picket.CodeTaskClosed, ada.Actor, c.decision, c.said)
 				var no *picket.Error
 				if errors.As(err, &no) && name == "reject" && no.Facts["fixTaskId"] == nil {
 					t.Errorf("%s, then %s: no word of the fix: %v", name, second, no.Facts)
@@ -192,8 +193,8 @@ func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
 			}
 		}
 		// A task that a person has finished was decided in its hand-off.
-		task := f.submit(t, picket.TaskSpec{})
-		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		_, hid := f.askPerson(t, "a1", picket.HelpRequest{Question: "?"})
 		_, err := f.Finish(f.ctx, ada, hid, picket.RawJSON(`1`))
 		ok(t, err)
 		_, err = f.Approve(f.ctx, ben, task.TaskID, picket.Decision{})
@@ -206,9 +207,9 @@ func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
 
 // What somebody has claimed says who and when, and how to take it over.
 func TestAClaimSaysWhoseItIs(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		ada, ben := f.two(t)
-		hid := f.questions(t, 1)[0]
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		ada, ben := f.twoReviewers(t)
+		hid := f.openHandoffs(t, 1)[0]
 		_, err := f.Claim(f.ctx, ada, hid, false)
 		ok(t, err)
 		_, err = f.Claim(f.ctx, ben, hid, false)
@@ -225,18 +226,18 @@ func TestAClaimSaysWhoseItIs(t *testing.T) {
 	})
 }
 
-func tourDecided(t *testing.T, f *fixture) {
-	hid := f.questions(t, 1)[0]
+func coverDecided(t *testing.T, f *fixture) {
+	hid := f.openHandoffs(t, 1)[0]
 	_, err := f.Answer(f.ctx, operator, hid,
 		picket.AnswerRequest{Answer: picket.RawJSON(`"in words"`), Input: picket.RawJSON(`1`)})
 	ok(t, err)
 	_, err = f.Finish(f.ctx, operator, hid, picket.RawJSON(`1`))
 	refused(t, err, picket.CodeStateConflict)
-	f.clear(t)
-	id := f.done(t, 1, picket.TaskSpec{Review: picket.ReviewByNone})[0]
+	f.cancelAll(t)
+	id := f.completeTasks(t, 1, picket.TaskSpec{Review: picket.ReviewByNone})[0]
 	_, err = f.Approve(f.ctx, operator, id, picket.Decision{})
 	refused(t, err, picket.CodeTaskClosed)
-	id = f.done(t, 1, picket.TaskSpec{})[0]
+	id = f.completeTasks(t, 1, picket.TaskSpec{})[0]
 	_, err = f.Approve(f.ctx, operator, id, picket.Decision{Note: "well done"})
 	ok(t, err)
 	_, err = f.Approve(f.ctx, operator, id, picket.Decision{})

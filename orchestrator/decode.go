@@ -17,12 +17,12 @@ import (
 // a bug of ours; the first one is kept and reported by err.
 type reply struct {
 	script string
-	bad    error
+	err    error
 }
 
 func (r *reply) fail(want string, got any) {
-	if r.bad == nil {
-		r.bad = fmt.Errorf("reply of %s: want %s, got %T", r.script, want, got)
+	if r.err == nil {
+		r.err = fmt.Errorf("reply of %s: want %s, got %T", r.script, want, got)
 	}
 }
 
@@ -93,17 +93,17 @@ func (r *reply) json(v any, into any) {
 	if s == "" {
 		return
 	}
-	if err := jsonv2.Unmarshal([]byte(s), into); err != nil && r.bad == nil {
-		r.bad = fmt.Errorf("reply of %s: %w", r.script, err)
+	if err := jsonv2.Unmarshal([]byte(s), into); err != nil && r.err == nil {
+		r.err = fmt.Errorf("reply of %s: %w", r.script, err)
 	}
 }
 
-func integer(s string) int64 {
+func parseInt(s string) int64 {
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return n
 }
 
-func optional(s string) *string {
+func optionalString(s string) *string {
 	if s == "" {
 		return nil
 	}
@@ -121,14 +121,14 @@ type specRecord struct {
 func (r *reply) task(v any) picket.Task {
 	l := r.list(v)
 	id, rawMs, nowMs, deadline := r.text(r.at(l, 0)), r.int(r.at(l, 1)), r.int(r.at(l, 2)), r.int(r.at(l, 3))
-	t := r.taskHead(id, r.at(l, 4), r.at(l, 5))
+	t := r.taskRecord(id, r.at(l, 4), r.at(l, 5))
 	if in := r.text(r.at(l, 6)); in != "" {
 		t.Input = json.RawMessage(in)
 	}
-	var out outRecord
+	var out outputRecord
 	r.json(r.at(l, 7), &out)
 	t.Output, t.Summary = out.Output, out.Summary
-	r.money(&t, r.at(l, 13))
+	r.taskMoney(&t, r.at(l, 13))
 	for _, child := range r.list(r.at(l, 14)) {
 		t.Children = append(t.Children, r.text(child))
 	}
@@ -147,9 +147,16 @@ func (r *reply) task(v any) picket.Task {
 		t.Handoff.Title = t.Title
 	}
 	if rv := r.hash(r.at(l, 12)); len(rv) > 0 {
-		t.Review = &picket.Review{TaskID: id, RunID: rv["run"], Decision: optional(rv["decision"]), Note: rv["note"],
-			By: rv["by"], At: picket.Instant(integer(rv["at"])), FixTaskID: optional(rv["fix"]),
-			Digest: rv["digest"]}
+		t.Review = &picket.Review{
+			TaskID:    id,
+			RunID:     rv["run"],
+			Decision:  optionalString(rv["decision"]),
+			Note:      rv["note"],
+			By:        rv["by"],
+			At:        picket.Instant(parseInt(rv["at"])),
+			FixTaskID: optionalString(rv["fix"]),
+			Digest:    rv["digest"],
+		}
 	} else if t.State == picket.TaskReview {
 		t.Review = &picket.Review{TaskID: id, RunID: h["run"], Digest: r.text(r.at(l, 15))}
 	}
@@ -159,34 +166,35 @@ func (r *reply) task(v any) picket.Task {
 	return t
 }
 
-// outRecord is what out:<task> holds.
-type outRecord struct {
+// outputRecord is what out:<task> holds.
+type outputRecord struct {
 	Output  json.RawMessage `json:"output"`
 	Summary string          `json:"summary"`
 }
 
-// taskHead decodes the state hash and the specification.
-func (r *reply) taskHead(id string, hash, spec any) picket.Task {
+// taskRecord decodes the state hash and the specification.
+func (r *reply) taskRecord(id string, hash, spec any) picket.Task {
 	h := r.hash(hash)
 	var s specRecord
 	r.json(spec, &s)
 	s.TaskSpec.Trace = s.Trace
-	t := headOf(id, s.TaskSpec)
+	t := taskFromSpec(id, s.TaskSpec)
 	t.State = picket.TaskState(h["state"])
-	t.Attempts, t.Failures = int(integer(h["attempt"])), int(integer(h["failures"]))
-	t.FencingToken = integer(h["token"])
-	t.Priority = int(integer(h["pri"]))
-	t.Fixes, t.Retries, t.RetriedAs, t.Parent = optional(h["fixes"]), optional(h["retries"]), optional(h["anew"]),
-		optional(h["parent"])
+	t.Attempts, t.Failures = int(parseInt(h["attempt"])), int(parseInt(h["failures"]))
+	t.FencingToken = parseInt(h["token"])
+	t.Priority = int(parseInt(h["pri"]))
+	t.Fixes, t.Retries, t.RetriedAs, t.Parent = optionalString(h["fixes"]), optionalString(h["retries"]),
+		optionalString(h["anew"]),
+		optionalString(h["parent"])
 	t.Root = cmp.Or(h["root"], id)
 	t.ReviewBy = picket.ReviewBy(cmp.Or(h["review"], string(t.ReviewBy)))
 	t.Reason, t.CreatedBy = h["reason"], h["by"]
-	t.CreatedAt, t.UpdatedAt = picket.Instant(integer(h["created"])), picket.Instant(integer(h["updated"]))
+	t.CreatedAt, t.UpdatedAt = picket.Instant(parseInt(h["created"])), picket.Instant(parseInt(h["updated"]))
 	return t
 }
 
-// headOf is a task as its specification makes it, queued and never run.
-func headOf(id string, s picket.TaskSpec) picket.Task {
+// taskFromSpec is a task as its specification makes it, queued and never run.
+func taskFromSpec(id string, s picket.TaskSpec) picket.Task {
 	t := picket.Task{
 		TaskID:            id,
 		State:             picket.TaskQueued,
@@ -204,7 +212,7 @@ func headOf(id string, s picket.TaskSpec) picket.Task {
 		OnExit:            s.OnExit,
 		Labels:            s.Labels,
 		Trace:             s.Trace,
-		Fixes:             optional(s.Fixes),
+		Fixes:             optionalString(s.Fixes),
 	}
 	if s.Priority != nil {
 		t.Priority = *s.Priority
@@ -229,32 +237,32 @@ func (r *reply) run(v any) picket.Run {
 		RunID:         r.text(r.at(l, 0)),
 		TaskID:        h["task"],
 		AgentID:       h["agent"],
-		FencingToken:  integer(h["token"]),
-		Attempt:       int(integer(h["attempt"])),
+		FencingToken:  parseInt(h["token"]),
+		Attempt:       int(parseInt(h["attempt"])),
 		State:         picket.RunState(h["state"]),
-		StartedAt:     picket.Instant(integer(h["started"])),
-		EndedAt:       picket.Instant(integer(h["ended"])),
+		StartedAt:     picket.Instant(parseInt(h["started"])),
+		EndedAt:       picket.Instant(parseInt(h["ended"])),
 		WorkspacePath: h["workspace"],
 		Containment:   h["containment"],
-		Spent:         column(h, "spent"),
+		Spent:         amountColumn(h, "spent"),
 	}
 	for t := range strings.SplitSeq(strings.Trim(h["tokens"], ","), ",") {
-		run.Tokens = append(run.Tokens, integer(t))
+		run.Tokens = append(run.Tokens, parseInt(t))
 	}
 	if run.State != picket.RunRunning {
-		run.Exit = exitOf(h, r.text(r.at(l, 2)))
+		run.Exit = decodeExit(h, r.text(r.at(l, 2)))
 	}
 	return run
 }
 
-func exitOf(h map[string]string, detail string) *picket.Exit {
-	x := &picket.Exit{Class: picket.ExitClass(h["class"]), Signal: optional(h["signal"]), Detail: detail}
+func decodeExit(h map[string]string, detail string) *picket.Exit {
+	x := &picket.Exit{Class: picket.ExitClass(h["class"]), Signal: optionalString(h["signal"]), Detail: detail}
 	if h["code"] != "" {
-		code := int(integer(h["code"]))
+		code := int(parseInt(h["code"]))
 		x.Code = &code
 	}
 	if h["duration"] != "" {
-		ms := integer(h["duration"])
+		ms := parseInt(h["duration"])
 		x.DurationMs = &ms
 	}
 	return x
@@ -272,10 +280,10 @@ func (r *reply) report(v any, pinned bool) *picket.Report {
 		return nil
 	}
 	rep := &picket.Report{
-		Seq:          integer(part[0]),
-		At:           picket.Instant(integer(part[1])),
+		Seq:          parseInt(part[0]),
+		At:           picket.Instant(parseInt(part[1])),
 		RunID:        part[2],
-		FencingToken: integer(part[3]),
+		FencingToken: parseInt(part[3]),
 		Pinned:       pinned,
 	}
 	r.json(part[4], &rep.Progress)
@@ -341,15 +349,15 @@ func (r *reply) handoff(v any, rawMs, nowMs int64, last *picket.Report) *picket.
 		OnDeadline: picket.OnDeadline(h["policy"]),
 		ClaimedBy:  h["claimed"],
 		State:      picket.HandoffState(h["state"]),
-		CreatedAt:  picket.Instant(integer(h["created"])),
+		CreatedAt:  picket.Instant(parseInt(h["created"])),
 		Answer:     r.answer(r.at(l, 2)),
-		ClaimedAt:  picket.Instant(integer(h["claimed_at"])),
+		ClaimedAt:  picket.Instant(parseInt(h["claimed_at"])),
 		Work:       r.work(r.at(l, 3), r.at(l, 4)),
 	}
 	if last != nil {
 		out.Tried = slices.Clone(last.Attempted)
 	}
-	if d := integer(h["deadline"]); d > 0 {
+	if d := parseInt(h["deadline"]); d > 0 {
 		out.Deadline = picket.Instant(rawMs + d - nowMs)
 	}
 	return out

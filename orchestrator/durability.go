@@ -101,7 +101,7 @@ func (n *node) check(ctx context.Context) ([]Finding, error) {
 // asked further.
 func (n *node) readInfo(ctx context.Context) (bool, error) {
 	text, err := n.client.Info(ctx).Result()
-	if mayNot(err) {
+	if noPermission(err) {
 		n.refuse("Allow the user INFO: ACL SETUSER … +info.", "the user may not ask what kind of server this is: %v",
 			err)
 		return false, nil
@@ -140,7 +140,7 @@ func (n *node) readInfo(ctx context.Context) (bool, error) {
 
 func (n *node) readConfig(ctx context.Context) (bool, error) {
 	var err error
-	n.config, err = configOf(ctx, n.client, "maxmemory-policy", "appendonly", "appendfsync",
+	n.config, err = readSettings(ctx, n.client, "maxmemory-policy", "appendonly", "appendfsync",
 		"no-appendfsync-on-rewrite",
 		"min-replicas-to-write", "min-replicas-max-lag", "enable-debug-command")
 	if refusal := redis.Error(nil); errors.As(err, &refusal) {
@@ -151,7 +151,7 @@ func (n *node) readConfig(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-func configOf(ctx context.Context, c *redis.Client, names ...string) (map[string]string, error) {
+func readSettings(ctx context.Context, c *redis.Client, names ...string) (map[string]string, error) {
 	args := []any{"CONFIG", "GET"}
 	for _, name := range names {
 		args = append(args, name)
@@ -221,9 +221,9 @@ func (n *node) checkReplicas() {
 	}
 }
 
-// dangerous are commands that end a store in one step, as they are called and
+// dangerousCommands are commands that end a store in one step, as they are called and
 // as they are asked about. Picket needs none.
-var dangerous = []struct {
+var dangerousCommands = []struct {
 	name string
 	line string
 }{
@@ -243,11 +243,11 @@ for i, line in ipairs(ARGV) do
 end
 return may`
 	args := []any{"EVAL", script, 0}
-	for _, command := range dangerous {
+	for _, command := range dangerousCommands {
 		args = append(args, command.line)
 	}
 	may, err := n.client.Do(ctx, args...).Int64Slice()
-	if mayNot(err) {
+	if noPermission(err) {
 		n.refuse("Allow the user EVAL, EVALSHA and what the ACL file in docs/redis.md lists.",
 			"the user may not run scripts: %v", err)
 		return nil
@@ -256,7 +256,7 @@ return may`
 		return err
 	}
 	var names []string
-	for i, command := range dangerous {
+	for i, command := range dangerousCommands {
 		switchedOff := command.name == "DEBUG" && n.config["enable-debug-command"] == "no"
 		if i < len(may) && may[i] == 1 && !switchedOff {
 			names = append(names, command.name)
@@ -269,4 +269,4 @@ return may`
 	return nil
 }
 
-func mayNot(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOPERM") }
+func noPermission(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOPERM") }

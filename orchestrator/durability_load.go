@@ -9,13 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// loadedAs is the user as which Redis replays its append-only file. What is in a
+// replayUser is the user as which Redis replays its append-only file. What is in a
 // transaction there, as all that a script has changed is, it leaves out where
 // this user may not do it, says so in its own log alone, and serves what is left.
-const loadedAs = "default"
+const replayUser = "default"
 
-// replayed are the writes of transitions, as they stand in the file.
-var replayed = []string{
+// replayedWrites are the writes of transitions, as they stand in the file.
+var replayedWrites = []string{
 	"SET k v", "DEL k", "PEXPIREAT k 1", "HSET k f v", "HDEL k f", "HINCRBY k f 1", "SADD k m", "ZADD k 1 m",
 	"ZREM k m", "ZREMRANGEBYSCORE k 0 1",
 	"LPUSH k v", "RPUSH k v", "LPOP k", "LTRIM k 0 1", "XADD k 1-1 f v", "XDEL k 1-1", "XTRIM k MAXLEN 1",
@@ -26,7 +26,7 @@ var replayed = []string{
 func (n *node) checkLoading(ctx context.Context) error {
 	const remedy = "ACL SETUSER default ~* &* +@all, and the same in the ACL file; with off nobody can sign in as this user."
 	var lacks []string
-	for _, write := range replayed {
+	for _, write := range replayedWrites {
 		may, err := n.mayDefault(ctx, strings.Fields(strings.Replace(write, " k", " pk:{check}:k", 1)))
 		if refusal := redis.Error(nil); errors.As(err, &refusal) {
 			n.refuse("Allow the user to ask: ACL SETUSER … +acl|dryrun. And see to it that the user default has all rights, as in the ACL file in docs/redis.md.",
@@ -54,7 +54,7 @@ func (n *node) checkLoading(ctx context.Context) error {
 
 // mayDefault asks without trying.
 func (n *node) mayDefault(ctx context.Context, write []string) (bool, error) {
-	args := []any{"ACL", "DRYRUN", loadedAs}
+	args := []any{"ACL", "DRYRUN", replayUser}
 	for _, word := range write {
 		args = append(args, word)
 	}

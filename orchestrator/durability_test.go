@@ -17,8 +17,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// durable are the settings that satisfy every check.
-var durable = []string{"--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"}
+// durableSettings are the settings that satisfy every check.
+var durableSettings = []string{"--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"}
 
 // findings of a store in one line each: "refused: …" or "warning: …".
 func findings(t *testing.T, s rig.Store) []string {
@@ -39,8 +39,8 @@ func findings(t *testing.T, s rig.Store) []string {
 	return out
 }
 
-// only checks that there is one finding with this beginning, or none for "".
-func only(t *testing.T, s rig.Store, want string) {
+// wantFinding checks that there is one finding with this beginning, or none for "".
+func wantFinding(t *testing.T, s rig.Store, want string) {
 	t.Helper()
 	got := findings(t, s)
 	if want == "" && len(got) == 0 || len(got) == 1 && want != "" && strings.HasPrefix(got[0], want) {
@@ -52,7 +52,7 @@ func only(t *testing.T, s rig.Store, want string) {
 // picketUser is a user without the commands that end a store.
 const picketUser, picketPassword = "picket", "pw"
 
-func asPicket(s rig.Store) rig.Store {
+func asPicketUser(s rig.Store) rig.Store {
 	s.Redis.Username, s.Redis.Password = picketUser, picketPassword
 	return s
 }
@@ -64,10 +64,10 @@ func addUser(t *testing.T, n *rig.Node, rules ...any) {
 }
 
 func TestDurabilityOfOneServer(t *testing.T) {
-	n := rig.StartNode(t, durable...)
+	n := rig.StartNode(t, durableSettings...)
 	addUser(t, n, "+@all", "-@dangerous", "-@admin", "+info", "+config|get", "+acl|dryrun")
-	s := asPicket(n.Store())
-	only(t, s, "")
+	s := asPicketUser(n.Store())
+	wantFinding(t, s, "")
 	for _, c := range []struct {
 		parameter string
 		value     string
@@ -84,16 +84,16 @@ func TestDurabilityOfOneServer(t *testing.T) {
 		was, err := n.Do(t.Context(), "CONFIG", "GET", c.parameter).Result()
 		ok(t, err)
 		ok(t, n.Do(t.Context(), "CONFIG", "SET", c.parameter, c.value).Err())
-		only(t, s, c.want)
+		wantFinding(t, s, c.want)
 		ok(t, n.Do(t.Context(), "CONFIG", "SET", c.parameter, was.(map[any]any)[c.parameter]).Err())
 	}
-	only(t, s, "")
+	wantFinding(t, s, "")
 }
 
 func TestDurabilityAsksAsAUser(t *testing.T) {
-	n := rig.StartNode(t, durable...)
-	only(t, n.Store(), "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN")
-	only(t, rig.StartNode(t, append([]string{"--enable-debug-command", "local"}, durable...)...).Store(),
+	n := rig.StartNode(t, durableSettings...)
+	wantFinding(t, n.Store(), "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN")
+	wantFinding(t, rig.StartNode(t, append([]string{"--enable-debug-command", "local"}, durableSettings...)...).Store(),
 		"warning: the user may run FLUSHALL, FLUSHDB, DEBUG, CONFIG SET, SHUTDOWN")
 	for rules, want := range map[string]string{
 		"+@all":                                      "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN",
@@ -110,10 +110,10 @@ func TestDurabilityAsksAsAUser(t *testing.T) {
 			words = append(words, w)
 		}
 		addUser(t, n, words...)
-		t.Run(rules, func(t *testing.T) { only(t, asPicket(n.Store()), want) })
+		t.Run(rules, func(t *testing.T) { wantFinding(t, asPicketUser(n.Store()), want) })
 	}
 	// Who may not even say its name is no finding: the store cannot be reached.
-	s := asPicket(n.Store())
+	s := asPicketUser(n.Store())
 	s.Redis.Password = "wrong"
 	if found, err := orchestrator.CheckDurability(t.Context(), s.Redis); err == nil {
 		t.Errorf("a wrong password found %v", found)
@@ -128,11 +128,11 @@ func TestDurabilityWithReplicas(t *testing.T) {
 	s := rig.StartSentinels(t,
 		rig.SentinelConfig{
 			Args: append([]string{"--user", picketUser, "on", ">" + picketPassword, "~*", "&*", "+@all", "-@dangerous",
-				"+info", "+config|get", "+acl|dryrun"}, durable...),
+				"+info", "+config|get", "+acl|dryrun"}, durableSettings...),
 		})
 	primary, replica := s.Nodes[0], s.Nodes[1]
-	only(t, asPicket(replica.Store()), "refused: the server is a replica of 127.0.0.1:")
-	only(t, s.Sentinels[0].Store(), "refused: the server is a Sentinel")
+	wantFinding(t, asPicketUser(replica.Store()), "refused: the server is a replica of 127.0.0.1:")
+	wantFinding(t, s.Sentinels[0].Store(), "refused: the server is a Sentinel")
 	for _, c := range []struct {
 		least string
 		lag   string
@@ -154,24 +154,24 @@ func TestDurabilityWithReplicas(t *testing.T) {
 			if want != "" {
 				want = "refused: " + who + want
 			}
-			only(t, asPicket(where), want)
+			wantFinding(t, asPicketUser(where), want)
 		}
 	}
 	// Sentinels alone are reason enough, also while no replica is there.
 	ok(t, primary.Do(t.Context(), "CONFIG", "SET", "min-replicas-to-write", "0").Err())
 	ok(t, s.CutLinks(primary))
-	only(t, asPicket(primary.Store()), "")
-	only(t, asPicket(s.Store()), "refused: Sentinels fail over")
+	wantFinding(t, asPicketUser(primary.Store()), "")
+	wantFinding(t, asPicketUser(s.Store()), "refused: Sentinels fail over")
 }
 
 // Redis loads its file as the user default: what that one may not do is gone
 // after the next start, whoever wrote it.
 func TestDurabilityAsksWhatIsLoaded(t *testing.T) {
-	n := rig.StartNode(t, durable...)
+	n := rig.StartNode(t, durableSettings...)
 	addUser(t, n, "+@all")
 	const asked = "warning: the user may run "
-	s := asPicket(n.Store())
-	only(t, s, asked)
+	s := asPicketUser(n.Store())
+	wantFinding(t, s, asked)
 	admin := redis.NewUniversalClient(&s.Redis)
 	defer admin.Close()
 	for _, c := range []struct {
@@ -185,7 +185,7 @@ func TestDurabilityAsksWhatIsLoaded(t *testing.T) {
 		{"reset off ~* &* +@all", ""},
 		{"reset on nopass ~pk:* +@write", ""},
 	} {
-		ok(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "default"}, words(c.rules)...)...).Err())
+		ok(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "default"}, commandArgs(c.rules)...)...).Err())
 		got := findings(t, s)
 		switch {
 		case c.lacks == "" && len(got) == 1:
@@ -200,27 +200,27 @@ func TestDurabilityAsksWhatIsLoaded(t *testing.T) {
 
 // On a Cluster every primary is asked.
 func TestDurabilityOfACluster(t *testing.T) {
-	c := rig.StartCluster(t, durable...)
+	c := rig.StartCluster(t, durableSettings...)
 	for _, n := range c.Nodes {
 		addUser(t, n, "+@all", "-@dangerous", "+info", "+config|get", "+acl|dryrun")
 	}
-	only(t, asPicket(c.Store()), "")
-	only(t, asPicket(c.Nodes[1].Store()), "refused: the server is a node of a Redis Cluster")
+	wantFinding(t, asPicketUser(c.Store()), "")
+	wantFinding(t, asPicketUser(c.Nodes[1].Store()), "refused: the server is a node of a Redis Cluster")
 	for _, n := range c.Nodes {
 		ok(t, n.Do(t.Context(), "CONFIG", "SET", "maxmemory-policy", "allkeys-lfu").Err())
-		only(t, asPicket(c.Store()), "refused: maxmemory-policy is allkeys-lfu")
-		found, err := orchestrator.CheckDurability(t.Context(), asPicket(c.Store()).Redis)
+		wantFinding(t, asPicketUser(c.Store()), "refused: maxmemory-policy is allkeys-lfu")
+		found, err := orchestrator.CheckDurability(t.Context(), asPicketUser(c.Store()).Redis)
 		ok(t, err)
 		if len(found) != 1 || found[0].Node != n.Addr {
 			t.Errorf("found %+v, want one on %s", found, n.Addr)
 		}
 		ok(t, n.Do(t.Context(), "CONFIG", "SET", "maxmemory-policy", "noeviction").Err())
 	}
-	alone := rig.StartNode(t, durable...).Store()
+	alone := rig.StartNode(t, durableSettings...).Store()
 	alone.Redis.IsClusterMode = true
-	only(t, alone, "refused: the server is no node of a Redis Cluster")
+	wantFinding(t, alone, "refused: the server is no node of a Redis Cluster")
 	c.Nodes[2].Kill()
-	if found, err := orchestrator.CheckDurability(t.Context(), asPicket(c.Store()).Redis); err == nil {
+	if found, err := orchestrator.CheckDurability(t.Context(), asPicketUser(c.Store()).Redis); err == nil {
 		t.Errorf("with a node away: %v", found)
 	}
 }
@@ -231,24 +231,24 @@ func TestAnOldServerIsRefused(t *testing.T) {
 		"5.0.3":  `refused: the server is Redis "5.0.3"`,
 		"":       "refused: the server is Redis",
 	} {
-		only(t, sham(t, version, "ok"), want)
+		wantFinding(t, fakeRedis(t, version, "ok"), want)
 	}
-	only(t, sham(t, "7.0.0", "ok"), "")
-	only(t, sham(t, "8.2.1", "ok"), "")
+	wantFinding(t, fakeRedis(t, "7.0.0", "ok"), "")
+	wantFinding(t, fakeRedis(t, "8.2.1", "ok"), "")
 }
 
 // Some services that run a Redis for others know no CONFIG at all.
 func TestAServerThatDoesNotTellIsRefused(t *testing.T) {
-	only(t, sham(t, "7.0.15", "ok", "CONFIG"),
+	wantFinding(t, fakeRedis(t, "7.0.15", "ok", "CONFIG"),
 		"refused: the user may not ask how the server keeps its data: ERR unknown command")
 }
 
 func TestAFileThatCannotBeWrittenIsSeen(t *testing.T) {
-	only(t, sham(t, "7.0.15", "err"), "refused: the last write of the append-only file failed")
+	wantFinding(t, fakeRedis(t, "7.0.15", "err"), "refused: the last write of the append-only file failed")
 }
 
-// sham answers what the checks ask as a durable server of that version would.
-func sham(t *testing.T, version, written string, unknown ...string) rig.Store {
+// fakeRedis answers what the checks ask as a durable server of that version would.
+func fakeRedis(t *testing.T, version, written string, unknown ...string) rig.Store {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -267,7 +267,7 @@ func sham(t *testing.T, version, written string, unknown ...string) rig.Store {
 	}
 	go func() {
 		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			go converse(c, answers)
+			go answerCommands(c, answers)
 		}
 	}()
 	return rig.Store{
@@ -280,8 +280,8 @@ func sham(t *testing.T, version, written string, unknown ...string) rig.Store {
 	}
 }
 
-// converse answers commands by their first word until the other side hangs up.
-func converse(c net.Conn, answers map[string]string) {
+// answerCommands answers commands by their first word until the other side hangs up.
+func answerCommands(c net.Conn, answers map[string]string) {
 	defer c.Close()
 	for in := bufio.NewReader(c); ; {
 		count := 0

@@ -8,22 +8,22 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// pair reads {tokens, nano-dollars}.
-func (r *reply) pair(l []any) budget.Envelope {
+// amount reads {tokens, nano-dollars}.
+func (r *reply) amount(l []any) budget.Envelope {
 	return budget.Envelope{Tokens: r.int(r.at(l, 0)), USD: budget.Money(r.int(r.at(l, 1)))}
 }
 
-// column reads one column of an envelope's record.
-func column(h map[string]string, name string) budget.Envelope {
-	return budget.Envelope{Tokens: integer(h[name+"_t"]), USD: budget.Money(integer(h[name+"_u"]))}
+// amountColumn reads one column of an envelope's record.
+func amountColumn(h map[string]string, name string) budget.Envelope {
+	return budget.Envelope{Tokens: parseInt(h[name+"_t"]), USD: budget.Money(parseInt(h[name+"_u"]))}
 }
 
-// money fills in what a task may spend and has spent. What its agents reported
+// taskMoney fills in what a task may spend and has spent. What its agents reported
 // beyond that is not available to it.
-func (r *reply) money(t *picket.Task, v any) {
+func (r *reply) taskMoney(t *picket.Task, v any) {
 	h := r.hash(v)
-	t.BudgetEnvelope, t.Spent, t.Held = column(h, "envelope"), column(h, "spent"), column(h, "held")
-	t.Available = column(h, "available").Minus(column(h, "unverified"))
+	t.BudgetEnvelope, t.Spent, t.Held = amountColumn(h, "envelope"), amountColumn(h, "spent"), amountColumn(h, "held")
+	t.Available = amountColumn(h, "available").Minus(amountColumn(h, "unverified"))
 }
 
 // Envelope shows an envelope with the calls under way and what was carved from
@@ -33,7 +33,7 @@ func (e *Engine) Envelope(ctx context.Context, id string) (picket.EnvelopeState,
 	if err := picket.CheckEnvelopeID("id", id); err != nil {
 		return picket.EnvelopeState{}, err
 	}
-	return e.envelope(ctx, "envelope", id, e.house())
+	return e.envelope(ctx, "envelope", id, e.dailyLimitArg())
 }
 
 // TopUp gives an envelope more, and with it every one that it was carved from up
@@ -44,7 +44,7 @@ func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picke
 		return picket.EnvelopeState{}, err
 	}
 	added := budget.Envelope{Tokens: t.Tokens, USD: t.USD}
-	if err := inRange("/usd", added); err != nil {
+	if err := checkAmount("/usd", added); err != nil {
 		return picket.EnvelopeState{}, err
 	}
 	if added.IsZero() {
@@ -56,10 +56,10 @@ func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picke
 			picket.Invalid("/reason", "Say it in up to 1,024 bytes.", "the reason has %d bytes", len(t.Reason))
 	}
 	return e.envelope(ctx, "top_up", id, by.Actor, by.Once.Key, by.Once.Body, t.Tokens, int64(t.USD), t.Reason,
-		e.house())
+		e.dailyLimitArg())
 }
 
-// envelope runs a script that answers the view of an envelope.
+// mustEnvelope runs a script that answers the view of an envelope.
 func (e *Engine) envelope(ctx context.Context, script string, args ...any) (picket.EnvelopeState, error) {
 	got, err := e.run(ctx, script, args...)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *Engine) envelope(ctx context.Context, script string, args ...any) (pick
 	}
 	r := &reply{script: script}
 	s := r.envelope(got)
-	return s, r.bad
+	return s, r.err
 }
 
 func (r *reply) envelope(v any) picket.EnvelopeState {
@@ -77,25 +77,25 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 		ID:       r.text(r.at(l, 0)),
 		Parent:   h["parent"],
 		State:    "open",
-		Envelope: column(h, "envelope"),
+		Envelope: amountColumn(h, "envelope"),
 		Account: budget.Account{
-			Granted:   column(h, "granted"),
-			Available: column(h, "available"),
-			Held:      column(h, "held"),
-			Spent:     column(h, "spent"),
-			Carved:    column(h, "carved"),
+			Granted:   amountColumn(h, "granted"),
+			Available: amountColumn(h, "available"),
+			Held:      amountColumn(h, "held"),
+			Spent:     amountColumn(h, "spent"),
+			Carved:    amountColumn(h, "carved"),
 		},
 		Calls:    []picket.OpenCall{},
 		Children: []picket.EnvelopeState{},
 	}
 	if _, counted := h["total_u"]; counted {
-		total := column(h, "total")
+		total := amountColumn(h, "total")
 		s.SpentInAll = &total
 	}
 	if h["closed"] == "1" {
 		s.State = "closed"
 	}
-	s.Unverified = column(h, "unverified")
+	s.Unverified = amountColumn(h, "unverified")
 	free := s.Available.Minus(s.Unverified)
 	s.Locked = free.Tokens < 0 || free.USD < 0
 	for _, row := range r.list(r.at(l, 2)) {
@@ -104,7 +104,7 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 			CallID:     r.text(r.at(c, 0)),
 			RunID:      r.text(r.at(c, 1)),
 			Tool:       r.text(r.at(c, 2)),
-			Reserved:   r.pair(c[min(3, len(c)):]),
+			Reserved:   r.amount(c[min(3, len(c)):]),
 			DeadlineMs: r.int(r.at(c, 5)),
 			Effects:    picket.EffectsNone,
 		}
@@ -123,13 +123,13 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 // was last refused under it, or, when none was, since it was first waited for. A
 // top-up that came before is answered at once.
 func (e *Engine) AwaitTopUp(ctx context.Context, held picket.Held, wait time.Duration) (picket.Funds, error) {
-	in := e.wakes.wait(true,
+	in := e.wakeups.subscribe(true,
 		func(message string) bool { return message == "funds "+held.TaskID || message == "task "+held.TaskID })
-	defer e.wakes.leave(in)
+	defer e.wakeups.unsubscribe(in)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		got, err := e.as(ctx, held, "await_top_up")
+		got, err := e.runHeld(ctx, held, "await_top_up")
 		if err != nil {
 			return picket.Funds{}, err
 		}
@@ -137,14 +137,14 @@ func (e *Engine) AwaitTopUp(ctx context.Context, held picket.Held, wait time.Dur
 		l := r.list(got)
 		f := picket.Funds{
 			ToppedUp:  r.int(r.at(l, 0)) == 1,
-			Available: r.pair(l[min(1, len(l)):]),
+			Available: r.amount(l[min(1, len(l)):]),
 			Locked:    r.int(r.at(l, 3)) == 1,
 		}
-		if f.ToppedUp || r.bad != nil {
-			return f, r.bad
+		if f.ToppedUp || r.err != nil {
+			return f, r.err
 		}
 		select {
-		case <-in.c:
+		case <-in.wakeup:
 		case <-timer.C:
 			return f, nil
 		case <-ctx.Done():

@@ -10,9 +10,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// logged reads the whole log and counts the events of a run by type, and how
+// activityFromEvents reads the whole log and counts the events of a run by type, and how
 // many of its events were counted instead of written.
-func (f *fixture) logged(t *testing.T, runID string) (types map[string]int, counted int) {
+func (f *fixture) countRunEvents(t *testing.T, runID string) (types map[string]int, counted int) {
 	t.Helper()
 	types = map[string]int{}
 	q := picket.EventQuery{Limit: 1000}
@@ -40,8 +40,8 @@ func (f *fixture) logged(t *testing.T, runID string) (types map[string]int, coun
 	}
 }
 
-// flood posts n heartbeats with ids of their own.
-func (f *fixture) flood(t *testing.T, h picket.Held, name string, n int) {
+// floodHeartbeats posts n heartbeats with ids of their own.
+func (f *fixture) floodHeartbeats(t *testing.T, h picket.Held, name string, n int) {
 	t.Helper()
 	for done := 0; done < n; done += 100 {
 		var list []picket.RunEvent
@@ -55,27 +55,27 @@ func (f *fixture) flood(t *testing.T, h picket.Held, name string, n int) {
 	}
 }
 
-// overdue ends the minute, so that what was only counted is told.
-func (f *fixture) overdue(t *testing.T) {
+// endBudgetMinute ends the minute, so that what was only counted is told.
+func (f *fixture) endBudgetMinute(t *testing.T) {
 	t.Helper()
-	f.jump(t, time.Minute)
+	f.jumpStoreTime(t, time.Minute)
 	ok(t, f.Tick(f.ctx))
 }
 
 // A holder that floods the log writes its budget and no more. The others are
 // counted, and the two events that the adapter owes the log still arrive once.
 func TestEventBudgetBoundsAFlood(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
-		f.flood(t, h, "a", 3000)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
+		f.floodHeartbeats(t, h, "a", 3000)
 		timed := []picket.RunEvent{{Type: picket.EventAgentTimeoutWarning, ID: "w"},
 			{Type: picket.EventAgentTimedOut, ID: "t"}}
 		ok(t, f.RunEvents(f.ctx, h, timed))
-		f.flood(t, h, "b", 200) // displaces what the run remembers of ids
+		f.floodHeartbeats(t, h, "b", 200) // displaces what the run remembers of ids
 		ok(t, f.RunEvents(f.ctx, h, timed))
-		f.overdue(t)
-		types, counted := f.logged(t, h.RunID)
+		f.endBudgetMinute(t)
+		types, counted := f.countRunEvents(t, h.RunID)
 		beats := types[picket.EventAgentHeartbeat]
 		if beats < 240 || beats > 250 || counted != 3200-beats {
 			t.Errorf("%d heartbeats were written and %d counted of 3200", beats, counted)
@@ -94,17 +94,17 @@ func TestEventBudgetBoundsAFlood(t *testing.T) {
 
 // A run that sends an event every five seconds for hours loses none of them.
 func TestEventBudgetServesALongRun(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		const beats = 400
 		for i := range beats {
 			_, err := f.Renew(f.ctx, h)
 			ok(t, err)
 			ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventAgentHeartbeat, ID: fmt.Sprint(i)}}))
-			f.jump(t, 5*time.Second)
+			f.jumpStoreTime(t, 5*time.Second)
 		}
-		if types, counted := f.logged(t, h.RunID); types[picket.EventAgentHeartbeat] != beats || counted != 0 {
+		if types, counted := f.countRunEvents(t, h.RunID); types[picket.EventAgentHeartbeat] != beats || counted != 0 {
 			t.Errorf("the log has %v of %d, %d were counted", types, beats, counted)
 		}
 	})
@@ -113,25 +113,25 @@ func TestEventBudgetServesALongRun(t *testing.T) {
 // A superseded token has no budget. Only the warning and the end that its
 // adapter may not have sent yet are taken, each once.
 func TestEventBudgetOfASupersededRun(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		_, err := f.Expire(f.ctx, operator, task.TaskID, "test")
 		ok(t, err)
-		next := f.held(t, f.lease(t, picket.AcquireRequest{}))
-		f.flood(t, h, "a", 1000)
+		next := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
+		f.floodHeartbeats(t, h, "a", 1000)
 		for range 3 {
 			ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunStalled, IdleSeconds: ptr(9.0)},
 				{Type: picket.EventAgentTimedOut, ID: "t"}, {Type: picket.EventAgentTimedOut, ID: "another"}}))
 		}
-		f.overdue(t)
-		types, counted := f.logged(t, h.RunID)
+		f.endBudgetMinute(t)
+		types, counted := f.countRunEvents(t, h.RunID)
 		if types[picket.EventAgentHeartbeat]+types[picket.EventRunStalled] != 0 ||
 			types[picket.EventAgentTimedOut] != 1 || counted != 1006 {
 			t.Errorf("the log has %v, %d were counted", types, counted)
 		}
 		ok(t, f.RunEvents(f.ctx, next, []picket.RunEvent{{Type: picket.EventAgentHeartbeat}}))
-		if types, counted := f.logged(t, next.RunID); types[picket.EventAgentHeartbeat] != 1 || counted != 0 {
+		if types, counted := f.countRunEvents(t, next.RunID); types[picket.EventAgentHeartbeat] != 1 || counted != 0 {
 			t.Errorf("of the holder the log has %v, %d were counted", types, counted)
 		}
 	})
@@ -163,9 +163,9 @@ func TestEventsAfterTheExit(t *testing.T) {
 	} {
 		for _, how := range []string{"exit", "release"} {
 			t.Run(tt.name+"/"+how, func(t *testing.T) {
-				both(t, func(t *testing.T, f *fixture) {
-					task := f.submit(t, picket.TaskSpec{})
-					h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+				onBothStores(t, func(t *testing.T, f *fixture) {
+					task := f.mustSubmit(t, picket.TaskSpec{})
+					h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 					if len(tt.before) > 0 {
 						ok(t, f.RunEvents(f.ctx, h, tt.before))
 					}
@@ -178,9 +178,9 @@ func TestEventsAfterTheExit(t *testing.T) {
 						ok(t, err)
 						ok(t, f.RunExit(f.ctx, h, gone, ""))
 					}
-					f.jump(t, tt.wait)
+					f.jumpStoreTime(t, tt.wait)
 					ok(t, f.RunEvents(f.ctx, h, tt.after))
-					types, _ := f.logged(t, h.RunID)
+					types, _ := f.countRunEvents(t, h.RunID)
 					if types[picket.EventAgentHeartbeat] != tt.beats || types[picket.EventAgentTimedOut] != tt.ends {
 						t.Errorf("the log has %v, want %d heartbeats and %d ends", types, tt.beats, tt.ends)
 					}
@@ -193,9 +193,9 @@ func TestEventsAfterTheExit(t *testing.T) {
 // The events of another exit of the same run come from the budget, and no exit
 // opens the time for late events again.
 func TestExitsOfARunAreBounded(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		_, err := f.Expire(f.ctx, operator, task.TaskID, "test")
 		ok(t, err)
 		for i := range 1000 {
@@ -205,8 +205,8 @@ func TestExitsOfARunAreBounded(t *testing.T) {
 		ok(t, f.RunEvents(f.ctx, h,
 			[]picket.RunEvent{{Type: picket.EventAgentHeartbeat, ID: "0"},
 				{Type: picket.EventAgentHeartbeat, ID: "999"}}))
-		f.overdue(t)
-		types, _ := f.logged(t, h.RunID)
+		f.endBudgetMinute(t)
+		types, _ := f.countRunEvents(t, h.RunID)
 		if n := types[picket.EventRunExited]; n < 240 || n > 250 {
 			t.Errorf("%d exits were written of 1000", n)
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// eventScan is how many events one page looks at most, so a filter that
+// maxEventScan is how many events one page looks at most, so a filter that
 // matches nothing still answers soon; Next says where it stopped.
-const eventScan = 5000
+const maxEventScan = 5000
 
 // Events reads a page of the log after a sequence number. A position that has
 // been deleted by retention is CodeCursorExpired with the fact "first".
@@ -34,7 +34,7 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 			picket.Invalid("after", "Send the id of the last event read, or 0.", "after is negative")
 	}
 	if q.Back {
-		return e.eventsBack(ctx, q)
+		return e.eventsBackward(ctx, q)
 	}
 	if !q.Audit {
 		if err := e.checkCursor(ctx, q); err != nil {
@@ -43,24 +43,24 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 	}
 	page := picket.EventPage{Events: []picket.Event{}}
 	at := q.After
-	for looked := 0; looked < eventScan && len(page.Events) < q.Limit; {
-		batch := min(500, eventScan-looked)
-		if everything(q) {
+	for looked := 0; looked < maxEventScan && len(page.Events) < q.Limit; {
+		batch := min(500, maxEventScan-looked)
+		if isUnfiltered(q) {
 			batch = min(batch, q.Limit-len(page.Events)) // nothing is filtered out: no more than is wanted
 		}
-		got, err := reading(ctx, e, func() ([]redis.XMessage, error) {
-			return e.store.plain.XRangeN(ctx, e.logKey(q), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
+		got, err := readLog(ctx, e, func() ([]redis.XMessage, error) {
+			return e.store.logClient.XRangeN(ctx, e.logKey(q), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
 		})
 		if err != nil {
 			return picket.EventPage{}, err
 		}
-		if !q.Audit && at == q.After && at > 0 && len(got) > 0 && seqOf(got[0].ID) > at+1 &&
+		if !q.Audit && at == q.After && at > 0 && len(got) > 0 && streamSeq(got[0].ID) > at+1 &&
 			got[0].Values["type"] != picket.EventStoreAdopted {
 			// Numbers are dense: what lies between was deleted just now.
-			return picket.EventPage{}, cursorExpired(seqOf(got[0].ID) - 1)
+			return picket.EventPage{}, cursorExpired(streamSeq(got[0].ID) - 1)
 		}
 		for _, m := range got {
-			ev, err := eventOf(m)
+			ev, err := decodeEvent(m)
 			if err != nil {
 				return picket.EventPage{}, err
 			}
@@ -121,11 +121,11 @@ func cursorExpired(trimmed int64) error {
 		"events up to %d are not kept any more", trimmed).With("first", trimmed+1)
 }
 
-// seqOf is the sequence number in a stream id "<seq>-0".
-func seqOf(id string) int64 { return integer(strings.TrimSuffix(id, "-0")) }
+// streamSeq is the sequence number in a stream id "<seq>-0".
+func streamSeq(id string) int64 { return parseInt(strings.TrimSuffix(id, "-0")) }
 
-// everything reports whether a query leaves nothing out.
-func everything(q picket.EventQuery) bool {
+// isUnfiltered reports whether a query leaves nothing out.
+func isUnfiltered(q picket.EventQuery) bool {
 	return len(q.Types) == 0 && q.TaskID == "" && q.Agent == "" && !q.Notices
 }
 
@@ -134,7 +134,7 @@ func matches(q picket.EventQuery, ev picket.Event) bool {
 		(q.TaskID == "" || q.TaskID == ev.TaskID) && (q.Agent == "" || q.Agent == ev.AgentID)
 }
 
-func eventOf(m redis.XMessage) (picket.Event, error) {
+func decodeEvent(m redis.XMessage) (picket.Event, error) {
 	field := func(name string) string {
 		s, _ := m.Values[name].(string)
 		return s
@@ -142,13 +142,13 @@ func eventOf(m redis.XMessage) (picket.Event, error) {
 	id := strings.TrimSuffix(m.ID, "-0")
 	ev := picket.Event{
 		ID:           id,
-		Seq:          integer(id),
+		Seq:          parseInt(id),
 		Type:         field("type"),
-		At:           picket.Instant(integer(field("at"))),
+		At:           picket.Instant(parseInt(field("at"))),
 		TaskID:       field("task"),
 		RunID:        field("run"),
 		AgentID:      field("agent"),
-		FencingToken: integer(field("token")),
+		FencingToken: parseInt(field("token")),
 		Actor:        field("actor"),
 		Reason:       field("reason"),
 		Data:         json.RawMessage(field("data")),
@@ -176,8 +176,8 @@ func (e *Engine) LastSeq(ctx context.Context) (int64, error) {
 }
 
 func (e *Engine) metaNumber(ctx context.Context, field string) (int64, error) {
-	return reading(ctx, e, func() (int64, error) {
-		return e.store.plain.HGet(ctx, metaKey(e.namespace), field).Int64()
+	return readLog(ctx, e, func() (int64, error) {
+		return e.store.logClient.HGet(ctx, metaKey(e.namespace), field).Int64()
 	})
 }
 
@@ -185,9 +185,9 @@ func (e *Engine) metaNumber(ctx context.Context, field string) (int64, error) {
 // means "after now". It returns nil when there may be one, and an error when
 // ctx ends or the store is away.
 func (e *Engine) Tail(ctx context.Context, after int64) error {
-	e.tails.start(e.store.ctx)
-	in := e.tails.wait(true, func(string) bool { return true })
-	defer e.tails.leave(in)
+	e.newEvents.start(e.store.ctx)
+	in := e.newEvents.subscribe(true, func(string) bool { return true })
+	defer e.newEvents.unsubscribe(in)
 	for {
 		last, err := e.LastSeq(ctx)
 		if err != nil {
@@ -200,7 +200,7 @@ func (e *Engine) Tail(ctx context.Context, after int64) error {
 			return nil
 		}
 		select {
-		case <-in.c:
+		case <-in.wakeup:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-e.store.ctx.Done():

@@ -9,23 +9,23 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// eventsBack reads a page of the log from its end, or from where the page
+// eventsBackward reads a page of the log from its end, or from where the page
 // before stopped, towards its beginning. What retention deletes meanwhile is no
 // gap: it is at the far end.
-func (e *Engine) eventsBack(ctx context.Context, q picket.EventQuery) (picket.EventPage, error) {
+func (e *Engine) eventsBackward(ctx context.Context, q picket.EventQuery) (picket.EventPage, error) {
 	page := picket.EventPage{Events: []picket.Event{}}
-	below, err := e.backFrom(ctx, q)
+	below, err := e.backwardStart(ctx, q)
 	if err != nil {
 		return page, err
 	}
-	open := everything(q)
-	for looked := 0; looked < eventScan && len(page.Events) < q.Limit; {
-		batch := min(500, eventScan-looked)
+	open := isUnfiltered(q)
+	for looked := 0; looked < maxEventScan && len(page.Events) < q.Limit; {
+		batch := min(500, maxEventScan-looked)
 		if open {
 			batch = q.Limit - len(page.Events)
 		}
-		got, err := reading(ctx, e, func() ([]redis.XMessage, error) {
-			return e.store.plain.XRevRangeN(ctx, e.logKey(q), below, "-", int64(batch)).Result()
+		got, err := readLog(ctx, e, func() ([]redis.XMessage, error) {
+			return e.store.logClient.XRevRangeN(ctx, e.logKey(q), below, "-", int64(batch)).Result()
 		})
 		if err != nil {
 			return picket.EventPage{}, err
@@ -34,12 +34,12 @@ func (e *Engine) eventsBack(ctx context.Context, q picket.EventQuery) (picket.Ev
 			if len(page.Events) == q.Limit {
 				return page, nil
 			}
-			ev, err := eventOf(m)
+			ev, err := decodeEvent(m)
 			if err != nil {
 				return picket.EventPage{}, err
 			}
 			looked++
-			page.Next, below = ev.ID, idBelow(ev.Seq)
+			page.Next, below = ev.ID, streamIDBelow(ev.Seq)
 			if matches(q, ev) {
 				page.Events = append(page.Events, ev)
 			}
@@ -52,19 +52,19 @@ func (e *Engine) eventsBack(ctx context.Context, q picket.EventQuery) (picket.Ev
 	return page, nil
 }
 
-// idBelow is the highest id of a stream below that of a sequence number.
-func idBelow(seq int64) string { return strconv.FormatInt(max(seq-1, 0), 10) + "-99" }
+// streamIDBelow is the highest id of a stream below that of a sequence number.
+func streamIDBelow(seq int64) string { return strconv.FormatInt(max(seq-1, 0), 10) + "-99" }
 
-// backFrom is the highest id that a page read backwards may begin with.
-func (e *Engine) backFrom(ctx context.Context, q picket.EventQuery) (string, error) {
+// backwardStart is the highest id that a page read backwards may begin with.
+func (e *Engine) backwardStart(ctx context.Context, q picket.EventQuery) (string, error) {
 	if q.After > 0 {
-		return idBelow(q.After), nil
+		return streamIDBelow(q.After), nil
 	}
 	if q.Until == 0 {
 		return "+", nil
 	}
 	seq, err := e.firstAfter(ctx, q)
-	return idBelow(seq), err
+	return streamIDBelow(seq), err
 }
 
 // firstAfter finds the first event later than q.Until, by halves; one more
@@ -78,8 +78,8 @@ func (e *Engine) firstAfter(ctx context.Context, q picket.EventQuery) (int64, er
 	low, high := int64(1), last+1 // all before low are not later, high and all after it are
 	for low < high {
 		middle := low + (high-low)/2
-		got, err := reading(ctx, e, func() ([]redis.XMessage, error) {
-			return e.store.plain.XRangeN(ctx, e.logKey(q), strconv.FormatInt(middle, 10), "+", 1).Result()
+		got, err := readLog(ctx, e, func() ([]redis.XMessage, error) {
+			return e.store.logClient.XRangeN(ctx, e.logKey(q), strconv.FormatInt(middle, 10), "+", 1).Result()
 		})
 		if err != nil {
 			return 0, err
@@ -88,7 +88,7 @@ func (e *Engine) firstAfter(ctx context.Context, q picket.EventQuery) (int64, er
 			high = middle
 			continue
 		}
-		ev, err := eventOf(got[0])
+		ev, err := decodeEvent(got[0])
 		if err != nil {
 			return 0, err
 		}

@@ -20,13 +20,14 @@ import (
 // stays; a task that waits for this process goes on at once.
 func (e *Engine) RunExit(ctx context.Context, held picket.Held, exit picket.Exit, containment string) error {
 	if !slices.Contains(picket.EvidenceClasses, exit.Class) {
-		return badClass(exit.Class, picket.EvidenceClasses)
+		return invalidExitClass(exit.Class, picket.EvidenceClasses)
 	}
 	code, signal, ms := exitArgs(exit)
 	if err := checkLastEvent(exit); err != nil {
 		return err
 	}
-	_, err := e.as(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment, clip(exit.Detail, 8<<10),
+	_, err := e.runHeld(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment,
+		tailBytes(exit.Detail, 8<<10),
 		lastEventArg(exit))
 	return err
 }
@@ -49,12 +50,12 @@ func (e *Engine) RunLog(ctx context.Context, held picket.Held, p picket.LogPiece
 	if p.End {
 		end = 1
 	}
-	got, err := e.as(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), end)
+	got, err := e.runHeld(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), end)
 	if err != nil {
 		return 0, err
 	}
 	r := &reply{script: "run_log"}
-	return r.int(got), r.bad
+	return r.int(got), r.err
 }
 
 func checkStream(stream string) error {
@@ -109,7 +110,7 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picke
 		}
 		said := ev.Containment
 		if ev.Type == picket.EventRunStalled {
-			said = silence(ev.IdleSeconds)
+			said = silenceReason(ev.IdleSeconds)
 		}
 		exec := ""
 		if ev.Exec {
@@ -117,31 +118,31 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picke
 		}
 		args = append(args, ev.Type, ev.ID, string(data), top, said, ev.WorkspacePath, exec)
 	}
-	got, err := e.as(ctx, held, "run_events", args...)
+	got, err := e.runHeld(ctx, held, "run_events", args...)
 	if err != nil {
 		return err
 	}
 	r := &reply{script: "run_events"}
 	l := r.list(got)
-	e.refused.add(picket.Code(r.text(r.at(l, 1))), r.int(r.at(l, 0)))
-	return r.bad
+	e.refusedWrites.add(picket.Code(r.text(r.at(l, 1))), r.int(r.at(l, 0)))
+	return r.err
 }
 
-// silence is a nudge's reason in words.
-func silence(idle *float64) string {
+// silenceReason is a nudge's reason in words.
+func silenceReason(idle *float64) string {
 	if idle == nil {
 		return "no report, output or tool call for some time"
 	}
 	return "no report, output or tool call for " + time.Duration(*idle*float64(time.Second)).Round(time.Second).String()
 }
 
-// counters counts refused writes by code.
-type counters struct {
+// refusalCounters counts refused writes by code.
+type refusalCounters struct {
 	mu sync.Mutex
 	n  map[picket.Code]int64
 }
 
-func (c *counters) add(code picket.Code, n int64) {
+func (c *refusalCounters) add(code picket.Code, n int64) {
 	if n == 0 {
 		return
 	}
@@ -155,20 +156,20 @@ func (c *counters) add(code picket.Code, n int64) {
 
 // RefusedWrites counts the refused writes this process has seen, by code.
 func (e *Engine) RefusedWrites() map[picket.Code]int64 {
-	e.refused.mu.Lock()
-	defer e.refused.mu.Unlock()
-	out := make(map[picket.Code]int64, len(e.refused.n))
-	for k, v := range e.refused.n {
+	e.refusedWrites.mu.Lock()
+	defer e.refusedWrites.mu.Unlock()
+	out := make(map[picket.Code]int64, len(e.refusedWrites.n))
+	for k, v := range e.refusedWrites.n {
 		out[k] = v
 	}
 	return out
 }
 
-// RefusedWrite counts a refused write and writes it into the log, the first 20
+// RecordRefusedWrite counts a refused write and writes it into the log, the first 20
 // of a run and minute one by one. The caller has its refusal already, so a
 // store that is away only costs the event.
-func (e *Engine) RefusedWrite(ctx context.Context, held picket.Held, verb string, refusal *picket.Error) {
-	e.refused.add(refusal.Code, 1)
+func (e *Engine) RecordRefusedWrite(ctx context.Context, held picket.Held, verb string, refusal *picket.Error) {
+	e.refusedWrites.add(refusal.Code, 1)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	number := func(key string, otherwise int64) int64 {

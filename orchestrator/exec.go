@@ -13,16 +13,16 @@ import (
 // maxExecs is how many processes of one run may be asked for at once.
 const maxExecs = 16
 
-// callIDPattern is what a call may be called in a command: the watch lists ids
+// execCallIDSyntax is what a call may be called in a command: the watch lists ids
 // between commas.
-var callIDPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+var execCallIDSyntax = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
 // OrderExec asks the adapter of the run to start a process. The adapter hears
 // of it by watch and renewal until its result is there or order.TTLMs have
 // passed. The same CallID again is the same order. It is not_available when the
 // adapter has not said that it starts processes.
 func (e *Engine) OrderExec(ctx context.Context, held picket.Held, order picket.ExecOrder) error {
-	if !callIDPattern.MatchString(order.CallID) {
+	if !execCallIDSyntax.MatchString(order.CallID) {
 		return picket.Invalid("callId", "Send the id of the call.", "callId is not 1 to 128 letters, digits, _ . or -")
 	}
 	body, err := jsonv2.Marshal(order)
@@ -32,7 +32,7 @@ func (e *Engine) OrderExec(ctx context.Context, held picket.Held, order picket.E
 	if len(body) > picket.MaxPayload {
 		return picket.TooLarge("argv", len(body))
 	}
-	_, err = e.as(ctx, held, "order_exec", order.CallID, string(body), order.TTLMs, maxExecs)
+	_, err = e.runHeld(ctx, held, "order_exec", order.CallID, string(body), order.TTLMs, maxExecs)
 	return err
 }
 
@@ -45,7 +45,7 @@ func (e *Engine) ExecResult(ctx context.Context, held picket.Held, callID string
 	if err != nil {
 		return picket.Invalid("/stdout", "Send text in UTF-8.", "the result is no valid text").Because(err)
 	}
-	_, err = e.as(ctx, held, "exec_result", callID, string(body))
+	_, err = e.runHeld(ctx, held, "exec_result", callID, string(body))
 	return err
 }
 
@@ -56,12 +56,12 @@ func (e *Engine) ExecResult(ctx context.Context, held picket.Held, callID string
 func (e *Engine) AwaitExec(ctx context.Context, held picket.Held, callID string,
 	wait time.Duration) (result picket.ExecResult, done bool, err error) {
 	topic := "exec " + held.RunID + ":" + callID
-	in := e.wakes.wait(true, func(message string) bool { return message == topic })
-	defer e.wakes.leave(in)
+	in := e.wakeups.subscribe(true, func(message string) bool { return message == topic })
+	defer e.wakeups.unsubscribe(in)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		got, err := e.as(ctx, held, "await_exec", callID)
+		got, err := e.runHeld(ctx, held, "await_exec", callID)
 		if err != nil {
 			return result, false, err
 		}
@@ -69,15 +69,15 @@ func (e *Engine) AwaitExec(ctx context.Context, held picket.Held, callID string,
 		l := r.list(got)
 		if r.text(r.at(l, 0)) != "" {
 			r.json(l[0], &result)
-			return result, r.bad == nil, r.bad
+			return result, r.err == nil, r.err
 		}
 		left := time.Duration(r.int(r.at(l, 1))) * time.Millisecond
-		if left <= 0 || r.bad != nil {
-			return result, false, r.bad
+		if left <= 0 || r.err != nil {
+			return result, false, r.err
 		}
 		late := time.NewTimer(left)
 		select {
-		case <-in.c:
+		case <-in.wakeup:
 			late.Stop()
 		case <-late.C:
 		case <-timer.C:
@@ -96,12 +96,12 @@ func (e *Engine) AwaitExec(ctx context.Context, held picket.Held, callID string,
 // CanExec reports whether the adapter of the run has said that it starts
 // processes for it.
 func (e *Engine) CanExec(ctx context.Context, held picket.Held) (bool, error) {
-	got, err := e.as(ctx, held, "can_exec")
+	got, err := e.runHeld(ctx, held, "can_exec")
 	if err != nil {
 		return false, err
 	}
 	r := &reply{script: "can_exec"}
-	return r.int(got) == 1, r.bad
+	return r.int(got) == 1, r.err
 }
 
 // execCommands decodes the processes that an adapter is to start.

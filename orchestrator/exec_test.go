@@ -9,24 +9,24 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// launchedWithExec is a lease whose adapter starts processes for it.
-func (f *fixture) launchedWithExec(t *testing.T) (picket.Lease, picket.Held) {
+// leaseWithExec is a lease whose adapter starts processes for it.
+func (f *fixture) leaseWithExec(t *testing.T) (picket.Lease, picket.Held) {
 	t.Helper()
-	f.submit(t, picket.TaskSpec{})
-	l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-	h := f.held(t, l)
+	f.mustSubmit(t, picket.TaskSpec{})
+	l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+	h := f.openLease(t, l)
 	_, err := f.Renew(f.ctx, h)
 	ok(t, err)
 	ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Exec: true}}))
 	return l, h
 }
 
-func order(id string) picket.ExecOrder {
+func execOrder(id string) picket.ExecOrder {
 	return picket.ExecOrder{CallID: id, Argv: []string{"go", "vet"}, Stdin: "é", TimeoutSeconds: 20, TTLMs: 30_000}
 }
 
-// ordered are the ids that commands carry.
-func ordered(commands []picket.Command) (ids []string) {
+// execIDs are the ids that commands carry.
+func execIDs(commands []picket.Command) (ids []string) {
 	for _, c := range commands {
 		if c.Command == "exec" {
 			ids = append(ids, c.Exec.CallID)
@@ -36,16 +36,16 @@ func ordered(commands []picket.Command) (ids []string) {
 }
 
 func TestAProcessIsOrderedAndItsResultTaken(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		_, h := f.launchedWithExec(t)
-		ok(t, f.OrderExec(f.ctx, h, order("c1")))
-		ok(t, f.OrderExec(f.ctx, h, order("c1"))) // its answer was lost
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, h := f.leaseWithExec(t)
+		ok(t, f.OrderExec(f.ctx, h, execOrder("c1")))
+		ok(t, f.OrderExec(f.ctx, h, execOrder("c1"))) // its answer was lost
 
 		// Both ways tell it until the adapter knows it.
 		for range 2 {
 			w, changed, err := f.Watch(f.ctx, h, 0)
 			ok(t, err)
-			if got := ordered(w.Commands); !changed || len(got) != 1 || got[0] != "c1" {
+			if got := execIDs(w.Commands); !changed || len(got) != 1 || got[0] != "c1" {
 				t.Fatalf("the watch told %v (changed %v)", got, changed)
 			}
 			o := w.Commands[0].Exec
@@ -56,7 +56,7 @@ func TestAProcessIsOrderedAndItsResultTaken(t *testing.T) {
 		}
 		r, err := f.Renew(f.ctx, h)
 		ok(t, err)
-		if got := ordered(r.Commands); len(got) != 1 {
+		if got := execIDs(r.Commands); len(got) != 1 {
 			t.Fatalf("the renewal told %v", got)
 		}
 		if w, changed, err := f.Watch(f.ctx, h, 0, "c0", "c1"); changed || err != nil {
@@ -74,8 +74,8 @@ func TestAProcessIsOrderedAndItsResultTaken(t *testing.T) {
 		if !done || *got.Code != 3 || got.Stdout != "ok\n" || got.DurationMs != 12 {
 			t.Fatalf("the result is %+v (%v)", got, done)
 		}
-		ok(t, f.OrderExec(f.ctx, h, order("c1"))) // a late repetition orders nothing
-		if r, err = f.Renew(f.ctx, h); err != nil || len(ordered(r.Commands)) != 0 {
+		ok(t, f.OrderExec(f.ctx, h, execOrder("c1"))) // a late repetition orders nothing
+		if r, err = f.Renew(f.ctx, h); err != nil || len(execIDs(r.Commands)) != 0 {
 			t.Fatalf("an order with a result was told again: %v %v", r.Commands, err)
 		}
 	})
@@ -83,11 +83,11 @@ func TestAProcessIsOrderedAndItsResultTaken(t *testing.T) {
 
 // The call waits at one server process, the result comes to another.
 func TestAResultWakesItsCall(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		other := open(t, f.where)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		other := openFixture(t, f.rigStore)
 		defer other.close()
-		_, h := f.launchedWithExec(t)
-		ok(t, f.OrderExec(f.ctx, h, order("c1")))
+		_, h := f.leaseWithExec(t)
+		ok(t, f.OrderExec(f.ctx, h, execOrder("c1")))
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
 			got, done, err := f.AwaitExec(f.ctx, h, "c1", 25*time.Second)
@@ -105,17 +105,17 @@ func TestAResultWakesItsCall(t *testing.T) {
 }
 
 func TestAnOrderWakesTheWatch(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		_, h := f.launchedWithExec(t)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, h := f.leaseWithExec(t)
 		told := make(chan []string, 1)
 		go func() {
 			w, _, err := f.Watch(f.ctx, h, time.Minute)
 			if err != nil {
 				t.Error(err)
 			}
-			told <- ordered(w.Commands)
+			told <- execIDs(w.Commands)
 		}()
-		ok(t, f.OrderExec(f.ctx, h, order("c1")))
+		ok(t, f.OrderExec(f.ctx, h, execOrder("c1")))
 		if got := <-told; len(got) != 1 {
 			t.Errorf("the watch told %v", got)
 		}
@@ -123,10 +123,10 @@ func TestAnOrderWakesTheWatch(t *testing.T) {
 }
 
 func TestAnOrderEndsWithItsCall(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		_, h := f.launchedWithExec(t)
-		ok(t, f.OrderExec(f.ctx, h, order("c1")))
-		f.pass(t, 31*time.Second)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, h := f.leaseWithExec(t)
+		ok(t, f.OrderExec(f.ctx, h, execOrder("c1")))
+		f.runReaperFor(t, 31*time.Second)
 		if r, err := f.Renew(f.ctx, h); err != nil || len(r.Commands) != 0 {
 			t.Fatalf("an order past its deadline was told: %v %v", r.Commands, err)
 		}
@@ -136,34 +136,34 @@ func TestAnOrderEndsWithItsCall(t *testing.T) {
 		refused(t, f.ExecResult(f.ctx, h, "c1", picket.ExecResult{Code: ptr(0)}), picket.CodeStateConflict)
 		refused(t, f.ExecResult(f.ctx, h, "c2", picket.ExecResult{Code: ptr(0)}), picket.CodeStateConflict)
 		for i := range 16 { // what is over takes no room
-			ok(t, f.OrderExec(f.ctx, h, order("d"+string(rune('a'+i)))))
+			ok(t, f.OrderExec(f.ctx, h, execOrder("d"+string(rune('a'+i)))))
 		}
-		refused(t, f.OrderExec(f.ctx, h, order("one-too-many")), picket.CodeRateLimited)
+		refused(t, f.OrderExec(f.ctx, h, execOrder("one-too-many")), picket.CodeRateLimited)
 		ok(t, f.ExecResult(f.ctx, h, "da", picket.ExecResult{Failed: "no such program"}))
-		ok(t, f.OrderExec(f.ctx, h, order("now-there-is-room")))
+		ok(t, f.OrderExec(f.ctx, h, execOrder("now-there-is-room")))
 	})
 }
 
 func TestWhoMayOrderAProcess(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-		h := f.held(t, l)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+		h := f.openLease(t, l)
 		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
 		if can, err := f.CanExec(f.ctx, h); can || err != nil {
 			t.Fatalf("the adapter starts processes: %v %v", can, err)
 		}
-		refused(t, f.OrderExec(f.ctx, h, order("c1")), picket.CodeNotAvailable)
+		refused(t, f.OrderExec(f.ctx, h, execOrder("c1")), picket.CodeNotAvailable)
 		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Exec: true}}))
 		if can, err := f.CanExec(f.ctx, h); !can || err != nil {
 			t.Fatalf("the adapter starts no processes: %v %v", can, err)
 		}
-		refused(t, f.OrderExec(f.ctx, h, order("a,b")), picket.CodeValidation)
-		ok(t, f.OrderExec(f.ctx, h, order("c1")))
+		refused(t, f.OrderExec(f.ctx, h, execOrder("a,b")), picket.CodeValidation)
+		ok(t, f.OrderExec(f.ctx, h, execOrder("c1")))
 
 		foreign := h
 		foreign.Secret = strings.Repeat("0", 64)
-		refused(t, f.OrderExec(f.ctx, foreign, order("c2")), picket.CodeLeaseExpired)
+		refused(t, f.OrderExec(f.ctx, foreign, execOrder("c2")), picket.CodeLeaseExpired)
 		refused(t, f.ExecResult(f.ctx, foreign, "c1", picket.ExecResult{}), picket.CodeLeaseExpired)
 		_, _, err := f.AwaitExec(f.ctx, foreign, "c1", 0)
 		refused(t, err, picket.CodeLeaseExpired)
@@ -171,7 +171,7 @@ func TestWhoMayOrderAProcess(t *testing.T) {
 		// The end of the lease is the end of ordering, not of knowing.
 		_, err = f.Release(f.ctx, h, picket.Exit{Class: picket.ExitReleased})
 		ok(t, err)
-		refused(t, f.OrderExec(f.ctx, h, order("c2")), picket.CodeLeaseReleased)
+		refused(t, f.OrderExec(f.ctx, h, execOrder("c2")), picket.CodeLeaseReleased)
 		ok(t, f.ExecResult(f.ctx, h, "c1", picket.ExecResult{Signal: ptr("SIGKILL")}))
 		if _, done, err := f.AwaitExec(f.ctx, h, "c1", 0); !done || err != nil {
 			t.Fatalf("the result of an ended lease's process: %v %v", done, err)

@@ -21,7 +21,7 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 	}
 	r := &reply{script: "explain"}
 	l := r.list(got)
-	f := explained{
+	f := explainResult{
 		task:    r.task(r.at(l, 0)),
 		tick:    r.int(r.at(l, 1)),
 		delayed: r.int(r.at(l, 2)),
@@ -31,7 +31,7 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 		raw:     r.int(r.at(l, 6)),
 		paused:  r.text(r.at(l, 7)) != "",
 	}
-	f.gate = r.hash(r.list(r.at(l, 0))[4])["gate"]
+	f.waitsForRun = r.hash(r.list(r.at(l, 0))[4])["gate"]
 	f.queuedIn = r.hash(r.list(r.at(l, 0))[4])["at"]
 	if c := r.list(r.at(l, 8)); len(c) == 2 {
 		f.call, f.callEnds = r.text(c[0]), r.int(c[1])
@@ -40,19 +40,19 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 	for _, w := range l[min(10, len(l)):] {
 		f.waiters = append(f.waiters, r.text(w))
 	}
-	if r.bad != nil {
-		return picket.Explanation{}, r.bad
+	if r.err != nil {
+		return picket.Explanation{}, r.err
 	}
-	if err := e.couldServe(ctx, &f); err != nil {
+	if err := e.countServingAgents(ctx, &f); err != nil {
 		return picket.Explanation{}, err
 	}
 	return f.explain(), nil
 }
 
-// couldServe looks into the registry for who could take a queued task: the
+// countServingAgents looks into the registry for who could take a queued task: the
 // agent it is pinned to, or how many serve its lane. Agents need not register,
 // so nobody being there says nothing.
-func (e *Engine) couldServe(ctx context.Context, f *explained) error {
+func (e *Engine) countServingAgents(ctx context.Context, f *explainResult) error {
 	if f.task.State != picket.TaskQueued {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (e *Engine) couldServe(ctx context.Context, f *explained) error {
 		}
 		return err
 	}
-	_, lane := split(f.lane)
+	_, lane := splitLane(f.lane)
 	role, _, _ := strings.Cut(lane, "|")
 	page, err := e.Agents(ctx,
 		picket.AgentQuery{Role: role, Statuses: []picket.AgentStatus{picket.AgentActive, picket.AgentUnhealthy}})
@@ -75,8 +75,8 @@ func (e *Engine) couldServe(ctx context.Context, f *explained) error {
 	return err
 }
 
-// explained is what explain.lua found.
-type explained struct {
+// explainResult is what explain.lua found.
+type explainResult struct {
 	task          picket.Task
 	tick          int64
 	delayed       int64
@@ -86,7 +86,7 @@ type explained struct {
 	now           int64
 	raw           int64
 	paused        bool
-	gate          string
+	waitsForRun   string
 	call          string // a tool that still acts outside, and until when at the latest
 	callEnds      int64
 	waiters       []string
@@ -95,7 +95,7 @@ type explained struct {
 	serving       int                // registered agents that could take it
 }
 
-func (f explained) explain() picket.Explanation {
+func (f explainResult) explain() picket.Explanation {
 	x := picket.Explanation{State: f.task.State, Because: []string{}, Next: []string{}}
 	say := func(format string, args ...any) { x.Because = append(x.Because, fmt.Sprintf(format, args...)) }
 	next := func(format string, args ...any) { x.Next = append(x.Next, fmt.Sprintf(format, args...)) }
@@ -105,7 +105,7 @@ func (f explained) explain() picket.Explanation {
 	}
 	switch f.task.State {
 	case picket.TaskQueued:
-		f.queued(say, next)
+		f.explainQueued(say, next)
 	case picket.TaskLeased:
 		run := f.task.CurrentRun
 		say("it is running: %s holds it under token %d, until %s unless renewed", run.RunID, f.task.FencingToken,
@@ -138,7 +138,7 @@ func (f explained) explain() picket.Explanation {
 	return x
 }
 
-func (f explained) queued(say, next func(string, ...any)) {
+func (f explainResult) explainQueued(say, next func(string, ...any)) {
 	if f.cancelledWith != "" {
 		say("it was cancelled with %s, which is being written down", f.cancelledWith)
 		return
@@ -155,8 +155,8 @@ func (f explained) queued(say, next func(string, ...any)) {
 				f.call, picket.Instant(f.raw+f.callEnds-f.now))
 		}
 		switch {
-		case f.gate != "":
-			say("the process of %s has not reported its exit; the task waits for it, at most %s", f.gate, left)
+		case f.waitsForRun != "":
+			say("the process of %s has not reported its exit; the task waits for it, at most %s", f.waitsForRun, left)
 		case f.task.NotBefore.Time().UnixMilli() > f.raw:
 			say("it is not to start before %s (%s from now)", f.task.NotBefore, left)
 		case f.call == "" || f.delayed > f.callEnds:
@@ -191,7 +191,7 @@ func (f explained) queued(say, next func(string, ...any)) {
 		}
 	}
 	say("nobody is waiting on this lane (%s)", describeLane(f.lane))
-	if agent := home(f.lane); agent != "" && f.task.Parent != nil {
+	if agent := laneAgent(f.lane); agent != "" && f.task.Parent != nil {
 		say("agent %s, which the task above it was given to, asks for no more work now: it is gone, or its places are taken, maybe by tasks that wait for their own subtasks", agent)
 	}
 	switch {
@@ -210,7 +210,7 @@ func (f explained) queued(say, next func(string, ...any)) {
 		next("picket adapter --agent-id %s --pinned-only -- COMMAND", agent)
 		return
 	}
-	_, lane := split(f.lane)
+	_, lane := splitLane(f.lane)
 	role, needs, _ := strings.Cut(lane, "|")
 	command := "picket adapter"
 	if role != "" {
@@ -228,7 +228,7 @@ func describeLane(lane string) string {
 	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return "agent " + agent
 	}
-	agent, lane := split(lane)
+	agent, lane := splitLane(lane)
 	if agent != "" {
 		agent = "agent " + agent + ", or "
 	}
@@ -242,9 +242,9 @@ func describeLane(lane string) string {
 	return agent + "role " + role + ", needs " + needs
 }
 
-// split takes a lane that is an agent's too apart: the agent, or "", and the
+// splitLane takes a lane that is an agent's too apart: the agent, or "", and the
 // lane of everybody else.
-func split(lane string) (agent, open string) {
+func splitLane(lane string) (agent, open string) {
 	if rest, ok := strings.CutPrefix(lane, "for:"); ok {
 		agent, open, _ = strings.Cut(rest, "|")
 		return agent, open

@@ -8,7 +8,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func (f *fixture) because(t *testing.T, id string, want string) picket.Explanation {
+func (f *fixture) wantExplanation(t *testing.T, id string, want string) picket.Explanation {
 	t.Helper()
 	x, err := f.Explain(f.ctx, id)
 	ok(t, err)
@@ -19,22 +19,22 @@ func (f *fixture) because(t *testing.T, id string, want string) picket.Explanati
 }
 
 func TestExplain(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
-		f.because(t, task.TaskID, "no reaper is running")
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
+		f.wantExplanation(t, task.TaskID, "no reaper is running")
 		ok(t, f.Tick(f.ctx))
-		x := f.because(t, task.TaskID, "nobody is waiting on this lane (role coder, needs go)")
+		x := f.wantExplanation(t, task.TaskID, "nobody is waiting on this lane (role coder, needs go)")
 		if want := "picket adapter --role coder --capability go -- COMMAND"; len(x.Because) != 2 || x.Next[0] != want {
 			t.Fatalf("explain %+v, want next %q", x, want)
 		}
-		second := f.submit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
-		f.because(t, second.TaskID, "one task is ahead of it in its lane")
-		pinned := f.submit(t, picket.TaskSpec{Agent: "a9"})
-		f.because(t, pinned.TaskID, "nobody is waiting on this lane (agent a9)")
+		second := f.mustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
+		f.wantExplanation(t, second.TaskID, "one task is ahead of it in its lane")
+		pinned := f.mustSubmit(t, picket.TaskSpec{Agent: "a9"})
+		f.wantExplanation(t, pinned.TaskID, "nobody is waiting on this lane (agent a9)")
 
 		_, err := f.Pause(f.ctx, operator, false, "")
 		ok(t, err)
-		f.because(t, task.TaskID, "paused")
+		f.wantExplanation(t, task.TaskID, "paused")
 		ctx, leave := context.WithCancel(f.ctx)
 		left := make(chan error, 1)
 		go func() {
@@ -46,7 +46,7 @@ func TestExplain(t *testing.T) {
 			s, err = f.Stats(f.ctx)
 			ok(t, err)
 		}
-		f.because(t, task.TaskID, "paused")
+		f.wantExplanation(t, task.TaskID, "paused")
 		leave()
 		refused(t, <-left, picket.CodeUnavailable)
 		s, err := f.Stats(f.ctx)
@@ -56,44 +56,44 @@ func TestExplain(t *testing.T) {
 		}
 		_, err = f.Resume(f.ctx, operator, "")
 		ok(t, err)
-		f.because(t, task.TaskID, "nobody is waiting")
+		f.wantExplanation(t, task.TaskID, "nobody is waiting")
 
-		l := f.lease(t, picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}})
-		f.because(t, task.TaskID, "it is running: "+l.RunID)
-		h := f.held(t, l)
+		l := f.acquireOne(t, picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}})
+		f.wantExplanation(t, task.TaskID, "it is running: "+l.RunID)
+		h := f.openLease(t, l)
 		_, err = f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
-		f.because(t, task.TaskID, "waits for a review")
+		f.wantExplanation(t, task.TaskID, "waits for a review")
 		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{}, nil)
 		ok(t, err)
-		f.because(t, task.TaskID, "it is rejected")
+		f.wantExplanation(t, task.TaskID, "it is rejected")
 	})
 }
 
 // Of a task that nobody waits for it is told who could: of the registered
 // agents those that serve its lane, or how the one is that it is pinned to.
 func TestExplainKnowsTheRegistry(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		ok(t, f.Tick(f.ctx))
-		lane := f.submit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
-		pinned := f.submit(t, picket.TaskSpec{Agent: "a1"})
-		if x := f.because(t, lane.TaskID, "no registered agent serves this lane"); len(x.Because) != 2 {
+		lane := f.mustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
+		pinned := f.mustSubmit(t, picket.TaskSpec{Agent: "a1"})
+		if x := f.wantExplanation(t, lane.TaskID, "no registered agent serves this lane"); len(x.Because) != 2 {
 			t.Fatalf("without agents explain says %q", x.Because)
 		}
-		if x := f.because(t, pinned.TaskID, "nobody is waiting"); len(x.Because) != 2 {
+		if x := f.wantExplanation(t, pinned.TaskID, "nobody is waiting"); len(x.Because) != 2 {
 			t.Fatalf("without the agent explain says %q", x.Because)
 		}
-		f.register(t, picket.Registration{AgentID: "a1", RoleID: "coder", Capabilities: []string{"go", "c"}})
-		f.register(t, picket.Registration{AgentID: "a2", RoleID: "coder", Capabilities: []string{"c"}})
-		f.because(t, lane.TaskID, "one registered agent could take it")
-		f.because(t, pinned.TaskID, "agent a1 is registered and active")
-		f.register(t, picket.Registration{AgentID: "a3", RoleID: "coder", Capabilities: []string{"go"}})
-		f.because(t, lane.TaskID, "2 registered agents could take it")
-		f.drain(t, "a1", draining)
-		f.because(t, lane.TaskID, "one registered agent could take it")
-		f.because(t, pinned.TaskID, "agent a1 is registered and draining")
-		_, err := f.Deregister(f.ctx, owner, "a1", nil)
+		f.mustRegister(t, picket.Registration{AgentID: "a1", RoleID: "coder", Capabilities: []string{"go", "c"}})
+		f.mustRegister(t, picket.Registration{AgentID: "a2", RoleID: "coder", Capabilities: []string{"c"}})
+		f.wantExplanation(t, lane.TaskID, "one registered agent could take it")
+		f.wantExplanation(t, pinned.TaskID, "agent a1 is registered and active")
+		f.mustRegister(t, picket.Registration{AgentID: "a3", RoleID: "coder", Capabilities: []string{"go"}})
+		f.wantExplanation(t, lane.TaskID, "2 registered agents could take it")
+		f.mustDrain(t, "a1", drainChange)
+		f.wantExplanation(t, lane.TaskID, "one registered agent could take it")
+		f.wantExplanation(t, pinned.TaskID, "agent a1 is registered and draining")
+		_, err := f.Deregister(f.ctx, agentOwner, "a1", nil)
 		ok(t, err)
-		f.because(t, pinned.TaskID, "agent a1 is deregistered, until it registers again")
+		f.wantExplanation(t, pinned.TaskID, "agent a1 is deregistered, until it registers again")
 	})
 }

@@ -14,7 +14,7 @@ import (
 // the processes follow them by themselves, and the load never stops. In half of
 // the failovers the replica has missed the last writes.
 func TestFailoverSentinelReal(t *testing.T) {
-	l := newHistory(t)
+	l := newClients(t)
 	l.pace = 10 * time.Millisecond // the Sentinels take seconds
 	trio := rig.StartSentinels(t, rig.SentinelConfig{})
 	for _, n := range trio.Sentinels {
@@ -29,19 +29,21 @@ func TestFailoverSentinelReal(t *testing.T) {
 	for i := range soakRounds(3, 200) {
 		a, s := sentinelRound(t, l, trio, i)
 		adopted, served = append(adopted, a), append(served, s)
-		if len(l.mem.broken) > 0 {
-			t.Fatalf("in failover %d: broken promises: %v\n%s", i, l.mem.broken, strings.Join(l.mem.first, "\n"))
+		if len(l.promises.broken) > 0 {
+			t.Fatalf("in failover %d: broken promises: %v\n%s", i, l.promises.broken,
+				strings.Join(l.promises.first, "\n"))
 		}
 	}
 	r := l.rested
 	t.Logf("failover by Sentinels: %d failovers (%s), %d adoptions; adoption after the new primary accepts: %s; %d tokens granted, %d raised by reclaim; "+
 		"%d survivors went on, %d forgotten and %d ended refused, %d refused under load, %d zombies refused; 0 regressions; seed %d, %.0f s",
-		len(adopted), sentinelKinds(l), r.adoptions, spread(adopted), l.mem.granted, l.mem.raised, r.survivors,
+		len(adopted), sentinelKinds(l), r.adoptions, spread(adopted), l.promises.granted, l.promises.raised,
+		r.survivors,
 		r.forgotten, r.ended, l.lost.value(), r.zombies, l.seed, time.Since(l.start).Seconds())
 	t.Logf("40 calls answered after the new primary accepts: %s", spread(served))
 }
 
-func sentinelKinds(l *losses) string {
+func sentinelKinds(l *lossHistory) string {
 	return fmt.Sprintf("primary killed %d, still writable %d; with a cut link %d", l.kinds["killed"], l.kinds["asked"],
 		l.kinds["cut"])
 }
@@ -55,9 +57,9 @@ func spread(all []time.Duration) string {
 // sentinelRound is one failover, and all in step again. It returns how long
 // after the new primary accepted writes it was adopted, and how long until 40
 // calls more had been answered.
-func sentinelRound(t *testing.T, l *losses, trio *rig.Sentinels, i int) (adopted, served time.Duration) {
+func sentinelRound(t *testing.T, l *lossHistory, trio *rig.Sentinels, i int) (adopted, served time.Duration) {
 	l.ahead.Add(int64(10 * time.Second))
-	stop := l.load()
+	stop := l.startLoad()
 	l.done.wait(t, 30+l.rnd.IntN(30), "calls before the failover")
 	was := trio.Primary()
 	if was == nil {
@@ -76,9 +78,9 @@ func sentinelRound(t *testing.T, l *losses, trio *rig.Sentinels, i int) (adopted
 		now, err = trio.Switch(func() error { was.Kill(); return nil })
 	} else {
 		l.kinds["asked"]++
-		l.mem.mu.Lock()
-		l.mem.split = true // until it is made a replica, some may be with the old one
-		l.mem.mu.Unlock()
+		l.promises.mu.Lock()
+		l.promises.split = true // until it is made a replica, some may be with the old one
+		l.promises.mu.Unlock()
 		_, now, err = trio.FailOver()
 	}
 	ok(t, err)
@@ -87,7 +89,7 @@ func sentinelRound(t *testing.T, l *losses, trio *rig.Sentinels, i int) (adopted
 	t.Cleanup(func() { _ = raw.Close() })
 	l.raw = raw
 	runID := now.Info(l.ctx, "server", "run_id")
-	await(t, "the new primary is adopted", func() bool {
+	waitFor(t, "the new primary is adopted", func() bool {
 		return strings.HasPrefix(raw.HGet(l.ctx, lossPrefix+"meta", "identity").Val(), runID)
 	})
 	adopted = time.Since(accepts)
@@ -97,18 +99,18 @@ func sentinelRound(t *testing.T, l *losses, trio *rig.Sentinels, i int) (adopted
 		was.Start()
 	}
 	ok(t, trio.MendLinks(was))
-	await(t, "the old primary follows the new one",
+	waitFor(t, "the old primary follows the new one",
 		func() bool { return was.Info(l.ctx, "replication", "role") == "slave" })
 	l.done.wait(t, 10, "calls after the old primary is one no more")
 	stop()
-	l.mem.joined(number(raw.HGet(l.ctx, lossPrefix+"meta", "floor").Val()))
-	l.rest()
+	l.promises.endSplit(number(raw.HGet(l.ctx, lossPrefix+"meta", "floor").Val()))
+	l.checkAtRest()
 	ok(t, trio.InStep())
 	return adopted, served
 }
 
-// await waits for something that tells nobody when it happens.
-func await(t *testing.T, what string, is func() bool) {
+// waitForLease waits for something that tells nobody when it happens.
+func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	late := time.After(time.Minute)
 	for !is() {

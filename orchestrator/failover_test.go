@@ -21,39 +21,41 @@ import (
 // the old primary stays writable while the new one is adopted. One
 // orchestrator is on either side of the cut.
 func TestFailoverCutLinkReal(t *testing.T) {
-	f := newFailovers(t, nil)
+	f := newFailoverHistory(t, nil)
 	n := soakRounds(3, 200)
 	for i := range n {
 		f.round(i)
-		if t.Failed() || len(f.l.mem.broken) > 0 {
-			t.Fatalf("in failover %d: broken promises: %v\n%s", i, f.l.mem.broken, strings.Join(f.l.mem.first, "\n"))
+		if t.Failed() || len(f.l.promises.broken) > 0 {
+			t.Fatalf("in failover %d: broken promises: %v\n%s", i, f.l.promises.broken,
+				strings.Join(f.l.promises.first, "\n"))
 		}
 	}
 	r := f.l.rested
 	t.Logf("failover with a cut link: %d failovers (in %d the old primary was killed, in %d it stopped writing by itself); %d adoptions, %d tokens granted, %d raised by reclaim; "+
 		"%d tasks granted on both sides of a cut; %d survivors went on, %d forgotten and %d ended refused, %d refused under load, %d zombies refused; 0 regressions; seed %d, %.0f s",
-		n, f.killed, f.lagged, r.adoptions, f.l.mem.granted, f.l.mem.raised, f.both, r.survivors, r.forgotten, r.ended,
+		n, f.killed, f.lagged, r.adoptions, f.l.promises.granted, f.l.promises.raised, f.both, r.survivors, r.forgotten,
+		r.ended,
 		f.l.lost.value(), r.zombies, f.l.seed, time.Since(f.l.start).Seconds())
 }
 
-// failovers is a history of failovers of one pair. Process 0 stays with the old
+// failoverHistory is a history of failovers of one pair. Process 0 stays with the old
 // primary, the others go with the new one.
-type failovers struct {
-	t     *testing.T
-	l     *losses
-	pair  *rig.Pair
-	doors []*door
-	raws  map[*rig.Node]*redis.Client
+type failoverHistory struct {
+	t      *testing.T
+	l      *lossHistory
+	pair   *rig.Pair
+	routes []*storeRoute
+	raws   map[*rig.Node]*redis.Client
 
 	killed int
 	lagged int
 	both   int
 }
 
-func newFailovers(t *testing.T, plant func(*orchestrator.Store)) *failovers {
-	f := &failovers{
+func newFailoverHistory(t *testing.T, plant func(*orchestrator.Store)) *failoverHistory {
+	f := &failoverHistory{
 		t:    t,
-		l:    newHistory(t),
+		l:    newClients(t),
 		pair: rig.StartPair(t, "--min-replicas-max-lag", "1"),
 		raws: map[*rig.Node]*redis.Client{},
 	}
@@ -62,24 +64,24 @@ func newFailovers(t *testing.T, plant func(*orchestrator.Store)) *failovers {
 		t.Cleanup(func() { _ = f.raws[n].Close() })
 	}
 	for i := range 3 {
-		d := newDoor(t, f.pair)
-		f.doors = append(f.doors, d)
+		d := newStoreRoute(t, f.pair)
+		f.routes = append(f.routes, d)
 		f.l.startProcess(d.store(), i < 2, plant)
 	}
 	return f
 }
 
-// door is a process's way to the store: to one node at a time. Going through
+// storeRoute is a process's way to the store: to one node at a time. Going through
 // another one ends all connections, as when an address moves.
-type door struct {
+type storeRoute struct {
 	mu    sync.Mutex
 	links map[*rig.Node]*rig.Faults
 	dials map[*rig.Node]func(context.Context, string, string) (net.Conn, error)
 	to    *rig.Node
 }
 
-func newDoor(t *testing.T, pair *rig.Pair) *door {
-	d := &door{
+func newStoreRoute(t *testing.T, pair *rig.Pair) *storeRoute {
+	d := &storeRoute{
 		links: map[*rig.Node]*rig.Faults{},
 		dials: map[*rig.Node]func(context.Context, string, string) (net.Conn, error){},
 		to:    pair.Primary(),
@@ -91,7 +93,7 @@ func newDoor(t *testing.T, pair *rig.Pair) *door {
 	return d
 }
 
-func (d *door) store() rig.Store {
+func (d *storeRoute) store() rig.Store {
 	return rig.Store{
 		Redis: redis.UniversalOptions{
 			Addrs: []string{"127.0.0.1:6379"},
@@ -105,7 +107,7 @@ func (d *door) store() rig.Store {
 	}
 }
 
-func (d *door) move(to *rig.Node) {
+func (d *storeRoute) switchTo(to *rig.Node) {
 	d.mu.Lock()
 	was := d.to
 	d.to = to
@@ -117,7 +119,7 @@ func (d *door) move(to *rig.Node) {
 }
 
 // round is one failover, there and back in step.
-func (f *failovers) round(i int) {
+func (f *failoverHistory) round(i int) {
 	l := f.l
 	l.ahead.Add(int64(10 * time.Second))
 	lag := i%3 == 2
@@ -126,7 +128,7 @@ func (f *failovers) round(i int) {
 		ok(f.t, l.submit(l.ctx, l.procs[0]))
 	}
 	f.minReplicas(f.pair.Primary(), lag)
-	stop := l.load()
+	stop := l.startLoad()
 	l.done.wait(f.t, 30+l.rnd.IntN(30), "calls before the cut")
 	f.pair.CutLink()
 	if !lag {
@@ -134,67 +136,67 @@ func (f *failovers) round(i int) {
 	}
 	stop()
 	l.raw = f.raws[f.pair.Primary()]
-	l.mem.rest()
+	l.promises.keepHighest()
 
 	older, newer := f.split()
 	was, now := f.pair.Promote()
 	f.minReplicas(now, false)
 	newer.raw = f.raws[now]
-	for _, d := range f.doors[1:] {
-		d.move(now)
+	for _, d := range f.routes[1:] {
+		d.switchTo(now)
 	}
 	if lag {
-		f.stopsWriting(older)
+		f.waitUntilReadOnly(older)
 	} else {
-		stop = older.load()
+		stop = older.startLoad()
 	}
-	stopNewer := newer.load()
+	stopNewer := newer.startLoad()
 	newer.done.wait(f.t, 60, "calls on the new primary")
 	if !lag {
 		older.done.wait(f.t, 30, "calls on the old primary")
 	}
 	stopNewer()
 	stop()
-	f.compare(older, newer)
-	f.join(was, now, older, newer, lag)
+	f.checkTokens(older, newer)
+	f.endSplit(was, now, older, newer, lag)
 }
 
 // minReplicas switches the rule by which a primary without replicas takes no
 // writes after max-lag.
-func (f *failovers) minReplicas(n *rig.Node, on bool) {
+func (f *failoverHistory) minReplicas(n *rig.Node, on bool) {
 	f.t.Helper()
 	ok(f.t, f.raws[n].ConfigSet(f.l.ctx, "min-replicas-to-write", map[bool]string{true: "1", false: "0"}[on]).Err())
 }
 
-// split gives each side of the cut half of the clients and a memory of its own.
-func (f *failovers) split() (older, newer *losses) {
-	half := func(procs []*lossProcess, orchestrators int, workers []*lossWorker) *losses {
-		side := &losses{
+// splitLane gives each side of the cut half of the clients and a memory of its own.
+func (f *failoverHistory) split() (older, newer *lossHistory) {
+	half := func(procs []*lossProcess, orchestrators int, workers []*lossClient) *lossHistory {
+		side := &lossHistory{
 			t:             f.t,
 			ctx:           f.l.ctx,
 			rnd:           f.l.rnd,
 			sealer:        f.l.sealer,
-			mem:           f.l.mem.clone(),
+			promises:      f.l.promises.clone(),
 			procs:         procs,
 			orchestrators: orchestrators,
-			workers:       workers,
+			clients:       workers,
 			rested:        f.l.rested,
 		}
-		side.reader = f.l.reader.clone(side.mem)
+		side.reader = f.l.reader.clone(side.promises)
 		for _, w := range workers {
 			w.l = side
 		}
 		return side
 	}
-	n := len(f.l.workers) / 2
-	older = half(f.l.procs[:1], 1, f.l.workers[:n])
-	newer = half(f.l.procs[1:], 1, f.l.workers[n:])
+	n := len(f.l.clients) / 2
+	older = half(f.l.procs[:1], 1, f.l.clients[:n])
+	newer = half(f.l.procs[1:], 1, f.l.clients[n:])
 	return older, newer
 }
 
-// stopsWriting waits until the old primary has noticed that it has no replica,
+// waitUntilReadOnly waits until the old primary has noticed that it has no replica,
 // and finds it refusing every write.
-func (f *failovers) stopsWriting(older *losses) {
+func (f *failoverHistory) waitUntilReadOnly(older *lossHistory) {
 	f.lagged++
 	late := time.After(time.Minute)
 	for older.submit(f.l.ctx, older.procs[0]) == nil {
@@ -204,27 +206,28 @@ func (f *failovers) stopsWriting(older *losses) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	for _, w := range older.workers {
+	for _, w := range older.clients {
 		for _, h := range w.held {
-			older.must503("renew", older.renew(f.l.ctx, h, older.procs[0]))
-			older.must503("report", older.report(f.l.ctx, h, older.procs[0], "late"))
+			older.wantUnavailable("renew", older.renew(f.l.ctx, h, older.procs[0]))
+			older.wantUnavailable("report", older.report(f.l.ctx, h, older.procs[0], "late"))
 		}
 	}
 	_, err := older.procs[0].do(func(e *orchestrator.Engine) (any, error) {
 		return e.Acquire(f.l.ctx, operator, picket.AcquireRequest{AgentID: "late"})
 	})
-	older.must503("acquire", err)
+	older.wantUnavailable("acquire", err)
 }
 
-// compare holds the tokens of the sides against each other: all of the new one
+// checkTokens holds the tokens of the sides against each other: all of the new one
 // are above all of the old one, also above those that the old primary gave
 // after the new one had begun.
-func (f *failovers) compare(older, newer *losses) {
-	for _, task := range slices.Sorted(maps.Keys(newer.mem.tokens)) {
-		given, top := f.since(newer, task), older.mem.highest(task)
+func (f *failoverHistory) checkTokens(older, newer *lossHistory) {
+	for _, task := range slices.Sorted(maps.Keys(newer.promises.tokens)) {
+		given, top := f.since(newer, task), older.promises.highest(task)
 		for _, s := range given {
 			if s.token <= top {
-				newer.mem.broke("tokens rise", "%s: the new primary gave %d, the old one %d", task, s.token, top)
+				newer.promises.recordBroken("tokens rise", "%s: the new primary gave %d, the old one %d", task, s.token,
+					top)
 			}
 		}
 		if len(given) > 0 && len(f.since(older, task)) > 0 {
@@ -234,42 +237,43 @@ func (f *failovers) compare(older, newer *losses) {
 }
 
 // since are the tokens that one side has given since the split.
-func (f *failovers) since(side *losses, task string) []seenToken {
-	list := side.mem.tokens[task]
-	if _, known := f.l.mem.tokens[task]; known {
+func (f *failoverHistory) since(side *lossHistory, task string) []seenToken {
+	list := side.promises.tokens[task]
+	if _, known := f.l.promises.tokens[task]; known {
 		return list[1:] // the first one is from before
 	}
 	return list
 }
 
-// join cuts the old primary off, lets everybody be heard by the new one, and
+// endSplit cuts the old primary off, lets everybody be heard by the new one, and
 // makes the old one its replica.
-func (f *failovers) join(was, now *rig.Node, older, newer *losses, lag bool) {
+func (f *failoverHistory) endSplit(was, now *rig.Node, older, newer *lossHistory, lag bool) {
 	if !lag && f.l.rnd.IntN(2) == 0 {
 		f.killed++
 		was.Kill()
 	}
-	f.doors[0].move(now)
-	older.caughtUp() // a consumer that was on the old side
+	f.routes[0].switchTo(now)
+	older.readToEnd() // a consumer that was on the old side
 	l := f.l
-	l.mem.merge(older.mem, newer.mem)
+	l.promises.merge(older.promises, newer.promises)
 	l.reader = newer.reader
-	l.reader.m = l.mem
+	l.reader.m = l.promises
 	l.raw = f.raws[now]
 	for _, h := range append(older.zombies, newer.zombies...) {
 		l.zombie(h)
 	}
 	l.rested = newer.rested
 	l.lost.add(older.lost.value() + newer.lost.value())
-	for _, w := range l.workers {
+	for _, w := range l.clients {
 		w.l = l
 	}
 	for _, p := range l.procs { // whoever comes from the other side is met first
-		l.meet(p)
+		l.waitUntilServed(p)
 	}
-	l.rest()
+	l.checkAtRest()
 	if older.reader.last < l.reader.floor {
-		l.mem.broke("consumers are told of every floor", "the one from the old side stands at %d, the floor is %d",
+		l.promises.recordBroken("consumers are told of every floor",
+			"the one from the old side stands at %d, the floor is %d",
 			older.reader.last, l.reader.floor)
 	}
 	if lag {
@@ -282,8 +286,8 @@ func (f *failovers) join(was, now *rig.Node, older, newer *losses, lag bool) {
 }
 
 // clone is a memory of the same tokens.
-func (m *memory) clone() *memory {
-	c := newMemory()
+func (m *promiseChecker) clone() *promiseChecker {
+	c := newPromiseChecker()
 	c.stamp = m.stamp
 	for task, list := range m.tokens {
 		c.tokens[task] = slices.Clone(list)
@@ -292,7 +296,7 @@ func (m *memory) clone() *memory {
 }
 
 // merge takes in what the two sides of a split have learned.
-func (m *memory) merge(sides ...*memory) {
+func (m *promiseChecker) merge(sides ...*promiseChecker) {
 	for _, s := range sides {
 		m.stamp = max(m.stamp, s.stamp)
 		m.granted, m.raised = m.granted+s.granted, m.raised+s.raised
@@ -306,7 +310,7 @@ func (m *memory) merge(sides ...*memory) {
 	}
 }
 
-func (r *lossReader) clone(m *memory) *lossReader {
+func (r *lossReader) clone(m *promiseChecker) *lossReader {
 	c := *r
 	c.m, c.tokens, c.seen = m, maps.Clone(r.tokens), maps.Clone(r.seen)
 	return &c

@@ -15,15 +15,15 @@ import (
 
 var errInjected = errors.New("injected")
 
-// points records the fault points that an engine passes, and makes one fail
+// faultPoints records the fault points that an engine passes, and makes one fail
 // once.
-type points struct {
+type faultPoints struct {
 	mu   sync.Mutex
 	seen map[string]bool
 	bad  string
 }
 
-func (p *points) at(point string) error {
+func (p *faultPoints) at(point string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen[point] = true
@@ -36,7 +36,7 @@ func (p *points) at(point string) error {
 
 // fail makes the next pass of a point fail; it returns whether the one before
 // was met.
-func (p *points) fail(point string) (met bool) {
+func (p *faultPoints) fail(point string) (met bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	met = p.bad == ""
@@ -49,13 +49,13 @@ func (p *points) fail(point string) (met bool) {
 // unknown outcome; repeated, the effect happens once.
 func TestEveryFaultPointReal(t *testing.T) {
 	s := rig.Real(t)
-	watched := &points{seen: map[string]bool{}}
-	p := lostPlace{t: t, store: s, fault: watched.at}
-	for _, c := range lostCases() {
-		for point, like := range map[string]mishap{".before": mishaps[0], ".after": mishaps[1]} {
-			got, want := p.injected(c, "redis."+c.script()+point, watched), p.calm(c, c.story(like))
+	watched := &faultPoints{seen: map[string]bool{}}
+	p := replySetup{t: t, store: s, fault: watched.at}
+	for _, c := range replyCases() {
+		for point, like := range map[string]callFault{".before": callFaults[0], ".after": callFaults[1]} {
+			got, want := p.injected(c, "redis."+c.script()+point, watched), p.baseline(c, c.expectedSteps(like))
 			if got != want {
-				t.Errorf("%s, an error at redis.%s%s:\n%s", c.name, c.script(), point, difference(got, want))
+				t.Errorf("%s, an error at redis.%s%s:\n%s", c.name, c.script(), point, diffLines(got, want))
 			}
 		}
 	}
@@ -68,15 +68,15 @@ func TestEveryFaultPointReal(t *testing.T) {
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(watched.seen)); !slices.Equal(got, want) {
 		t.Errorf("the points passed are not those of the scripts:\n%s",
-			difference(strings.Join(got, "\n"), strings.Join(want, "\n")))
+			diffLines(strings.Join(got, "\n"), strings.Join(want, "\n")))
 	}
 	t.Logf("%d fault points", len(want))
 }
 
 // injected runs a case with an error at a point, and repeats it.
-func (p lostPlace) injected(c lostCase, point string, watched *points) string {
+func (p replySetup) injected(c replyCase, point string, watched *faultPoints) string {
 	p.t.Helper()
-	w := p.world()
+	w := p.newEnv()
 	defer w.close()
 	c.setup(w)
 	watched.fail(point)
@@ -85,17 +85,17 @@ func (p lostPlace) injected(c lostCase, point string, watched *points) string {
 		p.t.Errorf("%s does not pass %s", c.name, point)
 	}
 	wrong := ""
-	if c.silent == "" {
+	if c.neverRepeated == "" {
 		wrong = injectedAs(err, point)
 	}
 	w.pass(c.pause())
-	if c.silent == "" {
+	if c.neverRepeated == "" {
 		answer, err = c.call(w, w.via)
 	}
 	if err != nil {
 		wrong += "\nthe repeat: " + err.Error()
 	}
-	return w.settled(c, answer) + wrong
+	return w.dumpAfterRead(c, answer) + wrong
 }
 
 // injectedAs tells what is wrong about the error that a caller got.
@@ -117,11 +117,11 @@ func errText(err error) string {
 
 // readFaults injects errors around the scripts that only read: the reader is
 // told, nothing changes, and the next reading works.
-func (p lostPlace) readFaults(watched *points) {
-	w := p.world()
+func (p replySetup) readFaults(watched *faultPoints) {
+	w := p.newEnv()
 	defer w.close()
-	enlisted(w)
-	asking(w)
+	withAgent(w)
+	withHandoff(w)
 	confirmed(picket.TaskSpec{})(w)
 	calls := []struct {
 		of   string
@@ -133,7 +133,7 @@ func (p lostPlace) readFaults(watched *points) {
 		{"evidence", func() error { _, err := w.via.Evidence(w.ctx, w.task.TaskID, ""); return err }},
 		{"explain", func() error { _, err := w.via.Explain(w.ctx, w.task.TaskID); return err }},
 		{"handoffs", func() error { _, err := w.via.Handoffs(w.ctx, picket.HandoffQuery{}); return err }},
-		{"identify", func() error { return orchestrator.Greet(w.ctx, w.via) }},
+		{"identify", func() error { return orchestrator.EnsureAdopted(w.ctx, w.via) }},
 		{"keys", func() error { _, err := w.via.Keys(w.ctx); return err }},
 		{"leases", func() error { _, err := w.via.Leases(w.ctx); return err }},
 		{"list", func() error { _, err := w.via.Tasks(w.ctx, picket.TaskQuery{}); return err }},
@@ -175,6 +175,6 @@ func (p lostPlace) readFaults(watched *points) {
 	after, err := dump(w.ctx, w.raw, nil)
 	ok(p.t, err)
 	if after != before {
-		p.t.Errorf("reading changed the store:\n%s", difference(after, before))
+		p.t.Errorf("reading changed the store:\n%s", diffLines(after, before))
 	}
 }

@@ -9,20 +9,20 @@ import (
 )
 
 func TestTokensRiseByOneOverReleases(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
 		for want := int64(1); want <= 5; want++ {
-			l := f.lease(t, picket.AcquireRequest{})
+			l := f.acquireOne(t, picket.AcquireRequest{})
 			if l.FencingToken != want || l.Attempt != int(want) {
 				t.Fatalf("token %d attempt %d, want %d", l.FencingToken, l.Attempt, want)
 			}
-			st, err := f.Release(f.ctx, f.held(t, l), picket.Exit{Class: picket.ExitReleased})
+			st, err := f.Release(f.ctx, f.openLease(t, l), picket.Exit{Class: picket.ExitReleased})
 			ok(t, err)
 			if st != picket.TaskQueued {
 				t.Fatalf("released into %s", st)
 			}
 		}
-		got := f.state(t, task.TaskID, picket.TaskQueued)
+		got := f.wantState(t, task.TaskID, picket.TaskQueued)
 		if got.Failures != 0 || got.Attempts != 5 || len(got.Runs) != 5 {
 			t.Fatalf("failures %d attempts %d runs %d", got.Failures, got.Attempts, len(got.Runs))
 		}
@@ -60,9 +60,9 @@ func TestRefusals(t *testing.T) {
 		},
 		"get_task": func(f *fixture, h picket.Held) error { _, err := f.HeldTask(f.ctx, h, ""); return err },
 	}
-	both(t, func(t *testing.T, f *fixture) {
-		old := f.submit(t, picket.TaskSpec{})
-		first := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		old := f.mustSubmit(t, picket.TaskSpec{})
+		first := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		_, err := f.Expire(f.ctx, operator, old.TaskID, "test")
 		ok(t, err)
 		expired := first // the task is queued: not superseded yet
@@ -71,8 +71,8 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s under an expired lease: %v", name, err)
 			}
 		}
-		second := f.held(t, f.lease(t, picket.AcquireRequest{}))
-		other := f.submit(t, picket.TaskSpec{})
+		second := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
+		other := f.mustSubmit(t, picket.TaskSpec{})
 		for name, call := range verbs {
 			if err := call(f, first); picket.CodeOf(err) != picket.CodeStaleFence {
 				t.Errorf("%s under a superseded lease: %v", name, err)
@@ -93,7 +93,7 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 		}
-		got := f.state(t, old.TaskID, picket.TaskLeased)
+		got := f.wantState(t, old.TaskID, picket.TaskLeased)
 		if got.LastReport != nil || got.Attempts != 2 || got.Failures != 0 {
 			t.Fatalf("a refused call changed the task: %+v", got)
 		}
@@ -112,18 +112,18 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestLeaseExpiresByStoreTime(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(60)})
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(60)})
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		_, err := f.Renew(f.ctx, h)
 		ok(t, err)
-		f.pass(t, 59*time.Second)
+		f.runReaperFor(t, 59*time.Second)
 		_, err = f.Renew(f.ctx, h)
 		ok(t, err)
-		f.pass(t, 59*time.Second)
-		f.state(t, task.TaskID, picket.TaskLeased)
-		f.pass(t, 2*time.Second)
-		got := f.state(t, task.TaskID, picket.TaskQueued)
+		f.runReaperFor(t, 59*time.Second)
+		f.wantState(t, task.TaskID, picket.TaskLeased)
+		f.runReaperFor(t, 2*time.Second)
+		got := f.wantState(t, task.TaskID, picket.TaskQueued)
 		if got.Failures != 1 || got.Runs[0].Exit.Class != picket.ExitLeaseExpired ||
 			got.Runs[0].State != picket.RunExpired {
 			t.Fatalf("after expiry: %+v", got)
@@ -135,11 +135,11 @@ func TestLeaseExpiresByStoreTime(t *testing.T) {
 
 // A lease is over at its deadline even when no reaper has come by.
 func TestDeadlineCountsWithoutReaper(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(2)})
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(2)})
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		for range 30 {
-			f.advance(t, 100*time.Millisecond)
+			f.moveStoreTime(t, 100*time.Millisecond)
 			ok(t, f.Tick(f.ctx)) // time passes, nothing is expired
 		}
 		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
@@ -153,11 +153,11 @@ func TestDeadlineCountsWithoutReaper(t *testing.T) {
 }
 
 func TestUnconfirmedGrantComesBackWithoutFailure(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		f.lease(t, picket.AcquireRequest{})
-		f.pass(t, 31*time.Second)
-		got := f.state(t, task.TaskID, picket.TaskQueued)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		f.acquireOne(t, picket.AcquireRequest{})
+		f.runReaperFor(t, 31*time.Second)
+		got := f.wantState(t, task.TaskID, picket.TaskQueued)
 		if got.Failures != 0 || got.Runs[0].Exit.Class != picket.ExitUndelivered {
 			t.Fatalf("%+v", got)
 		}
@@ -165,16 +165,16 @@ func TestUnconfirmedGrantComesBackWithoutFailure(t *testing.T) {
 }
 
 func TestUndeliverOnlyWhileUnconfirmed(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		l := f.lease(t, picket.AcquireRequest{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		l := f.acquireOne(t, picket.AcquireRequest{})
 		ok(t, f.Undeliver(f.ctx, l.RunID, "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"))
-		f.state(t, task.TaskID, picket.TaskQueued)
-		l = f.lease(t, picket.AcquireRequest{})
-		_, err := f.HeldTask(f.ctx, f.held(t, l), "")
+		f.wantState(t, task.TaskID, picket.TaskQueued)
+		l = f.acquireOne(t, picket.AcquireRequest{})
+		_, err := f.HeldTask(f.ctx, f.openLease(t, l), "")
 		ok(t, err)
 		ok(t, f.Undeliver(f.ctx, l.RunID))
-		got := f.state(t, task.TaskID, picket.TaskLeased)
+		got := f.wantState(t, task.TaskID, picket.TaskLeased)
 		if got.FencingToken != 2 {
 			t.Fatalf("token %d", got.FencingToken)
 		}
@@ -201,9 +201,9 @@ func TestWatchWakesWithItsState(t *testing.T) {
 		},
 	}
 	for want, end := range ends {
-		both(t, func(t *testing.T, f *fixture) {
-			f.submit(t, picket.TaskSpec{})
-			h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+		onBothStores(t, func(t *testing.T, f *fixture) {
+			f.mustSubmit(t, picket.TaskSpec{})
+			h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 			_, changed, err := f.Watch(f.ctx, h, 10*time.Millisecond)
 			ok(t, err)
 			if changed {

@@ -21,79 +21,80 @@ import (
 // floorRange is how many tokens and sequence numbers one floor is good for.
 const floorRange = 1 << 21
 
-// farAhead is a clock that is wrong for certain: a floor taken from it would
+// maxClockAhead is a clock that is wrong for certain: a floor taken from it would
 // leave no room below 2^53, where numbers in the store stop being exact.
-const farAhead = 60 * 365 * 24 * time.Hour
+const maxClockAhead = 60 * 365 * 24 * time.Hour
 
-// epoch is where the floor of the clock counts seconds from: it makes floors
+// floorEpoch is where the floor of the clock counts seconds from: it makes floors
 // rise even when neither the store nor a witness remembers one.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var floorEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// greet makes sure that the store is the one this process may work with. One
+// ensureAdopted makes sure that the store is the one this process may work with. One
 // that is new is adopted, by a process that keeps a witness; any other process
 // is refused until somebody has. exhausted asks for a new floor in any case.
-func (e *Engine) greet(ctx context.Context, run runner, exhausted bool) error {
-	s, err := e.look(ctx, run)
+func (e *Engine) ensureAdopted(ctx context.Context, run scriptFunc, exhausted bool) error {
+	s, err := e.readStoreState(ctx, run)
 	if err != nil {
 		return err
 	}
-	if err := e.store.mayServe(s); err != nil {
+	if err := e.store.checkServer(s); err != nil {
 		return err
 	}
 	if e.witness == nil {
-		if !s.known() {
+		if !s.isAdopted() {
 			return e.notAdopted(s)
 		}
 		return nil
 	}
-	if w := e.witness.now(); s.known() && s.floor == w.Floor && s.store == w.StoreID && !exhausted {
-		e.saw(s.seq)
+	if w := e.witness.current(); s.isAdopted() && s.floor == w.Floor && s.store == w.StoreID && !exhausted {
+		e.raiseCeiling(s.seq)
 		return nil
 	}
-	return e.witness.inTurn(func() error { return e.adopt(ctx, run, exhausted) })
+	return e.witness.withLock(func() error { return e.adopt(ctx, run, exhausted) })
 }
 
-// meet greets the store past the two lines.
-func (e *Engine) meet(ctx context.Context) error {
-	return e.greet(ctx, e.store.gate.on(e.store.bare, e.namespace), false)
+// checkStore greets the store past the two lines.
+func (e *Engine) checkStore(ctx context.Context) error {
+	return e.ensureAdopted(ctx, e.store.runner.through(e.store.uncheckedClient, e.namespace), false)
 }
 
-// settled runs a transition again after the store turned out to be another one
+// retryAdopted runs a transition again after the store turned out to be another one
 // and was settled; nothing has been done by the first try.
-func (e *Engine) settled(ctx context.Context, try func() (any, error)) (any, error) {
-	if err := e.cleared(ctx); err != nil {
+func (e *Engine) retryAdopted(ctx context.Context, try func() (any, error)) (any, error) {
+	if err := e.resolveDoubts(ctx); err != nil {
 		return nil, err
 	}
 	for range 3 {
 		got, err := try()
-		exhausted := errors.Is(err, errExhausted)
+		exhausted := errors.Is(err, errFloorExhausted)
 		if !exhausted && !errors.Is(err, errStoreLost) && !errors.Is(err, errStoreChanged) {
 			return got, err
 		}
 		if e.witness == nil {
 			return nil, err
 		}
-		if err := e.greet(ctx, e.store.gate.on(e.store.bare, e.namespace), exhausted); err != nil {
+		if err := e.ensureAdopted(ctx, e.store.runner.through(e.store.uncheckedClient, e.namespace),
+			exhausted); err != nil {
 			return nil, err
 		}
 	}
 	return try()
 }
 
-// cleared greets a store of which a new connection brought doubts.
-func (e *Engine) cleared(ctx context.Context) error {
-	doubts := e.suspect.Load()
+// resolveDoubts greets a store of which a new connection brought doubts.
+func (e *Engine) resolveDoubts(ctx context.Context) error {
+	doubts := e.doubts.Load()
 	if doubts == 0 {
 		return nil
 	}
-	if err := e.meet(ctx); err != nil {
+	if err := e.checkStore(ctx); err != nil {
 		return err
 	}
-	e.suspect.CompareAndSwap(doubts, 0) // not those that came meanwhile
+	e.doubts.CompareAndSwap(doubts, 0) // not those that came meanwhile
 	return nil
 }
 
-func (e *Engine) notAdopted(s sight) error {
+func (e *Engine) notAdopted(s storeState) error {
 	what, why := "was restarted or restored", errStoreChanged
 	if s.store == "" {
 		what, why = "does not have it", errStoreLost
@@ -105,8 +106,8 @@ func (e *Engine) notAdopted(s sight) error {
 	return r.Because(why)
 }
 
-// mayServe refuses servers that could not keep what they promise.
-func (s *Store) mayServe(seen sight) error {
+// checkServer refuses servers that could not keep what they promise.
+func (s *Store) checkServer(seen storeState) error {
 	if seen.role == "slave" {
 		return unavailable("this Redis is a replica", fmt.Errorf("READONLY"))
 	}
@@ -119,20 +120,20 @@ func (s *Store) mayServe(seen sight) error {
 
 // adopt compares witness and store and brings the lower one up, until they
 // agree. It runs while nobody else can raise this witness.
-func (e *Engine) adopt(ctx context.Context, run runner, exhausted bool) error {
+func (e *Engine) adopt(ctx context.Context, run scriptFunc, exhausted bool) error {
 	for range 10 {
-		s, err := e.look(ctx, run)
+		s, err := e.readStoreState(ctx, run)
 		if err != nil {
 			return err
 		}
-		w := e.witness.now()
+		w := e.witness.current()
 		// Another store under an old floor was founded by somebody who knew
 		// nothing of this one.
 		other := w.StoreID != "" && s.store != w.StoreID && s.floor <= w.Floor
-		if s.known() && s.floor >= w.Floor && !other && !exhausted {
-			return e.witness.raise(witnessed{StoreID: s.store, Floor: s.floor, Ceiling: ceiling(s.seq, w.Ceiling)})
+		if s.isAdopted() && s.floor >= w.Floor && !other && !exhausted {
+			return e.witness.raise(floorRecord{StoreID: s.store, Floor: s.floor, Ceiling: ceiling(s.seq, w.Ceiling)})
 		}
-		err = e.claim(ctx, run, s, w)
+		err = e.takeOver(ctx, run, s, w)
 		if err == nil {
 			return nil
 		}
@@ -144,49 +145,49 @@ func (e *Engine) adopt(ctx context.Context, run runner, exhausted bool) error {
 	return unavailable("other processes keep adopting the store", nil)
 }
 
-// claim takes a store over: the new floor is in the witness before it is in the
+// takeOver takes a store over: the new floor is in the witness before it is in the
 // store, so no crash in between can make it forgotten.
-func (e *Engine) claim(ctx context.Context, run runner, s sight, w witnessed) error {
+func (e *Engine) takeOver(ctx context.Context, run scriptFunc, s storeState, w floorRecord) error {
 	clock := e.store.cfg.clock
 	floor := newFloor(s.floor, w.Floor, clock())
-	if s.store == "" && w.blank() && e.store.cfg.Found {
+	if s.store == "" && w.isEmpty() && e.store.cfg.Found {
 		floor = 0
 	}
-	if clock().Sub(epoch) > farAhead {
+	if clock().Sub(floorEpoch) > maxClockAhead {
 		return picket.Refuse(picket.CodeUnavailable, "Set the clock of this machine, then repeat the same request.",
 			"the clock of this machine is far ahead (%s)", clock())
 	}
 	fresh := "store_" + ulid.Make().String()
 	start := max(floor, w.Ceiling)
-	next := witnessed{StoreID: s.store, Floor: floor, Ceiling: ceiling(max(s.seq, start), w.Ceiling)}
+	next := floorRecord{StoreID: s.store, Floor: floor, Ceiling: ceiling(max(s.seq, start), w.Ceiling)}
 	if next.StoreID == "" {
 		next.StoreID = fresh
 	}
 	// The floor is that of the next second, and is adopted then. A process that
 	// has nothing but its clock, since this adoption was lost, too, gets a higher one.
-	if err := sleepUntil(ctx, clock, epoch.Add(time.Duration(floor/floorRange)*time.Second)); err != nil {
+	if err := waitForClock(ctx, clock, floorEpoch.Add(time.Duration(floor/floorRange)*time.Second)); err != nil {
 		return err
 	}
 	if err := e.witness.raise(next); err != nil {
 		return err
 	}
-	if _, err := run(ctx, "adopt", s.here, s.store, s.adopted, s.raw, fresh, floor, start); err != nil {
+	if _, err := run(ctx, "adopt", s.server, s.store, s.adopted, s.rawFloor, fresh, floor, start); err != nil {
 		return err
 	}
-	e.callers.forgetAll()
+	e.keys.forgetAll()
 	if floor > 0 {
-		e.tell(s, w, floor)
-		if e.store.cfg.Adopted != nil {
-			e.store.background(func(ctx context.Context) { e.store.cfg.Adopted(ctx, e) })
+		e.logAdoption(s, w, floor)
+		if e.store.cfg.OnAdopt != nil {
+			e.store.background(func(ctx context.Context) { e.store.cfg.OnAdopt(ctx, e) })
 		}
 	}
 	return nil
 }
 
-// tell logs an adoption: a restart is nothing special, lost transitions are.
-func (e *Engine) tell(s sight, w witnessed, floor int64) {
+// logAdoption logs an adoption: a restart is nothing special, lost transitions are.
+func (e *Engine) logAdoption(s storeState, w floorRecord, floor int64) {
 	switch log := e.log.With("floor", floor); {
-	case s.store == "" && !w.blank():
+	case s.store == "" && !w.isEmpty():
 		log.Warn("the store has lost this namespace, it begins anew: what ran is refused now")
 	case s.store != "" && s.floor < w.Floor:
 		log.Warn("the store is older than what this machine knows, so transitions were lost: agents reclaim the leases that are left")
@@ -195,9 +196,9 @@ func (e *Engine) tell(s sight, w witnessed, floor int64) {
 	}
 }
 
-// sleepUntil waits for the clock to reach a time, 2 s at most: a clock that was
+// waitForClock waits for the clock to reach a time, 2 s at most: a clock that was
 // set back is made up for by the witness.
-func sleepUntil(ctx context.Context, clock func() time.Time, t time.Time) error {
+func waitForClock(ctx context.Context, clock func() time.Time, t time.Time) error {
 	left := t.Sub(clock())
 	if left <= 0 || left > 2*time.Second {
 		return nil
@@ -213,19 +214,19 @@ func sleepUntil(ctx context.Context, clock func() time.Time, t time.Time) error 
 }
 
 func newFloor(store, witness int64, clock time.Time) int64 {
-	seconds := max(0, int64(clock.Sub(epoch)/time.Second))
+	seconds := max(0, int64(clock.Sub(floorEpoch)/time.Second))
 	return max(store, witness, seconds*floorRange) + floorRange
 }
 
-// saw raises the ceiling before the sequence numbers of the store reach it;
+// raiseCeiling raises the ceiling before the sequence numbers of the store reach it;
 // nothing is voided by that. A million of them are left when it fails.
-func (e *Engine) saw(seq int64) {
-	w := e.witness.now()
+func (e *Engine) raiseCeiling(seq int64) {
+	w := e.witness.current()
 	if ceiling(seq, w.Ceiling) == w.Ceiling {
 		return
 	}
-	err := e.witness.inTurn(func() error {
-		w := e.witness.now()
+	err := e.witness.withLock(func() error {
+		w := e.witness.current()
 		w.Ceiling = ceiling(seq, w.Ceiling)
 		return e.witness.raise(w)
 	})
@@ -234,17 +235,17 @@ func (e *Engine) saw(seq int64) {
 	}
 }
 
-// keepWitness puts back a witness file that was lost while this process runs,
+// restoreWitness puts back a witness file that was lost while this process runs,
 // and tells when that cannot be done.
-func (e *Engine) keepWitness() error {
+func (e *Engine) restoreWitness() error {
 	if e.witness == nil {
 		return nil
 	}
-	return e.witness.inTurn(func() error {
+	return e.witness.withLock(func() error {
 		if err := e.witness.writable(); err != nil {
 			return err
 		}
-		return e.witness.raise(e.witness.now())
+		return e.witness.raise(e.witness.current())
 	})
 }
 
@@ -260,21 +261,21 @@ func ceiling(seq, now int64) int64 {
 // that was restarted, restored or promoted shows itself in no other way.
 func (s *Store) onConnect(ctx context.Context, c *redis.Conn) error {
 	for _, e := range s.engines {
-		err := e.greet(ctx, s.gate.on(c, e.namespace), false)
+		err := e.ensureAdopted(ctx, s.runner.through(c, e.namespace), false)
 		switch {
-		case err == nil, elsewhere(err):
+		case err == nil, isOtherNode(err):
 		case errors.Is(err, picket.ErrUnknown):
 			return fmt.Errorf("check the store of namespace %s: %w", e.namespace, err)
 		default: // its calls are refused until it is well; the other namespaces go on
-			e.suspect.Add(1)
+			e.doubts.Add(1)
 		}
 	}
 	return nil
 }
 
-// elsewhere recognises a server that does not hold a namespace: another node of
+// isOtherNode recognises a server that does not hold a namespace: another node of
 // a cluster, or a sentinel.
-func elsewhere(err error) bool {
+func isOtherNode(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return false
@@ -291,10 +292,10 @@ func elsewhere(err error) bool {
 // Reclaim gives the holder of a lease from before an adoption a higher token
 // under the same credential; for any other lease it changes nothing.
 func (e *Engine) Reclaim(ctx context.Context, held picket.Held) (picket.Renewal, error) {
-	who, err := credential(held)
+	who, err := credentialArgs(held)
 	if err != nil {
 		return picket.Renewal{}, err
 	}
 	got, err := e.run(ctx, "reclaim", who...)
-	return renewal("reclaim", got, err)
+	return decodeRenewal("reclaim", got, err)
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// logQuiet is how long the last output of an ended run may be on its way when
+// lastOutputWait is how long the last output of an ended run may be on its way when
 // nobody says that it was the last.
-const logQuiet = 2 * time.Second
+const lastOutputWait = 2 * time.Second
 
 // FollowLog is Log, but where there is nothing yet it waits: for output, or
 // until no more can come, at most wait. With whole it waits for the task rather
@@ -17,8 +17,9 @@ const logQuiet = 2 * time.Second
 // no run any more.
 func (e *Engine) FollowLog(ctx context.Context, taskID, runID, stream string, offset int64, limit int, whole bool,
 	wait time.Duration) (picket.LogChunk, error) {
-	in := e.wakes.wait(true, func(message string) bool { return message == "log "+taskID || message == "task "+taskID })
-	defer e.wakes.leave(in)
+	in := e.wakeups.subscribe(true,
+		func(message string) bool { return message == "log "+taskID || message == "task "+taskID })
+	defer e.wakeups.unsubscribe(in)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	var quiet <-chan time.Time
@@ -34,10 +35,10 @@ func (e *Engine) FollowLog(ctx context.Context, taskID, runID, stream string, of
 		case over && c.State == picket.LogClosed, settled && c.RunID == "":
 			return c, nil
 		case over && c.State == picket.LogEnded && quiet == nil:
-			quiet = time.After(logQuiet)
+			quiet = time.After(lastOutputWait)
 		}
 		select {
-		case <-in.c:
+		case <-in.wakeup:
 		case <-timer.C:
 			return c, nil
 		case <-quiet:

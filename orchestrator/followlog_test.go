@@ -10,8 +10,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// reading starts to follow a log in a goroutine of its own.
-func (f *fixture) reading(task, run string, offset int64, whole bool) <-chan picket.LogChunk {
+// readLog starts to follow a log in a goroutine of its own.
+func (f *fixture) readLogInBackground(task, run string, offset int64, whole bool) <-chan picket.LogChunk {
 	got := make(chan picket.LogChunk, 1)
 	go func() {
 		c, err := f.FollowLog(f.ctx, task, run, "stdout", offset, 1<<20, whole, 50*time.Second)
@@ -26,10 +26,10 @@ func (f *fixture) reading(task, run string, offset int64, whole bool) <-chan pic
 // A reader that waits is woken by output and by each end that there is. Nobody
 // asks again and again: a wait that nothing ends lasts to its end.
 func TestFollowLog(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}})
-		first := f.reading(task.TaskID, "", 0, true) // there is no run yet
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}})
+		first := f.readLogInBackground(task.TaskID, "", 0, true) // there is no run yet
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		_, err := f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stderr", Data: []byte("not this stream")})
 		ok(t, err)
 		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Data: []byte("one\n")})
@@ -44,7 +44,8 @@ func TestFollowLog(t *testing.T) {
 		}
 
 		// The end of the run, for who reads this run and for who reads the task.
-		ofRun, ofTask := f.reading(task.TaskID, h.RunID, 4, false), f.reading(task.TaskID, h.RunID, 4, true)
+		ofRun, ofTask := f.readLogInBackground(task.TaskID, h.RunID, 4, false),
+			f.readLogInBackground(task.TaskID, h.RunID, 4, true)
 		code := 1
 		_, err = f.Release(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: &code})
 		ok(t, err)
@@ -53,7 +54,7 @@ func TestFollowLog(t *testing.T) {
 		if c := <-ofRun; len(c.Data) != 0 || c.State != picket.LogClosed {
 			t.Fatalf("the end of the run: %+v %s", c, c.Data)
 		}
-		next := f.held(t, f.lease(t, picket.AcquireRequest{}))
+		next := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		_, err = f.RunLog(f.ctx, next, picket.LogPiece{Stream: "stdout", Data: []byte("two\n")})
 		ok(t, err)
 		if c := <-ofTask; len(c.Data) != 0 || c.State != picket.LogClosed || c.LatestRunID != next.RunID {
@@ -61,7 +62,7 @@ func TestFollowLog(t *testing.T) {
 		}
 
 		// A task that needs no run any more, of an adapter that never says "end".
-		last := f.reading(task.TaskID, next.RunID, 4, true)
+		last := f.readLogInBackground(task.TaskID, next.RunID, 4, true)
 		_, err = f.Complete(f.ctx, next, picket.Completion{})
 		ok(t, err)
 		if c := <-last; len(c.Data) != 0 || c.State != picket.LogEnded || c.TaskState != picket.TaskReview {
@@ -73,9 +74,9 @@ func TestFollowLog(t *testing.T) {
 // A task that is cancelled before it ran ends a wait, and so does a client that
 // goes.
 func TestFollowLogEnds(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		began, waiting := time.Now(), f.reading(task.TaskID, "", 0, true)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		began, waiting := time.Now(), f.readLogInBackground(task.TaskID, "", 0, true)
 		if f.virtual {
 			synctest.Wait() // it has looked and waits
 		}
@@ -89,7 +90,7 @@ func TestFollowLogEnds(t *testing.T) {
 		}
 		ctx, leave := context.WithTimeout(f.ctx, 10*time.Millisecond)
 		defer leave()
-		_, err = f.FollowLog(ctx, f.submit(t, picket.TaskSpec{}).TaskID, "", "stdout", 0, 10, true, 50*time.Second)
+		_, err = f.FollowLog(ctx, f.mustSubmit(t, picket.TaskSpec{}).TaskID, "", "stdout", 0, 10, true, 50*time.Second)
 		refused(t, err, picket.CodeUnavailable)
 	})
 }
@@ -97,9 +98,9 @@ func TestFollowLogEnds(t *testing.T) {
 // The times of output are kept with it, are forgotten with it, and are those of
 // arrival where nobody told them.
 func TestLogMarks(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		piece := picket.LogPiece{
 			Stream: "stdout",
 			Data:   []byte("one\ntwo\nthree\n"),

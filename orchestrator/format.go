@@ -20,22 +20,22 @@ func storeNewer(f facts) error {
 	e := picket.Refuse(picket.CodeUnavailable,
 		"Nothing was changed. Update picket on this machine to the version that wrote the store, or a later one.",
 		"the store has format %s, and this version of picket knows formats up to %s", f["format"], f["known"])
-	return e.With("storeFormat", integer(f["format"])).With("knownFormat", integer(f["known"])).Because(errStoreNewer)
+	return e.With("storeFormat", parseInt(f["format"])).With("knownFormat", parseInt(f["known"])).Because(errStoreNewer)
 }
 
 // CheckFormat reports whether this build can work on the namespaces of a store.
 // It writes nothing, and a namespace that does not exist yet is fine.
 func CheckFormat(ctx context.Context, where redis.UniversalOptions, namespaces []string) error {
-	scripts, err := compile(false)
+	scripts, err := newScripts(false)
 	if err != nil {
 		return fmt.Errorf("check the format: %w", err)
 	}
 	where.MaxRetries, where.DialerRetries, where.ContextTimeoutEnabled = -1, 1, true
 	client := redis.NewUniversalClient(&where)
 	defer client.Close()
-	g := &gate{scripts: scripts}
+	g := &scriptRunner{scripts: scripts}
 	for _, ns := range namespaces {
-		if _, err := g.on(client, ns)(ctx, "identify"); err != nil {
+		if _, err := g.through(client, ns)(ctx, "identify"); err != nil {
 			return fmt.Errorf("check the format of namespace %s: %w", ns, err)
 		}
 	}

@@ -27,7 +27,7 @@ func (f *fixture) format(t *testing.T) string {
 
 // A new namespace says its format from its first record on.
 func TestANewStoreSaysItsFormat(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		if got := f.format(t); got != "1" {
 			t.Errorf("format %q, want 1", got)
 		}
@@ -37,19 +37,19 @@ func TestANewStoreSaysItsFormat(t *testing.T) {
 // A store that a later version has written is refused by every script, and
 // none of them changes anything in it.
 func TestEveryScriptRefusesANewerStore(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		f.lease(t, picket.AcquireRequest{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		f.acquireOne(t, picket.AcquireRequest{})
 		f.setFormat(t, 2)
-		before := dumped(t, f)
-		sources := orchestrator.SourcesOf(f.where.Memory)
+		before := metaAndAllKeys(t, f)
+		sources := orchestrator.SourcesOf(f.rigStore.Memory)
 		for _, name := range slices.Sorted(maps.Keys(sources)) {
 			err := f.raw.Eval(f.ctx, sources[name], []string{meta}, "1", "1", "1", "1", "1", "1", "1", "1").Err()
 			if err == nil || !strings.HasPrefix(err.Error(), "store_newer format=2 known=1") {
 				t.Errorf("%s.lua: got %v, want store_newer", name, err)
 			}
 		}
-		if after := dumped(t, f); before != after {
+		if after := metaAndAllKeys(t, f); before != after {
 			t.Errorf("the store was changed:\n%s\n%s", before, after)
 		}
 	})
@@ -58,19 +58,19 @@ func TestEveryScriptRefusesANewerStore(t *testing.T) {
 // A running process answers orchestrator_unavailable with the remedy, and goes
 // on once the store has a format that it knows.
 func TestARunningProcessStopsAtANewerStore(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		l := f.lease(t, picket.AcquireRequest{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		l := f.acquireOne(t, picket.AcquireRequest{})
 		f.setFormat(t, 7)
-		_, err := f.Renew(f.ctx, f.held(t, l))
+		_, err := f.Renew(f.ctx, f.openLease(t, l))
 		refusedAsNewer(t, err)
-		refusedAsNewer(t, orchestrator.Greet(f.ctx, f.Engine))
+		refusedAsNewer(t, orchestrator.EnsureAdopted(f.ctx, f.Engine))
 		f.setFormat(t, 1)
-		f.renew(t, l)
+		f.mustRenew(t, l)
 	})
 }
 
-func dumped(t *testing.T, f *fixture) string {
+func metaAndAllKeys(t *testing.T, f *fixture) string {
 	t.Helper()
 	text, err := dump(f.ctx, f.raw, nil)
 	ok(t, err)
@@ -95,7 +95,7 @@ func TestNoProcessStartsOnANewerStore(t *testing.T) {
 			if identity != "" {
 				ok(t, f.raw.HSet(f.ctx, meta, "identity", identity).Err())
 			}
-			before := dumped(t, f)
+			before := metaAndAllKeys(t, f)
 			for _, witness := range []string{"", t.TempDir()} {
 				store, err := orchestrator.Open(f.ctx,
 					orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: f.sealer, Witness: witness,
@@ -105,7 +105,7 @@ func TestNoProcessStartsOnANewerStore(t *testing.T) {
 				}
 				refusedAsNewer(t, err)
 			}
-			if after := dumped(t, f); before != after {
+			if after := metaAndAllKeys(t, f); before != after {
 				t.Errorf("the store was changed:\n%s\n%s", before, after)
 			}
 		}
@@ -115,17 +115,17 @@ func TestNoProcessStartsOnANewerStore(t *testing.T) {
 // A store from before there were formats gets one, without an adoption: the
 // leases in it go on.
 func TestAStoreWithoutAFormatGetsOne(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		l := f.lease(t, picket.AcquireRequest{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		l := f.acquireOne(t, picket.AcquireRequest{})
 		ok(t, f.raw.HDel(f.ctx, meta, "format").Err())
-		ok(t, orchestrator.Greet(f.ctx, f.Engine))
+		ok(t, orchestrator.EnsureAdopted(f.ctx, f.Engine))
 		ok(t, f.raw.HIncrBy(f.ctx, meta, "raw", -time.Second.Milliseconds()).Err())
 		ok(t, f.Tick(f.ctx))
 		if got := f.format(t); got != "1" {
 			t.Errorf("format %q, want 1", got)
 		}
-		if r := f.renew(t, l); r.FencingToken != l.FencingToken {
+		if r := f.mustRenew(t, l); r.FencingToken != l.FencingToken {
 			t.Errorf("the token moved from %d to %d", l.FencingToken, r.FencingToken)
 		}
 	})
@@ -133,10 +133,10 @@ func TestAStoreWithoutAFormatGetsOne(t *testing.T) {
 
 // An adoption writes the format as well.
 func TestAnAdoptionWritesTheFormat(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		ok(t, f.raw.HDel(f.ctx, meta, "format").Err())
-		f.swapStore(t)
-		ok(t, orchestrator.Greet(f.ctx, f.Engine))
+		f.adoptOnNewServer(t)
+		ok(t, orchestrator.EnsureAdopted(f.ctx, f.Engine))
 		if got := f.format(t); got != "1" {
 			t.Errorf("format %q, want 1", got)
 		}
@@ -144,9 +144,9 @@ func TestAnAdoptionWritesTheFormat(t *testing.T) {
 }
 
 func TestCheckFormatReal(t *testing.T) {
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
-	ok(t, orchestrator.CheckFormat(f.ctx, f.where.Redis, []string{"default", "nobody-made-this"}))
+	ok(t, orchestrator.CheckFormat(f.ctx, f.rigStore.Redis, []string{"default", "nobody-made-this"}))
 	f.setFormat(t, 7)
-	refusedAsNewer(t, orchestrator.CheckFormat(f.ctx, f.where.Redis, []string{"default"}))
+	refusedAsNewer(t, orchestrator.CheckFormat(f.ctx, f.rigStore.Redis, []string{"default"}))
 }

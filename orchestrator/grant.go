@@ -18,32 +18,32 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 	if err := req.Normalize(); err != nil {
 		return nil, err
 	}
-	return e.await(ctx, by, req, func(waiter string, wait time.Duration) ([]picket.Lease, error) {
+	return e.waitForLease(ctx, by, req, func(waiter string, wait time.Duration) ([]picket.Lease, error) {
 		return e.grant(ctx, by, req, waiter, wait)
 	})
 }
 
-// await asks for leases until there is one or the request's wait has run out.
+// waitForLease asks for leases until there is one or the request's wait has run out.
 // ask registers as waiter for the time that is left.
-func (e *Engine) await(ctx context.Context, by picket.Caller, req picket.AcquireRequest,
+func (e *Engine) waitForLease(ctx context.Context, by picket.Caller, req picket.AcquireRequest,
 	ask func(waiter string, wait time.Duration) ([]picket.Lease, error)) ([]picket.Lease, error) {
 	id := "waiter_" + ulid.Make().String() + " " + req.AgentID + " " + roleArg(req) + " " +
 		strings.Join(req.Capabilities, ",")
 	if *req.WaitSeconds == 0 {
 		return ask(id, 0)
 	}
-	w := e.wakes.wait(false, func(message string) bool {
+	w := e.wakeups.subscribe(false, func(message string) bool {
 		lane, ok := strings.CutPrefix(message, "lane ")
 		return ok && covers(req, lane) || message == "agent "+req.AgentID ||
 			by.Key != "" && message == revokedTopic(by.Key)
 	})
-	defer e.wakes.leave(w)
+	defer e.wakeups.unsubscribe(w)
 	// A message that was taken and did not lead to what it told of is handed on:
 	// the lease may be of another lane, the client may be gone.
 	took := ""
 	defer func() {
 		if took != "" {
-			e.wakes.wake(took)
+			e.wakeups.notify(took)
 		}
 	}()
 	end := time.Now().Add(time.Duration(*req.WaitSeconds) * time.Second)
@@ -56,11 +56,11 @@ func (e *Engine) await(ctx context.Context, by picket.Caller, req picket.Acquire
 			return leases, err
 		}
 		select {
-		case took = <-w.c:
+		case took = <-w.wakeup:
 		case <-timer.C:
 			return nil, nil
 		case <-ctx.Done():
-			e.unwait(ctx, id)
+			e.forgetWaiter(ctx, id)
 			return nil, unavailable("the request was given up", ctx.Err())
 		case <-e.store.ctx.Done():
 			return nil, nil
@@ -68,8 +68,8 @@ func (e *Engine) await(ctx context.Context, by picket.Caller, req picket.Acquire
 	}
 }
 
-// unwait forgets a waiter; one that cannot be forgotten ends with its wait.
-func (e *Engine) unwait(ctx context.Context, waiter string) {
+// forgetWaiter forgets a waiter; one that cannot be forgotten ends with its wait.
+func (e *Engine) forgetWaiter(ctx context.Context, waiter string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_, _ = e.run(ctx, "unwait", waiter)
@@ -77,17 +77,17 @@ func (e *Engine) unwait(ctx context.Context, waiter string) {
 
 func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string,
 	wait time.Duration) ([]picket.Lease, error) {
-	got, floor, err := e.leasing(ctx, "grant", nil, by, req, waiter, wait)
+	got, floor, err := e.runGrant(ctx, "grant", nil, by, req, waiter, wait)
 	if err != nil {
 		return nil, err
 	}
 	r := &reply{script: "grant"}
-	return e.leases(r, got, floor, req.SeparateCredentials), r.bad
+	return e.decodeLeases(r, got, floor, req.SeparateCredentials), r.err
 }
 
-// leasing runs a script that grants: first are the arguments it takes before
+// runGrant runs a script that grants: first are the arguments it takes before
 // those of grant. It also tells the floor that the grants are above.
-func (e *Engine) leasing(ctx context.Context, script string, first []any, by picket.Caller, req picket.AcquireRequest,
+func (e *Engine) runGrant(ctx context.Context, script string, first []any, by picket.Caller, req picket.AcquireRequest,
 	waiter string, wait time.Duration) (got any, floor int64, err error) {
 	if e.witness == nil {
 		return nil, 0, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.",
@@ -95,7 +95,8 @@ func (e *Engine) leasing(ctx context.Context, script string, first []any, by pic
 	}
 	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req), ","+strings.Join(req.Capabilities, ",")+",",
 		waiter, wait.Milliseconds(),
-		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0, req.Incarnation, flag(by.Operator),
+		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0, req.Incarnation,
+		boolArg(by.Operator),
 		by.Key, e.quotas().Runs)
 	known := len(args) - 6
 	runs := make([]string, *req.Max)
@@ -103,15 +104,15 @@ func (e *Engine) leasing(ctx context.Context, script string, first []any, by pic
 		runs[i] = "run_" + ulid.Make().String()
 		args = append(args, runs[i], e.store.cfg.Sealer.Fingerprint(e.namespace, runs[i]))
 	}
-	got, err = e.judged(ctx, req.AgentID, func() (any, error) {
-		return e.settled(ctx, func() (any, error) {
-			floor = e.witness.now().Floor
-			under, n := e.granted.last()
+	got, err = e.retryJudged(ctx, req.AgentID, func() (any, error) {
+		return e.retryAdopted(ctx, func() (any, error) {
+			floor = e.witness.current().Floor
+			under, n := e.knownGrants.last()
 			if under != floor {
 				n = 0
 			}
 			args[known], args[known+1] = floor, n
-			return e.store.gate.run(ctx, e.namespace, script, args...)
+			return e.store.runner.run(ctx, e.namespace, script, args...)
 		})
 	})
 	if errors.Is(err, picket.ErrUnknown) && by.Once.Key == "" {
@@ -124,20 +125,20 @@ func (e *Engine) leasing(ctx context.Context, script string, first []any, by pic
 	return got, floor, err
 }
 
-// leases decodes what grant replies. separate gives each lease two credentials.
-func (e *Engine) leases(r *reply, got any, floor int64, separate bool) []picket.Lease {
+// decodeLeases decodes what grant replies. separate gives each lease two credentials.
+func (e *Engine) decodeLeases(r *reply, got any, floor int64, separate bool) []picket.Lease {
 	l := r.list(got)
 	raw := r.int(r.at(l, 1))
-	e.granted.raise(floor, r.int(r.at(l, 3)))
-	e.saw(r.int(r.at(l, 2)))
-	fresh := r.int(r.at(l, 0)) != repeated
+	e.knownGrants.raise(floor, r.int(r.at(l, 3)))
+	e.raiseCeiling(r.int(r.at(l, 2)))
+	fresh := r.int(r.at(l, 0)) != grantRepeated
 	leases := make([]picket.Lease, 0, len(l))
 	for _, v := range l[min(4, len(l)):] {
-		lease := e.lease(r, raw, v)
+		lease := e.decodeLease(r, raw, v)
 		e.sealLease(&lease, separate)
 		leases = append(leases, lease)
 		if fresh {
-			e.activity.granted(r, v)
+			e.metrics.recordGrant(r, v)
 		}
 	}
 	return leases
@@ -156,8 +157,8 @@ func (e *Engine) sealLease(l *picket.Lease, separate bool) {
 	l.LeaseToken, l.AgentToken = seal(picket.BearerAdapter), seal(picket.BearerAgent)
 }
 
-// lease decodes one granted lease, without its credentials.
-func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
+// decodeLease decodes one granted lease, without its credentials.
+func (e *Engine) decodeLease(r *reply, raw int64, v any) picket.Lease {
 	l := r.list(v)
 	task, run := r.text(r.at(l, 0)), r.text(r.at(l, 1))
 	var s specRecord
@@ -168,7 +169,7 @@ func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
 		RunID:          run,
 		LeaseExpiresAt: picket.Instant(raw + ttl),
 		FencingToken:   r.int(r.at(l, 2)),
-		BudgetEnvelope: r.pair(r.list(r.at(l, 15))),
+		BudgetEnvelope: r.amount(r.list(r.at(l, 15))),
 		WorkspacePath:  r.text(r.at(l, 11)),
 		LeaseID:        "lease_" + strings.TrimPrefix(run, "run_"),
 		LeaseTTLMs:     ttl,
@@ -184,8 +185,8 @@ func (e *Engine) lease(r *reply, raw int64, v any) picket.Lease {
 			StallAfterSeconds: s.StallAfterSeconds,
 			OnExit:            s.OnExit,
 			Trace:             s.Trace,
-			Fixes:             optional(r.text(r.at(l, 12))),
-			Retries:           optional(r.text(r.at(l, 13))),
+			Fixes:             optionalString(r.text(r.at(l, 12))),
+			Retries:           optionalString(r.text(r.at(l, 13))),
 		},
 		LastReport: r.report(r.at(l, 8), true),
 		Answers:    r.answers(r.at(l, 9)),
@@ -222,7 +223,7 @@ func covers(req picket.AcquireRequest, lane string) bool {
 	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return agent == req.AgentID
 	}
-	agent, lane := split(lane)
+	agent, lane := splitLane(lane)
 	if agent != "" && agent == req.AgentID {
 		return true
 	}
@@ -273,5 +274,5 @@ func (e *Engine) ExpireRun(ctx context.Context, by picket.Caller, taskID, runID,
 			return picket.Task{}, err
 		}
 	}
-	return e.viewed(ctx, "expire", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, runID)
+	return e.runForTask(ctx, "expire", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, runID)
 }

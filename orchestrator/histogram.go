@@ -38,9 +38,9 @@ func (h *histogram) observe(v float64) {
 	}
 }
 
-// shown adds up what was counted, so that its parts fit together whatever is
+// snapshot adds up what was counted, so that its parts fit together whatever is
 // observed meanwhile.
-func (h *histogram) shown() Distribution {
+func (h *histogram) snapshot() Distribution {
 	d := Distribution{Below: make(map[float64]uint64, len(h.bounds)), Sum: math.Float64frombits(h.sum.Load())}
 	for i := range h.counts {
 		d.Count += h.counts[i].Load()

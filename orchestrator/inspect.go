@@ -14,12 +14,12 @@ import (
 // inspectBatch is how many entries one part of a pass looks at.
 const inspectBatch = 250
 
-var inspectCursor = regexp.MustCompile(`^\d{1,2} \d{1,15} [^\x00-\x1f]{0,200}$`)
+var inspectCursorSyntax = regexp.MustCompile(`^\d{1,2} \d{1,15} [^\x00-\x1f]{0,200}$`)
 
 // Inspect holds the next part of the namespace against its invariants and, when
 // asked, repairs what is safe to repair. A pass is over when Next is empty.
 func (e *Engine) Inspect(ctx context.Context, by picket.Caller, req picket.InspectRequest) (picket.Inspection, error) {
-	if req.Cursor != "" && !inspectCursor.MatchString(req.Cursor) {
+	if req.Cursor != "" && !inspectCursorSyntax.MatchString(req.Cursor) {
 		return picket.Inspection{},
 			picket.Invalid("/cursor", "Send next of the part before, or leave it out.", "cursor is not one of ours")
 	}
@@ -51,8 +51,8 @@ func (e *Engine) inspect(ctx context.Context, actor string, repair bool, limit i
 	r := &reply{script: "inspect"}
 	l := r.list(got)
 	part := picket.Inspection{Next: r.text(r.at(l, 0)), Checked: r.int(r.at(l, 1)), Violations: []picket.Violation{}}
-	if r.bad != nil {
-		return part, r.bad
+	if r.err != nil {
+		return part, r.err
 	}
 	for _, row := range l[2:] {
 		f := r.list(row)
@@ -63,14 +63,14 @@ func (e *Engine) inspect(ctx context.Context, actor string, repair bool, limit i
 			Repaired: r.int(r.at(f, 3)) == 1,
 		}
 		part.Violations = append(part.Violations, v)
-		e.alarm(ctx, v, r.int(r.at(f, 4)) == 1)
+		e.reportViolation(ctx, v, r.int(r.at(f, 4)) == 1)
 	}
-	return part, r.bad
+	return part, r.err
 }
 
-// alarm counts and logs a violation. What is met again and again is counted and
+// reportViolation counts and logs a violation. What is met again and again is counted and
 // logged when its event is written; a repair is counted each time.
-func (e *Engine) alarm(ctx context.Context, v picket.Violation, told bool) {
+func (e *Engine) reportViolation(ctx context.Context, v picket.Violation, told bool) {
 	if told || v.Repaired {
 		e.violations.add(v.Kind, v.Repaired)
 	}

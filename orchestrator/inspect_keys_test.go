@@ -9,14 +9,14 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// leaseMany acquires n leases with a new key.
-func (f *fixture) leaseMany(t *testing.T, n int) (key string) {
+// acquireWithNewKey acquires n leases with a new key.
+func (f *fixture) acquireWithNewKey(t *testing.T, n int) (key string) {
 	t.Helper()
 	k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "many", Scopes: []picket.Scope{picket.ScopeAgent}})
 	ok(t, err)
 	by := picket.Caller{Actor: k.KeyID, Key: k.KeyID}
 	for i := range n {
-		f.submit(t, picket.TaskSpec{Role: "many"})
+		f.mustSubmit(t, picket.TaskSpec{Role: "many"})
 		l, err := f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: fmt.Sprint("many-", i), Role: "many"})
 		ok(t, err)
 		if len(l) != 1 {
@@ -26,8 +26,8 @@ func (f *fixture) leaseMany(t *testing.T, n int) (key string) {
 	return k.KeyID
 }
 
-// strayLeases puts tasks that are gone into the list of a key, behind its leases.
-func (f *fixture) strayLeases(t *testing.T, key string, n int) {
+// addOrphanLeases puts tasks that are gone into the list of a key, behind its leases.
+func (f *fixture) addOrphanLeases(t *testing.T, key string, n int) {
 	t.Helper()
 	for i := range n {
 		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:leases-of:"+key,
@@ -38,14 +38,14 @@ func (f *fixture) strayLeases(t *testing.T, key string, n int) {
 // The scanner looks at every lease of a key, in steps, also behind many that are
 // as they should be.
 func TestTheScannerSeesEveryLeaseOfAKey(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		first := f.leaseMany(t, 1)
-		many := f.leaseMany(t, 150)
-		last := f.leaseMany(t, 2)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		first := f.acquireWithNewKey(t, 1)
+		many := f.acquireWithNewKey(t, 150)
+		last := f.acquireWithNewKey(t, 2)
 		for _, key := range []string{first, many, last} {
-			f.strayLeases(t, key, 3)
+			f.addOrphanLeases(t, key, 3)
 		}
-		found, err := wholePass(f.ctx, f.Engine, true)
+		found, err := inspectAll(f.ctx, f.Engine, true)
 		ok(t, err)
 		if len(found) != 9 {
 			t.Errorf("a pass found %d of 9 strays: %+v", len(found), found)
@@ -55,13 +55,13 @@ func TestTheScannerSeesEveryLeaseOfAKey(t *testing.T) {
 				t.Errorf("%d leases are listed with %s, want %d", n, key, want)
 			}
 		}
-		f.strayLeases(t, many, 3)
+		f.addOrphanLeases(t, many, 3)
 		for range 60 { // the reaper's small steps
 			ok(t, f.InspectNext(f.ctx, 20))
 		}
 		if n := f.raw.ZCard(f.ctx, "pk:{default}:leases-of:"+many).Val(); n != 150 {
 			t.Errorf("%d leases are listed after the steps of the reaper", n)
 		}
-		mustHold(t, f.Engine)
+		checkInvariants(t, f.Engine)
 	})
 }

@@ -16,38 +16,38 @@ import (
 
 // Places that look odd and are not: the scanner is quiet in each of them.
 func TestNoFalseAlarms(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		quiet := func() { t.Helper(); mustHold(t, f.Engine) }
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		quiet := func() { t.Helper(); checkInvariants(t, f.Engine) }
 		worker := picket.AcquireRequest{AgentID: "a1"}
 		quiet() // nothing is there
 
 		// Pinned to the agent whose lane is its own anyhow, while the pin lasts,
 		// when it ends, and with a clock that steps back over that end.
-		f.submit(t, picket.TaskSpec{Agent: "a1"})
-		help, err := f.RequestHelp(f.ctx, f.held(t, f.lease(t, worker)), picket.HelpRequest{Question: "?"})
+		f.mustSubmit(t, picket.TaskSpec{Agent: "a1"})
+		help, err := f.RequestHelp(f.ctx, f.openLease(t, f.acquireOne(t, worker)), picket.HelpRequest{Question: "?"})
 		ok(t, err)
 		_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`1`)})
 		ok(t, err)
 		quiet()
-		f.pass(t, 59*time.Second)
+		f.runReaperFor(t, 59*time.Second)
 		quiet()
-		f.pass(t, 2*time.Second)
+		f.runReaperFor(t, 2*time.Second)
 		quiet()
-		f.clear(t)
+		f.cancelAll(t)
 		quiet()
 
 		// notBefore by the clock on the wall, store time behind it, and a clock
 		// that is set back afterwards.
-		late := f.submit(t, picket.TaskSpec{NotBefore: picket.InstantOf(time.Now().Add(time.Hour))})
+		late := f.mustSubmit(t, picket.TaskSpec{NotBefore: picket.InstantOf(time.Now().Add(time.Hour))})
 		quiet()
-		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:starts", z(1, late.TaskID)).Err()) // its time has come
+		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:starts", zMember(1, late.TaskID)).Err()) // its time has come
 		ok(t, f.Tick(f.ctx))
-		f.state(t, f.lease(t, worker).TaskID, picket.TaskLeased)
+		f.wantState(t, f.acquireOne(t, worker).TaskID, picket.TaskLeased)
 		quiet()
-		f.clear(t)
+		f.cancelAll(t)
 
 		// A process that is waited for, by its task and by a repeat of it.
-		task, h := f.start(t, picket.TaskSpec{})
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
 		_, err = f.Renew(f.ctx, h)
 		ok(t, err)
 		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
@@ -62,36 +62,36 @@ func TestNoFalseAlarms(t *testing.T) {
 		quiet()
 		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitKilled}, ""))
 		quiet()
-		f.clear(t)
+		f.cancelAll(t)
 
 		// The shortest window: its first deadline, and the grace of an adoption.
-		f.submit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(2)})
-		l := f.lease(t, worker)
+		f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(2)})
+		l := f.acquireOne(t, worker)
 		quiet()
 		ok(t, f.raw.HSet(f.ctx, meta, "identity", "another server").Err())
-		ok(t, orchestrator.Greet(f.ctx, f.Engine))
+		ok(t, orchestrator.EnsureAdopted(f.ctx, f.Engine))
 		quiet()
-		f.advance(t, 3*time.Second)
+		f.moveStoreTime(t, 3*time.Second)
 		_, err = f.ExpireDue(f.ctx, 100)
 		ok(t, err)
 		quiet()
-		_, err = f.Reclaim(f.ctx, f.held(t, l))
+		_, err = f.Reclaim(f.ctx, f.openLease(t, l))
 		ok(t, err)
 		quiet()
 		ok(t, f.raw.HSet(f.ctx, meta, "identity", "yet another server").Err())
-		ok(t, orchestrator.Greet(f.ctx, f.Engine))
-		f.pass(t, 40*time.Second) // nobody reclaims
-		_, err = f.Chore(f.ctx, 100)
+		ok(t, orchestrator.EnsureAdopted(f.ctx, f.Engine))
+		f.runReaperFor(t, 40*time.Second) // nobody reclaims
+		_, err = f.RunChores(f.ctx, 100)
 		ok(t, err)
-		f.state(t, l.TaskID, picket.TaskQueued)
+		f.wantState(t, l.TaskID, picket.TaskQueued)
 		quiet()
-		f.lease(t, worker) // under a token far above the last
+		f.acquireOne(t, worker) // under a token far above the last
 		quiet()
 
 		// Everything old is deleted.
-		f.clear(t)
-		f.jump(t, 100*24*time.Hour)
-		_, err = f.Retain(f.ctx, picket.Retention{}, 1000)
+		f.cancelAll(t)
+		f.jumpStoreTime(t, 100*24*time.Hour)
+		_, err = f.ApplyRetention(f.ctx, picket.Retention{}, 1000)
 		ok(t, err)
 		quiet()
 		if n := f.raw.ZCard(f.ctx, "pk:{default}:tasks").Val(); n != 0 {

@@ -19,7 +19,7 @@ func TestRandomDamageIsRepaired(t *testing.T) {
 		seed = v
 	}
 	t.Logf("seed %d (repeat with PICKET_SEED=%d)", seed, seed)
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		planted, repaired, passes := 0, 0, 0
 		record, err := f.raw.HGetAll(f.ctx, meta).Result()
@@ -32,15 +32,15 @@ func TestRandomDamageIsRepaired(t *testing.T) {
 			ok(t, f.raw.FlushDB(f.ctx).Err())
 			ok(t, f.raw.HSet(f.ctx, meta, record).Err())
 			ok(t, f.raw.HSet(f.ctx, meta, "granted", granted).Err())
-			s := newScene(t, f)
+			s := newInspectFixture(t, f)
 			var story []string
 			for range 1 + rnd.IntN(6) {
-				d := oneDamage(rnd)
+				d := randomDamage(rnd)
 				d.plant(s)
 				planted++
 				story = append(story, d.name())
 			}
-			n, fixed := s.settle(fmt.Sprintf("round %d, %v", round, story))
+			n, fixed := s.repairUntilClean(fmt.Sprintf("round %d, %v", round, story))
 			passes = max(passes, n)
 			repaired += fixed
 		}
@@ -49,11 +49,11 @@ func TestRandomDamageIsRepaired(t *testing.T) {
 	})
 }
 
-// settle repairs until a pass has nothing to repair.
-func (s *scene) settle(what string) (passes, repaired int) {
+// mustSettle repairs until a pass has nothing to repair.
+func (s *inspectFixture) repairUntilClean(what string) (passes, repaired int) {
 	s.t.Helper()
 	for passes = 1; passes <= 4; passes++ {
-		found := s.pass(true)
+		found := s.inspectPass(true)
 		fixed := 0
 		for _, v := range found {
 			if v.Repaired {
@@ -67,6 +67,6 @@ func (s *scene) settle(what string) (passes, repaired int) {
 		}
 		repaired += fixed
 	}
-	s.t.Fatalf("%s: still repairing after %d passes: %+v", what, passes-1, s.pass(true))
+	s.t.Fatalf("%s: still repairing after %d passes: %+v", what, passes-1, s.inspectPass(true))
 	return 0, 0
 }

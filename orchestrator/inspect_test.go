@@ -14,14 +14,14 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// mustHold runs a whole pass of the invariant scanner, which may find nothing.
+// checkInvariants runs a whole pass of the invariant scanner, which may find nothing.
 // Every random test ends with it, so the scanner raises no false alarms.
-func mustHold(t interface {
+func checkInvariants(t interface {
 	Helper()
 	Fatalf(string, ...any)
 }, e *orchestrator.Engine) {
 	t.Helper()
-	found, err := wholePass(context.Background(), e, false)
+	found, err := inspectAll(context.Background(), e, false)
 	if err != nil {
 		t.Fatalf("inspect: %v", err)
 	}
@@ -30,8 +30,8 @@ func mustHold(t interface {
 	}
 }
 
-// wholePass inspects a namespace from its beginning to its end.
-func wholePass(ctx context.Context, e *orchestrator.Engine, repair bool) ([]picket.Violation, error) {
+// inspectAll inspects a namespace from its beginning to its end.
+func inspectAll(ctx context.Context, e *orchestrator.Engine, repair bool) ([]picket.Violation, error) {
 	var all []picket.Violation
 	for cursor := ""; ; {
 		part, err := e.Inspect(ctx, operator, picket.InspectRequest{Repair: repair, Cursor: cursor})
@@ -45,71 +45,71 @@ func wholePass(ctx context.Context, e *orchestrator.Engine, repair bool) ([]pick
 	}
 }
 
-// scene is a namespace with a task in every place a task can be in.
-type scene struct {
+// inspectFixture is a namespace with a task in every place a task can be in.
+type inspectFixture struct {
 	*fixture
 	t *testing.T
 	// one has had two runs and is leased; head and tail wait in one lane, later
 	// for its time, pinned for an agent, gated for a process.
-	leased   picket.Task
-	head     picket.Task
-	tail     picket.Task
-	later    picket.Task
-	pinned   picket.Task
-	gated    picket.Task
-	review   picket.Task
-	parked   picket.Task
-	closed   picket.Task
-	holder   picket.Held // of leased
-	firstRun string
-	gateRun  string
-	manned   picket.Task // leased to m1, who is registered; m2 was
-	answered string
-	key      string // a hand-off that was answered; what manned was acquired with
-	till
+	leased    picket.Task
+	head      picket.Task
+	tail      picket.Task
+	later     picket.Task
+	pinned    picket.Task
+	gated     picket.Task
+	review    picket.Task
+	parked    picket.Task
+	closed    picket.Task
+	holder    picket.Held // of leased
+	firstRun  string
+	gateRun   string
+	agentTask picket.Task // leased to m1, who is registered; m2 was
+	answered  string
+	key       string // a hand-off that was answered; what manned was acquired with
+	moneyFixture
 }
 
-func newScene(t *testing.T, f *fixture) *scene {
+func newInspectFixture(t *testing.T, f *fixture) *inspectFixture {
 	t.Helper()
-	s := &scene{fixture: f, t: t}
+	s := &inspectFixture{fixture: f, t: t}
 	worker := picket.AcquireRequest{AgentID: "a1"}
-	s.leased, s.holder = f.start(t, picket.TaskSpec{})
+	s.leased, s.holder = f.submitAndLease(t, picket.TaskSpec{})
 	s.firstRun = s.holder.RunID
 	_, err := f.Release(f.ctx, s.holder, picket.Exit{Class: picket.ExitReleased})
 	ok(t, err)
-	s.holder = f.held(t, f.lease(t, worker))
+	s.holder = f.openLease(t, f.acquireOne(t, worker))
 	_, err = f.Renew(f.ctx, s.holder)
 	ok(t, err)
 
 	var h picket.Held
-	s.closed, h = f.start(t, picket.TaskSpec{Review: picket.ReviewByNone})
+	s.closed, h = f.submitAndLease(t, picket.TaskSpec{Review: picket.ReviewByNone})
 	_, err = f.Complete(f.ctx, h, picket.Completion{})
 	ok(t, err)
-	s.review, h = f.start(t, picket.TaskSpec{})
+	s.review, h = f.submitAndLease(t, picket.TaskSpec{})
 	_, err = f.Complete(f.ctx, h, picket.Completion{})
 	ok(t, err)
-	s.parked, h = f.start(t, picket.TaskSpec{})
+	s.parked, h = f.submitAndLease(t, picket.TaskSpec{})
 	_, err = f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
 	ok(t, err)
-	s.pinned, h = f.start(t, picket.TaskSpec{})
+	s.pinned, h = f.submitAndLease(t, picket.TaskSpec{})
 	help, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
 	ok(t, err)
 	s.answered = help.HandoffID
-	s.gated, h = s.launched()
+	s.gated, h = s.expireLaunched()
 	s.gateRun = h.RunID
 	_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
 	ok(t, err)
 
-	s.manned, s.till = s.crew(), s.trade()
-	s.head = f.submit(t, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}, Priority: ptr(9)})
-	s.tail = f.submit(t, picket.TaskSpec{Role: "coder"})
-	s.later = f.submit(t, picket.TaskSpec{Role: "coder", NotBefore: picket.InstantOf(time.Now().Add(time.Hour))})
+	s.agentTask, s.moneyFixture = s.addAgents(), s.addMoney()
+	s.head = f.mustSubmit(t, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}, Priority: ptr(9)})
+	s.tail = f.mustSubmit(t, picket.TaskSpec{Role: "coder"})
+	s.later = f.mustSubmit(t, picket.TaskSpec{Role: "coder", NotBefore: picket.InstantOf(time.Now().Add(time.Hour))})
 	return s
 }
 
-// launched is a task whose run was taken away while its process lives.
-func (s *scene) launched() (picket.Task, picket.Held) {
-	task, h := s.start(s.t, picket.TaskSpec{})
+// expireLaunched is a task whose run was taken away while its process lives.
+func (s *inspectFixture) expireLaunched() (picket.Task, picket.Held) {
+	task, h := s.submitAndLease(s.t, picket.TaskSpec{})
 	_, err := s.Renew(s.ctx, h)
 	ok(s.t, err)
 	ok(s.t, s.RunEvents(s.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
@@ -118,21 +118,21 @@ func (s *scene) launched() (picket.Task, picket.Held) {
 	return task, h
 }
 
-// do sends a raw command; the first argument after it is a key without prefix.
-func (s *scene) do(command, key string, args ...any) {
+// send sends a raw command; the first argument after it is a key without prefix.
+func (s *inspectFixture) rawCommand(command, key string, args ...any) {
 	s.t.Helper()
 	ok(s.t, s.raw.Do(s.ctx, append([]any{command, "pk:{default}:" + key}, args...)...).Err())
 }
 
-func (s *scene) pass(repair bool) []picket.Violation {
+func (s *inspectFixture) inspectPass(repair bool) []picket.Violation {
 	s.t.Helper()
-	found, err := wholePass(s.ctx, s.Engine, repair)
+	found, err := inspectAll(s.ctx, s.Engine, repair)
 	ok(s.t, err)
 	return found
 }
 
 // about is what an event says of a finding.
-func (s *scene) events(kind string) map[string]int {
+func (s *inspectFixture) events(kind string) map[string]int {
 	s.t.Helper()
 	page, err := s.Events(s.ctx, picket.EventQuery{Types: []string{kind}, Limit: 1000})
 	ok(s.t, err)
@@ -162,7 +162,7 @@ func kindsOf(found []picket.Violation) []string {
 func TestDamageIsFoundAndRepaired(t *testing.T) {
 	for _, d := range allDamages() {
 		t.Run(d.name(), func(t *testing.T) {
-			both(t, func(t *testing.T, f *fixture) { d.check(t, newScene(t, f)) })
+			onBothStores(t, func(t *testing.T, f *fixture) { d.check(t, newInspectFixture(t, f)) })
 		})
 	}
 	covered := map[string]bool{}
@@ -178,15 +178,15 @@ func TestDamageIsFoundAndRepaired(t *testing.T) {
 
 func (d damage) name() string { return d.kind + "/" + strings.ReplaceAll(d.what, " ", "_") }
 
-func (d damage) check(t *testing.T, s *scene) {
-	if found := s.pass(false); len(found) > 0 {
+func (d damage) check(t *testing.T, s *inspectFixture) {
+	if found := s.inspectPass(false); len(found) > 0 {
 		t.Fatalf("before the damage: %+v", found)
 	}
 	d.plant(s)
 	expect := append([]string{d.kind}, d.also...)
 	slices.Sort(expect)
 	for range 2 { // looking changes nothing
-		if got := kindsOf(s.pass(false)); !slices.Equal(got, expect) {
+		if got := kindsOf(s.inspectPass(false)); !slices.Equal(got, expect) {
 			t.Fatalf("found %v, want %v", got, expect)
 		}
 	}
@@ -195,7 +195,7 @@ func (d damage) check(t *testing.T, s *scene) {
 			t.Errorf("%s was told %d times", what, n)
 		}
 	}
-	mended := s.pass(true)
+	mended := s.inspectPass(true)
 	repairs := picket.InvariantKinds[d.kind]
 	for _, v := range mended {
 		if v.Repaired != picket.InvariantKinds[v.Kind] {
@@ -205,7 +205,7 @@ func (d damage) check(t *testing.T, s *scene) {
 	if !slices.Contains(kindsOf(mended), d.kind) {
 		t.Fatalf("the repair found %+v", mended)
 	}
-	left := s.pass(true)
+	left := s.inspectPass(true)
 	if repairs && len(left) > 0 || !repairs && !slices.Contains(kindsOf(left), d.kind) {
 		t.Fatalf("after the repair: %+v", left)
 	}
@@ -229,13 +229,13 @@ func (d damage) check(t *testing.T, s *scene) {
 		t.Errorf("counted %v", counted)
 	}
 	if repairs {
-		s.drain()
+		s.leaseEverything()
 	}
 }
 
-// drain takes what can be taken: a repair is worth something when the work
+// leaseEverything takes what can be taken: a repair is worth something when the work
 // goes on after it.
-func (s *scene) drain() {
+func (s *inspectFixture) leaseEverything() {
 	s.t.Helper()
 	ok(s.t, s.Tick(s.ctx))
 	leases, err := s.Acquire(s.ctx, operator, picket.AcquireRequest{AgentID: "a1", Role: "coder", Max: ptr(100)})
@@ -254,12 +254,12 @@ func (s *scene) drain() {
 	}
 	_, err = s.Renew(s.ctx, s.holder)
 	ok(s.t, err)
-	s.pass2()
+	s.wantCleanPass()
 }
 
-func (s *scene) pass2() {
+func (s *inspectFixture) wantCleanPass() {
 	s.t.Helper()
-	if found := s.pass(false); len(found) > 0 {
+	if found := s.inspectPass(false); len(found) > 0 {
 		s.t.Errorf("after work went on: %+v", found)
 	}
 }
@@ -267,39 +267,39 @@ func (s *scene) pass2() {
 // A lost deadline comes back short: the holder who lives renews it, the lease
 // of one who does not ends.
 func TestALostDeadlineComesBackShort(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		_, lives := f.start(t, picket.TaskSpec{})
-		dead, died := f.start(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, lives := f.submitAndLease(t, picket.TaskSpec{})
+		dead, died := f.submitAndLease(t, picket.TaskSpec{})
 		for _, h := range []picket.Held{lives, died} {
 			_, err := f.Renew(f.ctx, h)
 			ok(t, err)
 			ok(t, f.raw.ZRem(f.ctx, "pk:{default}:deadlines", h.TaskID).Err())
 		}
-		f.pass(t, 6*time.Minute)
-		f.state(t, dead.TaskID, picket.TaskLeased) // for ever, but for the repair
+		f.runReaperFor(t, 6*time.Minute)
+		f.wantState(t, dead.TaskID, picket.TaskLeased) // for ever, but for the repair
 		ok(t, f.InspectNext(f.ctx, 100))
 		r, err := f.Renew(f.ctx, lives)
 		ok(t, err)
 		if r.LeaseTTLMs != 300_000 {
 			t.Fatalf("renewed for %d ms", r.LeaseTTLMs)
 		}
-		f.pass(t, 31*time.Second)
-		f.state(t, dead.TaskID, picket.TaskQueued)
-		f.state(t, lives.TaskID, picket.TaskLeased)
+		f.runReaperFor(t, 31*time.Second)
+		f.wantState(t, dead.TaskID, picket.TaskQueued)
+		f.wantState(t, lives.TaskID, picket.TaskLeased)
 		_, err = f.Renew(f.ctx, died)
 		refused(t, err, picket.CodeLeaseExpired)
-		mustHold(t, f.Engine)
+		checkInvariants(t, f.Engine)
 	})
 }
 
 // Inspectors side by side repair each thing once.
 func TestInspectorsSideBySideRepairOnce(t *testing.T) {
 	s := rig.Real(t)
-	f := open(t, s)
+	f := openFixture(t, s)
 	defer f.close()
 	const tasks = 300
 	for range tasks {
-		f.submit(t, picket.TaskSpec{})
+		f.mustSubmit(t, picket.TaskSpec{})
 	}
 	for range 3 {
 		_, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "a1", Max: ptr(100)})
@@ -312,10 +312,10 @@ func TestInspectorsSideBySideRepairOnce(t *testing.T) {
 	}
 	answers := make(chan answer)
 	for range 4 {
-		other := open(t, s)
+		other := openFixture(t, s)
 		defer other.close()
 		go func() {
-			found, err := wholePass(f.ctx, other.Engine, true)
+			found, err := inspectAll(f.ctx, other.Engine, true)
 			answers <- answer{found, err}
 		}()
 	}
@@ -330,7 +330,7 @@ func TestInspectorsSideBySideRepairOnce(t *testing.T) {
 	if repaired != tasks || len(page.Events) != tasks {
 		t.Errorf("%d repairs and %d events for %d lost deadlines", repaired, len(page.Events), tasks)
 	}
-	mustHold(t, f.Engine)
+	checkInvariants(t, f.Engine)
 }
 
 // inspect goes over the store again and again while a crowd works on it:
@@ -344,7 +344,7 @@ func (c *crowd) inspect(ctx context.Context, e *orchestrator.Engine) {
 			return
 		case <-tick.C:
 		}
-		found, err := wholePass(ctx, e, false)
+		found, err := inspectAll(ctx, e, false)
 		if ctx.Err() != nil {
 			return
 		}

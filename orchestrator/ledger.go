@@ -14,17 +14,17 @@ func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.Ledge
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
-	if q.Limit < 1 || q.Limit > maxRows {
+	if q.Limit < 1 || q.Limit > maxListRows {
 		return picket.LedgerPage{},
 			picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to %d", q.Limit,
-				maxRows)
+				maxListRows)
 	}
 	if q.TaskID != "" {
 		if err := picket.CheckEnvelopeID("task", q.TaskID); err != nil {
 			return picket.LedgerPage{}, err
 		}
 	}
-	got, err := e.run(ctx, "ledger", q.TaskID, max(q.After, 0), q.Limit, flag(q.Back))
+	got, err := e.run(ctx, "ledger", q.TaskID, max(q.After, 0), q.Limit, boolArg(q.Back))
 	if err != nil {
 		return picket.LedgerPage{}, err
 	}
@@ -36,24 +36,24 @@ func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.Ledge
 	if n := len(page.Rows); n == q.Limit {
 		page.Next = strconv.FormatInt(page.Rows[n-1].Seq, 10)
 	}
-	return page, r.bad
+	return page, r.err
 }
 
 func (r *reply) ledgerRow(l []any) picket.LedgerRow {
 	seq, _, _ := strings.Cut(r.text(r.at(l, 0)), "-")
 	h := r.hash(r.at(l, 1))
 	return picket.LedgerRow{
-		Seq:          integer(seq),
-		At:           picket.Instant(integer(h["at"])),
+		Seq:          parseInt(seq),
+		At:           picket.Instant(parseInt(h["at"])),
 		TaskID:       h["task"],
 		RunID:        h["run"],
 		CallID:       h["call"],
 		Kind:         picket.LedgerKind(h["kind"]),
 		Tool:         h["tool"],
 		Outcome:      picket.CallOutcome(h["outcome"]),
-		Reserved:     column(h, "held"),
-		Charged:      column(h, "cost"),
-		Unverified:   column(h, "unverified"),
+		Reserved:     amountColumn(h, "held"),
+		Charged:      amountColumn(h, "cost"),
+		Unverified:   amountColumn(h, "unverified"),
 		PriceVersion: h["version"],
 		Late:         h["late"] == "1",
 		Detail:       h["detail"],

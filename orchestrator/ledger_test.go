@@ -13,21 +13,21 @@ import (
 // Each settled call, correction, usage report and top-up is one row, in the
 // order of the events that they are.
 func TestTheLedger(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task, h := f.start(t, picket.TaskSpec{})
-		f.settle(t, done(f.reserve(t, h, paid("0.2")), "0.1"))
-		r := f.reserve(t, h, sameCall("1", "a", "0.3"))
-		f.settle(t, ended(r, picket.CallUncertain))
-		s := done(r, "0.05")
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
+		f.mustSettle(t, doneSettlement(f.mustReserve(t, h, paidCall("0.2")), "0.1"))
+		r := f.mustReserve(t, h, sameCall("1", "a", "0.3"))
+		f.mustSettle(t, settlementAs(r, picket.CallUncertain))
+		s := doneSettlement(r, "0.05")
 		s.Outcome, s.Detail = picket.CallFailed, "500 "+string(make([]byte, 300))+"é"
 		for range 2 {
-			f.settle(t, s)
+			f.mustSettle(t, s)
 		}
-		f.usage(t, h, picket.UsageReport{Tokens: 5}, 5, "0")
-		_, err := f.TopUp(f.ctx, once("a"), task.TaskID, picket.TopUp{USD: usd("1")})
+		f.wantUsage(t, h, picket.UsageReport{Tokens: 5}, 5, "0")
+		_, err := f.TopUp(f.ctx, idempotent("a"), task.TaskID, picket.TopUp{USD: usd("1")})
 		ok(t, err)
-		other, oh := f.start(t, picket.TaskSpec{})
-		f.settle(t, ended(f.reserve(t, oh, paid("0.2")), picket.CallUndispatched))
+		other, oh := f.submitAndLease(t, picket.TaskSpec{})
+		f.mustSettle(t, settlementAs(f.mustReserve(t, oh, paidCall("0.2")), picket.CallUndispatched))
 
 		page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: task.TaskID})
 		ok(t, err)
@@ -62,7 +62,7 @@ func TestTheLedger(t *testing.T) {
 		if d := page.Rows[2].Detail; len(d) > 256 || d[:4] != "500 " {
 			t.Errorf("detail %q", d)
 		}
-		if got := f.state(t, task.TaskID, picket.TaskLeased); got.Spent.USD != spent || got.Spent.Tokens != 5 {
+		if got := f.wantState(t, task.TaskID, picket.TaskLeased); got.Spent.USD != spent || got.Spent.Tokens != 5 {
 			t.Errorf("the task has spent %+v, its rows say %s", got.Spent, spent)
 		}
 		events, err := f.Events(f.ctx,
@@ -105,9 +105,9 @@ func TestTheLedger(t *testing.T) {
 // With a task everything goes that was kept of its money, also a ledger longer
 // than a step deletes, and the books of what it was carved from stay exact.
 func TestMoneyIsDeletedWithItsTask(t *testing.T) {
-	both(t, func(t *testing.T, plain *fixture) {
-		f := plain.capped(t, worth(1_000_000, "100"))
-		root, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1"), Review: picket.ReviewByNone})
+	onBothStores(t, func(t *testing.T, plain *fixture) {
+		f := plain.openWithDailyLimit(t, worth(1_000_000, "100"))
+		root, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1"), Review: picket.ReviewByNone})
 		d, err := f.Delegate(f.ctx, h, "one",
 			picket.Subtask{
 				Title:          "part",
@@ -116,11 +116,11 @@ func TestMoneyIsDeletedWithItsTask(t *testing.T) {
 				Priority:       ptr(9),
 			})
 		ok(t, err)
-		ch := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
-		f.settle(t, done(f.reserve(t, ch, paid("0.20")), "0.10"))
-		f.usage(t, ch, picket.UsageReport{Scope: "session", Session: "s", Tokens: 1}, 1, "0")
-		open := f.reserve(t, ch, outside())
-		_, err = f.Reserve(f.ctx, ch, paid("9"))
+		ch := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
+		f.mustSettle(t, doneSettlement(f.mustReserve(t, ch, paidCall("0.20")), "0.10"))
+		f.wantUsage(t, ch, picket.UsageReport{Scope: "session", Session: "s", Tokens: 1}, 1, "0")
+		open := f.mustReserve(t, ch, externalCall())
+		_, err = f.Reserve(f.ctx, ch, paidCall("9"))
 		refused(t, err, picket.CodeBudgetExceeded)
 		for _, held := range []picket.Held{ch, h} {
 			_, err = f.Complete(f.ctx, held, picket.Completion{})
@@ -130,18 +130,18 @@ func TestMoneyIsDeletedWithItsTask(t *testing.T) {
 			t.Helper()
 			for range 8 { // from the leaves up, an hour after the other
 				ok(t, f.raw.HIncrBy(f.ctx, meta, "now", (2*time.Hour).Milliseconds()).Err())
-				_, err := f.Retain(f.ctx, picket.Retention{Tasks: time.Hour}, 10)
+				_, err := f.ApplyRetention(f.ctx, picket.Retention{Tasks: time.Hour}, 10)
 				ok(t, err)
 			}
 		}
 		retain()
-		if got := f.envelope(t, d.TaskID); got.Held.USD != usd("0.1") {
+		if got := f.mustEnvelope(t, d.TaskID); got.Held.USD != usd("0.1") {
 			t.Fatalf("the call under way: %+v", got)
 		}
-		f.settle(t, done(open, "0.05"))
+		f.mustSettle(t, doneSettlement(open, "0.05"))
 		var rows []redis.Z
 		for i := range 1500 {
-			rows = append(rows, z(float64(900_000+i), fmt.Sprint(900_000+i)))
+			rows = append(rows, zMember(float64(900_000+i), fmt.Sprint(900_000+i)))
 		}
 		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:ledger-of:"+d.TaskID, rows...).Err())
 		retain()
@@ -166,28 +166,28 @@ func TestMoneyIsDeletedWithItsTask(t *testing.T) {
 		if n := f.raw.ZCard(f.ctx, "pk:{default}:houses").Val(); n != 0 {
 			t.Errorf("%d days are left", n)
 		}
-		f.sound(t)
+		f.wantNoViolations(t)
 	})
 }
 
 // A subtask that is deleted before what it was carved from leaves its spending
 // there.
 func TestWhatADeletedTaskSpentStaysSpent(t *testing.T) {
-	both(t, func(t *testing.T, plain *fixture) {
-		f := plain.capped(t, worth(1_000_000, "100"))
-		_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1"), Review: picket.ReviewByNone})
-		f.settle(t, done(f.reserve(t, h, paid("0.20")), "0.10"))
+	onBothStores(t, func(t *testing.T, plain *fixture) {
+		f := plain.openWithDailyLimit(t, worth(1_000_000, "100"))
+		_, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1"), Review: picket.ReviewByNone})
+		f.mustSettle(t, doneSettlement(f.mustReserve(t, h, paidCall("0.20")), "0.10"))
 		_, err := f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
-		f.submit(t, picket.TaskSpec{BudgetEnvelope: worth(0, "2")}) // keeps the day
+		f.mustSubmit(t, picket.TaskSpec{BudgetEnvelope: worth(0, "2")}) // keeps the day
 		ok(t, f.raw.HIncrBy(f.ctx, meta, "now", (2*time.Hour).Milliseconds()).Err())
-		_, err = f.Retain(f.ctx, picket.Retention{Tasks: time.Hour}, 10)
+		_, err = f.ApplyRetention(f.ctx, picket.Retention{Tasks: time.Hour}, 10)
 		ok(t, err)
-		house := f.envelope(t, "house")
+		house := f.mustEnvelope(t, "house")
 		if house.Spent != *worth(0, "0.10") || house.Carved != *worth(0, "2") ||
 			house.Available != *worth(1_000_000, "97.90") || len(house.Children) != 1 {
 			t.Errorf("house %+v", house)
 		}
-		f.sound(t)
+		f.wantNoViolations(t)
 	})
 }

@@ -26,34 +26,34 @@ const (
 	linearLosses  = 20 // at most, or the checker would have too much to try
 )
 
-// arena is one history while it is made: two processes on one store, one with
+// historyRecorder is one history while it is made: two processes on one store, one with
 // the pipeliner and one without, and what the clients know of the tasks.
-type arena struct {
-	t       *testing.T
-	ctx     context.Context
-	w       mix
-	doors   [2]*orchestrator.Engine // through faults
-	clean   *orchestrator.Engine
-	raw     redis.UniversalClient
-	prefix  string
-	sealer  *picket.Sealer
-	faults  *rig.Faults
-	start   time.Time
-	losses  *lossPlan
-	mu      sync.Mutex
-	slots   []*slot
-	history history
+type historyRecorder struct {
+	t         *testing.T
+	ctx       context.Context
+	w         verbMix
+	engines   [2]*orchestrator.Engine // through faults
+	clean     *orchestrator.Engine
+	raw       redis.UniversalClient
+	prefix    string
+	sealer    *picket.Sealer
+	faults    *rig.Faults
+	start     time.Time
+	losses    *lossPlan
+	mu        sync.Mutex
+	openTasks []*openTask
+	history   history
 }
 
-// slot is a task that is worked on; when it is closed a new one takes its place.
-type slot struct {
+// openTask is a task that is worked on; when it is closed a new one takes its place.
+type openTask struct {
 	task  string
 	role  string
-	runs  []lease // newest last, also of earlier tasks
-	helps []lop
+	runs  []grantedLease // newest last, also of earlier tasks
+	helps []linearOp
 }
 
-type lease struct {
+type grantedLease struct {
 	held  picket.Held
 	token int64
 }
@@ -69,13 +69,13 @@ var namespaces = func() func() string {
 	}
 }()
 
-// record lets the clients loose and returns what they saw.
-func record(t *testing.T, store rig.Store, w mix, seed uint64, bug *patch) *history {
+// recordHistory lets the clients loose and returns what they saw.
+func recordHistory(t *testing.T, store rig.Store, w verbMix, seed uint64, bug *scriptPatch) *history {
 	t.Helper()
 	through, faults := store.Faulty(t)
 	defer faults.Close()
 	ns := namespaces()
-	s := &arena{
+	s := &historyRecorder{
 		t:      t,
 		ctx:    t.Context(),
 		w:      w,
@@ -94,16 +94,16 @@ func record(t *testing.T, store rig.Store, w mix, seed uint64, bug *patch) *hist
 				Witness: dir, Found: true, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
 		defer st.Close()
-		bug.to(st, usual)
+		bug.apply(st, defaultBatches)
 		if i == 0 {
 			s.clean = st.Engine(ns)
 		} else {
-			s.doors[i-1] = st.Engine(ns)
+			s.engines[i-1] = st.Engine(ns)
 		}
 	}
 	for range w.tasks {
-		s.slots = append(s.slots, &slot{})
-		s.refill(s.slots[len(s.slots)-1], "")
+		s.openTasks = append(s.openTasks, &openTask{})
+		s.refill(s.openTasks[len(s.openTasks)-1], "")
 	}
 	faults.Plan(s.losses.plan)
 	var clients sync.WaitGroup
@@ -114,11 +114,12 @@ func record(t *testing.T, store rig.Store, w mix, seed uint64, bug *patch) *hist
 	faults.Plan(nil)
 	s.losses.release(1 << 60)
 	s.history.took = time.Since(s.start)
-	if s.history.took > half*time.Millisecond*2/3 {
-		t.Fatalf("a history took %v: too slow for tasks whose shortest deadline is %d s", s.history.took, half/1000)
+	if s.history.took > halfMinute*time.Millisecond*2/3 {
+		t.Fatalf("a history took %v: too slow for tasks whose shortest deadline is %d s", s.history.took,
+			halfMinute/1000)
 	}
 	for _, task := range s.history.tasks { // what it came to in the end
-		s.call(0, s.clean, lop{verb: "read", task: task}, lease{})
+		s.call(0, s.clean, linearOp{verb: "read", task: task}, grantedLease{})
 	}
 	return &s.history
 }
@@ -176,7 +177,7 @@ func (l *lossPlan) release(done int) {
 
 // client works through its calls: what is drawn is repeatable, how the clients
 // meet is not.
-func (s *arena) client(id int, rng *rand.Rand) {
+func (s *historyRecorder) client(id int, rng *rand.Rand) {
 	var names []string
 	for _, verb := range slices.Sorted(func(yield func(string) bool) {
 		for v := range s.w.verbs {
@@ -198,10 +199,10 @@ func (s *arena) client(id int, rng *rand.Rand) {
 			continue
 		}
 		s.mu.Lock()
-		slot := s.slots[rng.IntN(len(s.slots))]
+		slot := s.openTasks[rng.IntN(len(s.openTasks))]
 		op, by := s.choose(slot, names[rng.IntN(len(names))], rng)
 		s.mu.Unlock()
-		do := func() lreply { return s.call(id, s.doors[id%2], op, by) }
+		do := func() linearResult { return s.call(id, s.engines[id%2], op, by) }
 		got := do()
 		last = nil
 		if got.unknown {
@@ -212,23 +213,23 @@ func (s *arena) client(id int, rng *rand.Rand) {
 }
 
 // choose fills in what a verb needs; s.mu is held.
-func (s *arena) choose(slot *slot, verb string, rng *rand.Rand) (lop, lease) {
-	op := lop{verb: verb, task: slot.task}
+func (s *historyRecorder) choose(slot *openTask, verb string, rng *rand.Rand) (linearOp, grantedLease) {
+	op := linearOp{verb: verb, task: slot.task}
 	switch verb {
 	case "expire_due":
 		op.task = ""
 	case "clock":
-		op.task, op.jump = "", int64(half*(1+rng.IntN(4)))
+		op.task, op.jump = "", int64(halfMinute*(1+rng.IntN(4)))
 	case "acquire":
 		op.content = slot.role
 		if rng.IntN(3) == 0 {
-			op.key = digest(slot.task, fmt.Sprint(rng.IntN(4)))
+			op.key = requestKey(slot.task, fmt.Sprint(rng.IntN(4)))
 		} else if s.w.verbs["dismiss"] > 0 && rng.IntN(2) == 0 {
 			op.agent = slot.role
 		}
 	case "answer":
 		if len(slot.helps) == 0 {
-			return lop{verb: "read", task: slot.task}, lease{}
+			return linearOp{verb: "read", task: slot.task}, grantedLease{}
 		}
 		h := slot.helps[len(slot.helps)-1-rng.IntN(min(2, len(slot.helps)))]
 		op.task, op.help = h.task, h.help
@@ -237,7 +238,7 @@ func (s *arena) choose(slot *slot, verb string, rng *rand.Rand) (lop, lease) {
 	case "read", "expire", "cancel", "approve":
 	default:
 		if len(slot.runs) == 0 {
-			return lop{verb: "acquire", task: slot.task, content: slot.role}, lease{}
+			return linearOp{verb: "acquire", task: slot.task, content: slot.role}, grantedLease{}
 		}
 		back := 0
 		if rng.IntN(3) == 0 { // a zombie
@@ -257,8 +258,8 @@ func (s *arena) choose(slot *slot, verb string, rng *rand.Rand) (lop, lease) {
 		case "complete", "help":
 			op.content = fmt.Sprintf("c%d", rng.IntN(2))
 		case "advance":
-			next := s.slots[rng.IntN(len(s.slots))]
-			op.content, op.next = fmt.Sprintf("c%d", rng.IntN(2)), lnext{next.task, next.role}
+			next := s.openTasks[rng.IntN(len(s.openTasks))]
+			op.content, op.next = fmt.Sprintf("c%d", rng.IntN(2)), nextTask{next.task, next.role}
 		case "release":
 			op.content = string([]picket.ExitClass{picket.ExitReleased, picket.ExitCrash}[rng.IntN(2)])
 		case "fail":
@@ -266,15 +267,15 @@ func (s *arena) choose(slot *slot, verb string, rng *rand.Rand) (lop, lease) {
 		}
 		return op, by
 	}
-	return op, lease{}
+	return op, grantedLease{}
 }
 
 // learn keeps what a reply told: leases to use, hand-offs to answer, tasks that
 // are closed.
-func (s *arena) learn(slot *slot, op lop, got lreply) {
+func (s *historyRecorder) learn(slot *openTask, op linearOp, got linearResult) {
 	if op.verb == "advance" {
-		completes, acquires := op.halves()
-		s.learn(s.slotOf(op.next.task, slot), acquires, lreply{run: got.run, token: got.token})
+		completes, acquires := op.split()
+		s.learn(s.openTaskOf(op.next.task, slot), acquires, linearResult{run: got.run, token: got.token})
 		got.run, op = "", completes
 	}
 	s.mu.Lock()
@@ -284,14 +285,14 @@ func (s *arena) learn(slot *slot, op lop, got lreply) {
 		if err != nil {
 			s.t.Error(err)
 		}
-		slot.runs = append(slot.runs, lease{h, got.token})
+		slot.runs = append(slot.runs, grantedLease{h, got.token})
 		s.history.leases++
 	}
 	if op.verb == "help" && got.answer != "" {
-		slot.helps = append(slot.helps, lop{task: op.task, help: got.answer})
+		slot.helps = append(slot.helps, linearOp{task: op.task, help: got.answer})
 	}
 	if got.answer == "handoff" { // an escalation: its id is the run's
-		slot.helps = append(slot.helps, lop{task: op.task, help: "handoff_" + op.run[len("run_"):]})
+		slot.helps = append(slot.helps, linearOp{task: op.task, help: "handoff_" + op.run[len("run_"):]})
 	}
 	if picket.TaskState(got.answer).Terminal() || got.seen.state.Terminal() || got.code == picket.CodeTaskClosed ||
 		got.code == picket.CodeTaskCancelled {
@@ -299,18 +300,18 @@ func (s *arena) learn(slot *slot, op lop, got lreply) {
 	}
 }
 
-// slotOf is where a task is worked on, or another slot when it is no more.
-func (s *arena) slotOf(task string, otherwise *slot) *slot {
+// openTaskOf is where a task is worked on, or another slot when it is no more.
+func (s *historyRecorder) openTaskOf(task string, otherwise *openTask) *openTask {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.IndexFunc(s.slots, func(of *slot) bool { return of.task == task }); i >= 0 {
-		return s.slots[i]
+	if i := slices.IndexFunc(s.openTasks, func(of *openTask) bool { return of.task == task }); i >= 0 {
+		return s.openTasks[i]
 	}
 	return otherwise
 }
 
 // refill puts a new task in the place of one that is closed.
-func (s *arena) refill(slot *slot, closed string) {
+func (s *historyRecorder) refill(slot *openTask, closed string) {
 	if slot.task != closed {
 		return
 	}
@@ -331,12 +332,12 @@ func (s *arena) refill(slot *slot, closed string) {
 		s.t.Error(err)
 	}
 	slot.task = task.TaskID
-	s.enlist(slot.role)
+	s.registerAgent(slot.role)
 	s.history.tasks = append(s.history.tasks, task.TaskID)
 }
 
-// note writes an operation into the history.
-func (s *arena) note(id int, op lop, got lreply, call, back time.Time) {
+// addOperation writes an operation into the history.
+func (s *historyRecorder) addOperation(id int, op linearOp, got linearResult, call, back time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := porcupine.Operation{
@@ -357,16 +358,16 @@ func (s *arena) note(id int, op lop, got lreply, call, back time.Time) {
 	s.history.ops = append(s.history.ops, o)
 }
 
-// outcome sorts an error: a refusal is an answer, a lost reply is unknown.
-func outcome(err error) (got lreply, known bool) {
+// classifyError sorts an error: a refusal is an answer, a lost reply is unknown.
+func classifyError(err error) (got linearResult, known bool) {
 	var refusal *picket.Error
 	switch {
 	case err == nil:
-		return lreply{}, true
+		return linearResult{}, true
 	case errors.As(err, &refusal) && refusal.Code != picket.CodeUnavailable:
-		return lreply{code: refusal.Code}, false
+		return linearResult{code: refusal.Code}, false
 	case errors.As(err, &refusal), errors.Is(err, io.EOF):
-		return lreply{unknown: true}, false
+		return linearResult{unknown: true}, false
 	}
-	return lreply{code: picket.Code(err.Error())}, false // no specification knows it
+	return linearResult{code: picket.Code(err.Error())}, false // no specification knows it
 }

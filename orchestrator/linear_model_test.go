@@ -13,9 +13,9 @@ import (
 // lease and its register, whose value is the last report. It is a plain value,
 // so porcupine compares states with ==.
 
-// lop is an operation as a client asked for it. One on no task, such as the
+// linearOp is an operation as a client asked for it. One on no task, such as the
 // reaper's, happened to every task.
-type lop struct {
+type linearOp struct {
 	verb    string
 	task    string
 	run     string // the lease it presents
@@ -23,29 +23,29 @@ type lop struct {
 	key     string // of a request that can be repeated
 	content string
 	help    string
-	jump    int64  // ms
-	next    lnext  // of an advance: what it acquires
-	agent   string // that acquires: the registered one, "" for one that is not
+	jump    int64    // ms
+	next    nextTask // of an advance: what it acquires
+	agent   string   // that acquires: the registered one, "" for one that is not
 }
 
-// lnext is a task and the role that nobody but it asks for.
-type lnext struct {
+// nextTask is a task and the role that nobody but it asks for.
+type nextTask struct {
 	task string
 	role string
 }
 
-// halves are an advance as two operations that happened at the same time, each
+// halfMinuteThresholds are an advance as two operations that happened at the same time, each
 // on a task of its own.
-func (op lop) halves() (completes, acquires lop) {
+func (op linearOp) split() (completes, acquires linearOp) {
 	completes, acquires = op,
-		lop{verb: "acquire", task: op.next.task, content: op.next.role, run: "?" + ulid.Make().String()}
-	completes.verb, completes.next = "complete", lnext{}
+		linearOp{verb: "acquire", task: op.next.task, content: op.next.role, run: "?" + ulid.Make().String()}
+	completes.verb, completes.next = "complete", nextTask{}
 	return completes, acquires
 }
 
-// lreply is what the client was told. A lost one is unknown: the operation took
+// linearResult is what the client was told. A lost one is unknown: the operation took
 // effect at any time after it was asked for, or never.
-type lreply struct {
+type linearResult struct {
 	unknown bool
 	code    picket.Code
 	run     string // granted; "" for none
@@ -53,11 +53,11 @@ type lreply struct {
 	ttl     int64
 	answer  string // of a closing verb, or the state of the task shown
 	seq     int64
-	seen    lview
+	seen    taskView
 }
 
-// lview is what a read shows of a task.
-type lview struct {
+// taskView is what a read shows of a task.
+type taskView struct {
 	state    picket.TaskState
 	token    int64
 	seq      int64
@@ -67,8 +67,8 @@ type lview struct {
 	value    string
 }
 
-type ltask struct {
-	lview
+type linearTask struct {
+	taskView
 	now       int64
 	deadline  int64
 	confirmed bool
@@ -91,17 +91,17 @@ const (
 	linearAttempts = 5
 )
 
-func newLTask() ltask { return ltask{lview: lview{state: picket.TaskQueued}} }
+func newLinearTask() linearTask { return linearTask{taskView: taskView{state: picket.TaskQueued}} }
 
 // step applies an operation. An unknown one is legal in any state; what it did
 // there, if anything, the operations after it show.
-func (t ltask) step(op lop, got lreply) (ltask, bool) {
+func (t linearTask) step(op linearOp, got linearResult) (linearTask, bool) {
 	want := t.apply(op, got)
 	if got.unknown {
 		return t, true
 	}
 	if want.ttl > 0 { // what the machine took to answer is gone
-		if got.ttl > want.ttl || got.ttl <= want.ttl-half {
+		if got.ttl > want.ttl || got.ttl <= want.ttl-halfMinute {
 			return t, false
 		}
 		want.ttl = got.ttl
@@ -110,11 +110,11 @@ func (t ltask) step(op lop, got lreply) (ltask, bool) {
 }
 
 // apply changes the task and says what the operation has to answer.
-func (t *ltask) apply(op lop, got lreply) lreply {
+func (t *linearTask) apply(op linearOp, got linearResult) linearResult {
 	switch op.verb {
 	case "read":
 		t.name(got.seen.run)
-		return lreply{seen: t.lview}
+		return linearResult{seen: t.taskView}
 	case "clock":
 		t.now += op.jump
 	case "expire_due":
@@ -138,7 +138,7 @@ func (t *ltask) apply(op lop, got lreply) lreply {
 	default:
 		return t.fenced(op)
 	}
-	return lreply{}
+	return linearResult{}
 }
 
 func find(record, key string) (value string, ok bool) {
@@ -149,29 +149,29 @@ func find(record, key string) (value string, ok bool) {
 
 // name gives the run of an acquire whose reply was lost its name: until it is
 // shown for the first time it is called after the acquire.
-func (t *ltask) name(run string) {
+func (t *linearTask) name(run string) {
 	if t.run == t.by && run != "" {
 		t.granted = strings.Replace(t.granted, "="+t.run+" ", "="+run+" ", 1)
 		t.run = run
 	}
 }
 
-func (t *ltask) acquire(op lop, got lreply) lreply {
+func (t *linearTask) acquire(op linearOp, got linearResult) linearResult {
 	if was, again := find(t.granted, op.key); op.key != "" && again {
 		if t.state != picket.TaskLeased || t.run != was || t.now >= t.deadline {
-			return lreply{code: picket.CodeLeaseExpired}
+			return linearResult{code: picket.CodeLeaseExpired}
 		}
 		t.name(got.run)
-		return lreply{run: t.run, token: t.token, ttl: t.deadline - t.now}
+		return linearResult{run: t.run, token: t.token, ttl: t.deadline - t.now}
 	}
 	if op.agent != "" && t.gone {
-		return lreply{code: picket.CodeAgentGone}
+		return linearResult{code: picket.CodeAgentGone}
 	}
 	if t.state != picket.TaskQueued {
-		return lreply{}
+		return linearResult{}
 	}
 	if t.now < t.kept && op.agent == "" {
-		return lreply{}
+		return linearResult{}
 	}
 	t.member, t.kept = op.agent != "", 0
 	t.token++
@@ -184,14 +184,14 @@ func (t *ltask) acquire(op lop, got lreply) lreply {
 		t.granted += op.key + "=" + t.run + " "
 	}
 	t.deadline = t.now + min(linearWindow, 30_000)
-	return lreply{run: t.run, token: t.token, ttl: t.deadline - t.now}
+	return linearResult{run: t.run, token: t.token, ttl: t.deadline - t.now}
 }
 
-func (t *ltask) end(how picket.RunState) {
+func (t *linearTask) end(how picket.RunState) {
 	t.ended, t.deadline = how, 0
 }
 
-func (t *ltask) expireDue() {
+func (t *linearTask) expireDue() {
 	if t.state != picket.TaskLeased || t.now < t.deadline {
 		return
 	}
@@ -203,7 +203,7 @@ func (t *ltask) expireDue() {
 }
 
 // failed counts a failure and decides what becomes of the task.
-func (t *ltask) failed(again bool) {
+func (t *linearTask) failed(again bool) {
 	t.failures++
 	t.state = picket.TaskQueued
 	if !again || t.failures >= linearAttempts {
@@ -211,12 +211,12 @@ func (t *ltask) failed(again bool) {
 	}
 }
 
-func (t *ltask) park(escalated bool) {
+func (t *linearTask) park(escalated bool) {
 	t.state, t.escalated = picket.TaskHandoff, escalated
 	t.help = "handoff_" + strings.TrimPrefix(t.run, "run_")
 }
 
-func (t *ltask) operate(verb string) lreply {
+func (t *linearTask) operate(verb string) linearResult {
 	need := map[string]picket.TaskState{
 		"expire":  picket.TaskLeased,
 		"approve": picket.TaskReview,
@@ -224,9 +224,9 @@ func (t *ltask) operate(verb string) lreply {
 	}[verb]
 	switch {
 	case t.state.Terminal():
-		return lreply{code: picket.CodeTaskClosed}
+		return linearResult{code: picket.CodeTaskClosed}
 	case t.state != need:
-		return lreply{code: picket.CodeStateConflict}
+		return linearResult{code: picket.CodeStateConflict}
 	case verb == "expire":
 		t.end(picket.RunExpired)
 		t.state = picket.TaskQueued
@@ -238,15 +238,15 @@ func (t *ltask) operate(verb string) lreply {
 		}
 		t.state, t.help = picket.TaskCancelled, ""
 	}
-	return lreply{answer: string(t.state)}
+	return linearResult{answer: string(t.state)}
 }
 
-func (t *ltask) answer(help string) lreply {
+func (t *linearTask) answer(help string) linearResult {
 	switch {
 	case t.state.Terminal():
-		return lreply{code: picket.CodeTaskClosed}
+		return linearResult{code: picket.CodeTaskClosed}
 	case t.help != help:
-		return lreply{code: picket.CodeStateConflict}
+		return linearResult{code: picket.CodeStateConflict}
 	}
 	if t.escalated {
 		t.failures = 0
@@ -254,17 +254,17 @@ func (t *ltask) answer(help string) lreply {
 		t.kept = t.now + 60_000
 	}
 	t.state, t.help = picket.TaskQueued, ""
-	return lreply{answer: string(t.state)}
+	return linearResult{answer: string(t.state)}
 }
 
 // fenced runs a verb of the lease's own holder.
-func (t *ltask) fenced(op lop) lreply {
+func (t *linearTask) fenced(op linearOp) linearResult {
 	call := op.run + "/" + op.verb + "/" + op.content
 	if was, again := find(t.closed, call); again {
-		return lreply{answer: was}
+		return linearResult{answer: was}
 	}
 	if code := t.refuses(op); code != "" {
-		return lreply{code: code}
+		return linearResult{code: code}
 	}
 	if op.verb == "report" {
 		return t.report(op)
@@ -272,7 +272,7 @@ func (t *ltask) fenced(op lop) lreply {
 	switch op.verb {
 	case "renew":
 		t.confirmed, t.deadline = true, max(t.deadline, t.now+linearWindow)
-		return lreply{token: t.token, ttl: t.deadline - t.now}
+		return linearResult{token: t.token, ttl: t.deadline - t.now}
 	case "complete":
 		t.end(picket.RunCompleted)
 		t.state = picket.TaskReview
@@ -296,11 +296,11 @@ func (t *ltask) fenced(op lop) lreply {
 		answer = t.help
 	}
 	t.closed += call + "=" + answer + " "
-	return lreply{answer: answer}
+	return linearResult{answer: answer}
 }
 
 // refuses is the one definition of "still holds".
-func (t *ltask) refuses(op lop) picket.Code {
+func (t *linearTask) refuses(op linearOp) picket.Code {
 	switch {
 	case t.state == picket.TaskCancelled:
 		return picket.CodeTaskCancelled
@@ -316,16 +316,16 @@ func (t *ltask) refuses(op lop) picket.Code {
 	return ""
 }
 
-func (t *ltask) report(op lop) lreply {
+func (t *linearTask) report(op linearOp) linearResult {
 	if op.key != "" {
 		if was, again := find(t.told, op.run+"/"+op.key); again {
 			content, seq, _ := strings.Cut(was, "@")
 			if content != op.content {
-				return lreply{code: picket.CodeIdempotencyConflict}
+				return linearResult{code: picket.CodeIdempotencyConflict}
 			}
 			var n int64
 			_, _ = fmt.Sscan(seq, &n)
-			return lreply{seq: n}
+			return linearResult{seq: n}
 		}
 	}
 	if !t.confirmed { // the first call starts the window, a report does not extend it
@@ -334,5 +334,5 @@ func (t *ltask) report(op lop) lreply {
 	if t.seq, t.value = t.seq+1, op.content; op.key != "" {
 		t.told += fmt.Sprintf("%s/%s=%s@%d ", op.run, op.key, op.content, t.seq)
 	}
-	return lreply{seq: t.seq}
+	return linearResult{seq: t.seq}
 }

@@ -24,14 +24,14 @@ import (
 // requests were lost, has to be what one task after the other could have
 // answered. The checker is porcupine.
 
-// mix says which verbs a history is made of, by weight.
-type mix struct {
+// verbMix says which verbs a history is made of, by weight.
+type verbMix struct {
 	name  string
 	tasks int
 	verbs map[string]int
 }
 
-var mixes = []mix{
+var verbMixes = []verbMix{
 	// A fenced register: only the holder writes, anybody reads.
 	{"register", 2, map[string]int{
 		"acquire":  8,
@@ -77,12 +77,12 @@ func TestLinearizable(t *testing.T) {
 	store := rig.Real(t)
 	var sum linearCounts
 	for i := range histories {
-		w := mixes[i%len(mixes)]
-		h := record(t, store, w, seed+uint64(i), &unpatched)
+		w := verbMixes[i%len(verbMixes)]
+		h := recordHistory(t, store, w, seed+uint64(i), &noPatch)
 		if h.calls < 500 {
 			t.Fatalf("only %d operations", h.calls)
 		}
-		if bad := h.judge(); bad != "" {
+		if bad := h.check(); bad != "" {
 			t.Fatalf("%s history %d: %s\nrepeat with: go test ./orchestrator -run '^TestLinearizable$' -rapid.seed=%d (clients race: it may take several tries)",
 				w.name, i, bad, seed+uint64(i))
 		}
@@ -130,25 +130,25 @@ type history struct {
 
 var linearModel = porcupine.Model{
 	Partition: byTask,
-	Init:      func() any { return newLTask() },
+	Init:      func() any { return newLinearTask() },
 	Step: func(state, input, output any) (bool, any) {
-		next, legal := state.(ltask).step(input.(lop), output.(lreply))
+		next, legal := state.(linearTask).step(input.(linearOp), output.(linearResult))
 		return legal, next
 	},
 	DescribeOperation: func(input, output any) string {
-		op, got := input.(lop), output.(lreply)
+		op, got := input.(linearOp), output.(linearResult)
 		if got.unknown {
 			return fmt.Sprintf("%s %s: unknown", op.verb, op.run)
 		}
 		return fmt.Sprintf("%s %s: %s", op.verb,
-			fields(op.run, op.agent, op.token, op.key, op.content, op.help, op.jump),
-			fields(got.code, got.run, got.token, got.ttl, got.answer, got.seq, got.seen))
+			nonZero(op.run, op.agent, op.token, op.key, op.content, op.help, op.jump),
+			nonZero(got.code, got.run, got.token, got.ttl, got.answer, got.seq, got.seen))
 	},
 	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
-// fields prints what is not empty.
-func fields(all ...any) string {
+// nonZero prints what is not empty.
+func nonZero(all ...any) string {
 	var out []string
 	for _, v := range all {
 		if !reflect.ValueOf(v).IsZero() {
@@ -163,13 +163,13 @@ func fields(all ...any) string {
 func byTask(all []porcupine.Operation) [][]porcupine.Operation {
 	parts, names := map[string][]porcupine.Operation{}, []string{}
 	for _, o := range all {
-		if task := o.Input.(lop).task; task != "" && parts[task] == nil {
+		if task := o.Input.(linearOp).task; task != "" && parts[task] == nil {
 			parts[task] = []porcupine.Operation{}
 			names = append(names, task)
 		}
 	}
 	for _, o := range all {
-		if task := o.Input.(lop).task; task != "" {
+		if task := o.Input.(linearOp).task; task != "" {
 			parts[task] = append(parts[task], o)
 			continue
 		}
@@ -179,20 +179,20 @@ func byTask(all []porcupine.Operation) [][]porcupine.Operation {
 	}
 	out := make([][]porcupine.Operation, 0, len(names))
 	for _, name := range names {
-		out = append(out, bounded(parts[name]))
+		out = append(out, boundUnknown(parts[name]))
 	}
 	return out
 }
 
-// bounded ends the operations of unknown outcome where they cannot have an
+// boundUnknown ends the operations of unknown outcome where they cannot have an
 // effect any more: those of a lease when a reply shows a higher token, all when
 // one shows that the task is closed. At such a point each of them may be put
 // in, as doing nothing, so no order is gained or lost; but the checker would
 // try them everywhere.
-func bounded(part []porcupine.Operation) []porcupine.Operation {
+func boundUnknown(part []porcupine.Operation) []porcupine.Operation {
 	closed := int64(noReturn)
 	for _, o := range part {
-		got := o.Output.(lreply)
+		got := o.Output.(linearResult)
 		if !got.unknown && (picket.TaskState(got.answer).Terminal() || got.seen.state.Terminal() ||
 			got.code == picket.CodeTaskClosed || got.code == picket.CodeTaskCancelled) {
 			closed = min(closed, o.Return)
@@ -200,14 +200,14 @@ func bounded(part []porcupine.Operation) []porcupine.Operation {
 	}
 	out := part[:0:0]
 	for _, o := range part {
-		op := o.Input.(lop)
-		if !o.Output.(lreply).unknown {
+		op := o.Input.(linearOp)
+		if !o.Output.(linearResult).unknown {
 			out = append(out, o)
 			continue
 		}
 		o.Return = max(o.Call, closed)
 		for _, later := range part {
-			got := later.Output.(lreply)
+			got := later.Output.(linearResult)
 			if op.token > 0 && !got.unknown && max(got.token, got.seen.token) > op.token {
 				o.Return = min(o.Return, max(o.Call, later.Return))
 			}
@@ -219,8 +219,8 @@ func bounded(part []porcupine.Operation) []porcupine.Operation {
 	return out
 }
 
-// judge says what is wrong with a history, "" for nothing.
-func (h *history) judge() string {
+// check says what is wrong with a history, "" for nothing.
+func (h *history) check() string {
 	start := time.Now()
 	result, info := porcupine.CheckOperationsVerbose(linearModel, h.ops, checkTime)
 	h.checked = time.Since(start)
@@ -246,13 +246,13 @@ func (h *history) judge() string {
 func (h *history) write(path string) error {
 	var out strings.Builder
 	for _, part := range byTask(h.ops) {
-		if legal(part) {
+		if isLinearizable(part) {
 			continue
 		}
 		at := slices.SortedFunc(slices.Values(part),
 			func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
-		n := sort.Search(len(at), func(i int) bool { return !legal(until(part, at[i].Return)) })
-		for _, o := range until(part, at[min(n, len(at)-1)].Return) {
+		n := sort.Search(len(at), func(i int) bool { return !isLinearizable(historyUntil(part, at[i].Return)) })
+		for _, o := range historyUntil(part, at[min(n, len(at)-1)].Return) {
 			fmt.Fprintf(&out, "client %d, %d to %d us: %s\n", o.ClientId, o.Call/1000, o.Return/1000,
 				linearModel.DescribeOperation(o.Input, o.Output))
 		}
@@ -261,20 +261,20 @@ func (h *history) write(path string) error {
 	return os.WriteFile(path, []byte(out.String()), 0o600)
 }
 
-func legal(ops []porcupine.Operation) bool {
+func isLinearizable(ops []porcupine.Operation) bool {
 	return porcupine.CheckOperationsTimeout(linearModel, ops, checkTime) == porcupine.Ok
 }
 
-// until is what was known of a history at a point of time: what was still
+// untilRefused is what was known of a history at a point of time: what was still
 // under way is unknown.
-func until(ops []porcupine.Operation, end int64) []porcupine.Operation {
+func historyUntil(ops []porcupine.Operation, end int64) []porcupine.Operation {
 	var out []porcupine.Operation
 	for _, o := range ops {
 		if o.Call > end {
 			continue
 		}
 		if o.Return > end {
-			o.Return, o.Output = noReturn, lreply{unknown: true}
+			o.Return, o.Output = noReturn, linearResult{unknown: true}
 		}
 		out = append(out, o)
 	}
@@ -282,11 +282,11 @@ func until(ops []porcupine.Operation, end int64) []porcupine.Operation {
 	return out
 }
 
-// linearHunt looks for a planted bug in so many histories. One that cannot be
+// huntByHistories looks for a planted bug in so many histories. One that cannot be
 // decided in time finds nothing.
-func linearHunt(t *testing.T, store rig.Store, bug *patch, seed uint64, rounds int) verdict {
+func huntByHistories(t *testing.T, store rig.Store, bug *scriptPatch, seed uint64, rounds int) verdict {
 	for i := range rounds {
-		h := record(t, store, mixes[i%len(mixes)], seed+uint64(i), bug)
+		h := recordHistory(t, store, verbMixes[i%len(verbMixes)], seed+uint64(i), bug)
 		start := time.Now()
 		if porcupine.CheckOperationsTimeout(linearModel, h.ops, checkTime/6) == porcupine.Illegal &&
 			time.Since(start) < checkTime/6 {
@@ -301,23 +301,25 @@ const noReturn = math.MaxInt64 / 2
 
 // The checker bites: histories that no single task could have answered.
 func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
-	lease := func(run string, token int64) lreply { return lreply{run: run, token: token, ttl: 30_000} }
+	lease := func(run string, token int64) linearResult { return linearResult{run: run, token: token, ttl: 30_000} }
 	type did struct {
-		op  lop
-		got lreply
+		op  linearOp
+		got linearResult
 	}
 	for name, ops := range map[string][]did{
-		"two holders": {{lop{verb: "acquire"}, lease("run_a", 1)}, {lop{verb: "acquire"}, lease("run_b", 2)}},
-		"the token stands": {{lop{verb: "acquire"}, lease("run_a", 1)},
-			{lop{verb: "expire"}, lreply{answer: "queued"}}, {lop{verb: "acquire"}, lease("run_b", 1)}},
-		"a zombie writes": {{lop{verb: "acquire"}, lease("run_a", 1)},
-			{lop{verb: "expire"}, lreply{answer: "queued"}}, {lop{verb: "acquire"}, lease("run_b", 2)},
-			{lop{verb: "report", run: "run_a", token: 1}, lreply{seq: 1}}},
-		"a removed one writes": {{lop{verb: "acquire", agent: "a"}, lease("run_a", 1)},
-			{lop{verb: "dismiss"}, lreply{}}, {lop{verb: "report", run: "run_a", token: 1}, lreply{seq: 1}}},
-		"a write is forgotten": {{lop{verb: "acquire"}, lease("run_a", 1)},
-			{lop{verb: "report", run: "run_a", token: 1, content: "x"}, lreply{seq: 1}},
-			{lop{verb: "read"}, lreply{seen: lview{state: "leased", token: 1, attempt: 1, run: "run_a"}}}},
+		"two holders": {{linearOp{verb: "acquire"}, lease("run_a", 1)}, {linearOp{verb: "acquire"}, lease("run_b", 2)}},
+		"the token stands": {{linearOp{verb: "acquire"}, lease("run_a", 1)},
+			{linearOp{verb: "expire"}, linearResult{answer: "queued"}}, {linearOp{verb: "acquire"}, lease("run_b", 1)}},
+		"a zombie writes": {{linearOp{verb: "acquire"}, lease("run_a", 1)},
+			{linearOp{verb: "expire"}, linearResult{answer: "queued"}}, {linearOp{verb: "acquire"}, lease("run_b", 2)},
+			{linearOp{verb: "report", run: "run_a", token: 1}, linearResult{seq: 1}}},
+		"a removed one writes": {{linearOp{verb: "acquire", agent: "a"}, lease("run_a", 1)},
+			{linearOp{verb: "dismiss"}, linearResult{}},
+			{linearOp{verb: "report", run: "run_a", token: 1}, linearResult{seq: 1}}},
+		"a write is forgotten": {{linearOp{verb: "acquire"}, lease("run_a", 1)},
+			{linearOp{verb: "report", run: "run_a", token: 1, content: "x"}, linearResult{seq: 1}},
+			{linearOp{verb: "read"},
+				linearResult{seen: taskView{state: "leased", token: 1, attempt: 1, run: "run_a"}}}},
 	} {
 		var h history
 		for i, o := range ops {

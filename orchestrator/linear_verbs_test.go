@@ -15,32 +15,33 @@ import (
 // The verbs of the histories: each asks the engine and puts the answer into
 // the terms of the specification.
 
-func digest(parts ...string) string {
+func requestKey(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return hex.EncodeToString(sum[:])
 }
 
-// call does an operation and writes it into the history.
-func (s *arena) call(id int, e *orchestrator.Engine, op lop, by lease) lreply {
+// invoke does an operation and writes it into the history.
+func (s *historyRecorder) call(id int, e *orchestrator.Engine, op linearOp, by grantedLease) linearResult {
 	if op.verb == "acquire" {
 		op.run = "?" + ulid.Make().String() // its name if nobody hears of it
 	}
 	asked := time.Now()
-	got := s.ask(e, op, by)
+	got := s.execute(e, op, by)
 	if op.verb == "advance" {
 		return s.advanced(id, op, got, asked)
 	}
-	s.note(id, op, got, asked, time.Now())
+	s.addOperation(id, op, got, asked, time.Now())
 	if op.verb == "acquire" && got.unknown && op.key == "" {
 		// The engine tries to give back what nobody will hear of.
-		s.note(id, lop{verb: "undeliver", task: op.task, run: op.run}, lreply{unknown: true}, asked, time.Now())
+		s.addOperation(id, linearOp{verb: "undeliver", task: op.task, run: op.run}, linearResult{unknown: true}, asked,
+			time.Now())
 	}
-	s.letGo()
+	s.releaseHeld()
 	return got
 }
 
-// letGo releases what was held back until now.
-func (s *arena) letGo() {
+// releaseHeld releases what was held back until now.
+func (s *historyRecorder) releaseHeld() {
 	s.mu.Lock()
 	done := s.history.calls
 	s.mu.Unlock()
@@ -49,25 +50,26 @@ func (s *arena) letGo() {
 
 // advanced writes an advance into the history: of one that was refused nothing
 // may be seen on the task it would have acquired.
-func (s *arena) advanced(id int, op lop, got lreply, asked time.Time) lreply {
-	back, granted := time.Now(), lreply{unknown: got.unknown, run: got.run, token: got.token, ttl: got.ttl}
-	completes, acquires := op.halves()
-	s.note(id, completes, lreply{unknown: got.unknown, code: got.code, answer: got.answer}, asked, back)
+func (s *historyRecorder) advanced(id int, op linearOp, got linearResult, asked time.Time) linearResult {
+	back, granted := time.Now(), linearResult{unknown: got.unknown, run: got.run, token: got.token, ttl: got.ttl}
+	completes, acquires := op.split()
+	s.addOperation(id, completes, linearResult{unknown: got.unknown, code: got.code, answer: got.answer}, asked, back)
 	if got.code == "" {
-		s.note(id, acquires, granted, asked, back)
+		s.addOperation(id, acquires, granted, asked, back)
 	}
 	if got.unknown {
-		s.note(id, lop{verb: "undeliver", task: acquires.task, run: acquires.run}, lreply{unknown: true}, asked, back)
+		s.addOperation(id, linearOp{verb: "undeliver", task: acquires.task, run: acquires.run},
+			linearResult{unknown: true}, asked, back)
 	}
-	s.letGo()
+	s.releaseHeld()
 	return got
 }
 
-func (s *arena) ask(e *orchestrator.Engine, op lop, by lease) lreply {
+func (s *historyRecorder) execute(e *orchestrator.Engine, op linearOp, by grantedLease) linearResult {
 	switch op.verb {
 	case "read":
 		t, err := e.Task(s.ctx, op.task)
-		got, fine := outcome(err)
+		got, fine := classifyError(err)
 		if fine {
 			got.seen = viewOf(t)
 		}
@@ -76,35 +78,35 @@ func (s *arena) ask(e *orchestrator.Engine, op lop, by lease) lreply {
 		if err := s.raw.HIncrBy(s.ctx, s.prefix+"meta", "now", op.jump).Err(); err != nil {
 			s.t.Error(err)
 		}
-		return lreply{}
+		return linearResult{}
 	case "expire_due":
 		_, err := e.ExpireDue(s.ctx, 100)
-		got, _ := outcome(err)
+		got, _ := classifyError(err)
 		return got
 	case "undeliver":
-		got, _ := outcome(e.Undeliver(s.ctx, op.run))
+		got, _ := classifyError(e.Undeliver(s.ctx, op.run))
 		return got
 	case "acquire":
 		return s.acquire(e, op)
 	case "dismiss":
 		_, err := e.Deregister(s.ctx, operator, op.content, nil)
-		got, _ := outcome(err)
+		got, _ := classifyError(err)
 		return got
 	case "expire":
-		return shown(e.Expire(s.ctx, operator, op.task, "because"))
+		return shownResult(e.Expire(s.ctx, operator, op.task, "because"))
 	case "cancel":
-		return shown(e.Cancel(s.ctx, operator, op.task, "because"))
+		return shownResult(e.Cancel(s.ctx, operator, op.task, "because"))
 	case "approve":
-		return shown(e.Approve(s.ctx, operator, op.task, picket.Decision{Note: "fine"}))
+		return shownResult(e.Approve(s.ctx, operator, op.task, picket.Decision{Note: "fine"}))
 	case "answer":
-		return shown(e.Answer(s.ctx, operator, op.help, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}))
+		return shownResult(e.Answer(s.ctx, operator, op.help, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}))
 	}
-	return s.askFenced(e, op, by)
+	return s.executeFenced(e, op, by)
 }
 
-// enlist registers the agent that a task's leases go to now and then. Nobody
+// registerAgent registers the agent that a task's leases go to now and then. Nobody
 // hears of it again, so it may be silent for as long as anybody may.
-func (s *arena) enlist(role string) {
+func (s *historyRecorder) registerAgent(role string) {
 	seconds := 4_000_000
 	unhealthy, dead := 2*seconds, 4*seconds
 	_, err := s.clean.Register(s.ctx, operator, picket.Registration{
@@ -123,8 +125,8 @@ func (s *arena) enlist(role string) {
 
 // viewOf is what the specification knows of a task. A run that nobody heard of
 // has no name there.
-func viewOf(t picket.Task) lview {
-	v := lview{state: t.State, token: t.FencingToken, attempt: t.Attempts, failures: t.Failures}
+func viewOf(t picket.Task) taskView {
+	v := taskView{state: t.State, token: t.FencingToken, attempt: t.Attempts, failures: t.Failures}
 	if len(t.Runs) > 0 {
 		v.run = t.Runs[len(t.Runs)-1].RunID
 	}
@@ -134,30 +136,30 @@ func viewOf(t picket.Task) lview {
 	return v
 }
 
-func (s *arena) acquire(e *orchestrator.Engine, op lop) lreply {
+func (s *historyRecorder) acquire(e *orchestrator.Engine, op linearOp) linearResult {
 	by := operator
 	if op.key != "" {
-		by.Once = picket.Once{Key: op.key, Body: digest("same")}
+		by.Once = picket.Once{Key: op.key, Body: requestKey("same")}
 	}
 	leases, err := e.Acquire(s.ctx, by, picket.AcquireRequest{Role: op.content, AgentID: op.agent})
-	got, fine := outcome(err)
+	got, fine := classifyError(err)
 	if fine && len(leases) > 0 {
 		got.run, got.token, got.ttl = leases[0].RunID, leases[0].FencingToken, leases[0].LeaseTTLMs
 	}
 	return got
 }
 
-func shown(t picket.Task, err error) lreply {
-	got, fine := outcome(err)
+func shownResult(t picket.Task, err error) linearResult {
+	got, fine := classifyError(err)
 	if fine {
 		got.answer = string(t.State)
 	}
 	return got
 }
 
-func (s *arena) askFenced(e *orchestrator.Engine, op lop, by lease) lreply {
+func (s *historyRecorder) executeFenced(e *orchestrator.Engine, op linearOp, by grantedLease) linearResult {
 	var (
-		got   lreply
+		got   linearResult
 		state picket.TaskState
 		err   error
 	)
@@ -191,7 +193,7 @@ func (s *arena) askFenced(e *orchestrator.Engine, op lop, by lease) lreply {
 	default:
 		panic("no verb " + op.verb)
 	}
-	if bad, fine := outcome(err); !fine {
+	if bad, fine := classifyError(err); !fine {
 		return bad
 	}
 	if state != "" {

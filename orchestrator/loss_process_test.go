@@ -75,13 +75,13 @@ func (p *lossProcess) do(call func(*orchestrator.Engine) (any, error)) (any, err
 // loseWitness deletes what a process keeps outside the store, while it is down.
 func (p *lossProcess) loseWitness() error { return os.RemoveAll(p.witness) }
 
-// orchestrator picks a process that grants and is awake.
-func (l *losses) orchestrator(rnd *rand.Rand) *lossProcess {
+// anyOrchestrator picks a process that grants and is awake.
+func (l *lossHistory) anyOrchestrator(rnd *rand.Rand) *lossProcess {
 	return pickProcess(rnd, l.procs[:l.orchestrators])
 }
 
-// any picks a process for a fenced verb: any that is awake.
-func (l *losses) any(rnd *rand.Rand) *lossProcess { return pickProcess(rnd, l.procs) }
+// anyProcess picks a process for a fenced verb: any that is awake.
+func (l *lossHistory) anyProcess(rnd *rand.Rand) *lossProcess { return pickProcess(rnd, l.procs) }
 
 func pickProcess(rnd *rand.Rand, procs []*lossProcess) *lossProcess {
 	var awake []*lossProcess
@@ -101,7 +101,7 @@ func pickProcess(rnd *rand.Rand, procs []*lossProcess) *lossProcess {
 
 // startProcess opens a process on a store; it ends with the test. The first
 // orchestrator may found the namespace.
-func (l *losses) startProcess(s rig.Store, orchestrates bool, plant func(*orchestrator.Store)) {
+func (l *lossHistory) startProcess(s rig.Store, orchestrates bool, plant func(*orchestrator.Store)) {
 	i := len(l.procs)
 	p := &lossProcess{
 		name:  "proxy",
@@ -121,9 +121,9 @@ func (l *losses) startProcess(s rig.Store, orchestrates bool, plant func(*orches
 	l.procs = append(l.procs, p)
 }
 
-// clock is the time of day of a process. Losses come faster here than once a
+// urgent is the time of day of a process. Losses come faster here than once a
 // second, which is what a floor by the clock alone can bear, so time runs.
-func (l *losses) clock(p *lossProcess) time.Time {
+func (l *lossHistory) clock(p *lossProcess) time.Time {
 	t := time.Now().Add(time.Duration(l.ahead.Load()))
 	if p.back.Load() {
 		t = t.Add(-time.Hour)
@@ -133,7 +133,7 @@ func (l *losses) clock(p *lossProcess) time.Time {
 
 // fault makes a process lose a reply or fail to write its witness, now and
 // then, while faults are on.
-func (l *losses) fault(point string) error {
+func (l *lossHistory) fault(point string) error {
 	if !l.faults.Load() {
 		return nil
 	}
@@ -150,8 +150,8 @@ func (l *losses) fault(point string) error {
 	return fmt.Errorf("injected at %s", point)
 }
 
-// upToDate reports whether a process has witnessed the floor that is in force.
-func (l *losses) upToDate(p *lossProcess) bool {
+// knowsFloor reports whether a process has witnessed the floor that is in force.
+func (l *lossHistory) knowsFloor(p *lossProcess) bool {
 	text, err := os.ReadFile(witnessFile(p.witness))
 	var w struct{ Floor int64 }
 	return err == nil && json.Unmarshal(text, &w) == nil && w.Floor == l.reader.floor
@@ -180,7 +180,7 @@ func (c *counter) value() int {
 	return c.n
 }
 
-// wait waits until n more have been counted than when it was called.
+// subscribe waits until n more have been counted than when it was called.
 func (c *counter) wait(t *testing.T, n int, what string) {
 	t.Helper()
 	late := time.After(time.Minute)
@@ -214,7 +214,7 @@ func floorOf(ev picket.Event) int64 {
 
 // follow reads the log on from the reader's cursor to its end. away reports
 // that the store cannot be read now.
-func (l *losses) follow(ctx context.Context, p *lossProcess) (away bool) {
+func (l *lossHistory) follow(ctx context.Context, p *lossProcess) (away bool) {
 	for {
 		got, err := p.do(func(e *orchestrator.Engine) (any, error) {
 			return e.Events(ctx, picket.EventQuery{After: l.reader.last, Limit: 1000})
@@ -223,7 +223,8 @@ func (l *losses) follow(ctx context.Context, p *lossProcess) (away bool) {
 			return true
 		}
 		if err != nil {
-			l.mem.broke("the cursor stays good", "events after %d: %s (%v)", l.reader.last, picket.CodeOf(err), err)
+			l.promises.recordBroken("the cursor stays good", "events after %d: %s (%v)", l.reader.last,
+				picket.CodeOf(err), err)
 			return true
 		}
 		page := got.(picket.EventPage)
@@ -237,9 +238,9 @@ func (l *losses) follow(ctx context.Context, p *lossProcess) (away bool) {
 }
 
 // read follows the log until ctx ends.
-func (l *losses) read(ctx context.Context) {
+func (l *lossHistory) read(ctx context.Context) {
 	for ctx.Err() == nil {
-		p := l.any(nil)
+		p := l.anyProcess(nil)
 		if l.follow(ctx, p) {
 			time.Sleep(time.Millisecond)
 			continue
@@ -250,9 +251,9 @@ func (l *losses) read(ctx context.Context) {
 	}
 }
 
-// patient repeats a call that is answered 503, as a client does; one connection
+// retryUnavailable repeats a call that is answered 503, as a client does; one connection
 // or another may not have been used since the loss.
-func (l *losses) patient(call func() error) error {
+func (l *lossHistory) retryUnavailable(call func() error) error {
 	late := time.Now().Add(time.Minute)
 	for {
 		err := call()
@@ -263,51 +264,51 @@ func (l *losses) patient(call func() error) error {
 	}
 }
 
-// caughtUp reads the log to its end.
-func (l *losses) caughtUp() {
+// readToEnd reads the log to its end.
+func (l *lossHistory) readToEnd() {
 	l.t.Helper()
-	ok(l.t, l.patient(func() error {
-		if l.follow(l.ctx, l.any(nil)) {
+	ok(l.t, l.retryUnavailable(func() error {
+		if l.follow(l.ctx, l.anyProcess(nil)) {
 			return picket.CodeUnavailable
 		}
 		return nil
 	}))
 }
 
-// meet lets a process find out what has become of the store.
-func (l *losses) meet(p *lossProcess) {
+// checkStore lets a process find out what has become of the store.
+func (l *lossHistory) waitUntilServed(p *lossProcess) {
 	l.t.Helper()
-	ok(l.t, l.patient(func() error {
+	ok(l.t, l.retryUnavailable(func() error {
 		_, err := p.do(func(e *orchestrator.Engine) (any, error) { return nil, e.Tick(l.ctx) })
 		return err
 	}))
 }
 
-// refuseAll asks the processes without a witness for everything, while nobody
+// wantAllRefused asks the processes without a witness for everything, while nobody
 // has adopted the store: they have to say 503 to all of it.
-func (l *losses) refuseAll() {
+func (l *lossHistory) wantAllRefused() {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
 	defer cancel()
 	for _, p := range l.procs[l.orchestrators:] {
-		for _, w := range l.workers {
+		for _, w := range l.clients {
 			for _, h := range w.held {
-				l.must503("renew", l.renew(ctx, h, p))
-				l.must503("report", l.report(ctx, h, p, "early"))
+				l.wantUnavailable("renew", l.renew(ctx, h, p))
+				l.wantUnavailable("report", l.report(ctx, h, p, "early"))
 			}
 		}
-		l.must503("submit", l.submit(ctx, p))
+		l.wantUnavailable("submit", l.submit(ctx, p))
 		_, err := p.do(func(e *orchestrator.Engine) (any, error) {
 			return e.Acquire(ctx, operator, picket.AcquireRequest{})
 		})
-		l.must503("acquire", err)
+		l.wantUnavailable("acquire", err)
 		_, err = p.do(func(e *orchestrator.Engine) (any, error) { return nil, e.Tick(ctx) })
-		l.must503("tick", err)
+		l.wantUnavailable("tick", err)
 	}
 }
 
-func (l *losses) must503(verb string, err error) {
+func (l *lossHistory) wantUnavailable(verb string, err error) {
 	if picket.CodeOf(err) != picket.CodeUnavailable {
-		l.mem.broke("no witness: 503 until somebody adopts", "%s: %s (%v)", verb, picket.CodeOf(err), err)
+		l.promises.recordBroken("no witness: 503 until somebody adopts", "%s: %s (%v)", verb, picket.CodeOf(err), err)
 	}
 }

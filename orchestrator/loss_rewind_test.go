@@ -14,7 +14,7 @@ import (
 // numbers that fall tells of it, and only to a process that had seen later ones.
 // With one orchestrator, which has seen every grant, tokens rise all the same.
 func TestStateRewoundReal(t *testing.T) {
-	l := newHistory(t)
+	l := newClients(t)
 	l.server = rig.NewDurable(t, "--enable-debug-command", "yes")
 	s := l.server.Store()
 	l.raw = redis.NewUniversalClient(&s.Redis)
@@ -26,30 +26,30 @@ func TestStateRewoundReal(t *testing.T) {
 	n := soakRounds(10, 200)
 	for range n {
 		l.rewindCycle()
-		for promise, times := range l.mem.broken {
+		for promise, times := range l.promises.broken {
 			// Until the next grant, processes that grant nothing go on writing.
-			if promise != "no sequence number is used twice" && promise != neverFalls {
-				t.Fatalf("%s: broken %d times\n%s", promise, times, strings.Join(l.mem.first, "\n"))
+			if promise != "no sequence number is used twice" && promise != promiseTokenNeverFalls {
+				t.Fatalf("%s: broken %d times\n%s", promise, times, strings.Join(l.promises.first, "\n"))
 			}
 		}
 	}
 	r := l.rested
 	t.Logf("state put back under a living server: %d times; %d tokens granted, %d raised by reclaim, %d adoptions; %d survivors went on, %d forgotten and "+
 		"%d ended refused, %d recorded reports looked at; 0 regressions; seed %d, %.0f s",
-		n, l.mem.granted, l.mem.raised, r.adoptions, r.survivors, r.forgotten, r.ended, r.reports, l.seed,
+		n, l.promises.granted, l.promises.raised, r.adoptions, r.survivors, r.forgotten, r.ended, r.reports, l.seed,
 		time.Since(l.start).Seconds())
 }
 
 // rewindCycle puts back a state that lacks more grants than can be on their
 // way at one moment: one that was sent before its process had heard of the
 // last ones could be taken for them.
-func (l *losses) rewindCycle() {
-	const inFlight = lossWorkers * 2
+func (l *lossHistory) rewindCycle() {
+	const inFlight = lossClients * 2
 	l.ahead.Add(int64(10 * time.Second))
-	stop := l.load()
+	stop := l.startLoad()
 	l.done.wait(l.t, 20+l.rnd.IntN(40), "calls before the state that is put back")
-	mark, granted := l.server.Size(), l.mem.given()
-	for l.mem.given() <= granted+inFlight {
+	mark, granted := l.server.Size(), l.promises.grantedCount()
+	for l.promises.grantedCount() <= granted+inFlight {
 		l.done.wait(l.t, 5, "calls that will be forgotten")
 	}
 	l.server.Rewind(func(int64) int64 {
@@ -60,5 +60,5 @@ func (l *losses) rewindCycle() {
 	})
 	l.done.wait(l.t, 60, "calls afterwards")
 	stop()
-	l.rest()
+	l.checkAtRest()
 }

@@ -9,8 +9,8 @@ import (
 
 // What the second of two people is told: who has decided what, and when.
 
-// who names whoever decided first.
-func (f facts) who() string {
+// decidedBy names whoever decided first.
+func (f facts) decidedBy() string {
 	by := f.or("by", "somebody")
 	if by == "deadline" {
 		return "its deadline"
@@ -21,9 +21,9 @@ func (f facts) who() string {
 	return by
 }
 
-// when says when that was; "" when nobody knows.
-func (f facts) when() string {
-	if at := integer(f["at"]); at > 0 {
+// decidedAt says when that was; "" when nobody knows.
+func (f facts) decidedAt() string {
+	if at := parseInt(f["at"]); at > 0 {
 		return " at " + picket.Instant(at).String()
 	}
 	return ""
@@ -41,17 +41,17 @@ var pastTense = map[string]string{
 	"retry":   "retried",
 }
 
-// decided is who has decided what, and when.
-func (f facts) decided() string {
+// alreadyDecided is who has decided what, and when.
+func (f facts) alreadyDecided() string {
 	said := cmp.Or(f["answer"], f["note"], f["reason"])
 	if said != "" {
 		said = ": " + said
 	}
-	return f.who() + " " + pastTense[f["decision"]] + " it already" + f.when() + said
+	return f.decidedBy() + " " + pastTense[f["decision"]] + " it already" + f.decidedAt() + said
 }
 
-// briefly cuts text to 500 characters.
-func briefly(s string) string {
+// excerpt cuts text to 500 characters.
+func excerpt(s string) string {
 	n := 0
 	for i := range s {
 		if n++; n > 500 {
@@ -61,5 +61,5 @@ func briefly(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// freeText are the facts that hold free text: a script has escaped it.
-var freeText = []string{"byName", "answer", "note", "reason"}
+// freeTextFacts are the facts that hold free text: a script has escaped it.
+var freeTextFacts = []string{"byName", "answer", "note", "reason"}

@@ -1,312 +1,179 @@
 package orchestrator_test
 
 import (
-	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// readers are the scripts that change nothing.
-var readers = []string{"agent", "agents", "pools", "evidence", "explain", "handoffs", "identify", "keys", "leases",
-	"list", "log", "reports", "reviews", "stats", "task",
-	"envelope", "ledger", "await_exec", "can_exec", "webhook_list", "review_ids"}
+// The verbs of agents in the matrix of lost replies.
 
-func lostCases() []lostCase {
-	var all []lostCase
-	for _, cases := range [][]lostCase{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases,
-		adoptionCases, crewCases, moneyCases, treeCases, webhookCases, sessionCases, keyCases} {
-		all = append(all, cases...)
-	}
-	return all
+var testAgent = picket.Registration{AgentID: "m1", RoleID: "mender", Capabilities: []string{"go"}}
+
+// acquireWithRevokedKey is asked by the key that owns m1.
+func asAgentOwner(key string) picket.Caller {
+	by := asked(key)
+	by.Actor = agentOwner.Actor
+	return by
 }
 
-func asked(key string) picket.Caller {
-	return picket.Caller{
-		Actor: "key_test",
-		Once:  picket.Once{Key: strings.Repeat(key, 64), Body: strings.Repeat("b", 64)},
-	}
-}
-
-func (w *lostWorld) submitted(spec picket.TaskSpec) {
+// withAgent is a set-up with a registered agent.
+func withAgent(w *replyEnv) {
 	w.t.Helper()
-	if spec.Title == "" {
-		spec.Title = "a task"
-	}
-	var err error
-	w.task, err = w.direct.Submit(w.ctx, operator, spec)
+	_, err := w.direct.Register(w.ctx, agentOwner, testAgent)
 	ok(w.t, err)
 }
 
-func (w *lostWorld) acquired() {
+// withAgentLease is enlisted with a lease of that agent.
+func withAgentLease(w *replyEnv) {
 	w.t.Helper()
-	leases, err := w.direct.Acquire(w.ctx, operator, picket.AcquireRequest{AgentID: "a1", WorkspaceRoot: "/srv/runs"})
+	withAgent(w)
+	w.submitted(picket.TaskSpec{Role: "mender"})
+	leases, err := w.direct.Acquire(w.ctx, agentOwner, picket.AcquireRequest{AgentID: "m1", Role: "mender"})
 	ok(w.t, err)
-	if len(leases) != 1 {
-		w.t.Fatalf("acquired %d leases", len(leases))
-	}
-	w.run = leases[0].RunID
 	w.held, err = rig.Sealer().Open(leases[0].LeaseToken.Reveal())
 	ok(w.t, err)
+	_, err = w.direct.Renew(w.ctx, w.held)
+	ok(w.t, err)
 }
 
-// leased is a set-up with one task that is leased.
-func leased(spec picket.TaskSpec) func(w *lostWorld) {
-	return func(w *lostWorld) {
-		w.submitted(spec)
-		w.acquired()
+func changeStatus(status picket.AgentStatus, by picket.Caller,
+	match ...int64) func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+	return func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+		return e.ChangeAgent(w.ctx, by, "m1", match, picket.AgentStatusChange{Status: status})
 	}
 }
 
-// confirmed is leased by an agent that has been heard of.
-func confirmed(spec picket.TaskSpec) func(w *lostWorld) {
-	return func(w *lostWorld) {
-		leased(spec)(w)
-		_, err := w.direct.Renew(w.ctx, w.held)
-		ok(w.t, err)
+// sendHeartbeat sends a heartbeat with the time of the test's own clock.
+func sendHeartbeat(hb picket.Heartbeat) func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+	return func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+		hb.ClientTimestamp = picket.Instant(w.now.Milliseconds())
+		return e.Heartbeat(w.ctx, agentOwner, "m1", hb)
 	}
 }
 
-var flaky = picket.TaskSpec{Retry: &picket.Retry{MaxAttempts: ptr(3), On: []picket.ExitClass{picket.ExitCrash}}}
+const whyHeartbeatRepeats = "each heartbeat is a sign of life"
 
-var taskCases = []lostCase{
-	{
-		name:  "submit",
-		setup: func(*lostWorld) {},
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Submit(w.ctx, asked("1"),
-				picket.TaskSpec{
-					Title:  "t",
-					Role:   "coder",
-					Labels: map[string]string{"team": "a"},
-					Input:  picket.RawJSON(`{"n":1}`),
-				})
-		},
-	},
-	{name: "submit/fixes", setup: func(w *lostWorld) {
-		confirmed(picket.TaskSpec{})(w)
-		_, err := w.direct.Complete(w.ctx, w.held, picket.Completion{Output: picket.RawJSON(`1`)})
+var agentCases = []replyCase{
+	{name: "register", setup: func(*replyEnv) {},
+		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+			return e.Register(w.ctx, asAgentOwner("1"), testAgent)
+		}},
+	{name: "register/unnamed", setup: func(*replyEnv) {},
+		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+			return e.Register(w.ctx, asAgentOwner("1"), picket.Registration{RoleID: "mender"})
+		}},
+	{name: "register/again", setup: func(w *replyEnv) {
+		withAgentLease(w)
+		_, err := w.direct.Deregister(w.ctx, agentOwner, "m1", nil)
 		ok(w.t, err)
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		return e.Submit(w.ctx, asked("1"), picket.TaskSpec{Title: "t", Fixes: w.task.TaskID})
+	}, call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+		return e.Register(w.ctx, asAgentOwner("1"), testAgent)
 	}},
 	{
-		name: "grant",
-		setup: func(w *lostWorld) {
-			w.submitted(picket.TaskSpec{Input: picket.RawJSON(`"one"`)})
-			w.submitted(picket.TaskSpec{Priority: ptr(9)})
-			w.submitted(picket.TaskSpec{Role: "other"})
+		name:         "heartbeat",
+		repeatCounts: whyHeartbeatRepeats,
+		setup:        withAgentLease,
+		call: sendHeartbeat(picket.Heartbeat{
+			Status:          picket.AgentActive,
+			CurrentLoad:     ptr(1),
+			TasksInProgress: []string{noTask},
+		}),
+	},
+	{name: "heartbeat/resumed", repeatCounts: whyHeartbeatRepeats, setup: func(w *replyEnv) {
+		withAgentLease(w)
+		w.jumpStoreTime(100 * time.Second)
+		_, err := w.direct.JudgeAgents(w.ctx, 100)
+		ok(w.t, err)
+	}, call: sendHeartbeat(picket.Heartbeat{Status: picket.AgentActive})},
+	{
+		name:         "heartbeat/drains",
+		repeatCounts: whyHeartbeatRepeats,
+		setup:        withAgentLease,
+		call:         sendHeartbeat(picket.Heartbeat{Status: picket.AgentDraining}),
+	},
+	{name: "drain", setup: withAgentLease, call: changeStatus(picket.AgentDraining, asAgentOwner("1"), 1)},
+	{name: "drain/any", setup: withAgentLease, call: changeStatus(picket.AgentDraining, agentOwner)},
+	{name: "deregister", setup: withAgentLease, call: changeStatus(picket.AgentDeregistered, asAgentOwner("1"), 1)},
+	{name: "deregister/any", setup: withAgentLease,
+		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+			return e.Deregister(w.ctx, agentOwner, "m1", nil)
+		}},
+	{
+		name:  "command",
+		setup: withAgent,
+		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+			return e.CommandAgent(w.ctx, asAgentOwner("1"), "m1",
+				picket.AgentCommand{Command: picket.CommandDrain, Reason: "upgrade"})
 		},
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			leases, err := e.Acquire(w.ctx, asked("1"),
-				picket.AcquireRequest{AgentID: "a1", Max: ptr(3), WorkspaceRoot: "/srv/runs"})
+	},
+	{name: "judge", answerVaries: whyFewer, setup: func(w *replyEnv) {
+		withAgentLease(w)
+		w.jumpStoreTime(400 * time.Second)
+	}, call: func(w *replyEnv, e *orchestrator.Engine) (any, error) { return e.JudgeAgents(w.ctx, 100) }},
+	{name: "chore/dead", answerVaries: whyFewer, setup: func(w *replyEnv) { // as if a step had not ended all its leases
+		withAgentLease(w)
+		const holds, aside = "pk:{default}:holder:m1:1", "pk:{default}:aside"
+		ok(w.t, w.raw.Rename(w.ctx, holds, aside).Err())
+		_, err := w.direct.Deregister(w.ctx, agentOwner, "m1", nil)
+		ok(w.t, err)
+		ok(w.t, w.raw.Rename(w.ctx, aside, holds).Err())
+		ok(w.t, w.raw.ZAdd(w.ctx, "pk:{default}:chores", redis.Z{Member: "dead:m1:1:agent_deregistered"}).Err())
+	}, call: func(w *replyEnv, e *orchestrator.Engine) (any, error) { return e.RunChores(w.ctx, 100) }},
+	{
+		name: "grant/registered",
+		setup: func(w *replyEnv) {
+			withAgent(w)
+			w.submitted(picket.TaskSpec{Role: "mender"})
+		},
+		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+			leases, err := e.Acquire(w.ctx, asAgentOwner("1"),
+				picket.AcquireRequest{AgentID: "m1", Role: "mender", Incarnation: 1})
 			for i := range leases {
 				leases[i].LeaseTTLMs = 0 // computed now; leaseExpiresAt says the same
 			}
 			return leases, err
 		},
 	},
-	{name: "undeliver", counts: "a repeat finds nothing left to give back", setup: leased(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return nil, e.Undeliver(w.ctx, w.run)
-		}},
-	{
-		name:   "unwait",
-		silent: "a waiter that stays ends with its wait",
-		setup: func(w *lostWorld) {
-			ok(w.t, w.raw.ZAdd(w.ctx, "pk:{default}:waiters", z(float64(w.now.Milliseconds()+20_000), "waiter_1 a1  ")).
-				Err())
-		},
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			orchestrator.Unwait(w.ctx, e, "waiter_1 a1  ")
-			return nil, nil
-		},
-	},
 }
 
-var leaseCases = []lostCase{
-	{
-		name:  "renew",
-		again: "a renewal extends the lease from when it is made, and is counted",
-		setup: leased(picket.TaskSpec{}),
-		call:  func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Renew(w.ctx, w.held) },
-	},
-	{name: "get_task", setup: leased(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.HeldTask(w.ctx, w.held, "g1") }},
-	{name: "report", setup: leased(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Report(w.ctx, w.held, "r1", picket.Progress{Summary: "half way", NextStep: "the rest"})
-		}},
-	{name: "report/nudged", setup: saidOften(4),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Report(w.ctx, w.held, "r5", picket.Progress{Summary: "again"})
-		}},
-	{name: "report/loops", setup: saidOften(9), // the tenth, which ends the run
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			_, err := e.Report(w.ctx, w.held, "r10", picket.Progress{Summary: "again"})
-			if picket.CodeOf(err) == picket.CodeLeaseReleased {
-				return picket.CodeLeaseReleased, nil
+// A registration that was not sent under a key and whose reply was lost is made
+// once: its repeat finds the id live, and learns so.
+func TestALostRegistrationWithoutAKeyReal(t *testing.T) {
+	s := rig.Real(t)
+	for _, m := range callFaults[:3] {
+		t.Run(m.name, func(t *testing.T) {
+			w := replySetup{t: t, store: s}.newEnv()
+			defer w.close()
+			hit := w.faultNext(m.kind, "register")
+			done := make(chan struct{})
+			go func() { defer close(done); w.timeOutCall(m, hit) }()
+			_, err := w.via.Register(w.ctx, agentOwner, testAgent)
+			<-done
+			refused(t, err, picket.CodeUnavailable)
+			hit.Release()
+			w.await(hit.Over(), "the end of the fault")
+			a, err := w.via.Register(w.ctx, agentOwner, testAgent)
+			if m.kind == rig.Drop {
+				ok(t, err)
+			} else {
+				refused(t, err, picket.CodeStateConflict)
+				a, _, err = w.direct.Agent(w.ctx, "m1")
+				ok(t, err)
 			}
-			return nil, err
-		}},
-	{name: "watch", setup: saidOften(5), // delivers a nudge once; what is lost comes with the next renewal
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			_, _, err := e.Watch(w.ctx, w.held, 0)
-			return nil, err
-		}},
-	{name: "complete", setup: leased(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Complete(w.ctx, w.held, picket.Completion{Output: picket.RawJSON(`{"n":1}`), Summary: "done"})
-		}},
-	{name: "complete/unreviewed", setup: confirmed(picket.TaskSpec{Review: picket.ReviewByNone}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Complete(w.ctx, w.held, picket.Completion{Output: picket.RawJSON(`{"n":1}`), Summary: "done"})
-		}},
-	{
-		name:   "advance",
-		partly: "the lease ends and none is granted",
-		setup: func(w *lostWorld) {
-			leased(picket.TaskSpec{})(w)
-			w.submitted(picket.TaskSpec{Input: picket.RawJSON(`"next"`)})
-			w.submitted(picket.TaskSpec{})
-		},
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			got, err := e.Advance(w.ctx, w.held, asked("1"),
-				picket.AdvanceRequest{Output: picket.RawJSON(`{"n":1}`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
-			for i := range got.Leases {
-				got.Leases[i].LeaseTTLMs = 0 // computed now; leaseExpiresAt says the same
+			if a.Incarnation != 1 || a.Version != 1 {
+				t.Errorf("registered as %+v", a)
 			}
-			return got, err
-		},
-	},
-	{
-		name:  "advance/unreviewed",
-		ends:  true,
-		setup: confirmed(picket.TaskSpec{Review: picket.ReviewByNone}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Advance(w.ctx, w.held, operator,
-				picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
-		},
-	},
-	{
-		name:  "request_help",
-		setup: leased(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.RequestHelp(w.ctx, w.held,
-				picket.HelpRequest{
-					Question:        "which one?",
-					Options:         []string{"a", "b"},
-					DeadlineSeconds: ptr(60),
-					OnDeadline:      picket.OnDeadlineDeny,
-				})
-		},
-	},
-	{name: "release", setup: confirmed(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Release(w.ctx, w.held, picket.Exit{Class: picket.ExitReleased})
-		}},
-	{
-		name:  "release/crash",
-		setup: confirmed(flaky),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Release(w.ctx, w.held,
-				picket.Exit{Class: picket.ExitCrash, Code: ptr(1), Detail: "the last lines"})
-		},
-	},
-	{
-		name:  "fail",
-		setup: confirmed(flaky),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Fail(w.ctx, w.held, "no luck", true)
-		},
-	},
-	{
-		name:  "fail/final",
-		setup: confirmed(flaky),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return e.Fail(w.ctx, w.held, "no way", false)
-		},
-	},
-}
-
-// saidOften is a run that has made the same report n times in a row.
-func saidOften(n int) func(w *lostWorld) {
-	return func(w *lostWorld) {
-		confirmed(picket.TaskSpec{})(w)
-		for range n {
-			_, err := w.direct.Report(w.ctx, w.held, "", picket.Progress{Summary: "again"})
-			ok(w.t, err)
-		}
+			page, err := w.direct.Events(w.ctx, picket.EventQuery{Types: []string{picket.EventAgentLifecycle}})
+			ok(t, err)
+			if len(page.Events) != 1 {
+				t.Errorf("%d events of one registration", len(page.Events))
+			}
+		})
 	}
-}
-
-var evidenceCases = []lostCase{
-	{
-		name: "run_exit",
-		setup: func(w *lostWorld) { // a task that waits for this exit
-			confirmed(picket.TaskSpec{})(w)
-			ok(w.t, w.direct.RunEvents(w.ctx, w.held,
-				[]picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}}))
-			_, err := w.direct.Expire(w.ctx, operator, w.task.TaskID, "test")
-			ok(w.t, err)
-		},
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return nil, e.RunExit(w.ctx, w.held,
-				picket.Exit{Class: picket.ExitCrash, Signal: ptr("SIGKILL"), Detail: "the last lines"},
-				picket.ContainmentGroup)
-		},
-	},
-	{name: "run_log", setup: func(w *lostWorld) {
-		confirmed(picket.TaskSpec{})(w)
-		_, err := w.direct.RunLog(w.ctx, w.held, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("hello ")})
-		ok(w.t, err)
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		return e.RunLog(w.ctx, w.held, picket.LogPiece{Stream: "stdout", Offset: 6, Data: []byte("world\r\n")})
-	}},
-	{name: "run_evidence", setup: func(w *lostWorld) { // what was handed in before is replaced
-		confirmed(picket.TaskSpec{})(w)
-		ok(w.t, w.direct.RunEvidence(w.ctx, w.held, picket.Evidence{Branch: "picket/t", Diff: "-a"}))
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		return nil, e.RunEvidence(w.ctx, w.held, picket.Evidence{Branch: "picket/t", Diff: "-a\n+b"})
-	}},
-	{
-		name:  "run_events",
-		setup: confirmed(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return nil, e.RunEvents(w.ctx, w.held,
-				[]picket.RunEvent{{
-					Type:          picket.EventRunLaunched,
-					Containment:   picket.ContainmentGroup,
-					WorkspacePath: "/srv/here",
-				}})
-		},
-	},
-	{
-		name:  "run_events/timed",
-		setup: confirmed(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return nil, e.RunEvents(w.ctx, w.held,
-				[]picket.RunEvent{{Type: picket.EventAgentTimeoutWarning, ID: "e1"},
-					{Type: picket.EventAgentTimedOut, ID: "e2"}})
-		},
-	},
-	{
-		name:  "run_events/stalled",
-		setup: confirmed(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			return nil, e.RunEvents(w.ctx, w.held,
-				[]picket.RunEvent{{Type: picket.EventRunStalled, ID: "e1", IdleSeconds: ptr(60.0)}})
-		},
-	},
-	{
-		name:   "refused",
-		silent: "the caller has had its refusal; only its event is at stake",
-		again:  "each refusal is told",
-		setup:  leased(picket.TaskSpec{}),
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-			e.RefusedWrite(w.ctx, w.held, "complete", picket.Refuse(picket.CodeStaleFence, "Stop.", "superseded"))
-			return nil, nil
-		},
-	},
 }

@@ -27,7 +27,7 @@ var (
 	sealedText  = regexp.MustCompile(`(secret|url) [A-Za-z0-9_-]{70,}`) // never the same twice
 )
 
-// dump writes everything a namespace holds, one line a value, sorted. Ids that
+// readAllKeys writes everything a namespace holds, one line a value, sorted. Ids that
 // differ from run to run are numbered in the order they were made, so two runs
 // of the same story read the same.
 func dump(ctx context.Context, c redis.UniversalClient, answer any) (text string, err error) {
@@ -56,7 +56,7 @@ func dump(ctx context.Context, c redis.UniversalClient, answer any) (text string
 	text = sessionText.ReplaceAllStringFunc(text,
 		func(line string) string { return digestText.ReplaceAllString(line, "(hash)") })
 	text = macText.ReplaceAllString(text, ".(mac)")
-	return numbered(numbered(text, ulidText), aboveFloor), nil
+	return numberIDs(numberIDs(text, ulidText), aboveFloor), nil
 }
 
 // rowsOf reads the rows of one key, whatever its type.
@@ -100,14 +100,14 @@ func rowsOf(ctx context.Context, c redis.UniversalClient, key string) ([]string,
 	return nil, fmt.Errorf("a key of type %s", kind)
 }
 
-// numbered replaces what the pattern finds by its rank: ids sort in the order
+// numberIDs replaces what the pattern finds by its rank: ids sort in the order
 // they were made, tokens in the order they were granted.
-func numbered(text string, pattern *regexp.Regexp) string {
+func numberIDs(text string, pattern *regexp.Regexp) string {
 	found := pattern.FindAllString(text, -1)
 	for i := range found {
 		found[i] = strings.TrimPrefix(found[i], "_")
 	}
-	slices.SortFunc(found, older)
+	slices.SortFunc(found, compareIDs)
 	var pairs []string
 	for i, id := range slices.Compact(found) {
 		pairs = append(pairs, id, fmt.Sprintf("#%d", i))
@@ -117,9 +117,9 @@ func numbered(text string, pattern *regexp.Regexp) string {
 	return strings.Join(lines, "\n")
 }
 
-// older sorts ids by when they were made. The id of a subtask is made of its
+// compareIDs sorts ids by when they were made. The id of a subtask is made of its
 // parent's and a key: its time is no time, and it comes last.
-func older(a, b string) int {
+func compareIDs(a, b string) int {
 	return cmp.Or(cmp.Compare(derived(a), derived(b)), cmp.Compare(a, b))
 }
 
@@ -130,16 +130,16 @@ func derived(id string) int {
 	return 0
 }
 
-// without drops the lines that begin with any of the words.
-func without(text string, words ...string) string {
+// withoutLines drops the lines that begin with any of the words.
+func withoutLines(text string, words ...string) string {
 	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(line, w) })
 	})
 	return strings.Join(lines, "\n")
 }
 
-// difference lists the lines that only one of two dumps has.
-func difference(got, want string) string {
+// diffLines lists the lines that only one of two dumps has.
+func diffLines(got, want string) string {
 	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
 	var out []string
 	for _, line := range g {

@@ -9,7 +9,7 @@ import (
 )
 
 // keyLeased is a set-up with a lease that was acquired with a key of scope agent.
-func keyLeased(w *lostWorld) {
+func keyLeased(w *replyEnv) {
 	w.t.Helper()
 	k, err := w.direct.CreateKey(w.ctx, asked("7"),
 		picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
@@ -26,7 +26,7 @@ func keyLeased(w *lostWorld) {
 }
 
 // runKeyed is a set-up with a run key of a key of scope operator.
-func runKeyed(w *lostWorld) {
+func runKeyed(w *replyEnv) {
 	w.t.Helper()
 	k, err := w.direct.CreateKey(w.ctx, asked("7"),
 		picket.KeyRequest{Name: "person", Scopes: []picket.Scope{picket.ScopeOperator}})
@@ -39,39 +39,39 @@ func runKeyed(w *lostWorld) {
 	w.key = run.KeyID
 }
 
-var keyCases = []lostCase{
+var keyCases = []replyCase{
 	{name: "key_revoke/leases", setup: keyLeased,
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.RevokeKey(w.ctx, operator, w.key) }},
-	{name: "key_revoke/later", setup: func(w *lostWorld) {
+		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) { return e.RevokeKey(w.ctx, operator, w.key) }},
+	{name: "key_revoke/later", setup: func(w *replyEnv) {
 		keyLeased(w)
 		_, err := w.direct.RevokeKeyWith(w.ctx, operator, w.key, picket.KeyRevocation{KeepLeases: ptr(true)})
 		ok(w.t, err)
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+	}, call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
 		return e.RevokeKeyWith(w.ctx, operator, w.key, picket.KeyRevocation{KeepLeases: ptr(false)})
 	}},
 	{
 		name:  "key_revoke/runs",
 		setup: runKeyed,
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
 			return e.RevokeKey(w.ctx, operator, w.parent)
 		},
 	},
 	{name: "run_key_create", setup: runKeyed,
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
 			by := asked("1")
 			by.Key = w.parent
 			return e.CreateRunKey(w.ctx, by, picket.RunKeyRequest{AgentID: "a2"})
 		}},
-	{name: "run_key_renew", setup: func(w *lostWorld) { // as if the key were older
+	{name: "run_key_renew", setup: func(w *replyEnv) { // as if the key were older
 		runKeyed(w)
 		ok(w.t, w.raw.HIncrBy(w.ctx, "pk:{default}:key:"+w.key, "expires", -60000).Err())
 	},
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.RenewRunKey(w.ctx, w.key) }},
+		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) { return e.RenewRunKey(w.ctx, w.key) }},
 	{name: "run_key_renew/end", setup: runKeyed,
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return nil, e.EndRunKey(w.ctx, w.key) }},
-	{name: "chore/key", counts: foundLess, setup: func(w *lostWorld) { // as if a step had not ended all its leases
+		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) { return nil, e.EndRunKey(w.ctx, w.key) }},
+	{name: "chore/key", answerVaries: whyFewer, setup: func(w *replyEnv) { // as if a step had not ended all its leases
 		keyLeased(w)
 		ok(w.t, w.raw.HSet(w.ctx, "pk:{default}:key:"+w.key, "leases", "ended").Err())
 		ok(w.t, w.raw.ZAdd(w.ctx, "pk:{default}:chores", redis.Z{Member: "key:" + w.key}).Err())
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) { return e.Chore(w.ctx, 100) }},
+	}, call: func(w *replyEnv, e *orchestrator.Engine) (any, error) { return e.RunChores(w.ctx, 100) }},
 }

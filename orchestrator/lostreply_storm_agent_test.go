@@ -17,27 +17,27 @@ import (
 // Every fourth worker of the storm is a registered agent. Its silence is made by
 // setting its last heartbeat back, so that nothing depends on the test's speed.
 
-// falls are the ways in which a registration ends, taken in turn.
-const falls = 4
+// registrationEnds are the ways in which a registration ends, taken in turn.
+const registrationEnds = 4
 
-// poke makes a reaper look again. One that is asked for already will see all
+// wakeReapers makes a reaper look again. One that is asked for already will see all
 // that was done until now.
-func (x *storm) poke() {
+func (x *storm) wakeReapers() {
 	select {
 	case x.look <- struct{}{}:
 	default:
 	}
 }
 
-// reap judges whenever it is asked to, one reaper through the network and one
+// mustReapHolds judges whenever it is asked to, one reaper through the network and one
 // past it, until stop is called.
 func (x *storm) reap() (stop func()) {
 	var running sync.WaitGroup
 	for _, on := range []*orchestrator.Engine{x.e, x.past} {
 		running.Go(func() {
 			for range x.look {
-				answered(x, "judge", func() (int, error) { return on.Judge(x.ctx, 100) })
-				answered(x, "chore", func() (int, error) { return on.Chore(x.ctx, 100) })
+				retryUntilAnswered(x, "judge", func() (int, error) { return on.JudgeAgents(x.ctx, 100) })
+				retryUntilAnswered(x, "chore", func() (int, error) { return on.RunChores(x.ctx, 100) })
 			}
 		})
 	}
@@ -47,8 +47,8 @@ func (x *storm) reap() (stop func()) {
 	}
 }
 
-// silent sets the agent's last heartbeat back by so long.
-func (w *stormWorker) silent(d time.Duration) {
+// neverRepeated sets the agent's last heartbeat back by so long.
+func (w *stormClient) backdateHeartbeat(d time.Duration) {
 	now, err := strconv.ParseInt(w.raw.HGet(w.ctx, w.prefix+"meta", "now").Val(), 10, 64)
 	if err == nil {
 		_, err = w.raw.TxPipelined(w.ctx, func(p redis.Pipeliner) error {
@@ -61,13 +61,13 @@ func (w *stormWorker) silent(d time.Duration) {
 		w.t.Errorf("seed %d: %v", w.seed, err)
 		runtime.Goexit()
 	}
-	w.poke()
+	w.wakeReapers()
 }
 
-// enlist registers, for the first time or again.
-func (w *stormWorker) enlist() {
+// registerAgent registers, for the first time or again.
+func (w *stormClient) registerAgent() {
 	by := w.once()
-	a := answered(w.storm, "register", func() (picket.Agent, error) {
+	a := retryUntilAnswered(w.storm, "register", func() (picket.Agent, error) {
 		return w.e.Register(w.ctx, by, picket.Registration{AgentID: w.name, RoleID: w.name})
 	})
 	if a.Incarnation <= w.incarnation || a.Status != picket.AgentActive {
@@ -76,7 +76,7 @@ func (w *stormWorker) enlist() {
 	w.incarnation = a.Incarnation
 }
 
-func (w *stormWorker) beat() (picket.HeartbeatAnswer, error) {
+func (w *stormClient) heartbeat() (picket.HeartbeatAnswer, error) {
 	return w.e.Heartbeat(w.ctx, picket.Caller{Actor: "key_" + w.name}, w.name,
 		picket.Heartbeat{
 			Status:          picket.AgentActive,
@@ -86,26 +86,26 @@ func (w *stormWorker) beat() (picket.HeartbeatAnswer, error) {
 		})
 }
 
-// beats sends a heartbeat, now and then after it was silent for a while.
-func (w *stormWorker) beats() {
+// heartbeatInterval sends a heartbeat, now and then after it was silent for a while.
+func (w *stormClient) sendHeartbeats() {
 	if w.rnd.IntN(2) == 0 {
-		w.silent(100 * time.Second) // longer than 90 and shorter than 300
+		w.backdateHeartbeat(100 * time.Second) // longer than 90 and shorter than 300
 	}
-	got := answered(w.storm, "heartbeat", w.beat)
+	got := retryUntilAnswered(w.storm, "heartbeat", w.heartbeat)
 	if got.AgentStatus != picket.AgentActive || len(got.PendingCommands) > 0 {
 		w.t.Errorf("seed %d: %s holds its task, and its heartbeat was answered by %+v", w.seed, w.name, got)
 	}
 }
 
-// fall ends the registration under the lease and begins the next one. It
+// endAgent ends the registration under the lease and begins the next one. It
 // reports whether the lease ended with it.
-func (w *stormWorker) fall() (ended bool) {
+func (w *stormClient) endRegistration() (ended bool) {
 	w.fallen++
-	switch how := w.fallen % falls; how {
+	switch how := w.fallen % registrationEnds; how {
 	case 0:
 		return false
 	case 1:
-		w.silent(400 * time.Second)
+		w.backdateHeartbeat(400 * time.Second)
 		w.zombie("agent_dead")
 	case 2:
 		w.change(picket.AgentDeregistered)
@@ -114,15 +114,15 @@ func (w *stormWorker) fall() (ended bool) {
 		w.change(picket.AgentDraining)
 		w.closed = w.end([]int{5, 7}[w.rnd.IntN(2)])
 	}
-	w.until("heartbeat of the gone", picket.CodeAgentGone, func() error { _, err := w.beat(); return err })
-	w.enlist()
+	w.untilRefused("heartbeat of the gone", picket.CodeAgentGone, func() error { _, err := w.heartbeat(); return err })
+	w.registerAgent()
 	return true
 }
 
-func (w *stormWorker) change(to picket.AgentStatus) {
+func (w *stormClient) change(to picket.AgentStatus) {
 	by := w.once()
 	by.Actor, by.Operator = "key_ops", true
-	a := answered(w.storm, string(to), func() (picket.Agent, error) {
+	a := retryUntilAnswered(w.storm, string(to), func() (picket.Agent, error) {
 		return w.e.ChangeAgent(w.ctx, by, w.name, nil, picket.AgentStatusChange{Status: to, Incarnation: w.incarnation})
 	})
 	if a.Status != to {
@@ -131,22 +131,22 @@ func (w *stormWorker) change(to picket.AgentStatus) {
 }
 
 // zombie writes on until it is refused, and hands in how its process ended.
-func (w *stormWorker) zombie(cause string) {
+func (w *stormClient) zombie(cause string) {
 	before := int64(w.count(picket.EventTaskProgress))
 	admitted := int64(0)
-	err := w.until("a zombie's report", picket.CodeLeaseExpired, func() error {
+	err := w.untilRefused("a zombie's report", picket.CodeLeaseExpired, func() error {
 		_, err := w.e.Report(w.ctx, w.held, fmt.Sprint("z", admitted),
 			picket.Progress{Summary: fmt.Sprint("still here ", admitted)})
 		if err == nil {
 			admitted++
-			w.caused(picket.EventTaskProgress)
+			w.expectEvent(picket.EventTaskProgress)
 		}
 		return err
 	})
 	if got := err.Facts["cause"]; got != cause {
 		w.t.Errorf("seed %d: refused because of %v, not of %s", w.seed, got, cause)
 	}
-	w.until("a zombie's renewal", picket.CodeLeaseExpired,
+	w.untilRefused("a zombie's renewal", picket.CodeLeaseExpired,
 		func() error { _, err := w.e.Renew(w.ctx, w.held); return err })
 	// The last one that was admitted may be known from the task alone.
 	task, bad := w.past.Task(w.ctx, w.task)
@@ -155,19 +155,19 @@ func (w *stormWorker) zombie(cause string) {
 		runtime.Goexit()
 	}
 	if r := task.LastReport; r != nil && r.Seq == before+admitted+1 {
-		w.caused(picket.EventTaskProgress)
+		w.expectEvent(picket.EventTaskProgress)
 	}
-	w.caused(picket.EventLeaseExpired)
+	w.expectEvent(picket.EventLeaseExpired)
 	w.exit()
 }
 
-// until repeats a call until it is refused as it has to be in the end.
-func (w *stormWorker) until(what string, code picket.Code, call func() error) *picket.Error {
-	return answered(w.storm, what, func() (*picket.Error, error) {
+// untilRefused repeats a call until it is refused as it has to be in the end.
+func (w *stormClient) untilRefused(what string, code picket.Code, call func() error) *picket.Error {
+	return retryUntilAnswered(w.storm, what, func() (*picket.Error, error) {
 		for {
 			err := call()
 			if err == nil && w.ctx.Err() == nil {
-				w.poke()
+				w.wakeReapers()
 				continue
 			}
 			refusal, is := err.(*picket.Error)
@@ -179,19 +179,19 @@ func (w *stormWorker) until(what string, code picket.Code, call func() error) *p
 	})
 }
 
-// crew holds the replay against the agents of the store, and both against what
+// agentReplay holds the replay against the agents of the store, and both against what
 // a storm has to bring about.
-func (x *storm) crew(log *crew) {
-	stored := map[string]toldAgent{}
+func (x *storm) checkAgents(log *agentReplay) {
+	stored := map[string]replayedAgent{}
 	for id := range log.agents {
 		a, _, err := x.past.Agent(x.ctx, id)
 		ok(x.t, err)
-		stored[id] = toldAgent{Status: a.Status, Incarnation: a.Incarnation, Version: a.Version}
+		stored[id] = replayedAgent{Status: a.Status, Incarnation: a.Incarnation, Version: a.Version}
 	}
 	if diff := log.differsFrom(stored); diff != "" {
 		x.t.Errorf("seed %d: %s", x.seed, diff)
 	}
-	if over := x.tenures(); over < len(stored)*falls {
+	if over := x.checkRegistrations(); over < len(stored)*registrationEnds {
 		x.t.Errorf("seed %d: only %d registrations of %d agents ended", x.seed, over, len(stored))
 	}
 	for _, move := range []string{"active heartbeat_timeout", "unhealthy heartbeat_timeout",
@@ -202,10 +202,10 @@ func (x *storm) crew(log *crew) {
 	}
 }
 
-// tenures checks by the order of the log that nothing was written under a
+// checkRegistrations checks by the order of the log that nothing was written under a
 // registration after it was over, and returns how many were.
-func (x *storm) tenures() int {
-	runs, latest, over := map[string]tenure{}, map[string]int64{}, map[tenure]int64{}
+func (x *storm) checkRegistrations() int {
+	runs, latest, over := map[string]registrationKey{}, map[string]int64{}, map[registrationKey]int64{}
 	for last := int64(0); ; {
 		page, err := x.past.Events(x.ctx, picket.EventQuery{After: last, Limit: 1000})
 		ok(x.t, err)
@@ -215,11 +215,11 @@ func (x *storm) tenures() int {
 			ok(x.t, json.Unmarshal(ev.Data, &d))
 			switch {
 			case ev.Type == picket.EventAgentLifecycle && ev.NewStatus.Gone():
-				over[tenure{ev.AgentID, d.Incarnation}] = ev.Seq
+				over[registrationKey{ev.AgentID, d.Incarnation}] = ev.Seq
 			case ev.Type == picket.EventAgentLifecycle:
 				latest[ev.AgentID] = d.Incarnation
 			case ev.Type == picket.EventTaskLeased:
-				runs[ev.RunID] = tenure{ev.AgentID, latest[ev.AgentID]}
+				runs[ev.RunID] = registrationKey{ev.AgentID, latest[ev.AgentID]}
 			case fencedEvents[ev.Type]:
 				it, known := runs[ev.RunID]
 				if at := over[it]; !known || at > 0 {

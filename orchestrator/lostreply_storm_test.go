@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	stormWorkers = 8
+	stormClients = 8
 	stormLives   = 8 // of each worker
 )
 
@@ -43,7 +43,7 @@ type storm struct {
 
 	mu   sync.Mutex // of the rest; the plan runs under the proxy's lock, too
 	rnd  *rand.Rand
-	held []*late
+	held []*heldFault
 	made atomic.Int64 // tasks, as the workers count
 
 	raw    redis.UniversalClient // past the network
@@ -51,8 +51,8 @@ type storm struct {
 	look   chan struct{}         // asks the reapers to look
 }
 
-// late is a held fault and the number of commands it has to wait for.
-type late struct {
+// settleLate is a held fault and the number of commands it has to wait for.
+type heldFault struct {
 	fault *rig.Fault
 	left  int
 }
@@ -78,7 +78,7 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	x := &storm{t: t, ctx: ctx, sealer: rig.Sealer(), seed: lostSeed(),
+	x := &storm{t: t, ctx: ctx, sealer: rig.Sealer(), seed: givenOrRandomSeed(),
 		raw: redis.NewUniversalClient(&s.Redis), prefix: "pk:{" + namespace + "}:", look: make(chan struct{}, 1)}
 	defer x.raw.Close()
 	x.rnd = rand.New(rand.NewPCG(x.seed, 0))
@@ -97,19 +97,19 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	start := time.Now()
 	faults.Plan(x.plan)
 	stop := x.reap()
-	var workers []*stormWorker
+	var workers []*stormClient
 	var done sync.WaitGroup
-	for i := range stormWorkers {
-		w := &stormWorker{
-			storm: x,
-			name:  fmt.Sprint("w", i),
-			rnd:   rand.New(rand.NewPCG(x.seed, uint64(i)+1)),
-			lived: map[string][]string{},
+	for i := range stormClients {
+		w := &stormClient{
+			storm:      x,
+			name:       fmt.Sprint("w", i),
+			rnd:        rand.New(rand.NewPCG(x.seed, uint64(i)+1)),
+			wantEvents: map[string][]string{},
 		}
 		workers = append(workers, w)
 		done.Go(func() {
 			if i%4 == 0 {
-				w.enlist()
+				w.registerAgent()
 			}
 			for range stormLives {
 				w.life()
@@ -120,34 +120,34 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	stop()
 	faults.Plan(nil)
 	x.cuts.Wait()
-	x.calm()
+	x.releaseHeld()
 	for _, w := range workers {
 		w.check()
 	}
-	mustHold(t, x.past)
+	checkInvariants(t, x.past)
 	log, err := replay(ctx, x.past)
 	ok(t, err)
-	x.crew(log.crew)
+	x.checkAgents(log.agentReplay)
 	n := faults.Counts()
-	t.Logf("seed %d (PICKET_SEED): %d lives, %d calls, %d of them repeats, faults %v, %d connections refused, %d events, agents %v, in %.1f s", x.seed, stormWorkers*stormLives, x.sent.Load(), x.repeats.Load(), n.Struck, n.Refused, log.last, log.moves, time.Since(start).Seconds())
+	t.Logf("seed %d (PICKET_SEED): %d lives, %d calls, %d of them repeats, faults %v, %d connections refused, %d events, agents %v, in %.1f s", x.seed, stormClients*stormLives, x.sent.Load(), x.repeats.Load(), n.Struck, n.Refused, log.last, log.moves, time.Since(start).Seconds())
 	for kind := rig.Drop; kind <= rig.Duplicate; kind++ {
 		if n.Struck[kind] == 0 {
 			t.Errorf("no command was ever struck by %s", kind)
 		}
 	}
-	if made := int(x.made.Load()); len(log.tasks) != made || made < stormWorkers*stormLives {
+	if made := int(x.made.Load()); len(log.tasks) != made || made < stormClients*stormLives {
 		t.Errorf("%d tasks were made of %d requests", len(log.tasks), made)
 	}
 }
 
-// plan strikes one script in six.
+// cyclePlan strikes one script in six.
 func (x *storm) plan(command []string) *rig.Fault {
 	if !strings.EqualFold(command[0], "EVALSHA") && !strings.EqualFold(command[0], "EVAL") {
 		return nil
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.held = slices.DeleteFunc(x.held, func(l *late) bool {
+	x.held = slices.DeleteFunc(x.held, func(l *heldFault) bool {
 		if l.left--; l.left <= 0 {
 			l.fault.Release()
 		}
@@ -176,12 +176,12 @@ func (x *storm) plan(command []string) *rig.Fault {
 	default:
 		return f
 	}
-	x.held = append(x.held, &late{f, 1 + x.rnd.IntN(20)})
+	x.held = append(x.held, &heldFault{f, 1 + x.rnd.IntN(20)})
 	return f
 }
 
-// calm lets everything arrive that is still on its way.
-func (x *storm) calm() {
+// baseline lets everything arrive that is still on its way.
+func (x *storm) releaseHeld() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, l := range x.held {
@@ -191,10 +191,10 @@ func (x *storm) calm() {
 	x.held = nil
 }
 
-// answered repeats a call until its caller knows what became of it. After a cut
+// retryUntilAnswered repeats a call until its caller knows what became of it. After a cut
 // the driver refuses for up to a second by itself, so one that is refused again
 // and again slows down, as an adapter does.
-func answered[T any](x *storm, what string, call func() (T, error)) T {
+func retryUntilAnswered[T any](x *storm, what string, call func() (T, error)) T {
 	for try := 0; ; try++ {
 		x.sent.Add(1)
 		v, err := call()
@@ -215,4 +215,4 @@ func answered[T any](x *storm, what string, call func() (T, error)) T {
 	}
 }
 
-func none(err error) (struct{}, error) { return struct{}{}, err }
+func noResult(err error) (struct{}, error) { return struct{}{}, err }

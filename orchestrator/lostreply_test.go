@@ -19,35 +19,35 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// lostCase is one way to call a script that changes state, as its caller calls
+// replyCase is one way to call a script that changes state, as its caller calls
 // and repeats it.
-type lostCase struct {
-	name   string // the script, then "/" and a variant
-	setup  func(w *lostWorld)
-	call   func(w *lostWorld, e *orchestrator.Engine) (any, error)
-	counts string // why a repeat may answer another number
-	again  string // why a repeat is an act of its own, which leaves its own trace
-	twin   string // why the very same request twice is one act all the same
-	stages string // why no time may pass before the repeat: the call has several, and the mishap strikes one
-	alone  string // why nobody may call beside
-	silent string // why its caller neither sees an error nor repeats
-	unread string // why nothing may read the clock before the dump
-	partly string // why a full store lets another part of it through than a store with room
-	ends   bool   // a full store lets it through, though not its script: nothing but its end is asked for
+type replyCase struct {
+	name           string // the script, then "/" and a variant
+	setup          func(w *replyEnv)
+	call           func(w *replyEnv, e *orchestrator.Engine) (any, error)
+	answerVaries   string // why a repeat may answer another number
+	repeatCounts   string // why a repeat is an act of its own, which leaves its own trace
+	duplicateIsOne string // why the very same request twice is one act all the same
+	severalCalls   string // why no time may pass before the repeat: the call has several, and the mishap strikes one
+	noBackground   string // why nobody may call beside
+	neverRepeated  string // why its caller neither sees an error nor repeats
+	noClockRead    string // why nothing may read the clock before the dump
+	otherWhenFull  string // why a full store lets another part of it through than a store with room
+	passesWhenFull bool   // a full store lets it through, though not its script: nothing but its end is asked for
 }
 
-func (c lostCase) script() string {
+func (c replyCase) script() string {
 	name, _, _ := strings.Cut(c.name, "/")
 	return name
 }
 
-// mishap is what happens to the first call.
-type mishap struct {
+// callFault is what happens to the first call.
+type callFault struct {
 	name string
 	kind rig.Kind
 }
 
-var mishaps = []mishap{
+var callFaults = []callFault{
 	{"request lost", rig.Drop},
 	{"reply lost", rig.SwallowReply},
 	{"reply late", rig.HoldReply}, // after the repeat
@@ -56,42 +56,42 @@ var mishaps = []mishap{
 }
 
 // pause is the time that passes between a call and its repeat.
-func (c lostCase) pause() time.Duration {
-	if c.stages != "" {
+func (c replyCase) pause() time.Duration {
+	if c.severalCalls != "" {
 		return 0
 	}
 	return 250 * time.Millisecond
 }
 
-// settled is a dump after something has read the clock.
-func (w *lostWorld) settled(c lostCase, answer any) string {
+// retryAdopted is a dump after something has read the clock.
+func (w *replyEnv) dumpAfterRead(c replyCase, answer any) string {
 	w.t.Helper()
-	if c.unread == "" {
+	if c.noClockRead == "" {
 		_, err := w.direct.Stats(w.ctx)
 		ok(w.t, err)
 	}
 	text, err := dump(w.ctx, w.raw, answer)
 	ok(w.t, err)
-	if c.counts != "" {
-		text = without(text, "answer ")
+	if c.answerVaries != "" {
+		text = withoutLines(text, "answer ")
 	}
 	return text
 }
 
-// calm runs a case without a mishap: a letter c calls, a dot lets time pass.
-func (p lostPlace) calm(c lostCase, story string) (text string) {
+// baseline runs a case without a mishap: a letter c calls, a dot lets time pass.
+func (p replySetup) baseline(c replyCase, story string) (text string) {
 	p.t.Helper()
-	if p.calms[story] != "" {
-		return p.calms[story]
+	if p.baselines[story] != "" {
+		return p.baselines[story]
 	}
 	defer func() {
-		if p.calms != nil {
-			p.calms[story] = text
+		if p.baselines != nil {
+			p.baselines[story] = text
 		}
 	}()
-	text, err := p.calmly(c, story)
+	text, err := p.runBaseline(c, story)
 	for try := 0; errors.Is(err, picket.ErrUnknown) && try < 10; try++ { // a machine that stood still is a mishap, too
-		text, err = p.calmly(c, story)
+		text, err = p.runBaseline(c, story)
 	}
 	if err != nil {
 		p.t.Fatalf("without any mishap: %v", err)
@@ -99,9 +99,9 @@ func (p lostPlace) calm(c lostCase, story string) (text string) {
 	return text
 }
 
-func (p lostPlace) calmly(c lostCase, story string) (string, error) {
+func (p replySetup) runBaseline(c replyCase, story string) (string, error) {
 	p.t.Helper()
-	w := p.world()
+	w := p.newEnv()
 	defer w.close()
 	c.setup(w)
 	var answer any
@@ -115,45 +115,45 @@ func (p lostPlace) calmly(c lostCase, story string) (string, error) {
 			return "", err
 		}
 	}
-	return w.settled(c, answer), nil
+	return w.dumpAfterRead(c, answer), nil
 }
 
-// story tells the calm run that a mishap with its repeat must equal.
-func (c lostCase) story(m mishap) string {
+// expectedSteps tells the calm run that a mishap with its repeat must equal.
+func (c replyCase) expectedSteps(m callFault) string {
 	switch {
-	case m.kind == rig.Drop && c.silent != "":
+	case m.kind == rig.Drop && c.neverRepeated != "":
 		return "."
 	case m.kind == rig.Drop:
 		return ".c"
-	case m.kind == rig.HoldRequest && c.silent != "":
+	case m.kind == rig.HoldRequest && c.neverRepeated != "":
 		return ".c"
-	case m.kind == rig.HoldRequest && c.again != "":
+	case m.kind == rig.HoldRequest && c.repeatCounts != "":
 		return ".cc"
 	case m.kind == rig.HoldRequest:
 		return ".c"
-	case m.kind == rig.Duplicate && c.again != "" && c.twin == "":
+	case m.kind == rig.Duplicate && c.repeatCounts != "" && c.duplicateIsOne == "":
 		return "cc."
-	case m.kind == rig.Duplicate || c.silent != "" || c.again == "":
+	case m.kind == rig.Duplicate || c.neverRepeated != "" || c.repeatCounts == "":
 		return "c."
 	}
 	return "c.c"
 }
 
-// disturbed runs a case with a mishap and repeats it as its caller would. A
+// runWithFault runs a case with a mishap and repeats it as its caller would. A
 // line of its own says what went wrong on the way.
-func (p lostPlace) disturbed(c lostCase, m mishap) string {
+func (p replySetup) runWithFault(c replyCase, m callFault) string {
 	p.t.Helper()
-	w := p.world()
+	w := p.newEnv()
 	defer w.close()
 	c.setup(w)
-	stop := w.companions(p.company)
+	stop := w.startBackgroundCalls(p.background)
 	defer stop()
-	hit := w.strike(m.kind, c.script())
+	hit := w.faultNext(m.kind, c.script())
 	var waits sync.WaitGroup
-	waits.Go(func() { w.giveUp(m, hit) })
+	waits.Go(func() { w.timeOutCall(m, hit) })
 	answer, err := c.call(w, w.via)
 	waits.Wait()
-	wrong, unseen := "", c.silent != "" || m.kind == rig.Duplicate
+	wrong, unseen := "", c.neverRepeated != "" || m.kind == rig.Duplicate
 	if unseen && err != nil {
 		wrong += fmt.Sprintf("\nthe call got %v", err)
 	}
@@ -172,7 +172,7 @@ func (p lostPlace) disturbed(c lostCase, m mishap) string {
 	if n := w.faults.Counts(); n.Struck[m.kind] != 1 {
 		wrong += fmt.Sprintf("\nthe proxy counted %+v", n)
 	}
-	return w.settled(c, answer) + wrong
+	return w.dumpAfterRead(c, answer) + wrong
 }
 
 // Every verb that changes state, with each mishap that can befall one call,
@@ -182,22 +182,22 @@ func (p lostPlace) disturbed(c lostCase, m mishap) string {
 func TestLostRepliesReal(t *testing.T) {
 	s := rig.Real(t)
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	start, cells, seed, rounds := time.Now(), 0, lostSeed(), soakRounds(1, 20)
+	start, cells, seed, rounds := time.Now(), 0, givenOrRandomSeed(), soakRounds(1, 20)
 	for range rounds {
-		for _, c := range lostCases() {
+		for _, c := range replyCases() {
 			t.Run(c.name, func(t *testing.T) {
-				p := lostPlace{t: t, store: s, calms: map[string]string{}}
-				for _, m := range mishaps {
+				p := replySetup{t: t, store: s, baselines: map[string]string{}}
+				for _, m := range callFaults {
 					want := p.expected(c, m)
 					cells += p.cells(c, m, want, rand.New(rand.NewPCG(seed, uint64(cells))))
 				}
 			})
 		}
 	}
-	t.Logf("seed %d (PICKET_SEED): %d ways to call %d scripts x %d mishaps sent plain, pipelined and in company, x %d: %d cells in %.1f s", seed, len(lostCases()), len(writers()), len(mishaps), rounds, cells, time.Since(start).Seconds())
+	t.Logf("seed %d (PICKET_SEED): %d ways to call %d scripts x %d mishaps sent plain, pipelined and in company, x %d: %d cells in %.1f s", seed, len(replyCases()), len(writers()), len(callFaults), rounds, cells, time.Since(start).Seconds())
 }
 
-func lostSeed() uint64 {
+func givenOrRandomSeed() uint64 {
 	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
 		return v
 	}
@@ -205,27 +205,27 @@ func lostSeed() uint64 {
 }
 
 // expected is the store after an undisturbed run, which must show the effect.
-func (p lostPlace) expected(c lostCase, m mishap) string {
+func (p replySetup) expected(c replyCase, m callFault) string {
 	p.t.Helper()
-	want := p.calm(c, c.story(m))
-	if c.story(m) != "." && without(want, "answer ") == without(p.calm(c, "."), "answer ") {
+	want := p.baseline(c, c.expectedSteps(m))
+	if c.expectedSteps(m) != "." && withoutLines(want, "answer ") == withoutLines(p.baseline(c, "."), "answer ") {
 		p.t.Fatalf("the call has no effect:\n%s", want)
 	}
 	return want
 }
 
 // cells runs a mishap plain, pipelined, and pipelined in a batch with others.
-func (p lostPlace) cells(c lostCase, m mishap, want string, rnd *rand.Rand) int {
+func (p replySetup) cells(c replyCase, m callFault, want string, rnd *rand.Rand) int {
 	p.t.Helper()
-	ways := []lostPlace{{noPipeline: true}, {}}
-	if c.alone == "" {
-		ways = append(ways, lostPlace{company: rnd})
+	ways := []replySetup{{noPipeline: true}, {}}
+	if c.noBackground == "" {
+		ways = append(ways, replySetup{background: rnd})
 	}
 	for _, way := range ways {
 		way.t, way.store = p.t, p.store
-		if got := way.disturbed(c, m); got != want {
+		if got := way.runWithFault(c, m); got != want {
 			p.t.Errorf("%s, plain: %v, in company: %v: the store is not as after %q:\n%s", m.name, way.noPipeline,
-				way.company != nil, c.story(m), difference(got, want))
+				way.background != nil, c.expectedSteps(m), diffLines(got, want))
 		}
 	}
 	return len(ways)
@@ -234,7 +234,7 @@ func (p lostPlace) cells(c lostCase, m mishap, want string, rnd *rand.Rand) int 
 // writers are the scripts that the matrix covers.
 func writers() []string {
 	var out []string
-	for _, c := range lostCases() {
+	for _, c := range replyCases() {
 		out = append(out, c.script())
 	}
 	slices.Sort(out)

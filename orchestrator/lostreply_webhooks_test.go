@@ -13,25 +13,25 @@ var everyEvent = picket.WebhookSpec{
 	Types: []string{picket.EventTaskSubmitted},
 }
 
-// hooked is a set-up with one target, for which there is an event.
-func hooked(w *lostWorld) {
+// withWebhook is a set-up with one target, for which there is an event.
+func withWebhook(w *replyEnv) {
 	made, err := w.direct.CreateWebhook(w.ctx, asked("8"), everyEvent)
 	ok(w.t, err)
 	w.hook = made.WebhookID
 	w.submitted(picket.TaskSpec{})
 }
 
-// serving is a set-up with a target that a deliverer has claimed.
-func serving(w *lostWorld) {
-	hooked(w)
-	turn, err := w.direct.ClaimWebhook(w.ctx, "claim_1")
+// withWebhookTurn is a set-up with a target that a deliverer has claimed.
+func withWebhookTurn(w *replyEnv) {
+	withWebhook(w)
+	turn, err := w.direct.TakeWebhookTurn(w.ctx, "claim_1")
 	ok(w.t, err)
 	w.turn = turn
 }
 
-// stepped advances a target under the claim of the set-up by one event.
-func stepped(outcome picket.WebhookOutcome) func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-	return func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+// advanceWebhook advances a target under the claim of the set-up by one event.
+func advanceWebhook(outcome picket.WebhookOutcome) func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+	return func(w *replyEnv, e *orchestrator.Engine) (any, error) {
 		from := position(w.turn.Cursor)
 		s := picket.WebhookStep{
 			WebhookID: w.hook,
@@ -50,9 +50,9 @@ func stepped(outcome picket.WebhookOutcome) func(w *lostWorld, e *orchestrator.E
 	}
 }
 
-var webhookCases = []lostCase{
-	{name: "webhook_create", setup: func(*lostWorld) {},
-		call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+var webhookCases = []replyCase{
+	{name: "webhook_create", setup: func(*replyEnv) {},
+		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
 			made, err := e.CreateWebhook(w.ctx, asked("1"), everyEvent)
 			if err == nil {
 				t, err := w.direct.WebhookTarget(w.ctx, made.WebhookID)
@@ -60,23 +60,23 @@ var webhookCases = []lostCase{
 			}
 			return nil, err
 		}},
-	{name: "webhook_delete", setup: hooked, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+	{name: "webhook_delete", setup: withWebhook, call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
 		return e.DeleteWebhook(w.ctx, asked("1"), w.hook)
 	}},
-	{name: "webhook_revive", setup: func(w *lostWorld) {
-		serving(w)
-		_, err := stepped(picket.WebhookGone)(w, w.direct)
+	{name: "webhook_revive", setup: func(w *replyEnv) {
+		withWebhookTurn(w)
+		_, err := advanceWebhook(picket.WebhookGone)(w, w.direct)
 		ok(w.t, err)
-	}, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
+	}, call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
 		return e.ReviveWebhook(w.ctx, asked("1"), w.hook)
 	}},
-	{name: "webhook_claim", setup: hooked, call: func(w *lostWorld, e *orchestrator.Engine) (any, error) {
-		turn, err := e.ClaimWebhook(w.ctx, "claim_1")
+	{name: "webhook_claim", setup: withWebhook, call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
+		turn, err := e.TakeWebhookTurn(w.ctx, "claim_1")
 		return []any{turn.Webhook, turn.Target, turn.Seq}, err
 	}},
-	{name: "webhook_advance", setup: serving, call: stepped(picket.WebhookTaken)},
-	{name: "webhook_advance/failed", setup: serving, call: stepped(picket.WebhookFailed)},
-	{name: "webhook_advance/gone", setup: serving, call: stepped(picket.WebhookGone)},
-	{name: "webhook_advance/gap", setup: serving, call: stepped(picket.WebhookGap)},
-	{name: "webhook_advance/passed", setup: serving, call: stepped(picket.WebhookPassed)},
+	{name: "webhook_advance", setup: withWebhookTurn, call: advanceWebhook(picket.WebhookTaken)},
+	{name: "webhook_advance/failed", setup: withWebhookTurn, call: advanceWebhook(picket.WebhookFailed)},
+	{name: "webhook_advance/gone", setup: withWebhookTurn, call: advanceWebhook(picket.WebhookGone)},
+	{name: "webhook_advance/gap", setup: withWebhookTurn, call: advanceWebhook(picket.WebhookGap)},
+	{name: "webhook_advance/passed", setup: withWebhookTurn, call: advanceWebhook(picket.WebhookPassed)},
 }

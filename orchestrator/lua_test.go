@@ -41,7 +41,7 @@ func TestEveryScriptHasAHeader(t *testing.T) {
 				t.Errorf("%s.lua has no line %q", f.name, want)
 			}
 		}
-		refuses := regexp.MustCompile(`\b(refuse|fenced|witness|once|open_handoff|view|complete|grant|allowed|agent_view|no_envelope|newer_format)\(`).MatchString(code)
+		refuses := regexp.MustCompile(`\b(refuse|fenced|witness|once|load_open_handoff|view|complete|grant|allowed|agent_view|refuse_no_envelope|newer_format)\(`).MatchString(code)
 		if refuses != strings.Contains(head, "\nErrors:") {
 			t.Errorf("%s.lua: it refuses: %v, but it has a line \"Errors:\": %v", f.name, refuses, !refuses)
 		}
@@ -77,16 +77,16 @@ func TestEveryRefusalIsWorded(t *testing.T) {
 	for _, f := range luaSources(t) {
 		for _, code := range refusedCodes(f) {
 			used[code] = true
-			if !slices.Contains(picket.Codes(), code) && !orchestrator.Aside(code) {
+			if !slices.Contains(picket.Codes(), code) && !orchestrator.IsScriptError(code) {
 				t.Errorf("%s.lua refuses with %q, which is no code", f.name, code)
 			}
-			if !orchestrator.Worded(code) {
+			if !orchestrator.HasWording(code) {
 				t.Errorf("%s.lua refuses with %q, which has no message and remedy", f.name, code)
 			}
 		}
 	}
 	for _, code := range picket.Codes() {
-		if orchestrator.Worded(code) && !used[code] {
+		if orchestrator.HasWording(code) && !used[code] {
 			t.Errorf("%s has a wording, but no script answers it", code)
 		}
 	}

@@ -28,7 +28,7 @@ func measured(t *testing.T, store *orchestrator.Store, raw redis.UniversalClient
 			if steps == 10_000 {
 				t.Fatal("the pass never ends")
 			}
-			n, err := e.Measure(t.Context(), 50)
+			n, err := e.MeasureMemory(t.Context(), 50)
 			ok(t, err)
 			keys += n
 			cursor, err = raw.HGet(t.Context(), size, "cursor").Result()
@@ -39,7 +39,7 @@ func measured(t *testing.T, store *orchestrator.Store, raw redis.UniversalClient
 		if s.Memory.MeasuredAt <= before.Memory.MeasuredAt || s.Memory.Bytes < int64(keys)*40 {
 			t.Errorf("%s: %d keys in %d steps: %+v after %+v", name, keys, steps, s.Memory, before.Memory)
 		}
-		if n, err := e.Measure(t.Context(), 50); err != nil || n != 0 {
+		if n, err := e.MeasureMemory(t.Context(), 50); err != nil || n != 0 {
 			t.Errorf("%s: %d keys are measured at once after a pass, %v", name, n, err)
 		}
 		return s.Memory
@@ -111,7 +111,7 @@ func BenchmarkMeasure(b *testing.B) {
 		if err := raw.HDel(b.Context(), "pk:{default}:size", "ended").Err(); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := e.Measure(b.Context(), 500); err != nil {
+		if _, err := e.MeasureMemory(b.Context(), 500); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -13,20 +13,20 @@ import (
 // The model when the store turns out to be another one: it is adopted, every
 // lease is void until its holder reclaims it.
 
-func (m *rules) adopt(floor int64) {
+func (m *model) adopt(floor int64) {
 	m.floor, m.adopted, m.chores = floor, m.now, true
 	m.emit(picket.EventStoreAdopted, "")
 }
 
-// raise gives a void lease a token above the floor and a full window.
-func (m *rules) raise(t *mtask, r *mrun) {
+// growTree gives a void lease a token above the floor and a full window.
+func (m *model) raiseToken(t *modelTask, r *modelRun) {
 	t.token = m.floor + 1
 	r.token, r.tokens, r.confirmed = t.token, append(r.tokens, t.token), true
 	t.deadline = max(t.deadline, m.now+r.window)
 	m.emit(picket.EventLeaseReclaimed, t.id)
 }
 
-func (m *rules) reclaim(h mheld) (ttl int64, code picket.Code) {
+func (m *model) reclaim(h modelCredential) (ttl int64, code picket.Code) {
 	t, _, code := m.admits(h)
 	if code != "" {
 		return 0, code
@@ -36,12 +36,12 @@ func (m *rules) reclaim(h mheld) (ttl int64, code picket.Code) {
 
 // chore ends what nobody reclaimed within the grace, looking at every lease;
 // else what agents that are gone have left.
-func (m *rules) chore() int {
-	if !m.chores || m.now < m.adopted+half {
+func (m *model) chore() int {
+	if !m.chores || m.now < m.adopted+halfMinute {
 		n := 0
-		for _, chore := range slices.Sorted(maps.Keys(m.left)) {
-			end := m.left[chore]
-			delete(m.left, chore)
+		for _, chore := range slices.Sorted(maps.Keys(m.pendingChores)) {
+			end := m.pendingChores[chore]
+			delete(m.pendingChores, chore)
 			n += max(end(), 1)
 		}
 		return n
@@ -56,9 +56,9 @@ func (m *rules) chore() int {
 	return len(live)
 }
 
-// swap lets some time pass, makes the store another one and goes on at once
+// changeStore lets some time pass, makes the store another one and goes on at once
 // with what an adoption matters for.
-func (x *machine) swap() {
+func (x *machine) changeStore() {
 	for range x.below(3, "half minutes before") {
 		x.passOne(false, false)
 	}
@@ -101,14 +101,14 @@ func (x *machine) adopted() {
 		}
 		return
 	}
-	x.ok(orchestrator.Greet(x.ctx, x.e))
+	x.ok(orchestrator.EnsureAdopted(x.ctx, x.e))
 	x.m.adoptedBy(x)
 	x.counted = false
 }
 
 // adoptedBy takes the new floor from the store: it has to be above everything
 // that was ever granted, and so has the number of the first event after it.
-func (m *rules) adoptedBy(x *machine) {
+func (m *model) adoptedBy(x *machine) {
 	x.Helper()
 	floor, err := x.raw.HGet(x.ctx, x.prefix+"meta", "floor").Int64()
 	x.ok(err)
@@ -129,20 +129,20 @@ func (x *machine) reclaim() {
 	got, err := x.e.Reclaim(x.ctx, h)
 	ttl, code := x.m.reclaim(mh)
 	if x.agree(err, code, "reclaim %+v", mh) {
-		x.near("reclaim: ttl", got.LeaseTTLMs, ttl)
+		x.checkRemaining("reclaim: ttl", got.LeaseTTLMs, ttl)
 		x.same("reclaim: token", got.FencingToken, x.m.runs[h.RunID].token)
 	}
 }
 
 func (x *machine) chore() {
-	n, err := x.e.Chore(x.ctx, 100)
+	n, err := x.e.RunChores(x.ctx, 100)
 	x.ok(err)
 	x.same("chore", n, x.m.chore())
 }
 
-// quickClock is a time of day that runs ahead, so that no adoption waits for
+// fastClock is a time of day that runs ahead, so that no adoption waits for
 // the next second.
-func quickClock() func() time.Time {
+func fastClock() func() time.Time {
 	var n atomic.Int64
 	from := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	return func() time.Time { return from.Add(time.Duration(n.Add(10)) * time.Second) }

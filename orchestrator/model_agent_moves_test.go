@@ -15,13 +15,13 @@ import (
 var agentIDs = []string{"a1", "a2"}
 
 // caller draws who asks: mostly the key that registers agents.
-func (x *machine) caller() (mby, picket.Caller) {
-	by := mby{key: oneOf(x, "key", "key_a", "key_a", "key_a", "key_b"), operator: x.chance("operator", 30)}
+func (x *machine) caller() (modelCaller, picket.Caller) {
+	by := modelCaller{key: oneOf(x, "key", "key_a", "key_a", "key_a", "key_b"), operator: x.chance("operator", 30)}
 	return by, picket.Caller{Actor: by.key, Operator: by.operator}
 }
 
-// member draws an agent, mostly one that fits.
-func (x *machine) member(fits func(*mrec) bool) string {
+// testAgent draws an agent, mostly one that fits.
+func (x *machine) member(fits func(*modelAgent) bool) string {
 	var fit []string
 	for _, id := range agentIDs {
 		if a := x.m.agents[id]; a != nil && fits(a) {
@@ -34,7 +34,7 @@ func (x *machine) member(fits func(*mrec) bool) string {
 	return x.pick("agent", fit, "nobody")
 }
 
-func (x *machine) anyAgent(fits func(*mrec) bool) func() bool {
+func (x *machine) anyAgent(fits func(*modelAgent) bool) func() bool {
 	return func() bool {
 		for _, a := range x.m.agents {
 			if fits(a) {
@@ -45,9 +45,9 @@ func (x *machine) anyAgent(fits func(*mrec) bool) func() bool {
 	}
 }
 
-func takesPart(a *mrec) bool { return !a.status.Gone() }
+func isActive(a *modelAgent) bool { return !a.status.Gone() }
 
-func goneAgent(a *mrec) bool { return a.status.Gone() }
+func goneAgent(a *modelAgent) bool { return a.status.Gone() }
 
 // about is what an event is about, as the model says it.
 func about(ev picket.Event) string {
@@ -64,32 +64,33 @@ func about(ev picket.Event) string {
 	return ev.TaskID
 }
 
-// crewMoves are the moves of agents. Half of the checks know of none, so that
+// agentActions are the moves of agents. Half of the checks know of none, so that
 // they get far with everything else; in the others they are what mostly happens.
-func (x *machine) crewMoves() []move {
+func (x *machine) agentActions() []action {
 	if x.chance("no crew", 50) {
 		return nil
 	}
 	x.m.batch = oneOf(x, "leases in a step", 100, 1, 0, 0)
-	return []move{
+	return []action{
 		{8, "register", func() bool { return len(x.m.agents) < len(agentIDs) || x.anyAgent(goneAgent)() }, x.register},
-		{8, "heartbeat", x.anyAgent(takesPart), x.heartbeat},
-		{6, "change agent", x.anyAgent(takesPart), x.changeAgent},
-		{6, "gather", func() bool { return x.openTasks() < x.most && !x.m.paused }, x.gather},
-		{14, "fall", func() bool { return x.anyAgent(x.m.busy)() || x.openTasks() < x.most && !x.m.paused }, x.fall},
-		{6, "wear out", x.anyAgent(x.m.busy), x.wearOut},
-		{1, "deregister", x.anyAgent(takesPart), x.deregister},
-		{3, "command", x.anyAgent(takesPart), x.command},
+		{8, "heartbeat", x.anyAgent(isActive), x.heartbeat},
+		{6, "change agent", x.anyAgent(isActive), x.changeAgent},
+		{6, "gather", func() bool { return x.openTasks() < x.most && !x.m.paused }, x.acquireSeveral},
+		{14, "fall", func() bool { return x.anyAgent(x.m.busy)() || x.openTasks() < x.most && !x.m.paused },
+			x.endAgent},
+		{6, "wear out", x.anyAgent(x.m.busy), x.outwaitDrain},
+		{1, "deregister", x.anyAgent(isActive), x.deregister},
+		{3, "command", x.anyAgent(isActive), x.command},
 		{8, "judge", x.anyAgent(x.m.due), x.judge},
-		{10, "acquire", func() bool { return x.anyAgent(takesPart)() && x.anyTask(picket.TaskQueued)() }, x.acquire},
-		{8, "silence", x.anyAgent(takesPart), x.silence},
-		{6, "fall silent", func() bool { return x.openTasks() < x.most+4 && !x.m.paused }, x.fallSilent},
-		{6, "order", x.anyAgent(takesPart), x.order},
-		{4, "brink", func() bool { return x.virtual && x.anyAgent(takesPart)() }, x.brink},
+		{10, "acquire", func() bool { return x.anyAgent(isActive)() && x.anyTask(picket.TaskQueued)() }, x.acquire},
+		{8, "silence", x.anyAgent(isActive), x.silence},
+		{6, "fall silent", func() bool { return x.openTasks() < x.most+4 && !x.m.paused }, x.killSilentAgent},
+		{6, "order", x.anyAgent(isActive), x.orderDrain},
+		{4, "brink", func() bool { return x.virtual && x.anyAgent(isActive)() }, x.crossThreshold},
 	}
 }
 
-// silence lets so much time go by that a threshold or a deadline may be passed.
+// silenceReason lets so much time go by that a threshold or a deadline may be passed.
 func (x *machine) silence() {
 	for range 1 + x.below(4, "half minutes") {
 		x.passOne(false, false)
@@ -102,19 +103,19 @@ func (x *machine) register() {
 	o, repeatable := x.once("register" + by.key + id)
 	caller.Once = repeatable.Once
 	role, drain := oneOf(x, "role", "coder", "", "tester"), oneOf(x, "drain timeout", -1, 30, 90)
-	reg := picket.Registration{AgentID: id, RoleID: role, Heartbeat: halves()}
+	reg := picket.Registration{AgentID: id, RoleID: role, Heartbeat: halfMinuteThresholds()}
 	if drain >= 0 {
 		reg.DrainTimeoutSeconds = &drain
 	}
 	x.ok(reg.Normalize())
 	got, err := x.e.Register(x.ctx, caller, reg)
 	if x.agree(err, x.m.register(o, by, id, role, drain), "register %s by %+v", id, by) {
-		x.shown("register", got, x.m.agents[id])
+		x.checkAgent("register", got, x.m.agents[id])
 	}
 }
 
-// shown compares a record that a verb answered with the model's.
-func (x *machine) shown(verb string, got picket.Agent, a *mrec) {
+// snapshot compares a record that a verb answered with the model's.
+func (x *machine) checkAgent(verb string, got picket.Agent, a *modelAgent) {
 	x.Helper()
 	x.same(verb+": id", got.AgentID, a.id)
 	x.same(verb+": status", got.Status, a.status)
@@ -125,7 +126,7 @@ func (x *machine) shown(verb string, got picket.Agent, a *mrec) {
 }
 
 func (x *machine) heartbeat() {
-	id := x.member(takesPart)
+	id := x.member(isActive)
 	by, caller := x.caller()
 	hb := picket.Heartbeat{
 		Status: oneOf(x, "reports", picket.AgentActive, picket.AgentActive, picket.AgentActive,
@@ -151,7 +152,7 @@ func (x *machine) heartbeat() {
 	x.heartbeatBy(by, caller, id, hb)
 }
 
-func (x *machine) heartbeatBy(by mby, caller picket.Caller, id string, hb picket.Heartbeat) {
+func (x *machine) heartbeatBy(by modelCaller, caller picket.Caller, id string, hb picket.Heartbeat) {
 	got, err := x.e.Heartbeat(x.ctx, caller, id, hb)
 	a, code := x.m.heartbeat(by, id, hb)
 	if x.agree(err, code, "heartbeat of %s by %+v: %+v", id, by, hb) {
@@ -160,9 +161,9 @@ func (x *machine) heartbeatBy(by mby, caller picket.Caller, id string, hb picket
 	}
 }
 
-// ordered compares the commands that a heartbeat was answered with: those that
+// execIDs compares the commands that a heartbeat was answered with: those that
 // wait, and to stop whatever it works on without a lease.
-func (x *machine) ordered(got []picket.PendingCommand, a *mrec, working []string) {
+func (x *machine) ordered(got []picket.PendingCommand, a *modelAgent, working []string) {
 	x.Helper()
 	var have, want []string
 	for _, c := range got {
@@ -185,7 +186,7 @@ func (x *machine) ordered(got []picket.PendingCommand, a *mrec, working []string
 
 // changeAgent asks for a new status: for its version, or an outdated one.
 func (x *machine) changeAgent() {
-	id := x.member(takesPart)
+	id := x.member(isActive)
 	match := int64(1 + x.below(3, "version"))
 	if a := x.m.agents[id]; a != nil && x.chance("its version", 70) {
 		match = a.version
@@ -201,28 +202,29 @@ func (x *machine) changeAgent() {
 	x.changeBy(by, caller, id, match, change)
 }
 
-func (x *machine) changeBy(by mby, caller picket.Caller, id string, match int64, change picket.AgentStatusChange) {
+func (x *machine) changeBy(by modelCaller, caller picket.Caller, id string, match int64,
+	change picket.AgentStatusChange) {
 	got, err := x.e.ChangeAgent(x.ctx, caller, id, []int64{match}, change)
 	a, code := x.m.change(by, id, match, change.Status, change.DrainTimeoutSeconds)
 	if x.agree(err, code, "%s to %s by %+v for version %d", id, change.Status, by, match) {
-		x.shown("change", got, a)
+		x.checkAgent("change", got, a)
 	}
 }
 
-func (m *rules) busy(a *mrec) bool {
+func (m *model) busy(a *modelAgent) bool {
 	return (a.status == picket.AgentActive || a.status == picket.AgentUnhealthy) &&
 		len(m.holding(a.id, a.incarnation)) > 0
 }
 
-// wearOut drains an agent that holds leases, and waits for what comes first:
+// outwaitDrain drains an agent that holds leases, and waits for what comes first:
 // the deadline, or the end of its silence.
-func (x *machine) wearOut() {
+func (x *machine) outwaitDrain() {
 	id := x.member(x.m.busy)
 	a := x.m.agents[id]
 	if a == nil {
 		return
 	}
-	by := mby{key: "key_a", operator: true}
+	by := modelCaller{key: "key_a", operator: true}
 	timeout := oneOf(x, "drain timeout", 30, 90, 300)
 	x.changeBy(by, picket.Caller{Actor: by.key, Operator: true}, id, a.version,
 		picket.AgentStatusChange{Status: picket.AgentDraining, DrainTimeoutSeconds: &timeout})
@@ -233,17 +235,17 @@ func (x *machine) wearOut() {
 }
 
 func (x *machine) deregister() {
-	id := x.member(takesPart)
+	id := x.member(isActive)
 	by, caller := x.caller()
 	got, err := x.e.Deregister(x.ctx, caller, id, nil)
 	a, code := x.m.change(by, id, 0, picket.AgentDeregistered, nil)
 	if x.agree(err, code, "deregister %s by %+v", id, by) {
-		x.shown("deregister", got, a)
+		x.checkAgent("deregister", got, a)
 	}
 }
 
 func (x *machine) command() {
-	id := x.member(takesPart)
+	id := x.member(isActive)
 	by, caller := x.caller()
 	o, repeatable := x.once("command" + by.key + id)
 	caller.Once = repeatable.Once
@@ -261,7 +263,7 @@ func (x *machine) command() {
 	x.commandBy(o, by, caller, id, c)
 }
 
-func (x *machine) commandBy(o monce, by mby, caller picket.Caller, id string, c picket.AgentCommand) {
+func (x *machine) commandBy(o requestID, by modelCaller, caller picket.Caller, id string, c picket.AgentCommand) {
 	got, err := x.e.CommandAgent(x.ctx, caller, id, c)
 	want, code := x.m.command(o, by, id, got, c)
 	if x.agree(err, code, "%s for %s by %+v", c.Command, id, by) {
@@ -269,12 +271,12 @@ func (x *machine) commandBy(o monce, by mby, caller picket.Caller, id string, c 
 	}
 }
 
-// judge judges all who are due; one by one where a step ends few leases, or it
+// check judges all who are due; one by one where a step ends few leases, or it
 // would depend on milliseconds whose are ended at once.
 func (x *machine) judge() {
 	looked, limit := 0, max(1, x.m.batch)
 	for {
-		n, err := x.e.Judge(x.ctx, limit)
+		n, err := x.e.JudgeAgents(x.ctx, limit)
 		x.ok(err)
 		if looked += n; n < limit {
 			break

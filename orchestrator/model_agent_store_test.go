@@ -52,12 +52,12 @@ func (x *machine) compareAgents() {
 	if len(stands) > 0 || len(judged) > 0 {
 		x.Fatalf("rosters hold %v, silence %v too many", stands, judged)
 	}
-	if diff := x.j.differsFrom(x.m.crewTold()); diff != "" { // I4
+	if diff := x.j.differsFrom(x.m.replayAgents()); diff != "" { // I4
 		x.Fatalf("the event log does not replay:\n%s", diff)
 	}
 }
 
-func (x *machine) compareAgent(a *mrec) {
+func (x *machine) compareAgent(a *modelAgent) {
 	x.Helper()
 	p := x.raw.Pipeline()
 	of := x.prefix + "%s:" + a.id

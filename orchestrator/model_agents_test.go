@@ -16,13 +16,13 @@ import (
 // Thresholds that never fall on a multiple of half a minute, but a second
 // before: time passes in halves, and a bit more.
 const (
-	beats        = 15_000
-	unhealthySet = 59_000
-	deadSet      = 119_000
+	heartbeatInterval = 15_000
+	unhealthyAfter    = 59_000
+	deadAfter         = 119_000
 )
 
-// mrec is the record of an agent.
-type mrec struct {
+// modelAgent is the record of an agent.
+type modelAgent struct {
 	id          string
 	role        string
 	owner       string
@@ -39,39 +39,39 @@ type mrec struct {
 	order       string // the drain that is pending
 }
 
-// mby is who asks.
-type mby struct {
+// modelCaller is who asks.
+type modelCaller struct {
 	key      string
 	operator bool
 }
 
-// server is the actor of what time does.
-const server = "server"
+// serverActor is the actor of what time does.
+const serverActor = "server"
 
 // actor is how the log names who acts for an agent.
-func (by mby) actor(a *mrec) string {
+func (by modelCaller) actor(a *modelAgent) string {
 	if a.owner == by.key && !by.operator {
 		return a.id
 	}
 	return by.key
 }
 
-func (m *rules) move(a *mrec, to picket.AgentStatus, why picket.LifecycleReason, actor string) {
+func (m *model) move(a *modelAgent, to picket.AgentStatus, why picket.LifecycleReason, actor string) {
 	m.emit(picket.EventAgentLifecycle, fmt.Sprint(a.id, " ", a.status, " ", to, " ", why, " by ", actor))
 	a.status, a.reason = to, why
 	a.version++
 }
 
-// holding lists the leases of an agent's incarnation, the first granted first.
-func (m *rules) holding(id string, incarnation int64) []*mrun {
-	var out []*mrun
+// clientLease lists the leases of an agent's incarnation, the first granted first.
+func (m *model) holding(id string, incarnation int64) []*modelRun {
+	var out []*modelRun
 	for _, rid := range m.rids {
 		if r := m.runs[rid]; r.state == picket.RunRunning && r.agent == id && r.incarnation == incarnation &&
 			incarnation > 0 {
 			out = append(out, r)
 		}
 	}
-	slices.SortFunc(out, func(a, b *mrun) int {
+	slices.SortFunc(out, func(a, b *modelRun) int {
 		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.task, b.task))
 	})
 	return out
@@ -79,7 +79,7 @@ func (m *rules) holding(id string, incarnation int64) []*mrun {
 
 // serves tells whether the agent of a lease still takes part, as it did when it
 // got it.
-func (m *rules) serves(r *mrun) bool {
+func (m *model) serves(r *modelRun) bool {
 	if r.incarnation == 0 {
 		return true
 	}
@@ -87,19 +87,19 @@ func (m *rules) serves(r *mrun) bool {
 	return a.incarnation == r.incarnation && !a.status.Gone()
 }
 
-// leave ends the part of an agent, and then its leases: those that one step
+// unsubscribe ends the part of an agent, and then its leases: those that one step
 // does not end are a chore.
-func (m *rules) leave(a *mrec, to picket.AgentStatus, why picket.LifecycleReason, cause, actor string) {
+func (m *model) removeAgent(a *modelAgent, to picket.AgentStatus, why picket.LifecycleReason, cause, actor string) {
 	m.move(a, to, why, actor)
-	if m.dismiss(a.id, a.incarnation, cause, m.batch) == m.batch && len(m.holding(a.id, a.incarnation)) > 0 {
+	if m.endLeasesOf(a.id, a.incarnation, cause, m.batch) == m.batch && len(m.holding(a.id, a.incarnation)) > 0 {
 		id, incarnation := a.id, a.incarnation
-		m.left[fmt.Sprintf("dead:%s:%d:%s", id, incarnation, cause)] = func() int {
-			return m.dismiss(id, incarnation, cause, 100)
+		m.pendingChores[fmt.Sprintf("dead:%s:%d:%s", id, incarnation, cause)] = func() int {
+			return m.endLeasesOf(id, incarnation, cause, 100)
 		}
 	}
 }
 
-func (m *rules) dismiss(id string, incarnation int64, cause string, limit int) int {
+func (m *model) endLeasesOf(id string, incarnation int64, cause string, limit int) int {
 	held, a := m.holding(id, incarnation), m.agents[id]
 	held = held[:min(limit, len(held))]
 	class, dark := picket.ExitReleased, int64(math.MaxInt64)
@@ -107,7 +107,7 @@ func (m *rules) dismiss(id string, incarnation int64, cause string, limit int) i
 	case cause == "agent_dead":
 		class, dark = picket.ExitAgentDead, m.now
 	case a.incarnation == incarnation:
-		dark = a.beat + deadSet
+		dark = a.beat + deadAfter
 	}
 	for _, r := range held {
 		// An adapter has killed what it runs when its agent may be dead of silence.
@@ -118,46 +118,46 @@ func (m *rules) dismiss(id string, incarnation int64, cause string, limit int) i
 }
 
 // takesTasks tells whether a registered agent may be given one.
-func (m *rules) takesTasks(id string) bool {
+func (m *model) takesTasks(id string) bool {
 	a := m.agents[id]
 	return a != nil && (a.status == picket.AgentActive || a.status == picket.AgentUnhealthy)
 }
 
 // due tells whether time has changed what an agent is.
-func (m *rules) due(a *mrec) bool {
+func (m *model) due(a *modelAgent) bool {
 	silent := m.now - a.beat
 	switch a.status {
 	case picket.AgentActive:
-		return silent > unhealthySet
+		return silent > unhealthyAfter
 	case picket.AgentUnhealthy:
-		return silent > deadSet
+		return silent > deadAfter
 	case picket.AgentDraining:
-		return silent > deadSet || m.now >= a.drainDue
+		return silent > deadAfter || m.now >= a.drainDue
 	}
 	return false
 }
 
-// judge writes that down, as often as it takes.
-func (m *rules) judge(a *mrec) (judged bool) {
+// check writes that down, as often as it takes.
+func (m *model) judge(a *modelAgent) (judged bool) {
 	for m.due(a) {
 		judged = true
-		silent := a.beat + deadSet + 1 // the first instant that is beyond
+		silent := a.beat + deadAfter + 1 // the first instant that is beyond
 		switch {
 		case a.status == picket.AgentActive:
-			m.move(a, picket.AgentUnhealthy, picket.ReasonHeartbeatTimeout, server)
+			m.move(a, picket.AgentUnhealthy, picket.ReasonHeartbeatTimeout, serverActor)
 		case a.status == picket.AgentUnhealthy || silent < a.drainDue:
-			m.leave(a, picket.AgentDead, picket.ReasonHeartbeatTimeout, "agent_dead", server)
+			m.removeAgent(a, picket.AgentDead, picket.ReasonHeartbeatTimeout, "agent_dead", serverActor)
 		case len(m.holding(a.id, a.incarnation)) == 0:
-			m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted, server)
+			m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted, serverActor)
 		default:
 			m.emit(picket.EventAgentDrainOverdue, a.id)
-			m.leave(a, picket.AgentDead, picket.ReasonDrainTimeout, "drain_timeout", server)
+			m.removeAgent(a, picket.AgentDead, picket.ReasonDrainTimeout, "drain_timeout", serverActor)
 		}
 	}
 	return judged
 }
 
-func (m *rules) judgeAll() (n int) {
+func (m *model) judgeAll() (n int) {
 	for _, id := range slices.Sorted(maps.Keys(m.agents)) {
 		if m.judge(m.agents[id]) {
 			n++
@@ -166,17 +166,17 @@ func (m *rules) judgeAll() (n int) {
 	return n
 }
 
-// drained ends a drain with the last lease.
-func (m *rules) drained(r *mrun) {
+// endDrain ends a drain with the last lease.
+func (m *model) endDrain(r *modelRun) {
 	a := m.agents[r.agent]
 	if r.incarnation > 0 && a.incarnation == r.incarnation && a.status == picket.AgentDraining &&
 		len(m.holding(a.id, a.incarnation)) == 0 {
-		m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted, server)
+		m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted, serverActor)
 	}
 }
 
-// may is who may act for an agent, after time has been taken into account.
-func (m *rules) may(by mby, id string) (*mrec, picket.Code) {
+// authorize is who may act for an agent, after time has been taken into account.
+func (m *model) authorize(by modelCaller, id string) (*modelAgent, picket.Code) {
 	a := m.agents[id]
 	switch {
 	case a == nil:
@@ -188,7 +188,7 @@ func (m *rules) may(by mby, id string) (*mrec, picket.Code) {
 	return a, ""
 }
 
-func (m *rules) register(o monce, by mby, id, role string, drain int) picket.Code {
+func (m *model) register(o requestID, by modelCaller, id, role string, drain int) picket.Code {
 	a := m.agents[id]
 	if was, code, again := m.once(o); again {
 		if code == "" && was[1] != fmt.Sprint(a.incarnation) {
@@ -206,11 +206,11 @@ func (m *rules) register(o monce, by mby, id, role string, drain int) picket.Cod
 	}
 	why := picket.ReasonReRegistered
 	if a == nil {
-		why, a = picket.ReasonRegistered, &mrec{id: id, status: picket.AgentRegistering}
+		why, a = picket.ReasonRegistered, &modelAgent{id: id, status: picket.AgentRegistering}
 		m.agents[id] = a
 	}
 	m.incarnations = max(m.incarnations, m.floor) + 1
-	*a = mrec{
+	*a = modelAgent{
 		id:          id,
 		role:        role,
 		owner:       by.key,
@@ -225,15 +225,15 @@ func (m *rules) register(o monce, by mby, id, role string, drain int) picket.Cod
 	return ""
 }
 
-func (m *rules) heartbeat(by mby, id string, hb picket.Heartbeat) (*mrec, picket.Code) {
-	a, code := m.may(by, id)
+func (m *model) heartbeat(by modelCaller, id string, hb picket.Heartbeat) (*modelAgent, picket.Code) {
+	a, code := m.authorize(by, id)
 	if code != "" {
 		return nil, code
 	}
 	if a.status.Gone() || hb.Incarnation > 0 && hb.Incarnation < a.incarnation {
 		return nil, picket.CodeAgentGone
 	}
-	own := mby{key: by.key}.actor(a) // a heartbeat is the agent's own, whatever its key may do
+	own := modelCaller{key: by.key}.actor(a) // a heartbeat is the agent's own, whatever its key may do
 	a.beat = m.now
 	if hb.CurrentLoad != nil {
 		a.load = *hb.CurrentLoad
@@ -243,7 +243,7 @@ func (m *rules) heartbeat(by mby, id string, hb picket.Heartbeat) (*mrec, picket
 	}
 	switch {
 	case a.status == picket.AgentDraining && len(m.holding(id, a.incarnation)) == 0:
-		m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted, server)
+		m.move(a, picket.AgentDeregistered, picket.ReasonDrainCompleted, serverActor)
 	case a.status == picket.AgentActive && hb.Status == picket.AgentDraining:
 		m.drain(a, nil, own)
 	}
@@ -255,7 +255,7 @@ func (m *rules) heartbeat(by mby, id string, hb picket.Heartbeat) (*mrec, picket
 	return a, ""
 }
 
-func (m *rules) handled(a *mrec, cid, actor string) (c picket.AgentCommand) {
+func (m *model) handled(a *modelAgent, cid, actor string) (c picket.AgentCommand) {
 	if c, ok := a.commands[cid]; ok {
 		delete(a.commands, cid)
 		m.emit(picket.EventAgentCommand, a.id+" handled by "+actor)
@@ -267,7 +267,7 @@ func (m *rules) handled(a *mrec, cid, actor string) (c picket.AgentCommand) {
 	return c
 }
 
-func (m *rules) drain(a *mrec, timeout *int, actor string) {
+func (m *model) drain(a *modelAgent, timeout *int, actor string) {
 	m.move(a, picket.AgentDraining, picket.ReasonDrainInitiated, actor)
 	ordered := m.handled(a, a.order, actor)
 	seconds := 120
@@ -282,14 +282,15 @@ func (m *rules) drain(a *mrec, timeout *int, actor string) {
 	a.drainUntil = m.now + int64(seconds)*1000
 	a.drainDue = a.drainUntil
 	if len(m.holding(a.id, a.incarnation)) == 0 {
-		a.drainDue = min(a.drainUntil, m.now+beats)
+		a.drainDue = min(a.drainUntil, m.now+heartbeatInterval)
 	}
 }
 
 // change is a new status asked for, where match is the version that it is for,
 // 0 for any.
-func (m *rules) change(by mby, id string, match int64, to picket.AgentStatus, timeout *int) (*mrec, picket.Code) {
-	a, code := m.may(by, id)
+func (m *model) change(by modelCaller, id string, match int64, to picket.AgentStatus,
+	timeout *int) (*modelAgent, picket.Code) {
+	a, code := m.authorize(by, id)
 	switch {
 	case code != "":
 		return nil, code
@@ -301,17 +302,17 @@ func (m *rules) change(by mby, id string, match int64, to picket.AgentStatus, ti
 		m.drain(a, timeout, by.actor(a))
 		return a, ""
 	case to == picket.AgentDeregistered && !a.status.Gone():
-		m.leave(a, picket.AgentDeregistered, picket.ReasonDeregistered, "agent_deregistered", by.actor(a))
+		m.removeAgent(a, picket.AgentDeregistered, picket.ReasonDeregistered, "agent_deregistered", by.actor(a))
 		return a, ""
 	}
 	return nil, picket.CodeStateConflict
 }
 
-func (m *rules) command(o monce, by mby, id, cid string, c picket.AgentCommand) (string, picket.Code) {
+func (m *model) command(o requestID, by modelCaller, id, cid string, c picket.AgentCommand) (string, picket.Code) {
 	if was, code, again := m.once(o); again {
 		return first(was), code
 	}
-	a, code := m.may(by, id)
+	a, code := m.authorize(by, id)
 	switch {
 	case code != "":
 		return "", code
@@ -337,12 +338,12 @@ func (m *rules) command(o monce, by mby, id, cid string, c picket.AgentCommand) 
 }
 
 // admit is whether an agent gets leases: 0 for one that has no record.
-func (m *rules) admit(who magent) (int64, picket.Code) {
+func (m *model) admit(who acquirer) (int64, picket.Code) {
 	a := m.agents[who.id]
 	if a == nil {
 		return 0, ""
 	}
-	if _, code := m.may(who.by, who.id); code != "" {
+	if _, code := m.authorize(who.by, who.id); code != "" {
 		return 0, code
 	}
 	switch {
@@ -354,11 +355,11 @@ func (m *rules) admit(who magent) (int64, picket.Code) {
 	return a.incarnation, ""
 }
 
-// crewTold is what the model says about its agents, in the terms of the replay.
-func (m *rules) crewTold() map[string]toldAgent {
-	out := map[string]toldAgent{}
+// replayAgents is what the model says about its agents, in the terms of the replay.
+func (m *model) replayAgents() map[string]replayedAgent {
+	out := map[string]replayedAgent{}
 	for id, a := range m.agents {
-		out[id] = toldAgent{Status: a.status, Incarnation: a.incarnation, Version: a.version}
+		out[id] = replayedAgent{Status: a.status, Incarnation: a.incarnation, Version: a.version}
 	}
 	return out
 }

@@ -10,17 +10,17 @@ import (
 // The model's fenced verbs: what a run may do with its own credential, and
 // which refusal it gets when it may not.
 
-// mheld is a credential as it is presented.
-type mheld struct {
+// modelCredential is a credential as it is presented.
+type modelCredential struct {
 	task   string
 	run    string
 	forged bool
 	fence  int64
 }
 
-// holds is the one definition of "still holds"; the first test that fails
+// wantLease is the one definition of "still holds"; the first test that fails
 // answers.
-func (m *rules) holds(h mheld) (*mtask, *mrun, picket.Code) {
+func (m *model) holds(h modelCredential) (*modelTask, *modelRun, picket.Code) {
 	r := m.runs[h.run]
 	if r == nil || h.forged {
 		return nil, nil, picket.CodeLeaseExpired
@@ -32,7 +32,7 @@ func (m *rules) holds(h mheld) (*mtask, *mrun, picket.Code) {
 	switch {
 	case r.task != h.task:
 		return nil, nil, picket.CodeTaskMismatch
-	case t.state == picket.TaskCancelled, m.marked(t):
+	case t.state == picket.TaskCancelled, m.cancelledAbove(t):
 		return nil, nil, picket.CodeTaskCancelled
 	case h.fence > t.token:
 		return nil, nil, picket.CodeUnknownFence
@@ -54,7 +54,7 @@ func (m *rules) holds(h mheld) (*mtask, *mrun, picket.Code) {
 
 // admits is holds for whom reclaims a lease from before an adoption and asks
 // again, as the engine does by itself.
-func (m *rules) admits(h mheld) (*mtask, *mrun, picket.Code) {
+func (m *model) admits(h modelCredential) (*modelTask, *modelRun, picket.Code) {
 	t, r, code := m.holds(h)
 	if code == picket.CodeReclaimRequired && !m.serves(r) {
 		return nil, nil, picket.CodeLeaseExpired
@@ -63,22 +63,22 @@ func (m *rules) admits(h mheld) (*mtask, *mrun, picket.Code) {
 		if h.fence > 0 && !slices.Contains(r.tokens, h.fence) {
 			r.tokens = append(r.tokens, h.fence)
 		}
-		m.raise(t, r)
+		m.raiseToken(t, r)
 		t, r, code = m.holds(h)
 	}
 	return t, r, code
 }
 
 // confirm starts the full window at the first admitted call.
-func (m *rules) confirm(t *mtask, r *mrun) {
+func (m *model) confirm(t *modelTask, r *modelRun) {
 	if !r.confirmed {
 		r.confirmed = true
 		t.deadline = max(t.deadline, m.now+r.window)
 	}
 }
 
-// said is the answer of a closing verb that this run made before.
-func (m *rules) said(h mheld, verb, content string) (string, bool) {
+// storedRun is the answer of a closing verb that this run made before.
+func (m *model) closedBefore(h modelCredential, verb, content string) (string, bool) {
 	r := m.runs[h.run]
 	if r == nil || h.forged || r.task != h.task || r.closed == "" || r.closed != verb+" "+content {
 		return "", false
@@ -87,9 +87,9 @@ func (m *rules) said(h mheld, verb, content string) (string, bool) {
 }
 
 // closing runs a verb that ends a lease; act does what is its own.
-func (m *rules) closing(h mheld, verb, content string, confirms bool,
-	act func(t *mtask, r *mrun) string) (string, picket.Code) {
-	if say, ok := m.said(h, verb, content); ok {
+func (m *model) closing(h modelCredential, verb, content string, confirms bool,
+	act func(t *modelTask, r *modelRun) string) (string, picket.Code) {
+	if say, ok := m.closedBefore(h, verb, content); ok {
 		return say, ""
 	}
 	t, r, code := m.admits(h)
@@ -103,7 +103,7 @@ func (m *rules) closing(h mheld, verb, content string, confirms bool,
 	return r.closedSay, ""
 }
 
-func (m *rules) renew(h mheld) (ttl int64, code picket.Code) {
+func (m *model) renew(h modelCredential) (ttl int64, code picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
 		return 0, code
@@ -113,13 +113,13 @@ func (m *rules) renew(h mheld) (ttl int64, code picket.Code) {
 	return t.deadline - m.now, ""
 }
 
-func (m *rules) report(h mheld, request, content string) (seq, nudge int64, code picket.Code) {
+func (m *model) report(h modelCredential, request, content string) (seq, nudge int64, code picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
 		return 0, 0, code
 	}
 	if request != "" {
-		if i := slices.IndexFunc(r.seen, func(s mreport) bool { return s.request == request }); i >= 0 {
+		if i := slices.IndexFunc(r.seen, func(s modelReport) bool { return s.request == request }); i >= 0 {
 			if r.seen[i].content != content {
 				return 0, 0, picket.CodeIdempotencyConflict
 			}
@@ -133,27 +133,27 @@ func (m *rules) report(h mheld, request, content string) (seq, nudge int64, code
 	}
 	t.reports++
 	if request != "" {
-		r.seen = append([]mreport{{request, content, t.reports}}, r.seen...)
+		r.seen = append([]modelReport{{request, content, t.reports}}, r.seen...)
 		r.seen = r.seen[:min(len(r.seen), 32)]
 	}
 	m.emit(picket.EventTaskProgress, t.id)
 	return t.reports, nudge, ""
 }
 
-func (m *rules) complete(h mheld, content string, how picket.Children) (string, picket.Code) {
-	if _, again := m.said(h, "complete", content); !again {
+func (m *model) complete(h modelCredential, content string, how picket.Children) (string, picket.Code) {
+	if _, again := m.closedBefore(h, "complete", content); !again {
 		t, _, code := m.admits(h)
 		if code == "" && how == "" && len(m.openChildren(t)) > 0 {
 			return "", picket.CodeChildrenOpen
 		}
 	}
-	return m.closing(h, "complete", content, true, func(t *mtask, r *mrun) string {
+	return m.closing(h, "complete", content, true, func(t *modelTask, r *modelRun) string {
 		open := m.openChildren(t)
 		m.end(r, picket.RunCompleted, picket.ExitSuccess)
 		t.state = picket.TaskReview
 		if t.unreviewed {
 			t.state = picket.TaskCompleted
-			m.ends(t)
+			m.endMoney(t)
 		}
 		m.emit("task."+string(t.state), t.id)
 		state := string(t.state)
@@ -162,8 +162,8 @@ func (m *rules) complete(h mheld, content string, how picket.Children) (string, 
 	})
 }
 
-func (m *rules) fail(h mheld, reason string, retryable bool) (string, picket.Code) {
-	return m.closing(h, "fail", fmt.Sprint(reason, retryable), true, func(t *mtask, r *mrun) string {
+func (m *model) fail(h modelCredential, reason string, retryable bool) (string, picket.Code) {
+	return m.closing(h, "fail", fmt.Sprint(reason, retryable), true, func(t *modelTask, r *modelRun) string {
 		m.end(r, picket.RunFailed, picket.ExitAgentFailed)
 		m.emit(picket.EventLeaseFailed, t.id)
 		state := string(m.after(r, picket.ExitAgentFailed, retryable))
@@ -175,8 +175,8 @@ func (m *rules) fail(h mheld, reason string, retryable bool) (string, picket.Cod
 	})
 }
 
-func (m *rules) release(h mheld, class picket.ExitClass, code string) (string, picket.Code) {
-	return m.closing(h, "release", string(class)+code, false, func(t *mtask, r *mrun) string {
+func (m *model) release(h modelCredential, class picket.ExitClass, code string) (string, picket.Code) {
+	return m.closing(h, "release", string(class)+code, false, func(t *modelTask, r *modelRun) string {
 		state := picket.RunFailed
 		if class == picket.ExitReleased {
 			state = picket.RunReleased
@@ -192,10 +192,10 @@ func (m *rules) release(h mheld, class picket.ExitClass, code string) (string, p
 	})
 }
 
-func (m *rules) requestHelp(h mheld, kind picket.HandoffKind, question string, wait int64,
+func (m *model) requestHelp(h modelCredential, kind picket.HandoffKind, question string, wait int64,
 	policy picket.OnDeadline) (string, picket.Code) {
 	content := fmt.Sprint(kind, question, wait, policy)
-	return m.closing(h, "help", content, true, func(t *mtask, r *mrun) string {
+	return m.closing(h, "help", content, true, func(t *modelTask, r *modelRun) string {
 		m.end(r, picket.RunReleased, picket.ExitReleased)
 		m.emit(picket.EventTaskHandoff, t.id)
 		deadline := int64(0)
@@ -208,7 +208,7 @@ func (m *rules) requestHelp(h mheld, kind picket.HandoffKind, question string, w
 
 // Evidence: good until 15 minutes after the lease ended, whoever holds now.
 
-func (m *rules) witness(h mheld) (*mrun, picket.Code) {
+func (m *model) lateHolder(h modelCredential) (*modelRun, picket.Code) {
 	r := m.runs[h.run]
 	switch {
 	case r == nil || h.forged:
@@ -225,17 +225,17 @@ func (m *rules) witness(h mheld) (*mrun, picket.Code) {
 	return r, ""
 }
 
-func (m *rules) launched(h mheld) picket.Code {
-	r, code := m.witness(h)
-	if code == "" && !r.launched && !(r.exited && m.now-r.exitedAt >= half) {
+func (m *model) launched(h modelCredential) picket.Code {
+	r, code := m.lateHolder(h)
+	if code == "" && !r.launched && !(r.exited && m.now-r.exitedAt >= halfMinute) {
 		r.launched = true
 		m.emit(picket.EventRunLaunched, r.task)
 	}
 	return code
 }
 
-func (m *rules) runExit(h mheld, code string) picket.Code {
-	r, refusal := m.witness(h)
+func (m *model) runExit(h modelCredential, code string) picket.Code {
+	r, refusal := m.lateHolder(h)
 	if refusal != "" || r.exited && r.code == code {
 		return refusal
 	}

@@ -10,16 +10,16 @@ import (
 
 // The verbs that grant leases: what the model makes of them, and the moves.
 
-// magent is who asks for leases.
-type magent struct {
+// acquirer is who asks for leases.
+type acquirer struct {
 	id          string
 	role        string
 	caps        []string
-	by          mby
+	by          modelCaller
 	incarnation int64 // it says it has
 }
 
-func (a magent) covers(lane string) bool {
+func (a acquirer) covers(lane string) bool {
 	if pinned, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return pinned == a.id
 	}
@@ -43,7 +43,7 @@ func (a magent) covers(lane string) bool {
 
 // grant leases up to n tasks, one to each of the runs given, and returns the
 // runs that got one.
-func (m *rules) grant(o monce, a magent, runs []string, n int) ([]string, picket.Code) {
+func (m *model) grant(o requestID, a acquirer, runs []string, n int) ([]string, picket.Code) {
 	was, code, again := m.once(o)
 	if code != "" {
 		return nil, code
@@ -62,31 +62,31 @@ func (m *rules) grant(o monce, a magent, runs []string, n int) ([]string, picket
 	return m.give(o, a, incarnation, runs, n), ""
 }
 
-// over tells whether a lease that was granted does not hold any more.
-func (m *rules) over(rid string) bool {
+// wantLoginEnded tells whether a lease that was granted does not hold any more.
+func (m *model) over(rid string) bool {
 	r := m.runs[rid]
 	return r.state != picket.RunRunning || m.now >= m.tasks[r.task].deadline || !m.serves(r)
 }
 
 // give leases what there is to an agent that may have it.
-func (m *rules) give(o monce, a magent, incarnation int64, runs []string, n int) []string {
+func (m *model) give(o requestID, a acquirer, incarnation int64, runs []string, n int) []string {
 	if m.paused {
 		return nil
 	}
 	m.promote(10)
 	var got []string
 	for len(got) < n {
-		var best *mtask
+		var best *modelTask
 		for lane, tasks := range m.lanes() {
-			if a.covers(lane) && (best == nil || better(tasks[0], best) < 0) {
+			if a.covers(lane) && (best == nil || higherPriority(tasks[0], best) < 0) {
 				best = tasks[0]
 			}
 		}
 		if best == nil {
 			break
 		}
-		if m.marked(best) {
-			m.drop(best)
+		if m.cancelledAbove(best) {
+			m.dropCancelled(best)
 			continue
 		}
 		rid := "run_missing" // the engine gave fewer: the comparison shows it
@@ -102,9 +102,9 @@ func (m *rules) give(o monce, a magent, incarnation int64, runs []string, n int)
 	return got
 }
 
-// advance is complete and grant in one step. Leases of a replay that have ended
+// moveStoreTime is complete and grant in one step. Leases of a replay that have ended
 // are left out, for the state of the completed task has to be told.
-func (m *rules) advance(h mheld, content string, o monce, a magent, runs []string,
+func (m *model) advance(h modelCredential, content string, o requestID, a acquirer, runs []string,
 	n int) (string, []string, picket.Code) {
 	was, code, again := m.once(o)
 	if code != "" {
@@ -124,14 +124,14 @@ func (m *rules) advance(h mheld, content string, o monce, a magent, runs []strin
 	return state, m.give(o, a, incarnation, runs, n), ""
 }
 
-func (m *rules) lease(t *mtask, rid, agent string, incarnation int64) {
+func (m *model) lease(t *modelTask, rid, agent string, incarnation int64) {
 	t.token = max(t.token, m.floor) + 1
 	t.attempt++
 	t.lastRun = t.attempt-t.runsFrom >= runQuota
 	t.state, t.run, t.where, t.due, t.pin = picket.TaskLeased, rid, "", 0, ""
 	t.deadline = m.now + min(t.window, 30_000)
 	m.granted++
-	m.runs[rid] = &mrun{
+	m.runs[rid] = &modelRun{
 		id:          rid,
 		task:        t.id,
 		agent:       agent,
@@ -146,8 +146,8 @@ func (m *rules) lease(t *mtask, rid, agent string, incarnation int64) {
 	m.emit(picket.EventTaskLeased, t.id)
 }
 
-func (x *machine) agent(caller *picket.Caller) (magent, picket.AcquireRequest) {
-	a := magent{id: oneOf(x, "agent", "a1", "a2", ""), by: mby{caller.Actor, x.chance("operator", 50)}}
+func (x *machine) agent(caller *picket.Caller) (acquirer, picket.AcquireRequest) {
+	a := acquirer{id: oneOf(x, "agent", "a1", "a2", ""), by: modelCaller{caller.Actor, x.chance("operator", 50)}}
 	caller.Operator = a.by.operator
 	if rec := x.m.agents[a.id]; rec != nil {
 		a.incarnation = oneOf(x, "incarnation", 0, rec.incarnation, rec.incarnation+1, max(0, rec.incarnation-1))
@@ -184,12 +184,12 @@ func (x *machine) acquire() {
 	}
 }
 
-// advance completes a lease and acquires the next.
+// moveStoreTime completes a lease and acquires the next.
 func (x *machine) advance() {
 	o, by := x.once("advance")
 	a, req := x.agent(&by)
 	output := oneOf(x, "output", `"done"`, `{"n":1}`)
-	x.calls(func(h picket.Held, mh mheld) {
+	x.calls(func(h picket.Held, mh modelCredential) {
 		got, err := x.e.Advance(x.ctx, h, by, picket.AdvanceRequest{Output: json.RawMessage(output), Acquire: req})
 		state, want, code := x.m.advance(mh, output, o, a, runsOf(got.Leases), *req.Max)
 		if x.agree(err, code, "advance %+v by %+v", mh, a) {
@@ -200,7 +200,7 @@ func (x *machine) advance() {
 	})
 }
 
-func (x *machine) granted(a magent, got []picket.Lease, want []string) {
+func (x *machine) granted(a acquirer, got []picket.Lease, want []string) {
 	x.Helper()
 	x.counted = true
 	rids := runsOf(got)
@@ -214,7 +214,7 @@ func (x *machine) granted(a magent, got []picket.Lease, want []string) {
 		x.same("acquire: token", l.FencingToken, r.token)
 		x.same("acquire: window", l.WindowMs, r.window)
 		x.same("acquire: input", string(l.Task.Input), t.edited)
-		x.near("acquire: ttl", l.LeaseTTLMs, t.deadline-x.m.now)
+		x.checkRemaining("acquire: ttl", l.LeaseTTLMs, t.deadline-x.m.now)
 		h, err := x.sealer.Open(l.LeaseToken.Reveal())
 		x.ok(err)
 		x.held[l.RunID] = h

@@ -6,18 +6,18 @@ import (
 
 // Moves of keys and of the format of the store.
 
-// keyed acquires with a key that is revoked right after that: its leases end or
+// acquireWithRevokedKey acquires with a key that is revoked right after that: its leases end or
 // are kept, and it gets no other.
-func (x *machine) keyed() {
+func (x *machine) acquireWithRevokedKey() {
 	k, err := x.e.CreateKey(x.ctx, picket.Caller{Actor: "key_a"},
 		picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
 	x.ok(err)
 	x.m.emit(picket.EventKeyCreated, "")
 	by := picket.Caller{Actor: "key_a", Key: k.KeyID}
-	a := magent{id: "a3", role: "coder", caps: []string{"go", "py"}, by: mby{key: "key_a"}}
+	a := acquirer{id: "a3", role: "coder", caps: []string{"go", "py"}, by: modelCaller{key: "key_a"}}
 	req := picket.AcquireRequest{AgentID: a.id, Role: a.role, Capabilities: a.caps, Max: ptr(2)}
 	got, err := x.e.Acquire(x.ctx, by, req)
-	want, code := x.m.grant(monce{}, a, runsOf(got), 2)
+	want, code := x.m.grant(requestID{}, a, runsOf(got), 2)
 	if !x.agree(err, code, "acquire with a key") {
 		return
 	}
@@ -36,8 +36,8 @@ func (x *machine) keyed() {
 	x.agree(err, picket.CodeUnauthenticated, "acquire with a revoked key")
 }
 
-// newer shows the engine a store of a later version for a moment.
-func (x *machine) newer() {
+// showNewerFormat shows the engine a store of a later version for a moment.
+func (x *machine) showNewerFormat() {
 	x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "format", 2).Err())
 	_, err := x.e.Stats(x.ctx)
 	x.agree(err, picket.CodeUnavailable, "a newer store")

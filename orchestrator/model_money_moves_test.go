@@ -9,11 +9,11 @@ import (
 
 // The moves of money: few calls, few keys and small sums, so that they meet.
 
-func (x *machine) moneyMoves() []move {
-	live := x.anyRun(lives)
+func (x *machine) moneyActions() []action {
+	live := x.anyRun(isRunning)
 	under := func() bool { return len(x.m.open()) > 0 }
 	known := func() bool { return len(x.m.calls) > 0 }
-	return []move{
+	return []action{
 		{6, "reserve", func() bool { return live() && !x.m.paused }, x.reserve},
 		{5, "settle", known, x.settle},
 		{1, "reap holds", under, x.reapHolds},
@@ -32,7 +32,7 @@ func (x *machine) amount(label string) budget.Envelope {
 }
 
 func (x *machine) reserve() {
-	c := mcall{
+	c := modelCall{
 		id:       oneOf(x, "call", "c1", "c2", "c3"),
 		nonce:    oneOf(x, "nonce", "n1", "n1", "n2"),
 		hash:     oneOf(x, "hash", "h1", "h1", "h1", "h2"),
@@ -43,16 +43,16 @@ func (x *machine) reserve() {
 	}
 	// A call outlives whole half minutes: what acts outside and its grace, or
 	// what is held and its own.
-	wait, effects := int64(oneOf(x, "timeout", 1, 2, 4)*half), picket.EffectsNone
+	wait, effects := int64(oneOf(x, "timeout", 1, 2, 4)*halfMinute), picket.EffectsNone
 	if c.external {
-		effects, wait = picket.EffectsExternal, wait-lag
+		effects, wait = picket.EffectsExternal, wait-actsMargin
 	} else {
-		wait -= linger
+		wait -= settleDelay
 	}
-	x.calls(func(h picket.Held, mh mheld) { x.reserveBy(h, mh, c, wait, effects) })
+	x.calls(func(h picket.Held, mh modelCredential) { x.reserveBy(h, mh, c, wait, effects) })
 }
 
-func (x *machine) reserveBy(h picket.Held, mh mheld, c mcall, wait int64, effects picket.Effects) {
+func (x *machine) reserveBy(h picket.Held, mh modelCredential, c modelCall, wait int64, effects picket.Effects) {
 	if x.short[h.RunID] >= 18 {
 		return // the engine would begin to count instead of telling
 	}
@@ -115,7 +115,7 @@ func (x *machine) settleAs(s picket.Settlement) {
 }
 
 func (x *machine) reapHolds() {
-	n, err := x.e.ReapHolds(x.ctx, 100)
+	n, err := x.e.SettleOverdueCalls(x.ctx, 100)
 	x.ok(err)
 	x.same("reap holds", n, x.m.reapHolds())
 }
@@ -151,7 +151,7 @@ func (x *machine) topUp() {
 	})
 }
 
-func (x *machine) topUpBy(o monce, by picket.Caller, id string, more budget.Envelope) {
+func (x *machine) topUpBy(o requestID, by picket.Caller, id string, more budget.Envelope) {
 	got, err := x.e.TopUp(x.ctx, by, id, picket.TopUp{Tokens: more.Tokens, USD: more.USD})
 	if x.agree(err, x.m.topUp(o, id, more), "top up %s", id) {
 		x.same("top up", got.Account, x.m.envs[id].Account)

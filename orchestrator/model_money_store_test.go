@@ -11,8 +11,8 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// purses is what a namespace holds of money, read key by key past the engine.
-type purses struct {
+// storedMoney is what a namespace holds of money, read key by key past the engine.
+type storedMoney struct {
 	envs     map[string]map[string]string
 	calls    map[string]map[string]float64
 	inflight map[string]map[string]float64
@@ -20,7 +20,7 @@ type purses struct {
 	rows     int64
 }
 
-func (x *machine) readMoney() *purses {
+func (x *machine) readMoney() *storedMoney {
 	p := x.raw.Pipeline()
 	at := func(key string) string {
 		if p.Len() >= 20 { // as in read
@@ -38,7 +38,7 @@ func (x *machine) readMoney() *purses {
 	holds, rows := zset("holds"), p.XLen(x.ctx, at("ledger"))
 	_, err := p.Exec(x.ctx)
 	x.ok(err)
-	return &purses{
+	return &storedMoney{
 		envs:     valuesOf(envs, (*redis.MapStringStringCmd).Val),
 		calls:    valuesOf(calls, scores),
 		inflight: valuesOf(inflight, scores),
@@ -70,11 +70,11 @@ func (x *machine) compareMoney() {
 	x.Helper()
 	got := x.readMoney()
 	carved, held, below := map[string]budget.Envelope{}, map[string]budget.Envelope{}, map[string]budget.Envelope{}
-	calls := map[string]map[string]*mcall{}
+	calls := map[string]map[string]*modelCall{}
 	for _, c := range x.m.open() {
 		held[c.task] = held[c.task].Plus(c.need)
 		if calls[c.task] == nil {
-			calls[c.task] = map[string]*mcall{}
+			calls[c.task] = map[string]*modelCall{}
 		}
 		calls[c.task][c.id] = c
 	}
@@ -117,7 +117,7 @@ func (x *machine) compareMoney() {
 	}
 }
 
-func (x *machine) compareCalls(id string, got *purses, want map[string]*mcall) {
+func (x *machine) compareCalls(id string, got *storedMoney, want map[string]*modelCall) {
 	x.Helper()
 	if have, should := slices.Sorted(maps.Keys(got.calls[id])),
 		slices.Sorted(maps.Keys(want)); !slices.Equal(have, should) {
@@ -127,7 +127,8 @@ func (x *machine) compareCalls(id string, got *purses, want map[string]*mcall) {
 	for cid, c := range want {
 		due, ends := got.holds[id+":"+cid], got.inflight[id][cid]
 		// Off the half minutes: what acts outside is given up some seconds later.
-		if x.inHalves(due) != c.due-c.due%half || (ends > 0) != c.external || c.external && x.inHalves(ends) != c.acts {
+		if x.inHalves(due) != c.due-c.due%halfMinute || (ends > 0) != c.external ||
+			c.external && x.inHalves(ends) != c.acts {
 			x.Fatalf("call %s of %s settles by itself at %.0f and acts until %.0f; want %d and %d", cid, id,
 				due-float64(x.base), ends-float64(x.base), c.due, c.acts)
 		}

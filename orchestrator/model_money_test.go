@@ -11,8 +11,8 @@ import (
 
 // The model's money: envelopes, calls under way and what they come to.
 
-// menv is an envelope; the books of it are those of the product, the rules not.
-type menv struct {
+// modelEnvelope is an envelope; the books of it are those of the product, the rules not.
+type modelEnvelope struct {
 	budget.Account
 	id         string
 	parent     string
@@ -21,15 +21,15 @@ type menv struct {
 	warnedT    int64
 	warnedU    int64
 	tops       int64
-	said       msaid
+	said       reportedUsage
 	unverified budget.Envelope // reported beyond what was available
 }
 
 // free is what an envelope can pay with.
-func (e *menv) free() budget.Envelope { return e.Available.Minus(e.unverified) }
+func (e *modelEnvelope) free() budget.Envelope { return e.Available.Minus(e.unverified) }
 
-// mcall is a call that costs, under way or ended.
-type mcall struct {
+// modelCall is a call that costs, under way or ended.
+type modelCall struct {
 	task     string
 	id       string
 	run      string
@@ -46,43 +46,43 @@ type mcall struct {
 	result   string
 }
 
-// msaid is what was charged for language models, and what agents said of it: by
+// reportedUsage is what was charged for language models, and what agents said of it: by
 // themselves, in a run or in the sessions of a task.
-type msaid struct {
+type reportedUsage struct {
 	llm      budget.Envelope
 	reported budget.Envelope
 	charged  budget.Envelope
 }
 
-// mpurse is the money of a run.
-type mpurse struct {
+// runMoney is the money of a run.
+type runMoney struct {
 	spent budget.Envelope
-	said  msaid
+	said  reportedUsage
 	tops  *int64 // those it has seen
 }
 
 const (
-	linger = 10_000 // a call settles by itself this long after its timeout
-	lag    = 2_000  // and acts outside no longer than this after it
+	settleDelay = 10_000 // a call settles by itself this long after its timeout
+	actsMargin  = 2_000  // and acts outside no longer than this after it
 )
 
-func (m *rules) carve(parent, id string, e budget.Envelope) {
-	m.envs[id] = &menv{id: id, parent: parent, whole: e, Account: budget.Account{Granted: e, Available: e}}
+func (m *model) carve(parent, id string, e budget.Envelope) {
+	m.envs[id] = &modelEnvelope{id: id, parent: parent, whole: e, Account: budget.Account{Granted: e, Available: e}}
 	if p := m.envs[parent]; p != nil {
 		p.Available = p.Available.Minus(e)
 		p.Carved = p.Carved.Plus(e)
 	}
 }
 
-// short tells whether an envelope lacks what is asked of it. One that has
+// lacks tells whether an envelope lacks what is asked of it. One that has
 // overrun covers nothing but what is free.
-func (m *rules) short(id string, need budget.Envelope) bool {
+func (m *model) lacks(id string, need budget.Envelope) bool {
 	has := m.envs[id].free()
 	return !need.IsZero() && (!has.Covers(need) || has.Tokens < 0 || has.USD < 0)
 }
 
 // giveBack passes what a closed envelope has up to the nearest open one.
-func (m *rules) giveBack(e *menv) *menv {
+func (m *model) giveBack(e *modelEnvelope) *modelEnvelope {
 	for e.closed {
 		m.chargeReported(e)
 		if e.parent == "" {
@@ -98,7 +98,7 @@ func (m *rules) giveBack(e *menv) *menv {
 
 // chargeReported charges a closed envelope with what was reported of it, up to
 // what it has.
-func (m *rules) chargeReported(e *menv) {
+func (m *model) chargeReported(e *modelEnvelope) {
 	has := positive(e.Available)
 	cost := budget.Envelope{Tokens: min(e.unverified.Tokens, has.Tokens), USD: min(e.unverified.USD, has.USD)}
 	if cost.IsZero() {
@@ -109,8 +109,8 @@ func (m *rules) chargeReported(e *menv) {
 	m.rows++
 }
 
-// ends is the end of a task for its money.
-func (m *rules) ends(t *mtask) {
+// treeEnds is the end of a task for its money.
+func (m *model) endMoney(t *modelTask) {
 	e := m.envs[t.id]
 	e.closed = true
 	m.giveBack(e)
@@ -125,12 +125,12 @@ func level(part, whole int64) int64 {
 	return 0
 }
 
-func (e *menv) levels() (t, u int64) {
+func (e *modelEnvelope) levels() (t, u int64) {
 	used := e.Spent.Plus(e.Carved)
 	return level(used.Tokens, e.Granted.Tokens), level(int64(used.USD), int64(e.Granted.USD))
 }
 
-func (m *rules) warn(e *menv) {
+func (m *model) warn(e *modelEnvelope) {
 	t, u := e.levels()
 	for _, dim := range []struct {
 		now int64
@@ -144,7 +144,7 @@ func (m *rules) warn(e *menv) {
 }
 
 // charge books what was spent; held of it was reserved.
-func (m *rules) charge(e *menv, held, cost budget.Envelope) *menv {
+func (m *model) charge(e *modelEnvelope, held, cost budget.Envelope) *modelEnvelope {
 	late := e.closed
 	e.Spent, e.Available = e.Spent.Plus(cost), e.Available.Plus(held).Minus(cost)
 	p := m.giveBack(e)
@@ -159,7 +159,7 @@ func (m *rules) charge(e *menv, held, cost budget.Envelope) *menv {
 	return p
 }
 
-func (m *rules) ofRun(c *mcall, cost budget.Envelope) {
+func (m *model) ofRun(c *modelCall, cost budget.Envelope) {
 	r := m.runs[c.run]
 	r.spent = r.spent.Plus(cost)
 	if strings.HasPrefix(c.tool, "llm_") {
@@ -168,8 +168,8 @@ func (m *rules) ofRun(c *mcall, cost budget.Envelope) {
 	}
 }
 
-// reserve answers the call's reservation, or what it was answered before.
-func (m *rules) reserve(h mheld, c mcall, wait int64) (was *mcall, nudge int64, code picket.Code) {
+// mustReserve answers the call's reservation, or what it was answered before.
+func (m *model) reserve(h modelCredential, c modelCall, wait int64) (was *modelCall, nudge int64, code picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
 		return nil, 0, code
@@ -194,7 +194,7 @@ func (m *rules) reserve(h mheld, c mcall, wait int64) (was *mcall, nudge int64, 
 	if m.paused {
 		return nil, 0, picket.CodePaused
 	}
-	if m.short(t.id, c.need) {
+	if m.lacks(t.id, c.need) {
 		tops := e.tops
 		r.tops = &tops
 		m.emit(picket.EventBudgetExceeded, t.id)
@@ -203,25 +203,25 @@ func (m *rules) reserve(h mheld, c mcall, wait int64) (was *mcall, nudge int64, 
 	m.confirm(t, r)
 	r.call, r.request, r.same, r.active, r.called = "paid", c.id, 1, m.now, true
 	e.Available, e.Held = e.Available.Minus(c.need), e.Held.Plus(c.need)
-	c.task, c.run, c.due = t.id, r.id, m.now+wait+linger
+	c.task, c.run, c.due = t.id, r.id, m.now+wait+settleDelay
 	if c.external {
-		c.acts = m.now + wait + lag
+		c.acts = m.now + wait + actsMargin
 	}
 	m.calls[key] = &c
 	return nil, c.toldWith(r), ""
 }
 
 // toldWith is the nudge that goes with the answer. That of an LLM carries none.
-func (c *mcall) toldWith(r *mrun) int64 {
+func (c *modelCall) toldWith(r *modelRun) int64 {
 	if strings.HasPrefix(c.tool, "llm_") {
 		return 0
 	}
 	return r.toldWith(c.id)
 }
 
-// settle ends a call once; a true figure corrects what nobody knew.
-func (m *rules) settle(task, id, nonce string, o picket.CallOutcome, cost budget.Envelope,
-	result string) (*mcall, *menv, picket.Code) {
+// mustSettle ends a call once; a true figure corrects what nobody knew.
+func (m *model) settle(task, id, nonce string, o picket.CallOutcome, cost budget.Envelope,
+	result string) (*modelCall, *modelEnvelope, picket.Code) {
 	c := m.calls[task+" "+id]
 	if c == nil || c.nonce != nonce {
 		return nil, nil, picket.CodeNotFound
@@ -250,7 +250,7 @@ func (m *rules) settle(task, id, nonce string, o picket.CallOutcome, cost budget
 }
 
 // callOver ends a call that is under way.
-func (m *rules) callOver(c *mcall, o picket.CallOutcome, cost budget.Envelope) *menv {
+func (m *model) callOver(c *modelCall, o picket.CallOutcome, cost budget.Envelope) *modelEnvelope {
 	if o == picket.CallUncertain {
 		cost = c.need
 		m.emit(picket.EventBudgetUncertain, c.task)
@@ -258,7 +258,7 @@ func (m *rules) callOver(c *mcall, o picket.CallOutcome, cost budget.Envelope) *
 	acted := c.acts
 	c.outcome, c.cost, c.acts = o, cost, 0
 	if acted > 0 {
-		m.lookAgain(c.task)
+		m.recheckWaiting(c.task)
 	}
 	m.emit(picket.EventToolCalled, c.task)
 	e := m.envs[c.task]
@@ -267,21 +267,21 @@ func (m *rules) callOver(c *mcall, o picket.CallOutcome, cost budget.Envelope) *
 	return m.charge(e, c.need, cost)
 }
 
-// open lists the calls under way, the first to settle by itself first.
-func (m *rules) open() []*mcall {
-	var out []*mcall
+// openNamespaces lists the calls under way, the first to settle by itself first.
+func (m *model) open() []*modelCall {
+	var out []*modelCall
 	for _, c := range m.calls {
 		if c.outcome == "" {
 			out = append(out, c)
 		}
 	}
-	slices.SortFunc(out, func(a, b *mcall) int {
+	slices.SortFunc(out, func(a, b *modelCall) int {
 		return cmp.Or(cmp.Compare(a.due, b.due), strings.Compare(a.task+":"+a.id, b.task+":"+b.id))
 	})
 	return out
 }
 
-func (m *rules) reapHolds() (n int) {
+func (m *model) reapHolds() (n int) {
 	for _, c := range m.open() {
 		if c.due <= m.now {
 			n++
@@ -293,7 +293,7 @@ func (m *rules) reapHolds() (n int) {
 
 // acting tells until when calls of a task may act outside, its own or those of
 // the ones before it that it waits for, and whose they are.
-func (m *rules) acting(id string, before []string) (until int64, owner string) {
+func (m *model) acting(id string, before []string) (until int64, owner string) {
 	for _, of := range append([]string{id}, before...) {
 		if latest := m.actsUntil(of); latest > until {
 			until, owner = latest, of
@@ -302,7 +302,7 @@ func (m *rules) acting(id string, before []string) (until int64, owner string) {
 	return until, owner
 }
 
-func (m *rules) actsUntil(id string) (latest int64) {
+func (m *model) actsUntil(id string) (latest int64) {
 	for _, c := range m.calls {
 		if c.task == id {
 			latest = max(latest, c.acts)
@@ -313,7 +313,7 @@ func (m *rules) actsUntil(id string) (latest int64) {
 
 // inherit makes a new task wait for what its source still has under way, and
 // waits for itself.
-func (m *rules) inherit(t *mtask, source string) {
+func (m *model) inherit(t *modelTask, source string) {
 	if source == "" {
 		return
 	}
@@ -324,8 +324,8 @@ func (m *rules) inherit(t *mtask, source string) {
 	}
 }
 
-// lookAgain lets those go on who waited for the calls of a task.
-func (m *rules) lookAgain(owner string) {
+// pollAgain lets those go on who waited for the calls of a task.
+func (m *model) recheckWaiting(owner string) {
 	waiting := m.gated[owner]
 	delete(m.gated, owner)
 	for _, id := range m.ids {
@@ -336,7 +336,7 @@ func (m *rules) lookAgain(owner string) {
 }
 
 // waitsFor notes that a task waits for the calls of another, or its own.
-func (m *rules) waitsFor(id, owner string) {
+func (m *model) waitsFor(id, owner string) {
 	if m.gated[owner] == nil {
 		m.gated[owner] = map[string]bool{}
 	}

@@ -21,11 +21,11 @@ const (
 	noHelp = "handoff_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 )
 
-// once draws whether a request can be repeated and, if so, one of few keys.
-func (x *machine) once(verb string) (monce, picket.Caller) {
+// idempotent draws whether a request can be repeated and, if so, one of few keys.
+func (x *machine) once(verb string) (requestID, picket.Caller) {
 	caller := picket.Caller{Actor: oneOf(x, "actor", "key_a", "key_b")}
 	if !x.chance("once", 30) {
-		return monce{}, caller
+		return requestID{}, caller
 	}
 	digest := func(s string) string {
 		sum := sha256.Sum256([]byte(s))
@@ -37,10 +37,10 @@ func (x *machine) once(verb string) (monce, picket.Caller) {
 		body = digest("1")
 	}
 	caller.Once = picket.Once{Key: key, Body: body}
-	return monce{key, body}, caller
+	return requestID{key, body}, caller
 }
 
-func (x *machine) spec() (picket.TaskSpec, mspec, int64) {
+func (x *machine) spec() (picket.TaskSpec, modelSpec, int64) {
 	s := picket.TaskSpec{Title: "a task"}
 	switch x.below(6, "lane") {
 	case 3:
@@ -67,13 +67,13 @@ func (x *machine) spec() (picket.TaskSpec, mspec, int64) {
 	}
 	ready := int64(0)
 	if n := oneOf(x, "not before", 0, 0, 0, 1, 3); n > 0 {
-		ready = x.m.now + int64(n*half)
-		s.NotBefore = picket.InstantOf(time.Now().Add(time.Duration(n*half) * time.Millisecond))
+		ready = x.m.now + int64(n*halfMinute)
+		s.NotBefore = picket.InstantOf(time.Now().Add(time.Duration(n*halfMinute) * time.Millisecond))
 	}
 	if x.chance("not before is past", 5) {
 		ready, s.NotBefore = 0, picket.InstantOf(time.Now().Add(-time.Hour))
 	}
-	m := mspec{
+	m := modelSpec{
 		lane:        s.Role + "|",
 		priority:    *s.Priority,
 		window:      int64(*s.LeaseWindowSeconds) * 1000,
@@ -114,11 +114,11 @@ func (x *machine) submitLasting() {
 		BudgetEnvelope:     &purse,
 		Retry:              &picket.Retry{MaxAttempts: ptr(8), BackoffSeconds: ptr(0)},
 	}
-	x.submitBy(monce{}, picket.Caller{Actor: "key_a"}, s,
-		mspec{lane: "|", window: 4 * half, maxAttempts: 8, envelope: purse}, 0)
+	x.submitBy(requestID{}, picket.Caller{Actor: "key_a"}, s,
+		modelSpec{lane: "|", window: 4 * halfMinute, maxAttempts: 8, envelope: purse}, 0)
 }
 
-func (x *machine) submitBy(o monce, by picket.Caller, s picket.TaskSpec, ms mspec, ready int64) {
+func (x *machine) submitBy(o requestID, by picket.Caller, s picket.TaskSpec, ms modelSpec, ready int64) {
 	got, err := x.e.Submit(x.ctx, by, s)
 	id, code := x.m.submit(o, got.TaskID, ms, ready, s.Fixes)
 	if x.agree(err, code, "submit") {
@@ -127,19 +127,19 @@ func (x *machine) submitBy(o monce, by picket.Caller, s picket.TaskSpec, ms mspe
 	}
 }
 
-// near compares what remains of a lease: time that the machine lost is gone.
-func (x *machine) near(what string, got, want int64) {
+// checkRemaining compares what remains of a lease: time that the machine lost is gone.
+func (x *machine) checkRemaining(what string, got, want int64) {
 	x.Helper()
-	if got > want || got <= want-half {
+	if got > want || got <= want-halfMinute {
 		x.Fatalf("%s is %d ms, want %d", what, got, want)
 	}
 }
 
-// holder draws a credential: mostly of a run that lives, often of one that has
+// clockHolder draws a credential: mostly of a run that lives, often of one that has
 // ended, now and then one that was tampered with.
-func (x *machine) holder() (picket.Held, mheld) { return x.holderOf(lives) }
+func (x *machine) holder() (picket.Held, modelCredential) { return x.holderOf(isRunning) }
 
-func (x *machine) holderOf(fits func(*mrun) bool) (picket.Held, mheld) {
+func (x *machine) holderOf(fits func(*modelRun) bool) (picket.Held, modelCredential) {
 	rid := x.pick("run", x.someRuns(fits), noRun)
 	h, known := x.held[rid]
 	if !known {
@@ -150,7 +150,7 @@ func (x *machine) holderOf(fits func(*mrun) bool) (picket.Held, mheld) {
 			Secret:    x.sealer.Fingerprint(x.e.Namespace(), rid),
 		}
 	}
-	mh := mheld{task: h.TaskID, run: rid}
+	mh := modelCredential{task: h.TaskID, run: rid}
 	switch x.below(25, "tamper") {
 	case 24:
 		h.Secret, mh.forged = strings.Repeat("0", 64), true
@@ -166,13 +166,13 @@ func (x *machine) holderOf(fits func(*mrun) bool) (picket.Held, mheld) {
 	return h, mh
 }
 
-// refused sometimes tells the engine of a refused write, as a proxy does: not
+// refusedWrites sometimes tells the engine of a refused write, as a proxy does: not
 // so often of one run that the engine would begin to count instead of writing.
 func (x *machine) refused(h picket.Held, err error, verb string) {
 	if refusal, ok := err.(*picket.Error); ok && refusal.Code.Fenced() && x.refusals[h.RunID] < 19 &&
 		x.chance("tell", 30) {
 		x.refusals[h.RunID]++
-		x.e.RefusedWrite(x.ctx, h, verb, refusal)
+		x.e.RecordRefusedWrite(x.ctx, h, verb, refusal)
 		// It is about the run's own task, whatever task was presented; that of
 		// an unknown run is about none.
 		about := ""
@@ -198,10 +198,10 @@ func (x *machine) report() {
 	}
 }
 
-func (x *machine) reportBy(h picket.Held, mh mheld) {
+func (x *machine) reportBy(h picket.Held, mh modelCredential) {
 	request := oneOf(x, "request", "", "r1", "r2")
 	text := oneOf(x, "summary", "half way", "there")
-	x.callsAs(h, mh, func(h picket.Held, mh mheld) {
+	x.callsAs(h, mh, func(h picket.Held, mh modelCredential) {
 		got, err := x.e.Report(x.ctx, h, request, picket.Progress{Summary: text})
 		seq, nudge, code := x.m.report(mh, request, text)
 		if x.agree(err, code, "report %+v", mh) {
@@ -212,7 +212,7 @@ func (x *machine) reportBy(h picket.Held, mh mheld) {
 	})
 }
 
-func (x *machine) closed(h picket.Held, got, want string, err error, code picket.Code, verb string) {
+func (x *machine) checkClosing(h picket.Held, got, want string, err error, code picket.Code, verb string) {
 	x.Helper()
 	if x.agree(err, code, "%s by %s", verb, h.RunID) {
 		x.same(verb, got, want)
@@ -223,29 +223,29 @@ func (x *machine) closed(h picket.Held, got, want string, err error, code picket
 func (x *machine) complete() {
 	output, how := oneOf(x, "output", `"done"`, `{"n":1}`),
 		oneOf(x, "children", "", picket.ChildrenDetach, picket.ChildrenCancel)
-	x.calls(func(h picket.Held, mh mheld) {
+	x.calls(func(h picket.Held, mh modelCredential) {
 		got, err := x.e.Complete(x.ctx, h, picket.Completion{Output: json.RawMessage(output), Children: how})
 		want, code := x.m.complete(mh, output+string(how), how)
-		x.closed(h, string(got), want, err, code, "complete")
+		x.checkClosing(h, string(got), want, err, code, "complete")
 	})
 }
 
 func (x *machine) fail() {
 	retryable := x.chance("retryable", 70)
-	x.calls(func(h picket.Held, mh mheld) {
+	x.calls(func(h picket.Held, mh modelCredential) {
 		got, err := x.e.Fail(x.ctx, h, "cannot", retryable)
 		want, code := x.m.fail(mh, "cannot", retryable)
-		x.closed(h, string(got), want, err, code, "fail")
+		x.checkClosing(h, string(got), want, err, code, "fail")
 	})
 }
 
 func (x *machine) release() {
 	class := oneOf(x, "class", picket.ReleaseClasses...)
 	exit := x.below(2, "code")
-	x.calls(func(h picket.Held, mh mheld) {
+	x.calls(func(h picket.Held, mh modelCredential) {
 		got, err := x.e.Release(x.ctx, h, picket.Exit{Class: class, Code: &exit})
 		want, code := x.m.release(mh, class, fmt.Sprint(exit))
-		x.closed(h, string(got), want, err, code, "release")
+		x.checkClosing(h, string(got), want, err, code, "release")
 	})
 }
 
@@ -257,36 +257,36 @@ func (x *machine) requestHelp() {
 	}
 	wait := int64(0)
 	if n := x.below(3, "deadline"); n > 0 {
-		req.DeadlineSeconds, wait = seconds(n), int64(n*half)
+		req.DeadlineSeconds, wait = seconds(n), int64(n*halfMinute)
 		req.OnDeadline = oneOf(x, "policy", picket.OnDeadlineDeny, picket.OnDeadlineEscalate, picket.OnDeadlineWait)
 	}
-	x.calls(func(h picket.Held, mh mheld) {
+	x.calls(func(h picket.Held, mh modelCredential) {
 		got, err := x.e.RequestHelp(x.ctx, h, req)
 		want, code := x.m.requestHelp(mh, req.Kind, req.Question, wait, req.OnDeadline)
-		x.closed(h, got.HandoffID, want, err, code, "request_help")
+		x.checkClosing(h, got.HandoffID, want, err, code, "request_help")
 	})
 }
 
-// made is a fenced call that may come again.
-type made struct {
+// madeCall is a fenced call that may come again.
+type madeCall struct {
 	h    picket.Held
-	mh   mheld
-	verb func(picket.Held, mheld)
+	mh   modelCredential
+	verb func(picket.Held, modelCredential)
 }
 
 // calls makes a fenced call and remembers it.
-func (x *machine) calls(verb func(picket.Held, mheld)) {
+func (x *machine) calls(verb func(picket.Held, modelCredential)) {
 	h, mh := x.holder()
 	x.callsAs(h, mh, verb)
 }
 
-func (x *machine) callsAs(h picket.Held, mh mheld, verb func(picket.Held, mheld)) {
+func (x *machine) callsAs(h picket.Held, mh modelCredential, verb func(picket.Held, modelCredential)) {
 	verb(h, mh)
-	x.made = append(x.made, made{h, mh, verb})
+	x.made = append(x.made, madeCall{h, mh, verb})
 	x.made = x.made[max(0, len(x.made)-4):]
 }
 
-// again repeats one of the last calls as it was, or under a forged credential:
+// callTwice repeats one of the last calls as it was, or under a forged credential:
 // replies get lost, and requests overtake one another.
 func (x *machine) again() {
 	if len(x.made) == 0 {
@@ -300,10 +300,10 @@ func (x *machine) again() {
 }
 
 func (x *machine) launched() {
-	x.launchedBy(x.holderOf(func(r *mrun) bool { return lives(r) && !r.launched }))
+	x.launchedBy(x.holderOf(func(r *modelRun) bool { return isRunning(r) && !r.launched }))
 }
 
-func (x *machine) launchedBy(h picket.Held, mh mheld) {
+func (x *machine) launchedBy(h picket.Held, mh modelCredential) {
 	err := x.e.RunEvents(x.ctx, h,
 		[]picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}})
 	x.agree(err, x.m.launched(mh), "run.launched %+v", mh)
@@ -313,7 +313,7 @@ func (x *machine) runExit() {
 	x.exitBy(x.holderOf(mayExit))
 }
 
-func (x *machine) exitBy(h picket.Held, mh mheld) {
+func (x *machine) exitBy(h picket.Held, mh modelCredential) {
 	exit := x.below(2, "code")
 	err := x.e.RunExit(x.ctx, h, picket.Exit{Class: picket.ExitKilled, Code: &exit}, picket.ContainmentGroup)
 	x.agree(err, x.m.runExit(mh, fmt.Sprint(exit)), "run exit %+v", mh)

@@ -39,8 +39,8 @@ func (x *machine) help() string {
 	return x.pick("hand-off", open, noHelp)
 }
 
-// shows compares the task that a verb answered with the model's.
-func (x *machine) shows(verb string, got picket.Task, id string) {
+// checkTask compares the task that a verb answered with the model's.
+func (x *machine) checkTask(verb string, got picket.Task, id string) {
 	x.Helper()
 	x.same(verb+": task", got.TaskID, id)
 	x.same(verb+": state", got.State, x.m.tasks[id].state)
@@ -52,7 +52,7 @@ func (x *machine) expire() {
 	o, by := x.once("expire" + tid)
 	got, err := x.e.Expire(x.ctx, by, tid, "because")
 	if x.agree(err, x.m.expireByOperator(o, tid), "expire %s", tid) {
-		x.shows("expire", got, tid)
+		x.checkTask("expire", got, tid)
 	}
 }
 
@@ -65,7 +65,7 @@ func (x *machine) expireDue() {
 func (x *machine) undeliver() {
 	var rids []string
 	for range 1 + x.below(3, "runs") {
-		rids = append(rids, x.pick("run", x.someRuns(lives), noRun))
+		rids = append(rids, x.pick("run", x.someRuns(isRunning), noRun))
 	}
 	x.ok(x.e.Undeliver(x.ctx, rids...))
 	x.m.undeliver(rids)
@@ -76,7 +76,7 @@ func (x *machine) cancel() {
 	o, by := x.once("cancel" + tid)
 	got, err := x.e.Cancel(x.ctx, by, tid, "because")
 	if x.agree(err, x.m.cancel(o, tid), "cancel %s", tid) {
-		x.shows("cancel", got, tid)
+		x.checkTask("cancel", got, tid)
 	}
 }
 
@@ -86,7 +86,7 @@ func (x *machine) retry() {
 	got, err := x.e.Retry(x.ctx, by, tid, "because")
 	id, code := x.m.retry(o, tid, cmp.Or(got.TaskID, freshID()))
 	if x.agree(err, code, "retry %s", tid) {
-		x.shows("retry", got, id)
+		x.checkTask("retry", got, id)
 	}
 }
 
@@ -98,7 +98,7 @@ func (x *machine) review() {
 		got picket.Task
 		fix string
 		err error
-		ms  mspec
+		ms  modelSpec
 		at  int64
 	)
 	seen := x.lookAt(tid)
@@ -116,7 +116,7 @@ func (x *machine) review() {
 	want, code := x.m.review(o, tid, seen, approve, fix, ms, at)
 	if x.agree(err, code, "review %s", tid) {
 		x.same("review: fix", fix, want)
-		x.shows("review", got, tid)
+		x.checkTask("review", got, tid)
 	}
 }
 
@@ -127,7 +127,7 @@ func (x *machine) answer() {
 	got, err := x.e.Answer(x.ctx, by, hid,
 		picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`), Input: picket.RawJSON(edited)})
 	if x.agree(err, x.m.answer(o, hid, edited), "answer %s", hid) {
-		x.shows("answer", got, x.m.helps[hid].task)
+		x.checkTask("answer", got, x.m.helps[hid].task)
 	}
 }
 
@@ -136,7 +136,7 @@ func (x *machine) finish() {
 	o, by := x.once("finish" + hid)
 	got, err := x.e.Finish(x.ctx, by, hid, picket.RawJSON(`"by hand"`))
 	if x.agree(err, x.m.finish(o, hid), "finish %s", hid) {
-		x.shows("finish", got, x.m.helps[hid].task)
+		x.checkTask("finish", got, x.m.helps[hid].task)
 	}
 }
 
@@ -145,7 +145,7 @@ func (x *machine) cancelHelp() {
 	o, by := x.once("cancel" + hid)
 	got, err := x.e.CancelHandoff(x.ctx, by, hid, "because")
 	if x.agree(err, x.m.cancelHelp(o, hid), "cancel %s", hid) {
-		x.shows("cancel", got, x.m.helps[hid].task)
+		x.checkTask("cancel", got, x.m.helps[hid].task)
 	}
 }
 
@@ -182,7 +182,7 @@ func (x *machine) tick() {
 	x.m.tick()
 }
 
-// pass lets time go by: with a reaper that ticks, or with nobody acting on it.
+// inspectPass lets time go by: with a reaper that ticks, or with nobody acting on it.
 func (x *machine) pass() {
 	halves := oneOf(x, "half minutes", 1, 1, 2, 3, 11, 31)
 	ticks := x.chance("ticks", 50)
@@ -197,9 +197,9 @@ func (x *machine) pass() {
 // passOne lets half a minute go by.
 func (x *machine) passOne(sleeps, ticks bool) {
 	x.passHalf(sleeps, ticks)
-	x.m.now += half
+	x.m.now += halfMinute
 	if sleeps {
-		x.m.clock += half
+		x.m.clock += halfMinute
 	}
 	if ticks {
 		x.tick()
@@ -211,11 +211,11 @@ func (x *machine) passOne(sleeps, ticks bool) {
 // real store, or for long stretches, the store's clock is moved.
 func (x *machine) passHalf(sleeps, ticks bool) {
 	if !sleeps {
-		x.ok(x.raw.HIncrBy(x.ctx, x.prefix+"meta", "now", half+1).Err())
+		x.ok(x.raw.HIncrBy(x.ctx, x.prefix+"meta", "now", halfMinute+1).Err())
 		return
 	}
 	const second = 900 // store time follows a clock by a second at most
-	for left := half + 1; left > 0; left -= second {
+	for left := halfMinute + 1; left > 0; left -= second {
 		time.Sleep(time.Duration(min(left, second)) * time.Millisecond)
 		if ticks {
 			x.ok(x.e.Tick(x.ctx))

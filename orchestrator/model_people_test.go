@@ -8,7 +8,7 @@ import (
 
 // The model's verbs of operators, people and the reaper.
 
-func (m *rules) submit(o monce, id string, s mspec, ready int64, fixes string) (string, picket.Code) {
+func (m *model) submit(o requestID, id string, s modelSpec, ready int64, fixes string) (string, picket.Code) {
 	if was, code, again := m.once(o); again {
 		return first(was), code
 	}
@@ -21,7 +21,7 @@ func (m *rules) submit(o monce, id string, s mspec, ready int64, fixes string) (
 		if t.state == picket.TaskLeased {
 			return "", picket.CodeStateConflict
 		}
-		of.run = t.lastOpen()
+		of.run = t.processRun()
 	}
 	m.create(id, s, ready, of, "")
 	m.remember(o, day, id)
@@ -35,13 +35,13 @@ func first(s []string) string {
 	return s[0]
 }
 
-func (m *rules) expire(r *mrun, class picket.ExitClass) {
+func (m *model) expire(r *modelRun, class picket.ExitClass) {
 	m.end(r, picket.RunExpired, class)
 	m.emit(picket.EventLeaseExpired, r.task)
 	m.after(r, class, true)
 }
 
-func (m *rules) expireDue() int {
+func (m *model) expireDue() int {
 	n := 0
 	for _, r := range m.live() {
 		if m.now < m.tasks[r.task].deadline {
@@ -50,8 +50,8 @@ func (m *rules) expireDue() int {
 		n++
 		class := picket.ExitLeaseExpired
 		switch {
-		case r.token <= m.floor && !r.exited && m.now < m.adopted+half:
-			m.tasks[r.task].deadline = m.adopted + half
+		case r.token <= m.floor && !r.exited && m.now < m.adopted+halfMinute:
+			m.tasks[r.task].deadline = m.adopted + halfMinute
 			continue
 		case r.token <= m.floor:
 			class = picket.ExitStoreAdopted
@@ -63,7 +63,7 @@ func (m *rules) expireDue() int {
 	return n
 }
 
-func (m *rules) undeliver(rids []string) {
+func (m *model) undeliver(rids []string) {
 	for _, rid := range rids {
 		if r := m.runs[rid]; r != nil && r.state == picket.RunRunning && !r.confirmed {
 			m.expire(r, picket.ExitUndelivered)
@@ -72,7 +72,7 @@ func (m *rules) undeliver(rids []string) {
 }
 
 // onTask runs an operator's verb on a task that is not closed.
-func (m *rules) onTask(o monce, tid string, act func(t *mtask) picket.Code) picket.Code {
+func (m *model) onTask(o requestID, tid string, act func(t *modelTask) picket.Code) picket.Code {
 	if _, code, again := m.once(o); again {
 		return code
 	}
@@ -90,8 +90,8 @@ func (m *rules) onTask(o monce, tid string, act func(t *mtask) picket.Code) pick
 	return code
 }
 
-func (m *rules) expireByOperator(o monce, tid string) picket.Code {
-	return m.onTask(o, tid, func(t *mtask) picket.Code {
+func (m *model) expireByOperator(o requestID, tid string) picket.Code {
+	return m.onTask(o, tid, func(t *modelTask) picket.Code {
 		if t.state != picket.TaskLeased {
 			return picket.CodeStateConflict
 		}
@@ -100,14 +100,14 @@ func (m *rules) expireByOperator(o monce, tid string) picket.Code {
 	})
 }
 
-func (m *rules) cancel(o monce, tid string) picket.Code {
-	return m.onTask(o, tid, func(t *mtask) picket.Code {
+func (m *model) cancel(o requestID, tid string) picket.Code {
+	return m.onTask(o, tid, func(t *modelTask) picket.Code {
 		m.cancelTree(t)
 		return ""
 	})
 }
 
-func (m *rules) retry(o monce, tid, fresh string) (string, picket.Code) {
+func (m *model) retry(o requestID, tid, fresh string) (string, picket.Code) {
 	if was, code, again := m.once(o); again {
 		return first(was), code
 	}
@@ -120,17 +120,17 @@ func (m *rules) retry(o monce, tid, fresh string) (string, picket.Code) {
 	case m.repeated(t):
 		return "", picket.CodeStateConflict
 	case t.state.Terminal():
-		above, s := m.shelter(t), t.mspec
+		above, s := m.openParent(t), t.modelSpec
 		s.envelope = m.envs[tid].whole
-		if above != "" && m.short(above, s.envelope) {
+		if above != "" && m.lacks(above, s.envelope) {
 			return "", picket.CodeBudgetExceeded
 		}
 		m.emit(picket.EventTaskRetried, tid)
-		m.create(fresh, s, 0, source{run: t.lastOpen(), fixes: t.fixes, retries: tid}, above)
+		m.create(fresh, s, 0, source{run: t.processRun(), fixes: t.fixes, retries: tid}, above)
 		m.tasks[fresh].edited, t.anew = t.edited, fresh
 		m.remember(o, day, fresh)
 		return fresh, ""
-	case m.marked(t):
+	case m.cancelledAbove(t):
 		return "", picket.CodeTaskClosed
 	case t.state != picket.TaskHandoff || m.helps[t.help].kind != picket.HandoffEscalation:
 		return "", picket.CodeStateConflict
@@ -144,25 +144,25 @@ func (m *rules) retry(o monce, tid, fresh string) (string, picket.Code) {
 	return tid, ""
 }
 
-// repeated reports whether a closed task was made anew, and that one is open.
-func (m *rules) repeated(t *mtask) bool {
+// grantRepeated reports whether a closed task was made anew, and that one is open.
+func (m *model) repeated(t *modelTask) bool {
 	anew := m.tasks[t.anew]
-	return anew != nil && !anew.state.Terminal() && !m.marked(anew)
+	return anew != nil && !anew.state.Terminal() && !m.cancelledAbove(anew)
 }
 
-func (m *rules) review(o monce, tid string, seen look, approve bool, fix string, s mspec,
+func (m *model) review(o requestID, tid string, seen reviewerView, approve bool, fix string, s modelSpec,
 	ready int64) (string, picket.Code) {
 	if was, code, again := m.once(o); again {
 		return first(was), code
 	}
-	code := m.onTask(monce{}, tid, func(t *mtask) picket.Code {
+	code := m.onTask(requestID{}, tid, func(t *modelTask) picket.Code {
 		switch {
-		case m.marked(t):
+		case m.cancelledAbove(t):
 			return picket.CodeTaskClosed
 		case t.state != picket.TaskReview:
 			return picket.CodeStateConflict
 		}
-		if code := m.notShown(t, seen); code != "" {
+		if code := m.staleDigest(t, seen); code != "" {
 			return code
 		}
 		m.decided(t, approve, fix, s, ready)
@@ -176,7 +176,7 @@ func (m *rules) review(o monce, tid string, seen look, approve bool, fix string,
 }
 
 // onHelp runs a person's verb on an open hand-off.
-func (m *rules) onHelp(o monce, hid string, act func(h *mhelp) picket.Code) picket.Code {
+func (m *model) onHelp(o requestID, hid string, act func(h *modelHandoff) picket.Code) picket.Code {
 	if _, code, again := m.once(o); again {
 		return code
 	}
@@ -184,7 +184,7 @@ func (m *rules) onHelp(o monce, hid string, act func(h *mhelp) picket.Code) pick
 	switch {
 	case h == nil:
 		return picket.CodeNotFound
-	case m.tasks[h.task].state.Terminal(), m.marked(m.tasks[h.task]):
+	case m.tasks[h.task].state.Terminal(), m.cancelledAbove(m.tasks[h.task]):
 		return picket.CodeTaskClosed
 	case h.state != picket.HandoffOpen:
 		return picket.CodeStateConflict
@@ -196,8 +196,8 @@ func (m *rules) onHelp(o monce, hid string, act func(h *mhelp) picket.Code) pick
 	return code
 }
 
-func (m *rules) answer(o monce, hid, edited string) picket.Code {
-	return m.onHelp(o, hid, func(h *mhelp) picket.Code {
+func (m *model) answer(o requestID, hid, edited string) picket.Code {
+	return m.onHelp(o, hid, func(h *modelHandoff) picket.Code {
 		t := m.tasks[h.task]
 		t.edited = cmp.Or(edited, t.edited)
 		m.decide(h, true)
@@ -205,11 +205,11 @@ func (m *rules) answer(o monce, hid, edited string) picket.Code {
 	})
 }
 
-func (m *rules) finish(o monce, hid string) picket.Code {
-	return m.onHelp(o, hid, func(h *mhelp) picket.Code {
+func (m *model) finish(o requestID, hid string) picket.Code {
+	return m.onHelp(o, hid, func(h *modelHandoff) picket.Code {
 		h.state = picket.HandoffFinished
 		m.tasks[h.task].state, m.tasks[h.task].decided = picket.TaskCompleted, true
-		m.ends(m.tasks[h.task])
+		m.endMoney(m.tasks[h.task])
 		m.emit(picket.EventTaskFinished, h.task)
 		return ""
 	})
@@ -217,7 +217,7 @@ func (m *rules) finish(o monce, hid string) picket.Code {
 
 // cancelHelp cancels the task of an open hand-off, also one whose tree is being
 // cancelled and that the book-keeping has not come to yet.
-func (m *rules) cancelHelp(o monce, hid string) picket.Code {
+func (m *model) cancelHelp(o requestID, hid string) picket.Code {
 	if _, code, again := m.once(o); again {
 		return code
 	}
@@ -230,15 +230,15 @@ func (m *rules) cancelHelp(o monce, hid string) picket.Code {
 	case h.state != picket.HandoffOpen:
 		return picket.CodeStateConflict
 	}
-	code := m.cancel(monce{}, h.task)
+	code := m.cancel(requestID{}, h.task)
 	if code == "" {
 		m.remember(o, day, h.task)
 	}
 	return code
 }
 
-func (m *rules) claim(o monce, hid, by string, takeOver bool) picket.Code {
-	return m.onHelp(o, hid, func(h *mhelp) picket.Code {
+func (m *model) claim(o requestID, hid, by string, takeOver bool) picket.Code {
+	return m.onHelp(o, hid, func(h *modelHandoff) picket.Code {
 		if h.claimed != "" && h.claimed != by && !takeOver {
 			return picket.CodeStateConflict
 		}
@@ -250,7 +250,7 @@ func (m *rules) claim(o monce, hid, by string, takeOver bool) picket.Code {
 	})
 }
 
-func (m *rules) pause(o monce, hard bool) picket.Code {
+func (m *model) pause(o requestID, hard bool) picket.Code {
 	if _, code, again := m.once(o); again {
 		return code
 	}
@@ -270,7 +270,7 @@ func (m *rules) pause(o monce, hard bool) picket.Code {
 	return ""
 }
 
-func (m *rules) resume(o monce) picket.Code {
+func (m *model) resume(o requestID) picket.Code {
 	_, code, again := m.once(o)
 	if code != "" {
 		return code
@@ -284,9 +284,9 @@ func (m *rules) resume(o monce) picket.Code {
 }
 
 // tick moves due tasks on and applies the deadline policy of hand-offs.
-func (m *rules) tick() {
+func (m *model) tick() {
 	m.promote(100)
-	var due []*mhelp
+	var due []*modelHandoff
 	for _, hid := range m.hids {
 		if h := m.helps[hid]; h.state == picket.HandoffOpen && h.deadline > 0 && h.deadline <= m.now {
 			due = append(due, h)

@@ -8,9 +8,9 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// rules is the model: what the engine promises, written a second time, plainly
+// model is the model: what the engine promises, written a second time, plainly
 // and without a store. Times are milliseconds of store time since the start.
-type rules struct {
+type model struct {
 	now     int64 // store time: judges every deadline
 	clock   int64 // the server's clock: when request records are forgotten
 	paused  bool
@@ -21,24 +21,24 @@ type rules struct {
 	adopted int64
 	chores  bool // the leases that nobody reclaimed are still to be ended
 
-	tasks map[string]*mtask
-	runs  map[string]*mrun
-	helps map[string]*mhelp
+	tasks map[string]*modelTask
+	runs  map[string]*modelRun
+	helps map[string]*modelHandoff
 	// agents by id; incarnations is the number that was given out last.
-	agents       map[string]*mrec
-	incarnations int64
-	left         map[string]func() int // leases of those who are gone, by chore
-	batch        int                   // leases that one step ends with their agent
-	granted      int64
-	ids          []string // tasks in the order of their creation
-	rids         []string // runs in the order of their grants
-	hids         []string
+	agents        map[string]*modelAgent
+	incarnations  int64
+	pendingChores map[string]func() int // leases of those who are gone, by chore
+	batch         int                   // leases that one step ends with their agent
+	granted       int64
+	ids           []string // tasks in the order of their creation
+	rids          []string // runs in the order of their grants
+	hids          []string
 
-	requests map[string]mrequest
-	wrote    []mevent // the events that the verb at hand has to write
+	requests   map[string]modelRequest
+	wantEvents []modelEvent // the events that the verb at hand has to write
 
-	envs   map[string]*menv
-	calls  map[string]*mcall          // by "task call"
+	envs   map[string]*modelEnvelope
+	calls  map[string]*modelCall      // by "task call"
 	totals map[string]budget.Envelope // reported usage by "run session" or "task session"
 	rows   int                        // of the ledger
 	made   map[string]string          // subtasks by "parent key brood"
@@ -46,31 +46,31 @@ type rules struct {
 	stride int                        // tasks that one step cancels below one
 }
 
-func newRules() *rules {
-	return &rules{
-		tasks:    map[string]*mtask{},
-		runs:     map[string]*mrun{},
-		helps:    map[string]*mhelp{},
-		requests: map[string]mrequest{},
-		agents:   map[string]*mrec{},
-		left:     map[string]func() int{},
-		batch:    100,
-		envs:     map[string]*menv{},
-		calls:    map[string]*mcall{},
-		totals:   map[string]budget.Envelope{},
-		made:     map[string]string{},
-		gated:    map[string]map[string]bool{},
-		stride:   100,
+func newModel() *model {
+	return &model{
+		tasks:         map[string]*modelTask{},
+		runs:          map[string]*modelRun{},
+		helps:         map[string]*modelHandoff{},
+		requests:      map[string]modelRequest{},
+		agents:        map[string]*modelAgent{},
+		pendingChores: map[string]func() int{},
+		batch:         100,
+		envs:          map[string]*modelEnvelope{},
+		calls:         map[string]*modelCall{},
+		totals:        map[string]budget.Envelope{},
+		made:          map[string]string{},
+		gated:         map[string]map[string]bool{},
+		stride:        100,
 	}
 }
 
-type mevent struct {
+type modelEvent struct {
 	kind string
 	task string
 }
 
-// mspec is the part of a specification that rules look at.
-type mspec struct {
+// modelSpec is the part of a specification that rules look at.
+type modelSpec struct {
 	lane        string // agent:<id>, or <role>|<needs>
 	priority    int
 	window      int64
@@ -83,8 +83,8 @@ type mspec struct {
 	envelope    budget.Envelope
 }
 
-type mtask struct {
-	mspec
+type modelTask struct {
+	modelSpec
 	id       string
 	state    picket.TaskState
 	order    int64
@@ -108,10 +108,10 @@ type mtask struct {
 	edited   string   // the input as a person has made it
 	calls    []string // the tasks whose calls it waits for beside its own
 	review   string   // what a run decided about it
-	mtree
+	modelTree
 }
 
-type mrun struct {
+type modelRun struct {
 	id          string
 	task        string
 	agent       string
@@ -132,18 +132,18 @@ type mrun struct {
 	exitedAt    int64
 	closed      string
 	closedSay   string
-	seen        []mreport // newest first, at most 32
-	mlife
-	mpurse
+	seen        []modelReport // newest first, at most 32
+	modelActivity
+	runMoney
 }
 
-type mreport struct {
+type modelReport struct {
 	request string
 	content string
 	seq     int64
 }
 
-type mhelp struct {
+type modelHandoff struct {
 	id       string
 	task     string
 	run      string
@@ -154,13 +154,13 @@ type mhelp struct {
 	policy   picket.OnDeadline
 }
 
-// monce identifies a request; the zero value is one that is never repeated.
-type monce struct {
+// requestID identifies a request; the zero value is one that is never repeated.
+type requestID struct {
 	key  string
 	body string
 }
 
-type mrequest struct {
+type modelRequest struct {
 	body    string
 	answer  []string
 	forgets int64 // by the server's clock
@@ -168,8 +168,8 @@ type mrequest struct {
 
 const day = 24 * 3600 * 1000
 
-// once answers a request that was made before.
-func (m *rules) once(o monce) (answer []string, code picket.Code, again bool) {
+// idempotent answers a request that was made before.
+func (m *model) once(o requestID) (answer []string, code picket.Code, again bool) {
 	was, ok := m.requests[o.key]
 	if o.key == "" || !ok || m.clock >= was.forgets {
 		return nil, "", false
@@ -180,13 +180,13 @@ func (m *rules) once(o monce) (answer []string, code picket.Code, again bool) {
 	return was.answer, "", true
 }
 
-func (m *rules) remember(o monce, life int64, answer ...string) {
+func (m *model) remember(o requestID, life int64, answer ...string) {
 	if o.key != "" {
-		m.requests[o.key] = mrequest{body: o.body, answer: answer, forgets: m.clock + life}
+		m.requests[o.key] = modelRequest{body: o.body, answer: answer, forgets: m.clock + life}
 	}
 }
 
-func (m *rules) emit(kind, task string) { m.wrote = append(m.wrote, mevent{kind, task}) }
+func (m *model) emit(kind, task string) { m.wantEvents = append(m.wantEvents, modelEvent{kind, task}) }
 
 // Queueing.
 
@@ -198,19 +198,19 @@ type source struct {
 	retries string
 }
 
-func (m *rules) create(id string, s mspec, ready int64, of source, parent string) {
-	t := &mtask{
-		mspec: s,
-		id:    id,
-		state: picket.TaskQueued,
-		order: int64(len(m.ids) + 1),
-		fixes: of.fixes,
-		mtree: mtree{parent: parent},
+func (m *model) create(id string, s modelSpec, ready int64, of source, parent string) {
+	t := &modelTask{
+		modelSpec: s,
+		id:        id,
+		state:     picket.TaskQueued,
+		order:     int64(len(m.ids) + 1),
+		fixes:     of.fixes,
+		modelTree: modelTree{parent: parent},
 	}
 	m.tasks[id] = t
 	m.ids = append(m.ids, id)
 	if parent != "" {
-		m.under(t, of.fixes+of.retries != "")
+		m.placeBelow(t, of.fixes+of.retries != "")
 	}
 	m.carve(parent, id, s.envelope)
 	m.inherit(t, cmp.Or(of.retries, of.fixes))
@@ -222,20 +222,20 @@ func (m *rules) create(id string, s mspec, ready int64, of source, parent string
 }
 
 // stillOpen says until when the process of a run may still act outside.
-func (m *rules) stillOpen(run string) int64 {
+func (m *model) stillOpen(run string) int64 {
 	if r := m.runs[run]; r != nil && r.launched && !r.exited {
 		return r.deadline
 	}
 	return 0
 }
 
-// lastOpen names the run whose process a task that repairs or repeats t has to
+// processRun names the run whose process a task that repairs or repeats t has to
 // wait for: its last one, or the one that t itself was waiting for.
-func (t *mtask) lastOpen() string { return cmp.Or(t.gate, t.run) }
+func (t *modelTask) processRun() string { return cmp.Or(t.gate, t.run) }
 
 // enqueue is the only way back to queued: not before ready, and not before the
 // process of the run that held it last is known to be gone.
-func (m *rules) enqueue(t *mtask, ready int64, gate string) {
+func (m *model) enqueue(t *modelTask, ready int64, gate string) {
 	t.state, t.ready, t.gate, t.where, t.due = picket.TaskQueued, ready, "", "", 0
 	barrier := m.stillOpen(gate)
 	calls, caller := m.acting(t.id, t.calls)
@@ -256,24 +256,26 @@ func (m *rules) enqueue(t *mtask, ready int64, gate string) {
 	}
 }
 
-func (m *rules) place(t *mtask) {
+func (m *model) place(t *modelTask) {
 	t.gate, t.where, t.due = "", t.lane, 0
 	if t.pin != "" && m.now < t.pinUntil {
 		t.where, t.due = "agent:"+t.pin, t.pinUntil
 	}
 }
 
-func (m *rules) promote(limit int) {
-	var due []*mtask
+func (m *model) promote(limit int) {
+	var due []*modelTask
 	for _, t := range m.tasks {
 		if t.state == picket.TaskQueued && t.due > 0 && t.due <= m.now {
 			due = append(due, t)
 		}
 	}
-	slices.SortFunc(due, func(a, b *mtask) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(due, func(a, b *modelTask) int {
+		return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id))
+	})
 	for _, t := range due[:min(limit, len(due))] {
-		if m.marked(t) {
-			m.drop(t)
+		if m.cancelledAbove(t) {
+			m.dropCancelled(t)
 			continue
 		}
 		m.place(t)
@@ -291,9 +293,9 @@ func countsFailure(c picket.ExitClass) bool {
 	return false
 }
 
-// wait is how long the n-th failure delays the next attempt: nothing at first,
+// subscribe is how long the n-th failure delays the next attempt: nothing at first,
 // then the backoff, doubling up to five minutes or to itself.
-func (s mspec) wait(failures int) int64 {
+func (s modelSpec) wait(failures int) int64 {
 	if failures <= 1 {
 		return 0
 	}
@@ -305,15 +307,15 @@ func (s mspec) wait(failures int) int64 {
 }
 
 // end ends the lease of a run.
-func (m *rules) end(r *mrun, state picket.RunState, class picket.ExitClass) {
+func (m *model) end(r *modelRun, state picket.RunState, class picket.ExitClass) {
 	t := m.tasks[r.task]
 	r.state, r.class, r.ended, r.deadline = state, class, m.now, t.deadline
 	t.deadline = 0
-	m.drained(r)
+	m.endDrain(r)
 }
 
 // after decides what becomes of the task of an ended run.
-func (m *rules) after(r *mrun, class picket.ExitClass, retryable bool) picket.TaskState {
+func (m *model) after(r *modelRun, class picket.ExitClass, retryable bool) picket.TaskState {
 	t := m.tasks[r.task]
 	failed := countsFailure(class)
 	if !failed && !t.lastRun {
@@ -330,19 +332,19 @@ func (m *rules) after(r *mrun, class picket.ExitClass, retryable bool) picket.Ta
 		m.enqueue(t, m.now+t.wait(t.failures), r.id)
 	case failed && t.fails:
 		t.state = picket.TaskFailed
-		m.ends(t)
+		m.endMoney(t)
 	default:
 		m.park(r, picket.HandoffEscalation, 0, picket.OnDeadlineWait)
 	}
 	return t.state
 }
 
-func (m *rules) park(r *mrun, kind picket.HandoffKind, deadline int64, policy picket.OnDeadline) string {
+func (m *model) park(r *modelRun, kind picket.HandoffKind, deadline int64, policy picket.OnDeadline) string {
 	t := m.tasks[r.task]
 	if policy == picket.OnDeadlineDeny && t.lastRun {
 		policy = picket.OnDeadlineEscalate
 	}
-	h := &mhelp{
+	h := &modelHandoff{
 		id:       "handoff_" + r.id[len("run_"):],
 		task:     t.id,
 		run:      r.id,
@@ -360,12 +362,12 @@ func (m *rules) park(r *mrun, kind picket.HandoffKind, deadline int64, policy pi
 // runQuota is how many runs of a task are granted until a person decides.
 const runQuota = 6
 
-func (m *rules) countRunsAnew(t *mtask) { t.runsFrom, t.lastRun = t.attempt, false }
+func (m *model) countRunsAnew(t *modelTask) { t.runsFrom, t.lastRun = t.attempt, false }
 
 // decide answers a hand-off: for a minute only the agent that asked gets the
 // task, if it still takes any; an escalation starts counting anew. So does the
 // quota of runs, when a person decides.
-func (m *rules) decide(h *mhelp, byPerson bool) {
+func (m *model) decide(h *modelHandoff, byPerson bool) {
 	t := m.tasks[h.task]
 	if byPerson {
 		m.countRunsAnew(t)

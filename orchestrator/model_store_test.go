@@ -12,8 +12,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// contents is what a namespace holds, read key by key past the engine.
-type contents struct {
+// storedState is what a namespace holds, read key by key past the engine.
+type storedState struct {
 	states    map[picket.TaskState][]string
 	helps     map[picket.HandoffState][]string
 	tasks     map[string]map[string]string
@@ -29,7 +29,7 @@ type contents struct {
 }
 
 // read looks at everything the model knows of.
-func (x *machine) read() *contents {
+func (x *machine) read() *storedState {
 	p := x.raw.Pipeline()
 	key := func(parts ...string) string {
 		// The in-process store is reached through a pipe that holds nothing: what
@@ -65,7 +65,7 @@ func (x *machine) read() *contents {
 	}
 	_, err := p.Exec(x.ctx)
 	x.ok(err)
-	return &contents{
+	return &storedState{
 		states:    valuesOf(states, (*redis.StringSliceCmd).Val),
 		helps:     valuesOf(helps, (*redis.StringSliceCmd).Val),
 		tasks:     valuesOf(tasks, (*redis.MapStringStringCmd).Val),
@@ -97,7 +97,7 @@ func scores(c *redis.ZSliceCmd) map[string]float64 {
 	return out
 }
 
-// compare holds the store against the model and both against the invariants.
+// checkTokens holds the store against the model and both against the invariants.
 func (x *machine) compare() {
 	x.Helper()
 	was := x.j.last
@@ -109,7 +109,7 @@ func (x *machine) compare() {
 	x.compareHelps(c)
 	x.compareAgents()
 	x.compareMoney()
-	if diff := x.j.differs(x.m.told()); diff != "" { // I4
+	if diff := x.j.differs(x.m.replayTasks()); diff != "" { // I4
 		x.Fatalf("the event log does not replay:\n%s", diff)
 	}
 	if got := c.meta["seq"]; got != fmt.Sprint(x.j.last) {
@@ -132,17 +132,17 @@ func (x *machine) follow(after int64) {
 	x.Helper()
 	page, err := x.e.Events(x.ctx, picket.EventQuery{After: after, Limit: 1000})
 	x.ok(err)
-	var wrote []mevent
+	var wrote []modelEvent
 	for _, ev := range page.Events {
 		if err := x.j.read(ev); err != nil {
 			x.Fatalf("event %d %s of %s: %v", ev.Seq, ev.Type, ev.TaskID, err)
 		}
 		if !countsEvents(ev) {
-			wrote = append(wrote, mevent{ev.Type, about(ev)})
+			wrote = append(wrote, modelEvent{ev.Type, about(ev)})
 		}
 	}
 	x.followAudit(after, page.Events)
-	if got, want := sortedEvents(wrote), sortedEvents(x.m.wrote); !slices.Equal(got, want) {
+	if got, want := sortedEvents(wrote), sortedEvents(x.m.wantEvents); !slices.Equal(got, want) {
 		x.Fatalf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
@@ -153,7 +153,7 @@ func countsEvents(ev picket.Event) bool {
 	return ev.Type == picket.EventWriteRefused && strings.Contains(string(ev.Data), `"verb":"events"`)
 }
 
-func (x *machine) compareTasks(c *contents) {
+func (x *machine) compareTasks(c *storedState) {
 	x.Helper()
 	in := map[string]picket.TaskState{}
 	for s, ids := range c.states {
@@ -196,7 +196,7 @@ func zero(s string) string {
 	return s
 }
 
-func (x *machine) compareRuns(c *contents) {
+func (x *machine) compareRuns(c *storedState) {
 	x.Helper()
 	for _, id := range x.m.ids {
 		t := x.m.tasks[id]
@@ -240,7 +240,7 @@ func (x *machine) compareRuns(c *contents) {
 
 // compareQueues checks that every queued task waits in exactly one place, or
 // in a lane and for the end of its pin, and that the lanes are in order.
-func (x *machine) compareQueues(c *contents) {
+func (x *machine) compareQueues(c *storedState) {
 	x.Helper()
 	delayed := 0
 	for _, id := range x.m.ids {
@@ -289,7 +289,7 @@ func (x *machine) compareQueues(c *contents) {
 	}
 }
 
-func (x *machine) compareHelps(c *contents) {
+func (x *machine) compareHelps(c *storedState) {
 	x.Helper()
 	in := map[string]picket.HandoffState{}
 	for s, ids := range c.helps {
@@ -316,14 +316,15 @@ func (x *machine) compareHelps(c *contents) {
 		}
 	}
 	due, has := c.chores["adopted"]
-	if has != x.m.chores || has && x.inHalves(due) != x.m.adopted+half {
-		x.Fatalf("void leases are looked after at %.0f (%v), want %d (%v)", due-float64(x.base), has, x.m.adopted+half,
+	if has != x.m.chores || has && x.inHalves(due) != x.m.adopted+halfMinute {
+		x.Fatalf("void leases are looked after at %.0f (%v), want %d (%v)", due-float64(x.base), has,
+			x.m.adopted+halfMinute,
 			x.m.chores)
 	}
 	if has {
 		waits++
 	}
-	for chore := range x.m.left {
+	for chore := range x.m.pendingChores {
 		if _, has := c.chores[chore]; !has {
 			x.Fatalf("%s is forgotten; there are %v", chore, c.chores)
 		}

@@ -28,7 +28,7 @@ import (
 //
 // All durations are multiples of half a minute and a check takes less than
 // that, so it never matters how fast the machine is.
-const half = 30_000 // ms
+const halfMinute = 30_000 // ms
 
 func TestModelVirtual(t *testing.T) {
 	flags := modelFlags(t)
@@ -44,7 +44,7 @@ func TestModelVirtual(t *testing.T) {
 			rapid.Check(struct{ testing.TB }{t}, func(rt *rapid.T) {
 				store, stop := rig.Memory()
 				defer stop()
-				runModel(rt, store, "default", true, &unpatched)
+				runModel(rt, store, "default", true, &noPatch)
 			})
 		})
 	}
@@ -54,10 +54,10 @@ func TestModelReal(t *testing.T) {
 	modelFlags(t).log()
 	store := rig.Real(t)
 	n := 0
-	defer lifecycles.log(t)
+	defer lifecycleTotals.log(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		runModel(rt, store, fmt.Sprintf("model-%d", n), false, &unpatched)
+		runModel(rt, store, fmt.Sprintf("model-%d", n), false, &noPatch)
 	})
 }
 
@@ -129,27 +129,27 @@ type machine struct {
 	virtual bool
 	sealer  *picket.Sealer
 
-	m    *rules
-	j    *journal
+	m    *model
+	j    *eventReplay
 	base int64 // store time at the start
 	held map[string]picket.Held
 	// refusals counts, by run, the refused writes the engine was told of.
 	refusals map[string]int
 	short    map[string]int // calls refused for want of money, by run
-	made     []made
-	most     int             // open tasks, or submit is drawn less
-	looks    map[string]look // of reviewers, by task
-	jumps    int             // of the store's clock
-	swaps    int             // of the store
+	made     []madeCall
+	most     int                     // open tasks, or submit is drawn less
+	looks    map[string]reviewerView // of reviewers, by task
+	jumps    int                     // of the store's clock
+	swaps    int                     // of the store
 	// An acquire by a registered agent, and how many there were.
-	gathered   gathered
+	gathered   repeatableAcquire
 	gatherings int
 	keys       int  // of requests that are made once more
 	counted    bool // the engine was told the number of grants since
 }
 
 // runModel is the property. The mutation gate plants bugs that have to be found.
-func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, bug *patch) {
+func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, bug *scriptPatch) {
 	ctx := context.Background()
 	x := &machine{
 		T:        rt,
@@ -157,8 +157,8 @@ func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, bug *pat
 		prefix:   "pk:{" + namespace + "}:",
 		virtual:  virtual,
 		sealer:   rig.Sealer(),
-		m:        newRules(),
-		j:        newJournal(),
+		m:        newModel(),
+		j:        newEventReplay(),
 		held:     map[string]picket.Held{},
 		refusals: map[string]int{},
 		short:    map[string]int{},
@@ -166,14 +166,14 @@ func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, bug *pat
 	witness, err := os.MkdirTemp("", "witness")
 	x.ok(err)
 	defer os.RemoveAll(witness)
-	moves := x.moves()
+	moves := x.actions()
 	cfg := orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Namespaces: []string{namespace}, Sealer: x.sealer,
 		Quotas: orchestrator.Quotas{Runs: runQuota}, Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler)}
-	orchestrator.SetClock(&cfg, quickClock())
+	orchestrator.SetClock(&cfg, fastClock())
 	store, err := orchestrator.Open(ctx, cfg)
 	x.ok(err)
 	defer store.Close()
-	bug.to(store, strides{x.m.batch, x.m.stride})
+	bug.apply(store, batchSizes{x.m.batch, x.m.stride})
 	x.raw = redis.NewUniversalClient(&s.Redis)
 	defer x.raw.Close()
 	x.e = store.Engine(namespace)
@@ -228,10 +228,10 @@ var bits = rapid.Custom(func(t *rapid.T) int {
 	return n
 })
 
-// below draws a number from 0 to n-1.
+// delegateMany draws a number from 0 to n-1.
 func (x *machine) below(n int, label string) int { return bits.Draw(x.T, label) * n >> 10 }
 
-// oneOf draws an element; shrinking goes to the first.
+// checkTask draws an element; shrinking goes to the first.
 func oneOf[V any](x *machine, label string, values ...V) V {
 	return values[x.below(len(values), label)]
 }
@@ -248,14 +248,14 @@ func (x *machine) pick(label string, list []string, unknown string) string {
 }
 
 // seconds is a number of half minutes, in seconds.
-func seconds(halves int) *int { return ptr(halves * half / 1000) }
+func seconds(halves int) *int { return ptr(halves * halfMinute / 1000) }
 
 // inHalves cuts what the machine's own slowness adds to a point of store time.
 func (x *machine) inHalves(ms float64) int64 {
-	return int64(math.Floor((ms-float64(x.base))/half)) * half
+	return int64(math.Floor((ms-float64(x.base))/halfMinute)) * halfMinute
 }
 
-func sortedEvents(l []mevent) []string {
+func sortedEvents(l []modelEvent) []string {
 	out := make([]string, len(l))
 	for i, ev := range l {
 		out[i] = ev.kind + " " + ev.task

@@ -9,11 +9,11 @@ import (
 
 // The moves of the tree of tasks.
 
-func (x *machine) treeMoves() []move {
+func (x *machine) treeActions() []action {
 	x.m.stride = oneOf(x, "tasks in a step", 100, 100, 1, 3)
-	live := x.anyRun(lives)
-	parents := x.anyRun(func(r *mrun) bool { return lives(r) && x.m.tasks[r.task].ever })
-	return []move{
+	live := x.anyRun(isRunning)
+	parents := x.anyRun(func(r *modelRun) bool { return isRunning(r) && x.m.tasks[r.task].ever })
+	return []action{
 		{4, "delegate", func() bool { return live() && x.openTasks() < 2*x.most }, x.delegate},
 		{2, "await", parents, x.awaitSubtask},
 		{3, "review subtask", parents, x.reviewSubtask},
@@ -22,7 +22,7 @@ func (x *machine) treeMoves() []move {
 
 func (x *machine) delegate() {
 	s := picket.Subtask{Title: "a part"}
-	m := mspec{lane: "|", byParent: true}
+	m := modelSpec{lane: "|", byParent: true}
 	switch x.below(4, "lane") {
 	case 2:
 		s.Role, m.lane = "coder", "coder|"
@@ -40,10 +40,11 @@ func (x *machine) delegate() {
 		s.Review, m.byParent, m.unreviewed = picket.ReviewByNone, false, true
 	}
 	request, content := oneOf(x, "key", "", "d1", "d2"), fmt.Sprintf("%+v", m)
-	x.calls(func(h picket.Held, mh mheld) { x.delegateBy(h, mh, request, content, s, m) })
+	x.calls(func(h picket.Held, mh modelCredential) { x.delegateBy(h, mh, request, content, s, m) })
 }
 
-func (x *machine) delegateBy(h picket.Held, mh mheld, request, content string, s picket.Subtask, m mspec) {
+func (x *machine) delegateBy(h picket.Held, mh modelCredential, request, content string, s picket.Subtask,
+	m modelSpec) {
 	got, err := x.e.Delegate(x.ctx, h, request, s)
 	id, nudge, code := x.m.delegate(mh, request, content, cmp.Or(got.TaskID, freshID()), m)
 	if x.agree(err, code, "delegate %+v by %+v", m, mh) {
@@ -56,7 +57,7 @@ func (x *machine) delegateBy(h picket.Held, mh mheld, request, content string, s
 }
 
 // subtask draws a subtask of a run's task, or something that is none.
-func (x *machine) subtask(mh mheld) string {
+func (x *machine) subtask(mh modelCredential) string {
 	list := x.m.childrenOf(mh)
 	if len(list) == 0 || x.chance("no subtask", 25) {
 		list = x.m.ids
@@ -64,8 +65,8 @@ func (x *machine) subtask(mh mheld) string {
 	return x.pick("subtask", list, noTask)
 }
 
-func (x *machine) parent() (picket.Held, mheld) {
-	return x.holderOf(func(r *mrun) bool { return lives(r) && x.m.tasks[r.task].ever })
+func (x *machine) parent() (picket.Held, modelCredential) {
+	return x.holderOf(func(r *modelRun) bool { return isRunning(r) && x.m.tasks[r.task].ever })
 }
 
 func (x *machine) awaitSubtask() {
@@ -73,7 +74,7 @@ func (x *machine) awaitSubtask() {
 	x.awaitBy(h, mh, x.subtask(mh))
 }
 
-func (x *machine) awaitBy(h picket.Held, mh mheld, id string) {
+func (x *machine) awaitBy(h picket.Held, mh modelCredential, id string) {
 	got, err := x.e.AwaitSubtask(x.ctx, h, id, 0)
 	c, code := x.m.await(mh, id)
 	if x.agree(err, code, "await %s by %+v", id, mh) {
@@ -88,7 +89,7 @@ func (x *machine) reviewSubtask() {
 	x.reviewBy(h, mh, x.subtask(mh))
 }
 
-func (x *machine) reviewBy(h picket.Held, mh mheld, id string) {
+func (x *machine) reviewBy(h picket.Held, mh modelCredential, id string) {
 	decision, note := oneOf(x, "decision", "approve", "reject", "reject"), oneOf(x, "note", "", "so")
 	request := oneOf(x, "request", "", "v1")
 	seen := x.lookAt(id)

@@ -12,8 +12,8 @@ import (
 // The model's tree: what a run delegates, awaits and reviews, and what becomes
 // of that when what is above it ends.
 
-// mtree is the part of a task that its tree looks at.
-type mtree struct {
+// modelTree is the part of a task that its tree looks at.
+type modelTree struct {
 	parent    string
 	root      string // of a subtask
 	depth     int
@@ -26,8 +26,8 @@ type mtree struct {
 	decided   bool   // by a reviewer, or by who finished a hand-off
 }
 
-// marked tells whether a task was cancelled with one above it.
-func (m *rules) marked(t *mtask) bool {
+// cancelledAbove tells whether a task was cancelled with one above it.
+func (m *model) cancelledAbove(t *modelTask) bool {
 	for id := t.parent; id != ""; id = m.tasks[id].parent {
 		if m.tasks[id].cancelled {
 			return true
@@ -36,19 +36,19 @@ func (m *rules) marked(t *mtask) bool {
 	return false
 }
 
-// shelter is the parent that a repair or a repeat of a task still has.
-func (m *rules) shelter(t *mtask) string {
+// openParent is the parent that a repair or a repeat of a task still has.
+func (m *model) openParent(t *modelTask) string {
 	if t.parent == "" {
 		return ""
 	}
-	if p := m.tasks[t.parent]; !p.state.Terminal() && !m.marked(p) {
+	if p := m.tasks[t.parent]; !p.state.Terminal() && !m.cancelledAbove(p) {
 		return t.parent
 	}
 	return ""
 }
 
-// under places a new task below its parent.
-func (m *rules) under(t *mtask, repeats bool) {
+// placeBelow places a new task below its parent.
+func (m *model) placeBelow(t *modelTask, repeats bool) {
 	p := m.tasks[t.parent]
 	t.root, t.depth = p.root, p.depth+1
 	if t.root == "" {
@@ -61,26 +61,26 @@ func (m *rules) under(t *mtask, repeats bool) {
 	}
 }
 
-// drop ends a queued task that was cancelled with one above it.
-func (m *rules) drop(t *mtask) {
+// dropCancelled ends a queued task that was cancelled with one above it.
+func (m *model) dropCancelled(t *modelTask) {
 	t.state, t.where, t.due = picket.TaskCancelled, "", 0
-	m.ends(t)
+	m.endMoney(t)
 	m.emit(picket.EventTaskCancelled, t.id)
 }
 
-func (m *rules) cancelTask(t *mtask) {
+func (m *model) cancelTask(t *modelTask) {
 	switch t.state {
 	case picket.TaskLeased:
 		m.end(m.runs[t.run], picket.RunCancelled, picket.ExitCancelled)
 	case picket.TaskHandoff:
 		m.helps[t.help].state = picket.HandoffCancelled
 	}
-	m.drop(t)
+	m.dropCancelled(t)
 }
 
 // cancelBelow cancels what is below the tasks of a list, looking at limit of
 // them; what is left is a chore.
-func (m *rules) cancelBelow(list []string, top string, limit int) int {
+func (m *model) cancelBelow(list []string, top string, limit int) int {
 	i, n := 0, 0
 	for i < len(list) && n < limit {
 		n++
@@ -104,12 +104,12 @@ func (m *rules) cancelBelow(list []string, top string, limit int) int {
 		}
 	}
 	for _, id := range list[i:] {
-		m.left["cancel:"+id+":"+top] = func() int { return m.cancelBelow([]string{id}, top, 100) }
+		m.pendingChores["cancel:"+id+":"+top] = func() int { return m.cancelBelow([]string{id}, top, 100) }
 	}
 	return n
 }
 
-func (m *rules) cancelTree(t *mtask) {
+func (m *model) cancelTree(t *modelTask) {
 	m.cancelTask(t)
 	if t.ever {
 		t.cancelled = true
@@ -118,7 +118,7 @@ func (m *rules) cancelTree(t *mtask) {
 }
 
 // cancelChildren cancels what is below a task that may go on.
-func (m *rules) cancelChildren(t *mtask) {
+func (m *model) cancelChildren(t *modelTask) {
 	if !t.ever {
 		return
 	}
@@ -130,7 +130,7 @@ func (m *rules) cancelChildren(t *mtask) {
 	m.cancelBelow([]string{t.id}, t.id, m.stride)
 }
 
-func (m *rules) openChildren(t *mtask) (open []*mtask) {
+func (m *model) openChildren(t *modelTask) (open []*modelTask) {
 	for _, id := range t.children {
 		if c := m.tasks[id]; !c.state.Terminal() && t.ever {
 			open = append(open, c)
@@ -140,7 +140,7 @@ func (m *rules) openChildren(t *mtask) (open []*mtask) {
 }
 
 // settleChildren is what becomes of open subtasks of a task that is complete.
-func (m *rules) settleChildren(t *mtask, open []*mtask, how picket.Children) {
+func (m *model) settleChildren(t *modelTask, open []*modelTask, how picket.Children) {
 	switch how {
 	case picket.ChildrenDetach:
 		for _, c := range open {
@@ -152,7 +152,8 @@ func (m *rules) settleChildren(t *mtask, open []*mtask, how picket.Children) {
 }
 
 // delegate makes a subtask of a run's task; fresh is the id of a new one.
-func (m *rules) delegate(h mheld, request, content, fresh string, s mspec) (id string, nudge int64, code picket.Code) {
+func (m *model) delegate(h modelCredential, request, content, fresh string,
+	s modelSpec) (id string, nudge int64, code picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
 		return "", 0, code
@@ -167,7 +168,7 @@ func (m *rules) delegate(h mheld, request, content, fresh string, s mspec) (id s
 	switch {
 	case t.depth >= picket.MaxDepth, t.delegated >= picket.MaxFanOut:
 		return "", 0, picket.CodeDelegation
-	case m.short(t.id, s.envelope):
+	case m.lacks(t.id, s.envelope):
 		return "", 0, picket.CodeBudgetExceeded
 	}
 	m.confirm(t, r)
@@ -201,8 +202,8 @@ func laneBelow(parent, own string) string {
 	return "for:" + home + "|" + own
 }
 
-// await shows a run a subtask of its task.
-func (m *rules) await(h mheld, child string) (*mtask, picket.Code) {
+// waitForLease shows a run a subtask of its task.
+func (m *model) await(h modelCredential, child string) (*modelTask, picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
 		return nil, code
@@ -218,8 +219,8 @@ func (m *rules) await(h mheld, child string) (*mtask, picket.Code) {
 
 // reviewSubtask decides a subtask that was handed in; fix is the id of the
 // subtask that repairs a rejected one.
-func (m *rules) reviewSubtask(h mheld, request, child, decision, note string, seen look,
-	fix func() string) (*mtask, picket.Code) {
+func (m *model) reviewSubtask(h modelCredential, request, child, decision, note string, seen reviewerView,
+	fix func() string) (*modelTask, picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
 		return nil, code
@@ -239,7 +240,7 @@ func (m *rules) reviewSubtask(h mheld, request, child, decision, note string, se
 	case !c.byParent:
 		return nil, picket.CodeForbidden
 	}
-	if code := m.notShown(c, seen); code != "" {
+	if code := m.staleDigest(c, seen); code != "" {
 		return nil, code
 	}
 	m.confirm(t, r)
@@ -248,30 +249,30 @@ func (m *rules) reviewSubtask(h mheld, request, child, decision, note string, se
 	}
 	c.review = fmt.Sprint(r.id, decision, note)
 	if decision == "approve" {
-		m.decided(c, true, "", mspec{}, 0)
+		m.decided(c, true, "", modelSpec{}, 0)
 		return c, ""
 	}
-	s := c.mspec
+	s := c.modelSpec
 	s.byParent, s.unreviewed, s.envelope = true, false, m.envs[child].whole
 	m.decided(c, false, fix(), s, 0)
 	return c, ""
 }
 
-// decided closes a task in review and makes what repairs it. Below a parent the
+// alreadyDecided closes a task in review and makes what repairs it. Below a parent the
 // repair gets no more than there is: nothing refuses it.
-func (m *rules) decided(t *mtask, approve bool, fix string, s mspec, ready int64) {
+func (m *model) decided(t *modelTask, approve bool, fix string, s modelSpec, ready int64) {
 	t.state = picket.TaskRejected
 	kind := picket.EventTaskRejected
 	if approve {
 		t.state, kind = picket.TaskCompleted, picket.EventTaskApproved
 	}
 	t.decided = true
-	m.ends(t)
+	m.endMoney(t)
 	m.emit(kind, t.id)
 	if fix == "" {
 		return
 	}
-	above := m.shelter(t)
+	above := m.openParent(t)
 	if above != "" {
 		has := m.envs[above].free()
 		s.envelope = budget.Envelope{
@@ -279,11 +280,11 @@ func (m *rules) decided(t *mtask, approve bool, fix string, s mspec, ready int64
 			USD:    max(0, min(s.envelope.USD, has.USD)),
 		}
 	}
-	m.create(fix, s, ready, source{run: t.lastOpen(), fixes: t.id}, above)
+	m.create(fix, s, ready, source{run: t.processRun(), fixes: t.id}, above)
 }
 
 // childrenOf lists the tasks that a run of a task may await and review.
-func (m *rules) childrenOf(h mheld) []string {
+func (m *model) childrenOf(h modelCredential) []string {
 	if t := m.tasks[h.task]; t != nil {
 		return slices.Clone(t.children)
 	}

@@ -10,7 +10,7 @@ import (
 
 // The model's usage: what agents report of themselves.
 
-// counts is how much of a report counts, in one dimension.
+// readCounts is how much of a report counts, in one dimension.
 func counts(more, granted, usual int64) int64 {
 	if granted == 0 {
 		granted = usual
@@ -18,16 +18,16 @@ func counts(more, granted, usual int64) int64 {
 	return min(more, 10*granted)
 }
 
-// usage books running totals of an agent's own. Only the last run of a task that
+// wantUsage books running totals of an agent's own. Only the last run of a task that
 // was not cancelled is charged, up to what the task was granted.
-func (m *rules) usage(h mheld, session string, ofTask bool,
-	total budget.Envelope) (cost, rest budget.Envelope, p *menv, code picket.Code) {
-	r, code := m.witness(h)
+func (m *model) usage(h modelCredential, session string, ofTask bool,
+	total budget.Envelope) (cost, rest budget.Envelope, p *modelEnvelope, code picket.Code) {
+	r, code := m.lateHolder(h)
 	if code != "" {
 		return cost, rest, nil, code
 	}
 	t, e := m.tasks[r.task], m.envs[r.task]
-	trusted := t.run == r.id && t.state != picket.TaskCancelled && !m.marked(t) && !r.keyEnded
+	trusted := t.run == r.id && t.state != picket.TaskCancelled && !m.cancelledAbove(t) && !r.keyEnded
 	key, said := r.id+" "+session, &r.said
 	if ofTask {
 		key = r.task + " " + session
@@ -57,7 +57,7 @@ func (m *rules) usage(h mheld, session string, ofTask bool,
 	}
 	var room, before budget.Envelope
 	if trusted {
-		room = m.room(e)
+		room = m.chargeable(e)
 	}
 	locks := trusted && t.state != picket.TaskQueued && t.state != picket.TaskHandoff
 	if locks {
@@ -87,10 +87,10 @@ func (m *rules) usage(h mheld, session string, ofTask bool,
 	return cost, rest, p, ""
 }
 
-// room is what usage may still be charged to an envelope: what it has, or what
+// headroom is what usage may still be charged to an envelope: what it has, or what
 // it and each closed one above it were granted and gave back, but no more than
 // an open task above them has.
-func (m *rules) room(e *menv) budget.Envelope {
+func (m *model) chargeable(e *modelEnvelope) budget.Envelope {
 	left := positive(e.Available)
 	if e.closed {
 		left = budget.Envelope{Tokens: math.MaxInt64, USD: math.MaxInt64}
@@ -113,11 +113,11 @@ func least(a, b budget.Envelope) budget.Envelope {
 	return budget.Envelope{Tokens: min(a.Tokens, b.Tokens), USD: min(a.USD, b.USD)}
 }
 
-func hasEnded(r *mrun) bool { return !lives(r) }
+func hasEnded(r *modelRun) bool { return !isRunning(r) }
 
-// tellLate reports the session of a run that has ended, and then that of the run
+// reportLateUsage reports the session of a run that has ended, and then that of the run
 // that has the task now, if there is one.
-func (x *machine) tellLate() {
+func (x *machine) reportLateUsage() {
 	var late []string
 	for _, rid := range x.m.rids {
 		if hasEnded(x.m.runs[rid]) {
@@ -137,7 +137,7 @@ func (x *machine) tellLate() {
 
 // usageBy reports the total of a session in the name of a run.
 func (x *machine) usageBy(rid, session string) {
-	h, mh := x.truth(rid)
+	h, mh := x.trueCredential(rid)
 	total := x.amount("total")
 	got, err := x.e.ReportUsage(x.ctx, h,
 		picket.UsageReport{Source: "claude", Session: session, Scope: "session", Tokens: total.Tokens, USD: total.USD})

@@ -22,14 +22,14 @@ func worth(tokens int64, dollars string) *budget.Envelope {
 
 // A task that names no envelope gets the default one, and shows it everywhere.
 func TestATaskHasItsEnvelope(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		for _, want := range []*budget.Envelope{nil, worth(250_000, "1.5"), worth(0, "0"), worth(0, "0.000000001")} {
-			task := f.submit(t, picket.TaskSpec{BudgetEnvelope: want})
+			task := f.mustSubmit(t, picket.TaskSpec{BudgetEnvelope: want})
 			if want == nil {
 				want = worth(1_000_000, "1")
 			}
-			l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
-			got := f.state(t, task.TaskID, picket.TaskLeased)
+			l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+			got := f.wantState(t, task.TaskID, picket.TaskLeased)
 			if l.BudgetEnvelope != *want || task.BudgetEnvelope != *want || got.BudgetEnvelope != *want ||
 				got.Available != *want || !got.Spent.IsZero() || !got.Held.IsZero() {
 				t.Errorf("want %v: lease %v, task %+v", want, l.BudgetEnvelope, got)
@@ -39,7 +39,7 @@ func TestATaskHasItsEnvelope(t *testing.T) {
 			if page.Tasks[0].Available != *want {
 				t.Errorf("the list says %v", page.Tasks[0].Available)
 			}
-			f.clear(t)
+			f.cancelAll(t)
 		}
 	})
 }

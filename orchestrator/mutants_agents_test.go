@@ -1,8 +1,8 @@
 package orchestrator_test
 
-// crewMutants are planted bugs of agents: who takes part, and what becomes of
+// agentMutants are planted bugs of agents: who takes part, and what becomes of
 // the leases of those who do not any more.
-var crewMutants = []mutant{
+var agentMutants = []mutant{
 	// Who still holds.
 	{"the lease of a dead agent still holds", []edit{{"_fence", "if lost then", "if false then"}}},
 	{"a lease of an earlier registration holds",
@@ -13,7 +13,7 @@ var crewMutants = []mutant{
 	{"a lease of a registered agent is not listed",
 		[]edit{{"_grant", "call('ZADD', K('holder:', agent .. ':' .. incarnation), meta.granted, tid)", "type(tid)"}}},
 	{"an ended lease stays listed",
-		[]edit{{"_end", "call('ZREM', K('holder:', r.agent .. ':' .. r.incarnation), tid)", ""}}},
+		[]edit{{"_end_lease", "call('ZREM', K('holder:', r.agent .. ':' .. r.incarnation), tid)", ""}}},
 	// Silence.
 	{"unhealthy at the threshold already",
 		[]edit{{"_agent", "num(a.unhealthy) * 1000 + 1 end", "num(a.unhealthy) * 1000 end"}}},
@@ -40,19 +40,19 @@ var crewMutants = []mutant{
 		{"judge", "if a.status == 'unhealthy' or silent", "if a.status ~= 'draining' or silent"}}},
 	{"whoever is gone is judged again", []edit{{"_agent", "call('ZREM', K('silence'), id)", ""}}},
 	// Death and what follows from it.
-	{"leases end before the word about their agent", []edit{{"_gone",
+	{"leases end before the word about their agent", []edit{{"_end_agent",
 		"lifecycle(id, a, to, reason, actor)\n  local n = limit > 0 and dismiss(id, a.incarnation, cause, actor, limit) or 0",
 		"local n = limit > 0 and dismiss(id, a.incarnation, cause, actor, limit) or 0\n  lifecycle(id, a, to, reason, actor)"}}},
 	{"the rest of the leases ends for another reason",
-		[]edit{{"_gone", "a.incarnation .. ':' .. cause)", "a.incarnation .. ':agent_dead')"}}},
-	{"the rest of the leases is forgotten", []edit{{"_gone", "if n == limit and", "if false and"}}},
+		[]edit{{"_end_agent", "a.incarnation .. ':' .. cause)", "a.incarnation .. ':agent_dead')"}}},
+	{"the rest of the leases is forgotten", []edit{{"_end_agent", "if n == limit and", "if false and"}}},
 	{"a death counts no failure",
-		[]edit{{"_after", "lease_expired = true, agent_dead = true }\nlocal REQUEUED",
+		[]edit{{"_retry_policy", "lease_expired = true, agent_dead = true }\nlocal REQUEUED",
 			"lease_expired = true }\nlocal REQUEUED"}}},
 	{"a removed agent counts as a failure of its tasks",
-		[]edit{{"_gone", "reason == 'agent_dead' and 'agent_dead' or 'released'", "'agent_dead'"}}},
+		[]edit{{"_end_agent", "reason == 'agent_dead' and 'agent_dead' or 'released'", "'agent_dead'"}}},
 	{"the next run waits for the deadline of a dead agent's lease",
-		[]edit{{"_gone", "math.min(dark, num(call('ZSCORE', K('deadlines'), tid)))",
+		[]edit{{"_end_agent", "math.min(dark, num(call('ZSCORE', K('deadlines'), tid)))",
 			"num(call('ZSCORE', K('deadlines'), tid))"}}},
 	// Registration.
 	{"incarnations begin anew after an adoption",
@@ -71,11 +71,12 @@ var crewMutants = []mutant{
 	{"a draining agent gets leases", []edit{{"_grant", "if not no and a.status == 'draining' then", "if false then"}}},
 	{"an unhealthy agent gets no leases",
 		[]edit{{"_grant", "if not no and a.status == 'draining' then", "if not no and a.status ~= 'active' then"}}},
-	{"a drain is over with a lease left", []edit{{"_end", " and call('ZCARD', holder(id, a)) == 0 then", " then"}}},
+	{"a drain is over with a lease left",
+		[]edit{{"_end_lease", " and call('ZCARD', holder(id, a)) == 0 then", " then"}}},
 	{"a heartbeat ends the drain of who holds a lease",
 		[]edit{{"heartbeat", "if a.status == 'draining' and call('ZCARD', holder(id, a)) == 0 then",
 			"if a.status == 'draining' then"}}},
-	{"a drain never ends by itself", []edit{{"_end", "if a.status == 'draining' and", "if false and"}}},
+	{"a drain never ends by itself", []edit{{"_end_lease", "if a.status == 'draining' and", "if false and"}}},
 	{"a drain ends after one interval", []edit{{"_drain", "call('ZCARD', holder(id, a)) == 0 and", "true and"}}},
 	{"nothing is said of an overdue drain",
 		[]edit{{"judge", "emit('agent.drain_overdue',", "type('agent.drain_overdue',"}}},

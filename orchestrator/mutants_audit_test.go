@@ -17,9 +17,9 @@ var auditMutants = []mutant{
 	{"a heartbeat counts as an operator's act",
 		[]edit{{"heartbeat", "acting(id, a, by, '0')", "acting(id, a, by, ARGV[3])"}}},
 	{"an agent that is named like a key is audited",
-		[]edit{{"_prelude", "'person' and not agent_acts and", "'person' and"}}},
+		[]edit{{"_prelude", "'person' and not actor_is_agent and", "'person' and"}}},
 	{"an operator's act on an agent with the name of its key is not audited",
-		[]edit{{"_prelude", "not agent_acts and", "e.actor ~= e.agent and"}}},
+		[]edit{{"_prelude", "not actor_is_agent and", "e.actor ~= e.agent and"}}},
 	{"the scanner skips the leases of keys",
 		[]edit{{"inspect", "if score ~= from or id > at or id == at and pos ~= '0' then", "if false then"}}},
 	{"a repair that an operator made is not audited",
@@ -27,16 +27,16 @@ var auditMutants = []mutant{
 }
 
 // The story holds without a planted bug.
-func TestTheAuditLogHolds(t *testing.T) {
-	if v := fixed(holdAudit)(t, &unpatched); v.found {
+func TestAuditLogAttacks(t *testing.T) {
+	if v := attackPhase(attackAudit)(t, &noPatch); v.found {
 		t.Error(v.said)
 	}
 }
 
-// holdAudit has an agent act with a person's key, the person act on the agent,
+// attackAudit has an agent act with a person's key, the person act on the agent,
 // and then repair a lost deadline and a stray lease of a key. The agent has the
 // name of that person's key.
-func holdAudit(h *hoarder) {
+func attackAudit(h *attacker) {
 	const id = "key_a"
 	agent, person := picket.Caller{Actor: id}, picket.Caller{Actor: id, Operator: true}
 
@@ -55,7 +55,7 @@ func holdAudit(h *hoarder) {
 	h.ok(err)
 	_, err = h.Register(h.ctx, agent, picket.Registration{AgentID: id})
 	h.ok(err)
-	_, err = h.ChangeAgent(h.ctx, agent, id, nil, draining)
+	_, err = h.ChangeAgent(h.ctx, agent, id, nil, drainChange)
 	h.ok(err)
 	_, err = h.CommandAgent(h.ctx, person, id, picket.AgentCommand{Command: picket.CommandPing})
 	h.ok(err)

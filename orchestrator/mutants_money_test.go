@@ -1,7 +1,7 @@
 package orchestrator_test
 
-// tillMutants are the planted bugs of money and of the tree of tasks.
-var tillMutants = []mutant{
+// moneyMutants are the planted bugs of money and of the tree of tasks.
+var moneyMutants = []mutant{
 	// Calls and what they come to.
 	{"what is reserved stays available", []edit{{"reserve", "shift(e, 'available', -need_t, -need_u)", ""}}},
 	{"a call is not covered", []edit{{"reserve", "no = short(tid, need_t, need_u)", "no = nil"}}},
@@ -66,29 +66,30 @@ var tillMutants = []mutant{
 	{"what comes after the end is paid by nobody",
 		[]edit{{"usage", "e.closed == '1' and math.huge or", "e.closed == '1' and 0 or"}}},
 	{"what the LLM proxy saw is charged again", []edit{{"usage", "- num(of.llm_u) -", "-"}}},
-	{"a warning comes at every call", []edit{{"_books", "if percent > num(e[field]) then", "if percent > 0 then"}}},
+	{"a warning comes at every call", []edit{{"_charge", "if percent > num(e[field]) then", "if percent > 0 then"}}},
 	{"what is spent counts for nobody above",
 		[]edit{{"_money", "    e = e.parent and e.parent ~= '' and pick(K('env:', e.parent), unpack(SUMMED))",
 			"    e = nil"}}},
 	{"a correction is in no sum",
-		[]edit{{"_books", "if cost_t ~= 0 or cost_u ~= 0 then add_up", "if cost_t > 0 or cost_u > 0 then add_up"}}},
+		[]edit{{"_charge", "if cost_t ~= 0 or cost_u ~= 0 then add_total_spent",
+			"if cost_t > 0 or cost_u > 0 then add_total_spent"}}},
 	// In flight.
 	{"calls that act outside are not waited for",
 		[]edit{{"_queue", "local at = math.max(ready, barrier, calls)", "local at = math.max(ready, barrier)"}}},
-	{"the end of a call frees nobody", []edit{{"_settle", "look_again(tid)", "type(tid)"}}},
+	{"the end of a call frees nobody", []edit{{"_settle", "requeue_after_calls(tid)", "type(tid)"}}},
 	{"a repair does not wait for the calls of its source",
 		[]edit{{"_queue", "if #open == 0 then return end", "if true then return end"}}},
 	{"a call acts outside no longer than its timeout",
 		[]edit{{"reserve", "F(now + timeout + LAG)", "F(now + timeout - 30000)"}}},
 	// Envelopes.
-	{"a subtask is carved unasked", []edit{{"delegate", "no = uncovered(s)", "no = nil"}}},
+	{"a subtask is carved unasked", []edit{{"delegate", "no = check_covered(s)", "no = nil"}}},
 	{"what is carved stays available", []edit{{"_money", "shift(p, 'available', -t, -u)\n", "\n"}}},
 	{"carved is not noted", []edit{{"_money", "shift(p, 'carved', t, u)\n", "\n"}}},
 	{"an end gives nothing back",
-		[]edit{{"_money", "put(e, 'closed', '1')\n  give_back(id, e)", "put(e, 'closed', '1')"}}},
+		[]edit{{"_money", "put(e, 'closed', '1')\n  return_rest(id, e)", "put(e, 'closed', '1')"}}},
 	{"an envelope never closes", []edit{{"_money", "e.closed = '1'\n  put(e, 'closed', '1')\n", ""}}},
 	{"what comes late is not passed on",
-		[]edit{{"_books", "local payer, p = give_back(id, e)", "local payer, p = id, e"}}},
+		[]edit{{"_charge", "local payer, p = return_rest(id, e)", "local payer, p = id, e"}}},
 	{"a cancelled task gets its calls back",
 		[]edit{{"_money", "e.closed = '1'\n",
 			"shift(e, 'available', num(e.held_t), num(e.held_u))\n  shift(e, 'held', -num(e.held_t), -num(e.held_u))\n  e.closed = '1'\n"}}},
@@ -96,7 +97,8 @@ var tillMutants = []mutant{
 		[]edit{{"top_up", "for _, p in ipairs(above) do", "for _, p in ipairs({}) do"}}},
 	{"a top-up is made twice",
 		[]edit{{"top_up",
-			"if was then return envelope(was).parent and envelope_view(was) or no_envelope(was, ARGV[8]) end", ""}}},
+			"if was then return envelope(was).parent and envelope_view(was) or refuse_no_envelope(was, ARGV[8]) end",
+			""}}},
 	{"a closed envelope is topped up", []edit{{"top_up", "if e.closed == '1' then", "if false then"}}},
 	// Trees.
 	{"what is cancelled above still holds",
@@ -116,5 +118,5 @@ var tillMutants = []mutant{
 	{"a strange task is awaited", []edit{{"await", "if c.parent ~= tid then", "if not c.state then"}}},
 	{"a run reviews what a person has to", []edit{{"review_subtask", "if c.review ~= 'parent' then", "if false then"}}},
 	{"a repair takes more than there is",
-		[]edit{{"_decide", "math.max(0, math.min(num(s.nano), free_u))", "num(s.nano)"}}},
+		[]edit{{"_review_decision", "math.max(0, math.min(num(s.nano), free_u))", "num(s.nano)"}}},
 }

@@ -17,11 +17,11 @@ import (
 
 // runKeyAttacks try to keep a run key, or what it holds, beyond what its parent
 // allows.
-var runKeyAttacks = []func(*hoarder){runKeyOutlivesParent, runKeyWithKeptLeases, runKeyExpires, runKeyLivesLonger,
+var runKeyAttacks = []func(*attacker){runKeyOutlivesParent, runKeyWithKeptLeases, runKeyExpires, runKeyLivesLonger,
 	runKeyMakesAnother, runKeysWithoutEnd}
 
 // parent makes a key of an operator that ends after a time, or never for 0.
-func (h *hoarder) parent(life time.Duration) string {
+func (h *attacker) parent(life time.Duration) string {
 	h.Helper()
 	req := picket.KeyRequest{Name: "person", Scopes: []picket.Scope{picket.ScopeOperator}}
 	if life > 0 {
@@ -32,7 +32,7 @@ func (h *hoarder) parent(life time.Duration) string {
 	return k.KeyID
 }
 
-func (h *hoarder) runKey(parent string) picket.NewRunKey {
+func (h *attacker) runKey(parent string) picket.NewRunKey {
 	h.Helper()
 	k, err := h.CreateRunKey(h.ctx, withKey(parent), picket.RunKeyRequest{AgentID: "greedy"})
 	h.ok(err)
@@ -40,7 +40,7 @@ func (h *hoarder) runKey(parent string) picket.NewRunKey {
 }
 
 // leaseOf leases a new task with a key.
-func (h *hoarder) leaseOf(key string) picket.Held {
+func (h *attacker) leaseOf(key string) picket.Held {
 	h.Helper()
 	_, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task"})
 	h.ok(err)
@@ -54,8 +54,8 @@ func (h *hoarder) leaseOf(key string) picket.Held {
 	return held
 }
 
-// holds wants that a lease is renewed, or that it has ended.
-func (h *hoarder) holds(held picket.Held, want bool) {
+// wantLease wants that a lease is renewed, or that it has ended.
+func (h *attacker) wantLease(held picket.Held, want bool) {
 	h.Helper()
 	_, err := h.Renew(h.ctx, held)
 	if want {
@@ -65,8 +65,8 @@ func (h *hoarder) holds(held picket.Held, want bool) {
 	}
 }
 
-// valid wants that a key is accepted, can be renewed and acquires, or none of these.
-func (h *hoarder) valid(k picket.NewRunKey, want bool) {
+// wantKey wants that a key is accepted, can be renewed and acquires, or none of these.
+func (h *attacker) wantKey(k picket.NewRunKey, want bool) {
 	h.Helper()
 	who, err := h.Authenticate(h.ctx, k.Key)
 	_, renewed := h.RenewRunKey(h.ctx, k.KeyID)
@@ -82,8 +82,8 @@ func (h *hoarder) valid(k picket.NewRunKey, want bool) {
 	}
 }
 
-// over moves the end of a run key into the past.
-func (h *hoarder) over(parent string, k picket.NewRunKey) {
+// wantLoginEnded moves the end of a run key into the past.
+func (h *attacker) expireRunKey(parent string, k picket.NewRunKey) {
 	h.Helper()
 	h.ok(h.raw.HSet(h.ctx, h.prefix+"key:"+k.KeyID, "expires", 1).Err())
 	for _, index := range []string{"run-keys", "run-keys-of:" + parent} {
@@ -92,14 +92,14 @@ func (h *hoarder) over(parent string, k picket.NewRunKey) {
 	}
 }
 
-func (h *hoarder) retain() {
+func (h *attacker) retain() {
 	h.Helper()
-	_, err := h.Retain(h.ctx, picket.Retention{Tasks: time.Hour, Events: time.Hour, MaxEvents: 1e6}, 100)
+	_, err := h.ApplyRetention(h.ctx, picket.Retention{Tasks: time.Hour, Events: time.Hour, MaxEvents: 1e6}, 100)
 	h.ok(err)
 }
 
-// left names the keys of the store that tell of a run key or its parent's list.
-func (h *hoarder) left(parent string, k picket.NewRunKey) (left []string) {
+// untilRefresh names the keys of the store that tell of a run key or its parent's list.
+func (h *attacker) remainingKeys(parent string, k picket.NewRunKey) (left []string) {
 	h.Helper()
 	if n, err := h.raw.Exists(h.ctx, h.prefix+"key:"+k.KeyID).Result(); err != nil || n > 0 {
 		left = append(left, fmt.Sprint("its row ", err))
@@ -118,21 +118,21 @@ func (h *hoarder) left(parent string, k picket.NewRunKey) (left []string) {
 
 // runKeyOutlivesParent uses run keys, and leases of theirs, after the key that
 // made them was revoked. Those of another key go on.
-func runKeyOutlivesParent(h *hoarder) {
+func runKeyOutlivesParent(h *attacker) {
 	parent, other := h.parent(0), h.parent(0)
 	live, old, foreign := h.runKey(parent), h.runKey(parent), h.runKey(other)
-	h.valid(live, true)
+	h.wantKey(live, true)
 	held := []picket.Held{h.leaseOf(live.KeyID), h.leaseOf(old.KeyID), h.leaseOf(foreign.KeyID)}
-	h.over(parent, old)
+	h.expireRunKey(parent, old)
 	h.retain()
 	_, err := h.RevokeKey(h.ctx, operator, parent)
 	h.ok(err)
-	h.valid(live, false)
-	h.valid(old, false)
-	h.holds(held[0], false)
-	h.holds(held[1], false)
-	h.holds(held[2], true)
-	h.valid(foreign, true)
+	h.wantKey(live, false)
+	h.wantKey(old, false)
+	h.wantLease(held[0], false)
+	h.wantLease(held[1], false)
+	h.wantLease(held[2], true)
+	h.wantKey(foreign, true)
 	h.endsByChore(held[:2])
 	for _, l := range held {
 		h.end(l)
@@ -140,9 +140,9 @@ func runKeyOutlivesParent(h *hoarder) {
 }
 
 // endsByChore wants that the tasks of void leases go back to their lane.
-func (h *hoarder) endsByChore(held []picket.Held) {
+func (h *attacker) endsByChore(held []picket.Held) {
 	h.Helper()
-	_, err := h.Chore(h.ctx, 100)
+	_, err := h.RunChores(h.ctx, 100)
 	h.ok(err)
 	for _, l := range held {
 		task, err := h.Task(h.ctx, l.TaskID)
@@ -154,41 +154,41 @@ func (h *hoarder) endsByChore(held []picket.Held) {
 }
 
 // runKeyWithKeptLeases has its leases kept by one revocation and ended by a later one.
-func runKeyWithKeptLeases(h *hoarder) {
+func runKeyWithKeptLeases(h *attacker) {
 	parent := h.parent(0)
 	k := h.runKey(parent)
 	held := h.leaseOf(k.KeyID)
 	keep, end := true, false
 	_, err := h.RevokeKeyWith(h.ctx, operator, parent, picket.KeyRevocation{KeepLeases: &keep})
 	h.ok(err)
-	h.valid(k, false)
-	h.holds(held, true)
+	h.wantKey(k, false)
+	h.wantLease(held, true)
 	_, err = h.RevokeKeyWith(h.ctx, operator, parent, picket.KeyRevocation{KeepLeases: &end})
 	h.ok(err)
-	h.holds(held, false)
+	h.wantLease(held, false)
 	h.end(held)
 }
 
 // runKeyExpires ends by time, or because its adapter ended it. Its leases go on,
 // and its row is deleted once it has none.
-func runKeyExpires(h *hoarder) {
+func runKeyExpires(h *attacker) {
 	parent := h.parent(0)
 	for _, ended := range []func(k picket.NewRunKey){
-		func(k picket.NewRunKey) { h.over(parent, k); h.retain() },
+		func(k picket.NewRunKey) { h.expireRunKey(parent, k); h.retain() },
 		func(k picket.NewRunKey) { h.ok(h.EndRunKey(h.ctx, k.KeyID)) },
-		func(k picket.NewRunKey) { h.over(parent, k); h.runKey(parent) },
+		func(k picket.NewRunKey) { h.expireRunKey(parent, k); h.runKey(parent) },
 	} {
 		k := h.runKey(parent)
 		held := h.leaseOf(k.KeyID)
 		ended(k)
-		h.valid(k, false)
-		h.holds(held, true)
-		if left := h.left(parent, k); len(left) != 5 {
+		h.wantKey(k, false)
+		h.wantLease(held, true)
+		if left := h.remainingKeys(parent, k); len(left) != 5 {
 			h.Fatalf("of a run key with a lease there is %v", left)
 		}
 		h.end(held)
 		ended(k)
-		if left := h.left(parent, k); len(left) > 0 {
+		if left := h.remainingKeys(parent, k); len(left) > 0 {
 			h.Fatalf("a run key that has expired leaves behind %s", strings.Join(left, ", "))
 		}
 		h.ok(h.EndRunKey(h.ctx, k.KeyID)) // the answer may have been lost
@@ -196,7 +196,7 @@ func runKeyExpires(h *hoarder) {
 }
 
 // runKeyLivesLonger is made and renewed by a key that ends soon.
-func runKeyLivesLonger(h *hoarder) {
+func runKeyLivesLonger(h *attacker) {
 	for _, life := range []time.Duration{time.Hour, 0} {
 		k := h.runKey(h.parent(life))
 		want := time.Hour
@@ -223,7 +223,7 @@ func runKeyLivesLonger(h *hoarder) {
 }
 
 // runKeyMakesAnother asks for a run key under keys that may not have one.
-func runKeyMakesAnother(h *hoarder) {
+func runKeyMakesAnother(h *attacker) {
 	parent := h.parent(0)
 	k := h.runKey(parent)
 	_, err := h.CreateRunKey(h.ctx, withKey(k.KeyID), picket.RunKeyRequest{AgentID: "other"})
@@ -242,7 +242,7 @@ func runKeyMakesAnother(h *hoarder) {
 }
 
 // runKeysWithoutEnd makes more run keys than one key may have, and repeats one request.
-func runKeysWithoutEnd(h *hoarder) {
+func runKeysWithoutEnd(h *attacker) {
 	parent := h.parent(0)
 	by := picket.Caller{
 		Actor: parent,
@@ -261,8 +261,8 @@ func runKeysWithoutEnd(h *hoarder) {
 		h.runKey(parent)
 	}
 	_, err = h.CreateRunKey(h.ctx, withKey(parent), req)
-	h.full(err, "run_keys")
-	h.over(parent, first)
+	h.wantQuotaRefusal(err, "run_keys")
+	h.expireRunKey(parent, first)
 	h.runKey(parent)
 }
 
@@ -272,10 +272,10 @@ func TestRunKeysAreHeldByTheirParents(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, stop := rig.Memory()
 			defer stop()
-			hoard(t, s, "default", scant, &unpatched, runKeyAttacks...)
+			runAttacks(t, s, "default", smallQuotas, &noPatch, runKeyAttacks...)
 		})
 	})
-	t.Run("Real", func(t *testing.T) { hoard(t, rig.Real(t), "default", scant, &unpatched, runKeyAttacks...) })
+	t.Run("Real", func(t *testing.T) { runAttacks(t, rig.Real(t), "default", smallQuotas, &noPatch, runKeyAttacks...) })
 }
 
 // runKeyMutants are the planted bugs of run keys.
@@ -291,34 +291,35 @@ var runKeyMutants = []mutant{
 		[]edit{{"_runkey", "if ends and k[3] ~= 'ended' then", "if ends and k[1] == '0' then"}}},
 	{"nothing ends the leases of run keys", []edit{{"_runkey", "call('ZADD', K('chores'), '0', 'key:' .. id)", ""}}},
 	{"the end of a run key ends its leases",
-		[]edit{{"run_key_renew", "run_key_expires(id, parent, RAW)",
-			"run_key_expires(id, parent, RAW)\n    call('HSET', K('key:', id), 'leases', 'ended')"}}},
+		[]edit{{"run_key_renew", "set_run_key_expiry(id, parent, RAW)",
+			"set_run_key_expiry(id, parent, RAW)\n    call('HSET', K('key:', id), 'leases', 'ended')"}}},
 	{"an expired run key with leases is forgotten",
 		[]edit{{"_runkey", "if call('ZCARD', K('leases-of:', id)) > 0 then", "if false then"}}},
-	{"an ended run key lives on", []edit{{"run_key_renew", "run_key_expires(id, parent, RAW)", ""}}},
+	{"an ended run key lives on", []edit{{"run_key_renew", "set_run_key_expiry(id, parent, RAW)", ""}}},
 	{"an ended run key is renewed",
-		[]edit{{"run_key_renew", "if not parent or not key_holds(id) then", "if not parent then"}}},
+		[]edit{{"run_key_renew", "if not parent or not key_is_live(id) then", "if not parent then"}}},
 	{"a key that is no run key is renewed",
-		[]edit{{"run_key_renew", "if not parent or not key_holds(id) then return",
-			"parent = parent or ''\nif not key_holds(id) then return"}}},
+		[]edit{{"run_key_renew", "if not parent or not key_is_live(id) then return",
+			"parent = parent or ''\nif not key_is_live(id) then return"}}},
 	{"a run key lives longer than its parent",
 		[]edit{{"_runkey", "if last > 0 then ends = math.min(ends, last) end", ""}}},
 	{"a run key never ends",
 		[]edit{{"_runkey", "call('HSET', K('key:', id), 'expires', ends)",
 			"call('HSET', K('key:', id), 'expires', '0')"}}},
 	{"a renewal changes nothing",
-		[]edit{{"run_key_renew", "run_key_expires(id, parent, run_key_end(parent, life))", ""}}},
+		[]edit{{"run_key_renew", "set_run_key_expiry(id, parent, run_key_expiry(parent, life))", ""}}},
 	{"the row of a run key is not deleted",
 		[]edit{{"_runkey", "call('DEL', K('key:', id), K('keyhash:', k[1]))", "call('DEL', K('keyhash:', k[1]))"}}},
 	{"the hash of a run key is not deleted",
 		[]edit{{"_runkey", "call('DEL', K('key:', id), K('keyhash:', k[1]))", "call('DEL', K('key:', id))"}}},
 	{"a deleted run key stays listed", []edit{{"_runkey", "call('ZREM', K('keys'), id)", ""}}},
 	{"a deleted run key stays with its parent", []edit{{"_runkey", "call('ZREM', K('run-keys-of:', k[2]), id)", ""}}},
-	{"expired run keys are never deleted", []edit{{"retain", "n = n + forget_run_keys(K('run-keys'), limit)", ""}}},
-	{"a new run key deletes no expired one", []edit{{"run_key_create", "forget_run_keys(of, 10)", ""}}},
+	{"expired run keys are never deleted",
+		[]edit{{"retain", "n = n + delete_expired_run_keys(K('run-keys'), limit)", ""}}},
+	{"a new run key deletes no expired one", []edit{{"run_key_create", "delete_expired_run_keys(of, 10)", ""}}},
 	{"a run key makes another run key",
 		[]edit{{"run_key_create", "if call('HGET', K('key:', parent), 'parent') then", "if false then"}}},
-	{"a revoked key makes run keys", []edit{{"run_key_create", "if not key_holds(parent) then", "if false then"}}},
+	{"a revoked key makes run keys", []edit{{"run_key_create", "if not key_is_live(parent) then", "if false then"}}},
 	{"run keys have no bound", []edit{{"run_key_create", ">= most then", ">= most + 1 then"}}},
 	{"expired run keys count", []edit{{"run_key_create", "'(' .. RAW", "'-inf'"}}},
 	{"a run key has the scope of its parent",

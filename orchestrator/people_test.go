@@ -8,9 +8,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func (f *fixture) ask(t *testing.T, agent string, req picket.HelpRequest) (picket.Held, string) {
+func (f *fixture) askPerson(t *testing.T, agent string, req picket.HelpRequest) (picket.Held, string) {
 	t.Helper()
-	h := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: agent}))
+	h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: agent}))
 	_, err := f.Report(f.ctx, h, "",
 		picket.Progress{Summary: "stuck", Attempted: []picket.Attempted{{Action: "think", Outcome: "nothing"}}})
 	ok(t, err)
@@ -25,9 +25,10 @@ func (f *fixture) ask(t *testing.T, agent string, req picket.HelpRequest) (picke
 }
 
 func TestAnswerReachesTheNextRun(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: `Which "colour"?`, Options: []string{"red", "grün"}})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		_, hid := f.askPerson(t, "a1",
+			picket.HelpRequest{Question: `Which "colour"?`, Options: []string{"red", "grün"}})
 		hs, err := f.Handoffs(f.ctx, picket.HandoffQuery{})
 		ok(t, err)
 		if len(hs.Handoffs) != 1 || hs.Total != 1 || hs.NextCursor != nil {
@@ -66,7 +67,7 @@ func TestAnswerReachesTheNextRun(t *testing.T) {
 		if len(none) != 0 {
 			t.Fatal("another agent took the task within the minute")
 		}
-		l := f.lease(t, picket.AcquireRequest{AgentID: "a1"})
+		l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
 		if len(l.Answers) != 1 || *l.Answers[0].Option != "grün" ||
 			string(l.Answers[0].Answer) != `{"n":12345678901234567890}` ||
 			l.Answers[0].Question != `Which "colour"?` || l.LastReport.Summary != "stuck" || l.TaskID != task.TaskID {
@@ -76,13 +77,13 @@ func TestAnswerReachesTheNextRun(t *testing.T) {
 }
 
 func TestAnswerPinFallsOffAfterAMinute(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		_, hid := f.askPerson(t, "a1", picket.HelpRequest{Question: "?"})
 		_, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
 		ok(t, err)
-		f.pass(t, 61*time.Second)
-		if l := f.lease(t, picket.AcquireRequest{AgentID: "a2"}); l.FencingToken != 2 {
+		f.runReaperFor(t, 61*time.Second)
+		if l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a2"}); l.FencingToken != 2 {
 			t.Fatalf("token %d", l.FencingToken)
 		}
 	})
@@ -90,59 +91,59 @@ func TestAnswerPinFallsOffAfterAMinute(t *testing.T) {
 
 // Nobody waits for an agent that cannot come back for the answer.
 func TestAnswerIsNotKeptForAnAgentThatIsGone(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.register(t, picket.Registration{AgentID: "a1"})
-		f.submit(t, picket.TaskSpec{})
-		_, err := f.RequestHelp(f.ctx, f.held(t, f.own(t, "a1")), picket.HelpRequest{Question: "?"})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustRegister(t, picket.Registration{AgentID: "a1"})
+		f.mustSubmit(t, picket.TaskSpec{})
+		_, err := f.RequestHelp(f.ctx, f.openLease(t, f.acquireAsOwner(t, "a1")), picket.HelpRequest{Question: "?"})
 		ok(t, err)
-		_, err = f.Deregister(f.ctx, owner, "a1", nil)
+		_, err = f.Deregister(f.ctx, agentOwner, "a1", nil)
 		ok(t, err)
 		open, err := f.Handoffs(f.ctx, picket.HandoffQuery{})
 		ok(t, err)
 		_, err = f.Answer(f.ctx, operator, open.Handoffs[0].HandoffID,
 			picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
 		ok(t, err)
-		if l := f.lease(t, picket.AcquireRequest{AgentID: "a2"}); l.FencingToken != 2 || len(l.Answers) != 1 {
+		if l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a2"}); l.FencingToken != 2 || len(l.Answers) != 1 {
 			t.Fatalf("token %d with %d answers", l.FencingToken, len(l.Answers))
 		}
 	})
 }
 
 func TestDeadlinePolicies(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		deny := f.submit(t, picket.TaskSpec{})
-		f.ask(t, "a1", picket.HelpRequest{
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		deny := f.mustSubmit(t, picket.TaskSpec{})
+		f.askPerson(t, "a1", picket.HelpRequest{
 			Question:        "deny?",
 			DeadlineSeconds: ptr(30),
 			OnDeadline:      picket.OnDeadlineDeny,
 		})
-		escalate := f.submit(t, picket.TaskSpec{})
-		f.ask(t, "a1", picket.HelpRequest{
+		escalate := f.mustSubmit(t, picket.TaskSpec{})
+		f.askPerson(t, "a1", picket.HelpRequest{
 			Question:        "escalate?",
 			DeadlineSeconds: ptr(30),
 			OnDeadline:      picket.OnDeadlineEscalate,
 		})
-		wait := f.submit(t, picket.TaskSpec{})
-		f.ask(t, "a1", picket.HelpRequest{Question: "wait?", DeadlineSeconds: ptr(30)})
-		f.pass(t, 31*time.Second)
-		got := f.state(t, deny.TaskID, picket.TaskQueued)
+		wait := f.mustSubmit(t, picket.TaskSpec{})
+		f.askPerson(t, "a1", picket.HelpRequest{Question: "wait?", DeadlineSeconds: ptr(30)})
+		f.runReaperFor(t, 31*time.Second)
+		got := f.wantState(t, deny.TaskID, picket.TaskQueued)
 		if len(got.Answers) != 1 || string(got.Answers[0].Answer) != `"denied by deadline"` {
 			t.Fatalf("answers %+v", got.Answers)
 		}
-		if got := f.state(t, escalate.TaskID, picket.TaskHandoff); got.Priority != 6 ||
+		if got := f.wantState(t, escalate.TaskID, picket.TaskHandoff); got.Priority != 6 ||
 			got.Handoff.State != picket.HandoffOpen {
 			t.Fatalf("escalated %+v", got)
 		}
-		if got := f.state(t, wait.TaskID, picket.TaskHandoff); got.Priority != 5 {
+		if got := f.wantState(t, wait.TaskID, picket.TaskHandoff); got.Priority != 5 {
 			t.Fatalf("waiting %+v", got)
 		}
 	})
 }
 
 func TestFinishAndCancelAHandoff(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		one := f.submit(t, picket.TaskSpec{})
-		_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		one := f.mustSubmit(t, picket.TaskSpec{})
+		_, hid := f.askPerson(t, "a1", picket.HelpRequest{Question: "?"})
 		got, err := f.Finish(f.ctx, operator, hid, picket.RawJSON(`{"by":"hand"}`))
 		ok(t, err)
 		if got.State != picket.TaskCompleted || string(got.Output) != `{"by":"hand"}` || got.TaskID != one.TaskID {
@@ -150,8 +151,8 @@ func TestFinishAndCancelAHandoff(t *testing.T) {
 		}
 		_, err = f.Finish(f.ctx, operator, hid, picket.RawJSON(`1`))
 		refused(t, err, picket.CodeTaskClosed)
-		f.submit(t, picket.TaskSpec{})
-		_, hid = f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+		f.mustSubmit(t, picket.TaskSpec{})
+		_, hid = f.askPerson(t, "a1", picket.HelpRequest{Question: "?"})
 		got, err = f.CancelHandoff(f.ctx, operator, hid, "no")
 		ok(t, err)
 		if got.State != picket.TaskCancelled || got.Handoff.State != picket.HandoffCancelled || got.Reason != "no" {
@@ -165,9 +166,9 @@ func TestFinishAndCancelAHandoff(t *testing.T) {
 }
 
 func TestRejectCreatesTheFixInTheSameStep(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"wrong"`)})
 		ok(t, err)
 		once := picket.Caller{
@@ -184,7 +185,7 @@ func TestRejectCreatesTheFixInTheSameStep(t *testing.T) {
 			*got.Review.FixTaskID != fix {
 			t.Fatalf("rejected %+v fix %q repeated %q", got, fix, fix2)
 		}
-		fixTask := f.state(t, fix, picket.TaskQueued)
+		fixTask := f.wantState(t, fix, picket.TaskQueued)
 		if *fixTask.Fixes != task.TaskID || fixTask.Title != "make it blue" {
 			t.Fatalf("fix %+v", fixTask)
 		}
@@ -198,15 +199,18 @@ func TestRejectCreatesTheFixInTheSameStep(t *testing.T) {
 // A request can be repeated for a day; what retention has deleted meanwhile is
 // not there any more, whatever the record of the request says.
 func TestARepeatAfterRetention(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		verbs := map[string]func() error{}
 		for _, name := range []string{"claim", "finish", "cancel"} {
-			f.submit(t, picket.TaskSpec{})
-			_, hid := f.ask(t, "a1", picket.HelpRequest{Question: "?"})
+			f.mustSubmit(t, picket.TaskSpec{})
+			_, hid := f.askPerson(t, "a1", picket.HelpRequest{Question: "?"})
 			verbs[name] = map[string]func() error{
-				"claim":  func() error { _, err := f.Claim(f.ctx, once(name), hid, false); return err },
-				"finish": func() error { _, err := f.Finish(f.ctx, once(name), hid, picket.RawJSON(`1`)); return err },
-				"cancel": func() error { _, err := f.CancelHandoff(f.ctx, once(name), hid, ""); return err },
+				"claim": func() error { _, err := f.Claim(f.ctx, idempotent(name), hid, false); return err },
+				"finish": func() error {
+					_, err := f.Finish(f.ctx, idempotent(name), hid, picket.RawJSON(`1`))
+					return err
+				},
+				"cancel": func() error { _, err := f.CancelHandoff(f.ctx, idempotent(name), hid, ""); return err },
 			}[name]
 			ok(t, verbs[name]())
 			if name == "claim" {
@@ -214,21 +218,21 @@ func TestARepeatAfterRetention(t *testing.T) {
 				ok(t, err)
 			}
 		}
-		id := f.done(t, 1, picket.TaskSpec{})[0]
+		id := f.completeTasks(t, 1, picket.TaskSpec{})[0]
 		verbs["approve"] = func() error {
-			_, err := f.Approve(f.ctx, once("approve"), id, picket.Decision{})
+			_, err := f.Approve(f.ctx, idempotent("approve"), id, picket.Decision{})
 			return err
 		}
 		ok(t, verbs["approve"]())
-		spends := f.submit(t, picket.TaskSpec{}).TaskID
+		spends := f.mustSubmit(t, picket.TaskSpec{}).TaskID
 		verbs["top up"] = func() error {
-			_, err := f.TopUp(f.ctx, once("top up"), spends, picket.TopUp{Tokens: 1, Reason: "more"})
+			_, err := f.TopUp(f.ctx, idempotent("top up"), spends, picket.TopUp{Tokens: 1, Reason: "more"})
 			return err
 		}
 		ok(t, verbs["top up"]())
 		_, err := f.Cancel(f.ctx, operator, spends, "")
 		ok(t, err)
-		f.forget(t)
+		f.deleteEnded(t)
 		for name, again := range verbs {
 			if code := picket.CodeOf(again()); code != picket.CodeNotFound {
 				t.Errorf("%s again: %s", name, code)
@@ -237,10 +241,10 @@ func TestARepeatAfterRetention(t *testing.T) {
 	})
 }
 
-// forget deletes what has ended.
-func (f *fixture) forget(t *testing.T) {
+// deleteEnded deletes what has ended.
+func (f *fixture) deleteEnded(t *testing.T) {
 	t.Helper()
-	f.pass(t, 2*time.Second)
-	_, err := f.Retain(f.ctx, picket.Retention{Tasks: time.Second, Events: time.Hour, MaxEvents: 1e6}, 100)
+	f.runReaperFor(t, 2*time.Second)
+	_, err := f.ApplyRetention(f.ctx, picket.Retention{Tasks: time.Second, Events: time.Hour, MaxEvents: 1e6}, 100)
 	ok(t, err)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// plant writes n open hand-offs and n tasks in review as the scripts would, all
+// addHandoffsAndReviews writes n open hand-offs and n tasks in review as the scripts would, all
 // of one instant, which is the dearest to page through.
-func (f *fixture) plant(t *testing.T, n int) {
+func (f *fixture) addHandoffsAndReviews(t *testing.T, n int) {
 	t.Helper()
 	const space = "pk:{default}:"
 	for at := 0; at < n; at += 500 {
@@ -40,8 +40,8 @@ func (f *fixture) plant(t *testing.T, n int) {
 	}
 }
 
-// spent counts what the server has run for a call, scripts' own calls included.
-func (f *fixture) spent(t *testing.T, act func()) (n int) {
+// serverCommandsOf counts what the server has run for a call, scripts' own calls included.
+func (f *fixture) serverCommandsOf(t *testing.T, act func()) (n int) {
 	t.Helper()
 	before := commandCalls(t, f.raw)
 	act()
@@ -57,13 +57,13 @@ func (f *fixture) spent(t *testing.T, act func()) (n int) {
 // filter that nothing matches looks at 2,000 tasks and says where to go on. All
 // pages together show every row once.
 func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
 	const few, many, limit = 500, 10_000, 50
 	var cost [2][3]int
 	var bytes [2]int
 	for i, n := range []int{few, many} {
-		f.plant(t, n-few*i)
+		f.addHandoffsAndReviews(t, n-few*i)
 		last := ""
 		for range 3 { // not the first page
 			page, err := f.Handoffs(f.ctx, picket.HandoffQuery{Limit: limit, Cursor: last})
@@ -74,18 +74,18 @@ func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
 			last = *page.NextCursor
 		}
 		cost[i] = [3]int{
-			f.spent(t, func() {
+			f.serverCommandsOf(t, func() {
 				page, err := f.Handoffs(f.ctx, picket.HandoffQuery{Limit: limit, Cursor: last})
 				ok(t, err)
 				text, err := jsonv2.Marshal(page)
 				ok(t, err)
 				bytes[i] = len(text)
 			}),
-			f.spent(t, func() {
+			f.serverCommandsOf(t, func() {
 				_, err := f.Reviews(f.ctx, picket.ReviewQuery{Limit: limit, Cursor: "200"})
 				ok(t, err)
 			}),
-			f.spent(t, func() {
+			f.serverCommandsOf(t, func() {
 				_, err := f.Reviews(f.ctx, picket.ReviewQuery{Limit: limit, Role: "coder", Cursor: "200"})
 				ok(t, err)
 			}),
@@ -109,7 +109,7 @@ func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
 			redis.Z{Score: float64(at), Member: fmt.Sprint("task_", at)}).Err())
 	}
 	var page picket.ReviewPage
-	if n := f.spent(t, func() {
+	if n := f.serverCommandsOf(t, func() {
 		var err error
 		page, err = f.Reviews(f.ctx, picket.ReviewQuery{Limit: limit, Role: "coder"})
 		ok(t, err)

@@ -25,7 +25,7 @@ func (e *Engine) Handoffs(ctx context.Context, q picket.HandoffQuery) (picket.Ha
 	}
 	score, before, err := handoffCursor(q.Cursor)
 	if err == nil {
-		q.Limit, err = rows(q.Limit)
+		q.Limit, err = pageLimit(q.Limit)
 	}
 	if err != nil {
 		return picket.HandoffPage{}, err
@@ -57,14 +57,14 @@ func (e *Engine) handoffs(ctx context.Context, which string, limit int,
 	page = picket.HandoffPage{
 		Handoffs:   []picket.Handoff{},
 		Total:      r.int(r.at(l, 2)),
-		NextCursor: optional(r.text(r.at(l, 3))),
+		NextCursor: optionalString(r.text(r.at(l, 3))),
 	}
 	for _, v := range l[4:] {
 		if h := r.handoffRow(r.list(v), raw, now); h != nil {
 			page.Handoffs = append(page.Handoffs, *h)
 		}
 	}
-	return page, r.bad
+	return page, r.err
 }
 
 // handoffRow decodes {hand-off view, last report, spec}.
@@ -78,8 +78,8 @@ func (r *reply) handoffRow(row []any, rawMs, nowMs int64) *picket.Handoff {
 	return h
 }
 
-// rows is how many rows a page may have.
-func rows(limit int) (int, error) {
+// pageLimit is how many rows a page may have.
+func pageLimit(limit int) (int, error) {
 	limit = cmp.Or(limit, 50)
 	if limit < 1 || limit > 200 {
 		return 0, picket.Invalid("limit", "Send a number from 1 to 200.", "limit is %d, allowed are 1 to 200", limit)
@@ -87,14 +87,14 @@ func rows(limit int) (int, error) {
 	return limit, nil
 }
 
-// handoffMark is a cursor of hand-offs: the instant and the id of a row.
-var handoffMark = regexp.MustCompile(`^([0-9]{1,15})\.(handoff_[0-9A-Z]{26})$`)
+// handoffCursorSyntax is a cursor of hand-offs: the instant and the id of a row.
+var handoffCursorSyntax = regexp.MustCompile(`^([0-9]{1,15})\.(handoff_[0-9A-Z]{26})$`)
 
 func handoffCursor(cursor string) (score, id string, err error) {
 	if cursor == "" {
 		return "", "", nil
 	}
-	m := handoffMark.FindStringSubmatch(cursor)
+	m := handoffCursorSyntax.FindStringSubmatch(cursor)
 	if m == nil {
 		return "", "", badCursor()
 	}
@@ -109,13 +109,13 @@ func badCursor() error {
 // page looks at 2,000 tasks at most, so one with filters can have few rows, or
 // none, and say where to go on.
 func (e *Engine) Reviews(ctx context.Context, q picket.ReviewQuery) (page picket.ReviewPage, err error) {
-	if q.Limit, err = rows(q.Limit); err != nil {
+	if q.Limit, err = pageLimit(q.Limit); err != nil {
 		return page, err
 	}
 	if n, err := strconv.ParseInt(cmp.Or(q.Cursor, "0"), 10, 64); err != nil || n < 0 || n > 1<<53 {
 		return page, badCursor()
 	}
-	sets, err := reviewSets(picket.ReviewFilter{Role: q.Role, Parent: q.Parent, Labels: q.Labels})
+	sets, err := filterSets(picket.ReviewFilter{Role: q.Role, Parent: q.Parent, Labels: q.Labels})
 	if err != nil {
 		return page, err
 	}
@@ -128,16 +128,16 @@ func (e *Engine) Reviews(ctx context.Context, q picket.ReviewQuery) (page picket
 	page = picket.ReviewPage{
 		Reviews:    []picket.PendingReview{},
 		Total:      r.int(r.at(l, 0)),
-		NextCursor: optional(r.text(r.at(l, 1))),
+		NextCursor: optionalString(r.text(r.at(l, 1))),
 	}
 	for _, v := range l[2:] {
 		page.Reviews = append(page.Reviews, r.pendingReview(r.list(v)))
 	}
-	return page, r.bad
+	return page, r.err
 }
 
-// reviewSets names the sets of tasks that a filter means.
-func reviewSets(f picket.ReviewFilter) (sets []any, err error) {
+// filterSets names the sets of tasks that a filter means.
+func filterSets(f picket.ReviewFilter) (sets []any, err error) {
 	if f.Role != "" {
 		if err := picket.CheckName("role", f.Role); err != nil {
 			return nil, err
@@ -161,9 +161,9 @@ func reviewSets(f picket.ReviewFilter) (sets []any, err error) {
 
 func (r *reply) pendingReview(row []any) picket.PendingReview {
 	id := r.text(r.at(row, 0))
-	t := r.taskHead(id, r.at(row, 1), r.at(row, 2))
-	r.money(&t, r.at(row, 7))
-	var o outRecord
+	t := r.taskRecord(id, r.at(row, 1), r.at(row, 2))
+	r.taskMoney(&t, r.at(row, 7))
+	var o outputRecord
 	r.json(r.at(row, 3), &o)
 	return picket.PendingReview{
 		TaskID:       id,
@@ -185,23 +185,23 @@ func (r *reply) pendingReview(row []any) picket.PendingReview {
 
 // What lists show of the work of a run; Evidence has the whole.
 const (
-	workFiles    = 50
-	workDiffstat = 4 << 10 // bytes
+	maxWorkFiles    = 50
+	maxWorkDiffstat = 4 << 10 // bytes
 )
 
-// workOf is what lists show of evidence.
-func workOf(ev picket.Evidence) picket.Work {
-	w := picket.Work{Branch: ev.Branch, Diffstat: beginning(ev.Diffstat, workDiffstat)}
-	for _, f := range ev.Files[:min(len(ev.Files), workFiles)] {
+// summarizeEvidence is what lists show of evidence.
+func summarizeEvidence(ev picket.Evidence) picket.Work {
+	w := picket.Work{Branch: ev.Branch, Diffstat: headBytes(ev.Diffstat, maxWorkDiffstat)}
+	for _, f := range ev.Files[:min(len(ev.Files), maxWorkFiles)] {
 		w.Files = append(w.Files, strings.ToValidUTF8(f.Path, "\uFFFD"))
 	}
 	return w
 }
 
-// beginning cuts text to n bytes.
-func beginning(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
+// headBytes cuts text to n bytes.
+func headBytes(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
-// work decodes what workOf made.
+// normal decodes what summarizeEvidence made.
 func (r *reply) work(workspace, v any) (w picket.Work) {
 	r.json(v, &w)
 	w.WorkspacePath = r.text(workspace)

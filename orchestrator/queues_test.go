@@ -9,11 +9,11 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// questions parks n tasks, and returns the ids of their hand-offs.
-func (f *fixture) questions(t *testing.T, n int) (ids []string) {
+// openHandoffs parks n tasks, and returns the ids of their hand-offs.
+func (f *fixture) openHandoffs(t *testing.T, n int) (ids []string) {
 	t.Helper()
 	for range n {
-		_, h := f.start(t, picket.TaskSpec{})
+		_, h := f.submitAndLease(t, picket.TaskSpec{})
 		got, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "which?"})
 		ok(t, err)
 		ids = append(ids, got.HandoffID)
@@ -21,12 +21,13 @@ func (f *fixture) questions(t *testing.T, n int) (ids []string) {
 	return ids
 }
 
-// done hands in n tasks that people review.
-func (f *fixture) done(t *testing.T, n int, spec picket.TaskSpec) (ids []string) {
+// doneSettlement hands in n tasks that people review.
+func (f *fixture) completeTasks(t *testing.T, n int, spec picket.TaskSpec) (ids []string) {
 	t.Helper()
 	for range n {
-		task := f.submit(t, spec)
-		_, err := f.Complete(f.ctx, f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1", Role: spec.Role})),
+		task := f.mustSubmit(t, spec)
+		_, err := f.Complete(f.ctx,
+			f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: spec.Role})),
 			picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
 		ids = append(ids, task.TaskID)
@@ -75,10 +76,10 @@ func (f *fixture) reviewPages(t *testing.T, q picket.ReviewQuery) (seen []string
 // Hand-offs of one instant are told apart by their ids, and the page goes on
 // where it ended even when that row was decided meanwhile.
 func TestHandoffsArePaged(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		all := f.questions(t, 13)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		all := f.openHandoffs(t, 13)
 		for _, hid := range all[3:11] { // of one instant, on a real store as well
-			f.score(t, "handoffs:open", hid, 1)
+			f.setScore(t, "handoffs:open", hid, 1)
 		}
 		want := slices.Concat(all[3:11], all[:3], all[11:])
 		slices.Sort(want[:8])
@@ -107,7 +108,7 @@ func TestHandoffsArePaged(t *testing.T) {
 }
 
 func TestReviewsArePagedAndFiltered(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		var coder, labelled, all []string
 		for i := range 9 {
 			spec := picket.TaskSpec{}
@@ -117,7 +118,7 @@ func TestReviewsArePagedAndFiltered(t *testing.T) {
 			if i%3 == 0 {
 				spec.Labels = map[string]string{"team": "a"}
 			}
-			id := f.done(t, 1, spec)[0]
+			id := f.completeTasks(t, 1, spec)[0]
 			all = append(all, id)
 			if i%2 == 0 {
 				coder = append(coder, id)
@@ -126,7 +127,7 @@ func TestReviewsArePagedAndFiltered(t *testing.T) {
 				labelled = append(labelled, id)
 			}
 		}
-		f.submit(t, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}}) // not in review
+		f.mustSubmit(t, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}}) // not in review
 		for _, c := range []struct {
 			q    picket.ReviewQuery
 			want []string
@@ -157,19 +158,19 @@ func TestReviewsArePagedAndFiltered(t *testing.T) {
 
 // The lists tell what the run has left behind, cut to what a list shows.
 func TestListsShowTheWorkOfARun(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		var ev picket.Evidence
 		for i := range 60 {
 			ev.Files = append(ev.Files, picket.ChangedFile{Path: fmt.Sprintf("f%d.go", i)})
 		}
 		ev.Branch, ev.Diffstat = "picket/one", strings.Repeat("ä", 4<<10)
-		_, h := f.start(t, picket.TaskSpec{})
+		_, h := f.submitAndLease(t, picket.TaskSpec{})
 		ok(t, f.RunEvidence(f.ctx, h, ev))
 		asked, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
 		ok(t, err)
 		got, err := f.Handoff(f.ctx, asked.HandoffID)
 		ok(t, err)
-		task, h2 := f.start(t, picket.TaskSpec{})
+		task, h2 := f.submitAndLease(t, picket.TaskSpec{})
 		ok(t, f.RunEvidence(f.ctx, h2, ev))
 		_, err = f.Complete(f.ctx, h2, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
@@ -183,16 +184,16 @@ func TestListsShowTheWorkOfARun(t *testing.T) {
 	})
 }
 
-func tourQueues(t *testing.T, f *fixture) {
-	for _, hid := range f.questions(t, 6) {
-		f.score(t, "handoffs:open", hid, 1)
+func coverQueues(t *testing.T, f *fixture) {
+	for _, hid := range f.openHandoffs(t, 6) {
+		f.setScore(t, "handoffs:open", hid, 1)
 	}
 	f.handoffPages(t, 1, nil)
-	f.clear(t)
-	f.done(t, 3, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}})
-	f.done(t, 1, picket.TaskSpec{Role: "coder"})
+	f.cancelAll(t)
+	f.completeTasks(t, 3, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}})
+	f.completeTasks(t, 1, picket.TaskSpec{Role: "coder"})
 	f.reviewPages(t, picket.ReviewQuery{Limit: 1, Role: "coder", Labels: map[string]string{"team": "a"}})
 	f.reviewPages(t, picket.ReviewQuery{Role: "coder"})
 	f.reviewPages(t, picket.ReviewQuery{Labels: map[string]string{"team": "none"}})
-	f.clear(t)
+	f.cancelAll(t)
 }

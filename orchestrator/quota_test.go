@@ -17,24 +17,24 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// failer is what an attack needs of a test, or of the suite that is shown
+// fataler is what an attack needs of a test, or of the suite that is shown
 // planted bugs.
-type failer interface {
+type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// hoarder is an agent that stores as much as it may.
-type hoarder struct {
-	failer
+// attacker is an agent that stores as much as it may.
+type attacker struct {
+	fataler
 	*orchestrator.Engine
 	ctx    context.Context
 	raw    redis.UniversalClient
 	prefix string
 }
 
-// scant are quotas that are reached soon.
-var scant = orchestrator.Quotas{
+// smallQuotas are quotas that are reached soon.
+var smallQuotas = orchestrator.Quotas{
 	Agents:        3,
 	MetadataBytes: 100,
 	Subtasks:      4,
@@ -46,8 +46,9 @@ var scant = orchestrator.Quotas{
 	Runs:          4,
 }
 
-// hoard runs attacks on a namespace of its own.
-func hoard(t failer, s rig.Store, namespace string, quotas orchestrator.Quotas, bug *patch, attacks ...func(*hoarder)) {
+// runAttacks runs attacks on a namespace of its own.
+func runAttacks(t fataler, s rig.Store, namespace string, quotas orchestrator.Quotas, bug *scriptPatch,
+	attacks ...func(*attacker)) {
 	t.Helper()
 	ctx := context.Background()
 	witness, err := os.MkdirTemp("", "witness")
@@ -57,45 +58,45 @@ func hoard(t failer, s rig.Store, namespace string, quotas orchestrator.Quotas, 
 	defer os.RemoveAll(witness)
 	s.Redis.ReadTimeout = 20 * time.Second
 	cfg := orchestrator.Config{
-		Redis:       s.Redis,
-		Memory:      s.Memory,
-		Namespaces:  []string{namespace},
-		Sealer:      rig.Sealer(),
-		Quotas:      quotas,
-		Witness:     witness,
-		Found:       true,
-		HousePerDay: worth(1e9, "1000000"),
-		Log:         slog.New(slog.DiscardHandler),
+		Redis:      s.Redis,
+		Memory:     s.Memory,
+		Namespaces: []string{namespace},
+		Sealer:     rig.Sealer(),
+		Quotas:     quotas,
+		Witness:    witness,
+		Found:      true,
+		DailyLimit: worth(1e9, "1000000"),
+		Log:        slog.New(slog.DiscardHandler),
 	}
-	orchestrator.SetClock(&cfg, quickClock())
+	orchestrator.SetClock(&cfg, fastClock())
 	store, err := orchestrator.Open(ctx, cfg)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	defer store.Close()
-	bug.to(store, usual)
+	bug.apply(store, defaultBatches)
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
 	for _, attack := range attacks {
-		attack(&hoarder{
-			failer: t,
-			Engine: store.Engine(namespace),
-			ctx:    ctx,
-			raw:    raw,
-			prefix: "pk:{" + namespace + "}:",
+		attack(&attacker{
+			fataler: t,
+			Engine:  store.Engine(namespace),
+			ctx:     ctx,
+			raw:     raw,
+			prefix:  "pk:{" + namespace + "}:",
 		})
 	}
 }
 
-func (h *hoarder) ok(err error) {
+func (h *attacker) ok(err error) {
 	h.Helper()
 	if err != nil {
 		h.Fatalf("%v", err)
 	}
 }
 
-// full wants a refusal that names the quota and says what helps.
-func (h *hoarder) full(err error, quota string) {
+// wantQuotaRefusal wants a refusal that names the quota and says what helps.
+func (h *attacker) wantQuotaRefusal(err error, quota string) {
 	h.Helper()
 	refusal, ok := picket.RefusalOf(err)
 	if !ok || refusal.Code != picket.CodeQuota || refusal.Facts["quota"] != quota || refusal.Remedy == "" ||
@@ -104,15 +105,15 @@ func (h *hoarder) full(err error, quota string) {
 	}
 }
 
-func (h *hoarder) start() picket.Held {
+func (h *attacker) start() picket.Held {
 	h.Helper()
 	_, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task"})
 	h.ok(err)
 	return h.next()
 }
 
-// next leases the task that waits.
-func (h *hoarder) next() picket.Held {
+// completeAndAcquire leases the task that waits.
+func (h *attacker) next() picket.Held {
 	h.Helper()
 	leases, err := h.Acquire(h.ctx, operator, picket.AcquireRequest{AgentID: "greedy"})
 	h.ok(err)
@@ -124,35 +125,35 @@ func (h *hoarder) next() picket.Held {
 	return held
 }
 
-func (h *hoarder) register(by picket.Caller, id string, metadata int) error {
+func (h *attacker) register(by picket.Caller, id string, metadata int) error {
 	text := fmt.Sprintf(`{"x":"%s"}`, strings.Repeat("x", max(0, metadata-8)))
 	_, err := h.Register(h.ctx, by, picket.Registration{AgentID: id, Metadata: picket.RawJSON(text)})
 	return err
 }
 
-func registrations(h *hoarder) {
+func registrations(h *attacker) {
 	one, two := picket.Caller{Actor: "key_one"}, picket.Caller{Actor: "key_two"}
-	for i := range scant.Agents {
+	for i := range smallQuotas.Agents {
 		h.ok(h.register(one, fmt.Sprint("a", i), 10))
 	}
-	h.full(h.register(one, "more", 10), "agents")
+	h.wantQuotaRefusal(h.register(one, "more", 10), "agents")
 	_, err := h.Deregister(h.ctx, one, "a0", nil)
 	h.ok(err)
-	h.full(h.register(one, "more", 10), "agents") // the record is kept
-	h.ok(h.register(one, "a0", 60))               // an id of before is no further record
+	h.wantQuotaRefusal(h.register(one, "more", 10), "agents") // the record is kept
+	h.ok(h.register(one, "a0", 60))                           // an id of before is no further record
 	_, err = h.Deregister(h.ctx, one, "a0", nil)
 	h.ok(err)
-	h.full(h.register(one, "a0", 81), "metadata_bytes")
+	h.wantQuotaRefusal(h.register(one, "a0", 81), "metadata_bytes")
 	h.ok(h.register(one, "a0", 80))
 	h.ok(h.register(two, "b0", 60)) // another key has a quota of its own
-	h.full(h.register(two, "b1", 41), "metadata_bytes")
+	h.wantQuotaRefusal(h.register(two, "b1", 41), "metadata_bytes")
 	h.ok(h.register(two, "b1", 40))
 	// What retention deletes may be registered anew.
 	for _, id := range []string{"a0", "a1", "a2"} {
 		_, err = h.Deregister(h.ctx, one, id, nil)
 		h.ok(err)
 	}
-	_, err = h.Retain(h.ctx, picket.Retention{Tasks: -time.Second, Events: time.Hour, MaxEvents: 1e6}, 100)
+	_, err = h.ApplyRetention(h.ctx, picket.Retention{Tasks: -time.Second, Events: time.Hour, MaxEvents: 1e6}, 100)
 	h.ok(err)
 	if n, err := h.raw.Exists(h.ctx, h.prefix+"kept-by:key_one").Result(); err != nil || n != 0 {
 		h.Fatalf("the counters of a key without agents: %d, %v", n, err)
@@ -166,32 +167,32 @@ func registrations(h *hoarder) {
 
 var operatorCaller = picket.Caller{Actor: "key_test", Operator: true}
 
-func (h *hoarder) call(held picket.Held, c picket.CallRequest, answer string) error {
+func (h *attacker) call(held picket.Held, c picket.CallRequest, answer string) error {
 	h.Helper()
 	r, err := h.Reserve(h.ctx, held, c)
 	if err != nil || r.Replay != nil {
 		return err
 	}
-	s := done(r, "0")
+	s := doneSettlement(r, "0")
 	s.Result = picket.RawJSON(answer)
 	_, err = h.Settle(h.ctx, s)
 	h.ok(err)
 	return nil
 }
 
-func keptAnswers(h *hoarder) {
+func keptAnswers(h *attacker) {
 	held := h.start()
-	for i := range scant.Answers {
+	for i := range smallQuotas.Answers {
 		h.ok(h.call(held, sameCall(fmt.Sprint("a", i), "h", "0"), `"an answer"`))
 	}
-	h.full(h.call(held, sameCall("more", "h", "0"), `""`), "kept_answers")
+	h.wantQuotaRefusal(h.call(held, sameCall("more", "h", "0"), `""`), "kept_answers")
 	h.ok(h.call(held, sameCall("a0", "h", "0"), `""`)) // the answer of before
-	h.ok(h.call(held, paid("0"), `""`))                // without a key nothing is kept
+	h.ok(h.call(held, paidCall("0"), `""`))            // without a key nothing is kept
 	h.end(held)
 
 	held = h.start() // another task has a quota of its own
 	h.ok(h.call(held, sameCall("b0", "h", "0"), `"`+strings.Repeat("x", 118)+`"`))
-	h.full(h.call(held, sameCall("b1", "h", "0"), `""`), "kept_answer_bytes")
+	h.wantQuotaRefusal(h.call(held, sameCall("b1", "h", "0"), `""`), "kept_answer_bytes")
 	h.end(held)
 
 	held = h.start()
@@ -203,7 +204,7 @@ func keptAnswers(h *hoarder) {
 	h.end(held)
 }
 
-func callsOfATree(h *hoarder) {
+func callsOfATree(h *attacker) {
 	held := h.start()
 	d, err := h.Delegate(h.ctx, held, "", picket.Subtask{Title: "part"})
 	h.ok(err)
@@ -212,40 +213,40 @@ func callsOfATree(h *hoarder) {
 		h.Fatalf("leased %s", part.TaskID)
 	}
 	var open []picket.Reservation
-	for range scant.OpenCalls {
-		r, err := h.Reserve(h.ctx, part, paid("0"))
+	for range smallQuotas.OpenCalls {
+		r, err := h.Reserve(h.ctx, part, paidCall("0"))
 		h.ok(err)
 		open = append(open, r)
 	}
-	_, err = h.Reserve(h.ctx, part, paid("0"))
-	h.full(err, "open_calls")
+	_, err = h.Reserve(h.ctx, part, paidCall("0"))
+	h.wantQuotaRefusal(err, "open_calls")
 	for _, r := range open {
-		_, err := h.Settle(h.ctx, done(r, "0"))
+		_, err := h.Settle(h.ctx, doneSettlement(r, "0"))
 		h.ok(err)
 	}
-	for range scant.Calls - scant.OpenCalls {
-		h.ok(h.call(held, paid("0"), `""`))
+	for range smallQuotas.Calls - smallQuotas.OpenCalls {
+		h.ok(h.call(held, paidCall("0"), `""`))
 	}
 	for _, who := range []picket.Held{held, part} { // of all tasks of the tree together
-		_, err = h.Reserve(h.ctx, who, paid("0"))
-		h.full(err, "calls")
+		_, err = h.Reserve(h.ctx, who, paidCall("0"))
+		h.wantQuotaRefusal(err, "calls")
 	}
 	h.end(part)
 	h.end(held)
 }
 
-func subtasks(h *hoarder) {
+func subtasks(h *attacker) {
 	root := h.start()
 	one, err := h.Delegate(h.ctx, root, "", picket.Subtask{Title: "one"})
 	h.ok(err)
 	part := h.next()
-	for i := range scant.Subtasks - 1 {
+	for i := range smallQuotas.Subtasks - 1 {
 		_, err := h.Delegate(h.ctx, part, fmt.Sprint(i), picket.Subtask{Title: "below"})
 		h.ok(err)
 	}
 	for _, who := range []picket.Held{root, part} {
 		_, err := h.Delegate(h.ctx, who, "", picket.Subtask{Title: "more"})
-		h.full(err, "subtasks")
+		h.wantQuotaRefusal(err, "subtasks")
 	}
 	_, err = h.Delegate(h.ctx, part, "0", picket.Subtask{Title: "below"}) // the same again
 	h.ok(err)
@@ -253,11 +254,11 @@ func subtasks(h *hoarder) {
 	h.ok(err)
 	_, err = h.ReviewSubtask(h.ctx, root, "",
 		picket.SubtaskReview{TaskID: one.TaskID, Decision: "reject", Note: "again"})
-	h.full(err, "subtasks") // a repair is one more
+	h.wantQuotaRefusal(err, "subtasks") // a repair is one more
 	h.end(root)
 }
 
-func reports(h *hoarder) {
+func reports(h *attacker) {
 	held := h.start()
 	for i := range 20 {
 		_, err := h.Report(h.ctx, held, "", picket.Progress{Summary: fmt.Sprint(i, strings.Repeat("x", 100))})
@@ -265,10 +266,11 @@ func reports(h *hoarder) {
 	}
 	all, err := h.raw.LRange(h.ctx, h.prefix+"reports:"+held.TaskID, 0, -1).Result()
 	h.ok(err)
-	if size := len(strings.Join(all, "")); size > scant.ReportBytes || size < scant.ReportBytes/2 {
+	if size := len(strings.Join(all, "")); size > smallQuotas.ReportBytes || size < smallQuotas.ReportBytes/2 {
 		h.Fatalf("%d reports with %d bytes are kept", len(all), size)
 	}
-	_, err = h.Report(h.ctx, held, "", picket.Progress{Summary: "the last" + strings.Repeat("x", scant.ReportBytes)})
+	_, err = h.Report(h.ctx, held, "",
+		picket.Progress{Summary: "the last" + strings.Repeat("x", smallQuotas.ReportBytes)})
 	h.ok(err)
 	kept, err := h.Reports(h.ctx, held.TaskID)
 	h.ok(err)
@@ -279,13 +281,13 @@ func reports(h *hoarder) {
 }
 
 // end leaves nothing that waits for the next attack.
-func (h *hoarder) end(held picket.Held) {
+func (h *attacker) end(held picket.Held) {
 	h.Helper()
 	_, err := h.Cancel(h.ctx, operator, held.TaskID, "enough")
 	h.ok(err)
 }
 
-var quotaAttacks = []func(*hoarder){registrations, olderRecords, keptAnswers, callsOfATree, subtasks, reports,
+var quotaAttacks = []func(*attacker){registrations, olderRecords, keptAnswers, callsOfATree, subtasks, reports,
 	runsOfATask, runsThatFail, runsThatAsk}
 
 func TestQuotasAreKept(t *testing.T) {
@@ -293,10 +295,10 @@ func TestQuotasAreKept(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, stop := rig.Memory()
 			defer stop()
-			hoard(t, s, "default", scant, &unpatched, quotaAttacks...)
+			runAttacks(t, s, "default", smallQuotas, &noPatch, quotaAttacks...)
 		})
 	})
-	t.Run("Real", func(t *testing.T) { hoard(t, rig.Real(t), "default", scant, &unpatched, quotaAttacks...) })
+	t.Run("Real", func(t *testing.T) { runAttacks(t, rig.Real(t), "default", smallQuotas, &noPatch, quotaAttacks...) })
 }
 
 // What is counted for a day is free again when the day is over.
@@ -304,12 +306,12 @@ func TestAQuotaOfADayEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := rig.Memory()
 		defer stop()
-		hoard(t, s, "default", scant, &unpatched, func(h *hoarder) {
+		runAttacks(t, s, "default", smallQuotas, &noPatch, func(h *attacker) {
 			held := h.start()
-			for i := range scant.Answers {
+			for i := range smallQuotas.Answers {
 				h.ok(h.call(held, sameCall(fmt.Sprint("a", i), "h", "0"), `"an answer"`))
 			}
-			h.full(h.call(held, sameCall("more", "h", "0"), `""`), "kept_answers")
+			h.wantQuotaRefusal(h.call(held, sameCall("more", "h", "0"), `""`), "kept_answers")
 			for range 2 * 27 { // the clock of the store moves by a second with each look
 				time.Sleep(30 * time.Minute)
 				ok(t, h.Tick(h.ctx))
@@ -329,11 +331,11 @@ func TestAQuotaOfADayEnds(t *testing.T) {
 // 1,000 registrations with 64 KiB each and 300 answers of 300 KB each are what
 // one key and one lease once left in the store.
 func TestDefaultQuotasBoundWhatOneKeyLeaves(t *testing.T) {
-	attack := func(h *hoarder) {
+	attack := func(h *attacker) {
 		before := 0
 		for i := range 1000 {
 			if err := h.register(picket.Caller{Actor: "key_one"}, fmt.Sprint("a", i), picket.MaxMetadata); err != nil {
-				h.full(err, "metadata_bytes")
+				h.wantQuotaRefusal(err, "metadata_bytes")
 				break
 			}
 			before++
@@ -345,7 +347,7 @@ func TestDefaultQuotasBoundWhatOneKeyLeaves(t *testing.T) {
 		answer := `"` + strings.Repeat("x", 300_000) + `"`
 		for i := range 300 {
 			if err := h.call(held, sameCall(fmt.Sprint(i), "h", "0"), answer); err != nil {
-				h.full(err, "kept_answer_bytes")
+				h.wantQuotaRefusal(err, "kept_answer_bytes")
 				break
 			}
 			answers++
@@ -360,8 +362,8 @@ func TestDefaultQuotasBoundWhatOneKeyLeaves(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, stop := rig.Memory()
 			defer stop()
-			hoard(t, s, "default", orchestrator.Quotas{}, &unpatched, attack)
+			runAttacks(t, s, "default", orchestrator.Quotas{}, &noPatch, attack)
 		})
 	})
-	t.Run("Real", func(t *testing.T) { hoard(t, rig.Real(t), "default", orchestrator.Quotas{}, &unpatched, attack) })
+	t.Run("Real", func(t *testing.T) { runAttacks(t, rig.Real(t), "default", orchestrator.Quotas{}, &noPatch, attack) })
 }

@@ -14,7 +14,7 @@ type Quotas struct {
 	// Subtasks is how many subtasks are ever made below one root task. Defaults
 	// to 1,000.
 	Subtasks int
-	// Calls is how many metered calls one tree of tasks makes within a day.
+	// ScriptStats is how many metered calls one tree of tasks makes within a day.
 	// Defaults to 50,000.
 	Calls int
 	// OpenCalls is how many metered calls of one task are under way at once.
@@ -49,8 +49,8 @@ func (q Quotas) withDefaults() Quotas {
 	}
 }
 
-// quotaExceeded returns the message and the remedy for a quota.
-func quotaExceeded(f facts) (message, remedy string) {
+// explainQuota returns the message and the remedy for a quota.
+func explainQuota(f facts) (message, remedy string) {
 	limit := f["limit"]
 	switch f["quota"] {
 	case "agents":

@@ -8,14 +8,14 @@ import (
 )
 
 // Bounds of listings that are not paged.
-const maxRows = 1000
+const maxListRows = 1000
 
 // Task shows the whole of a task.
 func (e *Engine) Task(ctx context.Context, taskID string) (picket.Task, error) {
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.viewed(ctx, "task", taskID)
+	return e.runForTask(ctx, "task", taskID)
 }
 
 // Tasks pages through tasks, newest first, without runs, input and output.
@@ -67,14 +67,14 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 	}
 	r := &reply{script: "list"}
 	l := r.list(got)
-	page := picket.TaskPage{NextCursor: optional(r.text(r.at(l, 0)))}
+	page := picket.TaskPage{NextCursor: optionalString(r.text(r.at(l, 0)))}
 	for _, v := range l[1:] {
 		row := r.list(v)
-		t := r.taskHead(r.text(r.at(row, 0)), r.at(row, 1), r.at(row, 2))
-		r.money(&t, r.at(row, 3))
+		t := r.taskRecord(r.text(r.at(row, 0)), r.at(row, 1), r.at(row, 2))
+		r.taskMoney(&t, r.at(row, 3))
 		page.Tasks = append(page.Tasks, t)
 	}
-	return page, r.bad
+	return page, r.err
 }
 
 // Reports lists the last 1,000 progress reports of a task, oldest first.
@@ -94,7 +94,7 @@ func (e *Engine) Reports(ctx context.Context, taskID string) ([]picket.Report, e
 			out = append(out, *rep)
 		}
 	}
-	return out, r.bad
+	return out, r.err
 }
 
 // Log reads up to limit bytes of a run's output from offset on; an empty runID
@@ -134,7 +134,7 @@ func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset i
 	for _, v := range l[min(8, len(l)):] {
 		c.Marks = append(c.Marks, r.marks(r.text(v))...)
 	}
-	return c, r.bad
+	return c, r.err
 }
 
 func logState(runState, closed string) picket.LogState {
@@ -149,7 +149,7 @@ func logState(runState, closed string) picket.LogState {
 
 // Leases lists up to 1,000 live leases, the next to expire first.
 func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
-	got, err := e.run(ctx, "leases", maxRows)
+	got, err := e.run(ctx, "leases", maxListRows)
 	if err != nil {
 		return nil, err
 	}
@@ -170,5 +170,5 @@ func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
 			Renewals:       r.int(r.at(row, 5)),
 		})
 	}
-	return out, r.bad
+	return out, r.err
 }

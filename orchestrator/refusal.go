@@ -14,19 +14,19 @@ import (
 
 // What the scripts say to this package; a caller sees orchestrator_unavailable.
 var (
-	errStoreLost    = errors.New("the store has lost this namespace")
-	errStoreChanged = errors.New("the store is not the one this process knows")
-	errExhausted    = errors.New("the tokens above the floor are used up")
-	errAdoptLost    = errors.New("another process adopted the store")
-	errJudgeDue     = errors.New("time has changed the status of the agent")
-	errStoreNewer   = errors.New("the store was written by a later version of picket")
+	errStoreLost      = errors.New("the store has lost this namespace")
+	errStoreChanged   = errors.New("the store is not the one this process knows")
+	errFloorExhausted = errors.New("the tokens above the floor are used up")
+	errAdoptLost      = errors.New("another process adopted the store")
+	errJudgeDue       = errors.New("time has changed the status of the agent")
+	errStoreNewer     = errors.New("the store was written by a later version of picket")
 )
 
-// asides are their codes.
-var asides = map[string]error{
+// scriptErrors are their codes.
+var scriptErrors = map[string]error{
 	"store_lost":      errStoreLost,
 	"store_changed":   errStoreChanged,
-	"floor_exhausted": errExhausted,
+	"floor_exhausted": errFloorExhausted,
 	"adopt_lost":      errAdoptLost,
 	"judge_due":       errJudgeDue,
 	"store_newer":     errStoreNewer,
@@ -42,9 +42,9 @@ func (f facts) or(key, otherwise string) string {
 	return otherwise
 }
 
-// wording says, for each code a script answers, what happened and what to do.
+// refusalTexts says, for each code a script answers, what happened and what to do.
 // A model reads it, so the remedy is an instruction.
-var wording = map[picket.Code]func(f facts) (message, remedy string){
+var refusalTexts = map[picket.Code]func(f facts) (message, remedy string){
 	picket.CodeStaleFence: func(f facts) (string, string) {
 		if f["owner"] == "own" {
 			return fmt.Sprintf("token %s is not one of this lease; the current one is %s", f["presented"],
@@ -97,13 +97,13 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 				"Keep the changes where they are. To show more, create a new task (fixes = this task)."
 		}
 		if f["decision"] != "" {
-			return f.decided(),
+			return f.alreadyDecided(),
 				"Look at what was decided; for what is left to do create a new task (fixes = this task)."
 		}
 		return "the task is " + f["state"] + " and cannot be changed any more",
 			"Create a new task for what is left to do (fixes = this task)."
 	},
-	picket.CodeBudgetExceeded: budgetExceeded,
+	picket.CodeBudgetExceeded: explainBudget,
 	picket.CodeChildrenOpen: func(f facts) (string, string) {
 		message := f["open"] + " subtasks have not ended, the first of them is " + f["first"]
 		if f["open"] == "1" {
@@ -136,7 +136,7 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 	},
 	picket.CodeStateConflict: func(f facts) (string, string) {
 		if f["kind"] == "webhook" {
-			return aboutWebhook(f)
+			return webhookConflict(f)
 		}
 		if f["outcome"] == string(picket.CallUncertain) {
 			return "the call was made, and its outcome is unknown",
@@ -158,19 +158,19 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 				"Drop the result; the call was settled without it."
 		}
 		if f["decision"] == "retry" {
-			return f.decided() + ", as " + f["newTaskId"],
+			return f.alreadyDecided() + ", as " + f["newTaskId"],
 				"Look at that one: picket task get " + f["newTaskId"] +
 					". When it has ended this one can be retried again."
 		}
 		if f["decision"] != "" {
-			return f.decided(), "Look at what was decided before you go on."
+			return f.alreadyDecided(), "Look at what was decided before you go on."
 		}
 		if f["meant"] != "" {
 			return "the run " + f["meant"] + " has lost the task already: " + f["current"] + " has it now",
 				"Look at what that run does before you decide."
 		}
 		if f["state"] == "claimed" {
-			return f.who() + " has claimed it" + f.when(),
+			return f.decidedBy() + " has claimed it" + f.decidedAt(),
 				`Leave it to them, decide it all the same, or take it over: {"takeOver":true}, or picket handoff claim ` + f["handoffId"] + " --take-over"
 		}
 		if f["state"] == "the_last_admin_key" {
@@ -289,7 +289,7 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		return "there are " + f["limit"] + " different combinations of role, needs and agent waiting already",
 			"Use fewer different roles and needs, or wait until queued tasks have been taken."
 	},
-	picket.CodeQuota: quotaExceeded,
+	picket.CodeQuota: explainQuota,
 	picket.CodeOffset: func(f facts) (string, string) {
 		return fmt.Sprintf("the log is known up to byte %s, not %s", f["expected"], f["presented"]),
 			"Continue from the offset expected."
@@ -301,7 +301,7 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 		}
 		if limit := f["limit"]; limit != "" {
 			if f["field"] == "/usd" {
-				limit = budget.Money(integer(limit)).Dollars()
+				limit = budget.Money(parseInt(limit)).Dollars()
 			}
 			return f["field"] + " would be beyond " + limit + ", which is as much as is counted", "Add less."
 		}
@@ -310,8 +310,8 @@ var wording = map[picket.Code]func(f facts) (message, remedy string){
 	},
 }
 
-// factsOf reads the facts of "code key=value ...".
-func factsOf(text string) facts {
+// parseFacts reads the facts of "code key=value ...".
+func parseFacts(text string) facts {
 	f := facts{}
 	for _, w := range strings.Fields(text) {
 		if k, v, ok := strings.Cut(w, "="); ok {
@@ -321,19 +321,19 @@ func factsOf(text string) facts {
 	return f
 }
 
-// explainRefusal reads "code key=value ..." as a script writes it; nil when it
+// parseRefusal reads "code key=value ..." as a script writes it; nil when it
 // is not one of ours.
-func explainRefusal(text string) *picket.Error {
+func parseRefusal(text string) *picket.Error {
 	word, rest, _ := strings.Cut(text, " ")
 	code := picket.Code(word)
-	say, ok := wording[code]
+	say, ok := refusalTexts[code]
 	if !ok {
 		return nil
 	}
-	f := factsOf(rest)
-	for _, k := range freeText {
+	f := parseFacts(rest)
+	for _, k := range freeTextFacts {
 		if s, err := url.PathUnescape(f[k]); err == nil && f[k] != "" {
-			f[k] = briefly(s)
+			f[k] = excerpt(s)
 		}
 	}
 	message, remedy := say(f)
@@ -345,7 +345,7 @@ func explainRefusal(text string) *picket.Error {
 		if k == "status" {
 			k = "agent_status" // status is that of HTTP in every error body
 		}
-		if slices.Contains(freeText, k) {
+		if slices.Contains(freeTextFacts, k) {
 			e.With(k, v)
 		} else if n, err := strconv.ParseInt(v, 10, 64); err == nil && k == "at" {
 			e.With(k, picket.Instant(n))
@@ -356,7 +356,7 @@ func explainRefusal(text string) *picket.Error {
 		}
 	}
 	if code == picket.CodeBudgetExceeded {
-		inMoney(e, f)
+		addAmounts(e, f)
 	}
 	return e
 }

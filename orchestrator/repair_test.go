@@ -21,7 +21,7 @@ func TestRepairBeforeAStart(t *testing.T) {
 	if found == nil {
 		t.Fatal("docs/redis.md has no ExecStartPre")
 	}
-	n := rig.StartNode(t, durable...)
+	n := rig.StartNode(t, durableSettings...)
 	repair := func() {
 		t.Helper()
 		line := strings.Replace(string(found[1]), "/var/lib/redis", n.Dir, 1)

@@ -12,43 +12,43 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// toldAgent is what the event log alone says about an agent.
-type toldAgent struct {
+// replayedAgent is what the event log alone says about an agent.
+type replayedAgent struct {
 	Status      picket.AgentStatus
 	Incarnation int64
 	Version     int64
 }
 
-// tenure is one registration of an agent, as the log tells it.
-type tenure struct {
+// registrationKey is one registration of an agent, as the log tells it.
+type registrationKey struct {
 	agent       string
 	incarnation int64
 }
 
-// crew is the part of the replay that follows agents. It knows who holds what
+// agentReplay is the part of the replay that follows agents. It knows who holds what
 // by the order of the events alone: so it sees a lease that ends before the
 // death that ends it, and a drain that is over before its last lease is.
-type crew struct {
-	agents  map[string]*toldAgent
-	leases  map[string]tenure // by task: whose lease it is, 0 for one that was not registered
-	gone    map[tenure]picket.LifecycleReason
+type agentReplay struct {
+	agents  map[string]*replayedAgent
+	leases  map[string]registrationKey // by task: whose lease it is, 0 for one that was not registered
+	gone    map[registrationKey]picket.LifecycleReason
 	overdue map[string]bool // drains whose deadline was told to have passed
 	latest  int64           // the highest incarnation that was ever given
 	moves   map[string]int  // by "from reason", so a test can tell that something happened
 }
 
-func newCrew() *crew {
-	return &crew{
-		agents:  map[string]*toldAgent{},
-		leases:  map[string]tenure{},
-		gone:    map[tenure]picket.LifecycleReason{},
+func newAgentReplay() *agentReplay {
+	return &agentReplay{
+		agents:  map[string]*replayedAgent{},
+		leases:  map[string]registrationKey{},
+		gone:    map[registrationKey]picket.LifecycleReason{},
 		overdue: map[string]bool{},
 		moves:   map[string]int{},
 	}
 }
 
 // lifecycle applies an agent.lifecycle event; an error is a broken promise.
-func (c *crew) lifecycle(ev picket.Event, d eventData) error {
+func (c *agentReplay) lifecycle(ev picket.Event, d eventData) error {
 	f := ev.LifecycleFields
 	a := c.agents[ev.AgentID]
 	if ev.AgentID == "" || f.LifecycleAgentID != ev.AgentID || f.Timestamp != ev.At {
@@ -70,7 +70,7 @@ func (c *crew) lifecycle(ev picket.Event, d eventData) error {
 		return fmt.Errorf("reason %q, in data %q; actor %q", ev.Reason, d.Reason, ev.Actor)
 	}
 	c.moves[string(from)+" "+ev.Reason]++
-	now := toldAgent{Status: f.NewStatus, Incarnation: d.Incarnation, Version: d.Version}
+	now := replayedAgent{Status: f.NewStatus, Incarnation: d.Incarnation, Version: d.Version}
 	if reason == picket.ReasonRegistered || reason == picket.ReasonReRegistered {
 		if now.Incarnation <= c.latest || now.Version != 1 {
 			return fmt.Errorf("registered as %+v, incarnation %d was given before", now, c.latest)
@@ -83,15 +83,15 @@ func (c *crew) lifecycle(ev picket.Event, d eventData) error {
 		return fmt.Errorf("it becomes %+v, the log says %+v", now, a)
 	}
 	*a = now
-	return c.leaves(ev.AgentID, a, reason)
+	return c.checkGoneAgent(ev.AgentID, a, reason)
 }
 
-// leaves checks what has to be true of the leases of an agent that is gone.
-func (c *crew) leaves(id string, a *toldAgent, reason picket.LifecycleReason) error {
+// checkGoneAgent checks what has to be true of the leases of an agent that is gone.
+func (c *agentReplay) checkGoneAgent(id string, a *replayedAgent, reason picket.LifecycleReason) error {
 	if !a.Status.Gone() {
 		return nil
 	}
-	it := tenure{id, a.Incarnation}
+	it := registrationKey{id, a.Incarnation}
 	c.gone[it] = reason
 	held := c.held(it)
 	switch {
@@ -104,7 +104,7 @@ func (c *crew) leaves(id string, a *toldAgent, reason picket.LifecycleReason) er
 	return nil
 }
 
-func (c *crew) held(it tenure) (n int) {
+func (c *agentReplay) held(it registrationKey) (n int) {
 	for _, other := range c.leases {
 		if other == it {
 			n++
@@ -114,7 +114,7 @@ func (c *crew) held(it tenure) (n int) {
 }
 
 // drainOverdue notes that a drain came to its deadline.
-func (c *crew) drainOverdue(ev picket.Event) error {
+func (c *agentReplay) drainOverdue(ev picket.Event) error {
 	a := c.agents[ev.AgentID]
 	if a == nil || a.Status != picket.AgentDraining || c.overdue[ev.AgentID] {
 		return fmt.Errorf("its drain is overdue, the log says %+v", a)
@@ -123,9 +123,9 @@ func (c *crew) drainOverdue(ev picket.Event) error {
 	return nil
 }
 
-// granted notes whose lease a task has; only who takes part may get one.
-func (c *crew) granted(ev picket.Event) error {
-	it := tenure{agent: ev.AgentID}
+// knownGrants notes whose lease a task has; only who takes part may get one.
+func (c *agentReplay) granted(ev picket.Event) error {
+	it := registrationKey{agent: ev.AgentID}
 	if a := c.agents[ev.AgentID]; a != nil {
 		if a.Status != picket.AgentActive && a.Status != picket.AgentUnhealthy {
 			return fmt.Errorf("%s was granted a lease as %s", ev.AgentID, a.Status)
@@ -136,9 +136,9 @@ func (c *crew) granted(ev picket.Event) error {
 	return nil
 }
 
-// ended notes the end of a lease. Death and deregistration are told before the
+// settlementAs notes the end of a lease. Death and deregistration are told before the
 // ends that they cause, and cause no other.
-func (c *crew) ended(ev picket.Event, d eventData) error {
+func (c *agentReplay) ended(ev picket.Event, d eventData) error {
 	it, held := c.leases[ev.TaskID]
 	if !held {
 		return nil
@@ -166,7 +166,7 @@ func (c *crew) ended(ev picket.Event, d eventData) error {
 }
 
 // differsFrom compares the replay with the agents of a store.
-func (c *crew) differsFrom(agents map[string]toldAgent) string {
+func (c *agentReplay) differsFrom(agents map[string]replayedAgent) string {
 	var out []string
 	for _, id := range slices.Sorted(maps.Keys(agents)) {
 		if got := c.agents[id]; got == nil || *got != agents[id] {
@@ -179,24 +179,24 @@ func (c *crew) differsFrom(agents map[string]toldAgent) string {
 	return strings.Join(out, "\n")
 }
 
-// lifecycles counts the transitions of agents over all checks of the model.
-var lifecycles = census{n: map[string]int{}}
+// lifecycleTotals counts the transitions of agents over all checks of the model.
+var lifecycleTotals = lifecycleCounts{n: map[string]int{}}
 
-type census struct {
+type lifecycleCounts struct {
 	mu sync.Mutex
 	n  map[string]int
 }
 
-func (c *crew) count() {
-	lifecycles.mu.Lock()
-	defer lifecycles.mu.Unlock()
+func (c *agentReplay) count() {
+	lifecycleTotals.mu.Lock()
+	defer lifecycleTotals.mu.Unlock()
 	for move, n := range c.moves {
-		lifecycles.n[move] += n
+		lifecycleTotals.n[move] += n
 	}
 }
 
 // log tells how often each legal transition happened.
-func (c *census) log(t *testing.T) {
+func (c *lifecycleCounts) log(t *testing.T) {
 	var out []string
 	picket.AgentMoves(func(from picket.AgentStatus, reason picket.LifecycleReason, _ picket.AgentStatus) {
 		move := string(from) + " " + string(reason)

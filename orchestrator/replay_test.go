@@ -12,8 +12,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// told is what the event log alone says about a task.
-type told struct {
+// replayedTask is what the event log alone says about a task.
+type replayedTask struct {
 	State    picket.TaskState
 	Token    int64
 	Attempt  int
@@ -21,26 +21,28 @@ type told struct {
 	Run      string // the run that holds or held it last
 }
 
-// journal replays an event log from its start. It knows nothing but the log:
+// eventReplay replays an event log from its start. It knows nothing but the log:
 // what it ends with must be what the store says.
-type journal struct {
+type eventReplay struct {
 	last  int64 // sequence number read last
-	tasks map[string]*told
+	tasks map[string]*replayedTask
 	// leased counts grants, so a test can tell that something happened.
 	leased int
-	*crew
+	*agentReplay
 }
 
-func newJournal() *journal { return &journal{tasks: map[string]*told{}, crew: newCrew()} }
+func newEventReplay() *eventReplay {
+	return &eventReplay{tasks: map[string]*replayedTask{}, agentReplay: newAgentReplay()}
+}
 
 // replay reads the whole log of a namespace.
-func replay(ctx context.Context, e *orchestrator.Engine) (*journal, error) {
-	j := newJournal()
+func replay(ctx context.Context, e *orchestrator.Engine) (*eventReplay, error) {
+	j := newEventReplay()
 	return j, j.follow(ctx, e)
 }
 
 // follow reads what the log has beyond the last event read.
-func (j *journal) follow(ctx context.Context, e *orchestrator.Engine) error {
+func (j *eventReplay) follow(ctx context.Context, e *orchestrator.Engine) error {
 	for {
 		page, err := e.Events(ctx, picket.EventQuery{After: j.last, Limit: 1000})
 		if err != nil {
@@ -72,8 +74,8 @@ type eventData struct {
 	Version     int64  `json:"version"`
 }
 
-// aside are the events that move no task.
-var aside = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed,
+// nonMovingEvents are the events that move no task.
+var nonMovingEvents = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed,
 	picket.EventHandoffOverdue,
 	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventSessionOpened,
 	picket.EventSessionClosed, picket.EventRunLaunched,
@@ -131,7 +133,7 @@ func verbOf(ev picket.Event, d eventData) (string, error) {
 }
 
 // read applies one event; an error is a broken promise of the log.
-func (j *journal) read(ev picket.Event) error {
+func (j *eventReplay) read(ev picket.Event) error {
 	// What another store may have told after the last event is left out.
 	if ev.Seq != j.last+1 && (ev.Type != picket.EventStoreAdopted || ev.Seq <= j.last) {
 		return fmt.Errorf("sequence is not dense: after %d comes %d", j.last, ev.Seq)
@@ -148,7 +150,7 @@ func (j *journal) read(ev picket.Event) error {
 		return j.drainOverdue(ev)
 	}
 	t := j.tasks[ev.TaskID]
-	if slices.Contains(aside, ev.Type) {
+	if slices.Contains(nonMovingEvents, ev.Type) {
 		if d.State != "" && ev.TaskID != "" && (t == nil || t.State != d.State) {
 			return fmt.Errorf("it says the task is %s, the log says %+v", d.State, t)
 		}
@@ -174,12 +176,12 @@ func (j *journal) read(ev picket.Event) error {
 	return j.move(t, ev, d, verb)
 }
 
-func (j *journal) move(t *told, ev picket.Event, d eventData, verb string) error {
+func (j *eventReplay) move(t *replayedTask, ev picket.Event, d eventData, verb string) error {
 	from := picket.TaskState("")
 	if t != nil {
 		from = t.State
 	} else {
-		t = &told{}
+		t = &replayedTask{}
 		j.tasks[ev.TaskID] = t
 	}
 	if !picket.MayMove(from, verb, d.State) {
@@ -213,7 +215,7 @@ func (j *journal) move(t *told, ev picket.Event, d eventData, verb string) error
 }
 
 // differs compares the replay with the tasks of a store by what both know.
-func (j *journal) differs(tasks map[string]told) string {
+func (j *eventReplay) differs(tasks map[string]replayedTask) string {
 	var out []string
 	for _, id := range slices.Sorted(maps.Keys(tasks)) {
 		if got := j.tasks[id]; got == nil || *got != tasks[id] {

@@ -18,13 +18,13 @@ import (
 // Money moves for nobody whose lease does not hold, and for nobody while all is
 // paused; a refusal takes nothing.
 func TestReserveIsRefused(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task, h := f.start(t, picket.TaskSpec{})
-		kept := f.reserve(t, h, sameCall("1", "a", "0.1"))
-		f.settle(t, done(kept, "0.1"))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
+		kept := f.mustReserve(t, h, sameCall("1", "a", "0.1"))
+		f.mustSettle(t, doneSettlement(kept, "0.1"))
 		deny := func(h picket.Held, code picket.Code) {
 			t.Helper()
-			for _, c := range []picket.CallRequest{paid("0"), sameCall("1", "a", "0.1")} {
+			for _, c := range []picket.CallRequest{paidCall("0"), sameCall("1", "a", "0.1")} {
 				_, err := f.Reserve(f.ctx, h, c)
 				refused(t, err, code)
 			}
@@ -40,9 +40,9 @@ func TestReserveIsRefused(t *testing.T) {
 		deny(other, picket.CodeTaskMismatch)
 		_, err := f.Pause(f.ctx, operator, false, "r")
 		ok(t, err)
-		_, err = f.Reserve(f.ctx, h, paid("0"))
+		_, err = f.Reserve(f.ctx, h, paidCall("0"))
 		refused(t, err, picket.CodePaused)
-		if f.reserve(t, h, sameCall("1", "a", "0.1")).Replay == nil { // costs nothing
+		if f.mustReserve(t, h, sameCall("1", "a", "0.1")).Replay == nil { // costs nothing
 			t.Error("no replay while paused")
 		}
 		_, err = f.Resume(f.ctx, operator, "r")
@@ -50,18 +50,18 @@ func TestReserveIsRefused(t *testing.T) {
 		_, err = f.Expire(f.ctx, operator, task.TaskID, "r")
 		ok(t, err)
 		deny(h, picket.CodeLeaseExpired)
-		next := f.held(t, f.lease(t, picket.AcquireRequest{AgentID: "a1"}))
+		next := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
 		deny(h, picket.CodeStaleFence)
-		f.books(t, task.TaskID, "1", "0.9", "0", "0.1")
-		f.clear(t)
+		f.wantEnvelope(t, task.TaskID, "1", "0.9", "0", "0.1")
+		f.cancelAll(t)
 		deny(next, picket.CodeTaskCancelled)
 	})
 }
 
 // What no call can be is refused before the store is asked.
 func TestCallsAreChecked(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task, h := f.start(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
 		for i, change := range []func(c *picket.CallRequest){
 			func(c *picket.CallRequest) { c.CallID = "" }, func(c *picket.CallRequest) { c.CallID = "a:b" },
 			func(c *picket.CallRequest) { c.Nonce = "" }, func(c *picket.CallRequest) { c.Nonce = "a b" },
@@ -75,18 +75,18 @@ func TestCallsAreChecked(t *testing.T) {
 			func(c *picket.CallRequest) { c.Hash = "\n" },
 			func(c *picket.CallRequest) { c.PriceVersion = strings.Repeat("v", 200) },
 		} {
-			c := paid("0.1")
+			c := paidCall("0.1")
 			change(&c)
 			if _, err := f.Reserve(f.ctx, h, c); picket.CodeOf(err) != picket.CodeValidation {
 				t.Errorf("change %d: %v", i, err)
 			}
 		}
-		r := f.reserve(t, h, paid("0.1"))
+		r := f.mustReserve(t, h, paidCall("0.1"))
 		for i, change := range []func(s *picket.Settlement){
 			func(s *picket.Settlement) { s.Outcome = "lost" }, func(s *picket.Settlement) { s.TaskID = "x" },
 			func(s *picket.Settlement) { s.Cost.USD = -1 }, func(s *picket.Settlement) { s.Cost.USD = 1 << 60 },
 		} {
-			s := done(r, "0.1")
+			s := doneSettlement(r, "0.1")
 			change(&s)
 			if _, err := f.Settle(f.ctx, s); picket.CodeOf(err) != picket.CodeValidation {
 				t.Errorf("change %d: %v", i, err)
@@ -95,19 +95,19 @@ func TestCallsAreChecked(t *testing.T) {
 		_, err := f.Settle(f.ctx,
 			picket.Settlement{CallID: "none", TaskID: task.TaskID, Nonce: "n", Outcome: picket.CallDone})
 		refused(t, err, picket.CodeNotFound)
-		f.books(t, task.TaskID, "1", "0.9", "0.1", "0")
+		f.wantEnvelope(t, task.TaskID, "1", "0.9", "0.1", "0")
 	})
 }
 
 // An agent that asks again and again does not flood the log.
 func TestRefusalsAreToldTwentyTimesAMinute(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0")})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0")})
 		for range 30 {
-			_, err := f.Reserve(f.ctx, h, paid("0.1"))
+			_, err := f.Reserve(f.ctx, h, paidCall("0.1"))
 			refused(t, err, picket.CodeBudgetExceeded)
 		}
-		if got := f.count(t, picket.EventBudgetExceeded); got != 20 {
+		if got := f.countEvents(t, picket.EventBudgetExceeded); got != 20 {
 			t.Errorf("%d events of 30 refusals", got)
 		}
 	})
@@ -115,21 +115,21 @@ func TestRefusalsAreToldTwentyTimesAMinute(t *testing.T) {
 
 // A nudge goes with what an agent reads, not with what an LLM answers.
 func TestAPaidCallTellsTheNudge(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		_, h := f.start(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, h := f.submitAndLease(t, picket.TaskSpec{})
 		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunStalled, IdleSeconds: ptr(9.0)}}))
-		c := paid("0")
+		c := paidCall("0")
 		c.Tool = "llm_anthropic"
-		if got := f.reserve(t, h, c); got.Nudge != nil {
+		if got := f.mustReserve(t, h, c); got.Nudge != nil {
 			t.Errorf("the LLM got %+v", got.Nudge)
 		}
-		c = paid("0")
+		c = paidCall("0")
 		for range 2 { // the answer was lost
-			if got := f.reserve(t, h, c); got.Nudge == nil || got.Nudge.Cause != "silent" {
+			if got := f.mustReserve(t, h, c); got.Nudge == nil || got.Nudge.Cause != "silent" {
 				t.Errorf("nudge %+v", got.Nudge)
 			}
 		}
-		if got := f.reserve(t, h, paid("0")); got.Nudge != nil {
+		if got := f.mustReserve(t, h, paidCall("0")); got.Nudge != nil {
 			t.Errorf("told again: %+v", got.Nudge)
 		}
 		renewal, err := f.Renew(f.ctx, h)
@@ -149,31 +149,31 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 	watched.Dialer = wire.Dialer(s.Redis.Dialer)
 	store, err := orchestrator.Open(t.Context(),
 		orchestrator.Config{
-			Redis:       watched,
-			Sealer:      rig.Sealer(),
-			Witness:     t.TempDir(),
-			Found:       true,
-			HousePerDay: &budget.Envelope{Tokens: budget.MaxTokens, USD: usd("1000000")},
-			Log:         slog.New(slog.DiscardHandler),
+			Redis:      watched,
+			Sealer:     rig.Sealer(),
+			Witness:    t.TempDir(),
+			Found:      true,
+			DailyLimit: &budget.Envelope{Tokens: budget.MaxTokens, USD: usd("1000000")},
+			Log:        slog.New(slog.DiscardHandler),
 		})
 	ok(t, err)
 	defer store.Close()
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
 	f := &fixture{
-		Engine: store.Engine("default"),
-		store:  store,
-		sealer: rig.Sealer(),
-		ctx:    t.Context(),
-		raw:    raw,
-		where:  s,
+		Engine:   store.Engine("default"),
+		store:    store,
+		sealer:   rig.Sealer(),
+		ctx:      t.Context(),
+		raw:      raw,
+		rigStore: s,
 	}
-	_, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(0, "1000"), LeaseWindowSeconds: ptr(3600)})
+	_, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(0, "1000"), LeaseWindowSeconds: ptr(3600)})
 	measure := func() (commands, sent int) {
-		f.settle(t, done(f.reserve(t, h, outside()), "0.0001")) // loads the scripts
+		f.mustSettle(t, doneSettlement(f.mustReserve(t, h, externalCall()), "0.0001")) // loads the scripts
 		before := commandCalls(t, raw)
 		wire.Take()
-		f.settle(t, done(f.reserve(t, h, outside()), "0.0001"))
+		f.mustSettle(t, doneSettlement(f.mustReserve(t, h, externalCall()), "0.0001"))
 		for name, n := range commandCalls(t, raw) {
 			// Store time is written when 100 ms have passed; the sum of what is held is cleared when nothing is.
 			if name != "info" && name != "hset" && name != "hdel" {
@@ -191,9 +191,9 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 	}
 	few, sent := measure()
 	for range 200 {
-		f.reserve(t, h, paid("0.0001"))
-		f.settle(t, done(f.reserve(t, h, paid("0.0001")), "0.0001"))
-		f.submit(t, picket.TaskSpec{})
+		f.mustReserve(t, h, paidCall("0.0001"))
+		f.mustSettle(t, doneSettlement(f.mustReserve(t, h, paidCall("0.0001")), "0.0001"))
+		f.mustSubmit(t, picket.TaskSpec{})
 	}
 	many, again := measure()
 	if few != many || sent != 2 || again != 2 {
@@ -205,10 +205,10 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 // A caller that asks for less when it was refused is told what there is, and
 // nobody else is told of it; once it asks for no less it is an event.
 func TestAProbeIsNoEvent(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task, h := f.start(t, picket.TaskSpec{BudgetEnvelope: worth(100, "0.50")})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(100, "0.50")})
 		for i, probe := range []bool{true, true, false} {
-			c := paid("0.60")
+			c := paidCall("0.60")
 			c.Probe = probe
 			_, err := f.Reserve(f.ctx, h, c)
 			refused(t, err, picket.CodeBudgetExceeded)
@@ -216,21 +216,21 @@ func TestAProbeIsNoEvent(t *testing.T) {
 			if !errors.As(err, &refusal) || refusal.Facts["available"] != usd("0.50") {
 				t.Errorf("refused with %v", refusal)
 			}
-			if got, want := f.count(t, picket.EventBudgetExceeded), i/2; got != want {
+			if got, want := f.countEvents(t, picket.EventBudgetExceeded), i/2; got != want {
 				t.Errorf("%d events after %d refusals, want %d", got, i+1, want)
 			}
 		}
-		tokens := paid("0.10")
+		tokens := paidCall("0.10")
 		tokens.Reserve.Tokens, tokens.Probe = 101, true
 		_, err := f.Reserve(f.ctx, h, tokens)
 		var refusal *picket.Error
 		if !errors.As(err, &refusal) || refusal.Facts["available"] != int64(100) {
 			t.Errorf("refused with %v", err)
 		}
-		part := paid("0.50")
+		part := paidCall("0.50")
 		part.Probe = true
-		f.settle(t, done(f.reserve(t, h, part), "0.50"))
-		f.books(t, task.TaskID, "0.50", "0", "0", "0.50")
-		f.sound(t)
+		f.mustSettle(t, doneSettlement(f.mustReserve(t, h, part), "0.50"))
+		f.wantEnvelope(t, task.TaskID, "0.50", "0", "0", "0.50")
+		f.wantNoViolations(t)
 	})
 }

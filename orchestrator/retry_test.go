@@ -13,9 +13,9 @@ func retryOn(attempts, backoff int, on ...picket.ExitClass) *picket.Retry {
 	return &picket.Retry{MaxAttempts: &attempts, BackoffSeconds: &backoff, On: on}
 }
 
-func (f *fixture) crash(t *testing.T, class picket.ExitClass) picket.TaskState {
+func (f *fixture) releaseAs(t *testing.T, class picket.ExitClass) picket.TaskState {
 	t.Helper()
-	h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 	st, err := f.Release(f.ctx, h,
 		picket.Exit{Class: class, Code: ptr(137), Signal: ptr("SIGKILL"), Detail: "last words"})
 	ok(t, err)
@@ -28,12 +28,12 @@ func (f *fixture) crash(t *testing.T, class picket.ExitClass) picket.TaskState {
 }
 
 func TestCrashEscalatesUnlessListed(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		if st := f.crash(t, picket.ExitCrash); st != picket.TaskHandoff {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		if st := f.releaseAs(t, picket.ExitCrash); st != picket.TaskHandoff {
 			t.Fatalf("crash led to %s", st)
 		}
-		got := f.state(t, task.TaskID, picket.TaskHandoff)
+		got := f.wantState(t, task.TaskID, picket.TaskHandoff)
 		x := got.Runs[0].Exit
 		if x.Class != picket.ExitCrash || *x.Code != 137 || *x.Signal != "SIGKILL" || x.Detail != "last words" ||
 			got.Failures != 1 {
@@ -51,7 +51,7 @@ func TestCrashEscalatesUnlessListed(t *testing.T) {
 		if again.TaskID != task.TaskID || again.State != picket.TaskQueued || again.Failures != 0 {
 			t.Fatalf("retried %+v", again)
 		}
-		l := f.lease(t, picket.AcquireRequest{})
+		l := f.acquireOne(t, picket.AcquireRequest{})
 		if l.PreviousExit == nil || l.PreviousExit.Class != picket.ExitCrash || l.FencingToken != 2 {
 			t.Fatalf("second lease %+v", l)
 		}
@@ -61,15 +61,15 @@ func TestCrashEscalatesUnlessListed(t *testing.T) {
 }
 
 func TestEscalateFailEndsTheTaskAndRetryMakesANewOne(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{
 			Escalate: picket.EscalateFail,
 			Title:    "again",
 			Input:    picket.RawJSON(`[1]`),
 			Role:     "",
 			Labels:   map[string]string{"a": "b"},
 		})
-		if st := f.crash(t, picket.ExitNoResult); st != picket.TaskFailed {
+		if st := f.releaseAs(t, picket.ExitNoResult); st != picket.TaskFailed {
 			t.Fatalf("led to %s", st)
 		}
 		again, err := f.Retry(f.ctx, operator, task.TaskID, "new")
@@ -79,17 +79,17 @@ func TestEscalateFailEndsTheTaskAndRetryMakesANewOne(t *testing.T) {
 			string(again.Input) != "[1]" || again.Attempts != 0 || again.Labels["a"] != "b" {
 			t.Fatalf("new task %+v", again)
 		}
-		f.state(t, task.TaskID, picket.TaskFailed)
-		f.triedOnce(t, task.TaskID, again.TaskID)
-		if l := f.lease(t, picket.AcquireRequest{}); l.TaskID != again.TaskID || *l.Task.Retries != task.TaskID {
+		f.wantState(t, task.TaskID, picket.TaskFailed)
+		f.wantRetriedOnce(t, task.TaskID, again.TaskID)
+		if l := f.acquireOne(t, picket.AcquireRequest{}); l.TaskID != again.TaskID || *l.Task.Retries != task.TaskID {
 			t.Fatalf("lease %+v", l)
 		}
 	})
 }
 
-// triedOnce checks that a closed task is not made anew again as long as what it
+// wantRetriedOnce checks that a closed task is not made anew again as long as what it
 // was made anew as is open.
-func (f *fixture) triedOnce(t *testing.T, id, anew string) {
+func (f *fixture) wantRetriedOnce(t *testing.T, id, anew string) {
 	t.Helper()
 	_, err := f.Retry(f.ctx, operator, id, "me too")
 	refused(t, err, picket.CodeStateConflict)
@@ -108,8 +108,8 @@ func (f *fixture) triedOnce(t *testing.T, id, anew string) {
 // Of two people who have a closed task tried again at once one makes the new
 // one; when that has ended, too, it may be tried once more.
 func TestAClosedTaskIsTriedAgainOnce(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
 		_, err := f.Cancel(f.ctx, operator, task.TaskID, "")
 		ok(t, err)
 		for range 3 {
@@ -126,25 +126,25 @@ func TestAClosedTaskIsTriedAgainOnce(t *testing.T) {
 				len(anew) != len(task.TaskID) {
 				t.Fatalf("two at once: %q and %v", anew, lost)
 			}
-			f.triedOnce(t, task.TaskID, anew)
+			f.wantRetriedOnce(t, task.TaskID, anew)
 			_, err := f.Cancel(f.ctx, operator, anew, "")
 			ok(t, err)
 		}
-		f.forget(t)
+		f.deleteEnded(t)
 		_, err = f.Retry(f.ctx, operator, task.TaskID, "")
 		refused(t, err, picket.CodeNotFound)
 	})
 }
 
 func TestBackoffDoublesUntilAttemptsRunOut(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{Retry: retryOn(4, 10, picket.ExitCrash)})
-		if st := f.crash(t, picket.ExitCrash); st != picket.TaskQueued {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{Retry: retryOn(4, 10, picket.ExitCrash)})
+		if st := f.releaseAs(t, picket.ExitCrash); st != picket.TaskQueued {
 			t.Fatalf("first failure led to %s", st)
 		}
-		f.crash(t, picket.ExitCrash) // the first retry came at once
+		f.releaseAs(t, picket.ExitCrash) // the first retry came at once
 		for _, wait := range []time.Duration{10 * time.Second, 20 * time.Second} {
-			f.pass(t, wait-time.Second)
+			f.runReaperFor(t, wait-time.Second)
 			if got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{}); err != nil || len(got) != 0 {
 				t.Fatalf("leased before the backoff of %s: %v %v", wait, got, err)
 			}
@@ -153,10 +153,10 @@ func TestBackoffDoublesUntilAttemptsRunOut(t *testing.T) {
 			if len(x.Because) == 0 {
 				t.Fatal("explain says nothing")
 			}
-			f.pass(t, 2*time.Second)
-			f.crash(t, picket.ExitCrash)
+			f.runReaperFor(t, 2*time.Second)
+			f.releaseAs(t, picket.ExitCrash)
 		}
-		got := f.state(t, task.TaskID, picket.TaskHandoff)
+		got := f.wantState(t, task.TaskID, picket.TaskHandoff)
 		if got.Failures != 4 {
 			t.Fatalf("failures %d", got.Failures)
 		}
@@ -164,15 +164,15 @@ func TestBackoffDoublesUntilAttemptsRunOut(t *testing.T) {
 }
 
 func TestMarkFailed(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		st, err := f.Fail(f.ctx, h, "no tools", true)
 		ok(t, err)
 		if st != picket.TaskQueued {
 			t.Fatalf("retryable failure led to %s", st)
 		}
-		h = f.held(t, f.lease(t, picket.AcquireRequest{}))
+		h = f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		st, err = f.Fail(f.ctx, h, "impossible", false)
 		ok(t, err)
 		again, err := f.Fail(f.ctx, h, "impossible", false)
@@ -180,7 +180,7 @@ func TestMarkFailed(t *testing.T) {
 		if st != picket.TaskHandoff || again != st {
 			t.Fatalf("final failure led to %s, repeated %s", st, again)
 		}
-		got := f.state(t, task.TaskID, picket.TaskHandoff)
+		got := f.wantState(t, task.TaskID, picket.TaskHandoff)
 		if got.Runs[1].Exit.Class != picket.ExitAgentFailed || got.Runs[1].Exit.Detail != "impossible" {
 			t.Fatalf("%+v", got.Runs[1].Exit)
 		}
@@ -190,9 +190,9 @@ func TestMarkFailed(t *testing.T) {
 // While the old process may still act, the next holder does not start; its
 // exit lets the task go at once.
 func TestNextRunWaitsForTheOldProcess(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		_, err := f.Renew(f.ctx, h)
 		ok(t, err)
 		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: "group"}}))
@@ -209,7 +209,7 @@ func TestNextRunWaitsForTheOldProcess(t *testing.T) {
 			t.Fatal("explain says nothing")
 		}
 		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitLeaseLost, Code: ptr(0)}, "group"))
-		l := f.lease(t, picket.AcquireRequest{})
+		l := f.acquireOne(t, picket.AcquireRequest{})
 		if l.FencingToken != 2 || l.PreviousExit.Class != picket.ExitByOperator {
 			t.Fatalf("lease %+v exit %+v", l, l.PreviousExit)
 		}
@@ -217,14 +217,14 @@ func TestNextRunWaitsForTheOldProcess(t *testing.T) {
 }
 
 func TestEvidenceClosesAfterFifteenMinutes(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		h := f.held(t, f.lease(t, picket.AcquireRequest{}))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 		ok(t, err)
-		f.pass(t, 14*time.Minute)
+		f.runReaperFor(t, 14*time.Minute)
 		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitSuccess, Code: ptr(0)}, "group"))
-		f.pass(t, 2*time.Minute)
+		f.runReaperFor(t, 2*time.Minute)
 		refused(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1)}, "group"),
 			picket.CodeLeaseExpired)
 		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("late")})

@@ -11,8 +11,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// apiKey makes a key and returns its id.
-func (f *fixture) apiKey(t *testing.T, scopes ...picket.Scope) string {
+// mustCreateKey makes a key and returns its id.
+func (f *fixture) mustCreateKey(t *testing.T, scopes ...picket.Scope) string {
 	t.Helper()
 	k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "worker", Scopes: scopes})
 	ok(t, err)
@@ -21,19 +21,19 @@ func (f *fixture) apiKey(t *testing.T, scopes ...picket.Scope) string {
 
 func withKey(id string) picket.Caller { return picket.Caller{Actor: id, Key: id} }
 
-// leaseWith acquires one lease with a key and confirms it.
-func (f *fixture) leaseWith(t *testing.T, key string) picket.Lease {
+// acquireWithKey acquires one lease with a key and confirms it.
+func (f *fixture) acquireWithKey(t *testing.T, key string) picket.Lease {
 	t.Helper()
 	leases, err := f.Acquire(f.ctx, withKey(key), picket.AcquireRequest{AgentID: "a1"})
 	ok(t, err)
 	if len(leases) != 1 {
 		t.Fatalf("acquired %d leases, want 1", len(leases))
 	}
-	f.renew(t, leases[0])
+	f.mustRenew(t, leases[0])
 	return leases[0]
 }
 
-func (f *fixture) revoke(t *testing.T, key string, keep *bool) picket.APIKey {
+func (f *fixture) mustRevokeKey(t *testing.T, key string, keep *bool) picket.APIKey {
 	t.Helper()
 	k, err := f.RevokeKeyWith(f.ctx, operator, key, picket.KeyRevocation{KeepLeases: keep})
 	ok(t, err)
@@ -43,8 +43,8 @@ func (f *fixture) revoke(t *testing.T, key string, keep *bool) picket.APIKey {
 // Every acquire that waits with a key ends with its revocation, without a
 // lease; those of other keys wait on and get the task.
 func TestARevocationEndsTheWaitsOfTheKey(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		stolen, good := f.apiKey(t, picket.ScopeAgent), f.apiKey(t, picket.ScopeAgent)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		stolen, good := f.mustCreateKey(t, picket.ScopeAgent), f.mustCreateKey(t, picket.ScopeAgent)
 		var wg sync.WaitGroup
 		for _, agent := range []string{"a1", "a2", "a3"} {
 			wg.Go(func() {
@@ -54,7 +54,7 @@ func TestARevocationEndsTheWaitsOfTheKey(t *testing.T) {
 				}
 			})
 		}
-		f.waiters(t, 3)
+		f.waitForWaiters(t, 3)
 		got := make(chan []picket.Lease, 1)
 		go func() {
 			leases, err := f.Acquire(f.ctx, withKey(good), picket.AcquireRequest{AgentID: "a4", WaitSeconds: ptr(50)})
@@ -63,14 +63,14 @@ func TestARevocationEndsTheWaitsOfTheKey(t *testing.T) {
 			}
 			got <- leases
 		}()
-		f.waiters(t, 4)
+		f.waitForWaiters(t, 4)
 		start := time.Now()
-		f.revoke(t, stolen, nil)
+		f.mustRevokeKey(t, stolen, nil)
 		wg.Wait()
 		if waited := time.Since(start); waited > 20*time.Second {
 			t.Errorf("they waited %s after the revocation", waited)
 		}
-		f.submit(t, picket.TaskSpec{})
+		f.mustSubmit(t, picket.TaskSpec{})
 		if leases := <-got; len(leases) != 1 {
 			t.Errorf("the other key got %d leases, want 1", len(leases))
 		}
@@ -80,22 +80,22 @@ func TestARevocationEndsTheWaitsOfTheKey(t *testing.T) {
 // The grant itself asks for the key: one that was revoked or has expired after
 // its request was let in gets no lease, nor those of a request before.
 func TestTheGrantChecksTheKey(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		f.submit(t, picket.TaskSpec{})
-		key := f.apiKey(t, picket.ScopeAgent)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		f.mustSubmit(t, picket.TaskSpec{})
+		key := f.mustCreateKey(t, picket.ScopeAgent)
 		by := withKey(key)
 		by.Once = picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}
 		first, err := f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: "a1"})
 		ok(t, err)
-		f.revoke(t, key, ptr(true))
+		f.mustRevokeKey(t, key, ptr(true))
 		_, err = f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: "a1"})
 		refused(t, err, picket.CodeUnauthenticated)
 		_, err = f.Acquire(f.ctx, withKey(key), picket.AcquireRequest{AgentID: "a1"})
 		refused(t, err, picket.CodeUnauthenticated)
 		_, err = f.Acquire(f.ctx, withKey("key_01ARZ3NDEKTSV4RRFFQ69G5FAV"), picket.AcquireRequest{AgentID: "a1"})
 		refused(t, err, picket.CodeUnauthenticated)
-		f.renew(t, first[0]) // it was kept
+		f.mustRenew(t, first[0]) // it was kept
 
 		past, err := f.CreateKey(f.ctx, operator,
 			picket.KeyRequest{Name: "late", Scopes: []picket.Scope{picket.ScopeAgent}, ExpiresAt: 1})
@@ -107,41 +107,41 @@ func TestTheGrantChecksTheKey(t *testing.T) {
 
 // The expiry of a key ends no lease.
 func TestAnExpiredKeyKeepsItsLeases(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{})
-		key := f.apiKey(t, picket.ScopeAgent)
-		l := f.leaseWith(t, key)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{})
+		key := f.mustCreateKey(t, picket.ScopeAgent)
+		l := f.acquireWithKey(t, key)
 		ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+key, "expires", 1).Err())
-		f.renew(t, l)
+		f.mustRenew(t, l)
 	})
 }
 
 // Advance completes what the lease is good for, and grants nothing with a key
 // that was revoked, whether it is asked for the first time or again.
 func TestAdvanceGrantsNothingWithARevokedKey(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		for range 3 {
-			f.submit(t, picket.TaskSpec{})
+			f.mustSubmit(t, picket.TaskSpec{})
 		}
-		key := f.apiKey(t, picket.ScopeAgent)
-		l := f.leaseWith(t, key)
+		key := f.mustCreateKey(t, picket.ScopeAgent)
+		l := f.acquireWithKey(t, key)
 		by := withKey(key)
 		by.Once = picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}
 		req := picket.AdvanceRequest{Output: picket.RawJSON(`"one"`), Acquire: picket.AcquireRequest{AgentID: "a1"}}
-		got, err := f.Advance(f.ctx, f.held(t, l), by, req)
+		got, err := f.Advance(f.ctx, f.openLease(t, l), by, req)
 		ok(t, err)
 		if len(got.Leases) != 1 {
 			t.Fatalf("%d leases, want 1", len(got.Leases))
 		}
-		f.revoke(t, key, ptr(true))
+		f.mustRevokeKey(t, key, ptr(true))
 		for range 2 {
-			again, err := f.Advance(f.ctx, f.held(t, l), by, req)
+			again, err := f.Advance(f.ctx, f.openLease(t, l), by, req)
 			ok(t, err)
 			if again.State != picket.TaskReview || len(again.Leases) != 0 {
 				t.Errorf("a repeat answered %s with %d leases", again.State, len(again.Leases))
 			}
 		}
-		next, err := f.Advance(f.ctx, f.held(t, got.Leases[0]), withKey(key), req)
+		next, err := f.Advance(f.ctx, f.openLease(t, got.Leases[0]), withKey(key), req)
 		ok(t, err)
 		if next.State != picket.TaskReview || len(next.Leases) != 0 {
 			t.Errorf("advance answered %s with %d leases", next.State, len(next.Leases))
@@ -152,56 +152,57 @@ func TestAdvanceGrantsNothingWithARevokedKey(t *testing.T) {
 // The completion of an advance counts although its key is revoked while it waits
 // for more: the answer says so, and is no refusal.
 func TestAdvanceAnswersWhenTheKeyIsRevokedWhileItWaits(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		task := f.submit(t, picket.TaskSpec{})
-		key := f.apiKey(t, picket.ScopeAgent)
-		l := f.leaseWith(t, key)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.mustSubmit(t, picket.TaskSpec{})
+		key := f.mustCreateKey(t, picket.ScopeAgent)
+		l := f.acquireWithKey(t, key)
 		type result struct {
 			got picket.Advanced
 			err error
 		}
 		done := make(chan result, 1)
 		go func() {
-			got, err := f.next(f.held(t, l), withKey(key), picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(50)})
+			got, err := f.completeAndAcquire(f.openLease(t, l), withKey(key),
+				picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(50)})
 			done <- result{got, err}
 		}()
-		f.waiters(t, 1)
-		f.revoke(t, key, nil)
+		f.waitForWaiters(t, 1)
+		f.mustRevokeKey(t, key, nil)
 		r := <-done
 		ok(t, r.err)
 		if r.got.State != picket.TaskReview || len(r.got.Leases) != 0 {
 			t.Errorf("advance answered %s with %d leases", r.got.State, len(r.got.Leases))
 		}
-		f.state(t, task.TaskID, picket.TaskReview)
+		f.wantState(t, task.TaskID, picket.TaskReview)
 	})
 }
 
 // A revocation makes all leases of the key void in its own step, however many
 // there are; their records end in batches, and no task counts a failure.
 func TestARevocationEndsTheLeasesOfTheKey(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		key, other := f.apiKey(t, picket.ScopeAgent), f.apiKey(t, picket.ScopeAgent)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		key, other := f.mustCreateKey(t, picket.ScopeAgent), f.mustCreateKey(t, picket.ScopeAgent)
 		const n = 105
 		var leases []picket.Lease
 		for range n {
-			f.submit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(600)})
+			f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(600)})
 		}
 		for len(leases) < n {
 			got, err := f.Acquire(f.ctx, withKey(key), picket.AcquireRequest{AgentID: "a1", Max: ptr(20)})
 			ok(t, err)
 			leases = append(leases, got...)
 		}
-		f.submit(t, picket.TaskSpec{})
-		spared := f.leaseWith(t, other)
-		last := f.held(t, leases[n-1])
+		f.mustSubmit(t, picket.TaskSpec{})
+		spared := f.acquireWithKey(t, other)
+		last := f.openLease(t, leases[n-1])
 		_, err := f.Renew(f.ctx, last)
 		ok(t, err)
 
-		if k := f.revoke(t, key, nil); k.Leases != picket.KeyLeasesEnded || k.RevokedAt.IsZero() {
+		if k := f.mustRevokeKey(t, key, nil); k.Leases != picket.KeyLeasesEnded || k.RevokedAt.IsZero() {
 			t.Errorf("revoked: %+v", k)
 		}
-		f.state(t, leases[0].TaskID, picket.TaskQueued)
-		f.state(t, leases[n-1].TaskID, picket.TaskLeased) // its record ends with the chore
+		f.wantState(t, leases[0].TaskID, picket.TaskQueued)
+		f.wantState(t, leases[n-1].TaskID, picket.TaskLeased) // its record ends with the chore
 		_, err = f.Renew(f.ctx, last)
 		refused(t, err, picket.CodeLeaseExpired)
 		_, err = f.Report(f.ctx, last, "", picket.Progress{Summary: "still here"})
@@ -212,19 +213,19 @@ func TestARevocationEndsTheLeasesOfTheKey(t *testing.T) {
 			t.Errorf("watch: %+v, ended %v", w, ended)
 		}
 		for {
-			done, err := f.Chore(f.ctx, 3)
+			done, err := f.RunChores(f.ctx, 3)
 			ok(t, err)
 			if done < 3 {
 				break
 			}
 		}
 		for _, l := range leases {
-			task := f.state(t, l.TaskID, picket.TaskQueued)
+			task := f.wantState(t, l.TaskID, picket.TaskQueued)
 			if task.Failures != 0 {
 				t.Errorf("%s counts %d failures", l.TaskID, task.Failures)
 			}
 		}
-		f.renew(t, spared)
+		f.mustRenew(t, spared)
 		if got := reasons(t, f, picket.EventLeaseExpired); got["key_revoked"] != n {
 			t.Errorf("lease.expired by reason: %v, want %d times key_revoked", got, n)
 		}
@@ -248,7 +249,7 @@ func reasons(t *testing.T, f *fixture, kind string) map[string]int {
 // What becomes of the leases follows from the scopes, unless it is said. Leases
 // that were kept can be ended later, and those that have ended stay ended.
 func TestWhatBecomesOfTheLeasesOfAKey(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		for _, c := range []struct {
 			scopes []picket.Scope
 			keep   *bool
@@ -260,24 +261,24 @@ func TestWhatBecomesOfTheLeasesOfAKey(t *testing.T) {
 			{[]picket.Scope{picket.ScopeOperator}, nil, true},
 			{[]picket.Scope{picket.ScopeOperator}, ptr(false), false},
 		} {
-			task := f.submit(t, picket.TaskSpec{})
-			key := f.apiKey(t, c.scopes...)
-			l := f.leaseWith(t, key)
-			k := f.revoke(t, key, c.keep)
+			task := f.mustSubmit(t, picket.TaskSpec{})
+			key := f.mustCreateKey(t, c.scopes...)
+			l := f.acquireWithKey(t, key)
+			k := f.mustRevokeKey(t, key, c.keep)
 			if (k.Leases == picket.KeyLeasesKept) != c.kept {
 				t.Errorf("%v, keep %v: leases are %s", c.scopes, c.keep, k.Leases)
 			}
 			if c.kept {
-				f.renew(t, l)
-				f.revoke(t, key, nil)
-				f.renew(t, l)
-				if k := f.revoke(t, key, ptr(false)); k.Leases != picket.KeyLeasesEnded {
+				f.mustRenew(t, l)
+				f.mustRevokeKey(t, key, nil)
+				f.mustRenew(t, l)
+				if k := f.mustRevokeKey(t, key, ptr(false)); k.Leases != picket.KeyLeasesEnded {
 					t.Errorf("%v: ended later, leases are %s", c.scopes, k.Leases)
 				}
 			}
-			_, err := f.Renew(f.ctx, f.held(t, l))
+			_, err := f.Renew(f.ctx, f.openLease(t, l))
 			refused(t, err, picket.CodeLeaseExpired)
-			if k := f.revoke(t, key, ptr(true)); k.Leases != picket.KeyLeasesEnded {
+			if k := f.mustRevokeKey(t, key, ptr(true)); k.Leases != picket.KeyLeasesEnded {
 				t.Errorf("%v: leases that had ended are %s", c.scopes, k.Leases)
 			}
 			_, err = f.Cancel(f.ctx, operator, task.TaskID, "")
@@ -289,13 +290,13 @@ func TestWhatBecomesOfTheLeasesOfAKey(t *testing.T) {
 // A context that lasts as long as the key holds ends with the revocation, in
 // another process too.
 func TestAContextEndsWithTheKey(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		elsewhere := f.beside(t, f.where, orchestrator.Config{}).Engine("default")
-		key, other := f.apiKey(t, picket.ScopeReviewer), f.apiKey(t, picket.ScopeReviewer)
-		held, stop := elsewhere.WhileKeyHolds(f.ctx, key)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		elsewhere := f.openProcess(t, f.rigStore, orchestrator.Config{}).Engine("default")
+		key, other := f.mustCreateKey(t, picket.ScopeReviewer), f.mustCreateKey(t, picket.ScopeReviewer)
+		held, stop := elsewhere.KeyContext(f.ctx, key)
 		defer stop()
-		on, end := elsewhere.WhileKeyHolds(f.ctx, other)
-		f.revoke(t, key, nil)
+		on, end := elsewhere.KeyContext(f.ctx, other)
+		f.mustRevokeKey(t, key, nil)
 		<-held.Done()
 		if err := on.Err(); err != nil {
 			t.Errorf("the context of another key has ended: %v", err)
@@ -307,10 +308,10 @@ func TestAContextEndsWithTheKey(t *testing.T) {
 // A context that is asked for when the key has been revoked already, after it
 // was authenticated with, ends as well: nothing tells of the revocation again.
 func TestAContextOfARevokedKeyEnds(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		key := f.apiKey(t, picket.ScopeReviewer)
-		f.revoke(t, key, nil)
-		held, stop := f.WhileKeyHolds(f.ctx, key)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		key := f.mustCreateKey(t, picket.ScopeReviewer)
+		f.mustRevokeKey(t, key, nil)
+		held, stop := f.KeyContext(f.ctx, key)
 		defer stop()
 		select {
 		case <-held.Done():

@@ -35,8 +35,8 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
 	}
 	r := &reply{script: "run_key_create"}
 	id := r.text(r.at(r.list(got), 0))
-	if r.bad != nil {
-		return picket.NewRunKey{}, r.bad
+	if r.err != nil {
+		return picket.NewRunKey{}, r.err
 	}
 	k, err := e.Key(ctx, id)
 	if err != nil {
@@ -58,7 +58,7 @@ func (e *Engine) RenewRunKey(ctx context.Context, keyID string) (picket.APIKey, 
 		return picket.APIKey{}, err
 	}
 	r := &reply{script: "run_key_renew"}
-	return r.key(got), r.bad
+	return r.key(got), r.err
 }
 
 // EndRunKey ends a run key that is no longer needed. Leases that were acquired

@@ -9,23 +9,23 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// runKey makes a run key of a parent for the agent a1.
-func (f *fixture) runKey(t *testing.T, parent string) picket.NewRunKey {
+// mustCreateRunKey makes a run key of a parent for the agent a1.
+func (f *fixture) mustCreateRunKey(t *testing.T, parent string) picket.NewRunKey {
 	t.Helper()
 	k, err := f.CreateRunKey(f.ctx, withKey(parent), picket.RunKeyRequest{AgentID: "a1"})
 	ok(t, err)
 	return k
 }
 
-// runExpires moves the end of a run key into the past.
-func (f *fixture) runExpires(t *testing.T, parent, id string) {
+// expireRunKey moves the end of a run key into the past.
+func (f *fixture) expireRunKey(t *testing.T, parent, id string) {
 	t.Helper()
 	ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+id, "expires", 1).Err())
-	f.score(t, "run-keys", id, 1)
-	f.score(t, "run-keys-of:"+parent, id, 1)
+	f.setScore(t, "run-keys", id, 1)
+	f.setScore(t, "run-keys-of:"+parent, id, 1)
 }
 
-func (f *fixture) authenticates(t *testing.T, key picket.Secret) bool {
+func (f *fixture) keyIsAccepted(t *testing.T, key picket.Secret) bool {
 	t.Helper()
 	who, err := f.Authenticate(f.ctx, key)
 	if picket.CodeOf(err) == picket.CodeUnauthenticated {
@@ -41,26 +41,27 @@ func (f *fixture) authenticates(t *testing.T, key picket.Secret) bool {
 // A run key ends with the key that made it, in the same step, and its leases
 // end even when it had expired before.
 func TestARunKeyEndsWithTheKeyThatMadeIt(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		parent, other := f.apiKey(t, picket.ScopeOperator), f.apiKey(t, picket.ScopeOperator)
-		live, old, foreign := f.runKey(t, parent), f.runKey(t, parent), f.runKey(t, other)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		parent, other := f.mustCreateKey(t, picket.ScopeOperator), f.mustCreateKey(t, picket.ScopeOperator)
+		live, old, foreign := f.mustCreateRunKey(t, parent), f.mustCreateRunKey(t, parent), f.mustCreateRunKey(t, other)
 		var held []picket.Held
 		for _, k := range []picket.NewRunKey{live, old, foreign} {
-			f.submit(t, picket.TaskSpec{})
-			held = append(held, f.held(t, f.leaseWith(t, k.KeyID)))
-			if !f.authenticates(t, k.Key) {
+			f.mustSubmit(t, picket.TaskSpec{})
+			held = append(held, f.openLease(t, f.acquireWithKey(t, k.KeyID)))
+			if !f.keyIsAccepted(t, k.Key) {
 				t.Error("a new run key is not valid")
 			}
 		}
-		f.runExpires(t, parent, old.KeyID)
-		_, err := f.Retain(f.ctx, picket.Retention{Tasks: time.Hour, Events: time.Hour, MaxEvents: 1 << 30}, 100)
+		f.expireRunKey(t, parent, old.KeyID)
+		_, err := f.ApplyRetention(f.ctx, picket.Retention{Tasks: time.Hour, Events: time.Hour, MaxEvents: 1 << 30},
+			100)
 		ok(t, err)
 		for _, h := range held { // an expiry ends no lease
 			_, err := f.Renew(f.ctx, h)
 			ok(t, err)
 		}
-		f.revoke(t, parent, nil)
-		said := f.audit(t, picket.EventKeyRevoked)
+		f.mustRevokeKey(t, parent, nil)
+		said := f.auditLog(t, picket.EventKeyRevoked)
 		if data := string(said[len(said)-1].Data); !strings.Contains(data,
 			`"runKeys":2,"runKeyLeases":"ended","liveRunKeyLeases":2`) {
 			t.Errorf("the audit log says %s", data)
@@ -71,7 +72,7 @@ func TestARunKeyEndsWithTheKeyThatMadeIt(t *testing.T) {
 		}
 		_, err = f.Renew(f.ctx, held[2])
 		ok(t, err)
-		if f.authenticates(t, live.Key) || f.authenticates(t, old.Key) || !f.authenticates(t, foreign.Key) {
+		if f.keyIsAccepted(t, live.Key) || f.keyIsAccepted(t, old.Key) || !f.keyIsAccepted(t, foreign.Key) {
 			t.Error("the wrong run keys hold after the revocation")
 		}
 		_, err = f.Acquire(f.ctx, withKey(live.KeyID), picket.AcquireRequest{AgentID: "a1"})
@@ -80,7 +81,7 @@ func TestARunKeyEndsWithTheKeyThatMadeIt(t *testing.T) {
 		refused(t, err, picket.CodeUnauthenticated)
 		_, err = f.CreateRunKey(f.ctx, withKey(parent), picket.RunKeyRequest{AgentID: "a1"})
 		refused(t, err, picket.CodeUnauthenticated)
-		if n, err := f.Chore(f.ctx, 100); err != nil || n == 0 {
+		if n, err := f.RunChores(f.ctx, 100); err != nil || n == 0 {
 			t.Errorf("nothing ended the leases of the run keys: %d, %v", n, err)
 		}
 	})
@@ -88,18 +89,18 @@ func TestARunKeyEndsWithTheKeyThatMadeIt(t *testing.T) {
 
 // The leases are kept when the person says so, and the run key ends all the same.
 func TestKeptLeasesOfARunKey(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		parent := f.apiKey(t, picket.ScopeOperator)
-		k := f.runKey(t, parent)
-		f.submit(t, picket.TaskSpec{})
-		h := f.held(t, f.leaseWith(t, k.KeyID))
-		f.revoke(t, parent, ptr(true))
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		parent := f.mustCreateKey(t, picket.ScopeOperator)
+		k := f.mustCreateRunKey(t, parent)
+		f.mustSubmit(t, picket.TaskSpec{})
+		h := f.openLease(t, f.acquireWithKey(t, k.KeyID))
+		f.mustRevokeKey(t, parent, ptr(true))
 		_, err := f.Renew(f.ctx, h)
 		ok(t, err)
-		if f.authenticates(t, k.Key) {
+		if f.keyIsAccepted(t, k.Key) {
 			t.Error("the run key of a revoked key holds")
 		}
-		f.revoke(t, parent, ptr(false))
+		f.mustRevokeKey(t, parent, ptr(false))
 		_, err = f.Renew(f.ctx, h)
 		refused(t, err, picket.CodeLeaseExpired)
 	})
@@ -108,8 +109,8 @@ func TestKeptLeasesOfARunKey(t *testing.T) {
 // A run key that has expired leaves nothing behind, whoever comes by first: the
 // sweep, the next run key of the same parent, or its own adapter.
 func TestARunKeyLeavesNothingBehind(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		parent := f.apiKey(t, picket.ScopeOperator)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		parent := f.mustCreateKey(t, picket.ScopeOperator)
 		before, err := f.raw.DBSize(f.ctx).Result()
 		ok(t, err)
 		keys := func(want int64) {
@@ -118,28 +119,28 @@ func TestARunKeyLeavesNothingBehind(t *testing.T) {
 				t.Errorf("%d keys of the store are left over, want %d (%v)", n-before, want, err)
 			}
 		}
-		first := f.runKey(t, parent)
+		first := f.mustCreateRunKey(t, parent)
 		keys(4)
-		f.runExpires(t, parent, first.KeyID)
-		_, err = f.Retain(f.ctx, picket.Retention{Tasks: time.Hour, Events: time.Hour, MaxEvents: 1 << 30}, 100)
+		f.expireRunKey(t, parent, first.KeyID)
+		_, err = f.ApplyRetention(f.ctx, picket.Retention{Tasks: time.Hour, Events: time.Hour, MaxEvents: 1 << 30}, 100)
 		ok(t, err)
 		keys(0)
-		second := f.runKey(t, parent)
-		f.runExpires(t, parent, second.KeyID)
-		third := f.runKey(t, parent)
+		second := f.mustCreateRunKey(t, parent)
+		f.expireRunKey(t, parent, second.KeyID)
+		third := f.mustCreateRunKey(t, parent)
 		keys(4)
 		for range 2 { // the answer of the first may be lost
 			ok(t, f.EndRunKey(f.ctx, third.KeyID))
 		}
 		keys(0)
-		if f.authenticates(t, third.Key) {
+		if f.keyIsAccepted(t, third.Key) {
 			t.Error("a run key that its adapter has ended is valid")
 		}
 	})
 }
 
 func TestARunKeyLivesADayAfterItsRenewal(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		k, err := f.CreateKey(f.ctx, operator,
 			picket.KeyRequest{
 				Name:      "p",
@@ -147,7 +148,7 @@ func TestARunKeyLivesADayAfterItsRenewal(t *testing.T) {
 				ExpiresAt: picket.InstantOf(time.Now().Add(time.Hour)),
 			})
 		ok(t, err)
-		short, long := f.runKey(t, k.KeyID), f.runKey(t, f.apiKey(t, picket.ScopeOperator))
+		short, long := f.mustCreateRunKey(t, k.KeyID), f.mustCreateRunKey(t, f.mustCreateKey(t, picket.ScopeOperator))
 		ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+long.KeyID, "expires", time.Now().Add(time.Minute).UnixMilli()).
 			Err())
 		for id, want := range map[string]time.Duration{short.KeyID: time.Hour, long.KeyID: picket.RunKeyLife} {
@@ -162,33 +163,33 @@ func TestARunKeyLivesADayAfterItsRenewal(t *testing.T) {
 
 // One key can have so many run keys; those that ended make room.
 func TestRunKeysAreBounded(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		parent := f.apiKey(t, picket.ScopeOperator)
-		end := f.runKey(t, parent)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		parent := f.mustCreateKey(t, picket.ScopeOperator)
+		end := f.mustCreateRunKey(t, parent)
 		for i := range picket.MaxRunKeys - 1 {
-			f.score(t, "run-keys-of:"+parent, fmt.Sprint("key_", i), float64(time.Now().Add(time.Hour).UnixMilli()))
+			f.setScore(t, "run-keys-of:"+parent, fmt.Sprint("key_", i), float64(time.Now().Add(time.Hour).UnixMilli()))
 		}
 		_, err := f.CreateRunKey(f.ctx, withKey(parent), picket.RunKeyRequest{AgentID: "a1"})
 		refused(t, err, picket.CodeQuota)
 		ok(t, f.EndRunKey(f.ctx, end.KeyID))
-		f.runKey(t, parent)
+		f.mustCreateRunKey(t, parent)
 	})
 }
 
 // A request that is repeated makes one run key, and shows its secret again.
 func TestARunKeyIsMadeOnce(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		by := once("k")
-		by.Key = f.apiKey(t, picket.ScopeOperator)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		by := idempotent("k")
+		by.Key = f.mustCreateKey(t, picket.ScopeOperator)
 		req := picket.RunKeyRequest{AgentID: "a1"}
 		first, err := f.CreateRunKey(f.ctx, by, req)
 		ok(t, err)
 		again, err := f.CreateRunKey(f.ctx, by, req)
 		ok(t, err)
-		if first != again || !f.authenticates(t, again.Key) {
+		if first != again || !f.keyIsAccepted(t, again.Key) {
 			t.Errorf("first %+v, again %+v", first, again)
 		}
-		f.revoke(t, first.KeyID, nil)
+		f.mustRevokeKey(t, first.KeyID, nil)
 		_, err = f.CreateRunKey(f.ctx, by, req)
 		refused(t, err, picket.CodeStateConflict)
 	})

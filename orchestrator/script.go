@@ -18,62 +18,62 @@ import (
 )
 
 //go:embed lua/*.lua
-var luaFiles embed.FS
+var luaSources embed.FS
 
 // script is one transition: what all share, the parts its header needs, its
 // body as a function, and the end that writes what it changed.
 type script struct {
-	name   string
-	source string
-	sha    string
-	grows  bool       // it stores more, and leaves the headroom free
-	took   *histogram // seconds until its replies
+	name       string
+	source     string
+	sha        string
+	storesMore bool       // it stores more, and leaves the headroom free
+	latency    *histogram // seconds until its replies
 }
 
-// compile gives every script with counters of its own.
-func compile(memory bool) (map[string]*script, error) {
-	texts, err := assembled[memory]()
+// newScripts gives every script with counters of its own.
+func newScripts(memory bool) (map[string]*script, error) {
+	texts, err := composed[memory]()
 	if err != nil {
 		return nil, err
 	}
 	scripts := make(map[string]*script, len(texts))
 	for name, t := range texts {
 		scripts[name] = &script{
-			name:   name,
-			source: t.source,
-			sha:    t.sha,
-			grows:  t.grows,
-			took:   newHistogram(.0005, .001, .002, .005, .02, .1, .5, 2),
+			name:       name,
+			source:     t.source,
+			sha:        t.sha,
+			storesMore: t.storesMore,
+			latency:    newHistogram(.0005, .001, .002, .005, .02, .1, .5, 2),
 		}
 	}
 	return scripts, nil
 }
 
-type text struct {
-	source string
-	sha    string
-	grows  bool
+type composedScript struct {
+	source     string
+	sha        string
+	storesMore bool
 }
 
-// assembled are the scripts for a store in memory or not: put together once in
+// composed are the scripts for a store in memory or not: put together once in
 // the life of a process, however many stores it opens.
-var assembled = map[bool]func() (map[string]text, error){
-	false: sync.OnceValues(func() (map[string]text, error) { return assemble(false) }),
-	true:  sync.OnceValues(func() (map[string]text, error) { return assemble(true) }),
+var composed = map[bool]func() (map[string]composedScript, error){
+	false: sync.OnceValues(func() (map[string]composedScript, error) { return composeScripts(false) }),
+	true:  sync.OnceValues(func() (map[string]composedScript, error) { return composeScripts(true) }),
 }
 
-// assemble reads every script. An in-memory store knows no "#!lua" line, so
+// composeScripts reads every script. An in-memory store knows no "#!lua" line, so
 // there the flags are dropped.
-func assemble(memory bool) (map[string]text, error) {
-	names, err := fs.Glob(luaFiles, "lua/*.lua")
+func composeScripts(memory bool) (map[string]composedScript, error) {
+	names, err := fs.Glob(luaSources, "lua/*.lua")
 	if err != nil {
 		return nil, err
 	}
 	part := func(name string) (string, error) {
-		b, err := luaFiles.ReadFile("lua/" + name + ".lua")
+		b, err := luaSources.ReadFile("lua/" + name + ".lua")
 		return string(b), err
 	}
-	scripts := map[string]text{}
+	scripts := map[string]composedScript{}
 	last, err := part("_last")
 	if err != nil {
 		return nil, err
@@ -88,15 +88,15 @@ func assemble(memory bool) (map[string]text, error) {
 			return nil, err
 		}
 		parts := []string{"_prelude", "_identity"}
-		if !hasDirective(body, "clockless") {
+		if !hasHeaderLine(body, "clockless") {
 			parts = append(parts, "_clock")
 		}
-		for _, need := range strings.Fields(directive(body, "needs:")) {
+		for _, need := range strings.Fields(headerDirective(body, "needs:")) {
 			parts = append(parts, "_"+need)
 		}
 		source := ""
 		if !memory {
-			source = strings.TrimSpace("#!lua "+flags(directive(body, "flags:"))) + "\n"
+			source = strings.TrimSpace("#!lua "+headerFlags(headerDirective(body, "flags:"))) + "\n"
 		}
 		for _, p := range parts {
 			text, err := part(p)
@@ -107,21 +107,21 @@ func assemble(memory bool) (map[string]text, error) {
 		}
 		source += "local function verb()\n" + body + "\nend\n" + last
 		sum := sha1.Sum([]byte(source))
-		grows := !strings.Contains(directive(body, "flags:"), "allow-oom") && !mayUseHeadroom[name]
-		scripts[name] = text{source: source, sha: hex.EncodeToString(sum[:]), grows: grows}
+		grows := !strings.Contains(headerDirective(body, "flags:"), "allow-oom") && !headroomScripts[name]
+		scripts[name] = composedScript{source: source, sha: hex.EncodeToString(sum[:]), storesMore: grows}
 	}
 	return scripts, nil
 }
 
-func flags(list string) string {
+func headerFlags(list string) string {
 	if list == "" {
 		return ""
 	}
 	return "flags=" + strings.Join(strings.Fields(list), ",")
 }
 
-// directive finds "-- word rest" among the comment lines a script starts with.
-func directive(body, word string) string {
+// headerDirective finds "-- word rest" among the comment lines a script starts with.
+func headerDirective(body, word string) string {
 	for line := range strings.Lines(body) {
 		text, ok := strings.CutPrefix(line, "--")
 		if !ok {
@@ -134,43 +134,43 @@ func directive(body, word string) string {
 	return ""
 }
 
-func hasDirective(body, word string) bool {
+func hasHeaderLine(body, word string) bool {
 	return strings.Contains(body, "\n-- "+word+"\n")
 }
 
-// line is a connection to the store that carries scripts in order. There are
+// scriptConn is a connection to the store that carries scripts in order. There are
 // two, so that a large report never delays a renewal.
-type line struct {
+type scriptConn struct {
 	client redis.UniversalClient
 	pipe   *redis.AutoPipeliner // nil: the switch is off
 }
 
-func (l line) do(ctx context.Context, cmd *redis.Cmd) error {
+func (l scriptConn) send(ctx context.Context, cmd *redis.Cmd) error {
 	if l.pipe == nil {
 		return l.client.Process(ctx, cmd)
 	}
 	return l.pipe.Submit(ctx, cmd).WaitContext(ctx)
 }
 
-// callTimeout bounds one transition. A script takes well under a millisecond,
+// scriptTimeout bounds one transition. A script takes well under a millisecond,
 // so a store that needs longer is away.
-const callTimeout = 2 * time.Second
+const scriptTimeout = 2 * time.Second
 
-// gate is the one way to Redis: every transition is one EVALSHA through it.
-type gate struct {
-	scripts map[string]*script
-	clock   line
-	work    line
-	room    *room                    // nil: nobody to ask
-	fault   func(point string) error // nil outside of tests
+// runner is the one way to Redis: every transition is one EVALSHA through it.
+type scriptRunner struct {
+	scripts  map[string]*script
+	urgent   scriptConn
+	normal   scriptConn
+	headroom *headroom                // nil: nobody to ask
+	fault    func(point string) error // nil outside of tests
 }
 
-// clockVerbs are the scripts that a deadline waits for. undeliver is none of
+// urgentScripts are the scripts that a deadline waits for. undeliver is none of
 // them: it must not overtake the grant it takes back.
-var clockVerbs = map[string]bool{"renew": true, "expire_due": true, "tick": true, "heartbeat": true, "judge": true}
+var urgentScripts = map[string]bool{"renew": true, "expire_due": true, "tick": true, "heartbeat": true, "judge": true}
 
-// run runs a script.
-func (g *gate) run(ctx context.Context, namespace, name string, args ...any) (any, error) {
+// currentRun runs a script.
+func (g *scriptRunner) run(ctx context.Context, namespace, name string, args ...any) (any, error) {
 	s, ok := g.scripts[name]
 	if !ok {
 		return nil, fmt.Errorf("no script named %s", name)
@@ -178,36 +178,37 @@ func (g *gate) run(ctx context.Context, namespace, name string, args ...any) (an
 	if err := ctx.Err(); err != nil {
 		return nil, unavailable("the request was given up before it was sent", err)
 	}
-	l := g.work
-	if clockVerbs[name] {
-		l = g.clock
+	l := g.normal
+	if urgentScripts[name] {
+		l = g.urgent
 	}
 	// Connection, handshake and read each have a timeout of their own; together
 	// they may not keep a caller longer than this.
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, scriptTimeout)
 	defer cancel()
-	return g.call(ctx, s, l.do, namespace, args)
+	return g.invoke(ctx, s, l.send, namespace, args)
 }
 
-// on is a way past the two lines: scripts on a connection that is just being
+// through is a way past the two lines: scripts on a connection that is just being
 // made, or by a client that looks at a store nobody has adopted yet.
-func (g *gate) on(c interface {
+func (g *scriptRunner) through(c interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
-}, namespace string) runner {
+}, namespace string) scriptFunc {
 	do := func(ctx context.Context, cmd *redis.Cmd) error { return c.Process(ctx, cmd) }
 	return func(ctx context.Context, name string, args ...any) (any, error) {
-		return g.call(ctx, g.scripts[name], do, namespace, args)
+		return g.invoke(ctx, g.scripts[name], do, namespace, args)
 	}
 }
 
-func (g *gate) call(ctx context.Context, s *script, do func(context.Context, *redis.Cmd) error, namespace string,
+func (g *scriptRunner) invoke(ctx context.Context, s *script, do func(context.Context, *redis.Cmd) error,
+	namespace string,
 	args []any) (any, error) {
 	start := time.Now()
-	if err := g.at("redis." + s.name + ".before"); err != nil {
+	if err := g.faultPoint("redis." + s.name + ".before"); err != nil {
 		return nil, unavailable("the request was not sent", err)
 	}
-	if s.grows {
-		if err := g.room.admit(ctx, sizeOf(args)); err != nil {
+	if s.storesMore {
+		if err := g.headroom.admit(ctx, argumentBytes(args)); err != nil {
 			return nil, err
 		}
 	}
@@ -215,39 +216,39 @@ func (g *gate) call(ctx context.Context, s *script, do func(context.Context, *re
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		reply, err = eval(ctx, do, "EVAL", s.source, namespace, args)
 	}
-	if lost := g.at("redis." + s.name + ".after"); lost != nil {
+	if lost := g.faultPoint("redis." + s.name + ".after"); lost != nil {
 		reply, err = nil, lost
 	}
-	s.took.observe(time.Since(start).Seconds())
+	s.latency.observe(time.Since(start).Seconds())
 	if err != nil {
-		return nil, refusal(s.name, err)
+		return nil, replyError(s.name, err)
 	}
 	return reply, nil
 }
 
-// at is a point where a test can make the store fail.
-func (g *gate) at(point string) error {
+// faultPoint is a point where a test can make the store fail.
+func (g *scriptRunner) faultPoint(point string) error {
 	if g.fault == nil {
 		return nil
 	}
 	return g.fault(point)
 }
 
-// reading runs a plain read of the log between the same two points.
-func reading[T any](ctx context.Context, e *Engine, read func() (T, error)) (got T, err error) {
-	g := e.store.gate
-	if err := e.cleared(ctx); err != nil {
+// readLog runs a plain read of the log between the same two points.
+func readLog[T any](ctx context.Context, e *Engine, read func() (T, error)) (got T, err error) {
+	g := e.store.runner
+	if err := e.resolveDoubts(ctx); err != nil {
 		return got, err
 	}
-	if err := g.at("redis.events.before"); err != nil {
+	if err := g.faultPoint("redis.events.before"); err != nil {
 		return got, unavailable("the request was not sent", err)
 	}
 	got, err = read()
-	if lost := g.at("redis.events.after"); lost != nil {
+	if lost := g.faultPoint("redis.events.after"); lost != nil {
 		err = lost
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return got, refusal("events", err)
+		return got, replyError("events", err)
 	}
 	return got, err
 }
@@ -262,9 +263,9 @@ func eval(ctx context.Context, do func(context.Context, *redis.Cmd) error, comma
 	return cmd.Val(), nil
 }
 
-// refusal turns what came back from the store into an error of the vocabulary:
+// replyError turns what came back from the store into an error of the vocabulary:
 // the script's own refusal, a full store, or "outcome unknown".
-func refusal(name string, err error) error {
+func replyError(name string, err error) error {
 	var known *picket.Error // of the check of a new connection: nothing was sent
 	if errors.As(err, &known) {
 		return known
@@ -282,12 +283,12 @@ func refusal(name string, err error) error {
 	}
 	code, _, _ := strings.Cut(text, " ")
 	if code == "store_newer" {
-		return storeNewer(factsOf(text))
+		return storeNewer(parseFacts(text))
 	}
-	if said, ok := asides[code]; ok {
+	if said, ok := scriptErrors[code]; ok {
 		return unavailable(said.Error(), errors.Join(said, err))
 	}
-	if e := explainRefusal(text); e != nil {
+	if e := parseRefusal(text); e != nil {
 		return e
 	}
 	// LOADING, READONLY, MASTERDOWN, BUSY and their like: nothing was done.
@@ -301,18 +302,18 @@ func unavailable(message string, err error) error {
 	return e.Because(err)
 }
 
-// Calls are those of one script, for metrics.
-type Calls struct {
+// ScriptStats are those of one script, for metrics.
+type ScriptStats struct {
 	Script string
 	Count  int64
 	Took   Distribution // seconds until the reply
 }
 
-func (g *gate) stats() []Calls {
-	out := make([]Calls, 0, len(g.scripts))
+func (g *scriptRunner) scriptStats() []ScriptStats {
+	out := make([]ScriptStats, 0, len(g.scripts))
 	for _, s := range g.scripts {
-		took := s.took.shown()
-		out = append(out, Calls{Script: s.name, Count: int64(took.Count), Took: took})
+		took := s.latency.snapshot()
+		out = append(out, ScriptStats{Script: s.name, Count: int64(took.Count), Took: took})
 	}
 	return out
 }

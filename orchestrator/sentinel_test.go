@@ -15,17 +15,17 @@ func TestLifeThroughSentinels(t *testing.T) {
 	// With min-replicas-to-write the old primary takes no more writes once its
 	// replica has left it, though it does not know yet that it is the old one.
 	s := rig.StartSentinels(t, rig.SentinelConfig{Username: "app", Password: "pw",
-		Args: append([]string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "10"}, durable...)})
-	eachWay(t, func(t *testing.T, noPipeline bool) {
+		Args: append([]string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "10"}, durableSettings...)})
+	withAndWithoutPipeline(t, func(t *testing.T, noPipeline bool) {
 		ok(t, s.InStep())
 		workers := openWith(t, s.Store(), noPipeline)
 		defer workers.close()
 		people := openWith(t, s.Store(), noPipeline)
 		defer people.close()
-		ok(t, life(t.Context(), people.Engine, workers.Engine, workers.sealer))
-		task := people.submit(t, picket.TaskSpec{})
-		l := workers.lease(t, picket.AcquireRequest{AgentID: "a1"})
-		held := workers.held(t, l)
+		ok(t, oneTaskLife(t.Context(), people.Engine, workers.Engine, workers.sealer))
+		task := people.mustSubmit(t, picket.TaskSpec{})
+		l := workers.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+		held := workers.openLease(t, l)
 		_, err := workers.Renew(t.Context(), held)
 		ok(t, err)
 		ok(t, s.InStep()) // nothing is lost: the agent's lease is on the replica
@@ -33,30 +33,30 @@ func TestLifeThroughSentinels(t *testing.T) {
 		was, now, err := s.FailOver()
 		ok(t, err)
 		var r picket.Renewal
-		patiently(t, func(ctx context.Context) (err error) { r, err = workers.Renew(ctx, held); return err })
+		retryWhileAway(t, func(ctx context.Context) (err error) { r, err = workers.Renew(ctx, held); return err })
 		if r.FencingToken <= l.FencingToken {
 			t.Errorf("token %d on the new primary, %d on the old one", r.FencingToken, l.FencingToken)
 		}
-		patiently(t, func(ctx context.Context) error {
+		retryWhileAway(t, func(ctx context.Context) error {
 			_, err := workers.Complete(ctx, held,
 				picket.Completion{Output: picket.RawJSON(`1`), Summary: "done on " + now.Addr})
 			return err
 		})
-		patiently(t, func(ctx context.Context) error {
+		retryWhileAway(t, func(ctx context.Context) error {
 			_, err := people.Approve(ctx, operator, task.TaskID, picket.Decision{Note: "good"})
 			return err
 		})
-		people.state(t, task.TaskID, picket.TaskCompleted)
+		people.wantState(t, task.TaskID, picket.TaskCompleted)
 		ok(t, s.InStep())
-		ok(t, life(t.Context(), people.Engine, workers.Engine, workers.sealer))
+		ok(t, oneTaskLife(t.Context(), people.Engine, workers.Engine, workers.sealer))
 		if size, err := was.Do(t.Context(), "DBSIZE").Int(); err != nil || size == 0 {
 			t.Errorf("the old primary holds %d keys as a replica (%v)", size, err)
 		}
 	})
 }
 
-// patiently repeats what a store that is away refused, as every client does.
-func patiently(t *testing.T, act func(ctx context.Context) error) {
+// retryWhileAway repeats what a store that is away refused, as every client does.
+func retryWhileAway(t *testing.T, act func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

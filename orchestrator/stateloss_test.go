@@ -26,23 +26,23 @@ import (
 // way there is, while orchestrators sleep, are down or lose their witness. The
 // clients remember what the store has forgotten.
 func TestStateLossReal(t *testing.T) {
-	l := newLosses(t, nil)
+	l := newLossHistory(t, nil)
 	l.cycles(soakRounds(25, 1000))
 	l.summary()
-	if len(l.mem.broken) > 0 {
-		t.Errorf("broken promises: %v\n%s", l.mem.broken, strings.Join(l.mem.first, "\n"))
+	if len(l.promises.broken) > 0 {
+		t.Errorf("broken promises: %v\n%s", l.promises.broken, strings.Join(l.promises.first, "\n"))
 	}
 }
 
 const (
 	lossOrchestrators = 3
 	lossProxies       = 2
-	lossWorkers       = 6
+	lossClients       = 6
 	lossSnapshots     = 4 // older states that may come back
 )
 
-// losses is a history of losses of one store.
-type losses struct {
+// lossHistory is a history of losses of one store.
+type lossHistory struct {
 	t      *testing.T
 	ctx    context.Context
 	seed   uint64
@@ -53,8 +53,8 @@ type losses struct {
 	procs  []*lossProcess // orchestrators first
 	// orchestrators is how many of them have a witness.
 	orchestrators int
-	workers       []*lossWorker
-	mem           *memory
+	clients       []*lossClient
+	promises      *promiseChecker
 	reader        *lossReader
 	start         time.Time
 	pace          time.Duration // of a client, between two calls
@@ -73,12 +73,12 @@ type losses struct {
 	graces  bool // at every rest the time of grace passes
 
 	mu      sync.Mutex
-	zombies []*holding
-	rested  tally
+	zombies []*clientLease
+	rested  restCounts
 }
 
-func newLosses(t *testing.T, plant func(*orchestrator.Store)) *losses {
-	l := newHistory(t)
+func newLossHistory(t *testing.T, plant func(*orchestrator.Store)) *lossHistory {
+	l := newClients(t)
 	l.server = rig.NewDurable(t)
 	s := l.server.Store()
 	l.raw = redis.NewUniversalClient(&s.Redis)
@@ -90,33 +90,33 @@ func newLosses(t *testing.T, plant func(*orchestrator.Store)) *losses {
 	return l
 }
 
-// newHistory is the clients and all they know, without a store.
-func newHistory(t *testing.T) *losses {
+// newClients is the clients and all they know, without a store.
+func newClients(t *testing.T) *lossHistory {
 	running := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, running) })
-	l := &losses{
-		t:      t,
-		ctx:    t.Context(),
-		seed:   uint64(time.Now().UnixNano()),
-		sealer: rig.Sealer(),
-		mem:    newMemory(),
-		kinds:  map[string]int{},
-		start:  time.Now(),
+	l := &lossHistory{
+		t:        t,
+		ctx:      t.Context(),
+		seed:     uint64(time.Now().UnixNano()),
+		sealer:   rig.Sealer(),
+		promises: newPromiseChecker(),
+		kinds:    map[string]int{},
+		start:    time.Now(),
 	}
 	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
 		l.seed = v
 	}
 	t.Logf("seed %d (repeat with PICKET_SEED=%d)", l.seed, l.seed)
 	l.rnd = rand.New(rand.NewPCG(l.seed, 0))
-	l.reader = newLossReader(l.mem)
-	for i := range lossWorkers {
-		l.workers = append(l.workers, &lossWorker{l: l, rnd: rand.New(rand.NewPCG(l.seed, uint64(i+1)))})
+	l.reader = newLossReader(l.promises)
+	for i := range lossClients {
+		l.clients = append(l.clients, &lossClient{l: l, rnd: rand.New(rand.NewPCG(l.seed, uint64(i+1)))})
 	}
 	return l
 }
 
-// plan is one cycle, drawn before it begins.
-type plan struct {
+// cyclePlan is one cycle, drawn before it begins.
+type cyclePlan struct {
 	kind        string
 	before      int  // calls before the loss
 	keep        bool // a snapshot is taken on the way
@@ -131,8 +131,8 @@ type plan struct {
 
 var lossKinds = []string{"kill", "older", "empty", "flush", "tail"}
 
-func (l *losses) plan() plan {
-	p := plan{
+func (l *lossHistory) plan() cyclePlan {
+	p := cyclePlan{
 		kind:        lossKinds[l.rnd.IntN(len(lossKinds))],
 		before:      20 + l.rnd.IntN(60),
 		keep:        l.rnd.IntN(2) == 0,
@@ -162,11 +162,11 @@ func (l *losses) plan() plan {
 	return p
 }
 
-func (l *losses) cycles(n int) {
+func (l *lossHistory) cycles(n int) {
 	for i := range n {
 		l.cycle(l.plan())
 		if (i+1)%100 == 0 {
-			l.t.Logf("%d of %d cycles, %d broken promises", i+1, n, len(l.mem.broken))
+			l.t.Logf("%d of %d cycles, %d broken promises", i+1, n, len(l.promises.broken))
 		}
 		if l.t.Failed() {
 			l.t.Fatalf("in cycle %d", i)
@@ -174,12 +174,12 @@ func (l *losses) cycles(n int) {
 	}
 }
 
-func (l *losses) cycle(p plan) {
+func (l *lossHistory) cycle(p cyclePlan) {
 	l.ahead.Add(int64(10 * time.Second))
 	if p.back {
-		l.setBack(p)
+		l.setClocksBack(p)
 	}
-	load := l.load()
+	load := l.startLoad()
 	l.done.wait(l.t, p.before, "calls before the loss")
 	if p.keep {
 		l.snapshot()
@@ -197,43 +197,43 @@ func (l *losses) cycle(p plan) {
 		for _, q := range l.procs[:l.orchestrators] {
 			q.end()
 		}
-		l.lose(p.kind)
-		l.refuseAll()
+		l.loseState(p.kind)
+		l.wantAllRefused()
 		l.openAll(p)
-		load = l.load()
+		load = l.startLoad()
 	} else {
-		l.lose(p.kind)
+		l.loseState(p.kind)
 	}
 	if p.again >= 0 {
 		l.done.wait(l.t, p.again, "calls after the first of two losses")
-		l.lose(lossKinds[l.rnd.IntN(len(lossKinds))])
+		l.loseState(lossKinds[l.rnd.IntN(len(lossKinds))])
 	}
 	l.done.wait(l.t, 40, "calls after the loss")
 	l.faults.Store(false)
 	load()
-	l.rest()
+	l.checkAtRest()
 	for _, q := range l.procs {
 		q.back.Store(false)
 	}
-	l.openAll(plan{forget: p.forget, sleeps: -1})
+	l.openAll(cyclePlan{forget: p.forget, sleeps: -1})
 }
 
-// setBack sets the clock of every orchestrator back that will have a witness of
+// setClocksBack sets the clock of every orchestrator back that will have a witness of
 // the floor in force.
-func (l *losses) setBack(p plan) {
+func (l *lossHistory) setClocksBack(p cyclePlan) {
 	for i, q := range l.procs[:l.orchestrators] {
-		if p.forget != i && l.upToDate(q) {
+		if p.forget != i && l.knowsFloor(q) {
 			q.back.Store(true)
 			l.backs++
 		}
 	}
 }
 
-// load lets the workers and the reader go; what it returns stops them.
-func (l *losses) load() func() {
+// startLoad lets the workers and the reader go; what it returns stops them.
+func (l *lossHistory) startLoad() func() {
 	ctx, cancel := context.WithCancel(l.ctx)
 	var wg sync.WaitGroup
-	for _, w := range l.workers {
+	for _, w := range l.clients {
 		wg.Go(func() { w.run(ctx) })
 	}
 	wg.Go(func() { l.read(ctx) })
@@ -245,7 +245,7 @@ func (l *losses) load() func() {
 
 // openAll starts what is down, but for the processes that p keeps down, and
 // wakes the sleepers, unless p lets them sleep on.
-func (l *losses) openAll(p plan) {
+func (l *lossHistory) openAll(p cyclePlan) {
 	for i, q := range l.procs {
 		if p.sleeps != i {
 			q.asleep.Store(false)
@@ -266,8 +266,8 @@ func (l *losses) openAll(p plan) {
 	}
 }
 
-// lose makes the store forget.
-func (l *losses) lose(kind string) {
+// loseState makes the store forget.
+func (l *lossHistory) loseState(kind string) {
 	l.kinds[kind]++
 	l.ahead.Add(int64(3 * time.Second))
 	if kind == "flush" {
@@ -293,7 +293,7 @@ func (l *losses) lose(kind string) {
 
 // snapshot keeps the state of now, in the place of an older one when there are
 // enough.
-func (l *losses) snapshot() {
+func (l *lossHistory) snapshot() {
 	l.taken++
 	dir := filepath.Join(l.t.TempDir(), fmt.Sprint(l.taken))
 	l.server.Snapshot(dir)
@@ -306,7 +306,7 @@ func (l *losses) snapshot() {
 	l.snapshots[i] = dir
 }
 
-func (l *losses) summary() {
+func (l *lossHistory) summary() {
 	var kinds []string
 	for _, k := range lossKinds {
 		kinds = append(kinds, fmt.Sprintf("%s %d", k, l.kinds[k]))
@@ -314,8 +314,10 @@ func (l *losses) summary() {
 	r := l.rested
 	l.t.Logf("state loss: %s; %d tokens granted, %d raised by reclaim, %d adoptions; at rest %d survivors went on, %d forgotten and %d ended refused, "+
 		"%d zombies refused, %d refused under load, %d recorded reports looked at, %d unclaimed ended without a failure; %d calls waited, %d faults, %d clocks set back; %d events read, %d leaps; %d regressions, %d broken promises; seed %d, %.0f s",
-		strings.Join(kinds, ", "), l.mem.granted, l.mem.raised, r.adoptions, r.survivors, r.forgotten, r.ended,
+		strings.Join(kinds, ", "), l.promises.granted, l.promises.raised, r.adoptions, r.survivors, r.forgotten,
+		r.ended,
 		r.zombies, l.lost.value(), r.reports, r.unclaimed,
-		l.waits.value(), l.faulted.Load(), l.backs, l.reader.events, l.reader.leaps, l.mem.times("tokens rise"),
-		len(l.mem.broken), l.seed, time.Since(l.start).Seconds())
+		l.waits.value(), l.faulted.Load(), l.backs, l.reader.events, l.reader.leaps,
+		l.promises.brokenCount("tokens rise"),
+		len(l.promises.broken), l.seed, time.Since(l.start).Seconds())
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// counted are the sets whose sizes stats.lua is asked for, in order.
-var counted = func() (sets []any) {
+// countedSets are the sets whose sizes stats.lua is asked for, in order.
+var countedSets = func() (sets []any) {
 	for _, s := range picket.TaskStates {
 		sets = append(sets, "by-state:"+string(s))
 	}
@@ -28,7 +28,7 @@ var counted = func() (sets []any) {
 // Stats counts a namespace.
 func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	asked := time.Now()
-	got, err := e.run(ctx, "stats", append([]any{e.house()}, counted...)...)
+	got, err := e.run(ctx, "stats", append([]any{e.dailyLimitArg()}, countedSets...)...)
 	if err != nil {
 		return picket.Stats{}, err
 	}
@@ -45,7 +45,7 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 		Waiters:       r.int(r.at(l, 5)),
 		Handoffs:      r.int(r.at(l, 6)),
 		LastSeq:       r.int(r.at(l, 7)),
-		Pause:         pauseOf(r.text(r.at(l, 8)), r.text(r.at(l, 9)), r.text(r.at(l, 10)), r.int(r.at(l, 11))),
+		Pause:         newPauseState(r.text(r.at(l, 8)), r.text(r.at(l, 9)), r.text(r.at(l, 10)), r.int(r.at(l, 11))),
 		StoreID:       r.text(r.at(l, 12)),
 		Floor:         r.int(r.at(l, 13)),
 		AdoptedAt:     picket.Instant(r.int(r.at(l, 14))),
@@ -53,16 +53,16 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	}
 	s.SinceTickMs = raw - int64(s.LastTick)
 	rest := l[min(15, len(l)):]
-	s.Tasks, rest = counts(r, rest, picket.TaskStates)
-	s.Agents, rest = counts(r, rest, picket.AgentStatuses)
-	s.HandoffKinds, rest = counts(r, rest, picket.HandoffKinds)
+	s.Tasks, rest = readCounts(r, rest, picket.TaskStates)
+	s.Agents, rest = readCounts(r, rest, picket.AgentStatuses)
+	s.HandoffKinds, rest = readCounts(r, rest, picket.HandoffKinds)
 	s.Reviews = s.Tasks[picket.TaskReview]
-	r.figures(&s, rest)
-	s.Pulse = pulseOf(r.hash(r.at(rest, 9)), raw)
+	r.statsTail(&s, rest)
+	s.Pulse = activityOf(r.hash(r.at(rest, 9)), raw)
 	audit := r.list(r.at(rest, 10))
 	s.AuditEvents, s.OldestAudit = r.int(r.at(audit, 0)), picket.Instant(r.int(r.at(audit, 1)))
-	s.Memory = r.memoryOf(r.list(r.at(rest, 11)))
-	return s, r.bad
+	s.Memory = r.memoryStats(r.list(r.at(rest, 11)))
+	return s, r.err
 }
 
 // clockOffset is how far the store's clock is ahead, in ms, as if it had been
@@ -71,8 +71,8 @@ func clockOffset(raw int64, asked, answered time.Time) int64 {
 	return raw - asked.Add(answered.Sub(asked)/2).UnixMilli()
 }
 
-// counts reads a number for each name, and what follows them.
-func counts[T ~string](r *reply, l []any, of []T) (map[T]int64, []any) {
+// readCounts reads a number for each name, and what follows them.
+func readCounts[T ~string](r *reply, l []any, of []T) (map[T]int64, []any) {
 	n := make(map[T]int64, len(of))
 	for i, name := range of {
 		n[name] = r.int(r.at(l, i))
@@ -80,29 +80,29 @@ func counts[T ~string](r *reply, l []any, of []T) (map[T]int64, []any) {
 	return n, l[min(len(of), len(l)):]
 }
 
-// figures reads what stats.lua tells after the sizes of sets.
-func (r *reply) figures(s *picket.Stats, l []any) {
+// statsTail reads what stats.lua tells after the sizes of sets.
+func (r *reply) statsTail(s *picket.Stats, l []any) {
 	s.JudgeLateMs = r.int(r.at(l, 0))
 	s.Leases, s.LeasesDue = r.int(r.at(l, 1)), r.int(r.at(l, 2))
 	s.OldestHandoff, s.OldestReview = picket.Instant(r.int(r.at(l, 3))), picket.Instant(r.int(r.at(l, 5)))
 	if h := r.list(r.at(l, 4)); h != nil {
-		s.House = &picket.HouseStats{Limit: r.pair(h), Available: r.pair(h[min(2, len(h)):])}
+		s.House = &picket.HouseStats{Limit: r.amount(h), Available: r.amount(h[min(2, len(h)):])}
 		if len(h) > 5 && h[5] != nil {
-			total := r.pair(h[4:])
+			total := r.amount(h[4:])
 			s.House.SpentInAll = &total
 		}
 	}
 	sums := r.hash(r.at(l, 6))
 	s.Money = picket.MoneyStats{
-		Spent:      column(sums, "spent"),
-		Returned:   column(sums, "returned"),
-		Held:       atLeastNothing(column(sums, "held")),
-		Unverified: column(sums, "unverified"),
+		Spent:      amountColumn(sums, "spent"),
+		Returned:   amountColumn(sums, "returned"),
+		Held:       notNegative(amountColumn(sums, "held")),
+		Unverified: amountColumn(sums, "unverified"),
 	}
 	s.Expired = map[picket.ExitClass]int64{}
 	for figure, n := range sums {
 		if class, ok := strings.CutPrefix(figure, "expired:"); ok {
-			s.Expired[picket.ExitClass(class)] = integer(n)
+			s.Expired[picket.ExitClass(class)] = parseInt(n)
 		}
 	}
 	s.Sessions = r.int(r.at(l, 7))
@@ -116,20 +116,20 @@ func (r *reply) figures(s *picket.Stats, l []any) {
 	}
 }
 
-// pulseOf reads the slots of the hour up to now, the server's own clock in ms.
+// activityOf reads the slots of the hour up to now, the server's own clock in ms.
 // What a clock that has stepped left beyond either end is not of it.
-func pulseOf(counts map[string]string, now int64) []picket.PulseSlot {
+func activityOf(counts map[string]string, now int64) []picket.PulseSlot {
 	slots := map[int64]*picket.PulseSlot{}
 	for field, n := range counts {
 		slot, figure, _ := strings.Cut(field, " ")
-		at := integer(slot)
+		at := parseInt(slot)
 		if behind := now/picket.PulseSlotMs - at; behind < 0 || behind >= picket.PulseSlots {
 			continue
 		}
 		if slots[at] == nil {
 			slots[at] = &picket.PulseSlot{At: picket.Instant(at * picket.PulseSlotMs), Refused: map[picket.Code]int64{}}
 		}
-		beat(slots[at], figure, integer(n))
+		addActivity(slots[at], figure, parseInt(n))
 	}
 	pulse := []picket.PulseSlot{}
 	for _, at := range slices.Sorted(maps.Keys(slots)) {
@@ -138,7 +138,7 @@ func pulseOf(counts map[string]string, now int64) []picket.PulseSlot {
 	return pulse
 }
 
-func beat(s *picket.PulseSlot, figure string, n int64) {
+func addActivity(s *picket.PulseSlot, figure string, n int64) {
 	switch code, refused := strings.CutPrefix(figure, "refused:"); {
 	case refused:
 		s.Refused[picket.Code(code)] = n
@@ -151,7 +151,7 @@ func beat(s *picket.PulseSlot, figure string, n int64) {
 	}
 }
 
-// atLeastNothing is for what calls from before the count began take out of it.
-func atLeastNothing(e budget.Envelope) budget.Envelope {
+// notNegative is for what calls from before the count began take out of it.
+func notNegative(e budget.Envelope) budget.Envelope {
 	return budget.Envelope{Tokens: max(0, e.Tokens), USD: max(0, e.USD)}
 }

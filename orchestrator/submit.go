@@ -33,17 +33,17 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 	if r.int(r.at(l, 2)) == 1 {
 		return e.Task(ctx, r.text(l[0]))
 	}
-	t := headOf(id, spec)
+	t := taskFromSpec(id, spec)
 	t.CreatedBy = by.Actor
 	t.CreatedAt = picket.Instant(r.int(r.at(l, 1)))
 	t.UpdatedAt = t.CreatedAt
-	return t, r.bad
+	return t, r.err
 }
 
 // normalize fills in what a task leaves out, its envelope as it is configured.
 func (e *Engine) normalize(spec *picket.TaskSpec) error {
 	if spec.BudgetEnvelope == nil {
-		spec.BudgetEnvelope = e.usual()
+		spec.BudgetEnvelope = e.defaultEnvelope()
 	}
 	return spec.Normalize()
 }
@@ -57,8 +57,8 @@ func laneOf(s picket.TaskSpec) string {
 	return s.Role + "|" + strings.Join(s.Needs, ",")
 }
 
-// specLane is where specArgs has the lane.
-const specLane = 1
+// laneArg is where specArgs has the lane.
+const laneArg = 1
 
 // specArgs is a specification as _create.lua reads it: FIELDS, in order.
 func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
@@ -79,7 +79,7 @@ func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 	return []any{
 		id, laneOf(s), *s.Priority, *s.LeaseWindowSeconds * 1000, *s.Retry.MaxAttempts, *s.Retry.BackoffSeconds * 1000,
 		on, string(s.Escalate), string(s.Review), int64(s.NotBefore), s.Role, strings.Join(labels, "\n"), s.Fixes, "",
-		actor, string(spec), string(s.Input), s.BudgetEnvelope.Tokens, int64(s.BudgetEnvelope.USD), e.house(),
+		actor, string(spec), string(s.Input), s.BudgetEnvelope.Tokens, int64(s.BudgetEnvelope.USD), e.dailyLimitArg(),
 	}, nil
 }
 
@@ -88,7 +88,7 @@ func (e *Engine) Cancel(ctx context.Context, by picket.Caller, taskID, reason st
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.viewed(ctx, "cancel", taskID, by.Actor, by.Once.Key, by.Once.Body, reason)
+	return e.runForTask(ctx, "cancel", taskID, by.Actor, by.Once.Key, by.Once.Body, reason)
 }
 
 // Retry queues an escalated task again, or makes a new task from one that
@@ -97,17 +97,17 @@ func (e *Engine) Retry(ctx context.Context, by picket.Caller, taskID, reason str
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.viewed(ctx, "retry", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, "task_"+ulid.Make().String(),
-		e.house())
+	return e.runForTask(ctx, "retry", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, "task_"+ulid.Make().String(),
+		e.dailyLimitArg())
 }
 
-// viewed runs a script that answers the view of a task.
-func (e *Engine) viewed(ctx context.Context, script string, args ...any) (picket.Task, error) {
+// runForTask runs a script that answers the view of a task.
+func (e *Engine) runForTask(ctx context.Context, script string, args ...any) (picket.Task, error) {
 	got, err := e.run(ctx, script, args...)
 	if err != nil {
 		return picket.Task{}, err
 	}
 	r := &reply{script: script}
 	t := r.task(got)
-	return t, r.bad
+	return t, r.err
 }

@@ -28,38 +28,39 @@ func (e *Engine) Tick(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.bad
+	return r.err
 }
 
 // ExpireDue ends up to limit leases that are past their deadline and returns
 // how many.
 func (e *Engine) ExpireDue(ctx context.Context, limit int) (int, error) {
-	return e.count(ctx, "expire_due", "reaper", limit)
+	return e.runCount(ctx, "expire_due", "reaper", limit)
 }
 
-// Chore does the book-keeping that a single write left behind, such as ending
+// RunChores does the book-keeping that a single write left behind, such as ending
 // the runs of a hard pause, and returns how many it handled.
-func (e *Engine) Chore(ctx context.Context, limit int) (int, error) {
-	return e.count(ctx, "chore", "reaper", limit)
+func (e *Engine) RunChores(ctx context.Context, limit int) (int, error) {
+	return e.runCount(ctx, "chore", "reaper", limit)
 }
 
-// Retain deletes up to limit tasks, limit agents that are gone and limit events
+// ApplyRetention deletes up to limit tasks, limit agents that are gone and limit events
 // and of the audit log that are older than they are kept, and returns how many.
 // Agents are kept as long as tasks.
-func (e *Engine) Retain(ctx context.Context, keep picket.Retention, limit int) (int, error) {
+func (e *Engine) ApplyRetention(ctx context.Context, keep picket.Retention, limit int) (int, error) {
 	tasks := cmp.Or(keep.Tasks, 30*24*time.Hour)
 	events := cmp.Or(keep.Events, 7*24*time.Hour)
-	return e.count(ctx, "retain", tasks.Milliseconds(), events.Milliseconds(), cmp.Or(keep.MaxEvents, 1_000_000), limit,
+	return e.runCount(ctx, "retain", tasks.Milliseconds(), events.Milliseconds(), cmp.Or(keep.MaxEvents, 1_000_000),
+		limit,
 		cmp.Or(keep.AuditAge, 400*24*time.Hour).Milliseconds(), cmp.Or(keep.AuditEvents, 1_000_000))
 }
 
-func (e *Engine) count(ctx context.Context, script string, args ...any) (int, error) {
+func (e *Engine) runCount(ctx context.Context, script string, args ...any) (int, error) {
 	got, err := e.run(ctx, script, args...)
 	if err != nil {
 		return 0, err
 	}
 	r := &reply{script: script}
-	return int(r.int(got)), r.bad
+	return int(r.int(got)), r.err
 }
 
 // Pause presses the stop button: no grants; hard ends all runs too.
@@ -67,10 +68,10 @@ func (e *Engine) Pause(ctx context.Context, by picket.Caller, hard bool, reason 
 	return e.pause(ctx, by, hard, reason, "")
 }
 
-// PauseSeen is Pause by somebody who has seen the pause made at seen, 0 for
+// PauseUnlessChanged is Pause by somebody who has seen the pause made at seen, 0 for
 // none: where another has been made since, theirs stands, and state_conflict
 // says whose it is. A stop (hard) is never refused.
-func (e *Engine) PauseSeen(ctx context.Context, by picket.Caller, hard bool, reason string,
+func (e *Engine) PauseUnlessChanged(ctx context.Context, by picket.Caller, hard bool, reason string,
 	seen picket.Instant) (picket.PauseState, error) {
 	return e.pause(ctx, by, hard, reason, int64(seen))
 }
@@ -89,9 +90,9 @@ func (e *Engine) Resume(ctx context.Context, by picket.Caller, reason string) (p
 	return e.pauseState(ctx, "resume", by.Actor, reason, by.Once.Key, by.Once.Body, "")
 }
 
-// ResumeSeen is Resume by somebody who has seen the pause made at seen: one that
+// ResumeUnlessChanged is Resume by somebody who has seen the pause made at seen: one that
 // was made since, such as a stop, goes on, and state_conflict says whose it is.
-func (e *Engine) ResumeSeen(ctx context.Context, by picket.Caller, reason string,
+func (e *Engine) ResumeUnlessChanged(ctx context.Context, by picket.Caller, reason string,
 	seen picket.Instant) (picket.PauseState, error) {
 	return e.pauseState(ctx, "resume", by.Actor, reason, by.Once.Key, by.Once.Body, int64(seen))
 }
@@ -103,11 +104,11 @@ func (e *Engine) pauseState(ctx context.Context, script string, args ...any) (pi
 	}
 	r := &reply{script: script}
 	l := r.list(got)
-	p := pauseOf(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2)), r.int(r.at(l, 3)))
-	return p, r.bad
+	p := newPauseState(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2)), r.int(r.at(l, 3)))
+	return p, r.err
 }
 
-func pauseOf(mode, reason, by string, at int64) picket.PauseState {
+func newPauseState(mode, reason, by string, at int64) picket.PauseState {
 	return picket.PauseState{Paused: mode != "", Hard: mode == "hard", Reason: reason, By: by, At: picket.Instant(at)}
 }
 
@@ -118,10 +119,10 @@ func (e *Engine) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.meet(ctx); err != nil {
+	if err := e.checkStore(ctx); err != nil {
 		return err
 	}
-	if err := e.keepWitness(); err != nil {
+	if err := e.restoreWitness(); err != nil {
 		return err
 	}
 	if !s.NoReaper() {

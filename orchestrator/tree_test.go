@@ -8,22 +8,22 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// family is a task that is leased, with helpers for what is below it.
-type family struct {
+// leaseTask is a task that is leased, with helpers for what is below it.
+type leasedTask struct {
 	*fixture
 	lease picket.Lease
 	held  picket.Held
 }
 
-func (f *fixture) family(t *testing.T, spec picket.TaskSpec) family {
+func (f *fixture) leaseTask(t *testing.T, spec picket.TaskSpec) leasedTask {
 	t.Helper()
-	f.submit(t, spec)
-	l := f.lease(t, picket.AcquireRequest{AgentID: "worker"})
-	return family{f, l, f.held(t, l)}
+	f.mustSubmit(t, spec)
+	l := f.acquireOne(t, picket.AcquireRequest{AgentID: "worker"})
+	return leasedTask{f, l, f.openLease(t, l)}
 }
 
-// child delegates a subtask; an empty key makes another each time.
-func (f family) child(t *testing.T, key string, s picket.Subtask) picket.Delegated {
+// mustDelegate delegates a subtask; an empty key makes another each time.
+func (f leasedTask) mustDelegate(t *testing.T, key string, s picket.Subtask) picket.Delegated {
 	t.Helper()
 	if s.Title == "" {
 		s.Title = "a part"
@@ -33,14 +33,14 @@ func (f family) child(t *testing.T, key string, s picket.Subtask) picket.Delegat
 	return d
 }
 
-// take leases one of the tasks that are queued and leaves the others.
-func (f family) take(t *testing.T, taskID string) (got family) {
+// acquireTask leases one of the tasks that are queued and leaves the others.
+func (f leasedTask) acquireTask(t *testing.T, taskID string) (got leasedTask) {
 	t.Helper()
 	leases, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "helper", Max: ptr(30)})
 	ok(t, err)
 	for _, l := range leases {
 		if l.TaskID == taskID {
-			got = family{f.fixture, l, f.fixture.held(t, l)}
+			got = leasedTask{f.fixture, l, f.fixture.openLease(t, l)}
 		} else {
 			ok(t, f.Undeliver(f.ctx, l.RunID))
 		}
@@ -51,7 +51,7 @@ func (f family) take(t *testing.T, taskID string) (got family) {
 	return got
 }
 
-func (f family) complete(t *testing.T, c picket.Completion) picket.TaskState {
+func (f leasedTask) mustComplete(t *testing.T, c picket.Completion) picket.TaskState {
 	t.Helper()
 	if c.Output == nil {
 		c.Output = picket.RawJSON(`"done"`)
@@ -61,28 +61,28 @@ func (f family) complete(t *testing.T, c picket.Completion) picket.TaskState {
 	return state
 }
 
-func purse(m budget.Money, tokens int64) *budget.Envelope {
+func envelopeOf(m budget.Money, tokens int64) *budget.Envelope {
 	return &budget.Envelope{USD: m, Tokens: tokens}
 }
 
 func TestDelegateAwaitReview(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		window, priority := 60, 7
-		p := f.family(t, picket.TaskSpec{
-			BudgetEnvelope:     purse(1_000_000_000, 1000),
+		p := f.leaseTask(t, picket.TaskSpec{
+			BudgetEnvelope:     envelopeOf(1_000_000_000, 1000),
 			LeaseWindowSeconds: &window,
 			Priority:           &priority,
 			Labels:             map[string]string{"issue": "12"},
 		})
-		d := p.child(t, "one", picket.Subtask{
+		d := p.mustDelegate(t, "one", picket.Subtask{
 			Input:          picket.RawJSON(`{"n":1}`),
-			BudgetEnvelope: purse(400_000_000, 100),
+			BudgetEnvelope: envelopeOf(400_000_000, 100),
 		})
-		if d.State != picket.TaskQueued || d.Available != *purse(600_000_000, 900) {
+		if d.State != picket.TaskQueued || d.Available != *envelopeOf(600_000_000, 900) {
 			t.Fatalf("delegated %+v", d)
 		}
-		again := p.child(t, "one",
-			picket.Subtask{Input: picket.RawJSON(`{"n":1}`), BudgetEnvelope: purse(400_000_000, 100)})
+		again := p.mustDelegate(t, "one",
+			picket.Subtask{Input: picket.RawJSON(`{"n":1}`), BudgetEnvelope: envelopeOf(400_000_000, 100)})
 		if again != d {
 			t.Fatalf("the same key again made %+v, before %+v", again, d)
 		}
@@ -97,16 +97,16 @@ func TestDelegateAwaitReview(t *testing.T) {
 		_, err = f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
 		refused(t, err, picket.CodeStateConflict)
 
-		c := p.take(t, d.TaskID)
+		c := p.acquireTask(t, d.TaskID)
 		task, err := f.Task(f.ctx, d.TaskID)
 		ok(t, err)
 		if task.Parent == nil || *task.Parent != p.lease.TaskID || task.Root != p.lease.TaskID ||
 			task.LeaseWindowSeconds != window ||
 			task.Priority != priority || task.Labels["issue"] != "12" || task.ReviewBy != picket.ReviewByParent ||
-			task.CreatedBy != p.lease.RunID || c.lease.BudgetEnvelope != *purse(400_000_000, 100) {
+			task.CreatedBy != p.lease.RunID || c.lease.BudgetEnvelope != *envelopeOf(400_000_000, 100) {
 			t.Fatalf("the subtask is %+v", task)
 		}
-		if state := c.complete(t,
+		if state := c.mustComplete(t,
 			picket.Completion{Output: picket.RawJSON(`{"made":1}`), Summary: "made it"}); state != picket.TaskReview {
 			t.Fatalf("handed in, it is %s", state)
 		}
@@ -125,27 +125,27 @@ func TestDelegateAwaitReview(t *testing.T) {
 		}
 		_, err = f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "reject"})
 		refused(t, err, picket.CodeTaskClosed)
-		if state := p.complete(t, picket.Completion{}); state != picket.TaskReview {
+		if state := p.mustComplete(t, picket.Completion{}); state != picket.TaskReview {
 			t.Fatalf("the parent is %s", state)
 		}
 	})
 }
 
 func TestARejectedSubtaskIsRepairedByAnother(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		p := f.family(t, picket.TaskSpec{BudgetEnvelope: purse(1_000_000_000, 0)})
-		d := p.child(t, "", picket.Subtask{
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		p := f.leaseTask(t, picket.TaskSpec{BudgetEnvelope: envelopeOf(1_000_000_000, 0)})
+		d := p.mustDelegate(t, "", picket.Subtask{
 			Title:          "draft",
 			Input:          picket.RawJSON(`"a poem"`),
 			Role:           "",
-			BudgetEnvelope: purse(400_000_000, 0),
+			BudgetEnvelope: envelopeOf(400_000_000, 0),
 		})
-		c := p.take(t, d.TaskID)
+		c := p.acquireTask(t, d.TaskID)
 		_, err := f.ReviewSubtask(f.ctx, c.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
 		refused(t, err, picket.CodeAuthorCannotReview)
-		c.complete(t, picket.Completion{})
+		c.mustComplete(t, picket.Completion{})
 		// Nobody but the run of the parent.
-		other := f.family(t, picket.TaskSpec{})
+		other := f.leaseTask(t, picket.TaskSpec{})
 		_, err = f.ReviewSubtask(f.ctx, other.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
 		refused(t, err, picket.CodeNotFound)
 		_, err = f.AwaitSubtask(f.ctx, other.held, d.TaskID, 0)
@@ -163,22 +163,22 @@ func TestARejectedSubtaskIsRepairedByAnother(t *testing.T) {
 		}
 		task, err := f.Task(f.ctx, p.lease.TaskID)
 		ok(t, err)
-		if !slices.Equal(task.Children, []string{d.TaskID, fix}) || task.Available != *purse(600_000_000, 0) {
+		if !slices.Equal(task.Children, []string{d.TaskID, fix}) || task.Available != *envelopeOf(600_000_000, 0) {
 			t.Fatalf("the parent has children %v and %v left", task.Children, task.Available)
 		}
-		c = p.take(t, fix)
+		c = p.acquireTask(t, fix)
 		if c.lease.Task.ReviewNote != "it must rhyme" || string(c.lease.Task.Input) != `"a poem"` ||
 			c.lease.Task.Title != "draft" ||
-			c.lease.BudgetEnvelope != *purse(400_000_000, 0) || c.lease.Task.Fixes == nil ||
+			c.lease.BudgetEnvelope != *envelopeOf(400_000_000, 0) || c.lease.Task.Fixes == nil ||
 			*c.lease.Task.Fixes != d.TaskID {
 			t.Fatalf("the repair is %+v with %v", c.lease.Task, c.lease.BudgetEnvelope)
 		}
-		c.complete(t, picket.Completion{})
+		c.mustComplete(t, picket.Completion{})
 		s, err := f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: fix, Decision: "approve"})
 		ok(t, err)
 		if s.State != picket.TaskCompleted {
 			t.Fatalf("the repair is %+v", s)
 		}
-		p.complete(t, picket.Completion{})
+		p.mustComplete(t, picket.Completion{})
 	})
 }

@@ -13,10 +13,10 @@ import (
 )
 
 // chores does what is left behind, and returns how many steps that took.
-func (f *fixture) sweepUp(t *testing.T) int {
+func (f *fixture) countChoreSteps(t *testing.T) int {
 	t.Helper()
 	for steps := 0; ; steps++ {
-		n, err := f.Chore(f.ctx, 100)
+		n, err := f.RunChores(f.ctx, 100)
 		ok(t, err)
 		if n == 0 {
 			return steps
@@ -24,54 +24,54 @@ func (f *fixture) sweepUp(t *testing.T) int {
 	}
 }
 
-// below delegates n subtasks and takes them all.
-func (f family) below(t *testing.T, n int) []family {
+// delegateMany delegates n subtasks and takes them all.
+func (f leasedTask) delegateMany(t *testing.T, n int) []leasedTask {
 	t.Helper()
-	var out []family
+	var out []leasedTask
 	for range n {
-		out = append(out, f.take(t, f.child(t, "", picket.Subtask{}).TaskID))
+		out = append(out, f.acquireTask(t, f.mustDelegate(t, "", picket.Subtask{}).TaskID))
 	}
 	return out
 }
 
-// ends are the ways in which a task takes along what is below it.
-var ends = map[string]func(f family) error{
-	"Cancel": func(f family) error {
+// treeEnds are the ways in which a task takes along what is below it.
+var treeEnds = map[string]func(f leasedTask) error{
+	"Cancel": func(f leasedTask) error {
 		_, err := f.Cancel(f.ctx, operator, f.lease.TaskID, "enough")
 		return err
 	},
-	"Complete": func(f family) error {
+	"Complete": func(f leasedTask) error {
 		_, err := f.Complete(f.ctx, f.held,
 			picket.Completion{Output: picket.RawJSON(`1`), Children: picket.ChildrenCancel})
 		return err
 	},
-	"Fail": func(f family) error {
+	"Fail": func(f leasedTask) error {
 		_, err := f.Fail(f.ctx, f.held, "no idea", false)
 		return err
 	},
 }
 
 func TestTheEndOfATreeHoldsAtOnce(t *testing.T) {
-	for name, end := range ends {
+	for name, end := range treeEnds {
 		t.Run(name, func(t *testing.T) {
 			if name == "Cancel" { // a tree is slow in memory: once is enough
-				both(t, func(t *testing.T, f *fixture) { endsATree(t, f, end) })
+				onBothStores(t, func(t *testing.T, f *fixture) { endsATree(t, f, end) })
 				return
 			}
-			f := open(t, rig.Real(t))
+			f := openFixture(t, rig.Real(t))
 			defer f.close()
 			endsATree(t, f, end)
 		})
 	}
 }
 
-func endsATree(t *testing.T, f *fixture, end func(f family) error) {
-	root := f.family(t, picket.TaskSpec{})
-	var below []family
-	for _, c := range root.below(t, 13) {
-		below = append(append(below, c), c.below(t, 19)...)
+func endsATree(t *testing.T, f *fixture, end func(f leasedTask) error) {
+	root := f.leaseTask(t, picket.TaskSpec{})
+	var below []leasedTask
+	for _, c := range root.delegateMany(t, 13) {
+		below = append(append(below, c), c.delegateMany(t, 19)...)
 	}
-	waiting := below[0].child(t, "", picket.Subtask{}).TaskID // of 261 below the root one is queued
+	waiting := below[0].mustDelegate(t, "", picket.Subtask{}).TaskID // of 261 below the root one is queued
 	last := below[len(below)-1]
 	ok(t, end(root))
 	left := 0
@@ -84,7 +84,7 @@ func endsATree(t *testing.T, f *fixture, end func(f family) error) {
 		t.Fatalf("one step left %d of %d leased", left, len(below))
 	}
 	// Whatever is not written down yet, nothing is admitted any more.
-	f.state(t, last.lease.TaskID, picket.TaskLeased)
+	f.wantState(t, last.lease.TaskID, picket.TaskLeased)
 	_, err := f.Renew(f.ctx, last.held)
 	refused(t, err, picket.CodeTaskCancelled)
 	_, err = f.Complete(f.ctx, last.held, picket.Completion{})
@@ -96,13 +96,13 @@ func endsATree(t *testing.T, f *fixture, end func(f family) error) {
 	if !changed || w.State != picket.WatchCancelled {
 		t.Fatalf("its watch says %+v", w)
 	}
-	if steps := f.sweepUp(t); steps < 2 {
+	if steps := f.countChoreSteps(t); steps < 2 {
 		t.Fatalf("the rest of %d took %d steps", len(below), steps)
 	}
 	for _, c := range below {
-		f.state(t, c.lease.TaskID, picket.TaskCancelled)
+		f.wantState(t, c.lease.TaskID, picket.TaskCancelled)
 	}
-	f.state(t, waiting, picket.TaskCancelled)
+	f.wantState(t, waiting, picket.TaskCancelled)
 	if stray, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "late"}); err != nil || len(stray) > 0 {
 		t.Fatalf("a cancelled tree still gave %v, %v", stray, err)
 	}
@@ -112,13 +112,13 @@ func endsATree(t *testing.T, f *fixture, end func(f family) error) {
 // not granted, in a lane or once its time has come, while nobody has written it
 // down yet.
 func TestAGrantTakesNothingThatIsCancelled(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		root := f.family(t, picket.TaskSpec{
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		root := f.leaseTask(t, picket.TaskSpec{
 			Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}, BackoffSeconds: ptr(2)},
 		})
-		c := root.below(t, 1)[0]
-		queued := c.child(t, "", picket.Subtask{}).TaskID
-		failing := c.below(t, 1)[0]
+		c := root.delegateMany(t, 1)[0]
+		queued := c.mustDelegate(t, "", picket.Subtask{}).TaskID
+		failing := c.delegateMany(t, 1)[0]
 		for range 2 { // the second failure is tried again later
 			state, err := f.Release(f.ctx, failing.held, picket.Exit{Class: picket.ExitCrash})
 			ok(t, err)
@@ -126,7 +126,7 @@ func TestAGrantTakesNothingThatIsCancelled(t *testing.T) {
 				t.Fatalf("crashed it is %s", state)
 			}
 			if failing.lease.Attempt == 1 {
-				failing = failing.take(t, failing.lease.TaskID)
+				failing = failing.acquireTask(t, failing.lease.TaskID)
 			}
 		}
 		// The mark alone, as it stands between the step and its chores.
@@ -141,16 +141,16 @@ func TestAGrantTakesNothingThatIsCancelled(t *testing.T) {
 		if len(leases) != 0 {
 			t.Fatalf("granted %+v", leases)
 		}
-		f.state(t, queued, picket.TaskCancelled)
-		f.pass(t, 5*time.Second)
-		f.state(t, failing.lease.TaskID, picket.TaskCancelled)
+		f.wantState(t, queued, picket.TaskCancelled)
+		f.runReaperFor(t, 5*time.Second)
+		f.wantState(t, failing.lease.TaskID, picket.TaskCancelled)
 	})
 }
 
 func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		p := f.family(t, picket.TaskSpec{})
-		running := p.below(t, 1)[0]
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		p := f.leaseTask(t, picket.TaskSpec{})
+		running := p.delegateMany(t, 1)[0]
 		early := func(want string) {
 			t.Helper()
 			_, err := f.Complete(f.ctx, p.held, picket.Completion{Output: picket.RawJSON(`1`)})
@@ -160,60 +160,63 @@ func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
 			}
 		}
 		early("the subtask " + running.lease.TaskID + " has not ended")
-		queued := p.child(t, "", picket.Subtask{Review: picket.ReviewByNone}).TaskID
+		queued := p.mustDelegate(t, "", picket.Subtask{Review: picket.ReviewByNone}).TaskID
 		early("2 subtasks have not ended, the first of them is " + running.lease.TaskID)
 		for range 2 {
-			if state := p.complete(t, picket.Completion{Children: picket.ChildrenDetach}); state != picket.TaskReview {
+			if state := p.mustComplete(t,
+				picket.Completion{Children: picket.ChildrenDetach}); state != picket.TaskReview {
 				t.Fatalf("detached it is %s", state)
 			}
 		}
-		if task := f.state(t, running.lease.TaskID, picket.TaskLeased); task.ReviewBy != picket.ReviewByHuman {
+		if task := f.wantState(t, running.lease.TaskID, picket.TaskLeased); task.ReviewBy != picket.ReviewByHuman {
 			t.Fatalf("a detached subtask is reviewed by %s", task.ReviewBy)
 		}
-		if task := f.state(t, queued, picket.TaskQueued); task.ReviewBy != picket.ReviewByNone {
+		if task := f.wantState(t, queued, picket.TaskQueued); task.ReviewBy != picket.ReviewByNone {
 			t.Fatalf("a detached subtask that nobody was to review is reviewed by %s", task.ReviewBy)
 		}
-		running.complete(t, picket.Completion{})
+		running.mustComplete(t, picket.Completion{})
 		_, err := f.Approve(f.ctx, operator, running.lease.TaskID, picket.Decision{})
 		ok(t, err)
 		_, err = f.Cancel(f.ctx, operator, queued, "")
 		ok(t, err)
 
-		p = f.family(t, picket.TaskSpec{Review: picket.ReviewByNone})
-		running, queued = p.below(t, 1)[0], p.child(t, "", picket.Subtask{}).TaskID
-		deep := running.below(t, 1)[0]
-		if state := p.complete(t, picket.Completion{Children: picket.ChildrenCancel}); state != picket.TaskCompleted {
+		p = f.leaseTask(t, picket.TaskSpec{Review: picket.ReviewByNone})
+		running, queued = p.delegateMany(t, 1)[0], p.mustDelegate(t, "", picket.Subtask{}).TaskID
+		deep := running.delegateMany(t, 1)[0]
+		if state := p.mustComplete(t,
+			picket.Completion{Children: picket.ChildrenCancel}); state != picket.TaskCompleted {
 			t.Fatalf("it is %s", state)
 		}
 		for _, id := range []string{running.lease.TaskID, queued, deep.lease.TaskID} {
-			f.state(t, id, picket.TaskCancelled)
+			f.wantState(t, id, picket.TaskCancelled)
 		}
 		_, err = f.Report(f.ctx, deep.held, "", picket.Progress{Summary: "late"})
 		refused(t, err, picket.CodeTaskCancelled)
 
-		p = f.family(t, picket.TaskSpec{})
-		d := p.child(t, "a", picket.Subtask{})
+		p = f.leaseTask(t, picket.TaskSpec{})
+		d := p.mustDelegate(t, "a", picket.Subtask{})
 		state, err := f.Fail(f.ctx, p.held, "no idea", true)
 		ok(t, err)
 		if state != picket.TaskQueued {
 			t.Fatalf("failed it is %s", state)
 		}
-		f.state(t, d.TaskID, picket.TaskCancelled)
+		f.wantState(t, d.TaskID, picket.TaskCancelled)
 		// What the next run delegates under the same key is new work.
-		p = p.take(t, p.lease.TaskID)
-		if again := p.child(t, "a", picket.Subtask{}); again.TaskID == d.TaskID || again.State != picket.TaskQueued {
+		p = p.acquireTask(t, p.lease.TaskID)
+		if again := p.mustDelegate(t, "a", picket.Subtask{}); again.TaskID == d.TaskID ||
+			again.State != picket.TaskQueued {
 			t.Fatalf("the next run got %+v, the first one had %+v", again, d)
 		}
 	})
 }
 
 func TestSubtasksOutliveTheRunThatMadeThem(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		p := f.family(t, picket.TaskSpec{Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}})
-		d := p.child(t, "a", picket.Subtask{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		p := f.leaseTask(t, picket.TaskSpec{Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}})
+		d := p.mustDelegate(t, "a", picket.Subtask{})
 		_, err := f.Release(f.ctx, p.held, picket.Exit{Class: picket.ExitCrash})
 		ok(t, err)
-		f.state(t, d.TaskID, picket.TaskQueued)
+		f.wantState(t, d.TaskID, picket.TaskQueued)
 		_, err = f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
 		refused(t, err, picket.CodeLeaseReleased)
 		leases, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "worker", Max: ptr(2)})
@@ -223,10 +226,11 @@ func TestSubtasksOutliveTheRunThatMadeThem(t *testing.T) {
 		}
 		for _, l := range leases {
 			if l.TaskID == p.lease.TaskID {
-				p = family{f, l, f.held(t, l)}
+				p = leasedTask{f, l, f.openLease(t, l)}
 			}
 		}
-		if again := p.child(t, "a", picket.Subtask{}); again.TaskID != d.TaskID || again.State != picket.TaskLeased {
+		if again := p.mustDelegate(t, "a", picket.Subtask{}); again.TaskID != d.TaskID ||
+			again.State != picket.TaskLeased {
 			t.Fatalf("the next run got %+v, the first one had %+v", again, d)
 		}
 		task, err := f.HeldTask(f.ctx, p.held, "")
@@ -243,16 +247,16 @@ func TestSubtasksOutliveTheRunThatMadeThem(t *testing.T) {
 }
 
 func TestTheLimitsOfATree(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		p := f.family(t, picket.TaskSpec{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		p := f.leaseTask(t, picket.TaskSpec{})
 		root := p
 		for range picket.MaxDepth {
-			p = p.below(t, 1)[0]
+			p = p.delegateMany(t, 1)[0]
 		}
 		_, err := f.Delegate(f.ctx, p.held, "", picket.Subtask{Title: "deeper"})
 		refused(t, err, picket.CodeDelegation)
 		// Every ancestor of the deepest one voids its lease.
-		path := strings.Fields(p.path(t))
+		path := strings.Fields(p.storedAncestors(t))
 		if len(path) != picket.MaxDepth || path[0] != root.lease.TaskID {
 			t.Fatalf("the path of the deepest one is %v", path)
 		}
@@ -267,7 +271,7 @@ func TestTheLimitsOfATree(t *testing.T) {
 		ok(t, err)
 
 		for i := range picket.MaxFanOut - 1 {
-			root.child(t, fmt.Sprint(i), picket.Subtask{})
+			root.mustDelegate(t, fmt.Sprint(i), picket.Subtask{})
 		}
 		_, err = f.Delegate(f.ctx, root.held, "one more", picket.Subtask{Title: "one more"})
 		refused(t, err, picket.CodeDelegation)
@@ -276,8 +280,8 @@ func TestTheLimitsOfATree(t *testing.T) {
 	})
 }
 
-// path reads the ancestors of a task from its record, the root first.
-func (f family) path(t *testing.T) string {
+// storedAncestors reads the ancestors of a task from its record, the root first.
+func (f leasedTask) storedAncestors(t *testing.T) string {
 	t.Helper()
 	h, err := f.raw.HGetAll(f.ctx, "pk:{default}:task:"+f.lease.TaskID).Result()
 	ok(t, err)
@@ -290,18 +294,18 @@ func (f family) path(t *testing.T) string {
 }
 
 func TestTheSameDelegationByTwoAtOnce(t *testing.T) {
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
-	p := f.family(t, picket.TaskSpec{BudgetEnvelope: purse(1_000_000_000, 0)})
-	other := f.family(t, picket.TaskSpec{BudgetEnvelope: purse(1_000_000_000, 0)})
+	p := f.leaseTask(t, picket.TaskSpec{BudgetEnvelope: envelopeOf(1_000_000_000, 0)})
+	other := f.leaseTask(t, picket.TaskSpec{BudgetEnvelope: envelopeOf(1_000_000_000, 0)})
 	made := map[string]bool{}
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for i := range 24 {
 		group.Go(func() {
-			who := []family{p, other}[i%2]
+			who := []leasedTask{p, other}[i%2]
 			d, err := f.Delegate(f.ctx, who.held, "k",
-				picket.Subtask{Title: "once", BudgetEnvelope: purse(250_000_000, 0)})
+				picket.Subtask{Title: "once", BudgetEnvelope: envelopeOf(250_000_000, 0)})
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -314,10 +318,10 @@ func TestTheSameDelegationByTwoAtOnce(t *testing.T) {
 	if len(made) != 2 {
 		t.Fatalf("made %v", made)
 	}
-	for _, who := range []family{p, other} {
+	for _, who := range []leasedTask{p, other} {
 		task, err := f.Task(f.ctx, who.lease.TaskID)
 		ok(t, err)
-		if len(task.Children) != 1 || task.Available != *purse(750_000_000, 0) {
+		if len(task.Children) != 1 || task.Available != *envelopeOf(750_000_000, 0) {
 			t.Fatalf("%d subtasks, %v left", len(task.Children), task.Available)
 		}
 	}

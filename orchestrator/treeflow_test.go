@@ -11,18 +11,18 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-type awaited struct {
+type awaitResult struct {
 	state picket.SubtaskState
 	err   error
 }
 
-// await waits for a subtask beside the test; on the virtual clock it returns
+// waitForLease waits for a subtask beside the test; on the virtual clock it returns
 // once the wait stands.
-func (f family) await(id string, wait time.Duration) <-chan awaited {
-	got := make(chan awaited, 1)
+func (f leasedTask) awaitInBackground(id string, wait time.Duration) <-chan awaitResult {
+	got := make(chan awaitResult, 1)
 	go func() {
 		s, err := f.AwaitSubtask(f.ctx, f.held, id, wait)
-		got <- awaited{s, err}
+		got <- awaitResult{s, err}
 	}()
 	if f.virtual {
 		synctest.Wait()
@@ -31,27 +31,27 @@ func (f family) await(id string, wait time.Duration) <-chan awaited {
 }
 
 func TestAwaitWakesWithTheSubtask(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		p := f.family(t, picket.TaskSpec{StallAfterSeconds: ptr(3600)})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		p := f.leaseTask(t, picket.TaskSpec{StallAfterSeconds: ptr(3600)})
 		for _, c := range []struct {
 			want picket.TaskState
-			act  func(c family) error
+			act  func(c leasedTask) error
 		}{
-			{picket.TaskReview, func(c family) error {
+			{picket.TaskReview, func(c leasedTask) error {
 				_, err := f.Complete(f.ctx, c.held, picket.Completion{Output: picket.RawJSON(`1`)})
 				return err
 			}},
-			{picket.TaskHandoff, func(c family) error {
+			{picket.TaskHandoff, func(c leasedTask) error {
 				_, err := f.RequestHelp(f.ctx, c.held, picket.HelpRequest{Question: "which?"})
 				return err
 			}},
-			{picket.TaskCancelled, func(c family) error {
+			{picket.TaskCancelled, func(c leasedTask) error {
 				_, err := f.Cancel(f.ctx, operator, c.lease.TaskID, "no")
 				return err
 			}},
 		} {
-			child := p.below(t, 1)[0]
-			got := p.await(child.lease.TaskID, 50*time.Second)
+			child := p.delegateMany(t, 1)[0]
+			got := p.awaitInBackground(child.lease.TaskID, 50*time.Second)
 			began := time.Now()
 			ok(t, c.act(child))
 			a := <-got
@@ -67,7 +67,7 @@ func TestAwaitWakesWithTheSubtask(t *testing.T) {
 			}
 		}
 		// A child that waits for its agent says so when the wait runs out.
-		queued := p.child(t, "", picket.Subtask{Role: "poet"}).TaskID
+		queued := p.mustDelegate(t, "", picket.Subtask{Role: "poet"}).TaskID
 		s, err := f.AwaitSubtask(f.ctx, p.held, queued, time.Second)
 		ok(t, err)
 		why := strings.Join(s.Because, "; ")
@@ -77,9 +77,9 @@ func TestAwaitWakesWithTheSubtask(t *testing.T) {
 		}
 		// Who waits is alive, however long it takes; the end of the parent's own
 		// lease ends its waiting.
-		got := p.await(queued, 50*time.Second)
+		got := p.awaitInBackground(queued, 50*time.Second)
 		if f.virtual {
-			f.pass(t, 30*time.Second)
+			f.runReaperFor(t, 30*time.Second)
 			if r, err := f.Renew(f.ctx, p.held); err != nil || r.IdleMs == nil || *r.IdleMs != 0 {
 				t.Fatalf("a parent that waits is told to be idle: %+v, %v", r, err)
 			}
@@ -92,14 +92,14 @@ func TestAwaitWakesWithTheSubtask(t *testing.T) {
 }
 
 func TestWaitingForASubtaskIsNoLoop(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		p := f.family(t, picket.TaskSpec{LeaseWindowSeconds: ptr(3600)})
-		d := p.child(t, "", picket.Subtask{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		p := f.leaseTask(t, picket.TaskSpec{LeaseWindowSeconds: ptr(3600)})
+		d := p.mustDelegate(t, "", picket.Subtask{})
 		for range 12 {
 			_, err := f.AwaitSubtask(f.ctx, p.held, d.TaskID, time.Millisecond)
 			ok(t, err)
 		}
-		f.state(t, p.lease.TaskID, picket.TaskLeased)
+		f.wantState(t, p.lease.TaskID, picket.TaskLeased)
 		// One that does not wait at all and asks for ever is in a loop.
 		var err error
 		for i := 0; err == nil && i < 12; i++ {
@@ -110,17 +110,17 @@ func TestWaitingForASubtaskIsNoLoop(t *testing.T) {
 }
 
 func TestPeopleAndTheTree(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		p := f.family(t, picket.TaskSpec{BudgetEnvelope: purse(1_000_000_000, 0)})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		p := f.leaseTask(t, picket.TaskSpec{BudgetEnvelope: envelopeOf(1_000_000_000, 0)})
 		// A person may decide for the parent; the repair stands where the first one stood.
-		d := p.child(t, "", picket.Subtask{BudgetEnvelope: purse(900_000_000, 0)})
-		p.take(t, d.TaskID).complete(t, picket.Completion{})
+		d := p.mustDelegate(t, "", picket.Subtask{BudgetEnvelope: envelopeOf(900_000_000, 0)})
+		p.acquireTask(t, d.TaskID).mustComplete(t, picket.Completion{})
 		_, fix, err := f.Reject(f.ctx, operator, d.TaskID, picket.Decision{Note: "no"},
 			&picket.TaskSpec{Title: "better"})
 		ok(t, err)
-		repair := f.state(t, fix, picket.TaskQueued)
+		repair := f.wantState(t, fix, picket.TaskQueued)
 		if repair.Parent == nil || *repair.Parent != p.lease.TaskID ||
-			repair.BudgetEnvelope != *purse(1_000_000_000, 0) {
+			repair.BudgetEnvelope != *envelopeOf(1_000_000_000, 0) {
 			t.Fatalf("the repair has %v under %v", repair.BudgetEnvelope, repair.Parent)
 		}
 		_, err = f.Cancel(f.ctx, operator, fix, "")
@@ -131,11 +131,11 @@ func TestPeopleAndTheTree(t *testing.T) {
 			t.Fatalf("the repeat stands under %v", again.Parent)
 		}
 		// What a person reviews, the parent does not.
-		h := p.child(t, "", picket.Subtask{Review: picket.ReviewByHuman})
-		p.take(t, h.TaskID).complete(t, picket.Completion{})
+		h := p.mustDelegate(t, "", picket.Subtask{Review: picket.ReviewByHuman})
+		p.acquireTask(t, h.TaskID).mustComplete(t, picket.Completion{})
 		_, err = f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: h.TaskID, Decision: "approve"})
 		refused(t, err, picket.CodeForbidden)
-		asking := p.take(t, again.TaskID)
+		asking := p.acquireTask(t, again.TaskID)
 		help, err := f.RequestHelp(f.ctx, asking.held, picket.HelpRequest{Question: "which?"})
 		ok(t, err)
 
@@ -149,7 +149,7 @@ func TestPeopleAndTheTree(t *testing.T) {
 		ok(t, f.raw.HDel(f.ctx, "pk:{default}:tree:"+p.lease.TaskID, p.lease.TaskID).Err())
 		_, err = f.Cancel(f.ctx, operator, p.lease.TaskID, "")
 		ok(t, err)
-		f.state(t, h.TaskID, picket.TaskCancelled)
+		f.wantState(t, h.TaskID, picket.TaskCancelled)
 		alone, err := f.Retry(f.ctx, operator, h.TaskID, "")
 		ok(t, err)
 		if alone.Parent != nil || alone.Root != alone.TaskID || alone.ReviewBy != picket.ReviewByHuman {
@@ -161,12 +161,12 @@ func TestPeopleAndTheTree(t *testing.T) {
 // TestCancelAgainstGrant: whoever comes first, what is below a cancelled task
 // ends cancelled, and no lease of it holds.
 func TestCancelAgainstGrant(t *testing.T) {
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
 	granted := 0
 	for round := range 40 {
-		root := f.family(t, picket.TaskSpec{})
-		d := root.child(t, "", picket.Subtask{})
+		root := f.leaseTask(t, picket.TaskSpec{})
+		d := root.mustDelegate(t, "", picket.Subtask{})
 		var leases []picket.Lease
 		acts := []func() error{
 			func() error { _, err := f.Cancel(f.ctx, operator, root.lease.TaskID, ""); return err },
@@ -181,35 +181,35 @@ func TestCancelAgainstGrant(t *testing.T) {
 		ok(t, <-other)
 		for _, l := range leases {
 			granted++
-			_, err := f.Renew(f.ctx, f.held(t, l))
+			_, err := f.Renew(f.ctx, f.openLease(t, l))
 			refused(t, err, picket.CodeTaskCancelled)
 		}
-		f.sweepUp(t)
-		f.state(t, d.TaskID, picket.TaskCancelled)
+		f.countChoreSteps(t)
+		f.wantState(t, d.TaskID, picket.TaskCancelled)
 	}
 	t.Logf("40 rounds of cancel against grant, the grant came first in %d", granted)
 }
 
 func TestATreeIsKeptUntilAllOfItHasEnded(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		p := f.family(t, picket.TaskSpec{Review: picket.ReviewByNone})
-		open, done := p.below(t, 1)[0], p.below(t, 1)[0]
-		done.complete(t, picket.Completion{})
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		p := f.leaseTask(t, picket.TaskSpec{Review: picket.ReviewByNone})
+		open, done := p.delegateMany(t, 1)[0], p.delegateMany(t, 1)[0]
+		done.mustComplete(t, picket.Completion{})
 		_, err := f.ReviewSubtask(f.ctx, p.held, "",
 			picket.SubtaskReview{TaskID: done.lease.TaskID, Decision: "approve"})
 		ok(t, err)
-		p.complete(t, picket.Completion{Children: picket.ChildrenDetach})
+		p.mustComplete(t, picket.Completion{Children: picket.ChildrenDetach})
 		later := func() { ok(t, f.raw.HIncrBy(f.ctx, "pk:{default}:meta", "now", (2*time.Hour).Milliseconds()).Err()) }
 		keep := picket.Retention{Tasks: time.Minute}
 		later()
 		retain := func() {
 			for range 10 {
-				_, err := f.Retain(f.ctx, keep, 100)
+				_, err := f.ApplyRetention(f.ctx, keep, 100)
 				ok(t, err)
 			}
 		}
 		retain()
-		if task := f.state(t, p.lease.TaskID, picket.TaskCompleted); len(task.Children) != 2 {
+		if task := f.wantState(t, p.lease.TaskID, picket.TaskCompleted); len(task.Children) != 2 {
 			t.Fatalf("of its subtasks %v are left", task.Children)
 		}
 		_, err = f.Cancel(f.ctx, operator, open.lease.TaskID, "")
@@ -217,7 +217,7 @@ func TestATreeIsKeptUntilAllOfItHasEnded(t *testing.T) {
 		// The children go first, then, an hour later, what they stood under.
 		later()
 		retain()
-		for _, c := range []family{open, done} {
+		for _, c := range []leasedTask{open, done} {
 			_, err = f.Task(f.ctx, c.lease.TaskID)
 			refused(t, err, picket.CodeNotFound)
 		}
@@ -234,19 +234,21 @@ func TestATreeIsKeptUntilAllOfItHasEnded(t *testing.T) {
 }
 
 func TestSubtasksOfAPinnedTask(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		f.submit(t, picket.TaskSpec{Agent: "run-1"})
-		l := f.lease(t, picket.AcquireRequest{AgentID: "run-1", PinnedOnly: true})
-		p := family{f, l, f.held(t, l)}
-		plain, poem := p.child(t, "", picket.Subtask{}).TaskID, p.child(t, "", picket.Subtask{Role: "poet"}).TaskID
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.mustSubmit(t, picket.TaskSpec{Agent: "run-1"})
+		l := f.acquireOne(t, picket.AcquireRequest{AgentID: "run-1", PinnedOnly: true})
+		p := leasedTask{f, l, f.openLease(t, l)}
+		plain, poem := p.mustDelegate(t, "", picket.Subtask{}).TaskID,
+			p.mustDelegate(t, "", picket.Subtask{Role: "poet"}).TaskID
 		deep := func(l picket.Lease) string {
-			return family{f, l, f.held(t, l)}.child(t, "", picket.Subtask{Needs: []string{"rhyme"}}).TaskID
+			return leasedTask{f, l, f.openLease(t, l)}.mustDelegate(t, "",
+				picket.Subtask{Needs: []string{"rhyme"}}).TaskID
 		}
 		if got, err := f.Acquire(f.ctx, operator,
 			picket.AcquireRequest{AgentID: "run-2", PinnedOnly: true, Max: ptr(9)}); err != nil || len(got) > 0 {
 			t.Fatalf("another run's adapter got %v, %v", got, err)
 		}
-		poet := f.lease(t, picket.AcquireRequest{AgentID: "somebody", Role: "poet", Max: ptr(9)})
+		poet := f.acquireOne(t, picket.AcquireRequest{AgentID: "somebody", Role: "poet", Max: ptr(9)})
 		if poet.TaskID != poem {
 			t.Fatalf("the poet got %s", poet.TaskID)
 		}
@@ -263,7 +265,7 @@ func TestSubtasksOfAPinnedTask(t *testing.T) {
 		if !slices.Equal(ids, want) {
 			t.Fatalf("the run's adapter got %v, want %v", ids, want)
 		}
-		waits := p.child(t, "", picket.Subtask{Role: "poet"}).TaskID
+		waits := p.mustDelegate(t, "", picket.Subtask{Role: "poet"}).TaskID
 		why, err := f.Explain(f.ctx, waits)
 		ok(t, err)
 		if text := strings.Join(why.Because, "; "); !strings.Contains(text,

@@ -13,12 +13,12 @@ import (
 // is to start is told until it is among known, the call ids it has heard of.
 func (e *Engine) Watch(ctx context.Context, held picket.Held, wait time.Duration,
 	known ...string) (w picket.Watch, changed bool, err error) {
-	in := e.wakes.wait(true, func(message string) bool { return message == "task "+held.TaskID })
-	defer e.wakes.leave(in)
+	in := e.wakeups.subscribe(true, func(message string) bool { return message == "task "+held.TaskID })
+	defer e.wakeups.unsubscribe(in)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		got, err := e.as(ctx, held, "watch", ","+strings.Join(known, ",")+",")
+		got, err := e.runHeld(ctx, held, "watch", ","+strings.Join(known, ",")+",")
 		if err != nil {
 			return picket.Watch{}, false, err
 		}
@@ -34,28 +34,29 @@ func (e *Engine) Watch(ctx context.Context, held picket.Held, wait time.Duration
 		if len(l) > 4 {
 			w.Commands = append(w.Commands, r.execCommands(l[4])...)
 		}
-		if w.State = watched(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2))); w.State != picket.WatchHeld {
+		if w.State = watchState(r.text(r.at(l, 0)), r.text(r.at(l, 1)),
+			r.text(r.at(l, 2))); w.State != picket.WatchHeld {
 			if w.State == picket.WatchCancelled {
 				w.Commands = []picket.Command{{Command: "stop", Reason: "cancelled"}}
 			}
-			return w, true, r.bad
+			return w, true, r.err
 		}
 		if len(w.Commands) > 0 {
-			return w, true, r.bad
+			return w, true, r.err
 		}
 		select {
-		case <-in.c:
+		case <-in.wakeup:
 		case <-timer.C:
-			return w, false, r.bad
+			return w, false, r.err
 		case <-ctx.Done():
 			return w, false, unavailable("the request was given up", ctx.Err())
 		case <-e.store.ctx.Done():
-			return w, false, r.bad
+			return w, false, r.err
 		}
 	}
 }
 
-func watched(runState, class, closed string) picket.WatchState {
+func watchState(runState, class, closed string) picket.WatchState {
 	switch {
 	case runState == string(picket.RunRunning):
 		return picket.WatchHeld

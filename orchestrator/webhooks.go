@@ -44,22 +44,22 @@ func (e *Engine) createWebhook(ctx context.Context, by picket.Caller, spec picke
 	if _, err := rand.Read(random); err != nil {
 		return picket.NewWebhook{}, err
 	}
-	sealedURL, err := e.store.cfg.Sealer.Wrap(e.place(id, "url"), spec.URL)
+	sealedURL, err := e.store.cfg.Sealer.Wrap(e.sealContext(id, "url"), spec.URL)
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
 	secret := picket.Secret(picket.WebhookSecretPrefix + base64.StdEncoding.EncodeToString(random))
-	sealedSecret, err := e.store.cfg.Sealer.Wrap(e.place(id, "secret"), secret)
+	sealedSecret, err := e.store.cfg.Sealer.Wrap(e.sealContext(id, "secret"), secret)
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
-	got, err := e.run(ctx, "webhook_create", id, spec.Name, shownURL(target), sealedURL, sealedSecret,
+	got, err := e.run(ctx, "webhook_create", id, spec.Name, redactedURL(target), sealedURL, sealedSecret,
 		strings.Join(spec.Types, ","),
 		string(spec.Format), by.Actor, picket.MaxWebhooks, by.Once.Key, by.Once.Body, look)
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
-	t, err := e.target("webhook_create", got)
+	t, err := e.unsealTarget("webhook_create", got)
 	if err == nil && t.Secret == "" {
 		err = picket.Refuse(picket.CodeStateConflict, "Delete the webhook and make another.",
 			"the secret of the webhook that this request made cannot be shown again: its key is not here any more")
@@ -100,8 +100,8 @@ func checkWebhook(spec *picket.WebhookSpec) (*url.URL, error) {
 	return target, nil
 }
 
-// shownURL is as much of a URL as everybody may see.
-func shownURL(u *url.URL) string {
+// redactedURL is as much of a URL as everybody may see.
+func redactedURL(u *url.URL) string {
 	shown := u.Scheme + "://" + u.Host
 	if strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		shown += "/…"
@@ -109,8 +109,8 @@ func shownURL(u *url.URL) string {
 	return shown
 }
 
-// place is what a part of a webhook is sealed for.
-func (e *Engine) place(id, part string) string {
+// sealContext is what a part of a webhook is sealed for.
+func (e *Engine) sealContext(id, part string) string {
 	return "webhook " + e.namespace + " " + id + " " + part
 }
 
@@ -127,7 +127,7 @@ func (e *Engine) Webhooks(ctx context.Context) ([]picket.Webhook, error) {
 		out = append(out, w)
 	}
 	slices.SortFunc(out, func(a, b picket.Webhook) int { return cmp.Compare(a.WebhookID, b.WebhookID) })
-	return out, r.bad
+	return out, r.err
 }
 
 // Webhook shows one target.
@@ -147,10 +147,10 @@ func (e *Engine) WebhookTarget(ctx context.Context, id string) (picket.WebhookTa
 	}
 	r := &reply{script: "webhook_list"}
 	row := r.at(r.list(got), 0)
-	if r.bad != nil {
-		return picket.WebhookTarget{}, r.bad
+	if r.err != nil {
+		return picket.WebhookTarget{}, r.err
 	}
-	return e.target("webhook_list", row)
+	return e.unsealTarget("webhook_list", row)
 }
 
 // DeleteWebhook forgets a target and answers what it was.
@@ -175,5 +175,5 @@ func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Cal
 	}
 	r := &reply{script: script}
 	w, _ := r.webhook(got)
-	return w, r.bad
+	return w, r.err
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// turn claims what there is; "" when there is nothing.
-func (f *fixture) turn(t *testing.T, claim string) picket.WebhookTurn {
+// mu claims what there is; "" when there is nothing.
+func (f *fixture) acquireTurn(t *testing.T, claim string) picket.WebhookTurn {
 	t.Helper()
-	turn, err := f.ClaimWebhook(f.ctx, claim)
+	turn, err := f.TakeWebhookTurn(f.ctx, claim)
 	ok(t, err)
 	return turn
 }
@@ -22,10 +22,10 @@ func (f *fixture) turn(t *testing.T, claim string) picket.WebhookTurn {
 // A target is one's own for as long as a claim lasts in store time, and each
 // step begins it anew; then it is the next one's, and the first has no say.
 func TestATargetHasOneDelivererAtATime(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		made, err := f.CreateWebhook(f.ctx, operator, everyEvent)
 		ok(t, err)
-		early := f.turn(t, "early") // that it was made may be for it
+		early := f.acquireTurn(t, "early") // that it was made may be for it
 		_, err = f.AdvanceWebhook(f.ctx,
 			picket.WebhookStep{
 				WebhookID: made.WebhookID,
@@ -35,20 +35,21 @@ func TestATargetHasOneDelivererAtATime(t *testing.T) {
 				Outcome:   picket.WebhookPassed,
 			})
 		ok(t, err)
-		if turn := f.turn(t, "idle"); turn.WebhookID != "" || turn.Wait != 0 || turn.Seq != early.Seq {
+		if turn := f.acquireTurn(t, "idle"); turn.WebhookID != "" || turn.Wait != 0 || turn.Seq != early.Seq {
 			t.Fatalf("there is nothing to be sent: %+v", turn)
 		}
 		for range 3 {
-			f.submit(t, picket.TaskSpec{})
+			f.mustSubmit(t, picket.TaskSpec{})
 		}
-		first := f.turn(t, "first")
+		first := f.acquireTurn(t, "first")
 		if first.WebhookID != made.WebhookID || first.Secret != made.Secret || first.Target != everyEvent.URL {
 			t.Fatalf("claimed %+v", first)
 		}
-		if turn := f.turn(t, "second"); turn.WebhookID != "" || turn.Wait <= 0 || turn.Wait > picket.WebhookClaim {
+		if turn := f.acquireTurn(t, "second"); turn.WebhookID != "" || turn.Wait <= 0 ||
+			turn.Wait > picket.WebhookClaim {
 			t.Fatalf("claimed twice, or no word of when: %+v", turn)
 		}
-		f.jump(t, 20*time.Second)
+		f.jumpStoreTime(t, 20*time.Second)
 		from := position(first.Cursor)
 		step := picket.WebhookStep{
 			WebhookID: made.WebhookID,
@@ -60,12 +61,12 @@ func TestATargetHasOneDelivererAtATime(t *testing.T) {
 		}
 		_, err = f.AdvanceWebhook(f.ctx, step)
 		ok(t, err)
-		f.jump(t, 20*time.Second)
-		if turn := f.turn(t, "second"); turn.WebhookID != "" {
+		f.jumpStoreTime(t, 20*time.Second)
+		if turn := f.acquireTurn(t, "second"); turn.WebhookID != "" {
 			t.Fatalf("40 s after the claim and 20 s after a step: %+v", turn)
 		}
-		f.jump(t, 11*time.Second)
-		second := f.turn(t, "second")
+		f.jumpStoreTime(t, 11*time.Second)
+		second := f.acquireTurn(t, "second")
 		if second.WebhookID != made.WebhookID || position(second.Cursor) != from+1 {
 			t.Fatalf("after the claim: %+v", second)
 		}
@@ -97,19 +98,19 @@ func TestATargetHasOneDelivererAtATime(t *testing.T) {
 
 // Of many that claim at once each target is had by one.
 func TestManyClaimsAtOnce(t *testing.T) {
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
 	for range 5 {
 		_, err := f.CreateWebhook(f.ctx, operator, everyEvent)
 		ok(t, err)
 	}
-	f.submit(t, picket.TaskSpec{})
+	f.mustSubmit(t, picket.TaskSpec{})
 	var mu sync.Mutex
 	had := map[string]int{}
 	var group sync.WaitGroup
 	for i := range 20 {
 		group.Go(func() {
-			turn, err := f.ClaimWebhook(f.ctx, fmt.Sprint("claim_", i))
+			turn, err := f.TakeWebhookTurn(f.ctx, fmt.Sprint("claim_", i))
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -127,13 +128,13 @@ func TestManyClaimsAtOnce(t *testing.T) {
 // What fails for a day is dead, however seldom it was tried.
 // An outage of hours, or a failure or two on a quiet day, gives nobody up.
 func TestADayOfFailuresIsEnough(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
 		made, err := f.CreateWebhook(f.ctx, operator, everyEvent)
 		ok(t, err)
-		f.submit(t, picket.TaskSpec{})
+		f.mustSubmit(t, picket.TaskSpec{})
 		fail := func(n int) picket.WebhookState {
 			t.Helper()
-			turn := f.turn(t, fmt.Sprint("claim_", n))
+			turn := f.acquireTurn(t, fmt.Sprint("claim_", n))
 			state, err := f.AdvanceWebhook(f.ctx,
 				picket.WebhookStep{
 					WebhookID: turn.WebhookID,
@@ -156,15 +157,15 @@ func TestADayOfFailuresIsEnough(t *testing.T) {
 			len(w.LastError) > 200 {
 			t.Errorf("the next attempt comes %v after its creation; %d bytes of an error", wait, len(w.LastError))
 		}
-		if turn := f.turn(t, "soon"); turn.WebhookID != "" || turn.Wait > time.Minute {
+		if turn := f.acquireTurn(t, "soon"); turn.WebhookID != "" || turn.Wait > time.Minute {
 			t.Errorf("before it is due: %+v", turn)
 		}
-		f.jump(t, 25*time.Hour)
+		f.jumpStoreTime(t, 25*time.Hour)
 		for n := 2; n < 20; n++ {
 			if state := fail(n); state != picket.WebhookActive {
 				t.Fatalf("%d failures in more than a day: %s", n, state)
 			}
-			f.jump(t, 2*time.Minute)
+			f.jumpStoreTime(t, 2*time.Minute)
 		}
 		if state := fail(20); state != picket.WebhookDead {
 			t.Errorf("20 failures in more than a day: %s", state)
@@ -175,9 +176,9 @@ func TestADayOfFailuresIsEnough(t *testing.T) {
 			if state := fail(n); state != picket.WebhookActive {
 				t.Fatalf("%d failures in an hour: %s", n-20, state)
 			}
-			f.jump(t, 2*time.Minute)
+			f.jumpStoreTime(t, 2*time.Minute)
 		}
-		f.jump(t, 23*time.Hour+10*time.Minute)
+		f.jumpStoreTime(t, 23*time.Hour+10*time.Minute)
 		if state := fail(46); state != picket.WebhookDead {
 			t.Errorf("failures for a day: %s", state)
 		}
@@ -187,10 +188,10 @@ func TestADayOfFailuresIsEnough(t *testing.T) {
 // What a webhook is made of stays secret in the store, in the log and in every
 // view, and there are so many of them and no more.
 func TestAWebhookKeepsItsSecrets(t *testing.T) {
-	both(t, func(t *testing.T, f *fixture) {
-		made, err := f.CreateWebhook(f.ctx, once("W"), everyEvent)
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		made, err := f.CreateWebhook(f.ctx, idempotent("W"), everyEvent)
 		ok(t, err)
-		again, err := f.CreateWebhook(f.ctx, once("W"), everyEvent)
+		again, err := f.CreateWebhook(f.ctx, idempotent("W"), everyEvent)
 		ok(t, err)
 		if again.WebhookID != made.WebhookID || again.Secret != made.Secret ||
 			!strings.HasPrefix(made.Secret.Reveal(), picket.WebhookSecretPrefix) {
@@ -205,7 +206,7 @@ func TestAWebhookKeepsItsSecrets(t *testing.T) {
 		ok(t, err)
 		gone, err := f.DeleteWebhook(f.ctx, operator, other.WebhookID)
 		ok(t, err)
-		store := f.everything(t) + fmt.Sprintf("%+v %+v", all, gone)
+		store := f.storedText(t) + fmt.Sprintf("%+v %+v", all, gone)
 		for _, secret := range []string{"a/secret", made.Secret.Reveal(), other.Secret.Reveal(),
 			strings.TrimPrefix(made.Secret.Reveal(), picket.WebhookSecretPrefix)} {
 			if strings.Contains(store, secret) {
@@ -224,8 +225,8 @@ func TestAWebhookKeepsItsSecrets(t *testing.T) {
 	})
 }
 
-// everything is what the namespace holds, as text.
-func (f *fixture) everything(t *testing.T) string {
+// isUnfiltered is what the namespace holds, as text.
+func (f *fixture) storedText(t *testing.T) string {
 	t.Helper()
 	text, err := dump(f.ctx, f.raw, nil)
 	ok(t, err)
@@ -234,7 +235,7 @@ func (f *fixture) everything(t *testing.T) string {
 
 // The same part of one target's record opens nowhere else.
 func TestASealedURLCannotBeMoved(t *testing.T) {
-	f := open(t, rig.Real(t))
+	f := openFixture(t, rig.Real(t))
 	defer f.close()
 	one, err := f.CreateWebhook(f.ctx, operator, everyEvent)
 	ok(t, err)

@@ -9,10 +9,10 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// ClaimWebhook gives a deliverer a target that has something to be sent, for
+// TakeWebhookTurn gives a deliverer a target that has something to be sent, for
 // itself alone until picket.WebhookClaim is over. claimID is the deliverer's
 // choice; after a lost reply the same one is given the same target.
-func (e *Engine) ClaimWebhook(ctx context.Context, claimID string) (picket.WebhookTurn, error) {
+func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.WebhookTurn, error) {
 	got, err := e.run(ctx, "webhook_claim", claimID, picket.WebhookClaim.Milliseconds())
 	if err != nil {
 		return picket.WebhookTurn{}, err
@@ -24,11 +24,11 @@ func (e *Engine) ClaimWebhook(ctx context.Context, claimID string) (picket.Webho
 		Seq:     r.int(r.at(l, 2)),
 		Wait:    time.Duration(r.int(r.at(l, 3))) * time.Millisecond,
 	}
-	if r.bad != nil || r.text(r.at(l, 4)) == "" {
-		return turn, r.bad
+	if r.err != nil || r.text(r.at(l, 4)) == "" {
+		return turn, r.err
 	}
 	l[3] = "" // it is not waited for
-	turn.WebhookTarget, err = e.target("webhook_claim", []any{l[0], l[1], l[3], l[4], r.at(l, 5)})
+	turn.WebhookTarget, err = e.unsealTarget("webhook_claim", []any{l[0], l[1], l[3], l[4], r.at(l, 5)})
 	return turn, err
 }
 
@@ -43,7 +43,7 @@ func (e *Engine) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (pick
 		return "", err
 	}
 	r := &reply{script: "webhook_advance"}
-	return picket.WebhookState(r.text(r.at(r.list(got), 1))), r.bad
+	return picket.WebhookState(r.text(r.at(r.list(got), 1))), r.err
 }
 
 func clipped(text string, most int) string {
@@ -53,17 +53,17 @@ func clipped(text string, most int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// target opens what a row holds sealed. What another key has sealed stays
+// unsealTarget opens what a row holds sealed. What another key has sealed stays
 // empty: who posts to it says so.
-func (e *Engine) target(script string, row any) (t picket.WebhookTarget, err error) {
+func (e *Engine) unsealTarget(script string, row any) (t picket.WebhookTarget, err error) {
 	r := &reply{script: script}
 	w, h := r.webhook(row)
-	if r.bad != nil {
-		return t, r.bad
+	if r.err != nil {
+		return t, r.err
 	}
 	t.Webhook = w
-	address, errURL := e.store.cfg.Sealer.Unwrap(e.place(w.WebhookID, "url"), h["url"])
-	secret, errSecret := e.store.cfg.Sealer.Unwrap(e.place(w.WebhookID, "secret"), h["secret"])
+	address, errURL := e.store.cfg.Sealer.Unwrap(e.sealContext(w.WebhookID, "url"), h["url"])
+	secret, errSecret := e.store.cfg.Sealer.Unwrap(e.sealContext(w.WebhookID, "secret"), h["secret"])
 	if errURL == nil && errSecret == nil {
 		t.Target, t.Secret = address, secret
 	}
@@ -83,10 +83,10 @@ func (r *reply) webhook(v any) (picket.Webhook, map[string]string) {
 		Format:     picket.WebhookFormat(h["format"]),
 		State:      picket.WebhookState(h["state"]),
 		Cursor:     h["cursor"],
-		Failures:   int(integer(h["failures"])),
-		LastStatus: int(integer(h["status"])),
+		Failures:   int(parseInt(h["failures"])),
+		LastStatus: int(parseInt(h["status"])),
 		LastError:  h["error"],
-		CreatedAt:  picket.Instant(integer(h["created"])),
+		CreatedAt:  picket.Instant(parseInt(h["created"])),
 		CreatedBy:  h["by"],
 	}
 	if h["types"] != "" {
@@ -98,7 +98,7 @@ func (r *reply) webhook(v any) (picket.Webhook, map[string]string) {
 	return w, h
 }
 
-func aboutWebhook(f facts) (message, remedy string) {
+func webhookConflict(f facts) (message, remedy string) {
 	switch {
 	case f["limit"] != "":
 		return "there are " + f["limit"] + " webhooks already, and more are not kept",

@@ -20,27 +20,27 @@ import (
 // lockWait is longer than an adoption takes with its wait for the clock.
 const lockWait = 1500 * time.Millisecond
 
-// witness is what this machine knows of a namespace's store even when the store
+// lateHolder is what this machine knows of a namespace's store even when the store
 // forgets: the highest floor it ever used and a number above every sequence
 // number it has seen. It is a small file, and several processes may share it.
 type witness struct {
 	path  string
 	fault func(point string) error
 
-	turn  sync.Mutex // held by who is allowed to raise
-	known atomic.Pointer[witnessed]
+	mu     sync.Mutex // held by who is allowed to raise
+	record atomic.Pointer[floorRecord]
 }
 
-// witnessed is the content of the file. Its numbers only rise.
-type witnessed struct {
+// floorRecord is the content of the file. Its numbers only rise.
+type floorRecord struct {
 	Namespace string `json:"namespace"`
 	StoreID   string `json:"storeId"` // of the last store seen
 	Floor     int64  `json:"floor"`   // no token above it was granted by a store with a lower floor
 	Ceiling   int64  `json:"ceiling"` // above every sequence number seen
 }
 
-// blank reports whether nothing was ever witnessed.
-func (w witnessed) blank() bool { return w.StoreID == "" && w.Floor == 0 }
+// isEmpty reports whether nothing was ever witnessed.
+func (w floorRecord) isEmpty() bool { return w.StoreID == "" && w.Floor == 0 }
 
 // openWitness reads the file of a namespace of the store at an address: two
 // stores that share a directory know nothing of each other.
@@ -50,8 +50,8 @@ func openWitness(dir, namespace, address string, fault func(string) error) (*wit
 	}
 	sum := sha256.Sum256([]byte(address))
 	w := &witness{path: filepath.Join(dir, fmt.Sprintf("%s@%x.json", namespace, sum[:4])), fault: fault}
-	w.known.Store(&witnessed{Namespace: namespace})
-	return w, w.inTurn(func() error { return nil })
+	w.record.Store(&floorRecord{Namespace: namespace})
+	return w, w.withLock(func() error { return nil })
 }
 
 // WitnessedFloor is the floor that a witness in a directory holds for a
@@ -60,7 +60,7 @@ func WitnessedFloor(dir, namespace, storeID string) (floor int64, known bool, er
 	paths, err := filepath.Glob(filepath.Join(dir, namespace+"@*.json"))
 	for _, path := range paths {
 		w := &witness{path: path}
-		w.known.Store(&witnessed{Namespace: namespace})
+		w.record.Store(&floorRecord{Namespace: namespace})
 		file, err := w.read()
 		if err != nil {
 			return 0, false, err
@@ -76,48 +76,48 @@ func WitnessedFloor(dir, namespace, storeID string) (floor int64, known bool, er
 func (w *witness) writable() error {
 	temp := w.path + ".try"
 	if err := os.WriteFile(temp, []byte("1"), 0o600); err != nil {
-		return w.unusable(err)
+		return w.unwritable(err)
 	}
 	return os.Remove(temp)
 }
 
-// now is what was last read or written.
-func (w *witness) now() witnessed { return *w.known.Load() }
+// current is what was last read or written.
+func (w *witness) current() floorRecord { return *w.record.Load() }
 
-// inTurn runs do while no other goroutine, and no other process that shares the
+// withLock runs do while no other goroutine, and no other process that shares the
 // file, can raise the witness; it begins by reading the file.
-func (w *witness) inTurn(do func() error) error {
-	w.turn.Lock()
-	defer w.turn.Unlock()
+func (w *witness) withLock(do func() error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	unlock, err := lockFile(w.path + ".lock")
 	if err != nil {
-		return w.unusable(err)
+		return w.unwritable(err)
 	}
 	defer unlock()
 	file, err := w.read()
-	if err != nil && w.now().blank() {
+	if err != nil && w.current().isEmpty() {
 		return err // and else it is written anew
 	}
-	known := w.now().merged(file)
-	w.known.Store(&known)
+	known := w.current().mergedWith(file)
+	w.record.Store(&known)
 	return do()
 }
 
-// raise makes higher numbers durable before it returns. Only inside inTurn.
-func (w *witness) raise(to witnessed) error {
-	next := w.now().merged(to)
+// growTree makes higher numbers durable before it returns. Only inside withLock.
+func (w *witness) raise(to floorRecord) error {
+	next := w.current().mergedWith(to)
 	next.StoreID = to.StoreID
 	if file, err := w.read(); err == nil && file == next {
 		return nil
 	}
 	if err := w.write(next); err != nil {
-		return w.unusable(err)
+		return w.unwritable(err)
 	}
-	w.known.Store(&next)
+	w.record.Store(&next)
 	return nil
 }
 
-func (w *witness) unusable(err error) error {
+func (w *witness) unwritable(err error) error {
 	e := picket.Refuse(picket.CodeUnavailable,
 		"Give "+filepath.Dir(w.path)+" free space and the right to write, then repeat the same request.",
 		"the witness of the store cannot be written")
@@ -125,9 +125,9 @@ func (w *witness) unusable(err error) error {
 	return e.Because(err)
 }
 
-// merged never lowers a number: a file that was lost or put back from an older
+// mergedWith never lowers a number: a file that was lost or put back from an older
 // copy is no reason to.
-func (w witnessed) merged(other witnessed) witnessed {
+func (w floorRecord) mergedWith(other floorRecord) floorRecord {
 	if w.StoreID == "" {
 		w.StoreID = other.StoreID
 	}
@@ -135,26 +135,26 @@ func (w witnessed) merged(other witnessed) witnessed {
 	return w
 }
 
-func (w *witness) read() (witnessed, error) {
-	namespace := w.now().Namespace
+func (w *witness) read() (floorRecord, error) {
+	namespace := w.current().Namespace
 	text, err := os.ReadFile(w.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return witnessed{}, nil
+		return floorRecord{}, nil
 	}
 	if err != nil {
-		return witnessed{}, fmt.Errorf("read witness: %w", err)
+		return floorRecord{}, fmt.Errorf("read witness: %w", err)
 	}
-	var file witnessed
+	var file floorRecord
 	if err := jsonv2.Unmarshal(text, &file, jsonv2.RejectUnknownMembers(true)); err != nil ||
 		file.Namespace != namespace || file.Floor < 0 {
-		return witnessed{}, picket.Refuse(picket.CodeUnavailable,
+		return floorRecord{}, picket.Refuse(picket.CodeUnavailable,
 			"Move it away and start again: the floor is then taken from Redis, or from the clock where that is another server.",
 			"the witness file %s is damaged", w.path).Because(err)
 	}
 	return file, nil
 }
 
-func (w *witness) write(next witnessed) error {
+func (w *witness) write(next floorRecord) error {
 	text, err := jsonv2.Marshal(next)
 	if err != nil {
 		return err

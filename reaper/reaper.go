@@ -19,20 +19,20 @@ type Sweeps interface {
 	Tick(ctx context.Context) error
 	// ExpireDue ends up to limit leases past their deadline.
 	ExpireDue(ctx context.Context, limit int) (int, error)
-	// Chore does up to limit pieces of book-keeping left by a transition.
-	Chore(ctx context.Context, limit int) (int, error)
-	// Judge looks at up to limit agents whose silence or drain has become due.
-	Judge(ctx context.Context, limit int) (int, error)
-	// ReapHolds settles up to limit paid calls that nobody has settled in time.
-	ReapHolds(ctx context.Context, limit int) (int, error)
-	// Retain deletes up to limit things older than their retention.
-	Retain(ctx context.Context, keep picket.Retention, limit int) (int, error)
+	// RunChores does up to limit pieces of book-keeping left by a transition.
+	RunChores(ctx context.Context, limit int) (int, error)
+	// JudgeAgents looks at up to limit agents whose silence or drain has become due.
+	JudgeAgents(ctx context.Context, limit int) (int, error)
+	// SettleOverdueCalls settles up to limit paid calls that nobody has settled in time.
+	SettleOverdueCalls(ctx context.Context, limit int) (int, error)
+	// ApplyRetention deletes up to limit things older than their retention.
+	ApplyRetention(ctx context.Context, keep picket.Retention, limit int) (int, error)
 	// InspectNext holds about limit entries more against the invariants and
 	// repairs what is safe to repair; where it goes on is kept in the store.
 	InspectNext(ctx context.Context, limit int) error
-	// Measure adds up the memory of the next keys of the namespace, among about
+	// MeasureMemory adds up the memory of the next keys of the namespace, among about
 	// limit keys of the store; where it goes on is kept in the store.
-	Measure(ctx context.Context, limit int) (int, error)
+	MeasureMemory(ctx context.Context, limit int) (int, error)
 }
 
 // MaxTick is the longest pause between two ticks: store time stands still
@@ -128,18 +128,23 @@ func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 			log:   log,
 			round: r.batches(log, "leases expired", cfg.MaxBatches, s.ExpireDue),
 		},
-		{name: "chore", every: cfg.SweepEvery, log: log, round: r.batches(log, "chores done", cfg.MaxBatches, s.Chore)},
+		{
+			name:  "chore",
+			every: cfg.SweepEvery,
+			log:   log,
+			round: r.batches(log, "chores done", cfg.MaxBatches, s.RunChores),
+		},
 		{
 			name:  "judge",
 			every: cfg.SweepEvery,
 			log:   log,
-			round: r.batches(log, "agents judged", cfg.MaxBatches, s.Judge),
+			round: r.batches(log, "agents judged", cfg.MaxBatches, s.JudgeAgents),
 		},
 		{
 			name:  "holds",
 			every: cfg.SweepEvery,
 			log:   log,
-			round: r.batches(log, "calls settled", cfg.MaxBatches, s.ReapHolds),
+			round: r.batches(log, "calls settled", cfg.MaxBatches, s.SettleOverdueCalls),
 		},
 		{
 			name:  "retain",
@@ -147,7 +152,7 @@ func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 			log:   log,
 			round: r.batches(log, "old records deleted", math.MaxInt,
 				func(ctx context.Context, limit int) (int, error) {
-					return s.Retain(ctx, cfg.Retention, limit)
+					return s.ApplyRetention(ctx, cfg.Retention, limit)
 				}),
 		},
 		{
@@ -157,7 +162,7 @@ func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 			round: func(ctx context.Context) error { return s.InspectNext(ctx, cfg.Batch) },
 		},
 		{name: "measure", every: cfg.MeasureEvery, log: log, round: func(ctx context.Context) error {
-			_, err := s.Measure(ctx, measureKeys)
+			_, err := s.MeasureMemory(ctx, measureKeys)
 			return err
 		}},
 	}

@@ -50,18 +50,18 @@ func (s *script) ExpireDue(_ context.Context, limit int) (int, error) {
 	return n, nil
 }
 
-func (s *script) Chore(ctx context.Context, _ int) (int, error) {
+func (s *script) RunChores(ctx context.Context, _ int) (int, error) {
 	if s.chore != nil {
 		s.chore(ctx)
 	}
 	return 0, nil
 }
 
-func (s *script) Judge(context.Context, int) (int, error) { return 0, nil }
+func (s *script) JudgeAgents(context.Context, int) (int, error) { return 0, nil }
 
-func (s *script) ReapHolds(context.Context, int) (int, error) { return 0, nil }
+func (s *script) SettleOverdueCalls(context.Context, int) (int, error) { return 0, nil }
 
-func (s *script) Retain(_ context.Context, keep picket.Retention, _ int) (int, error) {
+func (s *script) ApplyRetention(_ context.Context, keep picket.Retention, _ int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kept = append(s.kept, keep)
@@ -78,7 +78,7 @@ func (s *script) InspectNext(_ context.Context, limit int) error {
 	return nil
 }
 
-func (s *script) Measure(_ context.Context, limit int) (int, error) {
+func (s *script) MeasureMemory(_ context.Context, limit int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.measured = append(s.measured, limit)

@@ -157,7 +157,7 @@ func (d *desk) HeldTask(_ context.Context, h picket.Held, _ string) (picket.Task
 	return picket.Task{TaskID: h.TaskID}, d.note("get_task", h)
 }
 
-func (d *desk) RefusedWrite(_ context.Context, _ picket.Held, verb string, refusal *picket.Error) {
+func (d *desk) RecordRefusedWrite(_ context.Context, _ picket.Held, verb string, refusal *picket.Error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.refused = append(d.refused, verb+" "+string(refusal.Code))

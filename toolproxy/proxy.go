@@ -38,9 +38,9 @@ type Door interface {
 
 // witness is told of writes that the fence kept out.
 type witness interface {
-	// RefusedWrite counts a refused write and puts it into the event log, even
+	// RecordRefusedWrite counts a refused write and puts it into the event log, even
 	// when ctx has ended. It never fails: the refusal has been decided already.
-	RefusedWrite(ctx context.Context, held picket.Held, verb string, refusal *picket.Error)
+	RecordRefusedWrite(ctx context.Context, held picket.Held, verb string, refusal *picket.Error)
 }
 
 // Config says whom the proxy trusts and where it knocks.
@@ -235,5 +235,5 @@ func (p *Proxy) recordRefusal(ctx context.Context, w witness, held picket.Held, 
 	}
 	p.log.DebugContext(ctx, "write refused", "task", held.TaskID, "run", held.RunID, "fence", held.Fence, "verb", verb,
 		"code", string(refusal.Code))
-	w.RefusedWrite(ctx, held, verb, refusal)
+	w.RecordRefusedWrite(ctx, held, verb, refusal)
 }

@@ -31,7 +31,7 @@ var ends = []struct {
 	{"stop button", func(h *house, _ picket.Lease) {
 		_, err := h.Pause(h.ctx, operator, true, "test")
 		h.ok(err)
-		_, err = h.Chore(h.ctx, 100)
+		_, err = h.RunChores(h.ctx, 100)
 		h.ok(err)
 	}, "lost"},
 }

@@ -73,15 +73,15 @@ func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
 		Quotas:       h.cfg.quotas(),
 		Witness:      h.witness,
 		Found:        h.found,
-		Adopted:      h.adopted,
-		HousePerDay:  h.cfg.housePerDay(),
+		OnAdopt:      h.adopted,
+		DailyLimit:   h.cfg.housePerDay(),
 		TaskEnvelope: h.cfg.taskEnvelope(),
 	})
 	if err != nil {
 		return nil, cannotOpen(err)
 	}
 	if h.prices != nil && h.orchestrator {
-		h.prices.allow = store.Allow
+		h.prices.allow = store.SetBudgets
 	}
 	return store, nil
 }
@@ -162,7 +162,7 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	control, err := api.New(api.Config{
 		Engine:       store.Engine,
 		Engines:      store.Engines,
-		Calls:        store.Calls,
+		Calls:        store.ScriptStats,
 		Log:          h.log,
 		AllowedHosts: h.hosts(),
 		Advice:       h.cfg.advice(),
@@ -225,7 +225,7 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 		group.Go(func() error { return d.Run(ctx) })
 	}
 	if h.orchestrator {
-		group.Go(func() error { return store.Keep(ctx) })
+		group.Go(func() error { return store.Monitor(ctx) })
 	}
 	group.Go(func() error { return web.Serve(ctx, l, e, h.log) })
 	return group.Wait()

@@ -162,7 +162,7 @@ func (s *squad) ticks(ctx context.Context) (sample, error) {
 		if err := s.engine.Tick(ctx); err != nil {
 			return sample{}, err
 		}
-		judged, err := s.engine.Judge(ctx, reapBatch)
+		judged, err := s.engine.JudgeAgents(ctx, reapBatch)
 		if err != nil {
 			return sample{}, err
 		}

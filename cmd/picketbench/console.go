@@ -169,7 +169,7 @@ func signIn(ctx context.Context, e *orchestrator.Engine, at string) (*http.Cooki
 	if err != nil {
 		return nil, fmt.Errorf("begin login: %w", err)
 	}
-	token, _, err := e.OpenSession(ctx, code, benchHost)
+	token, _, err := e.OpenLogin(ctx, code, benchHost)
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}

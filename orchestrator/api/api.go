@@ -31,7 +31,7 @@ type Config struct {
 	// Required.
 	Engines func() []*orchestrator.Engine
 	// Calls counts the scripts of the store, for metrics. Defaults to none.
-	Calls func() []orchestrator.Calls
+	Calls func() []orchestrator.ScriptStats
 	// Connections counts those of the process, for metrics. Defaults to none.
 	Connections func() web.ConnectionCounts
 	// Rates bounds the requests of each key. Defaults to no bound.

@@ -141,7 +141,7 @@ func hooked(p *plane) string {
 func hookedAndOff(p *plane) string {
 	id := hooked(p)
 	p.toReview()
-	turn, err := p.ClaimWebhook(p.t.Context(), "c1")
+	turn, err := p.TakeWebhookTurn(p.t.Context(), "c1")
 	must(p.t, err)
 	if turn.WebhookID != id {
 		p.t.Fatalf("the turn is %+v", turn)

@@ -21,7 +21,7 @@ const scrapeAge = time.Second
 // unless their help says otherwise.
 type engineCollector struct {
 	engines func() []*orchestrator.Engine
-	calls   func() []orchestrator.Calls // may be nil
+	calls   func() []orchestrator.ScriptStats // may be nil
 
 	mu    sync.Mutex
 	looks map[string]*look
@@ -104,7 +104,7 @@ func (l *look) now(ctx context.Context, engine *orchestrator.Engine) (picket.Sta
 
 func collectCounters(ch chan<- prometheus.Metric, engine *orchestrator.Engine) {
 	ns := engine.Namespace()
-	did := engine.Activity()
+	did := engine.LeaseMetrics()
 	ch <- counter(grantsDesc, did.Grants, ns)
 	ch <- counter(renewalsDesc, did.Renewals, ns)
 	ch <- histogram(pickUpDesc, did.PickUp, ns)
@@ -117,7 +117,7 @@ func collectCounters(ch chan<- prometheus.Metric, engine *orchestrator.Engine) {
 		}
 	}
 	collectViolations(ch, ns, engine.Violations())
-	ch <- counter(driftDesc, engine.Drifts(), ns)
+	ch <- counter(driftDesc, engine.ClockDrifts(), ns)
 }
 
 // collectViolations shows a 0 for what was never met: a counter that begins

@@ -41,7 +41,7 @@ func advanceLease(r request) error {
 	if err := r.checkAgent(req.Acquire.AgentID); err != nil {
 		return err
 	}
-	held, err := r.engine.Held(req)
+	held, err := r.engine.OpenLeaseToken(req)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func advanceLease(r request) error {
 	got, err := r.engine.Advance(ctx, held, by, req)
 	var refusal *picket.Error
 	if errors.As(err, &refusal) && refusal.Code.Fenced() {
-		r.engine.RefusedWrite(r.ctx(), held, "advance", refusal)
+		r.engine.RecordRefusedWrite(r.ctx(), held, "advance", refusal)
 	}
 	return r.grants(ctx, got.Leases, got, err)
 }

@@ -21,7 +21,7 @@ func (p *plane) busy(s rig.Store) {
 	t := p.t
 	t.Helper()
 	ctx := t.Context()
-	p.store.Allow(&budget.Envelope{Tokens: 10_000_000, USD: 20_000_000_000}, nil)
+	p.store.SetBudgets(&budget.Envelope{Tokens: 10_000_000, USD: 20_000_000_000}, nil)
 	p.toHandoff()
 	p.toReview()
 	p.submit(`{"title":"late"}`)
@@ -30,8 +30,8 @@ func (p *plane) busy(s rig.Store) {
 		_, err := p.Renew(ctx, held)
 		must(t, err)
 	}
-	p.RefusedWrite(ctx, held, "report", picket.Refuse(picket.CodeStaleFence, "Stop.", "an old token"))
-	_, err := p.Measure(ctx, 1000)
+	p.RecordRefusedWrite(ctx, held, "report", picket.Refuse(picket.CodeStaleFence, "Stop.", "an old token"))
+	_, err := p.MeasureMemory(ctx, 1000)
 	must(t, err)
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
@@ -138,11 +138,11 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 func TestAScrapeIsOneLook(t *testing.T) {
 	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
 		before := map[string]int64{}
-		for _, c := range p.store.Calls() {
+		for _, c := range p.store.ScriptStats() {
 			before[c.Script] = c.Count
 		}
 		looks := func() (n int64) {
-			for _, c := range p.store.Calls() {
+			for _, c := range p.store.ScriptStats() {
 				switch {
 				case c.Script == "stats":
 					n = c.Count - before[c.Script]

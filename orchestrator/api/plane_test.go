@@ -108,7 +108,7 @@ func prepare(t testing.TB, s rig.Store, cfg api.Config,
 		})
 	must(t, err)
 	p.store, p.Engine = store, store.Engine("default")
-	cfg.Engine, cfg.Engines, cfg.Calls, cfg.Log = store.Engine, store.Engines, store.Calls, logger
+	cfg.Engine, cfg.Engines, cfg.Calls, cfg.Log = store.Engine, store.Engines, store.ScriptStats, logger
 	p.other = store.Engine("other")
 	p.api, err = api.New(cfg)
 	must(t, err)

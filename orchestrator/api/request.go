@@ -121,7 +121,7 @@ func (r request) waiting() (ctx context.Context, done func()) {
 	if r.who.KeyID == "" {
 		return ctx, end
 	}
-	held, stop := r.engine.WhileKeyHolds(ctx, r.who.KeyID)
+	held, stop := r.engine.KeyContext(ctx, r.who.KeyID)
 	return held, func() { stop(); end() }
 }
 

@@ -146,7 +146,7 @@ func TestExpiredCursor(t *testing.T) {
 			p.submit(`{"title":"x"}`)
 		}
 		for {
-			n, err := p.Retain(t.Context(), picket.Retention{MaxEvents: 1}, 100)
+			n, err := p.ApplyRetention(t.Context(), picket.Retention{MaxEvents: 1}, 100)
 			must(t, err)
 			if n == 0 {
 				break

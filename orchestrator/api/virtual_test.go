@@ -49,7 +49,7 @@ func (p *plane) pass(d time.Duration) {
 		time.Sleep(step)
 		d -= step
 		must(p.t, p.Tick(p.t.Context()))
-		_, err := p.Judge(p.t.Context(), 100)
+		_, err := p.JudgeAgents(p.t.Context(), 100)
 		must(p.t, err)
 		_, err = p.ExpireDue(p.t.Context(), 100)
 		must(p.t, err)

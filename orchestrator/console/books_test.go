@@ -57,7 +57,7 @@ func TestTheDaysMoney(t *testing.T) {
 		if p := s.get("/console/budgets/house"); p.status != http.StatusNotFound {
 			t.Errorf("no day's envelope: %d", p.status)
 		}
-		o.store.Allow(&budget.Envelope{USD: 2000 * cents, Tokens: 50_000_000}, nil)
+		o.store.SetBudgets(&budget.Envelope{USD: 2000 * cents, Tokens: 50_000_000}, nil)
 		var ids []string
 		for n := range 20 {
 			id, held := o.run(picket.TaskSpec{

@@ -32,10 +32,10 @@ type sessions interface {
 	Authenticate(ctx context.Context, key picket.Secret) (picket.Principal, error)
 	BeginLogin(ctx context.Context, key picket.Secret,
 		host, from string) (code picket.Secret, who picket.Principal, err error)
-	OpenSession(ctx context.Context, code picket.Secret, host string) (token picket.Secret, s picket.Session, err error)
-	Session(ctx context.Context, token picket.Secret, host string) (picket.Session, error)
-	SessionHolds(ctx context.Context, token picket.Secret, host string) (picket.Session, error)
-	CloseSession(ctx context.Context, token picket.Secret, host string) error
+	OpenLogin(ctx context.Context, code picket.Secret, host string) (token picket.Secret, s picket.Session, err error)
+	Login(ctx context.Context, token picket.Secret, host string) (picket.Session, error)
+	CheckLogin(ctx context.Context, token picket.Secret, host string) (picket.Session, error)
+	CloseLogin(ctx context.Context, token picket.Secret, host string) error
 }
 
 // frame is what every page shows around its own matter.

@@ -81,7 +81,7 @@ func (d desk) Answer(ctx context.Context, by picket.Caller, id string, req picke
 func (o *office) calls(do func()) map[string]int64 {
 	count := func() map[string]int64 {
 		n := map[string]int64{"events": o.events.Load()}
-		for _, c := range o.store.Calls() {
+		for _, c := range o.store.ScriptStats() {
 			n[c.Script] = c.Count
 		}
 		return n

@@ -111,7 +111,7 @@ func TestABudgetOfDollarsAloneHasTokens(t *testing.T) {
 func TestADayWithoutALimitOfTokens(t *testing.T) {
 	open(t, func(t *testing.T, o *office) {
 		s := o.sit(picket.ScopeReviewer)
-		o.store.Allow(&budget.Envelope{USD: 2000 * cents, Tokens: budget.MaxTokens}, nil)
+		o.store.SetBudgets(&budget.Envelope{USD: 2000 * cents, Tokens: budget.MaxTokens}, nil)
 		for range 2 {
 			s.want("/console/budgets").has(t, "granted $20.00", "tokens left unlimited")
 			s.want("/console/budgets/house").has(t, "available $20.00 unlimited tokens")

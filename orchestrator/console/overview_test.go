@@ -42,7 +42,7 @@ func TestTheOverviewAddsUpTheMoney(t *testing.T) {
 			must(t, err)
 		}
 		s.want("/console/").has(t, "Spent so far", "$0.35", "No limit a day is set")
-		o.store.Allow(&budget.Envelope{USD: 2000 * cents, Tokens: 50_000_000}, nil)
+		o.store.SetBudgets(&budget.Envelope{USD: 2000 * cents, Tokens: 50_000_000}, nil)
 		s.want("/console/").has(t, "Spent today", "$0.00 of $20.00", "Free to give to tasks $20.00", "Tokens 0 of 50M")
 		for n := range 12 {
 			_, held := o.run(picket.TaskSpec{

@@ -294,7 +294,7 @@ func (v *visit) sendEvents(q picket.EventQuery, page picket.EventPage) error {
 		if err != nil || next <= q.After || next >= v.stats.LastSeq {
 			return err
 		}
-		if _, err := v.desk.SessionHolds(v.ctx(), v.token, v.site.host); err != nil {
+		if _, err := v.desk.CheckLogin(v.ctx(), v.token, v.site.host); err != nil {
 			return err
 		}
 		q.After = next

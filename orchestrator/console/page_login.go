@@ -132,7 +132,7 @@ func enter(v *visit) error {
 
 // openSession turns a code into a session of this site.
 func (v *visit) openSession(desk Desk, code picket.Secret) error {
-	token, s, err := desk.OpenSession(v.ctx(), code, v.site.host)
+	token, s, err := desk.OpenLogin(v.ctx(), code, v.site.host)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (v *visit) endSession() {
 	if v.desk == nil {
 		return
 	}
-	if err := v.desk.CloseSession(v.ctx(), v.token, v.site.host); err != nil {
+	if err := v.desk.CloseLogin(v.ctx(), v.token, v.site.host); err != nil {
 		v.console.log.WarnContext(v.Request().Context(), "close a session", "key", v.session.Principal.KeyID, "err",
 			err)
 	}

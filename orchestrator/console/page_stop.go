@@ -9,9 +9,10 @@ import (
 
 // switches is what the stop button asks of the engine.
 type switches interface {
-	PauseSeen(ctx context.Context, by picket.Caller, hard bool, reason string,
+	PauseUnlessChanged(ctx context.Context, by picket.Caller, hard bool, reason string,
 		seen picket.Instant) (picket.PauseState, error)
-	ResumeSeen(ctx context.Context, by picket.Caller, reason string, seen picket.Instant) (picket.PauseState, error)
+	ResumeUnlessChanged(ctx context.Context, by picket.Caller, reason string,
+		seen picket.Instant) (picket.PauseState, error)
 }
 
 const stopPath = "/console/stop"
@@ -95,7 +96,7 @@ func pause(v *visit) error {
 	if err == nil {
 		var by picket.Caller
 		if by, err = v.caller(); err == nil {
-			_, err = v.desk.PauseSeen(v.ctx(), by, f.Hard, reason, v.seen())
+			_, err = v.desk.PauseUnlessChanged(v.ctx(), by, f.Hard, reason, v.seen())
 		}
 	}
 	if err != nil {
@@ -114,7 +115,7 @@ func resume(v *visit) error {
 	if err == nil {
 		var by picket.Caller
 		if by, err = v.caller(); err == nil {
-			_, err = v.desk.ResumeSeen(v.ctx(), by, reason, v.seen())
+			_, err = v.desk.ResumeUnlessChanged(v.ctx(), by, reason, v.seen())
 		}
 	}
 	if err != nil {

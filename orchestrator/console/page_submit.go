@@ -14,7 +14,7 @@ import (
 // taskMaker is what submitting a task asks of the engine.
 type taskMaker interface {
 	Submit(ctx context.Context, by picket.Caller, spec picket.TaskSpec) (picket.Task, error)
-	Usual() budget.Envelope
+	DefaultEnvelope() budget.Envelope
 }
 
 func submitPages() []route {
@@ -52,7 +52,7 @@ func newTask(v *visit) error {
 			Role:     v.parameter("role"),
 			Priority: strconv.Itoa(picket.DefaultPriority),
 			Review:   string(picket.ReviewByHuman),
-			Usual:    v.desk.Usual(),
+			Usual:    v.desk.DefaultEnvelope(),
 		},
 	})
 }
@@ -69,7 +69,7 @@ func submitTask(v *visit) error {
 		USD:      strings.TrimSpace(v.form("usd")),
 		Tokens:   strings.TrimSpace(v.form("tokens")),
 		Review:   v.form("review"),
-		Usual:    v.desk.Usual(),
+		Usual:    v.desk.DefaultEnvelope(),
 	}
 	made, err := f.submit(v)
 	if err != nil {

@@ -58,7 +58,7 @@ func TestAgentsAreListed(t *testing.T) {
 		one.has(t, "w1")
 		one.hasNot(t, "/console/agents/c00")
 		o.pass(100 * time.Second)
-		_, err := o.Judge(t.Context(), 100)
+		_, err := o.JudgeAgents(t.Context(), 100)
 		must(t, err)
 		o.beats("c00", 0)
 		s.want("/console/agents?status=unhealthy").has(t, "unhealthy 60", "1 min ago")
@@ -194,7 +194,7 @@ func TestTheStopButton(t *testing.T) {
 		}
 		s.follow(s.submit("/console/stop", "/console/pause", "hard", "yes", "reason", "all of it")).
 			has(t, "Stopped. Every run is being ended", "Stopped. Every run was ended and nothing is granted:")
-		if _, err := o.Chore(t.Context(), 100); err != nil {
+		if _, err := o.RunChores(t.Context(), 100); err != nil {
 			t.Fatal(err)
 		}
 		if task, err := o.Task(t.Context(), id); err != nil || task.State != picket.TaskQueued {

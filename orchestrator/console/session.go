@@ -89,9 +89,9 @@ func (v *visit) identifyBy(token picket.Secret) (signedIn bool, err error) {
 	if desk == nil {
 		return false, nil
 	}
-	ask := desk.Session
+	ask := desk.Login
 	if v.Request().Header.Get(partHeader) != "" {
-		ask = desk.SessionHolds // the page asks by itself
+		ask = desk.CheckLogin // the page asks by itself
 	}
 	s, err := ask(v.ctx(), token, v.site.host)
 	switch {

@@ -18,7 +18,7 @@ func liveRoutes() []route {
 // page of events, and when there are none.
 func streamEvents(v *visit) error {
 	return v.console.cfg.Stream(v.Context, v.session.Principal, func() error {
-		_, err := v.desk.SessionHolds(v.ctx(), v.token, v.site.host)
+		_, err := v.desk.CheckLogin(v.ctx(), v.token, v.site.host)
 		return err
 	})
 }

@@ -95,7 +95,7 @@ func TestTheOverviewCounts(t *testing.T) {
 		if picket.CodeOf(err) != picket.CodeLeaseExpired {
 			t.Fatalf("a late write: %v", err)
 		}
-		o.RefusedWrite(ctx, held, "report", refusal) // as the tool proxy does
+		o.RecordRefusedWrite(ctx, held, "report", refusal) // as the tool proxy does
 		text := s.want("/console/").text()
 		for _, part := range []string{"queued 1 running 0 in review 1 hand-offs 1", "1 to answer, 1 to review",
 			"Which database?", "three times as fast", "Results handed in 1", "Handed to people 1",

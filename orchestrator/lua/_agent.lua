@@ -11,7 +11,7 @@ end
 -- it yet: the key that acquired it was revoked with its leases, or the
 -- registration it was granted to is over.
 local function orphaned(r)
-  if key_voids(r.key) then return 'key_revoked' end
+  if key_ended_leases(r.key) then return 'key_revoked' end
   if num(r.incarnation) == 0 then return nil end
   local a = pick(K('agent:', r.agent), 'status', 'incarnation')
   if a.incarnation == r.incarnation and not GONE[a.status] then return nil end
@@ -32,7 +32,7 @@ local function judge_at(a)
   return a.status == 'draining' and math.min(silent, num(a.drain_due)) or silent
 end
 
-local function watch_silence(id, a) call('ZADD', K('silence'), F(judge_at(a)), id) end
+local function schedule_judgement(id, a) call('ZADD', K('silence'), F(judge_at(a)), id) end
 
 -- allowed is the refusal of who may not act for an agent, and of everybody
 -- while time has changed its status and nobody has written that down yet; then
@@ -56,9 +56,9 @@ local function gone(a, incarnation)
   return superseded(a, incarnation)
 end
 
--- other_version is the refusal of a caller who has seen another version than
+-- check_version is the refusal of a caller who has seen another version than
 -- that of now; ARGV from first on are those it would accept, none means any.
-local function other_version(a, first)
+local function check_version(a, first)
   if not ARGV[first] then return nil end
   for i = first, #ARGV do
     if ARGV[i] == a.version then return nil end
@@ -69,8 +69,8 @@ end
 -- acting is how the log names who acts for an agent: an operator by the key, also
 -- by the one that registered the agent, and the agent itself by its own id.
 local function acting(id, a, by, operator)
-  agent_acts = a.owner == by and operator ~= '1'
-  return agent_acts and id or by
+  actor_is_agent = a.owner == by and operator ~= '1'
+  return actor_is_agent and id or by
 end
 
 local function roster(id, role, from, to)

@@ -1,5 +1,5 @@
--- as_input is an input as events tell of it: the first 500 bytes.
-local function as_input(json)
+-- input_for_event is an input as events tell of it: the first 500 bytes.
+local function input_for_event(json)
   local s = #json > 500 and string.gsub(string.sub(json, 1, 500), '[\192-\255][\128-\191]*$', '') .. '…' or json
   return ',"input":' .. quote(s)
 end
@@ -14,7 +14,7 @@ local function decide(hid, h, t, by, answer, option, input, said)
     ',"option":' .. option .. ',"input":' .. (edited and input or 'null') .. ',"inputEdited":' .. tostring(edited) ..
     ',"by":' .. quote(by) .. ',"atMs":' .. RAW .. '}')
   call('RPUSH', K('answers:', h.task), hid)
-  local was = edited and as_input(call('GET', K('edit:', h.task)) or call('GET', K('in:', h.task)) or 'null') or ''
+  local was = edited and input_for_event(call('GET', K('edit:', h.task)) or call('GET', K('in:', h.task)) or 'null') or ''
   if edited then call('SET', K('edit:', h.task), input) end
   close_handoff(hid, 'answered', by, said)
   local r = pick(K('run:', h.run), 'agent', 'incarnation')
@@ -26,20 +26,20 @@ local function decide(hid, h, t, by, answer, option, input, said)
     put(t, 'pin', agent)
     t.pin = agent
   end
-  if by ~= 'deadline' then count_runs_anew(t) end
+  if by ~= 'deadline' then reset_run_count(t) end
   move(h.task, t, 'queued')
   enqueue(h.task, t, 0, h.run)
   emit('task.answered', { task = h.task, actor = by }, '{"state":"queued","handoffId":' .. quote(hid) .. ',"failures":' .. F(num(t.failures)) ..
     ',"answer":' .. quote(said) .. ',"inputEdited":' .. tostring(edited) .. ',"before":{"state":"handoff"' .. was ..
-    '},"after":{"state":"queued"' .. (edited and as_input(input) or '') .. '}}')
+    '},"after":{"state":"queued"' .. (edited and input_for_event(input) or '') .. '}}')
 end
 
--- open_handoff loads an open hand-off with its task, or the refusal.
-local function open_handoff(hid)
+-- load_open_handoff loads an open hand-off with its task, or the refusal.
+local function load_open_handoff(hid)
   local h = load(K('handoff:', hid))
   if not h then return nil, nil, refuse('not_found', 'kind', 'hand-off') end
   local t = load(K('task:', h.task))
-  if h.state == 'open' and marked(t) then return nil, nil, lost_tree(t) end
-  if h.state ~= 'open' then return nil, nil, lost_handoff(h, t) end
+  if h.state == 'open' and marked(t) then return nil, nil, refuse_cancelled_tree(t) end
+  if h.state ~= 'open' then return nil, nil, refuse_closed_handoff(h, t) end
   return h, t
 end

@@ -10,7 +10,7 @@ local function read_spec(first)
 end
 
 -- indexes names every list key the task stands in beside its state.
-local function indexes(role, labels)
+local function index_keys(role, labels)
   local keys = { K('tasks') }
   if role ~= '' then keys[2] = K('by-role:', role) end
   for label in string.gmatch(labels, '[^\n]+') do keys[#keys + 1] = K('by-label:', label) end
@@ -22,14 +22,14 @@ end
 -- with what the task that ending names gives back before.
 local function payer(s) return s.parent or house(s.house) end
 
-local function uncovered(s, ending)
+local function check_covered(s, ending)
   local from = payer(s)
   return from ~= '' and short(from, num(s.tokens), num(s.nano), ending and envelope(ending)) or nil
 end
 
--- place_under notes where in its tree a new subtask stands: its ancestors are
+-- attach_to_parent notes where in its tree a new subtask stands: its ancestors are
 -- root, those of up1 to up3 and parent. Two ids are what a field has room for.
-local function place_under(t, s)
+local function attach_to_parent(t, s)
   local p = pick(K('task:', s.parent), 'root', 'parent', 'depth', 'up1', 'up2', 'up3', 'delegated')
   t.root, t.parent, t.depth = p.root or s.parent, s.parent, F(num(p.depth) + 1)
   put(t, 'root', t.root, 'parent', t.parent, 'depth', t.depth)
@@ -47,7 +47,7 @@ end
 
 -- traced gives the spec of a task that repairs another the trace of that one,
 -- unless it has its own. Strings are all there is in a trace, so nothing is lost.
-local function traced(spec, of)
+local function with_trace(spec, of)
   local theirs = cjson.decode(call('GET', K('spec:', of)) or '{}').trace
   if not theirs or cjson.decode(spec).trace then return spec end
   return string.sub(spec, 1, -2) .. ',"trace":' .. cjson.encode(theirs) .. '}'
@@ -67,12 +67,12 @@ local function create(s, source, extra)
   end
   t.root = false
   if s.parent then
-    place_under(t, s)
+    attach_to_parent(t, s)
     extra = (extra or '') .. ',"parent":' .. quote(s.parent)
   end
-  call('SET', K('spec:', s.id), s.fixes ~= '' and traced(s.spec, s.fixes) or s.spec)
+  call('SET', K('spec:', s.id), s.fixes ~= '' and with_trace(s.spec, s.fixes) or s.spec)
   if s.input ~= '' then call('SET', K('in:', s.id), s.input) end
-  for _, key in ipairs(indexes(s.role, s.labels)) do call('ZADD', key, order, s.id) end
+  for _, key in ipairs(index_keys(s.role, s.labels)) do call('ZADD', key, order, s.id) end
   local from = payer(s)
   carve(from, s.id, order, num(s.tokens), num(s.nano))
   move(s.id, t, 'queued')

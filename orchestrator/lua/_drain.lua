@@ -1,6 +1,6 @@
--- tell_command is the word about a command in the log; was is what waited under
+-- emit_command is the word about a command in the log; was is what waited under
 -- its id before, is what does now.
-local function tell_command(id, cid, state, request, actor, reason, was, is)
+local function emit_command(id, cid, state, request, actor, reason, was, is)
   emit('agent.command', { agent = id, actor = actor, reason = reason }, '{"state":' .. quote(state) .. ',"commandId":' .. quote(cid) ..
     ',"request":' .. request .. ',"before":{"pending":' .. was .. '},"after":{"pending":' .. is .. '}}')
 end
@@ -13,7 +13,7 @@ local function handled(id, a, cid, actor)
   a.commands = F(num(a.commands) - 1)
   put(a, 'commands', a.commands)
   if a.drain_command == cid then put(a, 'drain_command', '') end
-  tell_command(id, cid, 'handled', request, actor, '', request, 'null')
+  emit_command(id, cid, 'handled', request, actor, '', request, 'null')
   return cjson.decode(request)
 end
 

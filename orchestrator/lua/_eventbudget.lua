@@ -3,14 +3,14 @@
 local EVENT_BURST, EVENT_EVERY = 240, 5000
 -- Two events of a run have a place of their own beside the budget, once each, so
 -- that a flood of others never displaces them. The field holds the event's id.
-local OWN_PLACE = { ['agent-timeout-warning'] = 'warned', ['agent-timed-out'] = 'timed_out' }
+local RESERVED_EVENTS = { ['agent-timeout-warning'] = 'warned', ['agent-timed-out'] = 'timed_out' }
 -- EXIT_WINDOW is how long after a run's exit its last events are taken, in ms of
 -- store time.
 local EXIT_WINDOW = 30000
 
--- within_budget takes one event from the budget, if one is left. The record
+-- take_event takes one event from the budget, if one is left. The record
 -- holds the instant at which the budget is full again.
-local function within_budget(r)
+local function take_event(r)
   local full = math.max(num(r.events_full), now) + EVENT_EVERY
   if full > now + EVENT_BURST * EVENT_EVERY then return false end
   r.events_full = F(full)
@@ -18,10 +18,10 @@ local function within_budget(r)
   return true
 end
 
--- note_exit records the exit of a run and its last event: '' if the adapter
+-- record_exit records the exit of a run and its last event: '' if the adapter
 -- does not name it, 'none', or '=' and an id. Only the first exit counts. The
 -- run's events are over when its last event has been written.
-local function note_exit(rid, r, last)
+local function record_exit(rid, r, last)
   if pick(r[1], 'exited').exited == '1' then return end
   r.exited = '1'
   if last ~= 'none' and last ~= '' then
@@ -37,12 +37,12 @@ local function events_over(r)
   return r.exited == '1' and (r.last_event == 'none' or now - num(r.exited_at) >= EXIT_WINDOW)
 end
 
--- event_refused is the code with which an event of a run is counted instead of
+-- event_refusal_code is the code with which an event of a run is counted instead of
 -- written, or nil. newest is the task's token.
-local function event_refused(r, newest, kind, id)
+local function event_refusal_code(r, newest, kind, id)
   if events_over(r) then return 'lease_released' end
   if kind == 'run.launched' then return nil end -- the log has its first one only
-  local place = OWN_PLACE[kind]
+  local place = RESERVED_EVENTS[kind]
   if place and not r[place] then
     r[place] = '=' .. id
     put(r, place, r[place])
@@ -50,5 +50,5 @@ local function event_refused(r, newest, kind, id)
   end
   if num(r.token) < num(newest) then return 'stale_fence' end
   if r.exited == '1' and not string.find(r.last_event or '', '^=') then return 'lease_released' end
-  if not within_budget(r) then return 'quota_exceeded' end
+  if not take_event(r) then return 'quota_exceeded' end
 end

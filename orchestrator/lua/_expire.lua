@@ -13,7 +13,7 @@ end
 
 -- reclaimable tells until when the holder of a void lease may reclaim it; one
 -- whose process has exited will not.
-local function reclaimable(t)
+local function reclaim_deadline(t)
   if num(t.token) > floor or call('HGET', K('run:', t.run), 'exited') == '1' then return 0 end
   return num(call('HGET', META, 'adopted')) + GRACE
 end

@@ -129,7 +129,7 @@ local function grant(skip, close)
   end
   -- A key that was revoked while its request waited gets no lease, nor does it
   -- see those of a request before. A lease that comes before can end all the same.
-  local invalid = arg(14) ~= '' and not key_holds(arg(14))
+  local invalid = arg(14) ~= '' and not key_is_live(arg(14))
   if invalid and not close then return refuse('unauthenticated', 'kind', 'key') end
   local out = { 0, RAW, meta.seq, meta.granted or '0' }
   local was, err = once(key, body)

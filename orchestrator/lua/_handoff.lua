@@ -5,8 +5,8 @@ local function runs_used(t)
   return used > 0 and used or nil
 end
 
--- count_runs_anew resets the count when a person lets a task run again.
-local function count_runs_anew(t)
+-- reset_run_count resets the count when a person lets a task run again.
+local function reset_run_count(t)
   put(t, 'runs_from', t.attempt, 'runs_used', '0')
   t.runs_from, t.runs_used = t.attempt, '0'
 end

@@ -12,9 +12,9 @@ local function envelope(id) return pick(K('env:', id), unpack(ENVELOPE)) end
 -- from what was carved from it. One from before that was kept has no total.
 local SUMMED = { 'parent', 'total_t', 'total_u' }
 
--- found_envelope begins the record of one that is carved from parent or, where
+-- new_envelope begins the record of one that is carved from parent or, where
 -- that is '', from nothing.
-local function found_envelope(e, parent)
+local function new_envelope(e, parent)
   e.parent, e.total_t, e.total_u = parent, '0', '0'
   put(e, 'parent', parent, 'total_t', '0', 'total_u', '0')
 end
@@ -34,9 +34,9 @@ end
 -- from the task's own envelope, and from no other.
 local function free(e) return num(e.available_t) - num(e.unverified_t), num(e.available_u) - num(e.unverified_u) end
 
--- used_of is how much of what was reported of an envelope its end charges: what
+-- chargeable_unverified is how much of what was reported of an envelope its end charges: what
 -- could not be charged at the time of the report, up to what is available now.
-local function used_of(e)
+local function chargeable_unverified(e)
   return math.min(num(e.unverified_t), math.max(0, num(e.available_t))), math.min(num(e.unverified_u), math.max(0, num(e.available_u)))
 end
 
@@ -48,7 +48,7 @@ local function short(id, t, u, back)
   local e = envelope(id)
   local have_t, have_u = free(e)
   if back and back.parent == id and back.closed ~= '1' then
-    local used_t, used_u = used_of(back)
+    local used_t, used_u = chargeable_unverified(back)
     have_t, have_u = have_t + num(back.available_t) - used_t, have_u + num(back.available_u) - used_u
   end
   local less_t = math.max(0, t - have_t)
@@ -64,7 +64,7 @@ end
 -- '', of nothing. That it can be covered was asked before.
 local function carve(parent, id, order, t, u)
   local e = known({ K('env:', id) })
-  found_envelope(e, parent)
+  new_envelope(e, parent)
   for _, column in ipairs({ 'granted', 'available', 'envelope' }) do shift(e, column, t, u) end
   if parent == '' then return end
   local p = envelope(parent)
@@ -82,8 +82,8 @@ end
 -- both writes an amount of both dimensions as JSON.
 local function both(t, u) return '{"tokens":' .. F(t) .. ',"usd":' .. dollars(u) .. '}' end
 
--- task_of is the task of an envelope; the house is none.
-local function task_of(id) return string.match(id, '^task_.*') or '' end
+-- envelope_task is the task of an envelope; the house is none.
+local function envelope_task(id) return string.match(id, '^task_.*') or '' end
 
 -- book writes a row of the ledger; the event was written just before.
 local function book(id, ...)
@@ -91,9 +91,9 @@ local function book(id, ...)
   call('ZADD', K('ledger-of:', id), meta.seq, meta.seq)
 end
 
--- add_up adds what was spent to the totals of an envelope and of all that it was
+-- add_total_spent adds what was spent to the totals of an envelope and of all that it was
 -- carved from, be they open or closed.
-local function add_up(e, t, u)
+local function add_total_spent(e, t, u)
   while e do
     if e.total_u then shift(e, 'total', t, u) end
     e = e.parent and e.parent ~= '' and pick(K('env:', e.parent), unpack(SUMMED))
@@ -102,25 +102,25 @@ end
 
 -- charge_reported charges a closed envelope with what was reported of it before.
 local function charge_reported(id, e)
-  local t, u = used_of(e)
+  local t, u = chargeable_unverified(e)
   if t == 0 and u == 0 then return end
   shift(e, 'unverified', -t, -u)
   shift(e, 'available', -t, -u)
   shift(e, 'spent', t, u)
-  add_up(e, t, u)
+  add_total_spent(e, t, u)
   sum('spent_t', t)
   sum('spent_u', u)
-  emit('budget.unverified', { task = task_of(id), actor = 'server', reason = 'charged_since' }, '{"envelope":' .. quote(id) ..
+  emit('budget.unverified', { task = envelope_task(id), actor = 'server', reason = 'charged_since' }, '{"envelope":' .. quote(id) ..
     ',"usage":' .. both(-t, -u) .. ',"reason":"charged_since"}')
   book(id, 'cost_t', F(t), 'cost_u', F(u), 'held_t', '0', 'held_u', '0', 'kind', 'unverified', 'unverified_t', F(-t), 'unverified_u', F(-u),
     'detail', 'charged_since')
 end
 
--- give_back passes what is available in a closed envelope, be it less than
+-- return_rest passes what is available in a closed envelope, be it less than
 -- nothing, to the one that it was carved from, and on through closed ones. What
 -- was reported of a closed one is charged to it before. It returns the envelope
 -- where the rest ends up.
-local function give_back(id, e)
+local function return_rest(id, e)
   while e.closed == '1' do
     charge_reported(id, e)
     local p = e.parent ~= '' and envelope(e.parent)
@@ -138,7 +138,7 @@ end
 -- payer_of is the envelope that pays for what is spent in one: itself, or the
 -- nearest open one above.
 local function payer_of(id, e)
-  local _, p = give_back(id, e)
+  local _, p = return_rest(id, e)
   return p
 end
 
@@ -147,7 +147,7 @@ close_envelope = function(id)
   if not e.parent then return end
   e.closed = '1'
   put(e, 'closed', '1')
-  give_back(id, e)
+  return_rest(id, e)
 end
 
 -- today is the date by the server's clock, UTC.
@@ -170,7 +170,7 @@ local function house(cap)
   local id = 'house:' .. today()
   local e = envelope(id)
   if not e.parent then
-    found_envelope(e, '')
+    new_envelope(e, '')
     call('ZADD', K('houses'), NOW, id)
   end
   local t, u = string.match(cap, '^(%d+) (%d+)$')

@@ -9,10 +9,10 @@ local function nudge(tid, rid, r, cause, reason)
   wake('task ' .. tid)
 end
 
--- told_with answers the nudge that goes with a call, or ''. A call that changes
+-- nudge_for_call answers the nudge that goes with a call, or ''. A call that changes
 -- something has a name and takes the nudge, its repeats get it too; one that
 -- only reads gets it as long as nobody has taken it.
-local function told_with(r, name)
+local function nudge_for_call(r, name)
   pick(r[1], 'nudge', 'nudge_for')
   if not r.nudge or r.nudge_for ~= '' and r.nudge_for ~= name then return '' end
   if name ~= '' and r.nudge_for == '' then put(r, 'nudge_for', name) end

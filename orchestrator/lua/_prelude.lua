@@ -91,13 +91,13 @@ local function beat(figure, n)
   beats[figure] = (beats[figure] or 0) + n
 end
 
--- figure_of is what an event counts for in the pulse, if anything.
-local function figure_of(kind)
+-- activity_figure is what an event counts for in the pulse, if anything.
+local function activity_figure(kind)
   if kind == 'task.review' or kind == 'task.completed' or kind == 'task.finished' then return 'ended' end
   return (kind == 'lease.failed' or kind == 'lease.expired' or kind == 'lease.released') and 'failed'
 end
 
-local function keep_beats()
+local function save_activity()
   local slot, begun = math.floor(raw / SLOT), false
   for figure, n in pairs(beats) do
     begun = call('HINCRBY', K('pulse'), F(slot) .. ' ' .. figure, F(n)) == n or begun
@@ -116,7 +116,7 @@ local function save()
     r.changes = nil
   end
   if events > 0 then call('HSET', META, 'seq', meta.seq, 'order', meta.order or '0', 'granted', meta.granted or '0') end
-  if beats then keep_beats() end
+  if beats then save_activity() end
   changed, events = {}, 0
 end
 
@@ -139,15 +139,15 @@ local AUDITED = {
   ['agent.command'] = 'person', ['invariant.repaired'] = 'person',
 }
 
--- agent_acts is set by a script in which an agent acts for itself. The log then
+-- actor_is_agent is set by a script in which an agent acts for itself. The log then
 -- names it by its own id, which can be the same as that of a key.
-local agent_acts = false
+local actor_is_agent = false
 
 -- audited reports whether the audit log gets a copy of an event. A person's actor
 -- is a key.
 local function audited(kind, e)
   local rule = AUDITED[kind]
-  return rule == 'always' or rule == 'person' and not agent_acts and string.sub(e.actor or '', 1, 4) == 'key_'
+  return rule == 'always' or rule == 'person' and not actor_is_agent and string.sub(e.actor or '', 1, 4) == 'key_'
 end
 
 -- emit appends one event; its id is the dense sequence number, so sequence,
@@ -163,7 +163,7 @@ local function emit(kind, e, data, more)
   append('events')
   if audited(kind, e) then append('audit') end
   call('PUBLISH', K('tail'), seq)
-  local figure = figure_of(kind)
+  local figure = activity_figure(kind)
   if figure then beat(figure, 1) end
 end
 
@@ -179,15 +179,15 @@ local function sum(figure, n)
   if n ~= 0 then call('HINCRBY', K('sums'), figure, F(n)) end
 end
 
--- key_holds reports whether a key is neither revoked nor expired.
-local function key_holds(id)
+-- key_is_live reports whether a key is neither revoked nor expired.
+local function key_is_live(id)
   local k = call('HMGET', K('key:', id), 'revoked', 'expires')
   return k[1] == '0' and (k[2] == '0' or num(k[2]) > raw)
 end
 
--- key_voids reports whether the revocation of a key ended its leases. They are
+-- key_ended_leases reports whether the revocation of a key ended its leases. They are
 -- void from that step on, although their records are ended in batches.
-local function key_voids(id)
+local function key_ended_leases(id)
   return id and id ~= '' and call('HGET', K('key:', id), 'leases') == 'ended'
 end
 

@@ -4,23 +4,23 @@ local PIN = 60000 -- an answer keeps the task for the same agent this long
 
 -- late counts the delayed tasks of each lane: they will need it later. A lane
 -- that has both kinds counts twice, which errs on the safe side.
-local function lane_free(lane)
+local function lane_available(lane)
   return call('ZSCORE', K('lanes'), lane) or call('HEXISTS', K('late'), lane) == 1 or
       call('ZCARD', K('lanes')) + call('HLEN', K('late')) < MAX_LANES
 end
 
--- still_open tells until when a run's process may still act outside: the old
+-- process_open_until tells until when a run's process may still act outside: the old
 -- deadline when its adapter announced a process and has not reported its exit.
-local function still_open(run)
+local function process_open_until(run)
   if not run or run == '' then return 0 end
   local r = pick(K('run:', run), 'launched', 'exited', 'deadline')
   if r.launched == '1' and r.exited ~= '1' then return num(r.deadline) end
   return 0
 end
 
--- last_open names the run whose process a repair or a repeat of a task has to
+-- last_open_run names the run whose process a repair or a repeat of a task has to
 -- wait for: the task's own last run, or what it was waiting for itself.
-local function last_open(t)
+local function last_open_run(t)
   if t.gate and t.gate ~= '' then return t.gate end
   return t.run
 end
@@ -33,14 +33,14 @@ local function callers(id, t)
   return all
 end
 
-local function acts_until(id) return num(call('ZRANGE', K('inflight:', id), -1, -1, 'WITHSCORES')[2]) end
+local function calls_open_until(id) return num(call('ZRANGE', K('inflight:', id), -1, -1, 'WITHSCORES')[2]) end
 
--- under_way tells until when calls may act outside that a task waits for, and
+-- awaited_calls_until tells until when calls may act outside that a task waits for, and
 -- names the task of the last one. Once that has ended the task looks for others.
-local function under_way(id, t)
+local function awaited_calls_until(id, t)
   local latest, owner = 0, ''
   for _, of in ipairs(callers(id, t)) do
-    local ends = acts_until(of)
+    local ends = calls_open_until(of)
     if ends > latest then latest, owner = ends, of end
   end
   return latest, owner
@@ -52,7 +52,7 @@ local function inherit(t, source)
   if source == '' then return end
   local open = {}
   for _, of in ipairs(callers(source, pick(K('task:', source), 'calls'))) do
-    if acts_until(of) > now then open[#open + 1] = of end
+    if calls_open_until(of) > now then open[#open + 1] = of end
   end
   if #open == 0 then return end
   t.calls = table.concat(open, ' ')
@@ -64,8 +64,8 @@ end
 -- or its source last, is known to be gone, and until no call of theirs that acts
 -- outside is under way.
 local function enqueue(id, t, ready, gate)
-  local barrier = still_open(gate)
-  local calls, caller = under_way(id, t)
+  local barrier = process_open_until(gate)
+  local calls, caller = awaited_calls_until(id, t)
   local at = math.max(ready, barrier, calls)
   if t.pin and t.pin ~= '' then
     t.pin_until = F(math.max(at, now) + PIN)
@@ -92,9 +92,9 @@ local function again(id, t, gate)
   enqueue(id, t, come and 0 or num(t.ready), gate)
 end
 
--- open_gate lets go on what waits for the process of a run: its own task, or
+-- requeue_after_process lets go on what waits for the process of a run: its own task, or
 -- the one that repairs or repeats it.
-local function open_gate(run)
+local function requeue_after_process(run)
   for _, id in ipairs(call('SMEMBERS', K('gated:', run))) do
     local t = load(K('task:', id))
     if t and t.state == 'queued' and t.gate == run then again(id, t, nil) end
@@ -102,8 +102,8 @@ local function open_gate(run)
   call('DEL', K('gated:', run))
 end
 
--- look_again is for those who wait for calls of a task, when one has ended.
-local function look_again(owner)
+-- requeue_after_calls is for those who wait for calls of a task, when one has ended.
+local function requeue_after_calls(owner)
   local waiting = call('SMEMBERS', K('gated:', owner))
   if #waiting == 0 then return end
   call('DEL', K('gated:', owner))

@@ -1,17 +1,17 @@
 -- Quotas bound how much one key, or one tree of tasks, may store. The counters
 -- change in the step that stores or deletes something.
 
--- over_quota returns the refusal of a request beyond a quota.
-local function over_quota(quota, limit, has, more)
+-- check_quota returns the refusal of a request beyond a quota.
+local function check_quota(quota, limit, has, more)
   if has + more > limit then return refuse('quota_exceeded', 'quota', quota, 'limit', F(limit)) end
 end
 
--- kept_by counts what a key keeps: records of agents and bytes of their metadata.
-local function kept_by(key) return pick(K('kept-by:', key), 'agents', 'bytes') end
+-- stored_by_key counts what a key keeps: records of agents and bytes of their metadata.
+local function stored_by_key(key) return pick(K('kept-by:', key), 'agents', 'bytes') end
 
--- keeps_more counts what a key stores from now on, or less than before. Records
+-- add_stored counts what a key stores from now on, or less than before. Records
 -- from before there were counters were never added, so a counter stops at 0.
-local function keeps_more(key, agents, bytes)
+local function add_stored(key, agents, bytes)
   local name = K('kept-by:', key)
   local was = call('HMGET', name, 'agents', 'bytes')
   local a, b = math.max(0, num(was[1]) + agents), math.max(0, num(was[2]) + bytes)
@@ -26,11 +26,11 @@ end
 -- slots of two hours of the server's own clock, by which the answers expire.
 local KEPT_SLOT, KEPT_SLOTS = 7200000, 13
 
-local function tree_of(tid, t) return t.root or tid end
+local function root_of(tid, t) return t.root or tid end
 
--- kept_calls returns how many calls and answers of the last day a tree keeps,
+-- count_kept_calls returns how many calls and answers of the last day a tree keeps,
 -- the bytes of the answers, and the slots.
-local function kept_calls(root)
+local function count_kept_calls(root)
   local slots, calls, answers, bytes = {}, 0, 0, 0
   local flat = call('HGETALL', K('kept:', root))
   for i = 1, #flat, 2 do
@@ -41,9 +41,9 @@ local function kept_calls(root)
   return calls, answers, bytes, slots
 end
 
--- keep_call counts a call, or an answer with its bytes, in the slot of now and
+-- record_kept_call counts a call, or an answer with its bytes, in the slot of now and
 -- forgets the slots of another day.
-local function keep_call(root, slots, calls, answers, bytes)
+local function record_kept_call(root, slots, calls, answers, bytes)
   local key, at = K('kept:', root), math.floor(raw / KEPT_SLOT)
   local s = slots[F(at)] or { 0, 0, 0 }
   call('HSET', key, F(at), F(s[1] + calls) .. ' ' .. F(s[2] + answers) .. ' ' .. F(s[3] + bytes))
@@ -53,5 +53,5 @@ local function keep_call(root, slots, calls, answers, bytes)
   end
 end
 
--- made_in_tree is how many subtasks were ever made below a root task.
-local function made_in_tree(root) return num(call('HGET', K('tree:', root), 'made')) end
+-- subtasks_in_tree is how many subtasks were ever made below a root task.
+local function subtasks_in_tree(root) return num(call('HGET', K('tree:', root), 'made')) end

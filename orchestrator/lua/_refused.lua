@@ -1,6 +1,6 @@
--- tell_refused writes one event about count refused writes of a run; last is
+-- emit_refused writes one event about count refused writes of a run; last is
 -- what the latest of them was: verb, code, presented, current.
-local function tell_refused(rid, last, count)
+local function emit_refused(rid, last, count)
   local of = call('HMGET', K('run:', rid), 'task', 'token', 'agent')
   emit('write.refused', { task = of[1] or '', run = rid, agent = of[3], actor = rid, token = of[2] or '0' },
     '{"code":' .. quote(last[2]) .. ',"verb":' .. quote(last[1]) .. ',"presented":' .. last[3] ..
@@ -8,11 +8,11 @@ local function tell_refused(rid, last, count)
   beat('refused:' .. last[2], count)
 end
 
--- note_refused counts refused writes of a run. The first calls of a minute, up
+-- count_refused counts refused writes of a run. The first calls of a minute, up
 -- to most, each write an event; the others are told together when the minute is
 -- over. It returns 1 when an event was written, else 0.
 local MINUTE = 60000
-local function note_refused(rid, last, count, most)
+local function count_refused(rid, last, count, most)
   local key = K('refused:', rid)
   local minute = F(math.floor(now / MINUTE))
   local was = call('HMGET', key, 'minute', 'n', 'more')
@@ -21,7 +21,7 @@ local function note_refused(rid, last, count, most)
   if n < most then
     call('HSET', key, 'minute', minute, 'n', F(n + 1))
     call('PEXPIRE', key, 60 * MINUTE)
-    tell_refused(rid, last, count)
+    emit_refused(rid, last, count)
     return 1
   end
   call('HSET', key, 'more', F(more + count), 'verb', last[1], 'code', last[2], 'presented', last[3], 'current', last[4])

@@ -1,26 +1,26 @@
 -- Run keys: keys of scope agent for one agent id. Another key, the parent, makes
 -- them; they end with it, or a day after they were renewed last.
 
--- run_key_end is the raw time at which a run key ends: after its life, and never
+-- run_key_expiry is the raw time at which a run key ends: after its life, and never
 -- later than its parent. It is a whole minute, so a renewal that is repeated at
 -- once is the same renewal.
-local function run_key_end(parent, life)
+local function run_key_expiry(parent, life)
   local ends = math.floor((raw + life) / 60000) * 60000
   local last = num(call('HGET', K('key:', parent), 'expires'))
   if last > 0 then ends = math.min(ends, last) end
   return F(ends)
 end
 
-local function run_key_expires(id, parent, ends)
+local function set_run_key_expiry(id, parent, ends)
   call('HSET', K('key:', id), 'expires', ends)
   call('ZADD', K('run-keys'), ends, id)
   call('ZADD', K('run-keys-of:', parent), ends, id)
 end
 
--- forget_run_keys deletes up to limit run keys of an index that have expired.
+-- delete_expired_run_keys deletes up to limit run keys of an index that have expired.
 -- One with leases stays for another hour: a revocation of its parent ends
 -- them, and finds them by it.
-local function forget_run_keys(index, limit)
+local function delete_expired_run_keys(index, limit)
   local n = 0
   for _, id in ipairs(call('ZRANGEBYSCORE', index, '-inf', RAW, 'LIMIT', 0, limit)) do
     local k = call('HMGET', K('key:', id), 'hash', 'parent')

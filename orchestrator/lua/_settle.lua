@@ -4,25 +4,25 @@ local LINGER = 10000 -- and its settlement has come after this long, or never wi
 local CALL = { 'task', 'run', 'tool', 'nonce', 'hash', 'need_t', 'need_u', 'version', 'ext', 'keyed', 'deadline', 'token', 'state', 'outcome', 'cost_t',
   'cost_u', 'kept' }
 
-local function open_call(tid, cid) return pick(K('hold:', tid .. ':' .. cid), unpack(CALL)) end
+local function load_call(tid, cid) return pick(K('hold:', tid .. ':' .. cid), unpack(CALL)) end
 
 -- over takes a call off the lists of those under way. A task that waits for
 -- what acts outside looks again.
 local function over(tid, cid, h)
   call('ZREM', K('holds'), tid .. ':' .. cid)
   call('ZREM', K('calls:', tid), cid)
-  if h.ext == '1' and call('ZREM', K('inflight:', tid), cid) == 1 then look_again(tid) end
+  if h.ext == '1' and call('ZREM', K('inflight:', tid), cid) == 1 then requeue_after_calls(tid) end
 end
 
-local function tell_call(tid, h, cid, outcome, cost_t, cost_u, detail, correction)
+local function emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, correction)
   emit('tool.called', { task = tid, run = h.run, token = h.token, actor = h.run }, '{"tool":' .. quote(h.tool) .. ',"callId":' .. quote(cid) ..
     ',"outcome":"' .. outcome .. '","cost":' .. both(cost_t, cost_u) .. ',"reserved":' .. both(num(h.need_t), num(h.need_u)) ..
     ',"detail":' .. quote(detail) .. (correction and ',"correction":true}' or '}'))
 end
 
--- of_run keeps what a run has spent; what the LLM proxy saw is not charged
+-- add_run_spending keeps what a run has spent; what the LLM proxy saw is not charged
 -- again when the agent reports it, be it in a later run of the same session.
-local function of_run(h, t, u)
+local function add_run_spending(h, t, u)
   local r = pick(K('run:', h.run), 'task', 'spent_t', 'spent_u', 'llm_t', 'llm_u')
   if not r.task then return end
   shift(r, 'spent', t, u)
@@ -42,12 +42,12 @@ local function settle(tid, cid, h, outcome, cost_t, cost_u, detail)
   h.state, h.outcome, h.cost_t, h.cost_u = 'settled', outcome, F(cost_t), F(cost_u)
   put(h, 'state', h.state, 'outcome', outcome, 'cost_t', h.cost_t, 'cost_u', h.cost_u)
   call('PEXPIRE', h[1], F(DAY))
-  tell_call(tid, h, cid, outcome, cost_t, cost_u, detail)
+  emit_call(tid, h, cid, outcome, cost_t, cost_u, detail)
   shift(e, 'held', -held_t, -held_u)
   sum('held_t', -held_t)
   sum('held_u', -held_u)
   if call('ZCARD', K('holds')) == 0 then call('HDEL', K('sums'), 'held_t', 'held_u') end -- whatever was there before this was counted
-  of_run(h, cost_t, cost_u)
+  add_run_spending(h, cost_t, cost_u)
   local p = charge(tid, e, h.run, held_t, held_u, cost_t, cost_u, 'kind', 'call', 'call', cid, 'tool', h.tool, 'outcome', outcome,
     'held_t', h.need_t, 'held_u', h.need_u, 'version', h.version, 'detail', detail)
   if outcome == 'uncertain' then
@@ -62,8 +62,8 @@ local function correct(tid, cid, h, outcome, cost_t, cost_u, detail)
   local more_t, more_u = cost_t - num(h.cost_t), cost_u - num(h.cost_u)
   h.outcome, h.cost_t, h.cost_u = outcome, F(cost_t), F(cost_u)
   put(h, 'outcome', outcome, 'cost_t', h.cost_t, 'cost_u', h.cost_u)
-  tell_call(tid, h, cid, outcome, cost_t, cost_u, detail, true)
-  of_run(h, more_t, more_u)
+  emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, true)
+  add_run_spending(h, more_t, more_u)
   return charge(tid, envelope(tid), h.run, 0, 0, more_t, more_u, 'kind', 'correction', 'call', cid, 'tool', h.tool, 'outcome', outcome,
     'held_t', '0', 'held_u', '0', 'version', h.version, 'detail', detail)
 end

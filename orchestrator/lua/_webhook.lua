@@ -8,7 +8,7 @@ local function webhook_view(id)
   return { RAW, NOW, call('ZSCORE', WEBHOOKS, id), id, call('HGETALL', K('webhook:', id)) }
 end
 
--- tell_webhook says what became of a target, never where it is or its secret.
-local function tell_webhook(kind, id, w, actor, more)
+-- emit_webhook says what became of a target, never where it is or its secret.
+local function emit_webhook(kind, id, w, actor, more)
   emit(kind, { actor = actor }, '{"webhookId":' .. quote(id) .. ',"name":' .. quote(w.name) .. ',"url":' .. quote(w.shown) .. more .. '}')
 end

@@ -1,4 +1,4 @@
--- needs: stray lane queue handoff agent lost answer shown view
+-- needs: stale_entry lane queue handoff agent conflicts answer review_digest view
 -- answer decides a hand-off; the task is queued again with the answer in its
 -- context.
 -- ARGV: hand-off, actor, request key, body hash, answer JSON, option JSON or
@@ -9,7 +9,7 @@ local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local was, err = once(key, body)
 if err then return err end
 if was then return view(was) end
-local h, t, no = open_handoff(hid)
+local h, t, no = load_open_handoff(hid)
 if no then return no end
 if ARGV[6] ~= 'null' then
   local known = false

@@ -1,4 +1,4 @@
--- needs: money books agent fence
+-- needs: money charge agent fence
 -- await_top_up tells the holder of a lease whether its envelope was topped up
 -- since a call was refused, or since it began to wait.
 -- ARGV: task, run, secret, presented token

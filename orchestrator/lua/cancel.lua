@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent end handoff tree lost shown view
+-- needs: money stale_entry lane queue agent end_lease handoff tree conflicts review_digest view
 -- cancel ends a task for good, whatever it is doing, with all that is below it.
 -- ARGV: task or its open hand-off, actor, request key, body hash, reason
 -- Reply: view of the task
@@ -10,7 +10,7 @@ if string.sub(tid, 1, 8) == 'handoff_' then
   if not h then return refuse('not_found', 'kind', 'hand-off') end
   local was, err = once(key, body)
   if err then return err end
-  if not was and h.state ~= 'open' then return lost_handoff(h, load(K('task:', h.task))) end
+  if not was and h.state ~= 'open' then return refuse_closed_handoff(h, load(K('task:', h.task))) end
   tid = h.task
 end
 local was, err = once(key, body)

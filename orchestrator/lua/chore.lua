@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent end handoff after stop expire void gone revoke tree
+-- needs: money stale_entry lane queue agent end_lease handoff retry_policy stop expire void_leases end_agent key_leases tree
 -- chore does the next batch of what a single write left behind: the runs that
 -- a hard pause ends, the leases that nobody reclaimed after an adoption, those
 -- of agents that are gone and of keys that were revoked.
@@ -9,7 +9,7 @@
 local actor, limit = ARGV[1], num(ARGV[2])
 if call('ZSCORE', K('chores'), 'pause') then return stop_runs(actor, limit) end
 local due = call('ZSCORE', K('chores'), 'adopted')
-if due and num(due) <= now then return end_void(actor, limit) end
+if due and num(due) <= now then return end_void_leases(actor, limit) end
 -- The leases of one registration after the other, oldest grant first.
 local n = 0
 for _, chore in ipairs(call('ZRANGEBYSCORE', K('chores'), 0, 0, 'LIMIT', 0, limit)) do
@@ -23,7 +23,7 @@ for _, chore in ipairs(call('ZRANGEBYSCORE', K('chores'), 0, 0, 'LIMIT', 0, limi
     call('ZREM', K('chores'), chore)
     ended = cancel_below({ above }, top, 'server', room)
   elseif key then
-    ended = end_leases_of(key, 'server', room)
+    ended = end_key_leases(key, 'server', room)
     if ended < room then call('ZREM', K('chores'), chore) end
   else
     ended = dismiss(id, incarnation, reason, 'server', room)

@@ -1,4 +1,4 @@
--- needs: stray lane queue handoff agent lost answer shown view
+-- needs: stale_entry lane queue handoff agent conflicts answer review_digest view
 -- claim notes who looks after a hand-off. The same person may claim again, and
 -- another one take it over by saying so.
 -- ARGV: hand-off, actor, request key, body hash, take over 0|1
@@ -8,7 +8,7 @@ local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local was, err = once(key, body)
 if err then return err end
 if not was then
-  local h, _, no = open_handoff(hid)
+  local h, _, no = load_open_handoff(hid)
   if no then return no end
   if h.claimed ~= '' and h.claimed ~= by and ARGV[5] ~= '1' then
     return first('state_conflict', h.claimed, 'state', 'claimed', 'at', h.claimed_at or '-', 'handoffId', hid)

@@ -28,6 +28,6 @@ end
 if drains then put(a, 'drain_command', cid) end
 local before = call('HGET', K('commands:', id), cid) or 'null'
 call('HSET', K('commands:', id), cid, ARGV[8])
-tell_command(id, cid, 'requested', ARGV[8], acting(id, a, by, ARGV[3]), ARGV[9], before, ARGV[8])
+emit_command(id, cid, 'requested', ARGV[8], acting(id, a, by, ARGV[3]), ARGV[9], before, ARGV[8])
 remember(ARGV[4], ARGV[5], cid, DAY)
 return cid

@@ -1,4 +1,4 @@
--- needs: money books stray lane queue agent fence end handoff after nudge activity create tree quota
+-- needs: money charge stale_entry lane queue agent fence end_lease handoff retry_policy nudge toolcalls create tree quota
 -- delegate makes a subtask of a task whose lease goes on, with an envelope out
 -- of the caller's. The same key again answers the same subtask.
 -- ARGV: task, run, secret, presented token, request id or '', content hash, the
@@ -22,15 +22,15 @@ end
 local was = pick(K('task:', s.id), 'state', 'parent', 'made')
 if was.state then
   if was.parent ~= tid or was.made ~= hash then return refuse('idempotency_conflict') end
-  return answer(was.state, told_with(r, req))
+  return answer(was.state, nudge_for_call(r, req))
 end
 pick(t[1], 'depth')
 if num(t.depth) >= num(ARGV[8]) then return refuse('delegation_limit', 'limit', ARGV[8], 'of', 'depth') end
 if num(t.delegated) >= num(ARGV[9]) then return refuse('delegation_limit', 'limit', ARGV[9], 'of', 'subtasks') end
-local no = over_quota('subtasks', num(ARGV[10]), made_in_tree(tree_of(tid, t)), 1)
+local no = check_quota('subtasks', num(ARGV[10]), subtasks_in_tree(root_of(tid, t)), 1)
 if no then return no end
-if not lane_free(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
-no = uncovered(s)
+if not lane_available(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+no = check_covered(s)
 if no then return no end
 
 confirm(tid, r, deadline)

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money agent stray lane queue end handoff after expire gone
+-- needs: money agent stale_entry lane queue end_lease handoff retry_policy expire end_agent
 -- deregister removes an agent at once: its leases end, which is no failure of
 -- their tasks. One that was deregistered before is left as it is.
 -- ARGV: agent, actor, operator 0|1, request key, body hash, incarnation or 0,
@@ -13,11 +13,11 @@ if err then return err end
 if was then return agent_view(was) end
 local a = agent(id)
 err = allowed(a, by, ARGV[3])
-err = err or superseded(a, ARGV[6]) or other_version(a, 7)
+err = err or superseded(a, ARGV[6]) or check_version(a, 7)
 if err then return err end
 if a.status == 'dead' then return refuse('state_conflict', 'status', 'dead', 'asked', 'deregistered') end
 if a.status ~= 'deregistered' then
-  retire(id, a, 'deregistered', 'deregistered', 'agent_deregistered', acting(id, a, by, ARGV[3]), BATCH)
+  end_agent(id, a, 'deregistered', 'deregistered', 'agent_deregistered', acting(id, a, by, ARGV[3]), BATCH)
 end
 remember(ARGV[4], ARGV[5], id, DAY)
 return agent_view(id)

@@ -13,14 +13,14 @@ if err then return err end
 if was then return agent_view(was) end
 local a = agent(id)
 err = allowed(a, by, ARGV[3])
-err = err or superseded(a, ARGV[8]) or other_version(a, 9)
+err = err or superseded(a, ARGV[8]) or check_version(a, 9)
 if err then return err end
 if a.status ~= ARGV[6] then
   if ARGV[6] ~= 'draining' or GONE[a.status] then
     return refuse('state_conflict', 'status', a.status, 'asked', ARGV[6])
   end
   begin_drain(id, a, ARGV[7], acting(id, a, by, ARGV[3]))
-  watch_silence(id, a)
+  schedule_judgement(id, a)
 end
 remember(ARGV[4], ARGV[5], id, DAY)
 return agent_view(id)

@@ -1,14 +1,14 @@
 -- flags: allow-oom
--- needs: money envelope
+-- needs: money envelope_view
 -- envelope shows an envelope: its columns, the calls under way and what was
 -- carved from it. The day that has just begun is shown as its first task will
 -- find it; nothing is written.
 -- ARGV: task, house:<date> or house, cap of the house or ''
 -- Reply: {id, record, {call...}, {the same of each child...}}
 -- Errors: not_found
-local id, cap = envelope_named(ARGV[1]), ARGV[2]
+local id, cap = envelope_id(ARGV[1]), ARGV[2]
 if envelope(id).parent then return envelope_view(id) end
-if cap == '' or id ~= 'house:' .. today() then return no_envelope(id, cap) end
+if cap == '' or id ~= 'house:' .. today() then return refuse_no_envelope(id, cap) end
 local t, u = string.match(cap, '^(%d+) (%d+)$')
 local fresh = {}
 for _, column in ipairs({ 'granted', 'available', 'envelope' }) do

@@ -14,6 +14,6 @@ local order = call('HGET', key, id)
 if not order or now >= num(string.match(order, '^%d+')) then return refuse('state_conflict', 'cause', 'exec_over') end
 call('HDEL', key, id)
 put(r, 'execs', F(call('HLEN', key)))
-call('SET', kept, ARGV[6], 'PX', F(LATE))
+call('SET', kept, ARGV[6], 'PX', F(EVIDENCE_WINDOW))
 wake('exec ' .. rid .. ':' .. id)
 return 'OK'

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent end handoff after expire
+-- needs: money stale_entry lane queue agent end_lease handoff retry_policy expire
 -- expire_due ends leases that are past their deadline. One from before an
 -- adoption is left alone while its holder may reclaim it.
 -- ARGV: actor, limit
@@ -8,7 +8,7 @@ local due = call('ZRANGEBYSCORE', K('deadlines'), '-inf', NOW, 'LIMIT', 0, ARGV[
 for _, tid in ipairs(due) do
   local t = load(K('task:', tid))
   if t and t.state == 'leased' then
-    local ends = reclaimable(t)
+    local ends = reclaim_deadline(t)
     if ends > now then
       call('ZADD', K('deadlines'), F(ends), tid)
     else

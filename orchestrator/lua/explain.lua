@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue shown view
+-- needs: stale_entry lane queue review_digest view
 -- explain gathers why a task is where it is.
 -- ARGV: task
 -- Reply: {view, last tick ms or '', delayed score or '', lane, better tasks in
@@ -9,7 +9,7 @@
 local t = load(K('task:', ARGV[1]))
 if not t then return refuse('not_found', 'kind', 'task') end
 local function waits_for_call(id)
-  local ends, owner = under_way(id, t)
+  local ends, owner = awaited_calls_until(id, t)
   if ends <= now then return {} end
   local cid = call('ZRANGE', K('inflight:', owner), -1, -1)[1]
   return { call('HGET', K('hold:', owner .. ':' .. cid), 'tool') or cid, ends }

@@ -1,4 +1,4 @@
--- needs: money stray lane queue handoff agent lost answer shown view
+-- needs: money stale_entry lane queue handoff agent conflicts answer review_digest view
 -- finish completes a parked task with a person's own output.
 -- ARGV: hand-off, actor, request key, body hash, output JSON {output, summary},
 --   the output in a few words
@@ -8,7 +8,7 @@ local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local was, err = once(key, body)
 if err then return err end
 if was then return view(was) end
-local h, t, no = open_handoff(hid)
+local h, t, no = load_open_handoff(hid)
 if no then return no end
 close_handoff(hid, 'finished', by, ARGV[6])
 call('SET', K('out:', h.task), ARGV[5])

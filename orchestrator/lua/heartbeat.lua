@@ -20,7 +20,7 @@ if a.status == 'draining' and call('ZCARD', holder(id, a)) == 0 then
 elseif a.status == 'active' and ARGV[5] == 'draining' then
   begin_drain(id, a, '', actor)
 end
-if not GONE[a.status] then watch_silence(id, a) end
+if not GONE[a.status] then schedule_judgement(id, a) end
 
 -- The agent's own time decides nothing. A wrong clock is only reported, at most ten
 -- times an hour, so that an agent cannot fill the log by setting its clock.

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent create found muster audit examine
+-- needs: money stale_entry lane queue agent create findings check_agent check_money check_task
 -- inspect holds the next batch of a namespace against its invariants and
 -- repairs what is safe to repair. What lives is walked apart from the archive,
 -- so that a lost deadline is found soon, however much has ended.
@@ -32,10 +32,10 @@ local function visit(set, id, lane)
   if not t then
     if orphan(set, id) and lane then head(lane, true) end
   elseif lane then
-    if t.state ~= 'queued' or t.at ~= lane then examine(id, t) end
-    if t.lane ~= lane and t.at ~= lane then in_lane(lane, id, false) end
+    if t.state ~= 'queued' or t.at ~= lane then check_task(id, t) end
+    if t.lane ~= lane and t.at ~= lane then check_in_lane(lane, id, false) end
   elseif not (ELSEWHERE[set] and ELSEWHERE[set][t.state]) then
-    examine(id, t)
+    check_task(id, t)
   end
 end
 
@@ -55,16 +55,16 @@ local function visit_agent(set, id)
   local a = load(K('agent:', id))
   if not a then return orphan(set, id) end
   if set == 'silence' or GONE[a.status] or not call('ZSCORE', K('silence'), id) or set ~= 'roster:' .. (a.status or '') then
-    examine_agent(id, a)
+    check_agent(id, a)
   end
 end
 
 -- A pool that counts agents is looked at with the others.
 local function visit_name(_, role)
-  if not call('HGET', K('pools'), role) then examine_pool(role, '0') end
+  if not call('HGET', K('pools'), role) then check_pool(role, '0') end
 end
 
-local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = visit_hold, houses = visit_house, silence = visit_agent }
+local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = check_reservation, houses = check_day, silence = visit_agent }
 for _, s in ipairs(STATUSES) do LOOK['roster:' .. s] = visit_agent end
 
 -- scan visits about as many members as are left of the limit.
@@ -103,7 +103,7 @@ local function scan_keys(pos, last)
     if score ~= from or id > at or id == at and pos ~= '0' then
       if id ~= at then pos, last = '0', score .. ' ' .. id end
       local got = call('ZSCAN', K('leases-of:', id), pos, 'COUNT', math.max(1, limit - looked))
-      for j = 1, #got[2], 2 do examine_listed(id, got[2][j]) end
+      for j = 1, #got[2], 2 do check_listed_lease(id, got[2][j]) end
       pos, looked = got[1], looked + #got[2] / 2 + 1
       if pos ~= '0' or looked >= limit then return pos, last end
     end
@@ -113,7 +113,7 @@ end
 -- Pools are far fewer than their agents, so they are looked at all at once.
 local function visit_pools()
   local flat = call('HGETALL', K('pools'))
-  for i = 1, #flat, 2 do examine_pool(flat[i], flat[i + 1]) end
+  for i = 1, #flat, 2 do check_pool(flat[i], flat[i + 1]) end
   looked = looked + #flat / 2
 end
 

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money agent stray lane queue end handoff after expire gone
+-- needs: money agent stale_entry lane queue end_lease handoff retry_policy expire end_agent
 -- judge writes down what time has made of agents: what they were before a late
 -- look included, in order. Whoever judges first does it for all.
 -- ARGV: agent, or '' for those of the silence index that are due, limit
@@ -16,16 +16,16 @@ local function judge(id)
   if now >= judge_at(a) then
     local silent = num(a.beat_at) + num(a.dead) * 1000 + 1
     if a.status == 'unhealthy' or silent < num(a.drain_due) then
-      room = room - retire(id, a, 'dead', 'heartbeat_timeout', 'agent_dead', 'server', room)
+      room = room - end_agent(id, a, 'dead', 'heartbeat_timeout', 'agent_dead', 'server', room)
     elseif call('ZCARD', holder(id, a)) == 0 then
       lifecycle(id, a, 'deregistered', 'drain_completed', 'server')
     else
       emit('agent.drain_overdue', { agent = id, actor = 'server', reason = 'drain_timeout' },
         '{"leases":' .. F(call('ZCARD', holder(id, a))) .. ',"reason":"drain_timeout"}')
-      room = room - retire(id, a, 'dead', 'drain_timeout', 'drain_timeout', 'server', room)
+      room = room - end_agent(id, a, 'dead', 'drain_timeout', 'drain_timeout', 'server', room)
     end
   end
-  if not GONE[a.status] then watch_silence(id, a) end
+  if not GONE[a.status] then schedule_judgement(id, a) end
 end
 
 if ARGV[1] ~= '' then

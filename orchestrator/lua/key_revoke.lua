@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent end handoff after expire revoke session runkey
+-- needs: money stale_entry lane queue agent end_lease handoff retry_policy expire key_leases login runkey
 -- key_revoke ends a key and its sessions at once. The leases that were acquired
 -- with it end, or are kept. The run keys that it made are revoked, too. Revoking a
 -- key again changes nothing, except that it can end leases that were kept. The
@@ -31,7 +31,7 @@ local leases = ending and 'ended' or kept
 local live = call('ZCARD', K('leases-of:', ARGV[1]))
 if revoked == '0' then
   local sessions = call('ZRANGE', K('sessions-of:', ARGV[1]), 0, -1)
-  close_sessions(ARGV[1], sessions, #sessions, 'key_revoked', ARGV[2])
+  close_logins(ARGV[1], sessions, #sessions, 'key_revoked', ARGV[2])
   call('HSET', key, 'revoked', RAW)
 end
 local with_runs = ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0'
@@ -43,7 +43,7 @@ if revoked == '0' or leases ~= kept then
     ',"before":{"revoked":' .. (revoked == '0' and 'false' or 'true') .. '},"after":{"revoked":true}}')
 end
 local limit = num(ARGV[4])
-if leases == 'ended' and end_leases_of(ARGV[1], ARGV[2], limit) == limit then
+if leases == 'ended' and end_key_leases(ARGV[1], ARGV[2], limit) == limit then
   call('ZADD', K('chores'), '0', 'key:' .. ARGV[1])
 end
 wake('key ' .. call('HGET', key, 'hash'))

@@ -1,12 +1,12 @@
 -- flags: allow-oom
--- needs: money envelope
+-- needs: money envelope_view
 -- ledger pages through the rows of one envelope or of all, oldest first, or
 -- newest first.
 -- ARGV: task, house:<date>, house or '' for all, after (seq; newest first: before
 --   it, 0 the end), limit, 1 for newest first
 -- Reply: {seq, {field, value...}}...
 local id, after, limit, back = ARGV[1], num(ARGV[2]), ARGV[3], ARGV[4] == '1'
-if id ~= '' then id = envelope_named(id) end
+if id ~= '' then id = envelope_id(id) end
 local below = after == 0 and '+' or F(after - 1) .. '-99'
 if id == '' and back then return call('XREVRANGE', K('ledger'), below, '-', 'COUNT', limit) end
 if id == '' then return call('XRANGE', K('ledger'), F(after + 1) .. '-0', '+', 'COUNT', limit) end

@@ -1,10 +1,10 @@
--- needs: session
+-- needs: login
 -- login_begin stores a one-time code for a key. It is valid for a minute.
 -- ARGV: hash of the code and of the host name that it is for, hash of the key, class of the address it is asked from
 -- Reply: {key, key hash}
 -- Errors: unauthenticated (the key)
 local id = call('GET', K('keyhash:', ARGV[2]))
-if not id or not key_holds(id) then return refuse('unauthenticated', 'kind', 'key') end
+if not id or not key_is_live(id) then return refuse('unauthenticated', 'kind', 'key') end
 local code = K('login:', ARGV[1])
 if call('EXISTS', code) == 0 then
   call('HSET', code, 'key', id, 'from', ARGV[3], 'at', NOW)

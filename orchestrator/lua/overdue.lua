@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue handoff agent lost answer refused
+-- needs: stale_entry lane queue handoff agent conflicts answer refused
 -- overdue does what has become due: the deadline policy of hand-offs nobody
 -- decided in time (deny answers by itself, escalate raises the priority and
 -- tells again), and the word about refused writes that were only counted.
@@ -15,7 +15,7 @@ for _, chore in ipairs(due) do
     local was = call('HMGET', K('refused:', rid), 'more', 'verb', 'code', 'presented', 'current')
     if num(was[1]) > 0 then
       call('HSET', K('refused:', rid), 'more', '0')
-      tell_refused(rid, { was[2], was[3], was[4], was[5] }, num(was[1]))
+      emit_refused(rid, { was[2], was[3], was[4], was[5] }, num(was[1]))
     end
   end
   local hid = string.match(chore, '^handoff:(.*)$')

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money books lane queue settle stray
+-- needs: money charge lane queue settle stale_entry
 -- reap_hold settles calls that are past their deadline and that nobody has
 -- settled, at what was reserved: nobody knows what they have come to.
 -- ARGV: limit
@@ -7,7 +7,7 @@
 local due = call('ZRANGEBYSCORE', K('holds'), '-inf', NOW, 'LIMIT', 0, ARGV[1])
 for _, id in ipairs(due) do
   local tid, cid = string.match(id, '^([^:]+):(.*)$')
-  local h = open_call(tid, cid)
+  local h = load_call(tid, cid)
   if h.state == 'open' then
     settle(tid, cid, h, 'uncertain', 0, 0, 'not settled in time')
   else

@@ -11,4 +11,4 @@ local of = call('HMGET', K('run:', rid), 'task', 'token')
 local last = { ARGV[2], ARGV[3], ARGV[4], ARGV[5] }
 if last[3] == '0' then last[3] = of[2] or '0' end
 if last[4] == '0' then last[4] = call('HGET', K('task:', of[1] or ''), 'token') or '0' end
-return note_refused(rid, last, 1, 20)
+return count_refused(rid, last, 1, 20)

@@ -28,10 +28,10 @@ if from and a.owner ~= by then return refuse('forbidden', 'kind', 'registration'
 
 local more = from and 0 or 1
 local bytes = #ARGV[14] - (from and call('STRLEN', K('metadata:', id)) or 0)
-local no = over_quota('agents', num(ARGV[15]), num(kept_by(by).agents), more)
-  or bytes > 0 and over_quota('metadata_bytes', num(ARGV[16]), num(kept_by(by).bytes), bytes)
+local no = check_quota('agents', num(ARGV[15]), num(stored_by_key(by).agents), more)
+  or bytes > 0 and check_quota('metadata_bytes', num(ARGV[16]), num(stored_by_key(by).bytes), bytes)
 if no then return no end
-keeps_more(by, more, bytes)
+add_stored(by, more, bytes)
 if from then
   tally(K('pools'), a.role, -1)
   tally(K('roles-of:', by), a.role, -1)
@@ -51,8 +51,8 @@ put(a, 'role', role, 'name', ARGV[6], 'caps', ARGV[7], 'max', ARGV[8], 'load', '
 if from then roster(id, a.role, from) end
 a.role, a.unhealthy, a.beat_at = role, ARGV[11], NOW
 a.status, a.version = from or 'registering', '0'
-agent_acts = true
+actor_is_agent = true
 lifecycle(id, a, 'active', from and 're_registered' or 'registered', id)
-watch_silence(id, a)
+schedule_judgement(id, a)
 remember(key, body, id .. ' ' .. a.incarnation, DAY)
 return agent_view(id)

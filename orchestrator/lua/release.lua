@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent fence end handoff after eventbudget
+-- needs: money stale_entry lane queue agent fence end_lease handoff retry_policy eventbudget
 -- release gives a lease back with the exit of its process; the retry policy
 -- decides what becomes of the task. A repeat gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, class, exit code or
@@ -12,7 +12,7 @@ if err then return told(tid, rid, ARGV[3], 'release', ARGV[5]) or err end
 local class, code, signal = ARGV[6], ARGV[7], ARGV[8]
 end_lease(tid, rid, class == 'released' and 'released' or 'failed', class, deadline)
 -- The release comes after the process is dead, so nothing waits for an exit.
-note_exit(rid, r, ARGV[11])
+record_exit(rid, r, ARGV[11])
 put(r, 'code', code, 'signal', signal, 'duration', ARGV[9])
 if ARGV[10] ~= '' then call('SET', K('detail:', rid), ARGV[10]) end
 local state, failures = after(tid, t, rid, class, true)

@@ -1,4 +1,4 @@
--- needs: money stray lane queue agent fence end handoff after nudge activity
+-- needs: money stale_entry lane queue agent fence end_lease handoff retry_policy nudge toolcalls
 -- report stores a progress report and pins it. A requestId seen among the
 -- run's last 32 gets the answer it got before.
 -- ARGV: task, run, secret, presented token, request id or '', content hash,
@@ -13,7 +13,7 @@ if req ~= '' then
     local hash, seq, id = string.match(was, '^(%S+) (%S+) (.*)$')
     if id == req then
       if hash ~= ARGV[6] then return refuse('idempotency_conflict') end
-      return { num(seq), told_with(r, req) }
+      return { num(seq), nudge_for_call(r, req) }
     end
   end
 end

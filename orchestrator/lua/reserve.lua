@@ -1,4 +1,4 @@
--- needs: money books agent fence nudge lane queue settle quota
+-- needs: money charge agent fence nudge lane queue settle quota
 -- reserve admits a call that costs money: it takes the bound of its price out of
 -- what is available, in the step that finds the lease to hold. A call made
 -- before answers what it answered then.
@@ -14,11 +14,11 @@ local need_t, need_u, external, timeout = num(ARGV[9]), num(ARGV[10]), ARGV[12] 
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 deadline = admitted(r, deadline)
-local e, h = envelope(tid), open_call(tid, cid)
+local e, h = envelope(tid), load_call(tid, cid)
 
 -- What an LLM answers cannot carry a nudge, so the next other call does.
 local function answer(was)
-  local nudge = string.sub(tool, 1, 4) == 'llm_' and '' or told_with(r, cid)
+  local nudge = string.sub(tool, 1, 4) == 'llm_' and '' or nudge_for_call(r, cid)
   local free_t, free_u = free(e)
   return { num(r.token), free_t, free_u, deadline - now, nudge, was }
 end
@@ -52,11 +52,11 @@ if paused ~= '' then return refuse('paused') end
 local window = num(r.window)
 local margin = window < 10000 and 500 or math.max(window / 10, 2000)
 if external and now >= deadline - margin then return refuse('lease_ending', 'ttl', F(deadline - now)) end
-local root = tree_of(tid, t)
-local calls, answers, bytes, slots = kept_calls(root)
-local no = over_quota('open_calls', num(ARGV[19]), call('ZCARD', K('calls:', tid)), 1) or over_quota('calls', num(ARGV[16]), calls, 1)
+local root = root_of(tid, t)
+local calls, answers, bytes, slots = count_kept_calls(root)
+local no = check_quota('open_calls', num(ARGV[19]), call('ZCARD', K('calls:', tid)), 1) or check_quota('calls', num(ARGV[16]), calls, 1)
 if not no and ARGV[14] == '1' then
-  no = over_quota('kept_answers', num(ARGV[17]), answers, 1) or over_quota('kept_answer_bytes', num(ARGV[18]), bytes, 1)
+  no = check_quota('kept_answers', num(ARGV[17]), answers, 1) or check_quota('kept_answer_bytes', num(ARGV[18]), bytes, 1)
 end
 if no then return no end
 no = short(tid, need_t, need_u)
@@ -72,7 +72,7 @@ shift(e, 'available', -need_t, -need_u)
 shift(e, 'held', need_t, need_u)
 sum('held_t', need_t)
 sum('held_u', need_u)
-keep_call(root, slots, 1, 0, 0)
+record_kept_call(root, slots, 1, 0, 0)
 local ends = now + timeout + LINGER
 if h.state then call('DEL', h[1]) end -- it never left: this is another one
 put(known({ h[1] }), 'task', tid, 'run', rid, 'tool', tool, 'nonce', nonce, 'hash', hash, 'need_t', ARGV[9], 'need_u', ARGV[10],

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money create agent forget kin quota runkey
+-- needs: money create agent delete_money tree_retention quota runkey
 -- retain deletes what ended long ago: closed tasks with all they own, agents
 -- that are gone, run keys that have expired, and old events from the head of the
 -- log and of the audit log. Age is judged by store time, so a jump of the
@@ -18,7 +18,7 @@ local function delete_task(tid)
       K('log:', rid .. ':stdout'), K('log:', rid .. ':stderr'), K('marks:', rid .. ':stdout'), K('marks:', rid .. ':stderr'), K('handoff:', hid), K('answer:', hid))
   end
   if t then -- only a damaged store has none
-    for _, key in ipairs(indexes(t.role or '', t.labels or '')) do call('ZREM', key, tid) end
+    for _, key in ipairs(index_keys(t.role or '', t.labels or '')) do call('ZREM', key, tid) end
     call('ZREM', K('by-state:', t.state), tid)
   end
   call('ZREM', K('terminal'), tid)
@@ -27,11 +27,11 @@ local function delete_task(tid)
 end
 
 for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
-  if not still_needed(tid, now - age) and forget_money(tid) then delete_task(tid) end
+  if not tree_still_needed(tid, now - age) and delete_money(tid) then delete_task(tid) end
   n = n + 1
 end
-n = n + forget_houses(F(now - age), limit)
-n = n + forget_run_keys(K('run-keys'), limit)
+n = n + delete_days(F(now - age), limit)
+n = n + delete_expired_run_keys(K('run-keys'), limit)
 
 for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
   local a = agent(id)
@@ -40,7 +40,7 @@ for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMI
     roster(id, a.role, a.status)
     tally(K('pools'), a.role, -1)
     tally(K('roles-of:', a.owner), a.role, -1)
-    keeps_more(a.owner, -1, -call('STRLEN', K('metadata:', id)))
+    add_stored(a.owner, -1, -call('STRLEN', K('metadata:', id)))
     call('DEL', K('agent:', id), K('metadata:', id), K('commands:', id))
   end
   n = n + 1

@@ -1,4 +1,4 @@
--- needs: money books stray lane queue handoff create shown decide lost view
+-- needs: money charge stale_entry lane queue handoff create review_digest review_decision conflicts view
 -- retry queues an escalated task again with its failures forgotten, or makes a
 -- new task from one that failed, was cancelled or was rejected, with what
 -- people have answered on that one.
@@ -20,7 +20,7 @@ if repeated and repeated.state and not TERMINAL[repeated.state] and not marked(r
 end
 
 if TERMINAL[t.state] then
-  if not lane_free(t.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+  if not lane_available(t.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
   local s = { id = new, not_before = '0', labels = t.labels or '', fixes = t.fixes or '', retries = tid, by = by,
     spec = call('GET', K('spec:', tid)), input = call('GET', K('edit:', tid)) or call('GET', K('in:', tid)) or '', house = ARGV[7] }
   for _, f in ipairs({ 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review', 'role' }) do
@@ -29,19 +29,19 @@ if TERMINAL[t.state] then
   s.parent = shelter(t)
   local e = envelope(tid)
   s.tokens, s.nano = e.envelope_t or '0', e.envelope_u or '0'
-  local no = uncovered(s)
+  local no = check_covered(s)
   if no then return no end
   emit('task.retried', { task = tid, actor = by }, '{"state":' .. quote(t.state) .. ',"newTaskId":' .. quote(new) ..
     ',"reason":' .. quote(reason) .. ',"before":{"newTaskId":' .. (t.anew and quote(t.anew) or 'null') .. '},"after":{"newTaskId":' .. quote(new) .. '}}')
   put(t, 'anew', new)
-  create(s, last_open(t), ',"retries":' .. quote(tid))
+  create(s, last_open_run(t), ',"retries":' .. quote(tid))
   local said = answers(tid)
   if #said > 0 then call('RPUSH', K('answers:', new), unpack(said)) end
   remember(key, body, new, DAY)
   return view(new)
 end
 
-if marked(t) then return lost_tree(t) end
+if marked(t) then return refuse_cancelled_tree(t) end
 local kind = t.state == 'handoff' and call('HGET', K('handoff:', t.handoff), 'kind')
 if kind ~= 'escalation' then
   return refuse('state_conflict', 'state', t.state, 'need', 'an_escalated_hand-off_or_a_closed_task')
@@ -49,7 +49,7 @@ end
 close_handoff(t.handoff, 'answered', by, reason)
 put(t, 'failures', '0')
 t.failures = '0'
-count_runs_anew(t)
+reset_run_count(t)
 move(tid, t, 'queued')
 enqueue(tid, t, 0, t.run)
 emit('task.retried', { task = tid, actor = by }, '{"state":"queued","failures":0,"reason":' .. quote(reason) .. turned('state', 'handoff', 'queued') .. '}')

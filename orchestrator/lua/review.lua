@@ -1,4 +1,4 @@
--- needs: money books stray lane queue create shown decide lost view
+-- needs: money charge stale_entry lane queue create review_digest review_decision conflicts view
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,
@@ -16,16 +16,16 @@ end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return lost(tid, t) end
-if marked(t) then return lost_tree(t) end
+if marked(t) then return refuse_cancelled_tree(t) end
 if t.state ~= 'review' then return refuse('state_conflict', 'state', t.state, 'need', 'review') end
-local stale = not_shown(tid, t, ARGV[7])
+local stale = check_digest(tid, t, ARGV[7])
 if stale then return stale end
 local fix
 if ARGV[8] == '1' then
   fix = read_spec(9)
-  if not lane_free(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+  if not lane_available(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
   fix.parent = shelter(t)
-  local no = not fix.parent and uncovered(fix, tid)
+  local no = not fix.parent and check_covered(fix, tid)
   if no then return no end
 end
 decided(tid, t, decision, ARGV[6], by, fix)

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: waiting
+-- needs: review_queue
 -- review_ids names tasks that wait for a decision: those of a list that do, or a
 -- page of the queue, oldest first.
 -- ARGV: order of the task looked at before or '', number of tasks asked about,
@@ -12,7 +12,7 @@ for i = 3, 2 + asked do
   if meant(sets, '', ARGV[i]) then out[#out + 1] = ARGV[i] end
 end
 if asked > 0 then return out end
-local got = after_order(source, last, LOOKS)
+local got = read_after(source, last, LOOKS)
 for i = 1, #got, 2 do
   if meant(sets, source, got[i]) then out[#out + 1] = got[i] end
 end

@@ -1,4 +1,4 @@
--- needs: money books stray lane queue agent fence end handoff after nudge activity create shown decide lost view quota
+-- needs: money charge stale_entry lane queue agent fence end_lease handoff retry_policy nudge toolcalls create review_digest review_decision conflicts view quota
 -- review_subtask decides a subtask that was handed in to the task of a run. A
 -- rejection makes, in the same step, the subtask that repairs it. The same
 -- decision again gets the same answer.
@@ -22,15 +22,15 @@ if c.state ~= 'review' then
   return refuse('state_conflict', 'state', c.state, 'need', 'review')
 end
 if c.review ~= 'parent' then return refuse('forbidden', 'kind', 'review') end
-local stale = not_shown(id, c, ARGV[11])
+local stale = check_digest(id, c, ARGV[11])
 if stale then return stale end
 local fix
 if decision == 'reject' then
   fix = read_spec(12)
   fix.parent = tid
-  local no = over_quota('subtasks', num(ARGV[10]), made_in_tree(tree_of(tid, t)), 1)
+  local no = check_quota('subtasks', num(ARGV[10]), subtasks_in_tree(root_of(tid, t)), 1)
   if no then return no end
-  if not lane_free(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+  if not lane_available(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
 end
 
 confirm(tid, r, deadline)

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: waiting shown
+-- needs: review_queue review_digest
 -- reviews lists a page of the tasks that wait for a decision, oldest first, as
 -- many as fit into one reply.
 -- ARGV: limit, order of the task looked at before or '', then names of sets
@@ -19,7 +19,7 @@ local function add(tid)
 end
 
 local batch = #sets > 1 and LOOKS or limit + 1
-local got = after_order(source, last, batch)
+local got = read_after(source, last, batch)
 for i = 1, #got, 2 do
   if #out - 2 == limit or size > MAX_REPLY then
     out[2] = last

@@ -18,7 +18,7 @@ for _, id in ipairs(call('LRANGE', K('told:', rid), 0, 127)) do had[id] = true e
 -- repeated tells whether an event was written before. Those with a place of
 -- their own are known by it, however many events came since.
 local function repeated(kind, id)
-  local place = OWN_PLACE[kind]
+  local place = RESERVED_EVENTS[kind]
   return kind == 'run.launched' and r.launched == '1' or id ~= '' and (had[id] or place and r[place] == '=' .. id)
 end
 
@@ -39,7 +39,7 @@ local counted, why = 0, ''
 for i = 5, #ARGV, 7 do
   local kind, id = ARGV[i], ARGV[i + 1]
   local again = repeated(kind, id)
-  local code = not again and event_refused(r, newest, kind, id)
+  local code = not again and event_refusal_code(r, newest, kind, id)
   if code then
     counted, why = counted + 1, code
   else
@@ -60,5 +60,5 @@ for i = 5, #ARGV, 7 do
   end
 end
 call('LTRIM', K('told:', rid), 0, 127)
-if counted > 0 then note_refused(rid, { 'events', why, r.token, newest }, counted, 1) end
+if counted > 0 then count_refused(rid, { 'events', why, r.token, newest }, counted, 1) end
 return { counted, why }

@@ -10,11 +10,11 @@ local REPLACED = 50
 local tid, rid, digest = ARGV[1], ARGV[2], ARGV[7]
 local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
-if key_voids(r.key) then return refuse('lease_expired', 'cause', 'key_revoked') end
+if key_ended_leases(r.key) then return refuse('lease_expired', 'cause', 'key_revoked') end
 local key = K('evidence:', rid)
 local was = call('GET', key)
 if was and string.match(was, '^%d+ (.*)$') == ARGV[5] then return 'OK' end
-local decided = decided_about(tid)
+local decided = decided_state(tid)
 if decided then return refuse('task_closed', 'kind', 'evidence', 'state', decided) end
 if was then
   local times = num(r.replaced) + 1

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stray lane queue evidence eventbudget refused
+-- needs: stale_entry lane queue evidence eventbudget refused
 -- run_exit notes how a run's process ended. The class was set when the lease
 -- ended and stays; a task waiting for this process goes on at once. Another exit
 -- of the same run takes its event from the run's budget, as long as nobody has
@@ -12,16 +12,16 @@ local tid, rid = ARGV[1], ARGV[2]
 local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 if r.exited == '1' and r.code == ARGV[6] and r.signal == ARGV[7] then return 'OK' end
-local decided = r.exited == '1' and decided_about(tid)
+local decided = r.exited == '1' and decided_state(tid)
 if decided then return refuse('task_closed', 'kind', 'exit', 'state', decided) end
-if r.exited == '1' and not within_budget(r) then
-  note_refused(rid, { 'exit', 'quota_exceeded', r.token, r.token }, 1, 1)
+if r.exited == '1' and not take_event(r) then
+  count_refused(rid, { 'exit', 'quota_exceeded', r.token, r.token }, 1, 1)
   return 'OK'
 end
-note_exit(rid, r, ARGV[11])
+record_exit(rid, r, ARGV[11])
 put(r, 'exits', F(num(r.exits) + 1), 'code', ARGV[6], 'signal', ARGV[7], 'duration', ARGV[8], 'containment', ARGV[9])
 if ARGV[10] ~= '' then call('SET', K('detail:', rid), ARGV[10], 'NX') end
-open_gate(rid)
+requeue_after_process(rid)
 emit('run.exited', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
   '{"class":' .. quote(ARGV[5]) .. ',"code":' .. (ARGV[6] == '' and 'null' or ARGV[6]) ..
   ',"signal":' .. (ARGV[7] == '' and 'null' or quote(ARGV[7])) .. '}')

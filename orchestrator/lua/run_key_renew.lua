@@ -10,11 +10,11 @@ local parent = call('HGET', K('key:', id), 'parent')
 if life == 0 then
   if parent then
     wake('key ' .. call('HGET', K('key:', id), 'hash'))
-    run_key_expires(id, parent, RAW)
-    forget_run_keys(K('run-keys-of:', parent), 10)
+    set_run_key_expiry(id, parent, RAW)
+    delete_expired_run_keys(K('run-keys-of:', parent), 10)
   end
   return { id, call('HGETALL', K('key:', id)) }
 end
-if not parent or not key_holds(id) then return refuse('unauthenticated', 'kind', 'key') end
-run_key_expires(id, parent, run_key_end(parent, life))
+if not parent or not key_is_live(id) then return refuse('unauthenticated', 'kind', 'key') end
+set_run_key_expiry(id, parent, run_key_expiry(parent, life))
 return { id, call('HGETALL', K('key:', id)) }

@@ -1,8 +1,8 @@
 -- flags: allow-oom
--- needs: session
+-- needs: login
 -- session_close ends a session. One that is over already stays as it is.
 -- ARGV: hash of the secret and its host name
 -- Reply: OK
 local id = call('HGET', K('session:', ARGV[1]), 'key')
-if id then close_sessions(id, { ARGV[1] }, call('ZCARD', K('sessions-of:', id)), 'logout') end
+if id then close_logins(id, { ARGV[1] }, call('ZCARD', K('sessions-of:', id)), 'logout') end
 return 'OK'

@@ -1,4 +1,4 @@
--- needs: session
+-- needs: login
 -- session_open opens a session for a one-time code. A code opens one session. If
 -- it is used again with another secret, two browsers have it, and the session that
 -- it opened ends. A key has at most 20 sessions; then the oldest one ends.
@@ -8,11 +8,11 @@
 local code = K('login:', ARGV[2])
 local c = call('HMGET', code, 'key', 'from', 'at', 'session')
 local id = c[1]
-if not id or now - num(c[3]) >= CODE_LIFE or not key_holds(id) then return refuse('unauthenticated', 'kind', 'code') end
+if not id or now - num(c[3]) >= CODE_LIFE or not key_is_live(id) then return refuse('unauthenticated', 'kind', 'code') end
 local key, all = K('session:', ARGV[1]), K('sessions-of:', id)
 local at = call('HGET', key, 'at') -- there when this very request was made before
 if c[4] and not at then
-  if call('EXISTS', K('session:', c[4])) == 1 then close_sessions(id, { c[4] }, call('ZCARD', all), 'code_reused') end
+  if call('EXISTS', K('session:', c[4])) == 1 then close_logins(id, { c[4] }, call('ZCARD', all), 'code_reused') end
   return {}
 end
 if not at then
@@ -20,7 +20,7 @@ if not at then
   call('HSET', code, 'session', ARGV[1])
   call('ZREMRANGEBYSCORE', all, '-inf', F(now - LIFE))
   local open = call('ZCARD', all)
-  if open >= MOST then open = close_sessions(id, call('ZRANGE', all, 0, open - MOST), open, 'too_many') end
+  if open >= MOST then open = close_logins(id, call('ZRANGE', all, 0, open - MOST), open, 'too_many') end
   call('HSET', key, 'key', id, 'opened', NOW, 'at', RAW, 'seen', NOW)
   call('PEXPIRE', key, F(LIFE))
   call('ZADD', all, NOW, ARGV[1])

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money books lane queue settle quota
+-- needs: money charge lane queue settle quota
 -- settle books what a reserved call cost, once. It needs no lease that holds:
 -- what is spent is spent. Where nobody knew what the call had come to, a true
 -- figure corrects that.
@@ -8,7 +8,7 @@
 -- Reply: {tokens, nano-dollars, available tokens, available nano-dollars, 1 when that envelope is locked}
 -- Errors: not_found
 local tid, cid, outcome, cost_t, cost_u = ARGV[1], ARGV[2], ARGV[4], num(ARGV[5]), num(ARGV[6])
-local h = open_call(tid, cid)
+local h = load_call(tid, cid)
 if not h.state or h.nonce ~= ARGV[3] then return refuse('not_found', 'kind', 'call') end
 local p
 if h.state == 'open' then
@@ -20,11 +20,11 @@ else
   outcome = ''
 end
 if h.keyed == '1' and ARGV[7] ~= '' and outcome == h.outcome then
-  local root = tree_of(tid, pick(K('task:', tid), 'root'))
-  local _, answers, bytes, slots = kept_calls(root)
+  local root = root_of(tid, pick(K('task:', tid), 'root'))
+  local _, answers, bytes, slots = count_kept_calls(root)
   if answers < num(ARGV[9]) and bytes + #ARGV[7] <= num(ARGV[10]) then
     call('SET', K('result:', tid .. ':' .. cid), ARGV[7], 'PX', F(DAY))
-    keep_call(root, slots, 0, 1, #ARGV[7])
+    record_kept_call(root, slots, 0, 1, #ARGV[7])
   end
 end
 local free_t, free_u = free(p)

@@ -1,4 +1,4 @@
--- needs: money books stray lane queue create
+-- needs: money charge stale_entry lane queue create
 -- submit creates a task.
 -- ARGV: request key, body hash, source task or '', spec (20 values)
 -- Reply: {task id, created ms, replayed 0|1}
@@ -8,17 +8,17 @@ local was, err = once(key, body)
 if err then return err end
 if was then return { was, '0', 1 } end
 local s = read_spec(4)
-if not lane_free(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+if not lane_available(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
 local old
 if source ~= '' then
   local t = load(K('task:', source))
-  old = t and last_open(t)
+  old = t and last_open_run(t)
   if t and t.state == 'leased' then
     return refuse('state_conflict', 'state', 'leased', 'need', 'a_task_that_is_not_running', 'field', '/fixes')
   end
   if not t then return refuse('not_found', 'kind', 'task', 'field', '/fixes') end
 end
-local no = uncovered(s)
+local no = check_covered(s)
 if no then return no end
 local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: shown view
+-- needs: review_digest view
 -- task shows the whole of a task.
 -- ARGV: task
 -- Reply: view of the task

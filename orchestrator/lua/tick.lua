@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue
+-- needs: money stale_entry lane queue
 -- tick keeps store time true and moves due delayed tasks on.
 -- ARGV: limit
 -- Reply: {promoted, chores due 0|1}

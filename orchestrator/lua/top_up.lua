@@ -1,22 +1,22 @@
--- needs: money books envelope
+-- needs: money charge envelope_view
 -- top_up gives an envelope more. What it was carved from grants that much more
 -- as well, up to the house, which pays it out of what it has.
 -- ARGV: task, house:<date> or house, actor, request key, body hash, tokens, nano-dollars, reason, cap of the house or ''
 -- Reply: as envelope.lua
 -- Errors: not_found, task_closed, budget_exceeded (the house), validation_failed (beyond what is counted), idempotency_conflict
 local MOST_T, MOST_U = 2147483647000, 4000000000000000
-local id, by, key, body, t, u, reason = envelope_named(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], num(ARGV[5]), num(ARGV[6]), ARGV[7]
+local id, by, key, body, t, u, reason = envelope_id(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], num(ARGV[5]), num(ARGV[6]), ARGV[7]
 local was, err = once(key, body)
 if err then return err end
-if was then return envelope(was).parent and envelope_view(was) or no_envelope(was, ARGV[8]) end
+if was then return envelope(was).parent and envelope_view(was) or refuse_no_envelope(was, ARGV[8]) end
 if ARGV[8] ~= '' and id == 'house:' .. today() then house(ARGV[8]) end
 local e = envelope(id)
-if not e.parent then return no_envelope(id, ARGV[8]) end
+if not e.parent then return refuse_no_envelope(id, ARGV[8]) end
 if e.closed == '1' then return refuse('task_closed', 'state', call('HGET', K('task:', id), 'state') or 'closed') end
 
 -- The way up, without the house; payer is the house, or ''.
 local above, payer = {}, e.parent
-while task_of(payer) ~= '' do
+while envelope_task(payer) ~= '' do
   local p = envelope(payer)
   if not p.parent then break end
   above[#above + 1] = p
@@ -42,8 +42,8 @@ for _, column in ipairs({ 'granted', 'available', 'envelope' }) do shift(e, colu
 e.tops = F(num(e.tops) + 1)
 put(e, 'tops', e.tops)
 local available = both(free(e))
-rewarn(e)
-emit('budget.topped_up', { task = task_of(id), actor = by, reason = reason }, '{"envelope":' .. quote(id) .. ',"added":' .. both(t, u) ..
+reset_warnings(e)
+emit('budget.topped_up', { task = envelope_task(id), actor = by, reason = reason }, '{"envelope":' .. quote(id) .. ',"added":' .. both(t, u) ..
   ',"available":' .. available .. ',"before":{"available":' .. before .. '},"after":{"available":' .. available .. '},"reason":' .. quote(reason) .. '}')
 book(id, 'kind', 'top_up', 'cost_t', F(t), 'cost_u', F(u), 'actor', by, 'detail', reason)
 if payer ~= '' then warn(payer, envelope(payer)) end

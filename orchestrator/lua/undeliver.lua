@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stray lane queue agent end handoff after expire
+-- needs: money stale_entry lane queue agent end_lease handoff retry_policy expire
 -- undeliver gives back leases whose grant reached nobody: only those that
 -- nobody has confirmed.
 -- ARGV: actor, run...

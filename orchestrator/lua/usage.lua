@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money books evidence
+-- needs: money charge evidence
 -- usage books what an agent's own output says it has used, a running total of
 -- one session: what is more than at the last report, and than the LLM proxy has
 -- charged to the same run. Nobody has measured it. So the holder, or the last
@@ -20,7 +20,7 @@ local r, err = witness(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local t, e = pick(K('task:', tid), 'state', 'run', 'root'), envelope(tid)
 local unverified = (t.state == 'cancelled' or marked(t)) and 'task_cancelled' or t.run ~= rid and 'superseded' or
-  key_voids(r.key) and 'key_revoked'
+  key_ended_leases(r.key) and 'key_revoked'
 
 local totals = K('usage:', ARGV[7] == 'session' and tid .. ':session' or rid)
 local session = source .. ' ' .. ARGV[6]
@@ -59,7 +59,7 @@ local function room(dim)
     id = p.parent
     p = id ~= '' and envelope(id)
   end
-  local task = p and p.parent and task_of(id) ~= ''
+  local task = p and p.parent and envelope_task(id) ~= ''
   return unverified and 0 or math.max(0, task and math.min(left, num(p['available_' .. dim])) or left)
 end
 -- A run that has given its task back does not lock the envelope of the next holder.

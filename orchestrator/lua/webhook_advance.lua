@@ -28,7 +28,7 @@ if outcome == 'taken' then
   w.failures, w.failing = '0', '0'
   put(w, 'status', status, 'error', '')
 elseif outcome == 'gap' then
-  tell_webhook('webhook.gap', id, w, 'server', ',"missedAfter":' .. F(num(from)) .. ',"missedUpTo":' .. F(num(to)))
+  emit_webhook('webhook.gap', id, w, 'server', ',"missedAfter":' .. F(num(from)) .. ',"missedUpTo":' .. F(num(to)))
 elseif outcome == 'failed' or outcome == 'gone' then
   w.failures = F(num(w.failures) + 1)
   if num(w.failing) == 0 then w.failing = NOW end
@@ -41,7 +41,7 @@ elseif outcome == 'failed' or outcome == 'gone' then
   end
   if w.state ~= 'active' then
     due = NEVER
-    tell_webhook('webhook.dead', id, w, 'server', ',"state":' .. quote(w.state) .. ',"failures":' .. w.failures .. ',"status":' .. F(num(status)) ..
+    emit_webhook('webhook.dead', id, w, 'server', ',"state":' .. quote(w.state) .. ',"failures":' .. w.failures .. ',"status":' .. F(num(status)) ..
       ',"error":' .. quote(why))
   end
 end

@@ -16,7 +16,7 @@ if call('ZCARD', WEBHOOKS) >= num(ARGV[9]) then return refuse('state_conflict', 
 call('HSET', K('webhook:', id), 'name', ARGV[2], 'shown', ARGV[3], 'url', ARGV[4], 'secret', ARGV[5], 'types', ARGV[6], 'format', ARGV[7],
   'state', 'active', 'cursor', meta.seq or '0', 'failures', '0', 'claim', '', 'created', RAW, 'by', ARGV[8])
 call('ZADD', WEBHOOKS, NOW, id)
-tell_webhook('webhook.created', id, { name = ARGV[2], shown = ARGV[3] }, ARGV[8],
+emit_webhook('webhook.created', id, { name = ARGV[2], shown = ARGV[3] }, ARGV[8],
   ',"before":null,"after":{"state":' .. quote('active') .. ',"types":' .. quote(ARGV[6]) .. ',"format":' .. quote(ARGV[7]) .. '}')
 remember(key, body, id, DAY)
 return webhook_view(id)

@@ -23,6 +23,6 @@ end
 view[5] = record
 call('DEL', K('webhook:', id))
 call('ZREM', WEBHOOKS, id)
-tell_webhook('webhook.deleted', id, w, ARGV[2], ',"before":{"state":' .. quote(w.state) .. '},"after":null')
+emit_webhook('webhook.deleted', id, w, ARGV[2], ',"before":{"state":' .. quote(w.state) .. '},"after":null')
 remember(key, body, cjson.encode(view), DAY)
 return view

@@ -13,7 +13,7 @@ if not w then return refuse('not_found', 'kind', 'webhook') end
 if not was and w.state ~= 'active' then
   put(w, 'state', 'active', 'failures', '0', 'failing', '0')
   call('ZADD', WEBHOOKS, NOW, id)
-  tell_webhook('webhook.revived', id, w, ARGV[2], ',"before":{"state":' .. quote(w.state) .. '},"after":{"state":' .. quote('active') .. '}')
+  emit_webhook('webhook.revived', id, w, ARGV[2], ',"before":{"state":' .. quote(w.state) .. '},"after":{"state":' .. quote('active') .. '}')
 end
 if not was then remember(key, body, id, DAY) end
 save()

@@ -1,0 +1,214 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// A state that is put back under a living server shows itself in the
+// number of grants.
+func TestAStateThatWasPutBackIsNoticed(t *testing.T) {
+	f := openFixture(t, rig.Real(t)) // the store in memory cannot dump a hash
+	defer f.close()
+	task := f.mustSubmit(t, picket.TaskSpec{})
+	before := f.readAllKeys(t)
+	first := f.acquireOne(t, picket.AcquireRequest{})
+	f.restoreKeys(t, before)
+	second := f.acquireOne(t, picket.AcquireRequest{})
+	if second.TaskID != task.TaskID || second.FencingToken <= first.FencingToken+1<<20 {
+		t.Fatalf("granted %d after %d", second.FencingToken, first.FencingToken)
+	}
+}
+
+// Until an orchestrator notices it, who grants nothing goes by what was put
+// back, even past an adoption; from then on tokens are above all that was told.
+func TestWhoGrantsNothingDoesNotNoticeAStatePutBack(t *testing.T) {
+	f := openFixture(t, rig.Real(t))
+	defer f.close()
+	proxy := f.openProcess(t, f.rigStore, orchestrator.Config{}).Engine("default")
+	f.mustSubmit(t, picket.TaskSpec{})
+	l := f.acquireOne(t, picket.AcquireRequest{})
+	before := f.readAllKeys(t)
+	f.adoptOnNewServer(t)
+	reclaimed := f.mustRenew(t, l).FencingToken
+	f.restoreKeys(t, before)
+	told, err := proxy.Renew(f.ctx, f.openLease(t, l))
+	ok(t, err)
+	if told.FencingToken != l.FencingToken || reclaimed <= l.FencingToken {
+		t.Errorf("granted %d, reclaimed %d, then told %d", l.FencingToken, reclaimed, told.FencingToken)
+	}
+	_, err = f.Acquire(f.ctx, operator, picket.AcquireRequest{})
+	ok(t, err)
+	told, err = proxy.Renew(f.ctx, f.openLease(t, l))
+	ok(t, err)
+	if told.FencingToken <= reclaimed {
+		t.Errorf("reclaimed %d, and after it was noticed %d", reclaimed, told.FencingToken)
+	}
+}
+
+// readAllKeys is every key as it is stored.
+func (f *fixture) readAllKeys(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, key := range f.raw.Keys(f.ctx, "*").Val() {
+		value, err := f.raw.Dump(f.ctx, key).Result()
+		ok(t, err)
+		out[key] = value
+	}
+	return out
+}
+
+// restoreKeys is what restoring a backup into a running server does.
+func (f *fixture) restoreKeys(t *testing.T, keys map[string]string) {
+	t.Helper()
+	ok(t, f.raw.FlushAll(f.ctx).Err())
+	for key, value := range keys {
+		ok(t, f.raw.Restore(f.ctx, key, 0, value).Err())
+	}
+}
+
+// A store that was emptied and founded anew by somebody who knew nothing of it
+// is another one, even though both floors are 0.
+func TestAReinitializedStoreIsAnotherOne(t *testing.T) {
+	s := rig.Real(t)
+	dir := t.TempDir()
+	first := openFixture(t, s)
+	joined := first.openProcess(t, s, orchestrator.Config{Witness: dir}) // its witness has seen floor 0 and no more
+	first.mustSubmit(t, picket.TaskSpec{})
+	last, err := joined.Engine("default").LastSeq(t.Context())
+	ok(t, err)
+	ok(t, joined.Close())
+	first.close()
+	f := openFixture(t, s) // for its raw client
+	defer f.close()
+	ok(t, f.raw.FlushAll(t.Context()).Err())
+	f.openProcess(t, s, orchestrator.Config{Witness: t.TempDir(), Found: true})
+	back := f.openProcess(t, s, orchestrator.Config{Witness: dir, Found: true}).Engine("default")
+	stats, err := back.Stats(t.Context())
+	ok(t, err)
+	if stats.Floor < 1<<21 || stats.LastSeq <= last {
+		t.Fatalf("floor %d, sequence %d after %d", stats.Floor, stats.LastSeq, last)
+	}
+}
+
+// A witness file that is damaged while the process runs is written anew from
+// what the process knows.
+func TestAWitnessDamagedWhileRunningIsRewritten(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		dir := t.TempDir()
+		e := f.openProcess(t, f.rigStore, orchestrator.Config{Witness: dir}).Engine("default")
+		ok(t, e.Tick(f.ctx))
+		path := witnessFile(dir)
+		ok(t, os.WriteFile(path, []byte("{"), 0o600))
+		ok(t, e.Ready(f.ctx))
+		if floor, known, err := orchestrator.WitnessedFloor(dir, "default", storeIdentity(t, e)); err != nil ||
+			!known ||
+			floor != 0 {
+			t.Fatalf("floor %d, known %v, %v", floor, known, err)
+		}
+	})
+}
+
+// witnessFile is the file of the default namespace in a directory of witnesses.
+func witnessFile(dir string) string {
+	paths, err := filepath.Glob(filepath.Join(dir, "default@*.json"))
+	if err != nil || len(paths) != 1 {
+		return filepath.Join(dir, "none")
+	}
+	return paths[0]
+}
+
+func storeIdentity(t *testing.T, e *orchestrator.Engine) string {
+	t.Helper()
+	stats, err := e.Stats(t.Context())
+	ok(t, err)
+	return stats.StoreID
+}
+
+// Two stores whose servers share a directory do not disturb each other.
+func TestTwoStoresShareADirectory(t *testing.T) {
+	dir := t.TempDir()
+	var engines []*orchestrator.Engine
+	for i := range 2 {
+		s := rig.Real(t)
+		s.Redis.Addrs = []string{fmt.Sprint("store", i, ":6379")}
+		f := openFixture(t, s)
+		defer f.close()
+		engines = append(engines, f.openProcess(t, s, orchestrator.Config{Witness: dir}).Engine("default"))
+		ok(t, f.Tick(t.Context()))
+	}
+	for range 3 {
+		for _, e := range engines {
+			ok(t, e.Ready(t.Context()))
+			stats, err := e.Stats(t.Context())
+			ok(t, err)
+			if stats.Floor != 0 {
+				t.Fatalf("%s was adopted for nothing", stats.StoreID)
+			}
+		}
+	}
+}
+
+// A holder that was told a token by a store that is lost may go on showing it.
+func TestATokenOfALostStoreMayBeShown(t *testing.T) {
+	f := openFixture(t, rig.Real(t))
+	defer f.close()
+	f.mustSubmit(t, picket.TaskSpec{})
+	l := f.acquireOne(t, picket.AcquireRequest{})
+	f.adoptOnNewServer(t)
+	before := f.readAllKeys(t)
+	h := f.openLease(t, l)
+	h.Fence = f.mustRenew(t, l).FencingToken // of a reclaim that is lost
+	f.restoreKeys(t, before)
+	ok(t, f.raw.HSet(t.Context(), meta, "identity", "another server").Err())
+	for range 2 {
+		_, err := f.Report(t.Context(), h, "", picket.Progress{Summary: "going on"})
+		ok(t, err)
+	}
+	h.Fence += 1 << 40
+	_, err := f.Report(t.Context(), h, "", picket.Progress{Summary: "never granted"})
+	refused(t, err, picket.CodeUnknownFence)
+}
+
+// Two processes know nothing but the time. The second adopts the store after it
+// has lost the adoption of the first, in the same second. Its floor is higher.
+func TestFloorsRiseWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := rig.Memory()
+		defer stop()
+		raw := redis.NewUniversalClient(&s.Redis)
+		defer raw.Close()
+		last := int64(0)
+		for range 3 {
+			cfg := orchestrator.Config{
+				Redis:   s.Redis,
+				Memory:  s.Memory,
+				Sealer:  rig.Sealer(),
+				Witness: t.TempDir(),
+				Log:     slog.New(slog.DiscardHandler),
+			}
+			orchestrator.SetClock(&cfg, func() time.Time { return time.Now().AddDate(30, 0, 0) })
+			store, err := orchestrator.Open(t.Context(), cfg)
+			ok(t, err)
+			stats, err := store.Engine("default").Stats(t.Context())
+			ok(t, err)
+			store.Close()
+			if stats.Floor <= last {
+				t.Errorf("floor %d after %d", stats.Floor, last)
+			}
+			last = stats.Floor
+			ok(t, raw.FlushAll(t.Context()).Err())
+		}
+	})
+}

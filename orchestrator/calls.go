@@ -1,0 +1,191 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// Calls that cost money: what they may cost is reserved in the step that finds
+// the lease to hold, what they did cost is booked when they have ended.
+
+// Bounds of a call.
+const (
+	maxCallTimeoutMs = 3_600_000 // of a call that nobody waits for
+	maxCallDetail    = 256
+)
+
+// maxCost is the largest amount that the store counts with: sums of a few stay
+// under 2^53.
+const maxCost = budget.Money(4_000_000 * 1_000_000_000)
+
+var (
+	callIDSyntax    = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	toolNameSyntax  = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`)
+	printableSyntax = regexp.MustCompile(`^[!-~]{0,128}$`)
+
+	usageSourceSyntax  = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	usageSessionSyntax = printableSyntax
+)
+
+// checkAmount refuses an amount that no call costs.
+func checkAmount(field string, e budget.Envelope) error {
+	err := e.Check()
+	if err == nil && e.USD > maxCost {
+		err = fmt.Errorf("dollars are at most %s", maxCost)
+	}
+	if err != nil {
+		return picket.Invalid(field, "Send an amount that is not negative and not beyond the largest one.", "%s: %v",
+			field, err)
+	}
+	return nil
+}
+
+func checkCall(req picket.CallRequest) error {
+	longest, kind := int64(maxCallTimeoutMs), "calls without external effects"
+	if req.Effects == picket.EffectsExternal {
+		longest, kind = picket.MaxExternalCall*1000, "calls with external effects"
+	}
+	switch {
+	case !callIDSyntax.MatchString(req.CallID):
+		return picket.Invalid("callId", "Send 1 to 64 letters, digits, '-', '_' or '.'.", "callId %q is no id",
+			req.CallID)
+	case req.Nonce == "" || !printableSyntax.MatchString(req.Nonce) || !printableSyntax.MatchString(req.Hash) ||
+		!printableSyntax.MatchString(req.PriceVersion):
+		return picket.Invalid("nonce", "Send up to 128 printable characters; the nonce is not empty.",
+			"nonce, hash or version of a call is not printable")
+	case !toolNameSyntax.MatchString(req.Tool):
+		return picket.Invalid("tool", "Send the name of a tool.", "%q is no name of a tool", req.Tool)
+	case req.Effects != picket.EffectsExternal && req.Effects != picket.EffectsNone:
+		return picket.Invalid("effects", "Send none or external.", "effects are %q", req.Effects)
+	case req.TimeoutMs < 1 || req.TimeoutMs > longest:
+		return picket.Invalid("timeoutMs", fmt.Sprintf("Send 1 to %d.", longest),
+			"the timeout is %d ms; %s take up to %d", req.TimeoutMs, kind, longest)
+	}
+	return checkAmount("reserve", req.Reserve)
+}
+
+// Reserve admits a call that costs money: the bound of its price is taken out of
+// what the task has available, in the step that finds the lease to hold. The
+// timeout counts from here on: who makes the call measures it from before he
+// asked. Repeated with the same nonce it is the same reservation; the same
+// CallID with another nonce is call_in_progress while the call is under way,
+// answers what it answered when it has ended, and is state_conflict when nobody
+// knows what it came to. It is refused with paused, lease_ending (external
+// effects, shortly before the deadline) and budget_exceeded, which takes and
+// stores nothing.
+func (e *Engine) Reserve(ctx context.Context, held picket.Held, req picket.CallRequest) (picket.Reservation, error) {
+	if err := checkCall(req); err != nil {
+		return picket.Reservation{}, err
+	}
+	q := e.quotas()
+	got, err := e.runHeld(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens,
+		int64(req.Reserve.USD),
+		req.PriceVersion, boolArg(req.Effects == picket.EffectsExternal), req.TimeoutMs, boolArg(req.Keyed),
+		boolArg(req.Probe),
+		q.Calls, q.Answers, q.AnswerBytes, q.OpenCalls)
+	if err != nil {
+		return picket.Reservation{}, err
+	}
+	r := &reply{script: "reserve"}
+	l := r.list(got)
+	out := picket.Reservation{
+		CallID:     req.CallID,
+		TaskID:     held.TaskID,
+		RunID:      held.RunID,
+		Nonce:      req.Nonce,
+		Token:      r.int(r.at(l, 0)),
+		Reserved:   req.Reserve,
+		Available:  r.amount(l[min(1, len(l)):]),
+		LeaseTTLMs: r.int(r.at(l, 3)),
+		Nudge:      r.nudge(r.at(l, 4)),
+	}
+	if len(l) > 5 {
+		was := r.list(l[5])
+		out.Replay = &picket.Replay{
+			Result: picket.RawJSON(r.text(r.at(was, 0))),
+			Cost:   r.amount(was[min(1, len(was)):]),
+		}
+		out.Reserved = budget.Envelope{}
+	}
+	return out, r.err
+}
+
+// Settle books what a reserved call cost, exactly once: the same again answers
+// the same. Where the outcome was uncertain a later true one corrects it, up or
+// down. It needs no valid lease, and works on tasks that have ended: then the
+// nearest open envelope above pays. not_found means that there is no such
+// reservation, so nothing was taken; an outcome is kept for a day.
+func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settled, error) {
+	if err := picket.CheckID("taskId", "task", s.TaskID); err != nil {
+		return picket.Settled{}, err
+	}
+	result := s.Result
+	switch s.Outcome {
+	case picket.CallDone, picket.CallFailed:
+		if err := checkAmount("cost", s.Cost); err != nil {
+			return picket.Settled{}, err
+		}
+	case picket.CallUndispatched, picket.CallUncertain:
+		s.Cost, result = budget.Envelope{}, nil
+	default:
+		return picket.Settled{},
+			picket.Invalid("outcome", "Send done, failed, undispatched or uncertain.", "the outcome of a call is %q",
+				s.Outcome)
+	}
+	if len(result) > picket.MaxResult {
+		result = nil
+	}
+	detail := strings.ToValidUTF8(s.Detail[:min(len(s.Detail), maxCallDetail)], "")
+	got, err := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD),
+		string(result), detail,
+		e.quotas().Answers, e.quotas().AnswerBytes)
+	if err != nil {
+		return picket.Settled{}, err
+	}
+	r := &reply{script: "settle"}
+	l := r.list(got)
+	return picket.Settled{Cost: r.amount(l), Available: r.amount(l[min(2, len(l)):]), Overrun: r.int(r.at(l, 4)) == 1},
+		r.err
+}
+
+// SettleOverdueCalls settles up to limit calls that are past their deadline and that
+// nobody has settled, at what was reserved, and returns how many it looked at.
+func (e *Engine) SettleOverdueCalls(ctx context.Context, limit int) (int, error) {
+	return e.runCount(ctx, "reap_hold", limit)
+}
+
+// ReportUsage books what an agent's own output says it has used. The figures
+// are running totals of one session; what is more than at the last report, and
+// more than the LLM pass-through has charged to the same run, is booked now. It
+// is evidence: taken until 15 minutes after the lease ended, and never refused
+// for want of money. The holder and the last run of a task are charged up to
+// what the task was granted; the rest is unverified and locks the envelope. What
+// a superseded run reports, or one of a cancelled task, changes no envelope.
+func (e *Engine) ReportUsage(ctx context.Context, held picket.Held, u picket.UsageReport) (picket.Usage, error) {
+	switch {
+	case !usageSourceSyntax.MatchString(u.Source):
+		return picket.Usage{}, picket.Invalid("/source", "Send the agent's name, such as claude.", "source is %q",
+			u.Source)
+	case !usageSessionSyntax.MatchString(u.Session):
+		return picket.Usage{}, picket.Invalid("/session", "Send up to 128 printable characters without blanks.",
+			"session is not an id")
+	case u.Scope != "" && u.Scope != "run" && u.Scope != "session":
+		return picket.Usage{}, picket.Invalid("/scope", "Send run or session, or leave it out.", "scope is %q", u.Scope)
+	}
+	if err := checkAmount("/usd", budget.Envelope{Tokens: u.Tokens, USD: u.USD}); err != nil {
+		return picket.Usage{}, err
+	}
+	got, err := e.runHeld(ctx, held, "usage", u.Source, u.Session, u.Scope, u.Tokens, int64(u.USD))
+	if err != nil {
+		return picket.Usage{}, err
+	}
+	r := &reply{script: "usage"}
+	l := r.list(got)
+	return picket.Usage{Charged: r.amount(l), Available: r.amount(l[min(2, len(l)):]), Overrun: r.int(r.at(l, 4)) == 1,
+		Unverified: r.amount(l[min(5, len(l)):])}, r.err
+}

@@ -1,0 +1,115 @@
+package orchestrator
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+)
+
+const (
+	// refreshAfter is how many bytes a process may store before it asks Redis again.
+	refreshAfter = 8 << 20
+	// scriptOverhead is what a script stores beside its arguments.
+	scriptOverhead = 2 << 10
+)
+
+// headroomScripts are scripts that are needed on a full store although they store
+// more: a server registers its admin key, people sign in and decide, and
+// operators top up, retry and command agents.
+var headroomScripts = map[string]bool{
+	"key_create": true, "login_begin": true, "session_open": true,
+	"review": true, "answer": true, "finish": true, "claim": true,
+	"top_up": true, "retry": true, "command": true,
+}
+
+// headroom knows how much may still be stored. It asks Redis once for every few MiB
+// and counts what this process sends in between. Redis itself enforces maxmemory.
+type headroom struct {
+	client       redis.UniversalClient
+	untilRefresh atomic.Int64 // bytes that may be stored before Redis is asked again
+	free         atomic.Int64 // bytes that were free by the last answer, less what was sent since
+	refreshing   sync.Mutex   // held by the goroutine that asks Redis
+}
+
+// newHeadroom returns nil if there is no single Redis to ask.
+func newHeadroom(cfg Config, client redis.UniversalClient) *headroom {
+	if _, cluster := client.(*redis.ClusterClient); cluster || cfg.Memory {
+		return nil
+	}
+	r := &headroom{client: client}
+	r.free.Store(2 * refreshAfter)
+	return r
+}
+
+// admit refuses a script that would store n more bytes in a full store. One
+// request at a time asks Redis. The others use the last answer, so a slow Redis
+// does not make them wait for it here. If Redis does not answer, the script is
+// sent all the same and returns its own error.
+func (r *headroom) admit(ctx context.Context, n int64) error {
+	if r == nil {
+		return nil
+	}
+	free := r.free.Add(-n)
+	if r.untilRefresh.Add(-n) > 0 {
+		return nil
+	}
+	if r.refreshing.TryLock() {
+		defer r.refreshing.Unlock()
+		if !r.refresh(ctx) {
+			return nil
+		}
+		free = r.free.Add(-n)
+	}
+	if free <= 0 {
+		return storeFull()
+	}
+	return nil
+}
+
+// refresh learns how much may be stored; it reports whether Redis answered.
+func (r *headroom) refresh(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	text, err := r.client.Info(ctx, "memory").Result()
+	if err != nil {
+		r.untilRefresh.Store(1 << 20)
+		r.free.Store(2 << 20)
+		return false
+	}
+	free := freeBytes(parseMemoryInfo(text))
+	r.free.Store(free)
+	r.untilRefresh.Store(min(free/2, refreshAfter))
+	return true
+}
+
+// freeBytes is how many bytes may be stored; negative when there is no room.
+func freeBytes(used, most int64) int64 {
+	if most == 0 {
+		return 2 * refreshAfter
+	}
+	return most - picket.Reserve(most) - used
+}
+
+func storeFull() *picket.Error {
+	refusal := picket.Refuse(picket.CodeStoreFull,
+		"Leases can still end. Free memory or raise maxmemory of the Redis server, then repeat the request.",
+		"the store is full")
+	refusal.RetryAfter = time.Second
+	return refusal
+}
+
+// argumentBytes is about what the arguments of a script add to the store.
+func argumentBytes(args []any) int64 {
+	n := int64(scriptOverhead)
+	for _, a := range args {
+		if s, ok := a.(string); ok {
+			n += int64(len(s))
+		}
+	}
+	return n
+}

@@ -1,0 +1,185 @@
+package orchestrator_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// A release after the exit does not open the time for late events again.
+func TestAReleaseAfterTheExitOpensNothing(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, h := f.submitAndLease(t, picket.TaskSpec{})
+		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1), LastEvent: ptr("last")}, ""))
+		for range 4 {
+			f.jumpStoreTime(t, 10*time.Second)
+			_, err := f.Renew(f.ctx, h)
+			ok(t, err)
+		}
+		before := f.storedRun(t, h)
+		_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1), LastEvent: ptr("later")})
+		ok(t, err)
+		ok(t, f.RunEvents(f.ctx, h,
+			[]picket.RunEvent{{Type: picket.EventAgentHeartbeat, ID: "1"},
+				{Type: picket.EventAgentTimedOut, ID: "later"}}))
+		after := f.storedRun(t, h)
+		types, _ := f.countRunEvents(t, h.RunID)
+		if types[picket.EventAgentHeartbeat]+types[picket.EventAgentTimedOut] != 0 ||
+			before["exited_at"] != after["exited_at"] || after["last_event"] != "=last" {
+			t.Errorf("the log has %v; exited at %s, then at %s; the last event is %q", types, before["exited_at"],
+				after["exited_at"], after["last_event"])
+		}
+	})
+}
+
+// The adapter may correct what it said of its launch while the run has its
+// lease. Afterwards the record of the run stays.
+func TestALaunchIsNotRewrittenAfterTheLease(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		launch := func(h picket.Held, containment, path string, exec bool) map[string]string {
+			ok(t, f.RunEvents(f.ctx, h,
+				[]picket.RunEvent{{
+					Type:          picket.EventRunLaunched,
+					Containment:   containment,
+					WorkspacePath: path,
+					Exec:          exec,
+				}}))
+			r := f.storedRun(t, h)
+			return map[string]string{"containment": r["containment"], "workspace": r["workspace"], "exec": r["exec"]}
+		}
+		end := map[string]func(h picket.Held) error{
+			"superseded": func(h picket.Held) error {
+				_, err := f.Expire(f.ctx, operator, h.TaskID, "test")
+				return err
+			},
+			"completed": func(h picket.Held) error {
+				_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`)})
+				return err
+			},
+		}
+		for name, end := range end {
+			_, h := f.submitAndLease(t, picket.TaskSpec{})
+			launch(h, picket.ContainmentCgroup, "/srv/first", true)
+			corrected := launch(h, picket.ContainmentGroup, "/srv/second", false)
+			if corrected["containment"] != picket.ContainmentGroup || corrected["workspace"] != "/srv/second" ||
+				corrected["exec"] != "" {
+				t.Errorf("%s: a correction while the run has its lease: %v", name, corrected)
+			}
+			ok(t, end(h))
+			later := launch(h, picket.ContainmentCgroup, "/srv/third", true)
+			for field, was := range corrected {
+				if later[field] != was {
+					t.Errorf("%s: %s became %q, was %q", name, field, later[field], was)
+				}
+			}
+			f.cancelAll(t)
+		}
+	})
+}
+
+// Evidence that was replaced by the same as before has been replaced all the same.
+func TestTheDigestCountsReplacements(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
+		f.completeWithDiff(t, h, "+one")
+		shown := f.reviewDigest(t, task.TaskID)
+		ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+two")))
+		ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+one")))
+		_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: shown})
+		f.wantDigestRefusal(t, err, picket.CodeVersion, task.TaskID)
+		if now := f.reviewDigest(t, task.TaskID); picket.DigestChange(shown, now) != "the evidence changed" {
+			t.Errorf("%s to %s: %s", shown, now, picket.DigestChange(shown, now))
+		}
+	})
+}
+
+// An earlier version kept evidence without its hash in the record of the run.
+func TestEvidenceOfAnEarlierVersionNeedsItsDigest(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
+		f.completeWithDiff(t, h, "+one")
+		run := "pk:{default}:run:" + h.RunID
+		ok(t, f.raw.HDel(f.ctx, run, "evidence").Err())
+		_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{})
+		f.wantDigestRefusal(t, err, picket.CodePreconditionRequired, task.TaskID)
+		shown := f.reviewDigest(t, task.TaskID)
+		ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+two")))
+		ok(t, f.raw.HDel(f.ctx, run, "evidence", "replaced").Err())
+		_, err = f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: shown})
+		f.wantDigestRefusal(t, err, picket.CodeVersion, task.TaskID)
+		_, err = f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: f.reviewDigest(t, task.TaskID)})
+		ok(t, err)
+	})
+}
+
+// The exit of a run is part of what was decided on. Only one that was never
+// reported is still taken, and sets free whoever waits for the process.
+func TestTheExitIsFrozenByTheDecision(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.submitAndLease(t, picket.TaskSpec{})
+		f.completeWithDiff(t, h, "+one")
+		exit := func(code int) error {
+			return f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: &code}, picket.ContainmentGroup)
+		}
+		_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: f.reviewDigest(t, task.TaskID)})
+		ok(t, err)
+		ok(t, exit(1))
+		before, events := f.storedRun(t, h), len(f.allEvents(t))
+		refused(t, exit(2), picket.CodeTaskClosed)
+		ok(t, exit(1)) // a repeat whose answer was lost
+		after := f.storedRun(t, h)
+		for _, field := range []string{"code", "signal", "containment", "exits", "exited"} {
+			if before[field] != after[field] || after["exited"] != "1" {
+				t.Errorf("%s was %q and is %q", field, before[field], after[field])
+			}
+		}
+		if n := len(f.allEvents(t)); n != events {
+			t.Errorf("%d events more", n-events)
+		}
+	})
+}
+
+// A superseded run learns nothing about the money of the present holder.
+func TestASupersededRunIsNotToldWhatIsFree(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, old := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
+		_, err := f.Release(f.ctx, old, picket.Exit{Class: picket.ExitReleased})
+		ok(t, err)
+		holder := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
+		u := picket.UsageReport{Source: "claude", Session: "s", Tokens: 10, USD: usd("0.10")}
+		got, err := f.ReportUsage(f.ctx, old, u)
+		ok(t, err)
+		if !got.Available.IsZero() || got.Overrun || got.Unverified != *worth(10, "0.10") {
+			t.Errorf("a superseded run is told %+v", got)
+		}
+		got, err = f.ReportUsage(f.ctx, holder, u)
+		ok(t, err)
+		if got.Available != *worth(990, "0.90") {
+			t.Errorf("the holder is told %+v", got)
+		}
+	})
+}
+
+// storedRun is the record of a run as it is stored.
+func (f *fixture) storedRun(t *testing.T, h picket.Held) map[string]string {
+	t.Helper()
+	fields, err := f.raw.HGetAll(f.ctx, "pk:{default}:run:"+h.RunID).Result()
+	ok(t, err)
+	return fields
+}
+
+func TestLateReportsRewriteNothing(t *testing.T) {
+	t.Run("Virtual", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, stop := rig.Memory()
+			defer stop()
+			runAttacks(t, s, "default", smallQuotas, &noPatch, lateReportAttacks...)
+		})
+	})
+	t.Run("Real", func(t *testing.T) {
+		runAttacks(t, rig.Real(t), "default", smallQuotas, &noPatch, lateReportAttacks...)
+	})
+}

@@ -1,0 +1,292 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// The fenced verbs: each takes the credential of a run right after its
+// context and is refused unless that run's lease still holds.
+
+func credentialArgs(held picket.Held) ([]any, error) {
+	if held.IsZero() {
+		return nil, picket.Refuse(picket.CodeUnauthenticated, "Send the lease token as a bearer.",
+			"no lease credential was presented")
+	}
+	return []any{held.TaskID, held.RunID, held.Secret, held.Fence}, nil
+}
+
+// runHeld runs a script that begins with a run's credential. A lease from before an
+// adoption is reclaimed and the call repeated, so neither agent nor adapter
+// needs to notice that the store was another one for a while.
+func (e *Engine) runHeld(ctx context.Context, held picket.Held, script string, args ...any) (any, error) {
+	who, err := credentialArgs(held)
+	if err != nil {
+		return nil, err
+	}
+	return e.retryReclaimed(ctx, held, func() (any, error) { return e.run(ctx, script, append(who, args...)...) })
+}
+
+// retryReclaimed tries a call of a lease, and tries it once more when the lease had
+// to be reclaimed.
+func (e *Engine) retryReclaimed(ctx context.Context, held picket.Held, try func() (any, error)) (any, error) {
+	got, err := try()
+	if picket.CodeOf(err) != picket.CodeReclaimRequired {
+		return got, err
+	}
+	if _, err := e.Reclaim(ctx, held); err != nil {
+		return nil, err
+	}
+	got, err = try()
+	if picket.CodeOf(err) == picket.CodeReclaimRequired {
+		// While a primary is replaced, two connections can lead to two servers.
+		return nil, unavailable("the store is being replaced", err)
+	}
+	return got, err
+}
+
+// contentHash makes a closing verb idempotent: the same content again is the
+// same call.
+func contentHash(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Renew extends the lease to a full window from now. It never revives one.
+func (e *Engine) Renew(ctx context.Context, held picket.Held) (picket.Renewal, error) {
+	start := time.Now()
+	got, err := e.runHeld(ctx, held, "renew")
+	out, err := decodeRenewal("renew", got, err)
+	if err == nil {
+		e.metrics.recordRenewal(got, out, time.Since(start))
+	}
+	return out, err
+}
+
+func decodeRenewal(script string, got any, err error) (picket.Renewal, error) {
+	if err != nil {
+		return picket.Renewal{}, err
+	}
+	r := &reply{script: script}
+	l := r.list(got)
+	raw, ttl, token := r.int(r.at(l, 0)), r.int(r.at(l, 1)), r.int(r.at(l, 2))
+	out := picket.Renewal{LeaseExpiresAt: picket.Instant(raw + ttl), LeaseTTLMs: ttl, FencingToken: token}
+	if len(l) > 3 {
+		out.IdleMs, out.Commands = r.idle(l[3]), r.nudgeCommand(l[4])
+	}
+	if len(l) > 5 {
+		out.Commands = append(out.Commands, r.execCommands(l[5])...)
+	}
+	return out, r.err
+}
+
+// Release gives the lease back with the exit of a process that is dead; the
+// task's retry policy decides its new state.
+func (e *Engine) Release(ctx context.Context, held picket.Held, exit picket.Exit) (picket.TaskState, error) {
+	if !slices.Contains(picket.ReleaseClasses, exit.Class) {
+		return "", invalidExitClass(exit.Class, picket.ReleaseClasses)
+	}
+	code, signal, ms := exitArgs(exit)
+	detail := tailBytes(exit.Detail, 8<<10)
+	hash := contentHash(string(exit.Class), code, signal)
+	if err := checkLastEvent(exit); err != nil {
+		return "", err
+	}
+	got, err := e.runHeld(ctx, held, "release", hash, string(exit.Class), code, signal, ms, detail, lastEventArg(exit))
+	return decodeState("release", got, err)
+}
+
+func invalidExitClass(class picket.ExitClass, allowed []picket.ExitClass) error {
+	names := make([]string, len(allowed))
+	for i, c := range allowed {
+		names[i] = string(c)
+	}
+	list := strings.Join(names, ", ")
+	return picket.Invalid("/exit/class", "Send one of: "+list+".", "exit class is %q, allowed are %s", class, list)
+}
+
+func exitArgs(x picket.Exit) (code, signal, ms string) {
+	if x.Code != nil {
+		code = fmt.Sprint(*x.Code)
+	}
+	if x.Signal != nil {
+		signal = *x.Signal
+	}
+	if x.DurationMs != nil {
+		ms = fmt.Sprint(*x.DurationMs)
+	}
+	return code, signal, ms
+}
+
+func checkLastEvent(x picket.Exit) error {
+	if x.LastEvent != nil && len(*x.LastEvent) > picket.MaxEventID {
+		return picket.Invalid("/lastEventId", "Send the id of the last event of the run.",
+			"lastEventId has %d bytes, at most %d are allowed",
+			len(*x.LastEvent), picket.MaxEventID)
+	}
+	return nil
+}
+
+// lastEventArg encodes the last event of a run for the scripts: "" if it is not
+// named, "none" if no event was sent, else "=" and the id.
+func lastEventArg(x picket.Exit) string {
+	switch {
+	case x.LastEvent == nil:
+		return ""
+	case *x.LastEvent == "":
+		return "none"
+	}
+	return "=" + *x.LastEvent
+}
+
+// tailBytes keeps the last n bytes of a text, cut at a rune.
+func tailBytes(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[len(s)-n:], "")
+}
+
+func decodeState(script string, got any, err error) (picket.TaskState, error) {
+	if err != nil {
+		return "", err
+	}
+	r := &reply{script: script}
+	return picket.TaskState(r.text(got)), r.err
+}
+
+// Fail is the agent's own word that it cannot do the task; a retryable failure
+// is tried again while attempts remain.
+func (e *Engine) Fail(ctx context.Context, held picket.Held, reason string, retryable bool) (picket.TaskState, error) {
+	flag := "0"
+	if retryable {
+		flag = "1"
+	}
+	got, err := e.runHeld(ctx, held, "fail", contentHash(reason, flag), tailBytes(reason, 8<<10), flag)
+	return decodeState("fail", got, err)
+}
+
+// Report stores a progress report and pins it. The same requestID among the
+// run's last 32 gets the same answer; an empty one is never repeated.
+func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string,
+	p picket.Progress) (picket.Reported, error) {
+	if strings.TrimSpace(p.Summary) == "" {
+		return picket.Reported{}, picket.Invalid("/summary", "Say in a sentence what is done.", "summary is required")
+	}
+	body, err := jsonv2.Marshal(p)
+	if err != nil {
+		return picket.Reported{}, fmt.Errorf("encode report: %w", err)
+	}
+	if len(body) > picket.MaxPayload {
+		return picket.Reported{}, picket.TooLarge("report", len(body))
+	}
+	got, err := e.runHeld(ctx, held, "report", requestID, contentHash(string(body)), string(body),
+		describeCall("report_progress", string(body)), e.quotas().ReportBytes)
+	if err != nil {
+		return picket.Reported{}, err
+	}
+	r := &reply{script: "report"}
+	l := r.list(got)
+	if endedByLoop(l) {
+		return picket.Reported{}, loopRefusal("report_progress")
+	}
+	return picket.Reported{Seq: r.int(r.at(l, 0)), Pinned: true, Nudge: r.nudge(r.at(l, 1))}, r.err
+}
+
+// Complete ends the lease with an output; the task goes to review, or is
+// completed when nobody reviews it. With open subtasks it is refused unless c
+// says what becomes of them.
+func (e *Engine) Complete(ctx context.Context, held picket.Held, c picket.Completion) (picket.TaskState, error) {
+	args, err := completionArgs(c)
+	if err != nil {
+		return "", err
+	}
+	got, err := e.runHeld(ctx, held, "complete", args...)
+	return decodeState("complete", got, err)
+}
+
+// completionArgs is what complete.lua takes after the credential.
+func completionArgs(c picket.Completion) ([]any, error) {
+	if err := c.Children.Check(); err != nil {
+		return nil, err
+	}
+	out, err := outputJSON(c.Output, c.Summary)
+	if err != nil {
+		return nil, err
+	}
+	hash := contentHash(out)
+	if c.Children != "" {
+		hash = contentHash(out, string(c.Children))
+	}
+	return []any{hash, out, string(c.Children)}, nil
+}
+
+func outputJSON(output picket.RawJSON, summary string) (string, error) {
+	if len(output) > picket.MaxPayload {
+		return "", picket.TooLarge("/output", len(output))
+	}
+	if len(summary) > 16<<10 {
+		return "", picket.TooLarge("/summary", len(summary))
+	}
+	out, err := jsonv2.Marshal(outputRecord{Output: output, Summary: summary})
+	if err != nil {
+		return "", picket.Invalid("/output", "Send valid JSON.", "output is not valid JSON").Because(err)
+	}
+	return string(out), nil
+}
+
+// RequestHelp ends the lease and parks the task until a person acts.
+func (e *Engine) RequestHelp(ctx context.Context, held picket.Held,
+	req picket.HelpRequest) (picket.HelpRequested, error) {
+	if err := req.Normalize(); err != nil {
+		return picket.HelpRequested{}, err
+	}
+	body, err := jsonv2.Marshal(map[string]any{"question": req.Question, "options": req.Options},
+		jsonv2.Deterministic(true))
+	if err != nil {
+		return picket.HelpRequested{}, fmt.Errorf("encode question: %w", err)
+	}
+	if len(body) > picket.MaxPayload {
+		return picket.HelpRequested{}, picket.TooLarge("/question", len(body))
+	}
+	wait := 0
+	if req.DeadlineSeconds != nil {
+		wait = *req.DeadlineSeconds * 1000
+	}
+	hash := contentHash(string(body), string(req.Kind), fmt.Sprint(wait), string(req.OnDeadline))
+	got, err := e.runHeld(ctx, held, "request_help", hash, string(req.Kind), string(body), wait, string(req.OnDeadline))
+	if err != nil {
+		return picket.HelpRequested{}, err
+	}
+	r := &reply{script: "request_help"}
+	return picket.HelpRequested{HandoffID: r.text(got), State: picket.TaskHandoff}, r.err
+}
+
+// HeldTask shows the holder of a lease its task. Asked again with the same
+// requestID it is the same look; with an empty one every look counts.
+func (e *Engine) HeldTask(ctx context.Context, held picket.Held, requestID string) (picket.Task, error) {
+	got, err := e.runHeld(ctx, held, "get_task", requestID, describeCall("get_task", "{}"))
+	if err != nil {
+		return picket.Task{}, err
+	}
+	r := &reply{script: "get_task"}
+	l := r.list(got)
+	if endedByLoop(l) {
+		return picket.Task{}, loopRefusal("get_task")
+	}
+	t := r.task(r.at(l, 0))
+	t.Nudge = r.nudge(r.at(l, 1))
+	return t, r.err
+}

@@ -1,0 +1,146 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// BeginLogin checks a key and returns a one-time code for it, of the form
+// <namespace>.<43 characters>. Within a minute [Engine.OpenLogin] turns the
+// code into a session on the host name host, and on no other. from is the class
+// of the address that asks (loopback, private, public), for the event log. A key
+// that is not valid is CodeUnauthenticated.
+func (e *Engine) BeginLogin(ctx context.Context, key picket.Secret,
+	host, from string) (code picket.Secret, who picket.Principal, err error) {
+	code = e.newSecret()
+	if who, err = e.beginLogin(ctx, code, key, host, from); err != nil {
+		return "", who, err
+	}
+	return code, who, nil
+}
+
+func (e *Engine) beginLogin(ctx context.Context, code, key picket.Secret, host, from string) (picket.Principal, error) {
+	got, err := e.run(ctx, "login_begin", hashForHost(host, code), hashKey(key.Reveal()), headBytes(from, 32))
+	if err != nil {
+		return picket.Principal{}, err
+	}
+	r := &reply{script: "login_begin"}
+	return e.principal(r.key(got)), r.err
+}
+
+// OpenLogin takes a code of [Engine.BeginLogin] and opens a session on its host
+// name. The token, of the same form as the code, is shown only here: the store
+// has hashes. A code that is unknown, expired, for another host name or used is
+// CodeUnauthenticated. If it was used, the session that it opened ends, because
+// two have the code. Beyond 20 sessions of a key the oldest ends.
+func (e *Engine) OpenLogin(ctx context.Context, code picket.Secret,
+	host string) (token picket.Secret, s picket.Session, err error) {
+	if ns, ok := LoginNamespace(code); !ok || ns != e.namespace {
+		return "", s, badLoginCode()
+	}
+	token = e.newSecret()
+	s, err = e.openLogin(ctx, token, code, host)
+	if err != nil {
+		return "", s, err
+	}
+	return token, s, nil
+}
+
+func (e *Engine) openLogin(ctx context.Context, token, code picket.Secret, host string) (picket.Session, error) {
+	got, err := e.run(ctx, "session_open", hashForHost(host, token), hashForHost(host, code))
+	if err != nil {
+		return picket.Session{}, err
+	}
+	r := &reply{script: "session_open"}
+	l := r.list(got)
+	if len(l) == 0 && r.err == nil {
+		return picket.Session{}, badLoginCode()
+	}
+	at := picket.Instant(r.int(r.at(l, 0)))
+	return picket.Session{
+		Principal: e.principal(r.key(r.at(l, 1))),
+		OpenedAt:  at,
+		ExpiresAt: at + picket.Instant(picket.SessionLife.Milliseconds()),
+	}, r.err
+}
+
+func badLoginCode() error { return parseRefusal(string(picket.CodeUnauthenticated) + " kind=code") }
+
+// Login returns the principal of a token on a host name. It asks the store
+// every time, so a session or key that has ended is refused with
+// CodeUnauthenticated from the next request on, in every process. The token is
+// valid only on the host name on which the session was opened.
+func (e *Engine) Login(ctx context.Context, token picket.Secret, host string) (picket.Session, error) {
+	return e.login(ctx, token, host, "1")
+}
+
+// CheckLogin is Session for what an open page asks by itself: it does not
+// count as a use, or a page that nobody looks at would keep its session open.
+func (e *Engine) CheckLogin(ctx context.Context, token picket.Secret, host string) (picket.Session, error) {
+	return e.login(ctx, token, host, "0")
+}
+
+func (e *Engine) login(ctx context.Context, token picket.Secret, host, used string) (picket.Session, error) {
+	if ns, ok := LoginNamespace(token); !ok || ns != e.namespace {
+		return picket.Session{}, parseRefusal(string(picket.CodeUnauthenticated) + " kind=session")
+	}
+	got, err := e.run(ctx, "session", hashForHost(host, token), used)
+	if err != nil {
+		return picket.Session{}, err
+	}
+	r := &reply{script: "session"}
+	l := r.list(got)
+	s := picket.Session{
+		Principal: e.principal(r.key(r.at(l, 2))),
+		OpenedAt:  picket.Instant(r.int(r.at(l, 0))),
+		ExpiresAt: picket.Instant(r.int(r.at(l, 1))),
+	}
+	return s, r.err
+}
+
+// CloseLogin logs out. A session that is over already is no error.
+func (e *Engine) CloseLogin(ctx context.Context, token picket.Secret, host string) error {
+	if ns, ok := LoginNamespace(token); !ok || ns != e.namespace {
+		return nil
+	}
+	_, err := e.run(ctx, "session_close", hashForHost(host, token))
+	return err
+}
+
+// LoginNamespace returns the namespace of a session token or of a one-time
+// code.
+func LoginNamespace(token picket.Secret) (string, bool) {
+	ns, random, found := strings.Cut(token.Reveal(), ".")
+	return ns, found && len(random) == 43 && picket.CheckNamespace("namespace", ns) == nil
+}
+
+// newSecret is a new token or code of this namespace, with 256 random bits.
+func (e *Engine) newSecret() picket.Secret {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // it never fails: the program ends if the system has no randomness
+	return picket.Secret(e.namespace + "." + base64.RawURLEncoding.EncodeToString(random))
+}
+
+// hashForHost is the hash under which the store has a token or a code of a host name.
+// The name is part of the hash, so the store does not know it, and on another
+// name the same secret is not found. There is nothing whose comparison could
+// tell by its time how much of a guess was right.
+func hashForHost(host string, secret picket.Secret) string {
+	return hashKey(strings.ToLower(host) + "\x00" + secret.Reveal())
+}
+
+// principal is who a key speaks for.
+func (e *Engine) principal(k picket.APIKey) picket.Principal {
+	return picket.Principal{
+		KeyID:     k.KeyID,
+		Name:      k.Name,
+		Namespace: e.namespace,
+		Scopes:    k.Scopes,
+		Parent:    k.ParentKeyID,
+		AgentID:   k.AgentID,
+	}
+}

@@ -1,0 +1,141 @@
+package orchestrator_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// The matrix bites: with each of the guards against a second effect taken out
+// of the scripts, at least one of its cells is not as it should be.
+func TestLostRepliesFindPlantedBugsReal(t *testing.T) {
+	s := rig.Real(t)
+	const never = "\n  if true then return nil end\n"
+	for _, b := range []struct {
+		of      string
+		line    string
+		instead string
+	}{
+		{"submit", "local function once(key, body)", "local function once(key, body)" + never},
+		{"grant", "local function once(key, body)", "local function once(key, body)" + never},
+		{"answer", "local function once(key, body)", "local function once(key, body)" + never},
+		{"pause", "local function once(key, body)", "local function once(key, body)" + never},
+		{"review/fix", "if key ~= '' then call('SET', K('req:', key)", "if false then call('SET', K('req:', key)"},
+		{"complete", "local function told(tid, rid, secret, verb, hash)",
+			"local function told(tid, rid, secret, verb, hash)" + never},
+		{"release/crash", "put(r, 'closed', 'release:'", "put(r, 'other', 'release:'"},
+		{"report", "if id == req then", "if false then"},
+		{"run_log", "string.sub(data, known - offset + 1)", "data"},
+		{"run_exit", "if r.exited == '1' and r.code", "if false and r.code"},
+		{"run_events", "local again = repeated(kind, id)", "local again = false"},
+		{"run_events/timed", "local again = repeated(kind, id)", "local again = false"},
+		{"run_events/stalled", "local again = repeated(kind, id)", "local again = false"},
+		{"report/nudged", "return { num(seq), nudge_for_call(r, req) }", "return { num(seq), '' }"},
+		{"undeliver", "r.state == 'running' and", ""},
+		{"key_create/known", "if known then", "if false then"},
+		{"key_revoke", "if revoked == '0' then", "if true then"},
+		{"reclaim", "if num(r.token) <= floor then", "if true then"},
+		{"adopt", "return refuse('adopt_lost')", ""},
+		{"webhook_advance/failed", "if w.step == step then", "if false then"},
+		{"webhook_claim", "local id = claimed()", "local id"},
+	} {
+		t.Run(b.of+" "+b.line, func(t *testing.T) {
+			i := slices.IndexFunc(replyCases(), func(c replyCase) bool { return c.name == b.of })
+			c, planted := replyCases()[i], false
+			p := replySetup{t: t, store: s, bug: func(source string) string {
+				planted = planted || strings.Contains(source, b.line)
+				return strings.Replace(source, b.line, b.instead, 1)
+			}}
+			seen := slices.ContainsFunc(callFaults,
+				func(m callFault) bool { return p.runWithFault(c, m) != p.baseline(c, c.expectedSteps(m)) })
+			if !planted || !seen {
+				t.Errorf("the bug was planted: %v, and seen: %v", planted, seen)
+			}
+		})
+	}
+}
+
+// A grant that nobody can ask for again is given back as soon as its reply is
+// lost, and the task is leased again with the next token. A grant whose
+// request was lost has nothing to give back. Nobody counts a failure.
+func TestALostGrantWithoutAKeyIsGivenBackReal(t *testing.T) {
+	s := rig.Real(t)
+	for _, c := range []struct {
+		callFault
+		token int64 // of the next lease
+	}{
+		{callFaults[0], 1}, {callFaults[1], 2}, {callFaults[2], 2},
+	} {
+		for _, noPipeline := range []bool{false, true} {
+			t.Run(c.name+pipelining(noPipeline), func(t *testing.T) {
+				w := replySetup{t: t, store: s, noPipeline: noPipeline}.newEnv()
+				defer w.close()
+				w.submitted(picket.TaskSpec{})
+				hit := w.faultNext(c.kind, "grant")
+				done := make(chan struct{})
+				go func() { defer close(done); w.timeOutCall(c.callFault, hit) }()
+				_, err := w.via.Acquire(w.ctx, operator, picket.AcquireRequest{AgentID: "a1"})
+				<-done
+				refused(t, err, picket.CodeUnavailable)
+				hit.Release()
+				w.await(hit.Over(), "the end of the fault")
+				task, err := w.direct.Task(w.ctx, w.task.TaskID)
+				ok(t, err)
+				if task.State != picket.TaskQueued || task.Failures != 0 || task.Attempts != int(c.token)-1 {
+					t.Errorf("after the lost grant the task is %s with %d failures and %d attempts", task.State,
+						task.Failures, task.Attempts)
+				}
+				for _, run := range task.Runs {
+					if run.Exit == nil || run.Exit.Class != picket.ExitUndelivered {
+						t.Errorf("the lost run ended as %+v", run.Exit)
+					}
+				}
+				leases, err := w.via.Acquire(w.ctx, operator, picket.AcquireRequest{AgentID: "a1"})
+				ok(t, err)
+				if len(leases) != 1 || leases[0].TaskID != w.task.TaskID || leases[0].FencingToken != c.token {
+					t.Errorf("leased again: %+v, want token %d", leases, c.token)
+				}
+			})
+		}
+	}
+}
+
+// A grant that arrives after it was given up is nobody's: its first deadline
+// ends it, as undelivered.
+func TestALateGrantEndsByItsFirstDeadlineReal(t *testing.T) {
+	w := replySetup{t: t, store: rig.Real(t)}.newEnv()
+	defer w.close()
+	w.submitted(picket.TaskSpec{})
+	hit := w.faultNext(rig.HoldRequest, "grant")
+	go hit.GiveUp()
+	_, err := w.via.Acquire(w.ctx, operator, picket.AcquireRequest{AgentID: "a1"})
+	refused(t, err, picket.CodeUnavailable)
+	hit.Release()
+	w.await(hit.Over(), "the late grant")
+	for _, want := range []picket.TaskState{picket.TaskLeased, picket.TaskQueued} {
+		task, err := w.direct.Task(w.ctx, w.task.TaskID)
+		ok(t, err)
+		if task.State != want || task.Failures != 0 {
+			t.Fatalf("the task is %s with %d failures, want %s", task.State, task.Failures, want)
+		}
+		w.jumpStoreTime(30 * time.Second)
+		_, err = w.direct.ExpireDue(w.ctx, 100)
+		ok(t, err)
+	}
+	leases, err := w.direct.Acquire(w.ctx, operator, picket.AcquireRequest{AgentID: "a1"})
+	ok(t, err)
+	if len(leases) != 1 || leases[0].FencingToken != 2 || leases[0].PreviousExit.Class != picket.ExitUndelivered {
+		t.Errorf("leased again: %+v", leases)
+	}
+}
+
+func pipelining(off bool) string {
+	if off {
+		return ", plain"
+	}
+	return ", pipelined"
+}

@@ -1,0 +1,69 @@
+-- The books: what changes money is an event and a row of the ledger, which has
+-- the number of that event. _money.lua writes the rows.
+
+-- warn tells once that half, four fifths and nearly all of an envelope are
+-- spent or carved, in each dimension apart.
+local LEVELS = { 95, 80, 50 }
+local function level(e, dim)
+  local granted = num(e['granted_' .. dim])
+  if granted <= 0 then return 0 end
+  local share = (num(e['spent_' .. dim]) + num(e['carved_' .. dim])) / granted
+  for _, percent in ipairs(LEVELS) do
+    if share >= percent / 100 then return percent end
+  end
+  return 0
+end
+
+local function warn(id, e)
+  for _, dim in ipairs({ 'u', 't' }) do
+    local percent, field = level(e, dim), 'warned_' .. dim
+    if percent > num(e[field]) then
+      e[field] = F(percent)
+      put(e, field, e[field])
+      local show = dim == 'u' and dollars or F
+      emit('budget.warning', { task = envelope_task(id), actor = 'server' }, '{"envelope":' .. quote(id) .. ',"dimension":"' ..
+        (dim == 'u' and 'usd' or 'tokens') .. '","percent":' .. F(percent) .. ',"spent":' .. show(num(e['spent_' .. dim])) ..
+        ',"carved":' .. show(num(e['carved_' .. dim])) .. ',"granted":' .. show(num(e['granted_' .. dim])) .. '}')
+    end
+  end
+end
+
+-- rewarn forgets the warnings that money which came since has made untrue.
+local function reset_warnings(e)
+  for _, dim in ipairs({ 'u', 't' }) do
+    local percent, field = level(e, dim), 'warned_' .. dim
+    if percent < num(e[field]) then
+      e[field] = F(percent)
+      put(e, field, e[field])
+    end
+  end
+end
+
+local function locked(e)
+  local t, u = free(e)
+  return t < 0 or u < 0
+end
+
+-- charge books what was spent; held of it was reserved. Money is spent where it
+-- was spent and, when that envelope is closed, paid by the nearest open one it
+-- was carved from. row are further fields of the ledger's row, whose event was
+-- written just before. It returns the envelope that paid.
+local function charge(id, e, run, held_t, held_u, cost_t, cost_u, ...)
+  local late = e.closed == '1'
+  book(id, 'run', run, 'cost_t', F(cost_t), 'cost_u', F(cost_u), 'late', late and '1' or '0', ...)
+  shift(e, 'spent', cost_t, cost_u)
+  if cost_t ~= 0 or cost_u ~= 0 then add_total_spent(e, cost_t, cost_u) end
+  sum(cost_t < 0 and 'returned_t' or 'spent_t', math.abs(cost_t))
+  sum(cost_u < 0 and 'returned_u' or 'spent_u', math.abs(cost_u))
+  shift(e, 'available', held_t - cost_t, held_u - cost_u)
+  local payer, p = return_rest(id, e)
+  local over_t, over_u = cost_t > held_t and num(p.available_t) < 0, cost_u > held_u and num(p.available_u) < 0
+  local facts = '{"envelope":' .. quote(payer) .. ',"cost":' .. both(cost_t, cost_u) .. ',"reserved":' .. both(held_t, held_u)
+  if over_t or over_u then
+    emit('budget.overrun', { task = envelope_task(payer), run = payer == id and run or '', actor = 'server' },
+      facts .. ',"available":' .. both(free(p)) .. '}')
+  end
+  if late then emit('budget.late', { task = id, run = run, actor = 'server' }, facts .. '}') end
+  warn(payer, p) -- a closed envelope warns nobody: who pays for it may
+  return p
+end

@@ -1,0 +1,48 @@
+-- Deleting the money of what ended long ago, a bite of the ledger at a time.
+local ROWS = 1000
+
+-- delete_ledger_rows deletes rows of the ledger; it returns whether none is left.
+local function delete_ledger_rows(id)
+  local rows = call('ZRANGE', K('ledger-of:', id), 0, ROWS - 1)
+  if #rows == 0 then return true end
+  call('ZREM', K('ledger-of:', id), unpack(rows))
+  for i, seq in ipairs(rows) do rows[i] = seq .. '-0' end
+  call('XDEL', K('ledger'), unpack(rows))
+  return #rows < ROWS
+end
+
+local function delete_envelope(id)
+  call('DEL', K('env:', id), K('children:', id), K('ledger-of:', id), K('usage:', id .. ':session'), K('calls:', id), K('inflight:', id), K('gated:', id))
+  known({ K('env:', id) })
+end
+
+-- delete_money deletes what a task has, when no call is open any more. What it
+-- had spent is spent by what it was carved from then, so the books stay exact.
+local function delete_money(id)
+  if call('ZCARD', K('calls:', id)) > 0 or not delete_ledger_rows(id) then return false end
+  local e = envelope(id)
+  local p = e.parent and e.parent ~= '' and envelope(e.parent)
+  if p and p.parent then
+    local t, u = num(e.granted_t), num(e.granted_u)
+    shift(p, 'carved', -t, -u)
+    shift(p, 'spent', t, u)
+    save() -- before the parent may be deleted as well
+    call('ZREM', K('children:', e.parent), id)
+  end
+  delete_envelope(id)
+  return true
+end
+
+-- delete_days deletes up to limit days that nothing is left of; it returns
+-- how many.
+local function delete_days(before, limit)
+  local n = 0
+  for _, id in ipairs(call('ZRANGEBYSCORE', K('houses'), '-inf', before, 'LIMIT', 0, limit)) do
+    if call('ZCARD', K('children:', id)) == 0 and delete_ledger_rows(id) then
+      call('ZREM', K('houses'), id)
+      delete_envelope(id)
+      n = n + 1
+    end
+  end
+  return n
+end

@@ -1,0 +1,28 @@
+-- envelope_view shows an envelope with its open calls and those it was carved
+-- into, 500 of them in all; the Go side decodes it.
+local shown = 0
+local envelope_view
+function envelope_view(id)
+  save()
+  shown = shown + 1
+  local calls, children = {}, {}
+  for _, cid in ipairs(call('ZRANGE', K('calls:', id), 0, 99)) do
+    local h = call('HMGET', K('hold:', id .. ':' .. cid), 'run', 'tool', 'need_t', 'need_u', 'deadline', 'ext')
+    calls[#calls + 1] = { cid, h[1], h[2], h[3], h[4], F(math.max(0, num(h[5]) - now)), h[6] }
+  end
+  for _, child in ipairs(call('ZRANGE', K('children:', id), 0, 499)) do
+    if shown >= 500 then break end
+    children[#children + 1] = envelope_view(child)
+  end
+  return { id, call('HGETALL', K('env:', id)), calls, children }
+end
+
+-- envelope_id is the id that stands for "house", which is today's.
+local function envelope_id(id) return id == 'house' and 'house:' .. today() or id end
+
+-- refuse_no_envelope is the refusal where there is none of this name; cap is that of
+-- the house, or ''.
+local function refuse_no_envelope(id, cap)
+  if cap == '' and id == 'house:' .. today() then return refuse('not_found', 'kind', 'day') end
+  return refuse('not_found', 'kind', 'envelope', 'envelope', id)
+end

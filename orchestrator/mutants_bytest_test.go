@@ -1,0 +1,84 @@
+package orchestrator_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// plantedBugEnv is the variable that names the bug which every fixture plants in
+// its store.
+const plantedBugEnv = "PICKET_PLANTED"
+
+func plantFromEnv(t *testing.T, s *orchestrator.Store) {
+	t.Helper()
+	name := os.Getenv(plantedBugEnv)
+	if name == "" {
+		return
+	}
+	bug := compileMutants(t)[name]
+	if bug == nil {
+		t.Fatalf("%s: no planted bug is named %q", plantedBugEnv, name)
+	}
+	bug.apply(s, defaultBatches)
+}
+
+// findingTests names, for bugs that random lives find late, a test that finds them at
+// once. It is run in a process of its own.
+var findingTests = map[string]string{
+	"a drain ends after one interval":                             "TestDrainAndSilence",
+	"a draining agent gets leases":                                "TestAdvanceOfADrainingAgent",
+	"a lost lease is not counted":                                 "TestLeaseExpiresByStoreTime",
+	"a parent decides about whatever there is":                    "TestAParentDecidesOnWhatItWasShown",
+	"a removed agent counts as a failure of its tasks":            "TestDrainDeadline",
+	"a repeat of a task has what was submitted":                   "TestAnEditedInputReachesAllLaterRuns",
+	"a superseded run writes events":                              "TestEventBudgetOfASupersededRun",
+	"a task ends over its open subtasks":                          "TestOpenSubtasksOfATaskThatEnds",
+	"evidence changes after a person has finished":                "TestEvidenceIsFrozenByFinishing",
+	"nothing is said of an overdue drain":                         "TestDrainDeadline",
+	"nothing settles by itself":                                   "TestNobodyKnowsWhatACallCost",
+	"the events of a run are never over":                          "TestAReleaseAfterTheExitOpensNothing",
+	"the first edit stays":                                        "TestAnEditedInputReachesAllLaterRuns",
+	"the next run waits for the deadline of a dead agent's lease": "TestDeathIsTheEndOfTheProcess",
+	"what comes after the end is paid by nobody":                  "TestUsageComesLateAndOverruns",
+	"what comes late is not passed on":                            "TestTheEndOfATaskChargesWhatWasReported",
+	"what is unverified is never charged":                         "TestUnverifiedUsageIsChargedOnceThereIsMoney",
+	"what was charged stays unverified":                           "TestUnverifiedUsageIsChargedOnceThereIsMoney",
+}
+
+// slowMutants are the planted bugs that only hundreds of random lives find. They
+// take most of the time of the gate, so they are planted only with every bug.
+var slowMutants = []string{
+	"a closed envelope is charged whatever the ones above it granted", "a nudge is told twice for one event",
+	"a repair takes more than there is", "events are written after an exit that names none",
+	"get_task shows what was submitted",
+	"only the last report is recognised", "reclaim revives an ended lease", "whose process is gone keeps its grace",
+}
+
+func mutantsWithTest() (of []mutant) {
+	for _, m := range allMutants() {
+		if findingTests[m.name] != "" {
+			of = append(of, m)
+		}
+	}
+	return of
+}
+
+// huntByTest runs the test that finds a bug.
+func huntByTest(t *testing.T, bug *scriptPatch) verdict {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	test := findingTests[bug.name]
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+test+"$/^Virtual$", "-test.v")
+	cmd.Env = append(os.Environ(), plantedBugEnv+"="+bug.name)
+	said, err := cmd.CombinedOutput()
+	if !strings.Contains(string(said), "=== RUN   "+test+"/Virtual\n") {
+		t.Errorf("%s has not run: %v\n%s", test, err, said)
+	}
+	return verdict{found: strings.Contains(string(said), "--- FAIL: "+test+"/Virtual"), rounds: 1, said: string(said)}
+}

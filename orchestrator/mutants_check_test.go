@@ -1,0 +1,55 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// check checks a property under a test of its own that may fail.
+func checkProperty(t *testing.T, property func(rt *rapid.T, n int)) verdict {
+	w := &recordingTB{TB: t}
+	n, killed := 0, 0
+	done := make(chan struct{})
+	go func() { // the bystander ends its goroutine as a failed test does
+		defer close(done)
+		rapid.Check(w, func(rt *rapid.T) {
+			n++
+			passed := false
+			defer func() {
+				if !passed && killed == 0 {
+					killed = n
+				}
+			}()
+			property(rt, n)
+			passed = true
+		})
+	}()
+	<-done
+	if !w.failed {
+		return verdict{rounds: n}
+	}
+	return verdict{found: true, rounds: killed, said: strings.Join(w.said, "\n")}
+}
+
+// recordingTB is a test whose failure is seen and not passed on.
+type recordingTB struct {
+	testing.TB
+	failed bool
+	said   []string
+}
+
+func (w *recordingTB) Fail()           { w.failed = true }
+func (w *recordingTB) Failed() bool    { return w.failed }
+func (w *recordingTB) FailNow()        { w.failed = true; runtime.Goexit() }
+func (w *recordingTB) Log(args ...any) { w.said = append(w.said, fmt.Sprintln(args...)) }
+func (w *recordingTB) Logf(format string, args ...any) {
+	w.said = append(w.said, fmt.Sprintf(format, args...))
+}
+func (w *recordingTB) Error(args ...any)                 { w.Log(args...); w.Fail() }
+func (w *recordingTB) Errorf(format string, args ...any) { w.Logf(format, args...); w.Fail() }
+func (w *recordingTB) Fatal(args ...any)                 { w.Log(args...); w.FailNow() }
+func (w *recordingTB) Fatalf(format string, args ...any) { w.Logf(format, args...); w.FailNow() }

@@ -1,0 +1,359 @@
+package orchestrator_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// The mutation gate: every planted bug of mutants_test.go has to be found by
+// the model test or the linearizability test. One that survives shows a
+// promise that nothing looks after.
+
+// edit replaces a piece of a Lua file. The old text must be there exactly
+// once, so the table cannot rot while the scripts move on.
+type edit struct {
+	file string
+	old  string
+	new  string
+}
+
+// allMutants are the planted bugs of all tables.
+func allMutants() []mutant {
+	return slices.Concat(mutants, agentMutants, moneyMutants, keyMutants, quotaMutants, loginMutants, lateReportMutants,
+		runKeyMutants, auditMutants)
+}
+
+// needStillClock are the planted bugs of a millisecond: only a clock that stands
+// still shows them.
+var needStillClock = []string{"unhealthy at the threshold already", "dead at the threshold already"}
+
+// mutant is one planted bug.
+type mutant struct {
+	name  string
+	edits []edit
+}
+
+// addHandoffsAndReviews returns the change that puts the bug into the source of a script.
+func (m mutant) plant(files map[string]string) (func(source string) string, error) {
+	changed := map[string]string{}
+	for _, e := range m.edits {
+		text := cmp.Or(changed[e.file], files[e.file])
+		if n := strings.Count(text, e.old); n != 1 {
+			return nil,
+				fmt.Errorf("%s: lua/%s.lua has this %d times, not once:\n%s\nThe script has moved on: plant the bug anew", m.name, e.file, n, e.old)
+		}
+		changed[e.file] = strings.Replace(text, e.old, e.new, 1)
+	}
+	return func(source string) string {
+		for file, text := range changed {
+			source = strings.Replace(source, files[file], text, 1)
+		}
+		return source
+	}, nil
+}
+
+// compileMutants plants every bug of the table, or says which do not fit any more.
+func compileMutants(t *testing.T) map[string]*scriptPatch {
+	t.Helper()
+	files, plants := map[string]string{}, map[string]*scriptPatch{}
+	for _, f := range luaSources(t) {
+		files[f.name] = f.text
+	}
+	for _, m := range allMutants() {
+		plant, err := m.plant(files)
+		if err != nil {
+			t.Error(err)
+		}
+		if plants[m.name] != nil {
+			t.Errorf("two planted bugs are named %q", m.name)
+		}
+		plants[m.name] = &scriptPatch{name: m.name, of: plant}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	return plants
+}
+
+// The table keeps up with the scripts.
+func TestPlantedBugsFit(t *testing.T) {
+	if n := len(compileMutants(t)); n < 25 {
+		t.Errorf("only %d planted bugs", n)
+	}
+	files := map[string]string{"verb": "a\nb\na\n"}
+	for _, e := range []edit{{"verb", "c", "d"}, {"verb", "a", "d"}, {"other", "a", "d"}} {
+		if _, err := (mutant{"wrong", []edit{e}}).plant(files); err == nil {
+			t.Errorf("an edit of %q fits a text that does not have it once", e.old)
+		}
+	}
+}
+
+// verdict is what a suite made of a mutant.
+type verdict struct {
+	found  bool
+	rounds int // until it was found, or in vain
+	took   time.Duration
+	said   string
+}
+
+// verdicts holds them by mutant and suite.
+type verdicts map[string]map[string]verdict
+
+// phase shows mutants to one suite, for a number of rounds.
+type phase struct {
+	suite  string
+	rounds int
+	try    func(t *testing.T, bug *scriptPatch) verdict
+	of     []mutant // those that it is shown; all where there are none
+}
+
+// checkTask reports whether a phase is for a mutant.
+func (p phase) shows(m mutant) bool {
+	return p.of == nil || slices.ContainsFunc(p.of, func(o mutant) bool { return o.name == m.name })
+}
+
+// runner lists the phases. Fixed attacks come first, each set for the bugs that it
+// was written for. Most other bugs are found by the short random phases. The last
+// phases go on for several times what any bug of the table was seen to need.
+func huntPhases(t *testing.T, seed uint64) []phase {
+	store := rig.Real(t)
+	live := func(n int) phase {
+		return phase{
+			suite:  "model, real store",
+			rounds: n,
+			try:    func(t *testing.T, bug *scriptPatch) verdict { return realModel(t, store, bug) },
+		}
+	}
+	virtual := func(n int) phase { return phase{suite: "model, virtual clock", rounds: n, try: virtualModel} }
+	races := func(n int) phase {
+		return phase{
+			suite:  "linearizability",
+			rounds: n,
+			try:    func(t *testing.T, bug *scriptPatch) verdict { return huntByHistories(t, store, bug, seed, n) },
+		}
+	}
+	attacks := []phase{
+		{"quotas", 1, attackPhase(quotaAttacks...), quotaMutants},
+		{"run keys", 1, attackPhase(runKeyAttacks...), runKeyMutants},
+		{"late reports", 1, attackPhase(lateReportAttacks...), lateReportMutants},
+		{"logins", 1, attackPhase(attackLogins), loginMutants},
+		{"audit log", 1, attackPhase(attackAudit), auditMutants},
+		{"tests", 1, huntByTest, mutantsWithTest()},
+	}
+	if soaking() {
+		return append(attacks, live(1000), virtual(200), races(50))
+	}
+	return append(attacks, live(20), virtual(5), live(1000), virtual(200), races(20))
+}
+
+func soaking() bool { return os.Getenv("PICKET_SOAK") != "" }
+
+// huntSeed makes the rounds the same every time: a bug that is found late must
+// not come and go with the seed. A soak draws its own.
+const huntSeed = 20261121
+
+// TestEveryPlantedBugIsFound stops at the first suite that finds a bug; in a
+// soak every suite is shown every bug.
+func TestEveryPlantedBugIsFound(t *testing.T) {
+	flags := modelFlags(t)
+	flags.set("rapid.shrinktime", "0s") // a kill is enough
+	flags.set("rapid.steps", "50")
+	if !soaking() && !givenFlags()["rapid.seed"] {
+		flags.seed = huntSeed
+	}
+	plants, all, planted := compileMutants(t), verdicts{}, todaysMutants(t)
+	for i, p := range huntPhases(t, flags.seed) {
+		flags.set("rapid.checks", fmt.Sprint(p.rounds))
+		flags.set("rapid.seed", fmt.Sprint(flags.seed+uint64(i)))
+		var prey []mutant
+		for _, m := range planted {
+			if slices.Contains(needStillClock, m.name) && p.suite != "model, virtual clock" {
+				continue
+			}
+			if p.shows(m) && (soaking() || !all.found(m)) {
+				prey = append(prey, m)
+			}
+		}
+		hunt(t, p, prey, plants, all)
+	}
+	all.log(t, planted)
+	for _, m := range planted {
+		if !all.found(m) {
+			t.Errorf("nobody found: %s", m.name)
+		}
+	}
+	if t.Failed() {
+		t.Logf("repeat with: go test ./orchestrator -run '^%s$' -rapid.seed=%d", t.Name(), flags.seed)
+	}
+}
+
+// withLock picks every fourth bug, other ones every day, so that the gate does not
+// take longer than all other suites. A soak plants every one, as does
+// PICKET_MUTANTS=FILE, which writes the table there. That all of them still fit
+// is looked at every time.
+func todaysMutants(t *testing.T) []mutant {
+	all, day := allMutants(), time.Now().UTC().YearDay()
+	if soaking() || os.Getenv("PICKET_MUTANTS") != "" {
+		return all
+	}
+	var some []mutant
+	for i, m := range all {
+		if i%4 == day%4 && !slices.Contains(slowMutants, m.name) {
+			some = append(some, m)
+		}
+	}
+	t.Logf("planted: %d of %d, those of day %d; PICKET_MUTANTS=FILE plants every one", len(some), len(all), day)
+	return some
+}
+
+// scriptError finds what a script that cannot run says. ERR is a word of its own: an
+// id may end in these letters.
+var scriptError = regexp.MustCompile(`user_script|\bERR |panic|open namespace`)
+
+func TestAScriptThatBreaksIsTold(t *testing.T) {
+	for said, broken := range map[string]bool{
+		"want task_01M819N7EDNKAVD9KZSMCQHERR stop_task": false,
+		"acquire: ERR wrong number of arguments":         true,
+		"ERR user_script:12: attempt to index nil":       true,
+		"panic: runtime error":                           true,
+		"a1 holds 3 leases, want 2":                      false,
+	} {
+		if scriptError.MatchString(said) != broken {
+			t.Errorf("%q: broken is %v", said, !broken)
+		}
+	}
+}
+
+// hunt shows mutants to a suite, as many at once as there are processors.
+func hunt(t *testing.T, p phase, prey []mutant, plants map[string]*scriptPatch, all verdicts) {
+	t.Helper()
+	var mu sync.Mutex
+	t.Run(p.suite, func(t *testing.T) {
+		for _, m := range prey {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				start := time.Now()
+				v := p.try(t, plants[m.name])
+				plants[m.name].was.Clear()
+				mu.Lock()
+				defer mu.Unlock()
+				if all[m.name] == nil {
+					all[m.name] = map[string]verdict{}
+				}
+				was := all[m.name][p.suite]
+				v.rounds, v.took = v.rounds+was.rounds, time.Since(start)+was.took
+				all[m.name][p.suite] = v
+				if scriptError.MatchString(v.said) {
+					t.Errorf("the script breaks instead of misbehaving, which proves nothing:\n%s", v.said)
+				}
+			})
+		}
+	})
+}
+
+func virtualModel(t *testing.T, bug *scriptPatch) (v verdict) {
+	synctest.Test(t, func(t *testing.T) {
+		v = checkProperty(t, func(rt *rapid.T, _ int) {
+			store, stop := rig.Memory()
+			defer stop()
+			runModel(rt, store, "default", true, bug)
+		})
+	})
+	return v
+}
+
+// hunts numbers the namespaces: every round has one of its own.
+var hunts atomic.Int64
+
+func realModel(t *testing.T, store rig.Store, bug *scriptPatch) verdict {
+	hunt := hunts.Add(1)
+	return checkProperty(t, func(rt *rapid.T, n int) {
+		runModel(rt, store, fmt.Sprintf("hunt-%d-%d", hunt, n), false, bug)
+	})
+}
+
+func (all verdicts) found(m mutant) bool {
+	for _, v := range all[m.name] {
+		if v.found {
+			return true
+		}
+	}
+	return false
+}
+
+// log prints the table, fit for a document.
+func (all verdicts) log(t *testing.T, planted []mutant) {
+	t.Helper()
+	suites := []string{"model, real store", "model, virtual clock", "linearizability"}
+	var out strings.Builder
+	fmt.Fprintf(&out, "\n| planted bug | %s | ms |\n|---|---|---|---|---|\n", strings.Join(suites, " | "))
+	found, took := 0, time.Duration(0)
+	for _, m := range planted {
+		fmt.Fprintf(&out, "| %s |", m.name)
+		sum := time.Duration(0)
+		for _, suite := range suites {
+			switch v, tried := all[m.name][suite]; {
+			case v.found:
+				fmt.Fprintf(&out, " found, round %d |", v.rounds)
+			case tried:
+				fmt.Fprintf(&out, " not in %d |", v.rounds)
+			default:
+				out.WriteString(" |")
+			}
+			sum += all[m.name][suite].took
+		}
+		fmt.Fprintf(&out, " %d |\n", sum.Milliseconds())
+		if took += sum; all.found(m) {
+			found++
+		}
+	}
+	t.Log(out.String())
+	t.Logf("%d of %d planted bugs found, %v of hunting", found, len(planted), took.Round(time.Second))
+	if path := os.Getenv("PICKET_MUTANTS"); path != "" {
+		ok(t, os.WriteFile(path, []byte(out.String()), 0o644))
+	}
+}
+
+// The control: the engine as it is survives the same hunt, under the very seeds
+// of the gate and under one that nobody chose.
+func TestNoBugIsFoundWhereNoneIsPlanted(t *testing.T) {
+	flags := modelFlags(t)
+	flags.set("rapid.shrinktime", "0s")
+	flags.set("rapid.steps", "50")
+	asItIs := func() *scriptPatch { return &scriptPatch{of: func(source string) string { return source + "\n" }} }
+	survives := func(suite string, rounds int, seed uint64, try func(t *testing.T, bug *scriptPatch) verdict) {
+		flags.set("rapid.checks", fmt.Sprint(rounds))
+		flags.set("rapid.seed", fmt.Sprint(seed))
+		v := try(t, asItIs())
+		if v.found {
+			t.Errorf("%s: a bug was found where none was planted (seed %d):\n%s", suite, seed, v.said)
+		}
+		if v.rounds < rounds {
+			t.Errorf("%s: only %d of %d rounds were tried", suite, v.rounds, rounds)
+		}
+	}
+	for i, p := range huntPhases(t, huntSeed) {
+		if p.suite != "tests" && p.rounds <= 20 { // where most are found
+			survives(p.suite, p.rounds, huntSeed+uint64(i), p.try)
+		}
+	}
+	store := rig.Real(t)
+	survives("model, virtual clock", 20, flags.seed, virtualModel)
+	survives("model, real store", 20, flags.seed,
+		func(t *testing.T, bug *scriptPatch) verdict { return realModel(t, store, bug) })
+	survives("linearizability", 4, flags.seed,
+		func(t *testing.T, bug *scriptPatch) verdict { return huntByHistories(t, store, bug, flags.seed, 4) })
+}

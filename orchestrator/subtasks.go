@@ -1,0 +1,247 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/picket-dev/picket"
+)
+
+// A task's run delegates parts of it to other agents and goes on; these are the
+// verbs of the tree of tasks that comes of it.
+
+// Delegate makes a subtask of the caller's task, whose lease goes on. The same
+// requestKey again answers the same subtask as it is now, for a later run of
+// the task too; with an empty one every call makes another.
+func (e *Engine) Delegate(ctx context.Context, held picket.Held, requestKey string,
+	s picket.Subtask) (picket.Delegated, error) {
+	body, err := jsonv2.Marshal(s)
+	if err != nil {
+		return picket.Delegated{}, picket.Invalid("/input", "Send valid JSON.", "the subtask is not valid JSON").
+			Because(err)
+	}
+	parent, err := e.readParent(ctx, held.TaskID)
+	if err != nil {
+		return picket.Delegated{}, err
+	}
+	spec, err := s.Under(parent.task)
+	if err != nil {
+		return picket.Delegated{}, err
+	}
+	lane := subtaskLane(parent.lane, &spec)
+	fields, err := e.specArgs(subtaskID(held.TaskID, requestKey, parent.delegationRound), held.RunID, spec)
+	if err != nil {
+		return picket.Delegated{}, err
+	}
+	fields[laneArg] = lane
+	args := append([]any{requestKey, contentHash(string(body)), describeCall("delegate_subtask", s.Title),
+		picket.MaxDepth,
+		picket.MaxFanOut, e.quotas().Subtasks}, fields...)
+	got, err := e.runHeld(ctx, held, "delegate", args...)
+	if err != nil {
+		return picket.Delegated{}, err
+	}
+	r := &reply{script: "delegate"}
+	l := r.list(got)
+	return picket.Delegated{TaskID: r.text(r.at(l, 0)), State: picket.TaskState(r.text(r.at(l, 1))),
+		Available: r.amount(l[min(2, len(l)):]), Nudge: r.nudge(r.at(l, 4))}, r.err
+}
+
+// readParent is what a new subtask takes from the task above it.
+type parentTask struct {
+	task            picket.Task
+	lane            string
+	delegationRound string // how often the task has given up what it delegated
+}
+
+// readParent reads the task that a lease is of. Of one that is gone it knows
+// nothing, and the verb that follows says why it is refused.
+func (e *Engine) readParent(ctx context.Context, taskID string) (parentTask, error) {
+	got, err := e.run(ctx, "task", taskID)
+	switch {
+	case picket.CodeOf(err) == picket.CodeNotFound:
+		return parentTask{}, nil
+	case err != nil:
+		return parentTask{}, err
+	}
+	r := &reply{script: "task"}
+	h := r.hash(r.at(r.list(got), 4))
+	return parentTask{task: r.task(got), lane: h["lane"], delegationRound: h["broods"]}, r.err
+}
+
+// subtaskID makes a repetition name the same subtask.
+func subtaskID(parent, requestKey, broods string) string {
+	if requestKey == "" {
+		return "task_" + ulid.Make().String()
+	}
+	sum := sha256.Sum256([]byte(contentHash(parent, requestKey, broods)))
+	return "task_" + ulid.ULID(sum[:16]).String()
+}
+
+// laneAgent names the agent that a lane belongs to, "" where it belongs to none.
+func laneAgent(lane string) string {
+	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
+		return agent
+	}
+	agent, _ := splitLane(lane)
+	return agent
+}
+
+// subtaskLane names the queue of a subtask. Below a task that is pinned to an
+// agent it is that agent's too: one that names neither role nor needs is
+// pinned as well, any other may also be taken by whoever fits.
+func subtaskLane(parent string, s *picket.TaskSpec) string {
+	agent := laneAgent(parent)
+	switch {
+	case agent == "":
+		return laneOf(*s)
+	case s.Role == "" && len(s.Needs) == 0:
+		s.Agent = agent
+		return laneOf(*s)
+	}
+	return "for:" + agent + "|" + laneOf(*s)
+}
+
+// AwaitSubtask waits until the caller's task can go on with one of its
+// subtasks, at most 50 s, and answers what has become of it; where it is still
+// queued, why.
+func (e *Engine) AwaitSubtask(ctx context.Context, held picket.Held, taskID string,
+	wait time.Duration) (picket.SubtaskState, error) {
+	if err := picket.CheckID("/taskId", "task", taskID); err != nil {
+		return picket.SubtaskState{}, err
+	}
+	in := e.wakeups.subscribe(true,
+		func(message string) bool { return message == "task "+taskID || message == "task "+held.TaskID })
+	defer e.wakeups.unsubscribe(in)
+	end := time.Now().Add(min(wait, picket.MaxAwait))
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	look := pollFirst
+	if wait <= 0 {
+		look = pollOnce
+	}
+	for {
+		s, err := e.pollSubtask(ctx, held, taskID, look, time.Until(end))
+		if err != nil || s.Settled || look == pollOnce {
+			return e.withQueueReasons(ctx, s, err)
+		}
+		look = pollAgain
+		select {
+		case <-in.wakeup:
+		case <-timer.C:
+			return e.withQueueReasons(ctx, s, nil)
+		case <-ctx.Done():
+			return s, unavailable("the request was given up", ctx.Err())
+		case <-e.store.ctx.Done():
+			return s, nil
+		}
+	}
+}
+
+// The looks of one call of await_subtask: the only one of a call that does not
+// wait, the first and the further ones of a call that does.
+const (
+	pollOnce  = "only"
+	pollFirst = "first"
+	pollAgain = "again"
+)
+
+func (e *Engine) pollSubtask(ctx context.Context, held picket.Held, taskID, look string,
+	wait time.Duration) (picket.SubtaskState, error) {
+	got, err := e.runHeld(ctx, held, "await", taskID, look, max(0, wait.Milliseconds()))
+	if err != nil {
+		return picket.SubtaskState{}, err
+	}
+	return decodeSubtask("await", "await_subtask", got)
+}
+
+// decodeSubtask is a subtask as its parent sees it.
+func decodeSubtask(script, tool string, got any) (picket.SubtaskState, error) {
+	r := &reply{script: script}
+	if endedByLoop(r.list(got)) {
+		return picket.SubtaskState{}, loopRefusal(tool)
+	}
+	t := r.task(got)
+	s := picket.SubtaskState{
+		TaskID:     t.TaskID,
+		State:      t.State,
+		Title:      t.Title,
+		Output:     t.Output,
+		Summary:    t.Summary,
+		Reason:     t.Reason,
+		LastReport: t.LastReport,
+		Review:     t.Review,
+		Spent:      t.Spent,
+	}
+	if t.State == picket.TaskHandoff && t.Handoff != nil {
+		s.Reason = t.Handoff.Question
+	}
+	s.Settled = t.State.Terminal() || t.State == picket.TaskReview || t.State == picket.TaskHandoff
+	return s, r.err
+}
+
+// withQueueReasons adds why a queued subtask does not run.
+func (e *Engine) withQueueReasons(ctx context.Context, s picket.SubtaskState, err error) (picket.SubtaskState, error) {
+	if err != nil || s.State != picket.TaskQueued {
+		return s, err
+	}
+	why, err := e.Explain(ctx, s.TaskID)
+	s.Because = why.Because
+	return s, err
+}
+
+// ReviewSubtask decides a subtask that was handed in to the caller's task; the
+// same decision again answers the same. A rejection makes, in the same step,
+// another subtask that repairs it, with what is left of its envelope and of the
+// caller's, at most as much as before.
+func (e *Engine) ReviewSubtask(ctx context.Context, held picket.Held, requestKey string,
+	req picket.SubtaskReview) (picket.SubtaskState, error) {
+	if err := req.Check(); err != nil {
+		return picket.SubtaskState{}, err
+	}
+	args := []any{requestKey, req.TaskID, req.Decision, req.Note,
+		describeCall("review_subtask", req.TaskID+" "+req.Decision),
+		e.quotas().Subtasks, req.Digest}
+	if req.Decision == "reject" {
+		fields, err := e.repairSpec(ctx, held, req.TaskID)
+		if err != nil {
+			return picket.SubtaskState{}, err
+		}
+		args = append(args, fields...)
+	}
+	got, err := e.runHeld(ctx, held, "review_subtask", args...)
+	if err != nil {
+		return picket.SubtaskState{}, err
+	}
+	return decodeSubtask("review_subtask", "review_subtask", got)
+}
+
+// repairSpec specifies the subtask that repairs another one: the same task again,
+// for the same agents, as its note says. Where there is no such subtask the
+// verb that follows says so.
+func (e *Engine) repairSpec(ctx context.Context, held picket.Held, taskID string) ([]any, error) {
+	was, err := e.readParent(ctx, taskID)
+	if err != nil {
+		return nil, err
+	}
+	spec := was.task.Spec()
+	spec.Review, spec.Fixes = "", taskID
+	if spec.Title == "" {
+		spec.Title = "repair " + taskID
+	}
+	if err := spec.Normalize(); err != nil {
+		return nil, fmt.Errorf("specify the repair of %s: %w", taskID, err)
+	}
+	spec.Review = picket.ReviewByParent
+	fields, err := e.specArgs("task_"+ulid.Make().String(), held.RunID, spec)
+	if err == nil && was.lane != "" {
+		fields[laneArg] = was.lane
+	}
+	return fields, err
+}

@@ -1,0 +1,65 @@
+package orchestrator
+
+import (
+	"fmt"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// describeCall is a tool call in words, for whoever has to judge a loop.
+func describeCall(tool, arguments string) string {
+	const most = 200
+	if len(arguments) > most {
+		arguments = strings.ToValidUTF8(arguments[:most], "") + "…"
+	}
+	return tool + " " + arguments
+}
+
+// endedByLoop reports whether a tool call was the one that ended its run.
+func endedByLoop(l []any) bool { return len(l) == 0 }
+
+// loopRefusal refuses the call that ended its run, as every later one is refused.
+func loopRefusal(tool string) error {
+	return picket.Refuse(picket.CodeLeaseReleased, "Stop and exit: the task was taken away from this run.",
+		"the same call of %s came too often in a row", tool).With("cause", string(picket.ExitStalled))
+}
+
+// idle is the age of the last tool call, nil when there was none.
+func (r *reply) idle(v any) *int64 {
+	if r.text(v) == "" {
+		return nil
+	}
+	ms := r.int(v)
+	return &ms
+}
+
+// nudge reads one from a run's record, nil for "".
+func (r *reply) nudge(v any) *picket.Nudge {
+	text := r.text(v)
+	if text == "" {
+		return nil
+	}
+	var n struct {
+		Number int64  `json:"number"`
+		Cause  string `json:"cause"`
+		Reason string `json:"reason"`
+		AtMs   int64  `json:"atMs"`
+	}
+	if err := jsonv2.Unmarshal([]byte(text), &n); err != nil {
+		r.err = fmt.Errorf("%s: read nudge: %w", r.script, err)
+		return nil
+	}
+	return &picket.Nudge{Number: n.Number, Cause: n.Cause, Reason: n.Reason, At: picket.Instant(n.AtMs)}
+}
+
+// nudgeCommand is a nudge as an adapter is told of it.
+func (r *reply) nudgeCommand(v any) []picket.Command {
+	n := r.nudge(v)
+	if n == nil {
+		return nil
+	}
+	return []picket.Command{{Command: "nudge", Number: n.Number, Cause: n.Cause, Reason: n.Reason}}
+}
